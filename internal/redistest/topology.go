@@ -1,0 +1,185 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// sentinelMark as first argument makes launch start a Sentinel; the second is
+// its configuration, which Sentinel rewrites as it goes.
+const sentinelMark = "sentinel"
+
+// settleTimeout bounds how long a cluster or a replica may take to be ready.
+const settleTimeout = 30 * time.Second
+
+// Cluster is a Redis Cluster of masters without replicas.
+type Cluster struct {
+	Nodes []*Server
+	tb    testing.TB
+}
+
+// StartCluster runs n masters (at least 3) that share the slots evenly.
+func StartCluster(tb testing.TB, n int) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb}
+	for range n {
+		// The bus would sit 10,000 above the port, which may not exist.
+		s := start(tb, []string{
+			"--save", "", "--appendonly", "no", "--cluster-enabled", "yes",
+			"--cluster-port", strconv.Itoa(freePort(tb)), "--cluster-node-timeout", "2000",
+		})
+		c.Nodes = append(c.Nodes, s)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	const slots = 16384
+	for i, s := range c.Nodes {
+		cl := s.Client()
+		if err := cl.ClusterAddSlotsRange(ctx, i*slots/n, (i+1)*slots/n-1).Err(); err != nil {
+			tb.Fatalf("redistest: cluster: %v", err)
+		}
+		for _, peer := range c.Nodes {
+			bus, err := peer.Client().ConfigGet(ctx, "cluster-port").Result()
+			if err != nil {
+				tb.Fatalf("redistest: cluster: %v", err)
+			}
+			if err := cl.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", peer.port, bus["cluster-port"]).Err(); err != nil {
+				tb.Fatalf("redistest: cluster: %v", err)
+			}
+		}
+	}
+	for _, s := range c.Nodes {
+		cl := s.Client()
+		await(ctx, tb, "cluster", func() bool {
+			info, err := cl.ClusterInfo(ctx).Result()
+			return err == nil && strings.Contains(info, "cluster_state:ok") &&
+				strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(n))
+		})
+	}
+	return c
+}
+
+// Addrs lists host:port of every node.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.Nodes))
+	for i, s := range c.Nodes {
+		addrs[i] = s.Addr()
+	}
+	return addrs
+}
+
+// URL is the redis+cluster:// address of the cluster.
+func (c *Cluster) URL() string { return "redis+cluster://" + strings.Join(c.Addrs(), ",") }
+
+// Client connects to the cluster; it is closed when the test ends.
+func (c *Cluster) Client() *redis.ClusterClient {
+	cl := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	c.tb.Cleanup(func() { _ = cl.Close() })
+	return cl
+}
+
+// Sentinel is a master with one replica, watched by three Sentinels.
+type Sentinel struct {
+	Master    *Server // the master at the start
+	Replica   *Server
+	Sentinels []*Server
+	tb        testing.TB
+}
+
+// MasterName is the name the Sentinels know the master by.
+const MasterName = "sema-test"
+
+// StartSentinel runs a master, a replica in sync with it, and three Sentinels
+// that call the master down after 500 ms of silence.
+func StartSentinel(tb testing.TB) *Sentinel {
+	tb.Helper()
+	s := &Sentinel{tb: tb}
+	s.Master = Start(tb, "--repl-diskless-sync-delay", "0")
+	s.Replica = Start(tb, "--replicaof", "127.0.0.1 "+strconv.Itoa(s.Master.port), "--repl-diskless-sync-delay", "0")
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	// "Link up" is not enough: a write must arrive.
+	cl := s.Master.Client()
+	await(ctx, tb, "replica", func() bool {
+		conn := cl.Conn()
+		defer func() { _ = conn.Close() }()
+		if conn.Set(ctx, "redistest:ready", 1, time.Minute).Err() != nil {
+			return false
+		}
+		n, err := conn.Wait(ctx, 1, 200*time.Millisecond).Result()
+		return err == nil && n == 1
+	})
+	for range 3 {
+		conf := fmt.Sprintf("bind 127.0.0.1\nsentinel monitor %[1]s 127.0.0.1 %[2]d 2\n"+
+			"sentinel down-after-milliseconds %[1]s 500\nsentinel failover-timeout %[1]s 5000\n", MasterName, s.Master.port)
+		s.Sentinels = append(s.Sentinels, start(tb, []string{sentinelMark, conf}))
+	}
+	for _, w := range s.Sentinels {
+		c := redis.NewSentinelClient(&redis.Options{Addr: w.Addr()})
+		await(ctx, tb, "sentinel", func() bool {
+			m, err := c.Master(ctx, MasterName).Result()
+			return err == nil && m["num-slaves"] == "1" && m["num-other-sentinels"] == "2"
+		})
+		_ = c.Close()
+	}
+	return s
+}
+
+// Addrs lists host:port of every Sentinel.
+func (s *Sentinel) Addrs() []string {
+	addrs := make([]string, len(s.Sentinels))
+	for i, w := range s.Sentinels {
+		addrs[i] = w.Addr()
+	}
+	return addrs
+}
+
+// URL is the redis+sentinel:// address of the master.
+func (s *Sentinel) URL() string {
+	return "redis+sentinel://" + strings.Join(s.Addrs(), ",") + "/" + MasterName
+}
+
+// Client follows the master; it is closed when the test ends.
+func (s *Sentinel) Client() *redis.Client {
+	c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: MasterName, SentinelAddrs: s.Addrs()})
+	s.tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// AwaitMaster waits until the Sentinels agree that srv is the master and it
+// takes writes.
+func (s *Sentinel) AwaitMaster(srv *Server) {
+	s.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	cl := srv.Client()
+	await(ctx, s.tb, "failover", func() bool {
+		for _, w := range s.Sentinels {
+			c := redis.NewSentinelClient(&redis.Options{Addr: w.Addr()})
+			addr, err := c.GetMasterAddrByName(ctx, MasterName).Result()
+			_ = c.Close()
+			if err != nil || len(addr) != 2 || addr[1] != strconv.Itoa(srv.port) {
+				return false
+			}
+		}
+		return cl.Set(ctx, "redistest:ready", 1, time.Minute).Err() == nil
+	})
+}
+
+// await asks until ok says yes; the test fails when ctx ends first.
+func await(ctx context.Context, tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			tb.Fatalf("redistest: %s not ready in time", what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
