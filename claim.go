@@ -1,0 +1,197 @@
+package sema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// claim is the client's side of one permit, from the first ask to the end. All
+// fields but those of req that never change are guarded by sem.mu.
+type claim struct {
+	sem   *Semaphore
+	state claimState
+	req   Request
+	since time.Time // when the wait began; once held, when the permit was granted
+	sent  time.Time // when the request was sent that the last good answer belongs to
+	trust time.Time // held: when the permit's context ends
+	due   time.Time // when to ask again or renew; zero: not
+	slot  int
+
+	ticket   int64 // life of the ticket in the last answer
+	ahead    int   // tickets ahead in the last answer; -1: not queued yet
+	handed   bool  // granted by a hand-off, with what was left of the ticket
+	inflight bool  // an ask or renewal is on its way
+	again    bool  // ask once more when it is back
+
+	done   chan error // tells the waiting caller: nil when held
+	permit *Permit
+	over   error // why the permit ended
+}
+
+type claimState int
+
+const (
+	waiting claimState = iota
+	held
+	ended
+)
+
+// newClaim registers a claim that is about to be sent, so that a hand-off that
+// overtakes the answer finds it. The caller counts as busy until it calls busy.Done.
+func (s *Semaphore) newClaim(n int, wait bool) (*claim, error) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	s.busy.Add(1)
+	s.number++
+	id := ID{Client: s.session.Client(), Number: s.number, Slot: s.options.Slots, Listed: s.options.Label != "", Weight: n}
+	c := &claim{
+		sem: s, req: s.request(id.String(), n, wait), since: now, sent: now,
+		slot: -1, ahead: -1, inflight: true, done: make(chan error, 1),
+	}
+	s.claims[c.req.ID] = c
+	return c, nil
+}
+
+func (s *Semaphore) request(id string, weight int, wait bool) Request {
+	return Request{
+		ID: id, Weight: weight, Limit: s.limit, Strict: s.options.OnConflict == Refuse,
+		Lease: s.options.Lease, Ticket: s.options.ticketLife(),
+		Wait: wait, Unfair: s.options.Unfair, Detached: s.options.Detached,
+	}
+}
+
+// finish tells the waiting caller, once.
+func (c *claim) finish(err error) {
+	select {
+	case c.done <- err:
+	default: // told before
+	}
+}
+
+// apply takes in the answer to a request of a claim, sent at the given time.
+func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
+	var events []func()
+	s.mu.Lock()
+	defer func() {
+		s.mu.Unlock()
+		for _, f := range events {
+			f()
+		}
+	}()
+	c.inflight = false
+	if a.Limit != 0 && a.Limit != s.stored {
+		s.stored = a.Limit
+		if a.Limit != s.limit {
+			e := Event{Name: s.name, Limit: s.limit, Stored: a.Limit}
+			events = append(events, func() { tell(s.options.Observer.LimitDiffers, e) })
+		}
+	}
+	if a.Look > 0 {
+		s.look(time.Now().Add(a.Look))
+	}
+	switch {
+	case c.state == ended:
+		if r.Token == 0 && (a.Status == Granted || a.Status == Queued) {
+			s.giveBack(r.ID, time.Now().Add(r.Lease)) // the ask overtook the release
+		}
+	case a.Status == Granted:
+		if sent.Before(c.sent) {
+			break // an answer that was overtaken
+		}
+		if c.state == waiting {
+			c.grant(a.Token, a.Slot)
+		}
+		c.sent, c.trust = sent, sent.Add(a.Lease-s.options.Margin)
+		s.plan(c)
+	case a.Status == Queued && c.req.Wait:
+		if c.state == held {
+			break // the hand-off overtook this answer
+		}
+		c.sent, c.ticket, c.req.Arrival = sent, a.Ticket, a.Arrival
+		c.due = sent.Add(s.options.askEvery())
+		if c.again {
+			c.again, c.due = false, time.Now()
+		}
+		s.schedule(c.due)
+		if c.ahead != a.Ahead {
+			c.ahead = a.Ahead
+			e := Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Ahead: a.Ahead, Waited: time.Since(c.since)}
+			events = append(events, func() { tell(s.options.Observer.Queued, e) })
+		}
+	case c.state == held:
+		events = append(events, s.lose(c, a.err(s, c)))
+	default:
+		c.state = ended
+		c.finish(a.err(s, c))
+	}
+}
+
+// grant turns a ticket into a permit; the caller sets sent and trust.
+func (c *claim) grant(token int64, slot int) {
+	c.state, c.since = held, time.Now()
+	c.req.Token, c.slot = token, slot
+	c.finish(nil)
+}
+
+// lose ends a permit that is not held any more. The result, to be called
+// without the lock, ends the context and tells the observer.
+func (s *Semaphore) lose(c *claim, cause error) func() {
+	c.state, c.over = ended, cause
+	delete(s.claims, c.req.ID)
+	p := c.permit
+	e := Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.req.Token, Held: time.Since(c.since), Err: cause}
+	return func() {
+		if p != nil {
+			p.ctx.end(cause)
+		}
+		tell(s.options.Observer.Lost, e)
+	}
+}
+
+// endIfOverdue ends a permit whose trust is over, if nobody has yet.
+func (s *Semaphore) endIfOverdue(c *claim) {
+	now := time.Now()
+	s.mu.Lock()
+	if c.state != held || now.Before(c.trust) {
+		s.mu.Unlock()
+		return
+	}
+	after := s.lose(c, errNotRenewed)
+	s.mu.Unlock()
+	after()
+}
+
+var errNotRenewed = fmt.Errorf("%w: not renewed in time", ErrLost)
+
+// newPermit hands a held claim to its caller. The lock is held.
+func (s *Semaphore) newPermit(ctx context.Context, c *claim) *Permit {
+	p := &Permit{sem: s, c: c}
+	inner, end := context.WithCancelCause(ctx)
+	p.ctx = &permitContext{Context: inner, end: end, permit: p}
+	c.permit = p
+	s.plan(c)
+	return p
+}
+
+// err is what an answer other than Granted and Queued means to the caller.
+func (a Answer) err(s *Semaphore, c *claim) error {
+	switch a.Status {
+	case Refused:
+		return ErrUnavailable
+	case Gone:
+		return fmt.Errorf("%w: the engine has no permit %s any more", ErrLost, c.req.ID)
+	case Revoked:
+		return ErrRevoked
+	case TooHeavy:
+		return &WeightError{Name: s.name, Weight: c.req.Weight, Limit: a.Limit}
+	case LimitDiffers:
+		return &LimitError{Name: s.name, Stored: a.Limit, Wanted: s.limit}
+	}
+	return &EngineError{Op: "acquire", Name: s.name, Err: errors.New("the engine's answer makes no sense")}
+}

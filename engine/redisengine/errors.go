@@ -1,0 +1,74 @@
+package redisengine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+)
+
+// fault is what an error of a call means for the next step.
+type fault struct {
+	retry       bool // the same call may succeed soon
+	notExecuted bool // certainly nothing was changed
+	hint        string
+}
+
+// serverFaults sorts the errors Redis answers with, by their first word or
+// words. All of them come before anything was written.
+var serverFaults = []struct {
+	prefix string
+	fault
+}{
+	{"NOSCRIPT", fault{retry: true, notExecuted: true}},
+	{"READONLY", fault{retry: true, notExecuted: true, hint: "the server is a replica: connect to the master, or through Sentinel or Cluster"}},
+	{"LOADING", fault{retry: true, notExecuted: true, hint: "the server is still loading its data: wait"}},
+	{"BUSY ", fault{retry: true, notExecuted: true, hint: "a script of somebody else's blocks the server: SCRIPT KILL ends it"}},
+	{"MASTERDOWN", fault{retry: true, notExecuted: true}},
+	{"CLUSTERDOWN", fault{retry: true, notExecuted: true}},
+	{"MOVED", fault{retry: true, notExecuted: true, hint: "the server is part of a cluster: use a cluster client, redis+cluster://"}},
+	{"ASK", fault{retry: true, notExecuted: true}},
+	{"TRYAGAIN", fault{retry: true, notExecuted: true}},
+	{"NOREPLICAS", fault{retry: true, notExecuted: true}},
+	{"ERR max number of clients", fault{retry: true, notExecuted: true, hint: "the server has no connection left: raise its maxclients"}},
+	{"OOM", fault{notExecuted: true, hint: "the server's memory is full: raise its maxmemory; releases still work"}},
+	{"MISCONF", fault{notExecuted: true, hint: "the server cannot save to disk and refuses writes: see its log"}},
+	{"NOAUTH", fault{notExecuted: true, hint: "the server wants a password: redis://user:password@host"}},
+	{"WRONGPASS", fault{notExecuted: true, hint: "user or password is wrong"}},
+	{"WRONGTYPE", fault{notExecuted: true, hint: "another program uses a key of this name: choose another name for the semaphore, or delete that key"}},
+	{"NOPERM", fault{hint: "the user lacks rights: it needs ~sema:* &sema:* +@all -@dangerous or, at least, the commands in docs/redis.md"}},
+}
+
+func sortError(err error) fault {
+	text := err.Error()
+	for _, f := range serverFaults {
+		if strings.HasPrefix(text, f.prefix) {
+			return f.fault
+		}
+	}
+	var dial *net.OpError
+	var network net.Error
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, redis.ErrPoolTimeout):
+		return fault{retry: true, notExecuted: true, hint: "is the server running, and the address right?"}
+	case errors.Is(err, redis.ErrClosed):
+		return fault{notExecuted: true}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fault{}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		// The request may have been executed and only its answer lost. Asking
+		// again is safe all the same: every operation names its permit.
+		return fault{retry: true}
+	}
+	return fault{}
+}
+
+// wrap makes the typed error of a failed operation.
+func wrap(op, name string, err error, notExecuted bool) error {
+	return &sema.EngineError{Op: op, Name: name, NotExecuted: notExecuted, Hint: sortError(err).hint, Err: err}
+}
