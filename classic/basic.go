@@ -1,0 +1,70 @@
+package classic
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Basic is the counting semaphore of Redis in Action, section 6.3.1: one ZSET
+// of holders by the time at which each of them asked, on its own clock. A
+// caller adds itself and holds a permit if fewer than limit others rank before
+// it. Two round trips: one to try, one to release or to take a refused try
+// out again.
+//
+// What is wrong with it:
+//   - It over-admits under clock skew. A caller whose clock is behind ranks
+//     before holders with faster clocks and takes one permit more than there
+//     are, for as long as the skew. The earlier holder never learns of it.
+//   - It over-admits with perfect clocks too, when a caller reads its clock
+//     and another one's request gets to Redis first.
+//   - A caller whose clock is ahead ends the permits of others early.
+//   - A refused try counts as a holder until it is taken out again, so others
+//     are refused although a permit is free; if its process dies in between,
+//     for a whole lease.
+//   - There is no refresh.
+//
+// Use it where exceeding the limit now and then does no harm.
+type Basic struct{ core }
+
+// NewBasic returns the semaphore name with the given limit (1 to 2^31−1).
+// Options in use: Lease, Clock.
+func NewBasic(rdb redis.UniversalClient, name string, limit int, o Options) (*Basic, error) {
+	c, err := newCore(rdb, name, limit, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Basic{c}, nil
+}
+
+// Acquire tries once to get a permit; see [Semaphore].
+func (b *Basic) Acquire(ctx context.Context) (string, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return "", false, failed("acquire", b.name, err)
+	}
+	id, now := newID(), b.now()
+	var rank *redis.IntCmd
+	_, err := b.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.ZRemRangeByScore(ctx, b.name, "-inf", b.cutoff(now))
+		p.ZAdd(ctx, b.name, redis.Z{Score: now, Member: id})
+		rank = p.ZRank(ctx, b.name, id)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return b.unsure(ctx, id, err, b.remove)
+	case rank.Val() >= int64(b.limit):
+		return b.refused(ctx, id, b.remove)
+	}
+	return id, true, nil
+}
+
+// Release gives the permit back; see [Semaphore].
+func (b *Basic) Release(ctx context.Context, id string) (bool, error) {
+	return b.byID(ctx, "release", id, b.remove)
+}
+
+func (b *Basic) remove(ctx context.Context, id string) (bool, error) {
+	n, err := b.rdb.ZRem(ctx, b.name, id).Result()
+	return n == 1, err
+}

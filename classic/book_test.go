@@ -1,0 +1,81 @@
+package classic
+
+import (
+	"testing"
+	"time"
+
+	"sema/internal/redistest"
+)
+
+// The book's own unit tests of chapters 6 and 11, in Go. Where they sleep, a
+// clock is set forward; a lock's lease cannot be, so those wait.
+
+func TestBookCh6CountingSemaphore(t *testing.T) {
+	clock := newHandClock()
+	sem, err := NewFair(redistest.Start(t).Client(), "testsem", 3, Options{Lease: time.Second, Clock: clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		must(t, sem)
+	}
+	mustNot(t, sem)
+	clock.forward(2 * time.Second)
+	id := must(t, sem)
+	release(t, sem, id, true)
+	for range 3 {
+		must(t, sem)
+	}
+}
+
+func TestBookCh6DistributedLocking(t *testing.T) { bookLocking(t, false) }
+
+func TestBookCh11Locking(t *testing.T) { bookLocking(t, true) }
+
+func bookLocking(t *testing.T, lua bool) {
+	rdb := redistest.Start(t).Client()
+	lock, err := NewLock(rdb, "testlock", Options{Lease: time.Second, Wait: time.Second, Lua: lua})
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient, err := NewLock(rdb, "testlock", Options{Lease: time.Second, Wait: 10 * time.Millisecond, Lua: lua})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := must(t, lock)
+	mustNot(t, impatient)
+	// The book sleeps until the lease is over; a short one comes to the same.
+	if err := rdb.PExpire(t.Context(), "lock:testlock", 20*time.Millisecond).Err(); err != nil {
+		t.Fatal(err)
+	}
+	second := must(t, lock) // waits for the end of the lease
+	release(t, lock, id, false)
+	release(t, lock, second, true)
+	must(t, lock)
+}
+
+func TestBookCh11Semaphore(t *testing.T) {
+	clock := newHandClock()
+	rdb := redistest.Start(t).Client()
+	sem, err := NewScripted(rdb, "test", 5, Options{Lease: time.Second, Clock: clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for range 5 {
+		last = must(t, sem)
+	}
+	mustNot(t, sem)
+	clock.forward(10 * time.Millisecond)
+	// The book's timeout=0 ends every lease; 1 ns is the nearest we allow.
+	purger, err := NewScripted(rdb, "test", 5, Options{Lease: time.Nanosecond, Clock: clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := must(t, purger)
+	refresh(t, sem, last, false)
+	release(t, sem, last, false)
+	refresh(t, sem, id, true)
+	release(t, sem, id, true)
+	release(t, sem, id, false)
+}

@@ -1,0 +1,120 @@
+package classic
+
+import (
+	"testing"
+	"time"
+
+	"sema/internal/redistest"
+)
+
+func TestClocklessLeasePerPermit(t *testing.T) {
+	for _, lua := range []bool{false, true} {
+		rdb := redistest.Start(t).Client()
+		sem := newClockless(t, rdb, 2, Options{Lease: time.Hour, Lua: lua})
+		long := must(t, sem)
+		short, ok, err := sem.AcquireFor(t.Context(), 30*time.Millisecond)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		mustNot(t, sem)
+		eventually(t, "the short lease", func() bool {
+			_, ok, err := sem.Acquire(t.Context())
+			return ok && err == nil
+		})
+		mustNot(t, sem)
+		refresh(t, sem, short, false)
+		if ok, err := sem.Extend(t.Context(), short, time.Hour); ok || err != nil {
+			t.Errorf("Extend of a lost permit = %v, %v", ok, err)
+		}
+		release(t, sem, short, false)
+		refresh(t, sem, long, true)
+		release(t, sem, long, true)
+	}
+}
+
+func TestClocklessRefreshKeepsTheLengthOfTheLease(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	sem := newClockless(t, rdb, 1, Options{Lease: time.Minute})
+	id, _, err := sem.AcquireFor(t.Context(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "sem:holder:" + id
+	left := func() time.Duration { return rdb.PTTL(t.Context(), key).Val() }
+	rdb.PExpire(t.Context(), key, 10*time.Second) // as if most of it had passed
+	refresh(t, sem, id, true)
+	if d := left(); d <= 59*time.Minute || d > time.Hour {
+		t.Errorf("refreshed to %v, want 1h", d)
+	}
+
+	// Extend adds to what is left, and leaves the length for the next Refresh.
+	rdb.PExpire(t.Context(), key, 10*time.Second)
+	if ok, err := sem.Extend(t.Context(), id, 20*time.Second); err != nil || !ok {
+		t.Errorf("Extend = %v, %v", ok, err)
+	}
+	if d := left(); d <= 20*time.Second || d > 30*time.Second {
+		t.Errorf("extended to %v, want 30s", d)
+	}
+	refresh(t, sem, id, true)
+	if d := left(); d <= 59*time.Minute {
+		t.Errorf("refreshed to %v, want 1h", d)
+	}
+}
+
+func TestClocklessExtendLosesAnothersExtension(t *testing.T) {
+	srv := redistest.Start(t)
+	other := newClockless(t, srv.Client(), 1, Options{Lease: 10 * time.Second})
+	id := must(t, other)
+	rdb := interrupted(srv, "set", func() {
+		if ok, err := other.Extend(t.Context(), id, time.Hour); err != nil || !ok {
+			t.Errorf("Extend = %v, %v", ok, err)
+		}
+	})
+	sem := newClockless(t, rdb, 1, Options{})
+	if ok, err := sem.Extend(t.Context(), id, time.Second); err != nil || !ok {
+		t.Errorf("Extend = %v, %v", ok, err)
+	}
+	if d := rdb.PTTL(t.Context(), "sem:holder:"+id).Val(); d > 11*time.Second {
+		t.Errorf("%v left: the flaw is gone, the comment at Extend is wrong", d)
+	}
+}
+
+// TestClocklessExtendRevivesNothing lets the lease end between the two steps.
+func TestClocklessExtendRevivesNothing(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client()
+	var id string
+	rdb := interrupted(srv, "set", func() {
+		if err := admin.Del(t.Context(), "sem:holder:"+id).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	id = must(t, newClockless(t, admin, 1, Options{}))
+	sem := newClockless(t, rdb, 1, Options{})
+	if ok, err := sem.Extend(t.Context(), id, time.Minute); ok || err != nil {
+		t.Errorf("Extend = %v, %v", ok, err)
+	}
+	must(t, newClockless(t, admin, 1, Options{}))
+}
+
+// TestClocklessOwnerWithoutKeyIsNoHolder includes the many: scripts must not
+// depend on how many dead there are.
+func TestClocklessOwnerWithoutKeyIsNoHolder(t *testing.T) {
+	for _, lua := range []bool{false, true} {
+		rdb := redistest.Start(t).Client()
+		sem := newClockless(t, rdb, 10_000, Options{Lua: true})
+		for range 1000 {
+			if _, _, err := sem.AcquireFor(t.Context(), time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		one := newClockless(t, rdb, 1, Options{Lua: lua})
+		eventually(t, "the end of all leases", func() bool {
+			_, ok, err := one.Acquire(t.Context())
+			return ok && err == nil
+		})
+		if n := rdb.ZCard(t.Context(), "sem:owner").Val(); n != 1 {
+			t.Errorf("Lua %v: %d owners, want 1", lua, n)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+package classic
+
+// All key names. Those of the book are used as they are, without a prefix or
+// hash tag of ours, or the book's own clients would not find them.
+
+// lockKey holds the lock owner's id (string, with a TTL in seconds).
+func lockKey(name string) string { return "lock:" + name }
+
+// ownerKey is the ZSET of ids by counter value.
+func ownerKey(name string) string { return name + ":owner" }
+
+// counterKey is the number of tries so far (string; never removed).
+func counterKey(name string) string { return name + ":counter" }
+
+// holderKey lives as long as the lease of one permit of Clockless; its value
+// is that lease in milliseconds. The book has no such key.
+func holderKey(name, id string) string { return holderPrefix(name) + id }
+
+func holderPrefix(name string) string { return name + ":holder:" }

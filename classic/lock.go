@@ -1,0 +1,169 @@
+package classic
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// retryEvery is how long the book's lock sleeps between two tries.
+const retryEvery = time.Millisecond
+
+// Lock is the lock with timeouts of Redis in Action, section 6.2.5, and with
+// Options.Lua its form with scripts from chapter 11: a semaphore of one. Its
+// key holds the owner's id and expires with the lease.
+//
+// Acquire tries once a millisecond until Options.Wait is over. Nobody queues:
+// who tries at the right moment wins.
+//
+// What is wrong with it:
+//   - A holder that outlives its lease does not notice, and another one gets
+//     the lock beside it. Release then reports false. There is no refresh.
+//   - Without Lua, SETNX and EXPIRE are two requests. A process that dies in
+//     between leaves a lock without an end; the next caller that finds it sets
+//     one (its own lease). The form with scripts has no such gap, and does not
+//     mend a lock that another program left without an end.
+//   - Waiting costs one or two requests per millisecond and caller.
+//
+// No clock is compared: the lease is counted by Redis.
+type Lock struct {
+	core
+	key   string
+	wait  time.Duration
+	ttl   time.Duration // the lease in whole seconds
+	lua   bool
+	timer timer
+}
+
+// timer is the waiting of a Lock; tests put one in that turns by itself.
+type timer struct {
+	now   func() time.Time
+	pause func(context.Context, time.Duration) error
+}
+
+// NewLock returns the lock name. Options in use: Lease, Wait, Lua.
+func NewLock(rdb redis.UniversalClient, name string, o Options) (*Lock, error) {
+	c, err := newCore(rdb, name, 1, o)
+	if err != nil {
+		return nil, err
+	}
+	wait, err := duration("wait", o.Wait, defaultLockWait, time.Nanosecond)
+	if err != nil {
+		return nil, err
+	}
+	return &Lock{
+		core: c, key: lockKey(name), wait: wait, ttl: wholeSeconds(c.lease), lua: o.Lua,
+		timer: timer{now: time.Now, pause: pause},
+	}, nil
+}
+
+// Acquire tries until it has the lock or Options.Wait is over, at least once;
+// see [Semaphore]. When ctx ends first, that is an error.
+func (l *Lock) Acquire(ctx context.Context) (string, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return "", false, failed("acquire", l.name, err)
+	}
+	try := l.tryPlain
+	if l.lua {
+		try = l.tryLua
+	}
+	id := newID()
+	end := l.timer.now().Add(l.wait)
+	for {
+		taken, err := try(ctx, id)
+		switch {
+		case err != nil:
+			return l.unsure(ctx, id, err, l.remove)
+		case taken:
+			return id, true, nil
+		case !l.timer.now().Before(end):
+			return "", false, nil
+		}
+		if err := l.timer.pause(ctx, retryEvery); err != nil {
+			return "", false, failed("acquire", l.name, err)
+		}
+	}
+}
+
+// Release gives the lock up if it is still the caller's; see [Semaphore].
+func (l *Lock) Release(ctx context.Context, id string) (bool, error) {
+	return l.byID(ctx, "release", id, l.remove)
+}
+
+func (l *Lock) tryLua(ctx context.Context, id string) (bool, error) {
+	return lockAcquire.Run(ctx, l.rdb, []string{l.key}, int64(l.ttl/time.Second), id).Bool()
+}
+
+func (l *Lock) tryPlain(ctx context.Context, id string) (bool, error) {
+	taken, err := l.rdb.SetNX(ctx, l.key, id, 0).Result()
+	if err != nil {
+		return false, err
+	}
+	if !taken {
+		var holder *redis.StringCmd
+		var left *redis.DurationCmd
+		_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			holder, left = p.Get(ctx, l.key), p.TTL(ctx, l.key)
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) { // Nil: gone by now
+			return false, err
+		}
+		// go-redis asks again when an answer got lost, so that the one in our
+		// way can be ourselves.
+		taken = holder.Val() == id
+		if !taken && left.Val() != -1 { // -1: there is no TTL
+			return false, nil
+		}
+	}
+	return taken, l.rdb.Expire(ctx, l.key, l.ttl).Err()
+}
+
+func (l *Lock) remove(ctx context.Context, id string) (bool, error) {
+	if l.lua {
+		return lockRelease.Run(ctx, l.rdb, []string{l.key}, id).Bool()
+	}
+	for {
+		removed := false
+		err := l.rdb.Watch(ctx, func(tx *redis.Tx) error {
+			holder, err := tx.Get(ctx, l.key).Result()
+			if errors.Is(err, redis.Nil) || err == nil && holder != id {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			var del *redis.IntCmd
+			_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+				del = p.Del(ctx, l.key)
+				return nil
+			})
+			removed = del.Val() == 1
+			return err
+		}, l.key)
+		if !errors.Is(err, redis.TxFailedErr) {
+			return removed, err
+		}
+		// The key changed between GET and EXEC: look again.
+	}
+}
+
+func wholeSeconds(d time.Duration) time.Duration {
+	if whole := d.Truncate(time.Second); whole < d {
+		return whole + time.Second
+	}
+	return d
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,140 @@
+package classic
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"sema/internal/redistest"
+)
+
+func TestLockLeaseIsRoundedUpToSeconds(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	for _, lua := range []bool{false, true} {
+		lock := newLock(t, rdb, Options{Lease: 1200 * time.Millisecond, Lua: lua})
+		id := must(t, lock)
+		if ttl := rdb.TTL(t.Context(), "lock:sem").Val(); ttl != 2*time.Second {
+			t.Errorf("Lua %v: TTL %v, want 2s", lua, ttl)
+		}
+		release(t, lock, id, true)
+	}
+}
+
+func TestLockWaitsUntilItIsFree(t *testing.T) {
+	for _, lua := range []bool{false, true} {
+		srv := redistest.Start(t)
+		holder := newLock(t, srv.Client(), Options{Lua: lua})
+		id := must(t, holder)
+		tries := 0
+		rdb := srv.Client()
+		rdb.AddHook(beforeRequest(func(commands []string) {
+			if commands[0] == "set" || commands[0] == "evalsha" {
+				if tries++; tries == 5 {
+					release(t, holder, id, true)
+				}
+			}
+		}))
+		must(t, newLock(t, rdb, Options{Lua: lua}))
+		if tries < 5 {
+			t.Errorf("Lua %v: acquired at try %d, while it was held", lua, tries)
+		}
+	}
+}
+
+func TestLockGivesUp(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	must(t, newLock(t, rdb, Options{}))
+	lock := newLock(t, rdb, Options{Wait: time.Second})
+
+	now := time.Now()
+	pauses := 0
+	lock.timer.now = func() time.Time { return now }
+	lock.timer.pause = func(_ context.Context, d time.Duration) error {
+		pauses++
+		now = now.Add(d)
+		return nil
+	}
+	mustNot(t, lock)
+	if pauses != 1000 {
+		t.Errorf("%d pauses in a second, want one each millisecond", pauses)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	lock.timer.pause = func(ctx context.Context, d time.Duration) error {
+		cancel()
+		return pause(ctx, d)
+	}
+	if _, ok, err := lock.Acquire(ctx); ok || !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire = %v, %v", ok, err)
+	}
+}
+
+func TestLockReleasesOnlyItsOwn(t *testing.T) {
+	for _, lua := range []bool{false, true} {
+		srv := redistest.Start(t)
+		admin := srv.Client()
+		first := newLock(t, srv.Client(), Options{Lua: lua})
+		id := must(t, first)
+		if err := admin.Del(t.Context(), "lock:sem").Err(); err != nil { // its lease ends
+			t.Fatal(err)
+		}
+		second := must(t, newLock(t, admin, Options{Lua: lua}))
+		release(t, first, id, false)
+		if got := admin.Get(t.Context(), "lock:sem").Val(); got != second {
+			t.Errorf("Lua %v: the lock is %q's, want %q", lua, got, second)
+		}
+	}
+}
+
+// TestLockChangesHandsDuringRelease is what WATCH is for: between GET and
+// EXEC the lease ends and another caller takes the lock.
+func TestLockChangesHandsDuringRelease(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client()
+	rdb := interrupted(srv, "del", func() {
+		if err := admin.Set(t.Context(), "lock:sem", "another", time.Minute).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	lock := newLock(t, rdb, Options{})
+	release(t, lock, must(t, lock), false)
+	if got := admin.Get(t.Context(), "lock:sem").Val(); got != "another" {
+		t.Errorf("the lock is %q's", got)
+	}
+}
+
+// TestLockWithoutAnEnd is a process that died between SETNX and EXPIRE, or a
+// client of the book's acquire_lock that died with the lock.
+func TestLockWithoutAnEnd(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	dead := func() {
+		if err := rdb.Set(t.Context(), "lock:sem", "a dead client", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ttl := func() time.Duration { return rdb.TTL(t.Context(), "lock:sem").Val() }
+
+	dead()
+	mustNot(t, newLock(t, rdb, Options{Wait: 1, Lua: true}))
+	if ttl() != -1 {
+		t.Errorf("with Lua: TTL %v, want none", ttl())
+	}
+	mustNot(t, newLock(t, rdb, Options{Wait: 1, Lease: 7 * time.Second}))
+	if ttl() <= 0 || ttl() > 7*time.Second {
+		t.Errorf("TTL %v, want 7s", ttl())
+	}
+	dead()
+	sem := newLocked(t, rdb, 1, Options{LockLease: 3 * time.Second})
+	mustNot(t, sem)
+	if ttl() <= 0 || ttl() > 3*time.Second {
+		t.Errorf("Locked: TTL %v, want 3s", ttl())
+	}
+	if err := rdb.PExpire(t.Context(), "lock:sem", 5*time.Millisecond).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of the dead client's lock", func() bool {
+		_, ok, err := sem.Acquire(t.Context())
+		return ok && err == nil
+	})
+}

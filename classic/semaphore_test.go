@@ -1,0 +1,297 @@
+package classic
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/internal/redistest"
+)
+
+var (
+	_ Semaphore = (*Lock)(nil)
+	_ Semaphore = (*Basic)(nil)
+	_ Refresher = (*Fair)(nil)
+	_ Refresher = (*Locked)(nil)
+	_ Refresher = (*Scripted)(nil)
+	_ Refresher = (*Clockless)(nil)
+)
+
+func TestLockAndBasicHaveNoRefresh(t *testing.T) {
+	for _, s := range []Semaphore{(*Lock)(nil), (*Basic)(nil)} {
+		if _, ok := s.(Refresher); ok {
+			t.Errorf("%T is a Refresher; the book's is not", s)
+		}
+	}
+}
+
+// forEach runs a test for all variants, each on an empty database.
+func forEach(t *testing.T, test func(t *testing.T, v variant, srv *redistest.Server)) {
+	t.Helper()
+	forThose(t, func(variant) bool { return true }, test)
+}
+
+// forThose runs a test for the variants that have the promise in question.
+func forThose(t *testing.T, promise func(variant) bool, test func(t *testing.T, v variant, srv *redistest.Server)) {
+	t.Helper()
+	srv := redistest.Start(t)
+	for _, v := range variants {
+		if !promise(v) {
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) {
+			if err := srv.Client().FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			test(t, v, srv)
+		})
+	}
+}
+
+func TestAcquireUpToTheLimitAndRelease(t *testing.T) {
+	uuid4 := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
+		limit := 3
+		if v.limit == 1 {
+			limit = 1
+		}
+		sem := v.new(t, srv.Client(), limit, Options{})
+		ids := map[string]bool{}
+		for range limit {
+			id := must(t, sem)
+			if !uuid4.MatchString(id) || ids[id] {
+				t.Errorf("id %q is no fresh UUID of version 4", id)
+			}
+			ids[id] = true
+		}
+		mustNot(t, sem)
+		mustNot(t, sem)
+		for id := range ids {
+			release(t, sem, id, true)
+			release(t, sem, id, false)
+			must(t, sem)
+			mustNot(t, sem)
+		}
+		release(t, sem, "nobody", false)
+	})
+}
+
+func TestRefreshKeepsAPermitBeyondItsLease(t *testing.T) {
+	promise := func(v variant) bool { return v.clock && v.refresh }
+	forThose(t, promise, func(t *testing.T, v variant, srv *redistest.Server) {
+		clock := newHandClock()
+		sem := v.new(t, srv.Client(), 1, Options{Lease: 10 * time.Second, Clock: clock.now})
+		id := must(t, sem)
+		for range 3 {
+			clock.forward(9 * time.Second)
+			refresh(t, sem, id, true)
+			mustNot(t, sem)
+		}
+		clock.forward(10 * time.Second) // ends at, not after, the lease's length
+		must(t, sem)
+	})
+}
+
+func TestRefreshOfALostPermitIsFalseAndRevivesNothing(t *testing.T) {
+	promise := func(v variant) bool { return v.refresh }
+	forThose(t, promise, func(t *testing.T, v variant, srv *redistest.Server) {
+		rdb, clock := srv.Client(), newHandClock()
+		sem := v.new(t, rdb, 1, Options{Lease: 20 * time.Millisecond, Clock: clock.now})
+		lost := must(t, sem)
+		clock.forward(time.Minute)
+		var id string
+		eventually(t, "the end of the lease", func() bool {
+			var ok bool
+			var err error
+			id, ok, err = sem.Acquire(t.Context())
+			return err == nil && ok
+		})
+		refresh(t, sem, lost, false)
+		refresh(t, sem, lost, false) // the first has cleaned up what it touched
+		release(t, sem, lost, false)
+		for _, key := range []string{"sem", "sem:owner"} {
+			if err := rdb.ZScore(t.Context(), key, lost).Err(); !errors.Is(err, redis.Nil) {
+				t.Errorf("the lost permit is in %s again (%v)", key, err)
+			}
+		}
+		if v.clock {
+			refresh(t, sem, id, true) // the present holder has noticed nothing
+		}
+	})
+}
+
+// TestNeverAboveTheLimit has real goroutines fight for the variants that
+// promise it. (The others are in flaws_test.go.)
+func TestNeverAboveTheLimit(t *testing.T) {
+	forThose(t, variant.exact, func(t *testing.T, v variant, srv *redistest.Server) {
+		limit := 2
+		if v.limit == 1 {
+			limit = 1
+		}
+		var held, granted atomic.Int64
+		rdb := srv.Client()
+		var all sync.WaitGroup
+		for range 8 {
+			sem := v.new(t, rdb, limit, Options{Wait: time.Second})
+			all.Go(func() {
+				for range 25 {
+					id, ok, err := sem.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if !ok {
+						continue
+					}
+					granted.Add(1)
+					if n := held.Add(1); n > int64(limit) {
+						t.Errorf("%d holders of %d", n, limit)
+					}
+					held.Add(-1)
+					if ok, err := sem.Release(t.Context(), id); err != nil || !ok {
+						t.Errorf("Release = %v, %v", ok, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if granted.Load() == 0 {
+			t.Error("nobody got a permit")
+		}
+	})
+}
+
+func TestCancelledContext(t *testing.T) {
+	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
+		rdb := srv.Client()
+		sem := v.new(t, rdb, 1, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if id, ok, err := sem.Acquire(ctx); !errors.Is(err, context.Canceled) || ok || id != "" {
+			t.Errorf("Acquire = %q, %v, %v", id, ok, err)
+		}
+		if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+			t.Errorf("left behind: %q", keys)
+		}
+		id := must(t, sem)
+		if ok, err := sem.Release(ctx, id); !errors.Is(err, context.Canceled) || ok {
+			t.Errorf("Release = %v, %v", ok, err)
+		}
+		if r, ok := sem.(Refresher); ok {
+			if ok, err := r.Refresh(ctx, id); !errors.Is(err, context.Canceled) || ok {
+				t.Errorf("Refresh = %v, %v", ok, err)
+			}
+		}
+		release(t, sem, id, true)
+	})
+}
+
+func TestWrongInput(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // never asked
+	defer func() { _ = rdb.Close() }()
+	check := func(t *testing.T, err error, want string) {
+		t.Helper()
+		var in *InputError
+		if !errors.As(err, &in) || !strings.HasPrefix(err.Error(), "classic: "+want) {
+			t.Errorf("error %v; want classic: %s…", err, want)
+		}
+	}
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			for _, c := range []struct {
+				rdb   redis.UniversalClient
+				name  string
+				limit int
+				o     Options
+				want  string
+			}{
+				{rdb, "", 1, Options{}, `name "": must be`},
+				{rdb, strings.Repeat("x", 513), 1, Options{}, `name "xxx`},
+				{rdb, "a\nb", 1, Options{}, `name "a\nb": must be`},
+				{rdb, "a\xff", 1, Options{}, `name "a\xff": must be`},
+				{rdb, "a", 0, Options{}, "limit 0: must be"},
+				{rdb, "a", -1, Options{}, "limit -1: must be"},
+				{rdb, "a", 1 << 31, Options{}, "limit 2147483648: must be"},
+				{rdb, "a", 1, Options{Lease: -time.Second}, "lease -1s: must be"},
+				{nil, "a", 1, Options{}, "client <nil>: must be"},
+			} {
+				if v.limit == 1 && strings.HasPrefix(c.want, "limit") {
+					continue // takes none
+				}
+				_, err := v.make(c.rdb, c.name, c.limit, c.o)
+				check(t, err, c.want)
+			}
+			sem := v.new(t, rdb, 1, Options{})
+			_, err := sem.Release(t.Context(), "")
+			check(t, err, `id "": must be`)
+			if r, ok := sem.(Refresher); ok {
+				_, err := r.Refresh(t.Context(), "")
+				check(t, err, `id "": must be`)
+			}
+		})
+	}
+	_, err := NewLock(rdb, "a", Options{Wait: -1})
+	check(t, err, "wait -1ns: must be")
+	_, err = NewLocked(rdb, "a", 1, Options{LockLease: -time.Second})
+	check(t, err, "lock lease -1s: must be")
+	_, err = NewClockless(rdb, "a", 1, Options{Lease: time.Microsecond})
+	check(t, err, "lease 1µs: must be")
+	c, err := NewClockless(rdb, "a", 1, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = c.AcquireFor(t.Context(), 0)
+	check(t, err, "lease 0s: must be")
+	_, err = c.Extend(t.Context(), "x", -time.Second)
+	check(t, err, "extension -1s: must be")
+}
+
+func TestOtherDataUnderTheNameIsAClearError(t *testing.T) {
+	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
+		rdb := srv.Client()
+		for _, key := range []string{"sem", "sem:owner", "lock:sem"} {
+			if err := rdb.HSet(t.Context(), key, "some", "hash").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, ok, err := v.new(t, rdb, 1, Options{Wait: 1}).Acquire(t.Context())
+		if ok || !redis.HasErrorPrefix(errors.Unwrap(err), "WRONGTYPE") || !strings.HasPrefix(err.Error(), `classic: acquire "sem": `) {
+			t.Errorf("Acquire = %v, %v", ok, err)
+		}
+	})
+}
+
+// TestCluster needs the hash tag that the package comment asks for.
+func TestCluster(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	rdb := c.Client()
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			name := "{" + strings.ReplaceAll(v.name, " ", "") + "}"
+			sem, err := v.make(rdb, name, 1, Options{Wait: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := must(t, sem)
+			mustNot(t, sem)
+			if v.refresh {
+				refresh(t, sem, id, true)
+			}
+			release(t, sem, id, true)
+		})
+	}
+	fair, err := NewFair(rdb, "plain", 1, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := fair.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "try: {plain}") {
+		t.Errorf("without a hash tag: %v", err)
+	}
+}

@@ -1,0 +1,153 @@
+package classic
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/internal/redistest"
+)
+
+// TestReplyLostForGood has Redis do what was asked and the client not hear of
+// it, nor ask again: an error, and no permit left behind.
+func TestReplyLostForGood(t *testing.T) {
+	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
+		proxy := redistest.StartProxy(t, srv.Addr())
+		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
+		t.Cleanup(func() { _ = rdb.Close() })
+		rdb.AddHook(afterError(proxy.Resume))
+		admin := srv.Client()
+		sem := v.new(t, rdb, 1, Options{})
+		release(t, sem, must(t, sem), true) // Redis has the scripts
+
+		proxy.LoseReplies()
+		if _, ok, err := sem.Acquire(t.Context()); err == nil || ok {
+			t.Errorf("Acquire = %v, %v", ok, err)
+		}
+		for _, key := range admin.Keys(t.Context(), "*").Val() {
+			if key != "sem:counter" {
+				t.Errorf("left behind: %s", key)
+			}
+		}
+	})
+}
+
+// afterError is a go-redis hook that calls itself after a failed request.
+type afterError func()
+
+func (f afterError) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f afterError) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err != nil {
+			f()
+		}
+		return err
+	}
+}
+
+func (f afterError) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err != nil {
+			f()
+		}
+		return err
+	}
+}
+
+// TestOneReplyLost lets go-redis send a request again that was carried out, as
+// it does with all but transactions. Whatever comes of it, Redis and the
+// caller agree: one permit, or none.
+func TestOneReplyLost(t *testing.T) {
+	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
+		var lose atomic.Int64 // the reply to the n-th request from now
+		rdb := redis.NewClient(&redis.Options{
+			Addr: srv.Addr(), PoolSize: 1,
+			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+				return &forgetful{Conn: conn, lose: &lose}, err
+			},
+		})
+		t.Cleanup(func() { _ = rdb.Close() })
+		admin := srv.Client()
+		sem := v.new(t, rdb, 1, Options{})
+		release(t, sem, must(t, sem), true)
+
+		for n := range int64(4) {
+			lose.Store(n + 1)
+			id, ok, err := sem.Acquire(t.Context())
+			lose.Store(0)
+			if err != nil && !errors.Is(err, io.EOF) {
+				t.Errorf("reply %d lost: %v", n+1, err)
+			}
+			held := admin.ZCard(t.Context(), "sem").Val()
+			if v.name == "Clockless" || v.name == "Clockless Lua" {
+				held = admin.ZCard(t.Context(), "sem:owner").Val()
+			}
+			if v.limit == 1 {
+				held = admin.Exists(t.Context(), "lock:sem").Val()
+			}
+			if ok && held != 1 || !ok && held != 0 {
+				t.Errorf("reply %d lost: acquired %v, %d held in Redis", n+1, ok, held)
+			}
+			if ok {
+				release(t, sem, id, true)
+			} else if v.limit == 1 || v.name == "Scripted" || v.name == "Clockless Lua" {
+				t.Errorf("reply %d lost: no permit, though these can ask again", n+1)
+			}
+			mustBeFree(t, sem)
+		}
+	})
+}
+
+func mustBeFree(t *testing.T, s Semaphore) {
+	t.Helper()
+	release(t, s, must(t, s), true)
+}
+
+// forgetful ends, as if the server had closed it, in place of one reply.
+type forgetful struct {
+	net.Conn
+	lose  *atomic.Int64
+	ended atomic.Bool
+}
+
+func (c *forgetful) Read(b []byte) (int, error) {
+	if c.ended.Load() {
+		return 0, io.EOF
+	}
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.lose.Load() > 0 && c.lose.Add(-1) == 0 {
+		c.ended.Store(true)
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+func TestContextEndsBetweenTwoRequests(t *testing.T) {
+	for _, command := range []string{"zrank", "zrem"} { // the second step, the cleaning up
+		srv := redistest.Start(t)
+		admin := srv.Client()
+		ctx, cancel := context.WithCancel(t.Context())
+		sem := newFair(t, interrupted(srv, command, cancel), 1, Options{})
+		if command == "zrem" {
+			must(t, newFair(t, admin, 1, Options{}))
+		}
+		before := admin.ZCard(t.Context(), "sem").Val()
+		_, ok, err := sem.Acquire(ctx)
+		if ok || command == "zrank" && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: Acquire = %v, %v", command, ok, err)
+		}
+		if n := admin.ZCard(t.Context(), "sem").Val(); n != before {
+			t.Errorf("%s: %d entries, want %d", command, n, before)
+		}
+		cancel()
+	}
+}
