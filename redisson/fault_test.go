@@ -1,0 +1,358 @@
+package redisson_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/internal/redistest"
+	"sema/redisson"
+)
+
+// clients is the kind of each connection to the server.
+func clients(t *testing.T, f fixture) []string {
+	t.Helper()
+	list, err := f.rdb.ClientList(f.ctx).Result()
+	must(t, err)
+	var kinds []string
+	for line := range strings.Lines(list) {
+		kind := "normal"
+		if strings.Contains(line, " sub=1 ") || strings.Contains(line, " sub=4 ") || strings.Contains(line, "flags=P") {
+			kind = "pubsub"
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds
+}
+
+// broken is a client of ours behind a proxy; its go-redis client would retry.
+type broken struct {
+	fixture
+	proxy  *redistest.Proxy
+	remote *redisson.Client
+}
+
+func setUpBroken(t *testing.T, o redisson.Options) broken {
+	t.Helper()
+	f := setUp(t, redisson.Options{})
+	p := redistest.StartProxy(t, f.server.Addr())
+	rdb := redis.NewClient(&redis.Options{
+		Addr: p.Addr(), MaxRetries: 3, DialTimeout: time.Second,
+		ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond,
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	warm(t, f)
+	b := broken{f, p, open(t, rdb, o)}
+	b.connect(t)
+	return b
+}
+
+// connect makes sure that there is a connection to lose an answer on: without
+// one it would be the answer to the handshake.
+func (b broken) connect(t *testing.T) {
+	t.Helper()
+	b.proxy.Resume()
+	_, err := counter(t, b.remote, "connect").AvailablePermits(b.ctx)
+	must(t, err)
+}
+
+// warm has the server learn the scripts, so that the first answer lost is not
+// that it does not know one.
+func warm(t *testing.T, f fixture) {
+	t.Helper()
+	s, e := counter(t, f.client, "warm"), expirable(t, f.client, "warm")
+	expect(t, "create", true)(s.TrySetPermits(f.ctx, 2, 0))
+	must(t, s.TryAcquire(f.ctx, 1))
+	must(t, s.Release(f.ctx, 1))
+	must(t, s.AddPermits(f.ctx, 1))
+	must(t, e.SetPermits(f.ctx, 2))
+	id, err := e.TryAcquire(f.ctx, time.Hour)
+	must(t, err)
+	expect(t, "renew", true)(e.UpdateLeaseTime(f.ctx, id, time.Hour))
+	must(t, e.Release(f.ctx, id))
+	expect(t, "drain", 2)(s.DrainPermits(f.ctx))
+	expect(t, "delete", true)(s.Delete(f.ctx))
+}
+
+// The pitfall "after a timeout the acquire is sent again and takes a second
+// permit", with retries on in the user's client: every request is executed once
+// although the answers to its first copies are lost.
+func TestLostAnswersAreAskedForAgain(t *testing.T) {
+	b := setUpBroken(t, redisson.Options{})
+	ctx, s, e := b.ctx, counter(t, b.remote, "s"), expirable(t, b.remote, "e")
+	expect(t, "create", true)(s.TrySetPermits(ctx, 10, 0))
+	must(t, e.SetPermits(ctx, 10))
+	var ids []string
+	steps := []struct {
+		what      string
+		do        func() error
+		available string // key whose value tells that the first copy was executed
+		want      string
+	}{
+		{"acquire", func() error { return s.TryAcquire(ctx, 3) }, "s", "7"},
+		{"release", func() error { return s.Release(ctx, 1) }, "s", "8"},
+		{"add", func() error { return s.AddPermits(ctx, 5) }, "s", "13"},
+		{"acquire by id", func() (err error) { ids, err = e.TryAcquireN(ctx, 4, time.Hour); return }, "e", "6"},
+		{"renew", func() error { _, err := e.UpdateLeaseTime(ctx, ids[0], time.Hour); return err }, "e", "6"},
+		{"release by id", func() error { return e.Release(ctx, ids...) }, "e", "10"},
+		{"set", func() error { return e.SetPermits(ctx, 12) }, "e", "12"},
+		{"drain", func() error {
+			n, err := s.DrainPermits(ctx)
+			if n != 13 {
+				t.Errorf("drained %d", n)
+			}
+			return err
+		}, "s", "0"},
+		{"delete", func() error {
+			ok, err := s.Delete(ctx)
+			if !ok {
+				t.Error("delete found nothing")
+			}
+			return err
+		}, "s", ""},
+		{"create", func() error {
+			ok, err := s.TrySetPermits(ctx, 2, 0)
+			if !ok {
+				t.Error("create found a semaphore: its own")
+			}
+			return err
+		}, "s", "2"},
+	}
+	for _, step := range steps {
+		b.connect(t)
+		b.proxy.LoseReplies()
+		result := acquiring(step.do)
+		await(t, ctx, step.what+" executed", func() bool {
+			return b.rdb.Get(ctx, step.available).Val() == step.want
+		})
+		b.proxy.Resume()
+		if err := outcome(t, step.what, result); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if v := b.rdb.Get(ctx, step.available).Val(); v != step.want {
+			t.Fatalf("%s was executed more than once: %s; want %s", step.what, v, step.want)
+		}
+	}
+}
+
+// Without receipts a counter's request goes out once, and the error says so.
+func TestWithoutReceiptsTheOutcomeIsUnknown(t *testing.T) {
+	b := setUpBroken(t, redisson.Options{NoReceipts: true})
+	ctx, s := b.ctx, counter(t, b.remote, "s")
+	expect(t, "create", true)(s.TrySetPermits(ctx, 10, 0))
+	must(t, s.TryAcquire(ctx, 1))
+	must(t, s.Release(ctx, 1)) // both scripts are known to the server by now
+	b.proxy.LoseReplies()
+	var doubt *redisson.UnknownError
+	if err := s.TryAcquire(ctx, 1); !errors.As(err, &doubt) || doubt.Settling || doubt.Op != "acquire" || doubt.Name != "s" {
+		t.Fatalf("acquire: %v", err)
+	}
+	b.connect(t)
+	b.proxy.LoseReplies()
+	if err := s.Release(ctx, 3); !errors.As(err, &doubt) || doubt.Settling || doubt.Op != "release" {
+		t.Fatalf("release: %v", err)
+	}
+	expect(t, "each executed once", "12")(b.rdb.Get(ctx, "s").Result())
+	b.connect(t)
+
+	// Ids make the expirable semaphore certain all the same.
+	e := expirable(t, b.remote, "e")
+	must(t, e.SetPermits(ctx, 10))
+	b.proxy.LoseReplies()
+	var ids []string
+	acquired := acquiring(func() (err error) { ids, err = e.TryAcquireN(ctx, 2, time.Hour); return })
+	await(t, ctx, "execution", func() bool { return b.rdb.Get(ctx, "e").Val() == "8" })
+	b.proxy.Resume()
+	must(t, outcome(t, "acquire", acquired))
+	b.proxy.LoseReplies()
+	released := acquiring(func() error { return e.Release(ctx, ids...) })
+	await(t, ctx, "execution", func() bool { return b.rdb.Get(ctx, "e").Val() == "10" })
+	b.proxy.Resume()
+	must(t, outcome(t, "release", released))
+	expect(t, "available", "10")(b.rdb.Get(ctx, "e").Result())
+}
+
+// A caller who gives up while the answer is on its way keeps nothing.
+func TestGivingUpUndoesTheAcquisition(t *testing.T) {
+	b := setUpBroken(t, redisson.Options{})
+	s, e := counter(t, b.remote, "s"), expirable(t, b.remote, "e")
+	expect(t, "create", true)(s.TrySetPermits(b.ctx, 2, 0))
+	must(t, e.SetPermits(b.ctx, 2))
+	for key, acquire := range map[string]func(context.Context) error{
+		"s": func(ctx context.Context) error { return s.Acquire(ctx, 2) },
+		"e": func(ctx context.Context) error { _, err := e.AcquireN(ctx, 2, redisson.NoLease); return err },
+	} {
+		ctx, cancel := context.WithCancel(b.ctx)
+		b.connect(t)
+		b.proxy.LoseReplies()
+		result := acquiring(func() error { return acquire(ctx) })
+		await(t, b.ctx, "execution", func() bool { return b.rdb.Get(b.ctx, key).Val() == "0" })
+		cancel()
+		expectError(t, "given up", outcome(t, "given up", result), context.Canceled)
+		b.proxy.Resume()
+		settled(t, b.fixture, key, 2)
+	}
+}
+
+// A request that is held up somewhere and executed after its caller has long
+// been told must not take a permit that nobody knows of.
+func TestLateRequestTakesNothing(t *testing.T) {
+	for _, kind := range []string{"s", "e"} {
+		b := setUpBroken(t, redisson.Options{Timeout: 300 * time.Millisecond})
+		s, e := counter(t, b.remote, "s"), expirable(t, b.remote, "e")
+		expect(t, "create", true)(s.TrySetPermits(b.ctx, 2, 0))
+		must(t, e.SetPermits(b.ctx, 2))
+		executed := evalshas(t, b.fixture)
+		b.proxy.Silence()
+		var err error
+		if kind == "s" {
+			err = s.TryAcquire(b.ctx, 2)
+		} else {
+			_, err = e.TryAcquireN(b.ctx, 2, redisson.NoLease)
+		}
+		var doubt *redisson.UnknownError
+		if !errors.As(err, &doubt) || !doubt.Settling {
+			t.Fatalf("acquire: %v", err)
+		}
+		b.proxy.Resume() // now the acquisition and what takes it back arrive, in either order
+		must(t, b.remote.Close())
+		await(t, b.ctx, "both executed", func() bool { return evalshas(t, b.fixture) >= executed+2 })
+		settled(t, b.fixture, kind, 2)
+		if n := b.rdb.ZCard(b.ctx, "{e}:timeout").Val(); n != 0 {
+			t.Fatalf("%d permits taken by nobody", n)
+		}
+	}
+}
+
+// evalshas is how many scripts the server has run.
+func evalshas(t *testing.T, f fixture) int {
+	t.Helper()
+	stats, err := f.rdb.InfoMap(f.ctx, "commandstats").Result()
+	must(t, err)
+	for name, values := range stats["Commandstats"] {
+		if name == "cmdstat_evalsha" {
+			var calls int
+			_, err := fmt.Sscanf(values, "calls=%d", &calls)
+			must(t, err)
+			return calls
+		}
+	}
+	return 0
+}
+
+// A release that cannot be confirmed in time is completed in the background,
+// once.
+func TestUnconfirmedReleaseIsCompleted(t *testing.T) {
+	b := setUpBroken(t, redisson.Options{Timeout: 200 * time.Millisecond})
+	s := counter(t, b.remote, "s")
+	expect(t, "create", true)(s.TrySetPermits(b.ctx, 2, 0))
+	must(t, s.TryAcquire(b.ctx, 2))
+	b.proxy.LoseReplies()
+	var doubt *redisson.UnknownError
+	if err := s.Release(b.ctx, 2); !errors.As(err, &doubt) || !doubt.Settling {
+		t.Fatalf("release: %v", err)
+	}
+	b.proxy.Resume()
+	must(t, b.remote.Close())
+	expect(t, "available", "2")(b.rdb.Get(b.ctx, "s").Result())
+}
+
+func TestCloseTellsWhatItCouldNotSettle(t *testing.T) {
+	b := setUpBroken(t, redisson.Options{Timeout: 100 * time.Millisecond})
+	s := counter(t, b.remote, "s")
+	expect(t, "create", true)(s.TrySetPermits(b.ctx, 2, 0))
+	b.proxy.LoseReplies()
+	var doubt *redisson.UnknownError
+	if err := s.TryAcquire(b.ctx, 1); !errors.As(err, &doubt) {
+		t.Fatalf("acquire: %v", err)
+	}
+	expectError(t, "close", b.remote.Close(), redisson.ErrUnsettled)
+}
+
+// Errors that mean "not executed" are tried again without doubt.
+func TestServerThatComesBack(t *testing.T) {
+	b := setUpBroken(t, redisson.Options{Timeout: within})
+	s := counter(t, b.remote, "s")
+	expect(t, "create", true)(s.TrySetPermits(b.ctx, 2, 0))
+	// READONLY first, then connections refused, then all is well.
+	must(t, b.rdb.SlaveOf(b.ctx, "127.0.0.1", "1").Err())
+	result := acquiring(func() error { return s.TryAcquire(b.ctx, 1) })
+	await(t, b.ctx, "a refusal", func() bool {
+		stats, err := b.rdb.Info(b.ctx, "errorstats").Result()
+		return err == nil && strings.Contains(stats, "errorstat_READONLY")
+	})
+	b.proxy.Refuse()
+	must(t, b.rdb.SlaveOf(b.ctx, "NO", "ONE").Err())
+	b.proxy.Resume()
+	must(t, outcome(t, "acquire", result))
+	expect(t, "available", 1)(s.AvailablePermits(b.ctx))
+}
+
+func TestUnreachableServerEndsTheCall(t *testing.T) {
+	b := setUpBroken(t, redisson.Options{Timeout: 100 * time.Millisecond})
+	s := counter(t, b.remote, "s")
+	b.proxy.Refuse()
+	err := s.Acquire(context.Background(), 1)
+	if err == nil || errors.Is(err, redisson.ErrUnavailable) {
+		t.Fatalf("acquire: %v", err)
+	}
+}
+
+// Workers, answers lost at random moments, callers who give up: in the end all
+// permits are back, and no more.
+func TestNothingLeaksUnderFaults(t *testing.T) {
+	b := setUpBroken(t, redisson.Options{Timeout: 2 * time.Second, Poll: 50 * time.Millisecond})
+	const permits, workers, rounds = 3, 6, 15
+	s, e := counter(t, b.remote, "s"), expirable(t, b.remote, "e")
+	expect(t, "create", true)(s.TrySetPermits(b.ctx, permits, 0))
+	must(t, e.SetPermits(b.ctx, permits))
+	stop := make(chan struct{})
+	var faults, work sync.WaitGroup
+	faults.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(15 * time.Millisecond):
+			}
+			switch i % 4 {
+			case 0:
+				b.proxy.LoseReplies()
+			case 2:
+				b.proxy.DropAll()
+			default:
+				b.proxy.Resume()
+			}
+		}
+	})
+	for w := range workers {
+		work.Go(func() {
+			for i := range rounds {
+				ctx, cancel := context.WithTimeout(b.ctx, time.Duration(5+(i*7+w*3)%40)*time.Millisecond)
+				if err := s.Acquire(ctx, 1+w%2); err == nil {
+					_ = s.Release(b.ctx, 1+w%2) // an unknown one is completed in the background
+				}
+				if ids, err := e.AcquireN(ctx, 1+w%2, redisson.NoLease); err == nil {
+					_ = e.Release(b.ctx, ids...)
+				}
+				cancel()
+			}
+		})
+	}
+	work.Wait()
+	close(stop)
+	faults.Wait()
+	b.proxy.Resume()
+	must(t, b.remote.Close())
+	expect(t, "counter", "3")(b.rdb.Get(b.ctx, "s").Result())
+	expect(t, "expirable", "3")(b.rdb.Get(b.ctx, "e").Result())
+	if n := b.rdb.ZCard(b.ctx, "{e}:timeout").Val(); n != 0 {
+		t.Fatalf("%d permits held by nobody", n)
+	}
+}

@@ -1,0 +1,154 @@
+package redisson_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"sema/internal/redistest"
+	"sema/redisson"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// within bounds what a test waits for; reaching it is a failure.
+const within = 20 * time.Second
+
+// slow is a poll that no test lives long enough to see, for tests of what wakes
+// waiters otherwise.
+const slow = time.Hour
+
+func background(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// open makes a Client that the end of the test closes.
+func open(t testing.TB, rdb redis.UniversalClient, o redisson.Options) *redisson.Client {
+	t.Helper()
+	c, err := redisson.New(rdb, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil && !errors.Is(err, redisson.ErrUnsettled) {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func counter(t testing.TB, c *redisson.Client, name string) *redisson.Semaphore {
+	t.Helper()
+	s, err := c.Semaphore(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func expirable(t testing.TB, c *redisson.Client, name string) *redisson.ExpirableSemaphore {
+	t.Helper()
+	s, err := c.ExpirableSemaphore(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// fixture is a server with a client of ours and a plain one.
+type fixture struct {
+	ctx    context.Context
+	server *redistest.Server
+	rdb    *redis.Client
+	client *redisson.Client
+}
+
+func setUp(t testing.TB, o redisson.Options) fixture {
+	t.Helper()
+	s := redistest.Start(t)
+	rdb := s.Client()
+	return fixture{background(t), s, rdb, open(t, rdb, o)}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect[T comparable](t testing.TB, what string, want T) func(T, error) {
+	t.Helper()
+	return func(got T, err error) {
+		t.Helper()
+		if err != nil || got != want {
+			t.Fatalf("%s: %v, %v; want %v", what, got, err, want)
+		}
+	}
+}
+
+func expectError(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("%s: %v; want %v", what, err, want)
+	}
+	if !strings.HasPrefix(err.Error(), "redisson: ") {
+		t.Fatalf("%s: %q lacks the package's prefix", what, err)
+	}
+}
+
+// await asks until ok says yes.
+func await(t testing.TB, ctx context.Context, what string, ok func() bool) {
+	t.Helper()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not in time", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// subscribers is how many connections listen for the semaphore of that name.
+func subscribers(t testing.TB, ctx context.Context, rdb *redis.Client, name string) int64 {
+	t.Helper()
+	channel := "redisson_sc:{" + name + "}"
+	m, err := rdb.PubSubNumSub(ctx, channel).Result()
+	must(t, err)
+	return m[channel]
+}
+
+// acquiring runs a blocking acquisition and returns where its error will arrive.
+func acquiring(acquire func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- acquire() }()
+	return result
+}
+
+// outcome waits for the result of acquiring.
+func outcome(t testing.TB, what string, result <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(within):
+		t.Fatalf("%s: still waiting", what)
+		return nil
+	}
+}
+
+// settled waits until the counter says n.
+func settled(t testing.TB, f fixture, name string, n int) {
+	t.Helper()
+	await(t, f.ctx, "permits to settle", func() bool {
+		v, err := f.rdb.Get(f.ctx, name).Int()
+		return err == nil && v == n
+	})
+}

@@ -1,0 +1,9 @@
+-- Takes all available permits. A counter below 0 is raised to 0.
+--
+-- KEYS    counter, channel, [receipts]
+-- Returns {what was available, below 0 if it was}
+local old = earlier()
+if old then return old end
+local v = value() or 0
+if v > 0 then redis.call('DECRBY', K, v) elseif v < 0 then credit(-v) end
+return answer(v ~= 0, v)

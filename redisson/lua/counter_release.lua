@@ -1,0 +1,13 @@
+-- Returns n permits.
+--
+-- KEYS    counter, channel, [receipts]
+-- ARGV[5] n
+-- Returns {1 done | 0 no such semaphore | -1 too many permits}; unless 1, nothing has changed
+local old = earlier()
+if old then return old end
+open()
+local n, v = tonumber(ARGV[5]), value()
+if not v then return answer(false, 0) end
+if v + n > MAX then return answer(false, -1) end
+credit(n)
+return answer(true, 1)

@@ -1,0 +1,29 @@
+-- Returns the permits of all ids if each is held and within its lease.
+-- Otherwise only those whose lease has ended are given back, as a collection would.
+--
+-- KEYS       counter, channel, timeouts, [receipts]
+-- ARGV[5...] ids
+-- Returns {1 released | 0 at least one was not held}
+local old = earlier()
+if old then return old end
+local t, all, ended = now(), {}, {}
+local held, found = true, false
+for i = 5, #ARGV do
+  all[#all + 1] = ARGV[i]
+  local score = tonumber(redis.call('ZSCORE', T, ARGV[i]))
+  found = found or score
+  if not score then
+    held = false
+  elseif score <= t then
+    held = false
+    ended[#ended + 1] = ARGV[i]
+  end
+end
+if held then
+  give(all)
+  return answer(true, 1)
+end
+-- Without receipts, and the request sent before: its first copy did it, most likely.
+if not found and not R and ARGV[4] == 'again' then return {1} end
+if #ended > 0 then give(ended) end
+return answer(#ended > 0, 0)

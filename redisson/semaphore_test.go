@@ -1,0 +1,273 @@
+package redisson_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"sema/redisson"
+)
+
+func TestSemaphoreCounts(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s := f.ctx, counter(t, f.client, "s")
+
+	expectError(t, "no semaphore yet", s.TryAcquire(ctx, 1), redisson.ErrUnavailable)
+	expect(t, "available", 0)(s.AvailablePermits(ctx))
+	expect(t, "drain", 0)(s.DrainPermits(ctx))
+	expect(t, "exists", false)(s.Exists(ctx))
+	if n, err := f.rdb.DBSize(ctx).Result(); n != 0 || err != nil {
+		t.Fatalf("%d keys made by calls without effect, %v", n, err)
+	}
+
+	expect(t, "create", true)(s.TrySetPermits(ctx, 5, 0))
+	expect(t, "create again", false)(s.TrySetPermits(ctx, 9, 0))
+	must(t, s.TryAcquire(ctx, 3))
+	expectError(t, "3 of 2", s.TryAcquire(ctx, 3), redisson.ErrUnavailable)
+	expect(t, "available", 2)(s.AvailablePermits(ctx))
+	must(t, s.Release(ctx, 3))
+	expect(t, "release", true)(s.ReleaseIfExists(ctx, 1))
+	expect(t, "drained", 6)(s.DrainPermits(ctx))
+	expect(t, "create at 0", false)(s.TrySetPermits(ctx, 9, 0))
+	must(t, s.AddPermits(ctx, -2))
+	expect(t, "below 0", -2)(s.AvailablePermits(ctx))
+	expect(t, "drained below 0", -2)(s.DrainPermits(ctx))
+	must(t, s.AddPermits(ctx, 4))
+	expect(t, "available", 4)(s.AvailablePermits(ctx))
+	expect(t, "delete", true)(s.Delete(ctx))
+	expect(t, "delete again", false)(s.Delete(ctx))
+	must(t, s.AddPermits(ctx, 4))
+	expect(t, "created by AddPermits", 4)(s.AvailablePermits(ctx))
+}
+
+func TestSemaphoreStaysWithinJavasInt(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s := f.ctx, counter(t, f.client, "s")
+	expect(t, "largest", true)(s.TrySetPermits(ctx, math.MaxInt32, 0))
+	expectError(t, "one more", s.Release(ctx, 1), redisson.ErrTooMany)
+	expectError(t, "one more", s.AddPermits(ctx, 1), redisson.ErrTooMany)
+	expect(t, "unchanged", math.MaxInt32)(s.AvailablePermits(ctx))
+	must(t, f.rdb.Set(ctx, "s", math.MinInt32, 0).Err())
+	expectError(t, "one less", s.AddPermits(ctx, -1), redisson.ErrTooMany)
+}
+
+func TestLifetime(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
+
+	_, err := s.TTL(ctx)
+	expectError(t, "no semaphore", err, redisson.ErrNoSemaphore)
+	expect(t, "expire nothing", false)(s.Expire(ctx, time.Hour))
+	expect(t, "create", true)(s.TrySetPermits(ctx, 5, time.Hour))
+	if d, err := s.TTL(ctx); err != nil || d <= 0 || d > time.Hour {
+		t.Fatalf("TTL %v, %v", d, err)
+	}
+	expect(t, "persist", true)(s.Persist(ctx))
+	expect(t, "persist again", false)(s.Persist(ctx))
+	expect(t, "TTL", redisson.NoExpiry)(s.TTL(ctx))
+	expect(t, "in the past", true)(s.ExpireAt(ctx, time.Unix(1, 0)))
+	expect(t, "exists", false)(s.Exists(ctx))
+
+	must(t, e.SetPermits(ctx, 5))
+	_, err = e.TryAcquire(ctx, redisson.NoLease)
+	must(t, err)
+	expect(t, "expire", true)(e.Expire(ctx, time.Hour))
+	for _, key := range []string{"e", "{e}:timeout"} {
+		if d := f.rdb.PTTL(ctx, key).Val(); d <= 0 || d > time.Hour {
+			t.Fatalf("%s lives %v", key, d)
+		}
+	}
+	expect(t, "delete", true)(e.Delete(ctx))
+	if n := f.rdb.Exists(ctx, "e", "{e}:timeout").Val(); n != 0 {
+		t.Fatalf("%d keys left", n)
+	}
+}
+
+// The pitfall "SET drops the time to live": Redisson's AddPermits and DrainPermits do.
+func TestTimeToLiveSurvivesEveryChange(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
+	changes := map[string]func() error{
+		"add":     func() error { return s.AddPermits(ctx, 2) },
+		"remove":  func() error { return s.AddPermits(ctx, -1) },
+		"drain":   func() error { _, err := s.DrainPermits(ctx); return err },
+		"release": func() error { return s.Release(ctx, 5) },
+		"acquire": func() error { return s.TryAcquire(ctx, 1) },
+		"set":     func() error { return e.SetPermits(ctx, 7) },
+		"lease": func() error {
+			id, err := e.TryAcquire(ctx, time.Hour)
+			return errors.Join(err, e.Release(ctx, id))
+		},
+	}
+	for name, change := range changes {
+		must(t, f.rdb.Set(ctx, "x", 3, time.Hour).Err())
+		must(t, change())
+		if d := f.rdb.PTTL(ctx, "x").Val(); d <= 0 {
+			t.Errorf("%s: time to live is %v", name, d)
+		}
+	}
+}
+
+// The pitfall "no resurrection of a counter whose key is gone": Redisson's
+// release creates the key anew, without limit and time to live.
+func TestReleaseDoesNotReviveACounter(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
+	expectError(t, "release", s.Release(ctx, 1), redisson.ErrNoSemaphore)
+	expect(t, "release if exists", false)(s.ReleaseIfExists(ctx, 1))
+
+	must(t, e.SetPermits(ctx, 3))
+	id, err := e.TryAcquire(ctx, time.Hour)
+	must(t, err)
+	ended, err := e.TryAcquire(ctx, time.Hour)
+	must(t, err)
+	endLease(t, f, "{e}:timeout", ended)
+	must(t, f.rdb.Del(ctx, "e").Err())
+	must(t, e.Release(ctx, id)) // held, so no error; there is only nothing to credit
+	_, err = e.TryAcquire(ctx, time.Hour)
+	expectError(t, "collection", err, redisson.ErrUnavailable)
+	if n := f.rdb.Exists(ctx, "s", "e").Val(); n != 0 {
+		t.Fatalf("%d counters came back to life", n)
+	}
+	if n := f.rdb.ZCard(ctx, "{e}:timeout").Val(); n != 0 {
+		t.Fatalf("%d permits left without a counter", n)
+	}
+}
+
+// The pitfall "two primitives use the same key name".
+func TestForeignKeysAreRefusedAndKept(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
+	calls := map[string]func() error{
+		"acquire":   func() error { return s.TryAcquire(ctx, 1) },
+		"release":   func() error { return s.Release(ctx, 1) },
+		"add":       func() error { return s.AddPermits(ctx, 1) },
+		"drain":     func() error { _, err := s.DrainPermits(ctx); return err },
+		"available": func() error { _, err := s.AvailablePermits(ctx); return err },
+		"set":       func() error { return e.SetPermits(ctx, 1) },
+		"lease":     func() error { _, err := e.TryAcquire(ctx, time.Hour); return err },
+		"counts":    func() error { _, err := e.Permits(ctx); return err },
+	}
+	for name, call := range calls {
+		must(t, f.rdb.Del(ctx, "x", "{x}:timeout").Err())
+		must(t, f.rdb.HSet(ctx, "x", "f", "v").Err())
+		expectError(t, name+" on a hash", call(), redisson.ErrWrongType)
+		must(t, f.rdb.Set(ctx, "x", "words", 0).Err())
+		must(t, f.rdb.ZAdd(ctx, "{x}:timeout", z("ended", 1)).Err())
+		expectError(t, name+" on words", call(), redisson.ErrWrongType)
+		if v := f.rdb.Get(ctx, "x").Val(); v != "words" || f.rdb.ZCard(ctx, "{x}:timeout").Val() != 1 {
+			t.Fatalf("%s changed a foreign key to %q", name, v)
+		}
+	}
+}
+
+// The pitfall "SCRIPT FLUSH".
+func TestScriptsComeBack(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s := f.ctx, counter(t, f.client, "s")
+	expect(t, "create", true)(s.TrySetPermits(ctx, 2, 0))
+	for range 2 {
+		must(t, f.rdb.ScriptFlush(ctx).Err())
+		must(t, s.TryAcquire(ctx, 1))
+	}
+}
+
+// The pitfall "OOM": a permit must be returnable when the server is full.
+func TestReleaseWorksWithoutMemory(t *testing.T) {
+	for _, o := range []redisson.Options{{}, {NoReceipts: true}} {
+		f := setUp(t, o)
+		ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
+		expect(t, "create", true)(s.TrySetPermits(ctx, 2, 0))
+		must(t, e.SetPermits(ctx, 2))
+		must(t, s.TryAcquire(ctx, 1))
+		id, err := e.TryAcquire(ctx, time.Hour)
+		must(t, err)
+		must(t, f.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		if err := s.TryAcquire(ctx, 1); err == nil || errors.Is(err, redisson.ErrUnavailable) {
+			t.Fatalf("acquired on a full server: %v", err)
+		}
+		must(t, s.Release(ctx, 1))
+		must(t, e.Release(ctx, id))
+		must(t, f.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+		expect(t, "available", 2)(s.AvailablePermits(ctx))
+		expect(t, "available", 2)(e.AvailablePermits(ctx))
+	}
+}
+
+func TestArgumentsAreChecked(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
+	id := "00112233445566778899aabbccddeeff"
+	calls := map[string]func() error{
+		"acquire 0":       func() error { return s.TryAcquire(ctx, 0) },
+		"acquire -1":      func() error { return s.Acquire(ctx, -1) },
+		"acquire 2^31":    func() error { return s.Acquire(ctx, 1<<31) },
+		"release 0":       func() error { return s.Release(ctx, 0) },
+		"release -1":      func() error { _, err := s.ReleaseIfExists(ctx, -1); return err },
+		"set -1":          func() error { _, err := s.TrySetPermits(ctx, -1, 0); return err },
+		"ttl -1":          func() error { _, err := s.TrySetPermits(ctx, 1, -1); return err },
+		"expire 0":        func() error { _, err := s.Expire(ctx, 0); return err },
+		"expire at zero":  func() error { _, err := s.ExpireAt(ctx, time.Time{}); return err },
+		"add 2^31":        func() error { return s.AddPermits(ctx, 1<<31) },
+		"set total -1":    func() error { return e.SetPermits(ctx, -1) },
+		"lease 0":         func() error { _, err := e.TryAcquire(ctx, 0); return err },
+		"lease -2":        func() error { _, err := e.Acquire(ctx, -2); return err },
+		"acquire 1001":    func() error { _, err := e.TryAcquireN(ctx, 1001, time.Second); return err },
+		"acquire none":    func() error { _, err := e.AcquireN(ctx, 0, time.Second); return err },
+		"release nothing": func() error { return e.Release(ctx) },
+		"not an id":       func() error { return e.Release(ctx, "xyz") },
+		"id of 15 bytes":  func() error { _, err := e.LeaseTime(ctx, id[2:]); return err },
+		"id twice":        func() error { _, err := e.TryRelease(ctx, id, id); return err },
+		"update lease 0":  func() error { _, err := e.UpdateLeaseTime(ctx, id, 0); return err },
+		"empty name":      func() error { _, err := f.client.Semaphore(""); return err },
+		"not UTF-8":       func() error { _, err := f.client.ExpirableSemaphore("\xff"); return err },
+		"long name":       func() error { _, err := f.client.Semaphore(string(make([]byte, 1025))); return err },
+		"poll":            func() error { _, err := redisson.New(f.rdb, &redisson.Options{Poll: 1}); return err },
+		"timeout":         func() error { _, err := redisson.New(f.rdb, &redisson.Options{Timeout: -1}); return err },
+		"channels":        func() error { _, err := redisson.New(f.rdb, &redisson.Options{Channels: 7}); return err },
+		"no client":       func() error { _, err := redisson.New(nil, nil); return err },
+	}
+	for name, call := range calls {
+		var wrong *redisson.ArgumentError
+		if err := call(); !errors.As(err, &wrong) || wrong.Argument == "" || wrong.Reason == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := f.rdb.DBSize(ctx).Val(); n != 0 {
+		t.Errorf("wrong arguments made %d keys", n)
+	}
+}
+
+func TestCancelledContextSendsNothingButReleases(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	s, e := counter(t, f.client, "s"), expirable(t, f.client, "e")
+	expect(t, "create", true)(s.TrySetPermits(f.ctx, 2, 0))
+	must(t, e.SetPermits(f.ctx, 2))
+	must(t, s.TryAcquire(f.ctx, 1))
+	id, err := e.TryAcquire(f.ctx, time.Hour)
+	must(t, err)
+	gone, cancel := context.WithCancel(f.ctx)
+	cancel()
+	expectError(t, "acquire", s.Acquire(gone, 1), context.Canceled)
+	_, err = s.DrainPermits(gone)
+	expectError(t, "drain", err, context.Canceled)
+	expect(t, "available", 1)(s.AvailablePermits(f.ctx))
+	// The pitfall "release on the cancelled request context leaks the permit".
+	must(t, s.Release(gone, 1))
+	must(t, e.Release(gone, id))
+	expect(t, "available", 2)(s.AvailablePermits(f.ctx))
+	expect(t, "available", 2)(e.AvailablePermits(f.ctx))
+}
+
+func TestClosedClient(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	s := counter(t, f.client, "s")
+	waiting := acquiring(func() error { return s.Acquire(f.ctx, 1) })
+	await(t, f.ctx, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 1 })
+	must(t, f.client.Close())
+	must(t, f.client.Close())
+	expectError(t, "waiter", outcome(t, "closed waiter", waiting), redisson.ErrClosed)
+	expectError(t, "after", s.TryAcquire(f.ctx, 1), redisson.ErrClosed)
+}

@@ -1,0 +1,290 @@
+package redisson_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sema/redisson"
+)
+
+// listening waits until the process of client listens for a name.
+func listening(t *testing.T, f fixture, name string) {
+	t.Helper()
+	await(t, f.ctx, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, name) == 1 })
+}
+
+func TestAcquireWaitsForARelease(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
+	expect(t, "create", true)(s.TrySetPermits(ctx, 3, 0))
+	must(t, s.Acquire(ctx, 2))
+	waiting := acquiring(func() error { return s.Acquire(ctx, 3) })
+	listening(t, f, "s")
+	must(t, s.Release(ctx, 2))
+	must(t, outcome(t, "woken by a release", waiting))
+
+	must(t, e.SetPermits(ctx, 1))
+	id, err := e.Acquire(ctx, redisson.NoLease)
+	must(t, err)
+	got := make(chan string, 1)
+	waiting = acquiring(func() error { id, err := e.Acquire(ctx, redisson.NoLease); got <- id; return err })
+	listening(t, f, "e")
+	must(t, e.Release(ctx, id))
+	must(t, outcome(t, "woken by a release", waiting))
+	must(t, e.Release(ctx, <-got))
+}
+
+// The pitfall "an increment without a publish": everything that adds permits wakes.
+func TestEveryIncrementWakes(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
+	for name, increment := range map[string]func() error{
+		"create":    func() error { _, err := s.TrySetPermits(ctx, 1, 0); return err },
+		"add":       func() error { return s.AddPermits(ctx, 1) },
+		"set":       func() error { return e.SetPermits(ctx, 1) },
+		"create it": func() error { _, err := e.TrySetPermits(ctx, 1); return err },
+	} {
+		must(t, f.rdb.Del(ctx, "x").Err())
+		waiting := acquiring(func() error { return s.Acquire(ctx, 1) })
+		listening(t, f, "x")
+		must(t, increment())
+		must(t, outcome(t, name, waiting))
+		await(t, ctx, "end of subscription", func() bool { return subscribers(t, ctx, f.rdb, "x") == 0 })
+	}
+}
+
+func TestContextEndsTheWait(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	s := counter(t, f.client, "s")
+	ctx, cancel := context.WithCancel(f.ctx)
+	waiting := acquiring(func() error { return s.Acquire(ctx, 1) })
+	listening(t, f, "s")
+	cancel()
+	err := outcome(t, "cancelled", waiting)
+	expectError(t, "cancelled", err, context.Canceled)
+	expectError(t, "cancelled", err, redisson.ErrUnavailable)
+
+	ctx, cancel = context.WithTimeout(f.ctx, 20*time.Millisecond)
+	defer cancel()
+	err = s.Acquire(ctx, 1)
+	expectError(t, "wait time", err, context.DeadlineExceeded)
+	if errors.Is(err, context.Canceled) {
+		t.Fatalf("%v is two errors", err)
+	}
+}
+
+// One subscription per process and name, however many wait; none when all left.
+func TestOneSubscriptionPerName(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	s, e := counter(t, f.client, "s"), expirable(t, f.client, "s")
+	ctx, cancel := context.WithCancel(f.ctx)
+	var waiting sync.WaitGroup
+	for range 25 {
+		waiting.Go(func() { _ = s.Acquire(ctx, 1) })
+		waiting.Go(func() { _, _ = e.Acquire(ctx, time.Hour) })
+	}
+	listening(t, f, "s")
+	must(t, f.rdb.Set(f.ctx, "s", 0, 0).Err())
+	// Sixty releases come and go while fifty wait: never a second subscription.
+	for range 10 {
+		must(t, s.Release(f.ctx, 1))
+		if n := subscribers(t, f.ctx, f.rdb, "s"); n != 1 {
+			t.Fatalf("%d subscriptions", n)
+		}
+	}
+	cancel()
+	waiting.Wait()
+	await(t, f.ctx, "end of subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 0 })
+}
+
+// The pitfall "the wake-up count is in threads, not permits, so a waiter for 1
+// sleeps beside a free permit".
+func TestWakeUpsFitPermits(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	ctx, s := f.ctx, counter(t, f.client, "s")
+	expect(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
+	five := acquiring(func() error { return s.Acquire(ctx, 5) })
+	listening(t, f, "s")
+	var small []<-chan error
+	for range 3 {
+		small = append(small, acquiring(func() error { return s.Acquire(ctx, 1) }))
+	}
+	must(t, s.Release(ctx, 1))
+	await(t, ctx, "one for a small waiter", func() bool {
+		for i, w := range small {
+			select {
+			case err := <-w:
+				must(t, err)
+				small = append(small[:i], small[i+1:]...)
+				return true
+			default:
+			}
+		}
+		return false
+	})
+	// A message that says less than there is: a Redisson list release names what
+	// it added, not the total.
+	must(t, f.rdb.Set(ctx, "s", 7, 0).Err())
+	must(t, f.rdb.Publish(ctx, "redisson_sc:{s}", 1).Err())
+	for _, w := range small {
+		must(t, outcome(t, "small waiter", w))
+	}
+	must(t, outcome(t, "large waiter", five))
+	expect(t, "available", 0)(s.AvailablePermits(ctx))
+}
+
+// Messages nobody should send must neither wedge nor crash a waiter.
+func TestOddMessagesAreHarmless(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	s := counter(t, f.client, "s")
+	waiting := acquiring(func() error { return s.Acquire(f.ctx, 1) })
+	listening(t, f, "s")
+	for _, odd := range []string{"", "0", "-5", "3.0", "words", "99999999999999999999"} {
+		must(t, f.rdb.Publish(f.ctx, "redisson_sc:{s}", odd).Err())
+	}
+	must(t, s.AddPermits(f.ctx, 1))
+	must(t, outcome(t, "waiter", waiting))
+}
+
+// The pitfall "an abandoned waiter later eats a permit": waiters leave at the
+// moment they are woken, and the wake-up must reach those who stay.
+func TestWakeUpOfALeaverReachesOthers(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	s := counter(t, f.client, "s")
+	expect(t, "create", true)(s.TrySetPermits(f.ctx, 0, 0))
+	for range 30 {
+		ctx, cancel := context.WithCancel(f.ctx)
+		leaving := acquiring(func() error { return s.Acquire(ctx, 1) })
+		listening(t, f, "s")
+		staying := acquiring(func() error { return s.Acquire(f.ctx, 1) })
+		go cancel()
+		must(t, s.Release(f.ctx, 1))
+		if err := outcome(t, "leaving", leaving); err == nil {
+			must(t, s.Release(f.ctx, 1))
+		}
+		must(t, outcome(t, "staying", staying))
+		settled(t, f, "s", 0)
+	}
+}
+
+// The pitfall "expiry is swept only on acquire, so idle waiters hang": the end
+// of a lease wakes, without message or poll.
+func TestEndOfLeaseWakes(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	e := expirable(t, f.client, "e")
+	must(t, e.SetPermits(f.ctx, 2))
+	_, err := e.TryAcquireN(f.ctx, 2, 30*time.Millisecond)
+	must(t, err)
+	ids, err := e.AcquireN(f.ctx, 2, time.Hour)
+	must(t, err)
+	must(t, e.Release(f.ctx, ids...))
+}
+
+// The pitfall "a lost message hangs a waiter for ever".
+func TestLostMessageDoesNotHang(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: 50 * time.Millisecond})
+	s := counter(t, f.client, "s")
+	waiting := acquiring(func() error { return s.Acquire(f.ctx, 1) })
+	listening(t, f, "s")
+	must(t, f.rdb.Set(f.ctx, "s", 1, 0).Err()) // an increment without a message
+	must(t, outcome(t, "poll", waiting))
+}
+
+func TestReconnectedSubscriptionTriesAgain(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	s := counter(t, f.client, "s")
+	waiting := acquiring(func() error { return s.Acquire(f.ctx, 1) })
+	listening(t, f, "s")
+	must(t, f.rdb.Set(f.ctx, "s", 1, 0).Err())
+	must(t, f.rdb.ClientKillByFilter(f.ctx, "TYPE", "pubsub").Err())
+	must(t, outcome(t, "after the reconnect", waiting))
+}
+
+// The pitfall "one blocked connection per waiter exhausts the pool".
+func TestManyWaitersNeedOneConnection(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	before := len(clients(t, f))
+	ctx, cancel := context.WithCancel(f.ctx)
+	var waiting sync.WaitGroup
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s := counter(t, f.client, name)
+		for range 10 {
+			waiting.Go(func() { _ = s.Acquire(ctx, 1) })
+		}
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		listening(t, f, name)
+	}
+	pubsub := 0
+	for _, line := range clients(t, f)[before-1:] {
+		if line == "pubsub" {
+			pubsub++
+		}
+	}
+	if pubsub != 1 {
+		t.Errorf("%d connections for subscriptions to four names; want 1", pubsub)
+	}
+	cancel()
+	waiting.Wait()
+}
+
+// The limit, with everything at once: several processes' worth of clients,
+// counted outside of Redis.
+func TestLimitHolds(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	const limit, clients, workers, rounds = 3, 3, 4, 60
+	s, e := counter(t, f.client, "s"), expirable(t, f.client, "e")
+	expect(t, "create", true)(s.TrySetPermits(f.ctx, limit, 0))
+	must(t, e.SetPermits(f.ctx, limit))
+	var heldS, heldE atomic.Int64
+	enter := func(held *atomic.Int64, n int64) {
+		if held.Add(n) > limit {
+			t.Error("more permits held than there are")
+		}
+	}
+	var all sync.WaitGroup
+	for range clients {
+		c := open(t, f.server.Client(), redisson.Options{})
+		s, e := counter(t, c, "s"), expirable(t, c, "e")
+		for w := range workers {
+			n := 1 + w%limit
+			all.Go(func() {
+				for range rounds {
+					if err := s.Acquire(f.ctx, n); err != nil {
+						t.Error(err)
+						return
+					}
+					enter(&heldS, int64(n))
+					heldS.Add(-int64(n))
+					if err := s.Release(f.ctx, n); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			all.Go(func() {
+				for range rounds {
+					ids, err := e.AcquireN(f.ctx, n, time.Minute)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					enter(&heldE, int64(n))
+					heldE.Add(-int64(n))
+					if err := e.Release(f.ctx, ids...); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	expect(t, "all back", limit)(s.AvailablePermits(f.ctx))
+	expect(t, "all back", limit)(e.AvailablePermits(f.ctx))
+	expect(t, "none held", 0)(e.AcquiredPermits(f.ctx))
+}
