@@ -1,0 +1,142 @@
+package classic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/classic/internal/measured"
+	"sema/engine/redisengine"
+	"sema/internal/redistest"
+)
+
+// TestRoundTrips counts what each operation writes to its connections: a
+// request, or a transaction or pipeline of several, is one write, and nothing
+// here writes again before it has read the answer. The figures are those of
+// the comparison page, into which -update brings them.
+func TestRoundTrips(t *testing.T) {
+	var got []measured.RoundTrips
+	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
+		c := newCounter(t, srv)
+		const limit = 3
+		sem := v.new(t, c.rdb, limit, Options{})
+		// Each operation once, so that connections and scripts are there; and
+		// other holders.
+		id := must(t, sem)
+		if v.refresh {
+			refresh(t, sem, id, true)
+		}
+		if v.limit == 1 {
+			mustNot(t, sem)
+		}
+		release(t, sem, id, true)
+		for range limit - 1 {
+			if v.limit != 1 {
+				must(t, sem)
+			}
+		}
+		r := measured.RoundTrips{Type: v.name}
+		r.Acquire = c.count(func() { id = must(t, sem) })
+		r.Refused = c.count(func() { mustNot(t, sem) })
+		if v.refresh {
+			r.Refresh = c.count(func() { refresh(t, sem, id, true) })
+		}
+		r.Release = c.count(func() { release(t, sem, id, true) })
+		got = append(got, r)
+	})
+	t.Run("sema", func(t *testing.T) { got = append(got, semaRoundTrips(t)) })
+
+	s := fmt.Sprintf("%-14s %8s %8s %8s %8s", "", "acquire", "refused", "refresh", "release")
+	for _, r := range got {
+		s += fmt.Sprintf("\n%-14s %8d %8d %8d %8d", r.Type, r.Acquire, r.Refused, r.Refresh, r.Release)
+	}
+	t.Logf("round trips, without contention:\n%s", s)
+
+	if *update {
+		writeJSON(t, "internal/measured/roundtrips.json", got)
+		return
+	}
+	want, err := measured.ReadRoundTrips()
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("measured %v, committed %v (%v); try: go test ./classic -run TestRoundTrips -update", got, want, err)
+	}
+}
+
+// semaRoundTrips measures package sema for the comparison. Its renewals are
+// its own doing and are left out.
+func semaRoundTrips(t *testing.T) measured.RoundTrips {
+	c := newCounter(t, redistest.Start(t))
+	engine := redisengine.New(c.rdb)
+	sem, err := sema.New(engine, "sem", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = sem.Close(), engine.Close() }()
+	acquire := func() *sema.Permit {
+		p, err := sem.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	giveBack := func(p *sema.Permit) {
+		if err := p.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	giveBack(acquire())
+	var p *sema.Permit
+	return measured.RoundTrips{
+		Type:    "sema",
+		Acquire: c.count(func() { p = acquire() }),
+		Refused: c.count(func() {
+			if _, err := sem.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+				t.Errorf("TryAcquire of a full semaphore: %v", err)
+			}
+		}),
+		Release: c.count(func() { giveBack(p) }),
+	}
+}
+
+// counter is a client whose writes are counted.
+type counter struct {
+	rdb    *redis.Client
+	writes atomic.Int64
+}
+
+func newCounter(t *testing.T, srv *redistest.Server) *counter {
+	c := &counter{}
+	c.rdb = redis.NewClient(&redis.Options{
+		Addr: srv.Addr(),
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			return &countedConn{conn, c}, err
+		},
+	})
+	t.Cleanup(func() { _ = c.rdb.Close() })
+	return c
+}
+
+// count returns how many writes f made.
+func (c *counter) count(f func()) int {
+	before := c.writes.Load()
+	f()
+	return int(c.writes.Load() - before)
+}
+
+type countedConn struct {
+	net.Conn
+	c *counter
+}
+
+func (c *countedConn) Write(b []byte) (int, error) {
+	c.c.writes.Add(1)
+	return c.Conn.Write(b)
+}

@@ -1,0 +1,219 @@
+package classic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/classic/internal/measured"
+	"sema/internal/redistest"
+)
+
+// TestOverAdmission runs clients with different clocks against each type and
+// counts the permits that were granted while the limit was held already. With
+// -update the runs are ten times as long, and the figures become those of the
+// comparison page.
+func TestOverAdmission(t *testing.T) {
+	srv := redistest.Start(t)
+	f := newFleet(t, srv, 12)
+	spread := scene{clients: 12, limit: 4, hold: 100 * time.Millisecond, lease: 10 * time.Second, run: 1200 * time.Millisecond}
+	near := scene{clients: 6, limit: 2, hold: 850 * time.Millisecond, lease: time.Second, run: 4 * time.Second, oneAhead: true}
+	if *update {
+		spread.run *= 10
+		near.run *= 10
+	}
+
+	info, err := f.clients[0].InfoMap(t.Context(), "server").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := measured.Skew{
+		Redis: info["Server"]["redis_version"], Clients: spread.clients, Limit: spread.limit,
+		HoldMS: ms(spread.hold), LeaseMS: ms(spread.lease), RunMS: ms(spread.run),
+		Near: measured.NearEndOfHold{
+			Clients: near.clients, Limit: near.limit,
+			HoldMS: ms(near.hold), LeaseMS: ms(near.lease), RunMS: ms(near.run),
+		},
+	}
+	for _, v := range variants {
+		for _, skew := range []int{0, 10, 100, 1000} {
+			r := f.play(t, v, spread, skew)
+			out.Spread = append(out.Spread, r)
+			switch {
+			case v.exact() && r.Extra > 0:
+				t.Errorf("%s at %d ms of skew: %d extra holders; it promises none", v.name, skew, r.Extra)
+			case v.name == "Basic" && skew > 0 && r.Extra == 0,
+				(v.name == "Fair" || v.name == "Clockless") && r.Extra == 0:
+				t.Errorf("%s at %d ms of skew: no extra holders; its flaw is gone or not seen", v.name, skew)
+			}
+			if r.Acquired < spread.limit {
+				t.Errorf("%s at %d ms of skew: only %d permits in the whole run", v.name, skew, r.Acquired)
+			}
+		}
+	}
+	t.Logf("%d clients, limit %d (Lock: 1), held about %v, lease %v, clocks spread over the skew:\n%s",
+		spread.clients, spread.limit, spread.hold, spread.lease, table(out.Spread))
+
+	for _, v := range variants {
+		if !v.clock {
+			continue // its leases end by Redis' clock, which is the right one
+		}
+		for _, skew := range []int{0, 100, 500} {
+			r := f.play(t, v, near, skew)
+			out.Near.Runs = append(out.Near.Runs, r)
+			if v.exact() && (r.Extra > 0) != (skew == 500) {
+				t.Errorf("%s, near the end of the lease, %d ms of skew: %d extra holders", v.name, skew, r.Extra)
+			}
+		}
+	}
+	t.Logf("%d clients, limit %d, held about %v of a lease of %v, one clock ahead by the skew:\n%s",
+		near.clients, near.limit, near.hold, near.lease, table(out.Near.Runs))
+
+	if *update {
+		writeJSON(t, "internal/measured/skew.json", out)
+	}
+}
+
+// scene is what the clients of a run do.
+type scene struct {
+	clients, limit   int
+	hold, lease, run time.Duration // virtual
+	oneAhead         bool          // one clock is ahead; else all are spread
+}
+
+// fleet is the machines: each has a connection and a network of its own.
+type fleet struct {
+	clients  []*redis.Client
+	networks []*network
+	runs     int
+}
+
+func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
+	f := &fleet{}
+	for _, script := range []*redis.Script{lockAcquire, lockRelease, scriptedAcquire, clocklessAcquire} {
+		// Or the first run would take more requests than the others.
+		if err := script.Load(t.Context(), srv.Client()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		c, net := srv.Client(), &network{}
+		c.AddHook(net)
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		f.clients, f.networks = append(f.clients, c), append(f.networks, net)
+	}
+	return f
+}
+
+// play runs one type at one skew. A request takes 2 to 8 ms, half of it
+// on the way there; who is refused tries again after 5 to 25 ms.
+func (f *fleet) play(t *testing.T, v variant, sc scene, skewMS int) measured.SkewRun {
+	t.Helper()
+	f.runs++
+	name := fmt.Sprintf("run-%d", f.runs)
+	if v.limit == 1 {
+		sc.limit = 1
+	}
+	skew := time.Duration(skewMS) * time.Millisecond
+	random := rand.New(rand.NewPCG(6, 11)) // the same in each run
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(random.Int64N(int64(hi-lo))) }
+	w := &world{}
+	r := measured.SkewRun{Type: v.name, SkewMS: skewMS}
+	held := 0
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	places := random.Perm(sc.clients)
+	actors := make([]func(), sc.clients)
+	for i := range sc.clients {
+		ahead := skew * time.Duration(places[i]) / time.Duration(sc.clients-1)
+		if sc.oneAhead && ahead < skew {
+			ahead = 0
+		}
+		o := Options{Lease: sc.lease, Clock: w.clock(ahead), Wait: 10 * time.Millisecond}
+		if !v.clock {
+			o.Lease = time.Hour // counted by Redis, in real time; nobody here outlives a lease
+		}
+		sem, err := v.make(f.clients[i], name, sc.limit, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turnBy(sem, w)
+		f.networks[i].leg = func() { w.sleep(between(time.Millisecond, 4*time.Millisecond)) }
+		actors[i] = func() {
+			w.sleep(between(0, 20*time.Millisecond))
+			for w.now < sc.run {
+				id, ok, err := sem.Acquire(ctx)
+				if err != nil {
+					t.Errorf("%s: %v", v.name, err)
+					return
+				}
+				if !ok {
+					w.sleep(between(5*time.Millisecond, 25*time.Millisecond))
+					continue
+				}
+				r.Acquired++
+				if held >= sc.limit {
+					r.Extra++
+				}
+				held++
+				r.Most = max(r.Most, held)
+				w.sleep(between(sc.hold-sc.hold/20, sc.hold+sc.hold/20))
+				held--
+				if _, err := sem.Release(ctx, id); err != nil {
+					t.Errorf("%s: %v", v.name, err)
+					return
+				}
+				w.sleep(between(0, 20*time.Millisecond))
+			}
+		}
+	}
+	w.run(actors...)
+	for _, n := range f.networks {
+		n.leg = nil
+	}
+	return r
+}
+
+// turnBy makes the waiting for a lock virtual too.
+func turnBy(sem Semaphore, w *world) {
+	lock, ok := sem.(*Lock)
+	if l, is := sem.(*Locked); is {
+		lock, ok = l.lock, true
+	}
+	if ok {
+		lock.timer = timer{
+			now:   w.clock(0),
+			pause: func(_ context.Context, d time.Duration) error { w.sleep(d); return nil },
+		}
+	}
+}
+
+func table(runs []measured.SkewRun) string {
+	s := fmt.Sprintf("%-14s %8s %8s %8s %8s", "", "skew ms", "granted", "extra", "most")
+	for _, r := range runs {
+		s += fmt.Sprintf("\n%-14s %8d %8d %8d %8d", r.Type, r.SkewMS, r.Acquired, r.Extra, r.Most)
+	}
+	return s
+}
+
+func writeJSON(t *testing.T, path string, v any) {
+	t.Helper()
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ms(d time.Duration) int { return int(d / time.Millisecond) }
