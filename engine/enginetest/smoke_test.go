@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine/fileengine"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
 	"sema/internal/redistest"
@@ -77,6 +78,15 @@ func TestSmokeRedis(t *testing.T) {
 }
 func TestSmokeCluster(t *testing.T) {
 	e := redisengine.New(redistest.StartCluster(t, 3).Client())
+	smoke(t, e)
+	e.Close()
+}
+
+func TestSmokeFile(t *testing.T) {
+	e, err := fileengine.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	smoke(t, e)
 	e.Close()
 }
