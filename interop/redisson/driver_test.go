@@ -1,0 +1,137 @@
+//go:build interop
+
+package interop
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	jar  = "target/redisson-driver-1.jar"
+	libs = "target/lib"
+
+	// patience bounds the start of a Java program and everything a test waits for.
+	patience = 60 * time.Second
+)
+
+// java is a running driver; see Driver.java for the protocol.
+type java struct {
+	version string
+	in      io.WriteCloser
+
+	mu      sync.Mutex
+	last    int
+	pending map[string]chan string
+	dead    chan struct{}
+}
+
+// errJava is what Redisson threw.
+type errJava struct{ text string }
+
+func (e errJava) Error() string { return "java: " + e.text }
+
+// startJava starts a driver on the given topology; it ends with the test.
+func startJava(t *testing.T, topology string, addresses ...string) *java {
+	t.Helper()
+	if _, err := os.Stat(jar); err != nil {
+		t.Fatalf("%v; try: interop/redisson/run.sh, which builds it", err)
+	}
+	path := jar + string(os.PathListSeparator) + filepath.Join(libs, "*")
+	args := append([]string{"-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", path, "interop.Driver", topology}, addresses...)
+	cmd := exec.Command("java", args...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	j := &java{in: in, pending: map[string]chan string{}, dead: make(chan struct{})}
+	ready := make(chan string, 1)
+	j.pending["ready"] = ready
+	go j.listen(out)
+	t.Cleanup(func() {
+		_ = in.Close() // at which the driver ends
+		<-j.dead
+		_ = cmd.Wait()
+	})
+	select {
+	case j.version = <-ready:
+	case <-j.dead:
+		t.Fatal("java: the driver ended while starting")
+	case <-time.After(patience):
+		_ = cmd.Process.Kill()
+		t.Fatal("java: the driver does not start")
+	}
+	return j
+}
+
+func (j *java) listen(out io.Reader) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		tag, rest, _ := strings.Cut(lines.Text(), " ")
+		j.mu.Lock()
+		waiting := j.pending[tag]
+		delete(j.pending, tag)
+		j.mu.Unlock()
+		if waiting != nil {
+			waiting <- rest
+		}
+	}
+	close(j.dead)
+}
+
+// order gives one order and waits for its answer.
+func (j *java) order(ctx context.Context, words ...string) (string, error) {
+	answer := make(chan string, 1)
+	j.mu.Lock()
+	j.last++
+	tag := strconv.Itoa(j.last)
+	j.pending[tag] = answer
+	_, err := io.WriteString(j.in, tag+" "+strings.Join(words, " ")+"\n")
+	j.mu.Unlock()
+	if err != nil {
+		return "", err
+	}
+	select {
+	case text := <-answer:
+		kind, value, _ := strings.Cut(text, " ")
+		if kind != "ok" {
+			return "", errJava{value}
+		}
+		return value, nil
+	case <-j.dead:
+		return "", errors.New("java: the driver ended")
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+var interfaces = map[string]string{"s": "RSemaphore", "e": "RPermitExpirableSemaphore"}
+
+var javaTypes = map[byte]string{'i': "int", 'l': "long", 'd': "Duration", 'u': "TimeUnit", 't': "String", 'j': "List"}
+
+// call invokes a method of Redisson and counts it in the report.
+func (j *java) call(ctx context.Context, kind, name, method string, args ...string) (string, error) {
+	types := make([]string, len(args))
+	for i, a := range args {
+		types[i] = javaTypes[a[0]]
+	}
+	value, err := j.order(ctx, append([]string{kind, name, method}, args...)...)
+	if err == nil {
+		report.called(fmt.Sprintf("%s.%s(%s)", interfaces[kind], method, strings.Join(types, ", ")))
+	}
+	return value, err
+}
