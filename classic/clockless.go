@@ -21,7 +21,9 @@ const minLease = time.Millisecond
 //   - The texts say that it never exceeds the limit. Without Options.Lua it
 //     does, without any clock: between drawing a number and adding itself a
 //     caller can be overtaken, as with Fair. With Lua, Acquire is one script
-//     and it never does, provided every client of the semaphore uses Lua.
+//     and no more than the limit have a lease, provided every client of the
+//     semaphore uses Lua.
+//   - A holder that outlives its lease does not notice, as with all of these.
 //   - Without Lua an acquire takes four round trips, and each try asks for the
 //     key of every holder.
 //   - As with Fair, a refused try without Lua counts as a holder until it is

@@ -14,11 +14,14 @@
 //	Fair       6.3.2   rank by a counter      two callers overlap
 //	Locked     6.3.4   Fair under Lock        skew > lease − time held
 //	Scripted   11.2.3  count, in a script     skew > lease − time held
-//	Clockless  —       rank by a counter      two callers overlap; with Lua never
+//	Clockless  —       rank by a counter      two callers overlap; with Lua as Lock
 //
 // "Over-admits" means: more callers than the limit believe at the same time
-// that they hold a permit. All types here only try: none of the semaphores
-// waits for a permit, and none takes more than one at a time.
+// that they hold a permit. Beyond that table, each does when Redis forgets
+// writes in a failover or restart, or its clock jumps forward.
+//
+// All types only try: none of the semaphores waits for a permit, and none
+// takes more than one at a time.
 //
 // # Keys
 //
@@ -33,12 +36,17 @@
 // every client of a semaphore must be given the same ones. A client with a
 // shorter lease throws out the permits of all others.
 //
-// # Unknown outcomes
+// # Contexts and unknown outcomes
 //
-// When a call fails after its request may have reached Redis, Acquire takes
-// its entry out again, in one bounded attempt that outlives a cancelled
-// context by a quarter of a second at most. Should that fail too, the entry
-// counts as a holder until its lease ends. go-redis sends a request that is no
-// transaction again when the reply got lost; no type here turns that into a
-// second permit, but a Release sent twice reports false although it did release.
+// A context that has ended stops a call before its next request. One that ends
+// while a request is on its way ends the call at its deadline if the go-redis
+// client has ContextTimeoutEnabled; otherwise the client's own timeouts do.
+//
+// When a call fails after its request may have reached Redis, Acquire takes its
+// entry out again, even though its context has ended: in one attempt of at most
+// a quarter of a second, under the same condition. Should that fail too, the
+// entry counts as a holder until its lease ends. go-redis sends a request that
+// is no transaction again when the reply got lost; no type here turns that into
+// a second permit, but a Release sent twice reports false although it did
+// release.
 package classic

@@ -141,7 +141,10 @@ func ExampleClockless_AcquireFor() {
 }
 
 func ExampleInputError() {
-	_, err := classic.NewFair(redis.NewClient(&redis.Options{}), "api", 0, classic.Options{})
+	rdb, done := connect()
+	defer done()
+
+	_, err := classic.NewFair(rdb, "api", 0, classic.Options{})
 	fmt.Println(err)
 	// Output: classic: limit 0: must be 1 to 2147483647
 }

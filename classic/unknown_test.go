@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -150,4 +151,29 @@ func TestContextEndsBetweenTwoRequests(t *testing.T) {
 		}
 		cancel()
 	}
+}
+
+// TestDeadlineEndsACallOnTheWire has nothing else that could: no answer comes,
+// and the client has no timeout of its own.
+func TestDeadlineEndsACallOnTheWire(t *testing.T) {
+	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
+		proxy := redistest.StartProxy(t, srv.Addr())
+		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, ReadTimeout: -1, WriteTimeout: -1})
+		t.Cleanup(func() { _ = rdb.Close() })
+		sem := v.new(t, rdb, 1, Options{})
+		id := must(t, sem)
+		release(t, sem, id, true)
+
+		proxy.Silence()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, ok, err := sem.Acquire(ctx); err == nil || ok {
+			t.Errorf("Acquire = %v, %v", ok, err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if ok, err := sem.Release(ctx, id); err == nil || ok {
+			t.Errorf("Release = %v, %v", ok, err)
+		}
+	})
 }

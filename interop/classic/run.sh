@@ -1,0 +1,30 @@
+#!/bin/sh
+# Runs the book's semaphores from Python and ours from Go against the same
+# Redis. Needs go, redis-server and python3 with venv; fetches the redis-py of
+# requirements.txt with pip into a cache, once. Further arguments go to go test.
+set -eu
+
+fail() {
+	echo "interop/classic: $1" >&2
+	exit 1
+}
+
+here=$(cd "$(dirname "$0")" && pwd)
+for tool in go redis-server python3; do
+	command -v "$tool" >/dev/null || fail "there is no $tool on this machine; try: install it"
+done
+
+# One environment per set of requirements; only a finished one has the mark.
+sum=$(cksum "$here/requirements.txt" | cut -d' ' -f1)
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/sema-interop/python-$sum
+if [ ! -e "$venv/ready" ]; then
+	rm -rf "$venv"
+	mkdir -p "$(dirname "$venv")"
+	python3 -m venv "$venv" || fail "python3 cannot make a venv; try: apt-get install python3-venv"
+	"$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt" ||
+		fail "pip cannot fetch redis-py ($(cat "$here/requirements.txt")); try: check the network"
+	touch "$venv/ready"
+fi
+
+cd "$here"
+SEMA_INTEROP=1 SEMA_INTEROP_PYTHON="$venv/bin/python" exec go test -tags interop -count=1 -v "$@" .
