@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,17 +19,26 @@ import (
 	"time"
 )
 
-const (
-	jar  = "target/redisson-driver-1.jar"
-	libs = "target/lib"
+// patience bounds the start of a Java program and everything a test waits for.
+const patience = 60 * time.Second
 
-	// patience bounds the start of a Java program and everything a test waits for.
-	patience = 60 * time.Second
-)
+// built is where Maven left the driver and its libraries; run.sh sets it for
+// other versions of Redisson than the one in pom.xml.
+func built() string {
+	if dir := os.Getenv("SEMA_REDISSON_TARGET"); dir != "" {
+		return dir
+	}
+	return "target"
+}
+
+// oldest is set when the driver has the oldest Redisson we are compatible with,
+// which lacks some methods.
+var oldest = os.Getenv("SEMA_REDISSON_TARGET") != ""
 
 // java is a running driver; see Driver.java for the protocol.
 type java struct {
 	version string
+	methods []string // of the three semaphores: Semaphore.acquire(int) and so on
 	in      io.WriteCloser
 
 	mu      sync.Mutex
@@ -45,10 +55,11 @@ func (e errJava) Error() string { return "java: " + e.text }
 // startJava starts a driver on the given topology; it ends with the test.
 func startJava(t *testing.T, topology string, addresses ...string) *java {
 	t.Helper()
+	jar := filepath.Join(built(), "redisson-driver-1.jar")
 	if _, err := os.Stat(jar); err != nil {
 		t.Fatalf("%v; try: interop/redisson/run.sh, which builds it", err)
 	}
-	path := jar + string(os.PathListSeparator) + filepath.Join(libs, "*")
+	path := jar + string(os.PathListSeparator) + filepath.Join(built(), "lib", "*")
 	args := append([]string{"-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", path, "interop.Driver", topology}, addresses...)
 	cmd := exec.Command("java", args...)
 	cmd.Stderr = os.Stderr
@@ -68,6 +79,11 @@ func startJava(t *testing.T, topology string, addresses ...string) *java {
 	})
 	select {
 	case j.version = <-ready:
+		list, err := j.order(context.Background(), "methods")
+		must(t, err)
+		for m := range strings.SplitSeq(list, ",") {
+			j.methods = append(j.methods, strings.ReplaceAll(m, ";", ", "))
+		}
 	case <-j.dead:
 		t.Fatal("java: the driver ended while starting")
 	case <-time.After(patience):
@@ -123,15 +139,25 @@ var interfaces = map[string]string{"s": "RSemaphore", "e": "RPermitExpirableSema
 
 var javaTypes = map[byte]string{'i': "int", 'l': "long", 'd': "Duration", 'u': "TimeUnit", 't': "String", 'j': "List"}
 
-// call invokes a method of Redisson and counts it in the report.
-func (j *java) call(ctx context.Context, kind, name, method string, args ...string) (string, error) {
+// signature is how Redisson's API spells a method and its arguments.
+func signature(kind, method string, args []string) string {
 	types := make([]string, len(args))
 	for i, a := range args {
 		types[i] = javaTypes[a[0]]
 	}
+	return fmt.Sprintf("%s.%s(%s)", interfaces[kind], method, strings.Join(types, ", "))
+}
+
+// knows tells whether this Redisson has a method; the pinned one must.
+func (j *java) knows(kind, method string, args ...string) bool {
+	return !oldest || slices.Contains(j.methods, signature(kind, method, args))
+}
+
+// call invokes a method of Redisson and counts it in the report.
+func (j *java) call(ctx context.Context, kind, name, method string, args ...string) (string, error) {
 	value, err := j.order(ctx, append([]string{kind, name, method}, args...)...)
 	if err == nil {
-		report.called(fmt.Sprintf("%s.%s(%s)", interfaces[kind], method, strings.Join(types, ", ")))
+		report.called(signature(kind, method, args))
 	}
 	return value, err
 }
