@@ -11,6 +11,7 @@ import (
 // clock is set forward; a lock's lease cannot be, so those wait.
 
 func TestBookCh6CountingSemaphore(t *testing.T) {
+	t.Parallel()
 	clock := newHandClock()
 	sem, err := NewFair(redistest.Start(t).Client(), "testsem", 3, Options{Lease: time.Second, Clock: clock.now})
 	if err != nil {
@@ -33,6 +34,8 @@ func TestBookCh6DistributedLocking(t *testing.T) { bookLocking(t, false) }
 func TestBookCh11Locking(t *testing.T) { bookLocking(t, true) }
 
 func bookLocking(t *testing.T, lua bool) {
+	t.Helper()
+	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	lock, err := NewLock(rdb, "testlock", Options{Lease: time.Second, Wait: time.Second, Lua: lua})
 	if err != nil {
@@ -55,6 +58,7 @@ func bookLocking(t *testing.T, lua bool) {
 }
 
 func TestBookCh11Semaphore(t *testing.T) {
+	t.Parallel()
 	clock := newHandClock()
 	rdb := redistest.Start(t).Client()
 	sem, err := NewScripted(rdb, "test", 5, Options{Lease: time.Second, Clock: clock.now})

@@ -8,6 +8,7 @@ import (
 )
 
 func TestClocklessLeasePerPermit(t *testing.T) {
+	t.Parallel()
 	for _, lua := range []bool{false, true} {
 		rdb := redistest.Start(t).Client()
 		sem := newClockless(t, rdb, 2, Options{Lease: time.Hour, Lua: lua})
@@ -33,6 +34,7 @@ func TestClocklessLeasePerPermit(t *testing.T) {
 }
 
 func TestClocklessRefreshKeepsTheLengthOfTheLease(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	sem := newClockless(t, rdb, 1, Options{Lease: time.Minute})
 	id, _, err := sem.AcquireFor(t.Context(), time.Hour)
@@ -62,6 +64,7 @@ func TestClocklessRefreshKeepsTheLengthOfTheLease(t *testing.T) {
 }
 
 func TestClocklessExtendLosesAnothersExtension(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	other := newClockless(t, srv.Client(), 1, Options{Lease: 10 * time.Second})
 	id := must(t, other)
@@ -81,6 +84,7 @@ func TestClocklessExtendLosesAnothersExtension(t *testing.T) {
 
 // TestClocklessExtendRevivesNothing lets the lease end between the two steps.
 func TestClocklessExtendRevivesNothing(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client()
 	var id string
@@ -100,6 +104,7 @@ func TestClocklessExtendRevivesNothing(t *testing.T) {
 // TestClocklessOwnerWithoutKeyIsNoHolder includes the many: scripts must not
 // depend on how many dead there are.
 func TestClocklessOwnerWithoutKeyIsNoHolder(t *testing.T) {
+	t.Parallel()
 	for _, lua := range []bool{false, true} {
 		rdb := redistest.Start(t).Client()
 		sem := newClockless(t, rdb, 10_000, Options{Lua: true})

@@ -58,6 +58,7 @@ func newLock(t *testing.T, rdb *redis.Client, o Options) *Lock {
 }
 
 func TestBasicAdmitsWhoeverHasTheSlowerClock(t *testing.T) {
+	t.Parallel()
 	for _, skew := range []time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 		srv, clock := redistest.Start(t), newHandClock()
 		fast := newBasic(t, srv.Client(), 1, Options{Clock: clock.ahead(skew)})
@@ -78,6 +79,7 @@ func TestBasicAdmitsWhoeverHasTheSlowerClock(t *testing.T) {
 }
 
 func TestBasicOverAdmitsWithOneClockToo(t *testing.T) {
+	t.Parallel()
 	srv, clock := redistest.Start(t), newHandClock()
 	other := newBasic(t, srv.Client(), 1, Options{Clock: clock.now})
 	rdb := interrupted(srv, "zadd", func() {
@@ -88,6 +90,7 @@ func TestBasicOverAdmitsWithOneClockToo(t *testing.T) {
 }
 
 func TestFairAdmitsWhoeverDrewFirstAsWell(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	other := newFair(t, srv.Client(), 1, Options{})
 	var stolen string
@@ -103,6 +106,7 @@ func TestFairAdmitsWhoeverDrewFirstAsWell(t *testing.T) {
 }
 
 func TestFairHasNoBound(t *testing.T) {
+	t.Parallel()
 	const limit, callers = 1, 20
 	srv, held := redistest.Start(t), 0
 	nested := func() {}
@@ -122,6 +126,7 @@ func TestFairHasNoBound(t *testing.T) {
 }
 
 func TestLockedIsNotOvertaken(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	other := newLocked(t, srv.Client(), 1, Options{})
 	rdb := interrupted(srv, "zrank", func() { mustNot(t, other) })
@@ -130,6 +135,7 @@ func TestLockedIsNotOvertaken(t *testing.T) {
 }
 
 func TestLockedGivesBackWhenItsLockEnded(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client()
 	other := newLocked(t, srv.Client(), 1, Options{})
@@ -147,6 +153,7 @@ func TestLockedGivesBackWhenItsLockEnded(t *testing.T) {
 }
 
 func TestClocklessIsOvertakenUnlessScripted(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	other := newClockless(t, srv.Client(), 1, Options{})
 	rdb := interrupted(srv, "zrank", func() { must(t, other) })
@@ -161,6 +168,7 @@ func TestClocklessIsOvertakenUnlessScripted(t *testing.T) {
 // TestSkewBeyondTheRestOfALease is where the correct ones end: permits of 1 s,
 // held for 850 ms, and a caller whose clock is ahead by more than the rest.
 func TestSkewBeyondTheRestOfALease(t *testing.T) {
+	t.Parallel()
 	for _, v := range variants {
 		if !v.clock {
 			continue
@@ -188,6 +196,7 @@ func TestSkewBeyondTheRestOfALease(t *testing.T) {
 }
 
 func TestACallerBehindLosesItsOwnPermitEarly(t *testing.T) {
+	t.Parallel()
 	for _, v := range variants {
 		if !v.clock {
 			continue
@@ -205,6 +214,7 @@ func TestACallerBehindLosesItsOwnPermitEarly(t *testing.T) {
 }
 
 func TestAShorterLeaseThrowsTheOthersOut(t *testing.T) {
+	t.Parallel()
 	for _, v := range variants {
 		if v.limit == 1 {
 			continue
@@ -230,6 +240,7 @@ func TestAShorterLeaseThrowsTheOthersOut(t *testing.T) {
 // TestARefusedTryIsInTheWay stops a refused caller before it takes its entry
 // out: a permit comes free, and the next caller is refused all the same.
 func TestARefusedTryIsInTheWay(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"Basic", "Fair", "Clockless"} {
 		v := variants[slices.IndexFunc(variants, func(v variant) bool { return v.name == name })]
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestLockLeaseIsRoundedUpToSeconds(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	for _, lua := range []bool{false, true} {
 		lock := newLock(t, rdb, Options{Lease: 1200 * time.Millisecond, Lua: lua})
@@ -22,6 +23,7 @@ func TestLockLeaseIsRoundedUpToSeconds(t *testing.T) {
 }
 
 func TestLockWaitsUntilItIsFree(t *testing.T) {
+	t.Parallel()
 	for _, lua := range []bool{false, true} {
 		srv := redistest.Start(t)
 		holder := newLock(t, srv.Client(), Options{Lua: lua})
@@ -43,6 +45,7 @@ func TestLockWaitsUntilItIsFree(t *testing.T) {
 }
 
 func TestLockGivesUp(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	must(t, newLock(t, rdb, Options{}))
 	lock := newLock(t, rdb, Options{Wait: time.Second})
@@ -71,6 +74,7 @@ func TestLockGivesUp(t *testing.T) {
 }
 
 func TestLockReleasesOnlyItsOwn(t *testing.T) {
+	t.Parallel()
 	for _, lua := range []bool{false, true} {
 		srv := redistest.Start(t)
 		admin := srv.Client()
@@ -90,6 +94,7 @@ func TestLockReleasesOnlyItsOwn(t *testing.T) {
 // TestLockChangesHandsDuringRelease is what WATCH is for: between GET and
 // EXEC the lease ends and another caller takes the lock.
 func TestLockChangesHandsDuringRelease(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client()
 	rdb := interrupted(srv, "del", func() {
@@ -107,6 +112,7 @@ func TestLockChangesHandsDuringRelease(t *testing.T) {
 // TestLockWithoutAnEnd is a process that died between SETNX and EXPIRE, or a
 // client of the book's acquire_lock that died with the lock.
 func TestLockWithoutAnEnd(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	dead := func() {
 		if err := rdb.Set(t.Context(), "lock:sem", "a dead client", 0).Err(); err != nil {

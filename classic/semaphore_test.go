@@ -25,6 +25,7 @@ var (
 )
 
 func TestLockAndBasicHaveNoRefresh(t *testing.T) {
+	t.Parallel()
 	for _, s := range []Semaphore{(*Lock)(nil), (*Basic)(nil)} {
 		if _, ok := s.(Refresher); ok {
 			t.Errorf("%T is a Refresher; the book's is not", s)
@@ -56,6 +57,7 @@ func forThose(t *testing.T, promise func(variant) bool, test func(t *testing.T, 
 }
 
 func TestAcquireUpToTheLimitAndRelease(t *testing.T) {
+	t.Parallel()
 	uuid4 := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
 		limit := 3
@@ -84,6 +86,7 @@ func TestAcquireUpToTheLimitAndRelease(t *testing.T) {
 }
 
 func TestRefreshKeepsAPermitBeyondItsLease(t *testing.T) {
+	t.Parallel()
 	promise := func(v variant) bool { return v.clock && v.refresh }
 	forThose(t, promise, func(t *testing.T, v variant, srv *redistest.Server) {
 		clock := newHandClock()
@@ -100,6 +103,7 @@ func TestRefreshKeepsAPermitBeyondItsLease(t *testing.T) {
 }
 
 func TestRefreshOfALostPermitIsFalseAndRevivesNothing(t *testing.T) {
+	t.Parallel()
 	promise := func(v variant) bool { return v.refresh }
 	forThose(t, promise, func(t *testing.T, v variant, srv *redistest.Server) {
 		rdb, clock := srv.Client(), newHandClock()
@@ -130,6 +134,7 @@ func TestRefreshOfALostPermitIsFalseAndRevivesNothing(t *testing.T) {
 // TestNeverAboveTheLimit has real goroutines fight for the variants that
 // promise it. (The others are in flaws_test.go.)
 func TestNeverAboveTheLimit(t *testing.T) {
+	t.Parallel()
 	forThose(t, variant.exact, func(t *testing.T, v variant, srv *redistest.Server) {
 		limit := 2
 		if v.limit == 1 {
@@ -172,6 +177,7 @@ func TestNeverAboveTheLimit(t *testing.T) {
 }
 
 func TestCancelledContext(t *testing.T) {
+	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
 		rdb := srv.Client()
 		sem := v.new(t, rdb, 1, Options{})
@@ -197,6 +203,7 @@ func TestCancelledContext(t *testing.T) {
 }
 
 func TestWrongInput(t *testing.T) {
+	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // never asked
 	defer func() { _ = rdb.Close() }()
 	check := func(t *testing.T, err error, want string) {
@@ -257,6 +264,7 @@ func TestWrongInput(t *testing.T) {
 }
 
 func TestOtherDataUnderTheNameIsAClearError(t *testing.T) {
+	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
 		rdb := srv.Client()
 		for _, key := range []string{"sem", "sem:owner", "lock:sem"} {
@@ -273,6 +281,7 @@ func TestOtherDataUnderTheNameIsAClearError(t *testing.T) {
 
 // TestCluster needs the hash tag that the package comment asks for.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	rdb := c.Client()
 	for _, v := range variants {

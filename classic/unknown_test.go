@@ -17,6 +17,7 @@ import (
 // TestReplyLostForGood has Redis do what was asked and the client not hear of
 // it, nor ask again: an error, and no permit left behind.
 func TestReplyLostForGood(t *testing.T) {
+	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
 		proxy := redistest.StartProxy(t, srv.Addr())
 		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
@@ -67,6 +68,7 @@ func (f afterError) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 // it does with all but transactions. Whatever comes of it, Redis and the
 // caller agree: one permit, or none.
 func TestOneReplyLost(t *testing.T) {
+	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
 		var lose atomic.Int64 // the reply to the n-th request from now
 		rdb := redis.NewClient(&redis.Options{
@@ -133,6 +135,7 @@ func (c *forgetful) Read(b []byte) (int, error) {
 }
 
 func TestContextEndsBetweenTwoRequests(t *testing.T) {
+	t.Parallel()
 	for _, command := range []string{"zrank", "zrem"} { // the second step, the cleaning up
 		srv := redistest.Start(t)
 		admin := srv.Client()
@@ -156,6 +159,7 @@ func TestContextEndsBetweenTwoRequests(t *testing.T) {
 // TestDeadlineEndsACallOnTheWire has nothing else that could: no answer comes,
 // and the client has no timeout of its own.
 func TestDeadlineEndsACallOnTheWire(t *testing.T) {
+	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
 		proxy := redistest.StartProxy(t, srv.Addr())
 		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, ReadTimeout: -1, WriteTimeout: -1})

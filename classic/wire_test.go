@@ -58,6 +58,7 @@ func monitor(t *testing.T, srv *redistest.Server) func() []string {
 // TestWire compares what goes to Redis, command by command, with what the
 // book's Python sends (seen with MONITOR), and what then lies there.
 func TestWire(t *testing.T) {
+	t.Parallel()
 	const (
 		at   = "1767323045.6789012" // newHandClock, as Python prints the float
 		over = "1767323035.6789012" // 10 s before
