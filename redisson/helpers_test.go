@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // within bounds what a test waits for; reaching it is a failure.
-const within = 20 * time.Second
+const within = 60 * time.Second
 
 // slow is a poll that no test lives long enough to see, for tests of what wakes
 // waiters otherwise.
@@ -64,6 +64,7 @@ func expirable(t testing.TB, c *redisson.Client, name string) *redisson.Expirabl
 
 // fixture is a server with a client of ours and a plain one.
 type fixture struct {
+	t      testing.TB
 	ctx    context.Context
 	server *redistest.Server
 	rdb    *redis.Client
@@ -74,7 +75,7 @@ func setUp(t testing.TB, o redisson.Options) fixture {
 	t.Helper()
 	s := redistest.Start(t)
 	rdb := s.Client()
-	return fixture{background(t), s, rdb, open(t, rdb, o)}
+	return fixture{t, background(t), s, rdb, open(t, rdb, o)}
 }
 
 func must(t testing.TB, err error) {

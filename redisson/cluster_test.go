@@ -1,0 +1,108 @@
+package redisson_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/internal/redistest"
+	"sema/redisson"
+)
+
+// listeners adds up who listens on a channel: each node knows its own.
+func listeners(ctx context.Context, rdb *redis.ClusterClient, channel string, sharded bool) int64 {
+	var sum atomic.Int64
+	_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		ask := node.PubSubNumSub
+		if sharded {
+			ask = node.PubSubShardNumSub
+		}
+		sum.Add(ask(ctx, channel).Val()[channel])
+		return nil
+	})
+	return sum.Load()
+}
+
+func TestCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	rdb, ctx := cluster.Client(), background(t)
+
+	for _, mode := range []redisson.Channels{redisson.AutoChannels, redisson.PlainChannels, redisson.ShardedChannels} {
+		sharded := mode != redisson.PlainChannels
+		c := open(t, rdb, redisson.Options{Poll: slow, Channels: mode})
+		for _, name := range []string{"a", "b", "c", "x{y}z"} {
+			channel := "redisson_sc:{" + name + "}"
+			if name == "x{y}z" {
+				channel = "redisson_sc:" + name
+			}
+			s, e := counter(t, c, name), expirable(t, c, name)
+			_, err := s.Delete(ctx)
+			must(t, err)
+			expect(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
+			for range 2 {
+				waiting := acquiring(func() error { return s.Acquire(ctx, 2) })
+				await(t, ctx, "subscription", func() bool { return listeners(ctx, rdb, channel, sharded) == 1 })
+				must(t, e.AddPermits(ctx, 2))
+				must(t, outcome(t, "woken", waiting))
+				await(t, ctx, "end of subscription", func() bool { return listeners(ctx, rdb, channel, sharded) == 0 })
+			}
+			must(t, s.Release(ctx, 1))
+			id, err := e.TryAcquire(ctx, time.Hour)
+			must(t, err)
+			must(t, e.Release(ctx, id))
+			expect(t, "available", 1)(e.AvailablePermits(ctx))
+		}
+		var wrong *redisson.ArgumentError
+		if _, err := c.Semaphore("a{b"); !errors.As(err, &wrong) || wrong.Argument != "name" {
+			t.Fatalf("a name of two slots: %v", err)
+		}
+	}
+
+	// A slot that moves away ends its sharded subscriptions; waiters must find
+	// the new node, by the poll at the latest, and be woken by messages there.
+	c := open(t, rdb, redisson.Options{Poll: 50 * time.Millisecond})
+	s := counter(t, c, "moving")
+	expect(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
+	const channel = "redisson_sc:{moving}"
+	waiting := acquiring(func() error { return s.Acquire(ctx, 1) })
+	await(t, ctx, "subscription", func() bool { return listeners(ctx, rdb, channel, true) == 1 })
+	move(t, ctx, cluster, "moving")
+	await(t, ctx, "subscription on the new node", func() bool { return listeners(ctx, rdb, channel, true) == 1 })
+	must(t, s.Release(ctx, 1))
+	must(t, outcome(t, "waiter", waiting))
+}
+
+// move hands the slot of key to another node, key included.
+func move(t *testing.T, ctx context.Context, cluster *redistest.Cluster, key string) {
+	t.Helper()
+	slot := int(cluster.Nodes[0].Client().ClusterKeySlot(ctx, key).Val())
+	var from, to *redistest.Server
+	for i, n := range cluster.Nodes {
+		if i == slot*len(cluster.Nodes)/16384 {
+			from, to = n, cluster.Nodes[(i+1)%len(cluster.Nodes)]
+		}
+	}
+	fromID := from.Client().ClusterMyID(ctx).Val()
+	toID := to.Client().ClusterMyID(ctx).Val()
+	must(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err())
+	must(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err())
+	keys := from.Client().ClusterGetKeysInSlot(ctx, slot, 100).Val()
+	for _, k := range keys {
+		must(t, from.Client().Do(ctx, "MIGRATE", "127.0.0.1", to.Port(), k, 0, 5000).Err())
+	}
+	must(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
+	must(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
+}
+
+func TestRingIsRefused(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer func() { _ = ring.Close() }()
+	var wrong *redisson.ArgumentError
+	if _, err := redisson.New(ring, nil); !errors.As(err, &wrong) || wrong.Argument != "client" {
+		t.Fatal(err)
+	}
+}

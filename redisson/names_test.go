@@ -1,0 +1,75 @@
+package redisson
+
+import (
+	"strings"
+	"testing"
+)
+
+// The pitfall "undeclared keys or keys of two slots in a script on a cluster".
+func TestNamesOnACluster(t *testing.T) {
+	for name, fits := range map[string]bool{
+		"foo": true, "a{b}c": true, "a}b{c}": true, "{a}{b}": true, "a:b": true, "{x}": true,
+		"a{b": false, "{}x": false, "x{}{y}": false, "a}b": false, "}{": false, "{": false, "}": false,
+	} {
+		if err := checkName(name, true); (err == nil) != fits {
+			t.Errorf("%q: %v", name, err)
+		}
+		if err := checkName(name, false); err != nil {
+			t.Errorf("%q off a cluster: %v", name, err)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for _, c := range []struct{ name, timeouts, channel string }{
+		{"x", "{x}:timeout", "redisson_sc:{x}"},
+		{"a{b}c", "a{b}c:timeout", "redisson_sc:a{b}c"},
+		{"a{b", "a{b:timeout", "redisson_sc:a{b"},
+		{"a}b", "{a}b}:timeout", "redisson_sc:{a}b}"},
+	} {
+		k := newKeys(c.name, "h")
+		if k.counter != c.name || k.timeouts != c.timeouts || k.channel != c.channel {
+			t.Errorf("%q: %+v", c.name, k)
+		}
+	}
+}
+
+// Every script tells what it takes and returns before it does anything.
+func TestScriptsHaveHeaders(t *testing.T) {
+	for name, source := range map[string]string{
+		"add": addLua, "lifetime": lifetimeLua, "counter_acquire": counterAcquireLua, "counter_undo": counterUndoLua,
+		"counter_release": counterReleaseLua, "counter_set": counterSetLua, "counter_drain": counterDrainLua,
+		"counter_available": counterAvailableLua, "expirable_acquire": expirableAcquireLua,
+		"expirable_undo": expirableUndoLua, "expirable_release": expirableReleaseLua,
+		"expirable_renew": expirableRenewLua, "expirable_lease": expirableLeaseLua,
+		"expirable_counts": expirableCountsLua, "expirable_set": expirableSetLua,
+	} {
+		header := ""
+		for line := range strings.Lines(source) {
+			if !strings.HasPrefix(line, "--") {
+				break
+			}
+			header += line
+		}
+		for _, word := range []string{"KEYS", "Returns"} {
+			if !strings.Contains(header, word) {
+				t.Errorf("%s.lua: header lacks %s", name, word)
+			}
+		}
+		if strings.Contains(source, "ARGV[5") && !strings.Contains(header, "ARGV[5") {
+			t.Errorf("%s.lua: header lacks ARGV", name)
+		}
+	}
+}
+
+func TestLanesAreUsedByOneRequestAtATime(t *testing.T) {
+	var l lanes
+	a, b := l.take(), l.take()
+	if a.lane == b.lane {
+		t.Fatalf("%v and %v share a lane", a, b)
+	}
+	l.put(a)
+	if c := l.take(); c.lane != a.lane || c.number <= a.number {
+		t.Fatalf("%v after %v; want a higher number on the same lane", c, a)
+	}
+}
