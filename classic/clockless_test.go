@@ -123,3 +123,21 @@ func TestClocklessOwnerWithoutKeyIsNoHolder(t *testing.T) {
 		}
 	}
 }
+
+// TestClocklessLeaseEndsByItself: unlike the types with a ZSET of times, a
+// permit is lost at the end of its lease, not when somebody cleans it up.
+func TestClocklessLeaseEndsByItself(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client()
+	sem := newClockless(t, rdb, 1, Options{})
+	id := must(t, sem)
+	if err := rdb.Del(t.Context(), "sem:holder:"+id).Err(); err != nil {
+		t.Fatal(err)
+	}
+	refresh(t, sem, id, false)
+	if ok, err := sem.Extend(t.Context(), id, time.Second); ok || err != nil {
+		t.Errorf("Extend = %v, %v", ok, err)
+	}
+	release(t, sem, id, false)
+	must(t, sem)
+}
