@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"sema"
+)
+
+const acquireHelp = `Take a permit, print its id and end: the permit lives on, until it is released
+or its lease ends. Nobody renews it but "sema renew". For scripts and unit files
+that cannot put a command under "sema run", which is safer: it gives the permit
+back however the command ends.
+
+  permit=$(sema acquire -n 3 --lease 10m downloads) || exit
+  …
+  sema release downloads "$permit"
+
+While it waits, a signal leaves the queue.
+
+--json prints an object:
+  name, permit, token, weight, limit (as stored), lease_seconds`
+
+func (p *program) acquireCommand() *cobra.Command {
+	f := &takeFlags{}
+	cmd := &cobra.Command{
+		Use:   "acquire [flags] NAME",
+		Short: "Take a permit for a script, and print it",
+		Long:  help(acquireHelp, exitCodesHelp),
+		Args:  needArgs(1, 1, "[flags] NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			signals := make(chan os.Signal, 16)
+			signal.Notify(signals, heeded()...)
+			defer signal.Stop(signals)
+			label := f.label
+			if label == "" {
+				label = "sema acquire"
+			}
+			h, err := p.take(cmd.Context(), f, args[0], sema.Options{Renew: sema.NoRenewal, Detached: true, Label: label}, signals)
+			if err != nil {
+				return err
+			}
+			defer h.close()
+			if p.json {
+				err = p.writeJSON(acquireJSON{args[0], h.ID(), h.Token(), h.Weight(), h.limit, f.lease.Seconds()})
+			} else {
+				err = p.write("%s\n", h.ID())
+			}
+			if err != nil {
+				// Nobody knows the permit's name now.
+				return errors.Join(err, h.Release())
+			}
+			return nil
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().Lookup("label").Usage = `shown to operators (default: "sema acquire")`
+	p.jsonFlag(cmd)
+	return cmd
+}
+
+type acquireJSON struct {
+	Name   string  `json:"name"`
+	Permit string  `json:"permit"`
+	Token  int64   `json:"token"`
+	Weight int     `json:"weight"`
+	Limit  int     `json:"limit"`
+	Lease  float64 `json:"lease_seconds"`
+}

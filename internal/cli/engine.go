@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine/fileengine"
+	"sema/engine/redisengine"
+)
+
+// callTime bounds the calls of commands that do not wait for a permit.
+const callTime = 10 * time.Second
+
+// defaultLease is how long a permit lives unless renewed.
+const defaultLease = 30 * time.Second
+
+// engine opens the engine that --url or $SEMA_URL names. Calls to it end early
+// enough to be repeated within the lease. closing frees it.
+func (p *program) engine(lease time.Duration) (engine sema.Engine, closing func(), err error) {
+	raw := p.url
+	if raw == "" {
+		raw = p.getenv("SEMA_URL")
+	}
+	a := address{kind: "file"}
+	if raw != "" {
+		if a, err = parseAddress(raw); err != nil {
+			return nil, nil, err
+		}
+		p.secrets = a.secrets()
+	}
+	if a.kind == "file" {
+		e, err := fileengine.New(a.path)
+		if err != nil {
+			return nil, nil, err
+		}
+		return e, func() { _ = e.Close() }, nil
+	}
+	options, err := a.options(lease)
+	if err != nil {
+		return nil, nil, err
+	}
+	rdb := redis.NewUniversalClient(options)
+	e := redisengine.New(rdb)
+	return e, func() { _, _ = e.Close(), rdb.Close() }, nil
+}
+
+// urlFlag repeats the choice of engine in a command we suggest.
+func (p *program) urlFlag() string {
+	if p.url == "" {
+		return ""
+	}
+	if strings.ContainsAny(p.url, "@?") {
+		return " --url " + redact(p.url) // may hold a password
+	}
+	return " --url " + quote(p.url)
+}
+
+// session opens one semaphore for a look or a single step.
+func (p *program) session(name string) (session sema.Session, closing func(), err error) {
+	engine, closeEngine, err := p.engine(defaultLease)
+	if err != nil {
+		return nil, nil, err
+	}
+	host, _ := os.Hostname()
+	session, err = engine.Open(name, sema.Client{Host: host, PID: os.Getpid(), Label: "sema"}, func(sema.Wake) {})
+	if err != nil {
+		closeEngine()
+		return nil, nil, err
+	}
+	return session, func() { _ = session.Close(); closeEngine() }, nil
+}
+
+// state looks at a semaphore; one that does not exist is an error.
+func state(ctx context.Context, session sema.Session, name string) (sema.State, error) {
+	st, err := session.State(ctx)
+	if err != nil {
+		return st, unreachable("state", name, err)
+	}
+	if st.Limit == 0 {
+		return st, &exit{exitAbsent, fmt.Errorf("there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+	}
+	return st, nil
+}
+
+// unreachable gives a call that ran out of time the same face as one that the
+// engine failed.
+func unreachable(op, name string, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sema.ErrUnavailable) {
+		var engine *sema.EngineError
+		if !errors.As(err, &engine) {
+			return &sema.EngineError{Op: op, Name: name, Hint: "is the server running, and the address right?", Err: fmt.Errorf("no answer within %v", callTime)}
+		}
+	}
+	return err
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unicode"
+
+	"sema"
+)
+
+// The exit codes beside those of the command that "sema run" runs. Most are
+// those of sysexits.h.
+const (
+	exitOK            = 0
+	exitAbsent        = 1  // there is no such semaphore
+	exitUsage         = 64 // the call makes no sense, or its values are out of range
+	exitUnreachable   = 69 // the engine cannot be reached, or refused the call
+	exitOutput        = 74 // standard output cannot be written
+	exitConflict      = 75 // no permit in time
+	exitLost          = 76 // the permit was lost, or there is no such permit
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the number of the signal
+)
+
+const exitCodesHelp = `Exit codes:
+  0    done
+  1    show, limit: there is no such semaphore
+  64   usage: a flag, name, limit, weight, duration or URL is wrong; nothing was done
+  69   the engine cannot be reached, or refused the call
+  74   standard output cannot be written
+  75   run, acquire: no permit in time (--conflict-exit-code changes it)
+  76   the permit was lost; renew, release, revoke: there is no such permit
+  126  run: the command cannot be executed
+  127  run: there is no such command
+  128+n  signal n ended the command or, while waiting, sema itself
+  other  run: the exit code of the command`
+
+// exit ends the program with a code, and an error to be printed, if any.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+// usageError is a call that makes no sense.
+type usageError struct {
+	text string
+	try  string
+}
+
+func (e *usageError) Error() string { return e.text }
+
+func usage(try, format string, args ...any) error {
+	return &usageError{text: fmt.Sprintf(format, args...), try: try}
+}
+
+// report prints an error, if it has anything to say, and gives its exit code.
+func (p *program) report(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	code, try := sortError(err)
+	var e *exit
+	if errors.As(err, &e) && e.err == nil {
+		return code
+	}
+	text := err.Error()
+	if try != "" {
+		text += ". Try: " + try
+	}
+	p.say("%s", text)
+	return code
+}
+
+// sortError gives an error's exit code, and what to try.
+func sortError(err error) (code int, try string) {
+	var coded *exit
+	var badUsage *usageError
+	var argument *sema.ArgumentError
+	var weight *sema.WeightError
+	var limit *sema.LimitError
+	var engine *sema.EngineError
+	switch {
+	case errors.As(err, &coded):
+		if coded.err != nil {
+			_, try = sortError(coded.err)
+		}
+		return coded.code, try
+	case errors.As(err, &badUsage):
+		return exitUsage, badUsage.try
+	case errors.As(err, &argument):
+		return exitUsage, ""
+	case errors.As(err, &weight):
+		return exitUsage, "sema limit " + quote(weight.Name) + " N, with a larger N"
+	case errors.As(err, &limit):
+		return exitUsage, "sema limit " + quote(limit.Name) + fmt.Sprintf(" %d", limit.Wanted)
+	case errors.Is(err, sema.ErrUnavailable):
+		return exitConflict, ""
+	case errors.Is(err, sema.ErrLost):
+		return exitLost, ""
+	case errors.As(err, &engine):
+		return exitUnreachable, engine.Hint
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, sema.ErrClosed):
+		return exitUnreachable, ""
+	}
+	return exitUnreachable, ""
+}
+
+// say prints one line of ours to standard error.
+func (p *program) say(format string, args ...any) {
+	// The library's errors begin with the same word.
+	text := strings.TrimPrefix(strings.ReplaceAll(fmt.Sprintf(format, args...), ": sema: ", ": "), "sema: ")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, secret := range p.secrets {
+		text = strings.ReplaceAll(text, secret, "…")
+	}
+	_, _ = fmt.Fprintf(p.stderr, "sema: %s\n", printable(text, 1000))
+}
+
+// printable makes one line of limited length of a text that may quote what
+// somebody else wrote: nothing in it moves the cursor.
+func printable(text string, most int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range strings.TrimSpace(text) {
+		if n++; n > most {
+			b.WriteString("…")
+			break
+		}
+		switch {
+		case r == '\n' || r == '\t':
+			r = ' '
+		case !unicode.IsPrint(r):
+			r = unicode.ReplacementChar
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// quote makes one word of a shell command of a text.
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,…", r)
+	}
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,60 @@
+// Package cli is the program sema: one file for each command, with its help
+// beside it. Standard output carries only what was asked for; all else that
+// the program has to say goes to standard error, one line each.
+package cli
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Main runs the program with the given arguments (without its own name) and
+// environment, and returns its exit code.
+func Main(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if code, ok := helperMain(args, stdin); ok {
+		return code
+	}
+	redis.SetLogger(silence{})
+	p := &program{env: env, stdin: stdin, stdout: stdout, stderr: stderr}
+	root := p.root()
+	root.SetArgs(append([]string{}, args...)) // never nil, which would mean os.Args to cobra
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return p.report(root.ExecuteContext(ctx))
+}
+
+// program is one run of sema.
+type program struct {
+	env    []string
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+
+	url  string // as --url gave it
+	json bool
+
+	mu      sync.Mutex // one line at a time
+	secrets []string   // never printed, whatever an error may quote
+}
+
+// getenv is the value of an environment variable, or "".
+func (p *program) getenv(name string) string {
+	for i := len(p.env) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(p.env[i], name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// silence keeps the Redis client from writing to standard error: what matters
+// comes as an error, and the rest is not the command's output.
+type silence struct{}
+
+// Printf implements the Redis client's logger.
+func (silence) Printf(context.Context, string, ...any) {}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sema"
+)
+
+const rootHelp = `Run at most N commands at once, across processes and hosts.
+
+  sema run -n 3 downloads -- curl -O https://example.org/file
+
+A semaphore is a name with a limit. Whoever uses the name first stores the
+limit; everybody with the same name and the same engine shares it. Permits are
+granted in the order they were asked for.
+
+Engines, chosen by --url or $SEMA_URL:
+  (none)                                        this user on this host, nothing to install
+  file:///dir                                   the same in a directory of choice (local disk)
+  redis://[user:password@]host[:port][/db]      across hosts; rediss:// with TLS
+  redis+sentinel://host[:port],…/master[?db=n]  Redis behind Sentinel; rediss+sentinel://
+  redis+cluster://host[:port],…                 Redis Cluster; rediss+cluster://
+A password on a command line can be seen by other users of the host: put it
+into $SEMA_URL. Behind Sentinel, user:password@ is for the Redis servers;
+?sentinel_username=…&sentinel_password=… for the Sentinels.
+
+` + exitCodesHelp
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "sema",
+		Short:         "Run at most N commands at once, across processes and hosts",
+		Long:          rootHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().StringVar(&p.url, "url", "", "where semaphores live (default $SEMA_URL, or else a directory of this user)")
+	root.AddCommand(
+		p.runCommand(),
+		p.acquireCommand(), p.renewCommand(), p.releaseCommand(),
+		p.lsCommand(), p.showCommand(), p.limitCommand(), p.revokeCommand(),
+		p.versionCommand(),
+	)
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage("sema --help", "there is no command %q", printable(args[0], 60))
+		}
+		return cmd.Help()
+	}
+	root.Args = cobra.ArbitraryArgs
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(cmd.CommandPath()+" --help", "%s", printable(err.Error(), 200))
+	})
+	return root
+}
+
+// needArgs checks the number of arguments; words names them.
+func needArgs(least, most int, words string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return usage(cmd.CommandPath()+" --help", "want %s %s", cmd.CommandPath(), words)
+		}
+		if least > 0 {
+			return checkName(args[0])
+		}
+		return nil
+	}
+}
+
+// checkName refuses a name that no semaphore can have, before anything is done.
+func checkName(name string) error {
+	err := sema.ValidateName(name)
+	var argument *sema.ArgumentError
+	if errors.As(err, &argument) {
+		return usage("a name of 1 to 255 bytes, such as github-api", "%s", err)
+	}
+	return err
+}
+
+// jsonFlag adds --json to a command.
+func (p *program) jsonFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&p.json, "json", false, "print JSON")
+}
+
+// write prints to standard output.
+func (p *program) write(format string, args ...any) error {
+	if _, err := fmt.Fprintf(p.stdout, format, args...); err != nil {
+		return &exit{exitOutput, fmt.Errorf("standard output: %w", err)}
+	}
+	return nil
+}
+
+// help joins the parts of a command's help.
+func help(parts ...string) string { return strings.Join(parts, "\n\n") }

@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sema"
+)
+
+const runHelp = `Take a permit, run a command, give the permit back.
+
+  sema run -n 3 downloads -- curl -O https://example.org/file
+  sema run --no-wait backup -- restic backup /home
+
+The command is run directly, without a shell; standard input, output and error
+are its own. Whatever sema has to say goes to standard error. On a terminal, a
+wait of more than a second shows a line with position, holders and time.
+
+The command sees
+  SEMA_NAME    the semaphore
+  SEMA_PERMIT  the id of its permit
+  SEMA_TOKEN   the fencing token: larger than that of any earlier permit
+  SEMA_LIMIT   the limit as stored
+  SEMA_SLOT    with --slots: an index from 0 to limit-1 that no other such permit has
+
+Signals. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH go to the command's process
+group. While sema waits, each of them but WINCH leaves the queue at once.
+
+Loss. The permit is renewed while the command runs. When that fails for so long
+that the lease may end, or somebody revokes the permit, the command's process
+group gets TERM, and KILL after --kill-after, but in any case KILL before the
+lease can have ended: TERM comes up to a quarter of the lease before that
+moment, so a grace of 5 seconds takes a lease of at least 22 seconds. The exit
+code is then 76, whatever the command's was. With --on-lost=warn the command
+runs on without a permit, and its own exit code counts.
+
+When sema itself is killed (kill -9), Linux kills the command at once, and a
+small helper process of sema's kills the rest of the command's process group;
+the helper also kills the group when sema was stopped (SIGSTOP, ^Z) for longer
+than the lease. This needs Linux; elsewhere the command runs on. A process that
+left the group (setsid) is beyond sema's reach, and processes that the command
+leaves behind in the background when it ends run on without a permit. On
+Windows there are no process groups and signals: on loss the command is killed.`
+
+type runFlags struct {
+	takeFlags
+	killAfter time.Duration
+	onLost    string
+	slots     bool
+}
+
+func (p *program) runCommand() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run [flags] NAME -- COMMAND [ARG...]",
+		Short: "Run a command while holding a permit",
+		Long:  help(runHelp, exitCodesHelp),
+		Args: func(cmd *cobra.Command, args []string) error {
+			const try = "sema run NAME -- COMMAND [ARG...]"
+			switch dash := cmd.ArgsLenAtDash(); {
+			case len(args) == 0 || dash == 0:
+				return usage(try, "there is no NAME")
+			case dash < 0:
+				return usage(try, "there is no -- between NAME and COMMAND")
+			case dash > 1:
+				return usage(try, "there is more than the NAME before --")
+			case len(args) == 1:
+				return usage(try, "there is no COMMAND after --")
+			}
+			return checkName(args[0])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			return p.run(cmd, f, args[0], args[1:])
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().DurationVar(&f.killAfter, "kill-after", 5*time.Second, "when the permit is lost: time from TERM to KILL, at most; shorter if the lease demands it")
+	cmd.Flags().StringVar(&f.onLost, "on-lost", "kill", "when the permit is lost: kill the command, or warn and let it run on")
+	cmd.Flags().BoolVar(&f.slots, "slots", false, "give the command an index of its own in $SEMA_SLOT")
+	return cmd
+}
+
+func (f *runFlags) check(cmd *cobra.Command) error {
+	switch {
+	case f.killAfter < 0:
+		return usage("--kill-after 5s", "--kill-after %v is negative", f.killAfter)
+	case f.onLost != "kill" && f.onLost != "warn":
+		return usage("kill or warn", "there is no --on-lost=%s", printable(f.onLost, 60))
+	}
+	return f.takeFlags.check(cmd)
+}
+
+func (p *program) run(cmd *cobra.Command, f *runFlags, name string, command []string) error {
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return notStarted(command[0], err) // before anything is waited for
+	}
+	// From here on a signal must not end sema behind the command's back.
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals, heeded()...)
+	defer signal.Stop(signals)
+
+	grace := graceOf(f.lease, f.killAfter)
+	o := sema.Options{Margin: grace.margin, Slots: f.slots, Label: f.label}
+	if o.Label == "" {
+		o.Label = labelOf(command)
+	}
+	h, err := p.take(cmd.Context(), &f.takeFlags, name, o, signals)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+
+	child := exec.Command(path, command[1:]...)
+	child.Args[0] = command[0]
+	child.Env = append(p.env,
+		"SEMA_NAME="+name, "SEMA_PERMIT="+h.ID(),
+		"SEMA_TOKEN="+strconv.FormatInt(h.Token(), 10), "SEMA_LIMIT="+strconv.Itoa(h.limit))
+	if f.slots {
+		child.Env = append(child.Env, "SEMA_SLOT="+strconv.Itoa(h.Slot()))
+	}
+	child.Stdin, child.Stdout, child.Stderr = p.stdin, p.stdout, p.stderr
+	s := &supervisor{
+		program: p, holding: h, name: name, lease: f.lease, grace: grace,
+		warn: f.onLost == "warn", verbose: f.verbose, signals: signals,
+	}
+	return s.run(cmd.Context(), child)
+}
+
+// notStarted is a command that does not run: exit code 127 if there is none,
+// as in a shell, else 126.
+func notStarted(command string, err error) error {
+	code := exitNotExecutable
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		code = exitNotFound
+	}
+	var path *fs.PathError
+	var look *exec.Error
+	var number syscall.Errno
+	switch {
+	case errors.As(err, &look):
+		err = look.Err
+	case errors.As(err, &path):
+		err = path.Err
+	case errors.As(err, &number):
+		err = number
+	}
+	return &exit{code, fmt.Errorf("%s: %w", printable(command, 100), err)}
+}

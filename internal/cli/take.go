@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sema"
+)
+
+// takeFlags are the flags of commands that take a permit.
+type takeFlags struct {
+	limit        int
+	limitGiven   bool
+	weight       int
+	wait         time.Duration
+	waitGiven    bool
+	noWait       bool
+	lease        time.Duration
+	label        string
+	conflict     string
+	conflictCode int
+	verbose      bool
+}
+
+func (f *takeFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; the first user's limit is stored and holds")
+	flags.IntVarP(&f.weight, "weight", "w", 1, "how much of the limit to take")
+	flags.DurationVar(&f.wait, "wait", 0, "wait for a permit no longer than this (default: for ever)")
+	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait: take a permit now, or end with the conflict exit code")
+	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
+	flags.DurationVar(&f.lease, "lease", defaultLease, "how long the permit lives unless renewed")
+	flags.StringVar(&f.conflict, "on-conflict", "adopt", "when the stored limit is not -n: adopt it, refuse to go on, or declare mine")
+	flags.StringVar(&f.label, "label", "", "shown to operators (default: the command line, shortened)")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on standard error: position in the queue, time waited, renewals that failed")
+}
+
+// policies are the values of --on-conflict.
+var policies = map[string]sema.Policy{"adopt": sema.Adopt, "refuse": sema.Refuse, "declare": sema.Declare}
+
+// check refuses combinations that make no sense. Ranges are the library's to
+// check.
+func (f *takeFlags) check(cmd *cobra.Command) error {
+	f.limitGiven, f.waitGiven = cmd.Flags().Changed("limit"), cmd.Flags().Changed("wait")
+	_, known := policies[f.conflict]
+	switch {
+	case !known:
+		return usage("adopt, refuse or declare", "there is no --on-conflict=%s", printable(f.conflict, 60))
+	case f.conflict != "adopt" && !f.limitGiven:
+		return usage("--limit N", "--on-conflict=%s needs --limit", f.conflict)
+	case f.waitGiven && f.noWait:
+		return usage("one of them", "--wait and --no-wait exclude each other")
+	case f.wait < 0:
+		return usage("--wait 10s", "--wait %v is negative", f.wait)
+	case f.conflictCode < 0 || f.conflictCode > 255:
+		return usage("-E 75", "--conflict-exit-code %d: want 0 … 255", f.conflictCode)
+	case f.lease == 0: // to the library it means the default
+		return usage("--lease 30s", "lease 0s: want %v … %v", sema.MinLease, sema.MaxLease)
+	case f.limitGiven && f.weight > f.limit && f.conflict != "adopt":
+		return usage("a larger --limit", "weight %d is above the limit %d", f.weight, f.limit)
+	}
+	return nil
+}
+
+// holding is a permit that was taken, and what was learned on the way.
+type holding struct {
+	*sema.Permit
+	sem   *sema.Semaphore
+	limit int           // as stored
+	notes <-chan string // what an observer has to say
+	close func()        // gives the permit back, unless it is detached, and ends all traffic
+}
+
+// interrupted is the cause of a wait that a signal ended.
+type interrupted struct{ signal os.Signal }
+
+func (e *interrupted) Error() string { return fmt.Sprintf("signal: %v", e.signal) }
+
+// asExit gives a wait that a signal ended its exit code.
+func (e *interrupted) asExit() error {
+	if n, ok := e.signal.(syscall.Signal); ok {
+		return &exit{code: exitSignal + int(n)}
+	}
+	return &exit{code: exitSignal + int(syscall.SIGINT)}
+}
+
+// take waits for a permit. A signal while it waits leaves the queue. The
+// permit's context does not end with a signal that comes later.
+func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Options, signals <-chan os.Signal) (h *holding, err error) {
+	engine, closeEngine, err := p.engine(f.lease)
+	if err != nil {
+		return nil, err
+	}
+	notes := make(chan string, 64)
+	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1)}
+	w.ahead.Store(-1)
+	o.Lease, o.OnConflict, o.Observer = f.lease, policies[f.conflict], w.observer()
+	sem, err := sema.New(engine, name, f.limit, &o)
+	if err != nil {
+		closeEngine()
+		return nil, err
+	}
+	w.sem = sem
+	closing := func() {
+		w.cancel(nil)
+		_ = sem.Close() // waits until what was asked for is given back
+		closeEngine()
+	}
+	permit, err := w.acquire(ctx, signals)
+	if err != nil {
+		err = w.explain(ctx, err)
+		closing()
+		return nil, err
+	}
+	limit := f.limit
+	if n := w.stored.Load(); n != 0 {
+		limit = int(n)
+	}
+	return &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}, nil
+}
+
+// watch follows one wait.
+type watch struct {
+	*program
+	name   string
+	flags  *takeFlags
+	sem    *sema.Semaphore
+	notes  chan string
+	moved  chan struct{} // there is a new position
+	ahead  atomic.Int64  // tickets before ours; -1: not queued yet
+	stored atomic.Int64  // the stored limit, if it differs
+	cancel context.CancelCauseFunc
+}
+
+// observer passes on what happens without ever blocking.
+func (w *watch) observer() sema.Observer {
+	note := func(format string, args ...any) {
+		select {
+		case w.notes <- fmt.Sprintf(format, args...):
+		default: // nobody reads as fast as that
+		}
+	}
+	o := sema.Observer{
+		Queued: func(e sema.Event) {
+			w.ahead.Store(int64(e.Ahead))
+			select {
+			case w.moved <- struct{}{}:
+			default:
+			}
+		},
+		LimitDiffers: func(e sema.Event) {
+			w.stored.Store(int64(e.Stored))
+			if w.flags.limitGiven || w.flags.verbose {
+				note("%q has limit %d, not %d; the stored limit holds. To change it: sema limit%s %s %d",
+					e.Name, e.Stored, e.Limit, w.urlFlag(), quote(e.Name), e.Limit)
+			}
+		},
+	}
+	if w.flags.verbose {
+		o.RenewFailed = func(e sema.Event) { note("%q: asked the engine in vain, trying again: %v", e.Name, e.Err) }
+	}
+	return o
+}
+
+// acquire waits for the permit, for a signal, and shows how it goes.
+func (w *watch) acquire(ctx context.Context, signals <-chan os.Signal) (*sema.Permit, error) {
+	// The permit's context is derived from this one, so it ends with the
+	// program or the wait, not with the caller's.
+	caller := ctx.Done()
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	w.cancel = cancel
+	type result struct {
+		permit *sema.Permit
+		err    error
+	}
+	results := make(chan result, 1)
+	began := time.Now()
+	go func() {
+		var r result
+		switch f := w.flags; {
+		case f.noWait:
+			r.permit, r.err = w.sem.TryAcquireN(ctx, f.weight)
+		case f.waitGiven:
+			r.permit, r.err = w.sem.AcquireWithin(ctx, f.weight, f.wait)
+		default:
+			r.permit, r.err = w.sem.AcquireN(ctx, f.weight)
+		}
+		results <- r
+	}()
+	live := w.newLive(ctx, began)
+	defer live.close()
+	var stopped *interrupted
+	for {
+		select {
+		case <-caller:
+			caller, stopped = nil, &interrupted{syscall.SIGTERM}
+			cancel(stopped)
+		case r := <-results:
+			live.clear()
+			w.sayNotes()
+			switch {
+			case stopped != nil && r.err == nil: // granted at the moment of the signal
+				_ = r.permit.Release()
+				return nil, stopped
+			case stopped != nil:
+				return nil, stopped
+			case r.err != nil:
+				return nil, r.err
+			}
+			if w.flags.verbose {
+				w.say("%q: permit %s after %s", w.name, r.permit.ID(), brief(time.Since(began)))
+			}
+			return r.permit, nil
+		case s := <-signals:
+			if !ends(s) {
+				live.draw()
+				continue
+			}
+			if stopped == nil {
+				stopped = &interrupted{s}
+				cancel(stopped)
+			}
+		case <-w.moved:
+			live.draw()
+			if w.flags.verbose && !live.shown {
+				w.say("%q: waiting, position %d in the queue", w.name, w.ahead.Load()+1)
+			}
+		case text := <-w.notes:
+			live.clear()
+			w.say("%s", text)
+		case <-live.ticks:
+			live.tick()
+		}
+	}
+}
+
+func (w *watch) sayNotes() {
+	for {
+		select {
+		case text := <-w.notes:
+			w.say("%s", text)
+		default:
+			return
+		}
+	}
+}
+
+// explain makes the program's error of a wait's.
+func (w *watch) explain(ctx context.Context, err error) error {
+	var stopped *interrupted
+	switch {
+	case errors.As(err, &stopped):
+		return stopped.asExit()
+	case !errors.Is(err, sema.ErrUnavailable):
+		return unreachable("acquire", w.name, err)
+	}
+	// Time ran out: because others hold it, or because nobody answers?
+	ctx, cancel := context.WithTimeout(ctx, min(3*time.Second, callTime))
+	defer cancel()
+	st, looked := w.sem.State(ctx)
+	if looked != nil {
+		return unreachable("acquire", w.name, looked)
+	}
+	when := "now"
+	if w.flags.wait > 0 {
+		when = fmt.Sprintf("within %v", w.flags.wait)
+	}
+	return &exit{w.flags.conflictCode, fmt.Errorf("%q: no permit %s: %d of %d held, %d waiting", w.name, when, st.Used, st.Limit, len(st.Waiters))}
+}
+
+// labelOf is the command line, short and printable; passwords in URLs are left
+// out, since every user of the engine can read labels.
+func labelOf(words []string) string {
+	var parts []string
+	for _, word := range words {
+		if before, after, ok := strings.Cut(word, "://"); ok {
+			if i := strings.LastIndex(after, "@"); i >= 0 {
+				word = before + "://…" + after[i:]
+			}
+		}
+		parts = append(parts, quote(word))
+	}
+	return printable(strings.ToValidUTF8(strings.Join(parts, " "), "�"), 60)
+}
