@@ -49,7 +49,7 @@ func (s *Semaphore) newClaim(n int, wait bool) (*claim, error) {
 	}
 	s.busy.Add(1)
 	s.number++
-	id := ID{Client: s.session.Client(), Number: s.number, Slot: s.options.Slots, Listed: s.options.Label != "", Weight: n}
+	id := ID{Client: s.session.Client(), Number: s.number, Slot: s.options.Slots, Listed: s.options.Label != "" || s.options.Detached, Weight: n}
 	c := &claim{
 		sem: s, req: s.request(id.String(), n, wait), since: now, sent: now,
 		slot: -1, ahead: -1, inflight: true, done: make(chan error, 1),

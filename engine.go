@@ -38,8 +38,9 @@ type Session interface {
 	Client() string
 
 	// Acquire asks for a permit. Asking again with the same ID gives the same
-	// permit under a newer token, or keeps the ticket alive, or takes up the
-	// place in the queue that Arrival names.
+	// permit, or keeps the ticket alive, or takes up the place in the queue
+	// that Arrival names. An engine that did not record the permit's token
+	// gives a newer one; nobody has seen the first.
 	Acquire(ctx context.Context, r Request) (Answer, error)
 
 	// Renew asks again for each request: one with a token is a permit to be

@@ -64,12 +64,14 @@ type Options struct {
 	// live permit with a slot has; for "which API key, which GPU, which port".
 	Slots bool
 
-	// Detached permits outlive the process. Without it an engine may take a
-	// permit back as soon as it sees that the process died.
+	// Detached permits outlive the process and Close; Resume takes them up
+	// again. Without it an engine may take a permit back as soon as it sees
+	// that the process died.
 	Detached bool
 
 	// Label is shown to operators beside host and process id, at most
-	// MaxLabel bytes. A permit with a label has its age and token recorded.
+	// MaxLabel bytes. A permit with a label, or a detached one, has its age
+	// and token recorded.
 	// Default: none.
 	Label string
 

@@ -1,7 +1,9 @@
 package sema
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -113,6 +115,8 @@ func (s *Semaphore) tend() {
 func (s *Semaphore) ask(due []*claim) {
 	requests := make([]Request, len(due))
 	s.mu.Lock()
+	// Should the engine have forgotten them, they join again in their order.
+	slices.SortFunc(due, func(a, b *claim) int { return cmp.Compare(a.req.Arrival, b.req.Arrival) })
 	for i, c := range due {
 		requests[i] = c.req
 	}

@@ -94,8 +94,6 @@ func (l *Ledger) acquire(now int64, by sema.Client, r sema.Request) sema.Answer 
 		if h.revoked {
 			return sema.Answer{Status: sema.Revoked}
 		}
-		// Its client never saw the first answer, so nobody knows the old token.
-		h.token = l.nextToken(now)
 		return h.answer(now)
 	}
 	if r.Weight > l.limit {

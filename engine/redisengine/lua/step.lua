@@ -220,9 +220,9 @@ local function acquire(id, want, lease, ticket_life, place, flags)
   end
   local held_until = redis.call('ZSCORE', holders, id)
   if held_until then
-    -- Its client never saw the first answer, so nobody knows the old token.
-    local t = next_token()
-    if has(id, 'l') then redis.call('HSET', tokens, id, text(t)) end
+    -- Its client never saw the first answer. Where the token was not recorded,
+    -- nobody knows it, and a newer one serves as well.
+    local t = has(id, 'l') and tonumber(redis.call('HGET', tokens, id) or 0) or next_token()
     granted(t, slot_of(id), tonumber(held_until) - now)
     return
   end

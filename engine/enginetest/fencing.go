@@ -1,0 +1,109 @@
+package enginetest
+
+import (
+	"sync"
+
+	"sema"
+)
+
+var fencingTests = []test{
+	{name: "tokens grow in the order of grants", run: func(e *env) {
+		const limit, clients, rounds = 3, 6, 40
+		h := &History{}
+		var all sync.WaitGroup
+		for range clients {
+			s := e.sem(limit, nil)
+			all.Go(func() {
+				for range rounds {
+					call := h.Now()
+					p, err := s.Acquire(e.ctx())
+					if err != nil {
+						e.Error(err)
+						return
+					}
+					hold := Hold{Call: call, Return: h.Now(), ID: p.ID(), Weight: 1, Token: p.Token(), Slot: -1, Trusted: p.Deadline().UnixNano()}
+					hold.Release = h.Now()
+					if err := p.Release(); err != nil {
+						e.Error(err)
+					}
+					h.Add(hold)
+				}
+			})
+		}
+		all.Wait()
+		e.ok(h.Check(limit))
+	}},
+	{name: "slots are unique among live permits, and within one tokens grow", run: func(e *env) {
+		const limit, rounds = 3, 40
+		o := &sema.Options{Slots: true}
+		var mu sync.Mutex
+		taken, last := map[int]bool{}, map[int]int64{}
+		var all sync.WaitGroup
+		for range 2 * limit {
+			s := e.sem(limit, o)
+			all.Go(func() {
+				for range rounds {
+					p, err := s.Acquire(e.ctx())
+					if err != nil {
+						e.Error(err)
+						return
+					}
+					mu.Lock()
+					if p.Slot() < 0 || p.Slot() >= limit || taken[p.Slot()] || p.Token() <= last[p.Slot()] {
+						e.Errorf("slot %d, token %d: taken %v, last tokens %v", p.Slot(), p.Token(), taken, last)
+					}
+					taken[p.Slot()], last[p.Slot()] = true, p.Token()
+					mu.Unlock()
+					mu.Lock()
+					taken[p.Slot()] = false
+					mu.Unlock()
+					if err := p.Release(); err != nil {
+						e.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	}},
+	{name: "the lowest free slot is given, and none beyond a smaller limit", run: func(e *env) {
+		s := e.sem(4, &sema.Options{Slots: true})
+		var ps []*sema.Permit
+		for i := range 4 {
+			p := e.acquire(s, 1)
+			if p.Slot() != i {
+				e.Fatalf("slot %d, want %d", p.Slot(), i)
+			}
+			ps = append(ps, p)
+		}
+		e.release(ps[1])
+		e.release(ps[2])
+		if p := e.acquire(s, 1); p.Slot() != 1 {
+			e.Fatalf("slot %d, want 1", p.Slot())
+		}
+		e.ok(s.SetLimit(e.ctx(), 3))
+		e.release(ps[0])
+		if p := e.acquire(s, 1); p.Slot() != 0 {
+			e.Fatalf("slot %d, want 0", p.Slot())
+		}
+		e.release(ps[3])
+		if p := e.acquire(e.sem(3, nil), 1); p.Slot() != -1 {
+			e.Fatalf("slot %d without asking for one", p.Slot())
+		}
+	}},
+	{name: "tokens grow across a store that forgets", own: true, run: func(e *env) {
+		if e.store.Forget == nil {
+			return
+		}
+		s := e.sem(1, nil)
+		var last int64
+		for range 3 {
+			p := e.acquire(s, 1)
+			if p.Token() <= last {
+				e.Fatalf("token %d after %d", p.Token(), last)
+			}
+			last = p.Token()
+			e.release(p)
+			e.store.Forget(e)
+		}
+	}},
+}

@@ -1,0 +1,99 @@
+package enginetest
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"sema"
+)
+
+var inputTests = []test{
+	{name: "names", run: func(e *env) {
+		for what, name := range map[string]string{
+			"empty": "", "10 kB": strings.Repeat("x", 10_000), "binary": "\xff\x00\xfe", "newline": "a\nb",
+			"escape": "\x1b[2J", "C1": "a\u0085b", "line separator": "a\u2028b", "invalid UTF-8": "a\xc3(",
+		} {
+			_, err := sema.New(e.client(), name, 1, nil)
+			e.bad(what, err, "name")
+			_, err = e.client().Open(name, sema.Client{}, func(sema.Wake) {})
+			e.bad(what+" at the engine", err, "name")
+		}
+	}},
+	{name: "odd names are names", run: func(e *env) {
+		base := e.name[:20]
+		for _, name := range []string{"{}", "}x{", "a{b}c", "%7B", "../../etc/passwd", "C:\\x", ".", "日本 語", "*", "[a-z]?", "UPPER", "upper", strings.Repeat("é", 117)} {
+			e.name = base + name
+			s := e.sem(1, nil)
+			e.release(e.acquire(s, 1))
+			p := e.acquire(s, 1)
+			if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+				e.Fatalf("%q: %v", name, err)
+			}
+			names, err := e.client().List(e.ctx())
+			e.ok(err)
+			listed := 0
+			for _, n := range names {
+				if n == e.name {
+					listed++
+				}
+			}
+			if listed != 1 {
+				e.Errorf("%q is listed %d times", e.name, listed)
+			}
+			e.release(p)
+		}
+	}},
+	{name: "limits, weights, leases", run: func(e *env) {
+		for _, limit := range []int{0, -1, math.MinInt, sema.MaxLimit + 1} {
+			_, err := sema.New(e.client(), e.name, limit, nil)
+			e.bad("limit", err, "limit")
+		}
+		s := e.sem(2, nil)
+		p := e.acquire(s, 1)
+		e.bad("SetLimit", s.SetLimit(e.ctx(), 0), "limit")
+		for _, n := range []int{0, -1, sema.MaxLimit + 1} {
+			_, err := s.AcquireN(e.ctx(), n)
+			e.bad("weight", err, "weight")
+		}
+		_, err := s.AcquireWithin(e.ctx(), 1, -1)
+		e.bad("wait", err, "wait")
+		for what, o := range map[string]sema.Options{
+			"lease":            {Lease: time.Millisecond},
+			"lease too long":   {Lease: math.MaxInt64},
+			"margin":           {Lease: time.Second, Margin: time.Second},
+			"renewal interval": {Lease: time.Second, Renew: time.Second},
+			"limit policy":     {OnConflict: 7},
+			"label":            {Label: strings.Repeat("x", sema.MaxLabel+1)},
+		} {
+			_, err := sema.New(e.client(), e.name, 1, &o)
+			e.bad(what, err, strings.TrimSuffix(what, " too long"))
+		}
+		for _, id := range []string{"", "x", "a-1-0", "A-1-1", "a-1-1x", "!a-1-1", "a-1-99999999999", strings.Repeat("a", 1000)} {
+			_, err := s.Resume(e.ctx(), id)
+			e.bad("Resume "+id, err, "permit")
+			e.bad("ReleaseID", s.ReleaseID(e.ctx(), id), "permit")
+			e.bad("Revoke", s.Revoke(e.ctx(), id), "permit")
+		}
+		if st := e.state(s); st.Used != 1 || st.Limit != 2 || len(st.Waiters) != 0 {
+			e.Fatalf("changed to %+v", st)
+		}
+		e.release(p)
+	}},
+	{name: "the largest limit and weight", run: func(e *env) {
+		e.empty(e.sem(sema.MaxLimit, nil), sema.MaxLimit)
+	}},
+}
+
+// bad checks for an *ArgumentError about the given thing.
+func (e *env) bad(what string, err error, about string) {
+	e.Helper()
+	var bad *sema.ArgumentError
+	if !errors.As(err, &bad) || bad.What != about {
+		e.Errorf("%s: error %v; want an *ArgumentError about %q", what, err, about)
+	}
+	if err != nil && len(err.Error()) > 500 {
+		e.Errorf("%s: the error floods the terminal: %d bytes", what, len(err.Error()))
+	}
+}

@@ -1,0 +1,133 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sema"
+)
+
+var leakTests = []test{
+	{name: "a cancelled wait leaves the queue", run: func(e *env) {
+		s := e.sem(1, nil)
+		p := e.acquire(s, 1)
+		w := e.queue(s, 1)
+		w.cancel()
+		if <-w.got != nil {
+			e.Fatal("granted")
+		}
+		e.is(w.err, sema.ErrUnavailable)
+		e.is(w.err, context.Canceled)
+		e.until(func() bool { return len(e.state(s).Waiters) == 0 })
+		e.release(p)
+		e.empty(s, 1)
+	}},
+	{name: "a wait cancelled at the moment of its grant loses and doubles nothing", run: func(e *env) {
+		cancelStorm(e, rounds(200))
+	}},
+	{name: "closing gives back everything", run: func(e *env) {
+		s := e.sem(2, nil)
+		a, b := e.acquire(s, 1), e.acquire(s, 1)
+		w := e.queue(s, 1)
+		e.ok(s.Close())
+		if <-w.got != nil {
+			e.Fatal("granted by closing")
+		}
+		e.is(w.err, sema.ErrClosed)
+		for _, p := range []*sema.Permit{a, b} {
+			<-p.Context().Done()
+			e.is(context.Cause(p.Context()), sema.ErrClosed)
+			e.is(p.Release(), sema.ErrReleased)
+		}
+		_, err := s.Acquire(e.ctx())
+		e.is(err, sema.ErrClosed)
+		e.ok(s.Close())
+		e.empty(e.sem(2, nil), 2)
+	}},
+	{name: "clients that die at random leave nothing behind", run: func(e *env) {
+		const limit = 3
+		var all sync.WaitGroup
+		for range 6 {
+			line := &cutEngine{Engine: e.store.Client(e)}
+			s := e.semOn(line, limit, &sema.Options{Lease: short})
+			all.Go(func() {
+				for i := range 10 {
+					ctx, cancel := context.WithTimeout(e.ctx(), time.Duration(rand.IntN(50))*time.Millisecond)
+					p, err := s.AcquireN(ctx, 1+i%limit)
+					if i == 9 {
+						line.cut.Store(true)
+					}
+					if err == nil && i < 9 {
+						_ = p.Release()
+					}
+					cancel()
+				}
+			})
+		}
+		all.Wait()
+		e.empty(waitFree(e, limit), limit)
+	}},
+}
+
+// rounds is how often a storm blows: n, or n times $SEMA_STORM where longer
+// runs are wanted.
+func rounds(n int) int {
+	if f, err := strconv.Atoi(os.Getenv("SEMA_STORM")); err == nil && f > 0 {
+		return n * f
+	}
+	return n
+}
+
+// cancelStorm cancels waits at the moment of their grant: the gate's release
+// and the cancellation start together. Afterwards the whole limit must be
+// free, and at no time two hold.
+func cancelStorm(e *env, n int) {
+	s, other := e.sem(1, nil), e.sem(1, nil)
+	var held, granted, cancelled atomic.Int64
+	for range n {
+		gate := e.acquire(s, 1)
+		var all sync.WaitGroup
+		ctx, cancel := context.WithCancel(e.ctx())
+		all.Go(func() {
+			p, err := other.Acquire(ctx)
+			if err != nil {
+				if !errors.Is(err, context.Canceled) {
+					e.Error(err)
+				}
+				cancelled.Add(1)
+				return
+			}
+			granted.Add(1)
+			if held.Add(1) > 1 {
+				e.Error("two hold one permit")
+			}
+			held.Add(-1)
+			if err := p.Release(); err != nil {
+				e.Error(err)
+			}
+		})
+		if rand.IntN(4) > 0 { // mostly once it is queued
+			e.until(func() bool { return len(e.state(s).Waiters) > 0 })
+		}
+		start := make(chan struct{})
+		all.Go(func() { <-start; _ = gate.Release() })
+		all.Go(func() {
+			<-start
+			for i := rand.IntN(4000); i > 0; i-- { // some microseconds, to meet all orders
+				_ = ctx.Err()
+			}
+			cancel()
+		})
+		close(start)
+		all.Wait()
+		cancel()
+	}
+	e.Logf("%d granted, %d cancelled", granted.Load(), cancelled.Load())
+	e.empty(waitFree(e, 1), 1)
+}

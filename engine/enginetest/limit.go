@@ -1,0 +1,86 @@
+package enginetest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sema"
+)
+
+var limitTests = []test{
+	{name: "holds under a storm of clients and weights", run: func(e *env) {
+		const limit, clients, rounds = 4, 8, 60
+		var held, most atomic.Int64
+		var all sync.WaitGroup
+		for range clients {
+			s := e.sem(limit, nil)
+			all.Go(func() {
+				for i := range rounds {
+					n := 1 + rand.IntN(limit)
+					var p *sema.Permit
+					var err error
+					if i%3 == 0 {
+						p, err = s.TryAcquireN(e.ctx(), n)
+					} else {
+						p, err = s.AcquireN(e.ctx(), n)
+					}
+					if errors.Is(err, sema.ErrUnavailable) && i%3 == 0 {
+						continue
+					}
+					if err != nil {
+						e.Error(err)
+						return
+					}
+					now := held.Add(int64(n))
+					for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+					}
+					if i%5 == 0 {
+						time.Sleep(time.Millisecond)
+					}
+					held.Add(-int64(n))
+					if err := p.Release(); err != nil {
+						e.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		if most.Load() > limit {
+			e.Fatalf("%d held at once, limit %d", most.Load(), limit)
+		}
+		e.empty(e.sem(limit, nil), limit)
+	}},
+	{name: "a short lease does not end another's long one", run: func(e *env) {
+		// node redis-semaphore: 3 holders of 2; the book's Lua semaphore.
+		s := e.session()
+		lasting := request(s, 1, long)
+		e.ask(s, lasting, sema.Granted)
+		e.ask(s, request(s, 1, sema.MinLease), sema.Refused)
+		e.renew(s, withToken(lasting), sema.Granted)
+		e.ask(s, request(s, 1, sema.MinLease), sema.Refused)
+	}},
+	{name: "leases that end free their weight", run: func(e *env) {
+		s := e.session()
+		r := request(s, 3, sema.MinLease)
+		r.ID, r.Weight = id(s, 3), 3
+		e.ask(s, r, sema.Granted)
+		e.empty(waitFree(e, 3), 3)
+	}},
+}
+
+// waitFree waits until the whole limit is free.
+func waitFree(e *env, limit int) *sema.Semaphore {
+	s := e.sem(limit, nil)
+	e.release(e.acquire(s, limit))
+	return s
+}
+
+// withToken makes a request one for renewal.
+func withToken(r sema.Request) sema.Request {
+	r.Token = 1
+	return r
+}

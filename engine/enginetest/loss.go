@@ -1,0 +1,123 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sema"
+)
+
+var lossTests = []test{
+	{name: "a holder that is cut off knows before the next one holds", run: func(e *env) {
+		// rueidislock: the old holder's context ended 2 s after the new one got in.
+		line := &cutEngine{Engine: e.store.Client(e)}
+		holder := e.semOn(line, 1, &sema.Options{Lease: short})
+		p := e.acquire(holder, 1)
+		w := e.queue(e.sem(1, nil), 1)
+		line.cut.Store(true)
+		next := e.permit(w)
+		if p.Context().Err() == nil {
+			e.Fatal("two holders trust their permits")
+		}
+		e.is(context.Cause(p.Context()), sema.ErrLost)
+		e.is(p.Err(), sema.ErrLost)
+		e.is(p.Release(), sema.ErrLost)
+		e.release(next)
+	}},
+	{name: "a holder lives through outages shorter than its lease", run: func(e *env) {
+		line := &cutEngine{Engine: e.store.Client(e)}
+		failed := make(chan struct{}, 1000)
+		s := e.semOn(line, 1, &sema.Options{Lease: 2 * short, Observer: sema.Observer{
+			RenewFailed: func(sema.Event) { failed <- struct{}{} },
+		}})
+		p := e.acquire(s, 1)
+		for range 3 {
+			line.cut.Store(true)
+			<-failed
+			line.cut.Store(false)
+			before := p.Deadline()
+			e.until(func() bool { return p.Deadline().After(before) })
+		}
+		e.ok(p.Err())
+		e.release(p)
+	}},
+	{name: "renewal holds a permit for many leases", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: 3 * sema.MinLease})
+		p := e.acquire(s, 1)
+		first := p.Deadline()
+		e.until(func() bool { return p.Deadline().After(first.Add(3 * 3 * sema.MinLease)) })
+		e.ok(p.Err())
+		e.release(p)
+	}},
+	{name: "without renewal the permit ends with its lease", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: 2 * sema.MinLease, Renew: sema.NoRenewal})
+		p := e.acquire(s, 1)
+		w := e.queue(e.sem(1, nil), 1)
+		<-p.Context().Done()
+		e.is(context.Cause(p.Context()), sema.ErrLost)
+		e.release(e.permit(w))
+		e.is(p.Renew(e.ctx()), sema.ErrLost)
+	}},
+	{name: "a paused holder reads as lost at its first look", run: func(e *env) {
+		// The timer that ends the context has no chance to run before Err is
+		// asked: the lease ends while this goroutine spins.
+		s := e.sem(1, &sema.Options{Lease: sema.MinLease, Renew: sema.NoRenewal})
+		p := e.acquire(s, 1)
+		for time.Now().Before(p.Deadline()) {
+			if e := p.Err(); e != nil && time.Now().Before(p.Deadline()) {
+				break
+			}
+		}
+		if p.Context().Err() == nil {
+			e.Fatal("trusted beyond its deadline")
+		}
+	}},
+	{name: "a permit removed from the store is lost at the next renewal", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: short})
+		p := e.acquire(s, 1)
+		e.ok(s.ReleaseID(e.ctx(), p.ID()))
+		<-p.Context().Done()
+		e.is(p.Err(), sema.ErrLost)
+	}},
+	{name: "a revoked permit counts until its holder lets go", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: short})
+		p := e.acquire(s, 1)
+		e.ok(s.Revoke(e.ctx(), p.ID()))
+		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+			e.Fatalf("revoked, and already free: %v", err)
+		}
+		<-p.Context().Done()
+		e.is(p.Err(), sema.ErrRevoked)
+		e.is(p.Release(), sema.ErrLost)
+		e.empty(s, 1)
+		e.is(s.Revoke(e.ctx(), p.ID()), sema.ErrLost)
+	}},
+	{name: "a store that freezes loses its holders in time", own: true, run: func(e *env) {
+		if e.store.Freeze == nil {
+			return // it lives in this process, and is only gone when we are
+		}
+		s := e.sem(1, &sema.Options{Lease: 2 * short})
+		p := e.acquire(s, 1)
+		e.store.Freeze()
+		<-p.Context().Done()
+		if time.Now().After(p.Deadline().Add(2 * short / 10)) {
+			e.Errorf("told %v after the deadline: the lease may have ended", time.Since(p.Deadline()))
+		}
+		e.is(p.Err(), sema.ErrLost)
+		e.store.Thaw()
+		waitFree(e, 1)
+	}},
+	{name: "a store that forgets loses its holders at their renewal", own: true, run: func(e *env) {
+		if e.store.Forget == nil {
+			return
+		}
+		s := e.sem(1, &sema.Options{Lease: 2 * short})
+		p := e.acquire(s, 1)
+		e.store.Forget(e)
+		<-p.Context().Done()
+		e.is(p.Err(), sema.ErrLost)
+		e.is(p.Release(), sema.ErrLost)
+		e.empty(s, 1)
+	}},
+}

@@ -1,0 +1,226 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sema"
+)
+
+var methodTests = []test{
+	{name: "a deadline is both ours and the context's", run: func(e *env) {
+		s := e.sem(1, nil)
+		p := e.acquire(s, 1)
+		ctx, cancel := context.WithTimeout(e.ctx(), 20*time.Millisecond)
+		defer cancel()
+		_, err := s.Acquire(ctx)
+		e.is(err, sema.ErrUnavailable)
+		e.is(err, context.DeadlineExceeded)
+		_, err = s.Acquire(ctx) // already over
+		e.is(err, sema.ErrUnavailable)
+		e.is(err, context.DeadlineExceeded)
+		e.release(p)
+	}},
+	{name: "AcquireWithin bounds the wait and not the permit", run: func(e *env) {
+		s := e.sem(1, nil)
+		p, err := s.AcquireWithin(e.ctx(), 1, 10*time.Millisecond)
+		e.ok(err)
+		_, err = s.AcquireWithin(e.ctx(), 1, 20*time.Millisecond) // longer than the first wait's bound
+		e.is(err, sema.ErrUnavailable)
+		e.ok(p.Context().Err())
+		_, err = s.AcquireWithin(e.ctx(), 1, 0)
+		e.is(err, sema.ErrUnavailable)
+		e.release(p)
+	}},
+	{name: "the permit's context carries values and ends with its parent", run: func(e *env) {
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(e.ctx(), key{}, "v"))
+		p, err := e.sem(1, nil).Acquire(ctx)
+		e.ok(err)
+		child, stop := context.WithCancel(p.Context())
+		defer stop()
+		if p.Context().Value(key{}) != "v" {
+			e.Error("the value is lost")
+		}
+		cancel()
+		<-child.Done()
+		e.is(p.Context().Err(), context.Canceled)
+		e.ok(p.Err()) // still held: its holder decides when it is done
+		e.release(p)
+	}},
+	{name: "releasing ends the permit's context", run: func(e *env) {
+		p := e.acquire(e.sem(1, nil), 1)
+		e.release(p)
+		<-p.Context().Done()
+		e.is(context.Cause(p.Context()), sema.ErrReleased)
+		e.is(p.Renew(e.ctx()), sema.ErrReleased)
+	}},
+	{name: "Do holds while it runs, and releases after a panic", run: func(e *env) {
+		s := e.sem(1, nil)
+		boom := errors.New("boom")
+		e.is(s.Do(e.ctx(), func(ctx context.Context) error {
+			if _, err := s.TryAcquire(ctx); !errors.Is(err, sema.ErrUnavailable) {
+				e.Error("not held:", err)
+			}
+			return boom
+		}), boom)
+		func() {
+			defer func() { _ = recover() }()
+			_ = s.Do(e.ctx(), func(context.Context) error { panic("boom") })
+		}()
+		e.empty(s, 1)
+		err := e.sem(1, &sema.Options{Lease: short}).Do(e.ctx(), func(ctx context.Context) error {
+			e.ok(s.ReleaseID(e.ctx(), e.state(s).Holders[0].ID))
+			<-ctx.Done()
+			return boom
+		})
+		e.is(err, sema.ErrLost)
+		e.is(err, boom)
+	}},
+	{name: "Drain takes what is free", run: func(e *env) {
+		s := e.sem(5, nil)
+		a := e.acquire(s, 2)
+		d, err := s.Drain(e.ctx())
+		e.ok(err)
+		if d.Weight() != 3 {
+			e.Fatalf("drained %d of 3", d.Weight())
+		}
+		_, err = s.Drain(e.ctx())
+		e.is(err, sema.ErrUnavailable)
+		e.release(d)
+		w := e.queue(s, 5)
+		_, err = s.Drain(e.ctx())
+		e.is(err, sema.ErrUnavailable)
+		e.release(a)
+		e.release(e.permit(w))
+	}},
+	{name: "Renew gives a whole lease", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: long, Renew: sema.NoRenewal})
+		p := e.acquire(s, 1)
+		before := p.Deadline()
+		e.ok(p.Renew(e.ctx()))
+		if !p.Deadline().After(before) {
+			e.Error("the deadline did not move")
+		}
+		if left := e.state(s).Holders[0].Left; left > long || left < long/2 {
+			e.Errorf("%v left of a lease of %v", left, long)
+		}
+		e.release(p)
+	}},
+	{name: "a hand-off gives a whole lease even without renewal", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: long, Renew: sema.NoRenewal})
+		p := e.acquire(s, 1)
+		w := e.queue(s, 1)
+		e.release(p)
+		p = e.permit(w)
+		if left := e.state(s).Holders[0].Left; left < long*3/4 {
+			e.Errorf("%v left of a lease of %v", left, long)
+		}
+		e.release(p)
+	}},
+	{name: "Resume takes up a detached permit", run: func(e *env) {
+		o := &sema.Options{Lease: long, Renew: sema.NoRenewal, Detached: true}
+		first := e.sem(1, o)
+		p := e.acquire(first, 1)
+		e.ok(first.Close())
+		e.is(p.Err(), sema.ErrClosed)
+		second := e.semOn(e.store.Client(e), 1, o)
+		if _, err := second.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+			e.Fatal("closing ended a detached permit:", err)
+		}
+		r, err := second.Resume(e.ctx(), p.ID())
+		e.ok(err)
+		if r.ID() != p.ID() || r.Weight() != 1 || r.Token() != p.Token() {
+			e.Errorf("resumed %s, %d, token %d; want %s, token %d", r.ID(), r.Weight(), r.Token(), p.ID(), p.Token())
+		}
+		e.release(r)
+		_, err = second.Resume(e.ctx(), p.ID())
+		e.is(err, sema.ErrLost)
+		e.empty(second, 1)
+	}},
+	{name: "holders and waiters are visible", run: func(e *env) {
+		s := e.sem(3, &sema.Options{Label: "nightly \"job\" ü"})
+		a := e.acquire(s, 2)
+		e.queue(s, 2)
+		st := e.state(s)
+		if st.Limit != 3 || st.Used != 2 || len(st.Holders) != 1 || len(st.Waiters) != 1 || st.Pinned {
+			e.Fatalf("%+v", st)
+		}
+		h, w := st.Holders[0], st.Waiters[0]
+		if h.ID != a.ID() || h.Weight != 2 || h.Slot != -1 || h.Token != a.Token() || h.Left <= 0 || h.Age <= 0 ||
+			h.Client.Label != "nightly \"job\" ü" || h.Client.PID == 0 || h.Client.Host == "" || h.Revoked {
+			e.Errorf("holder %+v", h)
+		}
+		if w.Weight != 2 || w.Waiting < 0 || w.Client != h.Client {
+			e.Errorf("waiter %+v", w)
+		}
+		e.ok(s.Revoke(e.ctx(), a.ID()))
+		hs, err := s.Holders(e.ctx())
+		e.ok(err)
+		if !hs[0].Revoked || hs[0].ID != a.ID() {
+			e.Errorf("revoked holder %+v", hs[0])
+		}
+		ws, err := s.Waiters(e.ctx())
+		e.ok(err)
+		if len(ws) != 1 {
+			e.Errorf("waiters %+v", ws)
+		}
+	}},
+	{name: "looking at a semaphore nobody has used does not make one", run: func(e *env) {
+		s := e.sem(7, nil)
+		if st := e.state(s); st.Limit != 7 || st.Used != 0 {
+			e.Errorf("%+v", st)
+		}
+		if n, err := s.Available(e.ctx()); n != 7 || err != nil {
+			e.Error(n, err)
+		}
+		names, err := e.client().List(e.ctx())
+		e.ok(err)
+		for _, n := range names {
+			if n == e.name {
+				e.Error("it exists")
+			}
+		}
+		if !strings.Contains(s.String(), fmt.Sprintf("%q", e.name)) || s.Name() != e.name {
+			e.Error(s)
+		}
+	}},
+	{name: "a pinned limit is marked", run: func(e *env) {
+		s := e.sem(1, nil)
+		e.ok(s.SetLimit(e.ctx(), 2))
+		if st := e.state(s); !st.Pinned || st.Limit != 2 {
+			e.Errorf("%+v", st)
+		}
+	}},
+	{name: "the observer hears of everything", run: func(e *env) {
+		heard := make(chan string, 100)
+		note := func(what string) func(sema.Event) {
+			return func(ev sema.Event) {
+				if ev.Name != e.name {
+					e.Errorf("%s: %+v", what, ev)
+				}
+				heard <- what
+			}
+		}
+		s := e.sem(1, &sema.Options{Lease: short, Observer: sema.Observer{
+			Queued: note("queued"), Acquired: note("acquired"), Failed: note("failed"), Released: note("released"), Lost: note("lost"),
+		}})
+		p := e.acquire(s, 1)
+		_, err := s.TryAcquire(e.ctx())
+		e.is(err, sema.ErrUnavailable)
+		w := e.queue(s, 1)
+		e.release(p)
+		p = e.permit(w)
+		e.ok(s.ReleaseID(e.ctx(), p.ID()))
+		counts := map[string]int{}
+		for counts["lost"] == 0 {
+			counts[<-heard]++
+		}
+		if counts["acquired"] != 2 || counts["failed"] != 1 || counts["queued"] == 0 || counts["released"] != 1 {
+			e.Error(counts)
+		}
+	}},
+}

@@ -1,0 +1,102 @@
+package enginetest
+
+import (
+	"errors"
+
+	"sema"
+)
+
+var onceTests = []test{
+	{name: "asking again gives the same permit", run: func(e *env) {
+		// go-redis and Redisson #6517: the retry took a second permit.
+		s := e.session()
+		r := request(s, 2, long)
+		a := e.ask(s, r, sema.Granted)
+		b := e.ask(s, r, sema.Granted)
+		if b.Token < a.Token {
+			e.Errorf("the second token %d is smaller than the first, %d", b.Token, a.Token)
+		}
+		st, err := s.State(e.ctx())
+		e.ok(err)
+		if st.Used != 1 || len(st.Holders) != 1 {
+			e.Fatalf("two permits under one name: %+v", st)
+		}
+	}},
+	{name: "asking again keeps one ticket in its place", run: func(e *env) {
+		s := e.session()
+		e.ask(s, request(s, 1, long), sema.Granted)
+		r := request(s, 1, long)
+		r.Wait = true
+		a := e.ask(s, r, sema.Queued)
+		second := request(s, 1, long)
+		second.Wait = true
+		e.ask(s, second, sema.Queued)
+		b := e.ask(s, r, sema.Queued)
+		if b.Arrival != a.Arrival || b.Ahead != 0 || b.Ticket <= a.Ticket {
+			e.Fatalf("asked again: %+v, before: %+v", b, a)
+		}
+	}},
+	{name: "renewing never revives", run: func(e *env) {
+		// WeKnora #1986, Dask; node redis-semaphore #205.
+		s := e.session()
+		r := request(s, 1, long)
+		e.ask(s, r, sema.Granted)
+		e.renew(s, withToken(r), sema.Granted)
+		if ok, err := s.Release(e.ctx(), r.ID); !ok || err != nil {
+			e.Fatal(ok, err)
+		}
+		e.renew(s, withToken(r), sema.Gone)
+		e.renew(s, withToken(request(s, 1, long)), sema.Gone)
+		st, err := s.State(e.ctx())
+		e.ok(err)
+		if st.Used != 0 {
+			e.Fatalf("revived: %+v", st)
+		}
+	}},
+	{name: "releasing twice changes nothing and says so", run: func(e *env) {
+		// Redisson #5066, dv/redis-semaphore: it added permits.
+		s := e.sem(1, nil)
+		a := e.acquire(s, 1)
+		e.release(a)
+		b := e.acquire(s, 1)
+		e.is(a.Release(), sema.ErrReleased)
+		e.is(a.Err(), sema.ErrReleased)
+		e.is(s.ReleaseID(e.ctx(), a.ID()), sema.ErrLost)
+		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+			e.Fatalf("a second release freed another's permit: %v", err)
+		}
+		e.release(b)
+		e.empty(s, 1)
+	}},
+	{name: "an acquisition whose answer is lost leaves nothing", run: func(e *env) {
+		line := &cutEngine{Engine: e.store.Client(e)}
+		s := e.semOn(line, 1, nil)
+		line.forgets.Store(true)
+		if p, err := s.Acquire(e.ctx()); err == nil {
+			e.Fatalf("got %v without an answer", p)
+		}
+		line.forgets.Store(false)
+		e.release(e.acquire(e.sem(1, nil), 1))
+	}},
+	{name: "a release whose answer is lost is repeated", run: func(e *env) {
+		line := &cutEngine{Engine: e.store.Client(e)}
+		s := e.semOn(line, 1, nil)
+		p := e.acquire(s, 1)
+		line.cut.Store(true)
+		var engine *sema.EngineError
+		if err := p.Release(); !errors.As(err, &engine) {
+			e.Fatalf("release through a cut line: %v", err)
+		}
+		line.cut.Store(false)
+		e.release(e.acquire(e.sem(1, nil), 1)) // long before the lease of 30 s
+	}},
+	{name: "release does not need the acquisition's context", run: func(e *env) {
+		// Six Go projects leaked the permit of a cancelled request.
+		s := e.sem(1, nil)
+		w := e.start(s, 1)
+		p := e.permit(w)
+		w.cancel()
+		e.release(p)
+		e.empty(s, 1)
+	}},
+}

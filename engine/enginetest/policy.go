@@ -1,0 +1,108 @@
+package enginetest
+
+import (
+	"errors"
+
+	"sema"
+)
+
+var policyTests = []test{
+	{name: "the first user's limit is stored, others adopt and report it", run: func(e *env) {
+		first := e.sem(2, nil)
+		p := e.acquire(first, 1)
+		var seen []sema.Event
+		s := e.sem(5, &sema.Options{Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen = append(seen, ev) }}})
+		a := e.acquire(s, 1)
+		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+			e.Fatalf("its own limit held: %v", err)
+		}
+		if len(seen) != 1 || seen[0].Limit != 5 || seen[0].Stored != 2 {
+			e.Fatalf("reported %+v", seen)
+		}
+		if n, err := s.Limit(e.ctx()); n != 2 || err != nil {
+			e.Fatal(n, err)
+		}
+		if n, err := s.Available(e.ctx()); n != 0 || err != nil {
+			e.Fatal(n, err)
+		}
+		e.release(p)
+		e.release(a)
+	}},
+	{name: "refuse fails and changes nothing", run: func(e *env) {
+		p := e.acquire(e.sem(2, nil), 1)
+		strict := e.sem(3, &sema.Options{OnConflict: sema.Refuse})
+		_, err := strict.Acquire(e.ctx())
+		var differs *sema.LimitError
+		if !errors.As(err, &differs) || differs.Stored != 2 || differs.Wanted != 3 {
+			e.Fatal(err)
+		}
+		if st := e.state(strict); st.Used != 1 || st.Limit != 2 || len(st.Waiters) != 0 {
+			e.Fatalf("%+v", st)
+		}
+		e.release(p)
+		e.release(e.acquire(e.sem(2, &sema.Options{OnConflict: sema.Refuse}), 2))
+	}},
+	{name: "declare stores its limit once", run: func(e *env) {
+		// Sidekiq #4857: limits flapped while two versions were deployed.
+		old := e.sem(2, &sema.Options{OnConflict: sema.Declare})
+		e.release(e.acquire(old, 1))
+		deployed := e.sem(4, &sema.Options{OnConflict: sema.Declare})
+		e.release(e.acquire(deployed, 4))
+		e.release(e.acquire(old, 1))
+		if n, err := old.Limit(e.ctx()); n != 4 || err != nil {
+			e.Fatal("the old version took it back:", n, err)
+		}
+	}},
+	{name: "a smaller limit revokes nobody and drains", run: func(e *env) {
+		s := e.sem(3, nil)
+		a, b, c := e.acquire(s, 1), e.acquire(s, 1), e.acquire(s, 1)
+		e.ok(s.SetLimit(e.ctx(), 1))
+		w := e.queue(s, 1)
+		e.release(a)
+		e.release(b)
+		e.waits(w)
+		e.ok(c.Err())
+		if n, err := s.Available(e.ctx()); n != 0 || err != nil {
+			e.Fatal(n, err)
+		}
+		e.release(c)
+		e.release(e.permit(w))
+	}},
+	{name: "a limit is not restored while all permits are out", run: func(e *env) {
+		// Redisson #4678, Sidekiq #2617: it doubled.
+		s := e.sem(2, nil)
+		p := e.acquire(s, 2)
+		other := e.sem(2, nil)
+		if _, err := other.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+			e.Fatal(err)
+		}
+		e.release(p)
+		e.empty(other, 2)
+	}},
+	{name: "a weight above the stored limit fails and changes nothing", run: func(e *env) {
+		s := e.sem(2, nil)
+		e.release(e.acquire(s, 1))
+		_, err := e.sem(5, nil).AcquireN(e.ctx(), 3)
+		var heavy *sema.WeightError
+		if !errors.As(err, &heavy) || heavy.Weight != 3 || heavy.Limit != 2 {
+			e.Fatal(err)
+		}
+		e.empty(s, 2)
+	}},
+	{name: "a waiter that a smaller limit makes too heavy is told and out of the way", run: func(e *env) {
+		o := &sema.Options{Lease: 10 * patience}
+		s := e.sem(3, o)
+		p := e.acquire(s, 1)
+		heavy, light := e.queue(e.sem(3, o), 3), e.queue(e.sem(3, o), 1)
+		e.ok(s.SetLimit(e.ctx(), 2))
+		if <-heavy.got != nil {
+			e.Fatal("granted")
+		}
+		var too *sema.WeightError
+		if !errors.As(heavy.err, &too) {
+			e.Fatal(heavy.err)
+		}
+		e.release(e.permit(light))
+		e.release(p)
+	}},
+}

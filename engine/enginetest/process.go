@@ -1,0 +1,263 @@
+//go:build unix
+
+package enginetest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sema"
+)
+
+// workerEnv tells a test binary to be a worker, and what to do.
+const workerEnv = "SEMA_ENGINETEST_WORKER"
+
+// job is what a worker does.
+type job struct {
+	URL   string        `json:"url"`
+	Name  string        `json:"name"`
+	Limit int           `json:"limit"`
+	Lease time.Duration `json:"lease"`
+	File  string        `json:"file"` // where it records its holds, a line for each grant and each release
+}
+
+// Main is the TestMain of an engine's tests. With the URL of a Store it lets
+// the tests run workers in processes of their own, which open the store by
+// calling open. No goroutine may be left when the tests end.
+func Main(m *testing.M, open func(url string) (sema.Engine, error)) {
+	if words := os.Getenv(workerEnv); words != "" {
+		if err := work(words, open); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// work acquires, holds and releases until it is told to stop by the end of its
+// standard input.
+func work(words string, open func(url string) (sema.Engine, error)) error {
+	var j job
+	if err := json.Unmarshal([]byte(words), &j); err != nil {
+		return err
+	}
+	engine, err := open(j.URL)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(j.File, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = bufio.NewReader(os.Stdin).ReadString(0)
+		cancel()
+	}()
+	var mu sync.Mutex
+	joined := map[string]int64{}
+	sem, err := sema.New(engine, j.Name, j.Limit, &sema.Options{Lease: j.Lease, Slots: true, Observer: sema.Observer{
+		Queued: func(e sema.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if joined[e.ID] == 0 {
+				joined[e.ID] = time.Now().UnixNano()
+			}
+		},
+	}})
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				h := Hold{Call: time.Now().UnixNano(), Weight: 1 + rand.IntN(min(2, j.Limit))}
+				p, err := sem.AcquireN(ctx, h.Weight)
+				if err != nil {
+					continue // stopped, or a store in trouble; the history shows what was granted
+				}
+				h.Return, h.ID, h.Token, h.Slot, h.Trusted = time.Now().UnixNano(), p.ID(), p.Token(), p.Slot(), p.Deadline().UnixNano()
+				mu.Lock()
+				h.Joined = joined[h.ID]
+				delete(joined, h.ID)
+				mu.Unlock()
+				line(out, h)
+				hold := time.Duration(rand.IntN(4000)) * time.Microsecond
+				if rand.IntN(300) == 0 {
+					hold = 3 * j.Lease / 2 // to be renewed
+				}
+				select {
+				case <-time.After(hold):
+				case <-p.Context().Done():
+				}
+				h.Release, h.Trusted = time.Now().UnixNano(), p.Deadline().UnixNano()
+				line(out, h)
+				_ = p.Release() // lost, now and then
+			}
+		})
+	}
+	all.Wait()
+	if err := sem.Close(); err != nil {
+		return err
+	}
+	return engine.Close()
+}
+
+func line(out *os.File, h Hold) {
+	data, _ := json.Marshal(h) // plain values
+	_, _ = out.Write(append(data, '\n'))
+}
+
+// worker is a process that works.
+type worker struct {
+	cmd   *exec.Cmd
+	stdin interface{ Close() error }
+	file  string
+
+	stopped bool  // SIGSTOPped at least once
+	killed  int64 // when, if it was
+}
+
+func (e *env) worker(j job) *worker {
+	e.Helper()
+	w := &worker{file: j.File}
+	words, err := json.Marshal(j)
+	e.ok(err)
+	w.cmd = exec.Command(os.Args[0], "-test.run=^$")
+	w.cmd.Env = append(os.Environ(), workerEnv+"="+string(words))
+	w.cmd.Stderr = os.Stderr
+	in, err := w.cmd.StdinPipe()
+	e.ok(err)
+	w.stdin = in
+	e.ok(w.cmd.Start())
+	e.Cleanup(func() { _ = w.cmd.Process.Kill(); _ = w.cmd.Wait() })
+	return w
+}
+
+// holds reads what a worker recorded; the second line of a hold replaces the
+// first.
+func (w *worker) holds() ([]Hold, error) {
+	data, err := os.ReadFile(w.file)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	last := map[string]Hold{}
+	for text := range strings.Lines(string(data)) {
+		var h Hold
+		if json.Unmarshal([]byte(text), &h) != nil {
+			continue // cut short by SIGKILL
+		}
+		h.Faulty = w.stopped || w.killed != 0
+		if w.killed != 0 && (h.Release == 0 || h.Release > w.killed) {
+			h.Release = w.killed
+		}
+		last[h.ID] = h
+	}
+	holds := make([]Hold, 0, len(last))
+	for _, h := range last {
+		holds = append(holds, h)
+	}
+	return holds, nil
+}
+
+// RunProcesses has several processes use one semaphore of the store while some
+// of them are killed and others stopped for longer than a lease, and checks
+// the history of all they did.
+func RunProcesses(t *testing.T, store Store, faults int) {
+	const limit, workers = 3, 5
+	e := &env{T: t, store: store, name: t.Name()}
+	dir := t.TempDir()
+	lease := 5 * short // a starved process is not a dead one
+	var all, running []*worker
+	spawn := func() {
+		w := e.worker(job{URL: store.URL, Name: e.name, Limit: limit, Lease: lease, File: filepath.Join(dir, fmt.Sprint(len(all)))})
+		all, running = append(all, w), append(running, w)
+	}
+	for range workers {
+		spawn()
+	}
+	busy := func() {
+		t.Helper()
+		before := map[*worker]int{}
+		count := func(w *worker) int {
+			holds, err := w.holds()
+			e.ok(err)
+			return len(holds)
+		}
+		for _, w := range running {
+			before[w] = count(w)
+		}
+		for _, w := range running {
+			e.until(func() bool { return count(w) >= before[w]+10 })
+		}
+	}
+	for i := range faults {
+		busy()
+		k := rand.IntN(len(running))
+		w := running[k]
+		if i%2 == 0 {
+			w.killed = time.Now().UnixNano()
+			e.ok(w.cmd.Process.Kill())
+			_ = w.cmd.Wait()
+			running = append(running[:k:k], running[k+1:]...)
+			spawn()
+			continue
+		}
+		w.stopped = true
+		e.stop(w)
+		time.Sleep(lease + lease/4) // the fault itself: longer than it is trusted
+		e.ok(w.cmd.Process.Signal(syscall.SIGCONT))
+	}
+	busy()
+	for _, w := range running {
+		e.ok(w.stdin.Close())
+	}
+	for _, w := range running {
+		if err := w.cmd.Wait(); err != nil {
+			t.Errorf("worker: %v", err)
+		}
+	}
+	h := &History{}
+	for _, w := range all {
+		holds, err := w.holds()
+		e.ok(err)
+		for _, hold := range holds {
+			h.Add(hold)
+		}
+	}
+	t.Logf("%d holds by %d processes", h.Len(), len(all))
+	e.ok(h.Check(limit))
+	e.empty(waitFree(e, limit), limit)
+}
+
+// stop freezes a worker, but not in the middle of a step: who holds a file
+// engine's lock then holds up all others, which that engine admits to.
+func (e *env) stop(w *worker) {
+	s := e.session()
+	for {
+		e.ok(w.cmd.Process.Signal(syscall.SIGSTOP))
+		ctx, cancel := context.WithTimeout(e.ctx(), sema.MinLease)
+		_, err := s.Release(ctx, id(s, 1))
+		cancel()
+		if err == nil {
+			return
+		}
+		e.ok(w.cmd.Process.Signal(syscall.SIGCONT))
+		time.Sleep(sema.MinLease) // for the others to catch up
+	}
+}
