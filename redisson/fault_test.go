@@ -200,6 +200,64 @@ func TestGivingUpUndoesTheAcquisition(t *testing.T) {
 	}
 }
 
+// watch is a hook that tells when a script is about to be sent.
+type watch chan struct{}
+
+func (w watch) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (w watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			select {
+			case w <- struct{}{}:
+			default:
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// The same without receipts, for an answer that comes late.
+func TestGivingUpUndoesTheAcquisitionWithoutReceipts(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	warm(t, f)
+	must(t, f.rdb.Set(f.ctx, "s", 2, 0).Err())
+	must(t, f.rdb.Set(f.ctx, "e", 2, 0).Err())
+	for _, key := range []string{"s", "e"} {
+		p := redistest.StartProxy(t, f.server.Addr())
+		rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: within})
+		defer func() { _ = rdb.Close() }()
+		must(t, rdb.Ping(f.ctx).Err())
+		c := open(t, rdb, redisson.Options{NoReceipts: true, Timeout: within})
+		s, e := counter(t, c, key), expirable(t, c, key)
+		sending := make(watch, 1)
+		rdb.AddHook(sending)
+		ctx, cancel := context.WithCancel(f.ctx)
+		executed := evalshas(t, f)
+		p.Silence()
+		result := acquiring(func() error {
+			if key == "s" {
+				return s.Acquire(ctx, 2)
+			}
+			_, err := e.AcquireN(ctx, 2, redisson.NoLease)
+			return err
+		})
+		<-sending
+		cancel()
+		expectError(t, "given up", outcome(t, "given up", result), context.Canceled)
+		p.Resume()
+		must(t, c.Close()) // waits for the answer, and for what it entails
+		if n := evalshas(t, f) - executed; n != 2 {
+			t.Fatalf("%d scripts ran; want the acquisition and its undoing", n)
+		}
+		expect(t, "available", "2")(f.rdb.Get(f.ctx, key).Result())
+	}
+}
+
 // A request that is held up somewhere and executed after its caller has long
 // been told must not take a permit that nobody knows of.
 func TestLateRequestTakesNothing(t *testing.T) {
@@ -247,20 +305,32 @@ func evalshas(t *testing.T, f fixture) int {
 }
 
 // A release that cannot be confirmed in time is completed in the background,
-// once.
+// once: whether its first copy was executed or lost on the way.
 func TestUnconfirmedReleaseIsCompleted(t *testing.T) {
-	b := setUpBroken(t, redisson.Options{Timeout: 200 * time.Millisecond})
-	s := counter(t, b.remote, "s")
-	expect(t, "create", true)(s.TrySetPermits(b.ctx, 2, 0))
-	must(t, s.TryAcquire(b.ctx, 2))
-	b.proxy.LoseReplies()
-	var doubt *redisson.UnknownError
-	if err := s.Release(b.ctx, 2); !errors.As(err, &doubt) || !doubt.Settling {
-		t.Fatalf("release: %v", err)
+	for _, executed := range []bool{true, false} {
+		b := setUpBroken(t, redisson.Options{Timeout: 200 * time.Millisecond})
+		s := counter(t, b.remote, "s")
+		expect(t, "create", true)(s.TrySetPermits(b.ctx, 2, 0))
+		must(t, s.TryAcquire(b.ctx, 2))
+		if executed {
+			b.proxy.LoseReplies()
+		} else {
+			b.proxy.Silence()
+		}
+		var doubt *redisson.UnknownError
+		if err := s.Release(b.ctx, 2); !errors.As(err, &doubt) || !doubt.Settling {
+			t.Fatalf("release: %v", err)
+		}
+		want := "0"
+		if executed {
+			want = "2"
+		}
+		expect(t, "first copy", want)(b.rdb.Get(b.ctx, "s").Result())
+		b.proxy.DropAll() // with what was held up
+		b.proxy.Resume()
+		must(t, b.remote.Close())
+		expect(t, "available", "2")(b.rdb.Get(b.ctx, "s").Result())
 	}
-	b.proxy.Resume()
-	must(t, b.remote.Close())
-	expect(t, "available", "2")(b.rdb.Get(b.ctx, "s").Result())
 }
 
 func TestCloseTellsWhatItCouldNotSettle(t *testing.T) {
@@ -292,6 +362,30 @@ func TestServerThatComesBack(t *testing.T) {
 	b.proxy.Resume()
 	must(t, outcome(t, "acquire", result))
 	expect(t, "available", 1)(s.AvailablePermits(b.ctx))
+}
+
+// A failover ends no wait: the waiter rides over it, and releases and messages
+// reach it on the new master.
+func TestFailover(t *testing.T) {
+	world, ctx := redistest.StartSentinel(t), background(t)
+	c := open(t, world.Client(), redisson.Options{Timeout: within, Poll: 100 * time.Millisecond})
+	s, e := counter(t, c, "s"), expirable(t, c, "e")
+	expect(t, "create", true)(s.TrySetPermits(ctx, 1, 0))
+	must(t, e.SetPermits(ctx, 1))
+	must(t, s.Acquire(ctx, 1))
+	id, err := e.Acquire(ctx, time.Hour)
+	must(t, err)
+	await(t, ctx, "replica", func() bool {
+		return world.Replica.Client().Exists(ctx, "s", "{e}:timeout").Val() == 2
+	})
+	waiting := acquiring(func() error { return s.Acquire(ctx, 1) })
+	await(t, ctx, "subscription", func() bool { return subscribers(t, ctx, world.Master.Client(), "s") == 1 })
+	world.Master.Kill()
+	must(t, s.Release(ctx, 1)) // sent until there is a master to take it
+	must(t, outcome(t, "waiter", waiting))
+	must(t, e.Release(ctx, id))
+	expect(t, "all taken", 0)(s.AvailablePermits(ctx))
+	expect(t, "all back", 1)(e.AvailablePermits(ctx))
 }
 
 func TestUnreachableServerEndsTheCall(t *testing.T) {

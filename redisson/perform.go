@@ -68,8 +68,12 @@ func (h *handle) perform(ctx context.Context, op operation) ([]int64, error) {
 			t = h.lanes.take()
 			defer h.lanes.put(t)
 		}
-		life, cancel := context.WithTimeout(h.client.life, h.client.options.Timeout)
-		answer, err := h.settle(life, op, t, false)
+		// ctx's values are for hooks on the go-redis client; its end is not for
+		// a request that is already on its way.
+		whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.client.options.Timeout)
+		stop := context.AfterFunc(h.client.life, cancel)
+		answer, err := h.settle(whole, op, t, false)
+		stop()
 		cancel()
 		delivered := true
 		select {

@@ -96,8 +96,8 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 
 // DrainPermits takes all available permits and returns how many they were. A
 // number below 0, left by AddPermits, is raised to 0 and returned. It keeps the
-// semaphore's time to live (Redisson drops it), and returns 0 without one. After
-// an error the permits may have been taken; only *UnknownError leaves that open.
+// semaphore's time to live (Redisson drops it), and returns 0 without a
+// semaphore. On *UnknownError the permits may have been taken.
 func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	answer, err := s.perform(ctx, operation{what: "drain", script: counterDrain, writes: true})
 	if err != nil {

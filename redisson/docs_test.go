@@ -1,0 +1,23 @@
+package redisson_test
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sema/redisson"
+)
+
+// The table of methods must not forget one of ours.
+func TestDocsNameEveryMethod(t *testing.T) {
+	page, err := os.ReadFile("../docs/redisson.md")
+	must(t, err)
+	for _, v := range []any{&redisson.Semaphore{}, &redisson.ExpirableSemaphore{}} {
+		for m := range reflect.TypeOf(v).Methods() {
+			if !strings.Contains(string(page), "."+m.Name+"(") {
+				t.Errorf("docs/redisson.md lacks %T.%s", v, m.Name)
+			}
+		}
+	}
+}
