@@ -80,8 +80,9 @@ type Client struct {
 
 // New returns a Client that works through rdb: a *redis.Client (alone, or made
 // by redis.NewFailoverClient) or a *redis.ClusterClient. It sends nothing yet.
-// A nil options means the defaults; values out of range and a *redis.Ring,
-// which has no counterpart in Redisson, give an *ArgumentError.
+// A nil options means the defaults. Values out of range, a *redis.Ring, which
+// has no counterpart in Redisson, and a client that would wait for an answer for
+// ever give an *ArgumentError.
 //
 // Retries that rdb is set up with do not apply to the requests of this package.
 func New(rdb redis.UniversalClient, options *Options) (*Client, error) {
@@ -97,7 +98,7 @@ func New(rdb redis.UniversalClient, options *Options) (*Client, error) {
 	}
 	switch {
 	case rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil():
-		return nil, invalid("client", rdb, "must not be nil")
+		return nil, invalid("client", nil, "must not be nil")
 	case c.options.Poll < shortest:
 		return nil, invalid("Options.Poll", c.options.Poll, "must be at least 10ms")
 	case c.options.Timeout < shortest:
@@ -105,11 +106,20 @@ func New(rdb redis.UniversalClient, options *Options) (*Client, error) {
 	case c.options.Channels < AutoChannels || c.options.Channels > ShardedChannels:
 		return nil, invalid("Options.Channels", int(c.options.Channels), "must be one of the constants")
 	}
-	switch rdb.(type) {
+	endless := false
+	switch r := rdb.(type) {
 	case *redis.Ring:
 		return nil, invalid("client", "*redis.Ring", "must be one server, Sentinel or a cluster")
 	case *redis.ClusterClient:
 		c.cluster = true
+		o := r.Options()
+		endless = !o.ContextTimeoutEnabled && (o.ReadTimeout <= 0 || o.WriteTimeout <= 0)
+	case *redis.Client:
+		o := r.Options()
+		endless = !o.ContextTimeoutEnabled && (o.ReadTimeout <= 0 || o.WriteTimeout <= 0)
+	}
+	if endless {
+		return nil, invalid("client", fmt.Sprintf("%T", rdb), "must have a ReadTimeout and a WriteTimeout, or ContextTimeoutEnabled")
 	}
 	c.hub = newHub(c)
 	c.life, c.endLife = context.WithCancel(context.Background())

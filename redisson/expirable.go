@@ -22,7 +22,7 @@ func (c *Client) ExpirableSemaphore(name string) (*ExpirableSemaphore, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.data = append(h.data, h.keys.timeouts)
+	h.expirable, h.data = true, append(h.data, h.keys.timeouts)
 	return &ExpirableSemaphore{h}, nil
 }
 

@@ -34,10 +34,11 @@ type entry struct {
 }
 
 type waiter struct {
-	need  int
-	wake  chan struct{} // holds one signal
-	place *list.Element
-	entry *entry
+	need     int
+	collects bool          // its attempts give back permits whose lease has ended
+	wake     chan struct{} // holds one signal
+	place    *list.Element
+	entry    *entry
 }
 
 func newHub(c *Client) *hub {
@@ -54,7 +55,7 @@ func (w *waiter) signal() {
 
 // join adds a waiter. It is woken as soon as a message can no longer be missed:
 // now if the subscription stands, else when it does.
-func (h *hub) join(channel string, sharded bool, need int) (*waiter, error) {
+func (h *hub) join(channel string, sharded bool, need int, collects bool) (*waiter, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -68,7 +69,7 @@ func (h *hub) join(channel string, sharded bool, need int) (*waiter, error) {
 		e.feed.want(channel)
 		e.timer = time.AfterFunc(h.arm(e), func() { h.tick(e) })
 	}
-	w := &waiter{need: need, wake: make(chan struct{}, 1), entry: e}
+	w := &waiter{need: need, collects: collects, wake: make(chan struct{}, 1), entry: e}
 	w.place = e.waiters.PushBack(w)
 	if e.feed.live[channel] {
 		w.signal()
@@ -155,6 +156,7 @@ func (h *hub) tick(e *entry) {
 		e.feed.reopen()
 	}
 	e.wakeFirst()
+	e.wakeCollector()
 	e.timer.Reset(h.arm(e))
 }
 
@@ -170,6 +172,17 @@ func (h *hub) arm(e *entry) time.Duration {
 func (e *entry) wakeFirst() {
 	if first := e.waiters.Front(); first != nil {
 		first.Value.(*waiter).signal()
+	}
+}
+
+// wakeCollector wakes the first whose attempt notices leases that ended: if both
+// kinds of semaphore wait under one name, the first of all may not.
+func (e *entry) wakeCollector() {
+	for at := e.waiters.Front(); at != nil; at = at.Next() {
+		if w := at.Value.(*waiter); w.collects {
+			w.signal()
+			return
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ func waiting(t *testing.T, h *hub, channel string, needs ...int) []*waiter {
 	t.Helper()
 	var all []*waiter
 	for _, n := range needs {
-		w, err := h.join(channel, false, n)
+		w, err := h.join(channel, false, n, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,12 +27,13 @@ type operation struct {
 // handle is what both kinds of semaphore have in common: names, receipts, and
 // operations whose outcome gets known.
 type handle struct {
-	client  *Client
-	name    string
-	keys    keys
-	data    []string // KEYS of every script, without the receipts
-	lanes   lanes
-	tracked bool // has receipts
+	client    *Client
+	name      string
+	keys      keys
+	data      []string // KEYS of every script, without the receipts
+	lanes     lanes
+	tracked   bool // has receipts
+	expirable bool // is an ExpirableSemaphore
 }
 
 func newHandle(c *Client, name string) (*handle, error) {

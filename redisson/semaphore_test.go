@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"sema/redisson"
 )
 
@@ -196,6 +198,27 @@ func TestReleaseWorksWithoutMemory(t *testing.T) {
 	}
 }
 
+// Access rules made for Redisson are enough without receipts, and say what is
+// missing with them.
+func TestAccessRulesOfRedisson(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	must(t, f.rdb.ACLSetUser(f.ctx, "java", "on", ">pw", "+@all", "resetchannels", "&redisson_sc:*",
+		"~s", "~{s}:timeout", "~redisson_sc:*").Err())
+	rdb := redis.NewClient(&redis.Options{Addr: f.server.Addr(), Username: "java", Password: "pw"})
+	defer func() { _ = rdb.Close() }()
+	s, e := counter(t, open(t, rdb, redisson.Options{}), "s"), expirable(t, open(t, rdb, redisson.Options{NoReceipts: true}), "s")
+	if _, err := s.TrySetPermits(f.ctx, 1, 0); !redis.HasErrorPrefix(err, "NOPERM") {
+		t.Fatalf("with receipts: %v", err)
+	}
+	must(t, e.SetPermits(f.ctx, 1))
+	id, err := e.Acquire(f.ctx, time.Hour)
+	must(t, err)
+	waiting := acquiring(func() error { _, err := e.Acquire(f.ctx, time.Hour); return err })
+	await(t, f.ctx, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 1 })
+	must(t, e.Release(f.ctx, id))
+	must(t, outcome(t, "waiter", waiting))
+}
+
 func TestArgumentsAreChecked(t *testing.T) {
 	f := setUp(t, redisson.Options{})
 	ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
@@ -227,7 +250,13 @@ func TestArgumentsAreChecked(t *testing.T) {
 		"poll":            func() error { _, err := redisson.New(f.rdb, &redisson.Options{Poll: 1}); return err },
 		"timeout":         func() error { _, err := redisson.New(f.rdb, &redisson.Options{Timeout: -1}); return err },
 		"channels":        func() error { _, err := redisson.New(f.rdb, &redisson.Options{Channels: 7}); return err },
-		"no client":       func() error { _, err := redisson.New(nil, nil); return err },
+		"endless reads": func() error {
+			rdb := redis.NewClient(&redis.Options{ReadTimeout: -1})
+			defer func() { _ = rdb.Close() }()
+			_, err := redisson.New(rdb, nil)
+			return err
+		},
+		"no client": func() error { _, err := redisson.New(nil, nil); return err },
 	}
 	for name, call := range calls {
 		var wrong *redisson.ArgumentError

@@ -54,7 +54,7 @@ func (h *handle) acquire(ctx context.Context, op operation, need int) error {
 	if err != nil || a.granted {
 		return err
 	}
-	w, err := h.client.hub.join(h.keys.channel, h.client.sharded(), need)
+	w, err := h.client.hub.join(h.keys.channel, h.client.sharded(), need, h.expirable)
 	if err != nil {
 		return h.fail(op, err)
 	}

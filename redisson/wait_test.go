@@ -184,6 +184,23 @@ func TestEndOfLeaseWakes(t *testing.T) {
 	must(t, e.Release(f.ctx, ids...))
 }
 
+// The same when a waiter of the other kind, whose attempts do not look at
+// leases, came first under the same name.
+func TestEndOfLeaseWakesBehindTheOtherKind(t *testing.T) {
+	f := setUp(t, redisson.Options{Poll: slow})
+	s, e := counter(t, f.client, "x"), expirable(t, f.client, "x")
+	must(t, e.SetPermits(f.ctx, 1))
+	first := acquiring(func() error { return s.Acquire(f.ctx, 2) })
+	listening(t, f, "x")
+	_, err := e.TryAcquire(f.ctx, 30*time.Millisecond)
+	must(t, err)
+	id, err := e.Acquire(f.ctx, time.Hour)
+	must(t, err)
+	must(t, e.Release(f.ctx, id))
+	must(t, s.AddPermits(f.ctx, 1))
+	must(t, outcome(t, "first", first))
+}
+
 // The pitfall "a lost message hangs a waiter for ever".
 func TestLostMessageDoesNotHang(t *testing.T) {
 	f := setUp(t, redisson.Options{Poll: 50 * time.Millisecond})
