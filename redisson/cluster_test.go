@@ -3,6 +3,7 @@ package redisson_test
 import (
 	"context"
 	"errors"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,6 +97,51 @@ func move(t *testing.T, ctx context.Context, cluster *redistest.Cluster, key str
 	}
 	must(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 	must(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
+}
+
+// The cluster client has its own way of trying again; it must not either.
+func TestClusterSendsOnceWithoutReceipts(t *testing.T) {
+	cluster, ctx := redistest.StartCluster(t, 3), background(t)
+	var proxies []*redistest.Proxy
+	way := map[string]string{}
+	for _, addr := range cluster.Addrs() {
+		p := redistest.StartProxy(t, addr)
+		proxies = append(proxies, p)
+		way[addr] = p.Addr()
+	}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: cluster.Addrs(), MaxRedirects: 5, MaxRetries: 3,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, way[addr])
+		},
+	})
+	defer func() { _ = rdb.Close() }()
+	for _, o := range []redisson.Options{{NoReceipts: true}, {}} {
+		s := counter(t, open(t, rdb, o), "s")
+		_, err := s.Delete(ctx)
+		must(t, err)
+		expect(t, "create", true)(s.TrySetPermits(ctx, 9, 0))
+		must(t, s.TryAcquire(ctx, 1))
+		for _, p := range proxies {
+			p.LoseReplies()
+		}
+		result := acquiring(func() error { return s.TryAcquire(ctx, 1) })
+		var doubt *redisson.UnknownError
+		if o.NoReceipts {
+			if err := outcome(t, "acquire", result); !errors.As(err, &doubt) {
+				t.Fatalf("acquire: %v", err)
+			}
+		}
+		plain := cluster.Client()
+		await(t, ctx, "execution", func() bool { return plain.Get(ctx, "s").Val() == "7" })
+		for _, p := range proxies {
+			p.Resume()
+		}
+		if !o.NoReceipts {
+			must(t, outcome(t, "acquire", result))
+		}
+		expect(t, "executed once", 7)(s.AvailablePermits(ctx))
+	}
 }
 
 func TestRingIsRefused(t *testing.T) {

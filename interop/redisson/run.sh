@@ -22,7 +22,11 @@ build() {
 	shift
 	jar=$dir/redisson-driver-1.jar
 	if [ ! -f "$jar" ] || [ -n "$(find pom.xml src -newer "$jar")" ]; then
-		mvn -q -B -Dstyle.color=never -DskipTests "-Ddriver.directory=$dir" "$@" clean package
+		# Kept quiet: Maven colours even nothing.
+		if ! said=$(mvn -q -B -DskipTests "-Ddriver.directory=$dir" "$@" clean package 2>&1); then
+			echo "$said" >&2
+			exit 1
+		fi
 	fi
 }
 
