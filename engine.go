@@ -113,7 +113,7 @@ type Answer struct {
 	Arrival int64         // Queued: the place in the queue; smaller is earlier
 	Ahead   int           // Queued: how many tickets are before this one
 	Ticket  int64         // Queued: names this life of the ticket; grows with each
-	Look    time.Duration // if above 0: this client keeps watch, and asks again after that long
+	Look    time.Duration // Queued: until the first lease ends; the client asks again then
 }
 
 // Wake is news for the tickets of a session. It may be lost; a client that asks

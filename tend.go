@@ -45,13 +45,11 @@ func (s *Semaphore) plan(c *claim) {
 	s.schedule(c.due)
 }
 
-// look has this client ask again at t on behalf of all that wait. The lock is
-// held.
+// look has this client ask again at t on behalf of all that wait, instead of
+// when an older answer said. The lock is held.
 func (s *Semaphore) look(t time.Time) {
-	if s.lookAt.IsZero() || t.Before(s.lookAt) {
-		s.lookAt = t
-		s.schedule(t)
-	}
+	s.lookAt = t
+	s.schedule(t)
 }
 
 // tend runs when the timer fires.

@@ -5,6 +5,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,7 +86,15 @@ type env struct {
 
 // patience bounds every test: longer than any lease in it, and nothing is
 // asserted about it but that it suffices.
-const patience = 30 * time.Second
+var patience = func() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(patienceEnv)); err == nil {
+		return d
+	}
+	return 30 * time.Second
+}()
+
+// patienceEnv shortens it where a test is expected to fail.
+const patienceEnv = "SEMA_ENGINETEST_PATIENCE"
 
 // short is a lease that a test waits for; long is one that no test waits for.
 const (

@@ -44,9 +44,8 @@ type Ledger struct {
 	tickets map[string]*ticket
 	queue   []*ticket // the same tickets, by arrival
 
-	// Some client keeps watch while others wait: it has undertaken to call at
-	// alarm, the first lease end. The ticket that joined last keeps it,
-	// because it stays longest.
+	// Some client keeps watch while others wait: it knows to call at alarm, the
+	// first lease end.
 	alarm   int64
 	watcher string
 
@@ -81,8 +80,19 @@ func (l *Ledger) Acquire(now int64, by sema.Client, r sema.Request) sema.Answer 
 	l.expire(now)
 	l.open(now, r)
 	a := l.acquire(now, by, r)
-	l.watch(now, r.ID, &a)
+	l.grant(now)
 	a.Limit = l.limit
+	if a.Status != sema.Granted {
+		a.Slot = -1
+	}
+	if a.Status != sema.Queued {
+		l.watch(now, "")
+		return a
+	}
+	l.watch(now, r.ID)
+	if first, held := l.NextEnd(); held {
+		a.Look = micros(first - now)
+	}
 	return a
 }
 
@@ -126,7 +136,7 @@ func (l *Ledger) acquire(now int64, by sema.Client, r sema.Request) sema.Answer 
 		l.enqueue(t)
 	}
 	t.end = now + r.Ticket.Microseconds()
-	return sema.Answer{Status: sema.Queued, Slot: -1, Arrival: t.arrival, Ahead: l.position(t), Ticket: t.end}
+	return sema.Answer{Status: sema.Queued, Arrival: t.arrival, Ahead: l.position(t), Ticket: t.end}
 }
 
 // Renew extends a permit, or asks again for a ticket.
@@ -147,7 +157,7 @@ func (l *Ledger) Renew(now int64, by sema.Client, r sema.Request) sema.Answer {
 		}
 	}
 	l.grant(now)
-	l.watch(now, "", nil)
+	l.watch(now, "")
 	a.Limit = l.limit
 	return a
 }
@@ -162,7 +172,7 @@ func (l *Ledger) Release(now int64, id string) bool {
 	}
 	found := l.drop(id) || h != nil
 	l.grant(now)
-	l.watch(now, "", nil)
+	l.watch(now, "")
 	return found
 }
 
@@ -175,7 +185,7 @@ func (l *Ledger) Revoke(now int64, id string) bool {
 		h.revoked = true
 	}
 	l.grant(now)
-	l.watch(now, "", nil)
+	l.watch(now, "")
 	return h != nil
 }
 
@@ -185,7 +195,7 @@ func (l *Ledger) SetLimit(now int64, limit int, pin bool) {
 	l.limit, l.pinned = limit, l.pinned || pin
 	l.remember(now, 0)
 	l.grant(now)
-	l.watch(now, "", nil)
+	l.watch(now, "")
 }
 
 // Bury ends everything that clients which are dead had, except for detached
@@ -203,7 +213,7 @@ func (l *Ledger) Bury(now int64, dead func(client string) bool) {
 		}
 	}
 	l.grant(now)
-	l.watch(now, "", nil)
+	l.watch(now, "")
 }
 
 // Expire does nothing but what every operation does: it ends what is over and
@@ -211,7 +221,7 @@ func (l *Ledger) Bury(now int64, dead func(client string) bool) {
 func (l *Ledger) Expire(now int64) {
 	l.expire(now)
 	l.grant(now)
-	l.watch(now, "", nil)
+	l.watch(now, "")
 }
 
 // NextEnd is when the first lease ends; ok is false without any.
@@ -252,7 +262,7 @@ func (l *Ledger) State(now int64) sema.State {
 	sort.Slice(s.Holders, func(i, j int) bool { return s.Holders[i].Token < s.Holders[j].Token })
 	for _, t := range l.queue {
 		if t.end > now {
-			s.Waiters = append(s.Waiters, sema.Waiter{ID: t.id, Weight: t.weight, Waiting: micros(now - t.arrival), Client: t.client})
+			s.Waiters = append(s.Waiters, sema.Waiter{ID: t.id, Weight: t.weight, Waiting: micros(max(0, now-t.arrival)), Client: t.client})
 		}
 	}
 	return s
@@ -342,16 +352,17 @@ func (l *Ledger) grant(now int64) {
 }
 
 // watch sees to it that somebody calls when the first lease ends, if anybody
-// waits. The asking client's answer a takes the duty if asker waits.
-func (l *Ledger) watch(now int64, asker string, a *sema.Answer) {
+// waits. Whoever asks is told when that is; so only a lease that ends before
+// all that were known needs a message, to the ticket that joined last.
+func (l *Ledger) watch(now int64, asker string) {
 	first, held := l.NextEnd()
 	for len(l.queue) > 0 && held {
 		if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
 			return
 		}
 		l.alarm = first
-		if a != nil && l.tickets[asker] != nil {
-			l.watcher, a.Look = asker, micros(first-now)
+		if l.tickets[asker] != nil {
+			l.watcher = asker
 			return
 		}
 		tail := l.queue[len(l.queue)-1]

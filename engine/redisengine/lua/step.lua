@@ -202,7 +202,8 @@ local function grant()
 end
 
 local out = {0, ''}
-local asker, look_at -- the last ticket of the caller in this step, and where its answer says when to look
+local asker      -- the last ticket of the caller in this step
+local looks = {} -- where the answers of its tickets say when to look
 local function granted(t, slot, left)
   out[#out + 1] = GRANTED
   out[#out + 1] = t
@@ -267,7 +268,7 @@ local function acquire(id, want, lease, ticket_life, place, flags)
   out[#out + 1] = redis.call('ZRANK', waiters, id)
   out[#out + 1] = now + ticket_life
   out[#out + 1] = 0
-  asker, look_at = id, #out
+  asker, looks[#looks + 1] = id, #out
 end
 
 local function renew(id, lease)
@@ -301,14 +302,16 @@ local function revoke(id)
 end
 
 -- watch sees to it that some client calls when the first lease ends, if anybody
--- waits. The ticket that joined last keeps the watch: it stays longest.
+-- waits. Whoever asks is told when that is; so only a lease that ends before
+-- all that were known needs a message, to the ticket that joined last.
 local function watch()
   local first = get_head() and first_end()
+  for _, at in ipairs(looks) do out[at] = first and first - now or 0 end
   while first and get_head() do
     if watcher ~= '' and now < alarm and alarm <= first and redis.call('HEXISTS', tickets, watcher) == 1 then return end
     alarm = first
     if asker and redis.call('HEXISTS', tickets, asker) == 1 then
-      watcher, out[look_at] = asker, first - now
+      watcher = asker
       return
     end
     local tail = redis.call('ZRANGE', waiters, -1, -1)[1]

@@ -1,0 +1,247 @@
+package redisengine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"sema"
+	"sema/internal/ledger"
+	"sema/internal/redistest"
+)
+
+// The script under test reads its clock from a key, so that both sides see the
+// same time.
+const testClock = "local now = tonumber(redis.call('GET', 'now'))\n"
+
+// judge runs the same operations on the ledger and on the script.
+type judge struct {
+	t       *rapid.T
+	rdb     *redis.Client
+	keys    keys
+	step    *redis.Script
+	state   *redis.Script
+	ledger  ledger.Ledger
+	now     int64
+	number  int
+	known   []string        // ids that were used
+	dead    map[string]bool // clients nobody listens for
+	arrival map[string]int64
+}
+
+var agreeClients = []string{"pa.1", "pb.1", "pc.1"}
+
+func (j *judge) id() string {
+	if len(j.known) > 0 && rapid.Bool().Draw(j.t, "known") {
+		return rapid.SampledFrom(j.known).Draw(j.t, "id")
+	}
+	j.number++
+	id := sema.ID{
+		Client: rapid.SampledFrom(agreeClients).Draw(j.t, "client"), Number: uint64(j.number),
+		Slot: rapid.Bool().Draw(j.t, "slot"), Listed: true, Weight: rapid.IntRange(1, 4).Draw(j.t, "weight"),
+	}.String()
+	j.known = append(j.known, id)
+	return id
+}
+
+func (j *judge) duration(what string) time.Duration {
+	return time.Duration(rapid.IntRange(1, 50).Draw(j.t, what)) * time.Millisecond
+}
+
+// run carries out one operation on both sides and compares answers and news.
+func (j *judge) run(caller string, o op, onLedger func() sema.Answer) {
+	j.t.Helper()
+	ctx := context.Background()
+	delete(j.dead, caller) // who calls can be told
+	if err := j.rdb.SRem(ctx, "dead", caller).Err(); err != nil {
+		j.t.Fatal(err)
+	}
+	want := onLedger()
+	wantNews := map[string]string{}
+	for client, w := range j.ledger.Take() {
+		if text := describeWake(*w); text != "" {
+			wantNews[client] = text
+		}
+	}
+	if err := j.rdb.Set(ctx, "now", j.now, 0).Err(); err != nil {
+		j.t.Fatal(err)
+	}
+	args := o.words([]any{j.keys.inboxes(), caller, "", 0})
+	reply, err := j.step.Run(ctx, j.rdb, append(j.keys.main[:], "client"), args...).Slice()
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	list, own, err := answers(reply, []op{o})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	got := list[0]
+	if got != want {
+		j.t.Fatalf("%s %+v at %d\nscript %+v\nledger %+v", caller, o, j.now, got, want)
+	}
+	gotNews := map[string]string{}
+	if text := describeWake(parseNews(own)); text != "" {
+		gotNews[caller] = text
+	}
+	published, err := j.rdb.LRange(ctx, "published", 0, -1).Result()
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	for i := 0; i < len(published); i += 2 {
+		client := strings.TrimPrefix(published[i], j.keys.inboxes())
+		gotNews[client] = describeWake(parseNews(published[i+1]))
+	}
+	j.rdb.Del(ctx, "published")
+	if !maps.Equal(gotNews, wantNews) {
+		j.t.Fatalf("%s %+v at %d: news\nscript %q\nledger %q", caller, o, j.now, gotNews, wantNews)
+	}
+}
+
+func describeWake(w sema.Wake) string {
+	var lines []string
+	for _, g := range w.Grants {
+		lines = append(lines, fmt.Sprintf("%+v", g))
+	}
+	slices.Sort(lines)
+	if w.Ask {
+		lines = append(lines, "ask")
+	}
+	if w.Look > 0 {
+		lines = append(lines, w.Look.String())
+	}
+	return strings.Join(lines, " ")
+}
+
+// check compares the whole state.
+func (j *judge) check(t *rapid.T) {
+	ctx := context.Background()
+	if err := j.rdb.Set(ctx, "now", j.now, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	values, err := j.state.Run(ctx, j.rdb, j.keys.main[:]).Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := parseState(values)
+	want := j.ledger.State(j.now)
+	for _, st := range []*sema.State{&got, &want} {
+		slices.SortFunc(st.Holders, func(a, b sema.Holder) int { return strings.Compare(a.ID, b.ID) })
+		for i := range st.Holders {
+			st.Holders[i].Age = 0 // the script has it of the token
+		}
+	}
+	if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
+		t.Fatalf("at %d\nscript %s\nledger %s", j.now, g, w)
+	}
+	used, _ := j.rdb.HGet(ctx, j.keys.state(), "used").Int()
+	sum := 0
+	members, _ := j.rdb.ZRange(ctx, j.keys.main[1], 0, -1).Result()
+	for _, m := range members {
+		id, err := sema.ParseID(strings.TrimPrefix(m, "!"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += id.Weight
+	}
+	if used != sum {
+		t.Fatalf("the script counts %d held, and %d are", used, sum)
+	}
+}
+
+// TestScriptAgreesWithLedger is the proof of the Lua: whatever is asked, in
+// whatever order and at whatever time, the script says what the ledger says.
+func TestScriptAgreesWithLedger(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	// Who listens is the test's to say, and what is published the test's to read.
+	lua := strings.NewReplacer(
+		"redis.call('PUBSUB', sharded and 'SHARDNUMSUB' or 'NUMSUB', inbox .. who)", "{'', redis.call('SISMEMBER', 'dead', who) == 1 and 0 or 1}",
+		"redis.call(string.sub(who, 1, 1) == 's' and 'SPUBLISH' or 'PUBLISH', inbox .. who, message)", "redis.call('RPUSH', 'published', inbox .. who, message)",
+	)
+	stepUnderTest := lua.Replace(stepLua)
+	if strings.Contains(stepUnderTest, "PUBSUB") || strings.Contains(stepUnderTest, "PUBLISH'") {
+		t.Fatal("the script has changed: its messages no longer come here")
+	}
+	step, state := redis.NewScript(testClock+stepUnderTest), redis.NewScript(testClock+stateLua)
+
+	rapid.Check(t, func(t *rapid.T) {
+		ctx := context.Background()
+		if err := rdb.FlushAll(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		j := &judge{
+			t: t, rdb: rdb, keys: keysOf("x"), step: step, state: state,
+			now: time.Now().UnixMicro(), dead: map[string]bool{}, arrival: map[string]int64{},
+		}
+		j.ledger.Reach = func(client string) bool { return !j.dead[client] }
+		ask := func(wait bool) func(t *rapid.T) {
+			return func(t *rapid.T) {
+				j.t = t
+				id := j.id()
+				parsed, _ := sema.ParseID(id)
+				lease := j.duration("lease")
+				r := sema.Request{
+					ID: id, Weight: parsed.Weight, Limit: rapid.IntRange(2, 5).Draw(t, "limit"), Wait: wait,
+					Unfair: rapid.IntRange(0, 5).Draw(t, "unfair") == 0, Strict: rapid.IntRange(0, 9).Draw(t, "strict") == 0,
+					Lease: lease, Ticket: lease / 2, Arrival: j.arrival[id],
+				}
+				j.run(parsed.Client, askOp(r), func() sema.Answer {
+					a := j.ledger.Acquire(j.now, sema.Client{}, r)
+					if a.Arrival != 0 {
+						j.arrival[id] = a.Arrival
+					}
+					return a
+				})
+			}
+		}
+		done := func(found bool) sema.Answer {
+			a := sema.Answer{Limit: j.ledger.State(j.now).Limit, Slot: -1}
+			if found {
+				a.Status = sema.Granted
+			}
+			return a
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"":        j.check,
+			"acquire": ask(true),
+			"try":     ask(false),
+			"renew": func(t *rapid.T) {
+				j.t = t
+				id := j.id()
+				r := sema.Request{ID: id, Token: 1, Lease: j.duration("lease")}
+				client := sema.ClientOf(id)
+				j.run(client, op{kind: renewOp, id: id, lease: r.Lease}, func() sema.Answer { return j.ledger.Renew(j.now, sema.Client{}, r) })
+			},
+			"release": func(t *rapid.T) {
+				j.t = t
+				id := j.id()
+				j.run(sema.ClientOf(id), op{kind: releaseOp, id: id}, func() sema.Answer { return done(j.ledger.Release(j.now, id)) })
+			},
+			"revoke": func(t *rapid.T) {
+				j.t = t
+				id := j.id()
+				j.run("pz.1", op{kind: revokeOp, id: id}, func() sema.Answer { return done(j.ledger.Revoke(j.now, id)) })
+			},
+			"limit": func(t *rapid.T) {
+				j.t = t
+				n := rapid.IntRange(1, 6).Draw(t, "limit")
+				j.run("pz.1", op{kind: limitOp, limit: n}, func() sema.Answer {
+					j.ledger.SetLimit(j.now, n, false)
+					return done(true)
+				})
+			},
+			"time": func(t *rapid.T) { j.now += int64(rapid.IntRange(1, 30_000).Draw(t, "µs")) },
+			"die": func(t *rapid.T) {
+				client := rapid.SampledFrom(agreeClients).Draw(t, "client")
+				j.dead[client] = true
+				rdb.SAdd(ctx, "dead", client)
+			},
+		})
+	})
+}
