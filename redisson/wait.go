@@ -2,6 +2,7 @@ package redisson
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -51,8 +52,11 @@ func (h *handle) tryOnce(ctx context.Context, op operation) error {
 // a timer tries too, and ctx ends the wait.
 func (h *handle) acquire(ctx context.Context, op operation, need int) error {
 	a, err := h.try(ctx, op)
-	if err != nil || a.granted {
-		return err
+	if err != nil {
+		return h.ended(ctx, op, err)
+	}
+	if a.granted {
+		return nil
 	}
 	w, err := h.client.hub.join(h.keys.channel, h.client.sharded(), need, h.expirable)
 	if err != nil {
@@ -65,12 +69,12 @@ func (h *handle) acquire(ctx context.Context, op operation, need int) error {
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
-			return h.fail(op, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err()))
+			return h.ended(ctx, op, ctx.Err())
 		case <-h.client.closing:
 			return h.fail(op, ErrClosed)
 		}
 		if a, err = h.try(ctx, op); err != nil {
-			return err
+			return h.ended(ctx, op, err)
 		}
 		if a.granted {
 			left = a.available
@@ -78,4 +82,13 @@ func (h *handle) acquire(ctx context.Context, op operation, need int) error {
 		}
 		h.client.hub.refused(w, a)
 	}
+}
+
+// ended is err, or ErrUnavailable and ctx's error if that is what ended the wait:
+// between attempts or in the midst of one must not make a difference.
+func (h *handle) ended(ctx context.Context, op operation, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return h.fail(op, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err()))
 }

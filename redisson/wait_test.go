@@ -72,9 +72,13 @@ func TestContextEndsTheWait(t *testing.T) {
 	defer cancel()
 	err = s.Acquire(ctx, 1)
 	expectError(t, "wait time", err, context.DeadlineExceeded)
+	expectError(t, "wait time", err, redisson.ErrUnavailable)
 	if errors.Is(err, context.Canceled) {
 		t.Fatalf("%v is two errors", err)
 	}
+	err = s.Acquire(ctx, 1) // ended before it began
+	expectError(t, "ended", err, context.DeadlineExceeded)
+	expectError(t, "ended", err, redisson.ErrUnavailable)
 }
 
 // One subscription per process and name, however many wait; none when all left.
