@@ -31,7 +31,7 @@ func (s *Semaphore) acquireOne(ctx context.Context, n int, wait time.Duration) (
 	bounded := ctx
 	if wait > 0 {
 		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %v", wait))
+		bounded, cancel = context.WithTimeoutCause(ctx, wait, fmt.Errorf("%w within %v", ErrUnavailable, wait))
 		defer cancel()
 	}
 	if err := s.declare(bounded); err != nil {
@@ -107,13 +107,13 @@ func (s *Semaphore) unclaim(c *claim, err error) error {
 	return err
 }
 
-// waitError prefers the end of a context as the reason, if it has ended.
+// waitError prefers as the reason that the wait was over, if it was.
 func (s *Semaphore) waitError(ctx, bounded context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return unavailable(ctx)
 	case bounded.Err() != nil:
-		return unavailable(bounded)
+		return context.Cause(bounded)
 	}
 	return err
 }

@@ -1,0 +1,103 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"sema"
+	"sema/engine/memengine"
+)
+
+// At most two of these jobs run at once, in the order they came.
+func Example() {
+	sem, err := sema.New(memengine.New(), "github-api", 2, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+
+	var jobs sync.WaitGroup
+	for range 5 {
+		jobs.Go(func() {
+			permit, err := sem.Acquire(context.Background())
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			defer func() { _ = permit.Release() }()
+			call(permit.Context()) // ends before anybody else can hold the permit
+		})
+	}
+	jobs.Wait()
+	free, err := sem.Available(context.Background())
+	fmt.Println(free, "free again,", err)
+	// Output: 2 free again, <nil>
+}
+
+func call(context.Context) {}
+
+func ExampleSemaphore_Do() {
+	sem, _ := sema.New(memengine.New(), "reports", 1, nil)
+	err := sem.Do(context.Background(), func(ctx context.Context) error {
+		fmt.Println("working, and nobody else is")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// working, and nobody else is
+	// <nil>
+}
+
+func ExampleSemaphore_TryAcquire() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "db", 1, nil)
+	permit, err := sem.TryAcquire(ctx)
+	fmt.Println(err)
+	_, err = sem.TryAcquire(ctx)
+	fmt.Println(errors.Is(err, sema.ErrUnavailable))
+	fmt.Println(permit.Release())
+	// Output:
+	// <nil>
+	// true
+	// <nil>
+}
+
+// A weight takes more than one unit of the limit at once.
+func ExampleSemaphore_AcquireN() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "gpu-memory-gb", 24, nil)
+	big, _ := sem.AcquireN(ctx, 16)
+	free, _ := sem.Available(ctx)
+	fmt.Println(big.Weight(), "held,", free, "free")
+	_, err := sem.AcquireN(ctx, 40)
+	fmt.Println(err)
+	// Output:
+	// 16 held, 8 free
+	// sema: weight 40 is above the limit 24 of "gpu-memory-gb"
+}
+
+// A slot is an index that no other permit has at the time: which key, which
+// port, which card.
+func ExampleOptions_slots() {
+	ctx := context.Background()
+	keys := []string{"key-a", "key-b"}
+	sem, _ := sema.New(memengine.New(), "vendor", len(keys), &sema.Options{Slots: true})
+	first, _ := sem.Acquire(ctx)
+	second, _ := sem.Acquire(ctx)
+	fmt.Println(keys[first.Slot()], keys[second.Slot()])
+	// Output: key-a key-b
+}
+
+// The wait is bounded, the work is not.
+func ExampleSemaphore_AcquireWithin() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "db", 1, nil)
+	_, _ = sem.Acquire(ctx)
+	_, err := sem.AcquireWithin(ctx, 1, 10*time.Millisecond)
+	fmt.Println(errors.Is(err, sema.ErrUnavailable), err)
+	// Output: true sema: no permit available within 10ms
+}

@@ -1,0 +1,295 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sema"
+	"sema/engine/memengine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// counting is an engine that counts the calls made to it and fails them on
+// demand. In a synctest bubble its time is exact.
+type counting struct {
+	sema.Engine
+	calls  atomic.Int64
+	broken atomic.Bool
+	slow   atomic.Int64 // nanoseconds that each call takes on its way to the engine
+}
+
+func (e *counting) Open(name string, c sema.Client, wake func(sema.Wake)) (sema.Session, error) {
+	s, err := e.Engine.Open(name, c, wake)
+	return &countingSession{s, e}, err
+}
+
+type countingSession struct {
+	sema.Session
+	e *counting
+}
+
+var errBroken = &sema.EngineError{Op: "test", Err: errors.New("broken")}
+
+func (s *countingSession) call(ctx context.Context) error {
+	s.e.calls.Add(1)
+	if d := time.Duration(s.e.slow.Load()); d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if s.e.broken.Load() {
+		return errBroken
+	}
+	return nil
+}
+
+func (s *countingSession) Acquire(ctx context.Context, r sema.Request) (sema.Answer, error) {
+	if err := s.call(ctx); err != nil {
+		return sema.Answer{}, err
+	}
+	return s.Session.Acquire(ctx, r)
+}
+
+func (s *countingSession) Renew(ctx context.Context, rs []sema.Request) ([]sema.Answer, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.Session.Renew(ctx, rs)
+}
+
+func (s *countingSession) Release(ctx context.Context, id string) (bool, error) {
+	if err := s.call(ctx); err != nil {
+		return false, err
+	}
+	return s.Session.Release(ctx, id)
+}
+
+// bubble runs f where time is virtual, with a semaphore of limit 1.
+func bubble(t *testing.T, o *sema.Options, f func(t *testing.T, e *counting, s *sema.Semaphore)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := &counting{Engine: memengine.New()}
+		s, err := sema.New(e, "x", 1, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, e, s)
+		e.broken.Store(false)
+		e.slow.Store(0)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func acquire(t *testing.T, s *sema.Semaphore) *sema.Permit {
+	t.Helper()
+	p, err := s.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestContextEndsOneMarginBeforeTheLeaseCanHaveEnded(t *testing.T) {
+	o := &sema.Options{Lease: 30 * time.Second, Margin: 2 * time.Second}
+	bubble(t, o, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		e.slow.Store(int64(3 * time.Second)) // the answer says nothing about when the call was sent
+		sent := time.Now()
+		p := acquire(t, s)
+		if want := sent.Add(28 * time.Second); !p.Deadline().Equal(want) {
+			t.Fatalf("deadline %v after the call was sent, want 28s", p.Deadline().Sub(sent))
+		}
+		e.broken.Store(true)
+		<-p.Context().Done()
+		if d := time.Since(sent); d != 28*time.Second {
+			t.Errorf("ended %v after the call was sent, want 28s", d)
+		}
+		if err := context.Cause(p.Context()); !errors.Is(err, sema.ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRenewalLeavesRoomForFailures(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		p := acquire(t, s)
+		for range 20 {
+			e.calls.Store(0)
+			e.broken.Store(true)
+			synctest.Wait()
+			for e.calls.Load() < 2 { // two renewals fail in a row
+				time.Sleep(10 * time.Millisecond)
+			}
+			e.broken.Store(false)
+			before := p.Deadline()
+			for !p.Deadline().After(before) {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		if err := p.Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAHeldPermitCostsThreeCallsALease(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		p := acquire(t, s)
+		e.calls.Store(0)
+		time.Sleep(30 * 100 * time.Second)
+		if n := e.calls.Load(); n < 300 || n > 320 {
+			t.Errorf("%d calls in 100 leases, want about 3 for each", n)
+		}
+		if err := p.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAWaiterCostsAFewCallsALease(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		acquire(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := s.Acquire(ctx)
+			ended <- err
+		}()
+		synctest.Wait()
+		e.calls.Store(0)
+		time.Sleep(30 * 100 * time.Second)
+		if n := e.calls.Load(); n > 1000 {
+			t.Errorf("%d calls in 100 leases by one holder and one waiter", n)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) || !errors.Is(err, sema.ErrUnavailable) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTenThousandClaimsShareCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &counting{Engine: memengine.New()}
+		s, err := sema.New(e, "x", 10_000, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10_000 {
+			acquire(t, s)
+			time.Sleep(time.Millisecond)
+		}
+		e.calls.Store(0)
+		time.Sleep(30 * time.Second)
+		if n := e.calls.Load(); n > 40 {
+			t.Errorf("%d calls in a lease", n)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAWaitOutlastsAnOutageOfLessThanALease(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		p := acquire(t, s)
+		got := make(chan error)
+		wait := func() {
+			p, err := s.Acquire(t.Context())
+			if err == nil {
+				err = p.Release()
+			}
+			got <- err
+		}
+		go wait()
+		synctest.Wait()
+		e.broken.Store(true)
+		time.Sleep(20 * time.Second)
+		e.broken.Store(false)
+		time.Sleep(10 * time.Second)
+		if err := p.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		p = acquire(t, s)
+		go wait()
+		synctest.Wait()
+		e.broken.Store(true)
+		var engine *sema.EngineError
+		if err := <-got; !errors.As(err, &engine) { // and not for ever
+			t.Fatal(err)
+		}
+		_ = p.Release()
+	})
+}
+
+func TestAFirstCallThatHangsEndsWithItsContext(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		e.slow.Store(int64(time.Hour))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := s.Acquire(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestAnAnswerThatComesTooLateIsNotTrusted(t *testing.T) {
+	bubble(t, &sema.Options{Lease: 10 * time.Second}, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		e.slow.Store(int64(9500 * time.Millisecond)) // longer than lease less margin
+		go func() {
+			time.Sleep(9800 * time.Millisecond)
+			e.slow.Store(0)
+		}()
+		_, err := s.TryAcquire(t.Context())
+		if !errors.Is(err, sema.ErrLost) {
+			t.Fatalf("error %v; want ErrLost rather than a permit past its deadline", err)
+		}
+		e.slow.Store(0)
+		p := acquire(t, s)
+		if err := p.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNoTimerRunsWithoutClaims(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		if err := acquire(t, s).Release(); err != nil {
+			t.Fatal(err)
+		}
+		e.calls.Store(0)
+		time.Sleep(time.Hour)
+		if n := e.calls.Load(); n != 0 {
+			t.Errorf("%d calls by an idle semaphore", n)
+		}
+	})
+}
+
+func TestErrorsNameTheValue(t *testing.T) {
+	for want, err := range map[string]error{
+		`sema: weight -3: want 1 … 2147483647`:         &sema.ArgumentError{What: "weight", Value: -3, Want: "1 … 2147483647"},
+		`sema: "api" has limit 2, not 3`:               &sema.LimitError{Name: "api", Stored: 2, Wanted: 3},
+		`sema: weight 5 is above the limit 2 of "api"`: &sema.WeightError{Name: "api", Weight: 5, Limit: 2},
+		`sema: acquire "api": no route to host`:        &sema.EngineError{Op: "acquire", Name: "api", Err: errors.New("no route to host")},
+		`sema: permit lost: revoked by an operator`:    sema.ErrRevoked,
+	} {
+		if err.Error() != want {
+			t.Errorf("%q, want %q", err.Error(), want)
+		}
+	}
+}
