@@ -19,17 +19,20 @@ import (
 // cannot: because sema was killed, which ends the pipe between the two, or
 // because sema was stopped and let the moment pass at which the lease may end.
 //
-// It reads lines: "group N", "until N" (nanoseconds of the monotonic clock,
-// which all processes share) and "done".
+// It reads lines: "permit ID", before the command is started; then "group N",
+// "until N" (nanoseconds of the monotonic clock, which all processes share) and
+// "done".
 type guard struct {
-	cmd  *exec.Cmd
-	pipe *os.File
+	cmd   *exec.Cmd
+	pipe  *os.File // nil: closed
+	acted bool
 }
 
 const guardArgument = "__guard"
 
-// startGuard starts the helper. A nil guard does nothing.
-func startGuard() (*guard, error) {
+// startGuard starts the helper, for the command that will run under a permit.
+// A nil guard does nothing.
+func startGuard(permit string) (*guard, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -37,18 +40,20 @@ func startGuard() (*guard, error) {
 	defer func() { _ = read.Close() }()
 	// Not os.Executable: that file may have been replaced by a newer version.
 	cmd := exec.Command("/proc/self/exe", guardArgument)
-	cmd.Args[0], cmd.Dir, cmd.Env = os.Args[0], "/", []string{}
+	cmd.Args[0], cmd.Dir = os.Args[0], "/"
 	cmd.Stdin = read
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of the terminal's signals
 	if err := cmd.Start(); err != nil {
 		_ = write.Close()
 		return nil, err
 	}
-	return &guard{cmd, write}, nil
+	g := &guard{cmd: cmd, pipe: write}
+	g.send("permit", permit)
+	return g, nil
 }
 
 // watch names the group to be killed.
-func (g *guard) watch(p *process) { g.send("group", int64(p.group)) }
+func (g *guard) watch(group int) { g.send("group", group) }
 
 // until moves the moment at which the group is killed.
 func (g *guard) until(deadline time.Time) {
@@ -60,21 +65,25 @@ func (g *guard) until(deadline time.Time) {
 	g.send("until", clock.Nano()+int64(time.Until(deadline)))
 }
 
-// dismiss has the helper end: there is nothing to be killed any more.
-func (g *guard) dismiss() { g.send("done", 0) }
-
-func (g *guard) send(word string, n int64) {
-	if g != nil {
-		_, _ = fmt.Fprintf(g.pipe, "%s %d\n", word, n) // if it was killed, we go on without
+// dismiss has the helper end, since there is nothing to be killed any more, and
+// says whether it had to act.
+func (g *guard) dismiss() (acted bool) {
+	if g == nil {
+		return false
 	}
+	if g.pipe != nil {
+		g.send("done", 0)
+		_ = g.pipe.Close()
+		g.pipe = nil
+		_ = g.cmd.Wait() // the exit code says it
+		g.acted = g.cmd.ProcessState.ExitCode() == exitLost
+	}
+	return g.acted
 }
 
-// close waits for the helper's end.
-func (g *guard) close() {
-	if g != nil {
-		g.dismiss() // the command may not have been started at all
-		_ = g.pipe.Close()
-		_ = g.cmd.Wait()
+func (g *guard) send(word string, value any) {
+	if g != nil && g.pipe != nil {
+		_, _ = fmt.Fprintf(g.pipe, "%s %v\n", word, value) // if it was killed, we go on without
 	}
 }
 
@@ -94,13 +103,16 @@ func helperMain(args []string, stdin io.Reader) (code int, ok bool) {
 		}
 		close(orders)
 	}()
-	group := 0
+	group, permit := 0, ""
 	kill := func() {
 		if group > 1 {
 			_ = unix.Kill(-group, unix.SIGKILL)
+		} else if permit != "" {
+			killByPermit(permit)
 		}
 	}
 	var overdue <-chan time.Time
+	code = exitOK
 	for {
 		select {
 		case line, open := <-orders:
@@ -108,18 +120,21 @@ func helperMain(args []string, stdin io.Reader) (code int, ok bool) {
 				kill()
 				return exitOK, true
 			}
-			word, number, _ := strings.Cut(line, " ")
-			n, _ := strconv.ParseInt(number, 10, 64)
+			word, value, _ := strings.Cut(line, " ")
+			n, _ := strconv.ParseInt(value, 10, 64)
 			switch word {
+			case "permit":
+				permit = value
 			case "group":
 				group = int(n)
 			case "until":
 				overdue = time.After(untilMonotonic(n))
 			case "done":
-				return exitOK, true
+				return code, true
 			}
 		case <-overdue:
 			kill()
+			code = exitLost
 		}
 	}
 }
@@ -130,4 +145,29 @@ func untilMonotonic(n int64) time.Duration {
 		return 0
 	}
 	return time.Duration(n - clock.Nano())
+}
+
+// killByPermit is for a sema that died between the start of its command and
+// telling the group: the command's first process died with it, but may have
+// started others, and all of them know the permit from their environment.
+func killByPermit(permit string) {
+	entry := "\x00SEMA_PERMIT=" + permit + "\x00"
+	for range 10 { // those found may be starting others right now
+		found := false
+		list, _ := os.ReadDir("/proc") // without it, nothing can be done
+		for _, d := range list {
+			pid, err := strconv.Atoi(d.Name())
+			if err != nil {
+				continue
+			}
+			environ, _ := os.ReadFile("/proc/" + d.Name() + "/environ") // gone, or somebody else's
+			if strings.Contains("\x00"+string(environ), entry) {
+				found = true
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		if !found {
+			return
+		}
+	}
 }

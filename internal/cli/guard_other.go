@@ -11,8 +11,7 @@ import (
 type guard struct{}
 
 func startGuard() (*guard, error)                { return nil, nil }
-func (*guard) watch(*process)                    {}
+func (*guard) watch(int)                         {}
 func (*guard) until(time.Time)                   {}
-func (*guard) dismiss()                          {}
-func (*guard) close()                            {}
+func (*guard) dismiss() (acted bool)             { return false }
 func helperMain([]string, io.Reader) (int, bool) { return 0, false }

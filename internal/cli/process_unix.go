@@ -23,10 +23,11 @@ type process struct {
 	tty     *terminal
 }
 
-// startProcess starts a command in a process group of its own. held says
+// startProcess starts a command in a process group of its own, of which watch
+// is told before anything else. held says
 // whether a command that was suspended may run on. Requests of the terminal to
 // suspend (^Z) that reach us go to signals, and so to the command.
-func startProcess(cmd *exec.Cmd, held func() bool, signals chan<- os.Signal) (*process, error) {
+func startProcess(cmd *exec.Cmd, watch func(group int), held func() bool, signals chan<- os.Signal) (*process, error) {
 	cmd.SysProcAttr = attributes()
 	p := &process{done: make(chan int, 1), held: held, signals: signals}
 	started := make(chan error, 1)
@@ -40,6 +41,7 @@ func startProcess(cmd *exec.Cmd, held func() bool, signals chan<- os.Signal) (*p
 			return
 		}
 		p.group = cmd.Process.Pid
+		watch(p.group)
 		p.tty = controlling()
 		if wanted(cmd) && p.tty.lend(p.group) {
 			p.signal(unix.SIGCONT) // it may have been quicker, and been stopped for it

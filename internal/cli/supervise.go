@@ -40,6 +40,8 @@ type supervisor struct {
 	verbose bool
 	lease   time.Duration
 	told    time.Time // the deadline the guard knows
+
+	stopping bool // the permit was lost, and the command told to end
 }
 
 // run starts the command, sees it through and gives the permit back.
@@ -51,28 +53,26 @@ func (s *supervisor) run(ctx context.Context, cmd *exec.Cmd) error {
 		}
 	default:
 	}
-	guard, err := startGuard()
+	guard, err := startGuard(s.ID())
 	if err != nil && s.verbose {
 		s.say("no guard process, so a kill -9 of sema may leave some of the command's processes running: %v", err)
 	}
 	s.guard = guard
-	defer guard.close()
-	s.command, err = startProcess(cmd, func() bool { return s.warn || s.Err() == nil }, s.signals)
+	defer guard.dismiss() // if the command does not start
+	s.command, err = startProcess(cmd, guard.watch, func() bool { return s.warn || s.Err() == nil }, s.signals)
 	if err != nil {
 		return notStarted(cmd.Args[0], err)
 	}
-	guard.watch(s.command)
 	code := s.watch(ctx)
 	s.command.close()
-	guard.dismiss()
-	return s.settle(code)
+	acted := guard.dismiss()
+	return s.settle(code, acted)
 }
 
 // watch waits for the command's end, and ends it when the permit is lost.
 func (s *supervisor) watch(ctx context.Context) (code int) {
 	lost, cancelled := s.Context().Done(), ctx.Done()
 	var kill <-chan time.Time
-	stopping := false
 	// Renewals are noticed by looking, several times between two.
 	look := time.NewTicker(max(s.lease/16, 10*time.Millisecond))
 	defer look.Stop()
@@ -80,7 +80,7 @@ func (s *supervisor) watch(ctx context.Context) (code int) {
 	for {
 		select {
 		case code = <-s.command.done:
-			if stopping {
+			if s.stopping {
 				s.outlive(kill)
 			}
 			return code
@@ -96,7 +96,7 @@ func (s *supervisor) watch(ctx context.Context) (code int) {
 				continue
 			}
 			s.command.terminate()
-			stopping, kill = true, time.After(s.grace.untilKill(time.Now(), s.Deadline()))
+			s.stopping, kill = true, time.After(s.grace.untilKill(time.Now(), s.Deadline()))
 			s.say("%q: %v; stopping the command", s.name, s.Err())
 		case <-kill:
 			kill = nil
@@ -147,11 +147,12 @@ func (s *supervisor) extend() {
 }
 
 // settle gives the permit back and decides about the exit code.
-func (s *supervisor) settle(code int) error {
-	stopped := s.Err() != nil && !s.warn
+func (s *supervisor) settle(code int, guardActed bool) error {
 	err := s.Release()
 	switch {
-	case stopped:
+	case guardActed:
+		return &exit{exitLost, fmt.Errorf("%q: the command was killed: sema itself had been stopped for too long to be sure of the permit", s.name)}
+	case s.stopping:
 		return &exit{code: exitLost} // said before
 	case errors.Is(err, sema.ErrLost) && !s.warn:
 		return &exit{exitLost, fmt.Errorf("%q: %w; the command had ended by itself, with exit code %d", s.name, err, code)}

@@ -118,8 +118,18 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	permit, err := w.acquire(ctx, signals)
 	if err != nil {
 		err = w.explain(ctx, err)
-		closing()
-		return nil, err
+		done := make(chan struct{})
+		go func() { closing(); close(done) }()
+		for {
+			select {
+			case <-done:
+				return nil, err
+			case s := <-signals: // who asks a second time does not want to wait for a silent engine
+				if ends(s) {
+					return nil, (&interrupted{s}).asExit()
+				}
+			}
+		}
 	}
 	limit := f.limit
 	if n := w.stored.Load(); n != 0 {

@@ -1,0 +1,214 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine/fileengine"
+	"sema/engine/redisengine"
+)
+
+// patience bounds the wait for events that have to come; no test waits for it
+// to pass.
+const patience = 30 * time.Second
+
+// job is a running sema, with its command's output at hand.
+type job struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	output *os.File // of sema and all that it starts: its end is the end of all of them
+	lines  *bufio.Reader
+	stdin  *os.File
+	life   *os.File // ends when the command's processes that opened $LIFELINE have ended
+	stderr strings.Builder
+	done   chan int // the exit code
+}
+
+// start runs sema on an engine. Its standard input stays open until the test
+// closes it; standard output goes to the job's lines.
+func start(t *testing.T, url string, args ...string) *job {
+	t.Helper()
+	j := &job{t: t, cmd: exec.Command("sema", args...), done: make(chan int, 1)}
+	lifeline := filepath.Join(t.TempDir(), "lifeline")
+	if err := syscall.Mkfifo(lifeline, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if j.life, err = os.OpenFile(lifeline, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.life.Close() })
+	j.cmd.Env = append(os.Environ(), "SEMA_URL="+url, "LIFELINE="+lifeline)
+	read, write := pipe(t)
+	in, stdin := pipe(t)
+	j.output, j.lines, j.stdin = read, bufio.NewReader(read), stdin
+	j.cmd.Stdin, j.cmd.Stdout, j.cmd.Stderr = in, write, &j.stderr
+	// A group of its own, as a shell would make for a job.
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	j.cmd.WaitDelay = patience
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = write.Close(), in.Close()
+	go func() {
+		_ = j.cmd.Wait()
+		j.done <- j.cmd.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() { _ = j.cmd.Process.Kill() })
+	return j
+}
+
+func pipe(t *testing.T) (read, write *os.File) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = read.Close(), write.Close() })
+	return read, write
+}
+
+// line is the next line of output.
+func (j *job) line() string {
+	j.t.Helper()
+	_ = j.output.SetReadDeadline(time.Now().Add(patience))
+	text, err := j.lines.ReadString('\n')
+	if err != nil {
+		j.t.Fatalf("no line: %v", err)
+	}
+	return strings.TrimSuffix(text, "\n")
+}
+
+// expect waits for a line.
+func (j *job) expect(want string) {
+	j.t.Helper()
+	if got := j.line(); got != want {
+		j.t.Fatalf("line %q, want %q", got, want)
+	}
+}
+
+// dead waits until every process that holds the output is gone, and says when
+// that was.
+func (j *job) dead() time.Time {
+	j.t.Helper()
+	_ = j.output.SetReadDeadline(time.Now().Add(patience))
+	for {
+		_, err := j.lines.ReadString('\n')
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			j.t.Fatal("the command's processes do not end")
+		}
+		if err != nil {
+			return time.Now()
+		}
+	}
+}
+
+// commandDead waits until every process of a command that opened $LIFELINE is
+// gone, and says when that was. sema may live on.
+func (j *job) commandDead() time.Time {
+	j.t.Helper()
+	_ = j.life.SetReadDeadline(time.Now().Add(patience))
+	if _, err := j.life.Read(make([]byte, 1)); err != io.EOF {
+		j.t.Fatalf("the command's processes do not end: %v", err)
+	}
+	return time.Now()
+}
+
+// code waits for sema's end.
+func (j *job) code() int {
+	j.t.Helper()
+	select {
+	case code := <-j.done:
+		return code
+	case <-time.After(patience):
+		j.t.Fatal("sema does not end")
+		return 0
+	}
+}
+
+func (j *job) exits(want int) {
+	j.t.Helper()
+	if got := j.code(); got != want {
+		j.t.Fatalf("exit code %d, want %d; stderr: %s", got, want, j.stderr.String())
+	}
+}
+
+func (j *job) signal(s syscall.Signal) {
+	j.t.Helper()
+	if err := j.cmd.Process.Signal(s); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// looker looks at one semaphore.
+type looker struct {
+	t *testing.T
+	s *sema.Semaphore
+}
+
+func look(t *testing.T, url, name string) *looker {
+	t.Helper()
+	var engine sema.Engine
+	if dir, ok := strings.CutPrefix(url, "file://"); ok {
+		e, err := fileengine.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine = e
+	} else {
+		o, err := redis.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rdb := redis.NewClient(o)
+		t.Cleanup(func() { _ = rdb.Close() })
+		engine = redisengine.New(rdb)
+	}
+	t.Cleanup(func() { _ = engine.Close() })
+	s, err := sema.New(engine, name, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return &looker{t, s}
+}
+
+func (l *looker) state() sema.State {
+	l.t.Helper()
+	st, err := l.s.State(context.Background())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return st
+}
+
+// until waits for a state.
+func (l *looker) until(what string, ok func(sema.State) bool) sema.State {
+	l.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if st := l.state(); ok(st) {
+			return st
+		}
+	}
+	l.t.Fatalf("never seen: %s; last %+v", what, l.state())
+	return sema.State{}
+}
+
+func (l *looker) counts(holders, waiters int) sema.State {
+	l.t.Helper()
+	return l.until("holders and waiters", func(st sema.State) bool {
+		return len(st.Holders) == holders && len(st.Waiters) == waiters
+	})
+}

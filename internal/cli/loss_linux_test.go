@@ -1,0 +1,250 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/internal/redistest"
+)
+
+// stubborn is a command of two processes that do not heed TERM.
+const stubborn = `exec 9>"$LIFELINE"; trap 'echo term' TERM; (trap '' TERM; echo ready; while :; do sleep 1; done) & while :; do wait; done`
+
+// leaseEnd is when the server lets go of the only holder, as its own record
+// says. Server and test share a clock.
+func leaseEnd(t *testing.T, c *redis.Client, name string) time.Time {
+	t.Helper()
+	z, err := c.ZRangeWithScores(context.Background(), "sema:{"+name+"}:holders", 0, -1).Result()
+	if err != nil || len(z) != 1 {
+		t.Fatalf("holders in Redis: %v, %v", z, err)
+	}
+	return time.UnixMicro(int64(z[0].Score))
+}
+
+// renewed waits for a renewal and says when the lease then ends. The next
+// renewal is a good while off.
+func renewed(t *testing.T, c *redis.Client, name string) time.Time {
+	t.Helper()
+	for first := leaseEnd(t, c, name); ; time.Sleep(time.Millisecond) {
+		if end := leaseEnd(t, c, name); end.After(first) {
+			return end
+		}
+	}
+}
+
+func TestRedisFallsSilent(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client()
+	j := start(t, s.URL(), "run", "--lease", "3s", "silence", "--", "bash", "-c", stubborn)
+	j.expect("ready")
+	end := renewed(t, c, "silence")
+	s.Stop()
+	j.expect("term")
+	died := j.commandDead()
+	if died.After(end) {
+		t.Fatalf("the last process died %v after the end of the lease", died.Sub(end))
+	}
+	t.Logf("the last process died %v before the end of the lease", end.Sub(died))
+	j.exits(76)
+	if !strings.Contains(j.stderr.String(), "permit lost: not renewed in time") {
+		t.Errorf("stderr: %s", j.stderr.String())
+	}
+}
+
+// A stopped sema cannot do anything; its guard can.
+func TestSemaIsStopped(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client()
+	j := start(t, s.URL(), "run", "--lease", "2s", "stopped", "--", "bash", "-c", stubborn)
+	j.expect("ready")
+	end := renewed(t, c, "stopped")
+	j.signal(syscall.SIGSTOP)
+	died := j.commandDead()
+	if died.After(end) {
+		t.Fatalf("the last process died %v after the end of the lease", died.Sub(end))
+	}
+	j.signal(syscall.SIGCONT)
+	j.exits(76)
+}
+
+// Restarted empty, or flushed: the holder learns of it at its next renewal.
+func TestRedisForgets(t *testing.T) {
+	for what, forget := range map[string]func(*redistest.Server){
+		"restarted": (*redistest.Server).Restart,
+		"flushed":   func(s *redistest.Server) { s.Client().FlushAll(context.Background()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := redistest.Start(t)
+			j := start(t, s.URL(), "run", "--lease", "2s", "--kill-after", "100ms", "memory", "--", "bash", "-c", stubborn)
+			j.expect("ready")
+			forgot := time.Now()
+			forget(s)
+			died := j.commandDead()
+			j.exits(76)
+			t.Logf("until then another could be admitted beside it: %v", died.Sub(forgot))
+		})
+	}
+}
+
+func TestOnLostWarn(t *testing.T) {
+	s := redistest.Start(t)
+	j := start(t, s.URL(), "run", "--lease", "300ms", "--on-lost=warn", "warned", "--", "sh", "-c", `echo ready; read x; echo "$x"; exit 5`)
+	j.expect("ready")
+	s.Client().FlushAll(context.Background())
+	look(t, s.URL(), "warned").counts(0, 0)
+	_ = s.Client().Set(context.Background(), "sema:{warned}:state", "other", 0) // it never comes back
+	time.Sleep(300 * time.Millisecond)                                          // a lease: by its end the loss is known
+	if _, err := j.stdin.WriteString("still here\n"); err != nil {
+		t.Fatal(err)
+	}
+	j.expect("still here")
+	j.exits(5)
+	if got := j.stderr.String(); !strings.Contains(got, "the command runs on without a permit") {
+		t.Errorf("stderr: %s", got)
+	}
+}
+
+func TestRevoked(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		l := look(t, url, "revoked")
+		j := start(t, url, "run", "--lease", "1s", "revoked", "--", "sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; sleep 30 & wait")
+		j.expect("ready")
+		st := l.counts(1, 0)
+		start(t, url, "revoke", "revoked", st.Holders[0].ID).exits(0)
+		j.expect("bye")
+		j.exits(76) // whatever the command's own code was
+		if got := j.stderr.String(); !strings.Contains(got, "revoked by an operator; stopping the command") {
+			t.Errorf("stderr: %s", got)
+		}
+		if st := l.state(); len(st.Holders) != 0 {
+			t.Errorf("%+v", st.Holders)
+		}
+	})
+}
+
+// A command that ends between the loss and its discovery may have run beside
+// another.
+func TestLossIsFoundAtTheEnd(t *testing.T) {
+	s := redistest.Start(t)
+	j := start(t, s.URL(), "run", "late", "--", "cat")
+	look(t, s.URL(), "late").counts(1, 0)
+	s.Client().FlushAll(context.Background())
+	_ = j.stdin.Close()
+	j.exits(76)
+	if got := j.stderr.String(); !strings.Contains(got, "the command had ended by itself, with exit code 0") {
+		t.Errorf("stderr: %s", got)
+	}
+}
+
+func TestKillMinusNineOfSemaEndsTheCommand(t *testing.T) {
+	j := start(t, fileURL(t), "run", "killed", "--", "bash", "-c", stubborn)
+	j.expect("ready")
+	j.signal(syscall.SIGKILL)
+	j.dead() // both processes of the command
+}
+
+// Without the guard at least the first process ends with sema.
+func TestKillMinusNineOfSemaAndGuard(t *testing.T) {
+	j := start(t, fileURL(t), "run", "killed", "--", "sh", "-c", "echo $$; while :; do sleep 0.1; done")
+	var pid int
+	if _, err := fmt.Sscan(j.line(), &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(guardOf(t, j.cmd.Process.Pid), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	j.signal(syscall.SIGKILL)
+	j.dead()
+}
+
+// A dead holder's permit comes back: on one host as soon as the kernel knows,
+// from Redis when its lease ends, without anybody polling.
+func TestKillMinusNineOfAHolder(t *testing.T) {
+	t.Run("file", func(t *testing.T) {
+		url := fileURL(t)
+		began, ended := killHolder(t, url, "30s")
+		if took := ended.Sub(began); took > time.Second {
+			t.Fatalf("the next waiter started after %v", took)
+		}
+	})
+	t.Run("redis", func(t *testing.T) {
+		s := redistest.Start(t)
+		before := calls(t, s)
+		began, ended := killHolder(t, s.URL(), "3s")
+		took := ended.Sub(began)
+		if took > 4*time.Second {
+			t.Fatalf("the next waiter started %v after its holder's death, with a lease of 3 s", took)
+		}
+		t.Logf("started after %v; %d script calls by both and the test", took, calls(t, s)-before)
+	})
+}
+
+func killHolder(t *testing.T, url, lease string) (killed, started time.Time) {
+	t.Helper()
+	l := look(t, url, "dead")
+	holder := start(t, url, "run", "--lease", lease, "dead", "--", "cat")
+	l.counts(1, 0)
+	next := start(t, url, "run", "--lease", lease, "dead", "--", "echo", "mine")
+	l.counts(1, 1)
+	killed = time.Now()
+	holder.signal(syscall.SIGKILL)
+	next.expect("mine")
+	started = time.Now()
+	next.exits(0)
+	return killed, started
+}
+
+// A waiter sends a few calls per lease, no more.
+func TestWaiterDoesNotPollHot(t *testing.T) {
+	s := redistest.Start(t)
+	l := look(t, s.URL(), "idle")
+	id := acquire(t, l.s)
+	j := start(t, s.URL(), "run", "--lease", "1s", "idle", "--", "true")
+	l.until("a waiter", func(st sema.State) bool { return len(st.Waiters) == 1 })
+	before := calls(t, s)
+	time.Sleep(3 * time.Second) // three leases: the measurement itself
+	perLease := (calls(t, s) - before) / 3
+	t.Logf("%d script calls per lease", perLease)
+	if perLease > 10 {
+		t.Errorf("%d script calls per lease", perLease)
+	}
+	if err := id.Release(); err != nil {
+		t.Fatal(err)
+	}
+	j.exits(0)
+}
+
+func acquire(t *testing.T, s *sema.Semaphore) *sema.Permit {
+	t.Helper()
+	p, err := s.Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// calls is how many scripts a server has run.
+func calls(t *testing.T, s *redistest.Server) (n int) {
+	t.Helper()
+	text, err := s.Client().Info(context.Background(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		for _, command := range []string{"cmdstat_evalsha:calls=", "cmdstat_eval:calls="} {
+			if rest, ok := strings.CutPrefix(line, command); ok {
+				var m int
+				_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &m)
+				n += m
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,80 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"sema/internal/cli"
+	"sema/internal/redistest"
+)
+
+// The test binary is also the program: every test runs it as sema in processes
+// of its own, the way users do.
+func TestMain(m *testing.M) {
+	// Under the race detector a process would sleep for a second at its end.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
+	testscript.Main(m, map[string]func(){"sema": func() {
+		code := cli.Main(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+		// The guard's reader ends with its process, all else ends before.
+		if len(os.Args) == 2 && os.Args[1] == "__guard" {
+			os.Exit(code)
+		}
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines outlive Main:", err)
+			os.Exit(99)
+		}
+		os.Exit(code)
+	}})
+}
+
+// onEngines runs a test on the file engine and on Redis.
+func onEngines(t *testing.T, test func(t *testing.T, url string)) {
+	t.Run("file", func(t *testing.T) { test(t, fileURL(t)) })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Start(t).URL()) })
+}
+
+func fileURL(t *testing.T) string { return "file://" + filepath.ToSlash(t.TempDir()) }
+
+func TestScripts(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		testscript.Run(t, testscript.Params{
+			Dir:                 "testdata/script",
+			RequireExplicitExec: true,
+			Setup: func(env *testscript.Env) error {
+				// Scripts share the engine and so do not share names.
+				env.Setenv("SEMA_URL", url)
+				env.Setenv("GORACE", os.Getenv("GORACE"))
+				return nil
+			},
+			Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		})
+	})
+}
+
+// exits is the script command "exits CODE PROGRAM [ARG...]": the program ends
+// with that exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARG...]")
+	}
+	code := "0"
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var status interface{ ExitCode() int }
+		if !errors.As(err, &status) {
+			ts.Fatalf("%v", err)
+		}
+		code = fmt.Sprint(status.ExitCode())
+	}
+	if code != args[0] {
+		ts.Fatalf("%v: exit code %s, want %s", args[1:], code, args[0])
+	}
+}
