@@ -355,14 +355,14 @@ func TestServerThatComesBack(t *testing.T) {
 	s := counter(t, b.remote, "s")
 	expect(t, "create", true)(s.TrySetPermits(b.ctx, 2, 0))
 	// READONLY first, then connections refused, then all is well.
-	must(t, b.rdb.SlaveOf(b.ctx, "127.0.0.1", "1").Err())
+	must(t, b.rdb.ReplicaOf(b.ctx, "127.0.0.1", "1").Err())
 	result := acquiring(func() error { return s.TryAcquire(b.ctx, 1) })
 	await(t, b.ctx, "a refusal", func() bool {
 		stats, err := b.rdb.Info(b.ctx, "errorstats").Result()
 		return err == nil && strings.Contains(stats, "errorstat_READONLY")
 	})
 	b.proxy.Refuse()
-	must(t, b.rdb.SlaveOf(b.ctx, "NO", "ONE").Err())
+	must(t, b.rdb.ReplicaOf(b.ctx, "NO", "ONE").Err())
 	b.proxy.Resume()
 	must(t, outcome(t, "acquire", result))
 	expect(t, "available", 1)(s.AvailablePermits(b.ctx))

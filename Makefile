@@ -1,0 +1,45 @@
+.PHONY: demo build test storm lint cross vulncheck interop clean
+
+# Eight jobs, three at a time: what sema is for. Needs Go only.
+demo: build
+	./examples/eight-jobs.sh
+
+build:
+	go build -o bin/sema ./cmd/sema
+
+# All tests, race detector on; real Redis servers are started as children.
+test:
+	./scripts/test-tools.sh
+	go test -race -timeout 10m ./...
+
+# The cancellation storm, 100,000 rounds on each engine. Some minutes.
+storm:
+	./scripts/test-tools.sh
+	SEMA_STORM=500 go test -count=1 -timeout 60m -v -run 'TestPromises$$/8_NothingLeaks/a_wait_cancelled' ./engine/memengine ./engine/fileengine ./engine/redisengine
+
+STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: these files want formatting'; exit 1; }
+	go vet ./...
+	go vet -tags interop ./interop/...
+	$(STATICCHECK) ./...
+
+# Builds for every system that is supported.
+cross:
+	@for os in linux darwin windows; do for arch in amd64 arm64; do \
+		GOOS=$$os GOARCH=$$arch go build ./... || exit 1; echo "builds for $$os/$$arch"; done; done
+
+vulncheck:
+	$(GOVULNCHECK) ./...
+
+# Our classic and redisson packages beside the originals' own languages: needs
+# Python, and Java with Maven.
+interop:
+	./scripts/test-tools.sh
+	./interop/classic/run.sh
+	./interop/redisson/run.sh
+
+clean:
+	rm -rf bin

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Sees to what the tests need beside Go: redis-server, and a C compiler for the
+# race detector. Installs them with apt where that is there and allowed.
+set -eu
+
+missing=
+command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
+command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+[ -z "$missing" ] && exit 0
+
+as=
+[ "$(id -u)" = 0 ] || as="sudo -n"
+# shellcheck disable=SC2086 # both are lists of words
+if command -v apt-get >/dev/null 2>&1 && { [ -z "$as" ] || $as true 2>/dev/null; }; then
+	echo "installing$missing"
+	if $as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $as apt-get install -y -qq $missing >/dev/null; then
+		exit 0
+	fi
+fi
+echo "The tests need$missing: install them, e.g. with: sudo apt-get install$missing" >&2
+exit 1
