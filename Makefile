@@ -18,7 +18,7 @@ storm:
 	SEMA_STORM=500 go test -count=1 -timeout 60m -v -run 'TestPromises$$/8_NothingLeaks/a_wait_cancelled' ./engine/memengine ./engine/fileengine ./engine/redisengine
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
+GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: these files want formatting'; exit 1; }
