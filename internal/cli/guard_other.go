@@ -10,7 +10,7 @@ import (
 // guard does nothing here: that a command ends with sema needs Linux.
 type guard struct{}
 
-func startGuard() (*guard, error)                { return nil, nil }
+func startGuard(string) (*guard, error)          { return nil, nil }
 func (*guard) watch(int)                         {}
 func (*guard) until(time.Time)                   {}
 func (*guard) dismiss() (acted bool)             { return false }

@@ -16,20 +16,18 @@ import (
 // process is a running command: its first process, and the process group that
 // was made for it.
 type process struct {
-	group   int
-	done    chan int // the exit code, when the first process has ended
-	held    func() bool
-	signals chan<- os.Signal
-	tty     *terminal
+	group int
+	done  chan int // the exit code, when the first process has ended
+	held  func() bool
+	tty   *terminal
 }
 
 // startProcess starts a command in a process group of its own, of which watch
 // is told before anything else. held says
-// whether a command that was suspended may run on. Requests of the terminal to
-// suspend (^Z) that reach us go to signals, and so to the command.
-func startProcess(cmd *exec.Cmd, watch func(group int), held func() bool, signals chan<- os.Signal) (*process, error) {
+// whether a command that was suspended may run on.
+func startProcess(cmd *exec.Cmd, watch func(group int), held func() bool) (*process, error) {
 	cmd.SysProcAttr = attributes()
-	p := &process{done: make(chan int, 1), held: held, signals: signals}
+	p := &process{done: make(chan int, 1), held: held}
 	started := make(chan error, 1)
 	go func() {
 		// "Kill me when my parent dies" is about the thread that started the
@@ -46,21 +44,12 @@ func startProcess(cmd *exec.Cmd, watch func(group int), held func() bool, signal
 		if wanted(cmd) && p.tty.lend(p.group) {
 			p.signal(unix.SIGCONT) // it may have been quicker, and been stopped for it
 		}
-		p.heedStop()
 		started <- nil
 		code := p.wait()
 		_ = cmd.Wait() // the process has been waited for: this ends the copying of its streams
 		p.done <- code
 	}()
 	return p, <-started
-}
-
-// heedStop catches the terminal's request to suspend: sema must not stop while
-// its command runs.
-func (p *process) heedStop() {
-	if !signal.Ignored(unix.SIGTSTP) {
-		signal.Notify(p.signals, unix.SIGTSTP)
-	}
 }
 
 // wait sees the first process to its end, through stops and continuations.
@@ -95,7 +84,7 @@ func (p *process) stopped(by unix.Signal) {
 		}
 	case unix.SIGTSTP:
 		p.tty.takeBack()
-		p.suspend()
+		suspend()
 		if !p.held() {
 			p.kill() // what has lost its permit does not run on
 			return
@@ -106,16 +95,13 @@ func (p *process) stopped(by unix.Signal) {
 }
 
 // suspend stops this process and the others of its job, as ^Z would have done
-// had they been the terminal's foreground, and returns when it runs again.
-func (p *process) suspend() {
-	if signal.Ignored(unix.SIGTSTP) {
-		return
-	}
+// had they been the terminal's foreground, and returns when it runs again. It
+// needs the signal's default action, which os/signal cannot bring back once the
+// signal was caught: so sema never catches it.
+func suspend() {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, unix.SIGCONT)
 	defer signal.Stop(resumed)
-	signal.Reset(unix.SIGTSTP)
-	defer p.heedStop()
 	_ = unix.Kill(0, unix.SIGTSTP)
 	select {
 	case <-resumed:

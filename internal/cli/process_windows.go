@@ -12,7 +12,7 @@ type process struct {
 	done chan int
 }
 
-func startProcess(cmd *exec.Cmd, _ func(int), _ func() bool, _ chan<- os.Signal) (*process, error) {
+func startProcess(cmd *exec.Cmd, _ func(int), _ func() bool) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

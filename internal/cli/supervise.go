@@ -33,7 +33,7 @@ type supervisor struct {
 	name    string
 	grace   grace
 	warn    bool // on loss, let it run on
-	signals chan os.Signal
+	signals <-chan os.Signal
 
 	command *process
 	guard   *guard
@@ -59,7 +59,7 @@ func (s *supervisor) run(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	s.guard = guard
 	defer guard.dismiss() // if the command does not start
-	s.command, err = startProcess(cmd, guard.watch, func() bool { return s.warn || s.Err() == nil }, s.signals)
+	s.command, err = startProcess(cmd, guard.watch, func() bool { return s.warn || s.Err() == nil })
 	if err != nil {
 		return notStarted(cmd.Args[0], err)
 	}

@@ -1,0 +1,162 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a sema that runs on a terminal of its own, as the only job of a
+// session. The test is whoever sits in front of it.
+type terminal struct {
+	t      *testing.T
+	master *os.File
+	cmd    *exec.Cmd
+	seen   bytes.Buffer
+}
+
+func onTerminal(t *testing.T, url string, args ...string) *terminal {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master := os.NewFile(uintptr(fd), "ptmx")
+	t.Cleanup(func() { _ = master.Close() })
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = slave.Close() }()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "SEMA_URL="+url, "TERM=xterm")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return &terminal{t: t, master: master, cmd: cmd}
+}
+
+func (x *terminal) kind(text string) {
+	x.t.Helper()
+	if _, err := x.master.WriteString(text); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// shows waits until the terminal has shown a text.
+func (x *terminal) shows(text string) {
+	x.t.Helper()
+	_ = x.master.SetReadDeadline(time.Now().Add(patience))
+	buf := make([]byte, 4096)
+	for !strings.Contains(x.seen.String(), text) {
+		n, err := x.master.Read(buf)
+		x.seen.Write(buf[:n])
+		if err != nil {
+			x.t.Fatalf("%v; the terminal has not shown %q but %q", err, text, x.seen.String())
+		}
+	}
+}
+
+func (x *terminal) exits(want int) {
+	x.t.Helper()
+	_ = x.cmd.Wait()
+	if got := x.cmd.ProcessState.ExitCode(); got != want {
+		x.t.Fatalf("exit code %d, want %d; seen %q", got, want, x.seen.String())
+	}
+}
+
+func TestCommandReadsFromTheTerminal(t *testing.T) {
+	x := onTerminal(t, fileURL(t), "sema", "run", "tty", "--", "sh", "-c", `echo ready; read x; echo "got $x"`)
+	x.shows("ready")
+	x.kind("words\n")
+	x.shows("got words")
+	x.exits(0)
+}
+
+func TestInterruptKeyReachesTheCommand(t *testing.T) {
+	x := onTerminal(t, fileURL(t), "sema", "run", "tty", "--", "sh", "-c", `echo ready; read x`)
+	x.shows("ready")
+	x.kind("\x03")
+	x.exits(130)
+}
+
+// In a pipeline the terminal is not given away until the command wants it.
+func TestCommandInAPipelineReadsFromTheTerminal(t *testing.T) {
+	x := onTerminal(t, fileURL(t), "bash", "-c", `sema run tty -- sh -c 'echo ready; read x </dev/tty; echo "got $x"' | cat`)
+	x.shows("ready")
+	x.kind("words\n")
+	x.shows("got words")
+	x.exits(0)
+}
+
+// An interactive shell gets its terminal back, and a suspended command (^Z)
+// goes on with the job.
+func TestJobControl(t *testing.T) {
+	x := onTerminal(t, fileURL(t), "bash", "--norc", "--noprofile", "--noediting", "-i")
+	x.kind("PS1=; PS2=\n")
+	x.kind("sema run tty -- sh -c 'echo \"re\"ady; while read x; do echo \"got $x\"; done'\n")
+	x.shows("ready")
+	x.kind("one\n")
+	x.shows("got one")
+	x.kind("\x1a")
+	x.shows("Stopped")
+	x.kind("echo she\"\"ll\n")
+	x.shows("shell")
+	x.kind("fg\n")
+	x.kind("two\n")
+	x.shows("got two")
+	x.kind("\x04")
+	x.kind("echo code $?.\n")
+	x.shows("code 0.")
+	x.kind("exit\n")
+	x.exits(0)
+}
+
+func TestLiveLine(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		l := look(t, url, "live")
+		holder := start(t, url, "run", "--label", "the holder", "live", "--", "cat")
+		l.counts(1, 0)
+		x := onTerminal(t, url, "sema", "run", "live", "--", "echo", "done")
+		x.shows(", position 1, 1 of 1 held by the holder@")
+		x.shows("sema: waiting 1s for live")
+		x.shows("sema: waiting 2s for live")
+		_ = holder.stdin.Close()
+		holder.exits(0)
+		x.shows("\r\x1b[Kdone")
+		x.exits(0)
+	})
+}
+
+// A wait that a key ends leaves neither line nor ticket.
+func TestInterruptKeyWhileWaiting(t *testing.T) {
+	url := fileURL(t)
+	l := look(t, url, "live")
+	start(t, url, "run", "live", "--", "cat")
+	l.counts(1, 0)
+	x := onTerminal(t, url, "sema", "run", "live", "--", "echo", "never")
+	x.shows("position 1")
+	x.kind("\x03")
+	x.exits(130)
+	l.counts(1, 0)
+}
