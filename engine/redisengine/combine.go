@@ -23,7 +23,10 @@ const (
 	// maxWait bounds what a caller waits for any call.
 	maxWait = 10 * time.Second
 
-	// maxAttempt bounds one attempt on the wire, where the client heeds contexts.
+	// minAttempt and maxAttempt bound one attempt on the wire, where the client
+	// heeds contexts. Between them it is a third of the lease: a connection
+	// that swallows everything must not outlast the permits it carries.
+	minAttempt = 250 * time.Millisecond
 	maxAttempt = 5 * time.Second
 )
 
@@ -43,7 +46,8 @@ type combiner struct {
 	mu        sync.Mutex
 	pending   []*call
 	flying    bool
-	described time.Time // when the server was last told who the client is
+	described time.Time     // when the server was last told who the client is
+	lease     time.Duration // the last one asked for
 	closed    bool
 }
 
@@ -160,7 +164,7 @@ func (c *combiner) send(batch []*call) {
 	began := time.Now()
 	var list []sema.Answer
 	var news string
-	var err error
+	var err, told error
 	unsure := false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		list, news, err = c.attempt(ops)
@@ -169,10 +173,16 @@ func (c *combiner) send(batch []*call) {
 		}
 		f := sortError(err)
 		unsure = unsure || !f.notExecuted
+		if f.hint != "" {
+			told = err
+		}
 		if !f.retry || time.Since(began)+pause > patience {
 			break
 		}
 		time.Sleep(pause)
+	}
+	if err != nil && told != nil {
+		err = told // says more than how the connection ended the last time
 	}
 	if err == nil && news != "" {
 		c.news(news)
@@ -188,7 +198,7 @@ func (c *combiner) send(batch []*call) {
 }
 
 func (c *combiner) attempt(ops []op) ([]sema.Answer, string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), maxAttempt)
+	ctx, cancel := context.WithTimeout(context.Background(), c.attemptTime(ops))
 	defer cancel()
 	description, keep := c.describe(ops)
 	args := make([]any, 0, 4+7*len(ops))
@@ -207,6 +217,21 @@ func (c *combiner) attempt(ops []op) ([]sema.Answer, string, error) {
 		c.mu.Unlock()
 	}
 	return list, news, err
+}
+
+// attemptTime is how long one attempt may take.
+func (c *combiner) attemptTime(ops []op) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range ops {
+		if o.lease > 0 {
+			c.lease = o.lease
+		}
+	}
+	if c.lease == 0 {
+		return maxAttempt
+	}
+	return min(maxAttempt, max(minAttempt, c.lease/3))
 }
 
 // describe says who the client is, if a permit or ticket is at stake and the

@@ -39,6 +39,8 @@ var serverFaults = []struct {
 	{"OOM", fault{notExecuted: true, hint: "the server's memory is full: raise its maxmemory; releases still work"}},
 	{"MISCONF", fault{notExecuted: true, hint: "the server cannot save to disk and refuses writes: see its log"}},
 	{"NOAUTH", fault{notExecuted: true, hint: "the server wants a password: redis://user:password@host"}},
+	// What a server with a password says to a request of more than ten words.
+	{"ERR Protocol error: unauthenticated", fault{notExecuted: true, hint: "the server wants a password: redis://user:password@host"}},
 	{"WRONGPASS", fault{notExecuted: true, hint: "user or password is wrong"}},
 	{"WRONGTYPE", fault{notExecuted: true, hint: "another program uses a key of this name: choose another name for the semaphore, or delete that key"}},
 	{"NOPERM", fault{hint: "the user lacks rights: it needs ~sema:* &sema:* +@all -@dangerous or, at least, the commands in docs/redis.md"}},
@@ -58,12 +60,16 @@ func sortError(err error) fault {
 		return fault{retry: true, notExecuted: true, hint: "is the server running, and the address right?"}
 	case errors.Is(err, redis.ErrClosed):
 		return fault{notExecuted: true}
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled):
 		return fault{}
+	case isTimeout(err):
+		return fault{retry: true, hint: "the server does not answer in time"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
 		// The request may have been executed and only its answer lost. Asking
-		// again is safe all the same: every operation names its permit.
-		return fault{retry: true}
+		// again is safe all the same: every operation names its permit. (With
+		// maxclients reached the server hangs up, too, mostly before its words
+		// were read.)
+		return fault{retry: true, hint: "the server closed the connection: has it restarted, or reached its maxclients?"}
 	}
 	return fault{}
 }
