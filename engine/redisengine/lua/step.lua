@@ -46,16 +46,22 @@ local alarm = tonumber(was[7] or 0)
 local watcher = was[8] or ''
 local revoked = tonumber(was[9] or 0)
 
-if not was[1] then
-  -- First use, or the state was deleted under its holders. Refuse keys that are
-  -- somebody else's before anything is written; count anew what is held.
-  local want = {'hash', 'zset', 'zset', 'hash', 'zset', 'hash'}
-  for i = 1, 6 do
-    local is = redis.call('TYPE', KEYS[i]).ok
-    if is ~= 'none' and is ~= want[i] then
-      return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. is .. ', not sema\'s ' .. want[i])
-    end
+-- Keys that are somebody else's are refused before anything is written.
+local want = {'hash', 'zset', 'zset', 'hash', 'zset', 'hash'}
+for i = 2, 6 do
+  local is = redis.call('TYPE', KEYS[i]).ok
+  if is ~= 'none' and is ~= want[i] then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. is .. ', not sema\'s ' .. want[i])
   end
+end
+
+local touched = {} -- keys that may have been created in this step
+
+if not was[1] then
+  -- First use, or the state was deleted under its holders: count anew what is
+  -- held, and take the keys' time to live from themselves.
+  touched[state] = true
+  for i = 2, 6 do keep = math.max(keep, now + redis.call('PTTL', KEYS[i]) * 1000) end
   local from = 0
   repeat
     local some = redis.call('ZRANGE', holders, from, from + 999)
@@ -67,8 +73,18 @@ if not was[1] then
   until #some < 1000
 end
 
+-- With its memory full the server refuses whatever may need more, but nothing
+-- after a first write. Releases and renewals must pass, also those that travel
+-- with acquisitions.
+for i = 5, #ARGV do
+  local word = ARGV[i]
+  if word == 'R' or word == 'N' or word == 'K' then
+    redis.call('ZREM', holders, '')
+    break
+  end
+end
+
 local extended = false -- the keys' time to live must be set anew
-local touched = {}     -- keys that may have been created in this step
 
 local function remember(lease)
   if keep < now + lease + MINUTE then
@@ -259,10 +275,10 @@ local function acquire(id, want, lease, ticket_life, place, flags)
     mine = place > 0 and place or math.max(arrival + 1, now)
     arrival = math.max(arrival, mine)
     redis.call('ZADD', waiters, mine, id)
-    touched[waiters], touched[tickets] = true, true
+    touched[waiters] = true
     head_known = false
   end
-  redis.call('HSET', tickets, id, text(now + ticket_life))
+  if redis.call('HSET', tickets, id, text(now + ticket_life)) == 1 then touched[tickets] = true end
   out[#out + 1] = QUEUED
   out[#out + 1] = mine
   out[#out + 1] = redis.call('ZRANK', waiters, id)
@@ -291,9 +307,8 @@ end
 local function revoke(id)
   local lease_end = redis.call('ZSCORE', holders, id)
   if lease_end then
+    redis.call('ZADD', holders, lease_end, '!' .. id) -- first, lest the key goes, and its time to live
     redis.call('ZREM', holders, id)
-    redis.call('ZADD', holders, lease_end, '!' .. id)
-    touched[holders] = true
     revoked = revoked + 1
   elseif revoked > 0 then
     lease_end = redis.call('ZSCORE', holders, '!' .. id)
@@ -366,14 +381,14 @@ end
 if limit > 0 then
   redis.call('HSET', state, 'limit', limit, 'used', used, 'token', text(token), 'arrival', text(arrival),
     'pinned', pinned, 'keep', text(keep), 'alarm', text(alarm), 'watcher', watcher, 'revoked', revoked)
-  local left = math.ceil((keep - now) / 1000)
-  if extended then
-    for i = 2, 6 do redis.call('PEXPIRE', KEYS[i], left) end
-    if pinned == '1' then redis.call('PERSIST', state) else redis.call('PEXPIRE', state, left) end
-  else
-    for key in pairs(touched) do
-      if redis.call('PTTL', key) < 0 then redis.call('PEXPIRE', key, left) end
-    end
+end
+local left = math.ceil((keep - now) / 1000)
+if extended then
+  for i = 2, 6 do redis.call('PEXPIRE', KEYS[i], left) end
+  if pinned == '1' then redis.call('PERSIST', state) else redis.call('PEXPIRE', state, left) end
+else
+  for key in pairs(touched) do
+    if redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, left) end
   end
 end
 if ARGV[3] ~= '' then redis.call('SET', KEYS[7], ARGV[3], 'PX', ARGV[4]) end
