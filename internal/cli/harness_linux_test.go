@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ type job struct {
 	lines  *bufio.Reader
 	stdin  *os.File
 	life   *os.File // ends when the command's processes that opened $LIFELINE have ended
-	stderr strings.Builder
+	stderr words
 	done   chan int // the exit code
 }
 
@@ -143,6 +144,34 @@ func (j *job) exits(want int) {
 	if got := j.code(); got != want {
 		j.t.Fatalf("exit code %d, want %d; stderr: %s", got, want, j.stderr.String())
 	}
+}
+
+// says waits until sema, or its command, has said something on standard error.
+func (j *job) says(text string) {
+	j.t.Helper()
+	for end := time.Now().Add(patience); !strings.Contains(j.stderr.String(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			j.t.Fatalf("never said %q, but: %s", text, j.stderr.String())
+		}
+	}
+}
+
+// words is what was said so far.
+type words struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *words) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
 }
 
 func (j *job) signal(s syscall.Signal) {

@@ -43,6 +43,13 @@ moment, so a grace of 5 seconds takes a lease of at least 22 seconds. The exit
 code is then 76, whatever the command's was. With --on-lost=warn the command
 runs on without a permit, and its own exit code counts.
 
+A Redis that lost its data (restarted without persistence, flushed, failed over
+to a replica that had not heard) has forgotten the permit; sema learns of it at
+its next renewal, after a third of the lease at most. Until then, and until the
+command has been stopped, Redis can let others in beside it: for up to a third
+of the lease and --kill-after, 15 seconds with the defaults. The exit code is
+76 as well if the command has ended meanwhile.
+
 When sema itself is killed (kill -9), Linux kills the command at once, and a
 small helper process of sema's kills the rest of the command's process group;
 the helper also kills the group when sema was stopped (SIGSTOP, ^Z) for longer

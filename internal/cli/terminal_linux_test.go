@@ -133,6 +133,7 @@ func TestJobControl(t *testing.T) {
 }
 
 func TestLiveLine(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, url string) {
 		l := look(t, url, "live")
 		holder := start(t, url, "run", "--label", "the holder", "live", "--", "cat")
@@ -150,6 +151,7 @@ func TestLiveLine(t *testing.T) {
 
 // A wait that a key ends leaves neither line nor ticket.
 func TestInterruptKeyWhileWaiting(t *testing.T) {
+	t.Parallel()
 	url := fileURL(t)
 	l := look(t, url, "live")
 	start(t, url, "run", "live", "--", "cat")

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestURLs(t *testing.T) {
+	for raw, want := range map[string]struct {
+		addrs              []string
+		user, pass, master string
+		db                 int
+		tls, cluster       bool
+	}{
+		"redis://h":                           {addrs: []string{"h:6379"}},
+		"REDIS://h:1/5":                       {addrs: []string{"h:1"}, db: 5},
+		"redis://h?db=5":                      {addrs: []string{"h:6379"}, db: 5},
+		"redis://[::1]:7/":                    {addrs: []string{"[::1]:7"}},
+		"redis://[::1]":                       {addrs: []string{"[::1]:6379"}},
+		"rediss://u:p%40ss@h":                 {addrs: []string{"h:6379"}, user: "u", pass: "p@ss", tls: true},
+		"redis://:p@h":                        {addrs: []string{"h:6379"}, pass: "p"},
+		"redis+sentinel://a,b:1/m?db=2":       {addrs: []string{"a:26379", "b:1"}, master: "m", db: 2},
+		"rediss+sentinel://u:p@a/m":           {addrs: []string{"a:26379"}, master: "m", user: "u", pass: "p", tls: true},
+		"redis+cluster://a:1,b:2,c":           {addrs: []string{"a:1", "b:2", "c:6379"}, cluster: true},
+		"rediss+cluster://u:p@[::1]:1,[::2]/": {addrs: []string{"[::1]:1", "[::2]:6379"}, user: "u", pass: "p", tls: true, cluster: true},
+	} {
+		a, err := parseAddress(raw)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		o, err := a.options(time.Second)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		if !reflect.DeepEqual(o.Addrs, want.addrs) || o.Username != want.user || o.Password != want.pass ||
+			o.MasterName != want.master || o.DB != want.db || (o.TLSConfig != nil) != want.tls || o.IsClusterMode != want.cluster {
+			t.Errorf("%s: %+v", raw, o)
+		}
+		if !o.ContextTimeoutEnabled || o.ReadTimeout != time.Second/6 {
+			t.Errorf("%s: timeouts %v, %v", raw, o.ContextTimeoutEnabled, o.ReadTimeout)
+		}
+	}
+	a, err := parseAddress("file:///some%20where/dir")
+	if err != nil || a.path != "/some where/dir" {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// Whatever the lease and the grace, there is room between TERM and KILL, and
+// KILL comes before the end.
+func TestGrace(t *testing.T) {
+	for _, lease := range []time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second, 30 * time.Second, time.Hour} {
+		for _, after := range []time.Duration{0, time.Millisecond, 5 * time.Second, 2 * time.Hour} {
+			g := graceOf(lease, after)
+			if g.margin > lease/4 || g.margin < min(g.spare, lease/4) {
+				t.Errorf("%v, %v: %+v", lease, after, g)
+			}
+			now := time.Now()
+			deadline, end := now, now.Add(g.margin)
+			left := g.untilKill(now, deadline)
+			if left > after || left < 0 || !now.Add(left).Before(end) {
+				t.Errorf("%v, %v: %+v: KILL after %v", lease, after, g, left)
+			}
+			if g.untilKill(end.Add(time.Second), deadline) != 0 {
+				t.Error("overdue, and yet time is left")
+			}
+		}
+	}
+}
+
+func TestLabels(t *testing.T) {
+	for want, words := range map[string][]string{
+		"sleep 3":                      {"sleep", "3"},
+		"psql postgres://…@db/x -c ''": {"psql", "postgres://u:secret@db/x", "-c", ""},
+		"sh -c 'a b'":                  {"sh", "-c", "a\nb"},
+		"echo '�'":                     {"echo", "\xff"},
+	} {
+		if got := labelOf(words); got != want {
+			t.Errorf("%q: %q, want %q", words, got, want)
+		}
+	}
+}
