@@ -206,8 +206,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	return max(0, st.Limit-st.Used), err
 }
 
-// Holders lists who holds permits now, longest lease first or not: in no
-// particular order.
+// Holders lists who holds permits now, in no particular order.
 func (s *Semaphore) Holders(ctx context.Context) ([]Holder, error) {
 	st, err := s.State(ctx)
 	return st.Holders, err

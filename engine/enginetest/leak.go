@@ -90,7 +90,9 @@ func rounds(n int) int {
 func cancelStorm(e *env, n int) {
 	s, other := e.sem(1, nil), e.sem(1, nil)
 	var held, granted, cancelled atomic.Int64
+	spin := 1000 // how long the cancellation waits; finds the moment by itself
 	for range n {
+		before := granted.Load()
 		gate := e.acquire(s, 1)
 		var all sync.WaitGroup
 		ctx, cancel := context.WithCancel(e.ctx())
@@ -113,13 +115,15 @@ func cancelStorm(e *env, n int) {
 			}
 		})
 		if rand.IntN(4) > 0 { // mostly once it is queued
-			e.until(func() bool { return len(e.state(s).Waiters) > 0 })
+			for len(e.state(s).Waiters) == 0 {
+				time.Sleep(20 * time.Microsecond)
+			}
 		}
 		start := make(chan struct{})
 		all.Go(func() { <-start; _ = gate.Release() })
 		all.Go(func() {
 			<-start
-			for i := rand.IntN(4000); i > 0; i-- { // some microseconds, to meet all orders
+			for i := rand.IntN(2 * spin); i > 0; i-- {
 				_ = ctx.Err()
 			}
 			cancel()
@@ -127,6 +131,11 @@ func cancelStorm(e *env, n int) {
 		close(start)
 		all.Wait()
 		cancel()
+		if granted.Load() > before {
+			spin = max(1, spin*9/10)
+		} else {
+			spin += spin/10 + 1
+		}
 	}
 	e.Logf("%d granted, %d cancelled", granted.Load(), cancelled.Load())
 	e.empty(waitFree(e, 1), 1)

@@ -37,3 +37,5 @@ func open(tb testing.TB) enginetest.Store {
 func TestPromises(t *testing.T) { enginetest.Run(t, open) }
 
 func TestProcesses(t *testing.T) { enginetest.RunProcesses(t, open(t), 4) }
+
+func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }

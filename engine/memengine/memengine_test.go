@@ -19,3 +19,5 @@ func open(tb testing.TB) enginetest.Store {
 }
 
 func TestPromises(t *testing.T) { enginetest.Run(t, open) }
+
+func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }

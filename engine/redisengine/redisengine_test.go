@@ -58,3 +58,5 @@ func TestPromises(t *testing.T) { enginetest.Run(t, standalone) }
 func TestPromisesOnCluster(t *testing.T) { enginetest.Run(t, cluster) }
 
 func TestProcesses(t *testing.T) { enginetest.RunProcesses(t, standalone(t), 4) }
+
+func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, standalone) }

@@ -23,7 +23,8 @@ var stepLua string
 var stateLua string
 
 var (
-	stepScript  = redis.NewScript(clockLua + stepLua)
+	stepSource  = clockLua + stepLua
+	stepHash    = redis.NewScript(stepSource).Hash()
 	stateScript = redis.NewScript(clockLua + stateLua)
 )
 
@@ -128,7 +129,7 @@ func (onceCmd) NoRetry() bool { return true }
 // runStep sends the step once: by its hash, and whole if the server does not
 // know it.
 func runStep(ctx context.Context, rdb redis.UniversalClient, keys []string, args []any) ([]any, error) {
-	for _, by := range []struct{ command, script string }{{"evalsha", stepScript.Hash()}, {"eval", clockLua + stepLua}} {
+	for _, by := range [...]struct{ command, script string }{{"evalsha", stepHash}, {"eval", stepSource}} {
 		words := make([]any, 0, 3+len(keys)+len(args))
 		words = append(words, by.command, by.script, strconv.Itoa(len(keys)))
 		for _, k := range keys {
