@@ -126,7 +126,14 @@ func (p *process) terminate() {
 func (p *process) kill() { p.signal(unix.SIGKILL) }
 
 // gone says whether nobody is left in the group, after its first process ended.
-func (p *process) gone() bool { return unix.Kill(-p.group, 0) == unix.ESRCH }
+func (p *process) gone() bool {
+	// As the first process of a container we inherit the orphans, and they
+	// count until they have been waited for.
+	for pid := 1; pid > 0; {
+		pid, _ = unix.Wait4(-p.group, nil, unix.WNOHANG, nil)
+	}
+	return unix.Kill(-p.group, 0) == unix.ESRCH
+}
 
 // close takes the terminal back.
 func (p *process) close() { p.tty.close() }

@@ -116,19 +116,30 @@ func (g grace) untilKill(now, deadline time.Time) time.Duration {
 	return max(0, min(g.after, deadline.Add(g.margin-g.spare).Sub(now)))
 }
 
+// lingering is how long killed processes are waited for. They may hang in the
+// kernel, or be dead without anybody having taken notice.
+const lingering = 5 * time.Second
+
 // outlive waits until the rest of a stopped command's group is gone too, and
 // kills it in time. kill is nil if that has been done.
 func (s *supervisor) outlive(kill <-chan time.Time) {
+	var enough <-chan time.Time
+	end := func() {
+		kill, enough = nil, time.After(lingering)
+		s.command.kill()
+	}
 	if kill == nil {
-		s.command.kill() // whoever joined the group since
+		end() // whoever joined the group since
 	}
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for !s.command.gone() {
 		select {
 		case <-kill:
-			kill = nil
-			s.command.kill()
+			end()
+		case <-enough:
+			s.say("%q: some of the command's processes were killed and do not end", s.name)
+			return
 		case <-s.signals: // it is being stopped already
 		case <-poll.C:
 		}

@@ -101,7 +101,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		return nil, err
 	}
 	notes := make(chan string, 64)
-	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1)}
+	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
 	o.Lease, o.OnConflict, o.Observer = f.lease, policies[f.conflict], w.observer()
 	sem, err := sema.New(engine, name, f.limit, &o)
@@ -115,7 +115,10 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		_ = sem.Close() // waits until what was asked for is given back
 		closeEngine()
 	}
-	permit, err := w.acquire(ctx, signals)
+	var permit *sema.Permit
+	if err = w.fits(ctx); err == nil {
+		permit, err = w.acquire(ctx, signals)
+	}
 	if err != nil {
 		err = w.explain(ctx, err)
 		done := make(chan struct{})
@@ -136,6 +139,26 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		limit = int(n)
 	}
 	return &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}, nil
+}
+
+// fits refuses a weight that is above the limit we would store, were we the
+// first: nothing is changed then.
+func (w *watch) fits(ctx context.Context) error {
+	if w.flags.weight <= w.flags.limit {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	session, closing, err := w.session(w.name)
+	if err != nil {
+		return err
+	}
+	defer closing()
+	st, err := session.State(ctx)
+	if err == nil && st.Limit == 0 {
+		return usage(fmt.Sprintf("-n %d", w.flags.weight), "weight %d is above the limit %d", w.flags.weight, w.flags.limit)
+	}
+	return err
 }
 
 // watch follows one wait.

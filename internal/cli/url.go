@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // address is an engine's URL, taken apart by hand: net/url knows neither lists
@@ -112,6 +113,9 @@ func (a *address) options(lease time.Duration) (*redis.UniversalOptions, error) 
 		Addrs: a.hosts, MasterName: a.master, IsClusterMode: a.kind == "cluster",
 		SentinelUsername: query.Get("sentinel_username"), SentinelPassword: query.Get("sentinel_password"),
 		ContextTimeoutEnabled: true,
+		// A managed service's announcements of its maintenance: what they tell,
+		// the engine's own patience covers.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	query.Del("sentinel_username")
 	query.Del("sentinel_password")
