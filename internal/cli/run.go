@@ -33,7 +33,8 @@ The command sees
   SEMA_SLOT    with --slots: an index from 0 to limit-1 that no other such permit has
 
 Signals. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH go to the command's process
-group. While sema waits, each of them but WINCH leaves the queue at once.
+group. While sema waits, each of them but WINCH leaves the queue at once; a
+second one ends sema even if the engine does not answer.
 
 Loss. The permit is renewed while the command runs. When that fails for so long
 that the lease may end, or somebody revokes the permit, the command's process

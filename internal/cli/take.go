@@ -121,24 +121,31 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	}
 	if err != nil {
 		err = w.explain(ctx, err)
-		done := make(chan struct{})
-		go func() { closing(); close(done) }()
-		for {
-			select {
-			case <-done:
-				return nil, err
-			case s := <-signals: // who asks a second time does not want to wait for a silent engine
-				if ends(s) {
-					return nil, (&interrupted{s}).asExit()
-				}
-			}
-		}
+		return nil, closeOrLeave(closing, signals, err)
 	}
 	limit := f.limit
 	if n := w.stored.Load(); n != 0 {
 		limit = int(n)
 	}
 	return &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}, nil
+}
+
+// closeOrLeave gives back what a failed wait may have left at the engine, as
+// the end of the program with that error. Who sends a signal meanwhile does not
+// want to wait for an engine that does not answer.
+func closeOrLeave(closing func(), signals <-chan os.Signal, err error) error {
+	done := make(chan struct{})
+	go func() { closing(); close(done) }()
+	for {
+		select {
+		case <-done:
+			return err
+		case s := <-signals:
+			if ends(s) {
+				return (&interrupted{s}).asExit()
+			}
+		}
+	}
 }
 
 // fits refuses a weight that is above the limit we would store, were we the
