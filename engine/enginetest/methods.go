@@ -26,9 +26,9 @@ var methodTests = []test{
 	}},
 	{name: "AcquireWithin bounds the wait and not the permit", run: func(e *env) {
 		s := e.sem(1, nil)
-		p, err := s.AcquireWithin(e.ctx(), 1, 10*time.Millisecond)
+		p, err := s.AcquireWithin(e.ctx(), 1, 200*time.Millisecond) // enough for a first connection
 		e.ok(err)
-		_, err = s.AcquireWithin(e.ctx(), 1, 20*time.Millisecond) // longer than the first wait's bound
+		_, err = s.AcquireWithin(e.ctx(), 1, 250*time.Millisecond) // longer than the first wait's bound
 		e.is(err, sema.ErrUnavailable)
 		e.ok(p.Context().Err())
 		_, err = s.AcquireWithin(e.ctx(), 1, 0)
