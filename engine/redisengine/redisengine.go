@@ -13,9 +13,10 @@
 // Asynchronous replication may forget the last grants in a failover; their
 // holders learn of it at their next renewal, and until then more can be held
 // than the limit. The same goes for a server that restarts without its data.
-// A server clock that jumps forward ends leases early. An eviction policy that
-// removes any key (allkeys-…) can remove a semaphore: use noeviction or
-// volatile-…, where memory pressure refuses acquisitions but not releases.
+// A server clock that jumps forward ends leases early. An eviction policy can
+// remove a semaphore, also a volatile-… one, because its keys have a time to
+// live: use noeviction, where memory pressure refuses acquisitions but neither
+// renewals nor releases. docs/redis.md has the settings and the figures.
 package redisengine
 
 import (
