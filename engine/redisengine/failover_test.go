@@ -74,6 +74,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 				for stop.Err() == nil {
 					before := book.before()
 					p, err := s.Acquire(stop)
+					now := time.Now()
 					if err != nil {
 						var e *sema.EngineError
 						if !errors.As(err, &e) && stop.Err() == nil {
@@ -83,9 +84,9 @@ func TestFailoverUnderLoad(t *testing.T) {
 					}
 					book.granted(t, before, p.Token())
 					mu.Lock()
-					if !killed.IsZero() {
+					if !killed.IsZero() && now.After(killed) {
 						if outage == 0 {
-							outage = time.Since(killed)
+							outage = now.Sub(killed)
 						}
 						served[2*c+w]++
 					}
