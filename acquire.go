@@ -52,6 +52,10 @@ func (s *Semaphore) acquireOne(ctx context.Context, n int, wait time.Duration) (
 			err = bounded.Err()
 		}
 	} else {
+		if errors.Is(err, context.DeadlineExceeded) {
+			// Not for lack of permits: nobody said anything.
+			err = &EngineError{Op: "acquire", Name: s.name, Hint: "check the engine, or wait longer", Err: fmt.Errorf("no answer in time: %w", err)}
+		}
 		select {
 		case err = <-c.done: // the hand-off came through although the answer did not
 		default:
@@ -107,15 +111,23 @@ func (s *Semaphore) unclaim(c *claim, err error) error {
 	return err
 }
 
-// waitError prefers as the reason that the wait was over, if it was.
+// waitError prefers as the reason that the wait was over, if it was; an engine
+// that did not answer until then is named as well.
 func (s *Semaphore) waitError(ctx, bounded context.Context, err error) error {
+	var over error
 	switch {
 	case ctx.Err() != nil:
-		return unavailable(ctx)
+		over = unavailable(ctx)
 	case bounded.Err() != nil:
-		return context.Cause(bounded)
+		over = context.Cause(bounded)
+	default:
+		return err
 	}
-	return err
+	var engine *EngineError
+	if errors.As(err, &engine) {
+		return fmt.Errorf("%w: %w", over, err)
+	}
+	return over
 }
 
 // resume takes up an existing permit.

@@ -242,7 +242,13 @@ func TestAFirstCallThatHangsEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := s.Acquire(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+		var engine *sema.EngineError
+		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &engine) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		began = time.Now()
+		_, err = s.AcquireWithin(t.Context(), 1, time.Second)
+		if !errors.Is(err, sema.ErrUnavailable) || !errors.As(err, &engine) || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})

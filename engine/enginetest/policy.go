@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"errors"
+	"slices"
 
 	"sema"
 )
@@ -88,6 +89,16 @@ var policyTests = []test{
 			e.Fatal(err)
 		}
 		e.empty(s, 2)
+		// Nor does a first user that weighs too much make a semaphore.
+		e.name += " fresh"
+		if _, err := e.sem(2, nil).AcquireN(e.ctx(), 3); !errors.As(err, &heavy) || heavy.Limit != 2 {
+			e.Fatal(err)
+		}
+		names, err := e.client().List(e.ctx())
+		e.ok(err)
+		if slices.Contains(names, e.name) {
+			e.Fatal("it exists")
+		}
 	}},
 	{name: "a waiter that a smaller limit makes too heavy is told and out of the way", run: func(e *env) {
 		o := &sema.Options{Lease: 10 * patience}

@@ -118,7 +118,7 @@ func fail(op, name string, err error) error {
 	if errors.Is(err, sema.ErrClosed) {
 		return &sema.EngineError{Op: op, Name: name, NotExecuted: true, Err: err}
 	}
-	hint := "is the directory writable, and its disk not full?"
+	hint := "see that the directory can be written and its disk is not full"
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &syntax) || errors.As(err, &kind) {

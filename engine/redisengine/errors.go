@@ -57,19 +57,19 @@ func sortError(err error) fault {
 	var network net.Error
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, redis.ErrPoolTimeout):
-		return fault{retry: true, notExecuted: true, hint: "is the server running, and the address right?"}
+		return fault{retry: true, notExecuted: true, hint: "check that the server runs and the address is right"}
 	case errors.Is(err, redis.ErrClosed):
 		return fault{notExecuted: true}
 	case errors.Is(err, context.Canceled):
 		return fault{}
 	case isTimeout(err):
-		return fault{retry: true, hint: "the server does not answer in time"}
+		return fault{retry: true, hint: "check that the server runs and is not overloaded"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
 		// The request may have been executed and only its answer lost. Asking
 		// again is safe all the same: every operation names its permit. (With
 		// maxclients reached the server hangs up, too, mostly before its words
 		// were read.)
-		return fault{retry: true, hint: "the server closed the connection: has it restarted, or reached its maxclients?"}
+		return fault{retry: true, hint: "the server closed the connection: see whether it restarted, or reached its maxclients"}
 	}
 	return fault{}
 }

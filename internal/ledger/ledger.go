@@ -78,6 +78,9 @@ type ticket struct {
 // Acquire grants, queues or refuses.
 func (l *Ledger) Acquire(now int64, by sema.Client, r sema.Request) sema.Answer {
 	l.expire(now)
+	if l.limit == 0 && r.Weight > r.Limit {
+		return sema.Answer{Status: sema.TooHeavy, Limit: r.Limit, Slot: -1} // and there still is no semaphore
+	}
 	l.open(now, r)
 	a := l.acquire(now, by, r)
 	l.grant(now)

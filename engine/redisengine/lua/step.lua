@@ -229,6 +229,11 @@ end
 
 local function acquire(id, want, lease, ticket_life, place, flags)
   local w = weight(id)
+  if limit == 0 and w > want then -- and there still is no semaphore
+    out[1] = want
+    out[#out + 1] = TOO_HEAVY
+    return
+  end
   if limit == 0 then limit = want end
   remember(lease)
   if want ~= limit and string.find(flags, 'x', 1, true) then
@@ -392,5 +397,5 @@ else
   end
 end
 if ARGV[3] ~= '' then redis.call('SET', KEYS[7], ARGV[3], 'PX', ARGV[4]) end
-out[1] = limit
+if limit > 0 then out[1] = limit end
 return out
