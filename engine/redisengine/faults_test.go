@@ -271,5 +271,5 @@ func TestNobodyListensThere(t *testing.T) {
 	server := redistest.Start(t)
 	addr := server.Addr()
 	server.Kill()
-	refused(t, openSem(t, engineAt(t, addr), "x", 1, nil), "refused", "is the server running")
+	refused(t, openSem(t, engineAt(t, addr), "x", 1, nil), "refused", "the server runs")
 }
