@@ -41,7 +41,7 @@ func (s *Semaphore) acquireOne(ctx context.Context, n int, wait time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	defer s.busy.Done()
+	defer s.leave()
 	request, sent := c.req, c.sent
 	answer, err := s.session.Acquire(bounded, request)
 	if err == nil {
@@ -52,13 +52,17 @@ func (s *Semaphore) acquireOne(ctx context.Context, n int, wait time.Duration) (
 			err = bounded.Err()
 		}
 	} else {
-		if errors.Is(err, context.DeadlineExceeded) {
-			// Not for lack of permits: nobody said anything.
-			err = &EngineError{Op: "acquire", Name: s.name, Hint: "check the engine, or wait longer", Err: fmt.Errorf("no answer in time: %w", err)}
-		}
+		var engine *EngineError
+		untouched := errors.As(err, &engine) && engine.NotExecuted
+		err = s.unanswered("acquire", err)
 		select {
 		case err = <-c.done: // the hand-off came through although the answer did not
 		default:
+			if untouched {
+				s.mu.Lock()
+				c.clean = true
+				s.mu.Unlock()
+			}
 		}
 	}
 	if err == nil {
@@ -70,14 +74,26 @@ func (s *Semaphore) acquireOne(ctx context.Context, n int, wait time.Duration) (
 	return nil, s.waitError(ctx, bounded, s.unclaim(c, err))
 }
 
-// claimed makes a permit of a claim that was granted in time.
+// claimed makes a permit of a claim that was granted in time. Contexts are
+// asked and made without the lock: one may be that of another permit of this
+// Semaphore, which takes the lock itself.
 func (s *Semaphore) claimed(ctx, bounded context.Context, c *claim, err error) *Permit {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil || c.state != held || bounded.Err() != nil || s.closed {
+	if err != nil || bounded.Err() != nil {
 		return nil
 	}
-	return s.newPermit(ctx, c)
+	p := s.newPermit(ctx, c)
+	s.mu.Lock()
+	held := c.state == held && !s.closed
+	if held {
+		c.permit = p
+		s.plan(c)
+	}
+	s.mu.Unlock()
+	if !held {
+		p.ctx.end(ErrReleased)
+		return nil
+	}
+	return p
 }
 
 // wholeLease renews a granted claim of whose lease too little is left, or whose
@@ -85,7 +101,7 @@ func (s *Semaphore) claimed(ctx, bounded context.Context, c *claim, err error) *
 func (s *Semaphore) wholeLease(ctx context.Context, c *claim) error {
 	s.mu.Lock()
 	late := c.state == held && !time.Now().Before(c.trust)
-	short := c.state == held && c.handed && s.options.Renew == NoRenewal
+	short := c.state == held && c.short && s.options.Renew == NoRenewal
 	s.mu.Unlock()
 	if !late && !short {
 		return nil
@@ -94,18 +110,20 @@ func (s *Semaphore) wholeLease(ctx context.Context, c *claim) error {
 }
 
 // unclaim ends a claim that did not become a permit and has the engine forget
-// what it may have of it.
+// what it may have of it, unless the engine said that it has nothing.
 func (s *Semaphore) unclaim(c *claim, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed && err == nil {
+	switch {
+	case err != nil:
+	case s.closed:
 		err = ErrClosed
+	case c.over != nil: // granted, and gone again before the caller saw it
+		err = c.over
 	}
 	delete(s.claims, c.req.ID)
-	var engine *EngineError
-	clean := c.state == ended || errors.As(err, &engine) && engine.NotExecuted
 	c.state = ended
-	if !clean {
+	if !c.clean {
 		s.giveBack(c.req.ID, time.Now().Add(s.options.Lease))
 	}
 	return err
@@ -120,6 +138,8 @@ func (s *Semaphore) waitError(ctx, bounded context.Context, err error) error {
 		over = unavailable(ctx)
 	case bounded.Err() != nil:
 		over = context.Cause(bounded)
+	case err == nil:
+		return errNotRenewed // the grant is over; no reason is known
 	default:
 		return err
 	}
@@ -132,6 +152,9 @@ func (s *Semaphore) waitError(ctx, bounded context.Context, err error) error {
 
 // resume takes up an existing permit.
 func (s *Semaphore) resume(ctx context.Context, id string, weight int) (*Permit, error) {
+	c := &claim{sem: s, state: held, slot: -1, ahead: -1, since: time.Now(), done: make(chan error, 1), req: s.request(id, weight, false)}
+	c.req.Token = 1 // a permit to be renewed, never granted
+	c.inflight = true
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -141,45 +164,64 @@ func (s *Semaphore) resume(ctx context.Context, id string, weight int) (*Permit,
 		s.mu.Unlock()
 		return nil, &ArgumentError{"permit", id, "one that this Semaphore does not hold already"}
 	}
-	c := &claim{sem: s, state: held, slot: -1, ahead: -1, since: time.Now(), done: make(chan error, 1), req: s.request(id, weight, false)}
-	c.req.Token = 1 // a permit to be renewed, never granted
-	c.inflight = true
 	s.claims[id] = c
+	s.busy++
 	s.mu.Unlock()
+	defer s.leave()
 
 	sent := time.Now()
 	answers, err := s.session.Renew(ctx, []Request{c.req})
 	if err == nil && answers[0].Status != Granted {
 		err = answers[0].err(s, c)
 	}
+	p := s.newPermit(ctx, c)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.inflight = false
-	if err != nil {
-		delete(s.claims, id)
-		return nil, err
+	if err == nil && s.closed {
+		err = ErrClosed // its lease goes on without us
 	}
-	c.req.Token, c.slot = answers[0].Token, answers[0].Slot
+	if err != nil {
+		c.state = ended
+		delete(s.claims, id)
+		s.mu.Unlock()
+		p.ctx.end(err)
+		return nil, s.unanswered("resume", err)
+	}
+	c.inflight = false
+	c.token, c.slot = answers[0].Token, answers[0].Slot
 	c.sent, c.trust = sent, sent.Add(answers[0].Lease-s.options.Margin)
-	return s.newPermit(ctx, c), nil
+	c.permit = p
+	s.plan(c)
+	s.mu.Unlock()
+	return p, nil
 }
 
-// declare carries out the Declare policy before the first acquisition.
+// unanswered makes an *EngineError of a context's end, where it was the engine
+// that kept the caller waiting.
+func (s *Semaphore) unanswered(op string, err error) error {
+	var engine *EngineError
+	if errors.As(err, &engine) || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &EngineError{Op: op, Name: s.name, Hint: "check the engine, or wait longer", Err: fmt.Errorf("no answer in time: %w", err)}
+}
+
+// declare carries out the Declare policy, once, before the first acquisition.
 func (s *Semaphore) declare(ctx context.Context) error {
 	if s.options.OnConflict != Declare {
 		return nil
 	}
-	s.mu.Lock()
-	done := s.declared
-	s.mu.Unlock()
-	if done {
+	select {
+	case s.declaring <- struct{}{}:
+		defer func() { <-s.declaring }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.declared {
 		return nil
 	}
 	if err := s.session.SetLimit(ctx, s.limit, false); err != nil {
-		return err
+		return s.unanswered("limit", err)
 	}
-	s.mu.Lock()
 	s.declared = true
-	s.mu.Unlock()
 	return nil
 }

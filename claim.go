@@ -21,7 +21,9 @@ type claim struct {
 
 	ticket   int64 // life of the ticket in the last answer
 	ahead    int   // tickets ahead in the last answer; -1: not queued yet
-	handed   bool  // granted by a hand-off, with what was left of the ticket
+	token    int64 // the fencing token; 0 if the engine did not record it
+	short    bool  // granted with less than the lease asked for: what was left of a ticket
+	clean    bool  // the engine said that it has nothing of this claim
 	inflight bool  // an ask or renewal is on its way
 	again    bool  // ask once more when it is back
 
@@ -39,7 +41,7 @@ const (
 )
 
 // newClaim registers a claim that is about to be sent, so that a hand-off that
-// overtakes the answer finds it. The caller counts as busy until it calls busy.Done.
+// overtakes the answer finds it. The caller counts as busy until it calls leave.
 func (s *Semaphore) newClaim(n int, wait bool) (*claim, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -47,7 +49,7 @@ func (s *Semaphore) newClaim(n int, wait bool) (*claim, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	s.busy.Add(1)
+	s.busy++
 	s.number++
 	id := ID{Client: s.session.Client(), Number: s.number, Slot: s.options.Slots, Listed: s.options.Label != "" || s.options.Detached, Weight: n}
 	c := &claim{
@@ -93,7 +95,7 @@ func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
 		}
 	}
 	if a.Look > 0 {
-		s.look(time.Now().Add(a.Look))
+		s.look(time.Now().Add(a.Look), sent)
 	}
 	switch {
 	case c.state == ended:
@@ -106,6 +108,7 @@ func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
 		}
 		if c.state == waiting {
 			c.grant(a.Token, a.Slot)
+			c.short = a.Lease < r.Lease
 		}
 		c.sent, c.trust = sent, sent.Add(a.Lease-s.options.Margin)
 		s.plan(c)
@@ -127,15 +130,15 @@ func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
 	case c.state == held:
 		events = append(events, s.lose(c, a.err(s, c)))
 	default:
-		c.state = ended
+		c.state, c.clean = ended, a.Status != Revoked
 		c.finish(a.err(s, c))
 	}
 }
 
 // grant turns a ticket into a permit; the caller sets sent and trust.
 func (c *claim) grant(token int64, slot int) {
-	c.state, c.since = held, time.Now()
-	c.req.Token, c.slot = token, slot
+	c.state, c.since, c.due = held, time.Now(), time.Time{}
+	c.req.Token, c.token, c.slot = max(1, token), token, slot
 	c.finish(nil)
 }
 
@@ -145,7 +148,7 @@ func (s *Semaphore) lose(c *claim, cause error) func() {
 	c.state, c.over = ended, cause
 	delete(s.claims, c.req.ID)
 	p := c.permit
-	e := Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.req.Token, Held: time.Since(c.since), Err: cause}
+	e := Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: time.Since(c.since), Err: cause}
 	return func() {
 		if p != nil {
 			p.ctx.end(cause)
@@ -169,13 +172,11 @@ func (s *Semaphore) endIfOverdue(c *claim) {
 
 var errNotRenewed = fmt.Errorf("%w: not renewed in time", ErrLost)
 
-// newPermit hands a held claim to its caller. The lock is held.
+// newPermit prepares what the caller of a claim gets.
 func (s *Semaphore) newPermit(ctx context.Context, c *claim) *Permit {
 	p := &Permit{sem: s, c: c}
 	inner, end := context.WithCancelCause(ctx)
 	p.ctx = &permitContext{Context: inner, end: end, permit: p}
-	c.permit = p
-	s.plan(c)
 	return p
 }
 

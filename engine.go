@@ -20,8 +20,9 @@ type Engine interface {
 	// List returns the names of all semaphores that exist, sorted.
 	List(ctx context.Context) ([]string, error)
 
-	// Close ends every session and frees what the engine itself opened. What
-	// was handed to it, such as a Redis client, stays open.
+	// Close tells every session so and frees what the engine itself opened.
+	// Permits that are still held are lost. What was handed to the engine, such
+	// as a Redis client, stays open.
 	Close() error
 }
 
@@ -92,15 +93,15 @@ type Request struct {
 // Status is the outcome of a Request.
 type Status int
 
-// The outcomes of a Request. All but Granted and Queued change nothing.
+// The outcomes of a Request. All but Granted and Queued take nothing.
 const (
 	Granted      Status = iota + 1 // the permit is held
 	Queued                         // a ticket waits in the queue
 	Refused                        // nothing free, and the request does not wait
 	Gone                           // the permit to be renewed does not exist any more
 	Revoked                        // an operator wants the permit back
-	TooHeavy                       // the weight is above the stored limit
-	LimitDiffers                   // Strict, and the stored limit is another
+	TooHeavy                       // the weight is above the stored limit; its ticket is gone
+	LimitDiffers                   // Strict, and the stored limit is another; its ticket is gone
 )
 
 // Answer is what the engine says to a Request.
@@ -122,6 +123,7 @@ type Wake struct {
 	Grants []Grant
 	Ask    bool          // ask again now for every ticket
 	Look   time.Duration // if above 0: ask again for a ticket after that long
+	Closed bool          // the engine was closed: nothing can be renewed or granted any more
 }
 
 // Grant tells that a ticket has become a permit.

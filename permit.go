@@ -39,7 +39,8 @@ func (p *Permit) Weight() int { return p.c.req.Weight }
 // Token is the fencing token: larger than that of every permit of the same
 // semaphore that was granted before. Storage that remembers the largest token
 // it saw, per slot where the limit is above 1, can refuse a holder of the past.
-func (p *Permit) Token() int64 { return p.c.req.Token }
+// It is 0 for a resumed permit whose token the engine did not record.
+func (p *Permit) Token() int64 { return p.c.token }
 
 // Slot is the permit's index 0 … limit-1 with Options.Slots, else -1.
 func (p *Permit) Slot() int { return p.c.slot }
@@ -84,26 +85,30 @@ func (p *Permit) release(cause error) error {
 	c.state, c.over = ended, cause
 	delete(s.claims, c.req.ID)
 	trust, held := c.trust, time.Since(c.since)
-	s.busy.Add(1)
+	s.busy++
 	s.mu.Unlock()
-	defer s.busy.Done()
+	defer s.leave()
 	p.ctx.end(cause)
 
 	ctx, cancel := context.WithTimeout(context.Background(), s.callTimeout())
 	defer cancel()
 	found, err := s.session.Release(ctx, c.req.ID)
+	if err != nil {
+		s.mu.Lock()
+		s.giveBack(c.req.ID, trust.Add(s.options.Margin))
+		s.mu.Unlock()
+	}
 	switch {
 	case lost != nil:
 		return lost
 	case err != nil:
-		s.giveBack(c.req.ID, trust.Add(s.options.Margin))
-		return err
+		return s.unanswered("release", err)
 	case !found:
 		err = fmt.Errorf("%w: the engine had no permit %s any more", ErrLost, c.req.ID)
-		tell(s.options.Observer.Lost, Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.req.Token, Held: held, Err: err})
+		tell(s.options.Observer.Lost, Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: held, Err: err})
 		return err
 	}
-	tell(s.options.Observer.Released, Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.req.Token, Held: held})
+	tell(s.options.Observer.Released, Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: held})
 	return nil
 }
 

@@ -21,13 +21,18 @@ type Semaphore struct {
 	claims   map[string]*claim // waiting and held, by permit id
 	number   uint64            // of the last claim
 	stored   int               // the engine's limit as last seen; 0: not seen yet
-	declared bool              // the Declare policy has been carried out
-	lookAt   time.Time         // when this client has undertaken to look; zero: not
+	lookAt   time.Time         // when to ask again because a lease ends; zero: not
+	lookAsOf time.Time         // how old that news is
 	timer    *time.Timer       // runs tend at wake
 	wake     time.Time         // when timer fires; zero: not armed
 	closed   bool
-	quit     chan struct{}  // closed by Close
-	busy     sync.WaitGroup // acquisitions, calls and give-backs in progress
+	quit     chan struct{} // closed by Close
+	busy     int           // acquisitions, calls and give-backs in progress
+	idle     sync.Cond     // signalled when busy is 0; not a WaitGroup, because
+	// a late Release may begin while Close waits
+
+	declaring chan struct{} // held while the Declare policy is carried out
+	declared  bool          // it has been; guarded by declaring
 }
 
 // New prepares a semaphore called name, limited to limit unless the engine has
@@ -38,7 +43,8 @@ func New(engine Engine, name string, limit int, options *Options) (*Semaphore, e
 	if options == nil {
 		options = &Options{}
 	}
-	s := &Semaphore{name: name, limit: limit, options: options.withDefaults(), claims: map[string]*claim{}, quit: make(chan struct{})}
+	s := &Semaphore{name: name, limit: limit, options: options.withDefaults(), claims: map[string]*claim{}, quit: make(chan struct{}), declaring: make(chan struct{}, 1)}
+	s.idle.L = &s.mu
 	for _, err := range []error{ValidateName(name), ValidateLimit(limit), s.options.validate()} {
 		if err != nil {
 			return nil, err
@@ -160,6 +166,9 @@ func (s *Semaphore) ReleaseID(ctx context.Context, id string) error {
 	if _, err := ParseID(id); err != nil {
 		return err
 	}
+	if err := s.open(); err != nil {
+		return err
+	}
 	found, err := s.session.Release(ctx, id)
 	if err == nil && !found {
 		err = fmt.Errorf("%w: %q has no permit %s", ErrLost, s.name, id)
@@ -172,6 +181,9 @@ func (s *Semaphore) ReleaseID(ctx context.Context, id string) error {
 // lease has ended. It fails with ErrLost when there is no such permit.
 func (s *Semaphore) Revoke(ctx context.Context, id string) error {
 	if _, err := ParseID(id); err != nil {
+		return err
+	}
+	if err := s.open(); err != nil {
 		return err
 	}
 	found, err := s.session.Revoke(ctx, id)
@@ -194,6 +206,9 @@ func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 // weigh more than it fail with a *WeightError.
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	if err := ValidateLimit(limit); err != nil {
+		return err
+	}
+	if err := s.open(); err != nil {
 		return err
 	}
 	return s.session.SetLimit(ctx, limit, true)
@@ -220,11 +235,24 @@ func (s *Semaphore) Waiters(ctx context.Context) ([]Waiter, error) {
 
 // State is a snapshot of all of it in one step.
 func (s *Semaphore) State(ctx context.Context) (State, error) {
+	if err := s.open(); err != nil {
+		return State{}, err
+	}
 	st, err := s.session.State(ctx)
 	if err == nil && st.Limit == 0 {
 		st.Limit = s.limit
 	}
 	return st, err
+}
+
+// open fails with ErrClosed after Close.
+func (s *Semaphore) open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	return nil
 }
 
 // Close ends every wait with ErrClosed, ends the contexts of the permits still
@@ -258,6 +286,10 @@ func (s *Semaphore) Close() error {
 		releases.Go(func() { _ = p.release(ErrClosed) })
 	}
 	releases.Wait()
-	s.busy.Wait()
+	s.mu.Lock()
+	for s.busy > 0 {
+		s.idle.Wait()
+	}
+	s.mu.Unlock()
 	return s.session.Close()
 }

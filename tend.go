@@ -3,6 +3,8 @@ package sema
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -45,10 +47,14 @@ func (s *Semaphore) plan(c *claim) {
 	s.schedule(c.due)
 }
 
-// look has this client ask again at t on behalf of all that wait, instead of
-// when an older answer said. The lock is held.
-func (s *Semaphore) look(t time.Time) {
-	s.lookAt = t
+// look has this client ask again at t on behalf of all that wait. The news is
+// as of the given time; older news cannot put off what newer ones said. The
+// lock is held.
+func (s *Semaphore) look(t, asOf time.Time) {
+	if !s.lookAt.IsZero() && asOf.Before(s.lookAsOf) && !t.Before(s.lookAt) {
+		return
+	}
+	s.lookAt, s.lookAsOf = t, asOf
 	s.schedule(t)
 }
 
@@ -69,23 +75,25 @@ func (s *Semaphore) tend() {
 	soon := now.Add(s.options.Lease / (4 * leaseParts))
 	var events []func()
 	var due []*claim
+	asking := false
 	for _, c := range s.claims {
 		if c.state == held && c.permit != nil && !now.Before(c.trust) {
 			events = append(events, s.lose(c, errNotRenewed))
 			continue
 		}
-		if look && c.state == waiting { // any ticket serves
-			look = false
-			if c.inflight {
-				c.again = true
-			} else {
-				c.due = now
+		if look && c.state == waiting && c.req.Wait {
+			asking = true
+			if !c.inflight { // any ticket serves
+				look, c.due = false, now
 			}
 		}
 		if !c.inflight && !c.due.IsZero() && !c.due.After(soon) {
 			c.inflight = true
 			due = append(due, c)
 		}
+	}
+	if look && asking { // all tickets are on their way: their answers may be older
+		s.lookAt = now.Add(s.callTimeout() / 20)
 	}
 	for _, c := range s.claims {
 		if c.state == held && c.permit != nil {
@@ -98,9 +106,9 @@ func (s *Semaphore) tend() {
 	if !s.lookAt.IsZero() {
 		s.schedule(s.lookAt)
 	}
-	s.busy.Add(1)
+	s.busy++
 	s.mu.Unlock()
-	defer s.busy.Done()
+	defer s.leave()
 	for _, f := range events {
 		f()
 	}
@@ -129,14 +137,19 @@ func (s *Semaphore) ask(due []*claim) {
 		}
 		return
 	}
+	err = s.unanswered("renew", err)
 	s.mu.Lock()
 	now := time.Now()
 	retry := now.Add(s.callTimeout() / 4)
-	for _, c := range due {
+	for i, c := range due {
 		c.inflight, c.due = false, retry
-		if c.state == waiting && now.Sub(c.sent) > s.options.Lease {
+		switch {
+		case c.state == waiting && now.Sub(c.sent) > s.options.Lease:
 			c.state = ended
 			c.finish(err) // out of reach for a whole lease
+		case c.state == ended && requests[i].Token == 0:
+			// The ask may have overtaken the release of its claim.
+			s.giveBack(requests[i].ID, now.Add(requests[i].Lease))
 		}
 	}
 	s.schedule(retry)
@@ -169,16 +182,27 @@ func (s *Semaphore) renewNow(ctx context.Context, c *claim) error {
 	return c.over
 }
 
+// leave ends a piece of work that was counted in busy.
+func (s *Semaphore) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy--; s.busy == 0 {
+		s.idle.Broadcast()
+	}
+}
+
 // giveBack releases in the background what a failed or cancelled call may have
 // left at the engine, until it succeeds or the lease would have ended anyway.
-// The caller counts as busy.
+// The lock is held.
 func (s *Semaphore) giveBack(id string, until time.Time) {
-	s.busy.Go(func() {
+	s.busy++
+	go func() {
+		defer s.leave()
 		for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 			ctx, cancel := context.WithTimeout(context.Background(), s.callTimeout())
 			_, err := s.session.Release(ctx, id)
 			cancel()
-			if err == nil || time.Now().After(until) {
+			if err == nil || errors.Is(err, ErrClosed) || time.Now().After(until) {
 				return
 			}
 			select {
@@ -187,33 +211,49 @@ func (s *Semaphore) giveBack(id string, until time.Time) {
 			case <-time.After(pause):
 			}
 		}
-	})
+	}()
 }
 
 // onWake takes in news from the engine.
 func (s *Semaphore) onWake(w Wake) {
+	var events []func()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer func() {
+		s.mu.Unlock()
+		for _, f := range events {
+			f()
+		}
+	}()
 	if s.closed {
 		return
 	}
+	now := time.Now()
 	for _, g := range w.Grants {
 		c := s.claims[g.ID]
 		switch {
 		case c == nil:
 			// Granted at the moment its wait was given up.
-			s.giveBack(g.ID, time.Now().Add(s.options.Lease))
+			s.giveBack(g.ID, now.Add(s.options.Lease))
 		case c.state == waiting && g.Ticket >= c.ticket:
 			// The permit was handed over after the last ask was sent, and
 			// lives as long as the ticket that ask gave. An older ticket's
 			// grant has ended before this one's began.
-			c.handed, c.inflight = true, false
 			c.grant(g.Token, g.Slot)
+			c.short, c.inflight = true, false
 			c.trust = c.sent.Add(c.req.Ticket - s.options.Margin)
 		}
 	}
+	if w.Closed {
+		for _, c := range s.claims {
+			if c.state == held && c.permit != nil {
+				events = append(events, s.lose(c, errEngineClosed))
+				continue
+			}
+			c.state, c.over = ended, errEngineClosed
+			c.finish(ErrClosed)
+		}
+	}
 	if w.Ask {
-		now := time.Now()
 		for _, c := range s.claims {
 			if c.state != waiting {
 				continue
@@ -227,6 +267,8 @@ func (s *Semaphore) onWake(w Wake) {
 		}
 	}
 	if w.Look > 0 {
-		s.look(time.Now().Add(w.Look))
+		s.look(now.Add(w.Look), now)
 	}
 }
+
+var errEngineClosed = fmt.Errorf("%w: its engine was closed", ErrLost)

@@ -23,6 +23,7 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,11 +46,15 @@ type Engine struct {
 
 	mu       sync.Mutex
 	life     *flock.Flock // held while the engine is open; nil before it is needed
+	seen     time.Time    // when its file was last known to be there
 	clients  uint64
 	sessions map[string]*session
 	watch    *watcher // nil until somebody waits
 	closed   bool
 }
+
+// lifeCheck is how often a process that is in use sees to its file in proc.
+const lifeCheck = 5 * time.Second
 
 // DefaultDir is where New("") keeps semaphores: $XDG_RUNTIME_DIR/sema, or else
 // a directory of the user's under the directory for temporary files.
@@ -145,15 +150,24 @@ func (e *Engine) List(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Close implements sema.Engine. What its sessions still hold, and what is not
-// detached, comes back to the others.
+// Close implements sema.Engine. What its sessions still hold is lost and, unless
+// detached, comes back to the others at once.
 func (e *Engine) Close() error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closed {
+		e.mu.Unlock()
 		return nil
 	}
 	e.closed = true
+	open := slices.Collect(maps.Values(e.sessions))
+	e.mu.Unlock()
+	// Told while this process still counts as alive: before anybody else can
+	// have what its sessions hold.
+	for _, s := range open {
+		s.wake(sema.Wake{Closed: true})
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.watch != nil {
 		e.watch.close()
 	}
@@ -175,8 +189,18 @@ func (e *Engine) live() error {
 	if e.closed {
 		return sema.ErrClosed
 	}
-	if e.life != nil {
+	if e.life != nil && time.Since(e.seen) < lifeCheck {
 		return nil
+	}
+	if e.life != nil {
+		// A cleaner of temporary files may take what is old for abandoned.
+		now := time.Now()
+		if os.Chtimes(e.proc(e.process), now, now) == nil {
+			e.seen = now
+			return nil
+		}
+		_ = e.life.Close()
+		e.life = nil
 	}
 	// Open for writing, so that the end of this process is an event to inotify;
 	// and locked before it has its name, so that nobody takes it for dead.
@@ -192,7 +216,7 @@ func (e *Engine) live() error {
 	if err != nil {
 		return err
 	}
-	e.life = life
+	e.life, e.seen = life, time.Now()
 	e.sweep()
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 // watcher is an inotify instance: the kernel tells when a client's inbox is
 // touched, and when a file in proc that was open for writing is closed, which
-// is when its process ended. Without an instance left it polls.
+// is when its process ended. Without an instance or a watch left it polls.
 type watcher struct {
 	*poller
 	died func()
@@ -48,6 +48,12 @@ func (w *watcher) add(path string, touched func()) error {
 		return nil // polling tells everybody
 	}
 	wd, err := syscall.InotifyAddWatch(w.fd, path, syscall.IN_CLOSE_WRITE)
+	if err == syscall.ENOSPC || err == syscall.ENOMEM { // no watch left for this user
+		if w.poller == nil {
+			w.poller = newPoller(w.died)
+		}
+		return nil
+	}
 	if err != nil {
 		return os.NewSyscallError("inotify_add_watch", err)
 	}
@@ -66,12 +72,11 @@ func (w *watcher) remove(path string) {
 }
 
 func (w *watcher) close() {
-	if w.poller != nil {
-		w.poller.close()
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.poller != nil {
+		w.poller.close()
+	}
 	if w.file != nil {
 		_ = w.file.Close()
 		w.file = nil

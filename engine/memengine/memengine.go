@@ -7,6 +7,7 @@ package memengine
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -24,6 +25,7 @@ type Engine struct {
 	mu      sync.Mutex
 	names   map[string]*semaphore
 	clients uint64
+	sweepAt int // when names has grown to this, the idle ones are removed
 	closed  bool
 }
 
@@ -53,6 +55,7 @@ func (e *Engine) Open(name string, client sema.Client, wake func(sema.Wake)) (se
 	s := &session{engine: e, id: "m" + strconv.FormatUint(e.clients, 36), by: client, wake: wake}
 	s.sem = e.names[name]
 	if s.sem == nil {
+		e.sweep()
 		s.sem = &semaphore{sessions: map[string]*session{}}
 		sem := s.sem
 		sem.ledger.Reach = func(client string) bool { return sem.sessions[client] != nil }
@@ -74,16 +77,31 @@ func (e *Engine) List(context.Context) ([]string, error) {
 	names := []string{}
 	for name, sem := range e.names {
 		sem.mu.Lock()
-		over, open := sem.ledger.Over(e.now()), len(sem.sessions)
+		over := sem.ledger.Over(e.now())
 		sem.mu.Unlock()
 		if !over {
 			names = append(names, name)
-		} else if open == 0 {
-			delete(e.names, name)
 		}
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// sweep removes semaphores that nobody uses, each time their number has
+// doubled. The engine's lock is held.
+func (e *Engine) sweep() {
+	if len(e.names) < e.sweepAt {
+		return
+	}
+	for name, sem := range e.names {
+		sem.mu.Lock()
+		unused := len(sem.sessions) == 0 && sem.ledger.Over(e.now())
+		sem.mu.Unlock()
+		if unused {
+			delete(e.names, name)
+		}
+	}
+	e.sweepAt = max(64, 2*len(e.names))
 }
 
 // Close implements sema.Engine. All semaphores are forgotten.
@@ -93,8 +111,12 @@ func (e *Engine) Close() error {
 	e.closed = true
 	for _, sem := range e.names {
 		sem.mu.Lock()
+		open := slices.Collect(maps.Values(sem.sessions))
 		clear(sem.sessions)
 		sem.mu.Unlock()
+		for _, s := range open {
+			s.wake(sema.Wake{Closed: true})
+		}
 	}
 	return nil
 }

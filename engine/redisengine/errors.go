@@ -43,6 +43,8 @@ var serverFaults = []struct {
 	{"ERR Protocol error: unauthenticated", fault{notExecuted: true, hint: "the server wants a password: redis://user:password@host"}},
 	{"WRONGPASS", fault{notExecuted: true, hint: "user or password is wrong"}},
 	{"WRONGTYPE", fault{notExecuted: true, hint: "another program uses a key of this name: choose another name for the semaphore, or delete that key"}},
+	// What a script says when its user lacks a right.
+	{"ERR The user executing the script", fault{hint: "the user lacks rights: see docs/redis.md for those it needs"}},
 	{"NOPERM", fault{hint: "the user lacks rights: it needs ~sema:* &sema:* +@all -@dangerous or, at least, the commands in docs/redis.md"}},
 }
 

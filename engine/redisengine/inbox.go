@@ -82,7 +82,10 @@ func (b *inbox) listen(ctx context.Context, s *session) error {
 	case <-sub.ready:
 		return nil
 	case err := <-sub.refused:
-		sub.refused <- err // for the others who wait
+		select {
+		case sub.refused <- err: // for the others who wait
+		default: // told anew meanwhile
+		}
 		return err
 	case <-ctx.Done():
 		return errors.Join(errors.New("the server did not confirm the subscription"), ctx.Err())

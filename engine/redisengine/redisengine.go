@@ -128,6 +128,7 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	for s := range sessions {
 		s.shut()
+		s.wake(sema.Wake{Closed: true})
 	}
 	e.inbox.close()
 	return nil

@@ -100,14 +100,15 @@ func (l *Ledger) Acquire(now int64, by sema.Client, r sema.Request) sema.Answer 
 }
 
 func (l *Ledger) acquire(now int64, by sema.Client, r sema.Request) sema.Answer {
-	if r.Strict && r.Limit != l.limit {
-		return sema.Answer{Status: sema.LimitDiffers}
-	}
 	if h := l.holders[r.ID]; h != nil {
 		if h.revoked {
 			return sema.Answer{Status: sema.Revoked}
 		}
 		return h.answer(now)
+	}
+	if r.Strict && r.Limit != l.limit {
+		l.drop(r.ID)
+		return sema.Answer{Status: sema.LimitDiffers}
 	}
 	if r.Weight > l.limit {
 		l.drop(r.ID)
@@ -122,7 +123,7 @@ func (l *Ledger) acquire(now int64, by sema.Client, r sema.Request) sema.Answer 
 	}
 	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID ||
 		r.Arrival > 0 && r.Arrival < l.queue[0].arrival
-	if first && l.used+r.Weight <= l.limit {
+	if first && r.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
 		return l.take(now, now+r.Lease.Microseconds(), &ticket{id: r.ID, weight: r.Weight, slot: wantsSlot(r.ID), detached: r.Detached, client: by}).answer(now)
 	}
@@ -341,7 +342,7 @@ func (l *Ledger) grant(now int64) {
 		case t.weight > l.limit:
 			l.drop(t.id) // could never be served; asking again tells its client
 			l.tell(client).Ask = true
-		case l.used+t.weight > l.limit:
+		case t.weight > l.limit-l.used:
 			return
 		case !l.reach(client):
 			l.drop(t.id)

@@ -236,10 +236,6 @@ local function acquire(id, want, lease, ticket_life, place, flags)
   end
   if limit == 0 then limit = want end
   remember(lease)
-  if want ~= limit and string.find(flags, 'x', 1, true) then
-    out[#out + 1] = LIMIT_DIFFERS
-    return
-  end
   local held_until = redis.call('ZSCORE', holders, id)
   if held_until then
     -- Its client never saw the first answer. Where the token was not recorded,
@@ -250,6 +246,11 @@ local function acquire(id, want, lease, ticket_life, place, flags)
   end
   if revoked > 0 and redis.call('ZSCORE', holders, '!' .. id) then
     out[#out + 1] = REVOKED
+    return
+  end
+  if want ~= limit and string.find(flags, 'x', 1, true) then
+    drop(id)
+    out[#out + 1] = LIMIT_DIFFERS
     return
   end
   if w > limit then
@@ -304,12 +305,22 @@ local function renew(id, lease)
   end
 end
 
+-- take_back forgets that a permit was handed over in this step.
+local function take_back(id)
+  if handed[id] then
+    handed[id] = nil
+    tell(client(id)).grants[id] = nil
+  end
+end
+
 local function release(id)
+  take_back(id)
   local found = forget(id) or (revoked > 0 and forget('!' .. id)) or drop(id)
   out[#out + 1] = found and 1 or 0
 end
 
 local function revoke(id)
+  take_back(id)
   local lease_end = redis.call('ZSCORE', holders, id)
   if lease_end then
     redis.call('ZADD', holders, lease_end, '!' .. id) -- first, lest the key goes, and its time to live
@@ -370,19 +381,6 @@ end
 grant()
 watch()
 
-for who, n in pairs(news) do
-  local lines = {}
-  for _, line in pairs(n.grants) do lines[#lines + 1] = line end
-  if n.ask then lines[#lines + 1] = 'a\n' end
-  if n.look then lines[#lines + 1] = 'l ' .. text(n.look) .. '\n' end
-  local message = table.concat(lines)
-  if who == caller then
-    out[2] = message
-  elseif message ~= '' then
-    redis.call(string.sub(who, 1, 1) == 's' and 'SPUBLISH' or 'PUBLISH', inbox .. who, message)
-  end
-end
-
 if limit > 0 then
   redis.call('HSET', state, 'limit', limit, 'used', used, 'token', text(token), 'arrival', text(arrival),
     'pinned', pinned, 'keep', text(keep), 'alarm', text(alarm), 'watcher', watcher, 'revoked', revoked)
@@ -397,5 +395,19 @@ else
   end
 end
 if ARGV[3] ~= '' then redis.call('SET', KEYS[7], ARGV[3], 'PX', ARGV[4]) end
+-- The messages come last, and nothing depends on them: a user without rights to
+-- the channels must not leave half a step behind.
+for who, n in pairs(news) do
+  local lines = {}
+  for _, line in pairs(n.grants) do lines[#lines + 1] = line end
+  if n.ask then lines[#lines + 1] = 'a\n' end
+  if n.look then lines[#lines + 1] = 'l ' .. text(n.look) .. '\n' end
+  local message = table.concat(lines)
+  if who == caller then
+    out[2] = message
+  elseif message ~= '' then
+    redis.pcall(string.sub(who, 1, 1) == 's' and 'SPUBLISH' or 'PUBLISH', inbox .. who, message)
+  end
+end
 if limit > 0 then out[1] = limit end
 return out
