@@ -13,10 +13,12 @@ import (
 // cable were pulled. To the store it looks dead.
 type cutEngine struct {
 	sema.Engine
-	cut      atomic.Bool // calls fail, news are lost
-	deaf     atomic.Bool // only news are lost
-	forgets  atomic.Bool // calls are carried out and then fail
-	onAnswer func()      // called after each Acquire that was carried out; may be nil
+	cut      atomic.Bool  // calls fail, news are lost
+	deaf     atomic.Bool  // only news are lost
+	forgets  atomic.Bool  // calls are carried out and then fail
+	refuses  atomic.Bool  // Renew fails, certainly not carried out
+	limits   atomic.Int64 // calls of SetLimit
+	onAnswer func()       // called after each Acquire that was carried out; may be nil
 }
 
 var errCut = errors.New("the test cut the line")
@@ -57,6 +59,9 @@ func (s *cutSession) Renew(ctx context.Context, rs []sema.Request) ([]sema.Answe
 	if err := s.broken("renew", false); err != nil {
 		return nil, err
 	}
+	if s.engine.refuses.Load() && rs[0].Token != 0 {
+		return nil, &sema.EngineError{Op: "renew", NotExecuted: true, Err: errCut}
+	}
 	as, err := s.Session.Renew(ctx, rs)
 	return as, errors.Join(err, s.broken("renew", true))
 }
@@ -67,4 +72,9 @@ func (s *cutSession) Release(ctx context.Context, id string) (bool, error) {
 	}
 	found, err := s.Session.Release(ctx, id)
 	return found, errors.Join(err, s.broken("release", true))
+}
+
+func (s *cutSession) SetLimit(ctx context.Context, limit int, pin bool) error {
+	s.engine.limits.Add(1)
+	return s.Session.SetLimit(ctx, limit, pin)
 }

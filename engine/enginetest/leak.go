@@ -47,8 +47,25 @@ var leakTests = []test{
 		}
 		_, err := s.Acquire(e.ctx())
 		e.is(err, sema.ErrClosed)
+		e.is(s.SetLimit(e.ctx(), 1), sema.ErrClosed)
+		_, err = s.Limit(e.ctx())
+		e.is(err, sema.ErrClosed)
 		e.ok(s.Close())
 		e.empty(e.sem(2, nil), 2)
+	}},
+	{name: "lost permits may be released while the semaphore closes", run: func(e *env) {
+		for range 20 {
+			s := e.sem(8, &sema.Options{Lease: 2 * sema.MinLease}) // what Close overtakes ends with it
+			var all sync.WaitGroup
+			for range 8 {
+				p := e.acquire(s, 1)
+				e.ok(s.Revoke(e.ctx(), p.ID()))
+				_ = p.Renew(e.ctx()) // tells it that it is lost
+				all.Go(func() { _ = p.Release() })
+			}
+			e.ok(s.Close())
+			all.Wait()
+		}
 	}},
 	{name: "clients that die at random leave nothing behind", run: func(e *env) {
 		const limit = 3

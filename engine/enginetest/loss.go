@@ -59,6 +59,43 @@ var lossTests = []test{
 		e.release(e.permit(w))
 		e.is(p.Renew(e.ctx()), sema.ErrLost)
 	}},
+	{name: "without renewal a permit that was waited for ends as well", run: func(e *env) {
+		o := &sema.Options{Lease: short, Renew: sema.NoRenewal}
+		gate := e.acquire(e.sem(1, nil), 1)
+		w := e.queue(e.sem(1, o), 1)
+		e.release(gate)
+		p := e.permit(w)
+		<-p.Context().Done()
+		e.is(p.Err(), sema.ErrLost)
+	}},
+	{name: "a hand-off that cannot be topped up is given back", run: func(e *env) {
+		line := &cutEngine{Engine: e.store.Client(e)}
+		gate := e.acquire(e.sem(1, nil), 1)
+		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: 10 * patience, Renew: sema.NoRenewal}), 1)
+		line.refuses.Store(true)
+		e.release(gate)
+		if p := <-w.got; p == nil { // else the store gave a whole lease at once
+			var engine *sema.EngineError
+			if !errors.As(w.err, &engine) {
+				e.Fatal(w.err)
+			}
+		} else {
+			e.release(p)
+		}
+		line.refuses.Store(false)
+		e.release(e.acquire(e.sem(1, nil), 1)) // long before that lease ends
+	}},
+	{name: "a lost permit whose release fails is given back all the same", run: func(e *env) {
+		line := &cutEngine{Engine: e.store.Client(e)}
+		s := e.semOn(line, 1, &sema.Options{Lease: 10 * patience})
+		p := e.acquire(s, 1)
+		e.ok(e.sem(1, nil).Revoke(e.ctx(), p.ID()))
+		e.is(p.Renew(e.ctx()), sema.ErrRevoked)
+		line.cut.Store(true)
+		e.is(p.Release(), sema.ErrRevoked)
+		line.cut.Store(false)
+		e.release(e.acquire(e.sem(1, nil), 1))
+	}},
 	{name: "a paused holder reads as lost at its first look", run: func(e *env) {
 		// The timer that ends the context has no chance to run before Err is
 		// asked: the lease ends while this goroutine spins.

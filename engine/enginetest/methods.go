@@ -10,6 +10,8 @@ import (
 	"sema"
 )
 
+type valueKey struct{}
+
 var methodTests = []test{
 	{name: "a deadline is both ours and the context's", run: func(e *env) {
 		s := e.sem(1, nil)
@@ -36,13 +38,12 @@ var methodTests = []test{
 		e.release(p)
 	}},
 	{name: "the permit's context carries values and ends with its parent", run: func(e *env) {
-		type key struct{}
-		ctx, cancel := context.WithCancel(context.WithValue(e.ctx(), key{}, "v"))
+		ctx, cancel := context.WithCancel(context.WithValue(e.ctx(), valueKey{}, "v"))
 		p, err := e.sem(1, nil).Acquire(ctx)
 		e.ok(err)
 		child, stop := context.WithCancel(p.Context())
 		defer stop()
-		if p.Context().Value(key{}) != "v" {
+		if p.Context().Value(valueKey{}) != "v" {
 			e.Error("the value is lost")
 		}
 		cancel()
@@ -111,9 +112,10 @@ var methodTests = []test{
 		e.release(p)
 	}},
 	{name: "a hand-off gives a whole lease even without renewal", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: long, Renew: sema.NoRenewal})
+		o := &sema.Options{Lease: long, Renew: sema.NoRenewal}
+		s := e.sem(1, o)
 		p := e.acquire(s, 1)
-		w := e.queue(s, 1)
+		w := e.queue(e.semOn(e.store.Client(e), 1, o), 1) // as another process
 		e.release(p)
 		p = e.permit(w)
 		if left := e.state(s).Holders[0].Left; left < long*3/4 {
@@ -140,6 +142,54 @@ var methodTests = []test{
 		_, err = second.Resume(e.ctx(), p.ID())
 		e.is(err, sema.ErrLost)
 		e.empty(second, 1)
+	}},
+	{name: "Resume renews, and never revives", run: func(e *env) {
+		o := &sema.Options{Lease: short}
+		first, second := e.sem(1, o), e.sem(1, o)
+		p := e.acquire(first, 1)
+		r, err := second.Resume(e.ctx(), p.ID())
+		e.ok(err)
+		before := r.Deadline()
+		e.until(func() bool { return r.Deadline().After(before.Add(2 * short)) })
+		e.ok(r.Err())
+		e.ok(first.ReleaseID(e.ctx(), p.ID()))
+		if err := r.Renew(e.ctx()); !errors.Is(err, sema.ErrLost) {
+			e.Fatalf("renewed what was released: %v", err)
+		}
+		e.empty(e.sem(1, nil), 1)
+	}},
+	{name: "a permit's context can be used to acquire again", run: func(e *env) {
+		// A context asked under the lock of the Semaphore that made it.
+		s, other := e.sem(3, nil), e.sem(3, nil)
+		done := make(chan error, 1)
+		go func() {
+			done <- s.Do(e.ctx(), func(ctx context.Context) error {
+				return other.Do(context.WithValue(ctx, valueKey{}, 1), func(ctx context.Context) error {
+					return s.Do(ctx, func(context.Context) error { return nil })
+				})
+			})
+		}()
+		select {
+		case err := <-done:
+			e.ok(err)
+		case <-e.ctx().Done():
+			e.Fatal("deadlock")
+		}
+	}},
+	{name: "closing the engine loses its permits and ends its waits", own: true, run: func(e *env) {
+		engine := e.store.Client(e)
+		s := e.semOn(engine, 1, nil)
+		p := e.acquire(s, 1)
+		w := e.queue(s, 1)
+		e.ok(engine.Close())
+		e.is(p.Err(), sema.ErrLost)
+		<-p.Context().Done()
+		if <-w.got != nil {
+			e.Fatal("granted by a closed engine")
+		}
+		e.is(w.err, sema.ErrClosed)
+		_, err := s.Acquire(e.ctx())
+		e.is(err, sema.ErrClosed)
 	}},
 	{name: "holders and waiters are visible", run: func(e *env) {
 		s := e.sem(3, &sema.Options{Label: "nightly \"job\" ü"})

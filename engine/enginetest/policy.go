@@ -3,6 +3,7 @@ package enginetest
 import (
 	"errors"
 	"slices"
+	"sync"
 
 	"sema"
 )
@@ -42,6 +43,39 @@ var policyTests = []test{
 		}
 		e.release(p)
 		e.release(e.acquire(e.sem(2, &sema.Options{OnConflict: sema.Refuse}), 2))
+	}},
+	{name: "a refused waiter is out of the way", run: func(e *env) {
+		o := sema.Options{Lease: 10 * patience}
+		strict := o
+		strict.OnConflict = sema.Refuse
+		s := e.sem(3, &o)
+		p := e.acquire(s, 1)
+		heavy := e.queue(e.sem(3, &strict), 3)
+		light := e.queue(s, 1)
+		e.ok(s.SetLimit(e.ctx(), 4))
+		e.release(p) // whichever comes first: all of it is served or told
+		if h := <-heavy.got; h != nil {
+			e.release(h)
+		}
+		e.release(e.permit(light))
+	}},
+	{name: "declare is carried out once, however many start at once", run: func(e *env) {
+		line := &cutEngine{Engine: e.store.Client(e)}
+		s := e.semOn(line, 8, &sema.Options{OnConflict: sema.Declare})
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if p, err := s.Acquire(e.ctx()); err != nil {
+					e.Error(err)
+				} else if err := p.Release(); err != nil {
+					e.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := line.limits.Load(); n != 1 {
+			e.Fatalf("declared %d times", n)
+		}
 	}},
 	{name: "declare stores its limit once", run: func(e *env) {
 		// Sidekiq #4857: limits flapped while two versions were deployed.

@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/engine/redisengine"
 	"sema/internal/redistest"
 )
 
@@ -188,6 +189,38 @@ func TestMissingRights(t *testing.T) {
 		t.Run(user, func(t *testing.T) { engineError(t, err, "NOPERM", "docs/redis.md", user == "nochannels") })
 	}
 	must(t, gate.Release())
+}
+
+// A user without rights to the channels cannot tell a waiter of its permit. That
+// must not leave half a step behind: the waiter finds out when it asks again.
+func TestAMuteUserKeepsTheLimit(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	must(t, rdb.Do(within(t), "ACL", "SETUSER", "mute", "on", ">secret", "~sema:*", "+@all", "resetchannels").Err())
+	mute := redisengine.New(connect(t, redis.Options{Addr: server.Addr(), Username: "mute", Password: "secret"}))
+	t.Cleanup(func() { _ = mute.Close() })
+	o := &sema.Options{Lease: 3 * time.Second}
+	speechless, heavy := openSem(t, mute, "x", 2, o), openSem(t, engineAt(t, server.Addr()), "x", 2, o)
+	a, b := acquire(t, speechless), acquire(t, speechless)
+	waiter := make(chan *sema.Permit, 1)
+	go func() {
+		p, err := heavy.AcquireN(within(t), 2)
+		if err != nil {
+			t.Error(err)
+		}
+		waiter <- p
+	}()
+	until(t, "queueing", func() bool { return len(stateOf(t, heavy).Waiters) == 1 })
+	must(t, a.Release())
+	must(t, b.Release()) // hands over, and may not say so
+	if p, err := speechless.TryAcquire(within(t)); err == nil {
+		t.Errorf("got %s beside a permit of the whole limit: %+v", p.ID(), stateOf(t, heavy))
+	}
+	if p := <-waiter; p != nil {
+		must(t, p.Release())
+	}
+	wholeLimit(t, heavy, 2)
 }
 
 // TLS is the client's option; everything goes through it, the news too.

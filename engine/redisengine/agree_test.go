@@ -34,6 +34,7 @@ type judge struct {
 	known   []string        // ids that were used
 	dead    map[string]bool // clients nobody listens for
 	arrival map[string]int64
+	over    bool // a batch was run: the two may disagree on who keeps the watch
 }
 
 var agreeClients = []string{"pa.1", "pb.1", "pc.1"}
@@ -70,23 +71,35 @@ func (j *judge) run(caller string, o op, onLedger func() sema.Answer) {
 			wantNews[client] = text
 		}
 	}
+	list, gotNews := j.script(caller, []op{o})
+	if list[0] != want {
+		j.t.Fatalf("%s %+v at %d\nscript %+v\nledger %+v", caller, o, j.now, list[0], want)
+	}
+	if !maps.Equal(gotNews, wantNews) {
+		j.t.Fatalf("%s %+v at %d: news\nscript %q\nledger %q", caller, o, j.now, gotNews, wantNews)
+	}
+}
+
+// script carries out one step.
+func (j *judge) script(caller string, ops []op) (list []sema.Answer, gotNews map[string]string) {
+	j.t.Helper()
+	ctx := context.Background()
 	if err := j.rdb.Set(ctx, "now", j.now, 0).Err(); err != nil {
 		j.t.Fatal(err)
 	}
-	args := o.words([]any{j.keys.inboxes(), caller, "", 0})
+	args := []any{j.keys.inboxes(), caller, "", 0}
+	for _, o := range ops {
+		args = o.words(args)
+	}
 	reply, err := j.step.Run(ctx, j.rdb, append(j.keys.main[:], "client"), args...).Slice()
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	list, own, err := answers(reply, []op{o})
+	list, own, err := answers(reply, ops)
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	got := list[0]
-	if got != want {
-		j.t.Fatalf("%s %+v at %d\nscript %+v\nledger %+v", caller, o, j.now, got, want)
-	}
-	gotNews := map[string]string{}
+	gotNews = map[string]string{}
 	if text := describeWake(parseNews(own)); text != "" {
 		gotNews[caller] = text
 	}
@@ -99,8 +112,54 @@ func (j *judge) run(caller string, o op, onLedger func() sema.Answer) {
 		gotNews[client] = describeWake(parseNews(published[i+1]))
 	}
 	j.rdb.Del(ctx, "published")
-	if !maps.Equal(gotNews, wantNews) {
-		j.t.Fatalf("%s %+v at %d: news\nscript %q\nledger %q", caller, o, j.now, gotNews, wantNews)
+	return list, gotNews
+}
+
+// batch carries out several operations as one step of the script, and one by
+// one on the ledger: combining changes nothing.
+func (j *judge) batch() {
+	caller := rapid.SampledFrom(agreeClients).Draw(j.t, "caller")
+	delete(j.dead, caller)
+	j.rdb.SRem(context.Background(), "dead", caller)
+	j.over = true
+	var ops []op
+	var want []sema.Status
+	limit := rapid.IntRange(2, 5).Draw(j.t, "limit")
+	for range rapid.IntRange(2, 6).Draw(j.t, "ops") {
+		id := j.id()
+		if sema.ClientOf(id) != caller {
+			continue
+		}
+		if rapid.Bool().Draw(j.t, "release") {
+			status := sema.Status(0)
+			if j.ledger.Release(j.now, id) {
+				status = found
+			}
+			ops, want = append(ops, op{kind: releaseOp, id: id}), append(want, status)
+			continue
+		}
+		parsed, _ := sema.ParseID(id)
+		lease := j.duration("lease")
+		r := sema.Request{
+			ID: id, Weight: parsed.Weight, Limit: limit, Wait: rapid.Bool().Draw(j.t, "wait"),
+			Lease: lease, Ticket: lease / 2, Arrival: j.arrival[id],
+		}
+		a := j.ledger.Acquire(j.now, sema.Client{}, r)
+		if a.Arrival != 0 {
+			j.arrival[id] = a.Arrival
+		}
+		ops, want = append(ops, askOp(r)), append(want, a.Status)
+	}
+	j.ledger.Take()
+	if len(ops) == 0 {
+		return
+	}
+	list, _ := j.script(caller, ops)
+	for i := range list {
+		// Whether a ticket that fell silent was still there is the watch's doing.
+		if ops[i].kind != releaseOp && list[i].Status != want[i] {
+			j.t.Fatalf("%s: operation %d of %+v at %d: script %d, ledger %d", caller, i, ops, j.now, list[i].Status, want[i])
+		}
 	}
 }
 
@@ -157,7 +216,13 @@ func (j *judge) check(t *rapid.T) {
 
 // TestScriptAgreesWithLedger is the proof of the Lua: whatever is asked, in
 // whatever order and at whatever time, the script says what the ledger says.
-func TestScriptAgreesWithLedger(t *testing.T) {
+func TestScriptAgreesWithLedger(t *testing.T) { agree(t, false) }
+
+// TestBatchAgreesWithLedger is the proof of combining: what is carried out as
+// one step has the effect of the same, one by one.
+func TestBatchAgreesWithLedger(t *testing.T) { agree(t, true) }
+
+func agree(t *testing.T, batches bool) {
 	rdb := redistest.Start(t).Client()
 	// Who listens is the test's to say, and what is published the test's to read.
 	lua := strings.NewReplacer(
@@ -207,7 +272,7 @@ func TestScriptAgreesWithLedger(t *testing.T) {
 			}
 			return a
 		}
-		t.Repeat(map[string]func(*rapid.T){
+		actions := map[string]func(*rapid.T){
 			"":        j.check,
 			"acquire": ask(true),
 			"try":     ask(false),
@@ -242,6 +307,24 @@ func TestScriptAgreesWithLedger(t *testing.T) {
 				j.dead[client] = true
 				rdb.SAdd(ctx, "dead", client)
 			},
-		})
+		}
+		if batches {
+			for name, action := range actions {
+				if name != "" {
+					actions[name] = func(t *rapid.T) {
+						if !j.over {
+							action(t)
+						}
+					}
+				}
+			}
+			actions["batch"] = func(t *rapid.T) {
+				if !j.over {
+					j.t = t
+					j.batch()
+				}
+			}
+		}
+		t.Repeat(actions)
 	})
 }

@@ -317,6 +317,7 @@ local function release(id)
   take_back(id)
   local found = forget(id) or (revoked > 0 and forget('!' .. id)) or drop(id)
   out[#out + 1] = found and 1 or 0
+  grant()
 end
 
 local function revoke(id)
