@@ -39,7 +39,9 @@ func (p *Permit) Weight() int { return p.c.req.Weight }
 // Token is the fencing token: larger than that of every permit of the same
 // semaphore that was granted before. Storage that remembers the largest token
 // it saw, per slot where the limit is above 1, can refuse a holder of the past.
-// It is 0 for a resumed permit whose token the engine did not record.
+// Tokens follow the order of grants where the engine records them (see
+// Options.Label); else one that was asked for twice may be newer than its
+// grant. It is 0 for a resumed permit whose token the engine did not record.
 func (p *Permit) Token() int64 { return p.c.token }
 
 // Slot is the permit's index 0 … limit-1 with Options.Slots, else -1.

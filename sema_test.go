@@ -3,6 +3,7 @@ package sema_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -271,6 +272,51 @@ func TestAnAnswerThatComesTooLateIsNotTrusted(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// overtaken is an engine whose hand-off arrives just before an answer that says
+// otherwise, as when an operator changes the limit under a strict waiter.
+type overtaken struct{ sema.Engine }
+
+func (e *overtaken) Open(name string, c sema.Client, wake func(sema.Wake)) (sema.Session, error) {
+	s, err := e.Engine.Open(name, c, wake)
+	return &overtakenSession{s, wake}, err
+}
+
+type overtakenSession struct {
+	sema.Session
+	wake func(sema.Wake)
+}
+
+func (s *overtakenSession) Renew(_ context.Context, rs []sema.Request) ([]sema.Answer, error) {
+	s.wake(sema.Wake{Grants: []sema.Grant{{ID: rs[0].ID, Token: 1, Slot: -1, Ticket: math.MaxInt64}}})
+	return []sema.Answer{{Status: sema.LimitDiffers, Limit: 9}}, nil
+}
+
+func TestAPermitThatIsGoneBeforeItsCallerSawItIsAnError(t *testing.T) {
+	for range 50 { // which goroutine runs first is chance
+		synctest.Test(t, func(t *testing.T) {
+			engine := memengine.New()
+			first, err := sema.New(engine, "x", 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			acquire(t, first)
+			s, err := sema.New(&overtaken{engine}, "x", 1, &sema.Options{OnConflict: sema.Refuse})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := s.Acquire(t.Context())
+			if p == nil && err == nil {
+				t.Error("neither a permit nor an error")
+			}
+			for _, s := range []*sema.Semaphore{s, first} {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
 }
 
 func TestNoTimerRunsWithoutClaims(t *testing.T) {

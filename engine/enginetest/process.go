@@ -70,7 +70,9 @@ func work(words string, open func(url string) (sema.Engine, error)) error {
 	}()
 	var mu sync.Mutex
 	joined := map[string]int64{}
-	sem, err := sema.New(engine, j.Name, j.Limit, &sema.Options{Lease: j.Lease, Slots: true, Observer: sema.Observer{
+	// With a label tokens are recorded; without, a repeated ask may get one that
+	// is newer than its grant, which says nothing about the order.
+	sem, err := sema.New(engine, j.Name, j.Limit, &sema.Options{Lease: j.Lease, Slots: true, Label: "worker", Observer: sema.Observer{
 		Queued: func(e sema.Event) {
 			mu.Lock()
 			defer mu.Unlock()

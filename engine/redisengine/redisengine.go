@@ -16,7 +16,9 @@
 // A server clock that jumps forward ends leases early. An eviction policy can
 // remove a semaphore, also a volatile-… one, because its keys have a time to
 // live: use noeviction, where memory pressure refuses acquisitions but neither
-// renewals nor releases. docs/redis.md has the settings and the figures.
+// renewals nor releases. A request that the network holds back until after its
+// retry and the release takes a permit that nobody holds, for one lease; it
+// counts, so the limit holds. docs/redis.md has the settings and the figures.
 package redisengine
 
 import (
