@@ -140,7 +140,7 @@ func (p *plantedStore) Open(name string, c sema.Client, wake func(sema.Wake)) (s
 }
 
 func (p *plantedStore) List(ctx context.Context) ([]string, error) { return p.current().List(ctx) }
-func (p *plantedStore) Close() error                               { return nil }
+func (p *plantedStore) Close() error                               { return p.current().Close() }
 
 type plantedSession struct {
 	sema.Session

@@ -95,7 +95,7 @@ func unreachable(op, name string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sema.ErrUnavailable) {
 		var engine *sema.EngineError
 		if !errors.As(err, &engine) {
-			return &sema.EngineError{Op: op, Name: name, Hint: "is the server running, and the address right?", Err: fmt.Errorf("no answer within %v", callTime)}
+			return &sema.EngineError{Op: op, Name: name, Hint: "check that the server runs and the address is right", Err: fmt.Errorf("no answer within %v", callTime)}
 		}
 	}
 	return err

@@ -72,7 +72,7 @@ func TestUnreachable(t *testing.T) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
 			code, output := run(t, env, args...)
-			if code != 69 || !strings.Contains(output, "connection refused. Try: is the server running, and the address right?") || strings.Count(output, "\n") != 1 {
+			if code != 69 || !strings.Contains(output, "connection refused. Try: check that the server runs and the address is right") || strings.Count(output, "\n") != 1 {
 				t.Errorf("exit code %d: %s", code, output)
 			}
 		})
