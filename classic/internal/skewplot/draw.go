@@ -56,7 +56,7 @@ func draw(s measured.Skew) string {
 			p(`<rect x="%.1f" y="%.1f" width="%d" height="%.1f" fill="%s"/>`, x, at, barWidth-3, top+height-at, shade)
 			p(`<text x="%.1f" y="%.1f" text-anchor="middle" font-size="10">%s</text>`, x+barWidth/2-1.5, at-4, label(share(r)))
 			if g == 0 { // the key, above the plot
-				kx := left + 110*i
+				kx := left + 135*i
 				p(`<rect x="%d" y="36" width="12" height="12" fill="%s"/>`, kx, shade)
 				p(`<text x="%d" y="46">%d ms of skew</text>`, kx+18, r.SkewMS)
 			}
