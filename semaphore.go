@@ -40,6 +40,9 @@ type Semaphore struct {
 // only on values out of range, with an *ArgumentError. A nil options means the
 // defaults.
 func New(engine Engine, name string, limit int, options *Options) (*Semaphore, error) {
+	if engine == nil {
+		return nil, &ArgumentError{"engine", nil, "an engine, such as redisengine.New or memengine.New"}
+	}
 	if options == nil {
 		options = &Options{}
 	}

@@ -50,6 +50,8 @@ var inputTests = []test{
 			_, err := sema.New(e.client(), e.name, limit, nil)
 			e.bad("limit", err, "limit")
 		}
+		_, err := sema.New(nil, e.name, 1, nil)
+		e.bad("no engine", err, "engine")
 		s := e.sem(2, nil)
 		p := e.acquire(s, 1)
 		e.bad("SetLimit", s.SetLimit(e.ctx(), 0), "limit")
@@ -57,7 +59,7 @@ var inputTests = []test{
 			_, err := s.AcquireN(e.ctx(), n)
 			e.bad("weight", err, "weight")
 		}
-		_, err := s.AcquireWithin(e.ctx(), 1, -1)
+		_, err = s.AcquireWithin(e.ctx(), 1, -1)
 		e.bad("wait", err, "wait")
 		for what, o := range map[string]sema.Options{
 			"lease":            {Lease: time.Millisecond},

@@ -19,11 +19,16 @@ limit; everybody with the same name and the same engine shares it. Permits are
 granted in the order they were asked for.
 
 Engines, chosen by --url or $SEMA_URL:
-  (none)                                        this user on this host, nothing to install
+  (none)                                        this user on this host, nothing to install:
+                                                $XDG_RUNTIME_DIR/sema, or else sema-UID below
+                                                the directory for temporary files
   file:///dir                                   the same in a directory of choice (local disk)
   redis://[user:password@]host[:port][/db]      across hosts; rediss:// with TLS
   redis+sentinel://host[:port],…/master[?db=n]  Redis behind Sentinel; rediss+sentinel://
   redis+cluster://host[:port],…                 Redis Cluster; rediss+cluster://
+A server out of reach is tried for three seconds before a command gives up.
+A semaphore that nobody uses is forgotten after two leases and a minute or two,
+and its limit with it, unless the limit was set with sema limit.
 A password on a command line can be seen by other users of the host: put it
 into $SEMA_URL. Behind Sentinel, user:password@ is for the Redis servers;
 ?sentinel_username=…&sentinel_password=… for the Sentinels.
@@ -46,6 +51,13 @@ func (p *program) root() *cobra.Command {
 		p.lsCommand(), p.showCommand(), p.limitCommand(), p.revokeCommand(),
 		p.versionCommand(),
 	)
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		// A variable that was meant to hold a URL must not mean this host.
+		if f := cmd.Flags().Lookup("url"); f != nil && f.Changed && p.url == "" {
+			return usage(cmd.CommandPath()+" --help", "--url is empty: leave it out for $SEMA_URL or a directory of this user")
+		}
+		return nil
+	}
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usage("sema --help", "there is no command %q", printable(args[0], 60))

@@ -34,7 +34,9 @@ The command sees
 
 Signals. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH go to the command's process
 group. While sema waits, each of them but WINCH leaves the queue at once; a
-second one ends sema even if the engine does not answer.
+second one ends sema even if the engine does not answer. A signal that was
+ignored when sema started stays ignored: INT in a script's background jobs, HUP
+under nohup.
 
 Loss. The permit is renewed while the command runs. When that fails for so long
 that the lease may end, or somebody revokes the permit, the command's process

@@ -40,7 +40,7 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
 	flags.DurationVar(&f.lease, "lease", defaultLease, "how long the permit lives unless renewed")
 	flags.StringVar(&f.conflict, "on-conflict", "adopt", "when the stored limit is not -n: adopt it, refuse to go on, or declare mine")
-	flags.StringVar(&f.label, "label", "", "shown to operators (default: the command line, shortened)")
+	flags.StringVar(&f.label, "label", "", "shown to all who can see the semaphore (default: the command line, shortened)")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on standard error: position in the queue, time waited, renewals that failed")
 }
 
