@@ -13,12 +13,11 @@ import (
 // cable were pulled. To the store it looks dead.
 type cutEngine struct {
 	sema.Engine
-	cut      atomic.Bool  // calls fail, news are lost
-	deaf     atomic.Bool  // only news are lost
-	forgets  atomic.Bool  // calls are carried out and then fail
-	refuses  atomic.Bool  // Renew fails, certainly not carried out
-	limits   atomic.Int64 // calls of SetLimit
-	onAnswer func()       // called after each Acquire that was carried out; may be nil
+	cut     atomic.Bool  // calls fail, news are lost
+	deaf    atomic.Bool  // only news are lost
+	forgets atomic.Bool  // calls are carried out and then fail
+	refuses atomic.Bool  // Renew fails, certainly not carried out
+	limits  atomic.Int64 // calls of SetLimit
 }
 
 var errCut = errors.New("the test cut the line")
@@ -49,9 +48,6 @@ func (s *cutSession) Acquire(ctx context.Context, r sema.Request) (sema.Answer, 
 		return sema.Answer{}, err
 	}
 	a, err := s.Session.Acquire(ctx, r)
-	if s.engine.onAnswer != nil {
-		s.engine.onAnswer()
-	}
 	return a, errors.Join(err, s.broken("acquire", true))
 }
 

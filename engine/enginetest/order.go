@@ -11,12 +11,11 @@ var orderTests = []test{
 		weights := []int{1, 3, 1, 1, 2, 2, 3, 1, 1, 1, 3}
 		var line []*waiter
 		for i, n := range weights {
-			// Every second one from another client.
-			s := e.sem(limit, nil)
-			if i%2 == 0 {
-				s = e.sem(limit, nil)
+			engine := e.client()
+			if i%2 == 0 { // as another process
+				engine = e.store.Client(e)
 			}
-			line = append(line, e.queue(s, n))
+			line = append(line, e.queue(e.semOn(engine, limit, nil), n))
 		}
 		for i, w := range e.state(e.sem(limit, nil)).Waiters {
 			if w.Weight != weights[i] {

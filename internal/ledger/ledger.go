@@ -93,7 +93,7 @@ func (l *Ledger) Acquire(now int64, by sema.Client, r sema.Request) sema.Answer 
 		return a
 	}
 	l.watch(now, r.ID)
-	if first, held := l.NextEnd(); held {
+	if first, held := l.nextEnd(); held {
 		a.Look = micros(first - now)
 	}
 	return a
@@ -220,24 +220,13 @@ func (l *Ledger) Bury(now int64, dead func(client string) bool) {
 	l.watch(now, "")
 }
 
-// Expire does nothing but what every operation does: it ends what is over and
-// hands on what became free.
-func (l *Ledger) Expire(now int64) {
-	l.expire(now)
-	l.grant(now)
-	l.watch(now, "")
-}
-
-// NextEnd is when the first lease ends; ok is false without any.
-func (l *Ledger) NextEnd() (end int64, ok bool) {
+// nextEnd is when the first lease ends; ok is false without any.
+func (l *Ledger) nextEnd() (end int64, ok bool) {
 	if len(l.ends) == 0 {
 		return 0, false
 	}
 	return l.ends[0].end, true
 }
-
-// Waiting reports whether anybody is queued.
-func (l *Ledger) Waiting() bool { return len(l.queue) > 0 }
 
 // Over reports whether the semaphore does not exist: never used, or idle for
 // so long that its limit is forgotten.
@@ -359,7 +348,7 @@ func (l *Ledger) grant(now int64) {
 // waits. Whoever asks is told when that is; so only a lease that ends before
 // all that were known needs a message, to the ticket that joined last.
 func (l *Ledger) watch(now int64, asker string) {
-	first, held := l.NextEnd()
+	first, held := l.nextEnd()
 	for len(l.queue) > 0 && held {
 		if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
 			return
