@@ -23,6 +23,7 @@ var importRules = []struct {
 	{"sema/classic", []string{"github.com/redis/go-redis/v9"}, "the originals stand alone"},
 	{"sema/redisson", []string{"github.com/redis/go-redis/v9"}, "the originals stand alone"},
 	{"sema/internal/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
+	{"sema/internal/measure", []string{"github.com/HdrHistogram/hdrhistogram-go"}, "the stopwatch knows nothing of what it times"},
 	{"sema/cmd/sema", []string{"sema/internal/cli"}, "main is a few lines"},
 }
 
