@@ -8,6 +8,7 @@ package measure
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,8 +22,12 @@ type Contestant struct {
 	Name string
 	// Do is one unit of work. It runs in all workers at once; worker counts
 	// them from 0. It returns how long the work waited for what is measured,
-	// or what else is to go into the histogram of latencies.
+	// or what else is to go into the histogram of latencies. Each worker has a
+	// context of its own, as requests have; all end with the first error.
 	Do func(ctx context.Context, worker int) (time.Duration, error)
+	// Units is how many units of work one Do does, where one alone would take
+	// no longer than the stopwatch does. 0 means 1.
+	Units int
 }
 
 // Plan says how much to run.
@@ -38,6 +43,7 @@ type Round struct {
 	Done    int64
 	Elapsed time.Duration
 	Waits   *hdrhistogram.Histogram // nanoseconds
+	Mallocs uint64                  // heap objects that the whole process allocated meanwhile
 }
 
 // Rate is how many units of work were done in a second.
@@ -56,6 +62,25 @@ func (s Series) Rate() Spread {
 		rates[i] = r.Rate()
 	}
 	return Of(rates...)
+}
+
+// Done is how many units of work were done in all rounds.
+func (s Series) Done() (n int64) {
+	for _, r := range s.Rounds {
+		n += r.Done
+	}
+	return n
+}
+
+// Mallocs is the spread of the rounds' heap objects per unit of work.
+func (s Series) Mallocs() Spread {
+	var figures []float64
+	for _, r := range s.Rounds {
+		if r.Done > 0 {
+			figures = append(figures, float64(r.Mallocs)/float64(r.Done))
+		}
+	}
+	return Of(figures...)
 }
 
 // Waits is the histogram of all rounds together, in nanoseconds.
@@ -147,18 +172,28 @@ func run(ctx context.Context, workers int, length time.Duration, c Contestant) (
 	var failed error
 	var once sync.Once
 	var group sync.WaitGroup
-	began := time.Now()
+	units := int64(max(1, c.Units))
+	all, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for w := range workers {
 		histograms[w] = NewHistogram()
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	for w := range workers {
 		group.Go(func() {
+			own, done := context.WithCancel(all)
+			defer done()
 			for !stop.Load() {
-				wait, err := c.Do(ctx, w)
+				wait, err := c.Do(own, w)
 				if err != nil {
 					once.Do(func() { failed = fmt.Errorf("measure: %s: %w", c.Name, err) })
 					stop.Store(true)
+					cancel() // nobody waits for what the failed one held
 					return
 				}
-				counts[w]++
+				counts[w] += units
 				_ = histograms[w].RecordValue(max(100, min(int64(wait), int64(10*time.Minute))))
 			}
 		})
@@ -167,6 +202,8 @@ func run(ctx context.Context, workers int, length time.Duration, c Contestant) (
 	group.Wait()
 	timer.Stop()
 	r := Round{Elapsed: time.Since(began), Waits: NewHistogram()}
+	runtime.ReadMemStats(&after)
+	r.Mallocs = after.Mallocs - before.Mallocs
 	for w := range workers {
 		r.Done += counts[w]
 		r.Waits.Merge(histograms[w])

@@ -12,7 +12,7 @@ import (
 
 // sleeper works for a fixed time, on the bubble's clock.
 func sleeper(name string, d time.Duration) Contestant {
-	return Contestant{name, func(context.Context, int) (time.Duration, error) {
+	return Contestant{Name: name, Do: func(context.Context, int) (time.Duration, error) {
 		time.Sleep(d)
 		return d, nil
 	}}
@@ -45,7 +45,7 @@ func TestRunMeasuresRatesWaitsAndRatios(t *testing.T) {
 func TestRunStopsAtTheFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	var calls atomic.Int64
-	_, err := Run(t.Context(), Plan{Workers: 3, Round: time.Hour, Rounds: 1}, []Contestant{{"x", func(context.Context, int) (time.Duration, error) {
+	_, err := Run(t.Context(), Plan{Workers: 3, Round: time.Hour, Rounds: 1}, []Contestant{{Name: "x", Do: func(context.Context, int) (time.Duration, error) {
 		if calls.Add(1) == 10 {
 			return 0, broken
 		}
@@ -53,6 +53,41 @@ func TestRunStopsAtTheFirstError(t *testing.T) {
 	}}}, nil)
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "x") {
 		t.Errorf("error %v, want the contestant's, with its name", err)
+	}
+}
+
+// One worker fails while the other waits for what only the first could give.
+func TestAnErrorEndsTheOthersWaits(t *testing.T) {
+	broken := errors.New("broken")
+	_, err := Run(t.Context(), Plan{Workers: 2, Round: time.Hour, Rounds: 1}, []Contestant{{Name: "x", Do: func(ctx context.Context, worker int) (time.Duration, error) {
+		if worker == 0 {
+			return 0, broken
+		}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}}}, nil)
+	if !errors.Is(err, broken) {
+		t.Errorf("error %v, want the first", err)
+	}
+}
+
+var sink any
+
+func TestUnitsAndMallocs(t *testing.T) {
+	series, err := Run(t.Context(), Plan{Workers: 1, Round: 20 * time.Millisecond, Rounds: 2}, []Contestant{{Name: "x", Units: 10, Do: func(context.Context, int) (time.Duration, error) {
+		for range 20 {
+			sink = new([64]byte)
+		}
+		return 0, nil
+	}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := series[0].Done(); n == 0 || n%10 != 0 {
+		t.Errorf("%d units done", n)
+	}
+	if m := series[0].Mallocs().Min; m < 1.99 {
+		t.Errorf("%v heap objects for each unit, want 2 or a little more", m)
 	}
 }
 
