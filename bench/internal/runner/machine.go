@@ -1,0 +1,41 @@
+package runner
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"sema/bench/internal/results"
+)
+
+// machine describes this one, without its name. What cannot be found out stays
+// empty.
+func machine() results.Machine {
+	memory, _, _ := strings.Cut(field("/proc/meminfo", "MemTotal"), " ")
+	kib, _ := strconv.ParseInt(memory, 10, 64)
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return results.Machine{
+		OS:     runtime.GOOS + "/" + runtime.GOARCH,
+		Kernel: strings.TrimSpace(string(kernel)),
+		CPU:    field("/proc/cpuinfo", "model name"),
+		Cores:  runtime.NumCPU(),
+		Memory: (kib + 1<<19) >> 20,
+	}
+}
+
+// field is the first value of a key in a file of "key: value" lines.
+func field(path, key string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if k, v, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
