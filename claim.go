@@ -106,9 +106,22 @@ func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
 		if sent.Before(c.sent) {
 			break // an answer that was overtaken
 		}
-		if c.state == waiting {
+		switch {
+		case c.state == waiting:
 			c.grant(a.Token, a.Slot)
 			c.short = a.Lease < r.Lease
+		case c.permit == nil:
+			// The hand-off's news came first. Should they have been old, so
+			// that the ask was granted anew, its token and slot count.
+			c.slot = a.Slot
+			if a.Token != 0 {
+				c.token = a.Token
+			}
+		case r.Token == 0:
+			return // an ask on its way when the hand-off came: perhaps of another grant
+		case !time.Now().Before(c.trust):
+			events = append(events, s.lose(c, errNotRenewed))
+			return
 		}
 		c.sent, c.trust = sent, sent.Add(a.Lease-s.options.Margin)
 		s.plan(c)

@@ -52,7 +52,7 @@ func rights(t *testing.T, cluster bool) []string {
 	for _, script := range []string{"clock", "step", "state"} {
 		lua, err := os.ReadFile(filepath.Join("lua", script+".lua"))
 		must(t, err)
-		for _, call := range regexp.MustCompile(`redis\.call\('([A-Z]+)'`).FindAllStringSubmatch(string(lua), -1) {
+		for _, call := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(lua), -1) {
 			if call[1] != "PUBSUB" {
 				used[strings.ToLower(call[1])] = true
 			}

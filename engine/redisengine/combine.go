@@ -34,7 +34,9 @@ const (
 // While a call is in flight, further operations gather and leave together in
 // the next: a call costs the server little more for a hundred operations than
 // for one. Nothing waits when no call is in flight. One call at a time also
-// means that operations take effect in the order they were made.
+// means that operations take effect in the order they were made, but for first
+// asks: those go behind what left with them, so that they find what is
+// released together with them.
 type combiner struct {
 	rdb         redis.UniversalClient
 	name        string
@@ -43,86 +45,100 @@ type combiner struct {
 	description string
 	news        func(message string) // takes what the reply tells beside the answers
 
-	mu        sync.Mutex
-	pending   []*call
-	flying    bool
-	described time.Time     // when the server was last told who the client is
-	lease     time.Duration // the last one asked for
-	closed    bool
+	mu      sync.Mutex
+	pending []*op
+	flight  []*op       // those that left and are not answered yet
+	flying  bool        // a goroutine is sending
+	late    *time.Timer // fails what is in flight for too long
+	closed  bool
+
+	// Of the goroutine that sends.
+	spare     []*op     // the other buffer of pending
+	words     []any     // of the call; the first few stay the same
+	fixed     int       // how many
+	described time.Time // when the server was last told who the client is
+	lease     time.Duration
 }
 
 // call is some operations of one caller.
 type call struct {
 	ops     []op
-	done    chan struct{} // closed when the result is there
-	answers []sema.Answer
+	only    [1]op         // backs ops if there is one
+	left    int           // how many are not answered; guarded by the combiner's lock
+	done    chan struct{} // gets one word when none is left
 	err     error
 	unsure  bool // an attempt failed with unknown outcome: it may have been the one that counted
+	givenUp bool // the caller does not wait any more; guarded by the combiner's lock
 }
+
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
 // one carries out one operation.
 func (c *combiner) one(ctx context.Context, what string, o op) (sema.Answer, error) {
-	list, err := c.do(ctx, what, []op{o})
-	if err != nil {
+	k := calls.Get().(*call)
+	k.only[0] = o
+	k.ops = k.only[:]
+	if err := c.do(ctx, what, k); err != nil {
 		return sema.Answer{}, err
 	}
-	return list[0], nil
+	a := k.only[0].answer
+	*k = call{done: k.done}
+	calls.Put(k)
+	return a, nil
 }
 
-// do carries out operations, in order though maybe in several steps, and waits
-// for their answers. When ctx ends first, they may still be carried out.
-func (c *combiner) do(ctx context.Context, what string, ops []op) ([]sema.Answer, error) {
-	if err := ctx.Err(); err != nil {
+// all carries out operations, in order though maybe in several steps.
+func (c *combiner) all(ctx context.Context, what string, ops []op) ([]sema.Answer, error) {
+	if len(ops) == 0 {
+		return nil, ctx.Err()
+	}
+	k := &call{ops: ops, done: make(chan struct{}, 1)}
+	if err := c.do(ctx, what, k); err != nil {
 		return nil, err
 	}
-	var calls []*call
+	answers := make([]sema.Answer, len(ops))
+	for i := range ops {
+		answers[i] = ops[i].answer
+	}
+	return answers, nil
+}
+
+// do waits for the answers of a call. When ctx ends first, its operations may
+// still be carried out, and the call is not to be touched any more.
+func (c *combiner) do(ctx context.Context, what string, k *call) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	k.left = len(k.ops)
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return nil, c.wrap(ctx, what, sema.ErrClosed, true)
+		return wrap(what, c.name, sema.ErrClosed, true)
 	}
-	for len(ops) > 0 {
-		n := min(len(ops), maxOps)
-		calls = append(calls, &call{ops: ops[:n], done: make(chan struct{})})
-		ops = ops[n:]
+	for i := range k.ops {
+		k.ops[i].call = k
+		c.pending = append(c.pending, &k.ops[i])
 	}
-	c.pending = append(c.pending, calls...)
-	if !c.flying && len(calls) > 0 {
+	if !c.flying {
 		c.flying = true
 		go c.fly()
 	}
 	c.mu.Unlock()
-
-	limit := time.NewTimer(maxWait)
-	defer limit.Stop()
-	var all []sema.Answer
-	for _, k := range calls {
-		select {
-		case <-k.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-limit.C:
-			return nil, c.wrap(ctx, what, fmt.Errorf("no answer within %v", maxWait), false)
+	select {
+	case <-k.done:
+		if k.err == nil {
+			return nil
 		}
-		if k.err != nil {
-			return nil, c.wrap(ctx, what, k.err, !k.unsure)
-		}
-		for i := range k.answers {
-			// A release that was sent twice and found nothing the second time
-			// did its work the first time.
-			if k.unsure && k.ops[i].kind == releaseOp {
-				k.answers[i].Status = found
-			}
-		}
-		if all == nil {
-			all = k.answers
-		} else {
-			all = append(all, k.answers...)
-		}
+		return c.wrap(ctx, what, k.err, !k.unsure)
+	case <-ctx.Done():
+		c.mu.Lock()
+		k.givenUp = true
+		c.mu.Unlock()
+		return ctx.Err()
 	}
-	return all, nil
 }
 
+// wrap makes the error of an operation, which is ctx's own if that has ended.
 func (c *combiner) wrap(ctx context.Context, op string, err error, notExecuted bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -134,42 +150,60 @@ func (c *combiner) wrap(ctx context.Context, op string, err error, notExecuted b
 func (c *combiner) fly() {
 	for {
 		c.mu.Lock()
-		n, ops := 0, 0
-		for n < len(c.pending) && (n == 0 || ops+len(c.pending[n].ops) <= maxOps) {
-			ops += len(c.pending[n].ops)
-			n++
-		}
-		if n == 0 {
+		if len(c.pending) == 0 {
 			c.flying = false
+			if c.late != nil {
+				c.late.Stop()
+			}
 			c.mu.Unlock()
 			return
 		}
-		batch := c.pending[:n:n]
-		if c.pending = c.pending[n:]; len(c.pending) == 0 {
-			c.pending = nil
-		}
+		gathered := c.pending
+		c.pending = c.spare
+		batch := inOrder(gathered)
 		c.mu.Unlock()
-		c.send(batch)
+		for len(batch) > 0 {
+			n := min(len(batch), maxOps)
+			c.send(batch[:n])
+			batch = batch[n:]
+		}
+		clear(gathered)
+		c.spare = gathered[:0]
 	}
 }
 
-// send carries out a batch of calls as one step, trying again while there is
-// hope. All operations name their permits, so a step whose answer was lost can
-// be sent again.
-func (c *combiner) send(batch []*call) {
-	var ops []op
-	for _, k := range batch {
-		ops = append(ops, k.ops...)
+// inOrder puts first asks behind the others, in place, and leaves out those
+// nobody waits for. The lock is held.
+func inOrder(ops []*op) []*op {
+	firsts := make([]*op, 0, len(ops))
+	others := ops[:0]
+	for _, o := range ops {
+		switch {
+		case o.kind != acquireOp || o.placed:
+			others = append(others, o)
+		case !o.call.givenUp:
+			firsts = append(firsts, o)
+		}
 	}
+	return append(others, firsts...)
+}
+
+// send carries out operations as one step, trying again while there is hope.
+// All of them name their permits, so a step whose answer was lost can be sent
+// again.
+func (c *combiner) send(ops []*op) {
+	c.depart(ops)
 	began := time.Now()
-	var list []sema.Answer
-	var news string
 	var err, told error
 	unsure := false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		list, news, err = c.attempt(ops)
-		if err == nil {
-			break
+		var news string
+		if news, err = c.attempt(ops); err == nil {
+			if news != "" {
+				c.news(news)
+			}
+			c.arrive(ops, nil, unsure)
+			return
 		}
 		f := sortError(err)
 		unsure = unsure || !f.notExecuted
@@ -181,73 +215,121 @@ func (c *combiner) send(batch []*call) {
 		}
 		time.Sleep(pause)
 	}
-	if err != nil && told != nil {
+	if told != nil {
 		err = told // says more than how the connection ended the last time
 	}
-	if err == nil && news != "" {
-		c.news(news)
-	}
-	at := 0
-	for _, k := range batch {
-		if k.err, k.unsure = err, unsure; err == nil {
-			k.answers = list[at : at+len(k.ops) : at+len(k.ops)]
-			at += len(k.ops)
-		}
-		close(k.done)
-	}
+	c.arrive(ops, err, unsure)
 }
 
-func (c *combiner) attempt(ops []op) ([]sema.Answer, string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.attemptTime(ops))
-	defer cancel()
-	description, keep := c.describe(ops)
-	args := make([]any, 0, 4+7*len(ops))
-	args = append(args, c.keys.inboxes(), c.client, description, keep)
-	for _, o := range ops {
-		args = o.words(args)
-	}
-	reply, err := runStep(ctx, c.rdb, append(c.keys.main[:], c.keys.client(c.client)), args)
-	if err != nil {
-		return nil, "", err
-	}
-	list, news, err := answers(reply, ops)
-	if err == nil && description != "" {
-		c.mu.Lock()
-		c.described = time.Now()
-		c.mu.Unlock()
-	}
-	return list, news, err
-}
-
-// attemptTime is how long one attempt may take.
-func (c *combiner) attemptTime(ops []op) time.Duration {
+// depart notes what is in flight, and has it watched.
+func (c *combiner) depart(ops []*op) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.flight = ops
+	if c.late == nil {
+		c.late = time.AfterFunc(maxWait, c.overdue)
+	} else {
+		c.late.Reset(maxWait)
+	}
+}
+
+// arrive tells the callers that their operations have been answered, or failed
+// with err.
+func (c *combiner) arrive(ops []*op, err error, unsure bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flight = nil
+	for _, o := range ops {
+		// A release that was sent twice and found nothing the second time
+		// did its work the first time.
+		if unsure && o.kind == releaseOp {
+			o.answer.Status = found
+		}
+		o.call.finish(1, err, unsure)
+	}
+}
+
+// finish notes that n operations are over, and tells the caller when all are.
+func (k *call) finish(n int, err error, unsure bool) {
+	if k.left == 0 {
+		return // it was told already that this takes too long
+	}
+	if err != nil {
+		k.err = err
+	}
+	k.unsure = k.unsure || unsure
+	if k.left -= n; k.left == 0 {
+		k.done <- struct{}{}
+	}
+}
+
+// overdue fails what waits for a call that does not end. A client with timeouts
+// does not let it come to that.
+func (c *combiner) overdue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := fmt.Errorf("no answer within %v", maxWait)
+	for _, ops := range [][]*op{c.flight, c.pending} {
+		for _, o := range ops {
+			o.call.givenUp = true
+			o.call.finish(o.call.left, err, true)
+		}
+	}
+	if c.flying {
+		c.late.Reset(maxWait)
+	}
+}
+
+// until is a context with a deadline but without a timer: go-redis asks for
+// the deadline alone.
+type until struct {
+	context.Context
+	deadline time.Time
+}
+
+func (u until) Deadline() (time.Time, bool) { return u.deadline, true }
+
+// attempt sends operations as one step, and returns the news beside their answers.
+func (c *combiner) attempt(ops []*op) (news string, err error) {
+	now := time.Now()
+	wait, longest := maxAttempt, time.Duration(0)
 	for _, o := range ops {
 		if o.lease > 0 {
-			c.lease = o.lease
+			c.lease, longest = o.lease, max(longest, o.lease)
 		}
 	}
-	if c.lease == 0 {
-		return maxAttempt
+	if c.lease > 0 {
+		wait = min(maxAttempt, max(minAttempt, c.lease/3))
 	}
-	return min(maxAttempt, max(minAttempt, c.lease/3))
-}
+	if c.words == nil {
+		c.words = append(c.words, nil, nil, len(c.keys.main)+1)
+		for _, k := range c.keys.main {
+			c.words = append(c.words, k)
+		}
+		c.words = append(c.words, c.keys.client(c.client), c.keys.inboxes(), c.client)
+		c.fixed = len(c.words)
+	}
+	words := c.words[:c.fixed]
 
-// describe says who the client is, if a permit or ticket is at stake and the
-// server may have forgotten, and for how many milliseconds to keep it.
-func (c *combiner) describe(ops []op) (description string, keep int64) {
-	var lease time.Duration
-	for _, o := range ops {
-		lease = max(lease, o.lease)
+	// The server is told who the client is if a permit or ticket is at stake
+	// and it may have forgotten.
+	keep := 2*longest + time.Minute
+	describe := longest > 0 && now.Sub(c.described) >= keep/3
+	if describe {
+		words = append(words, c.description, keep.Milliseconds())
+	} else {
+		words = append(words, "", "0")
 	}
-	ttl := 2*lease + time.Minute
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if lease == 0 || time.Since(c.described) < ttl/3 {
-		return "", 0
+	words = program(words, ops)
+	c.words = words
+	reply, err := runStep(until{context.Background(), now.Add(wait)}, c.rdb, words)
+	if err != nil {
+		return "", err
 	}
-	return c.description, ttl.Milliseconds()
+	if news, err = readReply(reply, ops); err == nil && describe {
+		c.described = now
+	}
+	return news, err
 }
 
 // shut fails every further operation.

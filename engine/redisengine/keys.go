@@ -5,10 +5,10 @@ import "strings"
 // The data model at one glance. Every key of a semaphore begins with
 // sema:{name}: so that all of them, and the channels, live in one cluster slot.
 //
-//	state    hash  limit, weight held, last token, …
+//	state    string limit, weight held, last token, … (lua/layout.lua)
 //	holders  zset  permit id -> end of its lease in microseconds
 //	waiters  zset  permit id -> place in the queue
-//	tickets  hash  permit id -> end of its ticket
+//	tickets  zset  permit id -> end of its ticket
 //	slots    zset  permit id -> slot
 //	tokens   hash  permit id -> token, where recorded
 //	client:… string host, pid and label of a client

@@ -1,6 +1,8 @@
 package redisengine_test
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +154,8 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := within(t)
+	layout, err := os.ReadFile("lua/layout.lua")
+	must(t, err)
 	s := session(t, engineAt(t, server.Addr()), "x")
 	holder, waiter := request(s, 1, time.Hour), request(s, 2, time.Hour)
 	waiter.Wait = true
@@ -165,7 +169,11 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 		_, err = s.Acquire(ctx, waiter)
 		must(t, err)
 		// As if most of the time had passed.
-		must(t, rdb.HSet(ctx, "sema:{x}:state", "keep", time.Now().Add(time.Minute).UnixMicro()).Err())
+		must(t, rdb.Eval(ctx, string(layout)+`
+			local s = {struct.unpack(LAYOUT, redis.call('GET', KEYS[1]))}
+			s[6] = tonumber(ARGV[1])
+			redis.call('SET', KEYS[1], struct.pack(LAYOUT, unpack(s, 1, 14)))
+			return 1`, []string{"sema:{x}:state"}, time.Now().Add(time.Minute).UnixMicro()).Err())
 		for key := range dump(t, rdb) {
 			must(t, rdb.PExpire(ctx, key, time.Minute).Err())
 		}
@@ -179,7 +187,8 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 }
 
 // Two primitives use one key name (maven-resolver #1374): a clear error, and
-// nothing is changed, be the semaphore new or in use.
+// nothing is changed, be the semaphore new or in use. What does not need that
+// key may go on; the key is left alone.
 func TestAForeignKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -190,7 +199,7 @@ func TestAForeignKeyIsRefused(t *testing.T) {
 		for _, inUse := range []bool{false, true} {
 			for _, list := range []bool{false, true} {
 				must(t, rdb.FlushAll(ctx).Err())
-				s := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "l", Renew: sema.NoRenewal})
+				s := openSem(t, e, "x", 1, &sema.Options{Slots: true, Label: "l", Renew: sema.NoRenewal})
 				var held *sema.Permit
 				if inUse {
 					held = acquire(t, s)
@@ -202,34 +211,40 @@ func TestAForeignKeyIsRefused(t *testing.T) {
 				} else {
 					must(t, rdb.Set(ctx, key, "theirs", 0).Err())
 				}
-				before := dump(t, rdb)
+				queue := kind == "waiters" || kind == "tickets"
 				for what, do := range map[string]func() error{
 					"acquire":   func() error { _, err := s.Acquire(ctx); return err },
-					"try":       func() error { _, err := s.TryAcquireN(ctx, 2); return err },
+					"try":       func() error { _, err := s.TryAcquire(ctx); return err },
 					"set limit": func() error { return s.SetLimit(ctx, 7) },
 					"state":     func() error { _, err := s.State(ctx); return err },
-					"renew": func() error {
-						if held == nil {
-							return nil
-						}
-						return held.Renew(ctx)
-					},
+					"renew":     func() error { return held.Renew(ctx) },
 				} {
+					if what == "renew" && held == nil {
+						continue
+					}
+					before := dump(t, rdb)
 					err := do()
-					if err == nil && what == "renew" && held == nil {
+					after := dump(t, rdb)
+					if inUse && queue && (what == "renew" || what == "try") {
+						if before[key] != after[key] {
+							t.Errorf("%s changed %s of another program: %q, now %q", what, kind, before[key], after[key])
+						}
+						if what == "renew" && err != nil || what == "try" && !errors.Is(err, sema.ErrUnavailable) {
+							t.Errorf("%s, which does not need %s: %v", what, kind, err)
+						}
 						continue
 					}
 					t.Run(strings.Join([]string{kind, what}, "/"), func(t *testing.T) {
 						engineError(t, err, "WRONGTYPE", "another program", true)
 					})
+					if !sameDump(before, after) {
+						t.Errorf("%s with a foreign %s: changed\nbefore %q\nafter %q", what, kind, before, after)
+					}
 				}
-				// What a failed acquisition gives back in the background does
-				// not change anything either.
-				closed := make(chan struct{})
-				go func() { _ = s.Close(); close(closed) }()
-				<-closed
-				if after := dump(t, rdb); !sameDump(before, after) {
-					t.Errorf("%s: changed\nbefore %q\nafter %q", kind, before, after)
+				before := dump(t, rdb)
+				must(t, s.Close()) // what a failed acquisition gives back is given back by now
+				if after := dump(t, rdb); before[key] != after[key] {
+					t.Errorf("%s of another program: %q, now %q", kind, before[key], after[key])
 				}
 			}
 		}

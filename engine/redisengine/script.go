@@ -16,6 +16,9 @@ import (
 //go:embed lua/clock.lua
 var clockLua string
 
+//go:embed lua/layout.lua
+var layoutLua string
+
 //go:embed lua/step.lua
 var stepLua string
 
@@ -23,68 +26,138 @@ var stepLua string
 var stateLua string
 
 var (
-	stepSource  = clockLua + stepLua
+	stepSource  = clockLua + layoutLua + stepLua
 	stepHash    = redis.NewScript(stepSource).Hash()
-	stateScript = redis.NewScript(clockLua + stateLua)
+	stateScript = redis.NewScript(clockLua + layoutLua + stateLua)
+)
+
+// The operations of step.lua.
+const (
+	acquireOp = 'A'
+	renewOp   = 'N'
+	releaseOp = 'R'
+	revokeOp  = 'K'
+	limitOp   = 'L'
 )
 
 // op is one operation of a step.
 type op struct {
-	kind    string
+	terms
 	id      string
-	limit   int
-	pin     bool
-	lease   time.Duration
-	ticket  time.Duration
 	arrival int64
-	flags   string
+	pin     bool // of a limitOp
+
+	call   *call       // to be told; see combine.go
+	answer sema.Answer // in the end
 }
 
-// The operations of step.lua.
-const (
-	acquireOp = "A"
-	renewOp   = "N"
-	releaseOp = "R"
-	revokeOp  = "K"
-	limitOp   = "L"
-)
+// terms are what operations must have in common to be a run of step.lua.
+type terms struct {
+	kind   byte
+	flags  string // as step.lua has them
+	limit  int
+	weight int
+	lease  time.Duration
+	ticket time.Duration
+	placed bool // asked before, and queued then
+}
 
 // found is the status of a release or revocation that had an effect.
 const found = sema.Granted
 
-func askOp(r sema.Request) op {
-	flags := ""
-	if r.Wait {
-		flags += "w"
-	}
-	if r.Unfair {
-		flags += "u"
-	}
-	if r.Strict {
-		flags += "x"
-	}
-	return op{kind: acquireOp, id: r.ID, limit: r.Limit, lease: r.Lease, ticket: r.Ticket, arrival: r.Arrival, flags: flags}
-}
+// flagsOf and needsOf are all combinations of step.lua's letters.
+var flagsOf, needsOf = combinations("wuxsl"), combinations("wslfh")
 
-// words appends the operation as step.lua reads it.
-func (o op) words(args []any) []any {
-	switch o.kind {
-	case acquireOp:
-		return append(args, o.kind, o.id, o.limit, o.lease.Microseconds(), o.ticket.Microseconds(), o.arrival, o.flags)
-	case renewOp:
-		return append(args, o.kind, o.id, o.lease.Microseconds())
-	case limitOp:
-		pin := "0"
-		if o.pin {
-			pin = "1"
+func combinations(letters string) []string {
+	table := make([]string, 1<<len(letters))
+	for i := range table {
+		for bit, letter := range letters {
+			if i&(1<<bit) != 0 {
+				table[i] += string(letter)
+			}
 		}
-		return append(args, o.kind, o.limit, pin)
 	}
-	return append(args, o.kind, o.id)
+	return table
 }
 
-// answers reads step.lua's reply to ops.
-func answers(reply []any, ops []op) (list []sema.Answer, news string, err error) {
+// shape reads the end of an id, client-number[s][l]-weight.
+func shape(id string) (weight int, slot, listed bool) {
+	dash := strings.LastIndexByte(id, '-')
+	weight, _ = strconv.Atoi(id[dash+1:])
+	rest := id[:max(dash, 0)]
+	if rest, listed = strings.CutSuffix(rest, "l"); rest != "" {
+		slot = rest[len(rest)-1] == 's'
+	}
+	return weight, slot, listed
+}
+
+func bit(on bool, n int) int {
+	if on {
+		return 1 << n
+	}
+	return 0
+}
+
+func askOp(r sema.Request) op {
+	_, slot, listed := shape(r.ID)
+	return op{id: r.ID, arrival: r.Arrival, terms: terms{
+		kind: acquireOp, limit: r.Limit, weight: r.Weight, lease: r.Lease, ticket: r.Ticket, placed: r.Arrival > 0,
+		flags: flagsOf[bit(r.Wait, 0)|bit(r.Unfair, 1)|bit(r.Strict, 2)|bit(slot, 3)|bit(listed, 4)],
+	}}
+}
+
+// idOp is a renewal, release or revocation.
+func idOp(kind byte, id string, lease time.Duration) op {
+	weight, slot, listed := shape(id)
+	return op{id: id, terms: terms{kind: kind, weight: weight, lease: lease, flags: flagsOf[bit(slot, 3)|bit(listed, 4)]}}
+}
+
+// program appends what the operations need, and the operations, as step.lua
+// reads them: neighbours with the same terms as one run. Strings go as
+// pointers, which saves making interfaces of them; so ops must stay as they are
+// until the words have been sent.
+func program(words []any, ops []*op) []any {
+	needs, put := 0, len(words)
+	words = append(words, nil)
+	for len(ops) > 0 {
+		first, n := ops[0], 1
+		for n < len(ops) && ops[n].terms == first.terms && first.kind != revokeOp && first.kind != limitOp {
+			n++
+		}
+		needs |= bit(strings.Contains(first.flags, "w"), 0) | bit(strings.Contains(first.flags, "s"), 1) | bit(strings.Contains(first.flags, "l"), 2)
+		needs |= bit(first.kind == renewOp || first.kind == releaseOp || first.kind == revokeOp, 3) | bit(first.kind == limitOp, 4)
+		switch first.kind {
+		case acquireOp:
+			kind := "A"
+			if first.placed {
+				kind = "Q"
+			}
+			words = append(words, kind, first.limit, first.lease.Microseconds(), first.ticket.Microseconds(), first.weight, first.flags, n)
+		case renewOp:
+			words = append(words, "N", first.lease.Microseconds(), first.flags, n)
+		case releaseOp:
+			words = append(words, "R", first.weight, first.flags, n)
+		case revokeOp:
+			words = append(words, "K")
+		case limitOp:
+			words = append(words, "L", first.limit, strconv.Itoa(bit(first.pin, 0)))
+		}
+		for _, o := range ops[:n] {
+			if o.kind != limitOp {
+				words = append(words, &o.id)
+			}
+			if o.placed {
+				words = append(words, &o.arrival)
+			}
+		}
+		ops = ops[n:]
+	}
+	words[put] = needsOf[needs]
+	return words
+}
+
+// readReply reads step.lua's reply into the operations' answers.
+func readReply(reply []any, ops []*op) (news string, err error) {
 	at := 0
 	next := func() int64 {
 		if at >= len(reply) {
@@ -103,10 +176,13 @@ func answers(reply []any, ops []op) (list []sema.Answer, news string, err error)
 		news, _ = reply[at].(string)
 		at++
 	}
-	list = make([]sema.Answer, len(ops))
-	for i := range list {
+	for len(ops) > 0 && err == nil {
 		a := sema.Answer{Status: sema.Status(next()), Limit: limit, Slot: -1}
-		if ops[i].kind == acquireOp || ops[i].kind == renewOp {
+		n := int(next())
+		if n < 1 || n > len(ops) {
+			return "", fmt.Errorf("the script's reply has %d answers for %d operations", n, len(ops))
+		}
+		if kind := ops[0].kind; kind == acquireOp || kind == renewOp {
 			switch a.Status {
 			case sema.Granted:
 				a.Token, a.Slot, a.Lease = next(), int(next()), micros(next())
@@ -114,9 +190,19 @@ func answers(reply []any, ops []op) (list []sema.Answer, news string, err error)
 				a.Arrival, a.Ahead, a.Ticket, a.Look = next(), int(next()), next(), micros(next())
 			}
 		}
-		list[i] = a
+		for _, o := range ops[:n] {
+			o.answer = a
+			if a.Token != 0 {
+				a.Token++
+			}
+			if a.Status == sema.Queued {
+				a.Arrival++
+				a.Ahead++
+			}
+		}
+		ops = ops[n:]
 	}
-	return list, news, err
+	return news, err
 }
 
 // onceCmd is a command that go-redis does not send again by itself: the
@@ -127,15 +213,11 @@ type onceCmd struct{ *redis.Cmd }
 func (onceCmd) NoRetry() bool { return true }
 
 // runStep sends the step once: by its hash, and whole if the server does not
-// know it.
-func runStep(ctx context.Context, rdb redis.UniversalClient, keys []string, args []any) ([]any, error) {
+// know it. words are those of the whole command; the first two are filled in.
+func runStep(ctx context.Context, rdb redis.UniversalClient, words []any) ([]any, error) {
 	for _, by := range [...]struct{ command, script string }{{"evalsha", stepHash}, {"eval", stepSource}} {
-		words := make([]any, 0, 3+len(keys)+len(args))
-		words = append(words, by.command, by.script, strconv.Itoa(len(keys)))
-		for _, k := range keys {
-			words = append(words, k)
-		}
-		cmd := onceCmd{redis.NewCmd(ctx, append(words, args...)...)}
+		words[0], words[1] = by.command, by.script
+		cmd := onceCmd{redis.NewCmd(ctx, words...)}
 		err := rdb.Process(ctx, cmd)
 		if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 			continue

@@ -60,30 +60,30 @@ func (s *session) Renew(ctx context.Context, rs []sema.Request) ([]sema.Answer, 
 			ops[i] = askOp(r)
 			waiting = true
 		} else {
-			ops[i] = op{kind: renewOp, id: r.ID, lease: r.Lease}
+			ops[i] = idOp(renewOp, r.ID, r.Lease)
 		}
 	}
 	if waiting {
 		s.engine.inbox.follow(ctx, s) // the slot may have moved to another node
 	}
-	return s.do(ctx, "renew", ops)
+	return s.all(ctx, "renew", ops)
 }
 
 // Release implements sema.Session.
 func (s *session) Release(ctx context.Context, id string) (bool, error) {
-	a, err := s.one(ctx, "release", op{kind: releaseOp, id: id})
+	a, err := s.one(ctx, "release", idOp(releaseOp, id, 0))
 	return a.Status == found, err
 }
 
 // Revoke implements sema.Session.
 func (s *session) Revoke(ctx context.Context, id string) (bool, error) {
-	a, err := s.one(ctx, "revoke", op{kind: revokeOp, id: id})
+	a, err := s.one(ctx, "revoke", idOp(revokeOp, id, 0))
 	return a.Status == found, err
 }
 
 // SetLimit implements sema.Session.
 func (s *session) SetLimit(ctx context.Context, limit int, pin bool) error {
-	_, err := s.one(ctx, "limit", op{kind: limitOp, limit: limit, pin: pin})
+	_, err := s.one(ctx, "limit", op{terms: terms{kind: limitOp, limit: limit}, pin: pin})
 	return err
 }
 
