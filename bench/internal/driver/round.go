@@ -44,6 +44,7 @@ type worker struct {
 	wait, slept time.Duration // of the pair that is under way
 
 	done, holds int64
+	unserved    bool
 	waits       *hdrhistogram.Histogram
 }
 
@@ -68,7 +69,7 @@ func (r *round) run(ctx context.Context, length time.Duration) (wire.Answer, err
 	defer cancel()
 	defer time.AfterFunc(length+grace, cancel).Stop()
 	for _, w := range r.workers {
-		w.done, w.holds = 0, 0
+		w.done, w.holds, w.unserved = 0, 0, false
 		w.waits.Reset()
 	}
 	r.stop.Store(false)
@@ -84,8 +85,13 @@ func (r *round) run(ctx context.Context, length time.Duration) (wire.Answer, err
 			// Callers have contexts of their own, as requests do.
 			own, cancelOwn := context.WithCancel(ctx)
 			defer cancelOwn()
-			// Who is sent away at the end of the grace has not failed.
-			if err := w.work(own, began); err != nil && ctx.Err() == nil {
+			err := w.work(own, began)
+			switch {
+			case err == nil:
+			case ctx.Err() != nil: // who is sent away has not failed
+				w.unserved = true
+				w.record(time.Since(w.asked))
+			default:
 				once.Do(func() { failed = err })
 				r.stop.Store(true)
 				cancel()
@@ -101,6 +107,9 @@ func (r *round) run(ctx context.Context, length time.Duration) (wire.Answer, err
 	for _, w := range r.workers {
 		a.Done += w.done
 		a.HoldNS += w.holds
+		if w.unserved {
+			a.Unserved++
+		}
 		waits.Merge(w.waits)
 		if w.last.After(end) {
 			end = w.last
@@ -126,10 +135,14 @@ func (w *worker) work(ctx context.Context, began time.Time) error {
 		w.done += int64(w.round.pairs)
 		if w.round.timed {
 			w.holds += int64(w.slept)
-			_ = w.waits.RecordValue(max(100, min(int64(w.wait), int64(10*time.Minute))))
+			w.record(w.wait)
 		}
 	}
 	return nil
+}
+
+func (w *worker) record(wait time.Duration) {
+	_ = w.waits.RecordValue(max(100, min(int64(wait), int64(10*time.Minute))))
 }
 
 // holding is what a worker does while it has the permit.

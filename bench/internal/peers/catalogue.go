@@ -22,7 +22,7 @@ var All = []Peer{
 	{
 		Name: "sema", Kind: Semaphore, What: "`sema` with `engine/redisengine`",
 		Settings: "defaults",
-		Lacks:    "nothing of the list in the README",
+		Lacks:    "–",
 		open:     openSema,
 	},
 	{
@@ -142,7 +142,7 @@ var All = []Peer{
 	{
 		Name: "sema-memory", Kind: InProcess, Pairs: memoryPairs, What: "`sema` with `engine/memengine`",
 		Settings: "defaults",
-		Lacks:    "nothing of the list in the README",
+		Lacks:    "other processes",
 		open:     openMemory,
 	},
 	{

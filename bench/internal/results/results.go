@@ -60,7 +60,9 @@ type Round struct {
 	HoldNS    int64  `json:"hold_ns"`
 	P50NS     int64  `json:"p50_ns"` // waits; 0: not measured
 	P99NS     int64  `json:"p99_ns"`
-	CPUNS     int64  `json:"cpu_ns"` // of all processes, without Redis
+	LongestNS int64  `json:"longest_ns"`
+	Unserved  int64  `json:"unserved,omitempty"` // who had to be sent away at the end
+	CPUNS     int64  `json:"cpu_ns"`             // of all processes, without Redis
 	Mallocs   uint64 `json:"mallocs,omitempty"`
 	MaxHeld   int64  `json:"max_held,omitempty"` // by one process
 }
@@ -100,6 +102,15 @@ func (c Contestant) MaxHeld() int64 {
 		most = max(most, r.MaxHeld)
 	}
 	return most
+}
+
+// Unserved is how many callers were sent away in all rounds.
+func (c Contestant) Unserved() int64 {
+	var all int64
+	for _, r := range c.Rounds {
+		all += r.Unserved
+	}
+	return all
 }
 
 // Ratio is the spread of c's rate over other's, taken round by round: what

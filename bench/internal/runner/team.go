@@ -1,14 +1,15 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"sema/bench/internal/peers"
 	"sema/bench/internal/results"
 	"sema/bench/internal/wire"
-	"sema/internal/measure"
 )
 
 // team is the processes of one contestant in one scenario, from the first
@@ -53,8 +54,9 @@ func (t *team) run(length time.Duration) (results.Round, error) {
 			return results.Round{}, err
 		}
 	}
-	var r results.Round
-	waits := measure.NewHistogram()
+	// Who has nothing more to do before the time is up has not been quicker.
+	r := results.Round{ElapsedNS: int64(length)}
+	var waits [][2]int64
 	for _, d := range t.drivers {
 		var a wire.Answer
 		if err := d.hear(&a, length+slack); err != nil {
@@ -66,14 +68,27 @@ func (t *team) run(length time.Duration) (results.Round, error) {
 		r.CPUNS += a.CPUNS
 		r.Mallocs += a.Mallocs
 		r.MaxHeld = max(r.MaxHeld, a.MaxHeld)
-		for _, bar := range a.Waits {
-			_ = waits.RecordValues(max(100, min(bar[0], int64(10*time.Minute))), bar[1])
+		r.Unserved += a.Unserved
+		waits = append(waits, a.Waits...)
+	}
+	slices.SortFunc(waits, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	r.P50NS, r.P99NS, r.LongestNS = quantile(waits, 0.5), quantile(waits, 0.99), quantile(waits, 1)
+	return r, nil
+}
+
+// quantile is the least value that a share of all values do not exceed; the
+// values are sorted, each with its count.
+func quantile(values [][2]int64, share float64) int64 {
+	var all, below int64
+	for _, v := range values {
+		all += v[1]
+	}
+	for _, v := range values {
+		if below += v[1]; float64(below) >= share*float64(all) {
+			return v[0]
 		}
 	}
-	if waits.TotalCount() > 0 {
-		r.P50NS, r.P99NS = waits.ValueAtQuantile(50), waits.ValueAtQuantile(99)
-	}
-	return r, nil
+	return 0
 }
 
 // fail records why the team is out, and ends it.

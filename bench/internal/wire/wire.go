@@ -18,9 +18,10 @@ type Ready struct {
 // Answer is what a driver did in one round.
 type Answer struct {
 	Done      int64      `json:"done"`              // pairs of acquire and release
-	ElapsedNS int64      `json:"elapsed_ns"`        // until the last pair was done
+	ElapsedNS int64      `json:"elapsed_ns"`        // until the last pair was done, or longer
 	HoldNS    int64      `json:"hold_ns"`           // all holds together, as really slept
 	Waits     [][2]int64 `json:"waits"`             // how long an acquire took (two digits), and how many did
+	Unserved  int64      `json:"unserved"`          // who were sent away; Waits has how long they had waited
 	CPUNS     int64      `json:"cpu_ns"`            // used by the process
 	Mallocs   uint64     `json:"mallocs,omitempty"` // heap objects allocated; Go drivers only
 	MaxHeld   int64      `json:"max_held"`          // most permits held by the process at once; 0: not counted
