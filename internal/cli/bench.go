@@ -26,9 +26,11 @@ and of its baselines take turns, so that ratios hold on a busy machine too.
   sema bench --url memory: --scenario uncontended,contended --rounds 3 --json
 
 --url memory: is this process's memory, for this command only. With the default
-values it takes about four minutes. Figures of the server count all that it does:
-use one that nobody else uses. Semaphores are called sema-bench-… with a random
-part and are removed at the end, also after an error or a signal.
+values it takes about three minutes. Figures of the server count all that it
+does: use one that nobody else uses. Semaphores are called sema-bench-… with a
+random part and are removed at the end, also after an error or a signal.
+On files, where every step costs more the more wait or hold, the defaults are
+--waiters 10,1000 and --permits 1000.
 
 Scenarios:
   uncontended  room for everybody, by --goroutines. Baselines: on Redis, for each
@@ -61,8 +63,8 @@ Scenarios:
   rate, script_us, cpu_us and ratios are objects of median, min and max of the
   rounds.`
 
-// benchDefaults are the flags' defaults. What every step of the file engine
-// costs grows with the number of waiters and holders, so it gets fewer.
+// The defaults of --waiters and --permits. What a step of the file engine costs
+// grows with the number of waiters and holders, so it gets fewer.
 const (
 	benchMany     = 10_000
 	benchManyFile = 1_000
@@ -105,8 +107,8 @@ func (p *program) benchCommand() *cobra.Command {
 	flags.DurationVar(&c.Warmup, "warmup", 300*time.Millisecond, "how long each contestant runs before, uncounted")
 	flags.IntSliceVar(&c.Goroutines, "goroutines", []int{1, 64, 512}, "of uncontended and contended")
 	flags.IntVar(&c.Names, "names", 1000, "semaphores of many-names")
-	flags.IntSliceVar(&c.Waiters, "waiters", []int{10, benchMany}, fmt.Sprintf("waiters of queue (default for files: 10,%d)", benchManyFile))
-	flags.IntVar(&c.Permits, "permits", benchMany, fmt.Sprintf("permits of renew and memory (default for files: %d)", benchManyFile))
+	flags.IntSliceVar(&c.Waiters, "waiters", []int{10, benchMany}, "waiters of queue")
+	flags.IntVar(&c.Permits, "permits", benchMany, "permits of renew and memory")
 	flags.DurationVar(&c.Lease, "lease", defaultLease, "of the permits of renew, which takes about half of it")
 	flags.BoolVar(&progress, "progress", false, "say on standard error what is being measured, also when that is no terminal")
 	p.jsonFlag(cmd)

@@ -18,7 +18,7 @@ func benchHead(d benchJSON) string {
 	if d.RedisVersion != "" {
 		engine += " " + printable(d.RedisVersion, 30)
 	}
-	return fmt.Sprintf("sema %s, %s %s/%s, %d CPUs, engine %s; %d rounds of %v: median (least–greatest)\n",
+	return fmt.Sprintf("sema %s, %s %s/%s, %d CPUs, engine %s\nrounds: %d of %v each; figures are their median (least–greatest)\n",
 		d.Version, d.Go, d.OS, d.Arch, d.CPUs, engine, d.Rounds, time.Duration(d.Round*float64(time.Second)))
 }
 
@@ -76,14 +76,18 @@ func benchTable(r bench.Result) string {
 		for i, column := range used {
 			cells[i] = cell(column)
 		}
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	line(func(i int) string { return benchColumns[i].head(r) })
 	for _, row := range r.Rows {
 		line(func(i int) string { return benchColumns[i].cell(row) })
 	}
 	_ = t.Flush() // into memory
-	return b.String()
+	var trimmed strings.Builder
+	for line := range strings.Lines(b.String()) {
+		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return trimmed.String()
 }
 
 // spread is a median with the least and the greatest, if they differ.
