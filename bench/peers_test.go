@@ -127,6 +127,8 @@ func TestRunGoesOnWithoutWhoFails(t *testing.T) {
 		script(filepath.Join(tools, tool), "exit 1\n")
 	}
 	script(filepath.Join(r.Drivers, "node", "driver.sh"), `echo '{"error":"broken"}'; exit 1`)
+	server := redistest.Start(t)
+	r.URL = server.URL()
 	r.Scenarios = []string{"uncontended"}
 	r.Contestants = []string{"node-redis-semaphore", "redisson-lock"}
 	run, err := r.Run(t.Context())
@@ -143,6 +145,9 @@ func TestRunGoesOnWithoutWhoFails(t *testing.T) {
 	if len(failed) != 2 || failed["sema"] != "" || failed["node-redis-semaphore"] != "broken" {
 		t.Errorf("failed: %v; want node-redis-semaphore, broken, and sema fine", failed)
 	}
+	if n, err := server.Client().DBSize(t.Context()).Result(); err != nil || n > 0 || run.OwnServer {
+		t.Errorf("%d keys left on a server that was given, %v", n, err)
+	}
 }
 
 func TestRunRefuses(t *testing.T) {
@@ -150,7 +155,7 @@ func TestRunRefuses(t *testing.T) {
 		"unknown scenario":   func(r *runner.Runner) { r.Scenarios = []string{"nothing"} },
 		"unknown contestant": func(r *runner.Runner) { r.Contestants = []string{"nobody"} },
 		"0 rounds":           func(r *runner.Runner) { r.Rounds = 0 },
-		"Redis URL":          func(r *runner.Runner) { r.URL = "ftp://127.0.0.1" },
+		"the URL of Redis":   func(r *runner.Runner) { r.URL = "ftp://127.0.0.1" },
 	} {
 		r := shortRun(t)
 		change(&r)

@@ -79,8 +79,8 @@ func TestRefused(t *testing.T) {
 		"limit 0":                      func(o *Options) { o.Limit = 0 },
 		"limit 2: redsync has limit 1": func(o *Options) { o.Contestant, o.Limit = "redsync", 2 },
 		"0 workers":                    func(o *Options) { o.Workers = 0 },
-		"Redis URL":                    func(o *Options) { o.URL = "x" },
-		"Redis does not answer":        func(o *Options) { o.URL = "redis://127.0.0.1:1" },
+		"the URL of Redis":             func(o *Options) { o.URL = "x" },
+		"no answer from Redis":         func(o *Options) { o.URL = "redis://127.0.0.1:1" },
 		"sema: sema: lease 1ns: want":  func(o *Options) { o.Lease = 1 },
 	} {
 		o := options(server.URL(), "sema")

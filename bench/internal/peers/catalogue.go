@@ -26,7 +26,7 @@ var All = []Peer{
 		open:     openSema,
 	},
 	{
-		Name: "classic-lock", Kind: Lock, What: "`sema/classic`.`Lock` (*Redis in Action*, 11.2.2)",
+		Name: "classic-lock", Kind: Lock, What: "`sema/classic`.`Lock` (*Redis in Action*, 6.2.5 and 11.2.2)",
 		Settings: "`Lua`; polls each ms by itself",
 		Lacks:    "no fairness, no renewal, no notice of loss",
 		open:     openClassic(steady, newLock),

@@ -12,13 +12,13 @@ import (
 func connect(ctx context.Context, url string) (*redis.Client, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("Redis URL: %w", err)
+		return nil, fmt.Errorf("the URL of Redis: %w", err)
 	}
 	o.ContextTimeoutEnabled = true
 	rdb := redis.NewClient(o)
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		_ = rdb.Close()
-		return nil, fmt.Errorf("Redis does not answer: %w", err)
+		return nil, fmt.Errorf("no answer from Redis: %w", err)
 	}
 	return rdb, nil
 }

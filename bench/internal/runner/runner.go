@@ -35,6 +35,7 @@ type Runner struct {
 	Progress      func(line string)
 
 	url     string
+	addr    string
 	rdb     *redis.Client
 	id      string // in the name of every key
 	results results.Run
@@ -58,13 +59,13 @@ func (r *Runner) Run(ctx context.Context) (results.Run, error) {
 	}
 	o, err := redis.ParseURL(r.url)
 	if err != nil {
-		return results.Run{}, fmt.Errorf("Redis URL: %w", err)
+		return results.Run{}, fmt.Errorf("the URL of Redis: %w", err)
 	}
-	r.rdb = redis.NewClient(o)
+	r.addr, r.rdb = o.Addr, redis.NewClient(o)
 	defer func() { _ = r.rdb.Close() }()
 	info, err := r.rdb.InfoMap(ctx, "server").Result()
 	if err != nil {
-		return results.Run{}, fmt.Errorf("Redis does not answer: %w", err)
+		return results.Run{}, fmt.Errorf("no answer from Redis: %w", err)
 	}
 	r.id = "peers-" + strings.ToLower(rand.Text()[:10])
 	r.results = results.Run{
@@ -185,30 +186,34 @@ func (r *Runner) scenario(ctx context.Context, s Scenario) error {
 	return nil
 }
 
-// play is one team's turn.
+// play is one team's turn, which may be to say that it is out.
 func (r *Runner) play(s Scenario, round int, t *team) {
 	r.turn++
-	said := t.result.Failed
-	if said == "" {
-		if round == 0 && r.Warmup > 0 {
-			if _, err := t.run(r.Warmup); err != nil {
-				t.fail(err)
-			}
-		}
-	}
 	if t.result.Failed == "" {
-		done, err := t.run(r.Round)
-		if err != nil {
+		if err := r.work(round, t); err != nil {
 			t.fail(err)
-		} else {
-			t.result.Rounds = append(t.result.Rounds, done)
-			said = fmt.Sprintf("%.0f/s", done.Rate())
 		}
 	}
-	if t.result.Failed != "" {
-		said = "failed: " + t.result.Failed
+	said := "failed: " + t.result.Failed
+	if t.result.Failed == "" {
+		said = fmt.Sprintf("%.0f/s", t.result.Rounds[round].Rate())
 	}
 	r.Progress(fmt.Sprintf("[%d/%d] %s, round %d of %d: %s %s", r.turn, r.turns, s.Name, round+1, r.Rounds, t.result.Name, said))
+}
+
+// work runs a team's round, and warms it up before its first.
+func (r *Runner) work(round int, t *team) error {
+	if round == 0 && r.Warmup > 0 {
+		if _, err := t.run(r.Warmup); err != nil {
+			return err
+		}
+	}
+	done, err := t.run(r.Round)
+	if err != nil {
+		return err
+	}
+	t.result.Rounds = append(t.result.Rounds, done)
+	return nil
 }
 
 // roundTrip is the median of some PINGs, in nanoseconds.
@@ -217,7 +222,7 @@ func (r *Runner) roundTrip(ctx context.Context) (float64, error) {
 	for i := range trips {
 		began := time.Now()
 		if err := r.rdb.Ping(ctx).Err(); err != nil {
-			return 0, fmt.Errorf("Redis does not answer: %w", err)
+			return 0, fmt.Errorf("no answer from Redis: %w", err)
 		}
 		trips[i] = float64(time.Since(began))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"sema/bench/internal/peers"
@@ -17,12 +18,13 @@ import (
 type team struct {
 	drivers []*process
 	result  *results.Contestant
+	addr    string // of the server, which is nobody else's business
 }
 
 // startTeam starts them all and waits until they are ready. What fails is
 // written into the result, and the team then has nobody.
 func (r *Runner) startTeam(p peers.Peer, s Scenario, result *results.Contestant) *team {
-	t := &team{result: result}
+	t := &team{result: result, addr: r.addr}
 	name := fmt.Sprintf("%s-%s-%s", r.id, s.Name, p.Name)
 	for range s.Processes {
 		d, err := r.launchDriver(p, s, name)
@@ -93,7 +95,7 @@ func quantile(values [][2]int64, share float64) int64 {
 
 // fail records why the team is out, and ends it.
 func (t *team) fail(err error) {
-	t.result.Failed = err.Error()
+	t.result.Failed = strings.ReplaceAll(err.Error(), t.addr, "Redis")
 	t.end()
 }
 
