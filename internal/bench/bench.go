@@ -11,7 +11,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -171,9 +170,9 @@ type bench struct {
 	step   string // what is being measured
 }
 
-// Run measures the scenarios one after the other. Whatever it made on the
-// engine is removed when it returns; if that fails, the error says what is
-// left.
+// Run measures the scenarios one after the other. When ctx ends it stops and
+// fails with ctx's error. Whatever it made on the engine is removed when it
+// returns; if that fails, the error says instead what is left.
 func Run(ctx context.Context, t Target, c Config) error {
 	if err := c.Check(t.Redis != nil); err != nil {
 		return err
@@ -181,7 +180,7 @@ func Run(ctx context.Context, t Target, c Config) error {
 	random := make([]byte, 5)
 	_, _ = rand.Read(random) // never fails
 	b := &bench{Config: c, Target: t, prefix: "sema-bench-" + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + "-"}
-	for i, s := range scenarios {
+	for _, s := range scenarios {
 		if !slices.Contains(c.Scenarios, s.name) {
 			continue
 		}
@@ -190,11 +189,20 @@ func Run(ctx context.Context, t Target, c Config) error {
 		if err != nil {
 			err = fmt.Errorf("bench: %s: %w", s.name, err)
 		}
+		if ctx.Err() != nil {
+			err = ctx.Err() // whatever broke, broke of that
+		}
 		// Before the next one begins: what is left costs memory, and time.
-		if err = errors.Join(err, b.clean(ctx)); err != nil {
+		if left := b.clean(ctx); left != nil {
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("%w; and %w", err, left)
+			}
+			return left
+		}
+		if err != nil {
 			return err
 		}
-		result.Scenario = scenarios[i].name
+		result.Scenario = s.name
 		if err := c.Report(result); err != nil {
 			return err
 		}

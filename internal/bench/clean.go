@@ -37,7 +37,7 @@ func (b *bench) clean(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("bench: keys sema:{%s* may be left, which end by themselves: %w", b.prefix, err)
+			return fmt.Errorf("bench: keys sema:{%s* may be left until their time to live is over: %w", b.prefix, err)
 		}
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"sema/internal/measure"
@@ -25,10 +26,12 @@ func queue(ctx context.Context, b *bench) (Result, error) {
 	sizes := slices.Compact(slices.Sorted(slices.Values(b.Waiters)))
 	lines := make([]*line, 0, len(sizes))
 	defer func() {
+		b.at("queue: leaving")
+		var group sync.WaitGroup
 		for _, l := range lines {
-			b.at("queue, waiters=%d: leaving", l.waiters)
-			l.close()
+			group.Go(l.close)
 		}
+		group.Wait()
 	}()
 	for _, n := range sizes {
 		b.at("queue, waiters=%d", n)
