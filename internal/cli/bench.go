@@ -110,7 +110,7 @@ func (p *program) benchCommand() *cobra.Command {
 	flags.IntSliceVar(&c.Waiters, "waiters", []int{10, benchMany}, "waiters of queue")
 	flags.IntVar(&c.Permits, "permits", benchMany, "permits of renew and memory")
 	flags.DurationVar(&c.Lease, "lease", defaultLease, "of the permits of renew, which takes about half of it")
-	flags.BoolVar(&progress, "progress", false, "say on standard error what is being measured, also when that is no terminal")
+	flags.BoolVar(&progress, "progress", false, "say on standard error what is being measured, if that is no terminal")
 	p.jsonFlag(cmd)
 	return cmd
 }
@@ -196,13 +196,13 @@ func (p *program) benchRun(ctx context.Context, c bench.Config, place *benchPlac
 }
 
 // benchLine says how a run goes: on a terminal in one line that is drawn anew,
-// elsewhere, if asked to, in a line for each step.
+// elsewhere, if asked to, in a line now and then.
 type benchLine struct {
 	*program
 	file  *os.File // nil: no terminal
 	lines bool
 	shown bool
-	last  time.Time // when a text was shown
+	said  time.Time // when the last line was
 }
 
 func (p *program) newBenchLine(lines bool) *benchLine {
@@ -213,23 +213,13 @@ func (p *program) newBenchLine(lines bool) *benchLine {
 	return l
 }
 
-// benchEvery are the shortest times between two texts: lines stay.
-const (
-	benchDrawEvery = 50 * time.Millisecond
-	benchSayEvery  = time.Second
-)
+// benchSayEvery is the least time between two lines.
+const benchSayEvery = time.Second
 
 func (l *benchLine) show(text string) {
-	every := benchDrawEvery
 	if l.file == nil {
-		every = benchSayEvery
-	}
-	if time.Since(l.last) < every {
-		return
-	}
-	l.last = time.Now()
-	if l.file == nil {
-		if l.lines {
+		if l.lines && time.Since(l.said) >= benchSayEvery {
+			l.said = time.Now()
 			l.say("bench: %s", text)
 		}
 		return
