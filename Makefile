@@ -1,4 +1,4 @@
-.PHONY: demo build test storm lint cross vulncheck interop clean
+.PHONY: demo build test storm lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -11,6 +11,7 @@ build:
 test:
 	./scripts/test-tools.sh
 	go test -race -timeout 10m ./...
+	cd bench && go vet ./... && go test ./...
 
 # The cancellation storm, 100,000 rounds on each engine. Some minutes.
 storm:
@@ -25,6 +26,7 @@ lint:
 	go vet ./...
 	go vet -tags interop ./interop/...
 	$(STATICCHECK) ./...
+	cd bench && $(STATICCHECK) ./...
 
 # Builds for every system that is supported.
 cross:
@@ -43,3 +45,16 @@ interop:
 
 clean:
 	rm -rf bin
+
+# The same work on sema and on what you would pick instead: all scenarios, on a
+# machine that does nothing else. Less of it: make bench-peers PEERS='--rounds 1
+# --scenario 64-of-8'. Node and Java, where they are, take part.
+PEERS = --rounds 5 --round 2s --warmup 3s
+
+bench-peers:
+	./scripts/test-tools.sh
+	cd bench && go run . run $(PEERS) --out results.json
+
+# docs/bench.md and its charts, from what bench-peers wrote down.
+bench-report:
+	cd bench && go run . report results.json --docs ../docs

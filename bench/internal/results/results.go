@@ -33,6 +33,10 @@ type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
 	Memory int64  `json:"memory_gib"`
+
+	// Load is how many processes wanted a core in the minute before the run: 0
+	// on a machine that does nothing else, and where it is not known.
+	Load float64 `json:"load_before"`
 }
 
 // Scenario is the same work for all contestants that take part.

@@ -15,13 +15,18 @@ import (
 func machine() results.Machine {
 	memory, _, _ := strings.Cut(field("/proc/meminfo", "MemTotal"), " ")
 	kib, _ := strconv.ParseInt(memory, 10, 64)
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	kernel, _, _ := strings.Cut(strings.TrimSpace(string(release)), "-") // without the builder's marks
+	before, _ := os.ReadFile("/proc/loadavg")
+	minute, _, _ := strings.Cut(string(before), " ")
+	load, _ := strconv.ParseFloat(minute, 64)
 	return results.Machine{
 		OS:     runtime.GOOS + "/" + runtime.GOARCH,
-		Kernel: strings.TrimSpace(string(kernel)),
+		Kernel: kernel,
 		CPU:    field("/proc/cpuinfo", "model name"),
 		Cores:  runtime.NumCPU(),
 		Memory: (kib + 1<<19) >> 20,
+		Load:   load,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -151,11 +152,13 @@ func (r *Runner) scenario(ctx context.Context, s Scenario) error {
 	}
 	teams := make([]*team, len(present))
 	defer func() {
+		var ending sync.WaitGroup
 		for _, t := range teams {
 			if t != nil {
-				t.end()
+				ending.Go(t.end)
 			}
 		}
+		ending.Wait()
 		r.sweep()
 	}()
 	for i, p := range present {

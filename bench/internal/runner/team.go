@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sema/bench/internal/peers"
@@ -100,8 +101,10 @@ func (t *team) fail(err error) {
 }
 
 func (t *team) end() {
+	var ending sync.WaitGroup
 	for _, d := range t.drivers {
-		d.end()
+		ending.Go(d.end)
 	}
+	ending.Wait()
 	t.drivers = nil
 }
