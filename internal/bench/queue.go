@@ -13,13 +13,13 @@ import (
 // queue: what a hand-off costs the server while many wait.
 func queue(ctx context.Context, b *bench) (Result, error) {
 	r := Result{
-		About: "hand-offs one after the other while others wait: who was served queues again; percentiles are from release\n" +
+		About: "hand-offs one after the other while others wait: who was served queues again; percentiles are from release " +
 			"to grant in this process; script: the server's time in scripts, CPU: that of its main thread",
 		Unit:  "hand-offs",
 		Ratio: "the server's time in scripts for each hand-off over that with the fewest waiters, round by round (less is better)",
 	}
 	if b.Redis == nil {
-		r.About = "hand-offs one after the other while others wait: who was served queues again; percentiles are from release\n" +
+		r.About = "hand-offs one after the other while others wait: who was served queues again; percentiles are from release " +
 			"to grant; CPU: that of this process"
 		r.Ratio = "the CPU time for each hand-off over that with the fewest waiters, round by round (less is better)"
 	}

@@ -96,7 +96,7 @@ const contendedLimit = 8
 // contended: more goroutines than permits.
 func contended(ctx context.Context, b *bench) (Result, error) {
 	r := Result{
-		About: fmt.Sprintf("acquire, hold and release one semaphore of limit %d; percentiles are of the waits for a permit;\n"+
+		About: fmt.Sprintf("acquire, hold and release one semaphore of limit %d; percentiles are of the waits for a permit; "+
 			"of ideal: the rate over that of permits which lie idle for one round trip between two holders", contendedLimit),
 		Unit: "permits", Ratio: ratioOfRates,
 	}

@@ -18,7 +18,7 @@ func period(lease time.Duration) time.Duration { return (lease - min(lease/10, t
 func renew(ctx context.Context, b *bench) (Result, error) {
 	every := period(b.Lease)
 	r := Result{
-		About: fmt.Sprintf("hold permits with leases of %v, which are renewed every %v, for one and a half such periods;\n"+
+		About: fmt.Sprintf("hold permits with leases of %v, which are renewed every %v, for one and a half such periods; "+
 			"measured over the last whole one; core: CPU time of %s as a part of one core",
 			b.Lease, every.Round(10*time.Millisecond), map[bool]string{true: "the server's main thread", false: "this process"}[b.Redis != nil]),
 		Unit:  "permits",

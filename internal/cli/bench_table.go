@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"sema/internal/bench"
 	"sema/internal/measure"
@@ -57,9 +58,9 @@ func always(head string) func(bench.Result) string { return func(bench.Result) s
 // benchTable is a scenario's result for human eyes.
 func benchTable(r bench.Result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s: %s\n", r.Scenario, r.About)
+	fmt.Fprintf(&b, "\n%s", fold(r.Scenario+": "+r.About))
 	if r.Ratio != "" {
-		fmt.Fprintf(&b, "ratio: %s\n", r.Ratio)
+		b.WriteString(fold("ratio: " + r.Ratio))
 	}
 	var used []int
 	for i, column := range benchColumns {
@@ -88,6 +89,28 @@ func benchTable(r bench.Result) string {
 		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return trimmed.String()
+}
+
+// fold breaks a text into lines that a terminal shows whole.
+func fold(text string) string {
+	const width = 110
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case column == 0:
+		case column+1+n > width:
+			b.WriteString("\n")
+			column = 0
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String() + "\n"
 }
 
 // spread is a median with the least and the greatest, if they differ.

@@ -43,3 +43,16 @@ n=1   channel                            0.500
 		t.Errorf("got %s\nwant %s", strings.ReplaceAll(got, " ", "·"), strings.ReplaceAll(want, " ", "·"))
 	}
 }
+
+func TestFold(t *testing.T) {
+	long := strings.Repeat("word ", 50)
+	got := fold("a text: " + long)
+	for line := range strings.Lines(got) {
+		if len(line) > 111 || strings.HasSuffix(line, " \n") || strings.HasPrefix(line, " ") {
+			t.Errorf("%q", line)
+		}
+	}
+	if strings.Join(strings.Fields(got), " ") != "a text: "+strings.TrimSpace(long) {
+		t.Errorf("%q", got)
+	}
+}

@@ -119,6 +119,15 @@ func TestBenchBehindSentinel(t *testing.T) {
 	}
 }
 
+func TestBenchOnCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3)
+	code, output := run(t, "SEMA_URL="+c.URL(), "bench", "--scenario", "uncontended,hand-off", "--goroutines", "2", "--rounds", "1", "--round", "10ms")
+	if code != 0 || !strings.Contains(output, "PUBLISH to receive") {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+}
+
 // The other process has the password too, but not on its command line.
 func TestBenchKeepsThePassword(t *testing.T) {
 	t.Parallel()
