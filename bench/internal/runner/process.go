@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,10 +35,11 @@ type process struct {
 	in    io.WriteCloser
 	lines chan []byte // of its standard output; closed at the end
 	done  chan struct{}
+	stop  <-chan struct{} // closed when the run is broken off
 }
 
 // launchDriver starts a driver; ready waits for it.
-func (r *Runner) launchDriver(p peers.Peer, s Scenario, name string) (*process, error) {
+func (r *Runner) launchDriver(ctx context.Context, p peers.Peer, s Scenario, name string) (*process, error) {
 	args := []string{
 		"--url", r.url, "--contestant", p.Name, "--name", name,
 		"--limit", strconv.Itoa(s.Limit), "--workers", strconv.Itoa(s.Workers),
@@ -67,7 +69,7 @@ func (r *Runner) launchDriver(p peers.Peer, s Scenario, name string) (*process, 
 		}
 		return nil, fmt.Errorf("starting the driver: %w", err)
 	}
-	d := &process{cmd: cmd, in: in, lines: make(chan []byte, 1), done: make(chan struct{})}
+	d := &process{cmd: cmd, in: in, lines: make(chan []byte, 1), done: make(chan struct{}), stop: ctx.Done()}
 	go func() {
 		scan := bufio.NewScanner(out)
 		scan.Buffer(nil, 1<<20)
@@ -86,6 +88,8 @@ func (d *process) hear(v any, timeout time.Duration) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
+	case <-d.stop:
+		return errors.New("the run was broken off")
 	case <-timer.C:
 		return fmt.Errorf("the driver says nothing for %v", timeout)
 	case line, ok := <-d.lines:

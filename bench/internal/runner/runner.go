@@ -166,7 +166,7 @@ func (r *Runner) scenario(ctx context.Context, s Scenario) error {
 			return err
 		}
 		result.Contestants[i] = results.Contestant{Name: p.Name, Rounds: []results.Round{}}
-		teams[i] = r.startTeam(p, s, &result.Contestants[i])
+		teams[i] = r.startTeam(ctx, p, s, &result.Contestants[i])
 	}
 	var trips []float64
 	for round := range r.Rounds {

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,11 +25,11 @@ type team struct {
 
 // startTeam starts them all and waits until they are ready. What fails is
 // written into the result, and the team then has nobody.
-func (r *Runner) startTeam(p peers.Peer, s Scenario, result *results.Contestant) *team {
+func (r *Runner) startTeam(ctx context.Context, p peers.Peer, s Scenario, result *results.Contestant) *team {
 	t := &team{result: result, addr: r.addr}
 	name := fmt.Sprintf("%s-%s-%s", r.id, s.Name, p.Name)
 	for range s.Processes {
-		d, err := r.launchDriver(p, s, name)
+		d, err := r.launchDriver(ctx, p, s, name)
 		if err != nil {
 			t.fail(err)
 			return t
