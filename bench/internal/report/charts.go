@@ -33,7 +33,7 @@ var charts = []chart{
 		[]string{"64-of-8-hold-1ms", "512-of-8-hold-1ms", "64-of-8-hold-10ms", "512-of-8-hold-10ms"}, false, share},
 	{"bench-busy.svg", "Throughput with limit 8 and nothing to do while holding", "pairs of acquire and release per second",
 		[]string{"64-of-8", "4x16-of-8", "4x256-of-8"}, false, rate},
-	{"bench-p99.svg", "The longest waits (99th percentile) with limit 8 and work to do", "milliseconds, each line ten times the last",
+	{"bench-p99.svg", "Waits with limit 8 and work to do: the 99th percentile", "milliseconds, each line ten times the last",
 		[]string{"64-of-8-hold-1ms", "512-of-8-hold-1ms", "64-of-8-hold-10ms", "512-of-8-hold-10ms"}, true, waits},
 }
 
