@@ -17,16 +17,18 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (*Pe
 		return nil, unavailable(ctx)
 	}
 	began := time.Now()
-	p, err := s.acquireOne(ctx, n, wait)
+	p, err := s.acquireOne(ctx, n, wait, began)
 	if err != nil {
 		tell(s.options.Observer.Failed, Event{Name: s.name, Weight: n, Waited: time.Since(began), Err: err})
 		return nil, err
 	}
-	tell(s.options.Observer.Acquired, Event{Name: s.name, ID: p.ID(), Weight: n, Token: p.Token(), Waited: time.Since(began)})
+	if f := s.options.Observer.Acquired; f != nil {
+		f(Event{Name: s.name, ID: p.ID(), Weight: n, Token: p.Token(), Waited: time.Since(began)})
+	}
 	return p, nil
 }
 
-func (s *Semaphore) acquireOne(ctx context.Context, n int, wait time.Duration) (*Permit, error) {
+func (s *Semaphore) acquireOne(ctx context.Context, n int, wait time.Duration, began time.Time) (*Permit, error) {
 	// The wait's own limit bounds the calls, not the permit.
 	bounded := ctx
 	if wait > 0 {
@@ -34,73 +36,70 @@ func (s *Semaphore) acquireOne(ctx context.Context, n int, wait time.Duration) (
 		bounded, cancel = context.WithTimeoutCause(ctx, wait, fmt.Errorf("%w within %v", ErrUnavailable, wait))
 		defer cancel()
 	}
-	if err := s.declare(bounded); err != nil {
-		return nil, s.waitError(ctx, bounded, err)
+	if s.options.OnConflict == Declare {
+		if err := s.declare(bounded); err != nil {
+			return nil, s.waitError(ctx, bounded, err)
+		}
+		began = time.Now()
 	}
-	c, err := s.newClaim(n, wait != 0)
+	c, err := s.newClaim(n, wait != 0, began)
 	if err != nil {
 		return nil, err
 	}
-	defer s.leave()
-	request, sent := c.req, c.sent
+	request := c.req // nobody changes it before the first answer
 	answer, err := s.session.Acquire(bounded, request)
-	if err == nil {
-		s.apply(c, request, answer, sent)
-		select {
-		case err = <-c.done:
-		case <-bounded.Done():
-			err = bounded.Err()
-		}
-	} else {
-		var engine *EngineError
-		untouched := errors.As(err, &engine) && engine.NotExecuted
-		err = s.unanswered("acquire", err)
-		select {
-		case err = <-c.done: // the hand-off came through although the answer did not
-		default:
-			if untouched {
-				s.mu.Lock()
-				c.clean = true
-				s.mu.Unlock()
-			}
-		}
+	switch {
+	case err != nil:
+		err = s.failed(c, err)
+	case s.apply(c, request, answer, began):
+		err = c.result
+	default:
+		err = s.await(bounded, c)
 	}
 	if err == nil {
 		err = s.wholeLease(bounded, c)
 	}
-	if p := s.claimed(ctx, bounded, c, err); p != nil {
-		return p, nil
+	if err == nil && bounded.Err() == nil && s.claimed(ctx, c) {
+		return c.permit, nil
 	}
-	return nil, s.waitError(ctx, bounded, s.unclaim(c, err))
+	err = s.waitError(ctx, bounded, s.unclaim(c, err))
+	s.leave()
+	return nil, err
 }
 
-// claimed makes a permit of a claim that was granted in time. Contexts are
-// asked and made without the lock: one may be that of another permit of this
-// Semaphore, which takes the lock itself.
-func (s *Semaphore) claimed(ctx, bounded context.Context, c *claim, err error) *Permit {
-	if err != nil || bounded.Err() != nil {
-		return nil
-	}
-	p := s.newPermit(ctx, c)
+// failed is what an ask without an answer means: nothing, if the hand-off came
+// through all the same.
+func (s *Semaphore) failed(c *claim, err error) error {
+	var engine *EngineError
+	untouched := errors.As(err, &engine) && engine.NotExecuted
 	s.mu.Lock()
-	held := c.state == held && !s.closed
-	if held {
-		c.permit = p
-		s.plan(c)
+	defer s.mu.Unlock()
+	if c.settled {
+		return c.result
 	}
-	s.mu.Unlock()
-	if !held {
-		p.ctx.end(ErrReleased)
-		return nil
+	c.clean = untouched
+	return s.unanswered("acquire", err)
+}
+
+// claimed makes a permit of a claim that was granted, if it is still held.
+func (s *Semaphore) claimed(ctx context.Context, c *claim) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.state != held || s.closed {
+		return false
 	}
-	return p
+	c.own.parent, c.permit = ctx, &c.own
+	s.plan(c, c.since)
+	s.left()
+	return true
 }
 
 // wholeLease renews a granted claim of whose lease too little is left, or whose
 // lease nobody will extend after a hand-off gave only the rest of the ticket's.
 func (s *Semaphore) wholeLease(ctx context.Context, c *claim) error {
+	now := time.Now()
 	s.mu.Lock()
-	late := c.state == held && !time.Now().Before(c.trust)
+	late := c.state == held && !now.Before(c.trust)
 	short := c.state == held && c.short && s.options.Renew == NoRenewal
 	s.mu.Unlock()
 	if !late && !short {
@@ -152,7 +151,8 @@ func (s *Semaphore) waitError(ctx, bounded context.Context, err error) error {
 
 // resume takes up an existing permit.
 func (s *Semaphore) resume(ctx context.Context, id string, weight int) (*Permit, error) {
-	c := &claim{sem: s, state: held, slot: -1, ahead: -1, since: time.Now(), done: make(chan error, 1), req: s.request(id, weight, false)}
+	c := &claim{sem: s, state: held, slot: -1, ahead: -1, since: time.Now(), req: s.request(id, weight, false)}
+	c.own.c, c.own.parent = c, ctx
 	c.req.Token = 1 // a permit to be renewed, never granted
 	c.inflight = true
 	s.mu.Lock()
@@ -174,7 +174,6 @@ func (s *Semaphore) resume(ctx context.Context, id string, weight int) (*Permit,
 	if err == nil && answers[0].Status != Granted {
 		err = answers[0].err(s, c)
 	}
-	p := s.newPermit(ctx, c)
 	s.mu.Lock()
 	if err == nil && s.closed {
 		err = ErrClosed // its lease goes on without us
@@ -183,16 +182,15 @@ func (s *Semaphore) resume(ctx context.Context, id string, weight int) (*Permit,
 		c.state = ended
 		delete(s.claims, id)
 		s.mu.Unlock()
-		p.ctx.end(err)
 		return nil, s.unanswered("resume", err)
 	}
 	c.inflight = false
 	c.token, c.slot = answers[0].Token, answers[0].Slot
 	c.sent, c.trust = sent, sent.Add(answers[0].Lease-s.options.Margin)
-	c.permit = p
-	s.plan(c)
+	c.permit = &c.own
+	s.plan(c, time.Now())
 	s.mu.Unlock()
-	return p, nil
+	return c.permit, nil
 }
 
 // unanswered makes an *EngineError of a context's end, where it was the engine

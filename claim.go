@@ -27,8 +27,12 @@ type claim struct {
 	inflight bool  // an ask or renewal is on its way
 	again    bool  // ask once more when it is back
 
-	done   chan error // tells the waiting caller: nil when held
-	permit *Permit
+	settled bool          // held, or ended: there is nothing to wait for
+	result  error         // settled: nil if it was held
+	done    chan struct{} // closed when settled; nil as long as nobody waits
+
+	permit *Permit // &own once the caller has it
+	own    Permit
 	over   error // why the permit ended
 }
 
@@ -41,9 +45,12 @@ const (
 )
 
 // newClaim registers a claim that is about to be sent, so that a hand-off that
-// overtakes the answer finds it. The caller counts as busy until it calls leave.
-func (s *Semaphore) newClaim(n int, wait bool) (*claim, error) {
-	now := time.Now()
+// overtakes the answer finds it. The caller counts as busy until it calls
+// leave, or claimed has.
+func (s *Semaphore) newClaim(n int, wait bool, now time.Time) (*claim, error) {
+	id := ID{Client: s.client, Slot: s.options.Slots, Listed: s.options.Label != "" || s.options.Detached, Weight: n}
+	c := &claim{sem: s, req: s.request("", n, wait), since: now, sent: now, slot: -1, ahead: -1, inflight: true}
+	c.own.c = c
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -51,11 +58,8 @@ func (s *Semaphore) newClaim(n int, wait bool) (*claim, error) {
 	}
 	s.busy++
 	s.number++
-	id := ID{Client: s.session.Client(), Number: s.number, Slot: s.options.Slots, Listed: s.options.Label != "" || s.options.Detached, Weight: n}
-	c := &claim{
-		sem: s, req: s.request(id.String(), n, wait), since: now, sent: now,
-		slot: -1, ahead: -1, inflight: true, done: make(chan error, 1),
-	}
+	id.Number = s.number
+	c.req.ID = id.String()
 	s.claims[c.req.ID] = c
 	return c, nil
 }
@@ -68,19 +72,42 @@ func (s *Semaphore) request(id string, weight int, wait bool) Request {
 	}
 }
 
-// finish tells the waiting caller, once.
-func (c *claim) finish(err error) {
-	select {
-	case c.done <- err:
-	default: // told before
+// settle tells the waiting caller, once.
+func (c *claim) settle(err error) {
+	if c.settled {
+		return
+	}
+	c.settled, c.result = true, err
+	if c.done != nil {
+		close(c.done)
 	}
 }
 
-// apply takes in the answer to a request of a claim, sent at the given time.
-func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
+// await waits until the claim is settled.
+func (s *Semaphore) await(ctx context.Context, c *claim) error {
+	s.mu.Lock()
+	if c.settled {
+		s.mu.Unlock()
+		return c.result
+	}
+	c.done = make(chan struct{})
+	s.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.result
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// apply takes in the answer to a request of a claim, sent at the given time. It
+// reports whether the claim is settled.
+func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) (settled bool) {
+	now := time.Now()
 	var events []func()
 	s.mu.Lock()
 	defer func() {
+		settled = c.settled
 		s.mu.Unlock()
 		for _, f := range events {
 			f()
@@ -95,12 +122,12 @@ func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
 		}
 	}
 	if a.Look > 0 {
-		s.look(time.Now().Add(a.Look), sent)
+		s.look(now.Add(a.Look), sent)
 	}
 	switch {
 	case c.state == ended:
 		if r.Token == 0 && (a.Status == Granted || a.Status == Queued) {
-			s.giveBack(r.ID, time.Now().Add(r.Lease)) // the ask overtook the release
+			s.giveBack(r.ID, now.Add(r.Lease)) // the ask overtook the release
 		}
 	case a.Status == Granted:
 		if sent.Before(c.sent) {
@@ -108,7 +135,7 @@ func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
 		}
 		switch {
 		case c.state == waiting:
-			c.grant(a.Token, a.Slot)
+			c.grant(a.Token, a.Slot, now)
 			c.short = a.Lease < r.Lease
 		case c.permit == nil:
 			// The hand-off's news came first. Should they have been old, so
@@ -118,13 +145,13 @@ func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
 				c.token = a.Token
 			}
 		case r.Token == 0:
-			return // an ask on its way when the hand-off came: perhaps of another grant
-		case !time.Now().Before(c.trust):
+			return settled // an ask on its way when the hand-off came: perhaps of another grant
+		case !now.Before(c.trust):
 			events = append(events, s.lose(c, errNotRenewed))
-			return
+			return settled
 		}
 		c.sent, c.trust = sent, sent.Add(a.Lease-s.options.Margin)
-		s.plan(c)
+		s.plan(c, now)
 	case a.Status == Queued && c.req.Wait:
 		if c.state == held {
 			break // the hand-off overtook this answer
@@ -132,27 +159,28 @@ func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) {
 		c.sent, c.ticket, c.req.Arrival = sent, a.Ticket, a.Arrival
 		c.due = sent.Add(s.options.askEvery())
 		if c.again {
-			c.again, c.due = false, time.Now()
+			c.again, c.due = false, now
 		}
 		s.schedule(c.due)
 		if c.ahead != a.Ahead {
 			c.ahead = a.Ahead
-			e := Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Ahead: a.Ahead, Waited: time.Since(c.since)}
+			e := Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Ahead: a.Ahead, Waited: now.Sub(c.since)}
 			events = append(events, func() { tell(s.options.Observer.Queued, e) })
 		}
 	case c.state == held:
 		events = append(events, s.lose(c, a.err(s, c)))
 	default:
 		c.state, c.clean = ended, a.Status != Revoked
-		c.finish(a.err(s, c))
+		c.settle(a.err(s, c))
 	}
+	return settled
 }
 
 // grant turns a ticket into a permit; the caller sets sent and trust.
-func (c *claim) grant(token int64, slot int) {
-	c.state, c.since, c.due = held, time.Now(), time.Time{}
+func (c *claim) grant(token int64, slot int, now time.Time) {
+	c.state, c.since, c.due = held, now, time.Time{}
 	c.req.Token, c.token, c.slot = max(1, token), token, slot
-	c.finish(nil)
+	c.settle(nil)
 }
 
 // lose ends a permit that is not held any more. The result, to be called
@@ -160,12 +188,10 @@ func (c *claim) grant(token int64, slot int) {
 func (s *Semaphore) lose(c *claim, cause error) func() {
 	c.state, c.over = ended, cause
 	delete(s.claims, c.req.ID)
-	p := c.permit
+	ctx := c.own.ctx
 	e := Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: time.Since(c.since), Err: cause}
 	return func() {
-		if p != nil {
-			p.ctx.end(cause)
-		}
+		ctx.finish(cause)
 		tell(s.options.Observer.Lost, e)
 	}
 }
@@ -184,14 +210,6 @@ func (s *Semaphore) endIfOverdue(c *claim) {
 }
 
 var errNotRenewed = fmt.Errorf("%w: not renewed in time", ErrLost)
-
-// newPermit prepares what the caller of a claim gets.
-func (s *Semaphore) newPermit(ctx context.Context, c *claim) *Permit {
-	p := &Permit{sem: s, c: c}
-	inner, end := context.WithCancelCause(ctx)
-	p.ctx = &permitContext{Context: inner, end: end, permit: p}
-	return p
-}
 
 // err is what an answer other than Granted and Queued means to the caller.
 func (a Answer) err(s *Semaphore, c *claim) error {

@@ -21,8 +21,7 @@ type ID struct {
 
 // String is the permit's name.
 func (id ID) String() string {
-	b := make([]byte, 0, len(id.Client)+24)
-	b = append(b, id.Client...)
+	b := append(make([]byte, 0, 64+24), id.Client...) // for a client's name of any length
 	b = append(b, '-')
 	b = strconv.AppendUint(b, id.Number, 10)
 	if id.Slot {

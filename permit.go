@@ -10,23 +10,50 @@ import (
 // Permit is one successful acquisition. Its methods are safe for concurrent
 // use.
 type Permit struct {
-	sem *Semaphore
-	c   *claim
-	ctx *permitContext
+	c      *claim
+	parent context.Context // as given to Acquire
+	ctx    *permitContext  // made when first asked for; guarded by the Semaphore's lock
 }
 
 // Context ends, with cause ErrLost, before anybody else can hold the permit;
 // with cause ErrReleased after Release; and with the context that was given to
 // Acquire, whose values it carries. Its Err is exact even right after the
 // process was stopped and woke up again: it compares the clock.
-func (p *Permit) Context() context.Context { return p.ctx }
+func (p *Permit) Context() context.Context {
+	s := p.c.sem
+	s.mu.Lock()
+	x := p.ctx
+	s.mu.Unlock()
+	if x != nil {
+		return x
+	}
+	// The parent may be the context of another permit of the same Semaphore,
+	// which takes the lock.
+	inner, end := context.WithCancelCause(p.parent)
+	x = &permitContext{Context: inner, end: end, c: p.c}
+	s.mu.Lock()
+	first := p.ctx == nil
+	if first {
+		p.ctx = x
+	}
+	kept, over := p.ctx, p.c.over
+	s.mu.Unlock()
+	if !first {
+		end(nil)
+	}
+	if over != nil {
+		kept.finish(over)
+	}
+	return kept
+}
 
 // Err is nil while the permit is held and trusted, an ErrLost after it was
 // lost, ErrReleased after it was released.
 func (p *Permit) Err() error {
-	_ = p.ctx.Err() // notices at once that time is up
-	p.sem.mu.Lock()
-	defer p.sem.mu.Unlock()
+	s := p.c.sem
+	s.endIfOverdue(p.c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return p.c.over
 }
 
@@ -51,8 +78,9 @@ func (p *Permit) Slot() int { return p.c.slot }
 // before. Renewals move it. What happens until then is safe; the margin that
 // follows is the time to stop.
 func (p *Permit) Deadline() time.Time {
-	p.sem.mu.Lock()
-	defer p.sem.mu.Unlock()
+	s := p.c.sem
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return p.c.trust
 }
 
@@ -64,7 +92,7 @@ func (p *Permit) Renew(ctx context.Context) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
-	return p.sem.renewNow(ctx, p.c)
+	return p.c.sem.renewNow(ctx, p.c)
 }
 
 // Release gives the permit back and hands it to the next waiter. It does not
@@ -76,30 +104,36 @@ func (p *Permit) Renew(ctx context.Context) error {
 func (p *Permit) Release() error { return p.release(ErrReleased) }
 
 func (p *Permit) release(cause error) error {
-	s, c := p.sem, p.c
-	_ = p.ctx.Err()
+	c, s := p.c, p.c.sem
+	now := time.Now()
 	s.mu.Lock()
 	if errors.Is(c.over, ErrReleased) || errors.Is(c.over, ErrClosed) {
 		s.mu.Unlock()
 		return ErrReleased
 	}
+	var lose func()
+	if c.state == held && !now.Before(c.trust) {
+		lose = s.lose(c, errNotRenewed)
+	}
 	lost := c.over
 	c.state, c.over = ended, cause
 	delete(s.claims, c.req.ID)
-	trust, held := c.trust, time.Since(c.since)
+	trust, held := c.trust, now.Sub(c.since)
 	s.busy++
+	pctx, ctx := p.ctx, s.callContext(now)
 	s.mu.Unlock()
-	defer s.leave()
-	p.ctx.end(cause)
-
-	ctx, cancel := context.WithTimeout(context.Background(), s.callTimeout())
-	defer cancel()
-	found, err := s.session.Release(ctx, c.req.ID)
-	if err != nil {
-		s.mu.Lock()
-		s.giveBack(c.req.ID, trust.Add(s.options.Margin))
-		s.mu.Unlock()
+	if lose != nil {
+		lose()
 	}
+	pctx.finish(cause)
+
+	found, err := s.session.Release(ctx, c.req.ID)
+	s.mu.Lock()
+	if err != nil {
+		s.giveBack(c.req.ID, trust.Add(s.options.Margin))
+	}
+	s.left()
+	s.mu.Unlock()
 	switch {
 	case lost != nil:
 		return lost
@@ -110,17 +144,21 @@ func (p *Permit) release(cause error) error {
 		tell(s.options.Observer.Lost, Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: held, Err: err})
 		return err
 	}
-	tell(s.options.Observer.Released, Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: held})
+	if f := s.options.Observer.Released; f != nil {
+		f(Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: held})
+	}
 	return nil
 }
 
 // abandon ends the local side of a detached permit, which lives on.
 func (p *Permit) abandon() {
-	p.sem.mu.Lock()
+	s := p.c.sem
+	s.mu.Lock()
 	p.c.state, p.c.over = ended, ErrClosed
-	delete(p.sem.claims, p.c.req.ID)
-	p.sem.mu.Unlock()
-	p.ctx.end(ErrClosed)
+	delete(s.claims, p.c.req.ID)
+	ctx := p.ctx
+	s.mu.Unlock()
+	ctx.finish(ErrClosed)
 }
 
 // permitContext ends with its permit. Err looks at the clock itself, because
@@ -129,10 +167,17 @@ func (p *Permit) abandon() {
 type permitContext struct {
 	context.Context // of context.WithCancelCause, so that children attach to it cheaply
 	end             context.CancelCauseFunc
-	permit          *Permit
+	c               *claim
 }
 
 func (x *permitContext) Err() error {
-	x.permit.sem.endIfOverdue(x.permit.c)
+	x.c.sem.endIfOverdue(x.c)
 	return x.Context.Err()
+}
+
+// finish ends the context, if there is one.
+func (x *permitContext) finish(cause error) {
+	if x != nil {
+		x.end(cause)
+	}
 }

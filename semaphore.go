@@ -16,6 +16,7 @@ type Semaphore struct {
 	limit   int // as given to New
 	options Options
 	session Session
+	client  string // the session's
 
 	mu       sync.Mutex
 	claims   map[string]*claim // waiting and held, by permit id
@@ -30,6 +31,10 @@ type Semaphore struct {
 	busy     int           // acquisitions, calls and give-backs in progress
 	idle     sync.Cond     // signalled when busy is 0; not a WaitGroup, because
 	// a late Release may begin while Close waits
+
+	calls    context.Context // see callContext
+	callsEnd time.Time
+	endCalls context.CancelFunc
 
 	declaring chan struct{} // held while the Declare policy is carried out
 	declared  bool          // it has been; guarded by declaring
@@ -57,7 +62,7 @@ func New(engine Engine, name string, limit int, options *Options) (*Semaphore, e
 	if err != nil {
 		return nil, err
 	}
-	s.session = session
+	s.session, s.client = session, session.Client()
 	return s, nil
 }
 
@@ -274,7 +279,7 @@ func (s *Semaphore) Close() error {
 	var permits []*Permit
 	for _, c := range s.claims {
 		if c.permit == nil {
-			c.finish(ErrClosed) // its caller gives back
+			c.settle(ErrClosed) // its caller gives back
 			continue
 		}
 		permits = append(permits, c.permit)
@@ -292,6 +297,9 @@ func (s *Semaphore) Close() error {
 	s.mu.Lock()
 	for s.busy > 0 {
 		s.idle.Wait()
+	}
+	if s.endCalls != nil {
+		s.endCalls()
 	}
 	s.mu.Unlock()
 	return s.session.Close()

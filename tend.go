@@ -34,15 +34,14 @@ func (s *Semaphore) disarm() {
 
 // plan sets when a held permit is renewed next: in a third of the time it is
 // trusted at the latest, so that two renewals may fail. The lock is held.
-func (s *Semaphore) plan(c *claim) {
+func (s *Semaphore) plan(c *claim, now time.Time) {
 	if c.permit == nil {
-		return // the caller has not got it yet; newPermit plans
+		return // the caller has not got it yet; claimed plans
 	}
 	s.schedule(c.trust)
 	if s.options.Renew == NoRenewal {
 		return
 	}
-	now := time.Now()
 	c.due = now.Add(min(s.options.Renew, c.trust.Sub(now)/3))
 	s.schedule(c.due)
 }
@@ -146,7 +145,7 @@ func (s *Semaphore) ask(due []*claim) {
 		switch {
 		case c.state == waiting && now.Sub(c.sent) > s.options.Lease:
 			c.state = ended
-			c.finish(err) // out of reach for a whole lease
+			c.settle(err) // out of reach for a whole lease
 		case c.state == ended && requests[i].Token == 0:
 			// The ask may have overtaken the release of its claim.
 			s.giveBack(requests[i].ID, now.Add(requests[i].Lease))
@@ -157,6 +156,17 @@ func (s *Semaphore) ask(due []*claim) {
 	for i := range due {
 		tell(s.options.Observer.RenewFailed, Event{Name: s.name, ID: requests[i].ID, Weight: requests[i].Weight, Token: requests[i].Token, Err: err})
 	}
+}
+
+// callContext is for a call that does not depend on its caller's context. Many
+// calls share one, which lasts for one to two callTimeouts from now on. The
+// lock is held.
+func (s *Semaphore) callContext(now time.Time) context.Context {
+	if s.calls == nil || s.callsEnd.Sub(now) < s.callTimeout() {
+		s.callsEnd = now.Add(2 * s.callTimeout())
+		s.calls, s.endCalls = context.WithDeadline(context.Background(), s.callsEnd)
+	}
+	return s.calls
 }
 
 // callTimeout bounds one call in the background. What does not answer for so
@@ -186,7 +196,12 @@ func (s *Semaphore) renewNow(ctx context.Context, c *claim) error {
 func (s *Semaphore) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy--; s.busy == 0 {
+	s.left()
+}
+
+// left is leave with the lock held.
+func (s *Semaphore) left() {
+	if s.busy--; s.busy == 0 && s.closed {
 		s.idle.Broadcast()
 	}
 }
@@ -238,7 +253,7 @@ func (s *Semaphore) onWake(w Wake) {
 			// The permit was handed over after the last ask was sent, and
 			// lives as long as the ticket that ask gave. An older ticket's
 			// grant has ended before this one's began.
-			c.grant(g.Token, g.Slot)
+			c.grant(g.Token, g.Slot, now)
 			c.short, c.inflight = true, false
 			c.trust = c.sent.Add(c.req.Ticket - s.options.Margin)
 		}
@@ -250,7 +265,7 @@ func (s *Semaphore) onWake(w Wake) {
 				continue
 			}
 			c.state, c.over = ended, errEngineClosed
-			c.finish(ErrClosed)
+			c.settle(ErrClosed)
 		}
 	}
 	if w.Ask {

@@ -110,8 +110,8 @@ func (j *judge) script(caller string, ops []*op) (list []sema.Answer, gotNews ma
 	if err := j.rdb.Set(ctx, "now", j.now, 0).Err(); err != nil {
 		j.t.Fatal(err)
 	}
-	args := program([]any{j.keys.inboxes(), caller, "", 0}, ops)
-	reply, err := j.step.Run(ctx, j.rdb, append(j.keys.main[:], "client"), args...).Slice()
+	args := program([]any{caller}, ops)
+	reply, err := j.step.Run(ctx, j.rdb, j.keys.main[:], args...).Slice()
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -273,10 +273,10 @@ func agree(t *testing.T, batches bool) {
 	rdb := redistest.Start(t).Client()
 	// Who listens is the test's to say, and what is published the test's to read.
 	lua := strings.NewReplacer(
-		"redis.call('PUBSUB', byte(who) == 115 and 'SHARDNUMSUB' or 'NUMSUB', inbox .. who)", "{'', redis.call('SISMEMBER', 'dead', who) == 1 and 0 or 1}",
-		"redis.pcall(byte(who) == 115 and 'SPUBLISH' or 'PUBLISH', inbox .. who, message)", "redis.call('RPUSH', 'published', inbox .. who, message)",
+		"redis.call('PUBSUB', string.byte(who) == 115 and 'SHARDNUMSUB' or 'NUMSUB', inbox)", "{'', redis.call('SISMEMBER', 'dead', who) == 1 and 0 or 1}",
+		"redis.pcall(string.byte(who) == 115 and 'SPUBLISH' or 'PUBLISH', inbox .. who, message)", "redis.call('RPUSH', 'published', inbox .. who, message)",
 	)
-	stepUnderTest := lua.Replace(stepLua)
+	stepUnderTest := lua.Replace(queueLua + stepLua)
 	if strings.Contains(stepUnderTest, "PUBSUB") || strings.Contains(stepUnderTest, "PUBLISH'") {
 		t.Fatal("the script has changed: its messages no longer come here")
 	}

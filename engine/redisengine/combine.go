@@ -19,6 +19,8 @@ const (
 	// patience is how long a call that fails is sent again, in the hope that
 	// a failover, a restart or a lost connection is soon over.
 	patience = 3 * time.Second
+	minPause = 10 * time.Millisecond // between two attempts; it doubles
+	maxPause = 200 * time.Millisecond
 
 	// maxWait bounds what a caller waits for any call.
 	maxWait = 10 * time.Second
@@ -28,6 +30,11 @@ const (
 	// that swallows everything must not outlast the permits it carries.
 	minAttempt = 250 * time.Millisecond
 	maxAttempt = 5 * time.Second
+
+	// quickAttempt bounds an attempt that keeps its caller from heeding its
+	// context; after one that took longer there is none for slowFor.
+	quickAttempt = 100 * time.Millisecond
+	slowFor      = time.Minute
 )
 
 // combiner sends the operations of one session as calls of the step script.
@@ -52,10 +59,13 @@ type combiner struct {
 	late    *time.Timer // fails what is in flight for too long
 	closed  bool
 
-	// Of the goroutine that sends.
+	// Of the goroutine that sends: whoever set flying.
+	leads     bool      // callers may send themselves
+	slow      time.Time // but not before
 	spare     []*op     // the other buffer of pending
-	words     []any     // of the call; the first few stay the same
-	fixed     int       // how many
+	firsts    []*op     // for inOrder
+	trip      trip
+	words     []any     // of the call, to be used again
 	described time.Time // when the server was last told who the client is
 	lease     time.Duration
 }
@@ -119,11 +129,16 @@ func (c *combiner) do(ctx context.Context, what string, k *call) error {
 		k.ops[i].call = k
 		c.pending = append(c.pending, &k.ops[i])
 	}
-	if !c.flying {
-		c.flying = true
+	idle := !c.flying
+	c.flying = true
+	c.mu.Unlock()
+	switch {
+	case !idle:
+	case c.leads && len(k.ops) <= maxOps:
+		c.lead()
+	default:
 		go c.fly()
 	}
-	c.mu.Unlock()
 	select {
 	case <-k.done:
 		if k.err == nil {
@@ -146,6 +161,41 @@ func (c *combiner) wrap(ctx context.Context, op string, err error, notExecuted b
 	return wrap(op, c.name, err, notExecuted)
 }
 
+// lead sends the operations of its caller, who alone is there. Another goroutine
+// would have to be woken, for which the runtime wakes a thread, on a small
+// machine at the server's cost. For the caller does not heed its context
+// meanwhile, there is one short attempt; the rest is fly's.
+func (c *combiner) lead() {
+	began := time.Now()
+	if began.Before(c.slow) {
+		go c.fly()
+		return
+	}
+	gathered, batch := c.gather()
+	first := batch[:min(len(batch), maxOps)] // others may have been quick
+	c.trip = trip{ops: first, began: began, pause: minPause}
+	if !c.try(quickAttempt) {
+		c.slow = began.Add(slowFor)
+		go func() {
+			time.Sleep(c.trip.pause)
+			c.send()
+			c.sendAll(batch[len(first):])
+			c.gathered(gathered)
+			c.fly()
+		}()
+		return
+	}
+	c.sendAll(batch[len(first):])
+	c.gathered(gathered)
+	c.mu.Lock()
+	more := len(c.pending) > 0
+	c.flying = more
+	c.mu.Unlock()
+	if more {
+		go c.fly()
+	}
+}
+
 // fly sends what is pending until nothing is.
 func (c *combiner) fly() {
 	for {
@@ -158,67 +208,94 @@ func (c *combiner) fly() {
 			c.mu.Unlock()
 			return
 		}
-		gathered := c.pending
-		c.pending = c.spare
-		batch := inOrder(gathered)
 		c.mu.Unlock()
-		for len(batch) > 0 {
-			n := min(len(batch), maxOps)
-			c.send(batch[:n])
-			batch = batch[n:]
-		}
-		clear(gathered)
-		c.spare = gathered[:0]
+		gathered, batch := c.gather()
+		c.sendAll(batch)
+		c.gathered(gathered)
 	}
 }
 
-// inOrder puts first asks behind the others, in place, and leaves out those
-// nobody waits for. The lock is held.
-func inOrder(ops []*op) []*op {
-	firsts := make([]*op, 0, len(ops))
-	others := ops[:0]
-	for _, o := range ops {
+// sendAll sends operations in as many steps as it takes.
+func (c *combiner) sendAll(ops []*op) {
+	for len(ops) > 0 {
+		n := min(len(ops), maxOps)
+		c.trip = trip{ops: ops[:n], began: time.Now(), pause: minPause}
+		c.send()
+		ops = ops[n:]
+	}
+}
+
+// gather takes what is pending, for gathered to give back the memory, and puts
+// it in order: first asks behind the others, and without those that nobody
+// waits for.
+func (c *combiner) gather() (gathered, batch []*op) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gathered = c.pending
+	c.pending = c.spare
+	batch = gathered[:0]
+	for _, o := range gathered {
 		switch {
 		case o.kind != acquireOp || o.placed:
-			others = append(others, o)
+			batch = append(batch, o)
 		case !o.call.givenUp:
-			firsts = append(firsts, o)
+			c.firsts = append(c.firsts, o)
 		}
 	}
-	return append(others, firsts...)
+	batch = append(batch, c.firsts...)
+	clear(c.firsts)
+	c.firsts = c.firsts[:0]
+	return gathered, batch
 }
 
-// send carries out operations as one step, trying again while there is hope.
-// All of them name their permits, so a step whose answer was lost can be sent
-// again.
-func (c *combiner) send(ops []*op) {
-	c.depart(ops)
-	began := time.Now()
-	var err, told error
-	unsure := false
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		var news string
-		if news, err = c.attempt(ops); err == nil {
-			if news != "" {
-				c.news(news)
-			}
-			c.arrive(ops, nil, unsure)
-			return
-		}
-		f := sortError(err)
-		unsure = unsure || !f.notExecuted
-		if f.hint != "" {
-			told = err
-		}
-		if !f.retry || time.Since(began)+pause > patience {
-			break
-		}
-		time.Sleep(pause)
+func (c *combiner) gathered(ops []*op) {
+	clear(ops)
+	c.spare = ops[:0]
+}
+
+// trip is some operations on their way as one step.
+type trip struct {
+	ops    []*op
+	began  time.Time
+	pause  time.Duration // before the next attempt
+	told   error         // the last error that says what to do about it
+	unsure bool          // an attempt failed with unknown outcome
+}
+
+// send completes the trip, trying again while there is hope. All operations
+// name their permits, so a step whose answer was lost can be sent again.
+func (c *combiner) send() {
+	c.depart(c.trip.ops)
+	for !c.try(maxAttempt) {
+		time.Sleep(c.trip.pause)
+		c.trip.pause = min(2*c.trip.pause, maxPause)
 	}
-	if told != nil {
-		err = told // says more than how the connection ended the last time
+}
+
+// try makes one attempt and reports whether that was the last.
+func (c *combiner) try(most time.Duration) bool {
+	t := &c.trip
+	news, err := c.attempt(t.ops, most)
+	if err == nil {
+		if news != "" {
+			c.news(news)
+		}
+		c.arrive(t.ops, nil, t.unsure)
+		return true
 	}
-	c.arrive(ops, err, unsure)
+	f := sortError(err)
+	t.unsure = t.unsure || !f.notExecuted
+	if f.hint != "" {
+		t.told = err
+	}
+	if f.retry && time.Since(t.began)+t.pause <= patience {
+		return false
+	}
+	if t.told != nil {
+		err = t.told // says more than how the connection ended the last time
+	}
+	c.arrive(t.ops, err, t.unsure)
+	return true
 }
 
 // depart notes what is in flight, and has it watched.
@@ -289,38 +366,38 @@ type until struct {
 
 func (u until) Deadline() (time.Time, bool) { return u.deadline, true }
 
-// attempt sends operations as one step, and returns the news beside their answers.
-func (c *combiner) attempt(ops []*op) (news string, err error) {
+// attempt sends operations as one step, and returns the news beside their
+// answers. It takes no longer than most.
+func (c *combiner) attempt(ops []*op, most time.Duration) (news string, err error) {
 	now := time.Now()
-	wait, longest := maxAttempt, time.Duration(0)
+	wait, longest := most, time.Duration(0)
 	for _, o := range ops {
 		if o.lease > 0 {
 			c.lease, longest = o.lease, max(longest, o.lease)
 		}
 	}
 	if c.lease > 0 {
-		wait = min(maxAttempt, max(minAttempt, c.lease/3))
+		wait = min(most, max(minAttempt, c.lease/3))
 	}
-	if c.words == nil {
-		c.words = append(c.words, nil, nil, len(c.keys.main)+1)
-		for _, k := range c.keys.main {
-			c.words = append(c.words, k)
-		}
-		c.words = append(c.words, c.keys.client(c.client), c.keys.inboxes(), c.client)
-		c.fixed = len(c.words)
-	}
-	words := c.words[:c.fixed]
-
 	// The server is told who the client is if a permit or ticket is at stake
 	// and it may have forgotten.
+	var description []any
 	keep := 2*longest + time.Minute
 	describe := longest > 0 && now.Sub(c.described) >= keep/3
+	words := append(c.words[:0], nil, nil)
 	if describe {
-		words = append(words, c.description, keep.Milliseconds())
+		words = append(words, len(c.keys.main)+1)
+		description = []any{"D", c.description, keep.Milliseconds()}
 	} else {
-		words = append(words, "", "0")
+		words = append(words, len(c.keys.main))
 	}
-	words = program(words, ops)
+	for i := range c.keys.main {
+		words = append(words, &c.keys.main[i])
+	}
+	if describe {
+		words = append(words, c.keys.client(c.client))
+	}
+	words = program(append(words, &c.client), ops, description...)
 	c.words = words
 	reply, err := runStep(until{context.Background(), now.Add(wait)}, c.rdb, words)
 	if err != nil {

@@ -19,6 +19,9 @@ var clockLua string
 //go:embed lua/layout.lua
 var layoutLua string
 
+//go:embed lua/queue.lua
+var queueLua string
+
 //go:embed lua/step.lua
 var stepLua string
 
@@ -26,7 +29,7 @@ var stepLua string
 var stateLua string
 
 var (
-	stepSource  = clockLua + layoutLua + stepLua
+	stepSource  = clockLua + layoutLua + queueLua + stepLua
 	stepHash    = redis.NewScript(stepSource).Hash()
 	stateScript = redis.NewScript(clockLua + layoutLua + stateLua)
 )
@@ -112,13 +115,15 @@ func idOp(kind byte, id string, lease time.Duration) op {
 	return op{id: id, terms: terms{kind: kind, weight: weight, lease: lease, flags: flagsOf[bit(slot, 3)|bit(listed, 4)]}}
 }
 
-// program appends what the operations need, and the operations, as step.lua
-// reads them: neighbours with the same terms as one run. Strings go as
+// program appends what the operations need, the words that describe the
+// client, if any, and the operations, as step.lua reads them: neighbours with
+// the same terms as one run. Strings go as
 // pointers, which saves making interfaces of them; so ops must stay as they are
 // until the words have been sent.
-func program(words []any, ops []*op) []any {
+func program(words []any, ops []*op, describe ...any) []any {
 	needs, put := 0, len(words)
 	words = append(words, nil)
+	words = append(words, describe...)
 	for len(ops) > 0 {
 		first, n := ops[0], 1
 		for n < len(ops) && ops[n].terms == first.terms && first.kind != revokeOp && first.kind != limitOp {
