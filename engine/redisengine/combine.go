@@ -3,6 +3,7 @@ package redisengine
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -199,6 +200,8 @@ func (c *combiner) lead() {
 // fly sends what is pending until nothing is.
 func (c *combiner) fly() {
 	for {
+		// Those who were told run first: what they do next goes along.
+		runtime.Gosched()
 		c.mu.Lock()
 		if len(c.pending) == 0 {
 			c.flying = false
