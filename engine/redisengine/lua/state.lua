@@ -16,8 +16,8 @@ if raw then
   limit, pinned = all[2], all[11]
 end
 local queue, ends = redis.call('ZRANGE', waiters, 0, -1, 'WITHSCORES'), {}
-local live_tickets = redis.call('ZRANGEBYSCORE', tickets, '(' .. text(now), '+inf')
-for _, id in ipairs(live_tickets) do ends[id] = true end
+local all = redis.call('HGETALL', tickets)
+for i = 1, #all, 2 do ends[all[i]] = (tonumber(all[i + 1]) or 0) > now end
 local live = {}
 for i = 1, #queue, 2 do
   if ends[queue[i]] then

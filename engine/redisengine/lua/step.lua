@@ -4,7 +4,7 @@
 -- KEYS  1 state    string  see layout; times in microseconds
 --       2 holders  zset    permit id -> end of its lease; "!id" once revoked
 --       3 waiters  zset    permit id -> place in the queue
---       4 tickets  zset    permit id -> end of its ticket
+--       4 tickets  hash    permit id -> end of its ticket
 --       5 slots    zset    permit id -> slot, of permits with flag s
 --       6 tokens   hash    permit id -> token, of permits with flag l
 --       7 client   string  who the calling client is; with D only
@@ -65,7 +65,7 @@ if string.find(needs, 'l', 1, true) then s.listed = 1 end
 
 -- Keys that are somebody else's are refused before anything is written. What is
 -- done with holders first of all fails by itself.
-local types = {'string', 'zset', 'zset', 'zset', 'zset', 'hash'}
+local types = {'string', 'zset', 'zset', 'hash', 'zset', 'hash'}
 local all = not raw or string.find(needs, 'h', 1, true)
 local queueing = s.queued > 0 or string.find(needs, 'w', 1, true)
 if all or queueing or s.slotted == 1 or s.listed == 1 then
@@ -159,26 +159,23 @@ while s.revoked == 0 and ARGV[i] do
     out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4], out[#out + 5] = 1, n, 0, -1, lease
     i = i + 4 + n
   elseif op == 'R' and not string.find(ARGV[i + 2], 's', 1, true) then
-    local n, last, found = tonumber(ARGV[i + 3]), i + 3, true
-    last = last + n
-    if n > 1 then
-      for _, score in ipairs(redis.call('ZMSCORE', KEYS[2], unpack(ARGV, i + 4, last))) do found = found and score end
+    -- One by one: to ask for their scores, whether all are there, takes longer.
+    local weight, listing, n, k = tonumber(ARGV[i + 1]), ARGV[i + 2] ~= '', tonumber(ARGV[i + 3]), 0
+    while k < n do
+      local id = ARGV[i + 4 + k]
+      if redis.call('ZREM', KEYS[2], id) == 0 then break end
+      if listing then redis.call('HDEL', KEYS[6], id) end
+      k = k + 1
     end
-    local removed = found and redis.call('ZREM', KEYS[2], unpack(ARGV, i + 4, last)) or 0
-    s.used = s.used - removed * tonumber(ARGV[i + 1])
-    if string.find(ARGV[i + 2], 'l', 1, true) and removed > 0 then redis.call('HDEL', KEYS[6], unpack(ARGV, i + 4, last)) end
-    if removed == 0 then break end
-    s.released = true
-    if removed == n then
-      out[#out + 1], out[#out + 2] = 1, n
-    else -- one id twice
-      local seen = {}
-      for k = i + 4, last do
-        out[#out + 1], out[#out + 2] = seen[ARGV[k]] and 0 or 1, 1
-        seen[ARGV[k]] = true
-      end
+    if k > 0 then
+      s.used, s.released = s.used - k * weight, true
+      out[#out + 1], out[#out + 2] = 1, k
     end
-    i = last + 1
+    if k < n then
+      done = k
+      break
+    end
+    i = i + 4 + n
   else
     break
   end
