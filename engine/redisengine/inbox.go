@@ -57,7 +57,7 @@ func newInbox(rdb redis.UniversalClient) *inbox {
 func (b *inbox) open(s *session) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sub := b.channels[s.keys.inbox(s.client)]
+	sub := b.channels[s.channel]
 	return sub != nil && sub.confirmed()
 }
 
@@ -97,7 +97,7 @@ func (b *inbox) subscribe(ctx context.Context, s *session) (*subscription, error
 	if err != nil {
 		return nil, err
 	}
-	channel := s.keys.inbox(s.client)
+	channel := s.channel
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -146,7 +146,7 @@ func (b *inbox) follow(ctx context.Context, s *session) {
 		return
 	}
 	b.mu.Lock()
-	known := b.channels[s.keys.inbox(s.client)] != nil
+	known := b.channels[s.channel] != nil
 	b.mu.Unlock()
 	if known {
 		_, _ = b.subscribe(ctx, s) // if it fails now, the next ask tries again
@@ -155,7 +155,7 @@ func (b *inbox) follow(ctx context.Context, s *session) {
 
 // leave ends the session's subscription.
 func (b *inbox) leave(s *session) {
-	channel := s.keys.inbox(s.client)
+	channel := s.channel
 	b.mu.Lock()
 	sub := b.channels[channel]
 	delete(b.channels, channel)

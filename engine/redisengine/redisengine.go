@@ -41,6 +41,7 @@ import (
 // of a cluster).
 type Engine struct {
 	rdb    redis.UniversalClient
+	post   *post
 	prefix string // of the clients' ids: p for PUBLISH, s for SPUBLISH
 
 	mu       sync.Mutex
@@ -60,11 +61,13 @@ func New(rdb redis.UniversalClient) *Engine {
 	random := make([]byte, 5)
 	_, _ = rand.Read(random) // never fails
 	flavour := "p"
-	if _, cluster := rdb.(*redis.ClusterClient); cluster {
+	_, cluster := rdb.(*redis.ClusterClient)
+	if cluster {
 		flavour = "s"
 	}
 	return &Engine{
 		rdb:      rdb,
+		post:     &post{rdb: rdb, cluster: cluster},
 		prefix:   flavour + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
 		sessions: map[*session]struct{}{},
 		inbox:    newInbox(rdb),

@@ -219,11 +219,12 @@ func (onceCmd) NoRetry() bool { return true }
 
 // runStep sends the step once: by its hash, and whole if the server does not
 // know it. words are those of the whole command; the first two are filled in.
-func runStep(ctx context.Context, rdb redis.UniversalClient, words []any) ([]any, error) {
+func runStep(p *post, words []any, most time.Duration) ([]any, error) {
 	for _, by := range [...]struct{ command, script string }{{"evalsha", stepHash}, {"eval", stepSource}} {
 		words[0], words[1] = by.command, by.script
-		cmd := onceCmd{redis.NewCmd(ctx, words...)}
-		err := rdb.Process(ctx, cmd)
+		cmd := onceCmd{redis.NewCmd(context.Background(), words...)}
+		p.process(cmd, most)
+		err := cmd.Err()
 		if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 			continue
 		}

@@ -3,6 +3,7 @@ package redisengine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -16,17 +17,19 @@ import (
 // a combiner; its news come through the engine's inbox.
 type session struct {
 	*combiner
-	engine *Engine
-	wake   func(sema.Wake)
+	engine  *Engine
+	wake    func(sema.Wake)
+	channel string // of its inbox
 }
 
 func newSession(e *Engine, name, id string, who sema.Client, wake func(sema.Wake)) *session {
 	description, _ := json.Marshal(who) // strings and a number
 	s := &session{engine: e, wake: wake}
 	s.combiner = &combiner{
-		rdb: e.rdb, name: name, keys: keysOf(name), client: id, description: string(description), leads: heedsContexts(e.rdb),
+		post: e.post, name: name, keys: keysOf(name), client: id, description: string(description), leads: heedsContexts(e.rdb),
 		news: func(message string) { wake(parseNews(message)) },
 	}
+	s.channel = s.keys.inbox(id)
 	return s
 }
 
@@ -101,7 +104,7 @@ func (s *session) SetLimit(ctx context.Context, limit int, pin bool) error {
 
 // State implements sema.Session.
 func (s *session) State(ctx context.Context) (sema.State, error) {
-	values, err := stateScript.Run(ctx, s.rdb, s.keys.main[:]).Slice()
+	values, err := stateScript.Run(ctx, s.engine.rdb, s.keys.main[:]).Slice()
 	if err != nil {
 		return sema.State{}, s.wrap(ctx, "state", err, true)
 	}
@@ -110,7 +113,7 @@ func (s *session) State(ctx context.Context) (sema.State, error) {
 		return snapshot, nil
 	}
 	found := map[string]*redis.StringCmd{}
-	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = s.engine.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, c := range clients {
 			found[c] = p.Get(ctx, s.keys.client(c))
 		}
@@ -146,18 +149,24 @@ func (s *session) Close() error {
 // leaves out: the message only tells, and a newer version may tell more.
 func parseNews(message string) (w sema.Wake) {
 	for line := range strings.Lines(message) {
-		switch f := strings.Fields(line); {
-		case len(f) == 5 && f[0] == "g":
-			token, err1 := strconv.ParseInt(f[2], 10, 64)
-			slot, err2 := strconv.Atoi(f[3])
-			ticket, err3 := strconv.ParseInt(f[4], 10, 64)
-			if err1 == nil && err2 == nil && err3 == nil {
-				w.Grants = append(w.Grants, sema.Grant{ID: f[1], Token: token, Slot: slot, Ticket: ticket})
+		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch kind {
+		case "g":
+			id, rest, _ := strings.Cut(rest, " ")
+			token, rest, _ := strings.Cut(rest, " ")
+			slot, ticket, _ := strings.Cut(rest, " ")
+			g := sema.Grant{ID: id}
+			var errs [3]error
+			g.Token, errs[0] = strconv.ParseInt(token, 10, 64)
+			g.Slot, errs[1] = strconv.Atoi(slot)
+			g.Ticket, errs[2] = strconv.ParseInt(ticket, 10, 64)
+			if errors.Join(errs[:]...) == nil {
+				w.Grants = append(w.Grants, g)
 			}
-		case len(f) == 1 && f[0] == "a":
+		case "a":
 			w.Ask = true
-		case len(f) == 2 && f[0] == "l":
-			if us, err := strconv.ParseInt(f[1], 10, 64); err == nil {
+		case "l":
+			if us, err := strconv.ParseInt(rest, 10, 64); err == nil {
 				w.Look = time.Duration(us) * time.Microsecond
 			}
 		}

@@ -54,7 +54,7 @@ end
 local function general(s, i, skip)
   local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS = 1, 2, 3, 4, 5, 6, 7
   local holders, waiters, tickets, slots, tokens = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-  local call, find, caller, out, touched = redis.call, string.find, ARGV[1], s.out, s.touched
+  local call, find, byte, caller, out, touched = redis.call, string.find, string.byte, ARGV[1], s.out, s.touched
 
   local function answer(status, n)
     out[#out + 1] = status
@@ -178,7 +178,7 @@ local function general(s, i, skip)
           settled = true
           break
         else
-          local who = client(id)
+          local who = byte(id, #caller + 1) == 45 and string.sub(id, 1, #caller) == caller and caller or client(id)
           if reach(who) then
             local token, slot
             if slotting or listing then
@@ -192,7 +192,7 @@ local function general(s, i, skip)
             end
             handed[id] = {token, slot, hands}
             hands = hands + 1
-            tell(who).grants[id] = string.format('g %s %s %d %s\n', id, text(token), slot, ends[k])
+            tell(who).grants[id] = 'g ' .. id .. ' ' .. text(token) .. ' ' .. slot .. ' ' .. ends[k] .. '\n'
           end
         end
         done = k

@@ -1,0 +1,234 @@
+package redisengine
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+const (
+	// patience is how long a call that fails is sent again, in the hope that
+	// a failover, a restart or a lost connection is soon over.
+	patience = 3 * time.Second
+	minPause = 10 * time.Millisecond // between two attempts; it doubles
+	maxPause = 200 * time.Millisecond
+
+	// maxWait bounds what a caller waits for any call.
+	maxWait = 10 * time.Second
+
+	// minAttempt and maxAttempt bound one attempt on the wire, where the client
+	// heeds contexts. Between them it is a third of the lease: a connection
+	// that swallows everything must not outlast the permits it carries.
+	minAttempt = 250 * time.Millisecond
+	maxAttempt = 5 * time.Second
+
+	// quickAttempt bounds an attempt that keeps its caller from heeding its
+	// context; after one that took longer there is none for slowFor.
+	quickAttempt = 100 * time.Millisecond
+	slowFor      = time.Minute
+)
+
+// flyer sends what a combiner has gathered, one call at a time.
+type flyer struct {
+	c    *combiner
+	busy bool // guarded by the combiner's lock, as is batch
+
+	gathered []*op // what was pending
+	batch    []*op // the same, in order, less what has been answered
+	spare    []*op // memory for the combiner's next pending
+	firsts   []*op // memory for gather
+	words    []any // memory for the words of a call
+	late     *time.Timer
+	due      time.Time // when late may fire; guarded by the combiner's lock
+
+	// Of the call in flight.
+	ops    []*op
+	began  time.Time
+	pause  time.Duration // before the next attempt
+	told   error         // the last error that says what to do about it
+	unsure bool          // an attempt failed with unknown outcome
+}
+
+// lead sends the operations of its caller, who alone is there. Another goroutine
+// would have to be woken, for which the runtime wakes a thread, on a small
+// machine at the server's cost. As the caller does not heed its context
+// meanwhile, there is one short attempt; the rest is fly's.
+func (f *flyer) lead() {
+	c := f.c
+	c.mu.Lock()
+	c.gather(f)
+	c.mu.Unlock()
+	f.next()
+	if !f.try(quickAttempt) {
+		c.mu.Lock()
+		c.slow = f.began.Add(slowFor)
+		c.mu.Unlock()
+		go func() {
+			time.Sleep(f.pause)
+			f.send()
+			f.sendAll()
+			f.fly()
+		}()
+		return
+	}
+	if len(f.batch) > 0 || !f.land() {
+		go func() {
+			f.sendAll()
+			f.fly()
+		}()
+	}
+}
+
+// fly sends what is pending until nothing is, or too little for this flyer.
+func (f *flyer) fly() {
+	for {
+		// Those who were told run first: what they do next goes along.
+		runtime.Gosched()
+		if f.land() {
+			return
+		}
+		f.c.mu.Lock()
+		f.c.gather(f)
+		f.c.mu.Unlock()
+		f.sendAll()
+	}
+}
+
+// land makes the flyer idle, unless there is work for it.
+func (f *flyer) land() bool {
+	c := f.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(f.gathered)
+	f.spare, f.gathered = f.gathered[:0], nil
+	if c.mayFly(c.air - 1) {
+		return false
+	}
+	if f.late != nil {
+		f.late.Stop()
+	}
+	f.busy = false
+	c.air--
+	return true
+}
+
+// sendAll sends what was gathered, in as many steps as it takes.
+func (f *flyer) sendAll() {
+	for len(f.batch) > 0 {
+		f.next()
+		f.send()
+	}
+}
+
+// next makes the next operations of the batch those in flight.
+func (f *flyer) next() {
+	f.ops = f.batch[:min(len(f.batch), maxOps)]
+	f.began, f.pause, f.told, f.unsure = time.Now(), minPause, nil, false
+}
+
+// send has the operations carried out, trying again while there is hope. All of
+// them name their permits, so a step whose answer was lost can be sent again.
+func (f *flyer) send() {
+	f.watch(f.began)
+	for !f.try(maxAttempt) {
+		time.Sleep(f.pause)
+		f.pause = min(2*f.pause, maxPause)
+	}
+}
+
+// watch has the callers told if a call is in flight for too long.
+func (f *flyer) watch(now time.Time) {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	f.due = now.Add(maxWait)
+	if f.late == nil {
+		f.late = time.AfterFunc(maxWait, f.overdue)
+	} else {
+		f.late.Reset(maxWait)
+	}
+}
+
+// overdue fails all calls: those in flight take too long. A client with
+// timeouts does not let it come to that.
+func (f *flyer) overdue() {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	if !f.busy || time.Now().Before(f.due) {
+		return // it has landed meanwhile, and perhaps left again
+	}
+	f.c.failAll(fmt.Errorf("no answer within %v", maxWait))
+	f.late.Reset(maxWait) // for those who come while the call still hangs
+}
+
+// try makes one attempt and reports whether that was the last.
+func (f *flyer) try(most time.Duration) bool {
+	news, err := f.attempt(most)
+	if err == nil {
+		if news != "" {
+			f.c.news(news)
+		}
+		f.c.arrive(f, nil)
+		return true
+	}
+	fault := sortError(err)
+	f.unsure = f.unsure || !fault.notExecuted
+	if fault.hint != "" {
+		f.told = err
+	}
+	if fault.retry && time.Since(f.began)+f.pause <= patience {
+		return false
+	}
+	if f.told != nil {
+		err = f.told // says more than how the connection ended the last time
+	}
+	f.c.arrive(f, err)
+	return true
+}
+
+// attempt sends the operations as one step, and returns the news beside their
+// answers. It takes no longer than most.
+func (f *flyer) attempt(most time.Duration) (news string, err error) {
+	c, now := f.c, time.Now()
+	longest := time.Duration(0)
+	for _, o := range f.ops {
+		longest = max(longest, o.lease)
+	}
+	c.mu.Lock()
+	if longest > 0 {
+		c.lease = longest
+	}
+	if c.lease > 0 {
+		most = min(most, max(minAttempt, c.lease/3))
+	}
+	// The server is told who the client is if a permit or ticket is at stake
+	// and it may have forgotten.
+	keep := 2*longest + time.Minute
+	describe := longest > 0 && now.Sub(c.described) >= keep/3
+	c.mu.Unlock()
+
+	var description []any
+	words := append(f.words[:0], nil, nil)
+	if describe {
+		words = append(words, len(c.keys.main)+1)
+		description = []any{"D", c.description, keep.Milliseconds()}
+	} else {
+		words = append(words, len(c.keys.main))
+	}
+	for i := range c.keys.main {
+		words = append(words, &c.keys.main[i])
+	}
+	if describe {
+		words = append(words, c.keys.client(c.client))
+	}
+	f.words = program(append(words, &c.client), f.ops, description...)
+	reply, err := runStep(c.post, f.words, most)
+	if err != nil {
+		return "", err
+	}
+	if news, err = readReply(reply, f.ops); err == nil && describe {
+		c.mu.Lock()
+		c.described = now
+		c.mu.Unlock()
+	}
+	return news, err
+}
