@@ -11,7 +11,7 @@ const (
 	// a failover, a restart or a lost connection is soon over.
 	patience = 3 * time.Second
 	minPause = 10 * time.Millisecond // between two attempts; it doubles
-	maxPause = 200 * time.Millisecond
+	maxPause = 250 * time.Millisecond
 
 	// maxWait bounds what a caller waits for any call.
 	maxWait = 10 * time.Second
@@ -64,7 +64,7 @@ func (f *flyer) lead() {
 		c.slow = f.began.Add(slowFor)
 		c.mu.Unlock()
 		go func() {
-			time.Sleep(f.pause)
+			f.rest()
 			f.send()
 			f.sendAll()
 			f.fly()
@@ -131,9 +131,14 @@ func (f *flyer) next() {
 func (f *flyer) send() {
 	f.watch(f.began)
 	for !f.try(maxAttempt) {
-		time.Sleep(f.pause)
-		f.pause = min(2*f.pause, maxPause)
+		f.rest()
 	}
+}
+
+// rest is the pause after an attempt.
+func (f *flyer) rest() {
+	time.Sleep(f.pause)
+	f.pause = min(2*f.pause, maxPause)
 }
 
 // watch has the callers told if a call is in flight for too long.
