@@ -27,7 +27,7 @@ const (
 // go behind what leaves with them, so that they find what is released together
 // with them.
 type combiner struct {
-	post        *post
+	post        carrier
 	name        string
 	keys        keys
 	client      string

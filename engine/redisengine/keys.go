@@ -8,7 +8,7 @@ import "strings"
 //	state    string limit, weight held, last token, … (lua/layout.lua)
 //	holders  zset  permit id -> end of its lease in microseconds
 //	waiters  zset  permit id -> place in the queue
-//	tickets  hash  permit id -> end of its ticket
+//	tickets  hash  permit id -> end of its ticket; "" is a mark, see queue.lua
 //	slots    zset  permit id -> slot
 //	tokens   hash  permit id -> token, where recorded
 //	client:… string host, pid and label of a client

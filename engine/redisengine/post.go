@@ -9,28 +9,51 @@ import (
 )
 
 const (
-	// carriers is how many connections the steps of all semaphores use at once.
-	carriers = 4
+	// places is how many connections the steps of all semaphores use at once.
+	places = 4
 	// maxLetters bounds what goes over one of them at once.
 	maxLetters = 1000
 )
+
+// carrier brings commands to the server.
+type carrier interface {
+	// process carries out one command, whose result is then in cmd. Once it has
+	// left it takes no longer than most, where the client heeds contexts.
+	process(cmd redis.Cmder, most time.Duration)
+	// idle reports whether a command would leave at once.
+	idle() bool
+}
+
+// carry chooses the carrier. In a cluster each step goes by itself, lest a node
+// that hangs hold up those for others.
+func carry(rdb redis.UniversalClient, cluster bool) carrier {
+	if cluster {
+		return pool{rdb}
+	}
+	return &post{rdb: rdb}
+}
+
+// pool carries each command by itself.
+type pool struct{ rdb redis.UniversalClient }
+
+func (p pool) process(cmd redis.Cmder, most time.Duration) {
+	_ = p.rdb.Process(within(most), cmd) // cmd has the error
+}
+
+func (p pool) idle() bool { return true }
 
 // post carries the steps of an engine's sessions to one server. A few go at
 // once, each over a connection of the client's pool; further ones gather and
 // leave as one pipeline when a connection is free again. A thousand semaphores
 // then cost a thousand steps, but few round trips and connections. (go-redis's
 // automatic pipelining does the like, but always at the price of a goroutine's
-// wake-up, and sends again by itself what must not be.)
-//
-// In a cluster each step goes by itself, lest a node that hangs hold up those
-// for others.
+// wake-up. BenchmarkWays has it, and others, side by side.)
 type post struct {
-	rdb     redis.UniversalClient
-	cluster bool
+	rdb redis.UniversalClient
 
 	mu      sync.Mutex
-	out     int       // carriers on their way
-	letters []*letter // that wait for one
+	out     int       // places that are taken
+	letters []*letter // that wait for a place
 }
 
 // letter is one command on its way.
@@ -54,28 +77,18 @@ func within(d time.Duration) context.Context {
 	return until{context.Background(), time.Now().Add(d)}
 }
 
-// idle reports whether a command would leave at once.
 func (p *post) idle() bool {
-	if p.cluster {
-		return true
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.out < carriers
+	return p.out < places
 }
 
-// process carries out one command; it takes no longer than most once it has
-// left, where the client heeds contexts. The result is in cmd.
 func (p *post) process(cmd redis.Cmder, most time.Duration) {
-	if p.cluster {
-		_ = p.rdb.Process(within(most), cmd)
-		return
-	}
 	p.mu.Lock()
-	if p.out < carriers {
+	if p.out < places {
 		p.out++
 		p.mu.Unlock()
-		_ = p.rdb.Process(within(most), cmd) // cmd has the error
+		pool{p.rdb}.process(cmd, most)
 		p.next()
 		return
 	}
@@ -101,7 +114,7 @@ func (p *post) process(cmd redis.Cmder, most time.Duration) {
 	p.next()
 }
 
-// next passes the place of a carrier that is back to one of those who wait.
+// next passes on a place to one of those who wait.
 func (p *post) next() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,6 +8,9 @@
 // its process. The message only tells: a client that asks again under the same
 // permit id finds out as well, so lost messages cost time, never a permit.
 //
+// Operations of one semaphore that find a call in flight leave together in the
+// next, and the calls of many semaphores as one pipeline.
+//
 // # What it cannot promise
 //
 // Asynchronous replication may forget the last grants in a failover; their
@@ -41,7 +44,7 @@ import (
 // of a cluster).
 type Engine struct {
 	rdb    redis.UniversalClient
-	post   *post
+	post   carrier
 	prefix string // of the clients' ids: p for PUBLISH, s for SPUBLISH
 
 	mu       sync.Mutex
@@ -56,7 +59,9 @@ type Engine struct {
 // publish/subscribe (Redis 7 or later).
 //
 // The client's own retries are not used, but its timeouts are: with
-// ContextTimeoutEnabled a call also ends on the wire when its context does.
+// ContextTimeoutEnabled an attempt ends on the wire in time for another one, and
+// a caller who is alone sends by itself, without a goroutine's wake-up. That
+// caller heeds its context no later than a tenth of a second after its end.
 func New(rdb redis.UniversalClient) *Engine {
 	random := make([]byte, 5)
 	_, _ = rand.Read(random) // never fails
@@ -67,7 +72,7 @@ func New(rdb redis.UniversalClient) *Engine {
 	}
 	return &Engine{
 		rdb:      rdb,
-		post:     &post{rdb: rdb, cluster: cluster},
+		post:     carry(rdb, cluster),
 		prefix:   flavour + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
 		sessions: map[*session]struct{}{},
 		inbox:    newInbox(rdb),

@@ -219,7 +219,7 @@ func (onceCmd) NoRetry() bool { return true }
 
 // runStep sends the step once: by its hash, and whole if the server does not
 // know it. words are those of the whole command; the first two are filled in.
-func runStep(p *post, words []any, most time.Duration) ([]any, error) {
+func runStep(p carrier, words []any, most time.Duration) ([]any, error) {
 	for _, by := range [...]struct{ command, script string }{{"evalsha", stepHash}, {"eval", stepSource}} {
 		words[0], words[1] = by.command, by.script
 		cmd := onceCmd{redis.NewCmd(context.Background(), words...)}

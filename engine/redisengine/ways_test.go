@@ -1,0 +1,95 @@
+package redisengine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/internal/measure"
+	"sema/internal/redistest"
+)
+
+// dedicated carries everything over one connection.
+type dedicated struct {
+	mu   sync.Mutex
+	conn *redis.Conn
+}
+
+func (d *dedicated) process(cmd redis.Cmder, most time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_ = d.conn.Process(within(most), cmd)
+}
+
+func (d *dedicated) idle() bool { return true }
+
+// automatic carries by go-redis's automatic pipelining.
+type automatic struct{ pipe *redis.AutoPipeliner }
+
+func (a automatic) process(cmd redis.Cmder, most time.Duration) {
+	_ = a.pipe.Process(within(most), cmd)
+}
+
+func (a automatic) idle() bool { return true }
+
+// BenchmarkWays is how the way that steps go to the server was chosen: the
+// same combiner over all ways, in turns; with a few goroutines on one
+// semaphore, and with one goroutine on each of many.
+func BenchmarkWays(b *testing.B) {
+	for _, c := range []struct{ goroutines, names int }{{1, 1}, {64, 1}, {512, 1}, {1000, 1000}} {
+		b.Run(fmt.Sprintf("goroutines=%d/names=%d", c.goroutines, c.names), func(b *testing.B) {
+			server := redistest.Start(b)
+			ways := map[string]func(rdb *redis.Client) carrier{
+				"post":       func(rdb *redis.Client) carrier { return carry(rdb, false) },
+				"pool":       func(rdb *redis.Client) carrier { return pool{rdb} },
+				"connection": func(rdb *redis.Client) carrier { return &dedicated{conn: rdb.Conn()} },
+				"autopipeline": func(rdb *redis.Client) carrier {
+					pipe, err := rdb.AutoPipelineWithOptions(&redis.AutoPipelineOptions{MaxBatchSize: 300, MaxConcurrentBatches: 80, Unordered: true})
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Cleanup(func() { _ = pipe.Close() })
+					return automatic{pipe}
+				},
+			}
+			var contestants []measure.Contestant
+			for _, name := range []string{"post", "pool", "connection", "autopipeline"} {
+				rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+				e := New(rdb)
+				e.post = ways[name](rdb)
+				b.Cleanup(func() { _ = e.Close(); _ = rdb.Close() })
+				all := make([]*sema.Semaphore, c.names)
+				for i := range all {
+					s, err := sema.New(e, fmt.Sprint(name, i), c.goroutines, nil)
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Cleanup(func() { _ = s.Close() })
+					all[i] = s
+				}
+				contestants = append(contestants, measure.Contestant{Name: name, Do: func(ctx context.Context, worker int) (time.Duration, error) {
+					p, err := all[worker%c.names].Acquire(ctx)
+					if err != nil {
+						return 0, err
+					}
+					return 0, p.Release()
+				}})
+			}
+			for b.Loop() {
+				plan := measure.Plan{Workers: c.goroutines, Warmup: 500 * time.Millisecond, Round: time.Second, Rounds: 5}
+				series, err := measure.Run(b.Context(), plan, contestants, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for i, s := range series {
+					b.ReportMetric(s.Rate().Median, contestants[i].Name+"-pairs/s")
+				}
+			}
+		})
+	}
+}
