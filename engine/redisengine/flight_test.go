@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -371,5 +372,34 @@ func TestShape(t *testing.T) {
 		if weight, slot, listed := shape(id); weight != c.weight || slot != c.slot || listed != c.listed {
 			t.Errorf("%s: %d, %v, %v", id, weight, slot, listed)
 		}
+	}
+}
+
+// A caller that sends by itself does not heed its context meanwhile; so it does
+// not do so for long, also where no connection can be made.
+func TestALoneCallerIsNotHeldUpByAConnection(t *testing.T) {
+	t.Parallel()
+	never := make(chan struct{})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, DialTimeout: time.Hour, DialerRetries: 1,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-never
+			return nil, errors.New("never")
+		},
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	t.Cleanup(func() { close(never) })
+	e := New(rdb)
+	t.Cleanup(func() { _ = e.Close() })
+	s := openSession(t, e, "x")
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx, numbered(s, 1, 1))
+		result <- err
+	}()
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled without a connection: %v", err)
 	}
 }

@@ -37,7 +37,15 @@ func carry(rdb redis.UniversalClient, cluster bool) carrier {
 type pool struct{ rdb redis.UniversalClient }
 
 func (p pool) process(cmd redis.Cmder, most time.Duration) {
-	_ = p.rdb.Process(within(most), cmd) // cmd has the error
+	ctx := within(most)
+	if most <= quickAttempt {
+		// The client's waits for a connection end with the context only if it
+		// is a real one.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.Background(), most)
+		defer cancel()
+	}
+	_ = p.rdb.Process(ctx, cmd) // cmd has the error
 }
 
 func (p pool) idle() bool { return true }
