@@ -88,7 +88,7 @@ func (s *Semaphore) claimed(ctx context.Context, c *claim) bool {
 	if c.state != held || s.closed {
 		return false
 	}
-	c.own.parent, c.permit = ctx, &c.own
+	c.parent, c.permit = ctx, &c.own
 	s.plan(c, c.since)
 	s.left()
 	return true
@@ -152,7 +152,7 @@ func (s *Semaphore) waitError(ctx, bounded context.Context, err error) error {
 // resume takes up an existing permit.
 func (s *Semaphore) resume(ctx context.Context, id string, weight int) (*Permit, error) {
 	c := &claim{sem: s, state: held, slot: -1, ahead: -1, since: time.Now(), req: s.request(id, weight, false)}
-	c.own.c, c.own.parent = c, ctx
+	c.own.c, c.parent = c, ctx
 	c.req.Token = 1 // a permit to be renewed, never granted
 	c.inflight = true
 	s.mu.Lock()

@@ -33,7 +33,10 @@ type claim struct {
 
 	permit *Permit // &own once the caller has it
 	own    Permit
-	over   error // why the permit ended
+	parent context.Context // of the permit's, as given to Acquire
+	ctx    *permitContext  // the permit's, made when first asked for
+	over   error           // why the permit ended
+	cause  error           // the same when it ended first: released may follow on lost
 }
 
 type claimState int
@@ -183,12 +186,20 @@ func (c *claim) grant(token int64, slot int, now time.Time) {
 	c.settle(nil)
 }
 
+// end notes that a claim is over, and why.
+func (c *claim) end(cause error) {
+	c.state, c.over = ended, cause
+	if c.cause == nil {
+		c.cause = cause
+	}
+}
+
 // lose ends a permit that is not held any more. The result, to be called
 // without the lock, ends the context and tells the observer.
 func (s *Semaphore) lose(c *claim, cause error) func() {
-	c.state, c.over = ended, cause
+	c.end(cause)
 	delete(s.claims, c.req.ID)
-	ctx := c.own.ctx
+	ctx := c.ctx
 	e := Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: time.Since(c.since), Err: cause}
 	return func() {
 		ctx.finish(cause)

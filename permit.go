@@ -9,40 +9,42 @@ import (
 
 // Permit is one successful acquisition. Its methods are safe for concurrent
 // use.
-type Permit struct {
-	c      *claim
-	parent context.Context // as given to Acquire
-	ctx    *permitContext  // made when first asked for; guarded by the Semaphore's lock
-}
+type Permit struct{ c *claim }
 
 // Context ends, with cause ErrLost, before anybody else can hold the permit;
 // with cause ErrReleased after Release; and with the context that was given to
 // Acquire, whose values it carries. Its Err is exact even right after the
 // process was stopped and woke up again: it compares the clock.
 func (p *Permit) Context() context.Context {
-	s := p.c.sem
+	c, s := p.c, p.c.sem
 	s.mu.Lock()
-	x := p.ctx
+	x, cause := c.ctx, c.cause
 	s.mu.Unlock()
 	if x != nil {
 		return x
 	}
 	// The parent may be the context of another permit of the same Semaphore,
-	// which takes the lock.
-	inner, end := context.WithCancelCause(p.parent)
-	x = &permitContext{Context: inner, end: end, c: p.c}
-	s.mu.Lock()
-	first := p.ctx == nil
-	if first {
-		p.ctx = x
+	// which takes the lock. What has ended before the context was made has its
+	// own cause, and not the parent's.
+	parent := c.parent
+	if cause != nil {
+		parent = context.WithoutCancel(parent)
 	}
-	kept, over := p.ctx, p.c.over
+	inner, end := context.WithCancelCause(parent)
+	x = &permitContext{Context: inner, end: end, c: c}
+	s.mu.Lock()
+	first := c.ctx == nil
+	if first {
+		c.ctx = x
+	}
+	kept := c.ctx
+	cause = c.cause
 	s.mu.Unlock()
 	if !first {
 		end(nil)
 	}
-	if over != nil {
-		kept.finish(over)
+	if cause != nil {
+		kept.finish(cause)
 	}
 	return kept
 }
@@ -116,11 +118,11 @@ func (p *Permit) release(cause error) error {
 		lose = s.lose(c, errNotRenewed)
 	}
 	lost := c.over
-	c.state, c.over = ended, cause
+	c.end(cause)
 	delete(s.claims, c.req.ID)
 	trust, held := c.trust, now.Sub(c.since)
 	s.busy++
-	pctx, ctx := p.ctx, s.callContext(now)
+	pctx, ctx := c.ctx, s.callContext(now)
 	s.mu.Unlock()
 	if lose != nil {
 		lose()
@@ -154,9 +156,9 @@ func (p *Permit) release(cause error) error {
 func (p *Permit) abandon() {
 	s := p.c.sem
 	s.mu.Lock()
-	p.c.state, p.c.over = ended, ErrClosed
+	p.c.end(ErrClosed)
 	delete(s.claims, p.c.req.ID)
-	ctx := p.ctx
+	ctx := p.c.ctx
 	s.mu.Unlock()
 	ctx.finish(ErrClosed)
 }

@@ -345,3 +345,34 @@ func TestErrorsNameTheValue(t *testing.T) {
 		}
 	}
 }
+
+// A context that is first asked for after the end has the cause of the end, and
+// not what came later.
+func TestTheCauseOfAContextMadeLate(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, _ *counting, s *sema.Semaphore) {
+		if err := s.SetLimit(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		parent, cancel := context.WithCancel(t.Context())
+		released, err1 := s.Acquire(parent)
+		revoked, err2 := s.Acquire(parent)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		if err := released.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Revoke(t.Context(), revoked.ID()); err != nil {
+			t.Fatal(err)
+		}
+		_ = revoked.Renew(t.Context())
+		_ = revoked.Release()
+		cancel()
+		if cause := context.Cause(released.Context()); cause != sema.ErrReleased {
+			t.Errorf("released: cause %v", cause)
+		}
+		if cause := context.Cause(revoked.Context()); !errors.Is(cause, sema.ErrLost) {
+			t.Errorf("lost, then released: cause %v", cause)
+		}
+	})
+}

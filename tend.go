@@ -11,7 +11,7 @@ import (
 
 // A Semaphore with claims has one timer. When it fires, tend ends the permits
 // whose trust is over and asks again for everything that is due, in one call.
-// Without claims no timer runs, and never a goroutine that outlives its call.
+// Without claims it does not run.
 
 // schedule has tend run at t or earlier. The lock is held.
 func (s *Semaphore) schedule(t time.Time) {

@@ -223,6 +223,13 @@ func (j *judge) check(t *rapid.T) {
 		t.Fatal(err)
 	}
 	got, _ := parseState(values)
+	whose := map[int64]string{}
+	for _, h := range got.Holders {
+		if other := whose[h.Token]; h.Token != 0 && other != "" {
+			t.Fatalf("at %d: %s and %s have one token", j.now, other, h.ID)
+		}
+		whose[h.Token] = h.ID
+	}
 	want := j.ledger.State(j.now)
 	for _, st := range []*sema.State{&got, &want} {
 		slices.SortFunc(st.Holders, func(a, b sema.Holder) int { return strings.Compare(a.ID, b.ID) })

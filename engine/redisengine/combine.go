@@ -2,6 +2,7 @@ package redisengine
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -22,10 +23,11 @@ const (
 // combiner sends the operations of one session as calls of the step script.
 // While a call is in flight, further operations gather and leave together in
 // the next: a call costs the server little more for a hundred operations than
-// for one. Nothing waits when no call is in flight. Operations that leave
-// together take effect in the order they were made, but for first asks: those
-// go behind what leaves with them, so that they find what is released together
-// with them.
+// for one. Nothing waits when no call is in flight, but for a place where many
+// semaphores are busy. Operations that leave together take effect in the order
+// they were made, but for first asks: those go behind what leaves with them, so
+// that they find what is released together with them. Two calls in flight
+// have no order.
 type combiner struct {
 	post        carrier
 	name        string
@@ -43,14 +45,17 @@ type combiner struct {
 	slow      time.Time // until when callers do not send themselves
 	described time.Time // when the server was last told who the client is
 	lease     time.Duration
+	sweeper   *time.Timer // runs sweep
+	sweeping  bool        // it is armed
 	closed    bool
 }
 
 // call is some operations of one caller.
 type call struct {
 	ops     []op
-	only    [1]op         // backs ops if there is one
-	left    int           // how many are not answered; guarded by the combiner's lock
+	only    [1]op // backs ops if there is one
+	left    int   // how many are not answered; guarded by the combiner's lock
+	since   time.Time
 	done    chan struct{} // gets one word when none is left
 	err     error
 	unsure  bool // an attempt failed with unknown outcome: it may have been the one that counted
@@ -96,7 +101,7 @@ func (c *combiner) do(ctx context.Context, what string, k *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	k.left = len(k.ops)
+	k.left, k.since = len(k.ops), time.Now()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -108,7 +113,18 @@ func (c *combiner) do(ctx context.Context, what string, k *call) error {
 	}
 	alone := c.air == 0
 	f := c.flyer()
-	lead := f != nil && alone && c.leads && len(k.ops) <= maxOps && !time.Now().Before(c.slow) && c.post.idle()
+	lead := f != nil && alone && c.leads && len(k.ops) <= maxOps && !k.since.Before(c.slow) && c.post.take()
+	if lead {
+		c.gather(f)
+	}
+	if !c.sweeping {
+		c.sweeping = true
+		if c.sweeper == nil {
+			c.sweeper = time.AfterFunc(sweepEvery, c.sweep)
+		} else {
+			c.sweeper.Reset(sweepEvery)
+		}
+	}
 	c.mu.Unlock()
 	if lead {
 		f.lead()
@@ -123,10 +139,7 @@ func (c *combiner) do(ctx context.Context, what string, k *call) error {
 		return c.wrap(ctx, what, k.err, !k.unsure)
 	case <-ctx.Done():
 		c.mu.Lock()
-		k.givenUp = true
-		if k.flying > 0 {
-			c.forsaken++
-		}
+		c.giveUp(k)
 		c.mu.Unlock()
 		return ctx.Err()
 	}
@@ -159,7 +172,7 @@ func (c *combiner) flyer() *flyer {
 // mayFly reports whether what is pending may leave beside others in flight. It
 // may not if nobody waits for one of those calls any more: among what is
 // pending may be a release of what it asks for, which must come after it. The
-// lock is held.
+// lock is held, until what is pending has been gathered.
 func (c *combiner) mayFly(others int) bool {
 	switch others {
 	case 0:
@@ -170,17 +183,28 @@ func (c *combiner) mayFly(others int) bool {
 	return false
 }
 
-// gather takes what is pending, in order: first asks behind the others, and
-// without those that nobody waits for. The lock is held.
+// giveUp notes that nobody waits for a call any more. The lock is held.
+func (c *combiner) giveUp(k *call) {
+	if !k.givenUp && k.flying > 0 {
+		c.forsaken++
+	}
+	k.givenUp = true
+}
+
+// gather takes what is pending, in order: first asks behind the others; and
+// without first asks and renewals that nobody waits for. The lock is held.
 func (c *combiner) gather(f *flyer) {
 	gathered := c.pending
 	c.pending = f.spare
 	batch := gathered[:0]
 	for _, o := range gathered {
-		if o.kind != acquireOp || o.placed {
-			batch = append(batch, o)
-		} else if !o.call.givenUp {
+		first := o.kind == acquireOp && !o.placed
+		switch {
+		case o.call.givenUp && (first || o.kind == renewOp):
+		case first:
 			f.firsts = append(f.firsts, o)
+		default:
+			batch = append(batch, o)
 		}
 	}
 	batch = append(batch, f.firsts...)
@@ -227,15 +251,16 @@ func (k *call) finish(n int, err error, unsure bool) {
 	}
 }
 
-// failAll fails all calls. The lock is held.
-func (c *combiner) failAll(err error) {
+// sweep fails the calls that take too long, while there are calls. A client with
+// timeouts hardly lets it come to that.
+func (c *combiner) sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, err := time.Now(), fmt.Errorf("no answer within %v", maxWait)
 	fail := func(ops []*op) {
 		for _, o := range ops {
-			if k := o.call; k.left > 0 {
-				if k.flying > 0 && !k.givenUp {
-					c.forsaken++
-				}
-				k.givenUp = true
+			if k := o.call; k.left > 0 && now.Sub(k.since) >= maxWait {
+				c.giveUp(k)
 				k.finish(k.left, err, true)
 			}
 		}
@@ -243,6 +268,9 @@ func (c *combiner) failAll(err error) {
 	fail(c.pending)
 	for i := range c.flyers {
 		fail(c.flyers[i].batch)
+	}
+	if c.sweeping = c.air > 0; c.sweeping {
+		c.sweeper.Reset(sweepEvery)
 	}
 }
 

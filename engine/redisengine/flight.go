@@ -1,7 +1,7 @@
 package redisengine
 
 import (
-	"fmt"
+	"errors"
 	"runtime"
 	"time"
 )
@@ -13,8 +13,9 @@ const (
 	minPause = 10 * time.Millisecond // between two attempts; it doubles
 	maxPause = 250 * time.Millisecond
 
-	// maxWait bounds what a caller waits for any call.
-	maxWait = 10 * time.Second
+	// maxWait bounds what a caller waits, give or take a sweepEvery.
+	maxWait    = 10 * time.Second
+	sweepEvery = time.Second
 
 	// minAttempt and maxAttempt bound one attempt on the wire, where the client
 	// heeds contexts. Between them it is a third of the lease: a connection
@@ -24,7 +25,7 @@ const (
 
 	// quickAttempt bounds an attempt that keeps its caller from heeding its
 	// context; after one that took longer there is none for slowFor.
-	quickAttempt = 100 * time.Millisecond
+	quickAttempt = 250 * time.Millisecond
 	slowFor      = time.Minute
 )
 
@@ -38,74 +39,75 @@ type flyer struct {
 	spare    []*op // memory for the combiner's next pending
 	firsts   []*op // memory for gather
 	words    []any // memory for the words of a call
-	late     *time.Timer
-	due      time.Time // when late may fire; guarded by the combiner's lock
 
 	// Of the call in flight.
 	ops    []*op
+	taken  bool // a place has been taken for it
 	began  time.Time
 	pause  time.Duration // before the next attempt
 	told   error         // the last error that says what to do about it
 	unsure bool          // an attempt failed with unknown outcome
 }
 
-// lead sends the operations of its caller, who alone is there. Another goroutine
-// would have to be woken, for which the runtime wakes a thread, on a small
-// machine at the server's cost. As the caller does not heed its context
-// meanwhile, there is one short attempt; the rest is fly's.
+// lead sends the operations of its caller, who alone is there, over a place that
+// was taken for it. Another goroutine would have to be woken, for which the
+// runtime wakes a thread, on a small machine at the server's cost. As the caller
+// does not heed its context meanwhile, there is one short attempt; the rest is
+// for another goroutine.
 func (f *flyer) lead() {
-	c := f.c
-	c.mu.Lock()
-	c.gather(f)
-	c.mu.Unlock()
 	f.next()
-	if !f.try(quickAttempt) {
-		c.mu.Lock()
-		c.slow = f.began.Add(slowFor)
-		c.mu.Unlock()
+	f.taken = true
+	returned := false
+	defer func() {
+		if !returned { // a panic in a hook of the client's, which the caller may survive
+			f.c.arrive(f, errors.New("the client panicked"))
+			go f.fly()
+		}
+	}()
+	over := f.try(quickAttempt)
+	returned = true
+	if !over {
+		if time.Since(f.began) >= quickAttempt {
+			f.c.mu.Lock()
+			f.c.slow = time.Now().Add(slowFor)
+			f.c.mu.Unlock()
+		}
 		go func() {
 			f.rest()
 			f.send()
-			f.sendAll()
 			f.fly()
 		}()
 		return
 	}
 	if len(f.batch) > 0 || !f.land() {
-		go func() {
-			f.sendAll()
-			f.fly()
-		}()
+		go f.fly()
 	}
 }
 
 // fly sends what is pending until nothing is, or too little for this flyer.
 func (f *flyer) fly() {
 	for {
+		f.sendAll()
 		// Those who were told run first: what they do next goes along.
 		runtime.Gosched()
 		if f.land() {
 			return
 		}
-		f.c.mu.Lock()
-		f.c.gather(f)
-		f.c.mu.Unlock()
-		f.sendAll()
 	}
 }
 
-// land makes the flyer idle, unless there is work for it.
+// land makes the flyer idle, unless there is work for it, which it then takes.
 func (f *flyer) land() bool {
 	c := f.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	clear(f.gathered)
-	f.spare, f.gathered = f.gathered[:0], nil
-	if c.mayFly(c.air - 1) {
-		return false
+	if f.gathered != nil {
+		clear(f.gathered)
+		f.spare, f.gathered = f.gathered[:0], nil
 	}
-	if f.late != nil {
-		f.late.Stop()
+	if c.mayFly(c.air - 1) {
+		c.gather(f)
+		return false
 	}
 	f.busy = false
 	c.air--
@@ -129,7 +131,6 @@ func (f *flyer) next() {
 // send has the operations carried out, trying again while there is hope. All of
 // them name their permits, so a step whose answer was lost can be sent again.
 func (f *flyer) send() {
-	f.watch(f.began)
 	for !f.try(maxAttempt) {
 		f.rest()
 	}
@@ -139,30 +140,6 @@ func (f *flyer) send() {
 func (f *flyer) rest() {
 	time.Sleep(f.pause)
 	f.pause = min(2*f.pause, maxPause)
-}
-
-// watch has the callers told if a call is in flight for too long.
-func (f *flyer) watch(now time.Time) {
-	f.c.mu.Lock()
-	defer f.c.mu.Unlock()
-	f.due = now.Add(maxWait)
-	if f.late == nil {
-		f.late = time.AfterFunc(maxWait, f.overdue)
-	} else {
-		f.late.Reset(maxWait)
-	}
-}
-
-// overdue fails all calls: those in flight take too long. A client with
-// timeouts does not let it come to that.
-func (f *flyer) overdue() {
-	f.c.mu.Lock()
-	defer f.c.mu.Unlock()
-	if !f.busy || time.Now().Before(f.due) {
-		return // it has landed meanwhile, and perhaps left again
-	}
-	f.c.failAll(fmt.Errorf("no answer within %v", maxWait))
-	f.late.Reset(maxWait) // for those who come while the call still hangs
 }
 
 // try makes one attempt and reports whether that was the last.
@@ -226,7 +203,9 @@ func (f *flyer) attempt(most time.Duration) (news string, err error) {
 		words = append(words, c.keys.client(c.client))
 	}
 	f.words = program(append(words, &c.client), f.ops, description...)
-	reply, err := runStep(c.post, f.words, most)
+	taken := f.taken
+	f.taken = false
+	reply, err := runStep(c.post, f.words, most, taken)
 	if err != nil {
 		return "", err
 	}

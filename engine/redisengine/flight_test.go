@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -401,5 +403,151 @@ func TestALoneCallerIsNotHeldUpByAConnection(t *testing.T) {
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled without a connection: %v", err)
+	}
+}
+
+// A token that was given in a run whose first permit was held already is not
+// given again.
+func TestTokensOfARunThatWasPartlyHeld(t *testing.T) {
+	t.Parallel()
+	e, _, _ := gated(t)
+	s := openSession(t, e, "x")
+	listed := func(number uint64, weight int) op {
+		id := sema.ID{Client: s.Client(), Number: number, Listed: true, Weight: weight}.String()
+		return askOp(sema.Request{ID: id, Weight: weight, Limit: 10, Lease: time.Minute, Ticket: time.Minute})
+	}
+	ctx := context.Background()
+	if _, err := s.all(ctx, "acquire", []op{listed(1, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := s.all(ctx, "acquire", []op{listed(1, 1), listed(2, 1), listed(3, 2), listed(4, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(answers); i++ {
+		if answers[i].Token <= answers[i-1].Token {
+			t.Errorf("tokens in the order of the grants: %d then %d", answers[i-1].Token, answers[i].Token)
+		}
+	}
+}
+
+// Somebody deleted the queue and left the tickets: who asks again is back in its
+// place.
+func TestAQueueDeletedByHand(t *testing.T) {
+	t.Parallel()
+	e, _, rdb := gated(t)
+	s := openSession(t, e, "x")
+	ctx := context.Background()
+	grantedTo(t, s, numbered(s, 1, 1))
+	ask := func(number uint64, arrival int64) sema.Answer {
+		t.Helper()
+		r := numbered(s, number, 1)
+		r.Wait, r.Arrival = true, arrival
+		list, err := s.Renew(ctx, []sema.Request{r})
+		if err != nil || list[0].Status != sema.Queued {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		return list[0]
+	}
+	first := ask(2, 0)
+	if err := rdb.Del(ctx, s.keys.main[2]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ask(3, 0)
+	if again := ask(2, first.Arrival); again.Ahead != 0 {
+		t.Errorf("asked again: %+v; want its place at the head", again)
+	}
+}
+
+// The caller survives a panic in a hook, as one in an HTTP handler does; so
+// must the session.
+func TestAHookPanics(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	e := New(rdb)
+	t.Cleanup(func() { _ = e.Close() })
+	s := openSession(t, e, "x")
+	rdb.AddHook(&panics{})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the hook did not panic")
+			}
+		}()
+		_, _ = s.Acquire(context.Background(), numbered(s, 1, 1))
+	}()
+	grantedTo(t, s, numbered(s, 2, 1))
+}
+
+// panics is a hook that panics at the first step.
+type panics struct{ once sync.Once }
+
+func (p *panics) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p *panics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (p *panics) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			p.once.Do(func() { panic("a hook's") })
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// Crowds, cancellations at every moment and many semaphores: at rest nobody
+// holds anything, and nothing is in flight.
+func TestNothingIsLeftOfACrowdThatGivesUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	e := New(rdb)
+	t.Cleanup(func() { _ = e.Close() })
+	var all sync.WaitGroup
+	var sessions []*session
+	for i := range 8 {
+		s := openSession(t, e, fmt.Sprint("x", i))
+		sessions = append(sessions, s)
+		workers := 4
+		if i == 0 {
+			workers = 3 * crowd
+		}
+		var number atomic.Uint64
+		for range workers {
+			all.Go(func() {
+				for range 300 {
+					r := numbered(s, number.Add(1), 1000)
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(3000))*time.Microsecond)
+					_, err := s.Acquire(ctx, r)
+					cancel()
+					found, releaseErr := s.Release(context.Background(), r.ID)
+					if releaseErr != nil || err == nil && !found {
+						t.Errorf("release of %s: %v, %v", r.ID, found, releaseErr)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	for _, s := range sessions {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			s.mu.Lock()
+			rest := s.air == 0 && s.forsaken == 0 && len(s.pending) == 0
+			s.mu.Unlock()
+			if rest {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: in flight %d, forsaken %d, pending %d", s.name, s.air, s.forsaken, len(s.pending))
+			}
+		}
+		if held := rdb.ZRange(context.Background(), s.keys.main[1], 0, -1).Val(); len(held) > 0 {
+			t.Errorf("%s: held by nobody: %v", s.name, held)
+		}
 	}
 }

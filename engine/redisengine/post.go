@@ -2,6 +2,7 @@ package redisengine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,16 +13,18 @@ const (
 	// places is how many connections the steps of all semaphores use at once.
 	places = 4
 	// maxLetters bounds what goes over one of them at once.
-	maxLetters = 1000
+	maxLetters = 250
 )
 
-// carrier brings commands to the server.
+// carrier brings commands to the server. A command takes no longer than most
+// once it has a place, where the client heeds contexts; its result is then in
+// cmd.
 type carrier interface {
-	// process carries out one command, whose result is then in cmd. Once it has
-	// left it takes no longer than most, where the client heeds contexts.
+	// process carries out one command when there is a place for it.
 	process(cmd redis.Cmder, most time.Duration)
-	// idle reports whether a command would leave at once.
-	idle() bool
+	// take takes a place for one direct, if there is one now.
+	take() bool
+	direct(cmd redis.Cmder, most time.Duration)
 }
 
 // carry chooses the carrier. In a cluster each step goes by itself, lest a node
@@ -37,18 +40,14 @@ func carry(rdb redis.UniversalClient, cluster bool) carrier {
 type pool struct{ rdb redis.UniversalClient }
 
 func (p pool) process(cmd redis.Cmder, most time.Duration) {
-	ctx := within(most)
-	if most <= quickAttempt {
-		// The client's waits for a connection end with the context only if it
-		// is a real one.
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.Background(), most)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
 	_ = p.rdb.Process(ctx, cmd) // cmd has the error
 }
 
-func (p pool) idle() bool { return true }
+func (p pool) take() bool { return true }
+
+func (p pool) direct(cmd redis.Cmder, most time.Duration) { p.process(cmd, most) }
 
 // post carries the steps of an engine's sessions to one server. A few go at
 // once, each over a connection of the client's pool; further ones gather and
@@ -72,54 +71,80 @@ type letter struct {
 	ready chan struct{} // gets one word when carried, or when it is to carry
 }
 
-// until is a context with a deadline but without a timer: go-redis asks for
-// the deadline alone.
-type until struct {
-	context.Context
-	deadline time.Time
-}
-
-func (u until) Deadline() (time.Time, bool) { return u.deadline, true }
-
-func within(d time.Duration) context.Context {
-	return until{context.Background(), time.Now().Add(d)}
-}
-
-func (p *post) idle() bool {
+func (p *post) take() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.out < places
+	return p.takeLocked()
+}
+
+func (p *post) takeLocked() bool {
+	if p.out == places {
+		return false
+	}
+	p.out++
+	return true
+}
+
+func (p *post) direct(cmd redis.Cmder, most time.Duration) {
+	defer p.next()
+	pool{p.rdb}.process(cmd, most)
 }
 
 func (p *post) process(cmd redis.Cmder, most time.Duration) {
 	p.mu.Lock()
-	if p.out < places {
-		p.out++
+	if p.takeLocked() {
 		p.mu.Unlock()
-		pool{p.rdb}.process(cmd, most)
-		p.next()
+		p.direct(cmd, most)
 		return
 	}
 	l := &letter{cmd: cmd, most: most, ready: make(chan struct{}, 1)}
 	p.letters = append(p.letters, l)
 	p.mu.Unlock()
-	<-l.ready
+	if !p.await(l) {
+		pool{p.rdb}.process(cmd, most)
+		return
+	}
 	if l.carry == nil {
 		return
 	}
+	defer p.next()
 	cmds := make([]redis.Cmder, len(l.carry))
 	for i, other := range l.carry {
 		cmds[i], most = other.cmd, min(most, other.most)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
 	pipe := p.rdb.Pipeline()
-	_ = pipe.BatchProcess(context.Background(), cmds...) // only gathers
-	_, _ = pipe.Exec(within(most))                       // each command has its error
+	_ = pipe.BatchProcess(ctx, cmds...) // only gathers
+	_, _ = pipe.Exec(ctx)               // each command has its error
 	for _, other := range l.carry {
 		if other != l {
 			other.ready <- struct{}{}
 		}
 	}
-	p.next()
+}
+
+// await waits until a letter has been carried, or has a place to carry others.
+// Those before it may have long leases, and so the time to wait for a server
+// that hangs; a letter with less time than that takes its leave and goes alone.
+func (p *post) await(l *letter) bool {
+	timer := time.NewTimer(l.most / 2)
+	defer timer.Stop()
+	select {
+	case <-l.ready:
+		return true
+	case <-timer.C:
+	}
+	p.mu.Lock()
+	i := slices.Index(p.letters, l)
+	if i >= 0 {
+		p.letters = slices.Delete(p.letters, i, i+1)
+	}
+	p.mu.Unlock()
+	if i < 0 { // it has been taken along just now
+		<-l.ready
+	}
+	return i < 0
 }
 
 // next passes on a place to one of those who wait.

@@ -61,7 +61,7 @@ type Engine struct {
 // The client's own retries are not used, but its timeouts are: with
 // ContextTimeoutEnabled an attempt ends on the wire in time for another one, and
 // a caller who is alone sends by itself, without a goroutine's wake-up. That
-// caller heeds its context no later than a tenth of a second after its end.
+// caller heeds its context no later than a quarter of a second after its end.
 func New(rdb redis.UniversalClient) *Engine {
 	random := make([]byte, 5)
 	_, _ = rand.Read(random) // never fails

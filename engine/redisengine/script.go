@@ -218,20 +218,24 @@ type onceCmd struct{ *redis.Cmd }
 func (onceCmd) NoRetry() bool { return true }
 
 // runStep sends the step once: by its hash, and whole if the server does not
-// know it. words are those of the whole command; the first two are filled in.
-func runStep(p carrier, words []any, most time.Duration) ([]any, error) {
-	for _, by := range [...]struct{ command, script string }{{"evalsha", stepHash}, {"eval", stepSource}} {
-		words[0], words[1] = by.command, by.script
+// know it; only by its hash over a place that was taken. words are those of the
+// whole command; the first two are filled in.
+func runStep(p carrier, words []any, most time.Duration, taken bool) ([]any, error) {
+	send := func(command, script string, process func(redis.Cmder, time.Duration)) ([]any, error) {
+		words[0], words[1] = command, script
 		cmd := onceCmd{redis.NewCmd(context.Background(), words...)}
-		p.process(cmd, most)
-		err := cmd.Err()
-		if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			continue
-		}
-		if err != nil {
+		process(cmd, most)
+		if err := cmd.Err(); err != nil {
 			return nil, err
 		}
 		return cmd.Slice()
 	}
-	return nil, fmt.Errorf("NOSCRIPT even for EVAL")
+	if taken {
+		return send("evalsha", stepHash, p.direct)
+	}
+	reply, err := send("evalsha", stepHash, p.process)
+	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		return send("eval", stepSource, p.process)
+	}
+	return reply, err
 }

@@ -23,19 +23,25 @@ type dedicated struct {
 func (d *dedicated) process(cmd redis.Cmder, most time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_ = d.conn.Process(within(most), cmd)
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	_ = d.conn.Process(ctx, cmd)
 }
 
-func (d *dedicated) idle() bool { return true }
+func (d *dedicated) take() bool                                 { return true }
+func (d *dedicated) direct(cmd redis.Cmder, most time.Duration) { d.process(cmd, most) }
 
 // automatic carries by go-redis's automatic pipelining.
 type automatic struct{ pipe *redis.AutoPipeliner }
 
 func (a automatic) process(cmd redis.Cmder, most time.Duration) {
-	_ = a.pipe.Process(within(most), cmd)
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	_ = a.pipe.Process(ctx, cmd)
 }
 
-func (a automatic) idle() bool { return true }
+func (a automatic) take() bool                                 { return true }
+func (a automatic) direct(cmd redis.Cmder, most time.Duration) { a.process(cmd, most) }
 
 // BenchmarkWays is how the way that steps go to the server was chosen: the
 // same combiner over all ways, in turns; with a few goroutines on one

@@ -300,14 +300,14 @@ local function general(s, i, skip)
       from = hands
       local before = s.queued
       if places then
-        local all = before > 0
-        for _, ticket in ipairs(all and call('HMGET', tickets, unpack(ids)) or {}) do all = all and ticket end
+        local all, mine = before > 0, before > 0 and call('ZMSCORE', waiters, unpack(ids)) or {}
+        for _, place in ipairs(mine) do all = all and place end
         if all then
           grant()
           if s.queued == before then -- all of them go on waiting
             renew_tickets(ids, now + ticket_life)
-            for _, id in ipairs(ids) do
-              waits(1, tonumber(call('ZSCORE', waiters, id)), call('ZRANK', waiters, id), now + ticket_life)
+            for k, id in ipairs(ids) do
+              waits(1, tonumber(mine[k]), call('ZRANK', waiters, id), now + ticket_life)
             end
             asker = ids[#ids]
             return

@@ -142,6 +142,7 @@ while s.revoked == 0 and ARGV[i] do
     if string.find(flags, 'l', 1, true) then
       for k = 1, fit do redis.call('HSETNX', KEYS[6], ARGV[i + 6 + k], text(token + k - 1)) end
       s.touched[KEYS[6]] = true
+      s.token = token + fit - 1
     end
     if added < fit then break end -- some were held already: general tells which
     s.token = token + fit - 1
