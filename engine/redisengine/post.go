@@ -2,6 +2,7 @@ package redisengine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -87,7 +88,22 @@ func (p *post) takeLocked() bool {
 
 func (p *post) direct(cmd redis.Cmder, most time.Duration) {
 	defer p.next()
+	p.alone(cmd, most)
+}
+
+func (p *post) alone(cmd redis.Cmder, most time.Duration) {
 	pool{p.rdb}.process(cmd, most)
+	notSent(cmd)
+}
+
+// errNoConnection is what the end of a context means that a client for one server
+// reports: on the wire it would have been a time-out of the network's.
+var errNoConnection = fmt.Errorf("no connection in time: %w", redis.ErrPoolTimeout)
+
+func notSent(cmd redis.Cmder) {
+	if cmd.Err() == context.DeadlineExceeded { // itself, from the pool
+		cmd.SetErr(errNoConnection)
+	}
 }
 
 func (p *post) process(cmd redis.Cmder, most time.Duration) {
@@ -101,7 +117,7 @@ func (p *post) process(cmd redis.Cmder, most time.Duration) {
 	p.letters = append(p.letters, l)
 	p.mu.Unlock()
 	if !p.await(l) {
-		pool{p.rdb}.process(cmd, most)
+		p.alone(cmd, most)
 		return
 	}
 	if l.carry == nil {
@@ -118,6 +134,7 @@ func (p *post) process(cmd redis.Cmder, most time.Duration) {
 	_ = pipe.BatchProcess(ctx, cmds...) // only gathers
 	_, _ = pipe.Exec(ctx)               // each command has its error
 	for _, other := range l.carry {
+		notSent(other.cmd)
 		if other != l {
 			other.ready <- struct{}{}
 		}
