@@ -32,23 +32,59 @@ type carrier interface {
 // that hangs hold up those for others.
 func carry(rdb redis.UniversalClient, cluster bool) carrier {
 	if cluster {
-		return pool{rdb}
+		return &pool{rdb: rdb}
 	}
-	return &post{rdb: rdb}
+	return &post{pool: pool{rdb: rdb}}
 }
 
 // pool carries each command by itself.
-type pool struct{ rdb redis.UniversalClient }
-
-func (p pool) process(cmd redis.Cmder, most time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	defer cancel()
-	_ = p.rdb.Process(ctx, cmd) // cmd has the error
+type pool struct {
+	rdb    redis.UniversalClient
+	limits limits
 }
 
-func (p pool) take() bool { return true }
+func (p *pool) process(cmd redis.Cmder, most time.Duration) {
+	_ = p.rdb.Process(p.limits.within(most), cmd) // cmd has the error
+}
 
-func (p pool) direct(cmd redis.Cmder, most time.Duration) { p.process(cmd, most) }
+func (p *pool) take() bool { return true }
+
+func (p *pool) direct(cmd redis.Cmder, most time.Duration) { p.process(cmd, most) }
+
+// limits makes the contexts of calls. A timer for each would have the runtime
+// wake a thread each time, so calls of the same length share one: the deadline is
+// exact, and the client has it on the wire; Done comes up to half as much later,
+// and bounds its waits for a connection.
+type limits struct {
+	mu     sync.Mutex
+	shared map[time.Duration]limit
+}
+
+type limit struct {
+	context.Context
+	cancel   context.CancelFunc // for the one that ends by itself: never called
+	end      time.Time
+	deadline time.Time // of a call
+}
+
+func (l limit) Deadline() (time.Time, bool) { return l.deadline, true }
+
+func (l *limits) within(most time.Duration) context.Context {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	shared, ok := l.shared[most]
+	if !ok || shared.end.Sub(now) < most {
+		if l.shared == nil || len(l.shared) > 100 {
+			l.shared = map[time.Duration]limit{}
+		}
+		shared.end = now.Add(most + most/2)
+		shared.Context, shared.cancel = context.WithDeadline(context.Background(), shared.end)
+		l.shared[most] = shared
+	}
+	shared.deadline = now.Add(most)
+	return shared
+}
 
 // post carries the steps of an engine's sessions to one server. A few go at
 // once, each over a connection of the client's pool; further ones gather and
@@ -57,7 +93,7 @@ func (p pool) direct(cmd redis.Cmder, most time.Duration) { p.process(cmd, most)
 // automatic pipelining does the like, but always at the price of a goroutine's
 // wake-up. BenchmarkWays has it, and others, side by side.)
 type post struct {
-	rdb redis.UniversalClient
+	pool pool
 
 	mu      sync.Mutex
 	out     int       // places that are taken
@@ -92,7 +128,7 @@ func (p *post) direct(cmd redis.Cmder, most time.Duration) {
 }
 
 func (p *post) alone(cmd redis.Cmder, most time.Duration) {
-	pool{p.rdb}.process(cmd, most)
+	p.pool.process(cmd, most)
 	notSent(cmd)
 }
 
@@ -128,9 +164,8 @@ func (p *post) process(cmd redis.Cmder, most time.Duration) {
 	for i, other := range l.carry {
 		cmds[i], most = other.cmd, min(most, other.most)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	defer cancel()
-	pipe := p.rdb.Pipeline()
+	ctx := p.pool.limits.within(most)
+	pipe := p.pool.rdb.Pipeline()
 	_ = pipe.BatchProcess(ctx, cmds...) // only gathers
 	_, _ = pipe.Exec(ctx)               // each command has its error
 	for _, other := range l.carry {

@@ -52,7 +52,7 @@ func BenchmarkWays(b *testing.B) {
 			server := redistest.Start(b)
 			ways := map[string]func(rdb *redis.Client) carrier{
 				"post":       func(rdb *redis.Client) carrier { return carry(rdb, false) },
-				"pool":       func(rdb *redis.Client) carrier { return pool{rdb} },
+				"pool":       func(rdb *redis.Client) carrier { return &pool{rdb: rdb} },
 				"connection": func(rdb *redis.Client) carrier { return &dedicated{conn: rdb.Conn()} },
 				"autopipeline": func(rdb *redis.Client) carrier {
 					pipe, err := rdb.AutoPipelineWithOptions(&redis.AutoPipelineOptions{MaxBatchSize: 300, MaxConcurrentBatches: 80, Unordered: true})
