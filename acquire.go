@@ -60,7 +60,7 @@ func (s *Semaphore) acquireOne(ctx context.Context, n int, wait time.Duration, b
 		err = s.wholeLease(bounded, c)
 	}
 	if err == nil && bounded.Err() == nil && s.claimed(ctx, c) {
-		return c.permit, nil
+		return &c.permit, nil
 	}
 	err = s.waitError(ctx, bounded, s.unclaim(c, err))
 	s.leave()
@@ -88,7 +88,7 @@ func (s *Semaphore) claimed(ctx context.Context, c *claim) bool {
 	if c.state != held || s.closed {
 		return false
 	}
-	c.parent, c.permit = ctx, &c.own
+	c.parent, c.issued = ctx, true
 	s.plan(c, c.since)
 	s.left()
 	return true
@@ -152,7 +152,7 @@ func (s *Semaphore) waitError(ctx, bounded context.Context, err error) error {
 // resume takes up an existing permit.
 func (s *Semaphore) resume(ctx context.Context, id string, weight int) (*Permit, error) {
 	c := &claim{sem: s, state: held, slot: -1, ahead: -1, since: time.Now(), req: s.request(id, weight, false)}
-	c.own.c, c.parent = c, ctx
+	c.permit.c, c.parent = c, ctx
 	c.req.Token = 1 // a permit to be renewed, never granted
 	c.inflight = true
 	s.mu.Lock()
@@ -187,10 +187,10 @@ func (s *Semaphore) resume(ctx context.Context, id string, weight int) (*Permit,
 	c.inflight = false
 	c.token, c.slot = answers[0].Token, answers[0].Slot
 	c.sent, c.trust = sent, sent.Add(answers[0].Lease-s.options.Margin)
-	c.permit = &c.own
+	c.issued = true
 	s.plan(c, time.Now())
 	s.mu.Unlock()
-	return c.permit, nil
+	return &c.permit, nil
 }
 
 // unanswered makes an *EngineError of a context's end, where it was the engine

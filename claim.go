@@ -31,8 +31,8 @@ type claim struct {
 	result  error         // settled: nil if it was held
 	done    chan struct{} // closed when settled; nil as long as nobody waits
 
-	permit *Permit // &own once the caller has it
-	own    Permit
+	issued bool            // the caller has the permit
+	permit Permit          // in here, to be one allocation with it
 	parent context.Context // of the permit's, as given to Acquire
 	ctx    *permitContext  // the permit's, made when first asked for
 	over   error           // why the permit ended
@@ -53,7 +53,7 @@ const (
 func (s *Semaphore) newClaim(n int, wait bool, now time.Time) (*claim, error) {
 	id := ID{Client: s.client, Slot: s.options.Slots, Listed: s.options.Label != "" || s.options.Detached, Weight: n}
 	c := &claim{sem: s, req: s.request("", n, wait), since: now, sent: now, slot: -1, ahead: -1, inflight: true}
-	c.own.c = c
+	c.permit.c = c
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -140,7 +140,7 @@ func (s *Semaphore) apply(c *claim, r Request, a Answer, sent time.Time) (settle
 		case c.state == waiting:
 			c.grant(a.Token, a.Slot, now)
 			c.short = a.Lease < r.Lease
-		case c.permit == nil:
+		case !c.issued:
 			// The hand-off's news came first. Should they have been old, so
 			// that the ask was granted anew, its token and slot count.
 			c.slot = a.Slot

@@ -278,11 +278,11 @@ func (s *Semaphore) Close() error {
 	s.disarm()
 	var permits []*Permit
 	for _, c := range s.claims {
-		if c.permit == nil {
+		if !c.issued {
 			c.settle(ErrClosed) // its caller gives back
 			continue
 		}
-		permits = append(permits, c.permit)
+		permits = append(permits, &c.permit)
 	}
 	s.mu.Unlock()
 	var releases sync.WaitGroup

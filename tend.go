@@ -35,7 +35,7 @@ func (s *Semaphore) disarm() {
 // plan sets when a held permit is renewed next: in a third of the time it is
 // trusted at the latest, so that two renewals may fail. The lock is held.
 func (s *Semaphore) plan(c *claim, now time.Time) {
-	if c.permit == nil {
+	if !c.issued {
 		return // the caller has not got it yet; claimed plans
 	}
 	s.schedule(c.trust)
@@ -76,7 +76,7 @@ func (s *Semaphore) tend() {
 	var due []*claim
 	asking := false
 	for _, c := range s.claims {
-		if c.state == held && c.permit != nil && !now.Before(c.trust) {
+		if c.state == held && c.issued && !now.Before(c.trust) {
 			events = append(events, s.lose(c, errNotRenewed))
 			continue
 		}
@@ -95,7 +95,7 @@ func (s *Semaphore) tend() {
 		s.lookAt = now.Add(s.callTimeout() / 20)
 	}
 	for _, c := range s.claims {
-		if c.state == held && c.permit != nil {
+		if c.state == held && c.issued {
 			s.schedule(c.trust)
 		}
 		if !c.inflight && !c.due.IsZero() {
@@ -260,7 +260,7 @@ func (s *Semaphore) onWake(w Wake) {
 	}
 	if w.Closed {
 		for _, c := range s.claims {
-			if c.state == held && c.permit != nil {
+			if c.state == held && c.issued {
 				events = append(events, s.lose(c, errEngineClosed))
 				continue
 			}

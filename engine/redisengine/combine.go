@@ -29,13 +29,12 @@ const (
 // that they find what is released together with them. Two calls in flight
 // have no order.
 type combiner struct {
-	post        carrier
+	carrier     carrier
 	name        string
 	keys        keys
 	client      string
 	description string
 	news        func(message string) // takes what the reply tells beside the answers
-	leads       bool                 // callers may send themselves
 
 	mu        sync.Mutex
 	pending   []*op
@@ -113,7 +112,7 @@ func (c *combiner) do(ctx context.Context, what string, k *call) error {
 	}
 	alone := c.air == 0
 	f := c.flyer()
-	lead := f != nil && alone && c.leads && len(k.ops) <= maxOps && !k.since.Before(c.slow) && c.post.take()
+	lead := f != nil && alone && len(k.ops) <= maxOps && !k.since.Before(c.slow) && c.carrier.take()
 	if lead {
 		c.gather(f)
 	}

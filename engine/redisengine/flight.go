@@ -42,7 +42,6 @@ type flyer struct {
 
 	// Of the call in flight.
 	ops    []*op
-	taken  bool // a place has been taken for it
 	began  time.Time
 	pause  time.Duration // before the next attempt
 	told   error         // the last error that says what to do about it
@@ -56,15 +55,15 @@ type flyer struct {
 // for another goroutine.
 func (f *flyer) lead() {
 	f.next()
-	f.taken = true
 	returned := false
 	defer func() {
 		if !returned { // a panic in a hook of the client's, which the caller may survive
+			f.unsure = true
 			f.c.arrive(f, errors.New("the client panicked"))
 			go f.fly()
 		}
 	}()
-	over := f.try(quickAttempt)
+	over := f.try(quickAttempt, true)
 	returned = true
 	if !over {
 		if time.Since(f.began) >= quickAttempt {
@@ -131,7 +130,7 @@ func (f *flyer) next() {
 // send has the operations carried out, trying again while there is hope. All of
 // them name their permits, so a step whose answer was lost can be sent again.
 func (f *flyer) send() {
-	for !f.try(maxAttempt) {
+	for !f.try(maxAttempt, false) {
 		f.rest()
 	}
 }
@@ -142,9 +141,10 @@ func (f *flyer) rest() {
 	f.pause = min(2*f.pause, maxPause)
 }
 
-// try makes one attempt and reports whether that was the last.
-func (f *flyer) try(most time.Duration) bool {
-	news, err := f.attempt(most)
+// try makes one attempt, over a place that was taken if so, and reports whether
+// that was the last.
+func (f *flyer) try(most time.Duration, taken bool) bool {
+	news, err := f.attempt(most, taken)
 	if err == nil {
 		if news != "" {
 			f.c.news(news)
@@ -169,7 +169,7 @@ func (f *flyer) try(most time.Duration) bool {
 
 // attempt sends the operations as one step, and returns the news beside their
 // answers. It takes no longer than most.
-func (f *flyer) attempt(most time.Duration) (news string, err error) {
+func (f *flyer) attempt(most time.Duration, taken bool) (news string, err error) {
 	c, now := f.c, time.Now()
 	longest := time.Duration(0)
 	for _, o := range f.ops {
@@ -203,9 +203,7 @@ func (f *flyer) attempt(most time.Duration) (news string, err error) {
 		words = append(words, c.keys.client(c.client))
 	}
 	f.words = program(append(words, &c.client), f.ops, description...)
-	taken := f.taken
-	f.taken = false
-	reply, err := runStep(c.post, f.words, most, taken)
+	reply, err := runStep(c.carrier, f.words, most, taken)
 	if err != nil {
 		return "", err
 	}

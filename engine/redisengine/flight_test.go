@@ -117,20 +117,24 @@ func numbered(s sema.Session, number uint64, limit int) sema.Request {
 	return sema.Request{ID: id, Weight: 1, Limit: limit, Lease: time.Minute, Ticket: time.Minute / 2}
 }
 
-// await waits until so many operations wait behind the calls in flight.
+// awaitPending waits until so many operations wait behind the calls in flight.
 func awaitPending(t *testing.T, s *session, n int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		s.mu.Lock()
-		pending := len(s.pending)
-		s.mu.Unlock()
-		if pending == n {
+	await(t, &s.mu, fmt.Sprintf("%d operations wait", n), func() bool { return len(s.pending) == n })
+}
+
+// await asks again and again, under the lock, for what no event tells.
+func await(t *testing.T, lock sync.Locker, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		lock.Lock()
+		done := ok()
+		lock.Unlock()
+		if done {
 			return
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d operations wait, want %d", pending, n)
-		}
 	}
+	t.Fatalf("%s: did not happen in time", what)
 }
 
 // hold has a first step leave and holds it back.
@@ -296,7 +300,7 @@ func TestStepsOfManySemaphoresLeaveTogether(t *testing.T) {
 	t.Parallel()
 	const names = 100
 	e, g, rdb := gated(t)
-	p := e.post.(*post)
+	p := e.carrier.(*post)
 	foreign := keysOf("s7").state()
 	if err := rdb.LPush(context.Background(), foreign, "theirs").Err(); err != nil {
 		t.Fatal(err)
@@ -313,17 +317,7 @@ func TestStepsOfManySemaphoresLeaveTogether(t *testing.T) {
 			}
 		})
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		p.mu.Lock()
-		waiting := len(p.letters)
-		p.mu.Unlock()
-		if waiting == names-places {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d steps wait for a place", waiting)
-		}
-	}
+	await(t, &p.mu, "all others wait for a place", func() bool { return len(p.letters) == names-places })
 	g.open()
 	all.Wait()
 	for i, err := range errs {
@@ -535,17 +529,7 @@ func TestNothingIsLeftOfACrowdThatGivesUp(t *testing.T) {
 	}
 	all.Wait()
 	for _, s := range sessions {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			s.mu.Lock()
-			rest := s.air == 0 && s.forsaken == 0 && len(s.pending) == 0
-			s.mu.Unlock()
-			if rest {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%s: in flight %d, forsaken %d, pending %d", s.name, s.air, s.forsaken, len(s.pending))
-			}
-		}
+		await(t, &s.mu, s.name+" is at rest", func() bool { return s.air == 0 && s.forsaken == 0 && len(s.pending) == 0 })
 		if held := rdb.ZRange(context.Background(), s.keys.main[1], 0, -1).Val(); len(held) > 0 {
 			t.Errorf("%s: held by nobody: %v", s.name, held)
 		}

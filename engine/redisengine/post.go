@@ -23,16 +23,20 @@ const (
 type carrier interface {
 	// process carries out one command when there is a place for it.
 	process(cmd redis.Cmder, most time.Duration)
-	// take takes a place for one direct, if there is one now.
+	// take takes a place for one direct, if there is one now, and if that would
+	// end in time.
 	take() bool
 	direct(cmd redis.Cmder, most time.Duration)
 }
 
 // carry chooses the carrier. In a cluster each step goes by itself, lest a node
 // that hangs hold up those for others.
-func carry(rdb redis.UniversalClient, cluster bool) carrier {
-	if cluster {
-		return &pool{rdb: rdb}
+func carry(rdb redis.UniversalClient) carrier {
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		return &pool{rdb: rdb, heeds: c.Options().ContextTimeoutEnabled}
+	case *redis.Client:
+		return &post{pool: pool{rdb: rdb, heeds: c.Options().ContextTimeoutEnabled}}
 	}
 	return &post{pool: pool{rdb: rdb}}
 }
@@ -40,6 +44,7 @@ func carry(rdb redis.UniversalClient, cluster bool) carrier {
 // pool carries each command by itself.
 type pool struct {
 	rdb    redis.UniversalClient
+	heeds  bool // ends a call on the wire when its context's time is up
 	limits limits
 }
 
@@ -47,7 +52,7 @@ func (p *pool) process(cmd redis.Cmder, most time.Duration) {
 	_ = p.rdb.Process(p.limits.within(most), cmd) // cmd has the error
 }
 
-func (p *pool) take() bool { return true }
+func (p *pool) take() bool { return p.heeds }
 
 func (p *pool) direct(cmd redis.Cmder, most time.Duration) { p.process(cmd, most) }
 
@@ -111,7 +116,7 @@ type letter struct {
 func (p *post) take() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.takeLocked()
+	return p.pool.heeds && p.takeLocked()
 }
 
 func (p *post) takeLocked() bool {

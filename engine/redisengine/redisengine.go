@@ -43,9 +43,9 @@ import (
 // share it: its sessions share one subscription connection (one for each node
 // of a cluster).
 type Engine struct {
-	rdb    redis.UniversalClient
-	post   carrier
-	prefix string // of the clients' ids: p for PUBLISH, s for SPUBLISH
+	rdb     redis.UniversalClient
+	carrier carrier
+	prefix  string // of the clients' ids: p for PUBLISH, s for SPUBLISH
 
 	mu       sync.Mutex
 	clients  uint64
@@ -61,18 +61,17 @@ type Engine struct {
 // The client's own retries are not used, but its timeouts are: with
 // ContextTimeoutEnabled an attempt ends on the wire in time for another one, and
 // a caller who is alone sends by itself, without a goroutine's wake-up. That
-// caller heeds its context no later than a quarter of a second after its end.
+// caller heeds its context no later than half a second after its end.
 func New(rdb redis.UniversalClient) *Engine {
 	random := make([]byte, 5)
 	_, _ = rand.Read(random) // never fails
 	flavour := "p"
-	_, cluster := rdb.(*redis.ClusterClient)
-	if cluster {
+	if _, cluster := rdb.(*redis.ClusterClient); cluster {
 		flavour = "s"
 	}
 	return &Engine{
 		rdb:      rdb,
-		post:     carry(rdb, cluster),
+		carrier:  carry(rdb),
 		prefix:   flavour + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
 		sessions: map[*session]struct{}{},
 		inbox:    newInbox(rdb),

@@ -26,23 +26,11 @@ func newSession(e *Engine, name, id string, who sema.Client, wake func(sema.Wake
 	description, _ := json.Marshal(who) // strings and a number
 	s := &session{engine: e, wake: wake}
 	s.combiner = &combiner{
-		post: e.post, name: name, keys: keysOf(name), client: id, description: string(description), leads: heedsContexts(e.rdb),
+		carrier: e.carrier, name: name, keys: keysOf(name), client: id, description: string(description),
 		news: func(message string) { wake(parseNews(message)) },
 	}
 	s.channel = s.keys.inbox(id)
 	return s
-}
-
-// heedsContexts reports whether a client ends a call on the wire when its
-// context's time is up.
-func heedsContexts(rdb redis.UniversalClient) bool {
-	switch c := rdb.(type) {
-	case *redis.Client:
-		return c.Options().ContextTimeoutEnabled
-	case *redis.ClusterClient:
-		return c.Options().ContextTimeoutEnabled
-	}
-	return false
 }
 
 // Client implements sema.Session.

@@ -51,8 +51,8 @@ func BenchmarkWays(b *testing.B) {
 		b.Run(fmt.Sprintf("goroutines=%d/names=%d", c.goroutines, c.names), func(b *testing.B) {
 			server := redistest.Start(b)
 			ways := map[string]func(rdb *redis.Client) carrier{
-				"post":       func(rdb *redis.Client) carrier { return carry(rdb, false) },
-				"pool":       func(rdb *redis.Client) carrier { return &pool{rdb: rdb} },
+				"post":       func(rdb *redis.Client) carrier { return carry(rdb) },
+				"pool":       func(rdb *redis.Client) carrier { return &pool{rdb: rdb, heeds: true} },
 				"connection": func(rdb *redis.Client) carrier { return &dedicated{conn: rdb.Conn()} },
 				"autopipeline": func(rdb *redis.Client) carrier {
 					pipe, err := rdb.AutoPipelineWithOptions(&redis.AutoPipelineOptions{MaxBatchSize: 300, MaxConcurrentBatches: 80, Unordered: true})
@@ -67,7 +67,7 @@ func BenchmarkWays(b *testing.B) {
 			for _, name := range []string{"post", "pool", "connection", "autopipeline"} {
 				rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 				e := New(rdb)
-				e.post = ways[name](rdb)
+				e.carrier = ways[name](rdb)
 				b.Cleanup(func() { _ = e.Close(); _ = rdb.Close() })
 				all := make([]*sema.Semaphore, c.names)
 				for i := range all {

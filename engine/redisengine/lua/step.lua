@@ -142,10 +142,9 @@ while s.revoked == 0 and ARGV[i] do
     if string.find(flags, 'l', 1, true) then
       for k = 1, fit do redis.call('HSETNX', KEYS[6], ARGV[i + 6 + k], text(token + k - 1)) end
       s.touched[KEYS[6]] = true
-      s.token = token + fit - 1
     end
-    if added < fit then break end -- some were held already: general tells which
     s.token = token + fit - 1
+    if added < fit then break end -- some were held already: general tells which
     out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4], out[#out + 5] = 1, fit, token, -1, lease
     if fit < n then
       done = fit
