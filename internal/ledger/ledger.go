@@ -1,14 +1,15 @@
-// Package ledger is one semaphore as a plain state machine: no clock, no I/O,
-// no locks. Time comes in, grants come out. The memory engine is a mutex
-// around it, the file engine a file lock; and it is the judge of the Redis
-// engine's Lua, which must give the same answers.
+// Package ledger is one semaphore as a pure state machine: no clock, no I/O,
+// no locks. Time and calls come in, answers and notifications come out. The
+// memory engine is a mutex around it, the file engine a file lock; and it is
+// the judge of the Redis engine's Lua, which has the same functions in the same
+// order and must give the same answers.
 //
-// Every operation first ends the permits whose lease is over, then does its
-// work, then hands free weight to the head of the queue. Queue order is
-// arrival order, weights included: a heavy ticket at the head holds up those
-// behind it. A ticket whose client does not answer is dropped when its turn
-// comes; its client, should it live, asks again with its arrival number and is
-// back in its place.
+// Every step first ends the permits whose lease is over, then carries out the
+// requests, then grants free weight to the head of the queue. The queue is in
+// the order in which the waiters came, weights included: a heavy ticket at the
+// head holds up those behind it. A ticket whose client cannot be reached is
+// dropped when its turn comes. Its client, should it live, asks again, says how
+// long it has waited, and is back in its place.
 package ledger
 
 import (
@@ -18,256 +19,382 @@ import (
 	"strings"
 	"time"
 
-	"sema"
+	"sema/engine"
 )
 
-// keepIdle is how long beyond twice the lease an unused semaphore remembers
-// its limit.
-const keepIdle = time.Minute
+const (
+	// keepIdle is how long beyond twice the lease an unused semaphore remembers
+	// its limit.
+	keepIdle = time.Minute
+
+	// keepFence is how long after a fence late calls are refused.
+	keepFence = time.Hour
+)
 
 // Ledger is the state of one semaphore. Times are microseconds of the engine's
-// clock. The zero value is a semaphore nobody has used.
+// clock. The zero value is a semaphore that nobody has used.
 type Ledger struct {
 	// Reach reports whether a client can be told of a grant now. Nil: always.
+	// The caller of a step is always reached, by the reply.
 	Reach func(client string) bool
 
-	limit   int
-	pinned  bool
-	used    int
-	token   int64 // the last one given
-	arrival int64 // the last one given
-	keep    int64 // until when the limit is remembered without use
+	limit  int
+	pinned bool
+	used   int
+	token  int64 // the last one given
+	keep   int64 // until when the limit is remembered without use
 
-	holders map[string]*holder
+	holders map[engine.ID]*holder
 	ends    endHeap         // the same holders, by the end of their lease
 	slots   map[int]*holder // the same, by slot
-	tickets map[string]*ticket
-	queue   []*ticket // the same tickets, by arrival
+	tickets map[engine.ID]*ticket
+	queue   []*ticket // the same tickets, by place
+
+	// fences has, for each client that lost sight of a call, the smallest
+	// number of a call that still counts.
+	fences map[string]fence
 
 	// Some client keeps watch while others wait: it knows to call at alarm, the
 	// first lease end.
 	alarm   int64
-	watcher string
+	watcher engine.ID
 
-	news map[string]*sema.Wake // for each client, since the last Take
+	caller string // of the step at hand
+	news   map[string]*engine.Notification
 }
 
 type holder struct {
-	id       string
-	weight   int
+	id       engine.ID
 	end      int64
 	since    int64
 	token    int64
 	slot     int
 	revoked  bool
 	detached bool
-	client   sema.Client
+	who      engine.Client
 	index    int // in ends
 }
 
 type ticket struct {
-	id       string
-	weight   int
+	id       engine.ID
 	end      int64
-	arrival  int64
-	slot     bool
+	place    int64 // when its caller came, by the engine's clock
 	detached bool
-	client   sema.Client
+	who      engine.Client
 }
 
-// Acquire grants, queues or refuses.
-func (l *Ledger) Acquire(now int64, by sema.Client, r sema.Request) sema.Answer {
+type fence struct {
+	number uint64
+	end    int64
+}
+
+// Step carries out a call of a client.
+func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call) engine.Reply {
 	l.expire(now)
-	if l.limit == 0 && r.Weight > r.Limit {
-		return sema.Answer{Status: sema.TooHeavy, Limit: r.Limit, Slot: -1} // and there still is no semaphore
+	if l.late(now, client, c) {
+		return engine.Reply{Limit: l.limit}
+	}
+	l.caller = client
+	reply := engine.Reply{Answers: make([]engine.Answer, len(c.Requests))}
+	var asker engine.ID
+	for i, r := range c.Requests {
+		a := l.carryOut(now, who, r)
+		if a.Status != engine.Granted {
+			a.Slot = -1
+		}
+		if a.Status == engine.Queued {
+			asker = r.ID
+		}
+		reply.Answers[i] = a
+	}
+	l.grant(now)
+	l.watch(now, asker)
+	if first, held := l.nextEnd(); held && asker != (engine.ID{}) {
+		reply.Recheck = micros(first - now)
+	}
+	reply.Limit = l.limit
+	if n := l.news[client]; n != nil {
+		reply.Notification = *n
+		delete(l.news, client)
+	}
+	l.caller = ""
+	return reply
+}
+
+func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine.Answer {
+	switch r.Kind {
+	case engine.Ask:
+		return l.ask(now, who, r)
+	case engine.Renew:
+		return l.renew(now, r)
+	case engine.Release:
+		return l.release(r.ID)
+	case engine.Revoke:
+		return l.revoke(r.ID)
+	case engine.SetLimit:
+		return l.setLimit(now, r.Limit, r.Pin)
+	case engine.UnsetLimit:
+		return l.unsetLimit(now)
+	default:
+		return l.remove()
+	}
+}
+
+// late reports whether a call was overtaken by a later one that said so. Such
+// a call is a copy whose sender has long asked again.
+func (l *Ledger) late(now int64, client string, c engine.Call) bool {
+	if c.Fence {
+		if l.fences == nil {
+			l.fences = map[string]fence{}
+		}
+		for other, f := range l.fences {
+			if f.end <= now {
+				delete(l.fences, other)
+			}
+		}
+		if l.fences[client].number <= c.Number {
+			l.fences[client] = fence{c.Number, now + keepFence.Microseconds()}
+		}
+	}
+	f := l.fences[client]
+	return c.Number < f.number && now < f.end
+}
+
+// ask grants, queues or refuses.
+func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answer {
+	if l.limit == 0 && r.ID.Weight > r.Limit {
+		return engine.Answer{Status: engine.TooHeavy} // and there still is no semaphore
 	}
 	l.open(now, r)
-	a := l.acquire(now, by, r)
-	l.grant(now)
-	a.Limit = l.limit
-	if a.Status != sema.Granted {
-		a.Slot = -1
-	}
-	if a.Status != sema.Queued {
-		l.watch(now, "")
-		return a
-	}
-	l.watch(now, r.ID)
-	if first, held := l.nextEnd(); held {
-		a.Look = micros(first - now)
-	}
-	return a
-}
-
-func (l *Ledger) acquire(now int64, by sema.Client, r sema.Request) sema.Answer {
-	if h := l.holders[r.ID]; h != nil {
+	if h := l.holders[r.ID]; h != nil && !l.handed(r.ID) {
 		if h.revoked {
-			return sema.Answer{Status: sema.Revoked}
+			return engine.Answer{Status: engine.Revoked}
 		}
 		return h.answer(now)
 	}
 	if r.Strict && r.Limit != l.limit {
 		l.drop(r.ID)
-		return sema.Answer{Status: sema.LimitDiffers}
+		return engine.Answer{Status: engine.LimitDiffers}
 	}
-	if r.Weight > l.limit {
+	if r.ID.Weight > l.limit {
 		l.drop(r.ID)
-		return sema.Answer{Status: sema.TooHeavy}
+		return engine.Answer{Status: engine.TooHeavy}
 	}
 	l.grant(now)
-	if h := l.holders[r.ID]; h != nil { // its turn came just now
+	if h := l.holders[r.ID]; h != nil { // its turn came in this step
 		l.untell(r.ID)
-		h.end = now + r.Lease.Microseconds()
-		heap.Fix(&l.ends, h.index)
+		l.extend(h, now+r.Lease.Microseconds())
 		return h.answer(now)
 	}
-	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID ||
-		r.Arrival > 0 && r.Arrival < l.queue[0].arrival
-	if first && r.Weight <= l.limit-l.used { // a sum could overflow
+	place := now - r.Waited.Microseconds()
+	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID || r.Wait && place < l.queue[0].place
+	if first && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
-		return l.take(now, now+r.Lease.Microseconds(), &ticket{id: r.ID, weight: r.Weight, slot: wantsSlot(r.ID), detached: r.Detached, client: by}).answer(now)
+		return l.take(now, now+r.Lease.Microseconds(), &ticket{id: r.ID, detached: r.Detached, who: who}).answer(now)
 	}
 	if !r.Wait {
-		return sema.Answer{Status: sema.Refused}
+		l.drop(r.ID)
+		return engine.Answer{Status: engine.Refused}
 	}
 	t := l.tickets[r.ID]
 	if t == nil {
-		t = &ticket{id: r.ID, weight: r.Weight, arrival: r.Arrival, slot: wantsSlot(r.ID), detached: r.Detached, client: by}
-		if t.arrival == 0 {
-			t.arrival = max(l.arrival+1, now)
-		}
-		l.arrival = max(l.arrival, t.arrival)
+		t = &ticket{id: r.ID, place: place, detached: r.Detached, who: who}
+		l.enqueue(t)
+	} else if place < t.place { // this call took less time than those before
+		l.drop(r.ID)
+		t.place = place
 		l.enqueue(t)
 	}
 	t.end = now + r.Ticket.Microseconds()
-	return sema.Answer{Status: sema.Queued, Arrival: t.arrival, Ahead: l.position(t), Ticket: t.end}
+	return engine.Answer{Status: engine.Queued, Ahead: l.position(t), Ticket: t.end}
 }
 
-// Renew extends a permit, or asks again for a ticket.
-func (l *Ledger) Renew(now int64, by sema.Client, r sema.Request) sema.Answer {
-	if r.Token == 0 {
-		return l.Acquire(now, by, r)
+// renew extends a permit.
+func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
+	h := l.holders[r.ID]
+	switch {
+	case h == nil:
+		return engine.Answer{Status: engine.Gone}
+	case h.revoked:
+		return engine.Answer{Status: engine.Revoked}
 	}
-	l.expire(now)
-	a := sema.Answer{Status: sema.Gone, Slot: -1}
-	if h := l.holders[r.ID]; h != nil {
-		if h.revoked {
-			a.Status = sema.Revoked
-		} else {
-			h.end = now + r.Lease.Microseconds()
-			heap.Fix(&l.ends, h.index)
-			l.remember(now, r.Lease)
-			a = h.answer(now)
-		}
-	}
-	l.grant(now)
-	l.watch(now, "")
-	a.Limit = l.limit
-	return a
+	l.untell(r.ID)
+	l.extend(h, now+r.Lease.Microseconds())
+	l.remember(now, r.Lease)
+	return h.answer(now)
 }
 
-// Release gives back a permit or leaves the queue, and reports whether there
-// was anything.
-func (l *Ledger) Release(now int64, id string) bool {
-	l.expire(now)
+// release gives back a permit or leaves the queue.
+func (l *Ledger) release(id engine.ID) engine.Answer {
+	l.untell(id)
 	h := l.holders[id]
 	if h != nil {
 		l.forget(h)
 	}
-	found := l.drop(id) || h != nil
-	l.grant(now)
-	l.watch(now, "")
-	return found
-}
-
-// Revoke makes the next renewal of a permit fail, and reports whether it
-// exists.
-func (l *Ledger) Revoke(now int64, id string) bool {
-	l.expire(now)
-	h := l.holders[id]
-	if h != nil {
-		h.revoked = true
+	if !l.drop(id) && h == nil {
+		return engine.Answer{Status: engine.Gone}
 	}
-	l.grant(now)
-	l.watch(now, "")
-	return h != nil
+	return engine.Answer{Status: engine.Done}
 }
 
-// SetLimit stores the limit; pin makes it outlive idleness, for good.
-func (l *Ledger) SetLimit(now int64, limit int, pin bool) {
-	l.expire(now)
+// revoke makes the next renewal of a permit fail.
+func (l *Ledger) revoke(id engine.ID) engine.Answer {
+	h := l.holders[id]
+	if h == nil {
+		return engine.Answer{Status: engine.Gone}
+	}
+	h.revoked = true
+	return engine.Answer{Status: engine.Done}
+}
+
+// setLimit stores the limit; pin makes it outlive idleness.
+func (l *Ledger) setLimit(now int64, limit int, pin bool) engine.Answer {
 	l.limit, l.pinned = limit, l.pinned || pin
 	l.remember(now, 0)
-	l.grant(now)
-	l.watch(now, "")
+	return engine.Answer{Status: engine.Done}
 }
 
-// Bury ends everything that clients which are dead had, except for detached
-// permits.
-func (l *Ledger) Bury(now int64, dead func(client string) bool) {
-	l.expire(now)
-	for id, h := range l.holders {
-		if !h.detached && dead(sema.ClientOf(id)) {
-			l.forget(h)
+// unsetLimit lets an idle semaphore forget its limit again.
+func (l *Ledger) unsetLimit(now int64) engine.Answer {
+	if l.limit == 0 {
+		return engine.Answer{Status: engine.Gone}
+	}
+	l.pinned = false
+	l.remember(now, 0)
+	return engine.Answer{Status: engine.Done}
+}
+
+// remove forgets a semaphore that nobody uses.
+func (l *Ledger) remove() engine.Answer {
+	switch {
+	case l.limit == 0:
+		return engine.Answer{Status: engine.Gone}
+	case len(l.holders) > 0 || len(l.tickets) > 0:
+		return engine.Answer{Status: engine.InUse}
+	}
+	l.limit, l.pinned, l.keep, l.token = 0, false, 0, 0
+	return engine.Answer{Status: engine.Done}
+}
+
+// grant hands free weight to the head of the queue, as far as it goes.
+func (l *Ledger) grant(now int64) {
+	for len(l.queue) > 0 {
+		t := l.queue[0]
+		switch {
+		case t.end <= now:
+			l.drop(t.id) // fell silent
+		case t.id.Weight > l.limit:
+			l.drop(t.id) // could never be served; asking again tells its client
+			l.tell(t.id.Client).Ask = true
+		case t.id.Weight > l.limit-l.used:
+			return
+		case !l.reach(t.id.Client):
+			l.drop(t.id)
+		default:
+			l.drop(t.id)
+			h := l.take(now, t.end, t)
+			n := l.tell(t.id.Client)
+			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
 		}
 	}
-	for id, t := range l.tickets {
-		if !t.detached && dead(sema.ClientOf(id)) {
-			l.drop(id)
+}
+
+// watch sees to it that somebody calls when the first lease ends, if anybody
+// waits. Whoever asks is told when that is; so only a lease that ends before
+// all that were known needs a message, to the ticket that came last.
+func (l *Ledger) watch(now int64, asker engine.ID) {
+	first, held := l.nextEnd()
+	for len(l.queue) > 0 && held {
+		if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
+			return
 		}
-	}
-	l.grant(now)
-	l.watch(now, "")
-}
-
-// nextEnd is when the first lease ends; ok is false without any.
-func (l *Ledger) nextEnd() (end int64, ok bool) {
-	if len(l.ends) == 0 {
-		return 0, false
-	}
-	return l.ends[0].end, true
-}
-
-// Over reports whether the semaphore does not exist: never used, or idle for
-// so long that its limit is forgotten.
-func (l *Ledger) Over(now int64) bool {
-	l.expire(now)
-	return l.limit == 0
-}
-
-// Take returns and clears the news for clients since the last call.
-func (l *Ledger) Take() map[string]*sema.Wake {
-	news := l.news
-	l.news = nil
-	return news
-}
-
-// State is a snapshot: holders in no particular order, waiters in theirs.
-func (l *Ledger) State(now int64) sema.State {
-	l.expire(now)
-	s := sema.State{Limit: l.limit, Pinned: l.pinned, Used: l.used}
-	for _, h := range l.holders {
-		s.Holders = append(s.Holders, sema.Holder{
-			ID: h.id, Weight: h.weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.client,
-			Age: micros(now - h.since), Left: micros(h.end - now),
-		})
-	}
-	sort.Slice(s.Holders, func(i, j int) bool { return s.Holders[i].Token < s.Holders[j].Token })
-	for _, t := range l.queue {
-		if t.end > now {
-			s.Waiters = append(s.Waiters, sema.Waiter{ID: t.id, Weight: t.weight, Waiting: micros(max(0, now-t.arrival)), Client: t.client})
+		l.alarm = first
+		if l.tickets[asker] != nil {
+			l.watcher = asker
+			return
 		}
+		tail := l.queue[len(l.queue)-1]
+		if tail.end > now && l.reach(tail.id.Client) {
+			l.watcher, l.tell(tail.id.Client).Recheck = tail.id, micros(first-now)
+			return
+		}
+		l.drop(tail.id)
 	}
-	return s
+	l.alarm, l.watcher = 0, engine.ID{}
+}
+
+// take makes a holder.
+func (l *Ledger) take(now, end int64, t *ticket) *holder {
+	l.token = max(l.token+1, now)
+	h := &holder{id: t.id, end: end, since: now, token: l.token, slot: -1, detached: t.detached, who: t.who}
+	if t.id.Slot {
+		// There are fewer permits than the limit, so an index below it is free.
+		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
+		}
+		l.slots[h.slot] = h
+	}
+	l.used += h.id.Weight
+	l.holders[h.id] = h
+	heap.Push(&l.ends, h)
+	return h
+}
+
+// extend gives a permit another end of its lease.
+func (l *Ledger) extend(h *holder, end int64) {
+	h.end = end
+	heap.Fix(&l.ends, h.index)
+}
+
+// forget removes a permit.
+func (l *Ledger) forget(h *holder) {
+	l.used -= h.id.Weight
+	delete(l.holders, h.id)
+	if h.slot >= 0 {
+		delete(l.slots, h.slot)
+	}
+	heap.Remove(&l.ends, h.index)
+}
+
+// enqueue puts a ticket into its place.
+func (l *Ledger) enqueue(t *ticket) {
+	l.tickets[t.id] = t
+	l.queue = slices.Insert(l.queue, l.position(t), t)
+}
+
+// drop removes a ticket, and reports whether there was one.
+func (l *Ledger) drop(id engine.ID) bool {
+	t := l.tickets[id]
+	if t == nil {
+		return false
+	}
+	delete(l.tickets, id)
+	if i := l.position(t); i == 0 {
+		l.queue[0] = nil
+		l.queue = l.queue[1:]
+	} else {
+		l.queue = slices.Delete(l.queue, i, i+1)
+	}
+	return true
+}
+
+// position is where a ticket is, or belongs, in the queue.
+func (l *Ledger) position(t *ticket) int {
+	return sort.Search(len(l.queue), func(i int) bool {
+		q := l.queue[i]
+		if q.place != t.place {
+			return q.place > t.place
+		}
+		return q.id == t.id || strings.Compare(q.id.String(), t.id.String()) >= 0
+	})
 }
 
 // open makes sure the semaphore exists, with the limit the first user gives.
-func (l *Ledger) open(now int64, r sema.Request) {
+func (l *Ledger) open(now int64, r engine.Request) {
 	if l.limit == 0 {
 		l.limit = r.Limit
 	}
 	if l.holders == nil {
-		l.holders, l.tickets, l.slots = map[string]*holder{}, map[string]*ticket{}, map[int]*holder{}
+		l.holders, l.tickets, l.slots = map[engine.ID]*holder{}, map[engine.ID]*ticket{}, map[int]*holder{}
 	}
 	l.remember(now, r.Lease)
 }
@@ -287,140 +414,100 @@ func (l *Ledger) expire(now int64) {
 	}
 }
 
-func (l *Ledger) nextToken(now int64) int64 {
-	l.token = max(l.token+1, now)
-	return l.token
-}
-
-// take makes a holder.
-func (l *Ledger) take(now, end int64, t *ticket) *holder {
-	h := &holder{id: t.id, weight: t.weight, end: end, since: now, token: l.nextToken(now), slot: -1, detached: t.detached, client: t.client}
-	if t.slot {
-		// There are fewer permits than the limit, so an index below it is free.
-		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
-		}
-		l.slots[h.slot] = h
+// nextEnd is when the first lease ends; ok is false without any.
+func (l *Ledger) nextEnd() (end int64, ok bool) {
+	if len(l.ends) == 0 {
+		return 0, false
 	}
-	l.used += h.weight
-	l.holders[h.id] = h
-	heap.Push(&l.ends, h)
-	return h
+	return l.ends[0].end, true
 }
 
-func (l *Ledger) forget(h *holder) {
-	l.used -= h.weight
-	delete(l.holders, h.id)
-	if h.slot >= 0 {
-		delete(l.slots, h.slot)
-	}
-	heap.Remove(&l.ends, h.index)
+func (h *holder) answer(now int64) engine.Answer {
+	return engine.Answer{Status: engine.Granted, Token: h.token, Slot: h.slot, Lease: micros(h.end - now)}
 }
 
-func (h *holder) answer(now int64) sema.Answer {
-	return sema.Answer{Status: sema.Granted, Token: h.token, Slot: h.slot, Lease: micros(h.end - now)}
+func (l *Ledger) reach(client string) bool {
+	return client == l.caller || l.Reach == nil || l.Reach(client)
 }
 
-// grant hands free weight to the head of the queue, as far as it goes.
-func (l *Ledger) grant(now int64) {
-	for len(l.queue) > 0 {
-		t := l.queue[0]
-		client := sema.ClientOf(t.id)
-		switch {
-		case t.end <= now:
-			l.drop(t.id) // fell silent
-		case t.weight > l.limit:
-			l.drop(t.id) // could never be served; asking again tells its client
-			l.tell(client).Ask = true
-		case t.weight > l.limit-l.used:
-			return
-		case !l.reach(client):
-			l.drop(t.id)
-		default:
-			l.drop(t.id)
-			h := l.take(now, t.end, t)
-			wake := l.tell(client)
-			wake.Grants = append(wake.Grants, sema.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
-		}
-	}
-}
-
-// watch sees to it that somebody calls when the first lease ends, if anybody
-// waits. Whoever asks is told when that is; so only a lease that ends before
-// all that were known needs a message, to the ticket that joined last.
-func (l *Ledger) watch(now int64, asker string) {
-	first, held := l.nextEnd()
-	for len(l.queue) > 0 && held {
-		if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
-			return
-		}
-		l.alarm = first
-		if l.tickets[asker] != nil {
-			l.watcher = asker
-			return
-		}
-		tail := l.queue[len(l.queue)-1]
-		if client := sema.ClientOf(tail.id); tail.end > now && l.reach(client) {
-			l.watcher, l.tell(client).Look = tail.id, micros(first-now)
-			return
-		}
-		l.drop(tail.id)
-	}
-	l.alarm, l.watcher = 0, ""
-}
-
-func (l *Ledger) reach(client string) bool { return l.Reach == nil || l.Reach(client) }
-
-func (l *Ledger) tell(client string) *sema.Wake {
+func (l *Ledger) tell(client string) *engine.Notification {
 	if l.news == nil {
-		l.news = map[string]*sema.Wake{}
+		l.news = map[string]*engine.Notification{}
 	}
-	w := l.news[client]
-	if w == nil {
-		w = &sema.Wake{}
-		l.news[client] = w
+	n := l.news[client]
+	if n == nil {
+		n = &engine.Notification{}
+		l.news[client] = n
 	}
-	return w
+	return n
 }
 
-// untell takes back the news of a grant that the answer at hand carries.
-func (l *Ledger) untell(id string) {
-	w := l.tell(sema.ClientOf(id))
-	w.Grants = slices.DeleteFunc(w.Grants, func(g sema.Grant) bool { return g.ID == id })
+// handed reports whether a ticket became a permit in this step.
+func (l *Ledger) handed(id engine.ID) bool {
+	n := l.news[id.Client]
+	return n != nil && slices.ContainsFunc(n.Grants, func(g engine.Grant) bool { return g.ID == id })
 }
 
-// drop removes a ticket, and reports whether there was one.
-func (l *Ledger) drop(id string) bool {
-	t := l.tickets[id]
-	if t == nil {
-		return false
+// untell takes back the notification of a grant that was made in this step: an
+// answer carries it, or it is over again.
+func (l *Ledger) untell(id engine.ID) {
+	if n := l.news[id.Client]; n != nil {
+		n.Grants = slices.DeleteFunc(n.Grants, func(g engine.Grant) bool { return g.ID == id })
 	}
-	delete(l.tickets, id)
-	if i := l.position(t); i == 0 {
-		l.queue[0] = nil
-		l.queue = l.queue[1:]
-	} else {
-		l.queue = slices.Delete(l.queue, i, i+1)
+}
+
+// Notifications returns what the steps since the last call of it had to tell
+// clients other than their callers, and clears it.
+func (l *Ledger) Notifications() map[string]*engine.Notification {
+	news := l.news
+	l.news = nil
+	return news
+}
+
+// Reap ends everything of clients that are dead, except for detached permits.
+func (l *Ledger) Reap(now int64, dead func(client string) bool) {
+	l.expire(now)
+	for _, h := range slices.Clone(l.ends) {
+		if !h.detached && dead(h.id.Client) {
+			l.forget(h)
+		}
 	}
-	return true
+	for _, t := range slices.Clone(l.queue) {
+		if !t.detached && dead(t.id.Client) {
+			l.drop(t.id)
+		}
+	}
+	l.grant(now)
+	l.watch(now, engine.ID{})
 }
 
-func (l *Ledger) enqueue(t *ticket) {
-	l.tickets[t.id] = t
-	l.queue = slices.Insert(l.queue, l.position(t), t)
+// Over reports whether the semaphore does not exist: never used, or idle for
+// so long that its limit is forgotten.
+func (l *Ledger) Over(now int64) bool {
+	l.expire(now)
+	return l.limit == 0
 }
 
-// position is where a ticket is, or belongs, in the queue.
-func (l *Ledger) position(t *ticket) int {
-	return sort.Search(len(l.queue), func(i int) bool {
-		q := l.queue[i]
-		return q.arrival > t.arrival || q.arrival == t.arrival && q.id >= t.id
-	})
-}
-
-// wantsSlot reads the flag s of an id, client-number[s][l]-weight.
-func wantsSlot(id string) bool {
-	i := strings.LastIndexByte(id, '-')
-	return i > 0 && strings.HasSuffix(strings.TrimSuffix(id[:i], "l"), "s")
+// State is a snapshot: holders in the order of their grants, waiters in the
+// order in which they will be served.
+func (l *Ledger) State(now int64) engine.State {
+	l.expire(now)
+	s := engine.State{Limit: l.limit, Pinned: l.pinned, Used: l.used}
+	for _, h := range l.holders {
+		s.Holders = append(s.Holders, engine.Holder{
+			ID: h.id.String(), Weight: h.id.Weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.who,
+			Age: micros(max(0, now-h.since)), Left: micros(h.end - now),
+		})
+	}
+	sort.Slice(s.Holders, func(i, j int) bool { return s.Holders[i].Token < s.Holders[j].Token })
+	for _, t := range l.queue {
+		if t.end > now {
+			s.Waiters = append(s.Waiters, engine.Waiter{
+				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Client: t.who,
+			})
+		}
+	}
+	return s
 }
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

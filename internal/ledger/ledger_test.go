@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"sema"
+	"sema/engine"
 )
 
 // The file engine keeps a ledger as JSON between any two steps: nothing that
@@ -17,12 +17,12 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kept, saved := &Ledger{}, &Ledger{}
 		now := int64(1_800_000_000_000_000)
-		id := func() string {
-			return sema.ID{
+		id := func() engine.ID {
+			return engine.ID{
 				Client: rapid.SampledFrom([]string{"a.1", "b.1"}).Draw(t, "client"),
 				Number: uint64(rapid.IntRange(1, 6).Draw(t, "number")),
 				Slot:   rapid.Bool().Draw(t, "slot"), Weight: rapid.IntRange(1, 3).Draw(t, "weight"),
-			}.String()
+			}
 		}
 		both := func(what string, f func(l *Ledger) string) {
 			data, err := json.Marshal(saved.Save())
@@ -38,38 +38,39 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				t.Fatalf("%s: kept %s\nsaved %s", what, a, b)
 			}
 		}
-		news := func(l *Ledger) string {
-			text := ""
-			took := l.Take()
-			for _, client := range []string{"a.1", "b.1"} {
-				if w := took[client]; w != nil {
-					text += fmt.Sprintf(" %s %+v", client, *w)
-				}
+		request := func() engine.Request {
+			r := engine.Request{
+				Kind: rapid.SampledFrom([]engine.Kind{
+					engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release, engine.Release,
+					engine.Revoke, engine.SetLimit, engine.UnsetLimit, engine.Remove,
+				}).Draw(t, "kind"),
+				ID: id(), Limit: 4, Lease: 20 * time.Millisecond, Ticket: 10 * time.Millisecond,
+				Waited: time.Duration(rapid.IntRange(0, 20_000).Draw(t, "waited µs")) * time.Microsecond,
+				Wait:   rapid.Bool().Draw(t, "wait"),
 			}
-			return text
+			if r.Kind == engine.SetLimit {
+				r.Limit, r.Pin = rapid.IntRange(1, 6).Draw(t, "limit"), rapid.IntRange(0, 9).Draw(t, "pin") == 0
+			}
+			return r
 		}
+		number := uint64(0)
 		t.Repeat(map[string]func(*rapid.T){
-			"acquire": func(*rapid.T) {
-				name := id()
-				parsed, _ := sema.ParseID(name)
-				r := sema.Request{ID: name, Weight: parsed.Weight, Limit: 4, Lease: 20 * time.Millisecond, Ticket: 10 * time.Millisecond, Wait: rapid.Bool().Draw(t, "wait")}
-				both("acquire", func(l *Ledger) string { return fmt.Sprintf("%+v", l.Acquire(now, sema.Client{Host: "h"}, r)) + news(l) })
-			},
-			"renew": func(*rapid.T) {
-				r := sema.Request{ID: id(), Token: 1, Lease: 20 * time.Millisecond}
-				both("renew", func(l *Ledger) string { return fmt.Sprintf("%+v", l.Renew(now, sema.Client{}, r)) + news(l) })
-			},
-			"release": func(*rapid.T) {
-				name := id()
-				both("release", func(l *Ledger) string { return fmt.Sprint(l.Release(now, name)) + news(l) })
-			},
-			"revoke": func(*rapid.T) {
-				name := id()
-				both("revoke", func(l *Ledger) string { return fmt.Sprint(l.Revoke(now, name)) + news(l) })
-			},
-			"limit": func(*rapid.T) {
-				n, pin := rapid.IntRange(1, 6).Draw(t, "limit"), rapid.IntRange(0, 9).Draw(t, "pin") == 0
-				both("limit", func(l *Ledger) string { l.SetLimit(now, n, pin); return news(l) })
+			"step": func(*rapid.T) {
+				number++
+				c := engine.Call{Number: number, Fence: rapid.IntRange(0, 9).Draw(t, "fence") == 0}
+				if rapid.IntRange(0, 9).Draw(t, "late") == 0 {
+					c.Number = number / 2
+				}
+				for range rapid.IntRange(1, 3).Draw(t, "requests") {
+					c.Requests = append(c.Requests, request())
+				}
+				both("step", func(l *Ledger) string {
+					text := fmt.Sprintf("%+v", l.Step(now, "a.1", engine.Client{Host: "h"}, c))
+					if n := l.Notifications()["b.1"]; n != nil {
+						text += fmt.Sprintf(" %+v", *n)
+					}
+					return text
+				})
 			},
 			"time": func(*rapid.T) { now += int64(rapid.IntRange(1, 15_000).Draw(t, "µs")) },
 			"": func(t *rapid.T) {

@@ -4,50 +4,53 @@ import (
 	"container/heap"
 	"slices"
 
-	"sema"
+	"sema/engine"
 )
 
 // Snapshot is a ledger as plain data, for engines that keep it outside of
 // memory. Times are microseconds of the engine's clock.
 type Snapshot struct {
-	Limit   int        `json:"limit"`
-	Pinned  bool       `json:"pinned,omitempty"`
-	Token   int64      `json:"token"`
-	Arrival int64      `json:"arrival"`
-	Keep    int64      `json:"keep"`
-	Alarm   int64      `json:"alarm,omitempty"`
-	Watcher string     `json:"watcher,omitempty"`
-	Holders []Recorded `json:"holders,omitempty"`
-	Waiters []Recorded `json:"waiters,omitempty"`
+	Limit   int                 `json:"limit"`
+	Pinned  bool                `json:"pinned,omitempty"`
+	Token   int64               `json:"token"`
+	Keep    int64               `json:"keep"`
+	Alarm   int64               `json:"alarm,omitempty"`
+	Watcher engine.ID           `json:"watcher"`
+	Holders []Recorded          `json:"holders,omitempty"`
+	Waiters []Recorded          `json:"waiters,omitempty"`
+	Fences  map[string][2]int64 `json:"fences,omitempty"` // client: number, end
 }
 
 // Recorded is a permit or a ticket.
 type Recorded struct {
-	ID       string      `json:"id"`
-	Weight   int         `json:"weight"`
-	End      int64       `json:"end"`             // of the lease, or of the ticket
-	Since    int64       `json:"since,omitempty"` // holders: the grant
-	Token    int64       `json:"token,omitempty"`
-	Slot     int         `json:"slot,omitempty"` // holders: -1 for none
-	Revoked  bool        `json:"revoked,omitempty"`
-	Arrival  int64       `json:"arrival,omitempty"` // waiters
-	Detached bool        `json:"detached,omitempty"`
-	Client   sema.Client `json:"client"`
+	ID       engine.ID     `json:"id"`
+	End      int64         `json:"end"`             // of the lease, or of the ticket
+	Since    int64         `json:"since,omitempty"` // holders: the grant
+	Token    int64         `json:"token,omitempty"`
+	Slot     int           `json:"slot,omitempty"` // holders: -1 for none
+	Revoked  bool          `json:"revoked,omitempty"`
+	Place    int64         `json:"place,omitempty"` // waiters
+	Detached bool          `json:"detached,omitempty"`
+	Client   engine.Client `json:"client"`
 }
 
 // Save is the ledger as data.
 func (l *Ledger) Save() Snapshot {
-	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Token: l.token, Arrival: l.arrival, Keep: l.keep, Alarm: l.alarm, Watcher: l.watcher}
+	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Token: l.token, Keep: l.keep, Alarm: l.alarm, Watcher: l.watcher}
 	for _, h := range l.ends {
 		s.Holders = append(s.Holders, Recorded{
-			ID: h.id, Weight: h.weight, End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
-			Revoked: h.revoked, Detached: h.detached, Client: h.client,
+			ID: h.id, End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
+			Revoked: h.revoked, Detached: h.detached, Client: h.who,
 		})
 	}
 	for _, t := range l.queue {
-		s.Waiters = append(s.Waiters, Recorded{
-			ID: t.id, Weight: t.weight, End: t.end, Arrival: t.arrival, Detached: t.detached, Client: t.client,
-		})
+		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Detached: t.detached, Client: t.who})
+	}
+	for client, f := range l.fences {
+		if s.Fences == nil {
+			s.Fences = map[string][2]int64{}
+		}
+		s.Fences[client] = [2]int64{int64(f.number), f.end}
 	}
 	return s
 }
@@ -55,15 +58,15 @@ func (l *Ledger) Save() Snapshot {
 // Load makes a ledger of data that Save returned.
 func Load(s Snapshot) *Ledger {
 	l := &Ledger{
-		limit: s.Limit, pinned: s.Pinned, token: s.Token, arrival: s.Arrival, keep: s.Keep, alarm: s.Alarm, watcher: s.Watcher,
-		holders: map[string]*holder{}, tickets: map[string]*ticket{}, slots: map[int]*holder{},
+		limit: s.Limit, pinned: s.Pinned, token: s.Token, keep: s.Keep, alarm: s.Alarm, watcher: s.Watcher,
+		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
 	}
 	for _, r := range s.Holders {
 		h := &holder{
-			id: r.ID, weight: r.Weight, end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
-			revoked: r.Revoked, detached: r.Detached, client: r.Client,
+			id: r.ID, end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
+			revoked: r.Revoked, detached: r.Detached, who: r.Client,
 		}
-		l.used += h.weight
+		l.used += h.id.Weight
 		l.holders[h.id] = h
 		if h.slot >= 0 {
 			l.slots[h.slot] = h
@@ -71,9 +74,13 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{
-			id: r.ID, weight: r.Weight, end: r.End, arrival: r.Arrival, slot: wantsSlot(r.ID), detached: r.Detached, client: r.Client,
-		})
+		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, detached: r.Detached, who: r.Client})
+	}
+	for client, f := range s.Fences {
+		if l.fences == nil {
+			l.fences = map[string]fence{}
+		}
+		l.fences[client] = fence{uint64(f[0]), f[1]}
 	}
 	return l
 }
@@ -84,12 +91,12 @@ func (l *Ledger) Clients() []string {
 	var clients []string
 	for id, h := range l.holders {
 		if !h.detached {
-			clients = append(clients, sema.ClientOf(id))
+			clients = append(clients, id.Client)
 		}
 	}
 	for id, t := range l.tickets {
 		if !t.detached {
-			clients = append(clients, sema.ClientOf(id))
+			clients = append(clients, id.Client)
 		}
 	}
 	slices.Sort(clients)

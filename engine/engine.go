@@ -1,0 +1,220 @@
+// Package engine is what the two sides of a semaphore say to each other: the
+// client, which is package sema, and the place where semaphores live, which is
+// an [Engine]. Users of semaphores do not need it; authors of engines do.
+//
+// A client talks to one semaphore through a [Session]. What it wants goes into
+// a [Call]: asks, renewals, releases. The engine carries out a call as one
+// step, atomic towards all other clients, and answers with a [Reply]. What
+// happens to a client's tickets in somebody else's step reaches it as a
+// [Notification]. A notification may be lost: the same facts are in the
+// engine, and a client that asks again finds them.
+//
+// Package engine/enginetest has the promises that every engine keeps.
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// Engine is where semaphores live. Implementations are safe for concurrent
+// use.
+//
+// An engine stores and decides; it does not wait. Waiting, renewing, repeating
+// failed calls and noticing loss are done once, by the client.
+type Engine interface {
+	// Open prepares the use of one semaphore by one client. It does no I/O.
+	// notify is called from any goroutine, possibly during a Step. It does not
+	// block, and it may not be called with a lock held that Step or Close takes.
+	Open(name string, who Client, notify func(Notification)) (Session, error)
+
+	// List returns the names of all semaphores that exist, sorted.
+	List(ctx context.Context) ([]string, error)
+
+	// Close closes all sessions and frees what the engine itself opened. Each
+	// session is notified with Closed. What was handed to the engine, such as a
+	// Redis client, stays open.
+	Close() error
+}
+
+// Session is one client's access to one semaphore.
+type Session interface {
+	// Client is the first part of the ids of this session's permits; unique
+	// among all sessions, of lower-case letters, digits and dots.
+	Client() string
+
+	// Step carries out a call as one step. At the start of every step the
+	// permits whose lease has ended are gone; at its end free weight has been
+	// handed to the head of the queue. The answers are in the order of the
+	// requests. There is one Step at a time.
+	//
+	// Errors are of type *Error. Step returns within a quarter of a second of
+	// the end of ctx, though the step may still happen then. It repeats nothing
+	// whose outcome is unknown: the client does that, under the same ids.
+	Step(ctx context.Context, c Call) (Reply, error)
+
+	// State is a snapshot. A semaphore that nobody has used has limit 0.
+	State(ctx context.Context) (State, error)
+
+	// Close frees what the session holds locally. It gives nothing back.
+	Close() error
+}
+
+// Client describes who asks, for the eyes of operators.
+type Client struct {
+	Host  string `json:"host"`
+	PID   int    `json:"pid"`
+	Label string `json:"label,omitempty"`
+}
+
+// Call is what a client wants of one semaphore in one step.
+type Call struct {
+	// Number is larger than that of every call the session made before.
+	Number uint64
+
+	// Fence says that an earlier call failed with unknown outcome, so that a
+	// copy of it may still be on its way. From this step on, calls of this
+	// session with a smaller number change nothing.
+	Fence bool
+
+	Requests []Request
+}
+
+// Kind is what a request wants.
+type Kind uint8
+
+// The kinds of requests.
+const (
+	// Ask wants a permit, at once or through a ticket in the queue. Asking
+	// again under the same id gives the same permit, or keeps the ticket alive.
+	Ask Kind = iota + 1
+
+	// Renew gives a permit a new lease. It never grants, and never revives.
+	Renew
+
+	// Release gives back a permit, or leaves the queue.
+	Release
+
+	// Revoke makes the next renewal of a permit fail. Its weight stays taken
+	// until the holder has released it, or its lease has ended.
+	Revoke
+
+	// SetLimit stores the limit. With Pin it outlives an idle semaphore, until
+	// UnsetLimit. Permits held beyond a smaller limit stay.
+	SetLimit
+
+	// UnsetLimit ends the pinning. The limit stays while the semaphore is used.
+	UnsetLimit
+
+	// Remove forgets a semaphore that has neither holders nor waiters.
+	Remove
+)
+
+// Request is one operation of a call.
+type Request struct {
+	Kind  Kind
+	ID    ID            // of the permit: Ask, Renew, Release, Revoke
+	Limit int           // Ask: stored if the semaphore has none. SetLimit: the new one
+	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
+
+	// Of an Ask.
+	Ticket   time.Duration // life of the ticket from this step on; at most Lease
+	Waited   time.Duration // how long its caller has waited; orders the queue
+	Wait     bool          // queue if it cannot be granted now
+	Unfair   bool          // take free weight although others wait
+	Strict   bool          // answer LimitDiffers when the stored limit is another
+	Detached bool          // outlives the process: only the lease ends it
+
+	Pin bool // SetLimit: outlives an idle semaphore
+}
+
+// Status is the outcome of a request.
+type Status uint8
+
+// The outcomes of a request.
+const (
+	Granted      Status = iota + 1 // Ask, Renew: the permit is held
+	Queued                         // Ask: a ticket waits in the queue
+	Refused                        // Ask: nothing free, and the request does not wait
+	Gone                           // Renew, Release, Revoke: there is no such permit
+	Revoked                        // Ask, Renew: an operator wants the permit back
+	TooHeavy                       // Ask: the weight is above the stored limit; its ticket is gone
+	LimitDiffers                   // Ask: Strict, and the stored limit is another; its ticket is gone
+	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove: carried out
+	InUse                          // Remove: somebody holds a permit, or waits
+)
+
+// Answer is the outcome of one request.
+type Answer struct {
+	Status Status
+	Token  int64         // Granted: the fencing token
+	Slot   int           // Granted: the slot, or -1
+	Lease  time.Duration // Granted: what is left of the lease at this step
+	Ahead  int           // Queued: how many tickets are before this one
+	Ticket int64         // Queued: names this life of the ticket; grows with each
+}
+
+// Reply is what a step says to its caller.
+type Reply struct {
+	Limit   int // as stored; 0: there is no semaphore
+	Answers []Answer
+
+	// Recheck is set when one of the answers is Queued and somebody holds a
+	// permit: the time until the first lease ends. One of the client's tickets
+	// is then asked for again.
+	Recheck time.Duration
+
+	// Notification is what else the step has to tell its caller.
+	Notification Notification
+}
+
+// Notification tells a client what happened to its tickets in a step of
+// somebody else's. It may be lost, late, doubled or out of order.
+type Notification struct {
+	Grants  []Grant
+	Ask     bool          // ask again now for every ticket
+	Recheck time.Duration // if above 0: ask again for one ticket after that long
+	Closed  bool          // the engine was closed: nothing can be renewed or granted any more
+}
+
+// Empty reports whether the notification tells nothing.
+func (n *Notification) Empty() bool {
+	return len(n.Grants) == 0 && !n.Ask && n.Recheck == 0 && !n.Closed
+}
+
+// Grant tells that a ticket has become a permit.
+type Grant struct {
+	ID     ID
+	Token  int64
+	Slot   int
+	Ticket int64 // the life of the ticket that was granted; the permit's first lease ends with it
+}
+
+// State is a snapshot of a semaphore.
+type State struct {
+	Limit   int
+	Pinned  bool // an operator set the limit; it outlives idleness
+	Used    int  // weight held
+	Holders []Holder
+	Waiters []Waiter // in the order they will be served
+}
+
+// Holder is a client with a permit.
+type Holder struct {
+	ID      string        `json:"id"`
+	Weight  int           `json:"weight"`
+	Slot    int           `json:"slot"` // -1: none
+	Token   int64         `json:"token"`
+	Age     time.Duration `json:"age"`  // since the grant
+	Left    time.Duration `json:"left"` // of the lease
+	Revoked bool          `json:"revoked,omitempty"`
+	Client  Client        `json:"client"`
+}
+
+// Waiter is a client with a ticket in the queue.
+type Waiter struct {
+	ID      string        `json:"id"`
+	Weight  int           `json:"weight"`
+	Waiting time.Duration `json:"waiting"` // since it came
+	Client  Client        `json:"client"`
+}
