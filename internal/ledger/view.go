@@ -23,16 +23,16 @@ func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 	return l.queue[i].id, true
 }
 
-// InFront finds the first ticket of the clients that mine picks. ok is false
-// if they have none; ahead is the ticket in front of it, or the zero ID if it
-// is the head of the queue.
+// InFront finds the first ticket of the clients that mine picks; ok is false if
+// they have none. ahead is the ticket in front of it, or the zero ID if it is
+// the first. Tickets that do not end with their clients do not count.
 func (l *Ledger) InFront(mine func(client string) bool) (ahead engine.ID, ok bool) {
-	for i, t := range l.queue {
+	for _, t := range l.queue {
 		if mine(t.id.Client) {
-			if i > 0 {
-				ahead = l.queue[i-1].id
-			}
 			return ahead, true
+		}
+		if !t.detached {
+			ahead = t.id
 		}
 	}
 	return engine.ID{}, false
@@ -46,8 +46,14 @@ func (l *Ledger) Holders(f func(id engine.ID, detached bool)) {
 	}
 }
 
-// Holds reports whether there is a permit of this id.
-func (l *Ledger) Holds(id engine.ID) bool { return l.holders[id] != nil }
+// Permit is a permit as a grant that says how much of its lease is left.
+func (l *Ledger) Permit(now int64, id engine.ID) (g engine.Grant, ok bool) {
+	h := l.holders[id]
+	if h == nil || h.end <= now {
+		return engine.Grant{}, false
+	}
+	return engine.Grant{ID: id, Token: h.token, Slot: h.slot, Lease: micros(h.end - now)}, true
+}
 
 // Waits reports whether there is a ticket of this id.
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
