@@ -199,7 +199,7 @@ func (e *Engine) glance(file string) (m image, ok bool) {
 	}
 	m, err = readImage(data)
 	if err == nil && m.Boot != e.boot {
-		m = newImage(header{Name: m.Name, Boot: m.Boot, Base: m.Base, State: m.ledger.Save().Forgotten()})
+		m = newImage(header{identity: m.identity, Base: m.Base, State: m.ledger.Save().Forgotten()})
 	}
 	return m, err == nil && fileName(m.Name) == file
 }

@@ -16,8 +16,12 @@ import (
 )
 
 // compactAt is the size from which a log is written anew, if it has grown to
-// four times what is in it.
-const compactAt = 64 << 10
+// twice what is in it. Whoever comes new reads that much.
+const compactAt = 8 << 10
+
+// quiet is how long nobody writes to a log where leases are usual and all is
+// well.
+const quiet = 20 * time.Second
 
 var (
 	errVersion = errors.New("written by another version of sema")
@@ -45,9 +49,10 @@ type log struct {
 	image
 	file    *os.File
 	watches map[string]*watcher
-	timer   *time.Timer       // looks when the first lease ends
-	reopen  bool              // file is another than that which image was read from
-	fresh   bool              // image was read as a whole since the last step
+	timer   *time.Timer // looks when the first lease ends
+	seen    fs.FileInfo // a file that was found to be of this log
+	reopen  bool        // file is another than that which image was read from
+	fresh   bool        // image was read as a whole since the last step
 	closed  bool
 }
 
@@ -120,6 +125,39 @@ func (l *log) enter(ctx context.Context, create, anew bool) error {
 		}
 		return err
 	}
+}
+
+// stale reports whether the log is not the one that was read, or nobody has
+// written to it for so long that something may be wrong. It is much cheaper
+// than to look.
+func (l *log) stale() bool {
+	select {
+	case l.mine <- struct{}{}:
+		defer func() { <-l.mine }()
+	default:
+		return false // a step reads it
+	}
+	if !l.known() {
+		return false
+	}
+	info, err := os.Lstat(l.path)
+	if err != nil || time.Since(info.ModTime()).Abs() > quiet {
+		return true
+	}
+	if l.seen == nil || !os.SameFile(l.seen, info) {
+		f, err := os.OpenFile(l.path, os.O_RDONLY|noFollow, 0)
+		if err != nil {
+			return true
+		}
+		defer f.Close()
+		var b [512]byte
+		n, _ := f.ReadAt(b[:], 0)
+		if id, ok := peek(b[:n]); !ok || id != l.identity {
+			return true
+		}
+		l.seen = info
+	}
+	return false
 }
 
 // known reports whether this process has seen permits or tickets of the log.
@@ -256,7 +294,7 @@ func (l *log) newHeader(s ledger.Snapshot) header {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return header{
-		Name: l.name, Boot: l.engine.boot, ID: binary.LittleEndian.Uint64(id[:]), State: s,
+		identity: identity{l.name, l.engine.boot, binary.LittleEndian.Uint64(id[:])}, State: s,
 		Base: l.engine.wall().UnixMicro() - l.engine.uptime().Microseconds(),
 	}
 }
@@ -272,7 +310,7 @@ func (l *log) append(b []byte) error {
 		return err
 	}
 	l.end += int64(len(b))
-	if l.end > compactAt && l.end > 4*l.whole {
+	if l.end > compactAt && l.end > 2*l.whole {
 		_ = l.rewrite() // it only is longer than it need be
 	}
 	return nil

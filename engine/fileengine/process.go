@@ -22,6 +22,8 @@ const (
 	touchEvery = time.Hour
 	// maxMessage is what a pipe takes in one piece, at its smallest.
 	maxMessage = 512
+	// lookSoon is how long a process takes to look when it is told to.
+	lookSoon = 2 * time.Millisecond
 	// fullInbox is so much at once that more may have been lost.
 	fullInbox = 3 << 10
 )
@@ -100,12 +102,12 @@ func (e *Engine) tick() {
 	e.mu.Unlock()
 	if touch {
 		now := time.Now()
-		for _, path := range append(e.lookAll(), e.dir, e.life(e.process)) {
+		for _, path := range append(e.lookAll(false), e.dir, e.life(e.process)) {
 			_ = os.Chtimes(path, now, now)
 		}
 		e.sweep()
 	} else {
-		e.lookAll()
+		e.lookAll(pollEvery == 0)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,14 +116,17 @@ func (e *Engine) tick() {
 	}
 }
 
-// lookAll looks at all logs, and returns their paths.
-func (e *Engine) lookAll() (paths []string) {
+// lookAll looks at all logs, or only at those that need it, and returns their
+// paths.
+func (e *Engine) lookAll(needed bool) (paths []string) {
 	e.mu.Lock()
 	logs := slices.Collect(maps.Values(e.logs))
 	e.mu.Unlock()
 	for _, l := range logs {
 		paths = append(paths, l.path)
-		l.look()
+		if !needed || l.stale() {
+			l.look()
+		}
 	}
 	return paths
 }
@@ -169,21 +174,21 @@ func (e *Engine) receive(in *inbox) {
 				break // the rest follows
 			}
 			if size == 0 || size > maxMessage || !e.heed(b[2:2+size]) {
-				e.lookAll() // called to, or not understood
+				e.lookAll(false) // called to, or not understood
 				b = b[:min(len(b), 2)]
 			}
 			b = b[min(len(b), 2+size):]
 		}
 		have = copy(buf, b)
 		if n > fullInbox {
-			e.lookAll()
+			e.lookAll(false)
 		}
 	}
 }
 
 // heed carries out a message.
 func (e *Engine) heed(b []byte) (ok bool) {
-	r := &reader{b: b}
+	r := &reader{b: string(b)}
 	client, bits := r.text(), r.uint()
 	n := engine.Notification{Ask: bits&2 != 0}
 	now := e.uptime()
@@ -199,7 +204,9 @@ func (e *Engine) heed(b []byte) (ok bool) {
 	switch {
 	case session == nil: // closed meanwhile
 	case bits == 0:
-		session.log.look()
+		// Not at once: who has been handed a permit has better use for the
+		// processor now.
+		time.AfterFunc(lookSoon, session.log.look)
 	default:
 		session.deliver(n)
 	}

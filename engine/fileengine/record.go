@@ -28,11 +28,16 @@ var errDamaged = errors.New("damaged")
 
 // header begins a log: whose it is, and the semaphore up to here.
 type header struct {
-	Name  string
-	Boot  string // of the host; the clock starts anew with each
-	ID    uint64 // of the log, through all compactions
-	Base  int64  // what to add to the clock, in microseconds
+	identity
+	Base  int64 // what to add to the clock, in microseconds
 	State ledger.Snapshot
+}
+
+// identity is what no rewriting changes.
+type identity struct {
+	Name string
+	Boot string // of the host; the clock starts anew with each
+	ID   uint64 // of the log; random
 }
 
 // record is one step. All processes that apply the same records to the same
@@ -111,32 +116,29 @@ func (w *writer) who(c engine.Client) {
 // reader takes values off a payload. After the first that is not there, all
 // are zero and bad is set.
 type reader struct {
-	b   []byte
+	b   string // so that the texts need no copies
 	bad bool
 }
 
 func (r *reader) fail() {
-	r.b, r.bad = nil, true
+	r.b, r.bad = "", true
 }
 
-func (r *reader) uint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.fail()
-		return 0
+func (r *reader) uint() (v uint64) {
+	for i := 0; i < len(r.b) && i < binary.MaxVarintLen64; i++ {
+		v |= uint64(r.b[i]&0x7f) << (7 * i)
+		if r.b[i] < 0x80 {
+			r.b = r.b[i+1:]
+			return v
+		}
 	}
-	r.b = r.b[n:]
-	return v
+	r.fail()
+	return 0
 }
 
 func (r *reader) int() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
+	v := r.uint()
+	return int64(v>>1) ^ -int64(v&1)
 }
 
 func (r *reader) duration() time.Duration { return time.Duration(r.int()) * time.Microsecond }
@@ -147,7 +149,7 @@ func (r *reader) text() string {
 		r.fail()
 		return ""
 	}
-	s := string(r.b[:n])
+	s := r.b[:n]
 	r.b = r.b[n:]
 	return s
 }
@@ -208,7 +210,7 @@ func (rec *record) encode() []byte {
 }
 
 func decodeRecord(payload []byte) (rec record, ok bool) {
-	r := &reader{b: payload}
+	r := &reader{b: string(payload)}
 	rec.At, rec.Reap, rec.Lost, rec.Client = r.int(), r.texts(), r.texts(), r.text()
 	if rec.Client != "" {
 		rec.Who = r.who()
@@ -259,8 +261,9 @@ func (h *header) encode() []byte {
 }
 
 func decodeHeader(payload []byte) (h header, ok bool) {
-	r := &reader{b: payload}
-	h.Name, h.Boot, h.ID, h.Base = r.text(), r.text(), r.uint(), r.int()
+	r := &reader{b: string(payload)}
+	h.identity = identity{r.text(), r.text(), r.uint()}
+	h.Base = r.int()
 	s := &h.State
 	s.Limit, s.Pinned, s.Token, s.Keep = int(r.int()), r.uint() != 0, r.int(), r.int()
 	for _, list := range []*[]ledger.Recorded{&s.Holders, &s.Waiters} {
@@ -279,4 +282,14 @@ func decodeHeader(payload []byte) (h header, ok bool) {
 		s.Fences[client] = [2]int64{r.int(), r.int()}
 	}
 	return h, !r.bad && len(r.b) == 0
+}
+
+// peek reads the identity off the beginning of a log.
+func peek(b []byte) (id identity, ok bool) {
+	if len(b) < len(magic)+frameHead || string(b[:len(magic)]) != magic {
+		return id, false
+	}
+	r := &reader{b: string(b[len(magic)+frameHead:])}
+	id = identity{r.text(), r.text(), r.uint()}
+	return id, !r.bad
 }

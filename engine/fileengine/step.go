@@ -222,7 +222,7 @@ func (s *step) deliver() {
 }
 
 // lookEvery is how often a process looks at its logs though nobody told it to.
-const lookEvery = 30 * time.Second
+const lookEvery = time.Minute
 
 // look has the log read, and what stands in the way buried, in the background.
 func (l *log) look() {
@@ -300,8 +300,11 @@ func (l *log) attend() {
 	}
 }
 
-// died takes the death of a watched process to its heirs.
+// died looks after the end of a watched process's pipe. It may have made a new
+// one, because somebody removed all files: then this process makes its own, so
+// that the next one is told in turn.
 func (l *log) died(process string, w *watcher) {
+	_ = l.engine.revive(true)
 	l.mine <- struct{}{}
 	if l.watches[process] == w {
 		delete(l.watches, process)
