@@ -159,3 +159,9 @@ func (u *user) granted(tb testing.TB, id engine.ID) {
 		}
 	}
 }
+
+func contextWithTimeout(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+func sprint(v any) string { return fmt.Sprintf("%+v", v) }
