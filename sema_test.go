@@ -3,6 +3,7 @@ package sema_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -80,6 +81,7 @@ func acquire(t *testing.T, s *sema.Semaphore) *sema.Permit {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { runtime.KeepAlive(p) }) // lest it is found unreleased
 	return p
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -149,6 +150,12 @@ func (e *env) acquire(s *sema.Semaphore, n int) *sema.Permit {
 	e.Helper()
 	p, err := s.AcquireN(e.ctx(), n)
 	e.ok(err)
+	return e.keep(p)
+}
+
+// keep keeps a permit from the garbage collector until the test ends.
+func (e *env) keep(p *sema.Permit) *sema.Permit {
+	e.Cleanup(func() { runtime.KeepAlive(p) })
 	return p
 }
 
@@ -193,7 +200,7 @@ func (e *env) permit(w *waiter) *sema.Permit {
 	if p == nil {
 		e.Fatalf("waiting ended with %v", w.err)
 	}
-	return p
+	return e.keep(p)
 }
 
 // waits checks that the acquisition has not ended.

@@ -286,13 +286,20 @@ var methodTests = []test{
 		s := e.sem(1, &sema.Options{Lease: short, NoteStack: true, Observer: sema.Observer{
 			Abandoned: func(o sema.Abandoned) { found <- o },
 		}})
-		id := e.acquire(s, 1).ID()
+		lose := func() string {
+			p, err := s.Acquire(e.ctx())
+			e.ok(err)
+			return p.ID()
+		}
+		id := lose()
 		e.until(func() bool { runtime.GC(); return len(found) == 1 })
-		if o := <-found; o.Permit != id || !strings.Contains(o.Stack, "enginetest.(*env).acquire") {
+		if o := <-found; o.Permit != id || !strings.Contains(o.Stack, "enginetest.") {
 			e.Errorf("%+v", o)
 		}
 		e.release(e.acquire(s, 1))
-		work := e.acquire(s, 1).Context(e.ctx())
+		p, err := s.Acquire(e.ctx())
+		e.ok(err)
+		work := p.Context(e.ctx())
 		runtime.GC()
 		runtime.GC()
 		e.ok(work.Err()) // who has the context has the permit
