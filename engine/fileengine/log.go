@@ -302,6 +302,12 @@ func (l *log) newHeader(s ledger.Snapshot) header {
 // now is the time of the log, which never goes back.
 func (l *log) now() int64 { return max(l.last, l.Base+l.engine.uptime().Microseconds()) }
 
+// until is a time of the log by this process's own clock, or a little earlier.
+func (l *log) until(t int64) time.Time {
+	now := time.Now()
+	return now.Add(time.Duration(t-l.Base)*time.Microsecond - l.engine.uptime())
+}
+
 // append writes records. What fails half-way does not count.
 func (l *log) append(b []byte) error {
 	if _, err := l.file.WriteAt(b, l.end); err != nil {

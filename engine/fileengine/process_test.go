@@ -30,16 +30,19 @@ const (
 	holdVar  = "SEMA_FILE_TEST_HOLD"
 )
 
-func TestMain(m *testing.M) {
+// PlayRole makes this process what the test that started it wants. It reports
+// false if no test has.
+func PlayRole() bool {
 	switch os.Getenv(roleVar) {
 	case "":
-		os.Exit(m.Run())
+		return false
 	case "holder":
 		if err := holder(); err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)
 		}
 	}
+	return true
 }
 
 func monotonic() int64 {

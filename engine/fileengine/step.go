@@ -23,22 +23,13 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	if err := l.take(ctx, create, passive); err != nil {
 		return err
 	}
-	s := &step{log: l, at: l.now(), out: map[string]outbox{}, look: map[string]bool{}}
-	s.news = l.ledger.Notifications() // of what others did since
-	if s.news == nil {
-		s.news = map[string]*engine.Notification{}
+	s := &step{
+		log: l, at: l.now(),
+		news: map[string]*engine.Notification{}, look: map[string]bool{}, out: map[string]outbox{},
 	}
-	for client, n := range s.news {
-		if processOf(client) != l.engine.process {
-			delete(s.news, client) // they have been told
-			continue
-		}
-		for i, g := range slices.Backward(n.Grants) {
-			if now, ok := l.ledger.Permit(s.at, g.ID); ok {
-				n.Grants[i].Lease = now.Lease
-			} else {
-				n.Grants, n.Ask = slices.Delete(n.Grants, i, i+1), true
-			}
+	for client, n := range l.ledger.Notifications() { // of what others did since
+		if processOf(client) == l.engine.process {
+			s.tell(client, n)
 		}
 	}
 	if l.fresh {
@@ -171,6 +162,7 @@ func (s *step) reach(client string) bool {
 }
 
 func (s *step) tell(client string, n *engine.Notification) {
+	s.date(n)
 	to := s.news[client]
 	if to == nil {
 		s.news[client] = n
@@ -180,13 +172,25 @@ func (s *step) tell(client string, n *engine.Notification) {
 	to.Ask = to.Ask || n.Ask
 }
 
+// date says until when the permits of grants last. One that is over already is
+// to be asked for again.
+func (s *step) date(n *engine.Notification) {
+	for i, g := range slices.Backward(n.Grants) {
+		if _, end, ok := s.log.ledger.Permit(s.at, g.ID); ok {
+			n.Grants[i].Until = s.log.until(end)
+		} else {
+			n.Grants, n.Ask = slices.Delete(n.Grants, i, i+1), true
+		}
+	}
+}
+
 // compare finds what became of the tickets of this process in a log of which
 // it did not see all records.
 func (s *step) compare() {
 	l := s.log
 	for _, session := range l.engine.sessionsOf(l) {
 		for id, life := range session.tickets() {
-			if g, ok := l.ledger.Permit(s.at, id); ok {
+			if g, _, ok := l.ledger.Permit(s.at, id); ok {
 				g.Ticket = life
 				s.tell(session.id, &engine.Notification{Grants: []engine.Grant{g}})
 			} else if !l.ledger.Waits(id) {

@@ -27,6 +27,9 @@ func newUser(e *Engine, name string, limit int) (*user, error) {
 	u := &user{engine: e, limit: limit, lease: testLease, told: make(chan engine.Notification, 1000)}
 	var err error
 	u.session, err = e.Open(name, engine.Client{Host: "h", PID: os.Getpid()}, func(n engine.Notification) { u.told <- n })
+	if err == nil && !u.session.(engine.Lasting).Lasting() {
+		err = fmt.Errorf("tickets do not last")
+	}
 	return u, err
 }
 
