@@ -140,11 +140,11 @@ func ExampleClockless_AcquireFor() {
 	// true <nil> 2h0m0s
 }
 
-func ExampleInputError() {
+func ExampleArgumentError() {
 	rdb, done := connect()
 	defer done()
 
 	_, err := classic.NewFair(rdb, "api", 0, classic.Options{})
 	fmt.Println(err)
-	// Output: classic: limit 0: must be 1 to 2147483647
+	// Output: classic: limit 0: want 1 to 2147483647
 }

@@ -226,7 +226,7 @@ func layout(t *testing.T, rdb *redis.Client, want map[string]string) {
 			text += " " + rdb.Get(ctx, key).Val()
 		case "zset":
 			for _, z := range rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
-				text += fmt.Sprintf(" %s %s", z.Member, seconds(z.Score))
+				text += fmt.Sprintf(" %s %s", z.Member, scoreText(z.Score))
 			}
 		}
 		switch ttl := rdb.PTTL(ctx, key).Val(); {
