@@ -58,7 +58,7 @@ func TestCluster(t *testing.T) {
 			expect(t, "available", 1)(e.AvailablePermits(ctx))
 		}
 		var wrong *redisson.ArgumentError
-		if _, err := c.Semaphore("a{b"); !errors.As(err, &wrong) || wrong.Argument != "name" {
+		if _, err := c.Semaphore("a{b"); !errors.As(err, &wrong) || wrong.What != "name" {
 			t.Fatalf("a name of two slots: %v", err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestRingIsRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer func() { _ = ring.Close() }()
 	var wrong *redisson.ArgumentError
-	if _, err := redisson.New(ring, nil); !errors.As(err, &wrong) || wrong.Argument != "client" {
+	if _, err := redisson.New(ring, nil); !errors.As(err, &wrong) || wrong.What != "client" {
 		t.Fatal(err)
 	}
 }

@@ -400,6 +400,9 @@ func TestUnreachableServerEndsTheCall(t *testing.T) {
 	if err == nil || errors.Is(err, redisson.ErrUnavailable) {
 		t.Fatalf("acquire: %v", err)
 	}
+	if text := err.Error(); !strings.HasPrefix(text, `redisson: acquire "s": `) || !strings.Contains(text, "(check that the server runs") {
+		t.Fatalf("%q does not say what failed and what to try", text)
+	}
 }
 
 // Workers, answers lost at random moments, callers who give up: in the end all

@@ -11,9 +11,13 @@ import (
 type Semaphore struct{ *handle }
 
 // Semaphore returns the semaphore of that name, whether or not it exists on the
-// server. A name is 1 to 1024 bytes of UTF-8; on a cluster, names whose braces
-// put Redisson's keys into different slots, such as "a{b", are refused too. The
-// error is an *ArgumentError. Keep the result: each has its own receipts.
+// server. A name is 1 to 1024 bytes of UTF-8. On a cluster, two kinds of names
+// are refused as well: those whose braces put Redisson's keys into different
+// slots, such as "a{b", and those for which Redisson takes the wrong slot and so
+// never wakes a Java waiter, such as "a}b{c}". The error is an *ArgumentError.
+// Keep the result: each has its own receipts.
+//
+// With a name mapper in Redisson's configuration, pass the mapped name.
 func (c *Client) Semaphore(name string) (*Semaphore, error) {
 	h, err := newHandle(c, name)
 	if err != nil {
@@ -79,7 +83,7 @@ func (s *Semaphore) acquisition(n int) operation {
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	ok, err := s.ReleaseIfExists(ctx, n)
 	if err == nil && !ok {
-		return s.fail(operation{what: "release"}, ErrNoSemaphore)
+		return s.named(operation{what: "release"}, ErrNoSemaphore)
 	}
 	return err
 }
@@ -90,7 +94,7 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 		return false, err
 	}
 	return s.yes(context.WithoutCancel(ctx), operation{
-		what: "release", script: counterRelease, writes: true, insist: true, args: []any{n},
+		what: "release", script: counterRelease, writes: true, complete: true, args: []any{n},
 	})
 }
 
