@@ -11,9 +11,8 @@ import (
 	"sema/internal/redistest"
 )
 
-// port is the fair semaphore as texts have it that carried the book to other
-// languages: times are whole numbers of a unit, purged from 0 on, and numbers
-// come from INCR.
+// port is the fair semaphore as ports of the book to other languages have it.
+// Its times are whole numbers of a unit.
 type port struct {
 	t     *testing.T
 	rdb   *redis.Client

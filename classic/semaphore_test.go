@@ -41,7 +41,7 @@ func forEach(t *testing.T, test func(t *testing.T, v variant, srv *redistest.Ser
 	forThose(t, func(variant) bool { return true }, test)
 }
 
-// forThose runs a test for the variants that have the promise in question.
+// forThose runs a test for the variants that make the promise in question.
 func forThose(t *testing.T, promise func(variant) bool, test func(t *testing.T, v variant, srv *redistest.Server)) {
 	t.Helper()
 	srv := redistest.Start(t)
@@ -133,8 +133,8 @@ func TestRefreshOfALostPermitIsFalseAndRevivesNothing(t *testing.T) {
 	})
 }
 
-// TestNeverAboveTheLimit has real goroutines fight for the variants that
-// promise it. (The others are in flaws_test.go.)
+// TestNeverAboveTheLimit has goroutines compete for permits of the variants that
+// promise to keep to the limit. (The others are in flaws_test.go.)
 func TestNeverAboveTheLimit(t *testing.T) {
 	t.Parallel()
 	forThose(t, variant.exact, func(t *testing.T, v variant, srv *redistest.Server) {
@@ -273,8 +273,8 @@ func TestWrongInput(t *testing.T) {
 	check(t, err, "extension -1s: want ")
 }
 
-// TestOtherDataUnderTheNameIsAClearError also has the failed call leave nothing
-// behind, not even the counter of Fair.
+// TestOtherDataUnderTheNameIsAClearError also checks that the failed call leaves
+// nothing behind, not even the counter of Fair.
 func TestOtherDataUnderTheNameIsAClearError(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
@@ -307,7 +307,7 @@ func TestOtherDataUnderTheNameIsAClearError(t *testing.T) {
 	})
 }
 
-// TestCluster needs the hash tag that the package comment asks for.
+// TestCluster uses names with the hash tag that the package comment asks for.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)

@@ -37,7 +37,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Every script tells what it takes and returns before it does anything.
+// The header of every script says what it takes and what it returns.
 func TestScriptsHaveHeaders(t *testing.T) {
 	for name, source := range map[string]string{
 		"add": addLua, "lifetime": lifetimeLua, "counter_acquire": counterAcquireLua, "counter_undo": counterUndoLua,

@@ -33,7 +33,8 @@ type world struct {
 	c   *redisson.Client
 }
 
-// slow keeps polls out of the way, so that only messages and leases can wake.
+// slow is a poll interval longer than any test, so that only messages and ends
+// of leases wake waiters.
 const slow = time.Hour
 
 func standalone(t *testing.T) world {
