@@ -192,7 +192,7 @@ func (s *ExpirableSemaphore) count(ctx context.Context, which int) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	return int(answer[which]), nil
+	return toInt(answer[which]), nil
 }
 
 // TrySetPermits creates the semaphore with n permits in all, n >= 0, if it does

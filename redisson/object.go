@@ -3,6 +3,7 @@ package redisson
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -27,6 +28,10 @@ func millis(what string, d time.Duration) (int64, error) {
 	}
 	return int64((d-1)/time.Millisecond) + 1, nil
 }
+
+// toInt turns a number from the server into an int. On a machine of 32 bits a
+// number beyond int becomes the nearest one.
+func toInt(v int64) int { return int(min(max(v, math.MinInt), math.MaxInt)) }
 
 // yes runs an operation that answers with 1 for "done" and 0 for "not so".
 func (h *handle) yes(ctx context.Context, op operation) (bool, error) {

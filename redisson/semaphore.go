@@ -107,7 +107,7 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return int(answer[0]), nil
+	return toInt(answer[0]), nil
 }
 
 // AvailablePermits is how many permits are available now: 0 without a
@@ -117,5 +117,5 @@ func (s *Semaphore) AvailablePermits(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return int(answer[0]), nil
+	return toInt(answer[0]), nil
 }

@@ -31,7 +31,7 @@ func (h *handle) try(ctx context.Context, op operation) (attempt, error) {
 			if answer[2] > int64(maxWait/time.Millisecond) {
 				next = maxWait
 			}
-			return attempt{answer[0] == 1, int(answer[1]), next}, nil
+			return attempt{answer[0] == 1, toInt(answer[1]), next}, nil
 		}
 	}
 }
