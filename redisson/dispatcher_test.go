@@ -8,26 +8,27 @@ import (
 	"sema/internal/redistest"
 )
 
-// waiting joins waiters of the given needs and waits until none has a signal left.
-func waiting(t *testing.T, h *hub, channel string, needs ...int) []*waiter {
+// waiting adds waiters of the given needs and takes the signal that each gets
+// when it is added.
+func waiting(t *testing.T, d *dispatcher, channel string, needs ...int) []*waiter {
 	t.Helper()
 	var all []*waiter
 	for _, n := range needs {
-		w, err := h.join(channel, false, n, false)
+		w, err := d.add(channel, false, n, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		select { // the first when the subscription stands, the others at once
+		select { // for the first when the subscription stands, for the others at once
 		case <-w.wake:
 		case <-time.After(10 * time.Second):
-			t.Fatal("no signal after joining")
+			t.Fatal("no signal for a new waiter")
 		}
 		all = append(all, w)
 	}
 	return all
 }
 
-// woken takes the signals and names the waiters that had one.
+// woken takes the signals and returns the numbers of the waiters that had one.
 func woken(all []*waiter) string {
 	s := ""
 	for i, w := range all {
@@ -49,33 +50,33 @@ func TestWhoIsWoken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	h := c.hub
+	d := c.dispatcher
 	for i, step := range []struct {
 		what  string
 		needs []int
 		event func(all []*waiter)
 		want  string
 	}{
-		{"one permit, the first needs five", []int{5, 1, 1}, func([]*waiter) { h.message("0", 1) }, "01"},
-		{"two permits for ones", []int{1, 1, 1, 1}, func([]*waiter) { h.message("1", 2) }, "01"},
-		{"a message that names no permits", []int{1, 1}, func([]*waiter) { h.message("2", 0) }, "0"},
+		{"one permit, the first needs five", []int{5, 1, 1}, func([]*waiter) { d.message("0", 1) }, "01"},
+		{"two permits for ones", []int{1, 1, 1, 1}, func([]*waiter) { d.message("1", 2) }, "01"},
+		{"a message that names no permits", []int{1, 1}, func([]*waiter) { d.message("2", 0) }, "0"},
 		{"a waiter found three and needs five", []int{5, 2, 4, 1}, func(all []*waiter) {
-			h.refused(all[0], attempt{available: 3, next: -1})
+			d.attemptFailed(all[0], attempt{available: 3, next: -1})
 		}, "13"},
 		{"a waiter found none", []int{1, 1}, func(all []*waiter) {
-			h.refused(all[0], attempt{available: 0, next: -1})
+			d.attemptFailed(all[0], attempt{available: 0, next: -1})
 		}, ""},
 		{"a waiter was granted its permits and left two", []int{1, 3, 2}, func(all []*waiter) {
-			h.leave(all[0], 2)
+			d.remove(all[0], 2)
 		}, "2"},
 		{"a waiter leaves without following its signal", []int{1, 1, 1}, func(all []*waiter) {
 			all[0].signal()
-			h.leave(all[0], 0)
+			d.remove(all[0], 0)
 		}, "1"},
-		{"a waiter leaves without a signal", []int{1, 1}, func(all []*waiter) { h.leave(all[0], 0) }, ""},
-		{"someone else's message", []int{1, 1}, func([]*waiter) { h.message("no such", 9) }, ""},
+		{"a waiter leaves without a signal", []int{1, 1}, func(all []*waiter) { d.remove(all[0], 0) }, ""},
+		{"someone else's message", []int{1, 1}, func([]*waiter) { d.message("no such", 9) }, ""},
 	} {
-		all := waiting(t, h, fmt.Sprint(i), step.needs...)
+		all := waiting(t, d, fmt.Sprint(i), step.needs...)
 		step.event(all)
 		if got := woken(all); got != step.want {
 			t.Errorf("%s: woke %q; want %q", step.what, got, step.want)
