@@ -22,7 +22,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 		return engine.Call{}, false
 	}
 	m.requests, m.items = m.requests[:0], m.items[:0]
-	m.takeOrders(now)
+	m.takeOrders()
 	m.takeDue(now)
 	m.takeFresh(now)
 	if len(m.requests) == 0 {
@@ -38,10 +38,10 @@ func (m *Machine) request(it item, r engine.Request) {
 	m.requests = append(m.requests, r)
 }
 
-func (m *Machine) takeOrders(now time.Duration) {
+func (m *Machine) takeOrders() {
 	n := 0
 	for ; n < len(m.orders) && len(m.items) < maxRequests; n++ {
-		if o := m.orders[n]; now < o.until {
+		if o := m.orders[n]; !o.told || o.request.Kind == engine.Release {
 			m.request(item{order: o}, o.request)
 		}
 	}
@@ -279,7 +279,7 @@ func (m *Machine) renewed(now time.Duration, a *Acquisition, answer engine.Answe
 		// The hand-off lapsed before its caller had it. The wait goes on, in
 		// its old place.
 		m.end(a)
-		m.giveBack(now, a.id)
+		m.giveBack(a.id)
 		m.ask(a)
 		i, _ := slices.BinarySearchFunc(m.fresh, a, func(x, y *Acquisition) int { return cmp.Compare(x.came, y.came) })
 		m.fresh = slices.Insert(m.fresh, i, a)
@@ -337,7 +337,7 @@ func (m *Machine) orderFailed(now time.Duration, o *Order, failure *engine.Error
 	if errors.Is(failure, engine.ErrClosed) {
 		return false
 	}
-	return o.request.Kind == engine.Release && now < o.until || !over && !o.told
+	return o.request.Kind == engine.Release || !over && !o.told
 }
 
 // askFailed reports whether the wish is to be sent again.

@@ -14,3 +14,14 @@ func (l *Ledger) LeaseEnd(id engine.ID) (end int64, ok bool) {
 
 // Load is the limit, the weight held and the number of tickets, as written.
 func (l *Ledger) Load() (limit, used, tickets int) { return l.limit, l.used, len(l.tickets) }
+
+// Each calls f for every permit and every ticket, in the order of lease ends
+// and of the queue.
+func (l *Ledger) Each(f func(id engine.ID, end int64, detached bool)) {
+	for _, h := range l.ends {
+		f(h.id, h.end, h.detached)
+	}
+	for _, t := range l.queue {
+		f(t.id, t.end, t.detached)
+	}
+}

@@ -197,6 +197,7 @@ func (k *checker) lost(c *caller, e client.Event) {
 func (k *checker) waits() {
 	w := k.w
 	k.held()
+	k.strays()
 	limit, used, tickets := w.server.ledger.Load()
 	if w.server.down || w.server.refuse != nil {
 		clear(k.idle)
@@ -223,6 +224,28 @@ func (k *checker) waits() {
 		if since := max(k.idle[n], k.lately, waiting.came); w.now-since > k.patience(n) {
 			w.fail("wake-up: %v has waited beside free weight for %v (%d of %d held)", waiting.Acquisition.ID(), micros(w.now-since), used, limit)
 		}
+	}
+}
+
+// strays looks for permits and tickets of a process that does not know of them,
+// and is not about to give anything back: they would stay until they lapse.
+func (k *checker) strays() {
+	w, sum := k.w, 0
+	w.server.ledger.Each(func(id engine.ID, end int64, detached bool) {
+		if _, held := w.server.ledger.LeaseEnd(id); held {
+			sum += id.Weight
+		}
+		if detached || end <= w.server.now() {
+			return
+		}
+		for _, n := range w.nodes {
+			if n.client == id.Client && n.alive && !n.paused && n.machine.Idle() && n.machine.Find(id) == nil && w.now > k.doubt {
+				w.fail("leak: nobody has %v, or gives it back", id)
+			}
+		}
+	})
+	if _, used, _ := w.server.ledger.Load(); used != sum {
+		w.fail("limit: the server counts %d, and %d is held", used, sum)
 	}
 }
 

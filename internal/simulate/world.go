@@ -67,15 +67,21 @@ func (w *world) pop() event {
 	}
 }
 
+// enough is how many events a run has before it is wound up: many short runs
+// see more than few long ones.
+const enough = 8000
+
 // run carries out events until a time, or a failure.
 func (w *world) run(until int64) {
-	for len(w.queue) > 0 && w.queue[0].at <= until && w.failure == nil {
+	for len(w.queue) > 0 && w.queue[0].at <= until && w.failure == nil && (w.ending || w.steps < enough) {
 		e := w.pop()
 		w.now = e.at
 		w.steps++
 		e.do()
 	}
-	w.now = max(w.now, until)
+	if len(w.queue) == 0 || w.queue[0].at > until {
+		w.now = max(w.now, until)
+	}
 }
 
 // between is a number of lo … hi.
