@@ -51,7 +51,6 @@ type terms struct {
 	flags         byte
 	limit, weight int
 	lease, ticket time.Duration
-	waited        time.Duration
 }
 
 func termsOf(r *engine.Request) terms {
@@ -59,7 +58,7 @@ func termsOf(r *engine.Request) terms {
 	t.flag(r.ID.Slot, slotFlag)
 	switch r.Kind {
 	case engine.Ask:
-		t.ticket, t.waited = r.Ticket, r.Waited
+		t.ticket = r.Ticket
 		t.flag(r.Wait, waitFlag)
 		t.flag(r.Unfair, unfairFlag)
 		t.flag(r.Strict, strictFlag)
@@ -103,6 +102,9 @@ func (w *words) encode(c engine.Call, who *description) []any {
 			n++
 		}
 		w.buf = appendRun(w.buf, t, n)
+		for i := 0; i < n && t.kind == engine.Ask; i++ {
+			w.buf = appendNumber(w.buf, float64(rest[i].Waited.Microseconds()))
+		}
 		rest = rest[n:]
 	}
 	w.ends = append(w.ends[:0], len(w.buf))
@@ -148,8 +150,7 @@ func appendRun(b []byte, t terms, n int) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(t.limit))
 	b = binary.LittleEndian.AppendUint32(b, uint32(t.weight))
 	b = appendNumber(b, float64(t.lease.Microseconds()))
-	b = appendNumber(b, float64(t.ticket.Microseconds()))
-	return appendNumber(b, float64(t.waited.Microseconds()))
+	return appendNumber(b, float64(t.ticket.Microseconds()))
 }
 
 // The sizes of what a reply has.

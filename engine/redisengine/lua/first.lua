@@ -6,11 +6,17 @@ local now = clock[1] * 1000000 + clock[2]
 local caller, call = ARGV[1], ARGV[2]
 local number, marks, ids, start = struct.unpack(CALL, call)
 
--- One read has all; no more than unpack can take, and what is missing is read
--- when it is needed.
-local got = redis.pcall('HMGET', KEYS[1], '', unpack(ARGV, 3, 2 + math.min(ids, 2000)))
-if got.err then return got end
-local raw = got[1]
+-- For a batch, one read has all; no more than unpack can take. What is missing
+-- is read when it is needed.
+local raw, got
+if ids > 1 then
+  got = redis.pcall('HMGET', KEYS[1], '', unpack(ARGV, 3, 2 + math.min(ids, 2000)))
+  if got.err then return got end
+  raw = got[1]
+else
+  raw = redis.pcall('HGET', KEYS[1], '')
+  if raw and type(raw) ~= 'string' then return raw end
+end
 local mark, limit, used, token, keep, first, fenced, alarm, queued, flags, watcher
 if raw then
   mark, limit, used, token, keep, first, fenced, alarm, queued, flags, watcher = struct.unpack(STATE, raw)

@@ -21,18 +21,18 @@ local s = {
   limit = limit, used = used, token = token, keep = keep, first = first,
   alarm = alarm, queued = queued, pinned = flags % 2 == 1, slots = flags >= 2, watcher = watcher,
   now = now, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
-  known = {}, changed = {}, ends = {}, places = {}, handed = {}, news = {}, reached = {[caller] = true},
+  known = {}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, joins = {}, n_joins = 0, places = {}, handed = {}, news = {}, reached = {[caller] = true},
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
-for k = 2, #got do s.known[ARGV[k + 1]] = got[k] end
+for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
 
 if raw then R.expire(s) end
 local at, id_at = start, 2
 while at <= #call do
   local kind, how, n, q = nil, nil, nil, {}
-  kind, how, n, q.limit, q.weight, q.lease, q.ticket, q.waited, at = struct.unpack(RUN, call, at)
+  kind, how, n, q.limit, q.weight, q.lease, q.ticket, at = struct.unpack(RUN, call, at)
   q.wait, q.unfair, q.strict = how % 2 == 1, how % 4 >= 2, how % 8 >= 4
-  q.slot, q.pin = how % 16 >= 8, how >= 16
+  q.slot, q.pin, q.keep = how % 16 >= 8, how >= 16, now + q.lease + 60000000
   if kind > REVOKE then
     local carry_out = kind == SET_LIMIT and R.set_limit or kind == UNSET_LIMIT and R.unset_limit or R.remove
     for _ = 1, n do carry_out(s, q) end
@@ -40,6 +40,7 @@ while at <= #call do
     local carry_out = kind == ASK and R.ask or kind == RENEW and R.renew or kind == RELEASE and R.release or R.revoke
     for _ = 1, n do
       id_at = id_at + 1
+      if kind == ASK then q.waited, at = struct.unpack(WAITED, call, at) end
       carry_out(s, q, ARGV[id_at])
     end
   end
@@ -58,19 +59,8 @@ R.write_waiters(s)
 if s.limit > 0 then
   if fence then fenced = now + 3600000000 end
   local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0)
-  local fields = {'', struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, bits, s.watcher)}
-  local gone = {}
-  for id in pairs(s.changed) do
-    local value = s.known[id]
-    if value then
-      fields[#fields + 1] = id
-      fields[#fields + 1] = value
-    else
-      gone[#gone + 1] = id
-    end
-  end
-  R.bulk('HDEL', KEYS[1], gone)
-  R.bulk('HSET', KEYS[1], fields)
+  s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, bits, s.watcher)
+  R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)
   if s.persist then redis.call('PERSIST', KEYS[1]) end
   if (s.extended or not raw) and not s.pinned then redis.call('PEXPIRE', KEYS[1], left) end

@@ -17,8 +17,8 @@
 -- ARGV of step
 --       1 the calling client
 --       2 CALL, then a RUN for each run of requests that differ in nothing but
---         the id. A run of asks, renewals, releases or revocations of n takes
---         the next n ids.
+--         the id, and how long they have waited. A run of n asks, renewals,
+--         releases or revocations takes the next n ids.
 --       3 … the ids, as many as CALL says
 --       then, with KEYS[6], the description and its time to live in milliseconds
 --
@@ -37,9 +37,11 @@ local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the 
 local TICKET = '<c1dd'           -- 'q' queued, end, place
 local FENCE = '<dd'              -- smallest number that counts, end
 local CALL = '<dBI4'             -- number, 1 fence + 2 must pass with full memory, ids
-local RUN = '<BBI4I4I4ddd'       -- kind, flags, n, limit, weight, lease, ticket, waited
+local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket; then n times WAITED, if asks
+local WAITED = '<d'
 local HEAD = '<dd'               -- limit, recheck
 local RECORD = '<BI4ddd'         -- status, n, and three numbers
+local ONE = '<ddBI4ddd'          -- HEAD and one RECORD
 
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
 -- 2 unfair, 4 strict, 8 slot, 16 pin. Flags of a state: 1 pinned, 2 has slots.
