@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"sema/engine"
+	"sema/internal/client"
 )
 
 // Errors of Acquire and of permits. Compare with errors.Is.
@@ -13,31 +16,47 @@ var (
 	ErrUnavailable = errors.New("sema: no permit available")
 
 	// ErrLost: the permit is not, or cannot be trusted to be, held any more.
-	// It is the cause of the permit's context.
+	// It is the cause of the permit's contexts.
 	ErrLost = errors.New("sema: permit lost")
 
 	// ErrRevoked: an operator revoked the permit. It is an ErrLost.
 	ErrRevoked = fmt.Errorf("%w: revoked by an operator", ErrLost)
 
+	// ErrHeldTooLong: the permit was held longer than Options.MaxHold. It is
+	// an ErrLost.
+	ErrHeldTooLong = fmt.Errorf("%w: held longer than allowed", ErrLost)
+
 	// ErrReleased: the permit was released before. It is the cause of the
-	// permit's context after Release.
+	// permit's contexts after Release.
 	ErrReleased = errors.New("sema: permit already released")
 
+	// ErrInUse: the semaphore cannot be removed, for somebody holds a permit or
+	// waits for one. Nothing was changed.
+	ErrInUse = errors.New("sema: semaphore is in use")
+
+	// ErrNotFound: the engine has no such semaphore. Nothing was changed.
+	ErrNotFound = errors.New("sema: no such semaphore")
+
 	// ErrClosed: the Semaphore or its engine was closed.
-	ErrClosed = errors.New("sema: closed")
+	ErrClosed = engine.ErrClosed
 )
 
-// ArgumentError says which value was refused and what would have been taken.
-// Nothing was changed.
-type ArgumentError struct {
-	What  string // "name", "limit", "weight", "lease", …
-	Value any
-	Want  string
-}
+var (
+	errNotRenewed   = fmt.Errorf("%w: not renewed in time", ErrLost)
+	errEngineClosed = fmt.Errorf("%w: its engine was closed", ErrLost)
+	errAbandoned    = fmt.Errorf("%w: nobody could release it any more", ErrLost)
+	errPanic        = errors.New("the engine panicked")
+)
 
-func (e *ArgumentError) Error() string {
-	return fmt.Sprintf("sema: %s %v: want %s", e.What, e.Value, e.Want)
-}
+type (
+	// ArgumentError says which value was refused and what would have been
+	// taken. Nothing was changed.
+	ArgumentError = engine.ArgumentError
+
+	// EngineError says that an engine could not be reached or refused the call.
+	// Whether the step was carried out is unknown unless NotExecuted is set.
+	EngineError = engine.Error
+)
 
 // LimitError says that the stored limit differs from the one given to New,
 // under the Refuse policy. Nothing was changed.
@@ -47,6 +66,7 @@ type LimitError struct {
 	Wanted int
 }
 
+// Error names both limits.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("sema: %q has limit %d, not %d", e.Name, e.Stored, e.Wanted)
 }
@@ -59,30 +79,40 @@ type WeightError struct {
 	Limit  int
 }
 
+// Error names the weight and the limit.
 func (e *WeightError) Error() string {
 	return fmt.Sprintf("sema: weight %d is above the limit %d of %q", e.Weight, e.Limit, e.Name)
 }
 
-// EngineError says that an engine could not be reached or refused the call.
-// Whether the step was carried out is unknown unless NotExecuted is set.
-type EngineError struct {
-	Op          string // "acquire", "renew", …
-	Name        string // of the semaphore; may be empty
-	NotExecuted bool   // certainly nothing was changed
-	Hint        string // what to try; may be empty
-	Err         error
-}
-
-func (e *EngineError) Error() string {
-	where := ""
-	if e.Name != "" {
-		where = fmt.Sprintf(" %q", e.Name)
+// reason is the error for the end of an acquisition, or of a permit.
+func (s *Semaphore) reason(e client.Event) error {
+	switch e.Reason {
+	case client.Refused:
+		return ErrUnavailable
+	case client.TooHeavy:
+		return &WeightError{Name: s.name, Weight: e.A.ID().Weight, Limit: e.Limit}
+	case client.LimitIsAnother:
+		return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit}
+	case client.Gone:
+		return noPermit(s.name, e.A.ID())
+	case client.Revoked:
+		return ErrRevoked
+	case client.HeldTooLong:
+		return ErrHeldTooLong
+	case client.EngineFailed:
+		return s.loop.named("acquire", e.Err)
+	case client.Closed:
+		if e.Kind == client.Lost {
+			return errEngineClosed
+		}
+		return ErrClosed
 	}
-	return fmt.Sprintf("sema: %s%s: %v", e.Op, where, e.Err)
+	return errNotRenewed
 }
 
-// Unwrap is the engine's own error.
-func (e *EngineError) Unwrap() error { return e.Err }
+func noPermit(name string, id engine.ID) error {
+	return fmt.Errorf("%w: %q has no permit %v", ErrLost, name, id)
+}
 
 // unavailable joins ErrUnavailable with the reason the context ended, and with
 // its cause if that says more.

@@ -29,7 +29,7 @@ func Example() {
 				return
 			}
 			defer func() { _ = permit.Release() }()
-			call(permit.Context()) // ends before anybody else can hold the permit
+			call(permit.Context(context.Background())) // ends before anybody else can hold the permit
 		})
 	}
 	jobs.Wait()
@@ -93,11 +93,12 @@ func ExampleOptions_slots() {
 }
 
 // The wait is bounded, the work is not.
-func ExampleSemaphore_AcquireWithin() {
-	ctx := context.Background()
+func ExampleSemaphore_Acquire_timeout() {
 	sem, _ := sema.New(memengine.New(), "db", 1, nil)
-	_, _ = sem.Acquire(ctx)
-	_, err := sem.AcquireWithin(ctx, 1, 10*time.Millisecond)
+	_, _ = sem.Acquire(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, err := sem.Acquire(ctx)
 	fmt.Println(errors.Is(err, sema.ErrUnavailable), err)
-	// Output: true sema: no permit available within 10ms
+	// Output: true sema: no permit available: context deadline exceeded
 }

@@ -6,41 +6,88 @@ import "time"
 // nil. The functions are called one at a time per permit, from the goroutine
 // at hand, and must not block or call the Semaphore.
 type Observer struct {
-	// Queued: an acquisition waits; Ahead tickets are before it. Called again
-	// whenever an engine's answer shows that it moved up.
-	Queued func(e Event)
-	// Acquired: a permit was granted, after Waited.
-	Acquired func(e Event)
-	// Failed: an acquisition ended without a permit, after Waited, with Err.
-	Failed func(e Event)
-	// Released: a permit was given back after Held.
-	Released func(e Event)
-	// Lost: a permit's context was ended, with Err, which is an ErrLost.
-	Lost func(e Event)
-	// RenewFailed: an attempt to renew, or to ask again, ended in Err. The
-	// next attempt follows soon; the permit is lost only when its time is up.
-	RenewFailed func(e Event)
-	// LimitDiffers: the engine's limit, Stored, is not the Limit given to New.
-	// Called once for each stored limit seen.
-	LimitDiffers func(e Event)
+	// Queued: an acquisition waits. Called again whenever an engine's answer
+	// shows that it moved.
+	Queued func(Queued)
+	// Acquired: a permit was granted.
+	Acquired func(Acquired)
+	// Failed: an acquisition ended without a permit.
+	Failed func(Failed)
+	// Released: a permit was given back, and the engine confirmed it.
+	Released func(Released)
+	// Lost: a permit's contexts were ended, because it is not held any more.
+	Lost func(Lost)
+	// Abandoned: the garbage collector found a permit that nobody released.
+	// It has been given back.
+	Abandoned func(Abandoned)
+	// RenewFailed: an attempt to renew, or to ask again, failed. The next
+	// attempt follows soon; the permit is lost only when its time is up.
+	RenewFailed func(RenewFailed)
+	// LimitDiffers: the engine's limit is not the one given to New. Called once
+	// for each stored limit seen.
+	LimitDiffers func(LimitDiffers)
 }
 
-// Event is what an Observer is told. Fields that do not apply are zero.
-type Event struct {
-	Name   string // of the semaphore
-	ID     string // of the permit
-	Weight int
+// About says which permit of which semaphore is spoken of.
+type About struct {
+	Semaphore string
+	Permit    string // its id
+	Weight    int
+}
+
+// Queued is what Observer.Queued is told.
+type Queued struct {
+	About
+	Ahead  int           // so many tickets are before it
+	Waited time.Duration // so far
+}
+
+// Acquired is what Observer.Acquired is told.
+type Acquired struct {
+	About
 	Token  int64
-	Ahead  int
 	Waited time.Duration
-	Held   time.Duration
-	Limit  int // as given to New
-	Stored int // as the engine has it
-	Err    error
 }
 
-func tell(f func(Event), e Event) {
-	if f != nil {
-		f(e)
-	}
+// Failed is what Observer.Failed is told.
+type Failed struct {
+	About
+	Waited time.Duration
+	Err    error // as Acquire returns it
+}
+
+// Released is what Observer.Released is told.
+type Released struct {
+	About
+	Token int64
+	Held  time.Duration
+}
+
+// Lost is what Observer.Lost is told.
+type Lost struct {
+	About
+	Token int64
+	Held  time.Duration
+	Err   error // an ErrLost
+}
+
+// Abandoned is what Observer.Abandoned is told.
+type Abandoned struct {
+	About
+	Token int64
+	Held  time.Duration
+	Stack string // where it was acquired, with Options.NoteStack
+}
+
+// RenewFailed is what Observer.RenewFailed is told.
+type RenewFailed struct {
+	About
+	Err error // an *EngineError
+}
+
+// LimitDiffers is what Observer.LimitDiffers is told.
+type LimitDiffers struct {
+	Semaphore string
+	Wanted    int // as given to New
+	Stored    int // as the engine has it
 }

@@ -2,22 +2,21 @@ package sema
 
 import (
 	"fmt"
-	"math"
 	"os"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"sema/engine"
+	"sema/internal/client"
 )
 
 // The ranges of what callers may choose.
 const (
-	MaxLimit   = math.MaxInt32 // of a limit, and so of a weight
-	MaxName    = 255           // bytes in a name
-	MaxLabel   = 255           // bytes in a label
-	MinLease   = 100 * time.Millisecond
-	MaxLease   = 366 * 24 * time.Hour
-	NoRenewal  = time.Duration(-1) // for Options.Renew
-	leaseParts = 6                 // a waiter asks again this often in a lease; see ticketLife
+	MaxLimit  = engine.MaxLimit // of a limit, and so of a weight
+	MaxName   = engine.MaxName  // bytes in a name
+	MaxLabel  = 255             // bytes in a label
+	MinLease  = 100 * time.Millisecond
+	MaxLease  = 366 * 24 * time.Hour
+	NoRenewal = time.Duration(-1) // for Options.Renew
 )
 
 // Policy says what happens when the stored limit is not the one given to New.
@@ -69,10 +68,17 @@ type Options struct {
 	// that the process died.
 	Detached bool
 
+	// MaxHold is how long a permit may be held: then its contexts end, with
+	// cause ErrHeldTooLong, and one margin later it comes back, released or not.
+	// At least MinLease. Default: as long as its holder likes.
+	MaxHold time.Duration
+
+	// NoteStack notes where each permit is acquired, for Observer.Abandoned. It
+	// costs about a microsecond for each. Default: not noted.
+	NoteStack bool
+
 	// Label is shown to operators beside host and process id, at most
-	// MaxLabel bytes. A permit with a label, or a detached one, has its age
-	// and token recorded.
-	// Default: none.
+	// MaxLabel bytes. Default: none.
 	Label string
 
 	// Observer is told what happens. Default: nobody.
@@ -95,67 +101,34 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	switch {
 	case o.Lease < MinLease || o.Lease > MaxLease:
-		return &ArgumentError{"lease", o.Lease, fmt.Sprintf("%v … %v", MinLease, MaxLease)}
+		return &ArgumentError{What: "lease", Value: o.Lease, Want: fmt.Sprintf("%v … %v", MinLease, MaxLease)}
 	case o.Margin < 0 || o.Margin > o.Lease/4:
-		return &ArgumentError{"margin", o.Margin, fmt.Sprintf("0 … %v, a quarter of the lease", o.Lease/4)}
+		return &ArgumentError{What: "margin", Value: o.Margin, Want: fmt.Sprintf("0 … %v, a quarter of the lease", o.Lease/4)}
 	case o.Renew != NoRenewal && (o.Renew <= 0 || o.Renew >= o.Lease-o.Margin):
-		return &ArgumentError{"renewal interval", o.Renew, fmt.Sprintf("more than 0 and less than %v, the lease less the margin", o.Lease-o.Margin)}
+		return &ArgumentError{What: "renewal interval", Value: o.Renew, Want: fmt.Sprintf("more than 0 and less than %v, the lease less the margin", o.Lease-o.Margin)}
+	case o.MaxHold != 0 && o.MaxHold < MinLease:
+		return &ArgumentError{What: "longest hold", Value: o.MaxHold, Want: fmt.Sprintf("0, or at least %v", MinLease)}
 	case o.OnConflict < Adopt || o.OnConflict > Declare:
-		return &ArgumentError{"limit policy", int(o.OnConflict), "Adopt, Refuse or Declare"}
+		return &ArgumentError{What: "limit policy", Value: int(o.OnConflict), Want: "Adopt, Refuse or Declare"}
 	}
-	return checkText("label", o.Label, MaxLabel)
+	return engine.ValidateText("label", o.Label, MaxLabel)
 }
 
-// ticketLife is how long a waiter that fell silent keeps its place, and the
-// first lease of a permit that is handed over. Half a lease: a grant that
-// nobody received does not lie for a whole one.
-func (o Options) ticketLife() time.Duration { return o.Lease / 2 }
-
-// askEvery is how often a waiter asks again. Together with the ticket's life
-// it leaves room for two lost attempts, and for the margin.
-func (o Options) askEvery() time.Duration { return o.Lease / leaseParts }
-
-// ValidateName says whether a semaphore can have this name: 1 … MaxName bytes
-// of UTF-8 without control characters. The error is an *ArgumentError.
-func ValidateName(name string) error {
-	if name == "" {
-		return &ArgumentError{"name", `""`, "a name that is not empty"}
+// machine is what the client machine needs to know of the options.
+func (o Options) machine(session engine.Session, limit int) client.Config {
+	lasting, ok := session.(engine.Lasting)
+	return client.Config{
+		Client: session.Client(), Limit: limit, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin, MaxHold: o.MaxHold,
+		Slots: o.Slots, Strict: o.OnConflict == Refuse, Declare: o.OnConflict == Declare, Unfair: o.Unfair, Detached: o.Detached,
+		Lasting: ok && lasting.Lasting(),
 	}
-	return checkText("name", name, MaxName)
-}
-
-// ValidateLimit says whether a semaphore can have this limit: 1 … MaxLimit.
-// The error is an *ArgumentError.
-func ValidateLimit(limit int) error {
-	if limit < 1 || limit > MaxLimit {
-		return &ArgumentError{"limit", limit, fmt.Sprintf("1 … %d", MaxLimit)}
-	}
-	return nil
-}
-
-func checkText(what, s string, most int) error {
-	switch {
-	case len(s) > most:
-		return &ArgumentError{what, abbreviate(s), fmt.Sprintf("at most %d bytes", most)}
-	case !utf8.ValidString(s):
-		return &ArgumentError{what, abbreviate(s), "valid UTF-8"}
-	case strings.ContainsFunc(s, isControl):
-		return &ArgumentError{what, abbreviate(s), "no control characters"}
-	}
-	return nil
-}
-
-// isControl covers C0, DEL, C1 and the line separators, which would break
-// listings and logs.
-func isControl(r rune) bool {
-	return r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029'
 }
 
 // self describes this process to operators.
-func self(label string) Client {
+func self(label string) engine.Client {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return Client{Host: host, PID: os.Getpid(), Label: label}
+	return engine.Client{Host: host, PID: os.Getpid(), Label: label}
 }

@@ -3,87 +3,112 @@ package sema
 import (
 	"context"
 	"errors"
-	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
 	"time"
+
+	"sema/engine"
+	"sema/internal/client"
 )
 
 // Permit is one successful acquisition. Its methods are safe for concurrent
-// use.
-type Permit struct{ c *claim }
+// use. A permit that the program loses sight of without having released it is
+// given back, and Observer.Abandoned is told: at its next renewal after the
+// garbage collector found it. A detached one is not.
+type Permit struct{ h *holding }
 
-// Context ends, with cause ErrLost, before anybody else can hold the permit;
-// with cause ErrReleased after Release; and with the context that was given to
-// Acquire, whose values it carries. Its Err is exact even right after the
-// process was stopped and woke up again: it compares the clock.
-func (p *Permit) Context() context.Context {
-	c, s := p.c, p.c.sem
-	s.mu.Lock()
-	x, cause := c.ctx, c.cause
-	s.mu.Unlock()
-	if x != nil {
-		return x
+// holding is a permit as its Semaphore has it, from the wish to the end. What
+// is not said to be fixed is guarded by the loop's lock.
+type holding struct {
+	client.Acquisition
+	waiter // for the grant
+
+	sem      *Semaphore // fixed
+	over     error      // why the permit ended
+	cause    error      // the same when it ended first: released may follow on lost
+	contexts []*permitContext
+	released waiter          // for the answer to the release
+	stack    []uintptr       // where it was acquired, if asked for
+	cleanup  runtime.Cleanup // of the caller's handle
+}
+
+// handle makes the caller's handle of a permit that was granted.
+func (h *holding) handle() *Permit {
+	p := &Permit{h}
+	if !h.sem.options.Detached {
+		h.cleanup = runtime.AddCleanup(p, (*holding).abandon, h)
 	}
-	// The parent may be the context of another permit of the same Semaphore,
-	// which takes the lock. What has ended before the context was made has its
-	// own cause, and not the parent's.
-	parent := c.parent
+	return p
+}
+
+// Context is for the work that needs the permit. It carries parent's values, and
+// ends with parent; before anybody else can hold the permit, with cause
+// ErrLost; and with cause ErrReleased after Release. Its Err is exact even right
+// after the process was stopped and woke up again: it compares the clock.
+func (p *Permit) Context(parent context.Context) context.Context {
+	h, l := p.h, &p.h.sem.loop
+	l.mu.Lock()
+	cause := h.cause
+	l.mu.Unlock()
+	// What ended before the context was made has its own cause, and not the
+	// parent's. The parent may be a context of another permit of the same
+	// Semaphore, which takes the lock.
 	if cause != nil {
 		parent = context.WithoutCancel(parent)
 	}
 	inner, end := context.WithCancelCause(parent)
-	x = &permitContext{Context: inner, end: end, c: c}
-	s.mu.Lock()
-	first := c.ctx == nil
-	if first {
-		c.ctx = x
+	x := &permitContext{Context: inner, end: end, permit: p}
+	l.mu.Lock()
+	cause = h.cause
+	if cause == nil {
+		if len(h.contexts) == cap(h.contexts) {
+			h.contexts = slices.DeleteFunc(h.contexts, func(x *permitContext) bool { return x.Context.Err() != nil })
+		}
+		h.contexts = append(h.contexts, x)
 	}
-	kept := c.ctx
-	cause = c.cause
-	s.mu.Unlock()
-	if !first {
-		end(nil)
-	}
+	l.mu.Unlock()
 	if cause != nil {
-		kept.finish(cause)
+		end(cause)
 	}
-	return kept
+	return x
 }
 
 // Err is nil while the permit is held and trusted, an ErrLost after it was
 // lost, ErrReleased after it was released.
 func (p *Permit) Err() error {
-	s := p.c.sem
-	s.endIfOverdue(p.c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return p.c.over
+	l := &p.h.sem.loop
+	l.mu.Lock()
+	now := l.now()
+	l.machine.Overdue(now, &p.h.Acquisition)
+	l.gather()
+	err := p.h.over
+	l.settle(now)
+	return err
 }
 
 // ID names the permit towards the engine and its operators.
-func (p *Permit) ID() string { return p.c.req.ID }
+func (p *Permit) ID() string { return p.h.Acquisition.ID().String() }
 
 // Weight is how much of the limit the permit takes.
-func (p *Permit) Weight() int { return p.c.req.Weight }
+func (p *Permit) Weight() int { return p.h.Acquisition.ID().Weight }
 
 // Token is the fencing token: larger than that of every permit of the same
 // semaphore that was granted before. Storage that remembers the largest token
 // it saw, per slot where the limit is above 1, can refuse a holder of the past.
-// Tokens follow the order of grants where the engine records them (see
-// Options.Label); else one that was asked for twice may be newer than its
-// grant. It is 0 for a resumed permit whose token the engine did not record.
-func (p *Permit) Token() int64 { return p.c.token }
+func (p *Permit) Token() int64 { return p.h.Acquisition.Token() }
 
 // Slot is the permit's index 0 … limit-1 with Options.Slots, else -1.
-func (p *Permit) Slot() int { return p.c.slot }
+func (p *Permit) Slot() int { return p.h.Acquisition.Slot() }
 
-// Deadline is when the permit's context will end unless the permit is renewed
+// Deadline is when the permit's contexts will end unless the permit is renewed
 // before. Renewals move it. What happens until then is safe; the margin that
 // follows is the time to stop.
 func (p *Permit) Deadline() time.Time {
-	s := p.c.sem
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return p.c.trust
+	l := &p.h.sem.loop
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.base.Add(p.h.Valid())
 }
 
 // Renew gives the permit a whole new lease now. Automatic renewal does the
@@ -94,92 +119,147 @@ func (p *Permit) Renew(ctx context.Context) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
-	return p.c.sem.renewNow(ctx, p.c)
+	l := &p.h.sem.loop
+	w := &waiter{}
+	o := &client.Order{Owner: w}
+	l.mu.Lock()
+	if p.h.over == nil {
+		l.machine.Renew(l.now(), o, &p.h.Acquisition)
+	} else {
+		w.settle(nil)
+	}
+	if _, err := l.finish(ctx, "renew", w, o); err != nil {
+		return err
+	}
+	return p.Err()
 }
 
 // Release gives the permit back and hands it to the next waiter. It does not
-// depend on the context given to Acquire. It returns nil when the permit was
-// held until now; an ErrLost when it had been lost before; ErrReleased when it
-// had been released before. An *EngineError says that the engine did not
-// confirm: the release is repeated in the background, and the permit comes
-// back with its lease in any case.
-func (p *Permit) Release() error { return p.release(ErrReleased) }
+// depend on any context. It returns nil when the permit was held until now; an
+// ErrLost when it had been lost before; ErrReleased when it had been released
+// before. An *EngineError says that the engine did not confirm: the release is
+// repeated in the background, and the permit comes back with its lease in any
+// case.
+func (p *Permit) Release() error {
+	p.h.cleanup.Stop()
+	return p.h.release(ErrReleased)
+}
 
-func (p *Permit) release(cause error) error {
-	c, s := p.c, p.c.sem
-	now := time.Now()
-	s.mu.Lock()
-	if errors.Is(c.over, ErrReleased) || errors.Is(c.over, ErrClosed) {
-		s.mu.Unlock()
+func (h *holding) release(cause error) error {
+	s, l := h.sem, &h.sem.loop
+	l.mu.Lock()
+	now := l.now()
+	l.machine.Overdue(now, &h.Acquisition)
+	l.gather()
+	lost := h.over
+	if errors.Is(lost, ErrReleased) || errors.Is(lost, ErrClosed) || l.closed {
+		l.settle(now)
 		return ErrReleased
 	}
-	var lose func()
-	if c.state == held && !now.Before(c.trust) {
-		lose = s.lose(c, errNotRenewed)
-	}
-	lost := c.over
-	c.end(cause)
-	delete(s.claims, c.req.ID)
-	trust, held := c.trust, now.Sub(c.since)
-	s.busy++
-	pctx, ctx := c.ctx, s.callContext(now)
-	s.mu.Unlock()
-	if lose != nil {
-		lose()
-	}
-	pctx.finish(cause)
-
-	found, err := s.session.Release(ctx, c.req.ID)
-	s.mu.Lock()
-	if err != nil {
-		s.giveBack(c.req.ID, trust.Add(s.options.Margin))
-	}
-	s.left()
-	s.mu.Unlock()
+	h.end(cause)
+	token, held := h.Token(), now-h.GrantedAt()
+	o := l.machine.Release(now, &h.Acquisition)
+	o.Owner = &h.released
+	answer, err := l.finish(l.limits.within(s.callTimeout()), "release", &h.released, o)
 	switch {
 	case lost != nil:
 		return lost
 	case err != nil:
-		return s.unanswered("release", err)
-	case !found:
-		err = fmt.Errorf("%w: the engine had no permit %s any more", ErrLost, c.req.ID)
-		tell(s.options.Observer.Lost, Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: held, Err: err})
+		return err
+	case answer.Status == engine.Gone:
+		err = noPermit(s.name, h.ID())
+		if f := s.options.Observer.Lost; f != nil {
+			f(Lost{About: h.about(), Token: token, Held: held, Err: err})
+		}
 		return err
 	}
 	if f := s.options.Observer.Released; f != nil {
-		f(Event{Name: s.name, ID: c.req.ID, Weight: c.req.Weight, Token: c.token, Held: held})
+		f(Released{About: h.about(), Token: token, Held: held})
 	}
 	return nil
 }
 
-// abandon ends the local side of a detached permit, which lives on.
-func (p *Permit) abandon() {
-	s := p.c.sem
-	s.mu.Lock()
-	p.c.end(ErrClosed)
-	delete(s.claims, p.c.req.ID)
-	ctx := p.c.ctx
-	s.mu.Unlock()
-	ctx.finish(ErrClosed)
+// end notes that the permit is over, and why, and has its contexts end once the
+// lock is free.
+func (h *holding) end(cause error) {
+	h.over = cause
+	if h.cause == nil {
+		h.cause = cause
+	}
+	if contexts := h.contexts; len(contexts) > 0 {
+		h.contexts = nil
+		h.sem.loop.after = append(h.sem.loop.after, func() {
+			for _, x := range contexts {
+				x.end(cause)
+			}
+		})
+	}
+}
+
+// abandon notes that nobody has the handle any more. It is called by the garbage
+// collector's goroutine, so it leaves the rest to the loop.
+func (h *holding) abandon() {
+	l := &h.sem.loop
+	l.mu.Lock()
+	l.abandoned = append(l.abandoned, h)
+	l.mu.Unlock()
+}
+
+// giveUp gives back a permit whose handle nobody has. The lock is held.
+func (h *holding) giveUp(now time.Duration) {
+	s, m := h.sem, h.sem.loop.machine
+	if h.over != nil || s.loop.closed {
+		return
+	}
+	h.end(errAbandoned)
+	m.Leave(m.Release(now, &h.Acquisition))
+	if f := s.options.Observer.Abandoned; f != nil {
+		told := Abandoned{About: h.about(), Token: h.Token(), Held: now - h.GrantedAt(), Stack: stackText(h.stack)}
+		s.loop.after = append(s.loop.after, func() { f(told) })
+	}
+}
+
+func (h *holding) about() About {
+	id := h.ID()
+	return About{Semaphore: h.sem.name, Permit: id.String(), Weight: id.Weight}
+}
+
+// noteStack is where the caller of the package is.
+func noteStack() []uintptr {
+	pcs := make([]uintptr, 32)
+	return pcs[:runtime.Callers(3, pcs)]
+}
+
+func stackText(pcs []uintptr) string {
+	if len(pcs) == 0 {
+		return ""
+	}
+	text, frames := []byte(nil), runtime.CallersFrames(pcs)
+	for {
+		f, more := frames.Next()
+		text = append(text, f.Function+"\n\t"+f.File+":"...)
+		text = strconv.AppendInt(text, int64(f.Line), 10)
+		text = append(text, '\n')
+		if !more {
+			return string(text)
+		}
+	}
 }
 
 // permitContext ends with its permit. Err looks at the clock itself, because
 // after a pause of the whole process the timer that should have ended the
-// context may not have run yet.
+// context may not have run yet. It keeps the handle from the garbage collector.
 type permitContext struct {
 	context.Context // of context.WithCancelCause, so that children attach to it cheaply
 	end             context.CancelCauseFunc
-	c               *claim
+	permit          *Permit
 }
 
+// Err implements context.Context.
 func (x *permitContext) Err() error {
-	x.c.sem.endIfOverdue(x.c)
-	return x.Context.Err()
-}
-
-// finish ends the context, if there is one.
-func (x *permitContext) finish(cause error) {
-	if x != nil {
-		x.end(cause)
+	if err := x.Context.Err(); err != nil {
+		return err
 	}
+	_ = x.permit.Err()
+	return x.Context.Err()
 }

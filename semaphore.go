@@ -4,8 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"sema/engine"
+	"sema/internal/client"
+)
+
+type (
+	// Engine is where semaphores live; see package engine.
+	Engine = engine.Engine
+
+	// State is a snapshot of a semaphore.
+	State = engine.State
+
+	// Holder is a client with a permit.
+	Holder = engine.Holder
+
+	// Waiter is a client with a ticket in the queue.
+	Waiter = engine.Waiter
 )
 
 // Semaphore limits how much weight is held at once under one name, together
@@ -15,54 +31,32 @@ type Semaphore struct {
 	name    string
 	limit   int // as given to New
 	options Options
-	session Session
-	client  string // the session's
-
-	mu       sync.Mutex
-	claims   map[string]*claim // waiting and held, by permit id
-	number   uint64            // of the last claim
-	stored   int               // the engine's limit as last seen; 0: not seen yet
-	lookAt   time.Time         // when to ask again because a lease ends; zero: not
-	lookAsOf time.Time         // how old that news is
-	timer    *time.Timer       // runs tend at wake
-	wake     time.Time         // when timer fires; zero: not armed
-	closed   bool
-	quit     chan struct{} // closed by Close
-	busy     int           // acquisitions, calls and give-backs in progress
-	idle     sync.Cond     // signalled when busy is 0; not a WaitGroup, because
-	// a late Release may begin while Close waits
-
-	calls    context.Context // see callContext
-	callsEnd time.Time
-	endCalls context.CancelFunc
-
-	declaring chan struct{} // held while the Declare policy is carried out
-	declared  bool          // it has been; guarded by declaring
+	loop    loop
 }
 
 // New prepares a semaphore called name, limited to limit unless the engine has
 // another limit stored (see Options.OnConflict). It does no I/O, so it fails
 // only on values out of range, with an *ArgumentError. A nil options means the
 // defaults.
-func New(engine Engine, name string, limit int, options *Options) (*Semaphore, error) {
-	if engine == nil {
-		return nil, &ArgumentError{"engine", nil, "an engine, such as redisengine.New or memengine.New"}
+func New(e Engine, name string, limit int, options *Options) (*Semaphore, error) {
+	if e == nil {
+		return nil, &ArgumentError{What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
 	}
 	if options == nil {
 		options = &Options{}
 	}
-	s := &Semaphore{name: name, limit: limit, options: options.withDefaults(), claims: map[string]*claim{}, quit: make(chan struct{}), declaring: make(chan struct{}, 1)}
-	s.idle.L = &s.mu
-	for _, err := range []error{ValidateName(name), ValidateLimit(limit), s.options.validate()} {
+	s := &Semaphore{name: name, limit: limit, options: options.withDefaults()}
+	for _, err := range []error{engine.ValidateName(name), engine.ValidateLimit(limit), s.options.validate()} {
 		if err != nil {
 			return nil, err
 		}
 	}
-	session, err := engine.Open(name, self(options.Label), s.onWake)
+	session, err := e.Open(name, self(options.Label), s.loop.notify)
 	if err != nil {
 		return nil, err
 	}
-	s.session, s.client = session, session.Client()
+	s.loop.name, s.loop.session, s.loop.observe, s.loop.lease, s.loop.base = name, session, s.observe, s.options.Lease, time.Now()
+	s.loop.machine = client.New(s.options.machine(session, limit))
 	return s, nil
 }
 
@@ -71,46 +65,93 @@ func (s *Semaphore) Name() string { return s.name }
 
 // String names the semaphore and its limit, for logs.
 func (s *Semaphore) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.loop.mu.Lock()
+	defer s.loop.mu.Unlock()
 	limit := s.limit
-	if s.stored != 0 {
-		limit = s.stored
+	if stored := s.loop.machine.Stored(); stored != 0 {
+		limit = stored
 	}
 	return fmt.Sprintf("sema.Semaphore(%q, limit %d)", s.name, limit)
 }
 
 // Acquire is AcquireN with weight 1.
-func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.AcquireN(ctx, 1) }
+func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, 1, true) }
 
 // AcquireN waits until weight n is free and everybody who came before has been
 // served, and takes it. All of n is granted at once, or nothing.
 //
-// The wait ends with ctx: the error is then ErrUnavailable and ctx's own error
-// at once. The permit's context is derived from ctx as well, so a deadline that
-// is meant for the wait alone belongs into AcquireWithin. A first attempt that
-// does not reach the engine fails with an *EngineError; once queued, a wait
-// lasts through an outage of up to one lease. On any error nothing is held.
+// ctx bounds the wait, and nothing else: the permit stays when it ends. Work
+// that needs the permit runs under [Permit.Context]. When ctx ends the wait, the
+// error is ErrUnavailable and ctx's own error at once. A first attempt that
+// does not reach the engine fails after three seconds with an *EngineError;
+// once queued, a wait lasts through an outage of up to one lease. On any error
+// nothing is held.
 func (s *Semaphore) AcquireN(ctx context.Context, n int) (*Permit, error) {
-	return s.acquire(ctx, n, -1)
+	return s.acquire(ctx, n, true)
 }
 
 // TryAcquire is TryAcquireN with weight 1.
-func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) { return s.TryAcquireN(ctx, 1) }
+func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) {
+	return s.acquire(ctx, 1, false)
+}
 
 // TryAcquireN takes weight n if it is free now and nobody waits for it, and
 // fails with ErrUnavailable otherwise.
 func (s *Semaphore) TryAcquireN(ctx context.Context, n int) (*Permit, error) {
-	return s.acquire(ctx, n, 0)
+	return s.acquire(ctx, n, false)
 }
 
-// AcquireWithin is AcquireN that waits no longer than the given time; the
-// permit's context is not bound by it. With a wait of 0 it is TryAcquireN.
-func (s *Semaphore) AcquireWithin(ctx context.Context, n int, wait time.Duration) (*Permit, error) {
-	if wait < 0 {
-		return nil, &ArgumentError{"wait", wait, "0 or more"}
+func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, error) {
+	if n < 1 || n > MaxLimit {
+		return nil, &ArgumentError{What: "weight", Value: n, Want: fmt.Sprintf("1 … %d", MaxLimit)}
 	}
-	return s.acquire(ctx, n, wait)
+	if ctx.Err() != nil {
+		return nil, unavailable(ctx)
+	}
+	h := &holding{sem: s}
+	h.Owner = h
+	if s.options.NoteStack {
+		h.stack = noteStack()
+	}
+	l := &s.loop
+	l.mu.Lock()
+	now := l.now()
+	l.machine.Acquire(now, &h.Acquisition, n, wait)
+	l.run(now)
+	return s.outcome(ctx, h)
+}
+
+// outcome waits for an acquisition.
+func (s *Semaphore) outcome(ctx context.Context, h *holding) (*Permit, error) {
+	l := &s.loop
+	if l.wait(ctx, &h.waiter) && h.err == nil && ctx.Err() == nil {
+		if f := s.options.Observer.Acquired; f != nil {
+			f(Acquired{About: h.about(), Token: h.Token(), Waited: h.GrantedAt() - h.Came()})
+		}
+		return h.handle(), nil
+	}
+	l.mu.Lock()
+	now := l.now()
+	err := h.err
+	switch {
+	case h.settled && err == nil: // granted as the context ended
+		l.machine.Leave(l.machine.Release(now, &h.Acquisition))
+		h.end(ErrReleased)
+		err = unavailable(ctx)
+	case !h.settled:
+		err = unavailable(ctx)
+		if h.State() == client.Asking {
+			err = l.unanswered("acquire", err)
+		}
+		l.machine.Cancel(now, &h.Acquisition)
+		h.settle(err)
+	}
+	waited := now - h.Came()
+	l.run(now)
+	if f := s.options.Observer.Failed; f != nil {
+		f(Failed{About: h.about(), Waited: waited, Err: err})
+	}
+	return nil, err
 }
 
 // Do runs f while holding a permit. f's context ends when ctx does or the
@@ -121,7 +162,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 		return err
 	}
 	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
-	err = f(p.Context())
+	err = f(p.Context(ctx))
 	if lost := p.Err(); lost != nil {
 		return errors.Join(lost, err)
 	}
@@ -156,151 +197,114 @@ func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
 }
 
 // Resume takes up a permit that this or another process acquired, by its id,
-// and renews it. The permit's context is derived from ctx. It fails with
-// ErrLost when there is no such permit. Two processes that resume one permit
-// hold it both: to pass it on, the first must let go of it.
+// and renews it. It fails with ErrLost when there is no such permit. Two
+// processes that resume one permit hold it both: to pass it on, the first must
+// let go of it.
 func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
-	parsed, err := ParseID(id)
+	parsed, err := engine.ParseID(id)
 	if err != nil {
 		return nil, err
 	}
-	return s.resume(ctx, id, parsed.Weight)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	h := &holding{sem: s}
+	h.Owner = h
+	l := &s.loop
+	l.mu.Lock()
+	if l.machine.Find(parsed) != nil {
+		l.mu.Unlock()
+		return nil, &ArgumentError{What: "permit", Value: id, Want: "one that this Semaphore does not hold already"}
+	}
+	now := l.now()
+	l.machine.Resume(now, &h.Acquisition, parsed)
+	l.run(now)
+	if l.wait(ctx, &h.waiter) {
+		if h.err != nil {
+			return nil, h.err
+		}
+		return h.handle(), nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.machine.Forget(&h.Acquisition) // its lease goes on without us
+	return nil, l.unanswered("resume", ctx.Err())
 }
 
-// ReleaseID gives back a permit by its id, whoever holds it, at once. Its
-// holder learns of that only at its next renewal: Revoke is the gentle way. It
-// fails with ErrLost when there is no such permit.
-func (s *Semaphore) ReleaseID(ctx context.Context, id string) error {
-	if _, err := ParseID(id); err != nil {
-		return err
+// observe takes in an event of the machine's. The lock is held; what it
+// returns is called without.
+func (s *Semaphore) observe(e client.Event) func() {
+	if e.A == nil {
+		return s.observeOrder(e)
 	}
-	if err := s.open(); err != nil {
-		return err
-	}
-	found, err := s.session.Release(ctx, id)
-	if err == nil && !found {
-		err = fmt.Errorf("%w: %q has no permit %s", ErrLost, s.name, id)
-	}
-	return err
-}
-
-// Revoke has the holder of a permit told, at its next renewal, that it lost
-// the permit. The weight is free when the holder has released it, or when its
-// lease has ended. It fails with ErrLost when there is no such permit.
-func (s *Semaphore) Revoke(ctx context.Context, id string) error {
-	if _, err := ParseID(id); err != nil {
-		return err
-	}
-	if err := s.open(); err != nil {
-		return err
-	}
-	found, err := s.session.Revoke(ctx, id)
-	if err == nil && !found {
-		err = fmt.Errorf("%w: %q has no permit %s", ErrLost, s.name, id)
-	}
-	return err
-}
-
-// Limit is the limit stored in the engine, or the one given to New as long as
-// the engine has none.
-func (s *Semaphore) Limit(ctx context.Context) (int, error) {
-	st, err := s.State(ctx)
-	return st.Limit, err
-}
-
-// SetLimit stores the limit, 1 … MaxLimit, for all clients and for good: it
-// outlives idleness. A larger limit serves waiters at once; a smaller one
-// revokes nobody, and grants resume when less than it is held. Waiters that
-// weigh more than it fail with a *WeightError.
-func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
-	if err := ValidateLimit(limit); err != nil {
-		return err
-	}
-	if err := s.open(); err != nil {
-		return err
-	}
-	return s.session.SetLimit(ctx, limit, true)
-}
-
-// Available is the weight that is free now: the limit less what is held, and
-// never below 0. With others waiting, it is not for a newcomer to take.
-func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	st, err := s.State(ctx)
-	return max(0, st.Limit-st.Used), err
-}
-
-// Holders lists who holds permits now, in no particular order.
-func (s *Semaphore) Holders(ctx context.Context) ([]Holder, error) {
-	st, err := s.State(ctx)
-	return st.Holders, err
-}
-
-// Waiters lists who waits now, in the order they will be served.
-func (s *Semaphore) Waiters(ctx context.Context) ([]Waiter, error) {
-	st, err := s.State(ctx)
-	return st.Waiters, err
-}
-
-// State is a snapshot of all of it in one step.
-func (s *Semaphore) State(ctx context.Context) (State, error) {
-	if err := s.open(); err != nil {
-		return State{}, err
-	}
-	st, err := s.session.State(ctx)
-	if err == nil && st.Limit == 0 {
-		st.Limit = s.limit
-	}
-	return st, err
-}
-
-// open fails with ErrClosed after Close.
-func (s *Semaphore) open() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return ErrClosed
+	h, o, now := e.A.Owner.(*holding), &s.options.Observer, s.loop.now()
+	switch e.Kind {
+	case client.Granted:
+		h.settle(nil)
+	case client.Denied:
+		h.settle(s.reason(e))
+	case client.Queued:
+		if f := o.Queued; f != nil {
+			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: now - h.Came()}
+			return func() { f(told) }
+		}
+	case client.Lost:
+		err := s.reason(e)
+		h.end(err)
+		if f := o.Lost; f != nil {
+			told := Lost{About: h.about(), Token: h.Token(), Held: now - h.GrantedAt(), Err: err}
+			return func() { f(told) }
+		}
+	case client.AskFailed:
+		if f := o.RenewFailed; f != nil {
+			told := RenewFailed{About: h.about(), Err: e.Err}
+			return func() { f(told) }
+		}
 	}
 	return nil
 }
+
+func (s *Semaphore) observeOrder(e client.Event) func() {
+	switch e.Kind {
+	case client.Answered:
+		w := e.Order.Owner.(*waiter)
+		w.answer = e.Answer
+		w.settle(e.Err)
+	case client.LimitDiffers:
+		if f := s.options.Observer.LimitDiffers; f != nil {
+			return func() { f(LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit}) }
+		}
+	}
+	return nil
+}
+
+// callTimeout is how long a release waits for its answer.
+func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, MinLease/2) }
 
 // Close ends every wait with ErrClosed, ends the contexts of the permits still
 // held, gives them back and waits for that to finish, for a lease at most. The
 // engine stays open. Further calls fail with ErrClosed; closing again does
 // nothing.
 func (s *Semaphore) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	l := &s.loop
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
 		return nil
 	}
-	s.closed = true
-	close(s.quit)
-	s.disarm()
-	var permits []*Permit
-	for _, c := range s.claims {
-		if !c.issued {
-			c.settle(ErrClosed) // its caller gives back
-			continue
-		}
-		permits = append(permits, &c.permit)
-	}
-	s.mu.Unlock()
-	var releases sync.WaitGroup
-	for _, p := range permits {
+	l.closed = true
+	now := l.now()
+	for _, a := range l.machine.Permits() {
+		h := a.Owner.(*holding)
+		h.end(ErrClosed)
 		if s.options.Detached {
-			p.abandon()
+			l.machine.Forget(a)
 			continue
 		}
-		releases.Go(func() { _ = p.release(ErrClosed) })
+		l.machine.Leave(l.machine.Release(now, a))
 	}
-	releases.Wait()
-	s.mu.Lock()
-	for s.busy > 0 {
-		s.idle.Wait()
-	}
-	if s.endCalls != nil {
-		s.endCalls()
-	}
-	s.mu.Unlock()
-	return s.session.Close()
+	l.machine.Close(now)
+	l.settle(now)
+	l.shut(s.options.Lease)
+	return l.session.Close()
 }

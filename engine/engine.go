@@ -60,6 +60,13 @@ type Session interface {
 	Close() error
 }
 
+// Lasting is a further ability of a Session.
+type Lasting interface {
+	// Lasting reports whether a ticket lives as long as its process: the client
+	// then asks again only when it is notified.
+	Lasting() bool
+}
+
 // Client describes who asks, for the eyes of operators.
 type Client struct {
 	Host  string `json:"host"`

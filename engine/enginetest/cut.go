@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"sema"
+	"sema/engine"
 )
 
 // cutEngine is an engine whose client can be cut off: from then on its calls
@@ -16,61 +17,43 @@ type cutEngine struct {
 	cut     atomic.Bool  // calls fail, news are lost
 	deaf    atomic.Bool  // only news are lost
 	forgets atomic.Bool  // calls are carried out and then fail
-	refuses atomic.Bool  // Renew fails, certainly not carried out
+	refuses atomic.Bool  // renewals fail, certainly not carried out
 	limits  atomic.Int64 // calls of SetLimit
 }
 
 var errCut = errors.New("the test cut the line")
 
-func (e *cutEngine) Open(name string, c sema.Client, wake func(sema.Wake)) (sema.Session, error) {
-	s, err := e.Engine.Open(name, c, func(w sema.Wake) {
+func (e *cutEngine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := e.Engine.Open(name, who, func(n engine.Notification) {
 		if !e.cut.Load() && !e.deaf.Load() {
-			wake(w)
+			notify(n)
 		}
 	})
 	return &cutSession{Session: s, engine: e}, err
 }
 
 type cutSession struct {
-	sema.Session
+	engine.Session
 	engine *cutEngine
 }
 
-func (s *cutSession) broken(op string, executed bool) error {
-	if s.engine.cut.Load() || executed && s.engine.forgets.Load() {
-		return &sema.EngineError{Op: op, NotExecuted: !executed, Err: errCut}
+func (s *cutSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	renews := false
+	for _, r := range c.Requests {
+		renews = renews || r.Kind == engine.Renew
+		if r.Kind == engine.SetLimit {
+			s.engine.limits.Add(1)
+		}
 	}
-	return nil
-}
-
-func (s *cutSession) Acquire(ctx context.Context, r sema.Request) (sema.Answer, error) {
-	if err := s.broken("acquire", false); err != nil {
-		return sema.Answer{}, err
+	if s.engine.cut.Load() || renews && s.engine.refuses.Load() {
+		return engine.Reply{}, &engine.Error{Op: "step", NotExecuted: true, Err: errCut}
 	}
-	a, err := s.Session.Acquire(ctx, r)
-	return a, errors.Join(err, s.broken("acquire", true))
-}
-
-func (s *cutSession) Renew(ctx context.Context, rs []sema.Request) ([]sema.Answer, error) {
-	if err := s.broken("renew", false); err != nil {
-		return nil, err
+	reply, err := s.Session.Step(ctx, c)
+	if s.engine.deaf.Load() {
+		reply.Notification = engine.Notification{}
 	}
-	if s.engine.refuses.Load() && rs[0].Token != 0 {
-		return nil, &sema.EngineError{Op: "renew", NotExecuted: true, Err: errCut}
+	if s.engine.cut.Load() || s.engine.forgets.Load() {
+		return engine.Reply{}, &engine.Error{Op: "step", Err: errCut}
 	}
-	as, err := s.Session.Renew(ctx, rs)
-	return as, errors.Join(err, s.broken("renew", true))
-}
-
-func (s *cutSession) Release(ctx context.Context, id string) (bool, error) {
-	if err := s.broken("release", false); err != nil {
-		return false, err
-	}
-	found, err := s.Session.Release(ctx, id)
-	return found, errors.Join(err, s.broken("release", true))
-}
-
-func (s *cutSession) SetLimit(ctx context.Context, limit int, pin bool) error {
-	s.engine.limits.Add(1)
-	return s.Session.SetLimit(ctx, limit, pin)
+	return reply, err
 }

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"sema"
+	"sema/engine"
 )
 
 // Store is one place where semaphores live, as an engine's test sets it up.
@@ -148,6 +150,12 @@ func (e *env) acquire(s *sema.Semaphore, n int) *sema.Permit {
 	e.Helper()
 	p, err := s.AcquireN(e.ctx(), n)
 	e.ok(err)
+	return e.keep(p)
+}
+
+// keep keeps a permit from the garbage collector until the test ends.
+func (e *env) keep(p *sema.Permit) *sema.Permit {
+	e.Cleanup(func() { runtime.KeepAlive(p) })
 	return p
 }
 
@@ -192,7 +200,7 @@ func (e *env) permit(w *waiter) *sema.Permit {
 	if p == nil {
 		e.Fatalf("waiting ended with %v", w.err)
 	}
-	return p
+	return e.keep(p)
 }
 
 // waits checks that the acquisition has not ended.
@@ -238,41 +246,54 @@ func (e *env) empty(s *sema.Semaphore, limit int) {
 var numbers atomic.Uint64
 
 // id makes a permit id for a session used directly.
-func id(s sema.Session, weight int) string {
-	return sema.ID{Client: s.Client(), Number: 1_000_000 + numbers.Add(1), Weight: weight}.String()
+func id(s engine.Session, weight int) engine.ID {
+	return engine.ID{Client: s.Client(), Number: 1_000_000 + numbers.Add(1), Weight: weight}
 }
 
 // session opens the test's semaphore below the Semaphore: a client that does
 // nothing by itself, such as a dead one.
-func (e *env) session() sema.Session {
+func (e *env) session() engine.Session {
 	e.Helper()
-	s, err := e.client().Open(e.name, sema.Client{Host: "test", PID: 1}, func(sema.Wake) {})
+	s, err := e.client().Open(e.name, engine.Client{Host: "test", PID: 1}, func(engine.Notification) {})
 	e.ok(err)
 	e.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 // request asks for weight 1 under a new id.
-func request(s sema.Session, limit int, lease time.Duration) sema.Request {
-	return sema.Request{ID: id(s, 1), Weight: 1, Limit: limit, Lease: lease, Ticket: lease / 2}
+func request(s engine.Session, limit int, lease time.Duration) engine.Request {
+	return engine.Request{Kind: engine.Ask, ID: id(s, 1), Limit: limit, Lease: lease, Ticket: lease / 2}
 }
 
-func (e *env) ask(s sema.Session, r sema.Request, want sema.Status) sema.Answer {
+// step carries out one request as a call of its own.
+func step(ctx context.Context, s engine.Session, r engine.Request) (engine.Answer, error) {
+	reply, err := s.Step(ctx, engine.Call{Number: numbers.Add(1), Requests: []engine.Request{r}})
+	if err != nil {
+		return engine.Answer{}, err
+	}
+	return reply.Answers[0], nil
+}
+
+func (e *env) ask(s engine.Session, r engine.Request, want engine.Status) engine.Answer {
 	e.Helper()
-	a, err := s.Acquire(e.ctx(), r)
+	a, err := step(e.ctx(), s, r)
 	e.ok(err)
 	if a.Status != want {
-		e.Fatalf("acquire %+v: status %d, want %d", r, a.Status, want)
+		e.Fatalf("%+v: status %d, want %d", r, a.Status, want)
 	}
 	return a
 }
 
-func (e *env) renew(s sema.Session, r sema.Request, want sema.Status) sema.Answer {
+// renew asks for a renewal of what r asked for.
+func (e *env) renew(s engine.Session, r engine.Request, want engine.Status) engine.Answer {
 	e.Helper()
-	as, err := s.Renew(e.ctx(), []sema.Request{r})
-	e.ok(err)
-	if len(as) != 1 || as[0].Status != want {
-		e.Fatalf("renew %+v: %+v, want status %d", r, as, want)
-	}
-	return as[0]
+	r.Kind = engine.Renew
+	return e.ask(s, r, want)
+}
+
+// letGo releases what r asked for.
+func (e *env) letGo(s engine.Session, r engine.Request, want engine.Status) {
+	e.Helper()
+	r.Kind = engine.Release
+	e.ask(s, r, want)
 }

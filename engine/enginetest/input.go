@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 )
 
 var inputTests = []test{
@@ -17,7 +18,7 @@ var inputTests = []test{
 		} {
 			_, err := sema.New(e.client(), name, 1, nil)
 			e.bad(what, err, "name")
-			_, err = e.client().Open(name, sema.Client{}, func(sema.Wake) {})
+			_, err = e.client().Open(name, engine.Client{}, func(engine.Notification) {})
 			e.bad(what+" at the engine", err, "name")
 		}
 	}},
@@ -59,14 +60,13 @@ var inputTests = []test{
 			_, err := s.AcquireN(e.ctx(), n)
 			e.bad("weight", err, "weight")
 		}
-		_, err = s.AcquireWithin(e.ctx(), 1, -1)
-		e.bad("wait", err, "wait")
 		for what, o := range map[string]sema.Options{
 			"lease":            {Lease: time.Millisecond},
 			"lease too long":   {Lease: math.MaxInt64},
 			"margin":           {Lease: time.Second, Margin: time.Second},
 			"renewal interval": {Lease: time.Second, Renew: time.Second},
 			"limit policy":     {OnConflict: 7},
+			"longest hold":     {MaxHold: 1},
 			"label":            {Label: strings.Repeat("x", sema.MaxLabel+1)},
 		} {
 			_, err := sema.New(e.client(), e.name, 1, &o)

@@ -41,8 +41,8 @@ var leakTests = []test{
 		}
 		e.is(w.err, sema.ErrClosed)
 		for _, p := range []*sema.Permit{a, b} {
-			<-p.Context().Done()
-			e.is(context.Cause(p.Context()), sema.ErrClosed)
+			<-p.Context(e.ctx()).Done()
+			e.is(context.Cause(p.Context(e.ctx())), sema.ErrClosed)
 			e.is(p.Release(), sema.ErrReleased)
 		}
 		_, err := s.Acquire(e.ctx())

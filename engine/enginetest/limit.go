@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 )
 
 var limitTests = []test{
@@ -58,16 +59,16 @@ var limitTests = []test{
 		// node redis-semaphore: 3 holders of 2; the book's Lua semaphore.
 		s := e.session()
 		lasting := request(s, 1, long)
-		e.ask(s, lasting, sema.Granted)
-		e.ask(s, request(s, 1, sema.MinLease), sema.Refused)
-		e.renew(s, withToken(lasting), sema.Granted)
-		e.ask(s, request(s, 1, sema.MinLease), sema.Refused)
+		e.ask(s, lasting, engine.Granted)
+		e.ask(s, request(s, 1, sema.MinLease), engine.Refused)
+		e.renew(s, lasting, engine.Granted)
+		e.ask(s, request(s, 1, sema.MinLease), engine.Refused)
 	}},
 	{name: "leases that end free their weight", run: func(e *env) {
 		s := e.session()
 		r := request(s, 3, sema.MinLease)
-		r.ID, r.Weight = id(s, 3), 3
-		e.ask(s, r, sema.Granted)
+		r.ID = id(s, 3)
+		e.ask(s, r, engine.Granted)
 		e.empty(waitFree(e, 3), 3)
 	}},
 }
@@ -77,10 +78,4 @@ func waitFree(e *env, limit int) *sema.Semaphore {
 	s := e.sem(limit, nil)
 	e.release(e.acquire(s, limit))
 	return s
-}
-
-// withToken makes a request one for renewal.
-func withToken(r sema.Request) sema.Request {
-	r.Token = 1
-	return r
 }

@@ -17,10 +17,10 @@ var lossTests = []test{
 		w := e.queue(e.sem(1, nil), 1)
 		line.cut.Store(true)
 		next := e.permit(w)
-		if p.Context().Err() == nil {
+		if p.Context(e.ctx()).Err() == nil {
 			e.Fatal("two holders trust their permits")
 		}
-		e.is(context.Cause(p.Context()), sema.ErrLost)
+		e.is(context.Cause(p.Context(e.ctx())), sema.ErrLost)
 		e.is(p.Err(), sema.ErrLost)
 		e.is(p.Release(), sema.ErrLost)
 		e.release(next)
@@ -29,7 +29,7 @@ var lossTests = []test{
 		line := &cutEngine{Engine: e.store.Client(e)}
 		failed := make(chan struct{}, 1000)
 		s := e.semOn(line, 1, &sema.Options{Lease: 2 * short, Observer: sema.Observer{
-			RenewFailed: func(sema.Event) { failed <- struct{}{} },
+			RenewFailed: func(sema.RenewFailed) { failed <- struct{}{} },
 		}})
 		p := e.acquire(s, 1)
 		for range 3 {
@@ -54,8 +54,8 @@ var lossTests = []test{
 		s := e.sem(1, &sema.Options{Lease: 2 * sema.MinLease, Renew: sema.NoRenewal})
 		p := e.acquire(s, 1)
 		w := e.queue(e.sem(1, nil), 1)
-		<-p.Context().Done()
-		e.is(context.Cause(p.Context()), sema.ErrLost)
+		<-p.Context(e.ctx()).Done()
+		e.is(context.Cause(p.Context(e.ctx())), sema.ErrLost)
 		e.release(e.permit(w))
 		e.is(p.Renew(e.ctx()), sema.ErrLost)
 	}},
@@ -65,7 +65,7 @@ var lossTests = []test{
 		w := e.queue(e.sem(1, o), 1)
 		e.release(gate)
 		p := e.permit(w)
-		<-p.Context().Done()
+		<-p.Context(e.ctx()).Done()
 		e.is(p.Err(), sema.ErrLost)
 	}},
 	{name: "a hand-off that cannot be topped up is given back", run: func(e *env) {
@@ -106,7 +106,7 @@ var lossTests = []test{
 				break
 			}
 		}
-		if p.Context().Err() == nil {
+		if p.Context(e.ctx()).Err() == nil {
 			e.Fatal("trusted beyond its deadline")
 		}
 	}},
@@ -114,7 +114,7 @@ var lossTests = []test{
 		s := e.sem(1, &sema.Options{Lease: short})
 		p := e.acquire(s, 1)
 		e.ok(s.ReleaseID(e.ctx(), p.ID()))
-		<-p.Context().Done()
+		<-p.Context(e.ctx()).Done()
 		e.is(p.Err(), sema.ErrLost)
 	}},
 	{name: "a revoked permit counts until its holder lets go", run: func(e *env) {
@@ -124,7 +124,7 @@ var lossTests = []test{
 		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
 			e.Fatalf("revoked, and already free: %v", err)
 		}
-		<-p.Context().Done()
+		<-p.Context(e.ctx()).Done()
 		e.is(p.Err(), sema.ErrRevoked)
 		e.is(p.Release(), sema.ErrLost)
 		e.empty(s, 1)
@@ -137,7 +137,7 @@ var lossTests = []test{
 		s := e.sem(1, &sema.Options{Lease: 2 * short})
 		p := e.acquire(s, 1)
 		e.store.Freeze()
-		<-p.Context().Done()
+		<-p.Context(e.ctx()).Done()
 		if time.Now().After(p.Deadline().Add(2 * short / 10)) {
 			e.Errorf("told %v after the deadline: the lease may have ended", time.Since(p.Deadline()))
 		}
@@ -152,7 +152,7 @@ var lossTests = []test{
 		s := e.sem(1, &sema.Options{Lease: 2 * short})
 		p := e.acquire(s, 1)
 		e.store.Forget(e)
-		<-p.Context().Done()
+		<-p.Context(e.ctx()).Done()
 		e.is(p.Err(), sema.ErrLost)
 		e.is(p.Release(), sema.ErrLost)
 		e.empty(s, 1)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,37 +28,40 @@ var methodTests = []test{
 		e.is(err, context.DeadlineExceeded)
 		e.release(p)
 	}},
-	{name: "AcquireWithin bounds the wait and not the permit", run: func(e *env) {
-		s := e.sem(1, nil)
-		p, err := s.AcquireWithin(e.ctx(), 1, 200*time.Millisecond) // enough for a first connection
+	{name: "the acquisition's context bounds the wait and not the permit", run: func(e *env) {
+		// As with x/sync/semaphore: a timeout around Acquire, cancelled at once.
+		ctx, cancel := context.WithTimeout(e.ctx(), patience)
+		p, err := e.sem(1, nil).Acquire(ctx)
+		cancel()
 		e.ok(err)
-		_, err = s.AcquireWithin(e.ctx(), 1, 250*time.Millisecond) // longer than the first wait's bound
-		e.is(err, sema.ErrUnavailable)
-		e.ok(p.Context().Err())
-		_, err = s.AcquireWithin(e.ctx(), 1, 0)
-		e.is(err, sema.ErrUnavailable)
+		work := p.Context(e.ctx())
+		e.ok(p.Err())
+		e.ok(work.Err())
 		e.release(p)
 	}},
-	{name: "the permit's context carries values and ends with its parent", run: func(e *env) {
+	{name: "a permit's context carries values and ends with its parent", run: func(e *env) {
 		ctx, cancel := context.WithCancel(context.WithValue(e.ctx(), valueKey{}, "v"))
-		p, err := e.sem(1, nil).Acquire(ctx)
-		e.ok(err)
-		child, stop := context.WithCancel(p.Context())
+		p := e.acquire(e.sem(1, nil), 1)
+		work, other := p.Context(ctx), p.Context(e.ctx())
+		child, stop := context.WithCancel(work)
 		defer stop()
-		if p.Context().Value(valueKey{}) != "v" {
+		if work.Value(valueKey{}) != "v" {
 			e.Error("the value is lost")
 		}
 		cancel()
 		<-child.Done()
-		e.is(p.Context().Err(), context.Canceled)
+		e.is(work.Err(), context.Canceled)
+		e.ok(other.Err())
 		e.ok(p.Err()) // still held: its holder decides when it is done
 		e.release(p)
+		<-other.Done()
+		e.is(context.Cause(other), sema.ErrReleased)
 	}},
 	{name: "releasing ends the permit's context", run: func(e *env) {
 		p := e.acquire(e.sem(1, nil), 1)
 		e.release(p)
-		<-p.Context().Done()
-		e.is(context.Cause(p.Context()), sema.ErrReleased)
+		<-p.Context(e.ctx()).Done()
+		e.is(context.Cause(p.Context(e.ctx())), sema.ErrReleased)
 		e.is(p.Renew(e.ctx()), sema.ErrReleased)
 	}},
 	{name: "Do holds while it runs, and releases after a panic", run: func(e *env) {
@@ -183,7 +188,7 @@ var methodTests = []test{
 		w := e.queue(s, 1)
 		e.ok(engine.Close())
 		e.is(p.Err(), sema.ErrLost)
-		<-p.Context().Done()
+		<-p.Context(e.ctx()).Done()
 		if <-w.got != nil {
 			e.Fatal("granted by a closed engine")
 		}
@@ -238,25 +243,82 @@ var methodTests = []test{
 			e.Error(s)
 		}
 	}},
-	{name: "a pinned limit is marked", run: func(e *env) {
+	{name: "a pinned limit is marked, and can be unset", run: func(e *env) {
 		s := e.sem(1, nil)
+		e.is(s.UnsetLimit(e.ctx()), sema.ErrNotFound)
 		e.ok(s.SetLimit(e.ctx(), 2))
 		if st := e.state(s); !st.Pinned || st.Limit != 2 {
 			e.Errorf("%+v", st)
 		}
+		e.ok(s.UnsetLimit(e.ctx()))
+		if st := e.state(s); st.Pinned || st.Limit != 2 {
+			e.Errorf("unset: %+v", st)
+		}
+	}},
+	{name: "an idle semaphore can be removed, a used one cannot", run: func(e *env) {
+		s := e.sem(1, nil)
+		e.is(s.Remove(e.ctx()), sema.ErrNotFound)
+		p := e.acquire(s, 1)
+		e.is(s.Remove(e.ctx()), sema.ErrInUse)
+		w := e.queue(s, 1)
+		e.release(p)
+		e.release(e.permit(w))
+		e.ok(s.Remove(e.ctx()))
+		names, err := e.client().List(e.ctx())
+		e.ok(err)
+		if slices.Contains(names, e.name) {
+			e.Fatal("it is still there")
+		}
+		e.empty(e.sem(7, nil), 7) // the next user's limit counts
+	}},
+	{name: "a permit is not held longer than allowed", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: long, MaxHold: short})
+		p := e.acquire(s, 1)
+		work := p.Context(e.ctx())
+		<-work.Done()
+		e.is(context.Cause(work), sema.ErrHeldTooLong)
+		e.is(p.Err(), sema.ErrLost)
+		e.release(e.acquire(e.sem(1, nil), 1)) // nobody released it
+		e.is(p.Release(), sema.ErrHeldTooLong)
+	}},
+	{name: "a permit that is lost from sight is given back and reported", run: func(e *env) {
+		found := make(chan sema.Abandoned, 1)
+		s := e.sem(1, &sema.Options{Lease: short, NoteStack: true, Observer: sema.Observer{
+			Abandoned: func(o sema.Abandoned) { found <- o },
+		}})
+		lose := func() string {
+			p, err := s.Acquire(e.ctx())
+			e.ok(err)
+			return p.ID()
+		}
+		id := lose()
+		e.until(func() bool { runtime.GC(); return len(found) == 1 })
+		if o := <-found; o.Permit != id || !strings.Contains(o.Stack, "enginetest.") {
+			e.Errorf("%+v", o)
+		}
+		e.release(e.acquire(s, 1))
+		p, err := s.Acquire(e.ctx())
+		e.ok(err)
+		work := p.Context(e.ctx())
+		runtime.GC()
+		runtime.GC()
+		e.ok(work.Err()) // who has the context has the permit
+		runtime.KeepAlive(work)
 	}},
 	{name: "the observer hears of everything", run: func(e *env) {
 		heard := make(chan string, 100)
-		note := func(what string) func(sema.Event) {
-			return func(ev sema.Event) {
-				if ev.Name != e.name {
-					e.Errorf("%s: %+v", what, ev)
-				}
-				heard <- what
+		note := func(what string, about sema.About) {
+			if about.Semaphore != e.name || about.Permit == "" || about.Weight != 1 {
+				e.Errorf("%s: %+v", what, about)
 			}
+			heard <- what
 		}
 		s := e.sem(1, &sema.Options{Lease: short, Observer: sema.Observer{
-			Queued: note("queued"), Acquired: note("acquired"), Failed: note("failed"), Released: note("released"), Lost: note("lost"),
+			Queued:   func(o sema.Queued) { note("queued", o.About) },
+			Acquired: func(o sema.Acquired) { note("acquired", o.About) },
+			Failed:   func(o sema.Failed) { note("failed", o.About) },
+			Released: func(o sema.Released) { note("released", o.About) },
+			Lost:     func(o sema.Lost) { note("lost", o.About) },
 		}})
 		p := e.acquire(s, 1)
 		_, err := s.TryAcquire(e.ctx())

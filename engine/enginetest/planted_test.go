@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"sema"
+	"sema/engine"
 	"sema/engine/memengine"
 )
 
@@ -18,97 +19,99 @@ import (
 // that a published semaphore had, and the suite must find it.
 var planted = map[string]struct {
 	promise string // whose test must fail
-	bug     func(s *plantedSession)
+	bug     func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error)
 }{
 	// Redis in Action 6.3.1 and 6.3.2: who may enter is decided in one step and
 	// written in another.
-	"check, then add": {"1_Limit", func(s *plantedSession) {
-		s.acquire = func(ctx context.Context, r sema.Request) (sema.Answer, error) {
-			st, err := s.Session.State(ctx)
-			if err != nil || st.Used+r.Weight > r.Limit {
-				return sema.Answer{Status: sema.Refused, Limit: r.Limit}, err
-			}
-			runtime.Gosched() // the round trip between the steps
-			limit := r.Limit
-			r.Limit = sema.MaxLimit
-			a, err := s.Session.Acquire(ctx, r)
-			a.Limit = limit
-			return a, err
+	"check, then add": {"1_Limit", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+		st, err := s.Session.State(ctx)
+		if err != nil {
+			return engine.Reply{}, err
 		}
+		runtime.Gosched() // the round trip between the steps
+		for i := range c.Requests {
+			if r := &c.Requests[i]; r.Kind == engine.Ask && st.Used+r.ID.Weight <= r.Limit {
+				_, err = step(ctx, s.Session, engine.Request{Kind: engine.SetLimit, Limit: sema.MaxLimit})
+			}
+		}
+		reply, err2 := s.Session.Step(ctx, c)
+		_, err3 := step(ctx, s.Session, engine.Request{Kind: engine.SetLimit, Limit: max(1, st.Limit)})
+		return reply, errors.Join(err, err2, err3)
 	}},
 	// The permit is removed in one step and counted as free in another, which
 	// may come late: nobody is woken.
-	"release in two steps": {"4_NoLostWakeUp", func(s *plantedSession) {
-		s.release = func(ctx context.Context, id string) (bool, error) {
-			ok, err := s.Session.Revoke(ctx, id) // gone for its holder, and still counted
-			return ok, err
-		}
-	}},
-	"release adds": {"6_ExactlyOnce", func(s *plantedSession) {
-		s.release = func(ctx context.Context, id string) (bool, error) {
-			ok, err := s.Session.Release(ctx, id)
-			if err == nil && !ok {
-				st, _ := s.Session.State(ctx)
-				return true, s.Session.SetLimit(ctx, st.Limit+1, false)
+	"release in two steps": {"4_NoLostWakeUp", replaced(engine.Release, func(s *plantedSession, r *engine.Request) {
+		r.Kind = engine.Revoke // gone for its holder, and still counted
+	})},
+	"release adds": {"6_ExactlyOnce", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+		reply, err := s.Session.Step(ctx, c)
+		for i := range reply.Answers {
+			if c.Requests[i].Kind == engine.Release && reply.Answers[i].Status == engine.Gone {
+				reply.Answers[i].Status = engine.Done
+				_, err = step(ctx, s.Session, engine.Request{Kind: engine.SetLimit, Limit: reply.Limit + 1})
 			}
-			return ok, err
 		}
+		return reply, err
 	}},
-	"a renewal that revives": {"6_ExactlyOnce", func(s *plantedSession) {
-		s.renew = func(ctx context.Context, rs []sema.Request) ([]sema.Answer, error) {
-			as, err := s.Session.Renew(ctx, rs)
-			for i := range as {
-				if as[i].Status == sema.Gone {
-					as[i], err = s.Session.Acquire(ctx, rs[i])
-				}
+	"a renewal that revives": {"6_ExactlyOnce", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+		reply, err := s.Session.Step(ctx, c)
+		for i := range reply.Answers {
+			if r := c.Requests[i]; r.Kind == engine.Renew && reply.Answers[i].Status == engine.Gone {
+				r.Kind, r.Limit = engine.Ask, 1
+				reply.Answers[i], err = step(ctx, s.Session, r)
 			}
-			return as, err
 		}
+		return reply, err
 	}},
 	// The message is the hand-off: who missed it waits for ever.
-	"a push without state": {"4_NoLostWakeUp", func(s *plantedSession) {
-		s.renew = func(ctx context.Context, rs []sema.Request) ([]sema.Answer, error) {
-			as, err := s.Session.Renew(ctx, rs)
-			for i := range as {
-				if rs[i].Token == 0 {
-					as[i] = sema.Answer{Status: sema.Queued, Limit: rs[i].Limit, Arrival: rs[i].Arrival}
-				}
+	"a push without state": {"4_NoLostWakeUp", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+		reply, err := s.Session.Step(ctx, c)
+		for i := range reply.Answers {
+			if r := c.Requests[i]; r.Kind == engine.Ask && s.asked[r.ID] && reply.Answers[i].Status == engine.Granted {
+				reply.Answers[i] = engine.Answer{Status: engine.Queued}
 			}
-			return as, err
+			s.asked[c.Requests[i].ID] = true
 		}
+		return reply, err
 	}},
-	"a counter as token": {"7_Fencing", func(s *plantedSession) {
-		s.acquire = func(ctx context.Context, r sema.Request) (sema.Answer, error) {
-			a, err := s.Session.Acquire(ctx, r)
-			a.Token = s.store.count()
-			return a, err
+	"a counter as token": {"7_Fencing", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+		reply, err := s.Session.Step(ctx, c)
+		for i := range reply.Answers {
+			if c.Requests[i].Kind == engine.Ask {
+				reply.Answers[i].Token = s.store.count()
+			}
 		}
+		return reply, err
 	}},
 	// A newcomer takes what is free before those who wait.
-	"barging": {"3_Order", func(s *plantedSession) {
-		s.acquire = func(ctx context.Context, r sema.Request) (sema.Answer, error) {
-			r.Unfair = true
-			return s.Session.Acquire(ctx, r)
-		}
-	}},
+	"barging": {"3_Order", replaced(engine.Ask, func(s *plantedSession, r *engine.Request) { r.Unfair = true })},
 	// Cancelling forgets the ticket only locally.
-	"an abandoned ticket": {"8_NothingLeaks", func(s *plantedSession) {
-		s.release = func(ctx context.Context, id string) (bool, error) {
-			st, err := s.Session.State(ctx)
-			for _, w := range st.Waiters {
-				if w.ID == id {
-					return true, err
-				}
+	"an abandoned ticket": {"8_NothingLeaks", replaced(engine.Release, func(s *plantedSession, r *engine.Request) {
+		st, _ := s.Session.State(context.Background())
+		for _, w := range st.Waiters {
+			if w.ID == r.ID.String() {
+				r.ID.Number = 0
 			}
-			return s.Session.Release(ctx, id)
 		}
-	}},
+	})},
+}
+
+// replaced is a bug that changes each request of a kind.
+func replaced(kind engine.Kind, change func(*plantedSession, *engine.Request)) func(*plantedSession, context.Context, engine.Call) (engine.Reply, error) {
+	return func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+		for i := range c.Requests {
+			if c.Requests[i].Kind == kind {
+				change(s, &c.Requests[i])
+			}
+		}
+		return s.Session.Step(ctx, c)
+	}
 }
 
 // plantedStore is a memory engine whose sessions have a bug, and which can
 // forget everything.
 type plantedStore struct {
-	bug func(s *plantedSession)
+	bug func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error)
 
 	mu      sync.Mutex
 	engine  *memengine.Engine
@@ -128,38 +131,28 @@ func (p *plantedStore) count() int64 {
 	return p.counter
 }
 
-func (p *plantedStore) Open(name string, c sema.Client, wake func(sema.Wake)) (sema.Session, error) {
-	inner, err := p.current().Open(name, c, wake)
+func (p *plantedStore) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	inner, err := p.current().Open(name, who, notify)
 	if err != nil {
 		return nil, err
 	}
-	s := &plantedSession{Session: inner, store: p}
-	s.acquire, s.renew, s.release = inner.Acquire, inner.Renew, inner.Release
-	p.bug(s)
-	return s, nil
+	return &plantedSession{Session: inner, store: p, asked: map[engine.ID]bool{}}, nil
 }
 
 func (p *plantedStore) List(ctx context.Context) ([]string, error) { return p.current().List(ctx) }
 func (p *plantedStore) Close() error                               { return p.current().Close() }
 
 type plantedSession struct {
-	sema.Session
-	store   *plantedStore
-	acquire func(context.Context, sema.Request) (sema.Answer, error)
-	renew   func(context.Context, []sema.Request) ([]sema.Answer, error)
-	release func(context.Context, string) (bool, error)
+	engine.Session
+	store *plantedStore
+	asked map[engine.ID]bool
 }
 
-func (s *plantedSession) Acquire(ctx context.Context, r sema.Request) (sema.Answer, error) {
-	return s.acquire(ctx, r)
-}
-
-func (s *plantedSession) Renew(ctx context.Context, rs []sema.Request) ([]sema.Answer, error) {
-	return s.renew(ctx, rs)
-}
-
-func (s *plantedSession) Release(ctx context.Context, id string) (bool, error) {
-	return s.release(ctx, id)
+func (s *plantedSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	if s.store.bug == nil {
+		return s.Session.Step(ctx, c)
+	}
+	return s.store.bug(s, ctx, c)
 }
 
 // plantedEnv names the bug that TestWithPlantedBug runs the suite with.
@@ -198,10 +191,7 @@ func TestWithPlantedBug(t *testing.T) {
 	if name == "" {
 		return // TestSuiteFindsPlantedBugs runs this in a process of its own
 	}
-	bug := planted[name].bug
-	if name == "none" {
-		bug = func(*plantedSession) {}
-	}
+	bug := planted[name].bug // nil for "none"
 	Run(t, func(testing.TB) Store {
 		p := &plantedStore{bug: bug, engine: memengine.New()}
 		s := Store{Client: func(testing.TB) sema.Engine { return p }}

@@ -12,13 +12,13 @@ var policyTests = []test{
 	{name: "the first user's limit is stored, others adopt and report it", run: func(e *env) {
 		first := e.sem(2, nil)
 		p := e.acquire(first, 1)
-		var seen []sema.Event
-		s := e.sem(5, &sema.Options{Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen = append(seen, ev) }}})
+		var seen []sema.LimitDiffers
+		s := e.sem(5, &sema.Options{Observer: sema.Observer{LimitDiffers: func(ev sema.LimitDiffers) { seen = append(seen, ev) }}})
 		a := e.acquire(s, 1)
 		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
 			e.Fatalf("its own limit held: %v", err)
 		}
-		if len(seen) != 1 || seen[0].Limit != 5 || seen[0].Stored != 2 {
+		if len(seen) != 1 || seen[0].Wanted != 5 || seen[0].Stored != 2 {
 			e.Fatalf("reported %+v", seen)
 		}
 		if n, err := s.Limit(e.ctx()); n != 2 || err != nil {

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
+	"sema/engine"
 )
 
 // workerEnv tells a test binary to be a worker, and what to do.
@@ -70,14 +71,12 @@ func work(words string, open func(url string) (sema.Engine, error)) error {
 	}()
 	var mu sync.Mutex
 	joined := map[string]int64{}
-	// With a label tokens are recorded; without, a repeated ask may get one that
-	// is newer than its grant, which says nothing about the order.
-	sem, err := sema.New(engine, j.Name, j.Limit, &sema.Options{Lease: j.Lease, Slots: true, Label: "worker", Observer: sema.Observer{
-		Queued: func(e sema.Event) {
+	sem, err := sema.New(engine, j.Name, j.Limit, &sema.Options{Lease: j.Lease, Slots: true, Observer: sema.Observer{
+		Queued: func(e sema.Queued) {
 			mu.Lock()
 			defer mu.Unlock()
-			if joined[e.ID] == 0 {
-				joined[e.ID] = time.Now().UnixNano()
+			if joined[e.Permit] == 0 {
+				joined[e.Permit] = time.Now().UnixNano()
 			}
 		},
 	}})
@@ -105,7 +104,7 @@ func work(words string, open func(url string) (sema.Engine, error)) error {
 				}
 				select {
 				case <-time.After(hold):
-				case <-p.Context().Done():
+				case <-p.Context(ctx).Done():
 				}
 				h.Release, h.Trusted = time.Now().UnixNano(), p.Deadline().UnixNano()
 				line(out, h)
@@ -254,7 +253,7 @@ func (e *env) stop(w *worker) {
 	for {
 		e.ok(w.cmd.Process.Signal(syscall.SIGSTOP))
 		ctx, cancel := context.WithTimeout(e.ctx(), sema.MinLease)
-		_, err := s.Release(ctx, id(s, 1))
+		_, err := step(ctx, s, engine.Request{Kind: engine.Release, ID: id(s, 1)})
 		cancel()
 		if err == nil {
 			return

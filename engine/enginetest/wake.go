@@ -1,7 +1,10 @@
 package enginetest
 
 import (
+	"time"
+
 	"sema"
+	"sema/engine"
 )
 
 var wakeTests = []test{
@@ -52,14 +55,14 @@ var wakeTests = []test{
 	{name: "the end of a lease wakes the head without anybody's call", run: func(e *env) {
 		// dv/redis-semaphore: swept only on acquire, so idle waiters hung.
 		dead := e.session()
-		e.ask(dead, request(dead, 1, short), sema.Granted)
+		e.ask(dead, request(dead, 1, short), engine.Granted)
 		w := e.start(e.sem(1, &sema.Options{Lease: 10 * patience}), 1)
 		e.release(e.permit(w))
 	}},
 	{name: "the watch passes on when its keeper leaves", run: func(e *env) {
 		o := &sema.Options{Lease: 10 * patience}
 		dead := e.session()
-		e.ask(dead, request(dead, 1, 2*short), sema.Granted)
+		e.ask(dead, request(dead, 1, 2*short), engine.Granted)
 		head := e.queue(e.sem(1, o), 1)
 		tail := e.queue(e.sem(1, o), 1)
 		tail.cancel()
@@ -74,10 +77,7 @@ var wakeTests = []test{
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait = true
-		a := e.ask(dead, r, sema.Queued)
-		if a.Arrival == 0 {
-			e.Fatal("queued without a place")
-		}
+		e.ask(dead, r, engine.Queued)
 		w := e.queue(e.sem(1, o), 1)
 		e.release(p)
 		e.release(e.permit(w))
@@ -100,7 +100,7 @@ var deadTests = []test{
 		dead := e.session()
 		r := request(dead, 1, 10*patience)
 		r.Wait, r.Ticket = true, short
-		e.ask(dead, r, sema.Queued)
+		e.ask(dead, r, engine.Queued)
 		w := e.queue(s, 1)
 		e.release(p)
 		e.release(e.permit(w)) // within the test's patience, a tenth of that lease
@@ -111,12 +111,12 @@ var deadTests = []test{
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait, r.Ticket = true, sema.MinLease
-		e.ask(dead, r, sema.Queued)
+		e.ask(dead, r, engine.Queued)
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		e.release(p)
 		e.release(e.permit(w))
-		e.renew(dead, withToken(r), sema.Gone)
+		e.renew(dead, r, engine.Gone)
 	}},
 	{name: "who was passed over and lives has its place back", run: func(e *env) {
 		s := e.sem(1, nil)
@@ -124,15 +124,15 @@ var deadTests = []test{
 		slow := e.session()
 		r := request(slow, 1, short)
 		r.Wait, r.Ticket = true, sema.MinLease
-		a := e.ask(slow, r, sema.Queued)
+		e.ask(slow, r, engine.Queued)
+		came := time.Now()
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
-		r.Arrival, r.Ticket = a.Arrival, short
-		if again := e.ask(slow, r, sema.Queued); again.Ahead != 0 {
+		r.Waited, r.Ticket = time.Since(came), long
+		if again := e.ask(slow, r, engine.Queued); again.Ahead != 0 {
 			e.Fatalf("%d tickets ahead; it was first", again.Ahead)
 		}
-		_, err := slow.Release(e.ctx(), r.ID)
-		e.ok(err)
+		e.letGo(slow, r, engine.Done)
 		e.release(p)
 		e.release(e.permit(w))
 	}},

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"sema"
+	"sema/engine"
 	"sema/internal/ledger"
 )
 
@@ -41,18 +41,18 @@ func New() *Engine { return &Engine{base: time.Now(), names: map[string]*semapho
 
 func (e *Engine) now() int64 { return e.base.UnixMicro() + time.Since(e.base).Microseconds() }
 
-// Open implements sema.Engine.
-func (e *Engine) Open(name string, client sema.Client, wake func(sema.Wake)) (sema.Session, error) {
-	if err := sema.ValidateName(name); err != nil {
+// Open implements engine.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, sema.ErrClosed
+		return nil, engine.ErrClosed
 	}
 	e.clients++
-	s := &session{engine: e, id: "m" + strconv.FormatUint(e.clients, 36), by: client, wake: wake}
+	s := &session{engine: e, id: "m" + strconv.FormatUint(e.clients, 36), who: who, notify: notify}
 	s.sem = e.names[name]
 	if s.sem == nil {
 		e.sweep()
@@ -67,12 +67,12 @@ func (e *Engine) Open(name string, client sema.Client, wake func(sema.Wake)) (se
 	return s, nil
 }
 
-// List implements sema.Engine.
+// List implements engine.Engine.
 func (e *Engine) List(context.Context) ([]string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, sema.ErrClosed
+		return nil, engine.ErrClosed
 	}
 	names := []string{}
 	for name, sem := range e.names {
@@ -104,7 +104,7 @@ func (e *Engine) sweep() {
 	e.sweepAt = max(64, 2*len(e.names))
 }
 
-// Close implements sema.Engine. All semaphores are forgotten.
+// Close implements engine.Engine. All semaphores are forgotten.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,7 +115,7 @@ func (e *Engine) Close() error {
 		clear(sem.sessions)
 		sem.mu.Unlock()
 		for _, s := range open {
-			s.wake(sema.Wake{Closed: true})
+			s.notify(engine.Notification{Closed: true})
 		}
 	}
 	return nil
@@ -125,79 +125,60 @@ type session struct {
 	engine *Engine
 	sem    *semaphore
 	id     string
-	by     sema.Client
-	wake   func(sema.Wake)
-}
-
-// step runs f on the ledger and passes on the news it made.
-func (s *session) step(ctx context.Context, op string, f func(l *ledger.Ledger, now int64)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	sem := s.sem
-	sem.mu.Lock()
-	if sem.sessions[s.id] != s {
-		sem.mu.Unlock()
-		return &sema.EngineError{Op: op, NotExecuted: true, Err: sema.ErrClosed}
-	}
-	f(&sem.ledger, s.engine.now())
-	news := sem.ledger.Take()
-	if news == nil {
-		sem.mu.Unlock()
-		return nil
-	}
-	told := make(map[*session]*sema.Wake, len(news))
-	for client, w := range news {
-		if to := sem.sessions[client]; to != nil {
-			told[to] = w
-		}
-	}
-	sem.mu.Unlock()
-	for to, w := range told {
-		to.wake(*w)
-	}
-	return nil
+	who    engine.Client
+	notify func(engine.Notification)
 }
 
 func (s *session) Client() string { return s.id }
 
-func (s *session) Acquire(ctx context.Context, r sema.Request) (a sema.Answer, err error) {
-	err = s.step(ctx, "acquire", func(l *ledger.Ledger, now int64) { a = l.Acquire(now, s.by, r) })
-	return a, err
-}
-
-func (s *session) Renew(ctx context.Context, rs []sema.Request) ([]sema.Answer, error) {
-	answers := make([]sema.Answer, len(rs))
-	err := s.step(ctx, "renew", func(l *ledger.Ledger, now int64) {
-		for i, r := range rs {
-			answers[i] = l.Renew(now, s.by, r)
+// Step implements engine.Session. Notifications are passed on without a lock.
+func (s *session) Step(_ context.Context, c engine.Call) (engine.Reply, error) {
+	sem := s.sem
+	sem.mu.Lock()
+	if sem.sessions[s.id] != s {
+		sem.mu.Unlock()
+		return engine.Reply{}, closed("step")
+	}
+	reply := sem.ledger.Step(s.engine.now(), s.id, s.who, c)
+	news := sem.ledger.Notifications()
+	if len(news) == 0 {
+		sem.mu.Unlock()
+		return reply, nil
+	}
+	told := make(map[*session]*engine.Notification, len(news))
+	for client, n := range news {
+		if to := sem.sessions[client]; to != nil && !n.Empty() {
+			told[to] = n
 		}
-	})
-	return answers, err
+	}
+	sem.mu.Unlock()
+	for to, n := range told {
+		to.notify(*n)
+	}
+	return reply, nil
 }
 
-func (s *session) Release(ctx context.Context, id string) (found bool, err error) {
-	err = s.step(ctx, "release", func(l *ledger.Ledger, now int64) { found = l.Release(now, id) })
-	return found, err
+// State implements engine.Session.
+func (s *session) State(ctx context.Context) (engine.State, error) {
+	if err := ctx.Err(); err != nil {
+		return engine.State{}, err
+	}
+	s.sem.mu.Lock()
+	defer s.sem.mu.Unlock()
+	if s.sem.sessions[s.id] != s {
+		return engine.State{}, closed("state")
+	}
+	return s.sem.ledger.State(s.engine.now()), nil
 }
 
-func (s *session) Revoke(ctx context.Context, id string) (found bool, err error) {
-	err = s.step(ctx, "revoke", func(l *ledger.Ledger, now int64) { found = l.Revoke(now, id) })
-	return found, err
-}
-
-func (s *session) SetLimit(ctx context.Context, limit int, pin bool) error {
-	return s.step(ctx, "limit", func(l *ledger.Ledger, now int64) { l.SetLimit(now, limit, pin) })
-}
-
-func (s *session) State(ctx context.Context) (st sema.State, err error) {
-	err = s.step(ctx, "state", func(l *ledger.Ledger, now int64) { st = l.State(now) })
-	return st, err
-}
-
+// Close implements engine.Session.
 func (s *session) Close() error {
 	s.sem.mu.Lock()
 	defer s.sem.mu.Unlock()
 	delete(s.sem.sessions, s.id)
 	return nil
+}
+
+func closed(op string) error {
+	return &engine.Error{Op: op, NotExecuted: true, Err: engine.ErrClosed}
 }

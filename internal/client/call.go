@@ -1,0 +1,362 @@
+package client
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"sema/engine"
+)
+
+// Next returns the next call to be sent, if nothing is in flight and there is
+// anything to send. The call is the engine's until Answer or Failed.
+//
+// Orders go first, so that the asks behind them find what they release; then
+// what is renewed and asked for again, the eldest first; then new wishes.
+func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
+	if m.flying || now < m.paused {
+		if !m.flying && !m.Idle() {
+			m.schedule(m.paused)
+		}
+		return engine.Call{}, false
+	}
+	m.requests, m.items = m.requests[:0], m.items[:0]
+	m.takeOrders(now)
+	m.takeDue(now)
+	m.takeFresh(now)
+	if len(m.requests) == 0 {
+		return engine.Call{}, false
+	}
+	m.calls++
+	m.flying, m.sent = true, now
+	return engine.Call{Number: m.calls, Fence: m.fence, Requests: m.requests}, true
+}
+
+func (m *Machine) request(it item, r engine.Request) {
+	m.items = append(m.items, it)
+	m.requests = append(m.requests, r)
+}
+
+func (m *Machine) takeOrders(now time.Duration) {
+	n := 0
+	for ; n < len(m.orders) && len(m.items) < maxRequests; n++ {
+		if o := m.orders[n]; now < o.until {
+			m.request(item{order: o}, o.request)
+		}
+	}
+	m.orders = slices.Delete(m.orders, 0, n)
+}
+
+func (m *Machine) takeDue(now time.Duration) {
+	// Should the engine have forgotten the tickets, they join again in order.
+	slices.SortFunc(m.due, func(a, b *Acquisition) int { return cmp.Compare(a.came, b.came) })
+	n := 0
+	for ; n < len(m.due) && len(m.items) < maxRequests; n++ {
+		switch a := m.due[n]; a.state {
+		case Held:
+			m.request(item{a: a}, m.renewal(now, a))
+		case Waiting:
+			m.request(item{a: a}, m.askFor(now, a))
+		default:
+			a.pending = false // it has ended
+		}
+	}
+	m.due = slices.Delete(m.due, 0, n)
+}
+
+func (m *Machine) takeFresh(now time.Duration) {
+	if m.cfg.Declare && !m.declared && len(m.fresh) > 0 {
+		m.request(item{order: &m.declaring}, engine.Request{Kind: engine.SetLimit, Limit: m.cfg.Limit})
+	}
+	n := 0
+	for ; n < len(m.fresh) && len(m.items) < maxRequests; n++ {
+		if a := m.fresh[n]; a.state == Asking {
+			a.pending = true
+			m.request(item{a: a}, m.askFor(now, a))
+		}
+	}
+	m.fresh = slices.Delete(m.fresh, 0, n)
+}
+
+func (m *Machine) askFor(now time.Duration, a *Acquisition) engine.Request {
+	lease := m.cfg.Lease
+	if m.cfg.MaxHold > 0 {
+		lease = min(lease, m.cfg.MaxHold+m.cfg.Margin)
+	}
+	return engine.Request{
+		Kind: engine.Ask, ID: a.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.came,
+		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached,
+	}
+}
+
+func (m *Machine) renewal(now time.Duration, a *Acquisition) engine.Request {
+	lease := m.cfg.Lease
+	if m.cfg.MaxHold > 0 {
+		lease = max(time.Millisecond, min(lease, a.began+m.cfg.MaxHold+m.cfg.Margin-now))
+	}
+	return engine.Request{Kind: engine.Renew, ID: a.id, Lease: lease}
+}
+
+// ticketLife is how long a waiter that fell silent keeps its place, and the
+// first lease of a permit that is handed over. It is two thirds of a lease: a
+// grant that nobody received does not lie for a whole one, and a holder that
+// got one has time for two renewals that fail.
+func (m *Machine) ticketLife() time.Duration { return m.cfg.Lease * 2 / 3 }
+
+// askEvery is how often a waiter asks again.
+func (m *Machine) askEvery() time.Duration { return m.cfg.Lease / asksPerLease }
+
+// Answer takes in the reply to the call in flight.
+func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
+	if len(reply.Answers) != len(m.items) {
+		m.Failed(now, &engine.Error{Op: "step", Temporary: true, Err: errors.New("the engine's answer does not fit the call")})
+		return
+	}
+	m.flying, m.fence, m.failures, m.paused, m.lastErr = false, false, 0, 0, nil
+	if reply.Limit != 0 && reply.Limit != m.stored {
+		m.stored = reply.Limit
+		if reply.Limit != m.cfg.Limit {
+			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit})
+		}
+	}
+	for i, answer := range reply.Answers {
+		switch it := m.items[i]; {
+		case it.order != nil:
+			m.orderAnswered(now, it.order, answer)
+		case m.requests[i].Kind == engine.Renew:
+			it.a.pending = false
+			m.renewed(now, it.a, answer)
+		default:
+			it.a.pending = false
+			m.asked(now, it.a, answer, m.requests[i], reply.Limit)
+		}
+	}
+	if reply.Recheck > 0 {
+		m.recheckAt(now+reply.Recheck, m.sent)
+	}
+	clear(m.items)
+	m.Notify(now, reply.Notification)
+}
+
+func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answer) {
+	if o == &m.declaring {
+		m.declared = true
+		return
+	}
+	if o.a != nil {
+		m.renewed(now, o.a, answer)
+	}
+	// A release that was sent twice and found nothing the second time did its
+	// work the first time.
+	if o.unsure && o.request.Kind == engine.Release && answer.Status == engine.Gone {
+		answer.Status = engine.Done
+	}
+	if !o.told {
+		o.told = true
+		m.tell(Event{Kind: Answered, Order: o, Answer: answer})
+	}
+}
+
+// asked takes in the answer to an ask.
+func (m *Machine) asked(now time.Duration, a *Acquisition, answer engine.Answer, r engine.Request, limit int) {
+	if a.state == Ended || a.id != r.ID {
+		return // given up while it travelled; its release follows
+	}
+	a.since = 0
+	switch answer.Status {
+	case engine.Granted:
+		if a.state == Held { // the hand-off's notification came first
+			a.sent = m.sent
+			m.validUntil(a, max(a.valid, m.sent+answer.Lease-m.cfg.Margin))
+			if !a.issued {
+				m.issue(now, a)
+			}
+			return
+		}
+		m.grant(now, a, answer.Token, answer.Slot, m.sent, answer.Lease)
+	case engine.Queued:
+		if a.state == Held && (a.issued || answer.Ticket <= a.ticket) {
+			return // the hand-off overtook this answer
+		}
+		a.state, a.sent, a.ticket = Waiting, m.sent, answer.Ticket
+		a.due = m.sent + m.askEvery()
+		if m.cfg.Lasting {
+			a.due = never
+		}
+		if a.again {
+			a.again = false
+			m.push(a)
+		}
+		m.schedule(a.due)
+		if a.ahead != answer.Ahead {
+			a.ahead = answer.Ahead
+			m.tell(Event{Kind: Queued, A: a, Ahead: answer.Ahead})
+		}
+	case engine.Refused:
+		m.deny(now, a, Event{Reason: Refused}, false)
+	case engine.TooHeavy:
+		if limit == 0 {
+			limit = m.cfg.Limit
+		}
+		m.deny(now, a, Event{Reason: TooHeavy, Limit: limit}, false)
+	case engine.LimitDiffers:
+		m.deny(now, a, Event{Reason: LimitIsAnother, Limit: limit}, false)
+	case engine.Revoked:
+		m.deny(now, a, Event{Reason: Revoked}, true)
+	default:
+		m.deny(now, a, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)
+	}
+}
+
+// grant makes a permit of a ticket or a wish. The lease counts from sent on.
+func (m *Machine) grant(now time.Duration, a *Acquisition, token int64, slot int, sent, lease time.Duration) {
+	a.state, a.granted, a.began, a.sent, a.due = Held, now, sent, sent, never
+	a.token, a.slot = token, slot
+	a.short = lease < min(m.cfg.Lease, m.askFor(now, a).Lease)
+	m.validUntil(a, sent+lease-m.cfg.Margin)
+	m.issue(now, a)
+}
+
+// issue gives the caller its permit, unless the permit has to be renewed
+// before: its time is up already, or nobody will renew the little it has.
+func (m *Machine) issue(now time.Duration, a *Acquisition) {
+	if now >= a.valid || a.short && m.cfg.Renew == 0 {
+		m.push(a)
+		return
+	}
+	a.issued = true
+	m.plan(now, a)
+	m.tell(Event{Kind: Granted, A: a})
+}
+
+// validUntil sets until when a permit may be trusted.
+func (m *Machine) validUntil(a *Acquisition, t time.Duration) {
+	if m.cfg.MaxHold > 0 {
+		t = min(t, a.began+m.cfg.MaxHold)
+	}
+	a.valid = t
+}
+
+// renewed takes in the answer to a renewal.
+func (m *Machine) renewed(now time.Duration, a *Acquisition, answer engine.Answer) {
+	switch {
+	case a.state != Held:
+	case a.issued && now >= a.valid:
+		m.lose(a, m.overdueReason(a)) // too late: somebody may have been told
+	case answer.Status == engine.Granted:
+		a.sent, a.since, a.short = m.sent, 0, false
+		if a.resumed || a.token == 0 {
+			a.token, a.slot = answer.Token, answer.Slot
+		}
+		m.validUntil(a, m.sent+answer.Lease-m.cfg.Margin)
+		if a.issued {
+			m.plan(now, a)
+		} else {
+			m.issue(now, a)
+		}
+	case a.issued && answer.Status == engine.Revoked:
+		m.lose(a, Revoked)
+	case a.issued:
+		m.lose(a, Gone)
+	case answer.Status == engine.Revoked:
+		m.deny(now, a, Event{Reason: Revoked}, !a.resumed)
+	case a.resumed:
+		m.deny(now, a, Event{Reason: Gone}, false)
+	default:
+		// The hand-off lapsed before its caller had it. The wait goes on, in
+		// its old place.
+		m.end(a)
+		m.giveBack(now, a.id)
+		m.ask(a)
+		i, _ := slices.BinarySearchFunc(m.fresh, a, func(x, y *Acquisition) int { return cmp.Compare(x.came, y.came) })
+		m.fresh = slices.Insert(m.fresh, i, a)
+	}
+}
+
+// Failed takes in that the call in flight had no answer.
+func (m *Machine) Failed(now time.Duration, err error) {
+	var failure *engine.Error
+	if !errors.As(err, &failure) {
+		failure = &engine.Error{Op: "step", Err: err}
+	}
+	m.flying, m.lastErr = false, err
+	m.fence = m.fence || !failure.NotExecuted
+	m.failures++
+	m.paused = now + min(minPause<<min(m.failures-1, 10), maxPause)
+	m.schedule(m.paused)
+	var orders []*Order
+	var fresh []*Acquisition
+	for i, it := range m.items {
+		switch {
+		case it.order != nil:
+			if m.orderFailed(now, it.order, failure) {
+				orders = append(orders, it.order)
+			}
+		case it.a.state == Asking && it.a.id == m.requests[i].ID:
+			it.a.pending = false
+			if m.askFailed(now, it.a, failure) {
+				fresh = append(fresh, it.a)
+			}
+		default:
+			it.a.pending = false
+			m.dueFailed(now, it.a, failure)
+		}
+	}
+	clear(m.items)
+	m.orders = append(orders, m.orders...)
+	m.fresh = append(fresh, m.fresh...)
+}
+
+// orderFailed reports whether the order is to be sent again.
+func (m *Machine) orderFailed(now time.Duration, o *Order, failure *engine.Error) (again bool) {
+	if o == &m.declaring {
+		return false // it is sent again with the wishes behind it
+	}
+	o.unsure = o.unsure || !failure.NotExecuted
+	if o.since == 0 {
+		o.since = m.sent
+	}
+	over := !failure.Temporary || now-o.since >= patience
+	if over && !o.told {
+		o.told = true
+		m.tell(Event{Kind: Answered, Order: o, Err: failure})
+	}
+	if errors.Is(failure, engine.ErrClosed) {
+		return false
+	}
+	return o.request.Kind == engine.Release && now < o.until || !over && !o.told
+}
+
+// askFailed reports whether the wish is to be sent again.
+func (m *Machine) askFailed(now time.Duration, a *Acquisition, failure *engine.Error) (again bool) {
+	if a.since == 0 {
+		a.since = m.sent
+	}
+	if failure.Temporary && now-a.since < patience {
+		return true
+	}
+	// What failed before may have been carried out.
+	m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, m.fence)
+	return false
+}
+
+// dueFailed keeps on renewing and asking again, within what is promised.
+func (m *Machine) dueFailed(now time.Duration, a *Acquisition, failure *engine.Error) {
+	if a.state == Ended {
+		return
+	}
+	if a.since == 0 {
+		a.since = m.sent
+	}
+	switch {
+	case a.resumed && !a.issued && (!failure.Temporary || now-a.since >= patience):
+		m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, false)
+		return
+	case a.state == Held && !a.issued && !failure.Temporary, !a.issued && now-a.sent > m.cfg.Lease && !a.resumed: // or out of reach for a whole lease
+		m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, true)
+		return
+	}
+	m.push(a)
+	m.tell(Event{Kind: AskFailed, A: a, Err: failure})
+}

@@ -1,0 +1,332 @@
+package sema
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"sema/engine"
+	"sema/internal/client"
+)
+
+const (
+	// quickCall bounds a call that a caller carries itself, and so how long its
+	// context may go unheeded. After one that took longer, callers carry none
+	// for slowFor.
+	quickCall = 250 * time.Millisecond
+	slowFor   = time.Minute
+
+	// minCall and maxCall bound any other call. Between them it is a third of
+	// the lease: a connection that swallows everything must not outlast the
+	// permits it carries.
+	minCall = 250 * time.Millisecond
+	maxCall = 5 * time.Second
+)
+
+// loop drives a client.Machine: it owns the lock, the timer and the session. It
+// feeds the machine with time and answers, carries its calls one at a time, and
+// tells callers and observers what happened.
+//
+// Whoever has something for the machine takes the lock, tells the machine, and
+// calls run. If nothing is in flight, run carries the machine's next call in
+// the caller's own goroutine, which saves waking another; what waits when that
+// is back leaves in a goroutine of its own.
+type loop struct {
+	name    string // of the semaphore
+	session engine.Session
+	observe func(client.Event) func() // what to do about an event when the lock is free; may be nil
+	lease   time.Duration
+	base    time.Time // the machine's time counts from here
+
+	mu        sync.Mutex
+	machine   *client.Machine
+	timer     *time.Timer
+	armed     time.Duration // when the timer fires; 0: not armed
+	slow      time.Duration // until when callers carry no calls
+	after     []func()      // to be called when the lock is free
+	abandoned []*holding    // found by the garbage collector
+	closed    bool
+	idle      chan struct{} // after close: closed when nothing is to be done any more
+	limits    deadlines
+}
+
+// waiter is somebody who waits for an event. Its fields are guarded by the
+// loop's lock until settled.
+type waiter struct {
+	settled bool
+	done    chan struct{} // closed when settled; nil as long as nobody waits
+	err     error
+	answer  engine.Answer
+}
+
+func (w *waiter) settle(err error) {
+	if w.settled {
+		return
+	}
+	w.settled, w.err = true, err
+	if w.done != nil {
+		close(w.done)
+	}
+}
+
+func (l *loop) now() time.Duration { return time.Since(l.base) }
+
+// run passes on what happened and carries the machine's next call, if there is
+// one. It is called with the lock held and returns without.
+func (l *loop) run(now time.Duration) {
+	call, ok := l.machine.Next(now)
+	quick := ok && now >= l.slow
+	l.settle(now)
+	switch {
+	case quick:
+		l.carry(call, quickCall)
+		l.mu.Lock()
+		now = l.now()
+		if call, ok = l.machine.Next(now); ok {
+			go l.carryAll(call)
+		}
+		l.settle(now)
+	case ok:
+		go l.carryAll(call)
+	}
+}
+
+// carryAll carries calls until there is none.
+func (l *loop) carryAll(call engine.Call) {
+	for ok := true; ok; {
+		l.carry(call, max(minCall, min(maxCall, l.lease/3)))
+		// Those who were told run first: what they do next goes along.
+		runtime.Gosched()
+		l.mu.Lock()
+		now := l.now()
+		call, ok = l.machine.Next(now)
+		l.settle(now)
+	}
+}
+
+// carry carries one call, which takes no longer than most.
+func (l *loop) carry(call engine.Call, most time.Duration) {
+	began, answered := l.now(), false
+	defer func() {
+		if !answered { // a panic below, which the caller may survive
+			l.mu.Lock()
+			l.machine.Failed(l.now(), &engine.Error{Op: "step", Err: errPanic})
+			l.settle(l.now())
+		}
+	}()
+	reply, err := l.session.Step(l.limits.within(most), call)
+	answered = true
+	l.mu.Lock()
+	now := l.now()
+	if err != nil {
+		if now-began >= quickCall {
+			l.slow = now + slowFor
+		}
+		l.machine.Failed(now, err)
+	} else {
+		l.machine.Answer(now, reply)
+	}
+	l.settle(now)
+}
+
+// gather tells the machine's events to those who wait for them. The lock is
+// held.
+func (l *loop) gather() {
+	for _, e := range l.machine.Events() {
+		if f := l.observe(e); f != nil {
+			l.after = append(l.after, f)
+		}
+	}
+}
+
+// settle passes on what happened, arms the timer, and gives up the lock.
+// Contexts end and observers are told then.
+func (l *loop) settle(now time.Duration) {
+	l.gather()
+	after := l.after
+	l.after = nil
+	if at, ok := l.machine.Wake(); ok && !l.closed && (l.armed == 0 || at < l.armed) {
+		l.armed = max(1, at)
+		if l.timer == nil {
+			l.timer = time.AfterFunc(at-now, l.tick)
+		} else {
+			l.timer.Reset(at - now)
+		}
+	}
+	if l.closed && l.idle != nil && l.machine.Idle() {
+		close(l.idle)
+		l.idle = nil
+	}
+	l.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+// tick runs when the timer fires.
+func (l *loop) tick() {
+	l.mu.Lock()
+	now := l.now()
+	l.armed = 0
+	for _, h := range l.abandoned {
+		h.giveUp(now)
+	}
+	l.abandoned = nil
+	l.machine.Tick(now)
+	call, ok := l.machine.Next(now)
+	l.settle(now)
+	if ok {
+		l.carryAll(call)
+	}
+}
+
+// notify takes in a notification of the engine's. It may be called from within
+// a Step that holds up somebody else's: so it carries nothing itself.
+func (l *loop) notify(n engine.Notification) {
+	l.mu.Lock()
+	now := l.now()
+	l.machine.Notify(now, n)
+	call, ok := l.machine.Next(now)
+	l.settle(now)
+	if ok {
+		go l.carryAll(call)
+	}
+}
+
+// wait waits until w is settled, or ctx ends.
+func (l *loop) wait(ctx context.Context, w *waiter) (settled bool) {
+	l.mu.Lock()
+	if w.settled {
+		l.mu.Unlock()
+		return true
+	}
+	w.done = make(chan struct{})
+	l.mu.Unlock()
+	select {
+	case <-w.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ask has the engine carry out a request that is about no permit of this
+// process, and waits for the answer.
+func (l *loop) ask(ctx context.Context, op string, r engine.Request) (engine.Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return engine.Answer{}, err
+	}
+	w := &waiter{}
+	o := &client.Order{Owner: w}
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return engine.Answer{}, ErrClosed
+	}
+	l.machine.Do(o, r)
+	return l.finish(ctx, op, w, o)
+}
+
+// finish runs the loop, and waits for the answer to an order. It is called with
+// the lock held.
+func (l *loop) finish(ctx context.Context, op string, w *waiter, o *client.Order) (engine.Answer, error) {
+	l.run(l.now())
+	if !l.wait(ctx, w) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !w.settled {
+			l.machine.Leave(o)
+			return engine.Answer{}, l.unanswered(op, ctx.Err())
+		}
+	}
+	return w.answer, l.named(op, w.err)
+}
+
+// unanswered joins the end of a wait with what the engine said last, if it was
+// the engine that kept the caller waiting. The lock is held.
+func (l *loop) unanswered(op string, over error) error {
+	if err := l.machine.LastError(); err != nil {
+		return fmt.Errorf("%w: %w", over, l.named(op, err))
+	}
+	return &engine.Error{Op: op, Name: l.name, Hint: "check the engine, or wait longer", Err: fmt.Errorf("no answer in time: %w", over)}
+}
+
+// named says of an engine's failure which operation on which semaphore it was.
+func (l *loop) named(op string, err error) error {
+	if failure, ok := err.(*engine.Error); ok {
+		named := *failure
+		named.Op, named.Name = op, l.name
+		return &named
+	}
+	return err
+}
+
+// shut waits until what is owed to the engine has been sent, for at most so
+// long, and ends the loop.
+func (l *loop) shut(most time.Duration) {
+	l.mu.Lock()
+	l.closed = true
+	idle := make(chan struct{})
+	l.idle = idle
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	call, ok := l.machine.Next(l.now())
+	l.settle(l.now())
+	if ok {
+		go l.carryAll(call)
+	}
+	// Pauses between failed calls are kept by hand: the timer has stopped.
+	end := time.NewTimer(most)
+	defer end.Stop()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-idle:
+			return
+		case <-end.C:
+			return
+		case <-again.C:
+			l.tick()
+		}
+	}
+}
+
+// deadlines makes the contexts of calls. A timer for each would have the
+// runtime wake a thread each time, so calls of the same length share one. The
+// deadline is exact, and a client that heeds deadlines has it on the wire; Done
+// comes up to half as much later.
+type deadlines struct {
+	mu     sync.Mutex
+	shared map[time.Duration]deadline
+}
+
+type deadline struct {
+	context.Context
+	cancel context.CancelFunc // never called: the context ends by itself
+	end    time.Time          // of the shared context
+	at     time.Time          // of the call
+}
+
+// Deadline implements context.Context.
+func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
+
+func (d *deadlines) within(most time.Duration) context.Context {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	shared, ok := d.shared[most]
+	if !ok || shared.end.Sub(now) < most {
+		if d.shared == nil {
+			d.shared = map[time.Duration]deadline{}
+		}
+		shared.end = now.Add(most + most/2)
+		shared.Context, shared.cancel = context.WithDeadline(context.Background(), shared.end)
+		d.shared[most] = shared
+	}
+	shared.at = now.Add(most)
+	return shared
+}
