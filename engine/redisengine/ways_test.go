@@ -63,7 +63,7 @@ func BenchmarkWays(b *testing.B) {
 					return automatic{pipe}
 				},
 			}
-			var contestants []measure.Contestant
+			var players []measure.Player
 			for _, name := range []string{"post", "pool", "connection", "autopipeline"} {
 				rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 				e := New(rdb)
@@ -78,22 +78,24 @@ func BenchmarkWays(b *testing.B) {
 					b.Cleanup(func() { _ = s.Close() })
 					all[i] = s
 				}
-				contestants = append(contestants, measure.Contestant{Name: name, Do: func(ctx context.Context, worker int) (time.Duration, error) {
+				gate := measure.Gate{Work: func(ctx context.Context, worker int, held func()) error {
 					p, err := all[worker%c.names].Acquire(ctx)
 					if err != nil {
-						return 0, err
+						return err
 					}
-					return 0, p.Release()
-				}})
+					held()
+					return p.Release()
+				}}
+				players = append(players, measure.Player{Name: name, Play: measure.NewCrew(gate, c.goroutines, 0).Play})
 			}
 			for b.Loop() {
-				plan := measure.Plan{Workers: c.goroutines, Warmup: 500 * time.Millisecond, Round: time.Second, Rounds: 5}
-				series, err := measure.Run(b.Context(), plan, contestants, nil)
+				plan := measure.Plan{Warmup: 500 * time.Millisecond, Round: time.Second, Rounds: 5, Strict: true}
+				series, err := measure.Turns(b.Context(), plan, players, nil)
 				if err != nil {
 					b.Fatal(err)
 				}
-				for i, s := range series {
-					b.ReportMetric(s.Rate().Median, contestants[i].Name+"-pairs/s")
+				for _, s := range series {
+					b.ReportMetric(measure.Case{}.Spread(s, measure.Rate).Median, s.Name+"-pairs/s")
 				}
 			}
 		})
