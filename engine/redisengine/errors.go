@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema"
+	"sema/engine"
 )
 
 // fault is what an error of a call means for the next step.
@@ -58,6 +58,10 @@ func sortError(err error) fault {
 	var dial *net.OpError
 	var network net.Error
 	switch {
+	case errors.Is(err, errLate), errors.Is(err, errNotSent):
+		return fault{retry: true, notExecuted: true}
+	case errors.Is(err, engine.ErrClosed):
+		return fault{notExecuted: true}
 	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, redis.ErrPoolTimeout):
 		return fault{retry: true, notExecuted: true, hint: "check that the server runs and the address is right"}
 	case errors.Is(err, redis.ErrClosed):
@@ -67,8 +71,7 @@ func sortError(err error) fault {
 	case isTimeout(err):
 		return fault{retry: true, hint: "check that the server runs and is not overloaded"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
-		// The request may have been executed and only its answer lost. Asking
-		// again is safe all the same: every operation names its permit. (With
+		// The request may have been executed and only its answer lost. (With
 		// maxclients reached the server hangs up, too, mostly before its words
 		// were read.)
 		return fault{retry: true, hint: "the server closed the connection: see whether it restarted, or reached its maxclients"}
@@ -77,6 +80,18 @@ func sortError(err error) fault {
 }
 
 // wrap makes the typed error of a failed operation.
-func wrap(op, name string, err error, notExecuted bool) error {
-	return &sema.EngineError{Op: op, Name: name, NotExecuted: notExecuted, Hint: sortError(err).hint, Err: err}
+func wrap(op, name string, err error) *engine.Error {
+	f := sortError(err)
+	return &engine.Error{Op: op, Name: name, NotExecuted: f.notExecuted, Temporary: f.retry, Hint: f.hint, Err: err}
+}
+
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
+}
+
+// isReply tells the server's refusals from trouble with the connection.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && !strings.HasPrefix(err.Error(), "redis:")
 }

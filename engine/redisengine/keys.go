@@ -4,21 +4,22 @@ import "strings"
 
 // The data model at one glance. Every key of a semaphore begins with
 // sema:{name}: so that all of them, and the channels, live in one cluster slot.
+// Options.Prefix may replace "sema:". lua/words.lua says how values are packed.
 //
-//	state    string limit, weight held, last token, … (lua/layout.lua)
-//	holders  zset  permit id -> end of its lease in microseconds
-//	waiters  zset  permit id -> place in the queue
-//	tickets  hash  permit id -> end of its ticket; "" is a mark, see queue.lua
-//	slots    zset  permit id -> slot
-//	tokens   hash  permit id -> token, where recorded
-//	client:… string host, pid and label of a client
-//	inbox:…  channel news for a client
+//	state    hash    limit, weight held, …; and each permit and ticket
+//	holders  zset    permit id -> end of its lease in microseconds
+//	waiters  zset    permit id -> place in the queue
+//	slots    zset    permit id -> slot
+//	fences   hash    client -> smallest number of a call that still counts
+//	client:… string  host, pid and label of a client
+//	inbox:…  channel notifications for a client
 type keys struct {
-	prefix string
-	main   [6]string // as step.lua and state.lua take them
+	prefix string    // sema:{name}:
+	main   [5]string // as the scripts take them
 }
 
-const keyPrefix = "sema:{"
+// defaultPrefix begins all keys and channels.
+const defaultPrefix = "sema:"
 
 // The hash tag ends at the first brace, and an empty one is none: braces in a
 // name, and the escape sign itself, are escaped.
@@ -27,25 +28,27 @@ var (
 	unescape = strings.NewReplacer("%25", "%", "%7B", "{", "%7D", "}")
 )
 
-func keysOf(name string) keys {
-	k := keys{prefix: keyPrefix + escape.Replace(name) + "}:"}
-	for i, kind := range []string{"state", "holders", "waiters", "tickets", "slots", "tokens"} {
+func keysOf(prefix, name string) keys {
+	k := keys{prefix: prefix + "{" + escape.Replace(name) + "}:"}
+	for i, kind := range []string{"state", "holders", "waiters", "slots", "fences"} {
 		k.main[i] = k.prefix + kind
 	}
 	return k
 }
 
-func (k keys) state() string               { return k.main[0] }
-func (k keys) client(client string) string { return k.prefix + "client:" + client }
-func (k keys) inboxes() string             { return k.prefix + "inbox:" }
-func (k keys) inbox(client string) string  { return k.inboxes() + client }
+func (k *keys) state() string               { return k.main[0] }
+func (k *keys) client(client string) string { return k.prefix + "client:" + client }
+func (k *keys) inbox(client string) string  { return k.prefix + "inbox:" + client }
+
+// globs are the characters that mean something in a pattern of SCAN.
+var globs = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
 // statePattern matches the state keys of all semaphores.
-const statePattern = `sema:{*}:state`
+func statePattern(prefix string) string { return globs.Replace(prefix) + "{*}:state" }
 
 // nameOf is the semaphore whose state key this is.
-func nameOf(stateKey string) (string, bool) {
-	s, ok := strings.CutPrefix(stateKey, keyPrefix)
+func nameOf(prefix, stateKey string) (string, bool) {
+	s, ok := strings.CutPrefix(stateKey, prefix+"{")
 	s, ok2 := strings.CutSuffix(s, "}:state")
 	return unescape.Replace(s), ok && ok2
 }

@@ -3,233 +3,199 @@ package redisengine
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"strconv"
-	"strings"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"sema"
+	"sema/engine"
 )
 
-// session is one client's access to one semaphore. Its operations go through
-// a combiner; its news come through the engine's inbox.
+// confirmWait bounds the wait for a subscription to be confirmed.
+const confirmWait = 250 * time.Millisecond
+
+// session is one client's access to one semaphore.
 type session struct {
-	*combiner
-	engine  *Engine
-	wake    func(sema.Wake)
-	channel string // of its inbox
+	name     string
+	keys     keys
+	id       string
+	who      string // its description
+	notify   func(engine.Notification)
+	caller   *caller
+	messages *dispatcher
+	forget   func() // has the engine forget it
+	closed   atomic.Bool
+
+	// Of Step, of which there is one at a time.
+	words     words
+	described time.Time
+	sub       *subscription // nil: it never waited
 }
 
-func newSession(e *Engine, name, id string, who sema.Client, wake func(sema.Wake)) *session {
-	description, _ := json.Marshal(who) // strings and a number
-	s := &session{engine: e, wake: wake}
-	s.combiner = &combiner{
-		carrier: e.carrier, name: name, keys: keysOf(name), client: id, description: string(description),
-		news: func(message string) { wake(parseNews(message)) },
+// Client implements engine.Session.
+func (s *session) Client() string { return s.id }
+
+// Step implements engine.Session.
+func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	if s.closed.Load() {
+		return engine.Reply{}, s.fail(c, engine.ErrClosed)
 	}
-	s.channel = s.keys.inbox(id)
-	return s
-}
-
-// Client implements sema.Session.
-func (s *session) Client() string { return s.client }
-
-// Acquire implements sema.Session. News of a hand-off must find a listener, so
-// the inbox is opened before this client queues for the first time; without
-// contention it never is.
-func (s *session) Acquire(ctx context.Context, r sema.Request) (sema.Answer, error) {
-	if r.Wait && !s.engine.inbox.open(s) {
-		try := r
-		try.Wait = false
-		a, err := s.one(ctx, "acquire", askOp(try))
-		if err != nil || a.Status != sema.Refused {
-			return a, err
-		}
-		if err := s.engine.inbox.listen(ctx, s); err != nil {
-			return sema.Answer{}, s.wrap(ctx, "subscribe", err, true)
-		}
+	if !slices.ContainsFunc(c.Requests, func(r engine.Request) bool { return r.Kind == engine.Ask && r.Wait }) {
+		return s.step(ctx, c)
 	}
-	return s.one(ctx, "acquire", askOp(r))
-}
-
-// Renew implements sema.Session.
-func (s *session) Renew(ctx context.Context, rs []sema.Request) ([]sema.Answer, error) {
-	ops := make([]op, len(rs))
-	waiting := false
-	for i, r := range rs {
-		if r.Token == 0 {
-			ops[i] = askOp(r)
-			waiting = true
-		} else {
-			ops[i] = idOp(renewOp, r.ID, r.Lease)
+	if s.sub == nil || len(s.sub.refusal) > 0 {
+		return s.firstWait(ctx, c)
+	}
+	if s.caller.cluster != nil { // the slot may have moved to another node
+		if sub, err := s.messages.subscribe(ctx, s.keys.state(), s.sub.channel, s.notify); err == nil {
+			s.sub = sub
 		}
 	}
-	if waiting {
-		s.engine.inbox.follow(ctx, s) // the slot may have moved to another node
+	return s.step(ctx, c)
+}
+
+// firstWait carries out a call with waiting asks when nobody listens for this
+// session yet. Most asks need not wait, and then no subscription is needed. For
+// those that must, it is there first, so that no hand-off goes unheard; but not
+// at any price: who is not heard of is served when it asks again.
+func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	try, again := c, engine.Call{Number: c.Number}
+	try.Requests = slices.Clone(c.Requests)
+	for i := range try.Requests {
+		try.Requests[i].Wait = false
 	}
-	return s.all(ctx, "renew", ops)
-}
-
-// Release implements sema.Session.
-func (s *session) Release(ctx context.Context, id string) (bool, error) {
-	a, err := s.one(ctx, "release", idOp(releaseOp, id, 0))
-	return a.Status == found, err
-}
-
-// Revoke implements sema.Session.
-func (s *session) Revoke(ctx context.Context, id string) (bool, error) {
-	a, err := s.one(ctx, "revoke", idOp(revokeOp, id, 0))
-	return a.Status == found, err
-}
-
-// SetLimit implements sema.Session.
-func (s *session) SetLimit(ctx context.Context, limit int, pin bool) error {
-	_, err := s.one(ctx, "limit", op{terms: terms{kind: limitOp, limit: limit}, pin: pin})
-	return err
-}
-
-// State implements sema.Session.
-func (s *session) State(ctx context.Context) (sema.State, error) {
-	values, err := stateScript.Run(ctx, s.engine.rdb, s.keys.main[:]).Slice()
+	reply, err := s.step(ctx, try)
 	if err != nil {
-		return sema.State{}, s.wrap(ctx, "state", err, true)
+		return reply, err
 	}
-	snapshot, clients := parseState(values)
-	if len(clients) == 0 {
-		return snapshot, nil
+	var at []int
+	for i, r := range c.Requests {
+		later := func(other engine.Request) bool { return other.ID == r.ID }
+		if r.Wait && reply.Answers[i].Status == engine.Refused && !slices.ContainsFunc(c.Requests[i+1:], later) {
+			at = append(at, i)
+			again.Requests = append(again.Requests, r)
+		}
 	}
-	found := map[string]*redis.StringCmd{}
-	_, err = s.engine.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	if len(at) == 0 {
+		return reply, nil
+	}
+	failed := func(err *engine.Error) (engine.Reply, error) {
+		err.NotExecuted = err.NotExecuted && len(at) == len(c.Requests)
+		return engine.Reply{}, err
+	}
+	sub, err := s.messages.subscribe(ctx, s.keys.state(), s.keys.inbox(s.id), s.notify)
+	if err == nil {
+		s.sub = sub
+		err = s.messages.wait(ctx, sub, confirmWait)
+	}
+	if err != nil {
+		e := wrap("subscribe", s.name, err)
+		e.NotExecuted = true // so far
+		return failed(e)
+	}
+	second, err := s.step(ctx, again)
+	if err != nil {
+		return failed(err.(*engine.Error))
+	}
+	for k, i := range at {
+		reply.Answers[i] = second.Answers[k]
+	}
+	reply.Limit, reply.Recheck = second.Limit, second.Recheck
+	n := &reply.Notification
+	n.Grants = append(n.Grants, second.Notification.Grants...)
+	n.Ask = n.Ask || second.Notification.Ask
+	n.Recheck = max(n.Recheck, second.Notification.Recheck)
+	return reply, nil
+}
+
+// step runs the script once.
+func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	// The server is told who the client is if a permit or ticket is at stake
+	// and it may have forgotten.
+	longest := time.Duration(0)
+	for i := range c.Requests {
+		longest = max(longest, c.Requests[i].Lease)
+	}
+	now := time.Now()
+	var who *description
+	if keep := 2*longest + time.Minute; longest > 0 && now.Sub(s.described) >= keep/3 {
+		who = &description{s.who, keep}
+	}
+	text, err := s.caller.run(ctx, now, &s.words, s.words.encode(c, who))
+	if err != nil {
+		return engine.Reply{}, s.fail(c, err)
+	}
+	reply, err := decode(text, len(c.Requests))
+	if err != nil {
+		return engine.Reply{}, s.fail(c, err)
+	}
+	if who != nil {
+		s.described = now
+	}
+	return reply, nil
+}
+
+func (s *session) fail(c engine.Call, err error) error {
+	op := "step"
+	if len(c.Requests) > 0 {
+		op = map[engine.Kind]string{
+			engine.Ask: "acquire", engine.Renew: "renew", engine.Release: "release", engine.Revoke: "revoke",
+			engine.SetLimit: "limit", engine.UnsetLimit: "limit", engine.Remove: "remove",
+		}[c.Requests[0].Kind]
+	}
+	return wrap(op, s.name, err)
+}
+
+// State implements engine.Session.
+func (s *session) State(ctx context.Context) (engine.State, error) {
+	st, err := apart(ctx, func() (engine.State, error) { return s.readState(ctx) })
+	if err != nil {
+		e := wrap("state", s.name, err)
+		e.NotExecuted = true
+		return engine.State{}, e
+	}
+	return st, nil
+}
+
+func (s *session) readState(ctx context.Context) (engine.State, error) {
+	values, err := stateScript.Run(ctx, s.caller.rdb, s.keys.main[:3]).Slice()
+	if err != nil {
+		return engine.State{}, err
+	}
+	st, clients, err := decodeState(values)
+	if err != nil || len(clients) == 0 {
+		return st, err
+	}
+	texts := map[string]*redis.StringCmd{}
+	_, err = s.caller.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, c := range clients {
-			found[c] = p.Get(ctx, s.keys.client(c))
+			texts[c] = p.Get(ctx, s.keys.client(c))
 		}
 		return nil
 	})
 	if err != nil && err != redis.Nil {
-		return sema.State{}, s.wrap(ctx, "state", err, true)
+		return st, err
 	}
-	describe := func(id string) (who sema.Client) {
-		if text, err := found[sema.ClientOf(id)].Result(); err == nil {
-			_ = json.Unmarshal([]byte(text), &who) // somebody else's words: empty if not understood
+	whose := func(name string) (who engine.Client) {
+		if id, err := engine.ParseID(name); err == nil {
+			_ = json.Unmarshal([]byte(texts[id.Client].Val()), &who) // somebody else's words: empty if not understood
 		}
 		return who
 	}
-	for i := range snapshot.Holders {
-		snapshot.Holders[i].Client = describe(snapshot.Holders[i].ID)
+	for i := range st.Holders {
+		st.Holders[i].Client = whose(st.Holders[i].ID)
 	}
-	for i := range snapshot.Waiters {
-		snapshot.Waiters[i].Client = describe(snapshot.Waiters[i].ID)
+	for i := range st.Waiters {
+		st.Waiters[i].Client = whose(st.Waiters[i].ID)
 	}
-	return snapshot, nil
+	return st, nil
 }
 
-// Close implements sema.Session.
+// Close implements engine.Session.
 func (s *session) Close() error {
-	s.engine.forget(s)
-	s.engine.inbox.leave(s)
-	s.shut()
+	s.closed.Store(true)
+	s.forget()
+	s.messages.leave(s.keys.inbox(s.id))
 	return nil
 }
-
-// parseNews reads what step.lua publishes. What it does not understand it
-// leaves out: the message only tells, and a newer version may tell more.
-func parseNews(message string) (w sema.Wake) {
-	for line := range strings.Lines(message) {
-		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		switch kind {
-		case "g":
-			id, rest, _ := strings.Cut(rest, " ")
-			token, rest, _ := strings.Cut(rest, " ")
-			slot, ticket, _ := strings.Cut(rest, " ")
-			g := sema.Grant{ID: id}
-			var errs [3]error
-			g.Token, errs[0] = strconv.ParseInt(token, 10, 64)
-			g.Slot, errs[1] = strconv.Atoi(slot)
-			g.Ticket, errs[2] = strconv.ParseInt(ticket, 10, 64)
-			if errors.Join(errs[:]...) == nil {
-				w.Grants = append(w.Grants, g)
-			}
-		case "a":
-			w.Ask = true
-		case "l":
-			if us, err := strconv.ParseInt(rest, 10, 64); err == nil {
-				w.Look = time.Duration(us) * time.Microsecond
-			}
-		}
-	}
-	return w
-}
-
-// parseState reads state.lua's answer, and names the clients in it.
-func parseState(v []any) (st sema.State, clients []string) {
-	now := number(v[0])
-	st.Limit, st.Pinned = int(number(v[1])), number(v[2]) == 1
-	slots, tokens := pairs(v[5]), pairs(v[6])
-	seen := map[string]bool{}
-	see := func(id string) {
-		if c := sema.ClientOf(id); !seen[c] {
-			seen[c] = true
-			clients = append(clients, c)
-		}
-	}
-	holders := v[3].([]any)
-	for i := 0; i+1 < len(holders); i += 2 {
-		id, revoked := strings.CutPrefix(holders[i].(string), "!")
-		parsed, err := sema.ParseID(id)
-		if err != nil {
-			continue // not ours
-		}
-		h := sema.Holder{ID: id, Weight: parsed.Weight, Slot: -1, Revoked: revoked, Left: micros(number(holders[i+1]) - now)}
-		if slot, ok := slots[id]; ok {
-			h.Slot = int(slot)
-		}
-		if token, ok := tokens[id]; ok {
-			h.Token, h.Age = token, micros(max(0, now-token))
-		}
-		st.Used += h.Weight
-		st.Holders = append(st.Holders, h)
-		see(id)
-	}
-	waiters := v[4].([]any)
-	for i := 0; i+1 < len(waiters); i += 2 {
-		id := waiters[i].(string)
-		parsed, err := sema.ParseID(id)
-		if err != nil {
-			continue
-		}
-		st.Waiters = append(st.Waiters, sema.Waiter{ID: id, Weight: parsed.Weight, Waiting: micros(max(0, now-number(waiters[i+1])))})
-		see(id)
-	}
-	return st, clients
-}
-
-func pairs(v any) map[string]int64 {
-	list := v.([]any)
-	m := make(map[string]int64, len(list)/2)
-	for i := 0; i+1 < len(list); i += 2 {
-		m[list[i].(string)] = number(list[i+1])
-	}
-	return m
-}
-
-// number reads an integer however the server chose to write it: an integer, a
-// string, or a score as a float.
-func number(v any) int64 {
-	switch n := v.(type) {
-	case int64:
-		return n
-	case float64:
-		return int64(n)
-	case string:
-		if i, err := strconv.ParseInt(n, 10, 64); err == nil {
-			return i
-		}
-		f, _ := strconv.ParseFloat(n, 64)
-		return int64(f)
-	}
-	return 0
-}
-
-func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -1,32 +1,23 @@
 -- state is a snapshot of one semaphore; it writes nothing.
 --
--- KEYS  1 state  2 holders  3 waiters  4 tickets  5 slots  6 tokens, as in step
--- returns  now, limit, pinned,
---       live holders as id, end of lease, …; live waiters as id, arrival, …;
---       slots as id, slot, …; tokens as id, token, …
+-- KEYS  1 state  2 holders  3 waiters, as in words.lua
+-- returns  now, limit, flags,
+--       live holders as id, end of lease, …; waiters in order;
+--       what the state has of all of them as id, value, …
 
-local state, holders, waiters, tickets, slots, tokens = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local function text(n) return string.format('%.0f', n) end
-
-local raw = redis.call('GET', state)
-local limit, pinned = 0, 0
-if raw then
-  if string.sub(raw, 1, 4) ~= MARK then return redis.error_reply('WRONGTYPE ' .. state .. ' is not sema\'s') end
-  local all = {struct.unpack(LAYOUT, raw)}
-  limit, pinned = all[2], all[11]
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local raw = redis.call('HGET', KEYS[1], '')
+if not raw then
+  local is = redis.call('TYPE', KEYS[1]).ok
+  if is ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a ' .. is .. ' that is not sema\'s') end
+  return {now, 0, 0, {}, {}, {}}
 end
-local queue, ends = redis.call('ZRANGE', waiters, 0, -1, 'WITHSCORES'), {}
-local all = redis.call('HGETALL', tickets)
-for i = 1, #all, 2 do ends[all[i]] = (tonumber(all[i + 1]) or 0) > now end
-local live = {}
-for i = 1, #queue, 2 do
-  if ends[queue[i]] then
-    live[#live + 1] = queue[i]
-    live[#live + 1] = queue[i + 1]
-  end
-end
+local mark, limit, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
+if mark ~= MARK then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not sema\'s') end
 return {
-  text(now), text(limit), text(pinned),
-  redis.call('ZRANGEBYSCORE', holders, '(' .. text(now), '+inf', 'WITHSCORES'), live,
-  redis.call('ZRANGE', slots, 0, -1, 'WITHSCORES'), redis.call('HGETALL', tokens),
+  now, limit, flags,
+  redis.call('ZRANGEBYSCORE', KEYS[2], string.format('(%.0f', now), '(inf', 'WITHSCORES'),
+  redis.call('ZRANGE', KEYS[3], 0, -1),
+  redis.call('HGETALL', KEYS[1]),
 }

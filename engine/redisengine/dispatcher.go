@@ -1,0 +1,225 @@
+package redisengine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sema/engine"
+)
+
+// dispatcher knows which session wants which messages. There is one subscriber,
+// or in a cluster one for each node that has semaphores with waiters here.
+type dispatcher struct {
+	topology *topology
+
+	mu          sync.Mutex // never held while the network, or a session, is waited for
+	subscribers map[string]*subscriber
+	channels    map[string]*subscription
+	closed      bool
+}
+
+// subscription is a session's channel on a subscriber.
+type subscription struct {
+	channel string
+	notify  func(engine.Notification)
+	on      *subscriber
+
+	heard   atomic.Bool   // the server has confirmed it
+	ready   chan struct{} // closed when it first did
+	refusal chan error    // what it said instead
+
+	// Guarded by the dispatcher's lock.
+	missed bool // a message may have been lost before the next confirmation
+	gone   bool // the slot is not that node's any more
+}
+
+func newDispatcher(t *topology) *dispatcher {
+	return &dispatcher{topology: t, subscribers: map[string]*subscriber{}, channels: map[string]*subscription{}}
+}
+
+// subscribe returns the subscription to a channel, which is that of before if
+// the key is still on its node. It does not wait for the server.
+func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify func(engine.Notification)) (*subscription, error) {
+	n, err := d.topology.node(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, engine.ErrClosed
+	}
+	before := d.channels[channel]
+	if before != nil && before.on.node.addr == n.addr && !before.gone && len(before.refusal) == 0 {
+		return before, nil
+	}
+	on := d.subscribers[n.addr]
+	if on == nil {
+		on = d.start(n)
+		d.subscribers[n.addr] = on
+	}
+	sub := &subscription{
+		channel: channel, notify: notify, on: on, missed: before != nil,
+		ready: make(chan struct{}), refusal: make(chan error, 1),
+	}
+	d.channels[channel] = sub
+	if before != nil && before.on != on {
+		d.drop(before)
+	}
+	on.set(channel, true)
+	return sub, nil
+}
+
+func (d *dispatcher) start(n node) *subscriber {
+	var s *subscriber
+	started := make(chan struct{})
+	defer close(started)
+	me := func() *subscriber { <-started; return s }
+	s = newSubscriber(n, events{
+		confirmed: func(channel string) { d.confirmed(me(), channel) },
+		message:   d.message,
+		refused:   func(err error) { d.refused(me(), err) },
+		ended:     func(channel string) { d.ended(me(), channel) },
+	})
+	return s
+}
+
+// wait waits a while for the server to confirm a subscription. It is no error
+// that it did not: it will, and then the session is told to ask.
+func (d *dispatcher) wait(ctx context.Context, sub *subscription, most time.Duration) error {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-sub.ready:
+		return nil
+	case err := <-sub.refusal:
+		select {
+		case sub.refusal <- err: // so that it is asked for again
+		default:
+		}
+		return err
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	sub.missed = true
+	return nil
+}
+
+// leave ends a session's subscription.
+func (d *dispatcher) leave(channel string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if sub := d.channels[channel]; sub != nil {
+		delete(d.channels, channel)
+		d.drop(sub)
+	}
+}
+
+// drop takes a subscription that is not current any more off its subscriber. The connection to one node of a
+// cluster ends with its last one: the node may leave.
+func (d *dispatcher) drop(sub *subscription) {
+	on := sub.on
+	on.set(sub.channel, false)
+	if !on.node.sharded {
+		return
+	}
+	for _, other := range d.channels {
+		if other.on == on {
+			return
+		}
+	}
+	if d.subscribers[on.node.addr] == on {
+		delete(d.subscribers, on.node.addr)
+	}
+	on.quit()
+}
+
+// close ends all subscribers. It does not wait long for one whose connection
+// hangs.
+func (d *dispatcher) close() {
+	d.mu.Lock()
+	d.closed = true
+	all := d.subscribers
+	d.subscribers, d.channels = map[string]*subscriber{}, map[string]*subscription{}
+	d.mu.Unlock()
+	for _, s := range all {
+		s.quit()
+	}
+	timer := time.NewTimer(closeWait)
+	defer timer.Stop()
+	for _, s := range all {
+		select {
+		case <-s.done:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+const closeWait = 200 * time.Millisecond
+
+// confirmed notes that the server will tell from now on. What it told before a
+// connection was made again is lost, so the session asks.
+func (d *dispatcher) confirmed(on *subscriber, channel string) {
+	d.mu.Lock()
+	sub := d.channels[channel]
+	if sub == nil || sub.on != on {
+		d.mu.Unlock()
+		return
+	}
+	missed := sub.missed
+	sub.missed = true // whatever comes before a further confirmation
+	if !sub.heard.Swap(true) {
+		close(sub.ready)
+	}
+	d.mu.Unlock()
+	if missed {
+		sub.notify(engine.Notification{Ask: true})
+	}
+}
+
+func (d *dispatcher) message(channel, payload string) {
+	d.mu.Lock()
+	sub := d.channels[channel]
+	d.mu.Unlock()
+	if sub != nil {
+		sub.notify(parseNotification(payload))
+	}
+}
+
+// refused passes on a refusal to all who wait for a confirmation.
+func (d *dispatcher) refused(on *subscriber, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, sub := range d.channels {
+		if sub.on == on && !sub.heard.Load() && len(sub.refusal) == 0 {
+			on.set(sub.channel, false)
+			sub.refusal <- err
+		}
+	}
+}
+
+// ended has the sessions ask whose slot has left a node, when the cluster's map
+// has had the time to be read again: asking moves the subscription.
+func (d *dispatcher) ended(on *subscriber, channel string) {
+	var sessions []*subscription
+	d.mu.Lock()
+	for name, sub := range d.channels {
+		if sub.on == on && (name == channel || channel == "" && !sub.heard.Load()) {
+			sub.gone = true
+			sessions = append(sessions, sub)
+		}
+	}
+	d.mu.Unlock()
+	if len(sessions) == 0 {
+		return
+	}
+	d.topology.moved(context.Background())
+	for _, sub := range sessions {
+		sub.notify(engine.Notification{Recheck: reconnectPause})
+	}
+}

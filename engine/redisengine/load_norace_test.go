@@ -1,5 +1,0 @@
-//go:build !race
-
-package redisengine_test
-
-const manyWaiters = 10_000

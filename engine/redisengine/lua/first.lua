@@ -1,0 +1,37 @@
+-- What a call does first: it reads the state and what the state has of the
+-- ids, and ends here if it is late.
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local caller, call = ARGV[1], ARGV[2]
+local number, marks, ids, start = struct.unpack(CALL, call)
+
+-- For a batch, one read has all; no more than unpack can take. What is missing
+-- is read when it is needed.
+local raw, got
+if ids > 1 then
+  got = redis.pcall('HMGET', KEYS[1], '', unpack(ARGV, 3, 2 + math.min(ids, 2000)))
+  if got.err then return got end
+  raw = got[1]
+else
+  raw = redis.pcall('HGET', KEYS[1], '')
+  if raw and type(raw) ~= 'string' then return raw end
+end
+local mark, limit, used, token, keep, first, fenced, alarm, queued, flags, watcher
+if raw then
+  mark, limit, used, token, keep, first, fenced, alarm, queued, flags, watcher = struct.unpack(STATE, raw)
+  if mark ~= MARK then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not sema\'s') end
+else
+  limit, used, token, keep, first, fenced, alarm, queued, flags, watcher = 0, 0, 0, 0, math.huge, 0, 0, 0, 0, ''
+end
+
+-- A call is late if its client has fenced it off. fenced is when the last of
+-- all fences ends, so nobody looks who need not.
+local fence = marks % 2 == 1
+if fence or fenced > now or not raw then
+  local found = redis.pcall('HGET', KEYS[5], caller)
+  if found and found.err then return found end
+  local least, ends = 0, 0
+  if found then least, ends = struct.unpack(FENCE, found) end
+  if now < ends and number < least then return struct.pack(HEAD, limit, 0) end
+end

@@ -1,0 +1,105 @@
+-- What a call does after first.lua, if it was not plain: it carries out the
+-- requests by the rules, and writes what has changed.
+
+-- Before a semaphore begins, no key of it may be somebody else's.
+if not raw then
+  for i, want in ipairs({'hash', 'zset', 'zset', 'zset', 'hash'}) do
+    local is = redis.call('TYPE', KEYS[i]).ok
+    if is ~= 'none' and (is ~= want or i == 1) then
+      return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. is .. ' that is not sema\'s')
+    end
+  end
+  for i = 2, 4 do
+    if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('DEL', KEYS[i]) end -- what a deleted state left behind
+  end
+  local ttl = redis.call('PTTL', KEYS[5])
+  if ttl > 0 then fenced = now + ttl * 1000 end
+end
+
+local R = rules()
+local s = {
+  limit = limit, used = used, token = token, keep = keep, first = first,
+  alarm = alarm, queued = queued, pinned = flags % 2 == 1, slots = flags >= 2, watcher = watcher,
+  now = now, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
+  known = {}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, joins = {}, n_joins = 0, places = {}, handed = {}, news = {}, reached = {[caller] = true},
+  out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
+}
+for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
+
+if raw then R.expire(s) end
+local at, id_at = start, 2
+while at <= #call do
+  local kind, how, n, q = nil, nil, nil, {}
+  kind, how, n, q.limit, q.weight, q.lease, q.ticket, at = struct.unpack(RUN, call, at)
+  q.wait, q.unfair, q.strict = how % 2 == 1, how % 4 >= 2, how % 8 >= 4
+  q.slot, q.pin, q.keep = how % 16 >= 8, how >= 16, now + q.lease + 60000000
+  if kind > REVOKE then
+    local carry_out = kind == SET_LIMIT and R.set_limit or kind == UNSET_LIMIT and R.unset_limit or R.remove
+    for _ = 1, n do carry_out(s, q) end
+  else
+    local carry_out = kind == ASK and R.ask or kind == RENEW and R.renew or kind == RELEASE and R.release or R.revoke
+    for _ = 1, n do
+      id_at = id_at + 1
+      if kind == ASK then q.waited, at = struct.unpack(WAITED, call, at) end
+      carry_out(s, q, ARGV[id_at])
+    end
+  end
+end
+R.grant(s)
+R.write_holders(s)
+R.watch(s)
+local recheck = 0
+if s.asker then
+  local next_end = R.next_end(s)
+  if next_end < math.huge then recheck = math.max(1, next_end - now) end
+end
+R.answer(s, 0, 0, 0, 0) -- ends the last record
+
+R.write_waiters(s)
+if s.limit > 0 then
+  if fence then fenced = now + 3600000000 end
+  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0)
+  s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, bits, s.watcher)
+  R.write_state(s)
+  local left = math.ceil((s.keep - now) / 1000)
+  if s.persist then redis.call('PERSIST', KEYS[1]) end
+  if (s.extended or not raw) and not s.pinned then redis.call('PEXPIRE', KEYS[1], left) end
+  if s.extended or not raw then
+    redis.call('ZADD', KEYS[2], 'inf', '')
+    redis.call('PEXPIRE', KEYS[2], left)
+  end
+  if s.queued > 0 and (s.extended or s.new_waiters) then redis.call('PEXPIRE', KEYS[3], left) end
+  if s.slots and (s.extended or s.new_slots) then redis.call('PEXPIRE', KEYS[4], left) end
+elseif raw then
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+end
+if fence then
+  local list = redis.call('HGETALL', KEYS[5])
+  for i = 1, #list, 2 do
+    local _, ends = struct.unpack(FENCE, list[i + 1])
+    if ends <= now then redis.call('HDEL', KEYS[5], list[i]) end
+  end
+  redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number, now + 3600000000))
+  redis.call('PEXPIRE', KEYS[5], 3600000)
+end
+if KEYS[6] then redis.call('SET', KEYS[6], ARGV[3 + ids], 'PX', ARGV[4 + ids]) end
+
+-- The messages come last, and nothing depends on them: a user without rights to
+-- the channels must not leave half a step behind.
+local own = ''
+for who, news in pairs(s.news) do
+  local lines = {}
+  for _, id in ipairs(news.grants) do
+    lines[#lines + 1] = s.handed[id]
+    s.handed[id] = nil
+  end
+  if news.ask then lines[#lines + 1] = 'a\n' end
+  if news.recheck then lines[#lines + 1] = string.format('r %.0f\n', news.recheck) end
+  local message = table.concat(lines)
+  if who == caller then
+    own = message
+  elseif message ~= '' then
+    redis.pcall(string.byte(who) == 115 and 'SPUBLISH' or 'PUBLISH', s.inbox .. who, message)
+  end
+end
+return struct.pack(HEAD, s.limit, recheck) .. table.concat(s.out) .. own

@@ -1,0 +1,50 @@
+-- The words of the scripts: what the keys hold, what travels, how it is packed.
+-- Times are microseconds. Numbers are packed as doubles, which are exact up to
+-- 2^53: until the year 2255 for times and tokens.
+--
+-- KEYS  1 state    hash  ''        -> the semaphore, see STATE
+--                        permit id -> its permit (PERMIT) or its ticket (TICKET)
+--       2 holders  zset  permit id -> end of the lease; '' -> inf keeps the key
+--       3 waiters  zset  permit id -> place in the queue
+--       4 slots    zset  permit id -> slot, of permits with a slot
+--       5 fences   hash  client    -> FENCE
+--       6 client   string  who the caller is; only in calls that describe it
+--
+-- The state is the truth: a semaphore without it begins anew. The zsets order
+-- what is in it. Each key has a time to live, but for the state of a semaphore
+-- whose limit is pinned.
+--
+-- ARGV of step
+--       1 the calling client
+--       2 CALL, then a RUN for each run of requests that differ in nothing but
+--         the id, and how long they have waited. A run of n asks, renewals,
+--         releases or revocations takes the next n ids.
+--       3 … the ids, as many as CALL says
+--       then, with KEYS[6], the description and its time to live in milliseconds
+--
+-- step returns one string: HEAD; a RECORD for each run of answers; the
+-- notification for the caller, in lines. A late call gets no records.
+--       granted  token, slot, lease      the next of the run: token + 1
+--       queued   ticket, ahead, 0        the next of the run: ahead + 1
+--
+-- A notification is lines, and is published to the client's inbox:
+--       g id token slot ticket           the ticket has become a permit
+--       a                                ask again for every ticket
+--       r time                           ask again for one ticket after that long
+local MARK = 'sem2'
+local STATE = '<c4ddddddddBs'    -- MARK, limit, used, token, keep, first, fenced, alarm, queued, flags, watcher
+local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the grant, slot or -1
+local TICKET = '<c1dd'           -- 'q' queued, end, place
+local FENCE = '<dd'              -- smallest number that counts, end
+local CALL = '<dBI4'             -- number, 1 fence + 2 must pass with full memory, ids
+local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket; then n times WAITED, if asks
+local WAITED = '<d'
+local HEAD = '<dd'               -- limit, recheck
+local RECORD = '<BI4ddd'         -- status, n, and three numbers
+local ONE = '<ddBI4ddd'          -- HEAD and one RECORD
+
+-- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
+-- 2 unfair, 4 strict, 8 slot, 16 pin. Flags of a state: 1 pinned, 2 has slots.
+local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT = 1, 2, 3, 4, 5, 6
+local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET

@@ -1,0 +1,307 @@
+package redisengine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sema/engine"
+)
+
+// This file knows how calls, replies, notifications and states travel;
+// lua/words.lua is its other side.
+
+// Flags of a run of requests, and of a call.
+const (
+	waitFlag = 1 << iota
+	unfairFlag
+	strictFlag
+	slotFlag
+	pinFlag
+
+	fenceMark = 1
+	passMark  = 2
+)
+
+// words makes the words of a session's calls. Its memory is used again by the
+// next call.
+type words struct {
+	keys   keys
+	client string
+	args   []any
+	texts  []string // args point into it: strings as pointers need no memory of their own
+	buf    []byte
+	ends   []int // of the texts in buf
+}
+
+// description is who the client is, for other clients' states.
+type description struct {
+	text string
+	keep time.Duration
+}
+
+// terms are what requests must have in common to travel as one run.
+type terms struct {
+	kind          engine.Kind
+	flags         byte
+	limit, weight int
+	lease, ticket time.Duration
+}
+
+func termsOf(r *engine.Request) terms {
+	t := terms{kind: r.Kind, limit: r.Limit, weight: r.ID.Weight, lease: r.Lease}
+	t.flag(r.ID.Slot, slotFlag)
+	switch r.Kind {
+	case engine.Ask:
+		t.ticket = r.Ticket
+		t.flag(r.Wait, waitFlag)
+		t.flag(r.Unfair, unfairFlag)
+		t.flag(r.Strict, strictFlag)
+	case engine.SetLimit:
+		t.flag(r.Pin, pinFlag)
+	}
+	return t
+}
+
+func (t *terms) flag(on bool, flag byte) {
+	if on {
+		t.flags |= flag
+	}
+}
+
+// named reports whether requests of this kind name a permit.
+func named(k engine.Kind) bool { return k <= engine.Revoke }
+
+// encode returns the words of a call, behind the name and the hash of a script:
+// keys and arguments of step. They are good until the next encode.
+func (w *words) encode(c engine.Call, who *description) []any {
+	marks, ids := byte(0), 0
+	if c.Fence {
+		marks = fenceMark
+	}
+	for i := range c.Requests {
+		switch k := c.Requests[i].Kind; {
+		case k == engine.Renew, k == engine.Release, k == engine.Revoke:
+			marks |= passMark
+			ids++
+		case named(k):
+			ids++
+		}
+	}
+	w.buf = appendNumber(w.buf[:0], float64(c.Number))
+	w.buf = append(w.buf, marks)
+	w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(ids))
+	for rest := c.Requests; len(rest) > 0; {
+		t, n := termsOf(&rest[0]), 1
+		for n < len(rest) && termsOf(&rest[n]) == t {
+			n++
+		}
+		w.buf = appendRun(w.buf, t, n)
+		for i := 0; i < n && t.kind == engine.Ask; i++ {
+			w.buf = appendNumber(w.buf, float64(rest[i].Waited.Microseconds()))
+		}
+		rest = rest[n:]
+	}
+	w.ends = append(w.ends[:0], len(w.buf))
+	for i := range c.Requests {
+		if named(c.Requests[i].Kind) {
+			w.buf = c.Requests[i].ID.Append(w.buf)
+			w.ends = append(w.ends, len(w.buf))
+		}
+	}
+
+	all, from := string(w.buf), 0
+	w.texts = slices.Grow(w.texts[:0], len(w.ends))
+	for _, end := range w.ends {
+		w.texts = append(w.texts, all[from:end])
+		from = end
+	}
+	args := append(w.args[:0], nil, nil, len(w.keys.main))
+	for i := range w.keys.main {
+		args = append(args, &w.keys.main[i])
+	}
+	if who != nil {
+		args[2] = len(w.keys.main) + 1
+		args = append(args, w.keys.client(w.client))
+	}
+	args = append(args, &w.client)
+	for i := range w.texts {
+		args = append(args, &w.texts[i])
+	}
+	if who != nil {
+		args = append(args, &who.text, who.keep.Milliseconds())
+	}
+	w.args = args
+	return args
+}
+
+func appendNumber(b []byte, n float64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(n))
+}
+
+func appendRun(b []byte, t terms, n int) []byte {
+	b = append(b, byte(t.kind), t.flags)
+	b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	b = binary.LittleEndian.AppendUint32(b, uint32(t.limit))
+	b = binary.LittleEndian.AppendUint32(b, uint32(t.weight))
+	b = appendNumber(b, float64(t.lease.Microseconds()))
+	return appendNumber(b, float64(t.ticket.Microseconds()))
+}
+
+// The sizes of what a reply has.
+const (
+	headSize   = 16
+	recordSize = 29
+)
+
+// errLate is what a step says to a call that was fenced off.
+var errLate = errors.New("a later call of this session came first")
+
+var errShort = errors.New("the script's reply is too short")
+
+// decode reads the reply to so many requests.
+func decode(text string, requests int) (engine.Reply, error) {
+	if len(text) < headSize {
+		return engine.Reply{}, errShort
+	}
+	reply := engine.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
+	text = text[headSize:]
+	if text == "" && requests > 0 {
+		return reply, errLate
+	}
+	reply.Answers = make([]engine.Answer, 0, requests)
+	for len(reply.Answers) < requests {
+		if len(text) < recordSize {
+			return engine.Reply{}, errShort
+		}
+		n := int(text[1]) | int(text[2])<<8 | int(text[3])<<16 | int(text[4])<<24
+		if n < 1 || n > requests-len(reply.Answers) {
+			return engine.Reply{}, fmt.Errorf("the script's reply has %d answers for %d requests", n, requests-len(reply.Answers))
+		}
+		a := engine.Answer{Status: engine.Status(text[0]), Slot: -1}
+		first, second, third := numberAt(text[5:]), numberAt(text[13:]), numberAt(text[21:])
+		for i := range n {
+			switch a.Status {
+			case engine.Granted:
+				a.Token, a.Slot, a.Lease = int64(first)+int64(i), int(second), micros(int64(third))
+			case engine.Queued:
+				a.Ticket, a.Ahead = int64(first), int(second)+i
+			}
+			reply.Answers = append(reply.Answers, a)
+		}
+		text = text[recordSize:]
+	}
+	if text != "" {
+		reply.Notification = parseNotification(text)
+	}
+	return reply, nil
+}
+
+// numberAt reads the number that text begins with.
+func numberAt(text string) float64 {
+	var bits uint64
+	for i := 7; i >= 0; i-- {
+		bits = bits<<8 | uint64(text[i])
+	}
+	return math.Float64frombits(bits)
+}
+
+// parseNotification reads what step publishes. It leaves out what it does not
+// understand: a notification only tells, and a newer version may tell more.
+func parseNotification(message string) (n engine.Notification) {
+	for line := range strings.Lines(message) {
+		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch kind {
+		case "g":
+			name, rest, _ := strings.Cut(rest, " ")
+			token, rest, _ := strings.Cut(rest, " ")
+			slot, ticket, _ := strings.Cut(rest, " ")
+			var g engine.Grant
+			var errs [4]error
+			g.ID, errs[0] = engine.ParseID(name)
+			g.Token, errs[1] = strconv.ParseInt(token, 10, 64)
+			g.Slot, errs[2] = strconv.Atoi(slot)
+			g.Ticket, errs[3] = strconv.ParseInt(ticket, 10, 64)
+			if errors.Join(errs[:]...) == nil {
+				n.Grants = append(n.Grants, g)
+			}
+		case "a":
+			n.Ask = true
+		case "r":
+			if us, err := strconv.ParseInt(rest, 10, 64); err == nil {
+				n.Recheck = micros(us)
+			}
+		}
+	}
+	return n
+}
+
+// decodeState reads the answer of state, and names the clients in it.
+func decodeState(v []any) (st engine.State, clients []string, err error) {
+	if len(v) != 6 {
+		return st, nil, errShort
+	}
+	now := scalar(v[0])
+	st.Limit, st.Pinned = int(scalar(v[1])), scalar(v[2])&1 == 1
+	holders, _ := v[3].([]any)
+	waiters, _ := v[4].([]any)
+	all, _ := v[5].([]any)
+	known := make(map[string]string, len(all)/2)
+	for i := 0; i+1 < len(all); i += 2 {
+		id, _ := all[i].(string)
+		known[id], _ = all[i+1].(string)
+	}
+	for i := 0; i+1 < len(holders); i += 2 {
+		name, _ := holders[i].(string)
+		id, err := engine.ParseID(name)
+		value := known[name]
+		if err != nil || len(value) < 25 || value[0] == 'q' {
+			continue // not ours
+		}
+		h := engine.Holder{ID: name, Weight: id.Weight, Revoked: value[0] == 'r', Left: micros(scalar(holders[i+1]) - now)}
+		h.Token, h.Slot = int64(numberAt(value[1:])), int(numberAt(value[17:]))
+		h.Age = micros(max(0, now-int64(numberAt(value[9:]))))
+		st.Used += h.Weight
+		st.Holders = append(st.Holders, h)
+		clients = append(clients, id.Client)
+	}
+	slices.SortFunc(st.Holders, func(a, b engine.Holder) int { return int(a.Token - b.Token) })
+	for _, w := range waiters {
+		name, _ := w.(string)
+		id, err := engine.ParseID(name)
+		value := known[name]
+		if err != nil || len(value) < 17 || value[0] != 'q' || int64(numberAt(value[1:])) <= now {
+			continue // not ours, or fell silent
+		}
+		waiting := micros(max(0, now-int64(numberAt(value[9:]))))
+		st.Waiters = append(st.Waiters, engine.Waiter{ID: name, Weight: id.Weight, Waiting: waiting})
+		clients = append(clients, id.Client)
+	}
+	slices.Sort(clients)
+	return st, slices.Compact(clients), nil
+}
+
+// scalar reads an integer however the server chose to write it: an integer, a
+// string, or a score as a float.
+func scalar(v any) int64 {
+	switch n := v.(type) {
+	case int64:
+		return n
+	case float64:
+		return int64(n)
+	case string:
+		if i, err := strconv.ParseInt(n, 10, 64); err == nil {
+			return i
+		}
+		f, _ := strconv.ParseFloat(n, 64)
+		return int64(f)
+	}
+	return 0
+}
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
