@@ -160,8 +160,24 @@ func (l *log) stale() bool {
 	return false
 }
 
-// known reports whether this process has seen permits or tickets of the log.
-func (l *log) known() bool { return l.ledger != nil && !l.ledger.Idle() }
+// known reports whether this process has permits or tickets in the log, as far
+// as it has read. Then the log has no business to be gone.
+func (l *log) known() (known bool) {
+	if l.ledger == nil {
+		return false
+	}
+	now := l.now()
+	l.ledger.Holders(func(id engine.ID, _ bool) {
+		_, _, valid := l.ledger.Permit(now, id)
+		known = known || valid && l.isMine(id.Client)
+	})
+	if !known {
+		_, known = l.ledger.InFront(l.isMine)
+	}
+	return known
+}
+
+func (l *log) isMine(client string) bool { return processOf(client) == l.engine.process }
 
 // open opens the file, and makes it if that is wanted or it was there before.
 func (l *log) open(create bool) (made bool, err error) {

@@ -139,6 +139,13 @@ func (s *session) tickets() map[engine.ID]int64 {
 	return maps.Clone(s.waiting)
 }
 
+// forget takes a ticket that is not there any more for one that does not wait.
+func (s *session) forget(id engine.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, id)
+}
+
 func (s *session) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

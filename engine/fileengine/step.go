@@ -2,6 +2,7 @@ package fileengine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -41,6 +42,9 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	l.leave()
 	if err == nil {
 		l.attend()
+	} else {
+		clear(s.news) // it did not happen
+		clear(s.look)
 	}
 	<-l.mine
 	s.deliver()
@@ -194,6 +198,7 @@ func (s *step) compare() {
 				g.Ticket = life
 				s.tell(session.id, &engine.Notification{Grants: []engine.Grant{g}})
 			} else if !l.ledger.Waits(id) {
+				session.forget(id)
 				s.tell(session.id, &engine.Notification{Ask: true})
 			}
 		}
@@ -236,8 +241,13 @@ func (l *log) look() {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lookEvery)
 		defer cancel()
-		if err := l.step(ctx, false, true, (*step).settle); err != nil {
-			l.pending.Store(false)
+		err := l.step(ctx, false, true, (*step).settle)
+		if err == nil {
+			return
+		}
+		l.pending.Store(false)
+		if !errors.Is(err, errNoLog) && !errors.Is(err, errDamaged) && !errors.Is(err, engine.ErrClosed) {
+			time.AfterFunc(time.Second, l.look) // such as a full disk
 		}
 	}()
 }
@@ -245,7 +255,7 @@ func (l *log) look() {
 // inFront lists the processes that this one has to watch: of the ticket in
 // front of its first one, or of all holders if that is the head of the queue.
 func (l *log) inFront() []string {
-	ahead, waits := l.ledger.InFront(func(client string) bool { return processOf(client) == l.engine.process })
+	ahead, waits := l.ledger.InFront(l.isMine)
 	switch {
 	case !waits:
 		return nil
