@@ -38,12 +38,18 @@ func PlayRole() bool {
 	case "":
 		return false
 	case "holder":
-		if err := holder(); err != nil {
-			fmt.Println("error", err)
-			os.Exit(1)
-		}
+		play(holder)
+	case "storm":
+		play(storm)
 	}
 	return true
+}
+
+func play(role func() error) {
+	if err := role(); err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
 }
 
 func monotonic() int64 {
@@ -114,13 +120,19 @@ type child struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string
+	gone  func() // waits for its end
 }
 
 // start starts a holder. A negative hold waits for goOn.
 func start(tb testing.TB, dir string, limit int, hold time.Duration) *child {
 	tb.Helper()
+	return startRole(tb, "holder", dir, limit, hold)
+}
+
+func startRole(tb testing.TB, role, dir string, limit int, hold time.Duration) *child {
+	tb.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleVar+"=holder", dirVar+"="+dir, limitVar+"="+strconv.Itoa(limit), holdVar+"="+hold.String(), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), roleVar+"="+role, dirVar+"="+dir, limitVar+"="+strconv.Itoa(limit), holdVar+"="+hold.String(), "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	must(tb, err)
@@ -135,10 +147,15 @@ func start(tb testing.TB, dir string, limit int, hold time.Duration) *child {
 		}
 		close(c.lines)
 	})
-	tb.Cleanup(func() {
-		_ = cmd.Process.Kill()
+	c.gone = sync.OnceFunc(func() {
+		for range c.lines {
+		}
 		done.Wait()
 		_ = cmd.Wait()
+	})
+	tb.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		c.gone()
 	})
 	return c
 }
@@ -235,7 +252,7 @@ func TestLifeOutlivesTheEngine(t *testing.T) {
 	b := start(t, dir, 1, -1)
 	b.says(t, "queued")
 	a.kill(t)
-	_ = a.cmd.Wait()
+	a.gone()
 	c := start(t, dir, 1, -1) // comes later, and finds a's pipe without a
 	c.says(t, "queued")
 	u := openUser(t, openEngine(t, dir), "x", 1)
@@ -254,7 +271,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		c := start(t, dir, 10, -1)
 		c.says(t, "granted")
 		c.kill(t)
-		_ = c.cmd.Wait()
+		c.gone()
 	}
 	old := time.Now().Add(-time.Hour)
 	must(t, os.WriteFile(filepath.Join(dir, "fdead-0123"+tempSuffix), nil, 0o600))
