@@ -195,7 +195,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID || r.Wait && place < l.queue[0].place
 	if first && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
-		return l.take(now, now+r.Lease.Microseconds(), &ticket{id: r.ID, detached: r.Detached, who: who}).answer(now)
+		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, who).answer(now)
 	}
 	if !r.Wait {
 		l.drop(r.ID)
@@ -304,7 +304,7 @@ func (l *Ledger) grant(now int64) {
 			if t.lease > 0 {
 				end = now + t.lease
 			}
-			h := l.take(now, end, t)
+			h := l.take(now, end, t.id, t.detached, t.who)
 			n := l.tell(t.id.Client)
 			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
 		}
@@ -339,10 +339,10 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 }
 
 // take makes a holder.
-func (l *Ledger) take(now, end int64, t *ticket) *holder {
+func (l *Ledger) take(now, end int64, id engine.ID, detached bool, who engine.Client) *holder {
 	l.token = max(l.token+1, now)
-	h := &holder{id: t.id, end: end, since: now, token: l.token, slot: -1, detached: t.detached, who: t.who}
-	if t.id.Slot {
+	h := &holder{id: id, end: end, since: now, token: l.token, slot: -1, detached: detached, who: who}
+	if id.Slot {
 		// There are fewer permits than the limit, so an index below it is free.
 		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
 		}
