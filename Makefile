@@ -1,4 +1,4 @@
-.PHONY: demo build test storm lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build test storm stress lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -17,6 +17,13 @@ test:
 storm:
 	./scripts/test-tools.sh
 	SEMA_STORM=500 go test -count=1 -timeout 60m -v -run 'TestPromises$$/8_NothingLeaks/a_wait_cancelled' ./engine/memengine ./engine/fileengine ./engine/redisengine
+
+# The file engine with as many processes as users have: idle, handing over,
+# killed at random. Some minutes, on a machine that does nothing else.
+stress:
+	for n in 1 40 300 500 1000; do SEMA_STRESS=$$n go test -count=1 -timeout 20m -v -run 'TestStressOfProcesses|TestHandOffBesideFlock' ./engine/fileengine || exit 1; done
+	SEMA_STRESS_KILLS=1000 go test -count=1 -timeout 20m -v -run TestStormOfKills ./engine/fileengine
+	go test -count=200 -timeout 20m -run TestKilled ./engine/fileengine
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0

@@ -41,6 +41,10 @@ func PlayRole() bool {
 		play(holder)
 	case "storm":
 		play(storm)
+	case "locked":
+		play(locked)
+	case "stamp":
+		play(stamp)
 	}
 	return true
 }
@@ -133,6 +137,11 @@ func startRole(tb testing.TB, role, dir string, limit int, hold time.Duration) *
 	tb.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleVar+"="+role, dirVar+"="+dir, limitVar+"="+strconv.Itoa(limit), holdVar+"="+hold.String(), "GORACE=atexit_sleep_ms=0")
+	return startCommand(tb, cmd)
+}
+
+func startCommand(tb testing.TB, cmd *exec.Cmd) *child {
+	tb.Helper()
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	must(tb, err)
