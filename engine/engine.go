@@ -182,13 +182,14 @@ type Reply struct {
 type Notification struct {
 	Grants  []Grant
 	Ask     bool          // ask again now for every ticket
+	Renew   bool          // renew every permit now: an operator wants one back
 	Recheck time.Duration // if above 0: ask again for one ticket after that long
 	Closed  bool          // the engine was closed: nothing can be renewed or granted any more
 }
 
 // Empty reports whether the notification tells nothing.
 func (n *Notification) Empty() bool {
-	return len(n.Grants) == 0 && !n.Ask && n.Recheck == 0 && !n.Closed
+	return len(n.Grants) == 0 && !n.Ask && !n.Renew && n.Recheck == 0 && !n.Closed
 }
 
 // Grant tells that a ticket has become a permit.

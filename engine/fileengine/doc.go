@@ -21,7 +21,8 @@
 // died, however it died. The head of the queue has the holders' pipes open, and
 // every other waiter that of the one in front of it: should the head die, the
 // next takes over. A waiter that died unnoticed is found when its turn comes.
-// So a waiter does nothing while it waits, but for a look once a minute.
+// So a waiter does nothing while it waits, but for a look every two
+// minutes.
 //
 // The permits of a dead process are free at once. A process that stands still
 // keeps them until their leases end. One that is stopped (SIGSTOP) in the

@@ -137,7 +137,7 @@ func (s *step) message(client string, n *engine.Notification) []byte {
 	w := &writer{b: make([]byte, 2, 128)}
 	w.text(client)
 	if n != nil {
-		w.uint(1 | w.bool(n.Ask, 1))
+		w.uint(1 | w.bool(n.Ask, 1) | w.bool(n.Renew, 2))
 		w.uint(uint64(len(n.Grants)))
 		for _, g := range n.Grants {
 			w.id(g.ID, client)
@@ -190,7 +190,7 @@ func (e *Engine) receive(in *inbox) {
 func (e *Engine) heed(b []byte) (ok bool) {
 	r := &reader{b: string(b)}
 	client, bits := r.text(), r.uint()
-	n := engine.Notification{Ask: bits&2 != 0}
+	n := engine.Notification{Ask: bits&2 != 0, Renew: bits&4 != 0}
 	now := time.Now()
 	for range r.count() {
 		g := engine.Grant{ID: r.id(client), Token: r.int(), Slot: int(r.int()), Ticket: r.int()}
@@ -215,12 +215,13 @@ func (e *Engine) heed(b []byte) (ok bool) {
 
 // rally asks all living processes to look at their logs, and counts them.
 func (e *Engine) rally() (living int) {
-	paths, _ := filepath.Glob(e.path("*" + lifeSuffix))
-	for _, path := range paths {
-		if path == e.life(e.process) {
+	files, _ := os.ReadDir(e.dir)
+	for _, f := range files {
+		process, ok := strings.CutSuffix(f.Name(), lifeSuffix)
+		if !ok || process == e.process {
 			continue
 		}
-		if out, alive := openOutbox(path); alive {
+		if out, alive := openOutbox(e.life(process)); alive {
 			out.send([]byte{0, 0})
 			out.close()
 			living++
@@ -291,8 +292,7 @@ func (e *Engine) sweepSometimes() {
 		if e.options.Shared {
 			_ = f.Chmod(e.mode)
 		}
-		now := time.Now()
-		_ = os.Chtimes(e.path(sweptFile), now, now)
+		_, _ = f.WriteAt([]byte("\n"), 0)
 		_ = f.Close()
 		e.sweep()
 	}

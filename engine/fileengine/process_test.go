@@ -29,6 +29,8 @@ const (
 	limitVar = "SEMA_FILE_TEST_LIMIT"
 	holdVar  = "SEMA_FILE_TEST_HOLD"
 	lifeVar  = "SEMA_FILE_TEST_LIFE"
+
+	sharedVar = "SEMA_FILE_TEST_SHARED"
 )
 
 // PlayRole makes this process what the test that started it wants. It reports
@@ -67,7 +69,7 @@ func monotonic() int64 {
 func holder() error {
 	limit, _ := strconv.Atoi(os.Getenv(limitVar))
 	hold, _ := time.ParseDuration(os.Getenv(holdVar))
-	e, err := New(os.Getenv(dirVar), nil)
+	e, err := New(os.Getenv(dirVar), &Options{Shared: os.Getenv(sharedVar) != ""})
 	if err != nil {
 		return err
 	}
@@ -316,6 +318,48 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Errorf("left: %s", f.Name())
 		}
 	}
+}
+
+// Root and the members of a group use one directory, whoever came first. Only
+// root can play all of them.
+func TestSharedByUsersOfAGroup(t *testing.T) {
+	if os.Getuid() != 0 {
+		return
+	}
+	const group = 54321
+	top := t.TempDir()
+	must(t, os.Chmod(top, 0o755)) // whatever the umask
+	must(t, os.Chmod(filepath.Dir(top), 0o755))
+	program := filepath.Join(top, "program")
+	text, err := os.ReadFile(os.Args[0])
+	must(t, err)
+	must(t, os.WriteFile(program, text, 0o755))
+	dir := filepath.Join(top, "shared")
+	must(t, os.Mkdir(dir, 0o700))
+	must(t, os.Chown(dir, 0, group))
+	must(t, os.Chmod(dir, 0o770|os.ModeSetgid))
+	as := func(uid, gid uint32) *child {
+		cmd := exec.Command(program)
+		cmd.Env = append(os.Environ(), roleVar+"=holder", dirVar+"="+dir, limitVar+"=1", holdVar+"=-1s", sharedVar+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+		return startCommand(t, cmd)
+	}
+	root := as(0, 0)
+	root.says(t, "granted")
+	alice := as(20001, group)
+	alice.says(t, "queued")
+	bob := as(20002, group)
+	bob.says(t, "queued")
+	stranger := as(20003, 20003)
+	stranger.says(t, "error")
+	root.kill(t)
+	alice.says(t, "granted")
+	alice.goOn(t)
+	bob.says(t, "granted")
+	again := as(0, 0)
+	again.says(t, "queued")
+	bob.kill(t)
+	again.says(t, "granted")
 }
 
 // A disk that is full, as far as a process can have it without being root.

@@ -90,6 +90,11 @@ func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
 			reply.Answers[refused[i]] = a
 		}
 	}
+	for i, a := range reply.Answers {
+		if r := c.Requests[i]; r.Kind == engine.Revoke && a.Status == engine.Done && r.ID.Client != s.id && t.reach(r.ID.Client) {
+			t.tell(r.ID.Client, &engine.Notification{Renew: true}) // and so hear of it
+		}
+	}
 	t.date(&reply.Notification)
 	s.note(c, reply)
 	t.settle()
@@ -157,14 +162,22 @@ func (s *session) State(ctx context.Context) (state engine.State, err error) {
 	if s.isClosed() {
 		return state, fail("state", s.log.name, engine.ErrClosed)
 	}
+	known := false
 	err = s.log.step(ctx, false, false, func(t *step) {
-		l := ledger.Load(t.log.ledger.Save())
-		l.Watched, l.Reach = true, t.reach
-		l.Reap(t.at, func(client string) bool { return !t.reach(processOf(client)) })
-		state = l.State(t.at)
+		var dead []string
+		for _, client := range t.log.ledger.Clients() {
+			if process := processOf(client); !slices.Contains(dead, process) && !t.lives(process) {
+				dead = append(dead, process)
+			}
+		}
+		if len(dead) > 0 {
+			t.carryOut(record{Reap: dead})
+			t.settle()
+		}
+		state, known = t.log.ledger.State(t.at), true
 	})
-	if errors.Is(err, errNoLog) {
-		return engine.State{}, nil
+	if known || errors.Is(err, errNoLog) {
+		return state, nil // even if it cannot be written down who is dead
 	}
 	return state, fail("state", s.log.name, err)
 }

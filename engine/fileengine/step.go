@@ -123,7 +123,7 @@ func (s *step) settle() {
 		}
 		var dead []string
 		for _, process := range suspects {
-			if l.watches[process] == nil && !buried[process] && !s.reach(process) {
+			if l.watches[process] == nil && !buried[process] && !s.lives(process) {
 				dead, buried[process] = append(dead, process), true
 			}
 		}
@@ -139,7 +139,7 @@ func (s *step) settle() {
 func (s *step) buryHolders() bool {
 	var dead []string
 	for _, process := range s.log.holders() {
-		if !s.reach(process) {
+		if !s.lives(process) {
 			dead = append(dead, process)
 		}
 	}
@@ -149,11 +149,12 @@ func (s *step) buryHolders() bool {
 	return len(dead) > 0
 }
 
-// reach reports whether a client, or a process, lives.
+// reach reports whether a client lives, and keeps its pipe open for what it is
+// to be told.
 func (s *step) reach(client string) bool {
 	e, process := s.log.engine, processOf(client)
 	if process == e.process {
-		return client == process || e.session(client) != nil
+		return e.session(client) != nil
 	}
 	if _, ok := s.out[process]; ok {
 		return true
@@ -165,6 +166,16 @@ func (s *step) reach(client string) bool {
 	return alive
 }
 
+// lives reports whether a process lives.
+func (s *step) lives(process string) bool {
+	if _, reached := s.out[process]; reached || process == s.log.engine.process {
+		return true
+	}
+	out, alive := openOutbox(s.log.engine.life(process))
+	out.close()
+	return alive
+}
+
 func (s *step) tell(client string, n *engine.Notification) {
 	s.date(n)
 	to := s.news[client]
@@ -173,7 +184,7 @@ func (s *step) tell(client string, n *engine.Notification) {
 		return
 	}
 	to.Grants = append(to.Grants, n.Grants...)
-	to.Ask = to.Ask || n.Ask
+	to.Ask, to.Renew = to.Ask || n.Ask, to.Renew || n.Renew
 }
 
 // date says until when the permits of grants last. One that is over already is
@@ -215,14 +226,14 @@ func (s *step) deliver() {
 			}
 		} else if out, ok := s.out[process]; ok && !n.Empty() {
 			out.send(s.message(client, n))
-			if len(n.Grants) == 0 {
+			if n.Ask && len(n.Grants) == 0 {
 				delete(s.look, client) // who is told to ask will look
 			}
 		}
 	}
 	for client := range s.look {
-		if out, ok := s.out[processOf(client)]; ok {
-			out.send(s.message(client, nil))
+		if processOf(client) != e.process && s.reach(client) {
+			s.out[processOf(client)].send(s.message(client, nil))
 		}
 	}
 	for _, out := range s.out {
@@ -231,7 +242,7 @@ func (s *step) deliver() {
 }
 
 // lookEvery is how often a process looks at its logs though nobody told it to.
-const lookEvery = time.Minute
+const lookEvery = 2 * time.Minute
 
 // look has the log read, and what stands in the way buried, in the background.
 func (l *log) look() {
@@ -239,7 +250,7 @@ func (l *log) look() {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), lookEvery)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		err := l.step(ctx, false, true, (*step).settle)
 		if err == nil {
@@ -300,6 +311,10 @@ func (l *log) attend() {
 		stop, alive := watch(l.engine.life(process), func() { l.died(process, w) })
 		if !alive {
 			l.look()
+			continue
+		}
+		if stop == nil {
+			time.AfterFunc(time.Second, l.look)
 			continue
 		}
 		w.stop, l.watches[process] = stop, w

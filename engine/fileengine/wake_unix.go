@@ -85,17 +85,18 @@ func (out outbox) close() {
 }
 
 // watch calls died, from another goroutine, when the last reader of a pipe is
-// gone, unless stop is called before. alive is false if there is none now.
+// gone, unless stop is called before. alive is false if there is none now. stop
+// is nil if it cannot be watched, because this process has too many files open.
 func watch(path string, died func()) (stop func(), alive bool) {
 	out, alive := openOutbox(path)
 	if !alive || out.fd < 0 {
-		return func() {}, alive
+		return nil, alive
 	}
 	f := os.NewFile(uintptr(out.fd), path)
 	conn, err := f.SyscallConn()
 	if err != nil {
 		_ = f.Close()
-		return func() {}, true
+		return nil, true
 	}
 	go func() {
 		// The kernel reports the end of the readers as an error of the writing

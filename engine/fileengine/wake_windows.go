@@ -66,7 +66,7 @@ func (outbox) close()      {}
 // watch calls died when a process has ended.
 func watch(path string, died func()) (stop func(), alive bool) {
 	if _, alive := openOutbox(path); !alive {
-		return func() {}, false
+		return nil, false
 	}
 	done := make(chan struct{})
 	go func() {

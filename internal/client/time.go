@@ -120,6 +120,13 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 			m.push(a)
 		}
 	}
+	if n.Renew {
+		for _, a := range m.all {
+			if a.state == Held && a.issued {
+				m.push(a)
+			}
+		}
+	}
 	if n.Recheck > 0 {
 		m.recheckAt(now+n.Recheck, now)
 	}
