@@ -57,4 +57,4 @@ bench-peers:
 
 # docs/bench.md and its charts, from what bench-peers wrote down.
 bench-report:
-	cd bench && go run . report results.json --docs ../docs
+	cd bench && go run . report results.json ../docs

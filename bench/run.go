@@ -1,65 +1,279 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/redis/go-redis/v9"
 
-	"sema/bench/internal/peers"
-	"sema/bench/internal/runner"
+	"sema/internal/measure"
 )
 
-// newRun is the run of the scenarios.
-func newRun() *cobra.Command {
-	r := runner.Runner{Progress: func(line string) { fmt.Fprintln(os.Stderr, line) }}
-	var out string
-	c := &cobra.Command{
-		Use:   "run",
-		Short: "Run the scenarios and write down what came of them",
-		Long: "Run the scenarios and write down what came of them.\n\nScenarios: " + strings.Join(scenarioNames(), ", ") +
-			".\nContestants: " + strings.Join(contestantNames(), ", ") + ".",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			r.Self = []string{self, "driver"}
-			run, err := r.Run(c.Context())
-			if err != nil {
-				return err
-			}
-			return run.Save(out)
-		},
-	}
-	f := c.Flags()
-	f.IntVar(&r.Rounds, "rounds", 5, "how often each contestant has its turn")
-	f.DurationVar(&r.Round, "round", time.Second, "how long a turn is")
-	f.DurationVar(&r.Warmup, "warmup", 500*time.Millisecond, "how long each works before its first turn")
-	f.DurationVar(&r.Lease, "lease", 10*time.Second, "lease of permits")
-	f.StringSliceVar(&r.Scenarios, "scenario", nil, "scenarios to run (default all)")
-	f.StringSliceVar(&r.Contestants, "contestant", nil, "contestants to run beside sema (default all)")
-	f.StringVar(&r.URL, "url", "", "Redis server (default one of its own)")
-	f.StringVar(&r.Drivers, "drivers", ".", "directory with the drivers of other languages")
-	f.StringVar(&out, "out", "results.json", "file to write")
-	return c
+// scenario is the same work for all contestants of some kinds.
+type scenario struct {
+	name, title               string
+	processes, workers, limit int
+	hold                      time.Duration
+	kinds                     []kind
 }
 
-func scenarioNames() []string {
-	var all []string
-	for _, s := range runner.Scenarios {
-		all = append(all, s.Name)
-	}
-	return all
+var scenarios = []scenario{
+	{"uncontended", "One caller, limit 1", 1, 1, 1, 0, []kind{semaphore, lock, yardstick}},
+	{"64-of-64", "64 callers, limit 64", 1, 64, 64, 0, []kind{semaphore, yardstick}},
+	{"512-of-512", "512 callers, limit 512", 1, 512, 512, 0, []kind{semaphore, yardstick}},
+	{"64-of-8-hold-1ms", "64 callers, each holds 1 ms", 1, 64, 8, time.Millisecond, []kind{semaphore}},
+	{"512-of-8-hold-1ms", "512 callers, each holds 1 ms", 1, 512, 8, time.Millisecond, []kind{semaphore}},
+	{"64-of-8-hold-10ms", "64 callers, each holds 10 ms", 1, 64, 8, 10 * time.Millisecond, []kind{semaphore}},
+	{"512-of-8-hold-10ms", "512 callers, each holds 10 ms", 1, 512, 8, 10 * time.Millisecond, []kind{semaphore}},
+	{"64-of-8", "64 callers in one process", 1, 64, 8, 0, []kind{semaphore}},
+	{"4x16-of-8", "4 processes of 16 callers", 4, 16, 8, 0, []kind{semaphore}},
+	{"4x256-of-8", "4 processes of 256 callers", 4, 256, 8, 0, []kind{semaphore}},
+	{"locks", "8 callers, limit 1", 1, 8, 1, 0, []kind{lock}},
+	{"memory-uncontended", "One caller, limit 1", 1, 1, 1, 0, []kind{inProcess}},
+	{"memory-64-of-8", "64 callers, limit 8", 1, 64, 8, 0, []kind{inProcess}},
 }
 
-func contestantNames() []string {
-	var all []string
-	for _, p := range peers.All {
-		all = append(all, p.Name)
+// memoryPairs is how many pairs are timed at once within one process.
+const memoryPairs = 100
+
+// drivers are the processes that know contestants of other languages: how they
+// are made ready, and started, in their own folders. See measure.Setup.
+var drivers = map[string]struct{ build, start []string }{
+	"java": {[]string{"mvn", "-q", "-B", "dependency:copy-dependencies"}, []string{"java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", "target/dependency/*", "Driver.java"}},
+	"node": {[]string{"npm", "ci", "--silent", "--no-audit", "--no-fund"}, []string{"node", "driver.js"}},
+}
+
+// results is what a run found, as it is kept in results.json.
+type results struct {
+	Date      string            `json:"date"`
+	Machine   machine           `json:"machine"`
+	Redis     string            `json:"redis"`      // version of the server
+	OwnServer bool              `json:"own_server"` // started for the run, on this machine
+	Versions  map[string]string `json:"versions"`   // of languages and libraries, as the drivers tell
+	Rounds    int               `json:"rounds"`
+	RoundMS   int64             `json:"round_ms"`
+	WarmupMS  int64             `json:"warmup_ms"`
+	LeaseMS   int64             `json:"lease_ms"`
+	LeftOut   map[string]string `json:"left_out"` // contestants, and why
+	Scenarios []*measure.Case   `json:"scenarios"`
+}
+
+// run is what is to be run.
+type run struct {
+	plan                   measure.Plan
+	lease                  time.Duration
+	scenarios, contestants []string // none: all; sema runs always
+	url                    string   // of a Redis server; "": one of its own
+	out                    string
+	progress               func(text string)
+
+	built map[string]error // of drivers
+}
+
+func (r *run) do(ctx context.Context) (*results, error) {
+	chosen, err := r.chosen()
+	if err != nil {
+		return nil, err
 	}
-	return all
+	res := &results{
+		Date: time.Now().UTC().Format(time.DateOnly), Machine: thisMachine(), OwnServer: r.url == "",
+		Versions: map[string]string{}, LeftOut: map[string]string{},
+		Rounds: r.plan.Rounds, RoundMS: r.plan.Round.Milliseconds(), WarmupMS: r.plan.Warmup.Milliseconds(), LeaseMS: r.lease.Milliseconds(),
+	}
+	if r.url == "" {
+		url, stop, err := startServer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		r.url = url
+	}
+	rdb, err := connect(ctx, r.url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rdb.Close() }()
+	runner := measure.Runner{
+		Plan: r.plan, Lease: r.lease, Prefix: measure.NewPrefix("peers"), Store: measure.Store{Redis: rdb},
+		Versions: res.Versions, Progress: r.progress,
+	}
+	if res.Redis, err = runner.Store.Version(ctx); err != nil {
+		return nil, err
+	}
+	for _, s := range chosen {
+		c := &measure.Case{Name: s.name, Processes: s.processes, Workers: s.workers, Limit: s.limit, HoldUS: s.hold.Microseconds()}
+		c.Field = r.field(ctx, s, res.LeftOut)
+		if err := runner.Run(ctx, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		for i := range c.Contestants { // where the server was is nobody else's business
+			c.Contestants[i].Failed = strings.ReplaceAll(c.Contestants[i].Failed, rdb.Options().Addr, "Redis")
+		}
+		res.Scenarios = append(res.Scenarios, c)
+	}
+	return res, nil
+}
+
+func (r *run) chosen() ([]scenario, error) {
+	for _, name := range r.contestants {
+		if _, err := find(name); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.scenarios) == 0 {
+		return scenarios, nil
+	}
+	var chosen []scenario
+	for _, name := range r.scenarios {
+		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown scenario %q", name)
+		}
+		chosen = append(chosen, scenarios[i])
+	}
+	return chosen, nil
+}
+
+// field is who takes part in a scenario, sema first.
+func (r *run) field(ctx context.Context, s scenario, leftOut map[string]string) (entries []measure.Entry) {
+	for _, p := range all {
+		base := p.Name == "sema" && s.kinds[0] != inProcess || p.Name == "sema-memory" && s.kinds[0] == inProcess
+		if !base && (!slices.Contains(s.kinds, p.kind) || len(r.contestants) > 0 && !slices.Contains(r.contestants, p.Name)) {
+			continue
+		}
+		if p.driver != "" {
+			if err := r.build(ctx, p.driver); err != nil {
+				leftOut[p.Name] = strings.Join(strings.Fields(err.Error()), " ")
+				continue
+			}
+		}
+		e := measure.Entry{Name: p.Name, Setup: measure.Setup{Contestant: p.Name, URL: r.url}, Command: func(ctx context.Context) (*exec.Cmd, error) { return start(ctx, p.driver) }}
+		if p.kind == inProcess {
+			e.Setup.Units = memoryPairs
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// build makes a driver of another language ready, once.
+func (r *run) build(ctx context.Context, driver string) error {
+	if err, done := r.built[driver]; done {
+		return err
+	}
+	d := drivers[driver]
+	cmd := exec.CommandContext(ctx, d.build[0], d.build[1:]...)
+	cmd.Dir = driver
+	said, err := cmd.CombinedOutput()
+	if err == nil {
+		_, err = exec.LookPath(d.start[0])
+	} else if len(said) > 0 {
+		err = fmt.Errorf("%s: %w: %.200s", strings.Join(d.build, " "), err, said)
+	}
+	if r.built == nil {
+		r.built = map[string]error{}
+	}
+	r.built[driver] = err
+	return err
+}
+
+// start makes the command of a driver: this program, or one in another
+// language.
+func start(ctx context.Context, driver string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	command := []string{self, "driver"}
+	if driver != "" {
+		command = drivers[driver].start
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir, cmd.Stderr = driver, os.Stderr
+	return cmd, err
+}
+
+// startServer runs a redis-server that keeps nothing on disk. It returns its
+// URL, and what ends it.
+func startServer(ctx context.Context) (url string, stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	_ = l.Close()
+	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port, MaxRetries: 50})
+	defer func() { _ = rdb.Close() }()
+	// Whoever answers must be our child, not a stranger on its port.
+	info, err := rdb.InfoMap(ctx, "server").Result()
+	if err == nil && info["Server"]["process_id"] != strconv.Itoa(cmd.Process.Pid) {
+		err = errors.New("another server took its port")
+	}
+	if err != nil {
+		stop()
+		return "", nil, fmt.Errorf("redis-server: %w\n%s", err, log.String())
+	}
+	return "redis://127.0.0.1:" + port, stop, nil
+}
+
+// machine is where a run was, without its name.
+type machine struct {
+	OS     string  `json:"os"`
+	Kernel string  `json:"kernel"`
+	CPU    string  `json:"cpu"`
+	Cores  int     `json:"cores"`
+	Memory int64   `json:"memory_gib"`
+	Load   float64 `json:"load_before"` // processes that wanted a core in the minute before
+}
+
+// thisMachine describes this one. What cannot be found out stays empty.
+func thisMachine() machine {
+	m := machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU()}
+	word := func(path, after, before string) string {
+		text, _ := os.ReadFile(path)
+		_, rest, _ := strings.Cut(string(text), after)
+		found, _, _ := strings.Cut(rest, before)
+		return strings.TrimSpace(strings.TrimLeft(found, "\t: "))
+	}
+	m.Kernel = word("/proc/sys/kernel/osrelease", "", "-") // without the builder's marks
+	m.CPU = word("/proc/cpuinfo", "model name", "\n")
+	kib, _ := strconv.ParseInt(word("/proc/meminfo", "MemTotal:", "kB"), 10, 64)
+	m.Memory = (kib + 1<<19) >> 20
+	m.Load, _ = strconv.ParseFloat(word("/proc/loadavg", "", " "), 64)
+	return m
+}
+
+func load(path string) (*results, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r results
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &r, nil
+}
+
+func (r *results) save(path string) error {
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

@@ -9,15 +9,17 @@ import (
 // Basic is the counting semaphore of Redis in Action, section 6.3.1: one ZSET
 // of holders by the time at which each of them asked, on its own clock. A
 // caller adds itself and holds a permit if fewer than limit others rank before
-// it. Two round trips: one to try, one to release or to take a refused try
-// out again.
+// it. An acquire takes one round trip, or two when it is refused and has to take
+// itself out again; a release takes one.
 //
 // What is wrong with it:
 //   - It over-admits under clock skew. A caller whose clock is behind ranks
 //     before holders with faster clocks and takes one permit more than there
 //     are, for as long as the skew. The earlier holder never learns of it.
-//   - It over-admits with perfect clocks too, when a caller reads its clock
-//     and another one's request gets to Redis first.
+//   - It over-admits with perfect clocks too, when another caller's request
+//     gets to Redis between a caller's look at its clock and its own request.
+//   - With whole numbers as scores (Options.ScoreUnit) callers of the same
+//     millisecond or second rank by their random ids, so it over-admits often.
 //   - A caller whose clock is ahead ends the permits of others early.
 //   - A refused try counts as a holder until it is taken out again, so others
 //     are refused although a permit is free; if its process dies in between,
@@ -28,7 +30,7 @@ import (
 type Basic struct{ core }
 
 // NewBasic returns the semaphore name with the given limit (1 to 2^31−1).
-// Options in use: Lease, Clock.
+// Options in use: Lease, ScoreUnit, Clock.
 func NewBasic(rdb redis.UniversalClient, name string, limit int, o Options) (*Basic, error) {
 	c, err := newCore(rdb, name, limit, o)
 	if err != nil {
@@ -39,22 +41,21 @@ func NewBasic(rdb redis.UniversalClient, name string, limit int, o Options) (*Ba
 
 // Acquire tries once to get a permit; see [Semaphore].
 func (b *Basic) Acquire(ctx context.Context) (string, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return "", false, failed("acquire", b.name, err)
+	if err := ended(ctx, "acquire", b.name); err != nil {
+		return "", false, err
 	}
 	id, now := newID(), b.now()
 	var rank *redis.IntCmd
-	_, err := b.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	err := b.transaction(ctx, func(p redis.Pipeliner) {
 		p.ZRemRangeByScore(ctx, b.name, "-inf", b.cutoff(now))
 		p.ZAdd(ctx, b.name, redis.Z{Score: now, Member: id})
 		rank = p.ZRank(ctx, b.name, id)
-		return nil
 	})
 	switch {
 	case err != nil:
-		return b.unsure(ctx, id, err, b.remove)
+		return b.undoFailed(ctx, id, err, b.remove)
 	case rank.Val() >= int64(b.limit):
-		return b.refused(ctx, id, b.remove)
+		return b.undoRefused(ctx, id, b.remove)
 	}
 	return id, true, nil
 }

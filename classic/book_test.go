@@ -7,8 +7,9 @@ import (
 	"sema/internal/redistest"
 )
 
-// The book's own unit tests of chapters 6 and 11, in Go. Where they sleep, a
-// clock is set forward; a lock's lease cannot be, so those wait.
+// The book's own unit tests of chapters 6 and 11, in Go. Where the book sleeps,
+// these set a clock forward. Redis counts the lease of a lock, so the tests of
+// locks do wait.
 
 func TestBookCh6CountingSemaphore(t *testing.T) {
 	t.Parallel()
@@ -47,7 +48,7 @@ func bookLocking(t *testing.T, lua bool) {
 	}
 	id := must(t, lock)
 	mustNot(t, impatient)
-	// The book sleeps until the lease is over; a short one comes to the same.
+	// The book sleeps until the lease is over. A short lease does as well.
 	if err := rdb.PExpire(t.Context(), "lock:testlock", 20*time.Millisecond).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestBookCh11Semaphore(t *testing.T) {
 	}
 	mustNot(t, sem)
 	clock.forward(10 * time.Millisecond)
-	// The book's timeout=0 ends every lease; 1 ns is the nearest we allow.
+	// The book passes timeout=0, which ends every lease. Our shortest is 1 ns.
 	purger, err := NewScripted(rdb, "test", 5, Options{Lease: time.Nanosecond, Clock: clock.now})
 	if err != nil {
 		t.Fatal(err)

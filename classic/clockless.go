@@ -11,18 +11,18 @@ import (
 // minLease is the shortest lease that Redis can count.
 const minLease = time.Millisecond
 
-// Clockless is [Fair] without the callers' clocks: in place of the ZSET of
-// times each permit has a key of its own whose TTL is the lease, and an owner
-// whose key is gone is no holder. Redis alone counts the time, and each permit
-// can have another lease. It is a variant that is told in texts about the
-// book, not in the book; the names of its keys are ours.
+// Clockless is [Fair] without the callers' clocks. In place of the ZSET of
+// times, each permit has a key of its own whose TTL is the lease; an owner
+// whose key is gone is no longer a holder. Redis alone counts the time, and
+// each permit can have another lease. The book does not have this variant;
+// texts about the book describe it. The names of its keys are ours.
 //
 // What is wrong with it:
 //   - The texts say that it never exceeds the limit. Without Options.Lua it
-//     does, without any clock: between drawing a number and adding itself a
-//     caller can be overtaken, as with Fair. With Lua, Acquire is one script
-//     and no more than the limit have a lease, provided every client of the
-//     semaphore uses Lua.
+//     does: a caller can be overtaken between drawing a number and adding
+//     itself, as with Fair. With Lua, Acquire is one script, and there are
+//     never more leases than the limit, provided every client of the semaphore
+//     uses Lua.
 //   - A holder that outlives its lease does not notice, as with all of these.
 //   - Without Lua an acquire takes four round trips, and each try asks for the
 //     key of every holder.
@@ -57,10 +57,10 @@ func (c *Clockless) Acquire(ctx context.Context) (string, bool, error) {
 // and counted in whole milliseconds. Refresh keeps that length.
 func (c *Clockless) AcquireFor(ctx context.Context, lease time.Duration) (string, bool, error) {
 	if lease < minLease {
-		return "", false, &InputError{"lease", lease, "at least " + minLease.String()}
+		return "", false, invalid("lease", lease, "at least "+minLease.String())
 	}
-	if err := ctx.Err(); err != nil {
-		return "", false, failed("acquire", c.name, err)
+	if err := ended(ctx, "acquire", c.name); err != nil {
+		return "", false, err
 	}
 	if c.lua {
 		return c.acquireLua(ctx, lease)
@@ -70,27 +70,28 @@ func (c *Clockless) AcquireFor(ctx context.Context, lease time.Duration) (string
 		// Nothing was added yet.
 		return "", false, failed("acquire", c.name, err)
 	}
-	// Here another caller may pass by: the race of the type's comment.
+	// Another caller may overtake this one here: the race that the type's
+	// comment describes.
 	id := newID()
 	var rank *redis.IntCmd
-	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		// The key comes with the entry, or another caller would find the
-		// entry dead.
+	err = c.transaction(ctx, func(p redis.Pipeliner) {
+		// The key is made together with the entry, or another caller would
+		// take the entry for one whose lease has ended.
 		p.Do(ctx, "set", holderKey(c.name, id), lease.Milliseconds(), "px", lease.Milliseconds())
 		p.ZAdd(ctx, ownerKey(c.name), redis.Z{Score: float64(number), Member: id})
 		rank = p.ZRank(ctx, ownerKey(c.name), id)
-		return nil
 	})
 	switch {
 	case err != nil:
-		return c.unsure(ctx, id, err, c.remove)
+		return c.undoFailed(ctx, id, err, c.remove)
 	case rank.Val() >= int64(c.limit):
-		return c.refused(ctx, id, c.remove)
+		return c.undoRefused(ctx, id, c.remove)
 	}
 	return id, true, nil
 }
 
-// draw takes the dead out of the ZSET of owners and draws a number.
+// draw takes the entries whose lease has ended out of the ZSET of owners, and
+// draws a number.
 func (c *Clockless) draw(ctx context.Context) (int64, error) {
 	ids, err := c.rdb.ZRange(ctx, ownerKey(c.name), 0, -1).Result()
 	if err != nil {
@@ -109,14 +110,13 @@ func (c *Clockless) draw(ctx context.Context) (int64, error) {
 		}
 	}
 	var number *redis.IntCmd
-	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	err = c.transaction(ctx, func(p redis.Pipeliner) {
 		for i, id := range ids {
-			if alive[i].Val() == 0 { // for good: nothing brings a key back
+			if alive[i].Val() == 0 { // no operation makes a key anew that is gone
 				p.ZRem(ctx, ownerKey(c.name), id)
 			}
 		}
 		number = p.IncrBy(ctx, counterKey(c.name), 1)
-		return nil
 	})
 	return number.Val(), err
 }
@@ -128,7 +128,7 @@ func (c *Clockless) acquireLua(ctx context.Context, lease time.Duration) (string
 		holderPrefix(c.name), c.limit, lease.Milliseconds(), id).Bool()
 	switch {
 	case err != nil:
-		return c.unsure(ctx, id, err, c.remove)
+		return c.undoFailed(ctx, id, err, c.remove)
 	case !taken:
 		return "", false, nil
 	}
@@ -142,10 +142,9 @@ func (c *Clockless) Release(ctx context.Context, id string) (bool, error) {
 
 func (c *Clockless) remove(ctx context.Context, id string) (bool, error) {
 	var key *redis.IntCmd
-	_, err := c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	err := c.transaction(ctx, func(p redis.Pipeliner) {
 		p.ZRem(ctx, ownerKey(c.name), id)
 		key = p.Del(ctx, holderKey(c.name, id))
-		return nil
 	})
 	return key.Val() == 1, err
 }
@@ -159,15 +158,18 @@ func (c *Clockless) Refresh(ctx context.Context, id string) (bool, error) {
 	})
 }
 
-// Extend adds by (at least 1 ms) to what is left of the permit's lease: the
-// second way the texts give, which reads the TTL and then does SET with XX. It
-// reports false when the permit was lost, before or between the two. What is
-// wrong with it: of two that extend the same permit at once, or one that
-// extends while the other refreshes, only the later one counts; and who calls
-// it often with a long by piles up a lease that lives on after its death.
+// Extend adds by (at least 1 ms) to what remains of the permit's lease. It is
+// the second way that the texts give: read the TTL, then SET with XX. It
+// reports false when the permit was lost, before or between the two requests.
+//
+// What is wrong with it:
+//   - When two callers extend the same permit at once, or one extends while the
+//     other refreshes, only the later request counts.
+//   - A caller that extends often and by much piles up a long lease, which goes
+//     on when the caller has died.
 func (c *Clockless) Extend(ctx context.Context, id string, by time.Duration) (bool, error) {
 	if by < minLease {
-		return false, &InputError{"extension", by, "at least " + minLease.String()}
+		return false, invalid("extension", by, "at least "+minLease.String())
 	}
 	return c.byID(ctx, "extend", id, func(ctx context.Context, id string) (bool, error) {
 		return c.extend(ctx, holderKey(c.name, id), by)
@@ -176,19 +178,19 @@ func (c *Clockless) Extend(ctx context.Context, id string, by time.Duration) (bo
 
 func (c *Clockless) extend(ctx context.Context, key string, by time.Duration) (bool, error) {
 	var lease *redis.StringCmd
-	var left *redis.DurationCmd
+	var ttl *redis.DurationCmd
 	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		lease, left = p.Get(ctx, key), p.PTTL(ctx, key)
+		lease, ttl = p.Get(ctx, key), p.PTTL(ctx, key)
 		return nil
 	})
-	if errors.Is(err, redis.Nil) || err == nil && left.Val() <= 0 {
+	if errors.Is(err, redis.Nil) || err == nil && ttl.Val() <= 0 {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
 	// The value is written back so that Refresh still knows the lease.
-	err = c.rdb.Do(ctx, "set", key, lease.Val(), "px", (left.Val() + by).Milliseconds(), "xx").Err()
+	err = c.rdb.Do(ctx, "set", key, lease.Val(), "px", (ttl.Val() + by).Milliseconds(), "xx").Err()
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}

@@ -49,7 +49,8 @@ func TestClocklessRefreshKeepsTheLengthOfTheLease(t *testing.T) {
 		t.Errorf("refreshed to %v, want 1h", d)
 	}
 
-	// Extend adds to what is left, and leaves the length for the next Refresh.
+	// Extend adds to what remains. The next Refresh still gives the length that
+	// the permit was acquired for.
 	rdb.PExpire(t.Context(), key, 10*time.Second)
 	if ok, err := sem.Extend(t.Context(), id, 20*time.Second); err != nil || !ok {
 		t.Errorf("Extend = %v, %v", ok, err)
@@ -101,8 +102,8 @@ func TestClocklessExtendRevivesNothing(t *testing.T) {
 	must(t, newClockless(t, admin, 1, Options{}))
 }
 
-// TestClocklessOwnerWithoutKeyIsNoHolder includes the many: scripts must not
-// depend on how many dead there are.
+// TestClocklessOwnerWithoutKeyIsNoHolder has a thousand ended leases: the
+// scripts must work however many there are.
 func TestClocklessOwnerWithoutKeyIsNoHolder(t *testing.T) {
 	t.Parallel()
 	for _, lua := range []bool{false, true} {
@@ -124,8 +125,8 @@ func TestClocklessOwnerWithoutKeyIsNoHolder(t *testing.T) {
 	}
 }
 
-// TestClocklessLeaseEndsByItself: unlike the types with a ZSET of times, a
-// permit is lost at the end of its lease, not when somebody cleans it up.
+// TestClocklessLeaseEndsByItself: a permit is lost when its lease ends. With the
+// types that have a ZSET of times it is lost when another caller cleans it up.
 func TestClocklessLeaseEndsByItself(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()

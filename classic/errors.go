@@ -1,38 +1,38 @@
 package classic
 
 import (
+	"context"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
+	"sema/engine"
+	"sema/internal/rediserror"
 )
 
-// InputError is the error for an argument that no call can work with. It is
-// returned before anything is sent to Redis.
-type InputError struct {
-	Field string // what was wrong: "name", "limit", "lease", …
-	Value any    // the value as given
-	Want  string // what it must be
-}
+// ArgumentError says which value was refused and what would have been taken.
+// Nothing was sent to Redis. Its Package is "classic".
+type ArgumentError = engine.ArgumentError
 
-// Error names the value and what it must be.
-func (e *InputError) Error() string {
-	if s, ok := e.Value.(string); ok {
-		return fmt.Sprintf("classic: %s %q: must be %s", e.Field, s, e.Want)
-	}
-	return fmt.Sprintf("classic: %s %v: must be %s", e.Field, e.Value, e.Want)
+func invalid(what string, value any, want string) error {
+	return &ArgumentError{Package: "classic", What: what, Value: value, Want: want}
 }
 
 // failed puts the operation and the semaphore's name in front of an error from
-// Redis, and a hint behind the two that mean a wrong name.
+// Redis or the network, and behind it what the user can try.
 func failed(op, name string, err error) error {
-	hint := ""
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case redis.HasErrorPrefix(err, "WRONGTYPE"):
-		hint = " (another kind of data has this name; try: another name)"
-	case redis.HasErrorPrefix(err, "CROSSSLOT"):
-		hint = " (on a cluster the name needs a hash tag; try: {" + name + "})"
 	}
-	return fmt.Errorf("classic: %s %q: %w%s", op, name, err, hint)
+	if hint := rediserror.Sort(err).Hint; hint != "" {
+		return fmt.Errorf("classic: %s %q: %w (%s)", op, name, err, hint)
+	}
+	return fmt.Errorf("classic: %s %q: %w", op, name, err)
+}
+
+// ended is the error of a call whose context has ended before its next
+// request; nil while ctx has not ended.
+func ended(ctx context.Context, op, name string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("classic: %s %q: %w", op, name, err)
+	}
+	return nil
 }

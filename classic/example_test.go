@@ -14,7 +14,7 @@ import (
 	"sema/internal/redistest"
 )
 
-// connect is redis.NewClient for the examples: with a server of their own.
+// connect gives an example a client, with a server of its own.
 func connect() (*redis.Client, func()) {
 	tb := &exampleTB{}
 	rdb := redistest.Start(tb).Client()
@@ -25,7 +25,7 @@ func connect() (*redis.Client, func()) {
 	}
 }
 
-// exampleTB lends redistest what an example does not have: a testing.TB.
+// exampleTB is the testing.TB that redistest needs and an example does not have.
 type exampleTB struct {
 	testing.TB
 	cleanups []func()
@@ -140,11 +140,11 @@ func ExampleClockless_AcquireFor() {
 	// true <nil> 2h0m0s
 }
 
-func ExampleInputError() {
+func ExampleArgumentError() {
 	rdb, done := connect()
 	defer done()
 
 	_, err := classic.NewFair(rdb, "api", 0, classic.Options{})
 	fmt.Println(err)
-	// Output: classic: limit 0: must be 1 to 2147483647
+	// Output: classic: limit 0: want 1 to 2147483647
 }

@@ -13,15 +13,15 @@ import (
 // by the callers' time, serves only to end leases.
 //
 // What is wrong with it:
-//   - It over-admits when two callers overlap. Between drawing a number and
-//     adding itself lies a round trip; whoever draws later but adds itself
-//     first gets the permit, and then the one with the smaller number gets it
-//     as well. There is no bound: twenty callers that nest so are all admitted
-//     to a semaphore of one. It needs no clock skew.
-//   - The book says the one it was stolen from learns of it when it refreshes
-//     or releases. It does not: both report true.
-//   - Clocks still end leases: one that is ahead by more than what is left of
-//     a lease throws the holder out.
+//   - It over-admits when two callers overlap. There is a round trip between
+//     drawing a number and adding itself. A caller that draws later but adds
+//     itself first gets the permit, and then the one with the smaller number
+//     gets it as well. There is no bound: twenty callers, each overtaken by the
+//     next one, are all admitted to a semaphore of one. It needs no clock skew.
+//   - The book says that a holder whose permit was stolen learns of it when it
+//     refreshes or releases. It does not: both report true.
+//   - Clocks still end leases: a caller whose clock is ahead by more than what
+//     remains of a lease takes the holder out.
 //   - Each try copies the ZSET of owners, which takes time in proportion to
 //     the number of holders.
 //   - As with Basic, a refused try counts as a holder until it is taken out.
@@ -31,7 +31,7 @@ import (
 type Fair struct{ core }
 
 // NewFair returns the semaphore name with the given limit (1 to 2^31−1).
-// Options in use: Lease, Clock.
+// Options in use: Lease, ScoreUnit, Clock.
 func NewFair(rdb redis.UniversalClient, name string, limit int, o Options) (*Fair, error) {
 	c, err := newCore(rdb, name, limit, o)
 	if err != nil {
@@ -42,39 +42,45 @@ func NewFair(rdb redis.UniversalClient, name string, limit int, o Options) (*Fai
 
 // Acquire tries once to get a permit; see [Semaphore].
 func (f *Fair) Acquire(ctx context.Context) (string, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return "", false, failed("acquire", f.name, err)
+	if err := ended(ctx, "acquire", f.name); err != nil {
+		return "", false, err
 	}
 	id, now := newID(), f.now()
 	owner := ownerKey(f.name)
 
 	var number *redis.IntCmd
-	_, err := f.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	err := f.transaction(ctx, func(p redis.Pipeliner) {
 		p.ZRemRangeByScore(ctx, f.name, "-inf", f.cutoff(now))
 		// Keep the owners that are still in the ZSET of times; the weights
 		// keep their numbers as scores.
 		p.ZInterStore(ctx, owner, &redis.ZStore{Keys: []string{owner, f.name}, Weights: []float64{1, 0}})
 		number = p.IncrBy(ctx, counterKey(f.name), 1)
-		return nil
 	})
 	if err != nil {
-		// Nothing was added yet.
+		// Nothing was added yet. When one command of a transaction fails, on a
+		// key of another type for example, Redis executes the others all the
+		// same. If that made the counter, it goes again.
+		if number.Err() == nil && number.Val() == 1 {
+			ctx, cancel := cleanup(ctx)
+			defer cancel()
+			_, _ = f.deleteIf(ctx, counterKey(f.name), "1")
+		}
 		return "", false, failed("acquire", f.name, err)
 	}
 
-	// Here another caller may pass by: the race of the type's comment.
+	// Another caller may overtake this one here: the race that the type's
+	// comment describes.
 	var rank *redis.IntCmd
-	_, err = f.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	err = f.transaction(ctx, func(p redis.Pipeliner) {
 		p.ZAdd(ctx, f.name, redis.Z{Score: now, Member: id})
 		p.ZAdd(ctx, owner, redis.Z{Score: float64(number.Val()), Member: id})
 		rank = p.ZRank(ctx, owner, id)
-		return nil
 	})
 	switch {
 	case err != nil:
-		return f.unsure(ctx, id, err, f.remove)
+		return f.undoFailed(ctx, id, err, f.remove)
 	case rank.Val() >= int64(f.limit):
-		return f.refused(ctx, id, f.remove)
+		return f.undoRefused(ctx, id, f.remove)
 	}
 	return id, true, nil
 }
@@ -105,10 +111,9 @@ func (f *Fair) touch(ctx context.Context, id string) (bool, error) {
 // was held, since leases end there.
 func (f *Fair) remove(ctx context.Context, id string) (bool, error) {
 	var held *redis.IntCmd
-	_, err := f.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	err := f.transaction(ctx, func(p redis.Pipeliner) {
 		held = p.ZRem(ctx, f.name, id)
 		p.ZRem(ctx, ownerKey(f.name), id)
-		return nil
 	})
 	return held.Val() == 1, err
 }

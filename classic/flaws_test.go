@@ -98,8 +98,8 @@ func TestFairAdmitsWhoeverDrewFirstAsWell(t *testing.T) {
 	thief := newFair(t, rdb, 1, Options{})
 	id := must(t, thief)
 
-	// The book: the other "won't know until it tries to release or renew". It
-	// does not even then.
+	// The book says that the other caller "won't know until it tries to release
+	// or renew". It does not know even then.
 	refresh(t, other, stolen, true)
 	release(t, other, stolen, true)
 	release(t, thief, id, true)
@@ -165,8 +165,9 @@ func TestClocklessIsOvertakenUnlessScripted(t *testing.T) {
 	mustNot(t, newClockless(t, rdb, 1, Options{Lua: true}))
 }
 
-// TestSkewBeyondTheRestOfALease is where the correct ones end: permits of 1 s,
-// held for 850 ms, and a caller whose clock is ahead by more than the rest.
+// TestSkewBeyondTheRestOfALease shows when the exact types over-admit: permits
+// have a lease of 1 s and are held for 850 ms, and one caller's clock is ahead by
+// more than the rest.
 func TestSkewBeyondTheRestOfALease(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants {
@@ -230,7 +231,7 @@ func TestAShorterLeaseThrowsTheOthersOut(t *testing.T) {
 			clock.forward(time.Second)
 			must(t, short)
 			for _, id := range ids {
-				// Clockless alone keeps each permit's own lease.
+				// Only Clockless keeps each permit's own lease.
 				release(t, long, id, !v.clock)
 			}
 		})
@@ -238,7 +239,7 @@ func TestAShorterLeaseThrowsTheOthersOut(t *testing.T) {
 }
 
 // TestARefusedTryIsInTheWay stops a refused caller before it takes its entry
-// out: a permit comes free, and the next caller is refused all the same.
+// out. Then a permit is released, and the next caller is refused all the same.
 func TestARefusedTryIsInTheWay(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Basic", "Fair", "Clockless"} {

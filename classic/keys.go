@@ -1,9 +1,9 @@
 package classic
 
-// All key names. Those of the book are used as they are, without a prefix or
-// hash tag of ours, or the book's own clients would not find them.
+// All key names. The book's names are used as they are. With a prefix or hash
+// tag of ours the book's own clients would not find the keys.
 
-// lockKey holds the lock owner's id (string, with a TTL in seconds).
+// lockKey holds the id of the lock's holder (string, with a TTL in seconds).
 func lockKey(name string) string { return "lock:" + name }
 
 // ownerKey is the ZSET of ids by counter value.

@@ -3,6 +3,7 @@ package classic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,16 +16,16 @@ const retryEvery = time.Millisecond
 // Options.Lua its form with scripts from chapter 11: a semaphore of one. Its
 // key holds the owner's id and expires with the lease.
 //
-// Acquire tries once a millisecond until Options.Wait is over. Nobody queues:
-// who tries at the right moment wins.
+// Acquire tries once a millisecond until Options.Wait is over. There is no
+// queue: whoever tries first after a release gets the lock.
 //
 // What is wrong with it:
 //   - A holder that outlives its lease does not notice, and another one gets
 //     the lock beside it. Release then reports false. There is no refresh.
-//   - Without Lua, SETNX and EXPIRE are two requests. A process that dies in
-//     between leaves a lock without an end; the next caller that finds it sets
-//     one (its own lease). The form with scripts has no such gap, and does not
-//     mend a lock that another program left without an end.
+//   - Without Lua, SETNX and EXPIRE are two requests. A process that dies
+//     between them leaves a lock that never expires, until the next caller
+//     finds it and sets its own lease. The form with scripts has no such gap,
+//     and it does not set a lease on a lock that another program left without.
 //   - Waiting costs one or two requests per millisecond and caller.
 //
 // No clock is compared: the lease is counted by Redis.
@@ -37,7 +38,7 @@ type Lock struct {
 	timer timer
 }
 
-// timer is the waiting of a Lock; tests put one in that turns by itself.
+// timer is how a Lock waits. Tests replace it by one with virtual time.
 type timer struct {
 	now   func() time.Time
 	pause func(context.Context, time.Duration) error
@@ -62,8 +63,8 @@ func NewLock(rdb redis.UniversalClient, name string, o Options) (*Lock, error) {
 // Acquire tries until it has the lock or Options.Wait is over, at least once;
 // see [Semaphore]. When ctx ends first, that is an error.
 func (l *Lock) Acquire(ctx context.Context) (string, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return "", false, failed("acquire", l.name, err)
+	if err := ended(ctx, "acquire", l.name); err != nil {
+		return "", false, err
 	}
 	try := l.tryPlain
 	if l.lua {
@@ -75,14 +76,14 @@ func (l *Lock) Acquire(ctx context.Context) (string, bool, error) {
 		taken, err := try(ctx, id)
 		switch {
 		case err != nil:
-			return l.unsure(ctx, id, err, l.remove)
+			return l.undoFailed(ctx, id, err, l.remove)
 		case taken:
 			return id, true, nil
 		case !l.timer.now().Before(end):
 			return "", false, nil
 		}
 		if err := l.timer.pause(ctx, retryEvery); err != nil {
-			return "", false, failed("acquire", l.name, err)
+			return "", false, fmt.Errorf("classic: acquire %q: %w", l.name, err)
 		}
 	}
 }
@@ -103,18 +104,18 @@ func (l *Lock) tryPlain(ctx context.Context, id string) (bool, error) {
 	}
 	if !taken {
 		var holder *redis.StringCmd
-		var left *redis.DurationCmd
+		var ttl *redis.DurationCmd
 		_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			holder, left = p.Get(ctx, l.key), p.TTL(ctx, l.key)
+			holder, ttl = p.Get(ctx, l.key), p.TTL(ctx, l.key)
 			return nil
 		})
-		if err != nil && !errors.Is(err, redis.Nil) { // Nil: gone by now
+		if err != nil && !errors.Is(err, redis.Nil) { // Nil: the lock was just released
 			return false, err
 		}
-		// go-redis asks again when an answer got lost, so that the one in our
-		// way can be ourselves.
+		// go-redis sends SETNX again when its answer got lost. Then the first
+		// copy may have taken the lock for this same call.
 		taken = holder.Val() == id
-		if !taken && left.Val() != -1 { // -1: there is no TTL
+		if !taken && ttl.Val() != -1 { // -1: there is no TTL
 			return false, nil
 		}
 	}
@@ -125,29 +126,7 @@ func (l *Lock) remove(ctx context.Context, id string) (bool, error) {
 	if l.lua {
 		return lockRelease.Run(ctx, l.rdb, []string{l.key}, id).Bool()
 	}
-	for {
-		removed := false
-		err := l.rdb.Watch(ctx, func(tx *redis.Tx) error {
-			holder, err := tx.Get(ctx, l.key).Result()
-			if errors.Is(err, redis.Nil) || err == nil && holder != id {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			var del *redis.IntCmd
-			_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-				del = p.Del(ctx, l.key)
-				return nil
-			})
-			removed = del.Val() == 1
-			return err
-		}, l.key)
-		if !errors.Is(err, redis.TxFailedErr) {
-			return removed, err
-		}
-		// The key changed between GET and EXEC: look again.
-	}
+	return l.deleteIf(ctx, l.key, id)
 }
 
 func wholeSeconds(d time.Duration) time.Duration {

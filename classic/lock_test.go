@@ -91,8 +91,8 @@ func TestLockReleasesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestLockChangesHandsDuringRelease is what WATCH is for: between GET and
-// EXEC the lease ends and another caller takes the lock.
+// TestLockChangesHandsDuringRelease shows why Release uses WATCH: between GET
+// and EXEC the lease ends and another caller takes the lock.
 func TestLockChangesHandsDuringRelease(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -109,8 +109,8 @@ func TestLockChangesHandsDuringRelease(t *testing.T) {
 	}
 }
 
-// TestLockWithoutAnEnd is a process that died between SETNX and EXPIRE, or a
-// client of the book's acquire_lock that died with the lock.
+// TestLockWithoutAnEnd has the lock of a process that died between SETNX and
+// EXPIRE, or of a client of the book's acquire_lock that died with the lock.
 func TestLockWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()

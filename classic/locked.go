@@ -11,20 +11,21 @@ import (
 // callers cannot interleave. Acquire reports false also when it cannot have the
 // lock within Options.Wait.
 //
-// It never over-admits as long as all callers use the lock and clocks agree to
-// within what is left of any lease when its holder releases or refreshes.
+// It never over-admits as long as all callers use the lock, and clocks differ
+// by less than what remains of any lease when its holder releases or refreshes.
 // Beyond that:
-//   - A clock that is ahead by more ends the lease of others early and lets
-//     one more in. "Within a second is harmless", as the book has it, is true
-//     only of leases that are longer than the time held by over a second.
-//   - Under contention it refuses although permits are free, because the lock
-//     is taken; it is the slowest of all.
+//   - A caller whose clock is ahead by more ends the leases of others early and
+//     admits one caller too many. The book says that a difference within a
+//     second is harmless. That is true only if permits are released more than
+//     a second before their leases end.
+//   - Under contention it refuses although permits are free, because another
+//     caller has the lock. It is the slowest of all.
 //   - A client of the book's own code that dies with the lock leaves it without
-//     an end, and from then on nobody of its kind gets a permit. Here the next
-//     caller sets an end to such a lock (not with Options.Lua).
+//     a lease, and then no client of that code ever gets a permit again. Here
+//     the next caller sets a lease on such a lock (not with Options.Lua).
 //
 // It follows the book's text, which asks for the lock with timeouts; the book's
-// code takes the one without. Both exclude each other.
+// code takes the one without. The two exclude each other.
 //
 // Use it to join a fleet that uses it; otherwise [Scripted] promises the same
 // in one round trip.
@@ -73,8 +74,8 @@ func (l *Locked) Acquire(ctx context.Context) (string, bool, error) {
 		}
 		return "", false, err
 	case unlockErr != nil || !kept:
-		// The lock ended while we were at it, so that another caller may have
-		// been inside as well: only the one that kept it may believe its rank.
+		// The lock's lease ended meanwhile, so another caller may have tried at
+		// the same time. Only a caller that kept the lock can trust its rank.
 		_, err := l.fair.remove(ctx, id)
 		if unlockErr != nil {
 			err = unlockErr

@@ -55,7 +55,8 @@ var variants = []variant{
 	}},
 }
 
-// exact is whether the variant keeps to the limit whatever the interleaving.
+// exact tells whether the variant keeps to the limit in whatever order the
+// requests of several callers arrive.
 func (v variant) exact() bool {
 	switch v.name {
 	case "Basic", "Fair", "Clockless":
@@ -139,9 +140,9 @@ func (c *handClock) ahead(d time.Duration) func() time.Time {
 	return func() time.Time { return c.t.Add(d) }
 }
 
-// beforeRequest is a go-redis hook that calls itself with the names of the
-// commands of each request, before it is sent. It is how a test puts another
-// caller exactly between two requests of one operation.
+// beforeRequest is a go-redis hook: a function that is called before each request
+// with the names of its commands. With it a test puts another caller exactly
+// between two requests of one operation.
 type beforeRequest func(commands []string)
 
 func (f beforeRequest) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -2,6 +2,7 @@ package classic
 
 import (
 	"math"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
@@ -11,7 +12,8 @@ import (
 )
 
 // Options are the settings of a lock or semaphore. The zero value is the
-// book's behaviour; a type ignores the fields that are not about it.
+// book's behaviour. Each constructor says which fields it uses; it ignores the
+// others.
 type Options struct {
 	// Lease is how long a permit lives unless refreshed. Default 10 s, as in
 	// the book. Every client of a semaphore must use the same, except with
@@ -19,9 +21,20 @@ type Options struct {
 	// 1 ms. Lock rounds it up to whole seconds.
 	Lease time.Duration
 
+	// ScoreUnit is the unit of the times in the ZSET name. The default, 0, is
+	// what the book's Python writes: seconds with a fraction. Ports of the
+	// book to other languages write whole numbers: those to Java and Clojure
+	// milliseconds (time.Millisecond), the one to Go seconds (time.Second).
+	// No other value is taken. Every client of a semaphore must use the same:
+	// to a client with another unit all permits look expired, or look as if
+	// they never expire. With whole numbers a lease is rounded up to the unit,
+	// and can then end up to one unit early, because the start of a permit is
+	// rounded down.
+	ScoreUnit time.Duration
+
 	// Clock tells the time that is written and compared as a score. Default
-	// time.Now. Not used by Lock and Clockless. A wrong clock here is how the
-	// tests give a client skew.
+	// time.Now. Not used by Lock and Clockless. The tests pass a wrong clock
+	// to give a client skew.
 	Clock func() time.Time
 
 	// Wait is how long to go on trying for the lock before giving up, on this
@@ -54,10 +67,12 @@ func newCore(rdb redis.UniversalClient, name string, limit int, o Options) (core
 	switch {
 	case err != nil:
 		return core{}, err
-	case rdb == nil:
-		return core{}, &InputError{"client", nil, "a connected go-redis client"}
+	case isNil(rdb):
+		return core{}, invalid("client", nil, "a go-redis client")
 	case limit < 1 || limit > maxLimit:
-		return core{}, &InputError{"limit", limit, "1 to 2147483647"}
+		return core{}, invalid("limit", limit, "1 to 2147483647")
+	case o.ScoreUnit != 0 && o.ScoreUnit != time.Millisecond && o.ScoreUnit != time.Second:
+		return core{}, invalid("score unit", o.ScoreUnit, "0 for seconds with a fraction, 1ms or 1s")
 	}
 	if err := checkName(name); err != nil {
 		return core{}, err
@@ -65,26 +80,32 @@ func newCore(rdb redis.UniversalClient, name string, limit int, o Options) (core
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return core{rdb: rdb, name: name, limit: limit, lease: lease, clock: o.Clock}, nil
+	return core{rdb: rdb, name: name, limit: limit, lease: lease, unit: o.ScoreUnit, clock: o.Clock}, nil
+}
+
+// isNil tells whether there is no client, or a nil pointer to one.
+func isNil(rdb redis.UniversalClient) bool {
+	v := reflect.ValueOf(rdb)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func checkName(name string) error {
 	switch {
 	case name == "", len(name) > maxName:
-		return &InputError{"name", name, "1 to 512 bytes long"}
+		return invalid("name", name, "1 to 512 bytes")
 	case !utf8.ValidString(name), strings.ContainsFunc(name, unicode.IsControl):
-		return &InputError{"name", name, "UTF-8 text without control characters"}
+		return invalid("name", name, "UTF-8 text without control characters")
 	}
 	return nil
 }
 
 // duration returns d, or def where d is zero.
-func duration(field string, d, def, least time.Duration) (time.Duration, error) {
+func duration(what string, d, def, least time.Duration) (time.Duration, error) {
 	if d == 0 {
 		return def, nil
 	}
 	if d < least {
-		return 0, &InputError{field, d, "at least " + least.String()}
+		return 0, invalid(what, d, "at least "+least.String())
 	}
 	return d, nil
 }

@@ -17,17 +17,17 @@ import (
 	"sema/internal/redistest"
 )
 
-// TestRoundTrips counts what each operation writes to its connections: a
-// request, or a transaction or pipeline of several, is one write, and nothing
-// here writes again before it has read the answer. The figures are those of
-// the comparison page, into which -update brings them.
+// TestRoundTrips counts the writes of each operation to its connections. A
+// request is one write, and so is a transaction or pipeline of several; no
+// operation writes again before it has read the answer. The figures must be those
+// of the comparison page; -update puts them there.
 func TestRoundTrips(t *testing.T) {
 	var got []measured.RoundTrips
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
 		c := newCounter(t, srv)
 		const limit = 3
 		sem := v.new(t, c.rdb, limit, Options{})
-		// Each operation once, so that connections and scripts are there; and
+		// Each operation once, so that there are connections, scripts and
 		// other holders.
 		id := must(t, sem)
 		if v.refresh {
@@ -69,8 +69,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// semaRoundTrips measures package sema for the comparison. Its renewals are
-// its own doing and are left out.
+// semaRoundTrips measures package sema for the comparison, without renewals,
+// which it does by itself.
 func semaRoundTrips(t *testing.T) measured.RoundTrips {
 	c := newCounter(t, redistest.Start(t))
 	engine := redisengine.New(c.rdb)

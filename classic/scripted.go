@@ -8,22 +8,22 @@ import (
 
 // Scripted is the semaphore of Redis in Action, section 11.2.3 (listings 11.8
 // and 11.9): one ZSET of holders by the time of acquisition, changed by
-// scripts that nothing can interleave with. Acquire and Refresh are a script
-// each, Release is one ZREM: one round trip for each operation.
+// scripts, which Redis executes one after the other. Acquire and Refresh are a
+// script each, Release is one ZREM: one round trip for each operation.
 //
-// It never over-admits as long as clocks agree to within what is left of any
-// lease when its holder releases or refreshes. Beyond that:
+// It never over-admits as long as clocks differ by less than what remains of
+// any lease when its holder releases or refreshes. Beyond that:
 //   - A caller whose clock is ahead ends the permits of others early; it then
 //     over-admits exactly as [Locked] does.
 //   - A caller whose clock is behind loses its own permit early.
-//   - Callers with different leases throw each other out.
+//   - Callers with different leases end each other's permits.
 //
-// Use it to join a fleet that uses the book's, or where clocks are kept well
-// and leases are much longer than they differ.
+// Use it to join a fleet that uses the book's, or where leases are much longer
+// than clocks differ.
 type Scripted struct{ core }
 
 // NewScripted returns the semaphore name with the given limit (1 to 2^31−1).
-// Options in use: Lease, Clock.
+// Options in use: Lease, ScoreUnit, Clock.
 func NewScripted(rdb redis.UniversalClient, name string, limit int, o Options) (*Scripted, error) {
 	c, err := newCore(rdb, name, limit, o)
 	if err != nil {
@@ -35,15 +35,15 @@ func NewScripted(rdb redis.UniversalClient, name string, limit int, o Options) (
 // Acquire tries once to get a permit; see [Semaphore]. A refusal leaves
 // nothing behind in Redis.
 func (s *Scripted) Acquire(ctx context.Context) (string, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return "", false, failed("acquire", s.name, err)
+	if err := ended(ctx, "acquire", s.name); err != nil {
+		return "", false, err
 	}
 	id, now := newID(), s.now()
 	taken, err := scriptedAcquire.Run(ctx, s.rdb, []string{s.name},
-		s.cutoff(now), s.limit, seconds(now), id).Bool()
+		s.cutoff(now), s.limit, scoreText(now), id).Bool()
 	switch {
 	case err != nil:
-		return s.unsure(ctx, id, err, s.remove)
+		return s.undoFailed(ctx, id, err, s.remove)
 	case !taken:
 		return "", false, nil
 	}
@@ -58,7 +58,7 @@ func (s *Scripted) Release(ctx context.Context, id string) (bool, error) {
 // Refresh starts the permit's lease anew; see [Refresher].
 func (s *Scripted) Refresh(ctx context.Context, id string) (bool, error) {
 	return s.byID(ctx, "refresh", id, func(ctx context.Context, id string) (bool, error) {
-		return scriptedRefresh.Run(ctx, s.rdb, []string{s.name}, id, seconds(s.now())).Bool()
+		return scriptedRefresh.Run(ctx, s.rdb, []string{s.name}, id, scoreText(s.now())).Bool()
 	})
 }
 

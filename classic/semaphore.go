@@ -2,13 +2,13 @@ package classic
 
 import "context"
 
-// Semaphore is what the lock and all semaphores of this package can do. The
+// Semaphore is what the lock and all semaphores of this package can do. Its
 // methods may be called from several goroutines at once.
 type Semaphore interface {
 	// Acquire tries to get a permit and returns its id, a random UUID. It
-	// does not wait for a permit (a [Lock] waits up to its Options.Wait): ok is
-	// false, without an error, when there was none to have. On an error no
-	// permit is held; see the package comment for outcomes that are unknown.
+	// does not wait for a permit (a [Lock] waits up to its Options.Wait): when
+	// none was free, ok is false and err is nil. On an error no permit is held;
+	// see the package comment for outcomes that are unknown.
 	Acquire(ctx context.Context) (id string, ok bool, err error)
 
 	// Release gives the permit back. It reports false when the permit was no

@@ -3,7 +3,9 @@ package classic
 import (
 	"context"
 	"errors"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,7 +41,7 @@ func forEach(t *testing.T, test func(t *testing.T, v variant, srv *redistest.Ser
 	forThose(t, func(variant) bool { return true }, test)
 }
 
-// forThose runs a test for the variants that have the promise in question.
+// forThose runs a test for the variants that make the promise in question.
 func forThose(t *testing.T, promise func(variant) bool, test func(t *testing.T, v variant, srv *redistest.Server)) {
 	t.Helper()
 	srv := redistest.Start(t)
@@ -131,8 +133,8 @@ func TestRefreshOfALostPermitIsFalseAndRevivesNothing(t *testing.T) {
 	})
 }
 
-// TestNeverAboveTheLimit has real goroutines fight for the variants that
-// promise it. (The others are in flaws_test.go.)
+// TestNeverAboveTheLimit has goroutines compete for permits of the variants that
+// promise to keep to the limit. (The others are in flaws_test.go.)
 func TestNeverAboveTheLimit(t *testing.T) {
 	t.Parallel()
 	forThose(t, variant.exact, func(t *testing.T, v variant, srv *redistest.Server) {
@@ -208,8 +210,8 @@ func TestWrongInput(t *testing.T) {
 	defer func() { _ = rdb.Close() }()
 	check := func(t *testing.T, err error, want string) {
 		t.Helper()
-		var in *InputError
-		if !errors.As(err, &in) || !strings.HasPrefix(err.Error(), "classic: "+want) {
+		var in *ArgumentError
+		if !errors.As(err, &in) || in.Package != "classic" || !strings.HasPrefix(err.Error(), "classic: "+want) {
 			t.Errorf("error %v; want classic: %s…", err, want)
 		}
 	}
@@ -222,15 +224,18 @@ func TestWrongInput(t *testing.T) {
 				o     Options
 				want  string
 			}{
-				{rdb, "", 1, Options{}, `name "": must be`},
+				{rdb, "", 1, Options{}, `name "": want `},
 				{rdb, strings.Repeat("x", 513), 1, Options{}, `name "xxx`},
-				{rdb, "a\nb", 1, Options{}, `name "a\nb": must be`},
-				{rdb, "a\xff", 1, Options{}, `name "a\xff": must be`},
-				{rdb, "a", 0, Options{}, "limit 0: must be"},
-				{rdb, "a", -1, Options{}, "limit -1: must be"},
-				{rdb, "a", 1 << 31, Options{}, "limit 2147483648: must be"},
-				{rdb, "a", 1, Options{Lease: -time.Second}, "lease -1s: must be"},
-				{nil, "a", 1, Options{}, "client <nil>: must be"},
+				{rdb, "a\nb", 1, Options{}, `name "a\nb": want `},
+				{rdb, "a\xff", 1, Options{}, `name "a\xff": want `},
+				{rdb, "a", 0, Options{}, "limit 0: want "},
+				{rdb, "a", -1, Options{}, "limit -1: want "},
+				{rdb, "a", 1, Options{Lease: -time.Second}, "lease -1s: want "},
+				{rdb, "a", 1, Options{ScoreUnit: time.Minute}, "score unit 1m0s: want "},
+				{rdb, "a", 1, Options{ScoreUnit: -1}, "score unit -1ns: want "},
+				{nil, "a", 1, Options{}, "client nil: want "},
+				{(*redis.Client)(nil), "a", 1, Options{}, "client nil: want "},
+				{(*redis.ClusterClient)(nil), "a", 1, Options{}, "client nil: want "},
 			} {
 				if v.limit == 1 && strings.HasPrefix(c.want, "limit") {
 					continue // takes none
@@ -240,46 +245,69 @@ func TestWrongInput(t *testing.T) {
 			}
 			sem := v.new(t, rdb, 1, Options{})
 			_, err := sem.Release(t.Context(), "")
-			check(t, err, `id "": must be`)
+			check(t, err, `id "": want `)
 			if r, ok := sem.(Refresher); ok {
 				_, err := r.Refresh(t.Context(), "")
-				check(t, err, `id "": must be`)
+				check(t, err, `id "": want `)
 			}
 		})
 	}
+	limit := maxLimit // beyond it there is no int on a machine of 32 bits
+	if limit++; limit > maxLimit {
+		_, err := NewBasic(rdb, "a", limit, Options{})
+		check(t, err, "limit 2147483648: want ")
+	}
 	_, err := NewLock(rdb, "a", Options{Wait: -1})
-	check(t, err, "wait -1ns: must be")
+	check(t, err, "wait -1ns: want ")
 	_, err = NewLocked(rdb, "a", 1, Options{LockLease: -time.Second})
-	check(t, err, "lock lease -1s: must be")
+	check(t, err, "lock lease -1s: want ")
 	_, err = NewClockless(rdb, "a", 1, Options{Lease: time.Microsecond})
-	check(t, err, "lease 1µs: must be")
+	check(t, err, "lease 1µs: want ")
 	c, err := NewClockless(rdb, "a", 1, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _, err = c.AcquireFor(t.Context(), 0)
-	check(t, err, "lease 0s: must be")
+	check(t, err, "lease 0s: want ")
 	_, err = c.Extend(t.Context(), "x", -time.Second)
-	check(t, err, "extension -1s: must be")
+	check(t, err, "extension -1s: want ")
 }
 
+// TestOtherDataUnderTheNameIsAClearError also checks that the failed call leaves
+// nothing behind, not even the counter of Fair.
 func TestOtherDataUnderTheNameIsAClearError(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
-		rdb := srv.Client()
-		for _, key := range []string{"sem", "sem:owner", "lock:sem"} {
+		rdb, failures := srv.Client(), 0
+		for _, key := range []string{"sem", "sem:owner", "sem:counter", "lock:sem"} {
+			if err := rdb.FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
 			if err := rdb.HSet(t.Context(), key, "some", "hash").Err(); err != nil {
 				t.Fatal(err)
 			}
+			_, ok, err := v.new(t, rdb, 1, Options{Wait: 1}).Acquire(t.Context())
+			if err == nil && ok {
+				continue // a key that this type does not use
+			}
+			failures++
+			if ok || !redis.HasErrorPrefix(errors.Unwrap(err), "WRONGTYPE") || !strings.HasPrefix(err.Error(), `classic: acquire "sem": `) {
+				t.Errorf("%s: Acquire = %v, %v", key, ok, err)
+			}
+			if !strings.Contains(err.Error(), "another name") {
+				t.Errorf("%s: %v says nothing to try", key, err)
+			}
+			if keys := rdb.Keys(t.Context(), "*").Val(); !slices.Equal(keys, []string{key}) {
+				t.Errorf("%s: left behind %q", key, keys)
+			}
 		}
-		_, ok, err := v.new(t, rdb, 1, Options{Wait: 1}).Acquire(t.Context())
-		if ok || !redis.HasErrorPrefix(errors.Unwrap(err), "WRONGTYPE") || !strings.HasPrefix(err.Error(), `classic: acquire "sem": `) {
-			t.Errorf("Acquire = %v, %v", ok, err)
+		if failures == 0 {
+			t.Error("no foreign key was in the way")
 		}
 	})
 }
 
-// TestCluster needs the hash tag that the package comment asks for.
+// TestCluster uses names with the hash tag that the package comment asks for.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
@@ -303,7 +331,47 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := fair.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "try: {plain}") {
+	if _, _, err := fair.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "such as {name}") {
 		t.Errorf("without a hash tag: %v", err)
 	}
+}
+
+// TestAccessRules gives a user the rights that docs/classic.md lists, and no
+// others.
+func TestAccessRules(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/classic.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rule []any
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "ACL SETUSER classic ") {
+			for _, word := range strings.Fields(line) {
+				rule = append(rule, word)
+			}
+		}
+	}
+	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
+		if err := srv.Client().Do(t.Context(), rule...).Err(); err != nil {
+			t.Fatal(rule, err)
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "classic", Password: "secret"})
+		defer func() { _ = rdb.Close() }()
+		sem := v.new(t, rdb, 1, Options{})
+		id := must(t, sem)
+		mustNot(t, sem)
+		if v.refresh {
+			refresh(t, sem, id, true)
+		}
+		release(t, sem, id, true)
+
+		other, err := v.make(rdb, "other", 1, Options{Wait: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := other.Acquire(t.Context()); ok || err == nil || !strings.Contains(err.Error(), "docs/classic.md") {
+			t.Errorf("a name without rights: %v, %v", ok, err)
+		}
+	})
 }

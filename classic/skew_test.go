@@ -80,14 +80,15 @@ func TestOverAdmission(t *testing.T) {
 	}
 }
 
-// scene is what the clients of a run do.
+// scene says what the clients of a run do.
 type scene struct {
 	clients, limit   int
 	hold, lease, run time.Duration // virtual
 	oneAhead         bool          // one clock is ahead; else all are spread
 }
 
-// fleet is the machines: each has a connection and a network of its own.
+// fleet is the machines of the clients. Each has a connection and a network of
+// its own.
 type fleet struct {
 	clients  []*redis.Client
 	networks []*network
@@ -97,7 +98,7 @@ type fleet struct {
 func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 	f := &fleet{}
 	for _, script := range []*redis.Script{lockAcquire, lockRelease, scriptedAcquire, clocklessAcquire} {
-		// Or the first run would take more requests than the others.
+		// Otherwise the first run would take more requests than the others.
 		if err := script.Load(t.Context(), srv.Client()).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -113,8 +114,8 @@ func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 	return f
 }
 
-// play runs one type at one skew. A request takes 2 to 8 ms, half of it
-// on the way there; who is refused tries again after 5 to 25 ms.
+// play runs one type at one skew. A request takes 2 to 8 ms, half of it on the
+// way there. A client that was refused tries again after 5 to 25 ms.
 func (f *fleet) play(t *testing.T, v variant, sc scene, skewMS int) measured.SkewRun {
 	t.Helper()
 	f.runs++
@@ -183,7 +184,7 @@ func (f *fleet) play(t *testing.T, v variant, sc scene, skewMS int) measured.Ske
 	return r
 }
 
-// turnBy makes the waiting for a lock virtual too.
+// turnBy makes a semaphore wait for its lock in virtual time.
 func turnBy(sem Semaphore, w *world) {
 	lock, ok := sem.(*Lock)
 	if l, is := sem.(*Locked); is {

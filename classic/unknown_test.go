@@ -14,8 +14,9 @@ import (
 	"sema/internal/redistest"
 )
 
-// TestReplyLostForGood has Redis do what was asked and the client not hear of
-// it, nor ask again: an error, and no permit left behind.
+// TestReplyLostForGood has Redis execute a request, and the client neither get
+// the answer nor ask again. The call must return an error and leave no permit
+// behind.
 func TestReplyLostForGood(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
@@ -39,7 +40,8 @@ func TestReplyLostForGood(t *testing.T) {
 	})
 }
 
-// afterError is a go-redis hook that calls itself after a failed request.
+// afterError is a go-redis hook: a function that is called after each failed
+// request.
 type afterError func()
 
 func (f afterError) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -64,9 +66,9 @@ func (f afterError) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// TestOneReplyLost lets go-redis send a request again that was carried out, as
-// it does with all but transactions. Whatever comes of it, Redis and the
-// caller agree: one permit, or none.
+// TestOneReplyLost has go-redis send a request again that was executed, as it
+// does with all requests but transactions. Redis and the caller must agree
+// afterwards: one permit, or none.
 func TestOneReplyLost(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
@@ -115,7 +117,8 @@ func mustBeFree(t *testing.T, s Semaphore) {
 	release(t, s, must(t, s), true)
 }
 
-// forgetful ends, as if the server had closed it, in place of one reply.
+// forgetful is a connection that ends in place of one reply, as if the server
+// had closed it.
 type forgetful struct {
 	net.Conn
 	lose  *atomic.Int64
@@ -156,8 +159,8 @@ func TestContextEndsBetweenTwoRequests(t *testing.T) {
 	}
 }
 
-// TestDeadlineEndsACallOnTheWire has nothing else that could: no answer comes,
-// and the client has no timeout of its own.
+// TestDeadlineEndsACallOnTheWire: only the deadline can end the call, because no
+// answer comes and the client has no timeout of its own.
 func TestDeadlineEndsACallOnTheWire(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// world is a virtual time in which goroutines take turns: one runs at a time,
-// and when all sleep, time jumps to the first that wakes. Redis is the real
-// one; only what lies between it and the callers is made up, so that a run is
-// the same each time and lasts no longer than its requests.
+// world is virtual time. Goroutines take turns in it: one runs at a time. When
+// all sleep, time jumps to the one that wakes first. Redis is a real one; the
+// network between it and the callers is virtual. So a run is the same each time,
+// and takes no longer than its requests.
 type world struct {
 	now  time.Duration
 	wait sleepers
@@ -84,8 +84,8 @@ func (s *sleepers) Pop() any {
 	return last
 }
 
-// network is a go-redis hook that puts the way there and the way back around
-// each request. Set on a client for good, it is switched on by a leg.
+// network is a go-redis hook that calls leg before and after each request, for
+// the way there and the way back. It does nothing while leg is nil.
 type network struct{ leg func() }
 
 func (n *network) DialHook(next redis.DialHook) redis.DialHook { return next }

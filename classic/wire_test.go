@@ -16,8 +16,8 @@ import (
 	"sema/internal/redistest"
 )
 
-// monitor returns a function that gives the commands the server has executed
-// since its last call, as MONITOR shows them, without those of scripts.
+// monitor returns a function. It returns the commands that the server has executed
+// since the function's last call, as MONITOR shows them, without those of scripts.
 func monitor(t *testing.T, srv *redistest.Server) func() []string {
 	t.Helper()
 	conn, err := net.Dial("tcp", srv.Addr())
@@ -55,8 +55,9 @@ func monitor(t *testing.T, srv *redistest.Server) func() []string {
 	}
 }
 
-// TestWire compares what goes to Redis, command by command, with what the
-// book's Python sends (seen with MONITOR), and what then lies there.
+// TestWire compares what each type sends to Redis, command by command, with what
+// the book's Python sends (seen with MONITOR), and looks at what is in Redis
+// afterwards.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	const (
@@ -226,7 +227,7 @@ func layout(t *testing.T, rdb *redis.Client, want map[string]string) {
 			text += " " + rdb.Get(ctx, key).Val()
 		case "zset":
 			for _, z := range rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
-				text += fmt.Sprintf(" %s %s", z.Member, seconds(z.Score))
+				text += fmt.Sprintf(" %s %s", z.Member, scoreText(z.Score))
 			}
 		}
 		switch ttl := rdb.PTTL(ctx, key).Val(); {

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,34 +14,42 @@ const (
 )
 
 // ArgumentError says which value was refused and what would have been taken.
-// Nothing was changed.
+// Nothing was changed and nothing was sent.
 type ArgumentError struct {
-	Package string // that refuses it; "" means sema
-	What    string // "name", "limit", "weight", "lease", …
-	Value   any
-	Want    string
+	Package string // who refused it: "redisson", "classic"; "" means "sema"
+	What    string // which value: "name", "limit", "lease", …
+	Value   any    // the value as it was given
+	Want    string // what it would have to be
 }
 
-// Error names the value, in at most 60 bytes of its own.
+// Error is "PACKAGE: WHAT VALUE: want WANT". Text is quoted and at most 60 of
+// its bytes are shown; a duration reads as 1m30s.
 func (e *ArgumentError) Error() string {
-	of := e.Package
-	if of == "" {
-		of = "sema"
+	who := e.Package
+	if who == "" {
+		who = "sema"
 	}
-	value := fmt.Sprint(e.Value)
-	if s, ok := e.Value.(string); ok {
-		value = abbreviate(s)
-	}
-	return fmt.Sprintf("%s: %s %s: want %s", of, e.What, value, e.Want)
+	return fmt.Sprintf("%s: %s %s: want %s", who, e.What, show(e.Value), e.Want)
 }
 
-// abbreviate keeps a wrong value from flooding a terminal or a log.
-func abbreviate(s string) string {
-	const most = 60
-	if len(s) > most {
-		return fmt.Sprintf("%q… (%d bytes)", s[:most], len(s))
+// shown is how many bytes of a text an error shows.
+const shown = 60
+
+func show(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "nil"
+	case string:
+		if len(v) <= shown {
+			return fmt.Sprintf("%q", v)
+		}
+		end := shown
+		for end > shown-utf8.UTFMax && !utf8.RuneStart(v[end]) {
+			end-- // not in the midst of a character
+		}
+		return fmt.Sprintf("%q…", v[:end])
 	}
-	return strconv.Quote(s)
+	return fmt.Sprint(value)
 }
 
 // ValidateName says whether a semaphore can have this name: 1 … MaxName bytes

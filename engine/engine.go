@@ -194,7 +194,11 @@ type Grant struct {
 	ID     ID
 	Token  int64
 	Slot   int
-	Ticket int64 // the life of the ticket that was granted; the permit's first lease ends with it
+	Ticket int64 // the life of the ticket that was granted
+
+	// Lease is what is left of the permit's first lease when notify is called.
+	// 0: the first lease ends with the ticket.
+	Lease time.Duration
 }
 
 // State is a snapshot of a semaphore.

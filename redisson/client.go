@@ -2,7 +2,6 @@ package redisson
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"sema/internal/rediserror"
 )
 
 // Channels says which publish/subscribe commands carry the wake-ups. All
@@ -34,20 +35,19 @@ type Options struct {
 	// Channels is the kind of publish/subscribe; default AutoChannels.
 	Channels Channels
 
-	// Poll is how long a process with waiters goes without asking the server,
-	// if no message arrives and no lease ends; at least 10 ms, default 1 s.
+	// Poll is how long a process with waiters goes without asking the server
+	// when no message arrives and no lease ends; at least 10 ms, default 1 s.
 	// One waiter per name asks, not each.
 	Poll time.Duration
 
-	// Timeout bounds how long one operation is tried before it fails, as
-	// unavailable servers or unknown outcomes make it necessary; at least
-	// 10 ms, default 5 s. A send that hangs is ended by the go-redis client's
-	// own ReadTimeout.
+	// Timeout bounds how long one operation is tried while the server cannot
+	// be reached or the outcome is unknown; at least 10 ms, default 5 s. A
+	// request that hangs is ended by the go-redis client's own ReadTimeout.
 	Timeout time.Duration
 
-	// NoReceipts keeps the package to the keys that Redisson uses itself.
-	// Without receipts a counter's operation is sent once and its outcome may
-	// stay unknown; see the package documentation.
+	// NoReceipts restricts the package to the keys that Redisson uses itself.
+	// Without receipts an operation on a counter is sent once and its outcome
+	// may stay unknown; see the package documentation.
 	NoReceipts bool
 }
 
@@ -61,16 +61,16 @@ const (
 // one per name that somebody waits for, however many wait. Use one Client per
 // process and Redis. It is safe for concurrent use.
 type Client struct {
-	rdb     redis.UniversalClient
-	cluster bool
-	options Options
-	hub     *hub
+	rdb        redis.UniversalClient
+	cluster    bool
+	options    Options
+	dispatcher *dispatcher
 
 	publish atomic.Pointer[string] // the command, once known
 
-	life      context.Context // ends what still runs some time after Close
-	endLife   context.CancelFunc
-	unsettled atomic.Int64
+	lifetime    context.Context // ends some time after Close, and with it what still runs
+	endLifetime context.CancelFunc
+	unsettled   atomic.Int64
 
 	mu      sync.Mutex
 	closed  bool
@@ -80,11 +80,11 @@ type Client struct {
 
 // New returns a Client that works through rdb: a *redis.Client (alone, or made
 // by redis.NewFailoverClient) or a *redis.ClusterClient. It sends nothing yet.
-// A nil options means the defaults. Values out of range, a *redis.Ring, which
-// has no counterpart in Redisson, and a client that would wait for an answer for
-// ever give an *ArgumentError.
+// A nil options means the defaults. The error is an *ArgumentError: for values
+// out of range, for a *redis.Ring, which has no counterpart in Redisson, and for
+// a client that would wait for an answer for ever.
 //
-// Retries that rdb is set up with do not apply to the requests of this package.
+// The MaxRetries of rdb does not apply to the requests of this package.
 func New(rdb redis.UniversalClient, options *Options) (*Client, error) {
 	c := &Client{rdb: rdb, closing: make(chan struct{})}
 	if options != nil {
@@ -98,18 +98,18 @@ func New(rdb redis.UniversalClient, options *Options) (*Client, error) {
 	}
 	switch {
 	case rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil():
-		return nil, invalid("client", nil, "must not be nil")
+		return nil, invalid("client", nil, "a *redis.Client or a *redis.ClusterClient")
 	case c.options.Poll < shortest:
-		return nil, invalid("Options.Poll", c.options.Poll, "must be at least 10ms")
+		return nil, invalid("Options.Poll", c.options.Poll, "at least 10ms")
 	case c.options.Timeout < shortest:
-		return nil, invalid("Options.Timeout", c.options.Timeout, "must be at least 10ms")
+		return nil, invalid("Options.Timeout", c.options.Timeout, "at least 10ms")
 	case c.options.Channels < AutoChannels || c.options.Channels > ShardedChannels:
-		return nil, invalid("Options.Channels", int(c.options.Channels), "must be one of the constants")
+		return nil, invalid("Options.Channels", int(c.options.Channels), "AutoChannels, PlainChannels or ShardedChannels")
 	}
 	endless := false
 	switch r := rdb.(type) {
 	case *redis.Ring:
-		return nil, invalid("client", "*redis.Ring", "must be one server, Sentinel or a cluster")
+		return nil, invalid("client", "*redis.Ring", "a client for one server, Sentinel or a cluster")
 	case *redis.ClusterClient:
 		c.cluster = true
 		o := r.Options()
@@ -119,18 +119,18 @@ func New(rdb redis.UniversalClient, options *Options) (*Client, error) {
 		endless = !o.ContextTimeoutEnabled && (o.ReadTimeout <= 0 || o.WriteTimeout <= 0)
 	}
 	if endless {
-		return nil, invalid("client", fmt.Sprintf("%T", rdb), "must have a ReadTimeout and a WriteTimeout, or ContextTimeoutEnabled")
+		return nil, invalid("client", fmt.Sprintf("%T", rdb), "one with ReadTimeout and WriteTimeout, or with ContextTimeoutEnabled")
 	}
-	c.hub = newHub(c)
-	c.life, c.endLife = context.WithCancel(context.Background())
+	c.dispatcher = newDispatcher(c)
+	c.lifetime, c.endLifetime = context.WithCancel(context.Background())
 	return c, nil
 }
 
-// Close ends all waits with ErrClosed and lets operations in flight finish,
-// which takes Options.Timeout at most plus what one send may hang. It does not
-// close the go-redis client, and permits stay held. ErrUnsettled tells that the
-// outcome of some operations could not be made certain. A second Close does
-// nothing.
+// Close ends all waits with ErrClosed and lets operations in flight finish. That
+// takes at most Options.Timeout, and the go-redis client's ReadTimeout if a
+// request hangs. It does not close the go-redis client, and permits stay held.
+// ErrUnsettled tells that the outcome of some operations could not be made
+// certain. A second Close does nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -140,18 +140,19 @@ func (c *Client) Close() error {
 	c.closed = true
 	close(c.closing)
 	c.mu.Unlock()
-	grace := time.AfterFunc(c.options.Timeout, c.endLife)
+	grace := time.AfterFunc(c.options.Timeout, c.endLifetime)
 	defer grace.Stop()
-	c.hub.close()
+	c.dispatcher.close()
 	c.running.Wait()
-	c.endLife()
+	c.endLifetime()
 	if n := c.unsettled.Load(); n > 0 {
 		return fmt.Errorf("%w: %d", ErrUnsettled, n)
 	}
 	return nil
 }
 
-// begin counts something in that Close has to wait for.
+// begin tells Close to wait for one more thing, until end. It returns false
+// when the Client is closed.
 func (c *Client) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,8 +165,9 @@ func (c *Client) begin() bool {
 
 func (c *Client) end() { c.running.Done() }
 
-// publishCommand finds out once how wake-ups travel, as Redisson does: sharded
-// only on a cluster, if the server knows the subcommand.
+// publishCommand is the command that wakes waiters. It finds out once, as
+// Redisson does: SPUBLISH only on a cluster whose servers know PUBSUB
+// SHARDNUMSUB.
 func (c *Client) publishCommand(ctx context.Context) (string, error) {
 	if known := c.publish.Load(); known != nil {
 		return *known, nil
@@ -176,11 +178,10 @@ func (c *Client) publishCommand(ctx context.Context) (string, error) {
 		command = "spublish"
 	case c.options.Channels == AutoChannels && c.cluster:
 		err := c.rdb.PubSubShardNumSub(ctx).Err()
-		var reply redis.Error
 		switch {
 		case err == nil:
 			command = "spublish"
-		case !errors.As(err, &reply) || judge(err) == unsent:
+		case !rediserror.FromServer(err) || rediserror.Sort(err).Temporary:
 			return "", err
 		}
 	}
@@ -188,5 +189,6 @@ func (c *Client) publishCommand(ctx context.Context) (string, error) {
 	return command, nil
 }
 
-// sharded tells how wake-ups travel; only after publishCommand succeeded.
+// sharded tells whether waiters are woken by SPUBLISH. Call it only after
+// publishCommand has succeeded.
 func (c *Client) sharded() bool { return *c.publish.Load() == "spublish" }

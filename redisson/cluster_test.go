@@ -14,7 +14,8 @@ import (
 	"sema/redisson"
 )
 
-// listeners adds up who listens on a channel: each node knows its own.
+// listeners is how many connections listen on a channel. Each node knows only its
+// own.
 func listeners(ctx context.Context, rdb *redis.ClusterClient, channel string, sharded bool) int64 {
 	var sum atomic.Int64
 	_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
@@ -34,7 +35,7 @@ func TestCluster(t *testing.T) {
 
 	for _, mode := range []redisson.Channels{redisson.AutoChannels, redisson.PlainChannels, redisson.ShardedChannels} {
 		sharded := mode != redisson.PlainChannels
-		c := open(t, rdb, redisson.Options{Poll: slow, Channels: mode})
+		c := newClient(t, rdb, redisson.Options{Poll: slow, Channels: mode})
 		for _, name := range []string{"a", "b", "c", "x{y}z"} {
 			channel := "redisson_sc:{" + name + "}"
 			if name == "x{y}z" {
@@ -48,7 +49,7 @@ func TestCluster(t *testing.T) {
 				waiting := acquiring(func() error { return s.Acquire(ctx, 2) })
 				await(t, ctx, "subscription", func() bool { return listeners(ctx, rdb, channel, sharded) == 1 })
 				must(t, e.AddPermits(ctx, 2))
-				must(t, outcome(t, "woken", waiting))
+				must(t, errorOf(t, "woken", waiting))
 				await(t, ctx, "end of subscription", func() bool { return listeners(ctx, rdb, channel, sharded) == 0 })
 			}
 			must(t, s.Release(ctx, 1))
@@ -58,14 +59,15 @@ func TestCluster(t *testing.T) {
 			expect(t, "available", 1)(e.AvailablePermits(ctx))
 		}
 		var wrong *redisson.ArgumentError
-		if _, err := c.Semaphore("a{b"); !errors.As(err, &wrong) || wrong.Argument != "name" {
+		if _, err := c.Semaphore("a{b"); !errors.As(err, &wrong) || wrong.What != "name" {
 			t.Fatalf("a name of two slots: %v", err)
 		}
 	}
 
-	// A slot that moves away ends its sharded subscriptions; waiters must find
-	// the new node, by the poll at the latest, and be woken by messages there.
-	c := open(t, rdb, redisson.Options{Poll: 50 * time.Millisecond})
+	// When a slot moves away, the server ends its sharded subscriptions. Waiters
+	// must find the new node, with the next poll at the latest, and be woken by
+	// messages there.
+	c := newClient(t, rdb, redisson.Options{Poll: 50 * time.Millisecond})
 	s := counter(t, c, "moving")
 	expect(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
 	const channel = "redisson_sc:{moving}"
@@ -74,7 +76,7 @@ func TestCluster(t *testing.T) {
 	move(t, ctx, cluster, "moving")
 	await(t, ctx, "subscription on the new node", func() bool { return listeners(ctx, rdb, channel, true) == 1 })
 	must(t, s.Release(ctx, 1))
-	must(t, outcome(t, "waiter", waiting))
+	must(t, errorOf(t, "waiter", waiting))
 }
 
 // move hands the slot of key to another node, key included.
@@ -99,7 +101,8 @@ func move(t *testing.T, ctx context.Context, cluster *redistest.Cluster, key str
 	must(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 }
 
-// The cluster client has its own way of trying again; it must not either.
+// A cluster client sends requests again in a way of its own. It must not do so
+// with ours.
 func TestClusterSendsOnceWithoutReceipts(t *testing.T) {
 	cluster, ctx := redistest.StartCluster(t, 3), background(t)
 	var proxies []*redistest.Proxy
@@ -117,7 +120,7 @@ func TestClusterSendsOnceWithoutReceipts(t *testing.T) {
 	})
 	defer func() { _ = rdb.Close() }()
 	for _, o := range []redisson.Options{{NoReceipts: true}, {}} {
-		s := counter(t, open(t, rdb, o), "s")
+		s := counter(t, newClient(t, rdb, o), "s")
 		_, err := s.Delete(ctx)
 		must(t, err)
 		expect(t, "create", true)(s.TrySetPermits(ctx, 9, 0))
@@ -126,9 +129,9 @@ func TestClusterSendsOnceWithoutReceipts(t *testing.T) {
 			p.LoseReplies()
 		}
 		result := acquiring(func() error { return s.TryAcquire(ctx, 1) })
-		var doubt *redisson.UnknownError
+		var unknown *redisson.UnknownError
 		if o.NoReceipts {
-			if err := outcome(t, "acquire", result); !errors.As(err, &doubt) {
+			if err := errorOf(t, "acquire", result); !errors.As(err, &unknown) {
 				t.Fatalf("acquire: %v", err)
 			}
 		}
@@ -138,7 +141,7 @@ func TestClusterSendsOnceWithoutReceipts(t *testing.T) {
 			p.Resume()
 		}
 		if !o.NoReceipts {
-			must(t, outcome(t, "acquire", result))
+			must(t, errorOf(t, "acquire", result))
 		}
 		expect(t, "executed once", 7)(s.AvailablePermits(ctx))
 	}
@@ -148,7 +151,7 @@ func TestRingIsRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer func() { _ = ring.Close() }()
 	var wrong *redisson.ArgumentError
-	if _, err := redisson.New(ring, nil); !errors.As(err, &wrong) || wrong.Argument != "client" {
+	if _, err := redisson.New(ring, nil); !errors.As(err, &wrong) || wrong.What != "client" {
 		t.Fatal(err)
 	}
 }

@@ -3,6 +3,9 @@ package redisson
 import (
 	"errors"
 	"fmt"
+
+	"sema/engine"
+	"sema/internal/rediserror"
 )
 
 var (
@@ -35,16 +38,12 @@ var (
 	ErrUnsettled = errors.New("redisson: operations left unsettled")
 )
 
-// ArgumentError is a value that no call can work with. Nothing was sent.
-type ArgumentError struct {
-	Argument string // which: "name", "permits", "lease" …
-	Value    any    // what was given
-	Reason   string // what it would have to be
-}
+// ArgumentError says which value was refused and what would have been taken.
+// Nothing was sent to Redis. Its Package is "redisson".
+type ArgumentError = engine.ArgumentError
 
-// Error names the argument, the value and the reason.
-func (e *ArgumentError) Error() string {
-	return fmt.Sprintf("redisson: %s %#v: %s", e.Argument, e.Value, e.Reason)
+func invalid(what string, value any, want string) error {
+	return &ArgumentError{Package: "redisson", What: what, Value: value, Want: want}
 }
 
 // UnknownError says that a request was sent, or may have been, and its answer
@@ -65,12 +64,16 @@ type UnknownError struct {
 
 // Error names the operation, the semaphore and the last failure.
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("redisson: %s %q: outcome unknown: %v", e.Op, e.Name, e.Err)
+	return fmt.Sprintf("redisson: %s %q: outcome unknown: %v%s", e.Op, e.Name, e.Err, hint(e.Err))
 }
 
 // Unwrap is the last failure.
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-func invalid(argument string, value any, reason string) error {
-	return &ArgumentError{Argument: argument, Value: value, Reason: reason}
+// hint is what the user can try, in brackets, to be put behind an error.
+func hint(err error) string {
+	if h := rediserror.Sort(err).Hint; h != "" {
+		return " (" + h + ")"
+	}
+	return ""
 }

@@ -14,7 +14,7 @@ import (
 	"sema/redisson"
 )
 
-// stage gives an example, which has no testing.T, a server of its own.
+// stage is the testing.TB that redistest needs and an example does not have.
 type stage struct {
 	testing.TB
 	cleanups []func()

@@ -77,7 +77,7 @@ func (s *ExpirableSemaphore) AcquireN(ctx context.Context, n int, lease time.Dur
 
 func (s *ExpirableSemaphore) acquisition(n int, lease time.Duration) (operation, []string, error) {
 	if n < 1 || n > maxIDs {
-		return operation{}, nil, invalid("permits", n, "must be 1 to 1000")
+		return operation{}, nil, invalid("permits", n, "1 to 1000")
 	}
 	ms, err := leaseMillis(lease)
 	if err != nil {
@@ -98,6 +98,9 @@ func leaseMillis(lease time.Duration) (int64, error) {
 	if lease == NoLease {
 		return -1, nil
 	}
+	if lease <= 0 {
+		return 0, invalid("lease", lease, "more than 0, or NoLease")
+	}
 	return millis("lease", lease)
 }
 
@@ -111,7 +114,7 @@ func (s *ExpirableSemaphore) TryRelease(ctx context.Context, ids ...string) (boo
 		return false, err
 	}
 	return s.yes(context.WithoutCancel(ctx), operation{
-		what: "release", script: expirableRelease, writes: true, repeatable: true, insist: true, args: args,
+		what: "release", script: expirableRelease, writes: true, repeatable: true, complete: true, args: args,
 	})
 }
 
@@ -119,7 +122,7 @@ func (s *ExpirableSemaphore) TryRelease(ctx context.Context, ids ...string) (boo
 func (s *ExpirableSemaphore) Release(ctx context.Context, ids ...string) error {
 	ok, err := s.TryRelease(ctx, ids...)
 	if err == nil && !ok {
-		return s.fail(operation{what: "release"}, ErrNotHeld)
+		return s.named(operation{what: "release"}, ErrNotHeld)
 	}
 	return err
 }
@@ -154,7 +157,7 @@ func (s *ExpirableSemaphore) LeaseTime(ctx context.Context, id string) (time.Dur
 	case err != nil:
 		return 0, err
 	case answer[0] == 0:
-		return 0, s.fail(op, ErrNotHeld)
+		return 0, s.named(op, ErrNotHeld)
 	case answer[0] < 0:
 		return NoLease, nil
 	case answer[0] > int64(longest/time.Millisecond):
@@ -189,7 +192,7 @@ func (s *ExpirableSemaphore) count(ctx context.Context, which int) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	return int(answer[which]), nil
+	return toInt(answer[which]), nil
 }
 
 // TrySetPermits creates the semaphore with n permits in all, n >= 0, if it does

@@ -15,7 +15,7 @@ import (
 
 func z(member string, score float64) redis.Z { return redis.Z{Member: member, Score: score} }
 
-// endLease has a permit's lease end now without waiting for it.
+// endLease ends a permit's lease now.
 func endLease(t testing.TB, f fixture, key, id string) {
 	t.Helper()
 	raw, err := hex.DecodeString(id)
@@ -103,7 +103,7 @@ func TestLayout(t *testing.T) {
 		if d := f.rdb.PTTL(ctx, c.timeouts).Val(); d <= 0 {
 			t.Fatalf("held permits live %v; want as long as the counter", d)
 		}
-		// A score as the server's text, since Redisson compares text.
+		// Redisson compares the score as text.
 		text, err := f.rdb.Eval(ctx, "return redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]", []string{c.timeouts}).Text()
 		if err != nil || text != "922337203685477" {
 			t.Fatalf("score %q, %v", text, err)
@@ -197,7 +197,8 @@ func TestTwelveThousandEndedLeases(t *testing.T) {
 	ids, err := s.TryAcquireN(ctx, 1000, time.Hour)
 	must(t, err)
 	must(t, s.Release(ctx, ids...))
-	// Needs all: collected in batches within one call.
+	// This acquisition needs all of them. They are collected in batches within
+	// one call.
 	must(t, s.SetPermits(ctx, 1000))
 	ids, err = s.TryAcquireN(ctx, 1000, time.Hour)
 	must(t, err)

@@ -15,7 +15,7 @@ import (
 	"sema/redisson"
 )
 
-// clients is the kind of each connection to the server.
+// clients returns the kind of each connection to the server.
 func clients(t *testing.T, f fixture) []string {
 	t.Helper()
 	list, err := f.rdb.ClientList(f.ctx).Result()
@@ -31,7 +31,8 @@ func clients(t *testing.T, f fixture) []string {
 	return kinds
 }
 
-// broken is a client of ours behind a proxy; its go-redis client would retry.
+// broken has a second client of ours, behind a proxy. Its go-redis client would
+// send requests again by itself.
 type broken struct {
 	fixture
 	proxy  *redistest.Proxy
@@ -48,13 +49,13 @@ func setUpBroken(t *testing.T, o redisson.Options) broken {
 	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	warm(t, f)
-	b := broken{f, p, open(t, rdb, o)}
+	b := broken{f, p, newClient(t, rdb, o)}
 	b.connect(t)
 	return b
 }
 
-// connect makes sure that there is a connection to lose an answer on: without
-// one it would be the answer to the handshake.
+// connect makes sure that there is a connection. Without one, the answer that gets
+// lost would be that to the handshake.
 func (b broken) connect(t *testing.T) {
 	t.Helper()
 	b.proxy.Resume()
@@ -62,8 +63,8 @@ func (b broken) connect(t *testing.T) {
 	must(t, err)
 }
 
-// warm has the server learn the scripts, so that the first answer lost is not
-// that it does not know one.
+// warm makes the server know the scripts. Otherwise the first answer that gets
+// lost would be that it does not know one.
 func warm(t *testing.T, f fixture) {
 	t.Helper()
 	s, e := counter(t, f.client, "warm"), expirable(t, f.client, "warm")
@@ -132,7 +133,7 @@ func TestLostAnswersAreAskedForAgain(t *testing.T) {
 			return b.rdb.Get(ctx, step.available).Val() == step.want
 		})
 		b.proxy.Resume()
-		if err := outcome(t, step.what, result); err != nil {
+		if err := errorOf(t, step.what, result); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
 		if v := b.rdb.Get(ctx, step.available).Val(); v != step.want {
@@ -149,19 +150,19 @@ func TestWithoutReceiptsTheOutcomeIsUnknown(t *testing.T) {
 	must(t, s.TryAcquire(ctx, 1))
 	must(t, s.Release(ctx, 1)) // both scripts are known to the server by now
 	b.proxy.LoseReplies()
-	var doubt *redisson.UnknownError
-	if err := s.TryAcquire(ctx, 1); !errors.As(err, &doubt) || doubt.Settling || doubt.Op != "acquire" || doubt.Name != "s" {
+	var unknown *redisson.UnknownError
+	if err := s.TryAcquire(ctx, 1); !errors.As(err, &unknown) || unknown.Settling || unknown.Op != "acquire" || unknown.Name != "s" {
 		t.Fatalf("acquire: %v", err)
 	}
 	b.connect(t)
 	b.proxy.LoseReplies()
-	if err := s.Release(ctx, 3); !errors.As(err, &doubt) || doubt.Settling || doubt.Op != "release" {
+	if err := s.Release(ctx, 3); !errors.As(err, &unknown) || unknown.Settling || unknown.Op != "release" {
 		t.Fatalf("release: %v", err)
 	}
 	expect(t, "each executed once", "12")(b.rdb.Get(ctx, "s").Result())
 	b.connect(t)
 
-	// Ids make the expirable semaphore certain all the same.
+	// With ids the outcome gets known without receipts too.
 	e := expirable(t, b.remote, "e")
 	must(t, e.SetPermits(ctx, 10))
 	b.proxy.LoseReplies()
@@ -169,12 +170,12 @@ func TestWithoutReceiptsTheOutcomeIsUnknown(t *testing.T) {
 	acquired := acquiring(func() (err error) { ids, err = e.TryAcquireN(ctx, 2, time.Hour); return })
 	await(t, ctx, "execution", func() bool { return b.rdb.Get(ctx, "e").Val() == "8" })
 	b.proxy.Resume()
-	must(t, outcome(t, "acquire", acquired))
+	must(t, errorOf(t, "acquire", acquired))
 	b.proxy.LoseReplies()
 	released := acquiring(func() error { return e.Release(ctx, ids...) })
 	await(t, ctx, "execution", func() bool { return b.rdb.Get(ctx, "e").Val() == "10" })
 	b.proxy.Resume()
-	must(t, outcome(t, "release", released))
+	must(t, errorOf(t, "release", released))
 	expect(t, "available", "10")(b.rdb.Get(ctx, "e").Result())
 }
 
@@ -194,7 +195,7 @@ func TestGivingUpUndoesTheAcquisition(t *testing.T) {
 		result := acquiring(func() error { return acquire(ctx) })
 		await(t, b.ctx, "execution", func() bool { return b.rdb.Get(b.ctx, key).Val() == "0" })
 		cancel()
-		err := outcome(t, "given up", result)
+		err := errorOf(t, "given up", result)
 		expectError(t, "given up", err, context.Canceled)
 		expectError(t, "given up", err, redisson.ErrUnavailable)
 		b.proxy.Resume()
@@ -202,20 +203,20 @@ func TestGivingUpUndoesTheAcquisition(t *testing.T) {
 	}
 }
 
-// watch is a hook that tells when a script is about to be sent.
-type watch chan struct{}
+// sending is a hook that signals when a script is about to be sent.
+type sending chan struct{}
 
-func (w watch) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s sending) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (w watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (s sending) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (w watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (s sending) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == "evalsha" {
 			select {
-			case w <- struct{}{}:
+			case s <- struct{}{}:
 			default:
 			}
 		}
@@ -234,10 +235,10 @@ func TestGivingUpUndoesTheAcquisitionWithoutReceipts(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: within})
 		defer func() { _ = rdb.Close() }()
 		must(t, rdb.Ping(f.ctx).Err())
-		c := open(t, rdb, redisson.Options{NoReceipts: true, Timeout: within})
+		c := newClient(t, rdb, redisson.Options{NoReceipts: true, Timeout: within})
 		s, e := counter(t, c, key), expirable(t, c, key)
-		sending := make(watch, 1)
-		rdb.AddHook(sending)
+		sent := make(sending, 1)
+		rdb.AddHook(sent)
 		ctx, cancel := context.WithCancel(f.ctx)
 		executed := evalshas(t, f)
 		p.Silence()
@@ -248,9 +249,9 @@ func TestGivingUpUndoesTheAcquisitionWithoutReceipts(t *testing.T) {
 			_, err := e.AcquireN(ctx, 2, redisson.NoLease)
 			return err
 		})
-		<-sending
+		<-sent
 		cancel()
-		expectError(t, "given up", outcome(t, "given up", result), context.Canceled)
+		expectError(t, "given up", errorOf(t, "given up", result), context.Canceled)
 		p.Resume()
 		must(t, c.Close()) // waits for the answer, and for what it entails
 		if n := evalshas(t, f) - executed; n != 2 {
@@ -260,8 +261,8 @@ func TestGivingUpUndoesTheAcquisitionWithoutReceipts(t *testing.T) {
 	}
 }
 
-// A request that is held up somewhere and executed after its caller has long
-// been told must not take a permit that nobody knows of.
+// A request can be held up somewhere and executed long after its caller got an
+// error. It must not take a permit that nobody knows of.
 func TestLateRequestTakesNothing(t *testing.T) {
 	for _, kind := range []string{"s", "e"} {
 		b := setUpBroken(t, redisson.Options{Timeout: 300 * time.Millisecond})
@@ -276,8 +277,8 @@ func TestLateRequestTakesNothing(t *testing.T) {
 		} else {
 			_, err = e.TryAcquireN(b.ctx, 2, redisson.NoLease)
 		}
-		var doubt *redisson.UnknownError
-		if !errors.As(err, &doubt) || !doubt.Settling {
+		var unknown *redisson.UnknownError
+		if !errors.As(err, &unknown) || !unknown.Settling {
 			t.Fatalf("acquire: %v", err)
 		}
 		b.proxy.Resume() // now the acquisition and what takes it back arrive, in either order
@@ -305,8 +306,8 @@ func evalshas(t *testing.T, f fixture) int {
 	return 0
 }
 
-// A release that cannot be confirmed in time is completed in the background,
-// once: whether its first copy was executed or lost on the way.
+// A release that is not confirmed in time is completed in the background. It is
+// executed once, whether its first copy was executed or got lost.
 func TestUnconfirmedReleaseIsCompleted(t *testing.T) {
 	for _, executed := range []bool{true, false} {
 		b := setUpBroken(t, redisson.Options{Timeout: 200 * time.Millisecond})
@@ -318,8 +319,8 @@ func TestUnconfirmedReleaseIsCompleted(t *testing.T) {
 		} else {
 			b.proxy.Silence()
 		}
-		var doubt *redisson.UnknownError
-		if err := s.Release(b.ctx, 2); !errors.As(err, &doubt) || !doubt.Settling {
+		var unknown *redisson.UnknownError
+		if err := s.Release(b.ctx, 2); !errors.As(err, &unknown) || !unknown.Settling {
 			t.Fatalf("release: %v", err)
 		}
 		want := "0"
@@ -342,14 +343,14 @@ func TestCloseTellsWhatItCouldNotSettle(t *testing.T) {
 	s := counter(t, b.remote, "s")
 	expect(t, "create", true)(s.TrySetPermits(b.ctx, 2, 0))
 	b.proxy.LoseReplies()
-	var doubt *redisson.UnknownError
-	if err := s.TryAcquire(b.ctx, 1); !errors.As(err, &doubt) {
+	var unknown *redisson.UnknownError
+	if err := s.TryAcquire(b.ctx, 1); !errors.As(err, &unknown) {
 		t.Fatalf("acquire: %v", err)
 	}
 	expectError(t, "close", b.remote.Close(), redisson.ErrUnsettled)
 }
 
-// Errors that mean "not executed" are tried again without doubt.
+// Errors that mean "not executed" are tried again without unknown.
 func TestServerThatComesBack(t *testing.T) {
 	b := setUpBroken(t, redisson.Options{Timeout: within})
 	s := counter(t, b.remote, "s")
@@ -364,15 +365,15 @@ func TestServerThatComesBack(t *testing.T) {
 	b.proxy.Refuse()
 	must(t, b.rdb.ReplicaOf(b.ctx, "NO", "ONE").Err())
 	b.proxy.Resume()
-	must(t, outcome(t, "acquire", result))
+	must(t, errorOf(t, "acquire", result))
 	expect(t, "available", 1)(s.AvailablePermits(b.ctx))
 }
 
-// A failover ends no wait: the waiter rides over it, and releases and messages
-// reach it on the new master.
+// A failover does not end a wait: releases and messages reach the waiter on the
+// new master.
 func TestFailover(t *testing.T) {
 	world, ctx := redistest.StartSentinel(t), background(t)
-	c := open(t, world.Client(), redisson.Options{Timeout: within, Poll: 100 * time.Millisecond})
+	c := newClient(t, world.Client(), redisson.Options{Timeout: within, Poll: 100 * time.Millisecond})
 	s, e := counter(t, c, "s"), expirable(t, c, "e")
 	expect(t, "create", true)(s.TrySetPermits(ctx, 1, 0))
 	must(t, e.SetPermits(ctx, 1))
@@ -386,7 +387,7 @@ func TestFailover(t *testing.T) {
 	await(t, ctx, "subscription", func() bool { return subscribers(t, ctx, world.Master.Client(), "s") == 1 })
 	world.Master.Kill()
 	must(t, s.Release(ctx, 1)) // sent until there is a master to take it
-	must(t, outcome(t, "waiter", waiting))
+	must(t, errorOf(t, "waiter", waiting))
 	must(t, e.Release(ctx, id))
 	expect(t, "all taken", 0)(s.AvailablePermits(ctx))
 	expect(t, "all back", 1)(e.AvailablePermits(ctx))
@@ -400,10 +401,13 @@ func TestUnreachableServerEndsTheCall(t *testing.T) {
 	if err == nil || errors.Is(err, redisson.ErrUnavailable) {
 		t.Fatalf("acquire: %v", err)
 	}
+	if text := err.Error(); !strings.HasPrefix(text, `redisson: acquire "s": `) || !strings.Contains(text, "(check that the server runs") {
+		t.Fatalf("%q does not say what failed and what to try", text)
+	}
 }
 
-// Workers, answers lost at random moments, callers who give up: in the end all
-// permits are back, and no more.
+// Answers get lost at random moments, and callers give up. In the end all permits
+// are back, and there are no more than before.
 func TestNothingLeaksUnderFaults(t *testing.T) {
 	b := setUpBroken(t, redisson.Options{Timeout: within, Poll: 50 * time.Millisecond})
 	const permits, workers, rounds = 3, 6, 15

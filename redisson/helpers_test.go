@@ -19,8 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // within bounds what a test waits for; reaching it is a failure.
 const within = 60 * time.Second
 
-// slow is a poll that no test lives long enough to see, for tests of what wakes
-// waiters otherwise.
+// slow is a poll interval that is longer than any test, for tests of what wakes
+// waiters besides the poll.
 const slow = time.Hour
 
 func background(t testing.TB) context.Context {
@@ -29,8 +29,8 @@ func background(t testing.TB) context.Context {
 	return ctx
 }
 
-// open makes a Client that the end of the test closes.
-func open(t testing.TB, rdb redis.UniversalClient, o redisson.Options) *redisson.Client {
+// newClient makes a Client that is closed at the end of the test.
+func newClient(t testing.TB, rdb redis.UniversalClient, o redisson.Options) *redisson.Client {
 	t.Helper()
 	c, err := redisson.New(rdb, &o)
 	if err != nil {
@@ -75,7 +75,7 @@ func setUp(t testing.TB, o redisson.Options) fixture {
 	t.Helper()
 	s := redistest.Start(t)
 	rdb := s.Client()
-	return fixture{t, background(t), s, rdb, open(t, rdb, o)}
+	return fixture{t, background(t), s, rdb, newClient(t, rdb, o)}
 }
 
 func must(t testing.TB, err error) {
@@ -126,15 +126,15 @@ func subscribers(t testing.TB, ctx context.Context, rdb *redis.Client, name stri
 	return m[channel]
 }
 
-// acquiring runs a blocking acquisition and returns where its error will arrive.
+// acquiring runs a blocking acquisition. Its error arrives on the channel.
 func acquiring(acquire func() error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- acquire() }()
 	return result
 }
 
-// outcome waits for the result of acquiring.
-func outcome(t testing.TB, what string, result <-chan error) error {
+// errorOf waits for the error of acquiring.
+func errorOf(t testing.TB, what string, result <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-result:

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// idBytes is the length of a permit id in Redis. Users see twice as many
-// hexadecimal digits (Redisson 3.17 and later).
+// idBytes is the length of a permit id in Redis (Redisson 3.17 and later). Users
+// see it as 32 hexadecimal digits.
 const idBytes = 16
 
 // maxIDs bounds how many permits one call of the expirable semaphore takes or
@@ -37,17 +37,17 @@ func showIDs(raw []string) []string {
 // readIDs turns ids from users into those in Redis.
 func readIDs(ids []string) ([]any, error) {
 	if len(ids) == 0 || len(ids) > maxIDs {
-		return nil, invalid("number of permit ids", len(ids), "must be 1 to 1000")
+		return nil, invalid("number of permit ids", len(ids), "1 to 1000")
 	}
 	raw := make([]any, len(ids))
 	seen := make(map[string]bool, len(ids))
 	for i, id := range ids {
 		b, err := hex.DecodeString(id)
 		if err != nil || len(b) != idBytes {
-			return nil, invalid("permit id", id, "must be 32 hexadecimal digits")
+			return nil, invalid("permit id", id, "32 hexadecimal digits")
 		}
 		if seen[string(b)] {
-			return nil, invalid("permit id", id, "must not be given twice")
+			return nil, invalid("permit id", id, "each id only once")
 		}
 		seen[string(b)] = true
 		raw[i] = string(b)

@@ -11,8 +11,8 @@ import (
 	"sema/redisson"
 )
 
-// plain is both semaphores as one would write them down without Redis. ended
-// permits are those whose lease is over and that nobody has collected.
+// plain is both semaphores without Redis, written as simply as possible. ended
+// are permits whose lease has ended and that were not collected yet.
 type plain struct {
 	exists    bool
 	available int
@@ -29,7 +29,7 @@ func (p *plain) credit(n int) {
 // collect is what every acquisition does first.
 func (p *plain) collect() { p.credit(len(p.ended)); p.ended = nil }
 
-// drop removes ids from a list and tells how many were there.
+// drop removes ids from a list and returns how many were there.
 func drop(from *[]string, ids []string) int {
 	gone := map[string]bool{}
 	for _, id := range ids {

@@ -13,8 +13,8 @@ const maxName = 1024
 type keys struct {
 	counter  string // available permits
 	timeouts string // held permits of the expirable kind
-	channel  string // what waiters listen on
-	receipts string // ours alone; Redisson does not know it
+	channel  string // where waiters listen
+	receipts string // only this package uses it; Redisson does not know it
 }
 
 // newKeys derives the names. Redisson's rule asks only whether the name has an
@@ -32,8 +32,8 @@ func newKeys(name, handle string) keys {
 	}
 }
 
-// sameSlot tells whether a cluster keeps all keys in one slot, without which no
-// script can touch them together.
+// sameSlot tells whether a cluster keeps all keys in one slot. A script can only
+// use keys of one slot.
 func (k keys) sameSlot() bool {
 	tag := hashTag(k.counter)
 	return hashTag(k.timeouts) == tag && hashTag(k.channel) == tag && hashTag(k.receipts) == tag
@@ -50,16 +50,33 @@ func hashTag(key string) string {
 	return key
 }
 
+// redissonHashTag is hashTag as Redisson's cluster client works it out. It looks
+// for the first "}" in the whole key, where the server looks behind the "{".
+func redissonHashTag(key string) string {
+	start, end := strings.Index(key, "{"), strings.Index(key, "}")
+	if start >= 0 && start+1 < end {
+		return key[start+1 : end]
+	}
+	return key
+}
+
 func checkName(name string, cluster bool) error {
 	switch {
-	case name == "":
-		return invalid("name", name, "must not be empty")
-	case len(name) > maxName:
-		return invalid("name", name[:32]+"…", "must not be longer than 1024 bytes")
+	case name == "", len(name) > maxName:
+		return invalid("name", name, "1 to 1024 bytes")
 	case !utf8.ValidString(name):
-		return invalid("name", name, "must be valid UTF-8, as Java's strings are")
-	case cluster && !newKeys(name, "").sameSlot():
-		return invalid("name", name, "its braces put Redisson's keys into different slots of the cluster")
+		return invalid("name", name, "valid UTF-8, as Java's strings are")
+	case !cluster:
+		return nil
+	}
+	k := newKeys(name, "")
+	switch {
+	case !k.sameSlot():
+		return invalid("name", name, "a name whose braces leave all of Redisson's keys in one slot of the cluster")
+	case redissonHashTag(k.channel) != hashTag(k.channel):
+		// Redisson asks the wrong node for the subscription, so nothing ever
+		// wakes its waiters.
+		return invalid("name", name, `a name without "}" before its first "{", with which Redisson mistakes the slot in the cluster`)
 	}
 	return nil
 }

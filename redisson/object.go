@@ -2,6 +2,8 @@ package redisson
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"time"
 )
 
@@ -12,25 +14,24 @@ const maxPermits = 1<<31 - 1
 const forever = -1
 
 func checkPermits(n, least int) error {
-	switch {
-	case n < least && least == 0:
-		return invalid("permits", n, "must not be below 0")
-	case n < least:
-		return invalid("permits", n, "must be at least 1")
-	case n > maxPermits:
-		return invalid("permits", n, "must not exceed Java's largest int, 2147483647")
+	if n < least || n > maxPermits {
+		return invalid("permits", n, fmt.Sprintf("%d to 2147483647, Java's largest int", least))
 	}
 	return nil
 }
 
 // millis turns a duration into what Redis counts in, rounded up so that nothing
 // ends early.
-func millis(argument string, d time.Duration) (int64, error) {
+func millis(what string, d time.Duration) (int64, error) {
 	if d <= 0 {
-		return 0, invalid(argument, d, "must be above 0")
+		return 0, invalid(what, d, "more than 0")
 	}
 	return int64((d-1)/time.Millisecond) + 1, nil
 }
+
+// toInt turns a number from the server into an int. On a machine of 32 bits a
+// number beyond int becomes the nearest one.
+func toInt(v int64) int { return int(min(max(v, math.MinInt), math.MaxInt)) }
 
 // yes runs an operation that answers with 1 for "done" and 0 for "not so".
 func (h *handle) yes(ctx context.Context, op operation) (bool, error) {
@@ -39,7 +40,7 @@ func (h *handle) yes(ctx context.Context, op operation) (bool, error) {
 		return false, err
 	}
 	if answer[0] < 0 {
-		return false, h.fail(op, ErrTooMany)
+		return false, h.named(op, ErrTooMany)
 	}
 	return answer[0] == 1, nil
 }
@@ -47,14 +48,14 @@ func (h *handle) yes(ctx context.Context, op operation) (bool, error) {
 // Name is the semaphore's name.
 func (h *handle) Name() string { return h.name }
 
-// AddPermits adds n permits to those available, or removes -n if n is below 0:
-// then fewer than 0 may be available, until enough are released; nobody loses a
-// permit. It creates a semaphore that does not exist, as Redisson does, and
-// keeps the time to live of one that does (Redisson drops it). Errors:
-// ErrTooMany, *UnknownError.
+// AddPermits adds n permits to those available, or removes -n if n is below 0.
+// Then fewer than 0 may be available until enough are released; nobody loses a
+// permit. With n = 0 it does nothing. It creates a semaphore that does not exist,
+// as Redisson does, and keeps the time to live of one that does (Redisson drops
+// it). Errors: ErrTooMany, *UnknownError.
 func (h *handle) AddPermits(ctx context.Context, n int) error {
 	if n < -maxPermits-1 || n > maxPermits {
-		return invalid("permits", n, "must be within Java's int")
+		return invalid("permits", n, "-2147483648 to 2147483647, the range of Java's int")
 	}
 	if n == 0 {
 		return nil
@@ -63,8 +64,8 @@ func (h *handle) AddPermits(ctx context.Context, n int) error {
 	return err
 }
 
-// Delete removes the semaphore and tells whether it existed. Waiters go on
-// waiting for a new one of the same name.
+// Delete removes the semaphore and its held permits, and tells whether it
+// existed. Waiters go on waiting for a new one of the same name.
 func (h *handle) Delete(ctx context.Context) (bool, error) {
 	return h.yes(ctx, operation{what: "delete", script: lifetimeScript, writes: true, args: []any{"del"}})
 }
@@ -74,7 +75,7 @@ func (h *handle) Exists(ctx context.Context) (bool, error) {
 	return h.yes(ctx, operation{what: "look for", script: lifetimeScript, args: []any{"exists"}})
 }
 
-// Expire removes the semaphore, held permits and all, once ttl has passed; it
+// Expire removes the semaphore and its held permits once ttl has passed; it
 // counts in milliseconds, rounded up. It returns false if there is no semaphore.
 func (h *handle) Expire(ctx context.Context, ttl time.Duration) (bool, error) {
 	ms, err := millis("ttl", ttl)
@@ -88,7 +89,7 @@ func (h *handle) Expire(ctx context.Context, ttl time.Duration) (bool, error) {
 // removes the semaphore now.
 func (h *handle) ExpireAt(ctx context.Context, at time.Time) (bool, error) {
 	if at.UnixMilli() <= 0 {
-		return false, invalid("time", at, "must be after 1970")
+		return false, invalid("time", at, "a time after 1970")
 	}
 	return h.yes(ctx, operation{what: "expire", script: lifetimeScript, writes: true, args: []any{"pexpireat", at.UnixMilli()}})
 }
@@ -109,7 +110,7 @@ func (h *handle) TTL(ctx context.Context) (time.Duration, error) {
 	case answer[0] == forever:
 		return NoExpiry, nil
 	case answer[0] < 0:
-		return 0, h.fail(op, ErrNoSemaphore)
+		return 0, h.named(op, ErrNoSemaphore)
 	}
 	return time.Duration(answer[0]) * time.Millisecond, nil
 }

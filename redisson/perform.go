@@ -14,13 +14,14 @@ type operation struct {
 	what   string // for errors
 	script *script
 	args   []any
-	writes bool // has an effect, so wants a receipt
+	writes bool // it changes something, so it needs a receipt
 
 	repeatable bool // copies are harmless even without receipts
-	insist     bool // carried on in the background until it is done
-	// undo takes the effect back when the caller has gone, or the outcome is
-	// unknown and tracked. Only for acquisitions, whose answer begins with 1
-	// when there is an effect.
+	complete   bool // if its outcome is unknown, it is sent again in the background until it is known
+
+	// undo is the script that takes the effect back when the caller has given
+	// up, or when the outcome is unknown and can be settled. Only acquisitions
+	// have it. The first number of their answer is 1 when permits were granted.
 	undo *script
 }
 
@@ -32,157 +33,166 @@ type handle struct {
 	keys      keys
 	data      []string // KEYS of every script, without the receipts
 	lanes     lanes
-	tracked   bool // has receipts
-	expirable bool // is an ExpirableSemaphore
+	receipts  bool // the handle uses receipts
+	expirable bool // it is an ExpirableSemaphore
 }
 
 func newHandle(c *Client, name string) (*handle, error) {
 	if err := checkName(name, c.cluster); err != nil {
 		return nil, err
 	}
-	h := &handle{client: c, name: name, keys: newKeys(name, newHandleID()), tracked: !c.options.NoReceipts}
+	h := &handle{client: c, name: name, keys: newKeys(name, newHandleID()), receipts: !c.options.NoReceipts}
 	h.data = []string{h.keys.counter, h.keys.channel}
 	return h, nil
 }
 
-// perform runs an operation and returns its answer, or early when ctx ends;
-// the operation then goes on without the caller, and an acquisition that turns
-// out to be granted is undone.
+// perform runs an operation and returns its answer. When ctx ends first, it
+// returns at once and the operation goes on without the caller; an acquisition
+// that is then granted is undone.
 func (h *handle) perform(ctx context.Context, op operation) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, h.fail(op, err)
+		return nil, h.named(op, err)
 	}
 	if !h.client.begin() {
-		return nil, h.fail(op, ErrClosed)
+		return nil, h.named(op, ErrClosed)
 	}
-	type outcome struct {
+	type result struct {
 		answer []int64
 		err    error
 	}
-	// Without a buffer: an outcome is either in the caller's hands or is
-	// known not to be.
-	result := make(chan outcome)
+	// The channel has no buffer, so that the sender knows whether the caller
+	// received the result.
+	results := make(chan result)
 	go func() {
 		defer h.client.end()
-		var t ticket
-		if op.writes && h.tracked {
-			t = h.lanes.take()
-			defer h.lanes.put(t)
+		var id requestID
+		if op.writes && h.receipts {
+			id = h.lanes.take()
+			defer h.lanes.put(id)
 		}
-		// ctx's values are for hooks on the go-redis client; its end is not for
-		// a request that is already on its way.
+		// The hooks of the go-redis client may want ctx's values. Its end does
+		// not count for a request that is already on its way.
 		whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.client.options.Timeout)
-		stop := context.AfterFunc(h.client.life, cancel)
-		answer, err := h.settle(whole, op, t, false)
+		stop := context.AfterFunc(h.client.lifetime, cancel)
+		answer, err := h.sendUntilKnown(whole, op, id, false)
 		stop()
 		cancel()
-		delivered := true
+		received := true
 		select {
-		case result <- outcome{answer, err}:
+		case results <- result{answer, err}:
 		case <-ctx.Done():
-			delivered = false
+			received = false
 		}
-		h.tidy(op, t, answer, err, delivered)
+		h.settleAfter(op, id, answer, err, received)
 	}()
 	select {
-	case r := <-result:
+	case r := <-results:
 		return r.answer, r.err
 	case <-ctx.Done():
 	}
 	if op.writes && op.undo == nil {
 		return nil, &UnknownError{Op: op.what, Name: h.name, Err: ctx.Err()}
 	}
-	return nil, h.fail(op, ctx.Err())
+	return nil, h.named(op, ctx.Err())
 }
 
-// settle sends until the outcome is known or ctx ends.
-func (h *handle) settle(ctx context.Context, op operation, t ticket, maybe bool) ([]int64, error) {
-	// maybe: an earlier copy may have been executed.
+// sendUntilKnown sends a request until its outcome is known or ctx ends.
+// maybeExecuted tells that an earlier copy may have been executed.
+func (h *handle) sendUntilKnown(ctx context.Context, op operation, id requestID, maybeExecuted bool) ([]int64, error) {
 	for try := 0; ; try++ {
-		answer, err := h.send(ctx, op, t, maybe)
-		switch judge(err) {
-		case done:
+		answer, err := h.send(ctx, op, id, maybeExecuted)
+		switch outcomeOf(err) {
+		case answered:
 			return answer, nil
-		case refused:
-			if !maybe {
+		case rejected:
+			if !maybeExecuted {
 				return nil, h.fail(op, explain(err))
 			}
-			return nil, h.doubt(op, err)
-		case unknown:
-			maybe = true
-			if op.writes && t.number == 0 && !op.repeatable {
-				return nil, h.doubt(op, err)
+			return nil, h.unknown(op, err)
+		case uncertain:
+			maybeExecuted = true
+			if op.writes && id.number == 0 && !op.repeatable {
+				return nil, h.unknown(op, err)
 			}
 		}
 		if !pause(ctx, try) {
-			if maybe && op.writes {
-				return nil, h.doubt(op, err)
+			if maybeExecuted && op.writes {
+				return nil, h.unknown(op, err)
 			}
 			return nil, h.fail(op, err)
 		}
 	}
 }
 
-func (h *handle) send(ctx context.Context, op operation, t ticket, maybe bool) ([]int64, error) {
+// send sends one copy of a request.
+func (h *handle) send(ctx context.Context, op operation, id requestID, maybeExecuted bool) ([]int64, error) {
 	publish, err := h.client.publishCommand(ctx)
 	if err != nil {
-		return nil, &notSent{err}
+		return nil, &prepareError{err}
 	}
 	keys, lane, mode := h.data, "", "first"
-	if t.number > 0 {
+	if id.number > 0 {
 		keys = append(keys[:len(keys):len(keys)], h.keys.receipts)
-		lane = strconv.Itoa(t.lane)
+		lane = strconv.Itoa(id.lane)
 	}
-	if maybe {
+	if maybeExecuted {
 		mode = "again"
 	}
-	argv := append([]any{publish, lane, t.number, mode}, op.args...)
+	argv := append([]any{publish, lane, id.number, mode}, op.args...)
 	answer, err := evaluate(ctx, h.client.rdb, op.script, keys, argv)
 	if err == nil && len(answer) == 0 {
-		return nil, errors.New("redisson: server forgot or overtook the request")
+		return nil, errors.New("redisson: the server has a receipt of a later request in its place")
 	}
 	return answer, err
 }
 
-// tidy leaves nothing behind: an acquisition that the caller does not know of
-// is undone, an insistent operation is completed.
-func (h *handle) tidy(op operation, t ticket, answer []int64, err error, delivered bool) {
-	var doubt *UnknownError
-	open := errors.As(err, &doubt)
+// settleAfter makes sure that an operation leaves nothing behind. It undoes an
+// acquisition that the caller does not know of, and completes a release whose
+// outcome is unknown.
+func (h *handle) settleAfter(op operation, id requestID, answer []int64, err error, received bool) {
+	var unknown *UnknownError
+	isUnknown := errors.As(err, &unknown)
 	switch {
-	case op.undo != nil && (open && h.settles(op) || !delivered && err == nil && answer[0] == 1):
-		op.script, op.repeatable = op.undo, op.repeatable || t.number > 0
-		h.pursue(op, t, open)
-	case op.insist && open && h.settles(op):
-		h.pursue(op, t, true)
+	case op.undo != nil && (isUnknown && h.canSettle(op) || !received && err == nil && answer[0] == 1):
+		op.script, op.repeatable = op.undo, op.repeatable || id.number > 0
+		h.settle(op, id, isUnknown)
+	case op.complete && isUnknown && h.canSettle(op):
+		h.settle(op, id, true)
 	}
 }
 
-// pursue settles an operation for as long as its receipt can be relied on.
-func (h *handle) pursue(op operation, t ticket, maybe bool) {
-	ctx, cancel := context.WithTimeout(h.client.life, pursueFor)
+// settle sends an operation for as long as its receipt can be relied on.
+func (h *handle) settle(op operation, id requestID, maybeExecuted bool) {
+	ctx, cancel := context.WithTimeout(h.client.lifetime, settleFor)
 	defer cancel()
-	if _, err := h.settle(ctx, op, t, maybe); err != nil {
+	if _, err := h.sendUntilKnown(ctx, op, id, maybeExecuted); err != nil {
 		h.client.unsettled.Add(1)
 	}
 }
 
-// pursueFor must stay well below the life of a receipt, KEEP in shared.lua.
-const pursueFor = 5 * time.Minute
+// settleFor must stay well below the life of a receipt, KEEP in shared.lua.
+const settleFor = 5 * time.Minute
 
-// settles tells whether an unknown outcome of op can be settled later.
-func (h *handle) settles(op operation) bool {
-	return (h.tracked || op.repeatable) && (op.undo != nil || op.insist)
+// canSettle tells whether an unknown outcome of op can be settled later.
+func (h *handle) canSettle(op operation) bool {
+	return (h.receipts || op.repeatable) && (op.undo != nil || op.complete)
 }
 
-func (h *handle) doubt(op operation, err error) error {
-	return &UnknownError{Op: op.what, Name: h.name, Settling: h.settles(op), Err: err}
+func (h *handle) unknown(op operation, err error) error {
+	return &UnknownError{Op: op.what, Name: h.name, Settling: h.canSettle(op), Err: err}
 }
 
-// fail says what failed for whom, with the package's prefix once.
-func (h *handle) fail(op operation, err error) error {
+// named puts the operation and the semaphore's name to an error, and the
+// package's prefix if the error has none.
+func (h *handle) named(op operation, err error) error {
 	if strings.HasPrefix(err.Error(), "redisson: ") {
 		return fmt.Errorf("%w: %s %q", err, op.what, h.name)
 	}
 	return fmt.Errorf("redisson: %s %q: %w", op.what, h.name, err)
+}
+
+// fail is named for errors of Redis and the network. Behind the error it says
+// what the user can try.
+func (h *handle) fail(op operation, err error) error {
+	return fmt.Errorf("%w%s", h.named(op, err), hint(err))
 }

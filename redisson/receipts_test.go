@@ -8,8 +8,8 @@ import (
 	"sema/internal/redistest"
 )
 
-// The order in which copies of a request and what takes it back are executed is
-// the network's choice; here each order is made to happen.
+// The network decides in which order copies of a request and its undoing arrive.
+// This test makes each order happen.
 func TestReceipts(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	ctx := context.Background()

@@ -11,9 +11,13 @@ import (
 type Semaphore struct{ *handle }
 
 // Semaphore returns the semaphore of that name, whether or not it exists on the
-// server. A name is 1 to 1024 bytes of UTF-8; on a cluster, names whose braces
-// put Redisson's keys into different slots, such as "a{b", are refused too. The
-// error is an *ArgumentError. Keep the result: each has its own receipts.
+// server. A name is 1 to 1024 bytes of UTF-8. On a cluster, two kinds of names
+// are refused as well: those whose braces put Redisson's keys into different
+// slots, such as "a{b", and those for which Redisson takes the wrong slot and so
+// never wakes a Java waiter, such as "a}b{c}". The error is an *ArgumentError.
+// Keep the result and use it again: each one has receipts of its own.
+//
+// With a name mapper in Redisson's configuration, pass the mapped name.
 func (c *Client) Semaphore(name string) (*Semaphore, error) {
 	h, err := newHandle(c, name)
 	if err != nil {
@@ -39,11 +43,11 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration)
 	return s.yes(ctx, operation{what: "set permits of", script: counterSet, writes: true, args: []any{n, ms}})
 }
 
-// TryAcquire takes n permits, n >= 1, if that many are available now; otherwise
+// TryAcquire takes n permits, n >= 1, if that many are available now. Otherwise
 // it takes none and returns ErrUnavailable, also when there is no such
-// semaphore. When ctx ends before the answer is here, or the outcome stays
-// unknown (*UnknownError), the caller holds nothing: what was granted after all
-// is given back in the background, except as Options.NoReceipts says.
+// semaphore. When ctx ends before the answer comes, or the outcome stays unknown
+// (*UnknownError), the caller holds nothing: if the permits were granted, they
+// are returned in the background. For the exception see Options.NoReceipts.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) error {
 	if err := checkPermits(n, 1); err != nil {
 		return err
@@ -51,13 +55,13 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) error {
 	return s.tryOnce(ctx, s.acquisition(n))
 }
 
-// Acquire takes n permits, n >= 1, all at once; it waits until they are
-// available or ctx ends. Then the error is both ErrUnavailable and ctx's; a
-// deadline is what Redisson calls wait time. There is no queue across
-// processes: whoever asks at the right moment is served, and within a process
-// waiters are woken in the order they came. Waiting for a semaphore that does
-// not exist lasts until somebody creates it; a server that cannot be reached
-// for Options.Timeout ends the wait with its error. Otherwise as TryAcquire.
+// Acquire takes n permits, n >= 1, all at once. It waits until they are available
+// or ctx ends; then the error is both ErrUnavailable and ctx's. A deadline is
+// what Redisson calls wait time. There is no queue across processes: whoever asks
+// at the right moment is served. Within a process, waiters are woken in the order
+// they came. If the semaphore does not exist, Acquire waits until somebody creates
+// it. If the server cannot be reached for Options.Timeout, Acquire returns the
+// error. Otherwise it is as TryAcquire.
 func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	if err := checkPermits(n, 1); err != nil {
 		return err
@@ -73,13 +77,13 @@ func (s *Semaphore) acquisition(n int) operation {
 // them: releasing twice adds permits, as in the original. Unlike there, it does
 // not create a semaphore that is gone, and returns ErrNoSemaphore.
 //
-// It works on a ctx that has ended, and ends by Options.Timeout instead. On
+// It also works when ctx has ended; Options.Timeout bounds it instead. On
 // *UnknownError with Settling, the client completes the release in the
 // background: do not repeat it.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	ok, err := s.ReleaseIfExists(ctx, n)
 	if err == nil && !ok {
-		return s.fail(operation{what: "release"}, ErrNoSemaphore)
+		return s.named(operation{what: "release"}, ErrNoSemaphore)
 	}
 	return err
 }
@@ -90,7 +94,7 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 		return false, err
 	}
 	return s.yes(context.WithoutCancel(ctx), operation{
-		what: "release", script: counterRelease, writes: true, insist: true, args: []any{n},
+		what: "release", script: counterRelease, writes: true, complete: true, args: []any{n},
 	})
 }
 
@@ -103,15 +107,15 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return int(answer[0]), nil
+	return toInt(answer[0]), nil
 }
 
-// AvailablePermits is how many permits are available now: 0 without a
+// AvailablePermits is how many permits are available now: 0 if there is no
 // semaphore, below 0 when AddPermits removed more than there were.
 func (s *Semaphore) AvailablePermits(ctx context.Context) (int, error) {
 	answer, err := s.perform(ctx, operation{what: "count", script: counterAvailable})
 	if err != nil {
 		return 0, err
 	}
-	return int(answer[0]), nil
+	return toInt(answer[0]), nil
 }

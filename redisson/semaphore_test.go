@@ -2,8 +2,11 @@ package redisson_test
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,7 +158,11 @@ func TestForeignKeysAreRefusedAndKept(t *testing.T) {
 	for name, call := range calls {
 		must(t, f.rdb.Del(ctx, "x", "{x}:timeout").Err())
 		must(t, f.rdb.HSet(ctx, "x", "f", "v").Err())
-		expectError(t, name+" on a hash", call(), redisson.ErrWrongType)
+		err := call()
+		expectError(t, name+" on a hash", err, redisson.ErrWrongType)
+		if !strings.Contains(err.Error(), "(another program uses a key of this name") {
+			t.Fatalf("%s: %q does not say what to try", name, err)
+		}
 		must(t, f.rdb.Set(ctx, "x", "words", 0).Err())
 		must(t, f.rdb.ZAdd(ctx, "{x}:timeout", z("ended", 1)).Err())
 		expectError(t, name+" on words", call(), redisson.ErrWrongType)
@@ -198,15 +205,15 @@ func TestReleaseWorksWithoutMemory(t *testing.T) {
 	}
 }
 
-// Access rules made for Redisson are enough without receipts, and say what is
-// missing with them.
+// Access rules made for Redisson are enough without receipts. With receipts the
+// error says what is missing.
 func TestAccessRulesOfRedisson(t *testing.T) {
 	f := setUp(t, redisson.Options{Poll: slow})
 	must(t, f.rdb.ACLSetUser(f.ctx, "java", "on", ">pw", "+@all", "resetchannels", "&redisson_sc:*",
 		"~s", "~{s}:timeout", "~redisson_sc:*").Err())
 	rdb := redis.NewClient(&redis.Options{Addr: f.server.Addr(), Username: "java", Password: "pw"})
 	defer func() { _ = rdb.Close() }()
-	s, e := counter(t, open(t, rdb, redisson.Options{}), "s"), expirable(t, open(t, rdb, redisson.Options{NoReceipts: true}), "s")
+	s, e := counter(t, newClient(t, rdb, redisson.Options{}), "s"), expirable(t, newClient(t, rdb, redisson.Options{NoReceipts: true}), "s")
 	if _, err := s.TrySetPermits(f.ctx, 1, 0); !redis.HasErrorPrefix(err, "NOPERM") {
 		t.Fatalf("with receipts: %v", err)
 	}
@@ -216,7 +223,7 @@ func TestAccessRulesOfRedisson(t *testing.T) {
 	waiting := acquiring(func() error { _, err := e.Acquire(f.ctx, time.Hour); return err })
 	await(t, f.ctx, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 1 })
 	must(t, e.Release(f.ctx, id))
-	must(t, outcome(t, "waiter", waiting))
+	must(t, errorOf(t, "waiter", waiting))
 }
 
 func TestArgumentsAreChecked(t *testing.T) {
@@ -226,14 +233,12 @@ func TestArgumentsAreChecked(t *testing.T) {
 	calls := map[string]func() error{
 		"acquire 0":       func() error { return s.TryAcquire(ctx, 0) },
 		"acquire -1":      func() error { return s.Acquire(ctx, -1) },
-		"acquire 2^31":    func() error { return s.Acquire(ctx, 1<<31) },
 		"release 0":       func() error { return s.Release(ctx, 0) },
 		"release -1":      func() error { _, err := s.ReleaseIfExists(ctx, -1); return err },
 		"set -1":          func() error { _, err := s.TrySetPermits(ctx, -1, 0); return err },
 		"ttl -1":          func() error { _, err := s.TrySetPermits(ctx, 1, -1); return err },
 		"expire 0":        func() error { _, err := s.Expire(ctx, 0); return err },
 		"expire at zero":  func() error { _, err := s.ExpireAt(ctx, time.Time{}); return err },
-		"add 2^31":        func() error { return s.AddPermits(ctx, 1<<31) },
 		"set total -1":    func() error { return e.SetPermits(ctx, -1) },
 		"lease 0":         func() error { _, err := e.TryAcquire(ctx, 0); return err },
 		"lease -2":        func() error { _, err := e.Acquire(ctx, -2); return err },
@@ -258,15 +263,95 @@ func TestArgumentsAreChecked(t *testing.T) {
 		},
 		"no client": func() error { _, err := redisson.New(nil, nil); return err },
 	}
+	// On a machine of 32 bits there is no int beyond Java's.
+	if n := math.MaxInt32; math.MaxInt > n {
+		n++
+		calls["acquire 2^31"] = func() error { return s.Acquire(ctx, n) }
+		calls["add 2^31"] = func() error { return s.AddPermits(ctx, n) }
+	}
 	for name, call := range calls {
 		var wrong *redisson.ArgumentError
-		if err := call(); !errors.As(err, &wrong) || wrong.Argument == "" || wrong.Reason == "" {
+		if err := call(); !errors.As(err, &wrong) || wrong.Package != "redisson" || wrong.What == "" || wrong.Want == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if n := f.rdb.DBSize(ctx).Val(); n != 0 {
 		t.Errorf("wrong arguments made %d keys", n)
 	}
+}
+
+// Durations read as durations, and a long name is not printed in full.
+func TestArgumentErrorsAreReadable(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // never asked
+	defer func() { _ = rdb.Close() }()
+	c := newClient(t, rdb, redisson.Options{})
+	_, long := c.Semaphore(strings.Repeat("x", 1025))
+	_, poll := redisson.New(rdb, &redisson.Options{Poll: 5 * time.Millisecond})
+	_, lease := expirable(t, c, "s").TryAcquire(t.Context(), -90*time.Second)
+	_, ttl := counter(t, c, "s").Expire(t.Context(), -time.Minute)
+	_, none := redisson.New((*redis.Client)(nil), nil)
+	for _, w := range []struct {
+		err  error
+		want string
+	}{
+		{long, `redisson: name "` + strings.Repeat("x", 60) + `"…: want 1 to 1024 bytes`},
+		{poll, "redisson: Options.Poll 5ms: want at least 10ms"},
+		{lease, "redisson: lease -1m30s: want more than 0, or NoLease"},
+		{ttl, "redisson: ttl -1m0s: want more than 0"},
+		{none, "redisson: client nil: want a *redis.Client or a *redis.ClusterClient"},
+	} {
+		if w.err == nil || w.err.Error() != w.want {
+			t.Errorf("%v; want %s", w.err, w.want)
+		}
+	}
+}
+
+// A counter that INCRBY does not take is no counter, even if Lua can read it.
+// Nothing may have changed when the error comes, held permits included.
+func TestCountersThatAreNotIntegers(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
+	const held = "16-byte-permit-1"
+	calls := map[string]func() error{
+		"acquire":    func() error { return s.TryAcquire(ctx, 1) },
+		"release":    func() error { return s.Release(ctx, 1) },
+		"add":        func() error { return s.AddPermits(ctx, 1) },
+		"drain":      func() error { _, err := s.DrainPermits(ctx); return err },
+		"create":     func() error { _, err := s.TrySetPermits(ctx, 1, 0); return err },
+		"available":  func() error { _, err := s.AvailablePermits(ctx); return err },
+		"set":        func() error { return e.SetPermits(ctx, 1) },
+		"lease":      func() error { _, err := e.TryAcquire(ctx, time.Hour); return err },
+		"release id": func() error { return e.Release(ctx, hex.EncodeToString([]byte(held))) },
+		"counts":     func() error { _, err := e.Permits(ctx); return err },
+	}
+	for _, odd := range []string{
+		"3e0", " 3", "3 ", "0x3", "03", "+3", "-0", "3.0", "", "inf", "nan",
+		"12345678901234567890", "9007199254740993",
+	} {
+		for name, call := range calls {
+			must(t, f.rdb.Set(ctx, "x", odd, 0).Err())
+			must(t, f.rdb.ZAdd(ctx, "{x}:timeout", z("ended", 1), z(held, 9e14)).Err())
+			expectError(t, fmt.Sprintf("%s on %q", name, odd), call(), redisson.ErrWrongType)
+			if v := f.rdb.Get(ctx, "x").Val(); v != odd || f.rdb.ZCard(ctx, "{x}:timeout").Val() != 2 {
+				t.Fatalf("%s changed the counter %q to %q, %d permits are held", name, odd, v, f.rdb.ZCard(ctx, "{x}:timeout").Val())
+			}
+		}
+	}
+}
+
+// A counter beyond Java's int, which Redisson's release can make, stays usable:
+// permits can be taken, and a release neither raises nor lowers it.
+func TestCounterBeyondJavasInt(t *testing.T) {
+	f := setUp(t, redisson.Options{})
+	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
+	must(t, f.rdb.Set(ctx, "x", "3000000000", 0).Err())
+	expect(t, "available", int(min(int64(math.MaxInt), 3_000_000_000)))(s.AvailablePermits(ctx))
+	id, err := e.TryAcquire(ctx, time.Hour)
+	must(t, err)
+	must(t, s.TryAcquire(ctx, 1))
+	expectError(t, "release", s.Release(ctx, 1), redisson.ErrTooMany)
+	must(t, e.Release(ctx, id))
+	expect(t, "counter", "2999999998")(f.rdb.Get(ctx, "x").Result())
 }
 
 func TestCancelledContextSendsNothingButReleases(t *testing.T) {
@@ -297,6 +382,6 @@ func TestClosedClient(t *testing.T) {
 	await(t, f.ctx, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 1 })
 	must(t, f.client.Close())
 	must(t, f.client.Close())
-	expectError(t, "waiter", outcome(t, "closed waiter", waiting), redisson.ErrClosed)
+	expectError(t, "waiter", errorOf(t, "closed waiter", waiting), redisson.ErrClosed)
 	expectError(t, "after", s.TryAcquire(f.ctx, 1), redisson.ErrClosed)
 }

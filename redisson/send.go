@@ -5,22 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"sema/internal/rediserror"
 )
 
 // onceCmd is a command that go-redis must not send again by itself, however
-// many retries the user's client has: after a lost answer it may have been
-// executed, and only we know whether a second copy is harmless.
+// many retries the user's client has. After a lost answer it may have been
+// executed, and only this package knows whether a second copy is harmless.
 type onceCmd struct{ *redis.Cmd }
 
-// NoRetry tells go-redis.
+// NoRetry tells go-redis not to send the command again.
 func (onceCmd) NoRetry() bool { return true }
 
-// Clone keeps the wrapping.
+// Clone copies the command as one that is not sent again either.
 func (c onceCmd) Clone() redis.Cmder { return onceCmd{c.Cmd.Clone().(*redis.Cmd)} }
 
 // evaluate runs a script once, by its digest if the server knows it.
@@ -46,53 +47,40 @@ func process(ctx context.Context, rdb redis.UniversalClient, command, program st
 	return cmd.Int64Slice()
 }
 
-// verdict is what an error says about the request.
-type verdict int
+// outcome is what became of a request.
+type outcome int
 
 const (
-	done    verdict = iota // executed, answered
-	unsent                 // not executed for sure; worth another try
-	refused                // not executed for sure; another try would end the same
-	unknown                // executed or not
+	answered  outcome = iota // executed, and here is the answer
+	sendAgain                // certainly not executed; another try may succeed
+	rejected                 // the server refuses it; another try would end the same
+	uncertain                // executed or not
 )
 
-// passing are the server's errors that go away, with nothing executed.
-var passing = []string{
-	"LOADING", "READONLY", "BUSY", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK",
-	"max number of clients reached", // HasErrorPrefix takes "ERR " off
-}
+// prepareError wraps the error of a step before the request itself: the request
+// was certainly not sent.
+type prepareError struct{ error }
 
-// notSent wraps the error of a step before the request itself.
-type notSent struct{ error }
+func (e *prepareError) Unwrap() error { return e.error }
 
-func (e *notSent) Unwrap() error { return e.error }
-
-func judge(err error) verdict {
-	var before *notSent
-	var reply redis.Error
-	var dial *net.OpError
+// outcomeOf sorts the error of a request that was sent once.
+func outcomeOf(err error) outcome {
+	var before *prepareError
+	meaning := rediserror.Sort(err)
 	switch {
 	case err == nil:
-		return done
-	case errors.As(err, &before) && judge(before.error) == unknown:
-		return unsent
-	case errors.As(err, &reply):
-		for _, prefix := range passing {
-			if redis.HasErrorPrefix(err, prefix) {
-				return unsent
-			}
-		}
-		return refused
-	case errors.As(err, &dial) && dial.Op == "dial",
-		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return unsent
-	case errors.Is(err, redis.ErrClosed):
-		return refused
+		return answered
+	case meaning.NotExecuted && meaning.Temporary:
+		return sendAgain
+	case meaning.NotExecuted, rediserror.FromServer(err):
+		return rejected
+	case errors.As(err, &before):
+		return sendAgain
 	}
-	return unknown
+	return uncertain
 }
 
-// explain puts our sentinel beside the server's words where there is one.
+// explain wraps ErrWrongType too, if that is what the server's words mean.
 func explain(err error) error {
 	if redis.HasErrorPrefix(err, "WRONGTYPE") || strings.Contains(err.Error(), "redisson: counter is not an integer") {
 		return fmt.Errorf("%w: %w", ErrWrongType, err)
@@ -105,9 +93,9 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
-// pause waits before try number n+1, longer each time, half of it by chance so
-// that the clients of a server that comes back do not all knock at once. It
-// returns false when ctx ends first.
+// pause waits before try number n+1, longer each time. Half of it is random, so
+// that not all clients ask at once when a server comes back. It returns false
+// when ctx ends first.
 func pause(ctx context.Context, n int) bool {
 	d := min(firstPause<<min(n, 10), lastPause)
 	t := time.NewTimer(d/2 + rand.N(d/2))

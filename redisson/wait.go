@@ -10,27 +10,28 @@ import (
 // attempt is the answer to one acquisition.
 type attempt struct {
 	granted   bool
-	available int           // permits left on the server
+	available int           // permits that are available after it
 	next      time.Duration // until the next lease ends; below 0: none known
 }
 
-// try asks for permits once. A server that has more ended leases than one call
-// collects is asked again until permits are granted or there are none to collect.
+// try asks for permits once. The server may have more ended leases than one call
+// collects. Then it is asked again, until permits are granted or there is
+// nothing to collect.
 func (h *handle) try(ctx context.Context, op operation) (attempt, error) {
 	for {
 		answer, err := h.perform(ctx, op)
 		if err != nil {
 			return attempt{}, err
 		}
-		if len(answer) != 4 { // granted, but its receipt was voided; cannot happen to a live caller
-			return attempt{}, h.fail(op, ErrUnavailable)
+		if len(answer) != 4 { // granted, then undone; cannot happen to a caller that waits
+			return attempt{}, h.named(op, ErrUnavailable)
 		}
 		if answer[0] == 1 || answer[3] == 0 {
 			next := time.Duration(answer[2]) * time.Millisecond
 			if answer[2] > int64(maxWait/time.Millisecond) {
 				next = maxWait
 			}
-			return attempt{answer[0] == 1, int(answer[1]), next}, nil
+			return attempt{answer[0] == 1, toInt(answer[1]), next}, nil
 		}
 	}
 }
@@ -42,53 +43,55 @@ const maxWait = 24 * time.Hour
 func (h *handle) tryOnce(ctx context.Context, op operation) error {
 	a, err := h.try(ctx, op)
 	if err == nil && !a.granted {
-		return h.fail(op, ErrUnavailable)
+		return h.named(op, ErrUnavailable)
 	}
 	return err
 }
 
-// acquire waits as Redisson does: try; if that fails subscribe, and try again,
-// because a release may have come between; then at each message. Unlike there,
-// a timer tries too, and ctx ends the wait.
+// acquire waits as Redisson does. It tries; if that fails it subscribes and
+// tries again, because a release may have come between; then it tries at each
+// message. Unlike Redisson it also tries at times without a message, and ctx
+// ends the wait.
 func (h *handle) acquire(ctx context.Context, op operation, need int) error {
 	a, err := h.try(ctx, op)
 	if err != nil {
-		return h.ended(ctx, op, err)
+		return h.waitEnded(ctx, op, err)
 	}
 	if a.granted {
 		return nil
 	}
-	w, err := h.client.hub.join(h.keys.channel, h.client.sharded(), need, h.expirable)
+	d := h.client.dispatcher
+	w, err := d.add(h.keys.channel, h.client.sharded(), need, h.expirable)
 	if err != nil {
-		return h.fail(op, err)
+		return h.named(op, err)
 	}
-	left := 0
-	defer func() { h.client.hub.leave(w, left) }()
-	h.client.hub.refused(w, a)
+	available := 0
+	defer func() { d.remove(w, available) }()
+	d.attemptFailed(w, a)
 	for {
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
-			return h.ended(ctx, op, ctx.Err())
+			return h.waitEnded(ctx, op, ctx.Err())
 		case <-h.client.closing:
-			return h.fail(op, ErrClosed)
+			return h.named(op, ErrClosed)
 		}
 		if a, err = h.try(ctx, op); err != nil {
-			return h.ended(ctx, op, err)
+			return h.waitEnded(ctx, op, err)
 		}
 		if a.granted {
-			left = a.available
+			available = a.available
 			return nil
 		}
-		h.client.hub.refused(w, a)
+		d.attemptFailed(w, a)
 	}
 }
 
-// ended is err, or ErrUnavailable and ctx's error if that is what ended the wait:
-// between attempts or in the midst of one must not make a difference.
-func (h *handle) ended(ctx context.Context, op operation, err error) error {
+// waitEnded is the error of a wait. If ctx ended it, the error is ErrUnavailable
+// and ctx's, whether that happened between two attempts or during one.
+func (h *handle) waitEnded(ctx context.Context, op operation, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err
 	}
-	return h.fail(op, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err()))
+	return h.named(op, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err()))
 }

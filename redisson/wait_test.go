@@ -11,7 +11,7 @@ import (
 	"sema/redisson"
 )
 
-// listening waits until the process of client listens for a name.
+// listening waits until one connection listens for a name.
 func listening(t *testing.T, f fixture, name string) {
 	t.Helper()
 	await(t, f.ctx, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, name) == 1 })
@@ -25,7 +25,7 @@ func TestAcquireWaitsForARelease(t *testing.T) {
 	waiting := acquiring(func() error { return s.Acquire(ctx, 3) })
 	listening(t, f, "s")
 	must(t, s.Release(ctx, 2))
-	must(t, outcome(t, "woken by a release", waiting))
+	must(t, errorOf(t, "woken by a release", waiting))
 
 	must(t, e.SetPermits(ctx, 1))
 	id, err := e.Acquire(ctx, redisson.NoLease)
@@ -34,7 +34,7 @@ func TestAcquireWaitsForARelease(t *testing.T) {
 	waiting = acquiring(func() error { id, err := e.Acquire(ctx, redisson.NoLease); got <- id; return err })
 	listening(t, f, "e")
 	must(t, e.Release(ctx, id))
-	must(t, outcome(t, "woken by a release", waiting))
+	must(t, errorOf(t, "woken by a release", waiting))
 	must(t, e.Release(ctx, <-got))
 }
 
@@ -52,7 +52,7 @@ func TestEveryIncrementWakes(t *testing.T) {
 		waiting := acquiring(func() error { return s.Acquire(ctx, 1) })
 		listening(t, f, "x")
 		must(t, increment())
-		must(t, outcome(t, name, waiting))
+		must(t, errorOf(t, name, waiting))
 		await(t, ctx, "end of subscription", func() bool { return subscribers(t, ctx, f.rdb, "x") == 0 })
 	}
 }
@@ -64,7 +64,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	waiting := acquiring(func() error { return s.Acquire(ctx, 1) })
 	listening(t, f, "s")
 	cancel()
-	err := outcome(t, "cancelled", waiting)
+	err := errorOf(t, "cancelled", waiting)
 	expectError(t, "cancelled", err, context.Canceled)
 	expectError(t, "cancelled", err, redisson.ErrUnavailable)
 
@@ -93,7 +93,8 @@ func TestOneSubscriptionPerName(t *testing.T) {
 	}
 	listening(t, f, "s")
 	must(t, f.rdb.Set(f.ctx, "s", 0, 0).Err())
-	// Sixty releases come and go while fifty wait: never a second subscription.
+	// While fifty wait, releases come and go; there is never a second
+	// subscription.
 	for range 10 {
 		must(t, s.Release(f.ctx, 1))
 		if n := subscribers(t, f.ctx, f.rdb, "s"); n != 1 {
@@ -130,14 +131,14 @@ func TestWakeUpsFitPermits(t *testing.T) {
 		}
 		return false
 	})
-	// A message that says less than there is: a Redisson list release names what
-	// it added, not the total.
+	// A message can name fewer permits than are available: when Redisson releases
+	// a list, it publishes how many it released.
 	must(t, f.rdb.Set(ctx, "s", 7, 0).Err())
 	must(t, f.rdb.Publish(ctx, "redisson_sc:{s}", 1).Err())
 	for _, w := range small {
-		must(t, outcome(t, "small waiter", w))
+		must(t, errorOf(t, "small waiter", w))
 	}
-	must(t, outcome(t, "large waiter", five))
+	must(t, errorOf(t, "large waiter", five))
 	expect(t, "available", 0)(s.AvailablePermits(ctx))
 }
 
@@ -151,7 +152,7 @@ func TestOddMessagesAreHarmless(t *testing.T) {
 		must(t, f.rdb.Publish(f.ctx, "redisson_sc:{s}", odd).Err())
 	}
 	must(t, s.AddPermits(f.ctx, 1))
-	must(t, outcome(t, "waiter", waiting))
+	must(t, errorOf(t, "waiter", waiting))
 }
 
 // The pitfall "an abandoned waiter later eats a permit": waiters leave at the
@@ -167,10 +168,10 @@ func TestWakeUpOfALeaverReachesOthers(t *testing.T) {
 		staying := acquiring(func() error { return s.Acquire(f.ctx, 1) })
 		go cancel()
 		must(t, s.Release(f.ctx, 1))
-		if err := outcome(t, "leaving", leaving); err == nil {
+		if err := errorOf(t, "leaving", leaving); err == nil {
 			must(t, s.Release(f.ctx, 1))
 		}
-		must(t, outcome(t, "staying", staying))
+		must(t, errorOf(t, "staying", staying))
 		settled(t, f, "s", 0)
 	}
 }
@@ -202,7 +203,7 @@ func TestEndOfLeaseWakesBehindTheOtherKind(t *testing.T) {
 	must(t, err)
 	must(t, e.Release(f.ctx, id))
 	must(t, s.AddPermits(f.ctx, 1))
-	must(t, outcome(t, "first", first))
+	must(t, errorOf(t, "first", first))
 }
 
 // The pitfall "a lost message hangs a waiter for ever".
@@ -212,7 +213,7 @@ func TestLostMessageDoesNotHang(t *testing.T) {
 	waiting := acquiring(func() error { return s.Acquire(f.ctx, 1) })
 	listening(t, f, "s")
 	must(t, f.rdb.Set(f.ctx, "s", 1, 0).Err()) // an increment without a message
-	must(t, outcome(t, "poll", waiting))
+	must(t, errorOf(t, "poll", waiting))
 }
 
 func TestReconnectedSubscriptionTriesAgain(t *testing.T) {
@@ -222,7 +223,7 @@ func TestReconnectedSubscriptionTriesAgain(t *testing.T) {
 	listening(t, f, "s")
 	must(t, f.rdb.Set(f.ctx, "s", 1, 0).Err())
 	must(t, f.rdb.ClientKillByFilter(f.ctx, "TYPE", "pubsub").Err())
-	must(t, outcome(t, "after the reconnect", waiting))
+	must(t, errorOf(t, "after the reconnect", waiting))
 }
 
 // The pitfall "one blocked connection per waiter exhausts the pool".
@@ -253,8 +254,8 @@ func TestManyWaitersNeedOneConnection(t *testing.T) {
 	waiting.Wait()
 }
 
-// The limit, with everything at once: several processes' worth of clients,
-// counted outside of Redis.
+// Several clients compete, as several processes would. The permits they hold are
+// counted outside of Redis and never exceed the limit.
 func TestLimitHolds(t *testing.T) {
 	f := setUp(t, redisson.Options{})
 	const limit, clients, workers, rounds = 3, 3, 4, 60
@@ -269,7 +270,7 @@ func TestLimitHolds(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for range clients {
-		c := open(t, f.server.Client(), redisson.Options{})
+		c := newClient(t, f.server.Client(), redisson.Options{})
 		s, e := counter(t, c, "s"), expirable(t, c, "e")
 		for w := range workers {
 			n := 1 + w%limit

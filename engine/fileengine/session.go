@@ -2,184 +2,176 @@ package fileengine
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"strings"
-	"sync/atomic"
+	"errors"
+	"maps"
+	"sync"
+	"time"
 
-	"sema"
+	"sema/engine"
 	"sema/internal/ledger"
 )
 
 // session is one client's access to one semaphore.
 type session struct {
-	engine *Engine
-	name   string
-	file   string
-	lock   *lock
+	log    *log
 	id     string
-	by     sema.Client
-	wake   func(sema.Wake)
+	who    engine.Client
+	notify func(engine.Notification)
 
-	listening atomic.Bool
+	mu      sync.Mutex
+	waiting map[engine.ID]int64 // tickets, and their lives
+	closed  bool
 }
 
-// Client implements sema.Session.
+// Client implements engine.Session.
 func (s *session) Client() string { return s.id }
 
-// step changes the semaphore's file under its lock and passes on the news.
-func (s *session) step(ctx context.Context, op string, f func(l *ledger.Ledger, now int64)) error {
-	if err := s.engine.live(); err != nil {
-		return fail(op, s.name, err)
+// Lasting says that a ticket need not be asked for again while its process
+// lives. What ends it otherwise is told with Notification.Ask.
+func (s *session) Lasting() bool { return true }
+
+// Step implements engine.Session.
+func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, err error) {
+	op, creates, asks := "step", false, false
+	for _, r := range c.Requests {
+		op = operations[r.Kind]
+		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit
+		asks = asks || r.Kind == engine.Ask
 	}
-	news, err := s.change(ctx, f)
-	if ctx.Err() != nil && err != nil {
-		return ctx.Err()
+	if s.isClosed() {
+		err = engine.ErrClosed
+	} else if asks {
+		err = s.log.engine.revive(false)
 	}
-	if err != nil {
-		return fail(op, s.name, err)
+	if err == nil {
+		err = s.log.step(ctx, creates, false, func(t *step) { reply = s.carryOut(t, c) })
 	}
-	s.engine.deliver(news)
-	return nil
+	if errors.Is(err, errNoLog) { // so there is nothing to renew or release
+		none := &ledger.Ledger{}
+		return none.Step(0, s.id, s.who, c), nil
+	}
+	return reply, fail(op, s.log.name, err)
 }
 
-func (s *session) change(ctx context.Context, f func(l *ledger.Ledger, now int64)) (map[string]*sema.Wake, error) {
-	unlock, err := s.lock.take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	l, err := s.load()
-	if err != nil {
-		return nil, err
-	}
-	f(l, now())
-	news := l.Take()
-	if l.Over(now()) {
-		if err := os.Remove(s.file); err != nil && !os.IsNotExist(err) {
-			return nil, err
-		}
-		return news, nil
-	}
-	return news, write(s.file, s.engine.process, stored{Name: s.name, Snapshot: l.Save()})
+var operations = map[engine.Kind]string{
+	engine.Ask: "acquire", engine.Renew: "renew", engine.Release: "release", engine.Revoke: "revoke",
+	engine.SetLimit: "limit", engine.UnsetLimit: "limit", engine.Remove: "remove",
 }
 
-func (s *session) load() (*ledger.Ledger, error) {
-	was, err := read(s.file)
-	if err != nil {
-		return nil, err
-	}
-	l := &ledger.Ledger{}
-	if was != nil && was.Name != s.name {
-		return nil, fmt.Errorf("%s is damaged: it is of %q", s.file, was.Name)
-	}
-	if was != nil {
-		l = ledger.Load(was.Snapshot)
-	}
-	l.Reach = func(client string) bool { return s.engine.alive(processOf(client)) }
-	return l, nil
-}
-
-// bury ends what dead processes had. It costs a lock probe for each process,
-// so it is done only when it matters: before somebody has to wait.
-func (s *session) bury(l *ledger.Ledger, now int64) {
-	alive := map[string]bool{}
-	for _, client := range l.Clients() {
-		process := processOf(client)
-		if _, known := alive[process]; !known {
-			alive[process] = s.engine.alive(process)
+// carryOut makes a step of a call.
+func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
+	reply := t.carryOut(record{Client: s.id, Who: s.who, Call: c})
+	_, waits := t.log.ledger.Head()
+	var refused []int
+	for i, a := range reply.Answers {
+		if a.Status == engine.Refused && !waits {
+			refused = append(refused, i)
 		}
 	}
-	l.Bury(now, func(client string) bool { return !alive[processOf(client)] })
+	if len(refused) > 0 && t.buryHolders() {
+		again := engine.Call{Number: c.Number}
+		for _, i := range refused {
+			again.Requests = append(again.Requests, c.Requests[i])
+		}
+		second := t.carryOut(record{Client: s.id, Who: s.who, Call: again})
+		for i, a := range second.Answers {
+			reply.Answers[refused[i]] = a
+		}
+	}
+	s.note(c, reply)
+	t.settle()
+	reply.Recheck = 0 // the engine itself watches leases
+	return reply
 }
 
-// Acquire implements sema.Session. A hand-off must find a listener, so this
-// client listens before it queues for the first time.
-func (s *session) Acquire(ctx context.Context, r sema.Request) (a sema.Answer, err error) {
-	ask := func(r sema.Request) error {
-		return s.step(ctx, "acquire", func(l *ledger.Ledger, now int64) {
-			try := r
-			try.Wait = false
-			if a = l.Acquire(now, s.by, try); a.Status == sema.Refused {
-				s.bury(l, now)
-				a = l.Acquire(now, s.by, r)
-			}
+// note keeps in mind which tickets wait.
+func (s *session) note(c engine.Call, reply engine.Reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, a := range reply.Answers {
+		id := c.Requests[i].ID
+		if a.Status == engine.Queued {
+			s.waiting[id] = a.Ticket
+		} else {
+			delete(s.waiting, id)
+		}
+	}
+	for _, g := range reply.Notification.Grants {
+		delete(s.waiting, g.ID)
+	}
+}
+
+// deliver passes on what concerns tickets that still wait, each grant once.
+func (s *session) deliver(n engine.Notification) {
+	s.mu.Lock()
+	var grants []engine.Grant
+	for _, g := range n.Grants {
+		if life, ok := s.waiting[g.ID]; ok && g.Ticket >= life {
+			delete(s.waiting, g.ID)
+			grants = append(grants, g)
+		}
+	}
+	n.Grants, n.Recheck = grants, 0
+	closed := s.closed
+	s.mu.Unlock()
+	if !closed && !n.Empty() {
+		s.notify(n)
+	}
+}
+
+// tickets lists what waits.
+func (s *session) tickets() map[engine.ID]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.waiting)
+}
+
+func (s *session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// State implements engine.Session. What the dead left counts no more.
+func (s *session) State(ctx context.Context) (state engine.State, err error) {
+	if s.isClosed() {
+		return state, fail("state", s.log.name, engine.ErrClosed)
+	}
+	err = s.log.step(ctx, false, false, func(t *step) {
+		l := ledger.Load(t.log.ledger.Save())
+		l.Lasting, l.Reach = true, t.reach
+		l.Reap(t.at, func(client string) bool { return !t.reach(processOf(client)) })
+		state = l.State(t.at)
+	})
+	if errors.Is(err, errNoLog) {
+		return engine.State{}, nil
+	}
+	return state, fail("state", s.log.name, err)
+}
+
+// Close implements engine.Session. Tickets that still wait leave the queue, for
+// nobody would hear of their grants.
+func (s *session) Close() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	var c engine.Call
+	c.Number = 1<<64 - 1
+	for id := range s.waiting {
+		c.Requests = append(c.Requests, engine.Request{Kind: engine.Release, ID: id})
+	}
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	if len(c.Requests) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second/4)
+		defer cancel()
+		_ = s.log.step(ctx, false, true, func(t *step) {
+			t.carryOut(record{Client: s.id, Who: s.who, Call: c})
+			t.settle()
 		})
 	}
-	if r.Wait && !s.listening.Load() {
-		try := r
-		try.Wait = false
-		if err := ask(try); err != nil || a.Status != sema.Refused {
-			return a, err
-		}
-		if err := s.engine.listen(s); err != nil {
-			return a, fail("acquire", s.name, err)
-		}
-		s.listening.Store(true)
-	}
-	err = ask(r)
-	return a, err
-}
-
-// Renew implements sema.Session.
-func (s *session) Renew(ctx context.Context, rs []sema.Request) ([]sema.Answer, error) {
-	answers := make([]sema.Answer, len(rs))
-	err := s.step(ctx, "renew", func(l *ledger.Ledger, now int64) {
-		for _, r := range rs {
-			if r.Token == 0 {
-				s.bury(l, now)
-				break
-			}
-		}
-		for i, r := range rs {
-			answers[i] = l.Renew(now, s.by, r)
-		}
-	})
-	return answers, err
-}
-
-// Release implements sema.Session.
-func (s *session) Release(ctx context.Context, id string) (found bool, err error) {
-	err = s.step(ctx, "release", func(l *ledger.Ledger, now int64) { found = l.Release(now, id) })
-	return found, err
-}
-
-// Revoke implements sema.Session.
-func (s *session) Revoke(ctx context.Context, id string) (found bool, err error) {
-	err = s.step(ctx, "revoke", func(l *ledger.Ledger, now int64) { found = l.Revoke(now, id) })
-	return found, err
-}
-
-// SetLimit implements sema.Session.
-func (s *session) SetLimit(ctx context.Context, limit int, pin bool) error {
-	return s.step(ctx, "limit", func(l *ledger.Ledger, now int64) { l.SetLimit(now, limit, pin) })
-}
-
-// State implements sema.Session. It needs no lock: files are replaced whole.
-func (s *session) State(context.Context) (sema.State, error) {
-	l, err := s.load()
-	if err != nil {
-		return sema.State{}, fail("state", s.name, err)
-	}
-	t := now()
-	s.bury(l, t)
-	return l.State(t), nil
-}
-
-// Close implements sema.Session.
-func (s *session) Close() error {
-	e := s.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.sessions, s.id)
-	if e.watch != nil {
-		e.watch.remove(e.inbox(s.id))
-	}
-	_ = os.Remove(e.inbox(s.id)) // may never have been there
+	s.log.engine.drop(s)
 	return nil
-}
-
-func processOf(client string) string {
-	process, _, _ := strings.Cut(client, ".")
-	return process
 }

@@ -4,18 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
-
+	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"sema/internal/bench"
+	"sema"
+	"sema/engine/fileengine"
+	"sema/engine/memengine"
+	"sema/engine/redisengine"
+	"sema/internal/measure"
 )
 
 const benchHelp = `Measure sema on an engine, every figure beside a baseline of the same run: what
@@ -25,10 +30,10 @@ and of its baselines take turns, so that ratios hold on a busy machine too.
   sema bench --url redis://127.0.0.1:6379
   sema bench --url memory: --scenario uncontended,contended --rounds 3 --json
 
---url memory: is this process's memory, for this command only. With the default
-values it takes about three minutes. Figures of the server count all that it
-does: use one that nobody else uses. Semaphores are called sema-bench-… with a
-random part and are removed at the end, also after an error or a signal.
+--url memory: is this command's own memory. With the default values it takes
+about three minutes. Figures of the server count all that it does: use one that
+nobody else uses. Semaphores are called sema-bench-… with a random part and are
+removed at the end, also after an error or a signal.
 On files, where every step costs more the more wait or hold, the defaults are
 --waiters 10,1000 and --permits 1000.
 
@@ -39,29 +44,31 @@ Scenarios:
                on other engines a Go channel
   contended    a limit of 8, by those of --goroutines above 8 (if none, 64), held
                for 0, 1 and 10 ms. Baseline: a Go channel
-  hand-off     from release here to acquired in another process. Baseline on
-               Redis: PUBLISH to receive between the two; on files: a pipe
+  hand-off     from release to acquired by another process. Baseline: on Redis
+               PUBLISH to receive between the two; on files a socket
   many-names   --names semaphores at once. Baselines as for uncontended
-  queue        hand-offs while --waiters wait: what they cost the server
-  renew        --permits are held and renewed. Baseline: the idle server
-  memory       of the server, for each of 1, 100 and --permits; Redis only
+  queue        hand-offs while --waiters wait: what they cost the server, and its
+               memory
+  renew        --permits are held and renewed: what they cost the server, and its
+               memory. Baseline: the idle server
 
---json prints an object when all is done; times are seconds:
+--json prints an object when all is done:
   version, revision, go, os, arch, cpus, engine, redis_version (Redis only),
   rounds, round_seconds, warmup_seconds
-  results: list of scenario, about, unit (of work), ratio (what ratios are of),
-    rows: list of case, who (sema or the baseline), baseline (true or false),
-      count (units of work measured) and, where they mean something:
-      rate (units in a second), p50_seconds, p99_seconds, p99_over_p50,
-      of_ideal (rate over that of permits which lie idle for one round trip
-      between two holders), allocs (heap objects for each unit), script_us
-      (server time in scripts for each unit, microseconds), cpu_us (CPU time for
-      each unit, microseconds: of the server's main thread; of this process on
-      engines without a server), core (the same, as a part of one core), calls
-      (script calls in a renewal period), lost (permits), bytes_permit,
-      bytes_waiter (for each), ratio, ratio_of_p99s
-  rate, script_us, cpu_us and ratios are objects of median, min and max of the
-  rounds.`
+  results: list of scenario, about, rows: list of case, who (sema or the
+    baseline), baseline (true or false), figures. These are objects of median,
+    min and max of the rounds, where they mean something of:
+      rate (pairs of acquire and release in a second), p50_ns, p99_ns (of the
+      waits), p99_over_p50, of_possible (rate over that of permits which lie idle
+      for one round trip between two holders), allocs (heap objects for a pair),
+      client_cpu_ns, script_ns, server_cpu_ns (for a pair: CPU time of sema's
+      process, the server's time in scripts, CPU time of its main thread), core
+      (CPU time as a part of one core), calls (of scripts, in a renewal period),
+      bytes_permit, bytes_waiter (for each), ratio, ratio_of_p99s`
+
+// memoryURL is the engine in memory, which only sema bench can use: no other
+// process reaches it.
+const memoryURL = "memory:"
 
 // The defaults of --waiters and --permits. What a step of the file engine costs
 // grows with the number of waiters and holders, so it gets fewer.
@@ -71,7 +78,7 @@ const (
 )
 
 func (p *program) benchCommand() *cobra.Command {
-	var c bench.Config
+	b, plan := measure.Bench{Command: p.benchDriver}, measure.Plan{Strict: true}
 	var progress bool
 	cmd := &cobra.Command{
 		Use:   "bench [flags]",
@@ -84,32 +91,31 @@ func (p *program) benchCommand() *cobra.Command {
 				return err
 			}
 			defer place.closing()
-			if place.kind == "file" && !cmd.Flags().Changed("waiters") {
-				c.Waiters = []int{10, benchManyFile}
+			if b.Engine = place.kind; b.Engine == "file" {
+				if !cmd.Flags().Changed("waiters") {
+					b.Waiters = []int{10, benchManyFile}
+				}
+				if !cmd.Flags().Changed("permits") {
+					b.Permits = benchManyFile
+				}
 			}
-			if place.kind == "file" && !cmd.Flags().Changed("permits") {
-				c.Permits = benchManyFile
-			}
-			if !cmd.Flags().Changed("scenario") {
-				c.Scenarios = bench.Scenarios(place.Redis != nil)
-			}
-			if err := c.Check(place.Redis != nil); err != nil {
+			if err := b.Check(plan); err != nil {
 				return err
 			}
-			return p.bench(cmd.Context(), c, place, progress)
+			return p.bench(cmd.Context(), b, plan, place, progress)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&c.Scenarios, "scenario", nil, "what to measure, separated by commas (default: all)")
-	flags.IntVar(&c.Rounds, "rounds", 5, "how many rounds; figures are the median of them")
-	flags.DurationVar(&c.Round, "round", time.Second, "how long each contestant runs in each round")
-	flags.DurationVar(&c.Warmup, "warmup", 300*time.Millisecond, "how long each contestant runs before, uncounted")
-	flags.IntSliceVar(&c.Goroutines, "goroutines", []int{1, 64, 512}, "of uncontended and contended")
-	flags.IntVar(&c.Names, "names", 1000, "semaphores of many-names")
-	flags.IntSliceVar(&c.Waiters, "waiters", []int{10, benchMany}, "waiters of queue")
-	flags.IntVar(&c.Permits, "permits", benchMany, "permits of renew and memory")
-	flags.DurationVar(&c.Lease, "lease", defaultLease, "of the permits of renew, which takes about half of it")
+	flags.StringSliceVar(&b.Scenarios, "scenario", measure.ScenarioNames(), "what to measure, separated by commas")
+	flags.IntVar(&plan.Rounds, "rounds", 5, "how many rounds; figures are the median of them")
+	flags.DurationVar(&plan.Round, "round", time.Second, "how long each contestant runs in each round")
+	flags.DurationVar(&plan.Warmup, "warmup", 300*time.Millisecond, "how long each contestant runs before, uncounted")
+	flags.IntSliceVar(&b.Goroutines, "goroutines", []int{1, 64, 512}, "of uncontended and contended")
+	flags.IntVar(&b.Names, "names", 1000, "semaphores of many-names")
+	flags.IntSliceVar(&b.Waiters, "waiters", []int{10, benchMany}, "waiters of queue")
+	flags.IntVar(&b.Permits, "permits", benchMany, "permits of renew")
+	flags.DurationVar(&b.Lease, "lease", defaultLease, "of permits; renew takes about as long")
 	flags.BoolVar(&progress, "progress", false, "say on standard error what is being measured, if that is no terminal")
 	p.jsonFlag(cmd)
 	return cmd
@@ -118,18 +124,18 @@ func (p *program) benchCommand() *cobra.Command {
 // benchJSON is what --json prints.
 type benchJSON struct {
 	versionJSON
-	CPUs         int            `json:"cpus"`
-	Engine       string         `json:"engine"`
-	RedisVersion string         `json:"redis_version,omitempty"`
-	Rounds       int            `json:"rounds"`
-	Round        float64        `json:"round_seconds"`
-	Warmup       float64        `json:"warmup_seconds"`
-	Results      []bench.Result `json:"results"`
+	CPUs         int              `json:"cpus"`
+	Engine       string           `json:"engine"`
+	RedisVersion string           `json:"redis_version,omitempty"`
+	Rounds       int              `json:"rounds"`
+	Round        float64          `json:"round_seconds"`
+	Warmup       float64          `json:"warmup_seconds"`
+	Results      []measure.Result `json:"results"`
 }
 
 // bench runs until all is measured, or a signal comes; a second signal ends the
 // program at once.
-func (p *program) bench(ctx context.Context, c bench.Config, place *benchPlace, progress bool) error {
+func (p *program) bench(ctx context.Context, b measure.Bench, plan measure.Plan, place *benchPlace, progress bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	signals := make(chan os.Signal, 16)
@@ -149,118 +155,144 @@ func (p *program) bench(ctx context.Context, c bench.Config, place *benchPlace, 
 			}
 		}
 	}()
-
-	err := p.benchRun(ctx, c, place, progress)
+	err := p.benchRun(ctx, b, plan, place, progress)
 	var stopped *interrupted
 	if err != nil && errors.As(context.Cause(ctx), &stopped) {
-		if !errors.Is(err, context.Canceled) {
-			p.say("%s", err) // what could not be removed
-		}
 		return stopped.asExit()
 	}
 	return err
 }
 
-func (p *program) benchRun(ctx context.Context, c bench.Config, place *benchPlace, progress bool) error {
+func (p *program) benchRun(ctx context.Context, b measure.Bench, plan measure.Plan, place *benchPlace, progress bool) error {
 	doc := benchJSON{
 		versionJSON: version(), CPUs: runtime.GOMAXPROCS(0), Engine: place.kind,
-		Rounds: c.Rounds, Round: c.Round.Seconds(), Warmup: c.Warmup.Seconds(), Results: []bench.Result{},
+		Rounds: plan.Rounds, Round: plan.Round.Seconds(), Warmup: plan.Warmup.Seconds(), Results: []measure.Result{},
 	}
 	var err error
 	if doc.RedisVersion, err = place.reach(ctx); err != nil {
 		return unreachable("bench", "", err)
 	}
 	if !p.json {
-		if err := p.write("%s", benchHead(doc)); err != nil {
+		if err := p.write("sema %s, %s %s/%s, %d CPUs, engine %s\nrounds: %d of %v each; figures are their median (least–greatest)\n",
+			doc.Version, doc.Go, doc.OS, doc.Arch, doc.CPUs, strings.TrimSpace(doc.Engine+" "+printable(doc.RedisVersion, 30)), doc.Rounds, plan.Round); err != nil {
 			return err
 		}
 	}
-	line := p.newBenchLine(progress)
+	line := benchLine{program: p, lines: progress}
 	defer line.clear()
-	c.Progress = line.show
-	c.Report = func(r bench.Result) error {
+	runner := &measure.Runner{
+		Plan: plan, Lease: b.Lease, Prefix: measure.NewPrefix("sema-bench"), Store: place.Store,
+		Versions: map[string]string{}, Progress: line.show,
+	}
+	defer place.sweep(runner.Prefix)
+	err = b.Run(ctx, runner, func(r measure.Result) error {
 		line.clear()
 		doc.Results = append(doc.Results, r)
 		if p.json {
 			return nil
 		}
-		return p.write("%s", benchTable(r))
-	}
-	if err := bench.Run(ctx, place.Target, c); err != nil {
+		return p.write("\n%s: %s\n%s", r.Scenario, r.About, r.Table())
+	})
+	if err != nil || !p.json {
 		return err
 	}
-	if p.json {
-		return p.writeJSON(doc)
+	return p.writeJSON(doc)
+}
+
+// benchPlace is the engine to be measured.
+type benchPlace struct {
+	measure.Store
+	kind    string // "memory", "file", "redis", "sentinel", "cluster"
+	dir     string // of files
+	closing func()
+}
+
+// benchPlace takes the engine from --url or $SEMA_URL, as engine does.
+func (p *program) benchPlace() (*benchPlace, error) {
+	raw := p.rawURL()
+	if raw == memoryURL {
+		e := memengine.New()
+		return &benchPlace{Store: measure.Store{Engine: e}, kind: "memory", closing: func() { _ = e.Close() }}, nil
 	}
-	return nil
-}
-
-// benchLine says how a run goes: on a terminal in one line that is drawn anew,
-// elsewhere, if asked to, in a line now and then.
-type benchLine struct {
-	*program
-	file  *os.File // nil: no terminal
-	lines bool
-	shown bool
-	said  time.Time // when the last line was
-}
-
-func (p *program) newBenchLine(lines bool) *benchLine {
-	l := &benchLine{program: p, lines: lines}
-	if file, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) && p.getenv("TERM") != "dumb" {
-		l.file = file
-	}
-	return l
-}
-
-// benchSayEvery is the least time between two lines.
-const benchSayEvery = time.Second
-
-func (l *benchLine) show(text string) {
-	if l.file == nil {
-		if l.lines && time.Since(l.said) >= benchSayEvery {
-			l.said = time.Now()
-			l.say("bench: %s", text)
+	a := address{kind: "file"}
+	if raw != "" {
+		var err error
+		if a, err = parseAddress(raw); err != nil {
+			return nil, err
 		}
-		return
+		p.secrets = a.secrets()
 	}
-	width, _, err := term.GetSize(int(l.file.Fd()))
-	if err != nil || width < 20 {
-		width = 80
+	if a.kind == "file" {
+		e, err := fileengine.New(a.path, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &benchPlace{Store: measure.Store{Engine: e}, kind: "file", dir: e.Dir(), closing: func() { _ = e.Close() }}, nil
 	}
-	_, _ = fmt.Fprintf(l.file, "\r%s\x1b[K", printable("sema: bench: "+text, width-2))
-	l.shown = true
+	options, err := a.options(defaultLease)
+	if err != nil {
+		return nil, err
+	}
+	rdb := redis.NewUniversalClient(options)
+	e, err := redisengine.New(rdb, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &benchPlace{
+		Store: measure.Store{Engine: e, Redis: rdb}, kind: a.kind,
+		closing: func() { _, _ = e.Close(), rdb.Close() },
+	}, nil
 }
 
-func (l *benchLine) clear() {
-	if l.shown {
-		_, _ = fmt.Fprint(l.file, "\r\x1b[K")
-		l.shown = false
+// reach looks whether the engine answers, and which version a server says it
+// is.
+func (b *benchPlace) reach(ctx context.Context) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	s, err := sema.New(b.Engine, "sema-bench", 1, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = s.Close() }()
+	if _, err := s.State(ctx); err != nil || b.Redis == nil {
+		return "", err
+	}
+	return b.Version(ctx)
+}
+
+// sweep removes the files of a run's semaphores.
+func (b *benchPlace) sweep(prefix string) {
+	files, _ := filepath.Glob(filepath.Join(b.dir, "*", prefix+"*"))
+	for _, f := range files {
+		_ = os.Remove(f) // the engine does so too, some time
 	}
 }
 
-// benchPeerCommand is the other process of a hand-off.
-func (p *program) benchPeerCommand() *cobra.Command {
+// benchDriverCommand is the process of a contestant.
+func (p *program) benchDriverCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "bench-peer NAME",
-		Short:  "The other process of sema bench",
+		Use:    "bench-driver",
+		Short:  "A contestant of sema bench",
 		Hidden: true,
-		Args:   needArgs(1, 1, "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Args:   needArgs(0, 0, "without arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			signal.Ignore(os.Interrupt) // the terminal's is for the parent, and our input ends with it
 			place, err := p.benchPlace()
 			if err != nil {
 				return err
 			}
 			defer place.closing()
-			return bench.Peer(cmd.Context(), place.Target, args[0], p.stdin, p.stdout)
+			if err := measure.Serve(cmd.Context(), p.stdin, p.stdout, place.Gate); err != nil {
+				return &exit{code: exitUnreachable} // the parent was told
+			}
+			return nil
 		},
 	}
 }
 
-// benchProcess is the command of the other process. The URL may hold a
-// password, so it does not go onto the command line.
-func (p *program) benchProcess(name string) (*exec.Cmd, error) {
+// benchDriver starts a driver. The URL may hold a password, so it does not go
+// onto the command line.
+func (p *program) benchDriver(ctx context.Context) (*exec.Cmd, error) {
 	self := "/proc/self/exe" // not a newer version that took the file's place
 	if runtime.GOOS != "linux" {
 		var err error
@@ -268,7 +300,7 @@ func (p *program) benchProcess(name string) (*exec.Cmd, error) {
 			return nil, err
 		}
 	}
-	cmd := exec.Command(self, "bench-peer", name)
+	cmd := exec.CommandContext(ctx, self, "bench-driver")
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(append([]string{}, p.env...), "SEMA_URL="+p.rawURL())
 	return cmd, nil
@@ -279,4 +311,37 @@ func (p *program) rawURL() string {
 		return p.url
 	}
 	return p.getenv("SEMA_URL")
+}
+
+// benchLine says how a run goes: on a terminal in one line that is drawn anew,
+// elsewhere, if asked to, in a line now and then.
+type benchLine struct {
+	*program
+	lines bool
+	shown *os.File
+	said  time.Time // when the last line was
+}
+
+func (l *benchLine) show(text string) {
+	file, ok := l.stderr.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) || l.getenv("TERM") == "dumb" {
+		if l.lines && time.Since(l.said) >= time.Second {
+			l.said = time.Now()
+			l.say("bench: %s", text)
+		}
+		return
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || width < 20 {
+		width = 80
+	}
+	_, _ = fmt.Fprintf(file, "\r%s\x1b[K", printable("sema: bench: "+text, width-2))
+	l.shown = file
+}
+
+func (l *benchLine) clear() {
+	if l.shown != nil {
+		_, _ = fmt.Fprint(l.shown, "\r\x1b[K")
+		l.shown = nil
+	}
 }

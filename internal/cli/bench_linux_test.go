@@ -21,6 +21,7 @@ func until(t *testing.T, what string, ok func() bool) {
 }
 
 // A signal ends a run promptly, and nothing of it is left: no key, no process.
+// Keys of others stay.
 func TestBenchInterrupted(t *testing.T) {
 	t.Parallel()
 	for scenario, signal := range map[string]syscall.Signal{"uncontended": syscall.SIGINT, "hand-off": syscall.SIGINT, "queue": syscall.SIGTERM, "renew": syscall.SIGHUP} {
@@ -28,7 +29,7 @@ func TestBenchInterrupted(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			rdb, ctx := s.Client(), context.Background()
-			if err := rdb.Set(ctx, "sema:{other}:state", "x", 0).Err(); err != nil {
+			if err := rdb.Set(ctx, "sema:{sema-bench-other}:state", "x", 0).Err(); err != nil {
 				t.Fatal(err)
 			}
 			j := start(t, s.URL(), "bench", "--json", "--progress", "--scenario", scenario, "--round", "1m", "--waiters", "50", "--goroutines", "4", "--permits", "50")
@@ -36,7 +37,7 @@ func TestBenchInterrupted(t *testing.T) {
 			until(t, "keys", func() bool { return rdb.DBSize(ctx).Val() > 1 || scenario == "renew" })
 			j.signal(signal)
 			j.exits(128 + int(signal))
-			j.dead() // with its other process, which has the same standard error and output
+			j.dead() // with its other processes, which have the same standard error
 			if left := rdb.Keys(ctx, "*").Val(); len(left) != 1 {
 				t.Errorf("left: %v", left)
 			}
@@ -47,15 +48,13 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
-// The other process ends with the first, however that ends.
+// The other processes end with the first, however that ends.
 func TestBenchKilled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb, ctx := s.Client(), context.Background()
 	j := start(t, s.URL(), "bench", "--scenario", "hand-off", "--round", "1m")
-	listening := func() bool {
-		return len(rdb.PubSubChannels(ctx, "sema:{sema-bench-*").Val()) > 0
-	}
+	listening := func() bool { return len(rdb.PubSubChannels(ctx, "sema:{sema-bench-*").Val()) > 0 }
 	until(t, "the other process", listening)
 	j.signal(syscall.SIGKILL)
 	until(t, "its end", func() bool { return !listening() })

@@ -49,7 +49,7 @@ func (p *program) root() *cobra.Command {
 		p.runCommand(),
 		p.acquireCommand(), p.renewCommand(), p.releaseCommand(),
 		p.lsCommand(), p.showCommand(), p.limitCommand(), p.revokeCommand(),
-		p.benchCommand(), p.benchPeerCommand(), p.versionCommand(),
+		p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
 	)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		// A variable that was meant to hold a URL must not mean this host.

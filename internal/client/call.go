@@ -22,7 +22,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 		return engine.Call{}, false
 	}
 	m.requests, m.items = m.requests[:0], m.items[:0]
-	m.takeOrders(now)
+	m.takeOrders()
 	m.takeDue(now)
 	m.takeFresh(now)
 	if len(m.requests) == 0 {
@@ -38,10 +38,10 @@ func (m *Machine) request(it item, r engine.Request) {
 	m.requests = append(m.requests, r)
 }
 
-func (m *Machine) takeOrders(now time.Duration) {
+func (m *Machine) takeOrders() {
 	n := 0
 	for ; n < len(m.orders) && len(m.items) < maxRequests; n++ {
-		if o := m.orders[n]; now < o.until {
+		if o := m.orders[n]; !o.told || o.request.Kind == engine.Release {
 			m.request(item{order: o}, o.request)
 		}
 	}
@@ -92,8 +92,11 @@ func (m *Machine) askFor(now time.Duration, a *Acquisition) engine.Request {
 
 func (m *Machine) renewal(now time.Duration, a *Acquisition) engine.Request {
 	lease := m.cfg.Lease
-	if m.cfg.MaxHold > 0 {
+	switch {
+	case m.cfg.MaxHold > 0 && a.issued:
 		lease = max(time.Millisecond, min(lease, a.began+m.cfg.MaxHold+m.cfg.Margin-now))
+	case m.cfg.MaxHold > 0:
+		lease = min(lease, m.cfg.MaxHold+m.cfg.Margin)
 	}
 	return engine.Request{Kind: engine.Renew, ID: a.id, Lease: lease}
 }
@@ -166,17 +169,23 @@ func (m *Machine) asked(now time.Duration, a *Acquisition, answer engine.Answer,
 	a.since = 0
 	switch answer.Status {
 	case engine.Granted:
-		if a.state == Held { // the hand-off's notification came first
+		switch {
+		case a.state != Held || !a.issued:
+			// Should a notification have told of a grant, this may be another
+			// one, if that one's time was up.
+			m.grant(now, a, answer.Token, answer.Slot, m.sent, answer.Lease)
+		case now >= a.valid || a.token != answer.Token:
+			m.lose(a, m.overdueReason(a))
+		default: // the hand-off's notification came first
 			a.sent = m.sent
 			m.validUntil(a, max(a.valid, m.sent+answer.Lease-m.cfg.Margin))
-			if !a.issued {
-				m.issue(now, a)
-			}
-			return
+			m.plan(now, a)
 		}
-		m.grant(now, a, answer.Token, answer.Slot, m.sent, answer.Lease)
 	case engine.Queued:
 		if a.state == Held && (a.issued || answer.Ticket <= a.ticket) {
+			if !a.issued { // and has to be renewed, which waited for this call
+				m.push(a)
+			}
 			return // the hand-off overtook this answer
 		}
 		a.state, a.sent, a.ticket = Waiting, m.sent, answer.Ticket
@@ -246,6 +255,9 @@ func (m *Machine) renewed(now time.Duration, a *Acquisition, answer engine.Answe
 		m.lose(a, m.overdueReason(a)) // too late: somebody may have been told
 	case answer.Status == engine.Granted:
 		a.sent, a.since, a.short = m.sent, 0, false
+		if !a.issued { // what it had is over, or not enough: it begins now
+			a.began, a.granted = m.sent, now
+		}
 		if a.resumed || a.token == 0 {
 			a.token, a.slot = answer.Token, answer.Slot
 		}
@@ -267,7 +279,7 @@ func (m *Machine) renewed(now time.Duration, a *Acquisition, answer engine.Answe
 		// The hand-off lapsed before its caller had it. The wait goes on, in
 		// its old place.
 		m.end(a)
-		m.giveBack(now, a.id)
+		m.giveBack(a.id)
 		m.ask(a)
 		i, _ := slices.BinarySearchFunc(m.fresh, a, func(x, y *Acquisition) int { return cmp.Compare(x.came, y.came) })
 		m.fresh = slices.Insert(m.fresh, i, a)
@@ -325,7 +337,7 @@ func (m *Machine) orderFailed(now time.Duration, o *Order, failure *engine.Error
 	if errors.Is(failure, engine.ErrClosed) {
 		return false
 	}
-	return o.request.Kind == engine.Release && now < o.until || !over && !o.told
+	return o.request.Kind == engine.Release || !over && !o.told
 }
 
 // askFailed reports whether the wish is to be sent again.

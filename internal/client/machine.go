@@ -19,6 +19,7 @@
 package client
 
 import (
+	"slices"
 	"time"
 
 	"sema/engine"
@@ -56,6 +57,9 @@ const (
 	// The pause after a failed call, which doubles with each further one.
 	minPause = 10 * time.Millisecond
 	maxPause = 250 * time.Millisecond
+
+	// maxOwed bounds what is owed to an engine that is out of reach.
+	maxOwed = 100_000
 
 	// maxRequests bounds a call, and so how long it keeps the engine from
 	// others.
@@ -177,7 +181,6 @@ type Order struct {
 	request engine.Request
 	a       *Acquisition  // of a renewal
 	since   time.Duration // of the first failed attempt; 0: none
-	until   time.Duration // not sent any more after
 	unsure  bool          // an attempt failed with unknown outcome
 	told    bool          // nobody wants the answer (any more)
 }
@@ -281,7 +284,7 @@ func (m *Machine) Cancel(now time.Duration, a *Acquisition) {
 	touched := a.touched()
 	m.end(a)
 	if touched {
-		m.giveBack(now, a.id)
+		m.giveBack(a.id)
 	}
 }
 
@@ -299,7 +302,6 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 	m.end(a)
 	o := &a.release
 	o.request = engine.Request{Kind: engine.Release, ID: a.id}
-	o.until = max(a.valid, now) + m.cfg.Lease
 	m.orders = append(m.orders, o)
 	return o
 }
@@ -320,14 +322,14 @@ func (m *Machine) Permits() []*Acquisition {
 
 // Renew renews a held permit now.
 func (m *Machine) Renew(now time.Duration, o *Order, a *Acquisition) {
-	o.a, o.until = a, never
+	o.a = a
 	o.request = m.renewal(now, a)
 	m.orders = append(m.orders, o)
 }
 
 // Do carries out a request that is not about an acquisition of this machine.
 func (m *Machine) Do(o *Order, r engine.Request) {
-	o.request, o.until = r, never
+	o.request = r
 	if m.closed {
 		m.tell(Event{Kind: Answered, Order: o, Err: engine.ErrClosed})
 		return
@@ -336,19 +338,18 @@ func (m *Machine) Do(o *Order, r engine.Request) {
 }
 
 // Leave says that nobody waits for an order's answer any more. A release is
-// repeated all the same; what else has not been sent is not.
-func (m *Machine) Leave(o *Order) {
-	o.told = true
-	if o.request.Kind != engine.Release {
-		o.until = 0
-	}
-}
+// repeated all the same, until it is answered; what else has not been sent is
+// not sent any more.
+func (m *Machine) Leave(o *Order) { o.told = true }
 
-// giveBack has the engine forget what it may have of an id.
-func (m *Machine) giveBack(now time.Duration, id engine.ID) {
-	m.orders = append(m.orders, &Order{
-		request: engine.Request{Kind: engine.Release, ID: id}, until: now + m.cfg.Lease, told: true,
-	})
+// giveBack has the engine forget what it may have of an id. It is repeated until
+// it is answered, however long that takes: a late copy of the ask may arrive
+// until then. Of very many the eldest are left to their leases.
+func (m *Machine) giveBack(id engine.ID) {
+	if len(m.orders) >= maxOwed {
+		m.orders = slices.Delete(m.orders, 0, maxOwed/10)
+	}
+	m.orders = append(m.orders, &Order{request: engine.Request{Kind: engine.Release, ID: id}, told: true})
 }
 
 // Overdue ends a held permit whose time is up, if that has not been done.
@@ -411,7 +412,7 @@ func (m *Machine) end(a *Acquisition) {
 func (m *Machine) deny(now time.Duration, a *Acquisition, e Event, held bool) {
 	m.end(a)
 	if held {
-		m.giveBack(now, a.id)
+		m.giveBack(a.id)
 	}
 	e.Kind, e.A = Denied, a
 	m.tell(e)

@@ -84,7 +84,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 		a := m.byID[g.ID]
 		switch {
 		case a == nil && g.ID.Client == m.cfg.Client:
-			m.giveBack(now, g.ID) // granted at the moment its wait was given up
+			m.giveBack(g.ID) // granted at the moment its wait was given up
 		case a != nil && (a.state == Asking || a.state == Waiting) && g.Ticket >= a.ticket:
 			// The permit was handed over after the last answered ask was sent,
 			// and lives as long as the ticket that ask gave. An older ticket's

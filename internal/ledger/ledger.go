@@ -38,6 +38,12 @@ type Ledger struct {
 	// The caller of a step is always reached, by the reply.
 	Reach func(client string) bool
 
+	// Lasting is for engines that know who lives. A ticket then lasts until its
+	// client cannot be reached, a handed-over permit starts with a whole lease,
+	// and nobody is told when leases end: the engine watches for that. It is
+	// set before the first step.
+	Lasting bool
+
 	limit  int
 	pinned bool
 	used   int
@@ -78,6 +84,7 @@ type holder struct {
 type ticket struct {
 	id       engine.ID
 	end      int64
+	lease    int64 // of the permit it asks for
 	place    int64 // when its caller came, by the engine's clock
 	detached bool
 	who      engine.Client
@@ -205,7 +212,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		t.place = place
 		l.enqueue(t)
 	}
-	t.end = now + r.Ticket.Microseconds()
+	t.end, t.lease = now+r.Ticket.Microseconds(), r.Lease.Microseconds()
 	return engine.Answer{Status: engine.Queued, Ahead: l.position(t), Ticket: t.end}
 }
 
@@ -281,8 +288,8 @@ func (l *Ledger) grant(now int64) {
 	for len(l.queue) > 0 {
 		t := l.queue[0]
 		switch {
-		case t.end <= now:
-			l.drop(t.id) // fell silent
+		case l.silent(now, t):
+			l.drop(t.id)
 		case t.id.Weight > l.limit:
 			l.drop(t.id) // could never be served; asking again tells its client
 			l.tell(t.id.Client).Ask = true
@@ -292,19 +299,28 @@ func (l *Ledger) grant(now int64) {
 			l.drop(t.id)
 		default:
 			l.drop(t.id)
-			h := l.take(now, t.end, t)
+			g := engine.Grant{ID: t.id, Ticket: t.end}
+			end := t.end
+			if l.Lasting {
+				end, g.Lease = now+t.lease, micros(t.lease)
+			}
+			h := l.take(now, end, t)
+			g.Token, g.Slot = h.token, h.slot
 			n := l.tell(t.id.Client)
-			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
+			n.Grants = append(n.Grants, g)
 		}
 	}
 }
+
+// silent reports whether the client of a ticket has not asked again in time.
+func (l *Ledger) silent(now int64, t *ticket) bool { return !l.Lasting && t.end <= now }
 
 // watch sees to it that somebody calls when the first lease ends, if anybody
 // waits. Whoever asks is told when that is; so only a lease that ends before
 // all that were known needs a message, to the ticket that came last.
 func (l *Ledger) watch(now int64, asker engine.ID) {
 	first, held := l.nextEnd()
-	for len(l.queue) > 0 && held {
+	for len(l.queue) > 0 && held && !l.Lasting {
 		if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
 			return
 		}
@@ -501,7 +517,7 @@ func (l *Ledger) State(now int64) engine.State {
 	}
 	sort.Slice(s.Holders, func(i, j int) bool { return s.Holders[i].Token < s.Holders[j].Token })
 	for _, t := range l.queue {
-		if t.end > now {
+		if !l.silent(now, t) {
 			s.Waiters = append(s.Waiters, engine.Waiter{
 				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Client: t.who,
 			})

@@ -30,6 +30,7 @@ type Recorded struct {
 	Slot     int           `json:"slot,omitempty"` // holders: -1 for none
 	Revoked  bool          `json:"revoked,omitempty"`
 	Place    int64         `json:"place,omitempty"` // waiters
+	Lease    int64         `json:"lease,omitempty"` // waiters: of the permit
 	Detached bool          `json:"detached,omitempty"`
 	Client   engine.Client `json:"client"`
 }
@@ -44,7 +45,7 @@ func (l *Ledger) Save() Snapshot {
 		})
 	}
 	for _, t := range l.queue {
-		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Detached: t.detached, Client: t.who})
+		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Detached: t.detached, Client: t.who})
 	}
 	for client, f := range l.fences {
 		if s.Fences == nil {
@@ -74,7 +75,7 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, detached: r.Detached, who: r.Client})
+		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, detached: r.Detached, who: r.Client})
 	}
 	for client, f := range s.Fences {
 		if l.fences == nil {

@@ -1,95 +1,133 @@
 // Package measure times the same work on several contestants side by side. On
-// a busy machine a figure means little and a ratio of two runs no more; so
-// every round runs all contestants one after the other, and what is reported
-// is the median of the rounds with their spread, and ratios taken round by
-// round.
+// a busy machine a figure means little, and a ratio of two separate runs means
+// no more. So every round runs all contestants one after the other. What is
+// reported is the median of the rounds with their spread; ratios are taken
+// round by round.
+//
+// Two programs use it: sema bench, which measures sema beside what its server
+// could do at best, and the module bench, which measures sema beside other
+// semaphores and locks. Both start a process for each contestant (see Setup for
+// what is said to it) and let a Runner give them their turns.
 package measure
 
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Contestant is something to be measured.
-type Contestant struct {
-	Name string
-	// Do is one unit of work. It runs in all workers at once; worker counts
-	// them from 0. It returns how long the work waited for what is measured,
-	// or what else is to go into the histogram of latencies. Each worker has a
-	// context of its own, as requests have; all end with the first error.
-	Do func(ctx context.Context, worker int) (time.Duration, error)
-	// Units is how many units of work one Do does, where one alone would take
-	// no longer than the stopwatch does. 0 means 1.
-	Units int
-}
-
-// Plan says how much to run.
-type Plan struct {
-	Workers int           // goroutines that call Do again and again, 1 or more
-	Warmup  time.Duration // of each contestant, once, not counted
-	Round   time.Duration // of each contestant in each round
-	Rounds  int           // 1 or more
-}
-
-// Round is what one contestant did in one round.
+// Round is what one contestant did in one round, in all its processes. Zero
+// means that a figure was not measured.
 type Round struct {
-	Done    int64
-	Elapsed time.Duration
-	Waits   *hdrhistogram.Histogram // nanoseconds
-	Mallocs uint64                  // heap objects that the whole process allocated meanwhile
+	Done      int64   `json:"done"`       // pairs of acquire and release
+	ElapsedNS int64   `json:"elapsed_ns"` // of the slowest process
+	HoldNS    int64   `json:"hold_ns"`    // all holds together, as really slept
+	P50NS     int64   `json:"p50_ns"`     // of the waits
+	P99NS     int64   `json:"p99_ns"`
+	LongestNS int64   `json:"longest_ns"`
+	Unserved  int64   `json:"unserved,omitempty"` // callers that were sent away at the end
+	CPUNS     int64   `json:"cpu_ns"`             // of all processes, without the server
+	Mallocs   uint64  `json:"mallocs,omitempty"`  // heap objects; Go only
+	MaxHeld   int64   `json:"max_held,omitempty"` // most permits that one process held at once
+	ScriptNS  int64   `json:"script_ns,omitempty"`
+	ServerNS  int64   `json:"server_ns,omitempty"`  // CPU time of the thread that runs commands
+	Calls     int64   `json:"calls,omitempty"`      // of scripts
+	BytesEach float64 `json:"bytes_each,omitempty"` // of a server's memory, for each waiter or permit that stays
 }
 
-// Rate is how many units of work were done in a second.
-func (r Round) Rate() float64 { return float64(r.Done) / r.Elapsed.Seconds() }
+// add adds what others did at the same time.
+func (r *Round) add(o Round) {
+	r.Done += o.Done
+	r.HoldNS += o.HoldNS
+	r.Unserved += o.Unserved
+	r.CPUNS += o.CPUNS
+	r.Mallocs += o.Mallocs
+	r.ElapsedNS, r.MaxHeld = max(r.ElapsedNS, o.ElapsedNS), max(r.MaxHeld, o.MaxHeld)
+}
 
 // Series is what one contestant did in all rounds.
 type Series struct {
-	Name   string
-	Rounds []Round
+	Name   string  `json:"name"`
+	Failed string  `json:"failed,omitempty"` // why there are fewer rounds than were to be
+	Rounds []Round `json:"rounds"`
 }
 
-// Rate is the spread of the rounds' rates.
-func (s Series) Rate() Spread {
-	rates := make([]float64, len(s.Rounds))
-	for i, r := range s.Rounds {
-		rates[i] = r.Rate()
-	}
-	return Of(rates...)
+// Case is the same work for all its contestants, and what they did. The first
+// contestant is the one that the others are compared with.
+type Case struct {
+	Name        string   `json:"name"`
+	Processes   int      `json:"processes"`
+	Workers     int      `json:"workers"` // of each process
+	Limit       int      `json:"limit"`
+	HoldUS      int64    `json:"hold_us"`
+	RoundTripNS int64    `json:"round_trip_ns"` // median of PINGs; 0: no server
+	Contestants []Series `json:"contestants"`
+
+	Names  int     `json:"-"` // semaphores that the workers are spread over; 0 means 1
+	Stamps bool    `json:"-"` // the waits are from release to acquire, across processes
+	Plan   *Plan   `json:"-"` // nil: the runner's
+	Field  []Entry `json:"-"` // who takes part
 }
 
-// Done is how many units of work were done in all rounds.
-func (s Series) Done() (n int64) {
-	for _, r := range s.Rounds {
-		n += r.Done
-	}
-	return n
-}
-
-// Mallocs is the spread of the rounds' heap objects per unit of work.
-func (s Series) Mallocs() Spread {
-	var figures []float64
-	for _, r := range s.Rounds {
-		if r.Done > 0 {
-			figures = append(figures, float64(r.Mallocs)/float64(r.Done))
+// Series finds a contestant. It has no rounds if it did not take part.
+func (c Case) Series(name string) Series {
+	for _, s := range c.Contestants {
+		if s.Name == name {
+			return s
 		}
 	}
-	return Of(figures...)
+	return Series{Name: name}
 }
 
-// Waits is the histogram of all rounds together, in nanoseconds.
-func (s Series) Waits() *hdrhistogram.Histogram {
-	all := NewHistogram()
-	for _, r := range s.Rounds {
-		all.Merge(r.Waits)
+// Figure is what is made of a round.
+type Figure func(Case, Round) float64
+
+// Rate is pairs of acquire and release in a second.
+func Rate(_ Case, r Round) float64 { return over(float64(r.Done)*1e9, float64(r.ElapsedNS)) }
+
+// Possible is the rate over the one that nobody can exceed: as if every permit
+// were held as long as it really was, and passed on in one round trip, at once
+// and for ever.
+func Possible(c Case, r Round) float64 {
+	if c.HoldUS == 0 {
+		return 0
 	}
-	return all
+	cycle := over(float64(r.HoldNS), float64(r.Done)) + float64(c.RoundTripNS)
+	return Rate(c, r) * cycle / 1e9 / float64(c.Limit)
+}
+
+// Figures that are in the rounds as they are.
+var (
+	P50     = Of(func(r Round) float64 { return float64(r.P50NS) })
+	P99     = Of(func(r Round) float64 { return float64(r.P99NS) })
+	Longest = Of(func(r Round) float64 { return float64(r.LongestNS) })
+)
+
+// Figures for each pair: nanoseconds of the contestant's CPU time, of time that
+// passed, and heap objects.
+var (
+	CPU    = Each(func(r Round) float64 { return float64(r.CPUNS) })
+	Took   = Each(func(r Round) float64 { return float64(r.ElapsedNS) })
+	Allocs = Each(func(r Round) float64 { return float64(r.Mallocs) })
+)
+
+// Each divides a figure by the pairs that were done.
+func Each(figure func(Round) float64) Figure {
+	return func(_ Case, r Round) float64 { return over(figure(r), float64(r.Done)) }
+}
+
+// Of takes a figure as it is.
+func Of(figure func(Round) float64) Figure {
+	return func(_ Case, r Round) float64 { return figure(r) }
+}
+
+func over(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
 }
 
 // Spread is the median of some figures, with the least and the greatest.
@@ -99,8 +137,8 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// Of makes the spread of figures; of none it is zero.
-func Of(figures ...float64) Spread {
+// SpreadOf makes the spread of figures; of none it is zero.
+func SpreadOf(figures ...float64) Spread {
 	if len(figures) == 0 {
 		return Spread{}
 	}
@@ -112,104 +150,80 @@ func Of(figures ...float64) Spread {
 	return Spread{Median: middle, Min: sorted[0], Max: sorted[len(sorted)-1]}
 }
 
-// Ratio is the spread of a's rate over b's, taken round by round: what slowed
+// Spread is the spread of a figure over the rounds.
+func (c Case) Spread(s Series, figure Figure) Spread {
+	all := make([]float64, len(s.Rounds))
+	for i, r := range s.Rounds {
+		all[i] = figure(c, r)
+	}
+	return SpreadOf(all...)
+}
+
+// Ratio is the spread of a's figure over b's, taken round by round: what slowed
 // down the machine for a while slowed down both.
-func Ratio(a, b Series) Spread {
-	n := min(len(a.Rounds), len(b.Rounds))
-	ratios := make([]float64, 0, n)
-	for i := range n {
-		if rate := b.Rounds[i].Rate(); rate > 0 {
-			ratios = append(ratios, a.Rounds[i].Rate()/rate)
+func (c Case) Ratio(a, b Series, figure Figure) Spread {
+	var ratios []float64
+	for i := range min(len(a.Rounds), len(b.Rounds)) {
+		if below := figure(c, b.Rounds[i]); below > 0 {
+			ratios = append(ratios, figure(c, a.Rounds[i])/below)
 		}
 	}
-	return Of(ratios...)
+	return SpreadOf(ratios...)
 }
 
-// NewHistogram holds latencies from 100 ns to ten minutes with two digits.
-func NewHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(100, int64(10*time.Minute), 2)
+// Plan says how much to run.
+type Plan struct {
+	Rounds        int           // 1 or more
+	Round, Warmup time.Duration // of each contestant; it warms up once, uncounted
+	Strict        bool          // the first failure ends the run
 }
 
-// Run measures the contestants, in every round all of them, each round
-// beginning with another. It stops at the first error, and when ctx ends.
-// progress, if not nil, is called before each contestant's turn.
-func Run(ctx context.Context, plan Plan, contestants []Contestant, progress func(round int, name string)) ([]Series, error) {
-	if plan.Workers < 1 || plan.Rounds < 1 || plan.Round <= 0 {
-		return nil, fmt.Errorf("measure: plan %+v: want 1 or more workers and rounds, and a round above 0", plan)
+// Player is somebody who has a turn in every round.
+type Player struct {
+	Name string
+	Play func(ctx context.Context, length time.Duration) (Round, error)
+}
+
+// Turns lets all players play in every round, each round beginning with another
+// one. A player that fails has no more turns; the others go on, unless the plan
+// is strict. said, if not nil, is called after each turn.
+func Turns(ctx context.Context, plan Plan, players []Player, said func(round int, s Series)) ([]Series, error) {
+	if plan.Rounds < 1 || plan.Round <= 0 || plan.Warmup < 0 {
+		return nil, fmt.Errorf("%d rounds of %v after %v: want 1 or more, above 0, after 0 or more", plan.Rounds, plan.Round, plan.Warmup)
 	}
-	all := make([]Series, len(contestants))
-	for i, c := range contestants {
-		all[i].Name = c.Name
+	all := make([]Series, len(players))
+	for i, p := range players {
+		all[i] = Series{Name: p.Name, Rounds: []Round{}}
 	}
 	for round := range plan.Rounds {
-		for k := range contestants {
-			i := (k + round) % len(contestants)
-			c := contestants[i]
-			if progress != nil {
-				progress(round, c.Name)
-			}
-			if round == 0 && plan.Warmup > 0 {
-				if _, err := run(ctx, plan.Workers, plan.Warmup, c); err != nil {
-					return nil, err
+		for k := range players {
+			i := (k + round) % len(players)
+			if all[i].Failed == "" {
+				r, err := turn(ctx, plan, round, players[i])
+				switch {
+				case ctx.Err() != nil:
+					return nil, ctx.Err() // whatever broke, broke of that
+				case err != nil && plan.Strict:
+					return nil, fmt.Errorf("%s: %w", players[i].Name, err)
+				case err != nil:
+					all[i].Failed = strings.Join(strings.Fields(err.Error()), " ")
+				default:
+					all[i].Rounds = append(all[i].Rounds, r)
 				}
 			}
-			r, err := run(ctx, plan.Workers, plan.Round, c)
-			if err != nil {
-				return nil, err
+			if said != nil {
+				said(round, all[i])
 			}
-			all[i].Rounds = append(all[i].Rounds, r)
 		}
 	}
 	return all, nil
 }
 
-// run lets the workers work until time is up. Work that has begun is finished
-// and counted, and so is its time.
-func run(ctx context.Context, workers int, length time.Duration, c Contestant) (Round, error) {
-	histograms := make([]*hdrhistogram.Histogram, workers)
-	counts := make([]int64, workers)
-	var stop atomic.Bool
-	var failed error
-	var once sync.Once
-	var group sync.WaitGroup
-	units := int64(max(1, c.Units))
-	all, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for w := range workers {
-		histograms[w] = NewHistogram()
+func turn(ctx context.Context, plan Plan, round int, p Player) (Round, error) {
+	if round == 0 && plan.Warmup > 0 {
+		if _, err := p.Play(ctx, plan.Warmup); err != nil {
+			return Round{}, err
+		}
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	began := time.Now()
-	for w := range workers {
-		group.Go(func() {
-			own, done := context.WithCancel(all)
-			defer done()
-			for !stop.Load() {
-				wait, err := c.Do(own, w)
-				if err != nil {
-					once.Do(func() { failed = fmt.Errorf("measure: %s: %w", c.Name, err) })
-					stop.Store(true)
-					cancel() // nobody waits for what the failed one held
-					return
-				}
-				counts[w] += units
-				_ = histograms[w].RecordValue(max(100, min(int64(wait), int64(10*time.Minute))))
-			}
-		})
-	}
-	timer := time.AfterFunc(length, func() { stop.Store(true) })
-	group.Wait()
-	timer.Stop()
-	r := Round{Elapsed: time.Since(began), Waits: NewHistogram()}
-	runtime.ReadMemStats(&after)
-	r.Mallocs = after.Mallocs - before.Mallocs
-	for w := range workers {
-		r.Done += counts[w]
-		r.Waits.Merge(histograms[w])
-	}
-	if failed == nil {
-		failed = ctx.Err()
-	}
-	return r, failed
+	return p.Play(ctx, plan.Round)
 }

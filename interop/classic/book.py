@@ -116,6 +116,37 @@ def fair_refresh(conn, name, me):
     return False
 
 
+# The same as ports to Java have it: times are whole milliseconds
+
+
+def millis():
+    return int(time.time() * 1000)
+
+
+def port_acquire(conn, name, limit, lease):
+    me, owners = fresh_id(), name + ":owner"
+    with conn.pipeline(transaction=True) as tx:
+        tx.zremrangebyscore(name, 0, millis() - int(lease * 1000))
+        tx.zinterstore(owners, {owners: 1, name: 0})
+        tx.incr(name + ":counter")
+        number = tx.execute()[2]
+        tx.zadd(name, {me: millis()})
+        tx.zadd(owners, {me: number})
+        tx.zrank(owners, me)
+        rank = tx.execute()[2]
+    if rank < limit:
+        return me
+    fair_release(conn, name, me)
+    return None
+
+
+def port_refresh(conn, name, me):
+    if conn.zadd(name, {me: millis()}) == 0:
+        return True
+    fair_release(conn, name, me)
+    return False
+
+
 # 6.3.4: the fair one under the lock without an end, as the book's code has it
 
 
@@ -179,7 +210,7 @@ CALLS = {
     f.__name__: f
     for f in (
         lock_acquire, timed_lock_acquire, lock_release, scripted_lock_acquire, scripted_lock_release,
-        basic_acquire, basic_release, fair_acquire, fair_release, fair_refresh, locked_acquire,
+        basic_acquire, basic_release, fair_acquire, fair_release, fair_refresh, port_acquire, port_refresh, locked_acquire,
         scripted_acquire, scripted_refresh,
     )
 }

@@ -43,6 +43,9 @@ var kinds = []kind{
 	{"6.3.2 Fair", false, false, func(rdb redis.UniversalClient, limit int, lease time.Duration) (classic.Semaphore, error) {
 		return classic.NewFair(rdb, "sem", limit, classic.Options{Lease: lease})
 	}, "fair_acquire", "fair_release", "fair_refresh"},
+	{"6.3.2 Fair in ms", false, false, func(rdb redis.UniversalClient, limit int, lease time.Duration) (classic.Semaphore, error) {
+		return classic.NewFair(rdb, "sem", limit, classic.Options{Lease: lease, ScoreUnit: time.Millisecond})
+	}, "port_acquire", "fair_release", "port_refresh"},
 	{"6.3.4 Locked", true, false, func(rdb redis.UniversalClient, limit int, lease time.Duration) (classic.Semaphore, error) {
 		return classic.NewLocked(rdb, "sem", limit, classic.Options{Lease: lease})
 	}, "locked_acquire", "fair_release", "fair_refresh"},

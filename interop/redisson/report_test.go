@@ -18,12 +18,11 @@ import (
 var report = &exercised{counts: map[string]*[2]int{}, methods: map[string]int{}}
 
 type exercised struct {
-	mu       sync.Mutex
-	header   string
-	order    []string
-	counts   map[string]*[2]int
-	methods  map[string]int
-	failures int
+	mu      sync.Mutex
+	header  string
+	order   []string
+	counts  map[string]*[2]int
+	methods map[string]int
 }
 
 // side is who acted last; the other one saw the effect.

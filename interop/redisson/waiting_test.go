@@ -17,7 +17,7 @@ import (
 	"sema/redisson"
 )
 
-// listeners waits until n connections in all listen on a channel.
+// listeners waits until n connections listen on a channel, on all nodes together.
 func (w world) listeners(n int64, channel string, sharded bool) {
 	w.t.Helper()
 	for {
@@ -33,7 +33,7 @@ func (w world) listeners(n int64, channel string, sharded bool) {
 	}
 }
 
-// count adds up the nodes: each knows its own connections only.
+// count is how many connections listen on a channel. Each node knows only its own.
 func (w world) count(channel string, sharded bool) (int64, error) {
 	var sum atomic.Int64
 	one := func(ctx context.Context, node *redis.Client) error {
@@ -55,7 +55,7 @@ func (w world) count(channel string, sharded bool) (int64, error) {
 	return sum.Load(), err
 }
 
-// later runs f and returns where its outcome will arrive.
+// later runs f. Its error arrives on the channel.
 func later(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -90,8 +90,8 @@ func (w world) blocked(kind, name, channel, method string, args ...string) <-cha
 
 const rounds = 10
 
-// Polls are off on our side, and Redisson has none for a counter: nothing but a
-// message can wake anybody.
+// Our poll is slow, and Redisson does not poll for a counter. So only a message
+// can wake anybody.
 func TestWakingEachOther(t *testing.T) {
 	w := standalone(t)
 	ctx, s, e := w.ctx, w.counter("x"), w.expirable("x")
@@ -273,7 +273,7 @@ func TestWorkersOnACounter(t *testing.T) {
 	w.java("3", "s", "s", "availablePermits")
 	is(t, "all back", limit)(s.AvailablePermits(w.ctx))
 
-	// The truth has to notice a semaphore that admits one too many.
+	// The count outside of Redis has to notice a semaphore that admits one too many.
 	must(t, s.AddPermits(w.ctx, 1))
 	w.compete("rounds with one permit too many, which the test noticed", h, 200, java, golang)
 	if h.over.Load() == 0 {

@@ -1,11 +1,11 @@
--- Returns the permits of all ids if each is held and within its lease.
--- Otherwise only those whose lease has ended are given back, as a collection would.
+-- Returns the permits of all ids if each is held and within its lease. Otherwise
+-- it returns only those whose lease has ended, as the next acquisition would.
 --
 -- KEYS       counter, channel, timeouts, [receipts]
 -- ARGV[5...] ids
 -- Returns {1 released | 0 at least one was not held}
-local old = earlier()
-if old then return old end
+local earlier = earlier_answer()
+if earlier then return earlier end
 local t, all, ended = now(), {}, {}
 local held, found = true, false
 for i = 5, #ARGV do
@@ -20,10 +20,11 @@ for i = 5, #ARGV do
   end
 end
 if held then
-  give(all)
+  return_permits(all)
   return answer(true, 1)
 end
--- Without receipts, and the request sent before: its first copy did it, most likely.
+-- Without receipts nothing tells whether an earlier copy was executed. None of the
+-- permits is there, so most likely it was.
 if not found and not R and ARGV[4] == 'again' then return {1} end
-if #ended > 0 then give(ended) end
+if #ended > 0 then return_permits(ended) end
 return answer(#ended > 0, 0)

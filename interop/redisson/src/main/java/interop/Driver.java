@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -22,13 +23,14 @@ import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
+import org.redisson.config.SingleServerConfig;
 
 /**
  * Does with Redisson's semaphores what it is told on standard input, each order
  * on a thread of its own, and answers on standard output. Ends when its input does.
  *
  * <pre>
- * arguments:  single|cluster|cluster-plain address...
+ * arguments:  single|mapped|cluster|cluster-plain address...     mapped: one server, names are put behind "app:"
  * order:      tag s|e name method argument...     s: RSemaphore, e: RPermitExpirableSemaphore
  *             tag methods                         lists what the semaphores' interfaces declare
  * argument:   i5 int, l5 long, d5 Duration of 5 ms, u TimeUnit.MILLISECONDS, tX String X, jX,Y List of X and Y
@@ -60,8 +62,12 @@ public final class Driver {
         for (int i = 0; i < addresses.length; i++) {
             addresses[i] = "redis://" + addresses[i];
         }
-        if (args[0].equals("single")) {
-            config.useSingleServer().setAddress(addresses[0]).setConnectionMinimumIdleSize(2);
+        if (args[0].equals("single") || args[0].equals("mapped")) {
+            SingleServerConfig single = config.useSingleServer();
+            single.setAddress(addresses[0]).setConnectionMinimumIdleSize(2);
+            if (args[0].equals("mapped")) {
+                mapNames(single);
+            }
             return config;
         }
         ClusterServersConfig cluster = config.useClusterServers().addNodeAddress(addresses);
@@ -78,6 +84,20 @@ public final class Driver {
             }
         }
         return config;
+    }
+
+    private static void mapNames(SingleServerConfig config) throws ReflectiveOperationException {
+        for (Method m : SingleServerConfig.class.getMethods()) {
+            if (m.getName().equals("setNameMapper") && !m.isBridge()) {
+                Class<?> mapper = m.getParameterTypes()[0];
+                m.invoke(config, Proxy.newProxyInstance(mapper.getClassLoader(), new Class<?>[] {mapper},
+                        (proxy, method, names) -> method.getName().equals("map")
+                                ? "app:" + names[0]
+                                : ((String) names[0]).substring("app:".length())));
+                return;
+            }
+        }
+        throw new NoSuchMethodException("setNameMapper");
     }
 
     private void serve() throws IOException {

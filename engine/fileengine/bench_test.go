@@ -1,0 +1,47 @@
+package fileengine
+
+import (
+	"context"
+	"testing"
+
+	"sema/engine"
+)
+
+// BenchmarkStart is what a program pays that opens the engine, holds a permit
+// once and goes.
+func BenchmarkStart(b *testing.B) {
+	dir := b.TempDir()
+	for b.Loop() {
+		e, err := New(dir, nil)
+		must(b, err)
+		u := openUser(b, e, "x", 1)
+		must(b, u.release(u.take(b)))
+		must(b, e.Close())
+	}
+}
+
+// BenchmarkUncontended is a permit acquired and released.
+func BenchmarkUncontended(b *testing.B) {
+	u := openUser(b, openEngine(b, b.TempDir()), "x", 1)
+	for b.Loop() {
+		must(b, u.release(u.take(b)))
+	}
+}
+
+// BenchmarkStepBesideQueue is a renewal while 10,000 wait.
+func BenchmarkStepBesideQueue(b *testing.B) {
+	e := openEngine(b, b.TempDir())
+	u, others := openUser(b, e, "x", 1), openUser(b, e, "x", 1)
+	held := u.take(b)
+	var c engine.Call
+	for range 10_000 {
+		c.Requests = append(c.Requests, others.ask(true))
+	}
+	c.Number = others.number.Add(1)
+	_, err := others.session.Step(context.Background(), c)
+	must(b, err)
+	for b.Loop() {
+		_, err := u.call(engine.Request{Kind: engine.Renew, ID: held, Lease: u.lease})
+		must(b, err)
+	}
+}

@@ -1,0 +1,26 @@
+package fileengine
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// uptime is the time since the host was booted, time asleep included. It feels
+// no change of the system's clock.
+func uptime() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return time.Duration(time.Now().UnixNano())
+	}
+	return time.Duration(t.Nano())
+}
+
+// boot names the time since the host was booted.
+func boot() string {
+	id, err := unix.Sysctl("kern.bootsessionuuid")
+	if err != nil {
+		return "?"
+	}
+	return id
+}

@@ -1,0 +1,287 @@
+package fileengine
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// logOf is the path of the log of semaphore x.
+func logOf(dir string) string { return filepath.Join(dir, fileName("x")) }
+
+func TestTornTailIsCut(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
+	held := a.take(t)
+	whole, err := os.ReadFile(logOf(dir))
+	must(t, err)
+	rec := record{At: 1, Client: "f.1", Call: engine.Call{Number: 1}}
+	torn, _ := frame(nil, 0, rec.encode())
+	for cut := range len(torn) { // even a whole one, as its checksum does not go on from the last
+		must(t, os.WriteFile(logOf(dir), slices.Concat(whole, torn[:cut+1]), 0o600))
+		if got := b.status(t, b.ask(false)); got != engine.Refused {
+			t.Fatalf("with %d bytes of a torn record: status %d", cut+1, got)
+		}
+		whole, err = os.ReadFile(logOf(dir))
+		must(t, err)
+		if _, err := readImage(whole); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, a.release(held))
+	b.take(t)
+}
+
+func TestCompactedLogIsGoneOnWith(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openUser(t, openEngine(t, dir), "x", 2), openUser(t, openEngine(t, dir), "x", 2)
+	held := b.take(t)
+	for range 500 {
+		must(t, a.release(a.take(t)))
+	}
+	info, err := os.Stat(logOf(dir))
+	must(t, err)
+	if info.Size() > 2*compactAt {
+		t.Errorf("the log has %d bytes", info.Size())
+	}
+	if st := b.state(t); len(st.Holders) != 1 || st.Holders[0].ID != held.String() {
+		t.Errorf("state %+v", st)
+	}
+	must(t, b.release(held))
+}
+
+// A file that is damaged in any way, while a and b hold 2 of 2.
+func TestDamagedFileIsRestored(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"empty":     func(path string) error { return os.Truncate(path, 0) },
+		"removed":   os.Remove,
+		"garbage":   func(path string) error { return os.WriteFile(path, []byte("hello"), 0o600) },
+		"other":     func(path string) error { return os.Rename(path, path+"~") },
+		"cut":       func(path string) error { return os.Truncate(path, 40) },
+		"directory": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "sema")
+			a, b := openUser(t, openEngine(t, dir), "x", 2), openUser(t, openEngine(t, dir), "x", 2)
+			ha, hb := a.take(t), b.take(t)
+			a.state(t) // so that it knows of both
+			must(t, damage(logOf(dir)))
+			a.engine.checked = time.Time{} // as if some seconds had gone by
+			b.engine.checked = time.Time{}
+			renew := engine.Request{Kind: engine.Renew, ID: ha, Lease: a.lease}
+			if got := a.status(t, renew); got != engine.Granted {
+				t.Errorf("renewal by who restores it: status %d", got)
+			}
+			c := openUser(t, openEngine(t, dir), "x", 2)
+			if got := c.status(t, c.ask(false)); name != "directory" && got != engine.Refused {
+				t.Errorf("a third: status %d", got)
+			}
+			must(t, a.release(ha))
+			reply, err := b.call(engine.Request{Kind: engine.Release, ID: hb})
+			if err != nil || name != "directory" && reply.Answers[0].Status != engine.Done {
+				t.Errorf("the other release: %+v, %v", reply, err)
+			}
+		})
+	}
+}
+
+// Whoever comes new to a damaged file asks the living what was in it.
+func TestNewcomerToDamagedFileAsksTheLiving(t *testing.T) {
+	dir := t.TempDir()
+	a := openUser(t, openEngine(t, dir), "x", 1)
+	held := a.take(t)
+	must(t, os.WriteFile(logOf(dir), []byte("sema log 1\nhello"), 0o600))
+	b := openUser(t, openEngine(t, dir), "x", 1)
+	if got := b.status(t, b.ask(false)); got != engine.Refused {
+		t.Errorf("beside a holder: status %d", got)
+	}
+	must(t, a.release(held))
+	b.take(t)
+}
+
+func TestDamagedFileHealsWhereNobodyHolds(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(logOf(dir), []byte("hello"), 0o600))
+	u := openUser(t, openEngine(t, dir), "x", 1)
+	must(t, u.release(u.take(t)))
+}
+
+func TestOtherVersionIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(logOf(dir), []byte("sema log 9\nhello"), 0o600))
+	u := openUser(t, openEngine(t, dir), "x", 1)
+	_, err := u.call(u.ask(false))
+	var e *engine.Error
+	if !errors.Is(err, errVersion) || !errors.As(err, &e) || !e.NotExecuted || e.Hint == "" {
+		t.Errorf("error %#v", err)
+	}
+}
+
+// A permit that is in nobody's file any more is gone, and a new file counts.
+func TestReplacedLogCounts(t *testing.T) {
+	dir := t.TempDir()
+	a := openUser(t, openEngine(t, dir), "x", 1)
+	held := a.take(t)
+	must(t, os.Remove(logOf(dir)))
+	b := openUser(t, openEngine(t, dir), "x", 1)
+	b.take(t) // at most until the next renewal
+	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Gone {
+		t.Errorf("renewal: status %d", got)
+	}
+}
+
+// Waiters whose files were all removed come back by themselves, once a holder
+// has noticed.
+func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sema")
+	a := openUser(t, openEngine(t, dir), "x", 1)
+	held := a.take(t)
+	var queue []*user
+	var tickets []engine.ID
+	for range 5 {
+		u := openUser(t, openEngine(t, dir), "x", 1)
+		r := u.ask(true)
+		if got := u.status(t, r); got != engine.Queued {
+			t.Fatalf("status %d", got)
+		}
+		queue, tickets = append(queue, u), append(tickets, r.ID)
+	}
+	a.state(t)
+	must(t, os.RemoveAll(dir))
+	a.engine.checked = time.Time{}
+	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Granted {
+		t.Fatalf("renewal: status %d", got)
+	}
+	waitFor(t, "all pipes", func() bool {
+		pipes, _ := filepath.Glob(filepath.Join(dir, "*"+lifeSuffix))
+		return len(pipes) == 6
+	})
+	must(t, a.release(held))
+	for i, u := range queue {
+		u.granted(t, tickets[i])
+		must(t, u.release(tickets[i]))
+	}
+}
+
+func waitFor(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("no %s", what)
+		}
+	}
+}
+
+func TestStopsOfTheClockAreNotFelt(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
+	a.take(t)
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		b.engine.wall = func() time.Time { return time.Now().Add(step) }
+		if got := b.status(t, b.ask(false)); got != engine.Refused {
+			t.Errorf("system clock %v: status %d", step, got)
+		}
+	}
+	// The clock that counts does end leases, at once for who waits.
+	r := b.ask(true)
+	if got := b.status(t, r); got != engine.Queued {
+		t.Fatalf("status %d", got)
+	}
+	later := func() time.Duration { return uptime() + a.lease }
+	a.engine.uptime, b.engine.uptime = later, later
+	b.session.(*session).log.look()
+	b.granted(t, r.ID)
+}
+
+// After a restart of the host nobody holds anything; limits and tokens go on.
+func TestRestartOfTheHost(t *testing.T) {
+	dir := t.TempDir()
+	a := openUser(t, openEngine(t, dir), "x", 1)
+	r := a.ask(false)
+	reply, err := a.call(r, engine.Request{Kind: engine.SetLimit, Limit: 3, Pin: true})
+	must(t, err)
+	token := reply.Answers[0].Token
+
+	b := openUser(t, openEngine(t, dir), "x", 1)
+	b.engine.boot, b.engine.uptime = "the next", func() time.Duration { return 5 * time.Second }
+	b.engine.wall = func() time.Time { return time.Now().Add(-time.Hour) } // until the network sets it
+	if st := b.state(t); st.Limit != 3 || !st.Pinned || len(st.Holders) != 0 {
+		t.Errorf("state %+v", st)
+	}
+	reply, err = b.call(b.ask(false))
+	must(t, err)
+	if got := reply.Answers[0]; got.Status != engine.Granted || got.Token <= token {
+		t.Errorf("answer %+v, after token %d", got, token)
+	}
+}
+
+func TestLockIsWaitedForNoLongerThanTheContext(t *testing.T) {
+	dir := t.TempDir()
+	a := openUser(t, openEngine(t, dir), "x", 1)
+	held := a.take(t)
+	f, err := os.OpenFile(logOf(dir), os.O_RDWR, 0)
+	must(t, err)
+	if ok, err := lockFile(f, true); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	ctx, cancel := contextWithTimeout(50 * time.Millisecond)
+	defer cancel()
+	_, err = a.session.Step(ctx, engine.Call{Number: 100, Requests: []engine.Request{{Kind: engine.Release, ID: held}}})
+	var e *engine.Error
+	if !errors.As(err, &e) || !e.NotExecuted || !e.Temporary || !errors.Is(err, ctx.Err()) {
+		t.Errorf("error %#v", err)
+	}
+	unlockFile(f)
+	must(t, f.Close())
+	must(t, a.release(held))
+}
+
+func FuzzLog(f *testing.F) {
+	dir := f.TempDir()
+	u := openUser(f, openEngine(f, dir), "x", 2)
+	u.take(f)
+	u.status(f, u.ask(true))
+	u.status(f, u.ask(true))
+	data, err := os.ReadFile(logOf(dir))
+	must(f, err)
+	f.Add(data, uint64(1))
+	f.Fuzz(func(t *testing.T, b []byte, seed uint64) {
+		if m, err := readImage(b); err == nil {
+			m.ledger.State(m.last)
+		}
+		// Checksums keep the rest from chance, so the decoders get theirs too.
+		r := rand.New(rand.NewPCG(seed, 0))
+		for range 10 {
+			if len(b) > 0 {
+				b[r.IntN(len(b))] ^= 1 << r.IntN(8)
+			}
+			if rec, ok := decodeRecord(b); ok {
+				m := newImage(header{})
+				m.apply(&rec, func(string) bool { return true })
+			}
+			if h, ok := decodeHeader(b); ok {
+				newImage(h)
+			}
+		}
+	})
+}
+
+func TestRecordsSurviveTheFile(t *testing.T) {
+	rec := record{
+		At: 5, Reap: []string{"a", "b"}, Lost: []string{"c.1"}, Client: "f.1", Who: engine.Client{Host: "h", PID: 7, Label: "l"},
+		Call: engine.Call{Number: 1<<64 - 1, Fence: true, Requests: []engine.Request{{
+			Kind: engine.Ask, ID: engine.ID{Client: "g.2", Number: 1<<64 - 1, Weight: engine.MaxLimit, Slot: true}, Limit: 3,
+			Lease: time.Hour, Ticket: time.Minute, Waited: time.Second, Wait: true, Unfair: true, Strict: true, Detached: true,
+		}, {Kind: engine.SetLimit, Pin: true}}},
+	}
+	got, ok := decodeRecord(rec.encode())
+	if a, b := sprint(rec), sprint(got); !ok || a != b {
+		t.Errorf("wrote %s\nread %s", a, b)
+	}
+}

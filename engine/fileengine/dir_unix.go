@@ -1,0 +1,134 @@
+//go:build unix
+
+package fileengine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// noFollow refuses a symbolic link at the end of a path.
+const noFollow = unix.O_NOFOLLOW
+
+// DefaultDir is where New("", nil) keeps semaphores: /var/tmp/sema-UID, or
+// /tmp/sema-UID where /var/tmp cannot be written.
+//
+// It is the same for every session of a user: XDG_RUNTIME_DIR and TMPDIR,
+// which cron does not set, play no part. It stays when the user logs out, as
+// neither XDG_RUNTIME_DIR nor /dev/shm does, and limits set by an operator
+// outlive a restart of the host. Home directories may be on a network.
+func DefaultDir() string {
+	name := "sema-" + strconv.Itoa(os.Geteuid())
+	if unix.Access("/var/tmp", unix.W_OK|unix.X_OK) != nil && unix.Access("/tmp", unix.W_OK|unix.X_OK) == nil {
+		return filepath.Join("/tmp", name)
+	}
+	return filepath.Join("/var/tmp", name)
+}
+
+// prepare makes the directory if it is not there, and refuses it if somebody
+// else could have a hand in it. What exists is checked before anything is made.
+func prepare(dir string, own, shared bool) error {
+	var missing []string
+	part := dir
+	for ; ; part = filepath.Dir(part) {
+		_, err := os.Lstat(part)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		missing = append(missing, part)
+	}
+	above := part
+	if len(missing) == 0 {
+		above = filepath.Dir(dir)
+	}
+	if err := checkAbove(above); err != nil {
+		return err
+	}
+	for _, part := range slices.Backward(missing) {
+		if err := os.Mkdir(part, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if shared && len(missing) > 0 {
+		// Of the umask's making until here.
+		if err := os.Chmod(dir, 0o770|fs.ModeSetgid); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return checkDir(dir, own, shared)
+}
+
+// checkAbove refuses a place that others can write, but for directories in
+// which everybody can remove only what is their own, such as /tmp. Below such
+// a directory the path must go on with a part of this user's or of root's.
+func checkAbove(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	for part := real; ; part = filepath.Dir(part) {
+		info, err := os.Lstat(part)
+		if err != nil {
+			return err
+		}
+		parent, err := os.Lstat(filepath.Dir(part))
+		if err != nil {
+			return err
+		}
+		uid := owner(info)
+		switch {
+		case !info.IsDir():
+			return fmt.Errorf("%s is not a directory", part)
+		case info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
+			return fmt.Errorf("%s can be written by everybody", part)
+		case parent.Mode()&fs.ModeSticky != 0 && uid != 0 && uid != os.Geteuid() && part != filepath.Dir(part):
+			return fmt.Errorf("%s belongs to another user", part)
+		}
+		if part == filepath.Dir(part) {
+			return nil
+		}
+	}
+}
+
+// checkDir refuses a directory that others could have prepared.
+func checkDir(dir string, own, shared bool) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	uid, mode := owner(info), info.Mode()
+	mine := uid == os.Geteuid()
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a symbolic link", dir)
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", dir)
+	case mode&0o002 != 0, own && mode&0o022 != 0:
+		return fmt.Errorf("%s can be written by others", dir)
+	case shared && mode&0o070 != 0o070:
+		return fmt.Errorf("%s cannot be used by its group", dir)
+	case !shared && !mine, shared && !mine && uid != 0 && !inGroup(info):
+		return fmt.Errorf("%s belongs to another user", dir)
+	}
+	return nil
+}
+
+func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
+
+// inGroup reports whether a file is of one of this user's groups.
+func inGroup(info fs.FileInfo) bool {
+	gid := int(info.Sys().(*syscall.Stat_t).Gid)
+	groups, _ := os.Getgroups()
+	return os.Geteuid() == 0 || gid == os.Getegid() || slices.Contains(groups, gid)
+}

@@ -1,0 +1,235 @@
+package fileengine
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"sema/engine"
+)
+
+// Options are what is not usual. The zero value is for one user of one host.
+type Options struct {
+	// Shared makes a directory for several users: those of its group. The
+	// directory is made with the group of who makes it, unless the directory
+	// above it passes its own on (setgid), and nobody can lock others out by
+	// the rights of files.
+	Shared bool
+}
+
+// Engine keeps semaphores in a directory. Create it with New and share it.
+type Engine struct {
+	dir     string
+	own     bool // dir is DefaultDir
+	options Options
+	mode    os.FileMode // of files
+	process string      // this engine's name; clients' ids begin with it
+	boot    string
+	uptime  func() time.Duration
+	wall    func() time.Time
+
+	mu       sync.Mutex
+	inbox    *inbox // nil before it is needed
+	lives    bool   // Life was called
+	checked  time.Time
+	touched  time.Time
+	timer    *time.Timer
+	clients  uint64
+	sessions map[string]*session
+	logs     map[string]*log
+	closed   bool
+}
+
+const (
+	logSuffix  = ".log"
+	lifeSuffix = ".life"
+	tempSuffix = ".tmp"
+)
+
+// New makes an engine on a directory, which is created if it does not exist,
+// for this user only. "" means DefaultDir. A nil options means the defaults.
+func New(dir string, options *Options) (*Engine, error) {
+	if options == nil {
+		options = &Options{}
+	}
+	own := dir == ""
+	dir, err := filepath.Abs(cmp.Or(dir, DefaultDir()))
+	if err != nil {
+		return nil, fail("open", "", err)
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	e := &Engine{
+		dir: dir, own: own, options: *options, mode: 0o600,
+		process: "f" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:])),
+		boot:    boot(), uptime: uptime, wall: time.Now,
+		sessions: map[string]*session{}, logs: map[string]*log{},
+	}
+	if e.options.Shared {
+		e.mode = 0o660
+	}
+	if err := prepare(dir, own, e.options.Shared); err != nil {
+		return nil, &engine.Error{Op: "open", NotExecuted: true, Err: err, Hint: "choose a directory of this user's on a local disk: file:///path"}
+	}
+	return e, nil
+}
+
+// Dir is the directory.
+func (e *Engine) Dir() string { return e.dir }
+
+func (e *Engine) path(file string) string { return filepath.Join(e.dir, file) }
+
+// life is the file that tells whether a process lives.
+func (e *Engine) life(process string) string { return e.path(process + lifeSuffix) }
+
+// Open implements engine.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	if err := engine.ValidateName(name); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, fail("open", name, engine.ErrClosed)
+	}
+	l := e.logs[name]
+	if l == nil {
+		l = &log{engine: e, name: name, path: e.path(fileName(name)), mine: make(chan struct{}, 1), watches: map[string]*watcher{}}
+		e.logs[name] = l
+	}
+	l.sessions++
+	e.clients++
+	s := &session{
+		log: l, id: e.process + "." + strconv.FormatUint(e.clients, 36), who: who, notify: notify,
+		waiting: map[engine.ID]int64{},
+	}
+	e.sessions[s.id] = s
+	return s, nil
+}
+
+// drop forgets a session, and its log with the last one.
+func (e *Engine) drop(s *session) {
+	e.mu.Lock()
+	delete(e.sessions, s.id)
+	s.log.sessions--
+	last := s.log.sessions == 0
+	if last {
+		delete(e.logs, s.log.name)
+	}
+	e.mu.Unlock()
+	if last {
+		go s.log.close()
+	}
+}
+
+// close frees what a log has open, when the step at hand is over.
+func (l *log) close() {
+	l.mine <- struct{}{}
+	defer func() { <-l.mine }()
+	l.closed = true
+	l.shut()
+	for _, w := range l.watches {
+		w.stop()
+	}
+	clear(l.watches)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+func (e *Engine) session(client string) *session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sessions[client]
+}
+
+func (e *Engine) sessionsOf(l *log) []*session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []*session
+	for _, s := range e.sessions {
+		if s.log == l {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// List implements engine.Engine.
+func (e *Engine) List(ctx context.Context) ([]string, error) {
+	files, err := os.ReadDir(e.dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fail("list", "", err)
+	}
+	names := []string{}
+	for _, f := range files {
+		if ctx.Err() != nil {
+			return nil, fail("list", "", ctx.Err())
+		}
+		if m, ok := e.glance(f.Name()); ok && !m.ledger.Over(e.timeOf(m)) {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// glance reads a log without its lock.
+func (e *Engine) glance(file string) (m image, ok bool) {
+	if !strings.HasSuffix(file, logSuffix) {
+		return m, false
+	}
+	info, err := os.Lstat(e.path(file))
+	if err != nil || !info.Mode().IsRegular() {
+		return m, false
+	}
+	data, err := os.ReadFile(e.path(file))
+	if err != nil {
+		return m, false
+	}
+	m, err = readImage(data)
+	if err == nil && m.Boot != e.boot {
+		m = newImage(header{identity: m.identity, Base: m.Base, State: m.ledger.Save().Forgotten()})
+	}
+	return m, err == nil && fileName(m.Name) == file
+}
+
+// timeOf is the time of a log now.
+func (e *Engine) timeOf(m image) int64 {
+	if m.Boot != e.boot {
+		return e.wall().UnixMicro()
+	}
+	return max(m.last, m.Base+e.uptime().Microseconds())
+}
+
+// fail makes an *engine.Error of what prevented a step. Nothing was changed.
+func fail(op, name string, err error) error {
+	var whole *engine.Error
+	if err == nil || errors.As(err, &whole) {
+		return err
+	}
+	e := &engine.Error{Op: op, Name: name, NotExecuted: true, Err: err}
+	switch {
+	case errors.Is(err, engine.ErrClosed):
+	case errors.Is(err, errNoLog):
+		e.Err = engine.ErrClosed
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		e.Temporary, e.Hint = true, "another process stands still in the middle of a step, or this host is very busy"
+		e.Err = fmt.Errorf("the lock was not free in time: %w", err)
+	case errors.Is(err, errVersion):
+		e.Hint = "use the same version of sema everywhere on this host"
+	default:
+		e.Temporary, e.Hint = true, "see that the directory can be written and its disk is not full"
+	}
+	return e
+}

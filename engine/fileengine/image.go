@@ -1,0 +1,98 @@
+package fileengine
+
+import (
+	"slices"
+	"strings"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+// image is a log as read up to some place: the ledger that its records make.
+type image struct {
+	header
+	ledger *ledger.Ledger
+	last   int64  // time of the last record
+	whole  int64  // bytes of magic and header
+	end    int64  // bytes read
+	sum    uint32 // checksum at end
+}
+
+// newImage begins a log with the given header.
+func newImage(h header) image {
+	m := image{header: h, ledger: ledger.Load(h.State)}
+	m.ledger.Lasting = true
+	return m
+}
+
+// text is the whole log anew: all that happened until now goes into its
+// header.
+func (m *image) text() []byte {
+	m.State = m.ledger.Save()
+	b, sum := frame([]byte(magic), 0, m.encode())
+	m.whole, m.end, m.sum = int64(len(b)), int64(len(b)), sum
+	return b
+}
+
+// readImage reads a log from its beginning, as far as it is whole.
+func readImage(b []byte) (m image, err error) {
+	text := string(b[:min(len(b), len(magic))])
+	if text != magic {
+		if family := magic[:len(magic)-2]; len(b) > len(magic) && strings.HasPrefix(text, family) && text[len(magic)-1] == '\n' {
+			return image{}, errVersion
+		}
+		return image{}, errDamaged
+	}
+	payload, rest, sum, ok := unframe(b[len(magic):], 0)
+	if !ok {
+		return image{}, errDamaged
+	}
+	h, ok := decodeHeader(payload)
+	if !ok {
+		return image{}, errDamaged
+	}
+	m = newImage(h)
+	m.sum = sum
+	m.whole = int64(len(b) - len(rest))
+	m.end = m.whole
+	m.replay(rest)
+	m.ledger.Notifications() // of times gone by
+	return m, nil
+}
+
+// replay applies records, and returns what is not one.
+func (m *image) replay(b []byte) (rest []byte) {
+	for len(b) > 0 {
+		payload, rest, sum, ok := unframe(b, m.sum)
+		if !ok {
+			return b
+		}
+		rec, ok := decodeRecord(payload)
+		if !ok {
+			return b
+		}
+		m.apply(&rec, func(client string) bool { return !slices.Contains(rec.Lost, client) })
+		m.end, m.sum = m.end+int64(len(b)-len(rest)), sum
+		b = rest
+	}
+	return nil
+}
+
+// apply carries out one step.
+func (m *image) apply(rec *record, reach func(client string) bool) (reply engine.Reply) {
+	m.last = max(m.last, rec.At)
+	m.ledger.Reach = reach
+	if len(rec.Reap) > 0 || rec.Client == "" {
+		m.ledger.Reap(rec.At, func(client string) bool { return slices.Contains(rec.Reap, processOf(client)) })
+	}
+	if rec.Client != "" {
+		reply = m.ledger.Step(rec.At, rec.Client, rec.Who, rec.Call)
+	}
+	return reply
+}
+
+// processOf is the first part of a client's name.
+func processOf(client string) string {
+	process, _, _ := strings.Cut(client, ".")
+	return process
+}

@@ -1,0 +1,314 @@
+package fileengine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"sema/engine"
+)
+
+// step is one turn at a log, of one record or a few.
+type step struct {
+	log  *log
+	at   int64
+	text []byte                          // records to append
+	news map[string]*engine.Notification // for clients, by name
+	look map[string]bool                 // clients whose process is to look at the log
+	out  map[string]outbox               // of living processes reached so far
+}
+
+// step carries out f on the log and tells the clients concerned.
+func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) error {
+	if err := l.take(ctx, create, passive); err != nil {
+		return err
+	}
+	s := &step{log: l, at: l.now(), out: map[string]outbox{}, look: map[string]bool{}}
+	s.news = l.ledger.Notifications() // of what others did since
+	if s.news == nil {
+		s.news = map[string]*engine.Notification{}
+	}
+	for client, n := range s.news {
+		if processOf(client) != l.engine.process {
+			delete(s.news, client) // they have been told
+			continue
+		}
+		for i, g := range slices.Backward(n.Grants) {
+			if now, ok := l.ledger.Permit(s.at, g.ID); ok {
+				n.Grants[i].Lease = now.Lease
+			} else {
+				n.Grants, n.Ask = slices.Delete(n.Grants, i, i+1), true
+			}
+		}
+	}
+	if l.fresh {
+		l.fresh = false
+		s.compare()
+	}
+	f(s)
+	err := s.write()
+	l.leave()
+	if err == nil {
+		l.attend()
+	}
+	<-l.mine
+	s.deliver()
+	return err
+}
+
+// write appends what the step did. A semaphore that is no more leaves no file.
+func (s *step) write() error {
+	if len(s.text) == 0 {
+		return nil
+	}
+	if s.log.ledger.Over(s.at) {
+		return s.log.remove()
+	}
+	return s.log.append(s.text)
+}
+
+// carryOut applies a record to the ledger and notes whom to tell.
+func (s *step) carryOut(rec record) engine.Reply {
+	l := s.log
+	rec.At = s.at
+	head, _ := l.ledger.Head()
+	end, held := l.ledger.NextEnd()
+	var behind []engine.ID
+	for _, r := range rec.Call.Requests {
+		if next, ok := l.ledger.Behind(r.ID); ok && r.Kind == engine.Release {
+			behind = append(behind, next)
+		}
+	}
+	reply := l.apply(&rec, func(client string) bool {
+		ok := s.reach(client)
+		if !ok {
+			rec.Lost = append(rec.Lost, client)
+		}
+		return ok
+	})
+	s.text, l.sum = frame(s.text, l.sum, rec.encode())
+	for client, n := range l.ledger.Notifications() {
+		s.tell(client, n)
+	}
+	// The head of the queue watches the holders and the first lease end, each
+	// other ticket the one in front of it. Whose part in that has changed looks.
+	for _, id := range behind {
+		if l.ledger.Waits(id) {
+			s.look[id.Client] = true
+		}
+	}
+	next, waits := l.ledger.Head()
+	sooner, _ := l.ledger.NextEnd()
+	if waits && (next != head || held && sooner < end || taken(rec, reply)) {
+		s.look[next.Client] = true
+	}
+	return reply
+}
+
+// taken reports whether a call took a permit.
+func taken(rec record, reply engine.Reply) bool {
+	for i, a := range reply.Answers {
+		if a.Status == engine.Granted && rec.Call.Requests[i].Kind == engine.Ask {
+			return true
+		}
+	}
+	return false
+}
+
+// settle buries the dead that stand in the way: those that this process has to
+// watch, and a new head of the queue. It ends leases that are over.
+func (s *step) settle() {
+	l := s.log
+	buried := map[string]bool{l.engine.process: true}
+	for {
+		suspects := l.inFront()
+		head, waits := l.ledger.Head()
+		if waits && s.look[head.Client] {
+			suspects = append(suspects, processOf(head.Client))
+		}
+		var dead []string
+		for _, process := range suspects {
+			if l.watches[process] == nil && !buried[process] && !s.reach(process) {
+				dead, buried[process] = append(dead, process), true
+			}
+		}
+		end, held := l.ledger.NextEnd()
+		if len(dead) == 0 && (!waits || !held || end > s.at) {
+			return
+		}
+		s.carryOut(record{Reap: dead})
+	}
+}
+
+// buryHolders buries all dead holders, and reports whether there were any.
+func (s *step) buryHolders() bool {
+	var dead []string
+	for _, process := range s.log.holders() {
+		if !s.reach(process) {
+			dead = append(dead, process)
+		}
+	}
+	if len(dead) > 0 {
+		s.carryOut(record{Reap: dead})
+	}
+	return len(dead) > 0
+}
+
+// reach reports whether a client, or a process, lives.
+func (s *step) reach(client string) bool {
+	e, process := s.log.engine, processOf(client)
+	if process == e.process {
+		return client == process || e.session(client) != nil
+	}
+	if _, ok := s.out[process]; ok {
+		return true
+	}
+	out, alive := openOutbox(e.life(process))
+	if alive {
+		s.out[process] = out
+	}
+	return alive
+}
+
+func (s *step) tell(client string, n *engine.Notification) {
+	to := s.news[client]
+	if to == nil {
+		s.news[client] = n
+		return
+	}
+	to.Grants = append(to.Grants, n.Grants...)
+	to.Ask = to.Ask || n.Ask
+}
+
+// compare finds what became of the tickets of this process in a log of which
+// it did not see all records.
+func (s *step) compare() {
+	l := s.log
+	for _, session := range l.engine.sessionsOf(l) {
+		for id, life := range session.tickets() {
+			if g, ok := l.ledger.Permit(s.at, id); ok {
+				g.Ticket = life
+				s.tell(session.id, &engine.Notification{Grants: []engine.Grant{g}})
+			} else if !l.ledger.Waits(id) {
+				s.tell(session.id, &engine.Notification{Ask: true})
+			}
+		}
+	}
+}
+
+// deliver tells those concerned what they are to know.
+func (s *step) deliver() {
+	e := s.log.engine
+	for client, n := range s.news {
+		if process := processOf(client); process == e.process {
+			if session := e.session(client); session != nil {
+				session.deliver(*n)
+			}
+		} else if out, ok := s.out[process]; ok && !n.Empty() {
+			out.send(s.message(client, n))
+			if len(n.Grants) == 0 {
+				delete(s.look, client) // who is told to ask will look
+			}
+		}
+	}
+	for client := range s.look {
+		if out, ok := s.out[processOf(client)]; ok {
+			out.send(s.message(client, nil))
+		}
+	}
+	for _, out := range s.out {
+		out.close()
+	}
+}
+
+// lookEvery is how often a process looks at its logs though nobody told it to.
+const lookEvery = time.Minute
+
+// look has the log read, and what stands in the way buried, in the background.
+func (l *log) look() {
+	if !l.pending.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lookEvery)
+		defer cancel()
+		if err := l.step(ctx, false, true, (*step).settle); err != nil {
+			l.pending.Store(false)
+		}
+	}()
+}
+
+// inFront lists the processes that this one has to watch: of the ticket in
+// front of its first one, or of all holders if that is the head of the queue.
+func (l *log) inFront() []string {
+	ahead, waits := l.ledger.InFront(func(client string) bool { return processOf(client) == l.engine.process })
+	switch {
+	case !waits:
+		return nil
+	case ahead == engine.ID{}:
+		return l.holders()
+	}
+	return []string{processOf(ahead.Client)}
+}
+
+// holders lists the other processes with permits that end with them.
+func (l *log) holders() []string {
+	var list []string
+	l.ledger.Holders(func(id engine.ID, detached bool) {
+		process := processOf(id.Client)
+		if !detached && process != l.engine.process && !slices.Contains(list, process) {
+			list = append(list, process)
+		}
+	})
+	return list
+}
+
+// watcher is a process whose death will be told.
+type watcher struct{ stop func() }
+
+// attend watches whom this process has to watch now.
+func (l *log) attend() {
+	if l.ledger == nil {
+		return
+	}
+	watched := l.inFront()
+	for process, w := range l.watches {
+		if !slices.Contains(watched, process) {
+			w.stop()
+			delete(l.watches, process)
+		}
+	}
+	for _, process := range watched {
+		if l.watches[process] != nil {
+			continue
+		}
+		w := &watcher{}
+		stop, alive := watch(l.engine.life(process), func() { l.died(process, w) })
+		if !alive {
+			l.look()
+			continue
+		}
+		w.stop, l.watches[process] = stop, w
+	}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	head, _ := l.ledger.Head()
+	if end, held := l.ledger.NextEnd(); held && processOf(head.Client) == l.engine.process {
+		in := time.Duration(end-l.now())*time.Microsecond + time.Millisecond
+		l.timer = time.AfterFunc(in, l.look)
+	}
+}
+
+// died looks after the end of a watched process's pipe. It may have made a new
+// one, because somebody removed all files: then this process makes its own, so
+// that the next one is told in turn.
+func (l *log) died(process string, w *watcher) {
+	_ = l.engine.revive(true)
+	l.mine <- struct{}{}
+	if l.watches[process] == w {
+		delete(l.watches, process)
+	}
+	<-l.mine
+	l.look()
+}

@@ -1,0 +1,167 @@
+package fileengine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// user is a client in its simplest form: it asks, waits to be told, releases.
+type user struct {
+	engine  *Engine
+	session engine.Session
+	number  atomic.Uint64
+	limit   int
+	lease   time.Duration
+	told    chan engine.Notification
+}
+
+const testLease = 30 * time.Second
+
+func newUser(e *Engine, name string, limit int) (*user, error) {
+	u := &user{engine: e, limit: limit, lease: testLease, told: make(chan engine.Notification, 1000)}
+	var err error
+	u.session, err = e.Open(name, engine.Client{Host: "h", PID: os.Getpid()}, func(n engine.Notification) { u.told <- n })
+	return u, err
+}
+
+func (u *user) call(requests ...engine.Request) (engine.Reply, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return u.session.Step(ctx, engine.Call{Number: u.number.Add(1), Requests: requests})
+}
+
+func (u *user) ask(wait bool) engine.Request {
+	return engine.Request{
+		Kind: engine.Ask, ID: engine.ID{Client: u.session.Client(), Number: u.number.Add(1), Weight: 1},
+		Limit: u.limit, Lease: u.lease, Ticket: u.lease / 6, Wait: wait,
+	}
+}
+
+// acquire waits for a permit.
+func (u *user) acquire() (engine.ID, error) {
+	r := u.ask(true)
+	for {
+		reply, err := u.call(r)
+		if err != nil {
+			return r.ID, err
+		}
+		if reply.Answers[0].Status == engine.Granted {
+			return r.ID, nil
+		}
+		if reply.Answers[0].Status != engine.Queued {
+			return r.ID, fmt.Errorf("answered %+v", reply.Answers[0])
+		}
+		if err := u.await(r.ID); err != errAskAgain {
+			return r.ID, err
+		}
+	}
+}
+
+var errAskAgain = fmt.Errorf("ask again")
+
+// await waits for a ticket's grant.
+func (u *user) await(id engine.ID) error {
+	for {
+		n := <-u.told
+		for _, g := range n.Grants {
+			if g.ID == id {
+				return nil
+			}
+		}
+		if n.Ask {
+			return errAskAgain
+		}
+		if n.Closed {
+			return engine.ErrClosed
+		}
+	}
+}
+
+func (u *user) release(id engine.ID) error {
+	reply, err := u.call(engine.Request{Kind: engine.Release, ID: id})
+	if err == nil && reply.Answers[0].Status != engine.Done {
+		err = fmt.Errorf("release of %s answered %+v", id, reply.Answers[0])
+	}
+	return err
+}
+
+func openEngine(tb testing.TB, dir string) *Engine {
+	tb.Helper()
+	e, err := New(dir, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func openUser(tb testing.TB, e *Engine, name string, limit int) *user {
+	tb.Helper()
+	u, err := newUser(e, name, limit)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return u
+}
+
+// must is for calls that have to succeed.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// take asks without waiting and wants a permit.
+func (u *user) take(tb testing.TB) engine.ID {
+	tb.Helper()
+	r := u.ask(false)
+	if got := u.status(tb, r); got != engine.Granted {
+		tb.Fatalf("asked for a free permit: status %d", got)
+	}
+	return r.ID
+}
+
+func (u *user) status(tb testing.TB, r engine.Request) engine.Status {
+	tb.Helper()
+	reply, err := u.call(r)
+	must(tb, err)
+	return reply.Answers[0].Status
+}
+
+func (u *user) state(tb testing.TB) engine.State {
+	tb.Helper()
+	st, err := u.session.State(context.Background())
+	must(tb, err)
+	return st
+}
+
+// granted wants the grant of a ticket, some time soon.
+func (u *user) granted(tb testing.TB, id engine.ID) {
+	tb.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case n := <-u.told:
+			for _, g := range n.Grants {
+				if g.ID == id {
+					return
+				}
+			}
+		case <-deadline:
+			tb.Fatalf("ticket %s was not granted; state %+v", id, u.state(tb))
+		}
+	}
+}
+
+func contextWithTimeout(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+func sprint(v any) string { return fmt.Sprintf("%+v", v) }

@@ -1,0 +1,114 @@
+//go:build unix
+
+package fileengine
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// pollEvery is how often to look where the kernel does not tell.
+const pollEvery = 0
+
+// inbox is the named pipe of a living process. Who writes to it wakes the
+// process. It lives as long as somebody has the pipe open for reading.
+type inbox struct {
+	path string
+	file *os.File
+}
+
+func newInbox(path string, mode os.FileMode) (*inbox, error) {
+	if err := unix.Mkfifo(path, uint32(mode)); err != nil {
+		return nil, &os.PathError{Op: "mkfifo", Path: path, Err: err}
+	}
+	// Open for writing as well: a pipe without a writer is at its end.
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK|noFollow, 0)
+	if err == nil && mode&0o070 != 0 {
+		err = os.Chmod(path, mode) // whatever the umask
+	}
+	if err != nil {
+		_ = os.Remove(path)
+		return nil, err
+	}
+	return &inbox{path: path, file: f}, nil
+}
+
+// read waits for what others write.
+func (in *inbox) read(b []byte) (int, error) { return in.file.Read(b) }
+
+// there reports whether the pipe's name still leads to it.
+func (in *inbox) there() bool {
+	a, err1 := in.file.Stat()
+	b, err2 := os.Lstat(in.path)
+	return err1 == nil && err2 == nil && os.SameFile(a, b)
+}
+
+// life opens the pipe once more, for others to keep.
+func (in *inbox) life() (*os.File, error) {
+	return os.OpenFile(in.path, os.O_RDONLY|unix.O_NONBLOCK|noFollow, 0)
+}
+
+func (in *inbox) close() { _ = in.file.Close() }
+
+// outbox is the writing end of another process's pipe.
+type outbox struct{ fd int }
+
+// openOutbox opens the pipe of a process. alive is false if nobody reads it,
+// or there is none. What cannot be judged counts as alive.
+func openOutbox(path string) (out outbox, alive bool) {
+	for {
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|noFollow, 0)
+		switch {
+		case err == nil:
+			return outbox{fd}, true
+		case errors.Is(err, unix.EINTR):
+		default:
+			return outbox{-1}, !errors.Is(err, unix.ENXIO) && !errors.Is(err, unix.ENOENT)
+		}
+	}
+}
+
+// send writes a message in one piece. A pipe that is full wakes its reader
+// anyway, which then looks at everything.
+func (out outbox) send(b []byte) {
+	if out.fd >= 0 {
+		_, _ = unix.Write(out.fd, b)
+	}
+}
+
+func (out outbox) close() {
+	if out.fd >= 0 {
+		_ = unix.Close(out.fd)
+	}
+}
+
+// watch calls died, from another goroutine, when the last reader of a pipe is
+// gone, unless stop is called before. alive is false if there is none now.
+func watch(path string, died func()) (stop func(), alive bool) {
+	out, alive := openOutbox(path)
+	if !alive || out.fd < 0 {
+		return func() {}, alive
+	}
+	f := os.NewFile(uintptr(out.fd), path)
+	conn, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return func() {}, true
+	}
+	go func() {
+		// The kernel reports the end of the readers as an error of the writing
+		// end, for which Go waits as for room to write.
+		err := conn.Write(func(fd uintptr) bool {
+			p := []unix.PollFd{{Fd: int32(fd)}}
+			_, err := unix.Poll(p, 0)
+			return err == nil && p[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0
+		})
+		_ = f.Close()
+		if err == nil {
+			died()
+		}
+	}()
+	return func() { _ = f.Close() }, true
+}

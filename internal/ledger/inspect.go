@@ -1,0 +1,27 @@
+package ledger
+
+import "sema/engine"
+
+// LeaseEnd is when the lease of a permit ends, if there is such a permit. It
+// looks at what is written and ends nothing.
+func (l *Ledger) LeaseEnd(id engine.ID) (end int64, ok bool) {
+	h := l.holders[id]
+	if h == nil {
+		return 0, false
+	}
+	return h.end, true
+}
+
+// Load is the limit, the weight held and the number of tickets, as written.
+func (l *Ledger) Load() (limit, used, tickets int) { return l.limit, l.used, len(l.tickets) }
+
+// Each calls f for every permit and every ticket, in the order of lease ends
+// and of the queue.
+func (l *Ledger) Each(f func(id engine.ID, end int64, detached bool)) {
+	for _, h := range l.ends {
+		f(h.id, h.end, h.detached)
+	}
+	for _, t := range l.queue {
+		f(t.id, t.end, t.detached)
+	}
+}

@@ -1,0 +1,123 @@
+// Package rediserror sorts the errors of go-redis: may the same request be sent
+// again, did it change anything, and what can the user do about it. All packages
+// that talk to Redis go by this one table.
+package rediserror
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Meaning says what an error tells about the request that failed. The zero
+// Meaning says nothing: the request may have been executed, and sending it
+// again is not known to help.
+type Meaning struct {
+	// Temporary: the same request may succeed soon.
+	Temporary bool
+
+	// NotExecuted: the request certainly changed nothing. This is about one
+	// request that was sent once: a command, or a script that looks at the
+	// types of its keys before its first write. It is not about the other
+	// commands of a transaction, which Redis executes although one fails, and
+	// not about earlier copies that go-redis sent by itself (MaxRetries).
+	NotExecuted bool
+
+	// Hint is what the user can try; it may be empty.
+	Hint string
+}
+
+const (
+	hintPassword = "the server wants a password: redis://user:password@host"
+	hintRights   = "the user lacks rights: see docs/redis.md for those that sema needs, docs/redisson.md and docs/classic.md for the others"
+	hintSlots    = "on a cluster all keys of one request must be in the same slot: give the name a hash tag, such as {name}"
+)
+
+// replies sorts what the server answers, by the first words of the error. No
+// prefix here is the beginning of another one.
+var replies = []struct {
+	prefix string
+	Meaning
+}{
+	{"NOSCRIPT ", Meaning{Temporary: true, NotExecuted: true}},
+	{"READONLY ", Meaning{Temporary: true, NotExecuted: true, Hint: "the server is a replica: connect to the master, or through Sentinel or Cluster"}},
+	{"LOADING ", Meaning{Temporary: true, NotExecuted: true, Hint: "the server is still loading its data: wait"}},
+	{"BUSY ", Meaning{Temporary: true, NotExecuted: true, Hint: "a script of somebody else's blocks the server: SCRIPT KILL ends it"}},
+	{"MASTERDOWN ", Meaning{Temporary: true, NotExecuted: true}},
+	{"CLUSTERDOWN ", Meaning{Temporary: true, NotExecuted: true}},
+	{"MOVED ", Meaning{Temporary: true, NotExecuted: true, Hint: "the server is part of a cluster: use a cluster client, redis+cluster://"}},
+	{"ASK ", Meaning{Temporary: true, NotExecuted: true}},
+	{"TRYAGAIN ", Meaning{Temporary: true, NotExecuted: true}},
+	{"NOREPLICAS ", Meaning{Temporary: true, NotExecuted: true}},
+	{"ERR max number of clients reached", Meaning{Temporary: true, NotExecuted: true, Hint: "the server has no connection left: raise its maxclients"}},
+	// SCRIPT KILL works only on a script that has written nothing.
+	{"ERR Script killed by user with SCRIPT KILL", Meaning{Temporary: true, NotExecuted: true}},
+
+	{"OOM ", Meaning{NotExecuted: true, Hint: "the server's memory is full: raise its maxmemory; releases still work"}},
+	{"MISCONF ", Meaning{NotExecuted: true, Hint: "the server cannot save to disk and refuses writes: see its log"}},
+	{"EXECABORT ", Meaning{NotExecuted: true}},
+	{"NOAUTH ", Meaning{NotExecuted: true, Hint: hintPassword}},
+	// The answer of a server with a password to a request of more than ten words.
+	{"ERR Protocol error: unauthenticated", Meaning{NotExecuted: true, Hint: hintPassword}},
+	{"WRONGPASS ", Meaning{NotExecuted: true, Hint: "user or password is wrong"}},
+	{"WRONGTYPE ", Meaning{NotExecuted: true, Hint: "another program uses a key of this name: choose another name for the semaphore, or delete that key"}},
+	{"CROSSSLOT ", Meaning{NotExecuted: true, Hint: hintSlots}},
+
+	// The rest may stop a script after its first write.
+	{"ERR Script attempted to access", Meaning{Hint: hintSlots}}, // a key of another slot or node
+	{"ERR The user executing the script", Meaning{Hint: hintRights}},
+	{"NOPERM ", Meaning{Hint: hintRights}},
+}
+
+// Sort says what err means. It finds the error of go-redis or of the network
+// through wrapping. Sort(nil) is the zero Meaning.
+func Sort(err error) Meaning {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return sortReply(reply.Error())
+	}
+	var connection *net.OpError
+	var network net.Error
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &connection) && connection.Op == "dial":
+		return Meaning{Temporary: true, NotExecuted: true, Hint: "check that the server runs and the address is right"}
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return Meaning{Temporary: true, NotExecuted: true, Hint: "all connections of the go-redis client are in use: raise its PoolSize, or see what holds them"}
+	case errors.As(err, &certificate):
+		return Meaning{NotExecuted: true, Hint: "the server's certificate is not trusted: see the go-redis client's TLSConfig"}
+	case errors.Is(err, redis.ErrClosed):
+		return Meaning{NotExecuted: true}
+	case errors.Is(err, context.Canceled):
+		return Meaning{}
+	case errors.As(err, &network) && network.Timeout():
+		return Meaning{Temporary: true, Hint: "check that the server runs and is not overloaded"}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), network != nil:
+		// With maxclients reached the server hangs up as well, mostly before
+		// the client has read the words that say so.
+		return Meaning{Temporary: true, Hint: "the server closed the connection: see whether it restarted, or reached its maxclients"}
+	}
+	return Meaning{}
+}
+
+func sortReply(text string) Meaning {
+	for _, r := range replies {
+		if strings.HasPrefix(text, r.prefix) {
+			return r.Meaning
+		}
+	}
+	return Meaning{}
+}
+
+// FromServer reports whether err is an error that the server answered with, in
+// contrast to trouble with the connection and to what go-redis says of an
+// answer without one (redis.Nil, redis.TxFailedErr).
+func FromServer(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && !strings.HasPrefix(reply.Error(), "redis: ")
+}

@@ -1,0 +1,350 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sema/engine"
+	"sema/internal/client"
+)
+
+// checker judges a run after every event, from what clients believe and what
+// the server has written.
+type checker struct {
+	w         *world
+	faultless bool // nothing is planned to go wrong
+
+	allowed int   // the most weight that may be held: the limit, or what a smaller one found
+	doubt   int64 // until when clients may trust what the server forgot
+	token   int64 // the last one given
+	bySlot  map[int]int64
+	given   map[engine.ID]int64 // the token of each grant
+	idle    map[*node]int64     // since when weight was free beside a waiter of that node
+	lately  int64               // when the server last granted
+}
+
+// stepped looks at a step: before is the server's load before it.
+func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
+	w := k.w
+	limit, used, _ := w.server.ledger.Load()
+	k.allowed = max(limit, min(k.allowed, used))
+	if limit < before.limit {
+		k.allowed = max(limit, before.used)
+	}
+	if used > k.allowed && used > before.used {
+		w.fail("limit: the server has granted %d, allowed %d", used, k.allowed)
+	}
+	grants := slices.Clone(reply.Notification.Grants)
+	for _, n := range news {
+		grants = append(grants, n.Grants...)
+	}
+	for i, a := range reply.Answers {
+		if r := c.Requests[i]; r.Kind == engine.Ask && a.Status == engine.Granted {
+			grants = append(grants, engine.Grant{ID: r.ID, Token: a.Token, Slot: a.Slot})
+		}
+	}
+	slices.SortFunc(grants, func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
+	for _, g := range grants {
+		k.grantedAt(g.ID, g.Token, g.Slot)
+	}
+}
+
+// grantedAt looks at a grant where it is made: its token, and whether somebody
+// was passed over.
+func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
+	w := k.w
+	if k.given[id] == token {
+		return // told again
+	}
+	if token <= k.token {
+		w.fail("token: %v has %d after %d", id, token, k.token)
+	}
+	k.token, k.given[id], k.lately = token, token, w.now
+	if slot >= 0 {
+		if token <= k.bySlot[slot] {
+			w.fail("token: slot %d has %d after %d", slot, token, k.bySlot[slot])
+		}
+		k.bySlot[slot] = token
+	}
+	c := w.find(id)
+	if c == nil {
+		return // given up meanwhile
+	}
+	c.granted, c.token = w.now, token
+	if c.n.plan.unfair || c.n.faulty > c.came {
+		return
+	}
+	// Somebody who came earlier, by more than messages take, and whose wait
+	// nothing has disturbed, has been granted before.
+	for _, n := range w.nodes {
+		for _, other := range n.callers {
+			if other.granted == 0 && !other.try && !n.plan.unfair && n.alive && !n.paused && n.faulty < other.came &&
+				other.came+k.messages() < c.came && k.calm() < other.came {
+				w.fail("order: %v came %v before %v and still waits", other.Acquisition.ID(), micros(c.came-other.came), id)
+			}
+		}
+	}
+}
+
+// messages is how long a caller's wish may take to reach the server: it waits
+// for a call's return, and then travels.
+func (k *checker) messages() int64 { return 4*k.w.delay + millisecond }
+
+// calm is when the server was last disturbed.
+func (k *checker) calm() int64 { return k.doubt }
+
+// granted looks at a permit that a caller gets.
+func (k *checker) granted(c *caller) {
+	k.trust(c)
+	k.held()
+	if c.over {
+		k.w.fail("once: %v was granted after its end", c.Acquisition.ID())
+	}
+}
+
+// trust compares until when a client trusts its permit with what the server
+// has written.
+func (k *checker) trust(c *caller) {
+	w := k.w
+	if w.now < k.doubt {
+		return
+	}
+	valid := c.n.truly(c.Valid())
+	if valid <= w.now {
+		w.fail("loss: %v is given to its caller after its time", c.Acquisition.ID())
+	}
+	end, ok := w.server.ledger.LeaseEnd(c.Acquisition.ID())
+	if truly := end - w.server.now() + w.now; !ok || truly < valid {
+		w.fail("loss: %v is trusted until %v, and its lease ends at %v (%v)", c.Acquisition.ID(), micros(valid), micros(truly), ok)
+	}
+}
+
+// held adds up the weight that clients trust, by their own clocks.
+func (k *checker) held() {
+	w, sum := k.w, 0
+	if w.now < k.doubt {
+		return
+	}
+	slots := map[int]bool{}
+	for _, n := range w.nodes {
+		for _, c := range n.callers {
+			if !c.held || n.truly(c.Valid()) <= w.now {
+				continue
+			}
+			sum += c.weight
+			if s := c.Slot(); s >= 0 {
+				if slots[s] {
+					w.fail("slot: %d is held twice", s)
+				}
+				slots[s] = true
+			}
+		}
+	}
+	if sum > k.allowed {
+		w.fail("limit: %d is held, allowed %d", sum, k.allowed)
+	}
+}
+
+// denied looks at an acquisition that ends without a permit.
+func (k *checker) denied(c *caller, e client.Event) {
+	w := k.w
+	switch e.Reason {
+	case client.Refused:
+		if !c.try {
+			w.fail("wait: %v was refused, though it waits", c.Acquisition.ID())
+		}
+	case client.TooHeavy, client.LimitIsAnother:
+		if w.limits == 0 && w.restarts == 0 && w.forgets == 0 && !k.declares() {
+			w.fail("wait: %v ended with %s, and nobody changed the limit", c.Acquisition.ID(), reasons[e.Reason])
+		}
+	case client.Revoked:
+		if w.revokes == 0 {
+			w.fail("wait: %v was revoked by nobody", c.Acquisition.ID())
+		}
+	case client.EngineFailed:
+		if c.n.faulty < c.came && k.doubt < c.came {
+			w.fail("wait: %v failed without a fault: %v", c.Acquisition.ID(), e.Err)
+		}
+	default:
+		w.fail("wait: %v ended with %s", c.Acquisition.ID(), reasons[e.Reason])
+	}
+}
+
+func (k *checker) declares() bool {
+	for _, n := range k.w.nodes {
+		if n.plan.declare || n.plan.strict {
+			return true
+		}
+	}
+	return false
+}
+
+// lost looks at a permit that its client gives up.
+func (k *checker) lost(c *caller, e client.Event) {
+	w, n := k.w, c.n
+	excused := n.faulty >= n.truly(c.GrantedAt())-n.plan.lease || w.now < k.doubt || n.plan.noRenewal
+	switch {
+	case e.Reason == client.Revoked && w.revokes > 0, e.Reason == client.HeldTooLong && n.plan.maxHold > 0, excused:
+	default:
+		w.fail("loss: %v was lost (%s) without a fault", c.Acquisition.ID(), reasons[e.Reason])
+	}
+}
+
+// waits looks whether weight is free beside a waiter for too long. It is called
+// every so often.
+func (k *checker) waits() {
+	w := k.w
+	k.held()
+	k.strays()
+	limit, used, tickets := w.server.ledger.Load()
+	if w.server.down || w.server.refuse != nil {
+		clear(k.idle)
+		return
+	}
+	if _, ok := k.oldest(); !ok && tickets == 0 {
+		clear(k.idle)
+		return
+	}
+	for _, n := range w.nodes {
+		var waiting *caller
+		for _, c := range n.callers {
+			if !c.held && !c.try && c.granted == 0 && c.State() != client.Held && (waiting == nil || c.weight < waiting.weight) {
+				waiting = c
+			}
+		}
+		if waiting == nil || !n.alive || n.paused || n.cut || limit == 0 || used+w.heaviest() > limit {
+			delete(k.idle, n)
+			continue
+		}
+		if k.idle[n] == 0 {
+			k.idle[n] = w.now
+		}
+		if since := max(k.idle[n], k.lately, waiting.came); w.now-since > k.patience(n) {
+			w.fail("wake-up: %v has waited beside free weight for %v (%d of %d held)", waiting.Acquisition.ID(), micros(w.now-since), used, limit)
+		}
+	}
+}
+
+// strays looks for permits and tickets of a process that does not know of them,
+// and is not about to give anything back: they would stay until they lapse.
+func (k *checker) strays() {
+	w, sum := k.w, 0
+	w.server.ledger.Each(func(id engine.ID, end int64, detached bool) {
+		if _, held := w.server.ledger.LeaseEnd(id); held {
+			sum += id.Weight
+		}
+		if detached || end <= w.server.now() {
+			return
+		}
+		for _, n := range w.nodes {
+			if n.client == id.Client && n.alive && !n.paused && n.machine.Idle() && n.machine.Find(id) == nil && w.now > k.doubt {
+				w.fail("leak: nobody has %v, or gives it back", id)
+			}
+		}
+	})
+	if _, used, _ := w.server.ledger.Load(); used != sum {
+		w.fail("limit: the server counts %d, and %d is held", used, sum)
+	}
+}
+
+// patience is how long weight may be free beside a waiter. Without faults that
+// is a matter of messages. With faults, of whoever is to ask again: itself, or
+// a ticket in front of it whose process is in trouble.
+func (k *checker) patience(n *node) int64 {
+	w := k.w
+	if k.faultless {
+		return k.messages() + n.plan.lease/100
+	}
+	longest := int64(0)
+	for _, other := range w.nodes {
+		longest = max(longest, other.plan.lease)
+	}
+	return 2*longest + 6*second
+}
+
+// oldest is the caller that has waited longest.
+func (k *checker) oldest() (first *caller, ok bool) {
+	for _, n := range k.w.nodes {
+		for _, c := range n.callers {
+			if c.granted == 0 && !c.try && (first == nil || c.came < first.came) {
+				first = c
+			}
+		}
+	}
+	return first, first != nil
+}
+
+// left looks what remains when everybody has gone.
+func (k *checker) left() {
+	w := k.w
+	st := w.server.ledger.State(w.server.now())
+	detached := false
+	for _, n := range w.nodes {
+		detached = detached || n.plan.detached
+		if len(n.callers) > 0 {
+			c := n.callers[0]
+			w.fail("leak: %v has not ended (state %d)", c.Acquisition.ID(), c.State())
+		}
+		if n.alive && !n.machine.Idle() {
+			w.fail("leak: %s still wants to send something", n.client)
+		}
+	}
+	if len(st.Holders) > 0 || len(st.Waiters) > 0 {
+		w.fail("leak: the server still has %+v %+v", st.Holders, st.Waiters)
+	}
+}
+
+// heaviest is the largest weight that somebody waits for: less than that may be
+// kept free for it.
+func (w *world) heaviest() int {
+	most := 0
+	for _, n := range w.nodes {
+		for _, c := range n.callers {
+			if !c.held {
+				most = max(most, c.weight)
+			}
+		}
+	}
+	return most
+}
+
+// find is the caller of an id, if it still is one.
+func (w *world) find(id engine.ID) *caller {
+	for _, n := range w.nodes {
+		if n.client != id.Client {
+			continue
+		}
+		for _, c := range n.callers {
+			if c.Acquisition.ID() == id {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+var reasons = [...]string{"", "refused", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed"}
+
+func calls(c engine.Call) string {
+	var b strings.Builder
+	for _, r := range c.Requests {
+		fmt.Fprintf(&b, " %s %v", [...]string{"", "ask", "renew", "release", "revoke", "limit", "unset", "remove"}[r.Kind], r.ID)
+		if r.Kind == engine.Ask {
+			fmt.Fprintf(&b, " waited %v", r.Waited)
+		}
+	}
+	return b.String()
+}
+
+func answers(reply engine.Reply) string {
+	var b strings.Builder
+	for _, a := range reply.Answers {
+		fmt.Fprintf(&b, " %s", [...]string{"", "granted", "queued", "refused", "gone", "revoked", "too heavy", "limit differs", "done", "in use"}[a.Status])
+	}
+	if !reply.Notification.Empty() {
+		fmt.Fprintf(&b, " %+v", reply.Notification)
+	}
+	return b.String()
+}

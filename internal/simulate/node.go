@@ -1,0 +1,335 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sema/engine"
+	"sema/internal/client"
+)
+
+// node is one process: a client machine, its network and its callers.
+type node struct {
+	w       *world
+	plan    clientPlan
+	number  int
+	born    int // how often it was started
+	client  string
+	machine *client.Machine
+	alive   bool
+	paused  bool
+	waiting []func() // what happens to it when it goes on
+	cut     bool     // nothing it sends arrives, and nothing reaches it
+	offset  int64    // its clock's start
+	flying  uint64   // the call in flight; 0: none
+	timer   int64    // when it ticks; 0: not set
+	callers []*caller
+	faulty  int64 // until when something that went wrong may be felt
+}
+
+// caller is one acquisition, from its wish to its end.
+type caller struct {
+	client.Acquisition
+	n       *node
+	weight  int
+	came    int64
+	try     bool
+	held    bool
+	token   int64
+	over    bool
+	granted int64 // when the server granted it; 0: not yet
+}
+
+func (w *world) newNode(i int, p clientPlan) *node {
+	n := &node{w: w, plan: p, number: i}
+	n.start()
+	return n
+}
+
+// start starts the process.
+func (n *node) start() {
+	n.born++
+	n.client = fmt.Sprintf("n%d.%d", n.number, n.born)
+	n.alive, n.paused, n.cut, n.waiting, n.callers, n.flying, n.timer = true, false, false, nil, nil, 0, 0
+	n.offset = n.w.between(1, 1000*second)
+	lease := micros(n.plan.lease)
+	cfg := client.Config{
+		Client: n.client, Limit: n.w.limit, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3,
+		Slots: n.plan.slots, Strict: n.plan.strict, Declare: n.plan.declare, Unfair: n.plan.unfair, Detached: n.plan.detached,
+		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting,
+	}
+	if n.plan.noRenewal {
+		cfg.Renew = 0
+	}
+	n.machine = client.New(cfg)
+	born := n.born
+	for range n.plan.callers {
+		n.w.after(n.w.between(0, 2*millisecond), func() { n.next(born) })
+	}
+}
+
+// clock is the process's own time.
+func (n *node) clock() time.Duration { return micros(n.w.now + n.offset) }
+
+// truly is the true time of a moment on the process's clock, rounded down.
+func (n *node) truly(t time.Duration) int64 { return t.Microseconds() - n.offset }
+
+// does has f done by the process, when it is not standing still.
+func (n *node) does(born int, f func()) {
+	switch {
+	case n.born != born || !n.alive:
+	case n.paused:
+		n.waiting = append(n.waiting, func() { n.does(born, f) })
+	default:
+		f()
+		n.pump()
+	}
+}
+
+// next has a caller come.
+func (n *node) next(born int) {
+	n.does(born, func() {
+		w := n.w
+		if w.ending {
+			return
+		}
+		c := &caller{n: n, weight: 1 + w.rng.IntN(n.plan.maxWeight), came: w.now, try: w.chance(n.plan.try)}
+		c.Owner = c
+		n.callers = append(n.callers, c)
+		n.machine.Acquire(n.clock(), &c.Acquisition, c.weight, !c.try)
+		if w.tracing {
+			w.trace("%s: wants weight %d (%v)", n.client, c.weight, c.Acquisition.ID())
+		}
+		if n.plan.patience > 0 && w.chance(3) {
+			w.after(w.between(0, n.plan.patience), func() { n.does(born, func() { n.giveUp(c) }) })
+		}
+	})
+}
+
+func (n *node) giveUp(c *caller) {
+	if c.over || c.held {
+		return
+	}
+	if n.w.tracing {
+		n.w.trace("%s: gives up on %v", n.client, c.Acquisition.ID())
+	}
+	n.machine.Cancel(n.clock(), &c.Acquisition)
+	n.done(c)
+}
+
+// done ends a caller; another one comes after a while.
+func (n *node) done(c *caller) {
+	c.over, c.held = true, false
+	i := slices.Index(n.callers, c)
+	n.callers = slices.Delete(n.callers, i, i+1)
+	born := n.born
+	n.w.after(n.w.between(1, n.plan.think), func() { n.next(born) })
+}
+
+// pump takes in what the machine says, and sends its next call.
+func (n *node) pump() {
+	n.events()
+	now := n.clock()
+	if call, ok := n.machine.Next(now); ok {
+		n.send(call)
+	}
+	n.events()
+	if at, ok := n.machine.Wake(); ok {
+		if t := max(n.truly(at)+1, n.w.now+1); n.timer == 0 || t < n.timer {
+			n.timer = t
+			born := n.born
+			n.w.after(t-n.w.now, func() { n.tick(born, t) })
+		}
+	}
+}
+
+func (n *node) tick(born int, t int64) {
+	if n.born != born || n.timer != t {
+		return
+	}
+	n.timer = 0
+	n.does(born, func() { n.machine.Tick(n.clock()) })
+}
+
+// send has a call travel. The machine gives it up after a while.
+func (n *node) send(call engine.Call) {
+	w := n.w
+	call.Requests = slices.Clone(call.Requests)
+	n.flying = call.Number
+	born, number := n.born, call.Number
+	if w.tracing {
+		w.trace("%s: sends #%d fence=%v %s", n.client, number, call.Fence, calls(call))
+	}
+	w.after(n.callTime(), func() {
+		n.does(born, func() {
+			if n.flying == number {
+				n.failed(errTimeout)
+			}
+		})
+	})
+	if d, ok := n.travel(w.loseCall, w.lateCall); ok {
+		client := n.client
+		w.after(d, func() { w.server.take(n, client, call) })
+	}
+}
+
+// callTime is how long a call is waited for.
+func (n *node) callTime() int64 { return max(250*millisecond, min(5*second, n.plan.lease/3)) }
+
+// blame notes that something goes wrong for the process, for some time from now
+// on. It is felt until a call has been given up and made again, and everything
+// asked for again.
+func (n *node) blame(us int64) {
+	n.faulty = max(n.faulty, n.w.now+us+n.callTime()+second/2+n.plan.lease/asksPerLease+4*n.w.delay)
+}
+
+// asksPerLease is how often a waiter asks again.
+const asksPerLease = 6
+
+// travel is how long a message takes, and whether it arrives.
+func (n *node) travel(lose, late int) (delay int64, ok bool) {
+	w := n.w
+	switch {
+	case n.cut || w.chance(lose):
+		n.blame(0)
+		return 0, false
+	case w.chance(late):
+		n.blame(2 * n.plan.lease)
+		return w.between(w.delay, 2*n.plan.lease), true
+	}
+	return w.between(20, w.delay), true
+}
+
+func (n *node) failed(err error) {
+	if n.w.tracing {
+		n.w.trace("%s: #%d failed: %v", n.client, n.flying, err)
+	}
+	n.flying = 0
+	n.blame(0)
+	n.machine.Failed(n.clock(), err)
+}
+
+// reply has the server's reply travel.
+func (n *node) reply(client string, number uint64, reply engine.Reply, err error) {
+	w := n.w
+	if n.client != client {
+		return
+	}
+	born := n.born
+	d, ok := n.travel(w.loseReply, w.lateReply)
+	if !ok {
+		return
+	}
+	w.after(d, func() {
+		n.does(born, func() {
+			switch {
+			case n.flying != number:
+			case err != nil:
+				n.failed(err)
+			default:
+				n.flying = 0
+				n.machine.Answer(n.clock(), reply)
+			}
+		})
+	})
+}
+
+// news has a notification travel.
+func (n *node) news(told engine.Notification) {
+	w, born := n.w, n.born
+	if d, ok := n.travel(w.loseNews, w.lateNews); ok {
+		w.after(d, func() { n.does(born, func() { n.machine.Notify(n.clock(), told) }) })
+	}
+}
+
+// events takes in what happened to callers.
+func (n *node) events() {
+	w := n.w
+	for _, e := range slices.Clone(n.machine.Events()) {
+		if e.A == nil {
+			continue // an order, or the limit
+		}
+		c := e.A.Owner.(*caller)
+		if w.tracing {
+			w.trace("%s: %v %s %s", n.client, c.Acquisition.ID(), [...]string{"", "granted", "denied", "queued", "lost", "answered", "ask failed"}[e.Kind], reasons[e.Reason])
+		}
+		switch e.Kind {
+		case client.Granted:
+			w.grants++
+			c.held, c.token = true, c.Token()
+			w.check.granted(c)
+			n.hold(c)
+		case client.Denied:
+			w.check.denied(c, e)
+			n.done(c)
+		case client.Lost:
+			w.check.lost(c, e)
+			if c.held {
+				c.held = false
+				n.letGo(c)
+			}
+		}
+	}
+}
+
+// hold has the caller work, and then release.
+func (n *node) hold(c *caller) {
+	w, born := n.w, n.born
+	w.after(w.between(1, n.plan.hold), func() {
+		n.does(born, func() {
+			if c.held {
+				c.held = false
+				n.letGo(c)
+			}
+		})
+	})
+}
+
+// letGo releases a permit, lost or not.
+func (n *node) letGo(c *caller) {
+	if n.w.tracing {
+		n.w.trace("%s: releases %v", n.client, c.Acquisition.ID())
+	}
+	n.machine.Leave(n.machine.Release(n.clock(), &c.Acquisition))
+	n.done(c)
+}
+
+// crash ends the process, and starts it again after a while.
+func (n *node) crash() {
+	w := n.w
+	if w.tracing {
+		w.trace("%s: dies", n.client)
+	}
+	n.alive, n.callers = false, nil
+	n.blame(0)
+	w.server.reach[n.client] = false
+	w.after(w.between(1, n.plan.lease), func() {
+		n.start()
+		n.blame(0)
+	})
+}
+
+// pause has the process stand still for a while.
+func (n *node) pause(us int64) {
+	w, born := n.w, n.born
+	if !n.alive || n.paused {
+		return
+	}
+	if w.tracing {
+		w.trace("%s: stands still for %v", n.client, micros(us))
+	}
+	n.paused = true
+	n.blame(us)
+	w.after(us, func() {
+		if n.born != born {
+			return
+		}
+		n.paused = false
+		late := n.waiting
+		n.waiting = nil
+		for _, f := range late {
+			f()
+		}
+	})
+}

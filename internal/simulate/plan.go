@@ -1,0 +1,87 @@
+package simulate
+
+import "math/rand/v2"
+
+const (
+	millisecond = int64(1000)
+	second      = 1000 * millisecond
+)
+
+// plan is what a seed draws: who takes part, and what goes wrong how often.
+// A rate of n means once in n times, 0 never.
+type plan struct {
+	seed    uint64
+	limit   int
+	length  int64 // of the run, before everything is wound up
+	delay   int64 // the longest a message takes, unless it is late
+	clients []clientPlan
+
+	loseCall, loseReply, loseNews int // rates for each message
+	lateCall, lateReply, lateNews int
+	doubleNews                    int
+
+	pauses, crashes, cuts           int64 // mean time between two, in microseconds; 0: none
+	restarts, forgets, steps        int64
+	refusals                        int64
+	limits, revokes, unsets, probes int64
+}
+
+// clientPlan is what one process is like.
+type clientPlan struct {
+	callers                                  int
+	lease                                    int64
+	maxWeight                                int
+	hold, think                              int64 // at the most
+	patience                                 int64 // callers give up after, at most; 0: never
+	slots, unfair, strict, declare, detached bool
+	noRenewal                                bool
+	maxHold                                  int64
+	try                                      int // rate of TryAcquire
+	lasting                                  bool
+}
+
+// draw makes the plan of a seed. A third of all seeds have no faults, so that
+// what must hold then is checked as well.
+func draw(seed uint64) (plan, *rand.Rand) {
+	rng := rand.New(rand.NewPCG(seed, 0x5e3a))
+	pick := func(of ...int64) int64 { return of[rng.IntN(len(of))] }
+	maybe := func(n int, value int64) int64 {
+		if rng.IntN(n) == 0 {
+			return value
+		}
+		return 0
+	}
+	p := plan{seed: seed, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
+	lease := pick(100, 300, 1000, 3000) * millisecond
+	p.length = 8 * lease
+	weights := int(pick(1, 1, 1, int64(p.limit)))
+	slots := rng.IntN(4) == 0
+	hold := pick(100, 2000, lease/20, lease/3)
+	for range 1 + rng.IntN(4) {
+		c := clientPlan{
+			callers: int(pick(1, 1, 2, 5)), lease: lease * pick(1, 1, 1, 3, 10), maxWeight: weights,
+			hold: hold, think: pick(10, 1000, hold), patience: maybe(4, lease), slots: slots,
+			unfair: rng.IntN(20) == 0, try: int(maybe(3, 4)),
+			noRenewal: rng.IntN(10) == 0, detached: rng.IntN(20) == 0, declare: rng.IntN(20) == 0, strict: rng.IntN(30) == 0,
+		}
+		if rng.IntN(10) == 0 {
+			c.hold = 3 * c.lease // renewed
+		}
+		if rng.IntN(15) == 0 {
+			c.maxHold = max(c.lease/2, 100*millisecond)
+		}
+		p.clients = append(p.clients, c)
+	}
+	if rng.IntN(3) == 0 {
+		return p, rng
+	}
+	rate := func() int { return int(maybe(3, pick(5, 30, 200))) }
+	p.loseCall, p.loseReply, p.loseNews = rate(), rate(), rate()
+	p.lateCall, p.lateReply, p.lateNews, p.doubleNews = rate(), rate(), rate(), rate()
+	mean := func() int64 { return maybe(4, pick(lease/2, 2*lease, 6*lease)) }
+	p.pauses, p.crashes, p.cuts = mean(), mean(), mean()
+	p.restarts, p.refusals = mean(), mean()
+	p.limits, p.revokes, p.unsets = mean(), mean(), mean()
+	p.forgets, p.steps = maybe(8, 3*lease), maybe(8, 2*lease)
+	return p, rng
+}

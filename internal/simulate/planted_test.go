@@ -1,0 +1,132 @@
+package simulate
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// planted are bugs of one line, each in the client or the ledger, that the
+// simulator must find. The line old must stand in the file once.
+var planted = []struct{ what, file, old, new string }{
+	{"grants one more than the limit", ledgerFile, "if first && r.ID.Weight <= l.limit-l.used {", "if first && r.ID.Weight <= l.limit-l.used+1 {"},
+	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn engine.Answer{Status: engine.Gone}\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell"},
+	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++"},
+	{"a grant is not told", ledgerFile, "n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h"},
+	{"free weight is not handed over", ledgerFile, "\tl.grant(now)\n\tl.watch(now, asker)", "\tl.watch(now, asker)"},
+	{"the queue is last in, first out", ledgerFile, "place := now - r.Waited.Microseconds()", "place := -now"},
+	{"newcomers pass the queue", ledgerFile, "first := r.Unfair ||", "first := true ||"},
+	{"a heavy ticket is passed over", ledgerFile, "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\treturn", "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\tl.drop(t.id)"},
+	{"leases end early", ledgerFile, "for len(l.ends) > 0 && l.ends[0].end <= now {", "for len(l.ends) > 0 && l.ends[0].end <= now+50_000 {"},
+	{"a slot is given twice", ledgerFile, "for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {", "for h.slot = 0; h.slot > 0 && l.slots[h.slot] != nil; h.slot++ {"},
+	{"weights are counted as one when they come back", ledgerFile, "l.used -= h.id.Weight", "l.used--"},
+	{"late copies of calls count", ledgerFile, "return c.Number < f.number && now < f.end", "return false && c.Number < f.number && now < f.end"},
+	{"a hand-off lasts a lease, and the client does not know", ledgerFile, "h := l.take(now, t.end, t)", "h := l.take(now, now+1, t)"},
+	{"a lease counts from the answer", callFile, "m.grant(now, a, answer.Token, answer.Slot, m.sent, answer.Lease)", "m.grant(now, a, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)"},
+	{"a renewal counts beyond its lease", callFile, "m.validUntil(a, m.sent+answer.Lease-m.cfg.Margin)\n\t\tif a.issued", "m.validUntil(a, now+answer.Lease)\n\t\tif a.issued"},
+	{"a cancelled wait is not given back", machineFile, "\tif touched {\n\t\tm.giveBack(a.id)", "\tif touched && false {\n\t\tm.giveBack(a.id)"},
+	{"a retry asks under another name", callFile, "\tif failure.Temporary && now-a.since < patience {\n\t\treturn true", "\tif failure.Temporary && now-a.since < patience {\n\t\tm.end(a)\n\t\tm.ask(a)\n\t\treturn true"},
+	{"the grant of an older ticket counts", timeFile, "&& g.Ticket >= a.ticket:", "&& g.Ticket >= 0:"},
+	{"a hand-off that lapsed is given to its caller", callFile, "if now >= a.valid || a.short && m.cfg.Renew == 0 {", "if a.short && m.cfg.Renew == 0 {"},
+	{"a waiter asks once and never again", callFile, "a.due = m.sent + m.askEvery()", "a.due = never"},
+	{"a slot of a grant that lapsed is kept", callFile, "\t\tcase a.state != Held || !a.issued:", "\t\tcase a.state != Held:"},
+	{"what waits for the call in flight is forgotten", callFile, "\t\t\tif !a.issued { // and has to be renewed, which waited for this call\n\t\t\t\tm.push(a)\n\t\t\t}\n", ""},
+	{"a fence is forgotten", callFile, "m.fence = m.fence || !failure.NotExecuted", "m.fence = false"},
+}
+
+const (
+	ledgerFile  = "internal/ledger/ledger.go"
+	machineFile = "internal/client/machine.go"
+	callFile    = "internal/client/call.go"
+	timeFile    = "internal/client/time.go"
+)
+
+var (
+	starts = flag.Int("starts", 1, "for how many starting seeds each planted bug is searched")
+	table  = flag.String("table", "", "write how many seeds each planted bug took to this file")
+)
+
+// TestPlantedBugsAreFound builds the simulator with one bug at a time.
+func TestPlantedBugsAreFound(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]string, len(planted))
+	t.Run("each", func(t *testing.T) {
+		for i, bug := range planted {
+			t.Run(bug.what, func(t *testing.T) {
+				t.Parallel()
+				program := build(t, root, bug.file, bug.old, bug.new)
+				var took []int
+				for start := range *starts {
+					took = append(took, search(t, program, 1_000_000*(start+1)))
+				}
+				slices.Sort(took)
+				rows[i] = fmt.Sprintf("| %s | %s | %d | %d |\n", bug.what, filepath.Base(bug.file), took[len(took)/2], took[len(took)-1])
+			})
+		}
+	})
+	if *table != "" && !t.Failed() {
+		head := "| bug | file | seeds until found, median | at the most |\n|---|---|---:|---:|\n"
+		if err := os.WriteFile(*table, []byte(head+strings.Join(rows, "")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// build makes the simulator with one change to one file.
+func build(t *testing.T, root, file, old, with string) string {
+	t.Helper()
+	path, dir := filepath.Join(root, file), t.TempDir()
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), old); n != 1 {
+		t.Fatalf("%s has %q %d times", file, old, n)
+	}
+	changed, overlay, program := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "simulate")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{changed: []byte(strings.Replace(string(source), old, with, 1)), overlay: replace} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("go", "build", "-overlay", overlay, "-o", program, "./internal/simulate/run")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+var failing = regexp.MustCompile(`(?m)^seed ([0-9]+): `)
+
+// search runs seeds one after the other until one fails, and returns how many
+// that took.
+func search(t *testing.T, program string, first int) int {
+	t.Helper()
+	const most = 20_000
+	cmd := exec.Command(program, "-seed", strconv.Itoa(first), "-seeds", strconv.Itoa(most), "-for", "100s")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	out, _ := cmd.CombinedOutput() // it fails if it finds something
+	found := failing.FindSubmatch(out)
+	if found == nil {
+		t.Errorf("not found:\n%s", out)
+		return most
+	}
+	seed, _ := strconv.Atoi(string(found[1]))
+	return seed - first + 1
+}

@@ -1,0 +1,100 @@
+package simulate
+
+import (
+	"errors"
+	"slices"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+// server is the engine: a ledger behind a network.
+type server struct {
+	w      *world
+	ledger *ledger.Ledger
+	offset int64 // of its clock
+	down   bool
+	refuse *engine.Error   // what it answers instead of a step
+	reach  map[string]bool // whom its notifications reach
+}
+
+func newServer(w *world) *server {
+	s := &server{w: w, reach: map[string]bool{}}
+	s.forget()
+	return s
+}
+
+// forget loses all data.
+func (s *server) forget() {
+	s.ledger = &ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }}
+}
+
+func (s *server) now() int64 { return 1_800_000_000_000_000 + s.w.now + s.offset }
+
+var (
+	errRefused = &engine.Error{Op: "step", NotExecuted: true, Temporary: true, Err: errors.New("connection refused")}
+	errTimeout = &engine.Error{Op: "step", Temporary: true, Err: errors.New("no answer in time")}
+	errFull    = &engine.Error{Op: "step", NotExecuted: true, Err: errors.New("out of memory")}
+)
+
+// take carries out a call that has arrived, and sends the reply.
+func (s *server) take(n *node, client string, c engine.Call) {
+	switch {
+	case s.down:
+		n.reply(client, c.Number, engine.Reply{}, errRefused)
+		return
+	case s.refuse != nil:
+		n.reply(client, c.Number, engine.Reply{}, s.refuse)
+		return
+	}
+	if n.client == client {
+		s.reach[client] = true // it subscribes before it asks
+	}
+	n.reply(client, c.Number, s.step(client, c), nil)
+}
+
+// step carries out a call, and sends the notifications.
+func (s *server) step(client string, c engine.Call) engine.Reply {
+	w, before := s.w, s.before()
+	reply := s.ledger.Step(s.now(), client, engine.Client{Host: client}, c)
+	news := s.ledger.Notifications()
+	if w.tracing {
+		w.trace("server: %s #%d%s ->%s", client, c.Number, calls(c), answers(reply))
+	}
+	w.check.stepped(before, c, reply, news)
+	s.send(news)
+	return reply
+}
+
+// send has notifications travel to their clients.
+func (s *server) send(news map[string]*engine.Notification) {
+	w := s.w
+	for _, n := range w.nodes { // not in the order of the map
+		sent := news[n.client]
+		if sent == nil || sent.Empty() {
+			continue
+		}
+		told := *sent
+		told.Grants = slices.Clone(told.Grants)
+		if w.tracing {
+			w.trace("server: tells %s %+v", n.client, told)
+		}
+		for range 1 + bit(w.chance(w.doubleNews)) {
+			n.news(told)
+		}
+	}
+}
+
+func (s *server) before() load {
+	limit, used, tickets := s.ledger.Load()
+	return load{limit, used, tickets}
+}
+
+type load struct{ limit, used, tickets int }
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,36 @@
+package simulate
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestSeeds runs seeds for a few seconds, from one that differs each day.
+func TestSeeds(t *testing.T) {
+	first := uint64(time.Now().Unix()/86_400) * 1_000_000
+	if n, err := strconv.ParseUint(os.Getenv("SEMA_SEED"), 10, 64); err == nil {
+		first = n
+	}
+	seeds, events, grants := uint64(0), 0, 0
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); seeds++ {
+		r := Run(first+seeds, false)
+		if r.Err != nil {
+			t.Fatalf("%v\n%s", r.Err, Replay(first+seeds))
+		}
+		events, grants = events+r.Events, grants+r.Grants
+	}
+	t.Logf("seeds %d … %d: %d events, %d grants", first, first+seeds-1, events, grants)
+}
+
+// The same seed does the same, traced or not.
+func TestASeedRepeatsItself(t *testing.T) {
+	for seed := range uint64(20) {
+		a, b := Run(seed, false), Run(seed, true)
+		if b.Trace = ""; fmt.Sprint(a) != fmt.Sprint(b) {
+			t.Errorf("seed %d: %v, and then %v", seed, a, b)
+		}
+	}
+}

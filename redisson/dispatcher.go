@@ -1,0 +1,220 @@
+package redisson
+
+import (
+	"container/list"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// dispatcher knows which waiters of this process wait on which channel, and
+// decides whom an event wakes.
+//
+// Redisson wakes as many threads as the message names permits. A thread that
+// needs five permits can then take the wake-up from one that needs a single
+// permit. Here an event wakes the first waiter, and those behind it whose needs
+// fit. Every attempt learns how many permits are available, and the dispatcher
+// wakes others for these. So it does no harm when a message names too few
+// permits or too many.
+type dispatcher struct {
+	client *Client
+
+	mu          sync.Mutex
+	lists       map[string]*waitList   // by channel
+	subscribers map[string]*subscriber // by channel if sharded, else one under ""
+	closed      bool
+}
+
+// waitList is the waiters of one channel. Both kinds of semaphore are in it if
+// they have the same name, because they share the channel.
+type waitList struct {
+	channel    string
+	subscriber *subscriber
+	waiters    *list.List // of *waiter, in the order they came
+	timer      *time.Timer
+	due        time.Time // when the timer fires
+}
+
+// waiter is one blocked Acquire.
+type waiter struct {
+	need     int
+	collects bool          // its attempts return permits whose lease has ended
+	wake     chan struct{} // holds one signal
+	element  *list.Element
+	list     *waitList
+}
+
+func newDispatcher(c *Client) *dispatcher {
+	return &dispatcher{client: c, lists: map[string]*waitList{}, subscribers: map[string]*subscriber{}}
+}
+
+// signal asks a waiter to try again. Further signals before it does so change
+// nothing.
+func (w *waiter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// add adds a waiter. The waiter is woken once as soon as the subscription
+// stands, because a message may have been missed before; at once if it stands.
+func (d *dispatcher) add(channel string, sharded bool, need int, collects bool) (*waiter, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, ErrClosed
+	}
+	l := d.lists[channel]
+	if l == nil {
+		l = &waitList{channel: channel, waiters: list.New()}
+		d.lists[channel] = l
+		l.subscriber = d.subscriberFor(channel, sharded)
+		l.subscriber.add(channel)
+		l.timer = time.AfterFunc(d.schedulePoll(l), func() { d.timerFired(l) })
+	}
+	w := &waiter{need: need, collects: collects, wake: make(chan struct{}, 1), list: l}
+	w.element = l.waiters.PushBack(w)
+	if l.subscriber.confirmed[channel] {
+		w.signal()
+	}
+	return w, nil
+}
+
+// remove removes a waiter. available is how many permits its last attempt left.
+// If the waiter was woken and did not try again, the first of the others is
+// woken in its place.
+func (d *dispatcher) remove(w *waiter, available int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := w.list
+	l.waiters.Remove(w.element)
+	if l.waiters.Len() == 0 {
+		l.timer.Stop()
+		if d.lists[l.channel] == l {
+			delete(d.lists, l.channel)
+			l.subscriber.remove(l.channel)
+		}
+		return
+	}
+	select {
+	case <-w.wake:
+		l.wakeFirst()
+	default:
+	}
+	l.wakeFor(available)
+}
+
+// attemptFailed passes on what a waiter has learned from an attempt without
+// success: how many permits are available for others, and when the next lease
+// ends.
+func (d *dispatcher) attemptFailed(w *waiter, a attempt) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w.list.wakeFor(a.available)
+	if a.next >= 0 && time.Now().Add(a.next).Before(w.list.due) {
+		w.list.due = time.Now().Add(a.next)
+		w.list.timer.Reset(a.next)
+	}
+}
+
+// message handles a message. Its number says that v permits were released, or
+// that v are available; Redisson sends either.
+func (d *dispatcher) message(channel string, v int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.lists[channel]; l != nil {
+		l.wakeFirst()
+		l.wakeFor(v)
+	}
+}
+
+// subscribed handles the server's word that a subscription stands, also after a
+// reconnect. Messages may have been missed before.
+func (d *dispatcher) subscribed(s *subscriber, channel string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !s.wanted[channel] {
+		return
+	}
+	s.confirmed[channel] = true
+	if l := d.lists[channel]; l != nil {
+		l.wakeFirst()
+	}
+}
+
+// unsubscribed handles the server's word that it ended a subscription, as a
+// cluster does when a slot moves.
+func (d *dispatcher) unsubscribed(s *subscriber) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.resubscribe()
+}
+
+// timerFired wakes waiters without a message: one may have been lost, and a
+// holder may have died.
+func (d *dispatcher) timerFired(l *waitList) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lists[l.channel] != l || d.closed {
+		return
+	}
+	if !l.subscriber.confirmed[l.channel] {
+		l.subscriber.resubscribe()
+	}
+	l.wakeFirst()
+	l.wakeCollector()
+	l.timer.Reset(d.schedulePoll(l))
+}
+
+// schedulePoll sets when the next attempt without a message is due at the
+// latest. A random part keeps processes from asking all at once.
+func (d *dispatcher) schedulePoll(l *waitList) time.Duration {
+	poll := d.client.options.Poll
+	poll -= rand.N(poll/8 + 1)
+	l.due = time.Now().Add(poll)
+	return poll
+}
+
+func (l *waitList) wakeFirst() {
+	if first := l.waiters.Front(); first != nil {
+		first.Value.(*waiter).signal()
+	}
+}
+
+// wakeCollector wakes the first waiter whose attempt returns permits of ended
+// leases. The first of all may wait for the other kind of semaphore, whose
+// attempts do not look at leases.
+func (l *waitList) wakeCollector() {
+	for e := l.waiters.Front(); e != nil; e = e.Next() {
+		if w := e.Value.(*waiter); w.collects {
+			w.signal()
+			return
+		}
+	}
+}
+
+// wakeFor wakes the waiters that v permits are enough for, in the order they
+// came.
+func (l *waitList) wakeFor(v int) {
+	for e := l.waiters.Front(); e != nil && v > 0; e = e.Next() {
+		if w := e.Value.(*waiter); w.need <= v {
+			w.signal()
+			v -= w.need
+		}
+	}
+}
+
+// close ends all subscriptions. Waiters learn of it from the client.
+func (d *dispatcher) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for _, l := range d.lists {
+		l.timer.Stop()
+	}
+	for _, s := range d.subscribers {
+		close(s.stop)
+	}
+	d.subscribers = nil
+}
