@@ -56,7 +56,9 @@ func New(e Engine, name string, limit int, options *Options) (*Semaphore, error)
 		return nil, err
 	}
 	s.loop.name, s.loop.session, s.loop.observe, s.loop.lease, s.loop.base = name, session, s.observe, s.options.Lease, time.Now()
-	s.loop.machine = client.New(s.options.machine(session, limit))
+	config := s.options.machine(session, limit)
+	config.Base = s.loop.base
+	s.loop.machine = client.New(config)
 	return s, nil
 }
 

@@ -39,6 +39,10 @@ type Config struct {
 	Unfair   bool
 	Detached bool
 
+	// Base is when the machine's time began, by the monotonic clock. It is
+	// needed with Lasting only.
+	Base time.Time
+
 	// Lasting says that the engine keeps a ticket as long as its process lives,
 	// so that it need not be asked for again and again.
 	Lasting bool
