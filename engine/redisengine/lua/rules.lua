@@ -164,7 +164,7 @@ R = {
       local tail = redis.call('ZRANGE', KEYS[3], -1, -1)[1]
       if not tail then return R.mend(s, 'q') end
       if (R.ticket(s, tail) or 0) > s.now and R.reach(s, R.client(tail)) then
-        s.watcher, R.tell(s, R.client(tail)).recheck = tail, first - s.now
+        s.watcher, R.tell(s, R.client(tail)).recheck = tail, math.max(1, first - s.now)
         return
       end
       R.leave(s, tail)
@@ -264,10 +264,11 @@ R = {
     end
   end,
 
-  -- expire ends the permits whose lease is over, some thousands at most.
+  -- expire ends the permits whose lease is over. It leaves what is more than a
+  -- thousand to the next steps: their weight is still taken, but they are gone.
   expire = function(s)
     if s.first > s.now then return end
-    local list = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format(INTEGER, s.now), 'LIMIT', 0, 2000)
+    local list = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format(INTEGER, s.now), 'LIMIT', 0, 1000)
     R.look_all(s, list)
     for _, id in ipairs(list) do
       if R.holder(s, id) then R.forget(s, id) end
@@ -276,6 +277,7 @@ R = {
     local after = redis.call('ZRANGE', KEYS[2], #list, #list, 'WITHSCORES')
     if not after[1] then R.mend(s, 'h') end
     s.first, s.moved = tonumber(after[2] or math.huge), false
+    s.behind = s.first <= s.now
   end,
 
   -- next_end is when the first lease ends.
@@ -360,6 +362,10 @@ R = {
   holder = function(s, id)
     local value = R.look(s, id)
     if not value or string.byte(value) == TICKETED then return nil end
+    if s.behind and R.end_of(s, id) <= s.now then
+      R.forget(s, id)
+      return nil
+    end
     local is, token, since, slot = struct.unpack(PERMIT, value)
     return is, token, slot, since
   end,
