@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sema/engine"
@@ -12,10 +13,10 @@ import (
 )
 
 const (
-	// quickCall bounds a call that a caller carries itself, and so how long its
-	// context may go unheeded. After one that took longer, callers carry none
-	// for slowFor.
-	quickCall = 250 * time.Millisecond
+	// quickCall bounds a call that a caller carries itself, give or take a half,
+	// and so how long its context may go unheeded. After one that took longer,
+	// callers carry none for slowFor.
+	quickCall = 150 * time.Millisecond
 	slowFor   = time.Minute
 
 	// minCall and maxCall bound any other call. Between them it is a third of
@@ -44,28 +45,31 @@ type loop struct {
 	machine   *client.Machine
 	timer     *time.Timer
 	armed     time.Duration // when the timer fires; 0: not armed
+	carrying  bool          // somebody carries calls, and will carry what comes
 	slow      time.Duration // until when callers carry no calls
 	after     []func()      // to be called when the lock is free
 	abandoned []*holding    // found by the garbage collector
 	closed    bool
-	idle      chan struct{} // after close: closed when nothing is to be done any more
-	limits    deadlines
+	idle      chan struct{}              // after close: closed when nothing is to be done any more
+	deadlines map[time.Duration]deadline // by the length of the calls
 }
 
-// waiter is somebody who waits for an event. Its fields are guarded by the
-// loop's lock until settled.
+// waiter is somebody who waits for an event. What it is told is written under
+// the loop's lock, before settled is set.
 type waiter struct {
-	settled bool
+	settled atomic.Bool
 	done    chan struct{} // closed when settled; nil as long as nobody waits
 	err     error
 	answer  engine.Answer
 }
 
+// settle tells the waiter, once. The lock is held.
 func (w *waiter) settle(err error) {
-	if w.settled {
+	if w.settled.Load() {
 		return
 	}
-	w.settled, w.err = true, err
+	w.err = err
+	w.settled.Store(true)
 	if w.done != nil {
 		close(w.done)
 	}
@@ -76,59 +80,85 @@ func (l *loop) now() time.Duration { return time.Since(l.base) }
 // run passes on what happened and carries the machine's next call, if there is
 // one. It is called with the lock held and returns without.
 func (l *loop) run(now time.Duration) {
-	call, ok := l.machine.Next(now)
-	quick := ok && now >= l.slow
-	l.settle(now)
-	switch {
-	case quick:
-		l.carry(call, quickCall)
-		l.mu.Lock()
-		now = l.now()
-		if call, ok = l.machine.Next(now); ok {
-			go l.carryAll(call)
-		}
+	call, ok := l.next(now)
+	if ok && now >= l.slow {
+		ctx := l.within(now, quickCall)
 		l.settle(now)
-	case ok:
+		now = l.carry(ctx, call, now)
+		call, ok = l.another(now)
+	}
+	l.settle(now)
+	if ok {
 		go l.carryAll(call)
 	}
+}
+
+// start is run for those who cannot carry a call themselves.
+func (l *loop) start(now time.Duration) {
+	call, ok := l.next(now)
+	l.settle(now)
+	if ok {
+		go l.carryAll(call)
+	}
+}
+
+// next is a call for the caller to carry, unless somebody else is at it. The
+// lock is held.
+func (l *loop) next(now time.Duration) (call engine.Call, ok bool) {
+	if l.carrying {
+		return call, false
+	}
+	return l.another(now)
+}
+
+// another is the next call for whoever carried the last one. The lock is held.
+func (l *loop) another(now time.Duration) (call engine.Call, ok bool) {
+	call, l.carrying = l.machine.Next(now)
+	return call, l.carrying
 }
 
 // carryAll carries calls until there is none.
 func (l *loop) carryAll(call engine.Call) {
 	for ok := true; ok; {
-		l.carry(call, max(minCall, min(maxCall, l.lease/3)))
+		l.mu.Lock()
+		now := l.now()
+		ctx := l.within(now, max(minCall, min(maxCall, l.lease/3)))
+		l.mu.Unlock()
+		l.settle(l.carry(ctx, call, now))
 		// Those who were told run first: what they do next goes along.
 		runtime.Gosched()
 		l.mu.Lock()
-		now := l.now()
-		call, ok = l.machine.Next(now)
+		now = l.now()
+		call, ok = l.another(now)
 		l.settle(now)
 	}
 }
 
-// carry carries one call, which takes no longer than most.
-func (l *loop) carry(call engine.Call, most time.Duration) {
-	began, answered := l.now(), false
+// carry carries one call, and tells the machine what came of it. It is called
+// without the lock and returns with it.
+func (l *loop) carry(ctx context.Context, call engine.Call, began time.Duration) (now time.Duration) {
+	answered := false
 	defer func() {
 		if !answered { // a panic below, which the caller may survive
 			l.mu.Lock()
 			l.machine.Failed(l.now(), &engine.Error{Op: "step", Err: errPanic})
+			l.carrying = false
 			l.settle(l.now())
 		}
 	}()
-	reply, err := l.session.Step(l.limits.within(most), call)
+	reply, err := l.session.Step(ctx, call)
 	answered = true
 	l.mu.Lock()
-	now := l.now()
-	if err != nil {
-		if now-began >= quickCall {
-			l.slow = now + slowFor
-		}
-		l.machine.Failed(now, err)
-	} else {
+	now = l.now()
+	if err == nil {
 		l.machine.Answer(now, reply)
+		return now
 	}
-	l.settle(now)
+	if now-began >= quickCall {
+		l.slow = now + slowFor
+	}
+	l.machine.Failed(now, err)
+	return now
 }
 
 // gather tells the machine's events to those who wait for them. The lock is
@@ -175,11 +205,8 @@ func (l *loop) tick() {
 	}
 	l.abandoned = nil
 	l.machine.Tick(now)
-	call, ok := l.machine.Next(now)
-	l.settle(now)
-	if ok {
-		l.carryAll(call)
-	}
+	l.machine.EachPermit(func(a *client.Acquisition) { a.Owner.(*holding).watch() })
+	l.start(now)
 }
 
 // notify takes in a notification of the engine's. It may be called from within
@@ -188,21 +215,19 @@ func (l *loop) notify(n engine.Notification) {
 	l.mu.Lock()
 	now := l.now()
 	l.machine.Notify(now, n)
-	call, ok := l.machine.Next(now)
-	l.settle(now)
-	if ok {
-		go l.carryAll(call)
-	}
+	l.start(now)
 }
 
 // wait waits until w is settled, or ctx ends.
 func (l *loop) wait(ctx context.Context, w *waiter) (settled bool) {
-	l.mu.Lock()
-	if w.settled {
-		l.mu.Unlock()
+	if w.settled.Load() {
 		return true
 	}
+	l.mu.Lock()
 	w.done = make(chan struct{})
+	if w.settled.Load() {
+		close(w.done)
+	}
 	l.mu.Unlock()
 	select {
 	case <-w.done:
@@ -233,10 +258,15 @@ func (l *loop) ask(ctx context.Context, op string, r engine.Request) (engine.Ans
 // the lock held.
 func (l *loop) finish(ctx context.Context, op string, w *waiter, o *client.Order) (engine.Answer, error) {
 	l.run(l.now())
+	return l.result(ctx, op, w, o)
+}
+
+// result waits for the answer to an order.
+func (l *loop) result(ctx context.Context, op string, w *waiter, o *client.Order) (engine.Answer, error) {
 	if !l.wait(ctx, w) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if !w.settled {
+		if !w.settled.Load() {
 			l.machine.Leave(o)
 			return engine.Answer{}, l.unanswered(op, ctx.Err())
 		}
@@ -273,11 +303,7 @@ func (l *loop) shut(most time.Duration) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	call, ok := l.machine.Next(l.now())
-	l.settle(l.now())
-	if ok {
-		go l.carryAll(call)
-	}
+	l.start(l.now())
 	// Pauses between failed calls are kept by hand: the timer has stopped.
 	end := time.NewTimer(most)
 	defer end.Stop()
@@ -295,38 +321,25 @@ func (l *loop) shut(most time.Duration) {
 	}
 }
 
-// deadlines makes the contexts of calls. A timer for each would have the
-// runtime wake a thread each time, so calls of the same length share one. The
-// deadline is exact, and a client that heeds deadlines has it on the wire; Done
-// comes up to half as much later.
-type deadlines struct {
-	mu     sync.Mutex
-	shared map[time.Duration]deadline
+// within is a context for calls that take no longer than most, give or take a
+// half. A timer for each call would have the runtime wake a thread each time, so
+// calls of the same length share a context. The lock is held.
+func (l *loop) within(now, most time.Duration) context.Context {
+	d := l.deadlines[most]
+	if d.Context == nil || d.end-now < most {
+		if l.deadlines == nil {
+			l.deadlines = map[time.Duration]deadline{}
+		}
+		d.end = now + most + most/2
+		d.Context, d.cancel = context.WithDeadline(context.Background(), l.base.Add(d.end))
+		l.deadlines[most] = d
+	}
+	return d.Context
 }
 
+// deadline is a context that calls share.
 type deadline struct {
 	context.Context
 	cancel context.CancelFunc // never called: the context ends by itself
-	end    time.Time          // of the shared context
-	at     time.Time          // of the call
-}
-
-// Deadline implements context.Context.
-func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
-
-func (d *deadlines) within(most time.Duration) context.Context {
-	now := time.Now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	shared, ok := d.shared[most]
-	if !ok || shared.end.Sub(now) < most {
-		if d.shared == nil {
-			d.shared = map[time.Duration]deadline{}
-		}
-		shared.end = now.Add(most + most/2)
-		shared.Context, shared.cancel = context.WithDeadline(context.Background(), shared.end)
-		d.shared[most] = shared
-	}
-	shared.at = now.Add(most)
-	return shared
+	end    time.Duration
 }

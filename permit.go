@@ -30,16 +30,29 @@ type holding struct {
 	contexts []*permitContext
 	released waiter          // for the answer to the release
 	stack    []uintptr       // where it was acquired, if asked for
-	cleanup  runtime.Cleanup // of the caller's handle
+	young    *Permit         // the caller's handle, until it is watched
+	cleanup  runtime.Cleanup // of the caller's handle, once it is watched
 }
 
-// handle makes the caller's handle of a permit that was granted.
-func (h *holding) handle() *Permit {
+// newPermit makes the caller's handle of a permit that is still to be granted.
+func (s *Semaphore) newPermit() *Permit {
+	h := &holding{sem: s}
+	h.Owner = h
 	p := &Permit{h}
-	if !h.sem.options.Detached {
-		h.cleanup = runtime.AddCleanup(p, (*holding).abandon, h)
+	if !s.options.Detached {
+		h.young = p
 	}
 	return p
+}
+
+// watch has the garbage collector tell when nobody has the handle any more. It
+// is called when the permit is first renewed: most are released before, and need
+// not pay for it. The lock is held.
+func (h *holding) watch() {
+	if h.young != nil && h.over == nil {
+		h.cleanup = runtime.AddCleanup(h.young, (*holding).abandon, h)
+		h.young = nil
+	}
 }
 
 // Context is for the work that needs the permit. It carries parent's values, and
@@ -141,8 +154,9 @@ func (p *Permit) Renew(ctx context.Context) error {
 // repeated in the background, and the permit comes back with its lease in any
 // case.
 func (p *Permit) Release() error {
-	p.h.cleanup.Stop()
-	return p.h.release(ErrReleased)
+	err := p.h.release(ErrReleased)
+	runtime.KeepAlive(p)
+	return err
 }
 
 func (h *holding) release(cause error) error {
@@ -158,9 +172,13 @@ func (h *holding) release(cause error) error {
 	}
 	h.end(cause)
 	token, held := h.Token(), now-h.GrantedAt()
+	h.young = nil
+	h.cleanup.Stop()
 	o := l.machine.Release(now, &h.Acquisition)
 	o.Owner = &h.released
-	answer, err := l.finish(l.limits.within(s.callTimeout()), "release", &h.released, o)
+	confirm := l.within(now, s.callTimeout())
+	l.run(now)
+	answer, err := l.result(confirm, "release", &h.released, o)
 	switch {
 	case lost != nil:
 		return lost

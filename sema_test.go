@@ -177,7 +177,7 @@ func TestTenThousandPermitsShareCalls(t *testing.T) {
 		}
 		e.calls.Store(0)
 		time.Sleep(30 * time.Second)
-		if n := e.calls.Load(); n > 40 {
+		if n := e.calls.Load(); n > 90 { // three renewals of each, 500 in a call
 			t.Errorf("%d calls in a lease", n)
 		}
 		if err := s.Close(); err != nil {

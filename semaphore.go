@@ -56,7 +56,9 @@ func New(e Engine, name string, limit int, options *Options) (*Semaphore, error)
 		return nil, err
 	}
 	s.loop.name, s.loop.session, s.loop.observe, s.loop.lease, s.loop.base = name, session, s.observe, s.options.Lease, time.Now()
-	s.loop.machine = client.New(s.options.machine(session, limit))
+	config := s.options.machine(session, limit)
+	config.Base = s.loop.base
+	s.loop.machine = client.New(config)
 	return s, nil
 }
 
@@ -108,37 +110,36 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, err
 	if ctx.Err() != nil {
 		return nil, unavailable(ctx)
 	}
-	h := &holding{sem: s}
-	h.Owner = h
+	p := s.newPermit()
 	if s.options.NoteStack {
-		h.stack = noteStack()
+		p.h.stack = noteStack()
 	}
 	l := &s.loop
 	l.mu.Lock()
 	now := l.now()
-	l.machine.Acquire(now, &h.Acquisition, n, wait)
+	l.machine.Acquire(now, &p.h.Acquisition, n, wait)
 	l.run(now)
-	return s.outcome(ctx, h)
+	return s.outcome(ctx, p)
 }
 
 // outcome waits for an acquisition.
-func (s *Semaphore) outcome(ctx context.Context, h *holding) (*Permit, error) {
-	l := &s.loop
+func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
+	h, l := p.h, &s.loop
 	if l.wait(ctx, &h.waiter) && h.err == nil && ctx.Err() == nil {
 		if f := s.options.Observer.Acquired; f != nil {
 			f(Acquired{About: h.about(), Token: h.Token(), Waited: h.GrantedAt() - h.Came()})
 		}
-		return h.handle(), nil
+		return p, nil
 	}
 	l.mu.Lock()
 	now := l.now()
 	err := h.err
 	switch {
-	case h.settled && err == nil: // granted as the context ended
+	case h.settled.Load() && err == nil: // granted as the context ended
 		l.machine.Leave(l.machine.Release(now, &h.Acquisition))
 		h.end(ErrReleased)
 		err = unavailable(ctx)
-	case !h.settled:
+	case !h.settled.Load():
 		err = unavailable(ctx)
 		if h.State() == client.Asking {
 			err = l.unanswered("acquire", err)
@@ -208,9 +209,8 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	h := &holding{sem: s}
-	h.Owner = h
-	l := &s.loop
+	p := s.newPermit()
+	h, l := p.h, &s.loop
 	l.mu.Lock()
 	if l.machine.Find(parsed) != nil {
 		l.mu.Unlock()
@@ -223,7 +223,7 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 		if h.err != nil {
 			return nil, h.err
 		}
-		return h.handle(), nil
+		return p, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,7 +294,9 @@ func (s *Semaphore) Close() error {
 	}
 	l.closed = true
 	now := l.now()
-	for _, a := range l.machine.Permits() {
+	var held []*client.Acquisition
+	l.machine.EachPermit(func(a *client.Acquisition) { held = append(held, a) })
+	for _, a := range held {
 		h := a.Owner.(*holding)
 		h.end(ErrClosed)
 		if s.options.Detached {

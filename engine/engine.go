@@ -62,8 +62,10 @@ type Session interface {
 
 // Lasting is a further ability of a Session.
 type Lasting interface {
-	// Lasting reports whether a ticket lives as long as its process: the client
-	// then asks again only when it is notified.
+	// Lasting reports whether a ticket lives as long as its process. Who has
+	// asked that, and was told true, asks again only when it is notified. The
+	// first lease of a permit that is handed over is then a whole one, and its
+	// Grant says until when.
 	Lasting() bool
 }
 
@@ -125,7 +127,7 @@ type Request struct {
 	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
 
 	// Of an Ask.
-	Ticket   time.Duration // life of the ticket from this step on; at most Lease
+	Ticket   time.Duration // life of the ticket from this step on; at most Lease. 0: its process's (see Lasting)
 	Waited   time.Duration // how long its caller has waited; orders the queue
 	Wait     bool          // queue if it cannot be granted now
 	Unfair   bool          // take free weight although others wait
@@ -196,9 +198,9 @@ type Grant struct {
 	Slot   int
 	Ticket int64 // the life of the ticket that was granted
 
-	// Lease is what is left of the permit's first lease when notify is called.
-	// 0: the first lease ends with the ticket.
-	Lease time.Duration
+	// Until is when the permit's first lease ends, on the monotonic clock of
+	// this process. Zero: it ends with the ticket.
+	Until time.Time
 }
 
 // State is a snapshot of a semaphore.

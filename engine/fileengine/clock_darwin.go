@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uptime is the time since the host was booted, time asleep included. It feels
-// no change of the system's clock.
+// uptime is the time since the host was booted, but for the time that it was
+// asleep: see clock_linux.go.
 func uptime() time.Duration {
 	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+	if unix.ClockGettime(unix.CLOCK_UPTIME_RAW, &t) != nil {
 		return time.Duration(time.Now().UnixNano())
 	}
 	return time.Duration(t.Nano())

@@ -8,11 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uptime is the time since the host was booted, suspended time included. It
-// feels no change of the system's clock.
+// The clock of leases is the same in all processes of the host and feels no
+// change of the system's time. It stands still while the host is suspended, as
+// do all holders and waiters, and as does the clock by which holders judge
+// their permits. CLOCK_BOOTTIME goes on in suspend: after it, every lease would
+// be over at once, and a waiter be granted what a holder goes on with.
+
+// uptime is the time since the host was booted.
 func uptime() time.Duration {
 	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
 		return time.Duration(time.Now().UnixNano())
 	}
 	return time.Duration(t.Nano())

@@ -21,7 +21,7 @@ type image struct {
 // newImage begins a log with the given header.
 func newImage(h header) image {
 	m := image{header: h, ledger: ledger.Load(h.State)}
-	m.ledger.Lasting = true
+	m.ledger.Watched = true
 	return m
 }
 

@@ -160,8 +160,24 @@ func (l *log) stale() bool {
 	return false
 }
 
-// known reports whether this process has seen permits or tickets of the log.
-func (l *log) known() bool { return l.ledger != nil && !l.ledger.Idle() }
+// known reports whether this process has permits or tickets in the log, as far
+// as it has read. Then the log has no business to be gone.
+func (l *log) known() (known bool) {
+	if l.ledger == nil {
+		return false
+	}
+	now := l.now()
+	l.ledger.Holders(func(id engine.ID, _ bool) {
+		_, _, valid := l.ledger.Permit(now, id)
+		known = known || valid && l.isMine(id.Client)
+	})
+	if !known {
+		_, known = l.ledger.InFront(l.isMine)
+	}
+	return known
+}
+
+func (l *log) isMine(client string) bool { return processOf(client) == l.engine.process }
 
 // open opens the file, and makes it if that is wanted or it was there before.
 func (l *log) open(create bool) (made bool, err error) {
@@ -301,6 +317,12 @@ func (l *log) newHeader(s ledger.Snapshot) header {
 
 // now is the time of the log, which never goes back.
 func (l *log) now() int64 { return max(l.last, l.Base+l.engine.uptime().Microseconds()) }
+
+// until is a time of the log by this process's own clock, or a little earlier.
+func (l *log) until(t int64) time.Time {
+	now := time.Now()
+	return now.Add(time.Duration(t-l.Base)*time.Microsecond - l.engine.uptime())
+}
 
 // append writes records. What fails half-way does not count.
 func (l *log) append(b []byte) error {

@@ -144,7 +144,7 @@ func (s *step) message(client string, n *engine.Notification) []byte {
 			w.int(g.Token)
 			w.int(int64(g.Slot))
 			w.int(g.Ticket)
-			w.duration(time.Duration(s.at-s.log.Base)*time.Microsecond + g.Lease) // its end, by the clock of all
+			w.duration(s.log.engine.uptime() + time.Until(g.Until)) // by the clock of all
 		}
 	}
 	if len(w.b) > maxMessage {
@@ -191,10 +191,10 @@ func (e *Engine) heed(b []byte) (ok bool) {
 	r := &reader{b: string(b)}
 	client, bits := r.text(), r.uint()
 	n := engine.Notification{Ask: bits&2 != 0}
-	now := e.uptime()
+	now := time.Now()
 	for range r.count() {
 		g := engine.Grant{ID: r.id(client), Token: r.int(), Slot: int(r.int()), Ticket: r.int()}
-		g.Lease = max(1, r.duration()-now)
+		g.Until = now.Add(r.duration() - e.uptime())
 		n.Grants = append(n.Grants, g)
 	}
 	if r.bad {

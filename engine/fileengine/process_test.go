@@ -28,17 +28,27 @@ const (
 	dirVar   = "SEMA_FILE_TEST_DIR"
 	limitVar = "SEMA_FILE_TEST_LIMIT"
 	holdVar  = "SEMA_FILE_TEST_HOLD"
+	lifeVar  = "SEMA_FILE_TEST_LIFE"
 )
 
-func TestMain(m *testing.M) {
+// PlayRole makes this process what the test that started it wants. It reports
+// false if no test has.
+func PlayRole() bool {
 	switch os.Getenv(roleVar) {
 	case "":
-		os.Exit(m.Run())
+		return false
 	case "holder":
-		if err := holder(); err != nil {
-			fmt.Println("error", err)
-			os.Exit(1)
-		}
+		play(holder)
+	case "storm":
+		play(storm)
+	}
+	return true
+}
+
+func play(role func() error) {
+	if err := role(); err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
 	}
 }
 
@@ -80,6 +90,18 @@ func holder() error {
 			return err
 		}
 	}
+	if os.Getenv(lifeVar) != "" {
+		life, err := e.Life()
+		if err != nil {
+			return err
+		}
+		guard := exec.Command("sleep", "1000")
+		guard.ExtraFiles = []*os.File{life}
+		if err := guard.Start(); err != nil {
+			return err
+		}
+		fmt.Println("guard", guard.Process.Pid)
+	}
 	fmt.Println("granted", monotonic())
 	if hold >= 0 {
 		time.Sleep(hold)
@@ -98,13 +120,19 @@ type child struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string
+	gone  func() // waits for its end
 }
 
 // start starts a holder. A negative hold waits for goOn.
 func start(tb testing.TB, dir string, limit int, hold time.Duration) *child {
 	tb.Helper()
+	return startRole(tb, "holder", dir, limit, hold)
+}
+
+func startRole(tb testing.TB, role, dir string, limit int, hold time.Duration) *child {
+	tb.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleVar+"=holder", dirVar+"="+dir, limitVar+"="+strconv.Itoa(limit), holdVar+"="+hold.String(), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), roleVar+"="+role, dirVar+"="+dir, limitVar+"="+strconv.Itoa(limit), holdVar+"="+hold.String(), "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	must(tb, err)
@@ -119,10 +147,15 @@ func start(tb testing.TB, dir string, limit int, hold time.Duration) *child {
 		}
 		close(c.lines)
 	})
-	tb.Cleanup(func() {
-		_ = cmd.Process.Kill()
+	c.gone = sync.OnceFunc(func() {
+		for range c.lines {
+		}
 		done.Wait()
 		_ = cmd.Wait()
+	})
+	tb.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		c.gone()
 	})
 	return c
 }
@@ -206,6 +239,99 @@ func TestKilledWaiterIsPassedOver(t *testing.T) {
 	b.kill(t)
 	must(t, a.release(held))
 	c.says(t, "granted")
+}
+
+// The permit ends with the last process that has the engine's life open.
+func TestLifeOutlivesTheEngine(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(lifeVar, "1")
+	a := start(t, dir, 1, -1)
+	guard := int(a.says(t, "guard"))
+	a.says(t, "granted")
+	t.Setenv(lifeVar, "")
+	b := start(t, dir, 1, -1)
+	b.says(t, "queued")
+	a.kill(t)
+	a.gone()
+	c := start(t, dir, 1, -1) // comes later, and finds a's pipe without a
+	c.says(t, "queued")
+	u := openUser(t, openEngine(t, dir), "x", 1)
+	if st := u.state(t); len(st.Holders) != 1 || len(st.Waiters) != 2 {
+		t.Errorf("state %+v", st)
+	}
+	must(t, syscall.Kill(guard, syscall.SIGKILL))
+	b.says(t, "granted")
+	b.goOn(t)
+	c.says(t, "granted")
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	dir := t.TempDir()
+	for range 5 {
+		c := start(t, dir, 10, -1)
+		c.says(t, "granted")
+		c.kill(t)
+		c.gone()
+	}
+	old := time.Now().Add(-time.Hour)
+	must(t, os.WriteFile(filepath.Join(dir, "fdead-0123"+tempSuffix), nil, 0o600))
+	age := func() {
+		files, err := filepath.Glob(filepath.Join(dir, "*"))
+		must(t, err)
+		for _, f := range files {
+			must(t, os.Chtimes(f, old, old))
+		}
+	}
+	age()
+	e := openEngine(t, dir)
+	u := openUser(t, e, "other", 1)
+	must(t, u.release(u.take(t)))
+	if st := openUser(t, e, "x", 1).state(t); len(st.Holders) != 0 {
+		t.Errorf("state %+v", st)
+	}
+	must(t, e.Close())
+	// The limits are remembered for a while.
+	e = openEngine(t, dir)
+	e.uptime = func() time.Duration { return uptime() + time.Hour }
+	u = openUser(t, e, "third", 1)
+	must(t, u.release(u.take(t)))
+	if reply, err := u.call(engine.Request{Kind: engine.Remove}); err != nil || reply.Answers[0].Status != engine.Done {
+		t.Errorf("remove: %+v, %v", reply, err)
+	}
+	age()
+	must(t, e.Close())
+	files, err := os.ReadDir(dir)
+	must(t, err)
+	for _, f := range files {
+		if f.Name() != sweptFile {
+			t.Errorf("left: %s", f.Name())
+		}
+	}
+}
+
+// A disk that is full, as far as a process can have it without being root.
+func TestFullDiskChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	u := openUser(t, openEngine(t, dir), "x", 1)
+	held := u.take(t)
+	info, err := os.Stat(logOf(dir))
+	must(t, err)
+	var old unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
+	must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + 10, Max: old.Max}))
+	_, err = u.call(engine.Request{Kind: engine.Release, ID: held})
+	must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &old))
+	var e *engine.Error
+	if !errorAs(err, &e) || !e.NotExecuted || !e.Temporary || e.Hint == "" {
+		t.Fatalf("error %#v", err)
+	}
+	if after, err := os.Stat(logOf(dir)); err != nil || after.Size() != info.Size() {
+		t.Errorf("%v bytes, %v; it had %d", after.Size(), err, info.Size())
+	}
+	if st := u.state(t); len(st.Holders) != 1 {
+		t.Errorf("state %+v", st)
+	}
+	must(t, u.release(held))
 }
 
 // run has n processes take one permit after the other, and returns how long

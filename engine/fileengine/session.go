@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sema/engine"
@@ -18,6 +20,8 @@ type session struct {
 	who    engine.Client
 	notify func(engine.Notification)
 
+	lasting atomic.Bool // tickets last as long as this process
+
 	mu      sync.Mutex
 	waiting map[engine.ID]int64 // tickets, and their lives
 	closed  bool
@@ -26,9 +30,11 @@ type session struct {
 // Client implements engine.Session.
 func (s *session) Client() string { return s.id }
 
-// Lasting says that a ticket need not be asked for again while its process
-// lives. What ends it otherwise is told with Notification.Ask.
-func (s *session) Lasting() bool { return true }
+// Lasting implements engine.Lasting.
+func (s *session) Lasting() bool {
+	s.lasting.Store(true)
+	return true
+}
 
 // Step implements engine.Session.
 func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, err error) {
@@ -37,6 +43,12 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 		op = operations[r.Kind]
 		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit
 		asks = asks || r.Kind == engine.Ask
+	}
+	if asks && s.lasting.Load() {
+		c.Requests = slices.Clone(c.Requests)
+		for i := range c.Requests {
+			c.Requests[i].Ticket = 0
+		}
 	}
 	if s.isClosed() {
 		err = engine.ErrClosed
@@ -78,6 +90,7 @@ func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
 			reply.Answers[refused[i]] = a
 		}
 	}
+	t.date(&reply.Notification)
 	s.note(c, reply)
 	t.settle()
 	reply.Recheck = 0 // the engine itself watches leases
@@ -126,6 +139,13 @@ func (s *session) tickets() map[engine.ID]int64 {
 	return maps.Clone(s.waiting)
 }
 
+// forget takes a ticket that is not there any more for one that does not wait.
+func (s *session) forget(id engine.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, id)
+}
+
 func (s *session) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +159,7 @@ func (s *session) State(ctx context.Context) (state engine.State, err error) {
 	}
 	err = s.log.step(ctx, false, false, func(t *step) {
 		l := ledger.Load(t.log.ledger.Save())
-		l.Lasting, l.Reach = true, t.reach
+		l.Watched, l.Reach = true, t.reach
 		l.Reap(t.at, func(client string) bool { return !t.reach(processOf(client)) })
 		state = l.State(t.at)
 	})

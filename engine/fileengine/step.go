@@ -2,6 +2,7 @@ package fileengine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -23,22 +24,13 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	if err := l.take(ctx, create, passive); err != nil {
 		return err
 	}
-	s := &step{log: l, at: l.now(), out: map[string]outbox{}, look: map[string]bool{}}
-	s.news = l.ledger.Notifications() // of what others did since
-	if s.news == nil {
-		s.news = map[string]*engine.Notification{}
+	s := &step{
+		log: l, at: l.now(),
+		news: map[string]*engine.Notification{}, look: map[string]bool{}, out: map[string]outbox{},
 	}
-	for client, n := range s.news {
-		if processOf(client) != l.engine.process {
-			delete(s.news, client) // they have been told
-			continue
-		}
-		for i, g := range slices.Backward(n.Grants) {
-			if now, ok := l.ledger.Permit(s.at, g.ID); ok {
-				n.Grants[i].Lease = now.Lease
-			} else {
-				n.Grants, n.Ask = slices.Delete(n.Grants, i, i+1), true
-			}
+	for client, n := range l.ledger.Notifications() { // of what others did since
+		if processOf(client) == l.engine.process {
+			s.tell(client, n)
 		}
 	}
 	if l.fresh {
@@ -50,6 +42,9 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	l.leave()
 	if err == nil {
 		l.attend()
+	} else {
+		clear(s.news) // it did not happen
+		clear(s.look)
 	}
 	<-l.mine
 	s.deliver()
@@ -171,6 +166,7 @@ func (s *step) reach(client string) bool {
 }
 
 func (s *step) tell(client string, n *engine.Notification) {
+	s.date(n)
 	to := s.news[client]
 	if to == nil {
 		s.news[client] = n
@@ -180,16 +176,29 @@ func (s *step) tell(client string, n *engine.Notification) {
 	to.Ask = to.Ask || n.Ask
 }
 
+// date says until when the permits of grants last. One that is over already is
+// to be asked for again.
+func (s *step) date(n *engine.Notification) {
+	for i, g := range slices.Backward(n.Grants) {
+		if _, end, ok := s.log.ledger.Permit(s.at, g.ID); ok {
+			n.Grants[i].Until = s.log.until(end)
+		} else {
+			n.Grants, n.Ask = slices.Delete(n.Grants, i, i+1), true
+		}
+	}
+}
+
 // compare finds what became of the tickets of this process in a log of which
 // it did not see all records.
 func (s *step) compare() {
 	l := s.log
 	for _, session := range l.engine.sessionsOf(l) {
 		for id, life := range session.tickets() {
-			if g, ok := l.ledger.Permit(s.at, id); ok {
+			if g, _, ok := l.ledger.Permit(s.at, id); ok {
 				g.Ticket = life
 				s.tell(session.id, &engine.Notification{Grants: []engine.Grant{g}})
 			} else if !l.ledger.Waits(id) {
+				session.forget(id)
 				s.tell(session.id, &engine.Notification{Ask: true})
 			}
 		}
@@ -232,8 +241,13 @@ func (l *log) look() {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lookEvery)
 		defer cancel()
-		if err := l.step(ctx, false, true, (*step).settle); err != nil {
-			l.pending.Store(false)
+		err := l.step(ctx, false, true, (*step).settle)
+		if err == nil {
+			return
+		}
+		l.pending.Store(false)
+		if !errors.Is(err, errNoLog) && !errors.Is(err, errDamaged) && !errors.Is(err, engine.ErrClosed) {
+			time.AfterFunc(time.Second, l.look) // such as a full disk
 		}
 	}()
 }
@@ -241,7 +255,7 @@ func (l *log) look() {
 // inFront lists the processes that this one has to watch: of the ticket in
 // front of its first one, or of all holders if that is the head of the queue.
 func (l *log) inFront() []string {
-	ahead, waits := l.ledger.InFront(func(client string) bool { return processOf(client) == l.engine.process })
+	ahead, waits := l.ledger.InFront(l.isMine)
 	switch {
 	case !waits:
 		return nil

@@ -2,6 +2,7 @@ package fileengine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -19,14 +20,18 @@ type user struct {
 	limit   int
 	lease   time.Duration
 	told    chan engine.Notification
+	came    map[engine.ID]time.Time // when an id was asked for first
 }
 
 const testLease = 30 * time.Second
 
 func newUser(e *Engine, name string, limit int) (*user, error) {
-	u := &user{engine: e, limit: limit, lease: testLease, told: make(chan engine.Notification, 1000)}
+	u := &user{engine: e, limit: limit, lease: testLease, told: make(chan engine.Notification, 1000), came: map[engine.ID]time.Time{}}
 	var err error
 	u.session, err = e.Open(name, engine.Client{Host: "h", PID: os.Getpid()}, func(n engine.Notification) { u.told <- n })
+	if err == nil && !u.session.(engine.Lasting).Lasting() {
+		err = fmt.Errorf("tickets do not last")
+	}
 	return u, err
 }
 
@@ -37,9 +42,10 @@ func (u *user) call(requests ...engine.Request) (engine.Reply, error) {
 }
 
 func (u *user) ask(wait bool) engine.Request {
+	id := engine.ID{Client: u.session.Client(), Number: u.number.Add(1), Weight: 1}
+	u.came[id] = time.Now()
 	return engine.Request{
-		Kind: engine.Ask, ID: engine.ID{Client: u.session.Client(), Number: u.number.Add(1), Weight: 1},
-		Limit: u.limit, Lease: u.lease, Ticket: u.lease / 6, Wait: wait,
+		Kind: engine.Ask, ID: id, Limit: u.limit, Lease: u.lease, Ticket: u.lease / 6, Wait: wait,
 	}
 }
 
@@ -154,6 +160,13 @@ func (u *user) granted(tb testing.TB, id engine.ID) {
 					return
 				}
 			}
+			if n.Ask {
+				r := u.ask(true)
+				r.ID, r.Waited = id, time.Since(u.came[id])
+				if u.status(tb, r) == engine.Granted {
+					return
+				}
+			}
 		case <-deadline:
 			tb.Fatalf("ticket %s was not granted; state %+v", id, u.state(tb))
 		}
@@ -165,3 +178,5 @@ func contextWithTimeout(d time.Duration) (context.Context, context.CancelFunc) {
 }
 
 func sprint(v any) string { return fmt.Sprintf("%+v", v) }
+
+func errorAs(err error, target any) bool { return errors.As(err, target) }

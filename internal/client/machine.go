@@ -39,6 +39,10 @@ type Config struct {
 	Unfair   bool
 	Detached bool
 
+	// Base is when the machine's time began, by the monotonic clock. It is
+	// needed with Lasting only.
+	Base time.Time
+
 	// Lasting says that the engine keeps a ticket as long as its process lives,
 	// so that it need not be asked for again and again.
 	Lasting bool
@@ -309,15 +313,14 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 // Forget ends an acquisition without giving its permit back.
 func (m *Machine) Forget(a *Acquisition) { m.end(a) }
 
-// Permits returns the acquisitions whose caller has a permit.
-func (m *Machine) Permits() []*Acquisition {
-	var held []*Acquisition
+// EachPermit calls f for every acquisition whose caller has a permit. f does not
+// use the machine.
+func (m *Machine) EachPermit(f func(*Acquisition)) {
 	for _, a := range m.all {
 		if a.issued {
-			held = append(held, a)
+			f(a)
 		}
 	}
-	return held
 }
 
 // Renew renews a held permit now.

@@ -96,8 +96,13 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 			case a.state == Asking:
 				sent = m.sent // its first ask is in flight
 			}
+			lease := m.askFor(now, a).Ticket
+			if m.cfg.Lasting && !g.Until.IsZero() { // or for a whole lease
+				lease = m.askFor(now, a).Lease
+				sent = min(now, g.Until.Sub(m.cfg.Base)-lease)
+			}
 			a.ticket = g.Ticket
-			m.grant(now, a, g.Token, g.Slot, sent, m.askFor(now, a).Ticket)
+			m.grant(now, a, g.Token, g.Slot, sent, lease)
 		}
 	}
 	if n.Closed {

@@ -38,11 +38,9 @@ type Ledger struct {
 	// The caller of a step is always reached, by the reply.
 	Reach func(client string) bool
 
-	// Lasting is for engines that know who lives. A ticket then lasts until its
-	// client cannot be reached, a handed-over permit starts with a whole lease,
-	// and nobody is told when leases end: the engine watches for that. It is
-	// set before the first step.
-	Lasting bool
+	// Watched says that the engine itself notices when leases end. Otherwise
+	// the ledger keeps one of the waiting clients told of the first end.
+	Watched bool
 
 	limit  int
 	pinned bool
@@ -84,7 +82,7 @@ type holder struct {
 type ticket struct {
 	id       engine.ID
 	end      int64
-	lease    int64 // of the permit it asks for
+	lease    int64 // of a ticket that lasts: what its permit begins with; else 0
 	place    int64 // when its caller came, by the engine's clock
 	detached bool
 	who      engine.Client
@@ -197,7 +195,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID || r.Wait && place < l.queue[0].place
 	if first && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
-		return l.take(now, now+r.Lease.Microseconds(), &ticket{id: r.ID, detached: r.Detached, who: who}).answer(now)
+		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, who).answer(now)
 	}
 	if !r.Wait {
 		l.drop(r.ID)
@@ -212,7 +210,10 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		t.place = place
 		l.enqueue(t)
 	}
-	t.end, t.lease = now+r.Ticket.Microseconds(), r.Lease.Microseconds()
+	t.end, t.lease = now+r.Ticket.Microseconds(), 0
+	if r.Ticket == 0 {
+		t.lease = r.Lease.Microseconds()
+	}
 	return engine.Answer{Status: engine.Queued, Ahead: l.position(t), Ticket: t.end}
 }
 
@@ -288,7 +289,7 @@ func (l *Ledger) grant(now int64) {
 	for len(l.queue) > 0 {
 		t := l.queue[0]
 		switch {
-		case l.silent(now, t):
+		case t.silent(now):
 			l.drop(t.id)
 		case t.id.Weight > l.limit:
 			l.drop(t.id) // could never be served; asking again tells its client
@@ -299,28 +300,26 @@ func (l *Ledger) grant(now int64) {
 			l.drop(t.id)
 		default:
 			l.drop(t.id)
-			g := engine.Grant{ID: t.id, Ticket: t.end}
 			end := t.end
-			if l.Lasting {
-				end, g.Lease = now+t.lease, micros(t.lease)
+			if t.lease > 0 {
+				end = now + t.lease
 			}
-			h := l.take(now, end, t)
-			g.Token, g.Slot = h.token, h.slot
+			h := l.take(now, end, t.id, t.detached, t.who)
 			n := l.tell(t.id.Client)
-			n.Grants = append(n.Grants, g)
+			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
 		}
 	}
 }
 
 // silent reports whether the client of a ticket has not asked again in time.
-func (l *Ledger) silent(now int64, t *ticket) bool { return !l.Lasting && t.end <= now }
+func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 
 // watch sees to it that somebody calls when the first lease ends, if anybody
 // waits. Whoever asks is told when that is; so only a lease that ends before
 // all that were known needs a message, to the ticket that came last.
 func (l *Ledger) watch(now int64, asker engine.ID) {
 	first, held := l.nextEnd()
-	for len(l.queue) > 0 && held && !l.Lasting {
+	for len(l.queue) > 0 && held && !l.Watched {
 		if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
 			return
 		}
@@ -330,7 +329,7 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 			return
 		}
 		tail := l.queue[len(l.queue)-1]
-		if tail.end > now && l.reach(tail.id.Client) {
+		if !tail.silent(now) && l.reach(tail.id.Client) {
 			l.watcher, l.tell(tail.id.Client).Recheck = tail.id, micros(first-now)
 			return
 		}
@@ -340,10 +339,10 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 }
 
 // take makes a holder.
-func (l *Ledger) take(now, end int64, t *ticket) *holder {
+func (l *Ledger) take(now, end int64, id engine.ID, detached bool, who engine.Client) *holder {
 	l.token = max(l.token+1, now)
-	h := &holder{id: t.id, end: end, since: now, token: l.token, slot: -1, detached: t.detached, who: t.who}
-	if t.id.Slot {
+	h := &holder{id: id, end: end, since: now, token: l.token, slot: -1, detached: detached, who: who}
+	if id.Slot {
 		// There are fewer permits than the limit, so an index below it is free.
 		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
 		}
@@ -517,7 +516,7 @@ func (l *Ledger) State(now int64) engine.State {
 	}
 	sort.Slice(s.Holders, func(i, j int) bool { return s.Holders[i].Token < s.Holders[j].Token })
 	for _, t := range l.queue {
-		if !l.silent(now, t) {
+		if !t.silent(now) {
 			s.Waiters = append(s.Waiters, engine.Waiter{
 				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Client: t.who,
 			})

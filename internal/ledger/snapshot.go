@@ -30,7 +30,7 @@ type Recorded struct {
 	Slot     int           `json:"slot,omitempty"` // holders: -1 for none
 	Revoked  bool          `json:"revoked,omitempty"`
 	Place    int64         `json:"place,omitempty"` // waiters
-	Lease    int64         `json:"lease,omitempty"` // waiters: of the permit
+	Lease    int64         `json:"lease,omitempty"` // waiters with a ticket that lasts
 	Detached bool          `json:"detached,omitempty"`
 	Client   engine.Client `json:"client"`
 }

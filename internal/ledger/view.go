@@ -46,13 +46,13 @@ func (l *Ledger) Holders(f func(id engine.ID, detached bool)) {
 	}
 }
 
-// Permit is a permit as a grant that says how much of its lease is left.
-func (l *Ledger) Permit(now int64, id engine.ID) (g engine.Grant, ok bool) {
+// Permit is a permit as a grant, and the end of its lease.
+func (l *Ledger) Permit(now int64, id engine.ID) (g engine.Grant, end int64, ok bool) {
 	h := l.holders[id]
 	if h == nil || h.end <= now {
-		return engine.Grant{}, false
+		return engine.Grant{}, 0, false
 	}
-	return engine.Grant{ID: id, Token: h.token, Slot: h.slot, Lease: micros(h.end - now)}, true
+	return engine.Grant{ID: id, Token: h.token, Slot: h.slot}, h.end, true
 }
 
 // Waits reports whether there is a ticket of this id.

@@ -1,0 +1,128 @@
+//go:build unix
+
+package fileengine
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"sema/engine"
+)
+
+func mode(tb testing.TB, path string) fs.FileMode {
+	tb.Helper()
+	info, err := os.Lstat(path)
+	must(tb, err)
+	return info.Mode()
+}
+
+func TestDirectoryOfOneUser(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	u := openUser(t, openEngine(t, dir), "x", 1)
+	u.take(t)
+	if got := mode(t, dir); got != fs.ModeDir|0o700 {
+		t.Errorf("directory: %v", got)
+	}
+	files, err := os.ReadDir(dir)
+	must(t, err)
+	for _, f := range files {
+		if got := mode(t, filepath.Join(dir, f.Name())); got.Perm() != 0o600 {
+			t.Errorf("%s: %v", f.Name(), got)
+		}
+	}
+}
+
+func TestSharedDirectory(t *testing.T) {
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	dir := filepath.Join(t.TempDir(), "shared")
+	e, err := New(dir, &Options{Shared: true})
+	must(t, err)
+	defer e.Close()
+	u := openUser(t, e, "x", 1)
+	for range 200 { // until the log has been written anew
+		must(t, u.release(u.take(t)))
+	}
+	if got := mode(t, dir); got != fs.ModeDir|fs.ModeSetgid|0o770 {
+		t.Errorf("directory: %v", got)
+	}
+	files, err := os.ReadDir(dir)
+	must(t, err)
+	for _, f := range files {
+		if got := mode(t, filepath.Join(dir, f.Name())); got.Perm() != 0o660 {
+			t.Errorf("%s: %v", f.Name(), got)
+		}
+	}
+}
+
+func TestUnsafeDirectoriesAreRefused(t *testing.T) {
+	top := t.TempDir()
+	at := func(name string) string { return filepath.Join(top, name) }
+	must(t, os.Mkdir(at("target"), 0o700))
+	must(t, os.Symlink(at("target"), at("link")))
+	must(t, os.Symlink(at("nowhere"), at("dangling")))
+	must(t, os.WriteFile(at("file"), nil, 0o600))
+	must(t, os.Mkdir(at("open"), 0o700))
+	must(t, os.Chmod(at("open"), 0o777))
+	must(t, os.Mkdir(at("tmp"), 0o700))
+	must(t, os.Chmod(at("tmp"), 0o777|fs.ModeSticky))
+	for _, dir := range []string{"link", "dangling", "file", "open", "open/below", "file/below"} {
+		_, err := New(at(dir), nil)
+		var e *engine.Error
+		if err == nil {
+			t.Errorf("%s was taken", dir)
+		} else if !errorAs(err, &e) || !e.NotExecuted || e.Hint == "" {
+			t.Errorf("%s: %#v", dir, err)
+		}
+	}
+	for _, made := range []string{"nowhere", "open/below"} {
+		if _, err := os.Lstat(at(made)); err == nil {
+			t.Errorf("%s was made", made)
+		}
+	}
+	if left, _ := os.ReadDir(at("target")); len(left) != 0 {
+		t.Errorf("the link was followed: %v", left)
+	}
+	if _, err := New(at("tmp/sema-1"), nil); err != nil {
+		t.Errorf("below a sticky directory: %v", err)
+	}
+	if os.Getuid() == 0 { // others' directories
+		must(t, os.Mkdir(at("tmp/theirs"), 0o700))
+		must(t, os.Chown(at("tmp/theirs"), 12345, 12345))
+		for _, dir := range []string{"tmp/theirs", "tmp/theirs/below"} {
+			if _, err := New(at(dir), nil); err == nil {
+				t.Errorf("%s was taken", dir)
+			}
+		}
+	}
+}
+
+func TestLinksInTheDirectoryAreNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	prey := filepath.Join(t.TempDir(), "prey")
+	must(t, os.WriteFile(prey, []byte("mine"), 0o600))
+	must(t, os.Symlink(prey, logOf(dir)))
+	u := openUser(t, openEngine(t, dir), "x", 1)
+	if _, err := u.call(u.ask(false)); err == nil {
+		t.Error("the link was followed")
+	}
+	if got, _ := os.ReadFile(prey); string(got) != "mine" {
+		t.Errorf("written to: %q", got)
+	}
+}
+
+// The same for all sessions of a user, whatever their environment.
+func TestDefaultDirDoesNotDependOnTheSession(t *testing.T) {
+	dir := DefaultDir()
+	for _, name := range []string{"XDG_RUNTIME_DIR", "TMPDIR", "HOME"} {
+		t.Setenv(name, t.TempDir())
+	}
+	if got := DefaultDir(); got != dir {
+		t.Errorf("%s, and %s in another session", dir, got)
+	}
+}
