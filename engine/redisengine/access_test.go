@@ -49,7 +49,7 @@ func rights(t *testing.T, cluster bool) []string {
 	for _, word := range flavour {
 		used[word] = true
 	}
-	for _, script := range []string{"first", "plain", "rules", "last", "state"} {
+	for _, script := range []string{"first", "plain", "rules", "store", "last", "state"} {
 		lua, err := os.ReadFile(filepath.Join("lua", script+".lua"))
 		must(t, err)
 		for _, call := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(lua), -1) {

@@ -32,7 +32,7 @@ func (c *caller) run(ctx context.Context, now time.Time, w *words, args []any) (
 	soon := c.heeds && !deadline.IsZero() && !deadline.After(now.Add(quickAttempt))
 	if !soon && ctx.Done() != nil {
 		if !c.heeds || !c.quick.Load() {
-			*w = words{keys: w.keys, client: w.client} // args go along
+			w.part() // with args
 			text, err := apart(ctx, func() (string, error) { return runStep(ctx, c.rdb, args) })
 			c.took(time.Since(now), err)
 			return text, err
