@@ -19,7 +19,7 @@ var importRules = []struct {
 	{"sema/internal/client", []string{"sema/engine"}, "a machine knows no clock, no lock and no engine"},
 	{"sema/internal/ledger", []string{"sema/engine"}, "a machine knows no clock, no lock and no client"},
 	{"sema/engine/memengine", []string{"sema/engine", "sema/internal/ledger"}, "memory needs nothing"},
-	{"sema/engine/fileengine", []string{"sema/engine", "sema/internal/ledger", "golang.org/x/sys/unix", "golang.org/x/sys/windows"}, "locks, pipes and clocks of the system, and nothing else"},
+	{"sema/engine/fileengine", []string{"sema/engine", "sema/internal/ledger", "golang.org/x/sys/unix", "golang.org/x/sys/windows"}, "what the kernel knows is asked of the kernel"},
 	{"sema/engine/redisengine", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
 	{"sema/engine/enginetest", []string{"sema", "sema/engine", "go.uber.org/goleak"}, "a third engine's tests import it"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},

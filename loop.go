@@ -45,6 +45,7 @@ type loop struct {
 	machine   *client.Machine
 	timer     *time.Timer
 	armed     time.Duration // when the timer fires; 0: not armed
+	carrying  bool          // somebody carries calls, and will carry what comes
 	slow      time.Duration // until when callers carry no calls
 	after     []func()      // to be called when the lock is free
 	abandoned []*holding    // found by the garbage collector
@@ -79,17 +80,41 @@ func (l *loop) now() time.Duration { return time.Since(l.base) }
 // run passes on what happened and carries the machine's next call, if there is
 // one. It is called with the lock held and returns without.
 func (l *loop) run(now time.Duration) {
-	call, ok := l.machine.Next(now)
+	call, ok := l.next(now)
 	if ok && now >= l.slow {
 		ctx := l.within(now, quickCall)
 		l.settle(now)
 		now = l.carry(ctx, call, now)
-		call, ok = l.machine.Next(now)
+		call, ok = l.another(now)
 	}
 	l.settle(now)
 	if ok {
 		go l.carryAll(call)
 	}
+}
+
+// start is run for those who cannot carry a call themselves.
+func (l *loop) start(now time.Duration) {
+	call, ok := l.next(now)
+	l.settle(now)
+	if ok {
+		go l.carryAll(call)
+	}
+}
+
+// next is a call for the caller to carry, unless somebody else is at it. The
+// lock is held.
+func (l *loop) next(now time.Duration) (call engine.Call, ok bool) {
+	if l.carrying {
+		return call, false
+	}
+	return l.another(now)
+}
+
+// another is the next call for whoever carried the last one. The lock is held.
+func (l *loop) another(now time.Duration) (call engine.Call, ok bool) {
+	call, l.carrying = l.machine.Next(now)
+	return call, l.carrying
 }
 
 // carryAll carries calls until there is none.
@@ -104,7 +129,7 @@ func (l *loop) carryAll(call engine.Call) {
 		runtime.Gosched()
 		l.mu.Lock()
 		now = l.now()
-		call, ok = l.machine.Next(now)
+		call, ok = l.another(now)
 		l.settle(now)
 	}
 }
@@ -117,6 +142,7 @@ func (l *loop) carry(ctx context.Context, call engine.Call, began time.Duration)
 		if !answered { // a panic below, which the caller may survive
 			l.mu.Lock()
 			l.machine.Failed(l.now(), &engine.Error{Op: "step", Err: errPanic})
+			l.carrying = false
 			l.settle(l.now())
 		}
 	}()
@@ -180,11 +206,7 @@ func (l *loop) tick() {
 	l.abandoned = nil
 	l.machine.Tick(now)
 	l.machine.EachPermit(func(a *client.Acquisition) { a.Owner.(*holding).watch() })
-	call, ok := l.machine.Next(now)
-	l.settle(now)
-	if ok {
-		l.carryAll(call)
-	}
+	l.start(now)
 }
 
 // notify takes in a notification of the engine's. It may be called from within
@@ -193,11 +215,7 @@ func (l *loop) notify(n engine.Notification) {
 	l.mu.Lock()
 	now := l.now()
 	l.machine.Notify(now, n)
-	call, ok := l.machine.Next(now)
-	l.settle(now)
-	if ok {
-		go l.carryAll(call)
-	}
+	l.start(now)
 }
 
 // wait waits until w is settled, or ctx ends.
@@ -285,11 +303,7 @@ func (l *loop) shut(most time.Duration) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	call, ok := l.machine.Next(l.now())
-	l.settle(l.now())
-	if ok {
-		go l.carryAll(call)
-	}
+	l.start(l.now())
 	// Pauses between failed calls are kept by hand: the timer has stopped.
 	end := time.NewTimer(most)
 	defer end.Stop()

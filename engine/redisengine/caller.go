@@ -9,7 +9,7 @@ import (
 const (
 	// quickAttempt bounds a call that keeps its caller from heeding the
 	// cancellation of its context.
-	quickAttempt = 200 * time.Millisecond
+	quickAttempt = 250 * time.Millisecond
 
 	// quickReply is how soon a server answers for whose answer one may wait so.
 	quickReply = 20 * time.Millisecond
@@ -29,10 +29,10 @@ type caller struct {
 // the server answers soon. All others are left behind when the context ends.
 func (c *caller) run(ctx context.Context, now time.Time, w *words, args []any) (string, error) {
 	deadline, _ := ctx.Deadline()
-	soon := c.heeds && !deadline.IsZero() && deadline.Before(now.Add(quickAttempt))
+	soon := c.heeds && !deadline.IsZero() && !deadline.After(now.Add(quickAttempt))
 	if !soon && ctx.Done() != nil {
 		if !c.heeds || !c.quick.Load() {
-			*w = words{keys: w.keys, client: w.client} // args go along
+			w.part() // with args
 			text, err := apart(ctx, func() (string, error) { return runStep(ctx, c.rdb, args) })
 			c.took(time.Since(now), err)
 			return text, err

@@ -17,15 +17,18 @@ var (
 	plainLua string
 	//go:embed lua/rules.lua
 	rulesLua string
+	//go:embed lua/store.lua
+	storeLua string
 	//go:embed lua/last.lua
 	lastLua string
 	//go:embed lua/state.lua
 	stateLua string
 )
 
-// The rules are one function, made only when plain.lua could not do all.
+// The rules are the table R, made only when plain.lua could not do all: making
+// functions costs.
 var (
-	stepSource  = wordsLua + firstLua + plainLua + "local function rules()\n" + rulesLua + "return R\nend\n" + lastLua
+	stepSource  = wordsLua + firstLua + plainLua + "local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\nreturn R\nend\n" + lastLua
 	stepHash    = redis.NewScript(stepSource).Hash()
 	stateScript = redis.NewScript(wordsLua + stateLua)
 )

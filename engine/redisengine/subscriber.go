@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"sema/internal/rediserror"
 )
 
 const (
@@ -161,9 +163,9 @@ func (s *subscriber) receive(ctx context.Context, p *redis.PubSub) (worked bool)
 		switch {
 		case err == nil:
 			worked, probed = true, false
-		case isReply(err) && strings.HasPrefix(err.Error(), "MOVED"):
+		case rediserror.FromServer(err) && strings.HasPrefix(err.Error(), "MOVED"):
 			s.events.ended("")
-		case isReply(err):
+		case rediserror.FromServer(err):
 			s.events.refused(err)
 			if !worked {
 				return false // a refused login repeats itself

@@ -1,6 +1,7 @@
 package redisengine
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -38,6 +39,9 @@ type words struct {
 	buf    []byte
 	ends   []int // of the texts in buf
 }
+
+// part leaves what the last encode returned to whoever has it.
+func (w *words) part() { w.args, w.texts, w.buf, w.ends = nil, nil, nil, nil }
 
 // description is who the client is, for other clients' states.
 type description struct {
@@ -270,7 +274,7 @@ func decodeState(v []any) (st engine.State, clients []string, err error) {
 		st.Holders = append(st.Holders, h)
 		clients = append(clients, id.Client)
 	}
-	slices.SortFunc(st.Holders, func(a, b engine.Holder) int { return int(a.Token - b.Token) })
+	slices.SortFunc(st.Holders, func(a, b engine.Holder) int { return cmp.Compare(a.Token, b.Token) })
 	for _, w := range waiters {
 		name, _ := w.(string)
 		id, err := engine.ParseID(name)

@@ -27,22 +27,22 @@ local s = {
 for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
 
 if raw then R.expire(s) end
-local at, id_at = start, 2
+local at, ids_at = start, 3
 while at <= #call do
   local kind, how, n, q = nil, nil, nil, {}
   kind, how, n, q.limit, q.weight, q.lease, q.ticket, at = struct.unpack(RUN, call, at)
   q.wait, q.unfair, q.strict = how % 2 == 1, how % 4 >= 2, how % 8 >= 4
   q.slot, q.pin, q.keep = how % 16 >= 8, how >= 16, now + q.lease + 60000000
-  if kind > REVOKE then
+  if kind == ASK then
+    at = R.ask_all(s, q, ids_at, n, at)
+    ids_at = ids_at + n
+  elseif kind > REVOKE then
     local carry_out = kind == SET_LIMIT and R.set_limit or kind == UNSET_LIMIT and R.unset_limit or R.remove
     for _ = 1, n do carry_out(s, q) end
   else
-    local carry_out = kind == ASK and R.ask or kind == RENEW and R.renew or kind == RELEASE and R.release or R.revoke
-    for _ = 1, n do
-      id_at = id_at + 1
-      if kind == ASK then q.waited, at = struct.unpack(WAITED, call, at) end
-      carry_out(s, q, ARGV[id_at])
-    end
+    local carry_out = kind == RENEW and R.renew or kind == RELEASE and R.release or R.revoke
+    for k = ids_at, ids_at + n - 1 do carry_out(s, q, ARGV[k]) end
+    ids_at = ids_at + n
   end
 end
 R.grant(s)

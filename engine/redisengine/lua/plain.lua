@@ -11,7 +11,7 @@ if plain and ids == 1 then
     -- something else is asked for, too
   elseif kind == ASK then
     if used + weight <= limit and how < 4 and keep >= ends + 60000000
-      and redis.call('ZADD', KEYS[2], 'NX', string.format('%.0f', ends), id) == 1 then
+      and redis.call('ZADD', KEYS[2], 'NX', string.format(INTEGER, ends), id) == 1 then
       token = math.max(token + 1, now)
       redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, used + weight, token, keep, math.min(first, ends), fenced, alarm, 0, flags, ''),
         id, struct.pack(PERMIT, 'h', token, now, -1))
@@ -28,7 +28,7 @@ if plain and ids == 1 then
     if value and string.byte(value) == HELD then
       local _, its_token, _, slot = struct.unpack(PERMIT, value)
       redis.call('ZREM', KEYS[2], ' ') -- passes with full memory, and so does what follows
-      redis.call('ZADD', KEYS[2], string.format('%.0f', ends), id)
+      redis.call('ZADD', KEYS[2], string.format(INTEGER, ends), id)
       return struct.pack(ONE, limit, 0, GRANTED, 1, its_token, slot, lease)
     end
   end
@@ -44,7 +44,7 @@ if plain and ids > 1 and ids <= 2000 then
   repeat
     local kind, how, n, want, weight, lease, ticket
     kind, how, n, want, weight, lease, ticket, at = struct.unpack(RUN, call, at)
-    local ends = string.format('%.0f', now + lease)
+    local ends = string.format(INTEGER, now + lease)
     if kind == ASK then
       plain, at = new_used + n * weight <= limit and how < 4 and keep >= now + lease + 60000000, at + 8 * n
       local next_token = math.max(new_token + 1, now)

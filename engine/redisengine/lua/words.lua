@@ -48,3 +48,7 @@ local ONE = '<ddBI4ddd'          -- HEAD and one RECORD
 local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT = 1, 2, 3, 4, 5, 6
 local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
+
+-- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
+-- times as fast as %.0f, where it has them.
+local INTEGER = string.format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'

@@ -1,0 +1,270 @@
+package redisengine_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine"
+	"sema/internal/redistest"
+)
+
+// documentedRights reads the users of docs/redis.md.
+func documentedRights(t *testing.T, user string) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "redis.md"))
+	must(t, err)
+	m := regexp.MustCompile("(?ms)^ACL SETUSER " + user + " (.*?)\n```").FindSubmatch(page)
+	if m == nil {
+		t.Fatalf("docs/redis.md has no user %s", user)
+	}
+	return strings.Fields(strings.ReplaceAll(string(m[1]), "\\\n", " "))
+}
+
+// rights is what sema itself sends, and the commands that its scripts call.
+func rights(t *testing.T, cluster bool) []string {
+	t.Helper()
+	used := map[string]bool{"evalsha": true, "eval": true, "get": true, "scan": true, "ping": true}
+	flavour := []string{"publish", "subscribe", "unsubscribe", "pubsub|numsub"}
+	if cluster {
+		flavour = []string{"spublish", "ssubscribe", "sunsubscribe", "pubsub|shardnumsub", "cluster|slots", "command"}
+	}
+	for _, word := range flavour {
+		used[word] = true
+	}
+	for _, script := range []string{"first", "plain", "rules", "store", "last", "state"} {
+		lua, err := os.ReadFile(filepath.Join("lua", script+".lua"))
+		must(t, err)
+		for _, call := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(lua), -1) {
+			if call[1] != "PUBSUB" {
+				used[strings.ToLower(call[1])] = true
+			}
+		}
+	}
+	var list []string
+	for word := range used {
+		list = append(list, "+"+word)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// everything uses all that the engine can do, as two clients.
+func everything(t *testing.T, client func() sema.Engine) {
+	ctx := within(t)
+	e := client()
+	s := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "l"})
+	other := openSem(t, client(), "x", 2, nil)
+	p, q := acquire(t, s), acquire(t, other)
+	w := queue(t, other)
+	must(t, p.Renew(ctx))
+	must(t, p.Release())
+	next := w.permit(t)
+	w = queue(t, s)
+	must(t, s.Revoke(ctx, q.ID()))
+	_ = q.Release()
+	must(t, next.Release())
+	must(t, w.permit(t).Release())
+	must(t, s.SetLimit(ctx, 3))
+	if st := stateOf(t, s); st.Limit != 3 {
+		t.Errorf("state %+v", st)
+	}
+	if names, err := e.List(ctx); err != nil || len(names) != 1 {
+		t.Errorf("list: %v, %v", names, err)
+	}
+	must(t, s.UnsetLimit(ctx))
+	late := session(t, e, "y")
+	c := engine.Call{Number: 2, Fence: true, Requests: []engine.Request{late.request(engine.Ask, 1, time.Minute)}}
+	for range 2 {
+		_, err := late.Step(ctx, c)
+		must(t, err)
+	}
+	late.number = 2
+	late.do(late.request(engine.Release, 1, 0))
+	late.do(engine.Request{Kind: engine.Remove})
+}
+
+// deniedTo fails the test if the server refused the user anything.
+func deniedTo(t *testing.T, rdb *redis.Client, user string) {
+	t.Helper()
+	log, err := rdb.ACLLog(within(t), 100).Result()
+	must(t, err)
+	for _, entry := range log {
+		if entry.Username == user {
+			t.Errorf("refused to %s: %s %s (%s)", user, entry.Reason, entry.Object, entry.Context)
+		}
+	}
+}
+
+// The rights that docs/redis.md names are those that are used, and they suffice.
+func TestMinimalRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	documented := documentedRights(t, "sema")
+	var commands []string
+	for _, word := range documented {
+		if strings.HasPrefix(word, "+") {
+			commands = append(commands, word)
+		}
+	}
+	slices.Sort(commands)
+	if used := rights(t, false); !slices.Equal(commands, used) {
+		t.Errorf("docs/redis.md grants\n%v\nand used are\n%v", commands, used)
+	}
+	args := []any{"ACL", "SETUSER", "sema"}
+	for _, word := range documented {
+		args = append(args, word)
+	}
+	must(t, rdb.Do(within(t), args...).Err())
+	_ = rdb.Do(within(t), "ACL", "SETUSER", "sema", "+client|setinfo").Err() // unknown before 7.2
+	everything(t, func() sema.Engine {
+		return closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: "sema", Password: "secret"}))
+	})
+	deniedTo(t, rdb, "sema")
+}
+
+// The short form that docs/redis.md gives suffices, too.
+func TestHintedRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	must(t, rdb.Do(within(t), "ACL", "SETUSER", "u", "on", ">secret", "~sema:*", "&sema:*", "+@all", "-@dangerous").Err())
+	everything(t, func() sema.Engine {
+		return closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: "u", Password: "secret"}))
+	})
+	deniedTo(t, rdb, "u")
+}
+
+func TestMinimalRightsOnCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3)
+	documented := documentedRights(t, "sema-cluster")
+	var commands []string
+	for _, word := range documented {
+		if strings.HasPrefix(word, "+") {
+			commands = append(commands, word)
+		}
+	}
+	slices.Sort(commands)
+	if used := rights(t, true); !slices.Equal(commands, used) {
+		t.Errorf("docs/redis.md grants\n%v\nand used are\n%v", commands, used)
+	}
+	args := []any{"ACL", "SETUSER", "sema-cluster"}
+	for _, word := range documented {
+		args = append(args, word)
+	}
+	for _, node := range c.Nodes {
+		must(t, node.Client().Do(within(t), args...).Err())
+		_ = node.Client().Do(within(t), "ACL", "SETUSER", "sema-cluster", "+client|setinfo").Err() // unknown before 7.2
+	}
+	everything(t, func() sema.Engine {
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: "sema-cluster", Password: "secret"})
+		t.Cleanup(func() { _ = rdb.Close() })
+		return closing(t, rdb)
+	})
+	for _, node := range c.Nodes {
+		deniedTo(t, node.Client(), "sema-cluster")
+	}
+}
+
+// Who lacks a right is told where they are listed, and at once.
+func TestMissingRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx := within(t)
+	gate := acquire(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil))
+	for user, rule := range map[string]string{"nokeys": "resetkeys", "noscripts": "-evalsha", "nochannels": "resetchannels"} {
+		must(t, rdb.Do(ctx, "ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all", rule).Err())
+		e := closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: user, Password: "secret"}))
+		wait, cancel := context.WithTimeout(ctx, 4*time.Second) // less than an unconfirmed subscription takes
+		_, err := openSem(t, e, "x", 1, &sema.Options{Lease: 3 * time.Second}).Acquire(wait)
+		cancel()
+		t.Run(user, func(t *testing.T) { engineError(t, err, "NOPERM", "docs/redis.md", user == "nochannels") })
+	}
+	must(t, gate.Release())
+}
+
+// A user without rights to the channels cannot tell a waiter of its permit. That
+// must not leave half a step behind: the waiter finds out when it asks again.
+func TestAMuteUserKeepsTheLimit(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	must(t, rdb.Do(within(t), "ACL", "SETUSER", "mute", "on", ">secret", "~sema:*", "+@all", "resetchannels").Err())
+	mute := closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: "mute", Password: "secret"}))
+	o := &sema.Options{Lease: 3 * time.Second}
+	speechless, heavy := openSem(t, mute, "x", 2, o), openSem(t, engineAt(t, server.Addr()), "x", 2, o)
+	a, b := acquire(t, speechless), acquire(t, speechless)
+	waiter := make(chan *sema.Permit, 1)
+	go func() {
+		p, err := heavy.AcquireN(within(t), 2)
+		if err != nil {
+			t.Error(err)
+		}
+		waiter <- p
+	}()
+	until(t, "queueing", func() bool { return len(stateOf(t, heavy).Waiters) == 1 })
+	must(t, a.Release())
+	must(t, b.Release()) // hands over, and may not say so
+	if p, err := speechless.TryAcquire(within(t)); err == nil {
+		t.Errorf("got %s beside a permit of the whole limit: %+v", p.ID(), stateOf(t, heavy))
+	}
+	if p := <-waiter; p != nil {
+		must(t, p.Release())
+	}
+	wholeLimit(t, heavy, 2)
+}
+
+// TLS is the client's option; everything goes through it, the news too.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	must(t, err)
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	must(t, os.WriteFile(certFile, cert, 0o600))
+	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	addr := l.Addr().(*net.TCPAddr)
+	must(t, l.Close())
+	redistest.Start(t, "--tls-port", strconv.Itoa(addr.Port), "--tls-cert-file", certFile, "--tls-key-file", keyFile,
+		"--tls-ca-cert-file", certFile, "--tls-auth-clients", "no")
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(cert)
+	everything(t, func() sema.Engine {
+		return closing(t, connect(t, redis.Options{Addr: addr.String(), TLSConfig: &tls.Config{RootCAs: pool}}))
+	})
+	plain := openSem(t, closing(t, connect(t, redis.Options{Addr: addr.String(), TLSConfig: &tls.Config{}})), "x", 1, nil)
+	if _, err := plain.TryAcquire(within(t)); err == nil {
+		t.Error("a certificate of nobody's was trusted")
+	}
+}

@@ -1,0 +1,125 @@
+package redisengine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/internal/redistest"
+)
+
+func clusterEngine(t *testing.T, c *redistest.Cluster) sema.Engine {
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return closing(t, rdb)
+}
+
+// shardChannels counts the inboxes somebody listens to, on one node or all.
+func shardChannels(t *testing.T, nodes ...*redistest.Server) int {
+	t.Helper()
+	n := 0
+	for _, node := range nodes {
+		c := node.Client()
+		list, err := c.PubSubShardChannels(within(t), "*").Result()
+		must(t, err)
+		must(t, c.Close())
+		n += len(list)
+	}
+	return n
+}
+
+// moveSlot does what resharding does.
+func moveSlot(t *testing.T, c *redistest.Cluster, slot int64, from, to *redistest.Server) {
+	t.Helper()
+	ctx := within(t)
+	id := func(s *redistest.Server) string { return s.Client().Do(ctx, "CLUSTER", "MYID").Val().(string) }
+	must(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)).Err())
+	must(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to)).Err())
+	for {
+		keys := from.Client().ClusterGetKeysInSlot(ctx, int(slot), 100).Val()
+		if len(keys) == 0 {
+			break
+		}
+		args := []any{"MIGRATE", "127.0.0.1", to.Port(), "", 0, 5000, "KEYS"}
+		for _, k := range keys {
+			args = append(args, k)
+		}
+		must(t, from.Client().Do(ctx, args...).Err())
+	}
+	owner := id(to)
+	for _, node := range append([]*redistest.Server{to, from}, c.Nodes...) {
+		must(t, node.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", owner).Err())
+	}
+}
+
+// A semaphore's slot moves to another node while a waiter waits: its inbox
+// follows, and it is served.
+func TestTheSlotMoves(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3)
+	ctx := within(t)
+	o := &sema.Options{Lease: 3 * time.Second}
+	s := openSem(t, clusterEngine(t, c), "x", 1, o)
+	p := acquire(t, s)
+	w := queue(t, openSem(t, clusterEngine(t, c), "x", 1, o))
+	slot := c.Nodes[0].Client().ClusterKeySlot(ctx, "sema:{x}:state").Val()
+	from := slotOwner(c, slot)
+	for i := range 2 { // there, and further: the first line ended with its last channel
+		to := (from + 1) % 3
+		moveSlot(t, c, slot, c.Nodes[from], c.Nodes[to])
+		until(t, "the inbox's move", func() bool { return shardChannels(t, c.Nodes[to]) > 0 })
+		if n := shardChannels(t, c.Nodes[from]); n != 0 {
+			t.Errorf("move %d: the old node has %d subscriptions", i, n)
+		}
+		from = to
+	}
+	if err := p.Err(); err != nil {
+		t.Fatalf("the holder lost its permit: %v", err)
+	}
+	must(t, p.Release())
+	must(t, w.permit(t).Release())
+	wholeLimit(t, s, 1)
+}
+
+// slotOwner is the node that StartCluster gave the slot to.
+func slotOwner(c *redistest.Cluster, slot int64) int {
+	n := len(c.Nodes)
+	for i := range n {
+		if slot < int64((i+1)*16384/n) {
+			return i
+		}
+	}
+	return n - 1
+}
+
+// Subscriptions to channels of several slots come back after their connections
+// were cut: repeated in one command, they would be refused (CROSSSLOT), and
+// their waiters deaf from then on.
+func TestClusterSubscriptionsAreCut(t *testing.T) {
+	t.Parallel()
+	const semaphores = 12
+	c := redistest.StartCluster(t, 3)
+	ctx := within(t)
+	o := &sema.Options{Lease: 10 * time.Minute} // nobody is saved by asking again
+	holder, waiter := clusterEngine(t, c), clusterEngine(t, c)
+	var held []*sema.Permit
+	var line []*waiting
+	for i := range semaphores {
+		name := fmt.Sprint("job ", i)
+		held = append(held, acquire(t, openSem(t, holder, name, 1, o)))
+		line = append(line, queue(t, openSem(t, waiter, name, 1, o)))
+	}
+	for range 3 {
+		for _, node := range c.Nodes {
+			must(t, node.Client().ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
+		}
+		until(t, "subscribing again", func() bool { return shardChannels(t, c.Nodes...) == semaphores })
+	}
+	for i, p := range held {
+		must(t, p.Release())
+		must(t, line[i].permit(t).Release())
+	}
+}

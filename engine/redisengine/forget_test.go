@@ -1,0 +1,57 @@
+package redisengine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"sema"
+	"sema/internal/redistest"
+)
+
+// What a server that forgets everything lets happen, which no script can
+// prevent: newcomers are admitted beside the holders it knew, until those ask
+// the next time. This measures how many, and for how long.
+func TestOverAdmissionAfterForgetting(t *testing.T) {
+	t.Parallel()
+	const holders, lease = 5, 3 * time.Second
+	for what, forget := range map[string]func(*redistest.Server){
+		"restart without data": func(s *redistest.Server) { s.Restart() },
+		"FLUSHALL":             func(s *redistest.Server) { must(t, s.Client().FlushAll(within(t)).Err()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			o := &sema.Options{Lease: lease}
+			var old []*sema.Permit
+			for range holders {
+				old = append(old, acquire(t, openSem(t, engineAt(t, server.Addr()), "x", holders, o)))
+			}
+			known := make(chan time.Time, holders)
+			for _, p := range old {
+				go func() { <-p.Context(context.Background()).Done(); known <- time.Now() }()
+			}
+			forget(server)
+			began := time.Now()
+			extra := 0
+			for range holders {
+				acquire(t, openSem(t, engineAt(t, server.Addr()), "x", holders, o))
+			}
+			for _, p := range old {
+				if p.Err() == nil {
+					extra++
+				}
+			}
+			var last time.Time
+			for range old {
+				last = <-known
+			}
+			took := last.Sub(began)
+			t.Logf("%s under %d holders with leases of %v: %d held beside %d new ones; the last of them knew after %v",
+				what, holders, lease, extra, holders, took.Round(10*time.Millisecond))
+			if took > lease {
+				t.Errorf("a holder did not know within its lease, but after %v", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,240 @@
+package redisengine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine"
+)
+
+// patience bounds every test; nothing is asserted about it but that it suffices.
+const patience = 60 * time.Second
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until asks again and again for what no event tells.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: did not happen in time", what)
+		}
+	}
+}
+
+// connect makes a go-redis client that gives up on a call when its context ends.
+func connect(t testing.TB, o redis.Options) *redis.Client {
+	o.ContextTimeoutEnabled = true
+	rdb := redis.NewClient(&o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// engineAt is an engine on a client of its own, as another process would be.
+func engineAt(t testing.TB, addr string) sema.Engine {
+	return closing(t, connect(t, redis.Options{Addr: addr}))
+}
+
+func openSem(t testing.TB, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
+	t.Helper()
+	s, err := sema.New(e, name, limit, o)
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func acquire(t testing.TB, s *sema.Semaphore) *sema.Permit {
+	t.Helper()
+	p, err := s.Acquire(within(t))
+	must(t, err)
+	return p
+}
+
+// waiting is an acquisition in the background.
+type waiting struct {
+	got    chan *sema.Permit // the permit, or nil
+	err    error             // set before got is sent to
+	cancel context.CancelFunc
+}
+
+func start(t testing.TB, s *sema.Semaphore) *waiting {
+	ctx, cancel := context.WithCancel(within(t))
+	w := &waiting{got: make(chan *sema.Permit, 1), cancel: cancel}
+	go func() {
+		var p *sema.Permit
+		p, w.err = s.Acquire(ctx)
+		w.got <- p
+	}()
+	return w
+}
+
+// queue starts an acquisition and returns when its ticket is in the queue.
+func queue(t testing.TB, s *sema.Semaphore) *waiting {
+	t.Helper()
+	before := stateOf(t, s)
+	w := start(t, s)
+	until(t, "queueing", func() bool { return len(stateOf(t, s).Waiters) > len(before.Waiters) })
+	return w
+}
+
+func (w *waiting) permit(t testing.TB) *sema.Permit {
+	t.Helper()
+	p := <-w.got
+	if p == nil {
+		t.Fatalf("waiting ended with %v", w.err)
+	}
+	return p
+}
+
+func stateOf(t testing.TB, s *sema.Semaphore) sema.State {
+	t.Helper()
+	st, err := s.State(within(t))
+	must(t, err)
+	return st
+}
+
+// wholeLimit checks that all of the limit is free, or comes free when the
+// leases of the dead end, and that nothing is left in the way.
+func wholeLimit(t testing.TB, s *sema.Semaphore, limit int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(within(t), patience/2)
+	defer cancel()
+	p, err := s.AcquireN(ctx, limit)
+	if err != nil {
+		t.Fatalf("the limit of %d does not come free: %v; %+v", limit, err, stateOf(t, s))
+	}
+	must(t, p.Release())
+}
+
+// dump is every key with its content, and its absolute expiry.
+func dump(t testing.TB, rdb redis.UniversalClient) map[string]string {
+	t.Helper()
+	ctx := within(t)
+	all, err := rdb.Keys(ctx, "*").Result()
+	must(t, err)
+	content := map[string]string{}
+	for _, k := range all {
+		value, err := rdb.Dump(ctx, k).Result()
+		must(t, err)
+		end, err := rdb.Do(ctx, "PEXPIRETIME", k).Int64()
+		must(t, err)
+		content[k] = fmt.Sprint(end, value)
+	}
+	return content
+}
+
+// eternal lists the keys without a time to live.
+func eternal(t testing.TB, rdb redis.UniversalClient) []string {
+	t.Helper()
+	ctx := within(t)
+	all, err := rdb.Keys(ctx, "*").Result()
+	must(t, err)
+	var list []string
+	for _, k := range all {
+		ttl, err := rdb.PTTL(ctx, k).Result()
+		must(t, err)
+		if ttl == -1 {
+			list = append(list, k)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// engineError checks the class of an error: what hint it gives, and whether
+// the caller is told that nothing happened.
+func engineError(t testing.TB, err error, word, hint string, notExecuted bool) {
+	t.Helper()
+	var e *engine.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("error %v (%T); want a *engine.Error with %s", err, err, word)
+	}
+	if !strings.Contains(e.Err.Error(), word) || !strings.Contains(e.Hint, hint) || e.NotExecuted != notExecuted {
+		t.Errorf("error %q, hint %q, not executed %v; want %s, %q, %v", e.Err, e.Hint, e.NotExecuted, word, hint, notExecuted)
+	}
+}
+
+// calls is how often the server has carried out a command.
+func calls(t testing.TB, rdb *redis.Client, command string) int {
+	t.Helper()
+	info, err := rdb.Info(within(t), "commandstats").Result()
+	must(t, err)
+	for line := range strings.Lines(info) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
+			n := 0
+			_, err := fmt.Sscanf(rest, "%d", &n)
+			must(t, err)
+			return n
+		}
+	}
+	return 0
+}
+
+// connections lists who is connected, but for the asking client itself.
+func connections(t testing.TB, rdb *redis.Client) []string {
+	t.Helper()
+	list, err := rdb.ClientList(within(t)).Result()
+	must(t, err)
+	var others []string
+	for line := range strings.Lines(list) {
+		if !strings.Contains(line, "cmd=client|list") {
+			others = append(others, line)
+		}
+	}
+	return others
+}
+
+// direct is a semaphore below package sema: a client that does nothing by itself.
+type direct struct {
+	engine.Session
+	t      testing.TB
+	number uint64
+	told   chan engine.Notification
+}
+
+func session(t testing.TB, e sema.Engine, name string) *direct {
+	t.Helper()
+	d := &direct{t: t, told: make(chan engine.Notification, 1000)}
+	var err error
+	d.Session, err = e.Open(name, engine.Client{Host: "test", PID: 1}, func(n engine.Notification) { d.told <- n })
+	must(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// request is one about a permit of the session's.
+func (d *direct) request(kind engine.Kind, number uint64, lease time.Duration) engine.Request {
+	id := engine.ID{Client: d.Client(), Number: number, Weight: 1}
+	return engine.Request{Kind: kind, ID: id, Limit: 1, Lease: lease, Ticket: lease / 2}
+}
+
+func (d *direct) try(ctx context.Context, rs ...engine.Request) (engine.Reply, error) {
+	d.number++
+	return d.Step(ctx, engine.Call{Number: d.number, Requests: rs})
+}
+
+func (d *direct) do(rs ...engine.Request) []engine.Answer {
+	d.t.Helper()
+	reply, err := d.try(within(d.t), rs...)
+	must(d.t, err)
+	return reply.Answers
+}

@@ -1,0 +1,296 @@
+package redisengine_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine"
+	"sema/internal/redistest"
+)
+
+// Keys that never expire (25 million fencing keys in Redisson #6510): after each
+// kind of operation every key has a time to live.
+func TestEveryKeyExpires(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	check := func(after string) {
+		t.Helper()
+		if list := eternal(t, rdb); len(list) > 0 {
+			t.Errorf("after %s: no time to live: %v", after, list)
+		}
+	}
+	e := engineAt(t, server.Addr())
+	ctx := within(t)
+
+	listed := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "nightly import"})
+	plain := openSem(t, e, "x", 2, nil)
+	a := acquire(t, listed)
+	check("a labelled acquisition with a slot")
+	b := acquire(t, plain)
+	check("a plain acquisition")
+	w := queue(t, plain)
+	check("queueing")
+	must(t, a.Renew(ctx))
+	check("a renewal")
+	must(t, plain.Revoke(ctx, b.ID()))
+	check("a revocation")
+	_ = b.Release()
+	c := w.permit(t)
+	check("a hand-off")
+	single := openSem(t, e, "y", 1, nil)
+	d := acquire(t, single)
+	gone := queue(t, single)
+	gone.cancel()
+	<-gone.got
+	check("a cancelled wait")
+	must(t, d.Release())
+	must(t, c.Release())
+	must(t, a.Release())
+	check("the last release")
+	declared := openSem(t, e, "z", 3, &sema.Options{OnConflict: sema.Declare})
+	must(t, acquire(t, declared).Release())
+	check("a declared limit")
+
+	// Idle, all of it goes away by itself: nothing is kept much longer than
+	// two leases and two minutes.
+	for key := range dump(t, rdb) {
+		if ttl := rdb.PTTL(ctx, key).Val(); ttl > 2*(30*time.Second+time.Minute) {
+			t.Errorf("%s stays for %v", key, ttl)
+		}
+	}
+}
+
+// A pinned limit outlives idleness, and only the key that holds it.
+func TestOnlyAPinnedStateStays(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	s := openSem(t, engineAt(t, server.Addr()), "x", 2, &sema.Options{Slots: true, Label: "l"})
+	p := acquire(t, s)
+	must(t, s.SetLimit(within(t), 1))
+	w := queue(t, s)
+	want := "sema:{x}:state"
+	for _, after := range []string{"with a holder and a waiter", "after all was released"} {
+		if list := eternal(t, rdb); len(list) != 1 || list[0] != want {
+			t.Errorf("%s: no time to live: %v; want only %s", after, list, want)
+		}
+		if p != nil {
+			must(t, p.Release())
+			must(t, w.permit(t).Release())
+			p = nil
+		}
+	}
+	if st := stateOf(t, openSem(t, engineAt(t, server.Addr()), "x", 5, nil)); st.Limit != 1 || !st.Pinned {
+		t.Errorf("pinned to 1, and now %+v", st)
+	}
+}
+
+// node redis-semaphore: a short lease shortened the life of the shared key, and
+// with it the leases of others.
+func TestAShortLeaseShortensNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx := within(t)
+	e := engineAt(t, server.Addr())
+	long := openSem(t, e, "x", 4, &sema.Options{Lease: time.Hour, Slots: true, Label: "long"})
+	acquire(t, long)
+	ends := func() map[string]int64 {
+		m := map[string]int64{}
+		for key := range dump(t, rdb) {
+			if !strings.Contains(key, ":client:") { // each client has its own
+				m[key] = rdb.Do(ctx, "PEXPIRETIME", key).Val().(int64)
+			}
+		}
+		return m
+	}
+	before := ends()
+	check := func(what string) {
+		t.Helper()
+		after := ends()
+		for key, end := range before {
+			if after[key] != -1 && after[key] < end {
+				t.Errorf("%s: %s ends %v earlier", what, key, time.Duration(end-after[key])*time.Millisecond)
+			}
+		}
+	}
+	short := openSem(t, engineAt(t, server.Addr()), "x", 4, &sema.Options{Lease: sema.MinLease, Renew: sema.NoRenewal, Slots: true, Label: "short"})
+	p := acquire(t, short)
+	check("a short lease")
+	must(t, p.Renew(ctx))
+	check("its renewal")
+	must(t, short.Revoke(ctx, p.ID()))
+	check("its revocation")
+	<-p.Context(context.Background()).Done()
+	check("its end")
+}
+
+// Somebody deleted the state under a holder: the semaphore begins anew, and the
+// holder learns of it at its next renewal.
+func TestADeletedStateBeginsAnew(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx := within(t)
+	o := &sema.Options{Slots: true, Renew: sema.NoRenewal}
+	s, other := openSem(t, engineAt(t, server.Addr()), "x", 1, o), openSem(t, engineAt(t, server.Addr()), "x", 1, o)
+	old := acquire(t, s)
+	must(t, rdb.Del(ctx, "sema:{x}:state").Err())
+	next := acquire(t, other)
+	if next.Token() <= old.Token() {
+		t.Errorf("token %d after %d", next.Token(), old.Token())
+	}
+	if err := old.Renew(ctx); !errors.Is(err, sema.ErrLost) {
+		t.Errorf("renewed what was forgotten: %v", err)
+	}
+	if list := eternal(t, rdb); len(list) > 0 {
+		t.Errorf("no time to live: %v", list)
+	}
+	must(t, next.Release())
+	wholeLimit(t, s, 1)
+}
+
+// Somebody deleted the queue: who asks again is back in its place.
+func TestADeletedQueue(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := session(t, engineAt(t, server.Addr()), "x")
+	ask := func(number uint64, waited time.Duration) engine.Answer {
+		r := s.request(engine.Ask, number, time.Minute)
+		r.Wait, r.Waited = true, waited
+		return s.do(r)[0]
+	}
+	ask(1, 0)
+	ask(2, time.Second)
+	must(t, server.Client().Del(within(t), "sema:{x}:waiters").Err())
+	ask(3, 0)
+	if again := ask(2, 2*time.Second); again.Status != engine.Queued || again.Ahead != 0 {
+		t.Errorf("asked again: %+v; want its place at the head", again)
+	}
+	s.do(s.request(engine.Release, 1, 0))
+	if a := ask(2, 2*time.Second); a.Status != engine.Granted {
+		t.Errorf("after the release: %+v", a)
+	}
+}
+
+// The whole key's time to live is refreshed on a grant only: elsewhere a
+// saturated semaphore vanished under its holders. Here renewals and waiting do.
+func TestASaturatedSemaphoreStays(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx := within(t)
+	words, err := os.ReadFile("lua/words.lua")
+	must(t, err)
+	s := session(t, engineAt(t, server.Addr()), "x")
+	holder, waiter := s.request(engine.Ask, 1, time.Hour), s.request(engine.Ask, 2, time.Hour)
+	waiter.Wait = true
+	for what, r := range map[string]engine.Request{"a renewal": s.request(engine.Renew, 1, time.Hour), "an ask": waiter} {
+		s.do(holder)
+		s.do(waiter)
+		// As if most of the time had passed.
+		must(t, rdb.Eval(ctx, string(words)+`
+			local s = {struct.unpack(STATE, redis.call('HGET', KEYS[1], ''))}
+			s[5] = tonumber(ARGV[1])
+			return redis.call('HSET', KEYS[1], '', struct.pack(STATE, unpack(s, 1, 11)))`,
+			[]string{"sema:{x}:state"}, time.Now().Add(time.Minute).UnixMicro()).Err())
+		for key := range dump(t, rdb) {
+			must(t, rdb.PExpire(ctx, key, time.Minute).Err())
+		}
+		s.do(r)
+		for _, kind := range []string{"state", "holders", "waiters"} {
+			if ttl := rdb.PTTL(ctx, "sema:{x}:"+kind).Val(); ttl < time.Hour {
+				t.Errorf("after %s %s lives for %v, less than the lease", what, kind, ttl)
+			}
+		}
+	}
+}
+
+// Two primitives use one key name (maven-resolver #1374): a clear error, and
+// nothing is changed, be the semaphore new or in use. What does not need that
+// key may go on; the key is left alone.
+func TestAForeignKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx := within(t)
+	e := engineAt(t, server.Addr())
+	// What must fail, by the key that is foreign and whether there is a holder.
+	all := []string{"acquire", "try", "set limit", "state", "renew"}
+	fails := map[bool]map[string][]string{
+		false: {"state": all, "holders": all[:3], "waiters": all[:3], "slots": all[:3], "fences": all[:3]},
+		true:  {"state": all, "holders": {"acquire", "state", "renew"}, "waiters": {"acquire", "state"}},
+	}
+	for _, kind := range []string{"state", "holders", "waiters", "slots", "fences"} {
+		for _, inUse := range []bool{false, true} {
+			for _, value := range []string{"string", "list", "hash"} {
+				foreignKey(ctx, t, e, rdb, kind, inUse, value, fails[inUse][kind])
+			}
+		}
+	}
+}
+
+func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Client, kind string, inUse bool, value string, fails []string) {
+	must(t, rdb.FlushAll(ctx).Err())
+	s := openSem(t, e, "x", 1, &sema.Options{Slots: true, Label: "l", Renew: sema.NoRenewal})
+	defer func() { must(t, rdb.Del(ctx, "sema:{x}:"+kind).Err()); must(t, s.Close()) }() // what is owed goes out
+	var held *sema.Permit
+	if inUse {
+		held = acquire(t, s)
+	}
+	key := "sema:{x}:" + kind
+	must(t, rdb.Del(ctx, key).Err())
+	switch value {
+	case "string":
+		must(t, rdb.Set(ctx, key, "theirs", 0).Err())
+	case "list":
+		must(t, rdb.LPush(ctx, key, "theirs").Err())
+	case "hash":
+		if kind == "fences" {
+			return // is one
+		}
+		must(t, rdb.HSet(ctx, key, "theirs", 1).Err())
+	}
+	for what, do := range map[string]func() error{
+		"acquire":   func() error { _, err := s.Acquire(ctx); return err },
+		"try":       func() error { _, err := s.TryAcquire(ctx); return err },
+		"set limit": func() error { return s.SetLimit(ctx, 7) },
+		"state":     func() error { _, err := s.State(ctx); return err },
+		"renew":     func() error { return held.Renew(ctx) },
+	} {
+		mustFail := slices.Contains(fails, what)
+		if what == "renew" && held == nil || what == "acquire" && !mustFail {
+			continue
+		}
+		before := dump(t, rdb)
+		err := do()
+		after := dump(t, rdb)
+		t.Run(strings.Join([]string{kind, value, what}, "/"), func(t *testing.T) {
+			if mustFail {
+				engineError(t, err, "WRONGTYPE", "another program", true)
+			}
+		})
+		var failed *engine.Error
+		switch {
+		case errors.As(err, &failed) && !sameDump(before, after):
+			t.Errorf("%s with a foreign %s: %v, and changed\nbefore %q\nafter %q", what, kind, err, before, after)
+		case before[key] != after[key]:
+			t.Errorf("%s changed %s of another program: %q, now %q", what, kind, before[key], after[key])
+		}
+		if what == "set limit" && err == nil {
+			must(t, s.SetLimit(ctx, 1))
+		}
+	}
+}
+
+func sameDump(a, b map[string]string) bool { return maps.Equal(a, b) }

@@ -1,0 +1,150 @@
+-- How the rules read and write s, the semaphore; see rules.lua, of whose table
+-- R these functions are a part.
+
+-- shape is what the end of an id says: weight, and whether it has a slot.
+-- Most have weight 1.
+shape = function(id)
+  local before, dash, last = string.byte(id, -3, -1)
+  if last == 49 and dash == 45 and before <= 57 then return 1, false end
+  local slot, weight = string.match(id, '(s?)%-(%d+)$')
+  return tonumber(weight or 0), slot == 's'
+end,
+
+client = function(id) return string.match(id, '^[^-]+') end,
+
+-- look is what the state has of an id.
+look = function(s, id)
+  local value = s.known[id]
+  if value == nil then
+    value = redis.call('HGET', KEYS[1], id)
+    s.known[id] = value
+  end
+  return value
+end,
+
+look_all = function(s, list)
+  local missing = {}
+  for _, id in ipairs(list) do
+    if s.known[id] == nil then missing[#missing + 1] = id end
+  end
+  if s.watcher ~= '' and s.known[s.watcher] == nil then missing[#missing + 1] = s.watcher end -- watch will ask
+  if not missing[1] then return end
+  for k, value in ipairs(redis.call('HMGET', KEYS[1], unpack(missing))) do s.known[missing[k]] = value end
+end,
+
+put = function(s, id, value) s.known[id], s.changed[id] = value, true end,
+
+-- put_new is put for an id that the state may not have: such are written first.
+put_new = function(s, id, value)
+  local n = s.n_fields
+  s.known[id], s.fields[n + 1], s.fields[n + 2], s.n_fields = value, id, value, n + 2
+end,
+
+-- holder is 'h' or 'r' of a permit, its token, its slot, the time of its grant.
+holder = function(s, id)
+  local value = R.look(s, id)
+  if not value or string.byte(value) == TICKETED then return nil end
+  if s.behind and R.end_of(s, id) <= s.now then
+    R.forget(s, id)
+    return nil
+  end
+  local is, token, since, slot = struct.unpack(PERMIT, value)
+  return is, token, slot, since
+end,
+
+-- ticket is the end and the place of a ticket.
+ticket = function(s, id)
+  local value = R.look(s, id)
+  if not value or string.byte(value) ~= TICKETED then return nil end
+  local _, ticket_end, place = struct.unpack(TICKET, value)
+  return ticket_end, place
+end,
+
+end_of = function(s, id)
+  return s.ends[id] or tonumber(redis.call('ZSCORE', KEYS[2], id) or s.now)
+end,
+
+-- leave takes an id out of the queue.
+leave = function(s, id)
+  local value = R.look(s, id)
+  if value and string.byte(value) == TICKETED then R.put(s, id, false) end
+  s.places[id], s.queued = false, s.queued - 1
+  if id == s.tail then s.tail = nil end
+end,
+
+-- mend forgets what a zset lost: it was deleted, or its time to live ended.
+mend = function(s, first)
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    local ticket = string.byte(all[i + 1]) == TICKETED
+    if all[i] ~= '' and ticket == (first == 'q') then R.put(s, all[i], false) end
+  end
+  s.extended = true
+  if first == 'q' then s.queued, s.settled = 0, true else s.used, s.settled = 0, false end
+end,
+
+-- begin comes before a write that is not to holders. It refuses a foreign
+-- key; and it writes for those who must pass although the server's memory is
+-- full: after a first write the server refuses nothing.
+begin = function(s)
+  if s.begun then return end
+  s.begun = true
+  if s.pass then redis.call('ZREM', KEYS[2], ' ') else redis.call('ZCARD', KEYS[2]) end
+  redis.call('ZCARD', KEYS[3])
+end,
+
+write_holders = function(s)
+  if s.pass and not s.begun and not s.removes then redis.call('ZREM', KEYS[2], ' ') end
+  s.begun = true
+  R.write_zset(KEYS[2], s.ends)
+  s.ends = {}
+end,
+
+write_waiters = function(s)
+  if s.n_joins > 0 then
+    R.begin(s)
+    R.bulk('ZADD', KEYS[3], s.joins)
+    s.joins, s.n_joins = {}, 0
+  end
+  if next(s.places) then
+    R.begin(s)
+    R.write_zset(KEYS[3], s.places)
+    s.places = {}
+  end
+end,
+
+write_state = function(s)
+  local fields, gone, n = s.fields, {}, s.n_fields
+  if n > 2 and next(s.changed) then -- what has changed since, too
+    R.bulk('HSET', KEYS[1], fields)
+    fields, n = {}, 0
+  end
+  for id in pairs(s.changed) do
+    local value = s.known[id]
+    if value then
+      fields[n + 1], fields[n + 2], n = id, value, n + 2
+    else
+      gone[#gone + 1] = id
+    end
+  end
+  R.bulk('HDEL', KEYS[1], gone)
+  R.bulk('HSET', KEYS[1], fields)
+end,
+
+write_zset = function(key, scores)
+  local adds, gone, n = {}, {}, 0
+  for id, score in pairs(scores) do
+    if score then
+      adds[n + 1], adds[n + 2], n = string.format(INTEGER, score), id, n + 2
+    else
+      gone[#gone + 1] = id
+    end
+  end
+  R.bulk('ZREM', key, gone)
+  R.bulk('ZADD', key, adds)
+end,
+
+-- bulk is one command with a list: some, where unpack cannot take it.
+bulk = function(command, key, list)
+  for i = 1, #list, 2000 do redis.call(command, key, unpack(list, i, math.min(i + 1999, #list))) end
+end,

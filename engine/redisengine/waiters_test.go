@@ -1,0 +1,251 @@
+package redisengine_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sema"
+	"sema/internal/redistest"
+)
+
+// "One blocked connection per waiter exhausts the pool": thousands of waiters of
+// one process are served in the order they joined, over a handful of
+// connections and one channel, and leave nothing behind.
+func TestThousandsOfWaiters(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
+	gate := acquire(t, s)
+	var mu sync.Mutex
+	var order []int64
+	arrived := map[string]int{} // permit id: place in the queue
+	var all sync.WaitGroup
+	began := time.Now()
+	for range manyWaiters {
+		all.Go(func() {
+			p, err := s.Acquire(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, int64(arrived[p.ID()]))
+			mu.Unlock()
+			if err := p.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	var st sema.State
+	until(t, "queueing", func() bool { st = stateOf(t, s); return len(st.Waiters) == manyWaiters })
+	queued := time.Since(began)
+	for i, w := range st.Waiters {
+		arrived[w.ID] = i
+	}
+	if list := connections(t, rdb); len(list) > 6 {
+		t.Errorf("%d waiters use %d connections:\n%s", manyWaiters, len(list), strings.Join(list, ""))
+	} else {
+		t.Logf("%d waiters of one process use %d connections", manyWaiters, len(list))
+	}
+	if channels := rdb.PubSubChannels(ctx, "*").Val(); len(channels) != 1 {
+		t.Errorf("channels: %v", channels)
+	}
+	began = time.Now()
+	must(t, gate.Release())
+	all.Wait()
+	t.Logf("queued in %v, served in %v", queued.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	if len(order) != manyWaiters || !slices.IsSorted(order) {
+		t.Errorf("%d of %d served, in order: %v", len(order), manyWaiters, slices.IsSorted(order))
+	}
+	if list := eternal(t, rdb); len(list) > 0 {
+		t.Errorf("left for ever: %v", list)
+	}
+	held, waiters, known := rdb.ZRange(ctx, "sema:{x}:holders", 0, -1).Val(), rdb.ZCard(ctx, "sema:{x}:waiters").Val(), rdb.HKeys(ctx, "sema:{x}:state").Val()
+	if len(held) != 1 || held[0] != "" || waiters != 0 || len(known) != 1 || known[0] != "" {
+		t.Errorf("left: holders %q, %d waiters, in the state %q", held, waiters, known) // "" keeps the keys
+	}
+	wholeLimit(t, s, 1)
+}
+
+// Every release wakes every waiter (Consul, Redisson): here one release tells
+// one client, however many wait.
+func TestNoHerd(t *testing.T) {
+	t.Parallel()
+	const clients = 100
+	server := redistest.Start(t)
+	rdb := server.Client()
+	o := &sema.Options{Lease: 10 * time.Minute} // nobody asks again while we count
+	s := openSem(t, engineAt(t, server.Addr()), "x", 1, o)
+	p := acquire(t, s)
+	got := make(chan *sema.Permit, clients)
+	ctx := within(t)
+	for range clients {
+		other := openSem(t, engineAt(t, server.Addr()), "x", 1, o)
+		go func() {
+			p, err := other.Acquire(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- p
+		}()
+	}
+	until(t, "queueing", func() bool { return len(stateOf(t, s).Waiters) == clients })
+	for range 10 {
+		before := calls(t, rdb, "publish")
+		must(t, p.Release())
+		p = <-got
+		// The grant, and maybe the news that the watch over leases passes on.
+		if n := calls(t, rdb, "publish") - before; n > 2 {
+			t.Fatalf("one release published %d messages to %d waiting clients", n, clients)
+		}
+	}
+	published := calls(t, rdb, "publish")
+	t.Logf("with %d waiting clients: %d messages published in all", clients, published)
+	must(t, p.Release())
+	for range clients - 10 {
+		must(t, (<-got).Release())
+	}
+	wholeLimit(t, s, 1)
+}
+
+// A waiter does not poll hot: it sends a few commands in a lease.
+func TestCommandsOfAWaiter(t *testing.T) {
+	t.Parallel()
+	const lease, leases = 3 * time.Second, 2
+	server := redistest.Start(t)
+	rdb := server.Client()
+	o := &sema.Options{Lease: lease}
+	p := acquire(t, openSem(t, engineAt(t, server.Addr()), "x", 1, o))
+	first := p.Deadline()
+	before := calls(t, rdb, "evalsha")
+	until(t, "the holder's leases", func() bool { return p.Deadline().After(first.Add(leases * lease)) })
+	holder := float64(calls(t, rdb, "evalsha")-before) / leases
+
+	w := queue(t, openSem(t, engineAt(t, server.Addr()), "x", 1, o))
+	first, before = p.Deadline(), calls(t, rdb, "evalsha")
+	until(t, "the waiter's leases", func() bool { return p.Deadline().After(first.Add(leases * lease)) })
+	both := float64(calls(t, rdb, "evalsha")-before) / leases
+	t.Logf("in a lease of %v the server carries out %.1f script calls for a holder, and %.1f for a holder and a waiter: %.1f for the waiter", lease, holder, both, both-holder)
+	if both-holder > 12 {
+		t.Error("the waiter polls")
+	}
+	must(t, p.Release())
+	must(t, w.permit(t).Release())
+}
+
+// Connections for news are cut in bursts while waiters queue and holders
+// release (go-redis lost 126 of 4849 messages so): nobody hangs, no permit is
+// lost, and the limit holds.
+func TestSubscriptionsAreCut(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	cutWhileWorking(t, func() sema.Engine { return engineAt(t, server.Addr()) }, func() {
+		must(t, server.Client().ClientKillByFilter(within(t), "TYPE", "pubsub").Err())
+	})
+}
+
+// The same for the connections that carry the calls.
+func TestConnectionsAreCut(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	cutWhileWorking(t, func() sema.Engine { return engineAt(t, server.Addr()) }, func() {
+		must(t, server.Client().ClientKillByFilter(within(t), "TYPE", "normal", "SKIPME", "yes").Err())
+	})
+}
+
+// The server holds everybody up for a while, a short one to the leases.
+func TestClientsArePaused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	cutWhileWorking(t, func() sema.Engine { return engineAt(t, server.Addr()) }, func() {
+		must(t, server.Client().Do(within(t), "CLIENT", "PAUSE", "100", "ALL").Err())
+	})
+}
+
+// cutWhileWorking has clients acquire and release while fault strikes again
+// and again, and checks that all of them come through.
+func cutWhileWorking(t *testing.T, client func() sema.Engine, fault func()) {
+	const limit, clients, each, faults = 2, 6, 60, 12
+	ctx := within(t)
+	var all sync.WaitGroup
+	var held gauge
+	for range clients {
+		s := openSem(t, client(), "x", limit, &sema.Options{Lease: 3 * time.Second})
+		for range 2 {
+			all.Go(func() {
+				for range each {
+					p, err := s.Acquire(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					held.add(1)
+					time.Sleep(time.Millisecond) // the work
+					held.add(-1)
+					if err := p.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	for range faults {
+		fault()
+		select {
+		case <-done:
+		case <-time.After(50 * time.Millisecond): // the faults' rhythm
+		}
+	}
+	<-done
+	if held.most > limit {
+		t.Errorf("%d held at once; the limit is %d", held.most, limit)
+	}
+	wholeLimit(t, openSem(t, client(), "x", limit, nil), limit)
+}
+
+// gauge remembers how high it was.
+type gauge struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (g *gauge) add(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now += n
+	g.most = max(g.most, g.now)
+}
+
+// Who could be reached all the time is served in the order of joining, although
+// others' connections were cut meanwhile.
+func TestOrderOfTheReachable(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx := within(t)
+	o := &sema.Options{Lease: 30 * time.Second}
+	s := openSem(t, engineAt(t, server.Addr()), "x", 1, o)
+	p := acquire(t, s)
+	var line []*waiting
+	for range 10 {
+		line = append(line, queue(t, openSem(t, engineAt(t, server.Addr()), "x", 1, o)))
+	}
+	for range 5 {
+		must(t, rdb.ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
+	}
+	// All listen again: each has a channel of its own with one listener.
+	until(t, "subscribing again", func() bool { return len(rdb.PubSubChannels(ctx, "*").Val()) == len(line) })
+	must(t, p.Release())
+	for _, w := range line { // out of order, one of these would wait for ever
+		must(t, w.permit(t).Release())
+	}
+	wholeLimit(t, s, 1)
+}
