@@ -300,15 +300,19 @@ func (l *Ledger) grant(now int64) {
 			l.drop(t.id)
 		default:
 			l.drop(t.id)
-			end := t.end
-			if t.lease > 0 {
-				end = now + t.lease
-			}
-			h := l.take(now, end, t.id, t.detached, t.who)
+			h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)
 			n := l.tell(t.id.Client)
 			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
 		}
 	}
+}
+
+// leaseEnd is when the first lease of a permit ends that is handed over now.
+func (t *ticket) leaseEnd(now int64) int64 {
+	if t.lease > 0 {
+		return now + t.lease
+	}
+	return t.end
 }
 
 // silent reports whether the client of a ticket has not asked again in time.

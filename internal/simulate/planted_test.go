@@ -29,7 +29,7 @@ var planted = []struct{ what, file, old, new string }{
 	{"a slot is given twice", ledgerFile, "for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {", "for h.slot = 0; h.slot > 0 && l.slots[h.slot] != nil; h.slot++ {"},
 	{"weights are counted as one when they come back", ledgerFile, "l.used -= h.id.Weight", "l.used--"},
 	{"late copies of calls count", ledgerFile, "return c.Number < f.number && now < f.end", "return false && c.Number < f.number && now < f.end"},
-	{"a hand-off lasts a moment, and the client does not know", ledgerFile, "h := l.take(now, end, t.id, t.detached, t.who)", "h := l.take(now, now+1, t.id, t.detached, t.who)"},
+	{"a hand-off lasts a moment, and the client does not know", ledgerFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)", "h := l.take(now, now+1, t.id, t.detached, t.who)"},
 	{"a lease counts from the answer", callFile, "m.grant(now, a, answer.Token, answer.Slot, m.sent, answer.Lease)", "m.grant(now, a, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)"},
 	{"a renewal counts beyond its lease", callFile, "m.validUntil(a, m.sent+answer.Lease-m.cfg.Margin)\n\t\tif a.issued", "m.validUntil(a, now+answer.Lease)\n\t\tif a.issued"},
 	{"a cancelled wait is not given back", machineFile, "\tif touched {\n\t\tm.giveBack(a.id)", "\tif touched && false {\n\t\tm.giveBack(a.id)"},
