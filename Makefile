@@ -1,4 +1,4 @@
-.PHONY: demo build test storm lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build test storm simulate planted lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -18,6 +18,16 @@ storm:
 	./scripts/test-tools.sh
 	SEMA_STORM=500 go test -count=1 -timeout 60m -v -run 'TestPromises$$/8_NothingLeaks/a_wait_cancelled' ./engine/memengine ./engine/fileengine ./engine/redisengine
 
+# The two machines in virtual time, for as long as asked: make simulate FOR=1h.
+# SEED=17 SEEDS=1 TRACE=-trace replays one.
+FOR = 1m
+simulate:
+	go run ./internal/simulate/run -for $(FOR) $(if $(SEED),-seed $(SEED)) $(if $(SEEDS),-seeds $(SEEDS)) $(TRACE)
+
+# How many seeds each planted bug takes, into docs. Some minutes.
+planted:
+	go test -count=1 -timeout 60m ./internal/simulate -run Planted -starts 9 -table ../../docs/planted-bugs.md
+
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0
 
@@ -28,10 +38,10 @@ lint:
 	$(STATICCHECK) ./...
 	cd bench && $(STATICCHECK) ./...
 
-# Builds for every system that is supported.
+# Code and tests compile for every system that is supported.
 cross:
-	@for os in linux darwin windows; do for arch in amd64 arm64; do \
-		GOOS=$$os GOARCH=$$arch go build ./... || exit 1; echo "builds for $$os/$$arch"; done; done
+	@for to in linux/386 linux/arm64 darwin/arm64 freebsd/amd64 windows/amd64; do \
+		GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./... || exit 1; echo "compiles for $$to"; done
 
 vulncheck:
 	$(GOVULNCHECK) ./...

@@ -73,12 +73,15 @@ func TestRoundTrips(t *testing.T) {
 // which it does by itself.
 func semaRoundTrips(t *testing.T) measured.RoundTrips {
 	c := newCounter(t, redistest.Start(t))
-	engine := redisengine.New(c.rdb)
-	sem, err := sema.New(engine, "sem", 1, nil)
+	store, err := redisengine.New(c.rdb, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _, _ = sem.Close(), engine.Close() }()
+	sem, err := sema.New(store, "sem", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = sem.Close(), store.Close() }()
 	acquire := func() *sema.Permit {
 		p, err := sem.TryAcquire(t.Context())
 		if err != nil {
