@@ -210,6 +210,25 @@ func TestANotificationOvertakesTheAnswer(t *testing.T) {
 	}
 }
 
+// The timer fires between a notification and the answer that it overtook.
+func TestARenewalIsNotForgottenWhileTheAskTravels(t *testing.T) {
+	s := begin(t, nil)
+	other := s.hold()
+	a := s.acquire()
+	c := s.sends("ask1")
+	reply := s.step("me", c)
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.told()
+	s.later(time.Millisecond)
+	s.m.Answer(s.now, reply)
+	at, _ := s.m.Wake()
+	if at >= a.Valid() {
+		t.Fatalf("looks at %v, and the permit is valid until %v", at, a.Valid())
+	}
+	s.later(at - s.now)
+	s.sends("renew1")
+}
+
 func TestWhatIsGivenUpIsGivenBackOnceItsCallIsBack(t *testing.T) {
 	s := begin(t, nil)
 	a := s.acquire()
