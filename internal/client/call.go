@@ -128,10 +128,10 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 		case it.order != nil:
 			m.orderAnswered(now, it.order, answer)
 		case m.requests[i].Kind == engine.Renew:
-			it.a.pending = false
+			m.back(it.a)
 			m.renewed(now, it.a, answer)
 		default:
-			it.a.pending = false
+			m.back(it.a)
 			m.asked(now, it.a, answer, m.requests[i], reply.Limit)
 		}
 	}
@@ -140,6 +140,15 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 	}
 	clear(m.items)
 	m.Notify(now, reply.Notification)
+}
+
+// back notes that an acquisition is not in the call in flight any more. While it
+// was, Tick passed over what is due for it.
+func (m *Machine) back(a *Acquisition) {
+	a.pending = false
+	if a.state != Ended {
+		m.schedule(a.due)
+	}
 }
 
 func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answer) {
@@ -306,12 +315,12 @@ func (m *Machine) Failed(now time.Duration, err error) {
 				orders = append(orders, it.order)
 			}
 		case it.a.state == Asking && it.a.id == m.requests[i].ID:
-			it.a.pending = false
+			m.back(it.a)
 			if m.askFailed(now, it.a, failure) {
 				fresh = append(fresh, it.a)
 			}
 		default:
-			it.a.pending = false
+			m.back(it.a)
 			m.dueFailed(now, it.a, failure)
 		}
 	}
