@@ -262,13 +262,12 @@ func (m *Machine) renewed(now time.Duration, a *Acquisition, answer engine.Answe
 	case a.state != Held:
 	case a.issued && now >= a.valid:
 		m.lose(a, m.overdueReason(a)) // too late: somebody may have been told
+	case a.issued && answer.Status == engine.Granted && answer.Token != a.token:
+		m.lose(a, NotRenewed) // the engine has made another grant under this id
 	case answer.Status == engine.Granted:
 		a.sent, a.since, a.short = m.sent, 0, false
 		if !a.issued { // what it had is over, or not enough: it begins now
-			a.began, a.granted = m.sent, now
-		}
-		if a.resumed || a.token == 0 {
-			a.token, a.slot = answer.Token, answer.Slot
+			a.began, a.granted, a.token, a.slot = m.sent, now, answer.Token, answer.Slot
 		}
 		m.validUntil(a, m.sent+answer.Lease-m.cfg.Margin)
 		if a.issued {

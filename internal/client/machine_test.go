@@ -194,6 +194,26 @@ func TestAHandOffThatLapsedIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// A notification tells of a grant that lapsed, and came too late; meanwhile a
+// late ask was granted under the same id.
+func TestALateNotificationDoesNotHideTheGrantAfterIt(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Slots = true })
+	other := s.hold()
+	a := s.acquire()
+	late := s.sends("ask1")
+	s.answers(late)
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	news := *s.ledger.Notifications()["me"]
+	s.now += 21 * time.Second // the ticket's life
+	s.step("me", late)
+	s.m.Notify(s.now, news)
+	s.answers(s.sends("renew1"))
+	s.happened("queued granted")
+	if st := s.ledger.State(s.now.Microseconds()); st.Holders[0].Token != a.Token() {
+		t.Errorf("token %d, and the ledger has %+v", a.Token(), st.Holders)
+	}
+}
+
 func TestANotificationOvertakesTheAnswer(t *testing.T) {
 	s := begin(t, nil)
 	other := s.hold()
