@@ -342,8 +342,8 @@ func (m *Machine) orderFailed(now time.Duration, o *Order, failure *engine.Error
 		o.told = true
 		m.tell(Event{Kind: Answered, Order: o, Err: failure})
 	}
-	if errors.Is(failure, engine.ErrClosed) {
-		return false
+	if errors.Is(failure, engine.ErrClosed) || m.closed && !failure.Temporary {
+		return false // it would be refused again, and somebody waits for the end
 	}
 	return o.request.Kind == engine.Release || !over && !o.told
 }
