@@ -1,12 +1,12 @@
 // Package sema is a distributed counting semaphore: at most N at once, across
 // every process and host.
 //
-//	engine := redisengine.New(rdb)
+//	engine, err := redisengine.New(rdb, nil)
 //	sem, err := sema.New(engine, "github-api", 5, nil)
 //
-//	permit, err := sem.Acquire(ctx)  // first come, first served
+//	permit, err := sem.Acquire(ctx)  // first come, first served; ctx bounds the wait
 //	defer permit.Release()           // works even though ctx was cancelled
-//	call(permit.Context())           // ends before anybody else can hold the permit
+//	call(permit.Context(ctx))        // ends with ctx, and before anybody else can hold the permit
 //
 // A [Semaphore] is a name with a limit, kept by an [Engine]: memory (package
 // engine/memengine), a directory on one host (engine/fileengine) or Redis
@@ -14,7 +14,7 @@
 // Every permit has a lease. While its holder lives, the lease is renewed in
 // the background; when the holder dies, the permit comes back once the lease
 // has ended. A holder that may have lost its permit is told first: the permit's
-// context ends, with cause [ErrLost], before anybody else can hold the permit.
+// contexts end, with cause [ErrLost], before anybody else can hold the permit.
 //
 // # Trust
 //

@@ -60,7 +60,7 @@ type waiter struct {
 	settled atomic.Bool
 	done    chan struct{} // closed when settled; nil as long as nobody waits
 	err     error
-	answer  engine.Answer
+	status  engine.Status // of the answer to an order
 }
 
 // settle tells the waiter, once. The lock is held.
@@ -239,16 +239,16 @@ func (l *loop) wait(ctx context.Context, w *waiter) (settled bool) {
 
 // ask has the engine carry out a request that is about no permit of this
 // process, and waits for the answer.
-func (l *loop) ask(ctx context.Context, op string, r engine.Request) (engine.Answer, error) {
+func (l *loop) ask(ctx context.Context, op string, r engine.Request) (engine.Status, error) {
 	if err := ctx.Err(); err != nil {
-		return engine.Answer{}, err
+		return 0, err
 	}
 	w := &waiter{}
 	o := &client.Order{Owner: w}
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		return engine.Answer{}, ErrClosed
+		return 0, ErrClosed
 	}
 	l.machine.Do(o, r)
 	return l.finish(ctx, op, w, o)
@@ -256,22 +256,22 @@ func (l *loop) ask(ctx context.Context, op string, r engine.Request) (engine.Ans
 
 // finish runs the loop, and waits for the answer to an order. It is called with
 // the lock held.
-func (l *loop) finish(ctx context.Context, op string, w *waiter, o *client.Order) (engine.Answer, error) {
+func (l *loop) finish(ctx context.Context, op string, w *waiter, o *client.Order) (engine.Status, error) {
 	l.run(l.now())
 	return l.result(ctx, op, w, o)
 }
 
 // result waits for the answer to an order.
-func (l *loop) result(ctx context.Context, op string, w *waiter, o *client.Order) (engine.Answer, error) {
+func (l *loop) result(ctx context.Context, op string, w *waiter, o *client.Order) (engine.Status, error) {
 	if !l.wait(ctx, w) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !w.settled.Load() {
 			l.machine.Leave(o)
-			return engine.Answer{}, l.unanswered(op, ctx.Err())
+			return 0, l.unanswered(op, ctx.Err())
 		}
 	}
-	return w.answer, l.named(op, w.err)
+	return w.status, l.named(op, w.err)
 }
 
 // unanswered joins the end of a wait with what the engine said last, if it was

@@ -28,8 +28,8 @@ func (s *Semaphore) operateOn(ctx context.Context, op string, kind engine.Kind, 
 	if err != nil {
 		return err
 	}
-	answer, err := s.loop.ask(ctx, op, engine.Request{Kind: kind, ID: parsed})
-	if err == nil && answer.Status == engine.Gone {
+	status, err := s.loop.ask(ctx, op, engine.Request{Kind: kind, ID: parsed})
+	if err == nil && status == engine.Gone {
 		err = noPermit(s.name, parsed)
 	}
 	return err
@@ -69,13 +69,13 @@ func (s *Semaphore) Remove(ctx context.Context) error {
 }
 
 func (s *Semaphore) operate(ctx context.Context, op string, kind engine.Kind) error {
-	answer, err := s.loop.ask(ctx, op, engine.Request{Kind: kind})
+	status, err := s.loop.ask(ctx, op, engine.Request{Kind: kind})
 	switch {
 	case err != nil:
 		return err
-	case answer.Status == engine.InUse:
+	case status == engine.InUse:
 		return fmt.Errorf("%w: %q", ErrInUse, s.name)
-	case answer.Status == engine.Gone:
+	case status == engine.Gone:
 		return fmt.Errorf("%w: %q", ErrNotFound, s.name)
 	}
 	return nil

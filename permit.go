@@ -178,13 +178,13 @@ func (h *holding) release(cause error) error {
 	o.Owner = &h.released
 	confirm := l.within(now, s.callTimeout())
 	l.run(now)
-	answer, err := l.result(confirm, "release", &h.released, o)
+	status, err := l.result(confirm, "release", &h.released, o)
 	switch {
 	case lost != nil:
 		return lost
 	case err != nil:
 		return err
-	case answer.Status == engine.Gone:
+	case status == engine.Gone:
 		err = noPermit(s.name, h.ID())
 		if f := s.options.Observer.Lost; f != nil {
 			f(Lost{About: h.about(), Token: token, Held: held, Err: err})

@@ -268,7 +268,7 @@ func (s *Semaphore) observeOrder(e client.Event) func() {
 	switch e.Kind {
 	case client.Answered:
 		w := e.Order.Owner.(*waiter)
-		w.answer = e.Answer
+		w.status = e.Answer.Status
 		w.settle(e.Err)
 	case client.LimitDiffers:
 		if f := s.options.Observer.LimitDiffers; f != nil {

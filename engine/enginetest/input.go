@@ -47,7 +47,7 @@ var inputTests = []test{
 		}
 	}},
 	{name: "limits, weights, leases", run: func(e *env) {
-		for _, limit := range []int{0, -1, math.MinInt, sema.MaxLimit + 1} {
+		for _, limit := range []int{0, -1, math.MinInt, tooMuch()} {
 			_, err := sema.New(e.client(), e.name, limit, nil)
 			e.bad("limit", err, "limit")
 		}
@@ -56,7 +56,7 @@ var inputTests = []test{
 		s := e.sem(2, nil)
 		p := e.acquire(s, 1)
 		e.bad("SetLimit", s.SetLimit(e.ctx(), 0), "limit")
-		for _, n := range []int{0, -1, sema.MaxLimit + 1} {
+		for _, n := range []int{0, -1, tooMuch()} {
 			_, err := s.AcquireN(e.ctx(), n)
 			e.bad("weight", err, "weight")
 		}
@@ -86,6 +86,12 @@ var inputTests = []test{
 	{name: "the largest limit and weight", run: func(e *env) {
 		e.empty(e.sem(sema.MaxLimit, nil), sema.MaxLimit)
 	}},
+}
+
+// tooMuch is above MaxLimit, or negative where no int is.
+func tooMuch() int {
+	most := int64(sema.MaxLimit)
+	return int(most + 1)
 }
 
 // bad checks for an *ArgumentError about the given thing.

@@ -87,6 +87,9 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 	sub, err := s.messages.subscribe(ctx, s.keys.state(), s.keys.inbox(s.id), s.notify)
 	if err == nil {
 		s.sub = sub
+		if s.closed.Load() { // meanwhile: Close may have found nothing to leave
+			s.messages.leave(sub.channel)
+		}
 		err = s.messages.wait(ctx, sub, confirmWait)
 	}
 	if err != nil {

@@ -128,10 +128,10 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 		case it.order != nil:
 			m.orderAnswered(now, it.order, answer)
 		case m.requests[i].Kind == engine.Renew:
-			it.a.pending = false
+			m.back(it.a)
 			m.renewed(now, it.a, answer)
 		default:
-			it.a.pending = false
+			m.back(it.a)
 			m.asked(now, it.a, answer, m.requests[i], reply.Limit)
 		}
 	}
@@ -140,6 +140,15 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 	}
 	clear(m.items)
 	m.Notify(now, reply.Notification)
+}
+
+// back notes that an acquisition is not in the call in flight any more. While it
+// was, Tick passed over what is due for it.
+func (m *Machine) back(a *Acquisition) {
+	a.pending = false
+	if a.state != Ended {
+		m.schedule(a.due)
+	}
 }
 
 func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answer) {
@@ -253,13 +262,12 @@ func (m *Machine) renewed(now time.Duration, a *Acquisition, answer engine.Answe
 	case a.state != Held:
 	case a.issued && now >= a.valid:
 		m.lose(a, m.overdueReason(a)) // too late: somebody may have been told
+	case a.issued && answer.Status == engine.Granted && answer.Token != a.token:
+		m.lose(a, NotRenewed) // the engine has made another grant under this id
 	case answer.Status == engine.Granted:
 		a.sent, a.since, a.short = m.sent, 0, false
 		if !a.issued { // what it had is over, or not enough: it begins now
-			a.began, a.granted = m.sent, now
-		}
-		if a.resumed || a.token == 0 {
-			a.token, a.slot = answer.Token, answer.Slot
+			a.began, a.granted, a.token, a.slot = m.sent, now, answer.Token, answer.Slot
 		}
 		m.validUntil(a, m.sent+answer.Lease-m.cfg.Margin)
 		if a.issued {
@@ -306,12 +314,12 @@ func (m *Machine) Failed(now time.Duration, err error) {
 				orders = append(orders, it.order)
 			}
 		case it.a.state == Asking && it.a.id == m.requests[i].ID:
-			it.a.pending = false
+			m.back(it.a)
 			if m.askFailed(now, it.a, failure) {
 				fresh = append(fresh, it.a)
 			}
 		default:
-			it.a.pending = false
+			m.back(it.a)
 			m.dueFailed(now, it.a, failure)
 		}
 	}
@@ -334,8 +342,8 @@ func (m *Machine) orderFailed(now time.Duration, o *Order, failure *engine.Error
 		o.told = true
 		m.tell(Event{Kind: Answered, Order: o, Err: failure})
 	}
-	if errors.Is(failure, engine.ErrClosed) {
-		return false
+	if errors.Is(failure, engine.ErrClosed) || m.closed && !failure.Temporary {
+		return false // it would be refused again, and somebody waits for the end
 	}
 	return o.request.Kind == engine.Release || !over && !o.told
 }

@@ -78,9 +78,10 @@ func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 	}
 	// Somebody who came earlier, by more than messages take, and whose wait
 	// nothing has disturbed, has been granted before.
+	limit, _, _ := w.server.ledger.Load()
 	for _, n := range w.nodes {
 		for _, other := range n.callers {
-			if other.granted == 0 && !other.try && !n.plan.unfair && n.alive && !n.paused && n.faulty < other.came &&
+			if other.granted == 0 && !other.try && other.weight <= limit && !n.plan.unfair && n.alive && !n.paused && n.faulty < other.came &&
 				other.came+k.messages() < c.came && k.calm() < other.came {
 				w.fail("order: %v came %v before %v and still waits", other.Acquisition.ID(), micros(c.came-other.came), id)
 			}

@@ -65,7 +65,7 @@ if s.limit > 0 then
   if s.persist then redis.call('PERSIST', KEYS[1]) end
   if (s.extended or not raw) and not s.pinned then redis.call('PEXPIRE', KEYS[1], left) end
   if s.extended or not raw then
-    redis.call('ZADD', KEYS[2], 'inf', '')
+    redis.call('ZADD', KEYS[2], 'inf', KEEPER)
     redis.call('PEXPIRE', KEYS[2], left)
   end
   if s.queued > 0 and (s.extended or s.new_waiters) then redis.call('PEXPIRE', KEYS[3], left) end

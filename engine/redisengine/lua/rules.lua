@@ -98,8 +98,8 @@ end,
 release = function(s, q, id)
   R.untell(s, id)
   local found = R.holder(s, id)
-  if found then R.forget(s, id) end
-  R.answer(s, (R.drop(s, id) or found) and DONE or GONE, 0, 0, 0)
+  if found then R.forget(s, id) else found = R.drop(s, id) end
+  R.answer(s, found and DONE or GONE, 0, 0, 0)
 end,
 
 -- revoke makes the next renewal of a permit fail.
@@ -148,14 +148,15 @@ grant = function(s)
         s.head, s.head_place, s.settled = id, place, true
         break
       end
+      local who = R.client(id)
       R.leave(s, id)
       if not ticket or ticket <= s.now then
         -- fell silent
       elseif weight > s.limit then
-        R.tell(s, R.client(id)).ask = true -- could never be served; asking again tells its client
-      elseif R.reach(s, R.client(id)) then
+        R.tell(s, who).ask = true -- could never be served; asking again tells its client
+      elseif R.reach(s, who) then
         local token, index = R.take(s, id, weight, slot, ticket)
-        local grants = R.tell(s, R.client(id)).grants
+        local grants = R.tell(s, who).grants
         grants[#grants + 1] = id
         s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'
       end

@@ -4,7 +4,7 @@
 --
 -- KEYS  1 state    hash  ''        -> the semaphore, see STATE
 --                        permit id -> its permit (PERMIT) or its ticket (TICKET)
---       2 holders  zset  permit id -> end of the lease; '' -> inf keeps the key
+--       2 holders  zset  permit id -> end of the lease; KEEPER -> inf
 --       3 waiters  zset  permit id -> place in the queue
 --       4 slots    zset  permit id -> slot, of permits with a slot
 --       5 fences   hash  client    -> FENCE
@@ -32,6 +32,11 @@
 --       a                                ask again for every ticket
 --       r time                           ask again for one ticket after that long
 local MARK = 'sem2'
+
+-- KEEPER keeps the key of the holders when there are none. The server keeps small
+-- hashes and zsets as lists that it searches from the start, unless they have
+-- something of more than 64 bytes: so KEEPER and STATE are that long.
+local KEEPER = 'This member keeps the key, and is long so that the key is no list to be searched.'
 local STATE = '<c4ddddddddBs'    -- MARK, limit, used, token, keep, first, fenced, alarm, queued, flags, watcher
 local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the grant, slot or -1
 local TICKET = '<c1dd'           -- 'q' queued, end, place

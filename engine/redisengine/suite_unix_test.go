@@ -1,0 +1,44 @@
+//go:build unix
+
+package redisengine_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine/enginetest"
+	"sema/engine/redisengine"
+	"sema/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	enginetest.Main(m, func(url string) (sema.Engine, error) {
+		o, err := redis.ParseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		return redisengine.New(redis.NewClient(o), nil)
+	})
+}
+
+func standalone(tb testing.TB) enginetest.Store {
+	s := redistest.Start(tb)
+	return enginetest.Store{
+		URL:    s.URL(),
+		Freeze: s.Stop,
+		Thaw:   s.Continue,
+		Forget: func(testing.TB) { s.Restart() },
+		Client: func(tb testing.TB) sema.Engine {
+			rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true})
+			return closing(tb, rdb)
+		},
+	}
+}
+
+func TestPromises(t *testing.T) { enginetest.Run(t, standalone) }
+
+func TestProcesses(t *testing.T) { enginetest.RunProcesses(t, standalone(t), 4) }
+
+func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, standalone) }

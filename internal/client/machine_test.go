@@ -1,0 +1,364 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+// story is a machine, a ledger, and what passes between them by hand.
+type story struct {
+	*testing.T
+	m      *Machine
+	ledger *ledger.Ledger
+	now    time.Duration
+	events []string
+}
+
+func begin(t *testing.T, change func(*Config)) *story {
+	cfg := Config{Client: "me", Limit: 1, Lease: 30 * time.Second, Renew: 9 * time.Second, Margin: 3 * time.Second}
+	if change != nil {
+		change(&cfg)
+	}
+	return &story{T: t, m: New(cfg), ledger: &ledger.Ledger{}, now: time.Second}
+}
+
+// other is a step of another client's.
+func (s *story) other(r engine.Request) engine.Answer {
+	s.Helper()
+	return s.step("other", engine.Call{Number: uint64(s.now), Requests: []engine.Request{r}}).Answers[0]
+}
+
+func (s *story) step(client string, c engine.Call) engine.Reply {
+	return s.ledger.Step(s.now.Microseconds(), client, engine.Client{}, c)
+}
+
+// hold has another client take what there is, for a long time.
+func (s *story) hold() engine.ID {
+	id := engine.ID{Client: "other", Number: 1, Weight: 1}
+	s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Hour})
+	return id
+}
+
+func (s *story) acquire() *Acquisition {
+	a := &Acquisition{}
+	s.m.Acquire(s.now, a, 1, true)
+	return a
+}
+
+// sends is the call that leaves now, as text.
+func (s *story) sends(want string) engine.Call {
+	s.Helper()
+	c, _ := s.m.Next(s.now)
+	c.Requests = slices.Clone(c.Requests)
+	var words []string
+	if c.Fence {
+		words = append(words, "fence")
+	}
+	for _, r := range c.Requests {
+		words = append(words, fmt.Sprintf("%s%d", [...]string{"", "ask", "renew", "release", "revoke", "limit"}[r.Kind], r.ID.Number))
+	}
+	if got := strings.Join(words, " "); got != want {
+		s.Fatalf("sends %q, want %q", got, want)
+	}
+	return c
+}
+
+// answers has the ledger carry out a call, and the machine take in the reply.
+func (s *story) answers(c engine.Call) {
+	reply := s.step("me", c)
+	s.m.Answer(s.now, reply)
+}
+
+// told delivers the ledger's notification.
+func (s *story) told() { s.m.Notify(s.now, *s.ledger.Notifications()["me"]) }
+
+// happened are the events since last asked.
+func (s *story) happened(want string) {
+	s.Helper()
+	var words []string
+	for _, e := range s.m.Events() {
+		words = append(words, [...]string{"", "granted", "denied", "queued", "lost", "answered", "failed", "limit"}[e.Kind])
+	}
+	if got := strings.Join(words, " "); got != want {
+		s.Fatalf("happened %q, want %q", got, want)
+	}
+}
+
+func (s *story) later(d time.Duration) {
+	s.now += d
+	s.m.Tick(s.now)
+}
+
+var (
+	unknown = &engine.Error{Op: "test", Temporary: true, Err: errors.New("no answer")}
+	refused = &engine.Error{Op: "test", Temporary: true, NotExecuted: true, Err: errors.New("refused")}
+)
+
+func TestAPermitIsRenewedInThirdsAndReleased(t *testing.T) {
+	s := begin(t, nil)
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.happened("granted")
+	for range 10 {
+		s.later(9 * time.Second)
+		s.answers(s.sends("renew1"))
+	}
+	s.happened("")
+	if left := a.Valid() - s.now; left != 27*time.Second {
+		t.Errorf("valid for %v, want the lease less the margin", left)
+	}
+	s.m.Release(s.now, a)
+	s.answers(s.sends("release1"))
+	s.happened("answered")
+	if !s.m.Idle() {
+		t.Error("something is left to do")
+	}
+}
+
+func TestTwoRenewalsMayFail(t *testing.T) {
+	s := begin(t, nil)
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.happened("granted")
+	for range 2 {
+		s.later(9 * time.Second)
+		s.sends("renew1")
+		s.m.Failed(s.now, refused)
+		s.later(time.Millisecond)
+		s.sends("") // not at once
+	}
+	s.happened("failed failed")
+	s.later(8 * time.Second)
+	s.answers(s.sends("renew1"))
+	s.happened("")
+	if a.State() != Held {
+		t.Error("lost")
+	}
+}
+
+func TestAPermitIsLostBeforeItsLeaseEnds(t *testing.T) {
+	s := begin(t, nil)
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.happened("granted")
+	s.later(a.Valid() - s.now)
+	s.happened("lost")
+	if end, ok := s.ledger.LeaseEnd(a.ID()); !ok || end != (s.now+3*time.Second).Microseconds() {
+		t.Errorf("the lease ends at %d, one margin after %v is wanted", end, s.now)
+	}
+}
+
+// After a hand-off as well, two renewals may fail: an outage of a quarter of the
+// lease loses nothing, whenever it begins.
+func TestAHandOffLeavesTimeForTwoRenewals(t *testing.T) {
+	s := begin(t, nil)
+	other := s.hold()
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.later(5*time.Second - time.Millisecond) // it would ask again now
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.told()
+	s.happened("queued granted")
+	if left := a.Valid() - s.now; left < 30*time.Second/3 {
+		t.Errorf("valid for %v of a lease of 30s", left)
+	}
+}
+
+// The process stood still while its turn came and lapsed: the wait goes on.
+func TestAHandOffThatLapsedIsAskedForAgain(t *testing.T) {
+	s := begin(t, nil)
+	other := s.hold()
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.now += 25 * time.Second
+	s.told()
+	s.happened("queued")
+	s.answers(s.sends("renew1"))
+	s.happened("")
+	c := s.sends("release1 ask2")
+	if c.Requests[1].Waited != 25*time.Second {
+		t.Errorf("waited %v: its place is lost", c.Requests[1].Waited)
+	}
+	s.answers(c)
+	s.happened("granted")
+	if a.State() != Held {
+		t.Error("not held")
+	}
+}
+
+// A notification tells of a grant that lapsed, and came too late; meanwhile a
+// late ask was granted under the same id.
+func TestALateNotificationDoesNotHideTheGrantAfterIt(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Slots = true })
+	other := s.hold()
+	a := s.acquire()
+	late := s.sends("ask1")
+	s.answers(late)
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	news := *s.ledger.Notifications()["me"]
+	s.now += 21 * time.Second // the ticket's life
+	s.step("me", late)
+	s.m.Notify(s.now, news)
+	s.answers(s.sends("renew1"))
+	s.happened("queued granted")
+	if st := s.ledger.State(s.now.Microseconds()); st.Holders[0].Token != a.Token() {
+		t.Errorf("token %d, and the ledger has %+v", a.Token(), st.Holders)
+	}
+}
+
+func TestANotificationOvertakesTheAnswer(t *testing.T) {
+	s := begin(t, nil)
+	other := s.hold()
+	s.acquire()
+	c := s.sends("ask1")
+	reply := s.step("me", c)
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.told()
+	s.happened("granted")
+	s.m.Answer(s.now, reply) // queued, it says
+	s.happened("")
+	if !s.m.Idle() {
+		t.Error("something is left to do")
+	}
+}
+
+// The timer fires between a notification and the answer that it overtook.
+func TestARenewalIsNotForgottenWhileTheAskTravels(t *testing.T) {
+	s := begin(t, nil)
+	other := s.hold()
+	a := s.acquire()
+	c := s.sends("ask1")
+	reply := s.step("me", c)
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.told()
+	s.later(time.Millisecond)
+	s.m.Answer(s.now, reply)
+	at, _ := s.m.Wake()
+	if at >= a.Valid() {
+		t.Fatalf("looks at %v, and the permit is valid until %v", at, a.Valid())
+	}
+	s.later(at - s.now)
+	s.sends("renew1")
+}
+
+func TestWhatIsGivenUpIsGivenBackOnceItsCallIsBack(t *testing.T) {
+	s := begin(t, nil)
+	a := s.acquire()
+	c := s.sends("ask1")
+	s.m.Cancel(s.now, a)
+	s.sends("")
+	s.answers(c)
+	s.happened("")
+	s.answers(s.sends("release1"))
+	if _, used, _ := s.ledger.Load(); used != 0 || !s.m.Idle() {
+		t.Errorf("%d held", used)
+	}
+}
+
+func TestWhatWasNeverSentNeedsNoRelease(t *testing.T) {
+	s := begin(t, nil)
+	s.m.Cancel(s.now, s.acquire())
+	s.sends("")
+	if !s.m.Idle() {
+		t.Error("something is left to do")
+	}
+}
+
+// A copy of a call that arrives after newer ones changes nothing.
+func TestAFenceFollowsACallOfUnknownOutcome(t *testing.T) {
+	s := begin(t, nil)
+	a := s.acquire()
+	late := s.sends("ask1")
+	s.m.Failed(s.now, unknown)
+	s.m.Cancel(s.now, a)
+	s.later(20 * time.Millisecond)
+	s.answers(s.sends("fence release1"))
+	if reply := s.step("me", late); len(reply.Answers) > 0 {
+		t.Errorf("the late copy was carried out: %+v", reply)
+	}
+	if _, used, _ := s.ledger.Load(); used != 0 {
+		t.Errorf("%d held by nobody", used)
+	}
+	s.acquire()
+	s.sends("ask2") // the fence stands
+}
+
+func TestAWishThatNeverReachesTheEngineFailsAfterAWhile(t *testing.T) {
+	s := begin(t, nil)
+	a := s.acquire()
+	for a.State() == Asking {
+		s.sends("ask1")
+		s.m.Failed(s.now, refused)
+		s.later(maxPause)
+	}
+	s.happened("denied")
+	if d := s.now - time.Second; d < patience || d > patience+2*maxPause {
+		t.Errorf("after %v", d)
+	}
+	s.sends("") // nothing was carried out, so nothing is given back
+}
+
+func TestALimitIsDeclaredOnceWithTheFirstWish(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Declare = true })
+	s.acquire()
+	s.sends("limit0 ask1")
+	s.m.Failed(s.now, unknown)
+	s.later(maxPause)
+	s.answers(s.sends("fence limit0 ask1"))
+	s.happened("granted")
+	s.acquire()
+	s.sends("ask2")
+}
+
+func TestReleasesGoBeforeTheAsksBehindThem(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Limit = 2 })
+	a, b := s.acquire(), s.acquire()
+	s.answers(s.sends("ask1 ask2"))
+	s.happened("granted granted")
+	s.acquire()
+	s.later(9 * time.Second)
+	s.m.Release(s.now, a)
+	s.acquire()
+	s.answers(s.sends("release1 renew2 ask3 ask4"))
+	s.happened("answered granted queued")
+	_ = b
+}
+
+func TestAPermitIsNotHeldLongerThanAllowed(t *testing.T) {
+	s := begin(t, func(c *Config) { c.MaxHold = 40 * time.Second })
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.happened("granted")
+	for a.State() == Held {
+		s.later(time.Second)
+		if c, ok := s.m.Next(s.now); ok {
+			s.answers(c)
+		}
+	}
+	if s.now != 41*time.Second {
+		t.Errorf("held for %v", s.now-time.Second)
+	}
+	if end, _ := s.ledger.LeaseEnd(a.ID()); end != (44 * time.Second).Microseconds() {
+		t.Errorf("its lease ends at %d, one margin later is wanted", end)
+	}
+}
+
+// A server that is away for long costs memory in proportion, and not without
+// bound.
+func TestWhatIsOwedIsBounded(t *testing.T) {
+	s := begin(t, nil)
+	for range maxOwed + maxOwed/2 {
+		s.m.giveBack(engine.ID{Client: "me", Number: 1, Weight: 1})
+	}
+	if n := len(s.m.orders); n > maxOwed {
+		t.Errorf("%d releases are owed", n)
+	}
+}
