@@ -5,7 +5,7 @@ demo: build
 	./examples/eight-jobs.sh
 
 build:
-	go build -o bin/sema ./cmd/sema
+	CGO_ENABLED=0 go build -o bin/sema ./cmd/sema
 
 # All tests, race detector on; real Redis servers are started as children.
 test:

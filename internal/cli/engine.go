@@ -51,6 +51,15 @@ func (p *program) engine(lease time.Duration) (engine sema.Engine, closing func(
 	return e, func() { _, _ = e.Close(), rdb.Close() }, nil
 }
 
+// life is a file of the engine's by which the kernel tells others that its
+// client lives: as long as any process has it open. nil: the engine has none.
+func life(engine sema.Engine) (*os.File, error) {
+	if e, ok := engine.(interface{ Life() (*os.File, error) }); ok {
+		return e.Life()
+	}
+	return nil, nil //nolint:nilnil // no file is no file
+}
+
 // urlFlag repeats the choice of engine in a command we suggest.
 func (p *program) urlFlag() string {
 	if p.url == "" {

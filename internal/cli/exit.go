@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"sema"
@@ -40,18 +41,35 @@ const exitCodesHelp = `Exit codes:
 
 // exit ends the program with a code, and an error to be printed, if any.
 type exit struct {
-	code int
+	code int // -n: by signal n
 	err  error
 }
 
 func (e *exit) Error() string {
 	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
+		return fmt.Sprintf("exit code %d", shellCode(e.code))
 	}
 	return e.err.Error()
 }
 
 func (e *exit) Unwrap() error { return e.err }
+
+// shellCode is what a shell makes of a code of Main: 128+n for signal n.
+func shellCode(code int) int {
+	if code < 0 {
+		return exitSignal - code
+	}
+	return code
+}
+
+// Exit ends the process with a code that Main returned: -n means by signal n,
+// as a command would have ended that got it.
+func Exit(code int) {
+	if code < 0 {
+		die(syscall.Signal(-code))
+	}
+	os.Exit(shellCode(code))
+}
 
 // usageError is a call that makes no sense.
 type usageError struct {

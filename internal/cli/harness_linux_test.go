@@ -65,7 +65,7 @@ func start(t *testing.T, url string, args ...string) *job {
 	_, _ = write.Close(), in.Close()
 	go func() {
 		_ = j.cmd.Wait()
-		j.done <- j.cmd.ProcessState.ExitCode()
+		j.done <- shellCode(j.cmd.ProcessState)
 	}()
 	t.Cleanup(func() { _ = j.cmd.Process.Kill() })
 	return j

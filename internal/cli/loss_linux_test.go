@@ -143,18 +143,19 @@ func TestKillMinusNineOfSemaEndsTheCommand(t *testing.T) {
 	j.dead() // both processes of the command
 }
 
-// Without the guard at least the first process ends with sema.
-func TestKillMinusNineOfSemaAndGuard(t *testing.T) {
-	j := start(t, fileURL(t), "run", "killed", "--", "sh", "-c", "echo $$; while :; do sleep 0.1; done")
-	var pid int
-	if _, err := fmt.Sscan(j.line(), &pid); err != nil {
-		t.Fatal(err)
-	}
+// The command does not run on without its guard; sema, then without both, says
+// so and ends as the command did.
+func TestKillMinusNineOfTheGuard(t *testing.T) {
+	url := fileURL(t)
+	j := start(t, url, "run", "killed", "--", "bash", "-c", stubborn)
+	j.expect("ready")
 	if err := syscall.Kill(guardOf(t, j.cmd.Process.Pid), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	j.signal(syscall.SIGKILL)
-	j.dead()
+	j.exits(128 + 9)
+	j.says("the process that guards the command was killed, and the command with it")
+	j.dead() // both processes of the command
+	look(t, url, "killed").counts(0, 0)
 }
 
 // A dead holder's permit comes back: on one host as soon as the kernel knows,

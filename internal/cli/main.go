@@ -13,11 +13,10 @@ import (
 )
 
 // Main runs the program with the given arguments (without its own name) and
-// environment, and returns its exit code.
+// environment, and returns what Exit ends the process with: its exit code, or
+// -n if it is to end by signal n. The command of "sema run" has the process's
+// own standard streams.
 func Main(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if code, ok := helperMain(args, stdin); ok {
-		return code
-	}
 	redis.SetLogger(silence{})
 	p := &program{env: env, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root()

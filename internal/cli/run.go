@@ -7,7 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -112,20 +115,26 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	return f.takeFlags.check(cmd)
 }
 
-func (p *program) run(cmd *cobra.Command, f *runFlags, name string, command []string) error {
-	path, err := exec.LookPath(command[0])
-	if err != nil {
-		return notStarted(command[0], err) // before anything is waited for
+func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []string) error {
+	if url := p.rawURL(); url == "" || strings.HasPrefix(url, "file:") {
+		// Next to nothing is done at the same time here, and waking threads for
+		// it costs more than it gains.
+		runtime.GOMAXPROCS(1)
+	}
+	path, err := exec.LookPath(words[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) { // a PATH with "." means it
+		return notStarted(words[0], err) // before anything is waited for
 	}
 	// From here on a signal must not end sema behind the command's back.
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, heeded()...)
 	defer signal.Stop(signals)
+	defer adopt()()
 
 	grace := graceOf(f.lease, f.killAfter)
 	o := sema.Options{Margin: grace.margin, Slots: f.slots, Label: f.label}
 	if o.Label == "" {
-		o.Label = labelOf(command)
+		o.Label = labelOf(words)
 	}
 	h, err := p.take(cmd.Context(), &f.takeFlags, name, o, signals)
 	if err != nil {
@@ -133,20 +142,32 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, command []st
 	}
 	defer h.close()
 
-	child := exec.Command(path, command[1:]...)
-	child.Args[0] = command[0]
-	child.Env = append(p.env,
-		"SEMA_NAME="+name, "SEMA_PERMIT="+h.ID(),
-		"SEMA_TOKEN="+strconv.FormatInt(h.Token(), 10), "SEMA_LIMIT="+strconv.Itoa(h.limit))
+	c := command{path: path, args: words, env: p.commandEnv(h, name), life: h.life, ignore: alsoIgnored()}
 	if f.slots {
-		child.Env = append(child.Env, "SEMA_SLOT="+strconv.Itoa(h.Slot()))
+		c.env = append(c.env, "SEMA_SLOT="+strconv.Itoa(h.Slot()))
 	}
-	child.Stdin, child.Stdout, child.Stderr = p.stdin, p.stdout, p.stderr
 	s := &supervisor{
 		program: p, holding: h, name: name, lease: f.lease, grace: grace,
-		warn: f.onLost == "warn", verbose: f.verbose, signals: signals,
+		warn: f.onLost == "warn", signals: signals,
 	}
-	return s.run(cmd.Context(), child)
+	return s.run(cmd.Context(), c)
+}
+
+// commandEnv is the environment of a command under a permit.
+func (p *program) commandEnv(h *holding, name string) []string {
+	held := strings.TrimSpace(p.getenv(heldVariable) + " " + h.ID())
+	env := slices.DeleteFunc(slices.Clone(p.env), func(entry string) bool { return strings.HasPrefix(entry, "SEMA_SLOT=") })
+	for _, v := range [][2]string{
+		{"SEMA_NAME", name},
+		{"SEMA_PERMIT", h.ID()},
+		{"SEMA_TOKEN", strconv.FormatInt(h.Token(), 10)},
+		{"SEMA_LIMIT", strconv.Itoa(h.limit)},
+		{heldVariable, held},
+	} {
+		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, v[0]+"=") })
+		env = append(env, v[0]+"="+v[1])
+	}
+	return env
 }
 
 // notStarted is a command that does not run: exit code 127 if there is none,

@@ -77,6 +77,7 @@ type holding struct {
 	sem   *sema.Semaphore
 	limit int           // as stored
 	notes <-chan string // what an observer has to say
+	life  *os.File      // keeps the permit's holder alive to others; nil: the engine has none
 	close func()        // gives the permit back, unless it is detached, and ends all traffic
 }
 
@@ -88,9 +89,9 @@ func (e *interrupted) Error() string { return fmt.Sprintf("signal: %v", e.signal
 // asExit gives a wait that a signal ended its exit code.
 func (e *interrupted) asExit() error {
 	if n, ok := e.signal.(syscall.Signal); ok {
-		return &exit{code: exitSignal + int(n)}
+		return &exit{code: -int(n)}
 	}
-	return &exit{code: exitSignal + int(syscall.SIGINT)}
+	return &exit{code: -int(syscall.SIGINT)}
 }
 
 // take waits for a permit. A signal while it waits leaves the queue. The
@@ -117,6 +118,9 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	}
 	var permit *sema.Permit
 	if err = w.fits(ctx); err == nil {
+		err = w.deadlock(ctx)
+	}
+	if err == nil {
 		permit, err = w.acquire(ctx, signals)
 	}
 	if err != nil {
@@ -127,7 +131,11 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	if n := w.stored.Load(); n != 0 {
 		limit = int(n)
 	}
-	return &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}, nil
+	h = &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}
+	if h.life, err = life(engine); err != nil && f.verbose {
+		p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
+	}
+	return h, nil
 }
 
 // closeOrLeave gives back what a failed wait may have left at the engine, as
@@ -141,9 +149,7 @@ func closeOrLeave(closing func(), signals <-chan os.Signal, err error) error {
 		case <-done:
 			return err
 		case s := <-signals:
-			if ends(s) {
-				return (&interrupted{s}).asExit()
-			}
+			return (&interrupted{s}).asExit()
 		}
 	}
 }
@@ -261,10 +267,6 @@ func (w *watch) acquire(ctx context.Context, signals <-chan os.Signal) (*sema.Pe
 			}
 			return r.permit, nil
 		case s := <-signals:
-			if !ends(s) {
-				live.draw()
-				continue
-			}
 			if stopped == nil {
 				stopped = &interrupted{s}
 				cancel(stopped)
