@@ -85,6 +85,19 @@ func (x *terminal) waits(what string, enough func(seen string) bool) {
 	}
 }
 
+// never fails if the terminal has shown one of these.
+func (x *terminal) never(texts ...string) {
+	x.t.Helper()
+	for _, text := range texts {
+		if strings.Contains(x.seen.String(), text) {
+			x.t.Fatalf("the terminal has shown %q: %q", text, x.seen.String())
+		}
+	}
+}
+
+// forget has shows wait for what comes from now on.
+func (x *terminal) forget() { x.seen.Reset() }
+
 // pid waits for a process id that the terminal shows after a word, before a dot.
 func (x *terminal) pid(word string) (pid int) {
 	x.t.Helper()
