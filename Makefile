@@ -1,4 +1,4 @@
-.PHONY: demo build test storm lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man test storm lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -6,6 +6,10 @@ demo: build
 
 build:
 	CGO_ENABLED=0 go build -o bin/sema ./cmd/sema
+
+# Manual pages, made from the commands and their help: man -l bin/man/sema-run.1
+man:
+	go run ./internal/cli/man bin/man
 
 # All tests, race detector on; real Redis servers are started as children.
 test:

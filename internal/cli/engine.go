@@ -93,7 +93,7 @@ func state(ctx context.Context, session sema.Session, name string) (sema.State, 
 		return st, unreachable("state", name, err)
 	}
 	if st.Limit == 0 {
-		return st, &exit{exitAbsent, fmt.Errorf("there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+		return st, &exit{exitAbsent, usage("sema ls", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
 	}
 	return st, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -94,6 +95,10 @@ func (p *program) report(err error) int {
 		return code
 	}
 	text := err.Error()
+	if p.json {
+		p.sayJSON(text, try, code)
+		return code
+	}
 	if try != "" {
 		text += ". Try: " + try
 	}
@@ -137,14 +142,39 @@ func sortError(err error) (code int, try string) {
 
 // say prints one line of ours to standard error.
 func (p *program) say(format string, args ...any) {
-	// The library's errors begin with the same word.
-	text := strings.TrimPrefix(strings.ReplaceAll(fmt.Sprintf(format, args...), ": sema: ", ": "), "sema: ")
+	text := p.clean(fmt.Sprintf(format, args...))
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	_, _ = fmt.Fprintf(p.stderr, "sema: %s\n", text)
+}
+
+// errorJSON is an error for programs. It is a contract, like what goes to
+// standard output.
+type errorJSON struct {
+	Error string `json:"error"`
+	Try   string `json:"try"`
+	Code  int    `json:"exit_code"`
+}
+
+// sayJSON prints an error as one line of JSON.
+func (p *program) sayJSON(text, try string, code int) {
+	line, err := json.Marshal(errorJSON{p.clean(text), p.clean(try), shellCode(code)})
+	if err != nil {
+		return // cannot happen: two texts and a number
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = fmt.Fprintf(p.stderr, "%s\n", line)
+}
+
+// clean makes a text fit to be printed: one line, no secrets, and without the
+// word with which the library's errors begin.
+func (p *program) clean(text string) string {
+	text = strings.TrimPrefix(strings.ReplaceAll(text, ": sema: ", ": "), "sema: ")
 	for _, secret := range p.secrets {
 		text = strings.ReplaceAll(text, secret, "…")
 	}
-	_, _ = fmt.Fprintf(p.stderr, "sema: %s\n", printable(text, 1000))
+	return printable(text, 1000)
 }
 
 // printable makes one line of limited length of a text that may quote what

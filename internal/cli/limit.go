@@ -21,10 +21,11 @@ granted when less than it is held.
 
 func (p *program) limitCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "limit [flags] NAME [N]",
-		Short: "Print or set the limit of a semaphore",
-		Long:  limitHelp,
-		Args:  needArgs(1, 2, "NAME [N]"),
+		Use:               "limit [flags] NAME [N]",
+		Short:             "Print or set the limit of a semaphore",
+		Long:              limitHelp,
+		Args:              needArgs(1, 2, "NAME [N]"),
+		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return p.printLimit(cmd.Context(), args[0])

@@ -74,9 +74,10 @@ type runFlags struct {
 func (p *program) runCommand() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
-		Use:   "run [flags] NAME -- COMMAND [ARG...]",
-		Short: "Run a command while holding a permit",
-		Long:  help(runHelp, exitCodesHelp),
+		Use:               "run [flags] NAME -- COMMAND [ARG...]",
+		Short:             "Run a command while holding a permit",
+		Long:              help(runHelp, exitCodesHelp),
+		ValidArgsFunction: p.completeCommand,
 		Args: func(cmd *cobra.Command, args []string) error {
 			const try = "sema run NAME -- COMMAND [ARG...]"
 			switch dash := cmd.ArgsLenAtDash(); {
@@ -99,8 +100,9 @@ func (p *program) runCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().DurationVar(&f.killAfter, "kill-after", 5*time.Second, "when the permit is lost: time from TERM to KILL, at most; shorter if the lease demands it")
+	cmd.Flags().Var(durationOf(&f.killAfter, 5*time.Second), "kill-after", "when the permit is lost: time from TERM to KILL, at most; shorter if the lease demands it")
 	cmd.Flags().StringVar(&f.onLost, "on-lost", "kill", "when the permit is lost: kill the command, or warn and let it run on")
+	offerValues(cmd, "on-lost", "kill", "warn")
 	cmd.Flags().BoolVar(&f.slots, "slots", false, "give the command an index of its own in $SEMA_SLOT")
 	return cmd
 }

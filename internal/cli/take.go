@@ -35,13 +35,14 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; the first user's limit is stored and holds")
 	flags.IntVarP(&f.weight, "weight", "w", 1, "how much of the limit to take")
-	flags.DurationVar(&f.wait, "wait", 0, "wait for a permit no longer than this (default: for ever)")
+	flags.Var(durationOf(&f.wait, 0), "wait", "wait for a permit no longer than this: seconds, or 1m30s (default: for ever)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait: take a permit now, or end with the conflict exit code")
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
-	flags.DurationVar(&f.lease, "lease", defaultLease, "how long the permit lives unless renewed")
+	flags.Var(durationOf(&f.lease, defaultLease), "lease", "how long the permit lives unless renewed")
 	flags.StringVar(&f.conflict, "on-conflict", "adopt", "when the stored limit is not -n: adopt it, refuse to go on, or declare mine")
 	flags.StringVar(&f.label, "label", "", "shown to all who can see the semaphore (default: the command line, shortened)")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on standard error: position in the queue, time waited, renewals that failed")
+	offerValues(cmd, "on-conflict", "adopt", "refuse", "declare")
 }
 
 // policies are the values of --on-conflict.
@@ -316,7 +317,8 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	if w.flags.wait > 0 {
 		when = fmt.Sprintf("within %v", w.flags.wait)
 	}
-	return &exit{w.flags.conflictCode, fmt.Errorf("%q: no permit %s: %d of %d held, %d waiting", w.name, when, st.Used, st.Limit, len(st.Waiters))}
+	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s", w.urlFlag(), quote(w.name)),
+		"%q: no permit %s: %d of %d held, %d waiting", w.name, when, st.Used, st.Limit, len(st.Waiters))}
 }
 
 // labelOf is the command line, short and printable; passwords in URLs are left
