@@ -2,8 +2,6 @@ package cli
 
 import (
 	"errors"
-	"os"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -36,9 +34,8 @@ func (p *program) acquireCommand() *cobra.Command {
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			signals := make(chan os.Signal, 16)
-			signal.Notify(signals, heeded()...)
-			defer signal.Stop(signals)
+			signals := catchSignals()
+			defer signals.stop()
 			label := f.label
 			if label == "" {
 				label = "sema acquire"

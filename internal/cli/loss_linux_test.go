@@ -124,6 +124,25 @@ func TestRevoked(t *testing.T) {
 	})
 }
 
+// Issue: "ten of ten revoked commands that ignored TERM were told that sema had
+// been stopped". And what left the command's process group is ended with it.
+func TestRevokedCommandIgnoresTerm(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		l := look(t, url, "stubborn")
+		j := start(t, url, "run", "--lease", "2s", "--kill-after", "100ms", "stubborn", "--", "bash", "-c",
+			`exec 9>"$LIFELINE"; trap '' TERM; setsid bash -c 'trap "" TERM; echo ready; while :; do sleep 1; done' & while :; do sleep 1; done`)
+		j.expect("ready")
+		st := l.counts(1, 0)
+		start(t, url, "revoke", "stubborn", st.Holders[0].ID).exits(0)
+		j.exits(76)
+		j.commandDead()
+		if said := j.stderr.String(); !strings.Contains(said, "revoked by an operator; stopping the command") || strings.Contains(said, "had been stopped") {
+			t.Errorf("said %q", said)
+		}
+	})
+}
+
 // A command that ends between the loss and its discovery may have run beside
 // another.
 func TestLossIsFoundAtTheEnd(t *testing.T) {

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
@@ -123,14 +121,13 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 		// it costs more than it gains.
 		runtime.GOMAXPROCS(1)
 	}
+	// A signal must not end sema behind the back of server or command.
+	signals := catchSignals()
+	defer signals.stop()
 	path, err := exec.LookPath(words[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) { // a PATH with "." means it
 		return notStarted(words[0], err) // before anything is waited for
 	}
-	// From here on a signal must not end sema behind the command's back.
-	signals := make(chan os.Signal, 64)
-	signal.Notify(signals, heeded()...)
-	defer signal.Stop(signals)
 	defer adopt()()
 
 	grace := graceOf(f.lease, f.killAfter)

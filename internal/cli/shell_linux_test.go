@@ -81,8 +81,7 @@ var scenes = map[string]func(t *testing.T, x *terminal, wrapper string){
 		x.kind("\x1a")
 		x.shows("Stopped")
 		stopped(t, command)
-		x.kind("kill %1; fg\n")
-		x.kind(`echo co""de $?.` + "\n")
+		x.kind("kill %1; wait %1; " + `echo co""de $?.` + "\n")
 		x.shows("code 143.")
 	},
 	"kill a job": func(_ *testing.T, x *terminal, wrapper string) {

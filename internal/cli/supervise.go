@@ -44,7 +44,7 @@ type supervisor struct {
 	name    string
 	grace   grace
 	warn    bool // on loss, let it run on
-	signals <-chan os.Signal
+	signals *signals
 
 	command *process
 	lease   time.Duration
@@ -59,7 +59,7 @@ type supervisor struct {
 // run starts the command, sees it through and gives the permit back.
 func (s *supervisor) run(ctx context.Context, c command) error {
 	select {
-	case sig := <-s.signals: // it came between the permit and the command
+	case sig := <-s.signals.C: // it came between the permit and the command
 		return (&interrupted{sig}).asExit()
 	default:
 	}
@@ -103,7 +103,7 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 			default:
 				s.note(e)
 			}
-		case sig := <-s.signals:
+		case sig := <-s.signals.C:
 			s.command.signal(sig)
 		case <-cancelled:
 			cancelled = nil
@@ -175,7 +175,7 @@ func (s *supervisor) outlive(kill <-chan time.Time) {
 		case <-enough:
 			s.say("%q: some of the command's processes were killed and do not end; they may be another user's (sudo). Waiting for them", s.name)
 			said = true
-		case <-s.signals: // it is being stopped already
+		case <-s.signals.C: // it is being stopped already
 			if said {
 				return
 			}

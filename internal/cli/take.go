@@ -97,7 +97,7 @@ func (e *interrupted) asExit() error {
 
 // take waits for a permit. A signal while it waits leaves the queue. The
 // permit's context does not end with a signal that comes later.
-func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Options, signals <-chan os.Signal) (h *holding, err error) {
+func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Options, signals *signals) (h *holding, err error) {
 	engine, closeEngine, err := p.engine(f.lease)
 	if err != nil {
 		return nil, err
@@ -117,6 +117,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		_ = sem.Close() // waits until what was asked for is given back
 		closeEngine()
 	}
+	signals.wait()
 	var permit *sema.Permit
 	if err = w.fits(ctx); err == nil {
 		err = w.deadlock(ctx)
@@ -142,14 +143,14 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 // closeOrLeave gives back what a failed wait may have left at the engine, as
 // the end of the program with that error. Who sends a signal meanwhile does not
 // want to wait for an engine that does not answer.
-func closeOrLeave(closing func(), signals <-chan os.Signal, err error) error {
+func closeOrLeave(closing func(), signals *signals, err error) error {
 	done := make(chan struct{})
 	go func() { closing(); close(done) }()
 	for {
 		select {
 		case <-done:
 			return err
-		case s := <-signals:
+		case s := <-signals.C:
 			return (&interrupted{s}).asExit()
 		}
 	}
@@ -219,7 +220,7 @@ func (w *watch) observer() sema.Observer {
 }
 
 // acquire waits for the permit, for a signal, and shows how it goes.
-func (w *watch) acquire(ctx context.Context, signals <-chan os.Signal) (*sema.Permit, error) {
+func (w *watch) acquire(ctx context.Context, signals *signals) (*sema.Permit, error) {
 	// The permit's context is derived from this one, so it ends with the
 	// program or the wait, not with the caller's.
 	caller := ctx.Done()
@@ -267,7 +268,7 @@ func (w *watch) acquire(ctx context.Context, signals <-chan os.Signal) (*sema.Pe
 				w.say("%q: permit %s after %s", w.name, r.permit.ID(), brief(time.Since(began)))
 			}
 			return r.permit, nil
-		case s := <-signals:
+		case s := <-signals.C:
 			if stopped == nil {
 				stopped = &interrupted{s}
 				cancel(stopped)
