@@ -81,8 +81,10 @@ var scenes = map[string]func(t *testing.T, x *terminal, wrapper string){
 		x.kind("\x1a")
 		x.shows("Stopped")
 		stopped(t, command)
-		x.kind("kill %1; wait %1; " + `echo co""de $?.` + "\n")
-		x.shows("code 143.")
+		x.kind("kill %1\n")
+		until(t, "the end of the command", func() bool { return state(command) == 0 })
+		x.kind(`echo a""live` + "\n")
+		x.shows("alive")
 	},
 	"kill a job": func(_ *testing.T, x *terminal, wrapper string) {
 		x.kind(wrapper + `bash -c 'trap "echo te""rm; exit 7" TERM; echo pid $$.; while :; do sleep 0.05; done'` + " &\n")
