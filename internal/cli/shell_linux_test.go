@@ -81,7 +81,7 @@ var scenes = map[string]func(t *testing.T, x *terminal, wrapper string){
 		x.kind("\x1a")
 		x.shows("Stopped")
 		stopped(t, command)
-		x.kind("kill %1\n")
+		x.kind("kill %1; kill -CONT %1\n")
 		until(t, "the end of the command", func() bool { return state(command) == 0 })
 		x.kind(`echo a""live` + "\n")
 		x.shows("alive")
