@@ -1,4 +1,4 @@
-.PHONY: demo build man test storm lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man test storm stress lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -21,6 +21,10 @@ test:
 storm:
 	./scripts/test-tools.sh
 	SEMA_STORM=500 go test -count=1 -timeout 60m -v -run 'TestPromises$$/8_NothingLeaks/a_wait_cancelled' ./engine/memengine ./engine/fileengine ./engine/redisengine
+
+# What takes minutes: 1,000 kill -9 of sema run at random moments.
+stress:
+	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0

@@ -37,7 +37,8 @@ const exitCodesHelp = `Exit codes:
   76   the permit was lost; renew, release, revoke: there is no such permit
   126  run: the command cannot be executed
   127  run: there is no such command
-  128+n  signal n ended the command or, while waiting, sema itself
+  128+n  as shells count it: signal n ended the command, and sema with it; or sema
+         alone, while it waited
   other  run: the exit code of the command`
 
 // exit ends the program with a code, and an error to be printed, if any.

@@ -80,7 +80,7 @@ func (s *supervisor) run(ctx context.Context, c command) error {
 // error is that it was not started.
 func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 	lost, cancelled := s.Context().Done(), ctx.Done()
-	var kill <-chan time.Time
+	var kill, enough <-chan time.Time
 	// Renewals are noticed by looking, several times between two.
 	look := time.NewTicker(max(s.lease/16, 10*time.Millisecond))
 	defer look.Stop()
@@ -118,8 +118,11 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 			s.stopping, kill = true, time.After(s.grace.untilKill(time.Now(), s.Deadline()))
 			s.say("%q: %v; stopping the command", s.name, s.Err())
 		case <-kill:
-			kill = nil
+			kill, enough = nil, time.After(lingering)
 			s.command.kill()
+		case <-enough:
+			enough = nil
+			s.sayLingering()
 		case text := <-s.notes:
 			s.say("%s", text)
 		case <-look.C:
@@ -173,7 +176,7 @@ func (s *supervisor) outlive(kill <-chan time.Time) {
 		case <-kill:
 			end()
 		case <-enough:
-			s.say("%q: some of the command's processes were killed and do not end; they may be another user's (sudo). Waiting for them", s.name)
+			s.sayLingering()
 			said = true
 		case <-s.signals.C: // it is being stopped already
 			if said {
@@ -181,6 +184,10 @@ func (s *supervisor) outlive(kill <-chan time.Time) {
 			}
 		}
 	}
+}
+
+func (s *supervisor) sayLingering() {
+	s.say("%q: some of the command's processes were killed and do not end; they may be another user's (sudo). Waiting for them", s.name)
 }
 
 // extend has the guard know of a renewal.

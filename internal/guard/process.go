@@ -198,6 +198,11 @@ func (x *Process) Until(deadline time.Time) {
 // Terminate asks all processes of the command to end; those that are stopped
 // too.
 func (x *Process) Terminate() {
+	if !ownProc() {
+		x.order(orderSignal, uint64(unix.SIGTERM))
+		x.order(orderSignal, uint64(unix.SIGCONT))
+		return
+	}
 	for _, pid := range descendants(x.guard) {
 		_ = unix.Kill(pid, unix.SIGTERM)
 		_ = unix.Kill(pid, unix.SIGCONT)
@@ -217,6 +222,9 @@ func (x *Process) Kill() {
 // killAdopted kills what a dead guard has left to us. The sentinel is killed
 // as well: it has nobody to pass anything on to.
 func (x *Process) killAdopted() {
+	if !ownProc() {
+		return
+	}
 	pause := time.NewTicker(time.Millisecond)
 	defer pause.Stop()
 	for {
@@ -285,7 +293,9 @@ func newPlan(c Command) (p *plan, free func(), err error) {
 	copy(p.names[0][:], sentinelName)
 	copy(p.names[1][:], guardName)
 	copy(p.binSh[:], "/bin/sh")
-	copy(p.children[:], "/proc/thread-self/children")
+	if ownProc() { // else only the command's first process can be killed
+		copy(p.children[:], "/proc/thread-self/children")
+	}
 	return p, func() {
 		runtime.KeepAlive(path)
 		runtime.KeepAlive(argv)

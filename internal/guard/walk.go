@@ -8,7 +8,16 @@ import (
 	"strings"
 )
 
-// descendants are the processes below one, as /proc has them now.
+// ownProc says whether /proc shows the processes by the numbers that this one
+// knows. In a namespace of process ids without a /proc of its own it does not,
+// and to kill by those numbers would hit strangers.
+func ownProc() bool {
+	self, err := os.Readlink("/proc/self")
+	return err == nil && self == strconv.Itoa(os.Getpid())
+}
+
+// descendants are the processes below one, as /proc has them now. ownProc was
+// asked before.
 func descendants(pid int) []int {
 	var list []int
 	for _, child := range children(pid) {
