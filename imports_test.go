@@ -25,6 +25,8 @@ var importRules = []struct {
 	{"sema/internal/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
 	{"sema/internal/measure", []string{"github.com/HdrHistogram/hdrhistogram-go"}, "the stopwatch knows nothing of what it times"},
 	{"sema/internal/bench", []string{"sema", "sema/internal/measure", "sema/engine/fileengine", "github.com/redis/go-redis/v9", "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys/unix"}, "it measures sema from outside, as its users would"},
+	{"sema/internal/guard", []string{"sema/internal/early", "golang.org/x/sys/unix"}, "what watches over a command knows no semaphore"},
+	{"sema/internal/early", nil, "it has to be initialised before syscall"},
 	{"sema/cmd/sema", []string{"sema/internal/cli"}, "main is a few lines"},
 }
 

@@ -127,6 +127,24 @@ func (j *job) commandDead() time.Time {
 	return time.Now()
 }
 
+// commandIsDead says whether every process of a command that opened $LIFELINE is
+// gone at this moment.
+func (j *job) commandIsDead() bool {
+	j.t.Helper()
+	raw, err := j.life.SyscallConn()
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	n := -1
+	if err := raw.Read(func(fd uintptr) bool {
+		n, _ = syscall.Read(int(fd), make([]byte, 1)) // no writer: 0; else EAGAIN
+		return true
+	}); err != nil {
+		j.t.Fatal(err)
+	}
+	return n == 0
+}
+
 // code waits for sema's end.
 func (j *job) code() int {
 	j.t.Helper()

@@ -162,6 +162,46 @@ func TestKillMinusNineOfSemaEndsTheCommand(t *testing.T) {
 	j.dead() // both processes of the command
 }
 
+// Issue: "kill -9 of sema while its guard process is stopped (5 of 5): the next
+// starts beside the old group".
+func TestKillMinusNineOfSemaWhileItsGuardIsStopped(t *testing.T) {
+	url := fileURL(t)
+	for range 5 {
+		j := start(t, url, "run", "killed", "--", "bash", "-c", stubborn)
+		j.expect("ready")
+		if err := syscall.Kill(guardOf(t, j.cmd.Process.Pid), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		j.signal(syscall.SIGKILL)
+		next := start(t, url, "run", "killed", "--", "echo", "mine")
+		next.expect("mine")
+		// Both processes of the command have ended before.
+		if !j.commandIsDead() {
+			t.Fatal("the next has started beside the old command")
+		}
+		next.exits(0)
+		j.dead()
+	}
+}
+
+// Issue: the same when the whole process group is killed, and the command's
+// processes that left the group live on: the permit stays with them.
+func TestKillMinusNineOfTheWholeGroup(t *testing.T) {
+	url := fileURL(t)
+	j := start(t, url, "run", "killed", "--", "bash", "-c",
+		`setsid bash -c 'exec 9>"$LIFELINE"; echo ready; while :; do sleep 0.01; done' & wait`)
+	j.expect("ready")
+	if err := syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	next := start(t, url, "run", "killed", "--", "echo", "mine")
+	next.expect("mine")
+	if !j.commandIsDead() {
+		t.Fatal("the next has started beside the old command")
+	}
+	next.exits(0)
+}
+
 // The command does not run on without its guard; sema, then without both, says
 // so and ends as the command did.
 func TestKillMinusNineOfTheGuard(t *testing.T) {
