@@ -16,6 +16,11 @@ import (
 //   - every function is nosplit, so that no stack has to grow;
 //   - all memory was allocated before the fork: it is the plan;
 //   - all signals are blocked, so no handler of Go's runs.
+//
+// The linker refuses a build without optimisation, whose frames are too large
+// for that. One for a debugger leaves this package out:
+//
+//	go build -gcflags='all=-N -l' -gcflags=sema/internal/guard= ./cmd/sema
 
 // plan is all that the forked processes need, and their scratch memory. It has
 // no Go pointers: the runtime's write barrier does not work after a fork.
