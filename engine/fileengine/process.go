@@ -173,7 +173,7 @@ func (e *Engine) Close() error {
 		go l.close()
 	}
 	e.mu.Lock()
-	in := e.inbox
+	in, lives := e.inbox, e.lives
 	if e.timer != nil {
 		e.timer.Stop()
 	}
@@ -182,7 +182,7 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	in.close()
-	if out, alive := openOutbox(in.path); !alive || !e.lives {
+	if out, alive := openOutbox(in.path); !alive || !lives {
 		out.close()
 		_ = os.Remove(in.path)
 	} else {
