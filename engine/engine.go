@@ -104,8 +104,9 @@ const (
 	// Release gives back a permit, or leaves the queue.
 	Release
 
-	// Revoke makes the next renewal of a permit fail. Its weight stays taken
-	// until the holder has released it, or its lease has ended.
+	// Revoke makes the next renewal of a permit fail, and has its holder told to
+	// renew now. Its weight stays taken until the holder has released it, or its
+	// lease has ended.
 	Revoke
 
 	// SetLimit stores the limit. With Pin it outlives an idle semaphore, until

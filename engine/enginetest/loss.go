@@ -117,6 +117,18 @@ var lossTests = []test{
 		<-p.Context(e.ctx()).Done()
 		e.is(p.Err(), sema.ErrLost)
 	}},
+	{name: "a holder that waited for its permit hears at once that it is revoked", run: func(e *env) {
+		o := &sema.Options{Lease: 10 * patience} // renewed only after the test's patience
+		gate := e.acquire(e.sem(1, o), 1)
+		w := e.queue(e.semOn(e.store.Client(e), 1, o), 1) // as another process, which listens
+		e.release(gate)
+		p := e.permit(w)
+		work := p.Context(e.ctx())
+		e.ok(e.sem(1, o).Revoke(e.ctx(), p.ID()))
+		<-work.Done()
+		e.is(context.Cause(work), sema.ErrRevoked)
+		e.is(p.Release(), sema.ErrRevoked)
+	}},
 	{name: "a revoked permit counts until its holder lets go", run: func(e *env) {
 		s := e.sem(1, &sema.Options{Lease: short})
 		p := e.acquire(s, 1)

@@ -90,11 +90,6 @@ func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
 			reply.Answers[refused[i]] = a
 		}
 	}
-	for i, a := range reply.Answers {
-		if r := c.Requests[i]; r.Kind == engine.Revoke && a.Status == engine.Done && r.ID.Client != s.id && t.reach(r.ID.Client) {
-			t.tell(r.ID.Client, &engine.Notification{Renew: true}) // and so hear of it
-		}
-	}
 	t.date(&reply.Notification)
 	s.note(c, reply)
 	t.settle()

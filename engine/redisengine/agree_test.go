@@ -162,7 +162,7 @@ func describe(n engine.Notification) string {
 		lines = append(lines, fmt.Sprintf("%+v", g))
 	}
 	slices.Sort(lines)
-	return fmt.Sprint(lines, n.Ask, n.Recheck)
+	return fmt.Sprint(lines, n.Ask, n.Renew, n.Recheck)
 }
 
 // check compares the whole state.

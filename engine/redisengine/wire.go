@@ -236,6 +236,8 @@ func parseNotification(message string) (n engine.Notification) {
 			}
 		case "a":
 			n.Ask = true
+		case "n":
+			n.Renew = true
 		case "r":
 			if us, err := strconv.ParseInt(rest, 10, 64); err == nil {
 				n.Recheck = micros(us)

@@ -245,13 +245,14 @@ func (l *Ledger) release(id engine.ID) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
-// revoke makes the next renewal of a permit fail.
+// revoke makes the next renewal of a permit fail, and has its holder renew now.
 func (l *Ledger) revoke(id engine.ID) engine.Answer {
 	h := l.holders[id]
 	if h == nil {
 		return engine.Answer{Status: engine.Gone}
 	}
 	h.revoked = true
+	l.tell(id.Client).Renew = true // and so hear of it
 	return engine.Answer{Status: engine.Done}
 }
 

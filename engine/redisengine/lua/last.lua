@@ -94,6 +94,7 @@ for who, news in pairs(s.news) do
     s.handed[id] = nil
   end
   if news.ask then lines[#lines + 1] = 'a\n' end
+  if news.renew then lines[#lines + 1] = 'n\n' end
   if news.recheck then lines[#lines + 1] = string.format('r %.0f\n', news.recheck) end
   local message = table.concat(lines)
   if who == caller then

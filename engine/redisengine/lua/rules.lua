@@ -102,10 +102,13 @@ release = function(s, q, id)
   R.answer(s, found and DONE or GONE, 0, 0, 0)
 end,
 
--- revoke makes the next renewal of a permit fail.
+-- revoke makes the next renewal of a permit fail, and has its holder renew now.
 revoke = function(s, q, id)
   local is, token, slot, since = R.holder(s, id)
-  if is then R.put(s, id, struct.pack(PERMIT, 'r', token, since, slot)) end
+  if is then
+    R.put(s, id, struct.pack(PERMIT, 'r', token, since, slot))
+    R.tell(s, R.client(id)).renew = true -- and so hear of it
+  end
   R.answer(s, is and DONE or GONE, 0, 0, 0)
 end,
 

@@ -30,6 +30,7 @@
 -- A notification is lines, and is published to the client's inbox:
 --       g id token slot ticket           the ticket has become a permit
 --       a                                ask again for every ticket
+--       n                                renew every permit: one is revoked
 --       r time                           ask again for one ticket after that long
 local MARK = 'sem2'
 
