@@ -1,11 +1,15 @@
-.PHONY: demo build test storm stress simulate planted lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man test storm stress simulate planted lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
 	./examples/eight-jobs.sh
 
 build:
-	go build -o bin/sema ./cmd/sema
+	CGO_ENABLED=0 go build -o bin/sema ./cmd/sema
+
+# Manual pages, made from the commands and their help: man -l bin/man/sema-run.1
+man:
+	go run ./internal/cli/man bin/man
 
 # All tests, race detector on; real Redis servers are started as children.
 test:
@@ -18,12 +22,13 @@ storm:
 	./scripts/test-tools.sh
 	SEMA_STORM=500 go test -count=1 -timeout 60m -v -run 'TestPromises$$/8_NothingLeaks/a_wait_cancelled' ./engine/memengine ./engine/fileengine ./engine/redisengine
 
-# The file engine with as many processes as users have: idle, handing over,
-# killed at random. Some minutes, on a machine that does nothing else.
+# As many processes as users have, idle, handing over, killed at random; and
+# 1,000 kill -9 of sema run. Many minutes, on a machine that does nothing else.
 stress:
 	for n in 1 40 300 500 1000; do SEMA_STRESS=$$n go test -count=1 -timeout 20m -v -run 'TestStressOfProcesses|TestHandOffBesideFlock' ./engine/fileengine || exit 1; done
 	SEMA_STRESS_KILLS=1000 go test -count=1 -timeout 20m -v -run TestStormOfKills ./engine/fileengine
 	go test -count=200 -timeout 20m -run TestKilled ./engine/fileengine
+	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli
 
 # The two machines in virtual time, for as long as asked: make simulate FOR=1h.
 # SEED=17 SEEDS=1 TRACE=-trace replays one.

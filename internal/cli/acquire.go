@@ -2,8 +2,6 @@ package cli
 
 import (
 	"errors"
-	"os"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -27,17 +25,17 @@ While it waits, a signal leaves the queue.
 func (p *program) acquireCommand() *cobra.Command {
 	f := &takeFlags{}
 	cmd := &cobra.Command{
-		Use:   "acquire [flags] NAME",
-		Short: "Take a permit for a script, and print it",
-		Long:  help(acquireHelp, exitCodesHelp),
-		Args:  needArgs(1, 1, "[flags] NAME"),
+		Use:               "acquire [flags] NAME",
+		Short:             "Take a permit for a script, and print it",
+		Long:              help(acquireHelp, exitCodesHelp),
+		Args:              needArgs(1, 1, "[flags] NAME"),
+		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			signals := make(chan os.Signal, 16)
-			signal.Notify(signals, heeded()...)
-			defer signal.Stop(signals)
+			signals := catchSignals()
+			defer signals.stop()
 			label := f.label
 			if label == "" {
 				label = "sema acquire"

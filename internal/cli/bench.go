@@ -262,7 +262,7 @@ func (b *benchPlace) reach(ctx context.Context) (version string, err error) {
 
 // sweep removes the files of a run's semaphores.
 func (b *benchPlace) sweep(prefix string) {
-	files, _ := filepath.Glob(filepath.Join(b.dir, "*", prefix+"*"))
+	files, _ := filepath.Glob(filepath.Join(b.dir, prefix+"*"))
 	for _, f := range files {
 		_ = os.Remove(f) // the engine does so too, some time
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/engine"
 	"sema/engine/fileengine"
 	"sema/engine/redisengine"
 )
@@ -23,7 +24,7 @@ const defaultLease = 30 * time.Second
 
 // engine opens the engine that --url or $SEMA_URL names. Calls to it end early
 // enough to be repeated within the lease. closing frees it.
-func (p *program) engine(lease time.Duration) (engine sema.Engine, closing func(), err error) {
+func (p *program) engine(lease time.Duration) (e engine.Engine, closing func(), err error) {
 	raw := p.url
 	if raw == "" {
 		raw = p.getenv("SEMA_URL")
@@ -36,7 +37,7 @@ func (p *program) engine(lease time.Duration) (engine sema.Engine, closing func(
 		p.secrets = a.secrets()
 	}
 	if a.kind == "file" {
-		e, err := fileengine.New(a.path)
+		e, err := fileengine.New(a.path, nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -47,8 +48,21 @@ func (p *program) engine(lease time.Duration) (engine sema.Engine, closing func(
 		return nil, nil, err
 	}
 	rdb := redis.NewUniversalClient(options)
-	e := redisengine.New(rdb)
-	return e, func() { _, _ = e.Close(), rdb.Close() }, nil
+	r, err := redisengine.New(rdb, nil)
+	if err != nil {
+		_ = rdb.Close()
+		return nil, nil, err
+	}
+	return r, func() { _, _ = r.Close(), rdb.Close() }, nil
+}
+
+// life is a file of the engine's by which the kernel tells others that its
+// client lives: as long as any process has it open. nil: the engine has none.
+func life(of engine.Engine) (*os.File, error) {
+	if e, ok := of.(interface{ Life() (*os.File, error) }); ok {
+		return e.Life()
+	}
+	return nil, nil //nolint:nilnil // no file is no file
 }
 
 // urlFlag repeats the choice of engine in a command we suggest.
@@ -62,14 +76,14 @@ func (p *program) urlFlag() string {
 	return " --url " + quote(p.url)
 }
 
-// session opens one semaphore for a look or a single step.
-func (p *program) session(name string) (session sema.Session, closing func(), err error) {
-	engine, closeEngine, err := p.engine(defaultLease)
+// session opens one semaphore for a look.
+func (p *program) session(name string) (session engine.Session, closing func(), err error) {
+	e, closeEngine, err := p.engine(defaultLease)
 	if err != nil {
 		return nil, nil, err
 	}
 	host, _ := os.Hostname()
-	session, err = engine.Open(name, sema.Client{Host: host, PID: os.Getpid(), Label: "sema"}, func(sema.Wake) {})
+	session, err = e.Open(name, engine.Client{Host: host, PID: os.Getpid(), Label: "sema"}, func(engine.Notification) {})
 	if err != nil {
 		closeEngine()
 		return nil, nil, err
@@ -78,23 +92,31 @@ func (p *program) session(name string) (session sema.Session, closing func(), er
 }
 
 // state looks at a semaphore; one that does not exist is an error.
-func state(ctx context.Context, session sema.Session, name string) (sema.State, error) {
+func state(ctx context.Context, session engine.Session, name string) (sema.State, error) {
 	st, err := session.State(ctx)
 	if err != nil {
 		return st, unreachable("state", name, err)
 	}
 	if st.Limit == 0 {
-		return st, &exit{exitAbsent, fmt.Errorf("there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+		return st, absent(name, sema.ErrNotFound)
 	}
 	return st, nil
+}
+
+// absent is the program's error for a semaphore that does not exist.
+func absent(name string, err error) error {
+	if !errors.Is(err, sema.ErrNotFound) {
+		return err
+	}
+	return &exit{exitAbsent, usage("sema ls", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
 }
 
 // unreachable gives a call that ran out of time the same face as one that the
 // engine failed.
 func unreachable(op, name string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sema.ErrUnavailable) {
-		var engine *sema.EngineError
-		if !errors.As(err, &engine) {
+		var failure *sema.EngineError
+		if !errors.As(err, &failure) {
 			return &sema.EngineError{Op: op, Name: name, Hint: "check that the server runs and the address is right", Err: fmt.Errorf("no answer within %v", callTime)}
 		}
 	}

@@ -19,7 +19,7 @@ func run(t *testing.T, env string, args ...string) (code int, output string) {
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return cmd.ProcessState.ExitCode(), string(text)
+	return shellCode(cmd.ProcessState), string(text)
 }
 
 func TestSecretsAreNeverPrinted(t *testing.T) {

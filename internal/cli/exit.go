@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"sema"
@@ -35,23 +37,41 @@ const exitCodesHelp = `Exit codes:
   76   the permit was lost; renew, release, revoke: there is no such permit
   126  run: the command cannot be executed
   127  run: there is no such command
-  128+n  signal n ended the command or, while waiting, sema itself
+  128+n  as shells count it: signal n ended the command, and sema with it; or sema
+         alone, while it waited
   other  run: the exit code of the command`
 
 // exit ends the program with a code, and an error to be printed, if any.
 type exit struct {
-	code int
+	code int // -n: by signal n
 	err  error
 }
 
 func (e *exit) Error() string {
 	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
+		return fmt.Sprintf("exit code %d", shellCode(e.code))
 	}
 	return e.err.Error()
 }
 
 func (e *exit) Unwrap() error { return e.err }
+
+// shellCode is what a shell makes of a code of Main: 128+n for signal n.
+func shellCode(code int) int {
+	if code < 0 {
+		return exitSignal - code
+	}
+	return code
+}
+
+// Exit ends the process with a code that Main returned: -n means by signal n,
+// as a command would have ended that got it.
+func Exit(code int) {
+	if code < 0 {
+		die(syscall.Signal(-code))
+	}
+	os.Exit(shellCode(code))
+}
 
 // usageError is a call that makes no sense.
 type usageError struct {
@@ -76,6 +96,10 @@ func (p *program) report(err error) int {
 		return code
 	}
 	text := err.Error()
+	if p.json {
+		p.sayJSON(text, try, code)
+		return code
+	}
 	if try != "" {
 		text += ". Try: " + try
 	}
@@ -119,14 +143,39 @@ func sortError(err error) (code int, try string) {
 
 // say prints one line of ours to standard error.
 func (p *program) say(format string, args ...any) {
-	// The library's errors begin with the same word.
-	text := strings.TrimPrefix(strings.ReplaceAll(fmt.Sprintf(format, args...), ": sema: ", ": "), "sema: ")
+	text := p.clean(fmt.Sprintf(format, args...))
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	_, _ = fmt.Fprintf(p.stderr, "sema: %s\n", text)
+}
+
+// errorJSON is an error for programs. It is a contract, like what goes to
+// standard output.
+type errorJSON struct {
+	Error string `json:"error"`
+	Try   string `json:"try"`
+	Code  int    `json:"exit_code"`
+}
+
+// sayJSON prints an error as one line of JSON.
+func (p *program) sayJSON(text, try string, code int) {
+	line, err := json.Marshal(errorJSON{p.clean(text), p.clean(try), shellCode(code)})
+	if err != nil {
+		return // cannot happen: two texts and a number
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = fmt.Fprintf(p.stderr, "%s\n", line)
+}
+
+// clean makes a text fit to be printed: one line, no secrets, and without the
+// word with which the library's errors begin.
+func (p *program) clean(text string) string {
+	text = strings.TrimPrefix(strings.ReplaceAll(text, ": sema: ", ": "), "sema: ")
 	for _, secret := range p.secrets {
 		text = strings.ReplaceAll(text, secret, "…")
 	}
-	_, _ = fmt.Fprintf(p.stderr, "sema: %s\n", printable(text, 1000))
+	return printable(text, 1000)
 }
 
 // printable makes one line of limited length of a text that may quote what

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// guardOf finds the guard among a sema's children.
-func guardOf(t *testing.T, parent int) int {
+// children are the processes whose parent is the given one.
+func children(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/" + strconv.Itoa(parent) + "/task/*/children")
 	if err != nil {
@@ -18,14 +18,23 @@ func guardOf(t *testing.T, parent int) int {
 	for _, thread := range threads {
 		list, _ := os.ReadFile(thread) // a thread that ended meanwhile has none
 		for _, child := range strings.Fields(string(list)) {
-			line, _ := os.ReadFile("/proc/" + child + "/cmdline")
-			if strings.HasSuffix(string(line), "\x00__guard\x00") {
-				pid, err := strconv.Atoi(child)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return pid
+			pid, err := strconv.Atoi(child)
+			if err != nil {
+				t.Fatal(err)
 			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// guardOf finds the guard among a sema's children.
+func guardOf(t *testing.T, parent int) int {
+	t.Helper()
+	for _, pid := range children(t, parent) {
+		name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+		if strings.TrimSpace(string(name)) == "permit-guard" {
+			return pid
 		}
 	}
 	t.Fatal("no guard")

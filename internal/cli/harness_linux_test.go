@@ -65,7 +65,7 @@ func start(t *testing.T, url string, args ...string) *job {
 	_, _ = write.Close(), in.Close()
 	go func() {
 		_ = j.cmd.Wait()
-		j.done <- j.cmd.ProcessState.ExitCode()
+		j.done <- shellCode(j.cmd.ProcessState)
 	}()
 	t.Cleanup(func() { _ = j.cmd.Process.Kill() })
 	return j
@@ -125,6 +125,24 @@ func (j *job) commandDead() time.Time {
 		j.t.Fatalf("the command's processes do not end: %v", err)
 	}
 	return time.Now()
+}
+
+// commandIsDead says whether every process of a command that opened $LIFELINE is
+// gone at this moment.
+func (j *job) commandIsDead() bool {
+	j.t.Helper()
+	raw, err := j.life.SyscallConn()
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	n := -1
+	if err := raw.Read(func(fd uintptr) bool {
+		n, _ = syscall.Read(int(fd), make([]byte, 1)) // no writer: 0; else EAGAIN
+		return true
+	}); err != nil {
+		j.t.Fatal(err)
+	}
+	return n == 0
 }
 
 // code waits for sema's end.
@@ -191,7 +209,7 @@ func look(t *testing.T, url, name string) *looker {
 	t.Helper()
 	var engine sema.Engine
 	if dir, ok := strings.CutPrefix(url, "file://"); ok {
-		e, err := fileengine.New(dir)
+		e, err := fileengine.New(dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +221,11 @@ func look(t *testing.T, url, name string) *looker {
 		}
 		rdb := redis.NewClient(o)
 		t.Cleanup(func() { _ = rdb.Close() })
-		engine = redisengine.New(rdb)
+		e, err := redisengine.New(rdb, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine = e
 	}
 	t.Cleanup(func() { _ = engine.Close() })
 	s, err := sema.New(engine, name, 1, nil)

@@ -6,39 +6,50 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sema"
+	"sema/engine"
 )
 
-const limitHelp = `Print the limit of a semaphore, or with N set it.
+const limitHelp = `Print the limit of a semaphore, or with N set it, or with --unset let it go.
 
 A limit that was set this way is pinned: it is kept when nobody uses the
 semaphore, and holds for everybody, whatever their -n says. A larger limit
 serves waiters at once. A smaller one takes no permit away; new ones are
 granted when less than it is held.
 
+--unset ends that: the limit stays while the semaphore is in use, and is
+forgotten when it has been idle. To be rid of an idle semaphore now: sema rm.
+
 --json prints an object:
   name, limit, pinned, previous (only with N: the limit before, null: none)`
 
 func (p *program) limitCommand() *cobra.Command {
+	unset := false
 	cmd := &cobra.Command{
-		Use:   "limit [flags] NAME [N]",
-		Short: "Print or set the limit of a semaphore",
-		Long:  limitHelp,
-		Args:  needArgs(1, 2, "NAME [N]"),
+		Use:               "limit [flags] NAME [N]",
+		Short:             "Print or set the limit of a semaphore",
+		Long:              limitHelp,
+		Args:              needArgs(1, 2, "NAME [N]"),
+		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
+			switch {
+			case unset && len(args) == 2:
+				return usage("one of them", "N and --unset exclude each other")
+			case unset:
+				return p.unsetLimit(cmd.Context(), args[0])
+			case len(args) == 1:
 				return p.printLimit(cmd.Context(), args[0])
 			}
 			n, err := strconv.Atoi(args[1])
 			if err != nil {
 				return usage("sema limit "+quote(args[0])+" 3", "limit %q: want a number", printable(args[1], 60))
 			}
-			if err := sema.ValidateLimit(n); err != nil {
+			if err := engine.ValidateLimit(n); err != nil {
 				return err
 			}
 			return p.setLimit(cmd.Context(), args[0], n)
 		},
 	}
+	cmd.Flags().BoolVar(&unset, "unset", false, "forget the limit once nobody uses the semaphore")
 	p.jsonFlag(cmd)
 	return cmd
 }
@@ -73,7 +84,12 @@ func (p *program) printLimit(ctx context.Context, name string) error {
 }
 
 func (p *program) setLimit(ctx context.Context, name string, n int) error {
-	session, closing, err := p.session(name)
+	session, closeSession, err := p.session(name)
+	if err != nil {
+		return err
+	}
+	defer closeSession()
+	s, closing, err := p.existing(name, defaultLease)
 	if err != nil {
 		return err
 	}
@@ -82,7 +98,7 @@ func (p *program) setLimit(ctx context.Context, name string, n int) error {
 	defer cancel()
 	before, err := session.State(ctx)
 	if err == nil {
-		err = session.SetLimit(ctx, n, true)
+		err = s.SetLimit(ctx, n)
 	}
 	if err != nil {
 		return unreachable("limit", name, err)
@@ -95,4 +111,18 @@ func (p *program) setLimit(ctx context.Context, name string, n int) error {
 		return p.writeJSON(v)
 	}
 	return p.write("%d\n", n)
+}
+
+func (p *program) unsetLimit(ctx context.Context, name string) error {
+	s, closing, err := p.existing(name, defaultLease)
+	if err != nil {
+		return err
+	}
+	defer closing()
+	bounded, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	if err := s.UnsetLimit(bounded); err != nil {
+		return absent(name, unreachable("unset limit", name, err))
+	}
+	return p.printLimit(ctx, name)
 }

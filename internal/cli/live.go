@@ -3,14 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
 	"sema"
+	"sema/engine"
 )
 
 const (
@@ -21,13 +19,12 @@ const (
 // live is the line that shows on a terminal how a wait goes. All methods are
 // for the one goroutine that waits.
 type live struct {
+	*statusLine
 	w     *watch
-	file  *os.File // nil: no terminal, no line
 	ctx   context.Context
 	began time.Time
 	ticks <-chan time.Time
 	timer *time.Ticker
-	shown bool
 
 	looks  chan sema.State // what a look at the engine found
 	look   sync.WaitGroup
@@ -37,12 +34,11 @@ type live struct {
 }
 
 func (w *watch) newLive(ctx context.Context, began time.Time) *live {
-	l := &live{w: w, began: began}
-	file, ok := w.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) || w.getenv("TERM") == "dumb" {
+	l := &live{statusLine: w.newStatusLine(), w: w, began: began}
+	if l.file == nil {
 		return l
 	}
-	l.file, l.looks = file, make(chan sema.State, 1)
+	l.looks = make(chan sema.State, 1)
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.timer = time.NewTicker(liveEvery)
 	l.ticks = l.timer.C
@@ -73,19 +69,9 @@ func (l *live) tick() {
 }
 
 func (l *live) draw() {
-	if l.file == nil || time.Since(l.began) < liveAfter {
-		return
+	if l.file != nil && time.Since(l.began) >= liveAfter {
+		l.show(l.text())
 	}
-	text := l.text()
-	width, _, err := term.GetSize(int(l.file.Fd()))
-	if err != nil || width < 20 {
-		width = 80
-	}
-	text = printable(text, width-2)
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
-	_, _ = fmt.Fprintf(l.file, "\r%s\x1b[K", text)
-	l.shown = true
 }
 
 func (l *live) text() string {
@@ -107,22 +93,11 @@ func (l *live) text() string {
 }
 
 // shortLabel is what fits several times into a line.
-func shortLabel(c sema.Client) string {
+func shortLabel(c engine.Client) string {
 	if c.Label == "" {
 		return fmt.Sprint(c.PID)
 	}
 	return printable(c.Label, 20)
-}
-
-// clear takes the line away.
-func (l *live) clear() {
-	if !l.shown {
-		return
-	}
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
-	_, _ = fmt.Fprint(l.file, "\r\x1b[K")
-	l.shown = false
 }
 
 func (l *live) close() {

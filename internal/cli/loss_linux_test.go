@@ -21,7 +21,7 @@ const stubborn = `exec 9>"$LIFELINE"; trap 'echo term' TERM; (trap '' TERM; echo
 // says. Server and test share a clock.
 func leaseEnd(t *testing.T, c *redis.Client, name string) time.Time {
 	t.Helper()
-	z, err := c.ZRangeWithScores(context.Background(), "sema:{"+name+"}:holders", 0, -1).Result()
+	z, err := c.ZRangeByScoreWithScores(context.Background(), "sema:{"+name+"}:holders", &redis.ZRangeBy{Min: "-inf", Max: "(+inf"}).Result()
 	if err != nil || len(z) != 1 {
 		t.Fatalf("holders in Redis: %v, %v", z, err)
 	}
@@ -124,6 +124,25 @@ func TestRevoked(t *testing.T) {
 	})
 }
 
+// Issue: "ten of ten revoked commands that ignored TERM were told that sema had
+// been stopped". And what left the command's process group is ended with it.
+func TestRevokedCommandIgnoresTerm(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, url string) {
+		l := look(t, url, "stubborn")
+		j := start(t, url, "run", "--lease", "2s", "--kill-after", "100ms", "stubborn", "--", "bash", "-c",
+			`exec 9>"$LIFELINE"; trap '' TERM; setsid bash -c 'trap "" TERM; echo ready; while :; do sleep 1; done' & while :; do sleep 1; done`)
+		j.expect("ready")
+		st := l.counts(1, 0)
+		start(t, url, "revoke", "stubborn", st.Holders[0].ID).exits(0)
+		j.exits(76)
+		j.commandDead()
+		if said := j.stderr.String(); !strings.Contains(said, "revoked by an operator; stopping the command") || strings.Contains(said, "had been stopped") {
+			t.Errorf("said %q", said)
+		}
+	})
+}
+
 // A command that ends between the loss and its discovery may have run beside
 // another.
 func TestLossIsFoundAtTheEnd(t *testing.T) {
@@ -143,18 +162,59 @@ func TestKillMinusNineOfSemaEndsTheCommand(t *testing.T) {
 	j.dead() // both processes of the command
 }
 
-// Without the guard at least the first process ends with sema.
-func TestKillMinusNineOfSemaAndGuard(t *testing.T) {
-	j := start(t, fileURL(t), "run", "killed", "--", "sh", "-c", "echo $$; while :; do sleep 0.1; done")
-	var pid int
-	if _, err := fmt.Sscan(j.line(), &pid); err != nil {
+// Issue: "kill -9 of sema while its guard process is stopped (5 of 5): the next
+// starts beside the old group".
+func TestKillMinusNineOfSemaWhileItsGuardIsStopped(t *testing.T) {
+	url := fileURL(t)
+	for range 5 {
+		j := start(t, url, "run", "killed", "--", "bash", "-c", stubborn)
+		j.expect("ready")
+		if err := syscall.Kill(guardOf(t, j.cmd.Process.Pid), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		j.signal(syscall.SIGKILL)
+		next := start(t, url, "run", "killed", "--", "echo", "mine")
+		next.expect("mine")
+		// Both processes of the command have ended before.
+		if !j.commandIsDead() {
+			t.Fatal("the next has started beside the old command")
+		}
+		next.exits(0)
+		j.dead()
+	}
+}
+
+// Issue: the same when the whole process group is killed, and the command's
+// processes that left the group live on: the permit stays with them.
+func TestKillMinusNineOfTheWholeGroup(t *testing.T) {
+	url := fileURL(t)
+	j := start(t, url, "run", "killed", "--", "bash", "-c",
+		`setsid bash -c 'exec 9>"$LIFELINE"; echo ready; while :; do sleep 0.01; done' & wait`)
+	j.expect("ready")
+	if err := syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	next := start(t, url, "run", "killed", "--", "echo", "mine")
+	next.expect("mine")
+	if !j.commandIsDead() {
+		t.Fatal("the next has started beside the old command")
+	}
+	next.exits(0)
+}
+
+// The command does not run on without its guard; sema, then without both, says
+// so and ends as the command did.
+func TestKillMinusNineOfTheGuard(t *testing.T) {
+	url := fileURL(t)
+	j := start(t, url, "run", "killed", "--", "bash", "-c", stubborn)
+	j.expect("ready")
 	if err := syscall.Kill(guardOf(t, j.cmd.Process.Pid), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	j.signal(syscall.SIGKILL)
-	j.dead()
+	j.exits(128 + 9)
+	j.says("the process that guards the command was killed, and the command with it")
+	j.dead() // both processes of the command
+	look(t, url, "killed").counts(0, 0)
 }
 
 // A dead holder's permit comes back: on one host as soon as the kernel knows,

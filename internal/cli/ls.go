@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/engine"
 )
 
 const lsHelp = `List the semaphores that exist: those in use, and those whose limit an
@@ -65,20 +66,20 @@ type lsEntryJSON struct {
 }
 
 func (p *program) list(ctx context.Context) ([]lsEntryJSON, error) {
-	engine, closing, err := p.engine(defaultLease)
+	e, closing, err := p.engine(defaultLease)
 	if err != nil {
 		return nil, err
 	}
 	defer closing()
 	listing, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
 	defer cancel()
-	names, err := engine.List(listing)
+	names, err := e.List(listing)
 	if err != nil {
 		return nil, unreachable("list", "", err)
 	}
 	list := []lsEntryJSON{}
 	for _, name := range names {
-		session, err := engine.Open(name, sema.Client{}, func(sema.Wake) {})
+		session, err := e.Open(name, engine.Client{}, func(engine.Notification) {})
 		if err != nil {
 			continue // a key that looks like ours under a name that cannot be
 		}

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,11 +14,10 @@ import (
 )
 
 // Main runs the program with the given arguments (without its own name) and
-// environment, and returns its exit code.
+// environment, and returns what Exit ends the process with: its exit code, or
+// -n if it is to end by signal n. The command of "sema run" has the process's
+// own standard streams.
 func Main(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if code, ok := helperMain(args, stdin); ok {
-		return code
-	}
 	redis.SetLogger(silence{})
 	p := &program{env: env, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root()
@@ -25,7 +25,12 @@ func Main(ctx context.Context, args, env []string, stdin io.Reader, stdout, stde
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return p.report(root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = p.wrongHelp
+	}
+	p.json = p.json || wantsJSON(args)
+	return p.report(err)
 }
 
 // program is one run of sema.
@@ -35,11 +40,22 @@ type program struct {
 	stdout io.Writer
 	stderr io.Writer
 
-	url  string // as --url gave it
-	json bool
+	url       string // as --url gave it
+	json      bool
+	wrongHelp error // --help was asked for what there is not
 
 	mu      sync.Mutex // one line at a time
 	secrets []string   // never printed, whatever an error may quote
+}
+
+// wantsJSON says whether --json is among the arguments: one that is wrong may
+// keep the flags behind it from being read.
+func wantsJSON(args []string) bool {
+	end := slices.Index(args, "--")
+	if end < 0 {
+		end = len(args)
+	}
+	return slices.Contains(args[:end], "--json")
 }
 
 // getenv is the value of an environment variable, or "".

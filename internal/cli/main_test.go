@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -24,15 +26,11 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(m, map[string]func(){"sema": func() {
 		code := cli.Main(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
-		// The guard's reader ends with its process, all else ends before.
-		if len(os.Args) == 2 && os.Args[1] == "__guard" {
-			os.Exit(code)
-		}
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines outlive Main:", err)
 			os.Exit(99)
 		}
-		os.Exit(code)
+		cli.Exit(code)
 	}})
 }
 
@@ -68,13 +66,21 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	code := "0"
 	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var status interface{ ExitCode() int }
+		var status *exec.ExitError
 		if !errors.As(err, &status) {
 			ts.Fatalf("%v", err)
 		}
-		code = fmt.Sprint(status.ExitCode())
+		code = fmt.Sprint(shellCode(status.ProcessState))
 	}
 	if code != args[0] {
 		ts.Fatalf("%v: exit code %s, want %s", args[1:], code, args[0])
 	}
+}
+
+// shellCode is what a shell makes of a process's end: 128+n for signal n.
+func shellCode(s *os.ProcessState) int {
+	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return s.ExitCode()
 }

@@ -1,56 +1,63 @@
-//go:build unix
+//go:build unix && !(linux && (amd64 || arm64))
 
 package cli
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sema/internal/guard"
 )
 
 // process is a running command: its first process, and the process group that
-// was made for it.
+// was made for it. Nobody kills it when sema is killed: that needs Linux.
 type process struct {
-	group int
-	done  chan int // the exit code, when the first process has ended
-	held  func() bool
-	tty   *terminal
+	group    int
+	happened chan guard.Event
+	held     func() bool
+	tty      *terminal
+	looking  sync.Once
 }
 
-// startProcess starts a command in a process group of its own, of which watch
-// is told before anything else. held says
-// whether a command that was suspended may run on.
-func startProcess(cmd *exec.Cmd, watch func(group int), held func() bool) (*process, error) {
-	cmd.SysProcAttr = attributes()
-	p := &process{done: make(chan int, 1), held: held}
-	started := make(chan error, 1)
-	go func() {
-		// "Kill me when my parent dies" is about the thread that started the
-		// process, so this one stays until the process has ended.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		if err := cmd.Start(); err != nil {
-			started <- err
-			return
-		}
-		p.group = cmd.Process.Pid
-		watch(p.group)
-		p.tty = controlling()
-		if wanted(cmd) && p.tty.lend(p.group) {
-			p.signal(unix.SIGCONT) // it may have been quicker, and been stopped for it
-		}
-		started <- nil
-		code := p.wait()
-		_ = cmd.Wait() // the process has been waited for: this ends the copying of its streams
-		p.done <- code
-	}()
-	return p, <-started
+func adopt() (stop func()) { return func() {} }
+
+// startProcess starts a command in a process group of its own.
+func startProcess(c command) (*process, error) {
+	cmd := exec.Command(c.path, c.args[1:]...)
+	cmd.Args[0], cmd.Env = c.args[0], c.env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err := cmd.Start()
+	if errors.Is(err, syscall.ENOEXEC) { // as execvp does it
+		cmd = exec.Command("/bin/sh", append([]string{c.path}, c.args[1:]...)...)
+		cmd.Env = c.env
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &process{group: cmd.Process.Pid, happened: make(chan guard.Event, 4), held: c.held}
+	p.tty = controlling()
+	if wanted() && p.tty.lend(p.group) {
+		p.signal(unix.SIGCONT) // it may have been quicker, and been stopped for it
+	}
+	go func() { p.happened <- guard.Event{Kind: guard.Ended, Code: p.wait()} }()
+	return p, nil
 }
+
+func (p *process) events() <-chan guard.Event { return p.happened }
+
+// until: there is no guard.
+func (p *process) until(time.Time) {}
 
 // wait sees the first process to its end, through stops and continuations.
 func (p *process) wait() (code int) {
@@ -60,14 +67,17 @@ func (p *process) wait() (code int) {
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
-			return exitSignal + int(unix.SIGKILL) // cannot happen: it is our child
+			return -int(unix.SIGKILL) // cannot happen: it is our child
 		case status.Exited():
 			return status.ExitStatus()
 		case status.Signaled():
 			if p.tty != nil {
 				p.tty.broken = true
+				if s := status.Signal(); p.tty.lent && (s == unix.SIGINT || s == unix.SIGQUIT) {
+					_ = unix.Kill(0, s) // the key was for all of our job, a script around us too
+				}
 			}
-			return exitSignal + int(status.Signal())
+			return -int(status.Signal())
 		case status.Stopped():
 			p.stopped(status.StopSignal())
 		}
@@ -120,20 +130,29 @@ func (p *process) signal(s os.Signal) {
 func (p *process) terminate() {
 	p.signal(unix.SIGTERM)
 	p.signal(unix.SIGCONT)
+	p.look()
 }
 
 // kill ends the group at once.
-func (p *process) kill() { p.signal(unix.SIGKILL) }
-
-// gone says whether nobody is left in the group, after its first process ended.
-func (p *process) gone() bool {
-	// As the first process of a container we inherit the orphans, and they
-	// count until they have been waited for.
-	for pid := 1; pid > 0; {
-		pid, _ = unix.Wait4(-p.group, nil, unix.WNOHANG, nil)
-	}
-	return unix.Kill(-p.group, 0) == unix.ESRCH
+func (p *process) kill() {
+	p.signal(unix.SIGKILL)
+	p.look()
 }
+
+// look tells when nobody is left in the group.
+func (p *process) look() {
+	p.looking.Do(func() {
+		go func() { // ends with the group, or with sema
+			for !p.gone() {
+				time.Sleep(5 * time.Millisecond)
+			}
+			p.happened <- guard.Event{Kind: guard.Gone}
+		}()
+	})
+}
+
+// gone says whether nobody is left in the group.
+func (p *process) gone() bool { return unix.Kill(-p.group, 0) == unix.ESRCH }
 
 // close takes the terminal back.
 func (p *process) close() { p.tty.close() }

@@ -55,6 +55,26 @@ func TestFortyProcesses(t *testing.T) {
 	})
 }
 
+// A command that is gone when its turn comes is an error, as it is before.
+func TestCommandThatVanishesWhileWaiting(t *testing.T) {
+	url, script := fileURL(t), filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := look(t, url, "vanish")
+	holder := start(t, url, "run", "vanish", "--", "cat")
+	l.counts(1, 0)
+	j := start(t, url, "run", "vanish", "--", script)
+	l.counts(1, 1)
+	if err := os.Remove(script); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.stdin.Close()
+	j.exits(127)
+	j.says("no such file or directory")
+	l.counts(0, 0)
+}
+
 // gather starts the crowd, one after another as they are seen to hold or wait.
 func gather(t *testing.T, url, name string) (*looker, []*job, string) {
 	l, book := look(t, url, name), filepath.Join(t.TempDir(), "book")

@@ -19,10 +19,11 @@ then 76.
 func (p *program) renewCommand() *cobra.Command {
 	var lease time.Duration
 	cmd := &cobra.Command{
-		Use:   "renew [flags] NAME PERMIT",
-		Short: "Renew the lease of a permit",
-		Long:  renewHelp,
-		Args:  needArgs(2, 2, "NAME PERMIT"),
+		Use:               "renew [flags] NAME PERMIT",
+		Short:             "Renew the lease of a permit",
+		Long:              renewHelp,
+		Args:              needArgs(2, 2, "NAME PERMIT"),
+		ValidArgsFunction: p.completeNamePermit,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lease == 0 {
 				return usage("--lease 30s", "lease 0s: want more than nothing")
@@ -49,7 +50,7 @@ func (p *program) renewCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&lease, "lease", defaultLease, "how long the permit lives from now on")
+	cmd.Flags().Var(durationOf(&lease, defaultLease), "lease", "how long the permit lives from now on")
 	p.jsonFlag(cmd)
 	return cmd
 }

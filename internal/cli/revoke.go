@@ -1,10 +1,6 @@
 package cli
 
-import (
-	"context"
-
-	"github.com/spf13/cobra"
-)
+import "sema"
 
 const revokeHelp = `Tell the holder of a permit to stop: at its next renewal it learns that it has
 lost the permit, and "sema run" stops its command. The weight is free when the
@@ -15,33 +11,14 @@ holder until its next renewal.
 --json prints an object:
   name, permit, revoked (true)`
 
-func (p *program) revokeCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "revoke [flags] NAME PERMIT",
-		Short: "Tell the holder of a permit to stop",
-		Long:  revokeHelp,
-		Args:  needArgs(2, 2, "NAME PERMIT"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
-			defer cancel()
-			s, closing, err := p.existing(args[0], defaultLease)
-			if err != nil {
-				return err
-			}
-			defer closing()
-			if err := s.Revoke(ctx, args[1]); err != nil {
-				return unreachable("revoke", args[0], err)
-			}
-			if p.json {
-				return p.writeJSON(struct {
-					Name    string `json:"name"`
-					Permit  string `json:"permit"`
-					Revoked bool   `json:"revoked"`
-				}{args[0], args[1], true})
-			}
-			return nil
-		},
-	}
-	p.jsonFlag(cmd)
-	return cmd
+var revokeVerb = permitVerb{
+	name: "revoke", short: "Tell the holder of a permit to stop", help: revokeHelp,
+	do: (*sema.Semaphore).Revoke,
+	json: func(name, permit string) any {
+		return struct {
+			Name    string `json:"name"`
+			Permit  string `json:"permit"`
+			Revoked bool   `json:"revoked"`
+		}{name, permit, true}
+	},
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/engine"
 )
 
 const rootHelp = `Run at most N commands at once, across processes and hosts.
@@ -20,8 +21,7 @@ granted in the order they were asked for.
 
 Engines, chosen by --url or $SEMA_URL:
   (none)                                        this user on this host, nothing to install:
-                                                $XDG_RUNTIME_DIR/sema, or else sema-UID below
-                                                the directory for temporary files
+                                                /var/tmp/sema-UID
   file:///dir                                   the same in a directory of choice (local disk)
   redis://[user:password@]host[:port][/db]      across hosts; rediss:// with TLS
   redis+sentinel://host[:port],…/master[?db=n]  Redis behind Sentinel; rediss+sentinel://
@@ -33,7 +33,18 @@ A password on a command line can be seen by other users of the host: put it
 into $SEMA_URL. Behind Sentinel, user:password@ is for the Redis servers;
 ?sentinel_username=…&sentinel_password=… for the Sentinels.
 
+With --json an error is an object too, in one line on standard error:
+  error, try (what to do instead; may be ""), exit_code
+Completion of commands, flags, names and permits: sema completion --help.
+
 ` + exitCodesHelp
+
+// Root is the tree of commands, for what is made from their help.
+func Root() *cobra.Command {
+	root := (&program{}).root()
+	root.DisableAutoGenTag = true // the same pages every day
+	return root
+}
 
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
@@ -43,12 +54,13 @@ func (p *program) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	showVersion := false
+	root.Flags().BoolVar(&showVersion, "version", false, "print the version")
 	root.PersistentFlags().StringVar(&p.url, "url", "", "where semaphores live (default $SEMA_URL, or else a directory of this user)")
 	root.AddCommand(
 		p.runCommand(),
-		p.acquireCommand(), p.renewCommand(), p.releaseCommand(),
-		p.lsCommand(), p.showCommand(), p.limitCommand(), p.revokeCommand(),
+		p.acquireCommand(), p.renewCommand(), p.permitCommand(releaseVerb),
+		p.lsCommand(), p.showCommand(), p.whyCommand(), p.limitCommand(), p.rmCommand(), p.permitCommand(revokeVerb),
 		p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
 	)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -60,7 +72,10 @@ func (p *program) root() *cobra.Command {
 	}
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage("sema --help", "there is no command %q", printable(args[0], 60))
+			return noCommand(args[0])
+		}
+		if showVersion {
+			return p.writeVersion()
 		}
 		return cmd.Help()
 	}
@@ -68,6 +83,8 @@ func (p *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(cmd.CommandPath()+" --help", "%s", printable(err.Error(), 200))
 	})
+	root.SetHelpCommand(p.helpCommand())
+	p.helpOfNothing(root)
 	return root
 }
 
@@ -86,7 +103,7 @@ func needArgs(least, most int, words string) cobra.PositionalArgs {
 
 // checkName refuses a name that no semaphore can have, before anything is done.
 func checkName(name string) error {
-	err := sema.ValidateName(name)
+	err := engine.ValidateName(name)
 	var argument *sema.ArgumentError
 	if errors.As(err, &argument) {
 		return usage("a name of 1 to 255 bytes, such as github-api", "%s", err)
@@ -96,7 +113,7 @@ func checkName(name string) error {
 
 // jsonFlag adds --json to a command.
 func (p *program) jsonFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.json, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&p.json, "json", false, "print JSON, errors too")
 }
 
 // write prints to standard output.

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
-	"os/signal"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,9 +22,11 @@ const runHelp = `Take a permit, run a command, give the permit back.
   sema run -n 3 downloads -- curl -O https://example.org/file
   sema run --no-wait backup -- restic backup /home
 
-The command is run directly, without a shell; standard input, output and error
-are its own. Whatever sema has to say goes to standard error. On a terminal, a
-wait of more than a second shows a line with position, holders and time.
+The command is run directly, without a shell, as the shell would run it: in the
+same process group, with the same terminal, standard input, output and error,
+and with every other file that sema inherited. A script without #! is run by
+/bin/sh. Whatever sema has to say goes to standard error. On a terminal, a wait
+of more than a second shows a line with position, holders and time.
 
 The command sees
   SEMA_NAME    the semaphore
@@ -31,16 +34,21 @@ The command sees
   SEMA_TOKEN   the fencing token: larger than that of any earlier permit
   SEMA_LIMIT   the limit as stored
   SEMA_SLOT    with --slots: an index from 0 to limit-1 that no other such permit has
+  SEMA_HELD    the ids of all permits it runs under, that of an outer sema run first
+A run within a run of the same name that could never get its permit, because the
+outer one has it, is refused with exit code 64.
 
-Signals. INT, TERM, HUP, QUIT, USR1, USR2 and WINCH go to the command's process
-group. While sema waits, each of them but WINCH leaves the queue at once; a
-second one ends sema even if the engine does not answer. A signal that was
-ignored when sema started stays ignored: INT in a script's background jobs, HUP
-under nohup.
+Signals. What the terminal or "kill %1" sends to the job reaches the command
+directly; ^C, ^\, ^Z, bg and fg are as without sema. INT, TERM, HUP, QUIT, USR1
+and USR2 for sema alone go to the command's first process. When the command dies
+of a signal, sema dies of the same one, so that loops and scripts stop. While
+sema waits, any of these signals leaves the queue at once; a second one ends
+sema even if the engine does not answer. A signal that was ignored when sema
+started stays ignored: INT in a script's background jobs, HUP under nohup.
 
 Loss. The permit is renewed while the command runs. When that fails for so long
-that the lease may end, or somebody revokes the permit, the command's process
-group gets TERM, and KILL after --kill-after, but in any case KILL before the
+that the lease may end, or somebody revokes the permit, all processes of the
+command get TERM, and KILL after --kill-after, but in any case KILL before the
 lease can have ended: TERM comes up to a quarter of the lease before that
 moment, so a grace of 5 seconds takes a lease of at least 22 seconds. The exit
 code is then 76, whatever the command's was. With --on-lost=warn the command
@@ -53,13 +61,22 @@ command has been stopped, Redis can let others in beside it: for up to a third
 of the lease and --kill-after, 15 seconds with the defaults. The exit code is
 76 as well if the command has ended meanwhile.
 
-When sema itself is killed (kill -9), Linux kills the command at once, and a
-small helper process of sema's kills the rest of the command's process group;
-the helper also kills the group when sema was stopped (SIGSTOP, ^Z) for longer
-than the lease. This needs Linux; elsewhere the command runs on. A process that
-left the group (setsid) is beyond sema's reach, and processes that the command
-leaves behind in the background when it ends run on without a permit. On
-Windows there are no process groups and signals: on loss the command is killed.`
+Whose processes. On Linux a small guard process is the command's parent. To it
+belongs every process that the command started, in whatever group or session:
+one that called setsid, a daemon too. When sema is killed (kill -9), the guard
+kills them all at once; on one host the permit is not back before the last of
+them has ended, even if the guard was killed as well. The guard also kills them
+when sema was stopped (SIGSTOP, ^Z) for longer than the lease. What runs as
+another user (sudo, a setuid program) cannot be killed: it is waited for, and
+keeps a permit on one host until its lease ends. When the command's first
+process ends by itself, the permit is given back; what it left behind in the
+background runs on without one. As the first process of a container sema takes
+notice of the ends of all orphans.
+
+On macOS and BSD the command has a process group of its own, which gets the
+terminal; only that group is killed, and it runs on when sema is killed. On
+Windows there are no process groups and signals: on loss the command's first
+process is killed.`
 
 type runFlags struct {
 	takeFlags
@@ -71,9 +88,10 @@ type runFlags struct {
 func (p *program) runCommand() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
-		Use:   "run [flags] NAME -- COMMAND [ARG...]",
-		Short: "Run a command while holding a permit",
-		Long:  help(runHelp, exitCodesHelp),
+		Use:               "run [flags] NAME -- COMMAND [ARG...]",
+		Short:             "Run a command while holding a permit",
+		Long:              help(runHelp, exitCodesHelp),
+		ValidArgsFunction: p.completeCommand,
 		Args: func(cmd *cobra.Command, args []string) error {
 			const try = "sema run NAME -- COMMAND [ARG...]"
 			switch dash := cmd.ArgsLenAtDash(); {
@@ -96,8 +114,9 @@ func (p *program) runCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().DurationVar(&f.killAfter, "kill-after", 5*time.Second, "when the permit is lost: time from TERM to KILL, at most; shorter if the lease demands it")
+	cmd.Flags().Var(durationOf(&f.killAfter, 5*time.Second), "kill-after", "when the permit is lost: time from TERM to KILL, at most; shorter if the lease demands it")
 	cmd.Flags().StringVar(&f.onLost, "on-lost", "kill", "when the permit is lost: kill the command, or warn and let it run on")
+	offerValues(cmd, "on-lost", "kill", "warn")
 	cmd.Flags().BoolVar(&f.slots, "slots", false, "give the command an index of its own in $SEMA_SLOT")
 	return cmd
 }
@@ -112,20 +131,25 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	return f.takeFlags.check(cmd)
 }
 
-func (p *program) run(cmd *cobra.Command, f *runFlags, name string, command []string) error {
-	path, err := exec.LookPath(command[0])
-	if err != nil {
-		return notStarted(command[0], err) // before anything is waited for
+func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []string) error {
+	if url := p.rawURL(); url == "" || strings.HasPrefix(url, "file:") {
+		// Next to nothing is done at the same time here, and waking threads for
+		// it costs more than it gains.
+		runtime.GOMAXPROCS(1)
 	}
-	// From here on a signal must not end sema behind the command's back.
-	signals := make(chan os.Signal, 64)
-	signal.Notify(signals, heeded()...)
-	defer signal.Stop(signals)
+	// A signal must not end sema behind the back of server or command.
+	signals := catchSignals()
+	defer signals.stop()
+	path, err := exec.LookPath(words[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) { // a PATH with "." means it
+		return notStarted(words[0], err) // before anything is waited for
+	}
+	defer adopt()()
 
 	grace := graceOf(f.lease, f.killAfter)
 	o := sema.Options{Margin: grace.margin, Slots: f.slots, Label: f.label}
 	if o.Label == "" {
-		o.Label = labelOf(command)
+		o.Label = labelOf(words)
 	}
 	h, err := p.take(cmd.Context(), &f.takeFlags, name, o, signals)
 	if err != nil {
@@ -133,20 +157,32 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, command []st
 	}
 	defer h.close()
 
-	child := exec.Command(path, command[1:]...)
-	child.Args[0] = command[0]
-	child.Env = append(p.env,
-		"SEMA_NAME="+name, "SEMA_PERMIT="+h.ID(),
-		"SEMA_TOKEN="+strconv.FormatInt(h.Token(), 10), "SEMA_LIMIT="+strconv.Itoa(h.limit))
+	c := command{path: path, args: words, env: p.commandEnv(h, name), life: h.life, ignore: alsoIgnored()}
 	if f.slots {
-		child.Env = append(child.Env, "SEMA_SLOT="+strconv.Itoa(h.Slot()))
+		c.env = append(c.env, "SEMA_SLOT="+strconv.Itoa(h.Slot()))
 	}
-	child.Stdin, child.Stdout, child.Stderr = p.stdin, p.stdout, p.stderr
 	s := &supervisor{
 		program: p, holding: h, name: name, lease: f.lease, grace: grace,
-		warn: f.onLost == "warn", verbose: f.verbose, signals: signals,
+		warn: f.onLost == "warn", signals: signals,
 	}
-	return s.run(cmd.Context(), child)
+	return s.run(cmd.Context(), c)
+}
+
+// commandEnv is the environment of a command under a permit.
+func (p *program) commandEnv(h *holding, name string) []string {
+	held := strings.TrimSpace(p.getenv(heldVariable) + " " + h.ID())
+	env := slices.DeleteFunc(slices.Clone(p.env), func(entry string) bool { return strings.HasPrefix(entry, "SEMA_SLOT=") })
+	for _, v := range [][2]string{
+		{"SEMA_NAME", name},
+		{"SEMA_PERMIT", h.ID()},
+		{"SEMA_TOKEN", strconv.FormatInt(h.Token(), 10)},
+		{"SEMA_LIMIT", strconv.Itoa(h.limit)},
+		{heldVariable, held},
+	} {
+		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, v[0]+"=") })
+		env = append(env, v[0]+"="+v[1])
+	}
+	return env
 }
 
 // notStarted is a command that does not run: exit code 127 if there is none,

@@ -28,10 +28,11 @@ waiters in the order they will be served.
 
 func (p *program) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show [flags] NAME",
-		Short: "Show limit, holders and waiters of a semaphore",
-		Long:  showHelp,
-		Args:  needArgs(1, 1, "NAME"),
+		Use:               "show [flags] NAME",
+		Short:             "Show limit, holders and waiters of a semaphore",
+		Long:              showHelp,
+		Args:              needArgs(1, 1, "NAME"),
+		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
 			defer cancel()

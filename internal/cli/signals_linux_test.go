@@ -3,12 +3,13 @@ package cli_test
 import (
 	"syscall"
 	"testing"
+	"time"
 )
 
-// chorus is a command of two processes that each print the signals they get.
-const chorus = `
+// voices are two processes, of which each prints the signals it gets.
+const voices = `
 voice() {
-	for s in INT TERM HUP QUIT USR1 USR2 WINCH; do trap "echo $1 $s" $s; done
+	for s in INT TERM HUP QUIT USR1 USR2; do trap "echo $1 $s" $s; done
 	echo $1 ready
 	while :; do sleep 5 & wait $!; done
 }
@@ -18,22 +19,62 @@ voice high
 
 var all = map[string]syscall.Signal{
 	"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "QUIT": syscall.SIGQUIT,
-	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "WINCH": syscall.SIGWINCH,
+	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
 }
 
-func TestSignalsReachTheWholeGroup(t *testing.T) {
-	j := start(t, fileURL(t), "run", "signals", "--", "bash", "-c", chorus)
-	both := func(word string) {
-		t.Helper()
-		got := map[string]bool{j.line(): true, j.line(): true}
-		if !got["low "+word] || !got["high "+word] {
-			t.Fatalf("heard %v, want %s from both", got, word)
+// A signal for sema alone reaches the command's first process, as if that had
+// been started in sema's place.
+func TestSignalForSemaReachesTheCommand(t *testing.T) {
+	j := start(t, fileURL(t), "run", "signals", "--", "bash", "-c", voices)
+	got := map[string]bool{j.line(): true, j.line(): true}
+	if !got["low ready"] || !got["high ready"] {
+		t.Fatalf("heard %v", got)
+	}
+	for range 3 {
+		for name, s := range all {
+			j.signal(s)
+			j.expect("high " + name)
 		}
 	}
-	both("ready")
-	for name, s := range all {
-		j.signal(s)
-		both(name)
+	j.signal(syscall.SIGKILL)
+	j.dead()
+}
+
+// A signal for the whole process group, as a terminal or "kill %1" sends it,
+// reaches each process once: sema adds none of its own.
+func TestSignalForTheGroupArrivesOnce(t *testing.T) {
+	j := start(t, fileURL(t), "run", "signals", "--", "bash", "-c", voices)
+	got := map[string]int{j.line(): 1, j.line(): 1}
+	if got["low ready"] != 1 || got["high ready"] != 1 {
+		t.Fatalf("heard %v", got)
+	}
+	var sent []string
+	for range 3 {
+		for name, s := range all {
+			sent = append(sent, name)
+			if err := syscall.Kill(-j.cmd.Process.Pid, s); err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]int{j.line(): 1}
+			got[j.line()]++
+			if got["low "+name] != 1 || got["high "+name] != 1 {
+				t.Fatalf("heard %v after %v, want the last once from each", got, sent)
+			}
+		}
+	}
+	// Had any been passed on, it would come before this one, which the command
+	// alone gets. Sent a moment after the group's, it would count as the same.
+	heard := make(chan string)
+	go func() { heard <- j.line() }()
+	for again := true; again; {
+		j.signal(syscall.SIGUSR1)
+		select {
+		case got := <-heard:
+			if again = false; got != "high USR1" {
+				t.Errorf("heard %q", got)
+			}
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	j.signal(syscall.SIGKILL)
 	j.dead()
@@ -49,10 +90,6 @@ func TestSignalWhileWaitingLeavesTheQueue(t *testing.T) {
 			j := start(t, url, "run", "queue", "--", "echo", "never")
 			l.counts(1, 1)
 			j.signal(s)
-			if s == syscall.SIGWINCH {
-				j.signal(syscall.SIGTERM)
-				s = syscall.SIGTERM
-			}
 			j.exits(128 + int(s))
 			// By its end it has left, not a moment later.
 			if st := l.state(); len(st.Waiters) != 0 {

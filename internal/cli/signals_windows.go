@@ -1,10 +1,16 @@
 package cli
 
-import "os"
+import (
+	"os"
+	"syscall"
+)
 
 // heeded are the signals that leave the queue while sema waits. While the
 // command runs, the console sends them to it as well.
 func heeded() []os.Signal { return []os.Signal{os.Interrupt} }
 
-// ends says whether a signal ends a wait.
+// alsoIgnored: nothing.
+func alsoIgnored() []syscall.Signal { return nil }
+
+// ends says whether a signal ends what the program does.
 func ends(os.Signal) bool { return true }

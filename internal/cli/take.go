@@ -35,13 +35,14 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; the first user's limit is stored and holds")
 	flags.IntVarP(&f.weight, "weight", "w", 1, "how much of the limit to take")
-	flags.DurationVar(&f.wait, "wait", 0, "wait for a permit no longer than this (default: for ever)")
+	flags.Var(durationOf(&f.wait, 0), "wait", "wait for a permit no longer than this: seconds, or 1m30s (default: for ever)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait: take a permit now, or end with the conflict exit code")
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
-	flags.DurationVar(&f.lease, "lease", defaultLease, "how long the permit lives unless renewed")
+	flags.Var(durationOf(&f.lease, defaultLease), "lease", "how long the permit lives unless renewed")
 	flags.StringVar(&f.conflict, "on-conflict", "adopt", "when the stored limit is not -n: adopt it, refuse to go on, or declare mine")
 	flags.StringVar(&f.label, "label", "", "shown to all who can see the semaphore (default: the command line, shortened)")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on standard error: position in the queue, time waited, renewals that failed")
+	offerValues(cmd, "on-conflict", "adopt", "refuse", "declare")
 }
 
 // policies are the values of --on-conflict.
@@ -77,6 +78,7 @@ type holding struct {
 	sem   *sema.Semaphore
 	limit int           // as stored
 	notes <-chan string // what an observer has to say
+	life  *os.File      // keeps the permit's holder alive to others; nil: the engine has none
 	close func()        // gives the permit back, unless it is detached, and ends all traffic
 }
 
@@ -88,14 +90,14 @@ func (e *interrupted) Error() string { return fmt.Sprintf("signal: %v", e.signal
 // asExit gives a wait that a signal ended its exit code.
 func (e *interrupted) asExit() error {
 	if n, ok := e.signal.(syscall.Signal); ok {
-		return &exit{code: exitSignal + int(n)}
+		return &exit{code: -int(n)}
 	}
-	return &exit{code: exitSignal + int(syscall.SIGINT)}
+	return &exit{code: -int(syscall.SIGINT)}
 }
 
 // take waits for a permit. A signal while it waits leaves the queue. The
 // permit's context does not end with a signal that comes later.
-func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Options, signals <-chan os.Signal) (h *holding, err error) {
+func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Options, signals *signals) (h *holding, err error) {
 	engine, closeEngine, err := p.engine(f.lease)
 	if err != nil {
 		return nil, err
@@ -115,8 +117,12 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		_ = sem.Close() // waits until what was asked for is given back
 		closeEngine()
 	}
+	signals.wait()
 	var permit *sema.Permit
 	if err = w.fits(ctx); err == nil {
+		err = w.deadlock(ctx)
+	}
+	if err == nil {
 		permit, err = w.acquire(ctx, signals)
 	}
 	if err != nil {
@@ -127,23 +133,25 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	if n := w.stored.Load(); n != 0 {
 		limit = int(n)
 	}
-	return &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}, nil
+	h = &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}
+	if h.life, err = life(engine); err != nil && f.verbose {
+		p.say("%q: the permit may end before the command when sema is killed: %v", name, err)
+	}
+	return h, nil
 }
 
 // closeOrLeave gives back what a failed wait may have left at the engine, as
 // the end of the program with that error. Who sends a signal meanwhile does not
 // want to wait for an engine that does not answer.
-func closeOrLeave(closing func(), signals <-chan os.Signal, err error) error {
+func closeOrLeave(closing func(), signals *signals, err error) error {
 	done := make(chan struct{})
 	go func() { closing(); close(done) }()
 	for {
 		select {
 		case <-done:
 			return err
-		case s := <-signals:
-			if ends(s) {
-				return (&interrupted{s}).asExit()
-			}
+		case s := <-signals.C:
+			return (&interrupted{s}).asExit()
 		}
 	}
 }
@@ -190,31 +198,29 @@ func (w *watch) observer() sema.Observer {
 		}
 	}
 	o := sema.Observer{
-		Queued: func(e sema.Event) {
+		Queued: func(e sema.Queued) {
 			w.ahead.Store(int64(e.Ahead))
 			select {
 			case w.moved <- struct{}{}:
 			default:
 			}
 		},
-		LimitDiffers: func(e sema.Event) {
+		LimitDiffers: func(e sema.LimitDiffers) {
 			w.stored.Store(int64(e.Stored))
 			if w.flags.limitGiven || w.flags.verbose {
 				note("%q has limit %d, not %d; the stored limit holds. To change it: sema limit%s %s %d",
-					e.Name, e.Stored, e.Limit, w.urlFlag(), quote(e.Name), e.Limit)
+					e.Semaphore, e.Stored, e.Wanted, w.urlFlag(), quote(e.Semaphore), e.Wanted)
 			}
 		},
 	}
 	if w.flags.verbose {
-		o.RenewFailed = func(e sema.Event) { note("%q: asked the engine in vain, trying again: %v", e.Name, e.Err) }
+		o.RenewFailed = func(e sema.RenewFailed) { note("%q: asked the engine in vain, trying again: %v", e.Semaphore, e.Err) }
 	}
 	return o
 }
 
 // acquire waits for the permit, for a signal, and shows how it goes.
-func (w *watch) acquire(ctx context.Context, signals <-chan os.Signal) (*sema.Permit, error) {
-	// The permit's context is derived from this one, so it ends with the
-	// program or the wait, not with the caller's.
+func (w *watch) acquire(ctx context.Context, signals *signals) (*sema.Permit, error) {
 	caller := ctx.Done()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	w.cancel = cancel
@@ -227,10 +233,12 @@ func (w *watch) acquire(ctx context.Context, signals <-chan os.Signal) (*sema.Pe
 	go func() {
 		var r result
 		switch f := w.flags; {
-		case f.noWait:
+		case f.noWait, f.waitGiven && f.wait == 0:
 			r.permit, r.err = w.sem.TryAcquireN(ctx, f.weight)
 		case f.waitGiven:
-			r.permit, r.err = w.sem.AcquireWithin(ctx, f.weight, f.wait)
+			bounded, done := context.WithTimeout(ctx, f.wait)
+			r.permit, r.err = w.sem.AcquireN(bounded, f.weight)
+			done()
 		default:
 			r.permit, r.err = w.sem.AcquireN(ctx, f.weight)
 		}
@@ -260,11 +268,7 @@ func (w *watch) acquire(ctx context.Context, signals <-chan os.Signal) (*sema.Pe
 				w.say("%q: permit %s after %s", w.name, r.permit.ID(), brief(time.Since(began)))
 			}
 			return r.permit, nil
-		case s := <-signals:
-			if !ends(s) {
-				live.draw()
-				continue
-			}
+		case s := <-signals.C:
 			if stopped == nil {
 				stopped = &interrupted{s}
 				cancel(stopped)
@@ -314,7 +318,8 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	if w.flags.wait > 0 {
 		when = fmt.Sprintf("within %v", w.flags.wait)
 	}
-	return &exit{w.flags.conflictCode, fmt.Errorf("%q: no permit %s: %d of %d held, %d waiting", w.name, when, st.Used, st.Limit, len(st.Waiters))}
+	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s", w.urlFlag(), quote(w.name)),
+		"%q: no permit %s: %d of %d held, %d waiting", w.name, when, st.Used, st.Limit, len(st.Waiters))}
 }
 
 // labelOf is the command line, short and printable; passwords in URLs are left

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,21 +68,71 @@ func (x *terminal) kind(text string) {
 // shows waits until the terminal has shown a text.
 func (x *terminal) shows(text string) {
 	x.t.Helper()
+	x.waits(text, func(seen string) bool { return strings.Contains(seen, text) })
+}
+
+// waits reads what the terminal shows until it is enough.
+func (x *terminal) waits(what string, enough func(seen string) bool) {
+	x.t.Helper()
 	_ = x.master.SetReadDeadline(time.Now().Add(patience))
 	buf := make([]byte, 4096)
-	for !strings.Contains(x.seen.String(), text) {
+	for !enough(x.seen.String()) {
 		n, err := x.master.Read(buf)
 		x.seen.Write(buf[:n])
 		if err != nil {
-			x.t.Fatalf("%v; the terminal has not shown %q but %q", err, text, x.seen.String())
+			x.t.Fatalf("%v; the terminal has not shown %q but %q", err, what, x.seen.String())
 		}
 	}
+}
+
+// never fails if the terminal has shown one of these.
+func (x *terminal) never(texts ...string) {
+	x.t.Helper()
+	for _, text := range texts {
+		if strings.Contains(x.seen.String(), text) {
+			x.t.Fatalf("the terminal has shown %q: %q", text, x.seen.String())
+		}
+	}
+}
+
+// forget has shows wait for what comes from now on.
+func (x *terminal) forget() { x.seen.Reset() }
+
+// pid waits for a process id that the terminal shows after a word, before a dot.
+func (x *terminal) pid(word string) (pid int) {
+	x.t.Helper()
+	found := regexp.MustCompile(word + `([0-9]+)\.`)
+	x.waits(found.String(), func(seen string) bool {
+		m := found.FindStringSubmatch(seen)
+		if m != nil {
+			pid, _ = strconv.Atoi(m[1])
+		}
+		return m != nil
+	})
+	return pid
+}
+
+// stopped waits until a process has been stopped: until then it may still read
+// what is typed.
+func stopped(t *testing.T, pid int) {
+	t.Helper()
+	until(t, "the stop of the command", func() bool { return state(pid) == 'T' })
+}
+
+// state is the state of a process as /proc has it; 0: there is no such process.
+func state(pid int) byte {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, rest, ok := strings.Cut(string(text), ") ")
+	if err != nil || !ok {
+		return 0
+	}
+	return rest[0]
 }
 
 func (x *terminal) exits(want int) {
 	x.t.Helper()
 	_ = x.cmd.Wait()
-	if got := x.cmd.ProcessState.ExitCode(); got != want {
+	if got := shellCode(x.cmd.ProcessState); got != want {
 		x.t.Fatalf("exit code %d, want %d; seen %q", got, want, x.seen.String())
 	}
 }
@@ -114,12 +166,13 @@ func TestCommandInAPipelineReadsFromTheTerminal(t *testing.T) {
 func TestJobControl(t *testing.T) {
 	x := onTerminal(t, fileURL(t), "bash", "--norc", "--noprofile", "--noediting", "-i")
 	x.kind("PS1=; PS2=\n")
-	x.kind("sema run tty -- sh -c 'echo \"re\"ady; while read x; do echo \"got $x\"; done'\n")
-	x.shows("ready")
+	x.kind("sema run tty -- sh -c 'echo pid $$.; while read x; do echo \"got $x\"; done'\n")
+	command := x.pid("pid ")
 	x.kind("one\n")
 	x.shows("got one")
 	x.kind("\x1a")
 	x.shows("Stopped")
+	stopped(t, command)
 	x.kind("echo she\"\"ll\n")
 	x.shows("shell")
 	x.kind("fg\n")

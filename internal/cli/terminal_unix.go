@@ -1,10 +1,9 @@
-//go:build unix
+//go:build unix && !(linux && (amd64 || arm64))
 
 package cli
 
 import (
 	"os"
-	"os/exec"
 	"os/signal"
 
 	"golang.org/x/sys/unix"
@@ -36,16 +35,11 @@ func controlling() *terminal {
 // wanted says whether a command is to have the terminal from its start. In a
 // pipeline the terminal belongs to all of it, maybe to a pager behind us: there
 // the command gets it only when it turns out to need it.
-func wanted(cmd *exec.Cmd) bool {
-	in, ok := cmd.Stdin.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
+func wanted() bool {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return false
 	}
-	out, ok := cmd.Stdout.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := out.Stat()
+	info, err := os.Stdout.Stat()
 	return err == nil && info.Mode()&os.ModeNamedPipe == 0
 }
 

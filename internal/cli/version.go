@@ -19,19 +19,23 @@ func (p *program) versionCommand() *cobra.Command {
 		Long:  versionHelp,
 		Args:  needArgs(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			v := version()
 			if p.json {
-				return p.writeJSON(v)
+				return p.writeJSON(version())
 			}
-			text := "sema " + v.Version
-			if v.Revision != "" {
-				text += " (" + v.Revision + ")"
-			}
-			return p.write("%s %s %s/%s\n", text, v.Go, v.OS, v.Arch)
+			return p.writeVersion()
 		},
 	}
 	p.jsonFlag(cmd)
 	return cmd
+}
+
+func (p *program) writeVersion() error {
+	v := version()
+	text := "sema " + v.Version
+	if v.Revision != "" {
+		text += " (" + v.Revision + ")"
+	}
+	return p.write("%s %s %s/%s\n", text, v.Go, v.OS, v.Arch)
 }
 
 type versionJSON struct {

@@ -41,7 +41,7 @@ func (m *Machine) request(it item, r engine.Request) {
 func (m *Machine) takeOrders() {
 	n := 0
 	for ; n < len(m.orders) && len(m.items) < maxRequests; n++ {
-		if o := m.orders[n]; !o.told || o.request.Kind == engine.Release {
+		if o := m.orders[n]; !o.told || o.owed {
 			m.request(item{order: o}, o.request)
 		}
 	}
@@ -345,7 +345,7 @@ func (m *Machine) orderFailed(now time.Duration, o *Order, failure *engine.Error
 	if errors.Is(failure, engine.ErrClosed) || m.closed && !failure.Temporary {
 		return false // it would be refused again, and somebody waits for the end
 	}
-	return o.request.Kind == engine.Release || !over && !o.told
+	return o.owed || !over && !o.told
 }
 
 // askFailed reports whether the wish is to be sent again.

@@ -185,6 +185,7 @@ type Order struct {
 	request engine.Request
 	a       *Acquisition  // of a renewal
 	since   time.Duration // of the first failed attempt; 0: none
+	owed    bool          // it is repeated until it is answered
 	unsure  bool          // an attempt failed with unknown outcome
 	told    bool          // nobody wants the answer (any more)
 }
@@ -305,7 +306,7 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 	}
 	m.end(a)
 	o := &a.release
-	o.request = engine.Request{Kind: engine.Release, ID: a.id}
+	o.request, o.owed = engine.Request{Kind: engine.Release, ID: a.id}, true
 	m.orders = append(m.orders, o)
 	return o
 }
@@ -340,9 +341,9 @@ func (m *Machine) Do(o *Order, r engine.Request) {
 	m.orders = append(m.orders, o)
 }
 
-// Leave says that nobody waits for an order's answer any more. A release is
-// repeated all the same, until it is answered; what else has not been sent is
-// not sent any more.
+// Leave says that nobody waits for an order's answer any more. The release of an
+// acquisition is repeated all the same, until it is answered; what else has not
+// been sent is not sent any more.
 func (m *Machine) Leave(o *Order) { o.told = true }
 
 // giveBack has the engine forget what it may have of an id. It is repeated until
@@ -352,7 +353,7 @@ func (m *Machine) giveBack(id engine.ID) {
 	if len(m.orders) >= maxOwed {
 		m.orders = slices.Delete(m.orders, 0, maxOwed/10)
 	}
-	m.orders = append(m.orders, &Order{request: engine.Request{Kind: engine.Release, ID: id}, told: true})
+	m.orders = append(m.orders, &Order{request: engine.Request{Kind: engine.Release, ID: id}, owed: true, told: true})
 }
 
 // Overdue ends a held permit whose time is up, if that has not been done.

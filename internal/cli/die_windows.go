@@ -1,0 +1,6 @@
+package cli
+
+import "syscall"
+
+// die does nothing: there are no signals.
+func die(syscall.Signal) {}

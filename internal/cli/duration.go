@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// duration is the value of a flag: 1m30s, 500ms, and a plain number means
+// seconds, as it does for sleep, timeout and flock.
+type duration time.Duration
+
+// Set implements pflag.Value.
+func (d *duration) Set(text string) error {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
+		v := seconds * float64(time.Second)
+		if v != v || v > float64(1<<62) || v < -float64(1<<62) {
+			return fmt.Errorf("out of range")
+		}
+		*d = duration(v)
+		return nil
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("want seconds, or a duration such as 90s or 1m30s")
+	}
+	*d = duration(v)
+	return nil
+}
+
+// String implements pflag.Value.
+func (d *duration) String() string { return time.Duration(*d).String() }
+
+// Type implements pflag.Value.
+func (d *duration) Type() string { return "duration" }
+
+// durationOf is a duration flag's value with its default set.
+func durationOf(v *time.Duration, preset time.Duration) *duration {
+	*v = preset
+	return (*duration)(v)
+}

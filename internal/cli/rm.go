@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"sema"
+)
+
+const rmHelp = `Forget a semaphore that nobody uses, and its limit with it: whoever uses the
+name next stores a limit anew. While somebody holds a permit or waits for one,
+nothing is changed and the exit code is 75.
+
+--json prints an object:
+  name, removed (true)`
+
+func (p *program) rmCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "rm [flags] NAME",
+		Short:             "Remove a semaphore that nobody uses",
+		Long:              help(rmHelp, exitCodesHelp),
+		Args:              needArgs(1, 1, "NAME"),
+		ValidArgsFunction: p.completeName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, closing, err := p.existing(args[0], defaultLease)
+			if err != nil {
+				return err
+			}
+			defer closing()
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
+			defer cancel()
+			err = s.Remove(ctx)
+			if errors.Is(err, sema.ErrInUse) {
+				return &exit{exitConflict, usage("sema show "+quote(args[0]), "%q is in use", args[0])}
+			}
+			if err != nil {
+				return absent(args[0], unreachable("remove", args[0], err))
+			}
+			if p.json {
+				return p.writeJSON(struct {
+					Name    string `json:"name"`
+					Removed bool   `json:"removed"`
+				}{args[0], true})
+			}
+			return nil
+		},
+	}
+	p.jsonFlag(cmd)
+	return cmd
+}

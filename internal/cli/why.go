@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"sema"
+)
+
+const whyHelp = `Say what stands in front of a permit: who holds the semaphore, since when, and
+who waits before it. Without PERMIT it is about a run that would ask now, with
+the weight -w; with the PERMIT of a waiter, as "sema show NAME" lists it, about
+that one.
+
+  sema why downloads
+
+--json prints an object; times are seconds, with fractions:
+  name, limit, used, permit ("" without PERMIT), weight, waits (false: it holds
+    the permit, or would have one at once), reason (a sentence), position (from
+    1; 0: it does not wait), weight_before (of the waiters before it)
+  holders, before: lists as "sema show --json" has them as holders and waiters`
+
+func (p *program) whyCommand() *cobra.Command {
+	weight := 1
+	cmd := &cobra.Command{
+		Use:               "why [flags] NAME [PERMIT]",
+		Short:             "Say who is in front, since when, and what they are",
+		Long:              help(whyHelp, exitCodesHelp),
+		Args:              needArgs(1, 2, "NAME [PERMIT]"),
+		ValidArgsFunction: p.completeNameWaiter,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if weight < 1 {
+				return usage("-w 1", "weight %d: want 1 or more", weight)
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
+			defer cancel()
+			session, closing, err := p.session(args[0])
+			if err != nil {
+				return err
+			}
+			defer closing()
+			st, err := state(ctx, session, args[0])
+			if err != nil {
+				return err
+			}
+			w := whyOf(st, "", weight)
+			if len(args) == 2 {
+				w = whyOf(st, args[1], 0)
+				if w.weight == 0 {
+					return &exit{exitLost, usage("sema show "+quote(args[0]), "%q has no permit and no waiter %s", args[0], printable(args[1], 60))}
+				}
+			}
+			if p.json {
+				return p.writeJSON(w.json(args[0]))
+			}
+			return p.write("%s", w.text(args[0]))
+		},
+	}
+	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: of the run that would ask")
+	p.jsonFlag(cmd)
+	return cmd
+}
+
+// why is what stands in front of one permit.
+type why struct {
+	st       sema.State
+	permit   string
+	weight   int // 0: there is no such permit
+	position int // 0: it does not wait
+	before   []sema.Waiter
+	ahead    int // weight of those
+}
+
+// whyOf finds a permit by its id; "" is one that would be asked for now.
+func whyOf(st sema.State, permit string, weight int) why {
+	w := why{st: st, permit: permit, weight: weight}
+	for _, h := range st.Holders {
+		if h.ID == permit {
+			w.weight = h.Weight
+			return w
+		}
+	}
+	for i, waiter := range st.Waiters {
+		if waiter.ID == permit {
+			w.weight, w.position = waiter.Weight, i+1
+			break
+		}
+		w.before = append(w.before, waiter)
+		w.ahead += waiter.Weight
+	}
+	if permit == "" && (len(st.Waiters) > 0 || st.Used+weight > st.Limit) {
+		w.position = len(st.Waiters) + 1
+	}
+	return w
+}
+
+// reason is the answer in one sentence.
+func (w why) reason() string {
+	free := max(0, w.st.Limit-w.st.Used)
+	held := fmt.Sprintf("%d of %d %s held by %s", w.st.Used, w.st.Limit, isAre(w.st.Used), count(len(w.st.Holders), "holder"))
+	switch {
+	case w.position == 0 && w.permit == "":
+		return fmt.Sprintf("nothing: a permit of weight %d is free now", w.weight)
+	case w.position == 0:
+		return "nothing: the permit is held"
+	case w.weight > w.st.Limit:
+		return fmt.Sprintf("it can never be granted: its weight %d is above the limit %d", w.weight, w.st.Limit)
+	case len(w.before) > 0 && w.before[0].Weight <= free:
+		return fmt.Sprintf("%s, and %s before it; the first is served now", held, waits(len(w.before)))
+	case len(w.before) > 0 && free > 0:
+		return fmt.Sprintf("%s; the first of %s wants %d and only %d %s free: who came first is served first",
+			held, count(len(w.before), "waiter")+" before it", w.before[0].Weight, free, isAre(free))
+	case len(w.before) > 0:
+		return fmt.Sprintf("%s, and %s before it", held, waits(len(w.before)))
+	case w.st.Used > w.st.Limit:
+		return held + ", more than the limit, which was lowered since; it is the next"
+	case free > 0:
+		return fmt.Sprintf("%s; it wants %d and only %d %s free; it is the next", held, w.weight, free, isAre(free))
+	}
+	return held + "; it is the next"
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return "1 waits"
+	}
+	return fmt.Sprintf("%d wait", n)
+}
+
+// text is the answer for human eyes. What others wrote is made printable.
+func (w why) text(name string) string {
+	var b strings.Builder
+	subject := "a run that asks now"
+	if w.permit != "" {
+		subject = w.permit
+	}
+	fmt.Fprintf(&b, "%s: in front of %s: %s\n", printable(name, sema.MaxName), subject, w.reason())
+	if w.position == 0 {
+		return b.String()
+	}
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "WHO\tWEIGHT\tSINCE\tHOST\tPID\tPERMIT\tWHAT\n")
+	for _, h := range byToken(w.st.Holders) {
+		age := "?"
+		if h.Token != 0 {
+			age = brief(h.Age)
+		}
+		who := "holds"
+		if h.Revoked {
+			who = "holds, revoked"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", who, h.Weight, age,
+			printable(h.Client.Host, 60), h.Client.PID, h.ID, printable(h.Client.Label, 60))
+	}
+	for _, x := range w.before {
+		fmt.Fprintf(t, "waits\t%d\t%s\t%s\t%d\t%s\t%s\n", x.Weight, brief(x.Waiting),
+			printable(x.Client.Host, 60), x.Client.PID, x.ID, printable(x.Client.Label, 60))
+	}
+	_ = t.Flush() // into memory
+	return b.String()
+}
+
+type whyJSON struct {
+	Name     string       `json:"name"`
+	Limit    int          `json:"limit"`
+	Used     int          `json:"used"`
+	Permit   string       `json:"permit"`
+	Weight   int          `json:"weight"`
+	Waits    bool         `json:"waits"`
+	Reason   string       `json:"reason"`
+	Position int          `json:"position"`
+	Ahead    int          `json:"weight_before"`
+	Holders  []holderJSON `json:"holders"`
+	Before   []waiterJSON `json:"before"`
+}
+
+func (w why) json(name string) whyJSON {
+	part := w.st
+	part.Waiters = w.before
+	shown := showState(name, part)
+	return whyJSON{
+		Name: name, Limit: w.st.Limit, Used: w.st.Used, Permit: w.permit, Weight: w.weight,
+		Waits: w.position > 0, Reason: w.reason(), Position: w.position, Ahead: w.ahead,
+		Holders: shown.Holders, Before: shown.Waiters,
+	}
+}

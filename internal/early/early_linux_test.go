@@ -1,0 +1,42 @@
+//go:build linux && (amd64 || arm64)
+
+package early_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sema/internal/early"
+)
+
+// The test binary, started under a low soft limit, prints what it found.
+func TestMain(m *testing.M) {
+	if os.Getenv("SEMA_TEST_LIMIT") != "" {
+		println(early.Known, early.Limit[0])
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestLimitIsReadBeforeGoRaisesIt(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `ulimit -S -n 77 && exec "$0"`, exe)
+	cmd.Env = append(os.Environ(), "SEMA_TEST_LIMIT=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != "true 77" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var now syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &now); err != nil {
+		t.Fatal(err)
+	}
+	if now.Max != early.Limit[1] {
+		t.Errorf("hard limit %d, found %d", now.Max, early.Limit[1])
+	}
+}
