@@ -2,6 +2,7 @@ package fileengine
 
 import (
 	"testing"
+	"time"
 
 	"sema/engine"
 )
@@ -40,4 +41,66 @@ func TestClosedEngineGivesBackWhatItHeld(t *testing.T) {
 	}
 	must(t, a.engine.Close())
 	b.granted(t, r.ID)
+}
+
+// read is how far a user's process has read the log.
+func (u *user) read() int64 {
+	l := u.session.(*session).log
+	l.mine <- struct{}{}
+	defer func() { <-l.mine }()
+	return l.end
+}
+
+// A hand-off concerns the one who is next and the one after that. All others
+// sleep on.
+func TestHandOffWakesOnlyWhomItConcerns(t *testing.T) {
+	dir := t.TempDir()
+	a := openUser(t, openEngine(t, dir), "x", 1)
+	held := a.take(t)
+	var queue []*user
+	var tickets []engine.ID
+	for range 5 {
+		u := openUser(t, openEngine(t, dir), "x", 1)
+		r := u.ask(true)
+		if got := u.status(t, r); got != engine.Queued {
+			t.Fatalf("status %d", got)
+		}
+		queue, tickets = append(queue, u), append(tickets, r.ID)
+	}
+	var before []int64
+	for _, u := range queue {
+		before = append(before, u.read())
+	}
+	must(t, a.release(held))
+	queue[0].granted(t, tickets[0])
+	waitFor(t, "look of the new head", func() bool { return queue[1].read() > before[1] })
+	for i, u := range queue {
+		if got := u.read(); i != 1 && got != before[i] {
+			t.Errorf("waiter %d read from %d to %d", i, before[i], got)
+		}
+	}
+}
+
+// Weights, slots and tokens are the ledger's; the log passes them on.
+func TestGrantTellsTokenSlotAndLease(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openUser(t, openEngine(t, dir), "x", 3), openUser(t, openEngine(t, dir), "x", 3)
+	r := a.ask(false)
+	r.ID.Weight = 3
+	reply, err := a.call(r)
+	must(t, err)
+	r2 := b.ask(true)
+	r2.ID.Slot = true
+	if got := b.status(t, r2); got != engine.Queued {
+		t.Fatalf("status %d", got)
+	}
+	must(t, a.release(r.ID))
+	n := <-b.told
+	if len(n.Grants) != 1 {
+		t.Fatalf("told %+v", n)
+	}
+	g := n.Grants[0]
+	if g.Token <= reply.Answers[0].Token || g.Slot != 0 || g.Until.Before(time.Now().Add(b.lease/2)) || g.Until.After(time.Now().Add(b.lease)) {
+		t.Errorf("grant %+v after token %d", g, reply.Answers[0].Token)
+	}
 }

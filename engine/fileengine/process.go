@@ -2,12 +2,10 @@ package fileengine
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -131,88 +129,6 @@ func (e *Engine) lookAll(needed bool) (paths []string) {
 	return paths
 }
 
-// message is for another process: that a client is told something, or that the
-// client's log has something for its process to see.
-func (s *step) message(client string, n *engine.Notification) []byte {
-	w := &writer{b: make([]byte, 2, 128)}
-	w.text(client)
-	if n != nil {
-		w.uint(1 | w.bool(n.Ask, 1) | w.bool(n.Renew, 2))
-		w.uint(uint64(len(n.Grants)))
-		for _, g := range n.Grants {
-			w.id(g.ID, client)
-			w.int(g.Token)
-			w.int(int64(g.Slot))
-			w.int(g.Ticket)
-			w.duration(s.log.engine.uptime() + time.Until(g.Until)) // by the clock of all
-		}
-	}
-	if len(w.b) > maxMessage {
-		return s.message(client, nil)
-	}
-	if n == nil {
-		w.uint(0)
-		w.uint(0)
-	}
-	binary.LittleEndian.PutUint16(w.b, uint16(len(w.b)-2))
-	return w.b
-}
-
-// receive takes in the messages of other processes, until the inbox is closed.
-func (e *Engine) receive(in *inbox) {
-	buf := make([]byte, 64<<10)
-	have := 0
-	for {
-		n, err := in.read(buf[have:])
-		if err != nil {
-			return
-		}
-		b := buf[:have+n]
-		for len(b) >= 2 {
-			size := int(binary.LittleEndian.Uint16(b))
-			if size > len(b)-2 && size <= maxMessage {
-				break // the rest follows
-			}
-			if size == 0 || size > maxMessage || !e.heed(b[2:2+size]) {
-				e.lookAll(false) // called to, or not understood
-				b = b[:min(len(b), 2)]
-			}
-			b = b[min(len(b), 2+size):]
-		}
-		have = copy(buf, b)
-		if n > fullInbox {
-			e.lookAll(false)
-		}
-	}
-}
-
-// heed carries out a message.
-func (e *Engine) heed(b []byte) (ok bool) {
-	r := &reader{b: string(b)}
-	client, bits := r.text(), r.uint()
-	n := engine.Notification{Ask: bits&2 != 0, Renew: bits&4 != 0}
-	now := time.Now()
-	for range r.count() {
-		g := engine.Grant{ID: r.id(client), Token: r.int(), Slot: int(r.int()), Ticket: r.int()}
-		g.Until = now.Add(r.duration() - e.uptime())
-		n.Grants = append(n.Grants, g)
-	}
-	if r.bad {
-		return false
-	}
-	session := e.session(client)
-	switch {
-	case session == nil: // closed meanwhile
-	case bits == 0:
-		// Not at once: who has been handed a permit has better use for the
-		// processor now.
-		time.AfterFunc(lookSoon, session.log.look)
-	default:
-		session.deliver(n)
-	}
-	return true
-}
-
 // rally asks all living processes to look at their logs, and counts them.
 func (e *Engine) rally() (living int) {
 	files, _ := os.ReadDir(e.dir)
@@ -257,7 +173,7 @@ func (e *Engine) Close() error {
 		go l.close()
 	}
 	e.mu.Lock()
-	in := e.inbox
+	in, lives := e.inbox, e.lives
 	if e.timer != nil {
 		e.timer.Stop()
 	}
@@ -266,7 +182,7 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	in.close()
-	if out, alive := openOutbox(in.path); !alive || !e.lives {
+	if out, alive := openOutbox(in.path); !alive || !lives {
 		out.close()
 		_ = os.Remove(in.path)
 	} else {
@@ -274,81 +190,6 @@ func (e *Engine) Close() error {
 	}
 	e.sweepSometimes()
 	return nil
-}
-
-const (
-	sweepEvery = time.Minute
-	sweepMost  = 50
-	sweptFile  = "swept"
-)
-
-// sweepSometimes sweeps if nobody has for a while.
-func (e *Engine) sweepSometimes() {
-	info, err := os.Lstat(e.path(sweptFile))
-	if err == nil && time.Since(info.ModTime()).Abs() < sweepEvery {
-		return
-	}
-	if f, err := os.OpenFile(e.path(sweptFile), os.O_CREATE|os.O_WRONLY|noFollow, e.mode); err == nil {
-		if e.options.Shared {
-			_ = f.Chmod(e.mode)
-		}
-		_, _ = f.WriteAt([]byte("\n"), 0)
-		_ = f.Close()
-		e.sweep()
-	}
-}
-
-// sweep removes some of what the dead left: their pipes, what they were about
-// to write, and semaphores that are no more.
-func (e *Engine) sweep() {
-	dir, err := os.Open(e.dir)
-	if err != nil {
-		return
-	}
-	names, _ := dir.Readdirnames(-1)
-	_ = dir.Close()
-	removed := 0
-	for _, name := range names {
-		info, err := os.Lstat(e.path(name))
-		if err != nil || time.Since(info.ModTime()) < sweepEvery || removed >= sweepMost {
-			continue // what is new may be about to come alive
-		}
-		process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
-		switch filepath.Ext(name) {
-		case lifeSuffix, tempSuffix:
-			out, alive := openOutbox(e.life(process))
-			out.close()
-			if !alive && os.Remove(e.path(name)) == nil {
-				removed++
-			}
-		case logSuffix:
-			if m, ok := e.glance(name); ok && m.ledger.Over(e.timeOf(m)) && e.removeOver(m.Name) {
-				removed++
-			}
-		}
-	}
-}
-
-// removeOver removes the log of a semaphore that is no more, if that is still
-// so under its lock.
-func (e *Engine) removeOver(name string) (removed bool) {
-	path := e.path(fileName(name))
-	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	if ok, err := lockFile(f, false); !ok || err != nil {
-		return false
-	}
-	defer unlockFile(f)
-	here, err1 := f.Stat()
-	there, err2 := os.Lstat(path)
-	if err1 != nil || err2 != nil || !os.SameFile(here, there) {
-		return false
-	}
-	m, ok := e.glance(fileName(name))
-	return ok && m.ledger.Over(e.timeOf(m)) && os.Remove(path) == nil
 }
 
 // fileName is a semaphore's file: readable, and distinct for every name even

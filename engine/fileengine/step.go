@@ -224,8 +224,8 @@ func (s *step) deliver() {
 			if session := e.session(client); session != nil {
 				session.deliver(*n)
 			}
-		} else if out, ok := s.out[process]; ok && !n.Empty() {
-			out.send(s.message(client, n))
+		} else if !n.Empty() && s.reach(client) {
+			s.out[process].send(s.message(client, n))
 			if n.Ask && len(n.Grants) == 0 {
 				delete(s.look, client) // who is told to ask will look
 			}

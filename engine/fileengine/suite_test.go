@@ -1,9 +1,7 @@
 package fileengine_test
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"sema"
 	"sema/engine/enginetest"
@@ -28,31 +26,3 @@ func open(tb testing.TB) enginetest.Store {
 func TestPromises(t *testing.T) { enginetest.Run(t, open) }
 
 func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }
-
-// A revoked permit ends at once, not with its next renewal.
-func TestRevokeReachesTheHolder(t *testing.T) {
-	store := open(t)
-	a, err := sema.New(store.Client(t), "x", 1, &sema.Options{Lease: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := a.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := sema.New(store.Client(t), "x", 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Revoke(t.Context(), p.ID()); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-p.Context(t.Context()).Done():
-	case <-time.After(20 * time.Second):
-		t.Fatal("the holder was not told")
-	}
-	if err := p.Err(); !errors.Is(err, sema.ErrRevoked) {
-		t.Errorf("error %v", err)
-	}
-}

@@ -18,7 +18,6 @@ type story struct {
 	m      *Machine
 	ledger *ledger.Ledger
 	now    time.Duration
-	events []string
 }
 
 func begin(t *testing.T, change func(*Config)) *story {

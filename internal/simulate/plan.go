@@ -20,10 +20,10 @@ type plan struct {
 	lateCall, lateReply, lateNews int
 	doubleNews                    int
 
-	pauses, crashes, cuts           int64 // mean time between two, in microseconds; 0: none
-	restarts, forgets, steps        int64
-	refusals                        int64
-	limits, revokes, unsets, probes int64
+	pauses, crashes, cuts    int64 // mean time between two, in microseconds; 0: none
+	restarts, forgets, steps int64
+	refusals                 int64
+	limits, revokes, unsets  int64
 }
 
 // clientPlan is what one process is like.

@@ -1,0 +1,83 @@
+package fileengine
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	sweepEvery = time.Minute
+	sweepMost  = 50
+	sweptFile  = "swept"
+)
+
+// sweepSometimes sweeps if nobody has for a while.
+func (e *Engine) sweepSometimes() {
+	info, err := os.Lstat(e.path(sweptFile))
+	if err == nil && time.Since(info.ModTime()).Abs() < sweepEvery {
+		return
+	}
+	if f, err := os.OpenFile(e.path(sweptFile), os.O_CREATE|os.O_WRONLY|noFollow, e.mode); err == nil {
+		if e.options.Shared {
+			_ = f.Chmod(e.mode)
+		}
+		_, _ = f.WriteAt([]byte("\n"), 0)
+		_ = f.Close()
+		e.sweep()
+	}
+}
+
+// sweep removes some of what the dead left: their pipes, what they were about
+// to write, and semaphores that are no more.
+func (e *Engine) sweep() {
+	dir, err := os.Open(e.dir)
+	if err != nil {
+		return
+	}
+	names, _ := dir.Readdirnames(-1)
+	_ = dir.Close()
+	removed := 0
+	for _, name := range names {
+		info, err := os.Lstat(e.path(name))
+		if err != nil || time.Since(info.ModTime()) < sweepEvery || removed >= sweepMost {
+			continue // what is new may be about to come alive
+		}
+		process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
+		switch filepath.Ext(name) {
+		case lifeSuffix, tempSuffix:
+			out, alive := openOutbox(e.life(process))
+			out.close()
+			if !alive && os.Remove(e.path(name)) == nil {
+				removed++
+			}
+		case logSuffix:
+			if m, ok := e.glance(name); ok && m.ledger.Over(e.timeOf(m)) && e.removeOver(m.Name) {
+				removed++
+			}
+		}
+	}
+}
+
+// removeOver removes the log of a semaphore that is no more, if that is still
+// so under its lock.
+func (e *Engine) removeOver(name string) (removed bool) {
+	path := e.path(fileName(name))
+	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if ok, err := lockFile(f, false); !ok || err != nil {
+		return false
+	}
+	defer unlockFile(f)
+	here, err1 := f.Stat()
+	there, err2 := os.Lstat(path)
+	if err1 != nil || err2 != nil || !os.SameFile(here, there) {
+		return false
+	}
+	m, ok := e.glance(fileName(name))
+	return ok && m.ledger.Over(e.timeOf(m)) && os.Remove(path) == nil
+}
