@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
@@ -23,6 +25,13 @@ func TestMain(m *testing.M) {
 	// Under the race detector a process would sleep for a second at its end.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
+	}
+	// Whoever runs the tests may ignore signals, as nohup does, and a command
+	// would inherit that. A signal that is caught here is as usual there.
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) && filepath.Base(os.Args[0]) != "sema" {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	testscript.Main(m, map[string]func(){"sema": func() {
 		code := cli.Main(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
@@ -40,7 +49,23 @@ func onEngines(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("redis", func(t *testing.T) { test(t, redistest.Start(t).URL()) })
 }
 
-func fileURL(t *testing.T) string { return "file://" + filepath.ToSlash(t.TempDir()) }
+// fileURL is a directory for semaphores. It is removed when the last process
+// has left it, which may be a moment after the command's end.
+func fileURL(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "sema-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("%s is still in use", dir)
+				return
+			}
+		}
+	})
+	return "file://" + filepath.ToSlash(dir)
+}
 
 func TestScripts(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
