@@ -51,6 +51,8 @@ func New(e Engine, name string, limit int, options *Options) (*Semaphore, error)
 			return nil, err
 		}
 	}
+	s.loop.mu.Lock() // an engine that is being closed may notify before all is ready
+	defer s.loop.mu.Unlock()
 	session, err := e.Open(name, self(options.Label), s.loop.notify)
 	if err != nil {
 		return nil, err
