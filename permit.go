@@ -27,7 +27,7 @@ type holding struct {
 	sem      *Semaphore // fixed
 	over     error      // why the permit ended
 	cause    error      // the same when it ended first: released may follow on lost
-	contexts []*permitContext
+	contexts []ending
 	released waiter          // for the answer to the release
 	stack    []uintptr       // where it was acquired, if asked for
 	young    *Permit         // the caller's handle, until it is watched
@@ -70,21 +70,21 @@ func (p *Permit) Context(parent context.Context) context.Context {
 	if cause != nil {
 		parent = context.WithoutCancel(parent)
 	}
-	inner, end := context.WithCancelCause(parent)
-	x := &permitContext{Context: inner, end: end, permit: p}
+	x := ending{}
+	x.Context, x.end = context.WithCancelCause(parent)
 	l.mu.Lock()
 	cause = h.cause
 	if cause == nil {
 		if len(h.contexts) == cap(h.contexts) {
-			h.contexts = slices.DeleteFunc(h.contexts, func(x *permitContext) bool { return x.Context.Err() != nil })
+			h.contexts = slices.DeleteFunc(h.contexts, func(x ending) bool { return x.Err() != nil })
 		}
 		h.contexts = append(h.contexts, x)
 	}
 	l.mu.Unlock()
 	if cause != nil {
-		end(cause)
+		x.end(cause)
 	}
-	return x
+	return &permitContext{Context: x.Context, permit: p}
 }
 
 // Err is nil while the permit is held and trusted, an ErrLost after it was
@@ -266,11 +266,18 @@ func stackText(pcs []uintptr) string {
 
 // permitContext ends with its permit. Err looks at the clock itself, because
 // after a pause of the whole process the timer that should have ended the
-// context may not have run yet. It keeps the handle from the garbage collector.
+// context may not have run yet. Whoever has it, or a context made from it, keeps
+// the handle from the garbage collector.
 type permitContext struct {
 	context.Context // of context.WithCancelCause, so that children attach to it cheaply
-	end             context.CancelCauseFunc
 	permit          *Permit
+}
+
+// ending is what a holding has of a context: not the handle, or that would never
+// be found.
+type ending struct {
+	context.Context
+	end context.CancelCauseFunc
 }
 
 // Err implements context.Context.
