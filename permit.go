@@ -61,9 +61,7 @@ func (h *holding) watch() {
 // after the process was stopped and woke up again: it compares the clock.
 func (p *Permit) Context(parent context.Context) context.Context {
 	h, l := p.h, &p.h.sem.loop
-	l.mu.Lock()
-	cause := h.cause
-	l.mu.Unlock()
+	cause := p.cause()
 	// What ended before the context was made has its own cause, and not the
 	// parent's. The parent may be a context of another permit of the same
 	// Semaphore, which takes the lock.
@@ -84,7 +82,14 @@ func (p *Permit) Context(parent context.Context) context.Context {
 	if cause != nil {
 		x.end(cause)
 	}
-	return &permitContext{Context: x.Context, permit: p}
+	return &permitContext{x, p}
+}
+
+// cause is why the permit's contexts ended.
+func (p *Permit) cause() error {
+	p.h.sem.loop.mu.Lock()
+	defer p.h.sem.loop.mu.Unlock()
+	return p.h.cause
 }
 
 // Err is nil while the permit is held and trusted, an ErrLost after it was
@@ -206,7 +211,7 @@ func (h *holding) end(cause error) {
 	}
 	if contexts := h.contexts; len(contexts) > 0 {
 		h.contexts = nil
-		h.sem.loop.after = append(h.sem.loop.after, func() {
+		h.sem.loop.ends = append(h.sem.loop.ends, func() {
 			for _, x := range contexts {
 				x.end(cause)
 			}
@@ -269,12 +274,13 @@ func stackText(pcs []uintptr) string {
 // context may not have run yet. Whoever has it, or a context made from it, keeps
 // the handle from the garbage collector.
 type permitContext struct {
-	context.Context // of context.WithCancelCause, so that children attach to it cheaply
-	permit          *Permit
+	ending
+	permit *Permit
 }
 
-// ending is what a holding has of a context: not the handle, or that would never
-// be found.
+// ending is a context of context.WithCancelCause, so that children attach to it
+// cheaply, and its end. A holding has it without the handle, which would never be
+// found otherwise.
 type ending struct {
 	context.Context
 	end context.CancelCauseFunc
@@ -285,6 +291,8 @@ func (x *permitContext) Err() error {
 	if err := x.Context.Err(); err != nil {
 		return err
 	}
-	_ = x.permit.Err()
+	if x.permit.Err() != nil { // and whoever found out may not have come to this context yet
+		x.end(x.permit.cause())
+	}
 	return x.Context.Err()
 }
