@@ -292,3 +292,31 @@ func TestTheCauseOfAContextMadeLate(t *testing.T) {
 		}
 	})
 }
+
+// Within a process the order is exact, also when the call of who came first took
+// longer to the engine than that of who came next.
+func TestTheOrderWithinAProcessIsExact(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		p := acquire(t, s)
+		order := make(chan int, 4)
+		for i, slow := range []time.Duration{100 * time.Millisecond, 0, 5 * time.Millisecond, 0} {
+			e.slow.Store(int64(slow))
+			go func() {
+				p, err := s.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				order <- i
+				_ = p.Release()
+			}()
+			time.Sleep(2 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		_ = p.Release()
+		for i := range 4 {
+			if got := <-order; got != i {
+				t.Errorf("%d was served when it was %d's turn", got, i)
+			}
+		}
+	})
+}

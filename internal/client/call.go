@@ -73,6 +73,10 @@ func (m *Machine) takeFresh(now time.Duration) {
 	for ; n < len(m.fresh) && len(m.items) < maxRequests; n++ {
 		if a := m.fresh[n]; a.state == Asking {
 			a.pending = true
+			if a.place == 0 {
+				m.place = max(a.came, m.place+time.Microsecond)
+				a.place = m.place
+			}
 			m.request(item{a: a}, m.askFor(now, a))
 		}
 	}
@@ -85,7 +89,7 @@ func (m *Machine) askFor(now time.Duration, a *Acquisition) engine.Request {
 		lease = min(lease, m.cfg.MaxHold+m.cfg.Margin)
 	}
 	return engine.Request{
-		Kind: engine.Ask, ID: a.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.came,
+		Kind: engine.Ask, ID: a.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.place,
 		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached,
 	}
 }
@@ -198,6 +202,10 @@ func (m *Machine) asked(now time.Duration, a *Acquisition, answer engine.Answer,
 			return // the hand-off overtook this answer
 		}
 		a.state, a.sent, a.ticket = Waiting, m.sent, answer.Ticket
+		// The engine counts back from when the call reached it, which was now at
+		// the latest. Who is asked for next must not have a place before that,
+		// though its call may be faster. Numbers are rounded on the way.
+		m.place = max(m.place, a.place+now-m.sent+2*time.Microsecond)
 		a.due = m.sent + m.askEvery()
 		if m.cfg.Lasting {
 			a.due = never
