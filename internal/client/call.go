@@ -310,6 +310,9 @@ func (m *Machine) Failed(now time.Duration, err error) {
 	}
 	m.flying, m.lastErr = false, err
 	m.fence = m.fence || !failure.NotExecuted
+	if m.failures == 0 {
+		m.failing = m.sent
+	}
 	m.failures++
 	m.paused = now + min(minPause<<min(m.failures-1, 10), maxPause)
 	m.schedule(m.paused)
@@ -332,8 +335,39 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		}
 	}
 	clear(m.items)
+	m.passedOver(now, failure)
 	m.orders = append(orders, m.orders...)
 	m.fresh = append(fresh, m.fresh...)
+}
+
+// passedOver keeps what is promised to those for whom the call that failed had
+// no room: as long as calls fail their turn does not come.
+func (m *Machine) passedOver(now time.Duration, failure *engine.Error) {
+	for _, o := range m.orders {
+		if o.since == 0 {
+			o.since = now
+		}
+		if now-o.since >= patience && !o.told {
+			o.told = true
+			m.tell(Event{Kind: Answered, Order: o, Err: failure})
+		}
+	}
+	m.fresh = slices.DeleteFunc(m.fresh, func(a *Acquisition) bool {
+		if a.state != Asking || now-max(a.came, m.failing) < patience {
+			return false
+		}
+		m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, a.touched())
+		return true
+	})
+	for _, a := range m.due {
+		switch since := max(a.came, m.failing); {
+		case a.state == Ended || a.issued:
+		case a.resumed && now-since >= patience:
+			m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, false)
+		case !a.resumed && now-a.sent > m.cfg.Lease:
+			m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, true)
+		}
+	}
 }
 
 // orderFailed reports whether the order is to be sent again.

@@ -100,6 +100,7 @@ type Machine struct {
 	declared  bool  // it has been
 
 	failures int           // in a row
+	failing  time.Duration // when the first of them left
 	paused   time.Duration // nothing is sent before
 	lastErr  error         // of the last call, if it failed
 
