@@ -320,3 +320,40 @@ func TestTheOrderWithinAProcessIsExact(t *testing.T) {
 		}
 	})
 }
+
+// Errors say what failed, and say "sema" once.
+func TestErrorsNameTheOperation(t *testing.T) {
+	var heard atomic.Pointer[sema.RenewFailed]
+	o := &sema.Options{Detached: true, Observer: sema.Observer{RenewFailed: func(o sema.RenewFailed) { heard.Store(&o) }}}
+	bubble(t, o, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		is := func(err error, want string) {
+			t.Helper()
+			var failure *sema.EngineError
+			if !errors.As(err, &failure) || err.Error() != want {
+				t.Errorf("%q, want %q", err, want)
+			}
+		}
+		p := acquire(t, s)
+		other, err := sema.New(e, "x", 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.broken.Store(true)
+		time.Sleep(15 * time.Second)
+		is(heard.Load().Err, `sema: renew "x": broken`)
+		is(p.Renew(t.Context()), `sema: renew "x": broken`)
+		_, err = other.Resume(t.Context(), p.ID())
+		is(err, `sema: resume "x": broken`)
+		_, err = other.Acquire(t.Context())
+		is(err, `sema: acquire "x": broken`)
+		is(other.SetLimit(t.Context(), 2), `sema: limit "x": broken`)
+		e.broken.Store(false)
+		if err := p.Release(); err != nil {
+			t.Error(err)
+		}
+		_ = e.Engine.Close()
+		_, err = other.State(t.Context())
+		is(err, `sema: state "x": closed`)
+		_ = other.Close()
+	})
+}

@@ -259,7 +259,7 @@ func (s *Semaphore) observe(e client.Event) func() {
 		}
 	case client.AskFailed:
 		if f := o.RenewFailed; f != nil {
-			told := RenewFailed{About: h.about(), Err: e.Err}
+			told := RenewFailed{About: h.about(), Err: s.loop.named(operation(e.A), e.Err)}
 			return func() { f(told) }
 		}
 	}

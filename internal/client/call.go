@@ -308,7 +308,7 @@ func (m *Machine) Failed(now time.Duration, err error) {
 	if !errors.As(err, &failure) {
 		failure = &engine.Error{Op: "step", Err: err}
 	}
-	m.flying, m.lastErr = false, err
+	m.flying, m.lastErr = false, failure
 	m.fence = m.fence || !failure.NotExecuted
 	if m.failures == 0 {
 		m.failing = m.sent

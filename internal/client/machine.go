@@ -171,6 +171,10 @@ func (a *Acquisition) Token() int64 { return a.token }
 // Slot is the permit's slot, or -1.
 func (a *Acquisition) Slot() int { return a.slot }
 
+// Resuming reports whether Machine.Resume began it, and it is not known to be
+// held.
+func (a *Acquisition) Resuming() bool { return a.resumed && !a.issued }
+
 // Valid is until when the permit may be trusted, unless it is renewed.
 func (a *Acquisition) Valid() time.Duration { return a.valid }
 
