@@ -35,7 +35,6 @@ func TestAbandonedPermitsWithContexts(t *testing.T) {
 	_, used := work(t.Context())
 	child, end := context.WithCancel(used)
 	defer end()
-	used = nil
 	cancel()
 	for end := time.Now().Add(10 * time.Second); len(found) == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
