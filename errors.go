@@ -100,7 +100,7 @@ func (s *Semaphore) reason(e client.Event) error {
 	case client.HeldTooLong:
 		return ErrHeldTooLong
 	case client.EngineFailed:
-		return s.loop.named("acquire", e.Err)
+		return s.loop.named(operation(e.A), e.Err)
 	case client.Closed:
 		if e.Kind == client.Lost {
 			return errEngineClosed
@@ -108,6 +108,17 @@ func (s *Semaphore) reason(e client.Event) error {
 		return ErrClosed
 	}
 	return errNotRenewed
+}
+
+// operation is what was asked of the engine for an acquisition.
+func operation(a *client.Acquisition) string {
+	switch {
+	case a.Resuming():
+		return "resume"
+	case a.State() == client.Held:
+		return "renew"
+	}
+	return "acquire"
 }
 
 func noPermit(name string, id engine.ID) error {

@@ -47,7 +47,8 @@ type loop struct {
 	armed     time.Duration // when the timer fires; 0: not armed
 	carrying  bool          // somebody carries calls, and will carry what comes
 	slow      time.Duration // until when callers carry no calls
-	after     []func()      // to be called when the lock is free
+	ends      []func()      // of contexts; to be called when the lock is free
+	after     []func()      // to be called then
 	abandoned []*holding    // found by the garbage collector
 	closed    bool
 	idle      chan struct{}              // after close: closed when nothing is to be done any more
@@ -171,12 +172,12 @@ func (l *loop) gather() {
 	}
 }
 
-// settle passes on what happened, arms the timer, and gives up the lock.
-// Contexts end and observers are told then.
+// settle passes on what happened, arms the timer, and gives up the lock. Then
+// all contexts end that have to, and observers are told.
 func (l *loop) settle(now time.Duration) {
 	l.gather()
-	after := l.after
-	l.after = nil
+	ends, after := l.ends, l.after
+	l.ends, l.after = nil, nil
 	if at, ok := l.machine.Wake(); ok && !l.closed && (l.armed == 0 || at < l.armed) {
 		l.armed = max(1, at)
 		if l.timer == nil {
@@ -190,6 +191,9 @@ func (l *loop) settle(now time.Duration) {
 		l.idle = nil
 	}
 	l.mu.Unlock()
+	for _, f := range ends {
+		f()
+	}
 	for _, f := range after {
 		f()
 	}

@@ -112,5 +112,5 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 	if err == nil && st.Limit == 0 {
 		st.Limit = s.limit
 	}
-	return st, err
+	return st, s.loop.named("state", err)
 }

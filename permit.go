@@ -27,7 +27,7 @@ type holding struct {
 	sem      *Semaphore // fixed
 	over     error      // why the permit ended
 	cause    error      // the same when it ended first: released may follow on lost
-	contexts []*permitContext
+	contexts []ending
 	released waiter          // for the answer to the release
 	stack    []uintptr       // where it was acquired, if asked for
 	young    *Permit         // the caller's handle, until it is watched
@@ -61,30 +61,35 @@ func (h *holding) watch() {
 // after the process was stopped and woke up again: it compares the clock.
 func (p *Permit) Context(parent context.Context) context.Context {
 	h, l := p.h, &p.h.sem.loop
-	l.mu.Lock()
-	cause := h.cause
-	l.mu.Unlock()
+	cause := p.cause()
 	// What ended before the context was made has its own cause, and not the
 	// parent's. The parent may be a context of another permit of the same
 	// Semaphore, which takes the lock.
 	if cause != nil {
 		parent = context.WithoutCancel(parent)
 	}
-	inner, end := context.WithCancelCause(parent)
-	x := &permitContext{Context: inner, end: end, permit: p}
+	x := ending{}
+	x.Context, x.end = context.WithCancelCause(parent)
 	l.mu.Lock()
 	cause = h.cause
 	if cause == nil {
 		if len(h.contexts) == cap(h.contexts) {
-			h.contexts = slices.DeleteFunc(h.contexts, func(x *permitContext) bool { return x.Context.Err() != nil })
+			h.contexts = slices.DeleteFunc(h.contexts, func(x ending) bool { return x.Err() != nil })
 		}
 		h.contexts = append(h.contexts, x)
 	}
 	l.mu.Unlock()
 	if cause != nil {
-		end(cause)
+		x.end(cause)
 	}
-	return x
+	return &permitContext{x, p}
+}
+
+// cause is why the permit's contexts ended.
+func (p *Permit) cause() error {
+	p.h.sem.loop.mu.Lock()
+	defer p.h.sem.loop.mu.Unlock()
+	return p.h.cause
 }
 
 // Err is nil while the permit is held and trusted, an ErrLost after it was
@@ -206,7 +211,7 @@ func (h *holding) end(cause error) {
 	}
 	if contexts := h.contexts; len(contexts) > 0 {
 		h.contexts = nil
-		h.sem.loop.after = append(h.sem.loop.after, func() {
+		h.sem.loop.ends = append(h.sem.loop.ends, func() {
 			for _, x := range contexts {
 				x.end(cause)
 			}
@@ -266,11 +271,19 @@ func stackText(pcs []uintptr) string {
 
 // permitContext ends with its permit. Err looks at the clock itself, because
 // after a pause of the whole process the timer that should have ended the
-// context may not have run yet. It keeps the handle from the garbage collector.
+// context may not have run yet. Whoever has it, or a context made from it, keeps
+// the handle from the garbage collector.
 type permitContext struct {
-	context.Context // of context.WithCancelCause, so that children attach to it cheaply
-	end             context.CancelCauseFunc
-	permit          *Permit
+	ending
+	permit *Permit
+}
+
+// ending is a context of context.WithCancelCause, so that children attach to it
+// cheaply, and its end. A holding has it without the handle, which would never be
+// found otherwise.
+type ending struct {
+	context.Context
+	end context.CancelCauseFunc
 }
 
 // Err implements context.Context.
@@ -278,6 +291,8 @@ func (x *permitContext) Err() error {
 	if err := x.Context.Err(); err != nil {
 		return err
 	}
-	_ = x.permit.Err()
+	if x.permit.Err() != nil { // and whoever found out may not have come to this context yet
+		x.end(x.permit.cause())
+	}
 	return x.Context.Err()
 }

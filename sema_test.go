@@ -292,3 +292,68 @@ func TestTheCauseOfAContextMadeLate(t *testing.T) {
 		}
 	})
 }
+
+// Within a process the order is exact, also when the call of who came first took
+// longer to the engine than that of who came next.
+func TestTheOrderWithinAProcessIsExact(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		p := acquire(t, s)
+		order := make(chan int, 4)
+		for i, slow := range []time.Duration{100 * time.Millisecond, 0, 5 * time.Millisecond, 0} {
+			e.slow.Store(int64(slow))
+			go func() {
+				p, err := s.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				order <- i
+				_ = p.Release()
+			}()
+			time.Sleep(2 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		_ = p.Release()
+		for i := range 4 {
+			if got := <-order; got != i {
+				t.Errorf("%d was served when it was %d's turn", got, i)
+			}
+		}
+	})
+}
+
+// Errors say what failed, and say "sema" once.
+func TestErrorsNameTheOperation(t *testing.T) {
+	var heard atomic.Pointer[sema.RenewFailed]
+	o := &sema.Options{Detached: true, Observer: sema.Observer{RenewFailed: func(o sema.RenewFailed) { heard.Store(&o) }}}
+	bubble(t, o, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		is := func(err error, want string) {
+			t.Helper()
+			var failure *sema.EngineError
+			if !errors.As(err, &failure) || err.Error() != want {
+				t.Errorf("%q, want %q", err, want)
+			}
+		}
+		p := acquire(t, s)
+		other, err := sema.New(e, "x", 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.broken.Store(true)
+		time.Sleep(15 * time.Second)
+		is(heard.Load().Err, `sema: renew "x": broken`)
+		is(p.Renew(t.Context()), `sema: renew "x": broken`)
+		_, err = other.Resume(t.Context(), p.ID())
+		is(err, `sema: resume "x": broken`)
+		_, err = other.Acquire(t.Context())
+		is(err, `sema: acquire "x": broken`)
+		is(other.SetLimit(t.Context(), 2), `sema: limit "x": broken`)
+		e.broken.Store(false)
+		if err := p.Release(); err != nil {
+			t.Error(err)
+		}
+		_ = e.Engine.Close()
+		_, err = other.State(t.Context())
+		is(err, `sema: state "x": closed`)
+		_ = other.Close()
+	})
+}

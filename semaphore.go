@@ -51,6 +51,8 @@ func New(e Engine, name string, limit int, options *Options) (*Semaphore, error)
 			return nil, err
 		}
 	}
+	s.loop.mu.Lock() // an engine that is being closed may notify before all is ready
+	defer s.loop.mu.Unlock()
 	session, err := e.Open(name, self(options.Label), s.loop.notify)
 	if err != nil {
 		return nil, err
@@ -257,7 +259,7 @@ func (s *Semaphore) observe(e client.Event) func() {
 		}
 	case client.AskFailed:
 		if f := o.RenewFailed; f != nil {
-			told := RenewFailed{About: h.about(), Err: e.Err}
+			told := RenewFailed{About: h.about(), Err: s.loop.named(operation(e.A), e.Err)}
 			return func() { f(told) }
 		}
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrClosed says that a session or its engine was closed.
@@ -25,7 +26,7 @@ func (e *Error) Error() string {
 	if e.Name != "" {
 		where = fmt.Sprintf(" %q", e.Name)
 	}
-	return fmt.Sprintf("sema: %s%s: %v", e.Op, where, e.Err)
+	return fmt.Sprintf("sema: %s%s: %s", e.Op, where, strings.TrimPrefix(fmt.Sprint(e.Err), "sema: "))
 }
 
 // Unwrap is the engine's own error.

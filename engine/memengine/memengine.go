@@ -106,17 +106,18 @@ func (e *Engine) sweep() {
 
 // Close implements engine.Engine. All semaphores are forgotten.
 func (e *Engine) Close() error {
+	var open []*session
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.closed = true
 	for _, sem := range e.names {
 		sem.mu.Lock()
-		open := slices.Collect(maps.Values(sem.sessions))
+		open = slices.AppendSeq(open, maps.Values(sem.sessions))
 		clear(sem.sessions)
 		sem.mu.Unlock()
-		for _, s := range open {
-			s.notify(engine.Notification{Closed: true})
-		}
+	}
+	e.mu.Unlock()
+	for _, s := range open {
+		s.notify(engine.Notification{Closed: true})
 	}
 	return nil
 }

@@ -60,6 +60,12 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 // those that must, it is there first, so that no hand-off goes unheard; but not
 // at any price: who is not heard of is served when it asks again.
 func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	if passes(c) {
+		if err := s.listen(ctx); err != nil {
+			return engine.Reply{}, err
+		}
+		return s.step(ctx, c)
+	}
 	try, again := c, engine.Call{Number: c.Number}
 	try.Requests = slices.Clone(c.Requests)
 	for i := range try.Requests {
@@ -81,21 +87,11 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 		return reply, nil
 	}
 	failed := func(err *engine.Error) (engine.Reply, error) {
-		err.NotExecuted = err.NotExecuted && len(at) == len(c.Requests)
+		err.NotExecuted = err.NotExecuted && len(at) == len(c.Requests) // else the rest has been carried out
 		return engine.Reply{}, err
 	}
-	sub, err := s.messages.subscribe(ctx, s.keys.state(), s.keys.inbox(s.id), s.notify)
-	if err == nil {
-		s.sub = sub
-		if s.closed.Load() { // meanwhile: Close may have found nothing to leave
-			s.messages.leave(sub.channel)
-		}
-		err = s.messages.wait(ctx, sub, confirmWait)
-	}
-	if err != nil {
-		e := wrap("subscribe", s.name, err)
-		e.NotExecuted = true // so far
-		return failed(e)
+	if err := s.listen(ctx); err != nil {
+		return failed(err)
 	}
 	second, err := s.step(ctx, again)
 	if err != nil {
@@ -110,6 +106,39 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 	n.Ask = n.Ask || second.Notification.Ask
 	n.Recheck = max(n.Recheck, second.Notification.Recheck)
 	return reply, nil
+}
+
+// passes reports whether a call has an ask that could be granted although a
+// heavier one before it has to wait. Without tickets it would be.
+func passes(c engine.Call) bool {
+	heaviest := 0
+	for _, r := range c.Requests {
+		if r.Kind == engine.Ask && r.ID.Weight < heaviest {
+			return true
+		}
+		if r.Kind == engine.Ask && r.Wait {
+			heaviest = max(heaviest, r.ID.Weight)
+		}
+	}
+	return false
+}
+
+// listen makes the session's subscription.
+func (s *session) listen(ctx context.Context) *engine.Error {
+	sub, err := s.messages.subscribe(ctx, s.keys.state(), s.keys.inbox(s.id), s.notify)
+	if err == nil {
+		s.sub = sub
+		if s.closed.Load() { // meanwhile: Close may have found nothing to leave
+			s.messages.leave(sub.channel)
+		}
+		err = s.messages.wait(ctx, sub, confirmWait)
+	}
+	if err == nil {
+		return nil
+	}
+	e := wrap("subscribe", s.name, err)
+	e.NotExecuted = true
+	return e
 }
 
 // step runs the script once.

@@ -287,3 +287,22 @@ func TestUnsetAndRemove(t *testing.T) {
 		t.Errorf("removed, and listed: %q, %v", names, err)
 	}
 }
+
+// The first call that waits keeps the order, too: a light ask does not pass a
+// heavy one before it, whether it waits itself or not.
+func TestTheFirstWaitKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	e := engineAt(t, server.Addr())
+	ask := func(d *direct, number uint64, weight int, wait bool) engine.Request {
+		r := d.request(engine.Ask, number, time.Minute)
+		r.ID.Weight, r.Limit, r.Wait = weight, 2, wait
+		return r
+	}
+	holder, d := session(t, e, "x"), session(t, e, "x")
+	holder.do(ask(holder, 1, 1, false))
+	got := d.do(ask(d, 1, 2, true), ask(d, 2, 1, true), ask(d, 3, 1, false))
+	if got[0].Status != engine.Queued || got[1].Status != engine.Queued || got[2].Status != engine.Refused {
+		t.Errorf("%+v", got)
+	}
+}

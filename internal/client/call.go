@@ -73,6 +73,10 @@ func (m *Machine) takeFresh(now time.Duration) {
 	for ; n < len(m.fresh) && len(m.items) < maxRequests; n++ {
 		if a := m.fresh[n]; a.state == Asking {
 			a.pending = true
+			if a.place == 0 {
+				m.place = max(a.came, m.place+time.Microsecond)
+				a.place = m.place
+			}
 			m.request(item{a: a}, m.askFor(now, a))
 		}
 	}
@@ -85,7 +89,7 @@ func (m *Machine) askFor(now time.Duration, a *Acquisition) engine.Request {
 		lease = min(lease, m.cfg.MaxHold+m.cfg.Margin)
 	}
 	return engine.Request{
-		Kind: engine.Ask, ID: a.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.came,
+		Kind: engine.Ask, ID: a.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.place,
 		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached,
 	}
 }
@@ -198,6 +202,10 @@ func (m *Machine) asked(now time.Duration, a *Acquisition, answer engine.Answer,
 			return // the hand-off overtook this answer
 		}
 		a.state, a.sent, a.ticket = Waiting, m.sent, answer.Ticket
+		// The engine counts back from when the call reached it, which was now at
+		// the latest. Who is asked for next must not have a place before that,
+		// though its call may be faster. Numbers are rounded on the way.
+		m.place = max(m.place, a.place+now-m.sent+2*time.Microsecond)
 		a.due = m.sent + m.askEvery()
 		if m.cfg.Lasting {
 			a.due = never
@@ -300,8 +308,11 @@ func (m *Machine) Failed(now time.Duration, err error) {
 	if !errors.As(err, &failure) {
 		failure = &engine.Error{Op: "step", Err: err}
 	}
-	m.flying, m.lastErr = false, err
+	m.flying, m.lastErr = false, failure
 	m.fence = m.fence || !failure.NotExecuted
+	if m.failures == 0 {
+		m.failing = m.sent
+	}
 	m.failures++
 	m.paused = now + min(minPause<<min(m.failures-1, 10), maxPause)
 	m.schedule(m.paused)
@@ -324,8 +335,39 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		}
 	}
 	clear(m.items)
+	m.passedOver(now, failure)
 	m.orders = append(orders, m.orders...)
 	m.fresh = append(fresh, m.fresh...)
+}
+
+// passedOver keeps what is promised to those for whom the call that failed had
+// no room: as long as calls fail their turn does not come.
+func (m *Machine) passedOver(now time.Duration, failure *engine.Error) {
+	for _, o := range m.orders {
+		if o.since == 0 {
+			o.since = now
+		}
+		if now-o.since >= patience && !o.told {
+			o.told = true
+			m.tell(Event{Kind: Answered, Order: o, Err: failure})
+		}
+	}
+	m.fresh = slices.DeleteFunc(m.fresh, func(a *Acquisition) bool {
+		if a.state != Asking || now-max(a.came, m.failing) < patience {
+			return false
+		}
+		m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, a.touched())
+		return true
+	})
+	for _, a := range m.due {
+		switch since := max(a.came, m.failing); {
+		case a.state == Ended || a.issued:
+		case a.resumed && now-since >= patience:
+			m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, false)
+		case !a.resumed && now-a.sent > m.cfg.Lease:
+			m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, true)
+		}
+	}
 }
 
 // orderFailed reports whether the order is to be sent again.

@@ -77,6 +77,7 @@ type Machine struct {
 	all    []*Acquisition             // that have not ended
 	byID   map[engine.ID]*Acquisition // the same
 	came   time.Duration              // when the last caller came
+	place  time.Duration              // the last place in the queue that may have been given away
 	stored int                        // the engine's limit as last seen; 0: not seen yet
 	closed bool                       // by Close, or by the engine
 	wake   time.Duration              // when Tick is to be called
@@ -99,6 +100,7 @@ type Machine struct {
 	declared  bool  // it has been
 
 	failures int           // in a row
+	failing  time.Duration // when the first of them left
 	paused   time.Duration // nothing is sent before
 	lastErr  error         // of the last call, if it failed
 
@@ -138,7 +140,8 @@ type Acquisition struct {
 	wait    bool          // queue if need be
 	resumed bool          // another acquisition made the permit
 	issued  bool          // the caller has the permit
-	came    time.Duration // when the caller came; orders the queue
+	came    time.Duration // when the caller came
+	place   time.Duration // the same, but behind those before it; orders the queue. 0: not asked for yet
 	granted time.Duration // when the permit was granted, as far as the client knows
 	began   time.Duration // when the request left that was granted: MaxHold counts from here
 	sent    time.Duration // when the request left that the last good answer belongs to
@@ -167,6 +170,10 @@ func (a *Acquisition) Token() int64 { return a.token }
 
 // Slot is the permit's slot, or -1.
 func (a *Acquisition) Slot() int { return a.slot }
+
+// Resuming reports whether Machine.Resume began it, and it is not known to be
+// held.
+func (a *Acquisition) Resuming() bool { return a.resumed && !a.issued }
 
 // Valid is until when the permit may be trusted, unless it is renewed.
 func (a *Acquisition) Valid() time.Duration { return a.valid }

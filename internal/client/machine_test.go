@@ -305,6 +305,40 @@ func TestAWishThatNeverReachesTheEngineFailsAfterAWhile(t *testing.T) {
 	s.sends("") // nothing was carried out, so nothing is given back
 }
 
+// In an outage the same releases fill every call. Those for whom there is no room
+// are not kept for longer than others.
+func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
+	s := begin(t, nil)
+	for n := range maxRequests {
+		s.m.giveBack(engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1})
+	}
+	a, o := s.acquire(), &Order{}
+	s.m.Do(o, engine.Request{Kind: engine.SetLimit, Limit: 2})
+	for a.State() == Asking || !o.told {
+		if c, ok := s.m.Next(s.now); ok && len(c.Requests) != maxRequests {
+			t.Fatalf("%d requests", len(c.Requests))
+		}
+		s.m.Failed(s.now, refused)
+		s.later(maxPause)
+		if d := s.now - time.Second; d > patience+2*maxPause {
+			t.Fatalf("after %v the wish is %d, the order told: %v", d, a.State(), o.told)
+		}
+	}
+	s.happened("answered denied")
+	for { // they were never sent, and never are
+		c, ok := s.m.Next(s.now)
+		if !ok {
+			break
+		}
+		for _, r := range c.Requests {
+			if r.Kind != engine.Release {
+				t.Fatalf("%+v", r)
+			}
+		}
+		s.answers(c)
+	}
+}
+
 func TestALimitIsDeclaredOnceWithTheFirstWish(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Declare = true })
 	s.acquire()

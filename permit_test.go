@@ -1,0 +1,116 @@
+package sema_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/engine/memengine"
+)
+
+// A permit whose contexts nobody has any more is found like one that never had
+// any; one whose context is still in use is not.
+func TestAbandonedPermitsWithContexts(t *testing.T) {
+	found := make(chan string, 2)
+	s, err := sema.New(memengine.New(), "x", 2, &sema.Options{
+		Lease:    300 * time.Millisecond,
+		Observer: sema.Observer{Abandoned: func(o sema.Abandoned) { found <- o.Permit }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	work := func(parent context.Context) (string, context.Context) {
+		p, err := s.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.ID(), p.Context(parent)
+	}
+	request, cancel := context.WithCancel(t.Context())
+	left, _ := work(request)
+	_, used := work(t.Context())
+	child, end := context.WithCancel(used)
+	defer end()
+	cancel()
+	for end := time.Now().Add(10 * time.Second); len(found) == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a permit was lost sight of, and not found")
+		}
+		runtime.GC()
+	}
+	if id := <-found; id != left {
+		t.Error("the permit of work that goes on was taken for abandoned")
+	}
+	for range 10 {
+		runtime.GC()
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := child.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An observer that takes its time does not hold up the end of another permit's
+// context.
+func TestContextsEndBeforeObserversAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &counting{Engine: memengine.New()}
+		var works []context.Context
+		told := make(chan int, 3)
+		s, err := sema.New(e, "x", 3, &sema.Options{Observer: sema.Observer{Lost: func(sema.Lost) {
+			ended := 0
+			for _, w := range works {
+				select {
+				case <-w.Done():
+					ended++
+				default:
+				}
+			}
+			told <- ended
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			works = append(works, acquire(t, s).Context(t.Context()))
+		}
+		e.broken.Store(true)
+		for range 3 {
+			if n := <-told; n != 3 {
+				t.Errorf("%d of 3 contexts had ended", n)
+			}
+		}
+		e.broken.Store(false)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Err of a context and of its permit agree at once, also while another goroutine
+// is still ending the contexts.
+func TestErrOfAContextIsExact(t *testing.T) {
+	s, err := sema.New(memengine.New(), "x", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := acquire(t, s)
+	var last context.Context
+	for range 50_000 {
+		last = p.Context(t.Context())
+	}
+	go func() { _ = p.Release() }()
+	for p.Err() == nil {
+		runtime.Gosched()
+	}
+	if last.Err() == nil || context.Cause(last) != sema.ErrReleased {
+		t.Errorf("%v, cause %v", last.Err(), context.Cause(last))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
