@@ -84,7 +84,7 @@ func (l *loop) run(now time.Duration) {
 	call, ok := l.next(now)
 	if ok && now >= l.slow {
 		ctx := l.within(now, quickCall)
-		l.settle(now)
+		l.settleBefore(now, call)
 		now = l.carry(ctx, call, now)
 		call, ok = l.another(now)
 	}
@@ -92,6 +92,19 @@ func (l *loop) run(now time.Duration) {
 	if ok {
 		go l.carryAll(call)
 	}
+}
+
+// settleBefore is settle before a call is carried. Should an observer panic, and
+// its caller survive that, somebody else carries the call.
+func (l *loop) settleBefore(now time.Duration, call engine.Call) {
+	told := false
+	defer func() {
+		if !told {
+			go l.carryAll(call)
+		}
+	}()
+	l.settle(now)
+	told = true
 }
 
 // start is run for those who cannot carry a call themselves.

@@ -3,8 +3,9 @@ package sema
 import "time"
 
 // Observer is told what happens to the permits of a Semaphore. Fields may be
-// nil. The functions are called one at a time per permit, from the goroutine
-// at hand, and must not block or call the Semaphore.
+// nil. The functions are called from the goroutine at hand, without a lock, and
+// must not block or call the Semaphore. Those about one permit are called in the
+// order in which things happened, but that a Queued may come late.
 type Observer struct {
 	// Queued: an acquisition waits. Called again whenever an engine's answer
 	// shows that it moved.
