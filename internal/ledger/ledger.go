@@ -16,7 +16,6 @@ import (
 	"container/heap"
 	"slices"
 	"sort"
-	"strings"
 	"time"
 
 	"sema/engine"
@@ -286,28 +285,6 @@ func (l *Ledger) remove() engine.Answer {
 }
 
 // grant hands free weight to the head of the queue, as far as it goes.
-func (l *Ledger) grant(now int64) {
-	for len(l.queue) > 0 {
-		t := l.queue[0]
-		switch {
-		case t.silent(now):
-			l.drop(t.id)
-		case t.id.Weight > l.limit:
-			l.drop(t.id) // could never be served; asking again tells its client
-			l.tell(t.id.Client).Ask = true
-		case t.id.Weight > l.limit-l.used:
-			return
-		case !l.reach(t.id.Client):
-			l.drop(t.id)
-		default:
-			l.drop(t.id)
-			h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)
-			n := l.tell(t.id.Client)
-			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
-		}
-	}
-}
-
 // leaseEnd is when the first lease of a permit ends that is handed over now.
 func (t *ticket) leaseEnd(now int64) int64 {
 	if t.lease > 0 {
@@ -317,32 +294,9 @@ func (t *ticket) leaseEnd(now int64) int64 {
 }
 
 // silent reports whether the client of a ticket has not asked again in time.
-func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
-
 // watch sees to it that somebody calls when the first lease ends, if anybody
 // waits. Whoever asks is told when that is; so only a lease that ends before
 // all that were known needs a message, to the ticket that came last.
-func (l *Ledger) watch(now int64, asker engine.ID) {
-	first, held := l.nextEnd()
-	for len(l.queue) > 0 && held && !l.Watched {
-		if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
-			return
-		}
-		l.alarm = first
-		if l.tickets[asker] != nil {
-			l.watcher = asker
-			return
-		}
-		tail := l.queue[len(l.queue)-1]
-		if !tail.silent(now) && l.reach(tail.id.Client) {
-			l.watcher, l.tell(tail.id.Client).Recheck = tail.id, micros(first-now)
-			return
-		}
-		l.drop(tail.id)
-	}
-	l.alarm, l.watcher = 0, engine.ID{}
-}
-
 // take makes a holder.
 func (l *Ledger) take(now, end int64, id engine.ID, detached bool, who engine.Client) *holder {
 	l.token = max(l.token+1, now)
@@ -376,38 +330,8 @@ func (l *Ledger) forget(h *holder) {
 }
 
 // enqueue puts a ticket into its place.
-func (l *Ledger) enqueue(t *ticket) {
-	l.tickets[t.id] = t
-	l.queue = slices.Insert(l.queue, l.position(t), t)
-}
-
 // drop removes a ticket, and reports whether there was one.
-func (l *Ledger) drop(id engine.ID) bool {
-	t := l.tickets[id]
-	if t == nil {
-		return false
-	}
-	delete(l.tickets, id)
-	if i := l.position(t); i == 0 {
-		l.queue[0] = nil
-		l.queue = l.queue[1:]
-	} else {
-		l.queue = slices.Delete(l.queue, i, i+1)
-	}
-	return true
-}
-
 // position is where a ticket is, or belongs, in the queue.
-func (l *Ledger) position(t *ticket) int {
-	return sort.Search(len(l.queue), func(i int) bool {
-		q := l.queue[i]
-		if q.place != t.place {
-			return q.place > t.place
-		}
-		return q.id == t.id || strings.Compare(q.id.String(), t.id.String()) >= 0
-	})
-}
-
 // open makes sure the semaphore exists, with the limit the first user gives.
 func (l *Ledger) open(now int64, r engine.Request) {
 	if l.limit == 0 {
@@ -446,44 +370,11 @@ func (h *holder) answer(now int64) engine.Answer {
 	return engine.Answer{Status: engine.Granted, Token: h.token, Slot: h.slot, Lease: micros(h.end - now)}
 }
 
-func (l *Ledger) reach(client string) bool {
-	return client == l.caller || l.Reach == nil || l.Reach(client)
-}
-
-func (l *Ledger) tell(client string) *engine.Notification {
-	if l.news == nil {
-		l.news = map[string]*engine.Notification{}
-	}
-	n := l.news[client]
-	if n == nil {
-		n = &engine.Notification{}
-		l.news[client] = n
-	}
-	return n
-}
-
 // handed reports whether a ticket became a permit in this step.
-func (l *Ledger) handed(id engine.ID) bool {
-	n := l.news[id.Client]
-	return n != nil && slices.ContainsFunc(n.Grants, func(g engine.Grant) bool { return g.ID == id })
-}
-
 // untell takes back the notification of a grant that was made in this step: an
 // answer carries it, or it is over again.
-func (l *Ledger) untell(id engine.ID) {
-	if n := l.news[id.Client]; n != nil {
-		n.Grants = slices.DeleteFunc(n.Grants, func(g engine.Grant) bool { return g.ID == id })
-	}
-}
-
 // Notifications returns what the steps since the last call of it had to tell
 // clients other than their callers, and clears it.
-func (l *Ledger) Notifications() map[string]*engine.Notification {
-	news := l.news
-	l.news = nil
-	return news
-}
-
 // Reap ends everything of clients that are dead, except for detached permits.
 func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 	l.expire(now)

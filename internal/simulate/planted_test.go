@@ -19,32 +19,33 @@ import (
 var planted = []struct{ what, file, old, new string }{
 	{"grants one more than the limit", ledgerFile, "if first && r.ID.Weight <= l.limit-l.used {", "if first && r.ID.Weight <= l.limit-l.used+1 {"},
 	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++"},
-	{"a grant is not told", ledgerFile, "n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h"},
+	{"a grant is not told", queueFile, "n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h"},
 	{"free weight is not handed over", ledgerFile, "\tl.grant(now)\n\tl.watch(now, asker)", "\tl.watch(now, asker)"},
 	{"the queue is last in, first out", ledgerFile, "place := now - r.Waited.Microseconds()", "place := -now"},
 	{"newcomers pass the queue", ledgerFile, "first := r.Unfair ||", "first := true ||"},
-	{"a heavy ticket is passed over", ledgerFile, "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\treturn", "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\tl.drop(t.id)"},
+	{"a heavy ticket is passed over", queueFile, "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\treturn", "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\tl.drop(t.id)"},
 	{"leases end early", ledgerFile, "for len(l.ends) > 0 && l.ends[0].end <= now {", "for len(l.ends) > 0 && l.ends[0].end <= now+50_000 {"},
 	{"a slot is given twice", ledgerFile, "for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {", "for h.slot = 0; h.slot > 0 && l.slots[h.slot] != nil; h.slot++ {"},
 	{"weights are counted as one when they come back", ledgerFile, "l.used -= h.id.Weight", "l.used--"},
 	{"late copies of calls count", ledgerFile, "return c.Number < f.number && now < f.end", "return false && c.Number < f.number && now < f.end"},
-	{"a hand-off lasts a moment, and the client does not know", ledgerFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)", "h := l.take(now, now+1, t.id, t.detached, t.who)"},
-	{"a lease counts from the answer", callFile, "m.grant(now, a, answer.Token, answer.Slot, m.sent, answer.Lease)", "m.grant(now, a, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)"},
-	{"a renewal counts beyond its lease", callFile, "m.validUntil(a, m.sent+answer.Lease-m.cfg.Margin)\n\t\tif a.issued", "m.validUntil(a, now+answer.Lease)\n\t\tif a.issued"},
+	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)", "h := l.take(now, now+1, t.id, t.detached, t.who)"},
+	{"a lease counts from the answer", answerFile, "m.grant(now, a, answer.Token, answer.Slot, m.sent, answer.Lease)", "m.grant(now, a, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)"},
+	{"a renewal counts beyond its lease", answerFile, "m.validUntil(a, m.sent+answer.Lease-m.cfg.Margin)\n\t\tif a.issued", "m.validUntil(a, now+answer.Lease)\n\t\tif a.issued"},
 	{"a cancelled wait is not given back", machineFile, "\tif touched {\n\t\tm.giveBack(a.id)", "\tif touched && false {\n\t\tm.giveBack(a.id)"},
-	{"a retry asks under another name", callFile, "\tif failure.Temporary && now-a.since < patience {\n\t\treturn true", "\tif failure.Temporary && now-a.since < patience {\n\t\tm.end(a)\n\t\tm.ask(a)\n\t\treturn true"},
+	{"a retry asks under another name", answerFile, "\tif failure.Temporary && now-a.since < patience {\n\t\treturn true", "\tif failure.Temporary && now-a.since < patience {\n\t\tm.end(a)\n\t\tm.ask(a)\n\t\treturn true"},
 	{"the grant of an older ticket counts", timeFile, "&& g.Ticket >= a.ticket:", "&& g.Ticket >= 0:"},
-	{"a hand-off that lapsed is given to its caller", callFile, "if now >= a.valid || a.short && m.cfg.Renew == 0 {", "if a.short && m.cfg.Renew == 0 {"},
-	{"a waiter asks once and never again", callFile, "a.due = m.sent + m.askEvery()", "a.due = never"},
-	{"a slot of a grant that lapsed is kept", callFile, "\t\tcase a.state != Held || !a.issued:", "\t\tcase a.state != Held:"},
-	{"what waits for the call in flight is forgotten", callFile, "\t\t\tif !a.issued { // and has to be renewed, which waited for this call\n\t\t\t\tm.push(a)\n\t\t\t}\n", ""},
-	{"a fence is forgotten", callFile, "m.fence = m.fence || !failure.NotExecuted", "m.fence = false"},
+	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= a.valid || a.short && m.cfg.Renew == 0 {", "if a.short && m.cfg.Renew == 0 {"},
+	{"a waiter asks once and never again", answerFile, "a.due = m.sent + m.askEvery()", "a.due = never"},
+	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase a.state != Held || !a.issued:", "\t\tcase a.state != Held:"},
+	{"what waits for the call in flight is forgotten", answerFile, "\t\t\tif !a.issued { // and has to be renewed, which waited for this call\n\t\t\t\tm.push(a)\n\t\t\t}\n", ""},
+	{"a fence is forgotten", answerFile, "m.fence = m.fence || !failure.NotExecuted", "m.fence = false"},
 }
 
 const (
 	ledgerFile  = "internal/ledger/ledger.go"
+	queueFile   = "internal/ledger/queue.go"
 	machineFile = "internal/client/machine.go"
-	callFile    = "internal/client/call.go"
+	answerFile  = "internal/client/answer.go"
 	timeFile    = "internal/client/time.go"
 )
 

@@ -1,0 +1,45 @@
+package client
+
+import "sema/engine"
+
+// EventKind is what happened.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	Granted      EventKind = iota + 1 // A has a permit
+	Denied                            // A ends without a permit, for Reason
+	Queued                            // A's position in the queue is Ahead
+	Lost                              // A's permit is lost, for Reason
+	Answered                          // Order has Answer, or failed with Err
+	AskFailed                         // renewing A, or asking again for it, failed with Err; it will be repeated
+	LimitDiffers                      // the engine's limit is Limit, and not the configured one
+)
+
+// Reason is why an acquisition ended.
+type Reason uint8
+
+// The reasons.
+const (
+	Refused        Reason = iota + 1 // nothing is free
+	TooHeavy                         // its weight is above Limit
+	LimitIsAnother                   // Strict, and the stored limit is Limit
+	Gone                             // the engine has no such permit any more
+	Revoked                          // an operator wanted it back
+	NotRenewed                       // its time is up
+	HeldTooLong                      // longer than MaxHold
+	EngineFailed                     // with Err
+	Closed                           // the machine, or the engine, was closed
+)
+
+// Event tells the owner what happened. What does not apply is zero.
+type Event struct {
+	Kind   EventKind
+	A      *Acquisition
+	Order  *Order
+	Reason Reason
+	Ahead  int
+	Limit  int
+	Answer engine.Answer
+	Err    error
+}

@@ -1,0 +1,84 @@
+package ledger
+
+import (
+	"slices"
+	"sort"
+	"strings"
+
+	"sema/engine"
+)
+
+func (l *Ledger) grant(now int64) {
+	for len(l.queue) > 0 {
+		t := l.queue[0]
+		switch {
+		case t.silent(now):
+			l.drop(t.id)
+		case t.id.Weight > l.limit:
+			l.drop(t.id) // could never be served; asking again tells its client
+			l.tell(t.id.Client).Ask = true
+		case t.id.Weight > l.limit-l.used:
+			return
+		case !l.reach(t.id.Client):
+			l.drop(t.id)
+		default:
+			l.drop(t.id)
+			h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)
+			n := l.tell(t.id.Client)
+			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
+		}
+	}
+}
+
+func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
+
+func (l *Ledger) watch(now int64, asker engine.ID) {
+	first, held := l.nextEnd()
+	for len(l.queue) > 0 && held && !l.Watched {
+		if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
+			return
+		}
+		l.alarm = first
+		if l.tickets[asker] != nil {
+			l.watcher = asker
+			return
+		}
+		tail := l.queue[len(l.queue)-1]
+		if !tail.silent(now) && l.reach(tail.id.Client) {
+			l.watcher, l.tell(tail.id.Client).Recheck = tail.id, micros(first-now)
+			return
+		}
+		l.drop(tail.id)
+	}
+	l.alarm, l.watcher = 0, engine.ID{}
+}
+
+func (l *Ledger) enqueue(t *ticket) {
+	l.tickets[t.id] = t
+	l.queue = slices.Insert(l.queue, l.position(t), t)
+}
+
+func (l *Ledger) drop(id engine.ID) bool {
+	t := l.tickets[id]
+	if t == nil {
+		return false
+	}
+	delete(l.tickets, id)
+	if i := l.position(t); i == 0 {
+		l.queue[0] = nil
+		l.queue = l.queue[1:]
+	} else {
+		l.queue = slices.Delete(l.queue, i, i+1)
+	}
+	return true
+}
+
+func (l *Ledger) position(t *ticket) int {
+	return sort.Search(len(l.queue), func(i int) bool {
+		q := l.queue[i]
+		if q.place != t.place {
+			return q.place > t.place
+		}
+		return q.id == t.id || strings.Compare(q.id.String(), t.id.String()) >= 0
+	})
+}
