@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -12,14 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"sema"
-	"sema/engine/fileengine"
 	"sema/engine/memengine"
-	"sema/engine/redisengine"
 	"sema/internal/measure"
 )
 
@@ -178,7 +173,7 @@ func (p *program) benchRun(ctx context.Context, b measure.Bench, plan measure.Pl
 			return err
 		}
 	}
-	line := benchLine{program: p, lines: progress}
+	line := benchLine{statusLine: p.newStatusLine(), lines: progress}
 	defer line.clear()
 	runner := &measure.Runner{
 		Plan: plan, Lease: b.Lease, Prefix: measure.NewPrefix("sema-bench"), Store: place.Store,
@@ -207,41 +202,18 @@ type benchPlace struct {
 	closing func()
 }
 
-// benchPlace takes the engine from --url or $SEMA_URL, as engine does.
+// benchPlace takes the engine from --url or $SEMA_URL; one in this command's
+// memory as well.
 func (p *program) benchPlace() (*benchPlace, error) {
-	raw := p.rawURL()
-	if raw == memoryURL {
+	if p.rawURL() == memoryURL {
 		e := memengine.New()
 		return &benchPlace{Store: measure.Store{Engine: e}, kind: "memory", closing: func() { _ = e.Close() }}, nil
 	}
-	a := address{kind: "file"}
-	if raw != "" {
-		var err error
-		if a, err = parseAddress(raw); err != nil {
-			return nil, err
-		}
-		p.secrets = a.secrets()
-	}
-	if a.kind == "file" {
-		e, err := fileengine.New(a.path, nil)
-		if err != nil {
-			return nil, err
-		}
-		return &benchPlace{Store: measure.Store{Engine: e}, kind: "file", dir: e.Dir(), closing: func() { _ = e.Close() }}, nil
-	}
-	options, err := a.options(defaultLease)
+	at, err := p.open(defaultLease)
 	if err != nil {
 		return nil, err
 	}
-	rdb := redis.NewUniversalClient(options)
-	e, err := redisengine.New(rdb, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &benchPlace{
-		Store: measure.Store{Engine: e, Redis: rdb}, kind: a.kind,
-		closing: func() { _, _ = e.Close(), rdb.Close() },
-	}, nil
+	return &benchPlace{Store: measure.Store{Engine: at.Engine, Redis: at.redis}, kind: at.kind, dir: at.dir, closing: at.close}, nil
 }
 
 // reach looks whether the engine answers, and which version a server says it
@@ -306,42 +278,20 @@ func (p *program) benchDriver(ctx context.Context) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-func (p *program) rawURL() string {
-	if p.url != "" {
-		return p.url
-	}
-	return p.getenv("SEMA_URL")
-}
-
 // benchLine says how a run goes: on a terminal in one line that is drawn anew,
 // elsewhere, if asked to, in a line now and then.
 type benchLine struct {
-	*program
+	*statusLine
 	lines bool
-	shown *os.File
 	said  time.Time // when the last line was
 }
 
 func (l *benchLine) show(text string) {
-	file, ok := l.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) || l.getenv("TERM") == "dumb" {
-		if l.lines && time.Since(l.said) >= time.Second {
-			l.said = time.Now()
-			l.say("bench: %s", text)
-		}
-		return
-	}
-	width, _, err := term.GetSize(int(file.Fd()))
-	if err != nil || width < 20 {
-		width = 80
-	}
-	_, _ = fmt.Fprintf(file, "\r%s\x1b[K", printable("sema: bench: "+text, width-2))
-	l.shown = file
-}
-
-func (l *benchLine) clear() {
-	if l.shown != nil {
-		_, _ = fmt.Fprint(l.shown, "\r\x1b[K")
-		l.shown = nil
+	switch {
+	case l.file != nil:
+		l.statusLine.show("sema: bench: " + text)
+	case l.lines && time.Since(l.said) >= time.Second:
+		l.said = time.Now()
+		l.p.say("bench: %s", text)
 	}
 }

@@ -22,38 +22,61 @@ const callTime = 10 * time.Second
 // defaultLease is how long a permit lives unless renewed.
 const defaultLease = 30 * time.Second
 
-// engine opens the engine that --url or $SEMA_URL names. Calls to it end early
-// enough to be repeated within the lease. closing frees it.
-func (p *program) engine(lease time.Duration) (e engine.Engine, closing func(), err error) {
-	raw := p.url
-	if raw == "" {
-		raw = p.getenv("SEMA_URL")
+// place is an engine and what is known of it.
+type place struct {
+	engine.Engine
+	kind  string                // "file", "redis", "sentinel", "cluster"
+	dir   string                // of files
+	redis redis.UniversalClient // nil: none
+	close func()
+}
+
+// rawURL is the URL of the engine, as it was given.
+func (p *program) rawURL() string {
+	if p.url != "" {
+		return p.url
 	}
+	return p.getenv("SEMA_URL")
+}
+
+// open opens the engine that --url or $SEMA_URL names. Calls to it end early
+// enough to be repeated within the lease.
+func (p *program) open(lease time.Duration) (*place, error) {
 	a := address{kind: "file"}
-	if raw != "" {
+	if raw := p.rawURL(); raw != "" {
+		var err error
 		if a, err = parseAddress(raw); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		p.secrets = a.secrets()
 	}
 	if a.kind == "file" {
-		e, err := fileengine.New(a.path, nil)
+		e, err := fileengine.New(a.path, &fileengine.Options{Shared: a.shared})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return e, func() { _ = e.Close() }, nil
+		return &place{Engine: e, kind: a.kind, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
 	}
 	options, err := a.options(lease)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	rdb := redis.NewUniversalClient(options)
-	r, err := redisengine.New(rdb, nil)
+	e, err := redisengine.New(rdb, nil)
 	if err != nil {
 		_ = rdb.Close()
+		return nil, err
+	}
+	return &place{Engine: e, kind: a.kind, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
+}
+
+// engine is open for those who want no more than the engine.
+func (p *program) engine(lease time.Duration) (e engine.Engine, closing func(), err error) {
+	at, err := p.open(lease)
+	if err != nil {
 		return nil, nil, err
 	}
-	return r, func() { _, _ = r.Close(), rdb.Close() }, nil
+	return at.Engine, at.close, nil
 }
 
 // life is a file of the engine's by which the kernel tells others that its

@@ -22,7 +22,9 @@ granted in the order they were asked for.
 Engines, chosen by --url or $SEMA_URL:
   (none)                                        this user on this host, nothing to install:
                                                 /var/tmp/sema-UID
-  file:///dir                                   the same in a directory of choice (local disk)
+  file:///dir                                   the same in a directory of choice (local disk);
+                                                ?shared behind it: for all members of the
+                                                directory's group
   redis://[user:password@]host[:port][/db]      across hosts; rediss:// with TLS
   redis+sentinel://host[:port],…/master[?db=n]  Redis behind Sentinel; rediss+sentinel://
   redis+cluster://host[:port],…                 Redis Cluster; rediss+cluster://

@@ -23,6 +23,7 @@ type address struct {
 	hosts  []string
 	path   string
 	query  string
+	shared bool // of files: a group of users
 	master string
 }
 
@@ -92,8 +93,11 @@ func parseAddress(raw string) (address, error) {
 
 func (a *address) parseFile(authority string, wrong func(string) error) error {
 	path, err := url.PathUnescape("/" + a.path)
-	if err != nil || authority != "" || a.query != "" || a.path == "" {
+	if err != nil || authority != "" || a.path == "" {
 		return wrong("no absolute path")
+	}
+	if a.shared = a.query == "shared"; a.query != "" && !a.shared {
+		return wrong("a query other than ?shared")
 	}
 	if runtime.GOOS == "windows" {
 		path = strings.TrimPrefix(path, "/") // file:///C:/dir

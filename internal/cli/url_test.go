@@ -44,8 +44,14 @@ func TestURLs(t *testing.T) {
 		}
 	}
 	a, err := parseAddress("file:///some%20where/dir")
-	if err != nil || a.path != "/some where/dir" {
+	if err != nil || a.path != "/some where/dir" || a.shared {
 		t.Errorf("%+v, %v", a, err)
+	}
+	if a, err = parseAddress("file:///srv/sema?shared"); err != nil || a.path != "/srv/sema" || !a.shared {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if _, err = parseAddress("file:///srv/sema?other"); err == nil {
+		t.Error("an unknown query was taken")
 	}
 }
 
