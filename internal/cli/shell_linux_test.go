@@ -49,6 +49,9 @@ var scenes = map[string]func(t *testing.T, x *terminal, wrapper string){
 		x.kind(wrapper + `sh -c 'echo pid $$.; exec cat'` + " &\n")
 		command := x.pid("pid ")
 		stopped(t, command) // it wants to read
+		// The shell watches the wrapper, which may stop a moment later.
+		x.kind(`until jobs %1 | grep -q Stopped; do sleep 0.01; done; echo wa""nts` + "\n")
+		x.shows("wants")
 		x.kind("fg\n")
 		x.shows("exec cat'\r\n") // as the shell announces it
 		x.kind("words\n")
