@@ -52,6 +52,7 @@ var scenes = map[string]func(t *testing.T, x *terminal, wrapper string){
 		// The shell watches the wrapper, which may stop a moment later.
 		x.kind(`until jobs %1 | grep -q Stopped; do sleep 0.01; done; echo wa""nts` + "\n")
 		x.shows("wants")
+		x.forget()
 		x.kind("fg\n")
 		x.shows("exec cat'\r\n") // as the shell announces it
 		x.kind("words\n")
