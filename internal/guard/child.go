@@ -192,11 +192,14 @@ func guard(p *plan) {
 	p.command = pid
 	// The sentinel is a child of sema's, like the guard. It comes after the
 	// command, which has waited long enough. What the group was sent before the
-	// sentinel was there, the guard has seen; then the guard leaves the group.
+	// sentinel was there, the guard has seen; then the guard leaves the group, and
+	// the session: at the end of a process whose parent is in another group of the
+	// same session, the kernel may find the group orphaned, and hang it up if one
+	// of it is stopped.
 	if pid, err := sys(unix.SYS_CLONE, unix.CLONE_PARENT|uintptr(unix.SIGCHLD), 0, 0, 0); err == 0 && pid == 0 {
 		sentinel(p)
 	}
-	_, _ = sys(unix.SYS_SETPGID, 0, 0, 0, 0)
+	_, _ = sys(unix.SYS_SETSID, 0, 0, 0, 0)
 	_, _ = sys(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&p.early)), 8, 0, 0)
 	p.set = 1<<(unix.SIGCHLD-1) | 1<<(unix.SIGCONT-1)
 	p.signals, _ = sys(unix.SYS_SIGNALFD4, noFile, uintptr(unsafe.Pointer(&p.set)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)

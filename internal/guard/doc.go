@@ -12,10 +12,10 @@
 // started, in whatever group or session, until it ends: when the guard has no
 // child any more, nothing is left. It kills them all when sema dies, however
 // that happens, or when the lease is about to end and sema has not said
-// otherwise. It leaves the process group, so what stops or kills the group
-// does not reach it; if it was stopped all the same, the kernel continues it
-// when sema dies. It keeps a file open by which others see the permit's holder
-// alive: nobody is let in before the last process has ended.
+// otherwise. It leaves the process group and the session, so what stops or
+// kills the group does not reach it; if it was stopped all the same, the kernel
+// continues it when sema dies. It keeps a file open by which others see the
+// permit's holder alive: nobody is let in before the last process has ended.
 //
 // The sentinel blocks all signals and knows which ones the group was sent. A
 // signal that reached sema but not the sentinel was meant for sema alone, and
