@@ -51,6 +51,15 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 	}
 }
 
+// revived looks at the renewals of permits that did not exist before a step.
+func (k *checker) revived(gone []int, c engine.Call, reply engine.Reply) {
+	for _, i := range gone {
+		if len(reply.Answers) > 0 && reply.Answers[i].Status == engine.Granted {
+			k.w.fail("once: the renewal of %v has revived it", c.Requests[i].ID)
+		}
+	}
+}
+
 // grantedAt looks at a grant where it is made: its token, and whether somebody
 // was passed over.
 func (k *checker) grantedAt(id engine.ID, token int64, slot int) {

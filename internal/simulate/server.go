@@ -55,13 +55,14 @@ func (s *server) take(n *node, client string, c engine.Call) {
 
 // step carries out a call, and sends the notifications.
 func (s *server) step(client string, c engine.Call) engine.Reply {
-	w, before := s.w, s.before()
+	w, before, gone := s.w, s.before(), s.gone(c)
 	reply := s.ledger.Step(s.now(), client, engine.Client{Host: client}, c)
 	news := s.ledger.Notifications()
 	if w.tracing {
 		w.trace("server: %s #%d%s ->%s", client, c.Number, calls(c), answers(reply))
 	}
 	w.check.stepped(before, c, reply, news)
+	w.check.revived(gone, c, reply)
 	s.send(news)
 	return reply
 }
@@ -88,6 +89,16 @@ func (s *server) send(news map[string]*engine.Notification) {
 func (s *server) before() load {
 	limit, used, tickets := s.ledger.Load()
 	return load{limit, used, tickets}
+}
+
+// gone is which renewals of a call are of permits that do not exist.
+func (s *server) gone(c engine.Call) (gone []int) {
+	for i, r := range c.Requests {
+		if end, ok := s.ledger.LeaseEnd(r.ID); r.Kind == engine.Renew && (!ok || end <= s.now()) {
+			gone = append(gone, i)
+		}
+	}
+	return gone
 }
 
 type load struct{ limit, used, tickets int }
