@@ -61,6 +61,19 @@ func (s *Semaphore) UnsetLimit(ctx context.Context) error {
 	return s.operate(ctx, "unset limit", engine.UnsetLimit)
 }
 
+// Pause stops all grants, until Unpause: who holds a permit keeps it, who waits
+// goes on waiting, and newcomers queue. It outlives idleness, as SetLimit does.
+func (s *Semaphore) Pause(ctx context.Context) error {
+	_, err := s.loop.ask(ctx, "pause", engine.Request{Kind: engine.Pause, Limit: s.limit})
+	return err
+}
+
+// Unpause ends what Pause began, and serves those who wait. It fails with
+// ErrNotFound when there is no such semaphore.
+func (s *Semaphore) Unpause(ctx context.Context) error {
+	return s.operate(ctx, "unpause", engine.Unpause)
+}
+
 // Remove forgets the semaphore: the next user's limit counts. It fails with
 // ErrInUse while somebody holds a permit or waits for one, and with ErrNotFound
 // when there is no such semaphore.

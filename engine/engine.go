@@ -86,6 +86,10 @@ type Call struct {
 	// session with a smaller number change nothing.
 	Fence bool
 
+	// Keep is for how long from now on the client would pass its permits on, or
+	// keep them, without a further call; see Reply.Leave. 0: not at all.
+	Keep time.Duration
+
 	Requests []Request
 }
 
@@ -118,6 +122,14 @@ const (
 
 	// Remove forgets a semaphore that has neither holders nor waiters.
 	Remove
+
+	// Pause stops all grants until Unpause: who holds a permit keeps it, who
+	// waits goes on waiting. It outlives an idle semaphore, as a pinned limit does.
+	// Limit is stored if the semaphore has none.
+	Pause
+
+	// Unpause ends a pause.
+	Unpause
 )
 
 // Request is one operation of a call.
@@ -133,9 +145,12 @@ type Request struct {
 	Wait     bool          // queue if it cannot be granted now
 	Unfair   bool          // take free weight although others wait
 	Strict   bool          // answer LimitDiffers when the stored limit is another
+	Anew     bool          // the ticket now stands for another caller: Waited counts, though it be less than before
+	Behind   int           // how many more callers wait in the client's process, for the eyes of operators
 	Detached bool          // outlives the process: only the lease ends it
 
-	Pin bool // SetLimit: outlives an idle semaphore
+	Token int64 // Release, Renew: the last fencing token that the client gave out for the permit; 0: the granted one
+	Pin   bool  // SetLimit: outlives an idle semaphore
 }
 
 // Status is the outcome of a request.
@@ -174,9 +189,27 @@ type Reply struct {
 	// is then asked for again.
 	Recheck time.Duration
 
+	// Leave is what the client may do with permits that its callers release, for
+	// Call.Keep from when it sent the call. It has Keep only if the call asked.
+	Leave Leave
+
+	// Recalled is set when an Ask was Refused and another client was told to
+	// give back what it keeps: asking again in a moment may succeed.
+	Recalled bool
+
 	// Notification is what else the step has to tell its caller.
 	Notification Notification
 }
+
+// Leave is what a client may do with a released permit instead of giving it back.
+type Leave uint8
+
+// What a client may do with a released permit.
+const (
+	GiveBack Leave = iota // nothing: it goes back to the engine
+	Pass                  // hand it to another caller of the process, so often as Options.Passes says: other clients wait
+	Keep                  // hand it on, or keep it for the next caller: no other client waits
+)
 
 // Notification tells a client what happened to its tickets in a step of
 // somebody else's. It may be lost, late, doubled or out of order.
@@ -185,12 +218,22 @@ type Notification struct {
 	Ask     bool          // ask again now for every ticket
 	Renew   bool          // renew every permit now: an operator wants one back
 	Recheck time.Duration // if above 0: ask again for one ticket after that long
+	Recall  Recall        // an earlier Reply.Leave is over
 	Closed  bool          // the engine was closed: nothing can be renewed or granted any more
 }
 
+// Recall takes back an earlier Reply.Leave.
+type Recall uint8
+
+// What is taken back.
+const (
+	RecallKept Recall = iota + 1 // another client waits: Pass is left of Keep
+	RecallAll                    // the semaphore was paused, or its limit lowered: GiveBack
+)
+
 // Empty reports whether the notification tells nothing.
 func (n *Notification) Empty() bool {
-	return len(n.Grants) == 0 && !n.Ask && !n.Renew && n.Recheck == 0 && !n.Closed
+	return len(n.Grants) == 0 && !n.Ask && !n.Renew && n.Recheck == 0 && n.Recall == 0 && !n.Closed
 }
 
 // Grant tells that a ticket has become a permit.
@@ -209,6 +252,7 @@ type Grant struct {
 type State struct {
 	Limit   int
 	Pinned  bool // an operator set the limit; it outlives idleness
+	Paused  bool // an operator stopped all grants
 	Used    int  // weight held
 	Holders []Holder
 	Waiters []Waiter // in the order they will be served
@@ -230,6 +274,7 @@ type Holder struct {
 type Waiter struct {
 	ID      string        `json:"id"`
 	Weight  int           `json:"weight"`
-	Waiting time.Duration `json:"waiting"` // since it came
+	Waiting time.Duration `json:"waiting"`          // since it came
+	Behind  int           `json:"behind,omitempty"` // so many more callers wait in its process
 	Client  Client        `json:"client"`
 }

@@ -96,7 +96,7 @@ func TestNewcomerToDamagedFileAsksTheLiving(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	must(t, os.WriteFile(logOf(dir), []byte("sema log 1\nhello"), 0o600))
+	must(t, os.WriteFile(logOf(dir), []byte("sema log 2\nhello"), 0o600))
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	if got := b.status(t, b.ask(false)); got != engine.Refused {
 		t.Errorf("beside a holder: status %d", got)

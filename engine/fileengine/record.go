@@ -17,7 +17,7 @@ import (
 //
 // In a payload, numbers are varints, and texts have their length in front.
 const (
-	magic      = "sema log 1\n"
+	magic      = "sema log 2\n"
 	frameHead  = 8
 	maxPayload = 64 << 20
 )
@@ -204,7 +204,9 @@ func (rec *record) encode() []byte {
 		w.duration(q.Lease)
 		w.duration(q.Ticket)
 		w.duration(q.Waited)
-		w.uint(w.bool(q.Wait, 0) | w.bool(q.Unfair, 1) | w.bool(q.Strict, 2) | w.bool(q.Detached, 3) | w.bool(q.Pin, 4))
+		w.uint(w.bool(q.Wait, 0) | w.bool(q.Unfair, 1) | w.bool(q.Strict, 2) | w.bool(q.Detached, 3) | w.bool(q.Pin, 4) | w.bool(q.Anew, 5))
+		w.int(int64(q.Behind))
+		w.int(q.Token)
 	}
 	return w.b
 }
@@ -220,6 +222,7 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 			q.Lease, q.Ticket, q.Waited = r.duration(), r.duration(), r.duration()
 			bits := r.uint()
 			q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin = bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0, bits&16 != 0
+			q.Anew, q.Behind, q.Token = bits&32 != 0, int(r.int()), r.int()
 			rec.Call.Requests = append(rec.Call.Requests, q)
 		}
 	}
@@ -234,7 +237,7 @@ func (h *header) encode() []byte {
 	w.int(h.Base)
 	s := h.State
 	w.int(int64(s.Limit))
-	w.uint(w.bool(s.Pinned, 0))
+	w.uint(w.bool(s.Pinned, 0) | w.bool(s.Paused, 1))
 	w.int(s.Token)
 	w.int(s.Keep)
 	for _, list := range [][]ledger.Recorded{s.Holders, s.Waiters} {
@@ -247,6 +250,7 @@ func (h *header) encode() []byte {
 			w.int(int64(r.Slot))
 			w.int(r.Place)
 			w.int(r.Lease)
+			w.int(int64(r.Behind))
 			w.uint(w.bool(r.Revoked, 0) | w.bool(r.Detached, 1))
 			w.who(r.Client)
 		}
@@ -265,10 +269,12 @@ func decodeHeader(payload []byte) (h header, ok bool) {
 	h.identity = identity{r.text(), r.text(), r.uint()}
 	h.Base = r.int()
 	s := &h.State
-	s.Limit, s.Pinned, s.Token, s.Keep = int(r.int()), r.uint() != 0, r.int(), r.int()
+	s.Limit = int(r.int())
+	bits := r.uint()
+	s.Pinned, s.Paused, s.Token, s.Keep = bits&1 != 0, bits&2 != 0, r.int(), r.int()
 	for _, list := range []*[]ledger.Recorded{&s.Holders, &s.Waiters} {
 		for range r.count() {
-			e := ledger.Recorded{ID: r.id(""), End: r.int(), Since: r.int(), Token: r.int(), Slot: int(r.int()), Place: r.int(), Lease: r.int()}
+			e := ledger.Recorded{ID: r.id(""), End: r.int(), Since: r.int(), Token: r.int(), Slot: int(r.int()), Place: r.int(), Lease: r.int(), Behind: int(r.int())}
 			bits := r.uint()
 			e.Revoked, e.Detached, e.Client = bits&1 != 0, bits&2 != 0, r.who()
 			*list = append(*list, e)

@@ -41,7 +41,7 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 	op, creates, asks := "step", false, false
 	for _, r := range c.Requests {
 		op = operations[r.Kind]
-		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit
+		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit || r.Kind == engine.Pause
 		asks = asks || r.Kind == engine.Ask
 	}
 	if asks && s.lasting.Load() {
@@ -68,6 +68,7 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 var operations = map[engine.Kind]string{
 	engine.Ask: "acquire", engine.Renew: "renew", engine.Release: "release", engine.Revoke: "revoke",
 	engine.SetLimit: "limit", engine.UnsetLimit: "limit", engine.Remove: "remove",
+	engine.Pause: "pause", engine.Unpause: "unpause",
 }
 
 // carryOut makes a step of a call.

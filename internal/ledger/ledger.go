@@ -43,6 +43,7 @@ type Ledger struct {
 
 	limit  int
 	pinned bool
+	paused bool
 	used   int
 	token  int64 // the last one given
 	keep   int64 // until when the limit is remembered without use
@@ -56,6 +57,11 @@ type Ledger struct {
 	// fences has, for each client that lost sight of a call, the smallest
 	// number of a call that still counts.
 	fences map[string]fence
+
+	// keepers has, for each client that was told it may keep permits or pass
+	// them on, until when that holds. What it was told is taken back as soon as it
+	// is not so any more.
+	keepers map[string]keeper
 
 	// Some client keeps watch while others wait: it knows to call at alarm, the
 	// first lease end.
@@ -83,8 +89,14 @@ type ticket struct {
 	end      int64
 	lease    int64 // of a ticket that lasts: what its permit begins with; else 0
 	place    int64 // when its caller came, by the engine's clock
+	behind   int   // how many more callers wait in its process
 	detached bool
 	who      engine.Client
+}
+
+type keeper struct {
+	leave engine.Leave
+	end   int64
 }
 
 type fence struct {
@@ -101,6 +113,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	l.caller = client
 	reply := engine.Reply{Answers: make([]engine.Answer, len(c.Requests))}
 	var asker engine.ID
+	refused := false
 	for i, r := range c.Requests {
 		a := l.carryOut(now, who, r)
 		if a.Status != engine.Granted {
@@ -109,10 +122,14 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 		if a.Status == engine.Queued {
 			asker = r.ID
 		}
+		refused = refused || a.Status == engine.Refused
 		reply.Answers[i] = a
 	}
 	l.grant(now)
 	l.watch(now, asker)
+	recalled := l.recall(now, refused || asker != (engine.ID{}))
+	reply.Recalled = refused && recalled
+	reply.Leave = l.leave(now, c.Keep)
 	if first, held := l.nextEnd(); held && asker != (engine.ID{}) {
 		reply.Recheck = micros(first - now)
 	}
@@ -132,13 +149,17 @@ func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine
 	case engine.Renew:
 		return l.renew(now, r)
 	case engine.Release:
-		return l.release(r.ID)
+		return l.release(r)
 	case engine.Revoke:
 		return l.revoke(r.ID)
 	case engine.SetLimit:
 		return l.setLimit(now, r.Limit, r.Pin)
 	case engine.UnsetLimit:
 		return l.unsetLimit(now)
+	case engine.Pause:
+		return l.pause(now, r.Limit)
+	case engine.Unpause:
+		return l.unpause(now)
 	default:
 		return l.remove()
 	}
@@ -192,7 +213,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	}
 	place := now - r.Waited.Microseconds()
 	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID || r.Wait && place < l.queue[0].place
-	if first && r.ID.Weight <= l.limit-l.used { // a sum could overflow
+	if first && !l.paused && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
 		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, who).answer(now)
 	}
@@ -204,11 +225,12 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	if t == nil {
 		t = &ticket{id: r.ID, place: place, detached: r.Detached, who: who}
 		l.enqueue(t)
-	} else if place < t.place { // this call took less time than those before
+	} else if place < t.place || r.Anew { // a call that took less time knows better
 		l.drop(r.ID)
 		t.place = place
 		l.enqueue(t)
 	}
+	t.behind = r.Behind
 	t.end, t.lease = now+r.Ticket.Microseconds(), 0
 	if r.Ticket == 0 {
 		t.lease = r.Lease.Microseconds()
@@ -226,19 +248,25 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 		return engine.Answer{Status: engine.Revoked}
 	}
 	l.untell(r.ID)
+	l.token = max(l.token, r.Token)
 	l.extend(h, now+r.Lease.Microseconds())
 	l.remember(now, r.Lease)
 	return h.answer(now)
 }
 
-// release gives back a permit or leaves the queue.
-func (l *Ledger) release(id engine.ID) engine.Answer {
-	l.untell(id)
-	h := l.holders[id]
+// release gives back a permit or leaves the queue. A client whose permit was
+// given back by another renews, and so hears of it.
+func (l *Ledger) release(r engine.Request) engine.Answer {
+	l.untell(r.ID)
+	h := l.holders[r.ID]
 	if h != nil {
+		l.token = max(l.token, r.Token)
 		l.forget(h)
+		if r.ID.Client != l.caller {
+			l.tell(r.ID.Client).Renew = true
+		}
 	}
-	if !l.drop(id) && h == nil {
+	if !l.drop(r.ID) && h == nil {
 		return engine.Answer{Status: engine.Gone}
 	}
 	return engine.Answer{Status: engine.Done}
@@ -272,6 +300,26 @@ func (l *Ledger) unsetLimit(now int64) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
+// pause stops all grants, and outlives idleness.
+func (l *Ledger) pause(now int64, limit int) engine.Answer {
+	if l.limit == 0 {
+		l.limit = limit
+	}
+	l.paused = true
+	l.remember(now, 0)
+	return engine.Answer{Status: engine.Done}
+}
+
+// unpause ends a pause.
+func (l *Ledger) unpause(now int64) engine.Answer {
+	if l.limit == 0 {
+		return engine.Answer{Status: engine.Gone}
+	}
+	l.paused = false
+	l.remember(now, 0)
+	return engine.Answer{Status: engine.Done}
+}
+
 // remove forgets a semaphore that nobody uses.
 func (l *Ledger) remove() engine.Answer {
 	switch {
@@ -280,11 +328,11 @@ func (l *Ledger) remove() engine.Answer {
 	case len(l.holders) > 0 || len(l.tickets) > 0:
 		return engine.Answer{Status: engine.InUse}
 	}
-	l.limit, l.pinned, l.keep, l.token = 0, false, 0, 0
+	l.limit, l.pinned, l.paused, l.keep, l.token = 0, false, false, 0, 0
+	clear(l.keepers)
 	return engine.Answer{Status: engine.Done}
 }
 
-// grant hands free weight to the head of the queue, as far as it goes.
 // leaseEnd is when the first lease of a permit ends that is handed over now.
 func (t *ticket) leaseEnd(now int64) int64 {
 	if t.lease > 0 {
@@ -293,10 +341,6 @@ func (t *ticket) leaseEnd(now int64) int64 {
 	return t.end
 }
 
-// silent reports whether the client of a ticket has not asked again in time.
-// watch sees to it that somebody calls when the first lease ends, if anybody
-// waits. Whoever asks is told when that is; so only a lease that ends before
-// all that were known needs a message, to the ticket that came last.
 // take makes a holder.
 func (l *Ledger) take(now, end int64, id engine.ID, detached bool, who engine.Client) *holder {
 	l.token = max(l.token+1, now)
@@ -329,9 +373,6 @@ func (l *Ledger) forget(h *holder) {
 	heap.Remove(&l.ends, h.index)
 }
 
-// enqueue puts a ticket into its place.
-// drop removes a ticket, and reports whether there was one.
-// position is where a ticket is, or belongs, in the queue.
 // open makes sure the semaphore exists, with the limit the first user gives.
 func (l *Ledger) open(now int64, r engine.Request) {
 	if l.limit == 0 {
@@ -353,8 +394,9 @@ func (l *Ledger) expire(now int64) {
 	for len(l.ends) > 0 && l.ends[0].end <= now {
 		l.forget(l.ends[0])
 	}
-	if len(l.holders) == 0 && len(l.tickets) == 0 && !l.pinned && now >= l.keep {
+	if len(l.holders) == 0 && len(l.tickets) == 0 && !l.pinned && !l.paused && now >= l.keep {
 		l.limit = 0
+		clear(l.keepers)
 	}
 }
 
@@ -370,11 +412,6 @@ func (h *holder) answer(now int64) engine.Answer {
 	return engine.Answer{Status: engine.Granted, Token: h.token, Slot: h.slot, Lease: micros(h.end - now)}
 }
 
-// handed reports whether a ticket became a permit in this step.
-// untell takes back the notification of a grant that was made in this step: an
-// answer carries it, or it is over again.
-// Notifications returns what the steps since the last call of it had to tell
-// clients other than their callers, and clears it.
 // Reap ends everything of clients that are dead, except for detached permits.
 func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 	l.expire(now)
@@ -403,7 +440,7 @@ func (l *Ledger) Over(now int64) bool {
 // order in which they will be served.
 func (l *Ledger) State(now int64) engine.State {
 	l.expire(now)
-	s := engine.State{Limit: l.limit, Pinned: l.pinned, Used: l.used}
+	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used}
 	for _, h := range l.holders {
 		s.Holders = append(s.Holders, engine.Holder{
 			ID: h.id.String(), Weight: h.id.Weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.who,
@@ -414,7 +451,7 @@ func (l *Ledger) State(now int64) engine.State {
 	for _, t := range l.queue {
 		if !t.silent(now) {
 			s.Waiters = append(s.Waiters, engine.Waiter{
-				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Client: t.who,
+				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Behind: t.behind, Client: t.who,
 			})
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"sema/engine"
 )
 
+// reach reports whether a client can be told of something now.
 func (l *Ledger) reach(client string) bool {
 	return client == l.caller || l.Reach == nil || l.Reach(client)
 }
 
+// tell is what a client is going to be told of this step.
 func (l *Ledger) tell(client string) *engine.Notification {
 	if l.news == nil {
 		l.news = map[string]*engine.Notification{}
@@ -22,17 +24,22 @@ func (l *Ledger) tell(client string) *engine.Notification {
 	return n
 }
 
+// handed reports whether a ticket became a permit in this step.
 func (l *Ledger) handed(id engine.ID) bool {
 	n := l.news[id.Client]
 	return n != nil && slices.ContainsFunc(n.Grants, func(g engine.Grant) bool { return g.ID == id })
 }
 
+// untell takes back the notification of a grant that was made in this step: an
+// answer carries it, or it is over again.
 func (l *Ledger) untell(id engine.ID) {
 	if n := l.news[id.Client]; n != nil {
 		n.Grants = slices.DeleteFunc(n.Grants, func(g engine.Grant) bool { return g.ID == id })
 	}
 }
 
+// Notifications returns what the steps since the last call of it had to tell
+// clients other than their callers, and clears it.
 func (l *Ledger) Notifications() map[string]*engine.Notification {
 	news := l.news
 	l.news = nil

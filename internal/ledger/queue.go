@@ -8,8 +8,9 @@ import (
 	"sema/engine"
 )
 
+// grant hands free weight to the head of the queue, as far as it goes.
 func (l *Ledger) grant(now int64) {
-	for len(l.queue) > 0 {
+	for len(l.queue) > 0 && !l.paused {
 		t := l.queue[0]
 		switch {
 		case t.silent(now):
@@ -30,8 +31,12 @@ func (l *Ledger) grant(now int64) {
 	}
 }
 
+// silent reports whether the client of a ticket has not asked again in time.
 func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 
+// watch sees to it that somebody calls when the first lease ends, if anybody
+// waits. Whoever asks is told when that is; so only a lease that ends before
+// all that were known needs a message, to the ticket that came last.
 func (l *Ledger) watch(now int64, asker engine.ID) {
 	first, held := l.nextEnd()
 	for len(l.queue) > 0 && held && !l.Watched {
@@ -53,11 +58,13 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 	l.alarm, l.watcher = 0, engine.ID{}
 }
 
+// enqueue puts a ticket into its place.
 func (l *Ledger) enqueue(t *ticket) {
 	l.tickets[t.id] = t
 	l.queue = slices.Insert(l.queue, l.position(t), t)
 }
 
+// drop removes a ticket, and reports whether there was one.
 func (l *Ledger) drop(id engine.ID) bool {
 	t := l.tickets[id]
 	if t == nil {
@@ -73,6 +80,7 @@ func (l *Ledger) drop(id engine.ID) bool {
 	return true
 }
 
+// position is where a ticket is, or belongs, in the queue.
 func (l *Ledger) position(t *ticket) int {
 	return sort.Search(len(l.queue), func(i int) bool {
 		q := l.queue[i]

@@ -12,6 +12,7 @@ import (
 type Snapshot struct {
 	Limit   int                 `json:"limit"`
 	Pinned  bool                `json:"pinned,omitempty"`
+	Paused  bool                `json:"paused,omitempty"`
 	Token   int64               `json:"token"`
 	Keep    int64               `json:"keep"`
 	Alarm   int64               `json:"alarm,omitempty"`
@@ -29,15 +30,16 @@ type Recorded struct {
 	Token    int64         `json:"token,omitempty"`
 	Slot     int           `json:"slot,omitempty"` // holders: -1 for none
 	Revoked  bool          `json:"revoked,omitempty"`
-	Place    int64         `json:"place,omitempty"` // waiters
-	Lease    int64         `json:"lease,omitempty"` // waiters with a ticket that lasts
+	Place    int64         `json:"place,omitempty"`  // waiters
+	Lease    int64         `json:"lease,omitempty"`  // waiters with a ticket that lasts
+	Behind   int           `json:"behind,omitempty"` // waiters
 	Detached bool          `json:"detached,omitempty"`
 	Client   engine.Client `json:"client"`
 }
 
 // Save is the ledger as data.
 func (l *Ledger) Save() Snapshot {
-	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Token: l.token, Keep: l.keep, Alarm: l.alarm, Watcher: l.watcher}
+	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Alarm: l.alarm, Watcher: l.watcher}
 	for _, h := range l.ends {
 		s.Holders = append(s.Holders, Recorded{
 			ID: h.id, End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
@@ -45,7 +47,7 @@ func (l *Ledger) Save() Snapshot {
 		})
 	}
 	for _, t := range l.queue {
-		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Detached: t.detached, Client: t.who})
+		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Behind: t.behind, Detached: t.detached, Client: t.who})
 	}
 	for client, f := range l.fences {
 		if s.Fences == nil {
@@ -59,7 +61,7 @@ func (l *Ledger) Save() Snapshot {
 // Load makes a ledger of data that Save returned.
 func Load(s Snapshot) *Ledger {
 	l := &Ledger{
-		limit: s.Limit, pinned: s.Pinned, token: s.Token, keep: s.Keep, alarm: s.Alarm, watcher: s.Watcher,
+		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, alarm: s.Alarm, watcher: s.Watcher,
 		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
 	}
 	for _, r := range s.Holders {
@@ -75,7 +77,7 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, detached: r.Detached, who: r.Client})
+		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, behind: r.Behind, detached: r.Detached, who: r.Client})
 	}
 	for client, f := range s.Fences {
 		if l.fences == nil {

@@ -17,7 +17,7 @@ import (
 // planted are bugs of one line, each in the client or the ledger, that the
 // simulator must find. The line old must stand in the file once.
 var planted = []struct{ what, file, old, new string }{
-	{"grants one more than the limit", ledgerFile, "if first && r.ID.Weight <= l.limit-l.used {", "if first && r.ID.Weight <= l.limit-l.used+1 {"},
+	{"grants one more than the limit", ledgerFile, "if first && !l.paused && r.ID.Weight <= l.limit-l.used {", "if first && !l.paused && r.ID.Weight <= l.limit-l.used+1 {"},
 	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn engine.Answer{Status: engine.Gone}\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell"},
 	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++"},
 	{"a grant is not told", queueFile, "n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h"},

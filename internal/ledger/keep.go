@@ -1,0 +1,61 @@
+package ledger
+
+import (
+	"time"
+
+	"sema/engine"
+)
+
+// leave decides what the caller of the step may do with permits that are
+// released to it, for keep from now on, and notes that it was told so. Only who
+// can be reached may do anything: it may have to be told that it is over.
+func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
+	delete(l.keepers, l.caller)
+	if keep <= 0 || l.stopped() || l.Reach != nil && !l.Reach(l.caller) {
+		return engine.GiveBack
+	}
+	leave := engine.Keep
+	if l.othersWait() {
+		leave = engine.Pass
+	}
+	if l.keepers == nil {
+		l.keepers = map[string]keeper{}
+	}
+	l.keepers[l.caller] = keeper{leave, now + keep.Microseconds()}
+	return leave
+}
+
+// stopped reports whether what is released may go to nobody.
+func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.limit }
+
+// othersWait reports whether another client than the caller of the step has a
+// ticket. A client has few, so one of another is found soon.
+func (l *Ledger) othersWait() bool {
+	for _, t := range l.queue {
+		if t.id.Client != l.caller {
+			return true
+		}
+	}
+	return false
+}
+
+// recall tells the other clients that what they were told of keeping is over:
+// one that keeps, as long as the caller of the step waits; all, if nobody may be
+// granted anything. A keeper is told with each step in which that is found,
+// until it makes a step itself, because notifications get lost. It reports
+// whether somebody is told that the caller waits.
+func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
+	for client, k := range l.keepers {
+		switch {
+		case k.end <= now:
+			delete(l.keepers, client)
+		case client == l.caller:
+		case l.stopped():
+			l.tell(client).Recall = engine.RecallAll
+		case waits && k.leave == engine.Keep:
+			l.tell(client).Recall = engine.RecallKept
+			recalled = true
+		}
+	}
+	return recalled
+}
