@@ -173,8 +173,12 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 }
 
 // Drain takes whatever weight is free now as a single permit. With nothing
-// free, or somebody waiting, it fails with ErrUnavailable.
+// free, or somebody waiting, it fails with ErrUnavailable. What other clients
+// keep (see Options.Keep) is not free.
 func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
+	s.loop.mu.Lock()
+	s.loop.machine.Return()
+	s.loop.run(s.loop.now())
 	for {
 		free, err := s.Available(ctx)
 		if err != nil {

@@ -127,7 +127,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 		if m.cfg.Lasting {
 			c.due = never
 		}
-		if c.again || c.moved && m.leave != engine.Keep {
+		if c.again {
 			c.again = false
 			m.push(c)
 		}
@@ -289,7 +289,9 @@ func (m *Machine) Failed(now time.Duration, err error) {
 				fresh = append(fresh, it.claim)
 			}
 		default:
-			it.claim.moved = it.claim.moved || m.requests[i].Anew
+			if m.requests[i].Anew {
+				it.claim.moved, m.moved = true, true
+			}
 			m.back(it.claim)
 			m.dueFailed(now, it.claim, failure)
 		}

@@ -23,10 +23,9 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 		return engine.Call{}, false
 	}
 	m.requests, m.items = m.requests[:0], m.items[:0]
-	if m.leave != engine.Keep && !m.Idle() {
-		m.correct()
+	if m.moved && m.leave != engine.Keep && !m.Idle() {
+		m.takeMoved(now)
 	}
-	m.takeCorrections(now)
 	m.takeOrders()
 	m.takeDue(now)
 	m.takeFresh(now)
@@ -51,16 +50,20 @@ func (m *Machine) request(it item, r engine.Request) {
 	m.requests = append(m.requests, r)
 }
 
-func (m *Machine) takeCorrections(now time.Duration) {
-	n := 0
-	for ; n < len(m.corrections) && len(m.items) < maxRequests/2; n++ {
-		if c := m.corrections[n]; c.state == Waiting && c.holder != nil {
+// takeMoved asks again for the tickets that are for other callers than the engine
+// knows of: others wait, and their order counts.
+func (m *Machine) takeMoved(now time.Duration) {
+	m.moved = false
+	for _, c := range m.all {
+		switch {
+		case !c.moved || c.state == Held || c.holder == nil:
+		case c.pending || c.state == Asking || len(m.items) >= maxRequests/2:
+			m.moved = true // another time
+		default:
+			c.pending = true
 			m.request(item{claim: c}, m.askFor(now, c))
-		} else if c.pending = false; c.state == Held && !c.issued() && !c.kept {
-			m.push(c) // what it was granted meanwhile is to be renewed
 		}
 	}
-	m.corrections = slices.Delete(m.corrections, 0, n)
 }
 
 func (m *Machine) takeOrders() {
@@ -149,9 +152,6 @@ func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	r := engine.Request{
 		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.came,
 		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.state == Waiting || m.deaf,
-	}
-	if before := a.earlier; m.mixed && before != nil && before.claim != nil && before.claim.queues() {
-		r.After = before.claim.id // tickets of one weight stand for each other; these do not
 	}
 	if a.later != nil && a.later == m.next {
 		r.Behind = m.Behind()

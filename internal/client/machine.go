@@ -101,7 +101,7 @@ type Machine struct {
 	ahead   int           // tickets ahead in the last answer
 	came    time.Duration // when the last caller came
 	mixed   bool          // callers of different weight are in line
-	moved   []*claim      // tickets that are for other callers than the engine knows of
+	moved   bool          // some tickets are for other callers than the engine knows of
 
 	deaf bool // no notification arrives here, as the engine last said
 
@@ -114,10 +114,9 @@ type Machine struct {
 	spares     []*claim      // tickets for the next callers
 
 	// What waits to be sent.
-	corrections []*claim // moved tickets, to be asked for again
-	orders      []*Order
-	due         []*claim // to be renewed, or asked for again
-	fresh       []*claim // that have had no answer, in the order their callers came
+	orders []*Order
+	due    []*claim // to be renewed, or asked for again
+	fresh  []*claim // that have had no answer, in the order their callers came
 
 	// The call in flight.
 	calls    uint64 // the number of the last call
@@ -335,7 +334,7 @@ func (m *Machine) Close() {
 
 // Idle reports whether nothing is in flight or wants to be sent.
 func (m *Machine) Idle() bool {
-	return !m.flying && len(m.corrections) == 0 && len(m.orders) == 0 && len(m.due) == 0 && len(m.fresh) == 0 && !m.short()
+	return !m.flying && len(m.orders) == 0 && len(m.due) == 0 && len(m.fresh) == 0 && !m.short()
 }
 
 // Behind is how many callers wait without a ticket.

@@ -41,6 +41,7 @@ type caller struct {
 	held   bool
 	token  int64
 	over   bool
+	behind int // how many were served before it that came later
 }
 
 func (w *world) newNode(i int, p clientPlan) *node {
@@ -278,7 +279,7 @@ func (n *node) events() {
 // hold has the caller work, and then release.
 func (n *node) hold(c *caller) {
 	w, born := n.w, n.born
-	w.after(w.between(1, n.plan.hold), func() {
+	w.after(w.between(min(1, n.plan.hold), n.plan.hold), func() {
 		n.does(born, func() {
 			if c.held {
 				c.held = false

@@ -25,6 +25,7 @@ type plan struct {
 	refusals                 int64
 	limits, revokes, unsets  int64
 	stops, deafs             int64
+	hurried                  bool // permits pass on faster than the clock ticks, and so tokens grow faster
 }
 
 // clientPlan is what one process is like.
@@ -59,11 +60,12 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	p.length = 8 * lease
 	weights := int(pick(1, 1, 1, int64(p.limit)))
 	slots := rng.IntN(4) == 0
-	hold := pick(100, 2000, lease/20, lease/3)
+	hold := pick(0, 100, 100, 2000, 2000, lease/20, lease/20, lease/3)
+	p.hurried = hold == 0
 	for range 1 + rng.IntN(4) {
 		c := clientPlan{
 			callers: int(pick(1, 1, 2, 5)), lease: lease * pick(1, 1, 1, 3, 10), maxWeight: weights,
-			hold: hold, think: pick(10, 1000, hold), patience: maybe(4, lease), slots: slots,
+			hold: hold, think: pick(10, 1000, max(1, hold)), patience: maybe(4, lease), slots: slots,
 			unfair: rng.IntN(20) == 0, try: int(maybe(3, 4)),
 			noRenewal: rng.IntN(10) == 0, detached: rng.IntN(20) == 0, declare: rng.IntN(20) == 0, strict: rng.IntN(30) == 0,
 		}
