@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(tb testing.TB) Store) {
 		{"8_NothingLeaks", leakTests},
 		{"9_LimitsAreTheEngines", policyTests},
 		{"10_BadInput", inputTests},
+		{"11_WhatIsKeptIsOthersToo", keepTests},
 		{"Methods", methodTests},
 	} {
 		t.Run(promise.name, func(t *testing.T) {

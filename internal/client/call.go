@@ -16,14 +16,15 @@ import (
 // what they release; then what is renewed and asked for again, the eldest first;
 // then new wishes.
 func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
-	if m.flying || now < m.paused {
-		if !m.flying && !m.Idle() {
-			m.schedule(m.paused)
-		}
+	if m.flying || m.Idle() {
+		return engine.Call{}, false
+	}
+	if now < m.paused {
+		m.schedule(m.paused)
 		return engine.Call{}, false
 	}
 	m.requests, m.items = m.requests[:0], m.items[:0]
-	if m.moved && m.leave != engine.Keep && !m.Idle() {
+	if m.moved && m.leave != engine.Keep {
 		m.takeMoved(now)
 	}
 	m.takeOrders()
