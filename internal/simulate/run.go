@@ -16,8 +16,8 @@ type Result struct {
 	Grants  int
 	Virtual time.Duration
 	Longest time.Duration // that somebody waited
-	Err     error  // the promise that was broken
-	Trace   string // the last events, if asked for
+	Err     error         // the promise that was broken
+	Trace   string        // the last events, if asked for
 }
 
 // Run carries out the run of a seed. With trace it keeps its last events, which
