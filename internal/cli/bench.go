@@ -60,7 +60,7 @@ Scenarios:
     baseline), baseline (true or false), figures. These are objects of median,
     min and max of the rounds, where they mean something of:
       rate (pairs of acquire and release in a second), p50_ns, p99_ns (of the
-      waits), p99_over_p50, of_possible (rate over that of permits which lie idle
+      waits), longest_ns, p99_over_p50, of_possible (rate over that of permits which lie idle
       for one round trip between two holders), allocs (heap objects for a pair),
       client_cpu_ns, script_ns, server_cpu_ns (for a pair: CPU time of sema's
       process, the server's time in scripts, CPU time of its main thread), core
