@@ -102,7 +102,7 @@ func (w *words) encode(c engine.Call, who *description) []any {
 	}
 	for i := range c.Requests {
 		switch k := c.Requests[i].Kind; {
-		case k == engine.Renew, k == engine.Release, k == engine.Revoke:
+		case k == engine.Renew, k == engine.Release, k == engine.Revoke, k == engine.Ask && c.Requests[i].Again:
 			marks |= passMark
 			ids++
 		case named(k):
