@@ -60,6 +60,14 @@ func used(t testing.TB, s *sema.Semaphore) int {
 	return st.Used
 }
 
+// waiters is how many wait.
+func waiters(t testing.TB, s *sema.Semaphore) int {
+	t.Helper()
+	st, err := s.State(within(t))
+	must(t, err)
+	return len(st.Waiters)
+}
+
 // revoke takes the only permit from its holder.
 func revoke(t testing.TB, s *sema.Semaphore) {
 	t.Helper()

@@ -3,6 +3,7 @@ package semahttp_test
 import (
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,77 +12,65 @@ import (
 )
 
 // judge counts the requests that run at an upstream at the same time. A request
-// that its client has given up runs no more, though its handler may not have
-// noticed yet: the kernel knows whether the client has closed the connection.
+// that its client gave up before the next one came runs no more, though its
+// handler may not have noticed yet: the kernel knows whether the client has
+// closed the connection, and has a moment to learn it.
 type judge struct {
 	limit    int
 	patience time.Duration
+	given    sync.Map // names of requests that their clients have begun to give up
 
 	mu     sync.Mutex
 	active map[*visit]bool
 	most   int
+	late   int // times that a request came before the kernel knew that the last one was gone
 	wrong  []string
 }
 
 // visit is a request at the upstream. Its handler leaves before the client can
 // see the end of the answer.
 type visit struct {
+	name string
 	conn *net.TCPConn
-
-	mu        sync.Mutex
-	left      bool
-	abandoned bool // its client had gone when it left
 }
 
-func (j *judge) enter(c *net.TCPConn) *visit {
-	v := &visit{conn: c}
+// giveUp is called by a client before it gives up a request.
+func (j *judge) giveUp(name string) { j.given.Store(name, true) }
+
+func (j *judge) enter(name string, c *net.TCPConn) *visit {
+	v := &visit{name, c}
+	var doubtful []*visit
 	j.mu.Lock()
-	others := make([]*visit, 0, len(j.active))
+	running := 1
 	for o := range j.active {
-		others = append(others, o)
+		if _, given := j.given.Load(o.name); given {
+			doubtful = append(doubtful, o)
+		} else {
+			running++
+		}
 	}
 	j.active[v] = true
 	j.mu.Unlock()
-	for end := time.Now().Add(j.patience); ; time.Sleep(time.Millisecond) {
-		certain, possible := count(others)
-		if possible < j.limit {
+	for late, end := 0, time.Now().Add(j.patience); ; time.Sleep(time.Millisecond) {
+		doubtful = slices.DeleteFunc(doubtful, func(o *visit) bool { return gone(o.conn) })
+		if n := running + len(doubtful); n <= j.limit {
 			j.mu.Lock()
-			j.most = max(j.most, possible+1)
+			j.most = max(j.most, n)
+			j.late += late
 			j.mu.Unlock()
 			return v
 		}
-		if certain >= j.limit || time.Now().After(end) {
+		if running > j.limit || time.Now().After(end) {
 			j.mu.Lock()
-			j.wrong = append(j.wrong, fmt.Sprintf("%d at once, %d of them certain", possible+1, certain+1))
+			j.wrong = append(j.wrong, fmt.Sprintf("%d at once, %d of them certain", running+len(doubtful), running))
 			j.mu.Unlock()
 			return v
 		}
+		late = 1
 	}
-}
-
-// count tells how many of the visits ran when they were listed: those that ended
-// by themselves since then certainly did, those that go on possibly.
-func count(all []*visit) (certain, possible int) {
-	for _, v := range all {
-		v.mu.Lock()
-		switch {
-		case v.left && !v.abandoned:
-			certain++
-			possible++
-		case !v.left && !gone(v.conn):
-			possible++
-		}
-		v.mu.Unlock()
-	}
-	return certain, possible
 }
 
 func (j *judge) leave(v *visit) {
-	v.mu.Lock()
-	if !v.left {
-		v.left, v.abandoned = true, gone(v.conn)
-	}
-	v.mu.Unlock()
 	j.mu.Lock()
 	delete(j.active, v)
 	j.mu.Unlock()
@@ -111,28 +100,31 @@ func gone(c *net.TCPConn) bool {
 
 // A judge who sees nothing would be content with everything.
 func TestJudgeSeesOneTooMany(t *testing.T) {
-	for _, ends := range []string{"goes on", "leaves"} {
+	for _, c := range []struct {
+		what         string
+		given, close bool
+		faults       int
+	}{
+		{"runs", false, false, 1},
+		{"was closed too late to be given up", false, true, 1},
+		{"was given up, and its connection is open", true, false, 1},
+		{"was given up, and its connection is closed", true, true, 0},
+	} {
 		j := &judge{limit: 1, patience: 50 * time.Millisecond, active: map[*visit]bool{}}
-		a, _ := pair(t)
-		first := j.enter(a)
-		if ends == "leaves" {
-			j.patience = patience
-			go func() { time.Sleep(5 * time.Millisecond); j.leave(first) }()
+		server, client := pair(t)
+		first := j.enter("first", server)
+		if c.given {
+			j.giveUp("first")
 		}
-		b, _ := pair(t)
-		j.leave(j.enter(b))
-		if len(j.wrong) != 1 {
-			t.Errorf("the first one %s: %q, want one fault", ends, j.wrong)
+		if c.close {
+			must(t, client.Close())
 		}
-	}
-	j := &judge{limit: 1, patience: patience, active: map[*visit]bool{}}
-	a, far := pair(t)
-	j.enter(a)
-	must(t, far.Close())
-	b, _ := pair(t)
-	j.enter(b)
-	if len(j.wrong) != 0 {
-		t.Errorf("the client of the first had gone: %q, want no fault", j.wrong)
+		second, _ := pair(t)
+		j.leave(j.enter("second", second))
+		j.leave(first)
+		if len(j.wrong) != c.faults || j.running() != 0 {
+			t.Errorf("the first %s: %q, want %d faults", c.what, j.wrong, c.faults)
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ type badUpstream struct {
 }
 
 func (u *badUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := u.enter(r.Context().Value(connKey{}).(*net.TCPConn))
+	v := u.enter(r.Header.Get("Visit"), r.Context().Value(connKey{}).(*net.TCPConn))
 	defer u.leave(v)
 	u.served.Add(1)
 	rc := http.NewResponseController(w)
@@ -42,7 +42,7 @@ func (u *badUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			runtime.Gosched()
 		}
 	case "/whole":
-		u.leave(v) // the last byte of the length that was announced is the end
+		u.leave(v) // since the last byte of the length that was announced is the end
 		w.Header().Set("Content-Length", "3000")
 		_, _ = io.WriteString(w, strings.Repeat(piece, 3))
 	case "/early":
@@ -74,10 +74,14 @@ func (u *badUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // visitBadly sends a request and treats the answer as clients do. It reports how
 // that ended.
-func visitBadly(client *http.Client, url string, random *rand.Rand) string {
+func visitBadly(j *judge, client *http.Client, url, name string, random *rand.Rand) string {
 	kinds := []string{"/stream", "/stream", "/stream", "/whole", "/early", "/stall", "/silence", "/garbage", "/chunks"}
 	kind := kinds[random.IntN(len(kinds))]
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background())
+	cancel := func() {
+		j.giveUp(name)
+		stop()
+	}
 	defer cancel()
 	manner := random.IntN(5)
 	patient := time.Duration(random.IntN(20000)) * time.Microsecond
@@ -95,12 +99,14 @@ func visitBadly(client *http.Client, url string, random *rand.Rand) string {
 	if err != nil {
 		return err.Error()
 	}
+	r.Header.Set("Visit", name)
 	resp, err := client.Do(r)
 	if err != nil {
 		return "no answer"
 	}
 	switch manner {
 	case 1:
+		j.giveUp(name)
 		if kind == "/stall" { // nobody would ever end it
 			_ = resp.Body.Close()
 			return "closed unread"
@@ -108,6 +114,7 @@ func visitBadly(client *http.Client, url string, random *rand.Rand) string {
 		return "dropped"
 	case 2:
 		_, _ = io.ReadFull(resp.Body, make([]byte, 100+random.IntN(2000)))
+		j.giveUp(name)
 		_ = resp.Body.Close()
 		return "closed half read"
 	}
@@ -136,6 +143,22 @@ func TestNeverMoreThanTheLimitAtTheUpstream(t *testing.T) {
 	tr.Observer.Abandoned = func(semahttp.Abandoned) { abandoned.Add(1) }
 	client := &http.Client{Transport: tr}
 
+	// All of the limit is used, and no more, when everybody stays.
+	staying, leave := context.WithCancel(within(t))
+	var crowd sync.WaitGroup
+	for range limit + 5 {
+		crowd.Go(func() {
+			if resp, err := client.Do(request(t, staying, server.URL+"/stall")); err == nil { // of no name
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	until(t, "the limit is used up", func() bool { return u.running() == limit && waiters(t, sem) == 5 })
+	u.giveUp("")
+	leave()
+	crowd.Wait()
+
 	stop := make(chan struct{})
 	collector := sync.WaitGroup{}
 	collector.Go(func() {
@@ -154,7 +177,7 @@ func TestNeverMoreThanTheLimitAtTheUpstream(t *testing.T) {
 	for range workers {
 		clients.Go(func() {
 			for seed := range jobs {
-				end := visitBadly(client, server.URL, rand.New(rand.NewPCG(seed, 1)))
+				end := visitBadly(&u.judge, client, server.URL, fmt.Sprint(seed), rand.New(rand.NewPCG(seed, 1)))
 				mu.Lock()
 				ends[end]++
 				mu.Unlock()
@@ -171,13 +194,16 @@ func TestNeverMoreThanTheLimitAtTheUpstream(t *testing.T) {
 	collector.Wait()
 	until(t, "the upstream is empty", func() bool { return u.running() == 0 })
 
-	t.Logf("%d requests, %d at the upstream, %d at once at most, %d bodies found by the garbage collector; %s",
-		requests, u.served.Load(), u.most, abandoned.Load(), fmt.Sprint(ends))
+	t.Logf("%d requests, %d at the upstream, %d at once at most, %d sent before the kernel knew of the last one's end, %d bodies found by the garbage collector; %s",
+		requests, u.served.Load()-limit, u.most, u.late, abandoned.Load(), fmt.Sprint(ends))
 	if len(u.wrong) > 0 {
 		t.Errorf("%d times more than %d ran at the upstream: %q", len(u.wrong), limit, u.wrong[0])
 	}
 	if u.most != limit {
 		t.Errorf("%d ran at once at most, want %d", u.most, limit)
+	}
+	if u.served.Load() < requests/2 {
+		t.Errorf("only %d requests came to the upstream", u.served.Load())
 	}
 	for _, end := range []string{"read", "broken off", "closed half read", "no answer", "dropped"} {
 		if ends[end] == 0 {
