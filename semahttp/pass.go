@@ -3,6 +3,7 @@ package semahttp
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"sema"
@@ -17,6 +18,7 @@ type pass struct {
 	name   string       // of the limiter
 	permit *sema.Permit // or nil
 	back   func()       // if there is no permit
+	why    atomic.Pointer[limitError]
 }
 
 // context is for the work of the request: it ends with parent, and when the
@@ -30,13 +32,18 @@ func (p *pass) context(parent context.Context) context.Context {
 
 // over is why the permit ended, if it was not by release.
 func (p *pass) over() error {
+	if why := p.why.Load(); why != nil {
+		return why
+	}
 	if p.permit == nil {
 		return nil
 	}
-	if err := p.permit.Err(); err != nil && !errors.Is(err, sema.ErrReleased) {
-		return &limitError{p.name, err}
+	err := p.permit.Err()
+	if err == nil || errors.Is(err, sema.ErrReleased) {
+		return nil
 	}
-	return nil
+	p.why.CompareAndSwap(nil, &limitError{p.name, err})
+	return p.why.Load()
 }
 
 // release gives the pass back. It is called once. An error says that the permit
@@ -47,6 +54,7 @@ func (p *pass) release() {
 		p.back()
 		return
 	}
+	_ = p.over() // a permit that was released does not tell any more that it had been lost
 	released := make(chan struct{})
 	go func() {
 		_ = p.permit.Release()

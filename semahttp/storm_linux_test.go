@@ -219,4 +219,3 @@ func TestNeverMoreThanTheLimitAtTheUpstream(t *testing.T) {
 		t.Errorf("left behind: %+v", st)
 	}
 }
-
