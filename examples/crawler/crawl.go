@@ -103,7 +103,8 @@ func (r rules) allow(page string) bool {
 	return ok
 }
 
-// robots reads robots.txt: the rules for everybody or for us, and the sitemaps.
+// robots reads robots.txt: the rules for everybody, those for us, and the
+// sitemaps.
 func robots(ctx context.Context, client *http.Client, site string) (rules, []string, error) {
 	found, sitemaps := rules{}, []string(nil)
 	err := fetch(ctx, client, site+"/robots.txt", func(body io.Reader) error {
