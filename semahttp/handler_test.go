@@ -254,8 +254,9 @@ func TestMiddlewareBetween(t *testing.T) {
 		{"with Flusher", func(w http.ResponseWriter) http.ResponseWriter { return flushes{w, w.(http.Flusher)} }, true, false},
 		{"with ReaderFrom", func(w http.ResponseWriter) http.ResponseWriter { return reads{plain{w}, w.(io.ReaderFrom)} }, false, true},
 	} {
-		h := &semahttp.Handler{Limit: semahttp.All(sem)}
+		h, served := &semahttp.Handler{Limit: semahttp.All(sem)}, make(chan struct{})
 		h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer close(served)
 			_, f := w.(http.Flusher)
 			_, rf := w.(io.ReaderFrom)
 			if f != c.flush || rf != c.reads {
@@ -271,6 +272,7 @@ func TestMiddlewareBetween(t *testing.T) {
 		if resp, err := http.Get(u); err == nil {
 			t.Errorf("%s: %s", c.what, resp.Status)
 		}
+		<-served
 	}
 	// One that says it can be hijacked, and cannot.
 	h := &semahttp.Handler{Limit: semahttp.All(sem)}
