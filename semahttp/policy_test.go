@@ -176,12 +176,14 @@ func TestFailLocal(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// A place that comes free is the next one's. Whoever comes now is limited by
-		// the engine again.
+		// A place that comes free is the next one's. The one that asks finds the
+		// engine back, and whoever comes then is limited by it again.
 		l.gone.Store(false)
 		c.leave <- struct{}{}
 		synctest.Wait()
-		c.send(t, t.Context(), 12)
+		c.send(t, t.Context(), 1)
+		synctest.Wait()
+		c.send(t, t.Context(), 11)
 		synctest.Wait()
 		if c.running.Load() != 13 || used(t, l.Semaphore) != 10 {
 			t.Fatalf("%d run, %d held; want 3 beside the 10", c.running.Load(), used(t, l.Semaphore))
