@@ -45,8 +45,9 @@ type Handler struct {
 
 	// Position names a header, such as "X-Queue-Position", that tells a request
 	// which waited in vain where it stood in the queue at the end: 1 is the head.
-	// It is told of limiters that have the method Waiters of sema.Semaphore, may
-	// be a second old, and counts who came while the engine was asked as behind.
+	// It is told of limiters that have the method Waiters of sema.Semaphore. It
+	// may be a second old, and is the least that it can have been: only tickets
+	// in the engine's queue count, not who waits behind one in another process.
 	// Default: not told.
 	Position string
 

@@ -148,8 +148,8 @@ func TestFailOpen(t *testing.T) {
 		synctest.Wait()
 		c.send(t, t.Context(), 10)
 		synctest.Wait()
-		if c.running.Load() != 47 || used(t, l.Semaphore) != 2 || waiters(t, l.Semaphore) != 9 {
-			t.Fatalf("%d run, %d held, %d wait; want 45 without permit, 2, 9", c.running.Load(), used(t, l.Semaphore), waiters(t, l.Semaphore))
+		if c.running.Load() != 47 || used(t, l.Semaphore) != 2 {
+			t.Fatalf("%d run, %d held; want 45 without permit, and 2", c.running.Load(), used(t, l.Semaphore))
 		}
 		close(c.leave)
 	})
