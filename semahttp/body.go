@@ -46,11 +46,11 @@ func (s *stream) start(ctx context.Context) io.ReadCloser {
 	return b
 }
 
-// end ends the request and then gives back its pass; whoever comes second waits
-// for that. The context ends before the body is closed: only then has
-// http.Transport closed the connection when Close returns, and the next request
-// must not be there before the last one is gone. found says that the garbage
-// collector found the body.
+// end ends the request and then gives back its pass. Whoever comes second waits
+// for that. The next request must not be at the upstream before this one is gone,
+// so the connection is closed first. http.Transport closes it within Close only
+// if the context has ended before. found says that the garbage collector found
+// the body.
 func (s *stream) end(found bool) error {
 	s.once.Do(func() {
 		s.mu.Lock()
