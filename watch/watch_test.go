@@ -179,6 +179,7 @@ func TestALifeIsHeard(t *testing.T) {
 			if got.Permit != waiter.Permit || got.Waited < 2*time.Second || got.Token != second.Token() {
 				t.Errorf("%+v", got)
 			}
+			time.Sleep(time.Second / 3) // between two looks
 			check(t, s.Revoke(t.Context(), second.ID()))
 			<-second.Context(t.Context()).Done()
 			_ = second.Release() // it is lost, in one way or another
