@@ -171,6 +171,13 @@ func New(e engine.Engine, o *Options) *Handler {
 		h.mux.HandleFunc("POST /login", h.posting(h.login))
 		h.mux.HandleFunc("POST /logout", h.posting(h.logout))
 	}
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+			h.fail(w, r, Access{}, http.StatusMethodNotAllowed, "Nothing is done that way here.")
+			return
+		}
+		h.fail(w, r, Access{}, http.StatusNotFound, "There is no such page.")
+	})
 	for _, a := range assets {
 		h.mux.HandleFunc("GET /"+a.name, a.serve)
 	}

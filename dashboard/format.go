@@ -54,6 +54,10 @@ func bar(used, limit int) template.HTML {
 
 const sparkWidth, sparkHeight = 120, 28
 
+func (h *Handler) spark(name string) template.HTML {
+	return spark(h.watcher.History(name), h.watcher.Options().History)
+}
+
 // spark is the last minutes as a picture: what was used as an area below the
 // limit, which is a line, and those who waited as a line of their own scale.
 func spark(samples []watch.Sample, over time.Duration) template.HTML {
@@ -90,7 +94,7 @@ func spark(samples []watch.Sample, over time.Duration) template.HTML {
 		waiting = `<path class="queue" d="` + line(crowd, func(s watch.Sample) int { return s.Waiting }) + `"/>`
 	}
 	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %d %d" role="img" aria-label="%s">`+
-		`<path class="used" d="%s"/><path class="limit" d="%s"/>%s</svg>`, sparkWidth, sparkHeight, label, area, limit, waiting))
+		`<path class="area" d="%s"/><path class="used" d="%s"/><path class="limit" d="%s"/>%s</svg>`, sparkWidth, sparkHeight, label, area, used, limit, waiting))
 }
 
 // short is a coordinate with one digit after the point.

@@ -9,14 +9,10 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"sema/engine"
 	"sema/watch"
 )
-
-// history is how far back sparklines go.
-const history = 5 * time.Minute
 
 // orders are the columns that a list can be sorted by.
 var orders = []struct {
@@ -167,7 +163,7 @@ func (h *Handler) list(ctx context.Context, q listQuery, a Access) (listView, er
 func (h *Handler) listRow(s watch.Summary) listRow {
 	row := listRow{Summary: s, Key: s.Name, Address: semaphoreAddress(s.Name, 1, 1)}
 	row.Bar = bar(s.Used, s.Limit)
-	row.Spark = spark(h.watcher.History(s.Name), history)
+	row.Spark = h.spark(s.Name)
 	row.Wait = "–"
 	if s.Waiting > 0 {
 		row.Wait = brief(s.Oldest)

@@ -62,21 +62,31 @@ func (f *feeds) shut() {
 	f.running.Wait()
 }
 
-// join adds a reader to the feed of a page, which build makes. ok is false when
-// there are too many already, or it is all over.
-func (f *feeds) join(key string, most int, every time.Duration, build func(context.Context) (pieces, error)) (d *feed, news chan struct{}, ok bool) {
+// source is a page that changes.
+type source struct {
+	key    string // equal keys are equal pages
+	build  func(context.Context) (pieces, error)
+	follow func(context.Context) // runs as long as somebody reads; may be nil
+}
+
+// join adds a reader to the feed of a page. ok is false when there are too many
+// already, or it is all over.
+func (f *feeds) join(page source, most int, every time.Duration) (d *feed, news chan struct{}, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed || f.streams >= most {
 		return nil, nil, false
 	}
 	f.streams++
-	d = f.open[key]
+	d = f.open[page.key]
 	if d == nil {
 		ctx, stop := context.WithCancel(f.ctx)
-		d = &feed{key: key, readers: map[chan struct{}]struct{}{}, stop: stop}
-		f.open[key] = d
-		f.running.Go(func() { f.run(ctx, d, every, build) })
+		d = &feed{key: page.key, readers: map[chan struct{}]struct{}{}, stop: stop}
+		f.open[page.key] = d
+		f.running.Go(func() { f.run(ctx, d, every, page.build) })
+		if page.follow != nil {
+			f.running.Go(func() { page.follow(ctx) })
+		}
 	}
 	news = make(chan struct{}, 1)
 	if d.newest != nil {
@@ -137,12 +147,12 @@ func (f *feeds) newestOf(d *feed) pieces {
 
 // live streams the changes of a page as server-sent events.
 func (h *Handler) live(w http.ResponseWriter, r *http.Request, a Access) {
-	build, key, ok := h.builder(r.URL.Query(), a)
+	page, ok := h.source(r.URL.Query(), a)
 	if !ok {
 		h.fail(w, r, a, http.StatusNotFound, "There is no such semaphore.")
 		return
 	}
-	d, news, ok := h.feeds.join(key, h.options.Streams, h.options.Interval, build)
+	d, news, ok := h.feeds.join(page, h.options.Streams, h.options.Interval)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, "too many live pages are open", http.StatusServiceUnavailable)
@@ -187,33 +197,40 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request, a Access) {
 	}
 }
 
-// builder makes the page that an address asks for. Equal keys are equal pages.
-func (h *Handler) builder(v url.Values, a Access) (build func(context.Context) (pieces, error), key string, ok bool) {
+// source is the page that an address asks for.
+func (h *Handler) source(v url.Values, a Access) (page source, ok bool) {
 	rights, _ := json.Marshal([]any{a.Right, a.Prefixes}) // plain data
 	switch v.Get("of") {
 	case "list":
 		q := listQueryOf(v)
-		return func(ctx context.Context) (pieces, error) {
+		page.key = string(rights) + q.address()
+		page.build = func(ctx context.Context) (pieces, error) {
 			list, err := h.list(ctx, q, a)
 			if err != nil {
 				return nil, err
 			}
 			return list.pieces(), nil
-		}, string(rights) + q.address(), true
+		}
+		return page, true
 	case "semaphore":
 		q := semaphoreQueryOf(v)
 		if engine.ValidateName(q.name) != nil || !a.reaches(q.name) {
-			return nil, "", false
+			return page, false
 		}
-		return func(ctx context.Context) (pieces, error) {
+		var d diary
+		page.key = string(rights) + semaphoreAddress(q.name, q.holders, q.waiters)
+		page.build = func(ctx context.Context) (pieces, error) {
 			s, err := h.semaphore(ctx, q, a)
 			if err != nil {
 				return nil, err
 			}
+			s.Lately = d.list()
 			return s.pieces(), nil
-		}, string(rights) + semaphoreAddress(q.name, q.holders, q.waiters), true
+		}
+		page.follow = func(ctx context.Context) { d.follow(ctx, h.watcher, q.name) }
+		return page, true
 	}
-	return nil, "", false
+	return page, false
 }
 
 // pieces are the parts of a page that change, in order. Parts replace what is in

@@ -193,12 +193,27 @@ func TestAHundredLivePages(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for range 400 {
+	heap := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc) >> 10
+	}
+	var before int
+	for i := range 600 {
 		<-tick.C
 		p := acquire(t, sem, 1)
 		if err := p.Release(); err != nil {
 			t.Fatal(err)
 		}
+		if i == 200 {
+			before = heap()
+		}
+	}
+	after := heap()
+	t.Logf("101 pages: %d kB in use after 200 changes, %d kB after 600", before, after)
+	if after > before+8<<10 { // what piled up for each page and change would be 20 MB and more
+		t.Errorf("%d kB after 200 changes, %d kB after 600: something piles up", before, after)
 	}
 	acquire(t, sem, 998)
 	over.Store(true)

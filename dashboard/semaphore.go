@@ -40,6 +40,7 @@ type semaphoreView struct {
 	Waiters      []waiterRow
 	WaitersPager pager
 	Actions      []link
+	Lately       []diaryLine
 }
 
 type link struct{ Label, Address, Class string }
@@ -78,7 +79,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a Access) (se
 	v := semaphoreView{frame: h.frame(q.name, a), Name: q.name, State: st, Gone: st.Limit == 0}
 	v.Live = "live?of=semaphore&" + semaphoreAddress(q.name, q.holders, q.waiters)[len("semaphore?"):]
 	v.Summary = watch.Summarize(q.name, looked, st)
-	v.Bar, v.Spark = bar(st.Used, st.Limit), spark(h.watcher.History(q.name), history)
+	v.Bar, v.Spark = bar(st.Used, st.Limit), h.spark(q.name)
 	v.Wait = "–"
 	if v.Summary.Waiting > 0 {
 		v.Wait = brief(v.Summary.Oldest + since)
@@ -162,6 +163,7 @@ func (v semaphoreView) pieces() pieces {
 	p.part("notice", "notice", v.Notice)
 	p.part("facts", "facts", v)
 	p.part("actions", "actions", v.Actions)
+	p.part("lately", "lately", v.Lately)
 	p.part("holders-pager", "pager", v.HoldersPager)
 	p.part("waiters-pager", "pager", v.WaitersPager)
 	for _, row := range v.Holders {

@@ -30,6 +30,15 @@
     return template.content;
   };
 
+  // Only the cells that differ are put in anew: a click that began on a link
+  // would be lost if the link were another when it ends.
+  const change = (row, fresh) => {
+    const cells = [...fresh.children]; // of a list, always as many
+    cells.forEach((cell, i) => {
+      if (!row.children[i].isEqualNode(cell)) row.children[i].replaceWith(cell);
+    });
+  };
+
   const showPart = (key, html) => {
     const element = document.querySelector(`[data-part="${CSS.escape(key)}"]`);
     if (!element) return;
@@ -50,11 +59,8 @@
       let row = old.get(k);
       if (list.rows[k] !== undefined) {
         const fresh = parse(list.rows[k]).firstElementChild;
-        if (row) {
-          if (row === place) place = fresh;
-          row.replaceWith(fresh);
-        }
-        row = fresh;
+        if (row) change(row, fresh);
+        else row = fresh;
       }
       if (!row) continue;
       old.delete(k);
