@@ -24,6 +24,7 @@ type plan struct {
 	restarts, forgets, steps int64
 	refusals                 int64
 	limits, revokes, unsets  int64
+	stops, deafs             int64
 }
 
 // clientPlan is what one process is like.
@@ -38,6 +39,8 @@ type clientPlan struct {
 	maxHold                                  int64
 	try                                      int // rate of TryAcquire
 	lasting                                  bool
+	keep                                     int64 // how long released permits are kept
+	passes                                   int
 }
 
 // draw makes the plan of a seed. A third of all seeds have no faults, so that
@@ -64,6 +67,15 @@ func draw(seed uint64) (plan, *rand.Rand) {
 			unfair: rng.IntN(20) == 0, try: int(maybe(3, 4)),
 			noRenewal: rng.IntN(10) == 0, detached: rng.IntN(20) == 0, declare: rng.IntN(20) == 0, strict: rng.IntN(30) == 0,
 		}
+		if rng.IntN(2) == 0 {
+			c.keep = pick(1, 500, 5000, c.lease/20)
+		}
+		if rng.IntN(10) == 0 {
+			c.passes = 1 + rng.IntN(5)
+		}
+		if rng.IntN(4) == 0 {
+			c.callers *= 5
+		}
 		if rng.IntN(10) == 0 {
 			c.hold = 3 * c.lease // renewed
 		}
@@ -82,6 +94,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	p.pauses, p.crashes, p.cuts = mean(), mean(), mean()
 	p.restarts, p.refusals = mean(), mean()
 	p.limits, p.revokes, p.unsets = mean(), mean(), mean()
+	p.stops, p.deafs = maybe(8, lease), maybe(8, 2*lease)
 	p.forgets, p.steps = maybe(8, 3*lease), maybe(8, 2*lease)
 	return p, rng
 }

@@ -21,7 +21,7 @@ var planted = []struct{ what, file, old, new string }{
 	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn engine.Answer{Status: engine.Gone}\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell"},
 	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++"},
 	{"a grant is not told", queueFile, "n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h"},
-	{"free weight is not handed over", ledgerFile, "\tl.grant(now)\n\tl.watch(now, asker)", "\tl.watch(now, asker)"},
+	{"free weight is not handed over", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, asker)", "\tl.watch(now, asker)"},
 	{"the queue is last in, first out", ledgerFile, "place := now - r.Waited.Microseconds()", "place := -now"},
 	{"newcomers pass the queue", ledgerFile, "first := r.Unfair ||", "first := true ||"},
 	{"a heavy ticket is passed over", queueFile, "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\treturn", "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\tl.drop(t.id)"},
