@@ -15,9 +15,13 @@ const remembered = 20
 
 // diary is what happened to a semaphore while somebody had its page open.
 type diary struct {
+	began chan struct{} // closed when it sees what happens
+
 	mu    sync.Mutex
 	lines []diaryLine // the newest first
 }
+
+func newDiary() *diary { return &diary{began: make(chan struct{})} }
 
 type diaryLine struct {
 	Time time.Time
@@ -34,6 +38,9 @@ func (l diaryLine) Stamp() string { return l.Time.UTC().Format(time.RFC3339) }
 // follow writes down what happens until ctx ends.
 func (d *diary) follow(ctx context.Context, w *watch.Watcher, name string) {
 	for e := range w.Events(ctx, watch.Which{Name: name}) {
+		if e.Kind == watch.Began {
+			close(d.began)
+		}
 		line, ok := lineOf(e)
 		if !ok {
 			continue
@@ -41,6 +48,14 @@ func (d *diary) follow(ctx context.Context, w *watch.Watcher, name string) {
 		d.mu.Lock()
 		d.lines = append([]diaryLine{line}, d.lines[:min(len(d.lines), remembered-1)]...)
 		d.mu.Unlock()
+	}
+}
+
+// await returns when what happens from now on will be written down.
+func (d *diary) await(ctx context.Context) {
+	select {
+	case <-d.began:
+	case <-ctx.Done():
 	}
 }
 

@@ -217,9 +217,10 @@ func (h *Handler) source(v url.Values, a Access) (page source, ok bool) {
 		if engine.ValidateName(q.name) != nil || !a.reaches(q.name) {
 			return page, false
 		}
-		var d diary
+		d := newDiary()
 		page.key = string(rights) + semaphoreAddress(q.name, q.holders, q.waiters)
 		page.build = func(ctx context.Context) (pieces, error) {
+			d.await(ctx)
 			s, err := h.semaphore(ctx, q, a)
 			if err != nil {
 				return nil, err

@@ -31,10 +31,9 @@ type Summary struct {
 func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
-		Holders: len(st.Holders), Waiting: len(st.Waiters), Looked: looked,
+		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked,
 	}
 	for i := range st.Waiters {
-		s.Waiting += st.Waiters[i].Behind
 		s.Oldest = max(s.Oldest, st.Waiters[i].Waiting)
 	}
 	return s

@@ -42,8 +42,11 @@
   const showPart = (key, html) => {
     const element = document.querySelector(`[data-part="${CSS.escape(key)}"]`);
     if (!element) return;
+    const fresh = element.cloneNode(false);
+    fresh.append(parse(html));
+    if (fresh.isEqualNode(element)) return; // the first message has all there is
     const at = focusIn(element);
-    element.replaceChildren(parse(html));
+    element.replaceChildren(...fresh.childNodes);
     refocus(element, at);
   };
 
@@ -89,8 +92,8 @@
     close();
     if (held || document.hidden) return;
     source = new EventSource(address);
-    source.onopen = () => say("Live");
     source.onmessage = (event) => {
+      say("Live");
       const message = JSON.parse(event.data);
       for (const [key, html] of Object.entries(message.parts)) showPart(key, html);
       for (const [name, list] of Object.entries(message.lists)) showList(name, list);

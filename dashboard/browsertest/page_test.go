@@ -30,6 +30,7 @@ func TestAChangeIsSeenWithoutReload(t *testing.T) {
 	b.until(`document.querySelector("tbody").firstElementChild.dataset.key === "a-new-one"`)
 	b.click("a", "github-api")
 	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("next; all 3 held")`)
+	b.until(`document.querySelector("#status").textContent === "Live"`)
 	if eval[bool](b, `window.marker === 1`) {
 		t.Error("the other page is the same document: the marker proves nothing")
 	}
@@ -82,6 +83,25 @@ func TestOperatorsSetAndUnsetALimitAndPause(t *testing.T) {
 	}
 	if len(s.audit) != 4 {
 		t.Errorf("%+v", s.audit)
+	}
+}
+
+// What does not change stays the very same element: a click that began on it
+// is not lost.
+func TestLinksStayWhileThePageChanges(t *testing.T) {
+	s := newSite(t, quick)
+	s.acquire(s.semaphore("x", 3, "job"), 1)
+	b := s.tab()
+	b.run(chromedp.Navigate(b.url + "semaphore?name=x"))
+	b.js(`window.links = [...document.querySelectorAll("main a")]`)
+	if n := eval[int](b, `links.length`); n != 4 {
+		t.Fatalf("%d links: %s", n, b.text())
+	}
+	held := eval[string](b, `document.querySelector("[data-label='Held for']").innerText`)
+	b.until(fmt.Sprintf(`document.querySelector("[data-label='Held for']").innerText !== %q`, held))
+	b.until(`document.querySelector("#status").textContent === "Live"`)
+	if !eval[bool](b, `links.every((link) => link.isConnected)`) {
+		t.Error("a link was put in anew")
 	}
 }
 
