@@ -152,6 +152,10 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request, a Access) {
 		h.fail(w, r, a, http.StatusNotFound, "There is no such semaphore.")
 		return
 	}
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return // a stream has no end to wait for
+	}
 	d, news, ok := h.feeds.join(page, h.options.Streams, h.options.Interval)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
