@@ -173,8 +173,12 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 }
 
 // Drain takes whatever weight is free now as a single permit. With nothing
-// free, or somebody waiting, it fails with ErrUnavailable.
+// free, or somebody waiting, it fails with ErrUnavailable. What other clients
+// keep (see Options.Keep) is not free.
 func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
+	s.loop.mu.Lock()
+	s.loop.machine.Return()
+	s.loop.run(s.loop.now())
 	for {
 		free, err := s.Available(ctx)
 		if err != nil {
@@ -239,7 +243,7 @@ func (s *Semaphore) observe(e client.Event) func() {
 	if e.A == nil {
 		return s.observeOrder(e)
 	}
-	h, o, now := e.A.Owner.(*holding), &s.options.Observer, s.loop.now()
+	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
 	case client.Granted:
 		h.settle(nil)
@@ -247,14 +251,14 @@ func (s *Semaphore) observe(e client.Event) func() {
 		h.settle(s.reason(e))
 	case client.Queued:
 		if f := o.Queued; f != nil {
-			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: now - h.Came()}
+			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: s.loop.now() - h.Came()}
 			return func() { f(told) }
 		}
 	case client.Lost:
 		err := s.reason(e)
 		h.end(err)
 		if f := o.Lost; f != nil {
-			told := Lost{About: h.about(), Token: h.Token(), Held: now - h.GrantedAt(), Err: err}
+			told := Lost{About: h.about(), Token: h.Token(), Held: s.loop.now() - h.GrantedAt(), Err: err}
 			return func() { f(told) }
 		}
 	case client.AskFailed:

@@ -142,7 +142,6 @@ type Request struct {
 	// Of an Ask.
 	Ticket   time.Duration // life of the ticket from this step on; at most Lease. 0: its process's (see Lasting)
 	Waited   time.Duration // how long its caller has waited; orders the queue
-	After    ID            // if this ticket is in the queue, the new one is behind it
 	Wait     bool          // queue if it cannot be granted now
 	Unfair   bool          // take free weight although others wait
 	Strict   bool          // answer LimitDiffers when the stored limit is another

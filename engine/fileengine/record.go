@@ -204,7 +204,6 @@ func (rec *record) encode() []byte {
 		w.duration(q.Lease)
 		w.duration(q.Ticket)
 		w.duration(q.Waited)
-		w.id(q.After, rec.Client)
 		w.uint(w.bool(q.Wait, 0) | w.bool(q.Unfair, 1) | w.bool(q.Strict, 2) | w.bool(q.Detached, 3) | w.bool(q.Pin, 4) | w.bool(q.Anew, 5) | w.bool(q.Again, 6))
 		w.int(int64(q.Behind))
 		w.int(q.Token)
@@ -221,7 +220,6 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 		for range r.count() {
 			q := engine.Request{Kind: engine.Kind(r.uint()), ID: r.id(rec.Client), Limit: int(r.int())}
 			q.Lease, q.Ticket, q.Waited = r.duration(), r.duration(), r.duration()
-			q.After = r.id(rec.Client)
 			bits := r.uint()
 			q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin = bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0, bits&16 != 0
 			q.Anew, q.Again, q.Behind, q.Token = bits&32 != 0, bits&64 != 0, int(r.int()), r.int()

@@ -16,17 +16,17 @@ import (
 // what they release; then what is renewed and asked for again, the eldest first;
 // then new wishes.
 func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
-	if m.flying || now < m.paused {
-		if !m.flying && !m.Idle() {
-			m.schedule(m.paused)
-		}
+	if m.flying || m.Idle() {
+		return engine.Call{}, false
+	}
+	if now < m.paused {
+		m.schedule(m.paused)
 		return engine.Call{}, false
 	}
 	m.requests, m.items = m.requests[:0], m.items[:0]
-	if m.leave != engine.Keep && !m.Idle() {
-		m.correct()
+	if m.moved && m.leave != engine.Keep {
+		m.takeMoved(now)
 	}
-	m.takeCorrections(now)
 	m.takeOrders()
 	m.takeDue(now)
 	m.takeFresh(now)
@@ -51,16 +51,20 @@ func (m *Machine) request(it item, r engine.Request) {
 	m.requests = append(m.requests, r)
 }
 
-func (m *Machine) takeCorrections(now time.Duration) {
-	n := 0
-	for ; n < len(m.corrections) && len(m.items) < maxRequests/2; n++ {
-		if c := m.corrections[n]; c.state == Waiting && c.holder != nil {
+// takeMoved asks again for the tickets that are for other callers than the engine
+// knows of: others wait, and their order counts.
+func (m *Machine) takeMoved(now time.Duration) {
+	m.moved = false
+	for _, c := range m.all {
+		switch {
+		case !c.moved || c.state == Held || c.holder == nil:
+		case c.pending || c.state == Asking || len(m.items) >= maxRequests/2:
+			m.moved = true // another time
+		default:
+			c.pending = true
 			m.request(item{claim: c}, m.askFor(now, c))
-		} else if c.pending = false; c.state == Held && !c.issued() && !c.kept {
-			m.push(c) // what it was granted meanwhile is to be renewed
 		}
 	}
-	m.corrections = slices.Delete(m.corrections, 0, n)
 }
 
 func (m *Machine) takeOrders() {
@@ -147,11 +151,8 @@ func (m *Machine) declares() bool {
 func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	lease, a := m.lease(), c.holder
 	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.came,
+		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: max(0, now-a.came),
 		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.state == Waiting || m.deaf,
-	}
-	if before := a.earlier; m.mixed && before != nil && before.claim != nil && before.claim.queues() {
-		r.After = before.claim.id // tickets of one weight stand for each other; these do not
 	}
 	if a.later != nil && a.later == m.next {
 		r.Behind = m.Behind()

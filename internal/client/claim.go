@@ -181,10 +181,7 @@ func (m *Machine) move(a *Acquisition, c *claim) {
 	if a.state == Asking && c.state == Waiting {
 		m.queued(a, m.ahead)
 	}
-	if !c.moved {
-		c.moved = true
-		m.moved = append(m.moved, c)
-	}
+	c.moved, m.moved = true, true
 }
 
 // free finds a caller for a ticket whose own has gone; or spares it, or gives

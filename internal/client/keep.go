@@ -123,14 +123,10 @@ func (m *Machine) takeSpare(weight int) *claim {
 
 // allow takes in what may be done with released permits from now on.
 func (m *Machine) allow(l engine.Leave, until time.Duration) {
-	was := m.leave
 	m.leave, m.leaveUntil = l, until
 	if l != engine.Keep {
 		m.returnKept()
 		m.returnSpares()
-	}
-	if was == engine.Keep && l != engine.Keep {
-		m.correct()
 	}
 }
 
@@ -146,19 +142,6 @@ func (m *Machine) returnSpares() {
 	for len(m.spares) > 0 {
 		m.drop(m.spares[len(m.spares)-1])
 	}
-}
-
-// correct asks again for the tickets that are for other callers than the engine
-// knows of: others wait, and their order counts.
-func (m *Machine) correct() {
-	for _, c := range m.moved {
-		if c.moved && c.state == Waiting && !c.pending {
-			c.pending = true
-			m.corrections = append(m.corrections, c)
-		}
-	}
-	clear(m.moved)
-	m.moved = m.moved[:0]
 }
 
 // recall takes in that what the engine allowed is over. The reply to a call that

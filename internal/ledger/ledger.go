@@ -218,9 +218,6 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		return engine.Answer{Status: engine.TooHeavy}
 	}
 	place := now - r.Waited.Microseconds()
-	if before := l.tickets[r.After]; before != nil {
-		place = max(place, before.place+1)
-	}
 	if r.Wait {
 		l.grant(now, place) // those who came later may have to wait for this one
 	} else {

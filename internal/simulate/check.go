@@ -94,16 +94,40 @@ func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 // passedOver is somebody who came earlier than c, by more than messages take,
 // whose wait nothing has disturbed, and who has not been granted before.
 func (k *checker) passedOver(c *caller) *caller {
-	limit, _, _ := k.w.server.ledger.Load()
 	for _, n := range k.w.nodes {
 		for _, other := range n.callers {
-			if !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair && n.plan.passes == 0 &&
-				n.alive && !n.paused && n.faulty < other.came && !k.deaf(n, other) && other.came+k.messages() < c.came && k.calm() < other.came {
+			if n.plan.passes == 0 && k.earlier(other, c) {
 				return other
 			}
 		}
 	}
 	return nil
+}
+
+func (k *checker) earlier(other, c *caller) bool {
+	limit, _, _ := k.w.server.ledger.Load()
+	n := other.n
+	return other.came+k.messages() < c.came && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
+		n.alive && !n.paused && n.faulty < other.came && !k.deaf(n, other) && k.calm() < other.came
+}
+
+// overtaken bounds how many are served before somebody who came earlier: as
+// many as all permits may be passed on in a row.
+func (k *checker) overtaken(c *caller) {
+	most := 1
+	for _, n := range k.w.nodes {
+		most = max(most, 1+n.plan.passes)
+	}
+	for _, n := range k.w.nodes {
+		for _, other := range n.callers {
+			if n == c.n || c.n.plan.unfair || c.n.faulty > c.came || c.try || !k.earlier(other, c) {
+				continue
+			}
+			if other.behind++; other.behind > 3*k.allowed*most {
+				k.w.fail("order: %d were served before %v that came later", other.behind, other.Came())
+			}
+		}
+	}
 }
 
 // deaf reports whether a process that cannot be notified may be passed over: as
@@ -134,7 +158,7 @@ func (k *checker) tokens(c *caller) {
 		}
 		k.bySlot[slot] = max(k.bySlot[slot], c.token)
 	}
-	if ahead := c.token - w.server.now(); ahead > 1000 && w.now > k.doubt {
+	if ahead := c.token - w.server.now(); ahead > 1000 && w.now > k.doubt && !w.hurried {
 		w.fail("token: %v has one that is %v ahead of the server's clock", id, micros(ahead))
 	}
 }
@@ -186,6 +210,7 @@ func (k *checker) granted(c *caller) {
 	if k.given[c.Acquisition.ID()] != c.token {
 		k.passed(c)
 	}
+	k.overtaken(c)
 	delete(c.n.coming, c.Acquisition.ID())
 	if c.over {
 		k.w.fail("once: %v was granted after its end", c.Acquisition.ID())

@@ -41,6 +41,7 @@ type caller struct {
 	held   bool
 	token  int64
 	over   bool
+	behind int // how many were served before it that came later
 }
 
 func (w *world) newNode(i int, p clientPlan) *node {
@@ -259,6 +260,7 @@ func (n *node) events() {
 		switch e.Kind {
 		case client.Granted:
 			w.grants++
+			w.longest = max(w.longest, w.now-c.came)
 			c.held, c.token = true, c.Token()
 			w.check.granted(c)
 			n.hold(c)
@@ -278,7 +280,7 @@ func (n *node) events() {
 // hold has the caller work, and then release.
 func (n *node) hold(c *caller) {
 	w, born := n.w, n.born
-	w.after(w.between(1, n.plan.hold), func() {
+	w.after(w.between(min(1, n.plan.hold), n.plan.hold), func() {
 		n.does(born, func() {
 			if c.held {
 				c.held = false

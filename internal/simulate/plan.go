@@ -13,6 +13,7 @@ type plan struct {
 	seed    uint64
 	limit   int
 	length  int64 // of the run, before everything is wound up
+	enough  int   // events, after which it is wound up as well: many short runs see more than few long ones
 	delay   int64 // the longest a message takes, unless it is late
 	clients []clientPlan
 
@@ -25,6 +26,7 @@ type plan struct {
 	refusals                 int64
 	limits, revokes, unsets  int64
 	stops, deafs             int64
+	hurried                  bool // permits pass on faster than the clock ticks, and so tokens grow faster
 }
 
 // clientPlan is what one process is like.
@@ -54,16 +56,17 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		}
 		return 0
 	}
-	p := plan{seed: seed, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
+	p := plan{seed: seed, enough: 8000, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
 	lease := pick(100, 300, 1000, 3000) * millisecond
 	p.length = 8 * lease
 	weights := int(pick(1, 1, 1, int64(p.limit)))
 	slots := rng.IntN(4) == 0
-	hold := pick(100, 2000, lease/20, lease/3)
+	hold := pick(0, 100, 100, 2000, 2000, lease/20, lease/20, lease/3)
+	p.hurried = hold == 0
 	for range 1 + rng.IntN(4) {
 		c := clientPlan{
 			callers: int(pick(1, 1, 2, 5)), lease: lease * pick(1, 1, 1, 3, 10), maxWeight: weights,
-			hold: hold, think: pick(10, 1000, hold), patience: maybe(4, lease), slots: slots,
+			hold: hold, think: pick(10, 1000, max(1, hold)), patience: maybe(4, lease), slots: slots,
 			unfair: rng.IntN(20) == 0, try: int(maybe(3, 4)),
 			noRenewal: rng.IntN(10) == 0, detached: rng.IntN(20) == 0, declare: rng.IntN(20) == 0, strict: rng.IntN(30) == 0,
 		}
