@@ -321,6 +321,7 @@ func decodeState(v []any) (st engine.State, clients []string, err error) {
 		st.Waiters = append(st.Waiters, engine.Waiter{ID: name, Weight: id.Weight, Waiting: waiting, Behind: behind})
 		clients = append(clients, id.Client)
 	}
+	st.CountBehind()
 	slices.Sort(clients)
 	return st, slices.Compact(clients), nil
 }

@@ -180,6 +180,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 	case first != nil && first.state == Waiting && !m.cfg.Unfair:
 		m.deny(a, Event{Reason: Refused}) // somebody waits
 	default:
+		m.returnSpares() // or they would be what is in its way
 		m.fresh = append(m.fresh, m.claim(a))
 	}
 }

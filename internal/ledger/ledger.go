@@ -475,6 +475,7 @@ func (l *Ledger) State(now int64) engine.State {
 			})
 		}
 	}
+	s.CountBehind()
 	return s
 }
 
