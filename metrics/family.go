@@ -1,6 +1,9 @@
 package metrics
 
-import "strings"
+import (
+	"context"
+	"strings"
+)
 
 // The metrics. Durations are seconds.
 const (
@@ -9,6 +12,7 @@ const (
 	QueueSize       = "sema.queue.size"       // gauge: how many callers wait; the engine's
 	QueueOldest     = "sema.queue.oldest"     // gauge: how long the one who came first has waited; the engine's
 	LeasesReclaimed = "sema.leases.reclaimed" // counter: permits whose lease ended without a release; the engine's
+	EngineUp        = "sema.engine.up"        // gauge: 1 if the engine answers, else 0; without labels
 	AcquireWait     = "sema.acquire.wait"     // histogram: from the call to the permit; this process's
 	LeaseDuration   = "sema.lease.duration"   // histogram: from the permit to its end; this process's
 	Acquires        = "sema.acquires"         // counter by result: see [ResultOf]; this process's
@@ -25,8 +29,9 @@ const (
 // Source is where figures come from. Implementations are safe for concurrent
 // use.
 type Source interface {
-	// Families are the figures of this moment. It does no I/O.
-	Families() []Family
+	// Families are the figures of this moment. Those that cannot be had before
+	// ctx ends are left out.
+	Families(ctx context.Context) []Family
 }
 
 // Kind is what a figure means.
@@ -50,7 +55,7 @@ type Family struct {
 
 // Series is one line of a metric.
 type Series struct {
-	Labels []Label // LabelName first
+	Labels []Label // LabelName first, but for sema.engine.up, which has none
 	Value  float64 // of a gauge or counter
 	Spread Spread  // of a histogram
 }
@@ -96,6 +101,7 @@ var about = []Family{
 	{Name: QueueSize, Unit: "{caller}", Help: "Callers that wait for a permit."},
 	{Name: QueueOldest, Unit: "s", Help: "How long the caller that came first has waited."},
 	{Name: LeasesReclaimed, Unit: "{permit}", Kind: Counter, Help: "Permits whose lease ended without a release."},
+	{Name: EngineUp, Unit: "1", Help: "1 if the engine answers, else 0."},
 	{Name: Acquires, Unit: "{acquire}", Kind: Counter, Help: "Acquisitions of this process by their result."},
 	{Name: AcquireWait, Unit: "s", Kind: Histogram, Help: "From the call of an acquisition to its permit."},
 	{Name: LeaseDuration, Unit: "s", Kind: Histogram, Help: "From a permit's grant to its end."},

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -151,7 +152,7 @@ func (r *Recorder) of(semaphore string) *counts {
 }
 
 // Families implements [Source].
-func (r *Recorder) Families() []Family {
+func (r *Recorder) Families(context.Context) []Family {
 	type labelled struct {
 		label string
 		*counts

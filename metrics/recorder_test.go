@@ -32,7 +32,7 @@ func value(t *testing.T, text, series string) string {
 func text(t *testing.T, sources ...metrics.Source) string {
 	t.Helper()
 	var b strings.Builder
-	if err := metrics.WriteText(&b, sources...); err != nil {
+	if err := metrics.WriteText(t.Context(), &b, sources...); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -256,14 +256,14 @@ func TestRecorderIsSafeForConcurrentUse(t *testing.T) {
 				o.Acquired(sema.Acquired{About: about})
 				o.Lost(sema.Lost{About: about, Err: sema.ErrRevoked})
 				if j%100 == 0 {
-					r.Families()
+					r.Families(t.Context())
 				}
 			}
 		})
 	}
 	g.Wait()
 	sum := 0.0
-	for _, f := range r.Families() {
+	for _, f := range r.Families(t.Context()) {
 		for _, s := range f.Series {
 			if f.Name == metrics.LeasesLost {
 				sum += s.Value

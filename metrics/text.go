@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"strconv"
@@ -13,7 +14,7 @@ const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Handler serves the figures of all sources in Prometheus' text format, to GET
 // and HEAD. It is for the address from which Prometheus scrapes: who may read
-// it is for the caller to see to. It does no I/O of its own.
+// it is for the caller to see to.
 func Handler(sources ...Source) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -22,7 +23,7 @@ func Handler(sources ...Source) http.Handler {
 			return
 		}
 		var text bytes.Buffer
-		_ = WriteText(&text, sources...) // into memory
+		_ = WriteText(r.Context(), &text, sources...) // into memory
 		w.Header().Set("Content-Type", ContentType)
 		w.Header().Set("Content-Length", strconv.Itoa(text.Len()))
 		_, _ = w.Write(text.Bytes()) // whoever asked may have gone
@@ -32,10 +33,10 @@ func Handler(sources ...Source) http.Handler {
 // WriteText writes the figures of all sources in Prometheus' text format,
 // version 0.0.4. Two sources must not have series of the same metric with the
 // same labels. The error is w's.
-func WriteText(w io.Writer, sources ...Source) error {
+func WriteText(ctx context.Context, w io.Writer, sources ...Source) error {
 	byName := map[string][]Series{}
 	for _, s := range sources {
-		for _, f := range s.Families() {
+		for _, f := range s.Families(ctx) {
 			byName[f.Name] = append(byName[f.Name], f.Series...)
 		}
 	}
@@ -81,7 +82,10 @@ func appendLine(text []byte, name string, labels []Label, value float64) []byte 
 		text = append(text, "{,"[min(i, 1)])
 		text = append(text, l.PrometheusName()+`="`+escapes.Replace(l.Value)+`"`...)
 	}
-	return append(text, "} "+number(value)+"\n"...)
+	if len(labels) > 0 {
+		text = append(text, '}')
+	}
+	return append(text, " "+number(value)+"\n"...)
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

@@ -19,7 +19,7 @@ func (t *Telemetry) Observe(source metrics.Source) (metric.Registration, error) 
 	// in aspnetcore.rate_limiting.
 	sums := map[string]metric.Int64Observable{}
 	observables := []metric.Observable{}
-	for _, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize} {
+	for _, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.EngineUp} {
 		f, _ := metrics.Describe(name)
 		made, err := t.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
 		if err != nil {
@@ -40,8 +40,8 @@ func (t *Telemetry) Observe(source metrics.Source) (metric.Registration, error) 
 		return nil, fmt.Errorf("otelsema: %s: %w", f.Name, err)
 	}
 	observables = append(observables, reclaimed, oldest)
-	registration, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for _, f := range source.Families() {
+	registration, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		for _, f := range source.Families(ctx) {
 			for _, s := range f.Series {
 				if sum, ok := sums[f.Name]; ok {
 					o.ObserveInt64(sum, int64(s.Value), labels(s))

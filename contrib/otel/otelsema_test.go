@@ -162,7 +162,7 @@ func TestNamesAreBounded(t *testing.T) {
 // engineSource is a source as a metrics.Watch is one.
 type engineSource struct{}
 
-func (engineSource) Families() (all []metrics.Family) {
+func (engineSource) Families(context.Context) (all []metrics.Family) {
 	for name, v := range map[string]float64{
 		metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.QueueOldest: 1.5, metrics.LeasesReclaimed: 7,
 	} {

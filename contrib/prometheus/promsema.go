@@ -11,6 +11,8 @@
 package promsema
 
 import (
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sema/metrics"
@@ -30,7 +32,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	for _, source := range c {
-		for _, f := range source.Families() {
+		for _, f := range source.Families(context.Background()) {
 			for _, s := range f.Series {
 				to <- convert(f, s)
 			}

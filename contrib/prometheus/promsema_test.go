@@ -45,7 +45,7 @@ func busy(t *testing.T) *metrics.Recorder {
 // source is one as a metrics.Watch is one.
 type source []metrics.Family
 
-func (s source) Families() []metrics.Family { return s }
+func (s source) Families(context.Context) []metrics.Family { return s }
 
 func gauges() source {
 	var all source
@@ -73,7 +73,7 @@ func gather(t *testing.T, sources ...metrics.Source) []*dto.MetricFamily {
 func TestTextIsWhatTheClientGathers(t *testing.T) {
 	r := busy(t)
 	var text strings.Builder
-	if err := metrics.WriteText(&text, r, gauges()); err != nil {
+	if err := metrics.WriteText(t.Context(), &text, r, gauges()); err != nil {
 		t.Fatal(err)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
