@@ -11,11 +11,14 @@ build:
 man:
 	go run ./internal/cli/man bin/man
 
+# Modules of their own, so that nobody has to have what only they need.
+MODULES = bench contrib/otel contrib/prometheus monitoring
+
 # All tests, race detector on; real Redis servers are started as children.
 test:
 	./scripts/test-tools.sh
 	go test -race -timeout 10m ./...
-	cd bench && go vet ./... && go test ./...
+	for m in $(MODULES); do (cd $$m && go vet ./... && go test -race ./...) || exit 1; done
 
 # The cancellation storm, 100,000 rounds on each engine. Some minutes.
 storm:
@@ -48,7 +51,7 @@ lint:
 	go vet ./...
 	go vet -tags interop ./interop/...
 	$(STATICCHECK) ./...
-	cd bench && $(STATICCHECK) ./...
+	for m in $(MODULES); do (cd $$m && $(STATICCHECK) ./...) || exit 1; done
 
 # Code and tests compile for every system that is supported.
 cross:

@@ -25,6 +25,7 @@ var importRules = []struct {
 	{"sema/watch", []string{"sema/engine"}, "who looks from outside needs no client, and no engine of any kind"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
 	{"sema/redisson", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
+	{"sema/metrics", []string{"sema", "sema/engine", "sema/watch"}, "counting costs a program no module; clients of Prometheus and OpenTelemetry are for contrib"},
 	{"sema/internal/rediserror", []string{"github.com/redis/go-redis/v9"}, "one table for all who talk to Redis"},
 	{"sema/internal/simulate", []string{"sema/engine", "sema/internal/client", "sema/internal/ledger"}, "it runs the two machines, and nothing between"},
 	{"sema/internal/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
