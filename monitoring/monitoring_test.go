@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -188,7 +187,7 @@ func known(t *testing.T, where, text string) {
 				t.Errorf("%s: sema has no metric %q", where, s.Name)
 			}
 			for _, m := range s.LabelMatchers {
-				if !slices.Contains([]string{labels.MetricName, "sema_name", "result", "reason"}, m.Name) {
+				if !slices.Contains([]string{model.MetricNameLabel, "sema_name", "result", "reason"}, m.Name) {
 					t.Errorf("%s: sema has no label %q", where, m.Name)
 				}
 			}
