@@ -157,7 +157,7 @@ func TestTenThousandSemaphoresPage(t *testing.T) {
 	v.key("esc")
 	v.until("1-20 of 10000")
 	v.key("s", "s", "s")
-	v.until("sorted by use")
+	v.until("sorted by oldest")
 	v.fits()
 }
 
