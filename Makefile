@@ -12,7 +12,7 @@ man:
 	go run ./internal/cli/man bin/man
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = bench contrib/otel contrib/prometheus monitoring
+MODULES = bench contrib/otel contrib/prometheus interop/others monitoring
 
 # All tests, race detector on; real Redis servers are started as children.
 test:
@@ -50,6 +50,7 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: these files want formatting'; exit 1; }
 	go vet ./...
 	go vet -tags interop ./interop/...
+	cd interop/others && go vet -tags interop .
 	$(STATICCHECK) ./...
 	for m in $(MODULES); do (cd $$m && $(STATICCHECK) ./...) || exit 1; done
 
@@ -67,6 +68,7 @@ interop:
 	./scripts/test-tools.sh
 	./interop/classic/run.sh
 	./interop/redisson/run.sh
+	./interop/others/run.sh
 
 clean:
 	rm -rf bin

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Sees to what the tests need beside Go: redis-server, tmux as a terminal, and a C
-# compiler for the race detector. Installs them with apt where that is there and allowed.
+# Sees to what the tests need beside Go: redis-server, tmux as a terminal, a C
+# compiler for the race detector, and what interop/others compares. Installs them with apt where that is there and allowed.
 set -eu
 
 missing=
 command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
 command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
+command -v sem >/dev/null 2>&1 || missing="$missing parallel"
+command -v flock >/dev/null 2>&1 || missing="$missing util-linux"
 command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 [ -z "$missing" ] && exit 0
 
