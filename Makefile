@@ -62,8 +62,8 @@ cross:
 vulncheck:
 	$(GOVULNCHECK) ./...
 
-# Our classic and redisson packages beside the originals' own languages: needs
-# Python, and Java with Maven.
+# Our classic and redisson packages beside the originals' own languages, and what
+# we say of npm's redis-semaphore: needs Python, Java with Maven, and Node.js.
 interop:
 	./scripts/test-tools.sh
 	./interop/classic/run.sh

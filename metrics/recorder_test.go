@@ -290,3 +290,52 @@ func BenchmarkObserver(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkAcquire is an acquisition in memory, with a Recorder and without.
+func BenchmarkAcquire(b *testing.B) {
+	r, err := metrics.NewRecorder(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, o := range map[string]sema.Observer{"bare": {}, "recorded": r.Observer(sema.Observer{})} {
+		b.Run(name, func(b *testing.B) {
+			e := memengine.New()
+			defer func() { _ = e.Close() }()
+			s, err := sema.New(e, "llm", 1, &sema.Options{Observer: o})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+			b.ReportAllocs()
+			for b.Loop() {
+				p, err := s.Acquire(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				_ = p.Release()
+			}
+		})
+	}
+}
+
+// BenchmarkScrape is a scrape with so many names.
+func BenchmarkScrape(b *testing.B) {
+	for _, n := range []int{1, metrics.DefaultNames, 10_000} {
+		r, err := metrics.NewRecorder(&metrics.Options{Names: n})
+		if err != nil {
+			b.Fatal(err)
+		}
+		o := r.Observer(sema.Observer{})
+		for i := range n {
+			o.Acquired(sema.Acquired{About: sema.About{Semaphore: fmt.Sprint("tenant-", i)}})
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var text strings.Builder
+			for b.Loop() {
+				text.Reset()
+				_ = metrics.WriteText(b.Context(), &text, r)
+			}
+			b.ReportMetric(float64(text.Len()), "bytes/scrape")
+		})
+	}
+}

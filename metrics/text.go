@@ -54,8 +54,9 @@ func (f Family) appendText(text []byte) []byte {
 	name := f.PrometheusName()
 	text = append(text, "# HELP "+name+" "+f.Help+"\n# TYPE "+name+" "+[]string{"gauge", "counter", "histogram"}[f.Kind]+"\n"...)
 	for _, s := range f.Series {
+		labels := s.text()
 		if f.Kind != Histogram {
-			text = appendLine(text, name, s.Labels, s.Value)
+			text = appendLine(text, name, "", labels, "", s.Value)
 			continue
 		}
 		sum := uint64(0)
@@ -65,10 +66,10 @@ func (f Family) appendText(text []byte) []byte {
 			if i < len(s.Spread.Bounds) {
 				bound = number(s.Spread.Bounds[i])
 			}
-			text = appendLine(text, name+"_bucket", append(s.Labels[:len(s.Labels):len(s.Labels)], Label{"le", bound}), float64(sum))
+			text = appendLine(text, name, "_bucket", labels, bound, float64(sum))
 		}
-		text = appendLine(text, name+"_sum", s.Labels, s.Spread.Sum)
-		text = appendLine(text, name+"_count", s.Labels, float64(sum))
+		text = appendLine(text, name, "_sum", labels, "", s.Spread.Sum)
+		text = appendLine(text, name, "_count", labels, "", float64(sum))
 	}
 	return text
 }
@@ -76,16 +77,31 @@ func (f Family) appendText(text []byte) []byte {
 // escapes are those of a label's value.
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-func appendLine(text []byte, name string, labels []Label, value float64) []byte {
-	text = append(text, name...)
-	for i, l := range labels {
-		text = append(text, "{,"[min(i, 1)])
-		text = append(text, l.PrometheusName()+`="`+escapes.Replace(l.Value)+`"`...)
+// text is the labels between the braces.
+func (s Series) text() string {
+	var text strings.Builder
+	for i, l := range s.Labels {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(l.PrometheusName() + `="` + escapes.Replace(l.Value) + `"`)
 	}
-	if len(labels) > 0 {
+	return text.String()
+}
+
+// appendLine appends a line. bound is that of a bucket, or "".
+func appendLine(text []byte, name, part, labels, bound string, value float64) []byte {
+	text = append(append(text, name...), part...)
+	if labels != "" {
+		text = append(append(text, '{'), labels...)
+		if bound != "" {
+			text = append(append(append(text, `,le="`...), bound...), '"')
+		}
 		text = append(text, '}')
 	}
-	return append(text, " "+number(value)+"\n"...)
+	text = append(text, ' ')
+	text = strconv.AppendFloat(text, value, 'g', -1, 64)
+	return append(text, '\n')
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

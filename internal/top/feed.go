@@ -1,7 +1,9 @@
 package top
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -102,6 +104,11 @@ func (f *feed) look(w wish) page {
 	p := page{wish: w}
 	if w.name != "" {
 		p.state, p.err = f.watcher.State(ctx, w.name)
+		// Engines list holders in no order; lines that change places cannot be read.
+		p.state.Holders = slices.Clone(p.state.Holders) // others may have the same snapshot
+		slices.SortFunc(p.state.Holders, func(a, b engine.Holder) int {
+			return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
+		})
 		return p
 	}
 	p.list, p.total, p.err = f.watcher.Summaries(ctx, w.query)
