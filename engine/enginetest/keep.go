@@ -182,9 +182,18 @@ var keepTests = []test{
 			e.Fatalf("%d tickets, limit %d", n, limit)
 		}
 		e.release(heavy)
-		for _, w := range all {
-			e.release(e.permit(w))
+		var served sync.WaitGroup
+		for _, w := range all { // in whatever order they came
+			served.Go(func() {
+				p := <-w.got
+				if p == nil {
+					e.Errorf("waiting ended with %v", w.err)
+				} else if err := p.Release(); err != nil {
+					e.Error(err)
+				}
+			})
 		}
+		served.Wait()
 		e.until(func() bool { return e.state(s).Waiting() == 0 })
 		e.empty(s, limit)
 	}},
