@@ -113,8 +113,10 @@ func (p *program) top(ctx context.Context, f *topFlags) error {
 func (p *program) where() string {
 	a, err := parseAddress(p.rawURL())
 	switch {
-	case p.rawURL() == "" || err != nil:
+	case p.rawURL() == "":
 		return "this user on this host"
+	case err != nil:
+		return redact(p.rawURL())
 	case a.kind == "file":
 		return a.path
 	}
