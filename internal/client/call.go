@@ -50,9 +50,11 @@ func (m *Machine) tellBehind() {
 	}
 }
 
-// wantsToKeep is for how long permits would be passed on, or kept.
+// wantsToKeep is for how long permits would be passed on, or kept. It costs the
+// engine something, which a caller that is alone has nothing of.
 func (m *Machine) wantsToKeep() time.Duration {
-	if m.cfg.passing() && !m.closed && len(m.all) > 0 && (m.line.length > 0 || m.cfg.Keep > 0) {
+	wants := m.cfg.Keep > 0 || m.line.length > 1 || m.line.length == 1 && m.line.first.state == Waiting
+	if wants && m.cfg.passing() && !m.closed && len(m.all) > 0 {
 		return m.contact()
 	}
 	return 0
