@@ -1,0 +1,114 @@
+package sematest
+
+import (
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+
+	"sema"
+	"sema/engine"
+)
+
+// maxStacks bounds, in bytes, what is read of the stacks of all goroutines.
+const maxStacks = 16 << 20
+
+// root begins the names of all functions of package sema.
+var root = reflect.TypeFor[sema.Semaphore]().PkgPath() + "."
+
+// acquiring is in the stack of each goroutine that acquires.
+var acquiring = root + "(*Semaphore).acquire("
+
+// note keeps where the permits that a call asks for first are acquired, and
+// drops what is known of those that it releases.
+func (e *Engine) note(c engine.Call) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var asked []engine.ID
+	for _, r := range c.Requests {
+		if r.Kind == engine.Release {
+			delete(e.places, r.ID)
+		}
+		if _, lost := e.lost[r.ID]; lost && r.Kind != engine.Ask {
+			e.lost[r.ID] = true
+		}
+		if _, known := e.places[r.ID]; r.Kind == engine.Ask && !known {
+			asked = append(asked, r.ID)
+			if r.Detached {
+				e.detached[r.ID] = true
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return
+	}
+	// Mostly it is the caller's own goroutine that carries the call. Otherwise
+	// the caller is one of those that wait.
+	found := acquirers(stacks(false))
+	if len(asked) > 1 || len(found) == 0 {
+		found = acquirers(stacks(true))
+	}
+	for _, id := range asked {
+		e.places[id] = found
+	}
+}
+
+// stacks is what the runtime shows of this goroutine, or of all.
+func stacks(all bool) string {
+	for size := 64 << 10; ; size *= 4 {
+		b := make([]byte, size)
+		if n := runtime.Stack(b, all); n < size || size >= maxStacks {
+			return string(b[:n])
+		}
+	}
+}
+
+// acquirers lists the places where goroutines acquire, each once.
+func acquirers(text string) []string {
+	var found []string
+	for stack := range strings.SplitSeq(text, "\n\n") {
+		if !strings.Contains(stack, "\n"+acquiring) {
+			continue
+		}
+		if place := caller(stack); !slices.Contains(found, place) {
+			found = append(found, place)
+		}
+	}
+	return found
+}
+
+// caller is a goroutine's stack above package sema: a line for each function and
+// one for its place.
+func caller(stack string) string {
+	lines := strings.Split(strings.TrimSuffix(stack, "\n"), "\n")
+	above := 0
+	for i, line := range lines {
+		if strings.HasPrefix(line, root) {
+			above = i + 2
+		}
+	}
+	if above >= len(lines) {
+		above = 1
+	}
+	var b strings.Builder
+	for _, line := range lines[above:] {
+		b.WriteString("\t" + plain(line) + "\n")
+	}
+	return b.String()
+}
+
+// plain is a line of a stack without what differs between two calls from the
+// same place: arguments, offsets, goroutines.
+func plain(line string) string {
+	cut := " +0x"
+	switch {
+	case strings.HasPrefix(line, "created by "):
+		cut = " in goroutine "
+	case !strings.HasPrefix(line, "\t"):
+		cut = "("
+	}
+	if i := strings.LastIndex(line, cut); i > 0 {
+		return line[:i]
+	}
+	return line
+}
