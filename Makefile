@@ -11,11 +11,14 @@ build:
 man:
 	go run ./internal/cli/man bin/man
 
-# All tests, race detector on; real Redis servers are started as children.
+# What needs more than the library does has a module of its own.
+MODULES = bench contrib/grpc examples/jobs
+
+# All tests, race detector on; real servers are started as children.
 test:
 	./scripts/test-tools.sh
 	go test -race -timeout 10m ./...
-	cd bench && go vet ./... && go test ./...
+	@for m in $(MODULES); do echo "module $$m"; (cd $$m && go vet ./... && go test -race -timeout 10m ./...) || exit 1; done
 
 # The cancellation storm, 100,000 rounds on each engine. Some minutes.
 storm:
@@ -48,12 +51,14 @@ lint:
 	go vet ./...
 	go vet -tags interop ./interop/...
 	$(STATICCHECK) ./...
-	cd bench && $(STATICCHECK) ./...
+	@for m in $(MODULES); do (cd $$m && $(STATICCHECK) ./...) || exit 1; done
 
 # Code and tests compile for every system that is supported.
 cross:
 	@for to in linux/386 linux/arm64 darwin/arm64 freebsd/amd64 windows/amd64; do \
-		GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./... || exit 1; echo "compiles for $$to"; done
+		for m in . $(filter-out bench,$(MODULES)); do \
+			(cd $$m && GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./...) || exit 1; done; \
+		echo "compiles for $$to"; done
 
 vulncheck:
 	$(GOVULNCHECK) ./...

@@ -1,10 +1,13 @@
 #!/bin/sh
-# Sees to what the tests need beside Go: redis-server, and a C compiler for the
-# race detector. Installs them with apt where that is there and allowed.
+# Sees to what the tests need beside Go: redis-server, PostgreSQL for two of the
+# examples, and a C compiler for the race detector. Installs them with apt where
+# that is there and allowed.
 set -eu
 
 missing=
 command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
+# Debian has PostgreSQL's programs outside of the path.
+command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 [ -z "$missing" ] && exit 0
 
