@@ -2,6 +2,7 @@ package sematest_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -73,4 +74,17 @@ func TestPromises(t *testing.T) {
 		tb.Cleanup(func() { _ = engine.Close() })
 		return enginetest.Store{Client: func(testing.TB) sema.Engine { return engine }}
 	})
+}
+
+// The page for users shows a test of this package.
+func TestDocsShowATest(t *testing.T) {
+	page, err := os.ReadFile("../docs/testing.md")
+	must(t, err)
+	source, err := os.ReadFile("program_test.go")
+	must(t, err)
+	_, rest, ok := strings.Cut(string(page), "```go\n")
+	block, _, ok2 := strings.Cut(rest, "```")
+	if !ok || !ok2 || !strings.Contains(string(source), block) {
+		t.Errorf("program_test.go does not have what docs/testing.md shows:\n%s", block)
+	}
 }

@@ -65,7 +65,8 @@ func (l lines) all() (text string) {
 
 func TestProgramLosesItsPermitMidWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine, log, ended := sematest.New(t), newLines(), make(chan error, 1)
+		engine := sematest.New(t)
+		log, ended := newLines(), make(chan error, 1)
 		go func() { ended <- export(t.Context(), engine, 3, log) }()
 
 		time.Sleep(90 * time.Second) // in the midst of the second part
