@@ -173,8 +173,12 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 }
 
 // Drain takes whatever weight is free now as a single permit. With nothing
-// free, or somebody waiting, it fails with ErrUnavailable.
+// free, or somebody waiting, it fails with ErrUnavailable. What other clients
+// keep (see Options.Keep) is not free.
 func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
+	s.loop.mu.Lock()
+	s.loop.machine.Return()
+	s.loop.run(s.loop.now())
 	for {
 		free, err := s.Available(ctx)
 		if err != nil {
@@ -214,7 +218,7 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 	p := s.newPermit()
 	h, l := p.h, &s.loop
 	l.mu.Lock()
-	if l.machine.Find(parsed) != nil {
+	if l.machine.Knows(parsed) {
 		l.mu.Unlock()
 		return nil, &ArgumentError{What: "permit", Value: id, Want: "one that this Semaphore does not hold already"}
 	}
@@ -296,6 +300,7 @@ func (s *Semaphore) Close() error {
 	}
 	l.closed = true
 	now := l.now()
+	l.machine.Close()
 	var held []*client.Acquisition
 	l.machine.EachPermit(func(a *client.Acquisition) { held = append(held, a) })
 	for _, a := range held {
@@ -307,7 +312,6 @@ func (s *Semaphore) Close() error {
 		}
 		l.machine.Leave(l.machine.Release(now, a))
 	}
-	l.machine.Close(now)
 	l.settle(now)
 	l.shut(s.options.Lease)
 	return l.session.Close()

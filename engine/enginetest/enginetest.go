@@ -174,9 +174,9 @@ type waiter struct {
 // queue starts an acquisition and returns when its ticket is in the queue.
 func (e *env) queue(s *sema.Semaphore, n int) *waiter {
 	e.Helper()
-	before := e.state(s)
+	before := e.state(s).Waiting()
 	w := e.start(s, n)
-	e.until(func() bool { return len(e.state(s).Waiters) > len(before.Waiters) })
+	e.until(func() bool { return e.state(s).Waiting() > before })
 	return w
 }
 
