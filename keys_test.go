@@ -204,8 +204,8 @@ func TestABusyKeyDoesNotStarveTheOthers(t *testing.T) {
 				})
 			}
 		}
-		work("busy", 500)
-		work("also busy", 500)
+		work("busy", 200)
+		work("also busy", 200)
 		e.AwaitWaiting(t.Context(), "tenants/busy", 1)
 		time.Sleep(5*time.Second + 500*time.Millisecond)
 		began := time.Now()

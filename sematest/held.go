@@ -21,7 +21,7 @@ type Permit struct {
 	Weight    int
 
 	// Where is the stack of the goroutine that acquired it, as a panic shows it.
-	// If several goroutines acquired at once, it may name several places.
+	// If several goroutines acquired at once, it names each place where one did.
 	Where string
 
 	id     engine.ID
@@ -118,15 +118,17 @@ func (e *Engine) AwaitHeld(ctx context.Context, name string, n int) {
 	e.await(ctx, name, func() (int, string) { return len(e.Held(name)), "held" }, n)
 }
 
-// AwaitWaiting waits until at least n acquisitions of a semaphore wait in its
-// queue. It ends the test if ctx ends first.
+// AwaitWaiting waits until at least n callers wait for a permit of a semaphore. It
+// ends the test if ctx ends first.
 func (e *Engine) AwaitWaiting(ctx context.Context, name string, n int) {
 	e.tb.Helper()
-	e.await(ctx, name, func() (int, string) { return len(e.state(name).Waiters), "waiting" }, n)
+	e.await(ctx, name, func() (int, string) { return e.state(name).Waiting(), "waited for" }, n)
 }
 
 func (e *Engine) await(ctx context.Context, name string, count func() (int, string), n int) {
 	e.tb.Helper()
+	soon := time.NewTimer(poke)
+	defer soon.Stop()
 	for {
 		changed := e.change()
 		got, what := count()
@@ -135,9 +137,31 @@ func (e *Engine) await(ctx context.Context, name string, count func() (int, stri
 		}
 		select {
 		case <-changed:
+		case <-soon.C:
+			e.askAgain(name)
+			soon.Reset(poke)
 		case <-ctx.Done():
 			e.tb.Fatalf("sematest: %d permits of %q %s, want %d: %v", got, name, what, n, context.Cause(ctx))
 		}
+	}
+}
+
+// poke is how often clients are made to tell how many wait in them: of itself a
+// client does so when it has something else to say.
+const poke = time.Millisecond
+
+// askAgain has the clients of a semaphore ask again for what they wait for.
+func (e *Engine) askAgain(name string) {
+	e.mu.Lock()
+	var all []*session
+	for _, s := range e.sessions {
+		if s.name == name {
+			all = append(all, s)
+		}
+	}
+	e.mu.Unlock()
+	for _, s := range all {
+		s.notify(engine.Notification{Ask: true})
 	}
 }
 
@@ -167,7 +191,6 @@ func (e *Engine) unreleased() []Permit {
 	for _, name := range names {
 		held = append(held, e.Held(name)...)
 	}
-	e.recall(held)
 	over := time.NewTimer(grace)
 	defer over.Stop()
 	for {
@@ -181,21 +204,6 @@ func (e *Engine) unreleased() []Permit {
 		case <-over.C:
 			return held
 		}
-	}
-}
-
-// recall has the clients give back what their callers have released.
-func (e *Engine) recall(held []Permit) {
-	e.mu.Lock()
-	told := map[*session]bool{}
-	for _, p := range held {
-		if s := e.sessions[p.id.Client]; s != nil {
-			told[s] = true
-		}
-	}
-	e.mu.Unlock()
-	for s := range told {
-		s.notify(engine.Notification{Recall: engine.RecallAll})
 	}
 }
 

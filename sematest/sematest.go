@@ -10,6 +10,9 @@
 //	engine.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
 //	engine.HoldGrants("jobs")                // whoever acquires waits
 //
+// Each acquisition and each release is a call to it: permits are not passed on,
+// or kept, within the process, and sema.Options.Keep and Passes change nothing.
+//
 // When the test ends, every permit that was not released fails it, with the
 // place where it was acquired.
 //
@@ -67,8 +70,9 @@ func New(tb testing.TB) *Engine {
 
 // Open implements engine.Engine.
 func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
-	s := &session{engine: e, name: name, notify: notify}
+	s := &session{engine: e, name: name, notify: notify, asking: map[engine.ID]bool{}}
 	inner, err := e.inner.Open(name, who, func(n engine.Notification) {
+		s.granted(n)
 		notify(n)
 		e.stepped()
 	})
@@ -156,12 +160,26 @@ type session struct {
 	engine *Engine
 	name   string
 	notify func(engine.Notification)
+
+	// Guarded by the engine's lock.
+	asking map[engine.ID]bool // for what has been asked, and nothing granted
+	seen   []string           // places where goroutines acquired
+	looks  int                // so many stacks may be looked at
+}
+
+// granted notes which asks have an end.
+func (s *session) granted(n engine.Notification) {
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	for _, g := range n.Grants {
+		delete(s.asking, g.ID)
+	}
 }
 
 // Step implements engine.Session.
 func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	e := s.engine
-	e.note(c)
+	e.note(s, c)
 	fault := e.fault(s.name, c.Requests)
 	if err := fault.before(ctx, "step"); err != nil {
 		return engine.Reply{}, err
@@ -169,7 +187,8 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	lost := e.prepare(s, &c)
 	reply, err := s.Session.Step(ctx, c)
 	if err == nil {
-		e.learn(c, lost, &reply)
+		e.learn(s, c, lost, &reply)
+		s.granted(reply.Notification)
 	}
 	e.stepped()
 	if failure := fault.after(); err == nil && failure != nil {
@@ -181,6 +200,7 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 // prepare makes of a call what is to be carried out. It returns which requests
 // are about lost permits, as they came, by their index.
 func (e *Engine) prepare(s *session, c *engine.Call) map[int]engine.Kind {
+	c.Keep = 0
 	e.mu.Lock()
 	hold := 0
 	var lost map[int]engine.Kind
@@ -216,9 +236,10 @@ func (e *Engine) prepare(s *session, c *engine.Call) map[int]engine.Kind {
 
 // learn takes in a reply: lost permits are gone, whatever the memory engine
 // says, and what was not granted has no place.
-func (e *Engine) learn(c engine.Call, lost map[int]engine.Kind, reply *engine.Reply) {
+func (e *Engine) learn(s *session, c engine.Call, lost map[int]engine.Kind, reply *engine.Reply) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	reply.Leave = engine.GiveBack
 	for i := range reply.Answers {
 		id := c.Requests[i].ID
 		a := &reply.Answers[i]
@@ -229,6 +250,9 @@ func (e *Engine) learn(c engine.Call, lost map[int]engine.Kind, reply *engine.Re
 		case lost[i] == engine.Renew:
 		case c.Requests[i].Kind == engine.Release, c.Requests[i].Kind == engine.Ask && a.Status != engine.Granted && a.Status != engine.Queued:
 			e.forget(id)
+			delete(s.asking, id)
+		case c.Requests[i].Kind == engine.Ask && a.Status == engine.Granted:
+			delete(s.asking, id)
 		}
 	}
 }

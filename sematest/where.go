@@ -21,7 +21,7 @@ var acquiring = root + "(*Semaphore).acquire("
 
 // note keeps where the permits that a call asks for first are acquired, and
 // drops what is known of those that it releases.
-func (e *Engine) note(c engine.Call) {
+func (e *Engine) note(s *session, c engine.Call) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var asked []engine.ID
@@ -42,16 +42,38 @@ func (e *Engine) note(c engine.Call) {
 	if len(asked) == 0 {
 		return
 	}
-	// Mostly it is the caller's own goroutine that carries the call. Otherwise
-	// the caller is one of those that wait.
+	// A caller who is alone carries the call in its own goroutine. Of several that
+	// wait, any may be the one that asks for another.
 	found := acquirers(stacks(false))
-	if len(asked) > 1 || len(found) == 0 {
-		found = acquirers(stacks(true))
+	if len(asked)+len(s.asking) > 1 || len(found) == 0 {
+		found = s.candidates(len(asked))
+	}
+	for _, place := range found {
+		if !slices.Contains(s.seen, place) {
+			s.seen = append(s.seen, place)
+		}
 	}
 	for _, id := range asked {
 		e.places[id] = found
+		s.asking[id] = true
 	}
 }
+
+// candidates lists the places where goroutines acquire now; or, where there are
+// very many goroutines, those where some did before: to look at all of them costs
+// too much for each ask. The lock is held.
+func (s *session) candidates(asked int) []string {
+	all := runtime.NumGoroutine()
+	s.looks += asked * looksPerAsk
+	if s.looks < all && len(s.seen) > 0 {
+		return slices.Clip(s.seen)
+	}
+	s.looks = max(0, s.looks-all)
+	return acquirers(stacks(true))
+}
+
+// looksPerAsk is how many goroutines are looked at for each ask, on average.
+const looksPerAsk = 100
 
 // stacks is what the runtime shows of this goroutine, or of all.
 func stacks(all bool) string {
