@@ -35,29 +35,29 @@ func (p Permit) String() string {
 
 // Lose has the permit's holder lose it: when it returns, the holder's next
 // renewal has been refused, and in a moment the permit's contexts end with cause
-// sema.ErrLost. Nobody else has the permit before it was released, or its lease
+// sema.ErrLost. With a fault that keeps the renewal away that may take a second,
+// and the loss is seen when the fault is over, or the lease is. Nobody else has the permit before it was released, or its lease
 // has ended. Losing a permit that is not held any more does nothing.
 func (p Permit) Lose() {
 	e := p.engine
+	if !e.holds(p) {
+		return
+	}
 	e.mu.Lock()
-	_, again := e.lost[p.id]
-	_, held := e.places[p.id]
-	s := e.sessions[p.id.Client]
-	if held && !again {
+	if _, again := e.lost[p.id]; !again {
 		e.lost[p.id] = false
 	}
 	e.mu.Unlock()
-	if s == nil || !held {
-		return
-	}
 	// The holder may be on its way out of the call that granted the permit, and
 	// does not heed the first word.
 	over := time.NewTimer(grace)
 	defer over.Stop()
 	for {
 		changed := e.change()
-		s.notify(engine.Notification{Renew: true})
-		soon := time.NewTimer(time.Millisecond)
+		if !e.notify(p.Semaphore, engine.Notification{Renew: true}) {
+			return // no process of the test has it
+		}
+		soon := time.NewTimer(poke)
 		select {
 		case <-changed:
 		case <-soon.C:
@@ -71,13 +71,34 @@ func (p Permit) Lose() {
 	}
 }
 
-// tried reports whether the holder of a lost permit has been refused, or is none
-// any more.
+// holds reports whether a permit is held.
+func (e *Engine) holds(p Permit) bool {
+	return slices.ContainsFunc(e.state(p.Semaphore).Holders, func(h engine.Holder) bool { return h.ID == p.ID })
+}
+
+// tried reports whether the holder of a lost permit has been refused, or has
+// released it.
 func (e *Engine) tried(id engine.ID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	tried, lost := e.lost[id]
-	return tried || !lost || e.sessions[id.Client] == nil
+	return tried || !lost
+}
+
+// notify tells all clients of a semaphore, and reports whether there is one.
+func (e *Engine) notify(name string, n engine.Notification) (any bool) {
+	e.mu.Lock()
+	var all []*session
+	for _, s := range e.sessions {
+		if s.name == name {
+			all = append(all, s)
+		}
+	}
+	e.mu.Unlock()
+	for _, s := range all {
+		s.notify(n)
+	}
+	return len(all) > 0
 }
 
 // Lose has every permit of a semaphore lost, as Permit.Lose does. It ends the
@@ -138,7 +159,7 @@ func (e *Engine) await(ctx context.Context, name string, count func() (int, stri
 		select {
 		case <-changed:
 		case <-soon.C:
-			e.askAgain(name)
+			e.notify(name, engine.Notification{Ask: true})
 			soon.Reset(poke)
 		case <-ctx.Done():
 			e.tb.Fatalf("sematest: %d permits of %q %s, want %d: %v", got, name, what, n, context.Cause(ctx))
@@ -149,21 +170,6 @@ func (e *Engine) await(ctx context.Context, name string, count func() (int, stri
 // poke is how often clients are made to tell how many wait in them: of itself a
 // client does so when it has something else to say.
 const poke = time.Millisecond
-
-// askAgain has the clients of a semaphore ask again for what they wait for.
-func (e *Engine) askAgain(name string) {
-	e.mu.Lock()
-	var all []*session
-	for _, s := range e.sessions {
-		if s.name == name {
-			all = append(all, s)
-		}
-	}
-	e.mu.Unlock()
-	for _, s := range all {
-		s.notify(engine.Notification{Ask: true})
-	}
-}
 
 // change is closed after the next step.
 func (e *Engine) change() <-chan struct{} {

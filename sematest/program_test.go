@@ -100,68 +100,6 @@ func TestLossIsNoticedAtOnce(t *testing.T) {
 	}
 }
 
-// A lost permit is nobody's before its holder has let go of it, or its lease has
-// ended.
-func TestALostPermitIsFreeWhenItsHolderKnows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := sematest.New(t)
-		sem, err := sema.New(engine, "jobs", 1, &sema.Options{Lease: 10 * time.Second})
-		must(t, err)
-		defer func() { _ = sem.Close() }()
-		first, err := sem.Acquire(t.Context())
-		must(t, err)
-		engine.Held("jobs")[0].Lose()
-		synctest.Wait()
-		if err := first.Err(); !errors.Is(err, sema.ErrLost) {
-			t.Error(err)
-		}
-		if _, err := sem.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
-			t.Errorf("somebody else has it: %v", err)
-		}
-		if err := first.Release(); !errors.Is(err, sema.ErrLost) {
-			t.Error(err)
-		}
-		second, err := sem.TryAcquire(t.Context())
-		must(t, err)
-
-		engine.Lose("jobs")
-		began := time.Now()
-		third, err := sem.Acquire(t.Context()) // the second is never released
-		must(t, err)
-		if waited := time.Since(began); waited < time.Second || waited > 10*time.Second+time.Millisecond {
-			t.Errorf("it came %v after the loss, want the end of the lease", waited)
-		}
-		if !errors.Is(second.Err(), sema.ErrLost) {
-			t.Error(second.Err())
-		}
-		must(t, third.Release())
-	})
-}
-
-func TestAReleaseBeforeTheLossIsNoticed(t *testing.T) {
-	engine := sematest.New(t)
-	sem, err := sema.New(engine, "jobs", 1, nil)
-	must(t, err)
-	defer func() { _ = sem.Close() }()
-	for range 500 {
-		p, err := sem.Acquire(t.Context())
-		must(t, err)
-		held, lost := engine.Held("jobs")[0], make(chan struct{})
-		go func() {
-			held.Lose()
-			close(lost)
-		}()
-		if err := p.Release(); err != nil && !errors.Is(err, sema.ErrLost) {
-			t.Fatal(err)
-		}
-		<-lost
-		held.Lose() // changes nothing
-	}
-	p, err := sem.TryAcquire(t.Context())
-	must(t, err)
-	must(t, p.Release())
-}
-
 func TestRenewalsThatFailForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
