@@ -28,7 +28,6 @@ type holding struct {
 	over     error      // why the permit ended
 	cause    error      // the same when it ended first: released may follow on lost
 	contexts []ending
-	released waiter          // for the answer to the release
 	stack    []uintptr       // where it was acquired, if asked for
 	young    *Permit         // the caller's handle, until it is watched
 	cleanup  runtime.Cleanup // of the caller's handle, once it is watched
@@ -182,11 +181,17 @@ func (h *holding) release(cause error) error {
 	token, held := h.Token(), now-h.GrantedAt()
 	h.young = nil
 	h.cleanup.Stop()
-	o := l.machine.Release(now, &h.Acquisition)
-	o.Owner = &h.released
-	confirm := l.within(now, s.callTimeout())
-	l.run(now)
-	status, err := l.result(confirm, "release", &h.released, o)
+	var status engine.Status
+	var err error
+	if o := l.machine.Release(now, &h.Acquisition); o == nil { // passed on within this process
+		l.run(now)
+	} else {
+		w := &waiter{}
+		o.Owner = w
+		confirm := l.within(now, s.callTimeout())
+		l.run(now)
+		status, err = l.result(confirm, "release", w, o)
+	}
 	switch {
 	case lost != nil:
 		return lost

@@ -243,7 +243,7 @@ func (s *Semaphore) observe(e client.Event) func() {
 	if e.A == nil {
 		return s.observeOrder(e)
 	}
-	h, o, now := e.A.Owner.(*holding), &s.options.Observer, s.loop.now()
+	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
 	case client.Granted:
 		h.settle(nil)
@@ -251,14 +251,14 @@ func (s *Semaphore) observe(e client.Event) func() {
 		h.settle(s.reason(e))
 	case client.Queued:
 		if f := o.Queued; f != nil {
-			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: now - h.Came()}
+			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: s.loop.now() - h.Came()}
 			return func() { f(told) }
 		}
 	case client.Lost:
 		err := s.reason(e)
 		h.end(err)
 		if f := o.Lost; f != nil {
-			told := Lost{About: h.about(), Token: h.Token(), Held: now - h.GrantedAt(), Err: err}
+			told := Lost{About: h.about(), Token: h.Token(), Held: s.loop.now() - h.GrantedAt(), Err: err}
 			return func() { f(told) }
 		}
 	case client.AskFailed:

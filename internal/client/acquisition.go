@@ -40,8 +40,6 @@ type Acquisition struct {
 
 	waiting        bool // in Machine.line, between these
 	earlier, later *Acquisition
-
-	release Order
 }
 
 // ID names the permit.

@@ -16,14 +16,15 @@ import (
 // what they release; then what is renewed and asked for again, the eldest first;
 // then new wishes.
 func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
-	if m.flying || now < m.paused {
-		if !m.flying && !m.Idle() {
-			m.schedule(m.paused)
-		}
+	if m.flying || m.Idle() {
+		return engine.Call{}, false
+	}
+	if now < m.paused {
+		m.schedule(m.paused)
 		return engine.Call{}, false
 	}
 	m.requests, m.items = m.requests[:0], m.items[:0]
-	if m.moved && m.leave != engine.Keep && !m.Idle() {
+	if m.moved && m.leave != engine.Keep {
 		m.takeMoved(now)
 	}
 	m.takeOrders()
@@ -150,7 +151,7 @@ func (m *Machine) declares() bool {
 func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	lease, a := m.lease(), c.holder
 	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.came,
+		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: max(0, now-a.came),
 		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.state == Waiting || m.deaf,
 	}
 	if a.later != nil && a.later == m.next {

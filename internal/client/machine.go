@@ -164,7 +164,7 @@ func (m *Machine) tell(e Event) { m.events = append(m.events, e) }
 // it queues if there is none now.
 func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bool) {
 	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
-	m.came = max(now, m.came+time.Microsecond) // distinct, for the engine's order
+	m.came = max(now, m.came+1) // distinct
 	a.came = m.came
 	if m.closed {
 		m.deny(a, Event{Reason: Closed})
@@ -220,21 +220,19 @@ func (m *Machine) Cancel(now time.Duration, a *Acquisition) {
 }
 
 // Release gives back the permit of an acquisition that was granted; also one
-// that is lost. The order is in the event that answers it. The permit may stay
-// here, for another caller: then that event is there at once.
+// that is lost. The order is in the event that answers it. It is nil if the
+// permit stays here, for another caller: then it has been released already.
 func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
-	o, c := &a.release, a.claim
+	c := a.claim
 	if c != nil && a.state == Held {
 		if now >= c.valid {
 			m.lose(c, NotRenewed)
-		} else if a.valid = c.valid; m.handOn(now, c) {
-			a.state, a.claim = Ended, nil
-			o.told = true
-			m.tell(Event{Kind: Answered, Order: o, Answer: engine.Answer{Status: engine.Done}})
-			return o
+		} else if m.handOn(now, c) {
+			a.state, a.claim, a.valid = Ended, nil, c.valid
+			return nil
 		}
 	}
-	o.request, o.owed = engine.Request{Kind: engine.Release, ID: a.id}, true
+	o := &Order{request: engine.Request{Kind: engine.Release, ID: a.id}, owed: true}
 	if c != nil {
 		o.request.Token = c.passed()
 	}
@@ -288,8 +286,12 @@ func (m *Machine) Do(o *Order, r engine.Request) {
 
 // Leave says that nobody waits for an order's answer any more. The release of an
 // acquisition is repeated all the same, until it is answered; what else has not
-// been sent is not sent any more.
-func (m *Machine) Leave(o *Order) { o.told = true }
+// been sent is not sent any more. There may be no order.
+func (m *Machine) Leave(o *Order) {
+	if o != nil {
+		o.told = true
+	}
+}
 
 // giveBack has the engine forget what it may have of a claim. It is repeated
 // until it is answered, however long that takes: a late copy of the ask may

@@ -50,7 +50,7 @@ var planted = []struct{ what, file, old, new string }{
 	{"a passed permit keeps its token", keepFile, "c.token = max(c.token+1, c.granted+(now-c.received).Microseconds())", "_ = now"},
 	{"nobody reports the tokens of passed permits", claimFile, "\tif c.token > c.granted {\n\t\treturn c.token", "\tif false && c.token > c.granted {\n\t\treturn c.token"},
 	{"a permit goes to the caller that asked, not to the oldest", claimFile, "mine, first := c.holder, m.oldest(c.id.Weight)", "mine, first := c.holder, c.holder"},
-	{"moved tickets are never corrected", callFile, "\tif m.moved && m.leave != engine.Keep", "\tif false && m.leave != engine.Keep"},
+	{"moved tickets are never corrected", callFile, "\tif m.moved && m.leave != engine.Keep {", "\tif false && m.leave != engine.Keep {"},
 	{"what is kept is kept for good", keepFile, "\t\tif c := m.kept[i]; now >= c.keepUntil {", "\t\tif c := m.kept[i]; now < 0 {"},
 	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false"},
 	{"releases are carried out before the queue is corrected", ledgerFile, "\t\tl.grant(now, place) //", "\t\tl.grant(now, last) //"},
