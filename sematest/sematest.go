@@ -179,7 +179,8 @@ func (s *session) granted(n engine.Notification) {
 // Step implements engine.Session.
 func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	e := s.engine
-	e.note(s, c)
+	asked, alone := e.note(s, c)
+	defer e.place(s, asked, alone)
 	fault := e.fault(s.name, c.Requests)
 	if err := fault.before(ctx, "step"); err != nil {
 		return engine.Reply{}, err

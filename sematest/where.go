@@ -19,12 +19,11 @@ var root = reflect.TypeFor[sema.Semaphore]().PkgPath() + "."
 // acquiring is in the stack of each goroutine that acquires.
 var acquiring = root + "(*Semaphore).acquire("
 
-// note keeps where the permits that a call asks for first are acquired, and
-// drops what is known of those that it releases.
-func (e *Engine) note(s *session, c engine.Call) {
+// note returns the permits that a call asks for first, and whether one caller
+// asks alone; and drops what is known of those that it releases.
+func (e *Engine) note(s *session, c engine.Call) (asked []engine.ID, alone bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var asked []engine.ID
 	for _, r := range c.Requests {
 		if r.Kind == engine.Release {
 			delete(e.places, r.ID)
@@ -34,18 +33,27 @@ func (e *Engine) note(s *session, c engine.Call) {
 		}
 		if _, known := e.places[r.ID]; r.Kind == engine.Ask && !known {
 			asked = append(asked, r.ID)
+			e.places[r.ID], s.asking[r.ID] = nil, true
 			if r.Detached {
 				e.detached[r.ID] = true
 			}
 		}
 	}
+	return asked, len(asked) == 1 && len(s.asking) == 1
+}
+
+// place keeps where permits are acquired. It is called when the call has been
+// carried out, which it must not delay, and before its callers know.
+func (e *Engine) place(s *session, asked []engine.ID, alone bool) {
 	if len(asked) == 0 {
 		return
 	}
 	// A caller who is alone carries the call in its own goroutine. Of several that
 	// wait, any may be the one that asks for another.
 	found := acquirers(stacks(false))
-	if len(asked)+len(s.asking) > 1 || len(found) == 0 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !alone || len(found) == 0 {
 		found = s.candidates(len(asked))
 	}
 	for _, place := range found {
@@ -54,8 +62,9 @@ func (e *Engine) note(s *session, c engine.Call) {
 		}
 	}
 	for _, id := range asked {
-		e.places[id] = found
-		s.asking[id] = true
+		if _, known := e.places[id]; known {
+			e.places[id] = found
+		}
 	}
 }
 
