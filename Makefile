@@ -12,13 +12,13 @@ man:
 	go run ./internal/cli/man bin/man
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = bench dashboard/browsertest contrib/otel contrib/prometheus interop/others monitoring
+MODULES = bench dashboard/browsertest contrib/grpc contrib/otel contrib/prometheus examples/jobs interop/others monitoring
 
 # All tests, race detector on; real Redis servers are started as children.
 test:
 	./scripts/test-tools.sh
 	go test -race -timeout 10m ./...
-	for m in $(MODULES); do (cd $$m && go vet ./... && go test -race ./...) || exit 1; done
+	@for m in $(MODULES); do echo "module $$m"; (cd $$m && go vet ./... && go test -race -timeout 10m ./...) || exit 1; done
 
 # The dashboard's pictures in docs, taken by its tests.
 pictures:
@@ -57,12 +57,14 @@ lint:
 	go vet -tags interop ./interop/...
 	cd interop/others && go vet -tags interop .
 	$(STATICCHECK) ./...
-	for m in $(MODULES); do (cd $$m && $(STATICCHECK) ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && $(STATICCHECK) ./...) || exit 1; done
 
 # Code and tests compile for every system that is supported.
 cross:
 	@for to in linux/386 linux/arm64 darwin/arm64 freebsd/amd64 windows/amd64; do \
 		GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./... || exit 1; echo "compiles for $$to"; done
+	@for to in darwin/arm64 windows/amd64; do for m in $(filter-out bench,$(MODULES)); do \
+		(cd $$m && GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./...) || exit 1; echo "$$m compiles for $$to"; done; done
 
 vulncheck:
 	$(GOVULNCHECK) ./...

@@ -28,6 +28,7 @@ var importRules = []struct {
 	{"sema/watch", []string{"sema/engine"}, "who looks from outside needs no client, and no engine of any kind"},
 	{"sema/dashboard", []string{"sema", "sema/engine", "sema/watch", "sema/internal/why"}, "who shows it in a server of his own gets no other dependency"},
 	{"sema/internal/why", []string{"sema/engine"}, "every front end says it in the same terms"},
+	{"sema/sematest", []string{"sema", "sema/engine", "sema/engine/memengine"}, "users' tests import it: it costs them what their program has anyway"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
 	{"sema/redisson", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
 	{"sema/metrics", []string{"sema", "sema/engine", "sema/watch"}, "counting costs a program no module; clients of Prometheus and OpenTelemetry are for contrib"},

@@ -15,9 +15,9 @@ const releasePatience = 250 * time.Millisecond
 
 // pass is what an admitted request holds: a permit, or what its policy gave it.
 type pass struct {
-	name   string       // of the limiter
-	permit *sema.Permit // or nil
-	back   func()       // if there is no permit
+	name   string // of the limiter
+	permit Permit // or nil
+	back   func() // if there is no permit
 	why    atomic.Pointer[limitError]
 }
 

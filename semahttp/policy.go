@@ -2,6 +2,7 @@ package semahttp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -85,10 +86,10 @@ func (g *gate) ask(ctx context.Context, r *http.Request, l Limiter, a admission)
 			return g.without(ctx, r, l, a, o, err)
 		}
 	}
-	permit, err := l.Acquire(ctx)
+	permit, err := acquire(ctx, l)
 	switch {
-	case err == nil && permit == nil:
-		return nil, errNoPermit
+	case errors.Is(err, errNoPermit):
+		return nil, err
 	case err == nil:
 		g.answered(l.Name())
 		return &pass{permit: permit}, nil

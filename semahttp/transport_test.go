@@ -16,6 +16,7 @@ import (
 
 	"sema"
 	"sema/semahttp"
+	"sema/sematest"
 )
 
 // drip answers one line at once and goes on when it is told to, or when the
@@ -411,5 +412,48 @@ func TestByHostAsksUnderTheHost(t *testing.T) {
 	}
 	if l := semahttp.ByKey(func(*http.Request) string { return "" }, acquire)(nil); l != nil {
 		t.Errorf("an empty key has the limiter %v", l)
+	}
+}
+
+// Two at once for each host and three in all, by one handle.
+func TestLimitsByKeys(t *testing.T) {
+	engine := sematest.New(t)
+	keys, err := sema.NewKeys(engine, "hosts", 2, &sema.KeysOptions{Total: 3})
+	must(t, err)
+	defer func() { _ = keys.Close() }()
+	base := roundTripper(func(r *http.Request) (*http.Response, error) {
+		held := fmt.Sprint(len(engine.Held("hosts/"+r.URL.Host)), len(engine.Held("hosts")))
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(held)), Request: r}, nil
+	})
+	tr := &semahttp.Transport{Base: base, Limit: semahttp.ByHost(keys.Acquire)}
+	var open []*http.Response
+	for _, c := range []struct{ host, held, waits string }{{"a", "1 1", ""}, {"a", "2 2", ""}, {"a", "", "hosts/a"}, {"b", "1 3", ""}, {"c", "", "hosts"}} {
+		ctx, cancel := context.WithCancel(within(t))
+		defer cancel()
+		if c.waits != "" {
+			go func() {
+				engine.AwaitWaiting(ctx, c.waits, 1)
+				cancel()
+			}()
+		}
+		resp, err := tr.RoundTrip(request(t, ctx, "http://"+c.host+"/"))
+		if c.waits != "" {
+			if !errors.Is(err, sema.ErrUnavailable) {
+				t.Errorf("%s: %v, want nothing free", c.host, err)
+			}
+			continue
+		}
+		must(t, err)
+		held := make([]byte, 3)
+		if _, err := io.ReadFull(resp.Body, held); err != nil || string(held) != c.held {
+			t.Errorf("%s: %q, %v; want %q held", c.host, held, err, c.held)
+		}
+		open = append(open, resp)
+	}
+	for _, resp := range open {
+		must(t, resp.Body.Close())
+	}
+	if n := len(engine.Held("hosts/a")) + len(engine.Held("hosts/b")) + len(engine.Held("hosts")); n > 0 {
+		t.Errorf("%d still held", n)
 	}
 }

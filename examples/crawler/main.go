@@ -63,18 +63,12 @@ func run(ctx context.Context, engine sema.Engine, sites []string, out io.Writer)
 		base.DialContext = own.dial
 		sites = own.urls()
 	}
-	limits := &hosts{engine: engine, open: map[string]*sema.Semaphore{}}
-	defer limits.close()
-	all, err := sema.New(engine, "crawler:all", inAll, nil)
+	limits, err := sema.NewKeys(engine, "crawler", perHost, &sema.KeysOptions{Total: inAll})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = all.Close() }() // everything has been given back by then
-
-	// A request waits for its host first and for the total last, so that no
-	// place of the total waits for a slow host.
-	inner := &semahttp.Transport{Base: base, Limit: semahttp.All(all)}
-	client := &http.Client{Transport: &semahttp.Transport{Base: inner, Limit: semahttp.ByHost(limits.acquire)}}
+	defer func() { _ = limits.Close() }() // everything has been given back by then
+	client := &http.Client{Transport: &semahttp.Transport{Base: base, Limit: semahttp.ByHost(limits.Acquire)}}
 
 	results := make([]result, len(sites))
 	var wg sync.WaitGroup
@@ -96,32 +90,4 @@ func run(ctx context.Context, engine sema.Engine, sites []string, out io.Writer)
 		fmt.Fprintf(out, "in all: %d at once\n", own.all.most())
 	}
 	return ctx.Err()
-}
-
-// hosts has a semaphore for each host.
-type hosts struct {
-	engine sema.Engine
-	mu     sync.Mutex
-	open   map[string]*sema.Semaphore
-}
-
-func (h *hosts) acquire(ctx context.Context, host string) (*sema.Permit, error) {
-	h.mu.Lock()
-	sem := h.open[host]
-	if sem == nil {
-		var err error
-		if sem, err = sema.New(h.engine, "crawler:"+host, perHost, nil); err != nil {
-			h.mu.Unlock()
-			return nil, err
-		}
-		h.open[host] = sem
-	}
-	h.mu.Unlock()
-	return sem.Acquire(ctx)
-}
-
-func (h *hosts) close() {
-	for _, sem := range h.open {
-		_ = sem.Close() // everything has been given back by then
-	}
 }

@@ -1,0 +1,114 @@
+package semagrpc
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// UnaryClient is a grpc.UnaryClientInterceptor. A call whose permit is lost is
+// cancelled, and fails with Aborted.
+func (l *Limiter) UnaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	if l.limit.Skip(ctx, method) {
+		return invoke(ctx, method, request, reply, conn, options...)
+	}
+	p, err := l.acquire(ctx, method)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Release() }() // what fails here ends with the lease
+	return outcome(p, invoke(p.Context(ctx), method, request, reply, conn, options...))
+}
+
+// StreamClient is a grpc.StreamClientInterceptor. The permit is held until the
+// stream is over: RecvMsg has returned an error, io.EOF included, or the only
+// answer; Header or SendMsg has failed; the context of the call has ended. A
+// stream that the program lost sight of before is cancelled once the garbage
+// collector finds it. When the permit is lost, the stream is cancelled, and what
+// waits for it fails with Aborted.
+func (l *Limiter) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	if l.limit.Skip(ctx, method) {
+		return open(ctx, desc, conn, method, options...)
+	}
+	p, err := l.acquire(ctx, method)
+	if err != nil {
+		return nil, err
+	}
+	h := &held{permit: p}
+	ctx, h.cancel = context.WithCancel(p.Context(ctx))
+	context.AfterFunc(ctx, h.release)
+	inner, err := open(ctx, desc, conn, method, options...)
+	if err != nil {
+		err = outcome(p, err)
+		h.release()
+		return nil, err
+	}
+	s := &clientStream{ClientStream: inner, held: h, single: !desc.ServerStreams}
+	runtime.AddCleanup(s, (*held).abandon, h)
+	return s, nil
+}
+
+// held is the permit of a stream, until it is released.
+type held struct {
+	permit permit
+	cancel context.CancelFunc
+	once   sync.Once
+	lost   error // set by once
+}
+
+// release gives back the permit, and ends what is left of the stream.
+func (h *held) release() {
+	h.once.Do(func() {
+		h.lost = outcome(h.permit, nil)
+		_ = h.permit.Release()
+		h.cancel()
+	})
+}
+
+// abandon cancels a stream that nobody can read any more.
+func (h *held) abandon() { h.cancel() }
+
+// over gives back the permit of a stream that ended with err, and returns what
+// it ended with.
+func (h *held) over(err error) error {
+	h.release()
+	if h.lost != nil {
+		return h.lost
+	}
+	return err
+}
+
+// clientStream is a stream whose end gives back its permit.
+type clientStream struct {
+	grpc.ClientStream
+	held   *held
+	single bool // there is one answer
+}
+
+func (s *clientStream) Header() (metadata.MD, error) {
+	md, err := s.ClientStream.Header()
+	if err != nil {
+		err = s.held.over(err)
+	}
+	return md, err
+}
+
+func (s *clientStream) SendMsg(m any) error {
+	err := s.ClientStream.SendMsg(m)
+	if err != nil && err != io.EOF { // after io.EOF RecvMsg says how the stream ended
+		err = s.held.over(err)
+	}
+	return err
+}
+
+func (s *clientStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err != nil || s.single {
+		err = s.held.over(err)
+	}
+	return err
+}

@@ -1,0 +1,367 @@
+package semagrpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"sema"
+	"sema/contrib/grpc"
+	"sema/sematest"
+)
+
+type connector = func(*testing.T, *service, *semagrpc.Limiter) *grpc.ClientConn
+
+// Unary calls and streams of all ways to end, by very many at once: never more
+// at the server than the limit, and nothing held at the end.
+func TestNeverMoreThanTheLimit(t *testing.T) {
+	const limit = 5
+	eachSide(t, func(t *testing.T, connect connector) {
+		var now, most, all atomic.Int64
+		enter := func() func() {
+			n := now.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			all.Add(1)
+			return func() { now.Add(-1) }
+		}
+		e, l := limited(t, limit, semagrpc.Limit{})
+		conn := connect(t, &service{
+			unary: func(_ context.Context, text string) (string, error) {
+				defer enter()()
+				if text == "fail" {
+					return "", errors.New("failed")
+				}
+				return text, nil
+			},
+			stream: func(s grpc.ServerStream) error {
+				defer enter()()
+				for {
+					m := new(wrapperspb.StringValue)
+					if err := s.RecvMsg(m); err == io.EOF {
+						return nil
+					} else if err != nil || m.Value == "fail" {
+						return errors.New("failed")
+					}
+					if err := s.SendMsg(m); err != nil {
+						return err
+					}
+				}
+			},
+		}, l)
+		var callers sync.WaitGroup
+		for i := range 200 {
+			callers.Go(func() {
+				if i%4 < 2 {
+					_, err := call(within(t), conn, []string{"ok", "fail"}[i%2])
+					if (err != nil) != (i%2 == 1) {
+						t.Error(err)
+					}
+					return
+				}
+				s, err := open(within(t), conn, stream)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 3 {
+					_ = s.SendMsg(wrapperspb.String([]string{"ok", "fail"}[i%2]))
+				}
+				_ = s.CloseSend()
+				for err == nil {
+					err = s.RecvMsg(new(wrapperspb.StringValue))
+				}
+				if (err != io.EOF) != (i%2 == 1) {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		// At the client a failed call is over before the server's handler has run
+		// to its end, but a handler of this test is over before it answers.
+		if most.Load() > limit || all.Load() != 200 {
+			t.Errorf("%d of %d calls at once, want %d at most and 200", most.Load(), all.Load(), limit)
+		}
+		nothingHeld(t, e)
+	})
+}
+
+// nothingHeld waits until all is given back: a server's handler may outlive its call.
+func nothingHeld(t *testing.T, e *sematest.Engine) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); len(e.Held("calls")) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("still held: %v", e.Held("calls"))
+		}
+	}
+}
+
+func TestNothingFreeInTime(t *testing.T) {
+	for _, wait := range []time.Duration{semagrpc.NoWait, 10 * time.Millisecond} {
+		eachSide(t, func(t *testing.T, connect connector) {
+			e, l := limited(t, 1, semagrpc.Limit{Wait: wait})
+			conn := connect(t, &service{stream: func(s grpc.ServerStream) error { <-s.Context().Done(); return nil }}, l)
+			ctx, cancel := context.WithCancel(within(t))
+			_, err := open(ctx, conn, stream)
+			must(t, err)
+			e.AwaitHeld(ctx, "calls", 1)
+			_, err = call(ctx, conn, "x")
+			wantCode(t, err, codes.ResourceExhausted)
+			if !strings.Contains(err.Error(), "no permit available") {
+				t.Error(err)
+			}
+			cancel()
+			nothingHeld(t, e)
+		})
+	}
+}
+
+func TestTheEngineIsAway(t *testing.T) {
+	eachSide(t, func(t *testing.T, connect connector) {
+		e, l := limited(t, 1, semagrpc.Limit{})
+		conn := connect(t, &service{}, l)
+		e.Inject(sematest.Fault{Err: sematest.Full()})
+		_, err := call(within(t), conn, "x")
+		wantCode(t, err, codes.Unavailable)
+		defer e.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})()
+		s, err := open(within(t), conn, stream)
+		if err == nil {
+			err = s.RecvMsg(new(wrapperspb.StringValue))
+		}
+		wantCode(t, err, codes.Unavailable)
+		if !strings.Contains(err.Error(), "connection refused") {
+			t.Error(err)
+		}
+	})
+	// Nothing in time because the engine does not answer is no full semaphore.
+	e, l := limited(t, 1, semagrpc.Limit{Wait: 20 * time.Millisecond})
+	conn := atClient(t, &service{}, l)
+	defer e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})()
+	_, err := call(within(t), conn, "x")
+	wantCode(t, err, codes.Unavailable)
+	var engine *sema.EngineError
+	if !errors.As(err, &engine) {
+		t.Errorf("%v is no *sema.EngineError", err)
+	}
+}
+
+func TestTheCallEndsWhileItWaits(t *testing.T) {
+	eachSide(t, func(t *testing.T, connect connector) {
+		e, l := limited(t, 1, semagrpc.Limit{})
+		conn := connect(t, &service{}, l)
+		e.HoldGrants("calls")
+		ctx, cancel := context.WithCancel(within(t))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := call(ctx, conn, "x")
+			ended <- err
+		}()
+		e.AwaitWaiting(ctx, "calls", 1)
+		cancel()
+		wantCode(t, <-ended, codes.Canceled)
+		ctx, cancel = context.WithTimeout(within(t), 20*time.Millisecond)
+		defer cancel()
+		_, err := call(ctx, conn, "x")
+		wantCode(t, err, codes.DeadlineExceeded)
+	})
+}
+
+// The permit is lost while the handler waits: for its context, for a message,
+// to send one.
+func TestALostPermitCancelsTheCall(t *testing.T) {
+	eachSide(t, func(t *testing.T, connect connector) {
+		for name, handler := range map[string]func(s grpc.ServerStream) error{
+			"context": func(s grpc.ServerStream) error { <-s.Context().Done(); return nil },
+			"receive": func(s grpc.ServerStream) error {
+				for {
+					if err := s.RecvMsg(new(wrapperspb.StringValue)); err != nil {
+						return err
+					}
+				}
+			},
+			"send": func(s grpc.ServerStream) error {
+				for {
+					if err := s.SendMsg(wrapperspb.String(strings.Repeat("x", 1<<16))); err != nil {
+						return err
+					}
+				}
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				e, l := limited(t, 1, semagrpc.Limit{})
+				ended := make(chan error, 1)
+				conn := connect(t, &service{stream: func(s grpc.ServerStream) error {
+					err := handler(s)
+					ended <- s.Context().Err()
+					return err
+				}}, l)
+				s, err := open(within(t), conn, stream)
+				must(t, err)
+				must(t, s.SendMsg(wrapperspb.String("x"))) // so that the handler runs for sure
+				e.AwaitHeld(within(t), "calls", 1)
+				e.Lose("calls")
+				for err == nil {
+					err = s.RecvMsg(new(wrapperspb.StringValue))
+				}
+				wantCode(t, err, codes.Aborted)
+				<-ended
+				nothingHeld(t, e)
+			})
+		}
+		t.Run("unary", func(t *testing.T) {
+			e, l := limited(t, 1, semagrpc.Limit{})
+			conn := connect(t, &service{unary: func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "too late", nil }}, l)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := call(within(t), conn, "x")
+				ended <- err
+			}()
+			e.AwaitHeld(within(t), "calls", 1)
+			e.Lose("calls")
+			err := <-ended
+			wantCode(t, err, codes.Aborted)
+			if !strings.Contains(err.Error(), "permit lost") {
+				t.Error(err)
+			}
+			nothingHeld(t, e)
+		})
+	})
+}
+
+// The permit of a client's stream comes back on each of its ends.
+func TestEndsOfAClientsStream(t *testing.T) {
+	for name, end := range map[string]func(s grpc.ClientStream, cancel func()){
+		"read to the end": func(s grpc.ClientStream, _ func()) {
+			_ = s.CloseSend()
+			for s.RecvMsg(new(wrapperspb.StringValue)) == nil {
+			}
+		},
+		"cancelled": func(_ grpc.ClientStream, cancel func()) { cancel() },
+		"forgotten": func(grpc.ClientStream, func()) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, l := limited(t, 1, semagrpc.Limit{})
+			conn := atClient(t, &service{stream: func(s grpc.ServerStream) error {
+				for {
+					if err := s.RecvMsg(new(wrapperspb.StringValue)); err != nil {
+						return nil
+					}
+				}
+			}}, l)
+			ctx, cancel := context.WithCancel(within(t))
+			defer cancel()
+			func() {
+				s, err := open(ctx, conn, stream)
+				must(t, err)
+				must(t, s.SendMsg(wrapperspb.String("x")))
+				if n := len(e.Held("calls")); n != 1 {
+					t.Fatalf("%d held while the stream is open", n)
+				}
+				end(s, cancel)
+			}()
+			for end := time.Now().Add(time.Minute); len(e.Held("calls")) > 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("still held: %v", e.Held("calls"))
+				}
+				runtime.GC()
+			}
+		})
+	}
+	t.Run("one answer", func(t *testing.T) {
+		e, l := limited(t, 1, semagrpc.Limit{})
+		conn := atClient(t, &service{stream: func(s grpc.ServerStream) error {
+			for s.RecvMsg(new(wrapperspb.StringValue)) == nil {
+			}
+			return s.SendMsg(wrapperspb.String("done"))
+		}}, l)
+		s, err := open(within(t), conn, upload)
+		must(t, err)
+		must(t, s.CloseSend())
+		must(t, s.RecvMsg(new(wrapperspb.StringValue)))
+		if n := len(e.Held("calls")); n != 0 {
+			t.Errorf("%d held after the only answer", n)
+		}
+	})
+}
+
+func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
+	eachSide(t, func(t *testing.T, connect connector) {
+		e := sematest.New(t)
+		keys, err := sema.NewKeys(e, "methods", 1, &sema.KeysOptions{Total: 1})
+		must(t, err)
+		t.Cleanup(func() { _ = keys.Close() })
+		l, err := semagrpc.New(semagrpc.Limit{Keys: keys, Wait: semagrpc.NoWait, Skip: func(_ context.Context, method string) bool { return method == upload }})
+		must(t, err)
+		conn := connect(t, &service{
+			unary: func(_ context.Context, text string) (string, error) {
+				return fmt.Sprint(len(e.Held("methods/"+unary)), len(e.Held("methods"))), nil
+			},
+			stream: func(s grpc.ServerStream) error {
+				return s.SendMsg(wrapperspb.String(fmt.Sprint(len(e.Held("methods")))))
+			},
+		}, l)
+		got, err := call(within(t), conn, "x")
+		if got != "1 1" || err != nil {
+			t.Errorf("%s, %v; want one of the method and one of the total held", got, err)
+		}
+		s, err := open(within(t), conn, upload)
+		must(t, err)
+		must(t, s.CloseSend())
+		m := new(wrapperspb.StringValue)
+		must(t, s.RecvMsg(m))
+		if m.Value != "0" {
+			t.Errorf("a call that needs no permit took %s", m.Value)
+		}
+		bad, err := semagrpc.New(semagrpc.Limit{Keys: keys, Key: func(context.Context, string) string { return "" }})
+		must(t, err)
+		_, err = call(within(t), connect(t, &service{}, bad), "x")
+		wantCode(t, err, codes.InvalidArgument)
+	})
+}
+
+func TestLimitsThatMakeNoSense(t *testing.T) {
+	e := sematest.New(t)
+	s, err := sema.New(e, "calls", 1, nil)
+	must(t, err)
+	k, err := sema.NewKeys(e, "calls", 1, nil)
+	must(t, err)
+	for name, l := range map[string]semagrpc.Limit{
+		"neither":            {},
+		"both":               {Semaphore: s, Keys: k},
+		"a key without keys": {Semaphore: s, Key: func(context.Context, string) string { return "" }},
+		"wait":               {Semaphore: s, Wait: -2},
+	} {
+		var argument *sema.ArgumentError
+		if _, err := semagrpc.New(l); !errors.As(err, &argument) || argument.Package != "semagrpc" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A limit that differs, with the policy to refuse it.
+func TestAnotherLimitIsAFailedPrecondition(t *testing.T) {
+	e := sematest.New(t)
+	first, err := sema.New(e, "calls", 2, nil)
+	must(t, err)
+	must(t, first.SetLimit(within(t), 2))
+	s, err := sema.New(e, "calls", 1, &sema.Options{OnConflict: sema.Refuse})
+	must(t, err)
+	l, err := semagrpc.New(semagrpc.Limit{Semaphore: s})
+	must(t, err)
+	_, err = call(within(t), atClient(t, &service{}, l), "x")
+	wantCode(t, err, codes.FailedPrecondition)
+	must(t, s.Close())
+	_, err = call(within(t), atClient(t, &service{}, l), "x")
+	wantCode(t, err, codes.Unavailable)
+}

@@ -1,0 +1,83 @@
+package semagrpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+)
+
+// UnaryServer is a grpc.UnaryServerInterceptor. The handler's context ends when
+// the permit is lost; whatever the handler returns, the call then fails with
+// Aborted.
+func (l *Limiter) UnaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if l.limit.Skip(ctx, info.FullMethod) {
+		return handler(ctx, request)
+	}
+	p, err := l.acquire(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = p.Release() }() // what fails here ends with the lease
+	response, err := handler(p.Context(ctx), request)
+	if err := outcome(p, err); err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
+// StreamServer is a grpc.StreamServerInterceptor. The permit is held until the
+// handler returns. When it is lost, the stream's context ends, and a handler that
+// waits for a message, or to send one, gets an error with code Aborted.
+func (l *Limiter) StreamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx := stream.Context()
+	if l.limit.Skip(ctx, info.FullMethod) {
+		return handler(server, stream)
+	}
+	p, err := l.acquire(ctx, info.FullMethod)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Release() }()
+	return outcome(p, handler(server, &serverStream{stream, p.Context(ctx), p}))
+}
+
+// serverStream is a stream that ends with its permit.
+type serverStream struct {
+	grpc.ServerStream
+	ctx    context.Context
+	permit permit
+}
+
+func (s *serverStream) Context() context.Context { return s.ctx }
+
+func (s *serverStream) SendMsg(m any) error { return s.while(s.ServerStream.SendMsg, m) }
+
+func (s *serverStream) RecvMsg(m any) error { return s.while(s.ServerStream.RecvMsg, m) }
+
+// while does something with a message unless the stream's context ends before.
+// Nothing but the handler's return ends what grpc is at: so that goes on, and
+// ends soon after.
+func (s *serverStream) while(do func(any) error, m any) error {
+	if err := s.over(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- do(m) }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.ctx.Done():
+		if err := s.over(); err != nil {
+			return err
+		}
+		return <-done // the call itself is over, and grpc says how
+	}
+}
+
+// over is an error if the permit was lost.
+func (s *serverStream) over() error {
+	if s.ctx.Err() == nil {
+		return nil
+	}
+	return outcome(s.permit, nil)
+}

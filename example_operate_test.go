@@ -1,0 +1,138 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sema"
+	"sema/engine/memengine"
+)
+
+// Who holds, who waits, and how much is free.
+func ExampleSemaphore_State() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "db", 3, &sema.Options{Label: "nightly report"})
+	permit, _ := sem.TryAcquireN(ctx, 2)
+	state, _ := sem.State(ctx)
+	fmt.Println(state.Used, "of", state.Limit, "held")
+	holders, _ := sem.Holders(ctx)
+	waiters, _ := sem.Waiters(ctx)
+	fmt.Println(holders[0].Client.Label, "holds", holders[0].Weight, "-", len(waiters), "wait")
+	fmt.Println(sem.Name(), holders[0].ID == permit.ID(), holders[0].Token == permit.Token())
+	_ = permit.Release()
+	// Output:
+	// 2 of 3 held
+	// nightly report holds 2 - 0 wait
+	// db true true
+}
+
+// An operator's limit outlives the program, and is not what New was given.
+func ExampleSemaphore_SetLimit() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "db", 3, nil)
+	_ = sem.SetLimit(ctx, 5)
+	limit, _ := sem.Limit(ctx)
+	fmt.Println(limit, sem.UnsetLimit(ctx))
+	// Output: 5 <nil>
+}
+
+// Nobody gets a permit while the database is being moved.
+func ExampleSemaphore_Pause() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "db", 3, nil)
+	_ = sem.Pause(ctx)
+	_, err := sem.TryAcquire(ctx)
+	fmt.Println(err)
+	_ = sem.Unpause(ctx)
+	permit, err := sem.TryAcquire(ctx)
+	fmt.Println(err, permit.Release())
+	// Output:
+	// sema: no permit available
+	// <nil> <nil>
+}
+
+// The holder is told to stop; its weight is free once it has released.
+func ExampleSemaphore_Revoke() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "db", 1, nil)
+	permit, _ := sem.Acquire(ctx)
+	work := permit.Context(ctx)
+	_ = sem.Revoke(ctx, permit.ID())
+	<-work.Done()
+	fmt.Println(context.Cause(work))
+	fmt.Println(errors.Is(permit.Err(), sema.ErrRevoked), permit.Release())
+	// Output:
+	// sema: permit lost: revoked by an operator
+	// true sema: permit lost: revoked by an operator
+}
+
+// A permit by its id, whoever holds it; and what nobody uses is forgotten.
+func ExampleSemaphore_ReleaseID() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "db", 1, nil)
+	permit, _ := sem.Acquire(ctx)
+	fmt.Println(errors.Is(sem.Remove(ctx), sema.ErrInUse))
+	fmt.Println(sem.ReleaseID(ctx, permit.ID()))
+	fmt.Println(sem.Remove(ctx))
+	// Output:
+	// true
+	// <nil>
+	// <nil>
+}
+
+// All that is free, as one permit.
+func ExampleSemaphore_Drain() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "workers", 4, nil)
+	one, _ := sem.Acquire(ctx)
+	rest, _ := sem.Drain(ctx)
+	fmt.Println(rest.Weight())
+	_, err := sem.Drain(ctx)
+	fmt.Println(err)
+	_, _ = one.Release(), rest.Release()
+	// Output:
+	// 3
+	// sema: no permit available
+}
+
+// A permit that outlives its process: another one takes it up.
+func ExampleSemaphore_Resume() {
+	ctx := context.Background()
+	engine := memengine.New()
+	options := &sema.Options{Detached: true}
+	first, _ := sema.New(engine, "maintenance", 1, options)
+	permit, _ := first.Acquire(ctx)
+	id := permit.ID()
+	_ = first.Close() // the process ends
+
+	second, _ := sema.New(engine, "maintenance", 1, options)
+	permit, err := second.Resume(ctx, id)
+	fmt.Println(err, permit.Release(), second.Close())
+	// Output: <nil> <nil> <nil>
+}
+
+// Without renewal in the background the program decides how long it may hold.
+func ExamplePermit_Renew() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "import", 1, &sema.Options{Lease: time.Minute, Renew: sema.NoRenewal})
+	permit, _ := sem.Acquire(ctx)
+	before := permit.Deadline()
+	err := permit.Renew(ctx) // after each batch
+	fmt.Println(err, permit.Deadline().After(before), permit.Err())
+	_ = permit.Release()
+	// Output: <nil> true <nil>
+}
+
+// Tokens grow: storage that remembers the largest one refuses holders of the past.
+func ExamplePermit_Token() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "writer", 1, nil)
+	first, _ := sem.Acquire(ctx)
+	_ = first.Release()
+	second, _ := sem.Acquire(ctx)
+	fmt.Println(second.Token() > first.Token())
+	_ = second.Release()
+	// Output: true
+}

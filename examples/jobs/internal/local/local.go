@@ -1,0 +1,139 @@
+// Package local starts the servers that the examples need, as children of the
+// example, on Unix sockets of their own in a temporary directory. They keep
+// nothing.
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+)
+
+// ready bounds how long a server may take to answer for the first time.
+const ready = time.Minute
+
+// Server is a child that serves until Stop.
+type Server struct {
+	// Address is what clients connect to: of PostgreSQL a URL, of Redis the path
+	// of a socket.
+	Address string
+
+	dir  string
+	cmd  *exec.Cmd
+	log  bytes.Buffer // what it printed
+	done chan struct{}
+}
+
+// Redis starts a redis-server.
+func Redis(ctx context.Context) (*Server, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, errors.New("no redis-server on this machine; try: apt-get install redis-server")
+	}
+	return start(ctx, func(s *Server) error {
+		s.Address = filepath.Join(s.dir, "redis.sock")
+		s.cmd = exec.Command(path, "--port", "0", "--unixsocket", s.Address, "--save", "", "--dir", s.dir)
+		return nil
+	}, func(ctx context.Context, s *Server) error {
+		rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Address})
+		defer func() { _ = rdb.Close() }()
+		return rdb.Ping(ctx).Err()
+	})
+}
+
+// Postgres starts a PostgreSQL server with an empty database.
+func Postgres(ctx context.Context) (*Server, error) {
+	initdb, err1 := find("initdb")
+	postgres, err2 := find("postgres")
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, errors.New("no PostgreSQL on this machine; try: apt-get install postgresql")
+	}
+	return start(ctx, func(s *Server) error {
+		data := filepath.Join(s.dir, "data")
+		init := exec.CommandContext(ctx, initdb, "-D", data, "-U", "sema", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+		init.SysProcAttr = unprivileged()
+		init.Dir = s.dir
+		if out, err := init.CombinedOutput(); err != nil {
+			return fmt.Errorf("initdb: %w\n%s", err, out)
+		}
+		s.Address = "postgres://sema@/postgres?host=" + s.dir
+		s.cmd = exec.Command(postgres, "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200")
+		return nil
+	}, func(ctx context.Context, s *Server) error {
+		conn, err := pgx.Connect(ctx, s.Address)
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	})
+}
+
+// find looks for a program of PostgreSQL, which Debian has outside of the path.
+func find(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if len(all) == 0 {
+		return "", exec.ErrNotFound
+	}
+	return all[len(all)-1], nil
+}
+
+func start(ctx context.Context, prepare func(*Server) error, answers func(context.Context, *Server) error) (*Server, error) {
+	dir, err := os.MkdirTemp("", "sema")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, done: make(chan struct{})}
+	if err := errors.Join(giveAway(dir), prepare(s)); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s.cmd.Dir, s.cmd.SysProcAttr, s.cmd.Stdout, s.cmd.Stderr = dir, unprivileged(), &s.log, &s.log
+	if err := s.cmd.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	go func() {
+		_ = s.cmd.Wait()
+		close(s.done)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, ready)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := answers(ctx, s)
+		if err == nil {
+			return s, nil
+		}
+		select {
+		case <-again.C:
+			continue
+		case <-s.done:
+			err = fmt.Errorf("%s has ended: %s", s.cmd.Path, s.log.String())
+		case <-ctx.Done():
+		}
+		s.Stop()
+		return nil, err
+	}
+}
+
+// Stop ends the server and removes what it kept.
+func (s *Server) Stop() {
+	_ = s.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-s.done:
+	case <-time.After(ready / 4):
+		_ = s.cmd.Process.Kill()
+		<-s.done
+	}
+	_ = os.RemoveAll(s.dir)
+}

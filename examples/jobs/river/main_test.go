@@ -1,0 +1,20 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"sema/examples/jobs/internal/page"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDemo(t *testing.T) {
+	var out bytes.Buffer
+	if err := demo(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	page.Shows(t, "cd examples/jobs && go run ./river", out.String())
+}

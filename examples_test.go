@@ -1,0 +1,78 @@
+package sema_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every exported function and method of the packages that users import first is
+// used in a runnable example.
+func TestEveryFunctionIsInAnExample(t *testing.T) {
+	for _, dir := range []string{".", "semahttp", "sematest"} {
+		used, exported := map[string]bool{}, map[string]bool{}
+		eachFunction(t, dir, func(f *ast.FuncDecl, test bool) {
+			switch {
+			case test && strings.HasPrefix(f.Name.Name, "Example"):
+				ast.Inspect(f, func(n ast.Node) bool {
+					if s, ok := n.(*ast.SelectorExpr); ok {
+						used[s.Sel.Name] = true
+					}
+					return true
+				})
+			case !test && f.Name.IsExported() && ofExported(f):
+				exported[f.Name.Name] = true
+			}
+		})
+		for _, name := range slices.Sorted(maps.Keys(exported)) {
+			// Called through its interface.
+			if !used[name] && !slices.Contains([]string{"Error", "Unwrap", "String", "Open", "List", "RoundTrip"}, name) {
+				t.Errorf("%s: no example uses %s", dir, name)
+			}
+		}
+		if len(exported) < 8 {
+			t.Errorf("%s: only %d functions found", dir, len(exported))
+		}
+	}
+}
+
+func eachFunction(t *testing.T, dir string, do func(f *ast.FuncDecl, test bool)) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, source, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				do(f, strings.HasSuffix(file, "_test.go"))
+			}
+		}
+	}
+}
+
+// ofExported reports whether a function is a method of an exported type, or of none.
+func ofExported(f *ast.FuncDecl) bool {
+	if f.Recv == nil {
+		return true
+	}
+	of := f.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	name, ok := of.(*ast.Ident)
+	return ok && name.IsExported()
+}

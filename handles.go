@@ -1,0 +1,210 @@
+package sema
+
+import (
+	"container/list"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// handles keeps Semaphores open while they are in use, and for a while longer.
+type handles struct {
+	most    int           // open at once
+	idleFor time.Duration // an unused one stays open
+	make    func(name string) (*Semaphore, error)
+
+	mu        sync.Mutex
+	open      map[string]*handle
+	idle      list.List // of *handle: those that nobody uses, the longest unused first
+	abandoned []*keyUse // found by the garbage collector
+	timer     *time.Timer
+	armed     bool           // it is going to fire: always while something is open
+	leaving   int            // handles that are being closed
+	left      sync.WaitGroup // the same, for close
+	closed    bool
+}
+
+// handle is an open Semaphore. It is guarded by the lock of handles.
+type handle struct {
+	name  string
+	sem   *Semaphore
+	users int
+	idle  *list.Element // in handles.idle, when nobody uses it
+	since time.Time     // then
+}
+
+// keyUse is one use of a handle.
+type keyUse struct {
+	all  *handles
+	sem  *Semaphore
+	h    *handle
+	over atomic.Bool
+}
+
+// use opens the Semaphore of that name, if it is not open, and keeps it so until
+// done is called.
+func (a *handles) use(name string) (*keyUse, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, ErrClosed
+	}
+	h := a.open[name]
+	if h == nil {
+		if err := a.makeRoom(); err != nil {
+			return nil, err
+		}
+		sem, err := a.make(name)
+		if err != nil {
+			return nil, err
+		}
+		h = &handle{name: name, sem: sem}
+		if a.open == nil {
+			a.open = map[string]*handle{}
+		}
+		a.open[name] = h
+		if !a.armed {
+			a.arm(a.idleFor)
+		}
+	}
+	if h.idle != nil {
+		a.idle.Remove(h.idle)
+		h.idle = nil
+	}
+	h.users++
+	return &keyUse{all: a, sem: h.sem, h: h}, nil
+}
+
+// makeRoom sees to it that one more may be open. What is being closed does not
+// count, but there is no more of it than may be open: an engine that is out of
+// reach has a close take up to a lease. The lock is held.
+func (a *handles) makeRoom() error {
+	if len(a.open) < a.most {
+		return nil
+	}
+	a.takeUp()
+	eldest := a.idle.Front()
+	if eldest == nil || a.leaving >= a.most {
+		return ErrTooManyKeys
+	}
+	a.leave(eldest.Value.(*handle))
+	return nil
+}
+
+// leave closes a handle that nobody uses, in the background. The lock is held.
+func (a *handles) leave(h *handle) {
+	a.idle.Remove(h.idle)
+	delete(a.open, h.name)
+	a.leaving++
+	a.left.Go(func() {
+		_ = h.sem.Close()
+		a.mu.Lock()
+		a.leaving--
+		a.mu.Unlock()
+	})
+}
+
+// done ends a use. Calling it again does nothing.
+func (u *keyUse) done() {
+	if u.over.Swap(true) {
+		return
+	}
+	u.all.mu.Lock()
+	defer u.all.mu.Unlock()
+	u.drop()
+}
+
+// drop ends a use. The lock is held.
+func (u *keyUse) drop() {
+	u.h.users--
+	if u.h.users == 0 && !u.all.closed {
+		u.h.since = time.Now()
+		u.h.idle = u.all.idle.PushBack(u.h)
+	}
+}
+
+// abandon ends a use that nobody can end any more. It is called by the garbage
+// collector's goroutine, so it leaves the rest to others.
+func (u *keyUse) abandon() {
+	u.all.mu.Lock()
+	u.all.abandoned = append(u.all.abandoned, u)
+	u.all.mu.Unlock()
+}
+
+// takeUp does what abandon left. The lock is held.
+func (a *handles) takeUp() {
+	for _, u := range a.abandoned {
+		if !u.over.Swap(true) {
+			u.drop()
+		}
+	}
+	a.abandoned = nil
+}
+
+// arm has sweep run after d. The lock is held.
+func (a *handles) arm(d time.Duration) {
+	a.armed = true
+	if a.timer == nil {
+		a.timer = time.AfterFunc(d, a.sweep)
+	} else {
+		a.timer.Reset(d)
+	}
+}
+
+// sweep closes what has been idle for long enough.
+func (a *handles) sweep() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.armed = false
+	if a.closed {
+		return
+	}
+	a.takeUp()
+	next := a.idleFor
+	for e := a.idle.Front(); e != nil; e = a.idle.Front() {
+		h := e.Value.(*handle)
+		if left := a.idleFor - time.Since(h.since); left > 0 {
+			next = left
+			break
+		}
+		a.leave(h)
+	}
+	if len(a.open) > 0 {
+		a.arm(next)
+	}
+}
+
+func (a *handles) len() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.open)
+}
+
+// close closes all at once, and one more, and waits for the end of it.
+func (a *handles) close(more *Semaphore) error {
+	a.mu.Lock()
+	again := a.closed
+	a.closed = true
+	all := make([]*Semaphore, 0, len(a.open)+1)
+	for _, h := range a.open {
+		all = append(all, h.sem)
+	}
+	clear(a.open)
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.mu.Unlock()
+	if again {
+		return nil
+	}
+	if more != nil {
+		all = append(all, more)
+	}
+	errs := make([]error, len(all))
+	for i, s := range all {
+		a.left.Go(func() { errs[i] = s.Close() })
+	}
+	a.left.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,159 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/sematest"
+)
+
+func TestKeysAreOpenWhileInUseAndIdleForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &opened{Engine: sematest.New(t)}
+		k := newKeys(t, e, 1, &sema.KeysOptions{Open: 3, Idle: 10 * time.Second})
+		held := acquireKey(t, k, "held")
+		if err := acquireKey(t, k, "a").Release(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		if err := acquireKey(t, k, "b").Release(); err != nil {
+			t.Fatal(err)
+		}
+		e.is(t, k, "tenants/a tenants/b tenants/held")
+		time.Sleep(4 * time.Second)
+		e.is(t, k, "tenants/b tenants/held") // a was idle for ten seconds
+		if err := acquireKey(t, k, "b").Release(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		e.is(t, k, "tenants/b tenants/held") // b was used again
+		time.Sleep(time.Hour)
+		e.is(t, k, "tenants/held")
+		if err := held.Err(); err != nil {
+			t.Fatal(err)
+		}
+
+		// With all in use a further key has to go away; a used one has not.
+		second, third := acquireKey(t, k, "2"), acquireKey(t, k, "3")
+		if _, err := k.Acquire(t.Context(), "4"); !errors.Is(err, sema.ErrTooManyKeys) || !errors.Is(err, sema.ErrUnavailable) {
+			t.Errorf("a fourth key: %v", err)
+		}
+		if _, err := k.TryAcquire(t.Context(), "3"); errors.Is(err, sema.ErrTooManyKeys) {
+			t.Error(err)
+		}
+		for _, p := range []*sema.KeyPermit{second, third} {
+			if err := p.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+		acquireKey(t, k, "4")
+		e.is(t, k, "tenants/3 tenants/4 tenants/held") // the one that was idle for longer had to go
+	})
+}
+
+// opened notes which semaphores are open.
+type opened struct {
+	*sematest.Engine
+	mu    sync.Mutex
+	names map[string]int
+}
+
+func (e *opened) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := e.Engine.Open(name, who, notify)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.names == nil {
+		e.names = map[string]int{}
+	}
+	e.names[name]++
+	return &openedSession{s, e, name}, nil
+}
+
+// is checks which are open once all is quiet.
+func (e *opened) is(t *testing.T, k *sema.Keys, want string) {
+	t.Helper()
+	synctest.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	wanted := strings.Fields(want)
+	if len(e.names) != len(wanted) || k.Len() != len(wanted) {
+		t.Errorf("open: %v, Len %d; want %s", e.names, k.Len(), want)
+	}
+	for _, name := range wanted {
+		if e.names[name] != 1 {
+			t.Errorf("%s is open %d times", name, e.names[name])
+		}
+	}
+}
+
+type openedSession struct {
+	engine.Session
+	e    *opened
+	name string
+}
+
+func (s *openedSession) Close() error {
+	s.e.mu.Lock()
+	if s.e.names[s.name]--; s.e.names[s.name] == 0 {
+		delete(s.e.names, s.name)
+	}
+	s.e.mu.Unlock()
+	return s.Session.Close()
+}
+
+// Few handles for many keys: they are opened and closed all the time, and none
+// under its user.
+func TestKeysUnderChurn(t *testing.T) {
+	e := memengine.New()
+	k := newKeys(t, e, 2, &sema.KeysOptions{Total: 6, Open: 8, Idle: time.Millisecond})
+	var callers sync.WaitGroup
+	var got atomic.Int64
+	for i := range 8 {
+		callers.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 2))
+			for range 2000 {
+				p, err := k.Acquire(t.Context(), fmt.Sprint(r.IntN(30)))
+				if errors.Is(err, sema.ErrTooManyKeys) {
+					continue // eight callers, and as many that are just being closed
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got.Add(1)
+				ctx := p.Context(t.Context())
+				if r.IntN(8) == 0 {
+					runtime.Gosched()
+				}
+				if err := context.Cause(ctx); err != nil {
+					t.Errorf("closed under its user: %v", err)
+				}
+				if err := p.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if got.Load() < 8*1000 {
+		t.Errorf("%d of 16000 got a permit", got.Load())
+	}
+	if n := k.Len(); n > 8 {
+		t.Errorf("%d open, want 8 at most", n)
+	}
+}

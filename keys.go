@@ -1,0 +1,219 @@
+package sema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sema/engine"
+)
+
+// keySeparator stands between prefix and key in a semaphore's name. No prefix
+// has one, so that no two pairs of prefix and key make the same name.
+const keySeparator = "/"
+
+// ErrTooManyKeys: a further key would need a handle more than KeysOptions.Open,
+// and all are in use. It is an ErrUnavailable.
+var ErrTooManyKeys = fmt.Errorf("%w: too many keys in use at once", ErrUnavailable)
+
+// KeysOptions of a Keys. The zero value of each field is its default.
+type KeysOptions struct {
+	// Options of each key's Semaphore, and of the total's.
+	Options Options
+
+	// Total is how much weight may be held at once under all keys together,
+	// 1 … MaxLimit. Default: no limit but those of the keys.
+	Total int
+
+	// Open is how many keys' Semaphores may be open at once. One that is not in
+	// use is closed for another; with all in use, a further key fails with
+	// ErrTooManyKeys. At least 1. Default 1000.
+	Open int
+
+	// Idle is how long a Semaphore that is not in use stays open. At least a
+	// millisecond. Default: a minute.
+	Idle time.Duration
+}
+
+// Keys is one limit for each key: tenant, host, API key. The semaphores are
+// made on demand, and shared with every other client of the same engine and
+// prefix. It is safe for concurrent use.
+//
+// With a total ("two per tenant, twenty in all"), a caller first takes the
+// key's permit and then the total's. So whoever waits for the total holds
+// nothing that another key could use, and of each key no more than its limit
+// wait there: a tenant with a thousand callers delays the others no more than
+// one with two. The total is taken last by everybody, so nobody waits in a
+// circle. The price is a second call to the engine for each acquisition and
+// each release.
+type Keys struct {
+	engine  Engine
+	prefix  string
+	limit   int
+	options KeysOptions
+	total   *Semaphore // or nil
+	handles handles
+}
+
+// NewKeys prepares semaphores called prefix/key, each limited to limit, and with
+// KeysOptions.Total one called prefix above them. The prefix has 1 … 253 bytes of
+// UTF-8, without control characters and without a slash. It does no I/O, so it
+// fails only on values out of range, with an *ArgumentError. A nil options means
+// the defaults.
+func NewKeys(e Engine, prefix string, limit int, options *KeysOptions) (*Keys, error) {
+	k := &Keys{engine: e, prefix: prefix, limit: limit}
+	if options != nil {
+		k.options = *options
+	}
+	if k.options.Open == 0 {
+		k.options.Open = 1000
+	}
+	if k.options.Idle == 0 {
+		k.options.Idle = time.Minute
+	}
+	if err := k.validate(); err != nil {
+		return nil, err
+	}
+	if k.options.Total != 0 {
+		s, err := New(e, prefix, k.options.Total, &k.options.Options)
+		if err != nil {
+			return nil, err
+		}
+		k.total = s
+	}
+	k.handles.most, k.handles.idleFor = k.options.Open, k.options.Idle
+	k.handles.make = func(name string) (*Semaphore, error) { return New(e, name, limit, &k.options.Options) }
+	return k, nil
+}
+
+func (k *Keys) validate() error {
+	switch longest := MaxName - len(keySeparator) - 1; {
+	case k.engine == nil:
+		return &ArgumentError{What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
+	case k.prefix == "":
+		return &ArgumentError{What: "prefix", Value: k.prefix, Want: "a prefix that is not empty"}
+	case strings.Contains(k.prefix, keySeparator):
+		return &ArgumentError{What: "prefix", Value: k.prefix, Want: "no slash, which begins the key"}
+	case k.options.Total < 0 || k.options.Total > MaxLimit:
+		return &ArgumentError{What: "total", Value: k.options.Total, Want: fmt.Sprintf("0 for none, or 1 … %d", MaxLimit)}
+	case k.options.Open < 1:
+		return &ArgumentError{What: "number of open keys", Value: k.options.Open, Want: "at least 1"}
+	case k.options.Idle < time.Millisecond:
+		return &ArgumentError{What: "idle time", Value: k.options.Idle, Want: "at least 1ms"}
+	default:
+		if err := engine.ValidateText("prefix", k.prefix, longest); err != nil {
+			return err
+		}
+		if err := engine.ValidateLimit(k.limit); err != nil {
+			return err
+		}
+		return k.options.Options.withDefaults().validate()
+	}
+}
+
+// Name is the name of a key's semaphore: the prefix, a slash, and the key as it
+// is. Keys are compared byte by byte: lower-case what means the same, such as
+// hosts. A key has at least one byte and no more than make a name of MaxName, of
+// UTF-8 without control characters; otherwise it fails with an *ArgumentError.
+// Operators see names: a key that is a secret is better hashed.
+func (k *Keys) Name(key string) (string, error) {
+	if key == "" {
+		return "", &ArgumentError{What: "key", Value: key, Want: "a key that is not empty"}
+	}
+	if err := engine.ValidateText("key", key, MaxName-len(k.prefix)-len(keySeparator)); err != nil {
+		return "", err
+	}
+	return k.prefix + keySeparator + key, nil
+}
+
+// Acquire is AcquireN with weight 1.
+func (k *Keys) Acquire(ctx context.Context, key string) (*KeyPermit, error) {
+	return k.acquire(ctx, key, 1, true)
+}
+
+// AcquireN waits until weight n is free for the key, and then in all, and takes
+// it. It is Semaphore.AcquireN twice, and fails as that does, with nothing held;
+// with ErrTooManyKeys at once if the key has no handle and there can be no more;
+// and with an *ArgumentError on a key that Name refuses. If the key's permit is
+// lost while the caller waits for the total, the error is an ErrUnavailable and
+// an ErrLost.
+func (k *Keys) AcquireN(ctx context.Context, key string, n int) (*KeyPermit, error) {
+	return k.acquire(ctx, key, n, true)
+}
+
+// TryAcquire is TryAcquireN with weight 1.
+func (k *Keys) TryAcquire(ctx context.Context, key string) (*KeyPermit, error) {
+	return k.acquire(ctx, key, 1, false)
+}
+
+// TryAcquireN takes weight n if it is free now for the key and in all, and fails
+// with ErrUnavailable otherwise.
+func (k *Keys) TryAcquireN(ctx context.Context, key string, n int) (*KeyPermit, error) {
+	return k.acquire(ctx, key, n, false)
+}
+
+func (k *Keys) acquire(ctx context.Context, key string, n int, wait bool) (*KeyPermit, error) {
+	name, err := k.Name(key)
+	if err != nil {
+		return nil, err
+	}
+	use, err := k.handles.use(name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := use.sem.acquire(ctx, n, wait)
+	if err != nil {
+		use.done()
+		return nil, err
+	}
+	both := newKeyPermit(p, use)
+	if k.total == nil {
+		return both, nil
+	}
+	both.total, err = k.total.acquire(p.Context(ctx), n, wait)
+	if err != nil {
+		both.letGo()
+		return nil, err
+	}
+	return both, nil
+}
+
+// Do runs f while holding a permit of the key, as Semaphore.Do does.
+func (k *Keys) Do(ctx context.Context, key string, f func(context.Context) error) error {
+	p, err := k.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
+	err = f(p.Context(ctx))
+	if lost := p.Err(); lost != nil {
+		return errors.Join(lost, err)
+	}
+	return err
+}
+
+// Use calls f with the key's Semaphore, to look at it or to set its limit. It
+// stays open until f returns. Use fails with f's error, and as AcquireN does on a
+// key that cannot be used.
+func (k *Keys) Use(key string, f func(*Semaphore) error) error {
+	name, err := k.Name(key)
+	if err != nil {
+		return err
+	}
+	use, err := k.handles.use(name)
+	if err != nil {
+		return err
+	}
+	defer use.done()
+	return f(use.sem)
+}
+
+// Len is how many keys' Semaphores are open, in use or idle.
+func (k *Keys) Len() int { return k.handles.len() }
+
+// Close closes the Semaphores of all keys, and the total's, as Semaphore.Close
+// does: waits end with ErrClosed, and permits still held are given back. Further
+// calls fail with ErrClosed; closing again does nothing.
+func (k *Keys) Close() error { return k.handles.close(k.total) }

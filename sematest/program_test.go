@@ -1,0 +1,274 @@
+package sematest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/sematest"
+)
+
+// export is a program as users have one: it writes parts, one after another,
+// while it has a permit. A part that was begun when the permit was lost is done
+// again under a new one.
+func export(ctx context.Context, engine sema.Engine, parts int, log io.Writer) error {
+	jobs, err := sema.New(engine, "export", 1, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = jobs.Close() }()
+	for part := 0; part < parts; {
+		err := jobs.Do(ctx, func(ctx context.Context) error {
+			for ; part < parts; part++ {
+				fmt.Fprintln(log, "begin", part)
+				select {
+				case <-time.After(time.Minute): // the work
+					fmt.Fprintln(log, "done", part)
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, sema.ErrLost) {
+			return err
+		}
+	}
+	return nil
+}
+
+// lines is what a program printed, safe to look at while it runs.
+type lines struct{ c chan string }
+
+func newLines() lines { return lines{make(chan string, 1000)} }
+
+func (l lines) Write(b []byte) (int, error) {
+	l.c <- string(b)
+	return len(b), nil
+}
+
+func (l lines) all() (text string) {
+	for {
+		select {
+		case s := <-l.c:
+			text += s
+		default:
+			return text
+		}
+	}
+}
+
+func TestProgramLosesItsPermitMidWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := sematest.New(t)
+		log, ended := newLines(), make(chan error, 1)
+		go func() { ended <- export(t.Context(), engine, 3, log) }()
+
+		time.Sleep(90 * time.Second) // in the midst of the second part
+		engine.Lose("export")
+		must(t, <-ended)
+		if got, want := log.all(), "begin 0\ndone 0\nbegin 1\nbegin 1\ndone 1\nbegin 2\ndone 2\n"; got != want {
+			t.Errorf("the program did\n%swant\n%s", got, want)
+		}
+	})
+}
+
+// The same without a bubble: nothing is slept for.
+func TestLossIsNoticedAtOnce(t *testing.T) {
+	engine := sematest.New(t)
+	sem, err := sema.New(engine, "jobs", 1, nil)
+	must(t, err)
+	defer func() { _ = sem.Close() }()
+	for range 200 {
+		ended := make(chan error, 1)
+		go func() {
+			ended <- sem.Do(t.Context(), func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		engine.AwaitHeld(t.Context(), "jobs", 1)
+		engine.Lose("jobs")
+		if err := <-ended; !errors.Is(err, sema.ErrLost) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRenewalsThatFailForALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := sematest.New(t)
+		sem, err := sema.New(engine, "jobs", 1, nil)
+		must(t, err)
+		defer func() { _ = sem.Close() }()
+		p, err := sem.Acquire(t.Context())
+		must(t, err)
+		end := engine.Inject(sematest.Fault{On: sematest.Renew, Err: sematest.Unreachable(), Times: sematest.Always})
+		began := time.Now()
+		<-p.Context(t.Context()).Done()
+		if d := time.Since(began); d < 20*time.Second || d > 30*time.Second {
+			t.Errorf("lost after %v, want the lease of 30 s less its margin", d)
+		}
+		end()
+		_ = p.Release()
+	})
+}
+
+func TestErrorsOfTheRealOnes(t *testing.T) {
+	for name, err := range map[string]*sema.EngineError{
+		"unreachable": sematest.Unreachable(), "no answer": sematest.NoAnswer(), "full": sematest.Full(),
+		"of the user": {Hint: "turn it on", Err: errors.New("it is off")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine := sematest.New(t)
+				sem, e := sema.New(engine, "jobs", 1, nil)
+				must(t, e)
+				defer func() { _ = sem.Close() }()
+				defer engine.Inject(sematest.Fault{On: sematest.Acquire, Err: err, Times: sematest.Always})()
+				began := time.Now()
+				_, got := sem.Acquire(t.Context())
+				var failure *sema.EngineError
+				if !errors.As(got, &failure) || failure.Temporary != err.Temporary || failure.NotExecuted != err.NotExecuted ||
+					failure.Hint != err.Hint || failure.Err != err.Err || failure.Name != "jobs" || failure.Op != "acquire" {
+					t.Errorf("Acquire: %#v; want what was injected: %#v", got, err)
+				}
+				if d := time.Since(began); err.Temporary != (d >= 3*time.Second) {
+					t.Errorf("failed after %v", d)
+				}
+			})
+		})
+	}
+}
+
+func TestTheNextCallOnly(t *testing.T) {
+	engine := sematest.New(t)
+	sem, err := sema.New(engine, "jobs", 2, nil)
+	must(t, err)
+	defer func() { _ = sem.Close() }()
+	engine.Inject(sematest.Fault{Semaphore: "another", Err: sematest.Full()})
+	engine.Inject(sematest.Fault{On: sematest.Operate, Err: sematest.Full()})
+	engine.Inject(sematest.Fault{Semaphore: "jobs", On: sematest.State, Err: sematest.Full()})
+	p, err := sem.Acquire(t.Context())
+	must(t, err)
+	var failure *sema.EngineError
+	if _, err := sem.State(t.Context()); !errors.As(err, &failure) {
+		t.Errorf("State: %v", err)
+	}
+	if _, err := sem.State(t.Context()); err != nil {
+		t.Errorf("State again: %v", err)
+	}
+	if err := sem.SetLimit(t.Context(), 5); !errors.As(err, &failure) || !failure.NotExecuted {
+		t.Errorf("SetLimit: %v", err)
+	}
+	if limit, err := sem.Limit(t.Context()); limit != 2 || err != nil {
+		t.Errorf("limit %d, %v", limit, err)
+	}
+	engine.Inject(sematest.Fault{On: sematest.Release, Err: &sema.EngineError{Err: errors.New("lost")}, Executed: true})
+	if err := p.Release(); !errors.As(err, &failure) || failure.NotExecuted {
+		t.Errorf("Release: %v", err)
+	}
+	if held := engine.Held("jobs"); len(held) != 0 {
+		t.Errorf("it was carried out, yet held: %v", held)
+	}
+}
+
+func TestDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := sematest.New(t)
+		sem, err := sema.New(engine, "jobs", 1, nil)
+		must(t, err)
+		defer func() { _ = sem.Close() }()
+		engine.Inject(sematest.Fault{Delay: 100 * time.Millisecond})
+		began := time.Now()
+		p, err := sem.Acquire(t.Context())
+		must(t, err)
+		if d := time.Since(began); d != 100*time.Millisecond {
+			t.Errorf("took %v", d)
+		}
+		must(t, p.Release())
+
+		end := engine.Inject(sematest.Fault{On: sematest.Acquire, Delay: time.Hour, Times: sematest.Always})
+		ended := make(chan error, 1)
+		go func() {
+			p, err := sem.Acquire(t.Context())
+			if err == nil {
+				err = p.Release()
+			}
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		end()
+		end()
+		must(t, <-ended)
+		if d := time.Since(began); d != 1100*time.Millisecond {
+			t.Errorf("ended after %v, want as soon as the fault did", d)
+		}
+	})
+}
+
+func TestGrantsAreHeldUntilTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := sematest.New(t)
+		engine.HoldGrants("jobs") // which nobody has used yet
+		sem, err := sema.New(engine, "jobs", 2, nil)
+		must(t, err)
+		defer func() { _ = sem.Close() }()
+		got := make(chan int, 3)
+		for i := range 3 {
+			go func() {
+				if p, err := sem.Acquire(t.Context()); err == nil {
+					got <- i
+					_ = p.Release()
+				}
+			}()
+			engine.AwaitWaiting(t.Context(), "jobs", i+1)
+		}
+		if _, err := sem.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		time.Sleep(time.Hour)
+		if len(got) > 0 {
+			t.Fatal("granted")
+		}
+		engine.LetGrants("jobs")
+		for range 3 {
+			<-got
+		}
+		if limit, err := sem.Limit(t.Context()); limit != 2 || err != nil {
+			t.Errorf("limit %d, %v; want the program's", limit, err)
+		}
+	})
+}
+
+func TestGrantsHeldAgainAndAgain(t *testing.T) {
+	engine := sematest.New(t)
+	ended := make(chan error)
+	for range 8 {
+		go func() {
+			sem, err := sema.New(engine, "jobs", 2, nil)
+			for range 200 {
+				if err == nil {
+					err = sem.Do(t.Context(), func(context.Context) error { return nil })
+				}
+			}
+			_ = sem.Close()
+			ended <- err
+		}()
+	}
+	for running := 8; running > 0; {
+		engine.HoldGrants("jobs")
+		engine.LetGrants("jobs")
+		select {
+		case err := <-ended:
+			must(t, err)
+			running--
+		default:
+		}
+	}
+}

@@ -1,0 +1,287 @@
+// Package sematest is an engine for the tests of programs that use semaphores.
+//
+// It keeps semaphores in memory, with all promises of package sema, and does
+// what a real engine does only on a bad day, when it is told to:
+//
+//	engine := sematest.New(t)
+//	go program(engine)                       // acquires a permit of "jobs", and works
+//	engine.AwaitHeld(ctx, "jobs", 1)
+//	engine.Lose("jobs")                      // its context ends, with cause sema.ErrLost
+//	engine.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
+//	engine.HoldGrants("jobs")                // whoever acquires waits
+//
+// Each acquisition and each release is a call to it: permits are not passed on,
+// or kept, within the process, and sema.Options.Keep and Passes change nothing.
+//
+// When the test ends, every permit that was not released fails it, with the
+// place where it was acquired.
+//
+// In a testing/synctest bubble all of it goes by the bubble's time: leases end,
+// delays pass and retries happen at once. Make the engine inside the bubble.
+package sematest
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"sema/engine"
+	"sema/engine/memengine"
+)
+
+// Engine is an engine in memory that does what it is told. Its methods are
+// safe for concurrent use, but those that say that they end the test are for the
+// test's own goroutine.
+type Engine struct {
+	tb    testing.TB
+	inner *memengine.Engine
+
+	mu       sync.Mutex
+	sessions map[string]*session // by their Client
+	faults   []*injected
+	places   map[engine.ID][]string // where what is held, or asked for, was acquired
+	detached map[engine.ID]bool     // of these: those that are meant to outlive the program
+	lost     map[engine.ID]bool     // held, and to be refused when they are renewed; true once that was tried
+	holding  map[string]bool        // semaphores whose grants are held
+	changed  chan struct{}          // closed after each step, and made anew
+	closed   bool
+	leaks    []Permit // found when the engine was closed
+}
+
+// New makes an empty engine for a test. When the test ends, after all functions
+// of tb.Cleanup that were given later, each permit that is still held and was
+// not released is reported with tb.Errorf, and the engine is closed. Permits of
+// Options.Detached are not reported, nor are those that were lost, nor those
+// that Semaphore.Close gave back.
+func New(tb testing.TB) *Engine {
+	e := &Engine{
+		tb: tb, inner: memengine.New(), sessions: map[string]*session{}, places: map[engine.ID][]string{},
+		detached: map[engine.ID]bool{}, lost: map[engine.ID]bool{}, holding: map[string]bool{}, changed: make(chan struct{}),
+	}
+	tb.Cleanup(func() {
+		tb.Helper()
+		_ = e.Close()
+		for _, p := range e.leaks {
+			tb.Errorf("sematest: %v was not released; acquired at\n%s", p, p.Where)
+		}
+	})
+	return e
+}
+
+// Open implements engine.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s := &session{engine: e, name: name, notify: notify, asking: map[engine.ID]bool{}}
+	inner, err := e.inner.Open(name, who, func(n engine.Notification) {
+		s.granted(n)
+		notify(n)
+		e.stepped()
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Session = inner
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sessions[s.Client()] = s
+	return s, nil
+}
+
+// List implements engine.Engine. It heeds no faults.
+func (e *Engine) List(ctx context.Context) ([]string, error) { return e.inner.List(ctx) }
+
+// Close implements engine.Engine. What is held then and was not released is
+// reported when the test ends.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	again := e.closed
+	e.closed = true
+	faults := e.faults
+	e.faults = nil
+	e.mu.Unlock()
+	if again {
+		return nil
+	}
+	for _, f := range faults {
+		f.end()
+	}
+	e.leaks = e.unreleased()
+	return e.inner.Close()
+}
+
+// HoldGrants stops all grants of a semaphore, now or once it exists, until
+// LetGrants: who holds a permit keeps it, who acquires waits, and TryAcquire
+// fails with ErrUnavailable. It is what Semaphore.Pause does, and looks like it
+// to operators.
+func (e *Engine) HoldGrants(name string) {
+	e.mu.Lock()
+	e.holding[name] = true
+	e.mu.Unlock()
+	if limit := e.state(name).Limit; limit != 0 {
+		e.do(name, engine.Request{Kind: engine.Pause, Limit: limit})
+	}
+}
+
+// LetGrants ends what HoldGrants began, and serves those who wait.
+func (e *Engine) LetGrants(name string) {
+	e.mu.Lock()
+	delete(e.holding, name)
+	e.mu.Unlock()
+	e.do(name, engine.Request{Kind: engine.Unpause})
+}
+
+func (e *Engine) held(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.holding[name]
+}
+
+// do carries out a request as a client of its own, past all faults.
+func (e *Engine) do(name string, r engine.Request) {
+	s, err := e.inner.Open(name, engine.Client{Label: "sematest"}, func(engine.Notification) {})
+	if err != nil {
+		return // closed: there is nothing left to do it to
+	}
+	defer func() { _ = s.Close() }()
+	_, _ = s.Step(context.Background(), engine.Call{Number: 1, Requests: []engine.Request{r}})
+	e.stepped()
+}
+
+// stepped wakes those who wait for something to happen.
+func (e *Engine) stepped() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// session is a session of the memory engine, with what was told in between.
+type session struct {
+	engine.Session
+	engine *Engine
+	name   string
+	notify func(engine.Notification)
+
+	// Guarded by the engine's lock.
+	asking map[engine.ID]bool // for what has been asked, and nothing granted
+	seen   []string           // places where goroutines acquired
+	looks  int                // so many stacks may be looked at
+}
+
+// granted notes which asks have an end.
+func (s *session) granted(n engine.Notification) {
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	for _, g := range n.Grants {
+		delete(s.asking, g.ID)
+	}
+}
+
+// Step implements engine.Session.
+func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	e := s.engine
+	asked, alone := e.note(s, c)
+	defer e.place(s, asked, alone)
+	fault := e.fault(s.name, c.Requests)
+	if err := fault.before(ctx, "step"); err != nil {
+		return engine.Reply{}, err
+	}
+	lost := e.prepare(s, &c)
+	reply, err := s.Session.Step(ctx, c)
+	if err == nil {
+		e.learn(s, c, lost, &reply)
+		s.granted(reply.Notification)
+	}
+	e.stepped()
+	if failure := fault.after(); err == nil && failure != nil {
+		return engine.Reply{}, failure
+	}
+	return reply, err
+}
+
+// prepare makes of a call what is to be carried out. It returns which requests
+// are about lost permits, as they came, by their index.
+func (e *Engine) prepare(s *session, c *engine.Call) map[int]engine.Kind {
+	c.Keep = 0
+	e.mu.Lock()
+	hold := 0
+	var lost map[int]engine.Kind
+	for i, r := range c.Requests {
+		switch r.Kind {
+		case engine.Ask:
+			if e.holding[s.name] {
+				hold = r.Limit
+			}
+		case engine.Renew, engine.Release:
+			if _, ok := e.lost[r.ID]; !ok {
+				continue
+			}
+			if lost == nil {
+				lost = map[int]engine.Kind{}
+				c.Requests = append([]engine.Request(nil), c.Requests...) // the rest is the caller's
+			}
+			lost[i] = r.Kind
+			if r.Kind == engine.Renew { // ask for what changes nothing
+				c.Requests[i] = engine.Request{Kind: engine.Release, ID: engine.ID{Client: s.Client(), Weight: 1}}
+			}
+		}
+	}
+	e.mu.Unlock()
+	if hold > 0 {
+		e.do(s.name, engine.Request{Kind: engine.Pause, Limit: hold})
+		if !e.held(s.name) { // let meanwhile
+			e.do(s.name, engine.Request{Kind: engine.Unpause})
+		}
+	}
+	return lost
+}
+
+// learn takes in a reply: lost permits are gone, whatever the memory engine
+// says, and what was not granted has no place.
+func (e *Engine) learn(s *session, c engine.Call, lost map[int]engine.Kind, reply *engine.Reply) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	reply.Leave = engine.GiveBack
+	for i := range reply.Answers {
+		id := c.Requests[i].ID
+		a := &reply.Answers[i]
+		if _, ok := lost[i]; ok {
+			*a = engine.Answer{Status: engine.Gone}
+		}
+		switch {
+		case lost[i] == engine.Renew:
+		case c.Requests[i].Kind == engine.Release, c.Requests[i].Kind == engine.Ask && a.Status != engine.Granted && a.Status != engine.Queued:
+			e.forget(id)
+			delete(s.asking, id)
+		case c.Requests[i].Kind == engine.Ask && a.Status == engine.Granted:
+			delete(s.asking, id)
+		}
+	}
+}
+
+// forget drops what is known of a permit. The lock is held.
+func (e *Engine) forget(id engine.ID) {
+	delete(e.places, id)
+	delete(e.detached, id)
+	delete(e.lost, id)
+}
+
+// State implements engine.Session.
+func (s *session) State(ctx context.Context) (engine.State, error) {
+	fault := s.engine.fault(s.name, nil)
+	if err := fault.before(ctx, "state"); err != nil {
+		return engine.State{}, err
+	}
+	st, err := s.Session.State(ctx)
+	if failure := fault.after(); err == nil && failure != nil {
+		return engine.State{}, failure
+	}
+	return st, err
+}
+
+// Close implements engine.Session.
+func (s *session) Close() error {
+	s.engine.mu.Lock()
+	delete(s.engine.sessions, s.Client())
+	s.engine.mu.Unlock()
+	return s.Session.Close()
+}
