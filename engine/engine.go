@@ -191,8 +191,8 @@ type Reply struct {
 	// is then asked for again.
 	Recheck time.Duration
 
-	// Deaf is set when an Ask that was Queued is one Again, and the engine cannot
-	// notify the client: it asks more often then.
+	// Deaf is set when an Ask was Queued, one Again or in a call that would Keep,
+	// and the engine cannot notify the client: it asks more often then.
 	Deaf bool
 
 	// Leave is what the client may do with permits that its callers release, for

@@ -62,7 +62,7 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		p.runCommand(),
 		p.acquireCommand(), p.renewCommand(), p.permitCommand(releaseVerb),
-		p.lsCommand(), p.showCommand(), p.whyCommand(), p.limitCommand(), p.rmCommand(), p.permitCommand(revokeVerb),
+		p.lsCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.rmCommand(), p.permitCommand(revokeVerb),
 		p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
 	)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {

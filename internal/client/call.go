@@ -36,7 +36,9 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	m.tellBehind()
 	m.calls++
 	m.flying, m.sent, m.overruled = true, now, 0
-	return engine.Call{Number: m.calls, Fence: m.fence, Keep: m.wantsToKeep(), Requests: m.requests}, true
+	keep := m.wantsToKeep()
+	m.wouldKeep = keep > 0
+	return engine.Call{Number: m.calls, Fence: m.fence, Keep: keep, Requests: m.requests}, true
 }
 
 // tellBehind says with the last ticket of the line how many callers are behind it.
