@@ -116,10 +116,6 @@ end,
 
 write_state = function(s)
   local fields, gone, n = s.fields, {}, s.n_fields
-  if n > 2 and next(s.changed) then -- what has changed since, too
-    R.bulk('HSET', KEYS[1], fields)
-    fields, n = {}, 0
-  end
   for id in pairs(s.changed) do
     local value = s.known[id]
     if value then
@@ -128,8 +124,8 @@ write_state = function(s)
       gone[#gone + 1] = id
     end
   end
+  R.bulk('HSET', KEYS[1], fields) -- what comes twice has its last value
   R.bulk('HDEL', KEYS[1], gone)
-  R.bulk('HSET', KEYS[1], fields)
 end,
 
 write_zset = function(key, scores)
