@@ -1,9 +1,6 @@
 package httpengine_test
 
 import (
-	"context"
-	"net"
-	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -94,8 +91,3 @@ func BenchmarkDirectRedis(b *testing.B) {
 	})
 }
 
-var (
-	_ = context.Background
-	_ = net.Listen
-	_ = http.StatusOK
-)
