@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	reasons "sema/internal/why"
 )
 
 const whyHelp = `Say what stands in front of a permit: who holds the semaphore, since when, and
@@ -92,7 +93,7 @@ func whyOf(st sema.State, permit string, weight int) why {
 		w.before = append(w.before, waiter)
 		w.ahead += waiter.Weight
 	}
-	if permit == "" && (len(st.Waiters) > 0 || st.Used+weight > st.Limit) {
+	if permit == "" && (len(st.Waiters) > 0 || st.Paused || st.Used+weight > st.Limit) {
 		w.position = len(st.Waiters) + 1
 	}
 	return w
@@ -100,26 +101,32 @@ func whyOf(st sema.State, permit string, weight int) why {
 
 // reason is the answer in one sentence.
 func (w why) reason() string {
-	free := max(0, w.st.Limit-w.st.Used)
+	x := reasons.Of(w.st, w.weight, len(w.before))
 	held := fmt.Sprintf("%d of %d %s held by %s", w.st.Used, w.st.Limit, isAre(w.st.Used), count(len(w.st.Holders), "holder"))
 	switch {
 	case w.position == 0 && w.permit == "":
 		return fmt.Sprintf("nothing: a permit of weight %d is free now", w.weight)
 	case w.position == 0:
 		return "nothing: the permit is held"
-	case w.weight > w.st.Limit:
+	}
+	switch x.Cause {
+	case reasons.TooHeavy:
 		return fmt.Sprintf("it can never be granted: its weight %d is above the limit %d", w.weight, w.st.Limit)
-	case len(w.before) > 0 && w.before[0].Weight <= free:
-		return fmt.Sprintf("%s, and %s before it; the first is served now", held, waits(len(w.before)))
-	case len(w.before) > 0 && free > 0:
+	case reasons.Paused:
+		return fmt.Sprintf("the semaphore is paused: nobody is granted until it is unpaused; %s, and %s before it", held, waits(x.Before))
+	case reasons.Head:
 		return fmt.Sprintf("%s; the first of %s wants %d and only %d %s free: who came first is served first",
-			held, count(len(w.before), "waiter")+" before it", w.before[0].Weight, free, isAre(free))
-	case len(w.before) > 0:
-		return fmt.Sprintf("%s, and %s before it", held, waits(len(w.before)))
-	case w.st.Used > w.st.Limit:
+			held, count(x.Before, "waiter")+" before it", x.First, x.Free, isAre(x.Free))
+	case reasons.Behind:
+		served := ""
+		if x.First <= x.Free {
+			served = "; the first is served now"
+		}
+		return fmt.Sprintf("%s, and %s before it%s", held, waits(x.Before), served)
+	case reasons.Over:
 		return held + ", more than the limit, which was lowered since; it is the next"
-	case free > 0:
-		return fmt.Sprintf("%s; it wants %d and only %d %s free; it is the next", held, w.weight, free, isAre(free))
+	case reasons.Needs:
+		return fmt.Sprintf("%s; it wants %d and only %d %s free; it is the next", held, w.weight, x.Free, isAre(x.Free))
 	}
 	return held + "; it is the next"
 }

@@ -1,0 +1,210 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"sema/engine"
+)
+
+// oldRound is how old the last round may be for a page that it puts in order.
+const oldRound = time.Minute
+
+// Summary is a semaphore in one line.
+type Summary struct {
+	Name    string
+	Limit   int // 0: it was gone when looked at
+	Used    int // weight held; above Limit after that was lowered
+	Pinned  bool
+	Paused  bool
+	Holders int           // permits
+	Waiting int           // callers: tickets, and who waits behind them in their processes
+	Oldest  time.Duration // the longest wait of a ticket, at the time of the look
+	Looked  time.Time     // when this was so
+	Err     error         // the last look failed; the rest, if Looked is not zero, is of the one before
+}
+
+func summarize(name string, now time.Time, st engine.State) Summary {
+	s := Summary{
+		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
+		Holders: len(st.Holders), Waiting: len(st.Waiters), Looked: now,
+	}
+	for i := range st.Waiters {
+		s.Waiting += st.Waiters[i].Behind
+		s.Oldest = max(s.Oldest, st.Waiters[i].Waiting)
+	}
+	return s
+}
+
+// Order is how a list of semaphores is sorted.
+type Order uint8
+
+// The orders. Equals are sorted by name.
+const (
+	ByName    Order = iota
+	ByUse           // the fullest first: used by limit
+	ByWaiting       // the most callers waiting first
+	ByOldest        // the longest wait first
+)
+
+// Query says which semaphores, and which page of them.
+type Query struct {
+	Filter   string   // the name contains it, whatever the case; empty: any name
+	Prefixes []string // the name begins with one of these; none: any name
+	Order    Order
+	After    string // names after this one; only in the order of names
+	Skip     int    // so many of the list are left out before the page
+	N        int    // at most so many on the page; 0 or less: all
+}
+
+func (q *Query) matches(name string) bool {
+	return begins(name, q.Prefixes) && contains(name, q.Filter)
+}
+
+func begins(name string, prefixes []string) bool {
+	return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// Summaries is a page of the semaphores that exist, and how many there are on
+// all pages.
+//
+// Sorted by name, it looks only at those that it returns. In any other order,
+// and without N, the last round is what counts, at most a minute old; those on
+// the page are then looked at again, so that a row may show more or less than
+// what gave it its place. The first such call waits for a round.
+//
+// It fails if the names cannot be listed, if no look succeeded, or when ctx
+// ends. A single look that failed is in Summary.Err.
+func (w *Watcher) Summaries(ctx context.Context, q Query) (page []Summary, total int, err error) {
+	if q.Order > ByOldest {
+		return nil, 0, &engine.ArgumentError{What: "order", Value: int(q.Order), Want: "ByName … ByOldest"}
+	}
+	if q.After != "" && q.Order != ByName {
+		return nil, 0, &engine.ArgumentError{What: "after", Value: q.After, Want: "none, except in the order of names"}
+	}
+	inner, leave, err := w.enter(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer leave()
+	page, total, err = w.summaries(inner, q)
+	return page, total, w.failed(ctx, "list", "", err)
+}
+
+func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error) {
+	since := time.Now().Add(-w.options.Fresh)
+	all := q.Order != ByName || q.N <= 0
+	if all {
+		if err := w.awaitRound(ctx); err != nil {
+			return nil, 0, err
+		}
+	} else {
+		w.keep(0)
+	}
+	w.mu.Lock()
+	listed := since
+	if took := w.names.took; !w.names.began.IsZero() {
+		listed = time.Now().Add(-max(w.options.Fresh, 10*took))
+	}
+	w.mu.Unlock()
+	names, err := w.list(ctx, listed)
+	if err != nil {
+		return nil, 0, err
+	}
+	wanted := make([]string, 0, len(names))
+	for _, name := range names {
+		if q.matches(name) {
+			wanted = append(wanted, name)
+		}
+	}
+	total := len(wanted)
+	if q.Order != ByName {
+		w.sort(wanted, q.Order)
+	}
+	if q.After != "" {
+		at, found := slices.BinarySearch(wanted, q.After)
+		if found {
+			at++
+		}
+		wanted = wanted[at:]
+	}
+	wanted = wanted[min(max(q.Skip, 0), len(wanted)):]
+	if q.N > 0 {
+		wanted = wanted[:min(q.N, len(wanted))]
+		err = w.lookAll(ctx, wanted, since, 0)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	page := make([]Summary, len(wanted))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, name := range wanted {
+		page[i].Name = name
+		if s := w.spots[name]; s != nil {
+			if !s.summary.Looked.IsZero() {
+				page[i] = s.summary
+			}
+			page[i].Err = s.err
+		}
+	}
+	return page, total, nil
+}
+
+// sort puts names, which are sorted, into another order by what the last looks
+// found.
+func (w *Watcher) sort(names []string, o Order) {
+	type row struct {
+		name string
+		key  float64
+	}
+	rows := make([]row, len(names))
+	w.mu.Lock()
+	for i, name := range names {
+		rows[i].name = name
+		s := w.spots[name]
+		if s == nil {
+			continue
+		}
+		switch o {
+		case ByUse:
+			rows[i].key = float64(s.summary.Used) / float64(max(1, s.summary.Limit))
+		case ByWaiting:
+			rows[i].key = float64(s.summary.Waiting)
+		case ByOldest:
+			rows[i].key = float64(s.summary.Oldest)
+		}
+	}
+	w.mu.Unlock()
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.key, a.key) })
+	for i := range rows {
+		names[i] = rows[i].name
+	}
+}
+
+// awaitRound has rounds go on, and waits if none has ended lately.
+func (w *Watcher) awaitRound(ctx context.Context) error {
+	w.keep(w.options.Linger)
+	w.mu.Lock()
+	began, done := w.rounds.began, w.rounds.done
+	w.mu.Unlock()
+	if time.Since(began) < oldRound {
+		return nil
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rounds.err
+}
+
+// contains is strings.Contains for whatever case.
+func contains(name, part string) bool {
+	return part == "" || strings.Contains(strings.ToLower(name), strings.ToLower(part))
+}

@@ -1,0 +1,176 @@
+// Package watch looks at semaphores from outside, over any engine: who holds,
+// who waits, and what changes. It holds no permits and changes nothing.
+//
+//	w := watch.New(engine, nil)
+//	defer w.Close()
+//	page, total, err := w.Summaries(ctx, watch.Query{Order: watch.ByWaiting, N: 20})
+//	for e := range w.Events(ctx, watch.Which{Name: "downloads"}) {
+//		fmt.Println(e.Time, e.Kind, e.Permit, e.Client.Label)
+//	}
+//
+// # What it sees
+//
+// Engines do not tell outsiders what happens, so a Watcher takes snapshots and
+// compares them. Each snapshot is exact: the engine makes it in one step. What
+// came and went between two of them is not seen: a permit that was held for
+// less than Options.Interval may never show, nor one that a process passed from
+// one of its callers to another without asking the engine. Counts of events
+// are therefore lower bounds; for exact ones there is sema.Observer in the
+// programs themselves.
+//
+// # What it costs
+//
+// One snapshot is one read of the engine. All that listen to one semaphore
+// share one snapshot for each Interval. To sort by anything but the name,
+// to have a history, and to hear of many names at once, all semaphores are
+// looked at, round after round, at most Options.Rate of them a second. That
+// begins when it is first asked for and ends when nobody has asked for
+// Options.Linger.
+package watch
+
+import (
+	"container/list"
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"sema/engine"
+)
+
+// Options of a Watcher. The zero value of each field is its default, and so is
+// a value below zero.
+type Options struct {
+	// Interval is how often a semaphore is looked at that somebody listens to.
+	// Default 1 s.
+	Interval time.Duration
+
+	// Fresh is how old the answer to Recent and Summaries may be, so that many
+	// who ask share one look. Default half of the Interval.
+	Fresh time.Duration
+
+	// Rounds is how often all semaphores are looked at, and how far apart the
+	// samples of a history are. Default 5 s. A round takes longer if the Rate
+	// demands it, and rounds are further apart if listing the names takes long:
+	// that never takes more than a tenth of the time.
+	Rounds time.Duration
+
+	// History is how far back samples go. Default 5 min.
+	History time.Duration
+
+	// Linger is how long the rounds go on after the last who needed them.
+	// Default 10 min.
+	Linger time.Duration
+
+	// Rate is how many semaphores a round looks at in a second, at most.
+	// Default 1000.
+	Rate int
+
+	// Parallel is how many looks are under way at the same time, at most.
+	// Default 8.
+	Parallel int
+
+	// Open is how many sessions stay open for the next look, at most, beside
+	// those somebody listens to. Default 256. An idle one closes after a minute.
+	Open int
+
+	// Buffer is how many events a listener may be behind before it loses the
+	// oldest. Default 256.
+	Buffer int
+
+	// Timeout bounds a look. Default 3 s.
+	Timeout time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	preset(&o.Interval, time.Second)
+	preset(&o.Fresh, o.Interval/2)
+	preset(&o.Rounds, 5*time.Second)
+	preset(&o.History, 5*time.Minute)
+	preset(&o.Linger, 10*time.Minute)
+	preset(&o.Rate, 1000)
+	preset(&o.Parallel, 8)
+	preset(&o.Open, 256)
+	preset(&o.Buffer, 256)
+	preset(&o.Timeout, 3*time.Second)
+	return o
+}
+
+func preset[T ~int | ~int64](v *T, to T) {
+	if *v <= 0 {
+		*v = to
+	}
+}
+
+// Watcher looks at the semaphores of one engine. Create it with New, share it,
+// and close it. It is safe for concurrent use.
+type Watcher struct {
+	engine   engine.Engine
+	options  Options
+	who      engine.Client
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	parallel chan struct{} // a place for each look under way
+	running  sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	spots  map[string]*spot
+	open   *list.List // of spots with a session, the one looked at longest ago first
+	wide   map[*stream]struct{}
+	rounds rounds
+	names  names
+}
+
+// New makes a Watcher over an engine, which stays the caller's to close, after
+// the Watcher. Nil options mean the defaults. It does no I/O.
+func New(e engine.Engine, o *Options) *Watcher {
+	if o == nil {
+		o = &Options{}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	w := &Watcher{
+		engine: e, options: o.withDefaults(), who: engine.Client{Host: host, PID: os.Getpid(), Label: "watch"},
+		spots: map[string]*spot{}, open: list.New(), wide: map[*stream]struct{}{},
+	}
+	w.parallel = make(chan struct{}, w.options.Parallel)
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.rounds.done, w.rounds.wake = make(chan struct{}), make(chan struct{}, 1)
+	w.names.turn = make(chan struct{}, 1)
+	return w
+}
+
+// Close ends all streams and looks, and waits for them. The engine stays open.
+// Further calls fail with engine.ErrClosed.
+func (w *Watcher) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.cancel()
+	w.running.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.open.Len() > 0 {
+		s := w.open.Front().Value.(*spot)
+		w.unlist(s)
+		_ = s.session.Close() // it frees local things only
+		s.session = nil
+	}
+}
+
+// enter begins something that Close waits for. ctx then ends with the Watcher,
+// too. Without an error, leave has to be called.
+func (w *Watcher) enter(ctx context.Context) (inner context.Context, leave func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, nil, engine.ErrClosed
+	}
+	w.running.Add(1)
+	inner, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(w.ctx, cancel)
+	return inner, func() { stop(); cancel(); w.running.Done() }, nil
+}

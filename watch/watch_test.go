@@ -1,0 +1,575 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sema"
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/watch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// counting is an engine that counts what it is asked, and fails on demand.
+type counting struct {
+	engine.Engine
+	opened, closed, states, lists atomic.Int64
+	atOnce, most                  atomic.Int64
+	broken                        atomic.Bool
+	takes                         time.Duration // of a State
+	hidden                        []string      // further names that List says
+}
+
+var errBroken = &engine.Error{Op: "state", Err: errors.New("broken")}
+
+func (e *counting) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := e.Engine.Open(name, who, notify)
+	e.opened.Add(1)
+	return &countingSession{s, e}, err
+}
+
+func (e *counting) List(ctx context.Context) ([]string, error) {
+	e.lists.Add(1)
+	if e.broken.Load() {
+		return nil, errBroken
+	}
+	list, err := e.Engine.List(ctx)
+	list = append(list, e.hidden...)
+	slices.Sort(list)
+	return list, err
+}
+
+type countingSession struct {
+	engine.Session
+	e *counting
+}
+
+func (s *countingSession) State(ctx context.Context) (engine.State, error) {
+	s.e.states.Add(1)
+	s.e.most.Store(max(s.e.most.Load(), s.e.atOnce.Add(1)))
+	defer s.e.atOnce.Add(-1)
+	if s.e.takes > 0 {
+		select {
+		case <-time.After(s.e.takes):
+		case <-ctx.Done():
+		}
+	}
+	if s.e.broken.Load() {
+		return engine.State{}, errBroken
+	}
+	return s.Session.State(ctx)
+}
+
+func (s *countingSession) Close() error {
+	s.e.closed.Add(1)
+	return s.Session.Close()
+}
+
+// bubble runs f where time is virtual.
+func bubble(t *testing.T, o *watch.Options, f func(t *testing.T, e *counting, w *watch.Watcher)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := &counting{Engine: memengine.New()}
+		w := watch.New(e, o)
+		t.Cleanup(func() {
+			w.Close()
+			if opened, closed := e.opened.Load(), e.closed.Load(); opened != closed {
+				t.Errorf("%d sessions opened, %d closed", opened, closed)
+			}
+		})
+		f(t, e, w)
+	})
+}
+
+func semaphore(t *testing.T, e engine.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
+	t.Helper()
+	s, err := sema.New(e, name, limit, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func must[T any](t *testing.T, v T, err error) T {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// heard is a listener that can be asked for its next event.
+type heard struct {
+	t    *testing.T
+	next func() (watch.Event, bool)
+}
+
+func listen(t *testing.T, w *watch.Watcher, of watch.Which) *heard {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	next, stop := iter.Pull(w.Events(ctx, of))
+	t.Cleanup(func() { stop(); cancel() })
+	h := &heard{t, next}
+	h.want("began")
+	return h
+}
+
+// want checks the kinds of the next events and returns the last.
+func (h *heard) want(kinds ...watch.Kind) (e watch.Event) {
+	h.t.Helper()
+	for i, kind := range kinds {
+		var ok bool
+		if e, ok = h.next(); !ok || e.Kind != kind {
+			h.t.Fatalf("event %d of %v is %+v (%v)", i, kinds, e, ok)
+		}
+	}
+	return e
+}
+
+func TestALifeIsHeard(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		for _, of := range []watch.Which{{Name: "x"}, {Prefixes: []string{"nobody", "x"}}, {}} {
+			h := listen(t, w, of)
+			s := semaphore(t, e, "x", 2, &sema.Options{Label: "job"})
+			p := must(t, ignore(s.AcquireN(t.Context(), 2)), nil)
+			if got := h.want("limit"); got.Limit != 2 || got.Pinned || got.Semaphore != "x" {
+				t.Errorf("%+v", got)
+			}
+			got := h.want("granted")
+			if got.Permit != p.ID() || got.Token != p.Token() || got.Weight != 2 || got.Client.Label != "job" {
+				t.Errorf("%+v", got)
+			}
+			granted := make(chan *sema.Permit)
+			go func() {
+				p, _ := s.Acquire(context.Background())
+				granted <- p
+			}()
+			waiter := h.want("queued")
+			if waiter.Weight != 1 || waiter.Permit == p.ID() {
+				t.Errorf("%+v", waiter)
+			}
+			check(t, s.Pause(t.Context()))
+			h.want("paused")
+			check(t, s.SetLimit(t.Context(), 1))
+			if got := h.want("limit"); got.Limit != 1 || !got.Pinned {
+				t.Errorf("%+v", got)
+			}
+			check(t, p.Release())
+			if got := h.want("released"); got.Permit != p.ID() || got.Held < time.Second {
+				t.Errorf("%+v", got)
+			}
+			check(t, s.Unpause(t.Context()))
+			second := <-granted
+			got = h.want("unpaused", "granted")
+			if got.Permit != waiter.Permit || got.Waited < 2*time.Second || got.Token != second.Token() {
+				t.Errorf("%+v", got)
+			}
+			time.Sleep(time.Second / 3) // between two looks
+			check(t, s.Revoke(t.Context(), second.ID()))
+			<-second.Context(t.Context()).Done()
+			_ = second.Release() // it is lost, in one way or another
+			if got := h.want("released"); got.Permit != second.ID() {
+				t.Errorf("%+v", got)
+			}
+			check(t, s.UnsetLimit(t.Context()))
+			if got := h.want("limit"); got.Pinned {
+				t.Errorf("%+v", got)
+			}
+			check(t, s.Remove(t.Context()))
+			if got := h.want("removed"); got.Limit != 1 {
+				t.Errorf("%+v", got)
+			}
+		}
+	})
+}
+
+func ignore[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The holder died: its lease ends, nobody releases.
+func TestALostPermitIsNotCalledReleased(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		s := semaphore(t, e, "x", 1, &sema.Options{Lease: 10 * time.Second, Renew: sema.NoRenewal, Detached: true})
+		h := listen(t, w, watch.Which{Name: "x"})
+		p := ignore(s.Acquire(t.Context()))
+		h.want("limit", "granted")
+		e2 := h.want("ended")
+		if e2.Permit != p.ID() || e2.Held < 8*time.Second {
+			t.Errorf("%+v", e2)
+		}
+	})
+}
+
+func TestARevokedHolderThatDoesNotListen(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		raw := ignore(e.Open("x", engine.Client{Label: "deaf"}, func(engine.Notification) {}))
+		id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
+		ignore(raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute}}}))
+		h := listen(t, w, watch.Which{Name: "x"})
+		s := semaphore(t, e, "x", 1, nil)
+		check(t, s.Revoke(t.Context(), id.String()))
+		if got := h.want("revoked"); got.Permit != id.String() || got.Client.Label != "deaf" {
+			t.Errorf("%+v", got)
+		}
+		h.want("ended")
+		check(t, raw.Close())
+	})
+}
+
+func TestAStreamSaysThatTheEngineIsAway(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		s := semaphore(t, e, "x", 1, nil)
+		check(t, s.SetLimit(t.Context(), 1))
+		one, all := listen(t, w, watch.Which{Name: "x"}), listen(t, w, watch.Which{})
+		e.broken.Store(true)
+		if got := one.want("unreachable"); !errors.Is(got.Err, errBroken) {
+			t.Errorf("%+v", got)
+		}
+		all.want("unreachable", "unreachable") // the semaphore, and the list
+		check(t, s.SetLimit(t.Context(), 2))
+		e.broken.Store(false)
+		one.want("reachable", "limit")
+		var kinds []watch.Kind
+		for range 3 {
+			got, _ := all.next()
+			kinds = append(kinds, got.Kind)
+		}
+		slices.Sort(kinds)
+		if !slices.Equal(kinds, []watch.Kind{"limit", "reachable", "reachable"}) {
+			t.Error(kinds)
+		}
+	})
+}
+
+func TestASlowListenerIsToldHowMuchItMissed(t *testing.T) {
+	bubble(t, &watch.Options{Buffer: 10}, func(t *testing.T, e *counting, w *watch.Watcher) {
+		h := listen(t, w, watch.Which{Name: "x"})
+		s := semaphore(t, e, "x", 100, nil)
+		for range 30 {
+			p := ignore(s.Acquire(t.Context()))
+			time.Sleep(2 * time.Second)
+			check(t, p.Release())
+			time.Sleep(2 * time.Second)
+		}
+		// limit, and 30 times granted and released
+		if got := h.want("missed"); got.Missed != 51 {
+			t.Errorf("%+v", got)
+		}
+		for range 5 {
+			h.want("granted", "released")
+		}
+	})
+}
+
+// A hundred listeners cost as many looks as one.
+func TestListenersShareLooks(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		check(t, semaphore(t, e, "x", 1, nil).SetLimit(t.Context(), 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 100 {
+			go func() {
+				for range w.Events(ctx, watch.Which{Name: "x"}) {
+				}
+			}()
+		}
+		synctest.Wait()
+		before := e.states.Load()
+		time.Sleep(60 * time.Second)
+		if n := e.states.Load() - before; n < 55 || n > 61 {
+			t.Errorf("%d looks in a minute", n)
+		}
+		cancel()
+		synctest.Wait()
+		before = e.states.Load()
+		time.Sleep(2 * time.Minute)
+		if n := e.states.Load() - before; n != 0 {
+			t.Errorf("%d looks though nobody listens", n)
+		}
+		if opened, closed := e.opened.Load(), e.closed.Load(); opened != closed+1 { // the test's own is open
+			t.Errorf("%d sessions opened, %d closed: an idle one stays open", opened, closed)
+		}
+	})
+}
+
+func TestSummaries(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		if page, total, err := w.Summaries(t.Context(), watch.Query{N: 10}); len(page) != 0 || total != 0 || err != nil {
+			t.Errorf("empty: %v %d %v", page, total, err)
+		}
+		for i := range 25 {
+			s := semaphore(t, e, fmt.Sprintf("job-%02d", i), 30, nil)
+			check(t, s.SetLimit(t.Context(), 30))
+			if i > 0 {
+				ignore(s.AcquireN(t.Context(), i))
+			}
+			if i == 7 {
+				ignore(s.AcquireN(t.Context(), 23))
+				check(t, s.Pause(t.Context()))
+				for range 3 {
+					go func() { _, _ = s.Acquire(context.Background()) }()
+				}
+			}
+			if i == 9 {
+				time.Sleep(time.Second)
+				go func() { _, _ = s.AcquireN(context.Background(), 30) }()
+				time.Sleep(time.Second)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		names := func(q watch.Query) (list []string, total int) {
+			page, total, err := w.Summaries(t.Context(), q)
+			check(t, err)
+			for _, s := range page {
+				list = append(list, s.Name)
+			}
+			return list, total
+		}
+		for _, c := range []struct {
+			q     watch.Query
+			first string
+			n     int
+			total int
+		}{
+			{watch.Query{N: 10}, "job-00", 10, 25},
+			{watch.Query{N: 10, After: "job-09"}, "job-10", 10, 25},
+			{watch.Query{N: 10, After: "job-095"}, "job-10", 10, 25},
+			{watch.Query{N: 10, After: "z"}, "", 0, 25},
+			{watch.Query{N: 10, Skip: 20}, "job-20", 5, 25},
+			{watch.Query{N: 10, Skip: 99}, "", 0, 25},
+			{watch.Query{N: 10, Skip: -1}, "job-00", 10, 25},
+			{watch.Query{}, "job-00", 25, 25},
+			{watch.Query{Filter: "B-1", N: 3}, "job-10", 3, 10},
+			{watch.Query{Filter: "none", N: 3}, "", 0, 0},
+			{watch.Query{Prefixes: []string{"job-2", "x", "job-11"}, N: 9}, "job-11", 6, 6},
+			{watch.Query{Order: watch.ByUse, N: 2}, "job-07", 2, 25},
+			{watch.Query{Order: watch.ByUse, N: 2, Skip: 1}, "job-24", 2, 25},
+			{watch.Query{Order: watch.ByWaiting, N: 2}, "job-07", 2, 25},
+			{watch.Query{Order: watch.ByOldest, N: 2}, "job-07", 2, 25},
+		} {
+			list, total := names(c.q)
+			first := ""
+			if len(list) > 0 {
+				first = list[0]
+			}
+			if first != c.first || len(list) != c.n || total != c.total {
+				t.Errorf("%+v: %v of %d", c.q, list, total)
+			}
+		}
+		page, _, err := w.Summaries(t.Context(), watch.Query{Filter: "job-07"})
+		check(t, err)
+		s := page[0]
+		if s.Limit != 30 || s.Used != 30 || !s.Pinned || !s.Paused || s.Holders != 2 || s.Waiting != 3 || s.Oldest < 5*time.Second || s.Err != nil {
+			t.Errorf("%+v", s)
+		}
+		var argument *engine.ArgumentError
+		for _, q := range []watch.Query{{Order: 9}, {Order: watch.ByUse, After: "x"}} {
+			if _, _, err := w.Summaries(t.Context(), q); !errors.As(err, &argument) {
+				t.Errorf("%+v: %v", q, err)
+			}
+		}
+	})
+}
+
+// Ten thousand semaphores: a page costs what it shows, a round keeps to its
+// rate, and few sessions stay open.
+func TestTenThousandSemaphores(t *testing.T) {
+	bubble(t, &watch.Options{Linger: 2 * time.Minute}, func(t *testing.T, e *counting, w *watch.Watcher) {
+		e.takes = time.Millisecond
+		for i := range 10_000 {
+			s := ignore(e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {}))
+			ignore(s.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: i + 1, Pin: true}}}))
+			check(t, s.Close())
+		}
+		page, total, err := w.Summaries(t.Context(), watch.Query{N: 50, Skip: 5000})
+		if err != nil || total != 10_000 || len(page) != 50 || page[0].Limit != 5001 {
+			t.Fatalf("%v %d %v", page, total, err)
+		}
+		if n := e.states.Load(); n != 50 {
+			t.Errorf("%d looks for a page of 50", n)
+		}
+		began := time.Now()
+		if _, _, err := w.Summaries(t.Context(), watch.Query{Order: watch.ByUse, N: 50}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("a round takes %v", took)
+		}
+		began = time.Now()
+		if _, _, err := w.Summaries(t.Context(), watch.Query{Order: watch.ByUse, N: 50}); err != nil || time.Since(began) > time.Second {
+			t.Errorf("a second page takes %v, %v", time.Since(began), err)
+		}
+		time.Sleep(time.Minute)
+		if open := e.opened.Load() - e.closed.Load(); open > 256+8 {
+			t.Errorf("%d sessions are open", open)
+		}
+		if most := e.most.Load(); most > 8 {
+			t.Errorf("%d looks at once", most)
+		}
+		if samples := w.History("s00000"); len(samples) < 6 || samples[0].Limit != 1 {
+			t.Errorf("%v", samples)
+		}
+		before := e.states.Load()
+		time.Sleep(3 * time.Minute)
+		after := e.states.Load()
+		time.Sleep(20 * time.Minute)
+		if n := e.states.Load() - after; n != 0 || after-before > 3*60*1000 {
+			t.Errorf("%d looks in a while, and %d after that: nobody has asked", after-before, n)
+		}
+		if open := e.opened.Load() - e.closed.Load(); open != 0 {
+			t.Errorf("%d sessions stay open", open)
+		}
+	})
+}
+
+func TestHistory(t *testing.T) {
+	bubble(t, &watch.Options{History: time.Minute}, func(t *testing.T, e *counting, w *watch.Watcher) {
+		s := semaphore(t, e, "x", 3, nil)
+		check(t, s.SetLimit(t.Context(), 3))
+		if list := w.History("x"); list != nil {
+			t.Errorf("%v though nobody looked", list)
+		}
+		if _, _, err := w.Summaries(t.Context(), watch.Query{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		ignore(s.AcquireN(t.Context(), 2))
+		time.Sleep(50 * time.Second)
+		list := w.History("x")
+		if len(list) < 11 || len(list) > 13 {
+			t.Errorf("%d samples in a minute", len(list))
+		}
+		if first, last := list[0], list[len(list)-1]; first.Used != 0 || first.Limit != 3 || last.Used != 2 {
+			t.Errorf("%+v … %+v", first, last)
+		}
+		if !slices.IsSortedFunc(list, func(a, b watch.Sample) int { return a.Time.Compare(b.Time) }) {
+			t.Errorf("not in order: %v", list)
+		}
+	})
+}
+
+func TestState(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		s := semaphore(t, e, "x", 3, nil)
+		ignore(s.Acquire(t.Context()))
+		st, err := w.State(t.Context(), "x")
+		if err != nil || st.Used != 1 {
+			t.Fatalf("%+v %v", st, err)
+		}
+		ignore(s.Acquire(t.Context()))
+		if st, _, err := w.Recent(t.Context(), "x"); err != nil || st.Used != 1 {
+			t.Errorf("recent: %+v %v", st, err)
+		}
+		if st, err := w.State(t.Context(), "x"); err != nil || st.Used != 2 {
+			t.Errorf("a state from before the call: %+v %v", st, err)
+		}
+		if st, err := w.State(t.Context(), "nobody"); err != nil || st.Limit != 0 {
+			t.Errorf("%+v %v", st, err)
+		}
+		var argument *engine.ArgumentError
+		if _, err := w.State(t.Context(), "a\nb"); !errors.As(err, &argument) {
+			t.Error(err)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if _, err := w.State(ended, "x"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		e.broken.Store(true)
+		if _, err := w.State(t.Context(), "x"); !errors.Is(err, errBroken) {
+			t.Error(err)
+		}
+		if _, _, err := w.Summaries(t.Context(), watch.Query{Order: watch.ByUse}); !errors.Is(err, errBroken) {
+			t.Error(err)
+		}
+		e.broken.Store(false)
+	})
+}
+
+// A look at one semaphore that fails does not spoil the page.
+func TestASemaphoreThatCannotBeRead(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		e.hidden = []string{"", "bad\x00name"} // keys that look like ours
+		check(t, semaphore(t, e, "x", 3, nil).SetLimit(t.Context(), 3))
+		check(t, semaphore(t, e, "y", 3, nil).SetLimit(t.Context(), 3))
+		failing := &oneFails{counting: e, name: "x"}
+		w2 := watch.New(failing, nil)
+		defer w2.Close()
+		for _, q := range []watch.Query{{N: 10}, {Order: watch.ByUse, N: 10}, {}} {
+			page, total, err := w2.Summaries(t.Context(), q)
+			if err != nil || total != 2 || len(page) != 2 || page[0].Name != "x" || !errors.Is(page[0].Err, errBroken) || page[1].Limit != 3 || page[1].Err != nil {
+				t.Errorf("%+v: %+v %d %v", q, page, total, err)
+			}
+		}
+	})
+}
+
+// oneFails is an engine on which one semaphore cannot be opened.
+type oneFails struct {
+	*counting
+	name string
+}
+
+func (e *oneFails) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	if name == e.name {
+		return nil, errBroken
+	}
+	return e.counting.Open(name, who, notify)
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &counting{Engine: memengine.New(), takes: time.Hour}
+		w := watch.New(e, &watch.Options{Timeout: 2 * time.Hour})
+		check(t, semaphore(t, e, "x", 1, nil).SetLimit(t.Context(), 1))
+		ended := make(chan error, 4)
+		go func() { _, err := w.State(context.Background(), "x"); ended <- err }()
+		go func() { _, _, err := w.Summaries(context.Background(), watch.Query{}); ended <- err }()
+		for _, of := range []watch.Which{{Name: "x"}, {}} {
+			go func() {
+				for range w.Events(context.Background(), of) {
+				}
+				ended <- engine.ErrClosed
+			}()
+		}
+		synctest.Wait()
+		w.Close()
+		w.Close()
+		for range 4 {
+			if err := <-ended; !errors.Is(err, engine.ErrClosed) {
+				t.Error(err)
+			}
+		}
+		if _, err := w.State(context.Background(), "x"); !errors.Is(err, engine.ErrClosed) {
+			t.Error(err)
+		}
+		for e := range w.Events(context.Background(), watch.Which{}) {
+			t.Errorf("%+v of a closed Watcher", e)
+		}
+	})
+}
