@@ -198,11 +198,11 @@ func (k *desk) asked(e *entry, a engine.Answer, sent time.Time, err error) {
 		e.set(held)
 	case a.Status == engine.Queued:
 		e.heard = sent
-		k.later(e, sent.Add(ticketOf(e)/3))
 		if e.state != queued || e.ahead != a.Ahead {
 			e.ahead = a.Ahead
 			e.set(queued)
 		}
+		k.later(e, sent.Add(ticketOf(e)/3))
 		if e.granted {
 			k.ask(e)
 		}
@@ -229,6 +229,9 @@ func (k *desk) toppedUp(e *entry, a engine.Answer, sent time.Time, err error) {
 	switch {
 	case e.state != asking && e.state != queued:
 	case err != nil:
+		if e.state == asking {
+			e.set(queued)
+		}
 		k.later(e, time.Now().Add(again))
 	case a.Status == engine.Granted:
 		e.until = sent.Add(a.Lease)
@@ -242,9 +245,6 @@ func (k *desk) toppedUp(e *entry, a engine.Answer, sent time.Time, err error) {
 
 // later has a ticket asked for again. The lock is held.
 func (k *desk) later(e *entry, at time.Time) {
-	if e.state == asking {
-		e.state = queued
-	}
 	e.due = at
 	k.arm(at)
 }

@@ -43,6 +43,8 @@ var routes = []route{
 	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", Admin, (*Server).revoke},
 	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", Admin, (*Server).releaseAny},
 
+	{"GET", "/v1/events", Read, (*Server).events},
+
 	{"POST", "/v1/engine/step", Read, (*Server).step},
 	{"GET", "/v1/engine/news", Read, (*Server).news},
 	{"GET", "/v1/engine/state", Read, (*Server).engineState},

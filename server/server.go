@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/watch"
 )
 
 // Options of a Server. The zero value of each field is its default.
@@ -43,6 +44,10 @@ type Options struct {
 	// Dashboard is what is served at / to those with the right Read, and Metrics
 	// at /metrics. Default: nothing.
 	Dashboard, Metrics http.Handler
+
+	// Watcher is what /v1/events listens to; it stays the caller's to close,
+	// after the server. Default: one of the server's own.
+	Watcher *watch.Watcher
 
 	// MaxWaiters bounds how many wait for a permit through the JSON API at a
 	// time; the next is answered with status 503. Default 20,000.
@@ -66,9 +71,12 @@ type Server struct {
 	remotes remotes
 	desks   desks
 	waiters atomic.Int64
+	watcher *watch.Watcher
 
 	closed  atomic.Bool
-	done    chan struct{} // closed by Close
+	ctx     context.Context // ends with done
+	cancel  context.CancelFunc
+	done    <-chan struct{} // closed by Close
 	closing sync.Once
 	ended   sync.WaitGroup // of what runs in the background
 	ready   ready
@@ -88,10 +96,15 @@ func New(e engine.Engine, o *Options) *Server {
 	_, _ = rand.Read(random) // never fails
 	s := &Server{
 		engine: e, tokens: o.Tokens, log: o.Log, auditor: auditor{out: o.Audit}, options: *o, life: hex.EncodeToString(random),
-		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, done: make(chan struct{}),
+		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher,
 		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]*remoteSession{}},
 	}
 	s.desks.byName = map[string]*place{}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.done = s.ctx.Done()
+	if s.watcher == nil {
+		s.watcher = watch.New(e, nil)
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -133,7 +146,10 @@ func (s *Server) Close() {
 		s.remotes.mu.Lock() // nobody opens a session any more
 		s.closed.Store(true)
 		s.remotes.mu.Unlock()
-		close(s.done)
+		s.cancel()
+		if s.options.Watcher == nil {
+			s.watcher.Close()
+		}
 		s.ended.Wait()
 		s.desks.close()
 		s.remotes.sweepAll()
