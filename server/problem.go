@@ -104,6 +104,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="sema"`)
 	}
+	if p.Status == http.StatusRequestTimeout {
+		h.Set("Connection", "close") // the rest of the body may be on its way
+	}
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // who does not read it does not need it
 }

@@ -26,8 +26,23 @@ type remotes struct {
 	mu       sync.RWMutex
 	byID     map[string]*remote
 	sessions map[string]*remoteSession // by the client's name of them
-	lives    map[string]*remoteSession // by those of the server's engine, earlier ones too
+	lives    map[string]life           // by those of the server's engine, earlier and closed ones too
+	pruned   time.Time                 // when lives was last gone through
 }
+
+// life is whose permits those of a session of the server's engine are.
+type life struct {
+	client string
+	base   uint64
+	closed time.Time // zero: it is open
+}
+
+// Permits outlive sessions, and so does what is known of their names: for so
+// long, and of so many.
+const (
+	rememberLife  = 24 * time.Hour
+	rememberLives = 100_000
+)
 
 // remote is one engine of a client, with its stream.
 type remote struct {
@@ -112,12 +127,13 @@ func (m *remotes) find(client string) *remoteSession {
 	return rs
 }
 
-// session is the session of the server's engine with this name, or had it in
-// an earlier life.
-func (m *remotes) byInner(as string) *remoteSession {
+// byInner is whose permits those are that the server's engine has under this
+// name of a session.
+func (m *remotes) byInner(as string) (l life, ok bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.lives[as]
+	l, ok = m.lives[as]
+	return l, ok
 }
 
 func (m *remotes) byClient(client string) *remoteSession {
@@ -156,12 +172,13 @@ func (s *Server) open(id, client string, o *wire.Open) (*remoteSession, error) {
 		return nil, err
 	}
 	rs.inner, rs.as = inner, inner.Client()
-	m.sessions[client], r.sessions[client], m.lives[rs.as] = rs, rs, rs
+	m.sessions[client], r.sessions[client] = rs, rs
 	for _, l := range rs.was {
-		if m.lives[l.As] == nil {
-			m.lives[l.As] = rs
+		if old, ok := m.lives[l.As]; !ok || !old.closed.IsZero() {
+			m.lives[l.As] = life{client: client, base: rs.base}
 		}
 	}
+	m.lives[rs.as] = life{client: client, base: rs.base}
 	r.busy.Add(1)
 	return rs, nil
 }
@@ -171,8 +188,9 @@ func (m *remotes) remove(rs *remoteSession) {
 	delete(m.sessions, rs.client)
 	delete(rs.remote.sessions, rs.client)
 	for _, as := range append(rs.livesOf(0), rs.as) {
-		if m.lives[as] == rs {
-			delete(m.lives, as)
+		if l := m.lives[as]; l.client == rs.client {
+			l.closed = time.Now()
+			m.lives[as] = l
 		}
 	}
 }
@@ -194,6 +212,18 @@ func (m *remotes) shut(client string) {
 func (m *remotes) sweep(since time.Time) {
 	var gone []*remoteSession
 	m.mu.Lock()
+	prune := since.Sub(m.pruned) > time.Minute
+	if prune {
+		m.pruned = since
+	}
+	for as, l := range m.lives {
+		if !prune {
+			break
+		}
+		if !l.closed.IsZero() && (since.Sub(l.closed) > rememberLife || len(m.lives) > rememberLives) {
+			delete(m.lives, as)
+		}
+	}
 	for id, r := range m.byID {
 		r.mu.Lock()
 		idle := r.stream == nil && r.busy.Load() == 0 && r.seen.Load() < since.UnixNano()

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/rand"
 	_ "embed"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -132,7 +133,7 @@ type unhurried struct {
 
 func (u *unhurried) Read(b []byte) (int, error) {
 	n, err := u.body.Read(b)
-	if err != nil && u.c != nil {
+	if err == io.EOF && u.c != nil {
 		_ = u.c.SetReadDeadline(time.Time{})
 		u.c = nil
 	}

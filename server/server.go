@@ -97,7 +97,7 @@ func New(e engine.Engine, o *Options) *Server {
 	s := &Server{
 		engine: e, tokens: o.Tokens, log: o.Log, auditor: auditor{out: o.Audit}, options: *o, life: hex.EncodeToString(random),
 		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher,
-		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]*remoteSession{}},
+		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.desks.byName = map[string]*place{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -161,7 +161,6 @@ func (m *remotes) sweepAll() {
 	m.mu.Lock()
 	sessions := m.sessions
 	m.sessions, m.byID = map[string]*remoteSession{}, map[string]*remote{}
-	m.lives = map[string]*remoteSession{}
 	m.mu.Unlock()
 	for _, rs := range sessions {
 		rs.turn <- struct{}{} // the call at hand is carried out
@@ -172,7 +171,7 @@ func (m *remotes) sweepAll() {
 
 const (
 	headerTime = 5 * time.Second // for the header of a request
-	bodyTime   = 15 * time.Second
+	bodyTime   = 10 * time.Second
 	idleTime   = 2 * time.Minute // of a connection between requests
 	lastTime   = 10 * time.Second
 	listTime   = time.Minute // for the list of a large engine

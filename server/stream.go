@@ -193,11 +193,12 @@ func (m *remotes) outerText(text string) string {
 	if err != nil {
 		return text
 	}
-	rs := m.byInner(id.Client)
-	if rs == nil || id.Number-rs.base > 1<<47 { // of somebody else's life, under the same name
+	l, ok := m.byInner(id.Client)
+	if !ok || id.Number-l.base > 1<<47 { // of somebody else's life, under the same name
 		return text
 	}
-	return rs.outerID(id).String()
+	id.Client, id.Number = l.client, id.Number-l.base
+	return id.String()
 }
 
 // innerIDs are the ids to the engine of a permit that an operator names as
@@ -207,8 +208,24 @@ func (s *Server) innerIDs(id engine.ID) []engine.ID {
 		if rs := s.remotes.byClient(id.Client); rs != nil {
 			return rs.all(id)
 		}
+		if as := s.remotes.formerly(id.Client); as != "" {
+			id.Client, id.Number = as, baseOf(id.Client)+id.Number
+		}
 	}
 	return []engine.ID{id}
+}
+
+// formerly is the engine's name of a session that its client has closed; "" if
+// it is not known any more.
+func (m *remotes) formerly(client string) string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for as, l := range m.lives {
+		if l.client == client {
+			return as
+		}
+	}
+	return ""
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) error {

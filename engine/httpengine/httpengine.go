@@ -102,10 +102,10 @@ const dialTime = 3 * time.Second
 
 // printable is what may be shown of a URL: it may have a password.
 func printable(u *url.URL) string {
-	if u == nil {
+	if u == nil || u.Host == "" {
 		return "…"
 	}
-	return u.Redacted()
+	return u.Scheme + "://" + u.Host
 }
 
 func plainWord(s string) bool {

@@ -90,4 +90,3 @@ func BenchmarkDirectRedis(b *testing.B) {
 		return enginetest.Store{Client: func(tb testing.TB) sema.Engine { return redisAt(tb, s) }}
 	})
 }
-
