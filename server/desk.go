@@ -88,6 +88,7 @@ func (k *desk) carry() {
 		clear(k.ops[:n])
 		k.ops = k.ops[n:]
 		k.calls++
+		sent := time.Now() // or a little later
 		call := engine.Call{Number: k.calls, Fence: k.fence, Requests: make([]engine.Request, n)}
 		for i := range ops {
 			r := ops[i].request
@@ -97,7 +98,6 @@ func (k *desk) carry() {
 			call.Requests[i] = r
 		}
 		k.place.mu.Unlock()
-		sent := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), stepTime/2)
 		reply, err := k.inner.Step(ctx, call)
 		cancel()
@@ -198,6 +198,11 @@ func (k *desk) asked(e *entry, a engine.Answer, sent time.Time, err error) {
 		e.set(held)
 	case a.Status == engine.Queued:
 		e.heard = sent
+		if e.state == asking {
+			// A later call may reach the engine faster. It must not change places
+			// with somebody who came a moment before.
+			e.came = e.came.Add(time.Since(sent))
+		}
 		if e.state != queued || e.ahead != a.Ahead {
 			e.ahead = a.Ahead
 			e.set(queued)

@@ -13,14 +13,11 @@ import (
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"go.uber.org/goleak"
 
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/server"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func must(tb testing.TB, err error) {
 	tb.Helper()
