@@ -3,6 +3,7 @@ package sema
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"sema/engine"
 )
@@ -122,8 +123,21 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 		return State{}, ErrClosed
 	}
 	st, err := s.loop.session.State(ctx)
-	if err == nil && st.Limit == 0 {
+	if err != nil {
+		return st, s.loop.named("state", err)
+	}
+	if st.Limit == 0 {
 		st.Limit = s.limit
 	}
-	return st, s.loop.named("state", err)
+	// Of its own callers this process knows more than it last told the engine.
+	mine := s.loop.session.Client() + "-"
+	for i := len(st.Waiters) - 1; i >= 0; i-- {
+		if strings.HasPrefix(st.Waiters[i].ID, mine) {
+			s.loop.mu.Lock()
+			st.Waiters[i].Behind = s.loop.machine.Behind()
+			s.loop.mu.Unlock()
+			break
+		}
+	}
+	return st, nil
 }

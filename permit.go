@@ -28,7 +28,6 @@ type holding struct {
 	over     error      // why the permit ended
 	cause    error      // the same when it ended first: released may follow on lost
 	contexts []ending
-	released waiter          // for the answer to the release
 	stack    []uintptr       // where it was acquired, if asked for
 	young    *Permit         // the caller's handle, until it is watched
 	cleanup  runtime.Cleanup // of the caller's handle, once it is watched
@@ -105,15 +104,17 @@ func (p *Permit) Err() error {
 	return err
 }
 
-// ID names the permit towards the engine and its operators.
+// ID names the permit towards the engine and its operators. A permit that passes
+// from one caller of this process to the next keeps its id, and gets a new token.
 func (p *Permit) ID() string { return p.h.Acquisition.ID().String() }
 
 // Weight is how much of the limit the permit takes.
 func (p *Permit) Weight() int { return p.h.Acquisition.ID().Weight }
 
-// Token is the fencing token: larger than that of every permit of the same
-// semaphore that was granted before. Storage that remembers the largest token
-// it saw, per slot where the limit is above 1, can refuse a holder of the past.
+// Token is the fencing token: larger than that of every permit before it in the
+// same slot (see Options.Slots), and so of every permit before it where the limit
+// is 1. Storage that remembers the largest token it saw, per slot where the limit
+// is above 1, can refuse a holder of the past.
 func (p *Permit) Token() int64 { return p.h.Acquisition.Token() }
 
 // Slot is the permit's index 0 … limit-1 with Options.Slots, else -1.
@@ -152,8 +153,9 @@ func (p *Permit) Renew(ctx context.Context) error {
 	return p.Err()
 }
 
-// Release gives the permit back and hands it to the next waiter. It does not
-// depend on any context. It returns nil when the permit was held until now; an
+// Release gives the permit back and hands it to the next waiter: within this
+// process, while no other client waits, and else through the engine; see also
+// Options.Keep. It does not depend on any context. It returns nil when the permit was held until now; an
 // ErrLost when it had been lost before; ErrReleased when it had been released
 // before. An *EngineError says that the engine did not confirm: the release is
 // repeated in the background, and the permit comes back with its lease in any
@@ -179,11 +181,17 @@ func (h *holding) release(cause error) error {
 	token, held := h.Token(), now-h.GrantedAt()
 	h.young = nil
 	h.cleanup.Stop()
-	o := l.machine.Release(now, &h.Acquisition)
-	o.Owner = &h.released
-	confirm := l.within(now, s.callTimeout())
-	l.run(now)
-	status, err := l.result(confirm, "release", &h.released, o)
+	var status engine.Status
+	var err error
+	if o := l.machine.Release(now, &h.Acquisition); o == nil { // passed on within this process
+		l.run(now)
+	} else {
+		w := &waiter{}
+		o.Owner = w
+		confirm := l.within(now, s.callTimeout())
+		l.run(now)
+		status, err = l.result(confirm, "release", w, o)
+	}
 	switch {
 	case lost != nil:
 		return lost

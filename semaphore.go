@@ -173,8 +173,12 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 }
 
 // Drain takes whatever weight is free now as a single permit. With nothing
-// free, or somebody waiting, it fails with ErrUnavailable.
+// free, or somebody waiting, it fails with ErrUnavailable. What other clients
+// keep (see Options.Keep) is not free.
 func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
+	s.loop.mu.Lock()
+	s.loop.machine.Return()
+	s.loop.run(s.loop.now())
 	for {
 		free, err := s.Available(ctx)
 		if err != nil {
@@ -214,7 +218,7 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 	p := s.newPermit()
 	h, l := p.h, &s.loop
 	l.mu.Lock()
-	if l.machine.Find(parsed) != nil {
+	if l.machine.Knows(parsed) {
 		l.mu.Unlock()
 		return nil, &ArgumentError{What: "permit", Value: id, Want: "one that this Semaphore does not hold already"}
 	}
@@ -239,7 +243,7 @@ func (s *Semaphore) observe(e client.Event) func() {
 	if e.A == nil {
 		return s.observeOrder(e)
 	}
-	h, o, now := e.A.Owner.(*holding), &s.options.Observer, s.loop.now()
+	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
 	case client.Granted:
 		h.settle(nil)
@@ -247,14 +251,14 @@ func (s *Semaphore) observe(e client.Event) func() {
 		h.settle(s.reason(e))
 	case client.Queued:
 		if f := o.Queued; f != nil {
-			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: now - h.Came()}
+			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: s.loop.now() - h.Came()}
 			return func() { f(told) }
 		}
 	case client.Lost:
 		err := s.reason(e)
 		h.end(err)
 		if f := o.Lost; f != nil {
-			told := Lost{About: h.about(), Token: h.Token(), Held: now - h.GrantedAt(), Err: err}
+			told := Lost{About: h.about(), Token: h.Token(), Held: s.loop.now() - h.GrantedAt(), Err: err}
 			return func() { f(told) }
 		}
 	case client.AskFailed:
@@ -296,6 +300,7 @@ func (s *Semaphore) Close() error {
 	}
 	l.closed = true
 	now := l.now()
+	l.machine.Close()
 	var held []*client.Acquisition
 	l.machine.EachPermit(func(a *client.Acquisition) { held = append(held, a) })
 	for _, a := range held {
@@ -307,7 +312,6 @@ func (s *Semaphore) Close() error {
 		}
 		l.machine.Leave(l.machine.Release(now, a))
 	}
-	l.machine.Close(now)
 	l.settle(now)
 	l.shut(s.options.Lease)
 	return l.session.Close()

@@ -145,6 +145,7 @@ type Request struct {
 	Wait     bool          // queue if it cannot be granted now
 	Unfair   bool          // take free weight although others wait
 	Strict   bool          // answer LimitDiffers when the stored limit is another
+	Again    bool          // there was a ticket under this id, or the last Reply was Deaf: who asks so is granted in its turn, though it cannot be notified
 	Anew     bool          // the ticket now stands for another caller: Waited counts, though it be less than before
 	Behind   int           // how many more callers wait in the client's process, for the eyes of operators
 	Detached bool          // outlives the process: only the lease ends it
@@ -188,6 +189,10 @@ type Reply struct {
 	// permit: the time until the first lease ends. One of the client's tickets
 	// is then asked for again.
 	Recheck time.Duration
+
+	// Deaf is set when an Ask that was Queued is one Again, and the engine cannot
+	// notify the client: it asks more often then.
+	Deaf bool
 
 	// Leave is what the client may do with permits that its callers release, for
 	// Call.Keep from when it sent the call. It has Keep only if the call asked.
@@ -256,6 +261,16 @@ type State struct {
 	Used    int  // weight held
 	Holders []Holder
 	Waiters []Waiter // in the order they will be served
+}
+
+// Waiting is how many callers wait: those with tickets, and those behind them in
+// their processes.
+func (s State) Waiting() int {
+	n := len(s.Waiters)
+	for _, w := range s.Waiters {
+		n += w.Behind
+	}
+	return n
 }
 
 // Holder is a client with a permit.

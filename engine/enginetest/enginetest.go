@@ -30,9 +30,30 @@ type Store struct {
 	// it cannot happen.
 	Freeze, Thaw func()
 
+	// Keep has the semaphores of the tests keep released permits for as long as
+	// they may, but of those tests that are about what a release does at once.
+	Keep bool
+
 	// URL lets other processes open the store through the function given to
 	// Main. Empty if there are none.
 	URL string
+}
+
+// options are those of a test's semaphore.
+func (s Store) options(o *sema.Options) *sema.Options {
+	if o == nil {
+		o = &sema.Options{}
+	}
+	if !s.Keep || o.Keep > 0 || o.MaxHold > 0 || o.Renew != 0 || o.Detached {
+		return o
+	}
+	lease := o.Lease
+	if lease == 0 {
+		lease = 30 * time.Second
+	}
+	keeping := *o
+	keeping.Keep = lease / 6
+	return &keeping
 }
 
 // Run checks every promise. open sets up a fresh store for the test at hand.
@@ -52,10 +73,14 @@ func Run(t *testing.T, open func(tb testing.TB) Store) {
 		{"8_NothingLeaks", leakTests},
 		{"9_LimitsAreTheEngines", policyTests},
 		{"10_BadInput", inputTests},
+		{"11_WhatIsKeptIsOthersToo", keepTests},
 		{"Methods", methodTests},
 	} {
 		t.Run(promise.name, func(t *testing.T) {
 			for _, tt := range promise.tests {
+				if tt.atOnce && shared.Keep {
+					continue
+				}
 				t.Run(tt.name, func(t *testing.T) {
 					e := &env{T: t, store: shared, name: t.Name()}
 					if tt.own {
@@ -76,6 +101,9 @@ type test struct {
 	name string
 	own  bool // does something to the store that others would feel
 	run  func(e *env)
+
+	// atOnce: it is about what a release does to the engine before it returns.
+	atOnce bool
 }
 
 // env is what a test works with.
@@ -118,7 +146,7 @@ func (e *env) sem(limit int, o *sema.Options) *sema.Semaphore {
 
 func (e *env) semOn(engine sema.Engine, limit int, o *sema.Options) *sema.Semaphore {
 	e.Helper()
-	s, err := sema.New(engine, e.name, limit, o)
+	s, err := sema.New(engine, e.name, limit, e.store.options(o))
 	e.ok(err)
 	e.Cleanup(func() { _ = s.Close() })
 	return s
@@ -174,9 +202,9 @@ type waiter struct {
 // queue starts an acquisition and returns when its ticket is in the queue.
 func (e *env) queue(s *sema.Semaphore, n int) *waiter {
 	e.Helper()
-	before := e.state(s)
+	before := e.state(s).Waiting()
 	w := e.start(s, n)
-	e.until(func() bool { return len(e.state(s).Waiters) > len(before.Waiters) })
+	e.until(func() bool { return e.state(s).Waiting() > before })
 	return w
 }
 

@@ -52,7 +52,7 @@ var onceTests = []test{
 			e.Fatalf("revived: %+v", st)
 		}
 	}},
-	{name: "releasing twice changes nothing and says so", run: func(e *env) {
+	{name: "releasing twice changes nothing and says so", atOnce: true, run: func(e *env) {
 		// Redisson #5066, dv/redis-semaphore: it added permits.
 		s := e.sem(1, nil)
 		a := e.acquire(s, 1)
@@ -77,7 +77,7 @@ var onceTests = []test{
 		line.forgets.Store(false)
 		e.release(e.acquire(e.sem(1, nil), 1))
 	}},
-	{name: "a release whose answer is lost is repeated", run: func(e *env) {
+	{name: "a release whose answer is lost is repeated", atOnce: true, run: func(e *env) {
 		line := &cutEngine{Engine: e.store.Client(e)}
 		s := e.semOn(line, 1, nil)
 		p := e.acquire(s, 1)

@@ -204,7 +204,7 @@ func (rec *record) encode() []byte {
 		w.duration(q.Lease)
 		w.duration(q.Ticket)
 		w.duration(q.Waited)
-		w.uint(w.bool(q.Wait, 0) | w.bool(q.Unfair, 1) | w.bool(q.Strict, 2) | w.bool(q.Detached, 3) | w.bool(q.Pin, 4) | w.bool(q.Anew, 5))
+		w.uint(w.bool(q.Wait, 0) | w.bool(q.Unfair, 1) | w.bool(q.Strict, 2) | w.bool(q.Detached, 3) | w.bool(q.Pin, 4) | w.bool(q.Anew, 5) | w.bool(q.Again, 6))
 		w.int(int64(q.Behind))
 		w.int(q.Token)
 	}
@@ -222,7 +222,7 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 			q.Lease, q.Ticket, q.Waited = r.duration(), r.duration(), r.duration()
 			bits := r.uint()
 			q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin = bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0, bits&16 != 0
-			q.Anew, q.Behind, q.Token = bits&32 != 0, int(r.int()), r.int()
+			q.Anew, q.Again, q.Behind, q.Token = bits&32 != 0, bits&64 != 0, int(r.int()), r.int()
 			rec.Call.Requests = append(rec.Call.Requests, q)
 		}
 	}
@@ -251,7 +251,7 @@ func (h *header) encode() []byte {
 			w.int(r.Place)
 			w.int(r.Lease)
 			w.int(int64(r.Behind))
-			w.uint(w.bool(r.Revoked, 0) | w.bool(r.Detached, 1))
+			w.uint(w.bool(r.Revoked, 0) | w.bool(r.Detached, 1) | w.bool(r.Insist, 2))
 			w.who(r.Client)
 		}
 	}
@@ -276,7 +276,7 @@ func decodeHeader(payload []byte) (h header, ok bool) {
 		for range r.count() {
 			e := ledger.Recorded{ID: r.id(""), End: r.int(), Since: r.int(), Token: r.int(), Slot: int(r.int()), Place: r.int(), Lease: r.int(), Behind: int(r.int())}
 			bits := r.uint()
-			e.Revoked, e.Detached, e.Client = bits&1 != 0, bits&2 != 0, r.who()
+			e.Revoked, e.Detached, e.Insist, e.Client = bits&1 != 0, bits&2 != 0, bits&4 != 0, r.who()
 			*list = append(*list, e)
 		}
 	}

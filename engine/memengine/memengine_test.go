@@ -20,4 +20,12 @@ func open(tb testing.TB) enginetest.Store {
 
 func TestPromises(t *testing.T) { enginetest.Run(t, open) }
 
+func TestPromisesOfThoseWhoKeep(t *testing.T) {
+	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
+		store := open(tb)
+		store.Keep = true
+		return store
+	})
+}
+
 func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }

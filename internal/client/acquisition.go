@@ -6,13 +6,13 @@ import (
 	"sema/engine"
 )
 
-// State is how far an acquisition is.
+// State is how far an acquisition is, or a claim.
 type State uint8
 
 // The states of an acquisition.
 const (
 	Asking  State = iota + 1 // no answer yet
-	Waiting                  // a ticket waits in the queue
+	Waiting                  // it is in the queue, here or at the engine
 	Held                     // there is a permit
 	Ended                    // it is over
 )
@@ -22,32 +22,31 @@ const (
 type Acquisition struct {
 	Owner any // the machine's owner may keep here what it needs
 
-	id      engine.ID
+	claim   *claim    // what the engine has for it; nil: nothing yet, or it has ended
+	id      engine.ID // of the claim
 	state   State
+	weight  int
 	wait    bool          // queue if need be
-	resumed bool          // another acquisition made the permit
-	issued  bool          // the caller has the permit
 	came    time.Duration // when the caller came
-	place   time.Duration // the same, but behind those before it; orders the queue. 0: not asked for yet
-	granted time.Duration // when the permit was granted, as far as the client knows
-	began   time.Duration // when the request left that was granted: MaxHold counts from here
-	sent    time.Duration // when the request left that the last good answer belongs to
-	valid   time.Duration // held: until when it may be trusted
-	due     time.Duration // when to ask again, or renew
-	since   time.Duration // of the first failed attempt at what was never answered; 0: none
+	granted time.Duration // when the caller got the permit
+	valid   time.Duration // ended: until when the permit could be trusted
 	token   int64
 	slot    int
-	ticket  int64 // the life of the ticket in the last answer
-	ahead   int   // tickets ahead in the last answer; -1: never queued
-	index   int   // in Machine.all
-	pending bool  // in Machine.due, or in the call in flight
-	again   bool  // ask once more when the call in flight is back
-	short   bool  // a hand-off gave the rest of a ticket's life instead of a lease
-	release Order
+	ahead   int // tickets ahead in the last answer; -1: never queued
+	retries int // of a wish that does not wait
+
+	resumed bool // it takes up a permit that another acquisition made
+	had     bool // the caller has, or had, the permit
+
+	waiting        bool // in Machine.line, between these
+	earlier, later *Acquisition
 }
 
 // ID names the permit.
 func (a *Acquisition) ID() engine.ID { return a.id }
+
+// Weight is how much it wants.
+func (a *Acquisition) Weight() int { return a.weight }
 
 // State is how far it is.
 func (a *Acquisition) State() State { return a.state }
@@ -60,10 +59,15 @@ func (a *Acquisition) Slot() int { return a.slot }
 
 // Resuming reports whether Machine.Resume began it, and it is not known to be
 // held.
-func (a *Acquisition) Resuming() bool { return a.resumed && !a.issued }
+func (a *Acquisition) Resuming() bool { return a.resumed && !a.had }
 
 // Valid is until when the permit may be trusted, unless it is renewed.
-func (a *Acquisition) Valid() time.Duration { return a.valid }
+func (a *Acquisition) Valid() time.Duration {
+	if a.claim != nil {
+		return a.claim.valid
+	}
+	return a.valid
+}
 
 // Came is when the caller came.
 func (a *Acquisition) Came() time.Duration { return a.came }
@@ -77,9 +81,41 @@ type Order struct {
 	Owner any
 
 	request engine.Request
-	a       *Acquisition  // of a renewal
+	claim   *claim        // of a renewal
 	since   time.Duration // of the first failed attempt; 0: none
 	owed    bool          // it is repeated until it is answered
 	unsure  bool          // an attempt failed with unknown outcome
 	told    bool          // nobody wants the answer (any more)
+}
+
+// line is who waits, in the order in which they came.
+type line struct {
+	first, last *Acquisition
+	length      int
+}
+
+func (l *line) add(a *Acquisition) {
+	a.waiting, a.earlier, a.later = true, l.last, nil
+	if l.last == nil {
+		l.first = a
+	} else {
+		l.last.later = a
+	}
+	l.last = a
+	l.length++
+}
+
+func (l *line) remove(a *Acquisition) {
+	if a.earlier == nil {
+		l.first = a.later
+	} else {
+		a.earlier.later = a.later
+	}
+	if a.later == nil {
+		l.last = a.earlier
+	} else {
+		a.later.earlier = a.earlier
+	}
+	a.waiting, a.earlier, a.later = false, nil, nil
+	l.length--
 }

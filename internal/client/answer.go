@@ -16,24 +16,30 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 		return
 	}
 	m.flying, m.fence, m.failures, m.paused, m.lastErr = false, false, 0, 0, nil
+	m.contacted, m.used = m.sent, false
 	if reply.Limit != 0 && reply.Limit != m.stored {
 		m.stored = reply.Limit
 		if reply.Limit != m.cfg.Limit {
 			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit})
 		}
 	}
+	m.allow(overrule(reply.Leave, m.overruled), m.sent+m.contact())
 	for i, answer := range reply.Answers {
 		switch it := m.items[i]; {
 		case it.order != nil:
 			m.orderAnswered(now, it.order, answer)
 		case m.requests[i].Kind == engine.Renew:
-			m.back(it.a)
-			m.renewed(now, it.a, answer)
+			m.back(it.claim)
+			m.renewed(now, it.claim, answer)
 		default:
-			m.back(it.a)
-			m.asked(now, it.a, answer, m.requests[i], reply.Limit)
+			if m.requests[i].Again && answer.Status == engine.Queued {
+				m.deaf = reply.Deaf
+			}
+			m.back(it.claim)
+			m.asked(now, it.claim, answer, reply)
 		}
 	}
+	m.tellQueued()
 	if reply.Recheck > 0 {
 		m.recheckAt(now+reply.Recheck, m.sent)
 	}
@@ -41,13 +47,27 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 	m.Notify(now, reply.Notification)
 }
 
-// back notes that an acquisition is not in the call in flight any more. While it
-// was, Tick passed over what is due for it.
-func (m *Machine) back(a *Acquisition) {
-	a.pending = false
-	if a.state != Ended {
-		m.schedule(a.due)
+// back notes that a claim is not in the call in flight any more. While it was,
+// Tick passed over what is due for it.
+func (m *Machine) back(c *claim) {
+	c.pending = false
+	if c.state != Ended {
+		m.schedule(c.due)
 	}
+}
+
+// tellQueued tells those who wait without a ticket that they do: the engine has
+// answered since they came, and others of this process go first.
+func (m *Machine) tellQueued() {
+	if m.short() {
+		return
+	}
+	for a := m.untold; a != nil; a = a.later {
+		if a.claim == nil {
+			m.queued(a, m.ahead+1)
+		}
+	}
+	m.untold = nil
 }
 
 func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answer) {
@@ -55,8 +75,8 @@ func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answe
 		m.declared = true
 		return
 	}
-	if o.a != nil {
-		m.renewed(now, o.a, answer)
+	if o.claim != nil {
+		m.renewed(now, o.claim, answer)
 	}
 	// A release that was sent twice and found nothing the second time did its
 	// work the first time.
@@ -70,131 +90,175 @@ func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answe
 }
 
 // asked takes in the answer to an ask.
-func (m *Machine) asked(now time.Duration, a *Acquisition, answer engine.Answer, r engine.Request, limit int) {
-	if a.state == Ended || a.id != r.ID {
+func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply engine.Reply) {
+	a := c.holder
+	if c.state == Ended {
 		return // given up while it travelled; its release follows
 	}
-	a.since = 0
+	c.since = 0
 	switch answer.Status {
 	case engine.Granted:
 		switch {
-		case a.state != Held || !a.issued:
+		case !c.issued() && !c.kept:
 			// Should a notification have told of a grant, this may be another
 			// one, if that one's time was up.
-			m.grant(now, a, answer.Token, answer.Slot, m.sent, answer.Lease)
-		case now >= a.valid || a.token != answer.Token:
-			m.lose(a, m.overdueReason(a))
+			m.grant(now, c, answer.Token, answer.Slot, m.sent, answer.Lease)
+		case now >= c.valid || c.granted != answer.Token:
+			m.lose(c, m.overdueReason(c))
 		default: // the hand-off's notification came first
-			a.sent = m.sent
-			m.validUntil(a, max(a.valid, m.sent+answer.Lease-m.cfg.Margin))
-			m.plan(now, a)
+			c.sent = m.sent
+			m.validUntil(c, max(c.valid, m.sent+answer.Lease-m.cfg.Margin))
+			m.plan(now, c)
 		}
 	case engine.Queued:
-		if a.state == Held && (a.issued || answer.Ticket <= a.ticket) {
-			if !a.issued { // and has to be renewed, which waited for this call
-				m.push(a)
+		if c.state == Held && (c.issued() || c.kept || answer.Ticket <= c.ticket) {
+			if !c.issued() && !c.kept { // and has to be renewed, which waited for this call
+				m.push(c)
 			}
 			return // the hand-off overtook this answer
 		}
-		a.state, a.sent, a.ticket = Waiting, m.sent, answer.Ticket
-		// The engine counts back from when the call reached it, which was now at
-		// the latest. Who is asked for next must not have a place before that,
-		// though its call may be faster. Numbers are rounded on the way.
-		m.place = max(m.place, a.place+now-m.sent+2*time.Microsecond)
-		a.due = m.sent + m.askEvery()
+		m.become(c, Waiting)
+		c.sent, c.ticket = m.sent, answer.Ticket
+		m.ahead = answer.Ahead
+		c.due = m.sent + m.askEvery()
+		if reply.Deaf {
+			c.due = m.sent + min(m.askEvery(), max(m.askEvery()/20, minDeaf))
+		}
 		if m.cfg.Lasting {
-			a.due = never
+			c.due = never
 		}
-		if a.again {
-			a.again = false
-			m.push(a)
+		if c.again {
+			c.again = false
+			m.push(c)
 		}
-		m.schedule(a.due)
-		if a.ahead != answer.Ahead {
-			a.ahead = answer.Ahead
-			m.tell(Event{Kind: Queued, A: a, Ahead: answer.Ahead})
+		m.schedule(c.due)
+		if a == nil { // spare
+			return
 		}
+		m.queued(a, answer.Ahead)
 	case engine.Refused:
-		m.deny(now, a, Event{Reason: Refused}, false)
+		if a != nil && reply.Recalled && a.retries < maxRetries {
+			// What others keep is on its way back.
+			c.due = now + max(now-m.sent, minRetry)<<a.retries
+			a.retries++
+			m.schedule(c.due)
+			return
+		}
+		m.refuse(c, Event{Reason: Refused}, false)
 	case engine.TooHeavy:
+		limit := reply.Limit
 		if limit == 0 {
 			limit = m.cfg.Limit
 		}
-		m.deny(now, a, Event{Reason: TooHeavy, Limit: limit}, false)
+		m.refuse(c, Event{Reason: TooHeavy, Limit: limit}, false)
+		m.tooHeavy(limit)
 	case engine.LimitDiffers:
-		m.deny(now, a, Event{Reason: LimitIsAnother, Limit: limit}, false)
+		m.refuse(c, Event{Reason: LimitIsAnother, Limit: reply.Limit}, false)
 	case engine.Revoked:
-		m.deny(now, a, Event{Reason: Revoked}, true)
+		m.refuse(c, Event{Reason: Revoked}, true)
 	default:
-		m.deny(now, a, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)
+		m.refuse(c, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)
 	}
+}
+
+// tooHeavy refuses the callers without a ticket who want more than the limit:
+// their asks would hold up those behind them, one after the other.
+func (m *Machine) tooHeavy(limit int) {
+	for a := m.next; a != nil; {
+		next := a.later
+		if a.claim == nil && a.weight > limit {
+			m.deny(a, Event{Reason: TooHeavy, Limit: limit})
+		}
+		a = next
+	}
+}
+
+// refuse ends a claim, and its caller if it has one. held says that the engine
+// may have something of it.
+func (m *Machine) refuse(c *claim, e Event, held bool) {
+	if a := c.holder; a != nil {
+		m.deny(a, e)
+	}
+	if held {
+		m.giveBack(c)
+	}
+	m.end(c)
 }
 
 // grant makes a permit of a ticket or a wish. The lease counts from sent on.
-func (m *Machine) grant(now time.Duration, a *Acquisition, token int64, slot int, sent, lease time.Duration) {
-	a.state, a.granted, a.began, a.sent, a.due = Held, now, sent, sent, never
-	a.token, a.slot = token, slot
-	a.short = lease < min(m.cfg.Lease, m.askFor(now, a).Lease)
-	m.validUntil(a, sent+lease-m.cfg.Margin)
-	m.issue(now, a)
+func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent, lease time.Duration) {
+	m.become(c, Held)
+	c.began, c.sent, c.due = sent, sent, never
+	c.granted, c.token, c.received, c.slot = token, token, now, slot
+	c.short = lease < m.lease()
+	m.validUntil(c, sent+lease-m.cfg.Margin)
+	m.give(now, c)
 }
 
-// issue gives the caller its permit, unless the permit has to be renewed
-// before: its time is up already, or nobody will renew the little it has.
-func (m *Machine) issue(now time.Duration, a *Acquisition) {
-	if now >= a.valid || a.short && m.cfg.Renew == 0 {
-		m.push(a)
+// give gives a permit to a caller, unless it has to be renewed before: its time
+// is up already, or nobody will renew the little it has.
+func (m *Machine) give(now time.Duration, c *claim) {
+	if now >= c.valid || c.short && m.cfg.Renew == 0 {
+		m.push(c)
 		return
 	}
-	a.issued = true
-	m.plan(now, a)
-	m.tell(Event{Kind: Granted, A: a})
+	m.plan(now, c)
+	m.deliver(now, c)
 }
 
 // validUntil sets until when a permit may be trusted.
-func (m *Machine) validUntil(a *Acquisition, t time.Duration) {
+func (m *Machine) validUntil(c *claim, t time.Duration) {
 	if m.cfg.MaxHold > 0 {
-		t = min(t, a.began+m.cfg.MaxHold)
+		t = min(t, c.began+m.cfg.MaxHold)
 	}
-	a.valid = t
+	c.valid = t
 }
 
 // renewed takes in the answer to a renewal.
-func (m *Machine) renewed(now time.Duration, a *Acquisition, answer engine.Answer) {
+func (m *Machine) renewed(now time.Duration, c *claim, answer engine.Answer) {
+	used := c.issued() || c.kept
 	switch {
-	case a.state != Held:
-	case a.issued && now >= a.valid:
-		m.lose(a, m.overdueReason(a)) // too late: somebody may have been told
-	case a.issued && answer.Status == engine.Granted && answer.Token != a.token:
-		m.lose(a, NotRenewed) // the engine has made another grant under this id
+	case c.state != Held:
+	case used && now >= c.valid:
+		m.lose(c, m.overdueReason(c)) // too late: somebody may have been told
+	case used && answer.Status == engine.Granted && answer.Token != c.granted:
+		m.lose(c, NotRenewed) // the engine has made another grant under this id
 	case answer.Status == engine.Granted:
-		a.sent, a.since, a.short = m.sent, 0, false
-		if !a.issued { // what it had is over, or not enough: it begins now
-			a.began, a.granted, a.token, a.slot = m.sent, now, answer.Token, answer.Slot
+		c.sent, c.since, c.short = m.sent, 0, false
+		if !used { // what it had is over, or not enough: it begins now
+			c.began, c.slot = m.sent, answer.Slot
+			c.granted, c.token, c.received = answer.Token, answer.Token, now
 		}
-		m.validUntil(a, m.sent+answer.Lease-m.cfg.Margin)
-		if a.issued {
-			m.plan(now, a)
+		m.validUntil(c, m.sent+answer.Lease-m.cfg.Margin)
+		if used {
+			m.plan(now, c)
 		} else {
-			m.issue(now, a)
+			m.give(now, c)
 		}
-	case a.issued && answer.Status == engine.Revoked:
-		m.lose(a, Revoked)
-	case a.issued:
-		m.lose(a, Gone)
+	case used && answer.Status == engine.Revoked:
+		m.lose(c, Revoked)
+	case used:
+		m.lose(c, Gone)
 	case answer.Status == engine.Revoked:
-		m.deny(now, a, Event{Reason: Revoked}, !a.resumed)
-	case a.resumed:
-		m.deny(now, a, Event{Reason: Gone}, false)
+		m.refuse(c, Event{Reason: Revoked}, !c.resumed)
+	case c.resumed:
+		m.refuse(c, Event{Reason: Gone}, false)
 	default:
 		// The hand-off lapsed before its caller had it. The wait goes on, in
 		// its old place.
-		m.end(a)
-		m.giveBack(a.id)
-		m.ask(a)
-		i, _ := slices.BinarySearchFunc(m.fresh, a, func(x, y *Acquisition) int { return cmp.Compare(x.came, y.came) })
-		m.fresh = slices.Insert(m.fresh, i, a)
+		a := c.holder
+		m.drop(c)
+		if a != nil {
+			m.askAnew(a)
+		}
 	}
+}
+
+// askAnew has a caller whose claim came to nothing ask under another id.
+func (m *Machine) askAnew(a *Acquisition) {
+	c := m.claim(a)
+	i, _ := slices.BinarySearchFunc(m.fresh, c, func(x, y *claim) int { return cmp.Compare(x.cameAt(), y.cameAt()) })
+	m.fresh = slices.Insert(m.fresh, i, c)
 }
 
 // Failed takes in that the call in flight had no answer.
@@ -212,21 +276,24 @@ func (m *Machine) Failed(now time.Duration, err error) {
 	m.paused = now + min(minPause<<min(m.failures-1, 10), maxPause)
 	m.schedule(m.paused)
 	var orders []*Order
-	var fresh []*Acquisition
+	var fresh []*claim
 	for i, it := range m.items {
 		switch {
 		case it.order != nil:
 			if m.orderFailed(now, it.order, failure) {
 				orders = append(orders, it.order)
 			}
-		case it.a.state == Asking && it.a.id == m.requests[i].ID:
-			m.back(it.a)
-			if m.askFailed(now, it.a, failure) {
-				fresh = append(fresh, it.a)
+		case it.claim.state == Asking:
+			m.back(it.claim)
+			if m.askFailed(now, it.claim, failure) {
+				fresh = append(fresh, it.claim)
 			}
 		default:
-			m.back(it.a)
-			m.dueFailed(now, it.a, failure)
+			if m.requests[i].Anew {
+				it.claim.moved, m.moved = true, true
+			}
+			m.back(it.claim)
+			m.dueFailed(now, it.claim, failure)
 		}
 	}
 	clear(m.items)
@@ -247,22 +314,42 @@ func (m *Machine) passedOver(now time.Duration, failure *engine.Error) {
 			m.tell(Event{Kind: Answered, Order: o, Err: failure})
 		}
 	}
-	m.fresh = slices.DeleteFunc(m.fresh, func(a *Acquisition) bool {
-		if a.state != Asking || now-max(a.came, m.failing) < patience {
-			return false
-		}
-		m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, a.touched())
-		return true
-	})
-	for _, a := range m.due {
-		switch since := max(a.came, m.failing); {
-		case a.state == Ended || a.issued:
-		case a.resumed && now-since >= patience:
-			m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, false)
-		case !a.resumed && now-a.sent > m.cfg.Lease:
-			m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, true)
+	for _, c := range slices.Clone(m.fresh) {
+		if c.state == Asking && c.holder != nil && m.outOfPatience(now, c.holder) {
+			m.fail(c, failure, c.touched())
 		}
 	}
+	m.fresh = slices.DeleteFunc(m.fresh, func(c *claim) bool { return c.state != Asking })
+	for _, c := range slices.Clone(m.due) {
+		switch since := max(c.cameAt(), m.failing); {
+		case c.state == Ended || c.issued() || c.kept:
+		case c.resumed && now-since >= patience:
+			m.fail(c, failure, false)
+		case !c.resumed && now-c.sent > m.cfg.Lease:
+			m.fail(c, failure, true)
+		}
+	}
+	for a := m.next; a != nil; {
+		next := a.later
+		if a.claim == nil && m.outOfPatience(now, a) {
+			m.deny(a, Event{Reason: EngineFailed, Err: failure})
+		}
+		a = next
+	}
+}
+
+// outOfPatience reports whether a caller without a ticket has waited long enough
+// for the engine: three seconds if that has never answered, else a lease.
+func (m *Machine) outOfPatience(now time.Duration, a *Acquisition) bool {
+	if a.state == Waiting {
+		return now-m.contacted > m.cfg.Lease
+	}
+	return now-max(a.came, m.failing) >= patience
+}
+
+// fail ends a claim and its caller, because the engine failed.
+func (m *Machine) fail(c *claim, failure *engine.Error, held bool) {
+	m.refuse(c, Event{Reason: EngineFailed, Err: failure}, held)
 }
 
 // orderFailed reports whether the order is to be sent again.
@@ -286,34 +373,37 @@ func (m *Machine) orderFailed(now time.Duration, o *Order, failure *engine.Error
 }
 
 // askFailed reports whether the wish is to be sent again.
-func (m *Machine) askFailed(now time.Duration, a *Acquisition, failure *engine.Error) (again bool) {
-	if a.since == 0 {
-		a.since = m.sent
+func (m *Machine) askFailed(now time.Duration, c *claim, failure *engine.Error) (again bool) {
+	if c.since == 0 {
+		c.since = m.sent
 	}
-	if failure.Temporary && now-a.since < patience {
+	if failure.Temporary && now-c.since < patience || c.holder != nil && c.holder.state == Waiting && now-m.contacted <= m.cfg.Lease {
 		return true
 	}
 	// What failed before may have been carried out.
-	m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, m.fence)
+	m.fail(c, failure, m.fence)
 	return false
 }
 
 // dueFailed keeps on renewing and asking again, within what is promised.
-func (m *Machine) dueFailed(now time.Duration, a *Acquisition, failure *engine.Error) {
-	if a.state == Ended {
+func (m *Machine) dueFailed(now time.Duration, c *claim, failure *engine.Error) {
+	if c.state == Ended {
 		return
 	}
-	if a.since == 0 {
-		a.since = m.sent
+	if c.since == 0 {
+		c.since = m.sent
 	}
+	used := c.issued() || c.kept
 	switch {
-	case a.resumed && !a.issued && (!failure.Temporary || now-a.since >= patience):
-		m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, false)
+	case c.resumed && !used && (!failure.Temporary || now-c.since >= patience):
+		m.fail(c, failure, false)
 		return
-	case a.state == Held && !a.issued && !failure.Temporary, !a.issued && now-a.sent > m.cfg.Lease && !a.resumed: // or out of reach for a whole lease
-		m.deny(now, a, Event{Reason: EngineFailed, Err: failure}, true)
+	case c.state == Held && !used && !failure.Temporary, !used && now-c.sent > m.cfg.Lease && !c.resumed: // or out of reach for a whole lease
+		m.fail(c, failure, true)
 		return
 	}
-	m.push(a)
-	m.tell(Event{Kind: AskFailed, A: a, Err: failure})
+	m.push(c)
+	if a := c.holder; a != nil {
+		m.tell(Event{Kind: AskFailed, A: a, Err: failure})
+	}
 }

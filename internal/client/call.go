@@ -11,16 +11,22 @@ import (
 // Next returns the next call to be sent, if nothing is in flight and there is
 // anything to send. The call is the engine's until Answer or Failed.
 //
-// Orders go first, so that the asks behind them find what they release; then
-// what is renewed and asked for again, the eldest first; then new wishes.
+// What the engine does not know of the queue goes first, so that the right ones
+// are granted what is released; then orders, so that the asks behind them find
+// what they release; then what is renewed and asked for again, the eldest first;
+// then new wishes.
 func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
-	if m.flying || now < m.paused {
-		if !m.flying && !m.Idle() {
-			m.schedule(m.paused)
-		}
+	if m.flying || m.Idle() {
+		return engine.Call{}, false
+	}
+	if now < m.paused {
+		m.schedule(m.paused)
 		return engine.Call{}, false
 	}
 	m.requests, m.items = m.requests[:0], m.items[:0]
+	if m.moved && m.leave != engine.Keep {
+		m.takeMoved(now)
+	}
 	m.takeOrders()
 	m.takeDue(now)
 	m.takeFresh(now)
@@ -28,13 +34,37 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 		return engine.Call{}, false
 	}
 	m.calls++
-	m.flying, m.sent = true, now
-	return engine.Call{Number: m.calls, Fence: m.fence, Requests: m.requests}, true
+	m.flying, m.sent, m.overruled = true, now, 0
+	return engine.Call{Number: m.calls, Fence: m.fence, Keep: m.wantsToKeep(), Requests: m.requests}, true
+}
+
+// wantsToKeep is for how long permits would be passed on, or kept.
+func (m *Machine) wantsToKeep() time.Duration {
+	if m.cfg.passing() && !m.closed && len(m.all) > 0 && (m.line.length > 0 || m.cfg.Keep > 0) {
+		return m.contact()
+	}
+	return 0
 }
 
 func (m *Machine) request(it item, r engine.Request) {
 	m.items = append(m.items, it)
 	m.requests = append(m.requests, r)
+}
+
+// takeMoved asks again for the tickets that are for other callers than the engine
+// knows of: others wait, and their order counts.
+func (m *Machine) takeMoved(now time.Duration) {
+	m.moved = false
+	for _, c := range m.all {
+		switch {
+		case !c.moved || c.state == Held || c.holder == nil:
+		case c.pending || c.state == Asking || len(m.items) >= maxRequests/2:
+			m.moved = true // another time
+		default:
+			c.pending = true
+			m.request(item{claim: c}, m.askFor(now, c))
+		}
+	}
 }
 
 func (m *Machine) takeOrders() {
@@ -49,59 +79,110 @@ func (m *Machine) takeOrders() {
 
 func (m *Machine) takeDue(now time.Duration) {
 	// Should the engine have forgotten the tickets, they join again in order.
-	slices.SortFunc(m.due, func(a, b *Acquisition) int { return cmp.Compare(a.came, b.came) })
+	slices.SortFunc(m.due, func(a, b *claim) int { return cmp.Compare(a.cameAt(), b.cameAt()) })
 	n := 0
 	for ; n < len(m.due) && len(m.items) < maxRequests; n++ {
-		switch a := m.due[n]; a.state {
-		case Held:
-			m.request(item{a: a}, m.renewal(now, a))
-		case Waiting:
-			m.request(item{a: a}, m.askFor(now, a))
+		switch c := m.due[n]; {
+		case c.state == Held:
+			m.request(item{claim: c}, m.renewal(now, c))
+		case c.state == Waiting && c.holder != nil, c.state == Asking && c.holder != nil:
+			m.request(item{claim: c}, m.askFor(now, c))
+			c.due = never
 		default:
-			a.pending = false // it has ended
+			c.pending = false // it has ended, or is spare
 		}
 	}
 	m.due = slices.Delete(m.due, 0, n)
 }
 
-func (m *Machine) takeFresh(now time.Duration) {
-	if m.cfg.Declare && !m.declared && len(m.fresh) > 0 {
-		m.request(item{order: &m.declaring}, engine.Request{Kind: engine.SetLimit, Limit: m.cfg.Limit})
+// cameAt is when the caller of a claim came.
+func (c *claim) cameAt() time.Duration {
+	if c.holder == nil {
+		return c.began
 	}
+	return c.holder.came
+}
+
+// short reports whether callers in line should have tickets by now. A client
+// has as many as could be granted before its next call, twice the limit; it
+// asks for more when half of them are gone, or when it calls anyway.
+func (m *Machine) short() bool { return m.next != nil && m.tickets <= m.limit() }
+
+func (m *Machine) takeFresh(now time.Duration) {
+	more := m.next != nil && (len(m.requests) > 0 || len(m.fresh) > 0 || m.short())
 	n := 0
-	for ; n < len(m.fresh) && len(m.items) < maxRequests; n++ {
-		if a := m.fresh[n]; a.state == Asking {
-			a.pending = true
-			if a.place == 0 {
-				m.place = max(a.came, m.place+time.Microsecond)
-				a.place = m.place
-			}
-			m.request(item{a: a}, m.askFor(now, a))
+	for len(m.items) < maxRequests {
+		var c *claim
+		switch {
+		case n < len(m.fresh) && (!more || m.next == nil || m.fresh[n].cameAt() <= m.next.came):
+			c = m.fresh[n]
+			n++
+		case more && m.next != nil && m.tickets < 2*m.limit():
+			c = m.claim(m.next)
+			m.findNext()
+		case more:
+			more = false
+			continue
 		}
+		if c == nil {
+			break
+		}
+		if c.state != Asking {
+			continue
+		}
+		if c.holder == nil {
+			m.drop(c)
+			continue
+		}
+		if m.cfg.Declare && !m.declared && !m.declares() {
+			m.request(item{order: &m.declaring}, engine.Request{Kind: engine.SetLimit, Limit: m.cfg.Limit})
+		}
+		c.pending = true
+		m.request(item{claim: c}, m.askFor(now, c))
 	}
 	m.fresh = slices.Delete(m.fresh, 0, n)
 }
 
-func (m *Machine) askFor(now time.Duration, a *Acquisition) engine.Request {
-	lease := m.cfg.Lease
-	if m.cfg.MaxHold > 0 {
-		lease = min(lease, m.cfg.MaxHold+m.cfg.Margin)
-	}
-	return engine.Request{
-		Kind: engine.Ask, ID: a.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.place,
-		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached,
-	}
+// declares reports whether the call at hand stores the limit already.
+func (m *Machine) declares() bool {
+	return slices.ContainsFunc(m.items, func(it item) bool { return it.order == &m.declaring })
 }
 
-func (m *Machine) renewal(now time.Duration, a *Acquisition) engine.Request {
-	lease := m.cfg.Lease
-	switch {
-	case m.cfg.MaxHold > 0 && a.issued:
-		lease = max(time.Millisecond, min(lease, a.began+m.cfg.MaxHold+m.cfg.Margin-now))
-	case m.cfg.MaxHold > 0:
-		lease = min(lease, m.cfg.MaxHold+m.cfg.Margin)
+func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
+	lease, a := m.lease(), c.holder
+	r := engine.Request{
+		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.came,
+		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.state == Waiting || m.deaf,
 	}
-	return engine.Request{Kind: engine.Renew, ID: a.id, Lease: lease}
+	if a.later != nil && a.later == m.next {
+		r.Behind = m.Behind()
+	}
+	c.moved = false
+	return r
+}
+
+// lease is what is asked for.
+func (m *Machine) lease() time.Duration {
+	if m.cfg.MaxHold > 0 {
+		return min(m.cfg.Lease, m.cfg.MaxHold+m.cfg.Margin)
+	}
+	return m.cfg.Lease
+}
+
+// paired is how many callers in line have claims.
+func (m *Machine) paired() (n int) {
+	for a := m.line.first; a != m.next; a = a.later {
+		n++
+	}
+	return n
+}
+
+func (m *Machine) renewal(now time.Duration, c *claim) engine.Request {
+	lease := m.lease()
+	if m.cfg.MaxHold > 0 && c.issued() {
+		lease = max(time.Millisecond, min(m.cfg.Lease, c.began+m.cfg.MaxHold+m.cfg.Margin-now))
+	}
+	return engine.Request{Kind: engine.Renew, ID: c.id, Lease: lease, Token: c.passed()}
 }
 
 // ticketLife is how long a waiter that fell silent keeps its place, and the

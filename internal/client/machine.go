@@ -39,6 +39,9 @@ type Config struct {
 	Unfair   bool
 	Detached bool
 
+	Keep   time.Duration // how long a released permit is kept for the next caller
+	Passes int           // how often in a row a permit is passed on although other clients wait
+
 	// Base is when the machine's time began, by the monotonic clock. It is
 	// needed with Lasting only.
 	Base time.Time
@@ -55,12 +58,20 @@ const (
 	// asksPerLease is how often a waiter asks again in a lease.
 	asksPerLease = 6
 
+	// minDeaf is how often at the most one asks again whom no notification reaches.
+	minDeaf = 20 * time.Millisecond
+
 	// patience is how long a request that never succeeded is repeated.
 	patience = 3 * time.Second
 
 	// The pause after a failed call, which doubles with each further one.
 	minPause = 10 * time.Millisecond
 	maxPause = 250 * time.Millisecond
+
+	// maxRetries is how often a wish that does not wait asks again because
+	// others keep what it wants, each time after twice as long.
+	maxRetries = 4
+	minRetry   = 100 * time.Microsecond
 
 	// maxOwed bounds what is owed to an engine that is out of reach.
 	maxOwed = 100_000
@@ -73,20 +84,39 @@ const (
 // Machine is one process's side of one semaphore.
 type Machine struct {
 	cfg    Config
-	number uint64                     // of the last permit
-	all    []*Acquisition             // that have not ended
-	byID   map[engine.ID]*Acquisition // the same
-	came   time.Duration              // when the last caller came
-	place  time.Duration              // the last place in the queue that may have been given away
-	stored int                        // the engine's limit as last seen; 0: not seen yet
-	closed bool                       // by Close, or by the engine
-	wake   time.Duration              // when Tick is to be called
-	events []Event                    // since the last call of Events
+	number uint64               // of the last claim
+	all    []*claim             // that have not ended
+	byID   map[engine.ID]*claim // the same
+	stored int                  // the engine's limit as last seen; 0: not seen yet
+	closed bool                 // by Close, or by the engine
+	wake   time.Duration        // when Tick is to be called
+	events []Event              // since the last call of Events
+
+	// Who waits. Those before next have claims, of which the tickets weigh so
+	// much.
+	line    line
+	next    *Acquisition
+	tickets int
+	untold  *Acquisition  // the first of those who have not been told that they wait
+	ahead   int           // tickets ahead in the last answer
+	came    time.Duration // when the last caller came
+	mixed   bool          // callers of different weight are in line
+	moved   bool          // some tickets are for other callers than the engine knows of
+
+	deaf bool // no notification arrives here, as the engine last said
+
+	// What released permits may do without the engine's being asked.
+	leave      engine.Leave
+	leaveUntil time.Duration
+	overruled  engine.Recall // what came while the call in flight was on its way
+	used       bool          // permits were passed on since the last call
+	kept       []*claim      // permits for the next callers
+	spares     []*claim      // tickets for the next callers
 
 	// What waits to be sent.
 	orders []*Order
-	due    []*Acquisition // to be renewed, or asked for again
-	fresh  []*Acquisition // never asked for, in the order they came
+	due    []*claim // to be renewed, or asked for again
+	fresh  []*claim // that have had no answer, in the order their callers came
 
 	// The call in flight.
 	calls    uint64 // the number of the last call
@@ -99,24 +129,25 @@ type Machine struct {
 	declaring Order // stores the limit
 	declared  bool  // it has been
 
-	failures int           // in a row
-	failing  time.Duration // when the first of them left
-	paused   time.Duration // nothing is sent before
-	lastErr  error         // of the last call, if it failed
+	contacted time.Duration // when the last call left that was answered
+	failures  int           // since then
+	failing   time.Duration // when the first of them left
+	paused    time.Duration // nothing is sent before
+	lastErr   error         // of the last call, if it failed
 
 	recheck     time.Duration // when to ask again because a lease ends
 	recheckAsOf time.Duration // how old that word is
 }
 
-// item is what a request of a call is about: an order, or an acquisition.
+// item is what a request of a call is about: an order, or a claim.
 type item struct {
 	order *Order
-	a     *Acquisition
+	claim *claim
 }
 
 // New makes a machine that knows nothing yet.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, byID: map[engine.ID]*Acquisition{}, wake: never, recheck: never}
+	return &Machine{cfg: cfg, byID: map[engine.ID]*claim{}, wake: never, recheck: never}
 }
 
 // Events returns what happened since the last call of it. The slice is valid
@@ -132,90 +163,115 @@ func (m *Machine) tell(e Event) { m.events = append(m.events, e) }
 // Acquire takes in a caller's wish for a permit of some weight; wait says that
 // it queues if there is none now.
 func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bool) {
+	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
+	m.came = max(now, m.came+time.Microsecond) // distinct, for the engine's order
+	a.came = m.came
 	if m.closed {
-		m.tell(Event{Kind: Denied, A: a, Reason: Closed})
-		a.state = Ended
+		m.deny(a, Event{Reason: Closed})
 		return
 	}
-	m.came = max(now, m.came+time.Microsecond) // distinct, for the engine's order
-	a.came, a.wait, a.ahead, a.slot = m.came, wait, -1, -1
-	a.id.Weight = weight
-	m.ask(a)
-	m.fresh = append(m.fresh, a)
-}
-
-// ask gives an acquisition a new id to ask for.
-func (m *Machine) ask(a *Acquisition) {
-	m.number++
-	a.id = engine.ID{Client: m.cfg.Client, Number: m.number, Weight: a.id.Weight, Slot: m.cfg.Slots}
-	a.state, a.due, a.ticket, a.since, a.short = Asking, never, 0, 0, false
-	m.add(a)
+	if (m.line.first == nil || m.cfg.Unfair) && m.takeKept(now, a) {
+		return
+	}
+	m.returnKept() // somebody needs the weight, and not in these portions
+	switch first := m.line.first; {
+	case wait:
+		m.join(a)
+	case first != nil && first.state == Waiting && !m.cfg.Unfair:
+		m.deny(a, Event{Reason: Refused}) // somebody waits
+	default:
+		m.fresh = append(m.fresh, m.claim(a))
+	}
 }
 
 // Resume takes up a permit that exists.
 func (m *Machine) Resume(now time.Duration, a *Acquisition, id engine.ID) {
+	*a = Acquisition{Owner: a.Owner, id: id, state: Asking, weight: id.Weight, resumed: true, came: now, granted: now, slot: -1, ahead: -1}
 	if m.closed {
-		m.tell(Event{Kind: Denied, A: a, Reason: Closed})
-		a.state = Ended
+		m.deny(a, Event{Reason: Closed})
 		return
 	}
-	*a = Acquisition{Owner: a.Owner, id: id, state: Held, resumed: true, came: now, granted: now, began: now, due: never, slot: -1, ahead: -1}
-	m.add(a)
-	m.push(a)
+	c := &claim{id: id, state: Held, once: true, resumed: true, began: now, due: never, slot: -1}
+	m.pair(a, c)
+	m.add(c)
+	m.push(c)
 }
 
-// Find is the acquisition of an id, if it has not ended.
-func (m *Machine) Find(id engine.ID) *Acquisition { return m.byID[id] }
+// Knows reports whether the machine has something under an id.
+func (m *Machine) Knows(id engine.ID) bool { return m.byID[id] != nil }
 
 // Cancel ends an acquisition whose caller does not want it any more, before it
 // has the permit.
 func (m *Machine) Cancel(now time.Duration, a *Acquisition) {
-	if a.state == Ended || a.issued {
+	if a.state == Ended || a.state == Held {
 		return
 	}
-	touched := a.touched()
-	m.end(a)
-	if touched {
-		m.giveBack(a.id)
+	c := a.claim
+	queues := c != nil && a.waiting
+	m.leaveLine(a)
+	a.state, a.claim = Ended, nil
+	switch {
+	case c == nil:
+	case queues:
+		m.free(now, c)
+	default:
+		m.drop(c)
 	}
-}
-
-// touched reports whether the engine may have something of an acquisition.
-func (a *Acquisition) touched() bool {
-	return a.state == Waiting || a.state == Held || a.pending || a.since != 0
 }
 
 // Release gives back the permit of an acquisition that was granted; also one
-// that is lost. The order is in the event that answers it.
+// that is lost. The order is in the event that answers it. It is nil if the
+// permit stays here, for another caller: then it has been released already.
 func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
-	if a.state == Held && now >= a.valid {
-		m.lose(a, NotRenewed)
+	c := a.claim
+	if c != nil && a.state == Held {
+		if now >= c.valid {
+			m.lose(c, NotRenewed)
+		} else if m.handOn(now, c) {
+			a.state, a.claim, a.valid = Ended, nil, c.valid
+			return nil
+		}
 	}
-	m.end(a)
-	o := &a.release
-	o.request, o.owed = engine.Request{Kind: engine.Release, ID: a.id}, true
+	o := &Order{request: engine.Request{Kind: engine.Release, ID: a.id}, owed: true}
+	if c != nil {
+		o.request.Token = c.passed()
+	}
+	m.forget(a)
 	m.orders = append(m.orders, o)
 	return o
 }
 
 // Forget ends an acquisition without giving its permit back.
-func (m *Machine) Forget(a *Acquisition) { m.end(a) }
+func (m *Machine) Forget(a *Acquisition) { m.forget(a) }
+
+func (m *Machine) forget(a *Acquisition) {
+	if a.claim != nil {
+		m.end(a.claim)
+	}
+	a.state = Ended
+}
 
 // EachPermit calls f for every acquisition whose caller has a permit. f does not
 // use the machine.
 func (m *Machine) EachPermit(f func(*Acquisition)) {
-	for _, a := range m.all {
-		if a.issued {
-			f(a)
+	for _, c := range m.all {
+		if c.issued() {
+			f(c.holder)
 		}
 	}
 }
 
 // Renew renews a held permit now.
 func (m *Machine) Renew(now time.Duration, o *Order, a *Acquisition) {
-	o.a = a
-	o.request = m.renewal(now, a)
+	o.claim = a.claim
+	o.request = m.renewal(now, a.claim)
 	m.orders = append(m.orders, o)
+}
+
+// Return gives back what is kept for callers that have not come yet.
+func (m *Machine) Return() {
+	m.returnKept()
+	m.returnSpares()
 }
 
 // Do carries out a request that is not about an acquisition of this machine.
@@ -230,47 +286,65 @@ func (m *Machine) Do(o *Order, r engine.Request) {
 
 // Leave says that nobody waits for an order's answer any more. The release of an
 // acquisition is repeated all the same, until it is answered; what else has not
-// been sent is not sent any more.
-func (m *Machine) Leave(o *Order) { o.told = true }
+// been sent is not sent any more. There may be no order.
+func (m *Machine) Leave(o *Order) {
+	if o != nil {
+		o.told = true
+	}
+}
 
-// giveBack has the engine forget what it may have of an id. It is repeated until
-// it is answered, however long that takes: a late copy of the ask may arrive
-// until then. Of very many the eldest are left to their leases.
-func (m *Machine) giveBack(id engine.ID) {
+// giveBack has the engine forget what it may have of a claim. It is repeated
+// until it is answered, however long that takes: a late copy of the ask may
+// arrive until then. Of very many the eldest are left to their leases.
+func (m *Machine) giveBack(c *claim) {
 	if len(m.orders) >= maxOwed {
 		m.orders = slices.Delete(m.orders, 0, maxOwed/10)
 	}
-	m.orders = append(m.orders, &Order{request: engine.Request{Kind: engine.Release, ID: id}, owed: true, told: true})
+	m.orders = append(m.orders, &Order{request: engine.Request{Kind: engine.Release, ID: c.id, Token: c.passed()}, owed: true, told: true})
 }
 
 // Overdue ends a held permit whose time is up, if that has not been done.
 func (m *Machine) Overdue(now time.Duration, a *Acquisition) {
-	if a.state == Held && a.issued && now >= a.valid {
-		m.lose(a, m.overdueReason(a))
+	if c := a.claim; c != nil && c.issued() && now >= c.valid {
+		m.lose(c, m.overdueReason(c))
 	}
 }
 
-func (m *Machine) overdueReason(a *Acquisition) Reason {
-	if m.cfg.MaxHold > 0 && a.valid >= a.began+m.cfg.MaxHold {
+func (m *Machine) overdueReason(c *claim) Reason {
+	if m.cfg.MaxHold > 0 && c.valid >= c.began+m.cfg.MaxHold {
 		return HeldTooLong
 	}
 	return NotRenewed
 }
 
-// Close ends all acquisitions that have no permit yet, and takes no further
-// ones. The permits are the owner's to release or forget.
-func (m *Machine) Close(now time.Duration) {
+// Close ends all acquisitions that have no permit yet, gives back what is kept,
+// and takes no further wishes. The permits are the owner's to release or forget.
+func (m *Machine) Close() {
 	m.closed = true
 	for i := len(m.all) - 1; i >= 0; i-- { // backwards, because end moves the last one
-		if a := m.all[i]; !a.issued {
-			m.deny(now, a, Event{Reason: Closed}, a.touched())
+		if c := m.all[i]; !c.issued() {
+			if a := c.holder; a != nil {
+				m.deny(a, Event{Reason: Closed})
+			}
+			m.drop(c)
 		}
+	}
+	for m.line.first != nil {
+		m.deny(m.line.first, Event{Reason: Closed})
 	}
 }
 
 // Idle reports whether nothing is in flight or wants to be sent.
 func (m *Machine) Idle() bool {
-	return !m.flying && len(m.orders) == 0 && len(m.due) == 0 && len(m.fresh) == 0
+	return !m.flying && len(m.orders) == 0 && len(m.due) == 0 && len(m.fresh) == 0 && !m.short()
+}
+
+// Behind is how many callers wait without a ticket.
+func (m *Machine) Behind() int {
+	if m.next == nil {
+		return 0
+	}
+	return m.line.length - m.paired()
 }
 
 // LastError is the error of the last call, if it failed.
@@ -279,46 +353,34 @@ func (m *Machine) LastError() error { return m.lastErr }
 // Stored is the engine's limit as last seen, or 0.
 func (m *Machine) Stored() int { return m.stored }
 
-func (m *Machine) add(a *Acquisition) {
-	a.index = len(m.all)
-	m.all = append(m.all, a)
-	m.byID[a.id] = a
+// limit is the engine's limit, as far as it is known.
+func (m *Machine) limit() int {
+	if m.stored > 0 {
+		return m.stored
+	}
+	return m.cfg.Limit
 }
 
-// end takes an acquisition out of the machine.
-func (m *Machine) end(a *Acquisition) {
-	if a.state == Ended {
-		return
+// deny ends an acquisition without a permit. Its claim is the caller's to deal
+// with.
+func (m *Machine) deny(a *Acquisition, e Event) {
+	m.leaveLine(a)
+	if a.claim != nil {
+		a.claim.holder, a.claim = nil, nil
 	}
 	a.state = Ended
-	delete(m.byID, a.id)
-	last := m.all[len(m.all)-1]
-	m.all[a.index], last.index = last, a.index
-	m.all[len(m.all)-1] = nil
-	m.all = m.all[:len(m.all)-1]
-}
-
-// deny ends an acquisition without a permit. held says that the engine may have
-// something of it.
-func (m *Machine) deny(now time.Duration, a *Acquisition, e Event, held bool) {
-	m.end(a)
-	if held {
-		m.giveBack(a.id)
-	}
 	e.Kind, e.A = Denied, a
 	m.tell(e)
 }
 
 // lose ends a permit that is not held any more.
-func (m *Machine) lose(a *Acquisition, why Reason) {
-	m.end(a)
-	m.tell(Event{Kind: Lost, A: a, Reason: why})
-}
-
-// push has an acquisition renewed, or asked for again, with the next call.
-func (m *Machine) push(a *Acquisition) {
-	if !a.pending {
-		a.pending = true
-		m.due = append(m.due, a)
+func (m *Machine) lose(c *claim, why Reason) {
+	a := c.holder
+	if a == nil || a.state != Held { // it was kept
+		m.drop(c)
+		return
 	}
+	m.end(c)
+	a.state = Ended
+	m.tell(Event{Kind: Lost, A: a, Reason: why})
 }

@@ -310,7 +310,7 @@ func TestAWishThatNeverReachesTheEngineFailsAfterAWhile(t *testing.T) {
 func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
 	s := begin(t, nil)
 	for n := range maxRequests {
-		s.m.giveBack(engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1})
+		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1}})
 	}
 	a, o := s.acquire(), &Order{}
 	s.m.Do(o, engine.Request{Kind: engine.SetLimit, Limit: 2})
@@ -389,7 +389,7 @@ func TestAPermitIsNotHeldLongerThanAllowed(t *testing.T) {
 func TestWhatIsOwedIsBounded(t *testing.T) {
 	s := begin(t, nil)
 	for range maxOwed + maxOwed/2 {
-		s.m.giveBack(engine.ID{Client: "me", Number: 1, Weight: 1})
+		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: 1, Weight: 1}})
 	}
 	if n := len(s.m.orders); n > maxOwed {
 		t.Errorf("%d releases are owed", n)

@@ -14,14 +14,14 @@ func (m *Machine) schedule(t time.Duration) { m.wake = min(m.wake, t) }
 
 // plan sets when a held permit is renewed next: in a third of the time it is
 // valid at the latest, so that two renewals may fail.
-func (m *Machine) plan(now time.Duration, a *Acquisition) {
-	m.schedule(a.valid)
-	a.due = never
-	if m.cfg.Renew == 0 || m.cfg.MaxHold > 0 && a.valid >= a.began+m.cfg.MaxHold {
+func (m *Machine) plan(now time.Duration, c *claim) {
+	m.schedule(c.valid)
+	c.due = never
+	if m.cfg.Renew == 0 || m.cfg.MaxHold > 0 && c.valid >= c.began+m.cfg.MaxHold {
 		return
 	}
-	a.due = now + min(m.cfg.Renew, (a.valid-now)/3)
-	m.schedule(a.due)
+	c.due = now + min(m.cfg.Renew, (c.valid-now)/3)
+	m.schedule(c.due)
 }
 
 // recheckAt has this client ask again at t for one of its tickets, because a
@@ -44,29 +44,33 @@ func (m *Machine) Tick(now time.Duration) {
 	if recheck {
 		m.recheck = never
 	}
+	m.expireKept(now)
 	// What is nearly due goes along: fewer calls.
 	soon := now + m.cfg.Lease/(4*asksPerLease)
 	for i := len(m.all) - 1; i >= 0; i-- { // backwards, because lose takes the last one's place
-		a := m.all[i]
-		if a.state == Held && a.issued && now >= a.valid {
-			m.lose(a, m.overdueReason(a))
+		c := m.all[i]
+		if (c.issued() || c.kept) && now >= c.valid {
+			m.lose(c, m.overdueReason(c))
 			continue
 		}
-		if recheck && a.state == Waiting {
+		if c.spare {
+			continue
+		}
+		if recheck && c.state == Waiting {
 			waiting = true
-			if !a.pending { // any ticket serves
+			if !c.pending { // any ticket serves
 				recheck = false
-				m.push(a)
+				m.push(c)
 			}
 		}
-		if !a.pending && a.due <= soon {
-			m.push(a)
+		if !c.pending && (c.due <= now || c.due <= soon && !c.once) {
+			m.push(c)
 		}
-		if a.state == Held && a.issued {
-			m.schedule(a.valid)
+		if c.issued() || c.kept {
+			m.schedule(c.valid)
 		}
-		if !a.pending {
-			m.schedule(a.due)
+		if !c.pending {
+			m.schedule(c.due)
 		}
 	}
 	if recheck && waiting { // all tickets are on their way: their answers may be older
@@ -80,50 +84,34 @@ func (m *Machine) Tick(now time.Duration) {
 
 // Notify takes in what a step of another client's did to this one's tickets.
 func (m *Machine) Notify(now time.Duration, n engine.Notification) {
+	if n.Recall != 0 { // before the grants: none of them is kept
+		m.recall(n.Recall)
+	}
 	for _, g := range n.Grants {
-		a := m.byID[g.ID]
-		switch {
-		case a == nil && g.ID.Client == m.cfg.Client:
-			m.giveBack(g.ID) // granted at the moment its wait was given up
-		case a != nil && (a.state == Asking || a.state == Waiting) && g.Ticket >= a.ticket:
-			// The permit was handed over after the last answered ask was sent,
-			// and lives as long as the ticket that ask gave. An older ticket's
-			// grant has ended before this one's began.
-			sent := a.sent
-			switch {
-			case a.since != 0 && a.state == Asking:
-				sent = a.since // any of its asks may have been the one
-			case a.state == Asking:
-				sent = m.sent // its first ask is in flight
-			}
-			lease := m.askFor(now, a).Ticket
-			if m.cfg.Lasting && !g.Until.IsZero() { // or for a whole lease
-				lease = m.askFor(now, a).Lease
-				sent = min(now, g.Until.Sub(m.cfg.Base)-lease)
-			}
-			a.ticket = g.Ticket
-			m.grant(now, a, g.Token, g.Slot, sent, lease)
-		}
+		m.notifyGrant(now, g)
 	}
 	if n.Closed {
-		m.engineClosed(now)
+		m.engineClosed()
 		return
 	}
 	if n.Ask {
-		for _, a := range m.all {
-			if a.state != Waiting {
+		for _, c := range m.all {
+			if c.state != Waiting || c.spare {
 				continue
 			}
-			if a.pending {
-				a.again = true
+			if c.pending {
+				c.again = true
 			}
-			m.push(a)
+			m.push(c)
 		}
 	}
 	if n.Renew {
-		for _, a := range m.all {
-			if a.state == Held && a.issued {
-				m.push(a)
+		// One of the permits is not to be passed on: until the engine has said
+		// which, none is.
+		m.recall(engine.RecallAll)
+		for _, c := range m.all {
+			if c.issued() {
+				m.push(c)
 			}
 		}
 	}
@@ -132,14 +120,49 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 	}
 }
 
+// notifyGrant takes in that a ticket became a permit.
+func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
+	c := m.byID[g.ID]
+	if c == nil && g.ID.Client == m.cfg.Client {
+		m.giveBack(&claim{id: g.ID}) // granted at the moment its wait was given up
+	}
+	if c == nil || c.state != Asking && c.state != Waiting || g.Ticket < c.ticket {
+		return
+	}
+	// The permit was handed over after the last answered ask was sent, and lives
+	// as long as the ticket that ask gave. An older ticket's grant has ended
+	// before this one's began.
+	sent := c.sent
+	switch {
+	case c.since != 0 && c.state == Asking:
+		sent = c.since // any of its asks may have been the one
+	case c.state == Asking:
+		sent = m.sent // its first ask is in flight
+	}
+	lease := min(m.ticketLife(), m.lease())
+	if m.cfg.Lasting && !g.Until.IsZero() { // or for a whole lease
+		lease = m.lease()
+		sent = min(now, g.Until.Sub(m.cfg.Base)-lease)
+	}
+	c.ticket = g.Ticket
+	m.grant(now, c, g.Token, g.Slot, sent, lease)
+}
+
 // engineClosed ends everything: nothing can be renewed or granted any more.
-func (m *Machine) engineClosed(now time.Duration) {
+func (m *Machine) engineClosed() {
 	m.closed = true
 	for len(m.all) > 0 {
-		if a := m.all[len(m.all)-1]; a.issued {
-			m.lose(a, Closed)
-		} else {
-			m.deny(now, a, Event{Reason: Closed}, false)
+		c := m.all[len(m.all)-1]
+		switch a := c.holder; {
+		case c.issued():
+			m.lose(c, Closed)
+			continue
+		case a != nil:
+			m.deny(a, Event{Reason: Closed})
 		}
+		m.end(c)
+	}
+	for m.line.first != nil {
+		m.deny(m.line.first, Event{Reason: Closed})
 	}
 }

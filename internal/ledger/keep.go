@@ -11,7 +11,7 @@ import (
 // can be reached may do anything: it may have to be told that it is over.
 func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
 	delete(l.keepers, l.caller)
-	if keep <= 0 || l.stopped() || l.Reach != nil && !l.Reach(l.caller) {
+	if keep <= 0 || l.stopped() || !l.hears(l.caller) {
 		return engine.GiveBack
 	}
 	leave := engine.Keep

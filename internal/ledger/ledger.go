@@ -14,6 +14,7 @@ package ledger
 
 import (
 	"container/heap"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -28,6 +29,13 @@ const (
 
 	// keepFence is how long after a fence late calls are refused.
 	keepFence = time.Hour
+
+	// last is behind every place in the queue.
+	last = math.MaxInt64
+
+	// maxTurns is how many tickets a step grants or drops at the most, so that
+	// nobody keeps the engine from others for long. The next step goes on.
+	maxTurns = 1000
 )
 
 // Ledger is the state of one semaphore. Times are microseconds of the engine's
@@ -69,6 +77,7 @@ type Ledger struct {
 	watcher engine.ID
 
 	caller string // of the step at hand
+	turns  int    // how many tickets it may still grant or drop
 	news   map[string]*engine.Notification
 }
 
@@ -89,6 +98,7 @@ type ticket struct {
 	end      int64
 	lease    int64 // of a ticket that lasts: what its permit begins with; else 0
 	place    int64 // when its caller came, by the engine's clock
+	insist   bool  // granted in its turn even if its client cannot be told
 	behind   int   // how many more callers wait in its process
 	detached bool
 	who      engine.Client
@@ -110,10 +120,10 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	if l.late(now, client, c) {
 		return engine.Reply{Limit: l.limit}
 	}
-	l.caller = client
+	l.caller, l.turns = client, maxTurns
 	reply := engine.Reply{Answers: make([]engine.Answer, len(c.Requests))}
 	var asker engine.ID
-	refused := false
+	refused, again := false, false
 	for i, r := range c.Requests {
 		a := l.carryOut(now, who, r)
 		if a.Status != engine.Granted {
@@ -121,15 +131,17 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 		}
 		if a.Status == engine.Queued {
 			asker = r.ID
+			again = again || r.Again
 		}
 		refused = refused || a.Status == engine.Refused
 		reply.Answers[i] = a
 	}
-	l.grant(now)
+	l.grant(now, last)
 	l.watch(now, asker)
 	recalled := l.recall(now, refused || asker != (engine.ID{}))
 	reply.Recalled = refused && recalled
 	reply.Leave = l.leave(now, c.Keep)
+	reply.Deaf = again && !l.hears(client)
 	if first, held := l.nextEnd(); held && asker != (engine.ID{}) {
 		reply.Recheck = micros(first - now)
 	}
@@ -205,13 +217,17 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		l.drop(r.ID)
 		return engine.Answer{Status: engine.TooHeavy}
 	}
-	l.grant(now)
+	place := now - r.Waited.Microseconds()
+	if r.Wait {
+		l.grant(now, place) // those who came later may have to wait for this one
+	} else {
+		l.grant(now, last)
+	}
 	if h := l.holders[r.ID]; h != nil { // its turn came in this step
 		l.untell(r.ID)
 		l.extend(h, now+r.Lease.Microseconds())
 		return h.answer(now)
 	}
-	place := now - r.Waited.Microseconds()
 	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID || r.Wait && place < l.queue[0].place
 	if first && !l.paused && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
@@ -223,13 +239,16 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	}
 	t := l.tickets[r.ID]
 	if t == nil {
-		t = &ticket{id: r.ID, place: place, detached: r.Detached, who: who}
+		t = &ticket{id: r.ID, place: place, insist: r.Again, detached: r.Detached, who: who}
 		l.enqueue(t)
 	} else if place < t.place || r.Anew { // a call that took less time knows better
 		l.drop(r.ID)
 		t.place = place
 		l.enqueue(t)
 	}
+	// Who asks again lives. If it could not be reached when its turn came, or
+	// could not be now, it is granted all the same, and finds out when it asks next.
+	t.insist = t.insist || r.Again && !l.hears(l.caller)
 	t.behind = r.Behind
 	t.end, t.lease = now+r.Ticket.Microseconds(), 0
 	if r.Ticket == 0 {
@@ -415,6 +434,7 @@ func (h *holder) answer(now int64) engine.Answer {
 // Reap ends everything of clients that are dead, except for detached permits.
 func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 	l.expire(now)
+	l.turns = maxTurns
 	for _, h := range slices.Clone(l.ends) {
 		if !h.detached && dead(h.id.Client) {
 			l.forget(h)
@@ -425,7 +445,7 @@ func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 			l.drop(t.id)
 		}
 	}
-	l.grant(now)
+	l.grant(now, last)
 	l.watch(now, engine.ID{})
 }
 

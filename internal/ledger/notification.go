@@ -8,8 +8,11 @@ import (
 
 // reach reports whether a client can be told of something now.
 func (l *Ledger) reach(client string) bool {
-	return client == l.caller || l.Reach == nil || l.Reach(client)
+	return client == l.caller || l.hears(client)
 }
+
+// hears reports whether notifications reach a client.
+func (l *Ledger) hears(client string) bool { return l.Reach == nil || l.Reach(client) }
 
 // tell is what a client is going to be told of this step.
 func (l *Ledger) tell(client string) *engine.Notification {

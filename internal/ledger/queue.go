@@ -8,22 +8,29 @@ import (
 	"sema/engine"
 )
 
-// grant hands free weight to the head of the queue, as far as it goes.
-func (l *Ledger) grant(now int64) {
+// grant hands free weight to the head of the queue, as far as it goes, and up to
+// a place in it. A ticket whose client cannot be told is dropped, once.
+func (l *Ledger) grant(now, upTo int64) {
 	for len(l.queue) > 0 && !l.paused {
 		t := l.queue[0]
-		switch {
-		case t.silent(now):
-			l.drop(t.id)
-		case t.id.Weight > l.limit:
-			l.drop(t.id) // could never be served; asking again tells its client
-			l.tell(t.id.Client).Ask = true
-		case t.id.Weight > l.limit-l.used:
+		if t.place > upTo {
 			return
-		case !l.reach(t.id.Client):
-			l.drop(t.id)
-		default:
-			l.drop(t.id)
+		}
+		over, tooHeavy := t.silent(now), t.id.Weight > l.limit
+		if !over && !tooHeavy && t.id.Weight > l.limit-l.used {
+			return
+		}
+		if l.turns == 0 {
+			l.tell(t.id.Client).Ask = true // and go on with that
+			return
+		}
+		l.turns--
+		l.drop(t.id)
+		switch {
+		case over:
+		case tooHeavy:
+			l.tell(t.id.Client).Ask = true // could never be served; asking again tells its client
+		case t.insist || l.reach(t.id.Client):
 			h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)
 			n := l.tell(t.id.Client)
 			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
@@ -36,24 +43,30 @@ func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 
 // watch sees to it that somebody calls when the first lease ends, if anybody
 // waits. Whoever asks is told when that is; so only a lease that ends before
-// all that were known needs a message, to the ticket that came last.
+// all that were known needs a message, to the ticket that came last. Those who
+// cannot be told, and know it, ask often enough.
 func (l *Ledger) watch(now int64, asker engine.ID) {
 	first, held := l.nextEnd()
-	for len(l.queue) > 0 && held && !l.Watched {
-		if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
+	if l.Watched || !held || len(l.queue) == 0 {
+		l.alarm, l.watcher = 0, engine.ID{}
+		return
+	}
+	if l.tickets[l.watcher] != nil && now < l.alarm && l.alarm <= first {
+		return
+	}
+	l.alarm, l.watcher = first, asker
+	if l.tickets[asker] != nil {
+		return
+	}
+	for i := len(l.queue) - 1; i >= 0 && l.turns > 0; i-- {
+		switch t := l.queue[i]; {
+		case !t.silent(now) && l.reach(t.id.Client):
+			l.watcher, l.tell(t.id.Client).Recheck = t.id, micros(first-now)
 			return
+		case t.silent(now) || !t.insist:
+			l.drop(t.id)
 		}
-		l.alarm = first
-		if l.tickets[asker] != nil {
-			l.watcher = asker
-			return
-		}
-		tail := l.queue[len(l.queue)-1]
-		if !tail.silent(now) && l.reach(tail.id.Client) {
-			l.watcher, l.tell(tail.id.Client).Recheck = tail.id, micros(first-now)
-			return
-		}
-		l.drop(tail.id)
+		l.turns--
 	}
 	l.alarm, l.watcher = 0, engine.ID{}
 }

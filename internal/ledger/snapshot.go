@@ -32,6 +32,7 @@ type Recorded struct {
 	Revoked  bool          `json:"revoked,omitempty"`
 	Place    int64         `json:"place,omitempty"`  // waiters
 	Lease    int64         `json:"lease,omitempty"`  // waiters with a ticket that lasts
+	Insist   bool          `json:"insist,omitempty"` // waiters
 	Behind   int           `json:"behind,omitempty"` // waiters
 	Detached bool          `json:"detached,omitempty"`
 	Client   engine.Client `json:"client"`
@@ -47,7 +48,7 @@ func (l *Ledger) Save() Snapshot {
 		})
 	}
 	for _, t := range l.queue {
-		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Behind: t.behind, Detached: t.detached, Client: t.who})
+		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Client: t.who})
 	}
 	for client, f := range l.fences {
 		if s.Fences == nil {
@@ -77,7 +78,7 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, behind: r.Behind, detached: r.Detached, who: r.Client})
+		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, who: r.Client})
 	}
 	for client, f := range s.Fences {
 		if l.fences == nil {

@@ -28,6 +28,8 @@ type Gate struct {
 	// Units is how many pairs one Work does, 0 means 1. Of several at once the
 	// single waits are not timed.
 	Units int
+	// Workers is for how many it is, whatever the setup says. 0: for all.
+	Workers int
 	// Unlimited gates limit nothing, so nobody counts what is held at once.
 	Unlimited bool
 }

@@ -33,6 +33,8 @@ type Setup struct {
 	Names   int  `json:"names,omitempty"`   // semaphores that the workers are spread over; 0 means 1
 	Units   int  `json:"units,omitempty"`   // pairs to be timed at once; 0 means 1
 	Crowd   int  `json:"crowd,omitempty"`   // waiters, or permits, that stay
+	KeepUS  int  `json:"keep_us,omitempty"` // sema.Options.Keep
+	Passes  int  `json:"passes,omitempty"`  // sema.Options.Passes
 	Stamps  bool `json:"stamps,omitempty"`  // tell when each permit was got and given back
 }
 
@@ -121,6 +123,9 @@ func serve(ctx context.Context, cancel func(), in *json.Decoder, out *json.Encod
 	}
 	if err != nil {
 		return err
+	}
+	if gate.Workers > 0 {
+		s.Workers = gate.Workers
 	}
 	crew := NewCrew(gate, s.Workers, time.Duration(s.HoldUS)*time.Microsecond)
 	crew.stamps = s.Stamps

@@ -56,6 +56,7 @@ var (
 	rate       = Column{Key: "rate", Head: "PAIRS/S", Figure: Rate, Show: Count, Range: true}
 	p50        = Column{Key: "p50_ns", Head: "P50", Figure: P50, Show: Duration}
 	p99        = Column{Key: "p99_ns", Head: "P99", Figure: P99, Show: Duration}
+	longest    = Column{Key: "longest_ns", Head: "LONGEST", Figure: Longest, Show: Duration}
 	evenness   = Column{Key: "p99_over_p50", Head: "P99/P50", Show: Times, Figure: Of(func(r Round) float64 { return over(float64(r.P99NS), float64(r.P50NS)) })}
 	possible   = Column{Key: "of_possible", Head: "OF POSSIBLE", Figure: Possible, Show: Percent}
 	clientCPU  = Column{Key: "client_cpu_ns", Head: "CPU", Figure: CPU, Show: Duration}
@@ -95,11 +96,16 @@ const ofRates = "\nratio: sema's rate over that of the baseline in the row"
 
 var scenarios = []scenario{
 	{
-		"uncontended", "acquire and release one semaphore whose limit is the number of goroutines" + ofRates,
+		"uncontended", "acquire and release one semaphore whose limit is the number of goroutines\n" +
+			"keep: released permits are kept in the process for so long" + ofRates,
 		[]Column{rate, p50, p99, clientCPU, scriptTime, allocs, ratio("ratio", "RATIO", Rate, -1)},
 		func(b Bench) (cases []*Case) {
 			for _, n := range b.Goroutines {
-				cases = append(cases, &Case{Name: fmt.Sprintf("goroutines=%d", n), Workers: n, Limit: n, Field: b.pairs(n)})
+				plain, kept := b.pairs(n), b.pairs(n)
+				kept[0].Name, kept[0].Setup.KeepUS, kept[0].Setup.Units = "sema, keeping", 20_000, 64
+				cases = append(cases,
+					&Case{Name: fmt.Sprintf("goroutines=%d", n), Workers: n, Limit: n, Field: plain},
+					&Case{Name: fmt.Sprintf("goroutines=%d keep=20ms", n), Workers: n, Limit: n, Field: kept})
 			}
 			return cases
 		},
@@ -124,6 +130,24 @@ var scenarios = []scenario{
 				c.Processes, c.Workers = 1, 2
 			}
 			return []*Case{c}
+		},
+	},
+	{
+		"cohort", "acquire and release one semaphore of limit 8, 16 goroutines in each process\n" +
+			"longest: the longest wait" + ofRates,
+		[]Column{rate, p50, p99, longest, scriptTime, ratio("ratio", "RATIO", Rate, -1)},
+		Bench.cohorts,
+	},
+	{
+		"newcomer", "from New to acquired beside a process whose 64 goroutines have all 8 permits among themselves\n" +
+			"hand-off: from release to acquired by another process, limit 1\n" +
+			"ratios: the times over those of the hand-off (less is better)",
+		[]Column{p50, p99, ratio("ratio", "RATIO", P50, 1), ratio("ratio_of_p99s", "RATIO OF P99s", P99, 1)},
+		func(b Bench) []*Case {
+			if b.Engine == "memory" { // has one process
+				return nil
+			}
+			return []*Case{{Name: "limit=8", Processes: 2, Workers: 64, Limit: 8, Field: []Entry{b.entry("sema", "newcomer")}}}
 		},
 	},
 	{
@@ -161,6 +185,24 @@ var scenarios = []scenario{
 				Plan: &Plan{Rounds: 1, Round: period, Warmup: period / 2, Strict: true}}}
 		},
 	},
+}
+
+// cohorts are processes that share a semaphore: one alone, and more of them.
+func (b Bench) cohorts() (cases []*Case) {
+	processes := []int{1, 2, 4, 8}
+	if b.Engine == "memory" {
+		processes = processes[:1]
+	}
+	for _, n := range processes {
+		passes := b.entry("sema, passes=16", "sema")
+		passes.Setup.Passes = 16
+		field := []Entry{b.entry("sema", "sema"), passes, b.entry("Go channel", "channel")}
+		if b.redis() {
+			field[2] = b.entry("2 no-op calls", "noop-pool")
+		}
+		cases = append(cases, &Case{Name: fmt.Sprintf("processes=%d", n), Processes: n, Workers: 16, Limit: contendedLimit, Field: field})
+	}
+	return cases
 }
 
 // contendedLimit is the limit of the scenario contended.

@@ -24,7 +24,7 @@ type crowd struct {
 
 // queue makes a crowd. The work of a round is hand-offs one after the other.
 func (s Store) queue(ctx context.Context, o Setup) (Gate, error) {
-	all, closing, err := s.semaphores(min(o.Crowd, 8), 1, crowdLease, func(int) string { return o.Name })
+	all, closing, err := s.semaphores(min(o.Crowd, 8), 1, &sema.Options{Lease: crowdLease}, func(int) string { return o.Name })
 	if err != nil {
 		return Gate{Close: closing}, err
 	}
@@ -123,7 +123,7 @@ func (Store) idle(context.Context, Setup) (Gate, error) {
 
 // holding holds many permits, which are renewed meanwhile.
 func (s Store) holding(ctx context.Context, o Setup) (Gate, error) {
-	all, closing, err := s.semaphores(1, o.Crowd, o.Lease(), func(int) string { return o.Name })
+	all, closing, err := s.semaphores(1, o.Crowd, o.options(), func(int) string { return o.Name })
 	if err != nil {
 		return Gate{Close: closing}, err
 	}

@@ -29,6 +29,7 @@ func (s Store) Gate(ctx context.Context, o Setup) (g Gate, err error) {
 		"queue":             s.queue,
 		"hold":              s.holding,
 		"idle":              s.idle,
+		"newcomer":          s.newcomer,
 	}[o.Contestant]
 	if open == nil {
 		return g, fmt.Errorf("unknown contestant %q", o.Contestant)
@@ -41,7 +42,7 @@ func (s Store) Gate(ctx context.Context, o Setup) (g Gate, err error) {
 
 // semaphores makes n semaphores; closing gives back all that they hold, and is
 // never nil.
-func (s Store) semaphores(n, limit int, lease time.Duration, name func(i int) string) (all []*sema.Semaphore, closing func() error, err error) {
+func (s Store) semaphores(n, limit int, options *sema.Options, name func(i int) string) (all []*sema.Semaphore, closing func() error, err error) {
 	closing = func() error {
 		// A closed engine refuses at once what a server that is gone would keep
 		// waiting.
@@ -55,7 +56,7 @@ func (s Store) semaphores(n, limit int, lease time.Duration, name func(i int) st
 		return nil
 	}
 	for i := range n {
-		one, err := sema.New(s.Engine, name(i), limit, &sema.Options{Lease: lease})
+		one, err := sema.New(s.Engine, name(i), limit, options)
 		if err != nil {
 			return nil, closing, err
 		}
@@ -64,9 +65,14 @@ func (s Store) semaphores(n, limit int, lease time.Duration, name func(i int) st
 	return all, closing, nil
 }
 
+// options are those of a contestant's semaphores.
+func (s Setup) options() *sema.Options {
+	return &sema.Options{Lease: s.Lease(), Keep: time.Duration(s.KeepUS) * time.Microsecond, Passes: s.Passes}
+}
+
 // sema is acquire and release, as users do it.
 func (s Store) sema(_ context.Context, o Setup) (Gate, error) {
-	all, closing, err := s.semaphores(max(1, o.Names), o.Limit, o.Lease(), func(i int) string { return nth(o, i) })
+	all, closing, err := s.semaphores(max(1, o.Names), o.Limit, o.options(), func(i int) string { return nth(o, i) })
 	return Gate{Close: closing, Work: func(ctx context.Context, worker int, held func()) error {
 		p, err := all[worker%len(all)].Acquire(ctx)
 		if err != nil {

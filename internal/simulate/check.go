@@ -23,6 +23,8 @@ type checker struct {
 	given   map[engine.ID]int64 // the token of each grant
 	idle    map[*node]int64     // since when weight was free beside a waiter of that node
 	lately  int64               // when the server last granted
+	used    int64               // the last token a caller was given, if the limit never was above 1
+	passes  map[engine.ID]int   // how often a permit was passed on beside somebody who came earlier
 }
 
 // stepped looks at a step: before is the server's load before it.
@@ -35,6 +37,9 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 	}
 	if used > k.allowed && used > before.used {
 		w.fail("limit: the server has granted %d, allowed %d", used, k.allowed)
+	}
+	if w.server.paused > 0 && used > before.used {
+		w.fail("pause: the server has granted during a pause")
 	}
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
@@ -71,36 +76,127 @@ func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 		w.fail("token: %v has %d after %d", id, token, k.token)
 	}
 	k.token, k.given[id], k.lately = token, token, w.now
-	if slot >= 0 {
-		if token <= k.bySlot[slot] {
-			w.fail("token: slot %d has %d after %d", slot, token, k.bySlot[slot])
-		}
-		k.bySlot[slot] = token
-	}
-	c := w.find(id)
+
+	delete(k.passes, id)
+	c := w.recipient(id)
 	if c == nil {
 		return // given up meanwhile
 	}
-	c.granted, c.token = w.now, token
-	if c.n.plan.unfair || c.n.faulty > c.came {
+	c.n.coming[id] = true
+	if c.n.plan.unfair || c.n.faulty > c.came || c.n.plan.passes > 0 {
 		return
 	}
-	// Somebody who came earlier, by more than messages take, and whose wait
-	// nothing has disturbed, has been granted before.
-	limit, _, _ := w.server.ledger.Load()
-	for _, n := range w.nodes {
+	if other := k.passedOver(c); other != nil {
+		w.fail("order: %v came %v before %v and still waits", other.Came(), micros(c.came-other.came), id)
+	}
+}
+
+// passedOver is somebody who came earlier than c, by more than messages take,
+// whose wait nothing has disturbed, and who has not been granted before.
+func (k *checker) passedOver(c *caller) *caller {
+	for _, n := range k.w.nodes {
 		for _, other := range n.callers {
-			if other.granted == 0 && !other.try && other.weight <= limit && !n.plan.unfair && n.alive && !n.paused && n.faulty < other.came &&
-				other.came+k.messages() < c.came && k.calm() < other.came {
-				w.fail("order: %v came %v before %v and still waits", other.Acquisition.ID(), micros(c.came-other.came), id)
+			if n.plan.passes == 0 && k.earlier(other, c) {
+				return other
 			}
+		}
+	}
+	return nil
+}
+
+func (k *checker) earlier(other, c *caller) bool {
+	limit, _, _ := k.w.server.ledger.Load()
+	n := other.n
+	return other.came+k.messages() < c.came && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
+		n.alive && !n.paused && n.faulty < other.came && !k.deaf(n, other) && k.calm() < other.came
+}
+
+// overtaken bounds how many are served before somebody who came earlier: as
+// many as all permits may be passed on in a row.
+func (k *checker) overtaken(c *caller) {
+	most := 1
+	for _, n := range k.w.nodes {
+		most = max(most, 1+n.plan.passes)
+	}
+	for _, n := range k.w.nodes {
+		for _, other := range n.callers {
+			if n == c.n || c.n.plan.unfair || c.n.faulty > c.came || c.try || !k.earlier(other, c) {
+				continue
+			}
+			if other.behind++; other.behind > 3*k.allowed*most {
+				k.w.fail("order: %d were served before %v that came later", other.behind, other.Came())
+			}
+		}
+	}
+}
+
+// deaf reports whether a process that cannot be notified may be passed over: as
+// long as it has not asked again since.
+func (k *checker) deaf(n *node, c *caller) bool {
+	return n.deaf && k.w.now < max(n.deafSince, c.came)+n.plan.lease/4+k.messages()
+}
+
+// tokens looks at the token of a permit that a caller gets, perhaps from another
+// caller.
+func (k *checker) tokens(c *caller) {
+	w, id := k.w, c.Acquisition.ID()
+	if w.back > 0 {
+		return // what was given out and not reported may be ahead of the server's clock
+	}
+	if limit, _, _ := w.server.ledger.Load(); limit != 1 || w.limits > 0 || w.limit != 1 {
+		k.used = 1 << 62
+	}
+	if k.used != 1<<62 {
+		if c.token <= k.used && w.now >= k.doubt {
+			w.fail("token: %v has %d after %d", id, c.token, k.used)
+		}
+		k.used = max(k.used, c.token)
+	}
+	if slot := c.Slot(); slot >= 0 {
+		if c.token <= k.bySlot[slot] && w.now >= k.doubt {
+			w.fail("token: slot %d has %d after %d", slot, c.token, k.bySlot[slot])
+		}
+		k.bySlot[slot] = max(k.bySlot[slot], c.token)
+	}
+	if ahead := c.token - w.server.now(); ahead > 1000 && w.now > k.doubt && !w.hurried {
+		w.fail("token: %v has one that is %v ahead of the server's clock", id, micros(ahead))
+	}
+}
+
+// passed looks at a permit that went from caller to caller.
+func (k *checker) passed(c *caller) {
+	w, n, id := k.w, c.n, c.Acquisition.ID()
+	contact := n.plan.lease/6 + k.messages()
+	if since := w.server.paused; since > 0 && w.now-since > contact {
+		w.fail("pause: %v is passed on %v after it", id, micros(w.now-since))
+	}
+	if n.plan.unfair || n.faulty > c.came {
+		return
+	}
+	if other := k.passedOver(c); other != nil {
+		if n.deaf && w.now < other.came+contact {
+			return // it could not be told that somebody else waits
+		}
+		if k.passes[id]++; k.passes[id] > n.plan.passes {
+			w.fail("order: %v came %v before the one to whom %v is passed on", other.Came(), micros(c.came-other.came), id)
+		}
+	} else {
+		delete(k.passes, id)
+	}
+}
+
+// within looks whether a process serves its callers in the order they came.
+func (k *checker) within(c *caller) {
+	for _, other := range c.n.callers {
+		if !c.try && !other.try && !other.held && other.weight == c.weight && other.Came() < c.Came() && !c.n.plan.unfair {
+			k.w.fail("order: %v of %s is served before %v", c.Came(), c.n.client, other.Came())
 		}
 	}
 }
 
 // messages is how long a caller's wish may take to reach the server: it waits
 // for a call's return, and then travels.
-func (k *checker) messages() int64 { return 4*k.w.delay + millisecond }
+func (k *checker) messages() int64 { return 6*k.w.delay + millisecond }
 
 // calm is when the server was last disturbed.
 func (k *checker) calm() int64 { return k.doubt }
@@ -109,6 +205,13 @@ func (k *checker) calm() int64 { return k.doubt }
 func (k *checker) granted(c *caller) {
 	k.trust(c)
 	k.held()
+	k.tokens(c)
+	k.within(c)
+	if k.given[c.Acquisition.ID()] != c.token {
+		k.passed(c)
+	}
+	k.overtaken(c)
+	delete(c.n.coming, c.Acquisition.ID())
 	if c.over {
 		k.w.fail("once: %v was granted after its end", c.Acquisition.ID())
 	}
@@ -122,7 +225,7 @@ func (k *checker) trust(c *caller) {
 		return
 	}
 	valid := c.n.truly(c.Valid())
-	if valid <= w.now {
+	if c.Valid() <= c.n.clock() {
 		w.fail("loss: %v is given to its caller after its time", c.Acquisition.ID())
 	}
 	end, ok := w.server.ledger.LeaseEnd(c.Acquisition.ID())
@@ -209,7 +312,7 @@ func (k *checker) waits() {
 	k.held()
 	k.strays()
 	limit, used, tickets := w.server.ledger.Load()
-	if w.server.down || w.server.refuse != nil {
+	if w.server.down || w.server.refuse != nil || w.server.paused > 0 {
 		clear(k.idle)
 		return
 	}
@@ -220,9 +323,12 @@ func (k *checker) waits() {
 	for _, n := range w.nodes {
 		var waiting *caller
 		for _, c := range n.callers {
-			if !c.held && !c.try && c.granted == 0 && c.State() != client.Held && (waiting == nil || c.weight < waiting.weight) {
+			if !c.try && !n.served(c) && (waiting == nil || c.weight < waiting.weight) {
 				waiting = c
 			}
+		}
+		if n.deaf {
+			continue // it hears of what it was granted when it asks again
 		}
 		if waiting == nil || !n.alive || n.paused || n.cut || limit == 0 || used+w.heaviest() > limit {
 			delete(k.idle, n)
@@ -249,7 +355,7 @@ func (k *checker) strays() {
 			return
 		}
 		for _, n := range w.nodes {
-			if n.client == id.Client && n.alive && !n.paused && n.machine.Idle() && n.machine.Find(id) == nil && w.now > k.doubt {
+			if n.client == id.Client && n.alive && !n.paused && n.machine.Idle() && !n.machine.Knows(id) && w.now > k.doubt {
 				w.fail("leak: nobody has %v, or gives it back", id)
 			}
 		}
@@ -278,7 +384,7 @@ func (k *checker) patience(n *node) int64 {
 func (k *checker) oldest() (first *caller, ok bool) {
 	for _, n := range k.w.nodes {
 		for _, c := range n.callers {
-			if c.granted == 0 && !c.try && (first == nil || c.came < first.came) {
+			if !c.try && !n.served(c) && (first == nil || c.came < first.came) {
 				first = c
 			}
 		}
@@ -320,19 +426,48 @@ func (w *world) heaviest() int {
 	return most
 }
 
-// find is the caller of an id, if it still is one.
-func (w *world) find(id engine.ID) *caller {
+// recipient is the caller who will get what is granted under an id: the oldest
+// one that nothing else is coming to, if the one who asked waits.
+func (w *world) recipient(id engine.ID) *caller {
 	for _, n := range w.nodes {
-		if n.client != id.Client {
+		if n.client != id.Client || !n.machine.Knows(id) {
 			continue
 		}
+		var oldest *caller
 		for _, c := range n.callers {
-			if c.Acquisition.ID() == id {
+			switch {
+			case c.Acquisition.ID() == id && (c.try || c.held):
 				return c
+			case !c.try && c.weight == id.Weight && !n.served(c) && (oldest == nil || c.Came() < oldest.Came()):
+				oldest = c
 			}
 		}
+		return oldest
 	}
 	return nil
+}
+
+// served reports whether a caller has a permit, or one is on its way to it: what
+// the server granted goes to the oldest callers.
+func (n *node) served(c *caller) bool {
+	if c.held {
+		return true
+	}
+	before, coming := 0, 0
+	for _, other := range n.callers {
+		if !other.held && !other.try && other.weight == c.weight && other.Came() < c.Came() {
+			before++
+		}
+	}
+	for id := range n.coming {
+		switch _, granted := n.w.server.ledger.LeaseEnd(id); {
+		case !granted || !n.machine.Knows(id):
+			delete(n.coming, id)
+		case id.Weight == c.weight:
+			coming++
+		}
+	}
+	return before < coming
 }
 
 var reasons = [...]string{"", "refused", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed"}
@@ -340,9 +475,12 @@ var reasons = [...]string{"", "refused", "too heavy", "limit differs", "gone", "
 func calls(c engine.Call) string {
 	var b strings.Builder
 	for _, r := range c.Requests {
-		fmt.Fprintf(&b, " %s %v", [...]string{"", "ask", "renew", "release", "revoke", "limit", "unset", "remove"}[r.Kind], r.ID)
+		fmt.Fprintf(&b, " %s %v", [...]string{"", "ask", "renew", "release", "revoke", "limit", "unset", "remove", "pause", "unpause"}[r.Kind], r.ID)
 		if r.Kind == engine.Ask {
 			fmt.Fprintf(&b, " waited %v", r.Waited)
+			if r.Anew {
+				b.WriteString(" anew")
+			}
 		}
 	}
 	return b.String()
@@ -352,6 +490,9 @@ func answers(reply engine.Reply) string {
 	var b strings.Builder
 	for _, a := range reply.Answers {
 		fmt.Fprintf(&b, " %s", [...]string{"", "granted", "queued", "refused", "gone", "revoked", "too heavy", "limit differs", "done", "in use"}[a.Status])
+	}
+	if reply.Leave > 0 {
+		fmt.Fprintf(&b, " leave %d", reply.Leave)
 	}
 	if !reply.Notification.Empty() {
 		fmt.Fprintf(&b, " %+v", reply.Notification)

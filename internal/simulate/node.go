@@ -11,34 +11,37 @@ import (
 
 // node is one process: a client machine, its network and its callers.
 type node struct {
-	w       *world
-	plan    clientPlan
-	number  int
-	born    int // how often it was started
-	client  string
-	machine *client.Machine
-	alive   bool
-	paused  bool
-	waiting []func() // what happens to it when it goes on
-	cut     bool     // nothing it sends arrives, and nothing reaches it
-	offset  int64    // its clock's start
-	flying  uint64   // the call in flight; 0: none
-	timer   int64    // when it ticks; 0: not set
-	callers []*caller
-	faulty  int64 // until when something that went wrong may be felt
+	w         *world
+	plan      clientPlan
+	number    int
+	born      int // how often it was started
+	client    string
+	machine   *client.Machine
+	alive     bool
+	paused    bool
+	waiting   []func() // what happens to it when it goes on
+	deaf      bool     // notifications do not reach it, and the server knows
+	deafSince int64
+	cut       bool   // nothing it sends arrives, and nothing reaches it
+	offset    int64  // its clock's start
+	flying    uint64 // the call in flight; 0: none
+	timer     int64  // when it ticks; 0: not set
+	callers   []*caller
+	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
+	faulty    int64              // until when something that went wrong may be felt
 }
 
 // caller is one acquisition, from its wish to its end.
 type caller struct {
 	client.Acquisition
-	n       *node
-	weight  int
-	came    int64
-	try     bool
-	held    bool
-	token   int64
-	over    bool
-	granted int64 // when the server granted it; 0: not yet
+	n      *node
+	weight int
+	came   int64
+	try    bool
+	held   bool
+	token  int64
+	over   bool
+	behind int // how many were served before it that came later
 }
 
 func (w *world) newNode(i int, p clientPlan) *node {
@@ -51,13 +54,13 @@ func (w *world) newNode(i int, p clientPlan) *node {
 func (n *node) start() {
 	n.born++
 	n.client = fmt.Sprintf("n%d.%d", n.number, n.born)
-	n.alive, n.paused, n.cut, n.waiting, n.callers, n.flying, n.timer = true, false, false, nil, nil, 0, 0
+	n.alive, n.paused, n.cut, n.deaf, n.waiting, n.callers, n.flying, n.timer, n.coming = true, false, false, false, nil, nil, 0, 0, map[engine.ID]bool{}
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
 	cfg := client.Config{
 		Client: n.client, Limit: n.w.limit, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3,
 		Slots: n.plan.slots, Strict: n.plan.strict, Declare: n.plan.declare, Unfair: n.plan.unfair, Detached: n.plan.detached,
-		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting,
+		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Keep: micros(n.plan.keep), Passes: n.plan.passes,
 	}
 	if n.plan.noRenewal {
 		cfg.Renew = 0
@@ -99,7 +102,7 @@ func (n *node) next(born int) {
 		n.callers = append(n.callers, c)
 		n.machine.Acquire(n.clock(), &c.Acquisition, c.weight, !c.try)
 		if w.tracing {
-			w.trace("%s: wants weight %d (%v)", n.client, c.weight, c.Acquisition.ID())
+			w.trace("%s: wants weight %d (%v)", n.client, c.weight, c.Came())
 		}
 		if n.plan.patience > 0 && w.chance(3) {
 			w.after(w.between(0, n.plan.patience), func() { n.does(born, func() { n.giveUp(c) }) })
@@ -252,7 +255,7 @@ func (n *node) events() {
 		}
 		c := e.A.Owner.(*caller)
 		if w.tracing {
-			w.trace("%s: %v %s %s", n.client, c.Acquisition.ID(), [...]string{"", "granted", "denied", "queued", "lost", "answered", "ask failed"}[e.Kind], reasons[e.Reason])
+			w.trace("%s: %v (%v, token %d) %s %s", n.client, c.Acquisition.ID(), c.Came(), c.Token()%1_000_000_000, [...]string{"", "granted", "denied", "queued", "lost", "answered", "ask failed"}[e.Kind], reasons[e.Reason])
 		}
 		switch e.Kind {
 		case client.Granted:
@@ -276,7 +279,7 @@ func (n *node) events() {
 // hold has the caller work, and then release.
 func (n *node) hold(c *caller) {
 	w, born := n.w, n.born
-	w.after(w.between(1, n.plan.hold), func() {
+	w.after(w.between(min(1, n.plan.hold), n.plan.hold), func() {
 		n.does(born, func() {
 			if c.held {
 				c.held = false

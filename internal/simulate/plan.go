@@ -24,6 +24,8 @@ type plan struct {
 	restarts, forgets, steps int64
 	refusals                 int64
 	limits, revokes, unsets  int64
+	stops, deafs             int64
+	hurried                  bool // permits pass on faster than the clock ticks, and so tokens grow faster
 }
 
 // clientPlan is what one process is like.
@@ -38,6 +40,8 @@ type clientPlan struct {
 	maxHold                                  int64
 	try                                      int // rate of TryAcquire
 	lasting                                  bool
+	keep                                     int64 // how long released permits are kept
+	passes                                   int
 }
 
 // draw makes the plan of a seed. A third of all seeds have no faults, so that
@@ -56,13 +60,23 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	p.length = 8 * lease
 	weights := int(pick(1, 1, 1, int64(p.limit)))
 	slots := rng.IntN(4) == 0
-	hold := pick(100, 2000, lease/20, lease/3)
+	hold := pick(0, 100, 100, 2000, 2000, lease/20, lease/20, lease/3)
+	p.hurried = hold == 0
 	for range 1 + rng.IntN(4) {
 		c := clientPlan{
 			callers: int(pick(1, 1, 2, 5)), lease: lease * pick(1, 1, 1, 3, 10), maxWeight: weights,
-			hold: hold, think: pick(10, 1000, hold), patience: maybe(4, lease), slots: slots,
+			hold: hold, think: pick(10, 1000, max(1, hold)), patience: maybe(4, lease), slots: slots,
 			unfair: rng.IntN(20) == 0, try: int(maybe(3, 4)),
 			noRenewal: rng.IntN(10) == 0, detached: rng.IntN(20) == 0, declare: rng.IntN(20) == 0, strict: rng.IntN(30) == 0,
+		}
+		if rng.IntN(2) == 0 {
+			c.keep = pick(1, 500, 5000, c.lease/20)
+		}
+		if rng.IntN(10) == 0 {
+			c.passes = 1 + rng.IntN(5)
+		}
+		if rng.IntN(4) == 0 {
+			c.callers *= 5
 		}
 		if rng.IntN(10) == 0 {
 			c.hold = 3 * c.lease // renewed
@@ -82,6 +96,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	p.pauses, p.crashes, p.cuts = mean(), mean(), mean()
 	p.restarts, p.refusals = mean(), mean()
 	p.limits, p.revokes, p.unsets = mean(), mean(), mean()
+	p.stops, p.deafs = maybe(8, lease), maybe(8, 2*lease)
 	p.forgets, p.steps = maybe(8, 3*lease), maybe(8, 2*lease)
 	return p, rng
 }

@@ -21,33 +21,52 @@ var planted = []struct{ what, file, old, new string }{
 	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn engine.Answer{Status: engine.Gone}\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell"},
 	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++"},
 	{"a grant is not told", queueFile, "n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h"},
-	{"free weight is not handed over", ledgerFile, "\tl.grant(now)\n\tl.watch(now, asker)", "\tl.watch(now, asker)"},
+	{"free weight is not handed over", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, asker)", "\tl.watch(now, asker)"},
 	{"the queue is last in, first out", ledgerFile, "place := now - r.Waited.Microseconds()", "place := -now"},
 	{"newcomers pass the queue", ledgerFile, "first := r.Unfair ||", "first := true ||"},
-	{"a heavy ticket is passed over", queueFile, "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\treturn", "\t\tcase t.id.Weight > l.limit-l.used:\n\t\t\tl.drop(t.id)"},
+	{"a heavy ticket is passed over", queueFile, "\t\tif !over && !tooHeavy && t.id.Weight > l.limit-l.used {\n\t\t\treturn", "\t\tif !over && !tooHeavy && t.id.Weight > l.limit-l.used {\n\t\t\tl.drop(t.id)\n\t\t\treturn"},
 	{"leases end early", ledgerFile, "for len(l.ends) > 0 && l.ends[0].end <= now {", "for len(l.ends) > 0 && l.ends[0].end <= now+50_000 {"},
 	{"a slot is given twice", ledgerFile, "for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {", "for h.slot = 0; h.slot > 0 && l.slots[h.slot] != nil; h.slot++ {"},
 	{"weights are counted as one when they come back", ledgerFile, "l.used -= h.id.Weight", "l.used--"},
 	{"late copies of calls count", ledgerFile, "return c.Number < f.number && now < f.end", "return false && c.Number < f.number && now < f.end"},
 	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)", "h := l.take(now, now+1, t.id, t.detached, t.who)"},
-	{"a lease counts from the answer", answerFile, "m.grant(now, a, answer.Token, answer.Slot, m.sent, answer.Lease)", "m.grant(now, a, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)"},
-	{"a renewal counts beyond its lease", answerFile, "m.validUntil(a, m.sent+answer.Lease-m.cfg.Margin)\n\t\tif a.issued", "m.validUntil(a, now+answer.Lease)\n\t\tif a.issued"},
-	{"a cancelled wait is not given back", machineFile, "\tif touched {\n\t\tm.giveBack(a.id)", "\tif touched && false {\n\t\tm.giveBack(a.id)"},
-	{"a retry asks under another name", answerFile, "\tif failure.Temporary && now-a.since < patience {\n\t\treturn true", "\tif failure.Temporary && now-a.since < patience {\n\t\tm.end(a)\n\t\tm.ask(a)\n\t\treturn true"},
-	{"the grant of an older ticket counts", timeFile, "&& g.Ticket >= a.ticket:", "&& g.Ticket >= 0:"},
-	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= a.valid || a.short && m.cfg.Renew == 0 {", "if a.short && m.cfg.Renew == 0 {"},
-	{"a waiter asks once and never again", answerFile, "a.due = m.sent + m.askEvery()", "a.due = never"},
-	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase a.state != Held || !a.issued:", "\t\tcase a.state != Held:"},
-	{"what waits for the call in flight is forgotten", answerFile, "\t\t\tif !a.issued { // and has to be renewed, which waited for this call\n\t\t\t\tm.push(a)\n\t\t\t}\n", ""},
+	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, m.sent, answer.Lease)", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)"},
+	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, m.sent+answer.Lease-m.cfg.Margin)\n\t\tif used", "m.validUntil(c, now+answer.Lease)\n\t\tif used"},
+	{"a cancelled wait is not given back", claimFile, "\tif touched {\n\t\tm.giveBack(c)", "\tif touched && false {\n\t\tm.giveBack(c)"},
+	{"a retry asks under another name", answerFile, "\tif failure.Temporary && now-c.since < patience ||", "\tif a := c.holder; a != nil {\n\t\tm.end(c)\n\t\tm.askAnew(a)\n\t\treturn false\n\t}\n\tif failure.Temporary && now-c.since < patience ||"},
+	{"the grant of an older ticket counts", timeFile, "|| g.Ticket < c.ticket {", "{"},
+	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= c.valid || c.short && m.cfg.Renew == 0 {", "if c.short && m.cfg.Renew == 0 {"},
+	{"a waiter asks once and never again", answerFile, "c.due = m.sent + m.askEvery()\n", "c.due = never\n"},
+	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase !c.issued() && !c.kept:\n", "\t\tcase c.state != Held:\n"},
+	{"what waits for the call in flight is forgotten", answerFile, "\t\t\tif !c.issued() && !c.kept { // and has to be renewed, which waited for this call\n\t\t\t\tm.push(c)\n\t\t\t}\n", ""},
+	{"nobody is told that another client waits", ledgerKeepFile, "l.tell(client).Recall = engine.RecallKept", "_ = client"},
+	{"everybody may keep, though others wait", ledgerKeepFile, "\tif l.othersWait() {\n\t\tleave = engine.Pass", "\tif false && l.othersWait() {\n\t\tleave = engine.Pass"},
+	{"a pause is told to nobody", ledgerKeepFile, "l.tell(client).Recall = engine.RecallAll", "_ = client"},
+	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||"},
+	{"a pause grants all the same", queueFile, "for len(l.queue) > 0 && !l.paused {", "for len(l.queue) > 0 {"},
+	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.overruled), m.sent+m.contact())", "m.allow(reply.Leave, m.sent+m.contact())"},
+	{"permits are passed on for as long as they last", keepFile, "m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed", "m.leave != engine.GiveBack && !m.closed"},
+	{"permits are passed on without end", keepFile, "c.passes < m.cfg.Passes", "m.cfg.Passes > 0"},
+	{"a passed permit keeps its token", keepFile, "c.token = max(c.token+1, c.granted+(now-c.received).Microseconds())", "_ = now"},
+	{"nobody reports the tokens of passed permits", claimFile, "\tif c.token > c.granted {\n\t\treturn c.token", "\tif false && c.token > c.granted {\n\t\treturn c.token"},
+	{"a permit goes to the caller that asked, not to the oldest", claimFile, "mine, first := c.holder, m.oldest(c.id.Weight)", "mine, first := c.holder, c.holder"},
+	{"moved tickets are never corrected", callFile, "\tif m.moved && m.leave != engine.Keep {", "\tif false && m.leave != engine.Keep {"},
+	{"what is kept is kept for good", keepFile, "\t\tif c := m.kept[i]; now >= c.keepUntil {", "\t\tif c := m.kept[i]; now < 0 {"},
+	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false"},
+	{"releases are carried out before the queue is corrected", ledgerFile, "\t\tl.grant(now, place) //", "\t\tl.grant(now, last) //"},
 	{"a fence is forgotten", answerFile, "m.fence = m.fence || !failure.NotExecuted", "m.fence = false"},
 }
 
 const (
-	ledgerFile  = "internal/ledger/ledger.go"
-	queueFile   = "internal/ledger/queue.go"
-	machineFile = "internal/client/machine.go"
-	answerFile  = "internal/client/answer.go"
-	timeFile    = "internal/client/time.go"
+	ledgerFile     = "internal/ledger/ledger.go"
+	queueFile      = "internal/ledger/queue.go"
+	ledgerKeepFile = "internal/ledger/keep.go"
+	claimFile      = "internal/client/claim.go"
+	callFile       = "internal/client/call.go"
+	keepFile       = "internal/client/keep.go"
+	machineFile    = "internal/client/machine.go"
+	answerFile     = "internal/client/answer.go"
+	timeFile       = "internal/client/time.go"
 )
 
 var (

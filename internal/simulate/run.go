@@ -22,7 +22,7 @@ type Result struct {
 func Run(seed uint64, trace bool) Result {
 	p, rng := draw(seed)
 	w := &world{plan: p, rng: rng, tracing: trace, now: 1}
-	w.check = checker{w: w, allowed: p.limit, bySlot: map[int]int64{}, given: map[engine.ID]int64{}, idle: map[*node]int64{}}
+	w.check = checker{w: w, allowed: p.limit, bySlot: map[int]int64{}, given: map[engine.ID]int64{}, idle: map[*node]int64{}, passes: map[engine.ID]int{}}
 	w.server = newServer(w)
 	for i, c := range p.clients {
 		w.nodes = append(w.nodes, w.newNode(i, c))
@@ -47,10 +47,11 @@ func Run(seed uint64, trace bool) Result {
 func (w *world) windUp() {
 	w.ending = true
 	w.server.down, w.server.refuse = false, nil
+	w.server.operate(engine.Request{Kind: engine.Unpause})
 	w.loseCall, w.loseReply, w.loseNews, w.lateCall, w.lateReply, w.lateNews = 0, 0, 0, 0, 0, 0
 	longest := int64(0)
 	for _, n := range w.nodes {
-		n.cut = false
+		n.cut, n.deaf = false, false
 		longest = max(longest, n.plan.lease, n.plan.hold)
 	}
 	for range 60 { // as long as somebody queues, and all that is late is over
@@ -76,7 +77,7 @@ func (w *world) windUp() {
 func (w *world) faultless() bool {
 	p := w.plan
 	return p.loseCall|p.loseReply|p.loseNews|p.lateCall|p.lateReply|p.lateNews == 0 &&
-		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets == 0 && !w.someStrict()
+		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.deafs == 0 && !w.someStrict()
 }
 
 func (w *world) someStrict() bool {
@@ -115,6 +116,22 @@ func (w *world) faults() {
 			}
 		})
 	})
+	w.every(w.deafs, func() {
+		n := some()
+		if born := n.born; !n.deaf && n.alive {
+			if w.tracing {
+				w.trace("%s: cannot be notified", n.client)
+			}
+			n.deaf, n.deafSince, s.reach[n.client] = true, w.now, false
+			w.after(w.between(millisecond, 6*n.plan.lease), func() {
+				if n.born == born {
+					n.deaf = false
+					n.blame(0)
+					s.reconnect(n)
+				}
+			})
+		}
+	})
 	w.every(w.refusals, func() {
 		s.refuse = errRefused
 		if w.chance(2) {
@@ -139,6 +156,10 @@ func (w *world) faults() {
 	})
 	w.every(w.limits, func() {
 		s.operate(engine.Request{Kind: engine.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
+	})
+	w.every(w.stops, func() {
+		s.operate(engine.Request{Kind: engine.Pause, Limit: w.limit})
+		w.after(w.between(millisecond, w.nodes[0].plan.lease), func() { s.operate(engine.Request{Kind: engine.Unpause}) })
 	})
 	w.every(w.unsets, func() {
 		s.operate(engine.Request{Kind: engine.UnsetLimit})
@@ -187,8 +208,19 @@ func (s *server) operate(r engine.Request) {
 	if s.down {
 		return
 	}
-	s.step("operator", engine.Call{Number: uint64(s.w.now), Requests: []engine.Request{r}})
+	if r.Kind == engine.Unpause {
+		s.paused = 0
+	}
+	// A larger limit serves more than the tickets that a process has queued, and
+	// may so serve somebody else first.
 	s.w.disturbed(0)
+	reply := s.step("operator", engine.Call{Number: uint64(s.w.now), Requests: []engine.Request{r}})
+	switch done := reply.Answers[0].Status == engine.Done; {
+	case done && r.Kind == engine.Pause && s.paused == 0:
+		s.paused = s.w.now
+	case done && r.Kind == engine.Remove:
+		s.paused = 0
+	}
 }
 
 // restart has the server go away and come back after a while.
@@ -221,7 +253,7 @@ func (s *server) restart(forgets bool) {
 func (s *server) reconnect(n *node) {
 	w, client := s.w, n.client
 	w.after(w.between(millisecond, 100*millisecond), func() {
-		if n.client != client || s.down || n.cut {
+		if n.client != client || s.down || n.cut || n.deaf {
 			return
 		}
 		s.reach[client] = true

@@ -14,6 +14,7 @@ type server struct {
 	ledger *ledger.Ledger
 	offset int64 // of its clock
 	down   bool
+	paused int64           // since when an operator has stopped all grants; 0: not
 	refuse *engine.Error   // what it answers instead of a step
 	reach  map[string]bool // whom its notifications reach
 }
@@ -26,6 +27,7 @@ func newServer(w *world) *server {
 
 // forget loses all data.
 func (s *server) forget() {
+	s.paused = 0
 	s.ledger = &ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }}
 }
 
@@ -47,7 +49,7 @@ func (s *server) take(n *node, client string, c engine.Call) {
 		n.reply(client, c.Number, engine.Reply{}, s.refuse)
 		return
 	}
-	if n.client == client {
+	if n.client == client && !n.deaf {
 		s.reach[client] = true // it subscribes before it asks
 	}
 	n.reply(client, c.Number, s.step(client, c), nil)
@@ -81,7 +83,9 @@ func (s *server) send(news map[string]*engine.Notification) {
 			w.trace("server: tells %s %+v", n.client, told)
 		}
 		for range 1 + bit(w.chance(w.doubleNews)) {
-			n.news(told)
+			if !n.deaf {
+				n.news(told)
+			}
 		}
 	}
 }

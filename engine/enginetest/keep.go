@@ -1,0 +1,227 @@
+package enginetest
+
+import (
+	"sync"
+	"time"
+
+	"sema"
+)
+
+// kept are options under which released permits stay with the client for as
+// long as is allowed, if the engine lets them.
+var kept = &sema.Options{Lease: long, Keep: long / 6}
+
+// The tests of permits that are kept and passed on hold whether or not the
+// engine has any of that: they are about what everybody else may rely on.
+var keepTests = []test{
+	{name: "a newcomer gets what another client keeps", run: func(e *env) {
+		s := e.sem(2, kept)
+		for range 3 {
+			a, b := e.acquire(s, 1), e.acquire(s, 1)
+			e.release(a)
+			e.release(b)
+		}
+		e.release(e.acquire(e.sem(2, nil), 2))
+	}},
+	{name: "a newcomer who does not wait gets it too", run: func(e *env) {
+		s, newcomer := e.sem(1, kept), e.sem(1, nil)
+		for range 10 {
+			e.release(e.acquire(s, 1))
+			p, err := newcomer.TryAcquire(e.ctx())
+			e.ok(err)
+			e.release(e.keep(p))
+		}
+	}},
+	{name: "what is kept goes back by itself", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Keep: 5 * time.Millisecond})
+		e.release(e.acquire(s, 1))
+		e.until(func() bool { return e.state(s).Used == 0 })
+	}},
+	{name: "Close gives back what is kept", run: func(e *env) {
+		s := e.sem(3, kept)
+		a, b := e.acquire(s, 1), e.acquire(s, 2)
+		e.release(a)
+		e.release(b)
+		e.ok(s.Close())
+		e.empty(e.sem(3, nil), 3)
+	}},
+	{name: "Drain takes what its own client keeps", run: func(e *env) {
+		s := e.sem(3, kept)
+		a, b := e.acquire(s, 1), e.acquire(s, 1)
+		e.release(a)
+		e.release(b)
+		p, err := s.Drain(e.ctx())
+		e.ok(err)
+		if p.Weight() != 3 {
+			e.Fatalf("drained %d of 3", p.Weight())
+		}
+		e.release(p)
+	}},
+	{name: "a caller of another weight gets what is kept in portions", run: func(e *env) {
+		s := e.sem(4, kept)
+		var all []*sema.Permit
+		for range 4 {
+			all = append(all, e.acquire(s, 1))
+		}
+		for _, p := range all {
+			e.release(p)
+		}
+		heavy := e.acquire(s, 3)
+		e.release(heavy)
+		e.release(e.acquire(s, 4))
+	}},
+	{name: "tokens grow from caller to caller and from client to client", run: func(e *env) {
+		a, b := e.sem(1, kept), e.sem(1, kept)
+		last := int64(0)
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for _, s := range []*sema.Semaphore{a, a, a, b, b, b} {
+			all.Go(func() {
+				for range 50 {
+					p, err := s.Acquire(e.ctx())
+					if err != nil {
+						e.Error(err)
+						return
+					}
+					mu.Lock()
+					if p.Token() <= last {
+						e.Errorf("token %d after %d", p.Token(), last)
+					}
+					last = p.Token()
+					mu.Unlock()
+					if err := p.Release(); err != nil {
+						e.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	}},
+	{name: "a revoked permit is not passed on", run: func(e *env) {
+		s, operator := e.sem(1, kept), e.sem(1, nil)
+		p := e.acquire(s, 1)
+		w := e.queue(s, 1)
+		e.ok(operator.Revoke(e.ctx(), p.ID()))
+		<-p.Context(e.ctx()).Done()
+		e.is(p.Release(), sema.ErrRevoked)
+		next := e.permit(w)
+		if next.ID() == p.ID() {
+			e.Fatalf("%s went on to the next caller", p.ID())
+		}
+		e.release(next)
+	}},
+	{name: "a permit that an operator gave back is not given out again", run: func(e *env) {
+		s, operator := e.sem(1, kept), e.sem(1, nil)
+		p := e.acquire(s, 1)
+		id := p.ID()
+		e.ok(operator.ReleaseID(e.ctx(), id))
+		<-p.Context(e.ctx()).Done()
+		next := e.acquire(s, 1)
+		if next.ID() == id {
+			e.Fatalf("%s is given out again", id)
+		}
+		e.release(next)
+	}},
+	{name: "a pause stops what is kept and passed on", run: func(e *env) {
+		s, operator := e.sem(1, kept), e.sem(1, nil)
+		e.release(e.acquire(s, 1))
+		e.ok(operator.Pause(e.ctx()))
+		e.until(func() bool { return e.state(operator).Used == 0 })
+		w := e.queue(s, 1)
+		e.waits(w)
+		_, err := s.TryAcquire(e.ctx())
+		e.is(err, sema.ErrUnavailable)
+		if !e.state(operator).Paused {
+			e.Fatal("not paused")
+		}
+		e.ok(operator.Unpause(e.ctx()))
+		e.release(e.permit(w))
+		e.is(operator.Remove(e.ctx()), nil)
+		e.is(operator.Unpause(e.ctx()), sema.ErrNotFound)
+	}},
+	{name: "holders stay through a pause", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: short})
+		p := e.acquire(s, 1)
+		e.ok(s.Pause(e.ctx()))
+		before := p.Deadline()
+		e.until(func() bool { return p.Deadline().After(before) })
+		e.release(p)
+		e.ok(s.Unpause(e.ctx()))
+	}},
+	{name: "a pause outlives idleness", run: func(e *env) {
+		s := e.sem(1, nil)
+		e.ok(s.Pause(e.ctx()))
+		if st := e.state(e.sem(1, nil)); !st.Paused || st.Limit != 1 {
+			e.Fatalf("%+v", st)
+		}
+		e.ok(s.Unpause(e.ctx()))
+	}},
+	{name: "a smaller limit holds for what is kept", run: func(e *env) {
+		s, operator := e.sem(3, kept), e.sem(3, nil)
+		var all []*sema.Permit
+		for range 3 {
+			all = append(all, e.acquire(s, 1))
+		}
+		e.ok(operator.SetLimit(e.ctx(), 1))
+		for _, p := range all {
+			e.release(p)
+		}
+		e.until(func() bool { return e.state(operator).Used <= 1 })
+		e.release(e.acquire(operator, 1))
+	}},
+	{name: "a process with many waiters queues few tickets", run: func(e *env) {
+		const limit, waiters = 3, 100
+		s := e.sem(limit, nil)
+		heavy := e.acquire(s, limit)
+		var all []*waiter
+		for range waiters {
+			all = append(all, e.start(s, 1))
+		}
+		e.until(func() bool { return e.state(s).Waiting() == waiters })
+		if n := len(e.state(s).Waiters); n > 2*limit {
+			e.Fatalf("%d tickets, limit %d", n, limit)
+		}
+		e.release(heavy)
+		var served sync.WaitGroup
+		for _, w := range all { // in whatever order they came
+			served.Go(func() {
+				p := <-w.got
+				if p == nil {
+					e.Errorf("waiting ended with %v", w.err)
+				} else if err := p.Release(); err != nil {
+					e.Error(err)
+				}
+			})
+		}
+		served.Wait()
+		e.until(func() bool { return e.state(s).Waiting() == 0 })
+		e.empty(s, limit)
+	}},
+	{name: "passes do not starve others", run: func(e *env) {
+		greedy, other := e.sem(1, &sema.Options{Passes: 3}), e.sem(1, nil)
+		stop := make(chan struct{})
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					p, err := greedy.Acquire(e.ctx())
+					if err != nil {
+						e.Error(err)
+						return
+					}
+					_ = p.Release()
+				}
+			})
+		}
+		for range 20 {
+			e.release(e.acquire(other, 1))
+		}
+		close(stop)
+		all.Wait()
+	}},
+}
