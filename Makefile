@@ -1,4 +1,4 @@
-.PHONY: demo build man test storm stress simulate planted lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man test pictures storm stress simulate planted lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -16,6 +16,12 @@ test:
 	./scripts/test-tools.sh
 	go test -race -timeout 10m ./...
 	cd bench && go vet ./... && go test ./...
+	cd dashboard/browsertest && go vet ./... && go test ./...
+
+# The dashboard's pictures in docs, taken by its tests.
+pictures:
+	./scripts/test-tools.sh
+	cd dashboard/browsertest && SEMA_PICTURES=$(CURDIR)/docs go test -count=1 -run Pictures .
 
 # The cancellation storm, 100,000 rounds on each engine. Some minutes.
 storm:
@@ -49,6 +55,7 @@ lint:
 	go vet -tags interop ./interop/...
 	$(STATICCHECK) ./...
 	cd bench && $(STATICCHECK) ./...
+	cd dashboard/browsertest && $(STATICCHECK) ./...
 
 # Code and tests compile for every system that is supported.
 cross:

@@ -23,6 +23,7 @@ var importRules = []struct {
 	{"sema/engine/redisengine", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
 	{"sema/engine/enginetest", []string{"sema", "sema/engine", "go.uber.org/goleak"}, "a third engine's tests import it"},
 	{"sema/watch", []string{"sema/engine"}, "who looks from outside needs no client, and no engine of any kind"},
+	{"sema/dashboard", []string{"sema", "sema/engine", "sema/watch", "sema/internal/why"}, "who shows it in a server of his own gets no other dependency"},
 	{"sema/internal/why", []string{"sema/engine"}, "every front end says it in the same terms"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
 	{"sema/redisson", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},

@@ -1,11 +1,14 @@
 #!/bin/sh
-# Sees to what the tests need beside Go: redis-server, and a C compiler for the
-# race detector. Installs them with apt where that is there and allowed.
+# Sees to what the tests need beside Go: redis-server, a C compiler for the race
+# detector, and Chromium for the dashboard. Installs them with apt where that is
+# there and allowed.
 set -eu
 
 missing=
 command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
 command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+[ -n "${SEMA_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+	command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"
 [ -z "$missing" ] && exit 0
 
 as=

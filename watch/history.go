@@ -53,7 +53,7 @@ func (h *history) list(since time.Time) []Sample {
 
 // History is how a semaphore was lately: samples about Options.Rounds apart,
 // the oldest first, of the last Options.History. There are samples only of
-// the time in which somebody looked.
+// the time in which somebody looked: see Query.History.
 func (w *Watcher) History(name string) []Sample {
 	w.mu.Lock()
 	defer w.mu.Unlock()

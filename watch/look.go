@@ -192,7 +192,7 @@ func (w *Watcher) found(s *spot, began, now time.Time, st engine.State, keep boo
 		}
 	}
 	s.err, s.began, s.looked = nil, began, now
-	s.summary = summarize(s.name, now, st)
+	s.summary = Summarize(s.name, now, st)
 	s.history.add(now, w.options, s.summary)
 	s.state = nil
 	if keep || heard {

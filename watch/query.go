@@ -27,13 +27,13 @@ type Summary struct {
 	Err     error         // the last look failed; the rest, if Looked is not zero, is of the one before
 }
 
-func summarize(name string, now time.Time, st engine.State) Summary {
+// Summarize is a snapshot, taken at looked, in one line.
+func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
-		Holders: len(st.Holders), Waiting: len(st.Waiters), Looked: now,
+		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked,
 	}
 	for i := range st.Waiters {
-		s.Waiting += st.Waiters[i].Behind
 		s.Oldest = max(s.Oldest, st.Waiters[i].Waiting)
 	}
 	return s
@@ -58,6 +58,7 @@ type Query struct {
 	After    string // names after this one; only in the order of names
 	Skip     int    // so many of the list are left out before the page
 	N        int    // at most so many on the page; 0 or less: all
+	History  bool   // have rounds go on, so that there is a History of each
 }
 
 func (q *Query) matches(name string) bool {
@@ -101,6 +102,8 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 		if err := w.awaitRound(ctx); err != nil {
 			return nil, 0, err
 		}
+	} else if q.History {
+		w.keep(w.options.Linger)
 	} else {
 		w.keep(0)
 	}

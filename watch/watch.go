@@ -143,6 +143,9 @@ func New(e engine.Engine, o *Options) *Watcher {
 	return w
 }
 
+// Options are those in force, defaults filled in.
+func (w *Watcher) Options() Options { return w.options }
+
 // Close ends all streams and looks, and waits for them. The engine stays open.
 // Further calls fail with engine.ErrClosed.
 func (w *Watcher) Close() {

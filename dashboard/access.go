@@ -1,0 +1,99 @@
+package dashboard
+
+import (
+	"net/http"
+	"strings"
+)
+
+// cookie has the token of a visitor who has logged in.
+const cookie = "sema_token"
+
+// maxForm bounds the body of a post, in bytes.
+const maxForm = 16 << 10
+
+// access is what the sender of a request may do.
+func (h *Handler) access(r *http.Request) Access {
+	if h.options.Login != nil {
+		if c, err := r.Cookie(cookie); err == nil {
+			if a, ok := h.options.Login(c.Value); ok {
+				a.loggedIn = true
+				return a
+			}
+		}
+		if h.options.Allow == nil {
+			return Access{}
+		}
+	}
+	if h.options.Allow == nil {
+		return Access{Right: Read}
+	}
+	return h.options.Allow(r)
+}
+
+// reading passes on requests of those who may read.
+func (h *Handler) reading(f func(http.ResponseWriter, *http.Request, Access)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		a := h.access(r)
+		switch {
+		case a.Right >= Read:
+			f(w, r, a)
+		case h.options.Login == nil:
+			h.fail(w, r, a, http.StatusForbidden, "You may not see this.")
+		case strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"):
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			see(w, "login")
+		}
+	}
+}
+
+// posting passes on posts that a page of ours has sent. A post that names no
+// origin at all is not from a browser, which has other ways.
+func (h *Handler) posting(f http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := h.origins.Check(r)
+		if err != nil || r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
+			h.fail(w, r, Access{}, http.StatusForbidden, "This request did not come from a page of this dashboard, so nothing was changed.")
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		if err := r.ParseForm(); err != nil {
+			h.fail(w, r, Access{}, http.StatusBadRequest, "The form cannot be read, so nothing was changed.")
+			return
+		}
+		f(w, r)
+	}
+}
+
+// see sends the browser on to a page of ours. http.Redirect would make the
+// link absolute, and we do not know the path in front of ours.
+func see(w http.ResponseWriter, page string) {
+	w.Header().Set("Location", page)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+type loginView struct {
+	frame
+	Wrong bool
+}
+
+func (h *Handler) loginPage(w http.ResponseWriter, r *http.Request) {
+	h.render(w, http.StatusOK, "login", loginView{frame: h.frame("Log in", Access{})})
+}
+
+func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
+	token := strings.TrimSpace(r.PostForm.Get("token"))
+	c := &http.Cookie{Name: cookie, Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || r.TLS != nil}
+	a, ok := h.options.Login(token)
+	if !ok || a.Right < Read || c.Valid() != nil || token == "" {
+		h.render(w, http.StatusUnauthorized, "login", loginView{frame: h.frame("Log in", Access{}), Wrong: true})
+		return
+	}
+	http.SetCookie(w, c) // without a path: the browser takes ours
+	see(w, "./")
+}
+
+func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, &http.Cookie{Name: cookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || r.TLS != nil})
+	see(w, "login")
+}

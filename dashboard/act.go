@@ -1,0 +1,296 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"sema"
+	"sema/engine"
+)
+
+// actTime bounds a change.
+const actTime = 10 * time.Second
+
+// wish is a change that somebody asks for.
+type wish struct {
+	Do, Name, Permit string
+	Limit            int
+}
+
+// deed is a kind of change: how it is asked about, and how it is done.
+type deed struct {
+	button string
+	title  func(wish) string
+	note   func(wish, engine.State) string
+	do     func(context.Context, *sema.Semaphore, wish) error
+	done   string
+	danger bool
+}
+
+var deeds = map[string]deed{
+	"limit": {
+		button: "Set the limit",
+		title:  func(x wish) string { return fmt.Sprintf("Set the limit to %d?", x.Limit) },
+		note: func(x wish, st engine.State) string {
+			note := fmt.Sprintf("It is %d now, and %d held. The new limit counts for all programs and outlives idleness, until it is unset.", st.Limit, st.Used)
+			if x.Limit < st.Used {
+				note += " Nobody loses a permit: nothing is granted until less than the new limit is held."
+			}
+			for _, w := range st.Waiters {
+				if w.Weight > x.Limit {
+					return note + " Waiters that weigh more than the new limit fail."
+				}
+			}
+			return note
+		},
+		do:   func(ctx context.Context, s *sema.Semaphore, x wish) error { return s.SetLimit(ctx, x.Limit) },
+		done: "The limit is set.",
+	},
+	"unset-limit": {
+		button: "Unset the limit",
+		title:  func(wish) string { return "Unset the limit?" },
+		note: func(_ wish, st engine.State) string {
+			return fmt.Sprintf("The limit stays %d while the semaphore is in use. Once it has been idle it is forgotten, and the next program's limit counts.", st.Limit)
+		},
+		do:   func(ctx context.Context, s *sema.Semaphore, _ wish) error { return s.UnsetLimit(ctx) },
+		done: "The limit is not kept any more.",
+	},
+	"pause": {
+		button: "Pause",
+		title:  func(wish) string { return "Pause this semaphore?" },
+		note: func(_ wish, st engine.State) string {
+			return fmt.Sprintf("Nobody is granted a permit until it is unpaused. %s and may go on; who waits goes on waiting.", keep(len(st.Holders)))
+		},
+		do:   func(ctx context.Context, s *sema.Semaphore, _ wish) error { return s.Pause(ctx) },
+		done: "The semaphore is paused.",
+	},
+	"unpause": {
+		button: "Unpause",
+		title:  func(wish) string { return "Unpause this semaphore?" },
+		note: func(wish, engine.State) string {
+			return "Those who wait are served at once, as far as the limit allows."
+		},
+		do:   func(ctx context.Context, s *sema.Semaphore, _ wish) error { return s.Unpause(ctx) },
+		done: "The semaphore is not paused any more.",
+	},
+	"revoke": {
+		button: "Revoke",
+		title:  func(wish) string { return "Revoke this permit?" },
+		note: func(wish, engine.State) string {
+			return "Its holder is told to stop, and has until the end of its lease. Others are granted when the holder has stopped, or when the lease has ended: the limit holds all the time."
+		},
+		do:     func(ctx context.Context, s *sema.Semaphore, x wish) error { return s.Revoke(ctx, x.Permit) },
+		done:   "The permit is revoked. It is free when its holder has stopped.",
+		danger: true,
+	},
+	"release": {
+		button: "Release at once",
+		title:  func(wish) string { return "Release this permit at once?" },
+		note: func(wish, engine.State) string {
+			return "Somebody else may have it before its holder has noticed, so more than the limit may run for a while. Do this when the holder is certainly gone; otherwise revoke."
+		},
+		do:     func(ctx context.Context, s *sema.Semaphore, x wish) error { return s.ReleaseID(ctx, x.Permit) },
+		done:   "The permit is released.",
+		danger: true,
+	},
+	"remove": {
+		button: "Remove",
+		title:  func(wish) string { return "Remove this semaphore?" },
+		note: func(wish, engine.State) string {
+			return "Its limit is forgotten, and the next program's limit counts. This fails if somebody holds a permit or waits."
+		},
+		do:     func(ctx context.Context, s *sema.Semaphore, _ wish) error { return s.Remove(ctx) },
+		done:   "The semaphore is removed.",
+		danger: true,
+	},
+}
+
+func keep(holders int) string {
+	if holders == 1 {
+		return "1 holder keeps its permit"
+	}
+	return fmt.Sprintf("%d holders keep their permits", holders)
+}
+
+func doneText(do string) string { return deeds[do].done }
+
+func actAddress(do, name, permit string) string {
+	v := url.Values{"do": {do}, "name": {name}}
+	if permit != "" {
+		v.Set("permit", permit)
+	}
+	return "act?" + v.Encode()
+}
+
+// actions are what can be done to a semaphore as it is, but for the limit,
+// which has a form.
+func actions(name string, st engine.State) []link {
+	pause := "pause"
+	if st.Paused {
+		pause = "unpause"
+	}
+	keys := []string{pause}
+	if st.Pinned {
+		keys = append(keys, "unset-limit")
+	}
+	if len(st.Holders)+len(st.Waiters) == 0 {
+		keys = append(keys, "remove")
+	}
+	var list []link
+	for _, key := range keys {
+		class := "button"
+		if deeds[key].danger {
+			class = "button danger"
+		}
+		list = append(list, link{deeds[key].button + "…", actAddress(key, name, ""), class})
+	}
+	return list
+}
+
+// wishOf reads a wish, and checks all of it.
+func wishOf(v url.Values, a Access) (wish, deed, error) {
+	x := wish{Do: v.Get("do"), Name: v.Get("name"), Permit: v.Get("permit")}
+	d, ok := deeds[x.Do]
+	if !ok {
+		return x, d, fmt.Errorf("there is no such action: %q", cut(x.Do, 60))
+	}
+	if err := engine.ValidateName(x.Name); err != nil {
+		return x, d, err
+	}
+	if !a.reaches(x.Name) {
+		return x, d, sema.ErrNotFound
+	}
+	switch x.Do {
+	case "limit":
+		n, err := strconv.Atoi(v.Get("limit"))
+		if err != nil {
+			return x, d, fmt.Errorf("limit %q: want a whole number", cut(v.Get("limit"), 60))
+		}
+		x.Limit = n
+		return x, d, engine.ValidateLimit(n)
+	case "revoke", "release":
+		_, err := engine.ParseID(x.Permit)
+		return x, d, err
+	}
+	return x, d, nil
+}
+
+func cut(s string, most int) string {
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+type confirmView struct {
+	frame
+	wish
+	Heading, Note, Button string
+	Danger                bool
+	Holder                *engine.Holder
+	Back                  string
+}
+
+// mayAct answers those who may not change anything, or not that.
+func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a Access, v url.Values) (x wish, d deed, ok bool) {
+	if a.Right < Admin {
+		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
+		return x, d, false
+	}
+	x, d, err := wishOf(v, a)
+	if err != nil {
+		h.fail(w, r, a, statusOf(err, http.StatusBadRequest), sentence(err))
+		return x, d, false
+	}
+	return x, d, true
+}
+
+func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a Access) {
+	x, d, ok := h.mayAct(w, r, a, r.URL.Query())
+	if !ok {
+		return
+	}
+	st, err := h.watcher.State(r.Context(), x.Name)
+	if err == nil && st.Limit == 0 {
+		err = sema.ErrNotFound
+	}
+	v := confirmView{wish: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name, 1, 1)}
+	for i := range st.Holders {
+		if st.Holders[i].ID == x.Permit {
+			v.Holder = &st.Holders[i]
+		}
+	}
+	if err == nil && x.Permit != "" && v.Holder == nil {
+		err = fmt.Errorf("%w: it was released, or its lease has ended", sema.ErrLost)
+	}
+	if err != nil {
+		h.fail(w, r, a, statusOf(err, http.StatusServiceUnavailable), sentence(err))
+		return
+	}
+	v.frame = h.frame(v.Heading, a)
+	h.render(w, http.StatusOK, "confirm", v)
+}
+
+func (h *Handler) act(w http.ResponseWriter, r *http.Request, a Access) {
+	x, d, ok := h.mayAct(w, r, a, r.PostForm)
+	if !ok {
+		return
+	}
+	// What was confirmed is done even if the browser is gone by now.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
+	defer cancel()
+	err := h.perform(ctx, x, d)
+	if h.options.Audit != nil {
+		h.options.Audit(Action{
+			Time: time.Now(), Who: a.Who, Remote: r.RemoteAddr, Do: x.Do, Semaphore: x.Name, Permit: x.Permit, Limit: x.Limit, Err: err,
+		})
+	}
+	if err != nil {
+		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), sentence(err))
+		return
+	}
+	_, _ = h.watcher.State(ctx, x.Name) // so that the page to come does not show what was before
+	to := semaphoreAddress(x.Name, 1, 1) + "&"
+	if x.Do == "remove" {
+		to = "./?"
+	}
+	see(w, to+"done="+x.Do)
+}
+
+func (h *Handler) perform(ctx context.Context, x wish, d deed) error {
+	st, err := h.watcher.State(ctx, x.Name)
+	if err != nil {
+		return err
+	}
+	if st.Limit == 0 {
+		return sema.ErrNotFound
+	}
+	s, err := sema.New(h.engine, x.Name, st.Limit, &sema.Options{Label: "dashboard"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }() // it holds nothing
+	return d.do(ctx, s, x)
+}
+
+// statusOf is the HTTP status of an error.
+func statusOf(err error, otherwise int) int {
+	var argument *engine.ArgumentError
+	var away *engine.Error
+	switch {
+	case errors.As(err, &argument):
+		return http.StatusBadRequest
+	case errors.Is(err, sema.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, sema.ErrLost), errors.Is(err, sema.ErrInUse):
+		return http.StatusConflict
+	case errors.As(err, &away), errors.Is(err, engine.ErrClosed):
+		return http.StatusServiceUnavailable
+	}
+	return otherwise
+}

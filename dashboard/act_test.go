@@ -1,0 +1,274 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"sema"
+	"sema/dashboard"
+	"sema/engine"
+)
+
+// form makes what the confirmation page posts.
+func form(do, name string, more ...string) url.Values {
+	v := url.Values{"do": {do}, "name": {name}}
+	for i := 0; i+1 < len(more); i += 2 {
+		v.Set(more[i], more[i+1])
+	}
+	return v
+}
+
+func TestOperatorsAct(t *testing.T) {
+	var audit []dashboard.Action
+	s := open(t, dashboard.Options{Allow: admin, Audit: func(a dashboard.Action) { audit = append(audit, a) }})
+	sem := s.semaphore("x", 3, &sema.Options{Label: "job"})
+	p, q := acquire(t, sem, 2), acquire(t, sem, 1)
+	page := "/semaphore?name=x"
+	act := func(wants string, f url.Values) {
+		t.Helper()
+		has(t, s.get(200, "/act?"+f.Encode()), `method="post"`, `action="act"`, "Cancel", wants)
+		to := s.post(303, "/act", f).Header().Get("Location")
+		has(t, s.get(200, "/"+to), `role="status"`)
+		last := audit[len(audit)-1]
+		if last.Do != f.Get("do") || last.Who != "olga" || last.Semaphore != "x" || last.Permit != f.Get("permit") || last.Err != nil || last.Remote == "" || last.Time.IsZero() {
+			t.Errorf("audit: %+v", last)
+		}
+	}
+	act("Set the limit to 5?", form("limit", "x", "limit", "5"))
+	has(t, s.get(200, page), "3 of 5", "set by an operator", "do=unset-limit")
+	act("Nobody loses a permit", form("limit", "x", "limit", "1"))
+	if audit[1].Limit != 1 {
+		t.Errorf("%+v", audit[1])
+	}
+	has(t, s.get(200, page), "3 of 1")
+	act("forgotten", form("unset-limit", "x"))
+	hasNot(t, s.get(200, page), "set by an operator")
+	act("2 holders keep their permits", form("pause", "x"))
+	has(t, s.get(200, page), ">paused<", "do=unpause")
+	queue(t, s.engine, "x", "w", 1)
+	act("served at once", form("unpause", "x"))
+	act("Its holder is told to stop", form("revoke", "x", "permit", p.ID()))
+	<-p.Context(t.Context()).Done()
+	act("certainly gone", form("release", "x", "permit", q.ID()))
+	if len(audit) != 7 {
+		t.Errorf("%d deeds were noted", len(audit))
+	}
+
+	s.get(409, "/act?"+form("release", "x", "permit", q.ID()).Encode())
+	has(t, s.post(409, "/act", form("release", "x", "permit", q.ID())).Body.String(), "has no permit")
+	s.post(409, "/act", form("remove", "x"))
+	for i := range 2 {
+		if a := audit[7+i]; a.Err == nil {
+			t.Errorf("failure %d was noted as done: %+v", i, a)
+		}
+	}
+	idle := s.semaphore("idle", 3, nil)
+	if err := idle.SetLimit(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	has(t, s.get(200, "/semaphore?name=idle"), "do=remove")
+	to := s.post(303, "/act", form("remove", "idle")).Header().Get("Location")
+	if !strings.HasPrefix(to, "./?") {
+		t.Errorf("removed, and on to %s", to)
+	}
+	s.get(404, "/semaphore?name=idle")
+}
+
+// What is not right is refused, and changes nothing.
+func TestWishesThatAreRefused(t *testing.T) {
+	deeds := 0
+	s := open(t, dashboard.Options{Allow: admin, Audit: func(dashboard.Action) { deeds++ }})
+	sem := s.semaphore("x", 3, nil)
+	p := acquire(t, sem, 2)
+	for _, f := range []url.Values{
+		form("", "x"), form("explode", "x"), form("pause", ""), form("pause", "a\x00"), form("pause", strings.Repeat("n", 256)),
+		form("limit", "x"), form("limit", "x", "limit", "0"), form("limit", "x", "limit", "-1"), form("limit", "x", "limit", "2147483648"),
+		form("limit", "x", "limit", "1e3"), form("limit", "x", "limit", "99999999999999999999"), form("limit", "x", "limit", strings.Repeat("9", 5000)),
+		form("revoke", "x"), form("revoke", "x", "permit", "<b>"), form("release", "x", "permit", "a-01-1"),
+	} {
+		s.get(400, "/act?"+f.Encode())
+		s.post(400, "/act", f)
+	}
+	s.get(404, "/act?"+form("pause", "nobody").Encode())
+	s.post(404, "/act", form("pause", "nobody"))
+	s.get(409, "/act?"+form("revoke", "x", "permit", "zz-1-1").Encode())
+	s.post(400, "/act", url.Values{"name": {strings.Repeat("n", 20<<10)}}) // too large
+	r := httptest.NewRequest(http.MethodPost, "/act", strings.NewReader("do=%zz"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	s.do(400, r, "Sec-Fetch-Site", "same-origin")
+	for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodPatch} {
+		s.do(405, httptest.NewRequest(method, "/act?"+form("pause", "x").Encode(), nil))
+	}
+	st, err := sem.State(t.Context())
+	if err != nil || st.Paused || st.Limit != 3 || st.Pinned || st.Used != 2 || p.Err() != nil {
+		t.Errorf("%+v %v %v", st, err, p.Err())
+	}
+	if deeds != 1 { // of the semaphore that is not there
+		t.Errorf("%d deeds were noted", deeds)
+	}
+}
+
+func TestPostsOfOthersAreRefused(t *testing.T) {
+	s := open(t, dashboard.Options{Allow: admin, Login: func(token string) (dashboard.Access, bool) { return admin(nil), token == "right" }})
+	sem := s.semaphore("x", 3, nil)
+	acquire(t, sem, 1)
+	for _, headers := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"},
+		{"Sec-Fetch-Site", "same-site"}, // a sister host
+		{"Origin", "https://evil.example"},
+		{"Origin", "null"},
+		{"Origin", "http://example.com:81"}, // another port
+		{"Sec-Fetch-Site", "cross-site", "Origin", "http://example.com"},
+		{"X-Nothing", "1"}, // neither header
+	} {
+		has(t, s.post(403, "/act", form("pause", "x"), headers...).Body.String(), "nothing was changed")
+		if w := s.post(403, "/login", url.Values{"token": {"right"}}, headers...); w.Header().Get("Set-Cookie") != "" {
+			t.Errorf("%v logged somebody in", headers)
+		}
+		s.post(403, "/logout", nil, headers...)
+	}
+	if st, err := sem.State(t.Context()); err != nil || st.Paused {
+		t.Fatalf("%+v %v", st, err)
+	}
+	for _, headers := range [][]string{{"Sec-Fetch-Site", "same-origin"}, {"Origin", "http://example.com"}, {"Sec-Fetch-Site", "none"}} {
+		s.post(303, "/act", form("pause", "x"), headers...)
+	}
+}
+
+func TestATrustedOrigin(t *testing.T) {
+	origins := http.NewCrossOriginProtection()
+	if err := origins.AddTrustedOrigin("https://sema.example.org"); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dashboard.Options{Allow: admin, Origins: origins})
+	acquire(t, s.semaphore("x", 3, nil), 1)
+	s.post(303, "/act", form("pause", "x"), "Origin", "https://sema.example.org")
+	s.post(403, "/act", form("pause", "x"), "Origin", "https://sema.example.com")
+}
+
+func TestReadersChangeNothing(t *testing.T) {
+	s := open(t, dashboard.Options{Audit: func(a dashboard.Action) { t.Errorf("%+v", a) }})
+	sem := s.semaphore("x", 3, nil)
+	p := acquire(t, sem, 1)
+	for _, f := range []url.Values{form("pause", "x"), form("limit", "x", "limit", "1"), form("revoke", "x", "permit", p.ID()), form("explode", "")} {
+		s.get(403, "/act?"+f.Encode())
+		s.post(403, "/act", f)
+	}
+	if st, err := sem.State(t.Context()); err != nil || st.Paused || st.Limit != 3 {
+		t.Errorf("%+v %v", st, err)
+	}
+	none := open(t, dashboard.Options{Allow: func(*http.Request) dashboard.Access { return dashboard.Access{} }})
+	for _, path := range []string{"/", "/semaphore?name=x", "/live?of=list", "/act?do=pause&name=x"} {
+		none.get(403, path)
+	}
+	none.post(403, "/act", form("pause", "x"))
+	none.get(200, "/style.css")
+	none.get(404, "/login") // nobody logs in
+}
+
+func TestLogin(t *testing.T) {
+	s := open(t, dashboard.Options{Login: func(token string) (dashboard.Access, bool) {
+		switch token {
+		case "root":
+			return dashboard.Access{Right: dashboard.Admin, Who: "root <&>"}, true
+		case "reader":
+			return dashboard.Access{Right: dashboard.Read, Prefixes: []string{"team-a/"}, Who: "reader"}, true
+		case "user":
+			return dashboard.Access{}, true
+		}
+		return dashboard.Access{}, false
+	}})
+	acquire(t, s.semaphore("team-a/x", 3, nil), 1)
+	acquire(t, s.semaphore("team-b/x", 3, nil), 1)
+	for _, path := range []string{"/", "/semaphore?name=team-a/x", "/act?do=pause&name=team-a/x"} {
+		if to := s.do(303, httptest.NewRequest(http.MethodGet, path, nil)).Header().Get("Location"); to != "login" {
+			t.Errorf("%s leads to %s", path, to)
+		}
+	}
+	s.get(401, "/live?of=list", "Accept", "text/event-stream")
+	has(t, s.get(200, "/login"), `type="password"`, `<label for="token">`)
+	for _, token := range []string{"", "wrong", "user", "a;b", "a\r\nb", strings.Repeat("x", 8000)} {
+		w := s.post(401, "/login", url.Values{"token": {token}})
+		if c := w.Header().Get("Set-Cookie"); c != "" {
+			t.Errorf("%q sets %s", token, c)
+		}
+		has(t, w.Body.String(), "There is no such token", `role="alert"`)
+	}
+	login := func(token string) string {
+		w := s.post(303, "/login", url.Values{"token": {token}})
+		c := w.Result().Cookies()[0]
+		if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || w.Header().Get("Location") != "./" {
+			t.Errorf("%+v, on to %s", c, w.Header().Get("Location"))
+		}
+		return c.Name + "=" + c.Value
+	}
+	root, reader := login("root"), login("reader")
+	has(t, s.get(200, "/", "Cookie", root), "team-a/x", "team-b/x", "root &lt;&amp;&gt;", "Log out")
+	page := s.get(200, "/", "Cookie", reader)
+	has(t, page, "team-a/x", "1 to 1 of 1 semaphores", "read only")
+	hasNot(t, page, "team-b/x")
+	s.get(200, "/semaphore?name=team-a/x", "Cookie", reader)
+	s.get(404, "/semaphore?name=team-b/x", "Cookie", reader)
+	s.get(404, "/live?of=semaphore&name=team-b/x", "Cookie", reader)
+	s.post(403, "/act", form("pause", "team-a/x"), "Cookie", reader, "Sec-Fetch-Site", "same-origin")
+	s.post(303, "/act", form("pause", "team-a/x"), "Cookie", root, "Sec-Fetch-Site", "same-origin")
+	s.post(303, "/act", form("pause", "team-a/x"), "Cookie", "sema_token=wrong", "Sec-Fetch-Site", "same-origin") // to the login
+	out := s.post(303, "/logout", nil).Result().Cookies()[0]
+	if out.MaxAge >= 0 || out.Value != "" {
+		t.Errorf("%+v", out)
+	}
+	tls := httptest.NewRequest(http.MethodPost, "https://example.com/login", strings.NewReader("token=root"))
+	tls.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if c := s.do(303, tls, "Sec-Fetch-Site", "same-origin").Result().Cookies()[0]; !c.Secure {
+		t.Errorf("over TLS: %+v", c)
+	}
+}
+
+func TestAnAdminOfSomeNames(t *testing.T) {
+	s := open(t, dashboard.Options{Allow: func(*http.Request) dashboard.Access {
+		return dashboard.Access{Right: dashboard.Admin, Prefixes: []string{"a/", "b/"}}
+	}})
+	for _, name := range []string{"a/x", "b/x", "c/x"} {
+		acquire(t, s.semaphore(name, 3, nil), 1)
+	}
+	s.post(303, "/act", form("pause", "b/x"))
+	s.post(404, "/act", form("pause", "c/x"))
+	hasNot(t, s.get(200, "/"), "c/x")
+}
+
+// What others wrote is shown as they wrote it, and is nothing but text.
+func TestHTMLInLabelsIsText(t *testing.T) {
+	s := open(t, dashboard.Options{Allow: admin})
+	evil := `"><script>alert(1)</script><img src=x onerror=alert(1)>`
+	name := `n' onmouseover="alert(1)" javascript:alert(1) {{.}} ` + evil
+	raw, err := s.engine.Open(name, engine.Client{Host: evil, PID: -1, Label: evil}, func(engine.Notification) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
+	if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{
+		{Kind: engine.Ask, ID: id, Limit: 1, Lease: sema.MaxLease},
+		{Kind: engine.Ask, ID: engine.ID{Client: raw.Client(), Number: 2, Weight: 1}, Limit: 1, Lease: sema.MaxLease, Ticket: sema.MaxLease, Wait: true},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	q := url.QueryEscape(name)
+	for _, page := range []string{
+		s.get(200, "/"), s.get(200, "/semaphore?name="+q), s.get(200, "/?q="+url.QueryEscape(evil)),
+		s.get(200, "/act?do=revoke&name="+q+"&permit="+id.String()), s.get(400, "/act?do="+url.QueryEscape(evil)+"&name="+q),
+		s.get(400, "/act?do=revoke&name="+q+"&permit="+url.QueryEscape(evil)), s.get(200, "/?done="+url.QueryEscape(evil)),
+		s.post(400, "/act", form("limit", name, "limit", evil)).Body.String(),
+	} {
+		hasNot(t, page, "<script>", "<img", `onmouseover="`, "onerror=alert(1)>")
+		if strings.Contains(page, " style=") || strings.Contains(page, " onclick") || strings.Contains(page, "<style") {
+			t.Errorf("something is inline:\n%s", page)
+		}
+	}
+	s.post(303, "/act", form("pause", name)) // and such a name works
+	if err := raw.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

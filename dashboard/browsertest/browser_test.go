@@ -1,0 +1,349 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"sema"
+	"sema/dashboard"
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/watch"
+)
+
+// chromium is the browser of all tests. A missing one is a failure.
+var chromium context.Context
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	path := os.Getenv("SEMA_CHROMIUM")
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); path == "" && err == nil {
+			path = found
+		}
+	}
+	if path == "" {
+		fmt.Println("no Chromium: scripts/test-tools.sh installs it, or SEMA_CHROMIUM names one")
+		return 1
+	}
+	home, err := os.MkdirTemp("", "sema-browser")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(home) }()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.UserDataDir(home), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("force-color-profile", "srgb"))
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	defer stop()
+	browser, closeBrowser := chromedp.NewContext(allocator)
+	defer closeBrowser()
+	if err := chromedp.Do(browser); err != nil {
+		fmt.Println("Chromium does not start:", err)
+		return 1
+	}
+	chromium = browser
+	return m.Run()
+}
+
+// tab is a page of a browser that fails its test on any error of the console.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+	url string // of the dashboard
+
+	mu       sync.Mutex
+	problems []string
+}
+
+// newTab opens a tab with a profile of its own, so that tests share no cookie.
+func newTab(t *testing.T, url string) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
+	ctx, end := context.WithTimeout(ctx, 2*time.Minute)
+	b := &tab{t: t, ctx: ctx, url: url}
+	if err := chromedp.Listen(ctx, b.hear); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.mu.Lock()
+		problems := b.problems
+		b.mu.Unlock()
+		for _, p := range problems {
+			t.Errorf("the browser says: %s", p)
+		}
+		end()
+		cancel()
+	})
+	return b
+}
+
+// hear notes what a developer would see in the browser's console.
+func (b *tab) hear(e any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := e.(type) {
+	case *runtime.EventExceptionThrown:
+		b.problems = append(b.problems, "exception: "+e.ExceptionDetails.Text)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			b.problems = append(b.problems, fmt.Sprintf("console: %s %v", e.Type, e.Args))
+		}
+	case *cdplog.EventEntryAdded:
+		if e.Entry.Level == cdplog.EntryLevelError || e.Entry.Level == cdplog.EntryLevelWarning {
+			b.problems = append(b.problems, fmt.Sprintf("log: %s %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+		}
+	}
+}
+
+// command is an action that sends the browser a command.
+func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, c, params)
+		return err
+	})
+}
+
+// expect forgives the problems so far, which have to be so many and contain
+// the text.
+func (b *tab) expect(n int, text string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.problems {
+		if !strings.Contains(p, text) {
+			b.t.Errorf("the browser says: %s", p)
+		}
+	}
+	if len(b.problems) != n {
+		b.t.Errorf("the browser says %d things, not %d: %q", len(b.problems), n, b.problems)
+	}
+	b.problems = nil
+}
+
+func (b *tab) run(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		b.t.Fatalf("%v; the page is %s", err, b.text())
+	}
+}
+
+// js runs a statement in the page.
+func (b *tab) js(statement string) {
+	b.t.Helper()
+	b.run(chromedp.Evaluate[chromedp.Void](statement))
+}
+
+func (b *tab) open(path string) {
+	b.t.Helper()
+	b.run(chromedp.Navigate(b.url + path))
+}
+
+// until waits for an expression in the page to become true.
+func (b *tab) until(expression string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	defer cancel()
+	for {
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		if ok {
+			return
+		}
+		if ctx.Err() != nil {
+			b.t.Fatalf("not seen in time: %s (%v)\n%s", expression, err, b.text())
+		}
+		time.Sleep(20 * time.Millisecond) // polls, also while a page loads
+	}
+}
+
+func (b *tab) text() string {
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText`))
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// eval is the value of an expression in the page.
+func eval[T any](b *tab, expression string) T {
+	b.t.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// click clicks on what has this text, as a person would: with the mouse.
+func (b *tab) click(selector, text string) {
+	b.t.Helper()
+	nodes, err := chromedp.Run(b.ctx, chromedp.Nodes(chromedp.Search(fmt.Sprintf(`//%s[starts-with(normalize-space(.), %q)]`, selector, text))))
+	if err != nil {
+		b.t.Fatalf("%s %q: %v; the page is %s", selector, text, err, b.text())
+	}
+	b.run(chromedp.MouseClickNode(nodes[0]))
+}
+
+// site is a dashboard over an engine in memory, with an operator.
+type site struct {
+	t       *testing.T
+	engine  engine.Engine
+	watcher *watch.Watcher
+	server  *httptest.Server
+
+	mu    sync.Mutex
+	audit []dashboard.Action
+}
+
+func newSite(t *testing.T, o dashboard.Options) *site {
+	t.Helper()
+	s := &site{t: t, engine: memengine.New()}
+	o.Audit = func(a dashboard.Action) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.audit = append(s.audit, a)
+	}
+	w := watch.New(s.engine, &watch.Options{Rounds: 100 * time.Millisecond, History: 6 * time.Second})
+	s.watcher, o.Watcher = w, w
+	d := dashboard.New(s.engine, &o)
+	mux := http.NewServeMux()
+	mux.Handle("/sema/", http.StripPrefix("/sema", d)) // as in a program of a user
+	s.server = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		d.Close()
+		s.server.Close()
+		w.Close()
+		_ = s.engine.Close()
+	})
+	return s
+}
+
+func (s *site) tab() *tab { return newTab(s.t, s.server.URL+"/sema/") }
+
+func operator(*http.Request) dashboard.Access {
+	return dashboard.Access{Right: dashboard.Admin, Who: "olga"}
+}
+
+// semaphore is a client, as a process has one.
+func (s *site) semaphore(name string, limit int, label string) *sema.Semaphore {
+	s.t.Helper()
+	sem, err := sema.New(s.engine, name, limit, &sema.Options{Label: label})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = sem.Close() })
+	return sem
+}
+
+func (s *site) acquire(sem *sema.Semaphore, n int) *sema.Permit {
+	s.t.Helper()
+	p, err := sem.AcquireN(s.t.Context(), n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+// wait has a client of its own wait for a permit, and returns once it is in
+// the queue.
+func (s *site) wait(name, label string, n int) {
+	s.t.Helper()
+	queued := make(chan struct{}, 1)
+	sem, err := sema.New(s.engine, name, 1, &sema.Options{Label: label, Observer: sema.Observer{Queued: func(sema.Queued) {
+		select {
+		case queued <- struct{}{}:
+		default:
+		}
+	}}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if p, err := sem.AcquireN(ctx, n); err == nil {
+			<-ctx.Done()
+			_ = p.Release()
+		}
+	})
+	s.t.Cleanup(func() { cancel(); waiting.Wait(); _ = sem.Close() })
+	<-queued
+}
+
+// town fills an engine with what a team might have.
+func (s *site) town() (revocable *sema.Permit) {
+	github := s.semaphore("github-api", 5, "sync-issues")
+	for range 3 {
+		revocable = s.acquire(github, 1)
+	}
+	s.acquire(s.semaphore("github-api", 5, "nightly"), 1)
+	s.wait("github-api", "backfill --since 2019", 3)
+	s.wait("github-api", "sync-pulls", 1)
+	s.wait("github-api", "sync-pulls", 1)
+	llm := s.semaphore("llm/gpt-large", 8, "summarise")
+	s.acquire(llm, 6)
+	s.acquire(s.semaphore("downloads", 3, "curl -O https://example.org/file"), 1)
+	reports := s.semaphore("reports/month end", 2, "report")
+	s.acquire(reports, 1)
+	if err := reports.Pause(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.wait("reports/month end", "report", 1)
+	vendor := s.semaphore("vendor-x.query", 12, "etl")
+	s.acquire(vendor, 9)
+	if err := vendor.SetLimit(s.t.Context(), 8); err != nil {
+		s.t.Fatal(err)
+	}
+	return revocable
+}
+
+// history waits until a semaphore's line has so many samples.
+func (s *site) history(n int) {
+	for deadline := time.Now().Add(time.Minute); len(s.watcher.History("github-api")) < n; {
+		_, _, err := s.watcher.Summaries(s.t.Context(), watch.Query{N: 1, History: true})
+		if err != nil || time.Now().After(deadline) {
+			s.t.Errorf("%d samples: %v", n, err)
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // a sample comes with the clock
+	}
+}
+
+// busy lets some seconds pass in which semaphores are used.
+func (s *site) busy() {
+	s.history(5)
+	use := func(name string, limit int, steps ...int) {
+		sem := s.semaphore(name, limit, "job")
+		for i, n := range steps {
+			var p *sema.Permit
+			if n > 0 {
+				p = s.acquire(sem, n)
+			}
+			s.history(10 + 5*i)
+			if p != nil {
+				if err := p.Release(); err != nil {
+					s.t.Error(err)
+				}
+			}
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() { use("llm/gpt-large", 8, 1, 2, 1, 0, 1, 2, 2, 0, 1) })
+	all.Go(func() { use("downloads", 3, 0, 1, 2, 2, 1, 2, 0, 1, 2) })
+	all.Wait()
+}

@@ -1,0 +1,248 @@
+package browsertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"sema/dashboard"
+	"sema/engine"
+)
+
+var quick = dashboard.Options{Allow: operator, Interval: 100 * time.Millisecond}
+
+func TestAChangeIsSeenWithoutReload(t *testing.T) {
+	s := newSite(t, quick)
+	sem := s.semaphore("github-api", 3, "job")
+	s.acquire(sem, 1)
+	b := s.tab()
+	b.open("")
+	b.until(`document.querySelector("#status").textContent === "Live"`)
+	b.js(`window.marker = 1`)
+	s.acquire(sem, 2)
+	b.until(`document.querySelector("[data-key=github-api]").innerText.includes("3 of 3")`)
+	s.wait("github-api", "second", 1)
+	s.acquire(s.semaphore("a-new-one", 1, "job"), 1)
+	b.until(`document.querySelector("tbody").firstElementChild.dataset.key === "a-new-one"`)
+	b.click("a", "github-api")
+	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("next; all 3 held")`)
+	b.until(`document.querySelector("#status").textContent === "Live"`)
+	if eval[bool](b, `window.marker === 1`) {
+		t.Error("the other page is the same document: the marker proves nothing")
+	}
+	b.js(`window.marker = 1`)
+	if err := sem.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.until(`document.querySelector("[data-list=holders]").innerText.includes("second")`)
+	b.until(`document.querySelectorAll("[data-list=waiters] tr").length === 0`)
+	b.until(`document.querySelector("[data-part=lately]").innerText.includes("second holds a permit")`)
+	if !eval[bool](b, `window.marker === 1`) {
+		t.Error("the page was loaded again")
+	}
+}
+
+func TestRevokeIsClicked(t *testing.T) {
+	s := newSite(t, quick)
+	p := s.acquire(s.semaphore("x", 3, "job <b>one</b>"), 1)
+	b := s.tab()
+	b.open("semaphore?name=x")
+	b.click("a", "Revoke…")
+	b.until(`document.querySelector("h1").innerText === "Revoke this permit?"`)
+	b.click("button", "Revoke")
+	b.until(`document.querySelector(".note.good").innerText.includes("is revoked")`)
+	<-p.Context(t.Context()).Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.audit) != 1 || s.audit[0].Permit != p.ID() || s.audit[0].Err != nil {
+		t.Errorf("%+v", s.audit)
+	}
+}
+
+func TestOperatorsSetAndUnsetALimitAndPause(t *testing.T) {
+	s := newSite(t, quick)
+	s.acquire(s.semaphore("x", 3, "job"), 1)
+	b := s.tab()
+	b.open("semaphore?name=x")
+	b.run(chromedp.SetValue(chromedp.CSS("#limit"), "7"))
+	for _, step := range []struct{ click, confirm, shows string }{
+		{"Set the limit…", "Set the limit", "1 of 7"},
+		{"Unset the limit…", "Unset the limit", "1 of 7"},
+		{"Pause…", "Pause", "paused"},
+		{"Unpause…", "Unpause", "as permits are free"},
+	} {
+		b.click("*[self::a or self::button]", step.click)
+		b.until(`document.querySelector("form[method=post][action=act]")`)
+		b.click("button", step.confirm)
+		b.until(`document.querySelector(".note.good")`)
+		b.until(fmt.Sprintf(`document.querySelector("[data-part=facts]").innerText.includes(%q)`, step.shows))
+	}
+	if len(s.audit) != 4 {
+		t.Errorf("%+v", s.audit)
+	}
+}
+
+// What does not change stays the very same element: a click that began on it
+// is not lost.
+func TestLinksStayWhileThePageChanges(t *testing.T) {
+	s := newSite(t, quick)
+	s.acquire(s.semaphore("x", 3, "job"), 1)
+	b := s.tab()
+	b.run(chromedp.Navigate(b.url + "semaphore?name=x"))
+	b.js(`window.links = [...document.querySelectorAll("main a")]`)
+	if n := eval[int](b, `links.length`); n != 4 {
+		t.Fatalf("%d links: %s", n, b.text())
+	}
+	held := eval[string](b, `document.querySelector("[data-label='Held for']").innerText`)
+	b.until(fmt.Sprintf(`document.querySelector("[data-label='Held for']").innerText !== %q`, held))
+	b.until(`document.querySelector("#status").textContent === "Live"`)
+	if !eval[bool](b, `links.every((link) => link.isConnected)`) {
+		t.Error("a link was put in anew")
+	}
+}
+
+// Rows come and go and change under the keyboard's focus.
+func TestTheFocusStaysWhereItIs(t *testing.T) {
+	s := newSite(t, quick)
+	sem := s.semaphore("x", 9, "job")
+	first, second := s.acquire(sem, 1), s.acquire(sem, 1)
+	b := s.tab()
+	b.open("semaphore?name=x")
+	b.until(`document.querySelector("#status").textContent === "Live"`)
+	b.js(fmt.Sprintf(`document.querySelector('[data-key="%s"] a').focus()`, second.ID()))
+	before := eval[string](b, `document.activeElement.closest("tr").innerText`)
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	b.until(`document.querySelectorAll("[data-list=holders] tr").length === 1`)
+	b.until(fmt.Sprintf(`document.querySelector("[data-list=holders] tr").innerText !== %q`, before))
+	if !eval[bool](b, fmt.Sprintf(`document.activeElement.matches('[data-key="%s"] a')`, second.ID())) {
+		t.Errorf("the focus is on %s", eval[string](b, `document.activeElement.outerHTML`))
+	}
+	if err := second.Release(); err != nil {
+		t.Fatal(err)
+	}
+	b.until(`document.querySelectorAll("[data-list=holders] tr").length === 0`)
+	if got := eval[string](b, `document.activeElement.id`); got != "who-holds" {
+		t.Errorf("after the row has gone the focus is on %q", got)
+	}
+	// Held still, nothing changes any more.
+	b.click("button", "Hold still")
+	s.acquire(sem, 1)
+	time.Sleep(3 * quick.Interval) // nothing to wait for: nothing is to happen
+	if !eval[bool](b, `document.querySelectorAll("[data-list=holders] tr").length === 0 && document.querySelector("#pause").getAttribute("aria-pressed") === "true"`) {
+		t.Error("it does not hold still")
+	}
+	b.click("button", "Hold still")
+	b.until(`document.querySelectorAll("[data-list=holders] tr").length === 1`)
+}
+
+// All there is can be reached and done with the keyboard alone.
+func TestKeyboard(t *testing.T) {
+	s := newSite(t, quick)
+	s.acquire(s.semaphore("x", 3, "job"), 1)
+	b := s.tab()
+	b.open("")
+	b.run(chromedp.KeyEvent(kb.Tab))
+	if got := eval[string](b, `document.activeElement.innerText`); got != "Skip to the content" {
+		t.Errorf("the first stop is %q", got)
+	}
+	reach := func(text string) {
+		t.Helper()
+		for range 60 {
+			if eval[string](b, `(document.activeElement.innerText || document.activeElement.id).trim()`) == text {
+				if eval[string](b, `getComputedStyle(document.activeElement).outlineStyle`) == "none" {
+					t.Errorf("%q does not show that it has the focus", text)
+				}
+				return
+			}
+			b.run(chromedp.KeyEvent(kb.Tab))
+		}
+		t.Fatalf("%q cannot be reached:\n%s", text, b.text())
+	}
+	reach("x")
+	b.run(chromedp.KeyEvent(kb.Enter))
+	b.until(`document.querySelector("h1").innerText === "x"`)
+	reach("Pause…")
+	b.run(chromedp.KeyEvent(kb.Enter))
+	b.until(`document.querySelector("h1").innerText === "Pause this semaphore?"`)
+	reach("Pause")
+	b.run(chromedp.KeyEvent(kb.Enter))
+	b.until(`document.querySelector("[data-part=facts]").innerText.includes("paused")`)
+}
+
+func TestWithoutJavaScript(t *testing.T) {
+	s := newSite(t, dashboard.Options{Rows: 2, Login: func(token string) (dashboard.Access, bool) {
+		return operator(nil), token == "open sesame"[:4]
+	}})
+	p := s.acquire(s.semaphore("x", 3, "job"), 1)
+	for i := range 4 {
+		s.acquire(s.semaphore(fmt.Sprintf("y%d", i), 3, "job"), 1)
+	}
+	b := s.tab()
+	b.run(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+	b.open("")
+	b.until(`document.querySelector("h1").innerText === "Log in"`)
+	b.run(chromedp.SendKeys(chromedp.CSS("#token"), "wrong"+kb.Enter))
+	b.until(`document.querySelector("#wrong")`)
+	b.expect(1, "401")
+	b.run(chromedp.SendKeys(chromedp.CSS("#token"), "open"+kb.Enter))
+	b.until(`document.querySelector("h1").innerText === "Semaphores"`)
+	b.until(`document.body.innerText.includes("Reload the page")`)
+	b.click("a", "Next")
+	b.until(`document.querySelector("tbody").innerText.includes("y1")`)
+	b.run(chromedp.SendKeys(chromedp.CSS("#q"), "X"+kb.Enter))
+	b.until(`document.querySelectorAll("tbody tr").length === 1`)
+	b.click("a", "x")
+	b.until(`document.querySelector("h1").innerText === "x"`)
+	b.click("a", "Revoke…")
+	b.until(`document.querySelector("form[action=act]")`)
+	b.click("button", "Revoke")
+	b.until(`document.querySelector(".note.good")`)
+	<-p.Context(t.Context()).Done()
+	b.click("button", "Log out")
+	b.until(`document.querySelector("h1").innerText === "Log in"`)
+	b.open("")
+	b.until(`document.querySelector("h1").innerText === "Log in"`)
+}
+
+func TestThousandsDoNotFreezeThePage(t *testing.T) {
+	s := newSite(t, quick)
+	for i := range 10_000 {
+		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3, Pin: true}}}); err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Close()
+	}
+	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(engine.Notification) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := engine.Call{Number: 1}
+	for i := range 10_001 {
+		call.Requests = append(call.Requests, engine.Request{
+			Kind: engine.Ask, ID: engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+		})
+	}
+	if _, err := raw.Step(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	b := s.tab()
+	for path, shows := range map[string]string{"": "of 10001 semaphores", "?sort=waiting": "of 10001 semaphores", "semaphore?name=crowd": "of 10000 waiters"} {
+		b.open(path)
+		b.until(fmt.Sprintf(`document.body.innerText.includes(%q)`, shows))
+		b.until(`document.querySelector("#status").textContent === "Live"`)
+		if n := eval[int](b, `document.querySelectorAll("*").length`); n > 3000 {
+			t.Errorf("%q has %d elements", path, n)
+		}
+		b.run(chromedp.MouseEvent(chromedp.MouseMoved, 100, 100)) // it answers
+	}
+}

@@ -1,0 +1,233 @@
+// Package dashboard shows semaphores in a browser, and lets operators change
+// them. It is an http.Handler for any engine:
+//
+//	d := dashboard.New(engine, nil)
+//	defer d.Close()
+//	mux.Handle("/sema/", http.StripPrefix("/sema", d))
+//
+// Without options everybody who reaches the handler sees everything and
+// changes nothing. Options.Login asks for a token; Options.Allow decides by
+// what a program has already: its own sessions, a proxy's header.
+//
+// Pages are HTML from this program alone: no other host is asked, nothing is
+// built, and everything but the live change works without JavaScript.
+package dashboard
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"sema/engine"
+	"sema/watch"
+)
+
+// Right is what somebody may do.
+type Right uint8
+
+// The rights, each with those before it.
+const (
+	None  Right = iota
+	Read        // see semaphores, holders and waiters
+	Admin       // change limits, pause, revoke, release, remove
+)
+
+// Access is what one visitor may see and do.
+type Access struct {
+	Right    Right
+	Prefixes []string // only semaphores whose names begin with one of these; none: all
+	Who      string   // for the audit log and the page's head; may be empty
+
+	loggedIn bool
+}
+
+// reaches reports whether a name is the visitor's to see.
+func (a Access) reaches(name string) bool {
+	if len(a.Prefixes) == 0 {
+		return true
+	}
+	for _, p := range a.Prefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Options of a Handler. The zero value of each field is its default.
+type Options struct {
+	// Allow says what the sender of a request may do. With Login it is asked
+	// about those who have not logged in. Default: Read, or with Login None.
+	Allow func(*http.Request) Access
+
+	// Login says what the bearer of a token may do; ok is false if there is no
+	// such token. It is called for every request, and has to compare in constant
+	// time. With it, the dashboard has a page to log in. The browser keeps the
+	// token in a cookie that scripts cannot read and that other sites cannot
+	// have sent (HttpOnly, SameSite=Strict; Secure if the request came by TLS).
+	// Default: nobody logs in.
+	Login func(token string) (access Access, ok bool)
+
+	// Secure marks the cookie as Secure though requests come without TLS: for
+	// servers behind a proxy that has it.
+	Secure bool
+
+	// Origins decides which posts come from our own pages. Set one with
+	// AddTrustedOrigin where a proxy changes the Host header. Default: posts from
+	// the origin that the request was sent to.
+	Origins *http.CrossOriginProtection
+
+	// Audit is told of every change that somebody asked for, once it is done or
+	// has failed. Default: nobody.
+	Audit func(Action)
+
+	// Watcher looks at the semaphores. Give it to share one; it stays the
+	// caller's to close. Default: one of the Handler's own.
+	Watcher *watch.Watcher
+
+	// Title heads the pages. Default "sema".
+	Title string
+
+	// Rows is how many rows a page has, 1 … 500. Default 50.
+	Rows int
+
+	// Interval is how often an open page changes. Default 1 s.
+	Interval time.Duration
+
+	// Streams is how many pages may be open at the same time with live changes;
+	// further ones are told to come back. Default 1000.
+	Streams int
+
+	// Log has what went wrong. Default slog.Default.
+	Log *slog.Logger
+}
+
+// Action is a change that somebody asked for.
+type Action struct {
+	Time      time.Time
+	Who       string // Access.Who
+	Remote    string // http.Request.RemoteAddr
+	Do        string // "limit", "unset-limit", "pause", "unpause", "revoke", "release", "remove"
+	Semaphore string
+	Permit    string // revoke, release
+	Limit     int    // limit
+	Err       error  // nil: done
+}
+
+// Handler is the dashboard. Create it with New and close it.
+type Handler struct {
+	engine  engine.Engine
+	options Options
+	watcher *watch.Watcher
+	own     bool // the watcher is ours to close
+	origins *http.CrossOriginProtection
+	mux     *http.ServeMux
+	feeds   feeds
+	close   sync.Once
+}
+
+// New makes a dashboard over an engine, which stays the caller's to close,
+// after the Handler. Nil options mean the defaults. It does no I/O.
+//
+// It may be anywhere below a path that ends in a slash: its links are
+// relative, and what it is given has the path's prefix stripped.
+func New(e engine.Engine, o *Options) *Handler {
+	if o == nil {
+		o = &Options{}
+	}
+	h := &Handler{engine: e, options: *o, watcher: o.Watcher, origins: o.Origins}
+	if h.watcher == nil {
+		h.watcher, h.own = watch.New(e, nil), true
+	}
+	if h.origins == nil {
+		h.origins = http.NewCrossOriginProtection()
+	}
+	if h.options.Title == "" {
+		h.options.Title = "sema"
+	}
+	if h.options.Rows < 1 || h.options.Rows > 500 {
+		h.options.Rows = 50
+	}
+	if h.options.Interval <= 0 {
+		h.options.Interval = time.Second
+	}
+	if h.options.Streams <= 0 {
+		h.options.Streams = 1000
+	}
+	if h.options.Log == nil {
+		h.options.Log = slog.Default()
+	}
+	h.feeds.init()
+	h.mux = http.NewServeMux()
+	h.mux.HandleFunc("GET /{$}", h.reading(h.listPage))
+	h.mux.HandleFunc("GET /semaphore", h.reading(h.semaphorePage))
+	h.mux.HandleFunc("GET /live", h.reading(h.live))
+	h.mux.HandleFunc("GET /act", h.reading(h.confirmPage))
+	h.mux.HandleFunc("POST /act", h.posting(h.reading(h.act)))
+	if h.options.Login != nil {
+		h.mux.HandleFunc("GET /login", h.loginPage)
+		h.mux.HandleFunc("POST /login", h.posting(h.login))
+		h.mux.HandleFunc("POST /logout", h.posting(h.logout))
+	}
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+			h.fail(w, r, Access{}, http.StatusMethodNotAllowed, "Nothing is done that way here.")
+			return
+		}
+		h.fail(w, r, Access{}, http.StatusNotFound, "There is no such page.")
+	})
+	for _, a := range assets {
+		h.mux.HandleFunc("GET /"+a.name, a.serve)
+	}
+	return h
+}
+
+// Close ends all live pages and waits for what keeps them up to date. Requests
+// that follow still answer, but not live.
+func (h *Handler) Close() {
+	h.close.Do(func() {
+		h.feeds.shut()
+		if h.own {
+			h.watcher.Close()
+		}
+	})
+}
+
+// policy lets pages use what comes from here, and nothing else. Nothing is
+// inline, nobody frames us.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for key, value := range map[string]string{
+		"Content-Security-Policy":      policy,
+		"X-Content-Type-Options":       "nosniff",
+		"X-Frame-Options":              "DENY",
+		"Referrer-Policy":              "same-origin",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"Cache-Control":                "no-store", // it is about now, and not for everybody
+	} {
+		w.Header().Set(key, value)
+	}
+	if r.URL.Path == "" { // as StripPrefix leaves it; relative links need the slash
+		w.Header().Set("Location", lastSegment(r)+"/")
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+// lastSegment is the end of the path that the browser asked for, which is what
+// a relative link begins from.
+func lastSegment(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	segment := path[strings.LastIndexByte(path, '/')+1:]
+	if segment == "" {
+		return "."
+	}
+	return "./" + segment
+}

@@ -1,0 +1,330 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"hash/maphash"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"sema/engine"
+)
+
+const (
+	// heartbeat is how often an idle stream says something, and how often it is
+	// looked up whether its reader still may read.
+	heartbeat = 15 * time.Second
+
+	// sendTime is how long a browser may take to accept one message.
+	sendTime = 10 * time.Second
+
+	// buildTime bounds the making of a page.
+	buildTime = 10 * time.Second
+)
+
+// feeds keep open pages up to date. Browsers with the same page share a feed:
+// it is made once an interval, whatever their number. Each browser is sent what
+// differs from what it was sent last. One that is slow gets the newest when it
+// is ready, so it misses nothing that is still true, and nothing piles up.
+type feeds struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	streams int
+	open    map[string]*feed
+}
+
+// feed is one page's changes. Guarded by the feeds' lock.
+type feed struct {
+	key     string
+	readers map[chan struct{}]struct{} // have a value when there is something new
+	newest  pieces
+	stop    context.CancelFunc
+}
+
+func (f *feeds) init() {
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.open = map[string]*feed{}
+}
+
+func (f *feeds) shut() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.cancel()
+	f.running.Wait()
+}
+
+// source is a page that changes.
+type source struct {
+	key    string // equal keys are equal pages
+	build  func(context.Context) (pieces, error)
+	follow func(context.Context) // runs as long as somebody reads; may be nil
+}
+
+// join adds a reader to the feed of a page. ok is false when there are too many
+// already, or it is all over.
+func (f *feeds) join(page source, most int, every time.Duration) (d *feed, news chan struct{}, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed || f.streams >= most {
+		return nil, nil, false
+	}
+	f.streams++
+	d = f.open[page.key]
+	if d == nil {
+		ctx, stop := context.WithCancel(f.ctx)
+		d = &feed{key: page.key, readers: map[chan struct{}]struct{}{}, stop: stop}
+		f.open[page.key] = d
+		f.running.Go(func() { f.run(ctx, d, every, page.build) })
+		if page.follow != nil {
+			f.running.Go(func() { page.follow(ctx) })
+		}
+	}
+	news = make(chan struct{}, 1)
+	if d.newest != nil {
+		news <- struct{}{}
+	}
+	d.readers[news] = struct{}{}
+	return d, news, true
+}
+
+func (f *feeds) leave(d *feed, news chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.streams--
+	delete(d.readers, news)
+	if len(d.readers) == 0 {
+		d.stop()
+		delete(f.open, d.key)
+	}
+}
+
+// run makes a page anew as long as somebody reads it.
+func (f *feeds) run(ctx context.Context, d *feed, every time.Duration, build func(context.Context) (pieces, error)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		bounded, cancel := context.WithTimeout(ctx, buildTime)
+		p, err := build(bounded)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil { // what is shown stays, and is said to be old
+			p = pieces{}
+			p.part("notice", "notice", "Not up to date: "+sentence(err))
+		}
+		f.mu.Lock()
+		d.newest = p
+		for news := range d.readers {
+			select {
+			case news <- struct{}{}:
+			default:
+			}
+		}
+		f.mu.Unlock()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *feeds) newestOf(d *feed) pieces {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return d.newest
+}
+
+// live streams the changes of a page as server-sent events.
+func (h *Handler) live(w http.ResponseWriter, r *http.Request, a Access) {
+	page, ok := h.source(r.URL.Query(), a)
+	if !ok {
+		h.fail(w, r, a, http.StatusNotFound, "There is no such semaphore.")
+		return
+	}
+	d, news, ok := h.feeds.join(page, h.options.Streams, h.options.Interval)
+	if !ok {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "too many live pages are open", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.feeds.leave(d, news)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies would wait for more
+	w.WriteHeader(http.StatusOK)
+	control := http.NewResponseController(w)
+	send := func(text []byte) error {
+		_ = control.SetWriteDeadline(time.Now().Add(sendTime)) // where there is no deadline, none is needed
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+		return control.Flush()
+	}
+	if send([]byte("retry: 2000\n\n")) != nil {
+		return
+	}
+	sent := sent{}
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		var text []byte
+		select {
+		case <-news:
+			text = sent.message(h.feeds.newestOf(d))
+		case <-beat.C:
+			if now := h.access(r); now.Right != a.Right || !slices.Equal(now.Prefixes, a.Prefixes) {
+				return
+			}
+			text = []byte(":\n\n")
+		case <-r.Context().Done():
+			return
+		case <-h.feeds.ctx.Done():
+			return
+		}
+		if len(text) > 0 && send(text) != nil {
+			return
+		}
+	}
+}
+
+// source is the page that an address asks for.
+func (h *Handler) source(v url.Values, a Access) (page source, ok bool) {
+	rights, _ := json.Marshal([]any{a.Right, a.Prefixes}) // plain data
+	switch v.Get("of") {
+	case "list":
+		q := listQueryOf(v)
+		page.key = string(rights) + q.address()
+		page.build = func(ctx context.Context) (pieces, error) {
+			list, err := h.list(ctx, q, a)
+			if err != nil {
+				return nil, err
+			}
+			return list.pieces(), nil
+		}
+		return page, true
+	case "semaphore":
+		q := semaphoreQueryOf(v)
+		if engine.ValidateName(q.name) != nil || !a.reaches(q.name) {
+			return page, false
+		}
+		d := newDiary()
+		page.key = string(rights) + semaphoreAddress(q.name, q.holders, q.waiters)
+		page.build = func(ctx context.Context) (pieces, error) {
+			d.await(ctx)
+			s, err := h.semaphore(ctx, q, a)
+			if err != nil {
+				return nil, err
+			}
+			s.Lately = d.list()
+			return s.pieces(), nil
+		}
+		page.follow = func(ctx context.Context) { d.follow(ctx, h.watcher, q.name) }
+		return page, true
+	}
+	return page, false
+}
+
+// pieces are the parts of a page that change, in order. Parts replace what is in
+// an element; rows are elements of a list.
+type pieces []piece
+
+type piece struct {
+	list string // of rows; empty: it is a part
+	key  string
+	html string
+	sum  uint64
+}
+
+var seed = maphash.MakeSeed()
+
+func (p *pieces) part(key, page string, v any) { p.row("", key, page, v) }
+
+func (p *pieces) row(list, key, page string, v any) {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, page, v); err != nil {
+		b.Reset() // the page itself cannot be made either, and says so
+	}
+	*p = append(*p, piece{list, key, b.String(), maphash.Bytes(seed, b.Bytes())})
+}
+
+// with names the lists of a page, which may be empty.
+func (p pieces) with(lists ...string) pieces {
+	for _, list := range lists {
+		p = append(p, piece{list: list})
+	}
+	return p
+}
+
+// sent is what a browser has.
+type sent map[[2]string]uint64
+
+// message is what a browser still needs to show p; empty if nothing.
+//
+//	{"parts": {KEY: HTML}, "lists": {LIST: {"order": [KEY, …], "rows": {KEY: HTML}}}}
+func (s *sent) message(p pieces) []byte {
+	type list struct {
+		Order []string          `json:"order"`
+		Rows  map[string]string `json:"rows"`
+	}
+	var m struct {
+		Parts map[string]string `json:"parts"`
+		Lists map[string]*list  `json:"lists"`
+	}
+	m.Parts, m.Lists = map[string]string{}, map[string]*list{}
+	now, order, changed := sent{}, map[string]*maphash.Hash{}, false
+	for _, x := range p {
+		at := [2]string{x.list, x.key}
+		if x.list != "" && m.Lists[x.list] == nil {
+			m.Lists[x.list] = &list{Order: []string{}, Rows: map[string]string{}}
+			order[x.list] = new(maphash.Hash)
+			order[x.list].SetSeed(seed)
+		}
+		if x.key == "" {
+			continue
+		}
+		now[at] = x.sum
+		differs := (*s)[at] != x.sum
+		changed = changed || differs
+		switch {
+		case x.list != "":
+			m.Lists[x.list].Order = append(m.Lists[x.list].Order, x.key)
+			_, _ = order[x.list].WriteString(x.key + "\x00")
+			if differs {
+				m.Lists[x.list].Rows[x.key] = x.html
+			}
+		case differs:
+			m.Parts[x.key] = x.html
+		}
+	}
+	for list, sum := range order {
+		at := [2]string{list, ""}
+		now[at] = sum.Sum64()
+		changed = changed || (*s)[at] != now[at]
+	}
+	if len(m.Lists) == 0 { // a notice alone: all else stays as it is
+		for at, sum := range *s {
+			if _, ok := now[at]; !ok {
+				now[at] = sum
+			}
+		}
+	}
+	*s = now
+	if !changed {
+		return nil
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil // strings always can
+	}
+	return append(append([]byte("data: "), text...), "\n\n"...)
+}

@@ -1,0 +1,77 @@
+package dashboard
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"net/http"
+	"strings"
+)
+
+//go:embed pages
+var sources embed.FS
+
+var pages = template.Must(template.New("").ParseFS(sources, "pages/*.html"))
+
+// frame is what all pages have.
+type frame struct {
+	Site, Page string
+	Who        string
+	Admin      bool
+	Login      bool   // somebody who sees this without a token may have one
+	Logout     bool   // there is a login to end
+	Live       string // address of the stream of changes; empty: nothing changes
+	Done       string // what has just been done
+	Notice     string // what is wrong now
+}
+
+func (h *Handler) frame(page string, a Access) frame {
+	return frame{
+		Site: h.options.Title, Page: page, Who: a.Who, Admin: a.Right >= Admin,
+		Login: h.options.Login != nil && !a.loggedIn && a.Right >= Read, Logout: a.loggedIn && a.Right >= Read,
+	}
+}
+
+// render answers with a page. It is made whole before any of it is sent.
+func (h *Handler) render(w http.ResponseWriter, code int, page string, v any) {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, page, v); err != nil {
+		h.options.Log.Error("sema: a page of the dashboard cannot be made", "page", page, "error", err)
+		http.Error(w, "this page cannot be shown", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write(b.Bytes()) // a browser that has gone
+}
+
+type failView struct {
+	frame
+	Heading, Text string
+}
+
+// fail answers with a page that says why not.
+func (h *Handler) fail(w http.ResponseWriter, _ *http.Request, a Access, code int, text string) {
+	heading := http.StatusText(code)
+	h.render(w, code, "fail", failView{frame: h.frame(heading, a), Heading: heading, Text: text})
+}
+
+// unreachable answers with a page that tries again by itself.
+func (h *Handler) unreachable(w http.ResponseWriter, r *http.Request, a Access, err error) {
+	if r.Context().Err() != nil {
+		return // nobody is there to read it
+	}
+	h.options.Log.Warn("sema: the dashboard cannot look at the engine", "error", err)
+	w.Header().Set("Retry-After", "5")
+	w.Header().Set("Refresh", "5")
+	h.fail(w, r, a, http.StatusServiceUnavailable, sentence(err))
+}
+
+// sentence is an error for those who read pages.
+func sentence(err error) string {
+	text := strings.TrimPrefix(err.Error(), "sema: ")
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}

@@ -1,0 +1,176 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"sema/engine"
+	"sema/internal/why"
+	"sema/watch"
+)
+
+// semaphoreAddress leads to pages of a semaphore's holders and waiters.
+func semaphoreAddress(name string, holders, waiters int) string {
+	v := url.Values{"name": {name}}
+	if holders > 1 {
+		v.Set("holders", strconv.Itoa(holders))
+	}
+	if waiters > 1 {
+		v.Set("waiters", strconv.Itoa(waiters))
+	}
+	return "semaphore?" + v.Encode()
+}
+
+type semaphoreView struct {
+	frame
+	Name         string
+	Gone         bool // nobody uses it
+	State        engine.State
+	Summary      watch.Summary
+	Bar, Spark   template.HTML
+	Wait         string
+	Slots        bool // somebody has one
+	Holders      []holderRow
+	HoldersPager pager
+	Waiters      []waiterRow
+	WaitersPager pager
+	Actions      []link
+	Lately       []diaryLine
+}
+
+type link struct{ Label, Address, Class string }
+
+type holderRow struct {
+	engine.Holder
+	Number     int
+	Held, Rest string
+	Revoke     string // addresses; empty: not the visitor's to do
+	Release    string
+}
+
+type waiterRow struct {
+	engine.Waiter
+	Position int
+	Since    string
+	Why      string
+}
+
+// semaphoreQuery is what the address of a semaphore's page says.
+type semaphoreQuery struct {
+	name             string
+	holders, waiters int
+}
+
+func semaphoreQueryOf(v url.Values) semaphoreQuery {
+	return semaphoreQuery{v.Get("name"), pageOf(v, "holders"), pageOf(v, "waiters")}
+}
+
+func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a Access) (semaphoreView, error) {
+	st, looked, err := h.watcher.Recent(ctx, q.name)
+	if err != nil {
+		return semaphoreView{}, err
+	}
+	since := max(0, time.Since(looked))
+	v := semaphoreView{frame: h.frame(q.name, a), Name: q.name, State: st, Gone: st.Limit == 0}
+	v.Live = "live?of=semaphore&" + semaphoreAddress(q.name, q.holders, q.waiters)[len("semaphore?"):]
+	v.Summary = watch.Summarize(q.name, looked, st)
+	v.Bar, v.Spark = bar(st.Used, st.Limit), h.spark(q.name)
+	v.Wait = "–"
+	if v.Summary.Waiting > 0 {
+		v.Wait = brief(v.Summary.Oldest + since)
+	}
+	rows := h.options.Rows
+	v.HoldersPager = newPager("holders", q.holders, rows, len(st.Holders), func(page int) string { return semaphoreAddress(q.name, page, q.waiters) })
+	v.WaitersPager = newPager("waiters", q.waiters, rows, len(st.Waiters), func(page int) string { return semaphoreAddress(q.name, q.holders, page) })
+	for i, holder := range window(byToken(st.Holders), q.holders, rows) {
+		row := holderRow{Holder: holder, Number: (q.holders-1)*rows + i + 1, Held: "unknown", Rest: brief(max(0, holder.Left-since))}
+		if holder.Token != 0 {
+			row.Held = brief(holder.Age + since)
+		}
+		if a.Right >= Admin {
+			row.Revoke, row.Release = actAddress("revoke", q.name, holder.ID), actAddress("release", q.name, holder.ID)
+		}
+		v.Slots = v.Slots || holder.Slot >= 0
+		v.Holders = append(v.Holders, row)
+	}
+	for i, waiter := range window(st.Waiters, q.waiters, rows) {
+		before := (q.waiters-1)*rows + i
+		v.Waiters = append(v.Waiters, waiterRow{
+			Waiter: waiter, Position: before + 1, Since: brief(waiter.Waiting + since), Why: reason(st, why.Of(st, waiter.Weight, before)),
+		})
+	}
+	if a.Right >= Admin && !v.Gone {
+		v.Actions = actions(q.name, st)
+	}
+	return v, nil
+}
+
+// window is a page of a list.
+func window[T any](list []T, page, rows int) []T {
+	from := min((page-1)*rows, len(list))
+	return list[from:min(from+rows, len(list))]
+}
+
+// reason is why somebody waits, in the few words that a table has room for.
+func reason(st engine.State, w why.Why) string {
+	others := count(w.Before, "other")
+	switch w.Cause {
+	case why.TooHeavy:
+		return fmt.Sprintf("never: weight %d is above the limit %d", w.Weight, st.Limit)
+	case why.Paused:
+		return "paused by an operator"
+	case why.Head:
+		return fmt.Sprintf("behind %s; the first wants %d, %d free", others, w.First, w.Free)
+	case why.Behind:
+		return "behind " + others
+	case why.Over:
+		return fmt.Sprintf("next; %d held, more than the limit %d", st.Used, st.Limit)
+	case why.Needs:
+		return fmt.Sprintf("next; wants %d, %d free", w.Weight, w.Free)
+	case why.Full:
+		return fmt.Sprintf("next; all %d held", st.Limit)
+	}
+	return "served now"
+}
+
+func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a Access) {
+	q := semaphoreQueryOf(r.URL.Query())
+	if engine.ValidateName(q.name) != nil || !a.reaches(q.name) {
+		h.fail(w, r, a, http.StatusNotFound, "There is no such semaphore.")
+		return
+	}
+	v, err := h.semaphore(r.Context(), q, a)
+	if err != nil {
+		h.unreachable(w, r, a, err)
+		return
+	}
+	v.Done = doneText(r.URL.Query().Get("done"))
+	code := http.StatusOK
+	if v.Gone {
+		code = http.StatusNotFound
+	}
+	h.render(w, code, "semaphore", v)
+}
+
+// pieces are the parts of the page that change.
+func (v semaphoreView) pieces() pieces {
+	p := pieces{}
+	p.part("notice", "notice", v.Notice)
+	p.part("facts", "facts", v)
+	p.part("actions", "actions", v.Actions)
+	p.part("lately", "lately", v.Lately)
+	p.part("holders-pager", "pager", v.HoldersPager)
+	p.part("waiters-pager", "pager", v.WaitersPager)
+	for _, row := range v.Holders {
+		p.row("holders", row.ID, "holder-row", row)
+	}
+	for _, row := range v.Waiters {
+		p.row("waiters", row.ID, "waiter-row", row)
+	}
+	return p.with("holders", "waiters")
+}

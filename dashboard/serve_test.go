@@ -1,0 +1,202 @@
+package dashboard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"sema/dashboard"
+	"sema/engine"
+	"sema/engine/memengine"
+)
+
+func TestEveryAnswerHasThePolicy(t *testing.T) {
+	s := open(t, dashboard.Options{})
+	for path, code := range map[string]int{"/": 200, "/semaphore?name=x": 404, "/style.css": 200, "/live.js": 200, "/icon.svg": 200, "/x": 404, "/act": 403} {
+		w := s.do(code, httptest.NewRequest(http.MethodGet, path, nil))
+		policy := w.Header().Get("Content-Security-Policy")
+		if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", path, w.Header())
+		}
+	}
+	w := s.do(200, httptest.NewRequest(http.MethodGet, "/style.css", nil))
+	s.get(304, "/style.css", "If-None-Match", w.Header().Get("ETag"))
+	if w := s.do(200, httptest.NewRequest(http.MethodHead, "/", nil)); w.Code != 200 {
+		t.Error(w.Code)
+	}
+}
+
+// A dashboard works below any path, with a client that follows links as a
+// browser does.
+func TestBelowAPath(t *testing.T) {
+	s := open(t, dashboard.Options{Login: func(token string) (dashboard.Access, bool) { return admin(nil), token == "t" }})
+	acquire(t, s.semaphore("x", 3, nil), 1)
+	mux := http.NewServeMux()
+	mux.Handle("/ops/sema/", http.StripPrefix("/ops/sema", s.d))
+	mux.Handle("/bare", http.StripPrefix("/bare", s.d))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	jar, _ := cookiejar.New(nil)
+	browser := server.Client()
+	browser.Jar = jar
+	visit := func(path string) (string, string) {
+		t.Helper()
+		resp, err := browser.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Request.URL.Path, string(body)
+	}
+	for _, path := range []string{"/ops/sema/", "/ops/sema"} {
+		if at, page := visit(path); at != "/ops/sema/login" || !strings.Contains(page, "Token") {
+			t.Errorf("%s leads to %s\n%s", path, at, page)
+		}
+	}
+	post := func(to string, v url.Values) string {
+		t.Helper()
+		r, _ := http.NewRequest(http.MethodPost, server.URL+to, strings.NewReader(v.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", server.URL)
+		resp, err := browser.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.Request.URL.Path
+	}
+	if at := post("/ops/sema/login", url.Values{"token": {"t"}}); at != "/ops/sema/" {
+		t.Errorf("logged in, at %s", at)
+	}
+	if at, page := visit("/ops/sema/semaphore?name=x"); at != "/ops/sema/semaphore" || !strings.Contains(page, "1 of 3") {
+		t.Errorf("at %s\n%s", at, page)
+	}
+	if at := post("/ops/sema/act", form("pause", "x")); at != "/ops/sema/semaphore" {
+		t.Errorf("paused, at %s", at)
+	}
+	if at := post("/ops/sema/logout", nil); at != "/ops/sema/login" {
+		t.Errorf("logged out, at %s", at)
+	}
+	if at, _ := visit("/ops/sema/semaphore?name=x"); at != "/ops/sema/login" {
+		t.Errorf("after the logout at %s", at)
+	}
+	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Get(server.URL + "/bare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if to := resp.Header.Get("Location"); to != "./bare/" {
+		t.Errorf("/bare leads to %s", to)
+	}
+}
+
+// away is an engine that cannot be reached.
+type away struct{ engine.Engine }
+
+func (away) List(context.Context) ([]string, error) { return nil, errAway }
+
+func (away) Open(string, engine.Client, func(engine.Notification)) (engine.Session, error) {
+	return nil, errAway
+}
+
+var errAway = &engine.Error{Op: "state", NotExecuted: true, Temporary: true, Err: errors.New("dial <tcp>: refused")}
+
+func TestAnEngineThatIsAway(t *testing.T) {
+	d := dashboard.New(away{memengine.New()}, &dashboard.Options{Allow: admin, Log: slog.New(slog.DiscardHandler)})
+	defer d.Close()
+	s := &site{t: t, d: d}
+	for _, path := range []string{"/", "/?sort=use", "/semaphore?name=x", "/act?do=pause&name=x"} {
+		has(t, s.get(503, path), "dial &lt;tcp&gt;: refused")
+	}
+	has(t, s.post(503, "/act", form("pause", "x")).Body.String(), "refused")
+}
+
+// Ten thousand semaphores, and ten thousand waiters of one of them, are pages
+// like any others.
+func TestTenThousand(t *testing.T) {
+	s := open(t, dashboard.Options{})
+	for i := range 10_000 {
+		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3, Pin: true}}}); err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Close()
+	}
+	raw, err := s.engine.Open("crowd", engine.Client{Host: "h", PID: 1, Label: "w"}, func(engine.Notification) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = raw.Close() }()
+	call := engine.Call{Number: 1}
+	for i := range 10_001 {
+		call.Requests = append(call.Requests, engine.Request{
+			Kind: engine.Ask, ID: engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}, Limit: 1, Lease: 1e12, Ticket: 1e12, Wait: true,
+		})
+	}
+	if _, err := raw.Step(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/":                                   "1 to 50 of 10001 semaphores",
+		"/?page=201":                          "10001 to 10001 of 10001 semaphores",
+		"/?q=s0999":                           "1 to 10 of 10 semaphores",
+		"/semaphore?name=crowd":               "1 to 50 of 10000 waiters",
+		"/semaphore?name=crowd&waiters=200":   "behind 9999 others",
+		"/semaphore?name=crowd&waiters=10000": "No waiters on this page: there are 10000 in all",
+	} {
+		page := s.get(200, path)
+		has(t, page, want)
+		if len(page) > 100<<10 {
+			t.Errorf("%s has %d bytes", path, len(page))
+		}
+	}
+}
+
+// flaky is an engine whose looks are counted, and fail on demand.
+type flaky struct {
+	engine.Engine
+	calls atomic.Int64
+	away  atomic.Bool
+}
+
+func (e *flaky) List(ctx context.Context) ([]string, error) {
+	e.calls.Add(1)
+	if e.away.Load() {
+		return nil, errAway
+	}
+	return e.Engine.List(ctx)
+}
+
+func (e *flaky) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := e.Engine.Open(name, who, notify)
+	return &flakySession{s, e}, err
+}
+
+type flakySession struct {
+	engine.Session
+	e *flaky
+}
+
+func (s *flakySession) State(ctx context.Context) (engine.State, error) {
+	s.e.calls.Add(1)
+	if s.e.away.Load() {
+		return engine.State{}, errAway
+	}
+	return s.Session.State(ctx)
+}
