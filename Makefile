@@ -11,12 +11,14 @@ build:
 man:
 	go run ./internal/cli/man bin/man
 
+# Modules of their own, so that nobody has to have what only they need.
+MODULES = bench dashboard/browsertest contrib/otel contrib/prometheus interop/others monitoring
+
 # All tests, race detector on; real Redis servers are started as children.
 test:
 	./scripts/test-tools.sh
 	go test -race -timeout 10m ./...
-	cd bench && go vet ./... && go test ./...
-	cd dashboard/browsertest && go vet ./... && go test ./...
+	for m in $(MODULES); do (cd $$m && go vet ./... && go test -race ./...) || exit 1; done
 
 # The dashboard's pictures in docs, taken by its tests.
 pictures:
@@ -53,9 +55,9 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: these files want formatting'; exit 1; }
 	go vet ./...
 	go vet -tags interop ./interop/...
+	cd interop/others && go vet -tags interop .
 	$(STATICCHECK) ./...
-	cd bench && $(STATICCHECK) ./...
-	cd dashboard/browsertest && $(STATICCHECK) ./...
+	for m in $(MODULES); do (cd $$m && $(STATICCHECK) ./...) || exit 1; done
 
 # Code and tests compile for every system that is supported.
 cross:
@@ -65,12 +67,13 @@ cross:
 vulncheck:
 	$(GOVULNCHECK) ./...
 
-# Our classic and redisson packages beside the originals' own languages: needs
-# Python, and Java with Maven.
+# Our classic and redisson packages beside the originals' own languages, and what
+# we say of npm's redis-semaphore: needs Python, Java with Maven, and Node.js.
 interop:
 	./scripts/test-tools.sh
 	./interop/classic/run.sh
 	./interop/redisson/run.sh
+	./interop/others/run.sh
 
 clean:
 	rm -rf bin

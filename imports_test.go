@@ -27,6 +27,8 @@ var importRules = []struct {
 	{"sema/internal/why", []string{"sema/engine"}, "every front end says it in the same terms"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
 	{"sema/redisson", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
+	{"sema/metrics", []string{"sema", "sema/engine", "sema/watch"}, "counting costs a program no module; clients of Prometheus and OpenTelemetry are for contrib"},
+	{"sema/internal/top", []string{"sema", "sema/engine", "sema/watch", "sema/internal/why", "charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}, "a view of what everybody may see; drawing on terminals is bought"},
 	{"sema/internal/rediserror", []string{"github.com/redis/go-redis/v9"}, "one table for all who talk to Redis"},
 	{"sema/internal/simulate", []string{"sema/engine", "sema/internal/client", "sema/internal/ledger"}, "it runs the two machines, and nothing between"},
 	{"sema/internal/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},

@@ -1,11 +1,14 @@
 #!/bin/sh
-# Sees to what the tests need beside Go: redis-server, a C compiler for the race
-# detector, and Chromium for the dashboard. Installs them with apt where that is
-# there and allowed.
+# Sees to what the tests need beside Go: redis-server, tmux as a terminal, a C
+# compiler for the race detector, Chromium for the dashboard, and what interop/others
+# compares. Installs them with apt where that is there and allowed.
 set -eu
 
 missing=
 command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
+command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
+command -v sem >/dev/null 2>&1 || missing="$missing parallel"
+command -v flock >/dev/null 2>&1 || missing="$missing util-linux"
 command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 [ -n "${SEMA_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
 	command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		}
 	}
 	testscript.Main(m, map[string]func(){"sema": func() {
+		if key := os.Getenv("SEMA_TEST_PANIC"); key != "" {
+			cli.PanicOnKey(key)
+		}
 		code := cli.Main(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines outlive Main:", err)

@@ -64,7 +64,7 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		p.runCommand(),
 		p.acquireCommand(), p.renewCommand(), p.permitCommand(releaseVerb),
-		p.lsCommand(), p.showCommand(), p.whyCommand(), p.limitCommand(), p.pauseCommand(), p.unpauseCommand(),
+		p.lsCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.pauseCommand(), p.unpauseCommand(),
 		p.rmCommand(), p.permitCommand(revokeVerb), p.serveCommand(),
 		p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
 	)

@@ -1,0 +1,297 @@
+package otelsema_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
+
+	"sema"
+	"sema/contrib/otel"
+	"sema/engine/memengine"
+	"sema/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// sdk is OpenTelemetry with everything in memory.
+type sdk struct {
+	t         *testing.T
+	reader    *sdkmetric.ManualReader
+	spans     *tracetest.SpanRecorder
+	tracer    trace.Tracer
+	telemetry *otelsema.Telemetry
+}
+
+func newSDK(t *testing.T) *sdk {
+	t.Helper()
+	x := &sdk{t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(x.reader))
+	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(x.spans))
+	x.tracer = tracers.Tracer("test")
+	t.Cleanup(func() {
+		if err := errors.Join(meters.Shutdown(context.Background()), tracers.Shutdown(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	var err error
+	if x.telemetry, err = otelsema.New(&otelsema.Options{MeterProvider: meters, TracerProvider: tracers, Names: 2}); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func (x *sdk) semaphore(limit int) *sema.Semaphore {
+	x.t.Helper()
+	e := memengine.New()
+	s, err := sema.New(e, "llm", limit, &sema.Options{Observer: x.telemetry.Observer(sema.Observer{})})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(func() { _, _ = s.Close(), e.Close() })
+	return s
+}
+
+// metric is what the SDK would send of one metric.
+func (x *sdk) metric(name string) metricdata.Metrics {
+	x.t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := x.reader.Collect(context.Background(), &all); err != nil {
+		x.t.Fatal(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if m.Name == name {
+				if scope.Scope.Name != otelsema.Scope {
+					x.t.Errorf("%s has scope %q", name, scope.Scope.Name)
+				}
+				return m
+			}
+		}
+	}
+	x.t.Fatalf("no metric %s in %+v", name, all)
+	return metricdata.Metrics{}
+}
+
+func (x *sdk) sum(name string, attributes ...attribute.KeyValue) int64 {
+	x.t.Helper()
+	sum, ok := x.metric(name).Data.(metricdata.Sum[int64])
+	if !ok {
+		x.t.Fatalf("%s is no sum of integers", name)
+	}
+	want := attribute.NewSet(attributes...)
+	for _, p := range sum.DataPoints {
+		if p.Attributes.Equals(&want) {
+			return p.Value
+		}
+	}
+	x.t.Fatalf("%s has no point %v: %+v", name, attributes, sum.DataPoints)
+	return 0
+}
+
+func (x *sdk) histogram(name string) metricdata.HistogramDataPoint[float64] {
+	x.t.Helper()
+	m := x.metric(name)
+	h, ok := m.Data.(metricdata.Histogram[float64])
+	if !ok || len(h.DataPoints) != 1 || m.Unit != "s" {
+		x.t.Fatalf("%s is not one histogram of seconds: %+v", name, m)
+	}
+	return h.DataPoints[0]
+}
+
+var llm = attribute.String("sema.name", "llm")
+
+func TestMetrics(t *testing.T) {
+	x := newSDK(t)
+	s := x.semaphore(1)
+	p, err := s.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	if err := p.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = s.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Revoke(t.Context(), p.ID()); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Context(t.Context()).Done()
+	_ = p.Release()
+	for result, want := range map[string]int64{"acquired": 2, "refused": 1} {
+		if got := x.sum(metrics.Acquires, llm, attribute.String("result", result)); got != want {
+			t.Errorf("%s: %d, want %d", result, got, want)
+		}
+	}
+	if got := x.sum(metrics.LeasesLost, llm, attribute.String("reason", "revoked")); got != 1 {
+		t.Errorf("%d permits revoked, want 1", got)
+	}
+	for name, want := range map[string]uint64{metrics.AcquireWait: 2, metrics.LeaseDuration: 2} {
+		if h := x.histogram(name); h.Count != want || len(h.Bounds) != len(metrics.DefaultBounds()) {
+			t.Errorf("%s: %+v, want %d values", name, h, want)
+		}
+	}
+}
+
+func TestNamesAreBounded(t *testing.T) {
+	x := newSDK(t) // two names
+	o := x.telemetry.Observer(sema.Observer{})
+	for _, name := range []string{"a", "b", "c", "d", "a"} {
+		o.Acquired(sema.Acquired{About: sema.About{Semaphore: name}})
+	}
+	for name, want := range map[string]int64{"a": 2, "b": 1, metrics.Other: 2} {
+		if got := x.sum(metrics.Acquires, attribute.String("sema.name", name), attribute.String("result", "acquired")); got != want {
+			t.Errorf("%s: %d, want %d", name, got, want)
+		}
+	}
+}
+
+// engineSource is a source as a metrics.Watch is one.
+type engineSource struct{}
+
+func (engineSource) Families(context.Context) (all []metrics.Family) {
+	for name, v := range map[string]float64{
+		metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.QueueOldest: 1.5, metrics.LeasesReclaimed: 7,
+	} {
+		f, _ := metrics.Describe(name)
+		f.Series = []metrics.Series{{Labels: []metrics.Label{{Name: metrics.LabelName, Value: "llm"}}, Value: v}}
+		all = append(all, f)
+	}
+	return all
+}
+
+func TestObserve(t *testing.T) {
+	x := newSDK(t)
+	registration, err := x.telemetry.Observe(engineSource{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int64{metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.LeasesReclaimed: 7} {
+		if got := x.sum(name, llm); got != want {
+			t.Errorf("%s: %d, want %d", name, got, want)
+		}
+	}
+	oldest, ok := x.metric(metrics.QueueOldest).Data.(metricdata.Gauge[float64])
+	if !ok || len(oldest.DataPoints) != 1 || oldest.DataPoints[0].Value != 1.5 {
+		t.Errorf("oldest: %+v", oldest)
+	}
+	if err := registration.Unregister(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	x := newSDK(t)
+	s := x.semaphore(1)
+	ctx, job := x.tracer.Start(t.Context(), "job")
+	if err := x.telemetry.Do(ctx, s, func(ctx context.Context) error {
+		_, work := x.tracer.Start(ctx, "work")
+		work.End()
+		_, err := x.telemetry.TryAcquire(ctx, s, 1)
+		return err
+	}); !errors.Is(err, sema.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	job.End()
+	spans := map[string][]sdktrace.ReadOnlySpan{}
+	for _, span := range x.spans.Ended() {
+		spans[span.Name()] = append(spans[span.Name()], span)
+	}
+	if len(spans[otelsema.SpanAcquire]) != 2 || len(spans[otelsema.SpanHold]) != 1 {
+		t.Fatalf("spans: %v", spans)
+	}
+	wait, refused, hold := spans[otelsema.SpanAcquire][0], spans[otelsema.SpanAcquire][1], spans[otelsema.SpanHold][0]
+	for span, parent := range map[sdktrace.ReadOnlySpan]trace.SpanContext{
+		wait: job.SpanContext(), hold: job.SpanContext(), refused: hold.SpanContext(), spans["work"][0]: hold.SpanContext(),
+	} {
+		if !span.Parent().Equal(parent) {
+			t.Errorf("%s is not where it belongs", span.Name())
+		}
+	}
+	has := func(span sdktrace.ReadOnlySpan, want attribute.KeyValue) {
+		t.Helper()
+		for _, a := range span.Attributes() {
+			if a == want {
+				return
+			}
+		}
+		t.Errorf("%s has not %v but %v", span.Name(), want, span.Attributes())
+	}
+	has(wait, llm)
+	has(wait, attribute.String(otelsema.AttributeResult, "acquired"))
+	has(wait, attribute.Int(otelsema.AttributeWeight, 1))
+	has(refused, attribute.String(otelsema.AttributeResult, "refused"))
+	has(hold, llm)
+	if wait.Status().Code != codes.Unset || refused.Status().Code != codes.Error || hold.Status().Code != codes.Unset {
+		t.Errorf("statuses: %v, %v, %v", wait.Status(), refused.Status(), hold.Status())
+	}
+	if wait.EndTime().After(hold.StartTime()) {
+		t.Error("the wait ends after the hold began")
+	}
+}
+
+func TestSpanOfALostPermit(t *testing.T) {
+	x := newSDK(t)
+	s := x.semaphore(1)
+	p, err := x.telemetry.Acquire(t.Context(), s, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Revoke(t.Context(), p.ID()); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Context(t.Context()).Done()
+	for range 2 { // releasing twice ends the span once
+		if err := p.Release(); err == nil {
+			t.Fatal("a lost permit was released")
+		}
+	}
+	ended := x.spans.Ended()
+	if last := ended[len(ended)-1]; len(ended) != 2 || last.Name() != otelsema.SpanHold || last.Status().Code != codes.Error {
+		t.Errorf("spans: %v", ended)
+	}
+}
+
+func TestValuesOutOfRangeAreRefused(t *testing.T) {
+	for _, o := range []otelsema.Options{{Names: -1}, {Bounds: []float64{2, 1}}} {
+		_, err := otelsema.New(&o)
+		var argument *sema.ArgumentError
+		if !errors.As(err, &argument) {
+			t.Errorf("%+v: %v, want an ArgumentError", o, err)
+		}
+	}
+}
+
+func ExampleTelemetry_Do() {
+	telemetry, err := otelsema.New(nil) // the global providers
+	if err != nil {
+		panic(err)
+	}
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	sem, err := sema.New(e, "llm", 5, &sema.Options{Lease: 10 * time.Second, Observer: telemetry.Observer(sema.Observer{})})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = sem.Close() }()
+	err = telemetry.Do(context.Background(), sem, func(ctx context.Context) error {
+		return ctx.Err() // the work, whose spans are children of sema.hold
+	})
+	if err != nil {
+		panic(err)
+	}
+	// Output:
+}

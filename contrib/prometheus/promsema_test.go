@@ -1,0 +1,182 @@
+package promsema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"google.golang.org/protobuf/proto"
+
+	"sema"
+	"sema/contrib/prometheus"
+	"sema/engine/memengine"
+	"sema/metrics"
+)
+
+// busy is a recorder that has seen everything.
+func busy(t *testing.T) *metrics.Recorder {
+	t.Helper()
+	r, err := metrics.NewRecorder(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := r.Observer(sema.Observer{})
+	for _, name := range []string{"llm", "a \"quoted\"\nname\\ with everything, {} # 1 \u2603", strings.Repeat("x", 255)} {
+		about := sema.About{Semaphore: name}
+		for _, d := range []time.Duration{-time.Microsecond, 0, time.Millisecond, 333 * time.Millisecond, time.Second, 100 * time.Hour} {
+			o.Acquired(sema.Acquired{About: about, Waited: d})
+			o.Released(sema.Released{About: about, Held: d})
+		}
+		o.Failed(sema.Failed{About: about, Err: sema.ErrUnavailable})
+		o.Lost(sema.Lost{About: about, Err: sema.ErrRevoked, Held: time.Hour})
+	}
+	return r
+}
+
+// source is one as a metrics.Watch is one.
+type source []metrics.Family
+
+func (s source) Families(context.Context) []metrics.Family { return s }
+
+func gauges() source {
+	var all source
+	for i, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.QueueOldest, metrics.LeasesReclaimed} {
+		f, _ := metrics.Describe(name)
+		f.Series = []metrics.Series{{Labels: []metrics.Label{{Name: metrics.LabelName, Value: "llm"}}, Value: 1.5 + float64(i)}}
+		all = append(all, f)
+	}
+	return all
+}
+
+func gather(t *testing.T, sources ...metrics.Source) []*dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(promsema.Collector(sources...))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// The text that package metrics writes by itself is, to Prometheus' own parser,
+// what its client library would have gathered.
+func TestTextIsWhatTheClientGathers(t *testing.T) {
+	r := busy(t)
+	var text strings.Builder
+	if err := metrics.WriteText(t.Context(), &text, r, gauges()); err != nil {
+		t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	parsed, err := parser.TextToMetricFamilies(strings.NewReader(text.String()))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text.String())
+	}
+	gathered := gather(t, r, gauges())
+	if len(gathered) != 9 || len(parsed) != 9 {
+		t.Errorf("%d metrics gathered, %d parsed, want 9", len(gathered), len(parsed))
+	}
+	for _, want := range gathered {
+		got := parsed[want.GetName()]
+		if got == nil {
+			t.Errorf("the text has no %s", want.GetName())
+			continue
+		}
+		for _, f := range []*dto.MetricFamily{got, want} {
+			for _, m := range f.Metric { // the client sorts labels by name
+				slices.SortFunc(m.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+			}
+			slices.SortFunc(f.Metric, func(a, b *dto.Metric) int { return strings.Compare(fmt.Sprint(a.Label), fmt.Sprint(b.Label)) })
+			for _, m := range f.Metric {
+				if h := m.Histogram; h != nil { // the text names what the client leaves out
+					h.CreatedTimestamp = nil
+					h.Bucket = slices.DeleteFunc(h.Bucket, func(b *dto.Bucket) bool {
+						return b.GetCumulativeCount() == h.GetSampleCount() && b.GetUpperBound() > 1e300
+					})
+				}
+			}
+		}
+		if !proto.Equal(got, want) {
+			t.Errorf("the text has\n%.3000v\nthe client gathers\n%.3000v", got, want)
+		}
+	}
+}
+
+func TestNamesFollowThePractice(t *testing.T) {
+	problems, err := testutil.CollectAndLint(promsema.Collector(busy(t), gauges()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// badLabels has a label twice.
+func badLabels() source {
+	f, _ := metrics.Describe(metrics.Limit)
+	l := metrics.Label{Name: metrics.LabelName, Value: "llm"}
+	f.Series = []metrics.Series{{Labels: []metrics.Label{l, l}}}
+	return source{f}
+}
+
+func TestBadSeriesAreAnErrorOfTheScrape(t *testing.T) {
+	for what, s := range map[string][]metrics.Source{"labels": {badLabels()}, "twice": {gauges(), gauges()}} {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(promsema.Collector(s...))
+		if _, err := registry.Gather(); err == nil {
+			t.Errorf("%s: gathered without an error", what)
+		}
+	}
+}
+
+func Example() {
+	recorder, err := metrics.NewRecorder(nil)
+	if err != nil {
+		panic(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(promsema.Collector(recorder))
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	sem, err := sema.New(e, "llm", 1, &sema.Options{Observer: recorder.Observer(sema.Observer{})})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = sem.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	permit, err := sem.Acquire(ctx)
+	if err != nil {
+		panic(err)
+	}
+	if _, err := sem.TryAcquire(ctx); !errors.Is(err, sema.ErrUnavailable) {
+		panic(err)
+	}
+	if err := permit.Release(); err != nil {
+		panic(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if m.Counter != nil && m.Counter.GetValue() > 0 {
+				fmt.Println(f.GetName(), m.Label[0].GetValue(), m.Label[1].GetValue(), m.Counter.GetValue())
+			}
+		}
+	}
+	// Output:
+	// sema_acquires_total acquired llm 1
+	// sema_acquires_total refused llm 1
+}

@@ -1,0 +1,134 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"sema"
+	"sema/engine"
+	"sema/watch"
+)
+
+const (
+	// lookTime bounds a look, and actTime what an operator asks for.
+	lookTime = 10 * time.Second
+	actTime  = 10 * time.Second
+)
+
+// wish is what the view wants to know: a page of the list, or one semaphore.
+type wish struct {
+	number int    // of the wish: what was found of an earlier one is of no use
+	name   string // "": the list
+	query  watch.Query
+}
+
+// page is what was found of a wish.
+type page struct {
+	wish  wish
+	list  []watch.Summary
+	total int
+	state engine.State
+	err   error
+}
+
+// done is what came of an operator's word.
+type done struct {
+	what string
+	err  error
+}
+
+// feed looks at the engine for the view, one look at a time.
+type feed struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	engine  engine.Engine
+	watcher *watch.Watcher
+	every   time.Duration
+	wishes  chan wish // the last one counts
+	send    func(tea.Msg)
+	running sync.WaitGroup
+}
+
+func newFeed(ctx context.Context, e engine.Engine, w *watch.Watcher, o Options) *feed {
+	f := &feed{engine: e, watcher: w, every: o.Every, wishes: make(chan wish, 1)}
+	f.ctx, f.cancel = context.WithCancel(ctx)
+	return f
+}
+
+// start has send told what each look found, and what came of each act.
+func (f *feed) start(send func(tea.Msg)) {
+	f.send = send
+	f.running.Go(func() {
+		ticks := time.NewTicker(f.every)
+		defer ticks.Stop()
+		var want wish
+		select {
+		case want = <-f.wishes:
+		case <-f.ctx.Done():
+		}
+		for f.ctx.Err() == nil {
+			send(f.look(want))
+			select {
+			case want = <-f.wishes:
+			case <-ticks.C:
+			case <-f.ctx.Done():
+			}
+		}
+	})
+}
+
+// stop ends the looks and all that operators asked for, and waits for that.
+func (f *feed) stop() {
+	f.cancel()
+	f.running.Wait()
+}
+
+// want has the feed look for something else from now on. It is called by one
+// goroutine.
+func (f *feed) want(w wish) {
+	select {
+	case <-f.wishes:
+	default:
+	}
+	f.wishes <- w
+}
+
+func (f *feed) look(w wish) page {
+	ctx, cancel := context.WithTimeout(f.ctx, lookTime)
+	defer cancel()
+	p := page{wish: w}
+	if w.name != "" {
+		p.state, p.err = f.watcher.State(ctx, w.name)
+		// Engines list holders in no order; lines that change places cannot be read.
+		p.state.Holders = slices.Clone(p.state.Holders) // others may have the same snapshot
+		slices.SortFunc(p.state.Holders, func(a, b engine.Holder) int {
+			return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
+		})
+		return p
+	}
+	p.list, p.total, p.err = f.watcher.Summaries(ctx, w.query)
+	return p
+}
+
+// act carries out an operator's word about a semaphore, and tells what came of
+// it.
+func (f *feed) act(name, what string, do func(context.Context, *sema.Semaphore) error) {
+	f.running.Go(func() {
+		ctx, cancel := context.WithTimeout(f.ctx, actTime)
+		defer cancel()
+		// The limit is of no account: nothing is acquired.
+		s, err := sema.New(f.engine, name, 1, &sema.Options{Renew: sema.NoRenewal, Detached: true, Label: "sema top"})
+		if err != nil {
+			f.send(done{what, err})
+			return
+		}
+		err = do(ctx, s)
+		_ = s.Close() // nothing is held
+		f.send(done{what, err})
+	})
+}

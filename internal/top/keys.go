@@ -1,0 +1,191 @@
+package top
+
+import (
+	"context"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"sema"
+	"sema/engine"
+	"sema/watch"
+)
+
+// key does what a key says.
+func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
+	if k.String() == "ctrl+c" {
+		return tea.Quit
+	}
+	if k.String() == "ctrl+z" {
+		return tea.Suspend
+	}
+	if m.prompt.kind != nothing {
+		m.answer(k)
+		return nil
+	}
+	m.note = ""
+	switch k.String() {
+	case "q":
+		return tea.Quit
+	case "up", "k":
+		m.move(-1)
+	case "down", "j":
+		m.move(1)
+	case "pgup", "ctrl+b":
+		m.move(-m.rows())
+	case "pgdown", "ctrl+f", "space":
+		m.move(m.rows())
+	case "home", "g":
+		m.move(-m.total())
+	case "end", "G":
+		m.move(m.total())
+	case "p":
+		m.pause()
+	case "l":
+		if name := m.selected(); name != "" {
+			m.askLimit(name)
+		}
+	case "u":
+		if name := m.selected(); name != "" {
+			m.confirm(name, "let go of the limit of "+clean(name), func(ctx context.Context, s *sema.Semaphore) error { return s.UnsetLimit(ctx) })
+		}
+	default:
+		if m.name == "" {
+			m.keyOfList(k.String())
+		} else {
+			m.keyOfOne(k.String())
+		}
+	}
+	return nil
+}
+
+func (m *model) keyOfList(k string) {
+	switch k {
+	case "enter", "right":
+		if name := m.selected(); name != "" {
+			m.name, m.one, m.row, m.from = name, page{}, 0, 0
+			m.ask()
+		}
+	case "s":
+		m.query.Order = (m.query.Order + 1) % watch.Order(len(orders))
+		m.top()
+	case "/":
+		m.prompt = prompt{kind: filtering, text: "filter: ", word: m.query.Filter}
+	case "esc":
+		m.query.Filter = ""
+		m.top()
+	}
+}
+
+func (m *model) keyOfOne(k string) {
+	switch k {
+	case "esc", "left", "backspace":
+		m.name = ""
+		m.ask()
+	case "r":
+		if m.row >= len(m.one.state.Holders) {
+			m.note = "only a permit that is held can be revoked"
+			return
+		}
+		id := m.permit()
+		m.confirm(m.name, "revoke "+clean(id), func(ctx context.Context, s *sema.Semaphore) error { return s.Revoke(ctx, id) })
+	}
+}
+
+func (m *model) pause() {
+	name := m.selected()
+	switch {
+	case name == "":
+	case m.paused():
+		m.confirm(name, "let "+clean(name)+" go on", func(ctx context.Context, s *sema.Semaphore) error { return s.Unpause(ctx) })
+	default:
+		m.confirm(name, "pause "+clean(name), func(ctx context.Context, s *sema.Semaphore) error { return s.Pause(ctx) })
+	}
+}
+
+// answer is a key while something is asked.
+func (m *model) answer(k tea.KeyPressMsg) {
+	p := &m.prompt
+	switch key := k.String(); {
+	case p.kind == sure:
+		do := p.do
+		m.prompt = prompt{}
+		if key == "y" || key == "Y" {
+			do("")
+			return
+		}
+		m.note = "nothing was done"
+	case key == "esc":
+		if p.kind == filtering {
+			m.query.Filter = ""
+			m.top()
+		}
+		m.prompt = prompt{}
+	case key == "enter":
+		asked := *p
+		m.prompt = prompt{}
+		if asked.do != nil {
+			asked.do(asked.word)
+		}
+	case key == "backspace":
+		_, n := utf8.DecodeLastRuneInString(p.word)
+		m.typed(p.word[:len(p.word)-n])
+	case p.kind == number && (len(k.Text) != 1 || k.Text < "0" || k.Text > "9"):
+	case k.Text != "" && len(p.word)+len(k.Text) <= engine.MaxName:
+		m.typed(p.word + k.Text)
+	}
+}
+
+// typed is what the word has become.
+func (m *model) typed(word string) {
+	m.prompt.word = word
+	if m.prompt.kind == filtering {
+		m.query.Filter = word
+		m.top()
+	}
+}
+
+// top goes to the beginning of another list.
+func (m *model) top() {
+	m.query.Skip, m.at = 0, 0
+	m.ask()
+}
+
+// total is how many lines there are to move through.
+func (m *model) total() int {
+	if m.name == "" {
+		return m.list.total
+	}
+	return m.count()
+}
+
+// move goes so many lines down.
+func (m *model) move(n int) {
+	if m.name != "" {
+		m.moveRow(n)
+		return
+	}
+	to := max(0, min(m.query.Skip+m.at+n, m.list.total-1))
+	skip := m.query.Skip
+	if to < skip {
+		skip = to
+	} else if to >= skip+m.rows() {
+		skip = to - m.rows() + 1
+	}
+	m.at = to - skip
+	if skip == m.query.Skip {
+		return
+	}
+	m.query.Skip = skip
+	m.list.list = nil // it is of other lines
+	m.ask()
+}
+
+func (m *model) moveRow(n int) {
+	m.row = max(0, min(m.row+n, m.count()-1))
+	if m.row < m.from {
+		m.from = m.row
+	} else if m.row >= m.from+m.rowsOfOne() {
+		m.from = m.row - m.rowsOfOne() + 1
+	}
+}

@@ -1,0 +1,201 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	tea "charm.land/bubbletea/v2"
+
+	"sema"
+	"sema/engine"
+	"sema/watch"
+)
+
+// orders are the orders of the list, as they are named.
+var orders = []string{watch.ByName: "name", watch.ByUse: "use", watch.ByWaiting: "waiting", watch.ByOldest: "oldest"}
+
+// ParseOrder is the order of a name: name, use, waiting or oldest.
+func ParseOrder(name string) (o watch.Order, ok bool) {
+	for i, n := range orders {
+		if n == name {
+			return watch.Order(i), true
+		}
+	}
+	return 0, false
+}
+
+// model is what is shown. It is changed by one goroutine.
+type model struct {
+	feed          *feed
+	where         string
+	width, height int
+
+	asked int         // the number of the last wish
+	query watch.Query // of the list; N and Skip follow from the window
+	list  page        // last found
+	at    int         // the selected line of the page
+
+	name string // of the semaphore that is shown alone; "": the list
+	one  page
+	row  int // selected: holders, then waiters
+	from int // the first row that is shown
+
+	note   string // what happened last
+	prompt prompt
+}
+
+// prompt asks for a word, or for a yes.
+type prompt struct {
+	kind prompting
+	text string // the question, or what is asked for
+	word string // as typed so far
+	do   func(word string)
+}
+
+type prompting int
+
+const (
+	nothing   prompting = iota
+	filtering           // each key counts at once
+	number              // a number, then a yes
+	sure                // y, or anything else
+)
+
+func newModel(f *feed, o Options) *model {
+	m := &model{feed: f, where: clean(o.Where), width: 80, height: 24}
+	m.query.Order, m.query.Filter = o.Order, o.Filter
+	return m
+}
+
+// Init implements tea.Model.
+func (m *model) Init() tea.Cmd { m.ask(); return nil }
+
+// ask tells the feed what to look for.
+func (m *model) ask() {
+	m.query.N = m.rows()
+	m.asked++
+	m.feed.want(wish{number: m.asked, name: m.name, query: m.query})
+}
+
+// rows is how many lines there are for the list, or for holders and waiters.
+func (m *model) rows() int { return max(1, m.height-4) }
+
+// Update implements tea.Model.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = max(msg.Width, 20), max(msg.Height, 5)
+		m.ask()
+	case page:
+		m.found(msg)
+	case done:
+		m.note = msg.what + ": done"
+		if msg.err != nil {
+			m.note = msg.what + ": " + clean(msg.err.Error())
+		}
+		m.ask()
+	case tea.KeyPressMsg:
+		return m, m.key(msg)
+	}
+	return m, nil
+}
+
+// found takes in what a look found, unless something else is wanted by now.
+func (m *model) found(p page) {
+	if p.wish.number != m.asked {
+		return
+	}
+	if m.name != "" {
+		keep := m.permit()
+		if p.err != nil {
+			p.state = m.one.state // what was known, with the error
+		}
+		m.one = p
+		m.follow(keep)
+		return
+	}
+	name := m.selected()
+	if p.err != nil {
+		p.list, p.total = m.list.list, m.list.total
+	}
+	m.list = p
+	for i, s := range p.list {
+		if s.Name == name {
+			m.at = i
+		}
+	}
+	m.at = max(0, min(m.at, len(p.list)-1))
+	if len(p.list) == 0 && p.total > 0 { // there are fewer than there were
+		m.query.Skip = 0
+		m.ask()
+	}
+}
+
+// follow keeps the selection on a permit, wherever it went.
+func (m *model) follow(permit string) {
+	for i := range m.count() {
+		if m.idOf(i) == permit {
+			m.row = i
+		}
+	}
+	m.moveRow(0)
+}
+
+// selected is the name under the cursor, or "".
+func (m *model) selected() string {
+	if m.name != "" {
+		return m.name
+	}
+	if m.at < len(m.list.list) {
+		return m.list.list[m.at].Name
+	}
+	return ""
+}
+
+// count is how many holders and waiters there are.
+func (m *model) count() int { return len(m.one.state.Holders) + len(m.one.state.Waiters) }
+
+// idOf is the permit of a row: holders first, then waiters.
+func (m *model) idOf(row int) string {
+	if n := len(m.one.state.Holders); row < n {
+		return m.one.state.Holders[row].ID
+	} else if row-n < len(m.one.state.Waiters) {
+		return m.one.state.Waiters[row-n].ID
+	}
+	return ""
+}
+
+// permit is the permit under the cursor, or "".
+func (m *model) permit() string { return m.idOf(m.row) }
+
+// paused reports whether the semaphore under the cursor is.
+func (m *model) paused() bool {
+	if m.name != "" {
+		return m.one.state.Paused
+	}
+	return m.at < len(m.list.list) && m.list.list[m.at].Paused
+}
+
+// confirm asks before something is done to a semaphore.
+func (m *model) confirm(name, what string, do func(context.Context, *sema.Semaphore) error) {
+	m.prompt = prompt{kind: sure, text: what + "? (y/n)", do: func(string) {
+		m.note = what + " …"
+		m.feed.act(name, what, do)
+	}}
+}
+
+// askLimit asks for a limit, and then whether to set it.
+func (m *model) askLimit(name string) {
+	m.prompt = prompt{kind: number, text: "limit of " + clean(name) + ": ", do: func(word string) {
+		n, err := strconv.Atoi(word)
+		if err == nil {
+			err = engine.ValidateLimit(n)
+		}
+		if err != nil {
+			m.note = fmt.Sprintf("limit %q: want 1 … %d", word, engine.MaxLimit)
+			return
+		}
+		m.confirm(name, fmt.Sprintf("set the limit of %s to %d", clean(name), n), func(ctx context.Context, s *sema.Semaphore) error { return s.SetLimit(ctx, n) })
+	}}
+}

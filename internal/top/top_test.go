@@ -1,0 +1,271 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"go.uber.org/goleak"
+
+	"sema"
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/watch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds the wait for what has to come.
+const patience = 30 * time.Second
+
+// viewer is somebody in front of a model without a terminal.
+type viewer struct {
+	t    *testing.T
+	m    *model
+	msgs chan tea.Msg
+}
+
+func view(t *testing.T, e engine.Engine, o Options) *viewer {
+	t.Helper()
+	o.Every = 10 * time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	w := watch.New(e, &watch.Options{Interval: o.Every, Rate: 1_000_000})
+	f := newFeed(ctx, e, w, o)
+	v := &viewer{t, newModel(f, o), make(chan tea.Msg)}
+	t.Cleanup(func() { cancel(); f.stop(); w.Close() })
+	v.m.Init()
+	f.start(func(msg tea.Msg) {
+		select {
+		case v.msgs <- msg:
+		case <-ctx.Done():
+		}
+	})
+	return v
+}
+
+func (v *viewer) screen() string { return ansi.Strip(v.m.View().Content) }
+
+// key presses keys, each a letter or a name.
+func (v *viewer) key(keys ...string) {
+	codes := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp, "end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown, "pgup": tea.KeyPgUp, "backspace": tea.KeyBackspace}
+	for _, k := range keys {
+		if code, ok := codes[k]; ok {
+			v.m.Update(tea.KeyPressMsg{Code: code})
+			continue
+		}
+		v.m.Update(tea.KeyPressMsg{Code: []rune(k)[0], Text: k})
+	}
+}
+
+// until lets time go on until the screen has a text.
+func (v *viewer) until(text string) {
+	v.t.Helper()
+	end := time.After(patience)
+	for !strings.Contains(v.screen(), text) {
+		select {
+		case msg := <-v.msgs:
+			v.m.Update(msg)
+		case <-end:
+			v.t.Fatalf("never seen: %q; the screen is\n%s", text, v.screen())
+		}
+	}
+}
+
+// fits fails if the screen is larger than the terminal.
+func (v *viewer) fits() {
+	v.t.Helper()
+	lines := strings.Split(v.m.View().Content, "\n")
+	if len(lines) > v.m.height {
+		v.t.Errorf("%d lines on a terminal of %d", len(lines), v.m.height)
+	}
+	for _, line := range lines {
+		if w := ansi.StringWidth(line); w > v.m.width {
+			v.t.Errorf("%d cells on a terminal of %d: %q", w, v.m.width, line)
+		}
+	}
+}
+
+func hold(t *testing.T, e engine.Engine, name string, limit int, label string) *sema.Semaphore {
+	t.Helper()
+	s, err := sema.New(e, name, limit, &sema.Options{Label: label})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = p.Release(), s.Close() })
+	return s
+}
+
+func TestItFitsAnyTerminal(t *testing.T) {
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	s := hold(t, e, strings.Repeat("長い名前", 20), 1, strings.Repeat("ein sehr langes Etikett ", 10))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		_, _ = s.Acquire(ctx)
+	}()
+	v := view(t, e, Options{Where: "memory"})
+	v.until("[########]")
+	for _, keys := range [][]string{nil, {"enter"}, {"end"}, {"l"}, {"esc"}, {"p"}} {
+		v.key(keys...)
+		for _, size := range []tea.WindowSizeMsg{{}, {Width: 20, Height: 5}, {Width: 40, Height: 10}, {Width: 80, Height: 24}, {Width: 300, Height: 100}} {
+			v.m.Update(size)
+			v.fits()
+		}
+	}
+	cancel()
+	<-waited
+}
+
+func TestTenThousandSemaphoresPage(t *testing.T) {
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	for i := range 10_000 {
+		s, err := sema.New(e, fmt.Sprintf("tenant-%05d", i), 1+i%7, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetLimit(t.Context(), 1+i%7); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+	}
+	v := view(t, e, Options{})
+	v.until("1-20 of 10000")
+	v.key("pgdown")
+	v.until("> tenant-00020")
+	v.key("end")
+	v.until("> tenant-09999")
+	v.until("9981-10000 of 10000")
+	v.key("up", "up")
+	v.until("> tenant-09997")
+	v.key("home")
+	v.until("> tenant-00000")
+	v.key("/", "0", "9", "9", "9", "enter")
+	v.until("1-11 of 11")
+	v.key("esc")
+	v.until("1-20 of 10000")
+	v.key("s", "s", "s")
+	v.until("sorted by oldest")
+	v.fits()
+}
+
+// A name or label that somebody else wrote does not reach the terminal as more
+// than text.
+func TestWhatOthersWroteStaysText(t *testing.T) {
+	evil := "a\x1b[2J\x1b]0;title\x07\u202egnp\r\nb"
+	m := newModel(newFeed(t.Context(), nil, nil, Options{}), Options{Where: evil})
+	m.list = page{list: []watch.Summary{{Name: evil, Limit: 1, Looked: time.Now(), Err: errors.New(evil)}}, total: 1, err: errors.New(evil)}
+	m.query.Filter = evil
+	screens := m.View().Content
+	m.name = evil
+	m.one.state = engine.State{
+		Limit: 1, Holders: []engine.Holder{{ID: evil, Client: engine.Client{Host: evil, Label: evil}}},
+		Waiters: []engine.Waiter{{ID: evil, Weight: 1, Client: engine.Client{Host: evil, Label: evil}}},
+	}
+	screens += m.View().Content
+	m.row = 1
+	m.confirm(evil, "revoke "+clean(evil), nil)
+	screens += m.View().Content
+	for _, ours := range []string{bold, faint, red, yellow, end} {
+		screens = strings.ReplaceAll(screens, ours, "")
+	}
+	for _, line := range strings.Split(screens, "\n") {
+		if strings.ContainsAny(line, "\x1b\x07\r\u202e") {
+			t.Errorf("a control character in %q", line)
+		}
+	}
+}
+
+// What is done is done to what was asked about, even if another line is under
+// the cursor by then.
+func TestAYesIsAboutWhatWasAsked(t *testing.T) {
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	b := hold(t, e, "b", 1, "")
+	v := view(t, e, Options{})
+	v.until("> b")
+	v.key("p")
+	v.until("pause b? (y/n)")
+	a := hold(t, e, "a", 1, "") // comes before b
+	v.until("a  ")
+	v.key("y")
+	v.until("pause b: done")
+	for s, want := range map[*sema.Semaphore]bool{a: false, b: true} {
+		st, err := s.State(t.Context())
+		if err != nil || st.Paused != want {
+			t.Errorf("%s is paused: %v, want %v; %v", s.Name(), st.Paused, want, err)
+		}
+	}
+	v.until("> b")
+}
+
+// away is an engine that does not answer.
+type away struct{ engine.Engine }
+
+func (away) List(context.Context) ([]string, error) {
+	return nil, &engine.Error{Op: "list", Err: errors.New("refused")}
+}
+
+func TestAnEngineThatIsAway(t *testing.T) {
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	v := view(t, away{e}, Options{})
+	v.until("! ")
+	v.until("refused")
+	v.key("enter", "p", "l", "u", "r") // nothing is selected: nothing is asked
+	if v.m.prompt.kind != nothing {
+		t.Errorf("asked %q about nothing", v.m.prompt.text)
+	}
+	if _, _, err := Once(t.Context(), away{e}, Options{}, 0); err == nil {
+		t.Error("a list of an engine that is away")
+	}
+}
+
+func TestASemaphoreThatGoes(t *testing.T) {
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	s, err := sema.New(e, "gone", 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.SetLimit(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	v := view(t, e, Options{})
+	v.until("> gone")
+	v.key("enter")
+	v.until("limit 3 (pinned)")
+	if err := s.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v.until("there is no such semaphore now")
+	v.key("u")
+	v.until("? (y/n)")
+	v.key("y")
+	v.until("no such semaphore: \"gone\"")
+	v.key("esc")
+	v.until("there are no semaphores to show")
+}
+
+func TestBrief(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0.0s", 0: "0.0s", 1234 * time.Millisecond: "1.2s", 75 * time.Second: "1m15s", 3*time.Hour + time.Minute: "3h01m", 400 * 24 * time.Hour: "400d",
+	} {
+		if got := Brief(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"sema/engine"
+	"sema/internal/why"
+	"sema/watch"
+)
+
+// The looks of a line. What they say is said in words or signs as well: they may
+// be missing.
+const (
+	plain  = ""
+	bold   = "\x1b[1m"
+	faint  = "\x1b[2m"
+	red    = "\x1b[31m"
+	yellow = "\x1b[33m"
+	end    = "\x1b[m"
+)
+
+// View implements tea.Model.
+func (m *model) View() tea.View {
+	lines := m.viewList
+	if m.name != "" {
+		lines = m.viewOne
+	}
+	v := tea.NewView(strings.Join(lines(), "\n"))
+	v.AltScreen = true
+	return v
+}
+
+// line is one line of the screen, as wide as there is room.
+func (m *model) line(look, text string) string {
+	text = ansi.Truncate(text, m.width, "…")
+	if look == plain {
+		return text
+	}
+	return look + text + end
+}
+
+// fill makes a screen of a head, rows and the two lines at the bottom.
+func (m *model) fill(head, rows []string, keys string, err error) []string {
+	lines := append(head, rows...)
+	for len(lines) < m.height-2 {
+		lines = append(lines, "")
+	}
+	lines = lines[:max(0, m.height-2)]
+	switch {
+	case err != nil:
+		lines = append(lines, m.line(red, "! "+clean(err.Error())))
+	default:
+		lines = append(lines, m.line(yellow, m.note))
+	}
+	switch m.prompt.kind {
+	case nothing:
+		return append(lines, m.line(faint, keys))
+	case sure:
+		return append(lines, m.line(bold, m.prompt.text))
+	}
+	return append(lines, m.line(bold, m.prompt.text+m.prompt.word+"_"))
+}
+
+const (
+	keysOfList = "enter show  s sort  / filter  l limit  u unset  p pause  q quit"
+	keysOfOne  = "esc back  r revoke  l limit  u unset limit  p pause  q quit"
+)
+
+func (m *model) viewList() []string {
+	head := fmt.Sprintf("sema top  %s  sorted by %s", m.where, orders[m.query.Order])
+	if m.query.Filter != "" {
+		head += "  filter " + clean(m.query.Filter)
+	}
+	if m.list.total > 0 {
+		head += fmt.Sprintf("  %d-%d of %d", m.query.Skip+1, m.query.Skip+len(m.list.list), m.list.total)
+	}
+	var rows []string
+	for i, s := range m.list.list {
+		if len(rows) == m.rows() {
+			break
+		}
+		look, mark := plain, "  "
+		switch {
+		case i == m.at:
+			look, mark = bold, "> "
+		case s.Paused:
+			look = yellow
+		case s.Waiting > 0:
+			look = red
+		}
+		rows = append(rows, m.line(look, mark+m.columns(Row(s))))
+	}
+	if len(rows) == 0 && m.list.wish.number == m.asked && m.list.err == nil {
+		rows = []string{m.line(faint, "  there are no semaphores to show")}
+	}
+	return m.fill([]string{m.line(bold, head), m.line(faint, "  "+m.columns(Head))}, rows, keysOfList, m.list.err)
+}
+
+// Head names the columns of a Row.
+var Head = [7]string{"NAME", "USE", "HELD", "LIMIT", "WAITING", "OLDEST", ""}
+
+// Row is a semaphore as words, in the columns of Head.
+func Row(s watch.Summary) [7]string {
+	if s.Looked.IsZero() {
+		state := "?"
+		if s.Err != nil {
+			state = "cannot be read"
+		}
+		return [7]string{clean(s.Name), "", "", "", "", "", state}
+	}
+	oldest, state := "-", ""
+	if s.Waiting > 0 {
+		oldest = Brief(s.Oldest)
+	}
+	for _, word := range []struct {
+		is   bool
+		word string
+	}{{s.Err != nil, "cannot be read"}, {s.Limit == 0, "gone"}, {s.Paused, "paused"}, {s.Used > s.Limit, "lowered"}, {s.Pinned, "pinned"}} {
+		if word.is {
+			state = strings.TrimSpace(state + " " + word.word)
+		}
+	}
+	return [7]string{clean(s.Name), bar(s.Used, s.Limit), fmt.Sprint(s.Used), fmt.Sprint(s.Limit), fmt.Sprint(s.Waiting), oldest, state}
+}
+
+// columns puts a row into the width there is: what is left is the name's.
+func (m *model) columns(r [7]string) string {
+	name := max(10, m.width-2-54)
+	return fmt.Sprintf("%s %-10s %7s %7s %7s %7s %s", pad(r[0], name), r[1], r[2], r[3], r[4], r[5], r[6])
+}
+
+// bar shows used of limit in ten signs.
+func bar(used, limit int) string {
+	n := 0
+	if limit > 0 {
+		n = min(8, (min(used, limit)*8+limit-1)/limit)
+	}
+	return "[" + strings.Repeat("#", n) + strings.Repeat(".", 8-n) + "]"
+}
+
+// rowsOfOne is how many rows fit when one semaphore is shown: two lines are for
+// the one that is selected.
+func (m *model) rowsOfOne() int { return max(1, m.rows()-2) }
+
+func (m *model) viewOne() []string {
+	st := m.one.state
+	head := fmt.Sprintf("%s  limit %d", clean(m.name), st.Limit)
+	switch {
+	case st.Limit == 0 && m.one.wish.number == 0:
+		head = clean(m.name) + "  …"
+	case st.Limit == 0:
+		head = clean(m.name) + "  there is no such semaphore now"
+	default:
+		for _, word := range []struct {
+			is   bool
+			word string
+		}{{st.Pinned, "pinned"}, {st.Paused, "PAUSED"}} {
+			if word.is {
+				head += " (" + word.word + ")"
+			}
+		}
+		head += fmt.Sprintf("  held %d  free %d  %d holding  %d waiting", st.Used, max(0, st.Limit-st.Used), len(st.Holders), len(st.Waiters))
+	}
+	var rows []string
+	for i := m.from; i < min(m.count(), m.from+m.rowsOfOne()); i++ {
+		look, mark := plain, "  "
+		if i == m.row {
+			look, mark = bold, "> "
+		} else if i >= len(st.Holders) {
+			look = faint
+		}
+		rows = append(rows, m.line(look, mark+m.who(i)))
+	}
+	for len(rows) < m.rowsOfOne() {
+		rows = append(rows, "")
+	}
+	rows = append(rows, m.detail()...)
+	head2 := m.wide("", "WEIGHT", "SINCE", "LEASE", "HOST", "PID", "LABEL")
+	return m.fill([]string{m.line(bold, head), m.line(faint, "  "+head2)}, rows, keysOfOne, m.one.err)
+}
+
+// who is a holder or a waiter in one line.
+func (m *model) who(row int) string {
+	st := m.one.state
+	if row < len(st.Holders) {
+		h := st.Holders[row]
+		state, since := "holds", "?"
+		if h.Revoked {
+			state = "revoked"
+		}
+		if h.Token != 0 {
+			since = Brief(h.Age)
+		}
+		return m.wide(state, fmt.Sprint(h.Weight), since, Brief(h.Left), clean(h.Client.Host), fmt.Sprint(h.Client.PID), clean(h.Client.Label))
+	}
+	w := st.Waiters[row-len(st.Holders)]
+	label := clean(w.Client.Label)
+	if w.Behind > 0 {
+		label += fmt.Sprintf(" (+%d)", w.Behind)
+	}
+	return m.wide(fmt.Sprintf("%d.", row-len(st.Holders)+1), fmt.Sprint(w.Weight), Brief(w.Waiting), "", clean(w.Client.Host), fmt.Sprint(w.Client.PID), label)
+}
+
+func (m *model) wide(state, weight, since, lease, host, pid, label string) string {
+	return fmt.Sprintf("%s %6s %7s %7s %s %7s %s", pad(state, 7), weight, since, lease, pad(host, 16), pid, label)
+}
+
+// detail is what there is to say of the row that is selected, in two lines.
+func (m *model) detail() []string {
+	st := m.one.state
+	if m.row >= m.count() {
+		return nil
+	}
+	id := "permit " + clean(m.permit())
+	if m.row < len(st.Holders) {
+		h := st.Holders[m.row]
+		text := fmt.Sprintf("token %d", h.Token)
+		if h.Slot >= 0 {
+			text += fmt.Sprintf(", slot %d", h.Slot)
+		}
+		if h.Revoked {
+			text += ", revoked: its holder learns of it at its next renewal"
+		}
+		return []string{m.line(plain, id), m.line(plain, text)}
+	}
+	w := m.row - len(st.Holders)
+	return []string{m.line(plain, id), m.line(plain, "waits: "+reason(st, w))}
+}
+
+// reason says what a waiter waits for.
+func reason(st engine.State, waiter int) string {
+	x := why.Of(st, st.Waiters[waiter].Weight, waiter)
+	switch x.Cause {
+	case why.TooHeavy:
+		return fmt.Sprintf("for ever: its weight %d is above the limit %d", x.Weight, st.Limit)
+	case why.Paused:
+		return "an operator paused the semaphore"
+	case why.Head:
+		return fmt.Sprintf("the first of %d before it wants %d, and %d is free", x.Before, x.First, x.Free)
+	case why.Behind:
+		return fmt.Sprintf("%d before it in the queue", x.Before)
+	case why.Over:
+		return "it is the next, but more is held than the limit, which was lowered"
+	case why.Needs:
+		return fmt.Sprintf("it is the next, wants %d, and %d is free", x.Weight, x.Free)
+	case why.Full:
+		return "it is the next, and nothing is free"
+	}
+	return "it is being served"
+}
+
+// clean makes text that others wrote fit for a terminal: nothing in it moves the
+// cursor.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
+
+// pad makes a text so many cells wide.
+func pad(s string, width int) string {
+	s = ansi.Truncate(s, width, "…")
+	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+}
+
+// Brief is a duration in at most seven signs.
+func Brief(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", max(0, d).Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 100*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}

@@ -1,0 +1,308 @@
+package others
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+	xsemaphore "golang.org/x/sync/semaphore"
+
+	"sema"
+	"sema/engine/memengine"
+	"sema/engine/redisengine"
+	"sema/internal/redistest"
+)
+
+// lease is short, so that what happens at its end is soon to be seen.
+const lease = 300 * time.Millisecond
+
+func semaphore(t *testing.T, rdb *redis.Client, name string, limit int) *sema.Semaphore {
+	t.Helper()
+	e, err := redisengine.New(rdb, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sema.New(e, name, limit, &sema.Options{Lease: lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = s.Close(), e.Close() })
+	return s
+}
+
+// A mutex of redsync is not renewed: work that outlasts its expiry runs beside
+// the next holder's, and hears of it when it unlocks.
+func TestRedsyncOutlivesItsExpiry(t *testing.T) {
+	sync := redsync.New(goredis.NewPool(redistest.Start(t).Client()))
+	first := sync.NewMutex("m", redsync.WithExpiry(lease))
+	if err := first.LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := sync.NewMutex("m", redsync.WithExpiry(time.Minute), redsync.WithRetryDelay(time.Millisecond), redsync.WithTries(1<<30))
+	if err := second.LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Both believe that they hold it; the first has not been told anything.
+	if ok, err := first.UnlockContext(t.Context()); ok || err == nil {
+		t.Errorf("the first unlocks after it lost the mutex: %v, %v", ok, err)
+	}
+}
+
+// By default redsync gives up after 32 tries, whatever the context allows.
+func TestRedsyncGivesUp(t *testing.T) {
+	sync := redsync.New(goredis.NewPool(redistest.Start(t).Client()))
+	if err := sync.NewMutex("m", redsync.WithExpiry(time.Hour)).LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := sync.NewMutex("m", redsync.WithRetryDelay(time.Microsecond)).LockContext(t.Context())
+	var taken *redsync.ErrTaken
+	if !errors.Is(err, redsync.ErrFailed) && !errors.As(err, &taken) {
+		t.Errorf("after 32 tries: %v", err)
+	}
+	if t.Context().Err() != nil {
+		t.Error("the context was over")
+	}
+}
+
+// redislock does not wait unless told how, is not renewed unless told so, and
+// hears of a loss when it releases.
+func TestRedislockOutlivesItsTTL(t *testing.T) {
+	locker := redislock.New(redistest.Start(t).Client())
+	first, err := locker.Obtain(t.Context(), "l", lease, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locker.Obtain(t.Context(), "l", lease, nil); !errors.Is(err, redislock.ErrNotObtained) {
+		t.Errorf("without a strategy: %v", err)
+	}
+	if _, err := locker.Obtain(t.Context(), "l", time.Minute, &redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Millisecond)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Release(t.Context()); !errors.Is(err, redislock.ErrLockNotHeld) {
+		t.Errorf("the first releases after it lost the lock: %v", err)
+	}
+}
+
+// A permit of sema is renewed as long as its holder lives, and work under its
+// context ends when it is lost.
+func TestSemaRenewsAndTells(t *testing.T) {
+	server := redistest.Start(t)
+	s := semaphore(t, server.Client(), "s", 1)
+	p, err := s.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := p.Deadline()
+	for p.Deadline().Before(first.Add(2 * lease)) { // three leases from now
+		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+			t.Fatalf("a second holder of one: %v", err)
+		}
+	}
+	server.Kill()
+	<-p.Context(t.Context()).Done()
+	if err := p.Err(); !errors.Is(err, sema.ErrLost) {
+		t.Errorf("without its server: %v", err)
+	}
+}
+
+// x/sync and sema: the same contract in one process, but for what releasing
+// twice does.
+func TestXSyncHasTheSameContract(t *testing.T) {
+	theirs := xsemaphore.NewWeighted(3)
+	e := memengine.New()
+	ours, err := sema.New(e, "s", 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = ours.Close(), e.Close() }()
+	ctx := t.Context()
+	if err := theirs.Acquire(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	p, err := ours.AcquireN(ctx, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A heavy request waits, and a light one does not overtake it.
+	soon, cancel := context.WithCancel(ctx)
+	their, our := make(chan error, 1), make(chan error, 1)
+	go func() { their <- theirs.Acquire(soon, 2) }()
+	go func() { _, err := ours.AcquireN(soon, 2); our <- err }()
+	for theirs.TryAcquire(1) {
+		theirs.Release(1)
+	}
+	for {
+		light, err := ours.TryAcquire(ctx)
+		if err != nil {
+			break
+		}
+		_ = light.Release()
+	}
+	cancel()
+	if err := <-their; !errors.Is(err, context.Canceled) {
+		t.Errorf("theirs: %v", err)
+	}
+	if err := <-our; !errors.Is(err, context.Canceled) || !errors.Is(err, sema.ErrUnavailable) {
+		t.Errorf("ours: %v", err)
+	}
+	theirs.Release(2)
+	_ = p.Release()
+	if err := p.Release(); !errors.Is(err, sema.ErrReleased) {
+		t.Errorf("ours released twice: %v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("theirs released twice: no panic")
+		}
+	}()
+	theirs.Release(2)
+}
+
+// When flock is killed its command runs on, and keeps the lock until it ends.
+func TestFlockIsOutlivedByItsCommand(t *testing.T) {
+	lock := filepath.Join(t.TempDir(), "lock")
+	holder := exec.Command("flock", lock, "sh", "-c", "echo $$; exec sleep 1000")
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := readPID(t, out)
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	_ = holder.Process.Kill()
+	_ = holder.Wait()
+	if syscall.Kill(pid, 0) != nil {
+		t.Error("the command is dead")
+	}
+	var refused *exec.ExitError
+	if err := exec.Command("flock", "-n", lock, "true").Run(); !errors.As(err, &refused) || refused.ExitCode() != 1 {
+		t.Errorf("the lock is not held: %v", err)
+	}
+}
+
+// GNU sem returns before its command has ended, unless told --fg: its exit
+// status is not the command's.
+func TestGNUSemDoesNotWaitForItsCommand(t *testing.T) {
+	sem := func(args ...string) int {
+		cmd := exec.Command("sem", append([]string{"--will-cite", "--id", "s"}, args...)...)
+		cmd.Env = append(cmd.Environ(), "HOME="+t.TempDir())
+		if err := cmd.Run(); err != nil {
+			var status *exec.ExitError
+			if !errors.As(err, &status) {
+				t.Fatal(err)
+			}
+			return status.ExitCode()
+		}
+		return 0
+	}
+	if code := sem("false"); code != 0 {
+		t.Errorf("in the background: %d", code)
+	}
+	if code := sem("--fg", "false"); code != 1 {
+		t.Errorf("with --fg: %d", code)
+	}
+}
+
+// lock is the way of doing things before sema.
+type lock func(ctx context.Context) (unlock func() error, err error)
+
+// Three deployments: some programs have the old lock, then some both, then some
+// sema alone. Whoever takes both takes the old one first. At no time do two
+// work at once.
+func TestChangeOver(t *testing.T) {
+	for name, open := range map[string]func(rdb *redis.Client) lock{
+		"redsync": func(rdb *redis.Client) lock {
+			sync := redsync.New(goredis.NewPool(rdb))
+			return func(ctx context.Context) (func() error, error) {
+				m := sync.NewMutex("old", redsync.WithExpiry(time.Minute), redsync.WithRetryDelay(time.Millisecond), redsync.WithTries(1<<30))
+				return func() error { _, err := m.UnlockContext(context.WithoutCancel(ctx)); return err }, m.LockContext(ctx)
+			}
+		},
+		"redislock": func(rdb *redis.Client) lock {
+			locker := redislock.New(rdb)
+			return func(ctx context.Context) (func() error, error) {
+				l, err := locker.Obtain(ctx, "old", time.Minute, &redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Millisecond)})
+				return func() error { return l.Release(context.WithoutCancel(ctx)) }, err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redistest.Start(t).Client()
+			s := semaphore(t, rdb, "new", 1)
+			old, anew := open(rdb), lock(func(ctx context.Context) (func() error, error) {
+				p, err := s.Acquire(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return p.Release, nil
+			})
+			both := lock(func(ctx context.Context) (func() error, error) {
+				first, err := old(ctx)
+				if err != nil {
+					return nil, err
+				}
+				second, err := anew(ctx)
+				if err != nil {
+					return nil, errors.Join(err, first())
+				}
+				return func() error { return errors.Join(second(), first()) }, nil
+			})
+			worksAlone(t, "old and both", old, old, both, both)
+			worksAlone(t, "both and new", both, both, anew, anew)
+			// And it is needed: old and new know nothing of each other.
+			unlock, err := old(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			beside, err := anew(t.Context())
+			if err != nil {
+				t.Fatalf("the new one waits for the old: %v", err)
+			}
+			if err := errors.Join(unlock(), beside()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// worksAlone has programs take turns, and fails if two are at work at once.
+func worksAlone(t *testing.T, what string, programs ...lock) {
+	t.Helper()
+	var at, most atomic.Int64
+	failures := make(chan error, len(programs))
+	for _, take := range programs {
+		go func() {
+			var failure error
+			for range 50 {
+				unlock, err := take(t.Context())
+				if err != nil {
+					failure = err
+					break
+				}
+				most.Store(max(most.Load(), at.Add(1)))
+				at.Add(-1)
+				failure = errors.Join(failure, unlock())
+			}
+			failures <- failure
+		}()
+	}
+	for range programs {
+		if err := <-failures; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if most.Load() != 1 {
+		t.Errorf("%s: %d at work at once", what, most.Load())
+	}
+}

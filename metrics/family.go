@@ -1,0 +1,127 @@
+package metrics
+
+import (
+	"context"
+	"strings"
+)
+
+// The metrics. Durations are seconds.
+const (
+	LeasesActive    = "sema.leases.active"    // gauge: the weight that is held; the engine's
+	Limit           = "sema.limit"            // gauge: the weight that may be held; the engine's
+	QueueSize       = "sema.queue.size"       // gauge: how many callers wait; the engine's
+	QueueOldest     = "sema.queue.oldest"     // gauge: how long the one who came first has waited; the engine's
+	LeasesReclaimed = "sema.leases.reclaimed" // counter: permits whose lease ended without a release; the engine's
+	EngineUp        = "sema.engine.up"        // gauge: 1 if the engine answers, else 0; without labels
+	AcquireWait     = "sema.acquire.wait"     // histogram: from the call to the permit; this process's
+	LeaseDuration   = "sema.lease.duration"   // histogram: from the permit to its end; this process's
+	Acquires        = "sema.acquires"         // counter by result: see [ResultOf]; this process's
+	LeasesLost      = "sema.leases.lost"      // counter by reason: see [ReasonOf]; this process's
+)
+
+// The labels.
+const (
+	LabelName   = "sema.name"
+	LabelResult = "result"
+	LabelReason = "reason"
+)
+
+// Source is where figures come from. Implementations are safe for concurrent
+// use.
+type Source interface {
+	// Families are the figures of this moment. Those that cannot be had before
+	// ctx ends are left out.
+	Families(ctx context.Context) []Family
+}
+
+// Kind is what a figure means.
+type Kind int
+
+// The kinds of metrics.
+const (
+	Gauge     Kind = iota // goes up and down
+	Counter               // only grows, from 0 at the start of the process
+	Histogram             // how many values were how large
+)
+
+// Family is a metric with all its series at one moment.
+type Family struct {
+	Name   string // such as sema.acquire.wait
+	Unit   string // as OpenTelemetry writes it: "s", or a noun in braces
+	Help   string // one line
+	Kind   Kind
+	Series []Series // sorted by labels
+}
+
+// Series is one line of a metric.
+type Series struct {
+	Labels []Label // LabelName first, but for sema.engine.up, which has none
+	Value  float64 // of a gauge or counter
+	Spread Spread  // of a histogram
+}
+
+// Label is a name and a value.
+type Label struct{ Name, Value string }
+
+// Spread says how many values were how large.
+type Spread struct {
+	Bounds []float64 // ascending; not to be changed
+	Counts []uint64  // of values up to the bound and above the one before; the last is of values above all
+	Sum    float64   // of all values
+}
+
+// Count is how many values there were.
+func (s Spread) Count() uint64 {
+	n := uint64(0)
+	for _, c := range s.Counts {
+		n += c
+	}
+	return n
+}
+
+// PrometheusName is the name as Prometheus has it: sema_acquire_wait_seconds.
+func (f Family) PrometheusName() string {
+	name := strings.ReplaceAll(f.Name, ".", "_")
+	if f.Unit == "s" {
+		name += "_seconds"
+	}
+	if f.Kind == Counter {
+		name += "_total"
+	}
+	return name
+}
+
+// PrometheusName is the label's name as Prometheus has it: sema_name.
+func (l Label) PrometheusName() string { return strings.ReplaceAll(l.Name, ".", "_") }
+
+// about is what there is to know of each metric, in the order they are shown.
+var about = []Family{
+	{Name: Limit, Unit: "{permit}", Help: "Weight that may be held at once."},
+	{Name: LeasesActive, Unit: "{permit}", Help: "Weight that is held."},
+	{Name: QueueSize, Unit: "{caller}", Help: "Callers that wait for a permit."},
+	{Name: QueueOldest, Unit: "s", Help: "How long the caller that came first has waited."},
+	{Name: LeasesReclaimed, Unit: "{permit}", Kind: Counter, Help: "Permits whose lease ended without a release."},
+	{Name: EngineUp, Unit: "1", Help: "1 if the engine answers, else 0."},
+	{Name: Acquires, Unit: "{acquire}", Kind: Counter, Help: "Acquisitions of this process by their result."},
+	{Name: AcquireWait, Unit: "s", Kind: Histogram, Help: "From the call of an acquisition to its permit."},
+	{Name: LeaseDuration, Unit: "s", Kind: Histogram, Help: "From a permit's grant to its end."},
+	{Name: LeasesLost, Unit: "{permit}", Kind: Counter, Help: "Permits of this process that ended otherwise than by a release."},
+}
+
+// Describe is the metric of that name without series. ok is false when there is
+// no such metric.
+func Describe(name string) (f Family, ok bool) {
+	for _, f := range about {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return Family{}, false
+}
+
+// family is the metric of that name, with these series.
+func family(name string, series []Series) Family {
+	f, _ := Describe(name)
+	f.Series = series
+	return f
+}

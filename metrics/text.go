@@ -1,0 +1,107 @@
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// ContentType is the media type of what [WriteText] writes.
+const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+
+// Handler serves the figures of all sources in Prometheus' text format, to GET
+// and HEAD. It is for the address from which Prometheus scrapes: who may read
+// it is for the caller to see to.
+func Handler(sources ...Source) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "metrics: want GET or HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		var text bytes.Buffer
+		_ = WriteText(r.Context(), &text, sources...) // into memory
+		w.Header().Set("Content-Type", ContentType)
+		w.Header().Set("Content-Length", strconv.Itoa(text.Len()))
+		_, _ = w.Write(text.Bytes()) // whoever asked may have gone
+	})
+}
+
+// WriteText writes the figures of all sources in Prometheus' text format,
+// version 0.0.4. Two sources must not have series of the same metric with the
+// same labels. The error is w's.
+func WriteText(ctx context.Context, w io.Writer, sources ...Source) error {
+	byName := map[string][]Series{}
+	for _, s := range sources {
+		for _, f := range s.Families(ctx) {
+			byName[f.Name] = append(byName[f.Name], f.Series...)
+		}
+	}
+	var text []byte
+	for _, f := range about {
+		if f.Series = byName[f.Name]; len(f.Series) > 0 {
+			text = f.appendText(text)
+		}
+	}
+	_, err := w.Write(text)
+	return err
+}
+
+func (f Family) appendText(text []byte) []byte {
+	name := f.PrometheusName()
+	text = append(text, "# HELP "+name+" "+f.Help+"\n# TYPE "+name+" "+[]string{"gauge", "counter", "histogram"}[f.Kind]+"\n"...)
+	for _, s := range f.Series {
+		labels := s.text()
+		if f.Kind != Histogram {
+			text = appendLine(text, name, "", labels, "", s.Value)
+			continue
+		}
+		sum := uint64(0)
+		for i, count := range s.Spread.Counts {
+			sum += count
+			bound := "+Inf"
+			if i < len(s.Spread.Bounds) {
+				bound = number(s.Spread.Bounds[i])
+			}
+			text = appendLine(text, name, "_bucket", labels, bound, float64(sum))
+		}
+		text = appendLine(text, name, "_sum", labels, "", s.Spread.Sum)
+		text = appendLine(text, name, "_count", labels, "", float64(sum))
+	}
+	return text
+}
+
+// escapes are those of a label's value.
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// text is the labels between the braces.
+func (s Series) text() string {
+	var text strings.Builder
+	for i, l := range s.Labels {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(l.PrometheusName() + `="` + escapes.Replace(l.Value) + `"`)
+	}
+	return text.String()
+}
+
+// appendLine appends a line. bound is that of a bucket, or "".
+func appendLine(text []byte, name, part, labels, bound string, value float64) []byte {
+	text = append(append(text, name...), part...)
+	if labels != "" {
+		text = append(append(text, '{'), labels...)
+		if bound != "" {
+			text = append(append(append(text, `,le="`...), bound...), '"')
+		}
+		text = append(text, '}')
+	}
+	text = append(text, ' ')
+	text = strconv.AppendFloat(text, value, 'g', -1, 64)
+	return append(text, '\n')
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

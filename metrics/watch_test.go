@@ -1,0 +1,188 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sema"
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/metrics"
+	"sema/watch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fragile is an engine that does not answer while it is broken.
+type fragile struct {
+	engine.Engine
+	broken atomic.Bool
+}
+
+var errBroken = &engine.Error{Op: "list", Err: errors.New("broken")}
+
+func (e *fragile) List(ctx context.Context) ([]string, error) {
+	if e.broken.Load() {
+		return nil, errBroken
+	}
+	return e.Engine.List(ctx)
+}
+
+// watched runs a test with a Watch over an engine in memory, in virtual time.
+func watched(t *testing.T, o *metrics.WatchOptions, test func(t *testing.T, e *fragile, x *metrics.Watch)) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fragile{Engine: memengine.New()}
+		defer func() { _ = e.Close() }()
+		w := watch.New(e, nil)
+		defer w.Close()
+		x, err := metrics.NewWatch(w, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		synctest.Wait()
+		test(t, e, x)
+	})
+}
+
+func TestWatchHasTheFiguresOfTheEngine(t *testing.T) {
+	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		s := semaphore(t, e, "llm", 3, sema.Options{})
+		defer func() { _ = s.Close() }()
+		p, err := s.AcquireN(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			go func() {
+				if p, err := s.AcquireN(t.Context(), 2); err == nil {
+					_ = p.Release()
+				}
+			}()
+		}
+		time.Sleep(time.Minute) // virtual
+		got := text(t, x)
+		wants(t, got, map[string]string{
+			`sema_limit{sema_name="llm"}`:                  "3",
+			`sema_leases_active{sema_name="llm"}`:          "2",
+			`sema_queue_size{sema_name="llm"}`:             "2",
+			`sema_leases_reclaimed_total{sema_name="llm"}`: "0",
+			`sema_engine_up`:                               "1",
+		})
+		var oldest float64
+		if _, err := fmt.Sscan(value(t, got, `sema_queue_oldest_seconds{sema_name="llm"}`), &oldest); err != nil || oldest < 50 || oldest > 60 {
+			t.Errorf("the oldest has waited %v s, want nearly 60", oldest)
+		}
+		if err := p.Release(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		wants(t, text(t, x), map[string]string{
+			`sema_leases_active{sema_name="llm"}`:        "0",
+			`sema_queue_size{sema_name="llm"}`:           "0",
+			`sema_queue_oldest_seconds{sema_name="llm"}`: "0",
+		})
+	})
+}
+
+func TestWatchCountsLeasesThatEnd(t *testing.T) {
+	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		// Nobody renews a detached permit after Close, as if its process had died.
+		s := semaphore(t, e, "llm", 2, sema.Options{Lease: 10 * time.Second, Detached: true})
+		take(t, s)
+		_ = s.Close()
+		released := semaphore(t, e, "llm", 2, sema.Options{})
+		defer func() { _ = released.Close() }()
+		p := take(t, released)
+		time.Sleep(5 * time.Second)
+		_ = p.Release()
+		time.Sleep(10 * time.Second)
+		wants(t, text(t, x), map[string]string{
+			`sema_leases_reclaimed_total{sema_name="llm"}`: "1",
+			`sema_leases_active{sema_name="llm"}`:          "0",
+		})
+	})
+}
+
+func TestWatchBoundsNames(t *testing.T) {
+	watched(t, &metrics.WatchOptions{Names: 2}, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		for i := range 10 {
+			s := semaphore(t, e, fmt.Sprint("tenant-", i), 5, sema.Options{})
+			defer func() { _ = s.Close() }()
+			defer runtime.KeepAlive(take(t, s)) // what nobody has in sight comes back
+		}
+		time.Sleep(time.Minute)
+		got := text(t, x)
+		wants(t, got, map[string]string{
+			`sema_limit{sema_name="tenant-0"}`:       "5",
+			`sema_limit{sema_name="tenant-1"}`:       "5",
+			`sema_limit{sema_name="_other"}`:         "40",
+			`sema_leases_active{sema_name="_other"}`: "8",
+		})
+		if n := strings.Count(got, "sema_limit{"); n != 3 {
+			t.Errorf("%d series, want 3", n)
+		}
+	})
+}
+
+func TestWatchGivesPlacesOfTheGoneToOthers(t *testing.T) {
+	watched(t, &metrics.WatchOptions{Names: 1}, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		for _, name := range []string{"first", "second"} {
+			s := semaphore(t, e, name, 5, sema.Options{})
+			take(t, s)
+			time.Sleep(time.Minute)
+			wants(t, text(t, x), map[string]string{fmt.Sprintf(`sema_limit{sema_name=%q}`, name): "5"})
+			_ = s.Close()
+			if err := removed(t, e, name); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if got := text(t, x); strings.Contains(got, name) {
+				t.Errorf("%s is gone, but not from\n%s", name, got)
+			}
+		}
+	})
+}
+
+func removed(t *testing.T, e engine.Engine, name string) error {
+	s := semaphore(t, e, name, 1, sema.Options{})
+	defer func() { _ = s.Close() }()
+	return s.Remove(t.Context())
+}
+
+func TestWatchSaysThatTheEngineIsAway(t *testing.T) {
+	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		s := semaphore(t, e, "llm", 3, sema.Options{})
+		defer func() { _ = s.Close() }()
+		defer runtime.KeepAlive(take(t, s))
+		time.Sleep(time.Minute)
+		wants(t, text(t, x), map[string]string{`sema_engine_up`: "1", `sema_limit{sema_name="llm"}`: "3"})
+		e.broken.Store(true)
+		time.Sleep(time.Minute)
+		got := text(t, x)
+		wants(t, got, map[string]string{`sema_engine_up`: "0", `sema_leases_reclaimed_total{sema_name="llm"}`: "0"})
+		if strings.Contains(got, "sema_limit") {
+			t.Errorf("a limit that nobody knows in\n%s", got)
+		}
+		e.broken.Store(false)
+		time.Sleep(2 * time.Minute)
+		wants(t, text(t, x), map[string]string{`sema_engine_up`: "1", `sema_limit{sema_name="llm"}`: "3"})
+	})
+}
+
+func TestWatchOptionsOutOfRangeAreRefused(t *testing.T) {
+	_, err := metrics.NewWatch(nil, &metrics.WatchOptions{Names: -1})
+	var argument *sema.ArgumentError
+	if !errors.As(err, &argument) {
+		t.Errorf("%v, want an ArgumentError", err)
+	}
+}
