@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -10,10 +11,38 @@ import (
 	"sema/engine"
 )
 
-// auditor writes down what operators did, one line of JSON for each.
-type auditor struct {
+// AuditLog writes down what operators did, one line of JSON for each. Create it
+// with NewAuditLog; it is safe for concurrent use.
+type AuditLog struct {
 	mu  sync.Mutex
 	out io.Writer
+	log *slog.Logger
+}
+
+// NewAuditLog makes an audit log. out gets the lines; nil: nobody. log is told
+// as well, and of lines that cannot be written; nil: nobody.
+func NewAuditLog(out io.Writer, log *slog.Logger) *AuditLog {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &AuditLog{out: out, log: log}
+}
+
+// Record writes a line.
+func (l *AuditLog) Record(a AuditRecord) {
+	l.log.Info("operator", "who", a.Who, "from", a.From, "what", a.What, "name", a.Name, "permit", a.Permit, "limit", a.Limit, "result", a.Result)
+	if l.out == nil {
+		return
+	}
+	line, err := json.Marshal(a)
+	if err != nil {
+		return // cannot happen: texts and numbers
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.out.Write(append(line, '\n')); err != nil {
+		l.log.Error("the audit log cannot be written", "error", err)
+	}
 }
 
 // AuditRecord is a line of the audit log. Fields may be added; none changes its
@@ -31,19 +60,7 @@ type AuditRecord struct {
 
 func (s *Server) audit(r *http.Request, who *Who, a AuditRecord) {
 	a.Time, a.Who, a.From = time.Now().UTC(), who.Name, r.RemoteAddr
-	s.log.Info("operator", "who", a.Who, "from", a.From, "what", a.What, "name", a.Name, "permit", a.Permit, "limit", a.Limit, "result", a.Result)
-	if s.auditor.out == nil {
-		return
-	}
-	line, err := json.Marshal(a)
-	if err != nil {
-		return // cannot happen: texts and numbers
-	}
-	s.auditor.mu.Lock()
-	defer s.auditor.mu.Unlock()
-	if _, err := s.auditor.out.Write(append(line, '\n')); err != nil {
-		s.log.Error("the audit log cannot be written", "error", err)
-	}
+	s.auditLog.Record(a)
 }
 
 var operations = map[engine.Kind]string{

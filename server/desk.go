@@ -33,6 +33,7 @@ type desk struct {
 	idle     chan struct{} // closed when nothing is carried any more; nil: nobody asks
 	calls    uint64
 	fence    bool
+	deaf     bool // the engine cannot notify it
 	timer    *time.Timer
 	armed    time.Time // when the timer fires; zero: it does not
 }
@@ -106,6 +107,7 @@ func (k *desk) carry() {
 			err = &engine.Error{Op: "step", Name: k.place.name, Temporary: true, Err: context.Canceled}
 		}
 		k.fence = err != nil
+		k.deaf = err == nil && reply.Deaf
 		for i, o := range ops {
 			a := engine.Answer{}
 			if err == nil {
@@ -172,6 +174,7 @@ func (k *desk) ask(e *entry) {
 	k.send(op{
 		request: engine.Request{
 			Kind: engine.Ask, ID: e.id, Limit: e.limit, Lease: e.lease, Ticket: ticketOf(e), Wait: e.wait, Detached: true,
+			Again: e.state == queued,
 		},
 		entry: e,
 		done:  func(a engine.Answer, sent time.Time, err error) { k.asked(e, a, sent, err) },
@@ -207,7 +210,11 @@ func (k *desk) asked(e *entry, a engine.Answer, sent time.Time, err error) {
 			e.ahead = a.Ahead
 			e.set(queued)
 		}
-		k.later(e, sent.Add(ticketOf(e)/3))
+		next := ticketOf(e) / 3
+		if k.deaf {
+			next = min(next, time.Second)
+		}
+		k.later(e, sent.Add(next))
 		if e.granted {
 			k.ask(e)
 		}

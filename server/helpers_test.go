@@ -61,7 +61,7 @@ func open(tb testing.TB, o server.Options) *house { return openOver(tb, memengin
 
 func openOver(tb testing.TB, e engine.Engine, o server.Options) *house {
 	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: readSpec(tb), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
-	o.Audit = h.audit
+	o.Audit = server.NewAuditLog(h.audit, o.Log)
 	h.server = server.New(e, &o)
 	s := httptest.NewServer(h.server)
 	h.url = s.URL

@@ -69,24 +69,30 @@ func (s *Server) routes() *http.ServeMux {
 		})
 	}
 	if h := s.options.Metrics; h != nil {
-		mux.HandleFunc("GET /metrics", s.guarded(route{right: Read, do: mounted(h)}))
+		mux.HandleFunc("GET /metrics", s.guarded(route{right: Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+			if len(who.Prefixes) > 0 {
+				return problem(http.StatusForbidden, "forbidden", "the token %q is not for all names; these figures are", who.Name)
+			}
+			h.ServeHTTP(w, r)
+			return nil
+		}}))
 	}
 	rest := route{right: Read, do: func(*Server, http.ResponseWriter, *http.Request, *Who) error {
 		return problem(http.StatusNotFound, "no-route", "there is nothing at this path: see /v1/openapi.json")
 	}}
 	if h := s.options.Dashboard; h != nil {
-		rest.do = mounted(h)
+		rest = route{do: func(s *Server, w http.ResponseWriter, r *http.Request, _ *Who) error {
+			if s.tokens == nil {
+				if err := s.ownSite(r); err != nil {
+					return err
+				}
+			}
+			h.ServeHTTP(w, r)
+			return nil
+		}}
 	}
 	mux.HandleFunc("/", s.guarded(rest))
 	return mux
-}
-
-// mounted has another handler answer.
-func mounted(h http.Handler) func(*Server, http.ResponseWriter, *http.Request, *Who) error {
-	return func(_ *Server, w http.ResponseWriter, r *http.Request, _ *Who) error {
-		h.ServeHTTP(w, r)
-		return nil
-	}
 }
 
 // guarded is a route with everything around it: who asks, whether he may, how

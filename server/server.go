@@ -12,7 +12,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -36,14 +35,22 @@ type Options struct {
 	// Log is told of errors and of what operators do. Default: nobody.
 	Log *slog.Logger
 
-	// Audit gets a line of JSON, an AuditRecord, for everything that operators
-	// do: set a limit, pause, revoke, remove, release what is not theirs.
-	// Default: nobody.
-	Audit io.Writer
+	// Audit gets an AuditRecord for everything that operators do: set a limit,
+	// pause, revoke, remove, release what is not theirs. Default: one that tells
+	// Log.
+	Audit *AuditLog
 
-	// Dashboard is what is served at / to those with the right Read, and Metrics
-	// at /metrics. Default: nothing.
-	Dashboard, Metrics http.Handler
+	// Dashboard is what is served at /. It decides by itself who may see it:
+	// browsers show no bearer tokens. Default: nothing.
+	Dashboard http.Handler
+
+	// Metrics is what is served at /metrics, to tokens for all names. Default:
+	// nothing.
+	Metrics http.Handler
+
+	// Closing is called when the server begins to close: it ends what Dashboard
+	// and Metrics keep open. Default: nothing.
+	Closing func()
 
 	// Watcher is what /v1/events listens to; it stays the caller's to close,
 	// after the server. Default: one of the server's own.
@@ -60,18 +67,18 @@ type Options struct {
 
 // Server is an http.Handler over an engine. Create it with New.
 type Server struct {
-	engine  engine.Engine
-	tokens  *Tokens
-	log     *slog.Logger
-	auditor auditor
-	options Options
-	self    engine.Client
-	life    string // one life of the server
-	mux     *http.ServeMux
-	remotes remotes
-	desks   desks
-	waiters atomic.Int64
-	watcher *watch.Watcher
+	engine   engine.Engine
+	auditLog *AuditLog
+	tokens   *Tokens
+	log      *slog.Logger
+	options  Options
+	self     engine.Client
+	life     string // one life of the server
+	mux      *http.ServeMux
+	remotes  remotes
+	desks    desks
+	waiters  atomic.Int64
+	watcher  *watch.Watcher
 
 	closed  atomic.Bool
 	ctx     context.Context // ends with done
@@ -95,8 +102,8 @@ func New(e engine.Engine, o *Options) *Server {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
 	s := &Server{
-		engine: e, tokens: o.Tokens, log: o.Log, auditor: auditor{out: o.Audit}, options: *o, life: hex.EncodeToString(random),
-		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher,
+		engine: e, tokens: o.Tokens, log: o.Log, options: *o, life: hex.EncodeToString(random),
+		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher, auditLog: o.Audit,
 		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.desks.byName = map[string]*place{}
@@ -113,6 +120,9 @@ func New(e engine.Engine, o *Options) *Server {
 	}
 	if s.options.MaxConns == 0 {
 		s.options.MaxConns = 30_000
+	}
+	if s.auditLog == nil {
+		s.auditLog = NewAuditLog(nil, s.log)
 	}
 	s.mux = s.routes()
 	s.ended.Go(s.sweep)
@@ -147,6 +157,9 @@ func (s *Server) Close() {
 		s.closed.Store(true)
 		s.remotes.mu.Unlock()
 		s.cancel()
+		if s.options.Closing != nil {
+			s.options.Closing()
+		}
 		if s.options.Watcher == nil {
 			s.watcher.Close()
 		}

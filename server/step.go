@@ -313,6 +313,7 @@ func carriedSome(err error) error {
 
 // merge adds what a step said beside its answer.
 func merge(all *engine.Reply, one engine.Reply) {
+	all.Deaf = all.Deaf || one.Deaf
 	all.Limit, all.Leave, all.Recalled = one.Limit, one.Leave, all.Recalled || one.Recalled
 	all.Recheck = max(all.Recheck, one.Recheck)
 	n, m := &all.Notification, one.Notification

@@ -138,9 +138,9 @@ func readToken(words []string) (*Who, error) {
 	return who, nil
 }
 
-// find is the bearer of a token; nil if there is none. How long it takes says
-// nothing of the secret.
-func (t *Tokens) find(token string) *Who {
+// Find is the bearer of a token, NAME.SECRET; nil if there is none. How long it
+// takes says nothing of the secret.
+func (t *Tokens) Find(token string) *Who {
 	name, secret, _ := strings.Cut(token, ".")
 	hash := sha256.Sum256([]byte(secret))
 	who := t.byName[name]
@@ -166,7 +166,7 @@ func (s *Server) Who(r *http.Request) (*Who, error) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil, problem(http.StatusUnauthorized, "unauthorized", "this server wants a token: Authorization: Bearer NAME.SECRET")
 	}
-	if who := s.tokens.find(strings.TrimSpace(token)); who != nil {
+	if who := s.tokens.Find(strings.TrimSpace(token)); who != nil {
 		return who, nil
 	}
 	return nil, problem(http.StatusUnauthorized, "unauthorized", "the token is not one of this server's")

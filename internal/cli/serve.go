@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sema/engine"
 	"sema/server"
 )
 
@@ -35,7 +34,8 @@ HEX the SHA-256 of the secret. Clients show NAME.SECRET, as $SEMA_TOKEN or as
 TERM and INT end it: who waits is told to come again, requests at hand are
 carried out, for at most ten seconds. Permits have their leases, so a restart
 takes none away. /healthz answers as long as the process lives, /readyz as long
-as the engine answers.
+as the engine answers. / is the dashboard, for browsers; /metrics is for
+Prometheus, and looks at the engine only once it was asked.
 
 The log goes to standard error. The audit log has what operators did, a line of
 JSON each: time, who (name of the token), from, what (limit, unset-limit, pause,
@@ -88,17 +88,13 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer closeAudit()
-	o.Audit = audit
+	o.Audit = server.NewAuditLog(audit, log)
 	at, err := p.open(defaultLease)
 	if err != nil {
 		return err
 	}
 	defer at.close()
-	mounted, err := mount(at.Engine, &o)
-	if err != nil {
-		return err
-	}
-	defer mounted()
+	defer mount(at.Engine, &o)()
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return &exit{exitUnreachable, usage("another --listen", "cannot listen on %s: %v", printable(f.listen, 100), err)}
@@ -118,12 +114,6 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return nil
 	}
 	return &exit{exitUnreachable, err}
-}
-
-// mount adds what other packages show: the dashboard at /, figures at /metrics.
-// What it returns ends them, after the server.
-func mount(engine.Engine, *server.Options) (closing func(), err error) {
-	return func() {}, nil
 }
 
 // readTokens reads the token file, if there is one.

@@ -35,7 +35,8 @@ func AppendReply(b []byte, r *Reply, own string) []byte {
 	if n := &r.Reply.Notification; !n.Empty() {
 		b = putPart(b, 6, func(b []byte) []byte { return appendNotification(b, n, own) })
 	}
-	return putText(b, 7, r.As)
+	b = putText(b, 7, r.As)
+	return putBool(b, 8, r.Reply.Deaf)
 }
 
 // ReadReply reads what AppendReply wrote for own. It keeps nothing of b. The
@@ -61,6 +62,8 @@ func ReadReply(b []byte, own string) (Reply, error) {
 			f.within(func(f *fields) { readNotification(f, &r.Reply.Notification, own) })
 		case 7:
 			r.As = f.text()
+		case 8:
+			r.Reply.Deaf = f.bool()
 		}
 	}
 	return r, f.err

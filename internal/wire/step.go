@@ -36,6 +36,7 @@ const (
 	flagAnew
 	flagDetached
 	flagPin
+	flagAgain
 )
 
 // AppendStep appends the message. Ids of the session's own permits travel
@@ -80,7 +81,7 @@ func appendRequest(b []byte, r *engine.Request, own string) []byte {
 
 func flags(r *engine.Request) uint64 {
 	v := uint64(0)
-	for i, set := range [...]bool{r.Wait, r.Unfair, r.Strict, r.Anew, r.Detached, r.Pin} {
+	for i, set := range [...]bool{r.Wait, r.Unfair, r.Strict, r.Anew, r.Detached, r.Pin, r.Again} {
 		if set {
 			v |= 1 << i
 		}
@@ -181,7 +182,7 @@ func readRequest(f *fields, r *engine.Request) {
 	case 10:
 		v := f.number
 		r.Wait, r.Unfair, r.Strict = v&flagWait != 0, v&flagUnfair != 0, v&flagStrict != 0
-		r.Anew, r.Detached, r.Pin = v&flagAnew != 0, v&flagDetached != 0, v&flagPin != 0
+		r.Anew, r.Detached, r.Pin, r.Again = v&flagAnew != 0, v&flagDetached != 0, v&flagPin != 0, v&flagAgain != 0
 	case 11:
 		r.Behind = f.int()
 	case 12:
