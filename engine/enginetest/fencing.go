@@ -31,7 +31,7 @@ var fencingTests = []test{
 			})
 		}
 		all.Wait()
-		e.ok(h.Check(limit))
+		e.ok(h.Check(limit, 0))
 	}},
 	{name: "slots are unique among live permits, and within one tokens grow", run: func(e *env) {
 		const limit, rounds = 3, 40

@@ -55,14 +55,19 @@ func (h *History) Len() int {
 
 // Check looks for a broken promise: more held at once than the limit, an order
 // of grants that is not that of arrival, a token that does not grow, a slot
-// held twice. For successful acquisitions, comparing certain holds with the
+// held twice. slack is how much later than another a hold may be granted, or
+// seem so by its token, that was settled before the other's call: permits pass on
+// within a process by its own clock. For successful acquisitions, comparing certain holds with the
 // limit at every instant finds exactly the histories that no correct semaphore
 // can have.
-func (h *History) Check(limit int) error {
+func (h *History) Check(limit int, slack time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, check := range []func([]Hold) error{
-		func(hs []Hold) error { return checkLimit(hs, limit) }, checkTokens, checkOrder, checkSlots,
+		func(hs []Hold) error { return checkLimit(hs, limit) },
+		func(hs []Hold) error { return checkTokens(hs, slack) },
+		func(hs []Hold) error { return checkOrder(hs, slack) },
+		checkSlots,
 	} {
 		if err := check(h.holds); err != nil {
 			return err
@@ -94,21 +99,29 @@ func checkLimit(holds []Hold, limit int) error {
 	return nil
 }
 
-func checkTokens(holds []Hold) error {
-	seen := map[int64]string{}
+func checkTokens(holds []Hold, slack time.Duration) error {
+	type key struct {
+		slot  int
+		token int64
+	}
+	seen := map[key]string{}
 	for _, h := range holds {
-		if other, twice := seen[h.Token]; twice {
+		k := key{h.Slot, h.Token}
+		if slack == 0 {
+			k.slot = -1
+		}
+		if other, twice := seen[k]; twice {
 			return fmt.Errorf("token: %d was given to %s and %s", h.Token, other, h.ID)
 		}
-		seen[h.Token] = h.ID
+		seen[k] = h.ID
 	}
-	return before(holds, "token", func(h Hold) (int64, bool) { return h.Return, true })
+	return before(holds, "token", slack, func(h Hold) (int64, bool) { return h.Return, true })
 }
 
 // checkOrder wants whoever was in the queue, or had been served, before another
 // asked, to have the smaller token.
-func checkOrder(holds []Hold) error {
-	return before(holds, "order", func(h Hold) (int64, bool) {
+func checkOrder(holds []Hold, slack time.Duration) error {
+	return before(holds, "order", slack, func(h Hold) (int64, bool) {
 		if h.Joined != 0 {
 			return h.Joined, !h.Faulty
 		}
@@ -118,7 +131,7 @@ func checkOrder(holds []Hold) error {
 
 // before checks that a hold which was settled before another's call has the
 // smaller token.
-func before(holds []Hold, what string, settled func(Hold) (at int64, counts bool)) error {
+func before(holds []Hold, what string, slack time.Duration, settled func(Hold) (at int64, counts bool)) error {
 	byCall, bySettled := make([]Hold, len(holds)), []Hold(nil)
 	copy(byCall, holds)
 	sort.Slice(byCall, func(i, j int) bool { return byCall[i].Call < byCall[j].Call })
@@ -137,7 +150,7 @@ func before(holds []Hold, what string, settled func(Hold) (at int64, counts bool
 				last = bySettled[i]
 			}
 		}
-		if h.Token <= last.Token {
+		if h.Token+slack.Microseconds() <= last.Token {
 			return fmt.Errorf("%s: %s asked after %s was settled, and has token %d, not above %d", what, h.ID, last.ID, h.Token, last.Token)
 
 		}

@@ -21,7 +21,7 @@ func TestHistoryFindsPlantedBugs(t *testing.T) {
 		for _, hold := range holds {
 			h.Add(hold)
 		}
-		return h.Check(2)
+		return h.Check(2, 0)
 	}
 	if err := check(func([]Hold) {}); err != nil {
 		t.Fatalf("a good history: %v", err)

@@ -197,6 +197,61 @@ var keepTests = []test{
 		e.until(func() bool { return e.state(s).Waiting() == 0 })
 		e.empty(s, limit)
 	}},
+	{name: "who is cut off while it passes permits on has stopped before anybody else has them", own: true, run: func(e *env) {
+		const limit = 2
+		h := &History{}
+		line := &cutEngine{Engine: e.store.Client(e)}
+		lost, o := e.semOn(line, limit, &sema.Options{Lease: short, Keep: short / 6}), &sema.Options{Lease: short}
+		stop := make(chan struct{})
+		var all sync.WaitGroup
+		use := func(s *sema.Semaphore, served func()) {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				hold := Hold{Call: h.Now(), Slot: -1, Weight: 1, Faulty: s == lost}
+				p, err := s.Acquire(e.ctx())
+				if err != nil {
+					continue // it was cut off
+				}
+				hold.Return, hold.ID, hold.Token, hold.Trusted = h.Now(), p.ID(), p.Token(), p.Deadline().UnixNano()
+				time.Sleep(time.Millisecond)
+				hold.Release = h.Now()
+				hold.Trusted = min(hold.Trusted, p.Deadline().UnixNano()) // it may have been lost meanwhile
+				_ = p.Release()
+				h.Add(hold)
+				served()
+			}
+		}
+		for range 4 {
+			all.Go(func() { use(lost, func() {}) })
+		}
+		e.until(func() bool { return h.Len() > 20 })
+		line.cut.Store(true)
+		done := make(chan struct{}, 1000)
+		for range 2 {
+			s := e.sem(limit, o)
+			all.Go(func() {
+				use(s, func() {
+					select {
+					case done <- struct{}{}:
+					default:
+					}
+				})
+			})
+		}
+		for range 20 {
+			<-done
+		}
+		line.cut.Store(false)
+		before := h.Len()
+		e.until(func() bool { return h.Len() > before+20 })
+		close(stop)
+		all.Wait()
+		e.ok(h.Check(limit, short))
+	}},
 	{name: "passes do not starve others", run: func(e *env) {
 		greedy, other := e.sem(1, &sema.Options{Passes: 3}), e.sem(1, nil)
 		stop := make(chan struct{})

@@ -35,13 +35,15 @@ var orderTests = []test{
 	}},
 	{name: "a heavy request at the head holds up light ones and does not starve", run: func(e *env) {
 		// node redis-semaphore: 0 of 358 tries.
-		s := e.sem(2, nil)
+		s, other := e.sem(2, nil), e.sem(2, nil)
 		a, b := e.acquire(s, 1), e.acquire(s, 1)
 		heavy := e.queue(s, 2)
-		light := e.queue(s, 1)
+		light := e.queue(other, 1)
 		e.release(a)
-		if _, err := s.TryAcquire(e.ctx()); err == nil {
-			e.Fatal("TryAcquire passed the queue")
+		for _, s := range []*sema.Semaphore{s, other, e.sem(2, nil)} {
+			if _, err := s.TryAcquire(e.ctx()); err == nil {
+				e.Fatal("TryAcquire passed the queue")
+			}
 		}
 		e.waits(heavy)
 		e.waits(light)

@@ -32,6 +32,8 @@ type job struct {
 	Name  string        `json:"name"`
 	Limit int           `json:"limit"`
 	Lease time.Duration `json:"lease"`
+	Keep  time.Duration `json:"keep"` // sema.Options.Keep
+	Idle  bool          `json:"idle"` // it only keeps what it had
 	File  string        `json:"file"` // where it records its holds, a line for each grant and each release
 }
 
@@ -69,9 +71,12 @@ func work(words string, open func(url string) (sema.Engine, error)) error {
 		_, _ = bufio.NewReader(os.Stdin).ReadString(0)
 		cancel()
 	}()
+	if j.Idle {
+		return keepIdle(ctx, engine, j, out)
+	}
 	var mu sync.Mutex
 	joined := map[string]int64{}
-	sem, err := sema.New(engine, j.Name, j.Limit, &sema.Options{Lease: j.Lease, Slots: true, Observer: sema.Observer{
+	sem, err := sema.New(engine, j.Name, j.Limit, &sema.Options{Lease: j.Lease, Keep: j.Keep, Slots: true, Observer: sema.Observer{
 		Queued: func(e sema.Queued) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -96,6 +101,9 @@ func work(words string, open func(url string) (sema.Engine, error)) error {
 				mu.Lock()
 				h.Joined = joined[h.ID]
 				delete(joined, h.ID)
+				if h.Joined < h.Call { // a ticket may have been another caller's before
+					h.Joined = 0
+				}
 				mu.Unlock()
 				line(out, h)
 				hold := time.Duration(rand.IntN(4000)) * time.Microsecond
@@ -117,6 +125,33 @@ func work(words string, open func(url string) (sema.Engine, error)) error {
 		return err
 	}
 	return engine.Close()
+}
+
+// keepIdle acquires everything and releases it, to keep it. It records until when
+// it trusts that.
+func keepIdle(ctx context.Context, engine sema.Engine, j job, out *os.File) error {
+	sem, err := sema.New(engine, j.Name, j.Limit, &sema.Options{Lease: j.Lease, Keep: j.Keep})
+	if err != nil {
+		return err
+	}
+	var all []*sema.Permit
+	for range j.Limit {
+		p, err := sem.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		all = append(all, p)
+	}
+	last := Hold{ID: "all"}
+	for _, p := range all {
+		last.Trusted = max(last.Trusted, p.Deadline().UnixNano())
+		if err := p.Release(); err != nil {
+			return err
+		}
+	}
+	line(out, last)
+	<-ctx.Done()
+	return sem.Close()
 }
 
 func line(out *os.File, h Hold) {
@@ -157,7 +192,11 @@ func (w *worker) holds() ([]Hold, error) {
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
-	last := map[string]Hold{}
+	type key struct { // a permit that passes on keeps its id
+		id    string
+		token int64
+	}
+	last := map[key]Hold{}
 	for text := range strings.Lines(string(data)) {
 		var h Hold
 		if json.Unmarshal([]byte(text), &h) != nil {
@@ -167,7 +206,7 @@ func (w *worker) holds() ([]Hold, error) {
 		if w.killed != 0 && (h.Release == 0 || h.Release > w.killed) {
 			h.Release = w.killed
 		}
-		last[h.ID] = h
+		last[key{h.ID, h.Token}] = h
 	}
 	holds := make([]Hold, 0, len(last))
 	for _, h := range last {
@@ -186,7 +225,11 @@ func RunProcesses(t *testing.T, store Store, faults int) {
 	lease := 5 * short // a starved process is not a dead one
 	var all, running []*worker
 	spawn := func() {
-		w := e.worker(job{URL: store.URL, Name: e.name, Limit: limit, Lease: lease, File: filepath.Join(dir, fmt.Sprint(len(all)))})
+		j := job{URL: store.URL, Name: e.name, Limit: limit, Lease: lease, File: filepath.Join(dir, fmt.Sprint(len(all)))}
+		if len(all)%2 == 0 {
+			j.Keep = 5 * time.Millisecond
+		}
+		w := e.worker(j)
 		all, running = append(all, w), append(running, w)
 	}
 	for range workers {
@@ -242,8 +285,46 @@ func RunProcesses(t *testing.T, store Store, faults int) {
 		}
 	}
 	t.Logf("%d holds by %d processes", h.Len(), len(all))
-	e.ok(h.Check(limit))
+	e.ok(h.Check(limit, lease/6)) // what a recall costs that never arrives
 	e.empty(waitFree(e, limit), limit)
+}
+
+// RunKeepers has a process keep all permits of a semaphore while it is killed or
+// stopped, and says how long another one waits for them. That one gets them once
+// the leases have ended, and not while they may be trusted.
+func RunKeepers(t *testing.T, store Store) {
+	const limit = 3
+	lease := 3 * short
+	for _, fault := range []struct {
+		name   string
+		signal syscall.Signal
+	}{{"killed", syscall.SIGKILL}, {"stopped", syscall.SIGSTOP}} {
+		t.Run(fault.name, func(t *testing.T) {
+			e := &env{T: t, store: store, name: t.Name()}
+			keeper := e.worker(job{URL: store.URL, Name: e.name, Limit: limit, Lease: lease, Keep: lease / 6, Idle: true, File: filepath.Join(t.TempDir(), "kept")})
+			var kept []Hold
+			e.until(func() bool {
+				var err error
+				kept, err = keeper.holds()
+				e.ok(err)
+				return len(kept) > 0
+			})
+			e.ok(keeper.cmd.Process.Signal(fault.signal))
+			hit := time.Now()
+			s := e.sem(limit, &sema.Options{Lease: lease})
+			e.release(e.acquire(s, limit))
+			got := time.Now()
+			if early := kept[0].Trusted - got.UnixNano(); early > 0 && got.Sub(hit) > lease/6 {
+				t.Errorf("another has what a %s process kept %v before its time is up", fault.name, time.Duration(early))
+			}
+			t.Logf("another process waited %v for what a %s one kept for %v at the most, with leases of %v", got.Sub(hit).Round(time.Millisecond), fault.name, lease/6, lease)
+			if fault.signal == syscall.SIGSTOP {
+				e.ok(keeper.cmd.Process.Signal(syscall.SIGCONT))
+				e.ok(keeper.stdin.Close())
+				e.ok(keeper.cmd.Wait())
+			}
+		})
+	}
 }
 
 // stop freezes a worker, but not in the middle of a step: who holds a file

@@ -42,3 +42,5 @@ func TestPromises(t *testing.T) { enginetest.Run(t, standalone) }
 func TestProcesses(t *testing.T) { enginetest.RunProcesses(t, standalone(t), 4) }
 
 func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, standalone) }
+
+func TestKeepers(t *testing.T) { enginetest.RunKeepers(t, standalone(t)) }

@@ -151,9 +151,10 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			limit = m.cfg.Limit
 		}
 		m.refuse(c, Event{Reason: TooHeavy, Limit: limit}, false)
-		m.tooHeavy(limit)
+		m.refuseWho(func(a *Acquisition) bool { return a.weight > limit }, Event{Reason: TooHeavy, Limit: limit})
 	case engine.LimitDiffers:
 		m.refuse(c, Event{Reason: LimitIsAnother, Limit: reply.Limit}, false)
+		m.refuseWho(func(*Acquisition) bool { return true }, Event{Reason: LimitIsAnother, Limit: reply.Limit})
 	case engine.Revoked:
 		m.refuse(c, Event{Reason: Revoked}, true)
 	default:
@@ -161,13 +162,13 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 	}
 }
 
-// tooHeavy refuses the callers without a ticket who want more than the limit:
-// their asks would hold up those behind them, one after the other.
-func (m *Machine) tooHeavy(limit int) {
+// refuseWho refuses callers in line who have no ticket, for the same reason as
+// one before them: their asks would hold up those behind, one after the other.
+func (m *Machine) refuseWho(who func(*Acquisition) bool, e Event) {
 	for a := m.next; a != nil; {
 		next := a.later
-		if a.claim == nil && a.weight > limit {
-			m.deny(a, Event{Reason: TooHeavy, Limit: limit})
+		if a.claim == nil && who(a) {
+			m.deny(a, e)
 		}
 		a = next
 	}

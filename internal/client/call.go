@@ -151,7 +151,7 @@ func (m *Machine) declares() bool {
 func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	lease, a := m.lease(), c.holder
 	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: now - a.came,
+		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: max(0, now-a.came),
 		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.state == Waiting || m.deaf,
 	}
 	if a.later != nil && a.later == m.next {

@@ -164,7 +164,7 @@ func (m *Machine) tell(e Event) { m.events = append(m.events, e) }
 // it queues if there is none now.
 func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bool) {
 	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
-	m.came = max(now, m.came+time.Microsecond) // distinct, for the engine's order
+	m.came = max(now, m.came+1) // distinct
 	a.came = m.came
 	if m.closed {
 		m.deny(a, Event{Reason: Closed})
