@@ -47,6 +47,7 @@ var routes = []route{
 	{"GET", "/v1/events", Read, (*Server).events},
 
 	{"POST", "/v1/engine/step", Read, (*Server).step},
+	{"GET", "/v1/engine/calls", Read, (*Server).calls},
 	{"GET", "/v1/engine/news", Read, (*Server).news},
 	{"GET", "/v1/engine/state", Read, (*Server).engineState},
 	{"GET", "/v1/engine/list", Read, (*Server).engineList},

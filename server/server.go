@@ -76,6 +76,7 @@ type Server struct {
 	life     string // one life of the server
 	mux      *http.ServeMux
 	remotes  remotes
+	lines    lines
 	desks    desks
 	waiters  atomic.Int64
 	watcher  *watch.Watcher
@@ -164,6 +165,7 @@ func (s *Server) Close() {
 			s.watcher.Close()
 		}
 		s.ended.Wait()
+		s.lines.close()
 		s.desks.close()
 		s.remotes.sweepAll()
 	})

@@ -40,30 +40,43 @@ func (s *Server) step(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	call, err := wire.ReadStep(body)
-	if err != nil {
-		return problem(http.StatusBadRequest, "malformed", "the body is no call")
-	}
-	rs, err := s.sessionOf(call, who)
+	answer, err := s.answer(r.Context(), body, body[:0], who, r)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		rs.remote.seen.Store(time.Now().UnixNano())
-		rs.remote.busy.Add(-1)
-	}()
-	ctx, cancel := context.WithTimeout(r.Context(), stepTime)
-	defer cancel()
-	reply, err := s.carry(ctx, rs, call.Call, who, r)
-	if err != nil {
-		return err
-	}
-	answer := wire.AppendReply(body[:0], &wire.Reply{As: rs.as, Reply: reply}, rs.client)
 	*buffer = answer[:0]
 	w.Header()["Content-Type"] = wireType
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(answer))}
 	_, _ = w.Write(answer) // who does not read it asks again
 	return nil
+}
+
+// answer carries out the call that a body has, and appends the reply to b, which
+// may be the body's own memory.
+func (s *Server) answer(ctx context.Context, body, b []byte, who *Who, r *http.Request) ([]byte, error) {
+	call, err := wire.ReadStep(body)
+	if err != nil {
+		return nil, problem(http.StatusBadRequest, "malformed", "the body is no call")
+	}
+	rs, err := s.sessionOf(call, who)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		rs.remote.seen.Store(time.Now().UnixNano())
+		rs.remote.busy.Add(-1)
+	}()
+	within := stepTime
+	if call.Within > 0 && call.Within < within { // who has given up holds up the next call
+		within = call.Within
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	reply, err := s.carry(ctx, rs, call.Call, who, r)
+	if err != nil {
+		return nil, err
+	}
+	return wire.AppendReply(b, &wire.Reply{As: rs.as, Reply: reply}, rs.client), nil
 }
 
 var wireType = []string{wire.ContentType}

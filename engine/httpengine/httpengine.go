@@ -2,8 +2,10 @@
 // server ("sema serve"): for programs that hold no credentials of the store
 // itself, and for fleets that do not all reach it.
 //
-// Every call is one request; what happens to tickets meanwhile comes over one
-// response that goes on for as long as the engine is open. Permits have their
+// Every call is answered once; what happens to tickets meanwhile comes over one
+// response that goes on for as long as the engine is open. Calls go over
+// connections that are upgraded, or, where a proxy does not let those through,
+// as requests of their own. Permits have their
 // leases at the engine behind the server: a server that is restarted takes
 // nothing from those who hold them, unless it keeps its semaphores in memory.
 //
@@ -54,6 +56,7 @@ type Engine struct {
 	token  string // of the header; "": none
 	id     string // of the engine; begins the names of its sessions
 	client *http.Client
+	lines  lines
 
 	mu       sync.Mutex
 	number   uint64
@@ -84,8 +87,11 @@ func New(rawURL string, o *Options) (*Engine, error) {
 	_, _ = rand.Read(random) // never fails
 	word := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random))
 	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+	u.Path = strings.TrimSuffix(u.Path, "/")
 	return &Engine{
-		base: strings.TrimSuffix(u.String(), "/"), token: o.Token, id: "http." + name + "." + word,
+		lines: lines{url: u, token: o.Token, tls: o.TLS, never: proxy != nil || err != nil},
+		base:  strings.TrimSuffix(u.String(), "/"), token: o.Token, id: "http." + name + "." + word,
 		client: &http.Client{
 			Transport: &http.Transport{
 				Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: o.TLS,
@@ -151,6 +157,7 @@ func (e *Engine) Close() error {
 		s.notify(engine.Notification{Closed: true})
 	}
 	e.streams.Wait()
+	e.lines.close()
 	e.client.CloseIdleConnections()
 	return nil
 }

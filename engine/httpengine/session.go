@@ -3,6 +3,7 @@ package httpengine
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net/http"
@@ -83,25 +84,41 @@ func (s *session) send(ctx context.Context, c engine.Call) (engine.Reply, *engin
 	if s.as == "" {
 		step.Open = &wire.Open{Name: s.name, Who: s.who, Was: s.was}
 	}
-	// A request that was given up may still be read by the transport.
-	body := wire.AppendStep(make([]byte, 0, 64+40*len(c.Requests)), &step)
-	r, err := s.engine.request(ctx, http.MethodPost, "/v1/engine/step", body)
-	if err != nil {
-		return engine.Reply{}, unsent(operation(c), s.name, err)
+	if until, ok := ctx.Deadline(); ok {
+		step.Within = max(1, time.Until(until))
 	}
-	r.Header["Content-Type"] = wireType
-	answer, failure := s.engine.do(r, operation(c), s.name, s.answer)
+	// Room for the length in front. A request that was given up may still be read
+	// by the transport, so each call has its own.
+	room := make([]byte, binary.MaxVarintLen64, 128+40*len(c.Requests))
+	body := wire.AppendStep(room, &step)
+	answer, failure := s.engine.lines.call(ctx, body, s.answer)
+	skip := 1
+	if failure != nil && failure.Err == errNoLine {
+		skip = 0
+		answer, failure = s.post(ctx, body[binary.MaxVarintLen64:])
+	}
 	if failure != nil {
+		failure.Op, failure.Name = operation(c), s.name
 		return engine.Reply{}, failure
 	}
 	s.answer = answer[:0]
-	reply, err := wire.ReadReply(answer, s.client)
+	reply, err := wire.ReadReply(answer[skip:], s.client)
 	if err != nil || reply.As == "" {
 		return engine.Reply{}, &engine.Error{Op: operation(c), Name: s.name, Err: wire.ErrMalformed, Hint: notOurs}
 	}
 	s.as = reply.As
 	s.opened.Store(true)
 	return reply.Reply, nil
+}
+
+// post makes a request of its own of a call.
+func (s *session) post(ctx context.Context, body []byte) ([]byte, *engine.Error) {
+	r, err := s.engine.request(ctx, http.MethodPost, "/v1/engine/step", body)
+	if err != nil {
+		return nil, unsent("", "", err)
+	}
+	r.Header["Content-Type"] = wireType
+	return s.engine.do(r, "", "", s.answer)
 }
 
 var wireType = []string{wire.ContentType}

@@ -1,6 +1,10 @@
 package wire
 
-import "sema/engine"
+import (
+	"time"
+
+	"sema/engine"
+)
 
 // ContentType is that of all messages.
 const ContentType = "application/x-sema-wire"
@@ -10,6 +14,9 @@ type Step struct {
 	Client string // the session; the first part of the ids of its permits
 	Open   *Open  // nil: the server has opened the session
 	Call   engine.Call
+
+	// Within is how long the client waits for the answer. 0: as long as it takes.
+	Within time.Duration
 }
 
 // Open is what a server has to know to open a session.
@@ -64,7 +71,7 @@ func AppendStep(b []byte, s *Step) []byte {
 		r := &s.Call.Requests[i]
 		b = putPart(b, 6, func(b []byte) []byte { return appendRequest(b, r, s.Client) })
 	}
-	return b
+	return putTime(b, 7, s.Within)
 }
 
 func appendRequest(b []byte, r *engine.Request, own string) []byte {
@@ -136,6 +143,8 @@ func ReadStep(b []byte) (*Step, error) {
 			r := engine.Request{ID: engine.ID{Client: s.Client}}
 			f.within(func(f *fields) { readRequest(f, &r) })
 			s.Call.Requests = append(s.Call.Requests, r)
+		case 7:
+			s.Within = f.time()
 		}
 	}
 	return s, f.err

@@ -162,3 +162,13 @@ func (f *fields) within(read func(*fields)) {
 		f.err = inner.err
 	}
 }
+
+// Upgrade is the protocol of connections that carry calls without HTTP around
+// each. Either side sends messages with their lengths in front. Those of the
+// client are Steps. Those of the server begin with a byte: KindReply before a
+// Reply, KindProblem before a problem as JSON.
+const (
+	Upgrade     = "sema-calls"
+	KindReply   = 0
+	KindProblem = 1
+)
