@@ -16,7 +16,7 @@ import (
 func TestAbandonedPermitsWithContexts(t *testing.T) {
 	found := make(chan string, 2)
 	s, err := sema.New(memengine.New(), "x", 2, &sema.Options{
-		Lease:    300 * time.Millisecond,
+		Lease:    2 * time.Second,
 		Observer: sema.Observer{Abandoned: func(o sema.Abandoned) { found <- o.Permit }},
 	})
 	if err != nil {
@@ -50,7 +50,7 @@ func TestAbandonedPermitsWithContexts(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if err := child.Err(); err != nil {
-		t.Error(err)
+		t.Error(err, context.Cause(child))
 	}
 }
 

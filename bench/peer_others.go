@@ -10,6 +10,8 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
 	xsemaphore "golang.org/x/sync/semaphore"
 
 	"sema/internal/measure"
@@ -62,6 +64,22 @@ func redSync(options ...redsync.Option) opener {
 			return func(ctx context.Context) error { return kept(m.UnlockContext(ctx)) }, err
 		})
 	}
+}
+
+// rueidisLock is github.com/redis/rueidis/rueidislock on one server.
+func rueidisLock(_ context.Context, rdb *redis.Client, s measure.Setup) (measure.Gate, error) {
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: []string{rdb.Options().Addr}}, KeyMajority: 1, NoLoopTracking: true, KeyValidity: s.Lease(),
+	})
+	if err != nil {
+		return measure.Gate{}, err
+	}
+	g, err := waits(func(ctx context.Context) (release, error) {
+		_, cancel, err := locker.WithContext(ctx, s.Name)
+		return func(context.Context) error { cancel(); return nil }, err
+	})
+	g.Close = func() error { locker.Close(); return nil }
+	return g, err
 }
 
 // redissonSemaphore is RSemaphore.

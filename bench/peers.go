@@ -53,6 +53,8 @@ const (
 // the first within one process are what the others are compared with.
 var all = []peer{
 	{"sema", semaphore, "", "sema", nil, "`sema` with `engine/redisengine`", "defaults", "–"},
+	{"sema-keep", semaphore, "", "sema", nil, "the same", "`Keep: 20ms`", "a permit that a process keeps when it ends without `Close` is taken for a lease"},
+	{"sema-passes", semaphore, "", "sema", nil, "the same", "`Passes: 16`", "first come, first served among processes: up to 16 turns out of order"},
 	{"classic-lock", lock, "", "", book(steady, bookLock), "`sema/classic`.`Lock` (*Redis in Action*, 6.2.5 and 11.2.2)", "`Lua`; polls each ms by itself", "no fairness, no renewal, no notice of loss"},
 	{"classic-basic", semaphore, "", "", book(steady, classic.NewBasic), "`sema/classic`.`Basic` (6.3.1)", classicPause + "defaults", "the limit, when two callers overlap or clocks differ; fairness, renewal, notice of loss"},
 	{"classic-fair", semaphore, "", "", book(steady, classic.NewFair), "`sema/classic`.`Fair` (6.3.2)", classicPause + "defaults", "the limit, when two callers overlap; waiters have no place in line; renewal by hand, no notice of loss"},
@@ -70,11 +72,20 @@ var all = []peer{
 	{"redislock", lock, "", "", redisLock, "github.com/bsm/redislock", "`LinearBackoff(1 ms)` without an end; its default is not to wait at all", lockLacks},
 	{"redsync", lock, "", "", redSync(), "github.com/go-redsync/redsync/v4, one server", "defaults: asks again after 50 to 250 ms, 32 times; then from the start", lockLacks},
 	{"redsync-1ms", lock, "", "", redSync(redsyncSteady...), "the same", "`WithRetryDelay(1 ms)`, without an end", "as `redsync`"},
+	{"rueidislock", lock, "", "", rueidisLock, "github.com/redis/rueidis/rueidislock, one server, on its own client", "`KeyMajority: 1`, `NoLoopTracking`; else defaults: told of a release by client-side caching", "fairness"},
 	{"noop-pool", yardstick, "", "noop-pool", nil, "`EVALSHA` of `return 1` to acquire, another to release, on a plain go-redis pool", "defaults", unlimited},
 	{"noop-autopipeline", yardstick, "", "noop-autopipeline", nil, "the same through go-redis's automatic pipelining", "unordered, up to 80 batches of 300 at once", unlimited},
 	{"sema-memory", inProcess, "", "sema", nil, "`sema` with `engine/memengine`", "defaults", "other processes"},
+	{"sema-memory-keep", inProcess, "", "sema", nil, "the same", "`Keep: 20ms`", "other processes"},
 	{"x-sync", inProcess, "", "", xSync, "golang.org/x/sync/semaphore, `Weighted`", "–", "leases, notice of loss, names, a view of who holds and waits"},
 	{"channel", inProcess, "", "channel", nil, "a buffered channel, with a `select` on the caller's context", "–", "weights, and all that `x-sync` lacks"},
+}
+
+// settings are what the contestants of sema have other than defaults.
+var settings = map[string]func(*measure.Setup){
+	"sema-keep":        func(s *measure.Setup) { s.KeepUS = 20_000 },
+	"sema-passes":      func(s *measure.Setup) { s.Passes = 16 },
+	"sema-memory-keep": func(s *measure.Setup) { s.KeepUS = 20_000 },
 }
 
 func find(name string) (peer, error) {
@@ -109,6 +120,9 @@ func openPeer(ctx context.Context, s measure.Setup) (g measure.Gate, err error) 
 			return g, err
 		}
 		store = measure.Store{Engine: redisEngine, Redis: rdb}
+	}
+	if change := settings[p.Name]; change != nil {
+		change(&s)
 	}
 	if s.Contestant = p.own; p.open == nil {
 		g, err = store.Gate(ctx, s)

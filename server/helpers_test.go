@@ -36,7 +36,6 @@ type house struct {
 	token  string
 	spec   *spec
 	audit  *buffer
-	log    *buffer
 }
 
 // buffer is a bytes.Buffer for several goroutines.

@@ -32,7 +32,6 @@ type place struct {
 	desks   map[engine.Client]*desk
 	entries map[uint64]*entry
 	known   map[uint64]engine.ID // permits that an earlier life of the server gave; nil: not asked yet
-	seen    time.Time            // when it was last used
 
 	paused   bool // as of pausedAt
 	pausedAt time.Time

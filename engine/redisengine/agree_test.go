@@ -24,6 +24,7 @@ import (
 var forTest = strings.NewReplacer(
 	"local clock = redis.call('TIME')\nlocal now = clock[1] * 1000000 + clock[2]\n", "local now = tonumber(redis.call('GET', 'now'))\n",
 	"redis.call('PUBSUB', string.byte(who) == 115 and 'SHARDNUMSUB' or 'NUMSUB', s.inbox .. who)", "{'', redis.call('SISMEMBER', 'dead', who) == 1 and 0 or 1}",
+	"redis.call('PUBSUB', string.byte(caller) == 115 and 'SHARDNUMSUB' or 'NUMSUB', inbox .. caller)", "{'', redis.call('SISMEMBER', 'dead', caller) == 1 and 0 or 1}",
 	"redis.pcall(string.byte(who) == 115 and 'SPUBLISH' or 'PUBLISH', s.inbox .. who, message)", "redis.call('RPUSH', 'published', who, message)",
 )
 
@@ -61,9 +62,13 @@ func one(t *rapid.T, in int, what string) bool { return rapid.IntRange(1, in).Dr
 func (j *judge) request(t *rapid.T) engine.Request {
 	kind := rapid.SampledFrom([]engine.Kind{
 		engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Renew,
-		engine.Release, engine.Release, engine.Release, engine.Revoke, engine.SetLimit, engine.UnsetLimit, engine.Remove,
+		engine.Release, engine.Release, engine.Release, engine.Release, engine.Revoke, engine.SetLimit, engine.UnsetLimit,
+		engine.Remove, engine.Unpause,
 	}).Draw(t, "kind")
 	r := engine.Request{Kind: kind, Limit: rapid.IntRange(1, 6).Draw(t, "limit")}
+	if kind == engine.Unpause && one(t, 2, "pause") {
+		r.Kind = engine.Pause
+	}
 	if !named(kind) {
 		r.Pin = one(t, 4, "pin")
 		return r
@@ -80,6 +85,13 @@ func (j *judge) request(t *rapid.T) engine.Request {
 		if one(t, 2, "again") {
 			r.Waited = time.Duration(rapid.IntRange(0, 80).Draw(t, "waited")) * 500 * time.Microsecond
 		}
+		r.Again, r.Anew = one(t, 3, "insists"), one(t, 6, "anew")
+		if one(t, 4, "more wait") {
+			r.Behind = rapid.IntRange(0, 100_000).Draw(t, "behind")
+		}
+	}
+	if (kind == engine.Renew || kind == engine.Release) && one(t, 3, "passed on") {
+		r.Token = j.now + int64(rapid.IntRange(-30_000, 30_000).Draw(t, "token"))
 	}
 	return r
 }
@@ -103,8 +115,13 @@ func (j *judge) both(t *rapid.T) {
 			}
 		}
 	}
-	delete(j.dead, caller) // who calls can be told
-	j.rdb.SRem(ctx, "dead", caller)
+	if one(t, 2, "keeps") {
+		c.Keep = time.Duration(rapid.IntRange(1, 60).Draw(t, "keep")) * time.Millisecond
+	}
+	if !one(t, 6, "deaf") { // most who call can be told
+		delete(j.dead, caller)
+		j.rdb.SRem(ctx, "dead", caller)
+	}
 
 	want := j.ledger.Step(j.now, caller, engine.Client{}, c)
 	wantTold := map[string]string{}
@@ -153,7 +170,7 @@ func (j *judge) script(t *rapid.T, caller string, c engine.Call) (engine.Reply, 
 }
 
 func readable(r engine.Reply) any {
-	return []any{r.Limit, r.Recheck, r.Answers, describe(r.Notification)}
+	return []any{r.Limit, r.Recheck, r.Answers, r.Deaf, r.Leave, r.Recalled, describe(r.Notification)}
 }
 
 func describe(n engine.Notification) string {
@@ -162,7 +179,7 @@ func describe(n engine.Notification) string {
 		lines = append(lines, fmt.Sprintf("%+v", g))
 	}
 	slices.Sort(lines)
-	return fmt.Sprint(lines, n.Ask, n.Renew, n.Recheck)
+	return fmt.Sprint(lines, n.Ask, n.Renew, n.Recheck, n.Recall)
 }
 
 // check compares the whole state.
@@ -190,7 +207,7 @@ func (j *judge) counts(t *rapid.T) {
 	ctx := context.Background()
 	keys := j.words.keys
 	const count = `local raw = redis.call('HGET', KEYS[1], '')
-		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4])} end
+		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6])} end
 		local _, limit, used, _, _, _, _, _, queued = struct.unpack(STATE, raw)
 		return {used, queued, redis.call('HLEN', KEYS[1]) - 1}`
 	counts, err := j.rdb.Eval(ctx, wordsLua+count, keys.main[:]).Int64Slice()

@@ -11,11 +11,12 @@ import "strings"
 //	waiters  zset    permit id -> place in the queue
 //	slots    zset    permit id -> slot
 //	fences   hash    client -> smallest number of a call that still counts
+//	keepers  hash    client -> what it may do with released permits, and until when
 //	client:… string  host, pid and label of a client
 //	inbox:…  channel notifications for a client
 type keys struct {
 	prefix string    // sema:{name}:
-	main   [5]string // as the scripts take them
+	main   [6]string // as the scripts take them
 }
 
 // defaultPrefix begins all keys and channels.
@@ -30,7 +31,7 @@ var (
 
 func keysOf(prefix, name string) keys {
 	k := keys{prefix: prefix + "{" + escape.Replace(name) + "}:"}
-	for i, kind := range []string{"state", "holders", "waiters", "slots", "fences"} {
+	for i, kind := range []string{"state", "holders", "waiters", "slots", "fences", "keepers"} {
 		k.main[i] = k.prefix + kind
 	}
 	return k

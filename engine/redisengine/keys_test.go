@@ -202,7 +202,7 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 		must(t, rdb.Eval(ctx, string(words)+`
 			local s = {struct.unpack(STATE, redis.call('HGET', KEYS[1], ''))}
 			s[5] = tonumber(ARGV[1])
-			return redis.call('HSET', KEYS[1], '', struct.pack(STATE, unpack(s, 1, 11)))`,
+			return redis.call('HSET', KEYS[1], '', struct.pack(STATE, unpack(s, 1, 13)))`,
 			[]string{"sema:{x}:state"}, time.Now().Add(time.Minute).UnixMicro()).Err())
 		for key := range dump(t, rdb) {
 			must(t, rdb.PExpire(ctx, key, time.Minute).Err())

@@ -30,7 +30,8 @@ type session struct {
 	// Of Step, of which there is one at a time.
 	words     words
 	described time.Time
-	sub       *subscription // nil: it never waited
+	sub       *subscription // nil: it never waited, nor wanted to keep anything
+	unheard   bool          // it could not subscribe when it wanted to keep something
 }
 
 // Client implements engine.Session.
@@ -40,6 +41,9 @@ func (s *session) Client() string { return s.id }
 func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	if s.closed.Load() {
 		return engine.Reply{}, s.fail(c, engine.ErrClosed)
+	}
+	if c.Keep > 0 && !s.listens(ctx) {
+		c.Keep = 0
 	}
 	if !slices.ContainsFunc(c.Requests, func(r engine.Request) bool { return r.Kind == engine.Ask && r.Wait }) {
 		return s.step(ctx, c)
@@ -55,6 +59,16 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	return s.step(ctx, c)
 }
 
+// listens reports whether the session has a subscription, or can have one, so
+// that what it is told of keeping permits can be taken back. It tries once: who
+// cannot subscribe can use the semaphore without that.
+func (s *session) listens(ctx context.Context) bool {
+	if s.sub == nil && !s.unheard {
+		s.unheard = s.listen(ctx) != nil
+	}
+	return s.sub != nil && len(s.sub.refusal) == 0
+}
+
 // firstWait carries out a call with waiting asks when nobody listens for this
 // session yet. Most asks need not wait, and then no subscription is needed. For
 // those that must, it is there first, so that no hand-off goes unheard; but not
@@ -66,7 +80,7 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 		}
 		return s.step(ctx, c)
 	}
-	try, again := c, engine.Call{Number: c.Number}
+	try, again := c, engine.Call{Number: c.Number, Keep: c.Keep}
 	try.Requests = slices.Clone(c.Requests)
 	for i := range try.Requests {
 		try.Requests[i].Wait = false
@@ -101,10 +115,14 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 		reply.Answers[i] = second.Answers[k]
 	}
 	reply.Limit, reply.Recheck = second.Limit, second.Recheck
+	reply.Deaf, reply.Leave = second.Deaf, second.Leave
+	reply.Recalled = reply.Recalled && slices.ContainsFunc(reply.Answers, func(a engine.Answer) bool { return a.Status == engine.Refused })
 	n := &reply.Notification
 	n.Grants = append(n.Grants, second.Notification.Grants...)
 	n.Ask = n.Ask || second.Notification.Ask
+	n.Renew = n.Renew || second.Notification.Renew
 	n.Recheck = max(n.Recheck, second.Notification.Recheck)
+	n.Recall = max(n.Recall, second.Notification.Recall)
 	return reply, nil
 }
 
@@ -174,6 +192,7 @@ func (s *session) fail(c engine.Call, err error) error {
 		op = map[engine.Kind]string{
 			engine.Ask: "acquire", engine.Renew: "renew", engine.Release: "release", engine.Revoke: "revoke",
 			engine.SetLimit: "limit", engine.UnsetLimit: "limit", engine.Remove: "remove",
+			engine.Pause: "pause", engine.Unpause: "unpause",
 		}[c.Requests[0].Kind]
 	}
 	return wrap(op, s.name, err)

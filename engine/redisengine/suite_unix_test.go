@@ -39,6 +39,14 @@ func standalone(tb testing.TB) enginetest.Store {
 
 func TestPromises(t *testing.T) { enginetest.Run(t, standalone) }
 
+func TestPromisesOfThoseWhoKeep(t *testing.T) {
+	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
+		store := standalone(tb)
+		store.Keep = true
+		return store
+	})
+}
+
 func TestProcesses(t *testing.T) { enginetest.RunProcesses(t, standalone(t), 4) }
 
 func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, standalone) }

@@ -23,7 +23,12 @@ const (
 	unfairFlag
 	strictFlag
 	slotFlag
-	pinFlag
+	pinFlag    // of SetLimit
+	againFlag  // of Ask
+	anewFlag   // of Ask
+	othersFlag // of Release: the permit is another client's
+
+	tokenFlag = pinFlag // of Renew and Release: the tokens follow
 
 	fenceMark = 1
 	passMark  = 2
@@ -57,7 +62,7 @@ type terms struct {
 	lease, ticket time.Duration
 }
 
-func termsOf(r *engine.Request) terms {
+func (w *words) termsOf(r *engine.Request) terms {
 	t := terms{kind: r.Kind, limit: r.Limit, weight: r.ID.Weight, lease: r.Lease}
 	t.flag(r.ID.Slot, slotFlag)
 	switch r.Kind {
@@ -66,6 +71,13 @@ func termsOf(r *engine.Request) terms {
 		t.flag(r.Wait, waitFlag)
 		t.flag(r.Unfair, unfairFlag)
 		t.flag(r.Strict, strictFlag)
+		t.flag(r.Again, againFlag)
+		t.flag(r.Anew, anewFlag)
+	case engine.Renew:
+		t.flag(r.Token > 0, tokenFlag)
+	case engine.Release:
+		t.flag(r.Token > 0, tokenFlag)
+		t.flag(r.ID.Client != w.client, othersFlag)
 	case engine.SetLimit:
 		t.flag(r.Pin, pinFlag)
 	}
@@ -100,14 +112,21 @@ func (w *words) encode(c engine.Call, who *description) []any {
 	w.buf = appendNumber(w.buf[:0], float64(c.Number))
 	w.buf = append(w.buf, marks)
 	w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(ids))
+	w.buf = appendNumber(w.buf, float64(c.Keep.Microseconds()))
 	for rest := c.Requests; len(rest) > 0; {
-		t, n := termsOf(&rest[0]), 1
-		for n < len(rest) && termsOf(&rest[n]) == t {
+		t, n := w.termsOf(&rest[0]), 1
+		for n < len(rest) && w.termsOf(&rest[n]) == t {
 			n++
 		}
 		w.buf = appendRun(w.buf, t, n)
-		for i := 0; i < n && t.kind == engine.Ask; i++ {
-			w.buf = appendNumber(w.buf, float64(rest[i].Waited.Microseconds()))
+		for i := range n {
+			switch r := &rest[i]; {
+			case t.kind == engine.Ask:
+				w.buf = appendNumber(w.buf, float64(r.Waited.Microseconds()))
+				w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(r.Behind))
+			case t.kind != engine.SetLimit && t.flags&tokenFlag != 0:
+				w.buf = appendNumber(w.buf, float64(r.Token))
+			}
 		}
 		rest = rest[n:]
 	}
@@ -118,7 +137,6 @@ func (w *words) encode(c engine.Call, who *description) []any {
 			w.ends = append(w.ends, len(w.buf))
 		}
 	}
-
 	all, from := string(w.buf), 0
 	w.texts = slices.Grow(w.texts[:0], len(w.ends))
 	for _, end := range w.ends {
@@ -159,8 +177,12 @@ func appendRun(b []byte, t terms, n int) []byte {
 
 // The sizes of what a reply has.
 const (
-	headSize   = 16
+	headSize   = 17
 	recordSize = 29
+
+	leaveMarks   = 3 // an engine.Leave
+	deafMark     = 4
+	recalledMark = 8
 )
 
 // errLate is what a step says to a call that was fenced off.
@@ -174,6 +196,8 @@ func decode(text string, requests int) (engine.Reply, error) {
 		return engine.Reply{}, errShort
 	}
 	reply := engine.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
+	marks := text[headSize-1]
+	reply.Leave, reply.Deaf, reply.Recalled = engine.Leave(marks&leaveMarks), marks&deafMark != 0, marks&recalledMark != 0
 	text = text[headSize:]
 	if text == "" && requests > 0 {
 		return reply, errLate
@@ -242,6 +266,13 @@ func parseNotification(message string) (n engine.Notification) {
 			if us, err := strconv.ParseInt(rest, 10, 64); err == nil {
 				n.Recheck = micros(us)
 			}
+		case "c":
+			switch rest {
+			case "1":
+				n.Recall = engine.RecallKept
+			case "2":
+				n.Recall = engine.RecallAll
+			}
 		}
 	}
 	return n
@@ -253,7 +284,8 @@ func decodeState(v []any) (st engine.State, clients []string, err error) {
 		return st, nil, errShort
 	}
 	now := scalar(v[0])
-	st.Limit, st.Pinned = int(scalar(v[1])), scalar(v[2])&1 == 1
+	flags := scalar(v[2])
+	st.Limit, st.Pinned, st.Paused = int(scalar(v[1])), flags&1 != 0, flags&4 != 0
 	holders, _ := v[3].([]any)
 	waiters, _ := v[4].([]any)
 	all, _ := v[5].([]any)
@@ -281,11 +313,12 @@ func decodeState(v []any) (st engine.State, clients []string, err error) {
 		name, _ := w.(string)
 		id, err := engine.ParseID(name)
 		value := known[name]
-		if err != nil || len(value) < 17 || value[0] != 'q' || int64(numberAt(value[1:])) <= now {
+		if err != nil || len(value) < 22 || value[0] != 'q' || int64(numberAt(value[1:])) <= now {
 			continue // not ours, or fell silent
 		}
 		waiting := micros(max(0, now-int64(numberAt(value[9:]))))
-		st.Waiters = append(st.Waiters, engine.Waiter{ID: name, Weight: id.Weight, Waiting: waiting})
+		behind := int(value[17]) | int(value[18])<<8 | int(value[19])<<16 | int(value[20])<<24
+		st.Waiters = append(st.Waiters, engine.Waiter{ID: name, Weight: id.Weight, Waiting: waiting, Behind: behind})
 		clients = append(clients, id.Client)
 	}
 	slices.Sort(clients)

@@ -26,21 +26,27 @@ and of its baselines take turns, so that ratios hold on a busy machine too.
   sema bench --url memory: --scenario uncontended,contended --rounds 3 --json
 
 --url memory: is this command's own memory. With the default values it takes
-about three minutes. Figures of the server count all that it does: use one that
+about five minutes. Figures of the server count all that it does: use one that
 nobody else uses. Semaphores are called sema-bench-… with a random part and are
 removed at the end, also after an error or a signal.
 On files, where every step costs more the more wait or hold, the defaults are
 --waiters 10,1000 and --permits 1000.
 
 Scenarios:
-  uncontended  room for everybody, by --goroutines. Baselines: on Redis, for each
-               pair two calls of a script that does nothing, on a pool of
-               connections, and the same through go-redis's automatic pipelining;
-               on other engines a Go channel
+  uncontended  room for everybody, by --goroutines: once with each release given
+               back, once with released permits kept for 20 ms. Baselines: on
+               Redis, for each pair two calls of a script that does nothing, on a
+               pool of connections, and the same through go-redis's automatic
+               pipelining; on other engines a Go channel
   contended    a limit of 8, by those of --goroutines above 8 (if none, 64), held
                for 0, 1 and 10 ms. Baseline: a Go channel
   hand-off     from release to acquired by another process. Baseline: on Redis
                PUBLISH to receive between the two; on files a socket
+  cohort       a limit of 8 shared by 1, 2, 4 and 8 processes of 16 goroutines each,
+               without and with Passes. Baseline: on Redis two no-op calls, on
+               other engines a Go channel
+  newcomer     from New to acquired beside a process that has all permits among
+               its own goroutines
   many-names   --names semaphores at once. Baselines as for uncontended
   queue        hand-offs while --waiters wait: what they cost the server, and its
                memory
@@ -54,7 +60,7 @@ Scenarios:
     baseline), baseline (true or false), figures. These are objects of median,
     min and max of the rounds, where they mean something of:
       rate (pairs of acquire and release in a second), p50_ns, p99_ns (of the
-      waits), p99_over_p50, of_possible (rate over that of permits which lie idle
+      waits), longest_ns, p99_over_p50, of_possible (rate over that of permits which lie idle
       for one round trip between two holders), allocs (heap objects for a pair),
       client_cpu_ns, script_ns, server_cpu_ns (for a pair: CPU time of sema's
       process, the server's time in scripts, CPU time of its main thread), core

@@ -260,6 +260,7 @@ func (n *node) events() {
 		switch e.Kind {
 		case client.Granted:
 			w.grants++
+			w.longest = max(w.longest, w.now-c.came)
 			c.held, c.token = true, c.Token()
 			w.check.granted(c)
 			n.hold(c)

@@ -13,6 +13,7 @@ type plan struct {
 	seed    uint64
 	limit   int
 	length  int64 // of the run, before everything is wound up
+	enough  int   // events, after which it is wound up as well: many short runs see more than few long ones
 	delay   int64 // the longest a message takes, unless it is late
 	clients []clientPlan
 
@@ -55,7 +56,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		}
 		return 0
 	}
-	p := plan{seed: seed, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
+	p := plan{seed: seed, enough: 8000, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
 	lease := pick(100, 300, 1000, 3000) * millisecond
 	p.length = 8 * lease
 	weights := int(pick(1, 1, 1, int64(p.limit)))

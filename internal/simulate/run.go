@@ -2,6 +2,8 @@ package simulate
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -13,14 +15,32 @@ type Result struct {
 	Events  int
 	Grants  int
 	Virtual time.Duration
-	Err     error  // the promise that was broken
-	Trace   string // the last events, if asked for
+	Longest time.Duration // that somebody waited
+	Err     error         // the promise that was broken
+	Trace   string        // the last events, if asked for
 }
 
 // Run carries out the run of a seed. With trace it keeps its last events, which
 // changes nothing else.
 func Run(seed uint64, trace bool) Result {
 	p, rng := draw(seed)
+	return carryOut(p, rng, trace)
+}
+
+// Alternate has two processes share a semaphore for so long, one with callers
+// all the time, the other with some now and then: so that the first is alone with
+// it, then joined, then alone again. Nothing goes wrong but that messages take
+// their time.
+func Alternate(seed uint64, long time.Duration) Result {
+	rng := rand.New(rand.NewPCG(seed, 0x5e3a))
+	one := clientPlan{callers: 5, lease: 3 * second, maxWeight: 1, hold: 20 * millisecond, think: millisecond, keep: 5 * millisecond}
+	other := one
+	other.callers, other.think = 3, 3*second
+	p := plan{seed: seed, limit: 2, delay: 500, length: long.Microseconds(), clients: []clientPlan{one, other}, enough: math.MaxInt}
+	return carryOut(p, rng, false)
+}
+
+func carryOut(p plan, rng *rand.Rand, trace bool) Result {
 	w := &world{plan: p, rng: rng, tracing: trace, now: 1}
 	w.check = checker{w: w, allowed: p.limit, bySlot: map[int]int64{}, given: map[engine.ID]int64{}, idle: map[*node]int64{}, passes: map[engine.ID]int{}}
 	w.server = newServer(w)
@@ -40,7 +60,7 @@ func Run(seed uint64, trace bool) Result {
 	w.after(every, look)
 	w.run(p.length)
 	w.windUp()
-	return Result{Events: w.steps, Grants: w.grants, Virtual: w.time(), Err: w.failure, Trace: strings.Join(w.lines, "\n")}
+	return Result{Events: w.steps, Grants: w.grants, Virtual: w.time(), Longest: micros(w.longest), Err: w.failure, Trace: strings.Join(w.lines, "\n")}
 }
 
 // windUp ends the faults, lets everybody finish, and looks what is left.

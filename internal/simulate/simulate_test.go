@@ -34,3 +34,17 @@ func TestASeedRepeatsItself(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoProcessesThatAlternate is ten minutes of virtual time, or
+// SEMA_ALTERNATE=24h of it.
+func TestTwoProcessesThatAlternate(t *testing.T) {
+	long := 10 * time.Minute
+	if d, err := time.ParseDuration(os.Getenv("SEMA_ALTERNATE")); err == nil {
+		long = d
+	}
+	r := Alternate(1, long)
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	t.Logf("%v of virtual time, %d grants, the longest wait %v", r.Virtual, r.Grants, r.Longest)
+}

@@ -20,6 +20,7 @@ type world struct {
 	ending  bool  // no new callers, no new faults
 	steps   int   // events carried out
 	grants  int
+	longest int64 // that a caller waited
 	tracing bool
 	lines   []string // the last ones, if tracing
 	failure error
@@ -67,13 +68,9 @@ func (w *world) pop() event {
 	}
 }
 
-// enough is how many events a run has before it is wound up: many short runs
-// see more than few long ones.
-const enough = 8000
-
 // run carries out events until a time, or a failure.
 func (w *world) run(until int64) {
-	for len(w.queue) > 0 && w.queue[0].at <= until && w.failure == nil && (w.ending || w.steps < enough) {
+	for len(w.queue) > 0 && w.queue[0].at <= until && w.failure == nil && (w.ending || w.steps < w.enough) {
 		e := w.pop()
 		w.now = e.at
 		w.steps++

@@ -103,7 +103,7 @@ func TestNewsTravel(t *testing.T) {
 func TestUnknownFieldsArePassedOver(t *testing.T) {
 	text := wire.AppendStep(nil, &wire.Step{Client: "me", Call: engine.Call{Number: 7}})
 	unknown := []byte{
-		15<<3 | 0, 0x85, 1, // a number
+		15 << 3, 0x85, 1, // a number
 		15<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8,
 		15<<3 | 2, 3, 'n', 'e', 'w',
 		15<<3 | 5, 1, 2, 3, 4,

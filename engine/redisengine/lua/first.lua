@@ -4,7 +4,7 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local caller, call = ARGV[1], ARGV[2]
-local number, marks, ids, start = struct.unpack(CALL, call)
+local number, marks, ids, keep_for, start = struct.unpack(CALL, call)
 
 -- For a batch, one read has all; no more than unpack can take. What is missing
 -- is read when it is needed.
@@ -17,12 +17,12 @@ else
   raw = redis.pcall('HGET', KEYS[1], '')
   if raw and type(raw) ~= 'string' then return raw end
 end
-local mark, limit, used, token, keep, first, fenced, alarm, queued, flags, watcher
+local mark, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher
 if raw then
-  mark, limit, used, token, keep, first, fenced, alarm, queued, flags, watcher = struct.unpack(STATE, raw)
+  mark, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = struct.unpack(STATE, raw)
   if mark ~= MARK then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not sema\'s') end
 else
-  limit, used, token, keep, first, fenced, alarm, queued, flags, watcher = 0, 0, 0, 0, math.huge, 0, 0, 0, 0, ''
+  limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = 0, 0, 0, 0, math.huge, 0, 0, 0, 0, 0, 0, ''
 end
 
 -- A call is late if its client has fenced it off. fenced is when the last of
@@ -33,5 +33,5 @@ if fence or fenced > now or not raw then
   if found and found.err then return found end
   local least, ends = 0, 0
   if found then least, ends = struct.unpack(FENCE, found) end
-  if now < ends and number < least then return struct.pack(HEAD, limit, 0) end
+  if now < ends and number < least then return struct.pack(HEAD, limit, 0, 0) end
 end

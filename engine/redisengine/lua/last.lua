@@ -3,14 +3,14 @@
 
 -- Before a semaphore begins, no key of it may be somebody else's.
 if not raw then
-  for i, want in ipairs({'hash', 'zset', 'zset', 'zset', 'hash'}) do
+  for i, want in ipairs({'hash', 'zset', 'zset', 'zset', 'hash', 'hash'}) do
     local is = redis.call('TYPE', KEYS[i]).ok
     if is ~= 'none' and (is ~= want or i == 1) then
       return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. is .. ' that is not sema\'s')
     end
   end
-  for i = 2, 4 do
-    if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('DEL', KEYS[i]) end -- what a deleted state left behind
+  for i = 2, 6 do
+    if i ~= 5 and redis.call('EXISTS', KEYS[i]) == 1 then redis.call('DEL', KEYS[i]) end -- what a deleted state left behind
   end
   local ttl = redis.call('PTTL', KEYS[5])
   if ttl > 0 then fenced = now + ttl * 1000 end
@@ -19,9 +19,10 @@ end
 local R = rules()
 local s = {
   limit = limit, used = used, token = token, keep = keep, first = first,
-  alarm = alarm, queued = queued, pinned = flags % 2 == 1, slots = flags >= 2, watcher = watcher,
-  now = now, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
-  known = {}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, joins = {}, n_joins = 0, places = {}, handed = {}, news = {}, reached = {[caller] = true},
+  alarm = alarm, queued = queued, keepers = keepers, keeps = keeps,
+  pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags >= 4, watcher = watcher,
+  caller = caller, now = now, turns = MAX_TURNS, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
+  known = {}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, joins = {}, n_joins = 0, places = {}, handed = {}, news = {}, heard = {},
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
 for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
@@ -32,22 +33,33 @@ while at <= #call do
   local kind, how, n, q = nil, nil, nil, {}
   kind, how, n, q.limit, q.weight, q.lease, q.ticket, at = struct.unpack(RUN, call, at)
   q.wait, q.unfair, q.strict = how % 2 == 1, how % 4 >= 2, how % 8 >= 4
-  q.slot, q.pin, q.keep = how % 16 >= 8, how >= 16, now + q.lease + 60000000
+  q.slot, q.pin, q.again, q.anew, q.others = how % 16 >= 8, how % 32 >= 16, how % 64 >= 32, how % 128 >= 64, how >= 128
+  q.keep, q.token = now + q.lease + 60000000, 0
   if kind == ASK then
     at = R.ask_all(s, q, ids_at, n, at)
     ids_at = ids_at + n
   elseif kind > REVOKE then
-    local carry_out = kind == SET_LIMIT and R.set_limit or kind == UNSET_LIMIT and R.unset_limit or R.remove
+    local carry_out = kind == SET_LIMIT and R.set_limit or kind == UNSET_LIMIT and R.unset_limit
+      or kind == PAUSE and R.pause or kind == UNPAUSE and R.unpause or R.remove
     for _ = 1, n do carry_out(s, q) end
   else
     local carry_out = kind == RENEW and R.renew or kind == RELEASE and R.release or R.revoke
-    for k = ids_at, ids_at + n - 1 do carry_out(s, q, ARGV[k]) end
+    for k = ids_at, ids_at + n - 1 do
+      if q.pin then q.token, at = struct.unpack(TOKEN, call, at) end
+      carry_out(s, q, ARGV[k])
+    end
     ids_at = ids_at + n
   end
 end
-R.grant(s)
+R.grant(s, math.huge)
 R.write_holders(s)
 R.watch(s)
+local marked = 0
+if s.keepers > now or keep_for > 0 then
+  local recalled = R.recall(s, s.refused or s.asker)
+  marked = R.leave(s, keep_for) + (s.refused and recalled and 8 or 0)
+end
+if s.again and not R.hears(s, caller) then marked = marked + 4 end
 local recheck = 0
 if s.asker then
   local next_end = R.next_end(s)
@@ -58,12 +70,12 @@ R.answer(s, 0, 0, 0, 0) -- ends the last record
 R.write_waiters(s)
 if s.limit > 0 then
   if fence then fenced = now + 3600000000 end
-  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0)
-  s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, bits, s.watcher)
+  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0)
+  s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)
   if s.persist then redis.call('PERSIST', KEYS[1]) end
-  if (s.extended or not raw) and not s.pinned then redis.call('PEXPIRE', KEYS[1], left) end
+  if (s.extended or not raw) and not s.pinned and not s.paused then redis.call('PEXPIRE', KEYS[1], left) end
   if s.extended or not raw then
     redis.call('ZADD', KEYS[2], 'inf', KEEPER)
     redis.call('PEXPIRE', KEYS[2], left)
@@ -71,7 +83,7 @@ if s.limit > 0 then
   if s.queued > 0 and (s.extended or s.new_waiters) then redis.call('PEXPIRE', KEYS[3], left) end
   if s.slots and (s.extended or s.new_slots) then redis.call('PEXPIRE', KEYS[4], left) end
 elseif raw then
-  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6])
 end
 if fence then
   local list = redis.call('HGETALL', KEYS[5])
@@ -82,7 +94,7 @@ if fence then
   redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number, now + 3600000000))
   redis.call('PEXPIRE', KEYS[5], 3600000)
 end
-if KEYS[6] then redis.call('SET', KEYS[6], ARGV[3 + ids], 'PX', ARGV[4 + ids]) end
+if KEYS[7] then redis.call('SET', KEYS[7], ARGV[3 + ids], 'PX', ARGV[4 + ids]) end
 
 -- The messages come last, and nothing depends on them: a user without rights to
 -- the channels must not leave half a step behind.
@@ -96,6 +108,7 @@ for who, news in pairs(s.news) do
   if news.ask then lines[#lines + 1] = 'a\n' end
   if news.renew then lines[#lines + 1] = 'n\n' end
   if news.recheck then lines[#lines + 1] = string.format('r %.0f\n', news.recheck) end
+  if news.recall then lines[#lines + 1] = 'c ' .. news.recall .. '\n' end
   local message = table.concat(lines)
   if who == caller then
     own = message
@@ -103,4 +116,4 @@ for who, news in pairs(s.news) do
     redis.pcall(string.byte(who) == 115 and 'SPUBLISH' or 'PUBLISH', s.inbox .. who, message)
   end
 end
-return struct.pack(HEAD, s.limit, recheck) .. table.concat(s.out) .. own
+return struct.pack(HEAD, s.limit, recheck, marked) .. table.concat(s.out) .. own

@@ -1,27 +1,59 @@
 -- The fast path: asks that find room, renewals and releases, of a semaphore
 -- where nobody waits, no lease has ended and no slot is used. What is not plain
 -- is left to rules.lua, with nothing changed.
-local plain = raw and queued == 0 and first > now and not fence and not KEYS[6]
+local plain = raw and queued == 0 and first > now and flags < 4 and not fence and not KEYS[7]
+
+-- What the caller may do with permits, as nobody waits: keep them, if it wants
+-- to and can be told that it is over. note writes it down.
+local may, note, new_keepers, new_keeps = 0, nil, keepers, keeps
+if plain and (keep_for > 0 or keepers > now) then
+  local kept = now + keep_for
+  if keep_for > 0 then
+    local inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:'
+    local count = redis.call('PUBSUB', string.byte(caller) == 115 and 'SHARDNUMSUB' or 'NUMSUB', inbox .. caller)
+    if tonumber(count[2]) > 0 then
+      may, new_keeps = KEEP_ON, math.max(keeps, kept)
+      if keepers < kept then new_keepers = kept + keep_for + 60000000 end
+    end
+  end
+  plain = used <= limit -- or all would have to be told
+  note = function()
+    if may == 0 then
+      redis.pcall('HDEL', KEYS[6], caller)
+    else
+      local new = redis.pcall('HSET', KEYS[6], caller, struct.pack(KEPT, may, kept))
+      if new == 1 or new_keepers ~= keepers then
+        redis.call('PEXPIRE', KEYS[6], math.ceil((new_keepers - now) / 1000))
+      elseif new ~= 0 then
+        may = 0 -- the key is somebody else's
+      end
+    end
+  end
+end
 
 -- One request alone. Whether its id is new, or held, is told by the writing.
 if plain and ids == 1 then
   local kind, how, n, want, weight, lease, ticket, next_run = struct.unpack(RUN, call, start)
   local id, ends = ARGV[3], now + lease
-  if next_run + (kind == ASK and 8 or 0) <= #call then
+  local told = 0 -- the last token that was given out
+  if (kind == RELEASE or kind == RENEW) and how % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
+  if next_run + (kind == ASK and 12 or 0) <= #call then
     -- something else is asked for, too
   elseif kind == ASK then
     if used + weight <= limit and how < 4 and keep >= ends + 60000000
       and redis.call('ZADD', KEYS[2], 'NX', string.format(INTEGER, ends), id) == 1 then
       token = math.max(token + 1, now)
-      redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, used + weight, token, keep, math.min(first, ends), fenced, alarm, 0, flags, ''),
+      redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, used + weight, token, keep, math.min(first, ends), fenced, alarm, 0, new_keepers, new_keeps, flags, ''),
         id, struct.pack(PERMIT, 'h', token, now, -1))
-      return struct.pack(ONE, limit, 0, GRANTED, 1, token, -1, lease)
+      if note then note() end
+      return struct.pack(ONE, limit, 0, may, GRANTED, 1, token, -1, lease)
     end
   elseif kind == RELEASE then
-    if how < 8 and redis.call('ZREM', KEYS[2], id) == 1 then
+    if how % 16 < 8 and how < 32 and redis.call('ZREM', KEYS[2], id) == 1 then
       redis.call('HDEL', KEYS[1], id)
-      redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, used - weight, token, keep, first, fenced, alarm, 0, flags, ''))
-      return struct.pack(ONE, limit, 0, DONE, 1, 0, 0, 0)
+      redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, used - weight, math.max(token, told), keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, ''))
+      if note then note() end
+      return struct.pack(ONE, limit, 0, may, DONE, 1, 0, 0, 0)
     end
   elseif kind == RENEW and keep >= ends + 60000000 and first <= ends then
     local value = redis.call('HGET', KEYS[1], id)
@@ -29,7 +61,11 @@ if plain and ids == 1 then
       local _, its_token, _, slot = struct.unpack(PERMIT, value)
       redis.call('ZREM', KEYS[2], ' ') -- passes with full memory, and so does what follows
       redis.call('ZADD', KEYS[2], string.format(INTEGER, ends), id)
-      return struct.pack(ONE, limit, 0, GRANTED, 1, its_token, slot, lease)
+      if told > token or new_keeps ~= keeps or new_keepers ~= keepers then
+        redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, used, math.max(token, told), keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, ''))
+      end
+      if note then note() end
+      return struct.pack(ONE, limit, 0, may, GRANTED, 1, its_token, slot, lease)
     end
   end
 end
@@ -46,7 +82,7 @@ if plain and ids > 1 and ids <= 2000 then
     kind, how, n, want, weight, lease, ticket, at = struct.unpack(RUN, call, at)
     local ends = string.format(INTEGER, now + lease)
     if kind == ASK then
-      plain, at = new_used + n * weight <= limit and how < 4 and keep >= now + lease + 60000000, at + 8 * n
+      plain, at = new_used + n * weight <= limit and how < 4 and keep >= now + lease + 60000000, at + 12 * n
       local next_token = math.max(new_token + 1, now)
       new_used, new_token, new_first = new_used + n * weight, next_token + n - 1, math.min(new_first, now + lease)
       out[#out + 1] = struct.pack(RECORD, GRANTED, n, next_token, -1, lease)
@@ -60,6 +96,11 @@ if plain and ids > 1 and ids <= 2000 then
       end
     elseif kind == RENEW then
       plain = keep >= now + lease + 60000000
+      for _ = 1, how % 32 >= 16 and n or 0 do
+        local told
+        told, at = struct.unpack(TOKEN, call, at)
+        new_token = math.max(new_token, told)
+      end
       new_first = math.min(new_first, now + lease)
       local from, of_run, with_slot = 0, 0, 0 -- permits that were granted together have tokens in a row
       for _ = 1, plain and n or 0 do
@@ -77,7 +118,12 @@ if plain and ids > 1 and ids <= 2000 then
         end
       end
       out[#out + 1] = struct.pack(RECORD, GRANTED, of_run, from, with_slot, lease)
-    elseif kind == RELEASE and how < 8 then
+    elseif kind == RELEASE and how % 16 < 8 and how < 32 then
+      for _ = 1, how >= 16 and n or 0 do
+        local told
+        told, at = struct.unpack(TOKEN, call, at)
+        new_token = math.max(new_token, told)
+      end
       new_used = new_used - n * weight
       out[#out + 1] = struct.pack(RECORD, DONE, n, 0, 0, 0)
       for _ = 1, n do
@@ -103,9 +149,10 @@ if plain and ids > 1 and ids <= 2000 then
     end
     if n_adds > 0 then redis.call('ZADD', KEYS[2], unpack(adds)) end
     if n_gone > 0 then redis.call('HDEL', KEYS[1], unpack(gone)) end
-    if new_used ~= used or new_token ~= token or new_first ~= first then
-      redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, new_used, new_token, keep, new_first, fenced, alarm, 0, flags, ''), unpack(fields))
+    if new_used ~= used or new_token ~= token or new_first ~= first or new_keeps ~= keeps or new_keepers ~= keepers then
+      redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, new_used, new_token, keep, new_first, fenced, alarm, 0, new_keepers, new_keeps, flags, ''), unpack(fields))
     end
-    return struct.pack(HEAD, limit, 0) .. table.concat(out)
+    if note then note() end
+    return struct.pack(HEAD, limit, 0, may) .. table.concat(out)
   end
 end

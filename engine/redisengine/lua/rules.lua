@@ -31,15 +31,15 @@ ask = function(s, q, id)
     R.drop(s, id)
     return R.answer(s, TOO_HEAVY, 0, 0, 0)
   end
-  if s.queued > 0 and not s.settled then R.grant(s) end
+  local place = s.now - q.waited
+  if s.queued > 0 and not s.settled then R.grant(s, q.wait and place or math.huge) end -- those who came later may have to wait for this one
   if known then is, token, slot = R.holder(s, id) end
   if is then -- its turn came in this step
     R.untell(s, id)
     R.extend(s, id, s.now + q.lease)
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
-  local place = s.now - q.waited
-  local first = q.unfair or s.queued == 0 or s.head == id or q.wait and place < s.head_place
+  local first = not s.paused and (q.unfair or s.queued == 0 or s.head == id or q.wait and place < s.head_place)
   if first and q.weight <= s.limit - s.used then
     if known then R.drop(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease)
@@ -47,19 +47,26 @@ ask = function(s, q, id)
   end
   if not q.wait then
     R.drop(s, id)
+    s.refused = true
     return R.answer(s, REFUSED, 0, 0, 0)
   end
-  local ticket, ahead, old_end, old_place = s.now + q.ticket, nil, nil, nil
-  if known then old_end, old_place = R.ticket(s, id) end
-  if old_end and old_place <= place then
-    ahead = R.position(s, id)
-    R.put(s, id, struct.pack(TICKET, 'q', ticket, old_place))
-  else
-    if old_end then R.drop(s, id) end -- this call took less time than those before
-    ahead = R.enqueue(s, id, place)
-    R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place))
+  local ticket, ahead, insist, old_end, old_place, _ = s.now + q.ticket, nil, q.again and 1 or 0, nil, nil, nil
+  if known then
+    local old_insist
+    old_end, old_place, _, old_insist = R.ticket(s, id)
+    -- Who asks again lives. If it could not be reached when its turn came, or
+    -- could not be now, it is granted all the same, and finds out when it asks next.
+    if old_end then insist = (old_insist == 1 or q.again and not R.hears(s, s.caller)) and 1 or 0 end
   end
-  s.asker = id
+  if old_end and old_place <= place and not q.anew then
+    ahead = R.position(s, id)
+    R.put(s, id, struct.pack(TICKET, 'q', ticket, old_place, q.behind, insist))
+  else
+    if old_end then R.drop(s, id) end -- this call took less time than those before, or is another caller's
+    ahead = R.enqueue(s, id, place)
+    R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place, q.behind, insist))
+  end
+  s.asker, s.again = id, s.again or q.again
   return R.answer(s, QUEUED, ticket, ahead, 0)
 end,
 
@@ -69,11 +76,11 @@ ask_all = function(s, q, from, n, at)
   local l, ticket, alike = s.last, s.now + q.ticket, false
   for k = from, from + n - 1 do
     local id = ARGV[k]
-    q.waited, at = struct.unpack(WAITED, call, at)
+    q.waited, q.behind, at = struct.unpack(ASKED, call, at)
     local place = s.now - q.waited
     if alike and s.tail and place > s.tail_place and s.known[id] == false then
       R.enqueue(s, id, place)
-      R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place))
+      R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place, q.behind, q.again and 1 or 0))
       s.asker, l.n = id, l.n + 1
     else
       R.ask(s, q, id)
@@ -89,16 +96,24 @@ renew = function(s, q, id)
   if not is then return R.answer(s, GONE, 0, 0, 0) end
   if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
   R.untell(s, id)
+  s.token = math.max(s.token, q.token)
   R.extend(s, id, s.now + q.lease)
   R.remember(s, q.lease)
   R.answer(s, GRANTED, token, slot, q.lease)
 end,
 
--- release gives back a permit or leaves the queue.
+-- release gives back a permit or leaves the queue. A client whose permit was
+-- given back by another renews, and so hears of it.
 release = function(s, q, id)
   R.untell(s, id)
   local found = R.holder(s, id)
-  if found then R.forget(s, id) else found = R.drop(s, id) end
+  if found then
+    s.token = math.max(s.token, q.token)
+    R.forget(s, id)
+    if q.others then R.tell(s, R.client(id)).renew = true end
+  else
+    found = R.drop(s, id)
+  end
   R.answer(s, found and DONE or GONE, 0, 0, 0)
 end,
 
@@ -128,36 +143,68 @@ unset_limit = function(s)
   R.answer(s, DONE, 0, 0, 0)
 end,
 
+-- pause stops all grants, and outlives idleness.
+pause = function(s, q)
+  if s.limit == 0 then s.limit = q.limit end
+  s.paused, s.persist = true, true
+  R.remember(s, 0)
+  R.answer(s, DONE, 0, 0, 0)
+end,
+
+-- unpause ends a pause.
+unpause = function(s)
+  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
+  if s.paused then s.paused, s.persist, s.extended, s.settled = false, false, true, false end
+  R.remember(s, 0)
+  R.answer(s, DONE, 0, 0, 0)
+end,
+
 -- remove forgets a semaphore that nobody uses.
 remove = function(s)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
-  s.limit, s.pinned, s.persist, s.keep, s.token = 0, false, false, 0, 0
+  s.limit, s.pinned, s.paused, s.persist, s.keep, s.token = 0, false, false, false, 0, 0
+  if s.keepers > 0 then
+    R.begin(s)
+    redis.call('DEL', KEYS[6])
+    s.keepers, s.keeps = 0, 0
+  end
   R.answer(s, DONE, 0, 0, 0)
 end,
 
--- grant hands free weight to the head of the queue, as far as it goes. It
--- reads as many tickets at once as there may be room for, and one more.
-grant = function(s)
-  while s.queued > 0 and not s.settled do
+-- grant hands free weight to the head of the queue, as far as it goes, and up
+-- to a place in it. It reads as many tickets at once as there may be room for,
+-- and one more. A ticket whose client cannot be told is dropped, once.
+grant = function(s, up_to)
+  while s.queued > 0 and not s.settled and not s.paused do
     R.write_waiters(s)
     local list = redis.call('ZRANGE', KEYS[3], 0, math.max(0, math.min(s.limit - s.used, s.queued - 1, 500)))
     if not list[1] then return R.mend(s, 'q') end
     R.look_all(s, list)
     for _, id in ipairs(list) do
-      local ticket, place = R.ticket(s, id)
+      local ticket, place, _, insist = R.ticket(s, id)
       local weight, slot = R.shape(id)
-      if ticket and ticket > s.now and weight <= s.limit and weight > s.limit - s.used then
-        s.head, s.head_place, s.settled = id, place, true
-        break
-      end
       local who = R.client(id)
-      R.leave(s, id)
+      if ticket then
+        s.head, s.head_place = id, place
+        if place > up_to then return end
+        if ticket > s.now and weight <= s.limit and weight > s.limit - s.used then
+          s.settled = true
+          break
+        end
+        if s.turns == 0 then
+          R.tell(s, who).ask = true -- and go on with that
+          s.settled = true
+          break
+        end
+        s.turns = s.turns - 1
+      end
+      R.unqueue(s, id)
       if not ticket or ticket <= s.now then
         -- fell silent
       elseif weight > s.limit then
         R.tell(s, who).ask = true -- could never be served; asking again tells its client
-      elseif R.reach(s, who) then
+      elseif insist == 1 or R.reach(s, who) then
         local token, index = R.take(s, id, weight, slot, ticket)
         local grants = R.tell(s, who).grants
         grants[#grants + 1] = id
@@ -168,9 +215,10 @@ grant = function(s)
 end,
 
 -- watch sees to it that somebody calls when the first lease ends, if anybody
--- waits. s.first is no later than that, which mostly tells enough.
+-- waits. s.first is no later than that, which mostly tells enough. Those who
+-- cannot be told, and know it, ask often enough.
 watch = function(s)
-  while s.queued > 0 and s.used > 0 do
+  if s.queued > 0 and s.used > 0 then
     local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
     if calls and s.alarm <= s.first then return end
     local first = R.next_end(s)
@@ -180,16 +228,102 @@ watch = function(s)
       s.watcher = s.asker
       return
     end
-    R.write_waiters(s)
-    local tail = redis.call('ZRANGE', KEYS[3], -1, -1)[1]
-    if not tail then return R.mend(s, 'q') end
-    if (R.ticket(s, tail) or 0) > s.now and R.reach(s, R.client(tail)) then
-      s.watcher, R.tell(s, R.client(tail)).recheck = tail, math.max(1, first - s.now)
-      return
+    local passed, n = 0, 1 -- of those that came last: passed over, and looked at at once
+    while s.queued > passed and s.turns > 0 do
+      R.write_waiters(s)
+      local list = redis.call('ZRANGE', KEYS[3], -passed - n, -passed - 1)
+      if not list[1] then return R.mend(s, 'q') end
+      R.look_all(s, list)
+      for k = #list, 1, -1 do
+        if s.turns == 0 then break end
+        local id = list[k]
+        local ticket, _, _, insist = R.ticket(s, id)
+        if (ticket or 0) > s.now and R.reach(s, R.client(id)) then
+          s.watcher, R.tell(s, R.client(id)).recheck = id, math.max(1, first - s.now)
+          return
+        elseif (ticket or 0) > s.now and insist == 1 then
+          passed = passed + 1
+        else
+          R.unqueue(s, id)
+        end
+        s.turns = s.turns - 1
+      end
+      n = 50
     end
-    R.leave(s, tail)
   end
   s.alarm, s.watcher = 0, ''
+end,
+
+-- leave decides what the caller of the step may do with permits that are
+-- released to it, for keep from now on, and notes that it was told so. Only who
+-- can be reached may do anything: it may have to be told that it is over.
+leave = function(s, keep)
+  if keep <= 0 or R.stopped(s) or not R.hears(s, s.caller) then
+    if s.keepers > s.now then
+      R.begin(s)
+      redis.pcall('HDEL', KEYS[6], s.caller)
+    end
+    return 0
+  end
+  local what, ends = R.others_wait(s) and PASS_ON or KEEP_ON, s.now + keep
+  R.begin(s)
+  local new = redis.pcall('HSET', KEYS[6], s.caller, struct.pack(KEPT, what, ends))
+  if new ~= 0 and new ~= 1 then return 0 end -- the key is somebody else's
+  if what == KEEP_ON then s.keeps = math.max(s.keeps, ends) end
+  if new == 1 or s.keepers < ends then
+    s.keepers = math.max(s.keepers, ends + keep + 60000000)
+    redis.call('PEXPIRE', KEYS[6], math.ceil((s.keepers - s.now) / 1000))
+  end
+  return what
+end,
+
+-- stopped reports whether what is released may go to nobody.
+stopped = function(s) return s.limit == 0 or s.paused or s.used > s.limit end,
+
+-- others_wait reports whether another client than the caller of the step has a
+-- ticket. A client has few, so one of another is found soon.
+others_wait = function(s)
+  if s.settled and s.head and s.queued > 0 and not s.paused and R.client(s.head) ~= s.caller then return true end
+  R.write_waiters(s)
+  for from = 0, s.queued - 1, 100 do
+    for _, id in ipairs(redis.call('ZRANGE', KEYS[3], from, from + 99)) do
+      if R.client(id) ~= s.caller then return true end
+    end
+  end
+  return false
+end,
+
+-- recall tells the other clients that what they were told of keeping is over:
+-- one that keeps, as long as the caller of the step waits; all, if nobody may be
+-- granted anything. A keeper is told with each step in which that is found,
+-- until it makes a step itself, because notifications get lost. It reports
+-- whether somebody is told that the caller waits. s.keepers is no earlier than
+-- the end of what any client was told, s.keeps than that of any that may keep.
+recall = function(s, waits)
+  local stopped, recalled, keeps, gone = R.stopped(s), false, 0, {}
+  if s.keepers <= s.now or not stopped and (not waits or s.keeps <= s.now) then return false end
+  local list = redis.pcall('HGETALL', KEYS[6])
+  if list.err then return false end
+  for i = 1, #list, 2 do
+    local who = list[i]
+    local what, ends = struct.unpack(KEPT, list[i + 1])
+    if ends <= s.now then
+      gone[#gone + 1] = who
+    elseif who ~= s.caller then
+      if what == KEEP_ON then keeps = math.max(keeps, ends) end
+      if stopped then
+        R.tell(s, who).recall = 2
+      elseif what == KEEP_ON then
+        R.tell(s, who).recall, recalled = 1, true
+      end
+    end
+  end
+  s.keeps = keeps
+  if gone[1] then
+    R.begin(s)
+    R.bulk('HDEL', KEYS[6], gone)
+  end
+  return recalled
 end,
 
 -- take makes a holder; its slot is the lowest that is free. Slots are distinct
@@ -259,7 +393,7 @@ end,
 drop = function(s, id)
   if not R.ticket(s, id) then return false end
   R.write_waiters(s) -- it may have joined in this step
-  R.leave(s, id)
+  R.unqueue(s, id)
   s.settled = false
   return true
 end,
@@ -322,13 +456,18 @@ answer = function(s, status, a, b, c)
   l.status, l.n, l.a, l.b, l.c = status, 1, a, b, c
 end,
 
--- A client that nobody listens for is not reached; the caller always is.
-reach = function(s, who)
-  if s.reached[who] == nil then
+-- reach reports whether a client can be told of something now. The caller can
+-- be, by the reply.
+reach = function(s, who) return who == s.caller or R.hears(s, who) end,
+
+-- hears reports whether notifications reach a client: whether anybody listens
+-- for it.
+hears = function(s, who)
+  if s.heard[who] == nil then
     local count = redis.call('PUBSUB', string.byte(who) == 115 and 'SHARDNUMSUB' or 'NUMSUB', s.inbox .. who)
-    s.reached[who] = tonumber(count[2]) > 0
+    s.heard[who] = tonumber(count[2]) > 0
   end
-  return s.reached[who]
+  return s.heard[who]
 end,
 
 -- tell is what a client's inbox gets at the end of the step.

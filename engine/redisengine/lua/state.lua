@@ -13,7 +13,7 @@ if not raw then
   if is ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a ' .. is .. ' that is not sema\'s') end
   return {now, 0, 0, {}, {}, {}}
 end
-local mark, limit, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
+local mark, limit, _, _, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
 if mark ~= MARK then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not sema\'s') end
 return {
   now, limit, flags,

@@ -52,20 +52,21 @@ holder = function(s, id)
   return is, token, slot, since
 end,
 
--- ticket is the end and the place of a ticket.
+-- ticket is the end and the place of a ticket, how many callers are behind it in
+-- its process, and whether it insists.
 ticket = function(s, id)
   local value = R.look(s, id)
   if not value or string.byte(value) ~= TICKETED then return nil end
-  local _, ticket_end, place = struct.unpack(TICKET, value)
-  return ticket_end, place
+  local _, ticket_end, place, behind, insist = struct.unpack(TICKET, value)
+  return ticket_end, place, behind, insist
 end,
 
 end_of = function(s, id)
   return s.ends[id] or tonumber(redis.call('ZSCORE', KEYS[2], id) or s.now)
 end,
 
--- leave takes an id out of the queue.
-leave = function(s, id)
+-- unqueue takes an id out of the queue.
+unqueue = function(s, id)
   local value = R.look(s, id)
   if value and string.byte(value) == TICKETED then R.put(s, id, false) end
   s.places[id], s.queued = false, s.queued - 1

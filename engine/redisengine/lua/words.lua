@@ -8,7 +8,8 @@
 --       3 waiters  zset  permit id -> place in the queue
 --       4 slots    zset  permit id -> slot, of permits with a slot
 --       5 fences   hash  client    -> FENCE
---       6 client   string  who the caller is; only in calls that describe it
+--       6 keepers  hash  client    -> KEPT, of clients that were told what to do with released permits
+--       7 client   string  who the caller is; only in calls that describe it
 --
 -- The state is the truth: a semaphore without it begins anew. The zsets order
 -- what is in it. Each key has a time to live, but for the state of a semaphore
@@ -17,10 +18,10 @@
 -- ARGV of step
 --       1 the calling client
 --       2 CALL, then a RUN for each run of requests that differ in nothing but
---         the id, and how long they have waited. A run of n asks, renewals,
---         releases or revocations takes the next n ids.
+--         the id and what is said of each: ASKED, or a TOKEN. A run of n asks,
+--         renewals, releases or revocations takes the next n ids.
 --       3 … the ids, as many as CALL says
---       then, with KEYS[6], the description and its time to live in milliseconds
+--       then, with KEYS[7], the description and its time to live in milliseconds
 --
 -- step returns one string: HEAD; a RECORD for each run of answers; the
 -- notification for the caller, in lines. A late call gets no records.
@@ -32,28 +33,37 @@
 --       a                                ask again for every ticket
 --       n                                renew every permit: one is revoked
 --       r time                           ask again for one ticket after that long
-local MARK = 'sem2'
+--       c how                            what you were told of keeping is over: 1 for kept permits, 2 for all
+local MARK = 'sem3'
 
 -- KEEPER keeps the key of the holders when there are none. The server keeps small
 -- hashes and zsets as lists that it searches from the start, unless they have
 -- something of more than 64 bytes: so KEEPER and STATE are that long.
 local KEEPER = 'This member keeps the key, and is long so that the key is no list to be searched.'
-local STATE = '<c4ddddddddBs'    -- MARK, limit, used, token, keep, first, fenced, alarm, queued, flags, watcher
+local STATE = '<c4ddddddddddBs'  -- MARK, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher
 local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the grant, slot or -1
-local TICKET = '<c1dd'           -- 'q' queued, end, place
+local TICKET = '<c1ddI4B'        -- 'q' queued, end, place, how many callers are behind it in its process, 1: it insists
+local KEPT = '<Bd'               -- 1: may pass permits on, 2: may keep them, too; until when
 local FENCE = '<dd'              -- smallest number that counts, end
-local CALL = '<dBI4'             -- number, 1 fence + 2 must pass with full memory, ids
-local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket; then n times WAITED, if asks
-local WAITED = '<d'
-local HEAD = '<dd'               -- limit, recheck
+local CALL = '<dBI4d'            -- number, 1 fence + 2 must pass with full memory, ids, keep
+local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket; then n times
+local ASKED = '<dI4'             -- if asks: has waited, callers behind it in its process
+local TOKEN = '<d'               -- if flagged: the last token given out
+local HEAD = '<ddB'              -- limit, recheck; what the caller may do as in KEPT + 4 deaf + 8 recalled
 local RECORD = '<BI4ddd'         -- status, n, and three numbers
-local ONE = '<ddBI4ddd'          -- HEAD and one RECORD
+local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
--- 2 unfair, 4 strict, 8 slot, 16 pin. Flags of a state: 1 pinned, 2 has slots.
-local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT = 1, 2, 3, 4, 5, 6
+-- 2 unfair, 4 strict, 8 slot, 16 pin or with tokens, 32 again, 64 anew, 128
+-- another client's. Flags of a state: 1 pinned, 2 has slots, 4 paused.
+local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
+local PASS_ON, KEEP_ON = 1, 2 -- what a client may do, as in KEPT
+
+-- MAX_TURNS is how many tickets a step grants or drops at the most, so that
+-- nobody keeps the server from others for long. The next step goes on.
+local MAX_TURNS = 1000
 
 -- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
 -- times as fast as %.0f, where it has them.

@@ -1,0 +1,127 @@
+// Crawler fetches all pages that the sitemaps of some sites name, politely: it
+// heeds robots.txt, and no site has more than two of its requests at once,
+// whatever the number of crawlers that share the semaphores.
+//
+//	go run ./examples/crawler                                 # three sites of its own
+//	go run ./examples/crawler https://example.org             # a real one
+//	go run ./examples/crawler -redis 127.0.0.1:6379 https://example.org     # with other crawlers
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine/memengine"
+	"sema/engine/redisengine"
+	"sema/semahttp"
+)
+
+const (
+	perHost = 2 // requests at once to one host
+	inAll   = 4 // and to all hosts
+)
+
+func main() {
+	addr := flag.String("redis", "", "share the limits through Redis at this address")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	engine, err := openEngine(*addr)
+	if err == nil {
+		err = run(ctx, engine, flag.Args(), os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "crawler:", err)
+		os.Exit(1)
+	}
+}
+
+func openEngine(addr string) (sema.Engine, error) {
+	if addr == "" {
+		return memengine.New(), nil
+	}
+	return redisengine.New(redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}), nil)
+}
+
+// run crawls the sites, or three of its own, and prints what it did.
+func run(ctx context.Context, engine sema.Engine, sites []string, out io.Writer) error {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	defer base.CloseIdleConnections()
+	var own *village
+	if len(sites) == 0 {
+		own = newVillage("a.test", "b.test", "c.test")
+		defer own.close()
+		base.DialContext = own.dial
+		sites = own.urls()
+	}
+	limits := &hosts{engine: engine, open: map[string]*sema.Semaphore{}}
+	defer limits.close()
+	all, err := sema.New(engine, "crawler:all", inAll, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = all.Close() }() // everything has been given back by then
+
+	// A request waits for its host first and for the total last, so that no
+	// place of the total waits for a slow host.
+	inner := &semahttp.Transport{Base: base, Limit: semahttp.All(all)}
+	client := &http.Client{Transport: &semahttp.Transport{Base: inner, Limit: semahttp.ByHost(limits.acquire)}}
+
+	results := make([]result, len(sites))
+	var wg sync.WaitGroup
+	for i, site := range sites {
+		wg.Go(func() { results[i] = crawl(ctx, client, site) })
+	}
+	wg.Wait()
+	for i, r := range results {
+		if r.err != nil {
+			return fmt.Errorf("%s: %w", sites[i], r.err)
+		}
+		fmt.Fprintf(out, "%s: %d pages, %d left alone", sites[i], r.pages, r.forbidden)
+		if own != nil {
+			fmt.Fprintf(out, ", %d at once", own.most(i))
+		}
+		fmt.Fprintln(out)
+	}
+	if own != nil {
+		fmt.Fprintf(out, "in all: %d at once\n", own.all.most())
+	}
+	return ctx.Err()
+}
+
+// hosts has a semaphore for each host.
+type hosts struct {
+	engine sema.Engine
+	mu     sync.Mutex
+	open   map[string]*sema.Semaphore
+}
+
+func (h *hosts) acquire(ctx context.Context, host string) (*sema.Permit, error) {
+	h.mu.Lock()
+	sem := h.open[host]
+	if sem == nil {
+		var err error
+		if sem, err = sema.New(h.engine, "crawler:"+host, perHost, nil); err != nil {
+			h.mu.Unlock()
+			return nil, err
+		}
+		h.open[host] = sem
+	}
+	h.mu.Unlock()
+	return sem.Acquire(ctx)
+}
+
+func (h *hosts) close() {
+	for _, sem := range h.open {
+		_ = sem.Close() // everything has been given back by then
+	}
+}

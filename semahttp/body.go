@@ -1,0 +1,126 @@
+package semahttp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"sync"
+)
+
+// stream is a response that is still arriving, and what it holds. Its caller has
+// it through a body only, so that the garbage collector can tell when the caller
+// has dropped it.
+type stream struct {
+	inner     io.ReadCloser
+	pass      *pass
+	caller    context.Context    // of the request as it came
+	cancel    context.CancelFunc // of the request as it was sent
+	upgraded  bool
+	abandoned func() // tells the observer; may be nil
+
+	mu      sync.Mutex // guards what follows while start runs
+	unwatch func() bool
+	cleanup runtime.Cleanup
+
+	once sync.Once
+	err  error // of closing inner
+}
+
+// start has the stream end with ctx, which is what the request was sent under,
+// and when the body that it returns is dropped.
+func (s *stream) start(ctx context.Context) io.ReadCloser {
+	b := &body{s}
+	if s.upgraded {
+		// Whoever upgraded a connection may end the context of the request.
+		ctx = s.pass.context(context.WithoutCancel(s.caller))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unwatch = context.AfterFunc(ctx, func() { _ = s.end(false) })
+	s.cleanup = runtime.AddCleanup(b, func(s *stream) { go s.end(true) }, s)
+	if _, ok := s.inner.(io.Writer); ok {
+		return &writableBody{b}
+	}
+	return b
+}
+
+// end ends the request and then gives back its pass. Whoever comes second waits
+// for that. The next request must not be at the upstream before this one is gone,
+// so the connection is closed first. http.Transport closes it within Close only
+// if the context has ended before. found says that the garbage collector found
+// the body.
+func (s *stream) end(found bool) error {
+	s.once.Do(func() {
+		s.mu.Lock()
+		unwatch, cleanup := s.unwatch, s.cleanup
+		s.mu.Unlock()
+		cleanup.Stop()
+		unwatch()
+		s.cancel()
+		s.err = s.inner.Close()
+		s.pass.release()
+		if found && s.abandoned != nil {
+			s.abandoned()
+		}
+	})
+	return s.err
+}
+
+// failed is the error to give for one that inner gave.
+func (s *stream) failed(err error) error {
+	if over := s.pass.over(); over != nil {
+		return fmt.Errorf("%w: %w", over, err)
+	}
+	// The end of the context may have closed inner before it could say why.
+	if s.caller.Err() != nil && !s.upgraded {
+		return context.Cause(s.caller)
+	}
+	return err
+}
+
+// body is a stream as its caller has it.
+type body struct{ *stream }
+
+// Read reads. The last byte, an error, and the loss of the permit end the
+// stream, but for one that was upgraded: only Close and loss end that.
+func (b *body) Read(p []byte) (int, error) {
+	defer runtime.KeepAlive(b)
+	s := b.stream
+	if over := s.pass.over(); over != nil {
+		_ = s.end(false)
+		return 0, over
+	}
+	n, err := s.inner.Read(p)
+	if err == nil || s.upgraded {
+		return n, err
+	}
+	if err != io.EOF {
+		err = s.failed(err)
+	}
+	_ = s.end(false) // inner has told its error
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	defer runtime.KeepAlive(b)
+	return b.end(false)
+}
+
+// writableBody is the body of a response that switched protocols.
+type writableBody struct{ *body }
+
+// Write writes to the connection, unless the permit is lost.
+func (b *writableBody) Write(p []byte) (int, error) {
+	defer runtime.KeepAlive(b.body)
+	if over := b.pass.over(); over != nil {
+		_ = b.end(false)
+		return 0, over
+	}
+	return b.inner.(io.Writer).Write(p)
+}
+
+var _ io.ReadWriteCloser = (*writableBody)(nil)
+var _ http.RoundTripper = (*Transport)(nil)

@@ -1,0 +1,193 @@
+package semahttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"time"
+
+	"sema"
+	"sema/engine/memengine"
+	"sema/semahttp"
+)
+
+// semaphore is one with the engine that a test needs; programs use redisengine.
+func semaphore(name string, limit int) *sema.Semaphore {
+	sem, err := sema.New(memengine.New(), name, limit, nil)
+	if err != nil {
+		panic(err) // name and limit are ours
+	}
+	return sem
+}
+
+func hello(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello") }
+
+// At most five requests of this client, and of all others with this semaphore,
+// run at once. The permit is given back when the body has been read.
+func ExampleTransport() {
+	vendor := httptest.NewServer(http.HandlerFunc(hello))
+	defer vendor.Close()
+	sem := semaphore("vendor", 5)
+
+	client := &http.Client{Transport: &semahttp.Transport{
+		Limit: semahttp.All(sem),
+		Wait:  10 * time.Second,
+	}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(vendor.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	fmt.Println(string(body), err)
+	free, err := sem.Available(context.Background())
+	fmt.Println(free, "free again,", err)
+	// Output:
+	// hello <nil>
+	// 5 free again, <nil>
+}
+
+// Two requests at a time for each host, whatever the number of hosts.
+func ExampleByHost() {
+	engine, hosts := memengine.New(), map[string]*sema.Semaphore{}
+	acquire := func(ctx context.Context, host string) (*sema.Permit, error) {
+		if hosts[host] == nil { // with a lock around it in a program
+			sem, err := sema.New(engine, "host:"+host, 2, nil)
+			if err != nil {
+				return nil, err
+			}
+			hosts[host] = sem
+		}
+		return hosts[host].Acquire(ctx)
+	}
+	site := httptest.NewServer(http.HandlerFunc(hello))
+	defer site.Close()
+	client := &http.Client{Transport: &semahttp.Transport{Limit: semahttp.ByHost(acquire)}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(site.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(resp.Status, resp.Body.Close())
+	fmt.Println(hosts[semahttp.Host(resp.Request)].Name() == "host:"+resp.Request.URL.Host)
+	// Output:
+	// 200 OK <nil>
+	// true
+}
+
+// A limit for each tenant; who gives no tenant is not limited.
+func ExampleByKey() {
+	tenants := map[string]semahttp.Limiter{"a": semaphore("tenant-a", 1), "b": semaphore("tenant-b", 1)}
+	app := &semahttp.Handler{
+		Next: http.HandlerFunc(hello),
+		Limit: semahttp.ByKey(
+			func(r *http.Request) string { return r.Header.Get("Tenant") },
+			func(ctx context.Context, tenant string) (*sema.Permit, error) {
+				if l, ok := tenants[tenant]; ok {
+					return l.Acquire(ctx)
+				}
+				return nil, errors.New("no such tenant")
+			}),
+	}
+	for _, tenant := range []string{"", "a", "c"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Tenant", tenant)
+		app.ServeHTTP(w, r)
+		fmt.Printf("%q: %d\n", tenant, w.Code)
+	}
+	// Output:
+	// "": 200
+	// "a": 200
+	// "c": 500
+}
+
+// What is refused says when to come again, and where it stood.
+func ExampleHandler() {
+	sem := semaphore("reports", 1)
+	app := &semahttp.Handler{
+		Next:       http.HandlerFunc(hello),
+		Limit:      semahttp.All(sem),
+		Wait:       20 * time.Millisecond,
+		Status:     http.StatusTooManyRequests,
+		RetryAfter: 5 * time.Second,
+		Position:   "X-Queue-Position",
+	}
+	get := func() {
+		w := httptest.NewRecorder()
+		app.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		fmt.Println(w.Code, w.Header().Get("Retry-After"), w.Header().Get("X-Queue-Position"))
+	}
+	permit, err := sem.Acquire(context.Background()) // somebody else is at it
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	get()
+	fmt.Println(permit.Release())
+	get()
+	// Output:
+	// 429 5 1
+	// <nil>
+	// 200
+}
+
+// broken is a limiter whose engine is away.
+type broken struct{}
+
+func (broken) Acquire(context.Context) (*sema.Permit, error) {
+	return nil, &sema.EngineError{Op: "acquire", Name: "api", Err: errors.New("connection refused")}
+}
+func (broken) Name() string { return "api" }
+
+// What happens while the engine does not answer is chosen, and told.
+func ExamplePolicy() {
+	for _, policy := range []semahttp.Policy{semahttp.FailClosed, semahttp.FailLocal(2), semahttp.FailOpen} {
+		app := &semahttp.Handler{
+			Next:   http.HandlerFunc(hello),
+			Limit:  semahttp.All(broken{}),
+			Policy: policy,
+			Observer: semahttp.Observer{
+				EngineFailed: func(e semahttp.EngineFailed) {
+					fmt.Printf("%s: %v; admitted %v, counted here %v\n", e.Limiter, e.Err, e.Admitted, e.Local)
+				},
+				Abandoned: func(a semahttp.Abandoned) { fmt.Println("nobody closed", a.URL) },
+			},
+		}
+		w := httptest.NewRecorder()
+		app.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// api: sema: acquire "api": connection refused; admitted false, counted here false
+	// 503
+	// api: sema: acquire "api": connection refused; admitted true, counted here true
+	// 200
+	// api: sema: acquire "api": connection refused; admitted true, counted here false
+	// 200
+}
+
+// Errors of sema are seen through those of an http.Client.
+func ExampleTransport_errors() {
+	sem := semaphore("vendor", 1)
+	permit, err := sem.Acquire(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = permit.Release() }()
+	client := &http.Client{Transport: &semahttp.Transport{Limit: semahttp.All(sem), Wait: 10 * time.Millisecond}}
+	_, err = client.Get("http://vendor.example/")
+	fmt.Println(err)
+	var seen *url.Error
+	fmt.Println(errors.Is(err, sema.ErrUnavailable), errors.As(err, &seen) && seen.Timeout())
+	// Output:
+	// Get "http://vendor.example/": semahttp: "vendor": sema: no permit available: context deadline exceeded
+	// true true
+}

@@ -1,0 +1,124 @@
+package semahttp
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"sema"
+)
+
+// Handler is an http.Handler that limits how many requests run in Next at once. A
+// request runs until Next has returned or panicked, or, when Next took over its
+// connection, until that connection is closed. Fields must not be changed after
+// first use.
+//
+// The context of the request that Next gets ends when the permit is lost, with
+// cause sema.ErrLost; a connection that was taken over is then closed. One that
+// nobody closes is found by the garbage collector and closed, and
+// Observer.Abandoned is told.
+//
+// http.ResponseController works through it, and so do Flusher, Hijacker and
+// io.ReaderFrom where the server has them.
+type Handler struct {
+	// Next serves the requests. Required.
+	Next http.Handler
+
+	// Limit is the limiter that a request has to pass, or nil for a request that
+	// is not limited. See All, ByHost, ByKey. Required.
+	Limit func(*http.Request) Limiter
+
+	// Wait is how long a request waits for its permit at most. A client that
+	// leaves ends the wait as well. Default 10 s.
+	Wait time.Duration
+
+	// Status is the answer to a request that waited in vain: 503 Service
+	// Unavailable or 429 Too Many Requests. Default 503, which is the answer as
+	// well when the engine does not answer. Other errors of a limiter are a 500.
+	Status int
+
+	// RetryAfter is what the header Retry-After of those answers says, in whole
+	// seconds, rounded up. Default 1 s.
+	RetryAfter time.Duration
+
+	// Position names a header, such as "X-Queue-Position", that tells a request
+	// which waited in vain where it stood in the queue at the end: 1 is the head.
+	// It is told of limiters that have the method Waiters of sema.Semaphore. It
+	// may be a second old, and is the least that it can have been: only tickets
+	// in the engine's queue count, not who waits behind one in another process.
+	// Default: not told.
+	Position string
+
+	// Policy says what happens when the engine does not answer. Default
+	// FailClosed.
+	Policy Policy
+
+	// Observer is told what nobody else is told. Default: nobody.
+	Observer Observer
+
+	gate   gate
+	queues queues
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l, err := limiterOf(h.Limit, "Handler.Limit", r)
+	if err == nil && l == nil {
+		h.Next.ServeHTTP(w, r)
+		return
+	}
+	var p *pass
+	came := time.Now()
+	if err == nil {
+		wait := h.Wait
+		if wait <= 0 {
+			wait = 10 * time.Second
+		}
+		p, err = h.gate.enter(r, l, admission{wait, h.Policy, &h.Observer})
+	}
+	if err != nil {
+		h.refuse(w, r, l, came, err)
+		return
+	}
+	h.serve(w, r, p)
+}
+
+// serve serves an admitted request.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, p *pass) {
+	inner := r.WithContext(p.context(r.Context()))
+	hold := &hold{pass: p, abandoned: h.Observer.abandoned(r, p.name)}
+	defer func() {
+		r.MultipartForm = inner.MultipartForm // the server removes its files
+		if !hold.hijacked.Load() {
+			p.release()
+		}
+	}()
+	h.Next.ServeHTTP(wrap(w, hold), inner)
+}
+
+// refuse answers a request that is not admitted.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, l Limiter, came time.Time, err error) {
+	status := http.StatusInternalServerError
+	var failure *sema.EngineError
+	switch {
+	case errors.As(err, &failure), errors.Is(err, sema.ErrClosed):
+		status = http.StatusServiceUnavailable
+	case errors.Is(err, sema.ErrUnavailable):
+		status = http.StatusServiceUnavailable
+		if h.Status != 0 {
+			status = h.Status
+		}
+		if h.Position != "" && r.Context().Err() == nil {
+			if n := h.queues.position(r.Context(), l, came); n > 0 {
+				w.Header().Set(h.Position, strconv.Itoa(n))
+			}
+		}
+	}
+	if status != http.StatusInternalServerError {
+		seconds := max(1, math.Ceil(h.RetryAfter.Seconds()))
+		w.Header().Set("Retry-After", strconv.FormatFloat(seconds, 'f', 0, 64))
+	}
+	http.Error(w, http.StatusText(status), status)
+}

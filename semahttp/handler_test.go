@@ -1,0 +1,329 @@
+package semahttp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/engine/memengine"
+	"sema/semahttp"
+)
+
+// answer is what h answers to a plain request.
+func answer(h http.Handler, ctx context.Context) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	return w
+}
+
+func TestAWaitInVainIsAnswered(t *testing.T) {
+	for _, c := range []struct {
+		handler *semahttp.Handler
+		wait    time.Duration
+		status  int
+		retry   string
+	}{
+		{&semahttp.Handler{}, 10 * time.Second, 503, "1"},
+		{&semahttp.Handler{Wait: time.Second, Status: 429, RetryAfter: 1500 * time.Millisecond}, time.Second, 429, "2"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sem, err := sema.New(memengine.New(), "x", 1, nil)
+			must(t, err)
+			defer func() { _ = sem.Close() }()
+			p, err := sem.Acquire(t.Context())
+			must(t, err)
+			h := c.handler
+			h.Limit = semahttp.All(sem)
+			h.Next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was served") })
+			began := time.Now()
+			w := answer(h, t.Context())
+			if got := time.Since(began); got != c.wait || w.Code != c.status || w.Header().Get("Retry-After") != c.retry {
+				t.Errorf("after %v: %d, Retry-After %q; want %v, %d, %q", got, w.Code, w.Header().Get("Retry-After"), c.wait, c.status, c.retry)
+			}
+			if h.Position == "" && len(w.Header()) > 3 { // Content-Type, X-Content-Type-Options, Retry-After
+				t.Errorf("headers %v", w.Header())
+			}
+			must(t, p.Release())
+		})
+	}
+}
+
+func TestWhoTheClientLeavesWaitsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sem, err := sema.New(memengine.New(), "x", 1, nil)
+		must(t, err)
+		defer func() { _ = sem.Close() }()
+		p, err := sem.Acquire(t.Context())
+		must(t, err)
+		h := &semahttp.Handler{Limit: semahttp.All(sem), Next: http.NotFoundHandler(), Wait: time.Hour}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan int)
+		go func() { done <- answer(h, ctx).Code }()
+		synctest.Wait()
+		if n := waiters(t, sem); n != 1 {
+			t.Fatalf("%d wait", n)
+		}
+		cancel()
+		code := <-done
+		time.Sleep(time.Second) // a ticket may be spared for the next caller, for a moment
+		if code != 503 || waiters(t, sem) != 0 {
+			t.Errorf("%d, and %d still wait", code, waiters(t, sem))
+		}
+		must(t, p.Release())
+	})
+}
+
+func TestThePositionInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		sem, err := sema.New(e, "x", 1, nil)
+		must(t, err)
+		defer func() { _ = sem.Close() }()
+		p, err := sem.Acquire(t.Context())
+		must(t, err)
+		h := &semahttp.Handler{Limit: semahttp.All(sem), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position"}
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 3 {
+			other, err := sema.New(e, "x", 1, nil)
+			must(t, err)
+			defer func() { _ = other.Close() }()
+			wg.Go(func() {
+				if _, err := other.Acquire(ctx); !errors.Is(err, sema.ErrUnavailable) {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Millisecond) // a place in the queue is counted in microseconds
+		}
+		if got := answer(h, t.Context()).Header().Get("Queue-Position"); got != "4" {
+			t.Errorf("behind three: %q", got)
+		}
+		ignorant := &semahttp.Handler{Limit: semahttp.All(limiter(sem.Acquire)), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position"}
+		if got := answer(ignorant, t.Context()).Header().Get("Queue-Position"); got != "" {
+			t.Errorf("of a limiter that does not know: %q", got)
+		}
+		cancel()
+		wg.Wait()
+		time.Sleep(2 * time.Second) // what is known of the queue is old then
+		if got := answer(h, t.Context()).Header().Get("Queue-Position"); got != "1" {
+			t.Errorf("behind nobody: %q", got)
+		}
+		must(t, p.Release())
+	})
+}
+
+func TestErrorsOfALimiter(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+	}{
+		{sema.ErrClosed, 503},
+		{&sema.EngineError{Op: "acquire", Err: errors.New("broken")}, 503},
+		{&sema.LimitError{Name: "x", Stored: 1, Wanted: 2}, 500},
+		{errors.New("something else"), 500},
+	} {
+		h := &semahttp.Handler{Status: 429, Next: http.NotFoundHandler(), Limit: semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, c.err }))}
+		w := answer(h, t.Context())
+		if w.Code != c.status || (w.Header().Get("Retry-After") != "") != (c.status == 503) {
+			t.Errorf("%v: %d, %v; want %d", c.err, w.Code, w.Header(), c.status)
+		}
+	}
+	if w := answer(&semahttp.Handler{Next: http.NotFoundHandler()}, t.Context()); w.Code != 500 {
+		t.Errorf("without Limit: %d", w.Code)
+	}
+	free := &semahttp.Handler{Next: http.NotFoundHandler(), Limit: func(*http.Request) semahttp.Limiter { return nil }}
+	if w := answer(free, t.Context()); w.Code != 404 {
+		t.Errorf("without a limiter: %d", w.Code)
+	}
+}
+
+func TestTheHandlerHoldsWhileItRuns(t *testing.T) {
+	sem := newSem(t, 1)
+	h := &semahttp.Handler{Limit: semahttp.All(sem)}
+	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n := used(t, sem); n != 1 {
+			t.Errorf("%d held", n)
+		}
+		if r.URL.Path == "/panic" {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	_ = answer(h, t.Context())
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held after it returned", n)
+	}
+	func() {
+		defer func() {
+			if recover() != http.ErrAbortHandler {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/panic", nil))
+	}()
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held after a panic", n)
+	}
+}
+
+func TestALostPermitEndsTheContextOfTheHandler(t *testing.T) {
+	sem := newSem(t, 1)
+	cause := make(chan error, 1)
+	h := &semahttp.Handler{Limit: semahttp.All(sem)}
+	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		revoke(t, sem)
+		<-r.Context().Done()
+		cause <- context.Cause(r.Context())
+	})
+	_ = answer(h, within(t))
+	if err := <-cause; !errors.Is(err, sema.ErrRevoked) {
+		t.Error(err)
+	}
+}
+
+// What a server's ResponseWriter can do works through a Handler.
+func TestWhatTheServerCanDo(t *testing.T) {
+	for _, proto := range []int{1, 2} {
+		t.Run(fmt.Sprintf("HTTP/%d", proto), func(t *testing.T) {
+			sem, goOn := newSem(t, 1), make(chan struct{})
+			h := &semahttp.Handler{Limit: semahttp.All(sem)}
+			h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				rc := http.NewResponseController(w)
+				if err := errors.Join(rc.SetReadDeadline(time.Now().Add(time.Hour)), rc.SetWriteDeadline(time.Now().Add(time.Hour)), rc.EnableFullDuplex()); err != nil && proto == 1 {
+					t.Error(err)
+				}
+				w.Header().Set("Trailer", "Sum")
+				_, err := io.WriteString(w, "first ")
+				must(t, err)
+				must(t, rc.Flush())
+				<-goOn
+				_, err = io.Copy(w, strings.NewReader("second"))
+				must(t, err)
+				w.(http.Flusher).Flush()
+				w.Header().Set("Sum", "1")
+				_, reads := w.(io.ReaderFrom)
+				if _, hijacks := w.(http.Hijacker); hijacks != (proto == 1) || reads != (proto == 1) {
+					t.Errorf("%T: Hijacker %v, ReaderFrom %v", w, hijacks, reads)
+				}
+			})
+			s := httptest.NewUnstartedServer(h)
+			s.EnableHTTP2 = proto == 2
+			s.StartTLS()
+			defer s.Close()
+			resp, err := s.Client().Do(request(t, within(t), s.URL))
+			must(t, err)
+			defer func() { _ = resp.Body.Close() }()
+			first := make([]byte, 6)
+			_, err = io.ReadFull(resp.Body, first)
+			must(t, err)
+			close(goOn)
+			if rest := read(t, resp.Body); string(first)+rest != "first second" || resp.ProtoMajor != proto || resp.Trailer.Get("Sum") != "1" {
+				t.Errorf("%s: %q, %v", resp.Proto, string(first)+rest, resp.Trailer)
+			}
+			until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+		})
+	}
+}
+
+// writers of middleware between the server and a Handler.
+type (
+	plain   struct{ http.ResponseWriter }
+	flushes struct {
+		http.ResponseWriter
+		http.Flusher
+	}
+	reads struct {
+		plain
+		io.ReaderFrom
+	}
+)
+
+func (w plain) Unwrap() http.ResponseWriter   { return w.ResponseWriter }
+func (w flushes) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func TestMiddlewareBetween(t *testing.T) {
+	sem := newSem(t, 1)
+	for _, c := range []struct {
+		what         string
+		wrap         func(w http.ResponseWriter) http.ResponseWriter
+		flush, reads bool
+	}{
+		{"plain", func(w http.ResponseWriter) http.ResponseWriter { return plain{w} }, false, false},
+		{"with Flusher", func(w http.ResponseWriter) http.ResponseWriter { return flushes{w, w.(http.Flusher)} }, true, false},
+		{"with ReaderFrom", func(w http.ResponseWriter) http.ResponseWriter { return reads{plain{w}, w.(io.ReaderFrom)} }, false, true},
+	} {
+		h, served := &semahttp.Handler{Limit: semahttp.All(sem)}, make(chan struct{})
+		h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer close(served)
+			_, f := w.(http.Flusher)
+			_, rf := w.(io.ReaderFrom)
+			if f != c.flush || rf != c.reads {
+				t.Errorf("%s: Flusher %v, ReaderFrom %v", c.what, f, rf)
+			}
+			if conn, _, err := http.NewResponseController(w).Hijack(); err != nil {
+				t.Errorf("%s: %v", c.what, err)
+			} else if used(t, sem) != 1 || conn.Close() != nil || used(t, sem) != 0 {
+				t.Errorf("%s: the permit is not the connection's", c.what)
+			}
+		})
+		u := serve(t, func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(c.wrap(w), r) })
+		if resp, err := http.Get(u); err == nil {
+			t.Errorf("%s: %s", c.what, resp.Status)
+		}
+		<-served
+	}
+	// One that says it can be hijacked, and cannot.
+	h := &semahttp.Handler{Limit: semahttp.All(sem)}
+	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("hijacking: %v", err)
+		}
+	})
+	h.ServeHTTP(struct {
+		http.ResponseWriter
+		http.Hijacker
+	}{httptest.NewRecorder(), http.NewResponseController(httptest.NewRecorder())}, httptest.NewRequest(http.MethodGet, "/", nil))
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held", n)
+	}
+}
+
+// The server removes the files of a form that was parsed from the request that
+// it knows, not from its copies.
+func TestFilesOfAFormAreRemoved(t *testing.T) {
+	sem := newSem(t, 1)
+	name := make(chan string, 1)
+	h := &semahttp.Handler{Limit: semahttp.All(sem)}
+	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		must(t, r.ParseMultipartForm(1))
+		f, err := r.MultipartForm.File["f"][0].Open()
+		must(t, err)
+		name <- f.(*os.File).Name()
+		must(t, f.Close())
+	})
+	s := httptest.NewServer(h)
+	defer s.Close()
+	body := &bytes.Buffer{}
+	form := multipart.NewWriter(body)
+	part, err := form.CreateFormFile("f", "f.bin")
+	must(t, err)
+	_, err = part.Write(make([]byte, 11<<20)) // more than is kept in memory
+	must(t, err)
+	must(t, form.Close())
+	resp, err := s.Client().Post(s.URL, form.FormDataContentType(), body)
+	must(t, err)
+	_ = read(t, resp.Body)
+	file := <-name
+	until(t, "the file is removed", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+}

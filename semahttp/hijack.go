@@ -1,0 +1,175 @@
+package semahttp
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// hold is what a request that is served holds.
+type hold struct {
+	pass      *pass
+	abandoned func() // tells the observer; may be nil
+	hijacked  atomic.Bool
+}
+
+// wrap gives w's Hijack to the hold, and leaves all else as it is. A w that
+// cannot be hijacked, as of HTTP/2, is left alone.
+func wrap(w http.ResponseWriter, h *hold) http.ResponseWriter {
+	if !canHijack(w) {
+		return w
+	}
+	own := &writer{w, h}
+	flusher, flushes := w.(http.Flusher)
+	from, reads := w.(io.ReaderFrom)
+	switch {
+	case flushes && reads:
+		return struct {
+			*writer
+			http.Flusher
+			io.ReaderFrom
+		}{own, flusher, from}
+	case flushes:
+		return struct {
+			*writer
+			http.Flusher
+		}{own, flusher}
+	case reads:
+		return struct {
+			*writer
+			io.ReaderFrom
+		}{own, from}
+	}
+	return own
+}
+
+// canHijack looks for Hijack as http.ResponseController does.
+func canHijack(w http.ResponseWriter) bool {
+	for {
+		if _, ok := w.(http.Hijacker); ok {
+			return true
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = u.Unwrap()
+	}
+}
+
+type writer struct {
+	http.ResponseWriter
+	hold *hold
+}
+
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Hijack implements http.Hijacker. The connection has the permit from now on.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	inner, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return inner, rw, err
+	}
+	w.hold.hijacked.Store(true)
+	t := &takeover{inner: inner, hold: w.hold}
+	c := &conn{inner, t}
+	t.start(c)
+	if rw != nil && rw.Writer.Buffered() == 0 {
+		rw.Writer.Reset(c) // who has rw alone has the connection, too
+	}
+	return c, rw, nil
+}
+
+// takeover is a connection that a handler took over, and what it holds. The
+// handler has it through a conn only, so that the garbage collector can tell
+// when it was dropped.
+type takeover struct {
+	inner net.Conn
+	hold  *hold
+
+	mu      sync.Mutex // guards what follows while start runs
+	unwatch func() bool
+	cleanup runtime.Cleanup
+
+	once sync.Once
+	err  error // of closing inner
+}
+
+// start has the connection closed when the permit is lost, or c is dropped. The
+// request's context ends when its handler returns, so it does not count.
+func (t *takeover) start(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unwatch = context.AfterFunc(t.hold.pass.context(context.Background()), func() { _ = t.end(false) })
+	t.cleanup = runtime.AddCleanup(c, func(t *takeover) { go t.end(true) }, t)
+}
+
+// end closes the connection and then gives back the permit; whoever comes second
+// waits for that. found says that the garbage collector found it.
+func (t *takeover) end(found bool) error {
+	t.once.Do(func() {
+		t.mu.Lock()
+		unwatch, cleanup := t.unwatch, t.cleanup
+		t.mu.Unlock()
+		cleanup.Stop()
+		unwatch()
+		t.err = t.inner.Close()
+		t.hold.pass.release()
+		if found && t.hold.abandoned != nil {
+			t.hold.abandoned()
+		}
+	})
+	return t.err
+}
+
+// conn is a connection as the handler has it.
+type conn struct {
+	net.Conn
+	takeover *takeover
+}
+
+// Read says of a loss of the permit that it was one.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	return n, c.reason(err)
+}
+
+// Write says of a loss of the permit that it was one.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	return n, c.reason(err)
+}
+
+func (c *conn) reason(err error) error {
+	defer runtime.KeepAlive(c)
+	if err != nil && err != io.EOF {
+		if over := c.takeover.hold.pass.over(); over != nil {
+			return over
+		}
+	}
+	return err
+}
+
+// CloseWrite closes one half of the connection, if it can.
+func (c *conn) CloseWrite() error {
+	defer runtime.KeepAlive(c)
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return http.ErrNotSupported
+}
+
+// NetConn is the connection beneath, as (*tls.Conn).NetConn is.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// Close closes the connection and gives back the permit.
+func (c *conn) Close() error {
+	defer runtime.KeepAlive(c)
+	return c.takeover.end(false)
+}

@@ -1,0 +1,52 @@
+package semahttp
+
+import "net/http"
+
+// Observer is told what nobody else is told. Fields may be nil. The functions
+// are called from the goroutine at hand, must not block, and must not change the
+// request.
+type Observer struct {
+	// EngineFailed: the engine did not answer for a request. Policy decided what
+	// became of it.
+	EngineFailed func(EngineFailed)
+
+	// Abandoned: the garbage collector found a response's body, or a connection
+	// that a handler took over, which nobody closed. It has been closed, and its
+	// permit given back.
+	Abandoned func(Abandoned)
+}
+
+// EngineFailed is what Observer.EngineFailed is told.
+type EngineFailed struct {
+	Request *http.Request
+	Limiter string // its name
+	Err     error  // what the engine said, to this request or to the last that asked it
+
+	// Admitted: the request goes on without a permit. Local: among those that
+	// FailLocal counts.
+	Admitted, Local bool
+}
+
+// Abandoned is what Observer.Abandoned is told.
+type Abandoned struct {
+	Method, URL string // of the request
+	Limiter     string // its name
+}
+
+func (o *Observer) engineFailed(e EngineFailed) {
+	if o.EngineFailed != nil {
+		o.EngineFailed(e)
+	}
+}
+
+func (o *Observer) abandoned(r *http.Request, name string) func() {
+	f := o.Abandoned
+	if f == nil {
+		return nil
+	}
+	told := Abandoned{Method: r.Method, Limiter: name}
+	if r.URL != nil {
+		told.URL = r.URL.Redacted()
+	}
+	return func() { f(told) }
+}

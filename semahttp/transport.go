@@ -1,0 +1,132 @@
+package semahttp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"sema"
+)
+
+// Transport is an http.RoundTripper that limits how many requests run at once. A
+// request runs until its response has been read to the end or closed, or has
+// failed. Fields must not be changed after first use.
+//
+// The permit is given back at the end of the body, at Close, on an error, and
+// when the request's context ends. A body that nobody closes is found by the
+// garbage collector: it is closed, and Observer.Abandoned is told. When the
+// permit is lost, the request is cancelled, and reading the body fails with that
+// loss, sema.ErrLost. A response of 101 Switching Protocols keeps its permit
+// until it is closed, whatever becomes of the request's context.
+//
+// Redirects and retries of an http.Client are requests of their own. What
+// http.Transport repeats by itself is one request.
+//
+// A wait ends with the request's context; the error is then sema.ErrUnavailable
+// and the context's own. http.Client.Timeout replaces that error by another,
+// so bound requests by their context, or by Wait.
+type Transport struct {
+	// Base sends the requests. Default http.DefaultTransport.
+	Base http.RoundTripper
+
+	// Limit is the limiter that a request has to pass, or nil for a request that
+	// is not limited. See All, ByHost, ByKey. Required.
+	Limit func(*http.Request) Limiter
+
+	// Wait is how long a request waits for its permit at most. Default: as long
+	// as its context lasts.
+	Wait time.Duration
+
+	// Policy says what happens when the engine does not answer. Default
+	// FailClosed.
+	Policy Policy
+
+	// Observer is told what nobody else is told. Default: nobody.
+	Observer Observer
+
+	gate gate
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	l, err := limiterOf(t.Limit, "Transport.Limit", r)
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	if l == nil {
+		return t.base().RoundTrip(r)
+	}
+	p, err := t.gate.enter(r, l, admission{t.Wait, t.Policy, &t.Observer})
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	sent := r.WithContext(p.context(ctx))
+	handed := false
+	defer func() {
+		if !handed { // failed, has no body, or panicked
+			cancel()
+			p.release()
+		}
+	}()
+	resp, err := t.base().RoundTrip(sent)
+	if err != nil {
+		if over := p.over(); over != nil {
+			err = fmt.Errorf("%w: %w", over, err)
+		}
+		return nil, err
+	}
+	// Base may keep the response for as long as the body lasts. It must not keep
+	// our body with it, or nobody could tell that the caller dropped it.
+	answer := *resp
+	if answer.Request == sent {
+		answer.Request = r
+	}
+	_, writable := answer.Body.(io.Writer)
+	upgraded := answer.StatusCode == http.StatusSwitchingProtocols && writable
+	if hasNoBody(r, &answer) && !upgraded {
+		return &answer, nil
+	}
+	handed = true
+	s := &stream{inner: answer.Body, pass: p, caller: r.Context(), cancel: cancel, upgraded: upgraded, abandoned: t.Observer.abandoned(r, p.name)}
+	answer.Body = s.start(sent.Context())
+	return &answer, nil
+}
+
+// CloseIdleConnections has Base close its idle connections, if it can.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t.Base == nil {
+		return http.DefaultTransport
+	}
+	return t.Base
+}
+
+// limiterOf asks limit for a request's limiter.
+func limiterOf(limit func(*http.Request) Limiter, field string, r *http.Request) (Limiter, error) {
+	if limit == nil {
+		return nil, fmt.Errorf("semahttp: %w", &sema.ArgumentError{What: field, Value: nil, Want: "a function such as All, ByHost or ByKey give"})
+	}
+	return limit(r), nil
+}
+
+func hasNoBody(r *http.Request, a *http.Response) bool {
+	return a.Body == nil || a.Body == http.NoBody || r.Method == http.MethodHead ||
+		a.StatusCode == http.StatusNoContent || a.StatusCode == http.StatusNotModified
+}
+
+// closeBody closes the body of a request that is not sent, as RoundTrip must.
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close() // it was never read; there is nothing to lose
+	}
+}

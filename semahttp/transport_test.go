@@ -1,0 +1,415 @@
+package semahttp_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sema"
+	"sema/semahttp"
+)
+
+// drip answers one line at once and goes on when it is told to, or when the
+// client has gone.
+func drip(t testing.TB, goOn chan struct{}, gone chan error) string {
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "first\n")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-goOn:
+			_, _ = io.WriteString(w, "second\n")
+		case <-r.Context().Done():
+			gone <- r.Context().Err()
+		}
+	})
+}
+
+func TestThePermitLivesAsLongAsTheBody(t *testing.T) {
+	for _, c := range []struct {
+		ends string
+		end  func(t *testing.T, goOn chan struct{}, cancel func(), resp *http.Response)
+	}{
+		{"at its end", func(t *testing.T, goOn chan struct{}, _ func(), resp *http.Response) {
+			close(goOn)
+			if got := read(t, resp.Body); got != "second\n" {
+				t.Errorf("the rest is %q", got)
+			}
+		}},
+		{"when it is closed", func(t *testing.T, _ chan struct{}, _ func(), resp *http.Response) { must(t, resp.Body.Close()) }},
+		{"on cancellation while it is read", func(t *testing.T, _ chan struct{}, cancel func(), resp *http.Response) {
+			cancel()
+			if _, err := io.ReadAll(resp.Body); !errors.Is(err, context.Canceled) {
+				t.Errorf("reading: %v", err)
+			}
+		}},
+		{"on cancellation while nobody reads it", func(t *testing.T, _ chan struct{}, cancel func(), resp *http.Response) { cancel() }},
+	} {
+		t.Run(c.ends, func(t *testing.T) {
+			sem, goOn, gone := newSem(t, 1), make(chan struct{}), make(chan error, 1)
+			ctx, cancel := context.WithCancel(within(t))
+			defer cancel()
+			resp := get(t, transport(t, sem), ctx, drip(t, goOn, gone))
+			line, err := bufio.NewReaderSize(io.LimitReader(resp.Body, 6), 16).ReadString('\n')
+			must(t, err)
+			if line != "first\n" || used(t, sem) != 1 {
+				t.Fatalf("read %q with %d permits held", line, used(t, sem))
+			}
+			c.end(t, goOn, cancel, resp)
+			until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+			select {
+			case <-goOn:
+			default:
+				<-gone // the upstream knows, too
+			}
+			must(t, resp.Body.Close()) // once more does nothing
+		})
+	}
+}
+
+func TestNothingIsHeldOnceReadOrCloseReturned(t *testing.T) {
+	sem, goOn := newSem(t, 1), make(chan struct{})
+	close(goOn)
+	u, tr := drip(t, goOn, make(chan error, 40)), transport(t, sem)
+	for range 20 {
+		resp := get(t, tr, within(t), u)
+		_ = read(t, resp.Body)
+		if n := used(t, sem); n != 0 {
+			t.Fatalf("%d held after the end was read", n)
+		}
+		resp = get(t, tr, within(t), u)
+		must(t, resp.Body.Close())
+		if n := used(t, sem); n != 0 {
+			t.Fatalf("%d held after Close", n)
+		}
+		if _, err := resp.Body.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+			t.Fatalf("reading after Close: %v", err)
+		}
+	}
+}
+
+func TestAnAnswerWithoutBodyHoldsNothing(t *testing.T) {
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/204":
+			w.WriteHeader(http.StatusNoContent)
+		case "/hints":
+			w.Header().Set("Link", "</style.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusNoContent)
+		case "/head":
+			w.Header().Set("Content-Length", "1000")
+		}
+	})
+	sem := newSem(t, 1)
+	tr := transport(t, sem)
+	for _, c := range []struct{ method, path string }{{"GET", "/204"}, {"GET", "/hints"}, {"HEAD", "/head"}, {"GET", "/empty"}} {
+		r, err := http.NewRequestWithContext(within(t), c.method, u+c.path, nil)
+		must(t, err)
+		resp, err := tr.RoundTrip(r)
+		must(t, err)
+		if n := used(t, sem); n != 0 || resp.Request != r || resp.Body == nil {
+			t.Errorf("%s %s: %d held before the body was closed; request %p, want %p", c.method, c.path, n, resp.Request, r)
+		}
+		must(t, resp.Body.Close())
+	}
+	for _, resp := range []*http.Response{{StatusCode: 200}, {StatusCode: 101}, {StatusCode: 204, Body: io.NopCloser(strings.NewReader(""))}} {
+		bare := &semahttp.Transport{Limit: semahttp.All(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { return resp, nil })}
+		_, err := bare.RoundTrip(request(t, within(t), u))
+		if n := used(t, sem); err != nil || n != 0 {
+			t.Errorf("%+v: %d held, %v", resp, n, err)
+		}
+	}
+}
+
+func TestABodyThatNobodyClosesIsFound(t *testing.T) {
+	sem, gone := newSem(t, 1), make(chan error, 1)
+	tr := transport(t, sem)
+	told := make(chan semahttp.Abandoned, 1)
+	tr.Observer.Abandoned = func(a semahttp.Abandoned) { told <- a }
+	u := drip(t, make(chan struct{}), gone)
+	resp := get(t, tr, within(t), u)
+	_, err := io.ReadFull(resp.Body, make([]byte, 3))
+	must(t, err)
+	resp = nil
+	collectUntil(t, "the body is found", func() bool { return len(told) == 1 })
+	if a, want := <-told, (semahttp.Abandoned{Method: "GET", URL: u, Limiter: "upstream"}); a != want {
+		t.Errorf("told %+v, want %+v", a, want)
+	}
+	<-gone
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held", n)
+	}
+}
+
+func TestALostPermitCancelsTheRequest(t *testing.T) {
+	sem, gone := newSem(t, 1), make(chan error, 1)
+	tr, u := transport(t, sem), drip(t, make(chan struct{}), gone)
+	resp := get(t, tr, within(t), u)
+	_, err := io.ReadFull(resp.Body, make([]byte, 6))
+	must(t, err)
+	revoke(t, sem)
+	_, err = io.ReadAll(resp.Body)
+	if !errors.Is(err, sema.ErrRevoked) || !errors.Is(err, sema.ErrLost) {
+		t.Errorf("reading: %v, want the loss", err)
+	}
+	<-gone
+	if _, again := resp.Body.Read(make([]byte, 1)); !errors.Is(again, sema.ErrLost) {
+		t.Errorf("reading again: %v, want the loss", again)
+	}
+	must(t, resp.Body.Close())
+
+	// The same before there is an answer.
+	arrived := make(chan struct{})
+	silent := serve(t, func(_ http.ResponseWriter, r *http.Request) { close(arrived); <-r.Context().Done() })
+	go func() { <-arrived; revoke(t, sem) }()
+	_, err = (&http.Client{Transport: tr}).Get(silent)
+	seen := &url.Error{}
+	if !errors.As(err, &seen) || !errors.Is(err, sema.ErrLost) {
+		t.Errorf("waiting for the answer: %v, want the loss", err)
+	}
+	until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+}
+
+func TestAClosedSemaphoreEndsItsRequests(t *testing.T) {
+	sem, gone := newSem(t, 1), make(chan error, 1)
+	tr, u := transport(t, sem), drip(t, make(chan struct{}), gone)
+	resp := get(t, tr, within(t), u)
+	must(t, sem.Close())
+	<-gone
+	if _, err := io.ReadAll(resp.Body); !errors.Is(err, sema.ErrClosed) {
+		t.Errorf("reading: %v", err)
+	}
+	must(t, resp.Body.Close())
+	if _, err := (&http.Client{Transport: tr}).Get(u); !errors.Is(err, sema.ErrClosed) {
+		t.Errorf("another: %v", err)
+	}
+}
+
+// closeCounter is a request's body that counts how often it is closed.
+type closeCounter struct {
+	io.Reader
+	closed atomic.Int64
+}
+
+func (c *closeCounter) Close() error { c.closed.Add(1); return nil }
+
+func TestAWaitInVain(t *testing.T) {
+	sem := newSem(t, 1)
+	p, err := sem.Acquire(within(t))
+	must(t, err)
+	defer func() { _ = p.Release() }()
+	never := roundTripper(func(*http.Request) (*http.Response, error) { t.Error("it was sent"); return nil, io.EOF })
+	cancelled, cancel := context.WithCancel(within(t))
+	cancel()
+	for _, c := range []struct {
+		what  string
+		ctx   context.Context
+		limit func(*http.Request) semahttp.Limiter
+		want  []error
+		late  bool
+	}{
+		{"longer than Wait", within(t), semahttp.All(sem), []error{sema.ErrUnavailable, context.DeadlineExceeded}, true},
+		{"cancelled", cancelled, semahttp.All(sem), []error{sema.ErrUnavailable, context.Canceled}, false},
+		{"refused", within(t), semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, sema.ErrClosed })), []error{sema.ErrClosed}, false},
+		{"nothing given", within(t), semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, nil })), nil, false},
+		{"no Limit", within(t), nil, nil, false},
+	} {
+		tr := &semahttp.Transport{Base: never, Limit: c.limit, Wait: 10 * time.Millisecond}
+		body := &closeCounter{Reader: strings.NewReader("x")}
+		r, err := http.NewRequestWithContext(c.ctx, http.MethodPost, "http://example.org", body)
+		must(t, err)
+		_, err = (&http.Client{Transport: tr}).Do(r)
+		seen := &url.Error{}
+		if !errors.As(err, &seen) || seen.Timeout() != c.late || !strings.Contains(err.Error(), "semahttp: ") {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		for _, want := range c.want {
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", c.what, err, want)
+			}
+		}
+		if body.closed.Load() == 0 {
+			t.Errorf("%s: the request's body was not closed", c.what)
+		}
+	}
+	missing := &sema.ArgumentError{}
+	if _, err := (&semahttp.Transport{}).RoundTrip(request(t, within(t), "http://example.org")); !errors.As(err, &missing) {
+		t.Errorf("without Limit: %v", err)
+	}
+	until(t, "the queue is empty", func() bool { return waiters(t, sem) == 0 })
+}
+
+// Servers close the connections that clients keep.
+func TestWhatTheTransportRepeatsIsOneRequest(t *testing.T) {
+	times := atomic.Int64{}
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got, err := io.ReadAll(r.Body)
+		if err != nil || string(got) != "hello" {
+			t.Errorf("the body is %q, %v", got, err)
+		}
+		if times.Add(1) == 2 { // on the connection that was kept
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = fmt.Fprint(w, "done")
+	})
+	sem := newSem(t, 1)
+	acquired := atomic.Int64{}
+	tr := transport(t, sem)
+	tr.Limit = semahttp.All(limiter(func(ctx context.Context) (*sema.Permit, error) { acquired.Add(1); return sem.Acquire(ctx) }))
+	for range 2 {
+		r, err := http.NewRequestWithContext(within(t), http.MethodPost, u, strings.NewReader("hello"))
+		must(t, err)
+		r.Header.Set("Idempotency-Key", "1") // so that http.Transport may repeat it
+		resp, err := tr.RoundTrip(r)
+		must(t, err)
+		if got := read(t, resp.Body); got != "done" {
+			t.Errorf("the answer is %q", got)
+		}
+	}
+	if times.Load() != 3 || acquired.Load() != 2 || used(t, sem) != 0 {
+		t.Errorf("%d requests served, %d permits, %d held; want 3, 2, 0", times.Load(), acquired.Load(), used(t, sem))
+	}
+}
+
+func TestARedirectIsARequestOfItsOwn(t *testing.T) {
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			http.Redirect(w, r, "/there", http.StatusFound) // and a body
+			return
+		}
+		_, _ = io.WriteString(w, r.URL.Path)
+	})
+	sem := newSem(t, 1) // the first has to be over before the second
+	resp := get(t, transport(t, sem), within(t), u+"/")
+	if got := read(t, resp.Body); got != "/there" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestHTTP2(t *testing.T) {
+	gone, arrived := make(chan error, 2), make(chan struct{}, 3)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Proto)
+		_ = http.NewResponseController(w).Flush()
+		arrived <- struct{}{}
+		<-r.Context().Done()
+		gone <- r.Context().Err()
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	sem := newSem(t, 2)
+	base := s.Client().Transport.(*http.Transport)
+	defer base.CloseIdleConnections()
+	tr := &semahttp.Transport{Base: base, Limit: semahttp.All(sem)}
+	told := make(chan semahttp.Abandoned, 1)
+	tr.Observer.Abandoned = func(a semahttp.Abandoned) { told <- a }
+	first, dropped := get(t, tr, within(t), s.URL), get(t, tr, within(t), s.URL)
+	<-arrived
+	<-arrived
+	if first.ProtoMajor != 2 || dropped.StatusCode != 200 || used(t, sem) != 2 {
+		t.Fatalf("%s, %d held", first.Proto, used(t, sem))
+	}
+	must(t, first.Body.Close())
+	<-gone
+	dropped = nil
+	collectUntil(t, "the dropped one is found", func() bool { return len(told) == 1 })
+	<-gone
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held", n)
+	}
+}
+
+func TestAPanicBelowReleases(t *testing.T) {
+	sem := newSem(t, 1)
+	tr := &semahttp.Transport{Limit: semahttp.All(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { panic("below") })}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = tr.RoundTrip(request(t, within(t), "http://example.org"))
+	}()
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held", n)
+	}
+}
+
+type closing struct {
+	http.RoundTripper
+	closed int
+}
+
+func (c *closing) CloseIdleConnections() { c.closed++ }
+
+func TestCloseIdleConnections(t *testing.T) {
+	base := &closing{}
+	(&http.Client{Transport: &semahttp.Transport{Base: base}}).CloseIdleConnections()
+	if base.closed != 1 {
+		t.Errorf("Base closed its idle connections %d times, want once", base.closed)
+	}
+	(&semahttp.Transport{Base: roundTripper(nil)}).CloseIdleConnections() // cannot
+}
+
+func TestRequestsWithoutLimiter(t *testing.T) {
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "free") })
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	tr := &semahttp.Transport{Base: base, Limit: func(*http.Request) semahttp.Limiter { return nil }}
+	resp := get(t, tr, within(t), u)
+	if got := read(t, resp.Body); got != "free" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestHost(t *testing.T) {
+	for _, c := range []struct{ url, want string }{
+		{"http://Example.ORG/x", "example.org"},
+		{"http://example.org:80/x", "example.org"},
+		{"https://example.org:443", "example.org"},
+		{"http://example.org:443", "example.org:443"},
+		{"http://example.org:8080", "example.org:8080"},
+		{"http://example.org:", "example.org"},
+		{"http://[::1]:8080/", "[::1]:8080"},
+		{"http://[::1]:80/", "[::1]"},
+		{"http://[::1]/", "[::1]"},
+	} {
+		r, err := http.NewRequest(http.MethodGet, c.url, nil)
+		must(t, err)
+		if got := semahttp.Host(r); got != c.want {
+			t.Errorf("Host(%s) = %q, want %q", c.url, got, c.want)
+		}
+	}
+	if got := semahttp.Host(httptest.NewRequest(http.MethodGet, "/x", nil)); got != "example.com" {
+		t.Errorf("Host of a served request = %q", got)
+	}
+	if got := semahttp.Host(httptest.NewRequest(http.MethodGet, "https://example.com:443/x", nil)); got != "example.com" {
+		t.Errorf("Host of a served request with TLS = %q", got)
+	}
+}
+
+func TestByHostAsksUnderTheHost(t *testing.T) {
+	var asked []string
+	acquire := func(_ context.Context, host string) (*sema.Permit, error) {
+		asked = append(asked, host)
+		return nil, sema.ErrUnavailable
+	}
+	tr := &semahttp.Transport{Limit: semahttp.ByHost(acquire)}
+	for _, u := range []string{"http://a.example/1", "http://B.example/2"} {
+		if _, err := tr.RoundTrip(request(t, within(t), u)); !errors.Is(err, sema.ErrUnavailable) || !strings.Contains(err.Error(), ".example") {
+			t.Error(err)
+		}
+	}
+	if fmt.Sprint(asked) != "[a.example b.example]" {
+		t.Errorf("asked for %v", asked)
+	}
+	if l := semahttp.ByKey(func(*http.Request) string { return "" }, acquire)(nil); l != nil {
+		t.Errorf("an empty key has the limiter %v", l)
+	}
+}

@@ -1,0 +1,245 @@
+package semahttp_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"testing"
+	"time"
+
+	"sema"
+	"sema/semahttp"
+)
+
+// echo upgrades to a protocol that says everything again.
+func echo(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "Upgrade")
+	w.Header().Set("Upgrade", "echo")
+	w.WriteHeader(http.StatusSwitchingProtocols)
+	c, rw, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = c.Close() }()
+	for {
+		line, err := rw.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if _, err := rw.WriteString(line); err != nil || rw.Flush() != nil {
+			return
+		}
+	}
+}
+
+// upgrade asks for echo, under a context that ends with the handshake, as
+// clients of WebSockets do.
+func upgrade(t *testing.T, rt http.RoundTripper, u string) (*http.Response, *bufio.ReadWriter) {
+	t.Helper()
+	handshake, cancel := context.WithCancel(within(t))
+	defer cancel()
+	r := request(t, handshake, u)
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", "echo")
+	resp, err := rt.RoundTrip(r)
+	must(t, err)
+	c, ok := resp.Body.(io.ReadWriteCloser)
+	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
+		t.Fatalf("%s, body %T; want 101 and a body to write to", resp.Status, resp.Body)
+	}
+	return resp, bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c))
+}
+
+// say says a word and expects it back.
+func say(t *testing.T, rw *bufio.ReadWriter) {
+	t.Helper()
+	_, err := rw.WriteString("hello\n")
+	must(t, err)
+	must(t, rw.Flush())
+	line, err := rw.ReadString('\n')
+	if err != nil || line != "hello\n" {
+		t.Fatalf("heard %q, %v", line, err)
+	}
+}
+
+func TestAnUpgradedConnectionKeepsItsPermitUntilClosed(t *testing.T) {
+	sem := newSem(t, 1)
+	resp, rw := upgrade(t, transport(t, sem), serve(t, echo))
+	for range 3 { // the handshake's context has ended
+		say(t, rw)
+	}
+	if n := used(t, sem); n != 1 {
+		t.Fatalf("%d held", n)
+	}
+	must(t, resp.Body.Close())
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held after Close", n)
+	}
+}
+
+func TestAnUpgradedConnectionEndsWithItsPermit(t *testing.T) {
+	sem := newSem(t, 1)
+	resp, rw := upgrade(t, transport(t, sem), serve(t, echo))
+	say(t, rw)
+	revoke(t, sem)
+	if _, err := rw.ReadString('\n'); err == nil {
+		t.Error("the connection is still there")
+	}
+	if _, err := resp.Body.Read(make([]byte, 1)); !errors.Is(err, sema.ErrLost) {
+		t.Errorf("reading: %v", err)
+	}
+	if _, err := resp.Body.(io.Writer).Write([]byte("x")); !errors.Is(err, sema.ErrLost) {
+		t.Errorf("writing: %v", err)
+	}
+	until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+}
+
+func TestAnUpgradedConnectionThatNobodyClosesIsFound(t *testing.T) {
+	sem, told := newSem(t, 1), make(chan semahttp.Abandoned, 1)
+	tr := transport(t, sem)
+	tr.Observer.Abandoned = func(a semahttp.Abandoned) { told <- a }
+	func() {
+		_, rw := upgrade(t, tr, serve(t, echo))
+		say(t, rw)
+	}()
+	collectUntil(t, "the connection is found", func() bool { return len(told) == 1 })
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held", n)
+	}
+}
+
+// throughProxy is echo behind a reverse proxy that is limited on both sides.
+func throughProxy(t *testing.T, in, out *sema.Semaphore, observer semahttp.Observer) string {
+	t.Helper()
+	target, err := url.Parse(serve(t, echo))
+	must(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = transport(t, out)
+	s := httptest.NewServer(&semahttp.Handler{Next: proxy, Limit: semahttp.All(in), Observer: observer})
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestAnUpgradeThroughAProxy(t *testing.T) {
+	in, out := newSem(t, 1), newSem(t, 1)
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	resp, rw := upgrade(t, base, throughProxy(t, in, out, semahttp.Observer{}))
+	say(t, rw)
+	if used(t, in) != 1 || used(t, out) != 1 {
+		t.Fatalf("%d and %d held", used(t, in), used(t, out))
+	}
+	must(t, resp.Body.Close())
+	until(t, "both permits are back", func() bool { return used(t, in) == 0 && used(t, out) == 0 })
+
+	// The proxy's own permit is lost.
+	resp, rw = upgrade(t, base, throughProxy(t, in, out, semahttp.Observer{}))
+	say(t, rw)
+	revoke(t, in)
+	if _, err := rw.ReadString('\n'); err == nil {
+		t.Error("the connection is still there")
+	}
+	must(t, resp.Body.Close())
+	until(t, "both permits are back", func() bool { return used(t, in) == 0 && used(t, out) == 0 })
+}
+
+// hijacking serves one request whose connection is taken over, and returns what
+// its handler has and the client's side.
+func hijacking(t *testing.T, sem *sema.Semaphore, observer semahttp.Observer) (net.Conn, *bufio.ReadWriter, net.Conn) {
+	t.Helper()
+	type taken struct {
+		c  net.Conn
+		rw *bufio.ReadWriter
+	}
+	got := make(chan taken, 1)
+	h := &semahttp.Handler{Limit: semahttp.All(sem), Observer: observer}
+	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+		}
+		got <- taken{c, rw}
+	})
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	client, err := net.Dial("tcp", s.Listener.Addr().String())
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	_, err = io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	must(t, err)
+	server := <-got
+	return server.c, server.rw, client
+}
+
+func TestAHijackedConnectionKeepsItsPermitUntilClosed(t *testing.T) {
+	sem := newSem(t, 1)
+	server, rw, client := hijacking(t, sem, semahttp.Observer{})
+	_, err := rw.WriteString("hi\n")
+	must(t, err)
+	must(t, rw.Flush())
+	if line, err := bufio.NewReader(client).ReadString('\n'); err != nil || line != "hi\n" {
+		t.Errorf("the client got %q, %v", line, err)
+	}
+	if n := used(t, sem); n != 1 { // though the handler has returned
+		t.Errorf("%d held", n)
+	}
+	half := server.(interface{ CloseWrite() error })
+	must(t, half.CloseWrite())
+	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("after CloseWrite: %v", err)
+	}
+	if _, ok := server.(interface{ NetConn() net.Conn }).NetConn().(*net.TCPConn); !ok {
+		t.Error("the connection beneath is not of TCP")
+	}
+	must(t, server.Close())
+	must(t, server.Close())
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held after Close", n)
+	}
+}
+
+func TestAHijackedConnectionEndsWithItsPermit(t *testing.T) {
+	sem := newSem(t, 1)
+	server, _, client := hijacking(t, sem, semahttp.Observer{})
+	revoke(t, sem)
+	_, err := client.Read(make([]byte, 1))
+	if err == nil || errors.Is(err, net.ErrClosed) {
+		t.Errorf("the client reads: %v", err)
+	}
+	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, sema.ErrRevoked) {
+		t.Errorf("the handler reads: %v", err)
+	}
+	if _, err := server.Write([]byte("x")); !errors.Is(err, sema.ErrRevoked) {
+		t.Errorf("the handler writes: %v", err)
+	}
+	until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+}
+
+func TestAHijackedConnectionThatNobodyClosesIsFound(t *testing.T) {
+	sem, told := newSem(t, 1), make(chan semahttp.Abandoned, 1)
+	_, rw, client := hijacking(t, sem, semahttp.Observer{Abandoned: func(a semahttp.Abandoned) { told <- a }})
+	for range 5 { // whoever has the writer has the connection
+		collectUntil(t, "a collection", func() bool { return true })
+	}
+	_, err := rw.WriteString("hi\n")
+	must(t, err)
+	must(t, rw.Flush())
+	rw = nil
+	collectUntil(t, "the connection is found", func() bool { return len(told) == 1 })
+	if a := <-told; a.Method != "GET" || a.URL != "/" {
+		t.Errorf("told %+v", a)
+	}
+	must(t, client.SetReadDeadline(time.Now().Add(patience)))
+	if all, err := io.ReadAll(client); err != nil || string(all) != "hi\n" {
+		t.Errorf("the client read %q, %v; want it closed", all, err)
+	}
+	if n := used(t, sem); n != 0 {
+		t.Errorf("%d held", n)
+	}
+}
