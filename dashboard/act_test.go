@@ -10,6 +10,9 @@ import (
 	"sema"
 	"sema/dashboard"
 	"sema/engine"
+	"sema/engine/memengine"
+	"sema/engine/redisengine"
+	"sema/internal/redistest"
 )
 
 // form makes what the confirmation page posts.
@@ -22,8 +25,19 @@ func form(do, name string, more ...string) url.Values {
 }
 
 func TestOperatorsAct(t *testing.T) {
+	t.Run("memory", func(t *testing.T) { operate(t, memengine.New()) })
+	t.Run("redis", func(t *testing.T) {
+		e, err := redisengine.New(redistest.Start(t).Client(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		operate(t, e)
+	})
+}
+
+func operate(t *testing.T, e engine.Engine) {
 	var audit []dashboard.Action
-	s := open(t, dashboard.Options{Allow: admin, Audit: func(a dashboard.Action) { audit = append(audit, a) }})
+	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a dashboard.Action) { audit = append(audit, a) }})
 	sem := s.semaphore("x", 3, &sema.Options{Label: "job"})
 	p, q := acquire(t, sem, 2), acquire(t, sem, 1)
 	page := "/semaphore?name=x"

@@ -32,7 +32,12 @@ type site struct {
 
 func open(t *testing.T, o dashboard.Options) *site {
 	t.Helper()
-	s := &site{t: t, engine: memengine.New(), log: &bytes.Buffer{}}
+	return openOn(t, memengine.New(), o)
+}
+
+func openOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
+	t.Helper()
+	s := &site{t: t, engine: e, log: &bytes.Buffer{}}
 	o.Log = slog.New(slog.NewTextHandler(s.log, nil))
 	s.d = dashboard.New(s.engine, &o)
 	t.Cleanup(func() {

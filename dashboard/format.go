@@ -39,7 +39,7 @@ const barWidth = 100
 func bar(used, limit int) template.HTML {
 	width := 0
 	if limit > 0 {
-		width = min(barWidth, used*barWidth/limit)
+		width = int(min(barWidth, int64(used)*barWidth/int64(limit))) // a limit fills 31 bits
 	}
 	if used > 0 {
 		width = max(width, 2)

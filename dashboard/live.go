@@ -1,10 +1,8 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"hash/maphash"
 	"net/http"
 	"net/url"
 	"slices"
@@ -152,6 +150,10 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request, a Access) {
 		h.fail(w, r, a, http.StatusNotFound, "There is no such semaphore.")
 		return
 	}
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return // a stream has no end to wait for
+	}
 	d, news, ok := h.feeds.join(page, h.options.Streams, h.options.Interval)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
@@ -232,99 +234,4 @@ func (h *Handler) source(v url.Values, a Access) (page source, ok bool) {
 		return page, true
 	}
 	return page, false
-}
-
-// pieces are the parts of a page that change, in order. Parts replace what is in
-// an element; rows are elements of a list.
-type pieces []piece
-
-type piece struct {
-	list string // of rows; empty: it is a part
-	key  string
-	html string
-	sum  uint64
-}
-
-var seed = maphash.MakeSeed()
-
-func (p *pieces) part(key, page string, v any) { p.row("", key, page, v) }
-
-func (p *pieces) row(list, key, page string, v any) {
-	var b bytes.Buffer
-	if err := pages.ExecuteTemplate(&b, page, v); err != nil {
-		b.Reset() // the page itself cannot be made either, and says so
-	}
-	*p = append(*p, piece{list, key, b.String(), maphash.Bytes(seed, b.Bytes())})
-}
-
-// with names the lists of a page, which may be empty.
-func (p pieces) with(lists ...string) pieces {
-	for _, list := range lists {
-		p = append(p, piece{list: list})
-	}
-	return p
-}
-
-// sent is what a browser has.
-type sent map[[2]string]uint64
-
-// message is what a browser still needs to show p; empty if nothing.
-//
-//	{"parts": {KEY: HTML}, "lists": {LIST: {"order": [KEY, …], "rows": {KEY: HTML}}}}
-func (s *sent) message(p pieces) []byte {
-	type list struct {
-		Order []string          `json:"order"`
-		Rows  map[string]string `json:"rows"`
-	}
-	var m struct {
-		Parts map[string]string `json:"parts"`
-		Lists map[string]*list  `json:"lists"`
-	}
-	m.Parts, m.Lists = map[string]string{}, map[string]*list{}
-	now, order, changed := sent{}, map[string]*maphash.Hash{}, false
-	for _, x := range p {
-		at := [2]string{x.list, x.key}
-		if x.list != "" && m.Lists[x.list] == nil {
-			m.Lists[x.list] = &list{Order: []string{}, Rows: map[string]string{}}
-			order[x.list] = new(maphash.Hash)
-			order[x.list].SetSeed(seed)
-		}
-		if x.key == "" {
-			continue
-		}
-		now[at] = x.sum
-		differs := (*s)[at] != x.sum
-		changed = changed || differs
-		switch {
-		case x.list != "":
-			m.Lists[x.list].Order = append(m.Lists[x.list].Order, x.key)
-			_, _ = order[x.list].WriteString(x.key + "\x00")
-			if differs {
-				m.Lists[x.list].Rows[x.key] = x.html
-			}
-		case differs:
-			m.Parts[x.key] = x.html
-		}
-	}
-	for list, sum := range order {
-		at := [2]string{list, ""}
-		now[at] = sum.Sum64()
-		changed = changed || (*s)[at] != now[at]
-	}
-	if len(m.Lists) == 0 { // a notice alone: all else stays as it is
-		for at, sum := range *s {
-			if _, ok := now[at]; !ok {
-				now[at] = sum
-			}
-		}
-	}
-	*s = now
-	if !changed {
-		return nil
-	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		return nil // strings always can
-	}
-	return append(append([]byte("data: "), text...), "\n\n"...)
 }

@@ -34,7 +34,6 @@ type semaphoreView struct {
 	Summary      watch.Summary
 	Bar, Spark   template.HTML
 	Wait         string
-	Slots        bool // somebody has one
 	Holders      []holderRow
 	HoldersPager pager
 	Waiters      []waiterRow
@@ -95,7 +94,6 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a Access) (se
 		if a.Right >= Admin {
 			row.Revoke, row.Release = actAddress("revoke", q.name, holder.ID), actAddress("release", q.name, holder.ID)
 		}
-		v.Slots = v.Slots || holder.Slot >= 0
 		v.Holders = append(v.Holders, row)
 	}
 	for i, waiter := range window(st.Waiters, q.waiters, rows) {

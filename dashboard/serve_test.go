@@ -30,8 +30,8 @@ func TestEveryAnswerHasThePolicy(t *testing.T) {
 	}
 	w := s.do(200, httptest.NewRequest(http.MethodGet, "/style.css", nil))
 	s.get(304, "/style.css", "If-None-Match", w.Header().Get("ETag"))
-	if w := s.do(200, httptest.NewRequest(http.MethodHead, "/", nil)); w.Code != 200 {
-		t.Error(w.Code)
+	for _, path := range []string{"/", "/live?of=list"} {
+		s.do(200, httptest.NewRequest(http.MethodHead, path, nil))
 	}
 }
 
@@ -101,6 +101,45 @@ func TestBelowAPath(t *testing.T) {
 	if to := resp.Header.Get("Location"); to != "./bare/" {
 		t.Errorf("/bare leads to %s", to)
 	}
+}
+
+// Whatever an address or a form says, it is answered, and not with a failure
+// of ours.
+func FuzzRequests(f *testing.F) {
+	f.Add("", "q=a&page=2&sort=use", false)
+	f.Add("semaphore", "name=x&holders=2&waiters=-1", false)
+	f.Add("act", "do=limit&name=x&limit=5", true)
+	f.Add("act", "do=revoke&name=x&permit=a-1-1", true)
+	f.Add("login", "token=%00", true)
+	e := memengine.New()
+	d := dashboard.New(e, &dashboard.Options{
+		Allow: admin, Login: func(string) (dashboard.Access, bool) { return dashboard.Access{}, false }, Log: slog.New(slog.DiscardHandler),
+	})
+	f.Cleanup(d.Close)
+	raw, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := raw.Step(f.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3, Pin: true}}}); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, path, query string, post bool) {
+		r := httptest.NewRequest(http.MethodGet, "/", strings.NewReader(query))
+		r.URL = &url.URL{Path: "/" + path, RawQuery: query}
+		if path == "live" {
+			return // it does not end
+		}
+		if post {
+			r.Method = http.MethodPost
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Sec-Fetch-Site", "same-origin")
+		}
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		if w.Code >= 500 {
+			t.Fatalf("%s %s: %d\n%s", r.Method, r.URL, w.Code, w.Body)
+		}
+	})
 }
 
 // away is an engine that cannot be reached.

@@ -34,8 +34,8 @@ type stream struct {
 // The first event is Began. Events of one semaphore come in an order in which
 // they can have happened. Many semaphores are looked at round after round,
 // every Options.Interval if the Rate allows. A listener that is slow loses the
-// oldest events and is told how many (Missed). A name that cannot be is like
-// one that nobody uses.
+// oldest events and is told how many (Missed). A name that cannot be stays
+// Unreachable.
 func (w *Watcher) Events(ctx context.Context, of Which) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		ctx, cancel := context.WithCancel(ctx)

@@ -259,6 +259,7 @@ func unreached(op, name string, err error) *engine.Error {
 // problem is what a server says when it refuses; see RFC 9457.
 type problem struct {
 	Type        string `json:"type"`
+	Status      int    `json:"status"`
 	Detail      string `json:"detail"`
 	Hint        string `json:"hint"`
 	NotExecuted bool   `json:"notExecuted"`
@@ -283,9 +284,9 @@ func refused(op, name string, answer *http.Response, body []byte) *engine.Error 
 	switch {
 	case p.Type == "urn:sema:no-session":
 		failure.Err = errNoSession
-	case answer.StatusCode == http.StatusUnauthorized && failure.Hint == "":
+	case p.Status == http.StatusUnauthorized && failure.Hint == "":
 		failure.Hint = "check the token, $SEMA_TOKEN"
-	case answer.StatusCode == http.StatusForbidden && failure.Hint == "":
+	case p.Status == http.StatusForbidden && failure.Hint == "":
 		failure.Hint = "use a token with more rights"
 	}
 	return failure
