@@ -23,7 +23,6 @@ import (
 	"crypto/tls"
 	"encoding/base32"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -35,7 +34,6 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/wire"
 )
 
 // Options are what an engine can be told. The zero value of each field is its
@@ -241,142 +239,5 @@ func readAll(r io.Reader, b []byte) ([]byte, error) {
 			}
 			return b, err
 		}
-	}
-}
-
-// unreached is the error of a request without an answer.
-func unreached(op, name string, err error) *engine.Error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err // it has the whole address
-	}
-	failure := &engine.Error{Op: op, Name: name, Temporary: true, Err: err, Hint: "check that the server runs and the address is right"}
-	var dial *net.OpError
-	failure.NotExecuted = errors.As(err, &dial) && dial.Op == "dial"
-	return failure
-}
-
-// problem is what a server says when it refuses; see RFC 9457.
-type problem struct {
-	Type        string `json:"type"`
-	Status      int    `json:"status"`
-	Detail      string `json:"detail"`
-	Hint        string `json:"hint"`
-	NotExecuted bool   `json:"notExecuted"`
-	Temporary   bool   `json:"temporary"`
-}
-
-// errNoSession: the server has forgotten the session, or never knew it.
-var errNoSession = errors.New("the server does not know the session")
-
-// refused is the error of an answer other than success.
-func refused(op, name string, answer *http.Response, body []byte) *engine.Error {
-	failure := &engine.Error{Op: op, Name: name}
-	p := problem{}
-	if json.Unmarshal(body, &p) != nil || p.Type == "" {
-		failure.Err = fmt.Errorf("the server answers %s", answer.Status)
-		failure.Temporary = answer.StatusCode >= 500
-		failure.Hint = notOurs
-		return failure
-	}
-	failure.Err, failure.Hint = errors.New(p.Detail), p.Hint
-	failure.NotExecuted, failure.Temporary = p.NotExecuted, p.Temporary
-	switch {
-	case p.Type == "urn:sema:no-session":
-		failure.Err = errNoSession
-	case p.Status == http.StatusUnauthorized && failure.Hint == "":
-		failure.Hint = "check the token, $SEMA_TOKEN"
-	case p.Status == http.StatusForbidden && failure.Hint == "":
-		failure.Hint = "use a token with more rights"
-	}
-	return failure
-}
-
-// readNews listens to the server until the engine is closed, and passes on what
-// it tells.
-func (e *Engine) readNews(ctx context.Context) {
-	pause := firstPause
-	last := ""
-	for ctx.Err() == nil {
-		began := time.Now()
-		_ = e.listen(ctx, &last) // it only ends by an error, which says nothing new
-		if time.Since(began) > lastPause {
-			pause = firstPause
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
-		pause = min(2*pause, lastPause)
-	}
-}
-
-const (
-	firstPause = 20 * time.Millisecond
-	lastPause  = time.Second
-
-	// silence is how long a stream may tell nothing, not even that the server
-	// lives.
-	silence = 20 * time.Second
-)
-
-// listen reads one stream to its end. last is the life of the server that the
-// stream before it came from.
-func (e *Engine) listen(ctx context.Context, last *string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	quiet := time.AfterFunc(silence, cancel)
-	defer quiet.Stop()
-	r, err := e.request(ctx, http.MethodGet, "/v1/engine/news?client="+e.id, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := e.client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return errors.New(answer.Status)
-	}
-	in := newReader(answer.Body)
-	for {
-		n, err := wire.ReadNews(in)
-		if err != nil {
-			return err
-		}
-		quiet.Reset(silence)
-		if n.Server != "" {
-			// What was told meanwhile is lost: the sessions ask.
-			if n.Fresh || *last != "" && *last != n.Server {
-				e.tellAll()
-			}
-			*last = n.Server
-		}
-		if n.Client != "" {
-			e.mu.Lock()
-			s := e.sessions[n.Client]
-			e.mu.Unlock()
-			if s != nil {
-				s.notify(n.Notification)
-			}
-		}
-	}
-}
-
-// tellAll has every session that a server knew ask for everything again.
-func (e *Engine) tellAll() {
-	var opened []*session
-	e.mu.Lock()
-	for _, s := range e.sessions {
-		if s.opened.Load() {
-			opened = append(opened, s)
-		}
-	}
-	e.mu.Unlock()
-	for _, s := range opened {
-		s.notify(engine.Notification{Ask: true, Renew: true})
 	}
 }

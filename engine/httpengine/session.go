@@ -1,11 +1,9 @@
 package httpengine
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -178,17 +176,3 @@ func (s *session) Close() error {
 	}
 	return nil
 }
-
-// startNews listens to the server from now on.
-func (e *Engine) startNews() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed || e.stream != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	e.stream = cancel
-	e.streams.Go(func() { e.readNews(ctx) })
-}
-
-func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 4096) }
