@@ -14,6 +14,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -190,8 +191,8 @@ type Reply struct {
 	// is then asked for again.
 	Recheck time.Duration
 
-	// Deaf is set when an Ask that was Queued is one Again, and the engine cannot
-	// notify the client: it asks more often then.
+	// Deaf is set when an Ask was Queued, one Again or in a call that would Keep,
+	// and the engine cannot notify the client: it asks more often then.
 	Deaf bool
 
 	// Leave is what the client may do with permits that its callers release, for
@@ -271,6 +272,19 @@ func (s State) Waiting() int {
 		n += w.Behind
 	}
 	return n
+}
+
+// CountBehind leaves the number of callers behind a ticket to the last ticket of
+// each client, with which they were counted last. Engines call it for State.
+func (s *State) CountBehind() {
+	counted := map[string]bool{}
+	for i := len(s.Waiters) - 1; i >= 0; i-- {
+		client, _, _ := strings.Cut(s.Waiters[i].ID, "-")
+		if counted[client] {
+			s.Waiters[i].Behind = 0
+		}
+		counted[client] = true
+	}
 }
 
 // Holder is a client with a permit.

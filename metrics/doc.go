@@ -16,7 +16,7 @@
 // in Prometheus.
 //
 // [Handler] serves sources in Prometheus' text format. The format is written
-// here, in a page, so that neither the users of package sema nor the program
+// here, in a page, so that neither programs that count nor the program
 // "sema" carry a client library for it. Who has a registry of Prometheus' Go
 // client already registers the collector of the module sema/contrib/prometheus;
 // for OpenTelemetry there is sema/contrib/otel.

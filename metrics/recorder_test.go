@@ -124,6 +124,7 @@ func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 		if _, err := s.Acquire(t.Context()); !errors.Is(err, sema.ErrClosed) {
 			t.Fatal(err)
 		}
+		synctest.Wait() // contexts end before observers are told
 		wants(t, text(t, r), map[string]string{
 			`sema_acquires_total{sema_name="llm",result="acquired"}`:         "3",
 			`sema_acquires_total{sema_name="llm",result="refused"}`:          "1",

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sees to what the tests need beside Go: redis-server, tmux as a terminal, a C
-# compiler for the race detector, Chromium for the dashboard, and what interop/others
-# compares. Installs them with apt where that is there and allowed.
+# compiler for the race detector, Chromium for the dashboard, and what
+# interop/others compares. Installs them with apt where that is there and allowed.
 set -eu
 
 missing=

@@ -11,51 +11,65 @@ import (
 )
 
 // Observe has the meter read the gauges and counters of a source whenever it
-// collects, such as those of a metrics.Watch. Histograms of the source are left
-// out: OpenTelemetry records those as they happen, see Telemetry.Observer.
+// collects, such as those of a metrics.Watch. What a metrics.Recorder counts is left
+// out: that is recorded as it happens, see Telemetry.Observer.
 // Unregister ends it. The error is the meter's.
 func (t *Telemetry) Observe(source metrics.Source) (metric.Registration, error) {
-	// What an operator wants to add up over processes is an up-down counter, as
-	// in aspnetcore.rate_limiting.
-	sums := map[string]metric.Int64Observable{}
-	observables := []metric.Observable{}
-	for _, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.EngineUp} {
-		f, _ := metrics.Describe(name)
-		made, err := t.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
-		if err != nil {
-			return nil, fmt.Errorf("otelsema: %s: %w", name, err)
-		}
-		sums[name] = made
-		observables = append(observables, made)
-	}
-	f, _ := metrics.Describe(metrics.LeasesReclaimed)
-	reclaimed, err := t.meter.Int64ObservableCounter(f.Name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
+	x, err := t.observables()
 	if err != nil {
-		return nil, fmt.Errorf("otelsema: %s: %w", f.Name, err)
+		return nil, err
 	}
-	sums[f.Name] = reclaimed
-	f, _ = metrics.Describe(metrics.QueueOldest)
-	oldest, err := t.meter.Float64ObservableGauge(f.Name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
-	if err != nil {
-		return nil, fmt.Errorf("otelsema: %s: %w", f.Name, err)
-	}
-	observables = append(observables, reclaimed, oldest)
 	registration, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		for _, f := range source.Families(ctx) {
 			for _, s := range f.Series {
-				if sum, ok := sums[f.Name]; ok {
+				if sum, ok := x.sums[f.Name]; ok {
 					o.ObserveInt64(sum, int64(s.Value), labels(s))
-				} else if f.Name == metrics.QueueOldest {
-					o.ObserveFloat64(oldest, s.Value, labels(s))
+				} else if gauge, ok := x.gauges[f.Name]; ok {
+					o.ObserveFloat64(gauge, s.Value, labels(s))
 				}
 			}
 		}
 		return nil
-	}, observables...)
+	}, x.all...)
 	if err != nil {
 		return nil, fmt.Errorf("otelsema: %w", err)
 	}
 	return registration, nil
+}
+
+// observables are instruments by the names of their metrics.
+type observables struct {
+	sums   map[string]metric.Int64Observable
+	gauges map[string]metric.Float64Observable
+	all    []metric.Observable
+}
+
+func (t *Telemetry) observables() (observables, error) {
+	x := observables{sums: map[string]metric.Int64Observable{}, gauges: map[string]metric.Float64Observable{}}
+	for _, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.LeasesReclaimed, metrics.QueueOldest, metrics.EngineUp} {
+		f, _ := metrics.Describe(name)
+		var made metric.Observable
+		var err error
+		switch {
+		case f.Kind == metrics.Counter:
+			var c metric.Int64ObservableCounter
+			c, err = t.meter.Int64ObservableCounter(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
+			x.sums[name], made = c, c
+		case name == metrics.QueueOldest || name == metrics.EngineUp: // no use in a sum
+			var g metric.Float64ObservableGauge
+			g, err = t.meter.Float64ObservableGauge(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
+			x.gauges[name], made = g, g
+		default: // as in aspnetcore.rate_limiting
+			var c metric.Int64ObservableUpDownCounter
+			c, err = t.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help))
+			x.sums[name], made = c, c
+		}
+		if err != nil {
+			return x, fmt.Errorf("otelsema: %s: %w", name, err)
+		}
+		x.all = append(x.all, made)
+	}
+	return x, nil
 }
 
 func labels(s metrics.Series) metric.MeasurementOption {

@@ -170,7 +170,9 @@ func (engineSource) Families(context.Context) (all []metrics.Family) {
 		f.Series = []metrics.Series{{Labels: []metrics.Label{{Name: metrics.LabelName, Value: "llm"}}, Value: v}}
 		all = append(all, f)
 	}
-	return all
+	up, _ := metrics.Describe(metrics.EngineUp)
+	up.Series = []metrics.Series{{Value: 1}}
+	return append(all, up)
 }
 
 func TestObserve(t *testing.T) {
@@ -187,6 +189,9 @@ func TestObserve(t *testing.T) {
 	oldest, ok := x.metric(metrics.QueueOldest).Data.(metricdata.Gauge[float64])
 	if !ok || len(oldest.DataPoints) != 1 || oldest.DataPoints[0].Value != 1.5 {
 		t.Errorf("oldest: %+v", oldest)
+	}
+	if up, ok := x.metric(metrics.EngineUp).Data.(metricdata.Gauge[float64]); !ok || len(up.DataPoints) != 1 || up.DataPoints[0].Value != 1 || up.DataPoints[0].Attributes.Len() != 0 {
+		t.Errorf("up: %+v", up)
 	}
 	if err := registration.Unregister(); err != nil {
 		t.Fatal(err)

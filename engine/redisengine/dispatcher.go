@@ -31,8 +31,9 @@ type subscription struct {
 	refusal chan error    // what it said instead
 
 	// Guarded by the dispatcher's lock.
-	missed bool // a message may have been lost before the next confirmation
-	gone   bool // the slot is not that node's any more
+	missed  bool // a message may have been lost before the next confirmation
+	gone    bool // the slot is not that node's any more
+	doubted bool // the server said that nobody listens, and has not confirmed it since
 }
 
 func newDispatcher(t *topology) *dispatcher {
@@ -109,6 +110,23 @@ func (d *dispatcher) wait(ctx context.Context, sub *subscription, most time.Dura
 	return nil
 }
 
+// deaf takes in that a session's server says nobody listens to a subscription.
+// It is asked for again. If that has not been confirmed when the server says so
+// the next time, the connection is dead and its end has not noticed, or it is to
+// a server that is not the master any more: then it is made anew.
+func (d *dispatcher) deaf(sub *subscription) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.channels[sub.channel] != sub || len(sub.refusal) > 0:
+	case sub.doubted:
+		sub.on.reconnect()
+	default:
+		sub.doubted = true
+		sub.on.set(sub.channel, true)
+	}
+}
+
 // leave ends a session's subscription.
 func (d *dispatcher) leave(channel string) {
 	d.mu.Lock()
@@ -173,6 +191,7 @@ func (d *dispatcher) confirmed(on *subscriber, channel string) {
 	}
 	missed := sub.missed
 	sub.missed = true // whatever comes before a further confirmation
+	sub.doubted = false
 	if !sub.heard.Swap(true) {
 		close(sub.ready)
 	}

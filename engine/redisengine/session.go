@@ -183,6 +183,9 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	if who != nil {
 		s.described = now
 	}
+	if reply.Deaf && s.sub != nil {
+		s.messages.deaf(s.sub)
+	}
 	return reply, nil
 }
 

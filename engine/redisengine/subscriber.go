@@ -21,6 +21,10 @@ const (
 	// subscribeWait bounds one command on such a connection.
 	subscribeWait = 5 * time.Second
 
+	// settleTime is how long a new connection may take before its subscriptions
+	// are expected at the server.
+	settleTime = time.Second
+
 	// reconnectPause is the time between attempts to connect again.
 	reconnectPause = 100 * time.Millisecond
 )
@@ -42,6 +46,8 @@ type subscriber struct {
 	mu    sync.Mutex
 	want  map[string]uint64 // channels, and which asking for them it is
 	asked uint64
+	cut   context.CancelFunc // ends the connection of now
+	since time.Time          // when that was begun
 }
 
 // events is what a subscriber has to say, in order, from its own goroutines.
@@ -78,6 +84,15 @@ func (s *subscriber) set(channel string, wanted bool) {
 	}
 }
 
+// reconnect has the connection made again, unless it is new.
+func (s *subscriber) reconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut != nil && time.Since(s.since) > settleTime {
+		s.cut()
+	}
+}
+
 // run keeps a connection until quit.
 func (s *subscriber) run(ctx context.Context) {
 	defer close(s.done)
@@ -89,6 +104,9 @@ func (s *subscriber) run(ctx context.Context) {
 		p := s.node.open(ctx)
 		worked := make(chan bool, 1)
 		connected, lost := context.WithCancel(ctx)
+		s.mu.Lock()
+		s.cut, s.since = lost, time.Now()
+		s.mu.Unlock()
 		have := map[string]uint64{}
 		if s.adjust(connected, p, have) {
 			go func() {

@@ -102,7 +102,7 @@ func (w *words) encode(c engine.Call, who *description) []any {
 	}
 	for i := range c.Requests {
 		switch k := c.Requests[i].Kind; {
-		case k == engine.Renew, k == engine.Release, k == engine.Revoke:
+		case k == engine.Renew, k == engine.Release, k == engine.Revoke, k == engine.Ask && c.Requests[i].Again:
 			marks |= passMark
 			ids++
 		case named(k):
@@ -321,6 +321,7 @@ func decodeState(v []any) (st engine.State, clients []string, err error) {
 		st.Waiters = append(st.Waiters, engine.Waiter{ID: name, Weight: id.Weight, Waiting: waiting, Behind: behind})
 		clients = append(clients, id.Client)
 	}
+	st.CountBehind()
 	slices.Sort(clients)
 	return st, slices.Compact(clients), nil
 }

@@ -34,6 +34,8 @@ var benchKeys = map[string]string{
 	"uncontended": "rate ratio client_cpu_ns allocs | script_ns",
 	"contended":   "rate ratio p50_ns p99_ns p99_over_p50 of_possible |",
 	"hand-off":    "p50_ns p99_ns ratio ratio_of_p99s |",
+	"cohort":      "rate ratio p50_ns p99_ns longest_ns |",
+	"newcomer":    "| p50_ns p99_ns", // it takes two processes
 	"many-names":  "rate ratio |",
 	"queue":       "p50_ns p99_ns ratio client_cpu_ns | script_ns bytes_waiter",
 	"renew":       "| calls bytes_permit",

@@ -83,6 +83,8 @@ func (p *program) top(ctx context.Context, f *topFlags) error {
 		return usage("sema top --once --json", "--json needs --once")
 	case !f.once && !(isIn && isOut && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(out.Fd()))):
 		return usage("sema top --once", "standard input and output have to be a terminal")
+	case !f.once && p.getenv("TERM") == "dumb":
+		return usage("sema top --once", "this terminal cannot be drawn on: TERM is dumb")
 	}
 	e, closing, err := p.engine(defaultLease)
 	if err != nil {
@@ -111,8 +113,10 @@ func (p *program) top(ctx context.Context, f *topFlags) error {
 func (p *program) where() string {
 	a, err := parseAddress(p.rawURL())
 	switch {
-	case p.rawURL() == "" || err != nil:
+	case p.rawURL() == "":
 		return "this user on this host"
+	case err != nil:
+		return redact(p.rawURL())
 	case a.kind == "file":
 		return a.path
 	}

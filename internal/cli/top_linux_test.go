@@ -191,7 +191,15 @@ func TestTopWithoutColour(t *testing.T) {
 	y.exits(0)
 }
 
-// The engine goes away and comes back under it.
+func TestTopRefusesATerminalThatCannotBeDrawnOn(t *testing.T) {
+	t.Parallel()
+	x := onTerminal(t, fileURL(t), "env", "TERM=dumb", "sema", "top")
+	x.shows("TERM is dumb. Try: sema top --once")
+	x.exits(64)
+	x.never("\x1b")
+}
+
+// The engine is away: it says so, and can be left.
 func TestTopWithoutAnEngine(t *testing.T) {
 	t.Parallel()
 	x := inTmux(t, "redis://127.0.0.1:1")

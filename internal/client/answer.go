@@ -32,7 +32,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 			m.back(it.claim)
 			m.renewed(now, it.claim, answer)
 		default:
-			if m.requests[i].Again && answer.Status == engine.Queued {
+			if answer.Status == engine.Queued && (m.requests[i].Again || m.wouldKeep) {
 				m.deaf = reply.Deaf
 			}
 			m.back(it.claim)

@@ -33,9 +33,21 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	if len(m.requests) == 0 {
 		return engine.Call{}, false
 	}
+	m.tellBehind()
 	m.calls++
 	m.flying, m.sent, m.overruled = true, now, 0
-	return engine.Call{Number: m.calls, Fence: m.fence, Keep: m.wantsToKeep(), Requests: m.requests}, true
+	keep := m.wantsToKeep()
+	m.wouldKeep = keep > 0
+	return engine.Call{Number: m.calls, Fence: m.fence, Keep: keep, Requests: m.requests}, true
+}
+
+// tellBehind says with the last ticket of the line how many callers are behind it.
+func (m *Machine) tellBehind() {
+	for i, it := range m.items {
+		if it.claim != nil && m.next != nil && it.claim.holder != nil && it.claim.holder.waiting && it.claim.holder.later == m.next {
+			m.requests[i].Behind = m.Behind()
+		}
+	}
 }
 
 // wantsToKeep is for how long permits would be passed on, or kept.
@@ -153,9 +165,6 @@ func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	r := engine.Request{
 		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: max(0, now-a.came),
 		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.state == Waiting || m.deaf,
-	}
-	if a.later != nil && a.later == m.next {
-		r.Behind = m.Behind()
 	}
 	c.moved = false
 	return r

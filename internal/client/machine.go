@@ -119,12 +119,13 @@ type Machine struct {
 	fresh  []*claim // that have had no answer, in the order their callers came
 
 	// The call in flight.
-	calls    uint64 // the number of the last call
-	flying   bool
-	sent     time.Duration
-	requests []engine.Request
-	items    []item // what each request is about
-	fence    bool   // the outcome of an earlier call is not known
+	calls     uint64 // the number of the last call
+	flying    bool
+	sent      time.Duration
+	requests  []engine.Request
+	items     []item // what each request is about
+	wouldKeep bool   // it asked what may be kept
+	fence     bool   // the outcome of an earlier call is not known
 
 	declaring Order // stores the limit
 	declared  bool  // it has been
@@ -180,6 +181,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 	case first != nil && first.state == Waiting && !m.cfg.Unfair:
 		m.deny(a, Event{Reason: Refused}) // somebody waits
 	default:
+		m.returnSpares() // or they would be what is in its way
 		m.fresh = append(m.fresh, m.claim(a))
 	}
 }

@@ -141,7 +141,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	recalled := l.recall(now, refused || asker != (engine.ID{}))
 	reply.Recalled = refused && recalled
 	reply.Leave = l.leave(now, c.Keep)
-	reply.Deaf = again && !l.hears(client)
+	reply.Deaf = (again || asker != (engine.ID{}) && c.Keep > 0) && !l.hears(client)
 	if first, held := l.nextEnd(); held && asker != (engine.ID{}) {
 		reply.Recheck = micros(first - now)
 	}
@@ -475,6 +475,7 @@ func (l *Ledger) State(now int64) engine.State {
 			})
 		}
 	}
+	s.CountBehind()
 	return s
 }
 

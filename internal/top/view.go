@@ -165,7 +165,7 @@ func (m *model) viewOne() []string {
 				head += " (" + word.word + ")"
 			}
 		}
-		head += fmt.Sprintf("  held %d  free %d  %d holding  %d waiting", st.Used, max(0, st.Limit-st.Used), len(st.Holders), len(st.Waiters))
+		head += fmt.Sprintf("  held %d  free %d  %d holding  %d waiting", st.Used, max(0, st.Limit-st.Used), len(st.Holders), st.Waiting())
 	}
 	var rows []string
 	for i := m.from; i < min(m.count(), m.from+m.rowsOfOne()); i++ {

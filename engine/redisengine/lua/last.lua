@@ -59,7 +59,7 @@ if s.keepers > now or keep_for > 0 then
   local recalled = R.recall(s, s.refused or s.asker)
   marked = R.leave(s, keep_for) + (s.refused and recalled and 8 or 0)
 end
-if s.again and not R.hears(s, caller) then marked = marked + 4 end
+if (s.again or s.asker and keep_for > 0) and not R.hears(s, caller) then marked = marked + 4 end
 local recheck = 0
 if s.asker then
   local next_end = R.next_end(s)

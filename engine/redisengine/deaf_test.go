@@ -1,0 +1,156 @@
+package redisengine_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine"
+	"sema/internal/redistest"
+)
+
+// detour is a dialer that goes wherever it is told to.
+type detour struct{ addr atomic.Value }
+
+func (d *detour) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, network, d.addr.Load().(string))
+}
+
+// After a failover the old master may go on, and answer whoever asks whether the
+// connection is alive: subscriptions that stay there are deaf. The new one says
+// so to those who ask again, and they follow.
+func TestSubscriptionsFollowTheServer(t *testing.T) {
+	t.Parallel()
+	before, after := redistest.Start(t), redistest.Start(t)
+	ctx := within(t)
+	var to detour
+	to.addr.Store(before.Addr())
+	e := closing(t, connect(t, redis.Options{Addr: before.Addr(), Dialer: to.dial}))
+	s := openSem(t, e, "x", 1, &sema.Options{Lease: 6 * time.Second})
+	gate := acquire(t, openSem(t, engineAt(t, before.Addr()), "x", 1, nil))
+	w := queue(t, s)
+	client, _, _ := strings.Cut(stateOf(t, s).Waiters[0].ID, "-")
+	inbox := "sema:{x}:inbox:" + client
+
+	gateAfter := acquire(t, openSem(t, engineAt(t, after.Addr()), "x", 1, nil))
+	to.addr.Store(after.Addr())
+	must(t, before.Client().ClientKillByFilter(ctx, "TYPE", "normal").Err())
+	listens := func(at *redistest.Server) bool {
+		return at.Client().PubSubNumSub(ctx, inbox).Val()[inbox] > 0
+	}
+	until(t, "listening to the new server", func() bool { return listens(after) })
+	until(t, "leaving the old server", func() bool { return !listens(before) })
+	must(t, gateAfter.Release())
+	must(t, w.permit(t).Release())
+	_ = gate.Release() // its server may have forgotten its connection
+}
+
+// A connection for subscriptions that brings nothing any more is noticed, though
+// neither end has closed it and the waiter would not ask for a long time.
+func TestAHalfOpenSubscription(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr())
+	var to detour
+	to.addr.Store(server.Addr())
+	e := closing(t, connect(t, redis.Options{Addr: server.Addr(), Dialer: to.dial}))
+	s := openSem(t, e, "x", 1, &sema.Options{Lease: 10 * time.Minute})
+	_ = stateOf(t, s) // the connection for calls is there
+	gate := acquire(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil))
+	to.addr.Store(proxy.Addr())
+	w := queue(t, s)
+	proxy.Silence()
+	t.Cleanup(proxy.Resume)
+	to.addr.Store(server.Addr())
+	must(t, gate.Release()) // tells it in vain
+	must(t, w.permit(t).Release())
+}
+
+// New connections are accepted and never answered, for an hour: waiters, each
+// with a semaphore of its own, heed their contexts, and Close returns.
+func TestSubscriptionsAreNeverAnswered(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr())
+	var to detour
+	to.addr.Store(server.Addr())
+	rdb := connect(t, redis.Options{Addr: server.Addr(), Dialer: to.dial, ReadTimeout: time.Hour, WriteTimeout: time.Hour, PoolSize: 1})
+	e := closing(t, rdb)
+	gates := engineAt(t, server.Addr())
+	var all []*sema.Semaphore
+	for _, name := range []string{"a", "b", "c", "d"} {
+		acquire(t, openSem(t, gates, name, 1, nil))
+		s := openSem(t, e, name, 1, nil)
+		_ = stateOf(t, s)
+		all = append(all, s)
+	}
+	proxy.Silence()
+	t.Cleanup(proxy.DropAll)
+	t.Cleanup(proxy.Resume)
+	to.addr.Store(proxy.Addr())
+	for range 2 {
+		var waiters sync.WaitGroup
+		for _, s := range all {
+			waiters.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+				defer cancel()
+				if _, err := s.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("waited for 300 ms: %v", err)
+				}
+			})
+		}
+		waiters.Wait()
+	}
+	for _, s := range all {
+		must(t, s.Close())
+	}
+	must(t, e.Close())
+}
+
+// With its memory full the server takes no new waiters, but those who wait keep
+// their places by asking again, and are served in order.
+func TestWaitersStayWithMemoryFull(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx := within(t)
+	s := session(t, engineAt(t, server.Addr()), "x")
+	s.do(s.request(engine.Ask, 1, time.Minute))
+	ask := func(number uint64, again bool) engine.Request {
+		r := s.request(engine.Ask, number, time.Minute)
+		r.Wait, r.Again = true, again
+		return r
+	}
+	for n := range uint64(3) {
+		s.do(ask(n+2, false))
+	}
+	must(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+	_, err := s.try(ctx, ask(5, false))
+	engineError(t, err, "OOM", "maxmemory", true)
+	if n := rdb.HLen(ctx, "sema:{x}:state").Val() + rdb.ZCard(ctx, "sema:{x}:waiters").Val(); n != 1+4+3 {
+		t.Errorf("after a refused acquisition there are %d entries; want those of before", n)
+	}
+	for n := range uint64(3) {
+		first := s.do(ask(n+2, true))[0]
+		time.Sleep(time.Millisecond) // the server's clock
+		if a := s.do(ask(n+2, true))[0]; a.Status != engine.Queued || a.Ahead != int(n) || a.Ticket <= first.Ticket {
+			t.Errorf("ticket %d again: %+v after %+v", n+2, a, first)
+		}
+	}
+	for n := range uint64(3) {
+		s.do(s.request(engine.Release, n+1, 0))
+		if a := s.do(ask(n+2, true))[0]; a.Status != engine.Granted {
+			t.Errorf("ticket %d in its turn: %+v", n+2, a)
+		}
+	}
+	must(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+	s.do(s.request(engine.Release, 4, 0))
+}
