@@ -1,4 +1,4 @@
-.PHONY: demo build man test pictures storm stress simulate planted lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man test pictures storm stress fuzz simulate planted lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -37,6 +37,11 @@ stress:
 	SEMA_STRESS_KILLS=1000 go test -count=1 -timeout 20m -v -run TestStormOfKills ./engine/fileengine
 	go test -count=200 -timeout 20m -run TestKilled ./engine/fileengine
 	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli
+
+# What others send: a minute for each reader of it.
+fuzz:
+	for f in FuzzAcquire FuzzTokenFile; do go test ./server -run xxx -fuzz "$$f\$$" -fuzztime 1m || exit 1; done
+	for f in FuzzReadStep FuzzReadReply; do go test ./internal/wire -run xxx -fuzz "$$f\$$" -fuzztime 1m || exit 1; done
 
 # The two machines in virtual time, for as long as asked: make simulate FOR=1h.
 # SEED=17 SEEDS=1 TRACE=-trace replays one.

@@ -203,7 +203,7 @@ func (p *program) benchRun(ctx context.Context, b measure.Bench, plan measure.Pl
 // benchPlace is the engine to be measured.
 type benchPlace struct {
 	measure.Store
-	kind    string // "memory", "file", "redis", "sentinel", "cluster"
+	kind    string // "memory", "file", "redis", "sentinel", "cluster", "http"
 	dir     string // of files
 	closing func()
 }

@@ -13,6 +13,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/fileengine"
+	"sema/engine/httpengine"
 	"sema/engine/redisengine"
 )
 
@@ -25,7 +26,7 @@ const defaultLease = 30 * time.Second
 // place is an engine and what is known of it.
 type place struct {
 	engine.Engine
-	kind  string                // "file", "redis", "sentinel", "cluster"
+	kind  string                // "file", "redis", "sentinel", "cluster", "http"
 	dir   string                // of files
 	redis redis.UniversalClient // nil: none
 	close func()
@@ -57,6 +58,9 @@ func (p *program) open(lease time.Duration) (*place, error) {
 		}
 		return &place{Engine: e, kind: a.kind, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
 	}
+	if a.kind == "http" {
+		return p.openServer(a)
+	}
 	options, err := a.options(lease)
 	if err != nil {
 		return nil, err
@@ -68,6 +72,23 @@ func (p *program) open(lease time.Duration) (*place, error) {
 		return nil, err
 	}
 	return &place{Engine: e, kind: a.kind, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
+}
+
+// openServer opens the engine behind a server.
+func (p *program) openServer(a address) (*place, error) {
+	token := p.getenv("SEMA_TOKEN")
+	if _, secret, ok := strings.Cut(token, "."); ok && len(secret) > 1 {
+		p.secrets = append(p.secrets, secret)
+	}
+	e, err := httpengine.New(a.raw, &httpengine.Options{Token: token})
+	var argument *sema.ArgumentError
+	switch {
+	case errors.As(err, &argument) && argument.What == "token":
+		return nil, usage("SEMA_TOKEN=NAME.SECRET, as the server's token file has them", "$SEMA_TOKEN is no token")
+	case err != nil:
+		return nil, usage("http://host:7362 or https://host:7362, and $SEMA_TOKEN", "the URL %s has something that no server's has", redact(a.raw))
+	}
+	return &place{Engine: e, kind: a.kind, close: func() { _ = e.Close() }}, nil
 }
 
 // engine is open for those who want no more than the engine.

@@ -16,7 +16,7 @@ const lsHelp = `List the semaphores that exist: those in use, and those whose li
 operator set. On Redis this goes through all keys of the database.
 
 --json prints an object with one list:
-  semaphores: list of name, limit, pinned, used, free (weights),
+  semaphores: list of name, limit, pinned, paused, used, free (weights),
     holders, waiters (how many)`
 
 func (p *program) lsCommand() *cobra.Command {
@@ -41,7 +41,11 @@ func (p *program) lsCommand() *cobra.Command {
 			t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 			fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITERS\n")
 			for _, s := range list {
-				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", printable(s.Name, sema.MaxName), s.Limit, s.Used, s.Holders, s.Waiters)
+				paused := ""
+				if s.Paused {
+					paused = "  paused"
+				}
+				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, sema.MaxName), s.Limit, s.Used, s.Holders, s.Waiters, paused)
 			}
 			_ = t.Flush() // into memory
 			return p.write("%s", b.String())
@@ -59,6 +63,7 @@ type lsEntryJSON struct {
 	Name    string `json:"name"`
 	Limit   int    `json:"limit"`
 	Pinned  bool   `json:"pinned"`
+	Paused  bool   `json:"paused"`
 	Used    int    `json:"used"`
 	Free    int    `json:"free"`
 	Holders int    `json:"holders"`
@@ -92,7 +97,7 @@ func (p *program) list(ctx context.Context) ([]lsEntryJSON, error) {
 			continue // gone since
 		}
 		list = append(list, lsEntryJSON{
-			Name: name, Limit: st.Limit, Pinned: st.Pinned, Used: st.Used, Free: max(0, st.Limit-st.Used),
+			Name: name, Limit: st.Limit, Pinned: st.Pinned, Paused: st.Paused, Used: st.Used, Free: max(0, st.Limit-st.Used),
 			Holders: len(st.Holders), Waiters: len(st.Waiters),
 		})
 	}

@@ -28,6 +28,8 @@ Engines, chosen by --url or $SEMA_URL:
   redis://[user:password@]host[:port][/db]      across hosts; rediss:// with TLS
   redis+sentinel://host[:port],…/master[?db=n]  Redis behind Sentinel; rediss+sentinel://
   redis+cluster://host[:port],…                 Redis Cluster; rediss+cluster://
+  http://host:port                              behind sema serve; https:// with TLS;
+                                                $SEMA_TOKEN has the token, NAME.SECRET
 A server out of reach is tried for three seconds before a command gives up.
 A semaphore that nobody uses is forgotten after two leases and a minute or two,
 and its limit with it, unless the limit was set with sema limit.
@@ -62,7 +64,8 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		p.runCommand(),
 		p.acquireCommand(), p.renewCommand(), p.permitCommand(releaseVerb),
-		p.lsCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.rmCommand(), p.permitCommand(revokeVerb),
+		p.lsCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.pauseCommand(), p.unpauseCommand(),
+		p.rmCommand(), p.permitCommand(revokeVerb), p.serveCommand(),
 		p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
 	)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -19,7 +19,7 @@ waiters in the order they will be served.
 
 --json prints an object; times are seconds, with fractions:
   name, limit, pinned (an operator set the limit; it is kept when idle),
-  used, free (weights)
+  paused (nobody is granted a permit), used, free (weights)
   holders: list of permit, weight, slot (null: none), token (null: not
     recorded), age_seconds (null: not recorded), lease_left_seconds,
     revoked, host, pid, label
@@ -59,6 +59,7 @@ type showJSON struct {
 	Name    string       `json:"name"`
 	Limit   int          `json:"limit"`
 	Pinned  bool         `json:"pinned"`
+	Paused  bool         `json:"paused"`
 	Used    int          `json:"used"`
 	Free    int          `json:"free"`
 	Holders []holderJSON `json:"holders"`
@@ -90,7 +91,7 @@ type waiterJSON struct {
 
 func showState(name string, st sema.State) showJSON {
 	v := showJSON{
-		Name: name, Limit: st.Limit, Pinned: st.Pinned, Used: st.Used, Free: max(0, st.Limit-st.Used),
+		Name: name, Limit: st.Limit, Pinned: st.Pinned, Paused: st.Paused, Used: st.Used, Free: max(0, st.Limit-st.Used),
 		Holders: []holderJSON{}, Waiters: []waiterJSON{},
 	}
 	for _, h := range byToken(st.Holders) {
@@ -129,6 +130,9 @@ func table(name string, st sema.State) string {
 	pinned := ""
 	if st.Pinned {
 		pinned = " (pinned)"
+	}
+	if st.Paused {
+		pinned += ", paused"
 	}
 	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d\n", printable(name, sema.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used))
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)

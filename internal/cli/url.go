@@ -17,7 +17,7 @@ import (
 // of hosts nor how to keep a password out of its errors.
 type address struct {
 	raw    string
-	kind   string // "file", "redis", "sentinel", "cluster"
+	kind   string // "file", "redis", "sentinel", "cluster", "http"
 	tls    bool
 	user   string // user:password, as written
 	hosts  []string
@@ -27,7 +27,7 @@ type address struct {
 	master string
 }
 
-const tryURL = "redis://host:6379, redis+sentinel://host:26379/master, redis+cluster://host:6379 or file:///dir"
+const tryURL = "redis://host:6379, redis+sentinel://host:26379/master, redis+cluster://host:6379, http://host:7362 or file:///dir"
 
 // kinds are the schemes: engine, and whether with TLS.
 var kinds = map[string]address{
@@ -38,6 +38,8 @@ var kinds = map[string]address{
 	"rediss+sentinel": {kind: "sentinel", tls: true},
 	"redis+cluster":   {kind: "cluster"},
 	"rediss+cluster":  {kind: "cluster", tls: true},
+	"http":            {kind: "http"},
+	"https":           {kind: "http", tls: true},
 }
 
 // defaultPorts are added to hosts without one.
@@ -51,6 +53,9 @@ func parseAddress(raw string) (address, error) {
 		return a, usage(tryURL, "the URL %s is of no known kind", redact(raw))
 	}
 	a.raw = raw
+	if a.kind == "http" { // the engine reads it
+		return a, nil
+	}
 	rest, a.query, _ = strings.Cut(rest, "?")
 	// A password may have an unescaped slash or at sign: the last sign counts.
 	if i := strings.LastIndex(rest, "@"); i >= 0 && a.kind != "file" {

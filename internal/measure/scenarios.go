@@ -25,7 +25,7 @@ type Bench struct {
 	Command func(context.Context) (*exec.Cmd, error) // of a driver
 }
 
-func (b Bench) redis() bool { return b.Engine != "memory" && b.Engine != "file" }
+func (b Bench) redis() bool { return b.Engine != "memory" && b.Engine != "file" && b.Engine != "http" }
 
 // Result is what one scenario found.
 type Result struct {
@@ -121,7 +121,7 @@ var scenarios = []scenario{
 			"ratios: sema's times over those of the baseline in the row (less is better)",
 		[]Column{p50, p99, ratio("ratio", "RATIO", P50, -1), ratio("ratio_of_p99s", "RATIO OF P99s", P99, -1)},
 		func(b Bench) []*Case {
-			other := map[string]string{"memory": "Go channel", "file": "socket, write to read"}[b.Engine]
+			other := map[string]string{"memory": "Go channel", "file": "socket, write to read", "http": "socket, write to read"}[b.Engine]
 			if other == "" {
 				other = "PUBLISH to receive"
 			}

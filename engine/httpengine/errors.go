@@ -1,0 +1,60 @@
+package httpengine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	"sema/engine"
+)
+
+// unreached is the error of a request without an answer.
+func unreached(op, name string, err error) *engine.Error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // it has the whole address
+	}
+	failure := &engine.Error{Op: op, Name: name, Temporary: true, Err: err, Hint: "check that the server runs and the address is right"}
+	var dial *net.OpError
+	failure.NotExecuted = errors.As(err, &dial) && dial.Op == "dial"
+	return failure
+}
+
+// problem is what a server says when it refuses; see RFC 9457.
+type problem struct {
+	Type        string `json:"type"`
+	Status      int    `json:"status"`
+	Detail      string `json:"detail"`
+	Hint        string `json:"hint"`
+	NotExecuted bool   `json:"notExecuted"`
+	Temporary   bool   `json:"temporary"`
+}
+
+// errNoSession: the server has forgotten the session, or never knew it.
+var errNoSession = errors.New("the server does not know the session")
+
+// refused is the error of an answer other than success.
+func refused(op, name string, answer *http.Response, body []byte) *engine.Error {
+	failure := &engine.Error{Op: op, Name: name}
+	p := problem{}
+	if json.Unmarshal(body, &p) != nil || p.Type == "" {
+		failure.Err = fmt.Errorf("the server answers %s", answer.Status)
+		failure.Temporary = answer.StatusCode >= 500
+		failure.Hint = notOurs
+		return failure
+	}
+	failure.Err, failure.Hint = errors.New(p.Detail), p.Hint
+	failure.NotExecuted, failure.Temporary = p.NotExecuted, p.Temporary
+	switch {
+	case p.Type == "urn:sema:no-session":
+		failure.Err = errNoSession
+	case p.Status == http.StatusUnauthorized && failure.Hint == "":
+		failure.Hint = "check the token, $SEMA_TOKEN"
+	case p.Status == http.StatusForbidden && failure.Hint == "":
+		failure.Hint = "use a token with more rights"
+	}
+	return failure
+}

@@ -1,0 +1,243 @@
+// Package httpengine keeps semaphores in the engine behind a server of package
+// server ("sema serve"): for programs that hold no credentials of the store
+// itself, and for fleets that do not all reach it.
+//
+// Every call is answered once; what happens to tickets meanwhile comes over one
+// response that goes on for as long as the engine is open. Calls go over
+// connections that are upgraded, or, where a proxy does not let those through,
+// as requests of their own. Permits have their
+// leases at the engine behind the server: a server that is restarted takes
+// nothing from those who hold them, unless it keeps its semaphores in memory.
+//
+// # What it cannot promise
+//
+// What the engine behind the server cannot. A permit that a caller was granted
+// in the first call after a server has come back, and whose answer was lost with
+// that server too, stays taken until its lease ends.
+package httpengine
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"sema/engine"
+)
+
+// Options are what an engine can be told. The zero value of each field is its
+// default.
+type Options struct {
+	// Token is what is shown to the server, NAME.SECRET. It is never part of an
+	// error. Default: nothing.
+	Token string
+
+	// TLS is for servers at https://. Default: Go's.
+	TLS *tls.Config
+}
+
+// Engine keeps semaphores behind a server. Create it with New and share it: its
+// sessions share connections.
+type Engine struct {
+	base   string // of all addresses
+	token  string // of the header; "": none
+	id     string // of the engine; begins the names of its sessions
+	client *http.Client
+	lines  lines
+
+	mu       sync.Mutex
+	number   uint64
+	sessions map[string]*session
+	closed   bool
+	stream   context.CancelFunc // nil: nobody has waited yet
+	streams  sync.WaitGroup
+}
+
+// New makes an engine of the server at an http:// or https:// URL, which may
+// have a path. It does no I/O. What cannot be used is an *engine.ArgumentError.
+func New(rawURL string, o *Options) (*Engine, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil, &engine.ArgumentError{What: "URL", Value: printable(u), Want: "http://host:port or https://host:port; the token is an option"}
+	}
+	name, _, _ := strings.Cut(o.Token, ".")
+	if o.Token == "" {
+		name = "local"
+	}
+	if !plainWord(name) || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, &engine.ArgumentError{What: "token", Value: "…", Want: "NAME.SECRET, the name of 1 to 16 lower-case letters and digits"}
+	}
+	random := make([]byte, 8)
+	_, _ = rand.Read(random) // never fails
+	word := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random))
+	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	return &Engine{
+		lines: lines{url: u, token: o.Token, tls: o.TLS, never: proxy != nil || err != nil},
+		base:  strings.TrimSuffix(u.String(), "/"), token: o.Token, id: "http." + name + "." + word,
+		client: &http.Client{
+			Transport: &http.Transport{
+				Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: o.TLS,
+				TLSHandshakeTimeout: dialTime, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
+				DisableCompression: true, WriteBufferSize: 16 << 10, ReadBufferSize: 16 << 10,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		sessions: map[string]*session{},
+	}, nil
+}
+
+const dialTime = 3 * time.Second
+
+// printable is what may be shown of a URL: it may have a password.
+func printable(u *url.URL) string {
+	if u == nil || u.Host == "" {
+		return "…"
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+func plainWord(s string) bool {
+	return s != "" && len(s) <= 16 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+}
+
+// Open implements engine.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	if err := engine.ValidateName(name); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, engine.ErrClosed
+	}
+	e.number++
+	s := &session{engine: e, name: name, who: who, notify: notify, client: e.id + "." + strconv.FormatUint(e.number, 36)}
+	e.sessions[s.client] = s
+	return s, nil
+}
+
+// List implements engine.Engine. It has the names that the token may see.
+func (e *Engine) List(ctx context.Context) ([]string, error) {
+	names := []string{}
+	if err := e.get(ctx, "list", "", "/v1/engine/list", &names); err != nil {
+		return nil, err
+	}
+	return names, nil
+}
+
+// Close implements engine.Engine.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	sessions, stop := e.sessions, e.stream
+	e.sessions, e.stream = map[string]*session{}, nil
+	e.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	for _, s := range sessions {
+		s.notify(engine.Notification{Closed: true})
+	}
+	e.streams.Wait()
+	e.lines.close()
+	e.client.CloseIdleConnections()
+	return nil
+}
+
+// isClosed reports whether the engine was closed.
+func (e *Engine) isClosed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
+}
+
+// get reads something as JSON.
+func (e *Engine) get(ctx context.Context, op, name, path string, v any) error {
+	if e.isClosed() {
+		return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: engine.ErrClosed}
+	}
+	r, err := e.request(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return unsent(op, name, err)
+	}
+	body, failure := e.do(r, op, name, nil)
+	if failure != nil {
+		failure.NotExecuted = true
+		return failure
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: fmt.Errorf("the server's answer is not understood: %w", err), Hint: notOurs}
+	}
+	return nil
+}
+
+const notOurs = "check that the URL is that of sema serve"
+
+func unsent(op, name string, err error) *engine.Error {
+	return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: err}
+}
+
+func (e *Engine) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, e.base+path, reader)
+	if err == nil && e.token != "" {
+		r.Header["Authorization"] = []string{"Bearer " + e.token}
+	}
+	return r, err
+}
+
+// maxAnswer bounds what a server may answer, in bytes.
+const maxAnswer = 64 << 20
+
+// do makes a request and reads the answer into buffer. An answer other than
+// success is an error.
+func (e *Engine) do(r *http.Request, op, name string, buffer []byte) ([]byte, *engine.Error) {
+	answer, err := e.client.Do(r)
+	if err != nil {
+		return nil, unreached(op, name, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := readAll(io.LimitReader(answer.Body, maxAnswer), buffer[:0])
+	if err != nil {
+		return nil, unreached(op, name, err)
+	}
+	if answer.StatusCode >= 300 {
+		return nil, refused(op, name, answer, body)
+	}
+	return body, nil
+}
+
+func readAll(r io.Reader, b []byte) ([]byte, error) {
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return b, err
+		}
+	}
+}

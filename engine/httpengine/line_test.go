@@ -1,0 +1,79 @@
+//go:build unix
+
+package httpengine_test
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"sema"
+	"sema/engine/enginetest"
+	"sema/engine/memengine"
+	"sema/internal/wire"
+	"sema/server"
+)
+
+// withoutUpgrades is a server behind something that knows plain HTTP only.
+func withoutUpgrades(tb testing.TB) enginetest.Store {
+	e := memengine.New()
+	s := server.New(e, nil)
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Upgrade")
+		s.ServeHTTP(w, r)
+	}))
+	tb.Cleanup(func() { s.Close(); h.Close(); _ = e.Close() })
+	return enginetest.Store{Client: func(tb testing.TB) sema.Engine { return client(tb, h.URL+"/") }}
+}
+
+func TestPromisesWithoutUpgrades(t *testing.T) { enginetest.Run(t, withoutUpgrades) }
+
+func BenchmarkWithoutUpgrades(b *testing.B) { enginetest.Benchmark(b, withoutUpgrades) }
+
+// What is no call ends the connection, or is answered by a problem.
+func TestHostileLines(t *testing.T) {
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	addr := strings.TrimPrefix(serve(t, e, nil), "http://")
+	for name, c := range map[string]struct{ sent, want string }{
+		"huge":      {string(binary.AppendUvarint(nil, 1<<40)), ""},
+		"no length": {strings.Repeat("\xff", 20), ""},
+		"malformed": {"\x03\x0a\xff\xff", "urn:sema:malformed"},
+		"no name":   {"\x00", "urn:sema:argument"},
+		"a session that is not open": {
+			string(append([]byte{18}, wire.AppendStep(nil, &wire.Step{Client: "http.local.abc.1"})...)), "urn:sema:no-session"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", addr)
+			must(t, err)
+			defer func() { _ = conn.Close() }()
+			_, err = io.WriteString(conn, "GET /v1/engine/calls HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+wire.Upgrade+"\r\n\r\n"+c.sent)
+			must(t, err)
+			in := bufio.NewReader(conn)
+			answer, err := http.ReadResponse(in, nil)
+			must(t, err)
+			if answer.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatal(answer.Status)
+			}
+			if c.want == "" {
+				if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+					t.Errorf("%q, %v", rest, err)
+				}
+				return
+			}
+			size, err := binary.ReadUvarint(in)
+			must(t, err)
+			text := make([]byte, size)
+			_, err = io.ReadFull(in, text)
+			must(t, err)
+			if text[0] != wire.KindProblem || !strings.Contains(string(text), c.want) {
+				t.Errorf("%q; want %s", text, c.want)
+			}
+		})
+	}
+}

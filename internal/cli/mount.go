@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"net/http"
+	"sync"
+
+	"sema/dashboard"
+	"sema/engine"
+	"sema/metrics"
+	"sema/server"
+	watching "sema/watch"
+)
+
+// mount adds what other packages show of the engine: the dashboard at /, figures
+// at /metrics, events. What it returns ends them, after the server.
+func mount(e engine.Engine, o *server.Options) (closing func()) {
+	w := watching.New(e, nil)
+	d := dashboard.New(e, dashboardOptions(o, w))
+	figures := &figures{watcher: w}
+	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, figures, d.Close
+	return func() {
+		d.Close()
+		figures.close()
+		w.Close()
+	}
+}
+
+// dashboardOptions let in those whom the server lets in.
+func dashboardOptions(o *server.Options, w *watching.Watcher) *dashboard.Options {
+	access := func(who string, right server.Right, prefixes []string) dashboard.Access {
+		a := dashboard.Access{Right: dashboard.Read, Prefixes: prefixes, Who: who}
+		if right == server.Admin {
+			a.Right = dashboard.Admin
+		}
+		return a
+	}
+	d := &dashboard.Options{Watcher: w, Log: o.Log, Audit: func(a dashboard.Action) {
+		r := server.AuditRecord{
+			Time: a.Time.UTC(), Who: a.Who, From: a.Remote, What: a.Do, Name: a.Semaphore, Permit: a.Permit, Limit: a.Limit, Result: "done",
+		}
+		if a.Do == "unpause" {
+			r.What = "resume"
+		}
+		if a.Err != nil {
+			r.Result = a.Err.Error()
+		}
+		o.Audit.Record(r)
+	}}
+	if o.Tokens == nil {
+		d.Allow = func(*http.Request) dashboard.Access { return access("local", server.Admin, nil) }
+		return d
+	}
+	d.Login = func(token string) (dashboard.Access, bool) {
+		who := o.Tokens.Find(token)
+		if who == nil {
+			return dashboard.Access{}, false
+		}
+		return access(who.Name, who.Right, who.Prefixes), true
+	}
+	return d
+}
+
+// figures are served from the first request for them on: to have them costs
+// looks at the engine, whether anybody asks or not.
+type figures struct {
+	watcher *watching.Watcher
+
+	mu      sync.Mutex
+	handler http.Handler
+	watch   *metrics.Watch
+	closed  bool
+}
+
+// ServeHTTP implements http.Handler.
+func (f *figures) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	if f.handler == nil && !f.closed {
+		x, err := metrics.NewWatch(f.watcher, nil)
+		if err != nil {
+			f.mu.Unlock()
+			http.Error(w, err.Error(), http.StatusInternalServerError) // cannot happen: there are no values
+			return
+		}
+		f.watch, f.handler = x, metrics.Handler(x)
+	}
+	h := f.handler
+	f.mu.Unlock()
+	if h == nil {
+		http.Error(w, "closed", http.StatusServiceUnavailable)
+		return
+	}
+	h.ServeHTTP(w, r)
+}
+
+func (f *figures) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if f.watch != nil {
+		f.watch.Close()
+	}
+}

@@ -1,0 +1,200 @@
+package wire
+
+import (
+	"time"
+
+	"sema/engine"
+)
+
+// ContentType is that of all messages.
+const ContentType = "application/x-sema-wire"
+
+// Step is one call of one session of a client's.
+type Step struct {
+	Client string // the session; the first part of the ids of its permits
+	Open   *Open  // nil: the server has opened the session
+	Call   engine.Call
+
+	// Within is how long the client waits for the answer. 0: as long as it takes.
+	Within time.Duration
+}
+
+// Open is what a server has to know to open a session.
+type Open struct {
+	Name string // of the semaphore
+	Who  engine.Client
+
+	// Was has the earlier lives of the session on this or other servers, oldest
+	// first.
+	Was []Life
+}
+
+// Life is a session as it was open on a server.
+type Life struct {
+	As   string // the session of the server's engine that carried out its calls
+	Upto uint64 // the largest number of a permit that was asked for in it, or before
+}
+
+// The flags of a request.
+const (
+	flagWait = 1 << iota
+	flagUnfair
+	flagStrict
+	flagAnew
+	flagDetached
+	flagPin
+	flagAgain
+)
+
+// AppendStep appends the message. Ids of the session's own permits travel
+// without their first part.
+func AppendStep(b []byte, s *Step) []byte {
+	b = putText(b, 1, s.Client)
+	if o := s.Open; o != nil {
+		b = putPart(b, 2, func(b []byte) []byte {
+			b = putText(b, 1, o.Name)
+			b = putText(b, 2, o.Who.Host)
+			b = putInt(b, 3, int64(o.Who.PID))
+			b = putText(b, 4, o.Who.Label)
+			for _, l := range o.Was {
+				b = putPart(b, 5, func(b []byte) []byte {
+					return putNumber(putText(b, 1, l.As), 2, l.Upto)
+				})
+			}
+			return b
+		})
+	}
+	b = putNumber(b, 3, s.Call.Number)
+	b = putBool(b, 4, s.Call.Fence)
+	b = putTime(b, 5, s.Call.Keep)
+	for i := range s.Call.Requests {
+		r := &s.Call.Requests[i]
+		b = putPart(b, 6, func(b []byte) []byte { return appendRequest(b, r, s.Client) })
+	}
+	return putTime(b, 7, s.Within)
+}
+
+func appendRequest(b []byte, r *engine.Request, own string) []byte {
+	b = putNumber(b, 1, uint64(r.Kind))
+	b = appendID(b, 2, r.ID, own)
+	b = putInt(b, 6, int64(r.Limit))
+	b = putTime(b, 7, r.Lease)
+	b = putTime(b, 8, r.Ticket)
+	b = putTime(b, 9, r.Waited)
+	b = putNumber(b, 10, flags(r))
+	b = putInt(b, 11, int64(r.Behind))
+	return putInt(b, 12, r.Token)
+}
+
+func flags(r *engine.Request) uint64 {
+	v := uint64(0)
+	for i, set := range [...]bool{r.Wait, r.Unfair, r.Strict, r.Anew, r.Detached, r.Pin, r.Again} {
+		if set {
+			v |= 1 << i
+		}
+	}
+	return v
+}
+
+// appendID uses four fields, from first on: number, weight, slot, client.
+func appendID(b []byte, first int, id engine.ID, own string) []byte {
+	b = putNumber(b, first, id.Number)
+	b = putInt(b, first+1, int64(id.Weight))
+	b = putBool(b, first+2, id.Slot)
+	if id.Client != own {
+		b = putText(b, first+3, id.Client)
+	}
+	return b
+}
+
+// readID takes in one of the four fields of an id.
+func (f *fields) readID(at uint64, id *engine.ID) {
+	switch at {
+	case 0:
+		id.Number = f.number
+	case 1:
+		id.Weight = f.int()
+	case 2:
+		id.Slot = f.bool()
+	case 3:
+		id.Client = f.text()
+	}
+}
+
+// ReadStep reads what AppendStep wrote. It keeps nothing of b. The error is
+// ErrMalformed.
+func ReadStep(b []byte) (*Step, error) {
+	s := &Step{}
+	f := fields{rest: b}
+	for f.next() {
+		switch f.field {
+		case 1:
+			s.Client = f.text()
+		case 2:
+			s.Open = &Open{}
+			f.within(s.Open.read)
+		case 3:
+			s.Call.Number = f.number
+		case 4:
+			s.Call.Fence = f.bool()
+		case 5:
+			s.Call.Keep = f.time()
+		case 6:
+			r := engine.Request{ID: engine.ID{Client: s.Client}}
+			f.within(func(f *fields) { readRequest(f, &r) })
+			s.Call.Requests = append(s.Call.Requests, r)
+		case 7:
+			s.Within = f.time()
+		}
+	}
+	return s, f.err
+}
+
+func (o *Open) read(f *fields) {
+	switch f.field {
+	case 1:
+		o.Name = f.text()
+	case 2:
+		o.Who.Host = f.text()
+	case 3:
+		o.Who.PID = f.int()
+	case 4:
+		o.Who.Label = f.text()
+	case 5:
+		l := Life{}
+		f.within(func(f *fields) {
+			switch f.field {
+			case 1:
+				l.As = f.text()
+			case 2:
+				l.Upto = f.number
+			}
+		})
+		o.Was = append(o.Was, l)
+	}
+}
+
+func readRequest(f *fields, r *engine.Request) {
+	switch f.field {
+	case 1:
+		r.Kind = engine.Kind(f.byte())
+	case 2, 3, 4, 5:
+		f.readID(f.field-2, &r.ID)
+	case 6:
+		r.Limit = f.int()
+	case 7:
+		r.Lease = f.time()
+	case 8:
+		r.Ticket = f.time()
+	case 9:
+		r.Waited = f.time()
+	case 10:
+		v := f.number
+		r.Wait, r.Unfair, r.Strict = v&flagWait != 0, v&flagUnfair != 0, v&flagStrict != 0
+		r.Anew, r.Detached, r.Pin, r.Again = v&flagAnew != 0, v&flagDetached != 0, v&flagPin != 0, v&flagAgain != 0
+	case 11:
+		r.Behind = f.int()
+	case 12:
+		r.Token = f.int64()
+	}
+}

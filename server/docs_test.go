@@ -1,0 +1,111 @@
+//go:build unix
+
+package server_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"sema/server"
+)
+
+// program finds a program that the test needs.
+func program(t *testing.T, name, install string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("no %s: apt-get install %s", name, install)
+	}
+	return path
+}
+
+// run runs a script to its end, which must be success.
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = time.Minute
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
+	}
+	return out.String()
+}
+
+// The lines of the page run, one block after the other.
+func TestTheLinesOfThePageRun(t *testing.T) {
+	program(t, "curl", "curl")
+	bash := program(t, "bash", "bash")
+	h := open(t, server.Options{})
+	page, err := os.ReadFile("../docs/api.md")
+	must(t, err)
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) < 4 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	out := ""
+	for i, b := range blocks {
+		if i == 2 { // something to look at
+			h.want(204, "PUT", "/v1/semaphores/downloads/limit", `{"limit":3}`)
+		}
+		out += run(t, []string{"url=" + h.url + "/v1/semaphores", "json=Content-Type: application/json"}, bash, "-euc", string(b[1]))
+		h.until(func() bool { return h.state("downloads").Used == 0 })
+	}
+	for _, want := range []string{`"id":"job-17"`, `the work, with: {"event":"granted"`, `"semaphores":[{"name":"downloads"`, "event: began"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output lacks %s:\n%s", want, out)
+		}
+	}
+}
+
+func TestPythonClient(t *testing.T) {
+	testClient(t, program(t, "python3", "python3"), "-c", `
+import sys, threading
+sys.path.insert(0, "../examples/clients")
+import sema_client
+sema_client.LEASE = 0.6
+most = now = 0
+lock = threading.Lock()
+def work(i):
+    global most, now
+    with sema_client.permit("x/y", limit=2, label="python") as p:
+        with lock: now += 1; most = max(most, now)
+        assert not p["lost"].wait(0.9 if i == 0 else 0.05), "lost"
+        with lock: now -= 1
+all = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+[t.start() for t in all]; [t.join() for t in all]
+print("most", most)
+`)
+}
+
+func TestJavaScriptClient(t *testing.T) {
+	testClient(t, program(t, "node", "nodejs"), "--input-type=module", "-e", `
+import { withPermit } from "../examples/clients/sema_client.mjs"
+let most = 0, now = 0
+await Promise.all([...Array(8).keys()].map((i) => withPermit("x/y", { limit: 2, label: "node" }, async (permit, lost) => {
+  most = Math.max(most, ++now)
+  await new Promise((done) => setTimeout(done, i === 0 ? 300 : 50))
+  lost.throwIfAborted()
+  now--
+})))
+console.log("most", most)
+`)
+}
+
+func testClient(t *testing.T, name string, args ...string) {
+	h := open(t, server.Options{Tokens: tokens(t)})
+	h.token = "boss.secret-of-the-boss"
+	out := run(t, []string{"SEMA_URL=" + h.url, "SEMA_TOKEN=" + h.token}, name, args...)
+	if !strings.Contains(out, "most 2") {
+		t.Errorf("output %q; want two at a time", out)
+	}
+	if st := h.state("x/y"); st.Used != 0 || st.Limit != 2 {
+		t.Errorf("%+v", st)
+	}
+}

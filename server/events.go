@@ -1,0 +1,121 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"sema/engine"
+	"sema/watch"
+)
+
+// eventJSON is what happened to a semaphore. Fields that say nothing of an
+// event's kind are left out.
+type eventJSON struct {
+	Time   time.Time `json:"time"`
+	Name   string    `json:"name,omitempty"`
+	Permit string    `json:"permit,omitempty"`
+	Weight int       `json:"weight,omitempty"`
+	Token  int64     `json:"token,omitempty"`
+	Waited float64   `json:"waited_seconds,omitempty"`
+	Held   float64   `json:"held_seconds,omitempty"`
+	Limit  int       `json:"limit,omitempty"`
+	Pinned bool      `json:"pinned,omitempty"`
+	Host   string    `json:"host,omitempty"`
+	PID    int       `json:"pid,omitempty"`
+	Label  string    `json:"label,omitempty"`
+	Missed int       `json:"missed,omitempty"`
+}
+
+// events tells what happens, as server-sent events, until the reader goes. One
+// that reads too slowly is told how many events it missed.
+func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error {
+	which, err := s.which(r, who)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	seen := make(chan watch.Event)
+	go func() {
+		defer close(seen)
+		for e := range s.watcher.Events(ctx, which) {
+			select {
+			case seen <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		for range seen { // until its goroutine has ended
+		}
+	}()
+	out := newStream(w, "text/event-stream")
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for {
+		line := []byte(": alive\n\n")
+		select {
+		case e, ok := <-seen:
+			if !ok {
+				return nil
+			}
+			if line, err = s.eventText(e); err != nil {
+				return err
+			}
+		case <-ticker.C:
+		}
+		if out.write(line) != nil {
+			return nil //nolint:nilerr // the reader is gone
+		}
+	}
+}
+
+// which is what a request wants to hear of, as far as its token goes.
+func (s *Server) which(r *http.Request, who *Who) (watch.Which, error) {
+	q := r.URL.Query()
+	name, prefix := q.Get("name"), q.Get("prefix")
+	if name != "" {
+		if prefix != "" {
+			return watch.Which{}, problem(http.StatusBadRequest, "argument", "name and prefix exclude each other")
+		}
+		if err := engine.ValidateName(name); err != nil {
+			return watch.Which{}, err
+		}
+		return watch.Which{Name: name}, s.sees(who, name)
+	}
+	which := watch.Which{}
+	if len(who.Prefixes) == 0 {
+		if prefix != "" {
+			which.Prefixes = []string{prefix}
+		}
+		return which, nil
+	}
+	for _, p := range who.Prefixes {
+		switch {
+		case strings.HasPrefix(p, prefix):
+			which.Prefixes = append(which.Prefixes, p)
+		case strings.HasPrefix(prefix, p):
+			which.Prefixes = append(which.Prefixes, prefix)
+		}
+	}
+	if len(which.Prefixes) == 0 {
+		return which, s.sees(who, prefix)
+	}
+	return which, nil
+}
+
+// eventText is an event on its way to the reader. JSON has no line breaks.
+func (s *Server) eventText(e watch.Event) ([]byte, error) {
+	text, err := json.Marshal(eventJSON{
+		Time: e.Time.UTC(), Name: e.Semaphore, Permit: s.remotes.outerText(e.Permit), Weight: e.Weight, Token: e.Token,
+		Waited: e.Waited.Seconds(), Held: e.Held.Seconds(), Limit: e.Limit, Pinned: e.Pinned,
+		Host: e.Client.Host, PID: e.Client.PID, Label: e.Client.Label, Missed: e.Missed,
+	})
+	return []byte("event: " + string(e.Kind) + "\ndata: " + string(text) + "\n\n"), err
+}

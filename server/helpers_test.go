@@ -1,0 +1,258 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/server"
+)
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// house is a server under test, over memory.
+type house struct {
+	testing.TB
+	server *server.Server
+	engine engine.Engine
+	url    string
+	client *http.Client
+	token  string
+	spec   *spec
+	audit  *buffer
+}
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func open(tb testing.TB, o server.Options) *house { return openOver(tb, memengine.New(), o) }
+
+func openOver(tb testing.TB, e engine.Engine, o server.Options) *house {
+	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: readSpec(tb), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+	o.Audit = server.NewAuditLog(h.audit, o.Log)
+	h.server = server.New(e, &o)
+	s := httptest.NewServer(h.server)
+	h.url = s.URL
+	tb.Cleanup(func() {
+		h.server.Close()
+		s.Close()
+		h.client.CloseIdleConnections()
+		_ = e.Close()
+	})
+	return h
+}
+
+// answer is a response that was read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// field is a field of the body's object.
+func (a answer) field(name string) any {
+	var v map[string]any
+	_ = json.Unmarshal(a.body, &v) // nil fields fail the test that asks
+	return v[name]
+}
+
+// do makes a request and holds the answer against the description of the API.
+func (h *house) do(method, path, body string, header ...string) answer {
+	h.Helper()
+	a, err := h.try(context.Background(), method, path, body, header...)
+	must(h, err)
+	return a
+}
+
+func (h *house) try(ctx context.Context, method, path, body string, header ...string) (answer, error) {
+	r, err := http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if h.token != "" {
+		r.Header.Set("Authorization", "Bearer "+h.token)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w, err := h.client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = w.Body.Close() }()
+	text, err := io.ReadAll(w.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{w.StatusCode, w.Header, text}
+	h.spec.check(h, r, a)
+	return a, nil
+}
+
+// want is do, for an answer of this status.
+func (h *house) want(status int, method, path, body string) answer {
+	h.Helper()
+	a := h.do(method, path, body)
+	if a.status != status {
+		h.Fatalf("%s %s: status %d, want %d: %s", method, path, a.status, status, a.body)
+	}
+	return a
+}
+
+// until asks again and again for what the server shows no event for.
+func (h *house) until(ok func() bool) {
+	h.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			h.Fatal("did not happen in time")
+		}
+	}
+}
+
+// state is a semaphore as the engine has it.
+func (h *house) state(name string) engine.State {
+	h.Helper()
+	s, err := h.engine.Open(name, engine.Client{}, func(engine.Notification) {})
+	must(h, err)
+	defer func() { _ = s.Close() }()
+	st, err := s.State(context.Background())
+	must(h, err)
+	return st
+}
+
+// spec is the description of the API.
+type spec struct {
+	doc     map[string]any
+	schemas map[string]*jsonschema.Schema
+}
+
+func readSpec(tb testing.TB) *spec {
+	e := memengine.New()
+	s := server.New(e, nil)
+	defer func() { s.Close(); _ = e.Close() }()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "http://localhost/v1/openapi.json", nil)
+	s.ServeHTTP(w, r)
+	doc, err := jsonschema.UnmarshalJSON(w.Body)
+	must(tb, err)
+	c := jsonschema.NewCompiler()
+	must(tb, c.AddResource("openapi.json", doc))
+	sp := &spec{doc: doc.(map[string]any), schemas: map[string]*jsonschema.Schema{}}
+	for name := range at(sp.doc, "components", "schemas").(map[string]any) {
+		sp.schemas[name], err = c.Compile("openapi.json#/components/schemas/" + name)
+		must(tb, err)
+	}
+	return sp
+}
+
+func at(v any, path ...string) any {
+	for _, p := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[p]
+	}
+	return v
+}
+
+// operation finds what the description says of a request.
+func (s *spec) operation(method, path string) any {
+	words := strings.Split(path, "/")
+	for pattern, item := range s.doc["paths"].(map[string]any) {
+		parts := strings.Split(pattern, "/")
+		match := len(parts) == len(words)
+		for i := 0; match && i < len(parts); i++ {
+			match = parts[i] == words[i] || strings.HasPrefix(parts[i], "{")
+		}
+		if match {
+			return at(item, strings.ToLower(method))
+		}
+	}
+	return nil
+}
+
+// check holds an answer against the description.
+func (s *spec) check(tb testing.TB, r *http.Request, a answer) {
+	tb.Helper()
+	op := s.operation(r.Method, r.URL.EscapedPath())
+	schema := ""
+	if op == nil { // of no route: the answer is a problem all the same
+		schema = "Problem"
+		if a.status < 400 {
+			tb.Errorf("%s %s: status %d, and nothing describes it", r.Method, r.URL.Path, a.status)
+		}
+	} else {
+		kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
+		response := at(op, "responses", itoa(a.status))
+		if response == nil {
+			tb.Errorf("%s %s: status %d is not described: %s", r.Method, r.URL.Path, a.status, a.body)
+			return
+		}
+		content := at(response, "content")
+		if content == nil {
+			if len(a.body) > 0 {
+				tb.Errorf("%s %s: a body that is not described: %s", r.Method, r.URL.Path, a.body)
+			}
+			return
+		}
+		described, ok := content.(map[string]any)[kind]
+		if !ok {
+			tb.Errorf("%s %s: the content type %q is not described", r.Method, r.URL.Path, kind)
+			return
+		}
+		ref, _ := at(described, "schema", "$ref").(string)
+		schema = strings.TrimPrefix(ref, "#/components/schemas/")
+	}
+	if schema == "" {
+		return
+	}
+	for line := range strings.Lines(string(a.body)) { // a line is an object, in streams too
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
+		if err == nil {
+			err = s.schemas[schema].Validate(v)
+		}
+		if err != nil {
+			tb.Errorf("%s %s: %d %s: %v", r.Method, r.URL.Path, a.status, line, err)
+		}
+	}
+	if schema == "Problem" && a.field("status") != float64(a.status) {
+		tb.Errorf("the status is %d; the problem says %s", a.status, a.body)
+	}
+}
+
+func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	"sema/engine"
+)
+
+// candidates are the ids that a request's permit may have to the engine, oldest
+// first. What is not the session's own takes the same token, or admin.
+func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Request, who *Who) ([]engine.ID, error) {
+	id := q.ID
+	if id.Client == rs.client {
+		if n := len(rs.was); n == 0 || id.Number > rs.was[n-1].Upto {
+			return []engine.ID{rs.innerID(id, rs.as)}, nil
+		}
+		return rs.all(id), nil
+	}
+	if !who.May(Admin) && !ownedBy(id.Client, who) {
+		return nil, forbidden(who, Admin)
+	}
+	if !strings.HasPrefix(id.Client, ClientPrefix) {
+		return []engine.ID{id}, nil
+	}
+	if other := s.remotes.byClient(id.Client); other != nil && other.name == rs.name {
+		return other.all(id), nil
+	}
+	// Of a client that this server does not know, or not any more.
+	st, err := rs.inner.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted := baseOf(id.Client) + id.Number
+	for _, h := range st.Holders {
+		if found, err := engine.ParseID(h.ID); err == nil && found.Number == wanted && found.Weight == id.Weight && found.Slot == id.Slot {
+			return []engine.ID{found}, nil
+		}
+	}
+	return []engine.ID{id}, nil // which the engine does not have
+}
+
+// all are the ids that a permit may have to the engine.
+func (rs *remoteSession) all(id engine.ID) []engine.ID {
+	var list []engine.ID
+	for _, as := range rs.livesOf(id.Number) {
+		list = append(list, rs.innerID(id, as))
+	}
+	return list
+}
+
+// carrySome carries out a call with permits of earlier lives: a step for each
+// request, and for each id that it may be about. A ticket of an earlier life
+// would never hear of its turn. So there a request only asks for what it may
+// hold, and queues in this life.
+func (rs *remoteSession) carrySome(ctx context.Context, c engine.Call, ids [][]engine.ID) (engine.Reply, error) {
+	var all engine.Reply
+	for i, q := range c.Requests {
+		candidates := ids[i]
+		if candidates == nil {
+			candidates = []engine.ID{q.ID}
+		}
+		var answer engine.Answer
+		for k, id := range candidates {
+			one := q
+			one.ID = id
+			last := k == len(candidates)-1
+			one.Wait = q.Wait && last
+			reply, err := rs.inner.Step(ctx, engine.Call{Number: c.Number, Fence: c.Fence, Keep: c.Keep, Requests: []engine.Request{one}})
+			if err != nil {
+				return engine.Reply{}, carriedSome(err)
+			}
+			if len(reply.Answers) == 0 { // the call came too late
+				return reply, nil
+			}
+			merge(&all, reply)
+			a := reply.Answers[0]
+			if answer.Status != engine.Done {
+				answer = a
+			}
+			if q.Kind != engine.Release && a.Status != engine.Refused && a.Status != engine.Gone {
+				break
+			}
+		}
+		all.Answers = append(all.Answers, answer)
+	}
+	return all, nil
+}
+
+// carriedSome is an error after which part of a call may have been carried out.
+func carriedSome(err error) error {
+	failure, ok := err.(*engine.Error)
+	if !ok {
+		return err
+	}
+	unsure := *failure
+	unsure.NotExecuted = false
+	return &unsure
+}
+
+// merge adds what a step said beside its answer.
+func merge(all *engine.Reply, one engine.Reply) {
+	all.Deaf = all.Deaf || one.Deaf
+	all.Limit, all.Leave, all.Recalled = one.Limit, one.Leave, all.Recalled || one.Recalled
+	all.Recheck = max(all.Recheck, one.Recheck)
+	n, m := &all.Notification, one.Notification
+	n.Grants = append(n.Grants, m.Grants...)
+	n.Ask, n.Renew, n.Recall = n.Ask || m.Ask, n.Renew || m.Renew, max(n.Recall, m.Recall)
+	n.Recheck = max(n.Recheck, m.Recheck)
+}

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"sema"
+	"sema/engine"
+)
+
+// Problem is an error as RFC 9457 has it, and as the server answers it.
+type Problem struct {
+	Type   string `json:"type"` // "urn:sema:" and a word that is the same for ever
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+
+	Hint        string  `json:"hint,omitempty"`        // what to try
+	RetryAfter  float64 `json:"retryAfter,omitempty"`  // seconds; rounded up in the header
+	NotExecuted bool    `json:"notExecuted,omitempty"` // certainly nothing was changed
+	Temporary   bool    `json:"temporary,omitempty"`   // the same request may succeed soon
+}
+
+// Error is the detail.
+func (p *Problem) Error() string { return "sema: " + p.Detail }
+
+// ProblemType begins the type of every Problem.
+const ProblemType = "urn:sema:"
+
+func problem(status int, kind, format string, args ...any) *Problem {
+	return &Problem{
+		Type: ProblemType + kind, Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...),
+		NotExecuted: status < 500,
+	}
+}
+
+func (p *Problem) after(d time.Duration) *Problem {
+	p.RetryAfter = d.Seconds()
+	return p
+}
+
+// closing is what those are told who wait when the server ends.
+func closing() *Problem {
+	p := problem(http.StatusServiceUnavailable, "closing", "the server is being stopped: nothing was granted")
+	p.NotExecuted, p.Temporary = true, true
+	return p.after(time.Second)
+}
+
+// problemOf is what an error is to a client.
+func problemOf(err error) *Problem {
+	var p *Problem
+	var argument *engine.ArgumentError
+	var failure *engine.Error
+	var size *http.MaxBytesError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &argument):
+		return problem(http.StatusBadRequest, "argument", "%s", plain(err))
+	case errors.As(err, &size):
+		return problem(http.StatusRequestEntityTooLarge, "too-large", "the body has more than %d bytes", size.Limit)
+	case errors.Is(err, engine.ErrClosed):
+		return closing()
+	case errors.As(err, &failure):
+		p := problem(http.StatusServiceUnavailable, "engine", "%s", plain(err))
+		p.Hint, p.NotExecuted, p.Temporary = failure.Hint, failure.NotExecuted, failure.Temporary
+		return p.after(time.Second)
+	case errors.Is(err, sema.ErrNotFound):
+		return problem(http.StatusNotFound, "no-semaphore", "%s", plain(err))
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		p := problem(http.StatusServiceUnavailable, "timeout", "no answer in time")
+		p.Temporary = true
+		return p.after(time.Second)
+	}
+	return problem(http.StatusInternalServerError, "internal", "internal error; the server's log has more")
+}
+
+// plain is an error's text without the word that begins those of the library.
+func plain(err error) string {
+	text := err.Error()
+	if len(text) > 6 && text[:6] == "sema: " {
+		text = text[6:]
+	}
+	return text
+}
+
+// fail answers with an error.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	if p.Status == http.StatusInternalServerError {
+		s.log.Error("internal error", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.RetryAfter))))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="sema"`)
+	}
+	if p.Status == http.StatusRequestTimeout {
+		h.Set("Connection", "close") // the rest of the body may be on its way
+	}
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // who does not read it does not need it
+}

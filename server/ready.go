@@ -1,0 +1,48 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// ready is when the engine last answered.
+type ready struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// readyz says whether the engine answers, as of a second ago at most.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *Who) error {
+	if s.closed.Load() {
+		return closing()
+	}
+	s.ready.mu.Lock()
+	defer s.ready.mu.Unlock()
+	if time.Since(s.ready.at) > time.Second {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		_, s.ready.err = s.stateOf(ctx, "sema-readyz")
+		s.ready.at = time.Now()
+	}
+	if s.ready.err != nil {
+		s.log.Warn("the engine does not answer", "error", s.ready.err)
+		p := problem(http.StatusServiceUnavailable, "not-ready", "the engine does not answer")
+		return p.after(time.Second)
+	}
+	return writeText(w, "ready\n")
+}
+
+// healthz says that the process lives.
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request, _ *Who) error {
+	return writeText(w, "alive\n")
+}
+
+func writeText(w http.ResponseWriter, text string) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write([]byte(text))
+	return nil
+}

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"crypto/rand"
+	_ "embed"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// openAPI describes the routes below; a test holds it against them.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+// route is a way to ask the server for something.
+type route struct {
+	method, path string
+	right        Right // 0: nothing has to be shown
+	do           func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error
+}
+
+var routes = []route{
+	{"GET", "/healthz", 0, (*Server).healthz},
+	{"GET", "/readyz", 0, (*Server).readyz},
+	{"GET", "/v1/openapi.json", 0, (*Server).describe},
+
+	{"GET", "/v1/semaphores", Read, (*Server).list},
+	{"GET", "/v1/semaphores/{name}", Read, (*Server).show},
+	{"DELETE", "/v1/semaphores/{name}", Admin, (*Server).remove},
+	{"PUT", "/v1/semaphores/{name}/limit", Admin, (*Server).setLimit},
+	{"DELETE", "/v1/semaphores/{name}/limit", Admin, (*Server).unsetLimit},
+	{"POST", "/v1/semaphores/{name}/pause", Admin, (*Server).pause},
+	{"POST", "/v1/semaphores/{name}/resume", Admin, (*Server).resume},
+
+	{"POST", "/v1/semaphores/{name}/permits", Use, (*Server).acquireAny},
+	{"PUT", "/v1/semaphores/{name}/permits/{id}", Use, (*Server).acquire},
+	{"POST", "/v1/semaphores/{name}/permits/{id}/renew", Use, (*Server).renew},
+	{"DELETE", "/v1/semaphores/{name}/permits/{id}", Use, (*Server).release},
+	{"POST", "/v1/semaphores/{name}/hold", Use, (*Server).hold},
+
+	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", Admin, (*Server).revoke},
+	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", Admin, (*Server).releaseAny},
+
+	{"GET", "/v1/events", Read, (*Server).events},
+
+	{"POST", "/v1/engine/step", Read, (*Server).step},
+	{"GET", "/v1/engine/calls", Read, (*Server).calls},
+	{"GET", "/v1/engine/news", Read, (*Server).news},
+	{"GET", "/v1/engine/state", Read, (*Server).engineState},
+	{"GET", "/v1/engine/list", Read, (*Server).engineList},
+	{"DELETE", "/v1/engine/sessions/{client}", Read, (*Server).endSession},
+}
+
+// routes makes the mux.
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	methods := map[string][]string{}
+	for _, one := range routes {
+		mux.HandleFunc(one.method+" "+one.path, s.guarded(one))
+		methods[one.path] = append(methods[one.path], one.method)
+	}
+	for path, known := range methods {
+		slices.Sort(known)
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", strings.Join(known, ", "))
+			s.fail(w, r, problem(http.StatusMethodNotAllowed, "method", "want one of the methods %s", strings.Join(known, ", ")))
+		})
+	}
+	if h := s.options.Metrics; h != nil {
+		mux.HandleFunc("GET /metrics", s.guarded(route{right: Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+			if len(who.Prefixes) > 0 {
+				return problem(http.StatusForbidden, "forbidden", "the token %q is not for all names; these figures are", who.Name)
+			}
+			h.ServeHTTP(w, r)
+			return nil
+		}}))
+	}
+	rest := route{right: Read, do: func(*Server, http.ResponseWriter, *http.Request, *Who) error {
+		return problem(http.StatusNotFound, "no-route", "there is nothing at this path: see /v1/openapi.json")
+	}}
+	if h := s.options.Dashboard; h != nil {
+		rest = route{do: func(s *Server, w http.ResponseWriter, r *http.Request, _ *Who) error {
+			if s.tokens == nil {
+				if err := s.ownSite(r); err != nil {
+					return err
+				}
+			}
+			h.ServeHTTP(w, r)
+			return nil
+		}}
+	}
+	mux.HandleFunc("/", s.guarded(rest))
+	return mux
+}
+
+// guarded is a route with everything around it: who asks, whether he may, how
+// long the body may take, and what an error looks like.
+func (s *Server) guarded(one route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.admit(one, w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}
+}
+
+func (s *Server) admit(one route, w http.ResponseWriter, r *http.Request) error {
+	if s.closed.Load() && one.right != 0 {
+		return closing()
+	}
+	who := &Who{}
+	if one.right != 0 {
+		var err error
+		if who, err = s.Who(r); err != nil {
+			return err
+		}
+		if !who.May(one.right) {
+			return forbidden(who, one.right)
+		}
+	}
+	if r.ContentLength != 0 {
+		c := http.NewResponseController(w)
+		_ = c.SetReadDeadline(time.Now().Add(bodyTime)) // a test's writer has none
+		r.Body = &unhurried{r.Body, c}
+	}
+	return one.do(s, w, r, who)
+}
+
+// unhurried ends the body's deadline with the body: afterwards a connection may
+// be silent for as long as its request waits.
+type unhurried struct {
+	body interface {
+		Read([]byte) (int, error)
+		Close() error
+	}
+	c *http.ResponseController
+}
+
+func (u *unhurried) Read(b []byte) (int, error) {
+	n, err := u.body.Read(b)
+	if err == io.EOF && u.c != nil {
+		_ = u.c.SetReadDeadline(time.Time{})
+		u.c = nil
+	}
+	return n, err
+}
+
+func (u *unhurried) Close() error { return u.body.Close() }
+
+// describe answers with the description of the API.
+func (s *Server) describe(w http.ResponseWriter, _ *http.Request, _ *Who) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(openAPI)
+	return nil
+}
+
+// newID makes an id for a permit whose caller gave none.
+func newID() string { return rand.Text() }

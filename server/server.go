@@ -1,0 +1,284 @@
+// Package server offers the semaphores of an engine over HTTP: to programs in
+// any language as an API of JSON, described by /v1/openapi.json, and to Go
+// programs as an engine, through package engine/httpengine.
+//
+// The server decides nothing and keeps nothing that it could not lose: limits,
+// queues and permits are the engine's. Over Redis, permits survive a restart of
+// the server within their leases; over memory nothing does.
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sema/engine"
+	"sema/watch"
+)
+
+// Options of a Server. The zero value of each field is its default.
+type Options struct {
+	// Tokens are what clients have to show. Default: nothing, and everybody may
+	// do everything; then the server answers only requests for localhost or for
+	// an IP address, so that no web page reaches it under a name of its own.
+	Tokens *Tokens
+
+	// Log is told of errors and of what operators do. Default: nobody.
+	Log *slog.Logger
+
+	// Audit gets an AuditRecord for everything that operators do: set a limit,
+	// pause, revoke, remove, release what is not theirs. Default: one that tells
+	// Log.
+	Audit *AuditLog
+
+	// Dashboard is what is served at /. It decides by itself who may see it:
+	// browsers show no bearer tokens. Default: nothing.
+	Dashboard http.Handler
+
+	// Metrics is what is served at /metrics, to tokens for all names. Default:
+	// nothing.
+	Metrics http.Handler
+
+	// Closing is called when the server begins to close: it ends what Dashboard
+	// and Metrics keep open. Default: nothing.
+	Closing func()
+
+	// Watcher is what /v1/events listens to; it stays the caller's to close,
+	// after the server. Default: one of the server's own.
+	Watcher *watch.Watcher
+
+	// MaxWaiters bounds how many wait for a permit through the JSON API at a
+	// time; the next is answered with status 503. Default 20,000.
+	MaxWaiters int
+
+	// MaxConns bounds the connections that Serve has open at a time; more wait
+	// to be accepted. Default 30,000.
+	MaxConns int
+}
+
+// Server is an http.Handler over an engine. Create it with New.
+type Server struct {
+	engine   engine.Engine
+	auditLog *AuditLog
+	tokens   *Tokens
+	log      *slog.Logger
+	options  Options
+	self     engine.Client
+	life     string // one life of the server
+	mux      *http.ServeMux
+	remotes  remotes
+	lines    lines
+	desks    desks
+	waiters  atomic.Int64
+	watcher  *watch.Watcher
+
+	closed  atomic.Bool
+	ctx     context.Context // ends with done
+	cancel  context.CancelFunc
+	done    <-chan struct{} // closed by Close
+	closing sync.Once
+	ended   sync.WaitGroup // of what runs in the background
+	ready   ready
+}
+
+// New makes a server over an engine, which stays the caller's to close, after
+// the server. A nil options means the defaults. It does no I/O.
+func New(e engine.Engine, o *Options) *Server {
+	if o == nil {
+		o = &Options{}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	random := make([]byte, 8)
+	_, _ = rand.Read(random) // never fails
+	s := &Server{
+		engine: e, tokens: o.Tokens, log: o.Log, options: *o, life: hex.EncodeToString(random),
+		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher, auditLog: o.Audit,
+		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
+	}
+	s.desks.byName = map[string]*place{}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.done = s.ctx.Done()
+	if s.watcher == nil {
+		s.watcher = watch.New(e, nil)
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.options.MaxWaiters == 0 {
+		s.options.MaxWaiters = 20_000
+	}
+	if s.options.MaxConns == 0 {
+		s.options.MaxConns = 30_000
+	}
+	if s.auditLog == nil {
+		s.auditLog = NewAuditLog(nil, s.log)
+	}
+	s.mux = s.routes()
+	s.ended.Go(s.sweep)
+	return s
+}
+
+// sweep forgets from time to time what nobody uses any more.
+func (s *Server) sweep() {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			s.remotes.sweep(now.Add(-grace))
+			s.desks.sweep(now)
+		case <-s.done:
+			return
+		}
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Close answers all who wait, with status 503 and Retry-After, ends all
+// streams, and gives back what the server holds for clients that live only as
+// long as a response. Permits of others stay until their leases end. Then the
+// server answers everything with 503.
+func (s *Server) Close() {
+	s.closing.Do(func() {
+		s.remotes.mu.Lock() // nobody opens a session any more
+		s.closed.Store(true)
+		s.remotes.mu.Unlock()
+		s.cancel()
+		if s.options.Closing != nil {
+			s.options.Closing()
+		}
+		if s.options.Watcher == nil {
+			s.watcher.Close()
+		}
+		s.ended.Wait()
+		s.lines.close()
+		s.desks.close()
+		s.remotes.sweepAll()
+	})
+}
+
+// sweepAll closes all sessions.
+func (m *remotes) sweepAll() {
+	m.mu.Lock()
+	sessions := m.sessions
+	m.sessions, m.byID = map[string]*remoteSession{}, map[string]*remote{}
+	m.mu.Unlock()
+	for _, rs := range sessions {
+		rs.turn <- struct{}{} // the call at hand is carried out
+		_ = rs.inner.Close()
+		<-rs.turn
+	}
+}
+
+const (
+	headerTime = 5 * time.Second // for the header of a request
+	bodyTime   = 10 * time.Second
+	idleTime   = 2 * time.Minute // of a connection between requests
+	lastTime   = 10 * time.Second
+	listTime   = time.Minute // for the list of a large engine
+)
+
+// Serve answers requests that come through l, with limits of time and size,
+// until ctx ends. Then it closes the server: who waits is answered, requests at
+// hand are carried out, for at most ten seconds. The error is nil then, and
+// else l's.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	h := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- h.Serve(limitConns(l, s.options.MaxConns)) }()
+	select {
+	case err := <-failed:
+		s.Close()
+		return err
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- h.Shutdown(last) }() // nobody connects any more
+	s.Close()
+	err := <-stopped
+	<-failed
+	if err != nil {
+		_ = h.Close()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.log.Warn("some requests were cut off", "after", lastTime)
+		err = nil
+	}
+	return err
+}
+
+// ownSite refuses requests that a web page of another site has a browser send.
+// It is for servers without tokens, which is all that such a page lacks.
+func (s *Server) ownSite(r *http.Request) error {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if net.ParseIP(strings.Trim(host, "[]")) == nil && !strings.EqualFold(host, "localhost") {
+		return problem(http.StatusForbidden, "forbidden", "without tokens, the server answers requests for localhost or an IP address, not for %q", cut(host))
+	}
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		return problem(http.StatusForbidden, "forbidden", "a page of another site sent the request")
+	}
+	return nil
+}
+
+// limitConns has at most n connections of a listener open at a time.
+func limitConns(l net.Listener, n int) net.Listener {
+	return &limited{l, make(chan struct{}, n), make(chan struct{}), sync.Once{}}
+}
+
+type limited struct {
+	net.Listener
+	places chan struct{}
+	done   chan struct{}
+	once   sync.Once
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.places <- struct{}{}:
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
+}
+
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	leave func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}

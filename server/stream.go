@@ -1,0 +1,243 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"sema/engine"
+	"sema/internal/wire"
+)
+
+const (
+	// beat is how often a stream shows that it lives.
+	beat = 5 * time.Second
+
+	// writeTime bounds each write to a stream: who does not read is cut off.
+	writeTime = 10 * time.Second
+)
+
+// news tells a Go client of its notifications, for as long as it listens.
+func (s *Server) news(w http.ResponseWriter, r *http.Request, who *Who) error {
+	id := r.URL.Query().Get("client")
+	if _, err := s.owner(id+".1", who); err != nil {
+		return err
+	}
+	out := newStream(w, wire.ContentType)
+	mine := make(chan struct{})
+	s.remotes.mu.Lock()
+	if s.closed.Load() {
+		s.remotes.mu.Unlock()
+		return closing()
+	}
+	m, fresh := s.remotes.remoteOf(id)
+	m.mu.Lock()
+	if m.stream != nil {
+		close(m.stream)
+	}
+	m.stream = mine
+	m.mu.Unlock()
+	s.remotes.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.seen.Store(time.Now().UnixNano())
+		if m.stream == mine {
+			m.stream = nil
+		}
+	}()
+	if err := out.write(wire.AppendNews(nil, &wire.News{Server: s.life, Fresh: fresh})); err != nil {
+		return nil //nolint:nilerr // the client is gone
+	}
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	var buffer []byte
+	for {
+		buffer = m.take(buffer[:0])
+		if len(buffer) > 0 {
+			if err := out.write(buffer); err != nil {
+				return nil //nolint:nilerr // the client is gone
+			}
+		}
+		select {
+		case <-m.wake:
+		case <-ticker.C:
+			if err := out.write([]byte{0}); err != nil {
+				return nil //nolint:nilerr // the client is gone
+			}
+		case <-mine:
+			m.poke() // what is to be told is the other stream's
+			return nil
+		case <-r.Context().Done():
+			return nil
+		case <-s.done:
+			return nil
+		}
+	}
+}
+
+// poke has the stream look for what there is to tell.
+func (r *remote) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// stream is a response of which each part is sent at once.
+type stream struct {
+	w http.ResponseWriter
+	c *http.ResponseController
+}
+
+func newStream(w http.ResponseWriter, contentType string) stream {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx would keep it back
+	return stream{w, http.NewResponseController(w)}
+}
+
+func (o stream) write(b []byte) error {
+	_ = o.c.SetWriteDeadline(time.Now().Add(writeTime)) // a test's writer has none
+	if _, err := o.w.Write(b); err != nil {
+		return err
+	}
+	return o.c.Flush()
+}
+
+// endSession closes a session of a Go client.
+func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *Who) error {
+	client := r.PathValue("client")
+	if _, err := s.owner(client, who); err != nil {
+		return err
+	}
+	s.remotes.shut(client)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// engineState is a snapshot for a Go client.
+func (s *Server) engineState(w http.ResponseWriter, r *http.Request, who *Who) error {
+	st, err := s.look(r.Context(), r.URL.Query().Get("name"), who)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, st)
+}
+
+// engineList is the names of all semaphores that the client may see.
+func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *Who) error {
+	names, err := s.names(r.Context(), who)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, names)
+}
+
+// names are the semaphores that somebody may see, sorted.
+func (s *Server) names(ctx context.Context, who *Who) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	all, err := s.engine.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(all))
+	for _, name := range all {
+		if who.Sees(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// look is a snapshot of a semaphore, with the ids as clients know them.
+func (s *Server) look(ctx context.Context, name string, who *Who) (engine.State, error) {
+	if err := engine.ValidateName(name); err != nil {
+		return engine.State{}, err
+	}
+	if err := s.sees(who, name); err != nil {
+		return engine.State{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	st, err := s.stateOf(ctx, name)
+	if err != nil {
+		return st, err
+	}
+	for i := range st.Holders {
+		st.Holders[i].ID = s.remotes.outerText(st.Holders[i].ID)
+	}
+	for i := range st.Waiters {
+		st.Waiters[i].ID = s.remotes.outerText(st.Waiters[i].ID)
+	}
+	return st, nil
+}
+
+// stateOf is a snapshot of a semaphore as the engine has it.
+func (s *Server) stateOf(ctx context.Context, name string) (engine.State, error) {
+	inner, err := s.engine.Open(name, s.self, func(engine.Notification) {})
+	if err != nil {
+		return engine.State{}, err
+	}
+	defer func() { _ = inner.Close() }()
+	return inner.State(ctx)
+}
+
+// outerText is a permit's id as its client knows it.
+func (m *remotes) outerText(text string) string {
+	id, err := engine.ParseID(text)
+	if err != nil {
+		return text
+	}
+	l, ok := m.byInner(id.Client)
+	if !ok || id.Number-l.base > 1<<47 { // of somebody else's life, under the same name
+		return text
+	}
+	id.Client, id.Number = l.client, id.Number-l.base
+	return id.String()
+}
+
+// innerIDs are the ids to the engine of a permit that an operator names as
+// State shows it.
+func (s *Server) innerIDs(id engine.ID) []engine.ID {
+	if strings.HasPrefix(id.Client, ClientPrefix) {
+		if rs := s.remotes.byClient(id.Client); rs != nil {
+			return rs.all(id)
+		}
+		if as := s.remotes.formerly(id.Client); as != "" {
+			id.Client, id.Number = as, baseOf(id.Client)+id.Number
+		}
+	}
+	return []engine.ID{id}
+}
+
+// formerly is the engine's name of a session that its client has closed; "" if
+// it is not known any more.
+func (m *remotes) formerly(client string) string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for as, l := range m.lives {
+		if l.client == client {
+			return as
+		}
+	}
+	return ""
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // who does not read it does not need it
+	return nil
+}
