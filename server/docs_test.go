@@ -101,7 +101,7 @@ console.log("most", most)
 func testClient(t *testing.T, name string, args ...string) {
 	h := open(t, server.Options{Tokens: tokens(t)})
 	h.token = "boss.secret-of-the-boss"
-	out := run(t, []string{"SEMA_URL=" + h.url, "SEMA_TOKEN=" + h.token}, name, args...)
+	out := run(t, []string{"SEMA_URL=" + h.url, "SEMA_SERVER_TOKEN=" + h.token}, name, args...)
 	if !strings.Contains(out, "most 2") {
 		t.Errorf("output %q; want two at a time", out)
 	}

@@ -52,7 +52,7 @@ func refused(op, name string, answer *http.Response, body []byte) *engine.Error 
 	case p.Type == "urn:sema:no-session":
 		failure.Err = errNoSession
 	case p.Status == http.StatusUnauthorized && failure.Hint == "":
-		failure.Hint = "check the token, $SEMA_TOKEN"
+		failure.Hint = "check the token, $SEMA_SERVER_TOKEN"
 	case p.Status == http.StatusForbidden && failure.Hint == "":
 		failure.Hint = "use a token with more rights"
 	}

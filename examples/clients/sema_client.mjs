@@ -8,7 +8,7 @@ const LEASE = 30
 
 async function call(method, path, body) {
   const headers = { "Content-Type": "application/json" }
-  if (env.SEMA_TOKEN) headers.Authorization = "Bearer " + env.SEMA_TOKEN
+  if (env.SEMA_SERVER_TOKEN) headers.Authorization = "Bearer " + env.SEMA_SERVER_TOKEN
   const answer = await fetch(URL + path, { method, headers, body: body && JSON.stringify(body) })
   const text = await answer.text()
   if (answer.ok) return text && JSON.parse(text)

@@ -13,8 +13,8 @@ LEASE = 30.0
 def call(method, path, body=None):
     request = urllib.request.Request(URL + path, method=method)
     request.add_header("Content-Type", "application/json")
-    if "SEMA_TOKEN" in os.environ:
-        request.add_header("Authorization", "Bearer " + os.environ["SEMA_TOKEN"])
+    if "SEMA_SERVER_TOKEN" in os.environ:
+        request.add_header("Authorization", "Bearer " + os.environ["SEMA_SERVER_TOKEN"])
     data = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(request, data) as answer:  # raises HTTPError: 423, 429, 503, …
         return json.loads(answer.read() or "null")

@@ -76,7 +76,7 @@ func (p *program) open(lease time.Duration) (*place, error) {
 
 // openServer opens the engine behind a server.
 func (p *program) openServer(a address) (*place, error) {
-	token := p.getenv("SEMA_TOKEN")
+	token := p.getenv("SEMA_SERVER_TOKEN")
 	if _, secret, ok := strings.Cut(token, "."); ok && len(secret) > 1 {
 		p.secrets = append(p.secrets, secret)
 	}
@@ -84,9 +84,9 @@ func (p *program) openServer(a address) (*place, error) {
 	var argument *sema.ArgumentError
 	switch {
 	case errors.As(err, &argument) && argument.What == "token":
-		return nil, usage("SEMA_TOKEN=NAME.SECRET, as the server's token file has them", "$SEMA_TOKEN is no token")
+		return nil, usage("SEMA_SERVER_TOKEN=NAME.SECRET, as the server's token file has them", "$SEMA_SERVER_TOKEN is no token")
 	case err != nil:
-		return nil, usage("http://host:7362 or https://host:7362, and $SEMA_TOKEN", "the URL %s has something that no server's has", redact(a.raw))
+		return nil, usage("http://host:7362 or https://host:7362, and $SEMA_SERVER_TOKEN", "the URL %s has something that no server's has", redact(a.raw))
 	}
 	return &place{Engine: e, kind: a.kind, close: func() { _ = e.Close() }}, nil
 }

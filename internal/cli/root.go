@@ -29,7 +29,8 @@ Engines, chosen by --url or $SEMA_URL:
   redis+sentinel://host[:port],…/master[?db=n]  Redis behind Sentinel; rediss+sentinel://
   redis+cluster://host[:port],…                 Redis Cluster; rediss+cluster://
   http://host:port                              behind sema serve; https:// with TLS;
-                                                $SEMA_TOKEN has the token, NAME.SECRET
+                                                $SEMA_SERVER_TOKEN has the token,
+                                                NAME.SECRET
 A server out of reach is tried for three seconds before a command gives up.
 A semaphore that nobody uses is forgotten after two leases and a minute or two,
 and its limit with it, unless the limit was set with sema limit.

@@ -28,8 +28,8 @@ Beyond this host it wants a token file, whose lines are
   NAME  read|use|admin  PREFIX[,PREFIX…] or *  SECRET or sha256:HEX
 read: look; use: acquire, renew, release; admin: limits, pause, revoke, remove.
 NAME is 1 to 16 lower-case letters and digits, SECRET at least 16 characters,
-HEX the SHA-256 of the secret. Clients show NAME.SECRET, as $SEMA_TOKEN or as
-"Authorization: Bearer NAME.SECRET". PREFIX: names that begin so.
+HEX the SHA-256 of the secret. Clients show NAME.SECRET, as $SEMA_SERVER_TOKEN
+or as "Authorization: Bearer NAME.SECRET". PREFIX: names that begin so.
 
 TERM and INT end it: who waits is told to come again, requests at hand are
 carried out, for at most ten seconds. Permits have their leases, so a restart

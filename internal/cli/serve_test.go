@@ -114,7 +114,7 @@ func TestServe(t *testing.T) {
 		ok(t, env, "release", "x", permit)
 		ok(t, env, "unpause", "x")
 		ok(t, env, "run", "x", "--", "true")
-		for path, want := range map[string]string{"/healthz": "alive", "/readyz": "ready", "/metrics": "sema_limit", "/": "<html", "/v1/semaphores": `"name":"x"`} {
+		for path, want := range map[string]string{"/healthz": "alive", "/readyz": "ready", "/metrics": "sema_limit", "/": "<html", "/v1/semaphores": `"name":"x"`, "/v1/nothing": "urn:sema:no-route"} {
 			if out := get(t, s.url+path); !strings.Contains(out, want) {
 				t.Errorf("%s has no %s:\n%s", path, want, out)
 			}
@@ -152,22 +152,26 @@ func TestServeWithTokensAndTLS(t *testing.T) {
 	}
 	t.Setenv("SSL_CERT_FILE", cert)
 	env := "SEMA_URL=" + s.url
-	t.Setenv("SEMA_TOKEN", "ci.hush-hush-hush-hush")
+	t.Setenv("SEMA_SERVER_TOKEN", "ci.hush-hush-hush-hush")
 	if out := ok(t, env, "run", "-n", "1", "job-1", "--", "echo", "mine"); out != "mine\n" {
+		t.Errorf("%q", out)
+	}
+	// The command may use the server, too: its fencing token is another variable.
+	if out := ok(t, env, "run", "-n", "1", "job-1", "--", "sema", "ls"); !strings.Contains(out, "job-1 ") {
 		t.Errorf("%q", out)
 	}
 	for token, want := range map[string]string{
 		"ci.hush-hush-hush-hush": "this needs admin. Try: use a token with more rights",
-		"ci.wrong-hush":          "Try: check the token, $SEMA_TOKEN",
-		"Hush":                   "Try: SEMA_TOKEN=NAME.SECRET",
+		"ci.wrong-hush":          "Try: check the token, $SEMA_SERVER_TOKEN",
+		"Hush":                   "Try: SEMA_SERVER_TOKEN=NAME.SECRET",
 	} {
-		t.Setenv("SEMA_TOKEN", token)
+		t.Setenv("SEMA_SERVER_TOKEN", token)
 		code, out := run(t, env, "limit", "job-1", "3")
 		if code != 69 && code != 64 || !strings.Contains(out, want) || strings.Contains(strings.ToLower(out), "hush") {
 			t.Errorf("%s: exit code %d: %s", token, code, out)
 		}
 	}
-	t.Setenv("SEMA_TOKEN", "boss.hush-hush-hush-boss")
+	t.Setenv("SEMA_SERVER_TOKEN", "boss.hush-hush-hush-boss")
 	ok(t, env, "limit", "job-1", "3")
 	if log := s.end(); strings.Contains(log, "hush") || !strings.Contains(log, "who=boss") {
 		t.Errorf("%s", log)
