@@ -82,6 +82,7 @@ func (s *Server) routes() *http.ServeMux {
 		return problem(http.StatusNotFound, "no-route", "there is nothing at this path: see /v1/openapi.json")
 	}}
 	if h := s.options.Dashboard; h != nil {
+		mux.HandleFunc("/v1/", s.guarded(rest)) // programs ask here, and want no page of HTML
 		rest = route{do: func(s *Server, w http.ResponseWriter, r *http.Request, _ *Who) error {
 			if s.tokens == nil {
 				if err := s.ownSite(r); err != nil {
