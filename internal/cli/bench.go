@@ -28,7 +28,8 @@ and of its baselines take turns, so that ratios hold on a busy machine too.
 --url memory: is this command's own memory. With the default values it takes
 about five minutes. Figures of the server count all that it does: use one that
 nobody else uses. Semaphores are called sema-bench-… with a random part and are
-removed at the end, also after an error or a signal.
+removed at the end, also after an error or a signal; behind sema serve they stay
+until they are forgotten, a few minutes later.
 On files, where every step costs more the more wait or hold, the defaults are
 --waiters 10,1000 and --permits 1000.
 

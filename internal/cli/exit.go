@@ -29,7 +29,7 @@ const (
 
 const exitCodesHelp = `Exit codes:
   0    done
-  1    show, limit: there is no such semaphore
+  1    there is no such semaphore
   64   usage: a flag, name, limit, weight, duration or URL is wrong; nothing was done
   69   the engine cannot be reached, or refused the call
   74   standard output cannot be written

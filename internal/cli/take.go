@@ -35,7 +35,8 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; the first user's limit is stored and holds")
 	flags.IntVarP(&f.weight, "weight", "w", 1, "how much of the limit to take")
-	flags.Var(durationOf(&f.wait, 0), "wait", "wait for a permit no longer than this: seconds, or 1m30s (default: for ever)")
+	flags.Var(durationOf(&f.wait, 0), "wait", "wait for a permit no longer than this: seconds, or 1m30s; without it, for ever")
+	flags.Lookup("wait").DefValue = "" // help would say 0s
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait: take a permit now, or end with the conflict exit code")
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
 	flags.Var(durationOf(&f.lease, defaultLease), "lease", "how long the permit lives unless renewed")
@@ -318,8 +319,12 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	if w.flags.wait > 0 {
 		when = fmt.Sprintf("within %v", w.flags.wait)
 	}
+	paused := ""
+	if st.Paused {
+		paused = "paused by an operator, "
+	}
 	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s", w.urlFlag(), quote(w.name)),
-		"%q: no permit %s: %d of %d held, %d waiting", w.name, when, st.Used, st.Limit, len(st.Waiters))}
+		"%q: no permit %s: %s%d of %d held, %d waiting", w.name, when, paused, st.Used, st.Limit, len(st.Waiters))}
 }
 
 // labelOf is the command line, short and printable; passwords in URLs are left

@@ -160,7 +160,7 @@ func (w why) text(name string) string {
 		subject = w.permit
 	}
 	fmt.Fprintf(&b, "%s: in front of %s: %s\n", printable(name, sema.MaxName), subject, w.reason())
-	if w.position == 0 {
+	if w.position == 0 || len(w.st.Holders)+len(w.before) == 0 {
 		return b.String()
 	}
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
