@@ -176,6 +176,10 @@ func New(e engine.Engine, o *Options) *Handler {
 			h.fail(w, r, Access{}, http.StatusMethodNotAllowed, "Nothing is done that way here.")
 			return
 		}
+		if strings.Contains(strings.TrimPrefix(r.URL.Path, "/"), "/") { // from here the links of a page lead nowhere
+			http.Error(w, "There is no such page.", http.StatusNotFound)
+			return
+		}
 		h.fail(w, r, Access{}, http.StatusNotFound, "There is no such page.")
 	})
 	for _, a := range assets {

@@ -215,6 +215,7 @@ func TestAPageShowsHoldersAndWhyOthersWait(t *testing.T) {
 		"1 to 1 of 1 holders", "1 to 2 of 2 waiters")
 	hasNot(t, page, "Revoke", "Set the limit", "act?") // read only
 	has(t, s.get(404, "/semaphore?name=nobody"), "Nobody uses")
+	hasNot(t, s.get(404, "/semaphores/x"), "href") // relative links would lead below it
 	for _, path := range []string{"/semaphore", "/semaphore?name=a%0ab", "/semaphore?name=" + strings.Repeat("a", 256), "/nothing", "/semaphore/x", "/live?of=x"} {
 		s.get(404, path)
 	}
