@@ -1,13 +1,16 @@
 #!/bin/sh
 # Sees to what the tests need beside Go: redis-server, PostgreSQL for two of the
 # examples, tmux as a terminal, a C compiler for the race detector, Chromium for
-# the dashboard, and what interop/others compares. Installs them with apt where
+# the dashboard, the languages of examples/clients, and what interop/others compares. Installs them with apt where
 # that is there and allowed.
 set -eu
 
 missing=
 command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
 command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
+command -v curl >/dev/null 2>&1 || missing="$missing curl"
+command -v python3 >/dev/null 2>&1 || missing="$missing python3"
+command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v sem >/dev/null 2>&1 || missing="$missing parallel"
 command -v flock >/dev/null 2>&1 || missing="$missing util-linux"
 # Debian has PostgreSQL's programs outside of the path.
