@@ -1,8 +1,8 @@
 #!/bin/sh
 # Sees to what the tests need beside Go: redis-server, PostgreSQL for two of the
 # examples, tmux as a terminal, a C compiler for the race detector, Chromium for
-# the dashboard, the languages of examples/clients, and what interop/others compares. Installs them with apt where
-# that is there and allowed.
+# the dashboard, the languages of examples/clients, and what interop/others
+# compares. Installs them with apt where that is there and allowed.
 set -eu
 
 missing=
