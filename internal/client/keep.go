@@ -20,9 +20,10 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // a recall costs that never arrives.
 func (m *Machine) contact() time.Duration { return m.cfg.Lease / 6 }
 
-// mayLeave reports whether a released permit may stay with this client.
+// mayLeave reports whether a released permit may stay with this client. One that
+// another client made may not: what the engine has to say of it goes there.
 func (m *Machine) mayLeave(now time.Duration, c *claim) bool {
-	return m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed &&
+	return m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed && !c.resumed &&
 		(m.leave == engine.Keep || c.passes < m.cfg.Passes) && c.valid-now >= m.cfg.Lease/3
 }
 
