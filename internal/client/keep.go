@@ -152,6 +152,17 @@ func (m *Machine) recall(r engine.Recall) {
 	m.allow(overrule(m.leave, r), m.leaveUntil)
 }
 
+// doubt has all permits renewed, as one of them may be over. Until the engine has
+// said which, none is passed on.
+func (m *Machine) doubt() {
+	m.recall(engine.RecallAll)
+	for _, c := range m.all {
+		if c.issued() {
+			m.push(c)
+		}
+	}
+}
+
 func overrule(l engine.Leave, r engine.Recall) engine.Leave {
 	switch r {
 	case engine.RecallAll:

@@ -284,6 +284,9 @@ func (m *Machine) Do(o *Order, r engine.Request) {
 		return
 	}
 	m.orders = append(m.orders, o)
+	if r.Kind == engine.Release && m.Knows(r.ID) {
+		m.doubt() // the engine tells nobody: the release is this client's own
+	}
 }
 
 // Leave says that nobody waits for an order's answer any more. The release of an
