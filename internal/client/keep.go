@@ -157,6 +157,9 @@ func (m *Machine) recall(r engine.Recall) {
 func (m *Machine) doubt() {
 	m.recall(engine.RecallAll)
 	for _, c := range m.all {
+		if c.pending {
+			c.again = true // the answer on its way may be older
+		}
 		if c.issued() {
 			m.push(c)
 		}
