@@ -142,6 +142,7 @@ func (m *Machine) join(a *Acquisition) {
 			m.move(a, c)
 			return
 		}
+		m.returnSpares() // of another weight: they would be before it in the queue
 		m.next = a
 	}
 	if a.earlier != nil && a.earlier.state == Waiting && !m.short() {
