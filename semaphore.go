@@ -176,9 +176,14 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 // free, or somebody waiting, it fails with ErrUnavailable. What other clients
 // keep (see Options.Keep) is not free.
 func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
+	w := &waiter{}
+	o := &client.Order{Owner: w}
 	s.loop.mu.Lock()
-	s.loop.machine.Return()
-	s.loop.run(s.loop.now())
+	if !s.loop.machine.Return(o) {
+		s.loop.run(s.loop.now())
+	} else if _, err := s.loop.finish(ctx, "drain", w, o); err != nil {
+		return nil, err
+	}
 	for {
 		free, err := s.Available(ctx)
 		if err != nil {
