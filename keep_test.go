@@ -56,3 +56,14 @@ func TestWhatWaitsIsCarriedAlthoughAnObserverPanics(t *testing.T) {
 		}
 	})
 }
+
+func TestRemoveGivesBackWhatItsOwnClientKeeps(t *testing.T) {
+	bubble(t, &sema.Options{Keep: 5 * time.Second}, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		if err := acquire(t, s).Release(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Remove(t.Context()); err != nil {
+			t.Errorf("nobody holds a permit, and yet: %v", err)
+		}
+	})
+}

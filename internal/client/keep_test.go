@@ -88,3 +88,30 @@ func TestSparedTicketsOfAnotherWeightHoldUpNobody(t *testing.T) {
 	}
 	_ = held
 }
+
+func TestASlotBeyondASmallerLimitIsNotGivenOutAgain(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Keep, c.Limit, c.Slots = 5*time.Second, 2, true })
+	low, high := s.acquire(), s.acquire()
+	s.answers(s.sends("ask1 ask2"))
+	s.other(engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.told()
+	s.m.Release(s.now, low)
+	s.answers(s.sends("release1"))
+	s.m.Release(s.now, high)
+	if next := s.acquire(); next.State() == Held {
+		t.Errorf("slot %d of a semaphore of limit 1 is given out", next.Slot())
+	}
+}
+
+func TestWhatIsKeptIsRefusedToAStrictCallerOfAnotherLimit(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Keep, c.Strict = 5*time.Second, true })
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.other(engine.Request{Kind: engine.SetLimit, Limit: 2})
+	s.later(9 * time.Second)
+	s.answers(s.sends("renew1")) // the reply says so
+	s.m.Release(s.now, a)
+	if next := s.acquire(); next.State() == Held {
+		t.Error("granted with another limit stored")
+	}
+}
