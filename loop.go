@@ -274,6 +274,20 @@ func (l *loop) ask(ctx context.Context, op string, r engine.Request) (engine.Sta
 	return l.finish(ctx, op, w, o)
 }
 
+// giveBack gives back what is kept for callers that have not come yet, and waits
+// for that.
+func (l *loop) giveBack(ctx context.Context, op string) error {
+	w := &waiter{}
+	o := &client.Order{Owner: w}
+	l.mu.Lock()
+	if !l.machine.Return(o) {
+		l.run(l.now())
+		return nil
+	}
+	_, err := l.finish(ctx, op, w, o)
+	return err
+}
+
 // finish runs the loop, and waits for the answer to an order. It is called with
 // the lock held.
 func (l *loop) finish(ctx context.Context, op string, w *waiter, o *client.Order) (engine.Status, error) {

@@ -176,12 +176,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 // free, or somebody waiting, it fails with ErrUnavailable. What other clients
 // keep (see Options.Keep) is not free.
 func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
-	w := &waiter{}
-	o := &client.Order{Owner: w}
-	s.loop.mu.Lock()
-	if !s.loop.machine.Return(o) {
-		s.loop.run(s.loop.now())
-	} else if _, err := s.loop.finish(ctx, "drain", w, o); err != nil {
+	if err := s.loop.giveBack(ctx, "drain"); err != nil {
 		return nil, err
 	}
 	for {

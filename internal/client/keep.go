@@ -23,8 +23,14 @@ func (m *Machine) contact() time.Duration { return m.cfg.Lease / 6 }
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
 func (m *Machine) mayLeave(now time.Duration, c *claim) bool {
-	return m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed && !c.resumed &&
+	return m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed && !c.resumed && m.asNew(c) &&
 		(m.leave == engine.Keep || c.passes < m.cfg.Passes) && c.valid-now >= m.cfg.Lease/3
+}
+
+// asNew reports whether the engine would grant such a permit today: the limit may
+// have changed since, to one below its slot, or to one that its caller refuses.
+func (m *Machine) asNew(c *claim) bool {
+	return c.slot < m.limit() && (!m.cfg.Strict || m.limit() == m.cfg.Limit)
 }
 
 // handOn passes a released permit to the oldest caller that waits, or keeps it
