@@ -115,3 +115,42 @@ func TestWhatIsKeptIsRefusedToAStrictCallerOfAnotherLimit(t *testing.T) {
 		t.Error("granted with another limit stored")
 	}
 }
+
+func TestASparedTicketIsAskedForAgainLikeOthers(t *testing.T) {
+	s := begin(t, keeping)
+	held := s.acquire()
+	s.answers(s.sends("ask1"))
+	waits, gone := s.acquire(), s.acquire()
+	s.answers(s.sends("ask2 ask3"))
+	s.m.Release(s.now, held) // to the one that waits; its ticket is spare now, or the other's
+	s.m.Cancel(s.now, gone)
+	s.m.Notify(s.now, engine.Notification{Ask: true}) // they may be gone
+	s.acquire()
+	c, _ := s.m.Next(s.now)
+	asks := 0
+	for _, r := range c.Requests {
+		if r.Kind == engine.Ask {
+			asks++
+		}
+	}
+	if asks != 1 {
+		t.Errorf("%d asks leave for a caller whose ticket may be gone: %+v", asks, c.Requests)
+	}
+	_ = waits
+}
+
+func TestACallIsNotLostToAClaimThatNobodyWants(t *testing.T) {
+	s := begin(t, keeping)
+	held := s.acquire()
+	s.answers(s.sends("ask1"))
+	a := s.acquire()
+	s.sends("ask2")
+	s.m.Cancel(s.now, a)
+	s.m.Failed(s.now, unknown)
+	s.later(minPause)
+	c, ok := s.m.Next(s.now)
+	if !ok || len(c.Requests) != 1 || c.Requests[0].Kind != engine.Release {
+		t.Errorf("sends %+v, want the release of what may be queued", c.Requests)
+	}
+	_ = held
+}
