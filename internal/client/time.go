@@ -95,8 +95,9 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 		return
 	}
 	if n.Ask {
+		m.returnSpares() // the next caller asks anew
 		for _, c := range m.all {
-			if c.state != Waiting || c.spare {
+			if c.state != Waiting {
 				continue
 			}
 			if c.pending {
