@@ -14,7 +14,8 @@ type Observer struct {
 	Acquired func(Acquired)
 	// Failed: an acquisition ended without a permit.
 	Failed func(Failed)
-	// Released: a permit was given back, and the engine confirmed it.
+	// Released: a permit was given back, and the engine confirmed it; or it stays
+	// in this process, for another caller (see Options.Keep).
 	Released func(Released)
 	// Lost: a permit's contexts were ended, because it is not held any more.
 	Lost func(Lost)

@@ -139,20 +139,31 @@ var scenarios = []scenario{
 		Bench.cohorts,
 	},
 	{
-		"newcomer", "from New to acquired by a process of one goroutine, beside a process whose 64 have all 8 permits among themselves",
+		"newcomer", "from New to acquired by a process of one goroutine, beside another process that has all 8 permits\n" +
+			"keeping: its 8 goroutines rest for 10 ms after each, and keep 20 ms; busy: its 64 pass them on without a rest",
 		[]Column{p50, p99, longest},
 		func(b Bench) []*Case {
 			if b.Engine == "memory" { // has one process
 				return nil
 			}
-			return []*Case{{Name: "limit=8", Processes: 2, Workers: 64, Limit: 8, Field: []Entry{b.entry("sema", "newcomer")}}}
+			keeping := b.entry("sema", "newcomer")
+			keeping.Setup.KeepUS = 20_000
+			return []*Case{
+				{Name: "keeping", Processes: 2, Workers: contendedLimit, Limit: contendedLimit, Field: []Entry{keeping}},
+				{Name: "busy", Processes: 2, Workers: 64, Limit: contendedLimit, Field: []Entry{b.entry("sema", "newcomer")}},
+			}
 		},
 	},
 	{
 		"many-names", "acquire and release, one goroutine on each of many semaphores of one client" + ofRates,
 		[]Column{rate, p50, p99, clientCPU, scriptTime, allocs, ratio("ratio", "RATIO", Rate, -1)},
 		func(b Bench) []*Case {
-			return []*Case{{Name: fmt.Sprintf("names=%d", b.Names), Workers: b.Names, Names: b.Names, Limit: 1, Field: b.pairs(b.Names)}}
+			kept := b.pairs(b.Names)
+			kept[0].Name, kept[0].Setup.KeepUS = "sema, keeping", 20_000
+			return []*Case{
+				{Name: fmt.Sprintf("names=%d", b.Names), Workers: b.Names, Names: b.Names, Limit: 1, Field: b.pairs(b.Names)},
+				{Name: fmt.Sprintf("names=%d keep=20ms", b.Names), Workers: b.Names, Names: b.Names, Limit: 1, Field: kept},
+			}
 		},
 	},
 	{

@@ -63,7 +63,7 @@ local PASS_ON, KEEP_ON = 1, 2 -- what a client may do, as in KEPT
 
 -- MAX_TURNS is how many tickets a step grants or drops at the most, so that
 -- nobody keeps the server from others for long. The next step goes on.
-local MAX_TURNS = 1000
+local MAX_TURNS = 250
 
 -- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
 -- times as fast as %.0f, where it has them.
