@@ -88,10 +88,7 @@ func (l *loop) run(now time.Duration) {
 		now = l.carry(ctx, call, now)
 		call, ok = l.another(now)
 	}
-	l.settle(now)
-	if ok {
-		go l.carryAll(call)
-	}
+	l.settleThen(now, call, ok)
 }
 
 // settleBefore is settle before a call is carried. Should an observer panic, and
@@ -110,10 +107,16 @@ func (l *loop) settleBefore(now time.Duration, call engine.Call) {
 // start is run for those who cannot carry a call themselves.
 func (l *loop) start(now time.Duration) {
 	call, ok := l.next(now)
-	l.settle(now)
+	l.settleThen(now, call, ok)
+}
+
+// settleThen is settle, and has the next call carried, if there is one: also
+// after an observer's panic that its caller survives.
+func (l *loop) settleThen(now time.Duration, call engine.Call, ok bool) {
 	if ok {
-		go l.carryAll(call)
+		defer func() { go l.carryAll(call) }()
 	}
+	l.settle(now)
 }
 
 // next is a call for the caller to carry, unless somebody else is at it. The
@@ -269,6 +272,20 @@ func (l *loop) ask(ctx context.Context, op string, r engine.Request) (engine.Sta
 	}
 	l.machine.Do(o, r)
 	return l.finish(ctx, op, w, o)
+}
+
+// giveBack gives back what is kept for callers that have not come yet, and waits
+// for that.
+func (l *loop) giveBack(ctx context.Context, op string) error {
+	w := &waiter{}
+	o := &client.Order{Owner: w}
+	l.mu.Lock()
+	if !l.machine.Return(o) {
+		l.run(l.now())
+		return nil
+	}
+	_, err := l.finish(ctx, op, w, o)
+	return err
 }
 
 // finish runs the loop, and waits for the answer to an order. It is called with

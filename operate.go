@@ -76,9 +76,12 @@ func (s *Semaphore) Unpause(ctx context.Context) error {
 }
 
 // Remove forgets the semaphore: the next user's limit counts. It fails with
-// ErrInUse while somebody holds a permit or waits for one, and with ErrNotFound
-// when there is no such semaphore.
+// ErrInUse while somebody holds a permit or waits for one, or another client keeps
+// one (see Options.Keep), and with ErrNotFound when there is no such semaphore.
 func (s *Semaphore) Remove(ctx context.Context) error {
+	if err := s.loop.giveBack(ctx, "remove"); err != nil {
+		return err
+	}
 	return s.operate(ctx, "remove", engine.Remove)
 }
 

@@ -176,9 +176,9 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 // free, or somebody waiting, it fails with ErrUnavailable. What other clients
 // keep (see Options.Keep) is not free.
 func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
-	s.loop.mu.Lock()
-	s.loop.machine.Return()
-	s.loop.run(s.loop.now())
+	if err := s.loop.giveBack(ctx, "drain"); err != nil {
+		return nil, err
+	}
 	for {
 		free, err := s.Available(ctx)
 		if err != nil {

@@ -31,12 +31,14 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 		case m.requests[i].Kind == engine.Renew:
 			m.back(it.claim)
 			m.renewed(now, it.claim, answer)
+			m.renewAgain(it.claim)
 		default:
 			if answer.Status == engine.Queued && (m.requests[i].Again || m.wouldKeep) {
 				m.deaf = reply.Deaf
 			}
 			m.back(it.claim)
 			m.asked(now, it.claim, answer, reply)
+			m.renewAgain(it.claim)
 		}
 	}
 	m.tellQueued()
@@ -53,6 +55,15 @@ func (m *Machine) back(c *claim) {
 	c.pending = false
 	if c.state != Ended {
 		m.schedule(c.due)
+	}
+}
+
+// renewAgain renews a permit once more, if the answer may be older than what was
+// told of it.
+func (m *Machine) renewAgain(c *claim) {
+	if c.again && c.state == Held {
+		c.again = false
+		m.push(c)
 	}
 }
 

@@ -30,6 +30,9 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	m.takeOrders()
 	m.takeDue(now)
 	m.takeFresh(now)
+	if len(m.requests) == 0 { // what nobody wants any more is to be released
+		m.takeOrders()
+	}
 	if len(m.requests) == 0 {
 		return engine.Call{}, false
 	}

@@ -35,7 +35,7 @@ type claim struct {
 
 	index   int  // in Machine.all
 	pending bool // in Machine.due, or in the call in flight
-	again   bool // ask once more when the call in flight is back
+	again   bool // ask, or renew, once more when the call in flight is back
 	short   bool // a hand-off gave the rest of a ticket's life instead of a lease
 	moved   bool // the ticket is for another caller than the engine knows of
 }
@@ -142,6 +142,7 @@ func (m *Machine) join(a *Acquisition) {
 			m.move(a, c)
 			return
 		}
+		m.returnSpares() // of another weight: they would be before it in the queue
 		m.next = a
 	}
 	if a.earlier != nil && a.earlier.state == Waiting && !m.short() {

@@ -20,10 +20,17 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // a recall costs that never arrives.
 func (m *Machine) contact() time.Duration { return m.cfg.Lease / 6 }
 
-// mayLeave reports whether a released permit may stay with this client.
+// mayLeave reports whether a released permit may stay with this client. One that
+// another client made may not: what the engine has to say of it goes there.
 func (m *Machine) mayLeave(now time.Duration, c *claim) bool {
-	return m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed &&
+	return m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed && !c.resumed && m.asNew(c) &&
 		(m.leave == engine.Keep || c.passes < m.cfg.Passes) && c.valid-now >= m.cfg.Lease/3
+}
+
+// asNew reports whether the engine would grant such a permit today: the limit may
+// have changed since, to one below its slot, or to one that its caller refuses.
+func (m *Machine) asNew(c *claim) bool {
+	return c.slot < m.limit() && (!m.cfg.Strict || m.limit() == m.cfg.Limit)
 }
 
 // handOn passes a released permit to the oldest caller that waits, or keeps it
@@ -149,6 +156,20 @@ func (m *Machine) returnSpares() {
 func (m *Machine) recall(r engine.Recall) {
 	m.overruled = max(m.overruled, r)
 	m.allow(overrule(m.leave, r), m.leaveUntil)
+}
+
+// doubt has all permits renewed, as one of them may be over. Until the engine has
+// said which, none is passed on.
+func (m *Machine) doubt() {
+	m.recall(engine.RecallAll)
+	for _, c := range m.all {
+		if c.pending {
+			c.again = true // the answer on its way may be older
+		}
+		if c.issued() {
+			m.push(c)
+		}
+	}
 }
 
 func overrule(l engine.Leave, r engine.Recall) engine.Leave {

@@ -270,10 +270,18 @@ func (m *Machine) Renew(now time.Duration, o *Order, a *Acquisition) {
 	m.orders = append(m.orders, o)
 }
 
-// Return gives back what is kept for callers that have not come yet.
-func (m *Machine) Return() {
-	m.returnKept()
+// Return gives back what is kept for callers that have not come yet. It reports
+// whether that was anything; the order is then in the event that answers it.
+func (m *Machine) Return(o *Order) bool {
 	m.returnSpares()
+	if len(m.kept) == 0 {
+		return false
+	}
+	m.returnKept()
+	last := &m.orders[len(m.orders)-1]
+	o.request, o.owed = (*last).request, true
+	*last = o
+	return true
 }
 
 // Do carries out a request that is not about an acquisition of this machine.
@@ -284,6 +292,9 @@ func (m *Machine) Do(o *Order, r engine.Request) {
 		return
 	}
 	m.orders = append(m.orders, o)
+	if r.Kind == engine.Release && m.Knows(r.ID) {
+		m.doubt() // the engine tells nobody: the release is this client's own
+	}
 }
 
 // Leave says that nobody waits for an order's answer any more. The release of an

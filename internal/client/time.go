@@ -95,8 +95,9 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 		return
 	}
 	if n.Ask {
+		m.returnSpares() // the next caller asks anew
 		for _, c := range m.all {
-			if c.state != Waiting || c.spare {
+			if c.state != Waiting {
 				continue
 			}
 			if c.pending {
@@ -106,14 +107,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 		}
 	}
 	if n.Renew {
-		// One of the permits is not to be passed on: until the engine has said
-		// which, none is.
-		m.recall(engine.RecallAll)
-		for _, c := range m.all {
-			if c.issued() {
-				m.push(c)
-			}
-		}
+		m.doubt()
 	}
 	if n.Recheck > 0 {
 		m.recheckAt(now+n.Recheck, now)

@@ -1,0 +1,156 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// keeping has a machine keep what is released.
+func keeping(c *Config) { c.Keep = 5 * time.Second }
+
+func (s *story) acquireN(weight int) *Acquisition {
+	a := &Acquisition{}
+	s.m.Acquire(s.now, a, weight, true)
+	return a
+}
+
+func TestAResumedPermitIsNotPassedOn(t *testing.T) {
+	s := begin(t, keeping)
+	id := s.hold()
+	a := &Acquisition{}
+	s.m.Resume(s.now, a, id)
+	s.answers(s.sends("renew1"))
+	s.happened("granted")
+	s.other(engine.Request{Kind: engine.Revoke, ID: id}) // which is told to the client that made it
+	s.m.Release(s.now, a)
+	b := s.acquireN(1)
+	if b.State() == Held {
+		t.Error("a revoked permit went on to the next caller")
+	}
+}
+
+func TestAPermitThatItsOwnClientReleasedByIDIsNotPassedOn(t *testing.T) {
+	s := begin(t, keeping)
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.m.Do(&Order{}, engine.Request{Kind: engine.Release, ID: a.ID()})
+	c, _ := s.m.Next(s.now)
+	s.answers(c)
+	s.hold() // another client has it now
+	s.m.Release(s.now, a)
+	if b := s.acquireN(1); b.State() == Held {
+		t.Error("a permit that was given back by its id is given out again")
+	}
+}
+
+func TestARevocationDuringARenewalIsNotForgotten(t *testing.T) {
+	s := begin(t, keeping)
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.happened("granted")
+	s.later(9 * time.Second)
+	reply := s.step("me", s.sends("renew1")) // still on its way
+	s.other(engine.Request{Kind: engine.Revoke, ID: a.ID()})
+	s.told()
+	s.m.Answer(s.now, reply)
+	s.answers(s.sends("renew1"))
+	s.happened("lost")
+}
+
+func TestARevocationDuringTheFirstAskIsNotForgotten(t *testing.T) {
+	s := begin(t, keeping)
+	a := s.acquire()
+	reply := s.step("me", s.sends("ask1"))
+	s.other(engine.Request{Kind: engine.Revoke, ID: a.ID()})
+	s.told()
+	s.m.Answer(s.now, reply)
+	s.answers(s.sends("renew1"))
+	s.happened("granted lost")
+}
+
+func TestSparedTicketsOfAnotherWeightHoldUpNobody(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Keep, c.Limit = 5*time.Second, 2 })
+	held := s.acquireN(1)
+	s.answers(s.sends("ask1"))
+	heavy := []*Acquisition{s.acquireN(2), s.acquireN(2)}
+	s.answers(s.sends("ask2 ask3"))
+	for _, a := range heavy {
+		s.m.Cancel(s.now, a)
+	}
+	light := s.acquireN(1)
+	if c, ok := s.m.Next(s.now); ok {
+		s.answers(c)
+	}
+	if light.State() != Held {
+		t.Errorf("state %d with half of the limit free and nobody waiting", light.State())
+	}
+	_ = held
+}
+
+func TestASlotBeyondASmallerLimitIsNotGivenOutAgain(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Keep, c.Limit, c.Slots = 5*time.Second, 2, true })
+	low, high := s.acquire(), s.acquire()
+	s.answers(s.sends("ask1 ask2"))
+	s.other(engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.told()
+	s.m.Release(s.now, low)
+	s.answers(s.sends("release1"))
+	s.m.Release(s.now, high)
+	if next := s.acquire(); next.State() == Held {
+		t.Errorf("slot %d of a semaphore of limit 1 is given out", next.Slot())
+	}
+}
+
+func TestWhatIsKeptIsRefusedToAStrictCallerOfAnotherLimit(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Keep, c.Strict = 5*time.Second, true })
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.other(engine.Request{Kind: engine.SetLimit, Limit: 2})
+	s.later(9 * time.Second)
+	s.answers(s.sends("renew1")) // the reply says so
+	s.m.Release(s.now, a)
+	if next := s.acquire(); next.State() == Held {
+		t.Error("granted with another limit stored")
+	}
+}
+
+func TestASparedTicketIsAskedForAgainLikeOthers(t *testing.T) {
+	s := begin(t, keeping)
+	held := s.acquire()
+	s.answers(s.sends("ask1"))
+	waits, gone := s.acquire(), s.acquire()
+	s.answers(s.sends("ask2 ask3"))
+	s.m.Release(s.now, held) // to the one that waits; its ticket is spare now, or the other's
+	s.m.Cancel(s.now, gone)
+	s.m.Notify(s.now, engine.Notification{Ask: true}) // they may be gone
+	s.acquire()
+	c, _ := s.m.Next(s.now)
+	asks := 0
+	for _, r := range c.Requests {
+		if r.Kind == engine.Ask {
+			asks++
+		}
+	}
+	if asks != 1 {
+		t.Errorf("%d asks leave for a caller whose ticket may be gone: %+v", asks, c.Requests)
+	}
+	_ = waits
+}
+
+func TestACallIsNotLostToAClaimThatNobodyWants(t *testing.T) {
+	s := begin(t, keeping)
+	held := s.acquire()
+	s.answers(s.sends("ask1"))
+	a := s.acquire()
+	s.sends("ask2")
+	s.m.Cancel(s.now, a)
+	s.m.Failed(s.now, unknown)
+	s.later(minPause)
+	c, ok := s.m.Next(s.now)
+	if !ok || len(c.Requests) != 1 || c.Requests[0].Kind != engine.Release {
+		t.Errorf("sends %+v, want the release of what may be queued", c.Requests)
+	}
+	_ = held
+}
