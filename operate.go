@@ -11,7 +11,8 @@ import (
 // This file has what operators do: to permits by their ids, and to limits.
 
 // ReleaseID gives back a permit by its id, whoever holds it, at once. Its
-// holder learns of that only at its next renewal: Revoke is the gentle way. It
+// holder learns of that when it renews, which it is told to do now: Revoke is the
+// gentle way. An id may meanwhile be that of the next caller of its process. It
 // fails with ErrLost when there is no such permit.
 func (s *Semaphore) ReleaseID(ctx context.Context, id string) error {
 	return s.operateOn(ctx, "release", engine.Release, id)

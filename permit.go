@@ -105,7 +105,8 @@ func (p *Permit) Err() error {
 }
 
 // ID names the permit towards the engine and its operators. A permit that passes
-// from one caller of this process to the next keeps its id, and gets a new token.
+// from one caller of this process to the next keeps its id, and gets a new token:
+// an id is this caller's until it releases, and a Detached permit's for good.
 func (p *Permit) ID() string { return p.h.Acquisition.ID().String() }
 
 // Weight is how much of the limit the permit takes.
