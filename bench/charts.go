@@ -21,9 +21,9 @@ type chart struct {
 var held = []string{"64-of-8-hold-1ms", "512-of-8-hold-1ms", "64-of-8-hold-10ms", "512-of-8-hold-10ms"}
 
 var charts = []chart{
-	{"bench-free.svg", "Nobody has to wait: throughput", "pairs of acquire and release in a second", []string{"uncontended", "64-of-64", "512-of-512"}, rate, false},
+	{"bench-free.svg", "Nobody has to wait: throughput", "pairs of acquire and release in a second; the scale is logarithmic", []string{"uncontended", "64-of-64", "512-of-512"}, rate, true},
 	{"bench-hold.svg", "Limit 8, with work to do: throughput", "per cent of what is possible", held, percent, false},
-	{"bench-busy.svg", "Limit 8, nothing to do while holding: throughput", "pairs of acquire and release in a second", []string{"64-of-8", "4x16-of-8", "4x256-of-8"}, rate, false},
+	{"bench-busy.svg", "Limit 8, nothing to do while holding: throughput", "pairs of acquire and release in a second; the scale is logarithmic", []string{"64-of-8", "4x16-of-8", "4x256-of-8"}, rate, true},
 	{"bench-p99.svg", "Limit 8, with work to do: the 99th percentile of the waits", "less is better; the scale is logarithmic", held, p99, true},
 }
 
