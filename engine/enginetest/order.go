@@ -1,8 +1,15 @@
 package enginetest
 
 import (
+	"time"
+
 	"sema"
 )
+
+// apart is how long after one another waiters come whose places are to be told
+// apart by how long they have waited: longer than a message takes that has to
+// dial anew.
+const apart = 300 * time.Millisecond
 
 var orderTests = []test{
 	{name: "first come, first served, weights included", run: func(e *env) {
@@ -94,6 +101,7 @@ var orderTests = []test{
 		var lines []*cutEngine
 		for range 5 {
 			cut := &cutEngine{Engine: e.store.Client(e)}
+			time.Sleep(apart)
 			line, lines = append(line, e.queue(e.semOn(cut, 1, o), 1)), append(lines, cut)
 		}
 		for _, cut := range lines {
