@@ -89,3 +89,22 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 		})
 	})
 }
+
+// What a call releases goes to its own older waiter, though that one asks behind
+// the release: not to who came later and happens to have a ticket.
+func TestAReleaseFindsTheOlderAskBehindIt(t *testing.T) {
+	l := &Ledger{}
+	id := func(client string, n uint64) engine.ID { return engine.ID{Client: client, Number: n, Weight: 1} }
+	ask := func(id engine.ID, waited time.Duration) engine.Request {
+		return engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Waited: waited, Wait: true}
+	}
+	step := func(client string, number uint64, requests ...engine.Request) engine.Reply {
+		return l.Step(int64(1_000_000+number), client, engine.Client{}, engine.Call{Number: number, Requests: requests})
+	}
+	step("a", 1, ask(id("a", 1), 0))
+	step("b", 2, ask(id("b", 1), 0))
+	reply := step("a", 3, engine.Request{Kind: engine.Release, ID: id("a", 1)}, ask(id("a", 2), time.Second))
+	if got := reply.Answers[1].Status; got != engine.Granted {
+		t.Errorf("the older one is answered %d, and %+v is told", got, l.Notifications())
+	}
+}

@@ -53,7 +53,6 @@ var planted = []struct{ what, file, old, new string }{
 	{"moved tickets are never corrected", callFile, "\tif m.moved && m.leave != engine.Keep {", "\tif false && m.leave != engine.Keep {"},
 	{"what is kept is kept for good", keepFile, "\t\tif c := m.kept[i]; now >= c.keepUntil {", "\t\tif c := m.kept[i]; now < 0 {"},
 	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false"},
-	{"releases are carried out before the queue is corrected", ledgerFile, "\t\tl.grant(now, place) //", "\t\tl.grant(now, last) //"},
 	{"a fence is forgotten", answerFile, "m.fence = m.fence || !failure.NotExecuted", "m.fence = false"},
 }
 
