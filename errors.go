@@ -90,7 +90,7 @@ func (s *Semaphore) reason(e client.Event) error {
 	case client.Refused:
 		return ErrUnavailable
 	case client.TooHeavy:
-		return &WeightError{Name: s.name, Weight: e.A.ID().Weight, Limit: e.Limit}
+		return &WeightError{Name: s.name, Weight: e.A.Weight(), Limit: e.Limit}
 	case client.LimitIsAnother:
 		return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit}
 	case client.Gone:

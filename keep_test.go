@@ -1,11 +1,13 @@
 package sema_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"sema"
+	"sema/engine/memengine"
 )
 
 func TestDrainTakesWhatItsOwnClientKeepsDuringACall(t *testing.T) {
@@ -64,6 +66,49 @@ func TestRemoveGivesBackWhatItsOwnClientKeeps(t *testing.T) {
 		}
 		if err := s.Remove(t.Context()); err != nil {
 			t.Errorf("nobody holds a permit, and yet: %v", err)
+		}
+	})
+}
+
+// Who waits without a ticket is told of, and refused, with its own weight.
+func TestWhoWaitsWithoutATicketHasItsWeight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queued := make(chan sema.Queued, 100)
+		s, err := sema.New(memengine.New(), "x", 2, &sema.Options{Observer: sema.Observer{Queued: func(q sema.Queued) { queued <- q }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, err := s.AcquireN(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := make(chan error, 20)
+		for range 20 {
+			go func() {
+				_, err := s.AcquireN(t.Context(), 2)
+				failed <- err
+			}()
+			synctest.Wait()
+		}
+		for range 20 {
+			if q := <-queued; q.Weight != 2 || q.Waited < 0 {
+				t.Errorf("told %+v", q)
+			}
+		}
+		if err := s.SetLimit(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := held.Release(); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			var heavy *sema.WeightError
+			if err := <-failed; !errors.As(err, &heavy) || heavy.Weight != 2 || heavy.Limit != 1 {
+				t.Errorf("ended with %v", err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -35,7 +35,7 @@ type Observer struct {
 // About says which permit of which semaphore is spoken of.
 type About struct {
 	Semaphore string
-	Permit    string // its id
+	Permit    string // its id; empty while it waits behind others of this process
 	Weight    int
 }
 

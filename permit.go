@@ -252,8 +252,11 @@ func (h *holding) giveUp(now time.Duration) {
 }
 
 func (h *holding) about() About {
-	id := h.ID()
-	return About{Semaphore: h.sem.name, Permit: id.String(), Weight: id.Weight}
+	about := About{Semaphore: h.sem.name, Weight: h.Acquisition.Weight()}
+	if id := h.ID(); id.Number > 0 { // who waits behind others of this process has none yet
+		about.Permit = id.String()
+	}
+	return about
 }
 
 // noteStack is where the caller of the package is.

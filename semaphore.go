@@ -129,7 +129,7 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 	h, l := p.h, &s.loop
 	if l.wait(ctx, &h.waiter) && h.err == nil && ctx.Err() == nil {
 		if f := s.options.Observer.Acquired; f != nil {
-			f(Acquired{About: h.about(), Token: h.Token(), Waited: h.GrantedAt() - h.Came()})
+			f(Acquired{About: h.about(), Token: h.Token(), Waited: max(0, h.GrantedAt()-h.Came())})
 		}
 		return p, nil
 	}
@@ -149,7 +149,7 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 		l.machine.Cancel(now, &h.Acquisition)
 		h.settle(err)
 	}
-	waited := now - h.Came()
+	waited := max(0, now-h.Came()) // callers of one moment come a nanosecond apart
 	l.run(now)
 	if f := s.options.Observer.Failed; f != nil {
 		f(Failed{About: h.about(), Waited: waited, Err: err})
@@ -253,7 +253,7 @@ func (s *Semaphore) observe(e client.Event) func() {
 		h.settle(s.reason(e))
 	case client.Queued:
 		if f := o.Queued; f != nil {
-			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: s.loop.now() - h.Came()}
+			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: max(0, s.loop.now()-h.Came())}
 			return func() { f(told) }
 		}
 	case client.Lost:
