@@ -1,0 +1,70 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// order judges that who waits is not passed over by those who came later, or not
+// for longer than until it asks again: a sixth of the lease.
+//
+// A is passed over by B if B called after A was known to wait, and has its
+// permit while A still waits. What counts is the time from the first to the last
+// such B: after it nobody passed A, and what it waits for is held.
+func (j *judge) order(sem int) []Breach {
+	s := j.Semaphores[sem]
+	if s.Unfair || s.Passes > 0 {
+		return nil
+	}
+	var granted []*acquisition
+	for _, a := range j.bySem[sem] {
+		if a.got != 0 {
+			granted = append(granted, a)
+		}
+	}
+	slices.SortFunc(granted, func(a, b *acquisition) int { return cmp.Compare(a.got, b.got) })
+	may := s.Lease/6 + Slack
+	var breaches []Breach
+	for _, a := range j.bySem[sem] {
+		if a.queued == 0 {
+			continue
+		}
+		end := min(a.end(), j.gone(a.worker))
+		at, _ := slices.BinarySearchFunc(granted, a.queued, func(b *acquisition, t int64) int { return cmp.Compare(b.got, t) })
+		var first, last *acquisition
+		for n := 0; at < len(granted) && granted[at].got < end; at++ {
+			b := granted[at]
+			if b.call <= a.queued || b == a {
+				continue
+			}
+			if n++; first == nil {
+				first = b
+			}
+			last = b
+		}
+		if first == nil || time.Duration(last.got-first.got) <= may {
+			continue
+		}
+		passed := time.Duration(last.got-first.got) - j.disturbed(a.worker, false, first.got, last.got, may)
+		if over := passed - may - j.stalled(a.worker, first.got, last.got); over > 0 {
+			breaches = append(breaches, Breach{
+				Promise: PromiseOrder, Semaphore: s.Name, At: first.got, Over: over,
+				Text: fmt.Sprintf("%s (weight %d) waits from %s to %s and is passed over for %v, from %s by %s (called at %s) to %s by %s (called at %s)",
+					a.name(), a.weight, ms(a.queued-j.start), ms(end-j.start), passed.Round(time.Millisecond),
+					ms(first.got-j.start), first.name(), ms(first.call-j.start), ms(last.got-j.start), last.name(), ms(last.call-j.start)),
+				Excused: j.excuse(first.got, s.Lease, func(w *Window) bool { return w.Order }),
+			})
+		}
+	}
+	return breaches
+}
+
+// gone is when a worker was killed.
+func (j *judge) gone(worker int) int64 {
+	if p := j.worker[worker]; p != nil && p.Gone != 0 {
+		return p.Gone
+	}
+	return never
+}

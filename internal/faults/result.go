@@ -1,0 +1,120 @@
+package faults
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"sema/internal/faults/history"
+)
+
+// Mixed is the name of what a round has whose faults come mixed.
+const Mixed = "mixed"
+
+// Result is what came out of a round: a line of JSON in what the runner writes.
+type Result struct {
+	Ground  string        `json:"ground"`
+	Server  string        `json:"server"`
+	Seed    uint64        `json:"seed"`
+	Fault   string        `json:"fault"` // the one fault, or Mixed
+	Planted string        `json:"planted,omitempty"`
+	Began   time.Time     `json:"began"`
+	Took    time.Duration `json:"took"`
+
+	Faults     []history.Window    `json:"faults"` // in nanoseconds since the round began
+	Semaphores []history.Semaphore `json:"semaphores"`
+	Load       Load                `json:"load"`
+	Breaches   []history.Breach    `json:"breaches"`
+	Recoveries []Recovery          `json:"recoveries"`
+
+	// Void says why the round says nothing: a fault could not be made, say.
+	Void string `json:"void,omitempty"`
+
+	Replay  string `json:"replay"`            // the command that plays it again
+	History string `json:"history,omitempty"` // where the record was saved
+}
+
+// Load is what a round's processes did.
+type Load struct {
+	Processes  int           `json:"processes"`
+	Goroutines int           `json:"goroutines"`
+	Calls      int           `json:"calls"`
+	Waits      int           `json:"waits"` // that were known to wait
+	Grants     int           `json:"grants"`
+	Refused    int           `json:"refused"`
+	Cancelled  int           `json:"cancelled"`
+	Failed     int           `json:"failed"` // with an engine's error
+	Lost       int           `json:"lost"`   // permits whose holders were told of their loss
+	Stalled    time.Duration `json:"stalled"`
+}
+
+// Recovery is how long after the end of a fault all were served again.
+type Recovery struct {
+	Fault string        `json:"fault"`
+	Took  time.Duration `json:"took"`
+}
+
+// Violations are the breaches that no fault excuses.
+func (r *Result) Violations() int {
+	n := 0
+	for _, b := range r.Breaches {
+		if b.Excused == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Count counts what the events of a round tell.
+func Count(events []history.Event) Load {
+	var l Load
+	for _, e := range events {
+		switch e.Kind {
+		case history.Call:
+			l.Calls++
+		case history.Queued:
+			l.Waits++
+		case history.Got:
+			l.Grants++
+		case history.Lost:
+			l.Lost++
+		case history.Stall:
+			if e.Worker == history.HostWorker {
+				l.Stalled += time.Duration(e.Span)
+			}
+		case history.Failed:
+			switch e.Error {
+			case history.ErrRefused:
+				l.Refused++
+			case history.ErrContext:
+				l.Cancelled++
+			default:
+				l.Failed++
+			}
+		}
+	}
+	return l
+}
+
+// ReadResults reads what the runner wrote. A last line that was cut off is left
+// out: hours may be interrupted.
+func ReadResults(r io.Reader) ([]Result, error) {
+	var all []Result
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return all, fmt.Errorf("faults: %w", err)
+		}
+		var one Result
+		if err := json.Unmarshal(line, &one); err != nil {
+			return all, fmt.Errorf("faults: line %d: %w", len(all)+1, err)
+		}
+		all = append(all, one)
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"sema/internal/faults/history"
+)
+
+// crew is the processes of a round, those that are gone included.
+type crew struct {
+	lease time.Duration // the longest of the semaphores
+
+	mu   sync.Mutex
+	all  []*process
+	live []*process
+}
+
+// newCrew starts the processes.
+func newCrew(p *plan) (*crew, error) {
+	c := &crew{lease: p.longestLease()}
+	for _, j := range p.jobs {
+		if err := c.add(j); err != nil {
+			c.killAll()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *crew) add(j job) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j.ID = len(c.all) + 1
+	p, err := start(j)
+	if err != nil {
+		return err
+	}
+	c.all, c.live = append(c.all, p), append(c.live, p)
+	return nil
+}
+
+// pick is a process for a fault to hit, or nil: never one that sets limits, nor
+// one that a fault hits already.
+func (c *crew) pick(random *rand.Rand) *process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var able []*process
+	for _, p := range c.live {
+		if !p.job.Resizes && !p.hit {
+			able = append(able, p)
+		}
+	}
+	if len(able) == 0 {
+		return nil
+	}
+	p := able[random.IntN(len(able))]
+	p.hit = true
+	return p
+}
+
+// putBack has a process be picked again.
+func (c *crew) putBack(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.hit = false
+}
+
+// replace starts a process in place of one that is gone.
+func (c *crew) replace(p *process) error {
+	c.mu.Lock()
+	c.live = slices.DeleteFunc(c.live, func(q *process) bool { return q == p })
+	c.mu.Unlock()
+	j := p.job
+	j.Seed++
+	return c.add(j)
+}
+
+// end has all processes finish, and names those that did not in time.
+func (c *crew) end(within time.Duration) (late []*process) {
+	var all sync.WaitGroup
+	ended := make([]bool, len(c.live))
+	for i, p := range c.live {
+		all.Go(func() { ended[i] = p.end(within) })
+	}
+	all.Wait()
+	for i, p := range c.live {
+		if !ended[i] {
+			late = append(late, p)
+		}
+	}
+	return late
+}
+
+// killAll ends whatever is left.
+func (c *crew) killAll() {
+	for _, p := range c.all {
+		select {
+		case <-p.done:
+		default:
+			p.kill()
+		}
+	}
+}
+
+// record is what the processes said, and who they were. They are all gone.
+func (c *crew) record(r *history.Round) error {
+	for _, p := range c.all {
+		r.Workers = append(r.Workers, history.Worker{ID: p.job.ID, Site: p.job.Site, Gone: p.killed})
+		events, err := history.Read(p.events.Bytes())
+		if err != nil {
+			return err
+		}
+		r.Events = append(r.Events, events...)
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"sema/internal/faults/history"
+)
+
+// load is what a goroutine of a worker does until it is told to stop. One of each
+// worker, long, holds some permits for several leases, so that renewals matter.
+func (w *worker) load(handles []*handle, random *rand.Rand, long bool) {
+	for w.pause(between(random, 20*time.Millisecond, 120*time.Millisecond)) {
+		h := handles[random.IntN(len(handles))]
+		weight := 1
+		if h.about.Weights && random.IntN(2) == 0 {
+			weight = 1 + random.IntN(h.about.Limit)
+		}
+		p, o := h.get(random, weight)
+		if p == nil {
+			continue
+		}
+		d := between(random, 0, 5*time.Millisecond)
+		switch {
+		case long && h.about.Limit > 2 && weight == 1 && random.IntN(8) == 0:
+			d = between(random, h.about.Lease, 5*h.about.Lease/2)
+		case random.IntN(3) == 0:
+			d = between(random, 5*time.Millisecond, 50*time.Millisecond)
+		}
+		h.hold(p, o, d)
+	}
+}
+
+// pause waits, and reports whether to go on.
+func (w *worker) pause(d time.Duration) bool {
+	select {
+	case <-w.stopped:
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// get acquires in one of the ways there are.
+func (h *handle) get(random *rand.Rand, weight int) (permit, *operation) {
+	var alive time.Duration
+	try, cancels := false, false
+	switch random.IntN(10) {
+	case 0:
+		try, alive = true, time.Second
+	case 1:
+		alive = between(random, time.Millisecond, 150*time.Millisecond)
+	case 2:
+		alive, cancels = between(random, time.Millisecond, 200*time.Millisecond), true
+	case 3:
+		alive = between(random, h.about.Lease, 2*h.about.Lease)
+	}
+	o := h.begin(weight, try, alive)
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	switch {
+	case cancels:
+		ctx, cancel = context.WithCancel(ctx)
+		defer time.AfterFunc(alive, cancel).Stop()
+	case alive > 0:
+		ctx, cancel = context.WithTimeout(ctx, alive)
+	}
+	p, err := h.acquire(ctx, weight, try)
+	cancel()
+	h.ended(o, p, err)
+	if err != nil {
+		return nil, o
+	}
+	return p, o
+}
+
+// hold holds a permit for a while, says every few milliseconds that it does, and
+// releases it. Who is told of the loss holds it no longer.
+func (h *handle) hold(p permit, o *operation, d time.Duration) {
+	const look = 20 * time.Millisecond
+	e := history.Event{Sem: h.sem, Op: o.op}
+	say := func(kind history.Kind, at int64) {
+		e.At, e.Kind = at, kind
+		h.w.tell(e)
+	}
+	for end := history.Now() + int64(d); ; {
+		left := time.Duration(end - history.Now())
+		if left <= 0 {
+			break
+		}
+		time.Sleep(min(left, look))
+		if e.Held = held(p); e.Held == 0 {
+			break
+		}
+		if left > look {
+			say(history.Held, e.Held)
+		}
+	}
+	e.Held = held(p)
+	say(history.Release, history.Now())
+	e.Held = 0
+	err := p.Release()
+	e.Error, e.Text = classify(err)
+	say(history.Released, history.Now())
+	h.released(p)
+}
+
+// resize sets limits now and then.
+func (w *worker) resize(handles []*handle, random *rand.Rand) {
+	for w.pause(between(random, 500*time.Millisecond, 2*time.Second)) {
+		for _, h := range handles {
+			if !h.about.Resized || h.setLimit == nil {
+				continue
+			}
+			e := history.Event{At: history.Now(), Kind: history.Limit, Sem: h.sem, Limit: max(1, h.about.Limit-2+random.IntN(5))}
+			w.tell(e)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			err := h.setLimit(ctx, e.Limit)
+			cancel()
+			e.At, e.Kind = history.Now(), history.Limited
+			e.Error, e.Text = classify(err)
+			w.tell(e)
+		}
+	}
+}
+
+func between(random *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(random.Int64N(int64(most-least)))
+}

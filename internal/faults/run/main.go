@@ -1,0 +1,81 @@
+// Command run plays rounds of the fault suite and writes down what came out.
+//
+//	go run ./internal/faults/run -grounds standalone,sentinel -for 10m -seed 1 -out faults.json
+//	go run ./internal/faults/run -grounds sentinel -seed 17 -rounds 1 -fault 'kill -9 of a worker'
+//
+// A round's plan follows from its seed; what processes and servers make of it
+// does so as far as their host allows. Each round is a line of JSON in -out. The
+// exit status is 1 if a promise was broken, 2 if a round could not be played.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+)
+
+// settings are what the command line says.
+type settings struct {
+	grounds  []string
+	total    time.Duration
+	rounds   int
+	seed     uint64
+	out      string
+	dir      string
+	fault    string
+	planted  string
+	parallel int
+	long     time.Duration
+	list     bool
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == workerArg {
+		if err := runWorker(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+		return
+	}
+	os.Exit(run())
+}
+
+func run() int {
+	var s settings
+	grounds := flag.String("grounds", "standalone", "where rounds take place, separated by commas")
+	flag.DurationVar(&s.total, "for", 10*time.Minute, "begin no round after so long")
+	flag.IntVar(&s.rounds, "rounds", 1<<30, "how many rounds at the most")
+	flag.Uint64Var(&s.seed, "seed", 1, "the first seed; each ground has a round of each seed")
+	flag.StringVar(&s.out, "out", "", "append a line of JSON for each round to this file")
+	flag.StringVar(&s.dir, "histories", os.TempDir(), "where the records of broken promises are saved")
+	flag.StringVar(&s.fault, "fault", "", "only this fault; \"mixed\": always several")
+	flag.StringVar(&s.planted, "planted", "", "plant this bug in the workers")
+	flag.IntVar(&s.parallel, "parallel", 1, "so many rounds at once")
+	flag.DurationVar(&s.long, "round", 14*time.Second, "how long faults come in a round; half a minute is added to it")
+	flag.BoolVar(&s.list, "list", false, "list the grounds' faults, and the bugs that can be planted")
+	flag.Parse()
+	s.grounds = strings.Split(*grounds, ",")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	p := &player{settings: s, log: os.Stderr}
+	if s.list {
+		return p.listAll(ctx)
+	}
+	return p.play(ctx)
+}
+
+// replay is the command that plays a round again.
+func (s settings) replay(ground string, seed uint64) string {
+	c := fmt.Sprintf("go run ./internal/faults/run -grounds %s -seed %d -rounds 1", ground, seed)
+	if s.fault != "" {
+		c += fmt.Sprintf(" -fault '%s'", s.fault)
+	}
+	if s.planted != "" {
+		c += fmt.Sprintf(" -planted '%s'", s.planted)
+	}
+	return c
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"sema/internal/faults"
+	"sema/internal/faults/ground"
+)
+
+// player plays rounds, several at once.
+type player struct {
+	settings
+	newGround func(ctx context.Context, kind, dir string) (ground.Ground, error)
+	log       io.Writer
+
+	mu         sync.Mutex
+	out        *os.File
+	next       int // round
+	free       map[string][]ground.Ground
+	dirs       int
+	violations int
+	excused    int
+	void       int
+	grants     int
+}
+
+// play plays until the time is up, and returns the exit status.
+func (p *player) play(ctx context.Context) int {
+	dir, err := os.MkdirTemp("", "sema-faults-")
+	if err == nil && p.settings.out != "" {
+		p.out, err = os.OpenFile(p.settings.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(p.log, "faults:", err)
+		return 2
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	p.free = map[string][]ground.Ground{}
+	began := time.Now()
+	var all sync.WaitGroup
+	for range p.parallel {
+		all.Go(func() {
+			for ctx.Err() == nil && time.Since(began) < p.total {
+				n, ok := p.take()
+				if !ok {
+					return
+				}
+				p.one(ctx, dir, p.grounds[n%len(p.grounds)], p.seed+uint64(n/len(p.grounds)))
+			}
+		})
+	}
+	all.Wait()
+	for _, list := range p.free {
+		for _, g := range list {
+			g.Close()
+		}
+	}
+	if p.out != nil {
+		if err := p.out.Close(); err != nil {
+			_, _ = fmt.Fprintln(p.log, "faults:", err)
+			p.void++
+		}
+	}
+	_, _ = fmt.Fprintf(p.log, "%d rounds in %v, %d grants: %d violations, %d excused, %d rounds void\n",
+		p.next, time.Since(began).Round(time.Second), p.grants, p.violations, p.excused, p.void)
+	switch {
+	case p.violations > 0:
+		return 1
+	case p.void > 0:
+		return 2
+	}
+	return 0
+}
+
+func (p *player) take() (n int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next >= p.rounds {
+		return 0, false
+	}
+	p.next++
+	return p.next - 1, true
+}
+
+// one plays one round. The ground is used again, unless the round failed.
+func (p *player) one(ctx context.Context, dir, kind string, seed uint64) {
+	g, err := p.ground(ctx, dir, kind)
+	r := &faults.Result{Ground: kind, Seed: seed, Fault: p.fault, Planted: p.planted, Began: time.Now().UTC(), Replay: p.replay(kind, seed)}
+	if err != nil {
+		r.Void = err.Error()
+	} else {
+		r = playRound(ctx, g, p.settings, seed)
+		if r.Void == "" && r.Violations() == 0 {
+			p.mu.Lock()
+			p.free[kind] = append(p.free[kind], g)
+			p.mu.Unlock()
+		} else {
+			g.Close()
+		}
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // interrupted: the round says nothing
+	}
+	p.note(r)
+}
+
+// ground is one of this kind that nobody uses.
+func (p *player) ground(ctx context.Context, dir, kind string) (ground.Ground, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if list := p.free[kind]; len(list) > 0 {
+		p.free[kind] = list[1:]
+		return list[0], nil
+	}
+	p.dirs++
+	own := filepath.Join(dir, fmt.Sprintf("%s-%d", kind, p.dirs))
+	if err := os.Mkdir(own, 0o700); err != nil {
+		return nil, fmt.Errorf("faults: %w", err)
+	}
+	within, cancel := context.WithTimeout(ctx, 2*settleTime)
+	defer cancel()
+	return p.newGround(within, kind, own)
+}
+
+// note writes a result down, and a line about it.
+func (p *player) note(r *faults.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	violations := r.Violations()
+	p.grants += r.Load.Grants
+	p.violations += violations
+	p.excused += len(r.Breaches) - violations
+	line, err := json.Marshal(r)
+	if err == nil && p.out != nil {
+		_, err = p.out.Write(append(line, '\n'))
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(p.log, "faults:", err)
+	}
+	if r.Void != "" {
+		p.void++
+		_, _ = fmt.Fprintf(p.log, "%s seed %d, %s: void: %s\n", r.Ground, r.Seed, r.Fault, r.Void)
+		return
+	}
+	_, _ = fmt.Fprintf(p.log, "%s seed %d, %s: %d grants in %v, %d lost, %d violations, %d excused\n",
+		r.Ground, r.Seed, r.Fault, r.Load.Grants, r.Took.Round(time.Second), r.Load.Lost, violations, len(r.Breaches)-violations)
+	shown := 0
+	for _, b := range r.Breaches {
+		if b.Excused == "" && shown < 5 {
+			shown++
+			_, _ = fmt.Fprintf(p.log, "  %s: %s: %s\n", b.Promise, b.Semaphore, b.Text)
+		}
+	}
+	if violations > 0 {
+		_, _ = fmt.Fprintf(p.log, "  record: %s\n  replay: %s\n", r.History, r.Replay)
+	}
+}
+
+// listAll lists what can be asked for.
+func (p *player) listAll(ctx context.Context) int {
+	dir, err := os.MkdirTemp("", "sema-faults-")
+	if err != nil {
+		_, _ = fmt.Fprintln(p.log, "faults:", err)
+		return 2
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	for _, kind := range p.grounds {
+		g, err := p.ground(ctx, dir, kind)
+		if err != nil {
+			_, _ = fmt.Fprintln(p.log, err)
+			return 2
+		}
+		for _, f := range append(groundFaults(g), workerFaults(&crew{})...) {
+			fmt.Printf("%s\t%s\n", kind, f.name)
+		}
+		g.Close()
+	}
+	for name := range plantedBugs {
+		fmt.Printf("planted\t%s\n", name)
+	}
+	return 0
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sema"
+	"sema/internal/faults/history"
+)
+
+// probe looks, a lease after all workers have gone, whether anything of theirs is
+// left: a newcomer gets all of each semaphore at once, and the engine has nothing
+// that stays for ever.
+func (r *round) probe(ctx context.Context, gone int64) (breaches []history.Breach, err error) {
+	leak := func(name, format string, words ...any) {
+		breaches = append(breaches, history.Breach{
+			Promise: history.PromiseLeak, Semaphore: name, At: history.Now() - r.start, Text: fmt.Sprintf(format, words...),
+		})
+	}
+	if err := wait(ctx, r.crew.lease+history.Slack); err != nil {
+		return nil, err
+	}
+	if err := r.ground.Settle(ctx); err != nil {
+		return nil, fmt.Errorf("faults: after the round: %w", err)
+	}
+	at, err := open(r.ground.Link(0), r.crew.lease)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, at.Close()) }()
+	for _, s := range r.plan.semaphores {
+		if originals[r.planted] != nil {
+			break // they have other keys
+		}
+		if err := probeOne(ctx, at, s, leak); err != nil {
+			return nil, fmt.Errorf("faults: probe of %s: %w", s.Name, err)
+		}
+	}
+	left, err := r.ground.Left(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("faults: %w", err)
+	}
+	if len(left) > 0 && originals[r.planted] == nil {
+		leak("", "without a time to live: %s", strings.Join(left, ", "))
+	}
+	return breaches, nil
+}
+
+// probeOne takes all of a semaphore at once.
+func probeOne(ctx context.Context, e sema.Engine, s history.Semaphore, leak func(name, format string, words ...any)) error {
+	sem, err := sema.New(e, s.Name, s.Limit, &sema.Options{Lease: 10 * time.Second})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sem.Close() }() // its permits end with their leases
+	state, err := sem.State(ctx)
+	if err != nil {
+		return err
+	}
+	if state.Used > 0 || len(state.Waiters) > 0 {
+		leak(s.Name, "a lease after the end there are holders %v and waiters %v", state.Holders, state.Waiters)
+	}
+	var held []*sema.Permit
+	for range state.Limit {
+		p, err := sem.TryAcquire(ctx)
+		if err != nil {
+			leak(s.Name, "a newcomer gets %d of %d: %v", len(held), state.Limit, err)
+			break
+		}
+		held = append(held, p)
+	}
+	for _, p := range held {
+		if err := p.Release(); err != nil {
+			return err
+		}
+	}
+	if state.Pinned { // SetLimit was part of the load; it stays for good, as promised
+		return sem.UnsetLimit(ctx)
+	}
+	return nil
+}
