@@ -11,8 +11,10 @@ import (
 // for longer than until it asks again: a sixth of the lease.
 //
 // A is passed over by B if B called after A was known to wait, and has its
-// permit while A still waits. What counts is the time from the first to the last
-// such B: after it nobody passed A, and what it waits for is held.
+// permit while A still waits; and, if A is granted in the end, B's token is the
+// smaller one, so that B was not only told earlier. What counts is the time from
+// the first to the last such B: after it nobody passed A, and what it waits for
+// is held.
 func (j *judge) order(sem int) []Breach {
 	s := j.Semaphores[sem]
 	if s.Unfair || s.Passes > 0 {
@@ -34,12 +36,12 @@ func (j *judge) order(sem int) []Breach {
 		end := min(a.end(), j.gone(a.worker))
 		at, _ := slices.BinarySearchFunc(granted, a.queued, func(b *acquisition, t int64) int { return cmp.Compare(b.got, t) })
 		var first, last *acquisition
-		for n := 0; at < len(granted) && granted[at].got < end; at++ {
+		for ; at < len(granted) && granted[at].got < end; at++ {
 			b := granted[at]
-			if b.call <= a.queued || b == a {
+			if b.call <= a.queued || a.got != 0 && b.token > a.token {
 				continue
 			}
-			if n++; first == nil {
+			if first == nil {
 				first = b
 			}
 			last = b

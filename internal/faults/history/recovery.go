@@ -1,40 +1,66 @@
 package history
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
-// Recovery is how long after the end of a fault each semaphore that it left
-// waiters in had granted again, to those whom the fault hit: the longest of
-// them. ok is false if nobody waited.
-func (r *Round) Recovery(w Window) (longest time.Duration, ok bool) {
-	return newJudge(r).recovery(w)
-}
-
-// Recoveries is Recovery for all windows, and whether there was one.
+// Recoveries is, for each window by its index, how long after its end all
+// semaphores that it left waiters in had granted again to those whom the fault
+// hit: the longest of them. Windows that left no waiters are not in it. Time in
+// which others certainly hold what the waiters want does not count.
 func (r *Round) Recoveries() map[int]time.Duration {
 	j, all := newJudge(r), map[int]time.Duration{}
-	for i, w := range r.Windows {
-		if d, ok := j.recovery(w); ok {
-			all[i] = d
+	for i := range r.Windows {
+		for sem := range r.Semaphores {
+			if d, ok := j.recovery(&r.Windows[i], sem); ok {
+				all[i] = max(all[i], d)
+			}
 		}
 	}
 	return all
 }
 
-func (j *judge) recovery(w Window) (longest time.Duration, ok bool) {
-	for sem := range j.Semaphores {
-		waited, first := false, int64(never)
-		for _, a := range j.bySem[sem] {
-			if !j.hits(&w, a.worker) || a.try {
-				continue
-			}
-			waited = waited || a.call < w.End && a.end() > w.End && j.gone(a.worker) > w.End
-			if a.got > w.End {
-				first = min(first, a.got)
-			}
+func (j *judge) recovery(w *Window, sem int) (d time.Duration, ok bool) {
+	heaviest, first := 0, int64(never)
+	for _, a := range j.bySem[sem] {
+		if !j.hits(w, a.worker) || a.try {
+			continue
 		}
-		if waited && first != never {
-			longest, ok = max(longest, time.Duration(first-w.End)), true
+		if a.call < w.End && a.end() > w.End && j.gone(a.worker) > w.End {
+			heaviest = max(heaviest, a.weight)
+		}
+		if a.got > w.End {
+			first = min(first, a.got)
 		}
 	}
-	return longest, ok
+	if heaviest == 0 || first == never {
+		return 0, false
+	}
+	type edge struct {
+		at   int64
+		held int
+	}
+	edges := []edge{{at: first}}
+	held := 0
+	for _, a := range j.bySem[sem] {
+		switch {
+		case a.first == 0 || a.last <= w.End || a.first >= first:
+		case a.first <= w.End:
+			held += a.weight
+			edges = append(edges, edge{min(a.last, first), -a.weight})
+		default:
+			edges = append(edges, edge{a.first, a.weight}, edge{min(a.last, first), -a.weight})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
+	at, limit := w.End, j.leastLimit(sem, w.End, first)
+	for _, e := range edges {
+		if held+heaviest <= limit {
+			d += time.Duration(e.at - at)
+		}
+		at, held = e.at, held+e.held
+	}
+	return d, true
 }

@@ -11,7 +11,7 @@ import (
 // load is what a goroutine of a worker does until it is told to stop. One of each
 // worker, long, holds some permits for several leases, so that renewals matter.
 func (w *worker) load(handles []*handle, random *rand.Rand, long bool) {
-	for w.pause(between(random, 20*time.Millisecond, 120*time.Millisecond)) {
+	for w.pause(between(random, 5*time.Millisecond, 60*time.Millisecond)) {
 		h := handles[random.IntN(len(handles))]
 		weight := 1
 		if h.about.Weights && random.IntN(2) == 0 {
