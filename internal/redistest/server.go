@@ -69,7 +69,7 @@ func start(tb TB, env, args []string) *Server {
 	// Another process may take the free port before the child binds it.
 	var err error
 	for range 5 {
-		s.port = freePort(tb)
+		s.port = FreePort(tb)
 		if err = s.launch(); err == nil {
 			tb.Cleanup(s.Kill)
 			return s
@@ -186,9 +186,9 @@ func (s *Server) launch() error {
 // conf is where a Sentinel keeps what it knows.
 func (s *Server) conf() string { return filepath.Join(s.dir, "sentinel.conf") }
 
-// freePort finds a port below those that systems give to outgoing connections:
+// FreePort finds a port below those that systems give to outgoing connections:
 // one of these could sit on it while the server is restarted.
-func freePort(tb TB) int {
+func FreePort(tb TB) int {
 	tb.Helper()
 	var err error
 	for range 100 {

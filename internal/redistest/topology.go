@@ -40,7 +40,7 @@ func StartClusterNode(tb TB, env []string, args ...string) *Server {
 	tb.Helper()
 	// The bus would sit 10,000 above the port, which may not exist.
 	return StartEnv(tb, env, append([]string{
-		"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(freePort(tb)), "--cluster-node-timeout", "2000",
+		"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(FreePort(tb)), "--cluster-node-timeout", "2000",
 		"--repl-diskless-sync-delay", "0",
 	}, args...)...)
 }
