@@ -1,101 +1,107 @@
 package redistest
 
 import (
+	"bytes"
 	"net"
 	"sync"
-	"testing"
+	"sync/atomic"
 	"time"
 )
 
-// Proxy passes bytes between clients and a server, and breaks them on demand.
+// Proxy passes bytes between clients and a server, and breaks them on demand;
+// see Trouble.
 type Proxy struct {
-	upstream string
 	listener net.Listener
 
-	mu      sync.Mutex
-	open    map[net.Conn]struct{}
-	silent  chan struct{} // closed while bytes flow; a fresh one holds them up
-	discard bool          // replies are swallowed, then the connection dropped
-	refuse  bool
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	upstream string
+	trouble  Trouble
+	changed  chan struct{} // closed when the trouble is another
+	open     map[*pair]struct{}
+	closed   bool
+	done     chan struct{} // closed by Close
+	wg       sync.WaitGroup
+}
+
+// pair is one client's connection, and the one to the server that belongs to it.
+type pair struct {
+	down, up *net.TCPConn
+	traffic  atomic.Int32 // a Traffic, as soon as it shows
+	halfOpen atomic.Bool  // the server's side is gone, and the client is not told
 }
 
 // StartProxy listens on a free loopback port and forwards to upstream.
-func StartProxy(tb testing.TB, upstream string) *Proxy {
+func StartProxy(tb TB, upstream string) *Proxy {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatalf("redistest: proxy: %v", err)
 	}
-	flowing := make(chan struct{})
-	close(flowing)
-	p := &Proxy{upstream: upstream, listener: l, open: map[net.Conn]struct{}{}, silent: flowing}
+	p := &Proxy{
+		listener: l, upstream: upstream, changed: make(chan struct{}), done: make(chan struct{}),
+		open: map[*pair]struct{}{},
+	}
 	p.wg.Add(1)
 	go p.accept()
-	tb.Cleanup(func() {
-		_ = l.Close()
-		p.Resume()
-		p.DropAll()
-		p.wg.Wait()
-	})
+	tb.Cleanup(p.Close)
 	return p
 }
 
 // Addr is host:port where the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Silence holds up all bytes both ways, as a partition does: connections stay
-// open and new ones are accepted, nothing arrives. Resume ends it.
-func (p *Proxy) Silence() {
+// Forward sends connections to upstream from now on. Open ones stay where they are.
+func (p *Proxy) Forward(upstream string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.flowing() {
-		p.silent = make(chan struct{})
+	p.upstream = upstream
+}
+
+// Close ends the proxy with all its connections, and waits until nothing of it is left.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	if !p.closed {
+		p.closed = true
+		close(p.done)
 	}
-}
-
-// Resume lets bytes flow again, the held-up ones first.
-func (p *Proxy) Resume() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.flowing() {
-		close(p.silent)
-	}
-	p.discard, p.refuse = false, false
-}
-
-// LoseReplies lets requests through and drops each connection in place of its
-// next reply: the server has done what the client will never hear of.
-func (p *Proxy) LoseReplies() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.discard = true
-}
-
-// Refuse drops all connections and every new one at once.
-func (p *Proxy) Refuse() {
-	p.mu.Lock()
-	p.refuse = true
 	p.mu.Unlock()
+	_ = p.listener.Close()
 	p.DropAll()
+	p.wg.Wait()
 }
 
 // DropAll closes every connection that is open now.
-func (p *Proxy) DropAll() {
+func (p *Proxy) DropAll() { p.each(AnyTraffic, (*pair).close) }
+
+// ResetAll resets every connection that is open now: its ends see an error, not an end.
+func (p *Proxy) ResetAll() { p.each(AnyTraffic, (*pair).reset) }
+
+// HalfOpen closes the server's side of all connections with the traffic, and
+// leaves the clients' side open for as long as the clients like. What they send
+// is lost.
+func (p *Proxy) HalfOpen(t Traffic) {
+	p.each(t, func(c *pair) {
+		c.halfOpen.Store(true)
+		_ = c.up.Close()
+	})
+}
+
+// each does something with all open connections of a kind.
+func (p *Proxy) each(t Traffic, do func(*pair)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.open {
-		_ = c.Close()
+		if t == AnyTraffic || Traffic(c.traffic.Load()) == t {
+			do(c)
+		}
 	}
 }
 
-func (p *Proxy) flowing() bool {
-	select {
-	case <-p.silent:
-		return true
-	default:
-		return false
-	}
+func (c *pair) close() { _, _ = c.down.Close(), c.up.Close() }
+
+func (c *pair) reset() {
+	_, _ = c.down.SetLinger(0), c.up.SetLinger(0)
+	c.close()
 }
 
 func (p *Proxy) accept() {
@@ -105,52 +111,101 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		refuse := p.refuse
-		p.mu.Unlock()
-		if refuse {
-			_ = down.Close()
-			continue
-		}
-		up, err := net.DialTimeout("tcp", p.upstream, 5*time.Second)
-		if err != nil {
-			_ = down.Close()
-			continue
-		}
-		p.mu.Lock()
-		p.open[down], p.open[up] = struct{}{}, struct{}{}
-		p.mu.Unlock()
-		p.wg.Add(2)
-		go p.pump(up, down, false)
-		go p.pump(down, up, true)
+		p.wg.Add(1)
+		go p.serve(down.(*net.TCPConn))
 	}
 }
 
-// pump copies from src to dst until either end closes.
-func (p *Proxy) pump(dst, src net.Conn, replies bool) {
+// serve passes bytes both ways until either end closes.
+func (p *Proxy) serve(down *net.TCPConn) {
 	defer p.wg.Done()
-	defer func() {
-		_, _ = dst.Close(), src.Close()
-		p.mu.Lock()
-		delete(p.open, dst)
-		delete(p.open, src)
-		p.mu.Unlock()
-	}()
+	defer func() { _ = down.Close() }()
+	p.mu.Lock()
+	refuse, upstream := p.trouble.Refuse, p.upstream
+	p.mu.Unlock()
+	if refuse {
+		return
+	}
+	up, err := net.DialTimeout("tcp", upstream, 5*time.Second)
+	if err != nil {
+		return
+	}
+	c := &pair{down: down, up: up.(*net.TCPConn)}
+	defer c.close()
+	p.mu.Lock()
+	late := p.closed || p.trouble.Refuse
+	if !late {
+		p.open[c] = struct{}{}
+	}
+	p.mu.Unlock()
+	if late {
+		return
+	}
+	var replies sync.WaitGroup
+	replies.Go(func() { p.pump(c, true) })
+	p.pump(c, false)
+	replies.Wait()
+	p.mu.Lock()
+	delete(p.open, c)
+	p.mu.Unlock()
+}
+
+// pump copies the requests of a connection, or the replies, until either end closes.
+func (p *Proxy) pump(c *pair, replies bool) {
+	src, dst := c.down, c.up
+	if replies {
+		src, dst = c.up, c.down
+	}
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buf)
-		if err != nil {
+		if err == nil {
+			err = p.pass(c, dst, buf[:n], replies)
+		}
+		if err == nil {
+			continue
+		}
+		if !c.halfOpen.Load() {
+			c.close()
 			return
 		}
-		p.mu.Lock()
-		gate, lose := p.silent, p.discard && replies
-		p.mu.Unlock()
-		<-gate
-		if lose {
+		if replies {
 			return
 		}
-		if _, err := dst.Write(buf[:n]); err != nil {
-			return
+		for err = nil; err == nil; { // until the client gives up
+			_, err = src.Read(buf)
+		}
+		c.close()
+		return
+	}
+}
+
+// Traffic is what a connection is for, as its requests show.
+type Traffic int32
+
+// What connections are for.
+const (
+	AnyTraffic    Traffic = iota
+	Subscriptions         // it has subscribed to a channel
+	Replication           // a replica's, to its master
+)
+
+var marks = map[Traffic][][]byte{
+	Subscriptions: {[]byte("\r\nsubscribe\r\n"), []byte("\r\nssubscribe\r\n")},
+	Replication:   {[]byte("\r\nreplconf\r\n"), []byte("\r\npsync\r\n")},
+}
+
+// notice looks what a connection is for.
+func (c *pair) notice(request []byte) {
+	if c.traffic.Load() != 0 {
+		return
+	}
+	lower := bytes.ToLower(request)
+	for t, words := range marks {
+		for _, w := range words {
+			if bytes.Contains(lower, w) {
+				c.traffic.Store(int32(t))
+			}
 		}
 	}
 }

@@ -8,24 +8,34 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// TB is what a fixture needs of the one it is for: a test, a benchmark, or a
+// program that keeps its own list of what to clean up.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any) // does not return
+	Cleanup(func())
+	TempDir() string
+}
 
 // startTimeout bounds how long a server may take to answer its first PING.
 const startTimeout = 20 * time.Second
 
 // Server is one redis-server child on a loopback port of its own.
 type Server struct {
-	tb   testing.TB
+	tb   TB
+	env  []string
 	args []string
 	dir  string
 	port int
@@ -39,26 +49,33 @@ type Server struct {
 // Start runs a standalone server that keeps nothing on disk. Each arg is a
 // further word of its command line ("--maxmemory", "1mb"). The server is
 // killed when the test ends.
-func Start(tb testing.TB, args ...string) *Server {
+func Start(tb TB, args ...string) *Server {
 	tb.Helper()
-	return start(tb, append([]string{"--save", "", "--appendonly", "no"}, args...))
+	return StartEnv(tb, nil, args...)
 }
 
-func start(tb testing.TB, args []string) *Server {
+// StartEnv is Start with more in the server's environment ("NAME=value").
+func StartEnv(tb TB, env []string, args ...string) *Server {
+	tb.Helper()
+	return start(tb, env, append([]string{"--save", "", "--appendonly", "no"}, args...))
+}
+
+func start(tb TB, env, args []string) *Server {
 	tb.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		tb.Fatalf("redistest: no redis-server on this machine; try: apt-get install redis-server")
 	}
-	s := &Server{tb: tb, args: args, dir: tb.TempDir()}
+	s := &Server{tb: tb, env: env, args: args, dir: tb.TempDir()}
 	// Another process may take the free port before the child binds it.
 	var err error
 	for range 5 {
-		s.port = freePort(tb)
+		s.port = FreePort(tb)
 		if err = s.launch(); err == nil {
 			tb.Cleanup(s.Kill)
 			return s
 		}
 		s.Kill()
+		_ = os.Remove(s.conf()) // it may name the port
 	}
 	tb.Fatalf("redistest: redis-server does not start: %v", err)
 	return nil
@@ -81,6 +98,16 @@ func (s *Server) Client() *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	s.tb.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// PID is the process id of the server; 0 if it does not run.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return 0
+	}
+	return s.cmd.Process.Pid
 }
 
 // Kill ends the server at once (SIGKILL) and waits until it is gone.
@@ -114,15 +141,20 @@ func (s *Server) launch() error {
 		"--daemonize", "no", "--enable-debug-command", "yes",
 	}, s.args...)
 	if len(s.args) > 0 && s.args[0] == sentinelMark {
-		args = []string{filepath.Join(s.dir, "sentinel.conf"), "--sentinel", "--port", strconv.Itoa(s.port)}
-		if err := os.WriteFile(args[0], []byte(s.args[1]), 0o600); err != nil {
-			return err
+		args = []string{s.conf(), "--sentinel", "--port", strconv.Itoa(s.port)}
+		// A Sentinel that is restarted goes on with what it wrote down. Without its
+		// own id the others would count it as one more.
+		if _, err := os.Stat(s.conf()); err != nil {
+			if err := os.WriteFile(s.conf(), []byte(s.args[1]), 0o600); err != nil {
+				return err
+			}
 		}
 	}
 	cmd := exec.Command("redis-server", args...)
 	log := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
+	cmd.Env = append(os.Environ(), s.env...)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -151,12 +183,22 @@ func (s *Server) launch() error {
 	}
 }
 
-func freePort(tb testing.TB) int {
+// conf is where a Sentinel keeps what it knows.
+func (s *Server) conf() string { return filepath.Join(s.dir, "sentinel.conf") }
+
+// FreePort finds a port below those that systems give to outgoing connections:
+// one of these could sit on it while the server is restarted.
+func FreePort(tb TB) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatalf("redistest: %v", err)
+	var err error
+	for range 100 {
+		port := 12000 + rand.IntN(20000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	tb.Fatalf("redistest: no free port: %v", err)
+	return 0
 }

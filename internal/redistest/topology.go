@@ -3,9 +3,9 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,48 +21,76 @@ const settleTimeout = 30 * time.Second
 // Cluster is a Redis Cluster of masters without replicas.
 type Cluster struct {
 	Nodes []*Server
-	tb    testing.TB
+	tb    TB
 }
 
 // StartCluster runs n masters (at least 3) that share the slots evenly.
-func StartCluster(tb testing.TB, n int) *Cluster {
+func StartCluster(tb TB, n int) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb}
 	for range n {
-		// The bus would sit 10,000 above the port, which may not exist.
-		s := start(tb, []string{
-			"--save", "", "--appendonly", "no", "--cluster-enabled", "yes",
-			"--cluster-port", strconv.Itoa(freePort(tb)), "--cluster-node-timeout", "2000",
-		})
-		c.Nodes = append(c.Nodes, s)
+		c.Nodes = append(c.Nodes, StartClusterNode(tb, nil))
 	}
+	FormCluster(tb, c.Nodes, nil)
+	return c
+}
+
+// StartClusterNode runs a server that can be part of a cluster.
+func StartClusterNode(tb TB, env []string, args ...string) *Server {
+	tb.Helper()
+	// The bus would sit 10,000 above the port, which may not exist.
+	return StartEnv(tb, env, append([]string{
+		"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(FreePort(tb)), "--cluster-node-timeout", "2000",
+		"--repl-diskless-sync-delay", "0",
+	}, args...)...)
+}
+
+// FormCluster makes a cluster of nodes: the masters share the slots evenly, and
+// replica i follows master i.
+func FormCluster(tb TB, masters, replicas []*Server) {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	const slots = 16384
-	for i, s := range c.Nodes {
-		cl := s.Client()
-		if err := cl.ClusterAddSlotsRange(ctx, i*slots/n, (i+1)*slots/n-1).Err(); err != nil {
+	all := slices.Concat(masters, replicas)
+	clients := make([]*redis.Client, len(all))
+	for i, s := range all {
+		clients[i] = s.Client()
+		bus, err := clients[i].ConfigGet(ctx, "cluster-port").Result()
+		if err == nil {
+			err = clients[0].Do(ctx, "CLUSTER", "MEET", "127.0.0.1", s.port, bus["cluster-port"]).Err()
+		}
+		if err == nil && i < len(masters) {
+			n := len(masters)
+			err = clients[i].ClusterAddSlotsRange(ctx, i*slots/n, (i+1)*slots/n-1).Err()
+		}
+		if err != nil {
 			tb.Fatalf("redistest: cluster: %v", err)
 		}
-		for _, peer := range c.Nodes {
-			bus, err := peer.Client().ConfigGet(ctx, "cluster-port").Result()
-			if err != nil {
-				tb.Fatalf("redistest: cluster: %v", err)
-			}
-			if err := cl.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", peer.port, bus["cluster-port"]).Err(); err != nil {
-				tb.Fatalf("redistest: cluster: %v", err)
-			}
+	}
+	agree := func() {
+		for _, cl := range clients {
+			await(ctx, tb, "cluster", func() bool {
+				info, err := cl.ClusterInfo(ctx).Result()
+				return err == nil && strings.Contains(info, "cluster_state:ok") &&
+					strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(all)))
+			})
 		}
 	}
-	for _, s := range c.Nodes {
-		cl := s.Client()
-		await(ctx, tb, "cluster", func() bool {
-			info, err := cl.ClusterInfo(ctx).Result()
-			return err == nil && strings.Contains(info, "cluster_state:ok") &&
-				strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(n))
+	agree()
+	for i := range replicas {
+		id, err := clients[i].ClusterMyID(ctx).Result()
+		if err != nil {
+			tb.Fatalf("redistest: cluster: %v", err)
+		}
+		replica := clients[len(masters)+i]
+		await(ctx, tb, "cluster replica", func() bool { return replica.ClusterReplicate(ctx, id).Err() == nil })
+		await(ctx, tb, "cluster replica", func() bool {
+			info, err := replica.InfoMap(ctx, "replication").Result()
+			return err == nil && info["Replication"]["master_link_status"] == "up"
 		})
 	}
-	return c
+	agree()
 }
 
 // Addrs lists host:port of every node.
@@ -89,7 +117,7 @@ type Sentinel struct {
 	Master    *Server // the master at the start
 	Replica   *Server
 	Sentinels []*Server
-	tb        testing.TB
+	tb        TB
 }
 
 // MasterName is the name the Sentinels know the master by.
@@ -97,7 +125,7 @@ const MasterName = "sema-test"
 
 // StartSentinel runs a master, a replica in sync with it, and three Sentinels
 // that call the master down after 500 ms of silence.
-func StartSentinel(tb testing.TB) *Sentinel {
+func StartSentinel(tb TB) *Sentinel {
 	tb.Helper()
 	s := &Sentinel{tb: tb}
 	s.Master = Start(tb, "--repl-diskless-sync-delay", "0")
@@ -116,9 +144,7 @@ func StartSentinel(tb testing.TB) *Sentinel {
 		return err == nil && n == 1
 	})
 	for range 3 {
-		conf := fmt.Sprintf("bind 127.0.0.1\nsentinel monitor %[1]s 127.0.0.1 %[2]d 2\n"+
-			"sentinel down-after-milliseconds %[1]s 500\nsentinel failover-timeout %[1]s 5000\n", MasterName, s.Master.port)
-		s.Sentinels = append(s.Sentinels, start(tb, []string{sentinelMark, conf}))
+		s.Sentinels = append(s.Sentinels, StartWatcher(tb, s.Master.Addr(), 5*time.Second))
 	}
 	for _, w := range s.Sentinels {
 		c := redis.NewSentinelClient(&redis.Options{Addr: w.Addr()})
@@ -129,6 +155,16 @@ func StartSentinel(tb testing.TB) *Sentinel {
 		_ = c.Close()
 	}
 	return s
+}
+
+// StartWatcher runs one Sentinel of three, for the master at addr. It calls it
+// down after 500 ms of silence, and tries a failover anew after twice the timeout.
+func StartWatcher(tb TB, addr string, failover time.Duration) *Server {
+	tb.Helper()
+	conf := fmt.Sprintf("bind 127.0.0.1\nsentinel monitor %[1]s %[2]s 2\n"+
+		"sentinel down-after-milliseconds %[1]s 500\nsentinel failover-timeout %[1]s %[3]d\n",
+		MasterName, strings.ReplaceAll(addr, ":", " "), failover.Milliseconds())
+	return start(tb, nil, []string{sentinelMark, conf})
 }
 
 // Addrs lists host:port of every Sentinel.
@@ -173,7 +209,7 @@ func (s *Sentinel) AwaitMaster(srv *Server) {
 }
 
 // await asks until ok says yes; the test fails when ctx ends first.
-func await(ctx context.Context, tb testing.TB, what string, ok func() bool) {
+func await(ctx context.Context, tb TB, what string, ok func() bool) {
 	tb.Helper()
 	for !ok() {
 		select {

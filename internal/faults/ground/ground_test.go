@@ -1,0 +1,99 @@
+package ground
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sema"
+	"sema/engine/redisengine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts a ground for a test.
+func start(t *testing.T, kind string) Ground {
+	t.Helper()
+	g, err := New(within(t), kind, t.TempDir())
+	must(t, err)
+	t.Cleanup(g.Close)
+	t.Logf("%s: %s", kind, g.Server())
+	return g
+}
+
+// sight prepares the observation of a fault, and returns what looks whether it
+// is there: nil says that it is.
+type sight func(t *testing.T, s *servers) func(ctx context.Context, e Extent) error
+
+// tryAll begins and ends every fault of a ground, has each one seen, and takes a
+// step through every site afterwards.
+func tryAll(t *testing.T, kind string, sights map[string]sight) {
+	g := start(t, kind)
+	s, _ := g.(*servers)
+	r := rand.New(rand.NewPCG(1, 2))
+	seen := map[string]bool{}
+	for _, f := range g.Faults() {
+		seen[f.Name] = true
+		t.Run(f.Name, func(t *testing.T) {
+			ctx, began := within(t), time.Now()
+			prepare := sights[f.Name]
+			if prepare == nil {
+				t.Fatal("nobody looks whether it happens")
+			}
+			there := prepare(t, s)
+			e, err := f.Begin(ctx, r)
+			must(t, err)
+			if err := until(ctx, func(ctx context.Context) error { return there(ctx, e) }); err != nil {
+				t.Errorf("not seen: %v", err)
+			}
+			if f.End != nil {
+				must(t, f.End(ctx))
+			}
+			must(t, g.Settle(ctx))
+			stepEverywhere(t, g)
+			t.Logf("%v", time.Since(began).Round(time.Millisecond))
+		})
+	}
+	for name := range sights {
+		if !seen[name] {
+			t.Errorf("no fault %q", name)
+		}
+	}
+}
+
+// stepEverywhere acquires and releases through every site.
+func stepEverywhere(t *testing.T, g Ground) {
+	t.Helper()
+	ctx := within(t)
+	for site := range Sites {
+		rdb, err := g.Link(site).Redis()
+		must(t, err)
+		e, err := redisengine.New(rdb, nil)
+		must(t, err)
+		sem, err := sema.New(e, "x", 1, &sema.Options{Lease: 3 * time.Second})
+		must(t, err)
+		p, err := sem.Acquire(ctx)
+		must(t, err)
+		must(t, p.Release())
+		must(t, sem.Close())
+		must(t, e.Close())
+		must(t, rdb.Close())
+	}
+}

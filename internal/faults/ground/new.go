@@ -1,0 +1,114 @@
+package ground
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+)
+
+// grounds are all there are, in the order of their tables.
+var grounds = []struct {
+	kind  string
+	start func(ctx context.Context, kind string, h *host) (Ground, error)
+}{
+	{"standalone", newStandalone},
+	{"standalone-aof", newStandalone},
+	{"standalone-tls", newStandalone},
+	{"sentinel", newSentinel},
+}
+
+// Kinds lists the grounds there are.
+func Kinds() []string {
+	var kinds []string
+	for _, g := range grounds {
+		kinds = append(kinds, g.kind)
+	}
+	return kinds
+}
+
+// New starts a ground. It keeps its files in dir, which is empty and exists. On
+// failure nothing is left running.
+func New(ctx context.Context, kind string, dir string) (Ground, error) {
+	for _, g := range grounds {
+		if g.kind != kind {
+			continue
+		}
+		h := &host{dir: dir}
+		var made Ground
+		err := caught(func() (err error) {
+			made, err = g.start(ctx, kind, h)
+			return err
+		})
+		if err != nil {
+			h.close()
+			return nil, fmt.Errorf("ground: %s: %w", kind, err)
+		}
+		return made, nil
+	}
+	return nil, fmt.Errorf("ground: no ground %q; there are %v", kind, Kinds())
+}
+
+// host takes a test's place under the servers of package redistest.
+type host struct {
+	dir string
+
+	mu       sync.Mutex
+	dirs     int
+	cleanups []func()
+}
+
+// failure is what Fatalf throws, and caught returns.
+type failure struct{ error }
+
+// Helper implements redistest.TB.
+func (h *host) Helper() {}
+
+// Fatalf implements redistest.TB.
+func (h *host) Fatalf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
+
+// Cleanup implements redistest.TB.
+func (h *host) Cleanup(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cleanups = append(h.cleanups, f)
+}
+
+// TempDir implements redistest.TB.
+func (h *host) TempDir() string {
+	h.mu.Lock()
+	h.dirs++
+	dir := filepath.Join(h.dir, strconv.Itoa(h.dirs))
+	h.mu.Unlock()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		h.Fatalf("%w", err)
+	}
+	return dir
+}
+
+// close undoes all that was started, the last first.
+func (h *host) close() {
+	h.mu.Lock()
+	all := h.cleanups
+	h.cleanups = nil
+	h.mu.Unlock()
+	for i := len(all) - 1; i >= 0; i-- {
+		all[i]()
+	}
+}
+
+// caught runs f and returns what it threw by Fatalf.
+func caught(f func() error) (err error) {
+	defer func() {
+		switch thrown := recover().(type) {
+		case nil:
+		case failure:
+			err = thrown.error
+		default:
+			panic(thrown)
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,159 @@
+package ground
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// cut is how much the end of an append-only file loses at most.
+const cut = 4 << 10
+
+func (s *servers) standaloneFaults(secure *safety) (faults []Fault) {
+	restart := func(_ context.Context, n *node) error { n.Restart(); return nil }
+	kill := func(_ context.Context, n *node, _ *rand.Rand) error { n.Kill(); return nil }
+	list := []serverFault{
+		{
+			name: "server: SIGSTOP, SIGCONT", note: "connections stay open, nothing is answered, then everything at once", lasts: time.Second,
+			begin: func(_ context.Context, n *node, _ *rand.Rand) error { n.Stop(); return nil },
+			end:   func(_ context.Context, n *node) error { n.Continue(); return nil },
+		},
+		{
+			name: "server: CLIENT PAUSE ALL", note: "everything waits, 1.5 s",
+			begin: do("CLIENT", "PAUSE", "1500", "ALL"), lasts: 1500 * time.Millisecond,
+			end: func(context.Context, *node) error { return nil }, // it is over when a write is answered
+		},
+		{
+			name: "server: DEBUG SLEEP", note: "the server does nothing for 1.5 s",
+			begin: func(ctx context.Context, n *node, _ *rand.Rand) error {
+				return ignoreTimeout(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+					return n.admin.Do(ctx, "DEBUG", "SLEEP", "1.5").Err()
+				})
+			},
+			lasts: 1500 * time.Millisecond,
+			end:   func(context.Context, *node) error { return nil },
+		},
+		{
+			name: "server: BUSY", note: "a script that does not end, killed by SCRIPT KILL", lasts: time.Second,
+			begin: func(ctx context.Context, n *node, _ *rand.Rand) error {
+				err := ignoreTimeout(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+					return n.admin.Eval(ctx, "while true do end", nil).Err()
+				})
+				if err != nil {
+					return err
+				}
+				return n.answers(ctx, "BUSY")
+			},
+			end: func(ctx context.Context, n *node) error {
+				err := n.admin.ScriptKill(ctx).Err()
+				if err != nil && strings.HasPrefix(err.Error(), "NOTBUSY") {
+					return nil
+				}
+				return err
+			},
+		},
+		{
+			name: "server: READONLY", note: "it is made a replica of a server that is not there, and a master again", lasts: time.Second,
+			begin: do("REPLICAOF", "127.0.0.1", "1"),
+			end:   func(ctx context.Context, n *node) error { return n.admin.Do(ctx, "REPLICAOF", "NO", "ONE").Err() },
+		},
+		{
+			name: "server: MASTERDOWN", note: "the same, and replica-serve-stale-data no: reads are refused as well", lasts: time.Second,
+			begin: func(ctx context.Context, n *node, r *rand.Rand) error {
+				if err := config("replica-serve-stale-data", "no")(ctx, n); err != nil {
+					return err
+				}
+				return do("REPLICAOF", "127.0.0.1", "1")(ctx, n, r)
+			},
+			end: func(ctx context.Context, n *node) error {
+				if err := n.admin.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
+					return err
+				}
+				return config("replica-serve-stale-data", "yes")(ctx, n)
+			},
+		},
+		{
+			name: "server: MISCONF", note: "it cannot save to disk, and refuses writes", lasts: time.Second,
+			begin: misconfigure, end: reconfigure,
+		},
+	}
+	if s.kind == "standalone-aof" {
+		list = append(list,
+			serverFault{
+				name: "server: kill -9, append-only file", note: "appendfsync everysec; the machine lives, so the file has everything",
+				lasts: 500 * time.Millisecond, begin: kill, end: restart,
+			},
+			serverFault{
+				name: "server: kill -9, append-only file cut", note: "it loses its last 4 kB, half of it at most, as when the machine crashes",
+				lasts: 500 * time.Millisecond, excuses: forgets, begin: kill,
+				end: func(ctx context.Context, n *node) error {
+					if err := cutTail(n.Dir()); err != nil {
+						return err
+					}
+					return restart(ctx, n)
+				},
+			})
+	} else {
+		list = append(list, serverFault{
+			name: "server: kill -9, nothing on disk", note: "a restart forgets everything",
+			lasts: 500 * time.Millisecond, excuses: forgets, begin: kill, end: restart,
+		})
+	}
+	for _, f := range list {
+		faults = append(faults, s.fault(f))
+	}
+	return faults
+}
+
+// ignoreTimeout sends a command whose answer is long in coming.
+func ignoreTimeout(ctx context.Context, patience time.Duration, send func(context.Context) error) error {
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := send(short)
+	if err != nil && ctx.Err() == nil && short.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// cutTail cuts the newest append-only file in dir.
+func cutTail(dir string) error {
+	files, _ := filepath.Glob(filepath.Join(dir, "appendonlydir", "*.incr.aof"))
+	if len(files) == 0 {
+		files, _ = filepath.Glob(filepath.Join(dir, "appendonly.aof"))
+	}
+	if len(files) == 0 {
+		return errors.New("no append-only file")
+	}
+	path := files[len(files)-1]
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return os.Truncate(path, info.Size()-min(cut, info.Size()/2))
+}
+
+// misconfigure has saving fail: a directory lies where the file would come.
+func misconfigure(ctx context.Context, n *node, _ *rand.Rand) error {
+	if err := os.MkdirAll(filepath.Join(n.Dir(), "dump.rdb", "x"), 0o700); err != nil {
+		return err
+	}
+	if err := config("save", "3600 1000000")(ctx, n); err != nil {
+		return err
+	}
+	if err := n.admin.BgSave(ctx).Err(); err != nil {
+		return err
+	}
+	return n.answers(ctx, "MISCONF")
+}
+
+func reconfigure(ctx context.Context, n *node) error {
+	if err := config("save", "")(ctx, n); err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(n.Dir(), "dump.rdb"))
+}
