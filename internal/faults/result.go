@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"sema/internal/faults/history"
@@ -18,8 +19,9 @@ type Result struct {
 	Ground  string        `json:"ground"`
 	Server  string        `json:"server"`
 	Seed    uint64        `json:"seed"`
-	Fault   string        `json:"fault"` // the one fault, or Mixed
-	Planted string        `json:"planted,omitempty"`
+	Fault   string        `json:"fault"`             // the one fault, or Mixed
+	Planted string        `json:"planted,omitempty"` // the bug that the workers had
+	Breaks  string        `json:"breaks,omitempty"`  // the promise that it breaks
 	Began   time.Time     `json:"began"`
 	Took    time.Duration `json:"took"`
 
@@ -65,6 +67,11 @@ func (r *Result) Violations() int {
 		}
 	}
 	return n
+}
+
+// Caught reports whether the judge found what was planted.
+func (r *Result) Caught() bool {
+	return slices.ContainsFunc(r.Breaches, func(b history.Breach) bool { return b.Promise == r.Breaks && b.Excused == "" })
 }
 
 // Count counts what the events of a round tell.

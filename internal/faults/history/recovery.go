@@ -24,8 +24,9 @@ func (r *Round) Recoveries() map[int]time.Duration {
 
 func (j *judge) recovery(w *Window, sem int) (d time.Duration, ok bool) {
 	heaviest, first := 0, int64(never)
+	all := len(w.Workers) > 0 // what a dead worker holds, all wait for
 	for _, a := range j.bySem[sem] {
-		if !j.hits(w, a.worker) || a.try {
+		if !all && !j.hits(w, a.worker) || a.try {
 			continue
 		}
 		if a.call < w.End && a.end() > w.End && j.gone(a.worker) > w.End {

@@ -22,7 +22,7 @@ func (j *judge) tokens(sem int) []Breach {
 	var granted []*acquisition
 	groups := map[int][]*acquisition{} // by slot
 	for _, a := range j.bySem[sem] {
-		if a.got == 0 {
+		if a.got == 0 || a.token == 0 { // originals have none
 			continue
 		}
 		granted = append(granted, a)

@@ -52,14 +52,15 @@ const apart = time.Millisecond
 
 func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) {
 	h := &handle{w: w, sem: i, about: s, holding: map[holding]int64{}}
-	if original := originals[w.Planted]; original != nil {
-		return h, original(h, at, s)
+	bug := plantedBug(w.Planted)
+	if bug != nil && bug.original != nil {
+		return h, bug.original(h, at, s)
 	}
 	o := semaphoreOptions(s)
 	o.Observer = sema.Observer{Queued: h.queued, Lost: h.lost}
 	e := sema.Engine(at)
-	if bug := plantedBugs[w.Planted]; bug != nil {
-		e = bug(at, w.Seed)
+	if bug != nil {
+		e = &lyingEngine{place: at, bug: bug, seed: w.Seed}
 	}
 	sem, err := sema.New(e, s.Name, s.Limit, o)
 	if err != nil {

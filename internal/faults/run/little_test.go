@@ -97,26 +97,3 @@ func (l *little) Faults() []ground.Fault {
 		}},
 	}
 }
-
-func TestLittle(t *testing.T) {
-	p := &player{log: os.Stderr, newGround: func(context.Context, string, string) (ground.Ground, error) { return newLittle(t), nil }}
-	p.settings = settings{grounds: []string{"little"}, total: time.Hour, rounds: 2, seed: 1, dir: "/tmp", parallel: 1, long: 12 * time.Second, out: "/tmp/little.json"}
-	if s := os.Getenv("LITTLE_FAULT"); s != "" {
-		p.fault = s
-	}
-	if s := os.Getenv("LITTLE_PLANTED"); s != "" {
-		p.planted = s
-	}
-	if s := os.Getenv("LITTLE_SEED"); s != "" {
-		fmt.Sscan(s, &p.seed)
-	}
-	if s := os.Getenv("LITTLE_ROUNDS"); s != "" {
-		fmt.Sscan(s, &p.rounds)
-	}
-	if s := os.Getenv("LITTLE_PARALLEL"); s != "" {
-		fmt.Sscan(s, &p.parallel)
-	}
-	if p.play(t.Context()) != 0 {
-		t.Fail()
-	}
-}

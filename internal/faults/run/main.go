@@ -16,6 +16,10 @@ import (
 	"os/signal"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"sema/internal/faults/ground"
 )
 
 // settings are what the command line says.
@@ -34,6 +38,7 @@ type settings struct {
 }
 
 func main() {
+	logging.Disable() // go-redis tells of each connection that a fault ended
 	if len(os.Args) > 1 && os.Args[1] == workerArg {
 		if err := runWorker(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -53,7 +58,7 @@ func run() int {
 	flag.StringVar(&s.out, "out", "", "append a line of JSON for each round to this file")
 	flag.StringVar(&s.dir, "histories", os.TempDir(), "where the records of broken promises are saved")
 	flag.StringVar(&s.fault, "fault", "", "only this fault; \"mixed\": always several")
-	flag.StringVar(&s.planted, "planted", "", "plant this bug in the workers")
+	flag.StringVar(&s.planted, "planted", "", "plant this bug in the workers; \"all\": each, with up to three seeds")
 	flag.IntVar(&s.parallel, "parallel", 1, "so many rounds at once")
 	flag.DurationVar(&s.long, "round", 14*time.Second, "how long faults come in a round; half a minute is added to it")
 	flag.BoolVar(&s.list, "list", false, "list the grounds' faults, and the bugs that can be planted")
@@ -61,7 +66,7 @@ func run() int {
 	s.grounds = strings.Split(*grounds, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	p := &player{settings: s, log: os.Stderr}
+	p := &player{settings: s, newGround: ground.New, log: os.Stderr}
 	if s.list {
 		return p.listAll(ctx)
 	}

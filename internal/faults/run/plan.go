@@ -35,8 +35,9 @@ type occurrence struct {
 	seed  uint64
 }
 
-// makePlan plans the load of a round.
-func makePlan(seed uint64) *plan {
+// makePlan plans the load of a round. Originals know no weights, slots and
+// changing limits.
+func makePlan(seed uint64, bug *planted) *plan {
 	p := &plan{seed: seed}
 	random := rand.New(rand.NewPCG(seed, 1))
 	some := func(percent int) bool { return random.IntN(100) < percent }
@@ -54,6 +55,9 @@ func makePlan(seed uint64) *plan {
 		}
 		if some(20) {
 			s.Passes = 1 + random.IntN(16)
+		}
+		if bug != nil && bug.original != nil {
+			s.Weights, s.Slots, s.Resized = false, false, false
 		}
 		p.semaphores = append(p.semaphores, s)
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +13,12 @@ import (
 
 	"sema/internal/faults"
 	"sema/internal/faults/ground"
+)
+
+const (
+	allPlanted = "all"
+	// mildest is the fault of rounds with a planted bug that needs none.
+	mildest = "server: SCRIPT FLUSH"
 )
 
 // player plays rounds, several at once.
@@ -28,6 +34,7 @@ type player struct {
 	dirs       int
 	violations int
 	excused    int
+	uncaught   int // planted bugs
 	void       int
 	grants     int
 }
@@ -44,6 +51,9 @@ func (p *player) play(ctx context.Context) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	p.free = map[string][]ground.Ground{}
+	if p.planted == allPlanted {
+		p.rounds = len(plantedBugs) * len(p.grounds)
+	}
 	began := time.Now()
 	var all sync.WaitGroup
 	for range p.parallel {
@@ -53,7 +63,12 @@ func (p *player) play(ctx context.Context) int {
 				if !ok {
 					return
 				}
-				p.one(ctx, dir, p.grounds[n%len(p.grounds)], p.seed+uint64(n/len(p.grounds)))
+				kind := p.grounds[n%len(p.grounds)]
+				if p.planted == allPlanted {
+					p.plant(ctx, dir, kind, &plantedBugs[n/len(p.grounds)])
+				} else {
+					p.one(ctx, dir, p.settings, kind, p.seed+uint64(n/len(p.grounds)))
+				}
 			}
 		})
 	}
@@ -72,7 +87,7 @@ func (p *player) play(ctx context.Context) int {
 	_, _ = fmt.Fprintf(p.log, "%d rounds in %v, %d grants: %d violations, %d excused, %d rounds void\n",
 		p.next, time.Since(began).Round(time.Second), p.grants, p.violations, p.excused, p.void)
 	switch {
-	case p.violations > 0:
+	case p.violations+p.uncaught > 0:
 		return 1
 	case p.void > 0:
 		return 2
@@ -90,14 +105,28 @@ func (p *player) take() (n int, ok bool) {
 	return p.next - 1, true
 }
 
+// plant plays rounds with a planted bug until it is caught, three at the most.
+func (p *player) plant(ctx context.Context, dir, kind string, bug *planted) {
+	s := p.settings
+	s.planted, s.fault = bug.name, cmp.Or(bug.fault, mildest)
+	for i := range uint64(3) {
+		if r := p.one(ctx, dir, s, kind, p.seed+i); ctx.Err() != nil || r.Caught() {
+			return
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uncaught++
+}
+
 // one plays one round. The ground is used again, unless the round failed.
-func (p *player) one(ctx context.Context, dir, kind string, seed uint64) {
+func (p *player) one(ctx context.Context, dir string, s settings, kind string, seed uint64) *faults.Result {
 	g, err := p.ground(ctx, dir, kind)
-	r := &faults.Result{Ground: kind, Seed: seed, Fault: p.fault, Planted: p.planted, Began: time.Now().UTC(), Replay: p.replay(kind, seed)}
+	r := &faults.Result{Ground: kind, Seed: seed, Fault: s.fault, Planted: s.planted, Began: time.Now().UTC(), Replay: s.replay(kind, seed)}
 	if err != nil {
 		r.Void = err.Error()
 	} else {
-		r = playRound(ctx, g, p.settings, seed)
+		r = playRound(ctx, g, s, seed)
 		if r.Void == "" && r.Violations() == 0 {
 			p.mu.Lock()
 			p.free[kind] = append(p.free[kind], g)
@@ -106,10 +135,10 @@ func (p *player) one(ctx context.Context, dir, kind string, seed uint64) {
 			g.Close()
 		}
 	}
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return // interrupted: the round says nothing
+	if ctx.Err() == nil { // interrupted, a round says nothing
+		p.note(r)
 	}
-	p.note(r)
+	return r
 }
 
 // ground is one of this kind that nobody uses.
@@ -136,8 +165,10 @@ func (p *player) note(r *faults.Result) {
 	defer p.mu.Unlock()
 	violations := r.Violations()
 	p.grants += r.Load.Grants
-	p.violations += violations
-	p.excused += len(r.Breaches) - violations
+	if r.Planted == "" {
+		p.violations += violations
+		p.excused += len(r.Breaches) - violations
+	}
 	line, err := json.Marshal(r)
 	if err == nil && p.out != nil {
 		_, err = p.out.Write(append(line, '\n'))
@@ -152,6 +183,9 @@ func (p *player) note(r *faults.Result) {
 	}
 	_, _ = fmt.Fprintf(p.log, "%s seed %d, %s: %d grants in %v, %d lost, %d violations, %d excused\n",
 		r.Ground, r.Seed, r.Fault, r.Load.Grants, r.Took.Round(time.Second), r.Load.Lost, violations, len(r.Breaches)-violations)
+	if r.Planted != "" {
+		_, _ = fmt.Fprintf(p.log, "  planted: %s: caught: %v\n", r.Planted, r.Caught())
+	}
 	shown := 0
 	for _, b := range r.Breaches {
 		if b.Excused == "" && shown < 5 {
@@ -159,7 +193,7 @@ func (p *player) note(r *faults.Result) {
 			_, _ = fmt.Fprintf(p.log, "  %s: %s: %s\n", b.Promise, b.Semaphore, b.Text)
 		}
 	}
-	if violations > 0 {
+	if r.History != "" {
 		_, _ = fmt.Fprintf(p.log, "  record: %s\n  replay: %s\n", r.History, r.Replay)
 	}
 }
@@ -183,8 +217,8 @@ func (p *player) listAll(ctx context.Context) int {
 		}
 		g.Close()
 	}
-	for name := range plantedBugs {
-		fmt.Printf("planted\t%s\n", name)
+	for _, bug := range plantedBugs {
+		fmt.Printf("planted\t%s\n", bug.name)
 	}
 	return 0
 }

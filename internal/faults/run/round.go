@@ -37,7 +37,8 @@ const (
 // playRound plays a round: faults for so long, and calm before and after. The
 // record is kept in dir if a promise was broken.
 func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *faults.Result {
-	p := makePlan(seed)
+	bug := plantedBug(s.planted)
+	p := makePlan(seed, bug)
 	r := &round{ground: g, plan: p, planted: s.planted, long: s.long, start: history.Now(), log: history.Round{Semaphores: p.semaphores}}
 	result := &faults.Result{
 		Ground: g.Kind(), Server: g.Server(), Seed: seed, Planted: s.planted, Began: time.Now().UTC().Truncate(time.Second),
@@ -66,7 +67,9 @@ func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *f
 		w.Begin, w.End = w.Begin-r.start, w.End-r.start
 		result.Faults = append(result.Faults, w)
 	}
-	if result.Violations() > 0 {
+	if bug != nil {
+		result.Breaks = bug.promise
+	} else if result.Violations() > 0 {
 		result.History, err = r.save(s.dir)
 		if err != nil {
 			result.Void = err.Error()
