@@ -44,6 +44,15 @@ func (j *judge) limit(sem int) []Breach {
 			held = slices.DeleteFunc(held, func(a *acquisition) bool { return a == e.a })
 			continue
 		}
+		for _, a := range held {
+			if a.slot >= 0 && a.slot == e.a.slot {
+				breaches = append(breaches, Breach{
+					Promise: PromiseLimit, Semaphore: s.Name, At: e.at, Over: time.Duration(min(a.last, e.a.last) - e.at),
+					Text:    fmt.Sprintf("slot %d twice at once: %s (permit %s) and %s (permit %s)", a.slot, a.name(), a.permit, e.a.name(), e.a.permit),
+					Excused: j.excuseLimit(e.at, s.Lease),
+				})
+			}
+		}
 		held = append(held, e.a)
 		weight, since := 0, int64(0)
 		for _, a := range held {
@@ -62,10 +71,14 @@ func (j *judge) limit(sem int) []Breach {
 		}
 		breaches = append(breaches, Breach{
 			Promise: PromiseLimit, Semaphore: s.Name, At: e.at, Over: time.Duration(until - e.at), Text: text,
-			Excused: j.excuse(e.at, s.Lease, func(w *Window) bool { return w.Limit || w.Leases != 0 }),
+			Excused: j.excuseLimit(e.at, s.Lease),
 		})
 	}
 	return breaches
+}
+
+func (j *judge) excuseLimit(at int64, lease time.Duration) string {
+	return j.excuse(at, lease, func(w *Window) bool { return w.Limit || w.Leases != 0 })
 }
 
 // greatestLimit is the greatest limit that may have been in force at some time

@@ -15,6 +15,9 @@ import (
 // smaller one, so that B was not only told earlier. What counts is the time from
 // the first to the last such B: after it nobody passed A, and what it waits for
 // is held.
+//
+// Where no fault and no stall explains it, not one may pass that came later by
+// more than a message takes.
 func (j *judge) order(sem int) []Breach {
 	s := j.Semaphores[sem]
 	if s.Unfair || s.Passes > 0 {
@@ -46,21 +49,46 @@ func (j *judge) order(sem int) []Breach {
 			}
 			last = b
 		}
-		if first == nil || time.Duration(last.got-first.got) <= may {
+		if first == nil {
+			continue
+		}
+		breach := Breach{
+			Promise: PromiseOrder, Semaphore: s.Name, At: first.got,
+			Excused: j.excuse(first.got, s.Lease, func(w *Window) bool { return w.Order }),
+		}
+		if b := j.barged(a, granted, end, may); b != nil {
+			breach.Over = time.Duration(b.call - a.queued)
+			breach.Text = fmt.Sprintf("%s (weight %d) waits from %s to %s, without any fault, and %s, called at %s, is granted before it at %s",
+				a.name(), a.weight, ms(a.queued-j.start), ms(end-j.start), b.name(), ms(b.call-j.start), ms(b.got-j.start))
+			breaches = append(breaches, breach)
 			continue
 		}
 		passed := time.Duration(last.got-first.got) - j.disturbed(a.worker, false, first.got, last.got, may)
 		if over := passed - may - j.stalled(a.worker, first.got, last.got); over > 0 {
-			breaches = append(breaches, Breach{
-				Promise: PromiseOrder, Semaphore: s.Name, At: first.got, Over: over,
-				Text: fmt.Sprintf("%s (weight %d) waits from %s to %s and is passed over for %v, from %s by %s (called at %s) to %s by %s (called at %s)",
-					a.name(), a.weight, ms(a.queued-j.start), ms(end-j.start), passed.Round(time.Millisecond),
-					ms(first.got-j.start), first.name(), ms(first.call-j.start), ms(last.got-j.start), last.name(), ms(last.call-j.start)),
-				Excused: j.excuse(first.got, s.Lease, func(w *Window) bool { return w.Order }),
-			})
+			breach.Over = over
+			breach.Text = fmt.Sprintf("%s (weight %d) waits from %s to %s and is passed over for %v, from %s by %s (called at %s) to %s by %s (called at %s)",
+				a.name(), a.weight, ms(a.queued-j.start), ms(end-j.start), passed.Round(time.Millisecond),
+				ms(first.got-j.start), first.name(), ms(first.call-j.start), ms(last.got-j.start), last.name(), ms(last.call-j.start))
+			breaches = append(breaches, breach)
 		}
 	}
 	return breaches
+}
+
+// barged is one that passed A although it came later by more than a message
+// takes, if no fault hit anybody meanwhile.
+func (j *judge) barged(a *acquisition, granted []*acquisition, end int64, around time.Duration) *acquisition {
+	if j.disturbed(0, true, a.queued, end, around) > 0 {
+		return nil
+	}
+	since := a.queued + int64(Slack+j.stalledAnywhere(a.queued, end))
+	at, _ := slices.BinarySearchFunc(granted, since, func(b *acquisition, t int64) int { return cmp.Compare(b.got, t) })
+	for ; at < len(granted) && granted[at].got < end; at++ {
+		if b := granted[at]; b.call > since && (a.got == 0 || b.token < a.token) {
+			return b
+		}
+	}
+	return nil
 }
 
 // gone is when a worker was killed.

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// tokens judges that no token comes twice, and that tokens grow within a slot
-// and within a semaphore of limit 1.
+// tokens judges that tokens grow within a slot and within a semaphore of limit 1,
+// and that no token comes twice there, or twice under one permit's id. Elsewhere
+// two may be equal: what passes on within a process gets the time as its token.
 func (j *judge) tokens(sem int) []Breach {
 	s := j.Semaphores[sem]
 	var breaches []Breach
@@ -19,24 +20,31 @@ func (j *judge) tokens(sem int) []Breach {
 			Excused: j.excuse(b.got, s.Lease, func(w *Window) bool { return w.Tokens }),
 		})
 	}
-	var granted []*acquisition
 	groups := map[int][]*acquisition{} // by slot
-	for _, a := range j.bySem[sem] {
-		if a.got == 0 || a.token == 0 { // originals have none
+	type key struct {
+		within string // a permit's id, or a slot
+		token  int64
+	}
+	seen := map[key]*acquisition{}
+	for _, b := range j.bySem[sem] {
+		if b.got == 0 || b.token == 0 { // originals have none
 			continue
 		}
-		granted = append(granted, a)
-		if a.slot >= 0 || s.Limit == 1 && !s.Resized {
-			groups[a.slot] = append(groups[a.slot], a)
+		var keys []key
+		if b.permit != "" {
+			keys = append(keys, key{b.permit, b.token})
 		}
-	}
-	slices.SortStableFunc(granted, func(a, b *acquisition) int { return cmp.Compare(a.got, b.got) })
-	seen := map[int64]*acquisition{}
-	for _, b := range granted {
-		if a := seen[b.token]; a != nil {
-			breach(a, b, "a token twice")
+		if b.slot >= 0 || s.Limit == 1 && !s.Resized {
+			groups[b.slot] = append(groups[b.slot], b)
+			keys = append(keys, key{fmt.Sprint(b.slot), b.token})
 		}
-		seen[b.token] = b
+		for _, k := range keys {
+			if a := seen[k]; a != nil {
+				breach(a, b, "a token twice")
+				break
+			}
+			seen[k] = b
+		}
 	}
 	for _, group := range groups { // by call
 		byGot := slices.Clone(group)
@@ -49,7 +57,7 @@ func (j *judge) tokens(sem int) []Breach {
 				}
 				byGot = byGot[1:]
 			}
-			if greatest != nil && greatest.token >= b.token {
+			if greatest != nil && greatest.token > b.token {
 				breach(greatest, b, "a token that does not grow")
 			}
 		}

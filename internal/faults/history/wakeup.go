@@ -35,8 +35,12 @@ func (j *judge) wakeUp(sem int) []Breach {
 			edges = append(edges, edge{at: max(a.call, a.got-told), held: a.weight}, edge{at: until, held: -a.weight})
 		}
 		if a.queued != 0 {
+			until := min(a.end(), j.gone(a.worker))
+			if a.got != 0 { // and has not been granted yet
+				until = max(a.queued, until-told)
+			}
 			waiters = append(waiters, a)
-			edges = append(edges, edge{at: a.queued, weight: a.weight, waiter: 1}, edge{at: min(a.end(), j.gone(a.worker)), weight: a.weight, waiter: -1})
+			edges = append(edges, edge{at: a.queued, weight: a.weight, waiter: 1}, edge{at: until, weight: a.weight, waiter: -1})
 		}
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
