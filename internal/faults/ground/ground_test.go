@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"sema"
@@ -97,3 +98,10 @@ func stepEverywhere(t *testing.T, g Ground) {
 		must(t, rdb.Close())
 	}
 }
+
+func init() { redis.SetLogger(silence{}) }
+
+// silence keeps go-redis from telling what the tests do on purpose.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
