@@ -31,7 +31,7 @@ type Trouble struct {
 
 var errBroken = errors.New("broken on demand")
 
-// slicePause is between the parts of a sliced piece, so that they are read apart.
+// slicePause is before each part of a sliced piece, so that they are read apart.
 const slicePause = 200 * time.Microsecond
 
 // Change changes the trouble. Other fields stay as they are, so that one fault
@@ -87,24 +87,21 @@ func (p *Proxy) pass(c *pair, dst *net.TCPConn, piece []byte, reply bool) error 
 		return err
 	}
 	for len(piece) > 0 {
-		n := len(piece)
+		part, pause := len(piece), time.Duration(0)
 		if t.Slice > 0 {
-			n = min(n, t.Slice)
-		}
-		if _, err := dst.Write(piece[:n]); err != nil {
-			return err
-		}
-		piece = piece[n:]
-		pause := time.Duration(0)
-		if t.Slice > 0 && len(piece) > 0 {
-			pause = slicePause
+			part, pause = min(part, t.Slice), slicePause
 		}
 		if t.Rate > 0 {
-			pause += time.Duration(n) * time.Second / time.Duration(t.Rate)
+			part = min(part, max(1, t.Rate/100))
+			pause += time.Duration(part) * time.Second / time.Duration(t.Rate)
 		}
 		if err := p.sleep(pause); err != nil {
 			return err
 		}
+		if _, err := dst.Write(piece[:part]); err != nil {
+			return err
+		}
+		piece = piece[part:]
 	}
 	return nil
 }

@@ -153,6 +153,7 @@ func (s *servers) sentinelFaults() []Fault {
 			End: func(ctx context.Context) error {
 				return caught(func() error {
 					down.Restart()
+					hurry(ctx, down)
 					return restored(ctx)
 				})
 			},

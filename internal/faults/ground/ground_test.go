@@ -2,13 +2,18 @@ package ground
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"sema"
+	"sema/engine/fileengine"
 	"sema/engine/redisengine"
 )
 
@@ -83,17 +88,35 @@ func stepEverywhere(t *testing.T, g Ground) {
 	t.Helper()
 	ctx := within(t)
 	for site := range Sites {
-		rdb, err := g.Link(site).Redis()
-		must(t, err)
-		e, err := redisengine.New(rdb, nil)
-		must(t, err)
+		e, done := engineOf(t, g.Link(site))
 		sem, err := sema.New(e, "x", 1, &sema.Options{Lease: 3 * time.Second})
 		must(t, err)
 		p, err := sem.Acquire(ctx)
 		must(t, err)
 		must(t, p.Release())
 		must(t, sem.Close())
-		must(t, e.Close())
-		must(t, rdb.Close())
+		must(t, done())
 	}
 }
+
+// engineOf opens the engine behind a link.
+func engineOf(t *testing.T, l Link) (e sema.Engine, done func() error) {
+	t.Helper()
+	if dir, ok := strings.CutPrefix(l.URL, "file://"); ok {
+		e, err := fileengine.New(filepath.FromSlash(dir), nil)
+		must(t, err)
+		return e, e.Close
+	}
+	rdb, err := l.Redis()
+	must(t, err)
+	e, err = redisengine.New(rdb, nil)
+	must(t, err)
+	return e, func() error { return errors.Join(e.(*redisengine.Engine).Close(), rdb.Close()) }
+}
+
+func init() { redis.SetLogger(silence{}) }
+
+// silence keeps go-redis from telling what the tests do on purpose.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}

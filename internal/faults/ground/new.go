@@ -18,6 +18,7 @@ var grounds = []struct {
 	{"standalone-aof", newStandalone},
 	{"standalone-tls", newStandalone},
 	{"sentinel", newSentinel},
+	{"file", newFiles},
 }
 
 // Kinds lists the grounds there are.

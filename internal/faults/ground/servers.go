@@ -206,16 +206,21 @@ func (s *servers) proxies(site int, nodes ...*node) (list []*redistest.Proxy) {
 // all are the nodes with data and the Sentinels.
 func (s *servers) all() []*node { return slices.Concat(s.nodes, s.watchers) }
 
-// until asks again until there is no error, or ctx ends; then it returns the last one.
+// until asks again until there is no error, or ctx ends. It then returns the
+// last error from before that end, which says what was missing.
 func until(ctx context.Context, ask func(context.Context) error) error {
+	var last error
 	for {
 		err := ask(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return errors.Join(ctx.Err(), last)
 		case <-time.After(look):
 		}
 	}
