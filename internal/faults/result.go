@@ -28,7 +28,9 @@ type Result struct {
 	Faults     []history.Window    `json:"faults"` // in nanoseconds since the round began
 	Semaphores []history.Semaphore `json:"semaphores"`
 	Load       Load                `json:"load"`
-	Breaches   []history.Breach    `json:"breaches"`
+	Violations int                 `json:"violations"` // breaches that no fault excuses
+	Excused    int                 `json:"excused"`    // the others
+	Breaches   []history.Breach    `json:"breaches"`   // the first of both
 	Recoveries []Recovery          `json:"recoveries"`
 
 	// Void says why the round says nothing: a fault could not be made, say.
@@ -58,15 +60,21 @@ type Recovery struct {
 	Took  time.Duration `json:"took"`
 }
 
-// Violations are the breaches that no fault excuses.
-func (r *Result) Violations() int {
-	n := 0
-	for _, b := range r.Breaches {
-		if b.Excused == "" {
-			n++
+// most is how many breaches a result has with their evidence, of those that are
+// excused and of the others; all are counted.
+const most = 20
+
+// Judged takes in what the judge found.
+func (r *Result) Judged(breaches []history.Breach) {
+	for _, b := range breaches {
+		n := &r.Violations
+		if b.Excused != "" {
+			n = &r.Excused
+		}
+		if *n++; *n <= most || r.Breaks == b.Promise && !r.Caught() {
+			r.Breaches = append(r.Breaches, b)
 		}
 	}
-	return n
 }
 
 // Caught reports whether the judge found what was planted.

@@ -51,10 +51,10 @@ func main() {
 
 func run() int {
 	var s settings
-	grounds := flag.String("grounds", "standalone", "where rounds take place, separated by commas")
+	grounds := flag.String("grounds", "all", "where rounds take place, separated by commas")
 	flag.DurationVar(&s.total, "for", 10*time.Minute, "begin no round after so long")
-	flag.IntVar(&s.rounds, "rounds", 1<<30, "how many rounds at the most")
-	flag.Uint64Var(&s.seed, "seed", 1, "the first seed; each ground has a round of each seed")
+	flag.IntVar(&s.rounds, "rounds", 1<<30, "how many rounds at the most on each ground")
+	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().Unix()), "the first seed; each ground has a round of each seed")
 	flag.StringVar(&s.out, "out", "", "append a line of JSON for each round to this file")
 	flag.StringVar(&s.dir, "histories", os.TempDir(), "where the records of broken promises are saved")
 	flag.StringVar(&s.fault, "fault", "", "only this fault; \"mixed\": always several")
@@ -63,7 +63,9 @@ func run() int {
 	flag.DurationVar(&s.long, "round", 14*time.Second, "how long faults come in a round; half a minute is added to it")
 	flag.BoolVar(&s.list, "list", false, "list the grounds' faults, and the bugs that can be planted")
 	flag.Parse()
-	s.grounds = strings.Split(*grounds, ",")
+	if s.grounds = strings.Split(*grounds, ","); *grounds == "all" {
+		s.grounds = ground.Kinds()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	p := &player{settings: s, newGround: ground.New, log: os.Stderr}

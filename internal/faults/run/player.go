@@ -53,6 +53,8 @@ func (p *player) play(ctx context.Context) int {
 	p.free = map[string][]ground.Ground{}
 	if p.planted == allPlanted {
 		p.rounds = len(plantedBugs) * len(p.grounds)
+	} else if p.rounds < 1<<30 {
+		p.rounds *= len(p.grounds)
 	}
 	began := time.Now()
 	var all sync.WaitGroup
@@ -127,7 +129,7 @@ func (p *player) one(ctx context.Context, dir string, s settings, kind string, s
 		r.Void = err.Error()
 	} else {
 		r = playRound(ctx, g, s, seed)
-		if r.Void == "" && r.Violations() == 0 {
+		if r.Void == "" && r.Violations == 0 {
 			p.mu.Lock()
 			p.free[kind] = append(p.free[kind], g)
 			p.mu.Unlock()
@@ -163,11 +165,10 @@ func (p *player) ground(ctx context.Context, dir, kind string) (ground.Ground, e
 func (p *player) note(r *faults.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	violations := r.Violations()
 	p.grants += r.Load.Grants
 	if r.Planted == "" {
-		p.violations += violations
-		p.excused += len(r.Breaches) - violations
+		p.violations += r.Violations
+		p.excused += r.Excused
 	}
 	line, err := json.Marshal(r)
 	if err == nil && p.out != nil {
@@ -182,7 +183,7 @@ func (p *player) note(r *faults.Result) {
 		return
 	}
 	_, _ = fmt.Fprintf(p.log, "%s seed %d, %s: %d grants in %v, %d lost, %d violations, %d excused\n",
-		r.Ground, r.Seed, r.Fault, r.Load.Grants, r.Took.Round(time.Second), r.Load.Lost, violations, len(r.Breaches)-violations)
+		r.Ground, r.Seed, r.Fault, r.Load.Grants, r.Took.Round(time.Second), r.Load.Lost, r.Violations, r.Excused)
 	if r.Planted != "" {
 		_, _ = fmt.Fprintf(p.log, "  planted: %s: caught: %v\n", r.Planted, r.Caught())
 	}

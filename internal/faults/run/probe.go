@@ -26,19 +26,12 @@ func (r *round) probe(ctx context.Context, gone int64) (breaches []history.Breac
 	if err := r.ground.Settle(ctx); err != nil {
 		return nil, fmt.Errorf("faults: after the round: %w", err)
 	}
-	at, err := open(r.ground.Link(0), r.crew.lease)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, at.Close()) }()
 	bug := plantedBug(r.planted)
 	if bug != nil && bug.original != nil {
-		return breaches, nil // its keys are others
+		return nil, nil // its keys are others
 	}
-	for _, s := range r.plan.semaphores {
-		if err := probeOne(ctx, at, s, leak); err != nil {
-			return nil, fmt.Errorf("faults: probe of %s: %w", s.Name, err)
-		}
+	if err := r.probeAll(ctx, leak); err != nil {
+		return nil, err
 	}
 	left, err := r.ground.Left(ctx)
 	if err != nil {
@@ -48,6 +41,20 @@ func (r *round) probe(ctx context.Context, gone int64) (breaches []history.Breac
 		leak("", "without a time to live: %s", strings.Join(left, ", "))
 	}
 	return breaches, nil
+}
+
+func (r *round) probeAll(ctx context.Context, leak func(name, format string, words ...any)) (err error) {
+	at, err := open(r.ground.Link(0), r.crew.lease)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, at.Close()) }()
+	for _, s := range r.plan.semaphores {
+		if err := probeOne(ctx, at, s, leak); err != nil {
+			return fmt.Errorf("faults: probe of %s: %w", s.Name, err)
+		}
+	}
+	return nil
 }
 
 // probeOne takes all of a semaphore at once.

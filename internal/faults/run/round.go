@@ -44,6 +44,9 @@ func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *f
 		Ground: g.Kind(), Server: g.Server(), Seed: seed, Planted: s.planted, Began: time.Now().UTC().Truncate(time.Second),
 		Semaphores: p.semaphores, Replay: s.replay(g.Kind(), seed), Fault: s.fault,
 	}
+	if bug != nil {
+		result.Breaks = bug.promise
+	}
 	breaches, err := r.play(ctx, s.fault)
 	if p.fault != "" {
 		result.Fault = p.fault
@@ -53,7 +56,7 @@ func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *f
 		result.Void = err.Error()
 		return result
 	}
-	result.Breaches = append(breaches, history.Judge(&r.log)...)
+	result.Judged(append(breaches, history.Judge(&r.log)...))
 	result.Load = faults.Count(r.log.Events)
 	result.Load.Processes = len(r.log.Workers)
 	for _, j := range p.jobs {
@@ -67,9 +70,7 @@ func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *f
 		w.Begin, w.End = w.Begin-r.start, w.End-r.start
 		result.Faults = append(result.Faults, w)
 	}
-	if bug != nil {
-		result.Breaks = bug.promise
-	} else if result.Violations() > 0 {
+	if bug == nil && result.Violations > 0 {
 		result.History, err = r.save(s.dir)
 		if err != nil {
 			result.Void = err.Error()
