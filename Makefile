@@ -1,4 +1,4 @@
-.PHONY: demo build man test pictures storm stress fuzz simulate planted lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man test pictures storm stress fuzz simulate planted lint cross vulncheck interop clean bench-peers bench-report faults faults-planted faults-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -48,6 +48,26 @@ fuzz:
 FOR = 1m
 simulate:
 	go run ./internal/simulate/run -for $(FOR) $(if $(SEED),-seed $(SEED)) $(if $(SEEDS),-seeds $(SEEDS)) $(TRACE)
+
+# Real processes on real servers, both broken: some minutes over all grounds, or
+# make faults HOURS=4, with PARALLEL=3 rounds at once. What was played is appended
+# to $(FAULTS). make faults GROUND=sentinel FAULT=mixed SEED=17 plays one round.
+FAULTS = faults.json
+PARALLEL = 2
+faults: FOR = 5m
+faults:
+	./scripts/test-tools.sh
+	go run ./internal/faults/run -out $(FAULTS) -parallel $(PARALLEL) -for $(if $(HOURS),$(HOURS)h,$(FOR)) \
+		$(if $(GROUND),-grounds "$(GROUND)") $(if $(FAULT),-fault "$(FAULT)") $(if $(SEED),-seed $(SEED) $(if $(HOURS),,-rounds 1))
+
+# Workers with a bug: the judge has to catch each. Some minutes.
+faults-planted:
+	./scripts/test-tools.sh
+	go run ./internal/faults/run -out $(FAULTS) -parallel $(PARALLEL) -for 1h -grounds standalone -planted all -seed $(or $(SEED),1)
+
+# docs/faults.md, from what these two wrote.
+faults-report:
+	go run ./internal/faults/report -out docs/faults.md $(FAULTS)
 
 # How many seeds each planted bug takes, into docs. Some minutes.
 planted:

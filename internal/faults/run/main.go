@@ -58,7 +58,7 @@ func run() int {
 	flag.StringVar(&s.out, "out", "", "append a line of JSON for each round to this file")
 	flag.StringVar(&s.dir, "histories", os.TempDir(), "where the records of broken promises are saved")
 	flag.StringVar(&s.fault, "fault", "", "only this fault; \"mixed\": always several")
-	flag.StringVar(&s.planted, "planted", "", "plant this bug in the workers; \"all\": each, with up to three seeds")
+	flag.StringVar(&s.planted, "planted", "", "plant this bug in the workers; \"all\": each, with up to five seeds")
 	flag.IntVar(&s.parallel, "parallel", 1, "so many rounds at once")
 	flag.DurationVar(&s.long, "round", 14*time.Second, "how long faults come in a round; half a minute is added to it")
 	flag.BoolVar(&s.list, "list", false, "list the grounds' faults, and the bugs that can be planted")
@@ -79,10 +79,10 @@ func run() int {
 func (s settings) replay(ground string, seed uint64) string {
 	c := fmt.Sprintf("go run ./internal/faults/run -grounds %s -seed %d -rounds 1", ground, seed)
 	if s.fault != "" {
-		c += fmt.Sprintf(" -fault '%s'", s.fault)
+		c += fmt.Sprintf(" -fault %q", s.fault)
 	}
 	if s.planted != "" {
-		c += fmt.Sprintf(" -planted '%s'", s.planted)
+		c += fmt.Sprintf(" -planted %q", s.planted)
 	}
 	return c
 }

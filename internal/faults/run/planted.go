@@ -38,6 +38,7 @@ var plantedBugs = []planted{
 		step: (*lyingSession).counts, notify: (*lyingSession).countsGrants,
 	},
 	{name: "barging", promise: history.PromiseOrder, step: (*lyingSession).barges},
+	{name: "newcomers that say they waited", promise: history.PromiseOrder, step: (*lyingSession).jumps},
 	{name: "a push without state", promise: history.PromiseWakeUp, step: (*lyingSession).asksOnce, notify: (*lyingSession).losesGrants},
 	{name: "a release in two steps, the second of which may not come", promise: history.PromiseWakeUp, step: (*lyingSession).losesReleases},
 	{name: "a step that does not heed its context", promise: history.PromiseContexts, step: (*lyingSession).sleeps},
@@ -66,7 +67,7 @@ type lyingEngine struct {
 
 // Open implements engine.Engine.
 func (e *lyingEngine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
-	s := &lyingSession{at: e.place, name: name, random: rand.New(rand.NewPCG(e.seed, 5)), tokens: map[engine.ID]int64{}}
+	s := &lyingSession{at: e.place, name: name, random: rand.New(rand.NewPCG(e.seed, 5)), tokens: map[engine.ID]int64{}, favoured: e.seed%2 == 0}
 	told := notify
 	if e.bug.notify != nil {
 		told = func(n engine.Notification) { e.bug.notify(s, n, notify) }
@@ -88,6 +89,8 @@ type lyingSession struct {
 	random *rand.Rand
 	tokens map[engine.ID]int64
 	count  int64
+
+	favoured bool
 }
 
 // Step implements engine.Session.
@@ -204,6 +207,16 @@ func (s *lyingSession) countsGrants(n engine.Notification, pass func(engine.Noti
 func (s *lyingSession) barges(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	for i := range c.Requests {
 		c.Requests[i].Unfair = true
+	}
+	return s.Session.Step(ctx, c)
+}
+
+// jumps has the callers of some processes go before all others.
+func (s *lyingSession) jumps(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	for i := range c.Requests {
+		if r := &c.Requests[i]; r.Kind == engine.Ask && s.favoured {
+			r.Waited += 5 * time.Second
+		}
 	}
 	return s.Session.Step(ctx, c)
 }

@@ -107,11 +107,11 @@ func (p *player) take() (n int, ok bool) {
 	return p.next - 1, true
 }
 
-// plant plays rounds with a planted bug until it is caught, three at the most.
+// plant plays rounds with a planted bug until it is caught, five at the most.
 func (p *player) plant(ctx context.Context, dir, kind string, bug *planted) {
 	s := p.settings
 	s.planted, s.fault = bug.name, cmp.Or(bug.fault, mildest)
-	for i := range uint64(3) {
+	for i := range uint64(5) {
 		if r := p.one(ctx, dir, s, kind, p.seed+i); ctx.Err() != nil || r.Caught() {
 			return
 		}
