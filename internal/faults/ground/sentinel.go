@@ -33,7 +33,7 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 		peers.Forward(srv.Addr())
 		s.nodes = append(s.nodes, s.add(srv, srv.Addr(), peers, own))
 	}
-	if err := until(ctx, func(ctx context.Context) error { return s.inSync(ctx, s.nodes[0]) }); err != nil {
+	if err := until(ctx, func(ctx context.Context) error { return s.nodes[0].inSync(ctx, 2) }); err != nil {
 		return nil, err
 	}
 	for range 3 {
@@ -70,14 +70,13 @@ func port(addr string) string {
 	return p
 }
 
-// inSync reports nil if all other nodes are replicas of n and have what it has.
-func (s *servers) inSync(ctx context.Context, n *node) error {
+// inSync reports nil if so many replicas have what n has.
+func (n *node) inSync(ctx context.Context, others int) error {
 	conn := n.admin.Conn()
 	defer func() { _ = conn.Close() }()
-	if err := conn.Set(ctx, "ground:ready", "", time.Minute).Err(); err != nil {
+	if err := write(ctx, conn); err != nil {
 		return err
 	}
-	others := len(s.nodes) - 1
 	got, err := conn.Wait(ctx, others, 200*time.Millisecond).Result()
 	if err == nil && int(got) != others {
 		err = fmt.Errorf("%d of %d replicas in sync", got, others)
@@ -104,7 +103,7 @@ func (s *servers) agreed(ctx context.Context) (*node, error) {
 	}
 	for _, n := range s.nodes {
 		if n.known == known {
-			return n, n.admin.Set(ctx, "ground:ready", "", time.Minute).Err()
+			return n, write(ctx, n.admin)
 		}
 	}
 	return nil, fmt.Errorf("Sentinels name a stranger: %q", known)
@@ -139,7 +138,7 @@ func (s *servers) sentinelWhole(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.inSync(ctx, master)
+	return master.inSync(ctx, len(s.nodes)-1)
 }
 
 // seesAll reports nil if a Sentinel finds nothing wrong with any node.

@@ -140,7 +140,7 @@ func (n *node) answers(ctx context.Context, prefix string) error {
 }
 
 func (n *node) answersOnce(ctx context.Context, prefix string) error {
-	err := n.admin.Set(ctx, "ground:ready", "", time.Minute).Err()
+	err := write(ctx, n.admin)
 	if err == nil || !strings.HasPrefix(err.Error(), prefix) {
 		return fmt.Errorf("no answer %s: %v", prefix, err)
 	}

@@ -228,9 +228,18 @@ func until(ctx context.Context, ask func(context.Context) error) error {
 
 // writable waits until the server itself takes a write.
 func (n *node) writable(ctx context.Context) error {
-	return until(ctx, func(ctx context.Context) error {
-		return n.admin.Set(ctx, "ground:ready", "", time.Minute).Err()
-	})
+	return until(ctx, func(ctx context.Context) error { return write(ctx, n.admin) })
+}
+
+// write writes to one server. A node of a cluster takes only some keys.
+func write(ctx context.Context, c redis.Cmdable) (err error) {
+	for i := range 64 {
+		err = c.Set(ctx, fmt.Sprintf("ground:{%d}", i), "", time.Minute).Err()
+		if err == nil || !strings.HasPrefix(err.Error(), "MOVED") {
+			return err
+		}
+	}
+	return err
 }
 
 // replication is what the server says of its part in it.

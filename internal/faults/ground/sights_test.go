@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -51,13 +52,18 @@ func mute(_ *testing.T, s *servers) func(context.Context, Extent) error {
 
 // forgot is a server that has lost what was written before.
 func forgot(t *testing.T, s *servers) func(context.Context, Extent) error {
-	must(t, s.clients[0].Set(within(t), "sema:{forgotten}:state", "x", time.Minute).Err())
+	key := func(i int) string { return fmt.Sprintf("sema:{forgotten%d}:state", i) }
+	many := 1 + 8*len(s.nodes)
+	for i := range many {
+		must(t, s.clients[0].Set(within(t), key(i), "x", time.Minute).Err())
+	}
 	return func(ctx context.Context, _ Extent) error {
-		n, err := s.clients[0].Get(ctx, "sema:{forgotten}:state").Result()
-		if !errors.Is(err, redis.Nil) {
-			return fmt.Errorf("it knows: %q, %v", n, err)
+		for i := range many {
+			if err := s.clients[0].Get(ctx, key(i)).Err(); errors.Is(err, redis.Nil) {
+				return nil
+			}
 		}
-		return nil
+		return errNotSeen
 	}
 }
 
@@ -73,71 +79,92 @@ func dead(_ *testing.T, s *servers) func(context.Context, Extent) error {
 	}
 }
 
-// cutOff is a connection that was there and is not any more: the server counts anew.
-func cutOff(subscribed bool) sight {
-	return func(t *testing.T, s *servers) func(context.Context, Extent) error {
-		ctx := within(t)
-		masters, err := s.masters(ctx)
-		must(t, err)
-		c := redis.NewClient(&redis.Options{Addr: masters[0].Addr(), MaxRetries: -1})
-		t.Cleanup(func() { _ = c.Close() })
-		if subscribed {
-			sub := c.Subscribe(ctx, "x")
-			t.Cleanup(func() { _ = sub.Close() })
-			_, err := sub.Receive(ctx)
-			must(t, err)
-			return func(ctx context.Context, _ Extent) error {
-				if m, err := sub.ReceiveTimeout(ctx, time.Second); err == nil {
-					return fmt.Errorf("a message: %v", m)
-				}
+// eachMaster is nil once what was prepared with one of the masters is.
+func eachMaster(t *testing.T, s *servers, prepare func(*node) func(context.Context) error) func(context.Context, Extent) error {
+	masters, err := s.masters(within(t))
+	must(t, err)
+	var seen []func(context.Context) error
+	for _, n := range masters {
+		seen = append(seen, prepare(n))
+	}
+	return func(ctx context.Context, _ Extent) (err error) {
+		for _, see := range seen {
+			if err = see(ctx); err == nil {
 				return nil
 			}
 		}
-		conn := c.Conn()
-		t.Cleanup(func() { _ = conn.Close() })
-		must(t, conn.Ping(ctx).Err())
-		gone := false
-		return func(ctx context.Context, _ Extent) error {
-			if gone = gone || conn.Ping(ctx).Err() != nil; !gone {
-				return errors.New("the connection lives")
-			}
-			return nil
-		}
+		return err
 	}
 }
 
-func scriptsGone(t *testing.T, s *servers) func(context.Context, Extent) error {
-	ctx := within(t)
-	masters, err := s.masters(ctx)
-	must(t, err)
-	script := redis.NewScript("return 1")
-	must(t, script.Load(ctx, masters[0].admin).Err())
-	return func(ctx context.Context, _ Extent) error {
-		known, err := script.Exists(ctx, masters[0].admin).Result()
-		if err != nil || known[0] {
-			return fmt.Errorf("it knows: %v, %v", known, err)
-		}
-		return nil
+// cutOff is a connection that was there and is not any more.
+func cutOff(subscribed bool) sight {
+	return func(t *testing.T, s *servers) func(context.Context, Extent) error {
+		return eachMaster(t, s, func(n *node) func(context.Context) error {
+			ctx := within(t)
+			c := redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
+			t.Cleanup(func() { _ = c.Close() })
+			if subscribed {
+				sub := c.Subscribe(ctx, "x")
+				t.Cleanup(func() { _ = sub.Close() })
+				_, err := sub.Receive(ctx)
+				must(t, err)
+				return func(ctx context.Context) error {
+					if _, err := sub.ReceiveTimeout(ctx, 100*time.Millisecond); err == nil || isTimeout(err) {
+						return fmt.Errorf("the subscription lives: %v", err)
+					}
+					return nil
+				}
+			}
+			conn := c.Conn()
+			t.Cleanup(func() { _ = conn.Close() })
+			must(t, conn.Ping(ctx).Err())
+			return func(ctx context.Context) error {
+				if conn.Ping(ctx).Err() == nil {
+					return errors.New("the connection lives")
+				}
+				return nil
+			}
+		})
 	}
+}
+
+func isTimeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
+}
+
+func scriptsGone(t *testing.T, s *servers) func(context.Context, Extent) error {
+	return eachMaster(t, s, func(n *node) func(context.Context) error {
+		script := redis.NewScript("return 1")
+		must(t, script.Load(within(t), n.admin).Err())
+		return func(ctx context.Context) error {
+			known, err := script.Exists(ctx, n.admin).Result()
+			if err != nil || known[0] {
+				return fmt.Errorf("it knows: %v, %v", known, err)
+			}
+			return nil
+		}
+	})
 }
 
 // stepped is a clock that went so far beside the machine's.
 func stepped(by time.Duration) sight {
 	return func(t *testing.T, s *servers) func(context.Context, Extent) error {
-		off := func(ctx context.Context) time.Duration {
-			masters, err := s.masters(ctx)
-			must(t, err)
-			now, err := masters[0].admin.Time(ctx).Result()
-			must(t, err)
-			return time.Until(now)
-		}
-		before := off(within(t))
-		return func(ctx context.Context, _ Extent) error {
-			if d := off(ctx) - before - by; d.Abs() > by.Abs()/2 {
-				return fmt.Errorf("%v beside %v", d, by)
+		return eachMaster(t, s, func(n *node) func(context.Context) error {
+			off := func(ctx context.Context) time.Duration {
+				now, err := n.admin.Time(ctx).Result()
+				must(t, err)
+				return time.Until(now)
 			}
-			return nil
-		}
+			before := off(within(t))
+			return func(ctx context.Context) error {
+				if d := off(ctx) - before - by; d.Abs() > by.Abs()/2 {
+					return fmt.Errorf("%v beside %v", d, by)
+				}
+				return nil
+			}
+		})
 	}
 }
 
@@ -154,7 +181,7 @@ func hit(e Extent) (in []int, out int) {
 	return in, out
 }
 
-// wire is a fault of the network: see has the time that a PING through a site
+// wire is a fault of the network: see has the time that a write through a site
 // that is hit took, and its error. A site that is not hit is as ever.
 func wire(see func(took time.Duration, err error) bool) sight {
 	return func(t *testing.T, s *servers) func(context.Context, Extent) error {
@@ -165,12 +192,18 @@ func wire(see func(took time.Duration, err error) bool) sight {
 			err := s.clients[site].Set(ctx, "sema:ground:wire", strings.Repeat("x", 20_000), time.Minute).Err()
 			return time.Since(began), err
 		}
+		seen := map[int]bool{} // some pieces are hit, so not all sites at once
 		return func(ctx context.Context, e Extent) error {
 			in, out := hit(e)
 			for _, site := range in {
-				if took, err := ping(ctx, site); !see(took, err) {
+				if seen[site] {
+					continue
+				}
+				took, err := ping(ctx, site)
+				if !see(took, err) {
 					return fmt.Errorf("site %d: %v, %v", site, took, err)
 				}
+				seen[site] = true
 			}
 			if out >= 0 {
 				if _, err := ping(ctx, out); err != nil {
@@ -315,9 +348,68 @@ func replicasBehind(t *testing.T, s *servers) func(context.Context, Extent) erro
 		if err != nil {
 			return err
 		}
-		if s.inSync(ctx, n) == nil {
+		if n.inSync(ctx, len(s.nodes)-1) == nil {
 			return errNotSeen
 		}
 		return nil
+	}
+}
+
+func TestFaultsOfCluster(t *testing.T) {
+	t.Parallel()
+	tryAll(t, "cluster", merged(network, subscriptions, anyServer, map[string]sight{
+		"cluster: kill -9 of a master":                 dead,
+		"cluster: SIGSTOP, SIGCONT of a master":        mute,
+		"cluster: CLUSTER FAILOVER":                    otherMasters,
+		"cluster: replica cut off, then it takes over": replicaBehind,
+		"cluster: slot moves":                          halfMoved,
+	}))
+}
+
+// otherMasters are others than before.
+func otherMasters(t *testing.T, s *servers) func(context.Context, Extent) error {
+	before, err := s.masters(within(t))
+	must(t, err)
+	return func(ctx context.Context, _ Extent) error {
+		now, err := s.masters(ctx)
+		if err == nil && slices.Equal(now, before) {
+			err = errNotSeen
+		}
+		return err
+	}
+}
+
+// replicaBehind is a replica that does not get what its master gets.
+func replicaBehind(t *testing.T, s *servers) func(context.Context, Extent) error {
+	return eachMaster(t, s, func(n *node) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if n.inSync(ctx, 1) == nil {
+				return errNotSeen
+			}
+			return nil
+		}
+	})
+}
+
+// halfMoved is a semaphore whose keys are on two masters: what needs them all is
+// to be tried again.
+func halfMoved(t *testing.T, s *servers) func(context.Context, Extent) error {
+	keys := func(i int) []string {
+		return []string{fmt.Sprintf("sema:{moved%d}:state", i), fmt.Sprintf("sema:{moved%d}:x", i)}
+	}
+	many := 8 * len(s.nodes)
+	for i := range many {
+		for _, key := range keys(i) {
+			must(t, s.clients[0].Set(within(t), key, "x", time.Minute).Err())
+		}
+	}
+	return func(ctx context.Context, _ Extent) error {
+		for i := range many {
+			err := s.clients[0].Del(ctx, keys(i)...).Err()
+			if err != nil && strings.HasPrefix(err.Error(), "TRYAGAIN") {
+				return nil
+			}
+		}
+		return errNotSeen
 	}
 }
