@@ -73,11 +73,12 @@ func (j *judge) wrongError(a *acquisition) string {
 		}
 	case ErrTemporary:
 		switch {
-		case a.queued != 0 && longest+j.stalled(a.worker, a.call, a.fail) < s.Lease-s.Lease/6:
+		case j.stalled(a.worker, a.fail-int64(s.Lease), a.fail) > s.Lease/4:
+		case a.queued != 0 && longest < s.Lease-s.Lease/6:
 			// The lease counts from the last question that was answered: a sixth
 			// of a lease before the outage, it may be.
 			return fmt.Sprintf("it waited, and the longest outage was %v, less than a lease", longest.Round(time.Millisecond))
-		case longest+j.stalled(a.worker, a.call, a.fail)+s.Lease/6+Slack < min(patience, s.Lease):
+		case longest+s.Lease/6+Slack < min(patience, s.Lease):
 			return fmt.Sprintf("the longest outage was %v", longest.Round(time.Millisecond))
 		}
 	default:

@@ -28,6 +28,7 @@ func TestTold(t *testing.T) {
 		{name: "out of reach for a moment", record: write(fault(5, 100), wait(1, 1, 10, 0, 200, ErrTemporary)), breaks: 1},
 		{name: "another site out of reach", record: write(fault(5, 3100, site1), wait(1, 1, 10, 0, 3010, ErrTemporary)), breaks: 1},
 		{name: "waited through half a lease", record: write(fault(500, 1900), wait(1, 1, 10, 0, 2000, ErrTemporary), queued(1, 1, 20), busy), breaks: 1},
+		{name: "waited while the host stood still", record: write(event(1900, Event{Kind: Stall, Worker: HostWorker, Span: 800 * milli}), wait(1, 1, 10, 0, 2000, ErrTemporary), queued(1, 1, 20), busy)},
 		{name: "waited through a lease", record: write(fault(500, 3400), wait(1, 1, 10, 0, 3500, ErrTemporary), queued(1, 1, 20), busy)},
 		{name: "refused by the engine", record: write(fault(5, 100), wait(1, 1, 10, 0, 50, ErrEngine))},
 		{name: "refused by the engine without a fault", record: write(wait(1, 1, 10, 0, 50, ErrEngine)), breaks: 1},
