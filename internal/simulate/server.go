@@ -103,10 +103,11 @@ func (s *server) before() load {
 	return load{limit, used, tickets}
 }
 
-// gone is which renewals of a call are of permits that do not exist.
+// gone is which renewals of a call are of permits that do not exist. A ticket is
+// none: after a failover it may become one in the very step.
 func (s *server) gone(c engine.Call) (gone []int) {
 	for i, r := range c.Requests {
-		if end, ok := s.ledger.LeaseEnd(r.ID); r.Kind == engine.Renew && (!ok || end <= s.now()) {
+		if end, ok := s.ledger.LeaseEnd(r.ID); r.Kind == engine.Renew && (!ok || end <= s.now()) && !s.ledger.Waits(r.ID) {
 			gone = append(gone, i)
 		}
 	}
