@@ -51,4 +51,3 @@ func plantedBug(name string) *planted {
 	}
 	return nil
 }
-
