@@ -97,13 +97,13 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 	if n.Ask {
 		m.returnSpares() // the next caller asks anew
 		for _, c := range m.all {
-			if c.state != Waiting {
-				continue
-			}
-			if c.pending {
+			switch {
+			case c.state != Waiting && c.state != Asking:
+			case c.pending: // the answer that travels may be older than what is told
 				c.again = true
+			case c.state == Waiting:
+				m.push(c)
 			}
-			m.push(c)
 		}
 	}
 	if n.Renew {
@@ -137,6 +137,9 @@ func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
 	if m.cfg.Lasting && !g.Until.IsZero() { // or for a whole lease
 		lease = m.lease()
 		sent = min(now, g.Until.Sub(m.cfg.Base)-lease)
+	}
+	if g.Unsure { // what it has counts when it has been renewed
+		lease = 0
 	}
 	c.ticket = g.Ticket
 	m.grant(now, c, g.Token, g.Slot, sent, lease)

@@ -50,6 +50,9 @@ func StartProxy(tb TB, upstream string) *Proxy {
 // Addr is host:port where the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
+// Port is the port where the proxy listens.
+func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
+
 // Forward sends connections to upstream from now on. Open ones stay where they are.
 func (p *Proxy) Forward(upstream string) {
 	p.mu.Lock()
