@@ -255,7 +255,7 @@ func deaf(t *testing.T, s *servers) func(context.Context, Extent) error {
 		subs = append(subs, sub)
 	}
 	return func(ctx context.Context, e Extent) error {
-		must(t, s.nodes[0].admin.Publish(ctx, "sema:deaf", "x").Err())
+		must(t, s.clients[0].Publish(ctx, "sema:deaf", "x").Err())
 		in, out := hit(e)
 		for _, site := range in {
 			if m, err := subs[site].ReceiveTimeout(ctx, 200*time.Millisecond); err == nil {
