@@ -127,9 +127,22 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.tb.Helper()
 	s.Kill()
+	if !s.persistent() {
+		// A replica writes what it gets from its master there, for one.
+		_ = os.RemoveAll(filepath.Join(s.dir, "dump.rdb"))
+	}
 	if err := s.launch(); err != nil {
 		s.tb.Fatalf("redistest: restart: %v", err)
 	}
+}
+
+// persistent reports whether the server was told to keep its data.
+func (s *Server) persistent() bool {
+	kept := map[string]string{}
+	for i := 1; i < len(s.args); i++ {
+		kept[s.args[i-1]] = s.args[i]
+	}
+	return kept["--appendonly"] == "yes" || kept["--save"] != ""
 }
 
 // launch starts the child and waits until it answers.

@@ -34,7 +34,12 @@ func (s *servers) fault(f serverFault) Fault {
 			if hit, err = s.master(ctx, r); err != nil {
 				return Extent{}, err
 			}
-			return Extent{}, caught(func() error { return f.begin(ctx, hit, r) })
+			err = caught(func() error { return f.begin(ctx, hit, r) })
+			if err != nil && f.end != nil {
+				// What is half begun would spoil all that follows.
+				_ = caught(func() error { return f.end(ctx, hit) })
+			}
+			return Extent{}, err
 		},
 	}
 	if f.end != nil {

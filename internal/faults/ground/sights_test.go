@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +64,32 @@ func forgot(t *testing.T, s *servers) func(context.Context, Extent) error {
 		}
 		return errNotSeen
 	}
+}
+
+// fewer are semaphores of which one is gone.
+func fewer(t *testing.T, s *servers) func(context.Context, Extent) error {
+	_ = forgot(t, s) // so that there are some
+	count := func(ctx context.Context) (all int) {
+		masters, err := s.masters(ctx)
+		must(t, err)
+		for _, n := range masters {
+			keys, err := scan(ctx, n.admin, "sema:{*}:state")
+			must(t, err)
+			all += len(keys)
+		}
+		return all
+	}
+	before := count(within(t))
+	return func(ctx context.Context, _ Extent) error {
+		if now := count(ctx); now != before-1 {
+			return fmt.Errorf("%d semaphores, and %d before", now, before)
+		}
+		return nil
+	}
+}
+
+func turnedAway(_ *testing.T, s *servers) func(context.Context, Extent) error {
+	return func(context.Context, Extent) error { return s.nodes[0].refused() }
 }
 
 // dead is a server that ended.
@@ -127,11 +152,6 @@ func cutOff(subscribed bool) sight {
 			}
 		})
 	}
-}
-
-func isTimeout(err error) bool {
-	var e net.Error
-	return errors.As(err, &e) && e.Timeout()
 }
 
 func scriptsGone(t *testing.T, s *servers) func(context.Context, Extent) error {
@@ -235,7 +255,7 @@ func deaf(t *testing.T, s *servers) func(context.Context, Extent) error {
 		subs = append(subs, sub)
 	}
 	return func(ctx context.Context, e Extent) error {
-		must(t, s.nodes[0].admin.Publish(ctx, "sema:deaf", "x").Err())
+		must(t, s.clients[0].Publish(ctx, "sema:deaf", "x").Err())
 		in, out := hit(e)
 		for _, site := range in {
 			if m, err := subs[site].ReceiveTimeout(ctx, 200*time.Millisecond); err == nil {
@@ -270,7 +290,7 @@ var anyServer = map[string]sight{
 	"server: CLIENT KILL TYPE pubsub": cutOff(true),
 	"server: SCRIPT FLUSH":            scriptsGone,
 	"server: FLUSHALL":                forgot,
-	"server: DEL of a semaphore":      forgot,
+	"server: DEL of a semaphore":      fewer,
 	"server: CLIENT PAUSE WRITE":      mute,
 	"server: memory full":             answered("OOM"),
 	"server: NOREPLICAS":              answered("NOREPLICAS"),
@@ -279,13 +299,15 @@ var anyServer = map[string]sight{
 }
 
 var aloneServer = map[string]sight{
-	"server: SIGSTOP, SIGCONT": mute,
-	"server: CLIENT PAUSE ALL": mute,
-	"server: DEBUG SLEEP":      mute,
-	"server: BUSY":             answered("BUSY"),
-	"server: READONLY":         answered("READONLY"),
-	"server: MASTERDOWN":       answered("READONLY"),
-	"server: MISCONF":          answered("MISCONF"),
+	"server: SIGSTOP, SIGCONT":   mute,
+	"server: CLIENT PAUSE ALL":   mute,
+	"server: DEBUG SLEEP":        mute,
+	"server: BUSY":               answered("BUSY"),
+	"server: READONLY":           answered("READONLY"),
+	"server: MASTERDOWN":         masterDown,
+	"server: MISCONF":            answered("MISCONF"),
+	"server: LOADING":            answered("LOADING"),
+	"server: maxclients reached": turnedAway,
 }
 
 func merged(all ...map[string]sight) map[string]sight {
@@ -411,5 +433,15 @@ func halfMoved(t *testing.T, s *servers) func(context.Context, Extent) error {
 			}
 		}
 		return errNotSeen
+	}
+}
+
+// masterDown is a server that does not even read.
+func masterDown(_ *testing.T, s *servers) func(context.Context, Extent) error {
+	return func(ctx context.Context, _ Extent) error {
+		if err := s.nodes[0].admin.Get(ctx, "x").Err(); err == nil || !strings.HasPrefix(err.Error(), "MASTERDOWN") {
+			return fmt.Errorf("it says %v", err)
+		}
+		return nil
 	}
 }

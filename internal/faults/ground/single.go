@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,9 @@ import (
 // cut is how much the end of an append-only file loses at most.
 const cut = 4 << 10
 
-func (s *servers) standaloneFaults(secure *safety) (faults []Fault) {
+// standaloneFaults are those of one server. Others would have a failover, which is
+// another fault.
+func (s *servers) standaloneFaults() (faults []Fault) {
 	restart := func(_ context.Context, n *node) error { n.Restart(); return nil }
 	kill := func(_ context.Context, n *node, _ *rand.Rand) error { n.Kill(); return nil }
 	list := []serverFault{
@@ -30,7 +33,7 @@ func (s *servers) standaloneFaults(secure *safety) (faults []Fault) {
 		{
 			name: "server: DEBUG SLEEP", note: "the server does nothing for 1.5 s",
 			begin: func(ctx context.Context, n *node, _ *rand.Rand) error {
-				return ignoreTimeout(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+				return unanswered(ctx, func(ctx context.Context) error {
 					return n.admin.Do(ctx, "DEBUG", "SLEEP", "1.5").Err()
 				})
 			},
@@ -40,7 +43,7 @@ func (s *servers) standaloneFaults(secure *safety) (faults []Fault) {
 		{
 			name: "server: BUSY", note: "a script that does not end, killed by SCRIPT KILL", lasts: time.Second,
 			begin: func(ctx context.Context, n *node, _ *rand.Rand) error {
-				err := ignoreTimeout(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+				err := unanswered(ctx, func(ctx context.Context) error {
 					return n.admin.Eval(ctx, "while true do end", nil).Err()
 				})
 				if err != nil {
@@ -80,6 +83,7 @@ func (s *servers) standaloneFaults(secure *safety) (faults []Fault) {
 			name: "server: MISCONF", note: "it cannot save to disk, and refuses writes", lasts: time.Second,
 			begin: misconfigure, end: reconfigure,
 		},
+		loading(), tooMany(),
 	}
 	if s.kind == "standalone-aof" {
 		list = append(list,
@@ -109,15 +113,20 @@ func (s *servers) standaloneFaults(secure *safety) (faults []Fault) {
 	return faults
 }
 
-// ignoreTimeout sends a command whose answer is long in coming.
-func ignoreTimeout(ctx context.Context, patience time.Duration, send func(context.Context) error) error {
-	short, cancel := context.WithTimeout(ctx, patience)
+// unanswered sends a command whose answer is long in coming, and does not wait for it.
+func unanswered(ctx context.Context, send func(context.Context) error) error {
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	err := send(short)
-	if err != nil && ctx.Err() == nil && short.Err() != nil {
+	if isTimeout(err) && ctx.Err() == nil {
 		return nil
 	}
 	return err
+}
+
+func isTimeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
 }
 
 // cutTail cuts the newest append-only file in dir.

@@ -48,7 +48,7 @@ func newStandalone(ctx context.Context, kind string, h *host) (Ground, error) {
 	if err := s.reach(); err != nil {
 		return nil, err
 	}
-	s.faults = append(s.serverFaults(), s.standaloneFaults(secure)...)
+	s.faults = append(s.serverFaults(), s.standaloneFaults()...)
 	s.faults = append(s.faults, s.networkFaults(secure == nil)...)
 	return s, s.Settle(ctx)
 }
