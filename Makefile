@@ -1,4 +1,4 @@
-.PHONY: demo build man test pictures storm stress fuzz simulate planted lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man test pictures storm stress fuzz simulate planted servers servers-quick lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -52,6 +52,20 @@ simulate:
 # How many seeds each planted bug takes, into docs. Some minutes.
 planted:
 	go test -count=1 -timeout 60m ./internal/simulate -run Planted -starts 9 -table ../../docs/planted-bugs.md
+
+# The suites that need a Redis, on each of the servers that users have; the table
+# is docs/servers.md. Half an hour. Fewer of them, and no table: make servers
+# SERVERS=valkey-8.1. The servers are fetched with apt and not installed.
+ALL_SERVERS = redis-7.0 redis-8.0 valkey-8.0 valkey-8.1
+SERVERS = $(ALL_SERVERS)
+servers:
+	./scripts/test-tools.sh
+	go run ./internal/redistest/suites $(if $(filter-out $(SERVERS),$(ALL_SERVERS)),,-table docs/servers.md) $(SERVERS)
+
+# A part of them on one server that is not the machine's own.
+QUICK_SERVER = valkey-8.0
+servers-quick:
+	go run ./internal/redistest/suites -quick $(QUICK_SERVER)
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0
