@@ -17,8 +17,9 @@ valkey-8.1) package=valkey-server program=valkey-server suites=trixie ;;
 	;;
 esac
 
+# give_up ends with a status that says: not to be had on this machine.
 give_up() {
-	echo "$name: cannot be fetched: $1" >&2
+	echo "$1" >&2
 	exit 3
 }
 

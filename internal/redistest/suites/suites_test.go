@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +45,27 @@ func TestRead(t *testing.T) {
 	}
 	if (outcome{}).good() {
 		t.Error("a suite that ran no test is good")
+	}
+}
+
+// A test that was renamed must not drop out of the quick part.
+func TestQuickTestsExist(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "engine", "redisengine", "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	for _, name := range quickTests {
+		if !strings.Contains(code.String(), "\nfunc "+name+"(t *testing.T)") {
+			t.Errorf("engine/redisengine has no %s", name)
+		}
 	}
 }
 
