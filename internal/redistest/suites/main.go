@@ -1,5 +1,5 @@
 // Command suites runs the tests that need a Redis on several servers, each
-// fetched by scripts/fetch-server.sh, and writes a table of what came out.
+// fetched by scripts/fetch-server.sh, and writes a table for each.
 //
 //	go run ./internal/redistest/suites -table docs/servers.md redis-8.0 valkey-8.0
 //	go run ./internal/redistest/suites -quick valkey-8.0
@@ -50,7 +50,7 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	quick := flag.Bool("quick", false, "a part of the tests, without the race detector")
-	table := flag.String("table", "", "write the results to this file, between its markers")
+	table := flag.String("table", "", "write the results to this page, between its markers")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "suites: which servers? Try: redis-7.0 redis-8.0 valkey-8.0 valkey-8.1")

@@ -69,28 +69,31 @@ func TestQuickTestsExist(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
-	made := table([]result{
-		{"valkey-8.0", "Valkey 8.0.1", []outcome{
-			{suite: "classic", passed: 7, took: 1600 * time.Millisecond},
-			{suite: "redisson", passed: 3, failed: 1, failures: []string{"TestX"}},
-		}},
-		{"redis-8.0", "", []outcome{{suite: "classic", broken: true}}},
-	}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+func TestSections(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	good := result{"valkey-8.0", "Valkey 8.0.1", []outcome{
+		{suite: "classic", passed: 7, took: 1600 * time.Millisecond},
+		{suite: "redisson", passed: 3, failed: 1, failures: []string{"TestX"}},
+	}}.section(now)
 	for _, want := range []string{
-		"\n2026-01-02, go",
-		"\n| Valkey 8.0.1 | classic | 7 | 0 | 0 | 2 |\n|  | redisson | 3 | 1 | 0 | 0 |\n| redis-8.0 | classic | 0 | broken | 0 | 0 |\n",
-		"\n- Valkey 8.0.1, redisson: `TestX`\n",
+		"### Valkey 8.0.1\n\n2026-01-02, go", "\n| classic | 7 | 0 | 0 | 2 |\n| redisson | 3 | 1 | 0 | 0 |\n", "\n- redisson: `TestX`\n",
 	} {
-		if !strings.Contains(made, want) {
-			t.Errorf("no %q in\n%s", want, made)
+		if !strings.Contains(good, want) {
+			t.Errorf("no %q in\n%s", want, good)
 		}
 	}
-	page, err := replaceTable("a\n"+tableBegins+"old\n"+tableEnds+"b\n", "new\n")
-	if want := "a\n" + tableBegins + "new\n" + tableEnds + "b\n"; err != nil || page != want {
-		t.Errorf("%v\n%s", err, page)
+	silent := result{"redis-8.0", "", []outcome{{suite: "classic", broken: true}}}.section(now)
+	for _, want := range []string{"### redis-8.0\n", "\n| classic | 0 | broken | 0 | 0 |\n"} {
+		if !strings.Contains(silent, want) {
+			t.Errorf("no %q in\n%s", want, silent)
+		}
 	}
-	if _, err := replaceTable("a\nb\n", "new\n"); err == nil {
-		t.Error("a page without markers was accepted")
+	page := "a\n" + begins("x") + "old\n" + ends("x") + begins("y") + "other\n" + ends("y") + "b\n"
+	changed, err := replace(page, "x", "new\n")
+	if want := strings.Replace(page, "old", "new", 1); err != nil || changed != want {
+		t.Errorf("%v\n%s", err, changed)
+	}
+	if _, err := replace(page, "z", "new\n"); err == nil {
+		t.Error("a server without a place in the page was accepted")
 	}
 }
