@@ -13,6 +13,10 @@ import (
 	"sema/internal/redistest"
 )
 
+// failoverTime is how long a step of a failover may take. One that was given up is
+// tried again after twice that.
+const failoverTime = 1500 * time.Millisecond
+
 // newSentinel starts a master, two replicas and three Sentinels. Servers know
 // each other by the addresses of proxies, so that they can be cut off from each
 // other while workers still reach them.
@@ -37,7 +41,7 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 		return nil, err
 	}
 	for range 3 {
-		srv := redistest.StartWatcher(h, s.nodes[0].known, time.Second)
+		srv := redistest.StartWatcher(h, s.nodes[0].known, failoverTime)
 		w := s.add(srv, srv.Addr(), nil, nil)
 		hurry(ctx, w)
 		s.watchers = append(s.watchers, w)
