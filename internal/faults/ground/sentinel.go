@@ -101,7 +101,7 @@ func (s *servers) agreed(ctx context.Context) (*node, error) {
 		}
 		one := net.JoinHostPort(addr.Val()[0], addr.Val()[1])
 		if known != "" && one != known {
-			return nil, errors.New("Sentinels differ")
+			return nil, errors.New("the Sentinels differ")
 		}
 		known = one
 	}
@@ -110,7 +110,7 @@ func (s *servers) agreed(ctx context.Context) (*node, error) {
 			return n, write(ctx, n.admin)
 		}
 	}
-	return nil, fmt.Errorf("Sentinels name a stranger: %q", known)
+	return nil, fmt.Errorf("the Sentinels name a stranger: %q", known)
 }
 
 // sentinelWhole reports nil if there is one master, all other nodes are in sync
