@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,3 +128,17 @@ func init() { redis.SetLogger(silence{}) }
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
+
+// The user is the one that the documentation tells people to make.
+func TestRightsAreTheDocumentedOnes(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "redis.md"))
+	must(t, err)
+	m := regexp.MustCompile("(?ms)^ACL SETUSER sema (.*?)\n```").FindSubmatch(page)
+	if m == nil {
+		t.Fatal("docs/redis.md has no user")
+	}
+	documented := strings.Fields(strings.ReplaceAll(string(m[1]), "\\\n", " "))
+	if given := strings.Fields(rights); !slices.Equal(given, documented) {
+		t.Errorf("given: %v\ndocumented: %v", given, documented)
+	}
+}

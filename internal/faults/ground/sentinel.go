@@ -13,6 +13,10 @@ import (
 	"sema/internal/redistest"
 )
 
+// failoverTime is how long a step of a failover may take. One that was given up is
+// tried again after twice that.
+const failoverTime = 1500 * time.Millisecond
+
 // newSentinel starts a master, two replicas and three Sentinels. Servers know
 // each other by the addresses of proxies, so that they can be cut off from each
 // other while workers still reach them.
@@ -37,7 +41,7 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 		return nil, err
 	}
 	for range 3 {
-		srv := redistest.StartWatcher(h, s.nodes[0].known, time.Second)
+		srv := redistest.StartWatcher(h, s.nodes[0].known, failoverTime)
 		w := s.add(srv, srv.Addr(), nil, nil)
 		hurry(ctx, w)
 		s.watchers = append(s.watchers, w)
@@ -97,7 +101,7 @@ func (s *servers) agreed(ctx context.Context) (*node, error) {
 		}
 		one := net.JoinHostPort(addr.Val()[0], addr.Val()[1])
 		if known != "" && one != known {
-			return nil, errors.New("Sentinels differ")
+			return nil, errors.New("the Sentinels differ")
 		}
 		known = one
 	}
@@ -106,7 +110,7 @@ func (s *servers) agreed(ctx context.Context) (*node, error) {
 			return n, write(ctx, n.admin)
 		}
 	}
-	return nil, fmt.Errorf("Sentinels name a stranger: %q", known)
+	return nil, fmt.Errorf("the Sentinels name a stranger: %q", known)
 }
 
 // sentinelWhole reports nil if there is one master, all other nodes are in sync

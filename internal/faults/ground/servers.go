@@ -247,17 +247,3 @@ func (n *node) replication(ctx context.Context) (map[string]string, error) {
 	info, err := n.admin.InfoMap(ctx, "replication").Result()
 	return info["Replication"], err
 }
-
-// info is one number that the server tells of itself.
-func (n *node) info(ctx context.Context, section, field string) (string, error) {
-	all, err := n.admin.InfoMap(ctx, section).Result()
-	if err != nil {
-		return "", err
-	}
-	for _, fields := range all {
-		if v, ok := fields[field]; ok {
-			return v, nil
-		}
-	}
-	return "", fmt.Errorf("INFO %s has no %s", section, field)
-}

@@ -1,0 +1,147 @@
+package ground
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func merged(all ...map[string]sight) map[string]sight {
+	m := map[string]sight{}
+	for _, one := range all {
+		maps.Copy(m, one)
+	}
+	return m
+}
+
+func TestFaultsOfStandalone(t *testing.T) {
+	t.Parallel()
+	tryAll(t, "standalone", merged(network, subscriptions, anyServer, aloneServer,
+		map[string]sight{"server: kill -9, nothing on disk": dead}))
+}
+
+func TestFaultsOfStandaloneWithFile(t *testing.T) {
+	t.Parallel()
+	tryAll(t, "standalone-aof", merged(network, subscriptions, anyServer, aloneServer, map[string]sight{
+		"server: kill -9, append-only file":     dead,
+		"server: kill -9, append-only file cut": dead,
+	}))
+}
+
+func TestFaultsOfStandaloneWithTLS(t *testing.T) {
+	t.Parallel()
+	tryAll(t, "standalone-tls", merged(network, anyServer, aloneServer,
+		map[string]sight{"server: kill -9, nothing on disk": dead}))
+}
+
+func TestFaultsOfSentinel(t *testing.T) {
+	t.Parallel()
+	tryAll(t, "sentinel", merged(network, subscriptions, anyServer, map[string]sight{
+		"sentinel: kill -9 of the master":             dead,
+		"sentinel: SIGSTOP, SIGCONT of the master":    mute,
+		"sentinel: SENTINEL FAILOVER":                 replacedMaster,
+		"sentinel: master cut off, one site with it":  replacedMaster,
+		"sentinel: replicas cut off, then a failover": replicasBehind,
+		"sentinel: one Sentinel down":                 dead,
+	}))
+}
+
+// replacedMaster is another master than before.
+func replacedMaster(t *testing.T, s *servers) func(context.Context, Extent) error {
+	before, err := s.agreed(within(t))
+	must(t, err)
+	return func(ctx context.Context, _ Extent) error {
+		now, err := s.agreed(ctx)
+		if err == nil && now == before {
+			err = errNotSeen
+		}
+		return err
+	}
+}
+
+// replicasBehind are replicas that do not get what the master gets.
+func replicasBehind(t *testing.T, s *servers) func(context.Context, Extent) error {
+	return func(ctx context.Context, _ Extent) error {
+		n, err := s.agreed(ctx)
+		if err != nil {
+			return err
+		}
+		if n.inSync(ctx, len(s.nodes)-1) == nil {
+			return errNotSeen
+		}
+		return nil
+	}
+}
+
+func TestFaultsOfCluster(t *testing.T) {
+	t.Parallel()
+	tryAll(t, "cluster", merged(network, subscriptions, anyServer, map[string]sight{
+		"cluster: kill -9 of a master":                 dead,
+		"cluster: SIGSTOP, SIGCONT of a master":        mute,
+		"cluster: CLUSTER FAILOVER":                    otherMasters,
+		"cluster: replica cut off, then it takes over": replicaBehind,
+		"cluster: slot moves":                          halfMoved,
+	}))
+}
+
+// otherMasters are others than before.
+func otherMasters(t *testing.T, s *servers) func(context.Context, Extent) error {
+	before, err := s.masters(within(t))
+	must(t, err)
+	return func(ctx context.Context, _ Extent) error {
+		now, err := s.masters(ctx)
+		if err == nil && slices.Equal(now, before) {
+			err = errNotSeen
+		}
+		return err
+	}
+}
+
+// replicaBehind is a replica that does not get what its master gets.
+func replicaBehind(t *testing.T, s *servers) func(context.Context, Extent) error {
+	return eachMaster(t, s, func(n *node) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if n.inSync(ctx, 1) == nil {
+				return errNotSeen
+			}
+			return nil
+		}
+	})
+}
+
+// halfMoved is a semaphore whose keys are on two masters: what needs them all is
+// to be tried again.
+func halfMoved(t *testing.T, s *servers) func(context.Context, Extent) error {
+	keys := func(i int) []string {
+		return []string{fmt.Sprintf("sema:{moved%d}:state", i), fmt.Sprintf("sema:{moved%d}:x", i)}
+	}
+	many := 8 * len(s.nodes)
+	for i := range many {
+		for _, key := range keys(i) {
+			must(t, s.clients[0].Set(within(t), key, "x", time.Minute).Err())
+		}
+	}
+	return func(ctx context.Context, _ Extent) error {
+		for i := range many {
+			err := s.clients[0].Del(ctx, keys(i)...).Err()
+			if err != nil && strings.HasPrefix(err.Error(), "TRYAGAIN") {
+				return nil
+			}
+		}
+		return errNotSeen
+	}
+}
+
+// masterDown is a server that does not even read.
+func masterDown(_ *testing.T, s *servers) func(context.Context, Extent) error {
+	return func(ctx context.Context, _ Extent) error {
+		if err := s.nodes[0].admin.Get(ctx, "x").Err(); err == nil || !strings.HasPrefix(err.Error(), "MASTERDOWN") {
+			return fmt.Errorf("it says %v", err)
+		}
+		return nil
+	}
+}

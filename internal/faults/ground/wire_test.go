@@ -1,0 +1,94 @@
+package ground
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// hit are the sites that an extent has, and one that it has not, or -1.
+func hit(e Extent) (in []int, out int) {
+	out = -1
+	for site := range Sites {
+		if len(e.Sites) == 0 || slices.Contains(e.Sites, site) {
+			in = append(in, site)
+		} else {
+			out = site
+		}
+	}
+	return in, out
+}
+
+// wire is a fault of the network: see has the time that a write through a site
+// that is hit took, and its error. A site that is not hit is as ever.
+func wire(see func(took time.Duration, err error) bool) sight {
+	return func(t *testing.T, s *servers) func(context.Context, Extent) error {
+		ping := func(ctx context.Context, site int) (time.Duration, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			began := time.Now()
+			err := s.clients[site].Set(ctx, "sema:ground:wire", strings.Repeat("x", 20_000), time.Minute).Err()
+			return time.Since(began), err
+		}
+		seen := map[int]bool{} // some pieces are hit, so not all sites at once
+		return func(ctx context.Context, e Extent) error {
+			in, out := hit(e)
+			for _, site := range in {
+				if seen[site] {
+					continue
+				}
+				took, err := ping(ctx, site)
+				if !see(took, err) {
+					return fmt.Errorf("site %d: %v, %v", site, took, err)
+				}
+				seen[site] = true
+			}
+			if out >= 0 {
+				if _, err := ping(ctx, out); err != nil {
+					t.Errorf("site %d, which is not hit: %v", out, err)
+				}
+			}
+			return nil
+		}
+	}
+}
+
+func slow(at least) func(time.Duration, error) bool {
+	return func(took time.Duration, _ error) bool { return took >= time.Duration(at) }
+}
+
+type least time.Duration
+
+func failing(_ time.Duration, err error) bool { return err != nil }
+
+// deaf is a subscription that hears nothing of what is published.
+func deaf(t *testing.T, s *servers) func(context.Context, Extent) error {
+	ctx := within(t)
+	var subs []*redis.PubSub
+	for _, c := range s.clients {
+		sub := c.Subscribe(ctx, "sema:deaf")
+		t.Cleanup(func() { _ = sub.Close() })
+		_, err := sub.Receive(ctx)
+		must(t, err)
+		subs = append(subs, sub)
+	}
+	return func(ctx context.Context, e Extent) error {
+		must(t, s.clients[0].Publish(ctx, "sema:deaf", "x").Err())
+		in, out := hit(e)
+		for _, site := range in {
+			if m, err := subs[site].ReceiveTimeout(ctx, 200*time.Millisecond); err == nil {
+				return fmt.Errorf("site %d heard %v", site, m)
+			}
+		}
+		if out >= 0 {
+			_, err := subs[out].ReceiveTimeout(ctx, 5*time.Second)
+			return err
+		}
+		return nil
+	}
+}
