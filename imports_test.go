@@ -39,7 +39,6 @@ var importRules = []struct {
 	{"sema/internal/rediserror", []string{"github.com/redis/go-redis/v9"}, "one table for all who talk to Redis"},
 	{"sema/internal/simulate", []string{"sema/engine", "sema/internal/client", "sema/internal/ledger"}, "it runs the two machines, and nothing between"},
 	{"sema/internal/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
-<<<<<<< HEAD
 	{"sema/internal/faults/ground", []string{"sema", "sema/engine", "sema/engine/fileengine", "sema/internal/redistest", "github.com/redis/go-redis/v9", "golang.org/x/sys/unix"}, "it breaks what lies below semaphores; of files only an engine can say whether they work"},
 	{"sema/internal/faults", []string{"sema/internal/faults/history"}, "what a round came to, for who plays it and who reports it"},
 	{"sema/internal/faults/history", []string{"golang.org/x/sys/unix"}, "the judge knows nothing of whom it judges"},
@@ -48,9 +47,7 @@ var importRules = []struct {
 		"sema/internal/faults/history", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/maintnotifications", "github.com/redis/go-redis/v9/logging",
 	}, "workers use what users use"},
 	{"sema/internal/faults/report", []string{"sema/internal/faults", "sema/internal/faults/history"}, "figures come from files"},
-=======
 	{"sema/internal/redistest/suites", []string{"sema/internal/redistest"}, "it runs go test, and knows no semaphore"},
->>>>>>> main
 	{"sema/internal/measure", []string{"sema", "github.com/redis/go-redis/v9", "github.com/HdrHistogram/hdrhistogram-go"}, "it measures sema from outside, as its users would, on any engine that it is given"},
 	{"sema/internal/guard", []string{"sema/internal/early", "golang.org/x/sys/unix"}, "what watches over a command knows no semaphore"},
 	{"sema/internal/early", nil, "it has to be initialised before syscall"},
