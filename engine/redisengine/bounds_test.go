@@ -1,0 +1,350 @@
+package redisengine_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/engine"
+	"sema/internal/redistest"
+)
+
+const (
+	mostTurns   = 100 // tickets that a step grants or drops: see lua/words.lua
+	mostEnds    = 400 // leases that a step ends
+	largestCall = 512 // requests that a client sends in one call
+	eachClient  = 100 // tickets of each client in a crowd
+)
+
+// crowd is many clients with many tickets on one semaphore, below package sema:
+// what a thousand processes would have. Neighbours in its queue are of different
+// clients, which is what costs a step most: each of them is told in a message of
+// its own.
+type crowd struct {
+	t       testing.TB
+	rdb     *redis.Client
+	server  *redistest.Server
+	name    string
+	clients []*direct
+	told    chan told
+	held    map[engine.ID]*direct // what the clients know to be granted
+	waits   map[*direct][]engine.ID
+}
+
+type told struct {
+	who *direct
+	engine.Notification
+}
+
+func newCrowd(t testing.TB, size int) *crowd {
+	server := redistest.Start(t)
+	c := &crowd{
+		t: t, server: server, rdb: server.Client(), name: "x", told: make(chan told, 20*size+10_000),
+		held: map[engine.ID]*direct{}, waits: map[*direct][]engine.ID{},
+	}
+	e := engineAt(t, server.Addr())
+	for range size / eachClient {
+		d := &direct{t: t}
+		var err error
+		d.Session, err = e.Open(c.name, engine.Client{Host: "test", PID: 1}, func(n engine.Notification) { c.told <- told{d, n} })
+		must(t, err)
+		c.clients = append(c.clients, d)
+	}
+	// Nested commands have entries of their own, which would cost time if all were
+	// written down.
+	must(t, c.rdb.ConfigSet(within(t), "slowlog-log-slower-than", "200").Err())
+	must(t, c.rdb.ConfigSet(within(t), "slowlog-max-len", "100000").Err())
+	return c
+}
+
+// step is one call of one client; what it tells its caller is taken in.
+func (c *crowd) step(d *direct, rs ...engine.Request) engine.Reply {
+	c.t.Helper()
+	reply, err := d.try(within(c.t), rs...)
+	must(c.t, err)
+	for i, a := range reply.Answers {
+		if rs[i].Kind == engine.Ask && a.Status == engine.Granted {
+			c.granted(d, rs[i].ID)
+		}
+	}
+	c.hear(told{d, reply.Notification})
+	return reply
+}
+
+func (c *crowd) granted(d *direct, id engine.ID) {
+	c.held[id] = d
+	c.waits[d] = slices.DeleteFunc(c.waits[d], func(other engine.ID) bool { return other == id })
+}
+
+// hear takes in a notification, and reports whether its client is to ask.
+func (c *crowd) hear(n told) bool {
+	for _, g := range n.Grants {
+		c.granted(n.who, g.ID)
+	}
+	return n.Ask
+}
+
+// ask is one of a crowd's: neighbours in the queue are of different clients.
+func (c *crowd) ask(client, number int, lease time.Duration) engine.Request {
+	d := c.clients[client]
+	r := d.request(engine.Ask, uint64(number), lease)
+	r.Wait, r.Ticket, r.Limit = true, lease, len(c.clients)*eachClient
+	r.Waited = time.Hour - time.Duration(number*len(c.clients)+client)*time.Millisecond/10
+	return r
+}
+
+// askAll has every client ask once for all it has; from is the number of its first.
+func (c *crowd) askAll(from int, lease func() time.Duration) {
+	for client, d := range c.clients {
+		var asks []engine.Request
+		life := lease()
+		for n := range eachClient {
+			asks = append(asks, c.ask(client, from+n, life))
+			c.waits[d] = append(c.waits[d], asks[n].ID)
+		}
+		c.step(d, asks...)
+	}
+}
+
+func (c *crowd) queued() int { return int(c.rdb.ZCard(within(c.t), "sema:{x}:waiters").Val()) }
+func (c *crowd) holders() int {
+	return int(c.rdb.ZCard(within(c.t), "sema:{x}:holders").Val()) - 1 // and the one that keeps the key
+}
+
+// goOn has the clients ask that are told to, one after the other, until done:
+// each step does a part of the work and names who goes on. No step may do more
+// than its part.
+func (c *crowd) goOn(what string, done func() bool) (steps int) {
+	c.t.Helper()
+	ctx := within(c.t)
+	for !done() {
+		select {
+		case n := <-c.told:
+			if !c.hear(n) || len(c.waits[n.who]) == 0 {
+				continue
+			}
+			queued, holders := c.queued(), c.holders()
+			var again []engine.Request
+			for _, id := range c.waits[n.who] {
+				r := n.who.request(engine.Ask, id.Number, time.Hour)
+				r.Wait, r.Again, r.Ticket = true, true, time.Hour
+				again = append(again, r)
+			}
+			c.step(n.who, again...)
+			steps++
+			if turns := queued - c.queued(); turns > mostTurns+len(again) {
+				c.t.Errorf("%s: a step took %d tickets off the queue", what, turns)
+			}
+			if ended := holders - c.holders(); ended > mostEnds {
+				c.t.Errorf("%s: a step ended %d leases", what, ended)
+			}
+		case <-ctx.Done():
+			c.t.Fatalf("%s: nobody goes on; %d wait, %d hold", what, c.queued(), c.holders())
+		}
+	}
+	return steps
+}
+
+// measured prints what the server spent on scripts meanwhile: the longest one,
+// which nobody else is served beside.
+func (c *crowd) measured(what string, f func()) {
+	c.t.Helper()
+	ctx := within(c.t)
+	must(c.t, c.rdb.Do(ctx, "SLOWLOG", "RESET").Err())
+	must(c.t, c.rdb.ConfigResetStat(ctx).Err())
+	f()
+	ctx = within(c.t) // f may have taken long
+	slow, err := c.rdb.SlowLogGet(ctx, -1).Result()
+	must(c.t, err)
+	var times []time.Duration
+	for _, entry := range slow {
+		if strings.HasPrefix(strings.ToLower(entry.Args[0]), "eval") {
+			times = append(times, entry.Duration)
+		}
+	}
+	slices.Sort(times)
+	calls, usec := 0, 0
+	stats, err := c.rdb.InfoMap(ctx, "commandstats").Result()
+	must(c.t, err)
+	for name, value := range stats["Commandstats"] {
+		var n, us int
+		if strings.HasPrefix(name, "cmdstat_eval") {
+			_, err := fmt.Sscanf(value, "calls=%d,usec=%d", &n, &us)
+			must(c.t, err)
+		}
+		calls, usec = calls+n, usec+us
+	}
+	longest, ninth := "below 0.20 ms", ""
+	if len(times) > 0 {
+		longest = millis(times[len(times)-1])
+	}
+	if at := len(times) - 1 - calls/100; calls >= 100 && at >= 0 {
+		ninth = ", 99 of 100 below " + millis(times[at])
+	}
+	c.t.Logf("%-62s %6d steps, mean %s, longest %s%s", what, calls,
+		millis(time.Duration(usec)*time.Microsecond/time.Duration(max(1, calls))), longest, ninth)
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d)/1e6) }
+
+// However many wait or hold, a step does a bounded part of the work and has
+// somebody go on: nobody keeps the server from others for long, and all are
+// served in the end. SEMA_BOUNDS=100000 measures it.
+func TestStepsAreBounded(t *testing.T) {
+	t.Parallel()
+	n := boundsSize(t)
+	c := newCrowd(t, n)
+	head := session(t, engineAt(t, c.server.Addr()), c.name)
+	head.do(head.request(engine.Ask, 1, time.Hour))
+
+	hour := func() time.Duration { return time.Hour }
+	c.measured(fmt.Sprintf("%d join, %d in a call", n, eachClient), func() { c.askAll(1, hour) })
+	if queued := c.queued(); queued != n {
+		t.Fatalf("%d wait; want %d", queued, n)
+	}
+	late := session(t, engineAt(t, c.server.Addr()), c.name)
+	c.measured(fmt.Sprintf("%d join in a call, at the end", largestCall), func() { late.do(asks(late, true, time.Hour)...) })
+	c.measured(fmt.Sprintf("%d ask again in a call", largestCall), func() {
+		again := asks(late, true, time.Hour)
+		for i := range again {
+			again[i].Again = true
+		}
+		late.do(again...)
+	})
+	c.measured(fmt.Sprintf("%d leave in a call", largestCall), func() { late.do(asks(late, false, 0)...) })
+	c.measured("pause", func() { head.do(engine.Request{Kind: engine.Pause, Limit: 1}) })
+	c.measured("unpause", func() { head.do(engine.Request{Kind: engine.Unpause}) })
+	c.measured("100 hand-offs, one after the other", func() {
+		last, owner := head.request(engine.Release, 1, 0), head
+		for range 100 {
+			owner.do(last)
+			c.goOn("hand-offs", func() bool { return len(c.held) > 0 })
+			for id, d := range c.held {
+				last.ID, owner = id, d
+				delete(c.held, id)
+			}
+		}
+		c.held[last.ID] = owner
+	})
+	c.measured(fmt.Sprintf("a snapshot: 1 holds, %d wait", c.queued()), func() { c.snapshot(1, n-100) })
+
+	c.measured(fmt.Sprintf("the limit from 1 to %d", n), func() {
+		c.step(head, engine.Request{Kind: engine.SetLimit, Limit: n, Pin: true})
+		steps := c.goOn("a larger limit", func() bool { return c.queued() == 0 })
+		if least := (n - 101) / mostTurns; steps < least-1 {
+			t.Errorf("%d were served in %d steps", n, steps)
+		}
+	})
+	c.goOn("hearing of grants", func() bool { return len(c.held) == n-99 })
+	c.measured(fmt.Sprintf("a snapshot: %d hold", n-99), func() { c.snapshot(n-99, 0) })
+	c.measured("a list of all names", func() {
+		_, err := engineAt(t, c.server.Addr()).List(within(t))
+		must(t, err)
+	})
+	c.manyAtOnce()
+	c.expireAll(n)
+}
+
+// asks are the largest call of asks, or of releases of the same.
+func asks(d *direct, ask bool, lease time.Duration) (rs []engine.Request) {
+	for n := range uint64(largestCall) {
+		r := d.request(engine.Release, n+1, 0)
+		if ask {
+			r = d.request(engine.Ask, n+1, lease)
+			r.Wait = true
+		}
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+func (c *crowd) snapshot(holders, waiters int) {
+	c.t.Helper()
+	st, err := c.clients[0].State(within(c.t))
+	must(c.t, err)
+	if len(st.Holders) != holders || len(st.Waiters) != waiters {
+		c.t.Errorf("%d hold and %d wait; want %d and %d", len(st.Holders), len(st.Waiters), holders, waiters)
+	}
+}
+
+// manyAtOnce measures the largest calls beside many holders.
+func (c *crowd) manyAtOnce() {
+	d := session(c.t, engineAt(c.t, c.server.Addr()), c.name)
+	limit := len(c.clients) * eachClient
+	d.do(engine.Request{Kind: engine.SetLimit, Limit: limit + largestCall, Pin: true})
+	c.measured(fmt.Sprintf("%d acquire in a call", largestCall), func() { d.do(asks(d, true, time.Hour)...) })
+	c.measured(fmt.Sprintf("%d renew in a call", largestCall), func() {
+		renew := asks(d, false, 0)
+		for i := range renew {
+			renew[i].Kind, renew[i].Lease = engine.Renew, time.Hour
+		}
+		d.do(renew...)
+	})
+	d.do(engine.Request{Kind: engine.SetLimit, Limit: len(c.held) + largestCall, Pin: true})
+	from := 1 + eachClient
+	c.askAll(from, func() time.Duration { return time.Hour })
+	queued := c.queued()
+	c.measured(fmt.Sprintf("%d release in a call, %d wait", largestCall, queued), func() {
+		d.do(asks(d, false, 0)...)
+		if turns := queued - c.queued(); turns != mostTurns {
+			c.t.Errorf("a step handed over %d permits", turns)
+		}
+		c.goOn("many releases", func() bool { return c.queued() == queued-largestCall })
+	})
+}
+
+// expireAll has all leases end at one moment, while as many wait.
+func (c *crowd) expireAll(n int) {
+	end := time.Now().Add(time.Duration(n)*100*time.Microsecond + 2*time.Second)
+	of := map[*direct][]engine.Request{}
+	for id, d := range c.held {
+		r := d.request(engine.Renew, id.Number, 0)
+		of[d] = append(of[d], r)
+	}
+	for d, rs := range of {
+		for part := range slices.Chunk(rs, largestCall) {
+			for i := range part {
+				part[i].Lease = max(time.Millisecond, time.Until(end))
+			}
+			c.step(d, part...)
+		}
+	}
+	if late := time.Since(end); late > 0 {
+		c.t.Logf("the renewals took %v longer than the leases", late)
+	}
+	clear(c.held)
+	queued := c.queued()
+	time.Sleep(time.Until(end) + 10*time.Millisecond) // no event tells that a lease has ended
+	c.measured(fmt.Sprintf("%d leases end at once, %d wait", c.holders(), queued), func() {
+		for c.queued() > 0 {
+			for client, d := range c.clients {
+				if len(c.waits[d]) > 0 { // who watches over the next lease's end would ask as this one does
+					r := c.ask(client, int(c.waits[d][0].Number), time.Hour)
+					r.Again = true
+					c.step(d, r)
+					break
+				}
+			}
+			c.goOn("expiry", func() bool { return c.queued() == 0 || len(c.told) == 0 })
+		}
+	})
+}
+
+// boundsSize is how many wait, and hold, in TestStepsAreBounded.
+func boundsSize(t testing.TB) int {
+	words := os.Getenv("SEMA_BOUNDS")
+	if words == "" {
+		return 2000
+	}
+	n, err := strconv.Atoi(words)
+	if err != nil || n < 1000 || n%eachClient != 0 {
+		t.Fatalf("SEMA_BOUNDS=%s; want a multiple of %d, at least 1000", words, eachClient)
+	}
+	return n
+}
