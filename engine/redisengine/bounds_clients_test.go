@@ -20,8 +20,10 @@ func TestStepsBesideManyClients(t *testing.T) {
 		outage := func(n int) {
 			for range n {
 				d := session(t, e, c.name)
+				began := threadTime(c.pid)
 				_, err := d.Step(within(t), engine.Call{Number: 1, Fence: true, Requests: []engine.Request{d.request(engine.Renew, 1, time.Hour)}})
 				must(t, err)
+				c.most = max(c.most, threadTime(c.pid)-began)
 			}
 		}
 		d := session(t, e, c.name)
@@ -47,7 +49,7 @@ func TestStepsBesideManyClients(t *testing.T) {
 			d := session(t, e, c.name)
 			ask := d.request(engine.Ask, 1, time.Hour)
 			ask.Wait = true
-			d.do(ask)
+			c.step(d, ask)
 		})
 	})
 }
