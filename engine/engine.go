@@ -249,6 +249,10 @@ type Grant struct {
 	Slot   int
 	Ticket int64 // the life of the ticket that was granted
 
+	// Unsure says that the engine may still forget the grant: the permit is
+	// renewed before it is given to a caller.
+	Unsure bool
+
 	// Until is when the permit's first lease ends, on the monotonic clock of
 	// this process. Zero: it ends with the ticket.
 	Until time.Time

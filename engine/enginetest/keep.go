@@ -136,6 +136,7 @@ var keepTests = []test{
 		}
 		e.ok(operator.Unpause(e.ctx()))
 		e.release(e.permit(w))
+		e.until(func() bool { return e.state(operator).Used == 0 }) // it may be kept again
 		e.is(operator.Remove(e.ctx()), nil)
 		e.is(operator.Unpause(e.ctx()), sema.ErrNotFound)
 	}},

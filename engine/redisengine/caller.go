@@ -18,7 +18,8 @@ const (
 // caller makes the calls of an engine's sessions, and heeds their contexts.
 type caller struct {
 	*topology
-	quick atomic.Bool // the server's last answer was
+	replicas int         // so many must have what counts
+	quick    atomic.Bool // the server's last answer was
 }
 
 // run runs step with the words, which it made from w.

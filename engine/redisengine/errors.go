@@ -14,6 +14,8 @@ func wrap(op, name string, err error) *engine.Error {
 	switch {
 	case errors.Is(err, errLate), errors.Is(err, errNotSent):
 		m.Temporary, m.NotExecuted = true, true
+	case errors.Is(err, ErrTooFewReplicas):
+		m.Temporary, m.Hint = true, "see whether the replicas are there and keep up, or ask for fewer of them"
 	case errors.Is(err, engine.ErrClosed):
 		m.NotExecuted = true
 	}

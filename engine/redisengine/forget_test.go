@@ -15,14 +15,20 @@ import (
 func TestOverAdmissionAfterForgetting(t *testing.T) {
 	t.Parallel()
 	const holders, lease = 5, 3 * time.Second
-	for what, forget := range map[string]func(*redistest.Server){
-		"restart without data": func(s *redistest.Server) { s.Restart() },
-		"FLUSHALL":             func(s *redistest.Server) { must(t, s.Client().FlushAll(within(t)).Err()) },
+	restart := func(s *redistest.Server) { s.Restart() }
+	flush := func(s *redistest.Server) { must(t, s.Client().FlushAll(within(t)).Err()) }
+	for what, of := range map[string]struct {
+		forget func(*redistest.Server)
+		renew  time.Duration
+	}{
+		"restart without data": {restart, 0},
+		"FLUSHALL":             {flush, 0},
+		"FLUSHALL, NoRenewal":  {flush, sema.NoRenewal}, // they learn of it from the clock only
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			o := &sema.Options{Lease: lease}
+			o := &sema.Options{Lease: lease, Renew: of.renew}
 			var old []*sema.Permit
 			for range holders {
 				old = append(old, acquire(t, openSem(t, engineAt(t, server.Addr()), "x", holders, o)))
@@ -31,7 +37,7 @@ func TestOverAdmissionAfterForgetting(t *testing.T) {
 			for _, p := range old {
 				go func() { <-p.Context(context.Background()).Done(); known <- time.Now() }()
 			}
-			forget(server)
+			of.forget(server)
 			began := time.Now()
 			extra := 0
 			for range holders {

@@ -24,6 +24,7 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,19 @@ type Options struct {
 	// Prefix begins all keys and channels. Engines with different prefixes share
 	// a server without seeing each other's semaphores. Default: "sema:".
 	Prefix string
+
+	// Replicas is how many replicas must have a grant, a renewal, or a limit that
+	// was set, before it counts (WAIT), 0 … MaxReplicas. Fewer fail the call with
+	// ErrTooFewReplicas; it is repeated, and a grant that came to nothing is given
+	// back. With as many as there are, a failover forgets no permit that somebody
+	// trusts. The price: a round trip to the replicas for each call, one more for
+	// each hand-off between processes, and permits end with their leases while
+	// too few replicas answer. Default: 0.
+	Replicas int
 }
+
+// MaxReplicas is the most of Options.Replicas.
+const MaxReplicas = 100
 
 // Engine keeps semaphores in the Redis behind a client. Create it with New and
 // share it: its sessions share one subscription connection (one for each node
@@ -79,6 +92,13 @@ func New(rdb redis.UniversalClient, o *Options) (*Engine, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, &engine.ArgumentError{What: "prefix", Value: prefix, Want: "no braces: they mark the slot in a cluster"}
 	}
+	replicas := 0
+	if o != nil {
+		replicas = o.Replicas
+	}
+	if replicas < 0 || replicas > MaxReplicas {
+		return nil, &engine.ArgumentError{What: "number of replicas", Value: replicas, Want: fmt.Sprintf("0 … %d", MaxReplicas)}
+	}
 	random := make([]byte, 5)
 	_, _ = rand.Read(random) // never fails
 	e := &Engine{
@@ -87,7 +107,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Engine, error) {
 		topology: t,
 		sessions: map[*session]struct{}{},
 	}
-	e.caller.topology = &e.topology
+	e.caller.topology, e.caller.replicas = &e.topology, replicas
 	e.messages = newDispatcher(&e.topology)
 	return e, nil
 }
@@ -98,6 +118,9 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 		return nil, err
 	}
 	description, _ := json.Marshal(who) // strings and a number
+	if e.caller.replicas > 0 {
+		notify = unsure(notify)
+	}
 	s := &session{
 		name: name, keys: keysOf(e.prefix, name), who: string(description), notify: notify,
 		caller: &e.caller, messages: e.messages,

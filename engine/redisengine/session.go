@@ -172,7 +172,14 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	if keep := 2*longest + time.Minute; longest > 0 && now.Sub(s.described) >= keep/3 {
 		who = &description{s.who, keep}
 	}
-	text, err := s.caller.run(ctx, now, &s.words, s.words.encode(c, who))
+	want, on := s.caller.replicas, 0
+	var text string
+	var err error
+	if args := s.words.encode(c, who); want > 0 && wantsReplicas(c) {
+		text, on, err = s.caller.replicated(ctx, &s.words, s.keys.state(), args)
+	} else {
+		text, err = s.caller.run(ctx, now, &s.words, args)
+	}
 	if err != nil {
 		return engine.Reply{}, s.fail(c, err)
 	}
@@ -182,6 +189,12 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	}
 	if who != nil {
 		s.described = now
+	}
+	if on < want {
+		if needsReplicas(c, reply.Answers) {
+			return engine.Reply{}, s.fail(c, tooFew(on, want))
+		}
+		markUnsure(reply.Notification.Grants)
 	}
 	if reply.Deaf && s.sub != nil {
 		s.messages.deaf(s.sub)

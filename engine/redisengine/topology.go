@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,6 +18,8 @@ type topology struct {
 	rdb     redis.UniversalClient
 	cluster *redis.ClusterClient // nil: one server, or Sentinel
 	heeds   bool                 // the client ends a call on the wire when its context ends
+
+	patience time.Duration // how long it waits for a reply; 0: as long as it takes, or not known
 }
 
 // node is where a semaphore's channels live.
@@ -35,9 +38,9 @@ func topologyOf(rdb redis.UniversalClient) (topology, error) {
 	t := topology{rdb: rdb}
 	switch c := rdb.(type) {
 	case *redis.Client:
-		t.heeds = c.Options().ContextTimeoutEnabled
+		t.heeds, t.patience = c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
 	case *redis.ClusterClient:
-		t.cluster, t.heeds = c, c.Options().ContextTimeoutEnabled
+		t.cluster, t.heeds, t.patience = c, c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
 	case *redis.Ring: // its servers know nothing of each other
 		return topology{}, &engine.ArgumentError{What: "redis client", Value: "*redis.Ring", Want: want}
 	}
@@ -64,6 +67,14 @@ func (t *topology) node(ctx context.Context, key string) (node, error) {
 	}
 	open := func(ctx context.Context) *redis.PubSub { return master.SSubscribe(ctx) }
 	return node{addr: master.Options().Addr, sharded: true, open: open}, nil
+}
+
+// master is a client for the server that has a key.
+func (t *topology) master(ctx context.Context, key string) (redis.Cmdable, error) {
+	if t.cluster == nil {
+		return t.rdb, nil
+	}
+	return t.cluster.MasterForKey(ctx, key)
 }
 
 // moved has the cluster's map read again.

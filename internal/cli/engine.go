@@ -66,7 +66,7 @@ func (p *program) open(lease time.Duration) (*place, error) {
 		return nil, err
 	}
 	rdb := redis.NewUniversalClient(options)
-	e, err := redisengine.New(rdb, nil)
+	e, err := redisengine.New(rdb, &redisengine.Options{Replicas: a.replicas})
 	if err != nil {
 		_ = rdb.Close()
 		return nil, err

@@ -31,6 +31,7 @@ Engines, chosen by --url or $SEMA_URL:
   http://host:port                              behind sema serve; https:// with TLS;
                                                 $SEMA_SERVER_TOKEN has the token,
                                                 NAME.SECRET
+  …?replicas=N on Redis: a grant counts only when N replicas have it
 A server out of reach is tried for three seconds before a command gives up.
 A semaphore that nobody uses is forgotten after two leases and a minute or two,
 and its limit with it, unless the limit was set with sema limit.

@@ -2,15 +2,19 @@ package cli
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/url"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"sema/engine/redisengine"
 )
 
 // address is an engine's URL, taken apart by hand: net/url knows neither lists
@@ -25,6 +29,8 @@ type address struct {
 	query  string
 	shared bool // of files: a group of users
 	master string
+
+	replicas int // that must have what counts
 }
 
 const tryURL = "redis://host:6379, redis+sentinel://host:26379/master, redis+cluster://host:6379, http://host:7362 or file:///dir"
@@ -128,6 +134,12 @@ func (a *address) options(lease time.Duration) (*redis.UniversalOptions, error) 
 	}
 	query.Del("sentinel_username")
 	query.Del("sentinel_password")
+	if text := query.Get("replicas"); query.Has("replicas") {
+		if a.replicas, err = strconv.Atoi(text); err != nil || a.replicas < 0 || a.replicas > redisengine.MaxReplicas {
+			return nil, usage(fmt.Sprintf("?replicas=1, at most %d", redisengine.MaxReplicas), "the URL %s asks for a number of replicas that is none", redact(a.raw))
+		}
+		query.Del("replicas")
+	}
 	// The Redis client's own reader for all else, on one of the hosts.
 	one := "redis://"
 	if a.tls {

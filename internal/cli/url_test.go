@@ -55,6 +55,27 @@ func TestURLs(t *testing.T) {
 	}
 }
 
+func TestReplicasInURLs(t *testing.T) {
+	for raw, want := range map[string]int{"redis://h": 0, "redis://h?replicas=2": 2, "redis+sentinel://a/m?replicas=1&db=3": 1, "redis+cluster://a?replicas=100": 100} {
+		a, err := parseAddress(raw)
+		if err == nil {
+			_, err = a.options(time.Second)
+		}
+		if err != nil || a.replicas != want {
+			t.Errorf("%s: %d, %v", raw, a.replicas, err)
+		}
+	}
+	for _, raw := range []string{"redis://h?replicas=", "redis://h?replicas=x", "redis://h?replicas=-1", "redis://h?replicas=101"} {
+		a, err := parseAddress(raw)
+		if err == nil {
+			_, err = a.options(time.Second)
+		}
+		if err == nil {
+			t.Errorf("%s: %d replicas", raw, a.replicas)
+		}
+	}
+}
+
 // Whatever the lease and the grace, there is room between TERM and KILL, and
 // KILL comes before the end.
 func TestGrace(t *testing.T) {

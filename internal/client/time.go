@@ -138,6 +138,9 @@ func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
 		lease = m.lease()
 		sent = min(now, g.Until.Sub(m.cfg.Base)-lease)
 	}
+	if g.Unsure { // what it has counts when it has been renewed
+		lease = 0
+	}
 	c.ticket = g.Ticket
 	m.grant(now, c, g.Token, g.Slot, sent, lease)
 }

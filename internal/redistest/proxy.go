@@ -44,6 +44,9 @@ func StartProxy(tb testing.TB, upstream string) *Proxy {
 // Addr is host:port where the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
+// Port is the port where the proxy listens.
+func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
+
 // Silence holds up all bytes both ways, as a partition does: connections stay
 // open and new ones are accepted, nothing arrives. Resume ends it.
 func (p *Proxy) Silence() {

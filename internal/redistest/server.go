@@ -151,6 +151,12 @@ func (s *Server) launch() error {
 	}
 }
 
+// FreePort is a loopback port that nobody listened on a moment ago.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	return freePort(tb)
+}
+
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,6 +18,7 @@ type checker struct {
 
 	allowed int   // the most weight that may be held: the limit, or what a smaller one found
 	doubt   int64 // until when clients may trust what the server forgot
+	upset   int64 // until when a failover may have put the queue out of order, or brought back what was released
 	token   int64 // the last one given
 	bySlot  map[int]int64
 	given   map[engine.ID]int64 // the token of each grant
@@ -196,10 +197,15 @@ func (k *checker) within(c *caller) {
 
 // messages is how long a caller's wish may take to reach the server: it waits
 // for a call's return, and then travels.
-func (k *checker) messages() int64 { return 6*k.w.delay + millisecond }
+func (k *checker) messages() int64 {
+	if k.w.failovers > 0 { // and then for a replica, as what is handed over does
+		return 12*k.w.delay + millisecond
+	}
+	return 6*k.w.delay + millisecond
+}
 
 // calm is when the server was last disturbed.
-func (k *checker) calm() int64 { return k.doubt }
+func (k *checker) calm() int64 { return max(k.doubt, k.upset) }
 
 // granted looks at a permit that a caller gets.
 func (k *checker) granted(c *caller) {
@@ -355,7 +361,7 @@ func (k *checker) strays() {
 			return
 		}
 		for _, n := range w.nodes {
-			if n.client == id.Client && n.alive && !n.paused && n.machine.Idle() && !n.machine.Knows(id) && w.now > k.doubt {
+			if n.client == id.Client && n.alive && !n.paused && n.machine.Idle() && !n.machine.Knows(id) && w.now > k.calm() {
 				w.fail("leak: nobody has %v, or gives it back", id)
 			}
 		}

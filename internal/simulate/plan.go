@@ -26,7 +26,9 @@ type plan struct {
 	refusals                 int64
 	limits, revokes, unsets  int64
 	stops, deafs             int64
-	hurried                  bool // permits pass on faster than the clock ticks, and so tokens grow faster
+	failovers                int64 // if any, grants count only when the replica has them
+	lag                      int   // rate of steps that are late at the replica
+	hurried                  bool  // permits pass on faster than the clock ticks, and so tokens grow faster
 }
 
 // clientPlan is what one process is like.
@@ -99,5 +101,12 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	p.limits, p.revokes, p.unsets = mean(), mean(), mean()
 	p.stops, p.deafs = maybe(8, lease), maybe(8, 2*lease)
 	p.forgets, p.steps = maybe(8, 3*lease), maybe(8, 2*lease)
+	if p.failovers = maybe(8, 2*lease); p.failovers > 0 {
+		p.lag = rate()
+		p.forgets, p.unsets, p.hurried = 0, 0, false
+		for i := range p.clients {
+			p.clients[i].hold = max(p.clients[i].hold, millisecond)
+		}
+	}
 	return p, rng
 }

@@ -53,6 +53,7 @@ var planted = []struct{ what, file, old, new string }{
 	{"moved tickets are never corrected", callFile, "\tif m.moved && m.leave != engine.Keep {", "\tif false && m.leave != engine.Keep {"},
 	{"what is kept is kept for good", keepFile, "\t\tif c := m.kept[i]; now >= c.keepUntil {", "\t\tif c := m.kept[i]; now < 0 {"},
 	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false"},
+	{"a hand-off counts before a replica has it", timeFile, "if g.Unsure {", "if false && g.Unsure {"},
 	{"a fence is forgotten", answerFile, "m.fence = m.fence || !failure.NotExecuted", "m.fence = false"},
 }
 

@@ -97,7 +97,7 @@ func (w *world) windUp() {
 func (w *world) faultless() bool {
 	p := w.plan
 	return p.loseCall|p.loseReply|p.loseNews|p.lateCall|p.lateReply|p.lateNews == 0 &&
-		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.deafs == 0 && !w.someStrict()
+		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.deafs|p.failovers == 0 && !w.someStrict()
 }
 
 func (w *world) someStrict() bool {
@@ -162,9 +162,10 @@ func (w *world) faults() {
 	})
 	w.every(w.restarts, func() { s.restart(false) })
 	w.every(w.forgets, func() { s.restart(true) })
+	w.every(w.failovers, s.failover)
 	w.every(w.steps64(), func() {
 		step := w.between(-2*second, 2*second)
-		if w.forgets > 0 || w.unsets > 0 {
+		if w.forgets > 0 || w.unsets > 0 || w.failovers > 0 {
 			step = max(step, -step) // a server that forgets, and goes back, may give a token twice
 		}
 		if w.tracing {
@@ -234,6 +235,7 @@ func (s *server) operate(r engine.Request) {
 	// A larger limit serves more than the tickets that a process has queued, and
 	// may so serve somebody else first.
 	s.w.disturbed(0)
+	defer s.settle() // an operator is told when the replica has it
 	reply := s.step("operator", engine.Call{Number: uint64(s.w.now), Requests: []engine.Request{r}})
 	switch done := reply.Answers[0].Status == engine.Done; {
 	case done && r.Kind == engine.Pause && s.paused == 0:

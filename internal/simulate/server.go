@@ -17,6 +17,8 @@ type server struct {
 	paused int64           // since when an operator has stopped all grants; 0: not
 	refuse *engine.Error   // what it answers instead of a step
 	reach  map[string]bool // whom its notifications reach
+
+	replica replica
 }
 
 func newServer(w *world) *server {
@@ -52,7 +54,7 @@ func (s *server) take(n *node, client string, c engine.Call) {
 	if n.client == client && !n.deaf {
 		s.reach[client] = true // it subscribes before it asks
 	}
-	n.reply(client, c.Number, s.step(client, c), nil)
+	s.answer(n, client, c, s.step(client, c))
 }
 
 // step carries out a call, and sends the notifications.
@@ -65,6 +67,9 @@ func (s *server) step(client string, c engine.Call) engine.Reply {
 	}
 	w.check.stepped(before, c, reply, news)
 	w.check.revived(gone, c, reply)
+	if w.failovers > 0 {
+		s.replicate()
+	}
 	s.send(news)
 	return reply
 }
@@ -79,6 +84,9 @@ func (s *server) send(news map[string]*engine.Notification) {
 		}
 		told := *sent
 		told.Grants = slices.Clone(told.Grants)
+		if w.failovers > 0 {
+			markUnsure(told.Grants)
+		}
 		if w.tracing {
 			w.trace("server: tells %s %+v", n.client, told)
 		}
@@ -95,10 +103,11 @@ func (s *server) before() load {
 	return load{limit, used, tickets}
 }
 
-// gone is which renewals of a call are of permits that do not exist.
+// gone is which renewals of a call are of permits that do not exist. A ticket is
+// none: after a failover it may become one in the very step.
 func (s *server) gone(c engine.Call) (gone []int) {
 	for i, r := range c.Requests {
-		if end, ok := s.ledger.LeaseEnd(r.ID); r.Kind == engine.Renew && (!ok || end <= s.now()) {
+		if end, ok := s.ledger.LeaseEnd(r.ID); r.Kind == engine.Renew && (!ok || end <= s.now()) && !s.ledger.Waits(r.ID) {
 			gone = append(gone, i)
 		}
 	}

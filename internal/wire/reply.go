@@ -93,7 +93,8 @@ func appendNotification(b []byte, n *engine.Notification, own string) []byte {
 			b = appendID(b, 1, g.ID, own)
 			b = putInt(b, 5, g.Token)
 			b = putInt(b, 6, int64(g.Slot))
-			return putInt(b, 7, g.Ticket)
+			b = putInt(b, 7, g.Ticket)
+			return putBool(b, 8, g.Unsure)
 		})
 	}
 	b = putBool(b, 2, n.Ask)
@@ -117,6 +118,8 @@ func readNotification(f *fields, n *engine.Notification, own string) {
 				g.Slot = f.int()
 			case 7:
 				g.Ticket = f.int64()
+			case 8:
+				g.Unsure = f.bool()
 			}
 		})
 		n.Grants = append(n.Grants, g)
