@@ -23,7 +23,7 @@ func TestStepsBesideManyClients(t *testing.T) {
 				began := threadTime(c.pid)
 				_, err := d.Step(within(t), engine.Call{Number: 1, Fence: true, Requests: []engine.Request{d.request(engine.Renew, 1, time.Hour)}})
 				must(t, err)
-				c.most = max(c.most, threadTime(c.pid)-began)
+				c.ran = append(c.ran, threadTime(c.pid)-began)
 			}
 		}
 		d := session(t, e, c.name)
