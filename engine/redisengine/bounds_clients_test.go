@@ -16,7 +16,7 @@ func TestStepsBesideManyClients(t *testing.T) {
 	clients := boundsSize(t) / 20
 	t.Run("fences", func(t *testing.T) {
 		c := newCrowd(t, 0)
-		e := engineAt(t, c.server.Addr())
+		e := c.engine()
 		outage := func(n int) {
 			for range n {
 				d := session(t, e, c.name)
@@ -34,7 +34,7 @@ func TestStepsBesideManyClients(t *testing.T) {
 	})
 	t.Run("keepers", func(t *testing.T) {
 		c := newCrowd(t, 0)
-		e := engineAt(t, c.server.Addr())
+		e := c.engine()
 		for range clients {
 			d := session(t, e, c.name)
 			ask := d.request(engine.Ask, 1, time.Hour)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema"
 	"sema/engine"
 	"sema/internal/redistest"
 )
@@ -50,7 +51,7 @@ func newCrowd(t testing.TB, size int) *crowd {
 		t: t, server: server, rdb: server.Client(), name: "x", told: make(chan told, 20*size+10_000),
 		held: map[engine.ID]*direct{}, waits: map[*direct][]engine.ID{},
 	}
-	e := engineAt(t, server.Addr())
+	e := c.engine()
 	for range size / eachClient {
 		d := &direct{t: t}
 		var err error
@@ -67,6 +68,11 @@ func newCrowd(t testing.TB, size int) *crowd {
 	must(t, c.rdb.ConfigSet(within(t), "slowlog-log-slower-than", "200").Err())
 	must(t, c.rdb.ConfigSet(within(t), "slowlog-max-len", "100000").Err())
 	return c
+}
+
+// engine is one whose calls a stalled machine does not end.
+func (c *crowd) engine() sema.Engine {
+	return closing(c.t, connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: patience, WriteTimeout: patience}))
 }
 
 // step is one call of one client; what it tells its caller is taken in.
@@ -221,13 +227,13 @@ func TestStepsAreBounded(t *testing.T) {
 	t.Parallel()
 	n := boundsSize(t)
 	small := newCrowd(t, 2*eachClient)
-	first := session(t, engineAt(t, small.server.Addr()), small.name)
+	first := session(t, small.engine(), small.name)
 	first.do(first.request(engine.Ask, 1, time.Hour))
 	small.askAll(1, func() time.Duration { return time.Hour })
 	small.handOffs(fmt.Sprintf("100 hand-offs, %d wait", small.queued()), first, first.request(engine.Release, 1, 0))
 
 	c := newCrowd(t, n)
-	head := session(t, engineAt(t, c.server.Addr()), c.name)
+	head := session(t, c.engine(), c.name)
 	head.do(head.request(engine.Ask, 1, time.Hour))
 
 	hour := func() time.Duration { return time.Hour }
@@ -235,7 +241,7 @@ func TestStepsAreBounded(t *testing.T) {
 	if queued := c.queued(); queued != n {
 		t.Fatalf("%d wait; want %d", queued, n)
 	}
-	late := session(t, engineAt(t, c.server.Addr()), c.name)
+	late := session(t, c.engine(), c.name)
 	c.measured(fmt.Sprintf("%d join in a call, at the end", largestCall), func() { c.step(late, asks(late, true, time.Hour)...) })
 	c.measured(fmt.Sprintf("%d ask again in a call", largestCall), func() {
 		again := asks(late, true, time.Hour)
@@ -260,7 +266,7 @@ func TestStepsAreBounded(t *testing.T) {
 	c.goOn("hearing of grants", func() bool { return len(c.held) == n-99 })
 	c.measured(fmt.Sprintf("a snapshot: %d hold", n-99), func() { c.snapshot(n-99, 0) })
 	c.measured("a list of all names", func() {
-		_, err := engineAt(t, c.server.Addr()).List(within(t))
+		_, err := c.engine().List(within(t))
 		must(t, err)
 	})
 	c.manyAtOnce()
@@ -310,7 +316,7 @@ func (c *crowd) snapshot(holders, waiters int) {
 
 // manyAtOnce measures the largest calls beside many holders.
 func (c *crowd) manyAtOnce() {
-	d := session(c.t, engineAt(c.t, c.server.Addr()), c.name)
+	d := session(c.t, c.engine(), c.name)
 	limit := len(c.clients) * eachClient
 	d.do(engine.Request{Kind: engine.SetLimit, Limit: limit + largestCall, Pin: true})
 	c.measured(fmt.Sprintf("%d acquire in a call", largestCall), func() { c.step(d, asks(d, true, time.Hour)...) })
