@@ -123,9 +123,9 @@ var deadTests = []test{
 		p := e.acquire(s, 1)
 		slow := e.session()
 		r := request(slow, 1, short)
-		r.Wait, r.Ticket = true, sema.MinLease
+		r.Wait, r.Ticket, r.Waited = true, sema.MinLease, time.Second // longer than a step is on its way
+		came := time.Now().Add(-r.Waited)
 		e.ask(slow, r, engine.Queued)
-		came := time.Now()
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		r.Waited, r.Ticket = time.Since(came), long

@@ -229,6 +229,21 @@ func TestANotificationOvertakesTheAnswer(t *testing.T) {
 	}
 }
 
+// A smaller limit has made the ticket too heavy, and is told before the answer
+// that the ticket waits.
+func TestTheWordToAskOvertakesTheFirstAnswer(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Limit = 2 })
+	s.other(engine.Request{Kind: engine.SetLimit, Limit: 2})
+	s.hold()
+	s.acquireN(2)
+	reply := s.step("me", s.sends("ask1"))
+	s.other(engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.told()
+	s.m.Answer(s.now, reply)
+	s.answers(s.sends("ask1"))
+	s.happened("queued limit denied")
+}
+
 // The timer fires between a notification and the answer that it overtook.
 func TestARenewalIsNotForgottenWhileTheAskTravels(t *testing.T) {
 	s := begin(t, nil)

@@ -97,13 +97,13 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 	if n.Ask {
 		m.returnSpares() // the next caller asks anew
 		for _, c := range m.all {
-			if c.state != Waiting {
-				continue
-			}
-			if c.pending {
+			switch {
+			case c.state != Waiting && c.state != Asking:
+			case c.pending: // the answer that travels may be older than what is told
 				c.again = true
+			case c.state == Waiting:
+				m.push(c)
 			}
-			m.push(c)
 		}
 	}
 	if n.Renew {
