@@ -39,6 +39,7 @@ var importRules = []struct {
 	{"sema/internal/rediserror", []string{"github.com/redis/go-redis/v9"}, "one table for all who talk to Redis"},
 	{"sema/internal/simulate", []string{"sema/engine", "sema/internal/client", "sema/internal/ledger"}, "it runs the two machines, and nothing between"},
 	{"sema/internal/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
+	{"sema/internal/redistest/suites", []string{"sema/internal/redistest"}, "it runs go test, and knows no semaphore"},
 	{"sema/internal/measure", []string{"sema", "github.com/redis/go-redis/v9", "github.com/HdrHistogram/hdrhistogram-go"}, "it measures sema from outside, as its users would, on any engine that it is given"},
 	{"sema/internal/guard", []string{"sema/internal/early", "golang.org/x/sys/unix"}, "what watches over a command knows no semaphore"},
 	{"sema/internal/early", nil, "it has to be initialised before syscall"},
