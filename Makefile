@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-.PHONY: demo build man test pictures storm stress fuzz simulate planted lint cross vulncheck interop clean bench-peers bench-report faults faults-planted faults-report
-=======
-.PHONY: demo build man test pictures storm stress fuzz simulate planted servers servers-quick lint cross vulncheck interop clean bench-peers bench-report
->>>>>>> main
+.PHONY: demo build man test pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -41,6 +37,17 @@ stress:
 	SEMA_STRESS_KILLS=1000 go test -count=1 -timeout 20m -v -run TestStormOfKills ./engine/fileengine
 	go test -count=200 -timeout 20m -run TestKilled ./engine/fileengine
 	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli
+
+# The longest step with 100,000 that wait and 100,000 that hold, on Redis. A minute.
+bounds:
+	./scripts/test-tools.sh
+	SEMA_BOUNDS=100000 go test -count=1 -timeout 20m -v -run 'TestStepsAreBounded|TestStepsBesideManyClients' ./engine/redisengine
+
+# Redis killed, or stopped, under 1,000 waiting processes and 10,000 waiting
+# goroutines of one. Ten minutes, and 17 GB.
+recovery:
+	./scripts/test-tools.sh
+	SEMA_RECOVERY=1000,10000 go test -count=1 -timeout 40m -v -run TestRecoveryUnderMany ./engine/redisengine
 
 # What others send: a minute for each reader of it.
 fuzz:
