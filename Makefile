@@ -1,4 +1,4 @@
-.PHONY: demo build man test pictures storm stress fuzz simulate planted lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man test pictures storm stress bounds recovery fuzz simulate planted servers servers-quick lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -38,6 +38,17 @@ stress:
 	go test -count=200 -timeout 20m -run TestKilled ./engine/fileengine
 	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli
 
+# The longest step with 100,000 that wait and 100,000 that hold, on Redis. A minute.
+bounds:
+	./scripts/test-tools.sh
+	SEMA_BOUNDS=100000 go test -count=1 -timeout 20m -v -run 'TestStepsAreBounded|TestStepsBesideManyClients' ./engine/redisengine
+
+# Redis killed, or stopped, under 1,000 waiting processes and 10,000 waiting
+# goroutines of one. Ten minutes, and 17 GB.
+recovery:
+	./scripts/test-tools.sh
+	SEMA_RECOVERY=1000,10000 go test -count=1 -timeout 40m -v -run TestRecoveryUnderMany ./engine/redisengine
+
 # What others send: a minute for each reader of it.
 fuzz:
 	for f in FuzzAcquire FuzzTokenFile; do go test ./server -run xxx -fuzz "$$f\$$" -fuzztime 1m || exit 1; done
@@ -52,6 +63,19 @@ simulate:
 # How many seeds each planted bug takes, into docs. Some minutes.
 planted:
 	go test -count=1 -timeout 60m ./internal/simulate -run Planted -starts 9 -table ../../docs/planted-bugs.md
+
+# The suites that need a Redis, on each of the servers that users have; the tables
+# are in docs/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.
+# They are fetched with apt, and not installed.
+SERVERS = redis-7.0 redis-8.0 valkey-8.0 valkey-8.1
+servers:
+	./scripts/test-tools.sh
+	go run ./internal/redistest/suites -table docs/servers.md $(SERVERS)
+
+# A part of them on one server that is not the machine's own.
+QUICK_SERVER = valkey-8.0
+servers-quick:
+	go run ./internal/redistest/suites -quick $(QUICK_SERVER)
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0

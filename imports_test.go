@@ -40,6 +40,7 @@ var importRules = []struct {
 	{"sema/internal/simulate", []string{"sema/engine", "sema/internal/client", "sema/internal/ledger"}, "it runs the two machines, and nothing between"},
 	{"sema/internal/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
 	{"sema/internal/faults/ground", []string{"sema", "sema/engine", "sema/engine/fileengine", "sema/internal/redistest", "github.com/redis/go-redis/v9", "golang.org/x/sys/unix"}, "it breaks what lies below semaphores; of files only an engine can say whether they work"},
+	{"sema/internal/redistest/suites", []string{"sema/internal/redistest"}, "it runs go test, and knows no semaphore"},
 	{"sema/internal/measure", []string{"sema", "github.com/redis/go-redis/v9", "github.com/HdrHistogram/hdrhistogram-go"}, "it measures sema from outside, as its users would, on any engine that it is given"},
 	{"sema/internal/guard", []string{"sema/internal/early", "golang.org/x/sys/unix"}, "what watches over a command knows no semaphore"},
 	{"sema/internal/early", nil, "it has to be initialised before syscall"},

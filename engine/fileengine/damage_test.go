@@ -169,6 +169,32 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	}
 }
 
+// Who lives, and whose pipe somebody removed, is taken for dead. It learns of
+// that in its next step, and is not taken for dead again.
+func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
+	held := a.take(t)
+	must(t, os.Remove(a.engine.life(a.engine.process)))
+	other := b.take(t)
+	r := a.ask(true)
+	if got := a.status(t, r); got != engine.Queued {
+		t.Fatalf("status %d", got)
+	}
+	n := <-a.told
+	if !n.Renew || !n.Ask {
+		t.Errorf("told %+v", n)
+	}
+	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Gone {
+		t.Errorf("renewal: status %d", got)
+	}
+	must(t, b.release(other))
+	a.granted(t, r.ID)
+	if got := b.status(t, b.ask(false)); got != engine.Refused {
+		t.Errorf("beside it another one is granted: status %d", got)
+	}
+}
+
 func waitFor(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {

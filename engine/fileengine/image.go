@@ -16,6 +16,8 @@ type image struct {
 	whole  int64  // bytes of magic and header
 	end    int64  // bytes read
 	sum    uint32 // checksum at end
+
+	buried []string // processes that were found dead since somebody looked here
 }
 
 // newImage begins a log with the given header.
@@ -83,6 +85,7 @@ func (m *image) apply(rec *record, reach func(client string) bool) (reply engine
 	m.last = max(m.last, rec.At)
 	m.ledger.Reach = reach
 	if len(rec.Reap) > 0 || rec.Client == "" {
+		m.buried = append(m.buried, rec.Reap...)
 		m.ledger.Reap(rec.At, func(client string) bool { return slices.Contains(rec.Reap, processOf(client)) })
 	}
 	if rec.Client != "" {

@@ -66,6 +66,13 @@ func (e *Engine) revive(now bool) error {
 	return nil
 }
 
+// unnamed reports whether this process had a pipe that others do not find.
+func (e *Engine) unnamed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.inbox != nil && !e.inbox.there()
+}
+
 // Life returns an open file. This engine counts as alive, and keeps its
 // permits as long as their leases are renewed, until all copies of that file
 // are closed, in whatever processes they are: a child that inherits it keeps

@@ -33,10 +33,12 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 			s.tell(client, n)
 		}
 	}
-	if l.fresh {
-		l.fresh = false
+	if slices.Contains(l.buried, l.engine.process) || l.fresh && l.engine.unnamed() {
+		s.rise()
+	} else if l.fresh {
 		s.compare()
 	}
+	l.fresh, l.buried = false, nil
 	f(s)
 	err := s.write()
 	l.leave()
@@ -196,6 +198,16 @@ func (s *step) date(n *engine.Notification) {
 		} else {
 			n.Grants, n.Ask = slices.Delete(n.Grants, i, i+1), true
 		}
+	}
+}
+
+// rise sees to it that others know this process again: they took it for dead,
+// as somebody removed its pipe. Its permits and tickets are gone.
+func (s *step) rise() {
+	_ = s.log.engine.revive(true) // the next step says what is wrong
+	s.compare()
+	for _, session := range s.log.engine.sessionsOf(s.log) {
+		s.tell(session.id, &engine.Notification{Ask: true, Renew: true})
 	}
 }
 

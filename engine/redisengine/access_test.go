@@ -26,16 +26,41 @@ import (
 	"sema/internal/redistest"
 )
 
-// documentedRights reads the users of docs/redis.md.
-func documentedRights(t *testing.T, user string) []string {
+// documented is what the first group of pattern matches in docs/redis.md.
+func documented(t *testing.T, pattern string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "redis.md"))
 	must(t, err)
-	m := regexp.MustCompile("(?ms)^ACL SETUSER " + user + " (.*?)\n```").FindSubmatch(page)
+	m := regexp.MustCompile(pattern).FindSubmatch(page)
 	if m == nil {
-		t.Fatalf("docs/redis.md has no user %s", user)
+		t.Fatalf("docs/redis.md has nothing like %s", pattern)
 	}
-	return strings.Fields(strings.ReplaceAll(string(m[1]), "\\\n", " "))
+	return string(m[1])
+}
+
+// documentedRights reads the users of docs/redis.md.
+func documentedRights(t *testing.T, user string) []string {
+	t.Helper()
+	rights := documented(t, "(?ms)^ACL SETUSER "+user+" (.*?)\n```")
+	return strings.Fields(strings.ReplaceAll(rights, "\\\n", " "))
+}
+
+// createUser does what docs/redis.md says for a user: the rights that are listed,
+// and one more where the server knows it.
+func createUser(t *testing.T, rdb *redis.Client, user string, rights []string) {
+	t.Helper()
+	ctx := within(t)
+	args := []any{"ACL", "SETUSER", user}
+	for _, word := range rights {
+		args = append(args, word)
+	}
+	added := documented(t, "From Redis 7.2 and Valkey 7.2 on add `([^`]+)`")
+	known, err := rdb.Do(ctx, "COMMAND", "INFO", strings.TrimPrefix(added, "+")).Slice()
+	must(t, err)
+	if known[0] != nil {
+		args = append(args, added)
+	}
+	must(t, rdb.Do(ctx, args...).Err())
 }
 
 // rights is what sema itself sends, and the commands that its scripts call.
@@ -118,9 +143,9 @@ func TestMinimalRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	documented := documentedRights(t, "sema")
+	listed := documentedRights(t, "sema")
 	var commands []string
-	for _, word := range documented {
+	for _, word := range listed {
 		if strings.HasPrefix(word, "+") {
 			commands = append(commands, word)
 		}
@@ -129,12 +154,7 @@ func TestMinimalRights(t *testing.T) {
 	if used := rights(t, false); !slices.Equal(commands, used) {
 		t.Errorf("docs/redis.md grants\n%v\nand used are\n%v", commands, used)
 	}
-	args := []any{"ACL", "SETUSER", "sema"}
-	for _, word := range documented {
-		args = append(args, word)
-	}
-	must(t, rdb.Do(within(t), args...).Err())
-	_ = rdb.Do(within(t), "ACL", "SETUSER", "sema", "+client|setinfo").Err() // unknown before 7.2
+	createUser(t, rdb, "sema", listed)
 	everything(t, func() sema.Engine {
 		return closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: "sema", Password: "secret"}))
 	})
@@ -156,9 +176,9 @@ func TestHintedRights(t *testing.T) {
 func TestMinimalRightsOnCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
-	documented := documentedRights(t, "sema-cluster")
+	listed := documentedRights(t, "sema-cluster")
 	var commands []string
-	for _, word := range documented {
+	for _, word := range listed {
 		if strings.HasPrefix(word, "+") {
 			commands = append(commands, word)
 		}
@@ -167,13 +187,8 @@ func TestMinimalRightsOnCluster(t *testing.T) {
 	if used := rights(t, true); !slices.Equal(commands, used) {
 		t.Errorf("docs/redis.md grants\n%v\nand used are\n%v", commands, used)
 	}
-	args := []any{"ACL", "SETUSER", "sema-cluster"}
-	for _, word := range documented {
-		args = append(args, word)
-	}
 	for _, node := range c.Nodes {
-		must(t, node.Client().Do(within(t), args...).Err())
-		_ = node.Client().Do(within(t), "ACL", "SETUSER", "sema-cluster", "+client|setinfo").Err() // unknown before 7.2
+		createUser(t, node.Client(), "sema-cluster", listed)
 	}
 	everything(t, func() sema.Engine {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: "sema-cluster", Password: "secret"})

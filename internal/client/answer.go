@@ -16,7 +16,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 		return
 	}
 	m.flying, m.fence, m.failures, m.paused, m.lastErr = false, false, 0, 0, nil
-	m.contacted, m.used = m.sent, false
+	m.used = false
 	if reply.Limit != 0 && reply.Limit != m.stored {
 		m.stored = reply.Limit
 		if reply.Limit != m.cfg.Limit {
@@ -150,6 +150,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 	case engine.Refused:
 		if a != nil && reply.Recalled && a.retries < maxRetries {
 			// What others keep is on its way back.
+			c.sent = m.sent
 			c.due = now + max(now-m.sent, minRetry)<<a.retries
 			a.retries++
 			m.schedule(c.due)
@@ -337,7 +338,7 @@ func (m *Machine) passedOver(now time.Duration, failure *engine.Error) {
 		case c.state == Ended || c.issued() || c.kept:
 		case c.resumed && now-since >= patience:
 			m.fail(c, failure, false)
-		case !c.resumed && now-c.sent > m.cfg.Lease:
+		case !c.resumed && m.away(now):
 			m.fail(c, failure, true)
 		}
 	}
@@ -350,11 +351,15 @@ func (m *Machine) passedOver(now time.Duration, failure *engine.Error) {
 	}
 }
 
+// away reports whether all calls have failed for longer than a lease. Who waits
+// waits no longer.
+func (m *Machine) away(now time.Duration) bool { return m.failures > 0 && now-m.failing > m.cfg.Lease }
+
 // outOfPatience reports whether a caller without a ticket has waited long enough
 // for the engine: three seconds if that has never answered, else a lease.
 func (m *Machine) outOfPatience(now time.Duration, a *Acquisition) bool {
 	if a.state == Waiting {
-		return now-m.contacted > m.cfg.Lease
+		return m.away(now)
 	}
 	return now-max(a.came, m.failing) >= patience
 }
@@ -389,7 +394,7 @@ func (m *Machine) askFailed(now time.Duration, c *claim, failure *engine.Error) 
 	if c.since == 0 {
 		c.since = m.sent
 	}
-	if failure.Temporary && now-c.since < patience || c.holder != nil && c.holder.state == Waiting && now-m.contacted <= m.cfg.Lease {
+	if failure.Temporary && now-c.since < patience || c.holder != nil && c.holder.state == Waiting && !m.away(now) {
 		return true
 	}
 	// What failed before may have been carried out.
@@ -410,7 +415,7 @@ func (m *Machine) dueFailed(now time.Duration, c *claim, failure *engine.Error) 
 	case c.resumed && !used && (!failure.Temporary || now-c.since >= patience):
 		m.fail(c, failure, false)
 		return
-	case c.state == Held && !used && !failure.Temporary, !used && now-c.sent > m.cfg.Lease && !c.resumed: // or out of reach for a whole lease
+	case c.state == Held && !used && !failure.Temporary, !used && m.away(now) && !c.resumed:
 		m.fail(c, failure, true)
 		return
 	}

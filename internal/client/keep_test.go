@@ -70,6 +70,25 @@ func TestARevocationDuringTheFirstAskIsNotForgotten(t *testing.T) {
 	s.happened("granted lost")
 }
 
+// Who does not wait asks again for what is on its way back. A call that fails
+// meanwhile is no reason to give up.
+func TestWhatIsRecalledIsAskedForThoughACallFails(t *testing.T) {
+	s := begin(t, nil)
+	s.later(time.Hour)
+	a := &Acquisition{}
+	s.m.Acquire(s.now, a, 1, false)
+	s.sends("ask1")
+	s.m.Answer(s.now, engine.Reply{Limit: 1, Answers: []engine.Answer{{Status: engine.Refused}}, Recalled: true})
+	s.m.Do(&Order{}, engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.sends("limit0")
+	s.later(time.Millisecond)
+	s.m.Failed(s.now, refused)
+	s.happened("")
+	s.later(maxPause)
+	s.answers(s.sends("limit0 ask1"))
+	s.happened("answered granted")
+}
+
 func TestSparedTicketsOfAnotherWeightHoldUpNobody(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Keep, c.Limit = 5*time.Second, 2 })
 	held := s.acquireN(1)

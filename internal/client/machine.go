@@ -130,11 +130,10 @@ type Machine struct {
 	declaring Order // stores the limit
 	declared  bool  // it has been
 
-	contacted time.Duration // when the last call left that was answered
-	failures  int           // since then
-	failing   time.Duration // when the first of them left
-	paused    time.Duration // nothing is sent before
-	lastErr   error         // of the last call, if it failed
+	failures int           // since then
+	failing  time.Duration // when the first of them left
+	paused   time.Duration // nothing is sent before
+	lastErr  error         // of the last call, if it failed
 
 	recheck     time.Duration // when to ask again because a lease ends
 	recheckAsOf time.Duration // how old that word is

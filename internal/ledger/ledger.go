@@ -35,7 +35,7 @@ const (
 
 	// maxTurns is how many tickets a step grants or drops at the most, so that
 	// nobody keeps the engine from others for long. The next step goes on.
-	maxTurns = 250
+	maxTurns = 64
 )
 
 // Ledger is the state of one semaphore. Times are microseconds of the engine's

@@ -1,7 +1,8 @@
 // Package redistest starts real Redis servers as children of a test: one
 // alone, a master with replica and Sentinel, a cluster; and a proxy that
-// breaks the connections between. A machine without redis-server fails the
-// test: a silent skip would look like success.
+// breaks the connections between. SEMA_REDIS_SERVER names another program than
+// redis-server. A machine without the server fails the test: a silent skip
+// would look like success.
 package redistest
 
 import (
@@ -32,9 +33,10 @@ type TB interface {
 // startTimeout bounds how long a server may take to answer its first PING.
 const startTimeout = 20 * time.Second
 
-// Server is one redis-server child on a loopback port of its own.
+// Server is one Redis or Valkey child on a loopback port of its own.
 type Server struct {
 	tb   TB
+	path string // of the program
 	env  []string
 	args []string
 	dir  string
@@ -62,12 +64,12 @@ func StartEnv(tb TB, env []string, args ...string) *Server {
 
 func start(tb TB, env, args []string) *Server {
 	tb.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		tb.Fatalf("redistest: no redis-server on this machine; try: apt-get install redis-server")
+	path, err := program()
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
 	}
-	s := &Server{tb: tb, env: env, args: args, dir: tb.TempDir()}
+	s := &Server{tb: tb, path: path, env: env, args: args, dir: tb.TempDir()}
 	// Another process may take the free port before the child binds it.
-	var err error
 	for range 5 {
 		s.port = FreePort(tb)
 		if err = s.launch(); err == nil {
@@ -77,7 +79,7 @@ func start(tb TB, env, args []string) *Server {
 		s.Kill()
 		_ = os.Remove(s.conf()) // it may name the port
 	}
-	tb.Fatalf("redistest: redis-server does not start: %v", err)
+	tb.Fatalf("redistest: %s does not start: %v", path, err)
 	return nil
 }
 
@@ -163,7 +165,7 @@ func (s *Server) launch() error {
 			}
 		}
 	}
-	cmd := exec.Command("redis-server", args...)
+	cmd := exec.Command(s.path, args...)
 	log := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
@@ -188,7 +190,7 @@ func (s *Server) launch() error {
 		select {
 		case <-done:
 			s.cmd = nil
-			return fmt.Errorf("redis-server ended while starting:\n%s", log.String())
+			return fmt.Errorf("%s ended while starting:\n%s", s.path, log.String())
 		case <-ctx.Done():
 			return fmt.Errorf("no answer from %s within %v", s.Addr(), startTimeout)
 		case <-time.After(5 * time.Millisecond):

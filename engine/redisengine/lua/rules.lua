@@ -418,11 +418,11 @@ remember = function(s, lease)
   end
 end,
 
--- expire ends the permits whose lease is over. It leaves what is more than a
--- thousand to the next steps: their weight is still taken, but they are gone.
+-- expire ends the permits whose lease is over. It leaves what is more than
+-- MAX_ENDS to the next steps: their weight is still taken, but they are gone.
 expire = function(s)
   if s.first > s.now then return end
-  local list = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format(INTEGER, s.now), 'LIMIT', 0, 1000)
+  local list = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format(INTEGER, s.now), 'LIMIT', 0, MAX_ENDS)
   R.look_all(s, list)
   for _, id in ipairs(list) do
     if R.holder(s, id) then R.forget(s, id) end

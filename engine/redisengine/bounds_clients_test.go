@@ -1,0 +1,55 @@
+package redisengine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// What a step costs that has to look at something of every client: those that
+// lost sight of a call in the last hour, and those that keep permits.
+// SEMA_BOUNDS=100000 has 5,000 of either.
+func TestStepsBesideManyClients(t *testing.T) {
+	t.Parallel()
+	clients := boundsSize(t) / 20
+	t.Run("fences", func(t *testing.T) {
+		c := newCrowd(t, 0)
+		e := c.engine()
+		outage := func(n int) {
+			for range n {
+				d := session(t, e, c.name)
+				began := threadTime(c.pid)
+				_, err := d.Step(within(t), engine.Call{Number: 1, Fence: true, Requests: []engine.Request{d.request(engine.Renew, 1, time.Hour)}})
+				must(t, err)
+				c.ran = append(c.ran, threadTime(c.pid)-began)
+			}
+		}
+		d := session(t, e, c.name)
+		d.do(d.request(engine.Ask, 1, time.Hour))
+		c.measured("the first 10 clients that lost sight of a call", func() { outage(10) })
+		outage(clients - 20)
+		c.measured(fmt.Sprintf("the same, the last 10 of %d clients", clients), func() { outage(10) })
+	})
+	t.Run("keepers", func(t *testing.T) {
+		c := newCrowd(t, 0)
+		e := c.engine()
+		for range clients {
+			d := session(t, e, c.name)
+			ask := d.request(engine.Ask, 1, time.Hour)
+			ask.Limit = clients
+			reply, err := d.Step(within(t), engine.Call{Number: 1, Keep: 10 * time.Minute, Requests: []engine.Request{ask}})
+			must(t, err)
+			if reply.Leave != engine.Keep {
+				t.Fatalf("may %v; want to keep", reply.Leave)
+			}
+		}
+		c.measured(fmt.Sprintf("a newcomer waits beside %d clients that keep", clients), func() {
+			d := session(t, e, c.name)
+			ask := d.request(engine.Ask, 1, time.Hour)
+			ask.Wait = true
+			c.step(d, ask)
+		})
+	})
+}

@@ -1,0 +1,220 @@
+package redisengine_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine"
+	"sema/internal/redistest"
+)
+
+const (
+	mostTurns   = 64  // tickets that a step grants or drops: see lua/words.lua
+	mostEnds    = 250 // leases that a step ends
+	largestCall = 512 // requests that a client sends in one call
+	eachClient  = 100 // tickets of each client in a crowd
+)
+
+// crowd is many clients with many tickets on one semaphore, below package sema:
+// what a thousand processes would have. Neighbours in its queue are of different
+// clients, which is what costs a step most: each of them is told in a message of
+// its own.
+type crowd struct {
+	t       testing.TB
+	rdb     *redis.Client
+	server  *redistest.Server
+	name    string
+	pid     int // of the server
+	clients []*direct
+	told    chan told
+	ran     []time.Duration       // by the server, for each call
+	held    map[engine.ID]*direct // what the clients know to be granted
+	waits   map[*direct][]engine.ID
+}
+
+type told struct {
+	who *direct
+	engine.Notification
+}
+
+func newCrowd(t testing.TB, size int) *crowd {
+	server := redistest.Start(t)
+	c := &crowd{
+		t: t, server: server, rdb: server.Client(), name: "x", told: make(chan told, 20*size+10_000),
+		held: map[engine.ID]*direct{}, waits: map[*direct][]engine.ID{},
+	}
+	e := c.engine()
+	for range size / eachClient {
+		d := &direct{t: t}
+		var err error
+		d.Session, err = e.Open(c.name, engine.Client{Host: "test", PID: 1}, func(n engine.Notification) { c.told <- told{d, n} })
+		must(t, err)
+		c.clients = append(c.clients, d)
+	}
+	info, err := c.rdb.InfoMap(within(t), "server").Result()
+	must(t, err)
+	c.pid, err = strconv.Atoi(info["Server"]["process_id"])
+	must(t, err)
+	// Nested commands have entries of their own, which would cost time if all were
+	// written down.
+	must(t, c.rdb.ConfigSet(within(t), "slowlog-log-slower-than", "200").Err())
+	must(t, c.rdb.ConfigSet(within(t), "slowlog-max-len", "100000").Err())
+	return c
+}
+
+// engine is one whose calls a stalled machine does not end.
+func (c *crowd) engine() sema.Engine {
+	return closing(c.t, connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: patience, WriteTimeout: patience}))
+}
+
+// step is one call of one client; what it tells its caller is taken in.
+func (c *crowd) step(d *direct, rs ...engine.Request) engine.Reply {
+	c.t.Helper()
+	began := threadTime(c.pid)
+	reply, err := d.try(within(c.t), rs...)
+	must(c.t, err)
+	c.ran = append(c.ran, threadTime(c.pid)-began)
+	for i, a := range reply.Answers {
+		if rs[i].Kind == engine.Ask && a.Status == engine.Granted {
+			c.granted(d, rs[i].ID)
+		}
+	}
+	c.hear(told{d, reply.Notification})
+	return reply
+}
+
+func (c *crowd) granted(d *direct, id engine.ID) {
+	c.held[id] = d
+	c.waits[d] = slices.DeleteFunc(c.waits[d], func(other engine.ID) bool { return other == id })
+}
+
+// hear takes in a notification, and reports whether its client is to ask.
+func (c *crowd) hear(n told) bool {
+	for _, g := range n.Grants {
+		c.granted(n.who, g.ID)
+	}
+	return n.Ask
+}
+
+// ask is one of a crowd's: neighbours in the queue are of different clients.
+func (c *crowd) ask(client, number int, lease time.Duration) engine.Request {
+	d := c.clients[client]
+	r := d.request(engine.Ask, uint64(number), lease)
+	r.Wait, r.Ticket, r.Limit = true, lease, len(c.clients)*eachClient
+	r.Waited = time.Hour - time.Duration(number*len(c.clients)+client)*time.Millisecond/10
+	return r
+}
+
+// askAll has every client ask once for all it has; from is the number of its first.
+func (c *crowd) askAll(from int, lease func() time.Duration) {
+	for client, d := range c.clients {
+		var asks []engine.Request
+		life := lease()
+		for n := range eachClient {
+			asks = append(asks, c.ask(client, from+n, life))
+			c.waits[d] = append(c.waits[d], asks[n].ID)
+		}
+		c.step(d, asks...)
+	}
+}
+
+func (c *crowd) queued() int { return int(c.rdb.ZCard(within(c.t), "sema:{x}:waiters").Val()) }
+func (c *crowd) holders() int {
+	return int(c.rdb.ZCard(within(c.t), "sema:{x}:holders").Val()) - 1 // and the one that keeps the key
+}
+
+// goOn has the clients ask that are told to, one after the other, until done:
+// each step does a part of the work and names who goes on. No step may do more
+// than its part.
+func (c *crowd) goOn(what string, done func() bool) (steps int) {
+	c.t.Helper()
+	ctx := within(c.t)
+	for !done() {
+		select {
+		case n := <-c.told:
+			if !c.hear(n) || len(c.waits[n.who]) == 0 {
+				continue
+			}
+			queued, holders := c.queued(), c.holders()
+			var again []engine.Request
+			for _, id := range c.waits[n.who] {
+				r := n.who.request(engine.Ask, id.Number, time.Hour)
+				r.Wait, r.Again, r.Ticket = true, true, time.Hour
+				again = append(again, r)
+			}
+			c.step(n.who, again...)
+			steps++
+			if turns := queued - c.queued(); turns > mostTurns+len(again) {
+				c.t.Errorf("%s: a step took %d tickets off the queue", what, turns)
+			}
+			if ended := holders - c.holders(); ended > mostEnds {
+				c.t.Errorf("%s: a step ended %d leases", what, ended)
+			}
+		case <-ctx.Done():
+			c.t.Fatalf("%s: nobody goes on; %d wait, %d hold", what, c.queued(), c.holders())
+		}
+	}
+	return steps
+}
+
+// measured prints what the server spent on scripts meanwhile: by its own watch,
+// which goes on while others have the processor, and how long it ran for one
+// call, with all the messages that it sent.
+func (c *crowd) measured(what string, f func()) {
+	c.t.Helper()
+	ctx := within(c.t)
+	must(c.t, c.rdb.Do(ctx, "SLOWLOG", "RESET").Err())
+	must(c.t, c.rdb.ConfigResetStat(ctx).Err())
+	c.ran = nil
+	f()
+	ctx = within(c.t) // f may have taken long
+	slow, err := c.rdb.SlowLogGet(ctx, -1).Result()
+	must(c.t, err)
+	var times []time.Duration
+	for _, entry := range slow {
+		if strings.HasPrefix(strings.ToLower(entry.Args[0]), "eval") {
+			times = append(times, entry.Duration)
+		}
+	}
+	slices.Sort(times)
+	calls, usec := 0, 0
+	stats, err := c.rdb.InfoMap(ctx, "commandstats").Result()
+	must(c.t, err)
+	for name, value := range stats["Commandstats"] {
+		var n, us int
+		if strings.HasPrefix(name, "cmdstat_eval") {
+			_, err := fmt.Sscanf(value, "calls=%d,usec=%d", &n, &us)
+			must(c.t, err)
+		}
+		calls, usec = calls+n, usec+us
+	}
+	longest := "below 0.20 ms"
+	if len(times) > 0 {
+		longest = millis(times[len(times)-1])
+	}
+	c.t.Logf("%-46s %5d steps, mean %s, longest %s%s", what, calls,
+		millis(time.Duration(usec)*time.Microsecond/time.Duration(max(1, calls))), longest, c.running())
+}
+
+// running says for how long the server ran for a call.
+func (c *crowd) running() string {
+	if len(c.ran) == 0 {
+		return ""
+	}
+	slices.Sort(c.ran)
+	n := len(c.ran)
+	text := fmt.Sprintf("; the server ran for %s", millis(c.ran[n/2]))
+	if n >= 100 {
+		text += ", 99 of 100 times below " + millis(c.ran[n*99/100])
+	}
+	return text + ", at most " + millis(c.ran[n-1])
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d)/1e6) }

@@ -1,0 +1,182 @@
+package redisengine_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// However many wait or hold, a step does a bounded part of the work and has
+// somebody go on: nobody keeps the server from others for long, and all are
+// served in the end. SEMA_BOUNDS=100000 measures it.
+func TestStepsAreBounded(t *testing.T) {
+	t.Parallel()
+	n := boundsSize(t)
+	small := newCrowd(t, 2*eachClient)
+	first := session(t, small.engine(), small.name)
+	first.do(first.request(engine.Ask, 1, time.Hour))
+	small.askAll(1, func() time.Duration { return time.Hour })
+	small.handOffs(fmt.Sprintf("100 hand-offs, %d wait", small.queued()), first, first.request(engine.Release, 1, 0))
+
+	c := newCrowd(t, n)
+	head := session(t, c.engine(), c.name)
+	head.do(head.request(engine.Ask, 1, time.Hour))
+
+	hour := func() time.Duration { return time.Hour }
+	c.measured(fmt.Sprintf("%d join, %d in a call", n, eachClient), func() { c.askAll(1, hour) })
+	if queued := c.queued(); queued != n {
+		t.Fatalf("%d wait; want %d", queued, n)
+	}
+	late := session(t, c.engine(), c.name)
+	c.measured(fmt.Sprintf("%d join in a call, at the end", largestCall), func() { c.step(late, asks(late, true, time.Hour)...) })
+	c.measured(fmt.Sprintf("%d ask again in a call", largestCall), func() {
+		again := asks(late, true, time.Hour)
+		for i := range again {
+			again[i].Again = true
+		}
+		c.step(late, again...)
+	})
+	c.measured(fmt.Sprintf("%d leave in a call", largestCall), func() { c.step(late, asks(late, false, 0)...) })
+	c.measured("pause", func() { c.step(head, engine.Request{Kind: engine.Pause, Limit: 1}) })
+	c.measured("unpause", func() { c.step(head, engine.Request{Kind: engine.Unpause}) })
+	c.handOffs(fmt.Sprintf("100 hand-offs, %d wait", n), head, head.request(engine.Release, 1, 0))
+	c.measured(fmt.Sprintf("a snapshot: 1 holds, %d wait", c.queued()), func() { c.snapshot(1, n-100) })
+
+	c.measured(fmt.Sprintf("the limit from 1 to %d", n), func() {
+		c.step(head, engine.Request{Kind: engine.SetLimit, Limit: n, Pin: true})
+		steps := c.goOn("a larger limit", func() bool { return c.queued() == 0 })
+		if least := (n - 101) / mostTurns; steps < least-1 {
+			t.Errorf("%d were served in %d steps", n, steps)
+		}
+	})
+	c.goOn("hearing of grants", func() bool { return len(c.held) == n-99 })
+	c.measured(fmt.Sprintf("a snapshot: %d hold", n-99), func() { c.snapshot(n-99, 0) })
+	c.measured("a list of all names", func() {
+		_, err := c.engine().List(within(t))
+		must(t, err)
+	})
+	c.manyAtOnce()
+	c.expireAll(n)
+}
+
+// handOffs has the permit that owner has handed over a hundred times, and counts
+// the last holder among those who hold.
+func (c *crowd) handOffs(what string, owner *direct, release engine.Request) {
+	c.t.Helper()
+	c.measured(what, func() {
+		for range 100 {
+			c.step(owner, release)
+			c.goOn("hand-offs", func() bool { return len(c.held) > 0 })
+			for id, d := range c.held {
+				release.ID, owner = id, d
+				delete(c.held, id)
+			}
+		}
+	})
+	c.held[release.ID] = owner
+}
+
+// asks are the largest call of asks, or of releases of the same.
+func asks(d *direct, ask bool, lease time.Duration) (rs []engine.Request) {
+	for n := range uint64(largestCall) {
+		r := d.request(engine.Release, n+1, 0)
+		if ask {
+			r = d.request(engine.Ask, n+1, lease)
+			r.Wait = true
+		}
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+func (c *crowd) snapshot(holders, waiters int) {
+	c.t.Helper()
+	began := threadTime(c.pid)
+	st, err := c.clients[0].State(within(c.t))
+	must(c.t, err)
+	c.ran = append(c.ran, threadTime(c.pid)-began)
+	if len(st.Holders) != holders || len(st.Waiters) != waiters {
+		c.t.Errorf("%d hold and %d wait; want %d and %d", len(st.Holders), len(st.Waiters), holders, waiters)
+	}
+}
+
+// manyAtOnce measures the largest calls beside many holders.
+func (c *crowd) manyAtOnce() {
+	d := session(c.t, c.engine(), c.name)
+	limit := len(c.clients) * eachClient
+	d.do(engine.Request{Kind: engine.SetLimit, Limit: limit + largestCall, Pin: true})
+	c.measured(fmt.Sprintf("%d acquire in a call", largestCall), func() { c.step(d, asks(d, true, time.Hour)...) })
+	c.measured(fmt.Sprintf("%d renew in a call", largestCall), func() {
+		renew := asks(d, false, 0)
+		for i := range renew {
+			renew[i].Kind, renew[i].Lease = engine.Renew, time.Hour
+		}
+		c.step(d, renew...)
+	})
+	d.do(engine.Request{Kind: engine.SetLimit, Limit: len(c.held) + largestCall, Pin: true})
+	from := 1 + eachClient
+	c.askAll(from, func() time.Duration { return time.Hour })
+	queued := c.queued()
+	c.measured(fmt.Sprintf("%d release in a call, %d wait", largestCall, queued), func() {
+		c.step(d, asks(d, false, 0)...)
+		if turns := queued - c.queued(); turns != mostTurns {
+			c.t.Errorf("a step handed over %d permits", turns)
+		}
+		c.goOn("many releases", func() bool { return c.queued() == queued-largestCall })
+	})
+}
+
+// expireAll has all leases end at one moment, while as many wait.
+func (c *crowd) expireAll(n int) {
+	end := time.Now().Add(time.Duration(n)*100*time.Microsecond + 2*time.Second)
+	of := map[*direct][]engine.Request{}
+	for id, d := range c.held {
+		r := d.request(engine.Renew, id.Number, 0)
+		of[d] = append(of[d], r)
+	}
+	for d, rs := range of {
+		for part := range slices.Chunk(rs, largestCall) {
+			for i := range part {
+				part[i].Lease = max(time.Millisecond, time.Until(end))
+			}
+			c.step(d, part...)
+		}
+	}
+	if late := time.Since(end); late > 0 {
+		c.t.Logf("the renewals took %v longer than the leases", late)
+	}
+	clear(c.held)
+	queued := c.queued()
+	time.Sleep(time.Until(end) + 10*time.Millisecond) // no event tells that a lease has ended
+	c.measured(fmt.Sprintf("%d leases end at once, %d wait", c.holders(), queued), func() {
+		for c.queued() > 0 {
+			for client, d := range c.clients {
+				if len(c.waits[d]) > 0 { // who watches over the next lease's end would ask as this one does
+					r := c.ask(client, int(c.waits[d][0].Number), time.Hour)
+					r.Again = true
+					c.step(d, r)
+					break
+				}
+			}
+			c.goOn("expiry", func() bool { return c.queued() == 0 || len(c.told) == 0 })
+		}
+	})
+}
+
+// boundsSize is how many wait, and hold, in TestStepsAreBounded.
+func boundsSize(t testing.TB) int {
+	words := os.Getenv("SEMA_BOUNDS")
+	if words == "" {
+		return 2000
+	}
+	n, err := strconv.Atoi(words)
+	if err != nil || n < 1000 || n%eachClient != 0 {
+		t.Fatalf("SEMA_BOUNDS=%s; want a multiple of %d, at least 1000", words, eachClient)
+	}
+	return n
+}

@@ -1,0 +1,265 @@
+//go:build unix
+
+package redisengine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sema"
+	"sema/internal/redistest"
+)
+
+// These tests show what is not promised, and how much of it there is: their
+// figures are in docs/not-promised.md.
+
+// unpromisedLease is short, so that a test need not wait long; all that depends on
+// it grows with it.
+const unpromisedLease = 3 * time.Second
+
+func tenths(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+
+// A replica takes its master's place while that one lives on, and some clients
+// still reach it: both grant, each by its own book.
+func TestAnOldMasterLivesOn(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		settings []string
+	}{
+		{"by default", nil},
+		{"with min-replicas-to-write 1 and min-replicas-max-lag 1", []string{"min-replicas-to-write", "1", "min-replicas-max-lag", "1"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			const limit = 2
+			p := startPair(t)
+			ctx := within(t)
+			for pair := range slices.Chunk(c.settings, 2) {
+				must(t, p.master.Client().ConfigSet(ctx, pair[0], pair[1]).Err())
+			}
+			o := &sema.Options{Lease: unpromisedLease}
+			old := openSem(t, engineAt(t, p.master.Addr()), "x", limit, o)
+			held := []*sema.Permit{acquire(t, old), acquire(t, old)}
+			must(t, p.master.Client().Wait(ctx, 1, time.Second).Err())
+			p.link.Refuse()
+			p.link.DropAll()
+			must(t, p.replica.Client().Do(ctx, "REPLICAOF", "NO", "ONE").Err())
+			began := time.Now()
+			other := openSem(t, engineAt(t, p.replica.Addr()), "x", limit, o)
+			acquire(t, other)
+			acquire(t, other)
+			both := time.Since(began)
+			extra := 0
+			for _, permit := range held {
+				if permit.Err() == nil {
+					extra++
+				}
+			}
+			t.Logf("an old master lives on, %s: %v after the replica took its place %d hold there beside %d at the new one", c.what, tenths(both), extra, limit)
+			if c.settings != nil && extra > 0 {
+				t.Error("the old master went on renewing, which it may not without a replica")
+			}
+		})
+	}
+}
+
+// A server that evicts keys forgets a semaphore as FLUSHALL does.
+func TestEviction(t *testing.T) {
+	for _, policy := range []string{"allkeys-random", "volatile-lru", "noeviction"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			const limit = 2
+			server := redistest.Start(t, "--maxmemory", "4mb", "--maxmemory-policy", policy)
+			rdb := server.Client()
+			ctx := within(t)
+			o := &sema.Options{Lease: 30 * time.Second}
+			s := openSem(t, engineAt(t, server.Addr()), "x", limit, o)
+			held := []*sema.Permit{acquire(t, s), acquire(t, s)}
+			var refused error
+			for n := 0; refused == nil && rdb.Exists(ctx, "sema:{x}:state").Val() == 1; n++ {
+				refused = rdb.Set(ctx, fmt.Sprint("other-", n), strings.Repeat("v", 10_000), 0).Err()
+			}
+			must(t, rdb.ConfigSet(ctx, "maxmemory", "100mb").Err()) // the pressure is over
+			other := openSem(t, engineAt(t, server.Addr()), "x", limit, o)
+			extra := 0
+			for range limit {
+				if _, err := other.TryAcquire(ctx); err == nil {
+					extra++
+				} else if !errors.Is(err, sema.ErrUnavailable) {
+					t.Error(err)
+				}
+			}
+			alive := 0
+			for _, p := range held {
+				if p.Err() == nil {
+					alive++
+				}
+			}
+			t.Logf("%s: %d newcomers were admitted beside %d holders, a limit of %d; the server refuses data: %v", policy, extra, alive, limit, refused != nil)
+			if policy == "noeviction" && extra > 0 {
+				t.Error("over the limit without eviction")
+			}
+		})
+	}
+}
+
+// A release waits for its answer for a sixth of the lease, and up to half as long
+// again. Then it fails, and is
+// sent all the same when the server is back.
+func TestReleaseDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	near := openSem(t, engineAt(t, server.Addr()), "x", 1, &sema.Options{Lease: 2 * unpromisedLease})
+	p := acquire(t, near)
+	server.Stop()
+	began := time.Now()
+	err := p.Release()
+	took := time.Since(began)
+	var failed *sema.EngineError
+	if !errors.As(err, &failed) {
+		t.Errorf("released without the server: %v", err)
+	}
+	server.Continue()
+	began = time.Now()
+	w := start(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil))
+	next := w.permit(t)
+	t.Logf("the server stands still, lease %v: Release returned after %v; %v after the server went on another had the permit",
+		2*unpromisedLease, tenths(took), tenths(time.Since(began)))
+	must(t, next.Release())
+}
+
+// A process that keeps a permit, and ends without Close, leaves it to its lease.
+func TestAKeeperThatEndsWithoutClose(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		t.Run(map[bool]string{true: "Close", false: "no Close"}[closes], func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			proxy := redistest.StartProxy(t, server.Addr())
+			o := &sema.Options{Lease: unpromisedLease, Keep: unpromisedLease / 6}
+			keeper := openSem(t, engineAt(t, proxy.Addr()), "x", 1, o)
+			must(t, acquire(t, keeper).Release())
+			if closes {
+				must(t, keeper.Close())
+			}
+			proxy.Refuse() // as the end of the process would
+			proxy.DropAll()
+			began := time.Now()
+			p := acquire(t, openSem(t, engineAt(t, server.Addr()), "x", 1, o))
+			t.Logf("a process that keeps, lease %v, ends with Close %v: another has the permit after %v", unpromisedLease, closes, tenths(time.Since(began)))
+			must(t, p.Release())
+		})
+	}
+}
+
+// Who hears nothing of a smaller limit passes permits on among its own callers
+// until it has to call: a sixth of the lease after its last call, at most.
+func TestWhoHearsNothingPassesOnForAWhile(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr())
+	s := openSem(t, engineAt(t, proxy.Addr()), "x", 1, &sema.Options{Lease: unpromisedLease, Keep: unpromisedLease / 6})
+	for range 10 {
+		must(t, acquire(t, s).Release())
+	}
+	ctx, cancel := context.WithTimeout(within(t), unpromisedLease)
+	defer cancel()
+	proxy.Silence()
+	must(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil).Pause(ctx))
+	began := time.Now()
+	var last time.Duration
+	n := 0
+	for {
+		p, err := s.Acquire(ctx)
+		if err != nil {
+			break
+		}
+		last = time.Since(began)
+		n++
+		if p.Release() != nil {
+			break
+		}
+	}
+	t.Logf("paused by another, lease %v: a process that keeps and hears nothing passed its permit on %d times, the last %v later", unpromisedLease, n, tenths(last))
+	if last > unpromisedLease/3 {
+		t.Errorf("it went on for %v", last)
+	}
+}
+
+// holding is when a caller asked and got a permit, and what it was told.
+type holding struct {
+	asked, got time.Time
+	token      int64
+	id         string
+}
+
+// passAround has more goroutines than the limit acquire and release a hundred
+// times each.
+func passAround(t *testing.T, limit int, o *sema.Options) (all []holding) {
+	s := openSem(t, engineAt(t, redistest.Start(t).Addr()), "x", limit, o)
+	ctx := within(t)
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range 4 * limit {
+		group.Go(func() {
+			for range 100 {
+				h := holding{asked: time.Now()}
+				p, err := s.Acquire(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				h.got, h.token, h.id = time.Now(), p.Token(), p.ID()
+				if err := p.Release(); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				all = append(all, h)
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return all
+}
+
+// Tokens say an order within a semaphore of limit 1, and within a slot. Between
+// permits that are held at the same time, and pass on, they say none.
+func TestTokensOfPermitsThatPassOn(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 8} {
+		all := passAround(t, limit, nil)
+		fell := 0
+		for _, a := range all {
+			if slices.ContainsFunc(all, func(b holding) bool { return b.got.Before(a.asked) && b.token > a.token }) {
+				fell++
+			}
+		}
+		t.Logf("limit %d: of %d acquisitions in one process %d had a smaller token than one that had returned before", limit, len(all), fell)
+		if limit == 1 && fell > 0 {
+			t.Error("a token fell back")
+		}
+	}
+}
+
+// A permit that passes on keeps its id: who has read it means whoever has the
+// permit now. With Detached none passes on.
+func TestTheIDOfAPermitThatPassesOn(t *testing.T) {
+	t.Parallel()
+	for _, detached := range []bool{false, true} {
+		ids := map[string]bool{}
+		all := passAround(t, 1, &sema.Options{Detached: detached})
+		for _, h := range all {
+			ids[h.id] = true
+		}
+		t.Logf("Detached %v: %d acquisitions, one after the other, had %d ids", detached, len(all), len(ids))
+		if detached && len(ids) < len(all) {
+			t.Error("two of them had one id")
+		}
+	}
+}
