@@ -79,22 +79,24 @@ func (c *clock) ahead() (time.Duration, error) {
 // step is how far clocks are stepped.
 const step = 1500 * time.Millisecond
 
-// clockFaults are steps of a master's clock. They are not taken back: a clock
-// that was put right would be stepped once more.
+// clockFaults are steps of the servers' clocks, of all by as much: where a failover
+// forgets grants, tokens follow the clocks, which so must agree. They are not taken
+// back: a clock that was put right would be stepped once more.
 func (s *servers) clockFaults() []Fault {
 	fault := func(name string, by time.Duration, e Excuse) Fault {
 		return Fault{
-			Name: name, Note: fmt.Sprintf("%v, of one master; the clock stays so", by), Excuses: e, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				n, err := s.master(ctx, r)
-				if err != nil {
-					return Extent{}, err
+			Name: name, Note: fmt.Sprintf("%v, of all servers; the clocks stay so", by), Excuses: e, Alone: true,
+			Begin: func(context.Context, *rand.Rand) (Extent, error) {
+				for _, n := range s.nodes {
+					ahead, err := n.clock.ahead()
+					if err != nil {
+						return Extent{}, err
+					}
+					if err := n.clock.set(ahead + by); err != nil {
+						return Extent{}, err
+					}
 				}
-				ahead, err := n.clock.ahead()
-				if err != nil {
-					return Extent{}, err
-				}
-				return Extent{}, n.clock.set(ahead + by)
+				return Extent{}, nil
 			},
 		}
 	}

@@ -70,11 +70,12 @@ func (g *files) fileFaults() (faults []Fault) {
 	}
 	var held []*os.File
 	return append(faults,
-		g.atOnce("files: pipes removed", "those of living processes too, which then seem dead", forgets, func() error {
+		// A process that waits, and whose pipe is gone, looks after two minutes.
+		g.atOnce("files: pipes removed", "those of living processes too, which then seem dead", Excuse{Limit: true, Order: true, Sleep: true}, func() error {
 			pipes, _ := filepath.Glob(filepath.Join(g.dir, "*.life"))
 			return removeAll(pipes)
 		}),
-		g.atOnce("files: directory removed", "", forgets, func() error { return os.RemoveAll(g.dir) }),
+		g.atOnce("files: directory removed", "", Excuse{Limit: true, Order: true, Sleep: true}, func() error { return os.RemoveAll(g.dir) }),
 		g.atOnce("files: what the dead left", "a pipe without a process, and half a file", Excuse{}, func() error {
 			name := filepath.Join(g.dir, fmt.Sprintf("fground%x", mathrand.Uint64()))
 			return errors.Join(leavePipe(name+".life"), os.WriteFile(name+"-1.tmp", []byte("half"), 0o600))

@@ -84,5 +84,6 @@ type Excuse struct {
 	Limit  bool          // a server forgets grants, or two servers each grant: more than the limit may be held
 	Tokens bool          // tokens may fall back or come twice
 	Order  bool          // the queue may be forgotten
+	Sleep  bool          // nobody can wake some who wait, until they look by themselves
 	Leases time.Duration // a server's clock jumped so far: leases end so much earlier
 }

@@ -101,6 +101,7 @@ type Window struct {
 	Limit   bool          `json:"excuses_limit,omitempty"`
 	Tokens  bool          `json:"excuses_tokens,omitempty"`
 	Order   bool          `json:"excuses_order,omitempty"`
+	Sleep   bool          `json:"excuses_sleep,omitempty"` // until the end of the round
 	Leases  time.Duration `json:"leases_end_earlier,omitempty"`
 }
 

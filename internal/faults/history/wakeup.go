@@ -90,7 +90,8 @@ func (j *judge) wakeUp(sem int) []Breach {
 				text += fmt.Sprintf(" %s (weight %d, since %s),", a.name(), a.weight, ms(a.queued-j.start))
 			}
 		}
-		breaches = append(breaches, Breach{Promise: PromiseWakeUp, Semaphore: s.Name, At: from, Over: over, Text: text})
+		breaches = append(breaches, Breach{Promise: PromiseWakeUp, Semaphore: s.Name, At: from, Over: over, Text: text,
+			Excused: j.excuse(from, never/2, func(w *Window) bool { return w.Sleep })})
 	}
 	return breaches
 }

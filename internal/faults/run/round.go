@@ -167,7 +167,7 @@ func (r *round) happen(ctx context.Context, o occurrence) error {
 	f := o.fault
 	w := history.Window{
 		Fault: f.name, Begin: history.Now(),
-		Limit: f.excuses.Limit, Tokens: f.excuses.Tokens, Order: f.excuses.Order, Leases: f.excuses.Leases,
+		Limit: f.excuses.Limit, Tokens: f.excuses.Tokens, Order: f.excuses.Order, Sleep: f.excuses.Sleep, Leases: f.excuses.Leases,
 	}
 	within, cancel := context.WithTimeout(ctx, 2*settleTime)
 	defer cancel()
