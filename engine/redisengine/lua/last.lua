@@ -87,8 +87,9 @@ elseif raw then
 end
 if fence then
   -- Some of those that are over go, as Redis itself does: all would be too many
-  -- when thousands come back after an outage.
-  local list = redis.call('HRANDFIELD', KEYS[5], 20, 'WITHVALUES')
+  -- when thousands come back after an outage. A user who may not ask for them
+  -- loses nothing: all go an hour after the last.
+  local list = redis.pcall('HRANDFIELD', KEYS[5], 20, 'WITHVALUES')
   for i = 1, #list, 2 do
     local _, ends = struct.unpack(FENCE, list[i + 1])
     if ends <= now then redis.call('HDEL', KEYS[5], list[i]) end
