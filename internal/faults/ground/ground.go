@@ -47,6 +47,9 @@ type Link struct {
 	// or from a cluster's map.
 	Via map[string]string `json:"via,omitempty"`
 
+	// Replicas is how many replicas must have a grant before it counts.
+	Replicas int `json:"replicas,omitempty"`
+
 	// CA is a file with the certificate that servers are trusted by. Empty: no TLS.
 	CA string `json:"ca,omitempty"`
 }

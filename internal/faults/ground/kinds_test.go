@@ -50,6 +50,29 @@ func TestFaultsOfSentinel(t *testing.T) {
 	}))
 }
 
+// The faults are those of Sentinel, and a failover is no excuse for the limit.
+func TestSentinelWithReplicas(t *testing.T) {
+	t.Parallel()
+	g := start(t, "sentinel-replicas")
+	for site := range Sites {
+		if n := g.Link(site).Replicas; n != 2 {
+			t.Errorf("site %d: %d replicas", site, n)
+		}
+	}
+	failovers := 0
+	for _, f := range g.Faults() {
+		if strings.HasPrefix(f.Name, "sentinel:") {
+			failovers++
+			if f.Excuses.Limit {
+				t.Errorf("%s excuses the limit", f.Name)
+			}
+		}
+	}
+	if failovers != 6 {
+		t.Errorf("%d faults of Sentinel", failovers)
+	}
+}
+
 // replacedMaster is another master than before.
 func replacedMaster(t *testing.T, s *servers) func(context.Context, Extent) error {
 	before, err := s.agreed(within(t))

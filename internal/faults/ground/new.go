@@ -18,6 +18,7 @@ var grounds = []struct {
 	{"standalone-aof", newStandalone},
 	{"standalone-tls", newStandalone},
 	{"sentinel", newSentinel},
+	{"sentinel-replicas", newSentinel},
 	{"cluster", newCluster},
 	{"file", newFiles},
 }

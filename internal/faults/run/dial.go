@@ -39,7 +39,7 @@ func open(link ground.Link, lease time.Duration) (*place, error) {
 		return nil, err
 	}
 	rdb := redis.NewUniversalClient(o)
-	e, err := redisengine.New(rdb, nil)
+	e, err := redisengine.New(rdb, &redisengine.Options{Replicas: link.Replicas})
 	return &place{Engine: e, rdb: rdb}, err
 }
 
