@@ -30,7 +30,7 @@ const (
 	// doubles up to longestPause, give or take a half: a thousand processes whose
 	// server comes back shall not all be there at once.
 	reconnectPause = 100 * time.Millisecond
-	longestPause   = 800 * time.Millisecond
+	longestPause   = 250 * time.Millisecond
 )
 
 // subscriber is a connection to one node for subscriptions, which is made again

@@ -75,7 +75,14 @@ func (g *files) fileFaults() (faults []Fault) {
 			pipes, _ := filepath.Glob(filepath.Join(g.dir, "*.life"))
 			return removeAll(pipes)
 		}),
-		g.atOnce("files: directory removed", "", Excuse{Limit: true, Order: true, Sleep: true}, func() error { return os.RemoveAll(g.dir) }),
+		g.atOnce("files: directory removed", "", Excuse{Limit: true, Order: true, Sleep: true}, func() (err error) {
+			for range 100 { // others put files into it meanwhile
+				if err = os.RemoveAll(g.dir); err == nil {
+					break
+				}
+			}
+			return err
+		}),
 		g.atOnce("files: what the dead left", "a pipe without a process, and half a file", Excuse{}, func() error {
 			name := filepath.Join(g.dir, fmt.Sprintf("fground%x", mathrand.Uint64()))
 			return errors.Join(leavePipe(name+".life"), os.WriteFile(name+"-1.tmp", []byte("half"), 0o600))
