@@ -66,7 +66,7 @@ func createUser(t *testing.T, rdb *redis.Client, user string, rights []string) {
 // rights is what sema itself sends, and the commands that its scripts call.
 func rights(t *testing.T, cluster bool) []string {
 	t.Helper()
-	used := map[string]bool{"evalsha": true, "eval": true, "get": true, "scan": true, "ping": true}
+	used := map[string]bool{"evalsha": true, "eval": true, "get": true, "scan": true, "ping": true, "hscan": true, "zmscore": true}
 	flavour := []string{"publish", "subscribe", "unsubscribe", "pubsub|numsub"}
 	if cluster {
 		flavour = []string{"spublish", "ssubscribe", "sunsubscribe", "pubsub|shardnumsub", "cluster|slots", "command"}
