@@ -189,6 +189,9 @@ func (j *judge) check(t *rapid.T) {
 	keys := j.words.keys
 	want := j.ledger.State(j.now)
 	for _, most := range []int{wholeState, 0} {
+		if most == 0 && j.calls%4 != 0 {
+			break // it takes many calls of the server
+		}
 		values, err := j.rdb.EvalSha(ctx, j.state, keys.main[:], most).Slice()
 		if err != nil {
 			t.Fatal(err)

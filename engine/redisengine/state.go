@@ -13,13 +13,13 @@ import (
 )
 
 // wholeState is how many permits and tickets are read at the most in one step,
-// and so in each part of a larger semaphore. It keeps the server from others for
-// 2 ms; docs/redis.md has the measurement.
-const wholeState = 1000
+// and so in each part of a larger semaphore. More would keep the server from others
+// for longer; docs/redis.md has the measurement.
+const wholeState = 500
 
 // State implements engine.Session.
 //
-// A semaphore in which up to 1,000 hold and wait is read in one step: its state
+// A semaphore in which up to 500 hold and wait is read in one step: its state
 // is that of one moment. A larger one is read in parts, so that the server
 // serves others in between. Then:
 //
