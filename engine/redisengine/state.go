@@ -24,7 +24,8 @@ const wholeState = 500
 // serves others in between. Then:
 //
 //   - Limit, Pinned, Paused and Used are of the first moment. Used may differ from
-//     the weight of Holders, and may count leases that have just ended.
+//     the weight of Holders. It may count a lease that had ended, if a step
+//     removed the permit meanwhile.
 //   - Each holder and each waiter is as it was at some moment during the call.
 //     Who held or waited all the time, also one who waited and then held, is there
 //     exactly once. Who came or left meanwhile may be there, or not.
@@ -152,7 +153,8 @@ func clientOf(id string) string {
 // reading is a state that is put together.
 type reading struct {
 	head    engine.State // without holders and waiters
-	whole   bool         // it is of one moment
+	now     int64        // the moment of it
+	whole   bool         // all is of that moment
 	entries map[string]entry
 }
 
@@ -182,7 +184,7 @@ func decodeState(v []any) (*reading, error) {
 		return nil, errShort
 	}
 	now, flags := scalar(v[0]), scalar(v[2])
-	r := &reading{whole: scalar(v[4]) == 1, entries: map[string]entry{}}
+	r := &reading{now: now, whole: scalar(v[4]) == 1, entries: map[string]entry{}}
 	r.head = engine.State{Limit: int(scalar(v[1])), Pinned: flags&1 != 0, Paused: flags&4 != 0, Used: int(scalar(v[3]))}
 	ids, _ := v[5].([]any)
 	values, _ := v[6].([]any)
@@ -223,7 +225,7 @@ func (r *reading) state() (st engine.State, clients []string) {
 		place int64
 	}
 	var queue []placed
-	used := 0
+	used, ended := 0, 0 // weight
 	for name, e := range r.entries {
 		id, err := engine.ParseID(name)
 		switch {
@@ -235,6 +237,9 @@ func (r *reading) state() (st engine.State, clients []string) {
 			h.Age = micros(max(0, e.now-int64(numberAt(e.value[9:]))))
 			used += h.Weight
 			st.Holders = append(st.Holders, h)
+		case isPermit(e.value) && 0 < e.end && e.end <= r.now:
+			ended += id.Weight // no step has counted it out
+			continue
 		case isTicket(e.value) && int64(numberAt(e.value[1:])) > e.now: // or it fell silent
 			w := placed{engine.Waiter{ID: name, Weight: id.Weight}, int64(numberAt(e.value[9:]))}
 			w.Waiting = micros(max(0, e.now-w.place))
@@ -245,6 +250,7 @@ func (r *reading) state() (st engine.State, clients []string) {
 		}
 		clients = append(clients, id.Client)
 	}
+	st.Used -= ended
 	if r.whole {
 		st.Used = used
 	}

@@ -112,6 +112,23 @@ func TestStateInParts(t *testing.T) {
 	same("nobody any more", 0, 0)
 }
 
+// Leases that have ended hold nothing, though no step has removed them.
+func TestEndedLeasesAreNotInTheState(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	holder := session(t, engineAt(t, server.Addr()), "x")
+	holder.do(append(holder.many(engine.Ask, 1, 50, time.Hour), holder.many(engine.Ask, 51, 40, 20*time.Millisecond)...)...)
+	reader := session(t, readBy(engineAt(t, server.Addr()), 10), "x")
+	until(t, "the end of the leases", func() bool {
+		st, err := reader.State(within(t))
+		must(t, err)
+		return st.Used == 50 && len(st.Holders) == 50
+	})
+	if n := server.Client().ZCard(within(t), "sema:{x}:holders").Val(); n != 91 {
+		t.Errorf("%d are left; want all 90, and the one that keeps the key", n)
+	}
+}
+
 // between calls f after each call of a client.
 type between struct{ f func() }
 
