@@ -169,6 +169,45 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	}
 }
 
+// Who waits is woken when the log it waits in was removed, and another has begun
+// anew without it.
+func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
+	for what, restored := range map[string]bool{"a holder restores it": true, "a newcomer begins anew": false} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
+			held := a.take(t)
+			r := b.ask(true)
+			if got := b.status(t, r); got != engine.Queued {
+				t.Fatalf("status %d", got)
+			}
+			must(t, os.Remove(logOf(dir)))
+			var newcomers engine.ID
+			c := openUser(t, openEngine(t, dir), "x", 1)
+			if !restored {
+				newcomers = c.take(t)
+			}
+			// a has not seen that b waits, as its last step was before.
+			got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease})
+			if want := map[bool]engine.Status{true: engine.Granted, false: engine.Gone}[restored]; got != want {
+				t.Fatalf("renewal: status %d, want %d", got, want)
+			}
+			if n := <-b.told; !n.Ask {
+				t.Fatalf("told %+v", n)
+			}
+			if got := b.status(t, r); got != engine.Queued {
+				t.Fatalf("asked again: status %d", got)
+			}
+			if restored {
+				must(t, a.release(held))
+			} else {
+				must(t, c.release(newcomers))
+			}
+			b.granted(t, r.ID)
+		})
+	}
+}
+
 // Who lives, and whose pipe somebody removed, is taken for dead. It learns of
 // that in its next step, and is not taken for dead again.
 func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {

@@ -53,6 +53,7 @@ type log struct {
 	seen    fs.FileInfo // a file that was found to be of this log
 	reopen  bool        // file is another than that which image was read from
 	fresh   bool        // image was read as a whole since the last step
+	changed bool        // it is not what those who wait have last seen
 	closed  bool
 }
 
@@ -285,6 +286,7 @@ func (l *log) read(size int64) error {
 	if err != nil {
 		return err
 	}
+	l.changed = l.changed || m.identity != l.identity && l.known()
 	if m.end < size {
 		if err := l.file.Truncate(m.end); err != nil {
 			return err
@@ -296,7 +298,7 @@ func (l *log) read(size int64) error {
 
 // begin writes the log from what this process knows, or an empty one.
 func (l *log) begin(made bool) error {
-	if !l.known() {
+	if l.changed = l.known(); !l.changed {
 		l.image = newImage(l.newHeader(ledger.Snapshot{}))
 	}
 	if made {

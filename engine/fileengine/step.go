@@ -38,7 +38,8 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	} else if l.fresh {
 		s.compare()
 	}
-	l.fresh, l.buried = false, nil
+	changed := l.changed && !(passive && l.fresh) // who was called to look calls nobody
+	l.fresh, l.changed, l.buried = false, false, nil
 	f(s)
 	err := s.write()
 	l.leave()
@@ -50,6 +51,9 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	}
 	<-l.mine
 	s.deliver()
+	if changed {
+		l.engine.rally() // who waits may not be in it, and sleep
+	}
 	return err
 }
 

@@ -62,9 +62,14 @@ func TestEveryKeyExpires(t *testing.T) {
 	check("a declared limit")
 
 	// Idle, all of it goes away by itself: nothing is kept much longer than
-	// two leases and two minutes.
+	// two leases and two minutes; what a client fenced off that lost sight of a
+	// call, as on a busy machine, for an hour.
 	for key := range dump(t, rdb) {
-		if ttl := rdb.PTTL(ctx, key).Val(); ttl > 2*(30*time.Second+time.Minute) {
+		most := 2 * (30*time.Second + time.Minute)
+		if strings.HasSuffix(key, ":fences") {
+			most = time.Hour
+		}
+		if ttl := rdb.PTTL(ctx, key).Val(); ttl > most {
 			t.Errorf("%s stays for %v", key, ttl)
 		}
 	}

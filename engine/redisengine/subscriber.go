@@ -3,6 +3,7 @@ package redisengine
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -25,8 +26,11 @@ const (
 	// are expected at the server.
 	settleTime = time.Second
 
-	// reconnectPause is the time between attempts to connect again.
+	// reconnectPause is the time before a first attempt to connect again. It
+	// doubles up to longestPause, give or take a half: a thousand processes whose
+	// server comes back shall not all be there at once.
 	reconnectPause = 100 * time.Millisecond
+	longestPause   = 800 * time.Millisecond
 )
 
 // subscriber is a connection to one node for subscriptions, which is made again
@@ -96,6 +100,7 @@ func (s *subscriber) reconnect() {
 // run keeps a connection until quit.
 func (s *subscriber) run(ctx context.Context) {
 	defer close(s.done)
+	pause := reconnectPause
 	for ctx.Err() == nil {
 		if len(s.wanted()) == 0 {
 			s.await(ctx)
@@ -121,12 +126,14 @@ func (s *subscriber) run(ctx context.Context) {
 		lost()
 		_ = p.Close()
 		if <-worked {
-			continue // no pause
+			pause = reconnectPause
+			continue
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(reconnectPause):
+		case <-time.After(pause/2 + rand.N(pause)):
 		}
+		pause = min(2*pause, longestPause)
 	}
 }
 

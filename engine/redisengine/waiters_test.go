@@ -121,12 +121,14 @@ func TestCommandsOfAWaiter(t *testing.T) {
 	p := acquire(t, openSem(t, engineAt(t, server.Addr()), "x", 1, o))
 	first := p.Deadline()
 	before := calls(t, rdb, "evalsha")
-	until(t, "the holder's leases", func() bool { return p.Deadline().After(first.Add(leases * lease)) })
+	until(t, "the holder's leases", func() bool { return p.Err() != nil || p.Deadline().After(first.Add(leases*lease)) })
+	must(t, p.Err())
 	holder := float64(calls(t, rdb, "evalsha")-before) / leases
 
 	w := queue(t, openSem(t, engineAt(t, server.Addr()), "x", 1, o))
 	first, before = p.Deadline(), calls(t, rdb, "evalsha")
-	until(t, "the waiter's leases", func() bool { return p.Deadline().After(first.Add(leases * lease)) })
+	until(t, "the waiter's leases", func() bool { return p.Err() != nil || p.Deadline().After(first.Add(leases*lease)) })
+	must(t, p.Err())
 	both := float64(calls(t, rdb, "evalsha")-before) / leases
 	t.Logf("in a lease of %v the server carries out %.1f script calls for a holder, and %.1f for a holder and a waiter: %.1f for the waiter", lease, holder, both, both-holder)
 	if both-holder > 12 {

@@ -62,7 +62,7 @@ func TestSemaIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client()
-	j := start(t, s.URL(), "run", "--lease", "2s", "stopped", "--", "bash", "-c", stubborn)
+	j := start(t, s.URL(), "run", "--lease", "4s", "stopped", "--", "bash", "-c", stubborn)
 	j.expect("ready")
 	end := renewed(t, c, "stopped")
 	j.signal(syscall.SIGSTOP)

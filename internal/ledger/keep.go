@@ -42,19 +42,29 @@ func (l *Ledger) othersWait() bool {
 // recall tells the other clients that what they were told of keeping is over:
 // one that keeps, as long as the caller of the step waits; all, if nobody may be
 // granted anything. A keeper is told with each step in which that is found,
-// until it makes a step itself, because notifications get lost. It reports
+// until it makes a step itself, because notifications get lost; but no more than
+// maxTold in one step: the next ones tell others. It reports
 // whether somebody is told that the caller waits.
 func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
+	told := 0
 	for client, k := range l.keepers {
+		of := engine.RecallKept
 		switch {
 		case k.end <= now:
 			delete(l.keepers, client)
+			continue
 		case client == l.caller:
+			continue
 		case l.stopped():
-			l.tell(client).Recall = engine.RecallAll
-		case waits && k.leave == engine.Keep:
-			l.tell(client).Recall = engine.RecallKept
+			of = engine.RecallAll
+		case !waits || k.leave != engine.Keep:
+			continue
+		default:
 			recalled = true
+		}
+		if told < maxTold {
+			l.tell(client).Recall = of
+			told++
 		}
 	}
 	return recalled

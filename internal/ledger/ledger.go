@@ -36,6 +36,9 @@ const (
 	// maxTurns is how many tickets a step grants or drops at the most, so that
 	// nobody keeps the engine from others for long. The next step goes on.
 	maxTurns = 64
+
+	// maxTold is how many keepers a step tells that it is over.
+	maxTold = 128
 )
 
 // Ledger is the state of one semaphore. Times are microseconds of the engine's

@@ -43,7 +43,7 @@ func TestSentinelPromotesTheReplica(t *testing.T) {
 func TestProxyFaults(t *testing.T) {
 	s := Start(t)
 	p := StartProxy(t, s.Addr())
-	c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1, ReadTimeout: 100 * time.Millisecond, DialTimeout: 100 * time.Millisecond})
+	c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1, ReadTimeout: time.Second, DialTimeout: time.Second})
 	t.Cleanup(func() { _ = c.Close() })
 	ctx := context.Background()
 	if err := c.Incr(ctx, "n").Err(); err != nil {

@@ -296,11 +296,12 @@ end,
 -- recall tells the other clients that what they were told of keeping is over:
 -- one that keeps, as long as the caller of the step waits; all, if nobody may be
 -- granted anything. A keeper is told with each step in which that is found,
--- until it makes a step itself, because notifications get lost. It reports
+-- until it makes a step itself, because notifications get lost; but no more than
+-- MAX_TOLD in one step: the next ones tell others. It reports
 -- whether somebody is told that the caller waits. s.keepers is no earlier than
 -- the end of what any client was told, s.keeps than that of any that may keep.
 recall = function(s, waits)
-  local stopped, recalled, keeps, gone = R.stopped(s), false, 0, {}
+  local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0
   if s.keepers <= s.now or not stopped and (not waits or s.keeps <= s.now) then return false end
   local list = redis.pcall('HGETALL', KEYS[6])
   if list.err then return false end
@@ -311,11 +312,10 @@ recall = function(s, waits)
       gone[#gone + 1] = who
     elseif who ~= s.caller then
       if what == KEEP_ON then keeps = math.max(keeps, ends) end
-      if stopped then
-        R.tell(s, who).recall = 2
-      elseif what == KEEP_ON then
-        R.tell(s, who).recall, recalled = 1, true
+      if (stopped or what == KEEP_ON) and told < MAX_TOLD then
+        R.tell(s, who).recall, told = stopped and 2 or 1, told + 1
       end
+      recalled = recalled or not stopped and what == KEEP_ON
     end
   end
   s.keeps = keeps

@@ -66,6 +66,7 @@ local PASS_ON, KEEP_ON = 1, 2 -- what a client may do, as in KEPT
 -- about 20 µs, most of it for a message, and the end of a lease a tenth of that.
 local MAX_TURNS = 64
 local MAX_ENDS = 250 -- so many leases
+local MAX_TOLD = 128 -- so many keepers are told
 
 -- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
 -- times as fast as %.0f, where it has them.

@@ -102,6 +102,7 @@ func (s *servers) clockFaults() []Fault {
 	}
 	// A lease that ends early, or a waiter's ticket: others are granted.
 	forward := fault("server's clock stepped forward", step, Excuse{Limit: true, Order: true, Leases: step})
-	back := fault("server's clock stepped back", -step, Excuse{})
+	// The queue is in the order of the server's clock.
+	back := fault("server's clock stepped back", -step, Excuse{Order: true})
 	return []Fault{forward, back}
 }
