@@ -118,7 +118,9 @@ func (s *Semaphore) Waiters(ctx context.Context) ([]Waiter, error) {
 	return st.Waiters, err
 }
 
-// State is a snapshot of all of it in one step.
+// State is a snapshot. It is of one moment, but for that of a semaphore in Redis
+// with more than 500 permits and tickets, which is read in parts: see
+// docs/not-promised.md.
 func (s *Semaphore) State(ctx context.Context) (State, error) {
 	s.loop.mu.Lock()
 	closed := s.loop.closed

@@ -54,7 +54,9 @@ type Session interface {
 	// whose outcome is unknown: the client does that, under the same ids.
 	Step(ctx context.Context, c Call) (Reply, error)
 
-	// State is a snapshot. A semaphore that nobody has used has limit 0.
+	// State is a snapshot. A semaphore that nobody has used has limit 0. Of a
+	// large one, an engine may put it together from several moments: who holds or
+	// waits all the time is then in it exactly once.
 	State(ctx context.Context) (State, error)
 
 	// Close frees what the session holds locally. It gives nothing back.

@@ -66,7 +66,7 @@ func createUser(t *testing.T, rdb *redis.Client, user string, rights []string) {
 // rights is what sema itself sends, and the commands that its scripts call.
 func rights(t *testing.T, cluster bool) []string {
 	t.Helper()
-	used := map[string]bool{"evalsha": true, "eval": true, "get": true, "scan": true, "ping": true}
+	used := map[string]bool{"evalsha": true, "eval": true, "get": true, "scan": true, "ping": true, "hscan": true, "zmscore": true}
 	flavour := []string{"publish", "subscribe", "unsubscribe", "pubsub|numsub"}
 	if cluster {
 		flavour = []string{"spublish", "ssubscribe", "sunsubscribe", "pubsub|shardnumsub", "cluster|slots", "command"}
@@ -94,7 +94,7 @@ func rights(t *testing.T, cluster bool) []string {
 // everything uses all that the engine can do, as two clients.
 func everything(t *testing.T, client func() sema.Engine) {
 	ctx := within(t)
-	e := client()
+	e := readBy(client(), 1) // states of more are read in parts
 	s := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "l"})
 	other := openSem(t, client(), "x", 2, nil)
 	p, q := acquire(t, s), acquire(t, other)

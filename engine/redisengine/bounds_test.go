@@ -23,11 +23,15 @@ func TestStepsAreBounded(t *testing.T) {
 	small.askAll(1, func() time.Duration { return time.Hour })
 	small.handOffs(fmt.Sprintf("100 hand-offs, %d wait", small.queued()), first, first.request(engine.Release, 1, 0))
 
+	full := newCrowd(t, 5*eachClient)
+	hour := func() time.Duration { return time.Hour }
+	full.askAll(1, hour)
+	full.snapshot("a snapshot in one step: 500 hold", 500, 0)
+
 	c := newCrowd(t, n)
 	head := session(t, c.engine(), c.name)
 	head.do(head.request(engine.Ask, 1, time.Hour))
 
-	hour := func() time.Duration { return time.Hour }
 	c.measured(fmt.Sprintf("%d join, %d in a call", n, eachClient), func() { c.askAll(1, hour) })
 	if queued := c.queued(); queued != n {
 		t.Fatalf("%d wait; want %d", queued, n)
@@ -45,7 +49,7 @@ func TestStepsAreBounded(t *testing.T) {
 	c.measured("pause", func() { c.step(head, engine.Request{Kind: engine.Pause, Limit: 1}) })
 	c.measured("unpause", func() { c.step(head, engine.Request{Kind: engine.Unpause}) })
 	c.handOffs(fmt.Sprintf("100 hand-offs, %d wait", n), head, head.request(engine.Release, 1, 0))
-	c.measured(fmt.Sprintf("a snapshot: 1 holds, %d wait", c.queued()), func() { c.snapshot(1, n-100) })
+	c.snapshot(fmt.Sprintf("a snapshot: 1 holds, %d wait", n-100), 1, n-100)
 
 	c.measured(fmt.Sprintf("the limit from 1 to %d", n), func() {
 		c.step(head, engine.Request{Kind: engine.SetLimit, Limit: n, Pin: true})
@@ -55,7 +59,7 @@ func TestStepsAreBounded(t *testing.T) {
 		}
 	})
 	c.goOn("hearing of grants", func() bool { return len(c.held) == n-99 })
-	c.measured(fmt.Sprintf("a snapshot: %d hold", n-99), func() { c.snapshot(n-99, 0) })
+	c.snapshot(fmt.Sprintf("a snapshot: %d hold", n-99), n-99, 0)
 	c.measured("a list of all names", func() {
 		_, err := c.engine().List(within(t))
 		must(t, err)
@@ -92,17 +96,6 @@ func asks(d *direct, ask bool, lease time.Duration) (rs []engine.Request) {
 		rs = append(rs, r)
 	}
 	return rs
-}
-
-func (c *crowd) snapshot(holders, waiters int) {
-	c.t.Helper()
-	began := threadTime(c.pid)
-	st, err := c.clients[0].State(within(c.t))
-	must(c.t, err)
-	c.ran = append(c.ran, threadTime(c.pid)-began)
-	if len(st.Holders) != holders || len(st.Waiters) != waiters {
-		c.t.Errorf("%d hold and %d wait; want %d and %d", len(st.Holders), len(st.Waiters), holders, waiters)
-	}
 }
 
 // manyAtOnce measures the largest calls beside many holders.

@@ -19,6 +19,7 @@ const (
 type caller struct {
 	*topology
 	replicas int         // so many must have what counts
+	part     int         // so many permits and tickets are read in one step
 	quick    atomic.Bool // the server's last answer was
 }
 

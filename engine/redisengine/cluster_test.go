@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/redistest"
 )
 
@@ -122,5 +123,21 @@ func TestClusterSubscriptionsAreCut(t *testing.T) {
 	for i, p := range held {
 		must(t, p.Release())
 		must(t, line[i].permit(t).Release())
+	}
+}
+
+// A state is read in parts from one server, also by a client that may read from
+// several.
+func TestClusterStateInParts(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ContextTimeoutEnabled: true, RouteRandomly: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	e := readBy(closing(t, rdb), 5)
+	for i := range 5 {
+		s := session(t, e, fmt.Sprint("x", i))
+		s.do(s.many(engine.Ask, 1, 110, time.Hour)...)
+		if st := timeless(t, s); len(st.Holders) != 100 || len(st.Waiters) != 10 || st.Used != 100 {
+			t.Errorf("%d hold %d, %d wait", len(st.Holders), st.Used, len(st.Waiters))
+		}
 	}
 }

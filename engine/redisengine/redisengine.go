@@ -107,7 +107,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Engine, error) {
 		topology: t,
 		sessions: map[*session]struct{}{},
 	}
-	e.caller.topology, e.caller.replicas = &e.topology, replicas
+	e.caller.topology, e.caller.replicas, e.caller.part = &e.topology, replicas, wholeState
 	e.messages = newDispatcher(&e.topology)
 	return e, nil
 }

@@ -2,12 +2,9 @@ package redisengine
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
 )
@@ -212,51 +209,6 @@ func (s *session) fail(c engine.Call, err error) error {
 		}[c.Requests[0].Kind]
 	}
 	return wrap(op, s.name, err)
-}
-
-// State implements engine.Session.
-func (s *session) State(ctx context.Context) (engine.State, error) {
-	st, err := apart(ctx, func() (engine.State, error) { return s.readState(ctx) })
-	if err != nil {
-		e := wrap("state", s.name, err)
-		e.NotExecuted = true
-		return engine.State{}, e
-	}
-	return st, nil
-}
-
-func (s *session) readState(ctx context.Context) (engine.State, error) {
-	values, err := stateScript.Run(ctx, s.caller.rdb, s.keys.main[:3]).Slice()
-	if err != nil {
-		return engine.State{}, err
-	}
-	st, clients, err := decodeState(values)
-	if err != nil || len(clients) == 0 {
-		return st, err
-	}
-	texts := map[string]*redis.StringCmd{}
-	_, err = s.caller.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, c := range clients {
-			texts[c] = p.Get(ctx, s.keys.client(c))
-		}
-		return nil
-	})
-	if err != nil && err != redis.Nil {
-		return st, err
-	}
-	whose := func(name string) (who engine.Client) {
-		if id, err := engine.ParseID(name); err == nil {
-			_ = json.Unmarshal([]byte(texts[id.Client].Val()), &who) // somebody else's words: empty if not understood
-		}
-		return who
-	}
-	for i := range st.Holders {
-		st.Holders[i].Client = whose(st.Holders[i].ID)
-	}
-	for i := range st.Waiters {
-		st.Waiters[i].Client = whose(st.Waiters[i].ID)
-	}
-	return st, nil
 }
 
 // Close implements engine.Session.

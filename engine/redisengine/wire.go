@@ -1,7 +1,6 @@
 package redisengine
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 	"sema/engine"
 )
 
-// This file knows how calls, replies, notifications and states travel;
+// This file knows how calls, replies and notifications travel;
 // lua/words.lua is its other side.
 
 // Flags of a run of requests, and of a call.
@@ -276,54 +275,6 @@ func parseNotification(message string) (n engine.Notification) {
 		}
 	}
 	return n
-}
-
-// decodeState reads the answer of state, and names the clients in it.
-func decodeState(v []any) (st engine.State, clients []string, err error) {
-	if len(v) != 6 {
-		return st, nil, errShort
-	}
-	now := scalar(v[0])
-	flags := scalar(v[2])
-	st.Limit, st.Pinned, st.Paused = int(scalar(v[1])), flags&1 != 0, flags&4 != 0
-	holders, _ := v[3].([]any)
-	waiters, _ := v[4].([]any)
-	all, _ := v[5].([]any)
-	known := make(map[string]string, len(all)/2)
-	for i := 0; i+1 < len(all); i += 2 {
-		id, _ := all[i].(string)
-		known[id], _ = all[i+1].(string)
-	}
-	for i := 0; i+1 < len(holders); i += 2 {
-		name, _ := holders[i].(string)
-		id, err := engine.ParseID(name)
-		value := known[name]
-		if err != nil || len(value) < 25 || value[0] == 'q' {
-			continue // not ours
-		}
-		h := engine.Holder{ID: name, Weight: id.Weight, Revoked: value[0] == 'r', Left: micros(scalar(holders[i+1]) - now)}
-		h.Token, h.Slot = int64(numberAt(value[1:])), int(numberAt(value[17:]))
-		h.Age = micros(max(0, now-int64(numberAt(value[9:]))))
-		st.Used += h.Weight
-		st.Holders = append(st.Holders, h)
-		clients = append(clients, id.Client)
-	}
-	slices.SortFunc(st.Holders, func(a, b engine.Holder) int { return cmp.Compare(a.Token, b.Token) })
-	for _, w := range waiters {
-		name, _ := w.(string)
-		id, err := engine.ParseID(name)
-		value := known[name]
-		if err != nil || len(value) < 22 || value[0] != 'q' || int64(numberAt(value[1:])) <= now {
-			continue // not ours, or fell silent
-		}
-		waiting := micros(max(0, now-int64(numberAt(value[9:]))))
-		behind := int(value[17]) | int(value[18])<<8 | int(value[19])<<16 | int(value[20])<<24
-		st.Waiters = append(st.Waiters, engine.Waiter{ID: name, Weight: id.Weight, Waiting: waiting, Behind: behind})
-		clients = append(clients, id.Client)
-	}
-	st.CountBehind()
-	slices.Sort(clients)
-	return st, slices.Compact(clients), nil
 }
 
 // scalar reads an integer however the server chose to write it: an integer, a

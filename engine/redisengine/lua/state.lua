@@ -1,9 +1,12 @@
--- state is a snapshot of one semaphore; it writes nothing.
+-- state is a snapshot of a semaphore in one step, if no more than so many hold
+-- and wait. Of a larger one it is what the semaphore says of itself, and the
+-- permits and tickets are read in parts; see state.go. It writes nothing.
 --
 -- KEYS  1 state  2 holders  3 waiters, as in words.lua
--- returns  now, limit, flags,
---       live holders as id, end of lease, …; waiters in order;
---       what the state has of all of them as id, value, …
+-- ARGV  1 how many permits and tickets it reads at the most: fewer than unpack can take
+-- returns  now, limit, flags, weight held, 1 if it read all of them;
+--       their ids, the holders first; what the state has of each;
+--       the ends of the holders' leases
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -11,13 +14,21 @@ local raw = redis.call('HGET', KEYS[1], '')
 if not raw then
   local is = redis.call('TYPE', KEYS[1]).ok
   if is ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a ' .. is .. ' that is not sema\'s') end
-  return {now, 0, 0, {}, {}, {}}
+  return {now, 0, 0, 0, 1, {}, {}, {}}
 end
-local mark, limit, _, _, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
+local mark, limit, used, _, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
 if mark ~= MARK then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not sema\'s') end
-return {
-  now, limit, flags,
-  redis.call('ZRANGEBYSCORE', KEYS[2], string.format('(%.0f', now), '(inf', 'WITHSCORES'),
-  redis.call('ZRANGE', KEYS[3], 0, -1),
-  redis.call('HGETALL', KEYS[1]),
-}
+if redis.call('ZCARD', KEYS[2]) - 1 + redis.call('ZCARD', KEYS[3]) > tonumber(ARGV[1]) then -- KEEPER is none
+  return {now, limit, flags, used, 0, {}, {}, {}}
+end
+local ids, ends, n = {}, {}, 0
+local holders = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+for i = 1, #holders, 2 do
+  n = n + 1
+  ids[n], ends[n] = holders[i], holders[i + 1]
+end
+for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+  n = n + 1
+  ids[n] = id
+end
+return {now, limit, flags, used, 1, ids, n > 0 and redis.call('HMGET', KEYS[1], unpack(ids)) or {}, ends}

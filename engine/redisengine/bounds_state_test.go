@@ -1,0 +1,52 @@
+package redisengine_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// snapshot measures what keeps the server busy without a break: a part of a
+// snapshot, which is what travels together.
+func (c *crowd) snapshot(what string, holders, waiters int) {
+	c.t.Helper()
+	rdb := connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: patience, WriteTimeout: patience})
+	must(c.t, rdb.Ping(within(c.t)).Err()) // so that the connection is there
+	rdb.AddHook(stopwatch{c})
+	d := session(c.t, closing(c.t, rdb), c.name)
+	c.measured(what, func() {
+		began := time.Now()
+		st, err := d.State(within(c.t))
+		must(c.t, err)
+		if len(st.Holders) != holders || len(st.Waiters) != waiters {
+			c.t.Errorf("%d hold and %d wait; want %d and %d", len(st.Holders), len(st.Waiters), holders, waiters)
+		}
+		total := time.Duration(0)
+		for _, part := range c.ran {
+			total += part
+		}
+		c.t.Logf("%s: %d parts, for which the server ran %s in all; it took %s", what, len(c.ran), millis(total), millis(time.Since(began)))
+	})
+}
+
+// stopwatch notes how long the server ran for what travels together.
+type stopwatch struct{ *crowd }
+
+func (s stopwatch) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s stopwatch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		began := threadTime(s.pid)
+		defer func() { s.ran = append(s.ran, threadTime(s.pid)-began) }()
+		return next(ctx, cmd)
+	}
+}
+
+func (s stopwatch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		began := threadTime(s.pid)
+		defer func() { s.ran = append(s.ran, threadTime(s.pid)-began) }()
+		return next(ctx, cmds)
+	}
+}

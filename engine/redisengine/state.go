@@ -1,0 +1,265 @@
+package redisengine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/engine"
+)
+
+// wholeState is how many permits and tickets are read at the most in one step,
+// and so in each part of a larger semaphore. More would keep the server from others
+// for longer; docs/redis.md has the measurement.
+const wholeState = 500
+
+// State implements engine.Session.
+//
+// A semaphore in which up to 500 hold and wait is read in one step: its state
+// is that of one moment. A larger one is read in parts, so that the server
+// serves others in between. Then:
+//
+//   - Limit, Pinned, Paused and Used are of the first moment. Used may differ from
+//     the weight of Holders. It may count a lease that had ended, if a step
+//     removed the permit meanwhile.
+//   - Each holder and each waiter is as it was at some moment during the call.
+//     Who held or waited all the time, also one who waited and then held, is there
+//     exactly once. Who came or left meanwhile may be there, or not.
+//   - If another server takes over meanwhile, by a failover or a slot that moves,
+//     some may be missing.
+func (s *session) State(ctx context.Context) (engine.State, error) {
+	st, err := apart(ctx, func() (engine.State, error) { return s.readState(ctx) })
+	if err != nil {
+		e := wrap("state", s.name, err)
+		e.NotExecuted = true
+		return engine.State{}, e
+	}
+	return st, nil
+}
+
+func (s *session) readState(ctx context.Context) (engine.State, error) {
+	values, err := stateScript.Run(ctx, s.caller.rdb, s.keys.main[:3], s.caller.part).Slice()
+	if err != nil {
+		return engine.State{}, err
+	}
+	r, err := decodeState(values)
+	if err == nil && !r.whole {
+		err = s.readParts(ctx, r)
+	}
+	if err != nil {
+		return engine.State{}, err
+	}
+	st, clients := r.state()
+	return st, s.readClients(ctx, &st, clients)
+}
+
+// clock is the server's time. It is a script with a key because such a pipeline goes
+// to the key's master, also if the client reads from replicas: HSCAN's cursor
+// means nothing to another server.
+const clock = `return redis.call('TIME')`
+
+// readParts reads the permits and tickets in parts, with HSCAN through the state.
+// A permit stays in its field from its ticket to its release, and HSCAN returns
+// what stays at least once; renewals change nothing there. Ranges of the zsets
+// would miss what moves in them. Each round trip asks for the ends of the leases
+// that the one before has found. Plain commands take the server a fraction
+// of the time that a script takes for the same.
+func (s *session) readParts(ctx context.Context, r *reading) error {
+	var found, holders []string // of the last part: ids and values; the ids of permits
+	cursor := uint64(0)
+	for last := false; ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var now *redis.Cmd
+		var ends *redis.FloatSliceCmd
+		var next *redis.ScanCmd
+		_, err := s.caller.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			now = p.Eval(ctx, clock, s.keys.main[:1])
+			if len(holders) > 0 {
+				ends = p.ZMScore(ctx, s.keys.main[1], holders...)
+			}
+			if !last {
+				next = p.HScan(ctx, s.keys.main[0], cursor, "", int64(s.caller.part))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		time, _ := now.Slice()
+		if len(time) != 2 {
+			return errShort
+		}
+		var scores []float64
+		if ends != nil {
+			scores = ends.Val()
+		}
+		if len(scores) != len(holders) {
+			return errShort
+		}
+		r.part(scalar(time[0])*1e6+scalar(time[1]), found, scores)
+		if last {
+			return nil
+		}
+		found, cursor = next.Val()
+		last = cursor == 0
+		holders = permits(found)
+	}
+}
+
+// readClients adds who the clients are.
+func (s *session) readClients(ctx context.Context, st *engine.State, clients []string) error {
+	who := make(map[string]engine.Client, len(clients))
+	for part := range slices.Chunk(clients, wholeState) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		texts := make([]*redis.StringCmd, len(part))
+		_, err := s.caller.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, c := range part {
+				texts[i] = p.Get(ctx, s.keys.client(c))
+			}
+			return nil
+		})
+		if err != nil && err != redis.Nil {
+			return err
+		}
+		for i, c := range part {
+			var is engine.Client
+			_ = json.Unmarshal([]byte(texts[i].Val()), &is) // somebody else's words: empty if not understood
+			who[c] = is
+		}
+	}
+	for i := range st.Holders {
+		st.Holders[i].Client = who[clientOf(st.Holders[i].ID)]
+	}
+	for i := range st.Waiters {
+		st.Waiters[i].Client = who[clientOf(st.Waiters[i].ID)]
+	}
+	return nil
+}
+
+// clientOf is the client of a valid id.
+func clientOf(id string) string {
+	client, _, _ := strings.Cut(id, "-")
+	return client
+}
+
+// reading is a state that is put together.
+type reading struct {
+	head    engine.State // without holders and waiters
+	now     int64        // the moment of it
+	whole   bool         // all is of that moment
+	entries map[string]entry
+}
+
+// entry is what was last read of a permit or ticket, and when.
+type entry struct {
+	value string
+	end   int64 // of a permit's lease
+	now   int64
+}
+
+func isPermit(value string) bool { return len(value) >= 25 && (value[0] == 'h' || value[0] == 'r') }
+func isTicket(value string) bool { return len(value) >= 22 && value[0] == 'q' }
+
+// permits are the ids of permits among what HSCAN has found.
+func permits(found []string) (ids []string) {
+	for i := 0; i+1 < len(found); i += 2 {
+		if isPermit(found[i+1]) {
+			ids = append(ids, found[i])
+		}
+	}
+	return ids
+}
+
+// decodeState reads the answer of state.lua.
+func decodeState(v []any) (*reading, error) {
+	if len(v) != 8 {
+		return nil, errShort
+	}
+	now, flags := scalar(v[0]), scalar(v[2])
+	r := &reading{now: now, whole: scalar(v[4]) == 1, entries: map[string]entry{}}
+	r.head = engine.State{Limit: int(scalar(v[1])), Pinned: flags&1 != 0, Paused: flags&4 != 0, Used: int(scalar(v[3]))}
+	ids, _ := v[5].([]any)
+	values, _ := v[6].([]any)
+	ends, _ := v[7].([]any)
+	if len(values) != len(ids) {
+		return nil, errShort
+	}
+	for i := range ids {
+		id, _ := ids[i].(string)
+		value, _ := values[i].(string)
+		e := entry{value: value, now: now}
+		if i < len(ends) {
+			e.end = scalar(ends[i])
+		}
+		r.entries[id] = e
+	}
+	return r, nil
+}
+
+// part adds what HSCAN has found, ids and values. ends are those of the permits
+// among them, 0 for one that is gone by now. What is read again replaces what was
+// read before.
+func (r *reading) part(now int64, found []string, ends []float64) {
+	for i := 0; i+1 < len(found); i += 2 {
+		e := entry{value: found[i+1], now: now}
+		if isPermit(e.value) {
+			e.end, ends = int64(ends[0]), ends[1:]
+		}
+		r.entries[found[i]] = e
+	}
+}
+
+// state is what was read, and the clients in it.
+func (r *reading) state() (st engine.State, clients []string) {
+	st = r.head
+	type placed struct {
+		engine.Waiter
+		place int64
+	}
+	var queue []placed
+	used, ended := 0, 0 // weight
+	for name, e := range r.entries {
+		id, err := engine.ParseID(name)
+		switch {
+		case err != nil:
+			continue // not ours
+		case isPermit(e.value) && e.end > e.now:
+			h := engine.Holder{ID: name, Weight: id.Weight, Revoked: e.value[0] == 'r', Left: micros(e.end - e.now)}
+			h.Token, h.Slot = int64(numberAt(e.value[1:])), int(numberAt(e.value[17:]))
+			h.Age = micros(max(0, e.now-int64(numberAt(e.value[9:]))))
+			used += h.Weight
+			st.Holders = append(st.Holders, h)
+		case isPermit(e.value) && 0 < e.end && e.end <= r.now:
+			ended += id.Weight // no step has counted it out
+			continue
+		case isTicket(e.value) && int64(numberAt(e.value[1:])) > e.now: // or it fell silent
+			w := placed{engine.Waiter{ID: name, Weight: id.Weight}, int64(numberAt(e.value[9:]))}
+			w.Waiting = micros(max(0, e.now-w.place))
+			w.Behind = int(e.value[17]) | int(e.value[18])<<8 | int(e.value[19])<<16 | int(e.value[20])<<24
+			queue = append(queue, w)
+		default:
+			continue
+		}
+		clients = append(clients, id.Client)
+	}
+	st.Used -= ended
+	if r.whole {
+		st.Used = used
+	}
+	slices.SortFunc(st.Holders, func(a, b engine.Holder) int { return cmp.Compare(a.Token, b.Token) })
+	slices.SortFunc(queue, func(a, b placed) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.ID, b.ID)) })
+	for _, w := range queue {
+		st.Waiters = append(st.Waiters, w.Waiter)
+	}
+	st.CountBehind()
+	slices.Sort(clients)
+	return st, slices.Compact(clients)
+}
