@@ -54,7 +54,7 @@ func (j *judge) order(sem int) []Breach {
 		}
 		breach := Breach{
 			Promise: PromiseOrder, Semaphore: s.Name, At: first.got,
-			Excused: j.excuse(first.got, s.Lease, func(w *Window) bool { return w.Order }),
+			Excused: cmp.Or(j.excuse(first.got, s.Lease, func(w *Window) bool { return w.Order }), j.excuse(first.got, never/2, func(w *Window) bool { return w.Sleep })),
 		}
 		if b := j.barged(a, granted, end, may); b != nil {
 			breach.Over = time.Duration(b.call - a.queued)
