@@ -150,7 +150,7 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 		h.settle(err)
 	}
 	waited := max(0, now-h.Came()) // callers of one moment come a nanosecond apart
-	l.start(now) // the caller's time is up: others carry what is left to do
+	l.start(now)                   // the caller's time is up: others carry what is left to do
 	if f := s.options.Observer.Failed; f != nil {
 		f(Failed{About: h.about(), Waited: waited, Err: err})
 	}
