@@ -208,6 +208,35 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 	}
 }
 
+// A log that was damaged in its middle goes on from before. Whoever has read more
+// of it notices that in its next step, and has all look.
+func TestLogThatLostItsEndWakesAll(t *testing.T) {
+	dir := t.TempDir()
+	a, b, c := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
+	held := a.take(t)
+	info, err := os.Stat(logOf(dir))
+	must(t, err)
+	rb, rc := b.ask(true), c.ask(true)
+	for u, r := range map[*user]engine.Request{b: rb, c: rc} {
+		if got := u.status(t, r); got != engine.Queued {
+			t.Fatalf("status %d", got)
+		}
+	}
+	must(t, os.Truncate(logOf(dir), info.Size())) // as after bad bytes
+	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Granted {
+		t.Fatalf("renewal: status %d", got)
+	}
+	c.state(t)
+	for u, r := range map[*user]engine.Request{b: rb, c: rc} {
+		if n := <-u.told; !n.Ask {
+			t.Fatalf("told %+v", n)
+		}
+		if got := u.status(t, r); got != engine.Queued {
+			t.Fatalf("asked again: status %d", got)
+		}
+	}
+}
+
 // Who lives, and whose pipe somebody removed, is taken for dead. It learns of
 // that in its next step, and is not taken for dead again.
 func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {

@@ -44,6 +44,7 @@ type log struct {
 
 	mine    chan struct{} // held during a step of this process
 	pending atomic.Bool   // a look is about to begin
+	doubted atomic.Bool   // what was read of it is to be compared with what is there
 
 	// Of the one who has mine.
 	image
@@ -53,7 +54,7 @@ type log struct {
 	seen    fs.FileInfo // a file that was found to be of this log
 	reopen  bool        // file is another than that which image was read from
 	fresh   bool        // image was read as a whole since the last step
-	changed bool        // it is not what those who wait have last seen
+	changed bool        // it is not what those who hold and wait have last seen
 	closed  bool
 }
 
@@ -271,7 +272,7 @@ func (l *log) read(size int64) error {
 		if _, err := l.file.ReadAt(tail, l.end); err != nil {
 			return err
 		}
-		if len(l.replay(tail)) == 0 {
+		if len(l.replay(tail)) == 0 && !l.doubted.Swap(false) {
 			return nil
 		}
 	}
@@ -286,7 +287,10 @@ func (l *log) read(size int64) error {
 	if err != nil {
 		return err
 	}
-	l.changed = l.changed || m.identity != l.identity && l.known()
+	// Another log, or this one with its end gone, and perhaps another one since.
+	if back := !l.reopen && m.whole == l.whole && (m.end != l.end || m.sum != l.sum); m.identity != l.identity || back {
+		l.changed = l.changed || l.known()
+	}
 	if m.end < size {
 		if err := l.file.Truncate(m.end); err != nil {
 			return err

@@ -130,6 +130,7 @@ func (e *Engine) lookAll(needed bool) (paths []string) {
 	for _, l := range logs {
 		paths = append(paths, l.path)
 		if !needed || l.stale() {
+			l.doubted.Store(!needed)
 			l.look()
 		}
 	}

@@ -33,7 +33,7 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 			s.tell(client, n)
 		}
 	}
-	if slices.Contains(l.buried, l.engine.process) || l.fresh && l.engine.unnamed() {
+	if slices.Contains(l.buried, l.engine.process) || l.fresh && (l.changed || l.engine.unnamed()) {
 		s.rise()
 	} else if l.fresh {
 		s.compare()
@@ -205,8 +205,8 @@ func (s *step) date(n *engine.Notification) {
 	}
 }
 
-// rise sees to it that others know this process again: they took it for dead,
-// as somebody removed its pipe. Its permits and tickets are gone.
+// rise has all permits and tickets of this process looked after, some of which may
+// be gone: somebody removed its pipe, and others took it for dead; or the log.
 func (s *step) rise() {
 	_ = s.log.engine.revive(true) // the next step says what is wrong
 	s.compare()
