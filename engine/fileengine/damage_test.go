@@ -216,9 +216,9 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 	held := a.take(t)
 	info, err := os.Stat(logOf(dir))
 	must(t, err)
-	rb, rc := b.ask(true), c.ask(true)
-	for u, r := range map[*user]engine.Request{b: rb, c: rc} {
-		if got := u.status(t, r); got != engine.Queued {
+	waiters, asks := []*user{b, c}, []engine.Request{b.ask(true), c.ask(true)}
+	for i, u := range waiters { // c is the last to read
+		if got := u.status(t, asks[i]); got != engine.Queued {
 			t.Fatalf("status %d", got)
 		}
 	}
@@ -227,11 +227,11 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 		t.Fatalf("renewal: status %d", got)
 	}
 	c.state(t)
-	for u, r := range map[*user]engine.Request{b: rb, c: rc} {
+	for i, u := range waiters {
 		if n := <-u.told; !n.Ask {
 			t.Fatalf("told %+v", n)
 		}
-		if got := u.status(t, r); got != engine.Queued {
+		if got := u.status(t, asks[i]); got != engine.Queued {
 			t.Fatalf("asked again: status %d", got)
 		}
 	}
