@@ -77,6 +77,24 @@ func (r *Result) Judged(breaches []history.Breach) {
 	}
 }
 
+// JudgedAgain takes in what the judge finds today. What was looked for on the spot,
+// when the round was over, stays.
+func (r *Result) JudgedAgain(breaches []history.Breach) {
+	var all []history.Breach
+	for _, b := range r.Breaches {
+		if b.Promise == history.PromiseLeak {
+			all = append(all, b)
+		}
+	}
+	for _, b := range breaches {
+		if b.Promise != history.PromiseLeak {
+			all = append(all, b)
+		}
+	}
+	r.Violations, r.Excused, r.Breaches = 0, 0, nil
+	r.Judged(all)
+}
+
 // Caught reports whether the judge found what was planted.
 func (r *Result) Caught() bool {
 	return slices.ContainsFunc(r.Breaches, func(b history.Breach) bool { return b.Promise == r.Breaks && b.Excused == "" })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,6 +59,22 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 		return []*node{n}, err
 	}
 	s.whole = s.sentinelWhole
+	all := s.serverFaults()
+	for i := range all {
+		if all[i].Name == "server: CLIENT PAUSE WRITE" {
+			// Sentinels publish over the connection on which they ask whether the
+			// master lives, and a pause holds that up: they take it for down.
+			all[i].Note += "; Sentinels take the master for down"
+			all[i].Excuses = forgets
+			end := all[i].End
+			all[i].End = func(ctx context.Context) error {
+				if err := end(ctx); err != nil {
+					return err
+				}
+				return until(ctx, s.sentinelWhole)
+			}
+		}
+	}
 	failovers := s.sentinelFaults()
 	if kind == "sentinel-replicas" {
 		for i := range s.links {
@@ -65,11 +82,15 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 		}
 		// What no client can prevent does not come to pass: the replica that is
 		// promoted has all grants that count. It may lack places in the queue.
-		for i := range failovers {
-			failovers[i].Excuses.Limit = false
+		for _, list := range [][]Fault{all, failovers} {
+			for i, f := range list {
+				if f.Name == "server: CLIENT PAUSE WRITE" || strings.HasPrefix(f.Name, "sentinel:") {
+					list[i].Excuses.Limit = false
+				}
+			}
 		}
 	}
-	s.faults = append(s.serverFaults(), failovers...)
+	s.faults = append(all, failovers...)
 	s.faults = append(s.faults, s.networkFaults(true)...)
 	return s, s.Settle(ctx)
 }

@@ -111,6 +111,10 @@ type Round struct {
 	Workers    []Worker
 	Windows    []Window
 	Events     []Event
+
+	// Found is how long after a fault it may take to find the master again, where
+	// others have to be asked for it.
+	Found time.Duration
 }
 
 // Line is an event as one line, short enough that a pipe takes it whole.

@@ -11,8 +11,9 @@ import (
 // for longer than until it asks again: a sixth of the lease.
 //
 // A is passed over by B if B called after A was known to wait, and has its
-// permit while A still waits; and, if A is granted in the end, B's token is the
-// smaller one, so that B was not only told earlier. What counts is the time from
+// permit while A still waits, at a time when no fault explains it; and, if A is
+// granted in the end, B's token is the smaller one, so that B was not only told
+// earlier. What counts is the time from
 // the first to the last such B: after it nobody passed A, and what it waits for
 // is held.
 //
@@ -44,6 +45,10 @@ func (j *judge) order(sem int) []Breach {
 			if b.call <= a.queued || a.got != 0 && b.token > a.token {
 				continue
 			}
+			forgotten := j.excuse(b.got, s.Lease, func(w *Window) bool { return w.Order }) != ""
+			if !forgotten && j.disturbed(a.worker, false, b.got, b.got+1, may+j.Found) > 0 {
+				continue
+			}
 			if first == nil {
 				first = b
 			}
@@ -54,16 +59,16 @@ func (j *judge) order(sem int) []Breach {
 		}
 		breach := Breach{
 			Promise: PromiseOrder, Semaphore: s.Name, At: first.got,
-			Excused: cmp.Or(j.excuse(first.got, s.Lease, func(w *Window) bool { return w.Order }), j.excuse(first.got, never/2, func(w *Window) bool { return w.Sleep })),
+			Excused: j.reordered(a.queued, first.got, s.Lease),
 		}
-		if b := j.barged(a, granted, end, may); b != nil {
+		if b := j.barged(a, granted, end, may+j.Found); b != nil {
 			breach.Over = time.Duration(b.call - a.queued)
 			breach.Text = fmt.Sprintf("%s (weight %d) waits from %s to %s, without any fault, and %s, called at %s, is granted before it at %s",
 				a.name(), a.weight, ms(a.queued-j.start), ms(end-j.start), b.name(), ms(b.call-j.start), ms(b.got-j.start))
 			breaches = append(breaches, breach)
 			continue
 		}
-		passed := time.Duration(last.got-first.got) - j.disturbed(a.worker, false, first.got, last.got, may)
+		passed := time.Duration(last.got-first.got) - j.disturbed(a.worker, false, first.got, last.got, may+j.Found)
 		if over := passed - may - j.stalled(a.worker, first.got, last.got); over > 0 {
 			breach.Over = over
 			breach.Text = fmt.Sprintf("%s (weight %d) waits from %s to %s and is passed over for %v, from %s by %s (called at %s) to %s by %s (called at %s)",
@@ -97,4 +102,16 @@ func (j *judge) gone(worker int) int64 {
 		return p.Gone
 	}
 	return never
+}
+
+// reordered is a fault that forgot places in the queue while somebody waited. Who
+// lost his then stays behind those who were sooner to ask again.
+func (j *judge) reordered(from, to int64, lease time.Duration) string {
+	for i := range j.Windows {
+		w := &j.Windows[i]
+		if w.Begin <= to && (w.Sleep || w.Order && w.End+int64(lease) >= from) {
+			return w.Fault
+		}
+	}
+	return ""
 }

@@ -62,7 +62,15 @@ func run() int {
 	flag.IntVar(&s.parallel, "parallel", 1, "so many rounds at once")
 	flag.DurationVar(&s.long, "round", 14*time.Second, "how long faults come in a round; half a minute is added to it")
 	flag.BoolVar(&s.list, "list", false, "list the grounds' faults, and the bugs that can be planted")
+	again := flag.String("judge", "", "play nothing; judge the saved records of this file of results again, and write it anew")
 	flag.Parse()
+	if *again != "" {
+		if err := judgeAgain(*again, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+		return 0
+	}
 	if s.grounds = strings.Split(*grounds, ","); *grounds == "all" {
 		s.grounds = ground.Kinds()
 	}

@@ -39,7 +39,7 @@ const (
 func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *faults.Result {
 	bug := plantedBug(s.planted)
 	p := makePlan(seed, bug)
-	r := &round{ground: g, plan: p, planted: s.planted, long: s.long, start: history.Now(), log: history.Round{Semaphores: p.semaphores}}
+	r := &round{ground: g, plan: p, planted: s.planted, long: s.long, start: history.Now(), log: history.Round{Semaphores: p.semaphores, Found: found(g.Kind())}}
 	result := &faults.Result{
 		Ground: g.Kind(), Server: g.Server(), Seed: seed, Planted: s.planted, Began: time.Now().UTC().Truncate(time.Second),
 		Semaphores: p.semaphores, Replay: s.replay(g.Kind(), seed), Fault: s.fault,
