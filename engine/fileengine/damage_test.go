@@ -237,6 +237,19 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 	}
 }
 
+// Where no log can be made, because the directory is gone at that very moment,
+// nothing is granted.
+func TestNothingIsGrantedWithoutALog(t *testing.T) {
+	dir := t.TempDir()
+	a := openUser(t, openEngine(t, dir), "x", 1)
+	a.session.(*session).log.path = filepath.Join(dir, "gone", "x.log")
+	reply, err := a.call(a.ask(false))
+	var e *engine.Error
+	if !errors.As(err, &e) || !e.Temporary || !e.NotExecuted || e.Hint == "" {
+		t.Errorf("answered %+v, %v", reply, err)
+	}
+}
+
 // Who lives, and whose pipe somebody removed, is taken for dead. It learns of
 // that in its next step, and is not taken for dead again.
 func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {

@@ -195,6 +195,8 @@ func (l *log) open(create bool) (made bool, err error) {
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			continue
+		case errors.Is(err, fs.ErrNotExist) && (create || l.known()):
+			return false, err // the directory was removed a moment ago, once more
 		case errors.Is(err, fs.ErrNotExist):
 			l.image = image{}
 			return false, errNoLog

@@ -12,12 +12,23 @@ import (
 func (j *judge) tokens(sem int) []Breach {
 	s := j.Semaphores[sem]
 	var breaches []Breach
+	// A permit that the server has forgotten may pass on in its process until it is
+	// renewed: with tokens that are rightly smaller than the next holder's.
+	since := map[string]int64{}
+	for _, a := range j.bySem[sem] {
+		if a.got != 0 && (since[a.permit] == 0 || a.got < since[a.permit]) {
+			since[a.permit] = a.got
+		}
+	}
+	older := func(a, b *acquisition) bool {
+		return a.permit != "" && a.permit != b.permit && since[b.permit] < since[a.permit]
+	}
 	breach := func(a, b *acquisition, what string) {
 		breaches = append(breaches, Breach{
 			Promise: PromiseTokens, Semaphore: s.Name, At: b.got,
 			Text: fmt.Sprintf("%s: %s has token %d in slot %d (permit %s, got at %s), then %s token %d in slot %d (permit %s, called at %s, got at %s)", what,
 				a.name(), a.token, a.slot, a.permit, ms(a.got-j.start), b.name(), b.token, b.slot, b.permit, ms(b.call-j.start), ms(b.got-j.start)),
-			Excused: j.excuse(b.got, s.Lease, func(w *Window) bool { return w.Tokens }),
+			Excused: j.excuse(b.got, s.Lease, func(w *Window) bool { return w.Tokens || w.Limit && older(a, b) }),
 		})
 	}
 	groups := map[int][]*acquisition{} // by slot
