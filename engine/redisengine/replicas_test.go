@@ -30,8 +30,14 @@ func startPair(t testing.TB) *pair {
 	p.replica = redistest.Start(t)
 	follows := p.replica.Client()
 	must(t, follows.Do(within(t), "REPLICAOF", "127.0.0.1", p.link.Port()).Err())
+	p.inStep(t)
+	return p
+}
+
+// inStep waits until the replica has what the master has: a write that comes after.
+func (p *pair) inStep(t testing.TB) {
 	conn := p.master.Client().Conn()
-	t.Cleanup(func() { _ = conn.Close() })
+	defer func() { _ = conn.Close() }()
 	until(t, "replication", func() bool {
 		ctx := within(t)
 		must(t, conn.Set(ctx, "ready", 1, time.Minute).Err())
@@ -39,7 +45,6 @@ func startPair(t testing.TB) *pair {
 		must(t, err)
 		return n == 1
 	})
-	return p
 }
 
 // engine is one for which only what so many replicas have counts.

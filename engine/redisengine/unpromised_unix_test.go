@@ -46,7 +46,7 @@ func TestAnOldMasterLivesOn(t *testing.T) {
 			o := &sema.Options{Lease: unpromisedLease}
 			old := openSem(t, engineAt(t, p.master.Addr()), "x", limit, o)
 			held := []*sema.Permit{acquire(t, old), acquire(t, old)}
-			must(t, p.master.Client().Wait(ctx, 1, time.Second).Err())
+			p.inStep(t)
 			p.link.Refuse()
 			p.link.DropAll()
 			must(t, p.replica.Client().Do(ctx, "REPLICAOF", "NO", "ONE").Err())
