@@ -28,6 +28,7 @@ func (l Link) Redis() (redis.UniversalClient, error) {
 		Addrs:                 strings.Split(u.Host, ","),
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1,
+		MaxRedirects:          1, // of a cluster, which are retries as well
 		DialTimeout:           patience,
 		ReadTimeout:           patience,
 		WriteTimeout:          patience,
