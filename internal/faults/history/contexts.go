@@ -25,7 +25,7 @@ func (j *judge) contexts() []Breach {
 	for _, a := range j.all {
 		lease := j.Semaphores[a.sem].Lease
 		if a.until != 0 && a.end() != never {
-			late(a.worker, a.sem, a.name()+", whose context ended,", max(a.until, a.call), a.end(), Slack+least)
+			late(a.worker, a.sem, a.name()+", whose context ended,", max(a.until, a.call), a.end(), Slack)
 		}
 		if a.release != 0 {
 			// The engine has a sixth of the lease to confirm, give or take a half.

@@ -17,12 +17,12 @@ func TestContexts(t *testing.T) {
 	}
 	try(t, PromiseContexts, []verdict{
 		{name: "in time", record: write(wait(1, 1, 10, 300, 500, ErrContext))},
-		{name: "late", record: write(wait(1, 1, 10, 300, 660, ErrContext)), breaks: 1},
-		{name: "late under a fault", record: write(wait(1, 1, 10, 300, 660, ErrContext), fault(5, 900)), breaks: 1},
-		{name: "late after a stall", record: write(wait(1, 1, 10, 300, 660, ErrContext), event(550, Event{Kind: Stall, Worker: 1, Span: 100 * milli}))},
-		{name: "late, and another stalled", record: write(wait(1, 1, 10, 300, 660, ErrContext), event(550, Event{Kind: Stall, Worker: 2, Span: 100 * milli})), breaks: 1},
-		{name: "late, and it was stopped", record: write(wait(1, 1, 10, 300, 660, ErrContext), fault(5, 400, hitsWorker1))},
-		{name: "granted late", record: write(hold(1, 1, 10, 660, 670, func(e *Event) {
+		{name: "late", record: write(wait(1, 1, 10, 300, 600, ErrContext)), breaks: 1},
+		{name: "late under a fault", record: write(wait(1, 1, 10, 300, 600, ErrContext), fault(5, 900)), breaks: 1},
+		{name: "late after a stall", record: write(wait(1, 1, 10, 300, 600, ErrContext), event(550, Event{Kind: Stall, Worker: 1, Span: 100 * milli}))},
+		{name: "late, and another stalled", record: write(wait(1, 1, 10, 300, 600, ErrContext), event(550, Event{Kind: Stall, Worker: 2, Span: 100 * milli})), breaks: 1},
+		{name: "late, and it was stopped", record: write(wait(1, 1, 10, 300, 600, ErrContext), fault(5, 400, hitsWorker1))},
+		{name: "granted late", record: write(hold(1, 1, 10, 600, 610, func(e *Event) {
 			if e.Kind == Call {
 				e.Until = 300 * milli
 			}

@@ -12,9 +12,6 @@ import (
 // busy host.
 const Slack = 250 * time.Millisecond
 
-// least is how long a stall is that is noted.
-const least = 50 * time.Millisecond
-
 // never is later than everything.
 const never = math.MaxInt64
 

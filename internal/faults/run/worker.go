@@ -145,7 +145,7 @@ func goroutines(most int) (n int, where string) {
 
 // watchStalls notes whenever the process stood still, until done.
 func watchStalls(done <-chan struct{}, tell func(history.Event)) {
-	const nap, late = 10 * time.Millisecond, 50 * time.Millisecond
+	const nap, late = 10 * time.Millisecond, 10 * time.Millisecond
 	ticker := time.NewTicker(nap)
 	defer ticker.Stop()
 	for before := history.Now(); ; {
