@@ -17,7 +17,7 @@ type image struct {
 	end    int64  // bytes read
 	sum    uint32 // checksum at end
 
-	buried []string // processes that were found dead since somebody looked here
+	buried []string // processes that were found dead since the last step here
 }
 
 // newImage begins a log with the given header.
@@ -58,7 +58,8 @@ func readImage(b []byte) (m image, err error) {
 	m.whole = int64(len(b) - len(rest))
 	m.end = m.whole
 	m.replay(rest)
-	m.ledger.Notifications() // of times gone by
+	m.ledger.Notifications() // of times gone by, as is who was buried
+	m.buried = nil
 	return m, nil
 }
 

@@ -269,12 +269,13 @@ func (l *log) shut() {
 // read takes in what others wrote since the last time, or all of it. What is
 // not whole at the end was left by somebody who died, and is cut off.
 func (l *log) read(size int64) error {
+	doubted := l.doubted.Swap(false)
 	if l.ledger != nil && !l.reopen && size >= l.end {
 		tail := make([]byte, size-l.end)
 		if _, err := l.file.ReadAt(tail, l.end); err != nil {
 			return err
 		}
-		if len(l.replay(tail)) == 0 && !l.doubted.Swap(false) {
+		if len(l.replay(tail)) == 0 && !doubted {
 			return nil
 		}
 	}
@@ -289,9 +290,10 @@ func (l *log) read(size int64) error {
 	if err != nil {
 		return err
 	}
-	// Another log, or this one with its end gone, and perhaps another one since.
-	if back := !l.reopen && m.whole == l.whole && (m.end != l.end || m.sum != l.sum); m.identity != l.identity || back {
-		l.changed = l.changed || l.known()
+	other := m.identity != l.identity
+	cut := !l.reopen && m.whole == l.whole && (m.end != l.end || m.sum != l.sum) // its end is gone, perhaps with another one since
+	if other || cut {
+		l.changed = l.known()
 	}
 	if m.end < size {
 		if err := l.file.Truncate(m.end); err != nil {
@@ -304,7 +306,8 @@ func (l *log) read(size int64) error {
 
 // begin writes the log from what this process knows, or an empty one.
 func (l *log) begin(made bool) error {
-	if l.changed = l.known(); !l.changed {
+	l.changed = l.known()
+	if !l.changed {
 		l.image = newImage(l.newHeader(ledger.Snapshot{}))
 	}
 	if made {

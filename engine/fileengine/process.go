@@ -130,7 +130,9 @@ func (e *Engine) lookAll(needed bool) (paths []string) {
 	for _, l := range logs {
 		paths = append(paths, l.path)
 		if !needed || l.stale() {
-			l.doubted.Store(!needed)
+			if !needed {
+				l.doubted.Store(true)
+			}
 			l.look()
 		}
 	}

@@ -150,7 +150,6 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 	case engine.Refused:
 		if a != nil && reply.Recalled && a.retries < maxRetries {
 			// What others keep is on its way back.
-			c.sent = m.sent
 			c.due = now + max(now-m.sent, minRetry)<<a.retries
 			a.retries++
 			m.schedule(c.due)

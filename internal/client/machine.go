@@ -130,7 +130,7 @@ type Machine struct {
 	declaring Order // stores the limit
 	declared  bool  // it has been
 
-	failures int           // since then
+	failures int           // calls in a row that had no answer
 	failing  time.Duration // when the first of them left
 	paused   time.Duration // nothing is sent before
 	lastErr  error         // of the last call, if it failed
