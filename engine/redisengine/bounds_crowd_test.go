@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	mostTurns   = 64  // tickets that a step grants or drops: see lua/words.lua
-	mostEnds    = 250 // leases that a step ends
+	mostTurns   = 32  // tickets that a step grants or drops: see lua/words.lua
+	mostEnds    = 128 // leases that a step ends
 	largestCall = 512 // requests that a client sends in one call
 	eachClient  = 100 // tickets of each client in a crowd
 )

@@ -44,7 +44,7 @@ func (l *Ledger) othersWait() bool {
 // granted anything. A keeper is told with each step in which that is found,
 // until it makes a step itself, because notifications get lost; but no more than
 // maxTold in one step: the next ones tell others. It reports
-// whether somebody is told that the caller waits.
+// whether another client keeps while the caller waits.
 func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 	told := 0
 	for client, k := range l.keepers {

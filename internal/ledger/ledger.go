@@ -35,7 +35,7 @@ const (
 
 	// maxTurns is how many tickets a step grants or drops at the most, so that
 	// nobody keeps the engine from others for long. The next step goes on.
-	maxTurns = 64
+	maxTurns = 32
 
 	// maxTold is how many keepers a step tells that it is over.
 	maxTold = 128

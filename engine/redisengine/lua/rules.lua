@@ -298,7 +298,7 @@ end,
 -- granted anything. A keeper is told with each step in which that is found,
 -- until it makes a step itself, because notifications get lost; but no more than
 -- MAX_TOLD in one step: the next ones tell others. It reports
--- whether somebody is told that the caller waits. s.keepers is no earlier than
+-- whether another client keeps while the caller waits. s.keepers is no earlier than
 -- the end of what any client was told, s.keeps than that of any that may keep.
 recall = function(s, waits)
   local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0

@@ -64,8 +64,8 @@ local PASS_ON, KEEP_ON = 1, 2 -- what a client may do, as in KEPT
 -- MAX_TURNS is how many tickets a step grants or drops at the most, so that
 -- nobody keeps the server from others for long. The next step goes on. A turn costs
 -- about 20 µs, most of it for a message, and the end of a lease a tenth of that.
-local MAX_TURNS = 64
-local MAX_ENDS = 250 -- so many leases
+local MAX_TURNS = 32
+local MAX_ENDS = 128 -- so many leases
 local MAX_TOLD = 128 -- so many keepers are told
 
 -- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
