@@ -207,6 +207,20 @@ func (k *checker) messages() int64 {
 // calm is when the server was last disturbed.
 func (k *checker) calm() int64 { return max(k.doubt, k.upset) }
 
+// mostTicks is how many ticks in a row may do nothing at all.
+const mostTicks = 1000
+
+// ticked looks when a machine wants its next tick, right after one. A real loop
+// would spin as well.
+func (k *checker) ticked(n *node) {
+	if at, ok := n.machine.Wake(); ok && at <= n.clock() {
+		k.w.fail("tick: %s has ticked, and is to tick again at once: %v ago", n.client, n.clock()-at)
+	}
+	if n.ticks > mostTicks {
+		k.w.fail("tick: %s has ticked %d times in a row, and nothing else happened", n.client, n.ticks)
+	}
+}
+
 // granted looks at a permit that a caller gets.
 func (k *checker) granted(c *caller) {
 	k.trust(c)

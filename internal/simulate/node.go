@@ -26,6 +26,7 @@ type node struct {
 	offset    int64  // its clock's start
 	flying    uint64 // the call in flight; 0: none
 	timer     int64  // when it ticks; 0: not set
+	ticks     int    // in a row, and nothing else happened
 	callers   []*caller
 	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
 	faulty    int64              // until when something that went wrong may be felt
@@ -54,7 +55,7 @@ func (w *world) newNode(i int, p clientPlan) *node {
 func (n *node) start() {
 	n.born++
 	n.client = fmt.Sprintf("n%d.%d", n.number, n.born)
-	n.alive, n.paused, n.cut, n.deaf, n.waiting, n.callers, n.flying, n.timer, n.coming = true, false, false, false, nil, nil, 0, 0, map[engine.ID]bool{}
+	n.alive, n.paused, n.cut, n.deaf, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]bool{}
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
 	cfg := client.Config{
@@ -78,12 +79,15 @@ func (n *node) clock() time.Duration { return micros(n.w.now + n.offset) }
 // truly is the true time of a moment on the process's clock, rounded down.
 func (n *node) truly(t time.Duration) int64 { return t.Microseconds() - n.offset }
 
-// does has f done by the process, when it is not standing still.
-func (n *node) does(born int, f func()) {
+// does has something happen to the process.
+func (n *node) does(born int, f func()) { n.runs(born, func() { n.ticks = 0; f() }) }
+
+// runs has f done by the process, when it is not standing still.
+func (n *node) runs(born int, f func()) {
 	switch {
 	case n.born != born || !n.alive:
 	case n.paused:
-		n.waiting = append(n.waiting, func() { n.does(born, f) })
+		n.waiting = append(n.waiting, func() { n.runs(born, f) })
 	default:
 		f()
 		n.pump()
@@ -152,14 +156,18 @@ func (n *node) tick(born int, t int64) {
 		return
 	}
 	n.timer = 0
-	n.does(born, func() { n.machine.Tick(n.clock()) })
+	n.runs(born, func() {
+		n.ticks++
+		n.machine.Tick(n.clock())
+		n.w.check.ticked(n)
+	})
 }
 
 // send has a call travel. The machine gives it up after a while.
 func (n *node) send(call engine.Call) {
 	w := n.w
 	call.Requests = slices.Clone(call.Requests)
-	n.flying = call.Number
+	n.flying, n.ticks = call.Number, 0
 	born, number := n.born, call.Number
 	if w.tracing {
 		w.trace("%s: sends #%d fence=%v %s", n.client, number, call.Fence, calls(call))
@@ -250,6 +258,7 @@ func (n *node) news(told engine.Notification) {
 func (n *node) events() {
 	w := n.w
 	for _, e := range slices.Clone(n.machine.Events()) {
+		n.ticks = 0
 		if e.A == nil {
 			continue // an order, or the limit
 		}
