@@ -72,7 +72,7 @@ type Ledger struct {
 	// keepers has, for each client that was told it may keep permits or pass
 	// them on, until when that holds. What it was told is taken back as soon as it
 	// is not so any more.
-	keepers map[string]keeper
+	keepers map[string]Keeper
 
 	// Some client keeps watch while others wait: it knows to call at alarm, the
 	// first lease end.
@@ -105,11 +105,6 @@ type ticket struct {
 	behind   int   // how many more callers wait in its process
 	detached bool
 	who      engine.Client
-}
-
-type keeper struct {
-	leave engine.Leave
-	end   int64
 }
 
 type fence struct {
