@@ -54,11 +54,11 @@ fuzz:
 	for f in FuzzAcquire FuzzTokenFile; do go test ./server -run xxx -fuzz "$$f\$$" -fuzztime 1m || exit 1; done
 	for f in FuzzReadStep FuzzReadReply; do go test ./internal/wire -run xxx -fuzz "$$f\$$" -fuzztime 1m || exit 1; done
 
-# The two machines in virtual time, for as long as asked: make simulate FOR=1h.
-# SEED=17 SEEDS=1 TRACE=-trace replays one.
+# The two machines in virtual time, for as long as asked: make simulate FOR=1h; or
+# so many seeds: SEEDS=100000. SEED=17 SEEDS=1 TRACE=-trace replays one.
 FOR = 1m
 simulate:
-	go run ./internal/simulate/run -for $(FOR) $(if $(SEED),-seed $(SEED)) $(if $(SEEDS),-seeds $(SEEDS)) $(TRACE)
+	go run ./internal/simulate/run $(if $(SEEDS),-seeds $(SEEDS),-for $(FOR)) $(if $(SEED),-seed $(SEED)) $(TRACE)
 
 # Real processes on real servers, both broken: some minutes over all grounds, or
 # make faults HOURS=4, with PARALLEL=3 rounds at once. What was played is appended
@@ -82,7 +82,7 @@ faults-report:
 
 # How many seeds each planted bug takes, into docs. Some minutes.
 planted:
-	go test -count=1 -timeout 60m ./internal/simulate -run Planted -starts 9 -table ../../docs/planted-bugs.md
+	go test -count=1 -timeout 60m ./internal/simulate -run TestPlantedBugsAreFound -starts 9 -table ../../docs/planted-bugs.md
 
 # The suites that need a Redis, on each of the servers that users have; the tables
 # are in docs/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.

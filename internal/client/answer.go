@@ -309,6 +309,14 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		}
 	}
 	clear(m.items)
+	if m.cfg.Lasting && !failure.NotExecuted { // the reply that got lost may have told of grants
+		m.returnSpares()
+		for _, c := range m.all {
+			if c.state == Waiting {
+				m.push(c)
+			}
+		}
+	}
 	m.passedOver(now, failure)
 	m.orders = append(orders, m.orders...)
 	m.fresh = append(fresh, m.fresh...)

@@ -35,6 +35,11 @@ func (s *story) other(r engine.Request) engine.Answer {
 }
 
 func (s *story) step(client string, c engine.Call) engine.Reply {
+	for i := range c.Requests {
+		if client == "me" && s.m.cfg.Lasting { // as a session does that said so
+			c.Requests[i].Ticket = 0
+		}
+	}
 	return s.ledger.Step(s.now.Microseconds(), client, engine.Client{}, c)
 }
 

@@ -61,7 +61,7 @@ func (n *node) start() {
 	cfg := client.Config{
 		Client: n.client, Limit: n.w.limit, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3,
 		Slots: n.plan.slots, Strict: n.plan.strict, Declare: n.plan.declare, Unfair: n.plan.unfair, Detached: n.plan.detached,
-		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Keep: micros(n.plan.keep), Passes: n.plan.passes,
+		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep), Passes: n.plan.passes,
 	}
 	if n.plan.noRenewal {
 		cfg.Renew = 0
@@ -72,6 +72,9 @@ func (n *node) start() {
 		n.w.after(n.w.between(0, 2*millisecond), func() { n.next(born) })
 	}
 }
+
+// base is when the processes' clocks began.
+var base = time.Unix(0, 0)
 
 // clock is the process's own time.
 func (n *node) clock() time.Duration { return micros(n.w.now + n.offset) }
@@ -160,6 +163,7 @@ func (n *node) tick(born int, t int64) {
 		n.ticks++
 		n.machine.Tick(n.clock())
 		n.w.check.ticked(n)
+		n.machine.EachPermit(func(a *client.Acquisition) { n.w.check.looked(a.Owner.(*caller)) })
 	})
 }
 
@@ -250,8 +254,15 @@ func (n *node) reply(client string, number uint64, reply engine.Reply, err error
 func (n *node) news(told engine.Notification) {
 	w, born := n.w, n.born
 	if d, ok := n.travel(w.loseNews, w.lateNews); ok {
-		w.after(d, func() { n.does(born, func() { n.machine.Notify(n.clock(), told) }) })
+		w.after(d, func() { n.hears(born, told) })
+	} else if w.watched {
+		w.server.reconnect(n) // what it did not hear of it finds when it looks
 	}
+}
+
+// hears has the process take in a notification.
+func (n *node) hears(born int, told engine.Notification) {
+	n.does(born, func() { n.machine.Notify(n.clock(), told) })
 }
 
 // events takes in what happened to callers.
@@ -286,17 +297,40 @@ func (n *node) events() {
 	}
 }
 
-// hold has the caller work, and then release.
+// hold has the caller work, look at its permit perhaps, and then release.
 func (n *node) hold(c *caller) {
 	w, born := n.w, n.born
-	w.after(w.between(min(1, n.plan.hold), n.plan.hold), func() {
+	long := w.between(min(1, n.plan.hold), n.plan.hold)
+	if w.chance(n.plan.look) {
+		w.after(w.between(0, long), func() {
+			n.does(born, func() {
+				if n.look(c) && w.chance(2) {
+					n.machine.Renew(n.clock(), &client.Order{}, &c.Acquisition)
+				}
+			})
+		})
+	}
+	w.after(long, func() {
 		n.does(born, func() {
-			if c.held {
+			if n.look(c) {
 				c.held = false
 				n.letGo(c)
 			}
 		})
 	})
+}
+
+// look reports whether a caller has its permit, by the clock: the tick that
+// should have ended it may be late.
+func (n *node) look(c *caller) (held bool) {
+	if c.held {
+		n.machine.Overdue(n.clock(), &c.Acquisition)
+		n.events()
+	}
+	if c.held {
+		n.w.check.looked(c)
+	}
+	return c.held
 }
 
 // letGo releases a permit, lost or not.
@@ -316,7 +350,7 @@ func (n *node) crash() {
 	}
 	n.alive, n.callers = false, nil
 	n.blame(0)
-	w.server.reach[n.client] = false
+	w.server.died(n.client)
 	w.after(w.between(1, n.plan.lease), func() {
 		n.start()
 		n.blame(0)

@@ -65,7 +65,7 @@ func carryOut(p plan, rng *rand.Rand, trace bool) Result {
 
 // mostToWindUp is how many events the winding up of a run may take. The most
 // that any of 100,000 seeds took is a twentieth of it.
-const mostToWindUp = 1_000_000
+const mostToWindUp = 500_000
 
 // windUp ends the faults, lets everybody finish, and looks what is left.
 func (w *world) windUp() {
@@ -273,6 +273,7 @@ func (s *server) restart(forgets bool) {
 		for _, n := range w.nodes {
 			s.reconnect(n)
 		}
+		s.bury()
 	})
 }
 
@@ -284,7 +285,11 @@ func (s *server) reconnect(n *node) {
 			return
 		}
 		s.reach[client] = true
-		n.news(engine.Notification{Ask: true})
+		if again := (engine.Notification{Ask: true}); w.watched {
+			n.hears(n.born, again) // it says so itself
+		} else {
+			n.news(again)
+		}
 	})
 }
 
