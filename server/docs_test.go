@@ -51,26 +51,28 @@ func TestTheLinesOfThePageRun(t *testing.T) {
 	bash := program(t, "bash", "bash")
 	_, err := exec.LookPath("curl")
 	expect.OK(t, err)
-	h := open(t, server.Options{})
 	page, err := os.ReadFile("../docs/api.md")
 	expect.OK(t, err)
 	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(page, -1)
 	if len(blocks) < 4 {
 		t.Fatalf("%d blocks", len(blocks))
 	}
-	out := ""
-	for i, b := range blocks {
-		if i == 2 { // something to look at
-			h.want(204, "PUT", "/v1/semaphores/downloads/limit", `{"limit":3}`)
+	stall.Run(t, func(c *stall.Case) { // one of them looks for two seconds
+		h := open(c, server.Options{})
+		out := ""
+		for i, b := range blocks {
+			if i == 2 { // something to look at
+				h.want(204, "PUT", "/v1/semaphores/downloads/limit", `{"limit":3}`)
+			}
+			out += run(c, []string{"url=" + h.url + "/v1/semaphores", "json=Content-Type: application/json"}, bash, "-euc", string(b[1]))
+			expect.Until(c, "the block has given back what it held", func() bool { return h.state("downloads").Used == 0 })
 		}
-		out += run(t, []string{"url=" + h.url + "/v1/semaphores", "json=Content-Type: application/json"}, bash, "-euc", string(b[1]))
-		expect.Until(h, "the block has given back what it held", func() bool { return h.state("downloads").Used == 0 })
-	}
-	for _, want := range []string{`"id":"job-17"`, `the work, with: {"event":"granted"`, `"semaphores":[{"name":"downloads"`, "event: began"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the output lacks %s:\n%s", want, out)
+		for _, want := range []string{`"id":"job-17"`, `the work, with: {"event":"granted"`, `"semaphores":[{"name":"downloads"`, "event: began"} {
+			if !strings.Contains(out, want) {
+				c.Errorf("the output lacks %s:\n%s", want, out)
+			}
 		}
-	}
+	})
 }
 
 func TestPythonClient(t *testing.T) {

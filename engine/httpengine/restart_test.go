@@ -15,6 +15,7 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 	"sema/server"
 )
 
@@ -40,7 +41,7 @@ func startRestartable(tb testing.TB, over func() engine.Engine) *restartable {
 
 func (r *restartable) start() {
 	l, err := net.Listen("tcp", r.addr)
-	must(r.tb, err)
+	expect.OK(r.tb, err)
 	r.addr, r.e = l.Addr().String(), r.over()
 	r.s = server.New(r.e, nil)
 	r.http, r.done = &http.Server{Handler: r.s}, make(chan struct{})
@@ -75,7 +76,7 @@ func ctxOf(tb testing.TB) context.Context {
 
 func semaphore(tb testing.TB, e sema.Engine, limit int, o *sema.Options) *sema.Semaphore {
 	s, err := sema.New(e, tb.Name(), limit, o)
-	must(tb, err)
+	expect.OK(tb, err)
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -88,7 +89,7 @@ func TestPermitsAndWaitersSurviveARestart(t *testing.T) {
 	o := &sema.Options{Lease: 3 * time.Second, Observer: sema.Observer{RenewFailed: func(sema.RenewFailed) { failed <- struct{}{} }}}
 	s := semaphore(t, client(t, r.url()), 1, o)
 	p, err := s.Acquire(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	other := semaphore(t, client(t, r.url()), 1, o)
 	got := make(chan *sema.Permit, 1)
 	go func() {
@@ -107,10 +108,10 @@ func TestPermitsAndWaitersSurviveARestart(t *testing.T) {
 		for p.Err() == nil && !p.Deadline().After(before) {
 			time.Sleep(5 * time.Millisecond) // its own renewal is what is waited for
 		}
-		must(t, p.Err())
+		expect.OK(t, p.Err())
 	}
 	st, err := s.State(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if len(st.Holders) != 1 || st.Holders[0].ID != p.ID() || st.Holders[0].Token != p.Token() {
 		t.Errorf("%+v; want the permit %s as before", st, p.ID())
 	}
@@ -119,12 +120,12 @@ func TestPermitsAndWaitersSurviveARestart(t *testing.T) {
 		t.Fatalf("granted %v beyond the limit", next)
 	default:
 	}
-	must(t, p.Release())
+	expect.OK(t, p.Release())
 	next := <-got
 	if next == nil || next.Token() <= p.Token() {
 		t.Fatalf("%+v", next)
 	}
-	must(t, next.Release())
+	expect.OK(t, next.Release())
 	if st, err = s.State(ctx); err != nil || st.Used != 0 || len(st.Waiters) != 0 {
 		t.Errorf("left over: %+v, %v", st, err)
 	}
@@ -134,7 +135,7 @@ func untilWaiters(t *testing.T, s *sema.Semaphore, n int) {
 	t.Helper()
 	for {
 		st, err := s.State(ctxOf(t))
-		must(t, err)
+		expect.OK(t, err)
 		if len(st.Waiters) == n {
 			return
 		}
@@ -149,23 +150,23 @@ func TestAPermitIsReleasedByItsIDAfterARestart(t *testing.T) {
 	ctx := ctxOf(t)
 	e := client(t, r.url())
 	s, err := sema.New(e, t.Name(), 1, &sema.Options{Detached: true, Lease: time.Minute})
-	must(t, err)
+	expect.OK(t, err)
 	p, err := s.Acquire(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	id := p.ID()
-	must(t, e.Close())
+	expect.OK(t, e.Close())
 	r.kill()
 	r.start()
 	other := semaphore(t, client(t, r.url()), 1, nil)
 	resumed, err := other.Resume(ctx, id)
-	must(t, err)
+	expect.OK(t, err)
 	if resumed.Token() != p.Token() {
 		t.Errorf("token %d; want %d", resumed.Token(), p.Token())
 	}
-	must(t, resumed.Release())
+	expect.OK(t, resumed.Release())
 	next, err := other.TryAcquire(ctx)
-	must(t, err)
-	must(t, next.Release())
+	expect.OK(t, err)
+	expect.OK(t, next.Release())
 }
 
 // A memory engine gives out the same session names again after a restart.
@@ -175,20 +176,20 @@ func TestARestartThatForgetsLosesPermits(t *testing.T) {
 	o := &sema.Options{Lease: 2 * time.Second}
 	s := semaphore(t, client(t, r.url()), 1, o)
 	p, err := s.Acquire(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	r.kill()
 	r.start()
 	other := semaphore(t, client(t, r.url()), 1, o)
 	next, err := other.Acquire(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	<-p.Context(ctx).Done()
 	if p.Err() == nil || next.Err() != nil {
 		t.Fatalf("the old holder: %v; the new one: %v", p.Err(), next.Err())
 	}
 	_ = p.Release() // says that it was lost
-	must(t, next.Err())
-	must(t, next.Renew(ctx))
-	must(t, next.Release())
+	expect.OK(t, next.Err())
+	expect.OK(t, next.Renew(ctx))
+	expect.OK(t, next.Release())
 }
 
 // Many clients work while the server is killed and comes back. At no time do
@@ -237,7 +238,7 @@ func TestTheLimitHoldsThroughRestarts(t *testing.T) {
 	}
 	s := semaphore(t, client(t, r.url()), limit, nil)
 	p, err := s.AcquireN(ctx, limit)
-	must(t, err)
-	must(t, p.Release())
+	expect.OK(t, err)
+	expect.OK(t, p.Release())
 	t.Logf("%d grants through 5 restarts", grants.Load())
 }
