@@ -91,6 +91,13 @@ func redisAt(tb testing.TB, s *redistest.Server) engine.Engine {
 	return e
 }
 
+// needsRedis leaves out of make quick what needs a server.
+func needsRedis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs a redis-server")
+	}
+}
+
 func overRedis(tb testing.TB) enginetest.Store {
 	s := redistest.Start(tb)
 	url := serve(tb, redisAt(tb, s), nil)
@@ -104,9 +111,17 @@ func TestPromisesOverMemory(t *testing.T) { enginetest.Run(t, overMemory(pipes, 
 
 func TestPromisesWithoutUpgrades(t *testing.T) { enginetest.Run(t, overMemory(pipes, withoutUpgrades)) }
 
-func TestPromisesOverRedis(t *testing.T) { enginetest.Run(t, overRedis) }
+func TestPromisesOverRedis(t *testing.T) {
+	needsRedis(t)
+	t.Parallel()
+	enginetest.Run(t, overRedis)
+}
 
-func TestProcessesOverRedis(t *testing.T) { enginetest.RunProcesses(t, overRedis(t), 4) }
+func TestProcessesOverRedis(t *testing.T) {
+	needsRedis(t)
+	t.Parallel()
+	enginetest.RunProcesses(t, overRedis(t), 4)
+}
 
 func BenchmarkOverMemory(b *testing.B) {
 	enginetest.Benchmark(b, overMemory(httptest.NewServer, asItIs))
