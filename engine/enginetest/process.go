@@ -220,7 +220,7 @@ func (w *worker) holds() ([]Hold, error) {
 // the history of all they did.
 func RunProcesses(t *testing.T, store Store, faults int) {
 	const limit, workers = 3, 5
-	e := &env{T: t, store: store, name: t.Name()}
+	e := &env{TB: t, store: store, name: t.Name()}
 	dir := t.TempDir()
 	lease := 5 * short // a starved process is not a dead one
 	var all, running []*worker
@@ -300,7 +300,7 @@ func RunKeepers(t *testing.T, store Store) {
 		signal syscall.Signal
 	}{{"killed", syscall.SIGKILL}, {"stopped", syscall.SIGSTOP}} {
 		t.Run(fault.name, func(t *testing.T) {
-			e := &env{T: t, store: store, name: t.Name()}
+			e := &env{TB: t, store: store, name: t.Name()}
 			keeper := e.worker(job{URL: store.URL, Name: e.name, Limit: limit, Lease: lease, Keep: lease / 6, Idle: true, File: filepath.Join(t.TempDir(), "kept")})
 			var kept []Hold
 			e.until(func() bool {

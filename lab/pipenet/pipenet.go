@@ -12,6 +12,9 @@ import (
 	"syscall"
 )
 
+// listening has the open listeners, by their addresses.
+var listening sync.Map
+
 // ports gives each listener and each connection a port that no other one has.
 var ports atomic.Uint32
 
@@ -34,11 +37,24 @@ var _ net.Listener = (*Listener)(nil)
 
 // Listen returns a listener. In a bubble, it belongs to the bubble.
 func Listen() *Listener {
-	closed := make(chan struct{})
-	return &Listener{
-		addr: address(), dialled: make(chan net.Conn), closed: closed,
-		close: sync.OnceFunc(func() { close(closed) }),
+	l := &Listener{addr: address(), dialled: make(chan net.Conn), closed: make(chan struct{})}
+	l.close = sync.OnceFunc(func() {
+		listening.Delete(l.addr.String())
+		close(l.closed)
+	})
+	listening.Store(l.addr.String(), l)
+	return l
+}
+
+// Dial connects to the listener that has this address, as its own Dial does: for
+// a client of several servers. It never leaves the process: with no listener there
+// the connection is refused.
+func Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	l, ok := listening.Load(address)
+	if !ok {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
 	}
+	return l.(*Listener).Dial(ctx, network, address)
 }
 
 // Accept returns the next connection. Once the listener is closed it fails with
@@ -80,9 +96,9 @@ func (l *Listener) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Addr: l.addr, Err: err}
 }
 
-// Serve starts a server that is reached with its own Client only. What it needs
-// besides a handler, such as hooks of its Config, configure sets; it may be nil.
-// In a bubble, close the server before the bubble ends.
+// Serve starts a server that is reached with its own Client, or with Dial. What it
+// needs besides a handler, such as hooks of its Config, configure sets; it may be
+// nil. In a bubble, close the server before the bubble ends.
 func Serve(h http.Handler, configure func(*http.Server)) *httptest.Server {
 	l := Listen()
 	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}

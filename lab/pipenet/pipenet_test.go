@@ -179,6 +179,22 @@ func TestAClosedListenerRefuses(t *testing.T) {
 	})
 }
 
+func TestDialFindsTheListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, l := range []*pipenet.Listener{pipenet.Listen(), pipenet.Listen()} {
+			go l.Accept()
+			c, err := pipenet.Dial(t.Context(), "tcp", l.Addr().String())
+			expect.OK(t, err)
+			if c.RemoteAddr() != l.Addr() {
+				t.Errorf("connected to %v, want %v", c.RemoteAddr(), l.Addr())
+			}
+			expect.OK(t, l.Close())
+			_, err = pipenet.Dial(t.Context(), "tcp", l.Addr().String())
+			expect.Is(t, err, syscall.ECONNREFUSED)
+		}
+	})
+}
+
 // What net/http does to its connections, in virtual time.
 func TestAServerInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

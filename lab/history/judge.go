@@ -40,9 +40,13 @@ const (
 func Judge(r *Round) []Breach {
 	j := newJudge(r)
 	var all []Breach
-	for i := range r.Semaphores {
+	for i, s := range r.Semaphores {
 		all = append(all, j.limit(i)...)
 		all = append(all, j.tokens(i)...)
+		if s.Ordered {
+			all = append(all, j.ordered(i)...)
+			continue
+		}
 		all = append(all, j.order(i)...)
 		all = append(all, j.wakeUp(i)...)
 	}

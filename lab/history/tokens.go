@@ -8,7 +8,7 @@ import (
 
 // tokens judges that tokens grow within a slot and within a semaphore of limit 1,
 // and that no token comes twice there, or twice under one permit's id. Elsewhere
-// two may be equal: what passes on within a process gets the time as its token.
+// two may be equal where permits pass on within a process, with the time as token.
 func (j *judge) tokens(sem int) []Breach {
 	s := j.Semaphores[sem]
 	var breaches []Breach
@@ -33,7 +33,7 @@ func (j *judge) tokens(sem int) []Breach {
 	}
 	groups := map[int][]*acquisition{} // by slot
 	type key struct {
-		within string // a permit's id, or a slot
+		within string // a permit's id, or a slot; or nothing: the semaphore
 		token  int64
 	}
 	seen := map[key]*acquisition{}
@@ -42,6 +42,9 @@ func (j *judge) tokens(sem int) []Breach {
 			continue
 		}
 		var keys []key
+		if s.Ordered && s.Late == 0 {
+			keys = append(keys, key{"", b.token})
+		}
 		if b.permit != "" {
 			keys = append(keys, key{b.permit, b.token})
 		}

@@ -1,8 +1,8 @@
-// Package history is what the processes of a round wrote down, and the judge
-// that reads it.
+// Package history is what those who used semaphores wrote down, be it in one
+// process or in several, and the judge that reads it.
 //
-// All times are nanoseconds on the host's monotonic clock, which its processes
-// share. A judge claims a breach only if no reading of the record keeps the
+// All times are nanoseconds on one clock, such as the host's monotonic one, which
+// its processes share. A judge claims a breach only if no reading of the record keeps the
 // promise.
 package history
 
@@ -82,6 +82,13 @@ type Semaphore struct {
 	Slots   bool          `json:"slots,omitempty"`
 	Weights bool          `json:"weights,omitempty"` // of 1 … Limit
 	Resized bool          `json:"resized,omitempty"` // SetLimit is part of the load
+
+	// Ordered has the order judged to the instant, by tokens: who waits or was
+	// served before another asks has the smaller one, or one that is greater by
+	// less than Late. A token is the time in microseconds, or greater. What is
+	// judged by how long it took, as order and wake-ups else are, is not.
+	Ordered bool          `json:"ordered,omitempty"`
+	Late    time.Duration `json:"late,omitempty"` // by so much permits pass on within a process after another asked
 }
 
 // Worker is a process of a round.
