@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/server"
 )
 
@@ -53,10 +54,10 @@ func startProcess(tb testing.TB) *process {
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StdoutPipe()
-	must(tb, err)
-	must(tb, p.cmd.Start())
+	expect.OK(tb, err)
+	expect.OK(tb, p.cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
-	must(tb, err)
+	expect.OK(tb, err)
 	p.addr = strings.TrimSpace(line)
 	tb.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -70,7 +71,7 @@ func startProcess(tb testing.TB) *process {
 // memory is what the process has resident, in bytes, and cpu what it has used.
 func (p *process) memory(tb testing.TB) (resident float64, cpu time.Duration) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	must(tb, err)
+	expect.OK(tb, err)
 	_, rest, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	number := func(i int) float64 { v, _ := strconv.ParseFloat(fields[i], 64); return v }
@@ -85,7 +86,7 @@ type poll struct {
 
 func (p *process) dial(tb testing.TB) *poll {
 	c, err := net.Dial("tcp", p.addr)
-	must(tb, err)
+	expect.OK(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
 	return &poll{c, bufio.NewReaderSize(c, 512)}
 }
@@ -108,11 +109,12 @@ func (c *poll) receive(v any) (int, error) {
 }
 
 // longPolls has n connections wait for one permit, looks at the server while
-// they do, and lets them have it one after the other, in their order.
-func longPolls(tb testing.TB, n int) (perPoll float64, waiting, serving, served time.Duration) {
+// they do nothing for so long, and lets them have it one after the other, in their
+// order.
+func longPolls(tb testing.TB, n int, idle time.Duration) (perPoll float64, waiting, serving, served time.Duration) {
 	p := startProcess(tb)
 	gate, look := p.dial(tb), p.dial(tb)
-	must(tb, gate.send("PUT", "/permits/gate", `{"limit":1,"lease_seconds":600}`))
+	expect.OK(tb, gate.send("PUT", "/permits/gate", `{"limit":1,"lease_seconds":600}`))
 	if status, err := gate.receive(nil); err != nil || status != 200 {
 		tb.Fatal(status, err)
 	}
@@ -123,7 +125,7 @@ func longPolls(tb testing.TB, n int) (perPoll float64, waiting, serving, served 
 		} `json:"waiter_list"`
 	}
 	show := func() (s state) {
-		must(tb, look.send("GET", "?max=100000", ""))
+		expect.OK(tb, look.send("GET", "?max=100000", ""))
 		if status, err := look.receive(&s); err != nil || status != 200 {
 			tb.Fatal(status, err)
 		}
@@ -135,7 +137,7 @@ func longPolls(tb testing.TB, n int) (perPoll float64, waiting, serving, served 
 	tokens := map[string]int64{}
 	for i := range n {
 		c := p.dial(tb)
-		must(tb, c.send("PUT", "/permits/w"+strconv.Itoa(i), `{"limit":1,"lease_seconds":60,"wait_seconds":600}`))
+		expect.OK(tb, c.send("PUT", "/permits/w"+strconv.Itoa(i), `{"limit":1,"lease_seconds":60,"wait_seconds":600}`))
 		all.Go(func() {
 			got := struct {
 				Permit string `json:"permit"`
@@ -160,14 +162,17 @@ func longPolls(tb testing.TB, n int) (perPoll float64, waiting, serving, served 
 		time.Sleep(20 * time.Millisecond) // the server shows no event for it
 	}
 	order := show().List
-	after, idle := p.memory(tb)
-	time.Sleep(5 * time.Second) // what is measured: the cost of waiting
+	after, used := p.memory(tb)
+	time.Sleep(idle) // what is measured: the cost of waiting
 	_, idled := p.memory(tb)
 	began := time.Now()
-	must(tb, gate.send("DELETE", "/permits/gate", ""))
+	expect.OK(tb, gate.send("DELETE", "/permits/gate", ""))
 	all.Wait()
 	served = time.Since(began)
 	_, end := p.memory(tb)
+	if len(order) != n {
+		tb.Fatalf("%d wait; want %d", len(order), n)
+	}
 	last := int64(0)
 	for i, w := range order {
 		if tokens[w.Permit] <= last {
@@ -178,17 +183,24 @@ func longPolls(tb testing.TB, n int) (perPoll float64, waiting, serving, served 
 	if s := show(); s.Waiters != 0 {
 		tb.Errorf("%d wait still", s.Waiters)
 	}
-	return (after - before) / float64(n), (idled - idle) / 5, end - idled, served
+	return (after - before) / float64(n), idled - used, end - idled, served
 }
 
-func TestLongPollsAreServedInOrder(t *testing.T) { longPolls(t, 300) }
+func TestLongPollsAreServedInOrder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs a process")
+	}
+	t.Parallel()
+	longPolls(t, 300, 0)
+}
 
 // What 5,000 long polls cost a server: docs/serve.md has the figures.
 func BenchmarkLongPolls(b *testing.B) {
+	const idle = 5 * time.Second
 	for b.Loop() {
-		perPoll, waiting, serving, served := longPolls(b, 5000)
+		perPoll, waiting, serving, served := longPolls(b, 5000, idle)
 		b.ReportMetric(perPoll/1024, "KiB/poll")
-		b.ReportMetric(waiting.Seconds()*100, "%cpu-waiting")
+		b.ReportMetric(waiting.Seconds()/idle.Seconds()*100, "%cpu-waiting")
 		b.ReportMetric(5000/served.Seconds(), "handoffs/s")
 		b.ReportMetric(serving.Seconds()*1e6/5000, "cpu-µs/handoff")
 	}
