@@ -55,6 +55,7 @@ func storm(dir string) error {
 // Processes are killed at random moments, in the middle of steps too. Never do
 // two hold the permit, and those who live go on.
 func TestStormOfKills(t *testing.T) {
+	t.Parallel()
 	kills, _ := strconv.Atoi(os.Getenv("SEMA_STRESS_KILLS"))
 	if kills == 0 {
 		kills = 60
