@@ -4,77 +4,53 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"os/signal"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"sema/engine/memengine"
+	"sema/lab/child"
+	"sema/lab/expect"
 	"sema/server"
 )
 
-// childEnv makes this test binary a server over memory. It prints its address.
-const childEnv = "SEMA_SERVER_TEST_CHILD"
+// serverRole is that of a server over memory. It says its address.
+const serverRole = "server"
 
-func child() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err == nil {
-		fmt.Println(l.Addr())
+func init() {
+	child.Role(serverRole, func(struct{}) error {
+		ctx, stop := context.WithCancel(context.Background())
+		go func() {
+			_, _ = child.Order() // none: the end
+			stop()
+		}()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		fmt.Println("at", l.Addr())
 		e := memengine.New()
-		err = server.New(e, nil).Serve(ctx, l)
-		_ = e.Close()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+		return errors.Join(server.New(e, nil).Serve(ctx, l), e.Close())
+	})
 }
 
 // process is a server in a process of its own.
 type process struct {
-	cmd  *exec.Cmd
+	*child.Tested
 	addr string
 }
 
 func startProcess(tb testing.TB) *process {
-	p := &process{cmd: exec.Command(os.Args[0], "-test.run=^$")}
-	p.cmd.Env = append(os.Environ(), childEnv+"=1")
-	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := p.cmd.StdoutPipe()
-	must(tb, err)
-	must(tb, p.cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	must(tb, err)
-	p.addr = strings.TrimSpace(line)
-	tb.Cleanup(func() {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		if err := p.cmd.Wait(); err != nil {
-			tb.Errorf("the server: %v", err)
-		}
-	})
+	p := &process{Tested: child.Run(tb, serverRole, struct{}{})}
+	p.Says("at", &p.addr)
+	tb.Cleanup(p.Ends)
 	return p
-}
-
-// memory is what the process has resident, in bytes, and cpu what it has used.
-func (p *process) memory(tb testing.TB) (resident float64, cpu time.Duration) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	must(tb, err)
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	number := func(i int) float64 { v, _ := strconv.ParseFloat(fields[i], 64); return v }
-	return number(21) * float64(os.Getpagesize()), time.Duration((number(11) + number(12)) * float64(10*time.Millisecond))
 }
 
 // poll is a connection of its own that waits for a permit.
@@ -85,7 +61,7 @@ type poll struct {
 
 func (p *process) dial(tb testing.TB) *poll {
 	c, err := net.Dial("tcp", p.addr)
-	must(tb, err)
+	expect.OK(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
 	return &poll{c, bufio.NewReaderSize(c, 512)}
 }
@@ -107,12 +83,12 @@ func (c *poll) receive(v any) (int, error) {
 	return r.StatusCode, err
 }
 
-// longPolls has n connections wait for one permit, looks at the server while
-// they do, and lets them have it one after the other, in their order.
-func longPolls(tb testing.TB, n int) (perPoll float64, waiting, serving, served time.Duration) {
+// longPolls has n connections wait for one permit, looks at the server for a while
+// as they do, and lets them have it one after the other, in their order.
+func longPolls(tb testing.TB, n int, while time.Duration) (perPoll float64, waiting, serving, served time.Duration) {
 	p := startProcess(tb)
 	gate, look := p.dial(tb), p.dial(tb)
-	must(tb, gate.send("PUT", "/permits/gate", `{"limit":1,"lease_seconds":600}`))
+	expect.OK(tb, gate.send("PUT", "/permits/gate", `{"limit":1,"lease_seconds":600}`))
 	if status, err := gate.receive(nil); err != nil || status != 200 {
 		tb.Fatal(status, err)
 	}
@@ -123,19 +99,19 @@ func longPolls(tb testing.TB, n int) (perPoll float64, waiting, serving, served 
 		} `json:"waiter_list"`
 	}
 	show := func() (s state) {
-		must(tb, look.send("GET", "?max=100000", ""))
+		expect.OK(tb, look.send("GET", "?max=100000", ""))
 		if status, err := look.receive(&s); err != nil || status != 200 {
 			tb.Fatal(status, err)
 		}
 		return s
 	}
-	before, _ := p.memory(tb)
+	before := p.Uses()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	tokens := map[string]int64{}
 	for i := range n {
 		c := p.dial(tb)
-		must(tb, c.send("PUT", "/permits/w"+strconv.Itoa(i), `{"limit":1,"lease_seconds":60,"wait_seconds":600}`))
+		expect.OK(tb, c.send("PUT", "/permits/w"+strconv.Itoa(i), `{"limit":1,"lease_seconds":60,"wait_seconds":600}`))
 		all.Go(func() {
 			got := struct {
 				Permit string `json:"permit"`
@@ -156,18 +132,16 @@ func longPolls(tb testing.TB, n int) (perPoll float64, waiting, serving, served 
 			}
 		})
 	}
-	for show().Waiters < n {
-		time.Sleep(20 * time.Millisecond) // the server shows no event for it
-	}
+	expect.Until(tb, "all wait", func() bool { return show().Waiters == n })
 	order := show().List
-	after, idle := p.memory(tb)
-	time.Sleep(5 * time.Second) // what is measured: the cost of waiting
-	_, idled := p.memory(tb)
+	after := p.Uses()
+	time.Sleep(while)
+	idled := p.Uses()
 	began := time.Now()
-	must(tb, gate.send("DELETE", "/permits/gate", ""))
+	expect.OK(tb, gate.send("DELETE", "/permits/gate", ""))
 	all.Wait()
 	served = time.Since(began)
-	_, end := p.memory(tb)
+	end := p.Uses()
 	last := int64(0)
 	for i, w := range order {
 		if tokens[w.Permit] <= last {
@@ -178,17 +152,18 @@ func longPolls(tb testing.TB, n int) (perPoll float64, waiting, serving, served 
 	if s := show(); s.Waiters != 0 {
 		tb.Errorf("%d wait still", s.Waiters)
 	}
-	return (after - before) / float64(n), (idled - idle) / 5, end - idled, served
+	return float64(after.Resident-before.Resident) / float64(n), idled.CPU - after.CPU, end.CPU - idled.CPU, served
 }
 
-func TestLongPollsAreServedInOrder(t *testing.T) { longPolls(t, 300) }
+func TestLongPollsAreServedInOrder(t *testing.T) { longPolls(t, 300, 0) }
 
 // What 5,000 long polls cost a server: docs/serve.md has the figures.
 func BenchmarkLongPolls(b *testing.B) {
 	for b.Loop() {
-		perPoll, waiting, serving, served := longPolls(b, 5000)
+		const while = 5 * time.Second
+		perPoll, waiting, serving, served := longPolls(b, 5000, while)
 		b.ReportMetric(perPoll/1024, "KiB/poll")
-		b.ReportMetric(waiting.Seconds()*100, "%cpu-waiting")
+		b.ReportMetric(100*waiting.Seconds()/while.Seconds(), "%cpu-waiting")
 		b.ReportMetric(5000/served.Seconds(), "handoffs/s")
 		b.ReportMetric(serving.Seconds()*1e6/5000, "cpu-µs/handoff")
 	}

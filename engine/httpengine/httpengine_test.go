@@ -3,6 +3,7 @@
 package httpengine_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -15,18 +16,13 @@ import (
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
+	"sema/lab/pipenet"
 	"sema/server"
 )
 
 func TestMain(m *testing.M) {
 	enginetest.Main(m, func(url string) (sema.Engine, error) { return httpengine.New(url, nil) })
-}
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }
 
 // serve starts a server over an engine, and is its URL.
@@ -43,27 +39,63 @@ func serve(tb testing.TB, e engine.Engine, o *server.Options) string {
 // client is an engine of the server at a URL, as another process would have it.
 func client(tb testing.TB, url string) *httpengine.Engine {
 	e, err := httpengine.New(url, nil)
-	must(tb, err)
+	expect.OK(tb, err)
 	tb.Cleanup(func() { _ = e.Close() })
 	return e
 }
 
-func overMemory(tb testing.TB) enginetest.Store {
-	e := memengine.New()
-	tb.Cleanup(func() { _ = e.Close() })
-	url := serve(tb, e, nil)
-	return enginetest.Store{URL: url, Client: func(tb testing.TB) sema.Engine { return client(tb, url) }}
+// overMemory is a server over memory, behind what front puts before it. Where
+// serve connects in memory, nothing is left of it all when the test ends: so it
+// may be within a bubble of testing/synctest.
+func overMemory(serve func(http.Handler) *httptest.Server, front func(http.Handler) http.Handler) func(tb testing.TB) enginetest.Store {
+	return func(tb testing.TB) enginetest.Store {
+		e := memengine.New()
+		s := server.New(e, nil)
+		h := serve(front(s))
+		tb.Cleanup(func() {
+			s.Close()
+			h.Close()
+			_ = e.Close()
+		})
+		pipes, virtual := h.Listener.(*pipenet.Listener)
+		return enginetest.Store{Client: func(tb testing.TB) sema.Engine {
+			c := client(tb, h.URL+"/")
+			if virtual {
+				c.DialBy(pipes.Dial)
+			}
+			return c
+		}}
+	}
+}
+
+func pipes(h http.Handler) *httptest.Server { return pipenet.Serve(h, nil) }
+
+func asItIs(h http.Handler) http.Handler { return h }
+
+// withoutUpgrades is in front of a server, and knows plain HTTP only.
+func withoutUpgrades(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Upgrade")
+		h.ServeHTTP(w, r)
+	})
 }
 
 func redisAt(tb testing.TB, s *redistest.Server) engine.Engine {
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true})
 	e, err := redisengine.New(rdb, nil)
-	must(tb, err)
+	expect.OK(tb, err)
 	tb.Cleanup(func() {
 		_ = e.Close()
 		_ = rdb.Close()
 	})
 	return e
+}
+
+// needsRedis leaves out of make quick what needs a server.
+func needsRedis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs a redis-server")
+	}
 }
 
 func overRedis(tb testing.TB) enginetest.Store {
@@ -75,13 +107,29 @@ func overRedis(tb testing.TB) enginetest.Store {
 	}
 }
 
-func TestPromisesOverMemory(t *testing.T) { enginetest.Run(t, overMemory) }
+func TestPromisesOverMemory(t *testing.T) { enginetest.Run(t, overMemory(pipes, asItIs)) }
 
-func TestPromisesOverRedis(t *testing.T) { enginetest.Run(t, overRedis) }
+func TestPromisesWithoutUpgrades(t *testing.T) { enginetest.Run(t, overMemory(pipes, withoutUpgrades)) }
 
-func TestProcessesOverRedis(t *testing.T) { enginetest.RunProcesses(t, overRedis(t), 4) }
+func TestPromisesOverRedis(t *testing.T) {
+	needsRedis(t)
+	t.Parallel()
+	enginetest.Run(t, overRedis)
+}
 
-func BenchmarkOverMemory(b *testing.B) { enginetest.Benchmark(b, overMemory) }
+func TestProcessesOverRedis(t *testing.T) {
+	needsRedis(t)
+	t.Parallel()
+	enginetest.RunProcesses(t, overRedis(t), 4)
+}
+
+func BenchmarkOverMemory(b *testing.B) {
+	enginetest.Benchmark(b, overMemory(httptest.NewServer, asItIs))
+}
+
+func BenchmarkWithoutUpgrades(b *testing.B) {
+	enginetest.Benchmark(b, overMemory(httptest.NewServer, withoutUpgrades))
+}
 
 func BenchmarkOverRedis(b *testing.B) { enginetest.Benchmark(b, overRedis) }
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // Mixed is the name of what a round has whose faults come mixed.

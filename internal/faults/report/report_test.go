@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sema/internal/faults"
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 func rounds() []faults.Result {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sema/internal/faults"
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // summary is what the page says.

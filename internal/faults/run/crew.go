@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // crew is the processes of a round, those that are gone included.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sema/internal/faults"
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // judgeAgain judges the records that were saved of the results in a file, by the

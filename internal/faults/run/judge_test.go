@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"sema/internal/faults"
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // What a rule of today does not find is gone; what was looked for on the spot, and

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // load is what a goroutine of a worker does until it is told to stop. One of each

@@ -7,7 +7,7 @@ import (
 
 	"sema"
 	"sema/classic"
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // skew is how far apart the clocks of neighbouring workers are, for the book's

@@ -8,7 +8,7 @@ import (
 
 	"sema/internal/faults"
 	"sema/internal/faults/ground"
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // plan is what a round is to be: all of it follows from the seed, and from what

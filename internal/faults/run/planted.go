@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"sema/engine"
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // planted is a bug that workers can have, so that the judge is judged as well.

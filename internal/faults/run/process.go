@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"time"
 
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // workerArg makes the program a worker.

@@ -12,7 +12,7 @@ import (
 
 	"sema/internal/faults"
 	"sema/internal/faults/ground"
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // round is a round as the runner plays it.

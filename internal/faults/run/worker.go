@@ -16,7 +16,7 @@ import (
 
 	"sema"
 	"sema/internal/faults/ground"
-	"sema/internal/faults/history"
+	"sema/lab/history"
 )
 
 // job is what a worker is to do.
