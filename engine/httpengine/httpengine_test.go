@@ -3,6 +3,7 @@
 package httpengine_test
 
 import (
+	"flag"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -22,6 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // they mostly wait for Redis
 	enginetest.Main(m, func(url string) (sema.Engine, error) { return httpengine.New(url, nil) })
 }
 
@@ -57,11 +60,11 @@ func overMemory(serve func(http.Handler) *httptest.Server, front func(http.Handl
 			h.Close()
 			_ = e.Close()
 		})
-		pipes, virtual := h.Listener.(*pipenet.Listener)
-		return enginetest.Store{Client: func(tb testing.TB) sema.Engine {
+		_, virtual := h.Listener.(*pipenet.Listener)
+		return enginetest.Store{Virtual: virtual, Client: func(tb testing.TB) sema.Engine {
 			c := client(tb, h.URL+"/")
 			if virtual {
-				c.DialBy(pipes.Dial)
+				c.DialBy(pipenet.Dial)
 			}
 			return c
 		}}
@@ -107,9 +110,15 @@ func overRedis(tb testing.TB) enginetest.Store {
 	}
 }
 
-func TestPromisesOverMemory(t *testing.T) { enginetest.Run(t, overMemory(pipes, asItIs)) }
+func TestPromisesOverMemory(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, overMemory(pipes, asItIs))
+}
 
-func TestPromisesWithoutUpgrades(t *testing.T) { enginetest.Run(t, overMemory(pipes, withoutUpgrades)) }
+func TestPromisesWithoutUpgrades(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, overMemory(pipes, withoutUpgrades))
+}
 
 func TestPromisesOverRedis(t *testing.T) {
 	needsRedis(t)
