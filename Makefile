@@ -1,4 +1,4 @@
-.PHONY: demo build man test pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -14,11 +14,40 @@ man:
 # Modules of their own, so that nobody has to have what only they need.
 MODULES = bench dashboard/browsertest contrib/grpc contrib/otel contrib/prometheus examples/jobs interop/others monitoring
 
-# All tests, race detector on; real Redis servers are started as children.
+TESTRUN = go run ./lab/testrun
+TESTS = -race -fresh -p 4
+
+# For every save: what needs no server, no process and no race detector.
+quick:
+	$(TESTRUN) -short .
+
+# All tests, race detector on; real servers are started as children. Every package
+# is tried, though one has failed.
 test:
 	./scripts/test-tools.sh
-	go test -race -timeout 10m ./...
-	@for m in $(MODULES); do echo "module $$m"; (cd $$m && go vet ./... && go test -race -timeout 10m ./...) || exit 1; done
+	$(TESTRUN) $(TESTS) . $(MODULES)
+
+# Which tests fail by chance: all of them N times, every other time beside two busy
+# loops for each processor.
+N = 10
+flaky:
+	./scripts/test-tools.sh
+	$(TESTRUN) $(TESTS) -timeout 20m -rounds $(N) -out flaky.json . $(MODULES)
+
+# What takes hours.
+long:
+	$(MAKE) agree
+	$(MAKE) simulate FOR=1h
+	$(MAKE) planted
+	$(MAKE) storm
+	$(MAKE) stress
+	$(MAKE) bounds
+	$(MAKE) recovery
+	$(MAKE) fuzz
+	$(MAKE) faults HOURS=2
+	$(MAKE) faults-planted
+	$(MAKE) servers
+	$(MAKE) interop
 
 # The dashboard's pictures in docs, taken by its tests.
 pictures:
@@ -106,7 +135,7 @@ lint:
 	go vet -tags interop ./interop/...
 	cd interop/others && go vet -tags interop .
 	$(STATICCHECK) ./...
-	@for m in $(MODULES); do (cd $$m && $(STATICCHECK) ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && go vet ./... && $(STATICCHECK) ./...) || exit 1; done
 
 # Code and tests compile for every system that is supported.
 cross:
@@ -116,7 +145,7 @@ cross:
 		(cd $$m && GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./...) || exit 1; echo "$$m compiles for $$to"; done; done
 
 vulncheck:
-	$(GOVULNCHECK) ./...
+	./scripts/vulncheck.sh "$(GOVULNCHECK)"
 
 # Our classic and redisson packages beside the originals' own languages, and what
 # we say of npm's redis-semaphore: needs Python, Java with Maven, and Node.js.

@@ -11,17 +11,11 @@ import (
 
 	"sema"
 	"sema/engine/enginetest"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // told is a test that keeps what it is told instead of failing.
 type told struct {
@@ -79,9 +73,9 @@ func TestPromises(t *testing.T) {
 // The page for users shows a test of this package.
 func TestDocsShowATest(t *testing.T) {
 	page, err := os.ReadFile("../docs/testing.md")
-	must(t, err)
+	expect.OK(t, err)
 	source, err := os.ReadFile("program_test.go")
-	must(t, err)
+	expect.OK(t, err)
 	_, rest, ok := strings.Cut(string(page), "```go\n")
 	block, _, ok2 := strings.Cut(rest, "```")
 	if !ok || !ok2 || !strings.Contains(string(source), block) {
