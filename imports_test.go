@@ -27,7 +27,7 @@ var importRules = []struct {
 	{"sema/semahttp", []string{"sema"}, "it limits requests by any engine, and so needs none"},
 	{"sema/examples/crawler", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},
 	{"sema/examples/gateway", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},
-	{"sema/engine/enginetest", []string{"sema", "sema/engine", "sema/lab/expect", "sema/lab/stall", "go.uber.org/goleak"}, "a third engine's tests import it"},
+	{"sema/engine/enginetest", []string{"sema", "sema/engine", "sema/lab/child", "sema/lab/expect", "sema/lab/history", "sema/lab/stall", "go.uber.org/goleak"}, "a third engine's tests import it"},
 	{"sema/watch", []string{"sema/engine"}, "who looks from outside needs no client, and no engine of any kind"},
 	{"sema/dashboard", []string{"sema", "sema/engine", "sema/watch", "sema/internal/why"}, "who shows it in a server of his own gets no other dependency"},
 	{"sema/internal/why", []string{"sema/engine"}, "every front end says it in the same terms"},

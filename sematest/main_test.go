@@ -66,7 +66,7 @@ func TestPromises(t *testing.T) {
 		quiet := &told{TB: tb} // its tests leave permits behind on purpose
 		engine := sematest.New(quiet)
 		tb.Cleanup(func() { _ = engine.Close() })
-		return enginetest.Store{Client: func(testing.TB) sema.Engine { return engine }}
+		return enginetest.Store{Client: func(testing.TB) sema.Engine { return engine }, Virtual: true}
 	})
 }
 

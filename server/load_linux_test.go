@@ -4,78 +4,53 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"os/signal"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"sema/engine/memengine"
+	"sema/lab/child"
 	"sema/lab/expect"
 	"sema/server"
 )
 
-// childEnv makes this test binary a server over memory. It prints its address.
-const childEnv = "SEMA_SERVER_TEST_CHILD"
+// serverRole is that of a server over memory. It says its address.
+const serverRole = "server"
 
-func child() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err == nil {
-		fmt.Println(l.Addr())
+func init() {
+	child.Role(serverRole, func(struct{}) error {
+		ctx, stop := context.WithCancel(context.Background())
+		go func() {
+			_, _ = child.Order() // none: the end
+			stop()
+		}()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		fmt.Println("at", l.Addr())
 		e := memengine.New()
-		err = server.New(e, nil).Serve(ctx, l)
-		_ = e.Close()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+		return errors.Join(server.New(e, nil).Serve(ctx, l), e.Close())
+	})
 }
 
 // process is a server in a process of its own.
 type process struct {
-	cmd  *exec.Cmd
+	*child.Tested
 	addr string
 }
 
 func startProcess(tb testing.TB) *process {
-	p := &process{cmd: exec.Command(os.Args[0], "-test.run=^$")}
-	p.cmd.Env = append(os.Environ(), childEnv+"=1")
-	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := p.cmd.StdoutPipe()
-	expect.OK(tb, err)
-	expect.OK(tb, p.cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	expect.OK(tb, err)
-	p.addr = strings.TrimSpace(line)
-	tb.Cleanup(func() {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		if err := p.cmd.Wait(); err != nil {
-			tb.Errorf("the server: %v", err)
-		}
-	})
+	p := &process{Tested: child.Run(tb, serverRole, struct{}{})}
+	p.Says("at", &p.addr)
+	tb.Cleanup(p.Ends)
 	return p
-}
-
-// memory is what the process has resident, in bytes, and cpu what it has used.
-func (p *process) memory(tb testing.TB) (resident float64, cpu time.Duration) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	expect.OK(tb, err)
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	number := func(i int) float64 { v, _ := strconv.ParseFloat(fields[i], 64); return v }
-	return number(21) * float64(os.Getpagesize()), time.Duration((number(11) + number(12)) * float64(10*time.Millisecond))
 }
 
 // poll is a connection of its own that waits for a permit.
@@ -108,10 +83,9 @@ func (c *poll) receive(v any) (int, error) {
 	return r.StatusCode, err
 }
 
-// longPolls has n connections wait for one permit, looks at the server while
-// they do nothing for so long, and lets them have it one after the other, in their
-// order.
-func longPolls(tb testing.TB, n int, idle time.Duration) (perPoll float64, waiting, serving, served time.Duration) {
+// longPolls has n connections wait for one permit, looks at the server for a while
+// as they do, and lets them have it one after the other, in their order.
+func longPolls(tb testing.TB, n int, while time.Duration) (perPoll float64, waiting, serving, served time.Duration) {
 	p := startProcess(tb)
 	gate, look := p.dial(tb), p.dial(tb)
 	expect.OK(tb, gate.send("PUT", "/permits/gate", `{"limit":1,"lease_seconds":600}`))
@@ -131,7 +105,7 @@ func longPolls(tb testing.TB, n int, idle time.Duration) (perPoll float64, waiti
 		}
 		return s
 	}
-	before, _ := p.memory(tb)
+	before := p.Uses()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	tokens := map[string]int64{}
@@ -158,21 +132,16 @@ func longPolls(tb testing.TB, n int, idle time.Duration) (perPoll float64, waiti
 			}
 		})
 	}
-	for show().Waiters < n {
-		time.Sleep(20 * time.Millisecond) // the server shows no event for it
-	}
+	expect.Until(tb, "all wait", func() bool { return show().Waiters == n })
 	order := show().List
-	after, used := p.memory(tb)
-	time.Sleep(idle) // what is measured: the cost of waiting
-	_, idled := p.memory(tb)
+	after := p.Uses()
+	time.Sleep(while)
+	idled := p.Uses()
 	began := time.Now()
 	expect.OK(tb, gate.send("DELETE", "/permits/gate", ""))
 	all.Wait()
 	served = time.Since(began)
-	_, end := p.memory(tb)
-	if len(order) != n {
-		tb.Fatalf("%d wait; want %d", len(order), n)
-	}
+	end := p.Uses()
 	last := int64(0)
 	for i, w := range order {
 		if tokens[w.Permit] <= last {
@@ -183,24 +152,18 @@ func longPolls(tb testing.TB, n int, idle time.Duration) (perPoll float64, waiti
 	if s := show(); s.Waiters != 0 {
 		tb.Errorf("%d wait still", s.Waiters)
 	}
-	return (after - before) / float64(n), idled - used, end - idled, served
+	return float64(after.Resident-before.Resident) / float64(n), idled.CPU - after.CPU, end.CPU - idled.CPU, served
 }
 
-func TestLongPollsAreServedInOrder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it needs a process")
-	}
-	t.Parallel()
-	longPolls(t, 300, 0)
-}
+func TestLongPollsAreServedInOrder(t *testing.T) { longPolls(t, 300, 0) }
 
 // What 5,000 long polls cost a server: docs/serve.md has the figures.
 func BenchmarkLongPolls(b *testing.B) {
-	const idle = 5 * time.Second
 	for b.Loop() {
-		perPoll, waiting, serving, served := longPolls(b, 5000, idle)
+		const while = 5 * time.Second
+		perPoll, waiting, serving, served := longPolls(b, 5000, while)
 		b.ReportMetric(perPoll/1024, "KiB/poll")
-		b.ReportMetric(waiting.Seconds()/idle.Seconds()*100, "%cpu-waiting")
+		b.ReportMetric(100*waiting.Seconds()/while.Seconds(), "%cpu-waiting")
 		b.ReportMetric(5000/served.Seconds(), "handoffs/s")
 		b.ReportMetric(serving.Seconds()*1e6/5000, "cpu-µs/handoff")
 	}

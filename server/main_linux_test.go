@@ -1,16 +1,14 @@
 package server_test
 
 import (
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"sema/lab/child"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		child()
-		return
-	}
+	child.Play()
 	goleak.VerifyTestMain(m)
 }

@@ -228,13 +228,13 @@ func (e *env) judge(h *History, limit int, slack time.Duration) {
 	}
 }
 
-// pass lets time pass until a moment, without a rest where time is the machine's:
-// timers that end then may not have run.
-func (e *env) pass(until time.Time) {
+// pass lets time pass until a moment, which may move on meanwhile; without a rest
+// where time is the machine's: timers that end then may not have run.
+func (e *env) pass(until func() time.Time) {
 	if e.store.Virtual {
-		time.Sleep(time.Until(until))
+		time.Sleep(time.Until(until()))
 	}
-	for time.Now().Before(until) {
+	for time.Now().Before(until()) {
 	}
 }
 

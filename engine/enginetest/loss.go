@@ -102,9 +102,9 @@ var lossTests = []test{
 		// asked: the lease ends while this goroutine spins.
 		s := e.sem(1, &sema.Options{Lease: sema.MinLease, Renew: sema.NoRenewal})
 		p := e.acquire(s, 1)
-		e.pass(p.Deadline())
-		if p.Err() == nil || p.Context(e.ctx()).Err() == nil {
-			e.broken("trusted beyond its deadline")
+		e.pass(p.Deadline)
+		if err, over := p.Err(), p.Context(e.ctx()).Err(); err == nil || over == nil {
+			e.broken("trusted %v beyond its deadline: %v, %v", time.Since(p.Deadline()), err, over)
 		}
 	}},
 	{name: "a permit removed from the store is lost at the next renewal", run: func(e *env) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"sema/engine"
+	"sema/lab/expect"
 )
 
 // BenchmarkStart is what a program pays that opens the engine, holds a permit
@@ -13,10 +14,10 @@ func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()
 	for b.Loop() {
 		e, err := New(dir, nil)
-		must(b, err)
+		expect.OK(b, err)
 		u := openUser(b, e, "x", 1)
-		must(b, u.release(u.take(b)))
-		must(b, e.Close())
+		expect.OK(b, u.release(u.take(b)))
+		expect.OK(b, e.Close())
 	}
 }
 
@@ -24,7 +25,7 @@ func BenchmarkStart(b *testing.B) {
 func BenchmarkUncontended(b *testing.B) {
 	u := openUser(b, openEngine(b, b.TempDir()), "x", 1)
 	for b.Loop() {
-		must(b, u.release(u.take(b)))
+		expect.OK(b, u.release(u.take(b)))
 	}
 }
 
@@ -39,9 +40,9 @@ func BenchmarkStepBesideQueue(b *testing.B) {
 	}
 	c.Number = others.number.Add(1)
 	_, err := others.session.Step(context.Background(), c)
-	must(b, err)
+	expect.OK(b, err)
 	for b.Loop() {
 		_, err := u.call(engine.Request{Kind: engine.Renew, ID: held, Lease: u.lease})
-		must(b, err)
+		expect.OK(b, err)
 	}
 }

@@ -3,15 +3,9 @@
 package fileengine
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,42 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sema/engine"
+	"sema/lab/child"
+	"sema/lab/expect"
 )
 
-// The test binary runs itself as the processes of the tests.
+// The roles of processes. A job is a directory, but for a holder.
 const (
-	roleVar  = "SEMA_FILE_TEST_ROLE"
-	dirVar   = "SEMA_FILE_TEST_DIR"
-	limitVar = "SEMA_FILE_TEST_LIMIT"
-	holdVar  = "SEMA_FILE_TEST_HOLD"
-	lifeVar  = "SEMA_FILE_TEST_LIFE"
-
-	sharedVar = "SEMA_FILE_TEST_SHARED"
+	holderRole = "fileengine holder"
+	stormRole  = "fileengine storm"
+	lockedRole = "fileengine locked"
+	stampRole  = "fileengine stamp"
 )
 
-// PlayRole makes this process what the test that started it wants. It reports
-// false if no test has.
-func PlayRole() bool {
-	switch os.Getenv(roleVar) {
-	case "":
-		return false
-	case "holder":
-		play(holder)
-	case "storm":
-		play(storm)
-	case "locked":
-		play(locked)
-	case "stamp":
-		play(stamp)
-	}
-	return true
-}
-
-func play(role func() error) {
-	if err := role(); err != nil {
-		fmt.Println("error", err)
-		os.Exit(1)
-	}
+func init() {
+	child.Role(holderRole, holder.play)
+	child.Role(stormRole, storm)
+	child.Role(lockedRole, locked)
+	child.Role(stampRole, func(string) error { return stamp() })
 }
 
 func monotonic() int64 {
@@ -65,14 +40,20 @@ func monotonic() int64 {
 
 // holder waits for a permit, says so, keeps it for a while or until it is told
 // to go on, and releases it.
-func holder() error {
-	limit, _ := strconv.Atoi(os.Getenv(limitVar))
-	hold, _ := time.ParseDuration(os.Getenv(holdVar))
-	e, err := New(os.Getenv(dirVar), &Options{Shared: os.Getenv(sharedVar) != ""})
+type holder struct {
+	Dir    string
+	Limit  int
+	Hold   time.Duration // negative: until told
+	Life   bool          // another process has its engine's life open
+	Shared bool
+}
+
+func (h holder) play() error {
+	e, err := New(h.Dir, &Options{Shared: h.Shared})
 	if err != nil {
 		return err
 	}
-	u, err := newUser(e, "x", limit)
+	u, err := newUser(e, "x", h.Limit)
 	if err != nil {
 		return err
 	}
@@ -95,7 +76,7 @@ func holder() error {
 			return err
 		}
 	}
-	if os.Getenv(lifeVar) != "" {
+	if h.Life {
 		life, err := e.Life()
 		if err != nil {
 			return err
@@ -108,9 +89,9 @@ func holder() error {
 		fmt.Println("guard", guard.Process.Pid)
 	}
 	fmt.Println("granted", monotonic())
-	if hold >= 0 {
-		time.Sleep(hold)
-	} else if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+	if h.Hold >= 0 {
+		time.Sleep(h.Hold)
+	} else if _, err := child.Order(); err != nil {
 		return err
 	}
 	fmt.Println("releases", monotonic())
@@ -120,92 +101,20 @@ func holder() error {
 	return e.Close()
 }
 
-// child is a process with the role of a holder.
-type child struct {
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	lines chan string
-	gone  func() // waits for its end
-}
+// process is a process of a test.
+type process struct{ *child.Tested }
 
-// start starts a holder. A negative hold waits for goOn.
-func start(tb testing.TB, dir string, limit int, hold time.Duration) *child {
+// start starts a holder that holds until it is told to go on.
+func start(tb testing.TB, dir string, limit int) process {
 	tb.Helper()
-	return startRole(tb, "holder", dir, limit, hold)
+	return process{child.Run(tb, holderRole, holder{Dir: dir, Limit: limit, Hold: -1})}
 }
 
-func startRole(tb testing.TB, role, dir string, limit int, hold time.Duration) *child {
-	tb.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleVar+"="+role, dirVar+"="+dir, limitVar+"="+strconv.Itoa(limit), holdVar+"="+hold.String(), "GORACE=atexit_sleep_ms=0")
-	return startCommand(tb, cmd)
-}
+// granted wants it to say that it has the permit, and returns since when.
+func (p process) granted() (at int64) { p.Says("granted", &at); return at }
 
-func startCommand(tb testing.TB, cmd *exec.Cmd) *child {
-	tb.Helper()
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	must(tb, err)
-	in, err := cmd.StdinPipe()
-	must(tb, err)
-	must(tb, cmd.Start())
-	c := &child{cmd: cmd, in: in, lines: make(chan string, 10)}
-	var done sync.WaitGroup
-	done.Go(func() {
-		for s := bufio.NewScanner(out); s.Scan(); {
-			c.lines <- s.Text()
-		}
-		close(c.lines)
-	})
-	c.gone = sync.OnceFunc(func() {
-		for range c.lines {
-		}
-		done.Wait()
-		_ = cmd.Wait()
-	})
-	tb.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		c.gone()
-	})
-	return c
-}
+// released wants it to say that it releases, and returns when.
+func (p process) released() (at int64) { p.Says("releases", &at); return at }
 
-// says wants the next line to begin with a word, and returns the number after
-// it.
-func (c *child) says(tb testing.TB, word string) int64 {
-	tb.Helper()
-	select {
-	case line, ok := <-c.lines:
-		got, number, _ := strings.Cut(line, " ")
-		if !ok || got != word {
-			tb.Fatalf("process %d says %q instead of %q", c.cmd.Process.Pid, line, word)
-		}
-		n, _ := strconv.ParseInt(number, 10, 64)
-		return n
-	case <-time.After(time.Minute):
-		tb.Fatalf("process %d does not say %q", c.cmd.Process.Pid, word)
-		return 0
-	}
-}
-
-func (c *child) goOn(tb testing.TB) {
-	tb.Helper()
-	_, err := c.in.Write([]byte{1})
-	must(tb, err)
-}
-
-func (c *child) kill(tb testing.TB) { tb.Helper(); must(tb, c.cmd.Process.Signal(syscall.SIGKILL)) }
-
-// cpu is the processor time of a process so far.
-func (c *child) cpu(tb testing.TB) (used time.Duration) {
-	tb.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", c.cmd.Process.Pid))
-	must(tb, err)
-	for _, thread := range threads {
-		stat, _ := os.ReadFile(thread) // a thread may end meanwhile
-		ns, _, _ := strings.Cut(string(stat), " ")
-		n, _ := strconv.ParseInt(ns, 10, 64)
-		used += time.Duration(n)
-	}
-	return used
-}
+// kill kills it, and does not wait for its end.
+func (p process) kill(tb testing.TB) { tb.Helper(); expect.OK(tb, p.Signal(syscall.SIGKILL)) }

@@ -1,7 +1,9 @@
 package fileengine
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/lab/expect"
 )
 
 // logOf is the path of the log of semaphore x.
@@ -20,21 +23,21 @@ func TestTornTailIsCut(t *testing.T) {
 	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
 	whole, err := os.ReadFile(logOf(dir))
-	must(t, err)
+	expect.OK(t, err)
 	rec := record{At: 1, Client: "f.1", Call: engine.Call{Number: 1}}
 	torn, _ := frame(nil, 0, rec.encode())
 	for cut := range len(torn) { // even a whole one, as its checksum does not go on from the last
-		must(t, os.WriteFile(logOf(dir), slices.Concat(whole, torn[:cut+1]), 0o600))
+		expect.OK(t, os.WriteFile(logOf(dir), slices.Concat(whole, torn[:cut+1]), 0o600))
 		if got := b.status(t, b.ask(false)); got != engine.Refused {
 			t.Fatalf("with %d bytes of a torn record: status %d", cut+1, got)
 		}
 		whole, err = os.ReadFile(logOf(dir))
-		must(t, err)
+		expect.OK(t, err)
 		if _, err := readImage(whole); err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(t, a.release(held))
+	expect.OK(t, a.release(held))
 	b.take(t)
 }
 
@@ -43,17 +46,17 @@ func TestCompactedLogIsGoneOnWith(t *testing.T) {
 	a, b := openUser(t, openEngine(t, dir), "x", 2), openUser(t, openEngine(t, dir), "x", 2)
 	held := b.take(t)
 	for range 500 {
-		must(t, a.release(a.take(t)))
+		expect.OK(t, a.release(a.take(t)))
 	}
 	info, err := os.Stat(logOf(dir))
-	must(t, err)
+	expect.OK(t, err)
 	if info.Size() > 2*compactAt {
 		t.Errorf("the log has %d bytes", info.Size())
 	}
 	if st := b.state(t); len(st.Holders) != 1 || st.Holders[0].ID != held.String() {
 		t.Errorf("state %+v", st)
 	}
-	must(t, b.release(held))
+	expect.OK(t, b.release(held))
 }
 
 // A file that is damaged in any way, while a and b hold 2 of 2.
@@ -71,7 +74,7 @@ func TestDamagedFileIsRestored(t *testing.T) {
 			a, b := openUser(t, openEngine(t, dir), "x", 2), openUser(t, openEngine(t, dir), "x", 2)
 			ha, hb := a.take(t), b.take(t)
 			a.state(t) // so that it knows of both
-			must(t, damage(logOf(dir)))
+			expect.OK(t, damage(logOf(dir)))
 			a.engine.checked = time.Time{} // as if some seconds had gone by
 			b.engine.checked = time.Time{}
 			renew := engine.Request{Kind: engine.Renew, ID: ha, Lease: a.lease}
@@ -82,7 +85,7 @@ func TestDamagedFileIsRestored(t *testing.T) {
 			if got := c.status(t, c.ask(false)); name != "directory" && got != engine.Refused {
 				t.Errorf("a third: status %d", got)
 			}
-			must(t, a.release(ha))
+			expect.OK(t, a.release(ha))
 			reply, err := b.call(engine.Request{Kind: engine.Release, ID: hb})
 			if err != nil || name != "directory" && reply.Answers[0].Status != engine.Done {
 				t.Errorf("the other release: %+v, %v", reply, err)
@@ -96,25 +99,25 @@ func TestNewcomerToDamagedFileAsksTheLiving(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	must(t, os.WriteFile(logOf(dir), []byte("sema log 2\nhello"), 0o600))
+	expect.OK(t, os.WriteFile(logOf(dir), []byte("sema log 2\nhello"), 0o600))
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	if got := b.status(t, b.ask(false)); got != engine.Refused {
 		t.Errorf("beside a holder: status %d", got)
 	}
-	must(t, a.release(held))
+	expect.OK(t, a.release(held))
 	b.take(t)
 }
 
 func TestDamagedFileHealsWhereNobodyHolds(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.WriteFile(logOf(dir), []byte("hello"), 0o600))
+	expect.OK(t, os.WriteFile(logOf(dir), []byte("hello"), 0o600))
 	u := openUser(t, openEngine(t, dir), "x", 1)
-	must(t, u.release(u.take(t)))
+	expect.OK(t, u.release(u.take(t)))
 }
 
 func TestOtherVersionIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.WriteFile(logOf(dir), []byte("sema log 9\nhello"), 0o600))
+	expect.OK(t, os.WriteFile(logOf(dir), []byte("sema log 9\nhello"), 0o600))
 	u := openUser(t, openEngine(t, dir), "x", 1)
 	_, err := u.call(u.ask(false))
 	var e *engine.Error
@@ -128,7 +131,7 @@ func TestReplacedLogCounts(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	must(t, os.Remove(logOf(dir)))
+	expect.OK(t, os.Remove(logOf(dir)))
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	b.take(t) // at most until the next renewal
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Gone {
@@ -153,19 +156,19 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 		queue, tickets = append(queue, u), append(tickets, r.ID)
 	}
 	a.state(t)
-	must(t, os.RemoveAll(dir))
+	expect.OK(t, os.RemoveAll(dir))
 	a.engine.checked = time.Time{}
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Granted {
 		t.Fatalf("renewal: status %d", got)
 	}
-	waitFor(t, "all pipes", func() bool {
+	expect.Until(t, "all pipes", func() bool {
 		pipes, _ := filepath.Glob(filepath.Join(dir, "*"+lifeSuffix))
 		return len(pipes) == 6
 	})
-	must(t, a.release(held))
+	expect.OK(t, a.release(held))
 	for i, u := range queue {
 		u.granted(t, tickets[i])
-		must(t, u.release(tickets[i]))
+		expect.OK(t, u.release(tickets[i]))
 	}
 }
 
@@ -181,7 +184,7 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 			if got := b.status(t, r); got != engine.Queued {
 				t.Fatalf("status %d", got)
 			}
-			must(t, os.Remove(logOf(dir)))
+			expect.OK(t, os.Remove(logOf(dir)))
 			var newcomers engine.ID
 			c := openUser(t, openEngine(t, dir), "x", 1)
 			if !restored {
@@ -199,9 +202,9 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 				t.Fatalf("asked again: status %d", got)
 			}
 			if restored {
-				must(t, a.release(held))
+				expect.OK(t, a.release(held))
 			} else {
-				must(t, c.release(newcomers))
+				expect.OK(t, c.release(newcomers))
 			}
 			b.granted(t, r.ID)
 		})
@@ -215,14 +218,14 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 	a, b, c := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
 	info, err := os.Stat(logOf(dir))
-	must(t, err)
+	expect.OK(t, err)
 	waiters, asks := []*user{b, c}, []engine.Request{b.ask(true), c.ask(true)}
 	for i, u := range waiters { // c is the last to read
 		if got := u.status(t, asks[i]); got != engine.Queued {
 			t.Fatalf("status %d", got)
 		}
 	}
-	must(t, os.Truncate(logOf(dir), info.Size())) // as after bad bytes
+	expect.OK(t, os.Truncate(logOf(dir), info.Size())) // as after bad bytes
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Granted {
 		t.Fatalf("renewal: status %d", got)
 	}
@@ -256,7 +259,7 @@ func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	must(t, os.Remove(a.engine.life(a.engine.process)))
+	expect.OK(t, os.Remove(a.engine.life(a.engine.process)))
 	other := b.take(t)
 	r := a.ask(true)
 	if got := a.status(t, r); got != engine.Queued {
@@ -269,19 +272,10 @@ func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Gone {
 		t.Errorf("renewal: status %d", got)
 	}
-	must(t, b.release(other))
+	expect.OK(t, b.release(other))
 	a.granted(t, r.ID)
 	if got := b.status(t, b.ask(false)); got != engine.Refused {
 		t.Errorf("beside it another one is granted: status %d", got)
-	}
-}
-
-func waitFor(tb testing.TB, what string, ok func() bool) {
-	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			tb.Fatalf("no %s", what)
-		}
 	}
 }
 
@@ -312,7 +306,7 @@ func TestRestartOfTheHost(t *testing.T) {
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	r := a.ask(false)
 	reply, err := a.call(r, engine.Request{Kind: engine.SetLimit, Limit: 3, Pin: true})
-	must(t, err)
+	expect.OK(t, err)
 	token := reply.Answers[0].Token
 
 	b := openUser(t, openEngine(t, dir), "x", 1)
@@ -322,7 +316,7 @@ func TestRestartOfTheHost(t *testing.T) {
 		t.Errorf("state %+v", st)
 	}
 	reply, err = b.call(b.ask(false))
-	must(t, err)
+	expect.OK(t, err)
 	if got := reply.Answers[0]; got.Status != engine.Granted || got.Token <= token {
 		t.Errorf("answer %+v, after token %d", got, token)
 	}
@@ -333,11 +327,11 @@ func TestLockIsWaitedForNoLongerThanTheContext(t *testing.T) {
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
 	f, err := os.OpenFile(logOf(dir), os.O_RDWR, 0)
-	must(t, err)
+	expect.OK(t, err)
 	if ok, err := lockFile(f, true); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	ctx, cancel := contextWithTimeout(50 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = a.session.Step(ctx, engine.Call{Number: 100, Requests: []engine.Request{{Kind: engine.Release, ID: held}}})
 	var e *engine.Error
@@ -345,8 +339,8 @@ func TestLockIsWaitedForNoLongerThanTheContext(t *testing.T) {
 		t.Errorf("error %#v", err)
 	}
 	unlockFile(f)
-	must(t, f.Close())
-	must(t, a.release(held))
+	expect.OK(t, f.Close())
+	expect.OK(t, a.release(held))
 }
 
 func FuzzLog(f *testing.F) {
@@ -356,7 +350,7 @@ func FuzzLog(f *testing.F) {
 	u.status(f, u.ask(true))
 	u.status(f, u.ask(true))
 	data, err := os.ReadFile(logOf(dir))
-	must(f, err)
+	expect.OK(f, err)
 	f.Add(data, uint64(1))
 	f.Fuzz(func(t *testing.T, b []byte, seed uint64) {
 		if m, err := readImage(b); err == nil {
@@ -388,7 +382,7 @@ func TestRecordsSurviveTheFile(t *testing.T) {
 		}, {Kind: engine.SetLimit, Pin: true}}},
 	}
 	got, ok := decodeRecord(rec.encode())
-	if a, b := sprint(rec), sprint(got); !ok || a != b {
+	if a, b := fmt.Sprintf("%+v", rec), fmt.Sprintf("%+v", got); !ok || a != b {
 		t.Errorf("wrote %s\nread %s", a, b)
 	}
 }

@@ -3,6 +3,7 @@
 package fileengine
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,12 +11,13 @@ import (
 	"testing"
 
 	"sema/engine"
+	"sema/lab/expect"
 )
 
 func mode(tb testing.TB, path string) fs.FileMode {
 	tb.Helper()
 	info, err := os.Lstat(path)
-	must(tb, err)
+	expect.OK(tb, err)
 	return info.Mode()
 }
 
@@ -29,7 +31,7 @@ func TestDirectoryOfOneUser(t *testing.T) {
 		t.Errorf("directory: %v", got)
 	}
 	files, err := os.ReadDir(dir)
-	must(t, err)
+	expect.OK(t, err)
 	for _, f := range files {
 		if got := mode(t, filepath.Join(dir, f.Name())); got.Perm() != 0o600 {
 			t.Errorf("%s: %v", f.Name(), got)
@@ -42,17 +44,17 @@ func TestSharedDirectory(t *testing.T) {
 	defer syscall.Umask(old)
 	dir := filepath.Join(t.TempDir(), "shared")
 	e, err := New(dir, &Options{Shared: true})
-	must(t, err)
+	expect.OK(t, err)
 	defer e.Close()
 	u := openUser(t, e, "x", 1)
 	for range 200 { // until the log has been written anew
-		must(t, u.release(u.take(t)))
+		expect.OK(t, u.release(u.take(t)))
 	}
 	if got := mode(t, dir); got != fs.ModeDir|fs.ModeSetgid|0o770 {
 		t.Errorf("directory: %v", got)
 	}
 	files, err := os.ReadDir(dir)
-	must(t, err)
+	expect.OK(t, err)
 	for _, f := range files {
 		if got := mode(t, filepath.Join(dir, f.Name())); got.Perm() != 0o660 {
 			t.Errorf("%s: %v", f.Name(), got)
@@ -63,20 +65,20 @@ func TestSharedDirectory(t *testing.T) {
 func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
-	must(t, os.Mkdir(at("target"), 0o700))
-	must(t, os.Symlink(at("target"), at("link")))
-	must(t, os.Symlink(at("nowhere"), at("dangling")))
-	must(t, os.WriteFile(at("file"), nil, 0o600))
-	must(t, os.Mkdir(at("open"), 0o700))
-	must(t, os.Chmod(at("open"), 0o777))
-	must(t, os.Mkdir(at("tmp"), 0o700))
-	must(t, os.Chmod(at("tmp"), 0o777|fs.ModeSticky))
+	expect.OK(t, os.Mkdir(at("target"), 0o700))
+	expect.OK(t, os.Symlink(at("target"), at("link")))
+	expect.OK(t, os.Symlink(at("nowhere"), at("dangling")))
+	expect.OK(t, os.WriteFile(at("file"), nil, 0o600))
+	expect.OK(t, os.Mkdir(at("open"), 0o700))
+	expect.OK(t, os.Chmod(at("open"), 0o777))
+	expect.OK(t, os.Mkdir(at("tmp"), 0o700))
+	expect.OK(t, os.Chmod(at("tmp"), 0o777|fs.ModeSticky))
 	for _, dir := range []string{"link", "dangling", "file", "open", "open/below", "file/below"} {
 		_, err := New(at(dir), nil)
 		var e *engine.Error
 		if err == nil {
 			t.Errorf("%s was taken", dir)
-		} else if !errorAs(err, &e) || !e.NotExecuted || e.Hint == "" {
+		} else if !errors.As(err, &e) || !e.NotExecuted || e.Hint == "" {
 			t.Errorf("%s: %#v", dir, err)
 		}
 	}
@@ -92,8 +94,8 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 		t.Errorf("below a sticky directory: %v", err)
 	}
 	if os.Getuid() == 0 { // others' directories
-		must(t, os.Mkdir(at("tmp/theirs"), 0o700))
-		must(t, os.Chown(at("tmp/theirs"), 12345, 12345))
+		expect.OK(t, os.Mkdir(at("tmp/theirs"), 0o700))
+		expect.OK(t, os.Chown(at("tmp/theirs"), 12345, 12345))
 		for _, dir := range []string{"tmp/theirs", "tmp/theirs/below"} {
 			if _, err := New(at(dir), nil); err == nil {
 				t.Errorf("%s was taken", dir)
@@ -105,8 +107,8 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 func TestLinksInTheDirectoryAreNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	prey := filepath.Join(t.TempDir(), "prey")
-	must(t, os.WriteFile(prey, []byte("mine"), 0o600))
-	must(t, os.Symlink(prey, logOf(dir)))
+	expect.OK(t, os.WriteFile(prey, []byte("mine"), 0o600))
+	expect.OK(t, os.Symlink(prey, logOf(dir)))
 	u := openUser(t, openEngine(t, dir), "x", 1)
 	if _, err := u.call(u.ask(false)); err == nil {
 		t.Error("the link was followed")

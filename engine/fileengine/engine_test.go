@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/lab/expect"
 )
 
 func TestReleaseHandsToTheHeadOfTheQueueInAnotherEngine(t *testing.T) {
@@ -21,14 +22,14 @@ func TestReleaseHandsToTheHeadOfTheQueueInAnotherEngine(t *testing.T) {
 	if st := c.state(t); len(st.Holders) != 1 || len(st.Waiters) != 2 {
 		t.Fatalf("state %+v", st)
 	}
-	must(t, a.release(held))
+	expect.OK(t, a.release(held))
 	b.granted(t, rb.ID)
 	if st := a.state(t); len(st.Holders) != 1 || st.Holders[0].ID != rb.ID.String() || len(st.Waiters) != 1 {
 		t.Fatalf("state %+v", st)
 	}
-	must(t, b.release(rb.ID))
+	expect.OK(t, b.release(rb.ID))
 	c.granted(t, rc.ID)
-	must(t, c.release(rc.ID))
+	expect.OK(t, c.release(rc.ID))
 }
 
 func TestClosedEngineGivesBackWhatItHeld(t *testing.T) {
@@ -39,7 +40,7 @@ func TestClosedEngineGivesBackWhatItHeld(t *testing.T) {
 	if got := b.status(t, r); got != engine.Queued {
 		t.Fatalf("status %d", got)
 	}
-	must(t, a.engine.Close())
+	expect.OK(t, a.engine.Close())
 	b.granted(t, r.ID)
 }
 
@@ -71,9 +72,9 @@ func TestHandOffWakesOnlyWhomItConcerns(t *testing.T) {
 	for _, u := range queue {
 		before = append(before, u.read())
 	}
-	must(t, a.release(held))
+	expect.OK(t, a.release(held))
 	queue[0].granted(t, tickets[0])
-	waitFor(t, "look of the new head", func() bool { return queue[1].read() > before[1] })
+	expect.Until(t, "a look of the new head", func() bool { return queue[1].read() > before[1] })
 	for i, u := range queue {
 		if got := u.read(); i != 1 && got != before[i] {
 			t.Errorf("waiter %d read from %d to %d", i, before[i], got)
@@ -88,13 +89,13 @@ func TestGrantTellsTokenSlotAndLease(t *testing.T) {
 	r := a.ask(false)
 	r.ID.Weight = 3
 	reply, err := a.call(r)
-	must(t, err)
+	expect.OK(t, err)
 	r2 := b.ask(true)
 	r2.ID.Slot = true
 	if got := b.status(t, r2); got != engine.Queued {
 		t.Fatalf("status %d", got)
 	}
-	must(t, a.release(r.ID))
+	expect.OK(t, a.release(r.ID))
 	n := <-b.told
 	if len(n.Grants) != 1 {
 		t.Fatalf("told %+v", n)

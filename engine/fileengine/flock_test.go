@@ -5,12 +5,13 @@ package fileengine
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
+
+	"sema/lab/child"
+	"sema/lab/expect"
 )
 
 // stamp is a job of flock's: it says when it ran.
@@ -23,11 +24,12 @@ func stamp() error {
 
 // locked is a process that waits in the kernel for a lock, as flock(1) does,
 // without starting a program then.
-func locked() error {
-	f, err := os.OpenFile(filepath.Join(os.Getenv(dirVar), "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+func locked(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
+	fmt.Println("waits")
 	if _, err := lockFile(f, true); err != nil {
 		return err
 	}
@@ -40,23 +42,23 @@ func locked() error {
 
 // chain runs n jobs that wait for one lock, and returns the sorted times from
 // the end of one to the start of the next.
-func chain(tb testing.TB, n int, job func(dir string) *child) []time.Duration {
+func chain(tb testing.TB, n int, job func(dir string) process) []time.Duration {
 	dir := tb.TempDir()
 	lock := filepath.Join(dir, "lock")
 	f, err := os.OpenFile(lock, os.O_RDWR|os.O_CREATE, 0o600)
-	must(tb, err)
+	expect.OK(tb, err)
 	_, err = lockFile(f, true)
-	must(tb, err)
-	all := make([]*child, n)
+	expect.OK(tb, err)
+	all := make([]process, n)
 	for i := range all {
 		all[i] = job(dir)
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // until they wait
 	unlockFile(f)
-	must(tb, f.Close())
+	expect.OK(tb, f.Close())
 	var spans [][2]int64
 	for _, c := range all {
-		spans = append(spans, [2]int64{c.says(tb, "granted"), c.says(tb, "releases")})
+		spans = append(spans, [2]int64{c.granted(), c.released()})
 	}
 	slices.SortFunc(spans, func(a, b [2]int64) int { return int(a[0] - b[0]) })
 	var gaps []time.Duration
@@ -67,18 +69,41 @@ func chain(tb testing.TB, n int, job func(dir string) *child) []time.Duration {
 	return gaps
 }
 
-// How long a hand-off takes, beside the same by flock(2), and by flock(1) with
-// the start of a program.
-func TestHandOffBesideFlock(t *testing.T) {
-	n, _ := strconv.Atoi(os.Getenv("SEMA_STRESS"))
-	n = min(max(n, 12), 200)
-	median := func(d []time.Duration) time.Duration { return d[len(d)/2] }
-	flock := chain(t, n, func(dir string) *child { return startRole(t, "locked", dir, 1, 0) })
-	program := chain(t, n, func(dir string) *child {
-		t.Setenv(roleVar, "stamp")
-		defer t.Setenv(roleVar, "")
-		return startCommand(t, exec.Command("flock", filepath.Join(dir, "lock"), os.Args[0]))
+// BenchmarkHandOff is how long a hand-off takes from process to process, beside
+// the same by flock(2), and by flock(1) with the start of a program. SEMA_STRESS
+// says among how many processes.
+func BenchmarkHandOff(b *testing.B) {
+	n := max(processes(b), 12)
+	report := func(b *testing.B, took []time.Duration) {
+		slices.Sort(took)
+		b.ReportMetric(0, "ns/op")
+		for name, d := range map[string]time.Duration{"median": took[len(took)/2], "p90": took[len(took)*9/10], "longest": took[len(took)-1]} {
+			b.ReportMetric(float64(d.Microseconds()), name+"-µs")
+		}
+	}
+	b.Run("sema", func(b *testing.B) {
+		for b.Loop() {
+			report(b, handOffs(b, queue(b, n)))
+		}
 	})
-	sema, _ := run(t, n, 0)
-	t.Logf("%d waiters: median hand-off %v; flock(2) %v; flock(1) with the start of a program %v", n, median(sema), median(flock), median(program))
+	b.Run("flock2", func(b *testing.B) {
+		for b.Loop() {
+			report(b, chain(b, min(n, 200), func(dir string) process {
+				p := process{child.Run(b, lockedRole, dir)}
+				p.Says("waits")
+				return p
+			}))
+		}
+	})
+	b.Run("flock1", func(b *testing.B) {
+		for b.Loop() {
+			report(b, chain(b, min(n, 200), func(dir string) process {
+				cmd, err := child.Command(stampRole, dir)
+				expect.OK(b, err)
+				cmd.Args = []string{"flock", filepath.Join(dir, "lock"), cmd.Path}
+				cmd.Path = "/usr/bin/flock"
+				return process{child.RunCommand(b, cmd)}
+			}))
+		}
+	})
 }

@@ -2,9 +2,11 @@ package fileengine
 
 import (
 	"os"
-	"syscall"
 	"testing"
 	"time"
+
+	"sema/lab/child"
+	"sema/lab/expect"
 )
 
 // The head of the queue watches over the holder, and each other waiter over the
@@ -13,24 +15,25 @@ import (
 // they look themselves, every two minutes. SEMA_LOOK=1 waits for that.
 func TestHolderDiesWhileTheHeadStandsStill(t *testing.T) {
 	dir := t.TempDir()
-	holder := start(t, dir, 1, -1)
-	holder.says(t, "granted")
-	head := start(t, dir, 1, 0)
-	head.says(t, "queued")
-	next := start(t, dir, 1, 0)
-	next.says(t, "queued")
+	first := start(t, dir, 1)
+	first.granted()
+	head := process{child.Run(t, holderRole, holder{Dir: dir, Limit: 1})}
+	head.Says("queued")
+	next := process{child.Run(t, holderRole, holder{Dir: dir, Limit: 1})}
+	next.Says("queued")
 
-	must(t, head.cmd.Process.Signal(syscall.SIGSTOP))
+	expect.OK(t, head.Stop())
 	began := monotonic()
-	holder.kill(t)
+	first.kill(t)
 	if os.Getenv("SEMA_LOOK") != "" {
-		for end := time.Now().Add(5 * time.Minute); len(next.lines) == 0 && time.Now().Before(end); {
+		said := len(next.Said())
+		for end := time.Now().Add(5 * time.Minute); len(next.Said()) == said && time.Now().Before(end); {
 			time.Sleep(100 * time.Millisecond)
 		}
-		t.Logf("with the head still stopped: %d lines from the next one after %v", len(next.lines), time.Duration(monotonic()-began).Round(100*time.Millisecond))
+		t.Logf("with the head still stopped: the next one says %q after %v", next.Said()[said:], time.Duration(monotonic()-began).Round(100*time.Millisecond))
 	}
-	must(t, head.cmd.Process.Signal(syscall.SIGCONT))
-	head.says(t, "granted")
-	at := next.says(t, "granted")
+	expect.OK(t, head.Continue())
+	head.granted()
+	at := next.granted()
 	t.Logf("the holder died while the head stood still: the one behind it was served after %v", time.Duration(at-began).Round(time.Millisecond))
 }

@@ -8,14 +8,17 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
+
+	"sema/lab/child"
+	"sema/lab/expect"
 )
 
 // storm acquires and releases without end. While it holds the permit it has a
 // lock of the kernel's, which tells whether anybody else holds one.
-func storm() error {
-	dir := os.Getenv(dirVar)
+func storm(dir string) error {
 	e, err := New(filepath.Join(dir, "sema"), nil)
 	if err != nil {
 		return err
@@ -52,28 +55,31 @@ func storm() error {
 // Processes are killed at random moments, in the middle of steps too. Never do
 // two hold the permit, and those who live go on.
 func TestStormOfKills(t *testing.T) {
+	t.Parallel()
 	kills, _ := strconv.Atoi(os.Getenv("SEMA_STRESS_KILLS"))
 	if kills == 0 {
 		kills = 60
 	}
 	dir := t.TempDir()
-	var all [8]*child
+	var all [8]*child.Tested
 	for i := range all {
-		all[i] = startRole(t, "storm", dir, 1, 0)
+		all[i] = child.Run(t, stormRole, dir)
 	}
 	for range kills {
-		time.Sleep(time.Duration(rand.IntN(20_000)) * time.Microsecond)
+		time.Sleep(time.Duration(rand.IntN(20_000)) * time.Microsecond) // the moment is the input
 		i := rand.IntN(len(all))
-		for len(all[i].lines) > 0 {
-			all[i].says(t, "held")
-		}
-		all[i].kill(t)
-		go all[i].gone()
-		all[i] = startRole(t, "storm", dir, 1, 0)
+		expect.OK(t, all[i].Signal(syscall.SIGKILL)) // unless it has ended by itself
+		all[i] = child.Run(t, stormRole, dir)
 	}
-	for range 20 {
-		for _, c := range all {
-			c.says(t, "held")
-		}
+	for _, c := range all {
+		before := len(c.Said())
+		expect.Until(t, "twenty more permits of each process", func() bool {
+			select {
+			case <-c.Done():
+				t.Fatal("a process has ended")
+			default:
+			}
+			return len(c.Said()) >= before+20*len("held\n")
+		})
 	}
 }

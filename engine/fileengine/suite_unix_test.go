@@ -4,7 +4,6 @@ package fileengine_test
 
 import (
 	"net/url"
-	"os"
 	"testing"
 
 	"sema"
@@ -13,9 +12,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if fileengine.PlayRole() {
-		os.Exit(0)
-	}
 	enginetest.Main(m, func(u string) (sema.Engine, error) {
 		parsed, err := url.Parse(u)
 		if err != nil {
@@ -25,4 +21,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-func TestProcesses(t *testing.T) { enginetest.RunProcesses(t, open(t), 4) }
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	enginetest.RunProcesses(t, open(t), 4)
+}

@@ -2,7 +2,6 @@ package fileengine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/lab/expect"
 )
 
 // user is a client in its simplest form: it asks, waits to be told, releases.
@@ -23,7 +23,7 @@ type user struct {
 	came    map[engine.ID]time.Time // when an id was asked for first
 }
 
-const testLease = 30 * time.Second
+const testLease = time.Minute
 
 func newUser(e *Engine, name string, limit int) (*user, error) {
 	u := &user{engine: e, limit: limit, lease: testLease, told: make(chan engine.Notification, 1000), came: map[engine.ID]time.Time{}}
@@ -36,7 +36,7 @@ func newUser(e *Engine, name string, limit int) (*user, error) {
 }
 
 func (u *user) call(requests ...engine.Request) (engine.Reply, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	defer cancel()
 	return u.session.Step(ctx, engine.Call{Number: u.number.Add(1), Requests: requests})
 }
@@ -100,9 +100,7 @@ func (u *user) release(id engine.ID) error {
 func openEngine(tb testing.TB, dir string) *Engine {
 	tb.Helper()
 	e, err := New(dir, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	tb.Cleanup(func() { _ = e.Close() })
 	return e
 }
@@ -110,18 +108,8 @@ func openEngine(tb testing.TB, dir string) *Engine {
 func openUser(tb testing.TB, e *Engine, name string, limit int) *user {
 	tb.Helper()
 	u, err := newUser(e, name, limit)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	return u
-}
-
-// must is for calls that have to succeed.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }
 
 // take asks without waiting and wants a permit.
@@ -137,21 +125,21 @@ func (u *user) take(tb testing.TB) engine.ID {
 func (u *user) status(tb testing.TB, r engine.Request) engine.Status {
 	tb.Helper()
 	reply, err := u.call(r)
-	must(tb, err)
+	expect.OK(tb, err)
 	return reply.Answers[0].Status
 }
 
 func (u *user) state(tb testing.TB) engine.State {
 	tb.Helper()
 	st, err := u.session.State(context.Background())
-	must(tb, err)
+	expect.OK(tb, err)
 	return st
 }
 
 // granted wants the grant of a ticket, some time soon.
 func (u *user) granted(tb testing.TB, id engine.ID) {
 	tb.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(expect.Patience)
 	for {
 		select {
 		case n := <-u.told:
@@ -172,11 +160,3 @@ func (u *user) granted(tb testing.TB, id engine.ID) {
 		}
 	}
 }
-
-func contextWithTimeout(d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), d)
-}
-
-func sprint(v any) string { return fmt.Sprintf("%+v", v) }
-
-func errorAs(err error, target any) bool { return errors.As(err, target) }

@@ -1,17 +1,9 @@
 package redisengine_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,10 +11,13 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
+	"sema/lab/child"
 )
 
-// crewEnv tells the test binary to be a process that waits, and what for.
-const crewEnv = "SEMA_RECOVERY_CREW"
+// crewRole is that of a process that waits.
+const crewRole = "redisengine crew"
+
+func init() { child.Role(crewRole, crewJob.play) }
 
 // crewJob is what such a process does: when it is told to, so many goroutines
 // acquire once each, one after the other, and say when they were served.
@@ -42,22 +37,12 @@ type served struct {
 	failed string
 }
 
-// playCrew reports whether this process was started to wait, and has done so.
-func playCrew() bool {
-	words := os.Getenv(crewEnv)
-	if words == "" {
-		return false
-	}
-	var j crewJob
-	err := json.Unmarshal([]byte(words), &j)
-	if err == nil {
-		err = j.wait()
-	}
-	if err != nil {
+func (j crewJob) play() error {
+	if err := j.wait(); err != nil {
 		fmt.Println("failed", err)
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the test has seen what it wants of this process
-	return true
+	_, _ = child.Order() // none: the end, when the test has seen what it wants of this process
+	return nil
 }
 
 func (j crewJob) wait() error {
@@ -82,7 +67,7 @@ func (j crewJob) wait() error {
 		return err
 	}
 	fmt.Println("ready")
-	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil {
+	if _, err := child.Order(); err != nil {
 		return err
 	}
 	var all sync.WaitGroup
@@ -118,45 +103,26 @@ func (j crewJob) wait() error {
 }
 
 // crewChild is such a process.
-type crewChild struct {
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	said *bufio.Scanner
-	done chan struct{} // closed when all it had to say was read
-}
+type crewChild struct{ *child.Tested }
 
 func startCrew(t testing.TB, j crewJob) *crewChild {
-	words, err := json.Marshal(j)
-	must(t, err)
-	exe, err := os.Executable()
-	must(t, err)
-	c := &crewChild{cmd: exec.Command(exe), done: make(chan struct{})}
-	c.cmd.Env = append(os.Environ(), crewEnv+"="+string(words))
-	c.cmd.Stderr = os.Stderr
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	c.in, err = c.cmd.StdinPipe()
-	must(t, err)
-	out, err := c.cmd.StdoutPipe()
-	must(t, err)
-	must(t, c.cmd.Start())
-	c.said = bufio.NewScanner(out)
-	return c
+	return &crewChild{child.Run(t, crewRole, j)}
 }
 
 // wait has the process's goroutines acquire, and passes on what they say.
 func (c *crewChild) wait(t testing.TB, tell chan<- served) {
-	if !c.said.Scan() || c.said.Text() != "ready" {
-		t.Fatalf("a process that is to wait says %q", c.said.Text())
-	}
-	_, err := c.in.Write([]byte{'\n'})
-	must(t, err)
+	c.Says("ready")
+	c.Tell("go")
 	go func() {
-		defer close(c.done)
-		for c.said.Scan() {
+		for {
+			line, err := c.Line(context.Background())
+			if err != nil { // it has ended
+				return
+			}
 			var at int64
 			s := served{from: c}
-			if n, _ := fmt.Sscanf(c.said.Text(), "served %d %d %d", &at, &s.token, &s.number); n != 3 {
-				s.failed = c.said.Text()
+			if n, _ := fmt.Sscanf(line, "served %d %d %d", &at, &s.token, &s.number); n != 3 {
+				s.failed = line
 			}
 			s.at = time.Unix(0, at)
 			tell <- s
@@ -166,20 +132,9 @@ func (c *crewChild) wait(t testing.TB, tell chan<- served) {
 
 // end has the process end by itself, and says what it has used.
 func (c *crewChild) end() (cpu time.Duration) {
-	_ = c.in.Close()
-	<-c.done
-	_ = c.cmd.Wait()
-	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
+	c.Ends()
+	return c.Uses().CPU
 }
 
 // memory is the most that the process has had at once, in bytes.
-func (c *crewChild) memory() int {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
-	for line := range strings.Lines(string(text)) {
-		if words := strings.Fields(line); words[0] == "VmHWM:" {
-			kib, _ := strconv.Atoi(words[1])
-			return kib << 10
-		}
-	}
-	return 0
-}
+func (c *crewChild) memory() int { return c.Uses().Peak }

@@ -133,18 +133,12 @@ func newRecovery(t *testing.T, processes, waiters int, args []string) *recovery 
 	s := openSem(t, engineAt(t, r.server.Addr()), "x", 1, nil)
 	r.gate = acquire(t, s)
 	j := crewJob{URL: r.server.URL(), Name: "x", Waiters: waiters, Lease: 30 * time.Second}
-	t.Cleanup(func() {
-		for _, c := range r.crew {
-			_ = c.cmd.Process.Kill()
-			_ = c.cmd.Wait()
-		}
-	})
 	for range processes {
 		r.crew = append(r.crew, startCrew(t, j))
 	}
 	for i, c := range r.crew { // the next one comes when this one waits: they are further apart than a message takes
 		c.wait(t, r.tell)
-		r.place[c.cmd.Process.Pid] = i
+		r.place[c.PID()] = i
 		until(t, "queueing", func() bool { return stateOf(t, s).Waiting() >= (i+1)*waiters })
 	}
 	r.before = r.load()
@@ -239,7 +233,7 @@ func (r *recovery) overtaken() (n int) {
 	for _, s := range r.all {
 		place := s.number
 		if len(r.crew) > 1 {
-			place = r.place[s.from.cmd.Process.Pid]
+			place = r.place[s.from.PID()]
 		}
 		if place < most {
 			n++

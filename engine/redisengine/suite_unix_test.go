@@ -14,9 +14,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if playCrew() {
-		return
-	}
 	enginetest.Main(m, func(url string) (sema.Engine, error) {
 		o, err := redis.ParseURL(url)
 		if err != nil {

@@ -1,0 +1,124 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// limit judges that at no instant more is held than the limit. A permit is
+// certainly held from the first to the last instant that its holder confirmed.
+//
+// Of the permits held at one instant one was granted last. That was no earlier
+// than any of them was asked for, and the others were held by then. So together
+// they fit the limit of that time: a shrunk limit revokes nobody, yet what is
+// granted after it must fit. A permit that passes within a process was granted
+// earlier than its caller came, by as much as a lost recall leaves.
+func (j *judge) limit(sem int) []Breach {
+	s := j.Semaphores[sem]
+	type edge struct {
+		at int64
+		a  *acquisition
+		in bool
+	}
+	var edges []edge
+	for _, a := range j.bySem[sem] {
+		if a.first != 0 {
+			edges = append(edges, edge{a.first, a, true}, edge{a.last, a, false})
+		}
+	}
+	slices.SortStableFunc(edges, func(a, b edge) int {
+		if c := cmp.Compare(a.at, b.at); c != 0 || a.in == b.in {
+			return c
+		}
+		if a.in { // an instant belongs to those who begin in it and to those who end in it
+			return -1
+		}
+		return 1
+	})
+	var breaches []Breach
+	var held []*acquisition
+	for _, e := range edges {
+		if !e.in {
+			held = slices.DeleteFunc(held, func(a *acquisition) bool { return a == e.a })
+			continue
+		}
+		for _, a := range held {
+			if a.slot >= 0 && a.slot == e.a.slot {
+				breaches = append(breaches, Breach{
+					Promise: PromiseLimit, Semaphore: s.Name, At: e.at, Over: time.Duration(min(a.last, e.a.last) - e.at),
+					Text:    fmt.Sprintf("slot %d twice at once: %s (permit %s) and %s (permit %s)", a.slot, a.name(), a.permit, e.a.name(), e.a.permit),
+					Excused: j.excuseLimit(e.at, s.Lease),
+				})
+			}
+		}
+		held = append(held, e.a)
+		weight, since := 0, int64(0)
+		for _, a := range held {
+			weight += a.weight
+			since = max(since, a.call)
+		}
+		limit := j.greatestLimit(sem, since-int64(s.Lease/3+Slack)-int64(j.stalled(e.a.worker, since-int64(s.Lease), since)), e.at)
+		if weight <= limit {
+			continue
+		}
+		until := int64(never)
+		text := fmt.Sprintf("%d held at once, the limit is %d:", weight, limit)
+		for _, a := range held {
+			until = min(until, a.last)
+			text += fmt.Sprintf(" %s (weight %d, permit %s, token %d, held %s–%s),", a.name(), a.weight, a.permit, a.token, ms(a.first-j.start), ms(a.last-j.start))
+		}
+		breaches = append(breaches, Breach{
+			Promise: PromiseLimit, Semaphore: s.Name, At: e.at, Over: time.Duration(until - e.at), Text: text,
+			Excused: j.excuseLimit(e.at, s.Lease),
+		})
+	}
+	return breaches
+}
+
+func (j *judge) excuseLimit(at int64, lease time.Duration) string {
+	return j.excuse(at, lease, func(w *Window) bool { return w.Limit || w.Leases != 0 })
+}
+
+// greatestLimit is the greatest limit that may have been in force at some time
+// between two. A limit may be in force from when it was asked for until a later
+// one was acknowledged. A server that forgets may fall back to any earlier one.
+func (j *judge) greatestLimit(sem int, from, to int64) int {
+	greatest := 0
+	j.possibleLimits(sem, from, to, func(limit int) { greatest = max(greatest, limit) })
+	return greatest
+}
+
+// leastLimit is the least.
+func (j *judge) leastLimit(sem int, from, to int64) int {
+	least := int(1 << 30)
+	j.possibleLimits(sem, from, to, func(limit int) { least = min(least, limit) })
+	return least
+}
+
+func (j *judge) possibleLimits(sem int, from, to int64, yield func(int)) {
+	all := append([]setting{{j.Semaphores[sem].Limit, 0, 0}}, j.limits[sem]...)
+	for i, s := range all {
+		until := int64(never)
+		for _, later := range all[i+1:] {
+			if later.answer != never && !j.forgot(later.answer, to) {
+				until = min(until, later.answer)
+			}
+		}
+		if s.call <= to && until >= from {
+			yield(s.limit)
+		}
+	}
+}
+
+// forgot reports whether a server may have forgotten, between two times, what it
+// had acknowledged.
+func (j *judge) forgot(from, to int64) bool {
+	for _, w := range j.Windows {
+		if w.Limit && w.Begin <= to && from <= w.End {
+			return true
+		}
+	}
+	return false
+}
