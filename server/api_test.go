@@ -168,7 +168,6 @@ func TestADropAtTheMomentOfTheGrantLeaksNothing(t *testing.T) {
 			}
 			h.want(204, "DELETE", path, "")
 		}
-		synctest.Wait()
 		if st := h.state("x"); st.Used > 0 || len(st.Waiters) > 0 {
 			t.Errorf("left over: %+v", st)
 		}
@@ -201,7 +200,7 @@ func (s *slowSession) Step(ctx context.Context, c engine.Call) (engine.Reply, er
 func TestADropWhileAskingAgainTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &slowEngine{Engine: memengine.New()}
-		h := newHouse(t, e, server.Options{}, inMemory)
+		h := newVirtual(t, e, server.Options{})
 		permit := h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`).field("permit").(string)
 		drop := func() {
 			t.Helper()

@@ -32,6 +32,7 @@ type house struct {
 	token  string
 	spec   *spec
 	audit  *buffer
+	settle func()
 }
 
 // buffer is a bytes.Buffer for several goroutines.
@@ -57,11 +58,16 @@ func (b *buffer) String() string {
 func virtual(t *testing.T, o server.Options, visit func(t *testing.T, h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		visit(t, newHouse(t, memengine.New(), o, inMemory))
+		visit(t, newVirtual(t, memengine.New(), o))
 	})
 }
 
-func inMemory(s http.Handler) *httptest.Server { return pipenet.Serve(s, nil) }
+// newVirtual is for a test that is in a bubble already.
+func newVirtual(t *testing.T, e engine.Engine, o server.Options) *house {
+	h := newHouse(t, e, o, func(s http.Handler) *httptest.Server { return pipenet.Serve(s, nil) })
+	h.settle = synctest.Wait
+	return h
+}
 
 // open has a server for other programs: with sockets.
 func open(tb testing.TB, o server.Options) *house {
@@ -71,7 +77,7 @@ func open(tb testing.TB, o server.Options) *house {
 func newHouse(tb testing.TB, e engine.Engine, o server.Options, serve func(http.Handler) *httptest.Server) *house {
 	sp, err := readSpec()
 	expect.OK(tb, err)
-	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: sp}
+	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
 	o.Audit = server.NewAuditLog(h.audit, o.Log)
 	h.server = server.New(e, &o)
 	s := serve(h.server)
@@ -150,9 +156,11 @@ func (h *house) waiting(name string, n int) {
 	expect.Until(h, fmt.Sprint(n, " wait for ", name), func() bool { return len(h.state(name).Waiters) == n })
 }
 
-// state is a semaphore as the engine has it.
+// state is a semaphore as the engine has it; in virtual time, after the server has
+// done all it has to do by now, such as to take back a wish that was refused.
 func (h *house) state(name string) engine.State {
 	h.Helper()
+	h.settle()
 	s, err := h.engine.Open(name, engine.Client{}, func(engine.Notification) {})
 	expect.OK(h, err)
 	defer func() { _ = s.Close() }()

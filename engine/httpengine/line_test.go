@@ -11,16 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"sema/engine/memengine"
 	"sema/internal/wire"
 	"sema/lab/expect"
 )
 
 // What is no call ends the connection, or is answered by a problem.
 func TestHostileLines(t *testing.T) {
-	e := memengine.New()
-	defer func() { _ = e.Close() }()
-	addr := strings.TrimPrefix(serve(t, e, nil), "http://")
+	addr := serve(t, memory, nil, nil).address()
 	for name, c := range map[string]struct{ sent, want string }{
 		"huge":      {string(binary.AppendUvarint(nil, 1<<40)), ""},
 		"no length": {strings.Repeat("\xff", 20), ""},

@@ -325,6 +325,25 @@ func TestAWishThatNeverReachesTheEngineFailsAfterAWhile(t *testing.T) {
 	s.sends("") // nothing was carried out, so nothing is given back
 }
 
+func TestARemovalWhoseAnswerIsLostSucceeds(t *testing.T) {
+	s := begin(t, nil)
+	s.other(engine.Request{Kind: engine.SetLimit, Limit: 1})
+	for _, want := range []engine.Status{engine.Done, engine.Gone} {
+		s.m.Do(&Order{}, engine.Request{Kind: engine.Remove})
+		c, _ := s.m.Next(s.now)
+		if want == engine.Done { // carried out, and the answer is lost
+			s.step("me", c)
+			s.m.Failed(s.now, unknown)
+			s.later(time.Second)
+			c, _ = s.m.Next(s.now)
+		}
+		s.answers(c)
+		if events := s.m.Events(); len(events) != 1 || events[0].Answer.Status != want {
+			t.Errorf("%+v; want one answer of status %d", events, want)
+		}
+	}
+}
+
 // In an outage the same releases fill every call. Those for whom there is no room
 // are not kept for longer than others.
 func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
