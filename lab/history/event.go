@@ -136,6 +136,11 @@ func (e Event) Line() []byte {
 	return append(line, '\n')
 }
 
+// Stalled is that a process stood still for so long until a moment.
+func Stalled(worker int, end time.Time, span time.Duration) Event {
+	return Event{At: Now() - int64(time.Since(end)), Kind: Stall, Worker: worker, Span: int64(span)}
+}
+
 // Read reads lines of events. What a process had begun to write when it was
 // killed is no line, and is left out.
 func Read(b []byte) ([]Event, error) {

@@ -13,6 +13,7 @@ import (
 
 	"sema"
 	"sema/engine/fileengine"
+	"sema/lab/expect"
 )
 
 // look of a directory: the logs' contents, and all names.
@@ -29,7 +30,7 @@ func (g *files) contents(t *testing.T) contents {
 		c.names = append(c.names, f.Name())
 		if filepath.Ext(f.Name()) == ".log" {
 			text, err := os.ReadFile(filepath.Join(g.dir, f.Name()))
-			must(t, err)
+			expect.OK(t, err)
 			c.logs[f.Name()] = string(text)
 		}
 	}
@@ -101,31 +102,31 @@ func TestFaultsOfFiles(t *testing.T) {
 	g := start(t, "file").(*files)
 	for _, f := range g.Faults() {
 		t.Run(f.Name, func(t *testing.T) {
-			ctx := within(t)
+			ctx := expect.Within(t)
 			// A holder at rest, so that nobody mends before it is seen.
 			e, err := fileengine.New(g.dir, nil)
-			must(t, err)
+			expect.OK(t, err)
 			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Minute})
-			must(t, err)
+			expect.OK(t, err)
 			p, err := s.Acquire(ctx)
-			must(t, err)
+			expect.OK(t, err)
 			before := g.contents(t)
 			_, err = f.Begin(ctx, rand.New(rand.NewPCG(1, 2)))
-			must(t, err)
+			expect.OK(t, err)
 			if after := g.contents(t); seen[f.Name] == nil || !seen[f.Name](g, before, after) {
 				t.Errorf("not seen: %v, before %v", after.names, before.names)
 			}
 			if f.End != nil {
-				must(t, f.End(ctx))
+				expect.OK(t, f.End(ctx))
 			}
-			must(t, g.Settle(ctx))
+			expect.OK(t, g.Settle(ctx))
 			_ = p.Release() // it may have been lost
-			must(t, s.Close())
-			must(t, e.Close())
+			expect.OK(t, s.Close())
+			expect.OK(t, e.Close())
 			stepEverywhere(t, g)
 			if f.Name == "files: what the dead left" {
 				left, err := g.Left(ctx)
-				must(t, err)
+				expect.OK(t, err)
 				if len(left) > 0 {
 					t.Errorf("left: %v", left)
 				}
@@ -138,22 +139,22 @@ func TestFaultsOfFiles(t *testing.T) {
 func TestLeftOfFiles(t *testing.T) {
 	t.Parallel()
 	g := start(t, "file").(*files)
-	ctx := within(t)
+	ctx := expect.Within(t)
 	stepEverywhere(t, g)
 	left, err := g.Left(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if len(left) > 0 {
 		t.Errorf("left by who gave everything back: %v", left)
 	}
 	e, err := fileengine.New(g.dir, nil)
-	must(t, err)
+	expect.OK(t, err)
 	s, err := sema.New(e, "pinned", 1, nil)
-	must(t, err)
-	must(t, s.SetLimit(ctx, 2))
-	must(t, s.Close())
-	must(t, e.Close())
+	expect.OK(t, err)
+	expect.OK(t, s.SetLimit(ctx, 2))
+	expect.OK(t, s.Close())
+	expect.OK(t, e.Close())
 	left, err = g.Left(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if len(left) != 1 || !strings.HasPrefix(left[0], "pinned~") {
 		t.Errorf("left: %v; want the pinned limit", left)
 	}
@@ -165,10 +166,10 @@ func TestLeftOfServers(t *testing.T) {
 	g := start(t, "standalone").(*servers)
 	ctx := context.Background()
 	for key, ttl := range map[string]time.Duration{"sema:{a}:state": 0, "sema:{b}:state": time.Minute, "other": 0} {
-		must(t, g.nodes[0].admin.Set(ctx, key, "x", ttl).Err())
+		expect.OK(t, g.nodes[0].admin.Set(ctx, key, "x", ttl).Err())
 	}
 	left, err := g.Left(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if !slices.Equal(left, []string{"sema:{a}:state"}) {
 		t.Errorf("left: %v", left)
 	}

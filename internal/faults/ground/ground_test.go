@@ -3,6 +3,8 @@ package ground
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,29 +20,22 @@ import (
 	"sema"
 	"sema/engine/fileengine"
 	"sema/engine/redisengine"
+	"sema/lab/expect"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "13"); err != nil { // they mostly wait
+		panic(err)
 	}
+	goleak.VerifyTestMain(m)
 }
 
 // start starts a ground for a test.
 func start(t *testing.T, kind string) Ground {
 	t.Helper()
-	g, err := New(within(t), kind, t.TempDir())
-	must(t, err)
+	g, err := New(expect.Within(t), kind, t.TempDir())
+	expect.OK(t, err)
 	t.Cleanup(g.Close)
 	t.Logf("%s: %s", kind, g.Server())
 	return g
@@ -51,30 +46,43 @@ func start(t *testing.T, kind string) Ground {
 type sight func(t *testing.T, s *servers) func(ctx context.Context, e Extent) error
 
 // tryAll begins and ends every fault of a ground, has each one seen, and takes a
-// step through every site afterwards.
-func tryAll(t *testing.T, kind string, sights map[string]sight) {
-	g := start(t, kind)
+// step through every site afterwards. The faults are dealt out to so many grounds.
+func tryAll(t *testing.T, kind string, grounds int, sights map[string]sight) {
+	t.Parallel()
+	for i := range grounds {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			trySome(t, start(t, kind), sights, func(fault int) bool { return fault%grounds == i })
+		})
+	}
+}
+
+// trySome tries those faults of a ground that are chosen.
+func trySome(t *testing.T, g Ground, sights map[string]sight, chosen func(fault int) bool) {
 	s, _ := g.(*servers)
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]bool{}
-	for _, f := range g.Faults() {
+	for i, f := range g.Faults() {
 		seen[f.Name] = true
+		if !chosen(i) {
+			continue
+		}
 		t.Run(f.Name, func(t *testing.T) {
-			ctx, began := within(t), time.Now()
+			ctx, began := expect.Within(t), time.Now()
 			prepare := sights[f.Name]
 			if prepare == nil {
 				t.Fatal("nobody looks whether it happens")
 			}
 			there := prepare(t, s)
 			e, err := f.Begin(ctx, r)
-			must(t, err)
+			expect.OK(t, err)
 			if err := until(ctx, func(ctx context.Context) error { return there(ctx, e) }); err != nil {
 				t.Errorf("not seen: %v", err)
 			}
 			if f.End != nil {
-				must(t, f.End(ctx))
+				expect.OK(t, f.End(ctx))
 			}
-			must(t, g.Settle(ctx))
+			expect.OK(t, g.Settle(ctx))
 			stepEverywhere(t, g)
 			t.Logf("%v", time.Since(began).Round(time.Millisecond))
 		})
@@ -89,21 +97,21 @@ func tryAll(t *testing.T, kind string, sights map[string]sight) {
 // stepEverywhere acquires and releases through every site.
 func stepEverywhere(t *testing.T, g Ground) {
 	t.Helper()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	for site := range Sites {
 		e, done := engineOf(t, g.Link(site))
 		sem, err := sema.New(e, "x", 1, &sema.Options{Lease: 3 * time.Second})
-		must(t, err)
+		expect.OK(t, err)
 		// A first attempt fails after three seconds, and machines stall for longer.
-		must(t, until(ctx, func(ctx context.Context) error {
+		expect.OK(t, until(ctx, func(ctx context.Context) error {
 			p, err := sem.Acquire(ctx)
 			if err == nil {
 				err = p.Release()
 			}
 			return err
 		}))
-		must(t, sem.Close())
-		must(t, done())
+		expect.OK(t, sem.Close())
+		expect.OK(t, done())
 	}
 }
 
@@ -112,13 +120,13 @@ func engineOf(t *testing.T, l Link) (e sema.Engine, done func() error) {
 	t.Helper()
 	if dir, ok := strings.CutPrefix(l.URL, "file://"); ok {
 		e, err := fileengine.New(filepath.FromSlash(dir), nil)
-		must(t, err)
+		expect.OK(t, err)
 		return e, e.Close
 	}
 	rdb, err := l.Redis()
-	must(t, err)
+	expect.OK(t, err)
 	e, err = redisengine.New(rdb, nil)
-	must(t, err)
+	expect.OK(t, err)
 	return e, func() error { return errors.Join(e.(*redisengine.Engine).Close(), rdb.Close()) }
 }
 
@@ -132,7 +140,7 @@ func (silence) Printf(context.Context, string, ...any) {}
 // The user is the one that the documentation tells people to make.
 func TestRightsAreTheDocumentedOnes(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "redis.md"))
-	must(t, err)
+	expect.OK(t, err)
 	m := regexp.MustCompile("(?ms)^ACL SETUSER sema (.*?)\n```").FindSubmatch(page)
 	if m == nil {
 		t.Fatal("docs/redis.md has no user")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sema/lab/expect"
 )
 
 func merged(all ...map[string]sight) map[string]sight {
@@ -19,28 +21,24 @@ func merged(all ...map[string]sight) map[string]sight {
 }
 
 func TestFaultsOfStandalone(t *testing.T) {
-	t.Parallel()
-	tryAll(t, "standalone", merged(network, subscriptions, anyServer, aloneServer,
+	tryAll(t, "standalone", 2, merged(network, subscriptions, anyServer, aloneServer,
 		map[string]sight{"server: kill -9, nothing on disk": dead}))
 }
 
 func TestFaultsOfStandaloneWithFile(t *testing.T) {
-	t.Parallel()
-	tryAll(t, "standalone-aof", merged(network, subscriptions, anyServer, aloneServer, map[string]sight{
+	tryAll(t, "standalone-aof", 2, merged(network, subscriptions, anyServer, aloneServer, map[string]sight{
 		"server: kill -9, append-only file":     dead,
 		"server: kill -9, append-only file cut": dead,
 	}))
 }
 
 func TestFaultsOfStandaloneWithTLS(t *testing.T) {
-	t.Parallel()
-	tryAll(t, "standalone-tls", merged(network, anyServer, aloneServer,
+	tryAll(t, "standalone-tls", 2, merged(network, anyServer, aloneServer,
 		map[string]sight{"server: kill -9, nothing on disk": dead}))
 }
 
 func TestFaultsOfSentinel(t *testing.T) {
-	t.Parallel()
-	tryAll(t, "sentinel", merged(network, subscriptions, anyServer, map[string]sight{
+	tryAll(t, "sentinel", 3, merged(network, subscriptions, anyServer, map[string]sight{
 		"sentinel: kill -9 of the master":             dead,
 		"sentinel: SIGSTOP, SIGCONT of the master":    mute,
 		"sentinel: SENTINEL FAILOVER":                 replacedMaster,
@@ -75,8 +73,8 @@ func TestSentinelWithReplicas(t *testing.T) {
 
 // replacedMaster is another master than before.
 func replacedMaster(t *testing.T, s *servers) func(context.Context, Extent) error {
-	before, err := s.agreed(within(t))
-	must(t, err)
+	before, err := s.agreed(expect.Within(t))
+	expect.OK(t, err)
 	return func(ctx context.Context, _ Extent) error {
 		now, err := s.agreed(ctx)
 		if err == nil && now == before {
@@ -101,8 +99,7 @@ func replicasBehind(t *testing.T, s *servers) func(context.Context, Extent) erro
 }
 
 func TestFaultsOfCluster(t *testing.T) {
-	t.Parallel()
-	tryAll(t, "cluster", merged(network, subscriptions, anyServer, map[string]sight{
+	tryAll(t, "cluster", 3, merged(network, subscriptions, anyServer, map[string]sight{
 		"cluster: kill -9 of a master":                 dead,
 		"cluster: SIGSTOP, SIGCONT of a master":        mute,
 		"cluster: CLUSTER FAILOVER":                    otherMasters,
@@ -113,8 +110,8 @@ func TestFaultsOfCluster(t *testing.T) {
 
 // otherMasters are others than before.
 func otherMasters(t *testing.T, s *servers) func(context.Context, Extent) error {
-	before, err := s.masters(within(t))
-	must(t, err)
+	before, err := s.masters(expect.Within(t))
+	expect.OK(t, err)
 	return func(ctx context.Context, _ Extent) error {
 		now, err := s.masters(ctx)
 		if err == nil && slices.Equal(now, before) {
@@ -138,7 +135,7 @@ func replicaBehind(t *testing.T, s *servers) func(context.Context, Extent) error
 
 // halfMoved is a slot that is on its way: its master says where to.
 func halfMoved(t *testing.T, s *servers) func(context.Context, Extent) error {
-	must(t, s.clients[0].Set(within(t), "sema:{moved}:state", "x", time.Minute).Err())
+	expect.OK(t, s.clients[0].Set(expect.Within(t), "sema:{moved}:state", "x", time.Minute).Err())
 	return eachMaster(t, s, func(n *node) func(context.Context) error {
 		return func(ctx context.Context) error {
 			m, err := n.myself(ctx)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"sema/lab/expect"
 )
 
 var errNotSeen = errors.New("nothing to see")
@@ -51,7 +53,7 @@ func forgot(t *testing.T, s *servers) func(context.Context, Extent) error {
 	key := func(i int) string { return fmt.Sprintf("sema:{forgotten%d}:state", i) }
 	many := 1 + 8*len(s.nodes)
 	for i := range many {
-		must(t, s.clients[0].Set(within(t), key(i), "x", time.Minute).Err())
+		expect.OK(t, s.clients[0].Set(expect.Within(t), key(i), "x", time.Minute).Err())
 	}
 	return func(ctx context.Context, _ Extent) error {
 		for i := range many {
@@ -68,15 +70,15 @@ func fewer(t *testing.T, s *servers) func(context.Context, Extent) error {
 	_ = forgot(t, s) // so that there are some
 	count := func(ctx context.Context) (all int) {
 		masters, err := s.masters(ctx)
-		must(t, err)
+		expect.OK(t, err)
 		for _, n := range masters {
 			keys, err := scan(ctx, n.admin, "sema:{*}:state")
-			must(t, err)
+			expect.OK(t, err)
 			all += len(keys)
 		}
 		return all
 	}
-	before := count(within(t))
+	before := count(expect.Within(t))
 	return func(ctx context.Context, _ Extent) error {
 		if now := count(ctx); now != before-1 {
 			return fmt.Errorf("%d semaphores, and %d before", now, before)
@@ -103,8 +105,8 @@ func dead(_ *testing.T, s *servers) func(context.Context, Extent) error {
 
 // eachMaster is nil once what was prepared with one of the masters is.
 func eachMaster(t *testing.T, s *servers, prepare func(*node) func(context.Context) error) func(context.Context, Extent) error {
-	masters, err := s.masters(within(t))
-	must(t, err)
+	masters, err := s.masters(expect.Within(t))
+	expect.OK(t, err)
 	var seen []func(context.Context) error
 	for _, n := range masters {
 		seen = append(seen, prepare(n))
@@ -123,14 +125,14 @@ func eachMaster(t *testing.T, s *servers, prepare func(*node) func(context.Conte
 func cutOff(subscribed bool) sight {
 	return func(t *testing.T, s *servers) func(context.Context, Extent) error {
 		return eachMaster(t, s, func(n *node) func(context.Context) error {
-			ctx := within(t)
+			ctx := expect.Within(t)
 			c := redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
 			t.Cleanup(func() { _ = c.Close() })
 			if subscribed {
 				sub := c.Subscribe(ctx, "x")
 				t.Cleanup(func() { _ = sub.Close() })
 				_, err := sub.Receive(ctx)
-				must(t, err)
+				expect.OK(t, err)
 				return func(ctx context.Context) error {
 					if _, err := sub.ReceiveTimeout(ctx, 100*time.Millisecond); err == nil || isTimeout(err) {
 						return fmt.Errorf("the subscription lives: %v", err)
@@ -140,7 +142,7 @@ func cutOff(subscribed bool) sight {
 			}
 			conn := c.Conn()
 			t.Cleanup(func() { _ = conn.Close() })
-			must(t, conn.Ping(ctx).Err())
+			expect.OK(t, conn.Ping(ctx).Err())
 			return func(ctx context.Context) error {
 				if conn.Ping(ctx).Err() == nil {
 					return errors.New("the connection lives")
@@ -154,7 +156,7 @@ func cutOff(subscribed bool) sight {
 func scriptsGone(t *testing.T, s *servers) func(context.Context, Extent) error {
 	return eachMaster(t, s, func(n *node) func(context.Context) error {
 		script := redis.NewScript("return 1")
-		must(t, script.Load(within(t), n.admin).Err())
+		expect.OK(t, script.Load(expect.Within(t), n.admin).Err())
 		return func(ctx context.Context) error {
 			known, err := script.Exists(ctx, n.admin).Result()
 			if err != nil || known[0] {
@@ -171,10 +173,10 @@ func stepped(by time.Duration) sight {
 		return eachMaster(t, s, func(n *node) func(context.Context) error {
 			off := func(ctx context.Context) time.Duration {
 				now, err := n.admin.Time(ctx).Result()
-				must(t, err)
+				expect.OK(t, err)
 				return time.Until(now)
 			}
-			before := off(within(t))
+			before := off(expect.Within(t))
 			return func(ctx context.Context) error {
 				if d := off(ctx) - before - by; d.Abs() > by.Abs()/2 {
 					return fmt.Errorf("%v beside %v", d, by)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"sema/lab/expect"
 )
 
 // hit are the sites that an extent has, and one that it has not, or -1.
@@ -29,8 +31,6 @@ func hit(e Extent) (in []int, out int) {
 func wire(see func(took time.Duration, err error) bool) sight {
 	return func(t *testing.T, s *servers) func(context.Context, Extent) error {
 		ping := func(ctx context.Context, site int) (time.Duration, error) {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
 			began := time.Now()
 			err := s.clients[site].Set(ctx, "sema:ground:wire", strings.Repeat("x", 20_000), time.Minute).Err()
 			return time.Since(began), err
@@ -42,7 +42,9 @@ func wire(see func(took time.Duration, err error) bool) sight {
 				if seen[site] {
 					continue
 				}
-				took, err := ping(ctx, site)
+				second, cancel := context.WithTimeout(ctx, time.Second)
+				took, err := ping(second, site)
+				cancel()
 				if !see(took, err) {
 					return fmt.Errorf("site %d: %v, %v", site, took, err)
 				}
@@ -68,17 +70,17 @@ func failing(_ time.Duration, err error) bool { return err != nil }
 
 // deaf is a subscription that hears nothing of what is published.
 func deaf(t *testing.T, s *servers) func(context.Context, Extent) error {
-	ctx := within(t)
+	ctx := expect.Within(t)
 	var subs []*redis.PubSub
 	for _, c := range s.clients {
 		sub := c.Subscribe(ctx, "sema:deaf")
 		t.Cleanup(func() { _ = sub.Close() })
 		_, err := sub.Receive(ctx)
-		must(t, err)
+		expect.OK(t, err)
 		subs = append(subs, sub)
 	}
 	return func(ctx context.Context, e Extent) error {
-		must(t, s.clients[0].Publish(ctx, "sema:deaf", "x").Err())
+		expect.OK(t, s.clients[0].Publish(ctx, "sema:deaf", "x").Err())
 		in, out := hit(e)
 		for _, site := range in {
 			if m, err := subs[site].ReceiveTimeout(ctx, 200*time.Millisecond); err == nil {
@@ -86,7 +88,7 @@ func deaf(t *testing.T, s *servers) func(context.Context, Extent) error {
 			}
 		}
 		if out >= 0 {
-			_, err := subs[out].ReceiveTimeout(ctx, 5*time.Second)
+			_, err := subs[out].ReceiveTimeout(ctx, expect.Patience)
 			return err
 		}
 		return nil

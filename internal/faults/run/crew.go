@@ -98,7 +98,7 @@ func (c *crew) end(within time.Duration) (late []*process) {
 func (c *crew) killAll() {
 	for _, p := range c.all {
 		select {
-		case <-p.done:
+		case <-p.Done():
 		default:
 			p.kill()
 		}
@@ -109,7 +109,7 @@ func (c *crew) killAll() {
 func (c *crew) record(r *history.Round) error {
 	for _, p := range c.all {
 		r.Workers = append(r.Workers, history.Worker{ID: p.job.ID, Site: p.job.Site, Gone: p.killed})
-		events, err := history.Read(p.events.Bytes())
+		events, err := history.Read(p.Said())
 		if err != nil {
 			return err
 		}

@@ -66,12 +66,12 @@ func workerFaults(c *crew) []fault {
 					return extent{}, errNoWorker
 				}
 				stopped <- p
-				return extent{workers: []int{p.job.ID}}, freeze(p.cmd.Process)
+				return extent{workers: []int{p.job.ID}}, p.Stop()
 			},
 			end: func(context.Context) error {
 				p := <-stopped
 				defer c.putBack(p)
-				return thaw(p.cmd.Process)
+				return p.Continue()
 			},
 		},
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"sema/internal/faults/ground"
+	"sema/lab/child"
 )
 
 // settings are what the command line says.
@@ -39,13 +40,8 @@ type settings struct {
 
 func main() {
 	logging.Disable() // go-redis tells of each connection that a fault ended
-	if len(os.Args) > 1 && os.Args[1] == workerArg {
-		if err := runWorker(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(3)
-		}
-		return
-	}
+	child.Role(workerRole, job.play)
+	child.Play()
 	os.Exit(run())
 }
 

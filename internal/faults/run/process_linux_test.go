@@ -2,32 +2,30 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"sema/lab/child"
+	"sema/lab/expect"
 )
 
 // TestKilledRunnerLeavesNoProcess kills the runner while its workers work.
 func TestKilledRunnerLeavesNoProcess(t *testing.T) {
-	cmd := exec.Command(os.Args[0], runnerArg, "-grounds", "standalone", "-rounds", "1", "-histories", t.TempDir())
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
-	cmd.SysProcAttr = dieWithParent()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, err := child.Command(runnerRole, []string{"-grounds", "standalone", "-rounds", "1", "-histories", t.TempDir()})
+	expect.OK(t, err)
+	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir())
+	cmd.Stderr = io.Discard
+	runner := child.RunCommand(t, cmd)
 	var children []string
-	await(t, "seven children", func() bool { // a server, and six workers at least
-		children = childrenOf(t, cmd.Process.Pid)
+	expect.Until(t, "seven children", func() bool { // a server, and six workers at least
+		children = childrenOf(t, runner.PID())
 		return len(children) > 6
 	})
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // it was killed
-	await(t, "their end", func() bool {
+	runner.Kill()
+	expect.Until(t, "their end", func() bool {
 		for _, pid := range children {
 			stat, err := os.ReadFile("/proc/" + pid + "/stat")
 			if err == nil && !strings.Contains(string(stat), ") Z ") {
@@ -41,9 +39,7 @@ func TestKilledRunnerLeavesNoProcess(t *testing.T) {
 func childrenOf(t *testing.T, pid int) []string {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var all []string
 	for _, list := range lists {
 		if b, err := os.ReadFile(list); err == nil { // a thread may have ended
@@ -51,13 +47,4 @@ func childrenOf(t *testing.T, pid int) []string {
 		}
 	}
 	return all
-}
-
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"sema/internal/faults"
 	"sema/internal/faults/ground"
 	"sema/lab/history"
+	"sema/lab/stall"
 )
 
 // round is a round as the runner plays it.
@@ -110,7 +111,7 @@ func (r *round) play(ctx context.Context, only string) (breaches []history.Breac
 	r.crew.killAll()
 	gone := history.Now()
 	for _, p := range r.crew.all {
-		if code := p.cmd.ProcessState.ExitCode(); code != 0 && p.killed == 0 {
+		if code := p.State().ExitCode(); code != 0 && p.killed == 0 {
 			breaches = append(breaches, history.Breach{
 				Promise: history.PromiseLeak, At: gone - r.start, Text: fmt.Sprintf("worker %d ended with status %d: %s", p.job.ID, code, p.errors.String()),
 			})
@@ -192,11 +193,10 @@ func (r *round) watchStalls() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		watchStalls(done, func(e history.Event) {
-			e.Worker = history.HostWorker
+		stall.Watch(done, func(end time.Time, span time.Duration) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.log.Events = append(r.log.Events, e)
+			r.log.Events = append(r.log.Events, history.Stalled(history.HostWorker, end, span))
 		})
 	}()
 	return sync.OnceFunc(func() { close(done); <-ended })

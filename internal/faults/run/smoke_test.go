@@ -3,31 +3,34 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"sema/internal/faults"
 	"sema/internal/faults/ground"
+	"sema/lab/child"
+	"sema/lab/expect"
 )
 
 // TestMain lets the test binary be the program: what is started as a worker, or
-// as the runner.
+// as the runner, whose job is its arguments.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == workerArg || os.Args[1] == runnerArg) {
-		if os.Args[1] == runnerArg {
-			os.Args = slices.Delete(os.Args, 1, 2)
-		}
-		main()
-		return
-	}
+	logging.Disable()
+	child.Role(runnerRole, func(args []string) error {
+		os.Args = append(os.Args[:1], args...)
+		os.Exit(run())
+		return nil
+	})
+	child.Role(workerRole, job.play)
+	child.Play()
 	goleak.VerifyTestMain(m)
 }
 
-const runnerArg = "runner"
+const runnerRole = "runner"
 
 // TestRoundsOfEachKindOfEngine plays a short round with and without Redis.
 func TestRoundsOfEachKindOfEngine(t *testing.T) {
@@ -44,9 +47,7 @@ func TestRoundsOfEachKindOfEngine(t *testing.T) {
 				t.Errorf("status %d: %s", status, log.String())
 			}
 			f, err := os.Open(out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			defer func() { _ = f.Close() }()
 			results, err := faults.ReadResults(f)
 			if err != nil || len(results) != 1 {
@@ -67,9 +68,7 @@ func TestPlanFollowsFromTheSeed(t *testing.T) {
 	plans := map[string]int{}
 	for _, seed := range []uint64{1, 2, 1, 2} {
 		p := makePlan(seed, nil)
-		if err := p.addFaults("", list); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.addFaults("", list))
 		text := fmt.Sprintf("%+v %+v %s", p.semaphores, p.jobs, p.fault)
 		for _, s := range p.steps {
 			for _, o := range s.faults {
@@ -88,9 +87,7 @@ func TestEachFaultHasItsTurn(t *testing.T) {
 	alone := map[string]bool{}
 	for seed := range uint64(2 * len(list)) {
 		p := makePlan(seed, nil)
-		if err := p.addFaults("", list); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.addFaults("", list))
 		alone[p.fault] = true
 	}
 	for _, f := range list {

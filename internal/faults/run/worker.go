@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -16,7 +13,9 @@ import (
 
 	"sema"
 	"sema/internal/faults/ground"
+	"sema/lab/child"
 	"sema/lab/history"
+	"sema/lab/stall"
 )
 
 // job is what a worker is to do.
@@ -32,7 +31,7 @@ type job struct {
 }
 
 // orderExit is what the runner writes to a worker that is to end at once.
-const orderExit = "exit\n"
+const orderExit = "exit"
 
 // worker is a process of a round.
 type worker struct {
@@ -42,20 +41,12 @@ type worker struct {
 	stopped chan struct{}
 }
 
-// runWorker is the main function of a worker. It ends when in does.
-func runWorker(in io.Reader, out io.Writer) error {
-	orders := bufio.NewReader(in)
-	line, err := orders.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("faults: worker: %w", err)
-	}
-	w := &worker{out: out, stopped: make(chan struct{})}
-	if err := json.Unmarshal(line, &w.job); err != nil {
-		return fmt.Errorf("faults: worker: %w", err)
-	}
+// play is what a worker does, until it is told to stop.
+func (j job) play() error {
+	w := &worker{job: j, out: os.Stdout, stopped: make(chan struct{})}
 	go func() {
 		for {
-			order, err := orders.ReadString('\n')
+			order, err := child.Order()
 			if err != nil {
 				close(w.stopped)
 				return
@@ -65,7 +56,7 @@ func runWorker(in io.Reader, out io.Writer) error {
 			}
 		}
 	}()
-	go watchStalls(nil, w.tell)
+	go stall.Watch(nil, func(end time.Time, span time.Duration) { w.tell(history.Stalled(w.ID, end, span)) })
 	return w.run()
 }
 
@@ -141,25 +132,6 @@ func goroutines(most int) (n int, where string) {
 	var b strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
 	return n, b.String()
-}
-
-// watchStalls notes whenever the process stood still, until done.
-func watchStalls(done <-chan struct{}, tell func(history.Event)) {
-	const nap, late = 10 * time.Millisecond, 10 * time.Millisecond
-	ticker := time.NewTicker(nap)
-	defer ticker.Stop()
-	for before := history.Now(); ; {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-		}
-		now := history.Now()
-		if d := time.Duration(now - before); d > nap+late {
-			tell(history.Event{At: now, Kind: history.Stall, Span: int64(d - nap)})
-		}
-		before = now
-	}
 }
 
 // options are those of a semaphore as its description says.
