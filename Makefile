@@ -1,4 +1,4 @@
-.PHONY: demo build man test pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man test pictures agree storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -24,6 +24,11 @@ test:
 pictures:
 	./scripts/test-tools.sh
 	cd dashboard/browsertest && SEMA_PICTURES=$(CURDIR)/docs go test -count=1 -run Pictures .
+
+# The Lua beside package ledger, 20,000 random histories. Some minutes.
+agree:
+	./scripts/test-tools.sh
+	go test -count=1 -timeout 60m -v -run TestScriptAgrees ./engine/redisengine -rapid.checks=10000
 
 # The cancellation storm, 100,000 rounds on each engine. Some minutes.
 storm:
