@@ -54,6 +54,11 @@ pictures:
 	./scripts/test-tools.sh
 	cd dashboard/browsertest && SEMA_PICTURES=$(CURDIR)/docs go test -count=1 -run Pictures .
 
+# The Lua beside package ledger, 20,000 random histories. Some minutes.
+agree:
+	./scripts/test-tools.sh
+	go test -count=1 -timeout 60m -v -run TestScriptAgrees ./engine/redisengine -rapid.checks=10000
+
 # The cancellation storm, 100,000 rounds on each engine. Some minutes.
 storm:
 	./scripts/test-tools.sh
