@@ -19,6 +19,7 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
+	"sema/lab/expect"
 )
 
 // crewEnv tells the test binary to be a process that waits, and what for.
@@ -127,18 +128,18 @@ type crewChild struct {
 
 func startCrew(t testing.TB, j crewJob) *crewChild {
 	words, err := json.Marshal(j)
-	must(t, err)
+	expect.OK(t, err)
 	exe, err := os.Executable()
-	must(t, err)
+	expect.OK(t, err)
 	c := &crewChild{cmd: exec.Command(exe), done: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), crewEnv+"="+string(words))
 	c.cmd.Stderr = os.Stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.in, err = c.cmd.StdinPipe()
-	must(t, err)
+	expect.OK(t, err)
 	out, err := c.cmd.StdoutPipe()
-	must(t, err)
-	must(t, c.cmd.Start())
+	expect.OK(t, err)
+	expect.OK(t, c.cmd.Start())
 	c.said = bufio.NewScanner(out)
 	return c
 }
@@ -149,7 +150,7 @@ func (c *crewChild) wait(t testing.TB, tell chan<- served) {
 		t.Fatalf("a process that is to wait says %q", c.said.Text())
 	}
 	_, err := c.in.Write([]byte{'\n'})
-	must(t, err)
+	expect.OK(t, err)
 	go func() {
 		defer close(c.done)
 		for c.said.Scan() {

@@ -14,6 +14,7 @@ import (
 	"sema/engine"
 	"sema/engine/redisengine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 // readBy has an engine read so many permits and tickets in one step.
@@ -25,8 +26,8 @@ func readBy(e sema.Engine, n int) sema.Engine {
 // timeless is a state without what differs between two moments.
 func timeless(t *testing.T, s engine.Session) engine.State {
 	t.Helper()
-	st, err := s.State(within(t))
-	must(t, err)
+	st, err := s.State(expect.Within(t))
+	expect.OK(t, err)
 	for i := range st.Holders {
 		h := &st.Holders[i]
 		if h.Age < 0 || h.Left <= 0 || h.Left > time.Hour {
@@ -36,7 +37,7 @@ func timeless(t *testing.T, s engine.Session) engine.State {
 	}
 	for i := range st.Waiters {
 		w := &st.Waiters[i]
-		if w.Waiting < 0 || w.Waiting > patience {
+		if w.Waiting < 0 || w.Waiting > expect.Patience {
 			t.Errorf("times of %+v", *w)
 		}
 		w.Waiting = 0
@@ -92,7 +93,7 @@ func TestStateInParts(t *testing.T) {
 	}
 	st := timeless(t, whole)
 	id, err := engine.ParseID(st.Holders[3].ID)
-	must(t, err)
+	expect.OK(t, err)
 	whole.do(engine.Request{Kind: engine.Revoke, ID: id})
 	whole.do(engine.Request{Kind: engine.Pause, Limit: 100}, engine.Request{Kind: engine.SetLimit, Limit: 90, Pin: true})
 	same("60 that hold or wait", 25, 35)
@@ -119,12 +120,12 @@ func TestEndedLeasesAreNotInTheState(t *testing.T) {
 	holder := session(t, engineAt(t, server.Addr()), "x")
 	holder.do(append(holder.many(engine.Ask, 1, 50, time.Hour), holder.many(engine.Ask, 51, 40, 20*time.Millisecond)...)...)
 	reader := session(t, readBy(engineAt(t, server.Addr()), 10), "x")
-	until(t, "the end of the leases", func() bool {
-		st, err := reader.State(within(t))
-		must(t, err)
+	expect.Until(t, "the end of the leases", func() bool {
+		st, err := reader.State(expect.Within(t))
+		expect.OK(t, err)
 		return st.Used == 50 && len(st.Holders) == 50
 	})
-	if n := server.Client().ZCard(within(t), "sema:{x}:holders").Val(); n != 91 {
+	if n := server.Client().ZCard(expect.Within(t), "sema:{x}:holders").Val(); n != 91 {
 		t.Errorf("%d are left; want all 90, and the one that keeps the key", n)
 	}
 }
@@ -161,8 +162,8 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 		holder.do(holder.many(engine.Ask, 1, each, time.Hour)...)
 		waiter.do(waiter.many(engine.Ask, 1, each, time.Hour)...)
 		calls, act = 0, change
-		st, err := reader.State(within(t))
-		must(t, err)
+		st, err := reader.State(expect.Within(t))
+		expect.OK(t, err)
 		act, most = func(int) {}, max(most, calls)
 		found := map[string]int{}
 		for _, h := range st.Holders {
@@ -223,7 +224,7 @@ func TestStateHeedsItsContextBetweenParts(t *testing.T) {
 		rdb := connect(t, redis.Options{Addr: server.Addr()})
 		reader := session(t, readBy(closing(t, rdb), 2), "x")
 		timeless(t, reader) // by now the connection and the script are there
-		ctx, cancel := context.WithCancel(within(t))
+		ctx, cancel := context.WithCancel(expect.Within(t))
 		calls, ended := 0, make(chan int, 100)
 		rdb.AddHook(between{func() {
 			calls++
@@ -240,7 +241,7 @@ func TestStateHeedsItsContextBetweenParts(t *testing.T) {
 		for n := 0; n < last; {
 			n = <-ended
 		}
-		must(t, reader.Close())
+		expect.OK(t, reader.Close())
 		if n := len(ended); n > 0 {
 			t.Errorf("cancelled after call %d, and went on for %d", last, n)
 		}

@@ -3,6 +3,7 @@
 package redisengine_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +18,8 @@ func TestMain(m *testing.M) {
 	if playCrew() {
 		return
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // tests wait for servers more than they compute
 	enginetest.Main(m, func(url string) (sema.Engine, error) {
 		o, err := redis.ParseURL(url)
 		if err != nil {
