@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type crowd struct {
 	pid     int // of the server; 0: nothing is measured
 	clients []*direct
 	told    chan told
+	scripts atomic.Int64          // that the server has run
 	ran     []time.Duration       // by the server, for each call
 	held    map[engine.ID]*direct // what the clients know to be granted
 	waits   map[*direct][]engine.ID
@@ -77,7 +79,28 @@ func newCrowd(t testing.TB, size int) *crowd {
 
 // engine is one whose calls a stalled machine does not end.
 func (c *crowd) engine() sema.Engine {
-	return closing(c.t, connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: expect.Patience, WriteTimeout: expect.Patience}))
+	rdb := connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: expect.Patience, WriteTimeout: expect.Patience})
+	rdb.AddHook(counting{c})
+	return closing(c.t, rdb)
+}
+
+// counting counts the steps: a call makes two if nobody listens for its session yet.
+type counting struct{ *crowd }
+
+func (c counting) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if name := cmd.Name(); err == nil && (name == "evalsha" || name == "eval") {
+			c.scripts.Add(1)
+		}
+		return err
+	}
 }
 
 // step is one call of one client; what it tells its caller is taken in.
@@ -150,6 +173,7 @@ func (c *crowd) holders() int {
 // than its part.
 func (c *crowd) goOn(what string, done func() bool) (steps int) {
 	c.t.Helper()
+	before := c.scripts.Load()
 	for !done() {
 		select {
 		case n := <-c.told:
@@ -163,19 +187,20 @@ func (c *crowd) goOn(what string, done func() bool) (steps int) {
 				r.Wait, r.Again, r.Ticket = true, true, time.Hour
 				again = append(again, r)
 			}
+			made := c.scripts.Load()
 			c.step(n.who, again...)
-			steps++
-			if turns := queued - c.queued(); turns > mostTurns+len(again) {
-				c.t.Errorf("%s: a step took %d tickets off the queue", what, turns)
+			made = c.scripts.Load() - made
+			if turns := queued - c.queued(); turns > int(made)*mostTurns+len(again) {
+				c.t.Errorf("%s: %d steps took %d tickets off the queue", what, made, turns)
 			}
-			if ended := holders - c.holders(); ended > mostEnds {
-				c.t.Errorf("%s: a step ended %d leases", what, ended)
+			if ended := holders - c.holders(); ended > int(made)*mostEnds {
+				c.t.Errorf("%s: %d steps ended %d leases", what, made, ended)
 			}
 		case <-time.After(expect.Patience):
 			c.t.Fatalf("%s: nobody goes on; %d wait, %d hold", what, c.queued(), c.holders())
 		}
 	}
-	return steps
+	return int(c.scripts.Load() - before)
 }
 
 // measured prints what the server spent on scripts meanwhile: by its own watch,

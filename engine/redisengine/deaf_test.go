@@ -89,7 +89,7 @@ func TestSubscriptionsAreNeverAnswered(t *testing.T) {
 	var all []*sema.Semaphore
 	for _, name := range []string{"a", "b", "c", "d"} {
 		acquire(t, openSem(t, gates, name, 1, nil))
-		s := openSem(t, e, name, 1, nil)
+		s := openSem(t, e, name, 1, &sema.Options{Lease: 2 * time.Second}) // Close may wait so long for an answer
 		_ = stateOf(t, s)
 		all = append(all, s)
 	}
@@ -123,7 +123,7 @@ func TestWaitersStayWithMemoryFull(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := expect.Within(t)
-	s := session(t, engineAt(t, server.Addr()), "x")
+	s := session(t, patientAt(t, server.Addr()), "x")
 	s.do(s.request(engine.Ask, 1, time.Minute))
 	ask := func(number uint64, again bool) engine.Request {
 		r := s.request(engine.Ask, number, time.Minute)

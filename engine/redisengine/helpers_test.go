@@ -24,6 +24,12 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 	return rdb
 }
 
+// patientAt is an engine for sessions that make calls themselves: one that fails
+// because the machine stood still is not repeated.
+func patientAt(t testing.TB, addr string) sema.Engine {
+	return closing(t, connect(t, redis.Options{Addr: addr, ReadTimeout: expect.Patience, WriteTimeout: expect.Patience}))
+}
+
 // engineAt is an engine on a client of its own, as another process would be.
 func engineAt(t testing.TB, addr string) sema.Engine {
 	return closing(t, connect(t, redis.Options{Addr: addr}))

@@ -170,7 +170,7 @@ func TestADeletedStateBeginsAnew(t *testing.T) {
 func TestADeletedQueue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := session(t, engineAt(t, server.Addr()), "x")
+	s := session(t, patientAt(t, server.Addr()), "x")
 	ask := func(number uint64, waited time.Duration) engine.Answer {
 		r := s.request(engine.Ask, number, time.Minute)
 		r.Wait, r.Waited = true, waited
@@ -198,7 +198,7 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 	ctx := expect.Within(t)
 	words, err := os.ReadFile("lua/words.lua")
 	expect.OK(t, err)
-	s := session(t, engineAt(t, server.Addr()), "x")
+	s := session(t, patientAt(t, server.Addr()), "x")
 	holder, waiter := s.request(engine.Ask, 1, time.Hour), s.request(engine.Ask, 2, time.Hour)
 	waiter.Wait = true
 	for what, r := range map[string]engine.Request{"a renewal": s.request(engine.Renew, 1, time.Hour), "an ask": waiter} {

@@ -189,7 +189,7 @@ func TestALateCallChangesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := expect.Within(t)
-	s := session(t, engineAt(t, server.Addr()), "x")
+	s := session(t, patientAt(t, server.Addr()), "x")
 	set := func(number uint64, fence bool, limit int) error {
 		_, err := s.Step(ctx, engine.Call{Number: number, Fence: fence, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: limit}}})
 		return err
@@ -205,7 +205,7 @@ func TestALateCallChangesNothing(t *testing.T) {
 		t.Error("a late call changed something")
 	}
 	expect.OK(t, set(4, false, 11))
-	other := session(t, engineAt(t, server.Addr()), "x")
+	other := session(t, patientAt(t, server.Addr()), "x")
 	if a := other.do(other.request(engine.Ask, 1, time.Minute))[0]; a.Status != engine.Granted {
 		t.Errorf("another session, beside the fence: %+v", a)
 	}
@@ -220,7 +220,7 @@ func TestThousandsInOneCall(t *testing.T) {
 	t.Parallel()
 	const n = 9000
 	server := redistest.Start(t)
-	s := session(t, engineAt(t, server.Addr()), "x")
+	s := session(t, patientAt(t, server.Addr()), "x")
 	call := func(kind engine.Kind, lease time.Duration) (all []engine.Request) {
 		for i := range n {
 			r := s.request(kind, uint64(i), lease)
@@ -274,7 +274,7 @@ func TestUnsetAndRemove(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := expect.Within(t)
-	s := openSem(t, engineAt(t, server.Addr()), "x", 2, nil)
+	s := openSem(t, patientAt(t, server.Addr()), "x", 2, nil)
 	expect.OK(t, s.SetLimit(ctx, 5))
 	if list := eternal(t, rdb); len(list) != 1 {
 		t.Errorf("pinned: %v", list)
@@ -294,7 +294,7 @@ func TestUnsetAndRemove(t *testing.T) {
 			t.Errorf("%s is left", key)
 		}
 	}
-	if names, err := engineAt(t, server.Addr()).List(ctx); err != nil || len(names) != 0 {
+	if names, err := patientAt(t, server.Addr()).List(ctx); err != nil || len(names) != 0 {
 		t.Errorf("removed, and listed: %q, %v", names, err)
 	}
 }
@@ -304,7 +304,7 @@ func TestUnsetAndRemove(t *testing.T) {
 func TestTheFirstWaitKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	e := engineAt(t, server.Addr())
+	e := patientAt(t, server.Addr())
 	ask := func(d *direct, number uint64, weight int, wait bool) engine.Request {
 		r := d.request(engine.Ask, number, time.Minute)
 		r.ID.Weight, r.Limit, r.Wait = weight, 2, wait

@@ -220,7 +220,7 @@ func TestThousandsOfTickets(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	e := engineAt(t, server.Addr())
+	e := patientAt(t, server.Addr())
 	holder, waiters := session(t, e, "x"), session(t, e, "x")
 	holder.do(holder.request(engine.Ask, 1, time.Hour))
 	for from := 0; from < manyWaiters; from += 500 {
