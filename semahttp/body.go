@@ -24,7 +24,7 @@ type stream struct {
 	unwatch func() bool
 	cleanup runtime.Cleanup
 
-	once sync.Once
+	once once
 	err  error // of closing inner
 }
 
@@ -52,7 +52,7 @@ func (s *stream) start(ctx context.Context) io.ReadCloser {
 // if the context has ended before. found says that the garbage collector found
 // the body.
 func (s *stream) end(found bool) error {
-	s.once.Do(func() {
+	s.once.do(func() {
 		s.mu.Lock()
 		unwatch, cleanup := s.unwatch, s.cleanup
 		s.mu.Unlock()

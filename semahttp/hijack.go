@@ -97,7 +97,7 @@ type takeover struct {
 	unwatch func() bool
 	cleanup runtime.Cleanup
 
-	once sync.Once
+	once once
 	err  error // of closing inner
 }
 
@@ -113,7 +113,7 @@ func (t *takeover) start(c *conn) {
 // end closes the connection and then gives back the permit; whoever comes second
 // waits for that. found says that the garbage collector found it.
 func (t *takeover) end(found bool) error {
-	t.once.Do(func() {
+	t.once.do(func() {
 		t.mu.Lock()
 		unwatch, cleanup := t.unwatch, t.cleanup
 		t.mu.Unlock()
