@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+
+	"sema/internal/once"
 )
 
 // stream is a response that is still arriving, and what it holds. Its caller has
@@ -24,7 +26,7 @@ type stream struct {
 	unwatch func() bool
 	cleanup runtime.Cleanup
 
-	once once
+	once once.Once
 	err  error // of closing inner
 }
 
@@ -52,7 +54,7 @@ func (s *stream) start(ctx context.Context) io.ReadCloser {
 // if the context has ended before. found says that the garbage collector found
 // the body.
 func (s *stream) end(found bool) error {
-	s.once.do(func() {
+	s.once.Do(func() {
 		s.mu.Lock()
 		unwatch, cleanup := s.unwatch, s.cleanup
 		s.mu.Unlock()

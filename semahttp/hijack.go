@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"sema/internal/once"
 )
 
 // hold is what a request that is served holds.
@@ -97,7 +99,7 @@ type takeover struct {
 	unwatch func() bool
 	cleanup runtime.Cleanup
 
-	once once
+	once once.Once
 	err  error // of closing inner
 }
 
@@ -113,7 +115,7 @@ func (t *takeover) start(c *conn) {
 // end closes the connection and then gives back the permit; whoever comes second
 // waits for that. found says that the garbage collector found it.
 func (t *takeover) end(found bool) error {
-	t.once.do(func() {
+	t.once.Do(func() {
 		t.mu.Lock()
 		unwatch, cleanup := t.unwatch, t.cleanup
 		t.mu.Unlock()
