@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestLimitIsReadBeforeGoRaisesIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a process")
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
