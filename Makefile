@@ -1,4 +1,4 @@
-.PHONY: demo build man test pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -14,16 +14,50 @@ man:
 # Modules of their own, so that nobody has to have what only they need.
 MODULES = bench dashboard/browsertest contrib/grpc contrib/otel contrib/prometheus examples/jobs interop/others monitoring
 
-# All tests, race detector on; real Redis servers are started as children.
+TESTRUN = go run ./lab/testrun
+TESTS = -race -fresh -p 4
+
+# For every save: what needs no server, no process and no race detector.
+quick:
+	$(TESTRUN) -short .
+
+# All tests, race detector on; real servers are started as children. Every package
+# is tried, though one has failed.
 test:
 	./scripts/test-tools.sh
-	go test -race -timeout 10m ./...
-	@for m in $(MODULES); do echo "module $$m"; (cd $$m && go vet ./... && go test -race -timeout 10m ./...) || exit 1; done
+	$(TESTRUN) $(TESTS) . $(MODULES)
+
+# Which tests fail by chance: all of them N times, every other time beside two busy
+# loops for each processor.
+N = 10
+flaky:
+	./scripts/test-tools.sh
+	$(TESTRUN) $(TESTS) -timeout 20m -rounds $(N) -out flaky.json . $(MODULES)
+
+# What takes hours.
+long:
+	$(MAKE) agree
+	$(MAKE) simulate FOR=1h
+	$(MAKE) planted
+	$(MAKE) storm
+	$(MAKE) stress
+	$(MAKE) bounds
+	$(MAKE) recovery
+	$(MAKE) fuzz
+	$(MAKE) faults HOURS=2
+	$(MAKE) faults-planted
+	$(MAKE) servers
+	$(MAKE) interop
 
 # The dashboard's pictures in docs, taken by its tests.
 pictures:
 	./scripts/test-tools.sh
 	cd dashboard/browsertest && SEMA_PICTURES=$(CURDIR)/docs go test -count=1 -run Pictures .
+
+# The Lua beside package ledger, 20,000 random histories. Some minutes.
+agree:
+	./scripts/test-tools.sh
+	go test -count=1 -timeout 60m -v -run TestScriptAgrees ./engine/redisengine -rapid.checks=10000
 
 # The cancellation storm, 100,000 rounds on each engine. Some minutes.
 storm:
@@ -54,11 +88,11 @@ fuzz:
 	for f in FuzzAcquire FuzzTokenFile; do go test ./server -run xxx -fuzz "$$f\$$" -fuzztime 1m || exit 1; done
 	for f in FuzzReadStep FuzzReadReply; do go test ./internal/wire -run xxx -fuzz "$$f\$$" -fuzztime 1m || exit 1; done
 
-# The two machines in virtual time, for as long as asked: make simulate FOR=1h.
-# SEED=17 SEEDS=1 TRACE=-trace replays one.
+# The two machines in virtual time, for as long as asked: make simulate FOR=1h; or
+# so many seeds: SEEDS=100000. SEED=17 SEEDS=1 TRACE=-trace replays one.
 FOR = 1m
 simulate:
-	go run ./internal/simulate/run -for $(FOR) $(if $(SEED),-seed $(SEED)) $(if $(SEEDS),-seeds $(SEEDS)) $(TRACE)
+	go run ./internal/simulate/run $(if $(SEEDS),-seeds $(SEEDS),-for $(FOR)) $(if $(SEED),-seed $(SEED)) $(TRACE)
 
 # Real processes on real servers, both broken: some minutes over all grounds, or
 # make faults HOURS=4, with PARALLEL=3 rounds at once. What was played is appended
@@ -82,7 +116,7 @@ faults-report:
 
 # How many seeds each planted bug takes, into docs. Some minutes.
 planted:
-	go test -count=1 -timeout 60m ./internal/simulate -run Planted -starts 9 -table ../../docs/planted-bugs.md
+	go test -count=1 -timeout 60m ./internal/simulate -run TestPlantedBugsAreFound -starts 9 -table ../../docs/planted-bugs.md
 
 # The suites that need a Redis, on each of the servers that users have; the tables
 # are in docs/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.
@@ -106,7 +140,7 @@ lint:
 	go vet -tags interop ./interop/...
 	cd interop/others && go vet -tags interop .
 	$(STATICCHECK) ./...
-	@for m in $(MODULES); do (cd $$m && $(STATICCHECK) ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && go vet ./... && $(STATICCHECK) ./...) || exit 1; done
 
 # Code and tests compile for every system that is supported.
 cross:
@@ -116,7 +150,7 @@ cross:
 		(cd $$m && GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./...) || exit 1; echo "$$m compiles for $$to"; done; done
 
 vulncheck:
-	$(GOVULNCHECK) ./...
+	./scripts/vulncheck.sh "$(GOVULNCHECK)"
 
 # Our classic and redisson packages beside the originals' own languages, and what
 # we say of npm's redis-semaphore: needs Python, Java with Maven, and Node.js.

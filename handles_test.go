@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
@@ -121,21 +121,21 @@ func (s *openedSession) Close() error {
 func TestKeysUnderChurn(t *testing.T) {
 	e := memengine.New()
 	k := newKeys(t, e, 2, &sema.KeysOptions{Total: 6, Open: 8, Idle: time.Millisecond})
+	within := expect.Within(t)
 	var callers sync.WaitGroup
-	var got atomic.Int64
 	for i := range 8 {
 		callers.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 2))
-			for range 2000 {
-				p, err := k.Acquire(t.Context(), fmt.Sprint(r.IntN(30)))
-				if errors.Is(err, sema.ErrTooManyKeys) {
-					continue // eight callers, and as many that are just being closed
+			for range 1000 {
+				p, err := k.Acquire(within, fmt.Sprint(r.IntN(30)))
+				for errors.Is(err, sema.ErrTooManyKeys) && within.Err() == nil { // eight callers, and as many that are just being closed
+					runtime.Gosched()
+					p, err = k.Acquire(within, fmt.Sprint(r.IntN(30)))
 				}
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				got.Add(1)
 				ctx := p.Context(t.Context())
 				if r.IntN(8) == 0 {
 					runtime.Gosched()
@@ -150,9 +150,6 @@ func TestKeysUnderChurn(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if got.Load() < 8*1000 {
-		t.Errorf("%d of 16000 got a permit", got.Load())
-	}
 	if n := k.Len(); n > 8 {
 		t.Errorf("%d open, want 8 at most", n)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
@@ -184,22 +185,15 @@ func TestKeysClose(t *testing.T) {
 // idle from then on.
 func TestAForgottenKeyPermitComesBack(t *testing.T) {
 	e := sematest.New(t)
-	k := newKeys(t, e, 1, &sema.KeysOptions{Total: 1, Idle: time.Millisecond, Options: sema.Options{Lease: sema.MinLease}})
+	options := sema.Options{Renew: 20 * time.Millisecond} // a permit is watched from its first renewal on
+	k := newKeys(t, e, 1, &sema.KeysOptions{Total: 1, Idle: time.Millisecond, Options: options})
 	func() {
 		if _, err := k.Acquire(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 	}()
-	until := func(what string, ok func() bool) {
-		for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal(what)
-			}
-			runtime.GC()
-		}
-	}
-	until("the key is still in use", func() bool { return k.Len() == 0 })
-	until("a permit is still held", func() bool { return len(e.Held("tenants/a"))+len(e.Held("tenants")) == 0 })
+	expect.Until(t, "the key is not in use", func() bool { runtime.GC(); return k.Len() == 0 })
+	expect.Until(t, "no permit is held", func() bool { return len(e.Held("tenants/a"))+len(e.Held("tenants")) == 0 })
 }
 
 // The context alone keeps the key in use.
@@ -213,14 +207,11 @@ func TestAKeyIsInUseWhileItsContextIs(t *testing.T) {
 		}
 		return p.Context(t.Context())
 	}()
-	for range 20 {
-		runtime.GC()
-		time.Sleep(2 * time.Millisecond) // that nothing happens has no event
-	}
+	collect(t)
 	if work.Err() != nil || k.Len() != 1 {
 		t.Errorf("%v; %d open", work.Err(), k.Len())
 	}
-	_ = k.Close()
+	expect.OK(t, k.Close())
 }
 
 func TestUseKeepsTheKeyOpen(t *testing.T) {

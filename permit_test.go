@@ -9,14 +9,34 @@ import (
 
 	"sema"
 	"sema/engine/memengine"
+	"sema/lab/expect"
 )
+
+// collect returns when the garbage collector has found, several times, what
+// nobody had any more, and has told of it.
+func collect(t *testing.T) {
+	t.Helper()
+	for range 5 {
+		told := make(chan struct{})
+		runtime.AddCleanup(new(*int), func(told chan struct{}) { close(told) }, told)
+		expect.Until(t, "the garbage collector tells", func() bool {
+			runtime.GC()
+			select {
+			case <-told:
+				return true
+			default:
+				return false
+			}
+		})
+	}
+}
 
 // A permit whose contexts nobody has any more is found like one that never had
 // any; one whose context is still in use is not.
 func TestAbandonedPermitsWithContexts(t *testing.T) {
 	found := make(chan string, 2)
 	s, err := sema.New(memengine.New(), "x", 2, &sema.Options{
-		Lease:    2 * time.Second,
+		Renew:    20 * time.Millisecond, // a permit is watched from its first renewal on
 		Observer: sema.Observer{Abandoned: func(o sema.Abandoned) { found <- o.Permit }},
 	})
 	if err != nil {
@@ -36,20 +56,12 @@ func TestAbandonedPermitsWithContexts(t *testing.T) {
 	child, end := context.WithCancel(used)
 	defer end()
 	cancel()
-	for end := time.Now().Add(10 * time.Second); len(found) == 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("a permit was lost sight of, and not found")
-		}
-		runtime.GC()
-	}
+	expect.Until(t, "a permit that was lost sight of is found", func() bool { runtime.GC(); return len(found) > 0 })
 	if id := <-found; id != left {
 		t.Error("the permit of work that goes on was taken for abandoned")
 	}
-	for range 10 {
-		runtime.GC()
-		time.Sleep(20 * time.Millisecond)
-	}
-	if err := child.Err(); err != nil {
+	collect(t)
+	if err := child.Err(); err != nil || len(found) > 0 {
 		t.Error(err, context.Cause(child))
 	}
 }

@@ -38,11 +38,11 @@ func bookLocking(t *testing.T, lua bool) {
 	t.Helper()
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
-	lock, err := NewLock(rdb, "testlock", Options{Lease: time.Second, Wait: time.Second, Lua: lua})
+	lock, err := NewLock(rdb, "testlock", Options{Lease: time.Minute, Wait: time.Minute, Lua: lua})
 	if err != nil {
 		t.Fatal(err)
 	}
-	impatient, err := NewLock(rdb, "testlock", Options{Lease: time.Second, Wait: 10 * time.Millisecond, Lua: lua})
+	impatient, err := NewLock(rdb, "testlock", Options{Lease: time.Minute, Wait: 10 * time.Millisecond, Lua: lua})
 	if err != nil {
 		t.Fatal(err)
 	}

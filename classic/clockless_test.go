@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 func TestClocklessLeasePerPermit(t *testing.T) {
@@ -13,12 +14,16 @@ func TestClocklessLeasePerPermit(t *testing.T) {
 		rdb := redistest.Start(t).Client()
 		sem := newClockless(t, rdb, 2, Options{Lease: time.Hour, Lua: lua})
 		long := must(t, sem)
-		short, ok, err := sem.AcquireFor(t.Context(), 30*time.Millisecond)
+		short, ok, err := sem.AcquireFor(t.Context(), time.Minute)
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 		mustNot(t, sem)
-		eventually(t, "the short lease", func() bool {
+		if d := rdb.PTTL(t.Context(), "sem:holder:"+short).Val(); d <= 0 || d > time.Minute {
+			t.Errorf("the short lease has %v left", d)
+		}
+		expect.OK(t, rdb.PExpire(t.Context(), "sem:holder:"+short, time.Millisecond).Err()) // as if most of it had passed
+		expect.Until(t, "the end of the short lease", func() bool {
 			_, ok, err := sem.Acquire(t.Context())
 			return ok && err == nil
 		})
@@ -115,7 +120,7 @@ func TestClocklessOwnerWithoutKeyIsNoHolder(t *testing.T) {
 			}
 		}
 		one := newClockless(t, rdb, 1, Options{Lua: lua})
-		eventually(t, "the end of all leases", func() bool {
+		expect.Until(t, "the end of all leases", func() bool {
 			_, ok, err := one.Acquire(t.Context())
 			return ok && err == nil
 		})

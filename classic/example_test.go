@@ -85,7 +85,7 @@ func ExampleBasic() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	behind := func() time.Time { return time.Now().Add(-100 * time.Millisecond) }
+	behind := func() time.Time { return time.Now().Add(-time.Minute) }
 	slow, err := classic.NewBasic(rdb, "printer", 1, classic.Options{Clock: behind})
 	if err != nil {
 		log.Fatal(err)

@@ -14,7 +14,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite internal/measured/*.json with what this run measures")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Tests wait for servers more than they compute.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8")
+	goleak.VerifyTestMain(m)
+}
 
 // variant is a type of this package, in one of its forms.
 type variant struct {
@@ -110,18 +115,6 @@ func refresh(t *testing.T, s Semaphore, id string, want bool) {
 	t.Helper()
 	if got, err := s.(Refresher).Refresh(t.Context(), id); err != nil || got != want {
 		t.Errorf("%T.Refresh = %v, %v; want %v", s, got, err, want)
-	}
-}
-
-// eventually polls until ok or ends the test.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for !ok() {
-		if pause(ctx, 2*time.Millisecond) != nil {
-			t.Fatalf("%s: not within 10 s", what)
-		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 var (
@@ -113,7 +114,7 @@ func TestRefreshOfALostPermitIsFalseAndRevivesNothing(t *testing.T) {
 		lost := must(t, sem)
 		clock.forward(time.Minute)
 		var id string
-		eventually(t, "the end of the lease", func() bool {
+		expect.Until(t, "the end of the lease", func() bool {
 			var ok bool
 			var err error
 			id, ok, err = sem.Acquire(t.Context())

@@ -20,6 +20,7 @@ import (
 // -update the runs are ten times as long, and the figures become those of the
 // comparison page.
 func TestOverAdmission(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	f := newFleet(t, srv, 12)
 	spread := scene{clients: 12, limit: 4, hold: 100 * time.Millisecond, lease: 10 * time.Second, run: 1200 * time.Millisecond}

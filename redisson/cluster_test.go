@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/internal/redistest"
+	"sema/lab/expect"
 	"sema/redisson"
 )
 
@@ -30,8 +31,9 @@ func listeners(ctx context.Context, rdb *redis.ClusterClient, channel string, sh
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
-	rdb, ctx := cluster.Client(), background(t)
+	rdb, ctx := cluster.Client(), expect.Within(t)
 
 	for _, mode := range []redisson.Channels{redisson.AutoChannels, redisson.PlainChannels, redisson.ShardedChannels} {
 		sharded := mode != redisson.PlainChannels
@@ -43,20 +45,20 @@ func TestCluster(t *testing.T) {
 			}
 			s, e := counter(t, c, name), expirable(t, c, name)
 			_, err := s.Delete(ctx)
-			must(t, err)
-			expect(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
+			expect.OK(t, err)
+			wants(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
 			for range 2 {
 				waiting := acquiring(func() error { return s.Acquire(ctx, 2) })
-				await(t, ctx, "subscription", func() bool { return listeners(ctx, rdb, channel, sharded) == 1 })
-				must(t, e.AddPermits(ctx, 2))
-				must(t, errorOf(t, "woken", waiting))
-				await(t, ctx, "end of subscription", func() bool { return listeners(ctx, rdb, channel, sharded) == 0 })
+				expect.Until(t, "subscription", func() bool { return listeners(ctx, rdb, channel, sharded) == 1 })
+				expect.OK(t, e.AddPermits(ctx, 2))
+				expect.OK(t, errorOf(t, "woken", waiting))
+				expect.Until(t, "end of subscription", func() bool { return listeners(ctx, rdb, channel, sharded) == 0 })
 			}
-			must(t, s.Release(ctx, 1))
+			expect.OK(t, s.Release(ctx, 1))
 			id, err := e.TryAcquire(ctx, time.Hour)
-			must(t, err)
-			must(t, e.Release(ctx, id))
-			expect(t, "available", 1)(e.AvailablePermits(ctx))
+			expect.OK(t, err)
+			expect.OK(t, e.Release(ctx, id))
+			wants(t, "available", 1)(e.AvailablePermits(ctx))
 		}
 		var wrong *redisson.ArgumentError
 		if _, err := c.Semaphore("a{b"); !errors.As(err, &wrong) || wrong.What != "name" {
@@ -69,14 +71,14 @@ func TestCluster(t *testing.T) {
 	// messages there.
 	c := newClient(t, rdb, redisson.Options{Poll: 50 * time.Millisecond})
 	s := counter(t, c, "moving")
-	expect(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
+	wants(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
 	const channel = "redisson_sc:{moving}"
 	waiting := acquiring(func() error { return s.Acquire(ctx, 1) })
-	await(t, ctx, "subscription", func() bool { return listeners(ctx, rdb, channel, true) == 1 })
+	expect.Until(t, "subscription", func() bool { return listeners(ctx, rdb, channel, true) == 1 })
 	move(t, ctx, cluster, "moving")
-	await(t, ctx, "subscription on the new node", func() bool { return listeners(ctx, rdb, channel, true) == 1 })
-	must(t, s.Release(ctx, 1))
-	must(t, errorOf(t, "waiter", waiting))
+	expect.Until(t, "subscription on the new node", func() bool { return listeners(ctx, rdb, channel, true) == 1 })
+	expect.OK(t, s.Release(ctx, 1))
+	expect.OK(t, errorOf(t, "waiter", waiting))
 }
 
 // move hands the slot of key to another node, key included.
@@ -91,20 +93,21 @@ func move(t *testing.T, ctx context.Context, cluster *redistest.Cluster, key str
 	}
 	fromID := from.Client().ClusterMyID(ctx).Val()
 	toID := to.Client().ClusterMyID(ctx).Val()
-	must(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err())
-	must(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err())
+	expect.OK(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err())
+	expect.OK(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err())
 	keys := from.Client().ClusterGetKeysInSlot(ctx, slot, 100).Val()
 	for _, k := range keys {
-		must(t, from.Client().Do(ctx, "MIGRATE", "127.0.0.1", to.Port(), k, 0, 5000).Err())
+		expect.OK(t, from.Client().Do(ctx, "MIGRATE", "127.0.0.1", to.Port(), k, 0, 5000).Err())
 	}
-	must(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
-	must(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
+	expect.OK(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
+	expect.OK(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 }
 
 // A cluster client sends requests again in a way of its own. It must not do so
 // with ours.
 func TestClusterSendsOnceWithoutReceipts(t *testing.T) {
-	cluster, ctx := redistest.StartCluster(t, 3), background(t)
+	t.Parallel()
+	cluster, ctx := redistest.StartCluster(t, 3), expect.Within(t)
 	var proxies []*redistest.Proxy
 	way := map[string]string{}
 	for _, addr := range cluster.Addrs() {
@@ -122,9 +125,9 @@ func TestClusterSendsOnceWithoutReceipts(t *testing.T) {
 	for _, o := range []redisson.Options{{NoReceipts: true}, {}} {
 		s := counter(t, newClient(t, rdb, o), "s")
 		_, err := s.Delete(ctx)
-		must(t, err)
-		expect(t, "create", true)(s.TrySetPermits(ctx, 9, 0))
-		must(t, s.TryAcquire(ctx, 1))
+		expect.OK(t, err)
+		wants(t, "create", true)(s.TrySetPermits(ctx, 9, 0))
+		expect.OK(t, s.TryAcquire(ctx, 1))
 		for _, p := range proxies {
 			p.LoseReplies()
 		}
@@ -136,14 +139,14 @@ func TestClusterSendsOnceWithoutReceipts(t *testing.T) {
 			}
 		}
 		plain := cluster.Client()
-		await(t, ctx, "execution", func() bool { return plain.Get(ctx, "s").Val() == "7" })
+		expect.Until(t, "execution", func() bool { return plain.Get(ctx, "s").Val() == "7" })
 		for _, p := range proxies {
 			p.Resume()
 		}
 		if !o.NoReceipts {
-			must(t, errorOf(t, "acquire", result))
+			expect.OK(t, errorOf(t, "acquire", result))
 		}
-		expect(t, "executed once", 7)(s.AvailablePermits(ctx))
+		wants(t, "executed once", 7)(s.AvailablePermits(ctx))
 	}
 }
 

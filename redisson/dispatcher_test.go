@@ -45,6 +45,7 @@ func woken(all []*waiter) string {
 // permits", "every release wakes every waiter" and "an abandoned waiter eats a
 // permit".
 func TestWhoIsWoken(t *testing.T) {
+	t.Parallel()
 	c, err := New(redistest.Start(t).Client(), &Options{Poll: time.Hour})
 	if err != nil {
 		t.Fatal(err)

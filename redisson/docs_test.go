@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"sema/lab/expect"
 	"sema/redisson"
 )
 
 // The table of methods in the docs must have all of ours.
 func TestDocsNameEveryMethod(t *testing.T) {
 	page, err := os.ReadFile("../docs/redisson.md")
-	must(t, err)
+	expect.OK(t, err)
 	for _, v := range []any{&redisson.Semaphore{}, &redisson.ExpirableSemaphore{}} {
 		for m := range reflect.TypeOf(v).Methods() {
 			if !strings.Contains(string(page), "."+m.Name+"(") {

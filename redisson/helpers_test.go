@@ -3,6 +3,7 @@ package redisson_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -11,27 +12,28 @@ import (
 	"go.uber.org/goleak"
 
 	"sema/internal/redistest"
+	"sema/lab/expect"
 	"sema/redisson"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// within bounds what a test waits for; reaching it is a failure.
-const within = 60 * time.Second
+// Tests wait for servers more than they compute.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8")
+	goleak.VerifyTestMain(m)
+}
 
 // slow is a poll interval that is longer than any test, for tests of what wakes
 // waiters besides the poll.
 const slow = time.Hour
 
-func background(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// newClient makes a Client that is closed at the end of the test.
+// newClient makes a Client that is closed at the end of the test. It does not give
+// up because a machine stands still.
 func newClient(t testing.TB, rdb redis.UniversalClient, o redisson.Options) *redisson.Client {
 	t.Helper()
+	if o.Timeout == 0 {
+		o.Timeout = expect.Patience
+	}
 	c, err := redisson.New(rdb, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -75,17 +77,10 @@ func setUp(t testing.TB, o redisson.Options) fixture {
 	t.Helper()
 	s := redistest.Start(t)
 	rdb := s.Client()
-	return fixture{t, background(t), s, rdb, newClient(t, rdb, o)}
+	return fixture{t, expect.Within(t), s, rdb, newClient(t, rdb, o)}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func expect[T comparable](t testing.TB, what string, want T) func(T, error) {
+func wants[T comparable](t testing.TB, what string, want T) func(T, error) {
 	t.Helper()
 	return func(got T, err error) {
 		t.Helper()
@@ -95,7 +90,7 @@ func expect[T comparable](t testing.TB, what string, want T) func(T, error) {
 	}
 }
 
-func expectError(t testing.TB, what string, err, want error) {
+func fails(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Fatalf("%s: %v; want %v", what, err, want)
@@ -105,24 +100,12 @@ func expectError(t testing.TB, what string, err, want error) {
 	}
 }
 
-// await asks until ok says yes.
-func await(t testing.TB, ctx context.Context, what string, ok func() bool) {
-	t.Helper()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not in time", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
 // subscribers is how many connections listen for the semaphore of that name.
 func subscribers(t testing.TB, ctx context.Context, rdb *redis.Client, name string) int64 {
 	t.Helper()
 	channel := "redisson_sc:{" + name + "}"
 	m, err := rdb.PubSubNumSub(ctx, channel).Result()
-	must(t, err)
+	expect.OK(t, err)
 	return m[channel]
 }
 
@@ -139,7 +122,7 @@ func errorOf(t testing.TB, what string, result <-chan error) error {
 	select {
 	case err := <-result:
 		return err
-	case <-time.After(within):
+	case <-time.After(expect.Patience):
 		t.Fatalf("%s: still waiting", what)
 		return nil
 	}
@@ -148,7 +131,7 @@ func errorOf(t testing.TB, what string, result <-chan error) error {
 // settled waits until the counter says n.
 func settled(t testing.TB, f fixture, name string, n int) {
 	t.Helper()
-	await(t, f.ctx, "permits to settle", func() bool {
+	expect.Until(t, "permits to settle", func() bool {
 		v, err := f.rdb.Get(f.ctx, name).Int()
 		return err == nil && v == n
 	})

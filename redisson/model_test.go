@@ -49,6 +49,7 @@ func drop(from *[]string, ids []string) int {
 // Random operations on Redis and on the model give the same answers and leave
 // the same numbers in Redis.
 func TestScriptsAgreeWithTheModel(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	run := 0
 	rapid.Check(t, func(t *rapid.T) {

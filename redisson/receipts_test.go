@@ -11,6 +11,7 @@ import (
 // The network decides in which order copies of a request and its undoing arrive.
 // This test makes each order happen.
 func TestReceipts(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	ctx := context.Background()
 	counterKeys := []string{"s", "redisson_sc:{s}", "{s}:receipts:h"}

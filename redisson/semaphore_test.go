@@ -12,79 +12,83 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/lab/expect"
 	"sema/redisson"
 )
 
 func TestSemaphoreCounts(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s := f.ctx, counter(t, f.client, "s")
 
-	expectError(t, "no semaphore yet", s.TryAcquire(ctx, 1), redisson.ErrUnavailable)
-	expect(t, "available", 0)(s.AvailablePermits(ctx))
-	expect(t, "drain", 0)(s.DrainPermits(ctx))
-	expect(t, "exists", false)(s.Exists(ctx))
+	fails(t, "no semaphore yet", s.TryAcquire(ctx, 1), redisson.ErrUnavailable)
+	wants(t, "available", 0)(s.AvailablePermits(ctx))
+	wants(t, "drain", 0)(s.DrainPermits(ctx))
+	wants(t, "exists", false)(s.Exists(ctx))
 	if n, err := f.rdb.DBSize(ctx).Result(); n != 0 || err != nil {
 		t.Fatalf("%d keys made by calls without effect, %v", n, err)
 	}
 
-	expect(t, "create", true)(s.TrySetPermits(ctx, 5, 0))
-	expect(t, "create again", false)(s.TrySetPermits(ctx, 9, 0))
-	must(t, s.TryAcquire(ctx, 3))
-	expectError(t, "3 of 2", s.TryAcquire(ctx, 3), redisson.ErrUnavailable)
-	expect(t, "available", 2)(s.AvailablePermits(ctx))
-	must(t, s.Release(ctx, 3))
-	expect(t, "release", true)(s.ReleaseIfExists(ctx, 1))
-	expect(t, "drained", 6)(s.DrainPermits(ctx))
-	expect(t, "create at 0", false)(s.TrySetPermits(ctx, 9, 0))
-	must(t, s.AddPermits(ctx, -2))
-	expect(t, "below 0", -2)(s.AvailablePermits(ctx))
-	expect(t, "drained below 0", -2)(s.DrainPermits(ctx))
-	must(t, s.AddPermits(ctx, 4))
-	expect(t, "available", 4)(s.AvailablePermits(ctx))
-	expect(t, "delete", true)(s.Delete(ctx))
-	expect(t, "delete again", false)(s.Delete(ctx))
-	must(t, s.AddPermits(ctx, 4))
-	expect(t, "created by AddPermits", 4)(s.AvailablePermits(ctx))
+	wants(t, "create", true)(s.TrySetPermits(ctx, 5, 0))
+	wants(t, "create again", false)(s.TrySetPermits(ctx, 9, 0))
+	expect.OK(t, s.TryAcquire(ctx, 3))
+	fails(t, "3 of 2", s.TryAcquire(ctx, 3), redisson.ErrUnavailable)
+	wants(t, "available", 2)(s.AvailablePermits(ctx))
+	expect.OK(t, s.Release(ctx, 3))
+	wants(t, "release", true)(s.ReleaseIfExists(ctx, 1))
+	wants(t, "drained", 6)(s.DrainPermits(ctx))
+	wants(t, "create at 0", false)(s.TrySetPermits(ctx, 9, 0))
+	expect.OK(t, s.AddPermits(ctx, -2))
+	wants(t, "below 0", -2)(s.AvailablePermits(ctx))
+	wants(t, "drained below 0", -2)(s.DrainPermits(ctx))
+	expect.OK(t, s.AddPermits(ctx, 4))
+	wants(t, "available", 4)(s.AvailablePermits(ctx))
+	wants(t, "delete", true)(s.Delete(ctx))
+	wants(t, "delete again", false)(s.Delete(ctx))
+	expect.OK(t, s.AddPermits(ctx, 4))
+	wants(t, "created by AddPermits", 4)(s.AvailablePermits(ctx))
 }
 
 func TestSemaphoreStaysWithinJavasInt(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s := f.ctx, counter(t, f.client, "s")
-	expect(t, "largest", true)(s.TrySetPermits(ctx, math.MaxInt32, 0))
-	expectError(t, "one more", s.Release(ctx, 1), redisson.ErrTooMany)
-	expectError(t, "one more", s.AddPermits(ctx, 1), redisson.ErrTooMany)
-	expect(t, "unchanged", math.MaxInt32)(s.AvailablePermits(ctx))
-	must(t, f.rdb.Set(ctx, "s", math.MinInt32, 0).Err())
-	expectError(t, "one less", s.AddPermits(ctx, -1), redisson.ErrTooMany)
+	wants(t, "largest", true)(s.TrySetPermits(ctx, math.MaxInt32, 0))
+	fails(t, "one more", s.Release(ctx, 1), redisson.ErrTooMany)
+	fails(t, "one more", s.AddPermits(ctx, 1), redisson.ErrTooMany)
+	wants(t, "unchanged", math.MaxInt32)(s.AvailablePermits(ctx))
+	expect.OK(t, f.rdb.Set(ctx, "s", math.MinInt32, 0).Err())
+	fails(t, "one less", s.AddPermits(ctx, -1), redisson.ErrTooMany)
 }
 
 func TestLifetime(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
 
 	_, err := s.TTL(ctx)
-	expectError(t, "no semaphore", err, redisson.ErrNoSemaphore)
-	expect(t, "expire nothing", false)(s.Expire(ctx, time.Hour))
-	expect(t, "create", true)(s.TrySetPermits(ctx, 5, time.Hour))
+	fails(t, "no semaphore", err, redisson.ErrNoSemaphore)
+	wants(t, "expire nothing", false)(s.Expire(ctx, time.Hour))
+	wants(t, "create", true)(s.TrySetPermits(ctx, 5, time.Hour))
 	if d, err := s.TTL(ctx); err != nil || d <= 0 || d > time.Hour {
 		t.Fatalf("TTL %v, %v", d, err)
 	}
-	expect(t, "persist", true)(s.Persist(ctx))
-	expect(t, "persist again", false)(s.Persist(ctx))
-	expect(t, "TTL", redisson.NoExpiry)(s.TTL(ctx))
-	expect(t, "in the past", true)(s.ExpireAt(ctx, time.Unix(1, 0)))
-	expect(t, "exists", false)(s.Exists(ctx))
+	wants(t, "persist", true)(s.Persist(ctx))
+	wants(t, "persist again", false)(s.Persist(ctx))
+	wants(t, "TTL", redisson.NoExpiry)(s.TTL(ctx))
+	wants(t, "in the past", true)(s.ExpireAt(ctx, time.Unix(1, 0)))
+	wants(t, "exists", false)(s.Exists(ctx))
 
-	must(t, e.SetPermits(ctx, 5))
+	expect.OK(t, e.SetPermits(ctx, 5))
 	_, err = e.TryAcquire(ctx, redisson.NoLease)
-	must(t, err)
-	expect(t, "expire", true)(e.Expire(ctx, time.Hour))
+	expect.OK(t, err)
+	wants(t, "expire", true)(e.Expire(ctx, time.Hour))
 	for _, key := range []string{"e", "{e}:timeout"} {
 		if d := f.rdb.PTTL(ctx, key).Val(); d <= 0 || d > time.Hour {
 			t.Fatalf("%s lives %v", key, d)
 		}
 	}
-	expect(t, "delete", true)(e.Delete(ctx))
+	wants(t, "delete", true)(e.Delete(ctx))
 	if n := f.rdb.Exists(ctx, "e", "{e}:timeout").Val(); n != 0 {
 		t.Fatalf("%d keys left", n)
 	}
@@ -92,6 +96,7 @@ func TestLifetime(t *testing.T) {
 
 // The pitfall "SET drops the time to live": Redisson's AddPermits and DrainPermits do.
 func TestTimeToLiveSurvivesEveryChange(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
 	changes := map[string]func() error{
@@ -107,8 +112,8 @@ func TestTimeToLiveSurvivesEveryChange(t *testing.T) {
 		},
 	}
 	for name, change := range changes {
-		must(t, f.rdb.Set(ctx, "x", 3, time.Hour).Err())
-		must(t, change())
+		expect.OK(t, f.rdb.Set(ctx, "x", 3, time.Hour).Err())
+		expect.OK(t, change())
 		if d := f.rdb.PTTL(ctx, "x").Val(); d <= 0 {
 			t.Errorf("%s: time to live is %v", name, d)
 		}
@@ -118,21 +123,22 @@ func TestTimeToLiveSurvivesEveryChange(t *testing.T) {
 // The pitfall "no resurrection of a counter whose key is gone": Redisson's
 // release creates the key anew, without limit and time to live.
 func TestReleaseDoesNotReviveACounter(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
-	expectError(t, "release", s.Release(ctx, 1), redisson.ErrNoSemaphore)
-	expect(t, "release if exists", false)(s.ReleaseIfExists(ctx, 1))
+	fails(t, "release", s.Release(ctx, 1), redisson.ErrNoSemaphore)
+	wants(t, "release if exists", false)(s.ReleaseIfExists(ctx, 1))
 
-	must(t, e.SetPermits(ctx, 3))
+	expect.OK(t, e.SetPermits(ctx, 3))
 	id, err := e.TryAcquire(ctx, time.Hour)
-	must(t, err)
+	expect.OK(t, err)
 	ended, err := e.TryAcquire(ctx, time.Hour)
-	must(t, err)
+	expect.OK(t, err)
 	endLease(t, f, "{e}:timeout", ended)
-	must(t, f.rdb.Del(ctx, "e").Err())
-	must(t, e.Release(ctx, id)) // held, so no error; there is only nothing to credit
+	expect.OK(t, f.rdb.Del(ctx, "e").Err())
+	expect.OK(t, e.Release(ctx, id)) // held, so no error; there is only nothing to credit
 	_, err = e.TryAcquire(ctx, time.Hour)
-	expectError(t, "collection", err, redisson.ErrUnavailable)
+	fails(t, "collection", err, redisson.ErrUnavailable)
 	if n := f.rdb.Exists(ctx, "s", "e").Val(); n != 0 {
 		t.Fatalf("%d counters came back to life", n)
 	}
@@ -143,6 +149,7 @@ func TestReleaseDoesNotReviveACounter(t *testing.T) {
 
 // The pitfall "two primitives use the same key name".
 func TestForeignKeysAreRefusedAndKept(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
 	calls := map[string]func() error{
@@ -156,16 +163,16 @@ func TestForeignKeysAreRefusedAndKept(t *testing.T) {
 		"counts":    func() error { _, err := e.Permits(ctx); return err },
 	}
 	for name, call := range calls {
-		must(t, f.rdb.Del(ctx, "x", "{x}:timeout").Err())
-		must(t, f.rdb.HSet(ctx, "x", "f", "v").Err())
+		expect.OK(t, f.rdb.Del(ctx, "x", "{x}:timeout").Err())
+		expect.OK(t, f.rdb.HSet(ctx, "x", "f", "v").Err())
 		err := call()
-		expectError(t, name+" on a hash", err, redisson.ErrWrongType)
+		fails(t, name+" on a hash", err, redisson.ErrWrongType)
 		if !strings.Contains(err.Error(), "(another program uses a key of this name") {
 			t.Fatalf("%s: %q does not say what to try", name, err)
 		}
-		must(t, f.rdb.Set(ctx, "x", "words", 0).Err())
-		must(t, f.rdb.ZAdd(ctx, "{x}:timeout", z("ended", 1)).Err())
-		expectError(t, name+" on words", call(), redisson.ErrWrongType)
+		expect.OK(t, f.rdb.Set(ctx, "x", "words", 0).Err())
+		expect.OK(t, f.rdb.ZAdd(ctx, "{x}:timeout", z("ended", 1)).Err())
+		fails(t, name+" on words", call(), redisson.ErrWrongType)
 		if v := f.rdb.Get(ctx, "x").Val(); v != "words" || f.rdb.ZCard(ctx, "{x}:timeout").Val() != 1 {
 			t.Fatalf("%s changed a foreign key to %q", name, v)
 		}
@@ -174,42 +181,45 @@ func TestForeignKeysAreRefusedAndKept(t *testing.T) {
 
 // The pitfall "SCRIPT FLUSH".
 func TestScriptsComeBack(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s := f.ctx, counter(t, f.client, "s")
-	expect(t, "create", true)(s.TrySetPermits(ctx, 2, 0))
+	wants(t, "create", true)(s.TrySetPermits(ctx, 2, 0))
 	for range 2 {
-		must(t, f.rdb.ScriptFlush(ctx).Err())
-		must(t, s.TryAcquire(ctx, 1))
+		expect.OK(t, f.rdb.ScriptFlush(ctx).Err())
+		expect.OK(t, s.TryAcquire(ctx, 1))
 	}
 }
 
 // The pitfall "OOM": a permit must be returnable when the server is full.
 func TestReleaseWorksWithoutMemory(t *testing.T) {
+	t.Parallel()
 	for _, o := range []redisson.Options{{}, {NoReceipts: true}} {
 		f := setUp(t, o)
 		ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
-		expect(t, "create", true)(s.TrySetPermits(ctx, 2, 0))
-		must(t, e.SetPermits(ctx, 2))
-		must(t, s.TryAcquire(ctx, 1))
+		wants(t, "create", true)(s.TrySetPermits(ctx, 2, 0))
+		expect.OK(t, e.SetPermits(ctx, 2))
+		expect.OK(t, s.TryAcquire(ctx, 1))
 		id, err := e.TryAcquire(ctx, time.Hour)
-		must(t, err)
-		must(t, f.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		expect.OK(t, err)
+		expect.OK(t, f.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		if err := s.TryAcquire(ctx, 1); err == nil || errors.Is(err, redisson.ErrUnavailable) {
 			t.Fatalf("acquired on a full server: %v", err)
 		}
-		must(t, s.Release(ctx, 1))
-		must(t, e.Release(ctx, id))
-		must(t, f.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-		expect(t, "available", 2)(s.AvailablePermits(ctx))
-		expect(t, "available", 2)(e.AvailablePermits(ctx))
+		expect.OK(t, s.Release(ctx, 1))
+		expect.OK(t, e.Release(ctx, id))
+		expect.OK(t, f.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+		wants(t, "available", 2)(s.AvailablePermits(ctx))
+		wants(t, "available", 2)(e.AvailablePermits(ctx))
 	}
 }
 
 // Access rules made for Redisson are enough without receipts. With receipts the
 // error says what is missing.
 func TestAccessRulesOfRedisson(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
-	must(t, f.rdb.ACLSetUser(f.ctx, "java", "on", ">pw", "+@all", "resetchannels", "&redisson_sc:*",
+	expect.OK(t, f.rdb.ACLSetUser(f.ctx, "java", "on", ">pw", "+@all", "resetchannels", "&redisson_sc:*",
 		"~s", "~{s}:timeout", "~redisson_sc:*").Err())
 	rdb := redis.NewClient(&redis.Options{Addr: f.server.Addr(), Username: "java", Password: "pw"})
 	defer func() { _ = rdb.Close() }()
@@ -217,16 +227,17 @@ func TestAccessRulesOfRedisson(t *testing.T) {
 	if _, err := s.TrySetPermits(f.ctx, 1, 0); !redis.HasErrorPrefix(err, "NOPERM") {
 		t.Fatalf("with receipts: %v", err)
 	}
-	must(t, e.SetPermits(f.ctx, 1))
+	expect.OK(t, e.SetPermits(f.ctx, 1))
 	id, err := e.Acquire(f.ctx, time.Hour)
-	must(t, err)
+	expect.OK(t, err)
 	waiting := acquiring(func() error { _, err := e.Acquire(f.ctx, time.Hour); return err })
-	await(t, f.ctx, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 1 })
-	must(t, e.Release(f.ctx, id))
-	must(t, errorOf(t, "waiter", waiting))
+	expect.Until(t, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 1 })
+	expect.OK(t, e.Release(f.ctx, id))
+	expect.OK(t, errorOf(t, "waiter", waiting))
 }
 
 func TestArgumentsAreChecked(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
 	id := "00112233445566778899aabbccddeeff"
@@ -309,6 +320,7 @@ func TestArgumentErrorsAreReadable(t *testing.T) {
 // A counter that INCRBY does not take is no counter, even if Lua can read it.
 // Nothing may have changed when the error comes, held permits included.
 func TestCountersThatAreNotIntegers(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
 	const held = "16-byte-permit-1"
@@ -329,9 +341,9 @@ func TestCountersThatAreNotIntegers(t *testing.T) {
 		"12345678901234567890", "9007199254740993",
 	} {
 		for name, call := range calls {
-			must(t, f.rdb.Set(ctx, "x", odd, 0).Err())
-			must(t, f.rdb.ZAdd(ctx, "{x}:timeout", z("ended", 1), z(held, 9e14)).Err())
-			expectError(t, fmt.Sprintf("%s on %q", name, odd), call(), redisson.ErrWrongType)
+			expect.OK(t, f.rdb.Set(ctx, "x", odd, 0).Err())
+			expect.OK(t, f.rdb.ZAdd(ctx, "{x}:timeout", z("ended", 1), z(held, 9e14)).Err())
+			fails(t, fmt.Sprintf("%s on %q", name, odd), call(), redisson.ErrWrongType)
 			if v := f.rdb.Get(ctx, "x").Val(); v != odd || f.rdb.ZCard(ctx, "{x}:timeout").Val() != 2 {
 				t.Fatalf("%s changed the counter %q to %q, %d permits are held", name, odd, v, f.rdb.ZCard(ctx, "{x}:timeout").Val())
 			}
@@ -342,46 +354,49 @@ func TestCountersThatAreNotIntegers(t *testing.T) {
 // A counter beyond Java's int, which Redisson's release can make, stays usable:
 // permits can be taken, and a release neither raises nor lowers it.
 func TestCounterBeyondJavasInt(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
-	must(t, f.rdb.Set(ctx, "x", "3000000000", 0).Err())
-	expect(t, "available", int(min(int64(math.MaxInt), 3_000_000_000)))(s.AvailablePermits(ctx))
+	expect.OK(t, f.rdb.Set(ctx, "x", "3000000000", 0).Err())
+	wants(t, "available", int(min(int64(math.MaxInt), 3_000_000_000)))(s.AvailablePermits(ctx))
 	id, err := e.TryAcquire(ctx, time.Hour)
-	must(t, err)
-	must(t, s.TryAcquire(ctx, 1))
-	expectError(t, "release", s.Release(ctx, 1), redisson.ErrTooMany)
-	must(t, e.Release(ctx, id))
-	expect(t, "counter", "2999999998")(f.rdb.Get(ctx, "x").Result())
+	expect.OK(t, err)
+	expect.OK(t, s.TryAcquire(ctx, 1))
+	fails(t, "release", s.Release(ctx, 1), redisson.ErrTooMany)
+	expect.OK(t, e.Release(ctx, id))
+	wants(t, "counter", "2999999998")(f.rdb.Get(ctx, "x").Result())
 }
 
 func TestCancelledContextSendsNothingButReleases(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	s, e := counter(t, f.client, "s"), expirable(t, f.client, "e")
-	expect(t, "create", true)(s.TrySetPermits(f.ctx, 2, 0))
-	must(t, e.SetPermits(f.ctx, 2))
-	must(t, s.TryAcquire(f.ctx, 1))
+	wants(t, "create", true)(s.TrySetPermits(f.ctx, 2, 0))
+	expect.OK(t, e.SetPermits(f.ctx, 2))
+	expect.OK(t, s.TryAcquire(f.ctx, 1))
 	id, err := e.TryAcquire(f.ctx, time.Hour)
-	must(t, err)
+	expect.OK(t, err)
 	gone, cancel := context.WithCancel(f.ctx)
 	cancel()
-	expectError(t, "acquire", s.Acquire(gone, 1), context.Canceled)
+	fails(t, "acquire", s.Acquire(gone, 1), context.Canceled)
 	_, err = s.DrainPermits(gone)
-	expectError(t, "drain", err, context.Canceled)
-	expect(t, "available", 1)(s.AvailablePermits(f.ctx))
+	fails(t, "drain", err, context.Canceled)
+	wants(t, "available", 1)(s.AvailablePermits(f.ctx))
 	// The pitfall "release on the cancelled request context leaks the permit".
-	must(t, s.Release(gone, 1))
-	must(t, e.Release(gone, id))
-	expect(t, "available", 2)(s.AvailablePermits(f.ctx))
-	expect(t, "available", 2)(e.AvailablePermits(f.ctx))
+	expect.OK(t, s.Release(gone, 1))
+	expect.OK(t, e.Release(gone, id))
+	wants(t, "available", 2)(s.AvailablePermits(f.ctx))
+	wants(t, "available", 2)(e.AvailablePermits(f.ctx))
 }
 
 func TestClosedClient(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	s := counter(t, f.client, "s")
 	waiting := acquiring(func() error { return s.Acquire(f.ctx, 1) })
-	await(t, f.ctx, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 1 })
-	must(t, f.client.Close())
-	must(t, f.client.Close())
-	expectError(t, "waiter", errorOf(t, "closed waiter", waiting), redisson.ErrClosed)
-	expectError(t, "after", s.TryAcquire(f.ctx, 1), redisson.ErrClosed)
+	expect.Until(t, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 1 })
+	expect.OK(t, f.client.Close())
+	expect.OK(t, f.client.Close())
+	fails(t, "waiter", errorOf(t, "closed waiter", waiting), redisson.ErrClosed)
+	fails(t, "after", s.TryAcquire(f.ctx, 1), redisson.ErrClosed)
 }

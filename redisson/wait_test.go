@@ -8,38 +8,41 @@ import (
 	"testing"
 	"time"
 
+	"sema/lab/expect"
 	"sema/redisson"
 )
 
 // listening waits until one connection listens for a name.
 func listening(t *testing.T, f fixture, name string) {
 	t.Helper()
-	await(t, f.ctx, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, name) == 1 })
+	expect.Until(t, "subscription", func() bool { return subscribers(t, f.ctx, f.rdb, name) == 1 })
 }
 
 func TestAcquireWaitsForARelease(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	ctx, s, e := f.ctx, counter(t, f.client, "s"), expirable(t, f.client, "e")
-	expect(t, "create", true)(s.TrySetPermits(ctx, 3, 0))
-	must(t, s.Acquire(ctx, 2))
+	wants(t, "create", true)(s.TrySetPermits(ctx, 3, 0))
+	expect.OK(t, s.Acquire(ctx, 2))
 	waiting := acquiring(func() error { return s.Acquire(ctx, 3) })
 	listening(t, f, "s")
-	must(t, s.Release(ctx, 2))
-	must(t, errorOf(t, "woken by a release", waiting))
+	expect.OK(t, s.Release(ctx, 2))
+	expect.OK(t, errorOf(t, "woken by a release", waiting))
 
-	must(t, e.SetPermits(ctx, 1))
+	expect.OK(t, e.SetPermits(ctx, 1))
 	id, err := e.Acquire(ctx, redisson.NoLease)
-	must(t, err)
+	expect.OK(t, err)
 	got := make(chan string, 1)
 	waiting = acquiring(func() error { id, err := e.Acquire(ctx, redisson.NoLease); got <- id; return err })
 	listening(t, f, "e")
-	must(t, e.Release(ctx, id))
-	must(t, errorOf(t, "woken by a release", waiting))
-	must(t, e.Release(ctx, <-got))
+	expect.OK(t, e.Release(ctx, id))
+	expect.OK(t, errorOf(t, "woken by a release", waiting))
+	expect.OK(t, e.Release(ctx, <-got))
 }
 
 // The pitfall "an increment without a publish": everything that adds permits wakes.
 func TestEveryIncrementWakes(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	ctx, s, e := f.ctx, counter(t, f.client, "x"), expirable(t, f.client, "x")
 	for name, increment := range map[string]func() error{
@@ -48,16 +51,17 @@ func TestEveryIncrementWakes(t *testing.T) {
 		"set":       func() error { return e.SetPermits(ctx, 1) },
 		"create it": func() error { _, err := e.TrySetPermits(ctx, 1); return err },
 	} {
-		must(t, f.rdb.Del(ctx, "x").Err())
+		expect.OK(t, f.rdb.Del(ctx, "x").Err())
 		waiting := acquiring(func() error { return s.Acquire(ctx, 1) })
 		listening(t, f, "x")
-		must(t, increment())
-		must(t, errorOf(t, name, waiting))
-		await(t, ctx, "end of subscription", func() bool { return subscribers(t, ctx, f.rdb, "x") == 0 })
+		expect.OK(t, increment())
+		expect.OK(t, errorOf(t, name, waiting))
+		expect.Until(t, "end of subscription", func() bool { return subscribers(t, ctx, f.rdb, "x") == 0 })
 	}
 }
 
 func TestContextEndsTheWait(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	s := counter(t, f.client, "s")
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -65,24 +69,25 @@ func TestContextEndsTheWait(t *testing.T) {
 	listening(t, f, "s")
 	cancel()
 	err := errorOf(t, "cancelled", waiting)
-	expectError(t, "cancelled", err, context.Canceled)
-	expectError(t, "cancelled", err, redisson.ErrUnavailable)
+	fails(t, "cancelled", err, context.Canceled)
+	fails(t, "cancelled", err, redisson.ErrUnavailable)
 
 	ctx, cancel = context.WithTimeout(f.ctx, 20*time.Millisecond)
 	defer cancel()
 	err = s.Acquire(ctx, 1)
-	expectError(t, "wait time", err, context.DeadlineExceeded)
-	expectError(t, "wait time", err, redisson.ErrUnavailable)
+	fails(t, "wait time", err, context.DeadlineExceeded)
+	fails(t, "wait time", err, redisson.ErrUnavailable)
 	if errors.Is(err, context.Canceled) {
 		t.Fatalf("%v is two errors", err)
 	}
 	err = s.Acquire(ctx, 1) // ended before it began
-	expectError(t, "ended", err, context.DeadlineExceeded)
-	expectError(t, "ended", err, redisson.ErrUnavailable)
+	fails(t, "ended", err, context.DeadlineExceeded)
+	fails(t, "ended", err, redisson.ErrUnavailable)
 }
 
 // One subscription per process and name, however many wait; none when all left.
 func TestOneSubscriptionPerName(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	s, e := counter(t, f.client, "s"), expirable(t, f.client, "s")
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -92,38 +97,39 @@ func TestOneSubscriptionPerName(t *testing.T) {
 		waiting.Go(func() { _, _ = e.Acquire(ctx, time.Hour) })
 	}
 	listening(t, f, "s")
-	must(t, f.rdb.Set(f.ctx, "s", 0, 0).Err())
+	expect.OK(t, f.rdb.Set(f.ctx, "s", 0, 0).Err())
 	// While fifty wait, releases come and go; there is never a second
 	// subscription.
 	for range 10 {
-		must(t, s.Release(f.ctx, 1))
+		expect.OK(t, s.Release(f.ctx, 1))
 		if n := subscribers(t, f.ctx, f.rdb, "s"); n != 1 {
 			t.Fatalf("%d subscriptions", n)
 		}
 	}
 	cancel()
 	waiting.Wait()
-	await(t, f.ctx, "end of subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 0 })
+	expect.Until(t, "end of subscription", func() bool { return subscribers(t, f.ctx, f.rdb, "s") == 0 })
 }
 
 // The pitfall "the wake-up count is in threads, not permits, so a waiter for 1
 // sleeps beside a free permit".
 func TestWakeUpsFitPermits(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	ctx, s := f.ctx, counter(t, f.client, "s")
-	expect(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
+	wants(t, "create", true)(s.TrySetPermits(ctx, 0, 0))
 	five := acquiring(func() error { return s.Acquire(ctx, 5) })
 	listening(t, f, "s")
 	var small []<-chan error
 	for range 3 {
 		small = append(small, acquiring(func() error { return s.Acquire(ctx, 1) }))
 	}
-	must(t, s.Release(ctx, 1))
-	await(t, ctx, "one for a small waiter", func() bool {
+	expect.OK(t, s.Release(ctx, 1))
+	expect.Until(t, "one for a small waiter", func() bool {
 		for i, w := range small {
 			select {
 			case err := <-w:
-				must(t, err)
+				expect.OK(t, err)
 				small = append(small[:i], small[i+1:]...)
 				return true
 			default:
@@ -133,45 +139,47 @@ func TestWakeUpsFitPermits(t *testing.T) {
 	})
 	// A message can name fewer permits than are available: when Redisson releases
 	// a list, it publishes how many it released.
-	must(t, f.rdb.Set(ctx, "s", 7, 0).Err())
-	must(t, f.rdb.Publish(ctx, "redisson_sc:{s}", 1).Err())
+	expect.OK(t, f.rdb.Set(ctx, "s", 7, 0).Err())
+	expect.OK(t, f.rdb.Publish(ctx, "redisson_sc:{s}", 1).Err())
 	for _, w := range small {
-		must(t, errorOf(t, "small waiter", w))
+		expect.OK(t, errorOf(t, "small waiter", w))
 	}
-	must(t, errorOf(t, "large waiter", five))
-	expect(t, "available", 0)(s.AvailablePermits(ctx))
+	expect.OK(t, errorOf(t, "large waiter", five))
+	wants(t, "available", 0)(s.AvailablePermits(ctx))
 }
 
 // Messages nobody should send must neither wedge nor crash a waiter.
 func TestOddMessagesAreHarmless(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	s := counter(t, f.client, "s")
 	waiting := acquiring(func() error { return s.Acquire(f.ctx, 1) })
 	listening(t, f, "s")
 	for _, odd := range []string{"", "0", "-5", "3.0", "words", "99999999999999999999"} {
-		must(t, f.rdb.Publish(f.ctx, "redisson_sc:{s}", odd).Err())
+		expect.OK(t, f.rdb.Publish(f.ctx, "redisson_sc:{s}", odd).Err())
 	}
-	must(t, s.AddPermits(f.ctx, 1))
-	must(t, errorOf(t, "waiter", waiting))
+	expect.OK(t, s.AddPermits(f.ctx, 1))
+	expect.OK(t, errorOf(t, "waiter", waiting))
 }
 
 // The pitfall "an abandoned waiter later eats a permit": waiters leave at the
 // moment they are woken, and the wake-up must reach those who stay.
 func TestWakeUpOfALeaverReachesOthers(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	s := counter(t, f.client, "s")
-	expect(t, "create", true)(s.TrySetPermits(f.ctx, 0, 0))
+	wants(t, "create", true)(s.TrySetPermits(f.ctx, 0, 0))
 	for range 30 {
 		ctx, cancel := context.WithCancel(f.ctx)
 		leaving := acquiring(func() error { return s.Acquire(ctx, 1) })
 		listening(t, f, "s")
 		staying := acquiring(func() error { return s.Acquire(f.ctx, 1) })
 		go cancel()
-		must(t, s.Release(f.ctx, 1))
+		expect.OK(t, s.Release(f.ctx, 1))
 		if err := errorOf(t, "leaving", leaving); err == nil {
-			must(t, s.Release(f.ctx, 1))
+			expect.OK(t, s.Release(f.ctx, 1))
 		}
-		must(t, errorOf(t, "staying", staying))
+		expect.OK(t, errorOf(t, "staying", staying))
 		settled(t, f, "s", 0)
 	}
 }
@@ -179,55 +187,60 @@ func TestWakeUpOfALeaverReachesOthers(t *testing.T) {
 // The pitfall "expiry is swept only on acquire, so idle waiters hang": the end
 // of a lease wakes, without message or poll.
 func TestEndOfLeaseWakes(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	e := expirable(t, f.client, "e")
-	must(t, e.SetPermits(f.ctx, 2))
+	expect.OK(t, e.SetPermits(f.ctx, 2))
 	_, err := e.TryAcquireN(f.ctx, 2, 30*time.Millisecond)
-	must(t, err)
+	expect.OK(t, err)
 	ids, err := e.AcquireN(f.ctx, 2, time.Hour)
-	must(t, err)
-	must(t, e.Release(f.ctx, ids...))
+	expect.OK(t, err)
+	expect.OK(t, e.Release(f.ctx, ids...))
 }
 
 // The same when a waiter of the other kind, whose attempts do not look at
 // leases, came first under the same name.
 func TestEndOfLeaseWakesBehindTheOtherKind(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	s, e := counter(t, f.client, "x"), expirable(t, f.client, "x")
-	must(t, e.SetPermits(f.ctx, 1))
+	expect.OK(t, e.SetPermits(f.ctx, 1))
 	first := acquiring(func() error { return s.Acquire(f.ctx, 2) })
 	listening(t, f, "x")
 	_, err := e.TryAcquire(f.ctx, 30*time.Millisecond)
-	must(t, err)
+	expect.OK(t, err)
 	id, err := e.Acquire(f.ctx, time.Hour)
-	must(t, err)
-	must(t, e.Release(f.ctx, id))
-	must(t, s.AddPermits(f.ctx, 1))
-	must(t, errorOf(t, "first", first))
+	expect.OK(t, err)
+	expect.OK(t, e.Release(f.ctx, id))
+	expect.OK(t, s.AddPermits(f.ctx, 1))
+	expect.OK(t, errorOf(t, "first", first))
 }
 
 // The pitfall "a lost message hangs a waiter for ever".
 func TestLostMessageDoesNotHang(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: 50 * time.Millisecond})
 	s := counter(t, f.client, "s")
 	waiting := acquiring(func() error { return s.Acquire(f.ctx, 1) })
 	listening(t, f, "s")
-	must(t, f.rdb.Set(f.ctx, "s", 1, 0).Err()) // an increment without a message
-	must(t, errorOf(t, "poll", waiting))
+	expect.OK(t, f.rdb.Set(f.ctx, "s", 1, 0).Err()) // an increment without a message
+	expect.OK(t, errorOf(t, "poll", waiting))
 }
 
 func TestReconnectedSubscriptionTriesAgain(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	s := counter(t, f.client, "s")
 	waiting := acquiring(func() error { return s.Acquire(f.ctx, 1) })
 	listening(t, f, "s")
-	must(t, f.rdb.Set(f.ctx, "s", 1, 0).Err())
-	must(t, f.rdb.ClientKillByFilter(f.ctx, "TYPE", "pubsub").Err())
-	must(t, errorOf(t, "after the reconnect", waiting))
+	expect.OK(t, f.rdb.Set(f.ctx, "s", 1, 0).Err())
+	expect.OK(t, f.rdb.ClientKillByFilter(f.ctx, "TYPE", "pubsub").Err())
+	expect.OK(t, errorOf(t, "after the reconnect", waiting))
 }
 
 // The pitfall "one blocked connection per waiter exhausts the pool".
 func TestManyWaitersNeedOneConnection(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{Poll: slow})
 	before := len(clients(t, f))
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -257,11 +270,12 @@ func TestManyWaitersNeedOneConnection(t *testing.T) {
 // Several clients compete, as several processes would. The permits they hold are
 // counted outside of Redis and never exceed the limit.
 func TestLimitHolds(t *testing.T) {
+	t.Parallel()
 	f := setUp(t, redisson.Options{})
 	const limit, clients, workers, rounds = 3, 3, 4, 60
 	s, e := counter(t, f.client, "s"), expirable(t, f.client, "e")
-	expect(t, "create", true)(s.TrySetPermits(f.ctx, limit, 0))
-	must(t, e.SetPermits(f.ctx, limit))
+	wants(t, "create", true)(s.TrySetPermits(f.ctx, limit, 0))
+	expect.OK(t, e.SetPermits(f.ctx, limit))
 	var heldS, heldE atomic.Int64
 	enter := func(held *atomic.Int64, n int64) {
 		if held.Add(n) > limit {
@@ -306,7 +320,7 @@ func TestLimitHolds(t *testing.T) {
 		}
 	}
 	all.Wait()
-	expect(t, "all back", limit)(s.AvailablePermits(f.ctx))
-	expect(t, "all back", limit)(e.AvailablePermits(f.ctx))
-	expect(t, "none held", 0)(e.AcquiredPermits(f.ctx))
+	wants(t, "all back", limit)(s.AvailablePermits(f.ctx))
+	wants(t, "all back", limit)(e.AvailablePermits(f.ctx))
+	wants(t, "none held", 0)(e.AcquiredPermits(f.ctx))
 }

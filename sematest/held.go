@@ -11,7 +11,8 @@ import (
 )
 
 // grace is how long the end of the test waits for releases that are on their
-// way, such as that of a wait that was cancelled at the moment of its grant.
+// way, such as that of a wait that was cancelled at the moment of its grant. It is
+// counted in ticks: a machine that stands still for seconds does not use it up.
 const grace = time.Second
 
 // Permit is a permit that somebody holds.
@@ -50,21 +51,18 @@ func (p Permit) Lose() {
 	e.mu.Unlock()
 	// The holder may be on its way out of the call that granted the permit, and
 	// does not heed the first word.
-	over := time.NewTimer(grace)
-	defer over.Stop()
-	for {
+	ticks := time.NewTicker(poke)
+	defer ticks.Stop()
+	for left := grace; left > 0; {
 		changed := e.change()
 		if !e.notify(p.Semaphore, engine.Notification{Renew: true}) {
 			return // no process of the test has it
 		}
-		soon := time.NewTimer(poke)
 		select {
 		case <-changed:
-		case <-soon.C:
-		case <-over.C:
-			return
+		case <-ticks.C:
+			left -= poke
 		}
-		soon.Stop()
 		if e.tried(p.id) {
 			return
 		}
@@ -197,18 +195,19 @@ func (e *Engine) unreleased() []Permit {
 	for _, name := range names {
 		held = append(held, e.Held(name)...)
 	}
-	over := time.NewTimer(grace)
-	defer over.Stop()
-	for {
+	const tick = grace / 100
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	for left := grace; ; {
 		changed := e.change()
 		held = slices.DeleteFunc(held, e.wasReleased)
-		if len(held) == 0 {
-			return nil
+		if len(held) == 0 || left <= 0 {
+			return held
 		}
 		select {
 		case <-changed:
-		case <-over.C:
-			return held
+		case <-ticks.C:
+			left -= tick
 		}
 	}
 }

@@ -10,73 +10,78 @@ import (
 	"time"
 
 	"sema"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
 // forgets is a function that forgets to release.
 func forgets(t *testing.T, sem *sema.Semaphore) *sema.Permit {
 	p, err := sem.AcquireN(t.Context(), 2)
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { runtime.KeepAlive(p) })
 	return p
 }
 
 func TestWhatWasNotReleasedIsNamed(t *testing.T) {
-	test := &told{TB: t}
-	engine := sematest.New(test)
-	sem, err := sema.New(engine, "jobs", 9, nil)
-	must(t, err)
-	p := forgets(t, sem)
-	other, err := sem.Acquire(t.Context())
-	must(t, err)
-	must(t, other.Release())
-	said := test.end()
-	if len(said) != 1 {
-		t.Fatalf("told %d times: %q", len(said), said)
-	}
-	for _, want := range []string{p.ID(), `"jobs"`, "weight 2", "sematest_test.forgets\n", "leak_test.go:"} {
-		if !strings.Contains(said[0], want) {
-			t.Errorf("no %s in %s", want, said[0])
+	synctest.Test(t, func(t *testing.T) {
+		test := &told{TB: t}
+		engine := sematest.New(test)
+		sem, err := sema.New(engine, "jobs", 9, nil)
+		expect.OK(t, err)
+		p := forgets(t, sem)
+		other, err := sem.Acquire(t.Context())
+		expect.OK(t, err)
+		expect.OK(t, other.Release())
+		said := test.end()
+		if len(said) != 1 {
+			t.Fatalf("told %d times: %q", len(said), said)
 		}
-	}
-	// The place is the user's, not this package's.
-	if first := strings.Split(said[0], "\n")[1]; !strings.HasSuffix(first, ".forgets") {
-		t.Errorf("the place begins with %s", first)
-	}
-	_ = sem.Close()
+		for _, want := range []string{p.ID(), `"jobs"`, "weight 2", "sematest_test.forgets\n", "leak_test.go:"} {
+			if !strings.Contains(said[0], want) {
+				t.Errorf("no %s in %s", want, said[0])
+			}
+		}
+		// The place is the user's, not this package's.
+		if first := strings.Split(said[0], "\n")[1]; !strings.HasSuffix(first, ".forgets") {
+			t.Errorf("the place begins with %s", first)
+		}
+		_ = sem.Close()
+	})
 }
 
 // A crowd acquires at once, so that most do not carry their own call.
 func TestPlacesOfACrowd(t *testing.T) {
-	test := &told{TB: t}
-	engine := sematest.New(test)
-	engine.Inject(sematest.Fault{Delay: 20 * time.Millisecond, Times: sematest.Always})
-	sem, err := sema.New(engine, "jobs", 100, nil)
-	must(t, err)
-	var crowd sync.WaitGroup
-	for range 50 {
-		crowd.Go(func() { forgets(t, sem) })
-	}
-	crowd.Wait()
-	for _, said := range test.end() {
-		if !strings.Contains(said, "sematest_test.forgets\n") || strings.Contains(said, "one of these places") {
-			t.Fatal(said)
+	synctest.Test(t, func(t *testing.T) {
+		test := &told{TB: t}
+		engine := sematest.New(test)
+		engine.Inject(sematest.Fault{Delay: 20 * time.Millisecond, Times: sematest.Always})
+		sem, err := sema.New(engine, "jobs", 100, nil)
+		expect.OK(t, err)
+		var crowd sync.WaitGroup
+		for range 50 {
+			crowd.Go(func() { forgets(t, sem) })
 		}
-	}
-	if n := len(test.errors); n != 50 {
-		t.Errorf("told of %d permits, want 50", n)
-	}
-	_ = sem.Close()
+		crowd.Wait()
+		for _, said := range test.end() {
+			if !strings.Contains(said, "sematest_test.forgets\n") || strings.Contains(said, "one of these places") {
+				t.Fatal(said)
+			}
+		}
+		if n := len(test.errors); n != 50 {
+			t.Errorf("told of %d permits, want 50", n)
+		}
+		_ = sem.Close()
+	})
 }
 
 // What is released, lost, given back by Close or meant to stay is not named.
 func TestWhatIsNoLeak(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, e *sematest.Engine, sem *sema.Semaphore, p *sema.Permit){
-		"released": func(t *testing.T, _ *sematest.Engine, _ *sema.Semaphore, p *sema.Permit) { must(t, p.Release()) },
+		"released": func(t *testing.T, _ *sematest.Engine, _ *sema.Semaphore, p *sema.Permit) { expect.OK(t, p.Release()) },
 		"lost":     func(_ *testing.T, e *sematest.Engine, _ *sema.Semaphore, _ *sema.Permit) { e.Lose("jobs") },
-		"closed":   func(t *testing.T, _ *sematest.Engine, sem *sema.Semaphore, _ *sema.Permit) { must(t, sem.Close()) },
+		"closed":   func(t *testing.T, _ *sematest.Engine, sem *sema.Semaphore, _ *sema.Permit) { expect.OK(t, sem.Close()) },
 		"by its id": func(t *testing.T, _ *sematest.Engine, sem *sema.Semaphore, p *sema.Permit) {
-			must(t, sem.ReleaseID(t.Context(), p.ID()))
+			expect.OK(t, sem.ReleaseID(t.Context(), p.ID()))
 		},
 		"released in vain": func(t *testing.T, e *sematest.Engine, _ *sema.Semaphore, p *sema.Permit) {
 			end := e.Inject(sematest.Fault{Times: sematest.Always, Err: sematest.Unreachable()})
@@ -89,7 +94,7 @@ func TestWhatIsNoLeak(t *testing.T) {
 				test := &told{TB: t}
 				engine := sematest.New(test)
 				sem, err := sema.New(engine, "jobs", 9, nil)
-				must(t, err)
+				expect.OK(t, err)
 				do(t, engine, sem, forgets(t, sem))
 				if said := test.end(); len(said) > 0 {
 					t.Error(said)
@@ -101,43 +106,47 @@ func TestWhatIsNoLeak(t *testing.T) {
 }
 
 func TestDetachedPermitsAreMeantToStay(t *testing.T) {
-	engine := sematest.New(t)
-	sem, err := sema.New(engine, "jobs", 9, &sema.Options{Detached: true})
-	must(t, err)
-	_, err = sem.Acquire(t.Context())
-	must(t, err)
-	must(t, sem.Close())
-	if n := len(engine.Held("jobs")); n != 1 {
-		t.Errorf("%d held", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		engine := sematest.New(t)
+		sem, err := sema.New(engine, "jobs", 9, &sema.Options{Detached: true})
+		expect.OK(t, err)
+		_, err = sem.Acquire(t.Context())
+		expect.OK(t, err)
+		expect.OK(t, sem.Close())
+		if n := len(engine.Held("jobs")); n != 1 {
+			t.Errorf("%d held", n)
+		}
+	})
 }
 
 // A wait that is cancelled at the moment of its grant gives the permit back in
 // the background; the end of the test waits for that.
 func TestCancelledWaitsAreNoLeak(t *testing.T) {
 	for range 300 {
-		test := &told{TB: t}
-		engine := sematest.New(test)
-		sem, err := sema.New(engine, "jobs", 1, nil)
-		must(t, err)
-		p, err := sem.Acquire(t.Context())
-		must(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			if p, err := sem.Acquire(ctx); err == nil {
-				_ = p.Release()
+		synctest.Test(t, func(t *testing.T) {
+			test := &told{TB: t}
+			engine := sematest.New(test)
+			sem, err := sema.New(engine, "jobs", 1, nil)
+			expect.OK(t, err)
+			p, err := sem.Acquire(t.Context())
+			expect.OK(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				if p, err := sem.Acquire(ctx); err == nil {
+					_ = p.Release()
+				}
+				close(ended)
+			}()
+			engine.AwaitWaiting(t.Context(), "jobs", 1)
+			go cancel()
+			expect.OK(t, p.Release())
+			<-ended
+			if said := test.end(); len(said) > 0 {
+				t.Fatal(said)
 			}
-			close(ended)
-		}()
-		engine.AwaitWaiting(t.Context(), "jobs", 1)
-		go cancel()
-		must(t, p.Release())
-		<-ended
-		if said := test.end(); len(said) > 0 {
-			t.Fatal(said)
-		}
-		_ = sem.Close()
+			_ = sem.Close()
+		})
 	}
 }
 

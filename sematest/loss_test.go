@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
@@ -16,10 +17,10 @@ func TestALostPermitIsFreeWhenItsHolderKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
 		sem, err := sema.New(engine, "jobs", 1, &sema.Options{Lease: 10 * time.Second})
-		must(t, err)
+		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
 		first, err := sem.Acquire(t.Context())
-		must(t, err)
+		expect.OK(t, err)
 		engine.Held("jobs")[0].Lose()
 		synctest.Wait()
 		if err := first.Err(); !errors.Is(err, sema.ErrLost) {
@@ -32,76 +33,80 @@ func TestALostPermitIsFreeWhenItsHolderKnows(t *testing.T) {
 			t.Error(err)
 		}
 		second, err := sem.TryAcquire(t.Context())
-		must(t, err)
+		expect.OK(t, err)
 
 		engine.Lose("jobs")
 		began := time.Now()
 		third, err := sem.Acquire(t.Context()) // the second is never released
-		must(t, err)
+		expect.OK(t, err)
 		if waited := time.Since(began); waited < time.Second || waited > 10*time.Second+time.Millisecond {
 			t.Errorf("it came %v after the loss, want the end of the lease", waited)
 		}
 		if !errors.Is(second.Err(), sema.ErrLost) {
 			t.Error(second.Err())
 		}
-		must(t, third.Release())
+		expect.OK(t, third.Release())
 	})
 }
 
 func TestAReleaseBeforeTheLossIsNoticed(t *testing.T) {
-	engine := sematest.New(t)
-	sem, err := sema.New(engine, "jobs", 1, nil)
-	must(t, err)
-	defer func() { _ = sem.Close() }()
-	for range 500 {
-		p, err := sem.Acquire(t.Context())
-		must(t, err)
-		held, lost := engine.Held("jobs")[0], make(chan struct{})
-		go func() {
-			held.Lose()
-			close(lost)
-		}()
-		if err := p.Release(); err != nil && !errors.Is(err, sema.ErrLost) {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		engine := sematest.New(t)
+		sem, err := sema.New(engine, "jobs", 1, nil)
+		expect.OK(t, err)
+		defer func() { _ = sem.Close() }()
+		for range 500 {
+			p, err := sem.Acquire(t.Context())
+			expect.OK(t, err)
+			held, lost := engine.Held("jobs")[0], make(chan struct{})
+			go func() {
+				held.Lose()
+				close(lost)
+			}()
+			if err := p.Release(); err != nil && !errors.Is(err, sema.ErrLost) {
+				t.Fatal(err)
+			}
+			<-lost
+			held.Lose() // changes nothing
 		}
-		<-lost
-		held.Lose() // changes nothing
-	}
-	p, err := sem.TryAcquire(t.Context())
-	must(t, err)
-	must(t, p.Release())
+		p, err := sem.TryAcquire(t.Context())
+		expect.OK(t, err)
+		expect.OK(t, p.Release())
+	})
 }
 
 // A permit that another process has taken up is lost there.
 func TestAResumedPermitIsLost(t *testing.T) {
-	engine := sematest.New(t)
-	options := &sema.Options{Detached: true}
-	first, err := sema.New(engine, "jobs", 1, options)
-	must(t, err)
-	p, err := first.Acquire(t.Context())
-	must(t, err)
-	must(t, first.Close())
-	engine.Lose("jobs") // nobody has it: nothing happens yet
-	second, err := sema.New(engine, "jobs", 1, options)
-	must(t, err)
-	defer func() { _ = second.Close() }()
-	if _, err := second.Resume(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
-		t.Errorf("a lost permit was resumed: %v", err)
-	}
-	if err := second.ReleaseID(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
-		t.Errorf("a lost permit was released: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		engine := sematest.New(t)
+		options := &sema.Options{Detached: true}
+		first, err := sema.New(engine, "jobs", 1, options)
+		expect.OK(t, err)
+		p, err := first.Acquire(t.Context())
+		expect.OK(t, err)
+		expect.OK(t, first.Close())
+		engine.Lose("jobs") // nobody has it: nothing happens yet
+		second, err := sema.New(engine, "jobs", 1, options)
+		expect.OK(t, err)
+		defer func() { _ = second.Close() }()
+		if _, err := second.Resume(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
+			t.Errorf("a lost permit was resumed: %v", err)
+		}
+		if err := second.ReleaseID(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
+			t.Errorf("a lost permit was released: %v", err)
+		}
 
-	p, err = second.Acquire(t.Context())
-	must(t, err)
-	third, err := sema.New(engine, "jobs", 1, options)
-	must(t, err)
-	defer func() { _ = third.Close() }()
-	p, err = third.Resume(t.Context(), p.ID())
-	must(t, err)
-	engine.Lose("jobs")
-	<-p.Context(t.Context()).Done()
-	_ = p.Release()
+		p, err = second.Acquire(t.Context())
+		expect.OK(t, err)
+		third, err := sema.New(engine, "jobs", 1, options)
+		expect.OK(t, err)
+		defer func() { _ = third.Close() }()
+		p, err = third.Resume(t.Context(), p.ID())
+		expect.OK(t, err)
+		engine.Lose("jobs")
+		<-p.Context(t.Context()).Done()
+		_ = p.Release()
+	})
 }
 
 // With the engine out of reach a loss is known when it is back.
@@ -109,14 +114,14 @@ func TestALossThatCannotBeToldYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
 		sem, err := sema.New(engine, "jobs", 1, nil)
-		must(t, err)
+		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
 		p, err := sem.Acquire(t.Context())
-		must(t, err)
+		expect.OK(t, err)
 		end := engine.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
 		engine.Lose("jobs")
 		synctest.Wait()
-		must(t, p.Err())
+		expect.OK(t, p.Err())
 		end()
 		<-p.Context(t.Context()).Done()
 		if err := p.Release(); !errors.Is(err, sema.ErrLost) {

@@ -11,17 +11,11 @@ import (
 
 	"sema"
 	"sema/engine/enginetest"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // told is a test that keeps what it is told instead of failing.
 type told struct {
@@ -72,16 +66,16 @@ func TestPromises(t *testing.T) {
 		quiet := &told{TB: tb} // its tests leave permits behind on purpose
 		engine := sematest.New(quiet)
 		tb.Cleanup(func() { _ = engine.Close() })
-		return enginetest.Store{Client: func(testing.TB) sema.Engine { return engine }}
+		return enginetest.Store{Client: func(testing.TB) sema.Engine { return engine }, Virtual: true}
 	})
 }
 
 // The page for users shows a test of this package.
 func TestDocsShowATest(t *testing.T) {
 	page, err := os.ReadFile("../docs/testing.md")
-	must(t, err)
+	expect.OK(t, err)
 	source, err := os.ReadFile("program_test.go")
-	must(t, err)
+	expect.OK(t, err)
 	_, rest, ok := strings.Cut(string(page), "```go\n")
 	block, _, ok2 := strings.Cut(rest, "```")
 	if !ok || !ok2 || !strings.Contains(string(source), block) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
@@ -71,7 +72,9 @@ func TestProgramLosesItsPermitMidWork(t *testing.T) {
 
 		time.Sleep(90 * time.Second) // in the midst of the second part
 		engine.Lose("export")
-		must(t, <-ended)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
 		if got, want := log.all(), "begin 0\ndone 0\nbegin 1\nbegin 1\ndone 1\nbegin 2\ndone 2\n"; got != want {
 			t.Errorf("the program did\n%swant\n%s", got, want)
 		}
@@ -82,7 +85,7 @@ func TestProgramLosesItsPermitMidWork(t *testing.T) {
 func TestLossIsNoticedAtOnce(t *testing.T) {
 	engine := sematest.New(t)
 	sem, err := sema.New(engine, "jobs", 1, nil)
-	must(t, err)
+	expect.OK(t, err)
 	defer func() { _ = sem.Close() }()
 	for range 200 {
 		ended := make(chan error, 1)
@@ -104,10 +107,10 @@ func TestRenewalsThatFailForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
 		sem, err := sema.New(engine, "jobs", 1, nil)
-		must(t, err)
+		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
 		p, err := sem.Acquire(t.Context())
-		must(t, err)
+		expect.OK(t, err)
 		end := engine.Inject(sematest.Fault{On: sematest.Renew, Err: sematest.Unreachable(), Times: sematest.Always})
 		began := time.Now()
 		<-p.Context(t.Context()).Done()
@@ -128,7 +131,7 @@ func TestErrorsOfTheRealOnes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				engine := sematest.New(t)
 				sem, e := sema.New(engine, "jobs", 1, nil)
-				must(t, e)
+				expect.OK(t, e)
 				defer func() { _ = sem.Close() }()
 				defer engine.Inject(sematest.Fault{On: sematest.Acquire, Err: err, Times: sematest.Always})()
 				began := time.Now()
@@ -149,13 +152,13 @@ func TestErrorsOfTheRealOnes(t *testing.T) {
 func TestTheNextCallOnly(t *testing.T) {
 	engine := sematest.New(t)
 	sem, err := sema.New(engine, "jobs", 2, nil)
-	must(t, err)
+	expect.OK(t, err)
 	defer func() { _ = sem.Close() }()
 	engine.Inject(sematest.Fault{Semaphore: "another", Err: sematest.Full()})
 	engine.Inject(sematest.Fault{On: sematest.Operate, Err: sematest.Full()})
 	engine.Inject(sematest.Fault{Semaphore: "jobs", On: sematest.State, Err: sematest.Full()})
 	p, err := sem.Acquire(t.Context())
-	must(t, err)
+	expect.OK(t, err)
 	var failure *sema.EngineError
 	if _, err := sem.State(t.Context()); !errors.As(err, &failure) {
 		t.Errorf("State: %v", err)
@@ -182,16 +185,16 @@ func TestDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
 		sem, err := sema.New(engine, "jobs", 1, nil)
-		must(t, err)
+		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
 		engine.Inject(sematest.Fault{Delay: 100 * time.Millisecond})
 		began := time.Now()
 		p, err := sem.Acquire(t.Context())
-		must(t, err)
+		expect.OK(t, err)
 		if d := time.Since(began); d != 100*time.Millisecond {
 			t.Errorf("took %v", d)
 		}
-		must(t, p.Release())
+		expect.OK(t, p.Release())
 
 		end := engine.Inject(sematest.Fault{On: sematest.Acquire, Delay: time.Hour, Times: sematest.Always})
 		ended := make(chan error, 1)
@@ -205,7 +208,7 @@ func TestDelays(t *testing.T) {
 		time.Sleep(time.Second)
 		end()
 		end()
-		must(t, <-ended)
+		expect.OK(t, <-ended)
 		if d := time.Since(began); d != 1100*time.Millisecond {
 			t.Errorf("ended after %v, want as soon as the fault did", d)
 		}
@@ -217,7 +220,7 @@ func TestGrantsAreHeldUntilTold(t *testing.T) {
 		engine := sematest.New(t)
 		engine.HoldGrants("jobs") // which nobody has used yet
 		sem, err := sema.New(engine, "jobs", 2, nil)
-		must(t, err)
+		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
 		got := make(chan int, 3)
 		for i := range 3 {
@@ -266,7 +269,7 @@ func TestGrantsHeldAgainAndAgain(t *testing.T) {
 		engine.LetGrants("jobs")
 		select {
 		case err := <-ended:
-			must(t, err)
+			expect.OK(t, err)
 			running--
 		default:
 		}

@@ -7,366 +7,446 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/server"
 )
 
 func TestEveryRouteIsDescribed(t *testing.T) {
-	h := open(t, server.Options{})
-	var described []string
-	for path, item := range h.spec.doc["paths"].(map[string]any) {
-		for method, op := range item.(map[string]any) {
-			described = append(described, fmt.Sprint(strings.ToUpper(method), " ", path, " ", at(op, "x-right")))
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		var described []string
+		for path, item := range h.spec.doc["paths"].(map[string]any) {
+			for method, op := range item.(map[string]any) {
+				described = append(described, fmt.Sprint(strings.ToUpper(method), " ", path, " ", at(op, "x-right")))
+			}
 		}
-	}
-	slices.Sort(described)
-	if known := server.Routes(); !slices.Equal(known, described) {
-		t.Errorf("routes:\n%s\ndescribed:\n%s", strings.Join(known, "\n"), strings.Join(described, "\n"))
-	}
+		slices.Sort(described)
+		if known := server.Routes(); !slices.Equal(known, described) {
+			t.Errorf("routes:\n%s\ndescribed:\n%s", strings.Join(known, "\n"), strings.Join(described, "\n"))
+		}
+	})
 }
 
 func TestAcquireRenewRelease(t *testing.T) {
-	h := open(t, server.Options{})
-	a := h.want(200, "PUT", "/v1/semaphores/x/permits/job-1", `{"limit":1,"label":"first","lease_seconds":20}`)
-	if a.field("id") != "job-1" || a.field("token").(float64) == 0 || a.field("lease_seconds").(float64) > 20 {
-		t.Errorf("%s", a.body)
-	}
-	again := h.want(200, "PUT", "/v1/semaphores/x/permits/job-1", `{"limit":1,"lease_seconds":20}`)
-	if again.field("token") != a.field("token") || again.field("permit") != a.field("permit") {
-		t.Errorf("asked again: %s, before: %s", again.body, a.body)
-	}
-	h.want(409, "PUT", "/v1/semaphores/x/permits/job-1", `{"limit":1,"weight":2}`)
-	refused := h.want(429, "PUT", "/v1/semaphores/x/permits/job-2", `{"limit":1}`)
-	if refused.header.Get("Retry-After") == "" {
-		t.Error("no Retry-After")
-	}
-	h.want(429, "POST", "/v1/semaphores/x/permits", `{"limit":1,"wait_seconds":0.05}`)
-	renewed := h.want(200, "POST", "/v1/semaphores/x/permits/job-1/renew", `{"lease_seconds":60}`)
-	if renewed.field("lease_seconds").(float64) < 50 || renewed.field("token") != a.field("token") {
-		t.Errorf("renewed: %s", renewed.body)
-	}
-	h.want(200, "POST", "/v1/semaphores/x/permits/job-1/renew", ``)
-	show := h.want(200, "GET", "/v1/semaphores/x", ``)
-	if show.field("used") != 1.0 || !strings.Contains(string(show.body), `"label":"first"`) {
-		t.Errorf("%s", show.body)
-	}
-	h.want(204, "DELETE", "/v1/semaphores/x/permits/job-1", ``)
-	h.want(410, "DELETE", "/v1/semaphores/x/permits/job-1", ``)
-	h.want(410, "POST", "/v1/semaphores/x/permits/job-1/renew", ``)
-	h.want(410, "DELETE", "/v1/semaphores/nobody/permits/job-1", ``)
-	if st := h.state("x"); st.Used != 0 || len(st.Waiters) != 0 {
-		t.Errorf("left over: %+v", st)
-	}
-	heavy := h.want(409, "PUT", "/v1/semaphores/x/permits/job-3", `{"limit":1,"weight":5}`)
-	if heavy.field("type") != "urn:sema:too-heavy" {
-		t.Errorf("%s", heavy.body)
-	}
-	slot := h.want(200, "PUT", "/v1/semaphores/s/permits/job", `{"limit":2,"slot":true}`)
-	if slot.field("slot") != 0.0 {
-		t.Errorf("%s", slot.body)
-	}
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		a := h.want(200, "PUT", "/v1/semaphores/x/permits/job-1", `{"limit":1,"label":"first","lease_seconds":20}`)
+		if a.field("id") != "job-1" || a.field("token").(float64) == 0 || a.field("lease_seconds").(float64) > 20 {
+			t.Errorf("%s", a.body)
+		}
+		again := h.want(200, "PUT", "/v1/semaphores/x/permits/job-1", `{"limit":1,"lease_seconds":20}`)
+		if again.field("token") != a.field("token") || again.field("permit") != a.field("permit") {
+			t.Errorf("asked again: %s, before: %s", again.body, a.body)
+		}
+		h.want(409, "PUT", "/v1/semaphores/x/permits/job-1", `{"limit":1,"weight":2}`)
+		refused := h.want(429, "PUT", "/v1/semaphores/x/permits/job-2", `{"limit":1}`)
+		if refused.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		h.want(429, "POST", "/v1/semaphores/x/permits", `{"limit":1,"wait_seconds":0.05}`)
+		renewed := h.want(200, "POST", "/v1/semaphores/x/permits/job-1/renew", `{"lease_seconds":60}`)
+		if renewed.field("lease_seconds").(float64) < 50 || renewed.field("token") != a.field("token") {
+			t.Errorf("renewed: %s", renewed.body)
+		}
+		h.want(200, "POST", "/v1/semaphores/x/permits/job-1/renew", ``)
+		show := h.want(200, "GET", "/v1/semaphores/x", ``)
+		if show.field("used") != 1.0 || !strings.Contains(string(show.body), `"label":"first"`) {
+			t.Errorf("%s", show.body)
+		}
+		h.want(204, "DELETE", "/v1/semaphores/x/permits/job-1", ``)
+		h.want(410, "DELETE", "/v1/semaphores/x/permits/job-1", ``)
+		h.want(410, "POST", "/v1/semaphores/x/permits/job-1/renew", ``)
+		h.want(410, "DELETE", "/v1/semaphores/nobody/permits/job-1", ``)
+		if st := h.state("x"); st.Used != 0 || len(st.Waiters) != 0 {
+			t.Errorf("left over: %+v", st)
+		}
+		heavy := h.want(409, "PUT", "/v1/semaphores/x/permits/job-3", `{"limit":1,"weight":5}`)
+		if heavy.field("type") != "urn:sema:too-heavy" {
+			t.Errorf("%s", heavy.body)
+		}
+		slot := h.want(200, "PUT", "/v1/semaphores/s/permits/job", `{"limit":2,"slot":true}`)
+		if slot.field("slot") != 0.0 {
+			t.Errorf("%s", slot.body)
+		}
+	})
 }
 
 func TestALongPollIsGrantedInItsTurn(t *testing.T) {
-	h := open(t, server.Options{})
-	h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
-	tokens := make([]float64, 10)
-	var all sync.WaitGroup
-	for i := range tokens {
-		all.Go(func() {
-			path := fmt.Sprintf("/v1/semaphores/x/permits/w%d", i)
-			a, err := h.try(context.Background(), "PUT", path, `{"limit":1,"wait_seconds":60}`)
-			if err != nil || a.status != 200 {
-				t.Errorf("%d %s %v", a.status, a.body, err)
-				return
-			}
-			tokens[i] = a.field("token").(float64)
-			if a.field("lease_seconds").(float64) < 20 {
-				t.Errorf("a hand-off with a short lease: %s", a.body)
-			}
-			if a, err := h.try(context.Background(), "DELETE", path, ""); err != nil || a.status != 204 {
-				t.Errorf("%d %s %v", a.status, a.body, err)
-			}
-		})
-		h.until(func() bool { return len(h.state("x").Waiters) == i+1 })
-	}
-	h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
-	all.Wait()
-	if !slices.IsSorted(tokens) {
-		t.Errorf("granted out of order: %v", tokens)
-	}
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
+		tokens := make([]float64, 10)
+		var all sync.WaitGroup
+		for i := range tokens {
+			all.Go(func() {
+				path := fmt.Sprintf("/v1/semaphores/x/permits/w%d", i)
+				a, err := h.try(context.Background(), "PUT", path, `{"limit":1,"wait_seconds":60}`)
+				if err != nil || a.status != 200 {
+					t.Errorf("%d %s %v", a.status, a.body, err)
+					return
+				}
+				tokens[i] = a.field("token").(float64)
+				if a.field("lease_seconds").(float64) < 20 {
+					t.Errorf("a hand-off with a short lease: %s", a.body)
+				}
+				if a, err := h.try(context.Background(), "DELETE", path, ""); err != nil || a.status != 204 {
+					t.Errorf("%d %s %v", a.status, a.body, err)
+				}
+			})
+			h.waiting("x", i+1)
+			time.Sleep(time.Millisecond) // the next one comes later
+		}
+		h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
+		all.Wait()
+		if !slices.IsSorted(tokens) {
+			t.Errorf("granted out of order: %v", tokens)
+		}
+	})
 }
 
 func TestADroppedConnectionLeavesTheQueue(t *testing.T) {
-	h := open(t, server.Options{})
-	h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if a, err := h.try(ctx, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1,"wait_seconds":60}`); err == nil {
-			t.Errorf("%d %s", a.status, a.body)
-		}
-	}()
-	h.until(func() bool { return len(h.state("x").Waiters) == 1 })
-	cancel()
-	<-ended
-	h.until(func() bool { return len(h.state("x").Waiters) == 0 })
-	h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
-	h.want(200, "PUT", "/v1/semaphores/x/permits/c", `{"limit":1}`)
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if a, err := h.try(ctx, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1,"wait_seconds":60}`); err == nil {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		}()
+		h.waiting("x", 1)
+		cancel()
+		<-ended
+		h.waiting("x", 0)
+		h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
+		h.want(200, "PUT", "/v1/semaphores/x/permits/c", `{"limit":1}`)
+	})
 }
 
 // At the moment of the grant the connection is dropped: either the answer had
-// come, or the permit is given back.
+// come, or the permit is given back, or asking again gives the same. It is not
+// given back once asking again has given it.
 func TestADropAtTheMomentOfTheGrantLeaksNothing(t *testing.T) {
-	h := open(t, server.Options{})
-	for i := range 100 {
-		h.want(200, "PUT", "/v1/semaphores/x/permits/gate", `{"limit":1}`)
-		ctx, cancel := context.WithCancel(context.Background())
-		var all sync.WaitGroup
-		got := false
-		path := fmt.Sprintf("/v1/semaphores/x/permits/w%d", i)
-		all.Go(func() {
-			a, err := h.try(ctx, "PUT", path, `{"limit":1,"wait_seconds":60,"lease_seconds":1000}`)
-			got = err == nil && a.status == 200
-		})
-		h.until(func() bool { return len(h.state("x").Waiters) == 1 })
-		all.Go(func() { h.do("DELETE", "/v1/semaphores/x/permits/gate", "") })
-		all.Go(func() { time.Sleep(time.Duration(i) * 10 * time.Microsecond); cancel() }) // finds the moment
-		all.Wait()
-		if got {
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		const wish = `{"limit":1,"wait_seconds":60,"lease_seconds":1000}`
+		answered := 0
+		for i := range 500 {
+			h.want(200, "PUT", "/v1/semaphores/x/permits/gate", `{"limit":1}`)
+			ctx, cancel := context.WithCancel(context.Background())
+			var all sync.WaitGroup
+			got := false
+			path := fmt.Sprintf("/v1/semaphores/x/permits/w%d", i)
+			all.Go(func() {
+				a, err := h.try(ctx, "PUT", path, wish)
+				got = err == nil && a.status == 200
+			})
+			h.waiting("x", 1)
+			all.Go(func() { h.do("DELETE", "/v1/semaphores/x/permits/gate", "") })
+			all.Go(func() {
+				for range i { // finds the moment
+					runtime.Gosched()
+				}
+				cancel()
+			})
+			all.Wait()
+			if got {
+				answered++
+			} else {
+				h.want(200, "PUT", path, wish)
+			}
+			if i%2 == 0 {
+				synctest.Wait() // the server has seen the end of the first connection
+			}
 			h.want(204, "DELETE", path, "")
-			continue
 		}
-		// The answer may have been on its way: then asking again gives the same.
-		a := h.want(200, "PUT", path, `{"limit":1,"wait_seconds":60,"lease_seconds":1000}`)
-		if a.status == 200 {
-			h.want(204, "DELETE", path, "")
+		if st := h.state("x"); st.Used > 0 || len(st.Waiters) > 0 {
+			t.Errorf("left over: %+v", st)
 		}
-	}
-	h.until(func() bool { st := h.state("x"); return st.Used == 0 && len(st.Waiters) == 0 })
+		t.Logf("%d of 500 were answered before the drop", answered)
+	})
+}
+
+// slowEngine takes its time for each step.
+type slowEngine struct {
+	engine.Engine
+	takes atomic.Int64
+}
+
+func (e *slowEngine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := e.Engine.Open(name, who, notify)
+	return &slowSession{s, e}, err
+}
+
+type slowSession struct {
+	engine.Session
+	engine *slowEngine
+}
+
+func (s *slowSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	time.Sleep(time.Duration(s.engine.takes.Load()))
+	return s.Session.Step(ctx, c)
+}
+
+// A caller who has a permit asks again, and its connection drops.
+func TestADropWhileAskingAgainTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &slowEngine{Engine: memengine.New()}
+		h := newVirtual(t, e, server.Options{})
+		permit := h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`).field("permit").(string)
+		drop := func() {
+			t.Helper()
+			e.takes.Store(int64(time.Second))
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second/2)
+			defer cancel()
+			_, err := h.try(ctx, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1,"wait_seconds":60}`)
+			expect.Is(t, err, context.DeadlineExceeded)
+			time.Sleep(5 * time.Second) // the server has done whatever it does then
+			e.takes.Store(0)
+		}
+		drop()
+		h.want(200, "POST", "/v1/semaphores/x/permits/a/renew", ``)
+		// What it has no more it does not wait for either.
+		h.want(204, "DELETE", "/v1/semaphores/x/holders/"+permit, ``)
+		h.want(200, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
+		drop()
+		if st := h.state("x"); st.Used != 1 || len(st.Waiters) != 0 {
+			t.Errorf("%+v", st)
+		}
+		h.want(204, "DELETE", "/v1/semaphores/x/permits/b", ``)
+		h.want(410, "DELETE", "/v1/semaphores/x/permits/a", ``)
+	})
 }
 
 func TestOperators(t *testing.T) {
-	h := open(t, server.Options{})
-	h.want(404, "GET", "/v1/semaphores/x", ``)
-	h.want(404, "DELETE", "/v1/semaphores/x", ``)
-	h.want(404, "DELETE", "/v1/semaphores/x/limit", ``)
-	h.want(404, "POST", "/v1/semaphores/x/pause", ``)
-	h.want(404, "POST", "/v1/semaphores/x/resume", ``)
-	h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`)
-	permit := h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`).field("permit").(string)
-	h.want(409, "DELETE", "/v1/semaphores/x", ``)
-	h.want(204, "POST", "/v1/semaphores/x/pause", ``)
-	paused := h.want(423, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
-	if paused.header.Get("Retry-After") == "" {
-		t.Error("no Retry-After")
-	}
-	h.want(423, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1,"wait_seconds":0.05}`)
-	if show := h.want(200, "GET", "/v1/semaphores/x", ``); show.field("paused") != true || show.field("pinned") != true {
-		t.Errorf("%s", show.body)
-	}
-	h.want(204, "POST", "/v1/semaphores/x/resume", ``)
-	h.want(200, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
-	h.want(204, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", ``)
-	h.want(410, "POST", "/v1/semaphores/x/permits/a/renew", ``)
-	h.want(204, "DELETE", "/v1/semaphores/x/holders/"+permit, ``)
-	h.want(410, "DELETE", "/v1/semaphores/x/holders/"+permit, ``)
-	h.want(410, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", ``)
-	h.want(400, "POST", "/v1/semaphores/x/holders/nonsense/revoke", ``)
-	h.want(204, "DELETE", "/v1/semaphores/x/permits/b", ``)
-	h.want(204, "DELETE", "/v1/semaphores/x/limit", ``)
-	h.want(204, "DELETE", "/v1/semaphores/x", ``)
-	h.want(204, "POST", "/v1/semaphores/new/pause", `{"limit":3}`)
-	h.want(204, "POST", "/v1/semaphores/new/resume", ``)
-	var whats []string
-	for line := range strings.Lines(h.audit.String()) {
-		var a server.AuditRecord
-		must(t, json.Unmarshal([]byte(line), &a))
-		if a.Who != "local" || a.Time.IsZero() || a.From == "" {
-			t.Errorf("%s", line)
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		h.want(404, "GET", "/v1/semaphores/x", ``)
+		h.want(404, "DELETE", "/v1/semaphores/x", ``)
+		h.want(404, "DELETE", "/v1/semaphores/x/limit", ``)
+		h.want(404, "POST", "/v1/semaphores/x/pause", ``)
+		h.want(404, "POST", "/v1/semaphores/x/resume", ``)
+		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`)
+		permit := h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`).field("permit").(string)
+		h.want(409, "DELETE", "/v1/semaphores/x", ``)
+		h.want(204, "POST", "/v1/semaphores/x/pause", ``)
+		paused := h.want(423, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
+		if paused.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
 		}
-		whats = append(whats, a.What+" "+a.Name+" "+a.Result)
-	}
-	want := "remove x gone,unset-limit x gone,resume x gone,limit x done,remove x in-use,pause x done,resume x done,revoke x done," +
-		"release x done,release x gone,revoke x gone,unset-limit x done,remove x done,pause new done,resume new done"
-	if got := strings.Join(whats, ","); got != want {
-		t.Errorf("the audit log has\n%s; want\n%s", got, want)
-	}
+		h.want(423, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1,"wait_seconds":0.05}`)
+		if show := h.want(200, "GET", "/v1/semaphores/x", ``); show.field("paused") != true || show.field("pinned") != true {
+			t.Errorf("%s", show.body)
+		}
+		h.want(204, "POST", "/v1/semaphores/x/resume", ``)
+		h.want(200, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
+		h.want(204, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", ``)
+		h.want(410, "POST", "/v1/semaphores/x/permits/a/renew", ``)
+		h.want(204, "DELETE", "/v1/semaphores/x/holders/"+permit, ``)
+		h.want(410, "DELETE", "/v1/semaphores/x/holders/"+permit, ``)
+		h.want(410, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", ``)
+		h.want(400, "POST", "/v1/semaphores/x/holders/nonsense/revoke", ``)
+		h.want(204, "DELETE", "/v1/semaphores/x/permits/b", ``)
+		h.want(204, "DELETE", "/v1/semaphores/x/limit", ``)
+		h.want(204, "DELETE", "/v1/semaphores/x", ``)
+		h.want(204, "POST", "/v1/semaphores/new/pause", `{"limit":3}`)
+		h.want(204, "POST", "/v1/semaphores/new/resume", ``)
+		var whats []string
+		for line := range strings.Lines(h.audit.String()) {
+			var a server.AuditRecord
+			expect.OK(t, json.Unmarshal([]byte(line), &a))
+			if a.Who != "local" || a.Time.IsZero() || a.From == "" {
+				t.Errorf("%s", line)
+			}
+			whats = append(whats, a.What+" "+a.Name+" "+a.Result)
+		}
+		want := "remove x gone,unset-limit x gone,resume x gone,limit x done,remove x in-use,pause x done,resume x done,revoke x done," +
+			"release x done,release x gone,revoke x gone,unset-limit x done,remove x done,pause new done,resume new done"
+		if got := strings.Join(whats, ","); got != want {
+			t.Errorf("the audit log has\n%s; want\n%s", got, want)
+		}
+	})
 }
 
 func TestListIsPaged(t *testing.T) {
-	h := open(t, server.Options{})
-	for _, name := range []string{"b1", "a", "b2", "b3", "c"} {
-		h.want(204, "PUT", "/v1/semaphores/"+name+"/limit", `{"limit":1}`)
-	}
-	var names []string
-	after := ""
-	for {
-		a := h.want(200, "GET", "/v1/semaphores?prefix=b&max=2&after="+after, ``)
-		for _, s := range a.field("semaphores").([]any) {
-			names = append(names, at(s, "name").(string))
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		for _, name := range []string{"b1", "a", "b2", "b3", "c"} {
+			h.want(204, "PUT", "/v1/semaphores/"+name+"/limit", `{"limit":1}`)
 		}
-		if after = a.field("next").(string); after == "" {
-			break
+		var names []string
+		after := ""
+		for {
+			a := h.want(200, "GET", "/v1/semaphores?prefix=b&max=2&after="+after, ``)
+			for _, s := range a.field("semaphores").([]any) {
+				names = append(names, at(s, "name").(string))
+			}
+			if after = a.field("next").(string); after == "" {
+				break
+			}
 		}
-	}
-	if !slices.Equal(names, []string{"b1", "b2", "b3"}) {
-		t.Errorf("%v", names)
-	}
-	if a := h.want(200, "GET", "/v1/semaphores?prefix=nobody", ``); len(a.field("semaphores").([]any)) != 0 {
-		t.Errorf("%s", a.body)
-	}
-	h.want(400, "GET", "/v1/semaphores?max=0", ``)
-	h.want(400, "GET", "/v1/semaphores?max=x", ``)
+		if !slices.Equal(names, []string{"b1", "b2", "b3"}) {
+			t.Errorf("%v", names)
+		}
+		if a := h.want(200, "GET", "/v1/semaphores?prefix=nobody", ``); len(a.field("semaphores").([]any)) != 0 {
+			t.Errorf("%s", a.body)
+		}
+		h.want(400, "GET", "/v1/semaphores?max=0", ``)
+		h.want(400, "GET", "/v1/semaphores?max=x", ``)
+	})
 }
 
 func TestOddNames(t *testing.T) {
-	h := open(t, server.Options{})
-	for _, name := range []string{"a/b", "../../etc/passwd", "a?b#c", "a%2Fb", "日本 語", "{name}", "*", strings.Repeat("é", 127)} {
-		path := "/v1/semaphores/" + url.PathEscape(name)
-		h.want(200, "PUT", path+"/permits/"+url.PathEscape("a/../b"), `{"limit":1}`)
-		a := h.want(200, "GET", path, ``)
-		if a.field("name") != name || h.state(name).Used != 1 {
-			t.Errorf("%q: %s", name, a.body)
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		for _, name := range []string{"a/b", "../../etc/passwd", "a?b#c", "a%2Fb", "日本 語", "{name}", "*", strings.Repeat("é", 127)} {
+			path := "/v1/semaphores/" + url.PathEscape(name)
+			h.want(200, "PUT", path+"/permits/"+url.PathEscape("a/../b"), `{"limit":1}`)
+			a := h.want(200, "GET", path, ``)
+			if a.field("name") != name || h.state(name).Used != 1 {
+				t.Errorf("%q: %s", name, a.body)
+			}
+			h.want(204, "DELETE", path+"/permits/"+url.PathEscape("a/../b"), ``)
 		}
-		h.want(204, "DELETE", path+"/permits/"+url.PathEscape("a/../b"), ``)
-	}
-	for _, name := range []string{strings.Repeat("x", 256), "a\nb", "\xff", "a\u2028b"} {
-		h.want(400, "PUT", "/v1/semaphores/"+url.PathEscape(name)+"/permits/a", `{"limit":1}`)
-	}
-	if names, err := h.engine.List(context.Background()); err != nil || slices.Contains(names, "passwd") {
-		t.Errorf("%v, %v", names, err)
-	}
+		for _, name := range []string{strings.Repeat("x", 256), "a\nb", "\xff", "a\u2028b"} {
+			h.want(400, "PUT", "/v1/semaphores/"+url.PathEscape(name)+"/permits/a", `{"limit":1}`)
+		}
+		if names, err := h.engine.List(context.Background()); err != nil || slices.Contains(names, "passwd") {
+			t.Errorf("%v, %v", names, err)
+		}
+	})
 }
 
 func TestHoldLivesAsLongAsItsResponse(t *testing.T) {
-	h := open(t, server.Options{})
-	start := func() (*bufio.Scanner, context.CancelFunc) {
-		ctx, cancel := context.WithCancel(context.Background())
-		r, err := http.NewRequestWithContext(ctx, "POST", h.url+"/v1/semaphores/x/hold", strings.NewReader(`{"limit":1,"wait_seconds":60,"lease_seconds":0.3}`))
-		must(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		w, err := h.client.Do(r)
-		must(t, err)
-		t.Cleanup(func() { cancel(); _ = w.Body.Close() })
-		return bufio.NewScanner(w.Body), cancel
-	}
-	next := func(lines *bufio.Scanner) map[string]any {
-		t.Helper()
-		if !lines.Scan() {
-			t.Fatal(lines.Err())
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		start := func() (*bufio.Scanner, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			r, err := http.NewRequestWithContext(ctx, "POST", h.url+"/v1/semaphores/x/hold", strings.NewReader(`{"limit":1,"wait_seconds":60,"lease_seconds":0.3}`))
+			expect.OK(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			w, err := h.client.Do(r)
+			expect.OK(t, err)
+			t.Cleanup(func() { cancel(); _ = w.Body.Close() })
+			return bufio.NewScanner(w.Body), cancel
 		}
-		h.spec.check(t, &http.Request{Method: "POST", URL: &url.URL{Path: "/v1/semaphores/x/hold"}},
-			answer{200, http.Header{"Content-Type": {"application/x-ndjson"}}, lines.Bytes()})
-		var v map[string]any
-		must(t, json.Unmarshal(lines.Bytes(), &v))
-		return v
-	}
-	first, end := start()
-	granted := next(first)
-	if granted["event"] != "granted" {
-		t.Fatalf("%v", granted)
-	}
-	for range 5 { // renewed beyond its lease
-		if v := next(first); v["event"] != "held" || v["token"] != granted["token"] {
+		next := func(lines *bufio.Scanner) map[string]any {
+			t.Helper()
+			if !lines.Scan() {
+				t.Fatal(lines.Err())
+			}
+			h.spec.check(t, &http.Request{Method: "POST", URL: &url.URL{Path: "/v1/semaphores/x/hold"}},
+				answer{200, http.Header{"Content-Type": {"application/x-ndjson"}}, lines.Bytes()})
+			var v map[string]any
+			expect.OK(t, json.Unmarshal(lines.Bytes(), &v))
+			return v
+		}
+		first, end := start()
+		granted := next(first)
+		if granted["event"] != "granted" {
+			t.Fatalf("%v", granted)
+		}
+		for range 5 { // renewed beyond its lease
+			if v := next(first); v["event"] != "held" || v["token"] != granted["token"] {
+				t.Fatalf("%v", v)
+			}
+		}
+		second, _ := start()
+		if v := next(second); v["event"] != "waiting" || v["ahead"] != 0.0 {
 			t.Fatalf("%v", v)
 		}
-	}
-	second, _ := start()
-	if v := next(second); v["event"] != "waiting" || v["ahead"] != 0.0 {
-		t.Fatalf("%v", v)
-	}
-	end()
-	got := next(second)
-	for got["event"] == "waiting" {
-		got = next(second)
-	}
-	if got["event"] != "granted" {
-		t.Fatalf("%v", got)
-	}
-	h.want(429, "POST", "/v1/semaphores/x/hold", `{"limit":1}`)
-	h.want(204, "POST", "/v1/semaphores/x/holders/"+got["permit"].(string)+"/revoke", ``)
-	for got["event"] != "lost" {
-		got = next(second)
-	}
-	if !strings.Contains(got["reason"].(string), "revoked") {
-		t.Errorf("%v", got)
-	}
-	h.until(func() bool { return h.state("x").Used == 0 })
+		end()
+		got := next(second)
+		for got["event"] == "waiting" {
+			got = next(second)
+		}
+		if got["event"] != "granted" {
+			t.Fatalf("%v", got)
+		}
+		h.want(429, "POST", "/v1/semaphores/x/hold", `{"limit":1}`)
+		h.want(204, "POST", "/v1/semaphores/x/holders/"+got["permit"].(string)+"/revoke", ``)
+		for got["event"] != "lost" {
+			got = next(second)
+		}
+		if !strings.Contains(got["reason"].(string), "revoked") {
+			t.Errorf("%v", got)
+		}
+		expect.Until(h, "the revoked permit is given back", func() bool { return h.state("x").Used == 0 })
+	})
 }
 
 func TestCloseAnswersThoseWhoWait(t *testing.T) {
-	h := open(t, server.Options{})
-	h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
-	held := make(chan string, 1)
-	go func() {
-		a, err := h.try(context.Background(), "POST", "/v1/semaphores/held/hold", `{"limit":1}`)
-		held <- fmt.Sprint(string(a.body), err)
-	}()
-	var all sync.WaitGroup
-	for i := range 5 {
-		all.Go(func() {
-			a, err := h.try(context.Background(), "PUT", fmt.Sprintf("/v1/semaphores/x/permits/w%d", i), `{"limit":1,"wait_seconds":60}`)
-			if err != nil || a.status != 503 || a.header.Get("Retry-After") == "" {
-				t.Errorf("%d %s %v", a.status, a.body, err)
-			}
-		})
-	}
-	h.until(func() bool { return len(h.state("x").Waiters) == 5 && h.state("held").Used == 1 })
-	h.server.Close()
-	all.Wait()
-	if text := <-held; !strings.Contains(text, `"lost"`) {
-		t.Errorf("%s", text)
-	}
-	if st := h.state("x"); st.Used != 1 || len(st.Waiters) != 0 {
-		t.Errorf("the caller's own permit stays, and nothing else: %+v", st)
-	}
-	if st := h.state("held"); st.Used != 0 {
-		t.Errorf("held for somebody who is gone: %+v", st)
-	}
-	h.want(503, "GET", "/v1/semaphores", ``)
-	h.want(503, "GET", "/readyz", ``)
-	h.want(200, "GET", "/healthz", ``)
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
+		held := make(chan string, 1)
+		go func() {
+			a, err := h.try(context.Background(), "POST", "/v1/semaphores/held/hold", `{"limit":1}`)
+			held <- fmt.Sprint(string(a.body), err)
+		}()
+		var all sync.WaitGroup
+		for i := range 5 {
+			all.Go(func() {
+				a, err := h.try(context.Background(), "PUT", fmt.Sprintf("/v1/semaphores/x/permits/w%d", i), `{"limit":1,"wait_seconds":60}`)
+				if err != nil || a.status != 503 || a.header.Get("Retry-After") == "" {
+					t.Errorf("%d %s %v", a.status, a.body, err)
+				}
+			})
+		}
+		expect.Until(h, "five wait, and one holds", func() bool { return len(h.state("x").Waiters) == 5 && h.state("held").Used == 1 })
+		h.server.Close()
+		all.Wait()
+		if text := <-held; !strings.Contains(text, `"lost"`) {
+			t.Errorf("%s", text)
+		}
+		if st := h.state("x"); st.Used != 1 || len(st.Waiters) != 0 {
+			t.Errorf("the caller's own permit stays, and nothing else: %+v", st)
+		}
+		if st := h.state("held"); st.Used != 0 {
+			t.Errorf("held for somebody who is gone: %+v", st)
+		}
+		h.want(503, "GET", "/v1/semaphores", ``)
+		h.want(503, "GET", "/readyz", ``)
+		h.want(200, "GET", "/healthz", ``)
+	})
 }
 
 func TestEvents(t *testing.T) {
-	h := open(t, server.Options{})
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "GET", h.url+"/v1/events?name=x", nil)
-	must(t, err)
-	w, err := h.client.Do(r)
-	must(t, err)
-	defer func() { _ = w.Body.Close() }()
-	lines := bufio.NewScanner(w.Body)
-	next := func(kind string) map[string]any {
-		t.Helper()
-		for lines.Scan() {
-			if lines.Text() != "event: "+kind {
-				continue
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, "GET", h.url+"/v1/events?name=x", nil)
+		expect.OK(t, err)
+		w, err := h.client.Do(r)
+		expect.OK(t, err)
+		defer func() { _ = w.Body.Close() }()
+		lines := bufio.NewScanner(w.Body)
+		next := func(kind string) map[string]any {
+			t.Helper()
+			for lines.Scan() {
+				if lines.Text() != "event: "+kind {
+					continue
+				}
+				lines.Scan()
+				var v map[string]any
+				expect.OK(t, json.Unmarshal([]byte(strings.TrimPrefix(lines.Text(), "data: ")), &v))
+				return v
 			}
-			lines.Scan()
-			var v map[string]any
-			must(t, json.Unmarshal([]byte(strings.TrimPrefix(lines.Text(), "data: ")), &v))
-			return v
+			t.Fatalf("no event %s: %v", kind, lines.Err())
+			return nil
 		}
-		t.Fatalf("no event %s: %v", kind, lines.Err())
-		return nil
-	}
-	next("began")
-	h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1,"label":"me"}`)
-	if v := next("granted"); v["label"] != "me" || v["name"] != "x" {
-		t.Errorf("%v", v)
-	}
-	h.want(204, "POST", "/v1/semaphores/x/pause", ``)
-	next("paused")
-	h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
-	next("released")
-	h.want(400, "GET", "/v1/events?name=x&prefix=y", ``)
+		next("began")
+		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1,"label":"me"}`)
+		if v := next("granted"); v["label"] != "me" || v["name"] != "x" {
+			t.Errorf("%v", v)
+		}
+		h.want(204, "POST", "/v1/semaphores/x/pause", ``)
+		next("paused")
+		h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
+		next("released")
+		h.want(400, "GET", "/v1/events?name=x&prefix=y", ``)
+	})
 }

@@ -199,8 +199,10 @@ func (k *desk) asked(e *entry, a engine.Answer, sent time.Time, err error) {
 		}
 		e.until = sent.Add(a.Lease)
 		e.set(held)
+	case a.Status == engine.Queued && e.told && e.refs == 0: // it was lost, and nobody waits for another
+		k.letGo(e, errGone)
 	case a.Status == engine.Queued:
-		e.heard = sent
+		e.told, e.heard = false, sent
 		if e.state == asking {
 			// A later call may reach the engine faster. It must not change places
 			// with somebody who came a moment before.

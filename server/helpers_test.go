@@ -4,27 +4,23 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/lab/expect"
+	"sema/lab/pipenet"
 	"sema/server"
 )
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
 
 // house is a server under test, over memory.
 type house struct {
@@ -36,6 +32,7 @@ type house struct {
 	token  string
 	spec   *spec
 	audit  *buffer
+	settle func()
 }
 
 // buffer is a bytes.Buffer for several goroutines.
@@ -56,18 +53,38 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-func open(tb testing.TB, o server.Options) *house { return openOver(tb, memengine.New(), o) }
+// virtual visits a server in virtual time: connections are in memory, and whatever
+// the server does is over when the test ends.
+func virtual(t *testing.T, o server.Options, visit func(t *testing.T, h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		visit(t, newVirtual(t, memengine.New(), o))
+	})
+}
 
-func openOver(tb testing.TB, e engine.Engine, o server.Options) *house {
-	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: readSpec(tb), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+// newVirtual is for a test that is in a bubble already.
+func newVirtual(t *testing.T, e engine.Engine, o server.Options) *house {
+	h := newHouse(t, e, o, func(s http.Handler) *httptest.Server { return pipenet.Serve(s, nil) })
+	h.settle = synctest.Wait
+	return h
+}
+
+// open has a server for other programs: with sockets.
+func open(tb testing.TB, o server.Options) *house {
+	return newHouse(tb, memengine.New(), o, httptest.NewServer)
+}
+
+func newHouse(tb testing.TB, e engine.Engine, o server.Options, serve func(http.Handler) *httptest.Server) *house {
+	sp, err := readSpec()
+	expect.OK(tb, err)
+	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
 	o.Audit = server.NewAuditLog(h.audit, o.Log)
 	h.server = server.New(e, &o)
-	s := httptest.NewServer(h.server)
-	h.url = s.URL
+	s := serve(h.server)
+	h.url, h.client = s.URL, s.Client()
 	tb.Cleanup(func() {
 		h.server.Close()
 		s.Close()
-		h.client.CloseIdleConnections()
 		_ = e.Close()
 	})
 	return h
@@ -91,7 +108,7 @@ func (a answer) field(name string) any {
 func (h *house) do(method, path, body string, header ...string) answer {
 	h.Helper()
 	a, err := h.try(context.Background(), method, path, body, header...)
-	must(h, err)
+	expect.OK(h, err)
 	return a
 }
 
@@ -133,24 +150,22 @@ func (h *house) want(status int, method, path, body string) answer {
 	return a
 }
 
-// until asks again and again for what the server shows no event for.
-func (h *house) until(ok func() bool) {
+// waiting waits until so many wait for a permit, which the server shows no event for.
+func (h *house) waiting(name string, n int) {
 	h.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			h.Fatal("did not happen in time")
-		}
-	}
+	expect.Until(h, fmt.Sprint(n, " wait for ", name), func() bool { return len(h.state(name).Waiters) == n })
 }
 
-// state is a semaphore as the engine has it.
+// state is a semaphore as the engine has it; in virtual time, after the server has
+// done all it has to do by now, such as to take back a wish that was refused.
 func (h *house) state(name string) engine.State {
 	h.Helper()
+	h.settle()
 	s, err := h.engine.Open(name, engine.Client{}, func(engine.Notification) {})
-	must(h, err)
+	expect.OK(h, err)
 	defer func() { _ = s.Close() }()
 	st, err := s.State(context.Background())
-	must(h, err)
+	expect.OK(h, err)
 	return st
 }
 
@@ -160,24 +175,29 @@ type spec struct {
 	schemas map[string]*jsonschema.Schema
 }
 
-func readSpec(tb testing.TB) *spec {
+// readSpec reads what a server says of itself, once for all tests.
+var readSpec = sync.OnceValues(func() (*spec, error) {
 	e := memengine.New()
 	s := server.New(e, nil)
 	defer func() { s.Close(); _ = e.Close() }()
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest("GET", "http://localhost/v1/openapi.json", nil)
-	s.ServeHTTP(w, r)
+	s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/v1/openapi.json", nil))
 	doc, err := jsonschema.UnmarshalJSON(w.Body)
-	must(tb, err)
+	if err != nil {
+		return nil, err
+	}
 	c := jsonschema.NewCompiler()
-	must(tb, c.AddResource("openapi.json", doc))
+	if err := c.AddResource("openapi.json", doc); err != nil {
+		return nil, err
+	}
 	sp := &spec{doc: doc.(map[string]any), schemas: map[string]*jsonschema.Schema{}}
 	for name := range at(sp.doc, "components", "schemas").(map[string]any) {
-		sp.schemas[name], err = c.Compile("openapi.json#/components/schemas/" + name)
-		must(tb, err)
+		if sp.schemas[name], err = c.Compile("openapi.json#/components/schemas/" + name); err != nil {
+			return nil, err
+		}
 	}
-	return sp
-}
+	return sp, nil
+})
 
 func at(v any, path ...string) any {
 	for _, p := range path {

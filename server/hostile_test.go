@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -14,113 +15,154 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sema/engine"
-	"sema/engine/httpengine"
 	"sema/engine/memengine"
 	"sema/internal/wire"
+	"sema/lab/expect"
+	"sema/lab/pipenet"
 	"sema/server"
 )
 
 const acquireX = "/v1/semaphores/x/permits/a"
 
 func TestWrongBodies(t *testing.T) {
-	h := open(t, server.Options{})
-	for _, body := range []string{
-		"{", "[]", "null x", `"x"`, "12", `{"limit":"1"}`, `{"limit":1.5}`, `{"limit":0}`, `{"limit":-1}`, `{"limit":99999999999}`,
-		`{"limit":1,"weight":-1}`, `{"limit":1,"lease_seconds":0}`, `{"limit":1,"lease_seconds":1e300}`, `{"limit":1,"wait_seconds":-1}`,
-		`{"limit":1,"wait_seconds":1e9}`, `{"limit":1,"label":"a\nb"}`, `{"limit":1,"unknown":1}`, `{"limit":1}{"limit":1}`, `{}`, "null",
-		`{"limit":1,"label":"` + strings.Repeat("x", 256) + `"}`, "\xff\xfe", strings.Repeat("[", 10_000),
-	} {
-		h.want(400, "PUT", acquireX, body)
-	}
-	h.want(413, "PUT", acquireX, `{"label":"`+strings.Repeat("x", 10<<20)+`"}`)
-	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "nonsense;;"} {
-		if a := h.do("PUT", acquireX, `{"limit":1}`, "Content-Type", kind); a.status != 415 {
-			t.Errorf("%s: %d %s", kind, a.status, a.body)
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		for _, body := range []string{
+			"{", "[]", "null x", `"x"`, "12", `{"limit":"1"}`, `{"limit":1.5}`, `{"limit":0}`, `{"limit":-1}`, `{"limit":99999999999}`,
+			`{"limit":1,"weight":-1}`, `{"limit":1,"lease_seconds":0}`, `{"limit":1,"lease_seconds":1e300}`, `{"limit":1,"wait_seconds":-1}`,
+			`{"limit":1,"wait_seconds":1e9}`, `{"limit":1,"label":"a\nb"}`, `{"limit":1,"unknown":1}`, `{"limit":1}{"limit":1}`, `{}`, "null",
+			`{"limit":1,"label":"` + strings.Repeat("x", 256) + `"}`, "\xff\xfe", strings.Repeat("[", 10_000),
+		} {
+			h.want(400, "PUT", acquireX, body)
 		}
-	}
-	h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":0}`)
-	h.want(400, "POST", "/v1/semaphores/x/pause", `{"limit":-1}`)
-	h.want(400, "PUT", "/v1/semaphores/x/permits/"+strings.Repeat("i", 129), `{"limit":1}`)
-	h.want(400, "PUT", "/v1/semaphores/x/permits/"+url.PathEscape("a\nb"), `{"limit":1}`)
-	h.want(405, "PATCH", "/v1/semaphores/x", ``)
-	h.want(404, "GET", "/v2/semaphores", ``)
-	if names, err := h.engine.List(context.Background()); err != nil || len(names) != 0 {
-		t.Errorf("something was made: %v, %v", names, err)
-	}
+		h.want(413, "PUT", acquireX, `{"label":"`+strings.Repeat("x", 10<<20)+`"}`)
+		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "nonsense;;"} {
+			if a := h.do("PUT", acquireX, `{"limit":1}`, "Content-Type", kind); a.status != 415 {
+				t.Errorf("%s: %d %s", kind, a.status, a.body)
+			}
+		}
+		h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":0}`)
+		h.want(400, "POST", "/v1/semaphores/x/pause", `{"limit":-1}`)
+		h.want(400, "PUT", "/v1/semaphores/x/permits/"+strings.Repeat("i", 129), `{"limit":1}`)
+		h.want(400, "PUT", "/v1/semaphores/x/permits/"+url.PathEscape("a\nb"), `{"limit":1}`)
+		h.want(405, "PATCH", "/v1/semaphores/x", ``)
+		h.want(404, "GET", "/v2/semaphores", ``)
+		if names, err := h.engine.List(context.Background()); err != nil || len(names) != 0 {
+			t.Errorf("something was made: %v, %v", names, err)
+		}
+	})
 }
 
 func TestWrongCalls(t *testing.T) {
-	h := open(t, server.Options{})
-	call := func(status int, body []byte, kind string) answer {
-		t.Helper()
-		a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", kind)
-		if a.status != status {
-			t.Errorf("%q: %d %s; want %d", body[:min(len(body), 100)], a.status, a.body, status)
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		call := func(status int, body []byte, kind string) answer {
+			t.Helper()
+			a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", kind)
+			if a.status != status {
+				t.Errorf("%q: %d %s; want %d", body[:min(len(body), 100)], a.status, a.body, status)
+			}
+			return a
 		}
-		return a
-	}
-	step := func(client, name string, kind engine.Kind) []byte {
-		return wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: engine.Call{
-			Number: 1, Requests: []engine.Request{{Kind: kind, ID: engine.ID{Client: client, Number: 1, Weight: 1}, Limit: 1, Lease: time.Second}},
-		}})
-	}
-	call(415, step("http.local.a.1", "x", engine.Ask), "application/json")
-	call(400, []byte("nonsense"), wire.ContentType)
-	call(413, make([]byte, 10<<20), wire.ContentType)
-	call(400, step("", "x", engine.Ask), wire.ContentType)
-	call(400, step("http.", "x", engine.Ask), wire.ContentType)
-	call(400, step("m1", "x", engine.Ask), wire.ContentType)
-	call(400, step("http.A.b.1", "x", engine.Ask), wire.ContentType)
-	call(400, step("http.local.a.1", "", engine.Ask), wire.ContentType)
-	call(400, step("http.local.a.1", "a\nb", engine.Ask), wire.ContentType)
-	call(400, step("http.local.a.1", "x", 99), wire.ContentType)
-	call(409, wire.AppendStep(nil, &wire.Step{Client: "http.local.a.2"}), wire.ContentType)
-	many := &wire.Step{Client: "http.local.a.3", Open: &wire.Open{Name: "x", Was: make([]wire.Life, 1000)}}
-	call(400, wire.AppendStep(nil, many), wire.ContentType)
-	h.want(400, "GET", "/v1/engine/state?name=", ``)
-	h.want(400, "GET", "/v1/engine/news?client=nonsense", ``)
-	h.want(400, "DELETE", "/v1/engine/sessions/nonsense", ``)
-	call(200, step("http.local.a.1", "x", engine.Ask), wire.ContentType)
-	if st := h.state("x"); st.Used != 1 {
-		t.Errorf("%+v", st)
-	}
+		step := func(client, name string, kind engine.Kind) []byte {
+			return wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: engine.Call{
+				Number: 1, Requests: []engine.Request{{Kind: kind, ID: engine.ID{Client: client, Number: 1, Weight: 1}, Limit: 1, Lease: time.Second}},
+			}})
+		}
+		call(415, step("http.local.a.1", "x", engine.Ask), "application/json")
+		call(400, []byte("nonsense"), wire.ContentType)
+		call(413, make([]byte, 10<<20), wire.ContentType)
+		call(400, step("", "x", engine.Ask), wire.ContentType)
+		call(400, step("http.", "x", engine.Ask), wire.ContentType)
+		call(400, step("m1", "x", engine.Ask), wire.ContentType)
+		call(400, step("http.A.b.1", "x", engine.Ask), wire.ContentType)
+		call(400, step("http.local.a.1", "", engine.Ask), wire.ContentType)
+		call(400, step("http.local.a.1", "a\nb", engine.Ask), wire.ContentType)
+		call(400, step("http.local.a.1", "x", 99), wire.ContentType)
+		call(409, wire.AppendStep(nil, &wire.Step{Client: "http.local.a.2"}), wire.ContentType)
+		many := &wire.Step{Client: "http.local.a.3", Open: &wire.Open{Name: "x", Was: make([]wire.Life, 1000)}}
+		call(400, wire.AppendStep(nil, many), wire.ContentType)
+		h.want(400, "GET", "/v1/engine/state?name=", ``)
+		h.want(400, "GET", "/v1/engine/news?client=nonsense", ``)
+		h.want(400, "DELETE", "/v1/engine/sessions/nonsense", ``)
+		call(200, step("http.local.a.1", "x", engine.Ask), wire.ContentType)
+		if st := h.state("x"); st.Used != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// serving is a server that limits time and connections by itself, in memory.
+func serving(t *testing.T, o server.Options) *pipenet.Listener {
+	e := memengine.New()
+	l := pipenet.Listen()
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.New(e, &o).Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		expect.OK(t, <-served)
+		_ = e.Close()
+	})
+	return l
 }
 
 // Who sends half a request and then nothing is cut off, and holds up nobody.
 func TestSlowClients(t *testing.T) {
-	e := memengine.New()
-	s := server.New(e, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
-	for name, text := range map[string]string{
-		"header": "PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Le",
-		"body":   "PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"limit\":",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c, err := net.Dial("tcp", l.Addr().String())
-			must(t, err)
-			defer func() { _ = c.Close() }()
+	synctest.Test(t, func(t *testing.T) {
+		l := serving(t, server.Options{})
+		for text, status := range map[string]string{
+			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Le":                                                               " 400 ",
+			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"limit\":": " 408 ",
+		} {
+			c, err := l.Dial(t.Context(), "", "")
+			expect.OK(t, err)
+			began := time.Now()
 			_, err = io.WriteString(c, text)
-			must(t, err)
+			expect.OK(t, err)
 			got, err := io.ReadAll(c) // to the end: the server closes
-			if err != nil || !bytes.Contains(got, []byte(map[string]string{"header": " 400 ", "body": " 408 "}[name])) {
-				t.Errorf("%q, %v", got, err)
+			if took := time.Since(began); err != nil || !strings.Contains(string(got), status) || took > 15*time.Second {
+				t.Errorf("%q, %v, after %v", got, err, took)
 			}
-		})
-	}
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
+			_ = c.Close()
 		}
-		_ = e.Close()
+	})
+}
+
+// One connection more than the limit waits until another one ends.
+func TestLimitOfConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := serving(t, server.Options{MaxConns: 2})
+		conns, answered := make([]net.Conn, 3), make(chan int, 3)
+		ask := func(i int) {
+			c, err := l.Dial(t.Context(), "", "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conns[i] = c
+			_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			w, err2 := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || err2 != nil || w.StatusCode != 200 {
+				t.Error(err, err2)
+			}
+			answered <- i
+		}
+		for i := range conns {
+			go ask(i)
+			synctest.Wait()
+		}
+		if n := len(answered); n != 2 {
+			t.Errorf("%d connections were served at a time; the limit is 2", n)
+		}
+		_ = conns[0].Close()
+		synctest.Wait()
+		if n := len(answered); n != 3 {
+			t.Errorf("%d connections were served in the end; want 3", n)
+		}
+		_, _ = conns[1].Close(), conns[2].Close()
 	})
 }
 
@@ -135,115 +177,110 @@ boss    admin *      sha256:%s
 func tokens(tb testing.TB) *server.Tokens {
 	hash := sha256.Sum256([]byte("secret-of-the-boss"))
 	list, err := server.ReadTokens(strings.NewReader(fmt.Sprintf(tokenFile, hex.EncodeToString(hash[:]))))
-	must(tb, err)
+	expect.OK(tb, err)
 	return list
 }
 
 func TestTokens(t *testing.T) {
 	var logged buffer
-	h := open(t, server.Options{Tokens: tokens(t), Log: slog.New(slog.NewTextHandler(&logged, nil))})
-	as := func(token string, status int, method, path, body string) answer {
-		t.Helper()
-		h.token = token
-		a := h.do(method, path, body)
-		if a.status != status {
-			t.Errorf("%s: %s %s: %d %s; want %d", token, method, path, a.status, a.body, status)
+	virtual(t, server.Options{Tokens: tokens(t), Log: slog.New(slog.NewTextHandler(&logged, nil))}, func(t *testing.T, h *house) {
+		as := func(token string, status int, method, path, body string) answer {
+			t.Helper()
+			h.token = token
+			a := h.do(method, path, body)
+			if a.status != status {
+				t.Errorf("%s: %s %s: %d %s; want %d", token, method, path, a.status, a.body, status)
+			}
+			return a
 		}
-		return a
-	}
-	looker, worker, other, boss := "looker.secret-of-the-looker", "worker.secret-of-the-worker", "other.secret-of-the-other1", "boss.secret-of-the-boss"
-	for _, wrong := range []string{"", "boss", "boss.", "boss.wrong", "nobody.secret-of-the-boss", ".", "boss.secret-of-the-boss2", "local.x", "worker.secret-of-the-boss"} {
-		as(wrong, 401, "GET", "/v1/semaphores", "")
-		as(wrong, 401, "PUT", acquireX, `{"limit":1}`)
-		as(wrong, 401, "GET", "/nothing", "")
-		as(wrong, 200, "GET", "/healthz", "")
-		as(wrong, 200, "GET", "/readyz", "")
-	}
-	if a := as("", 401, "GET", "/v1/semaphores", ""); a.header.Get("WWW-Authenticate") == "" {
-		t.Error("no WWW-Authenticate")
-	}
-	as(looker, 200, "GET", "/v1/semaphores", "")
-	as(looker, 403, "PUT", acquireX, `{"limit":1}`)
-	as(looker, 403, "DELETE", acquireX, "")
-	as(looker, 403, "POST", "/v1/semaphores/x/hold", `{"limit":1}`)
-	as(looker, 403, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
-	as(worker, 200, "PUT", acquireX, `{"limit":2}`)
-	as(worker, 403, "PUT", "/v1/semaphores/y/permits/a", `{"limit":1}`)
-	as(worker, 403, "GET", "/v1/semaphores/y", "")
-	as(worker, 403, "GET", "/v1/engine/state?name=y", "")
-	as(worker, 403, "GET", "/v1/events?name=y", "")
-	as(worker, 403, "GET", "/v1/events?prefix=y", "")
-	as(worker, 403, "POST", "/v1/semaphores/x/pause", "")
-	as(boss, 204, "PUT", "/v1/semaphores/y/limit", `{"limit":1}`)
-	if a := as(worker, 200, "GET", "/v1/semaphores", ""); strings.Contains(string(a.body), `"y"`) {
-		t.Errorf("shown to a token that is not for it: %s", a.body)
-	}
-	if a := as(worker, 200, "GET", "/v1/engine/list", ""); string(a.body) != "[\"x\"]\n" {
-		t.Errorf("%s", a.body)
-	}
-	// The same id of another token is another permit.
-	as(worker, 200, "PUT", "/v1/semaphores/job-1/permits/a", `{"limit":5}`)
-	as(other, 410, "DELETE", "/v1/semaphores/job-1/permits/a", "")
-	as(other, 200, "PUT", "/v1/semaphores/job-1/permits/a", `{"limit":5}`)
-	if st := h.state("job-1"); st.Used != 2 {
-		t.Errorf("%+v", st)
-	}
-	permit := at(as(boss, 200, "GET", "/v1/semaphores/x", "").field("holder_list").([]any)[0], "permit").(string)
-	as(worker, 403, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", "")
-	as(boss, 204, "DELETE", "/v1/semaphores/x/holders/"+permit, "")
-	if !strings.Contains(h.audit.String(), `"who":"boss"`) || strings.Contains(h.audit.String()+logged.String(), "secret") {
-		t.Errorf("audit:\n%s\nlog:\n%s", h.audit.String(), logged.String())
-	}
+		looker, worker, other, boss := "looker.secret-of-the-looker", "worker.secret-of-the-worker", "other.secret-of-the-other1", "boss.secret-of-the-boss"
+		for _, wrong := range []string{"", "boss", "boss.", "boss.wrong", "nobody.secret-of-the-boss", ".", "boss.secret-of-the-boss2", "local.x", "worker.secret-of-the-boss"} {
+			as(wrong, 401, "GET", "/v1/semaphores", "")
+			as(wrong, 401, "PUT", acquireX, `{"limit":1}`)
+			as(wrong, 401, "GET", "/nothing", "")
+			as(wrong, 200, "GET", "/healthz", "")
+			as(wrong, 200, "GET", "/readyz", "")
+		}
+		if a := as("", 401, "GET", "/v1/semaphores", ""); a.header.Get("WWW-Authenticate") == "" {
+			t.Error("no WWW-Authenticate")
+		}
+		as(looker, 200, "GET", "/v1/semaphores", "")
+		as(looker, 403, "PUT", acquireX, `{"limit":1}`)
+		as(looker, 403, "DELETE", acquireX, "")
+		as(looker, 403, "POST", "/v1/semaphores/x/hold", `{"limit":1}`)
+		as(looker, 403, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
+		as(worker, 200, "PUT", acquireX, `{"limit":2}`)
+		as(worker, 403, "PUT", "/v1/semaphores/y/permits/a", `{"limit":1}`)
+		as(worker, 403, "GET", "/v1/semaphores/y", "")
+		as(worker, 403, "GET", "/v1/engine/state?name=y", "")
+		as(worker, 403, "GET", "/v1/events?name=y", "")
+		as(worker, 403, "GET", "/v1/events?prefix=y", "")
+		as(worker, 403, "POST", "/v1/semaphores/x/pause", "")
+		as(boss, 204, "PUT", "/v1/semaphores/y/limit", `{"limit":1}`)
+		if a := as(worker, 200, "GET", "/v1/semaphores", ""); strings.Contains(string(a.body), `"y"`) {
+			t.Errorf("shown to a token that is not for it: %s", a.body)
+		}
+		if a := as(worker, 200, "GET", "/v1/engine/list", ""); string(a.body) != "[\"x\"]\n" {
+			t.Errorf("%s", a.body)
+		}
+		// The same id of another token is another permit.
+		as(worker, 200, "PUT", "/v1/semaphores/job-1/permits/a", `{"limit":5}`)
+		as(other, 410, "DELETE", "/v1/semaphores/job-1/permits/a", "")
+		as(other, 200, "PUT", "/v1/semaphores/job-1/permits/a", `{"limit":5}`)
+		if st := h.state("job-1"); st.Used != 2 {
+			t.Errorf("%+v", st)
+		}
+		permit := at(as(boss, 200, "GET", "/v1/semaphores/x", "").field("holder_list").([]any)[0], "permit").(string)
+		as(worker, 403, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", "")
+		as(boss, 204, "DELETE", "/v1/semaphores/x/holders/"+permit, "")
+		if !strings.Contains(h.audit.String(), `"who":"boss"`) || strings.Contains(h.audit.String()+logged.String(), "secret") {
+			t.Errorf("audit:\n%s\nlog:\n%s", h.audit.String(), logged.String())
+		}
+	})
 }
 
 // The engine's protocol has the same rights.
 func TestTokensOfGoClients(t *testing.T) {
-	h := open(t, server.Options{Tokens: tokens(t)})
-	step := func(status int, token, client, name string, r engine.Request) {
-		t.Helper()
-		h.token = token
-		body := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: engine.Call{Number: 1, Requests: []engine.Request{r}}})
-		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != status {
-			t.Errorf("%s %s %+v: %d %s; want %d", token, name, r, a.status, a.body, status)
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+		step := func(status int, token, client, name string, r engine.Request) {
+			t.Helper()
+			h.token = token
+			body := wire.AppendStep(nil, &wire.Step{Client: client, Open: &wire.Open{Name: name}, Call: engine.Call{Number: 1, Requests: []engine.Request{r}}})
+			if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != status {
+				t.Errorf("%s %s %+v: %d %s; want %d", token, name, r, a.status, a.body, status)
+			}
 		}
-	}
-	ask := func(client string) engine.Request {
-		return engine.Request{Kind: engine.Ask, ID: engine.ID{Client: client, Number: 1, Weight: 1}, Limit: 5, Lease: time.Minute}
-	}
-	const worker, other, boss = "worker.secret-of-the-worker", "other.secret-of-the-other1", "boss.secret-of-the-boss"
-	step(401, "worker.wrong", "http.worker.a.1", "job-1", ask("http.worker.a.1"))
-	step(403, "looker.secret-of-the-looker", "http.looker.a.1", "job-1", ask("http.looker.a.1"))
-	step(403, worker, "http.other.a.1", "job-1", ask("http.other.a.1"))
-	step(403, worker, "http.worker.a.1", "y", ask("http.worker.a.1"))
-	step(200, worker, "http.worker.a.1", "job-1", ask("http.worker.a.1"))
-	step(403, other, "http.other.a.1", "job-1", engine.Request{Kind: engine.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
-	step(403, worker, "http.worker.a.1", "job-1", engine.Request{Kind: engine.SetLimit, Limit: 9})
-	step(403, worker, "http.worker.a.1", "job-1", engine.Request{Kind: engine.Pause})
-	for _, h2 := range h.state("job-1").Holders { // by the name that the engine has for it
-		id, err := engine.ParseID(h2.ID)
-		must(t, err)
-		step(403, other, "http.other.a.1", "job-1", engine.Request{Kind: engine.Release, ID: id})
-	}
-	if st := h.state("job-1"); st.Used != 1 || st.Limit != 5 {
-		t.Errorf("%+v", st)
-	}
-	step(200, worker, "http.worker.b.1", "job-1", engine.Request{Kind: engine.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
-	if st := h.state("job-1"); st.Used != 0 {
-		t.Errorf("the same token may release it: %+v", st)
-	}
-	step(200, boss, "http.boss.a.1", "job-1", engine.Request{Kind: engine.SetLimit, Limit: 9})
-	for _, want := range []string{`"what":"release"`, `"permit":"http.worker.a.1-1-1"`, `"what":"limit"`, `"limit":9`} {
-		if !strings.Contains(h.audit.String(), want) {
-			t.Errorf("the audit log lacks %s:\n%s", want, h.audit.String())
+		ask := func(client string) engine.Request {
+			return engine.Request{Kind: engine.Ask, ID: engine.ID{Client: client, Number: 1, Weight: 1}, Limit: 5, Lease: time.Minute}
 		}
-	}
-	e, err := httpengine.New(h.url, &httpengine.Options{Token: "worker.wrong-secret"})
-	must(t, err)
-	defer func() { _ = e.Close() }()
-	_, err = e.List(context.Background())
-	if err == nil || strings.Contains(err.Error(), "wrong-secret") {
-		t.Errorf("error %v", err)
-	}
+		const worker, other, boss = "worker.secret-of-the-worker", "other.secret-of-the-other1", "boss.secret-of-the-boss"
+		step(401, "worker.wrong", "http.worker.a.1", "job-1", ask("http.worker.a.1"))
+		step(403, "looker.secret-of-the-looker", "http.looker.a.1", "job-1", ask("http.looker.a.1"))
+		step(403, worker, "http.other.a.1", "job-1", ask("http.other.a.1"))
+		step(403, worker, "http.worker.a.1", "y", ask("http.worker.a.1"))
+		step(200, worker, "http.worker.a.1", "job-1", ask("http.worker.a.1"))
+		step(403, other, "http.other.a.1", "job-1", engine.Request{Kind: engine.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
+		step(403, worker, "http.worker.a.1", "job-1", engine.Request{Kind: engine.SetLimit, Limit: 9})
+		step(403, worker, "http.worker.a.1", "job-1", engine.Request{Kind: engine.Pause})
+		for _, h2 := range h.state("job-1").Holders { // by the name that the engine has for it
+			id, err := engine.ParseID(h2.ID)
+			expect.OK(t, err)
+			step(403, other, "http.other.a.1", "job-1", engine.Request{Kind: engine.Release, ID: id})
+		}
+		if st := h.state("job-1"); st.Used != 1 || st.Limit != 5 {
+			t.Errorf("%+v", st)
+		}
+		step(200, worker, "http.worker.b.1", "job-1", engine.Request{Kind: engine.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
+		if st := h.state("job-1"); st.Used != 0 {
+			t.Errorf("the same token may release it: %+v", st)
+		}
+		step(200, boss, "http.boss.a.1", "job-1", engine.Request{Kind: engine.SetLimit, Limit: 9})
+		for _, want := range []string{`"what":"release"`, `"permit":"http.worker.a.1-1-1"`, `"what":"limit"`, `"limit":9`} {
+			if !strings.Contains(h.audit.String(), want) {
+				t.Errorf("the audit log lacks %s:\n%s", want, h.audit.String())
+			}
+		}
+	})
 }
 
 func TestTokenFilesThatAreWrong(t *testing.T) {
@@ -267,64 +304,67 @@ func TestTokenFilesThatAreWrong(t *testing.T) {
 
 // Without tokens, no web page reaches the server through somebody's browser.
 func TestOtherSites(t *testing.T) {
-	h := open(t, server.Options{})
-	for _, c := range []struct {
-		host, origin, site string
-		status             int
-	}{
-		{"evil.example", "", "", 403},
-		{"localhost:80", "", "", 204},
-		{"", "http://evil.example", "", 403},
-		{"", "", "cross-site", 403},
-		{"", "", "same-origin", 204},
-	} {
-		r, err := http.NewRequest("PUT", h.url+"/v1/semaphores/x/limit", strings.NewReader(`{"limit":1}`))
-		must(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		r.Host = c.host
-		for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site} {
-			if value != "" {
-				r.Header.Set(name, value)
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		for _, c := range []struct {
+			host, origin, site string
+			status             int
+		}{
+			{"evil.example", "", "", 403},
+			{"localhost:80", "", "", 204},
+			{"", "http://evil.example", "", 403},
+			{"", "", "cross-site", 403},
+			{"", "", "same-origin", 204},
+		} {
+			r, err := http.NewRequest("PUT", h.url+"/v1/semaphores/x/limit", strings.NewReader(`{"limit":1}`))
+			expect.OK(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			r.Host = c.host
+			for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site} {
+				if value != "" {
+					r.Header.Set(name, value)
+				}
+			}
+			w, err := h.client.Do(r)
+			expect.OK(t, err)
+			_ = w.Body.Close()
+			if w.StatusCode != c.status {
+				t.Errorf("%+v: status %d", c, w.StatusCode)
 			}
 		}
-		w, err := h.client.Do(r)
-		must(t, err)
-		_ = w.Body.Close()
-		if w.StatusCode != c.status {
-			t.Errorf("%+v: status %d", c, w.StatusCode)
-		}
-	}
+	})
 }
 
 func TestLimitOfWaiters(t *testing.T) {
-	h := open(t, server.Options{MaxWaiters: 1})
-	h.want(200, "PUT", acquireX, `{"limit":1}`)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = h.try(ctx, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1,"wait_seconds":60}`) // is cancelled
-	}()
-	h.until(func() bool { return len(h.state("x").Waiters) == 1 })
-	if a := h.want(503, "PUT", "/v1/semaphores/x/permits/c", `{"limit":1}`); a.field("type") != "urn:sema:too-many-waiters" {
-		t.Errorf("%s", a.body)
-	}
-	cancel()
-	<-ended
+	virtual(t, server.Options{MaxWaiters: 1}, func(t *testing.T, h *house) {
+		h.want(200, "PUT", acquireX, `{"limit":1}`)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = h.try(ctx, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1,"wait_seconds":60}`) // is cancelled
+		}()
+		h.waiting("x", 1)
+		if a := h.want(503, "PUT", "/v1/semaphores/x/permits/c", `{"limit":1}`); a.field("type") != "urn:sema:too-many-waiters" {
+			t.Errorf("%s", a.body)
+		}
+		cancel()
+		<-ended
+	})
 }
 
 // A label is what somebody else wrote: it must not break a line or a header.
 func TestLabelsAreEscaped(t *testing.T) {
-	h := open(t, server.Options{})
-	h.want(200, "PUT", acquireX, `{"limit":1,"label":"<script>\u0022 data: x"}`)
-	a := h.want(200, "GET", "/v1/semaphores/x", ``)
-	if bytes.Contains(a.body, []byte("<script>")) || a.header.Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("%s", a.body)
-	}
-	r := httptest.NewRequest("GET", h.url+"/v1/events?name=x", nil)
-	if r.URL.Query().Get("name") != "x" {
-		t.Fatal(r.URL)
-	}
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		h.want(200, "PUT", acquireX, `{"limit":1,"label":"<script>\u0022 data: x"}`)
+		a := h.want(200, "GET", "/v1/semaphores/x", ``)
+		if bytes.Contains(a.body, []byte("<script>")) || a.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s", a.body)
+		}
+		r := httptest.NewRequest("GET", h.url+"/v1/events?name=x", nil)
+		if r.URL.Query().Get("name") != "x" {
+			t.Fatal(r.URL)
+		}
+	})
 }
 
 func FuzzAcquire(f *testing.F) {

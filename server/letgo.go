@@ -22,7 +22,8 @@ func (k *desk) letGo(e *entry, err error) {
 				time.AfterFunc(again, func() {
 					k.place.mu.Lock()
 					defer k.place.mu.Unlock()
-					if now := k.place.entries[e.id.Number]; now == nil || now == e { // nobody asked for it again
+					now := k.place.entries[e.id.Number]
+					if (now == nil || now == e) && !k.place.server.closed.Load() { // nobody asked for it again
 						release()
 					}
 				})

@@ -217,11 +217,14 @@ func (p *place) await(ctx context.Context, e *entry, wait time.Duration, progres
 	}
 }
 
-// give ends a request's interest in a permit. If nobody else has any, and it
-// is not to be kept, it is given back. The lock is held.
-func (p *place) give(e *entry, keep bool) {
+// give ends a request's interest in a permit. If nobody else has any, and no
+// request has told its caller of the permit, it is given back: the caller may have
+// asked again after its first connection broke, and the end of that one may come to
+// light last. The lock is held.
+func (p *place) give(e *entry, tell bool) {
 	e.refs--
-	if e.refs > 0 || keep || e.state == over {
+	e.told = e.told || tell
+	if e.refs > 0 || e.told || e.state == over {
 		return
 	}
 	e.desk.letGo(e, errGone)

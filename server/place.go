@@ -59,6 +59,7 @@ type entry struct {
 	until   time.Time     // held: its lease does not end before
 	granted bool          // asking: it was told that its turn came
 	tell    bool          // a renewal is wanted now: somebody may have revoked it
+	told    bool          // its caller was answered that it is granted, and may rely on it
 }
 
 type entryState int

@@ -18,7 +18,7 @@ type cutEngine struct {
 	deaf    atomic.Bool  // only news are lost
 	forgets atomic.Bool  // calls are carried out and then fail
 	refuses atomic.Bool  // renewals fail, certainly not carried out
-	limits  atomic.Int64 // calls of SetLimit
+	limits  atomic.Int64 // limits that were set
 }
 
 var errCut = errors.New("the test cut the line")
@@ -41,14 +41,16 @@ func (s *cutSession) Step(ctx context.Context, c engine.Call) (engine.Reply, err
 	renews := false
 	for _, r := range c.Requests {
 		renews = renews || r.Kind == engine.Renew
-		if r.Kind == engine.SetLimit {
-			s.engine.limits.Add(1)
-		}
 	}
 	if s.engine.cut.Load() || renews && s.engine.refuses.Load() {
 		return engine.Reply{}, &engine.Error{Op: "step", NotExecuted: true, Err: errCut}
 	}
 	reply, err := s.Session.Step(ctx, c)
+	for i, r := range c.Requests {
+		if err == nil && r.Kind == engine.SetLimit && reply.Answers[i].Status == engine.Done {
+			s.engine.limits.Add(1)
+		}
+	}
 	if s.engine.deaf.Load() {
 		reply.Notification = engine.Notification{}
 	}

@@ -4,15 +4,18 @@ package enginetest
 
 import (
 	"context"
-	"errors"
-	"os"
+	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sema"
 	"sema/engine"
+	"sema/lab/expect"
+	"sema/lab/stall"
 )
 
 // Store is one place where semaphores live, as an engine's test sets it up.
@@ -30,6 +33,12 @@ type Store struct {
 	// it cannot happen.
 	Freeze, Thaw func()
 
+	// Virtual says that the store needs nothing outside of its process, and no
+	// time but the runtime's. Each test then runs in a bubble of testing/synctest,
+	// with a store of its own that is opened and closed in there: a minute's wait
+	// takes none, and nothing is ever late.
+	Virtual bool
+
 	// Keep has the semaphores of the tests keep released permits for as long as
 	// they may, but of those tests that are about what a release does at once.
 	Keep bool
@@ -40,23 +49,26 @@ type Store struct {
 }
 
 // options are those of a test's semaphore.
-func (s Store) options(o *sema.Options) *sema.Options {
-	if o == nil {
-		o = &sema.Options{}
+func (s Store) options(o *sema.Options) sema.Options {
+	mine := sema.Options{}
+	if o != nil {
+		mine = *o
 	}
-	if !s.Keep || o.Keep > 0 || o.MaxHold > 0 || o.Renew != 0 || o.Detached {
-		return o
+	if !s.Keep || mine.Keep > 0 || mine.MaxHold > 0 || mine.Renew != 0 || mine.Detached {
+		return mine
 	}
-	lease := o.Lease
+	lease := mine.Lease
 	if lease == 0 {
 		lease = 30 * time.Second
 	}
-	keeping := *o
-	keeping.Keep = lease / 6
-	return &keeping
+	mine.Keep = lease / 6
+	return mine
 }
 
 // Run checks every promise. open sets up a fresh store for the test at hand.
+//
+// Where a store is not virtual, time is the machine's: a test that fails while the
+// machine stood still is run again, as package stall says.
 func Run(t *testing.T, open func(tb testing.TB) Store) {
 	shared := open(t)
 	for _, promise := range []struct {
@@ -77,22 +89,52 @@ func Run(t *testing.T, open func(tb testing.TB) Store) {
 		{"Methods", methodTests},
 	} {
 		t.Run(promise.name, func(t *testing.T) {
+			if !shared.Virtual {
+				t.Parallel() // they mostly wait
+			}
 			for _, tt := range promise.tests {
 				if tt.atOnce && shared.Keep {
 					continue
 				}
-				t.Run(tt.name, func(t *testing.T) {
-					e := &env{T: t, store: shared, name: t.Name()}
-					if tt.own {
-						e.store = open(t)
-					} else {
-						t.Parallel()
-					}
-					tt.run(e)
-				})
+				t.Run(tt.name, func(t *testing.T) { tt.check(t, shared, open) })
 			}
 		})
 	}
+}
+
+// check runs the test on the shared store, or on one of its own.
+func (tt test) check(t *testing.T, shared Store, open func(tb testing.TB) Store) {
+	switch {
+	case tt.needs.missing(shared):
+		t.Logf("not applicable: no %s", tt.needs)
+	case shared.Virtual:
+		synctest.Test(t, func(t *testing.T) { tt.run(&env{TB: t, store: open(t), name: t.Name()}) })
+	default:
+		t.Parallel()
+		tries := 0
+		stall.Run(t, func(c *stall.Case) {
+			e := &env{TB: c, store: shared, name: t.Name()}
+			if tries++; tries > 1 {
+				e.name += fmt.Sprint(" ", tries)
+			}
+			if tt.own {
+				e.store = open(c)
+			}
+			tt.run(e)
+		})
+	}
+}
+
+// ability is something that not every store can have happen to it.
+type ability string
+
+const (
+	forgetting ability = "Forget"
+	freezing   ability = "Freeze"
+)
+
+func (a ability) missing(s Store) bool {
+	return a == forgetting && s.Forget == nil || a == freezing && s.Freeze == nil
 }
 
 // test is one check of a promise. Its name says what must hold; where it was
@@ -102,41 +144,32 @@ type test struct {
 	own  bool // does something to the store that others would feel
 	run  func(e *env)
 
+	needs ability // without it, the test says nothing about the store
+
 	// atOnce: it is about what a release does to the engine before it returns.
 	atOnce bool
 }
 
 // env is what a test works with.
 type env struct {
-	*testing.T
+	testing.TB
 	store  Store
 	name   string // of the test's semaphore
 	engine sema.Engine
+	labels map[*sema.Semaphore]string
+	clock  atomic.Int64 // see now
 }
 
-// patience bounds every test: longer than any lease in it, and nothing is
-// asserted about it but that it suffices.
-var patience = func() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv(patienceEnv)); err == nil {
-		return d
-	}
-	return 30 * time.Second
-}()
+// patience bounds every test: longer than any lease in it that it waits for.
+const patience = expect.Patience
 
-// patienceEnv shortens it where a test is expected to fail.
-const patienceEnv = "SEMA_ENGINETEST_PATIENCE"
-
-// short is a lease that a test waits for; long is one that no test waits for.
 const (
-	short = 600 * time.Millisecond
-	long  = time.Minute
+	short = 600 * time.Millisecond // a lease whose end a test waits for
+	steps = 6 * time.Second        // one that lives through what a test does, and whose renewals it waits for
+	long  = 10 * patience          // one that no test waits for, nor for a sixth of it
 )
 
-func (e *env) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	e.Cleanup(cancel)
-	return ctx
-}
+func (e *env) ctx() context.Context { return expect.Within(e) }
 
 // sem opens the test's semaphore as a client of its own.
 func (e *env) sem(limit int, o *sema.Options) *sema.Semaphore {
@@ -144,11 +177,21 @@ func (e *env) sem(limit int, o *sema.Options) *sema.Semaphore {
 	return e.semOn(e.client(), limit, o)
 }
 
+// semOn opens it on an engine. Each has a label of its own, as each process of a
+// user's may have.
 func (e *env) semOn(engine sema.Engine, limit int, o *sema.Options) *sema.Semaphore {
 	e.Helper()
-	s, err := sema.New(engine, e.name, limit, e.store.options(o))
+	mine := e.store.options(o)
+	if mine.Label == "" {
+		mine.Label = fmt.Sprint("client ", len(e.labels)+1)
+	}
+	s, err := sema.New(engine, e.name, limit, &mine)
 	e.ok(err)
 	e.Cleanup(func() { _ = s.Close() })
+	if e.labels == nil {
+		e.labels = map[*sema.Semaphore]string{}
+	}
+	e.labels[s] = mine.Label
 	return s
 }
 
@@ -160,17 +203,49 @@ func (e *env) client() sema.Engine {
 	return e.engine
 }
 
-func (e *env) ok(err error) {
+func (e *env) ok(err error)       { e.Helper(); expect.OK(e, err) }
+func (e *env) is(err, want error) { e.Helper(); expect.Is(e, err, want) }
+
+// broken fails the test for good: more is held than the limit allows, which no
+// stall of the machine excuses.
+func (e *env) broken(format string, args ...any) {
 	e.Helper()
-	if err != nil {
-		e.Fatal(err)
+	if c, ok := e.TB.(*stall.Case); ok {
+		c.Broken(format, args...)
+		return
+	}
+	e.Errorf(format, args...)
+}
+
+// judge fails the test if the history breaks a promise; for good if it is the
+// limit.
+func (e *env) judge(h *History, limit int, slack time.Duration) {
+	e.Helper()
+	if err := h.Check(limit, slack); err != nil && strings.HasPrefix(err.Error(), "limit") {
+		e.broken("%v", err)
+	} else {
+		e.ok(err)
 	}
 }
 
-func (e *env) is(err, want error) {
-	e.Helper()
-	if !errors.Is(err, want) {
-		e.Fatalf("error %v; want %v", err, want)
+// pass lets time pass until a moment, which may move on meanwhile; without a rest
+// where time is the machine's: timers that end then may not have run.
+func (e *env) pass(until func() time.Time) {
+	if e.store.Virtual {
+		time.Sleep(time.Until(until()))
+	}
+	for time.Now().Before(until()) {
+	}
+}
+
+// now is a moment for a Hold: later than those before it, also in a bubble, where
+// much happens at one time.
+func (e *env) now() int64 {
+	for {
+		last := e.clock.Load()
+		if now := max(last+1, time.Now().UnixNano()); e.clock.CompareAndSwap(last, now) {
+			return now
+		}
 	}
 }
 
@@ -199,12 +274,23 @@ type waiter struct {
 	cancel context.CancelFunc
 }
 
-// queue starts an acquisition and returns when its ticket is in the queue.
+// queue starts an acquisition and returns when it is seen to wait, or has ended.
 func (e *env) queue(s *sema.Semaphore, n int) *waiter {
 	e.Helper()
-	before := e.state(s).Waiting()
+	waiting := func() (n int) {
+		for _, w := range e.state(s).Waiters {
+			if w.Client.Label == e.labels[s] {
+				n += 1 + w.Behind
+			}
+		}
+		return n
+	}
+	before := waiting()
 	w := e.start(s, n)
-	e.until(func() bool { return e.state(s).Waiting() > before })
+	e.until(func() bool { return waiting() > before || len(w.got) > 0 })
+	if e.store.Virtual {
+		time.Sleep(time.Millisecond) // who comes at the same instant has no place before or behind
+	}
 	return w
 }
 
@@ -251,11 +337,7 @@ func (e *env) state(s *sema.Semaphore) sema.State {
 // until asks again and again for what the store shows no event for.
 func (e *env) until(ok func() bool) {
 	e.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			e.Fatal("did not happen in time")
-		}
-	}
+	expect.Until(e, "what the test waits for", ok)
 }
 
 // empty checks that the whole limit can be taken at once and nobody waits.

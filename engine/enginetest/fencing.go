@@ -16,14 +16,14 @@ var fencingTests = []test{
 			s := e.sem(limit, nil)
 			all.Go(func() {
 				for range rounds {
-					call := h.Now()
+					call := e.now()
 					p, err := s.Acquire(e.ctx())
 					if err != nil {
 						e.Error(err)
 						return
 					}
-					hold := Hold{Call: call, Return: h.Now(), ID: p.ID(), Weight: 1, Token: p.Token(), Slot: -1, Trusted: p.Deadline().UnixNano()}
-					hold.Release = h.Now()
+					hold := Hold{Call: call, Return: e.now(), ID: p.ID(), Weight: 1, Token: p.Token(), Slot: -1, Trusted: p.Deadline().UnixNano()}
+					hold.Release = e.now()
 					if err := p.Release(); err != nil {
 						e.Error(err)
 					}
@@ -36,7 +36,7 @@ var fencingTests = []test{
 		if e.store.Keep {
 			slack = short
 		}
-		e.ok(h.Check(limit, slack))
+		e.judge(h, limit, slack)
 	}},
 	{name: "slots are unique among live permits, and within one tokens grow", run: func(e *env) {
 		const limit, rounds = 3, 40
@@ -95,10 +95,7 @@ var fencingTests = []test{
 			e.Fatalf("slot %d without asking for one", p.Slot())
 		}
 	}},
-	{name: "tokens grow across a store that forgets", own: true, run: func(e *env) {
-		if e.store.Forget == nil {
-			return
-		}
+	{name: "tokens grow across a store that forgets", own: true, needs: forgetting, run: func(e *env) {
 		s := e.sem(1, nil)
 		var last int64
 		for range 3 {

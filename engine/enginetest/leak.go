@@ -15,7 +15,7 @@ import (
 
 var leakTests = []test{
 	{name: "a cancelled wait leaves the queue", run: func(e *env) {
-		s := e.sem(1, nil)
+		s := e.sem(1, &sema.Options{Lease: long})
 		p := e.acquire(s, 1)
 		w := e.queue(s, 1)
 		w.cancel()
@@ -55,7 +55,8 @@ var leakTests = []test{
 	}},
 	{name: "lost permits may be released while the semaphore closes", run: func(e *env) {
 		for range 20 {
-			s := e.sem(8, &sema.Options{Lease: 2 * sema.MinLease}) // what Close overtakes ends with it
+			e.name += "." // what Close overtakes ends with its lease
+			s := e.sem(8, &sema.Options{Lease: long})
 			var all sync.WaitGroup
 			for range 8 {
 				p := e.acquire(s, 1)

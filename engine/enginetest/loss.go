@@ -18,7 +18,7 @@ var lossTests = []test{
 		line.cut.Store(true)
 		next := e.permit(w)
 		if p.Context(e.ctx()).Err() == nil {
-			e.Fatal("two holders trust their permits")
+			e.broken("two holders trust their permits")
 		}
 		e.is(context.Cause(p.Context(e.ctx())), sema.ErrLost)
 		e.is(p.Err(), sema.ErrLost)
@@ -28,7 +28,7 @@ var lossTests = []test{
 	{name: "a holder lives through outages shorter than its lease", run: func(e *env) {
 		line := &cutEngine{Engine: e.store.Client(e)}
 		failed := make(chan struct{}, 1000)
-		s := e.semOn(line, 1, &sema.Options{Lease: 2 * short, Observer: sema.Observer{
+		s := e.semOn(line, 1, &sema.Options{Lease: steps, Observer: sema.Observer{
 			RenewFailed: func(sema.RenewFailed) { failed <- struct{}{} },
 		}})
 		p := e.acquire(s, 1)
@@ -43,7 +43,7 @@ var lossTests = []test{
 		e.release(p)
 	}},
 	{name: "renewal holds a permit for many leases", run: func(e *env) {
-		const lease = 10 * sema.MinLease // stalls of the machine are shorter
+		const lease = steps / 3
 		s := e.sem(1, &sema.Options{Lease: lease})
 		p := e.acquire(s, 1)
 		first := p.Deadline()
@@ -72,7 +72,7 @@ var lossTests = []test{
 	{name: "a hand-off that cannot be topped up is given back", run: func(e *env) {
 		line := &cutEngine{Engine: e.store.Client(e)}
 		gate := e.acquire(e.sem(1, nil), 1)
-		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: 10 * patience, Renew: sema.NoRenewal}), 1)
+		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: long, Renew: sema.NoRenewal}), 1)
 		line.refuses.Store(true)
 		e.release(gate)
 		if p := <-w.got; p == nil { // else the store gave a whole lease at once
@@ -88,7 +88,7 @@ var lossTests = []test{
 	}},
 	{name: "a lost permit whose release fails is given back all the same", run: func(e *env) {
 		line := &cutEngine{Engine: e.store.Client(e)}
-		s := e.semOn(line, 1, &sema.Options{Lease: 10 * patience})
+		s := e.semOn(line, 1, &sema.Options{Lease: long})
 		p := e.acquire(s, 1)
 		e.ok(e.sem(1, nil).Revoke(e.ctx(), p.ID()))
 		e.is(p.Renew(e.ctx()), sema.ErrRevoked)
@@ -102,13 +102,9 @@ var lossTests = []test{
 		// asked: the lease ends while this goroutine spins.
 		s := e.sem(1, &sema.Options{Lease: sema.MinLease, Renew: sema.NoRenewal})
 		p := e.acquire(s, 1)
-		for time.Now().Before(p.Deadline()) {
-			if e := p.Err(); e != nil && time.Now().Before(p.Deadline()) {
-				break
-			}
-		}
-		if p.Context(e.ctx()).Err() == nil {
-			e.Fatal("trusted beyond its deadline")
+		e.pass(p.Deadline)
+		if err, over := p.Err(), p.Context(e.ctx()).Err(); err == nil || over == nil {
+			e.broken("trusted %v beyond its deadline: %v, %v", time.Since(p.Deadline()), err, over)
 		}
 	}},
 	{name: "a permit removed from the store is lost at the next renewal", run: func(e *env) {
@@ -119,19 +115,19 @@ var lossTests = []test{
 		e.is(p.Err(), sema.ErrLost)
 	}},
 	{name: "a holder that waited for its permit hears at once that it is revoked", run: func(e *env) {
-		o := &sema.Options{Lease: 10 * patience} // renewed only after the test's patience
-		gate := e.acquire(e.sem(1, o), 1)
+		o := &sema.Options{Lease: long} // renewed only after the test's patience
+		gate := e.acquire(e.sem(1, nil), 1)
 		w := e.queue(e.semOn(e.store.Client(e), 1, o), 1) // as another process, which listens
 		e.release(gate)
 		p := e.permit(w)
 		work := p.Context(e.ctx())
-		e.ok(e.sem(1, o).Revoke(e.ctx(), p.ID()))
+		e.ok(e.sem(1, nil).Revoke(e.ctx(), p.ID()))
 		<-work.Done()
 		e.is(context.Cause(work), sema.ErrRevoked)
 		e.is(p.Release(), sema.ErrRevoked)
 	}},
 	{name: "a revoked permit counts until its holder lets go", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: short})
+		s := e.sem(1, &sema.Options{Lease: steps})
 		p := e.acquire(s, 1)
 		e.ok(s.Revoke(e.ctx(), p.ID()))
 		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
@@ -143,26 +139,21 @@ var lossTests = []test{
 		e.empty(s, 1)
 		e.is(s.Revoke(e.ctx(), p.ID()), sema.ErrLost)
 	}},
-	{name: "a store that freezes loses its holders in time", own: true, run: func(e *env) {
-		if e.store.Freeze == nil {
-			return // it lives in this process, and is only gone when we are
-		}
-		s := e.sem(1, &sema.Options{Lease: 2 * short})
+	{name: "a store that freezes loses its holders in time", own: true, needs: freezing, run: func(e *env) {
+		const margin = steps / 4
+		s := e.sem(1, &sema.Options{Lease: steps, Margin: margin})
 		p := e.acquire(s, 1)
 		e.store.Freeze()
 		<-p.Context(e.ctx()).Done()
-		if time.Now().After(p.Deadline().Add(2 * short / 10)) {
-			e.Errorf("told %v after the deadline: the lease may have ended", time.Since(p.Deadline()))
+		if late := time.Since(p.Deadline()); late > margin {
+			e.Errorf("told %v after the deadline: the lease may have ended", late)
 		}
 		e.is(p.Err(), sema.ErrLost)
 		e.store.Thaw()
 		waitFree(e, 1)
 	}},
-	{name: "a store that forgets loses its holders at their renewal", own: true, run: func(e *env) {
-		if e.store.Forget == nil {
-			return
-		}
-		s := e.sem(1, &sema.Options{Lease: 2 * short})
+	{name: "a store that forgets loses its holders at their renewal", own: true, needs: forgetting, run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: steps})
 		p := e.acquire(s, 1)
 		e.store.Forget(e)
 		<-p.Context(e.ctx()).Done()

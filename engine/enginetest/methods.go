@@ -107,6 +107,7 @@ var methodTests = []test{
 		s := e.sem(1, &sema.Options{Lease: long, Renew: sema.NoRenewal})
 		p := e.acquire(s, 1)
 		before := p.Deadline()
+		time.Sleep(time.Millisecond)
 		e.ok(p.Renew(e.ctx()))
 		if !p.Deadline().After(before) {
 			e.Error("the deadline did not move")
@@ -149,13 +150,13 @@ var methodTests = []test{
 		e.empty(second, 1)
 	}},
 	{name: "Resume renews, and never revives", run: func(e *env) {
-		o := &sema.Options{Lease: short}
+		o := &sema.Options{Lease: steps}
 		first, second := e.sem(1, o), e.sem(1, o)
 		p := e.acquire(first, 1)
 		r, err := second.Resume(e.ctx(), p.ID())
 		e.ok(err)
 		before := r.Deadline()
-		e.until(func() bool { return r.Deadline().After(before.Add(2 * short)) })
+		e.until(func() bool { return r.Deadline().After(before.Add(steps / 2)) })
 		e.ok(r.Err())
 		e.ok(first.ReleaseID(e.ctx(), p.ID()))
 		if err := r.Renew(e.ctx()); !errors.Is(err, sema.ErrLost) {
@@ -200,6 +201,7 @@ var methodTests = []test{
 		s := e.sem(3, &sema.Options{Label: "nightly \"job\" ü"})
 		a := e.acquire(s, 2)
 		e.queue(s, 2)
+		time.Sleep(time.Millisecond) // so that it has an age
 		st := e.state(s)
 		if st.Limit != 3 || st.Used != 2 || len(st.Holders) != 1 || len(st.Waiters) != 1 || st.Pinned {
 			e.Fatalf("%+v", st)
@@ -313,7 +315,7 @@ var methodTests = []test{
 			}
 			heard <- what
 		}
-		s := e.sem(1, &sema.Options{Lease: short, Observer: sema.Observer{
+		s := e.sem(1, &sema.Options{Lease: steps, Observer: sema.Observer{
 			Queued:   func(o sema.Queued) { note("queued", o.About) },
 			Acquired: func(o sema.Acquired) { note("acquired", o.About) },
 			Failed:   func(o sema.Failed) { note("failed", o.About) },

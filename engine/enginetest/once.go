@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"errors"
+	"time"
 
 	"sema"
 	"sema/engine"
@@ -32,6 +33,7 @@ var onceTests = []test{
 		second := request(s, 1, long)
 		second.Wait = true
 		e.ask(s, second, engine.Queued)
+		time.Sleep(time.Millisecond) // a ticket lives on by what time has passed
 		b := e.ask(s, r, engine.Queued)
 		if b.Ahead != 0 || b.Ticket <= a.Ticket {
 			e.Fatalf("asked again: %+v, before: %+v", b, a)
@@ -69,7 +71,7 @@ var onceTests = []test{
 	}},
 	{name: "an acquisition whose answer is lost leaves nothing", run: func(e *env) {
 		line := &cutEngine{Engine: e.store.Client(e)}
-		s := e.semOn(line, 1, nil)
+		s := e.semOn(line, 1, &sema.Options{Lease: long})
 		line.forgets.Store(true)
 		if p, err := s.Acquire(e.ctx()); err == nil {
 			e.Fatalf("got %v without an answer", p)
@@ -79,7 +81,7 @@ var onceTests = []test{
 	}},
 	{name: "a release whose answer is lost is repeated", atOnce: true, run: func(e *env) {
 		line := &cutEngine{Engine: e.store.Client(e)}
-		s := e.semOn(line, 1, nil)
+		s := e.semOn(line, 1, &sema.Options{Lease: long})
 		p := e.acquire(s, 1)
 		line.cut.Store(true)
 		var engine *sema.EngineError
@@ -87,7 +89,7 @@ var onceTests = []test{
 			e.Fatalf("release through a cut line: %v", err)
 		}
 		line.cut.Store(false)
-		e.release(e.acquire(e.sem(1, nil), 1)) // long before the lease of 30 s
+		e.release(e.acquire(e.sem(1, nil), 1)) // long before that lease ends
 	}},
 	{name: "release does not need the acquisition's context", run: func(e *env) {
 		// Six Go projects leaked the permit of a cancelled request.

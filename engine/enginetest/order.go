@@ -90,11 +90,8 @@ var orderTests = []test{
 			e.release(p)
 		}
 	}},
-	{name: "a place in the queue outlives a store that forgets", own: true, run: func(e *env) {
-		if e.store.Forget == nil {
-			return
-		}
-		o := &sema.Options{Lease: patience}
+	{name: "a place in the queue outlives a store that forgets", own: true, needs: forgetting, run: func(e *env) {
+		o := &sema.Options{Lease: steps}
 		s := e.sem(1, o)
 		e.acquire(s, 1)
 		var line []*waiter

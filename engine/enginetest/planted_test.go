@@ -164,7 +164,7 @@ func TestSuiteFindsPlantedBugs(t *testing.T) {
 	}
 	run := func(t *testing.T, name, promise string) (string, error) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestWithPlantedBug$/^"+promise+"$", "-test.timeout=100s")
-		cmd.Env = append(os.Environ(), plantedEnv+"="+name, patienceEnv+"=4s")
+		cmd.Env = append(os.Environ(), plantedEnv+"="+name)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -194,7 +194,7 @@ func TestWithPlantedBug(t *testing.T) {
 	bug := planted[name].bug // nil for "none"
 	Run(t, func(testing.TB) Store {
 		p := &plantedStore{bug: bug, engine: memengine.New()}
-		s := Store{Client: func(testing.TB) sema.Engine { return p }}
+		s := Store{Client: func(testing.TB) sema.Engine { return p }, Virtual: true}
 		if name == "a counter as token" {
 			s.Forget = func(testing.TB) {
 				p.mu.Lock()

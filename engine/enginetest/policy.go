@@ -45,7 +45,7 @@ var policyTests = []test{
 		e.release(e.acquire(e.sem(2, &sema.Options{OnConflict: sema.Refuse}), 2))
 	}},
 	{name: "a refused waiter is out of the way", run: func(e *env) {
-		o := sema.Options{Lease: 10 * patience}
+		o := sema.Options{Lease: long}
 		strict := o
 		strict.OnConflict = sema.Refuse
 		s := e.sem(3, &o)
@@ -135,7 +135,7 @@ var policyTests = []test{
 		}
 	}},
 	{name: "a waiter that a smaller limit makes too heavy is told and out of the way", run: func(e *env) {
-		o := &sema.Options{Lease: 10 * patience}
+		o := &sema.Options{Lease: long}
 		s := e.sem(3, o)
 		p := e.acquire(s, 1)
 		heavy, light := e.queue(e.sem(3, o), 3), e.queue(e.sem(3, o), 1)

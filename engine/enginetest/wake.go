@@ -9,7 +9,7 @@ import (
 
 var wakeTests = []test{
 	{name: "a release wakes the head at once, long before it would ask again", run: func(e *env) {
-		o := &sema.Options{Lease: 10 * patience} // asks again only after the test's patience
+		o := &sema.Options{Lease: long} // asks again only after the test's patience
 		s := e.sem(1, o)
 		p := e.acquire(s, 1)
 		for range 20 {
@@ -21,7 +21,7 @@ var wakeTests = []test{
 	}},
 	{name: "weight that becomes free is handed to all it fits", run: func(e *env) {
 		// Redisson #6664: a waiter for 1 slept beside a free permit.
-		o := &sema.Options{Lease: 10 * patience}
+		o := &sema.Options{Lease: long}
 		s := e.sem(4, o)
 		p := e.acquire(s, 4)
 		var line []*waiter
@@ -34,7 +34,7 @@ var wakeTests = []test{
 		}
 	}},
 	{name: "a cancelled head lets the next one in", run: func(e *env) {
-		o := &sema.Options{Lease: 10 * patience}
+		o := &sema.Options{Lease: long}
 		s := e.sem(2, o)
 		p := e.acquire(s, 1)
 		heavy, light := e.queue(e.sem(2, o), 2), e.queue(e.sem(2, o), 1)
@@ -48,7 +48,7 @@ var wakeTests = []test{
 		line.deaf.Store(true)
 		s := e.sem(1, nil)
 		p := e.acquire(s, 1)
-		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: 2 * short}), 1)
+		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: steps}), 1)
 		e.release(p)
 		e.release(e.permit(w))
 	}},
@@ -56,11 +56,11 @@ var wakeTests = []test{
 		// dv/redis-semaphore: swept only on acquire, so idle waiters hung.
 		dead := e.session()
 		e.ask(dead, request(dead, 1, short), engine.Granted)
-		w := e.start(e.sem(1, &sema.Options{Lease: 10 * patience}), 1)
+		w := e.start(e.sem(1, &sema.Options{Lease: long}), 1)
 		e.release(e.permit(w))
 	}},
 	{name: "the watch passes on when its keeper leaves", run: func(e *env) {
-		o := &sema.Options{Lease: 10 * patience}
+		o := &sema.Options{Lease: long}
 		dead := e.session()
 		e.ask(dead, request(dead, 1, 2*short), engine.Granted)
 		head := e.queue(e.sem(1, o), 1)
@@ -70,13 +70,13 @@ var wakeTests = []test{
 		e.release(e.permit(head))
 	}},
 	{name: "a lease shorter than those before it is watched as well", run: func(e *env) {
-		o := &sema.Options{Lease: 10 * patience}
+		o := &sema.Options{Lease: long}
 		s := e.sem(1, o)
 		p := e.acquire(s, 1)
 		// The head will hold for a short time and die; the next waits for it.
 		dead := e.session()
 		r := request(dead, 1, short)
-		r.Wait = true
+		r.Wait, r.Ticket = true, steps
 		e.ask(dead, r, engine.Queued)
 		w := e.queue(e.sem(1, o), 1)
 		e.release(p)
@@ -98,12 +98,12 @@ var deadTests = []test{
 		s := e.sem(1, nil)
 		p := e.acquire(s, 1)
 		dead := e.session()
-		r := request(dead, 1, 10*patience)
+		r := request(dead, 1, long)
 		r.Wait, r.Ticket = true, short
 		e.ask(dead, r, engine.Queued)
 		w := e.queue(s, 1)
 		e.release(p)
-		e.release(e.permit(w)) // within the test's patience, a tenth of that lease
+		e.release(e.permit(w)) // within the test's patience
 	}},
 	{name: "a waiter that fell silent is passed over", run: func(e *env) {
 		s := e.sem(1, nil)

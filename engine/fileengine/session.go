@@ -44,6 +44,7 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit || r.Kind == engine.Pause
 		asks = asks || r.Kind == engine.Ask
 	}
+	c.Keep = 0 // another process could not take it back
 	if asks && s.lasting.Load() {
 		c.Requests = slices.Clone(c.Requests)
 		for i := range c.Requests {

@@ -84,15 +84,24 @@ func New(rawURL string, o *Options) (*Engine, error) {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
 	word := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random))
-	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
+	var secure *tls.Config
+	if u.Scheme == "https" {
+		if secure = o.TLS.Clone(); secure == nil {
+			secure = &tls.Config{}
+		}
+		if secure.ServerName == "" {
+			secure.ServerName = u.Hostname()
+		}
+	}
+	dial := (&net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}).DialContext
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	return &Engine{
-		lines: lines{url: u, token: o.Token, tls: o.TLS, never: proxy != nil || err != nil},
+		lines: lines{url: u, token: o.Token, tls: secure, dial: dial, never: proxy != nil || err != nil},
 		base:  strings.TrimSuffix(u.String(), "/"), token: o.Token, id: "http." + name + "." + word,
 		client: &http.Client{
 			Transport: &http.Transport{
-				Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: o.TLS,
+				Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: o.TLS,
 				TLSHandshakeTimeout: dialTime, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
 				DisableCompression: true, WriteBufferSize: 16 << 10, ReadBufferSize: 16 << 10,
 			},

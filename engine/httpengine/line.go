@@ -25,7 +25,8 @@ import (
 type lines struct {
 	url   *url.URL
 	token string
-	tls   *tls.Config
+	tls   *tls.Config // nil: without
+	dial  func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	idle   []*line // the one used last at the end
@@ -69,7 +70,7 @@ func (l *lines) take(ctx context.Context) (*line, *engine.Error) {
 		_ = c.Close()
 	}
 	l.mu.Unlock()
-	return l.dial(ctx)
+	return l.open(ctx)
 }
 
 // put gives back a line that is in order.
@@ -94,8 +95,8 @@ func (l *lines) close() {
 	l.idle = nil
 }
 
-// dial makes a line.
-func (l *lines) dial(ctx context.Context) (*line, *engine.Error) {
+// open makes a line.
+func (l *lines) open(ctx context.Context) (*line, *engine.Error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	fail := func(err error) (*line, *engine.Error) {
@@ -107,24 +108,21 @@ func (l *lines) dial(ctx context.Context) (*line, *engine.Error) {
 	if l.url.Port() == "" {
 		address = net.JoinHostPort(l.url.Hostname(), l.url.Scheme) // the port has the scheme's name
 	}
-	var c net.Conn
-	var err error
-	dialer := net.Dialer{KeepAlive: 15 * time.Second}
-	if l.url.Scheme == "https" {
-		c, err = (&tls.Dialer{NetDialer: &dialer, Config: l.tls}).DialContext(ctx, "tcp", address)
-	} else {
-		c, err = dialer.DialContext(ctx, "tcp", address)
-	}
+	raw, err := l.dial(ctx, "tcp", address)
 	if err != nil {
 		return fail(err)
 	}
 	made := false
 	defer func() {
 		if !made {
-			_ = c.Close()
+			_ = raw.Close()
 		}
 	}()
-	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })()
+	defer context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Now()) })()
+	c := raw
+	if l.tls != nil {
+		c = tls.Client(raw, l.tls) // the first write begins the handshake
+	}
 	head := "GET " + l.url.EscapedPath() + "/v1/engine/calls HTTP/1.1\r\nHost: " + l.url.Host + "\r\nConnection: Upgrade\r\nUpgrade: " + wire.Upgrade + "\r\n"
 	if l.token != "" {
 		head += "Authorization: Bearer " + l.token + "\r\n"

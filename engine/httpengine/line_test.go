@@ -8,38 +8,16 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"sema"
-	"sema/engine/enginetest"
-	"sema/engine/memengine"
 	"sema/internal/wire"
-	"sema/server"
+	"sema/lab/expect"
 )
-
-// withoutUpgrades is a server behind something that knows plain HTTP only.
-func withoutUpgrades(tb testing.TB) enginetest.Store {
-	e := memengine.New()
-	s := server.New(e, nil)
-	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Del("Upgrade")
-		s.ServeHTTP(w, r)
-	}))
-	tb.Cleanup(func() { s.Close(); h.Close(); _ = e.Close() })
-	return enginetest.Store{Client: func(tb testing.TB) sema.Engine { return client(tb, h.URL+"/") }}
-}
-
-func TestPromisesWithoutUpgrades(t *testing.T) { enginetest.Run(t, withoutUpgrades) }
-
-func BenchmarkWithoutUpgrades(b *testing.B) { enginetest.Benchmark(b, withoutUpgrades) }
 
 // What is no call ends the connection, or is answered by a problem.
 func TestHostileLines(t *testing.T) {
-	e := memengine.New()
-	defer func() { _ = e.Close() }()
-	addr := strings.TrimPrefix(serve(t, e, nil), "http://")
+	addr := serve(t, memory, nil, nil).address()
 	for name, c := range map[string]struct{ sent, want string }{
 		"huge":      {string(binary.AppendUvarint(nil, 1<<40)), ""},
 		"no length": {strings.Repeat("\xff", 20), ""},
@@ -50,13 +28,13 @@ func TestHostileLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := net.Dial("tcp", addr)
-			must(t, err)
+			expect.OK(t, err)
 			defer func() { _ = conn.Close() }()
 			_, err = io.WriteString(conn, "GET /v1/engine/calls HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+wire.Upgrade+"\r\n\r\n"+c.sent)
-			must(t, err)
+			expect.OK(t, err)
 			in := bufio.NewReader(conn)
 			answer, err := http.ReadResponse(in, nil)
-			must(t, err)
+			expect.OK(t, err)
 			if answer.StatusCode != http.StatusSwitchingProtocols {
 				t.Fatal(answer.Status)
 			}
@@ -67,10 +45,10 @@ func TestHostileLines(t *testing.T) {
 				return
 			}
 			size, err := binary.ReadUvarint(in)
-			must(t, err)
+			expect.OK(t, err)
 			text := make([]byte, size)
 			_, err = io.ReadFull(in, text)
-			must(t, err)
+			expect.OK(t, err)
 			if text[0] != wire.KindProblem || !strings.Contains(string(text), c.want) {
 				t.Errorf("%q; want %s", text, c.want)
 			}

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(tb testing.TB) enginetest.Store {
 	engine := memengine.New()
 	tb.Cleanup(func() { _ = engine.Close() })
-	return enginetest.Store{Client: func(testing.TB) sema.Engine { return engine }}
+	return enginetest.Store{Client: func(testing.TB) sema.Engine { return engine }, Virtual: true}
 }
 
 func TestPromises(t *testing.T) { enginetest.Run(t, open) }

@@ -3,10 +3,11 @@ package redisengine
 import (
 	"context"
 	"flag"
-	"fmt"
 	"maps"
-	"slices"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"sema/engine"
 	"sema/internal/ledger"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 // The scripts under test read their clock from a key, so that both sides see the
@@ -28,283 +30,255 @@ var forTest = strings.NewReplacer(
 	"redis.pcall(string.byte(who) == 115 and 'SPUBLISH' or 'PUBLISH', s.inbox .. who, message)", "redis.call('RPUSH', 'published', who, message)",
 )
 
-// judge runs the same calls on the ledger and on the script.
-type judge struct {
-	rdb    *redis.Client
-	words  words
-	step   string // the script's hash
-	state  string
-	ledger ledger.Ledger
-	now    int64
-	calls  uint64
-	number uint64
-	known  []engine.ID     // that were used
-	dead   map[string]bool // clients nobody listens for
+const (
+	// countLua returns what the script counts, weight, tickets and entries of the
+	// state, and what there is of it.
+	countLua = `local raw = redis.call('HGET', KEYS[1], '')
+		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]), 0, {}} end
+		local _, limit, used, _, keep, _, _, _, queued = struct.unpack(STATE, raw)
+		if keep <= tonumber(redis.call('GET', 'now')) then return {0, 0, 0, 0, {}} end -- the next step takes the rest for gone
+		return {used, queued, redis.call('HLEN', KEYS[1]) - 1, redis.call('ZCARD', KEYS[3]), redis.call('ZRANGE', KEYS[2], 0, -1)}`
+
+	// keepLua returns until when the script remembers the semaphore.
+	keepLua = `local raw = redis.call('HGET', KEYS[1], '')
+		if not raw then return '0' end
+		local _, _, _, _, keep = struct.unpack(STATE, raw)
+		return string.format(INTEGER, keep)`
+
+	// passLua has so many milliseconds pass for all that expires.
+	passLua = `for _, key in ipairs(redis.call('KEYS', '*')) do
+			local left = redis.call('PTTL', key)
+			if left >= 0 and left <= tonumber(ARGV[1]) then redis.call('DEL', key) end
+			if left > tonumber(ARGV[1]) then redis.call('PEXPIRE', key, left - ARGV[1]) end
+		end`
+)
+
+// bench is a server with the scripts, and what was met there.
+type bench struct {
+	rdb                            *redis.Client
+	step, state, count, keep, pass string // hashes
+	*met
 }
 
-var agreeClients = []string{"pa.1", "pb.1", "pc.1"}
-
-func (j *judge) id(t *rapid.T) engine.ID {
-	if len(j.known) > 0 && !one(t, 8, "new") {
-		return rapid.SampledFrom(j.known).Draw(t, "id")
-	}
-	j.number++
-	id := engine.ID{Client: rapid.SampledFrom(agreeClients).Draw(t, "client"), Number: j.number, Weight: 1}
-	if rapid.Bool().Draw(t, "special") {
-		id.Slot, id.Weight = rapid.Bool().Draw(t, "slot"), rapid.IntRange(1, 12).Draw(t, "weight")
-	}
-	j.known = append(j.known, id)
-	return id
+// met counts what a few clients hardly ever meet.
+type met struct {
+	turns, ends, told atomic.Int64 // steps that met MAX_TURNS, MAX_ENDS, MAX_TOLD
+	forgotten         atomic.Int64 // semaphores, with their limit
+	fences            atomic.Int64 // calls that a fence had refused, had it not ended
+	described         atomic.Int64 // calls that said who their client is
 }
 
-func one(t *rapid.T, in int, what string) bool { return rapid.IntRange(1, in).Draw(t, what) == 1 }
-
-func (j *judge) request(t *rapid.T) engine.Request {
-	kind := rapid.SampledFrom([]engine.Kind{
-		engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Renew,
-		engine.Release, engine.Release, engine.Release, engine.Release, engine.Revoke, engine.SetLimit, engine.UnsetLimit,
-		engine.Remove, engine.Unpause,
-	}).Draw(t, "kind")
-	r := engine.Request{Kind: kind, Limit: rapid.IntRange(1, 6).Draw(t, "limit")}
-	if kind == engine.Unpause && one(t, 2, "pause") {
-		r.Kind = engine.Pause
-	}
-	if !named(kind) {
-		r.Pin = one(t, 4, "pin")
-		return r
-	}
-	r.ID = j.id(t)
-	r.Lease = time.Duration(rapid.IntRange(1, 50).Draw(t, "lease")) * time.Millisecond
-	if one(t, 100, "long") {
-		r.Lease = time.Hour
-	}
-	r.Ticket = r.Lease / 2
-	if kind == engine.Ask {
-		r.Wait, r.Unfair, r.Strict = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict")
-		r.Detached = one(t, 10, "detached")
-		if one(t, 2, "again") {
-			r.Waited = time.Duration(rapid.IntRange(0, 80).Draw(t, "waited")) * 500 * time.Microsecond
-		}
-		r.Again, r.Anew = one(t, 3, "insists"), one(t, 6, "anew")
-		if one(t, 4, "more wait") {
-			r.Behind = rapid.IntRange(0, 100_000).Draw(t, "behind")
-		}
-	}
-	if (kind == engine.Renew || kind == engine.Release) && one(t, 3, "passed on") {
-		r.Token = j.now + int64(rapid.IntRange(-30_000, 30_000).Draw(t, "token"))
-	}
-	return r
-}
-
-// both carries out one call on both sides and compares replies and notifications.
-func (j *judge) both(t *rapid.T) {
-	ctx := context.Background()
-	caller := rapid.SampledFrom(agreeClients).Draw(t, "caller")
-	j.calls++
-	c := engine.Call{Number: j.calls, Fence: one(t, 20, "fence")}
-	if one(t, 20, "late") {
-		c.Number -= uint64(rapid.IntRange(0, int(j.calls-1)).Draw(t, "by"))
-	}
-	for range rapid.IntRange(1, 5).Draw(t, "requests") {
-		r := j.request(t)
-		c.Requests = append(c.Requests, r)
-		if one(t, 4, "run") && named(r.Kind) { // several that travel together
-			for range rapid.IntRange(1, 4).Draw(t, "more") {
-				r.ID.Number = j.id(t).Number
-				c.Requests = append(c.Requests, r)
-			}
-		}
-	}
-	if one(t, 2, "keeps") {
-		c.Keep = time.Duration(rapid.IntRange(1, 60).Draw(t, "keep")) * time.Millisecond
-	}
-	if !one(t, 6, "deaf") { // most who call can be told
-		delete(j.dead, caller)
-		j.rdb.SRem(ctx, "dead", caller)
-	}
-
-	want := j.ledger.Step(j.now, caller, engine.Client{}, c)
-	wantTold := map[string]string{}
-	for client, n := range j.ledger.Notifications() {
-		if !n.Empty() {
-			wantTold[client] = describe(*n)
-		}
-	}
-	got, gotTold := j.script(t, caller, c)
-	if g, w := fmt.Sprintf("%+v", readable(got)), fmt.Sprintf("%+v", readable(want)); g != w {
-		t.Fatalf("%s at %d: %+v\nscript %s\nledger %s", caller, j.now, c, g, w)
-	}
-	if !maps.Equal(gotTold, wantTold) {
-		t.Fatalf("%s at %d: %+v told\nscript %q\nledger %q", caller, j.now, c, gotTold, wantTold)
-	}
-}
-
-// script carries out one call.
-func (j *judge) script(t *rapid.T, caller string, c engine.Call) (engine.Reply, map[string]string) {
-	ctx := context.Background()
-	j.words.client = caller
-	args := j.words.encode(c, nil)
-	args[0], args[1] = "evalsha", j.step
-	var reply *redis.Cmd
-	var published *redis.StringSliceCmd
-	_, err := j.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.Set(ctx, "now", j.now, 0)
-		reply = p.Do(ctx, args...)
-		published = p.LRange(ctx, "published", 0, -1)
-		p.Del(ctx, "published")
-		return nil
-	})
-	if err != nil {
-		t.Fatalf("%s at %d: %+v: %v", caller, j.now, c, err)
-	}
-	text, _ := reply.Text()
-	got, err := decode(text, len(c.Requests))
-	if err != nil && err != errLate {
-		t.Fatal(err)
-	}
-	told := map[string]string{}
-	for i := 0; i < len(published.Val()); i += 2 {
-		told[published.Val()[i]] = describe(parseNotification(published.Val()[i+1]))
-	}
-	return got, told
-}
-
-func readable(r engine.Reply) any {
-	return []any{r.Limit, r.Recheck, r.Answers, r.Deaf, r.Leave, r.Recalled, describe(r.Notification)}
-}
-
-func describe(n engine.Notification) string {
-	var lines []string
-	for _, g := range n.Grants {
-		lines = append(lines, fmt.Sprintf("%+v", g))
-	}
-	slices.Sort(lines)
-	return fmt.Sprint(lines, n.Ask, n.Renew, n.Recheck, n.Recall)
-}
-
-// check compares the whole state, read in one step and in parts.
-func (j *judge) check(t *rapid.T) {
-	ctx := context.Background()
-	j.rdb.Set(ctx, "now", j.now, 0)
-	keys := j.words.keys
-	want := j.ledger.State(j.now)
-	for _, most := range []int{wholeState, 0} {
-		if most == 0 && j.calls%4 != 0 {
-			break // it takes many calls of the server
-		}
-		values, err := j.rdb.EvalSha(ctx, j.state, keys.main[:], most).Slice()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := decodeState(values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if all := len(want.Holders) + len(want.Waiters); r.whole && all > most || !r.whole && most == wholeState {
-			t.Fatalf("at %d: at most %d in a step of %d; all were read: %v", j.now, most, all, r.whole)
-		}
-		if !r.whole {
-			j.parts(t, r)
-		}
-		got, _ := r.state()
-		if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
-			t.Fatalf("at %d, at most %d in a step\nscript %s\nledger %s", j.now, most, g, w)
-		}
-	}
-	j.counts(t)
-}
-
-// parts reads the permits and tickets as readParts does, at the test's time.
-func (j *judge) parts(t *rapid.T, r *reading) {
-	ctx := context.Background()
-	for cursor, last := uint64(0), false; !last; last = cursor == 0 {
-		found, next, err := j.rdb.HScan(ctx, j.words.keys.main[0], cursor, "", 2).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var ends []float64
-		if holders := permits(found); len(holders) > 0 {
-			if ends, err = j.rdb.ZMScore(ctx, j.words.keys.main[1], holders...).Result(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.part(j.now, found, ends)
-		cursor = next
-	}
-}
-
-// counts checks that what the script counts is there: weight, tickets, and an
-// entry of the state for each.
-func (j *judge) counts(t *rapid.T) {
-	ctx := context.Background()
-	keys := j.words.keys
-	const count = `local raw = redis.call('HGET', KEYS[1], '')
-		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6])} end
-		local _, limit, used, _, _, _, _, _, queued = struct.unpack(STATE, raw)
-		return {used, queued, redis.call('HLEN', KEYS[1]) - 1}`
-	counts, err := j.rdb.Eval(ctx, wordsLua+count, keys.main[:]).Int64Slice()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, holders := 0, 0
-	for _, member := range j.rdb.ZRange(ctx, keys.main[1], 0, -1).Val() {
-		if !strings.HasPrefix(member, "This member") {
-			id, err := engine.ParseID(member)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += id.Weight
-			holders++
-		}
-	}
-	waiters := int(j.rdb.ZCard(ctx, keys.main[2]).Val())
-	if want := []int64{int64(sum), int64(waiters), int64(holders + waiters)}; !slices.Equal(counts, want) {
-		t.Fatalf("at %d the script counts %v for weight, tickets and both; there are %v", j.now, counts, want)
-	}
-}
-
-// The proof of the Lua: whatever is asked, in whatever order and at whatever
-// time, the script says and does what the ledger does. -rapid.checks is how
-// often that is tried.
-func TestScriptAgreesWithLedger(t *testing.T) {
-	t.Parallel()
-	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
-		if err := checks.Value.Set("2000"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rdb := redistest.Start(t).Client()
+func newBench(t *testing.T, m *met) *bench {
+	socket := filepath.Join(t.TempDir(), "s")
+	redistest.Start(t, "--unixsocket", socket)
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Protocol: 2, ReadTimeout: expect.Patience})
+	t.Cleanup(func() { _ = rdb.Close() })
+	b := &bench{rdb: rdb, met: m}
 	step, state := forTest.Replace(stepSource), forTest.Replace(wordsLua+stateLua)
 	if strings.Contains(step, "PUBSUB") || strings.Contains(step, "PUBLISH'") || strings.Contains(step+state, "TIME'") {
 		t.Fatal("the script has changed: its clock or its messages no longer come from here")
 	}
+	for source, hash := range map[string]*string{step: &b.step, state: &b.state, wordsLua + countLua: &b.count, wordsLua + keepLua: &b.keep, passLua: &b.pass} {
+		var err error
+		*hash, err = rdb.ScriptLoad(context.Background(), source).Result()
+		expect.OK(t, err)
+	}
+	return b
+}
+
+// The proof of the Lua: whatever is asked, in whatever order and at whatever
+// time, the script says and does what the ledger does. -rapid.checks is how
+// often that is tried, by each of two.
+func TestScriptAgreesWithLedger(t *testing.T) {
+	t.Parallel()
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		expect.OK(t, checks.Value.Set(strconv.Itoa(agreeChecks)))
+	}
+	var m met
+	few := flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int) < 5000
+	t.Run("both", func(t *testing.T) {
+		for range 2 { // one at the server, the other one at what is asked next
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, &m)
+				rapid.Check(t, b.check)
+			})
+		}
+	})
+	for what, n := range map[string]*atomic.Int64{
+		"as many tickets as a step takes off": &m.turns, "more leases that end than a step ends": &m.ends, "as many keepers as a step tells": &m.told,
+		"a semaphore that was forgotten": &m.forgotten, "a fence that has ended": &m.fences, "a description": &m.described,
+	} {
+		t.Logf("%s: %d times", what, n.Load())
+		if n.Load() == 0 && !few {
+			t.Errorf("never met: %s", what)
+		}
+	}
+}
+
+func (b *bench) check(t *rapid.T) {
+	j := newJudge(b, one(t, 32, "crowd"))
+	actions := map[string]func(*rapid.T){
+		"":      j.look,
+		"call":  j.both,
+		"call2": j.both,
+		"call3": j.both,
+		"time":  j.time,
+		"die":   j.die,
+	}
+	if j.crowded() {
+		actions["all"], actions["all2"], actions["open"] = j.all, j.all, j.open
+	}
+	t.Repeat(actions)
+	j.sync(t)
+	if one(t, 4, "parts") {
+		j.whole(t)
+	}
+}
+
+// judge runs the same calls on the ledger and on the script. What the script is
+// sent waits in a pipeline: the ledger alone decides what is asked next.
+type judge struct {
+	*bench
+	keys     keys
+	ledger   ledger.Ledger
+	now      int64
+	calls    uint64
+	number   uint64
+	clients  []string
+	sessions map[string]*session  // of each client
+	known    []engine.ID          // that were used
+	last     map[string]engine.ID // of each client, that it asked for when all did
+	others   map[engine.ID]bool   // another client asked for it, or renewed it
+	dead     map[string]bool      // clients nobody listens for
+	keeps    map[string]keeping   // what clients were told
+	fences   map[string]fencing   // that clients raised
+	looks    int                  // since the state was compared
+	pipe     redis.Pipeliner
+	verdicts []func(failer) // on what waits in it
+}
+
+// failer is a test, or a try of package rapid.
+type failer interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+type keeping struct {
+	leave engine.Leave
+	end   int64
+}
+
+type fencing struct {
+	number uint64
+	end    int64
+}
+
+func newJudge(b *bench, crowd bool) *judge {
+	j := &judge{
+		bench: b, keys: keysOf(defaultPrefix, "x"), now: time.Now().UnixMicro(), clients: []string{"pa.1", "pb.1", "pc.1"},
+		sessions: map[string]*session{}, last: map[string]engine.ID{}, others: map[engine.ID]bool{},
+		dead: map[string]bool{}, keeps: map[string]keeping{}, fences: map[string]fencing{}, pipe: b.rdb.Pipeline(),
+	}
+	if crowd {
+		j.clients = nil
+		for n := range 200 {
+			j.clients = append(j.clients, "p"+strconv.Itoa(n)+".1")
+		}
+	}
+	for n, client := range j.clients {
+		j.sessions[client] = &session{id: client, who: text(describer(n))}
+	}
+	j.ledger = ledger.Ledger{MostEnds: 128, Reach: func(client string) bool { return !j.dead[client] }}
+	j.pipe.FlushDB(context.Background())
+	return j
+}
+
+func (j *judge) crowded() bool { return len(j.clients) > 3 }
+
+// sync has the script do what it was sent, and compares.
+func (j *judge) sync(t failer) {
+	_, _ = j.pipe.Exec(context.Background()) // each command has its error
+	verdicts := j.verdicts
+	j.verdicts = nil
+	for _, verdict := range verdicts {
+		verdict(t)
+	}
+}
+
+// die has a client, or many, hear nothing any more.
+func (j *judge) die(t *rapid.T) {
+	from, n := rapid.IntRange(0, len(j.clients)-1).Draw(t, "client"), 1
+	if j.crowded() && one(t, 4, "many die") {
+		n = 50
+	}
+	for _, client := range j.clients[from:min(from+n, len(j.clients))] {
+		j.dead[client] = true
+		j.pipe.SAdd(context.Background(), "dead", client)
+	}
+}
+
+func (j *judge) lives(client string) {
+	delete(j.dead, client)
+	j.pipe.SRem(context.Background(), "dead", client)
+}
+
+// step carries out one call on both sides and compares replies and notifications.
+// It returns the ledger's reply.
+func (j *judge) step(client string, c engine.Call) engine.Reply {
 	ctx := context.Background()
-	stepHash, stateHash := rdb.ScriptLoad(ctx, step), rdb.ScriptLoad(ctx, state)
-	if stepHash.Err() != nil || stateHash.Err() != nil {
-		t.Fatal(stepHash.Err(), stateHash.Err())
+	now, s := j.now, j.sessions[client]
+	j.notice(client, c)
+	who := s.describe(time.UnixMicro(now), c)
+	want := j.ledger.Step(now, client, describer(j.place(client)), c)
+	wantTold := map[string]engine.Notification{}
+	for other, n := range j.ledger.Notifications() {
+		if !n.Empty() {
+			wantTold[other] = *n
+		}
+	}
+	late := len(c.Requests) > 0 && want.Answers == nil
+	j.noticed(client, c, late, want, wantTold)
+	if late {
+		who = nil // it may be said or not
+	} else if who != nil {
+		s.known = time.UnixMicro(now).Add(who.keep)
+		j.described.Add(1)
 	}
 
-	rapid.Check(t, func(t *rapid.T) {
-		if err := rdb.FlushAll(ctx).Err(); err != nil {
+	w := words{keys: j.keys, client: client}
+	args := w.encode(c, who)
+	args[0], args[1] = "evalsha", j.bench.step
+	j.pipe.Set(ctx, "now", now, 0)
+	reply := j.pipe.Do(ctx, args...)
+	published := j.pipe.LRange(ctx, "published", 0, -1)
+	j.pipe.Del(ctx, "published")
+	keeps := map[string]keeping(nil)
+	if recalled(wantTold) == mostTold {
+		keeps = maps.Clone(j.keeps)
+	}
+	j.verdicts = append(j.verdicts, func(t failer) {
+		text, err := reply.Text()
+		if err != nil {
+			t.Fatalf("%s at %d: %+v: %v", client, now, c, err)
+		}
+		got, err := decode(text, len(c.Requests))
+		if err != nil && err != errLate {
 			t.Fatal(err)
 		}
-		j := &judge{
-			rdb: rdb, words: words{keys: keysOf(defaultPrefix, "x")}, step: stepHash.Val(), state: stateHash.Val(),
-			now: time.Now().UnixMicro(), dead: map[string]bool{},
+		told := map[string]engine.Notification{}
+		for i := 0; i < len(published.Val()); i += 2 {
+			told[published.Val()[i]] = parseNotification(published.Val()[i+1])
 		}
-		j.ledger.Reach = func(client string) bool { return !j.dead[client] }
-		t.Repeat(map[string]func(*rapid.T){
-			"":      j.check,
-			"call":  j.both,
-			"call2": j.both,
-			"call3": j.both,
-			// In steps that meet the ends of leases and tickets.
-			"time": func(t *rapid.T) { j.now += 500 * int64(rapid.IntRange(1, 60).Draw(t, "half ms")) },
-			"die": func(t *rapid.T) {
-				client := rapid.SampledFrom(agreeClients).Draw(t, "client")
-				j.dead[client] = true
-				rdb.SAdd(ctx, "dead", client)
-			},
-		})
+		if !sameReply(got, want) {
+			t.Fatalf("%s at %d: %+v\nscript %+v\nledger %+v", client, now, c, got, want)
+		}
+		if keeps != nil {
+			someKeepers(t, now, told, wantTold, keeps)
+		}
+		if !maps.EqualFunc(told, wantTold, sameNews) {
+			t.Fatalf("%s at %d: %+v told\nscript %+v\nledger %+v", client, now, c, told, wantTold)
+		}
 	})
+	return want
 }

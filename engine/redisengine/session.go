@@ -25,10 +25,10 @@ type session struct {
 	closed   atomic.Bool
 
 	// Of Step, of which there is one at a time.
-	words     words
-	described time.Time
-	sub       *subscription // nil: it never waited, nor wanted to keep anything
-	unheard   bool          // it could not subscribe when it wanted to keep something
+	words   words
+	known   time.Time     // until when the server knows who the client is
+	sub     *subscription // nil: it never waited, nor wanted to keep anything
+	unheard bool          // it could not subscribe when it wanted to keep something
 }
 
 // Client implements engine.Session.
@@ -158,17 +158,8 @@ func (s *session) listen(ctx context.Context) *engine.Error {
 
 // step runs the script once.
 func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error) {
-	// The server is told who the client is if a permit or ticket is at stake
-	// and it may have forgotten.
-	longest := time.Duration(0)
-	for i := range c.Requests {
-		longest = max(longest, c.Requests[i].Lease)
-	}
 	now := time.Now()
-	var who *description
-	if keep := 2*longest + time.Minute; longest > 0 && now.Sub(s.described) >= keep/3 {
-		who = &description{s.who, keep}
-	}
+	who := s.describe(now, c)
 	want, on := s.caller.replicas, 0
 	var text string
 	var err error
@@ -185,7 +176,7 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 		return engine.Reply{}, s.fail(c, err)
 	}
 	if who != nil {
-		s.described = now
+		s.known = now.Add(who.keep)
 	}
 	if on < want {
 		if needsReplicas(c, reply.Answers) {
@@ -197,6 +188,20 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 		s.messages.deaf(s.sub)
 	}
 	return reply, nil
+}
+
+// describe is what a call says of its client: something if a permit or ticket is
+// at stake, which the server might know longer than whose it is.
+func (s *session) describe(now time.Time, c engine.Call) *description {
+	longest := time.Duration(0)
+	for i := range c.Requests {
+		longest = max(longest, c.Requests[i].Lease)
+	}
+	keep := 2*longest + time.Minute
+	if longest == 0 || s.known.Sub(now) > keep*2/3 {
+		return nil
+	}
+	return &description{s.who, keep}
 }
 
 func (s *session) fail(c engine.Call, err error) error {

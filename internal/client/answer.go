@@ -89,9 +89,9 @@ func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answe
 	if o.claim != nil {
 		m.renewed(now, o.claim, answer)
 	}
-	// A release that was sent twice and found nothing the second time did its
-	// work the first time.
-	if o.unsure && o.request.Kind == engine.Release && answer.Status == engine.Gone {
+	// A release or a removal that was sent twice and found nothing the second time
+	// did its work the first time.
+	if kind := o.request.Kind; o.unsure && (kind == engine.Release || kind == engine.Remove) && answer.Status == engine.Gone {
 		answer.Status = engine.Done
 	}
 	if !o.told {
@@ -309,6 +309,14 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		}
 	}
 	clear(m.items)
+	if m.cfg.Lasting && !failure.NotExecuted { // the reply that got lost may have told of grants
+		m.returnSpares()
+		for _, c := range m.all {
+			if c.state == Waiting {
+				m.push(c)
+			}
+		}
+	}
 	m.passedOver(now, failure)
 	m.orders = append(orders, m.orders...)
 	m.fresh = append(fresh, m.fresh...)

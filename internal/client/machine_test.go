@@ -35,6 +35,11 @@ func (s *story) other(r engine.Request) engine.Answer {
 }
 
 func (s *story) step(client string, c engine.Call) engine.Reply {
+	for i := range c.Requests {
+		if client == "me" && s.m.cfg.Lasting { // as a session does that said so
+			c.Requests[i].Ticket = 0
+		}
+	}
 	return s.ledger.Step(s.now.Microseconds(), client, engine.Client{}, c)
 }
 
@@ -318,6 +323,25 @@ func TestAWishThatNeverReachesTheEngineFailsAfterAWhile(t *testing.T) {
 		t.Errorf("after %v", d)
 	}
 	s.sends("") // nothing was carried out, so nothing is given back
+}
+
+func TestARemovalWhoseAnswerIsLostSucceeds(t *testing.T) {
+	s := begin(t, nil)
+	s.other(engine.Request{Kind: engine.SetLimit, Limit: 1})
+	for _, want := range []engine.Status{engine.Done, engine.Gone} {
+		s.m.Do(&Order{}, engine.Request{Kind: engine.Remove})
+		c, _ := s.m.Next(s.now)
+		if want == engine.Done { // carried out, and the answer is lost
+			s.step("me", c)
+			s.m.Failed(s.now, unknown)
+			s.later(time.Second)
+			c, _ = s.m.Next(s.now)
+		}
+		s.answers(c)
+		if events := s.m.Events(); len(events) != 1 || events[0].Answer.Status != want {
+			t.Errorf("%+v; want one answer of status %d", events, want)
+		}
+	}
 }
 
 // In an outage the same releases fill every call. Those for whom there is no room

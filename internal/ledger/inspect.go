@@ -15,13 +15,20 @@ func (l *Ledger) LeaseEnd(id engine.ID) (end int64, ok bool) {
 // Load is the limit, the weight held and the number of tickets, as written.
 func (l *Ledger) Load() (limit, used, tickets int) { return l.limit, l.used, len(l.tickets) }
 
+// Paused reports whether an operator has stopped all grants, as written.
+func (l *Ledger) Paused() bool { return l.paused }
+
 // Each calls f for every permit and every ticket, in the order of lease ends
-// and of the queue.
+// and of the queue. A ticket that lasts has no end.
 func (l *Ledger) Each(f func(id engine.ID, end int64, detached bool)) {
 	for _, h := range l.ends {
 		f(h.id, h.end, h.detached)
 	}
 	for _, t := range l.queue {
-		f(t.id, t.end, t.detached)
+		end := t.end
+		if t.lease > 0 {
+			end = last
+		}
+		f(t.id, end, t.detached)
 	}
 }

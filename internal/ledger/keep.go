@@ -19,9 +19,9 @@ func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
 		leave = engine.Pass
 	}
 	if l.keepers == nil {
-		l.keepers = map[string]keeper{}
+		l.keepers = map[string]Keeper{}
 	}
-	l.keepers[l.caller] = keeper{leave, now + keep.Microseconds()}
+	l.keepers[l.caller] = Keeper{leave, now + keep.Microseconds()}
 	return leave
 }
 
@@ -50,14 +50,14 @@ func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 	for client, k := range l.keepers {
 		of := engine.RecallKept
 		switch {
-		case k.end <= now:
+		case k.End <= now:
 			delete(l.keepers, client)
 			continue
 		case client == l.caller:
 			continue
 		case l.stopped():
 			of = engine.RecallAll
-		case !waits || k.leave != engine.Keep:
+		case !waits || k.Leave != engine.Keep:
 			continue
 		default:
 			recalled = true

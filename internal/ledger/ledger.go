@@ -13,10 +13,12 @@
 package ledger
 
 import (
+	"cmp"
 	"container/heap"
 	"math"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"sema/engine"
@@ -52,6 +54,11 @@ type Ledger struct {
 	// the ledger keeps one of the waiting clients told of the first end.
 	Watched bool
 
+	// MostEnds is how many leases a step ends at the most, so that it does not take
+	// long; 0: all that are over. What is more is left to the next steps: its weight
+	// is still taken, but it is gone for whoever asks for it.
+	MostEnds int
+
 	limit  int
 	pinned bool
 	paused bool
@@ -72,7 +79,7 @@ type Ledger struct {
 	// keepers has, for each client that was told it may keep permits or pass
 	// them on, until when that holds. What it was told is taken back as soon as it
 	// is not so any more.
-	keepers map[string]keeper
+	keepers map[string]Keeper
 
 	// Some client keeps watch while others wait: it knows to call at alarm, the
 	// first lease end.
@@ -81,6 +88,7 @@ type Ledger struct {
 
 	caller string // of the step at hand
 	turns  int    // how many tickets it may still grant or drop
+	behind bool   // it left leases that are over to the next step
 	news   map[string]*engine.Notification
 }
 
@@ -105,11 +113,6 @@ type ticket struct {
 	behind   int   // how many more callers wait in its process
 	detached bool
 	who      engine.Client
-}
-
-type keeper struct {
-	leave engine.Leave
-	end   int64
 }
 
 type fence struct {
@@ -146,7 +149,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	reply.Leave = l.leave(now, c.Keep)
 	reply.Deaf = (again || asker != (engine.ID{}) && c.Keep > 0) && !l.hears(client)
 	if first, held := l.nextEnd(); held && asker != (engine.ID{}) {
-		reply.Recheck = micros(first - now)
+		reply.Recheck = until(now, first)
 	}
 	reply.Limit = l.limit
 	if n := l.news[client]; n != nil {
@@ -164,9 +167,9 @@ func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine
 	case engine.Renew:
 		return l.renew(now, r)
 	case engine.Release:
-		return l.release(r)
+		return l.release(now, r)
 	case engine.Revoke:
-		return l.revoke(r.ID)
+		return l.revoke(now, r.ID)
 	case engine.SetLimit:
 		return l.setLimit(now, r.Limit, r.Pin)
 	case engine.UnsetLimit:
@@ -206,7 +209,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		return engine.Answer{Status: engine.TooHeavy} // and there still is no semaphore
 	}
 	l.open(now, r)
-	if h := l.holders[r.ID]; h != nil && !l.handed(r.ID) {
+	if h := l.holder(now, r.ID); h != nil && !l.handed(r.ID) {
 		if h.revoked {
 			return engine.Answer{Status: engine.Revoked}
 		}
@@ -226,7 +229,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	} else {
 		l.grant(now, last)
 	}
-	if h := l.holders[r.ID]; h != nil { // its turn came in this step
+	if h := l.holder(now, r.ID); h != nil { // its turn came in this step
 		l.untell(r.ID)
 		l.extend(h, now+r.Lease.Microseconds())
 		return h.answer(now)
@@ -262,7 +265,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 
 // renew extends a permit.
 func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
-	h := l.holders[r.ID]
+	h := l.holder(now, r.ID)
 	switch {
 	case h == nil:
 		return engine.Answer{Status: engine.Gone}
@@ -278,9 +281,9 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 
 // release gives back a permit or leaves the queue. A client whose permit was
 // given back by another renews, and so hears of it.
-func (l *Ledger) release(r engine.Request) engine.Answer {
+func (l *Ledger) release(now int64, r engine.Request) engine.Answer {
 	l.untell(r.ID)
-	h := l.holders[r.ID]
+	h := l.holder(now, r.ID)
 	if h != nil {
 		l.token = max(l.token, r.Token)
 		l.forget(h)
@@ -295,8 +298,8 @@ func (l *Ledger) release(r engine.Request) engine.Answer {
 }
 
 // revoke makes the next renewal of a permit fail, and has its holder renew now.
-func (l *Ledger) revoke(id engine.ID) engine.Answer {
-	h := l.holders[id]
+func (l *Ledger) revoke(now int64, id engine.ID) engine.Answer {
+	h := l.holder(now, id)
 	if h == nil {
 		return engine.Answer{Status: engine.Gone}
 	}
@@ -355,6 +358,16 @@ func (l *Ledger) remove() engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
+// holder is the permit of this id, unless its lease is over.
+func (l *Ledger) holder(now int64, id engine.ID) *holder {
+	h := l.holders[id]
+	if h != nil && l.behind && h.end <= now {
+		l.forget(h)
+		return nil
+	}
+	return h
+}
+
 // leaseEnd is when the first lease of a permit ends that is handed over now.
 func (t *ticket) leaseEnd(now int64) int64 {
 	if t.lease > 0 {
@@ -411,14 +424,43 @@ func (l *Ledger) remember(now int64, lease time.Duration) {
 	l.keep = max(l.keep, now+2*lease.Microseconds()+keepIdle.Microseconds())
 }
 
-// expire ends what is over: permits, and in the end the semaphore itself.
+// expire ends what is over: permits, and in the end the semaphore itself, with
+// the tickets of those who fell silent.
 func (l *Ledger) expire(now int64) {
+	l.behind = false
+	if l.MostEnds > 0 && now < l.keep {
+		l.expireSome(now)
+		return
+	}
 	for len(l.ends) > 0 && l.ends[0].end <= now {
 		l.forget(l.ends[0])
 	}
-	if len(l.holders) == 0 && len(l.tickets) == 0 && !l.pinned && !l.paused && now >= l.keep {
+	waits := func(t *ticket) bool { return !t.silent(now) }
+	if now < l.keep || len(l.holders) > 0 || slices.ContainsFunc(l.queue, waits) {
+		return
+	}
+	clear(l.tickets)
+	l.queue = nil
+	if !l.pinned && !l.paused {
 		l.limit = 0
 		clear(l.keepers)
+	}
+}
+
+// expireSome ends no more than MostEnds leases, those that ended first.
+func (l *Ledger) expireSome(now int64) {
+	var over []*holder
+	for _, h := range l.ends {
+		if h.end <= now {
+			over = append(over, h)
+		}
+	}
+	slices.SortFunc(over, func(a, b *holder) int {
+		return cmp.Or(cmp.Compare(a.end, b.end), strings.Compare(a.id.String(), b.id.String()))
+	})
+	l.behind = len(over) > l.MostEnds
+	for _, h := range over[:min(len(over), l.MostEnds)] {
+		l.forget(h)
 	}
 }
 
@@ -481,6 +523,9 @@ func (l *Ledger) State(now int64) engine.State {
 	s.CountBehind()
 	return s
 }
+
+// until is the time to a lease's end, which may be past if a step is behind.
+func until(now, end int64) time.Duration { return micros(max(1, end-now)) }
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -11,73 +10,104 @@ import (
 	"sema/engine"
 )
 
-// The file engine keeps a ledger as JSON between any two steps: nothing that
-// matters may be lost on the way.
+// A ledger that is saved and loaded between any two steps goes on as before: the
+// file engine does so whenever it writes a log anew, and a replica has nothing else.
 func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
+	clients := []string{"a.1", "b.1", "c.1"}
 	rapid.Check(t, func(t *rapid.T) {
-		kept, saved := &Ledger{}, &Ledger{}
-		now := int64(1_800_000_000_000_000)
-		id := func() engine.ID {
-			return engine.ID{
-				Client: rapid.SampledFrom([]string{"a.1", "b.1"}).Draw(t, "client"),
-				Number: uint64(rapid.IntRange(1, 6).Draw(t, "number")),
-				Slot:   rapid.Bool().Draw(t, "slot"), Weight: rapid.IntRange(1, 3).Draw(t, "weight"),
-			}
+		number := func(what string, from, to int) int { return rapid.IntRange(from, to).Draw(t, what) }
+		oneIn := func(what string, n int) bool { return number(what, 1, n) == n }
+		client := func() string { return rapid.SampledFrom(clients).Draw(t, "client") }
+
+		deaf := map[string]bool{}
+		watched := rapid.Bool().Draw(t, "watched")
+		equip := func(l *Ledger) *Ledger { // with what is the engine's
+			l.Reach, l.Watched = func(client string) bool { return !deaf[client] }, watched
+			return l
 		}
+		kept, saved := equip(&Ledger{}), equip(&Ledger{})
+		now := int64(1_800_000_000_000_000)
 		both := func(what string, f func(l *Ledger) string) {
-			data, err := json.Marshal(saved.Save())
-			if err != nil {
-				t.Fatal(err)
-			}
-			var s Snapshot
-			if err := json.Unmarshal(data, &s); err != nil {
-				t.Fatal(err)
-			}
-			saved = Load(s)
+			saved = equip(Load(saved.Save()))
 			if a, b := f(kept), f(saved); a != b {
 				t.Fatalf("%s: kept %s\nsaved %s", what, a, b)
 			}
 		}
-		request := func() engine.Request {
+		told := func(l *Ledger) (text string) {
+			news := l.Notifications()
+			for _, c := range clients {
+				if n := news[c]; n != nil {
+					text += fmt.Sprintf(" %s: %+v", c, *n)
+				}
+			}
+			return text
+		}
+		request := func(caller string) engine.Request {
+			n := number("number", 1, 4)
 			r := engine.Request{
 				Kind: rapid.SampledFrom([]engine.Kind{
-					engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release, engine.Release,
-					engine.Revoke, engine.SetLimit, engine.UnsetLimit, engine.Remove,
+					engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release, engine.Release,
+					engine.Revoke, engine.Revoke, engine.SetLimit, engine.UnsetLimit, engine.Remove, engine.Pause, engine.Unpause, engine.Unpause,
 				}).Draw(t, "kind"),
-				ID: id(), Limit: 4, Lease: 20 * time.Millisecond, Ticket: 10 * time.Millisecond,
-				Waited: time.Duration(rapid.IntRange(0, 20_000).Draw(t, "waited µs")) * time.Microsecond,
-				Wait:   rapid.Bool().Draw(t, "wait"),
+				ID:    engine.ID{Client: caller, Number: uint64(n), Weight: 1 + n%3, Slot: n%2 == 0},
+				Limit: 4, Lease: 20 * time.Millisecond,
 			}
-			if r.Kind == engine.SetLimit {
-				r.Limit, r.Pin = rapid.IntRange(1, 6).Draw(t, "limit"), rapid.IntRange(0, 9).Draw(t, "pin") == 0
+			if oneIn("another's", 6) {
+				r.ID.Client = client()
+			}
+			switch r.Kind {
+			case engine.Ask:
+				r.Ticket = time.Duration(number("ticket ms", 0, 2)) * 5 * time.Millisecond // 0: it lasts
+				r.Waited = time.Duration(number("waited µs", 0, 20_000)) * time.Microsecond
+				r.Wait, r.Unfair, r.Strict, r.Detached = !oneIn("try", 4), oneIn("unfair", 6), oneIn("strict", 6), oneIn("detached", 4)
+				r.Again, r.Anew, r.Behind = oneIn("again", 3), oneIn("anew", 4), number("behind", 0, 3)
+			case engine.Renew, engine.Release:
+				if oneIn("passed on", 3) {
+					r.Token = now + int64(number("ahead µs", 0, 5000))
+				}
+			case engine.SetLimit, engine.Pause:
+				r.Limit, r.Pin = number("limit", 1, 6), oneIn("pin", 10)
 			}
 			return r
 		}
-		number := uint64(0)
+		calls := uint64(0)
 		t.Repeat(map[string]func(*rapid.T){
 			"step": func(*rapid.T) {
-				number++
-				c := engine.Call{Number: number, Fence: rapid.IntRange(0, 9).Draw(t, "fence") == 0}
-				if rapid.IntRange(0, 9).Draw(t, "late") == 0 {
-					c.Number = number / 2
+				calls++
+				caller := client()
+				c := engine.Call{Number: calls, Fence: oneIn("fence", 10)}
+				if oneIn("late", 10) {
+					c.Number = calls / 2
 				}
-				for range rapid.IntRange(1, 3).Draw(t, "requests") {
-					c.Requests = append(c.Requests, request())
+				if oneIn("keep", 3) {
+					c.Keep = time.Duration(number("keep ms", 1, 20)) * time.Millisecond
+				}
+				for range number("requests", 1, 3) {
+					c.Requests = append(c.Requests, request(caller))
 				}
 				both("step", func(l *Ledger) string {
-					text := fmt.Sprintf("%+v", l.Step(now, "a.1", engine.Client{Host: "h"}, c))
-					if n := l.Notifications()["b.1"]; n != nil {
-						text += fmt.Sprintf(" %+v", *n)
-					}
-					return text
+					return fmt.Sprintf("%+v", l.Step(now, caller, engine.Client{Host: "h"}, c)) + told(l)
 				})
 			},
-			"time": func(*rapid.T) { now += int64(rapid.IntRange(1, 15_000).Draw(t, "µs")) },
+			"reap": func(*rapid.T) {
+				dead := client()
+				both("reap", func(l *Ledger) string {
+					l.Reap(now, func(client string) bool { return client == dead })
+					return told(l)
+				})
+			},
+			"reach": func(*rapid.T) { c := client(); deaf[c] = !deaf[c] },
+			"time":  func(*rapid.T) { now += int64(number("µs", 1, 15_000)) },
 			"": func(t *rapid.T) {
 				st := kept.State(now)
 				held := 0
+				slots := map[int]bool{}
 				for _, h := range st.Holders {
 					held += h.Weight
+					if h.Slot >= 0 && slots[h.Slot] {
+						t.Fatalf("slot %d is held twice: %+v", h.Slot, st.Holders)
+					}
+					slots[h.Slot] = true
 				}
 				if held != st.Used {
 					t.Fatalf("counts %d, holds %d", st.Used, held)

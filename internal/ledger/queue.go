@@ -61,7 +61,7 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 	for i := len(l.queue) - 1; i >= 0 && l.turns > 0; i-- {
 		switch t := l.queue[i]; {
 		case !t.silent(now) && l.reach(t.id.Client):
-			l.watcher, l.tell(t.id.Client).Recheck = t.id, micros(first-now)
+			l.watcher, l.tell(t.id.Client).Recheck = t.id, until(now, first)
 			return
 		case t.silent(now) || !t.insist:
 			l.drop(t.id)

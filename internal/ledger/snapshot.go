@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"container/heap"
+	"maps"
 	"slices"
 
 	"sema/engine"
@@ -10,32 +11,40 @@ import (
 // Snapshot is a ledger as plain data, for engines that keep it outside of
 // memory. Times are microseconds of the engine's clock.
 type Snapshot struct {
-	Limit   int                 `json:"limit"`
-	Pinned  bool                `json:"pinned,omitempty"`
-	Paused  bool                `json:"paused,omitempty"`
-	Token   int64               `json:"token"`
-	Keep    int64               `json:"keep"`
-	Alarm   int64               `json:"alarm,omitempty"`
-	Watcher engine.ID           `json:"watcher"`
-	Holders []Recorded          `json:"holders,omitempty"`
-	Waiters []Recorded          `json:"waiters,omitempty"`
-	Fences  map[string][2]int64 `json:"fences,omitempty"` // client: number, end
+	Limit   int
+	Pinned  bool
+	Paused  bool
+	Token   int64
+	Keep    int64
+	Alarm   int64
+	Watcher engine.ID
+	Holders []Recorded
+	Waiters []Recorded
+	Fences  map[string][2]int64 // client: number, end
+	Keepers map[string]Keeper   // client: what it was told
 }
 
 // Recorded is a permit or a ticket.
 type Recorded struct {
-	ID       engine.ID     `json:"id"`
-	End      int64         `json:"end"`             // of the lease, or of the ticket
-	Since    int64         `json:"since,omitempty"` // holders: the grant
-	Token    int64         `json:"token,omitempty"`
-	Slot     int           `json:"slot,omitempty"` // holders: -1 for none
-	Revoked  bool          `json:"revoked,omitempty"`
-	Place    int64         `json:"place,omitempty"`  // waiters
-	Lease    int64         `json:"lease,omitempty"`  // waiters with a ticket that lasts
-	Insist   bool          `json:"insist,omitempty"` // waiters
-	Behind   int           `json:"behind,omitempty"` // waiters
-	Detached bool          `json:"detached,omitempty"`
-	Client   engine.Client `json:"client"`
+	ID       engine.ID
+	End      int64 // of the lease, or of the ticket
+	Since    int64 // holders: the grant
+	Token    int64
+	Slot     int // holders: -1 for none
+	Revoked  bool
+	Place    int64 // waiters
+	Lease    int64 // waiters with a ticket that lasts
+	Insist   bool  // waiters
+	Behind   int   // waiters
+	Detached bool
+	Client   engine.Client
+}
+
+// Keeper is what a client was told that it may do with released permits, and
+// until when.
+type Keeper struct {
+	Leave engine.Leave
+	End   int64
 }
 
 // Save is the ledger as data.
@@ -56,6 +65,7 @@ func (l *Ledger) Save() Snapshot {
 		}
 		s.Fences[client] = [2]int64{int64(f.number), f.end}
 	}
+	s.Keepers = maps.Clone(l.keepers)
 	return s
 }
 
@@ -86,6 +96,7 @@ func Load(s Snapshot) *Ledger {
 		}
 		l.fences[client] = fence{uint64(f[0]), f[1]}
 	}
+	l.keepers = maps.Clone(s.Keepers)
 	return l
 }
 

@@ -2,6 +2,8 @@ package redistest
 
 import (
 	"context"
+	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -43,7 +45,7 @@ func TestSentinelPromotesTheReplica(t *testing.T) {
 func TestProxyFaults(t *testing.T) {
 	s := Start(t)
 	p := StartProxy(t, s.Addr())
-	c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1, ReadTimeout: time.Second, DialTimeout: time.Second})
+	c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1, ReadTimeout: patience, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = c.Close() })
 	ctx := context.Background()
 	if err := c.Incr(ctx, "n").Err(); err != nil {
@@ -58,7 +60,9 @@ func TestProxyFaults(t *testing.T) {
 		t.Fatalf("n = %d, %v; the lost reply's request should have been executed", n, err)
 	}
 	p.Silence()
-	if err := c.Incr(ctx, "n").Err(); err == nil {
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	if err := c.Incr(short, "n").Err(); err == nil {
 		t.Fatal("a silent proxy answered")
 	}
 	p.Resume()
@@ -66,4 +70,20 @@ func TestProxyFaults(t *testing.T) {
 	if err := c.Ping(ctx).Err(); err == nil {
 		t.Fatal("a refusing proxy answered")
 	}
+}
+
+// Two tests that start servers at once, or one that restarts its own, never meet
+// on a port.
+func TestAPortIsGivenToOneTest(t *testing.T) {
+	port := FreePort(t)
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	if c, err := net.ListenPacket("udp", addr); err == nil {
+		_ = c.Close()
+		t.Errorf("port %d is not marked as taken", port)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatalf("nothing can listen there: %v", err)
+	}
+	_ = l.Close()
 }

@@ -30,8 +30,14 @@ type TB interface {
 	TempDir() string
 }
 
-// startTimeout bounds how long a server may take to answer its first PING.
-const startTimeout = 20 * time.Second
+const (
+	// startTimeout bounds how long a server may take to answer its first PING.
+	startTimeout = time.Minute
+
+	// patience is how long a test's own client waits for an answer: longer than
+	// machines stand still.
+	patience = time.Minute
+)
 
 // Server is one Redis or Valkey child on a loopback port of its own.
 type Server struct {
@@ -97,7 +103,7 @@ func (s *Server) Dir() string { return s.dir }
 
 // Client connects to the server; it is closed when the test ends.
 func (s *Server) Client() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: patience, WriteTimeout: patience})
 	s.tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -201,18 +207,27 @@ func (s *Server) launch() error {
 // conf is where a Sentinel keeps what it knows.
 func (s *Server) conf() string { return filepath.Join(s.dir, "sentinel.conf") }
 
-// FreePort finds a port below those that systems give to outgoing connections:
-// one of these could sit on it while the server is restarted.
+// FreePort finds a port that nobody else is given until the test ends, while the
+// server is restarted either. It is below those that systems give to outgoing
+// connections: one of these could sit on it meanwhile. A socket for UDP keeps other
+// processes' tests off.
 func FreePort(tb TB) int {
 	tb.Helper()
 	var err error
 	for range 100 {
 		port := 12000 + rand.IntN(20000)
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		var mark net.PacketConn
+		if mark, err = net.ListenPacket("udp", addr); err != nil {
+			continue
+		}
 		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+		if l, err = net.Listen("tcp", addr); err == nil {
 			_ = l.Close()
+			tb.Cleanup(func() { _ = mark.Close() })
 			return port
 		}
+		_ = mark.Close()
 	}
 	tb.Fatalf("redistest: no free port: %v", err)
 	return 0

@@ -16,7 +16,8 @@ import (
 const sentinelMark = "sentinel"
 
 // settleTimeout bounds how long a cluster or a replica may take to be ready.
-const settleTimeout = 30 * time.Second
+// A Sentinel does nothing for 30 s after its machine stood still.
+const settleTimeout = 3 * time.Minute
 
 // Cluster is a Redis Cluster of masters without replicas.
 type Cluster struct {
@@ -107,7 +108,7 @@ func (c *Cluster) URL() string { return "redis+cluster://" + strings.Join(c.Addr
 
 // Client connects to the cluster; it is closed when the test ends.
 func (c *Cluster) Client() *redis.ClusterClient {
-	cl := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	cl := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: patience, WriteTimeout: patience})
 	c.tb.Cleanup(func() { _ = cl.Close() })
 	return cl
 }

@@ -42,6 +42,7 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 	if w.server.paused > 0 && used > before.used {
 		w.fail("pause: the server has granted during a pause")
 	}
+	k.handedOn(c, reply, news)
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
 		grants = append(grants, n.Grants...)
@@ -54,6 +55,21 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 	slices.SortFunc(grants, func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
 	for _, g := range grants {
 		k.grantedAt(g.ID, g.Token, g.Slot)
+	}
+}
+
+// handedOn looks whether a step has left free weight beside a ticket: none does,
+// but for a late copy of a call, and one that has done so much that it has somebody
+// ask.
+func (k *checker) handedOn(c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
+	l := k.w.server.ledger
+	limit, used, _ := l.Load()
+	head, waits := l.Head()
+	if !waits || l.Paused() || head.Weight > limit-used || len(reply.Answers) < len(c.Requests) || reply.Notification.Ask {
+		return
+	}
+	if n := news[head.Client]; n == nil || !n.Ask {
+		k.w.fail("wake-up: a step leaves %v in the queue with %d of %d held", head, used, limit)
 	}
 }
 
@@ -207,6 +223,27 @@ func (k *checker) messages() int64 {
 // calm is when the server was last disturbed.
 func (k *checker) calm() int64 { return max(k.doubt, k.upset) }
 
+// mostTicks is how many ticks in a row may do nothing at all.
+const mostTicks = 1000
+
+// ticked looks when a machine wants its next tick, right after one. A real loop
+// would spin as well.
+func (k *checker) ticked(n *node) {
+	if at, ok := n.machine.Wake(); ok && at <= n.clock() {
+		k.w.fail("tick: %s has ticked, and is to tick again at once: %v ago", n.client, n.clock()-at)
+	}
+	if n.ticks > mostTicks {
+		k.w.fail("tick: %s has ticked %d times in a row, and nothing else happened", n.client, n.ticks)
+	}
+}
+
+// looked looks at a permit whose process has just compared it with its clock.
+func (k *checker) looked(c *caller) {
+	if c.Valid() <= c.n.clock() {
+		k.w.fail("loss: %v is held, and its time is up", c.Acquisition.ID())
+	}
+}
+
 // granted looks at a permit that a caller gets.
 func (k *checker) granted(c *caller) {
 	k.trust(c)
@@ -303,7 +340,7 @@ func (k *checker) declares() bool {
 // lost looks at a permit that its client gives up.
 func (k *checker) lost(c *caller, e client.Event) {
 	w, n := k.w, c.n
-	excused := n.faulty >= n.truly(c.GrantedAt())-n.plan.lease || w.now < k.doubt || n.plan.noRenewal
+	excused := n.faulty >= n.truly(c.GrantedAt())-n.plan.lease || w.now < k.calm() || n.plan.noRenewal
 	switch {
 	case e.Reason == client.Revoked && w.revokes > 0, e.Reason == client.HeldTooLong && n.plan.maxHold > 0, excused:
 	default:

@@ -26,6 +26,7 @@ type node struct {
 	offset    int64  // its clock's start
 	flying    uint64 // the call in flight; 0: none
 	timer     int64  // when it ticks; 0: not set
+	ticks     int    // in a row, and nothing else happened
 	callers   []*caller
 	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
 	faulty    int64              // until when something that went wrong may be felt
@@ -54,13 +55,13 @@ func (w *world) newNode(i int, p clientPlan) *node {
 func (n *node) start() {
 	n.born++
 	n.client = fmt.Sprintf("n%d.%d", n.number, n.born)
-	n.alive, n.paused, n.cut, n.deaf, n.waiting, n.callers, n.flying, n.timer, n.coming = true, false, false, false, nil, nil, 0, 0, map[engine.ID]bool{}
+	n.alive, n.paused, n.cut, n.deaf, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]bool{}
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
 	cfg := client.Config{
 		Client: n.client, Limit: n.w.limit, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3,
 		Slots: n.plan.slots, Strict: n.plan.strict, Declare: n.plan.declare, Unfair: n.plan.unfair, Detached: n.plan.detached,
-		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Keep: micros(n.plan.keep), Passes: n.plan.passes,
+		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep), Passes: n.plan.passes,
 	}
 	if n.plan.noRenewal {
 		cfg.Renew = 0
@@ -72,18 +73,24 @@ func (n *node) start() {
 	}
 }
 
+// base is when the processes' clocks began.
+var base = time.Unix(0, 0)
+
 // clock is the process's own time.
 func (n *node) clock() time.Duration { return micros(n.w.now + n.offset) }
 
 // truly is the true time of a moment on the process's clock, rounded down.
 func (n *node) truly(t time.Duration) int64 { return t.Microseconds() - n.offset }
 
-// does has f done by the process, when it is not standing still.
-func (n *node) does(born int, f func()) {
+// does has something happen to the process.
+func (n *node) does(born int, f func()) { n.runs(born, func() { n.ticks = 0; f() }) }
+
+// runs has f done by the process, when it is not standing still.
+func (n *node) runs(born int, f func()) {
 	switch {
 	case n.born != born || !n.alive:
 	case n.paused:
-		n.waiting = append(n.waiting, func() { n.does(born, f) })
+		n.waiting = append(n.waiting, func() { n.runs(born, f) })
 	default:
 		f()
 		n.pump()
@@ -152,14 +159,19 @@ func (n *node) tick(born int, t int64) {
 		return
 	}
 	n.timer = 0
-	n.does(born, func() { n.machine.Tick(n.clock()) })
+	n.runs(born, func() {
+		n.ticks++
+		n.machine.Tick(n.clock())
+		n.w.check.ticked(n)
+		n.machine.EachPermit(func(a *client.Acquisition) { n.w.check.looked(a.Owner.(*caller)) })
+	})
 }
 
 // send has a call travel. The machine gives it up after a while.
 func (n *node) send(call engine.Call) {
 	w := n.w
 	call.Requests = slices.Clone(call.Requests)
-	n.flying = call.Number
+	n.flying, n.ticks = call.Number, 0
 	born, number := n.born, call.Number
 	if w.tracing {
 		w.trace("%s: sends #%d fence=%v %s", n.client, number, call.Fence, calls(call))
@@ -242,14 +254,22 @@ func (n *node) reply(client string, number uint64, reply engine.Reply, err error
 func (n *node) news(told engine.Notification) {
 	w, born := n.w, n.born
 	if d, ok := n.travel(w.loseNews, w.lateNews); ok {
-		w.after(d, func() { n.does(born, func() { n.machine.Notify(n.clock(), told) }) })
+		w.after(d, func() { n.hears(born, told) })
+	} else if w.watched {
+		w.server.reconnect(n) // what it did not hear of it finds when it looks
 	}
+}
+
+// hears has the process take in a notification.
+func (n *node) hears(born int, told engine.Notification) {
+	n.does(born, func() { n.machine.Notify(n.clock(), told) })
 }
 
 // events takes in what happened to callers.
 func (n *node) events() {
 	w := n.w
 	for _, e := range slices.Clone(n.machine.Events()) {
+		n.ticks = 0
 		if e.A == nil {
 			continue // an order, or the limit
 		}
@@ -277,17 +297,40 @@ func (n *node) events() {
 	}
 }
 
-// hold has the caller work, and then release.
+// hold has the caller work, look at its permit perhaps, and then release.
 func (n *node) hold(c *caller) {
 	w, born := n.w, n.born
-	w.after(w.between(min(1, n.plan.hold), n.plan.hold), func() {
+	long := w.between(min(1, n.plan.hold), n.plan.hold)
+	if w.chance(n.plan.look) {
+		w.after(w.between(0, long), func() {
+			n.does(born, func() {
+				if n.look(c) && w.chance(2) {
+					n.machine.Renew(n.clock(), &client.Order{}, &c.Acquisition)
+				}
+			})
+		})
+	}
+	w.after(long, func() {
 		n.does(born, func() {
-			if c.held {
+			if n.look(c) {
 				c.held = false
 				n.letGo(c)
 			}
 		})
 	})
+}
+
+// look reports whether a caller has its permit, by the clock: the tick that
+// should have ended it may be late.
+func (n *node) look(c *caller) (held bool) {
+	if c.held {
+		n.machine.Overdue(n.clock(), &c.Acquisition)
+		n.events()
+	}
+	if c.held {
+		n.w.check.looked(c)
+	}
+	return c.held
 }
 
 // letGo releases a permit, lost or not.
@@ -307,7 +350,7 @@ func (n *node) crash() {
 	}
 	n.alive, n.callers = false, nil
 	n.blame(0)
-	w.server.reach[n.client] = false
+	w.server.died(n.client)
 	w.after(w.between(1, n.plan.lease), func() {
 		n.start()
 		n.blame(0)

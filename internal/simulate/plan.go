@@ -29,6 +29,7 @@ type plan struct {
 	failovers                int64 // if any, grants count only when the replica has them
 	lag                      int   // rate of steps that are late at the replica
 	hurried                  bool  // permits pass on faster than the clock ticks, and so tokens grow faster
+	watched                  bool  // the engine is of one host, as files are; see watch.go
 }
 
 // clientPlan is what one process is like.
@@ -41,8 +42,9 @@ type clientPlan struct {
 	slots, unfair, strict, declare, detached bool
 	noRenewal                                bool
 	maxHold                                  int64
-	try                                      int // rate of TryAcquire
-	lasting                                  bool
+	try                                      int   // rate of TryAcquire
+	lasting                                  bool  // its tickets live as long as it does
+	look                                     int   // rate of holders that look whether they still hold
 	keep                                     int64 // how long released permits are kept
 	passes                                   int
 }
@@ -65,12 +67,14 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	slots := rng.IntN(4) == 0
 	hold := pick(0, 100, 100, 2000, 2000, lease/20, lease/20, lease/3)
 	p.hurried = hold == 0
+	p.watched = rng.IntN(4) == 0
 	for range 1 + rng.IntN(4) {
 		c := clientPlan{
 			callers: int(pick(1, 1, 2, 5)), lease: lease * pick(1, 1, 1, 3, 10), maxWeight: weights,
 			hold: hold, think: pick(10, 1000, max(1, hold)), patience: maybe(4, lease), slots: slots,
 			unfair: rng.IntN(20) == 0, try: int(maybe(3, 4)),
 			noRenewal: rng.IntN(10) == 0, detached: rng.IntN(20) == 0, declare: rng.IntN(20) == 0, strict: rng.IntN(30) == 0,
+			lasting: p.watched && rng.IntN(8) > 0, look: int(maybe(2, 3)),
 		}
 		if rng.IntN(2) == 0 {
 			c.keep = pick(1, 500, 5000, c.lease/20)
@@ -101,7 +105,9 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	p.limits, p.revokes, p.unsets = mean(), mean(), mean()
 	p.stops, p.deafs = maybe(8, lease), maybe(8, 2*lease)
 	p.forgets, p.steps = maybe(8, 3*lease), maybe(8, 2*lease)
-	if p.failovers = maybe(8, 2*lease); p.failovers > 0 {
+	if p.watched {
+		p.deafs, p.steps = 0, 0
+	} else if p.failovers = maybe(8, 2*lease); p.failovers > 0 {
 		p.lag = rate()
 		p.forgets, p.unsets, p.hurried = 0, 0, false
 		for i := range p.clients {

@@ -63,9 +63,14 @@ func carryOut(p plan, rng *rand.Rand, trace bool) Result {
 	return Result{Events: w.steps, Grants: w.grants, Virtual: w.time(), Longest: micros(w.longest), Err: w.failure, Trace: strings.Join(w.lines, "\n")}
 }
 
+// mostToWindUp is how many events the winding up of a run may take. The most
+// that any of 100,000 seeds took is a twentieth of it.
+const mostToWindUp = 500_000
+
 // windUp ends the faults, lets everybody finish, and looks what is left.
 func (w *world) windUp() {
 	w.ending = true
+	w.enough = w.steps + mostToWindUp
 	w.server.down, w.server.refuse = false, nil
 	w.server.operate(engine.Request{Kind: engine.Unpause})
 	w.loseCall, w.loseReply, w.loseNews, w.lateCall, w.lateReply, w.lateNews = 0, 0, 0, 0, 0, 0
@@ -76,18 +81,18 @@ func (w *world) windUp() {
 	}
 	for range 60 { // as long as somebody queues, and all that is late is over
 		w.run(w.now + longest)
-		if w.failure != nil {
-			return
-		}
 		busy := len(w.queue) > 0
 		for _, n := range w.nodes {
 			busy = busy || len(n.callers) > 0
 		}
-		if !busy {
+		if !busy || w.failure != nil {
 			break
 		}
 	}
 	w.run(w.now + 4*longest + w.back)
+	if w.steps >= w.enough {
+		w.fail("end: its winding up takes more than %d events", mostToWindUp)
+	}
 	if w.failure == nil {
 		w.check.left()
 	}
@@ -268,6 +273,7 @@ func (s *server) restart(forgets bool) {
 		for _, n := range w.nodes {
 			s.reconnect(n)
 		}
+		s.bury()
 	})
 }
 
@@ -279,7 +285,11 @@ func (s *server) reconnect(n *node) {
 			return
 		}
 		s.reach[client] = true
-		n.news(engine.Notification{Ask: true})
+		if again := (engine.Notification{Ask: true}); w.watched {
+			n.hears(n.born, again) // it says so itself
+		} else {
+			n.news(again)
+		}
 	})
 }
 

@@ -19,6 +19,7 @@ type server struct {
 	reach  map[string]bool // whom its notifications reach
 
 	replica replica
+	watch   watch
 }
 
 func newServer(w *world) *server {
@@ -30,7 +31,7 @@ func newServer(w *world) *server {
 // forget loses all data.
 func (s *server) forget() {
 	s.paused = 0
-	s.ledger = &ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }}
+	s.ledger = &ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }, Watched: s.w.watched}
 }
 
 func (s *server) now() int64 { return 1_800_000_000_000_000 + s.w.now + s.offset }
@@ -44,6 +45,8 @@ var (
 // take carries out a call that has arrived, and sends the reply.
 func (s *server) take(n *node, client string, c engine.Call) {
 	switch {
+	case s.w.watched && (n.client != client || !n.alive):
+		return // on one host nothing comes from the dead
 	case s.down:
 		n.reply(client, c.Number, engine.Reply{}, errRefused)
 		return
@@ -54,7 +57,15 @@ func (s *server) take(n *node, client string, c engine.Call) {
 	if n.client == client && !n.deaf {
 		s.reach[client] = true // it subscribes before it asks
 	}
-	s.answer(n, client, c, s.step(client, c))
+	if !s.w.watched {
+		s.answer(n, client, c, s.step(client, c))
+		return
+	}
+	n.last(c)
+	reply := s.step(client, c)
+	s.date(n, reply.Notification.Grants)
+	reply.Recheck = 0 // the engine itself watches leases
+	n.reply(client, c.Number, reply, nil)
 }
 
 // step carries out a call, and sends the notifications.
@@ -71,6 +82,7 @@ func (s *server) step(client string, c engine.Call) engine.Reply {
 		s.replicate()
 	}
 	s.send(news)
+	s.attend()
 	return reply
 }
 
@@ -87,6 +99,7 @@ func (s *server) send(news map[string]*engine.Notification) {
 		if w.failovers > 0 {
 			markUnsure(told.Grants)
 		}
+		s.date(n, told.Grants)
 		if w.tracing {
 			w.trace("server: tells %s %+v", n.client, told)
 		}

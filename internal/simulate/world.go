@@ -70,7 +70,7 @@ func (w *world) pop() event {
 
 // run carries out events until a time, or a failure.
 func (w *world) run(until int64) {
-	for len(w.queue) > 0 && w.queue[0].at <= until && w.failure == nil && (w.ending || w.steps < w.enough) {
+	for len(w.queue) > 0 && w.queue[0].at <= until && w.failure == nil && w.steps < w.enough {
 		e := w.pop()
 		w.now = e.at
 		w.steps++

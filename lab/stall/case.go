@@ -56,6 +56,7 @@ type Case struct {
 	failed   bool
 	broken   bool // for whatever reason
 	said     []string
+	helpers  map[string]bool // by function
 	cleanups []func()
 }
 
@@ -111,19 +112,37 @@ func (c *Case) text() (all string) {
 }
 
 func (c *Case) say(s string) {
-	where := ""
-	for skip := 2; where == ""; skip++ { // the first that is not of this file, and no helper
-		_, file, line, ok := runtime.Caller(skip)
-		switch name := filepath.Base(file); {
-		case !ok:
-			where = "?: "
-		case name != "case.go" && name != "expect.go":
-			where = fmt.Sprintf("%s:%d: ", name, line)
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.said = append(c.said, where+s+"\n")
+	c.said = append(c.said, c.where()+s+"\n")
+}
+
+// where is the line that says something: the first that is not of this file, and of
+// no helper.
+func (c *Case) where() string {
+	var pcs [20]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if name := filepath.Base(f.File); name != "case.go" && !c.helpers[f.Function] {
+			return fmt.Sprintf("%s:%d: ", name, f.Line)
+		}
+	}
+	return ""
+}
+
+// Helper marks its caller as a helper, whose lines are not those that matter.
+func (c *Case) Helper() {
+	var pcs [1]uintptr
+	runtime.Callers(2, pcs[:])
+	f, _ := runtime.CallersFrames(pcs[:]).Next()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.helpers == nil {
+		c.helpers = map[string]bool{}
+	}
+	c.helpers[f.Function] = true
 }
 
 // Cleanup has f run when the try is over.

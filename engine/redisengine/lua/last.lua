@@ -74,8 +74,11 @@ if s.limit > 0 then
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)
-  if s.persist then redis.call('PERSIST', KEYS[1]) end
-  if (s.extended or not raw) and not s.pinned and not s.paused then redis.call('PEXPIRE', KEYS[1], left) end
+  if s.pinned or s.paused then
+    if s.persist then redis.call('PERSIST', KEYS[1]) end
+  elseif s.extended or not raw then
+    redis.call('PEXPIRE', KEYS[1], left)
+  end
   if s.extended or not raw then
     redis.call('ZADD', KEYS[2], 'inf', KEEPER)
     redis.call('PEXPIRE', KEYS[2], left)

@@ -138,7 +138,7 @@ end,
 -- unset_limit lets an idle semaphore forget its limit again.
 unset_limit = function(s)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  s.pinned, s.persist, s.extended = false, false, true
+  s.pinned, s.extended = false, true
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
 end,
@@ -154,7 +154,7 @@ end,
 -- unpause ends a pause.
 unpause = function(s)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  if s.paused then s.paused, s.persist, s.extended, s.settled = false, false, true, false end
+  if s.paused then s.paused, s.extended, s.settled = false, true, false end
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
 end,
@@ -163,7 +163,7 @@ end,
 remove = function(s)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
-  s.limit, s.pinned, s.paused, s.persist, s.keep, s.token = 0, false, false, false, 0, 0
+  s.limit, s.pinned, s.paused, s.keep, s.token = 0, false, false, 0, 0
   if s.keepers > 0 then
     R.begin(s)
     redis.call('DEL', KEYS[6])
@@ -421,6 +421,13 @@ end,
 -- expire ends the permits whose lease is over. It leaves what is more than
 -- MAX_ENDS to the next steps: their weight is still taken, but they are gone.
 expire = function(s)
+  -- A state that is pinned or paused outlives the keys with its holders and waiters.
+  if s.keep + 1000000 <= s.now and s.used + s.queued > 0 then
+    R.mend(s, 'h')
+    R.mend(s, 'q')
+    s.first, s.moved = math.huge, false
+    return
+  end
   if s.first > s.now then return end
   local list = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format(INTEGER, s.now), 'LIMIT', 0, MAX_ENDS)
   R.look_all(s, list)

@@ -1,4 +1,5 @@
-// Command run simulates seeds for as long as asked.
+// Command run simulates so many seeds, or for as long as asked; a minute, if neither
+// is said.
 //
 //	go run ./internal/simulate/run -for 10m
 //	go run ./internal/simulate/run -seed 17 -seeds 1 -trace
@@ -20,10 +21,16 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	first := flag.Uint64("seed", uint64(time.Now().Unix())<<20, "the first seed")
-	most := flag.Uint64("seeds", 1<<62, "how many seeds at the most")
-	long := flag.Duration("for", time.Minute, "how long at the most")
+	most := flag.Uint64("seeds", 0, "how many seeds; 0: as many as there is time for")
+	long := flag.Duration("for", 0, "how long at the most; 0: as long as the seeds take, or a minute")
 	trace := flag.Bool("trace", false, "print the last events of each seed")
 	flag.Parse()
+	if *most == 0 {
+		*most = 1 << 62
+		if *long == 0 {
+			*long = time.Minute
+		}
+	}
 
 	began := time.Now()
 	var next, events, grants, virtual atomic.Uint64
@@ -31,7 +38,7 @@ func run() int {
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
-			for !failed.Load() && time.Since(began) < *long {
+			for !failed.Load() && (*long == 0 || time.Since(began) < *long) {
 				n := next.Add(1) - 1
 				if n >= *most {
 					next.Add(^uint64(0))

@@ -1,0 +1,132 @@
+package redisengine
+
+import (
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// The script and the ledger agree where a step leaves a part of the work to the
+// next ones.
+func TestScriptAgreesAtTheBounds(t *testing.T) {
+	t.Parallel()
+	var m met
+	j := newJudge(newBench(t, &m), true)
+	const lease = 50 * time.Millisecond
+	ask := engine.Request{Kind: engine.Ask, Limit: 1, Lease: lease, Ticket: lease, Wait: true}
+	one := func(rs ...engine.Request) {
+		c := j.next()
+		c.Requests = rs
+		j.step(j.clients[0], c)
+		j.compare()
+		j.sync(t)
+	}
+	first := j.clients[0]
+	j.each(j.clients, ask, 0)
+	one(engine.Request{Kind: engine.SetLimit, Limit: 200}) // 199 are served, in parts
+	for range 199/mostTurns + 1 {
+		if m.turns.Load() == 0 {
+			t.Fatal("a step took off all tickets")
+		}
+		one(engine.Request{Kind: engine.Renew, ID: engine.ID{Client: first, Number: 1, Weight: 1}, Lease: lease})
+	}
+	if _, used, _ := j.ledger.Load(); used != 200 {
+		t.Fatalf("%d hold", used)
+	}
+
+	j.now += 2 * lease.Microseconds() // all leases are over, and some ask for what is theirs no more
+	for range 3 {
+		one(engine.Request{Kind: engine.Renew, ID: j.last[j.clients[150]], Lease: lease}, engine.Request{Kind: engine.Revoke, ID: j.last[j.clients[199]]})
+	}
+	if m.ends.Load() == 0 {
+		t.Error("no step left a lease to the next one")
+	}
+	heavy := ask
+	heavy.ID, heavy.Limit, heavy.Wait = engine.ID{Client: first, Number: 1000, Weight: 200}, 200, false
+	one(heavy)
+	one(engine.Request{Kind: engine.Release, ID: heavy.ID})
+
+	ask.Limit = 200
+	j.each(j.clients, ask, lease) // all keep
+	one(engine.Request{Kind: engine.Ask, ID: engine.ID{Client: first, Number: 1001, Weight: 1}, Lease: lease, Ticket: lease, Wait: true})
+	one(engine.Request{Kind: engine.Pause})
+	if m.told.Load() == 0 {
+		t.Error("no step left a keeper to the next one")
+	}
+}
+
+// What was pinned or paused is there when its keys with holders and waiters have
+// expired, and nobody is left in it.
+func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {
+	t.Parallel()
+	var m met
+	j := newJudge(newBench(t, &m), false)
+	step := func(rs ...engine.Request) engine.Reply {
+		c := j.next()
+		c.Requests = rs
+		reply := j.step(j.clients[0], c)
+		j.compare()
+		j.sync(t)
+		return reply
+	}
+	ask := func(number uint64) engine.Request {
+		return engine.Request{
+			Kind: engine.Ask, ID: engine.ID{Client: j.clients[0], Number: number, Weight: 1}, Limit: 1,
+			Lease: time.Second, Ticket: time.Second, Wait: true,
+		}
+	}
+	pin, pause := engine.Request{Kind: engine.SetLimit, Limit: 1, Pin: true}, engine.Request{Kind: engine.Pause, Limit: 1}
+	unset, unpause, remove := engine.Request{Kind: engine.UnsetLimit}, engine.Request{Kind: engine.Unpause}, engine.Request{Kind: engine.Remove}
+	for what, rs := range map[string][]engine.Request{
+		"pinned": {pin}, "paused": {pause}, "pinned, and no longer paused": {pin, pause, unpause}, "paused, and no longer pinned": {pin, pause, unset},
+		"paused, with a limit that never was pinned": {pause, unset}, "pinned, and never paused": {pin, unpause},
+	} {
+		step(ask(1), ask(2), ask(3))
+		step(rs...)
+		j.pass(t, time.Hour)
+		if reply := step(remove); reply.Answers[0].Status != engine.Done {
+			t.Errorf("%s: after an hour without use it cannot be removed: %+v", what, reply)
+		}
+	}
+	if m.forgotten.Load() > 0 {
+		t.Error("it was forgotten")
+	}
+	step(ask(1), pin, pause)
+	step(unset, unpause)
+	j.pass(t, time.Hour)
+	if m.forgotten.Load() == 0 {
+		t.Error("what was neither pinned nor paused any more was not forgotten")
+	}
+}
+
+// The server knows who a client is for as long as it knows a permit or a ticket
+// of it, whichever leases its calls have.
+func TestAClientIsKnownAsLongAsItsPermits(t *testing.T) {
+	s := &session{who: "who"}
+	now := time.Now()
+	for _, c := range []struct {
+		after, lease time.Duration
+		says         bool
+	}{
+		{0, time.Second, true},
+		{time.Second, time.Second, false},
+		{time.Second, time.Hour, true}, // the permit outlives what was said a second ago
+		{40 * time.Second, time.Second, false},
+		{30 * time.Minute, time.Hour, false},
+		{20 * time.Minute, time.Hour, true},
+		{time.Hour, 0, false},
+	} {
+		now = now.Add(c.after)
+		who := s.describe(now, engine.Call{Requests: []engine.Request{{Kind: engine.Ask, Lease: c.lease}}})
+		if said := who != nil; said != c.says {
+			t.Errorf("%v later, with a lease of %v: described: %v", c.after, c.lease, said)
+		}
+		if who != nil {
+			s.known = now.Add(who.keep)
+		}
+		if s.known.Before(now.Add(c.lease)) {
+			t.Errorf("a lease of %v outlives the description", c.lease)
+		}
+	}
+}

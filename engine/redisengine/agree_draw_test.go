@@ -1,0 +1,204 @@
+package redisengine
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+func one(t *rapid.T, in int, what string) bool { return rapid.IntRange(1, in).Draw(t, what) == 1 }
+
+func (j *judge) client(t *rapid.T) string { return rapid.SampledFrom(j.clients).Draw(t, "client") }
+
+func (j *judge) id(t *rapid.T, client string) engine.ID {
+	if len(j.known) > 0 && !one(t, 8, "new") {
+		return rapid.SampledFrom(j.known).Draw(t, "id")
+	}
+	if one(t, 3, "another's") {
+		client = j.client(t)
+	}
+	id := j.newID(client)
+	if rapid.Bool().Draw(t, "special") {
+		id.Slot, id.Weight = rapid.Bool().Draw(t, "slot"), rapid.IntRange(1, 12).Draw(t, "weight")
+	}
+	j.known = append(j.known, id)
+	return id
+}
+
+func (j *judge) newID(client string) engine.ID {
+	j.number++
+	return engine.ID{Client: client, Number: j.number, Weight: 1}
+}
+
+func (j *judge) limit(t *rapid.T) int {
+	if j.crowded() && !one(t, 3, "few") {
+		return rapid.IntRange(1, 300).Draw(t, "limit")
+	}
+	return rapid.IntRange(1, 6).Draw(t, "limit")
+}
+
+func (j *judge) request(t *rapid.T, client string) engine.Request {
+	kind := rapid.SampledFrom([]engine.Kind{
+		engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Renew,
+		engine.Release, engine.Release, engine.Release, engine.Release, engine.Revoke, engine.SetLimit, engine.UnsetLimit,
+		engine.Remove, engine.Unpause,
+	}).Draw(t, "kind")
+	r := engine.Request{Kind: kind, Limit: j.limit(t)}
+	if kind == engine.Unpause && one(t, 2, "pause") {
+		r.Kind = engine.Pause
+	}
+	if !named(kind) {
+		r.Pin = one(t, 4, "pin")
+		return r
+	}
+	r.ID = j.id(t, client)
+	r.Lease = time.Duration(rapid.IntRange(1, 50).Draw(t, "lease")) * time.Millisecond
+	if one(t, 100, "long") {
+		r.Lease = time.Hour
+	}
+	r.Ticket = r.Lease / 2
+	if kind == engine.Ask {
+		r.Wait, r.Unfair, r.Strict = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict")
+		r.Detached = one(t, 10, "detached")
+		if one(t, 2, "again") {
+			r.Waited = time.Duration(rapid.IntRange(0, 80).Draw(t, "waited")) * 500 * time.Microsecond
+		}
+		r.Again, r.Anew = one(t, 3, "insists"), one(t, 6, "anew")
+		if one(t, 4, "more wait") {
+			r.Behind = rapid.IntRange(0, 100_000).Draw(t, "behind")
+		}
+	}
+	if (kind == engine.Renew || kind == engine.Release) && one(t, 3, "passed on") {
+		r.Token = j.now + int64(rapid.IntRange(-30_000, 30_000).Draw(t, "token"))
+	}
+	return r
+}
+
+// keep is for how long a call would keep permits.
+func keep(t *rapid.T) time.Duration {
+	return time.Duration(rapid.IntRange(1, 60).Draw(t, "keep")) * time.Millisecond
+}
+
+func (j *judge) next() engine.Call {
+	j.calls++
+	return engine.Call{Number: j.calls}
+}
+
+// both makes one call.
+func (j *judge) both(t *rapid.T) {
+	client, c := j.client(t), j.next()
+	c.Fence = one(t, 20, "fence")
+	if one(t, 20, "late") {
+		c.Number -= uint64(rapid.IntRange(0, int(j.calls-1)).Draw(t, "by"))
+	}
+	for range rapid.IntRange(1, 5).Draw(t, "requests") {
+		r := j.request(t, client)
+		c.Requests = append(c.Requests, r)
+		if one(t, 4, "run") && named(r.Kind) { // several that travel together
+			for range rapid.IntRange(1, 4).Draw(t, "more") {
+				r.ID.Number = j.id(t, client).Number
+				c.Requests = append(c.Requests, r)
+			}
+		}
+	}
+	if one(t, 2, "keeps") {
+		c.Keep = keep(t)
+	}
+	if !one(t, 6, "deaf") { // most who call can be told
+		j.lives(client)
+	}
+	j.step(client, c)
+}
+
+// all has many clients do the same, one after the other.
+func (j *judge) all(t *rapid.T) {
+	r := engine.Request{
+		Kind:  rapid.SampledFrom([]engine.Kind{engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release}).Draw(t, "kind of all"),
+		Limit: j.limit(t), Lease: time.Duration(rapid.IntRange(1, 50).Draw(t, "lease")) * time.Millisecond, Wait: !one(t, 4, "try"),
+	}
+	r.Ticket = r.Lease
+	j.each(j.clients[:rapid.IntRange(1, len(j.clients)).Draw(t, "all")], r, keep(t))
+}
+
+// each has clients do the same, each with a permit of its own.
+func (j *judge) each(clients []string, r engine.Request, keep time.Duration) {
+	for _, client := range clients {
+		if r.Kind == engine.Ask {
+			j.last[client] = j.newID(client)
+			j.known = append(j.known, j.last[client])
+		}
+		if r.ID = j.last[client]; r.ID.Client == "" {
+			continue // it never asked
+		}
+		c := j.next()
+		c.Requests, c.Keep = []engine.Request{r}, keep
+		j.step(client, c)
+	}
+}
+
+// open makes room for many.
+func (j *judge) open(t *rapid.T) {
+	c := j.next()
+	c.Requests = []engine.Request{{Kind: engine.SetLimit, Limit: 300}, {Kind: engine.Unpause}}
+	j.step(j.client(t), c)
+}
+
+// time passes, in steps that meet the ends of leases and tickets, and now and
+// then so much that all is over.
+func (j *judge) time(t *rapid.T) {
+	if !one(t, 12, "much later") {
+		j.now += 500 * int64(rapid.IntRange(1, 60).Draw(t, "half ms"))
+		return
+	}
+	most := rapid.SampledFrom([]int{30, 600, 5 * 3600}).Draw(t, "at most")
+	after := time.Duration(rapid.IntRange(1, most).Draw(t, "s")) * time.Second
+	j.sync(t)
+	remembered, err := j.rdb.EvalSha(context.Background(), j.bench.keep, j.keys.main[:1]).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, _ := strconv.ParseInt(remembered, 10, 64)
+	for before := j.ledger.Save().Keep; !j.apart(before, script, after); {
+		after += 10 * time.Second
+	}
+	j.pass(t, after)
+}
+
+// pass has so much time pass that keys may expire.
+func (j *judge) pass(t failer, after time.Duration) {
+	j.sync(t)
+	limit, _, _ := j.ledger.Load()
+	j.now += after.Microseconds()
+	if err := j.rdb.EvalSha(context.Background(), j.bench.pass, nil, after.Milliseconds()).Err(); err != nil && err != redis.Nil {
+		t.Fatal(err)
+	}
+	if limit > 0 && ledger.Load(j.ledger.Save()).Over(j.now) {
+		j.forgotten.Add(1)
+	}
+}
+
+// apart reports whether it makes no difference, after so long, that the script
+// remembers a semaphore for another while than the ledger; and that the server's
+// keys expire by a clock that cannot be set.
+func (j *judge) apart(ledger, script int64, after time.Duration) bool {
+	now := j.now + after.Microseconds()
+	if limit, _, _ := j.ledger.Load(); limit > 0 && (ledger <= now) != (script <= now) {
+		return false
+	}
+	near := func(end int64) bool { return now-2_000_000 < end && end < now+30_000_000 }
+	if near(ledger) || near(script) {
+		return false
+	}
+	for _, f := range j.fences {
+		if near(f.end) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,118 @@
+package redisengine
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sema/engine"
+)
+
+// The bounds of lua/words.lua.
+const (
+	mostTurns = 32
+	mostEnds  = 128
+	mostTold  = 128
+)
+
+// describer is the client of a number.
+func describer(n int) engine.Client {
+	return engine.Client{Host: "host" + strconv.Itoa(n), PID: n, Label: strings.Repeat("l", n%3)}
+}
+
+func text(c engine.Client) string {
+	b, _ := json.Marshal(c)
+	return string(b)
+}
+
+func (j *judge) place(client string) int { return slices.Index(j.clients, client) }
+
+// notice takes down what a call is about to meet.
+func (j *judge) notice(client string, c engine.Call) {
+	for _, r := range c.Requests {
+		if (r.Kind == engine.Ask || r.Kind == engine.Renew) && r.ID.Client != client {
+			j.others[r.ID] = true
+		}
+	}
+	over := 0
+	j.ledger.Holders(func(id engine.ID, _ bool) {
+		if _, _, holds := j.ledger.Permit(j.now, id); !holds {
+			over++
+		}
+	})
+	if over > mostEnds {
+		j.ends.Add(1)
+	}
+}
+
+// noticed takes down what it has met, and was told.
+func (j *judge) noticed(client string, c engine.Call, late bool, reply engine.Reply, told map[string]engine.Notification) {
+	if late {
+		return
+	}
+	if f := j.fences[client]; c.Number < f.number {
+		j.bench.fences.Add(1)
+	}
+	if c.Fence {
+		j.fences[client] = fencing{c.Number, j.now + 3_600_000_000}
+	}
+	grants := len(reply.Notification.Grants)
+	for _, n := range told {
+		grants += len(n.Grants)
+	}
+	if grants == mostTurns {
+		j.turns.Add(1)
+	}
+	if recalled(told) == mostTold {
+		j.bench.told.Add(1)
+	}
+	j.keeps[client] = keeping{reply.Leave, j.now + c.Keep.Microseconds()}
+}
+
+// recalled is how many are told that keeping is over.
+func recalled(told map[string]engine.Notification) (n int) {
+	for _, news := range told {
+		if news.Recall != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// someKeepers checks that the script tells as many keepers as the ledger, though
+// others, as there are more than a step tells; and leaves these out.
+func someKeepers(t failer, now int64, got, want map[string]engine.Notification, keeps map[string]keeping) {
+	if recalled(got) != recalled(want) {
+		t.Fatalf("at %d %d keepers are told, want %d", now, recalled(got), recalled(want))
+	}
+	for client, n := range got {
+		k := keeps[client]
+		if n.Recall != 0 && (k.leave == engine.GiveBack || k.end <= now || n.Recall == engine.RecallKept && k.leave != engine.Keep) {
+			t.Fatalf("at %d %s is told %+v, and was told before: %+v", now, client, n, k)
+		}
+	}
+	for _, told := range []map[string]engine.Notification{got, want} {
+		for client, n := range told {
+			if n.Recall = 0; n.Empty() {
+				delete(told, client)
+			} else {
+				told[client] = n
+			}
+		}
+	}
+}
+
+func sameReply(a, b engine.Reply) bool {
+	return a.Limit == b.Limit && a.Recheck == b.Recheck && a.Deaf == b.Deaf && a.Leave == b.Leave && a.Recalled == b.Recalled &&
+		slices.Equal(a.Answers, b.Answers) && sameNews(a.Notification, b.Notification)
+}
+
+// sameNews compares what is told. The order of grants does not matter.
+func sameNews(a, b engine.Notification) bool {
+	byToken := func(gs []engine.Grant) []engine.Grant {
+		return slices.SortedFunc(slices.Values(gs), func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
+	}
+	return a.Ask == b.Ask && a.Renew == b.Renew && a.Recheck == b.Recheck && a.Recall == b.Recall && slices.Equal(byToken(a.Grants), byToken(b.Grants))
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package redisengine
+
+const agreeChecks = 2500

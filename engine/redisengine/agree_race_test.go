@@ -1,0 +1,6 @@
+//go:build race
+
+package redisengine
+
+// agreeChecks is smaller under the race detector, which finds nothing here.
+const agreeChecks = 250

@@ -1,0 +1,173 @@
+package redisengine
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+// want is the ledger's state. Whose a permit is that somebody else asked for is
+// not said.
+func (j *judge) want() (st engine.State, others map[engine.ID]bool) {
+	l, others := ledger.Load(j.ledger.Save()), maps.Clone(j.others)
+	return anonymous(l.State(j.now), others), others
+}
+
+func anonymous(st engine.State, others map[engine.ID]bool) engine.State {
+	foreign := func(name string) bool {
+		id, _ := engine.ParseID(name)
+		return others[id]
+	}
+	for i := range st.Holders {
+		if foreign(st.Holders[i].ID) {
+			st.Holders[i].Client = engine.Client{}
+		}
+	}
+	for i := range st.Waiters {
+		if foreign(st.Waiters[i].ID) {
+			st.Waiters[i].Client = engine.Client{}
+		}
+	}
+	return st
+}
+
+// look compares the state after each action, of many clients now and then.
+func (j *judge) look(*rapid.T) {
+	if j.looks++; !j.crowded() || j.looks%8 == 0 {
+		j.compare()
+	}
+}
+
+// compare compares the whole state, read in one step.
+func (j *judge) compare() {
+	ctx := context.Background()
+	now := j.now
+	want, others := j.want()
+	j.pipe.Set(ctx, "now", now, 0)
+	state := j.pipe.EvalSha(ctx, j.bench.state, j.keys.main[:], 3500)
+	var clients []string
+	for _, h := range want.Holders {
+		clients = append(clients, clientOf(h.ID))
+	}
+	for _, w := range want.Waiters {
+		clients = append(clients, clientOf(w.ID))
+	}
+	slices.Sort(clients)
+	who := map[string]*redis.StringCmd{}
+	for _, c := range slices.Compact(clients) {
+		who[c] = j.pipe.Get(ctx, j.keys.client(c))
+	}
+	count := j.pipe.EvalSha(ctx, j.count, j.keys.main[:])
+	j.verdicts = append(j.verdicts, func(t failer) {
+		r := decoded(t, state)
+		if !r.whole {
+			t.Fatalf("at %d: not all was read", now)
+		}
+		same(t, now, r, want, others, func(client string) string {
+			if who[client] == nil {
+				return ""
+			}
+			return who[client].Val()
+		})
+		counts(t, now, count)
+	})
+}
+
+func decoded(t failer, state *redis.Cmd) *reading {
+	values, err := state.Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := decodeState(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func same(t failer, now int64, r *reading, want engine.State, others map[engine.ID]bool, who func(client string) string) {
+	got, _ := r.state()
+	for i := range got.Holders {
+		_ = json.Unmarshal([]byte(who(clientOf(got.Holders[i].ID))), &got.Holders[i].Client)
+	}
+	for i := range got.Waiters {
+		_ = json.Unmarshal([]byte(who(clientOf(got.Waiters[i].ID))), &got.Waiters[i].Client)
+	}
+	if got = anonymous(got, others); !reflect.DeepEqual(got, want) {
+		t.Fatalf("at %d\nscript %+v\nledger %+v", now, got, want)
+	}
+}
+
+// whole compares the state as it is read by State: in one step of a small
+// semaphore, and in parts.
+func (j *judge) whole(t *rapid.T) {
+	ctx := context.Background()
+	j.rdb.Set(ctx, "now", j.now, 0)
+	want, others := j.want()
+	for _, most := range []int{wholeState, 0} {
+		r := decoded(t, j.rdb.EvalSha(ctx, j.bench.state, j.keys.main[:], most))
+		if all := len(want.Holders) + len(want.Waiters); r.whole && all > most || !r.whole && most == wholeState && all == 0 {
+			t.Fatalf("at %d: at most %d in a step of %d; all were read: %v", j.now, most, all, r.whole)
+		}
+		if !r.whole {
+			j.parts(t, r)
+		}
+		same(t, j.now, r, want, others, func(client string) string { return j.rdb.Get(ctx, j.keys.client(client)).Val() })
+	}
+}
+
+// parts reads the permits and tickets as readParts does, at the test's time.
+func (j *judge) parts(t *rapid.T, r *reading) {
+	ctx := context.Background()
+	for cursor, last := uint64(0), false; !last; last = cursor == 0 {
+		found, next, err := j.rdb.HScan(ctx, j.keys.main[0], cursor, "", 2).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ends []float64
+		if holders := permits(found); len(holders) > 0 {
+			if ends, err = j.rdb.ZMScore(ctx, j.keys.main[1], holders...).Result(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.part(j.now, found, ends)
+		cursor = next
+	}
+}
+
+// counts checks that what the script counts is there: weight, tickets, and an
+// entry of the state for each.
+func counts(t failer, now int64, count *redis.Cmd) {
+	values, err := count.Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	weight, holders := int64(0), int64(0)
+	members, _ := values[4].([]any)
+	for _, member := range members {
+		name, _ := member.(string)
+		if strings.HasPrefix(name, "This member") {
+			continue
+		}
+		id, err := engine.ParseID(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		weight += int64(id.Weight)
+		holders++
+	}
+	waiters := scalar(values[3])
+	got, want := []int64{scalar(values[0]), scalar(values[1]), scalar(values[2])}, []int64{weight, waiters, holders + waiters}
+	if !slices.Equal(got, want) {
+		t.Fatalf("at %d the script counts %v for weight, tickets and both; there are %v", now, got, want)
+	}
+}

@@ -1,0 +1,48 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// lasting has an engine keep tickets as long as their process lives.
+func lasting(c *Config) { c.Lasting, c.Base = true, time.Unix(1, 0) }
+
+func TestAHandOffToATicketThatLastsIsTrustedAsLongAsItsGrantSays(t *testing.T) {
+	s := begin(t, lasting)
+	other := s.hold()
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.later(10 * time.Minute)
+	s.sends("") // it need not ask again
+	granted := s.now
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	news := *s.ledger.Notifications()["me"]
+	news.Grants[0].Until = s.m.cfg.Base.Add(granted + 30*time.Second)
+	s.later(5 * time.Second)
+	s.m.Notify(s.now, news)
+	s.happened("queued granted")
+	if got := a.Valid() - granted; got != 27*time.Second {
+		t.Errorf("trusted until %v after the grant, want the lease less the margin", got)
+	}
+}
+
+// Nobody notifies a client of what the reply to its own call told.
+func TestALostReplyMayHaveToldOfAGrant(t *testing.T) {
+	s := begin(t, lasting)
+	a, b := s.acquire(), s.acquire()
+	s.answers(s.sends("ask1 ask2"))
+	s.happened("granted queued")
+	s.m.leave = engine.GiveBack // so that the hand-off is the engine's
+	s.m.Release(s.now, a)
+	s.step("me", s.sends("release1"))
+	s.m.Failed(s.now, unknown)
+	s.later(minPause)
+	s.answers(s.sends("fence release1 ask2"))
+	s.happened("answered granted")
+	if b.State() != Held {
+		t.Errorf("state %d", b.State())
+	}
+}

@@ -1,0 +1,69 @@
+package simulate
+
+// planted are bugs of one line, each in the client or the ledger, that the
+// simulator must find. The text old must stand in the file once, within a function.
+// Those that take many seeds, seldom, are left to make planted.
+var planted = []struct {
+	what, file, old, new string
+	seldom               bool
+}{
+	{"grants one more than the limit", ledgerFile, "if first && !l.paused && r.ID.Weight <= l.limit-l.used {", "if first && !l.paused && r.ID.Weight <= l.limit-l.used+1 {", false},
+	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn engine.Answer{Status: engine.Gone}\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", false},
+	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++", false},
+	{"a grant is not told", queueFile, "n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h", false},
+	{"free weight is not handed over", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, asker)", "\tl.watch(now, asker)", false},
+	{"the queue is last in, first out", ledgerFile, "place := now - r.Waited.Microseconds()", "place := -now", false},
+	{"newcomers pass the queue", ledgerFile, "first := r.Unfair ||", "first := true ||", false},
+	{"a heavy ticket is passed over", queueFile, "\t\tif !over && !tooHeavy && t.id.Weight > l.limit-l.used {\n\t\t\treturn", "\t\tif !over && !tooHeavy && t.id.Weight > l.limit-l.used {\n\t\t\tl.drop(t.id)\n\t\t\treturn", false},
+	{"leases end early", ledgerFile, "for len(l.ends) > 0 && l.ends[0].end <= now {", "for len(l.ends) > 0 && l.ends[0].end <= now+50_000 {", false},
+	{"a slot is given twice", ledgerFile, "for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {", "for h.slot = 0; h.slot > 0 && l.slots[h.slot] != nil; h.slot++ {", false},
+	{"weights are counted as one when they come back", ledgerFile, "l.used -= h.id.Weight", "l.used--", false},
+	{"late copies of calls count", ledgerFile, "return c.Number < f.number && now < f.end", "return false && c.Number < f.number && now < f.end", false},
+	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)", "h := l.take(now, now+1, t.id, t.detached, t.who)", false},
+	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, m.sent, answer.Lease)", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)", false},
+	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, m.sent+answer.Lease-m.cfg.Margin)\n\t\tif used", "m.validUntil(c, now+answer.Lease)\n\t\tif used", false},
+	{"a cancelled wait is not given back", claimFile, "\tif touched {\n\t\tm.giveBack(c)", "\tif touched && false {\n\t\tm.giveBack(c)", false},
+	{"a retry asks under another name", answerFile, "\tif failure.Temporary && now-c.since < patience ||", "\tif a := c.holder; a != nil {\n\t\tm.end(c)\n\t\tm.askAnew(a)\n\t\treturn false\n\t}\n\tif failure.Temporary && now-c.since < patience ||", false},
+	{"the grant of an older ticket counts", timeFile, "|| g.Ticket < c.ticket {", "{", true},
+	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= c.valid || c.short && m.cfg.Renew == 0 {", "if c.short && m.cfg.Renew == 0 {", false},
+	{"a waiter asks once and never again", answerFile, "c.due = m.sent + m.askEvery()\n", "c.due = never\n", false},
+	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase !c.issued() && !c.kept:\n", "\t\tcase c.state != Held:\n", false},
+	{"what waits for the call in flight is forgotten", answerFile, "\t\t\tif !c.issued() && !c.kept { // and has to be renewed, which waited for this call\n\t\t\t\tm.push(c)\n\t\t\t}\n", "", false},
+	{"nobody is told that another client waits", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallKept {", false},
+	{"everybody may keep, though others wait", ledgerKeepFile, "\tif l.othersWait() {\n\t\tleave = engine.Pass", "\tif false && l.othersWait() {\n\t\tleave = engine.Pass", false},
+	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallAll {", true},
+	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", false},
+	{"a pause grants all the same", queueFile, "for len(l.queue) > 0 && !l.paused {", "for len(l.queue) > 0 {", false},
+	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.overruled), m.sent+m.contact())", "m.allow(reply.Leave, m.sent+m.contact())", false},
+	{"permits are passed on for as long as they last", keepFile, "m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed", "m.leave != engine.GiveBack && !m.closed", true},
+	{"permits are passed on without end", keepFile, "c.passes < m.cfg.Passes", "m.cfg.Passes > 0", false},
+	{"a passed permit keeps its token", keepFile, "c.token = max(c.token+1, c.granted+(now-c.received).Microseconds())", "_ = now", false},
+	{"nobody reports the tokens of passed permits", claimFile, "\tif c.token > c.granted {\n\t\treturn c.token", "\tif false && c.token > c.granted {\n\t\treturn c.token", false},
+	{"a permit goes to the caller that asked, not to the oldest", claimFile, "mine, first := c.holder, m.oldest(c.id.Weight)", "mine, first := c.holder, c.holder", false},
+	{"moved tickets are never corrected", callFile, "\tif m.moved && m.leave != engine.Keep {", "\tif false && m.leave != engine.Keep {", true},
+	{"what is kept is kept for good", keepFile, "nil, true, min(now+m.cfg.Keep, m.leaveUntil)", "nil, true, never", false},
+	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false", true},
+	{"a hand-off counts before a replica has it", timeFile, "if g.Unsure {", "if false && g.Unsure {", true},
+	{"a fence is forgotten", answerFile, "m.fence = m.fence || !failure.NotExecuted", "m.fence = false", false},
+	{"a machine wakes in the past", keepFile, "\t\t\tm.drop(c)\n\t\t} else {\n\t\t\tm.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !m.used", "\t\t\tm.schedule(c.keepUntil)\n\t\t} else {\n\t\t\tm.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !m.used", false},
+	{"who looks again while its call travels does so all the time", timeFile, "m.recheck = now + m.askEvery()/20", "m.recheck = now + time.Microsecond", false},
+	{"a release is repeated though it was answered", answerFile, "\tif !o.told {\n\t\to.told = true\n\t\tm.tell(Event{Kind: Answered, Order: o, Answer: answer})", "\tif o.owed && len(m.orders) == 0 {\n\t\tm.orders = append(m.orders, o)\n\t}\n\tif !o.told {\n\t\to.told = true\n\t\tm.tell(Event{Kind: Answered, Order: o, Answer: answer})", false},
+	{"a permit whose time is up is held until the next tick", machineFile, "if c := a.claim; c != nil && c.issued() && now >= c.valid {", "if c := a.claim; c != nil && c.issued() && now > c.valid && m.wake > now {", false},
+	{"a hand-off to a ticket that lasts counts from its message", timeFile, "sent = min(now, g.Until.Sub(m.cfg.Base)-lease)", "sent = now", false},
+	{"a ticket that lasts lapses", queueFile, "return t.lease == 0 && t.end <= now", "return t.end <= now", false},
+	{"what is handed to a ticket that lasts is over at once", ledgerFile, "if t.lease > 0 {\n\t\treturn now + t.lease", "if false && t.lease > 0 {\n\t\treturn now + t.lease", false},
+	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
+	{"what a lost reply told of grants nobody asks for", answerFile, "if m.cfg.Lasting && !failure.NotExecuted {", "if false && m.cfg.Lasting && !failure.NotExecuted {", true},
+}
+
+const (
+	ledgerFile     = "internal/ledger/ledger.go"
+	queueFile      = "internal/ledger/queue.go"
+	ledgerKeepFile = "internal/ledger/keep.go"
+	claimFile      = "internal/client/claim.go"
+	callFile       = "internal/client/call.go"
+	keepFile       = "internal/client/keep.go"
+	machineFile    = "internal/client/machine.go"
+	answerFile     = "internal/client/answer.go"
+	timeFile       = "internal/client/time.go"
+)

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// event is a line of go test -json.
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string // of a build
+	Test       string
+	Elapsed    float64
+	Output     string
+}
+
+// result is what one test or package came to.
+type result struct {
+	name   string
+	failed bool
+	took   time.Duration
+}
+
+// summary is what one run of everything came to.
+type summary struct {
+	packages []result
+	tests    []result // those without subtests
+	skipped  int
+	without  int // cases that an engine cannot have happen to it
+
+	output map[string]*bytes.Buffer // of what has not ended, by package and test
+	failed map[string]bool          // packages with a test that failed
+	parent map[string]bool          // tests with subtests
+}
+
+func newSummary() *summary {
+	return &summary{output: map[string]*bytes.Buffer{}, failed: map[string]bool{}, parent: map[string]bool{}}
+}
+
+// notApplicable begins what a case says that its engine needs not pass.
+const notApplicable = "not applicable: "
+
+// module runs the tests of the module in a directory.
+func (s *summary) module(dir string, flags []string, w io.Writer) {
+	cmd := exec.Command("go", append(append([]string{"test", "-json"}, flags...), "./...")...)
+	cmd.Dir = dir
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	before := len(s.packages)
+	if err == nil {
+		s.read(out, w)
+		err = cmd.Wait()
+	}
+	if err != nil && !slices.ContainsFunc(s.packages[before:], func(p result) bool { return p.failed }) {
+		fmt.Fprintf(w, "FAIL\t%s: go test: %v\n", dir, err)
+		s.packages = append(s.packages, result{name: "module " + dir, failed: true})
+	}
+}
+
+// read takes in what go test says, and prints a line for each package and all that
+// a failure said.
+func (s *summary) read(r io.Reader, w io.Writer) {
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var e event
+		if json.Unmarshal(line, &e) == nil {
+			s.take(e, w)
+		} else if len(line) > 0 {
+			_, _ = w.Write(line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *summary) take(e event, w io.Writer) {
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "build-output":
+		_, _ = io.WriteString(w, e.Output)
+	case "output":
+		if s.output[key] == nil {
+			s.output[key] = &bytes.Buffer{}
+		}
+		s.output[key].WriteString(e.Output)
+		if strings.Contains(e.Output, notApplicable) {
+			s.without++
+		}
+	case "run":
+		for i := strings.LastIndexByte(e.Test, '/'); i > 0; i = strings.LastIndexByte(e.Test[:i], '/') {
+			s.parent[e.Package+" "+e.Test[:i]] = true
+		}
+	case "pass", "fail", "skip":
+		s.end(e, key, w)
+	}
+}
+
+// end takes in that a test or a package has ended.
+func (s *summary) end(e event, key string, w io.Writer) {
+	r := result{e.Package, e.Action == "fail", time.Duration(e.Elapsed * float64(time.Second))}
+	said := s.output[key]
+	delete(s.output, key)
+	if r.failed && said != nil {
+		fmt.Fprintf(w, "%s\n%s", key, said)
+	}
+	switch {
+	case e.Test == "" && e.Action == "skip": // it has no tests
+	case e.Test == "":
+		s.packages = append(s.packages, r)
+		fmt.Fprintf(w, "%s\t%s\t%.1fs\n", map[bool]string{false: "ok", true: "FAIL"}[r.failed], r.name, e.Elapsed)
+		if r.failed {
+			s.interrupted(e.Package, w)
+		}
+	case s.parent[key]:
+		s.failed[e.Package] = s.failed[e.Package] || r.failed
+	case e.Action == "skip":
+		s.skipped++
+	default:
+		r.name = strings.TrimSpace(key)
+		s.tests = append(s.tests, r)
+		s.failed[e.Package] = s.failed[e.Package] || r.failed
+	}
+}
+
+// interrupted prints what the tests of a package said that had not ended when it
+// did, as after a panic or a timeout, and counts them as failed.
+func (s *summary) interrupted(pkg string, w io.Writer) {
+	for key, said := range s.output {
+		if name, ok := strings.CutPrefix(key, pkg+" "); ok && name != "" {
+			fmt.Fprintf(w, "%s, which did not end:\n%s", key, said)
+			if delete(s.output, key); !s.parent[key] {
+				s.tests = append(s.tests, result{name: key, failed: true})
+			}
+		}
+	}
+}
+
+func (s *summary) ok() bool {
+	return len(s.packages) > 0 && !slices.ContainsFunc(s.packages, func(p result) bool { return p.failed })
+}
+
+// print sums up.
+func (s *summary) print(w io.Writer, took time.Duration) {
+	slowest := slices.Clone(s.tests)
+	slices.SortStableFunc(slowest, func(a, b result) int { return int(b.took - a.took) })
+	fmt.Fprintf(w, "\nThe slowest tests of %v:\n", took.Round(time.Second))
+	for _, t := range slowest[:min(10, len(slowest))] {
+		fmt.Fprintf(w, "%8.1fs  %s\n", t.took.Seconds(), t.name)
+	}
+	if s.without > 0 {
+		fmt.Fprintf(w, "%d cases are not applicable to the engine they were to try.\n", s.without)
+	}
+	if s.skipped > 0 {
+		fmt.Fprintf(w, "%d skipped\n", s.skipped)
+	}
+	passed, failed := 0, 0
+	for _, t := range s.tests {
+		if t.failed {
+			failed++
+		} else {
+			passed++
+		}
+	}
+	for _, p := range s.packages {
+		if p.failed {
+			fmt.Fprintf(w, "FAILED: %s\n", p.name)
+			if !s.failed[p.name] { // it did not build, or ended by itself
+				failed++
+			}
+		}
+	}
+	for _, t := range s.tests {
+		if t.failed {
+			fmt.Fprintf(w, "FAILED: %s\n", t.name)
+		}
+	}
+	fmt.Fprintf(w, "%d passed, %d failed\n", passed, failed)
+}
