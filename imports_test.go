@@ -2,6 +2,7 @@ package sema_test
 
 import (
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -43,9 +44,12 @@ var importRules = []struct {
 	{"sema/internal/faults/ground", []string{"sema", "sema/engine", "sema/engine/fileengine", "sema/internal/redistest", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/maintnotifications", "golang.org/x/sys/unix"}, "it breaks what lies below semaphores; of files only an engine can say whether they work"},
 	{"sema/internal/faults", []string{"sema/lab/history"}, "what a round came to, for who plays it and who reports it"},
 	{"sema/lab/history", []string{"golang.org/x/sys/unix"}, "the judge knows nothing of whom it judges"},
+	{"sema/lab/child", []string{"sema/lab/expect"}, "processes are anybody's"},
+	{"sema/lab/expect", nil, "every test may import it"},
+	{"sema/lab/stall", nil, "every test may import it"},
 	{"sema/internal/faults/run", []string{
 		"sema", "sema/engine", "sema/engine/fileengine", "sema/engine/redisengine", "sema/classic", "sema/internal/faults", "sema/internal/faults/ground",
-		"sema/lab/history", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging",
+		"sema/lab/child", "sema/lab/history", "sema/lab/stall", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging",
 	}, "workers use what users use"},
 	{"sema/internal/faults/report", []string{"sema/internal/faults", "sema/lab/history"}, "figures come from files"},
 	{"sema/internal/redistest/suites", []string{"sema/internal/redistest"}, "it runs go test, and knows no semaphore"},
@@ -82,7 +86,13 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 	}
+	laboratory := regexp.MustCompile(`^sema/(lab/|engine/enginetest$|internal/(faults|simulate|redistest|measure)(/|$))`)
 	for name, list := range imports {
+		for _, imported := range list {
+			if strings.HasPrefix(imported, "sema/lab/") && !laboratory.MatchString(name) {
+				t.Errorf("%s imports %s: what tests are made of is no part of the product", name, imported)
+			}
+		}
 		if strings.HasPrefix(name, "sema/internal/cli") || strings.HasPrefix(name, "sema/cmd/") {
 			continue
 		}
