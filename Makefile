@@ -67,7 +67,7 @@ storm:
 # As many processes as users have, idle, handing over, killed at random; and
 # 1,000 kill -9 of sema run. Many minutes, on a machine that does nothing else.
 stress:
-	for n in 1 40 300 500 1000; do SEMA_STRESS=$$n go test -count=1 -timeout 20m -v -run 'TestStressOfProcesses|TestHandOffBesideFlock' ./engine/fileengine || exit 1; done
+	for n in 1 40 300 500 1000; do SEMA_STRESS=$$n go test -count=1 -timeout 20m -v -run TestProcessesInOrder -bench 'HandOff|Idle' -benchtime 1x ./engine/fileengine || exit 1; done
 	SEMA_STRESS_KILLS=1000 go test -count=1 -timeout 20m -v -run TestStormOfKills ./engine/fileengine
 	go test -count=200 -timeout 20m -run TestKilled ./engine/fileengine
 	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli

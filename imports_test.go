@@ -2,6 +2,7 @@ package sema_test
 
 import (
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -24,12 +25,13 @@ var importRules = []struct {
 	{"sema/engine/httpengine", []string{"sema/engine", "sema/internal/wire"}, "a client of the server needs no store's client"},
 	{"sema/internal/wire", []string{"sema/engine"}, "bytes of what both sides say"},
 	{"sema/server", []string{"sema", "sema/engine", "sema/internal/wire", "sema/watch"}, "it serves any engine, and knows of none"},
-	{"sema/semahttp", []string{"sema"}, "it limits requests by any engine, and so needs none"},
+	{"sema/semahttp", []string{"sema", "sema/internal/once"}, "it limits requests by any engine, and so needs none"},
 	{"sema/examples/crawler", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},
 	{"sema/examples/gateway", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},
 	{"sema/engine/enginetest", []string{"sema", "sema/engine", "sema/lab/child", "sema/lab/expect", "sema/lab/history", "sema/lab/stall", "go.uber.org/goleak"}, "a third engine's tests import it"},
 	{"sema/watch", []string{"sema/engine"}, "who looks from outside needs no client, and no engine of any kind"},
 	{"sema/dashboard", []string{"sema", "sema/engine", "sema/watch", "sema/internal/why"}, "who shows it in a server of his own gets no other dependency"},
+	{"sema/internal/once", nil, "it is sync.Once but for one thing"},
 	{"sema/internal/why", []string{"sema/engine"}, "every front end says it in the same terms"},
 	{"sema/sematest", []string{"sema", "sema/engine", "sema/engine/memengine"}, "users' tests import it: it costs them what their program has anyway"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
@@ -42,9 +44,12 @@ var importRules = []struct {
 	{"sema/internal/faults/ground", []string{"sema", "sema/engine", "sema/engine/fileengine", "sema/internal/redistest", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/maintnotifications", "golang.org/x/sys/unix"}, "it breaks what lies below semaphores; of files only an engine can say whether they work"},
 	{"sema/internal/faults", []string{"sema/lab/history"}, "what a round came to, for who plays it and who reports it"},
 	{"sema/lab/history", []string{"golang.org/x/sys/unix"}, "the judge knows nothing of whom it judges"},
+	{"sema/lab/child", []string{"sema/lab/expect"}, "processes are anybody's"},
+	{"sema/lab/expect", nil, "every test may import it"},
+	{"sema/lab/stall", nil, "every test may import it"},
 	{"sema/internal/faults/run", []string{
 		"sema", "sema/engine", "sema/engine/fileengine", "sema/engine/redisengine", "sema/classic", "sema/internal/faults", "sema/internal/faults/ground",
-		"sema/lab/history", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging",
+		"sema/lab/child", "sema/lab/history", "sema/lab/stall", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging",
 	}, "workers use what users use"},
 	{"sema/internal/faults/report", []string{"sema/internal/faults", "sema/lab/history"}, "figures come from files"},
 	{"sema/internal/redistest/suites", []string{"sema/internal/redistest"}, "it runs go test, and knows no semaphore"},
@@ -81,7 +86,13 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 	}
+	laboratory := regexp.MustCompile(`^sema/(lab/|engine/enginetest$|internal/(faults|simulate|redistest|measure)(/|$))`)
 	for name, list := range imports {
+		for _, imported := range list {
+			if strings.HasPrefix(imported, "sema/lab/") && !laboratory.MatchString(name) {
+				t.Errorf("%s imports %s: what tests are made of is no part of the product", name, imported)
+			}
+		}
 		if strings.HasPrefix(name, "sema/internal/cli") || strings.HasPrefix(name, "sema/cmd/") {
 			continue
 		}

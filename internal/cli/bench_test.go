@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sema/internal/redistest"
+	"sema/lab/expect"
+	"sema/lab/stall"
 )
 
 // benchDoc is what scripts may rely on.
@@ -85,6 +87,7 @@ func benchShort(t *testing.T, url, engine string) {
 }
 
 func TestBench(t *testing.T) {
+	ofProcesses(t)
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
@@ -95,9 +98,7 @@ func TestBench(t *testing.T) {
 		dir := t.TempDir()
 		benchShort(t, "file://"+filepath.ToSlash(dir), "file")
 		left, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for _, f := range left {
 			if f.Name() != "swept" { // when the engine last looked after the directory
 				t.Errorf("left: %s", f.Name())
@@ -115,27 +116,28 @@ func TestBench(t *testing.T) {
 }
 
 func TestBenchOnOtherKindsOfRedis(t *testing.T) {
+	ofProcesses(t)
 	t.Parallel()
-	sentinel, cluster := redistest.StartSentinel(t), redistest.StartCluster(t, 3)
-	secret := redistest.Start(t)
-	if err := secret.Client().ConfigSet(context.Background(), "requirepass", "hush-me").Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ url, scenarios, says string }{
-		{sentinel.URL(), "hand-off", "engine sentinel "}, // few, as these Sentinels lose patience on a busy machine
-		{cluster.URL(), "uncontended,hand-off,queue", "PUBLISH to receive"},
-		{"redis://:hush-me@" + secret.Addr(), "uncontended,hand-off,queue", "engine redis "},
-	} {
-		// A password goes to the other processes as well, but not by their command lines.
-		code, output := run(t, "SEMA_URL=", "--url", c.url, "bench", "--progress", "--scenario", c.scenarios,
-			"--goroutines", "2", "--waiters", "3", "--rounds", "1", "--round", "20ms")
-		if code != 0 || !strings.Contains(output, c.says) || strings.Contains(output, "hush") {
-			t.Errorf("exit code %d: %s", code, output)
+	stall.Run(t, func(t *stall.Case) { // Sentinels lose patience with a master that stands still
+		sentinel, cluster := redistest.StartSentinel(t), redistest.StartCluster(t, 3)
+		secret := redistest.Start(t)
+		expect.OK(t, secret.Client().ConfigSet(context.Background(), "requirepass", "hush-me").Err())
+		for _, c := range []struct{ url, scenarios, says string }{
+			{sentinel.URL(), "hand-off", "engine sentinel "},
+			{cluster.URL(), "uncontended,hand-off,queue", "PUBLISH to receive"},
+			{"redis://:hush-me@" + secret.Addr(), "uncontended,hand-off,queue", "engine redis "},
+		} {
+			// A password goes to the other processes as well, but not by their command lines.
+			code, output := run(t, "SEMA_URL=", "--url", c.url, "bench", "--progress", "--scenario", c.scenarios,
+				"--goroutines", "2", "--waiters", "3", "--rounds", "1", "--round", "20ms")
+			if code != 0 || !strings.Contains(output, c.says) || strings.Contains(output, "hush") {
+				t.Errorf("exit code %d: %s", code, output)
+			}
 		}
-	}
-	for _, node := range cluster.Nodes {
-		if n := node.Client().DBSize(context.Background()).Val(); n != 0 {
-			t.Errorf("%d keys are left", n)
+		for _, node := range cluster.Nodes {
+			if n := node.Client().DBSize(context.Background()).Val(); n != 0 {
+				t.Errorf("%d keys are left", n)
+			}
 		}
-	}
+	})
 }

@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"sema/internal/redistest"
+	"sema/lab/expect"
+	"sema/lab/stall"
 )
 
 // run runs the program to its end.
-func run(t *testing.T, env string, args ...string) (code int, output string) {
+func run(t testing.TB, env string, args ...string) (code int, output string) {
 	t.Helper()
+	ofProcesses(t)
 	cmd := exec.Command("sema", args...)
 	cmd.Env = append(os.Environ(), env)
 	text, err := cmd.CombinedOutput()
@@ -81,11 +84,11 @@ func TestUnreachable(t *testing.T) {
 
 // Pitfall: two primitives use the same key.
 func TestKeyOfAnotherType(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
 	s := redistest.Start(t)
 	c, ctx := s.Client(), context.Background()
-	if err := c.Set(ctx, "sema:{x}:state", "not ours", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.Set(ctx, "sema:{x}:state", "not ours", 0).Err())
 	for _, args := range [][]string{
 		{"run", "x", "--", "echo", "never"}, {"acquire", "x"}, {"show", "x"}, {"limit", "x"}, {"limit", "x", "3"}, {"ls"},
 	} {
@@ -103,14 +106,12 @@ func TestKeyOfAnotherType(t *testing.T) {
 }
 
 func TestPassword(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
 	s := redistest.Start(t)
 	c, ctx := s.Client(), context.Background()
-	if err := c.ACLSetUser(ctx, "worker", "on", ">hush%me", "allkeys", "allchannels", "+@all").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.ACLSetUser(ctx, "default", "off").Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.ACLSetUser(ctx, "worker", "on", ">hush%me", "allkeys", "allchannels", "+@all").Err())
+	expect.OK(t, c.ACLSetUser(ctx, "default", "off").Err())
 	at := "@" + s.Addr() + "/3"
 	if code, output := run(t, "SEMA_URL=redis://worker:hush%25me"+at, "run", "x", "--", "echo", "mine"); code != 0 || output != "mine\n" {
 		t.Errorf("exit code %d: %s", code, output)
@@ -124,17 +125,21 @@ func TestPassword(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
+	ofProcesses(t)
 	t.Parallel()
-	s := redistest.StartSentinel(t)
-	if code, output := run(t, "SEMA_URL="+s.URL()+"?db=2", "run", "x", "--", "echo", "mine"); code != 0 || output != "mine\n" {
-		t.Errorf("exit code %d: %s", code, output)
-	}
-	if code, output := run(t, "SEMA_URL=redis+sentinel://"+s.Sentinels[0].Addr()+"/nobody", "show", "x"); code != 69 {
-		t.Errorf("unknown master: exit code %d: %s", code, output)
-	}
+	stall.Run(t, func(t *stall.Case) { // Sentinels lose patience with a master that stands still
+		s := redistest.StartSentinel(t)
+		if code, output := run(t, "SEMA_URL="+s.URL()+"?db=2", "run", "x", "--", "echo", "mine"); code != 0 || output != "mine\n" {
+			t.Errorf("exit code %d: %s", code, output)
+		}
+		if code, output := run(t, "SEMA_URL=redis+sentinel://"+s.Sentinels[0].Addr()+"/nobody", "show", "x"); code != 69 {
+			t.Errorf("unknown master: exit code %d: %s", code, output)
+		}
+	})
 }
 
 func TestCluster(t *testing.T) {
+	ofProcesses(t)
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	for _, name := range []string{"a", "b", "c", "d"} {

@@ -5,18 +5,16 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"sema/lab/expect"
 )
 
 // The examples print what docs/jobs.md shows.
 func TestExamples(t *testing.T) {
 	page, err := os.ReadFile("../../docs/jobs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	sema, err := exec.LookPath("sema")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	onEngines(t, func(t *testing.T, url string) {
 		for _, name := range []string{"examples/xargs.sh", "examples/cron.sh"} {
 			cmd := exec.CommandContext(t.Context(), "../../"+name)

@@ -6,22 +6,20 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"sema/lab/expect"
 )
 
 // children are the processes whose parent is the given one.
 func children(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/" + strconv.Itoa(parent) + "/task/*/children")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, thread := range threads {
 		list, _ := os.ReadFile(thread) // a thread that ended meanwhile has none
 		for _, child := range strings.Fields(string(list)) {
 			pid, err := strconv.Atoi(child)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			pids = append(pids, pid)
 		}
 	}

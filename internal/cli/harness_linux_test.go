@@ -19,15 +19,12 @@ import (
 	"sema"
 	"sema/engine/fileengine"
 	"sema/engine/redisengine"
+	"sema/lab/expect"
 )
-
-// patience bounds the wait for events that have to come; no test waits for it
-// to pass.
-const patience = 30 * time.Second
 
 // job is a running sema, with its command's output at hand.
 type job struct {
-	t      *testing.T
+	t      testing.TB
 	cmd    *exec.Cmd
 	output *os.File // of sema and all that it starts: its end is the end of all of them
 	lines  *bufio.Reader
@@ -39,13 +36,12 @@ type job struct {
 
 // start runs sema on an engine. Its standard input stays open until the test
 // closes it; standard output goes to the job's lines.
-func start(t *testing.T, url string, args ...string) *job {
+func start(t testing.TB, url string, args ...string) *job {
 	t.Helper()
+	ofProcesses(t)
 	j := &job{t: t, cmd: exec.Command("sema", args...), done: make(chan int, 1)}
 	lifeline := filepath.Join(t.TempDir(), "lifeline")
-	if err := syscall.Mkfifo(lifeline, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, syscall.Mkfifo(lifeline, 0o600))
 	var err error
 	if j.life, err = os.OpenFile(lifeline, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 		t.Fatal(err)
@@ -58,10 +54,8 @@ func start(t *testing.T, url string, args ...string) *job {
 	j.cmd.Stdin, j.cmd.Stdout, j.cmd.Stderr = in, write, &j.stderr
 	// A group of its own, as a shell would make for a job.
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	j.cmd.WaitDelay = patience
-	if err := j.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	j.cmd.WaitDelay = expect.Patience
+	expect.OK(t, j.cmd.Start())
 	_, _ = write.Close(), in.Close()
 	go func() {
 		_ = j.cmd.Wait()
@@ -71,12 +65,10 @@ func start(t *testing.T, url string, args ...string) *job {
 	return j
 }
 
-func pipe(t *testing.T) (read, write *os.File) {
+func pipe(t testing.TB) (read, write *os.File) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { _, _ = read.Close(), write.Close() })
 	return read, write
 }
@@ -84,7 +76,7 @@ func pipe(t *testing.T) (read, write *os.File) {
 // line is the next line of output.
 func (j *job) line() string {
 	j.t.Helper()
-	_ = j.output.SetReadDeadline(time.Now().Add(patience))
+	_ = j.output.SetReadDeadline(time.Now().Add(expect.Patience))
 	text, err := j.lines.ReadString('\n')
 	if err != nil {
 		j.t.Fatalf("no line: %v", err)
@@ -104,7 +96,7 @@ func (j *job) expect(want string) {
 // that was.
 func (j *job) dead() time.Time {
 	j.t.Helper()
-	_ = j.output.SetReadDeadline(time.Now().Add(patience))
+	_ = j.output.SetReadDeadline(time.Now().Add(expect.Patience))
 	for {
 		_, err := j.lines.ReadString('\n')
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -120,7 +112,7 @@ func (j *job) dead() time.Time {
 // gone, and says when that was. sema may live on.
 func (j *job) commandDead() time.Time {
 	j.t.Helper()
-	_ = j.life.SetReadDeadline(time.Now().Add(patience))
+	_ = j.life.SetReadDeadline(time.Now().Add(expect.Patience))
 	if _, err := j.life.Read(make([]byte, 1)); err != io.EOF {
 		j.t.Fatalf("the command's processes do not end: %v", err)
 	}
@@ -151,7 +143,7 @@ func (j *job) code() int {
 	select {
 	case code := <-j.done:
 		return code
-	case <-time.After(patience):
+	case <-time.After(expect.Patience):
 		j.t.Fatal("sema does not end")
 		return 0
 	}
@@ -167,7 +159,7 @@ func (j *job) exits(want int) {
 // says waits until sema, or its command, has said something on standard error.
 func (j *job) says(text string) {
 	j.t.Helper()
-	for end := time.Now().Add(patience); !strings.Contains(j.stderr.String(), text); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(expect.Patience); !strings.Contains(j.stderr.String(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			j.t.Fatalf("never said %q, but: %s", text, j.stderr.String())
 		}
@@ -201,37 +193,29 @@ func (j *job) signal(s syscall.Signal) {
 
 // looker looks at one semaphore.
 type looker struct {
-	t *testing.T
+	t testing.TB
 	s *sema.Semaphore
 }
 
-func look(t *testing.T, url, name string) *looker {
+func look(t testing.TB, url, name string) *looker {
 	t.Helper()
 	var engine sema.Engine
 	if dir, ok := strings.CutPrefix(url, "file://"); ok {
 		e, err := fileengine.New(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		engine = e
 	} else {
 		o, err := redis.ParseURL(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		rdb := redis.NewClient(o)
 		t.Cleanup(func() { _ = rdb.Close() })
 		e, err := redisengine.New(rdb, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		engine = e
 	}
 	t.Cleanup(func() { _ = engine.Close() })
 	s, err := sema.New(engine, name, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return &looker{t, s}
 }
@@ -248,7 +232,7 @@ func (l *looker) state() sema.State {
 // until waits for a state.
 func (l *looker) until(what string, ok func(sema.State) bool) sema.State {
 	l.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(expect.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if st := l.state(); ok(st) {
 			return st
 		}

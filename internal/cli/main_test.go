@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,13 +11,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
 	"sema/internal/cli"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 // The test binary is also the program: every test runs it as sema in processes
@@ -31,6 +32,12 @@ func TestMain(m *testing.M) {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) && filepath.Base(os.Args[0]) != "sema" {
 			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+	if filepath.Base(os.Args[0]) != "sema" {
+		flag.Parse()
+		if err := flag.Set("test.parallel", "8"); err != nil { // they mostly wait
+			panic(err)
 		}
 	}
 	testscript.Main(m, map[string]func(){"sema": func() {
@@ -50,25 +57,33 @@ func TestMain(m *testing.M) {
 
 // onEngines runs a test on the file engine and on Redis.
 func onEngines(t *testing.T, test func(t *testing.T, url string)) {
-	t.Run("file", func(t *testing.T) { test(t, fileURL(t)) })
-	t.Run("redis", func(t *testing.T) { test(t, redistest.Start(t).URL()) })
+	ofProcesses(t)
+	t.Parallel()
+	for name, url := range map[string]func(t *testing.T) string{
+		"file":  func(t *testing.T) string { return fileURL(t) },
+		"redis": func(t *testing.T) string { return redistest.Start(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, url(t))
+		})
+	}
+}
+
+// ofProcesses marks a test that runs the program.
+func ofProcesses(tb testing.TB) {
+	if testing.Short() {
+		tb.Skip("it runs the program")
+	}
 }
 
 // fileURL is a directory for semaphores. It is removed when the last process
 // has left it, which may be a moment after the command's end.
-func fileURL(t *testing.T) string {
+func fileURL(tb testing.TB) string {
+	ofProcesses(tb)
 	dir, err := os.MkdirTemp("", "sema-test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Errorf("%s is still in use", dir)
-				return
-			}
-		}
-	})
+	expect.OK(tb, err)
+	tb.Cleanup(func() { expect.Until(tb, "the end of the directory", func() bool { return os.RemoveAll(dir) == nil }) })
 	return "file://" + filepath.ToSlash(dir)
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sema"
+	"sema/lab/expect"
 )
 
 // jealous is a command whose processes all keep a lock, and which writes down
@@ -39,9 +40,7 @@ func TestKillMinusNineAtRandomMoments(t *testing.T) {
 	rounds := 100 // make stress: 1000
 	if text := os.Getenv("SEMA_KILLS"); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		rounds = n
 	}
 	url, book := fileURL(t), filepath.Join(t.TempDir(), "book")
@@ -50,9 +49,7 @@ func TestKillMinusNineAtRandomMoments(t *testing.T) {
 		cmd := exec.Command("sema", "run", "k", "--", "bash", "-c", jealous, book)
 		cmd.Env = append(os.Environ(), "SEMA_URL="+url)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, cmd.Start())
 		crowd[i] = cmd
 	}
 	for i := range crowd {
@@ -86,9 +83,7 @@ func TestKillMinusNineAtRandomMoments(t *testing.T) {
 	}
 	look(t, url, "k").until("the end of the last", func(st sema.State) bool { return len(st.Holders) == 0 })
 	file, err := os.OpenFile(book, os.O_RDONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer func() { _ = file.Close() }()
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Errorf("the permit was back before the last process had ended: %v", err)

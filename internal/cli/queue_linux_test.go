@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sema"
+	"sema/lab/expect"
 )
 
 const crowd = 40
@@ -23,6 +24,7 @@ const witness = `echo "start $1 $SEMA_TOKEN" >>"$0"; read x; echo "end $1 $SEMA_
 func TestFortyProcesses(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
 		t.Run("one by one", func(t *testing.T) {
+			t.Parallel()
 			// One permit at a time changes hands, so the order of starts is exact.
 			l, jobs, book := gather(t, url, "exact")
 			for i, j := range jobs {
@@ -43,7 +45,9 @@ func TestFortyProcesses(t *testing.T) {
 			judge(t, read(t, book), true)
 		})
 		t.Run("all at once", func(t *testing.T) {
+			t.Parallel()
 			_, jobs, book := gather(t, url, "free")
+			expect.Until(t, "the start of three", func() bool { return starts(read(t, book)) == 3 })
 			for _, j := range jobs {
 				_ = j.stdin.Close()
 			}
@@ -57,18 +61,15 @@ func TestFortyProcesses(t *testing.T) {
 
 // A command that is gone when its turn comes is an error, as it is before.
 func TestCommandThatVanishesWhileWaiting(t *testing.T) {
+	t.Parallel()
 	url, script := fileURL(t), filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700))
 	l := look(t, url, "vanish")
 	holder := start(t, url, "run", "vanish", "--", "cat")
 	l.counts(1, 0)
 	j := start(t, url, "run", "vanish", "--", script)
 	l.counts(1, 1)
-	if err := os.Remove(script); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Remove(script))
 	_ = holder.stdin.Close()
 	j.exits(127)
 	j.says("no such file or directory")
@@ -78,9 +79,7 @@ func TestCommandThatVanishesWhileWaiting(t *testing.T) {
 // gather starts the crowd, one after another as they are seen to hold or wait.
 func gather(t *testing.T, url, name string) (*looker, []*job, string) {
 	l, book := look(t, url, name), filepath.Join(t.TempDir(), "book")
-	if err := os.WriteFile(book, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(book, nil, 0o600))
 	var jobs []*job
 	for i := range crowd {
 		jobs = append(jobs, start(t, url, "run", "-n", "3", name, "--", "sh", "-c", witness, book, strconv.Itoa(i)))
@@ -92,9 +91,7 @@ func gather(t *testing.T, url, name string) (*looker, []*job, string) {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return string(text)
 }
 

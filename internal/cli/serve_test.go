@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sema/lab/expect"
 )
 
 // served is sema serve, running.
@@ -36,10 +38,11 @@ var servingAt = regexp.MustCompile(`msg=serving url=(\S+)`)
 
 func serve(t *testing.T, args ...string) *served {
 	t.Helper()
+	ofProcesses(t)
 	s := &served{t: t, cmd: exec.Command("sema", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...), logs: make(chan string, 1)}
 	errs, err := s.cmd.StderrPipe()
-	must(t, err)
-	must(t, s.cmd.Start())
+	expect.OK(t, err)
+	expect.OK(t, s.cmd.Start())
 	lines := bufio.NewReader(errs)
 	first, err := lines.ReadString('\n')
 	found := servingAt.FindStringSubmatch(first)
@@ -58,19 +61,12 @@ func serve(t *testing.T, args ...string) *served {
 // end ends it by TERM, and is its log.
 func (s *served) end() string {
 	s.t.Helper()
-	must(s.t, s.cmd.Process.Signal(syscall.SIGTERM))
+	expect.OK(s.t, s.cmd.Process.Signal(syscall.SIGTERM))
 	log := <-s.logs
 	if err := s.cmd.Wait(); err != nil {
 		s.t.Errorf("%v\n%s", err, log)
 	}
 	return log
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // ok is run, for a command that succeeds.
@@ -106,7 +102,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, out)
 		}
 		// Another server over the same engine knows the permit as well.
-		must(t, s.cmd.Process.Kill())
+		expect.OK(t, s.cmd.Process.Kill())
 		<-s.logs
 		s = serve(t, "--url", url, "--audit", audit)
 		env = "SEMA_URL=" + s.url
@@ -134,10 +130,10 @@ func get(t *testing.T, url string) string {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	w, err := client.Get(url)
-	must(t, err)
+	expect.OK(t, err)
 	defer func() { _ = w.Body.Close() }()
 	text, err := io.ReadAll(w.Body)
-	must(t, err)
+	expect.OK(t, err)
 	return string(text)
 }
 
@@ -145,7 +141,7 @@ func TestServeWithTokensAndTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, tokens := filepath.Join(dir, "cert"), filepath.Join(dir, "key"), filepath.Join(dir, "tokens")
 	certificate(t, cert, key)
-	must(t, os.WriteFile(tokens, []byte("ci use job- hush-hush-hush-hush\nboss admin * hush-hush-hush-boss\n"), 0o600))
+	expect.OK(t, os.WriteFile(tokens, []byte("ci use job- hush-hush-hush-hush\nboss admin * hush-hush-hush-boss\n"), 0o600))
 	s := serve(t, "--url", fileURL(t), "--token-file", tokens, "--tls-cert", cert, "--tls-key", key)
 	if !strings.HasPrefix(s.url, "https://") {
 		t.Fatal(s.url)
@@ -181,24 +177,24 @@ func TestServeWithTokensAndTLS(t *testing.T) {
 // certificate writes one for 127.0.0.1, signed by itself.
 func certificate(t *testing.T, cert, key string) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	expect.OK(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "sema test"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
-	must(t, err)
+	expect.OK(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(k)
-	must(t, err)
-	must(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	expect.OK(t, err)
+	expect.OK(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	expect.OK(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 }
 
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "tokens")
-	must(t, os.WriteFile(bad, []byte("ci use * short\n"), 0o600))
+	expect.OK(t, os.WriteFile(bad, []byte("ci use * short\n"), 0o600))
 	for want, args := range map[string][]string{
 		"lets other hosts in, so a token file is needed": {"--listen", ":0"},
 		"--listen 10.0.0.1:1 lets other hosts in":        {"--listen", "10.0.0.1:1"},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sema"
+	"sema/lab/expect"
 )
 
 // Each scene is played in a real shell on a real terminal, with the bare
@@ -86,7 +87,7 @@ var scenes = map[string]func(t *testing.T, x *terminal, wrapper string){
 		x.shows("Stopped")
 		stopped(t, command)
 		x.kind("kill %1; kill -CONT %1\n")
-		until(t, "the end of the command", func() bool { return state(command) == 0 })
+		expect.Until(t, "the end of the command", func() bool { return state(command) == 0 })
 		x.kind(`echo a""live` + "\n")
 		x.shows("alive")
 	},
@@ -101,13 +102,11 @@ var scenes = map[string]func(t *testing.T, x *terminal, wrapper string){
 		x.kind(wrapper + `sh -c 'echo pid $$.; exec sleep 100'` + "\n")
 		command := x.pid("pid ")
 		_ = x.master.Close()
-		until(t, "the end of the command", func() bool { return state(command) == 0 })
+		expect.Until(t, "the end of the command", func() bool { return state(command) == 0 })
 	},
 	"closing the terminal under nohup": func(t *testing.T, x *terminal, wrapper string) {
 		fifo := filepath.Join(t.TempDir(), "fifo")
-		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, syscall.Mkfifo(fifo, 0o600))
 		book := filepath.Join(t.TempDir(), "book")
 		x.kind("nohup " + wrapper + `sh -c 'echo pid $$. >&3; read x <"$0"; echo "$x" >"$1"' ` + fifo + " " + book + " 3>&1 >/dev/null 2>&1 &\n")
 		x.pid("pid ")
@@ -117,10 +116,8 @@ var scenes = map[string]func(t *testing.T, x *terminal, wrapper string){
 		if state(shell) != 0 {
 			t.Fatal("the shell lives")
 		}
-		if err := os.WriteFile(fifo, []byte("alive\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		until(t, "what the command writes at its end", func() bool {
+		expect.OK(t, os.WriteFile(fifo, []byte("alive\n"), 0o600))
+		expect.Until(t, "what the command writes at its end", func() bool {
 			text, _ := os.ReadFile(book) // not there yet
 			return string(text) == "alive\n"
 		})
@@ -176,9 +173,7 @@ var scenes = map[string]func(t *testing.T, x *terminal, wrapper string){
 func breakScript(t *testing.T, x *terminal, shell, wrapper string) {
 	script := filepath.Join(t.TempDir(), "script")
 	text := "for i in 1 2 3; do " + wrapper + `sh -c 'echo start $1; exec sleep 100' sh $i; done; echo the""end` + "\n"
-	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(script, []byte(text), 0o600))
 	x.kind(shell + " " + script + `; echo co""de $?.` + "\n")
 	x.shows("start 1")
 	x.kind("\x03")

@@ -4,6 +4,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sema/lab/expect"
 )
 
 // voices are two processes, of which each prints the signals it gets.
@@ -25,6 +27,7 @@ var all = map[string]syscall.Signal{
 // A signal for sema alone reaches the command's first process, as if that had
 // been started in sema's place.
 func TestSignalForSemaReachesTheCommand(t *testing.T) {
+	t.Parallel()
 	j := start(t, fileURL(t), "run", "signals", "--", "bash", "-c", voices)
 	got := map[string]bool{j.line(): true, j.line(): true}
 	if !got["low ready"] || !got["high ready"] {
@@ -43,6 +46,7 @@ func TestSignalForSemaReachesTheCommand(t *testing.T) {
 // A signal for the whole process group, as a terminal or "kill %1" sends it,
 // reaches each process once: sema adds none of its own.
 func TestSignalForTheGroupArrivesOnce(t *testing.T) {
+	t.Parallel()
 	j := start(t, fileURL(t), "run", "signals", "--", "bash", "-c", voices)
 	got := map[string]int{j.line(): 1, j.line(): 1}
 	if got["low ready"] != 1 || got["high ready"] != 1 {
@@ -52,9 +56,7 @@ func TestSignalForTheGroupArrivesOnce(t *testing.T) {
 	for range 3 {
 		for name, s := range all {
 			sent = append(sent, name)
-			if err := syscall.Kill(-j.cmd.Process.Pid, s); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, syscall.Kill(-j.cmd.Process.Pid, s))
 			got := map[string]int{j.line(): 1}
 			got[j.line()]++
 			if got["low "+name] != 1 || got["high "+name] != 1 {
@@ -107,6 +109,7 @@ func TestSignalWhileWaitingLeavesTheQueue(t *testing.T) {
 
 // nohup's choice is the command's as well.
 func TestIgnoredHangUpStaysIgnored(t *testing.T) {
+	t.Parallel()
 	j := start(t, fileURL(t), "version") // warm: the binary is in memory
 	j.exits(0)
 	url := fileURL(t)
@@ -114,9 +117,7 @@ func TestIgnoredHangUpStaysIgnored(t *testing.T) {
 	j.expect("ready")
 	l := look(t, url, "inner")
 	st := l.counts(1, 0)
-	if err := syscall.Kill(st.Holders[0].Client.PID, syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, syscall.Kill(st.Holders[0].Client.PID, syscall.SIGHUP))
 	if _, err := j.stdin.WriteString("alive\n"); err != nil {
 		t.Fatal(err)
 	}

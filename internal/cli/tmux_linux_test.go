@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sema/lab/expect"
 )
 
 // tmux is a real terminal of 80 by 24 with a shell in it, whose screen the test
@@ -19,10 +21,9 @@ type tmux struct {
 
 func inTmux(t *testing.T, url string, env ...string) *tmux {
 	t.Helper()
+	ofProcesses(t)
 	dir, err := os.MkdirTemp("", "tmux") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	x := &tmux{t, filepath.Join(dir, "s")}
 	cmd := exec.Command("tmux", "-S", x.socket, "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "bash --norc --noprofile")
@@ -54,7 +55,7 @@ func (x *tmux) screen() string { x.t.Helper(); return x.run("capture-pane", "-p"
 func (x *tmux) until(what string, ok func(screen string) bool) string {
 	x.t.Helper()
 	screen := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(expect.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if screen = x.screen(); ok(screen) {
 			return screen
 		}

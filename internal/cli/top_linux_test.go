@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sema"
+	"sema/lab/expect"
 )
 
 // someLoad is a semaphore with holders and waiters, and one that idles.
@@ -19,14 +20,11 @@ func someLoad(t *testing.T, url string) *looker {
 	l.counts(1, 0)
 	start(t, url, "run", "--label", "second job", "downloads", "--", "cat")
 	l.counts(1, 1)
-	if err := look(t, url, "idle").s.SetLimit(t.Context(), 7); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, look(t, url, "idle").s.SetLimit(t.Context(), 7))
 	return l
 }
 
 func TestTop(t *testing.T) {
-	t.Parallel()
 	onEngines(t, func(t *testing.T, url string) {
 		l := someLoad(t, url)
 		x := inTmux(t, url)
@@ -121,6 +119,7 @@ func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
 		code   int
 	}{"INT": {syscall.SIGINT, 130}, "TERM": {syscall.SIGTERM, 143}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			url := fileURL(t)
 			someLoad(t, url)
 			x, pid := inTmux(t, url), filepath.Join(t.TempDir(), "pid")
@@ -129,21 +128,16 @@ func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
 			x.keys("l") // in the midst of a question
 			x.shows("limit of downloads: _")
 			text, err := os.ReadFile(pid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			number, err := strconv.Atoi(strings.TrimSpace(string(text)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := syscall.Kill(number, c.signal); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
+			expect.OK(t, syscall.Kill(number, c.signal))
 			x.code(c.code)
 			x.asBefore()
 		})
 	}
 	t.Run("a panic", func(t *testing.T) {
+		t.Parallel()
 		url := fileURL(t)
 		someLoad(t, url)
 		x := inTmux(t, url, "SEMA_TEST_PANIC=X")
@@ -154,6 +148,7 @@ func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
 		x.asBefore()
 	})
 	t.Run("a stop", func(t *testing.T) {
+		t.Parallel()
 		url := fileURL(t)
 		someLoad(t, url)
 		x := inTmux(t, url)

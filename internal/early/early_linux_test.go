@@ -23,12 +23,15 @@ func TestMain(m *testing.M) {
 }
 
 func TestLimitIsReadBeforeGoRaisesIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a process")
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("sh", "-c", `ulimit -S -n 77 && exec "$0"`, exe)
-	cmd.Env = append(os.Environ(), "SEMA_TEST_LIMIT=1")
+	cmd.Env = append(os.Environ(), "SEMA_TEST_LIMIT=1", "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.Output() // on the other one, a run that measures coverage complains
 	if err != nil || strings.TrimSpace(string(out)) != "true 77" {
 		t.Fatalf("%v: %s", err, out)

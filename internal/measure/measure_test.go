@@ -103,6 +103,9 @@ func converse(t *testing.T, store Store, lines ...string) (said []string, err er
 // TestGates runs each contestant twice: the first run must leave nothing held,
 // or the second one gets nothing.
 func TestGates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a server")
+	}
 	rdb := redistest.Start(t).Client()
 	memory := memengine.New()
 	t.Cleanup(func() { _ = memory.Close() })

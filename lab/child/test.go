@@ -16,7 +16,7 @@ type Tested struct {
 	tb testing.TB
 }
 
-// Run starts a process for a test.
+// Run starts a process for a test. With -short it skips the test.
 func Run(tb testing.TB, role string, job any) *Tested {
 	tb.Helper()
 	cmd, err := Command(role, job)
@@ -24,9 +24,12 @@ func Run(tb testing.TB, role string, job any) *Tested {
 	return RunCommand(tb, cmd)
 }
 
-// RunCommand starts a Command that was changed.
+// RunCommand is Run, for a Command that was changed.
 func RunCommand(tb testing.TB, cmd *exec.Cmd) *Tested {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("it takes processes")
+	}
 	p, err := Start(cmd)
 	expect.OK(tb, err)
 	tb.Cleanup(p.Kill)

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 // start starts a ground for a test.
 func start(t *testing.T, kind string) Ground {
 	t.Helper()
+	if testing.Short() && kind != "file" {
+		t.Skip("it takes servers")
+	}
 	g, err := New(expect.Within(t), kind, t.TempDir())
 	expect.OK(t, err)
 	t.Cleanup(g.Close)

@@ -36,6 +36,9 @@ const runnerRole = "runner"
 func TestRoundsOfEachKindOfEngine(t *testing.T) {
 	for _, kind := range []string{"standalone", "file"} {
 		t.Run(kind, func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("it takes processes")
+			}
 			t.Parallel()
 			out := t.TempDir() + "/faults.json"
 			var log strings.Builder
