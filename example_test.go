@@ -33,8 +33,8 @@ func Example() {
 		})
 	}
 	jobs.Wait()
-	free, err := sem.Available(context.Background())
-	fmt.Println(free, "free again,", err)
+	both, err := sem.AcquireN(context.Background(), 2)
+	fmt.Println(both.Weight(), "free again,", err)
 	// Output: 2 free again, <nil>
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"sema"
 	"sema/dashboard"
@@ -25,8 +27,11 @@ func form(do, name string, more ...string) url.Values {
 }
 
 func TestOperatorsAct(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { operate(t, memengine.New()) })
+	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { operate(t, memengine.New()) }) })
 	t.Run("redis", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("needs a server")
+		}
 		e, err := redisengine.New(redistest.Start(t).Client(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +43,7 @@ func TestOperatorsAct(t *testing.T) {
 func operate(t *testing.T, e engine.Engine) {
 	var audit []dashboard.Action
 	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a dashboard.Action) { audit = append(audit, a) }})
-	sem := s.semaphore("x", 3, &sema.Options{Label: "job"})
+	sem := s.semaphore("x", 3, &sema.Options{Label: "job", Renew: 100 * time.Millisecond}) // who renews learns of a revocation
 	p, q := acquire(t, sem, 2), acquire(t, sem, 1)
 	page := "/semaphore?name=x"
 	act := func(wants string, f url.Values) {

@@ -20,6 +20,7 @@ import (
 	"sema"
 	"sema/dashboard"
 	"sema/engine/memengine"
+	"sema/lab/pipenet"
 )
 
 // message is what a live page is sent.
@@ -104,120 +105,124 @@ func follow(ctx context.Context, client *http.Client, url string, wanted func(*l
 }
 
 func TestAChangeIsSeenLive(t *testing.T) {
-	s := open(t, dashboard.Options{Interval: 20 * time.Millisecond})
-	sem := s.semaphore("x", 3, nil)
-	acquire(t, sem, 1)
-	acquire(t, s.semaphore("quiet", 3, nil), 1)
-	server := httptest.NewServer(s.d)
-	defer server.Close()
-	first := true
-	l, err := follow(t.Context(), server.Client(), server.URL+"/live?of=list", func(l *live) bool {
-		if first {
-			first = false
-			if !slices.Equal(l.order, []string{"quiet", "x"}) {
-				t.Errorf("first %v", l.order)
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, dashboard.Options{Interval: 20 * time.Millisecond})
+		sem := s.semaphore("x", 3, nil)
+		acquire(t, sem, 1)
+		acquire(t, s.semaphore("quiet", 3, nil), 1)
+		server := pipenet.Serve(s.d, nil)
+		defer server.Close()
+		first := true
+		l, err := follow(t.Context(), server.Client(), server.URL+"/live?of=list", func(l *live) bool {
+			if first {
+				first = false
+				if !slices.Equal(l.order, []string{"quiet", "x"}) {
+					t.Errorf("first %v", l.order)
+				}
+				acquire(t, sem, 2)
 			}
-			acquire(t, sem, 2)
+			return strings.Contains(l.rows["x"], "3 of 3")
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return strings.Contains(l.rows["x"], "3 of 3")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if last := l.messages[len(l.messages)-1]; last.Lists["rows"].Rows["quiet"] != "" {
-		t.Errorf("a row that did not change was sent again: %+v", last)
-	}
-	// And it is the very HTML of the page.
-	has(t, s.get(200, "/"), l.rows["x"])
+		if last := l.messages[len(l.messages)-1]; last.Lists["rows"].Rows["quiet"] != "" {
+			t.Errorf("a row that did not change was sent again: %+v", last)
+		}
+		// And it is the very HTML of the page.
+		has(t, s.get(200, "/"), l.rows["x"])
 
-	first = true
-	_, err = follow(t.Context(), server.Client(), server.URL+"/live?of=semaphore&name=x", func(l *live) bool {
-		if first {
-			first = false
-			if len(l.order) != 2 {
-				t.Errorf("holders %v", l.order)
+		first = true
+		_, err = follow(t.Context(), server.Client(), server.URL+"/live?of=semaphore&name=x", func(l *live) bool {
+			if first {
+				first = false
+				if len(l.order) != 2 {
+					t.Errorf("holders %v", l.order)
+				}
+				if err := sem.Close(); err != nil { // gives back all
+					t.Error(err)
+				}
 			}
-			if err := sem.Close(); err != nil { // gives back all
-				t.Error(err)
-			}
+			return len(l.order) == 0 && strings.Contains(l.parts["facts"], "0 of 3")
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return len(l.order) == 0 && strings.Contains(l.parts["facts"], "0 of 3")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A hundred pages and two hundred changes a second: everybody has what is true
 // in the end, who reads slowly as well, and one page is made for all.
 func TestAHundredLivePages(t *testing.T) {
-	s := open(t, dashboard.Options{Interval: 50 * time.Millisecond, Streams: 101})
-	sem := s.semaphore("busy", 1000, nil)
-	acquire(t, sem, 1)
-	server := httptest.NewServer(s.d)
-	defer server.Close()
-	client := server.Client()
-	client.Transport.(*http.Transport).MaxIdleConnsPerHost = 200
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, dashboard.Options{Interval: 50 * time.Millisecond, Streams: 101})
+		sem := s.semaphore("busy", 1000, nil)
+		acquire(t, sem, 1)
+		server := pipenet.Serve(s.d, nil)
+		defer server.Close()
+		client := server.Client()
+		client.Transport.(*http.Transport).MaxIdleConnsPerHost = 200
 
-	var over atomic.Bool
-	var readers sync.WaitGroup
-	began := make(chan struct{}, 200)
-	for i := range 101 {
-		readers.Go(func() {
-			told := false
-			_, err := follow(t.Context(), client, server.URL+"/live?of=list", func(l *live) bool {
-				if !told {
-					told = true
-					began <- struct{}{}
-				}
-				if i == 0 && !over.Load() { // it reads nothing for a while
-					for !over.Load() {
-						runtime.Gosched()
-						time.Sleep(time.Millisecond)
+		var over atomic.Bool
+		var readers sync.WaitGroup
+		began := make(chan struct{}, 200)
+		for i := range 101 {
+			readers.Go(func() {
+				told := false
+				_, err := follow(t.Context(), client, server.URL+"/live?of=list", func(l *live) bool {
+					if !told {
+						told = true
+						began <- struct{}{}
 					}
+					if i == 0 && !over.Load() { // it reads nothing for a while
+						for !over.Load() {
+							runtime.Gosched()
+							time.Sleep(time.Millisecond)
+						}
+					}
+					return strings.Contains(l.rows["busy"], "999 of 1000")
+				})
+				if err != nil {
+					t.Errorf("reader %d: %v", i, err)
 				}
-				return strings.Contains(l.rows["busy"], "999 of 1000")
 			})
-			if err != nil {
-				t.Errorf("reader %d: %v", i, err)
+		}
+		for range 101 {
+			<-began
+		}
+		if resp, err := client.Get(server.URL + "/live?of=list"); err != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("one too many: %v %v", resp, err)
+		} else {
+			_ = resp.Body.Close()
+		}
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		heap := func() int {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int(m.HeapAlloc) >> 10
+		}
+		var before int
+		for i := range 600 {
+			<-tick.C
+			p := acquire(t, sem, 1)
+			if err := p.Release(); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-	for range 101 {
-		<-began
-	}
-	if resp, err := client.Get(server.URL + "/live?of=list"); err != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("one too many: %v %v", resp, err)
-	} else {
-		_ = resp.Body.Close()
-	}
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	heap := func() int {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int(m.HeapAlloc) >> 10
-	}
-	var before int
-	for i := range 600 {
-		<-tick.C
-		p := acquire(t, sem, 1)
-		if err := p.Release(); err != nil {
-			t.Fatal(err)
+			if i == 200 {
+				before = heap()
+			}
 		}
-		if i == 200 {
-			before = heap()
+		after := heap()
+		t.Logf("101 pages: %d kB in use after 200 changes, %d kB after 600", before, after)
+		if after > before+8<<10 { // what piled up for each page and change would be 20 MB and more
+			t.Errorf("%d kB after 200 changes, %d kB after 600: something piles up", before, after)
 		}
-	}
-	after := heap()
-	t.Logf("101 pages: %d kB in use after 200 changes, %d kB after 600", before, after)
-	if after > before+8<<10 { // what piled up for each page and change would be 20 MB and more
-		t.Errorf("%d kB after 200 changes, %d kB after 600: something piles up", before, after)
-	}
-	acquire(t, sem, 998)
-	over.Store(true)
-	readers.Wait()
+		acquire(t, sem, 998)
+		over.Store(true)
+		readers.Wait()
+	})
 }
 
 // In virtual time: one who may not read any more is cut off, an engine that is

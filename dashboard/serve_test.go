@@ -13,10 +13,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/lab/pipenet"
 )
 
 func TestEveryAnswerHasThePolicy(t *testing.T) {
@@ -38,69 +40,71 @@ func TestEveryAnswerHasThePolicy(t *testing.T) {
 // A dashboard works below any path, with a client that follows links as a
 // browser does.
 func TestBelowAPath(t *testing.T) {
-	s := open(t, dashboard.Options{Login: func(token string) (dashboard.Access, bool) { return admin(nil), token == "t" }})
-	acquire(t, s.semaphore("x", 3, nil), 1)
-	mux := http.NewServeMux()
-	mux.Handle("/ops/sema/", http.StripPrefix("/ops/sema", s.d))
-	mux.Handle("/bare", http.StripPrefix("/bare", s.d))
-	server := httptest.NewServer(mux)
-	defer server.Close()
-	jar, _ := cookiejar.New(nil)
-	browser := server.Client()
-	browser.Jar = jar
-	visit := func(path string) (string, string) {
-		t.Helper()
-		resp, err := browser.Get(server.URL + path)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, dashboard.Options{Login: func(token string) (dashboard.Access, bool) { return admin(nil), token == "t" }})
+		acquire(t, s.semaphore("x", 3, nil), 1)
+		mux := http.NewServeMux()
+		mux.Handle("/ops/sema/", http.StripPrefix("/ops/sema", s.d))
+		mux.Handle("/bare", http.StripPrefix("/bare", s.d))
+		server := pipenet.Serve(mux, nil)
+		defer server.Close()
+		jar, _ := cookiejar.New(nil)
+		browser := server.Client()
+		browser.Jar = jar
+		visit := func(path string) (string, string) {
+			t.Helper()
+			resp, err := browser.Get(server.URL + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp.Request.URL.Path, string(body)
 		}
-		defer func() { _ = resp.Body.Close() }()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
+		for _, path := range []string{"/ops/sema/", "/ops/sema"} {
+			if at, page := visit(path); at != "/ops/sema/login" || !strings.Contains(page, "Token") {
+				t.Errorf("%s leads to %s\n%s", path, at, page)
+			}
 		}
-		return resp.Request.URL.Path, string(body)
-	}
-	for _, path := range []string{"/ops/sema/", "/ops/sema"} {
-		if at, page := visit(path); at != "/ops/sema/login" || !strings.Contains(page, "Token") {
-			t.Errorf("%s leads to %s\n%s", path, at, page)
+		post := func(to string, v url.Values) string {
+			t.Helper()
+			r, _ := http.NewRequest(http.MethodPost, server.URL+to, strings.NewReader(v.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Origin", server.URL)
+			resp, err := browser.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			return resp.Request.URL.Path
 		}
-	}
-	post := func(to string, v url.Values) string {
-		t.Helper()
-		r, _ := http.NewRequest(http.MethodPost, server.URL+to, strings.NewReader(v.Encode()))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		r.Header.Set("Origin", server.URL)
-		resp, err := browser.Do(r)
+		if at := post("/ops/sema/login", url.Values{"token": {"t"}}); at != "/ops/sema/" {
+			t.Errorf("logged in, at %s", at)
+		}
+		if at, page := visit("/ops/sema/semaphore?name=x"); at != "/ops/sema/semaphore" || !strings.Contains(page, "1 of 3") {
+			t.Errorf("at %s\n%s", at, page)
+		}
+		if at := post("/ops/sema/act", form("pause", "x")); at != "/ops/sema/semaphore" {
+			t.Errorf("paused, at %s", at)
+		}
+		if at := post("/ops/sema/logout", nil); at != "/ops/sema/login" {
+			t.Errorf("logged out, at %s", at)
+		}
+		if at, _ := visit("/ops/sema/semaphore?name=x"); at != "/ops/sema/login" {
+			t.Errorf("after the logout at %s", at)
+		}
+		resp, err := (&http.Client{Transport: browser.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Get(server.URL + "/bare")
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
-		return resp.Request.URL.Path
-	}
-	if at := post("/ops/sema/login", url.Values{"token": {"t"}}); at != "/ops/sema/" {
-		t.Errorf("logged in, at %s", at)
-	}
-	if at, page := visit("/ops/sema/semaphore?name=x"); at != "/ops/sema/semaphore" || !strings.Contains(page, "1 of 3") {
-		t.Errorf("at %s\n%s", at, page)
-	}
-	if at := post("/ops/sema/act", form("pause", "x")); at != "/ops/sema/semaphore" {
-		t.Errorf("paused, at %s", at)
-	}
-	if at := post("/ops/sema/logout", nil); at != "/ops/sema/login" {
-		t.Errorf("logged out, at %s", at)
-	}
-	if at, _ := visit("/ops/sema/semaphore?name=x"); at != "/ops/sema/login" {
-		t.Errorf("after the logout at %s", at)
-	}
-	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Get(server.URL + "/bare")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if to := resp.Header.Get("Location"); to != "./bare/" {
-		t.Errorf("/bare leads to %s", to)
-	}
+		if to := resp.Header.Get("Location"); to != "./bare/" {
+			t.Errorf("/bare leads to %s", to)
+		}
+	})
 }
 
 // Whatever an address or a form says, it is answered, and not with a failure
@@ -154,13 +158,15 @@ func (away) Open(string, engine.Client, func(engine.Notification)) (engine.Sessi
 var errAway = &engine.Error{Op: "state", NotExecuted: true, Temporary: true, Err: errors.New("dial <tcp>: refused")}
 
 func TestAnEngineThatIsAway(t *testing.T) {
-	d := dashboard.New(away{memengine.New()}, &dashboard.Options{Allow: admin, Log: slog.New(slog.DiscardHandler)})
-	defer d.Close()
-	s := &site{t: t, d: d}
-	for _, path := range []string{"/", "/?sort=use", "/semaphore?name=x", "/act?do=pause&name=x"} {
-		has(t, s.get(503, path), "dial &lt;tcp&gt;: refused")
-	}
-	has(t, s.post(503, "/act", form("pause", "x")).Body.String(), "refused")
+	synctest.Test(t, func(t *testing.T) {
+		d := dashboard.New(away{memengine.New()}, &dashboard.Options{Allow: admin, Log: slog.New(slog.DiscardHandler)})
+		defer d.Close()
+		s := &site{t: t, d: d}
+		for _, path := range []string{"/", "/?sort=use", "/semaphore?name=x", "/act?do=pause&name=x"} {
+			has(t, s.get(503, path), "dial &lt;tcp&gt;: refused")
+		}
+		has(t, s.post(503, "/act", form("pause", "x")).Body.String(), "refused")
+	})
 }
 
 // Ten thousand semaphores, and ten thousand waiters of one of them, are pages

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+
+	"sema/internal/once"
 )
 
 // stream is a response that is still arriving, and what it holds. Its caller has
@@ -24,7 +26,7 @@ type stream struct {
 	unwatch func() bool
 	cleanup runtime.Cleanup
 
-	once sync.Once
+	once once.Once
 	err  error // of closing inner
 }
 

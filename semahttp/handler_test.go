@@ -18,6 +18,7 @@ import (
 
 	"sema"
 	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/semahttp"
 )
 
@@ -40,10 +41,10 @@ func TestAWaitInVainIsAnswered(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			sem, err := sema.New(memengine.New(), "x", 1, nil)
-			must(t, err)
+			expect.OK(t, err)
 			defer func() { _ = sem.Close() }()
 			p, err := sem.Acquire(t.Context())
-			must(t, err)
+			expect.OK(t, err)
 			h := c.handler
 			h.Limit = semahttp.All(sem)
 			h.Next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was served") })
@@ -55,7 +56,7 @@ func TestAWaitInVainIsAnswered(t *testing.T) {
 			if h.Position == "" && len(w.Header()) > 3 { // Content-Type, X-Content-Type-Options, Retry-After
 				t.Errorf("headers %v", w.Header())
 			}
-			must(t, p.Release())
+			expect.OK(t, p.Release())
 		})
 	}
 }
@@ -63,10 +64,10 @@ func TestAWaitInVainIsAnswered(t *testing.T) {
 func TestWhoTheClientLeavesWaitsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sem, err := sema.New(memengine.New(), "x", 1, nil)
-		must(t, err)
+		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
 		p, err := sem.Acquire(t.Context())
-		must(t, err)
+		expect.OK(t, err)
 		h := &semahttp.Handler{Limit: semahttp.All(sem), Next: http.NotFoundHandler(), Wait: time.Hour}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan int)
@@ -81,7 +82,7 @@ func TestWhoTheClientLeavesWaitsNoMore(t *testing.T) {
 		if code != 503 || waiters(t, sem) != 0 {
 			t.Errorf("%d, and %d still wait", code, waiters(t, sem))
 		}
-		must(t, p.Release())
+		expect.OK(t, p.Release())
 	})
 }
 
@@ -89,16 +90,16 @@ func TestThePositionInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
 		sem, err := sema.New(e, "x", 1, nil)
-		must(t, err)
+		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
 		p, err := sem.Acquire(t.Context())
-		must(t, err)
+		expect.OK(t, err)
 		h := &semahttp.Handler{Limit: semahttp.All(sem), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position"}
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 3 {
 			other, err := sema.New(e, "x", 1, nil)
-			must(t, err)
+			expect.OK(t, err)
 			defer func() { _ = other.Close() }()
 			wg.Go(func() {
 				if _, err := other.Acquire(ctx); !errors.Is(err, sema.ErrUnavailable) {
@@ -120,7 +121,7 @@ func TestThePositionInTheQueue(t *testing.T) {
 		if got := answer(h, t.Context()).Header().Get("Queue-Position"); got != "1" {
 			t.Errorf("behind nobody: %q", got)
 		}
-		must(t, p.Release())
+		expect.OK(t, p.Release())
 	})
 }
 
@@ -150,88 +151,90 @@ func TestErrorsOfALimiter(t *testing.T) {
 }
 
 func TestTheHandlerHoldsWhileItRuns(t *testing.T) {
-	sem := newSem(t, 1)
-	h := &semahttp.Handler{Limit: semahttp.All(sem)}
-	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n := used(t, sem); n != 1 {
-			t.Errorf("%d held", n)
+	synctest.Test(t, func(t *testing.T) {
+		sem := newSem(t, 1)
+		h := &semahttp.Handler{Limit: semahttp.All(sem)}
+		h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n := used(t, sem); n != 1 {
+				t.Errorf("%d held", n)
+			}
+			if r.URL.Path == "/panic" {
+				panic(http.ErrAbortHandler)
+			}
+		})
+		_ = answer(h, t.Context())
+		if n := used(t, sem); n != 0 {
+			t.Errorf("%d held after it returned", n)
 		}
-		if r.URL.Path == "/panic" {
-			panic(http.ErrAbortHandler)
+		func() {
+			defer func() {
+				if recover() != http.ErrAbortHandler {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/panic", nil))
+		}()
+		if n := used(t, sem); n != 0 {
+			t.Errorf("%d held after a panic", n)
 		}
 	})
-	_ = answer(h, t.Context())
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held after it returned", n)
-	}
-	func() {
-		defer func() {
-			if recover() != http.ErrAbortHandler {
-				t.Error("the panic was swallowed")
-			}
-		}()
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/panic", nil))
-	}()
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held after a panic", n)
-	}
 }
 
 func TestALostPermitEndsTheContextOfTheHandler(t *testing.T) {
-	sem := newSem(t, 1)
-	cause := make(chan error, 1)
-	h := &semahttp.Handler{Limit: semahttp.All(sem)}
-	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		revoke(t, sem)
-		<-r.Context().Done()
-		cause <- context.Cause(r.Context())
+	synctest.Test(t, func(t *testing.T) {
+		sem := newSem(t, 1)
+		cause := make(chan error, 1)
+		h := &semahttp.Handler{Limit: semahttp.All(sem)}
+		h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			revoke(t, sem)
+			<-r.Context().Done()
+			cause <- context.Cause(r.Context())
+		})
+		_ = answer(h, expect.Within(t))
+		if err := <-cause; !errors.Is(err, sema.ErrRevoked) {
+			t.Error(err)
+		}
 	})
-	_ = answer(h, within(t))
-	if err := <-cause; !errors.Is(err, sema.ErrRevoked) {
-		t.Error(err)
-	}
 }
 
 // What a server's ResponseWriter can do works through a Handler.
 func TestWhatTheServerCanDo(t *testing.T) {
 	for _, proto := range []int{1, 2} {
 		t.Run(fmt.Sprintf("HTTP/%d", proto), func(t *testing.T) {
-			sem, goOn := newSem(t, 1), make(chan struct{})
-			h := &semahttp.Handler{Limit: semahttp.All(sem)}
-			h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				rc := http.NewResponseController(w)
-				if err := errors.Join(rc.SetReadDeadline(time.Now().Add(time.Hour)), rc.SetWriteDeadline(time.Now().Add(time.Hour)), rc.EnableFullDuplex()); err != nil && proto == 1 {
-					t.Error(err)
+			synctest.Test(t, func(t *testing.T) {
+				sem, goOn := newSem(t, 1), make(chan struct{})
+				h := &semahttp.Handler{Limit: semahttp.All(sem)}
+				h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					rc := http.NewResponseController(w)
+					if err := errors.Join(rc.SetReadDeadline(time.Now().Add(time.Hour)), rc.SetWriteDeadline(time.Now().Add(time.Hour)), rc.EnableFullDuplex()); err != nil && proto == 1 {
+						t.Error(err)
+					}
+					w.Header().Set("Trailer", "Sum")
+					_, err := io.WriteString(w, "first ")
+					expect.OK(t, err)
+					expect.OK(t, rc.Flush())
+					<-goOn
+					_, err = io.Copy(w, strings.NewReader("second"))
+					expect.OK(t, err)
+					w.(http.Flusher).Flush()
+					w.Header().Set("Sum", "1")
+					_, reads := w.(io.ReaderFrom)
+					if _, hijacks := w.(http.Hijacker); hijacks != (proto == 1) || reads != (proto == 1) {
+						t.Errorf("%T: Hijacker %v, ReaderFrom %v", w, hijacks, reads)
+					}
+				})
+				u, base := serveTLS(t, h, proto == 2)
+				resp := get(t, base, expect.Within(t), u)
+				defer func() { _ = resp.Body.Close() }()
+				first := make([]byte, 6)
+				_, err := io.ReadFull(resp.Body, first)
+				expect.OK(t, err)
+				close(goOn)
+				if rest := read(t, resp.Body); string(first)+rest != "first second" || resp.ProtoMajor != proto || resp.Trailer.Get("Sum") != "1" {
+					t.Errorf("%s: %q, %v", resp.Proto, string(first)+rest, resp.Trailer)
 				}
-				w.Header().Set("Trailer", "Sum")
-				_, err := io.WriteString(w, "first ")
-				must(t, err)
-				must(t, rc.Flush())
-				<-goOn
-				_, err = io.Copy(w, strings.NewReader("second"))
-				must(t, err)
-				w.(http.Flusher).Flush()
-				w.Header().Set("Sum", "1")
-				_, reads := w.(io.ReaderFrom)
-				if _, hijacks := w.(http.Hijacker); hijacks != (proto == 1) || reads != (proto == 1) {
-					t.Errorf("%T: Hijacker %v, ReaderFrom %v", w, hijacks, reads)
-				}
+				expect.Until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
 			})
-			s := httptest.NewUnstartedServer(h)
-			s.EnableHTTP2 = proto == 2
-			s.StartTLS()
-			defer s.Close()
-			resp, err := s.Client().Do(request(t, within(t), s.URL))
-			must(t, err)
-			defer func() { _ = resp.Body.Close() }()
-			first := make([]byte, 6)
-			_, err = io.ReadFull(resp.Body, first)
-			must(t, err)
-			close(goOn)
-			if rest := read(t, resp.Body); string(first)+rest != "first second" || resp.ProtoMajor != proto || resp.Trailer.Get("Sum") != "1" {
-				t.Errorf("%s: %q, %v", resp.Proto, string(first)+rest, resp.Trailer)
-			}
-			until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
 		})
 	}
 }
@@ -253,50 +256,52 @@ func (w plain) Unwrap() http.ResponseWriter   { return w.ResponseWriter }
 func (w flushes) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func TestMiddlewareBetween(t *testing.T) {
-	sem := newSem(t, 1)
-	for _, c := range []struct {
-		what         string
-		wrap         func(w http.ResponseWriter) http.ResponseWriter
-		flush, reads bool
-	}{
-		{"plain", func(w http.ResponseWriter) http.ResponseWriter { return plain{w} }, false, false},
-		{"with Flusher", func(w http.ResponseWriter) http.ResponseWriter { return flushes{w, w.(http.Flusher)} }, true, false},
-		{"with ReaderFrom", func(w http.ResponseWriter) http.ResponseWriter { return reads{plain{w}, w.(io.ReaderFrom)} }, false, true},
-	} {
-		h, served := &semahttp.Handler{Limit: semahttp.All(sem)}, make(chan struct{})
-		h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer close(served)
-			_, f := w.(http.Flusher)
-			_, rf := w.(io.ReaderFrom)
-			if f != c.flush || rf != c.reads {
-				t.Errorf("%s: Flusher %v, ReaderFrom %v", c.what, f, rf)
+	synctest.Test(t, func(t *testing.T) {
+		sem := newSem(t, 1)
+		for _, c := range []struct {
+			what         string
+			wrap         func(w http.ResponseWriter) http.ResponseWriter
+			flush, reads bool
+		}{
+			{"plain", func(w http.ResponseWriter) http.ResponseWriter { return plain{w} }, false, false},
+			{"with Flusher", func(w http.ResponseWriter) http.ResponseWriter { return flushes{w, w.(http.Flusher)} }, true, false},
+			{"with ReaderFrom", func(w http.ResponseWriter) http.ResponseWriter { return reads{plain{w}, w.(io.ReaderFrom)} }, false, true},
+		} {
+			h, served := &semahttp.Handler{Limit: semahttp.All(sem)}, make(chan struct{})
+			h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(served)
+				_, f := w.(http.Flusher)
+				_, rf := w.(io.ReaderFrom)
+				if f != c.flush || rf != c.reads {
+					t.Errorf("%s: Flusher %v, ReaderFrom %v", c.what, f, rf)
+				}
+				if conn, _, err := http.NewResponseController(w).Hijack(); err != nil {
+					t.Errorf("%s: %v", c.what, err)
+				} else if used(t, sem) != 1 || conn.Close() != nil || used(t, sem) != 0 {
+					t.Errorf("%s: the permit is not the connection's", c.what)
+				}
+			})
+			u := serve(t, func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(c.wrap(w), r) })
+			if resp, err := connections(t).RoundTrip(request(t, expect.Within(t), u)); err == nil {
+				t.Errorf("%s: %s", c.what, resp.Status)
 			}
-			if conn, _, err := http.NewResponseController(w).Hijack(); err != nil {
-				t.Errorf("%s: %v", c.what, err)
-			} else if used(t, sem) != 1 || conn.Close() != nil || used(t, sem) != 0 {
-				t.Errorf("%s: the permit is not the connection's", c.what)
+			<-served
+		}
+		// One that says it can be hijacked, and cannot.
+		h := &semahttp.Handler{Limit: semahttp.All(sem)}
+		h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("hijacking: %v", err)
 			}
 		})
-		u := serve(t, func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(c.wrap(w), r) })
-		if resp, err := http.Get(u); err == nil {
-			t.Errorf("%s: %s", c.what, resp.Status)
-		}
-		<-served
-	}
-	// One that says it can be hijacked, and cannot.
-	h := &semahttp.Handler{Limit: semahttp.All(sem)}
-	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
-			t.Errorf("hijacking: %v", err)
+		h.ServeHTTP(struct {
+			http.ResponseWriter
+			http.Hijacker
+		}{httptest.NewRecorder(), http.NewResponseController(httptest.NewRecorder())}, httptest.NewRequest(http.MethodGet, "/", nil))
+		if n := used(t, sem); n != 0 {
+			t.Errorf("%d held", n)
 		}
 	})
-	h.ServeHTTP(struct {
-		http.ResponseWriter
-		http.Hijacker
-	}{httptest.NewRecorder(), http.NewResponseController(httptest.NewRecorder())}, httptest.NewRequest(http.MethodGet, "/", nil))
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held", n)
-	}
 }
 
 // The server removes the files of a form that was parsed from the request that
@@ -306,24 +311,22 @@ func TestFilesOfAFormAreRemoved(t *testing.T) {
 	name := make(chan string, 1)
 	h := &semahttp.Handler{Limit: semahttp.All(sem)}
 	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		must(t, r.ParseMultipartForm(1))
+		expect.OK(t, r.ParseMultipartForm(1))
 		f, err := r.MultipartForm.File["f"][0].Open()
-		must(t, err)
+		expect.OK(t, err)
 		name <- f.(*os.File).Name()
-		must(t, f.Close())
+		expect.OK(t, f.Close())
 	})
-	s := httptest.NewServer(h)
-	defer s.Close()
 	body := &bytes.Buffer{}
 	form := multipart.NewWriter(body)
 	part, err := form.CreateFormFile("f", "f.bin")
-	must(t, err)
+	expect.OK(t, err)
 	_, err = part.Write(make([]byte, 11<<20)) // more than is kept in memory
-	must(t, err)
-	must(t, form.Close())
-	resp, err := s.Client().Post(s.URL, form.FormDataContentType(), body)
-	must(t, err)
+	expect.OK(t, err)
+	expect.OK(t, form.Close())
+	resp, err := (&http.Client{Transport: connections(t)}).Post(serve(t, h.ServeHTTP), form.FormDataContentType(), body)
+	expect.OK(t, err)
 	_ = read(t, resp.Body)
 	file := <-name
-	until(t, "the file is removed", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+	expect.Until(t, "the file is removed", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
 }

@@ -2,52 +2,32 @@ package semahttp_test
 
 import (
 	"context"
+	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"sema"
 	"sema/engine/memengine"
+	"sema/lab/expect"
+	"sema/lab/pipenet"
 	"sema/semahttp"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience bounds what no test asserts anything about.
-const patience = 60 * time.Second
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// until asks again and again for what no event tells.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: did not happen in time", what)
-		}
-	}
-}
-
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // who runs beside others waits for Redis, most of the time
+	goleak.VerifyTestMain(m)
 }
 
 func newSem(t testing.TB, limit int) *sema.Semaphore {
 	t.Helper()
 	s, err := sema.New(memengine.New(), "upstream", limit, nil)
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -55,69 +35,89 @@ func newSem(t testing.TB, limit int) *sema.Semaphore {
 // used is the weight held.
 func used(t testing.TB, s *sema.Semaphore) int {
 	t.Helper()
-	st, err := s.State(within(t))
-	must(t, err)
+	st, err := s.State(expect.Within(t))
+	expect.OK(t, err)
 	return st.Used
 }
 
 // waiters is how many wait.
 func waiters(t testing.TB, s *sema.Semaphore) int {
 	t.Helper()
-	st, err := s.State(within(t))
-	must(t, err)
+	st, err := s.State(expect.Within(t))
+	expect.OK(t, err)
 	return len(st.Waiters)
 }
 
 // revoke takes the only permit from its holder.
 func revoke(t testing.TB, s *sema.Semaphore) {
 	t.Helper()
-	holders, err := s.Holders(within(t))
-	must(t, err)
+	holders, err := s.Holders(expect.Within(t))
+	expect.OK(t, err)
 	if len(holders) != 1 {
 		t.Fatalf("%d holders, want 1", len(holders))
 	}
-	must(t, s.Revoke(within(t), holders[0].ID))
+	expect.OK(t, s.Revoke(expect.Within(t), holders[0].ID))
 }
 
-// transport is a Transport whose connections are gone when the test ends.
-func transport(t testing.TB, sem *sema.Semaphore) *semahttp.Transport {
-	base := &http.Transport{}
+// connections is a transport to what serve serves, whose connections are gone when
+// the test ends.
+func connections(t testing.TB) *http.Transport {
+	base := &http.Transport{DialContext: pipenet.Dial}
 	t.Cleanup(base.CloseIdleConnections)
-	return &semahttp.Transport{Base: base, Limit: semahttp.All(sem)}
+	return base
 }
 
+// transport is a Transport over connections.
+func transport(t testing.TB, sem *sema.Semaphore) *semahttp.Transport {
+	return &semahttp.Transport{Base: connections(t), Limit: semahttp.All(sem)}
+}
+
+// serve serves until the test ends, in memory.
 func serve(t testing.TB, f http.HandlerFunc) string {
-	s := httptest.NewServer(f)
+	s := pipenet.Serve(f, nil)
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// serveTLS serves over TLS until the test ends, in memory. It returns the address,
+// and a transport to it.
+func serveTLS(t testing.TB, h http.Handler, http2 bool) (string, *http.Transport) {
+	l := pipenet.Listen()
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}, EnableHTTP2: http2}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	base := s.Client().Transport.(*http.Transport)
+	base.DialContext = l.Dial
+	t.Cleanup(base.CloseIdleConnections)
+	return s.URL, base
 }
 
 // get asks for a page, and stops the test when there is no answer.
 func get(t testing.TB, rt http.RoundTripper, ctx context.Context, url string) *http.Response {
 	t.Helper()
 	resp, err := (&http.Client{Transport: rt}).Do(request(t, ctx, url))
-	must(t, err)
+	expect.OK(t, err)
 	return resp
 }
 
 func request(t testing.TB, ctx context.Context, url string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	must(t, err)
+	expect.OK(t, err)
 	return r
 }
 
 func read(t testing.TB, r io.Reader) string {
 	t.Helper()
 	all, err := io.ReadAll(r)
-	must(t, err)
+	expect.OK(t, err)
 	return string(all)
 }
 
 // collectUntil has the garbage collector run until ok.
 func collectUntil(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	until(t, what, func() bool { runtime.GC(); return ok() })
+	expect.Until(t, what, func() bool { runtime.GC(); return ok() })
 }
 
 // roundTripper is a function as http.RoundTripper.

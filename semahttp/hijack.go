@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"sema/internal/once"
 )
 
 // hold is what a request that is served holds.
@@ -97,7 +99,7 @@ type takeover struct {
 	unwatch func() bool
 	cleanup runtime.Cleanup
 
-	once sync.Once
+	once once.Once
 	err  error // of closing inner
 }
 

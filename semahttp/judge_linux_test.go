@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sema/lab/expect"
 )
 
 // judge counts the requests that run at an upstream at the same time. A request
@@ -117,7 +119,7 @@ func TestJudgeSeesOneTooMany(t *testing.T) {
 			j.giveUp("first")
 		}
 		if c.close {
-			must(t, client.Close())
+			expect.OK(t, client.Close())
 		}
 		second, _ := pair(t)
 		j.leave(j.enter("second", second))
@@ -132,12 +134,12 @@ func TestJudgeSeesOneTooMany(t *testing.T) {
 func pair(t *testing.T) (server *net.TCPConn, client net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	expect.OK(t, err)
 	defer func() { _ = l.Close() }()
 	client, err = net.Dial("tcp", l.Addr().String())
-	must(t, err)
+	expect.OK(t, err)
 	accepted, err := l.Accept()
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { _, _ = client.Close(), accepted.Close() })
 	return accepted.(*net.TCPConn), client
 }

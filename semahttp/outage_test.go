@@ -18,32 +18,61 @@ import (
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
+	"sema/lab/stall"
 	"sema/semahttp"
 )
 
 // An outage that outlasts the lease cancels what runs, whatever the policy is:
 // the permit may be somebody else's by then.
 func TestAnOutageLongerThanTheLeaseCancels(t *testing.T) {
-	srv := redistest.Start(t)
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
-	defer func() { _ = rdb.Close() }()
-	e, err := redisengine.New(rdb, nil)
-	must(t, err)
-	defer func() { _ = e.Close() }()
-	sem, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Second})
-	must(t, err)
-	defer func() { _ = sem.Close() }()
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	stall.Run(t, func(t *stall.Case) {
+		srv := redistest.Start(t)
+		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+		defer func() { _ = rdb.Close() }()
+		e, err := redisengine.New(rdb, nil)
+		expect.OK(t, err)
+		defer func() { _ = e.Close() }()
+		sem, err := sema.New(e, "x", 1, &sema.Options{Lease: 2 * time.Second})
+		expect.OK(t, err)
+		defer func() { _ = sem.Close() }()
+		outage(t, sem, srv.Kill)
+	})
+}
+
+func TestAnOutageLongerThanTheDefaultLeaseCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &hanging{Engine: memengine.New()}
+		sem, err := sema.New(e, "x", 1, nil)
+		expect.OK(t, err)
+		defer func() { _ = sem.Close() }()
+		began := time.Now()
+		outage(t, sem, func() { e.now.Store(true) })
+		// The lease of 30 s less its margin, and what the release may take.
+		if d := time.Since(began); d != 29*time.Second+250*time.Millisecond {
+			t.Errorf("cancelled after %v, want 29.25s", d)
+		}
+		e.now.Store(false)
+	})
+}
+
+// outage has the engine away while an answer is read.
+func outage(t testing.TB, sem *sema.Semaphore, begin func()) {
 	gone := make(chan error, 1)
 	tr := transport(t, sem)
 	tr.Policy = semahttp.FailOpen
-	resp := get(t, tr, within(t), drip(t, make(chan struct{}), gone))
-	srv.Kill()
-	_, err = io.ReadAll(resp.Body)
+	resp := get(t, tr, expect.Within(t), drip(t, make(chan struct{}), gone))
+	begin()
+	_, err := io.ReadAll(resp.Body)
 	if !errors.Is(err, sema.ErrLost) {
 		t.Errorf("reading: %v, want the loss", err)
 	}
 	<-gone
-	must(t, resp.Body.Close())
+	expect.OK(t, resp.Body.Close())
 }
 
 // hanging is an engine whose calls hang while it is told to.
@@ -74,24 +103,24 @@ func TestAnEngineThatHangsDoesNotHoldUpAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &hanging{Engine: memengine.New()}
 		sem, err := sema.New(e, "x", 1, nil)
-		must(t, err)
+		expect.OK(t, err)
 		tr := &semahttp.Transport{Limit: semahttp.All(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, ContentLength: 3, Body: io.NopCloser(strings.NewReader("all"))}, nil
 		})}
 		resp, err := tr.RoundTrip(request(t, t.Context(), "http://example.org"))
-		must(t, err)
+		expect.OK(t, err)
 		e.now.Store(true)
 		began := time.Now()
 		if got := read(t, resp.Body); got != "all" || time.Since(began) != 250*time.Millisecond {
 			t.Errorf("%q after %v, want 250ms", got, time.Since(began))
 		}
-		must(t, resp.Body.Close())
+		expect.OK(t, resp.Body.Close())
 		e.now.Store(false)
 		time.Sleep(10 * time.Second) // until the calls that hang have ended
 		p, err := sem.Acquire(t.Context())
-		must(t, err)
-		must(t, p.Release())
-		must(t, sem.Close())
+		expect.OK(t, err)
+		expect.OK(t, p.Release())
+		expect.OK(t, sem.Close())
 	})
 }
 
@@ -100,7 +129,7 @@ func TestManyLimitersGoThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := true
 		sem, err := sema.New(memengine.New(), "x", 1000, nil)
-		must(t, err)
+		expect.OK(t, err)
 		acquire := func(ctx context.Context, _ string) (*sema.Permit, error) {
 			if down {
 				return nil, &sema.EngineError{Op: "acquire", Err: io.ErrUnexpectedEOF}
@@ -116,7 +145,7 @@ func TestManyLimitersGoThroughAnOutage(t *testing.T) {
 		hosts := func(n int) {
 			for i := range n {
 				_, err := tr.RoundTrip(request(t, t.Context(), "http://"+strings.Repeat("x", i+1)+".example"))
-				must(t, err)
+				expect.OK(t, err)
 			}
 		}
 		hosts(200)
@@ -131,6 +160,6 @@ func TestManyLimitersGoThroughAnOutage(t *testing.T) {
 		if admitted != 400 {
 			t.Errorf("%d went on without a permit though the engine is back", admitted-400)
 		}
-		must(t, sem.Close())
+		expect.OK(t, sem.Close())
 	})
 }

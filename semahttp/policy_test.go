@@ -20,6 +20,7 @@ import (
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 	"sema/semahttp"
 )
 
@@ -87,7 +88,7 @@ func policyTest(t *testing.T, p semahttp.Policy, limit int, wait time.Duration, 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		sem, err := sema.New(memengine.New(), "x", limit, nil)
-		must(t, err)
+		expect.OK(t, err)
 		l, c := &away{Semaphore: sem}, &crowd{leave: make(chan struct{})}
 		var mu sync.Mutex
 		var all []semahttp.EngineFailed
@@ -99,7 +100,7 @@ func policyTest(t *testing.T, p semahttp.Policy, limit int, wait time.Duration, 
 		if n := used(t, sem); n != 0 {
 			t.Errorf("%d held at the end", n)
 		}
-		must(t, sem.Close())
+		expect.OK(t, sem.Close())
 	})
 }
 
@@ -246,14 +247,17 @@ func TestRedisStopsAndStarts(t *testing.T) {
 		} {
 			t.Run(side+" "+c.name, func(t *testing.T) {
 				t.Parallel()
+				if testing.Short() {
+					t.Skip("needs a server")
+				}
 				srv := redistest.Start(t)
 				rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 				defer func() { _ = rdb.Close() }()
 				e, err := redisengine.New(rdb, nil)
-				must(t, err)
+				expect.OK(t, err)
 				defer func() { _ = e.Close() }()
-				sem, err := sema.New(e, "x", limit, &sema.Options{Lease: time.Second})
-				must(t, err)
+				sem, err := sema.New(e, "x", limit, &sema.Options{Lease: time.Minute})
+				expect.OK(t, err)
 				defer func() { _ = sem.Close() }()
 
 				up, failures := &counted{leave: make(chan struct{})}, atomic.Int64{}
@@ -263,7 +267,7 @@ func TestRedisStopsAndStarts(t *testing.T) {
 				var rt http.RoundTripper = &semahttp.Transport{Base: base, Limit: semahttp.All(sem), Policy: c.policy, Observer: observer}
 				var h http.Handler = up
 				if side == "Handler" {
-					rt, h = base, &semahttp.Handler{Next: up, Limit: semahttp.All(sem), Policy: c.policy, Wait: patience, Observer: observer}
+					rt, h = base, &semahttp.Handler{Next: up, Limit: semahttp.All(sem), Policy: c.policy, Wait: expect.Patience, Observer: observer}
 				}
 				s := httptest.NewServer(h)
 				defer s.Close()
@@ -278,9 +282,9 @@ func TestRedisStopsAndStarts(t *testing.T) {
 					case "back":
 						srv.Restart()
 						// Whoever asks finds out; until then the policy goes on.
-						until(t, "the engine is asked again", func() bool {
+						expect.Until(t, "the engine is asked again", func() bool {
 							before := failures.Load()
-							r := request(t, within(t), s.URL)
+							r := request(t, expect.Within(t), s.URL)
 							r.Header.Set("Visit", "short")
 							resp, err := client.Do(r)
 							if err != nil {
@@ -292,7 +296,7 @@ func TestRedisStopsAndStarts(t *testing.T) {
 					}
 					up.reset()
 					failures.Store(0)
-					ctx, cancel := context.WithCancel(within(t))
+					ctx, cancel := context.WithCancel(expect.Within(t))
 					var wg sync.WaitGroup
 					ends := make(chan string, crowdSize)
 					for range crowdSize {
@@ -300,15 +304,15 @@ func TestRedisStopsAndStarts(t *testing.T) {
 					}
 					// All that is admitted is there, and the others wait or have failed.
 					if want > 0 {
-						until(t, "the upstream has its crowd", func() bool { return up.running.Load() == want })
+						expect.Until(t, "the upstream has its crowd", func() bool { return up.running.Load() == want })
 					}
 					failed := 0
 					if phase == "away" && c.policy == semahttp.FailClosed {
-						until(t, "all fail", func() bool { return len(ends) == crowdSize })
+						expect.Until(t, "all fail", func() bool { return len(ends) == crowdSize })
 						failed = crowdSize
 					}
 					if phase == "away" {
-						until(t, "failures are told", func() bool { return failures.Load() >= max(want, int64(failed)) })
+						expect.Until(t, "failures are told", func() bool { return failures.Load() >= max(want, int64(failed)) })
 					}
 					close(up.leave)
 					wg.Wait()

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"sema/lab/expect"
 	"sema/semahttp"
 )
 
@@ -131,7 +132,7 @@ func visitBadly(j *judge, client *http.Client, url, name string, random *rand.Ra
 func TestNeverMoreThanTheLimitAtTheUpstream(t *testing.T) {
 	const limit, requests, workers = 10, 2000, 50
 	sem := newSem(t, limit)
-	u := &badUpstream{judge: judge{limit: limit, patience: patience, active: map[*visit]bool{}}}
+	u := &badUpstream{judge: judge{limit: limit, patience: expect.Patience, active: map[*visit]bool{}}}
 	server := httptest.NewUnstartedServer(u)
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, c)
@@ -139,12 +140,14 @@ func TestNeverMoreThanTheLimitAtTheUpstream(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	abandoned := atomic.Int64{}
-	tr := transport(t, sem)
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	tr := &semahttp.Transport{Base: base, Limit: semahttp.All(sem)}
 	tr.Observer.Abandoned = func(semahttp.Abandoned) { abandoned.Add(1) }
 	client := &http.Client{Transport: tr}
 
 	// All of the limit is used, and no more, when everybody stays.
-	staying, leave := context.WithCancel(within(t))
+	staying, leave := context.WithCancel(expect.Within(t))
 	var crowd sync.WaitGroup
 	for range limit + 5 {
 		crowd.Go(func() {
@@ -154,7 +157,7 @@ func TestNeverMoreThanTheLimitAtTheUpstream(t *testing.T) {
 			}
 		})
 	}
-	until(t, "the limit is used up", func() bool { return u.running() == limit && waiters(t, sem) == 5 })
+	expect.Until(t, "the limit is used up", func() bool { return u.running() == limit && waiters(t, sem) == 5 })
 	u.giveUp("")
 	leave()
 	crowd.Wait()
@@ -192,7 +195,7 @@ func TestNeverMoreThanTheLimitAtTheUpstream(t *testing.T) {
 	collectUntil(t, "everything is given back", func() bool { return used(t, sem) == 0 && waiters(t, sem) == 0 })
 	close(stop)
 	collector.Wait()
-	until(t, "the upstream is empty", func() bool { return u.running() == 0 })
+	expect.Until(t, "the upstream is empty", func() bool { return u.running() == 0 })
 
 	t.Logf("%d requests, %d at the upstream, %d at once at most, %d sent before the kernel knew of the last one's end, %d bodies found by the garbage collector; %s",
 		requests, u.served.Load()-limit, u.most, u.late, abandoned.Load(), fmt.Sprint(ends))

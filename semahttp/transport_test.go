@@ -12,9 +12,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sema"
+	"sema/lab/expect"
 	"sema/semahttp"
 	"sema/sematest"
 )
@@ -45,7 +47,7 @@ func TestThePermitLivesAsLongAsTheBody(t *testing.T) {
 				t.Errorf("the rest is %q", got)
 			}
 		}},
-		{"when it is closed", func(t *testing.T, _ chan struct{}, _ func(), resp *http.Response) { must(t, resp.Body.Close()) }},
+		{"when it is closed", func(t *testing.T, _ chan struct{}, _ func(), resp *http.Response) { expect.OK(t, resp.Body.Close()) }},
 		{"on cancellation while it is read", func(t *testing.T, _ chan struct{}, cancel func(), resp *http.Response) {
 			cancel()
 			if _, err := io.ReadAll(resp.Body); !errors.Is(err, context.Canceled) {
@@ -55,80 +57,86 @@ func TestThePermitLivesAsLongAsTheBody(t *testing.T) {
 		{"on cancellation while nobody reads it", func(t *testing.T, _ chan struct{}, cancel func(), resp *http.Response) { cancel() }},
 	} {
 		t.Run(c.ends, func(t *testing.T) {
-			sem, goOn, gone := newSem(t, 1), make(chan struct{}), make(chan error, 1)
-			ctx, cancel := context.WithCancel(within(t))
-			defer cancel()
-			resp := get(t, transport(t, sem), ctx, drip(t, goOn, gone))
-			line, err := bufio.NewReaderSize(io.LimitReader(resp.Body, 6), 16).ReadString('\n')
-			must(t, err)
-			if line != "first\n" || used(t, sem) != 1 {
-				t.Fatalf("read %q with %d permits held", line, used(t, sem))
-			}
-			c.end(t, goOn, cancel, resp)
-			until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
-			select {
-			case <-goOn:
-			default:
-				<-gone // the upstream knows, too
-			}
-			must(t, resp.Body.Close()) // once more does nothing
+			synctest.Test(t, func(t *testing.T) {
+				sem, goOn, gone := newSem(t, 1), make(chan struct{}), make(chan error, 1)
+				ctx, cancel := context.WithCancel(expect.Within(t))
+				defer cancel()
+				resp := get(t, transport(t, sem), ctx, drip(t, goOn, gone))
+				line, err := bufio.NewReaderSize(io.LimitReader(resp.Body, 6), 16).ReadString('\n')
+				expect.OK(t, err)
+				if line != "first\n" || used(t, sem) != 1 {
+					t.Fatalf("read %q with %d permits held", line, used(t, sem))
+				}
+				c.end(t, goOn, cancel, resp)
+				expect.Until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+				select {
+				case <-goOn:
+				default:
+					<-gone // the upstream knows, too
+				}
+				expect.OK(t, resp.Body.Close()) // once more does nothing
+			})
 		})
 	}
 }
 
 func TestNothingIsHeldOnceReadOrCloseReturned(t *testing.T) {
-	sem, goOn := newSem(t, 1), make(chan struct{})
-	close(goOn)
-	u, tr := drip(t, goOn, make(chan error, 40)), transport(t, sem)
-	for range 20 {
-		resp := get(t, tr, within(t), u)
-		_ = read(t, resp.Body)
-		if n := used(t, sem); n != 0 {
-			t.Fatalf("%d held after the end was read", n)
+	synctest.Test(t, func(t *testing.T) {
+		sem, goOn := newSem(t, 1), make(chan struct{})
+		close(goOn)
+		u, tr := drip(t, goOn, make(chan error, 40)), transport(t, sem)
+		for range 20 {
+			resp := get(t, tr, expect.Within(t), u)
+			_ = read(t, resp.Body)
+			if n := used(t, sem); n != 0 {
+				t.Fatalf("%d held after the end was read", n)
+			}
+			resp = get(t, tr, expect.Within(t), u)
+			expect.OK(t, resp.Body.Close())
+			if n := used(t, sem); n != 0 {
+				t.Fatalf("%d held after Close", n)
+			}
+			if _, err := resp.Body.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+				t.Fatalf("reading after Close: %v", err)
+			}
 		}
-		resp = get(t, tr, within(t), u)
-		must(t, resp.Body.Close())
-		if n := used(t, sem); n != 0 {
-			t.Fatalf("%d held after Close", n)
-		}
-		if _, err := resp.Body.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
-			t.Fatalf("reading after Close: %v", err)
-		}
-	}
+	})
 }
 
 func TestAnAnswerWithoutBodyHoldsNothing(t *testing.T) {
-	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/204":
-			w.WriteHeader(http.StatusNoContent)
-		case "/hints":
-			w.Header().Set("Link", "</style.css>; rel=preload")
-			w.WriteHeader(http.StatusEarlyHints)
-			w.WriteHeader(http.StatusNoContent)
-		case "/head":
-			w.Header().Set("Content-Length", "1000")
+	synctest.Test(t, func(t *testing.T) {
+		u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/204":
+				w.WriteHeader(http.StatusNoContent)
+			case "/hints":
+				w.Header().Set("Link", "</style.css>; rel=preload")
+				w.WriteHeader(http.StatusEarlyHints)
+				w.WriteHeader(http.StatusNoContent)
+			case "/head":
+				w.Header().Set("Content-Length", "1000")
+			}
+		})
+		sem := newSem(t, 1)
+		tr := transport(t, sem)
+		for _, c := range []struct{ method, path string }{{"GET", "/204"}, {"GET", "/hints"}, {"HEAD", "/head"}, {"GET", "/empty"}} {
+			r, err := http.NewRequestWithContext(expect.Within(t), c.method, u+c.path, nil)
+			expect.OK(t, err)
+			resp, err := tr.RoundTrip(r)
+			expect.OK(t, err)
+			if n := used(t, sem); n != 0 || resp.Request != r || resp.Body == nil {
+				t.Errorf("%s %s: %d held before the body was closed; request %p, want %p", c.method, c.path, n, resp.Request, r)
+			}
+			expect.OK(t, resp.Body.Close())
+		}
+		for _, resp := range []*http.Response{{StatusCode: 200}, {StatusCode: 101}, {StatusCode: 204, Body: io.NopCloser(strings.NewReader(""))}} {
+			bare := &semahttp.Transport{Limit: semahttp.All(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { return resp, nil })}
+			_, err := bare.RoundTrip(request(t, expect.Within(t), u))
+			if n := used(t, sem); err != nil || n != 0 {
+				t.Errorf("%+v: %d held, %v", resp, n, err)
+			}
 		}
 	})
-	sem := newSem(t, 1)
-	tr := transport(t, sem)
-	for _, c := range []struct{ method, path string }{{"GET", "/204"}, {"GET", "/hints"}, {"HEAD", "/head"}, {"GET", "/empty"}} {
-		r, err := http.NewRequestWithContext(within(t), c.method, u+c.path, nil)
-		must(t, err)
-		resp, err := tr.RoundTrip(r)
-		must(t, err)
-		if n := used(t, sem); n != 0 || resp.Request != r || resp.Body == nil {
-			t.Errorf("%s %s: %d held before the body was closed; request %p, want %p", c.method, c.path, n, resp.Request, r)
-		}
-		must(t, resp.Body.Close())
-	}
-	for _, resp := range []*http.Response{{StatusCode: 200}, {StatusCode: 101}, {StatusCode: 204, Body: io.NopCloser(strings.NewReader(""))}} {
-		bare := &semahttp.Transport{Limit: semahttp.All(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { return resp, nil })}
-		_, err := bare.RoundTrip(request(t, within(t), u))
-		if n := used(t, sem); err != nil || n != 0 {
-			t.Errorf("%+v: %d held, %v", resp, n, err)
-		}
-	}
 }
 
 func TestABodyThatNobodyClosesIsFound(t *testing.T) {
@@ -137,9 +145,9 @@ func TestABodyThatNobodyClosesIsFound(t *testing.T) {
 	told := make(chan semahttp.Abandoned, 1)
 	tr.Observer.Abandoned = func(a semahttp.Abandoned) { told <- a }
 	u := drip(t, make(chan struct{}), gone)
-	resp := get(t, tr, within(t), u)
+	resp := get(t, tr, expect.Within(t), u)
 	_, err := io.ReadFull(resp.Body, make([]byte, 3))
-	must(t, err)
+	expect.OK(t, err)
 	resp = nil
 	collectUntil(t, "the body is found", func() bool { return len(told) == 1 })
 	if a, want := <-told, (semahttp.Abandoned{Method: "GET", URL: u, Limiter: "upstream"}); a != want {
@@ -152,47 +160,51 @@ func TestABodyThatNobodyClosesIsFound(t *testing.T) {
 }
 
 func TestALostPermitCancelsTheRequest(t *testing.T) {
-	sem, gone := newSem(t, 1), make(chan error, 1)
-	tr, u := transport(t, sem), drip(t, make(chan struct{}), gone)
-	resp := get(t, tr, within(t), u)
-	_, err := io.ReadFull(resp.Body, make([]byte, 6))
-	must(t, err)
-	revoke(t, sem)
-	_, err = io.ReadAll(resp.Body)
-	if !errors.Is(err, sema.ErrRevoked) || !errors.Is(err, sema.ErrLost) {
-		t.Errorf("reading: %v, want the loss", err)
-	}
-	<-gone
-	if _, again := resp.Body.Read(make([]byte, 1)); !errors.Is(again, sema.ErrLost) {
-		t.Errorf("reading again: %v, want the loss", again)
-	}
-	must(t, resp.Body.Close())
+	synctest.Test(t, func(t *testing.T) {
+		sem, gone := newSem(t, 1), make(chan error, 1)
+		tr, u := transport(t, sem), drip(t, make(chan struct{}), gone)
+		resp := get(t, tr, expect.Within(t), u)
+		_, err := io.ReadFull(resp.Body, make([]byte, 6))
+		expect.OK(t, err)
+		revoke(t, sem)
+		_, err = io.ReadAll(resp.Body)
+		if !errors.Is(err, sema.ErrRevoked) || !errors.Is(err, sema.ErrLost) {
+			t.Errorf("reading: %v, want the loss", err)
+		}
+		<-gone
+		if _, again := resp.Body.Read(make([]byte, 1)); !errors.Is(again, sema.ErrLost) {
+			t.Errorf("reading again: %v, want the loss", again)
+		}
+		expect.OK(t, resp.Body.Close())
 
-	// The same before there is an answer.
-	arrived := make(chan struct{})
-	silent := serve(t, func(_ http.ResponseWriter, r *http.Request) { close(arrived); <-r.Context().Done() })
-	go func() { <-arrived; revoke(t, sem) }()
-	_, err = (&http.Client{Transport: tr}).Get(silent)
-	seen := &url.Error{}
-	if !errors.As(err, &seen) || !errors.Is(err, sema.ErrLost) {
-		t.Errorf("waiting for the answer: %v, want the loss", err)
-	}
-	until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+		// The same before there is an answer.
+		arrived := make(chan struct{})
+		silent := serve(t, func(_ http.ResponseWriter, r *http.Request) { close(arrived); <-r.Context().Done() })
+		go func() { <-arrived; revoke(t, sem) }()
+		_, err = (&http.Client{Transport: tr}).Get(silent)
+		seen := &url.Error{}
+		if !errors.As(err, &seen) || !errors.Is(err, sema.ErrLost) {
+			t.Errorf("waiting for the answer: %v, want the loss", err)
+		}
+		expect.Until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+	})
 }
 
 func TestAClosedSemaphoreEndsItsRequests(t *testing.T) {
-	sem, gone := newSem(t, 1), make(chan error, 1)
-	tr, u := transport(t, sem), drip(t, make(chan struct{}), gone)
-	resp := get(t, tr, within(t), u)
-	must(t, sem.Close())
-	<-gone
-	if _, err := io.ReadAll(resp.Body); !errors.Is(err, sema.ErrClosed) {
-		t.Errorf("reading: %v", err)
-	}
-	must(t, resp.Body.Close())
-	if _, err := (&http.Client{Transport: tr}).Get(u); !errors.Is(err, sema.ErrClosed) {
-		t.Errorf("another: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		sem, gone := newSem(t, 1), make(chan error, 1)
+		tr, u := transport(t, sem), drip(t, make(chan struct{}), gone)
+		resp := get(t, tr, expect.Within(t), u)
+		expect.OK(t, sem.Close())
+		<-gone
+		if _, err := io.ReadAll(resp.Body); !errors.Is(err, sema.ErrClosed) {
+			t.Errorf("reading: %v", err)
+		}
+		expect.OK(t, resp.Body.Close())
+		if _, err := (&http.Client{Transport: tr}).Get(u); !errors.Is(err, sema.ErrClosed) {
+			t.Errorf("another: %v", err)
+		}
+	})
 }
 
 // closeCounter is a request's body that counts how often it is closed.
@@ -204,123 +216,124 @@ type closeCounter struct {
 func (c *closeCounter) Close() error { c.closed.Add(1); return nil }
 
 func TestAWaitInVain(t *testing.T) {
-	sem := newSem(t, 1)
-	p, err := sem.Acquire(within(t))
-	must(t, err)
-	defer func() { _ = p.Release() }()
-	never := roundTripper(func(*http.Request) (*http.Response, error) { t.Error("it was sent"); return nil, io.EOF })
-	cancelled, cancel := context.WithCancel(within(t))
-	cancel()
-	for _, c := range []struct {
-		what  string
-		ctx   context.Context
-		limit func(*http.Request) semahttp.Limiter
-		want  []error
-		late  bool
-	}{
-		{"longer than Wait", within(t), semahttp.All(sem), []error{sema.ErrUnavailable, context.DeadlineExceeded}, true},
-		{"cancelled", cancelled, semahttp.All(sem), []error{sema.ErrUnavailable, context.Canceled}, false},
-		{"refused", within(t), semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, sema.ErrClosed })), []error{sema.ErrClosed}, false},
-		{"nothing given", within(t), semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, nil })), nil, false},
-		{"no Limit", within(t), nil, nil, false},
-	} {
-		tr := &semahttp.Transport{Base: never, Limit: c.limit, Wait: 10 * time.Millisecond}
-		body := &closeCounter{Reader: strings.NewReader("x")}
-		r, err := http.NewRequestWithContext(c.ctx, http.MethodPost, "http://example.org", body)
-		must(t, err)
-		_, err = (&http.Client{Transport: tr}).Do(r)
-		seen := &url.Error{}
-		if !errors.As(err, &seen) || seen.Timeout() != c.late || !strings.Contains(err.Error(), "semahttp: ") {
-			t.Errorf("%s: %v", c.what, err)
-		}
-		for _, want := range c.want {
-			if !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", c.what, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		sem := newSem(t, 1)
+		p, err := sem.Acquire(expect.Within(t))
+		expect.OK(t, err)
+		defer func() { _ = p.Release() }()
+		never := roundTripper(func(*http.Request) (*http.Response, error) { t.Error("it was sent"); return nil, io.EOF })
+		cancelled, cancel := context.WithCancel(expect.Within(t))
+		cancel()
+		for _, c := range []struct {
+			what  string
+			ctx   context.Context
+			limit func(*http.Request) semahttp.Limiter
+			want  []error
+			late  bool
+		}{
+			{"longer than Wait", expect.Within(t), semahttp.All(sem), []error{sema.ErrUnavailable, context.DeadlineExceeded}, true},
+			{"cancelled", cancelled, semahttp.All(sem), []error{sema.ErrUnavailable, context.Canceled}, false},
+			{"refused", expect.Within(t), semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, sema.ErrClosed })), []error{sema.ErrClosed}, false},
+			{"nothing given", expect.Within(t), semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, nil })), nil, false},
+			{"no Limit", expect.Within(t), nil, nil, false},
+		} {
+			tr := &semahttp.Transport{Base: never, Limit: c.limit, Wait: 10 * time.Millisecond}
+			body := &closeCounter{Reader: strings.NewReader("x")}
+			r, err := http.NewRequestWithContext(c.ctx, http.MethodPost, "http://example.org", body)
+			expect.OK(t, err)
+			_, err = (&http.Client{Transport: tr}).Do(r)
+			seen := &url.Error{}
+			if !errors.As(err, &seen) || seen.Timeout() != c.late || !strings.Contains(err.Error(), "semahttp: ") {
+				t.Errorf("%s: %v", c.what, err)
+			}
+			for _, want := range c.want {
+				if !errors.Is(err, want) {
+					t.Errorf("%s: %v, want %v", c.what, err, want)
+				}
+			}
+			if body.closed.Load() == 0 {
+				t.Errorf("%s: the request's body was not closed", c.what)
 			}
 		}
-		if body.closed.Load() == 0 {
-			t.Errorf("%s: the request's body was not closed", c.what)
+		missing := &sema.ArgumentError{}
+		if _, err := (&semahttp.Transport{}).RoundTrip(request(t, expect.Within(t), "http://example.org")); !errors.As(err, &missing) {
+			t.Errorf("without Limit: %v", err)
 		}
-	}
-	missing := &sema.ArgumentError{}
-	if _, err := (&semahttp.Transport{}).RoundTrip(request(t, within(t), "http://example.org")); !errors.As(err, &missing) {
-		t.Errorf("without Limit: %v", err)
-	}
-	until(t, "the queue is empty", func() bool { return waiters(t, sem) == 0 })
+		expect.Until(t, "the queue is empty", func() bool { return waiters(t, sem) == 0 })
+	})
 }
 
 // Servers close the connections that clients keep.
 func TestWhatTheTransportRepeatsIsOneRequest(t *testing.T) {
-	times := atomic.Int64{}
-	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		got, err := io.ReadAll(r.Body)
-		if err != nil || string(got) != "hello" {
-			t.Errorf("the body is %q, %v", got, err)
+	synctest.Test(t, func(t *testing.T) {
+		times := atomic.Int64{}
+		u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			got, err := io.ReadAll(r.Body)
+			if err != nil || string(got) != "hello" {
+				t.Errorf("the body is %q, %v", got, err)
+			}
+			if times.Add(1) == 2 { // on the connection that was kept
+				panic(http.ErrAbortHandler)
+			}
+			_, _ = fmt.Fprint(w, "done")
+		})
+		sem := newSem(t, 1)
+		acquired := atomic.Int64{}
+		tr := transport(t, sem)
+		tr.Limit = semahttp.All(limiter(func(ctx context.Context) (*sema.Permit, error) { acquired.Add(1); return sem.Acquire(ctx) }))
+		for range 2 {
+			r, err := http.NewRequestWithContext(expect.Within(t), http.MethodPost, u, strings.NewReader("hello"))
+			expect.OK(t, err)
+			r.Header.Set("Idempotency-Key", "1") // so that http.Transport may repeat it
+			resp, err := tr.RoundTrip(r)
+			expect.OK(t, err)
+			if got := read(t, resp.Body); got != "done" {
+				t.Errorf("the answer is %q", got)
+			}
 		}
-		if times.Add(1) == 2 { // on the connection that was kept
-			panic(http.ErrAbortHandler)
+		if times.Load() != 3 || acquired.Load() != 2 || used(t, sem) != 0 {
+			t.Errorf("%d requests served, %d permits, %d held; want 3, 2, 0", times.Load(), acquired.Load(), used(t, sem))
 		}
-		_, _ = fmt.Fprint(w, "done")
 	})
-	sem := newSem(t, 1)
-	acquired := atomic.Int64{}
-	tr := transport(t, sem)
-	tr.Limit = semahttp.All(limiter(func(ctx context.Context) (*sema.Permit, error) { acquired.Add(1); return sem.Acquire(ctx) }))
-	for range 2 {
-		r, err := http.NewRequestWithContext(within(t), http.MethodPost, u, strings.NewReader("hello"))
-		must(t, err)
-		r.Header.Set("Idempotency-Key", "1") // so that http.Transport may repeat it
-		resp, err := tr.RoundTrip(r)
-		must(t, err)
-		if got := read(t, resp.Body); got != "done" {
-			t.Errorf("the answer is %q", got)
-		}
-	}
-	if times.Load() != 3 || acquired.Load() != 2 || used(t, sem) != 0 {
-		t.Errorf("%d requests served, %d permits, %d held; want 3, 2, 0", times.Load(), acquired.Load(), used(t, sem))
-	}
 }
 
 func TestARedirectIsARequestOfItsOwn(t *testing.T) {
-	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/" {
-			http.Redirect(w, r, "/there", http.StatusFound) // and a body
-			return
+	synctest.Test(t, func(t *testing.T) {
+		u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/" {
+				http.Redirect(w, r, "/there", http.StatusFound) // and a body
+				return
+			}
+			_, _ = io.WriteString(w, r.URL.Path)
+		})
+		sem := newSem(t, 1) // the first has to be over before the second
+		resp := get(t, transport(t, sem), expect.Within(t), u+"/")
+		if got := read(t, resp.Body); got != "/there" {
+			t.Errorf("got %q", got)
 		}
-		_, _ = io.WriteString(w, r.URL.Path)
 	})
-	sem := newSem(t, 1) // the first has to be over before the second
-	resp := get(t, transport(t, sem), within(t), u+"/")
-	if got := read(t, resp.Body); got != "/there" {
-		t.Errorf("got %q", got)
-	}
 }
 
 func TestHTTP2(t *testing.T) {
 	gone, arrived := make(chan error, 2), make(chan struct{}, 3)
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	u, base := serveTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Proto)
 		_ = http.NewResponseController(w).Flush()
 		arrived <- struct{}{}
 		<-r.Context().Done()
 		gone <- r.Context().Err()
-	}))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	defer s.Close()
+	}), true)
 	sem := newSem(t, 2)
-	base := s.Client().Transport.(*http.Transport)
-	defer base.CloseIdleConnections()
 	tr := &semahttp.Transport{Base: base, Limit: semahttp.All(sem)}
 	told := make(chan semahttp.Abandoned, 1)
 	tr.Observer.Abandoned = func(a semahttp.Abandoned) { told <- a }
-	first, dropped := get(t, tr, within(t), s.URL), get(t, tr, within(t), s.URL)
+	first, dropped := get(t, tr, expect.Within(t), u), get(t, tr, expect.Within(t), u)
 	<-arrived
 	<-arrived
 	if first.ProtoMajor != 2 || dropped.StatusCode != 200 || used(t, sem) != 2 {
 		t.Fatalf("%s, %d held", first.Proto, used(t, sem))
 	}
-	must(t, first.Body.Close())
+	expect.OK(t, first.Body.Close())
 	<-gone
 	dropped = nil
 	collectUntil(t, "the dropped one is found", func() bool { return len(told) == 1 })
@@ -331,15 +344,17 @@ func TestHTTP2(t *testing.T) {
 }
 
 func TestAPanicBelowReleases(t *testing.T) {
-	sem := newSem(t, 1)
-	tr := &semahttp.Transport{Limit: semahttp.All(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { panic("below") })}
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = tr.RoundTrip(request(t, within(t), "http://example.org"))
-	}()
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		sem := newSem(t, 1)
+		tr := &semahttp.Transport{Limit: semahttp.All(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { panic("below") })}
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = tr.RoundTrip(request(t, expect.Within(t), "http://example.org"))
+		}()
+		if n := used(t, sem); n != 0 {
+			t.Errorf("%d held", n)
+		}
+	})
 }
 
 type closing struct {
@@ -359,14 +374,14 @@ func TestCloseIdleConnections(t *testing.T) {
 }
 
 func TestRequestsWithoutLimiter(t *testing.T) {
-	u := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "free") })
-	base := &http.Transport{}
-	defer base.CloseIdleConnections()
-	tr := &semahttp.Transport{Base: base, Limit: func(*http.Request) semahttp.Limiter { return nil }}
-	resp := get(t, tr, within(t), u)
-	if got := read(t, resp.Body); got != "free" {
-		t.Errorf("got %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "free") })
+		tr := &semahttp.Transport{Base: connections(t), Limit: func(*http.Request) semahttp.Limiter { return nil }}
+		resp := get(t, tr, expect.Within(t), u)
+		if got := read(t, resp.Body); got != "free" {
+			t.Errorf("got %q", got)
+		}
+	})
 }
 
 func TestHost(t *testing.T) {
@@ -382,7 +397,7 @@ func TestHost(t *testing.T) {
 		{"http://[::1]/", "[::1]"},
 	} {
 		r, err := http.NewRequest(http.MethodGet, c.url, nil)
-		must(t, err)
+		expect.OK(t, err)
 		if got := semahttp.Host(r); got != c.want {
 			t.Errorf("Host(%s) = %q, want %q", c.url, got, c.want)
 		}
@@ -403,7 +418,7 @@ func TestByHostAsksUnderTheHost(t *testing.T) {
 	}
 	tr := &semahttp.Transport{Limit: semahttp.ByHost(acquire)}
 	for _, u := range []string{"http://a.example/1", "http://B.example/2"} {
-		if _, err := tr.RoundTrip(request(t, within(t), u)); !errors.Is(err, sema.ErrUnavailable) || !strings.Contains(err.Error(), ".example") {
+		if _, err := tr.RoundTrip(request(t, expect.Within(t), u)); !errors.Is(err, sema.ErrUnavailable) || !strings.Contains(err.Error(), ".example") {
 			t.Error(err)
 		}
 	}
@@ -417,43 +432,45 @@ func TestByHostAsksUnderTheHost(t *testing.T) {
 
 // Two at once for each host and three in all, by one handle.
 func TestLimitsByKeys(t *testing.T) {
-	engine := sematest.New(t)
-	keys, err := sema.NewKeys(engine, "hosts", 2, &sema.KeysOptions{Total: 3})
-	must(t, err)
-	defer func() { _ = keys.Close() }()
-	base := roundTripper(func(r *http.Request) (*http.Response, error) {
-		held := fmt.Sprint(len(engine.Held("hosts/"+r.URL.Host)), len(engine.Held("hosts")))
-		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(held)), Request: r}, nil
-	})
-	tr := &semahttp.Transport{Base: base, Limit: semahttp.ByHost(keys.Acquire)}
-	var open []*http.Response
-	for _, c := range []struct{ host, held, waits string }{{"a", "1 1", ""}, {"a", "2 2", ""}, {"a", "", "hosts/a"}, {"b", "1 3", ""}, {"c", "", "hosts"}} {
-		ctx, cancel := context.WithCancel(within(t))
-		defer cancel()
-		if c.waits != "" {
-			go func() {
-				engine.AwaitWaiting(ctx, c.waits, 1)
-				cancel()
-			}()
-		}
-		resp, err := tr.RoundTrip(request(t, ctx, "http://"+c.host+"/"))
-		if c.waits != "" {
-			if !errors.Is(err, sema.ErrUnavailable) {
-				t.Errorf("%s: %v, want nothing free", c.host, err)
+	synctest.Test(t, func(t *testing.T) {
+		engine := sematest.New(t)
+		keys, err := sema.NewKeys(engine, "hosts", 2, &sema.KeysOptions{Total: 3})
+		expect.OK(t, err)
+		defer func() { _ = keys.Close() }()
+		base := roundTripper(func(r *http.Request) (*http.Response, error) {
+			held := fmt.Sprint(len(engine.Held("hosts/"+r.URL.Host)), len(engine.Held("hosts")))
+			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(held)), Request: r}, nil
+		})
+		tr := &semahttp.Transport{Base: base, Limit: semahttp.ByHost(keys.Acquire)}
+		var open []*http.Response
+		for _, c := range []struct{ host, held, waits string }{{"a", "1 1", ""}, {"a", "2 2", ""}, {"a", "", "hosts/a"}, {"b", "1 3", ""}, {"c", "", "hosts"}} {
+			ctx, cancel := context.WithCancel(expect.Within(t))
+			defer cancel()
+			if c.waits != "" {
+				go func() {
+					engine.AwaitWaiting(ctx, c.waits, 1)
+					cancel()
+				}()
 			}
-			continue
+			resp, err := tr.RoundTrip(request(t, ctx, "http://"+c.host+"/"))
+			if c.waits != "" {
+				if !errors.Is(err, sema.ErrUnavailable) {
+					t.Errorf("%s: %v, want nothing free", c.host, err)
+				}
+				continue
+			}
+			expect.OK(t, err)
+			held := make([]byte, 3)
+			if _, err := io.ReadFull(resp.Body, held); err != nil || string(held) != c.held {
+				t.Errorf("%s: %q, %v; want %q held", c.host, held, err, c.held)
+			}
+			open = append(open, resp)
 		}
-		must(t, err)
-		held := make([]byte, 3)
-		if _, err := io.ReadFull(resp.Body, held); err != nil || string(held) != c.held {
-			t.Errorf("%s: %q, %v; want %q held", c.host, held, err, c.held)
+		for _, resp := range open {
+			expect.OK(t, resp.Body.Close())
 		}
-		open = append(open, resp)
-	}
-	for _, resp := range open {
-		must(t, resp.Body.Close())
-	}
-	if n := len(engine.Held("hosts/a")) + len(engine.Held("hosts/b")) + len(engine.Held("hosts")); n > 0 {
-		t.Errorf("%d still held", n)
-	}
+		if n := len(engine.Held("hosts/a")) + len(engine.Held("hosts/b")) + len(engine.Held("hosts")); n > 0 {
+			t.Errorf("%d still held", n)
+		}
+	})
 }

@@ -11,9 +11,11 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sema"
+	"sema/lab/expect"
 	"sema/semahttp"
 )
 
@@ -42,13 +44,13 @@ func echo(w http.ResponseWriter, r *http.Request) {
 // clients of WebSockets do.
 func upgrade(t *testing.T, rt http.RoundTripper, u string) (*http.Response, *bufio.ReadWriter) {
 	t.Helper()
-	handshake, cancel := context.WithCancel(within(t))
+	handshake, cancel := context.WithCancel(expect.Within(t))
 	defer cancel()
 	r := request(t, handshake, u)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "echo")
 	resp, err := rt.RoundTrip(r)
-	must(t, err)
+	expect.OK(t, err)
 	c, ok := resp.Body.(io.ReadWriteCloser)
 	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
 		t.Fatalf("%s, body %T; want 101 and a body to write to", resp.Status, resp.Body)
@@ -60,8 +62,8 @@ func upgrade(t *testing.T, rt http.RoundTripper, u string) (*http.Response, *buf
 func say(t *testing.T, rw *bufio.ReadWriter) {
 	t.Helper()
 	_, err := rw.WriteString("hello\n")
-	must(t, err)
-	must(t, rw.Flush())
+	expect.OK(t, err)
+	expect.OK(t, rw.Flush())
 	line, err := rw.ReadString('\n')
 	if err != nil || line != "hello\n" {
 		t.Fatalf("heard %q, %v", line, err)
@@ -69,35 +71,39 @@ func say(t *testing.T, rw *bufio.ReadWriter) {
 }
 
 func TestAnUpgradedConnectionKeepsItsPermitUntilClosed(t *testing.T) {
-	sem := newSem(t, 1)
-	resp, rw := upgrade(t, transport(t, sem), serve(t, echo))
-	for range 3 { // the handshake's context has ended
-		say(t, rw)
-	}
-	if n := used(t, sem); n != 1 {
-		t.Fatalf("%d held", n)
-	}
-	must(t, resp.Body.Close())
-	if n := used(t, sem); n != 0 {
-		t.Errorf("%d held after Close", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		sem := newSem(t, 1)
+		resp, rw := upgrade(t, transport(t, sem), serve(t, echo))
+		for range 3 { // the handshake's context has ended
+			say(t, rw)
+		}
+		if n := used(t, sem); n != 1 {
+			t.Fatalf("%d held", n)
+		}
+		expect.OK(t, resp.Body.Close())
+		if n := used(t, sem); n != 0 {
+			t.Errorf("%d held after Close", n)
+		}
+	})
 }
 
 func TestAnUpgradedConnectionEndsWithItsPermit(t *testing.T) {
-	sem := newSem(t, 1)
-	resp, rw := upgrade(t, transport(t, sem), serve(t, echo))
-	say(t, rw)
-	revoke(t, sem)
-	if _, err := rw.ReadString('\n'); err == nil {
-		t.Error("the connection is still there")
-	}
-	if _, err := resp.Body.Read(make([]byte, 1)); !errors.Is(err, sema.ErrLost) {
-		t.Errorf("reading: %v", err)
-	}
-	if _, err := resp.Body.(io.Writer).Write([]byte("x")); !errors.Is(err, sema.ErrLost) {
-		t.Errorf("writing: %v", err)
-	}
-	until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		sem := newSem(t, 1)
+		resp, rw := upgrade(t, transport(t, sem), serve(t, echo))
+		say(t, rw)
+		revoke(t, sem)
+		if _, err := rw.ReadString('\n'); err == nil {
+			t.Error("the connection is still there")
+		}
+		if _, err := resp.Body.Read(make([]byte, 1)); !errors.Is(err, sema.ErrLost) {
+			t.Errorf("reading: %v", err)
+		}
+		if _, err := resp.Body.(io.Writer).Write([]byte("x")); !errors.Is(err, sema.ErrLost) {
+			t.Errorf("writing: %v", err)
+		}
+		expect.Until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+	})
 }
 
 func TestAnUpgradedConnectionThatNobodyClosesIsFound(t *testing.T) {
@@ -118,35 +124,34 @@ func TestAnUpgradedConnectionThatNobodyClosesIsFound(t *testing.T) {
 func throughProxy(t *testing.T, in, out *sema.Semaphore, observer semahttp.Observer) string {
 	t.Helper()
 	target, err := url.Parse(serve(t, echo))
-	must(t, err)
+	expect.OK(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = transport(t, out)
-	s := httptest.NewServer(&semahttp.Handler{Next: proxy, Limit: semahttp.All(in), Observer: observer})
-	t.Cleanup(s.Close)
-	return s.URL
+	return serve(t, (&semahttp.Handler{Next: proxy, Limit: semahttp.All(in), Observer: observer}).ServeHTTP)
 }
 
 func TestAnUpgradeThroughAProxy(t *testing.T) {
-	in, out := newSem(t, 1), newSem(t, 1)
-	base := &http.Transport{}
-	defer base.CloseIdleConnections()
-	resp, rw := upgrade(t, base, throughProxy(t, in, out, semahttp.Observer{}))
-	say(t, rw)
-	if used(t, in) != 1 || used(t, out) != 1 {
-		t.Fatalf("%d and %d held", used(t, in), used(t, out))
-	}
-	must(t, resp.Body.Close())
-	until(t, "both permits are back", func() bool { return used(t, in) == 0 && used(t, out) == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		in, out := newSem(t, 1), newSem(t, 1)
+		base := connections(t)
+		resp, rw := upgrade(t, base, throughProxy(t, in, out, semahttp.Observer{}))
+		say(t, rw)
+		if used(t, in) != 1 || used(t, out) != 1 {
+			t.Fatalf("%d and %d held", used(t, in), used(t, out))
+		}
+		expect.OK(t, resp.Body.Close())
+		expect.Until(t, "both permits are back", func() bool { return used(t, in) == 0 && used(t, out) == 0 })
 
-	// The proxy's own permit is lost.
-	resp, rw = upgrade(t, base, throughProxy(t, in, out, semahttp.Observer{}))
-	say(t, rw)
-	revoke(t, in)
-	if _, err := rw.ReadString('\n'); err == nil {
-		t.Error("the connection is still there")
-	}
-	must(t, resp.Body.Close())
-	until(t, "both permits are back", func() bool { return used(t, in) == 0 && used(t, out) == 0 })
+		// The proxy's own permit is lost.
+		resp, rw = upgrade(t, base, throughProxy(t, in, out, semahttp.Observer{}))
+		say(t, rw)
+		revoke(t, in)
+		if _, err := rw.ReadString('\n'); err == nil {
+			t.Error("the connection is still there")
+		}
+		expect.OK(t, resp.Body.Close())
+		expect.Until(t, "both permits are back", func() bool { return used(t, in) == 0 && used(t, out) == 0 })
+	})
 }
 
 // hijacking serves one request whose connection is taken over, and returns what
@@ -169,10 +174,10 @@ func hijacking(t *testing.T, sem *sema.Semaphore, observer semahttp.Observer) (n
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	client, err := net.Dial("tcp", s.Listener.Addr().String())
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	_, err = io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	must(t, err)
+	expect.OK(t, err)
 	server := <-got
 	return server.c, server.rw, client
 }
@@ -181,8 +186,8 @@ func TestAHijackedConnectionKeepsItsPermitUntilClosed(t *testing.T) {
 	sem := newSem(t, 1)
 	server, rw, client := hijacking(t, sem, semahttp.Observer{})
 	_, err := rw.WriteString("hi\n")
-	must(t, err)
-	must(t, rw.Flush())
+	expect.OK(t, err)
+	expect.OK(t, rw.Flush())
 	if line, err := bufio.NewReader(client).ReadString('\n'); err != nil || line != "hi\n" {
 		t.Errorf("the client got %q, %v", line, err)
 	}
@@ -190,15 +195,15 @@ func TestAHijackedConnectionKeepsItsPermitUntilClosed(t *testing.T) {
 		t.Errorf("%d held", n)
 	}
 	half := server.(interface{ CloseWrite() error })
-	must(t, half.CloseWrite())
+	expect.OK(t, half.CloseWrite())
 	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("after CloseWrite: %v", err)
 	}
 	if _, ok := server.(interface{ NetConn() net.Conn }).NetConn().(*net.TCPConn); !ok {
 		t.Error("the connection beneath is not of TCP")
 	}
-	must(t, server.Close())
-	must(t, server.Close())
+	expect.OK(t, server.Close())
+	expect.OK(t, server.Close())
 	if n := used(t, sem); n != 0 {
 		t.Errorf("%d held after Close", n)
 	}
@@ -218,7 +223,7 @@ func TestAHijackedConnectionEndsWithItsPermit(t *testing.T) {
 	if _, err := server.Write([]byte("x")); !errors.Is(err, sema.ErrRevoked) {
 		t.Errorf("the handler writes: %v", err)
 	}
-	until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
+	expect.Until(t, "the permit is back", func() bool { return used(t, sem) == 0 })
 }
 
 func TestAHijackedConnectionThatNobodyClosesIsFound(t *testing.T) {
@@ -228,14 +233,14 @@ func TestAHijackedConnectionThatNobodyClosesIsFound(t *testing.T) {
 		collectUntil(t, "a collection", func() bool { return true })
 	}
 	_, err := rw.WriteString("hi\n")
-	must(t, err)
-	must(t, rw.Flush())
+	expect.OK(t, err)
+	expect.OK(t, rw.Flush())
 	rw = nil
 	collectUntil(t, "the connection is found", func() bool { return len(told) == 1 })
 	if a := <-told; a.Method != "GET" || a.URL != "/" {
 		t.Errorf("told %+v", a)
 	}
-	must(t, client.SetReadDeadline(time.Now().Add(patience)))
+	expect.OK(t, client.SetReadDeadline(time.Now().Add(expect.Patience)))
 	if all, err := io.ReadAll(client); err != nil || string(all) != "hi\n" {
 		t.Errorf("the client read %q, %v; want it closed", all, err)
 	}

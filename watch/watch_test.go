@@ -16,6 +16,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/watch"
 )
 
@@ -106,14 +107,6 @@ func semaphore(t *testing.T, e engine.Engine, name string, limit int, o *sema.Op
 	return s
 }
 
-func must[T any](t *testing.T, v T, err error) T {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 // heard is a listener that can be asked for its next event.
 type heard struct {
 	t    *testing.T
@@ -146,7 +139,7 @@ func TestALifeIsHeard(t *testing.T) {
 		for _, of := range []watch.Which{{Name: "x"}, {Prefixes: []string{"nobody", "x"}}, {}} {
 			h := listen(t, w, of)
 			s := semaphore(t, e, "x", 2, &sema.Options{Label: "job"})
-			p := must(t, ignore(s.AcquireN(t.Context(), 2)), nil)
+			p := ignore(s.AcquireN(t.Context(), 2))
 			if got := h.want("limit"); got.Limit != 2 || got.Pinned || got.Semaphore != "x" {
 				t.Errorf("%+v", got)
 			}
@@ -163,34 +156,34 @@ func TestALifeIsHeard(t *testing.T) {
 			if waiter.Weight != 1 || waiter.Permit == p.ID() {
 				t.Errorf("%+v", waiter)
 			}
-			check(t, s.Pause(t.Context()))
+			expect.OK(t, s.Pause(t.Context()))
 			h.want("paused")
-			check(t, s.SetLimit(t.Context(), 1))
+			expect.OK(t, s.SetLimit(t.Context(), 1))
 			if got := h.want("limit"); got.Limit != 1 || !got.Pinned {
 				t.Errorf("%+v", got)
 			}
-			check(t, p.Release())
+			expect.OK(t, p.Release())
 			if got := h.want("released"); got.Permit != p.ID() || got.Held < time.Second {
 				t.Errorf("%+v", got)
 			}
-			check(t, s.Unpause(t.Context()))
+			expect.OK(t, s.Unpause(t.Context()))
 			second := <-granted
 			got = h.want("unpaused", "granted")
 			if got.Permit != waiter.Permit || got.Waited < 2*time.Second || got.Token != second.Token() {
 				t.Errorf("%+v", got)
 			}
 			time.Sleep(time.Second / 3) // between two looks
-			check(t, s.Revoke(t.Context(), second.ID()))
+			expect.OK(t, s.Revoke(t.Context(), second.ID()))
 			<-second.Context(t.Context()).Done()
 			_ = second.Release() // it is lost, in one way or another
 			if got := h.want("released"); got.Permit != second.ID() {
 				t.Errorf("%+v", got)
 			}
-			check(t, s.UnsetLimit(t.Context()))
+			expect.OK(t, s.UnsetLimit(t.Context()))
 			if got := h.want("limit"); got.Pinned {
 				t.Errorf("%+v", got)
 			}
-			check(t, s.Remove(t.Context()))
+			expect.OK(t, s.Remove(t.Context()))
 			if got := h.want("removed"); got.Limit != 1 {
 				t.Errorf("%+v", got)
 			}
@@ -203,13 +196,6 @@ func ignore[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // The holder died: its lease ends, nobody releases.
@@ -233,26 +219,26 @@ func TestARevokedHolderThatDoesNotListen(t *testing.T) {
 		ignore(raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute}}}))
 		h := listen(t, w, watch.Which{Name: "x"})
 		s := semaphore(t, e, "x", 1, nil)
-		check(t, s.Revoke(t.Context(), id.String()))
+		expect.OK(t, s.Revoke(t.Context(), id.String()))
 		if got := h.want("revoked"); got.Permit != id.String() || got.Client.Label != "deaf" {
 			t.Errorf("%+v", got)
 		}
 		h.want("ended")
-		check(t, raw.Close())
+		expect.OK(t, raw.Close())
 	})
 }
 
 func TestAStreamSaysThatTheEngineIsAway(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		s := semaphore(t, e, "x", 1, nil)
-		check(t, s.SetLimit(t.Context(), 1))
+		expect.OK(t, s.SetLimit(t.Context(), 1))
 		one, all := listen(t, w, watch.Which{Name: "x"}), listen(t, w, watch.Which{})
 		e.broken.Store(true)
 		if got := one.want("unreachable"); !errors.Is(got.Err, errBroken) {
 			t.Errorf("%+v", got)
 		}
 		all.want("unreachable", "unreachable") // the semaphore, and the list
-		check(t, s.SetLimit(t.Context(), 2))
+		expect.OK(t, s.SetLimit(t.Context(), 2))
 		e.broken.Store(false)
 		one.want("reachable", "limit")
 		var kinds []watch.Kind
@@ -274,7 +260,7 @@ func TestASlowListenerIsToldHowMuchItMissed(t *testing.T) {
 		for range 30 {
 			p := ignore(s.Acquire(t.Context()))
 			time.Sleep(2 * time.Second)
-			check(t, p.Release())
+			expect.OK(t, p.Release())
 			time.Sleep(2 * time.Second)
 		}
 		// limit, and 30 times granted and released
@@ -290,7 +276,7 @@ func TestASlowListenerIsToldHowMuchItMissed(t *testing.T) {
 // A hundred listeners cost as many looks as one.
 func TestListenersShareLooks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
-		check(t, semaphore(t, e, "x", 1, nil).SetLimit(t.Context(), 1))
+		expect.OK(t, semaphore(t, e, "x", 1, nil).SetLimit(t.Context(), 1))
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 100 {
 			go func() {
@@ -324,13 +310,13 @@ func TestSummaries(t *testing.T) {
 		}
 		for i := range 25 {
 			s := semaphore(t, e, fmt.Sprintf("job-%02d", i), 30, nil)
-			check(t, s.SetLimit(t.Context(), 30))
+			expect.OK(t, s.SetLimit(t.Context(), 30))
 			if i > 0 {
 				ignore(s.AcquireN(t.Context(), i))
 			}
 			if i == 7 {
 				ignore(s.AcquireN(t.Context(), 23))
-				check(t, s.Pause(t.Context()))
+				expect.OK(t, s.Pause(t.Context()))
 				for range 3 {
 					go func() { _, _ = s.Acquire(context.Background()) }()
 				}
@@ -344,7 +330,7 @@ func TestSummaries(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		names := func(q watch.Query) (list []string, total int) {
 			page, total, err := w.Summaries(t.Context(), q)
-			check(t, err)
+			expect.OK(t, err)
 			for _, s := range page {
 				list = append(list, s.Name)
 			}
@@ -382,7 +368,7 @@ func TestSummaries(t *testing.T) {
 			}
 		}
 		page, _, err := w.Summaries(t.Context(), watch.Query{Filter: "job-07"})
-		check(t, err)
+		expect.OK(t, err)
 		s := page[0]
 		if s.Limit != 30 || s.Used != 30 || !s.Pinned || !s.Paused || s.Holders != 2 || s.Waiting != 3 || s.Oldest < 5*time.Second || s.Err != nil {
 			t.Errorf("%+v", s)
@@ -399,12 +385,12 @@ func TestSummaries(t *testing.T) {
 // Ten thousand semaphores: a page costs what it shows, a round keeps to its
 // rate, and few sessions stay open.
 func TestTenThousandSemaphores(t *testing.T) {
-	bubble(t, &watch.Options{Linger: 2 * time.Minute}, func(t *testing.T, e *counting, w *watch.Watcher) {
+	bubble(t, &watch.Options{Linger: 70 * time.Second}, func(t *testing.T, e *counting, w *watch.Watcher) {
 		e.takes = time.Millisecond
 		for i := range 10_000 {
 			s := ignore(e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {}))
 			ignore(s.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: i + 1, Pin: true}}}))
-			check(t, s.Close())
+			expect.OK(t, s.Close())
 		}
 		page, total, err := w.Summaries(t.Context(), watch.Query{N: 50, Skip: 5000})
 		if err != nil || total != 10_000 || len(page) != 50 || page[0].Limit != 5001 {
@@ -435,10 +421,10 @@ func TestTenThousandSemaphores(t *testing.T) {
 			t.Errorf("%v", samples)
 		}
 		before := e.states.Load()
-		time.Sleep(3 * time.Minute)
+		time.Sleep(time.Minute)
 		after := e.states.Load()
 		time.Sleep(20 * time.Minute)
-		if n := e.states.Load() - after; n != 0 || after-before > 3*60*1000 {
+		if n := e.states.Load() - after; n != 0 || after-before > 20*1000 {
 			t.Errorf("%d looks in a while, and %d after that: nobody has asked", after-before, n)
 		}
 		if open := e.opened.Load() - e.closed.Load(); open != 0 {
@@ -450,7 +436,7 @@ func TestTenThousandSemaphores(t *testing.T) {
 func TestHistory(t *testing.T) {
 	bubble(t, &watch.Options{History: time.Minute}, func(t *testing.T, e *counting, w *watch.Watcher) {
 		s := semaphore(t, e, "x", 3, nil)
-		check(t, s.SetLimit(t.Context(), 3))
+		expect.OK(t, s.SetLimit(t.Context(), 3))
 		if list := w.History("x"); list != nil {
 			t.Errorf("%v though nobody looked", list)
 		}
@@ -515,8 +501,8 @@ func TestState(t *testing.T) {
 func TestASemaphoreThatCannotBeRead(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		e.hidden = []string{"", "bad\x00name"} // keys that look like ours
-		check(t, semaphore(t, e, "x", 3, nil).SetLimit(t.Context(), 3))
-		check(t, semaphore(t, e, "y", 3, nil).SetLimit(t.Context(), 3))
+		expect.OK(t, semaphore(t, e, "x", 3, nil).SetLimit(t.Context(), 3))
+		expect.OK(t, semaphore(t, e, "y", 3, nil).SetLimit(t.Context(), 3))
 		failing := &oneFails{counting: e, name: "x"}
 		w2 := watch.New(failing, nil)
 		defer w2.Close()
@@ -546,7 +532,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &counting{Engine: memengine.New(), takes: time.Hour}
 		w := watch.New(e, &watch.Options{Timeout: 2 * time.Hour})
-		check(t, semaphore(t, e, "x", 1, nil).SetLimit(t.Context(), 1))
+		expect.OK(t, semaphore(t, e, "x", 1, nil).SetLimit(t.Context(), 1))
 		ended := make(chan error, 4)
 		go func() { _, err := w.State(context.Background(), "x"); ended <- err }()
 		go func() { _, _, err := w.Summaries(context.Background(), watch.Query{}); ended <- err }()

@@ -9,6 +9,7 @@ import (
 	"sema"
 	"sema/contrib/grpc"
 	"sema/engine/memengine"
+	"sema/lab/expect"
 )
 
 // What a message of a stream costs with the server's interceptor, and without.
@@ -36,13 +37,13 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			conn := serve(b, echo, options)
 			stream, err := open(b.Context(), conn, stream)
-			must(b, err)
+			expect.OK(b, err)
 			m := wrapperspb.String("x")
 			for b.Loop() {
-				must(b, stream.SendMsg(m))
-				must(b, stream.RecvMsg(m))
+				expect.OK(b, stream.SendMsg(m))
+				expect.OK(b, stream.RecvMsg(m))
 			}
-			must(b, stream.CloseSend())
+			expect.OK(b, stream.CloseSend())
 		})
 	}
 	_ = s.Close()

@@ -4,10 +4,11 @@ import (
 	"context"
 	"io"
 	"runtime"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"sema/internal/once"
 )
 
 // UnaryClient is a grpc.UnaryClientInterceptor. A call whose permit is lost is
@@ -56,7 +57,7 @@ func (l *Limiter) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn 
 type held struct {
 	permit permit
 	cancel context.CancelFunc
-	once   sync.Once
+	once   once.Once
 	lost   error // set by once
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -16,6 +16,7 @@ import (
 
 	"sema"
 	"sema/contrib/grpc"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
@@ -67,11 +68,11 @@ func serve(t testing.TB, s *service, server []grpc.ServerOption, client ...grpc.
 	conn, err := grpc.NewClient("passthrough:///test", append(client,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() {
-		must(t, conn.Close())
+		expect.OK(t, conn.Close())
 		g.Stop()
-		must(t, <-ended)
+		expect.OK(t, <-ended)
 	})
 	return conn
 }
@@ -87,10 +88,11 @@ func atClient(t *testing.T, s *service, l *semagrpc.Limiter) *grpc.ClientConn {
 
 var sides = map[string]func(*testing.T, *service, *semagrpc.Limiter) *grpc.ClientConn{"server": atServer, "client": atClient}
 
-// eachSide runs a test with the limiter at the server, and at the client.
+// eachSide runs a test with the limiter at the server, and at the client, in
+// virtual time.
 func eachSide(t *testing.T, f func(t *testing.T, connect func(*testing.T, *service, *semagrpc.Limiter) *grpc.ClientConn)) {
 	for name, connect := range sides {
-		t.Run(name, func(t *testing.T) { f(t, connect) })
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, connect) }) })
 	}
 }
 
@@ -108,13 +110,6 @@ func open(ctx context.Context, conn *grpc.ClientConn, method string) (grpc.Clien
 	return conn.NewStream(ctx, &desc, method)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func wantCode(t testing.TB, err error, want codes.Code) {
 	t.Helper()
 	if got := status.Code(err); got != want {
@@ -122,21 +117,14 @@ func wantCode(t testing.TB, err error, want codes.Code) {
 	}
 }
 
-// within bounds a test.
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // limited is a limiter of a semaphore called calls.
 func limited(t *testing.T, limit int, l semagrpc.Limit) (*sematest.Engine, *semagrpc.Limiter) {
 	t.Helper()
 	e := sematest.New(t)
 	s, err := sema.New(e, "calls", limit, nil)
-	must(t, err)
+	expect.OK(t, err)
 	l.Semaphore = s
 	limiter, err := semagrpc.New(l)
-	must(t, err)
+	expect.OK(t, err)
 	return e, limiter
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,6 +19,7 @@ import (
 
 	"sema"
 	"sema/contrib/grpc"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
@@ -64,13 +66,13 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 		for i := range 200 {
 			callers.Go(func() {
 				if i%4 < 2 {
-					_, err := call(within(t), conn, []string{"ok", "fail"}[i%2])
+					_, err := call(expect.Within(t), conn, []string{"ok", "fail"}[i%2])
 					if (err != nil) != (i%2 == 1) {
 						t.Error(err)
 					}
 					return
 				}
-				s, err := open(within(t), conn, stream)
+				s, err := open(expect.Within(t), conn, stream)
 				if err != nil {
 					t.Error(err)
 					return
@@ -100,11 +102,7 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 // nothingHeld waits until all is given back: a server's handler may outlive its call.
 func nothingHeld(t *testing.T, e *sematest.Engine) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); len(e.Held("calls")) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("still held: %v", e.Held("calls"))
-		}
-	}
+	expect.Until(t, "nothing is held", func() bool { return len(e.Held("calls")) == 0 })
 }
 
 func TestNothingFreeInTime(t *testing.T) {
@@ -112,9 +110,9 @@ func TestNothingFreeInTime(t *testing.T) {
 		eachSide(t, func(t *testing.T, connect connector) {
 			e, l := limited(t, 1, semagrpc.Limit{Wait: wait})
 			conn := connect(t, &service{stream: func(s grpc.ServerStream) error { <-s.Context().Done(); return nil }}, l)
-			ctx, cancel := context.WithCancel(within(t))
-			_, err := open(ctx, conn, stream)
-			must(t, err)
+			ctx, cancel := context.WithCancel(expect.Within(t))
+			held, err := open(ctx, conn, stream)
+			expect.OK(t, err)
 			e.AwaitHeld(ctx, "calls", 1)
 			_, err = call(ctx, conn, "x")
 			wantCode(t, err, codes.ResourceExhausted)
@@ -123,6 +121,7 @@ func TestNothingFreeInTime(t *testing.T) {
 			}
 			cancel()
 			nothingHeld(t, e)
+			runtime.KeepAlive(held) // lest it is found unread
 		})
 	}
 }
@@ -132,10 +131,10 @@ func TestTheEngineIsAway(t *testing.T) {
 		e, l := limited(t, 1, semagrpc.Limit{})
 		conn := connect(t, &service{}, l)
 		e.Inject(sematest.Fault{Err: sematest.Full()})
-		_, err := call(within(t), conn, "x")
+		_, err := call(expect.Within(t), conn, "x")
 		wantCode(t, err, codes.Unavailable)
 		defer e.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})()
-		s, err := open(within(t), conn, stream)
+		s, err := open(expect.Within(t), conn, stream)
 		if err == nil {
 			err = s.RecvMsg(new(wrapperspb.StringValue))
 		}
@@ -144,11 +143,23 @@ func TestTheEngineIsAway(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	// The engine hangs while a stream ends: whoever ends it waits in virtual time.
+	synctest.Test(t, func(t *testing.T) {
+		e, l := limited(t, 1, semagrpc.Limit{})
+		conn := atClient(t, &service{stream: func(s grpc.ServerStream) error { <-s.Context().Done(); return nil }}, l)
+		ctx, cancel := context.WithCancel(expect.Within(t))
+		s, err := open(ctx, conn, stream)
+		expect.OK(t, err)
+		e.Inject(sematest.Fault{On: sematest.Release, Delay: time.Second})
+		cancel()
+		wantCode(t, s.RecvMsg(new(wrapperspb.StringValue)), codes.Canceled)
+		nothingHeld(t, e)
+	})
 	// Nothing in time because the engine does not answer is no full semaphore.
 	e, l := limited(t, 1, semagrpc.Limit{Wait: 20 * time.Millisecond})
 	conn := atClient(t, &service{}, l)
 	defer e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})()
-	_, err := call(within(t), conn, "x")
+	_, err := call(expect.Within(t), conn, "x")
 	wantCode(t, err, codes.Unavailable)
 	var engine *sema.EngineError
 	if !errors.As(err, &engine) {
@@ -161,7 +172,7 @@ func TestTheCallEndsWhileItWaits(t *testing.T) {
 		e, l := limited(t, 1, semagrpc.Limit{})
 		conn := connect(t, &service{}, l)
 		e.HoldGrants("calls")
-		ctx, cancel := context.WithCancel(within(t))
+		ctx, cancel := context.WithCancel(expect.Within(t))
 		ended := make(chan error, 1)
 		go func() {
 			_, err := call(ctx, conn, "x")
@@ -170,7 +181,7 @@ func TestTheCallEndsWhileItWaits(t *testing.T) {
 		e.AwaitWaiting(ctx, "calls", 1)
 		cancel()
 		wantCode(t, <-ended, codes.Canceled)
-		ctx, cancel = context.WithTimeout(within(t), 20*time.Millisecond)
+		ctx, cancel = context.WithTimeout(expect.Within(t), 20*time.Millisecond)
 		defer cancel()
 		_, err := call(ctx, conn, "x")
 		wantCode(t, err, codes.DeadlineExceeded)
@@ -180,25 +191,25 @@ func TestTheCallEndsWhileItWaits(t *testing.T) {
 // The permit is lost while the handler waits: for its context, for a message,
 // to send one.
 func TestALostPermitCancelsTheCall(t *testing.T) {
-	eachSide(t, func(t *testing.T, connect connector) {
-		for name, handler := range map[string]func(s grpc.ServerStream) error{
-			"context": func(s grpc.ServerStream) error { <-s.Context().Done(); return nil },
-			"receive": func(s grpc.ServerStream) error {
-				for {
-					if err := s.RecvMsg(new(wrapperspb.StringValue)); err != nil {
-						return err
-					}
+	for name, handler := range map[string]func(s grpc.ServerStream) error{
+		"context": func(s grpc.ServerStream) error { <-s.Context().Done(); return nil },
+		"receive": func(s grpc.ServerStream) error {
+			for {
+				if err := s.RecvMsg(new(wrapperspb.StringValue)); err != nil {
+					return err
 				}
-			},
-			"send": func(s grpc.ServerStream) error {
-				for {
-					if err := s.SendMsg(wrapperspb.String(strings.Repeat("x", 1<<16))); err != nil {
-						return err
-					}
+			}
+		},
+		"send": func(s grpc.ServerStream) error {
+			for {
+				if err := s.SendMsg(wrapperspb.String(strings.Repeat("x", 1<<16))); err != nil {
+					return err
 				}
-			},
-		} {
-			t.Run(name, func(t *testing.T) {
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSide(t, func(t *testing.T, connect connector) {
 				e, l := limited(t, 1, semagrpc.Limit{})
 				ended := make(chan error, 1)
 				conn := connect(t, &service{stream: func(s grpc.ServerStream) error {
@@ -206,10 +217,10 @@ func TestALostPermitCancelsTheCall(t *testing.T) {
 					ended <- s.Context().Err()
 					return err
 				}}, l)
-				s, err := open(within(t), conn, stream)
-				must(t, err)
-				must(t, s.SendMsg(wrapperspb.String("x"))) // so that the handler runs for sure
-				e.AwaitHeld(within(t), "calls", 1)
+				s, err := open(expect.Within(t), conn, stream)
+				expect.OK(t, err)
+				expect.OK(t, s.SendMsg(wrapperspb.String("x"))) // so that the handler runs for sure
+				e.AwaitHeld(expect.Within(t), "calls", 1)
 				e.Lose("calls")
 				for err == nil {
 					err = s.RecvMsg(new(wrapperspb.StringValue))
@@ -218,16 +229,18 @@ func TestALostPermitCancelsTheCall(t *testing.T) {
 				<-ended
 				nothingHeld(t, e)
 			})
-		}
-		t.Run("unary", func(t *testing.T) {
+		})
+	}
+	t.Run("unary", func(t *testing.T) {
+		eachSide(t, func(t *testing.T, connect connector) {
 			e, l := limited(t, 1, semagrpc.Limit{})
 			conn := connect(t, &service{unary: func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "too late", nil }}, l)
 			ended := make(chan error, 1)
 			go func() {
-				_, err := call(within(t), conn, "x")
+				_, err := call(expect.Within(t), conn, "x")
 				ended <- err
 			}()
-			e.AwaitHeld(within(t), "calls", 1)
+			e.AwaitHeld(expect.Within(t), "calls", 1)
 			e.Lose("calls")
 			err := <-ended
 			wantCode(t, err, codes.Aborted)
@@ -259,23 +272,18 @@ func TestEndsOfAClientsStream(t *testing.T) {
 					}
 				}
 			}}, l)
-			ctx, cancel := context.WithCancel(within(t))
+			ctx, cancel := context.WithCancel(expect.Within(t))
 			defer cancel()
 			func() {
 				s, err := open(ctx, conn, stream)
-				must(t, err)
-				must(t, s.SendMsg(wrapperspb.String("x")))
+				expect.OK(t, err)
+				expect.OK(t, s.SendMsg(wrapperspb.String("x")))
 				if n := len(e.Held("calls")); n != 1 {
 					t.Fatalf("%d held while the stream is open", n)
 				}
 				end(s, cancel)
 			}()
-			for end := time.Now().Add(time.Minute); len(e.Held("calls")) > 0; time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("still held: %v", e.Held("calls"))
-				}
-				runtime.GC()
-			}
+			expect.Until(t, "nothing is held", func() bool { runtime.GC(); return len(e.Held("calls")) == 0 })
 		})
 	}
 	t.Run("one answer", func(t *testing.T) {
@@ -285,10 +293,10 @@ func TestEndsOfAClientsStream(t *testing.T) {
 			}
 			return s.SendMsg(wrapperspb.String("done"))
 		}}, l)
-		s, err := open(within(t), conn, upload)
-		must(t, err)
-		must(t, s.CloseSend())
-		must(t, s.RecvMsg(new(wrapperspb.StringValue)))
+		s, err := open(expect.Within(t), conn, upload)
+		expect.OK(t, err)
+		expect.OK(t, s.CloseSend())
+		expect.OK(t, s.RecvMsg(new(wrapperspb.StringValue)))
 		if n := len(e.Held("calls")); n != 0 {
 			t.Errorf("%d held after the only answer", n)
 		}
@@ -299,10 +307,10 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 	eachSide(t, func(t *testing.T, connect connector) {
 		e := sematest.New(t)
 		keys, err := sema.NewKeys(e, "methods", 1, &sema.KeysOptions{Total: 1})
-		must(t, err)
+		expect.OK(t, err)
 		t.Cleanup(func() { _ = keys.Close() })
 		l, err := semagrpc.New(semagrpc.Limit{Keys: keys, Wait: semagrpc.NoWait, Skip: func(_ context.Context, method string) bool { return method == upload }})
-		must(t, err)
+		expect.OK(t, err)
 		conn := connect(t, &service{
 			unary: func(_ context.Context, text string) (string, error) {
 				return fmt.Sprint(len(e.Held("methods/"+unary)), len(e.Held("methods"))), nil
@@ -311,21 +319,21 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 				return s.SendMsg(wrapperspb.String(fmt.Sprint(len(e.Held("methods")))))
 			},
 		}, l)
-		got, err := call(within(t), conn, "x")
+		got, err := call(expect.Within(t), conn, "x")
 		if got != "1 1" || err != nil {
 			t.Errorf("%s, %v; want one of the method and one of the total held", got, err)
 		}
-		s, err := open(within(t), conn, upload)
-		must(t, err)
-		must(t, s.CloseSend())
+		s, err := open(expect.Within(t), conn, upload)
+		expect.OK(t, err)
+		expect.OK(t, s.CloseSend())
 		m := new(wrapperspb.StringValue)
-		must(t, s.RecvMsg(m))
+		expect.OK(t, s.RecvMsg(m))
 		if m.Value != "0" {
 			t.Errorf("a call that needs no permit took %s", m.Value)
 		}
 		bad, err := semagrpc.New(semagrpc.Limit{Keys: keys, Key: func(context.Context, string) string { return "" }})
-		must(t, err)
-		_, err = call(within(t), connect(t, &service{}, bad), "x")
+		expect.OK(t, err)
+		_, err = call(expect.Within(t), connect(t, &service{}, bad), "x")
 		wantCode(t, err, codes.InvalidArgument)
 	})
 }
@@ -333,9 +341,9 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 func TestLimitsThatMakeNoSense(t *testing.T) {
 	e := sematest.New(t)
 	s, err := sema.New(e, "calls", 1, nil)
-	must(t, err)
+	expect.OK(t, err)
 	k, err := sema.NewKeys(e, "calls", 1, nil)
-	must(t, err)
+	expect.OK(t, err)
 	for name, l := range map[string]semagrpc.Limit{
 		"neither":            {},
 		"both":               {Semaphore: s, Keys: k},
@@ -353,15 +361,15 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 func TestAnotherLimitIsAFailedPrecondition(t *testing.T) {
 	e := sematest.New(t)
 	first, err := sema.New(e, "calls", 2, nil)
-	must(t, err)
-	must(t, first.SetLimit(within(t), 2))
+	expect.OK(t, err)
+	expect.OK(t, first.SetLimit(expect.Within(t), 2))
 	s, err := sema.New(e, "calls", 1, &sema.Options{OnConflict: sema.Refuse})
-	must(t, err)
+	expect.OK(t, err)
 	l, err := semagrpc.New(semagrpc.Limit{Semaphore: s})
-	must(t, err)
-	_, err = call(within(t), atClient(t, &service{}, l), "x")
+	expect.OK(t, err)
+	_, err = call(expect.Within(t), atClient(t, &service{}, l), "x")
 	wantCode(t, err, codes.FailedPrecondition)
-	must(t, s.Close())
-	_, err = call(within(t), atClient(t, &service{}, l), "x")
+	expect.OK(t, s.Close())
+	_, err = call(expect.Within(t), atClient(t, &service{}, l), "x")
 	wantCode(t, err, codes.Unavailable)
 }

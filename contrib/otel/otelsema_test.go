@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -111,39 +112,42 @@ func (x *sdk) histogram(name string) metricdata.HistogramDataPoint[float64] {
 var llm = attribute.String("sema.name", "llm")
 
 func TestMetrics(t *testing.T) {
-	x := newSDK(t)
-	s := x.semaphore(1)
-	p, err := s.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
-		t.Fatal(err)
-	}
-	if err := p.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if p, err = s.Acquire(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Revoke(t.Context(), p.ID()); err != nil {
-		t.Fatal(err)
-	}
-	<-p.Context(t.Context()).Done()
-	_ = p.Release()
-	for result, want := range map[string]int64{"acquired": 2, "refused": 1} {
-		if got := x.sum(metrics.Acquires, llm, attribute.String("result", result)); got != want {
-			t.Errorf("%s: %d, want %d", result, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		x := newSDK(t)
+		s := x.semaphore(1)
+		p, err := s.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if got := x.sum(metrics.LeasesLost, llm, attribute.String("reason", "revoked")); got != 1 {
-		t.Errorf("%d permits revoked, want 1", got)
-	}
-	for name, want := range map[string]uint64{metrics.AcquireWait: 2, metrics.LeaseDuration: 2} {
-		if h := x.histogram(name); h.Count != want || len(h.Bounds) != len(metrics.DefaultBounds()) {
-			t.Errorf("%s: %+v, want %d values", name, h, want)
+		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+			t.Fatal(err)
 		}
-	}
+		if err := p.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if p, err = s.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Revoke(t.Context(), p.ID()); err != nil {
+			t.Fatal(err)
+		}
+		<-p.Context(t.Context()).Done()
+		_ = p.Release()
+		synctest.Wait() // contexts end before observers are told
+		for result, want := range map[string]int64{"acquired": 2, "refused": 1} {
+			if got := x.sum(metrics.Acquires, llm, attribute.String("result", result)); got != want {
+				t.Errorf("%s: %d, want %d", result, got, want)
+			}
+		}
+		if got := x.sum(metrics.LeasesLost, llm, attribute.String("reason", "revoked")); got != 1 {
+			t.Errorf("%d permits revoked, want 1", got)
+		}
+		for name, want := range map[string]uint64{metrics.AcquireWait: 2, metrics.LeaseDuration: 2} {
+			if h := x.histogram(name); h.Count != want || len(h.Bounds) != len(metrics.DefaultBounds()) {
+				t.Errorf("%s: %+v, want %d values", name, h, want)
+			}
+		}
+	})
 }
 
 func TestNamesAreBounded(t *testing.T) {
@@ -249,25 +253,27 @@ func TestSpans(t *testing.T) {
 }
 
 func TestSpanOfALostPermit(t *testing.T) {
-	x := newSDK(t)
-	s := x.semaphore(1)
-	p, err := x.telemetry.Acquire(t.Context(), s, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Revoke(t.Context(), p.ID()); err != nil {
-		t.Fatal(err)
-	}
-	<-p.Context(t.Context()).Done()
-	for range 2 { // releasing twice ends the span once
-		if err := p.Release(); err == nil {
-			t.Fatal("a lost permit was released")
+	synctest.Test(t, func(t *testing.T) {
+		x := newSDK(t)
+		s := x.semaphore(1)
+		p, err := x.telemetry.Acquire(t.Context(), s, 1)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	ended := x.spans.Ended()
-	if last := ended[len(ended)-1]; len(ended) != 2 || last.Name() != otelsema.SpanHold || last.Status().Code != codes.Error {
-		t.Errorf("spans: %v", ended)
-	}
+		if err := s.Revoke(t.Context(), p.ID()); err != nil {
+			t.Fatal(err)
+		}
+		<-p.Context(t.Context()).Done()
+		for range 2 { // releasing twice ends the span once
+			if err := p.Release(); err == nil {
+				t.Fatal("a lost permit was released")
+			}
+		}
+		ended := x.spans.Ended()
+		if last := ended[len(ended)-1]; len(ended) != 2 || last.Name() != otelsema.SpanHold || last.Status().Code != codes.Error {
+			t.Errorf("spans: %v", ended)
+		}
+	})
 }
 
 func TestValuesOutOfRangeAreRefused(t *testing.T) {

@@ -24,13 +24,15 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
+	"sema/lab/stall"
 )
 
 // documented is what the first group of pattern matches in docs/redis.md.
 func documented(t *testing.T, pattern string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "redis.md"))
-	must(t, err)
+	expect.OK(t, err)
 	m := regexp.MustCompile(pattern).FindSubmatch(page)
 	if m == nil {
 		t.Fatalf("docs/redis.md has nothing like %s", pattern)
@@ -49,18 +51,18 @@ func documentedRights(t *testing.T, user string) []string {
 // and one more where the server knows it.
 func createUser(t *testing.T, rdb *redis.Client, user string, rights []string) {
 	t.Helper()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	args := []any{"ACL", "SETUSER", user}
 	for _, word := range rights {
 		args = append(args, word)
 	}
 	added := documented(t, "From Redis 7.2 and Valkey 7.2 on add `([^`]+)`")
 	known, err := rdb.Do(ctx, "COMMAND", "INFO", strings.TrimPrefix(added, "+")).Slice()
-	must(t, err)
+	expect.OK(t, err)
 	if known[0] != nil {
 		args = append(args, added)
 	}
-	must(t, rdb.Do(ctx, args...).Err())
+	expect.OK(t, rdb.Do(ctx, args...).Err())
 }
 
 // rights is what sema itself sends, and the commands that its scripts call.
@@ -76,7 +78,7 @@ func rights(t *testing.T, cluster bool) []string {
 	}
 	for _, script := range []string{"first", "plain", "rules", "store", "last", "state"} {
 		lua, err := os.ReadFile(filepath.Join("lua", script+".lua"))
-		must(t, err)
+		expect.OK(t, err)
 		for _, call := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(lua), -1) {
 			if call[1] != "PUBSUB" {
 				used[strings.ToLower(call[1])] = true
@@ -93,33 +95,33 @@ func rights(t *testing.T, cluster bool) []string {
 
 // everything uses all that the engine can do, as two clients.
 func everything(t *testing.T, client func() sema.Engine) {
-	ctx := within(t)
+	ctx := expect.Within(t)
 	e := readBy(client(), 1) // states of more are read in parts
 	s := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "l"})
 	other := openSem(t, client(), "x", 2, nil)
 	p, q := acquire(t, s), acquire(t, other)
 	w := queue(t, other)
-	must(t, p.Renew(ctx))
-	must(t, p.Release())
+	expect.OK(t, p.Renew(ctx))
+	expect.OK(t, p.Release())
 	next := w.permit(t)
 	w = queue(t, s)
-	must(t, s.Revoke(ctx, q.ID()))
+	expect.OK(t, s.Revoke(ctx, q.ID()))
 	_ = q.Release()
-	must(t, next.Release())
-	must(t, w.permit(t).Release())
-	must(t, s.SetLimit(ctx, 3))
+	expect.OK(t, next.Release())
+	expect.OK(t, w.permit(t).Release())
+	expect.OK(t, s.SetLimit(ctx, 3))
 	if st := stateOf(t, s); st.Limit != 3 {
 		t.Errorf("state %+v", st)
 	}
 	if names, err := e.List(ctx); err != nil || len(names) != 1 {
 		t.Errorf("list: %v, %v", names, err)
 	}
-	must(t, s.UnsetLimit(ctx))
+	expect.OK(t, s.UnsetLimit(ctx))
 	late := session(t, e, "y")
 	c := engine.Call{Number: 2, Fence: true, Requests: []engine.Request{late.request(engine.Ask, 1, time.Minute)}}
 	for range 2 {
 		_, err := late.Step(ctx, c)
-		must(t, err)
+		expect.OK(t, err)
 	}
 	late.number = 2
 	late.do(late.request(engine.Release, 1, 0))
@@ -129,8 +131,8 @@ func everything(t *testing.T, client func() sema.Engine) {
 // deniedTo fails the test if the server refused the user anything.
 func deniedTo(t *testing.T, rdb *redis.Client, user string) {
 	t.Helper()
-	log, err := rdb.ACLLog(within(t), 100).Result()
-	must(t, err)
+	log, err := rdb.ACLLog(expect.Within(t), 100).Result()
+	expect.OK(t, err)
 	for _, entry := range log {
 		if entry.Username == user {
 			t.Errorf("refused to %s: %s %s (%s)", user, entry.Reason, entry.Object, entry.Context)
@@ -166,7 +168,7 @@ func TestHintedRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	must(t, rdb.Do(within(t), "ACL", "SETUSER", "u", "on", ">secret", "~sema:*", "&sema:*", "+@all", "-@dangerous").Err())
+	expect.OK(t, rdb.Do(expect.Within(t), "ACL", "SETUSER", "u", "on", ">secret", "~sema:*", "&sema:*", "+@all", "-@dangerous").Err())
 	everything(t, func() sema.Engine {
 		return closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: "u", Password: "secret"}))
 	})
@@ -205,17 +207,19 @@ func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	gate := acquire(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil))
 	for user, rule := range map[string]string{"nokeys": "resetkeys", "noscripts": "-evalsha", "nochannels": "resetchannels"} {
-		must(t, rdb.Do(ctx, "ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all", rule).Err())
-		e := closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: user, Password: "secret"}))
-		wait, cancel := context.WithTimeout(ctx, 4*time.Second) // less than an unconfirmed subscription takes
-		_, err := openSem(t, e, "x", 1, &sema.Options{Lease: 3 * time.Second}).Acquire(wait)
-		cancel()
-		t.Run(user, func(t *testing.T) { engineError(t, err, "NOPERM", "docs/redis.md", user == "nochannels") })
+		expect.OK(t, rdb.Do(ctx, "ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all", rule).Err())
+		stall.Run(t, func(c *stall.Case) {
+			e := closing(c, connect(c, redis.Options{Addr: server.Addr(), Username: user, Password: "secret"}))
+			wait, cancel := context.WithTimeout(ctx, 4*time.Second) // less than an unconfirmed subscription takes
+			defer cancel()
+			_, err := openSem(c, e, "x", 1, nil).Acquire(wait)
+			engineError(c, err, "NOPERM", "docs/redis.md", user == "nochannels")
+		})
 	}
-	must(t, gate.Release())
+	expect.OK(t, gate.Release())
 }
 
 // A user without rights to the channels cannot tell a waiter of its permit. That
@@ -224,27 +228,27 @@ func TestAMuteUserKeepsTheLimit(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	must(t, rdb.Do(within(t), "ACL", "SETUSER", "mute", "on", ">secret", "~sema:*", "+@all", "resetchannels").Err())
+	expect.OK(t, rdb.Do(expect.Within(t), "ACL", "SETUSER", "mute", "on", ">secret", "~sema:*", "+@all", "resetchannels").Err())
 	mute := closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: "mute", Password: "secret"}))
-	o := &sema.Options{Lease: 3 * time.Second}
+	o := &sema.Options{Lease: 10 * time.Second} // who waits asks again after a third
 	speechless, heavy := openSem(t, mute, "x", 2, o), openSem(t, engineAt(t, server.Addr()), "x", 2, o)
 	a, b := acquire(t, speechless), acquire(t, speechless)
 	waiter := make(chan *sema.Permit, 1)
 	go func() {
-		p, err := heavy.AcquireN(within(t), 2)
+		p, err := heavy.AcquireN(expect.Within(t), 2)
 		if err != nil {
 			t.Error(err)
 		}
 		waiter <- p
 	}()
-	until(t, "queueing", func() bool { return len(stateOf(t, heavy).Waiters) == 1 })
-	must(t, a.Release())
-	must(t, b.Release()) // hands over, and may not say so
-	if p, err := speechless.TryAcquire(within(t)); err == nil {
+	expect.Until(t, "queueing", func() bool { return len(stateOf(t, heavy).Waiters) == 1 })
+	expect.OK(t, a.Release())
+	expect.OK(t, b.Release()) // hands over, and may not say so
+	if p, err := speechless.TryAcquire(expect.Within(t)); err == nil {
 		t.Errorf("got %s beside a permit of the whole limit: %+v", p.ID(), stateOf(t, heavy))
 	}
 	if p := <-waiter; p != nil {
-		must(t, p.Release())
+		expect.OK(t, p.Release())
 	}
 	wholeLimit(t, heavy, 2)
 }
@@ -254,32 +258,30 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	expect.OK(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
+	expect.OK(t, err)
 	keyDER, err := x509.MarshalECPrivateKey(key)
-	must(t, err)
+	expect.OK(t, err)
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	must(t, os.WriteFile(certFile, cert, 0o600))
-	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	addr := l.Addr().(*net.TCPAddr)
-	must(t, l.Close())
-	redistest.Start(t, "--tls-port", strconv.Itoa(addr.Port), "--tls-cert-file", certFile, "--tls-key-file", keyFile,
+	expect.OK(t, os.WriteFile(certFile, cert, 0o600))
+	expect.OK(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
+	port := strconv.Itoa(redistest.FreePort(t))
+	addr := net.JoinHostPort("127.0.0.1", port)
+	redistest.Start(t, "--tls-port", port, "--tls-cert-file", certFile, "--tls-key-file", keyFile,
 		"--tls-ca-cert-file", certFile, "--tls-auth-clients", "no")
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cert)
 	everything(t, func() sema.Engine {
-		return closing(t, connect(t, redis.Options{Addr: addr.String(), TLSConfig: &tls.Config{RootCAs: pool}}))
+		return closing(t, connect(t, redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool}}))
 	})
-	plain := openSem(t, closing(t, connect(t, redis.Options{Addr: addr.String(), TLSConfig: &tls.Config{}})), "x", 1, nil)
-	if _, err := plain.TryAcquire(within(t)); err == nil {
+	plain := openSem(t, closing(t, connect(t, redis.Options{Addr: addr, TLSConfig: &tls.Config{}})), "x", 1, nil)
+	if _, err := plain.TryAcquire(expect.Within(t)); err == nil {
 		t.Error("a certificate of nobody's was trusted")
 	}
 }

@@ -118,6 +118,7 @@ func (j *judge) both(t *rapid.T) {
 
 // all has many clients do the same, one after the other.
 func (j *judge) all(t *rapid.T) {
+	j.sync(t) // a pipeline of a whole crowd's life would be long
 	r := engine.Request{
 		Kind:  rapid.SampledFrom([]engine.Kind{engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release}).Draw(t, "kind of all"),
 		Limit: j.limit(t), Lease: time.Duration(rapid.IntRange(1, 50).Draw(t, "lease")) * time.Millisecond, Wait: !one(t, 4, "try"),

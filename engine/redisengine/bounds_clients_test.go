@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/lab/expect"
 )
 
 // What a step costs that has to look at something of every client: those that
@@ -20,10 +21,10 @@ func TestStepsBesideManyClients(t *testing.T) {
 		outage := func(n int) {
 			for range n {
 				d := session(t, e, c.name)
-				began := threadTime(c.pid)
-				_, err := d.Step(within(t), engine.Call{Number: 1, Fence: true, Requests: []engine.Request{d.request(engine.Renew, 1, time.Hour)}})
-				must(t, err)
-				c.ran = append(c.ran, threadTime(c.pid)-began)
+				stop := c.watch()
+				_, err := d.Step(expect.Within(t), engine.Call{Number: 1, Fence: true, Requests: []engine.Request{d.request(engine.Renew, 1, time.Hour)}})
+				expect.OK(t, err)
+				stop()
 			}
 		}
 		d := session(t, e, c.name)
@@ -39,8 +40,8 @@ func TestStepsBesideManyClients(t *testing.T) {
 			d := session(t, e, c.name)
 			ask := d.request(engine.Ask, 1, time.Hour)
 			ask.Limit = clients
-			reply, err := d.Step(within(t), engine.Call{Number: 1, Keep: 10 * time.Minute, Requests: []engine.Request{ask}})
-			must(t, err)
+			reply, err := d.Step(expect.Within(t), engine.Call{Number: 1, Keep: 10 * time.Minute, Requests: []engine.Request{ask}})
+			expect.OK(t, err)
 			if reply.Leave != engine.Keep {
 				t.Fatalf("may %v; want to keep", reply.Leave)
 			}

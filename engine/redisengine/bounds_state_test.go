@@ -5,22 +5,27 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"sema/lab/expect"
 )
 
 // snapshot measures what keeps the server busy without a break: a part of a
 // snapshot, which is what travels together.
 func (c *crowd) snapshot(what string, holders, waiters int) {
 	c.t.Helper()
-	rdb := connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: patience, WriteTimeout: patience})
-	must(c.t, rdb.Ping(within(c.t)).Err()) // so that the connection is there
+	rdb := connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: expect.Patience, WriteTimeout: expect.Patience})
+	expect.OK(c.t, rdb.Ping(expect.Within(c.t)).Err()) // so that the connection is there
 	rdb.AddHook(stopwatch{c})
 	d := session(c.t, closing(c.t, rdb), c.name)
 	c.measured(what, func() {
 		began := time.Now()
-		st, err := d.State(within(c.t))
-		must(c.t, err)
+		st, err := d.State(expect.Within(c.t))
+		expect.OK(c.t, err)
 		if len(st.Holders) != holders || len(st.Waiters) != waiters {
 			c.t.Errorf("%d hold and %d wait; want %d and %d", len(st.Holders), len(st.Waiters), holders, waiters)
+		}
+		if c.pid == 0 {
+			return
 		}
 		total := time.Duration(0)
 		for _, part := range c.ran {
@@ -37,16 +42,14 @@ func (s stopwatch) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (s stopwatch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		began := threadTime(s.pid)
-		defer func() { s.ran = append(s.ran, threadTime(s.pid)-began) }()
+		defer s.watch()()
 		return next(ctx, cmd)
 	}
 }
 
 func (s stopwatch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		began := threadTime(s.pid)
-		defer func() { s.ran = append(s.ran, threadTime(s.pid)-began) }()
+		defer s.watch()()
 		return next(ctx, cmds)
 	}
 }

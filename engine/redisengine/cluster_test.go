@@ -10,6 +10,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 func clusterEngine(t *testing.T, c *redistest.Cluster) sema.Engine {
@@ -24,9 +25,9 @@ func shardChannels(t *testing.T, nodes ...*redistest.Server) int {
 	n := 0
 	for _, node := range nodes {
 		c := node.Client()
-		list, err := c.PubSubShardChannels(within(t), "*").Result()
-		must(t, err)
-		must(t, c.Close())
+		list, err := c.PubSubShardChannels(expect.Within(t), "*").Result()
+		expect.OK(t, err)
+		expect.OK(t, c.Close())
 		n += len(list)
 	}
 	return n
@@ -35,10 +36,10 @@ func shardChannels(t *testing.T, nodes ...*redistest.Server) int {
 // moveSlot does what resharding does.
 func moveSlot(t *testing.T, c *redistest.Cluster, slot int64, from, to *redistest.Server) {
 	t.Helper()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	id := func(s *redistest.Server) string { return s.Client().Do(ctx, "CLUSTER", "MYID").Val().(string) }
-	must(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)).Err())
-	must(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to)).Err())
+	expect.OK(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)).Err())
+	expect.OK(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to)).Err())
 	for {
 		keys := from.Client().ClusterGetKeysInSlot(ctx, int(slot), 100).Val()
 		if len(keys) == 0 {
@@ -48,11 +49,11 @@ func moveSlot(t *testing.T, c *redistest.Cluster, slot int64, from, to *redistes
 		for _, k := range keys {
 			args = append(args, k)
 		}
-		must(t, from.Client().Do(ctx, args...).Err())
+		expect.OK(t, from.Client().Do(ctx, args...).Err())
 	}
 	owner := id(to)
 	for _, node := range append([]*redistest.Server{to, from}, c.Nodes...) {
-		must(t, node.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", owner).Err())
+		expect.OK(t, node.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", owner).Err())
 	}
 }
 
@@ -61,8 +62,8 @@ func moveSlot(t *testing.T, c *redistest.Cluster, slot int64, from, to *redistes
 func TestTheSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
-	ctx := within(t)
-	o := &sema.Options{Lease: 3 * time.Second}
+	ctx := expect.Within(t)
+	o := &sema.Options{Lease: time.Minute}
 	s := openSem(t, clusterEngine(t, c), "x", 1, o)
 	p := acquire(t, s)
 	w := queue(t, openSem(t, clusterEngine(t, c), "x", 1, o))
@@ -71,17 +72,15 @@ func TestTheSlotMoves(t *testing.T) {
 	for i := range 2 { // there, and further: the first line ended with its last channel
 		to := (from + 1) % 3
 		moveSlot(t, c, slot, c.Nodes[from], c.Nodes[to])
-		until(t, "the inbox's move", func() bool { return shardChannels(t, c.Nodes[to]) > 0 })
-		if n := shardChannels(t, c.Nodes[from]); n != 0 {
-			t.Errorf("move %d: the old node has %d subscriptions", i, n)
-		}
+		expect.Until(t, "the inbox's move", func() bool { return shardChannels(t, c.Nodes[to]) > 0 })
+		expect.Until(t, fmt.Sprintf("move %d: no subscription at the old node", i), func() bool { return shardChannels(t, c.Nodes[from]) == 0 })
 		from = to
 	}
 	if err := p.Err(); err != nil {
 		t.Fatalf("the holder lost its permit: %v", err)
 	}
-	must(t, p.Release())
-	must(t, w.permit(t).Release())
+	expect.OK(t, p.Release())
+	expect.OK(t, w.permit(t).Release())
 	wholeLimit(t, s, 1)
 }
 
@@ -103,7 +102,7 @@ func TestClusterSubscriptionsAreCut(t *testing.T) {
 	t.Parallel()
 	const semaphores = 12
 	c := redistest.StartCluster(t, 3)
-	ctx := within(t)
+	ctx := expect.Within(t)
 	o := &sema.Options{Lease: 10 * time.Minute} // nobody is saved by asking again
 	holder, waiter := clusterEngine(t, c), clusterEngine(t, c)
 	var held []*sema.Permit
@@ -116,19 +115,20 @@ func TestClusterSubscriptionsAreCut(t *testing.T) {
 	all := shardChannels(t, c.Nodes...)
 	for range 3 {
 		for _, node := range c.Nodes {
-			must(t, node.Client().ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
+			expect.OK(t, node.Client().ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
 		}
-		until(t, "subscribing again", func() bool { return shardChannels(t, c.Nodes...) == all })
+		expect.Until(t, "subscribing again", func() bool { return shardChannels(t, c.Nodes...) == all })
 	}
 	for i, p := range held {
-		must(t, p.Release())
-		must(t, line[i].permit(t).Release())
+		expect.OK(t, p.Release())
+		expect.OK(t, line[i].permit(t).Release())
 	}
 }
 
 // A state is read in parts from one server, also by a client that may read from
 // several.
 func TestClusterStateInParts(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ContextTimeoutEnabled: true, RouteRandomly: true})
 	t.Cleanup(func() { _ = rdb.Close() })

@@ -15,6 +15,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 // detour is a dialer that goes wherever it is told to.
@@ -30,7 +31,7 @@ func (d *detour) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 func TestSubscriptionsFollowTheServer(t *testing.T) {
 	t.Parallel()
 	before, after := redistest.Start(t), redistest.Start(t)
-	ctx := within(t)
+	ctx := expect.Within(t)
 	var to detour
 	to.addr.Store(before.Addr())
 	e := closing(t, connect(t, redis.Options{Addr: before.Addr(), Dialer: to.dial}))
@@ -42,14 +43,14 @@ func TestSubscriptionsFollowTheServer(t *testing.T) {
 
 	gateAfter := acquire(t, openSem(t, engineAt(t, after.Addr()), "x", 1, nil))
 	to.addr.Store(after.Addr())
-	must(t, before.Client().ClientKillByFilter(ctx, "TYPE", "normal").Err())
+	expect.OK(t, before.Client().ClientKillByFilter(ctx, "TYPE", "normal").Err())
 	listens := func(at *redistest.Server) bool {
 		return at.Client().PubSubNumSub(ctx, inbox).Val()[inbox] > 0
 	}
-	until(t, "listening to the new server", func() bool { return listens(after) })
-	until(t, "leaving the old server", func() bool { return !listens(before) })
-	must(t, gateAfter.Release())
-	must(t, w.permit(t).Release())
+	expect.Until(t, "listening to the new server", func() bool { return listens(after) })
+	expect.Until(t, "leaving the old server", func() bool { return !listens(before) })
+	expect.OK(t, gateAfter.Release())
+	expect.OK(t, w.permit(t).Release())
 	_ = gate.Release() // its server may have forgotten its connection
 }
 
@@ -70,8 +71,8 @@ func TestAHalfOpenSubscription(t *testing.T) {
 	proxy.Silence()
 	t.Cleanup(proxy.Resume)
 	to.addr.Store(server.Addr())
-	must(t, gate.Release()) // tells it in vain
-	must(t, w.permit(t).Release())
+	expect.OK(t, gate.Release()) // tells it in vain
+	expect.OK(t, w.permit(t).Release())
 }
 
 // New connections are accepted and never answered, for an hour: waiters, each
@@ -88,7 +89,7 @@ func TestSubscriptionsAreNeverAnswered(t *testing.T) {
 	var all []*sema.Semaphore
 	for _, name := range []string{"a", "b", "c", "d"} {
 		acquire(t, openSem(t, gates, name, 1, nil))
-		s := openSem(t, e, name, 1, nil)
+		s := openSem(t, e, name, 1, &sema.Options{Lease: 2 * time.Second}) // Close may wait so long for an answer
 		_ = stateOf(t, s)
 		all = append(all, s)
 	}
@@ -110,9 +111,9 @@ func TestSubscriptionsAreNeverAnswered(t *testing.T) {
 		waiters.Wait()
 	}
 	for _, s := range all {
-		must(t, s.Close())
+		expect.OK(t, s.Close())
 	}
-	must(t, e.Close())
+	expect.OK(t, e.Close())
 }
 
 // With its memory full the server takes no new waiters, but those who wait keep
@@ -121,8 +122,8 @@ func TestWaitersStayWithMemoryFull(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
-	s := session(t, engineAt(t, server.Addr()), "x")
+	ctx := expect.Within(t)
+	s := session(t, patientAt(t, server.Addr()), "x")
 	s.do(s.request(engine.Ask, 1, time.Minute))
 	ask := func(number uint64, again bool) engine.Request {
 		r := s.request(engine.Ask, number, time.Minute)
@@ -132,7 +133,7 @@ func TestWaitersStayWithMemoryFull(t *testing.T) {
 	for n := range uint64(3) {
 		s.do(ask(n+2, false))
 	}
-	must(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	_, err := s.try(ctx, ask(5, false))
 	engineError(t, err, "OOM", "maxmemory", true)
 	if n := rdb.HLen(ctx, "sema:{x}:state").Val() + rdb.ZCard(ctx, "sema:{x}:waiters").Val(); n != 1+4+3 {
@@ -151,6 +152,6 @@ func TestWaitersStayWithMemoryFull(t *testing.T) {
 			t.Errorf("ticket %d in its turn: %+v", n+2, a)
 		}
 	}
-	must(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
 	s.do(s.request(engine.Release, 4, 0))
 }

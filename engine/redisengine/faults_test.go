@@ -15,13 +15,14 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 // refused checks that an acquisition fails with an error of the given class,
 // and that nothing of it was left in the background for another to trip over.
 func refused(t *testing.T, s *sema.Semaphore, word, hint string) {
 	t.Helper()
-	_, err := s.TryAcquire(within(t))
+	_, err := s.TryAcquire(expect.Within(t))
 	engineError(t, err, word, hint, true)
 }
 
@@ -30,16 +31,16 @@ func TestScriptsAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	s := openSem(t, engineAt(t, server.Addr()), "x", 2, nil)
-	flush := func() { must(t, rdb.ScriptFlush(ctx).Err()) }
+	flush := func() { expect.OK(t, rdb.ScriptFlush(ctx).Err()) }
 	p := acquire(t, s)
 	flush()
-	must(t, p.Renew(ctx))
+	expect.OK(t, p.Renew(ctx))
 	flush()
 	stateOf(t, s)
 	flush()
-	must(t, p.Release())
+	expect.OK(t, p.Release())
 
 	stop := make(chan struct{})
 	var workers sync.WaitGroup
@@ -78,13 +79,13 @@ func TestRestartWithData(t *testing.T) {
 	p := acquire(t, s)
 	w := queue(t, s)
 	server.Restart()
-	must(t, p.Renew(within(t)))
-	must(t, p.Release())
+	expect.OK(t, p.Renew(expect.Within(t)))
+	expect.OK(t, p.Release())
 	next := w.permit(t)
 	if next.Token() <= p.Token() {
 		t.Errorf("token %d after %d", next.Token(), p.Token())
 	}
-	must(t, next.Release())
+	expect.OK(t, next.Release())
 }
 
 // A server that comes back without: its holders learn of it when they renew,
@@ -101,22 +102,22 @@ func TestRestartWithoutData(t *testing.T) {
 	if next.Token() <= p.Token() {
 		t.Errorf("token %d after %d: fencing fell back", next.Token(), p.Token())
 	}
-	must(t, next.Release())
+	expect.OK(t, next.Release())
 }
 
 func TestLoading(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
-	must(t, acquire(t, s).Release())
-	// The data is loaded again for many seconds while clients look on.
-	must(t, rdb.Do(ctx, "DEBUG", "POPULATE", "50000").Err())
-	must(t, rdb.ConfigSet(ctx, "loading-process-events-interval-bytes", "1024").Err())
-	must(t, rdb.ConfigSet(ctx, "key-load-delay", "200").Err())
+	expect.OK(t, acquire(t, s).Release())
+	// The data is loaded again for minutes while clients look on.
+	expect.OK(t, rdb.Do(ctx, "DEBUG", "POPULATE", "50000").Err())
+	expect.OK(t, rdb.ConfigSet(ctx, "loading-process-events-interval-bytes", "1024").Err())
+	expect.OK(t, rdb.ConfigSet(ctx, "key-load-delay", "2000").Err())
 	go func() { _ = rdb.Do(context.Background(), "DEBUG", "RELOAD").Err() }()
-	until(t, "loading", func() bool {
+	expect.Until(t, "loading", func() bool {
 		err := rdb.Get(ctx, "x").Err()
 		return err != nil && redis.HasErrorPrefix(err, "LOADING")
 	})
@@ -128,15 +129,15 @@ func TestReadOnlyReplica(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
 	p := acquire(t, s)
-	must(t, rdb.Do(ctx, "REPLICAOF", "127.0.0.1", "1").Err())
+	expect.OK(t, rdb.Do(ctx, "REPLICAOF", "127.0.0.1", "1").Err())
 	refused(t, s, "READONLY", "replica")
-	must(t, rdb.ConfigSet(ctx, "replica-serve-stale-data", "no").Err())
+	expect.OK(t, rdb.ConfigSet(ctx, "replica-serve-stale-data", "no").Err())
 	refused(t, s, "MASTERDOWN", "")
-	must(t, rdb.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
-	must(t, p.Release())
+	expect.OK(t, rdb.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
+	expect.OK(t, p.Release())
 }
 
 // Somebody else's script blocks the server. Nobody waits for it unheard, and
@@ -145,7 +146,7 @@ func TestBusyScript(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--busy-reply-threshold", "50")
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
 	p := acquire(t, s)
 	blocked := make(chan struct{})
@@ -154,16 +155,16 @@ func TestBusyScript(t *testing.T) {
 		defer close(blocked)
 		_ = other.Eval(context.Background(), "while true do end", nil).Err()
 	}()
-	until(t, "blocking", func() bool {
+	expect.Until(t, "blocking", func() bool {
 		err := rdb.Ping(ctx).Err()
 		return err != nil && redis.HasErrorPrefix(err, "BUSY")
 	})
 	refused(t, s, "BUSY", "SCRIPT KILL")
-	must(t, rdb.ScriptKill(ctx).Err())
+	expect.OK(t, rdb.ScriptKill(ctx).Err())
 	<-blocked
 	_ = other.Close()
-	must(t, p.Renew(ctx))
-	must(t, p.Release())
+	expect.OK(t, p.Renew(ctx))
+	expect.OK(t, p.Release())
 }
 
 // Memory is full: acquisitions are refused, renewals and releases are not, also
@@ -172,31 +173,31 @@ func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	e := engineAt(t, server.Addr())
 	s := openSem(t, e, "x", 3, nil)
 	p, q := acquire(t, s), acquire(t, s)
-	must(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	before := dump(t, rdb)
 	refused(t, s, "OOM", "maxmemory")
 	if !sameDump(before, dump(t, rdb)) {
 		t.Error("a refused acquisition changed something")
 	}
-	must(t, p.Renew(ctx))
-	must(t, p.Release())
+	expect.OK(t, p.Renew(ctx))
+	expect.OK(t, p.Release())
 
 	// One step with a ticket to keep and a permit to renew.
 	d := session(t, e, "x")
 	held := d.request(engine.Renew, 0, time.Minute)
 	var err error
 	held.ID, err = engine.ParseID(q.ID())
-	must(t, err)
+	expect.OK(t, err)
 	answers := d.do(d.request(engine.Ask, 1, time.Minute), held)
 	if answers[1].Status != engine.Granted {
 		t.Errorf("renewed beside an acquisition: %+v", answers[1])
 	}
-	must(t, q.Release())
-	must(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+	expect.OK(t, q.Release())
+	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
 	d.do(d.request(engine.Release, 1, 0))
 	wholeLimit(t, s, 3)
 }
@@ -205,41 +206,41 @@ func TestCannotSave(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
 	p := acquire(t, s)
 	// A snapshot that cannot be written: its name is a directory's.
-	must(t, rdb.ConfigSet(ctx, "save", "3600 1").Err())
-	must(t, os.Mkdir(filepath.Join(server.Dir(), "dump.rdb"), 0o700))
-	must(t, rdb.BgSave(ctx).Err())
-	until(t, "failing to save", func() bool {
+	expect.OK(t, rdb.ConfigSet(ctx, "save", "3600 1").Err())
+	expect.OK(t, os.Mkdir(filepath.Join(server.Dir(), "dump.rdb"), 0o700))
+	expect.OK(t, rdb.BgSave(ctx).Err())
+	expect.Until(t, "failing to save", func() bool {
 		info, err := rdb.Info(ctx, "persistence").Result()
 		return err == nil && strings.Contains(info, "rdb_last_bgsave_status:err")
 	})
 	refused(t, s, "MISCONF", "save to disk")
-	must(t, rdb.ConfigSet(ctx, "stop-writes-on-bgsave-error", "no").Err())
-	must(t, p.Release())
+	expect.OK(t, rdb.ConfigSet(ctx, "stop-writes-on-bgsave-error", "no").Err())
+	expect.OK(t, p.Release())
 }
 
 func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
 	p := acquire(t, s)
-	must(t, rdb.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
+	expect.OK(t, rdb.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
 	refused(t, s, "NOREPLICAS", "")
-	must(t, rdb.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
-	must(t, p.Release())
+	expect.OK(t, rdb.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
+	expect.OK(t, p.Release())
 }
 
 func TestNoConnectionLeft(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
-	must(t, rdb.ConfigSet(ctx, "maxclients", "1").Err())
+	ctx := expect.Within(t)
+	expect.OK(t, rdb.ConfigSet(ctx, "maxclients", "1").Err())
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
 	// The server speaks before it hangs up, but not always is it heard: then
 	// it is unknown what became of the request.
@@ -248,8 +249,8 @@ func TestNoConnectionLeft(t *testing.T) {
 	if !errors.As(err, &e) || !strings.Contains(e.Hint, "maxclients") {
 		t.Errorf("%v", err)
 	}
-	must(t, rdb.ConfigSet(ctx, "maxclients", "100").Err())
-	must(t, acquire(t, s).Release())
+	expect.OK(t, rdb.ConfigSet(ctx, "maxclients", "100").Err())
+	expect.OK(t, acquire(t, s).Release())
 }
 
 func TestPasswords(t *testing.T) {
@@ -257,14 +258,14 @@ func TestPasswords(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := connect(t, redis.Options{Addr: server.Addr(), Username: "admin", Password: "a"})
 	first := server.Client()
-	ctx := within(t)
-	must(t, first.Do(ctx, "ACL", "SETUSER", "admin", "on", ">a", "~*", "&*", "+@all").Err())
-	must(t, rdb.ConfigSet(ctx, "requirepass", "secret").Err())
+	ctx := expect.Within(t)
+	expect.OK(t, first.Do(ctx, "ACL", "SETUSER", "admin", "on", ">a", "~*", "&*", "+@all").Err())
+	expect.OK(t, rdb.ConfigSet(ctx, "requirepass", "secret").Err())
 	refused(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil), "unauthenticated", "wants a password")
 	wrong := closing(t, connect(t, redis.Options{Addr: server.Addr(), Password: "wrong"}))
 	refused(t, openSem(t, wrong, "x", 1, nil), "WRONGPASS", "wrong")
 	right := closing(t, connect(t, redis.Options{Addr: server.Addr(), Password: "secret"}))
-	must(t, acquire(t, openSem(t, right, "x", 1, nil)).Release())
+	expect.OK(t, acquire(t, openSem(t, right, "x", 1, nil)).Release())
 }
 
 func TestNobodyListensThere(t *testing.T) {

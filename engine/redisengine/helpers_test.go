@@ -13,33 +13,8 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/lab/expect"
 )
-
-// patience bounds every test; nothing is asserted about it but that it suffices.
-const patience = 60 * time.Second
-
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// until asks again and again for what no event tells.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: did not happen in time", what)
-		}
-	}
-}
 
 // connect makes a go-redis client that gives up on a call when its context ends.
 func connect(t testing.TB, o redis.Options) *redis.Client {
@@ -47,6 +22,12 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 	rdb := redis.NewClient(&o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
+}
+
+// patientAt is an engine for sessions that make calls themselves: one that fails
+// because the machine stood still is not repeated.
+func patientAt(t testing.TB, addr string) sema.Engine {
+	return closing(t, connect(t, redis.Options{Addr: addr, ReadTimeout: expect.Patience, WriteTimeout: expect.Patience}))
 }
 
 // engineAt is an engine on a client of its own, as another process would be.
@@ -57,15 +38,15 @@ func engineAt(t testing.TB, addr string) sema.Engine {
 func openSem(t testing.TB, e sema.Engine, name string, limit int, o *sema.Options) *sema.Semaphore {
 	t.Helper()
 	s, err := sema.New(e, name, limit, o)
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 func acquire(t testing.TB, s *sema.Semaphore) *sema.Permit {
 	t.Helper()
-	p, err := s.Acquire(within(t))
-	must(t, err)
+	p, err := s.Acquire(expect.Within(t))
+	expect.OK(t, err)
 	return p
 }
 
@@ -77,7 +58,7 @@ type waiting struct {
 }
 
 func start(t testing.TB, s *sema.Semaphore) *waiting {
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(expect.Within(t))
 	w := &waiting{got: make(chan *sema.Permit, 1), cancel: cancel}
 	go func() {
 		var p *sema.Permit
@@ -92,7 +73,7 @@ func queue(t testing.TB, s *sema.Semaphore) *waiting {
 	t.Helper()
 	before := stateOf(t, s)
 	w := start(t, s)
-	until(t, "queueing", func() bool { return len(stateOf(t, s).Waiters) > len(before.Waiters) })
+	expect.Until(t, "queueing", func() bool { return len(stateOf(t, s).Waiters) > len(before.Waiters) })
 	return w
 }
 
@@ -107,8 +88,8 @@ func (w *waiting) permit(t testing.TB) *sema.Permit {
 
 func stateOf(t testing.TB, s *sema.Semaphore) sema.State {
 	t.Helper()
-	st, err := s.State(within(t))
-	must(t, err)
+	st, err := s.State(expect.Within(t))
+	expect.OK(t, err)
 	return st
 }
 
@@ -116,27 +97,27 @@ func stateOf(t testing.TB, s *sema.Semaphore) sema.State {
 // leases of the dead end, and that nothing is left in the way.
 func wholeLimit(t testing.TB, s *sema.Semaphore, limit int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(within(t), patience/2)
+	ctx, cancel := context.WithTimeout(expect.Within(t), expect.Patience/2)
 	defer cancel()
 	p, err := s.AcquireN(ctx, limit)
 	if err != nil {
 		t.Fatalf("the limit of %d does not come free: %v; %+v", limit, err, stateOf(t, s))
 	}
-	must(t, p.Release())
+	expect.OK(t, p.Release())
 }
 
 // dump is every key with its content, and its absolute expiry.
 func dump(t testing.TB, rdb redis.UniversalClient) map[string]string {
 	t.Helper()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	all, err := rdb.Keys(ctx, "*").Result()
-	must(t, err)
+	expect.OK(t, err)
 	content := map[string]string{}
 	for _, k := range all {
 		value, err := rdb.Dump(ctx, k).Result()
-		must(t, err)
+		expect.OK(t, err)
 		end, err := rdb.Do(ctx, "PEXPIRETIME", k).Int64()
-		must(t, err)
+		expect.OK(t, err)
 		content[k] = fmt.Sprint(end, value)
 	}
 	return content
@@ -145,13 +126,13 @@ func dump(t testing.TB, rdb redis.UniversalClient) map[string]string {
 // eternal lists the keys without a time to live.
 func eternal(t testing.TB, rdb redis.UniversalClient) []string {
 	t.Helper()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	all, err := rdb.Keys(ctx, "*").Result()
-	must(t, err)
+	expect.OK(t, err)
 	var list []string
 	for _, k := range all {
 		ttl, err := rdb.PTTL(ctx, k).Result()
-		must(t, err)
+		expect.OK(t, err)
 		if ttl == -1 {
 			list = append(list, k)
 		}
@@ -176,13 +157,13 @@ func engineError(t testing.TB, err error, word, hint string, notExecuted bool) {
 // calls is how often the server has carried out a command.
 func calls(t testing.TB, rdb *redis.Client, command string) int {
 	t.Helper()
-	info, err := rdb.Info(within(t), "commandstats").Result()
-	must(t, err)
+	info, err := rdb.Info(expect.Within(t), "commandstats").Result()
+	expect.OK(t, err)
 	for line := range strings.Lines(info) {
 		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
 			n := 0
 			_, err := fmt.Sscanf(rest, "%d", &n)
-			must(t, err)
+			expect.OK(t, err)
 			return n
 		}
 	}
@@ -192,8 +173,8 @@ func calls(t testing.TB, rdb *redis.Client, command string) int {
 // connections lists who is connected, but for the asking client itself.
 func connections(t testing.TB, rdb *redis.Client) []string {
 	t.Helper()
-	list, err := rdb.ClientList(within(t)).Result()
-	must(t, err)
+	list, err := rdb.ClientList(expect.Within(t)).Result()
+	expect.OK(t, err)
 	var others []string
 	for line := range strings.Lines(list) {
 		if !strings.Contains(line, "cmd=client|list") {
@@ -216,7 +197,7 @@ func session(t testing.TB, e sema.Engine, name string) *direct {
 	d := &direct{t: t, told: make(chan engine.Notification, 1000)}
 	var err error
 	d.Session, err = e.Open(name, engine.Client{Host: "test", PID: 1}, func(n engine.Notification) { d.told <- n })
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -234,7 +215,7 @@ func (d *direct) try(ctx context.Context, rs ...engine.Request) (engine.Reply, e
 
 func (d *direct) do(rs ...engine.Request) []engine.Answer {
 	d.t.Helper()
-	reply, err := d.try(within(d.t), rs...)
-	must(d.t, err)
+	reply, err := d.try(expect.Within(d.t), rs...)
+	expect.OK(d.t, err)
 	return reply.Answers
 }

@@ -15,6 +15,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 // Keys that never expire (25 million fencing keys in Redisson #6510): after each
@@ -30,7 +31,7 @@ func TestEveryKeyExpires(t *testing.T) {
 		}
 	}
 	e := engineAt(t, server.Addr())
-	ctx := within(t)
+	ctx := expect.Within(t)
 
 	listed := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "nightly import"})
 	plain := openSem(t, e, "x", 2, nil)
@@ -40,9 +41,9 @@ func TestEveryKeyExpires(t *testing.T) {
 	check("a plain acquisition")
 	w := queue(t, plain)
 	check("queueing")
-	must(t, a.Renew(ctx))
+	expect.OK(t, a.Renew(ctx))
 	check("a renewal")
-	must(t, plain.Revoke(ctx, b.ID()))
+	expect.OK(t, plain.Revoke(ctx, b.ID()))
 	check("a revocation")
 	_ = b.Release()
 	c := w.permit(t)
@@ -53,12 +54,12 @@ func TestEveryKeyExpires(t *testing.T) {
 	gone.cancel()
 	<-gone.got
 	check("a cancelled wait")
-	must(t, d.Release())
-	must(t, c.Release())
-	must(t, a.Release())
+	expect.OK(t, d.Release())
+	expect.OK(t, c.Release())
+	expect.OK(t, a.Release())
 	check("the last release")
 	declared := openSem(t, e, "z", 3, &sema.Options{OnConflict: sema.Declare})
-	must(t, acquire(t, declared).Release())
+	expect.OK(t, acquire(t, declared).Release())
 	check("a declared limit")
 
 	// Idle, all of it goes away by itself: nothing is kept much longer than
@@ -82,7 +83,7 @@ func TestOnlyAPinnedStateStays(t *testing.T) {
 	rdb := server.Client()
 	s := openSem(t, engineAt(t, server.Addr()), "x", 2, &sema.Options{Slots: true, Label: "l"})
 	p := acquire(t, s)
-	must(t, s.SetLimit(within(t), 1))
+	expect.OK(t, s.SetLimit(expect.Within(t), 1))
 	w := queue(t, s)
 	want := "sema:{x}:state"
 	for _, after := range []string{"with a holder and a waiter", "after all was released"} {
@@ -90,8 +91,8 @@ func TestOnlyAPinnedStateStays(t *testing.T) {
 			t.Errorf("%s: no time to live: %v; want only %s", after, list, want)
 		}
 		if p != nil {
-			must(t, p.Release())
-			must(t, w.permit(t).Release())
+			expect.OK(t, p.Release())
+			expect.OK(t, w.permit(t).Release())
 			p = nil
 		}
 	}
@@ -106,7 +107,7 @@ func TestAShortLeaseShortensNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	e := engineAt(t, server.Addr())
 	long := openSem(t, e, "x", 4, &sema.Options{Lease: time.Hour, Slots: true, Label: "long"})
 	acquire(t, long)
@@ -129,12 +130,12 @@ func TestAShortLeaseShortensNothing(t *testing.T) {
 			}
 		}
 	}
-	short := openSem(t, engineAt(t, server.Addr()), "x", 4, &sema.Options{Lease: sema.MinLease, Renew: sema.NoRenewal, Slots: true, Label: "short"})
+	short := openSem(t, engineAt(t, server.Addr()), "x", 4, &sema.Options{Lease: 10 * time.Second, Renew: sema.NoRenewal, Slots: true, Label: "short"})
 	p := acquire(t, short)
 	check("a short lease")
-	must(t, p.Renew(ctx))
+	expect.OK(t, p.Renew(ctx))
 	check("its renewal")
-	must(t, short.Revoke(ctx, p.ID()))
+	expect.OK(t, short.Revoke(ctx, p.ID()))
 	check("its revocation")
 	<-p.Context(context.Background()).Done()
 	check("its end")
@@ -146,11 +147,11 @@ func TestADeletedStateBeginsAnew(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	o := &sema.Options{Slots: true, Renew: sema.NoRenewal}
 	s, other := openSem(t, engineAt(t, server.Addr()), "x", 1, o), openSem(t, engineAt(t, server.Addr()), "x", 1, o)
 	old := acquire(t, s)
-	must(t, rdb.Del(ctx, "sema:{x}:state").Err())
+	expect.OK(t, rdb.Del(ctx, "sema:{x}:state").Err())
 	next := acquire(t, other)
 	if next.Token() <= old.Token() {
 		t.Errorf("token %d after %d", next.Token(), old.Token())
@@ -161,7 +162,7 @@ func TestADeletedStateBeginsAnew(t *testing.T) {
 	if list := eternal(t, rdb); len(list) > 0 {
 		t.Errorf("no time to live: %v", list)
 	}
-	must(t, next.Release())
+	expect.OK(t, next.Release())
 	wholeLimit(t, s, 1)
 }
 
@@ -169,7 +170,7 @@ func TestADeletedStateBeginsAnew(t *testing.T) {
 func TestADeletedQueue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := session(t, engineAt(t, server.Addr()), "x")
+	s := session(t, patientAt(t, server.Addr()), "x")
 	ask := func(number uint64, waited time.Duration) engine.Answer {
 		r := s.request(engine.Ask, number, time.Minute)
 		r.Wait, r.Waited = true, waited
@@ -177,7 +178,7 @@ func TestADeletedQueue(t *testing.T) {
 	}
 	ask(1, 0)
 	ask(2, time.Second)
-	must(t, server.Client().Del(within(t), "sema:{x}:waiters").Err())
+	expect.OK(t, server.Client().Del(expect.Within(t), "sema:{x}:waiters").Err())
 	ask(3, 0)
 	if again := ask(2, 2*time.Second); again.Status != engine.Queued || again.Ahead != 0 {
 		t.Errorf("asked again: %+v; want its place at the head", again)
@@ -194,23 +195,23 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	words, err := os.ReadFile("lua/words.lua")
-	must(t, err)
-	s := session(t, engineAt(t, server.Addr()), "x")
+	expect.OK(t, err)
+	s := session(t, patientAt(t, server.Addr()), "x")
 	holder, waiter := s.request(engine.Ask, 1, time.Hour), s.request(engine.Ask, 2, time.Hour)
 	waiter.Wait = true
 	for what, r := range map[string]engine.Request{"a renewal": s.request(engine.Renew, 1, time.Hour), "an ask": waiter} {
 		s.do(holder)
 		s.do(waiter)
 		// As if most of the time had passed.
-		must(t, rdb.Eval(ctx, string(words)+`
+		expect.OK(t, rdb.Eval(ctx, string(words)+`
 			local s = {struct.unpack(STATE, redis.call('HGET', KEYS[1], ''))}
 			s[5] = tonumber(ARGV[1])
 			return redis.call('HSET', KEYS[1], '', struct.pack(STATE, unpack(s, 1, 13)))`,
 			[]string{"sema:{x}:state"}, time.Now().Add(time.Minute).UnixMicro()).Err())
 		for key := range dump(t, rdb) {
-			must(t, rdb.PExpire(ctx, key, time.Minute).Err())
+			expect.OK(t, rdb.PExpire(ctx, key, time.Minute).Err())
 		}
 		s.do(r)
 		for _, kind := range []string{"state", "holders", "waiters"} {
@@ -228,7 +229,7 @@ func TestAForeignKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	ctx := within(t)
+	ctx := expect.Within(t)
 	e := engineAt(t, server.Addr())
 	// What must fail, by the key that is foreign and whether there is a holder.
 	all := []string{"acquire", "try", "set limit", "state", "renew"}
@@ -246,25 +247,25 @@ func TestAForeignKeyIsRefused(t *testing.T) {
 }
 
 func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Client, kind string, inUse bool, value string, fails []string) {
-	must(t, rdb.FlushAll(ctx).Err())
+	expect.OK(t, rdb.FlushAll(ctx).Err())
 	s := openSem(t, e, "x", 1, &sema.Options{Slots: true, Label: "l", Renew: sema.NoRenewal})
-	defer func() { must(t, rdb.Del(ctx, "sema:{x}:"+kind).Err()); must(t, s.Close()) }() // what is owed goes out
+	defer func() { expect.OK(t, rdb.Del(ctx, "sema:{x}:"+kind).Err()); expect.OK(t, s.Close()) }() // what is owed goes out
 	var held *sema.Permit
 	if inUse {
 		held = acquire(t, s)
 	}
 	key := "sema:{x}:" + kind
-	must(t, rdb.Del(ctx, key).Err())
+	expect.OK(t, rdb.Del(ctx, key).Err())
 	switch value {
 	case "string":
-		must(t, rdb.Set(ctx, key, "theirs", 0).Err())
+		expect.OK(t, rdb.Set(ctx, key, "theirs", 0).Err())
 	case "list":
-		must(t, rdb.LPush(ctx, key, "theirs").Err())
+		expect.OK(t, rdb.LPush(ctx, key, "theirs").Err())
 	case "hash":
 		if kind == "fences" || kind == "keepers" {
 			return // is one
 		}
-		must(t, rdb.HSet(ctx, key, "theirs", 1).Err())
+		expect.OK(t, rdb.HSet(ctx, key, "theirs", 1).Err())
 	}
 	for what, do := range map[string]func() error{
 		"acquire":   func() error { _, err := s.Acquire(ctx); return err },
@@ -293,7 +294,7 @@ func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Cli
 			t.Errorf("%s changed %s of another program: %q, now %q", what, kind, before[key], after[key])
 		}
 		if what == "set limit" && err == nil {
-			must(t, s.SetLimit(ctx, 1))
+			expect.OK(t, s.SetLimit(ctx, 1))
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"sema"
 	"sema/internal/redistest"
+	"sema/lab/expect"
+	"sema/lab/stall"
 )
 
 // remote is a client behind a proxy, with a connection that is made and scripts
@@ -20,7 +22,7 @@ func remote(t *testing.T) (near, far *sema.Semaphore, proxy *redistest.Proxy) {
 	proxy = redistest.StartProxy(t, server.Addr())
 	near = openSem(t, engineAt(t, server.Addr()), "x", 3, nil)
 	far = openSem(t, engineAt(t, proxy.Addr()), "x", 3, nil)
-	must(t, acquire(t, far).Release())
+	expect.OK(t, acquire(t, far).Release())
 	return near, far, proxy
 }
 
@@ -32,13 +34,13 @@ func TestALostAnswerToAnAcquisition(t *testing.T) {
 	near, far, proxy := remote(t)
 	proxy.LoseReplies()
 	w := start(t, far)
-	until(t, "the acquisition", func() bool { return stateOf(t, near).Used > 0 })
+	expect.Until(t, "the acquisition", func() bool { return stateOf(t, near).Used > 0 })
 	proxy.Resume()
 	p := w.permit(t)
 	if st := stateOf(t, near); len(st.Holders) != 1 || st.Holders[0].ID != p.ID() {
 		t.Fatalf("asked once, and %+v", st.Holders)
 	}
-	must(t, p.Release())
+	expect.OK(t, p.Release())
 	wholeLimit(t, near, 3)
 }
 
@@ -51,9 +53,9 @@ func TestALostAnswerToARelease(t *testing.T) {
 	proxy.LoseReplies()
 	released := make(chan error, 1)
 	go func() { released <- p.Release() }()
-	until(t, "the release", func() bool { return stateOf(t, near).Used == 0 })
+	expect.Until(t, "the release", func() bool { return stateOf(t, near).Used == 0 })
 	proxy.Resume()
-	must(t, <-released)
+	expect.OK(t, <-released)
 	wholeLimit(t, near, 3)
 }
 
@@ -68,15 +70,16 @@ func TestALostAnswerToARenewal(t *testing.T) {
 		t.Error("gone")
 		return time.Hour
 	}
-	until(t, "ageing", func() bool { return left() < 30*time.Second-100*time.Millisecond })
+	aged := time.Duration(0)
+	expect.Until(t, "ageing", func() bool { aged = left(); return aged < 30*time.Second-100*time.Millisecond })
 	proxy.LoseReplies()
 	renewed := make(chan error, 1)
-	go func() { renewed <- p.Renew(within(t)) }()
-	until(t, "the renewal", func() bool { return left() > 30*time.Second-100*time.Millisecond })
+	go func() { renewed <- p.Renew(expect.Within(t)) }()
+	expect.Until(t, "the renewal", func() bool { return left() > aged })
 	proxy.Resume()
-	must(t, <-renewed)
-	must(t, p.Err())
-	must(t, p.Release())
+	expect.OK(t, <-renewed)
+	expect.OK(t, p.Err())
+	expect.OK(t, p.Release())
 }
 
 // holeConn is a connection that can be made to swallow everything, as one whose
@@ -106,26 +109,28 @@ func (c *holeConn) Write(b []byte) (int, error) {
 // renewals it carries: the next attempt takes another, within the lease.
 func TestADeadConnectionIsLeftInTime(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	hole := make(chan struct{})
-	first := true
-	var mu sync.Mutex
-	rdb := connect(t, redis.Options{Addr: server.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil || !first {
-			return conn, err
-		}
-		first = false
-		return &holeConn{Conn: conn, hole: hole}, nil
-	}})
-	s := openSem(t, closing(t, rdb), "x", 1, &sema.Options{Lease: 3 * time.Second})
-	p := acquire(t, s)
-	until(t, "idling", func() bool { return rdb.PoolStats().IdleConns > 0 })
-	close(hole)
-	before := p.Deadline()
-	until(t, "a renewal", func() bool { return p.Err() != nil || p.Deadline().After(before) })
-	must(t, p.Err())
-	must(t, p.Release())
+	stall.Run(t, func(t *stall.Case) {
+		server := redistest.Start(t)
+		hole := make(chan struct{})
+		first := true
+		var mu sync.Mutex
+		rdb := connect(t, redis.Options{Addr: server.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || !first {
+				return conn, err
+			}
+			first = false
+			return &holeConn{Conn: conn, hole: hole}, nil
+		}})
+		s := openSem(t, closing(t, rdb), "x", 1, &sema.Options{Lease: 3 * time.Second})
+		p := acquire(t, s)
+		expect.Until(t, "idling", func() bool { return rdb.PoolStats().IdleConns > 0 })
+		close(hole)
+		before := p.Deadline()
+		expect.Until(t, "a renewal", func() bool { return p.Err() != nil || p.Deadline().After(before) })
+		expect.OK(t, p.Err())
+		expect.OK(t, p.Release())
+	})
 }

@@ -16,17 +16,15 @@ import (
 
 	"sema"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
-
-// outage is how long the server is away.
-const outage = 5 * time.Second
 
 // The server is killed, or stands still, while many wait: all of them are served
 // afterwards, and nobody spins. In order, too, if the permit is released when they
 // listen again; who does not listen yet is passed over. SEMA_RECOVERY=1000,10000
 // measures that with so many processes, and so many goroutines of one.
 func TestRecoveryUnderMany(t *testing.T) {
-	processes, goroutines := recoverySize(t)
+	processes, goroutines, outage := recoverySize(t)
 	withData := []string{"--appendonly", "yes"}
 	for _, c := range []struct {
 		what    string
@@ -78,7 +76,7 @@ func TestRecoveryUnderMany(t *testing.T) {
 				}
 				r.watch("being served", func() bool { return len(r.all) == r.n })
 				releasing.Wait()
-				r.report(fmt.Sprintf("%d %s", crew.processes*crew.waiters, crew.what), c.what)
+				r.report(fmt.Sprintf("%d %s, server away for %v", crew.processes*crew.waiters, crew.what, outage), c.what)
 				if n := r.overtaken(); n > 0 && (c.later || crew.processes == 1) {
 					t.Errorf("%d were overtaken", n)
 				}
@@ -87,15 +85,16 @@ func TestRecoveryUnderMany(t *testing.T) {
 	}
 }
 
-func recoverySize(t *testing.T) (processes, goroutines int) {
+// recoverySize is how many wait, and how long the server is away.
+func recoverySize(t *testing.T) (processes, goroutines int, outage time.Duration) {
 	words := os.Getenv("SEMA_RECOVERY")
 	if words == "" {
-		return 40, 1000
+		return 10, 300, 2 * time.Second
 	}
 	if n, err := fmt.Sscanf(words, "%d,%d", &processes, &goroutines); n != 2 {
 		t.Fatalf("SEMA_RECOVERY=%s: %v; want processes,goroutines", words, err)
 	}
-	return processes, goroutines
+	return processes, goroutines, 5 * time.Second
 }
 
 // recovery is one run.
@@ -139,7 +138,7 @@ func newRecovery(t *testing.T, processes, waiters int, args []string) *recovery 
 	for i, c := range r.crew { // the next one comes when this one waits: they are further apart than a message takes
 		c.wait(t, r.tell)
 		r.place[c.PID()] = i
-		until(t, "queueing", func() bool { return stateOf(t, s).Waiting() >= (i+1)*waiters })
+		expect.Until(t, "queueing", func() bool { return stateOf(t, s).Waiting() >= (i+1)*waiters })
 	}
 	r.before = r.load()
 	return r
@@ -147,12 +146,12 @@ func newRecovery(t *testing.T, processes, waiters int, args []string) *recovery 
 
 // load asks the server what it has done.
 func (r *recovery) load() (l load) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	defer cancel()
 	info := map[string]string{}
 	for _, section := range []string{"stats", "cpu", "memory", "commandstats"} {
 		text, err := r.rdb.Info(ctx, section).Result()
-		must(r.t, err)
+		expect.OK(r.t, err)
 		for line := range strings.Lines(text) {
 			if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 				info[key] = value
@@ -182,14 +181,14 @@ func (l load) since(b load) load {
 
 // listening reports whether all that wait are in the queue and listen.
 func (r *recovery) listening() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	defer cancel()
 	list, err := r.rdb.Do(ctx, "CLIENT", "LIST", "TYPE", "pubsub").Text()
-	must(r.t, err)
+	expect.OK(r.t, err)
 	channels, err := r.rdb.PubSubChannels(ctx, "*").Result()
-	must(r.t, err)
+	expect.OK(r.t, err)
 	queued, err := r.rdb.ZCard(ctx, "sema:{x}:waiters").Result()
-	must(r.t, err)
+	expect.OK(r.t, err)
 	return strings.Count(list, "\n") == r.n && len(channels) == r.n && int(queued) == r.n
 }
 
@@ -270,8 +269,8 @@ func (r *recovery) report(who, fault string) {
 	ends.Wait()
 	took := last.Sub(r.back)
 	millis := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-	r.t.Logf("%s, server away for %v, %s: first grant %v after it is back, all served after %v, %d of %d overtaken",
-		who, outage, fault, millis(first.Sub(r.back)), millis(took), r.overtaken(), r.n)
+	r.t.Logf("%s, %s: first grant %v after it is back, all served after %v, %d of %d overtaken",
+		who, fault, millis(first.Sub(r.back)), millis(took), r.overtaken(), r.n)
 	r.t.Logf("  of the server until then: %d connections (most in a second %d), %d steps (%d), %d subscriptions, CPU %v (%d %% of a core), memory %.1f MB",
 		r.after.connections, r.peak.connections, r.after.steps, r.peak.steps, r.after.subscriptions, millis(r.after.cpu), r.peak.cpu*100/time.Second, float64(r.memory)/1e6)
 	r.t.Logf("  of the processes, from start to end: at most %.1f MB each, %.1f MB in all, CPU %v", float64(most)/1e6, float64(sum)/1e6, millis(cpu))

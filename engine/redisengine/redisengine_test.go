@@ -9,6 +9,7 @@ import (
 	"sema/engine/enginetest"
 	"sema/engine/redisengine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 func cluster(tb testing.TB) enginetest.Store {
@@ -22,7 +23,7 @@ func cluster(tb testing.TB) enginetest.Store {
 
 func closing(tb testing.TB, rdb redis.UniversalClient) sema.Engine {
 	e, err := redisengine.New(rdb, nil)
-	must(tb, err)
+	expect.OK(tb, err)
 	tb.Cleanup(func() {
 		_ = e.Close()
 		_ = rdb.Close()

@@ -14,6 +14,7 @@ import (
 	"sema/engine"
 	"sema/engine/redisengine"
 	"sema/internal/redistest"
+	"sema/lab/expect"
 )
 
 // readBy has an engine read so many permits and tickets in one step.
@@ -25,8 +26,8 @@ func readBy(e sema.Engine, n int) sema.Engine {
 // timeless is a state without what differs between two moments.
 func timeless(t *testing.T, s engine.Session) engine.State {
 	t.Helper()
-	st, err := s.State(within(t))
-	must(t, err)
+	st, err := s.State(expect.Within(t))
+	expect.OK(t, err)
 	for i := range st.Holders {
 		h := &st.Holders[i]
 		if h.Age < 0 || h.Left <= 0 || h.Left > time.Hour {
@@ -36,7 +37,7 @@ func timeless(t *testing.T, s engine.Session) engine.State {
 	}
 	for i := range st.Waiters {
 		w := &st.Waiters[i]
-		if w.Waiting < 0 || w.Waiting > patience {
+		if w.Waiting < 0 || w.Waiting > expect.Patience {
 			t.Errorf("times of %+v", *w)
 		}
 		w.Waiting = 0
@@ -58,11 +59,11 @@ func (d *direct) many(kind engine.Kind, from, n int, lease time.Duration) (rs []
 func TestStateInParts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	e := engineAt(t, server.Addr())
+	e := patientAt(t, server.Addr())
 	whole := session(t, e, "x")
 	inParts := map[int]*direct{}
 	for _, n := range []int{0, 1, 7, 59, 60, 61} {
-		inParts[n] = session(t, readBy(engineAt(t, server.Addr()), n), "x")
+		inParts[n] = session(t, readBy(patientAt(t, server.Addr()), n), "x")
 	}
 	same := func(what string, holders, waiters int) {
 		t.Helper()
@@ -92,7 +93,7 @@ func TestStateInParts(t *testing.T) {
 	}
 	st := timeless(t, whole)
 	id, err := engine.ParseID(st.Holders[3].ID)
-	must(t, err)
+	expect.OK(t, err)
 	whole.do(engine.Request{Kind: engine.Revoke, ID: id})
 	whole.do(engine.Request{Kind: engine.Pause, Limit: 100}, engine.Request{Kind: engine.SetLimit, Limit: 90, Pin: true})
 	same("60 that hold or wait", 25, 35)
@@ -116,15 +117,15 @@ func TestStateInParts(t *testing.T) {
 func TestEndedLeasesAreNotInTheState(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	holder := session(t, engineAt(t, server.Addr()), "x")
+	holder := session(t, patientAt(t, server.Addr()), "x")
 	holder.do(append(holder.many(engine.Ask, 1, 50, time.Hour), holder.many(engine.Ask, 51, 40, 20*time.Millisecond)...)...)
-	reader := session(t, readBy(engineAt(t, server.Addr()), 10), "x")
-	until(t, "the end of the leases", func() bool {
-		st, err := reader.State(within(t))
-		must(t, err)
+	reader := session(t, readBy(patientAt(t, server.Addr()), 10), "x")
+	expect.Until(t, "the end of the leases", func() bool {
+		st, err := reader.State(expect.Within(t))
+		expect.OK(t, err)
 		return st.Used == 50 && len(st.Holders) == 50
 	})
-	if n := server.Client().ZCard(within(t), "sema:{x}:holders").Val(); n != 91 {
+	if n := server.Client().ZCard(expect.Within(t), "sema:{x}:holders").Val(); n != 91 {
 		t.Errorf("%d are left; want all 90, and the one that keeps the key", n)
 	}
 }
@@ -146,14 +147,14 @@ func (b between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestWhoStaysIsInTheState(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	e := engineAt(t, server.Addr())
-	const each = 200
+	e := patientAt(t, server.Addr())
+	const each, most = 100, 400 // others come, at the most
 	holder, waiter, other := session(t, e, "x"), session(t, e, "x"), session(t, e, "x")
-	rdb := connect(t, redis.Options{Addr: server.Addr()})
+	rdb := connect(t, redis.Options{Addr: server.Addr(), ReadTimeout: expect.Patience})
 	reader := session(t, readBy(closing(t, rdb), 10), "x")
 	limit := func(n int) engine.Request { return engine.Request{Kind: engine.SetLimit, Limit: n} }
 
-	calls, most, act := 0, 0, func(int) {}
+	calls, act := 0, func(int) {}
 	rdb.AddHook(between{func() { calls++; act(calls) }})
 	stay := func(what string, change func(call int)) {
 		t.Helper()
@@ -161,9 +162,9 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 		holder.do(holder.many(engine.Ask, 1, each, time.Hour)...)
 		waiter.do(waiter.many(engine.Ask, 1, each, time.Hour)...)
 		calls, act = 0, change
-		st, err := reader.State(within(t))
-		must(t, err)
-		act, most = func(int) {}, max(most, calls)
+		st, err := reader.State(expect.Within(t))
+		expect.OK(t, err)
+		act = func(int) {}
 		found := map[string]int{}
 		for _, h := range st.Holders {
 			found[h.ID]++
@@ -184,8 +185,8 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 		if calls < 2*each/10 {
 			t.Errorf("%s: read in %d calls", what, calls)
 		}
-		for _, d := range []*direct{other, waiter, holder} {
-			d.do(d.many(engine.Release, 1, 20*each, 0)...)
+		for d, asked := range map[*direct]int{other: most, waiter: each, holder: each} {
+			d.do(d.many(engine.Release, 1, asked, 0)...)
 		}
 	}
 
@@ -196,9 +197,9 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 	})
 	stay("others come and go", func(call int) {
 		if call%2 == 0 {
-			other.do(other.many(engine.Release, 1, 20*each, 0)...)
+			other.do(other.many(engine.Release, 1, most, 0)...)
 		} else {
-			other.do(other.many(engine.Ask, 1, call*20, time.Hour)...)
+			other.do(other.many(engine.Ask, 1, min(call*20, most), time.Hour)...)
 		}
 	})
 	stay("those who wait are served", func(call int) {
@@ -217,13 +218,13 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 func TestStateHeedsItsContextBetweenParts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	holder := session(t, engineAt(t, server.Addr()), "x")
+	holder := session(t, patientAt(t, server.Addr()), "x")
 	holder.do(holder.many(engine.Ask, 1, 100, time.Hour)...)
 	for last := 1; last <= 3; last++ {
-		rdb := connect(t, redis.Options{Addr: server.Addr()})
+		rdb := connect(t, redis.Options{Addr: server.Addr(), ReadTimeout: expect.Patience})
 		reader := session(t, readBy(closing(t, rdb), 2), "x")
 		timeless(t, reader) // by now the connection and the script are there
-		ctx, cancel := context.WithCancel(within(t))
+		ctx, cancel := context.WithCancel(expect.Within(t))
 		calls, ended := 0, make(chan int, 100)
 		rdb.AddHook(between{func() {
 			calls++
@@ -240,7 +241,7 @@ func TestStateHeedsItsContextBetweenParts(t *testing.T) {
 		for n := 0; n < last; {
 			n = <-ended
 		}
-		must(t, reader.Close())
+		expect.OK(t, reader.Close())
 		if n := len(ended); n > 0 {
 			t.Errorf("cancelled after call %d, and went on for %d", last, n)
 		}

@@ -3,6 +3,7 @@
 package redisengine_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // tests wait for servers more than they compute
 	enginetest.Main(m, func(url string) (sema.Engine, error) {
 		o, err := redis.ParseURL(url)
 		if err != nil {

@@ -14,6 +14,8 @@ import (
 
 	"sema"
 	"sema/internal/redistest"
+	"sema/lab/expect"
+	"sema/lab/stall"
 )
 
 // These tests show what is not promised, and how much of it there is: their
@@ -37,34 +39,36 @@ func TestAnOldMasterLivesOn(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
-			const limit = 2
-			p := startPair(t)
-			ctx := within(t)
-			for pair := range slices.Chunk(c.settings, 2) {
-				must(t, p.master.Client().ConfigSet(ctx, pair[0], pair[1]).Err())
-			}
-			o := &sema.Options{Lease: unpromisedLease}
-			old := openSem(t, engineAt(t, p.master.Addr()), "x", limit, o)
-			held := []*sema.Permit{acquire(t, old), acquire(t, old)}
-			p.inStep(t)
-			p.link.Refuse()
-			p.link.DropAll()
-			must(t, p.replica.Client().Do(ctx, "REPLICAOF", "NO", "ONE").Err())
-			began := time.Now()
-			other := openSem(t, engineAt(t, p.replica.Addr()), "x", limit, o)
-			acquire(t, other)
-			acquire(t, other)
-			both := time.Since(began)
-			extra := 0
-			for _, permit := range held {
-				if permit.Err() == nil {
-					extra++
+			stall.Run(t, func(t *stall.Case) {
+				const limit = 2
+				p := startPair(t)
+				ctx := expect.Within(t)
+				for pair := range slices.Chunk(c.settings, 2) {
+					expect.OK(t, p.master.Client().ConfigSet(ctx, pair[0], pair[1]).Err())
 				}
-			}
-			t.Logf("an old master lives on, %s: %v after the replica took its place %d hold there beside %d at the new one", c.what, tenths(both), extra, limit)
-			if c.settings != nil && extra > 0 {
-				t.Error("the old master went on renewing, which it may not without a replica")
-			}
+				o := &sema.Options{Lease: unpromisedLease}
+				old := openSem(t, engineAt(t, p.master.Addr()), "x", limit, o)
+				held := []*sema.Permit{acquire(t, old), acquire(t, old)}
+				p.inStep(t)
+				p.link.Refuse()
+				p.link.DropAll()
+				expect.OK(t, p.replica.Client().Do(ctx, "REPLICAOF", "NO", "ONE").Err())
+				began := time.Now()
+				other := openSem(t, engineAt(t, p.replica.Addr()), "x", limit, o)
+				acquire(t, other)
+				acquire(t, other)
+				both := time.Since(began)
+				extra := 0
+				for _, permit := range held {
+					if permit.Err() == nil {
+						extra++
+					}
+				}
+				t.Logf("an old master lives on, %s: %v after the replica took its place %d hold there beside %d at the new one", c.what, tenths(both), extra, limit)
+				if c.settings != nil && extra > 0 {
+					t.Error("the old master went on renewing, which it may not without a replica")
+				}
+			})
 		})
 	}
 }
@@ -77,7 +81,7 @@ func TestEviction(t *testing.T) {
 			const limit = 2
 			server := redistest.Start(t, "--maxmemory", "4mb", "--maxmemory-policy", policy)
 			rdb := server.Client()
-			ctx := within(t)
+			ctx := expect.Within(t)
 			o := &sema.Options{Lease: 30 * time.Second}
 			s := openSem(t, engineAt(t, server.Addr()), "x", limit, o)
 			held := []*sema.Permit{acquire(t, s), acquire(t, s)}
@@ -85,7 +89,7 @@ func TestEviction(t *testing.T) {
 			for n := 0; refused == nil && rdb.Exists(ctx, "sema:{x}:state").Val() == 1; n++ {
 				refused = rdb.Set(ctx, fmt.Sprint("other-", n), strings.Repeat("v", 10_000), 0).Err()
 			}
-			must(t, rdb.ConfigSet(ctx, "maxmemory", "100mb").Err()) // the pressure is over
+			expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "100mb").Err()) // the pressure is over
 			other := openSem(t, engineAt(t, server.Addr()), "x", limit, o)
 			extra := 0
 			for range limit {
@@ -131,7 +135,7 @@ func TestReleaseDuringAnOutage(t *testing.T) {
 	next := w.permit(t)
 	t.Logf("the server stands still, lease %v: Release returned after %v; %v after the server went on another had the permit",
 		2*unpromisedLease, tenths(took), tenths(time.Since(began)))
-	must(t, next.Release())
+	expect.OK(t, next.Release())
 }
 
 // A process that keeps a permit, and ends without Close, leaves it to its lease.
@@ -143,16 +147,16 @@ func TestAKeeperThatEndsWithoutClose(t *testing.T) {
 			proxy := redistest.StartProxy(t, server.Addr())
 			o := &sema.Options{Lease: unpromisedLease, Keep: unpromisedLease / 6}
 			keeper := openSem(t, engineAt(t, proxy.Addr()), "x", 1, o)
-			must(t, acquire(t, keeper).Release())
+			expect.OK(t, acquire(t, keeper).Release())
 			if closes {
-				must(t, keeper.Close())
+				expect.OK(t, keeper.Close())
 			}
 			proxy.Refuse() // as the end of the process would
 			proxy.DropAll()
 			began := time.Now()
 			p := acquire(t, openSem(t, engineAt(t, server.Addr()), "x", 1, o))
 			t.Logf("a process that keeps, lease %v, ends with Close %v: another has the permit after %v", unpromisedLease, closes, tenths(time.Since(began)))
-			must(t, p.Release())
+			expect.OK(t, p.Release())
 		})
 	}
 }
@@ -161,34 +165,36 @@ func TestAKeeperThatEndsWithoutClose(t *testing.T) {
 // until it has to call: a sixth of the lease after its last call, at most.
 func TestWhoHearsNothingPassesOnForAWhile(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr())
-	s := openSem(t, engineAt(t, proxy.Addr()), "x", 1, &sema.Options{Lease: unpromisedLease, Keep: unpromisedLease / 6})
-	for range 10 {
-		must(t, acquire(t, s).Release())
-	}
-	ctx, cancel := context.WithTimeout(within(t), unpromisedLease)
-	defer cancel()
-	proxy.Silence()
-	must(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil).Pause(ctx))
-	began := time.Now()
-	var last time.Duration
-	n := 0
-	for {
-		p, err := s.Acquire(ctx)
-		if err != nil {
-			break
+	stall.Run(t, func(t *stall.Case) {
+		server := redistest.Start(t)
+		proxy := redistest.StartProxy(t, server.Addr())
+		s := openSem(t, engineAt(t, proxy.Addr()), "x", 1, &sema.Options{Lease: unpromisedLease, Keep: unpromisedLease / 6})
+		for range 10 {
+			expect.OK(t, acquire(t, s).Release())
 		}
-		last = time.Since(began)
-		n++
-		if p.Release() != nil {
-			break
+		ctx, cancel := context.WithTimeout(expect.Within(t), unpromisedLease)
+		defer cancel()
+		proxy.Silence()
+		expect.OK(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil).Pause(ctx))
+		began := time.Now()
+		var last time.Duration
+		n := 0
+		for {
+			p, err := s.Acquire(ctx)
+			if err != nil {
+				break
+			}
+			last = time.Since(began)
+			n++
+			if p.Release() != nil {
+				break
+			}
 		}
-	}
-	t.Logf("paused by another, lease %v: a process that keeps and hears nothing passed its permit on %d times, the last %v later", unpromisedLease, n, tenths(last))
-	if last > unpromisedLease/3 {
-		t.Errorf("it went on for %v", last)
-	}
+		t.Logf("paused by another, lease %v: a process that keeps and hears nothing passed its permit on %d times, the last %v later", unpromisedLease, n, tenths(last))
+		if last > unpromisedLease/3 {
+			t.Errorf("it went on for %v", last)
+		}
+	})
 }
 
 // holding is when a caller asked and got a permit, and what it was told.
@@ -202,7 +208,7 @@ type holding struct {
 // times each.
 func passAround(t *testing.T, limit int, o *sema.Options) (all []holding) {
 	s := openSem(t, engineAt(t, redistest.Start(t).Addr()), "x", limit, o)
-	ctx := within(t)
+	ctx := expect.Within(t)
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for range 4 * limit {

@@ -60,12 +60,12 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 
 // handedOn looks whether a step has left free weight beside a ticket: none does,
 // but for a late copy of a call, and one that has done so much that it has somebody
-// ask.
+// ask. Whom no notification reaches finds out when it asks next, which is soon.
 func (k *checker) handedOn(c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
 	l := k.w.server.ledger
 	limit, used, _ := l.Load()
 	head, waits := l.Head()
-	if !waits || l.Paused() || head.Weight > limit-used || len(reply.Answers) < len(c.Requests) || reply.Notification.Ask {
+	if !waits || l.Paused() || head.Weight > limit-used || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || reply.Notification.Ask {
 		return
 	}
 	if n := news[head.Client]; n == nil || !n.Ask {

@@ -64,7 +64,7 @@ func carryOut(p plan, rng *rand.Rand, trace bool) Result {
 }
 
 // mostToWindUp is how many events the winding up of a run may take. The most
-// that any of 100,000 seeds took is a twentieth of it.
+// that any of 100,000 seeds took is less than a tenth of it.
 const mostToWindUp = 500_000
 
 // windUp ends the faults, lets everybody finish, and looks what is left.
@@ -279,8 +279,11 @@ func (s *server) restart(forgets bool) {
 
 // reconnect has a client's subscription come back, after which it asks again.
 func (s *server) reconnect(n *node) {
-	w, client := s.w, n.client
-	w.after(w.between(millisecond, 100*millisecond), func() {
+	w, client, d := s.w, n.client, s.w.between(millisecond, 100*millisecond)
+	if w.watched { // until then callers may queue behind tickets that are gone
+		n.faulty = max(n.faulty, w.now+d+w.check.messages())
+	}
+	w.after(d, func() {
 		if n.client != client || s.down || n.cut || n.deaf {
 			return
 		}

@@ -61,7 +61,7 @@ func (s *server) take(n *node, client string, c engine.Call) {
 		s.answer(n, client, c, s.step(client, c))
 		return
 	}
-	n.last(c)
+	n.makeLast(c)
 	reply := s.step(client, c)
 	s.date(n, reply.Notification.Grants)
 	reply.Recheck = 0 // the engine itself watches leases

@@ -15,9 +15,9 @@ type watch struct {
 	dead  []string // clients whose end the ledger does not know of yet
 }
 
-// last makes the tickets of a call those of a process that has been told that
+// makeLast makes the tickets of a call those of a process that has been told that
 // they live as long as it does.
-func (n *node) last(c engine.Call) {
+func (n *node) makeLast(c engine.Call) {
 	for i := range c.Requests {
 		if n.plan.lasting && c.Requests[i].Kind == engine.Ask {
 			c.Requests[i].Ticket = 0

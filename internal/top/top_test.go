@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -15,13 +16,11 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/watch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience bounds the wait for what has to come.
-const patience = 30 * time.Second
 
 // viewer is somebody in front of a model without a terminal.
 type viewer struct {
@@ -65,7 +64,7 @@ func (v *viewer) key(keys ...string) {
 // until lets time go on until the screen has a text.
 func (v *viewer) until(text string) {
 	v.t.Helper()
-	end := time.After(patience)
+	end := time.After(expect.Patience)
 	for !strings.Contains(v.screen(), text) {
 		select {
 		case msg := <-v.msgs:
@@ -105,110 +104,118 @@ func hold(t *testing.T, e engine.Engine, name string, limit int, label string) *
 }
 
 func TestItFitsAnyTerminal(t *testing.T) {
-	e := memengine.New()
-	defer func() { _ = e.Close() }()
-	s := hold(t, e, strings.Repeat("長い名前", 20), 1, strings.Repeat("ein sehr langes Etikett ", 10))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	waited := make(chan struct{})
-	go func() {
-		defer close(waited)
-		_, _ = s.Acquire(ctx)
-	}()
-	v := view(t, e, Options{Where: "memory"})
-	v.until("[########]")
-	for _, keys := range [][]string{nil, {"enter"}, {"end"}, {"l"}, {"esc"}, {"p"}} {
-		v.key(keys...)
-		for _, size := range []tea.WindowSizeMsg{{}, {Width: 20, Height: 5}, {Width: 40, Height: 10}, {Width: 80, Height: 24}, {Width: 300, Height: 100}} {
-			v.m.Update(size)
-			v.fits()
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		defer func() { _ = e.Close() }()
+		s := hold(t, e, strings.Repeat("長い名前", 20), 1, strings.Repeat("ein sehr langes Etikett ", 10))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		waited := make(chan struct{})
+		go func() {
+			defer close(waited)
+			_, _ = s.Acquire(ctx)
+		}()
+		v := view(t, e, Options{Where: "memory"})
+		v.until("[########]")
+		for _, keys := range [][]string{nil, {"enter"}, {"end"}, {"l"}, {"esc"}, {"p"}} {
+			v.key(keys...)
+			for _, size := range []tea.WindowSizeMsg{{}, {Width: 20, Height: 5}, {Width: 40, Height: 10}, {Width: 80, Height: 24}, {Width: 300, Height: 100}} {
+				v.m.Update(size)
+				v.fits()
+			}
 		}
-	}
-	cancel()
-	<-waited
+		cancel()
+		<-waited
+	})
 }
 
 func TestTenThousandSemaphoresPage(t *testing.T) {
-	e := memengine.New()
-	defer func() { _ = e.Close() }()
-	for i := range 10_000 {
-		s, err := sema.New(e, fmt.Sprintf("tenant-%05d", i), 1+i%7, nil)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		defer func() { _ = e.Close() }()
+		for i := range 10_000 {
+			s, err := sema.New(e, fmt.Sprintf("tenant-%05d", i), 1+i%7, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.SetLimit(t.Context(), 1+i%7); err != nil {
+				t.Fatal(err)
+			}
+			_ = s.Close()
 		}
-		if err := s.SetLimit(t.Context(), 1+i%7); err != nil {
-			t.Fatal(err)
-		}
-		_ = s.Close()
-	}
-	v := view(t, e, Options{})
-	v.until("1-20 of 10000")
-	v.key("pgdown")
-	v.until("> tenant-00020")
-	v.key("end")
-	v.until("> tenant-09999")
-	v.until("9981-10000 of 10000")
-	v.key("up", "up")
-	v.until("> tenant-09997")
-	v.key("home")
-	v.until("> tenant-00000")
-	v.key("/", "0", "9", "9", "9", "enter")
-	v.until("1-11 of 11")
-	v.key("esc")
-	v.until("1-20 of 10000")
-	v.key("s", "s", "s")
-	v.until("sorted by oldest")
-	v.fits()
+		v := view(t, e, Options{})
+		v.until("1-20 of 10000")
+		v.key("pgdown")
+		v.until("> tenant-00020")
+		v.key("end")
+		v.until("> tenant-09999")
+		v.until("9981-10000 of 10000")
+		v.key("up", "up")
+		v.until("> tenant-09997")
+		v.key("home")
+		v.until("> tenant-00000")
+		v.key("/", "0", "9", "9", "9", "enter")
+		v.until("1-11 of 11")
+		v.key("esc")
+		v.until("1-20 of 10000")
+		v.key("s", "s", "s")
+		v.until("sorted by oldest")
+		v.fits()
+	})
 }
 
 // A name or label that somebody else wrote does not reach the terminal as more
 // than text.
 func TestWhatOthersWroteStaysText(t *testing.T) {
-	evil := "a\x1b[2J\x1b]0;title\x07\u202egnp\r\nb"
-	m := newModel(newFeed(t.Context(), nil, nil, Options{}), Options{Where: evil})
-	m.list = page{list: []watch.Summary{{Name: evil, Limit: 1, Looked: time.Now(), Err: errors.New(evil)}}, total: 1, err: errors.New(evil)}
-	m.query.Filter = evil
-	screens := m.View().Content
-	m.name = evil
-	m.one.state = engine.State{
-		Limit: 1, Holders: []engine.Holder{{ID: evil, Client: engine.Client{Host: evil, Label: evil}}},
-		Waiters: []engine.Waiter{{ID: evil, Weight: 1, Client: engine.Client{Host: evil, Label: evil}}},
-	}
-	screens += m.View().Content
-	m.row = 1
-	m.confirm(evil, "revoke "+clean(evil), nil)
-	screens += m.View().Content
-	for _, ours := range []string{bold, faint, red, yellow, end} {
-		screens = strings.ReplaceAll(screens, ours, "")
-	}
-	for _, line := range strings.Split(screens, "\n") {
-		if strings.ContainsAny(line, "\x1b\x07\r\u202e") {
-			t.Errorf("a control character in %q", line)
+	synctest.Test(t, func(t *testing.T) {
+		evil := "a\x1b[2J\x1b]0;title\x07\u202egnp\r\nb"
+		m := newModel(newFeed(t.Context(), nil, nil, Options{}), Options{Where: evil})
+		m.list = page{list: []watch.Summary{{Name: evil, Limit: 1, Looked: time.Now(), Err: errors.New(evil)}}, total: 1, err: errors.New(evil)}
+		m.query.Filter = evil
+		screens := m.View().Content
+		m.name = evil
+		m.one.state = engine.State{
+			Limit: 1, Holders: []engine.Holder{{ID: evil, Client: engine.Client{Host: evil, Label: evil}}},
+			Waiters: []engine.Waiter{{ID: evil, Weight: 1, Client: engine.Client{Host: evil, Label: evil}}},
 		}
-	}
+		screens += m.View().Content
+		m.row = 1
+		m.confirm(evil, "revoke "+clean(evil), nil)
+		screens += m.View().Content
+		for _, ours := range []string{bold, faint, red, yellow, end} {
+			screens = strings.ReplaceAll(screens, ours, "")
+		}
+		for _, line := range strings.Split(screens, "\n") {
+			if strings.ContainsAny(line, "\x1b\x07\r\u202e") {
+				t.Errorf("a control character in %q", line)
+			}
+		}
+	})
 }
 
 // What is done is done to what was asked about, even if another line is under
 // the cursor by then.
 func TestAYesIsAboutWhatWasAsked(t *testing.T) {
-	e := memengine.New()
-	defer func() { _ = e.Close() }()
-	b := hold(t, e, "b", 1, "")
-	v := view(t, e, Options{})
-	v.until("> b")
-	v.key("p")
-	v.until("pause b? (y/n)")
-	a := hold(t, e, "a", 1, "") // comes before b
-	v.until("a  ")
-	v.key("y")
-	v.until("pause b: done")
-	for s, want := range map[*sema.Semaphore]bool{a: false, b: true} {
-		st, err := s.State(t.Context())
-		if err != nil || st.Paused != want {
-			t.Errorf("%s is paused: %v, want %v; %v", s.Name(), st.Paused, want, err)
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		defer func() { _ = e.Close() }()
+		b := hold(t, e, "b", 1, "")
+		v := view(t, e, Options{})
+		v.until("> b")
+		v.key("p")
+		v.until("pause b? (y/n)")
+		a := hold(t, e, "a", 1, "") // comes before b
+		v.until("a  ")
+		v.key("y")
+		v.until("pause b: done")
+		for s, want := range map[*sema.Semaphore]bool{a: false, b: true} {
+			st, err := s.State(t.Context())
+			if err != nil || st.Paused != want {
+				t.Errorf("%s is paused: %v, want %v; %v", s.Name(), st.Paused, want, err)
+			}
 		}
-	}
-	v.until("> b")
+		v.until("> b")
+	})
 }
 
 // away is an engine that does not answer.
@@ -219,45 +226,49 @@ func (away) List(context.Context) ([]string, error) {
 }
 
 func TestAnEngineThatIsAway(t *testing.T) {
-	e := memengine.New()
-	defer func() { _ = e.Close() }()
-	v := view(t, away{e}, Options{})
-	v.until("! ")
-	v.until("refused")
-	v.key("enter", "p", "l", "u", "r") // nothing is selected: nothing is asked
-	if v.m.prompt.kind != nothing {
-		t.Errorf("asked %q about nothing", v.m.prompt.text)
-	}
-	if _, _, err := Once(t.Context(), away{e}, Options{}, 0); err == nil {
-		t.Error("a list of an engine that is away")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		defer func() { _ = e.Close() }()
+		v := view(t, away{e}, Options{})
+		v.until("! ")
+		v.until("refused")
+		v.key("enter", "p", "l", "u", "r") // nothing is selected: nothing is asked
+		if v.m.prompt.kind != nothing {
+			t.Errorf("asked %q about nothing", v.m.prompt.text)
+		}
+		if _, _, err := Once(t.Context(), away{e}, Options{}, 0); err == nil {
+			t.Error("a list of an engine that is away")
+		}
+	})
 }
 
 func TestASemaphoreThatGoes(t *testing.T) {
-	e := memengine.New()
-	defer func() { _ = e.Close() }()
-	s, err := sema.New(e, "gone", 3, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	if err := s.SetLimit(t.Context(), 3); err != nil {
-		t.Fatal(err)
-	}
-	v := view(t, e, Options{})
-	v.until("> gone")
-	v.key("enter")
-	v.until("limit 3 (pinned)")
-	if err := s.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	v.until("there is no such semaphore now")
-	v.key("u")
-	v.until("? (y/n)")
-	v.key("y")
-	v.until("no such semaphore: \"gone\"")
-	v.key("esc")
-	v.until("there are no semaphores to show")
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		defer func() { _ = e.Close() }()
+		s, err := sema.New(e, "gone", 3, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		if err := s.SetLimit(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		v := view(t, e, Options{})
+		v.until("> gone")
+		v.key("enter")
+		v.until("limit 3 (pinned)")
+		if err := s.Remove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		v.until("there is no such semaphore now")
+		v.key("u")
+		v.until("? (y/n)")
+		v.key("y")
+		v.until("no such semaphore: \"gone\"")
+		v.key("esc")
+		v.until("there are no semaphores to show")
+	})
 }
 
 func TestBrief(t *testing.T) {

@@ -1,0 +1,31 @@
+// Package once does something once.
+package once
+
+import "sync"
+
+// Once does something once, and whoever comes second waits for that, as with
+// sync.Once. There the wait is one for a lock: in a bubble of testing/synctest no
+// time passes meanwhile, and what is being done must not wait for a timer. Here
+// it may. The zero value is ready.
+type Once struct {
+	mu    sync.Mutex
+	begun bool
+	over  sync.WaitGroup
+}
+
+// Do calls f if it is the first call. It returns when the first call's f has.
+func (o *Once) Do(f func()) {
+	o.mu.Lock()
+	second := o.begun
+	if !second {
+		o.begun = true
+		o.over.Add(1)
+	}
+	o.mu.Unlock()
+	if second {
+		o.over.Wait()
+		return
+	}
+	defer o.over.Done()
+	f()
+}
