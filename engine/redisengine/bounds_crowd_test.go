@@ -35,6 +35,7 @@ type crowd struct {
 	rdb     *redis.Client
 	server  *redistest.Server
 	name    string
+	began   time.Time
 	pid     int // of the server; 0: nothing is measured
 	clients []*direct
 	told    chan told
@@ -52,7 +53,7 @@ type told struct {
 func newCrowd(t testing.TB, size int) *crowd {
 	server := redistest.Start(t)
 	c := &crowd{
-		t: t, server: server, rdb: server.Client(), name: "x", told: make(chan told, 20*size+10_000),
+		t: t, server: server, rdb: server.Client(), name: "x", began: time.Now(), told: make(chan told, 20*size+10_000),
 		held: map[engine.ID]*direct{}, waits: map[*direct][]engine.ID{},
 	}
 	e := c.engine()
@@ -141,12 +142,13 @@ func (c *crowd) hear(n told) bool {
 	return n.Ask
 }
 
-// ask is one of a crowd's: neighbours in the queue are of different clients.
+// ask is one of a crowd's: neighbours in the queue are of different clients,
+// however long the calls before it took.
 func (c *crowd) ask(client, number int, lease time.Duration) engine.Request {
 	d := c.clients[client]
 	r := d.request(engine.Ask, uint64(number), lease)
 	r.Wait, r.Ticket, r.Limit = true, lease, len(c.clients)*eachClient
-	r.Waited = time.Hour - time.Duration(number*len(c.clients)+client)*time.Millisecond/10
+	r.Waited = time.Since(c.began) + time.Hour - time.Duration(number*len(c.clients)+client)*10*time.Millisecond
 	return r
 }
 

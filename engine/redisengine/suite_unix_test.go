@@ -4,6 +4,7 @@ package redisengine_test
 
 import (
 	"flag"
+	"runtime/debug"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // tests wait for servers more than they compute
+	debug.SetGCPercent(50)             // all of them at once need memory
 	enginetest.Main(m, func(url string) (sema.Engine, error) {
 		o, err := redis.ParseURL(url)
 		if err != nil {
