@@ -114,7 +114,7 @@ faults-planted:
 faults-report:
 	go run ./internal/faults/report -out docs/faults.md $(FAULTS)
 
-# How many seeds each planted bug takes, into docs. Some minutes.
+# How many seeds each planted bug takes, into docs. A quarter of an hour.
 planted:
 	go test -count=1 -timeout 60m ./internal/simulate -run TestPlantedBugsAreFound -starts 9 -table ../../docs/planted-bugs.md
 
