@@ -30,6 +30,9 @@ const (
 )
 
 func TestEveryPackageIsTriedAndSummedUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds several programs")
+	}
 	dir := t.TempDir()
 	one, two, three := filepath.Join(dir, "one"), filepath.Join(dir, "two"), filepath.Join(dir, "three")
 	module(t, one, map[string]string{"good/x_test.go": good, "bad/x_test.go": bad, "dies/x_test.go": dies, "ends/x_test.go": ends, "none/x.go": none, "none/x_test.go": good, "bare/x.go": "package p\n"})
@@ -65,6 +68,9 @@ func TestEveryPackageIsTriedAndSummedUp(t *testing.T) {
 }
 
 func TestAllIsWell(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a program")
+	}
 	dir := t.TempDir()
 	module(t, dir, map[string]string{"x_test.go": good})
 	var out bytes.Buffer
