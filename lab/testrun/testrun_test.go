@@ -46,7 +46,7 @@ func TestEveryPackageIsTriedAndSummedUp(t *testing.T) {
 	expect.OK(t, err)
 	text := out.String()
 	for _, want := range []string{
-		"is wrong", "boom", "undefined: undefined", "ok\texample/good\t", "FAIL\texample/bad\t", "FAIL\texample/none\t", "module " + two,
+		"is wrong", "boom", "undefined: undefined", "ok\texample/good\t", "FAIL\texample/bad\t", "FAIL\texample/none\t",
 		"2 cases are not applicable", "1 skipped", "FAILED: example/bad\n", "FAILED: example/dies\n", "FAILED: example/ends\n", "FAILED: example/none\n", "FAILED: module " + three,
 		"FAILED: example/bad TestBad/a\n", "4 passed, 5 failed\n", "2 of 2 rounds had failures", "failed 2 times of 2: example/dies TestDies",
 		"round 2 of 2, beside busy loops: true",
