@@ -72,11 +72,8 @@ func (s Store) options(o *sema.Options) sema.Options {
 // machine stood still is run again, as package stall says.
 func Run(t *testing.T, open func(tb testing.TB) Store) {
 	shared := open(t)
-	if !shared.Virtual {
-		if testing.Short() {
-			t.Skip("needs real time")
-		}
-		t.Parallel() // it mostly waits
+	if testing.Short() && !shared.Virtual {
+		t.Skip("needs real time")
 	}
 	for _, promise := range []struct {
 		name  string
@@ -97,7 +94,7 @@ func Run(t *testing.T, open func(tb testing.TB) Store) {
 	} {
 		t.Run(promise.name, func(t *testing.T) {
 			if !shared.Virtual {
-				t.Parallel()
+				t.Parallel() // they mostly wait
 			}
 			for _, tt := range promise.tests {
 				if tt.atOnce && shared.Keep {

@@ -193,7 +193,6 @@ func (w *worker) holds() []Hold {
 // of them are killed and others stopped for longer than a lease, and checks
 // the history of all they did.
 func RunProcesses(t *testing.T, store Store, faults int) {
-	t.Parallel()
 	tries := 0
 	stall.Run(t, func(c *stall.Case) {
 		tries++
@@ -285,7 +284,6 @@ func freeze(tb testing.TB, w *worker, looker *sema.Semaphore) {
 // stopped, and says how long another one waits for them. That one gets them once
 // the leases have ended, and not while they may be trusted.
 func RunKeepers(t *testing.T, store Store) {
-	t.Parallel()
 	const limit = 3
 	const lease = 2 * time.Second
 	for name, hit := range map[string]func(*child.Tested) error{
