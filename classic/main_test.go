@@ -3,6 +3,7 @@ package classic
 import (
 	"context"
 	"flag"
+	"fmt"
 	"testing"
 	"time"
 
@@ -17,6 +18,10 @@ var update = flag.Bool("update", false, "rewrite internal/measured/*.json with w
 // Tests wait for servers more than they compute.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if testing.Short() {
+		fmt.Println("all of it needs a server")
+		return
+	}
 	_ = flag.Set("test.parallel", "8")
 	goleak.VerifyTestMain(m)
 }

@@ -29,9 +29,6 @@ func form(do, name string, more ...string) url.Values {
 func TestOperatorsAct(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { operate(t, memengine.New()) }) })
 	t.Run("redis", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs a server")
-		}
 		e, err := redisengine.New(redistest.Start(t).Client(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,10 @@ import (
 // Tests wait for servers more than they compute.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if testing.Short() {
+		fmt.Println("all of it needs a server")
+		return
+	}
 	_ = flag.Set("test.parallel", "8")
 	goleak.VerifyTestMain(m)
 }

@@ -27,9 +27,6 @@ import (
 // the permit may be somebody else's by then.
 func TestAnOutageLongerThanTheLeaseCancels(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	stall.Run(t, func(t *stall.Case) {
 		srv := redistest.Start(t)
 		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})

@@ -247,9 +247,6 @@ func TestRedisStopsAndStarts(t *testing.T) {
 		} {
 			t.Run(side+" "+c.name, func(t *testing.T) {
 				t.Parallel()
-				if testing.Short() {
-					t.Skip("needs a server")
-				}
 				srv := redistest.Start(t)
 				rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 				defer func() { _ = rdb.Close() }()

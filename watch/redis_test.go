@@ -18,9 +18,6 @@ import (
 
 // What is seen of an engine that is another process.
 func TestOnRedis(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	client := redistest.Start(t).Client()
 	e := ignore(redisengine.New(client, nil))
 	t.Cleanup(func() { _ = e.Close() })

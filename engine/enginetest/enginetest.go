@@ -67,10 +67,14 @@ func (s Store) options(o *sema.Options) sema.Options {
 
 // Run checks every promise. open sets up a fresh store for the test at hand.
 //
-// Where a store is not virtual, time is the machine's: a test that fails while the
+// Where a store is not virtual, time is the machine's, and go test -short leaves
+// all out. A test that fails while the
 // machine stood still is run again, as package stall says.
 func Run(t *testing.T, open func(tb testing.TB) Store) {
 	shared := open(t)
+	if testing.Short() && !shared.Virtual {
+		t.Skip("needs real time")
+	}
 	for _, promise := range []struct {
 		name  string
 		tests []test

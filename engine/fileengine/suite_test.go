@@ -23,6 +23,9 @@ func open(tb testing.TB) enginetest.Store {
 	}
 }
 
-func TestPromises(t *testing.T) { enginetest.Run(t, open) }
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, open)
+}
 
 func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }

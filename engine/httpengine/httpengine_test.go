@@ -18,13 +18,6 @@ func TestMain(m *testing.M) {
 	enginetest.Main(m, func(url string) (sema.Engine, error) { return httpengine.New(url, nil) })
 }
 
-// needsRedis leaves out of make quick what needs a server.
-func needsRedis(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it needs a redis-server")
-	}
-}
-
 func TestPromisesOverMemory(t *testing.T) {
 	t.Parallel()
 	enginetest.Run(t, overMemory(inMemory, nil))
@@ -36,13 +29,11 @@ func TestPromisesWithoutUpgrades(t *testing.T) {
 }
 
 func TestPromisesOverRedis(t *testing.T) {
-	needsRedis(t)
 	t.Parallel()
 	enginetest.Run(t, overRedis)
 }
 
 func TestProcessesOverRedis(t *testing.T) {
-	needsRedis(t)
 	t.Parallel()
 	enginetest.RunProcesses(t, overRedis(t), 4)
 }

@@ -23,7 +23,6 @@ func overBoth(t *testing.T, f func(t *testing.T, r *served, lease time.Duration)
 		synctest.Test(t, func(t *testing.T) { f(t, overSameMemory(t), 3*time.Second) })
 	})
 	t.Run("Redis", func(t *testing.T) {
-		needsRedis(t)
 		f(t, overSameRedis(t, redistest.Start(t)), time.Minute)
 	})
 }

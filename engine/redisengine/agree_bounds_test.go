@@ -15,12 +15,13 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	j := newJudge(newBench(t, &m), true)
 	const lease = 50 * time.Millisecond
 	ask := engine.Request{Kind: engine.Ask, Limit: 1, Lease: lease, Ticket: lease, Wait: true}
-	one := func(rs ...engine.Request) {
+	one := func(rs ...engine.Request) engine.Reply {
 		c := j.next()
 		c.Requests = rs
-		j.step(j.clients[0], c)
+		reply := j.step(j.clients[0], c)
 		j.compare()
 		j.sync(t)
+		return reply
 	}
 	first := j.clients[0]
 	j.each(j.clients, ask, 0)
@@ -36,6 +37,14 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	}
 
 	j.now += 2 * lease.Microseconds() // all leases are over, and some ask for what is theirs no more
+	ended := ask
+	ended.ID, ended.Limit, ended.Wait = engine.ID{Client: first, Number: 999, Weight: mostEnds}, 200, false
+	more := ended
+	more.ID = engine.ID{Client: first, Number: 998, Weight: 1}
+	if a := one(ended, more).Answers; a[0].Status != engine.Granted || a[1].Status != engine.Refused {
+		t.Errorf("a step ended other than %d leases: %+v", mostEnds, a)
+	}
+	one(engine.Request{Kind: engine.Release, ID: ended.ID})
 	for range 3 {
 		one(engine.Request{Kind: engine.Renew, ID: j.last[j.clients[150]], Lease: lease}, engine.Request{Kind: engine.Revoke, ID: j.last[j.clients[199]]})
 	}
@@ -97,6 +106,36 @@ func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {
 	j.pass(t, time.Hour)
 	if m.forgotten.Load() == 0 {
 		t.Error("what was neither pinned nor paused any more was not forgotten")
+	}
+}
+
+// A fence ends an hour after it was raised, whoever raised another one since.
+func TestScriptAgreesOnTheEndOfAFence(t *testing.T) {
+	t.Parallel()
+	var m met
+	j := newJudge(newBench(t, &m), false)
+	set := func(client string, number uint64, fence bool) engine.Reply {
+		reply := j.step(client, engine.Call{Number: number, Fence: fence, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: int(number), Pin: true}}})
+		j.sync(t)
+		return reply
+	}
+	late := func(reply engine.Reply) bool { return reply.Answers == nil }
+	a, b := j.clients[0], j.clients[1]
+	set(a, 10, true)
+	j.pass(t, 50*time.Minute)
+	if set(b, 10, true); !late(set(a, 9, false)) {
+		t.Error("a late call was carried out")
+	}
+	j.pass(t, 20*time.Minute)
+	if late(set(a, 8, false)) || !late(set(b, 8, false)) {
+		t.Error("one fence has ended, and the other one has not")
+	}
+	j.pass(t, time.Hour)
+	if late(set(b, 7, false)) {
+		t.Error("both fences have ended")
+	}
+	if m.fences.Load() == 0 {
+		t.Error("no call was made that a fence had refused")
 	}
 }
 

@@ -31,4 +31,7 @@ func closing(tb testing.TB, rdb redis.UniversalClient) sema.Engine {
 	return e
 }
 
-func TestPromisesOnCluster(t *testing.T) { enginetest.Run(t, cluster) }
+func TestPromisesOnCluster(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, cluster)
+}

@@ -69,6 +69,7 @@ func TestReplicasMustBeANumber(t *testing.T) {
 }
 
 func TestPromisesWithReplicas(t *testing.T) {
+	t.Parallel()
 	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
 		p := startPair(tb)
 		return enginetest.Store{Client: func(tb testing.TB) sema.Engine { return p.engine(tb, 1) }}

@@ -42,9 +42,13 @@ func standalone(tb testing.TB) enginetest.Store {
 	}
 }
 
-func TestPromises(t *testing.T) { enginetest.Run(t, standalone) }
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, standalone)
+}
 
 func TestPromisesOfThoseWhoKeep(t *testing.T) {
+	t.Parallel()
 	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
 		store := standalone(tb)
 		store.Keep = true
@@ -52,8 +56,14 @@ func TestPromisesOfThoseWhoKeep(t *testing.T) {
 	})
 }
 
-func TestProcesses(t *testing.T) { enginetest.RunProcesses(t, standalone(t), 4) }
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	enginetest.RunProcesses(t, standalone(t), 4)
+}
 
 func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, standalone) }
 
-func TestKeepers(t *testing.T) { enginetest.RunKeepers(t, standalone(t)) }
+func TestKeepers(t *testing.T) {
+	t.Parallel()
+	enginetest.RunKeepers(t, standalone(t))
+}

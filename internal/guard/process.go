@@ -38,9 +38,9 @@ type Process struct {
 	// Events tells what happens to the command. Nothing comes after Close.
 	Events <-chan Event
 
-	guard           int // its process id
-	orders, queries *os.File
-	closed, broken  atomic.Bool // by Close; the guard has died
+	guard                    int // its process id
+	orders, queries, reports *os.File
+	closed, broken           atomic.Bool // by Close; the guard has died
 }
 
 // Adopt makes this process the parent of all orphans below it. If a guard is
@@ -86,7 +86,6 @@ func Start(c Command) (*Process, error) {
 	defer free()
 	events := make(chan Event, 8) // more than there can be
 	x := &Process{Events: events}
-	var reports *os.File
 	var pipes [3][2]int
 	for i := range pipes {
 		if err := unix.Pipe2(pipes[i][:], unix.O_CLOEXEC); err != nil {
@@ -103,12 +102,12 @@ func Start(c Command) (*Process, error) {
 	for _, theirs := range []uintptr{p.orders, p.queries, p.reports} {
 		_ = unix.Close(int(theirs))
 	}
-	x.orders, x.queries, reports = file(pipes[0][1], "orders"), file(pipes[1][1], "queries"), file(pipes[2][0], "reports")
+	x.orders, x.queries, x.reports = file(pipes[0][1], "orders"), file(pipes[1][1], "queries"), file(pipes[2][0], "reports")
 	if errno != 0 {
-		_, _, _ = x.orders.Close(), x.queries.Close(), reports.Close()
+		_, _, _ = x.orders.Close(), x.queries.Close(), x.reports.Close()
 		return nil, os.NewSyscallError("fork", errno)
 	}
-	go x.read(reports, events)
+	go x.read(events)
 	return x, nil
 }
 
@@ -136,13 +135,13 @@ func (x *Process) fork(p *plan) syscall.Errno {
 	return err
 }
 
-// read passes on what the guard reports, until it is dead.
-func (x *Process) read(reports *os.File, events chan<- Event) {
-	defer func() { _ = reports.Close() }()
+// read passes on what the guard reports, until it is dead or Close is called.
+func (x *Process) read(events chan<- Event) {
+	defer func() { _ = x.reports.Close() }()
 	var message [16]byte
 	failed, overdue := false, false
 	for {
-		if _, err := io.ReadFull(reports, message[:]); err != nil {
+		if _, err := io.ReadFull(x.reports, message[:]); err != nil {
 			if !x.closed.Load() {
 				x.broken.Store(true)
 				events <- Event{Kind: Broken}
@@ -246,7 +245,7 @@ func (x *Process) killAdopted() {
 func (x *Process) Close() {
 	x.closed.Store(true)
 	x.order(orderDone, 0)
-	_, _ = x.orders.Close(), x.queries.Close()
+	_, _, _ = x.orders.Close(), x.queries.Close(), x.reports.Close() // the last ends read, however long the guard takes
 }
 
 // newPlan prepares all that the forked processes need. They have a copy of it;

@@ -2,7 +2,8 @@
 // alone, a master with replica and Sentinel, a cluster; and a proxy that
 // breaks the connections between. SEMA_REDIS_SERVER names another program than
 // redis-server. A machine without the server fails the test: a silent skip
-// would look like success.
+// would look like success. Only go test -short, which is to need no server, skips
+// the tests that would start one.
 package redistest
 
 import (
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,6 +72,9 @@ func StartEnv(tb TB, env []string, args ...string) *Server {
 
 func start(tb TB, env, args []string) *Server {
 	tb.Helper()
+	if t, ok := tb.(testing.TB); ok && testing.Short() {
+		t.Skip("needs a server")
+	}
 	path, err := program()
 	if err != nil {
 		tb.Fatalf("redistest: %v", err)

@@ -29,6 +29,9 @@ const mostSeeds = 200_000
 // TestPlantedBugsAreFound builds the simulator once, with all bugs, and runs it
 // with one bug at a time.
 func TestPlantedBugsAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the simulator anew")
+	}
 	program := build(t)
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -80,15 +79,10 @@ func runAll(o options, w io.Writer) (ok bool, err error) {
 			stop = burn()
 		}
 		began := time.Now()
-		s := newSummary()
-		for _, dir := range o.modules {
-			if len(o.modules) > 1 {
-				fmt.Fprintf(w, "module %s\n", strings.TrimSuffix(dir, "/"))
-			}
-			s.module(dir, o.flags, w)
-		}
+		s := newSummary(w)
+		s.modules(o.modules, o.flags)
 		stop()
-		s.print(w, time.Since(began))
+		s.print(time.Since(began))
 		all.add(s, busy, time.Since(began))
 		ok = ok && s.ok()
 	}

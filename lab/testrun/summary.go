@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -32,25 +33,43 @@ type result struct {
 
 // summary is what one run of everything came to.
 type summary struct {
-	packages []result
-	tests    []result // those without subtests
-	skipped  int
-	without  int // cases that an engine cannot have happen to it
+	w  io.Writer
+	mu sync.Mutex // of all that follows, and of w
 
 	output map[string]*bytes.Buffer // of what has not ended, by package and test
 	failed map[string]bool          // packages with a test that failed
 	parent map[string]bool          // tests with subtests
+
+	packages []result
+	tests    []result // those without subtests
+	skipped  int
+	without  int // cases that an engine cannot have happen to it
 }
 
-func newSummary() *summary {
-	return &summary{output: map[string]*bytes.Buffer{}, failed: map[string]bool{}, parent: map[string]bool{}}
+func newSummary(w io.Writer) *summary {
+	return &summary{w: w, output: map[string]*bytes.Buffer{}, failed: map[string]bool{}, parent: map[string]bool{}}
 }
 
 // notApplicable begins what a case says that its engine needs not pass.
 const notApplicable = "not applicable: "
 
+// modules runs the tests of the modules in these directories, two at a time: the
+// first may take as long as all others.
+func (s *summary) modules(dirs, flags []string) {
+	lanes := make(chan bool, 2)
+	var all sync.WaitGroup
+	for _, dir := range dirs {
+		lanes <- true
+		all.Go(func() {
+			s.module(dir, flags)
+			<-lanes
+		})
+	}
+	all.Wait()
+}
+
 // module runs the tests of the module in a directory.
-func (s *summary) module(dir string, flags []string, w io.Writer) {
+func (s *summary) module(dir string, flags []string) {
 	cmd := exec.Command("go", append(append([]string{"test", "-json"}, flags...), "./...")...)
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
@@ -58,40 +77,45 @@ func (s *summary) module(dir string, flags []string, w io.Writer) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	before := len(s.packages)
+	failed := false
 	if err == nil {
-		s.read(out, w)
+		failed = s.read(out)
 		err = cmd.Wait()
 	}
-	if err != nil && !slices.ContainsFunc(s.packages[before:], func(p result) bool { return p.failed }) {
-		fmt.Fprintf(w, "FAIL\t%s: go test: %v\n", dir, err)
+	if err != nil && !failed {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		fmt.Fprintf(s.w, "FAIL\t%s: go test: %v\n", dir, err)
 		s.packages = append(s.packages, result{name: "module " + dir, failed: true})
 	}
 }
 
 // read takes in what go test says, and prints a line for each package and all that
-// a failure said.
-func (s *summary) read(r io.Reader, w io.Writer) {
+// a failure said. It reports whether a package failed.
+func (s *summary) read(r io.Reader) (failed bool) {
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
+		s.mu.Lock()
 		var e event
 		if json.Unmarshal(line, &e) == nil {
-			s.take(e, w)
-		} else if len(line) > 0 {
-			_, _ = w.Write(line)
+			s.take(e)
+			failed = failed || e.Action == "fail" && e.Test == ""
+		} else {
+			_, _ = s.w.Write(line)
 		}
+		s.mu.Unlock()
 		if err != nil {
-			return
+			return failed
 		}
 	}
 }
 
-func (s *summary) take(e event, w io.Writer) {
+func (s *summary) take(e event) {
 	key := e.Package + " " + e.Test
 	switch e.Action {
 	case "build-output":
-		_, _ = io.WriteString(w, e.Output)
+		_, _ = io.WriteString(s.w, e.Output)
 	case "output":
 		if s.output[key] == nil {
 			s.output[key] = &bytes.Buffer{}
@@ -105,25 +129,25 @@ func (s *summary) take(e event, w io.Writer) {
 			s.parent[e.Package+" "+e.Test[:i]] = true
 		}
 	case "pass", "fail", "skip":
-		s.end(e, key, w)
+		s.end(e, key)
 	}
 }
 
 // end takes in that a test or a package has ended.
-func (s *summary) end(e event, key string, w io.Writer) {
+func (s *summary) end(e event, key string) {
 	r := result{e.Package, e.Action == "fail", time.Duration(e.Elapsed * float64(time.Second))}
 	said := s.output[key]
 	delete(s.output, key)
 	if r.failed && said != nil {
-		fmt.Fprintf(w, "%s\n%s", key, said)
+		fmt.Fprintf(s.w, "%s\n%s", key, said)
 	}
 	switch {
 	case e.Test == "" && e.Action == "skip": // it has no tests
 	case e.Test == "":
 		s.packages = append(s.packages, r)
-		fmt.Fprintf(w, "%s\t%s\t%.1fs\n", map[bool]string{false: "ok", true: "FAIL"}[r.failed], r.name, e.Elapsed)
+		fmt.Fprintf(s.w, "%s\t%s\t%.1fs\n", map[bool]string{false: "ok", true: "FAIL"}[r.failed], r.name, e.Elapsed)
 		if r.failed {
-			s.interrupted(e.Package, w)
+			s.interrupted(e.Package)
 		}
 	case s.parent[key]:
 		s.failed[e.Package] = s.failed[e.Package] || r.failed
@@ -138,10 +162,10 @@ func (s *summary) end(e event, key string, w io.Writer) {
 
 // interrupted prints what the tests of a package said that had not ended when it
 // did, as after a panic or a timeout, and counts them as failed.
-func (s *summary) interrupted(pkg string, w io.Writer) {
+func (s *summary) interrupted(pkg string) {
 	for key, said := range s.output {
 		if name, ok := strings.CutPrefix(key, pkg+" "); ok && name != "" {
-			fmt.Fprintf(w, "%s, which did not end:\n%s", key, said)
+			fmt.Fprintf(s.w, "%s, which did not end:\n%s", key, said)
 			if delete(s.output, key); !s.parent[key] {
 				s.tests = append(s.tests, result{name: key, failed: true})
 			}
@@ -154,18 +178,18 @@ func (s *summary) ok() bool {
 }
 
 // print sums up.
-func (s *summary) print(w io.Writer, took time.Duration) {
+func (s *summary) print(took time.Duration) {
 	slowest := slices.Clone(s.tests)
 	slices.SortStableFunc(slowest, func(a, b result) int { return int(b.took - a.took) })
-	fmt.Fprintf(w, "\nThe slowest tests of %v:\n", took.Round(time.Second))
+	fmt.Fprintf(s.w, "\nThe slowest tests of %v:\n", took.Round(time.Second))
 	for _, t := range slowest[:min(10, len(slowest))] {
-		fmt.Fprintf(w, "%8.1fs  %s\n", t.took.Seconds(), t.name)
+		fmt.Fprintf(s.w, "%8.1fs  %s\n", t.took.Seconds(), t.name)
 	}
 	if s.without > 0 {
-		fmt.Fprintf(w, "%d cases are not applicable to the engine they were to try.\n", s.without)
+		fmt.Fprintf(s.w, "%d cases are not applicable to the engine they were to try.\n", s.without)
 	}
 	if s.skipped > 0 {
-		fmt.Fprintf(w, "%d skipped\n", s.skipped)
+		fmt.Fprintf(s.w, "%d skipped\n", s.skipped)
 	}
 	passed, failed := 0, 0
 	for _, t := range s.tests {
@@ -177,7 +201,7 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 	}
 	for _, p := range s.packages {
 		if p.failed {
-			fmt.Fprintf(w, "FAILED: %s\n", p.name)
+			fmt.Fprintf(s.w, "FAILED: %s\n", p.name)
 			if !s.failed[p.name] { // it did not build, or ended by itself
 				failed++
 			}
@@ -185,8 +209,8 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 	}
 	for _, t := range s.tests {
 		if t.failed {
-			fmt.Fprintf(w, "FAILED: %s\n", t.name)
+			fmt.Fprintf(s.w, "FAILED: %s\n", t.name)
 		}
 	}
-	fmt.Fprintf(w, "%d passed, %d failed\n", passed, failed)
+	fmt.Fprintf(s.w, "%d passed, %d failed\n", passed, failed)
 }
