@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -41,7 +42,8 @@ type job struct {
 
 // Main is the TestMain of an engine's tests. With the URL of a Store it lets
 // the tests run workers in processes of their own, which open the store by
-// calling open. No goroutine may be left when the tests end.
+// calling open. As they mostly wait, eight tests run at once, unless -parallel says
+// otherwise. No goroutine may be left when the tests end.
 func Main(m *testing.M, open func(url string) (sema.Engine, error)) {
 	for role, work := range map[string]func(context.Context, sema.Engine, job) error{workerRole: work, keeperRole: keepIdle} {
 		child.Role(role, func(j job) error {
@@ -61,6 +63,10 @@ func Main(m *testing.M, open func(url string) (sema.Engine, error)) {
 		})
 	}
 	child.Play()
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		_ = p.Value.Set("8")
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -3,7 +3,6 @@
 package httpengine_test
 
 import (
-	"flag"
 	"testing"
 
 	"sema"
@@ -13,8 +12,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // they mostly wait for Redis
 	enginetest.Main(m, func(url string) (sema.Engine, error) { return httpengine.New(url, nil) })
 }
 

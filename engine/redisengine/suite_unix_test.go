@@ -3,7 +3,6 @@
 package redisengine_test
 
 import (
-	"flag"
 	"runtime/debug"
 	"testing"
 
@@ -16,9 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // tests wait for servers more than they compute
-	debug.SetGCPercent(50)             // all of them at once need memory
+	debug.SetGCPercent(50) // tests that run at once need memory
 	enginetest.Main(m, func(url string) (sema.Engine, error) {
 		o, err := redis.ParseURL(url)
 		if err != nil {
