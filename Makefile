@@ -15,7 +15,7 @@ man:
 MODULES = bench dashboard/browsertest contrib/grpc contrib/otel contrib/prometheus examples/jobs interop/others monitoring
 
 TESTRUN = go run ./lab/testrun
-TESTS = -race -fresh -p 4
+TESTS = -race -fresh
 
 # For every save: what needs no server, no process and no race detector.
 quick:
