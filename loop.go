@@ -271,7 +271,11 @@ func (l *loop) ask(ctx context.Context, op string, r engine.Request) (engine.Sta
 		return 0, ErrClosed
 	}
 	l.machine.Do(o, r)
-	return l.finish(ctx, op, w, o)
+	// Not in this goroutine: a call that its caller carries is given up soon, and
+	// made again. Of a removal that was made twice nobody knows whether there was
+	// anything to remove.
+	l.start(l.now())
+	return l.result(ctx, op, w, o)
 }
 
 // giveBack gives back what is kept for callers that have not come yet, and waits

@@ -209,6 +209,19 @@ func TestKillMinusNineOfTheWholeGroup(t *testing.T) {
 	next.exits(0)
 }
 
+// No command runs before its guard has left the process group: what kills the
+// group with SIGKILL would kill the guard, and what has left the group would go on.
+func TestNoCommandRunsBesideAGuardInItsGroup(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	for range 20 {
+		j := start(t, url, "run", "early", "--", "bash", "-c",
+			`read -r _ _ _ _ guard _ </proc/$PPID/stat; read -r _ _ _ _ own _ </proc/$$/stat; echo $((guard != own))`)
+		j.expect("1")
+		j.exits(0)
+	}
+}
+
 // The command does not run on without its guard; sema, then without both, says
 // so and ends as the command did.
 func TestKillMinusNineOfTheGuard(t *testing.T) {

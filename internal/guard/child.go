@@ -132,15 +132,7 @@ func sentinel(p *plan) {
 	}
 	p.keep = [5]uintptr{p.queries, p.passOn, noFile, noFile, noFile}
 	closeOthers(p)
-	// The guard has left the group: what it has seen and we have not came before
-	// us.
-	own, _ := sys(unix.SYS_GETPGID, 0, 0, 0, 0)
-	for {
-		if group, err := sys(unix.SYS_GETPGID, p.self, 0, 0, 0); err != 0 || group != own {
-			break
-		}
-		_, _ = sys(unix.SYS_SCHED_YIELD, 0, 0, 0, 0)
-	}
+	awaitGuard(p) // what it has seen and we have not came before us
 	_, _ = sys(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&p.set)), 8, 0, 0)
 	p.record = record{orderLate, p.set}
 	_, _ = sys(unix.SYS_WRITE, p.passOn, uintptr(unsafe.Pointer(&p.record)), unsafe.Sizeof(p.record), 0)
@@ -164,6 +156,21 @@ func sentinel(p *plan) {
 			p.record.kind = orderSignal
 			_, _ = sys(unix.SYS_WRITE, p.passOn, uintptr(unsafe.Pointer(&p.record)), unsafe.Sizeof(p.record), 0)
 		}
+	}
+}
+
+// awaitGuard returns when the guard has left the process group, or is dead.
+//
+//go:norace
+//go:nosplit
+//go:nocheckptr
+func awaitGuard(p *plan) {
+	own, _ := sys(unix.SYS_GETPGID, 0, 0, 0, 0)
+	for {
+		if group, err := sys(unix.SYS_GETPGID, p.self, 0, 0, 0); err != 0 || group != own {
+			return
+		}
+		_, _ = sys(unix.SYS_SCHED_YIELD, 0, 0, 0, 0)
 	}
 }
 
@@ -191,7 +198,7 @@ func guard(p *plan) {
 	}
 	p.command = pid
 	// The sentinel is a child of sema's, like the guard. It comes after the
-	// command, which has waited long enough. What the group was sent before the
+	// command, which prepares itself meanwhile. What the group was sent before the
 	// sentinel was there, the guard has seen; then the guard leaves the group, and
 	// the session: at the end of a process whose parent is in another group of the
 	// same session, the kernel may find the group orphaned, and hang it up if one
@@ -296,6 +303,9 @@ func command(p *plan) {
 		p.action[1], p.action[2], p.action[3] = 0, 0, 0
 		_, _ = sys(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&p.action)), 0, 8)
 	}
+	// A kill -9 of the group must not find the guard in it, once there is a command
+	// that could leave the group.
+	awaitGuard(p)
 	_, _ = sys(unix.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&p.mask)), 0, 8)
 	_, err := sys(unix.SYS_EXECVE, p.path, p.argv, p.envp, 0)
 	if err == unix.ENOEXEC {
