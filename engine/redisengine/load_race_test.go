@@ -3,4 +3,4 @@
 package redisengine_test
 
 // manyWaiters is smaller under the race detector, which is ten times as slow.
-const manyWaiters = 1000
+const manyWaiters = 2000
