@@ -57,21 +57,3 @@ func validClient(s string) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.'
 	})
 }
-
-// MarshalText is String.
-func (id ID) MarshalText() ([]byte, error) {
-	if id == (ID{}) {
-		return nil, nil
-	}
-	return id.Append(nil), nil
-}
-
-// UnmarshalText is ParseID; no text is the zero ID.
-func (id *ID) UnmarshalText(text []byte) (err error) {
-	if len(text) == 0 {
-		*id = ID{}
-		return nil
-	}
-	*id, err = ParseID(string(text))
-	return err
-}

@@ -58,9 +58,6 @@ func (l *Ledger) Permit(now int64, id engine.ID) (g engine.Grant, end int64, ok 
 // Waits reports whether there is a ticket of this id.
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
 
-// Idle reports whether nobody holds a permit or waits for one.
-func (l *Ledger) Idle() bool { return len(l.holders) == 0 && len(l.queue) == 0 }
-
 // NextEnd is when the first lease ends; ok is false without any.
 func (l *Ledger) NextEnd() (end int64, ok bool) { return l.nextEnd() }
 
