@@ -79,6 +79,8 @@ func (s *Semaphore) Unpause(ctx context.Context) error {
 // Remove forgets the semaphore: the next user's limit counts. It fails with
 // ErrInUse while somebody holds a permit or waits for one, or another client keeps
 // one (see Options.Keep), and with ErrNotFound when there is no such semaphore.
+// A removal that was made twice, because the answer to the first was lost, counts as
+// done if the second found nothing.
 func (s *Semaphore) Remove(ctx context.Context) error {
 	if err := s.loop.giveBack(ctx, "remove"); err != nil {
 		return err
