@@ -9,7 +9,7 @@ build:
 
 # Manual pages, made from the commands and their help: man -l bin/man/sema-run.1
 man:
-	go run ./internal/cli/man bin/man
+	go run ./cmd/sema/internal/cli/man bin/man
 
 # Modules of their own, so that nobody has to have what only they need.
 MODULES = bench dashboard/browsertest contrib/grpc contrib/otel contrib/prometheus examples/jobs interop/others monitoring
@@ -70,7 +70,7 @@ stress:
 	for n in 1 40 300 500 1000; do SEMA_STRESS=$$n go test -count=1 -timeout 20m -v -run TestProcessesInOrder -bench 'HandOff|Idle' -benchtime 1x ./engine/fileengine || exit 1; done
 	SEMA_STRESS_KILLS=1000 go test -count=1 -timeout 20m -v -run TestStormOfKills ./engine/fileengine
 	go test -count=200 -timeout 20m -run TestKilled ./engine/fileengine
-	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./internal/cli
+	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./cmd/sema/internal/cli
 
 # The longest step with 100,000 that wait and 100,000 that hold, on Redis. A minute.
 bounds:
@@ -92,7 +92,7 @@ fuzz:
 # so many seeds: SEEDS=100000. SEED=17 SEEDS=1 TRACE=-trace replays one.
 FOR = 1m
 simulate:
-	go run ./internal/simulate/run $(if $(SEEDS),-seeds $(SEEDS),-for $(FOR)) $(if $(SEED),-seed $(SEED)) $(TRACE)
+	go run ./lab/simulate/run $(if $(SEEDS),-seeds $(SEEDS),-for $(FOR)) $(if $(SEED),-seed $(SEED)) $(TRACE)
 
 # Real processes on real servers, both broken: some minutes over all grounds, or
 # make faults HOURS=4, with PARALLEL=3 rounds at once. What was played is appended
@@ -102,21 +102,21 @@ PARALLEL = 2
 faults: FOR = 5m
 faults:
 	./scripts/test-tools.sh
-	go run ./internal/faults/run -out $(FAULTS) -parallel $(PARALLEL) -for $(if $(HOURS),$(HOURS)h,$(FOR)) \
+	go run ./lab/faults/run -out $(FAULTS) -parallel $(PARALLEL) -for $(if $(HOURS),$(HOURS)h,$(FOR)) \
 		$(if $(GROUND),-grounds "$(GROUND)") $(if $(FAULT),-fault "$(FAULT)") $(if $(SEED),-seed $(SEED) $(if $(HOURS),,-rounds 1))
 
 # Workers with a bug: the judge has to catch each. Some minutes.
 faults-planted:
 	./scripts/test-tools.sh
-	go run ./internal/faults/run -out $(FAULTS) -parallel $(PARALLEL) -for 1h -grounds standalone -planted all -seed $(or $(SEED),1)
+	go run ./lab/faults/run -out $(FAULTS) -parallel $(PARALLEL) -for 1h -grounds standalone -planted all -seed $(or $(SEED),1)
 
 # docs/faults.md, from what these two wrote.
 faults-report:
-	go run ./internal/faults/report -out docs/faults.md $(FAULTS)
+	go run ./lab/faults/report -out docs/faults.md $(FAULTS)
 
 # How many seeds each planted bug takes, into docs. A quarter of an hour.
 planted:
-	go test -count=1 -timeout 60m ./internal/simulate -run TestPlantedBugsAreFound -starts 9 -table ../../docs/planted-bugs.md
+	go test -count=1 -timeout 60m ./lab/simulate -run TestPlantedBugsAreFound -starts 9 -table ../../docs/planted-bugs.md
 
 # The suites that need a Redis, on each of the servers that users have; the tables
 # are in docs/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.
@@ -124,12 +124,12 @@ planted:
 SERVERS = redis-7.0 redis-8.0 valkey-8.0 valkey-8.1
 servers:
 	./scripts/test-tools.sh
-	go run ./internal/redistest/suites -table docs/servers.md $(SERVERS)
+	go run ./lab/redistest/suites -table docs/servers.md $(SERVERS)
 
 # A part of them on one server that is not the machine's own.
 QUICK_SERVER = valkey-8.0
 servers-quick:
-	go run ./internal/redistest/suites -quick $(QUICK_SERVER)
+	go run ./lab/redistest/suites -quick $(QUICK_SERVER)
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0

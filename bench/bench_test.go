@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/internal/measure"
-	"sema/internal/redistest"
+	"sema/lab/measure"
+	"sema/lab/redistest"
 )
 
 // asProgram makes the test binary behave as the program: it is its own driver.

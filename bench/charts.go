@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"sema/internal/measure"
+	"sema/lab/measure"
 )
 
 // chart shows one figure of all contestants in a few scenarios: a group for

@@ -12,7 +12,7 @@ import (
 	"sema"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 	"sema/semahttp"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 	xsemaphore "golang.org/x/sync/semaphore"
 
-	"sema/internal/measure"
+	"sema/lab/measure"
 	"sema/redisson"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sema/classic"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/internal/measure"
+	"sema/lab/measure"
 )
 
 // kind says what a contestant is, and so which scenarios it takes part in.

@@ -13,7 +13,7 @@ import (
 	"text/template"
 	"time"
 
-	"sema/internal/measure"
+	"sema/lab/measure"
 )
 
 //go:embed *.tmpl

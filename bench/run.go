@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/internal/measure"
+	"sema/lab/measure"
 )
 
 // scenario is the same work for all contestants of some kinds.

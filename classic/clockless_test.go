@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 func TestClocklessLeasePerPermit(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 // The flaws that the types' comments describe, each in its smallest form.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 func TestLockLeaseIsRoundedUpToSeconds(t *testing.T) {

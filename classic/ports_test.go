@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 // port is the fair semaphore as ports of the book to other languages have it.

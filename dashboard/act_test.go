@@ -14,7 +14,7 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 // form makes what the confirmation page posts.

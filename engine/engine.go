@@ -9,7 +9,7 @@
 // [Notification]. A notification may be lost: the same facts are in the
 // engine, and a client that asks again finds them.
 //
-// Package engine/enginetest has the promises that every engine keeps.
+// Package enginetest has the promises that every engine keeps.
 package engine
 
 import (

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 	"sema/redisson"
 )
 

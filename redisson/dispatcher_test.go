@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 // waiting adds waiters of the given needs and takes the signal that each gets

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 // The network decides in which order copies of a request and its undoing arrive.

@@ -17,8 +17,8 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 	"sema/lab/stall"
 	"sema/semahttp"
 )

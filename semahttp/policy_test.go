@@ -19,8 +19,8 @@ import (
 	"sema"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 	"sema/semahttp"
 )
 

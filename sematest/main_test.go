@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/engine/enginetest"
+	"sema/enginetest"
 	"sema/lab/expect"
 	"sema/sematest"
 )

@@ -11,8 +11,8 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 	"sema/watch"
 )
 

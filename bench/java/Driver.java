@@ -19,7 +19,7 @@ import org.redisson.config.*;
 
 /**
  * Drives Redisson for the bench: threads acquire, hold and release. What is said,
- * in lines of JSON, is told in internal/measure/driver.go.
+ * in lines of JSON, is told in lab/measure/driver.go.
  */
 public final class Driver {
     /** Who still waits this long after the time was up is sent away, uncounted. */

@@ -1,6 +1,6 @@
 // Drives npm package redis-semaphore for the bench: async loops on one client
 // acquire, hold and release. What is said, in lines of JSON, is told in
-// internal/measure/driver.go.
+// lab/measure/driver.go.
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';

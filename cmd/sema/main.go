@@ -6,7 +6,7 @@ import (
 	"context"
 	"os"
 
-	"sema/internal/cli"
+	"sema/cmd/sema/internal/cli"
 )
 
 func main() {

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"sema"
-	"sema/engine/enginetest"
 	"sema/engine/fileengine"
+	"sema/enginetest"
 )
 
 func open(tb testing.TB) enginetest.Store {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"sema"
-	"sema/engine/enginetest"
 	"sema/engine/fileengine"
+	"sema/enginetest"
 )
 
 func TestMain(m *testing.M) {

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"sema"
-	"sema/engine/enginetest"
 	"sema/engine/httpengine"
-	"sema/internal/redistest"
+	"sema/enginetest"
+	"sema/lab/redistest"
 )
 
 func TestMain(m *testing.M) {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine/enginetest"
-	"sema/internal/redistest"
+	"sema/enginetest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 // On both, the store survives the server. Over Redis with real connections, and

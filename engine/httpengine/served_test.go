@@ -14,13 +14,13 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/enginetest"
 	"sema/engine/httpengine"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
+	"sema/enginetest"
 	"sema/lab/expect"
 	"sema/lab/pipenet"
+	"sema/lab/redistest"
 	"sema/server"
 )
 

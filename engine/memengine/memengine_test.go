@@ -6,8 +6,8 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/engine/enginetest"
 	"sema/engine/memengine"
+	"sema/enginetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

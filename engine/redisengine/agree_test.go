@@ -16,8 +16,8 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 // The scripts under test read their clock from a key, so that both sides see the

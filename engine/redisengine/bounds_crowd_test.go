@@ -15,8 +15,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 const (

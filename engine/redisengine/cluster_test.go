@@ -9,8 +9,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 func clusterEngine(t *testing.T, c *redistest.Cluster) sema.Engine {

@@ -11,8 +11,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 // tokenBook checks fencing as storage would: whoever asks after another was

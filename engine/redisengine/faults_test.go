@@ -14,8 +14,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 // refused checks that an acquisition fails with an error of the given class,

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"sema"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 	"sema/lab/stall"
 )
 

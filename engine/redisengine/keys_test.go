@@ -14,8 +14,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 // Keys that never expire (25 million fencing keys in Redisson #6510): after each

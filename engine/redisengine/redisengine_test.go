@@ -6,10 +6,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine/enginetest"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
+	"sema/enginetest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 func cluster(tb testing.TB) enginetest.Store {

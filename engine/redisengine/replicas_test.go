@@ -13,10 +13,10 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/enginetest"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
+	"sema/enginetest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 // pair is a master and its replica, which can be cut off from it.

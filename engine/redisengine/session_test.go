@@ -13,8 +13,8 @@ import (
 
 	"sema/engine"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 // What cannot keep semaphores is refused when the engine is made.

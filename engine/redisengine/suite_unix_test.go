@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine/enginetest"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
+	"sema/enginetest"
+	"sema/lab/redistest"
 )
 
 func TestMain(m *testing.M) {

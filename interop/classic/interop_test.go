@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"sema/classic"
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 // table counts what was exercised: who did what, on whose permit.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"testing"
 
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 const interopEnv, pythonEnv = "SEMA_INTEROP", "SEMA_INTEROP_PYTHON"

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/classic"
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 // node is a Node.js that uses redis-semaphore as it is told.

@@ -19,7 +19,7 @@ import (
 	"sema"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 // lease is short, so that what happens at its end is soon to be seen.

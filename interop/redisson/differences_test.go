@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 	"sema/redisson"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 )
 
 // The table of methods must name every method that the Java types declare, each

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/internal/redistest"
+	"sema/lab/redistest"
 	"sema/redisson"
 )
 

@@ -1,0 +1,157 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"sema/lab/expect"
+	"sema/lab/redistest"
+	"sema/lab/stall"
+)
+
+// run runs the program to its end.
+func run(t testing.TB, env string, args ...string) (code int, output string) {
+	t.Helper()
+	ofProcesses(t)
+	cmd := exec.Command("sema", args...)
+	cmd.Env = append(os.Environ(), env)
+	text, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return shellCode(cmd.ProcessState), string(text)
+}
+
+func TestSecretsAreNeverPrinted(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"redis://user:hush-me@127.0.0.1:1/0",
+		"redis://user:hush-me@127.0.0.1:1/zz",
+		"redis://:hush-me@127.0.0.1:port",
+		"redis://:hush/me@127.0.0.1:1",
+		"redis://:hush@me@127.0.0.1:1",
+		"redis://:hush?me@127.0.0.1:1",
+		"redis://:hush#me@127.0.0.1:1",
+		"redis://:hush%zzme@127.0.0.1:1",
+		"redis://:hush-me",
+		"redis://host:hush-me",
+		"redis://127.0.0.1:1?password=hush-me",
+		"redis+sentinel://127.0.0.1:1/m?sentinel_password=hush-me",
+		"redis+sentinel://u:hush-me@127.0.0.1:1",
+		"redis+cluster://u:hush-me@127.0.0.1:1/9",
+		"redis+cluster://u:hush-me@127.0.0.1:1",
+		"rediss://u:hush-me@127.0.0.1:1",
+		"nonsense://u:hush-me@host",
+		"u:hush-me@host",
+	} {
+		for _, how := range []string{"flag", "environment"} {
+			args, env := []string{"show", "x"}, "SEMA_URL="+url
+			if how == "flag" {
+				args, env = append(args, "--url", url), "SEMA_URL="
+			}
+			code, output := run(t, env, args...)
+			if code != 64 && code != 69 {
+				t.Errorf("%s: exit code %d", url, code)
+			}
+			if strings.Contains(output, "hush") || strings.Contains(output, "me@") {
+				t.Errorf("%s: %s", url, output)
+			}
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	env := "SEMA_URL=redis://127.0.0.1:1"
+	for _, args := range [][]string{
+		{"run", "x", "--", "echo", "never"},
+		{"run", "--no-wait", "x", "--", "echo", "never"},
+		{"run", "--lease", "2s", "--wait", "10ms", "x", "--", "echo", "never"},
+		{"ls"}, {"show", "x"}, {"limit", "x"}, {"limit", "x", "3"}, {"release", "x", "pabc.1-1-1"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			code, output := run(t, env, args...)
+			if code != 69 || !strings.Contains(output, "connection refused. Try: check that the server runs and the address is right") || strings.Count(output, "\n") != 1 {
+				t.Errorf("exit code %d: %s", code, output)
+			}
+		})
+	}
+}
+
+// Pitfall: two primitives use the same key.
+func TestKeyOfAnotherType(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	s := redistest.Start(t)
+	c, ctx := s.Client(), context.Background()
+	expect.OK(t, c.Set(ctx, "sema:{x}:state", "not ours", 0).Err())
+	for _, args := range [][]string{
+		{"run", "x", "--", "echo", "never"}, {"acquire", "x"}, {"show", "x"}, {"limit", "x"}, {"limit", "x", "3"}, {"ls"},
+	} {
+		code, output := run(t, "SEMA_URL="+s.URL(), args...)
+		if code != 69 || !strings.Contains(output, "WRONGTYPE") || !strings.Contains(output, "Try: another program uses a key of this name") {
+			t.Errorf("%v: exit code %d: %s", args, code, output)
+		}
+	}
+	if v, err := c.Get(ctx, "sema:{x}:state").Result(); err != nil || v != "not ours" {
+		t.Errorf("the key is now %q, %v", v, err)
+	}
+	if n := c.DBSize(ctx).Val(); n != 1 {
+		t.Errorf("%d keys, want 1", n)
+	}
+}
+
+func TestPassword(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	s := redistest.Start(t)
+	c, ctx := s.Client(), context.Background()
+	expect.OK(t, c.ACLSetUser(ctx, "worker", "on", ">hush%me", "allkeys", "allchannels", "+@all").Err())
+	expect.OK(t, c.ACLSetUser(ctx, "default", "off").Err())
+	at := "@" + s.Addr() + "/3"
+	if code, output := run(t, "SEMA_URL=redis://worker:hush%25me"+at, "run", "x", "--", "echo", "mine"); code != 0 || output != "mine\n" {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+	if code, output := run(t, "SEMA_URL=redis://worker:hush%25you"+at, "run", "x", "--", "true"); code != 69 || !strings.Contains(output, "Try: user or password is wrong") || strings.Contains(output, "hush") {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+	if code, output := run(t, "SEMA_URL="+s.URL(), "run", "x", "--", "true"); code != 69 || !strings.Contains(output, "Try: the server wants a password") {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+}
+
+func TestSentinel(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	stall.Run(t, func(t *stall.Case) { // Sentinels lose patience with a master that stands still
+		s := redistest.StartSentinel(t)
+		if code, output := run(t, "SEMA_URL="+s.URL()+"?db=2", "run", "x", "--", "echo", "mine"); code != 0 || output != "mine\n" {
+			t.Errorf("exit code %d: %s", code, output)
+		}
+		if code, output := run(t, "SEMA_URL=redis+sentinel://"+s.Sentinels[0].Addr()+"/nobody", "show", "x"); code != 69 {
+			t.Errorf("unknown master: exit code %d: %s", code, output)
+		}
+	})
+}
+
+func TestCluster(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	c := redistest.StartCluster(t, 3)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if code, output := run(t, "SEMA_URL="+c.URL(), "run", name, "--", "echo", "mine"); code != 0 || output != "mine\n" {
+			t.Errorf("exit code %d: %s", code, output)
+		}
+	}
+	if code, output := run(t, "SEMA_URL="+c.URL(), "ls"); code != 0 || strings.Count(output, "\n") != 5 {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+	// One node alone, asked as if it were all there is.
+	if code, output := run(t, "SEMA_URL="+c.Nodes[0].URL(), "run", "a", "--", "true"); code != 0 && (code != 69 || !strings.Contains(output, "redis+cluster://")) {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+}

@@ -1,0 +1,319 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/lab/expect"
+	"sema/lab/redistest"
+	"sema/lab/stall"
+)
+
+// stubborn is a command of two processes that do not heed TERM.
+const stubborn = `exec 9>"$LIFELINE"; trap 'echo term' TERM; (trap '' TERM; echo ready; while :; do sleep 1; done) & while :; do wait; done`
+
+// leaseEnd is when the server lets go of the only holder, as its own record
+// says. Server and test share a clock.
+func leaseEnd(t testing.TB, c *redis.Client, name string) time.Time {
+	t.Helper()
+	z, err := c.ZRangeByScoreWithScores(context.Background(), "sema:{"+name+"}:holders", &redis.ZRangeBy{Min: "-inf", Max: "(+inf"}).Result()
+	if err != nil || len(z) != 1 {
+		t.Fatalf("holders in Redis: %v, %v", z, err)
+	}
+	return time.UnixMicro(int64(z[0].Score))
+}
+
+// renewed waits for a renewal and says when the lease then ends. The next
+// renewal is a good while off.
+func renewed(t testing.TB, c *redis.Client, name string) time.Time {
+	t.Helper()
+	for first := leaseEnd(t, c, name); ; time.Sleep(time.Millisecond) {
+		if end := leaseEnd(t, c, name); end.After(first) {
+			return end
+		}
+	}
+}
+
+func TestRedisFallsSilent(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	stall.Run(t, func(t *stall.Case) {
+		s := redistest.Start(t)
+		c := s.Client()
+		j := start(t, s.URL(), "run", "--lease", "3s", "silence", "--", "bash", "-c", stubborn)
+		j.expect("ready")
+		end := renewed(t, c, "silence")
+		s.Stop()
+		j.expect("term")
+		died := j.commandDead()
+		if died.After(end) {
+			t.Fatalf("the last process died %v after the end of the lease", died.Sub(end))
+		}
+		t.Logf("the last process died %v before the end of the lease", end.Sub(died))
+		j.exits(76)
+		j.says("permit lost: not renewed in time")
+	})
+}
+
+// A stopped sema cannot do anything; its guard can.
+func TestSemaIsStopped(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	stall.Run(t, func(t *stall.Case) {
+		s := redistest.Start(t)
+		c := s.Client()
+		j := start(t, s.URL(), "run", "--lease", "4s", "stopped", "--", "bash", "-c", stubborn)
+		j.expect("ready")
+		end := renewed(t, c, "stopped")
+		j.signal(syscall.SIGSTOP)
+		died := j.commandDead()
+		if died.After(end) {
+			t.Fatalf("the last process died %v after the end of the lease", died.Sub(end))
+		}
+		j.signal(syscall.SIGCONT)
+		j.exits(76)
+	})
+}
+
+// Restarted empty, or flushed: the holder learns of it at its next renewal.
+func TestRedisForgets(t *testing.T) {
+	t.Parallel()
+	for what, forget := range map[string]func(*redistest.Server){
+		"restarted": (*redistest.Server).Restart,
+		"flushed":   func(s *redistest.Server) { s.Client().FlushAll(context.Background()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := redistest.Start(t)
+			j := start(t, s.URL(), "run", "--lease", "2s", "--kill-after", "100ms", "memory", "--", "bash", "-c", stubborn)
+			j.expect("ready")
+			forgot := time.Now()
+			forget(s)
+			died := j.commandDead()
+			j.exits(76)
+			t.Logf("until then another could be admitted beside it: %v", died.Sub(forgot))
+		})
+	}
+}
+
+func TestOnLostWarn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	j := start(t, s.URL(), "run", "--lease", "2s", "--on-lost=warn", "warned", "--", "sh", "-c", `echo ready; read x; echo "$x"; exit 5`)
+	j.expect("ready")
+	s.Client().FlushAll(context.Background())
+	j.says("the command runs on without a permit")
+	if _, err := j.stdin.WriteString("still here\n"); err != nil {
+		t.Fatal(err)
+	}
+	j.expect("still here")
+	j.exits(5)
+}
+
+func TestRevoked(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		l := look(t, url, "revoked")
+		j := start(t, url, "run", "--lease", "10s", "revoked", "--", "sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; sleep 30 & wait")
+		j.expect("ready")
+		st := l.counts(1, 0)
+		start(t, url, "revoke", "revoked", st.Holders[0].ID).exits(0)
+		j.expect("bye")
+		j.exits(76) // whatever the command's own code was
+		j.says("revoked by an operator; stopping the command")
+		if st := l.state(); len(st.Holders) != 0 {
+			t.Errorf("%+v", st.Holders)
+		}
+	})
+}
+
+// Issue: "ten of ten revoked commands that ignored TERM were told that sema had
+// been stopped". And what left the command's process group is ended with it.
+func TestRevokedCommandIgnoresTerm(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		l := look(t, url, "stubborn")
+		j := start(t, url, "run", "--lease", "10s", "--kill-after", "100ms", "stubborn", "--", "bash", "-c",
+			`exec 9>"$LIFELINE"; trap '' TERM; setsid bash -c 'trap "" TERM; echo ready; while :; do sleep 1; done' & while :; do sleep 1; done`)
+		j.expect("ready")
+		st := l.counts(1, 0)
+		start(t, url, "revoke", "stubborn", st.Holders[0].ID).exits(0)
+		j.exits(76)
+		j.commandDead()
+		if said := j.stderr.String(); !strings.Contains(said, "revoked by an operator; stopping the command") || strings.Contains(said, "had been stopped") {
+			t.Errorf("said %q", said)
+		}
+	})
+}
+
+// A command that ends between the loss and its discovery may have run beside
+// another.
+func TestLossIsFoundAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	j := start(t, s.URL(), "run", "late", "--", "cat")
+	look(t, s.URL(), "late").counts(1, 0)
+	s.Client().FlushAll(context.Background())
+	_ = j.stdin.Close()
+	j.exits(76)
+	j.says("the command had ended by itself, with exit code 0")
+}
+
+func TestKillMinusNineOfSemaEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	j := start(t, fileURL(t), "run", "killed", "--", "bash", "-c", stubborn)
+	j.expect("ready")
+	j.signal(syscall.SIGKILL)
+	j.dead() // both processes of the command
+}
+
+// Issue: "kill -9 of sema while its guard process is stopped (5 of 5): the next
+// starts beside the old group".
+func TestKillMinusNineOfSemaWhileItsGuardIsStopped(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	for range 5 {
+		j := start(t, url, "run", "killed", "--", "bash", "-c", stubborn)
+		j.expect("ready")
+		expect.OK(t, syscall.Kill(guardOf(t, j.cmd.Process.Pid), syscall.SIGSTOP))
+		j.signal(syscall.SIGKILL)
+		next := start(t, url, "run", "killed", "--", "echo", "mine")
+		next.expect("mine")
+		// Both processes of the command have ended before.
+		if !j.commandIsDead() {
+			t.Fatal("the next has started beside the old command")
+		}
+		next.exits(0)
+		j.dead()
+	}
+}
+
+// Issue: the same when the whole process group is killed, and the command's
+// processes that left the group live on: the permit stays with them.
+func TestKillMinusNineOfTheWholeGroup(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	j := start(t, url, "run", "killed", "--", "bash", "-c",
+		`setsid bash -c 'exec 9>"$LIFELINE"; echo ready; while :; do sleep 0.01; done' & wait`)
+	j.expect("ready")
+	expect.OK(t, syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL))
+	next := start(t, url, "run", "killed", "--", "echo", "mine")
+	next.expect("mine")
+	if !j.commandIsDead() {
+		t.Fatal("the next has started beside the old command")
+	}
+	next.exits(0)
+}
+
+// No command runs before its guard has left the process group: what kills the
+// group with SIGKILL would kill the guard, and what has left the group would go on.
+func TestNoCommandRunsBesideAGuardInItsGroup(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	for range 20 {
+		j := start(t, url, "run", "early", "--", "bash", "-c",
+			`read -r _ _ _ _ guard _ </proc/$PPID/stat; read -r _ _ _ _ own _ </proc/$$/stat; echo $((guard != own))`)
+		j.expect("1")
+		j.exits(0)
+	}
+}
+
+// The command does not run on without its guard; sema, then without both, says
+// so and ends as the command did.
+func TestKillMinusNineOfTheGuard(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	j := start(t, url, "run", "killed", "--", "bash", "-c", stubborn)
+	j.expect("ready")
+	expect.OK(t, syscall.Kill(guardOf(t, j.cmd.Process.Pid), syscall.SIGKILL))
+	j.exits(128 + 9)
+	j.says("the process that guards the command was killed, and the command with it")
+	j.dead() // both processes of the command
+	look(t, url, "killed").counts(0, 0)
+}
+
+// A dead holder's permit comes back: on one host as soon as the kernel knows,
+// from Redis when its lease ends, without anybody polling.
+func TestKillMinusNineOfAHolder(t *testing.T) {
+	t.Parallel()
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		killHolder(t, fileURL(t), "1h") // a lease that nobody waits for
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		ofProcesses(t)
+		stall.Run(t, func(t *stall.Case) {
+			s := redistest.Start(t)
+			before := calls(t, s)
+			if took := killHolder(t, s.URL(), "3s"); took > 4*time.Second {
+				t.Fatalf("the next waiter started %v after its holder's death, with a lease of 3 s", took)
+			}
+			t.Logf("%d script calls by both and the test", calls(t, s)-before)
+		})
+	})
+}
+
+func killHolder(t testing.TB, url, lease string) (took time.Duration) {
+	t.Helper()
+	l := look(t, url, "dead")
+	holder := start(t, url, "run", "--lease", lease, "dead", "--", "cat")
+	l.counts(1, 0)
+	next := start(t, url, "run", "--lease", lease, "dead", "--", "echo", "mine")
+	l.counts(1, 1)
+	killed := time.Now()
+	holder.signal(syscall.SIGKILL)
+	next.expect("mine")
+	took = time.Since(killed)
+	next.exits(0)
+	return took
+}
+
+// A waiter sends a few calls per lease, no more.
+func TestWaiterDoesNotPollHot(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	stall.Run(t, func(t *stall.Case) {
+		s := redistest.Start(t)
+		l := look(t, s.URL(), "idle")
+		id := acquire(t, l.s)
+		j := start(t, s.URL(), "run", "--lease", "1s", "idle", "--", "true")
+		l.until("a waiter", func(st sema.State) bool { return len(st.Waiters) == 1 })
+		before, began := calls(t, s), time.Now()
+		time.Sleep(3 * time.Second) // three leases: the measurement itself
+		leases := time.Since(began).Seconds()
+		if n := calls(t, s) - before; float64(n) > 10*leases {
+			t.Errorf("%d script calls in %.1f leases", n, leases)
+		}
+		expect.OK(t, id.Release())
+		j.exits(0)
+	})
+}
+
+func acquire(t testing.TB, s *sema.Semaphore) *sema.Permit {
+	t.Helper()
+	p, err := s.Acquire(context.Background())
+	expect.OK(t, err)
+	return p
+}
+
+// calls is how many scripts a server has run.
+func calls(t testing.TB, s *redistest.Server) (n int) {
+	t.Helper()
+	text, err := s.Client().Info(context.Background(), "commandstats").Result()
+	expect.OK(t, err)
+	for line := range strings.Lines(text) {
+		for _, command := range []string{"cmdstat_evalsha:calls=", "cmdstat_eval:calls="} {
+			if rest, ok := strings.CutPrefix(line, command); ok {
+				var m int
+				_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &m)
+				n += m
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,131 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"sema/cmd/sema/internal/cli"
+	"sema/lab/expect"
+	"sema/lab/redistest"
+)
+
+// The test binary is also the program: every test runs it as sema in processes
+// of its own, the way users do.
+func TestMain(m *testing.M) {
+	// Under the race detector a process would sleep for a second at its end.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
+	// Whoever runs the tests may ignore signals, as nohup does, and a command
+	// would inherit that. A signal that is caught here is as usual there.
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) && filepath.Base(os.Args[0]) != "sema" {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+	if filepath.Base(os.Args[0]) != "sema" {
+		flag.Parse()
+		if err := flag.Set("test.parallel", "8"); err != nil { // they mostly wait
+			panic(err)
+		}
+	}
+	testscript.Main(m, map[string]func(){"sema": func() {
+		panics := os.Getenv("SEMA_TEST_PANIC")
+		if panics != "" {
+			cli.PanicOnKey(panics)
+		}
+		code := cli.Main(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+		// After a panic the library that draws may leave its reader behind.
+		if err := goleak.Find(); err != nil && panics == "" {
+			fmt.Fprintln(os.Stderr, "goroutines outlive Main:", err)
+			os.Exit(99)
+		}
+		cli.Exit(code)
+	}})
+}
+
+// onEngines runs a test on the file engine and on Redis.
+func onEngines(t *testing.T, test func(t *testing.T, url string)) {
+	ofProcesses(t)
+	t.Parallel()
+	for name, url := range map[string]func(t *testing.T) string{
+		"file":  func(t *testing.T) string { return fileURL(t) },
+		"redis": func(t *testing.T) string { return redistest.Start(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, url(t))
+		})
+	}
+}
+
+// ofProcesses marks a test that runs the program.
+func ofProcesses(tb testing.TB) {
+	if testing.Short() {
+		tb.Skip("it runs the program")
+	}
+}
+
+// fileURL is a directory for semaphores. It is removed when the last process
+// has left it, which may be a moment after the command's end.
+func fileURL(tb testing.TB) string {
+	ofProcesses(tb)
+	dir, err := os.MkdirTemp("", "sema-test")
+	expect.OK(tb, err)
+	tb.Cleanup(func() { expect.Until(tb, "the end of the directory", func() bool { return os.RemoveAll(dir) == nil }) })
+	return "file://" + filepath.ToSlash(dir)
+}
+
+func TestScripts(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		testscript.Run(t, testscript.Params{
+			Dir:                 "testdata/script",
+			RequireExplicitExec: true,
+			Setup: func(env *testscript.Env) error {
+				// Scripts share the engine and so do not share names.
+				env.Setenv("SEMA_URL", url)
+				env.Setenv("GORACE", os.Getenv("GORACE"))
+				return nil
+			},
+			Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		})
+	})
+}
+
+// exits is the script command "exits CODE PROGRAM [ARG...]": the program ends
+// with that exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARG...]")
+	}
+	code := "0"
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var status *exec.ExitError
+		if !errors.As(err, &status) {
+			ts.Fatalf("%v", err)
+		}
+		code = fmt.Sprint(shellCode(status.ProcessState))
+	}
+	if code != args[0] {
+		ts.Fatalf("%v: exit code %s, want %s", args[1:], code, args[0])
+	}
+}
+
+// shellCode is what a shell makes of a process's end: 128+n for signal n.
+func shellCode(s *os.ProcessState) int {
+	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return s.ExitCode()
+}

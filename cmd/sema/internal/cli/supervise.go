@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"sema"
+	"sema/cmd/sema/internal/guard"
+)
+
+// grace is how much time a command has to stop when its permit is lost.
+type grace struct {
+	margin time.Duration // the permit's context ends this long before its lease can have
+	spare  time.Duration // the command is killed this long before the lease can have ended
+	after  time.Duration // from TERM to KILL, at most
+}
+
+// graceOf shares out a lease. The kernel needs a moment to end processes that
+// were killed, and we one to get to it: a twentieth of the lease.
+func graceOf(lease, killAfter time.Duration) grace {
+	g := grace{spare: min(lease/20, 500*time.Millisecond), after: killAfter}
+	g.margin = min(killAfter+g.spare, lease/4)
+	return g
+}
+
+// command is what to run.
+type command struct {
+	path   string
+	args   []string // with the program's name
+	env    []string
+	life   *os.File         // keeps the permit's holder alive to others; nil: none
+	ignore []syscall.Signal // in addition to those that sema ignores
+	held   func() bool      // whether a command that was suspended may run on
+}
+
+// supervisor runs a command under a permit.
+type supervisor struct {
+	*program
+	*holding
+	name    string
+	grace   grace
+	warn    bool // on loss, let it run on
+	signals *signals
+
+	command *process
+	lease   time.Duration
+	told    time.Time // the deadline the guard knows
+
+	gone     bool // no process of the command is left
+	stopping bool // the permit was lost, and the command told to end
+	overdue  bool // the guard killed it
+	broken   bool // the guard died, and the command with it
+}
+
+// run starts the command, sees it through and gives the permit back.
+func (s *supervisor) run(ctx context.Context, c command) error {
+	select {
+	case sig := <-s.signals.C: // it came between the permit and the command
+		return (&interrupted{sig}).asExit()
+	default:
+	}
+	c.held = func() bool { return s.warn || s.Err() == nil }
+	var err error
+	if s.command, err = startProcess(c); err != nil {
+		return notStarted(c.args[0], err)
+	}
+	defer s.command.close()
+	code, err := s.watch(ctx)
+	if err != nil {
+		return notStarted(c.args[0], err)
+	}
+	return s.settle(code)
+}
+
+// watch waits for the command's end, and ends it when the permit is lost. The
+// error is that it was not started.
+func (s *supervisor) watch(ctx context.Context) (code int, err error) {
+	lost, cancelled := s.Context(context.WithoutCancel(ctx)).Done(), ctx.Done()
+	var kill, enough <-chan time.Time
+	// Renewals are noticed by looking, several times between two.
+	look := time.NewTicker(max(s.lease/16, 10*time.Millisecond))
+	defer look.Stop()
+	s.extend()
+	for {
+		select {
+		case e := <-s.command.events():
+			switch e.Kind {
+			case guard.Failed:
+				return 0, e.Err
+			case guard.Ended:
+				if s.stopping {
+					s.outlive(kill)
+				}
+				return e.Code, nil
+			case guard.Broken:
+				s.broken = true
+				s.command.kill()
+				return -int(syscall.SIGKILL), nil
+			default:
+				s.note(e)
+			}
+		case sig := <-s.signals.C:
+			s.command.signal(sig)
+		case <-cancelled:
+			cancelled = nil
+			s.command.terminate()
+		case <-lost:
+			lost = nil
+			if s.warn {
+				s.say("%q: %v; the command runs on without a permit", s.name, s.Err())
+				continue
+			}
+			s.command.terminate()
+			s.stopping, kill = true, time.After(s.grace.untilKill(time.Now(), s.Deadline()))
+			s.say("%q: %v; stopping the command", s.name, s.Err())
+		case <-kill:
+			kill, enough = nil, time.After(lingering)
+			s.command.kill()
+		case <-enough:
+			enough = nil
+			s.sayLingering()
+		case text := <-s.notes:
+			s.say("%s", text)
+		case <-look.C:
+			s.extend()
+		}
+	}
+}
+
+// note takes notice of what does not end the watch.
+func (s *supervisor) note(e guard.Event) {
+	switch e.Kind {
+	case guard.Gone:
+		s.gone = true
+	case guard.Overdue:
+		s.overdue = true
+	}
+}
+
+// untilKill is how long a command that was told to stop may take: no longer
+// than its grace, and not into the moment the lease can end. The deadline is
+// the one the permit had.
+func (g grace) untilKill(now, deadline time.Time) time.Duration {
+	return max(0, min(g.after, deadline.Add(g.margin-g.spare).Sub(now)))
+}
+
+// lingering is how long killed processes are waited for in silence.
+const lingering = 5 * time.Second
+
+// outlive waits until the rest of a stopped command is gone too, and kills it
+// in time. kill is nil if that has been done. What cannot be killed, because it
+// is another user's, is waited for: it has the permit as long as it runs. A
+// signal ends the wait; the guard then goes on with it.
+func (s *supervisor) outlive(kill <-chan time.Time) {
+	var enough <-chan time.Time
+	end := func() {
+		kill, enough = nil, time.After(lingering)
+		s.command.kill()
+	}
+	if kill == nil {
+		end() // whoever joined since
+	}
+	said := false
+	for !s.gone {
+		select {
+		case e := <-s.command.events():
+			if e.Kind == guard.Broken {
+				s.command.kill()
+				return
+			}
+			s.note(e)
+		case <-kill:
+			end()
+		case <-enough:
+			s.sayLingering()
+			said = true
+		case <-s.signals.C: // it is being stopped already
+			if said {
+				return
+			}
+		}
+	}
+}
+
+func (s *supervisor) sayLingering() {
+	s.say("%q: some of the command's processes were killed and do not end; they may be another user's (sudo). Waiting for them", s.name)
+}
+
+// extend has the guard know of a renewal.
+func (s *supervisor) extend() {
+	deadline := s.Deadline()
+	if s.warn || s.Err() != nil || deadline.Equal(s.told) {
+		return
+	}
+	s.told = deadline
+	// Half of the spare time: the guard acts only if we do not.
+	s.command.until(deadline.Add(s.grace.margin - s.grace.spare/2))
+}
+
+// settle gives the permit back and decides about the exit code.
+func (s *supervisor) settle(code int) error {
+	err := s.Release()
+	switch {
+	case s.stopping:
+		return &exit{code: exitLost} // said before
+	case s.overdue:
+		return &exit{exitLost, fmt.Errorf("%q: the command was killed: sema itself had been stopped for too long to be sure of the permit", s.name)}
+	case errors.Is(err, sema.ErrLost) && !s.warn:
+		return &exit{exitLost, fmt.Errorf("%q: %w; the command had ended by itself, with exit code %d", s.name, err, shellCode(code))}
+	case err != nil && !errors.Is(err, sema.ErrLost):
+		s.say("%q: the permit could not be given back, it comes back with its lease: %v", s.name, err)
+	}
+	if s.broken {
+		s.say("%q: the process that guards the command was killed, and the command with it", s.name)
+	}
+	if code == exitOK {
+		return nil
+	}
+	return &exit{code: code}
+}

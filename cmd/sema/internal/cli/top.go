@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"sema"
+	"sema/cmd/sema/internal/top"
+	seen "sema/watch"
+)
+
+const topHelp = `Watch all semaphores on the terminal, and one with its holders and waiters.
+The list is sorted by the callers that wait; s sorts it otherwise.
+
+  enter    show one: who holds it, who waits and why
+  /        filter by name; esc ends it
+  s        sort by name, use, waiting, oldest
+  l, u     set the limit; let it go
+  p        pause: nobody is granted a permit, who holds one keeps it; or end that
+  r        revoke the permit under the cursor (where one semaphore is shown)
+  arrows, page up and down, home, end, or k j g G
+  esc, q   back; quit
+What changes something asks first. NO_COLOR is heeded.
+
+--once prints the list and ends. With it, --json prints an object; times are
+seconds, with fractions:
+  total (of those that match; --rows may show fewer)
+  semaphores: list of name, limit, pinned, paused, used, free (weights),
+    holders (permits), waiting (callers), oldest_seconds (the longest wait),
+    error ("": none; else the rest may be old, or 0)`
+
+// topProgram is set by tests.
+var topProgram []tea.ProgramOption
+
+type topFlags struct {
+	once   bool
+	sort   string
+	filter string
+	rows   int
+	every  time.Duration
+}
+
+func (p *program) topCommand() *cobra.Command {
+	f := &topFlags{}
+	cmd := &cobra.Command{
+		Use:   "top [flags]",
+		Short: "Watch semaphores on the terminal",
+		Long:  help(topHelp, exitCodesHelp),
+		Args:  needArgs(0, 0, "without arguments"),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return p.top(cmd.Context(), f) },
+	}
+	cmd.Flags().BoolVar(&f.once, "once", false, "print the list and end")
+	cmd.Flags().StringVar(&f.sort, "sort", "waiting", "by name, use, waiting or oldest")
+	cmd.Flags().StringVar(&f.filter, "filter", "", "names that contain this, whatever the case")
+	cmd.Flags().IntVar(&f.rows, "rows", 0, "with --once: print at most so many (0: all)")
+	cmd.Flags().Var(durationOf(&f.every, time.Second), "every", "look this often: seconds, or 500ms")
+	offerValues(cmd, "sort", "name", "use", "waiting", "oldest")
+	p.jsonFlag(cmd)
+	return cmd
+}
+
+func (p *program) top(ctx context.Context, f *topFlags) error {
+	order, ok := top.ParseOrder(f.sort)
+	in, isIn := p.stdin.(*os.File)
+	out, isOut := p.stdout.(*os.File)
+	switch {
+	case !ok:
+		return usage("name, use, waiting or oldest", "there is no --sort=%s", printable(f.sort, 60))
+	case f.rows < 0:
+		return usage("--rows 10", "--rows %d is negative", f.rows)
+	case f.every < 100*time.Millisecond:
+		return usage("--every 1", "--every %v: want 100ms or more", f.every)
+	case !f.once && p.json:
+		return usage("sema top --once --json", "--json needs --once")
+	case !f.once && !(isIn && isOut && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(out.Fd()))):
+		return usage("sema top --once", "standard input and output have to be a terminal")
+	case !f.once && p.getenv("TERM") == "dumb":
+		return usage("sema top --once", "this terminal cannot be drawn on: TERM is dumb")
+	}
+	e, closing, err := p.engine(defaultLease)
+	if err != nil {
+		return err
+	}
+	defer closing()
+	o := top.Options{Where: p.where(), Order: order, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
+	if f.once {
+		ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
+		defer cancel()
+		list, total, err := top.Once(ctx, e, o, f.rows)
+		if err != nil {
+			return unreachable("list", "", err)
+		}
+		return p.writeTop(list, total)
+	}
+	err = top.Run(ctx, e, o)
+	var stopped *top.Stopped
+	if errors.As(err, &stopped) {
+		return &exit{code: -int(stopped.Signal)}
+	}
+	return err
+}
+
+// where is the engine as people know it, without what is secret.
+func (p *program) where() string {
+	a, err := parseAddress(p.rawURL())
+	switch {
+	case p.rawURL() == "":
+		return "this user on this host"
+	case err != nil:
+		return redact(p.rawURL())
+	case a.kind == "file":
+		return a.path
+	}
+	return printable(a.kind+" "+strings.Join(a.hosts, ","), 100)
+}
+
+func (p *program) writeTop(list []seen.Summary, total int) error {
+	if p.json {
+		v := topJSON{Total: total, Semaphores: []topEntryJSON{}}
+		for _, s := range list {
+			j := topEntryJSON{
+				Name: s.Name, Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Used: s.Used, Free: max(0, s.Limit-s.Used),
+				Holders: s.Holders, Waiting: s.Waiting, Oldest: s.Oldest.Seconds(),
+			}
+			if s.Err != nil {
+				j.Error = p.clean(s.Err.Error())
+			}
+			v.Semaphores = append(v.Semaphores, j)
+		}
+		return p.writeJSON(v)
+	}
+	if len(list) == 0 {
+		p.say("there are no semaphores to show now")
+		return nil
+	}
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	for i := -1; i < len(list); i++ {
+		row := top.Head
+		if i >= 0 {
+			row = top.Row(list[i])
+		}
+		row[0] = printable(row[0], sema.MaxName)
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(row[:], "\t"), "\t"))
+	}
+	_ = t.Flush() // into memory
+	return p.write("%s", b.String())
+}
+
+type topJSON struct {
+	Total      int            `json:"total"`
+	Semaphores []topEntryJSON `json:"semaphores"`
+}
+
+type topEntryJSON struct {
+	Name    string  `json:"name"`
+	Limit   int     `json:"limit"`
+	Pinned  bool    `json:"pinned"`
+	Paused  bool    `json:"paused"`
+	Used    int     `json:"used"`
+	Free    int     `json:"free"`
+	Holders int     `json:"holders"`
+	Waiting int     `json:"waiting"`
+	Oldest  float64 `json:"oldest_seconds"`
+	Error   string  `json:"error"`
+}

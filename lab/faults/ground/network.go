@@ -1,0 +1,114 @@
+package ground
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"sema/lab/redistest"
+)
+
+// someOf is of how many pieces one is hit, where hitting all would only be an outage.
+const someOf = 4
+
+// wireFault is something that happens between workers and servers.
+type wireFault struct {
+	name, note string
+	on, off    func(*redistest.Trouble)
+	at         func(*redistest.Proxy) // what happens once, at the beginning
+}
+
+var wireFaults = []wireFault{
+	{
+		"network: silence", "connections stay open, nothing passes; what was sent arrives at the end",
+		func(t *redistest.Trouble) { t.Silent = true },
+		func(t *redistest.Trouble) { t.Silent = false }, nil,
+	},
+	{
+		"network: refused", "all connections are closed, and new ones at once",
+		func(t *redistest.Trouble) { t.Refuse = true },
+		func(t *redistest.Trouble) { t.Refuse = false }, (*redistest.Proxy).DropAll,
+	},
+	{
+		"network: replies lost", "one in four: the connection is closed in its place, the request is carried out",
+		func(t *redistest.Trouble) { t.LoseReplies = someOf },
+		func(t *redistest.Trouble) { t.LoseReplies = 0 }, nil,
+	},
+	{
+		"network: requests lost", "one in four: the connection is closed, the request is not carried out",
+		func(t *redistest.Trouble) { t.LoseRequests = someOf },
+		func(t *redistest.Trouble) { t.LoseRequests = 0 }, nil,
+	},
+	{
+		"network: latency", "200 ms each way, and up to 300 ms more",
+		func(t *redistest.Trouble) { t.Latency, t.Jitter = 200*time.Millisecond, 300*time.Millisecond },
+		func(t *redistest.Trouble) { t.Latency, t.Jitter = 0, 0 }, nil,
+	},
+	{
+		"network: slices", "32 bytes at a time",
+		func(t *redistest.Trouble) { t.Slice = 32 },
+		func(t *redistest.Trouble) { t.Slice = 0 }, nil,
+	},
+	{
+		"network: bandwidth", "20 kB a second, each way of each connection",
+		func(t *redistest.Trouble) { t.Rate = 20_000 },
+		func(t *redistest.Trouble) { t.Rate = 0 }, nil,
+	},
+	{
+		"network: late copies", "one request in four reaches the server 2.5 s later, when it was sent again long ago",
+		func(t *redistest.Trouble) { t.Hold, t.HoldFor = someOf, 2500*time.Millisecond },
+		func(t *redistest.Trouble) { t.Hold = 0 }, nil,
+	},
+	{
+		"network: resets", "all connections are reset, and then one piece in twenty resets its own",
+		func(t *redistest.Trouble) { t.Reset = 20 },
+		func(t *redistest.Trouble) { t.Reset = 0 }, (*redistest.Proxy).ResetAll,
+	},
+}
+
+// subscriptionFaults need bytes that can be read.
+var subscriptionFaults = []wireFault{
+	{
+		"network: subscriptions half open", "the server's side of those there are is closed, the client hears nothing; new ones are silent",
+		func(t *redistest.Trouble) { t.SilentSubscriptions = true },
+		func(t *redistest.Trouble) { t.SilentSubscriptions = false },
+		func(p *redistest.Proxy) { p.HalfOpen(redistest.Subscriptions) },
+	},
+}
+
+// networkFaults are those of the wire between workers and servers. Each hits all
+// sites or one. None excuses anything: a client can tell that it hears nothing.
+func (s *servers) networkFaults(readable bool) (faults []Fault) {
+	list := wireFaults
+	if readable {
+		list = append(list[:len(list):len(list)], subscriptionFaults...)
+	}
+	for _, w := range list {
+		var hit []*redistest.Proxy
+		faults = append(faults, Fault{
+			Name: w.name, Note: w.note, For: time.Second,
+			Begin: func(_ context.Context, r *rand.Rand) (Extent, error) {
+				site := r.IntN(2*Sites) - Sites
+				extent := Extent{}
+				if site >= 0 {
+					extent.Sites = []int{site}
+				}
+				hit = s.proxies(site, s.all()...)
+				for _, p := range hit {
+					p.Change(w.on)
+					if w.at != nil {
+						w.at(p)
+					}
+				}
+				return extent, nil
+			},
+			End: func(context.Context) error {
+				for _, p := range hit {
+					p.Change(w.off)
+				}
+				return nil
+			},
+		})
+	}
+	return faults
+}

@@ -1,0 +1,245 @@
+package ground
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"sema/lab/redistest"
+)
+
+// clusterFaults are failovers of one master, and slots that move.
+func (s *servers) clusterFaults() []Fault {
+	var old, replica *node
+	// chosen picks a master and its replica.
+	chosen := func(ctx context.Context, r *rand.Rand) (err error) {
+		if old, err = s.master(ctx, r); err != nil {
+			return err
+		}
+		replica, err = s.replicaOf(ctx, old)
+		return err
+	}
+	// promoted waits until the replica is master, and takes writes.
+	promoted := func(ctx context.Context) error {
+		return until(ctx, func(ctx context.Context) error {
+			m, err := replica.myself(ctx)
+			if err == nil && !m.is("master") {
+				err = errStillMaster
+			}
+			if err == nil {
+				err = write(ctx, replica.admin)
+			}
+			return err
+		})
+	}
+	restored := func(ctx context.Context) error { return until(ctx, s.whole) }
+	var m migration
+	return []Fault{
+		{
+			Name: "cluster: kill -9 of a master", Note: "its replica takes over; it comes back as a replica", For: time.Second,
+			Excuses: forgets, Alone: true,
+			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
+				err := chosen(ctx, r)
+				if err == nil {
+					old.Kill()
+				}
+				return Extent{}, err
+			},
+			End: func(ctx context.Context) error {
+				if err := promoted(ctx); err != nil {
+					return err
+				}
+				return caught(func() error {
+					old.Restart()
+					return restored(ctx)
+				})
+			},
+		},
+		{
+			Name: "cluster: SIGSTOP, SIGCONT of a master", Note: "it wakes when its replica has taken over", For: time.Second,
+			Excuses: forgets, Alone: true,
+			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
+				if err := chosen(ctx, r); err != nil {
+					return Extent{}, err
+				}
+				return Extent{}, caught(func() error { old.Stop(); return nil })
+			},
+			End: func(ctx context.Context) error {
+				err := promoted(ctx)
+				return caught(func() error {
+					old.Continue()
+					if err != nil {
+						return err
+					}
+					return restored(ctx)
+				})
+			},
+		},
+		{
+			Name: "cluster: CLUSTER FAILOVER", Note: "asked for by an operator: the replica waits until it has everything", Alone: true,
+			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
+				if err := chosen(ctx, r); err != nil {
+					return Extent{}, err
+				}
+				return Extent{}, replica.admin.ClusterFailover(ctx).Err()
+			},
+			End: func(ctx context.Context) error {
+				if err := promoted(ctx); err != nil {
+					return err
+				}
+				return restored(ctx)
+			},
+		},
+		{
+			Name: "cluster: replica cut off, then it takes over", For: 2 * time.Second,
+			Note:    "the master goes on granting, its replica gets nothing of it; then CLUSTER FAILOVER TAKEOVER",
+			Excuses: forgets, Alone: true,
+			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
+				err := chosen(ctx, r)
+				if err == nil {
+					old.peers.Change(func(t *redistest.Trouble) { t.SilentReplication = true })
+				}
+				return Extent{}, err
+			},
+			End: func(ctx context.Context) error {
+				err := replica.admin.Do(ctx, "CLUSTER", "FAILOVER", "TAKEOVER").Err()
+				if err == nil {
+					err = promoted(ctx)
+				}
+				old.peers.DropAll() // the replica shall not hear afterwards what it missed
+				old.peers.Change(func(t *redistest.Trouble) { t.SilentReplication = false })
+				if err != nil {
+					return err
+				}
+				return restored(ctx)
+			},
+		},
+		{
+			Name: "cluster: slot moves", Note: "of a semaphore, key by key to another master, and stays half moved for a while",
+			For: time.Second, Alone: true,
+			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) { return Extent{}, m.begin(ctx, s, r) },
+			End: func(ctx context.Context) error {
+				if err := m.end(ctx, s); err != nil {
+					return err
+				}
+				return restored(ctx)
+			},
+		},
+	}
+}
+
+// replicaOf is a replica of a master.
+func (s *servers) replicaOf(ctx context.Context, master *node) (*node, error) {
+	of, err := master.myself(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range s.nodes {
+		if m, err := n.myself(ctx); err == nil && m.master == of.id {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("%s has no replica", master.known)
+}
+
+// migration is one slot on its way.
+type migration struct {
+	slot     int
+	from, to *node
+}
+
+// begin moves the first half of a slot's keys.
+func (m *migration) begin(ctx context.Context, s *servers, r *rand.Rand) error {
+	var err error
+	if m.from, err = s.master(ctx, r); err != nil {
+		return err
+	}
+	masters, err := s.masters(ctx)
+	if err != nil {
+		return err
+	}
+	masters = slices.DeleteFunc(masters, func(n *node) bool { return n == m.from })
+	m.to = masters[r.IntN(len(masters))]
+	keys, err := scan(ctx, m.from.admin, "sema:{*}:state")
+	if err != nil {
+		return err
+	}
+	if len(keys) == 0 { // no semaphore there: any slot of its own
+		keys = []string{m.from.ownKey(ctx)}
+	}
+	slot, err := m.from.admin.ClusterKeySlot(ctx, keys[r.IntN(len(keys))]).Result()
+	if err != nil {
+		return err
+	}
+	m.slot = int(slot)
+	from, err := m.from.myself(ctx)
+	if err != nil {
+		return err
+	}
+	to, err := m.to.myself(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.to.admin.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", from.id).Err(); err != nil {
+		return err
+	}
+	if err := m.from.admin.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", to.id).Err(); err != nil {
+		return err
+	}
+	return m.move(ctx, true)
+}
+
+// move moves the slot's keys, or half of them.
+func (m *migration) move(ctx context.Context, half bool) error {
+	keys, err := m.from.admin.ClusterGetKeysInSlot(ctx, m.slot, 10_000).Result()
+	if err != nil {
+		return err
+	}
+	if half {
+		keys = keys[:(len(keys)+1)/2]
+	}
+	for _, key := range keys {
+		// A key that has ended meanwhile is NOKEY, which is no error.
+		if err := m.from.admin.Do(ctx, "MIGRATE", "127.0.0.1", m.to.Port(), key, 0, 1000).Err(); err != nil {
+			return fmt.Errorf("MIGRATE: %w", err)
+		}
+	}
+	return nil
+}
+
+// end moves the rest, and tells all masters. While keys are moved no new ones come
+// to the old master: it sends clients on.
+func (m *migration) end(ctx context.Context, s *servers) error {
+	if err := m.move(ctx, false); err != nil {
+		return err
+	}
+	to, err := m.to.myself(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range append([]*node{m.to, m.from}, s.nodes...) {
+		of, err := n.myself(ctx)
+		if err != nil {
+			return err
+		}
+		if !of.is("master") {
+			continue
+		}
+		if err := n.admin.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "NODE", to.id).Err(); err != nil {
+			return fmt.Errorf("SETSLOT: %w", err)
+		}
+	}
+	return nil
+}
+
+// ownKey is a key that the node takes.
+func (n *node) ownKey(ctx context.Context) string {
+	for i := 0; ; i++ {
+		key := fmt.Sprintf("ground:{%d}", i)
+		if err := n.admin.Set(ctx, key, "", time.Minute).Err(); err == nil || ctx.Err() != nil {
+			return key
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package ground
+
+import (
+	"context"
+	"strconv"
+
+	"sema/lab/redistest"
+)
+
+// newStandalone starts one server: with nothing on disk, with an append-only
+// file, or with TLS and a user of few rights.
+func newStandalone(ctx context.Context, kind string, h *host) (Ground, error) {
+	s := &servers{host: h, kind: kind}
+	c := newClocks(ctx, h)
+	own, env := c.next()
+	scheme, args := "redis", []string{"--lua-time-limit", "200"}
+	var secure *safety
+	switch kind {
+	case "standalone-aof":
+		args = append(args, "--appendonly", "yes", "--appendfsync", "everysec")
+	case "standalone-tls":
+		var err error
+		if secure, err = newSafety(h); err != nil {
+			return nil, err
+		}
+		scheme, args = "rediss", append(args, secure.args...)
+	}
+	srv := redistest.StartEnv(h, env, args...)
+	addr := srv.Addr()
+	if secure != nil {
+		addr = "127.0.0.1:" + strconv.Itoa(secure.port)
+	}
+	n := s.add(srv, addr, nil, own)
+	s.nodes = []*node{n}
+	if err := s.connect(scheme, "", s.nodes); err != nil {
+		return nil, err
+	}
+	if secure != nil {
+		if err := secure.admit(ctx, n); err != nil {
+			return nil, err
+		}
+		for i := range s.links {
+			secure.link(&s.links[i])
+		}
+	}
+	s.masters = func(context.Context) ([]*node, error) { return s.nodes, nil }
+	s.whole = n.writable
+	if err := s.reach(); err != nil {
+		return nil, err
+	}
+	s.faults = append(s.serverFaults(), s.standaloneFaults()...)
+	s.faults = append(s.faults, s.networkFaults(secure == nil)...)
+	return s, s.Settle(ctx)
+}

@@ -1,0 +1,108 @@
+package ground
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"sema/lab/redistest"
+)
+
+// rights are those that docs/redis.md gives the user of a single server.
+const rights = `on >secret ~sema:* &sema:*
+	+evalsha +eval +time +type +exists +del +get +set +scan +ping
+	+hget +hmget +hset +hdel +hgetall +hrandfield +hscan
+	+zadd +zrem +zcard +zcount +zrange +zrangebyscore +zrank +zscore +zmscore
+	+pexpire +persist +pttl
+	+publish +subscribe +unsubscribe +pubsub|numsub`
+
+// safety is TLS and a user of few rights.
+type safety struct {
+	dir, ca string
+	port    int
+	args    []string // of the server
+}
+
+// newSafety makes a certificate that signs itself.
+func newSafety(h *host) (*safety, error) {
+	dir := h.TempDir()
+	s := &safety{dir: dir, ca: filepath.Join(dir, "cert.pem"), port: redistest.FreePort(h)}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(30 * 24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	keyFile := filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{
+		s.ca: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			return nil, fmt.Errorf("certificate: %w", err)
+		}
+	}
+	// The user is in a file, so that a server that is restarted knows him again.
+	users := filepath.Join(dir, "users.acl")
+	if err := os.WriteFile(users, nil, 0o600); err != nil {
+		return nil, fmt.Errorf("users: %w", err)
+	}
+	s.args = []string{
+		"--tls-port", strconv.Itoa(s.port), "--tls-cert-file", s.ca, "--tls-key-file", keyFile,
+		"--tls-ca-cert-file", s.ca, "--tls-auth-clients", "no", "--aclfile", users,
+	}
+	return s, nil
+}
+
+// admit makes the user.
+func (s *safety) admit(ctx context.Context, n *node) error {
+	words := []any{"ACL", "SETUSER", "sema"}
+	for _, w := range strings.Fields(rights) {
+		words = append(words, w)
+	}
+	if err := n.admin.Do(ctx, words...).Err(); err != nil {
+		return fmt.Errorf("user: %w", err)
+	}
+	// Servers from 7.2 on are told the client's name. Older ones do not know the
+	// command, and refuse the right to it.
+	if err := n.admin.Do(ctx, "ACL", "SETUSER", "sema", "+client|setinfo").Err(); err != nil && !strings.Contains(err.Error(), "Unknown command") {
+		return fmt.Errorf("user: %w", err)
+	}
+	if err := n.admin.Do(ctx, "ACL", "SAVE").Err(); err != nil {
+		return fmt.Errorf("user: %w", err)
+	}
+	return nil
+}
+
+// link adds what a worker needs.
+func (s *safety) link(l *Link) {
+	u, err := url.Parse(l.URL)
+	if err != nil {
+		return // it was made here
+	}
+	u.User = url.UserPassword("sema", "secret")
+	l.URL, l.CA = u.String(), s.ca
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"sema/lab/faults"
+	"sema/lab/history"
+)
+
+// judgeAgain judges the records that were saved of the results in a file, by the
+// rules of today, and writes the file anew.
+func judgeAgain(path string, log io.Writer) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("faults: %w", err)
+	}
+	results, err := faults.ReadResults(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	var b []byte
+	for i := range results {
+		r := &results[i]
+		if r.History != "" {
+			record, err := os.ReadFile(r.History)
+			if err != nil {
+				return fmt.Errorf("faults: %w", err)
+			}
+			round, err := history.Load(record)
+			if err != nil {
+				return err
+			}
+			round.Found = found(r.Ground)
+			before := r.Violations
+			r.JudgedAgain(history.Judge(round))
+			_, _ = fmt.Fprintf(log, "%s seed %d, %s: %d violations, before %d\n", r.Ground, r.Seed, r.Fault, r.Violations, before)
+			for _, b := range r.Breaches {
+				if b.Excused == "" {
+					_, _ = fmt.Fprintf(log, "  %s: %s: %s\n", b.Promise, b.Semaphore, b.Text)
+				}
+			}
+		}
+		line, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("faults: %w", err)
+		}
+		b = append(append(b, line...), '\n')
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		return fmt.Errorf("faults: %w", err)
+	}
+	return nil
+}
+
+// found is how long it may take on a ground to find the master again. go-redis asks
+// the Sentinels for it, one caller after the other, and each for as long as a
+// request may take.
+func found(kind string) time.Duration {
+	if strings.HasPrefix(kind, "sentinel") {
+		return time.Second
+	}
+	return 0
+}

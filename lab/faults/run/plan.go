@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"sema/lab/faults"
+	"sema/lab/faults/ground"
+	"sema/lab/history"
+)
+
+// plan is what a round is to be: all of it follows from the seed, and from what
+// faults there are.
+type plan struct {
+	seed       uint64
+	semaphores []history.Semaphore
+	jobs       []job
+	fault      string // the one fault, or faults.Mixed
+	steps      []step
+}
+
+// step is some faults at once, and a pause.
+type step struct {
+	faults []occurrence
+	pause  time.Duration
+}
+
+// occurrence is a fault in a step, after so long.
+type occurrence struct {
+	fault *fault
+	after time.Duration
+	lasts time.Duration
+	seed  uint64
+}
+
+// makePlan plans the load of a round. Originals know no weights, slots and
+// changing limits.
+func makePlan(seed uint64, bug *planted) *plan {
+	p := &plan{seed: seed}
+	random := rand.New(rand.NewPCG(seed, 1))
+	some := func(percent int) bool { return random.IntN(100) < percent }
+	for i := range 4 {
+		s := history.Semaphore{
+			Name:  fmt.Sprintf("round-%d-%d", seed, i),
+			Limit: 1 + random.IntN(8), Lease: between(random, 1500*time.Millisecond, 4*time.Second).Round(time.Millisecond),
+			Unfair: some(15), Slots: some(30), Weights: some(30), Resized: some(25),
+		}
+		if i == 0 { // one of limit 1, always
+			s.Limit, s.Weights = 1, false
+		}
+		if some(30) {
+			s.Keep = between(random, 5*time.Millisecond, 50*time.Millisecond).Round(time.Millisecond)
+		}
+		if some(20) {
+			s.Passes = 1 + random.IntN(16)
+		}
+		if bug != nil && bug.original != nil {
+			s.Weights, s.Slots, s.Resized = false, false, false
+		}
+		p.semaphores = append(p.semaphores, s)
+	}
+	for i := range 6 + random.IntN(5) {
+		p.jobs = append(p.jobs, job{
+			Site: i % ground.Sites, Semaphores: p.semaphores, Goroutines: 4 + random.IntN(13), Seed: random.Uint64(), Resizes: i == 0,
+		})
+	}
+	return p
+}
+
+// addFaults plans the faults. only is the one to be played; if it is empty, rounds
+// of an even seed have one fault, those of an odd seed several.
+func (p *plan) addFaults(only string, list []fault) error {
+	random := rand.New(rand.NewPCG(p.seed, 2))
+	p.fault = only
+	if p.fault == "" {
+		p.fault = faults.Mixed
+		if p.seed%2 == 0 { // seeds that follow one another go through all faults
+			p.fault = list[p.seed/2%uint64(len(list))].name
+		}
+	}
+	if p.fault != faults.Mixed {
+		i := slices.IndexFunc(list, func(f fault) bool { return f.name == p.fault })
+		if i < 0 {
+			return fmt.Errorf("faults: there is no fault %q here, but: %q", p.fault, names(list))
+		}
+		list = list[i : i+1]
+	}
+	for range 20 { // more than a round has time for
+		p.steps = append(p.steps, makeStep(random, list))
+	}
+	return nil
+}
+
+// makeStep chooses a fault, and now and then another beside it.
+func makeStep(random *rand.Rand, list []fault) step {
+	one := func() occurrence {
+		f := &list[random.IntN(len(list))]
+		o := occurrence{fault: f, seed: random.Uint64()}
+		if f.end != nil {
+			o.lasts = f.lasts(random)
+		}
+		return o
+	}
+	a, b := one(), one()
+	s := step{faults: []occurrence{a}, pause: between(random, 2*time.Second, 3*time.Second)}
+	if random.IntN(5) < 2 && a.fault.name != b.fault.name && !a.fault.alone && !b.fault.alone {
+		b.after = between(random, 0, time.Second)
+		s.faults = append(s.faults, b)
+	}
+	return s
+}
+
+// longestLease is that of the semaphores.
+func (p *plan) longestLease() time.Duration {
+	var longest time.Duration
+	for _, s := range p.semaphores {
+		longest = max(longest, s.Lease)
+	}
+	return longest
+}
+
+func names(list []fault) []string {
+	all := make([]string, len(list))
+	for i, f := range list {
+		all[i] = f.name
+	}
+	return all
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"sema/lab/faults"
+	"sema/lab/faults/ground"
+	"sema/lab/history"
+	"sema/lab/stall"
+)
+
+// round is a round as the runner plays it.
+type round struct {
+	ground  ground.Ground
+	plan    *plan
+	planted string
+	long    time.Duration // how long faults come
+	crew    *crew
+	start   int64
+
+	mu  sync.Mutex
+	log history.Round
+}
+
+// The calm before the first fault, and what a settled ground may take.
+const (
+	calm       = 2 * time.Second
+	settleTime = 30 * time.Second
+)
+
+// playRound plays a round: faults for so long, and calm before and after. The
+// record is kept in dir if a promise was broken.
+func playRound(ctx context.Context, g ground.Ground, s settings, seed uint64) *faults.Result {
+	bug := plantedBug(s.planted)
+	p := makePlan(seed, bug)
+	r := &round{ground: g, plan: p, planted: s.planted, long: s.long, start: history.Now(), log: history.Round{Semaphores: p.semaphores, Found: found(g.Kind())}}
+	result := &faults.Result{
+		Ground: g.Kind(), Server: g.Server(), Seed: seed, Planted: s.planted, Began: time.Now().UTC().Truncate(time.Second),
+		Semaphores: p.semaphores, Replay: s.replay(g.Kind(), seed), Fault: s.fault,
+	}
+	if bug != nil {
+		result.Breaks = bug.promise
+	}
+	breaches, err := r.play(ctx, s.fault)
+	if p.fault != "" {
+		result.Fault = p.fault
+	}
+	result.Took = time.Duration(history.Now() - r.start)
+	if err != nil {
+		result.Void = err.Error()
+		return result
+	}
+	result.Judged(append(breaches, history.Judge(&r.log)...))
+	result.Load = faults.Count(r.log.Events)
+	result.Load.Processes = len(r.log.Workers)
+	for _, j := range p.jobs {
+		result.Load.Goroutines += j.Goroutines
+	}
+	took := r.log.Recoveries()
+	for i, w := range r.log.Windows {
+		if d, ok := took[i]; ok {
+			result.Recoveries = append(result.Recoveries, faults.Recovery{Fault: w.Fault, Took: d})
+		}
+		w.Begin, w.End = w.Begin-r.start, w.End-r.start
+		result.Faults = append(result.Faults, w)
+	}
+	if bug == nil && result.Violations > 0 {
+		result.History, err = r.save(s.dir)
+		if err != nil {
+			result.Void = err.Error()
+		}
+	}
+	return result
+}
+
+// play plays the round, and says what the record does not show.
+func (r *round) play(ctx context.Context, only string) (breaches []history.Breach, err error) {
+	settle, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	if err := r.ground.Settle(settle); err != nil {
+		return nil, fmt.Errorf("faults: before the round: %w", err)
+	}
+	for i := range r.plan.jobs {
+		j := &r.plan.jobs[i]
+		j.Link, j.Planted = r.ground.Link(j.Site), r.planted
+	}
+	if r.crew, err = newCrew(r.plan); err != nil {
+		return nil, err
+	}
+	defer r.crew.killAll()
+	stop := r.watchStalls()
+	defer stop()
+	if err := r.plan.addFaults(only, append(groundFaults(r.ground), workerFaults(r.crew)...)); err != nil {
+		return nil, err
+	}
+	if err := r.disturb(ctx); err != nil {
+		return nil, err
+	}
+	for _, p := range r.crew.end(4*r.crew.lease + 10*time.Second) {
+		breaches = append(breaches, history.Breach{
+			Promise: history.PromiseLeak, At: history.Now() - r.start, Text: fmt.Sprintf("worker %d does not end: %s", p.job.ID, p.dump()),
+		})
+	}
+	r.crew.killAll()
+	gone := history.Now()
+	for _, p := range r.crew.all {
+		if code := p.State().ExitCode(); code != 0 && p.killed == 0 {
+			breaches = append(breaches, history.Breach{
+				Promise: history.PromiseLeak, At: gone - r.start, Text: fmt.Sprintf("worker %d ended with status %d: %s", p.job.ID, code, p.errors.String()),
+			})
+		}
+	}
+	left, err := r.probe(ctx, gone)
+	stop()
+	if err != nil {
+		return nil, err
+	}
+	return append(breaches, left...), r.crew.record(&r.log)
+}
+
+// disturb has the faults happen, one step after the other.
+func (r *round) disturb(ctx context.Context) error {
+	if err := wait(ctx, calm); err != nil {
+		return err
+	}
+	began := time.Now()
+	for _, s := range r.plan.steps {
+		if time.Since(began) >= r.long {
+			break
+		}
+		if err := r.step(ctx, s); err != nil {
+			return err
+		}
+		if err := wait(ctx, s.pause); err != nil {
+			return err
+		}
+	}
+	return wait(ctx, r.crew.lease)
+}
+
+// step has the faults of a step happen. All have ended when it returns.
+func (r *round) step(ctx context.Context, s step) error {
+	failed := make([]error, len(s.faults))
+	var all sync.WaitGroup
+	for i, o := range s.faults {
+		all.Go(func() { failed[i] = r.happen(ctx, o) })
+	}
+	all.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *round) happen(ctx context.Context, o occurrence) error {
+	if err := wait(ctx, o.after); err != nil {
+		return err
+	}
+	f := o.fault
+	w := history.Window{
+		Fault: f.name, Begin: history.Now(),
+		Limit: f.excuses.Limit, Tokens: f.excuses.Tokens, Order: f.excuses.Order, Sleep: f.excuses.Sleep, Leases: f.excuses.Leases,
+	}
+	within, cancel := context.WithTimeout(ctx, 2*settleTime)
+	defer cancel()
+	hit, err := f.begin(within, rand.New(rand.NewPCG(o.seed, 3)))
+	w.Sites, w.Workers = hit.sites, hit.workers
+	if f.end != nil && err == nil {
+		_ = wait(ctx, o.lasts) // ended in any case
+		err = f.end(within)
+	}
+	w.End = history.Now()
+	r.mu.Lock()
+	r.log.Windows = append(r.log.Windows, w)
+	r.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("faults: %s: %w", f.name, err)
+	}
+	return ctx.Err()
+}
+
+// watchStalls notes when the whole host stands still, until it is told to stop.
+func (r *round) watchStalls() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		stall.Watch(done, func(end time.Time, span time.Duration) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.log.Events = append(r.log.Events, history.Stalled(history.HostWorker, end, span))
+		})
+	}()
+	return sync.OnceFunc(func() { close(done); <-ended })
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// save saves the record, and says where.
+func (r *round) save(dir string) (string, error) {
+	name := fmt.Sprintf("%s-%d-%s.jsonl", r.ground.Kind(), r.plan.seed, strings.Map(plain, r.plan.fault))
+	f, err := os.Create(filepath.Join(dir, name))
+	if err != nil {
+		return "", fmt.Errorf("faults: %w", err)
+	}
+	err = r.log.Save(f)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return f.Name(), err
+}
+
+// plain leaves of a name what a file's name can have.
+func plain(c rune) rune {
+	if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' {
+		return c
+	}
+	return '-'
+}
