@@ -11,13 +11,13 @@ import (
 
 // The examples print what docs/jobs.md shows.
 func TestExamples(t *testing.T) {
-	page, err := os.ReadFile("../../docs/jobs.md")
+	page, err := os.ReadFile("../../../../docs/jobs.md")
 	expect.OK(t, err)
 	sema, err := exec.LookPath("sema")
 	expect.OK(t, err)
 	onEngines(t, func(t *testing.T, url string) {
 		for _, name := range []string{"examples/xargs.sh", "examples/cron.sh"} {
-			cmd := exec.CommandContext(t.Context(), "../../"+name)
+			cmd := exec.CommandContext(t.Context(), "../../../../"+name)
 			cmd.Env = append(os.Environ(), "SEMA="+sema, "SEMA_URL="+url)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
