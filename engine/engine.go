@@ -77,6 +77,10 @@ type Client struct {
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
 	Label string `json:"label,omitempty"`
+
+	// Of the caller of a named permit, see Request.Who.
+	Caller string        `json:"caller,omitempty"` // what the caller calls the permit
+	Lease  time.Duration `json:"lease,omitempty"`  // how long a lease the caller asks for, if it renews by itself
 }
 
 // Call is what a client wants of one semaphore in one step.
@@ -152,6 +156,22 @@ type Request struct {
 	Anew     bool          // the ticket now stands for another caller: Waited counts, though it be less than before
 	Behind   int           // how many more callers wait in the client's process, for the eyes of operators
 	Detached bool          // outlives the process: only the lease ends it
+
+	// Who makes the permit a named one: several sessions may ask for it, under an
+	// ID whose Client is no session's, and all get the same ticket or permit. Another
+	// weight is another ID, and so another permit. Who describes the holder in
+	// State, instead of the session's own Client, until another Ask has another.
+	//
+	// The session that asked last is told of what happens to the ticket and the
+	// permit. An Ask with Again takes that over only from a session that
+	// cannot be notified. Renew and Release do not take it over. nil: the permit is
+	// that of the session in its ID.
+	Who *Client
+
+	// Mine has a Release done only if this session is the one that is told of
+	// what happens to the permit; see Who. Otherwise the answer is Gone, and
+	// nothing changes.
+	Mine bool
 
 	Token int64 // Release, Renew: the last fencing token that the client gave out for the permit; 0: the granted one
 	Pin   bool  // SetLimit: outlives an idle semaphore
@@ -238,6 +258,18 @@ const (
 	RecallKept Recall = iota + 1 // another client waits: Pass is left of Keep
 	RecallAll                    // the semaphore was paused, or its limit lowered: GiveBack
 )
+
+// Merge adds what another notification of the same client tells. Of two Rechecks
+// the earlier counts: a client that asks too early is told the later one again, and
+// one that asks too late has left free weight lying.
+func (n *Notification) Merge(m Notification) {
+	n.Grants = append(n.Grants, m.Grants...)
+	n.Ask, n.Renew, n.Closed = n.Ask || m.Ask, n.Renew || m.Renew, n.Closed || m.Closed
+	n.Recall = max(n.Recall, m.Recall)
+	if n.Recheck == 0 || m.Recheck > 0 && m.Recheck < n.Recheck {
+		n.Recheck = m.Recheck
+	}
+}
 
 // Empty reports whether the notification tells nothing.
 func (n *Notification) Empty() bool {

@@ -102,9 +102,8 @@ func carriedSome(err error) error {
 func merge(all *engine.Reply, one engine.Reply) {
 	all.Deaf = all.Deaf || one.Deaf
 	all.Limit, all.Leave, all.Recalled = one.Limit, one.Leave, all.Recalled || one.Recalled
-	all.Recheck = max(all.Recheck, one.Recheck)
-	n, m := &all.Notification, one.Notification
-	n.Grants = append(n.Grants, m.Grants...)
-	n.Ask, n.Renew, n.Recall = n.Ask || m.Ask, n.Renew || m.Renew, max(n.Recall, m.Recall)
-	n.Recheck = max(n.Recheck, m.Recheck)
+	if one.Recheck > 0 { // the newest knows of all leases
+		all.Recheck = one.Recheck
+	}
+	all.Notification.Merge(one.Notification)
 }

@@ -95,10 +95,14 @@ func (rs *remoteSession) innerID(id engine.ID, as string) engine.ID {
 	return id
 }
 
-// outer is a permit's id to clients.
-func (rs *remoteSession) outerID(id engine.ID) engine.ID {
-	id.Client, id.Number = rs.client, id.Number-rs.base
-	return id
+// outer gives the permits of grants their ids to clients. A named permit has
+// the same everywhere.
+func (rs *remoteSession) outer(grants []engine.Grant) {
+	for i := range grants {
+		if id := &grants[i].ID; id.Client == rs.as {
+			id.Client, id.Number = rs.client, id.Number-rs.base
+		}
+	}
 }
 
 // lives are the engine's names under which the session may have asked for the
@@ -256,14 +260,9 @@ func (rs *remoteSession) notify(n engine.Notification) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &rs.news
-	for _, g := range n.Grants {
-		g.ID = rs.outerID(g.ID)
-		p.Grants = append(p.Grants, g)
-	}
-	p.Ask, p.Renew, p.Recall = p.Ask || n.Ask, p.Renew || n.Renew, max(p.Recall, n.Recall)
-	if n.Recheck > 0 && (p.Recheck == 0 || n.Recheck < p.Recheck) {
-		p.Recheck = n.Recheck
-	}
+	had := len(p.Grants)
+	p.Merge(n)
+	rs.outer(p.Grants[had:])
 	if len(p.Grants) > maxGrants { // asking again tells the same
 		p.Grants, p.Ask = nil, true
 	}

@@ -226,9 +226,6 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 	if err != nil {
 		return engine.Reply{}, err
 	}
-	for i := range reply.Notification.Grants {
-		g := &reply.Notification.Grants[i]
-		g.ID = rs.outerID(g.ID)
-	}
+	rs.outer(reply.Notification.Grants)
 	return reply, nil
 }

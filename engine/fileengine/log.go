@@ -169,9 +169,9 @@ func (l *log) known() (known bool) {
 		return false
 	}
 	now := l.now()
-	l.ledger.Holders(func(id engine.ID, _ bool) {
+	l.ledger.Holders(func(id engine.ID, client string, _ bool) {
 		_, _, valid := l.ledger.Permit(now, id)
-		known = known || valid && l.isMine(id.Client)
+		known = known || valid && l.isMine(client)
 	})
 	if !known {
 		_, known = l.ledger.InFront(l.isMine)

@@ -91,6 +91,7 @@ func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
 		for i, a := range second.Answers {
 			reply.Answers[refused[i]] = a
 		}
+		reply.Notification.Merge(second.Notification)
 	}
 	t.date(&reply.Notification)
 	s.note(c, reply)

@@ -95,13 +95,13 @@ func (s *step) carryOut(rec record) engine.Reply {
 	// other ticket the one in front of it. Whose part in that has changed looks.
 	for _, id := range behind {
 		if l.ledger.Waits(id) {
-			s.look[id.Client] = true
+			s.look[l.ledger.Via(id)] = true
 		}
 	}
 	next, waits := l.ledger.Head()
 	sooner, _ := l.ledger.NextEnd()
 	if waits && (next != head || held && sooner < end || taken(rec, reply)) {
-		s.look[next.Client] = true
+		s.look[l.ledger.Via(next)] = true
 	}
 	return reply
 }
@@ -124,8 +124,8 @@ func (s *step) settle() {
 	for {
 		suspects := l.inFront()
 		head, waits := l.ledger.Head()
-		if waits && s.look[head.Client] {
-			suspects = append(suspects, processOf(head.Client))
+		if client := l.ledger.Via(head); waits && s.look[client] {
+			suspects = append(suspects, processOf(client))
 		}
 		var dead []string
 		for _, process := range suspects {
@@ -189,8 +189,7 @@ func (s *step) tell(client string, n *engine.Notification) {
 		s.news[client] = n
 		return
 	}
-	to.Grants = append(to.Grants, n.Grants...)
-	to.Ask, to.Renew = to.Ask || n.Ask, to.Renew || n.Renew
+	to.Merge(*n)
 }
 
 // date says until when the permits of grants last. One that is over already is
@@ -286,17 +285,17 @@ func (l *log) inFront() []string {
 	switch {
 	case !waits:
 		return nil
-	case ahead == engine.ID{}:
+	case ahead == "":
 		return l.holders()
 	}
-	return []string{processOf(ahead.Client)}
+	return []string{processOf(ahead)}
 }
 
 // holders lists the other processes with permits that end with them.
 func (l *log) holders() []string {
 	var list []string
-	l.ledger.Holders(func(id engine.ID, detached bool) {
-		process := processOf(id.Client)
+	l.ledger.Holders(func(_ engine.ID, client string, detached bool) {
+		process := processOf(client)
 		if !detached && process != l.engine.process && !slices.Contains(list, process) {
 			list = append(list, process)
 		}
@@ -339,7 +338,7 @@ func (l *log) attend() {
 		l.timer.Stop()
 	}
 	head, _ := l.ledger.Head()
-	if end, held := l.ledger.NextEnd(); held && processOf(head.Client) == l.engine.process {
+	if end, held := l.ledger.NextEnd(); held && processOf(l.ledger.Via(head)) == l.engine.process {
 		in := time.Duration(end-l.now())*time.Microsecond + time.Millisecond
 		l.timer = time.AfterFunc(in, l.look)
 	}

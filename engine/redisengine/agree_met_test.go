@@ -37,7 +37,7 @@ func (j *judge) notice(client string, c engine.Call) {
 		}
 	}
 	over := 0
-	j.ledger.Holders(func(id engine.ID, _ bool) {
+	j.ledger.Holders(func(id engine.ID, _ string, _ bool) {
 		if _, _, holds := j.ledger.Permit(j.now, id); !holds {
 			over++
 		}

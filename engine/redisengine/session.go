@@ -114,12 +114,7 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 	reply.Limit, reply.Recheck = second.Limit, second.Recheck
 	reply.Deaf, reply.Leave = second.Deaf, second.Leave
 	reply.Recalled = reply.Recalled && slices.ContainsFunc(reply.Answers, func(a engine.Answer) bool { return a.Status == engine.Refused })
-	n := &reply.Notification
-	n.Grants = append(n.Grants, second.Notification.Grants...)
-	n.Ask = n.Ask || second.Notification.Ask
-	n.Renew = n.Renew || second.Notification.Renew
-	n.Recheck = max(n.Recheck, second.Notification.Recheck)
-	n.Recall = max(n.Recall, second.Notification.Recall)
+	reply.Notification.Merge(second.Notification)
 	return reply, nil
 }
 

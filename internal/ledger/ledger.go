@@ -1,8 +1,8 @@
 // Package ledger is one semaphore as a pure state machine: no clock, no I/O,
 // no locks. Time and calls come in, answers and notifications come out. The
 // memory engine is a mutex around it, the file engine a file lock; and it is
-// the judge of the Redis engine's Lua, which has the same functions in the same
-// order and must give the same answers.
+// the judge of the Redis engine's Lua, which has functions of the same names and
+// must give the same answers.
 //
 // Every step first ends the permits whose lease is over, then carries out the
 // requests, then grants free weight to the head of the queue. The queue is in
@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// keepIdle is how long beyond twice the lease an unused semaphore remembers
-	// its limit.
+	// keepIdle is how long beyond the lease an unused semaphore remembers its
+	// limit at the least; twice as long as both at the most.
 	keepIdle = time.Minute
 
 	// keepFence is how long after a fence late calls are refused.
@@ -86,13 +86,21 @@ type Ledger struct {
 	alarm   int64
 	watcher engine.ID
 
-	caller string // of the step at hand
-	turns  int    // how many tickets it may still grant or drop
-	behind bool   // it left leases that are over to the next step
+	caller string               // of the step at hand
+	turns  int                  // how many tickets it may still grant or drop
+	behind bool                 // it left leases that are over to the next step
+	handed map[engine.ID]string // whom it told of a grant
 	news   map[string]*engine.Notification
 }
 
+// owner is whose a permit or a ticket is.
+type owner struct {
+	via string        // the session that is told of what happens to it
+	who engine.Client // who it is for
+}
+
 type holder struct {
+	owner
 	id       engine.ID
 	end      int64
 	since    int64
@@ -100,11 +108,11 @@ type holder struct {
 	slot     int
 	revoked  bool
 	detached bool
-	who      engine.Client
 	index    int // in ends
 }
 
 type ticket struct {
+	owner
 	id       engine.ID
 	end      int64
 	lease    int64 // of a ticket that lasts: what its permit begins with; else 0
@@ -112,7 +120,6 @@ type ticket struct {
 	insist   bool  // granted in its turn even if its client cannot be told
 	behind   int   // how many more callers wait in its process
 	detached bool
-	who      engine.Client
 }
 
 type fence struct {
@@ -126,7 +133,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	if l.late(now, client, c) {
 		return engine.Reply{Limit: l.limit}
 	}
-	l.caller, l.turns = client, maxTurns
+	l.begin(client)
 	reply := engine.Reply{Answers: make([]engine.Answer, len(c.Requests))}
 	var asker engine.ID
 	refused, again := false, false
@@ -158,6 +165,15 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	}
 	l.caller = ""
 	return reply
+}
+
+// begin begins a step of a client's, or of nobody's.
+func (l *Ledger) begin(caller string) {
+	l.caller, l.turns = caller, maxTurns
+	if l.handed == nil {
+		l.handed = map[engine.ID]string{}
+	}
+	clear(l.handed)
 }
 
 func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine.Answer {
@@ -209,7 +225,8 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		return engine.Answer{Status: engine.TooHeavy} // and there still is no semaphore
 	}
 	l.open(now, r)
-	if h := l.holder(now, r.ID); h != nil && !l.handed(r.ID) {
+	of := l.claim(who, r)
+	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
 		if h.revoked {
 			return engine.Answer{Status: engine.Revoked}
 		}
@@ -237,7 +254,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID || r.Wait && place < l.queue[0].place
 	if first && !l.paused && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
-		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, who).answer(now)
+		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, of).answer(now)
 	}
 	if !r.Wait {
 		l.drop(r.ID)
@@ -245,15 +262,15 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	}
 	t := l.tickets[r.ID]
 	if t == nil {
-		t = &ticket{id: r.ID, place: place, insist: r.Again, detached: r.Detached, who: who}
+		t = &ticket{id: r.ID, place: place, insist: r.Again, detached: r.Detached, owner: of}
 		l.enqueue(t)
 	} else if place < t.place || r.Anew { // a call that took less time knows better
 		l.drop(r.ID)
 		t.place = place
 		l.enqueue(t)
 	}
-	// Who asks again lives. If it could not be reached when its turn came, or
-	// could not be now, it is granted all the same, and finds out when it asks next.
+	// A client that asks again lives. If it could not be reached when its turn came,
+	// or could not be now, it is granted all the same, and finds out when it asks next.
 	t.insist = t.insist || r.Again && !l.hears(l.caller)
 	t.behind = r.Behind
 	t.end, t.lease = now+r.Ticket.Microseconds(), 0
@@ -261,6 +278,36 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		t.lease = r.Lease.Microseconds()
 	}
 	return engine.Answer{Status: engine.Queued, Ahead: l.position(t), Ticket: t.end}
+}
+
+// claim says whose the permit or the ticket is that is asked for. That of a named
+// one changes: to the caller, unless it asks again and the session before it
+// can still be told.
+func (l *Ledger) claim(who engine.Client, r engine.Request) owner {
+	of := l.ownerOf(r.ID)
+	switch {
+	case of == nil && r.Who == nil:
+		return owner{r.ID.Client, who}
+	case of == nil:
+		return owner{l.caller, *r.Who}
+	case r.Who != nil:
+		of.who = *r.Who
+		if !r.Again || !l.reach(of.via) {
+			of.via = l.caller
+		}
+	}
+	return *of
+}
+
+// ownerOf is whose a permit or a ticket is, nil if there is none.
+func (l *Ledger) ownerOf(id engine.ID) *owner {
+	if h := l.holders[id]; h != nil {
+		return &h.owner
+	}
+	if t := l.tickets[id]; t != nil {
+		return &t.owner
+	}
+	return nil
 }
 
 // renew extends a permit.
@@ -282,13 +329,16 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 // release gives back a permit or leaves the queue. A client whose permit was
 // given back by another renews, and so hears of it.
 func (l *Ledger) release(now int64, r engine.Request) engine.Answer {
+	if of := l.ownerOf(r.ID); r.Mine && of != nil && of.via != l.caller {
+		return engine.Answer{Status: engine.Gone}
+	}
 	l.untell(r.ID)
 	h := l.holder(now, r.ID)
 	if h != nil {
 		l.token = max(l.token, r.Token)
 		l.forget(h)
-		if r.ID.Client != l.caller {
-			l.tell(r.ID.Client).Renew = true
+		if h.via != l.caller {
+			l.tell(h.via).Renew = true
 		}
 	}
 	if !l.drop(r.ID) && h == nil {
@@ -304,7 +354,7 @@ func (l *Ledger) revoke(now int64, id engine.ID) engine.Answer {
 		return engine.Answer{Status: engine.Gone}
 	}
 	h.revoked = true
-	l.tell(id.Client).Renew = true // and so hear of it
+	l.tell(h.via).Renew = true // and so hear of it
 	return engine.Answer{Status: engine.Done}
 }
 
@@ -377,9 +427,9 @@ func (t *ticket) leaseEnd(now int64) int64 {
 }
 
 // take makes a holder.
-func (l *Ledger) take(now, end int64, id engine.ID, detached bool, who engine.Client) *holder {
+func (l *Ledger) take(now, end int64, id engine.ID, detached bool, of owner) *holder {
 	l.token = max(l.token+1, now)
-	h := &holder{id: id, end: end, since: now, token: l.token, slot: -1, detached: detached, who: who}
+	h := &holder{id: id, end: end, since: now, token: l.token, slot: -1, detached: detached, owner: of}
 	if id.Slot {
 		// There are fewer permits than the limit, so an index below it is free.
 		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
@@ -419,9 +469,12 @@ func (l *Ledger) open(now int64, r engine.Request) {
 	l.remember(now, r.Lease)
 }
 
-// remember keeps the limit known while a lease given now may live, and a while.
+// remember keeps the limit known while a lease given now may live, and a while;
+// in steps, because in Redis that costs.
 func (l *Ledger) remember(now int64, lease time.Duration) {
-	l.keep = max(l.keep, now+2*lease.Microseconds()+keepIdle.Microseconds())
+	if long := (lease + keepIdle).Microseconds(); l.keep < now+long {
+		l.keep = now + 2*long
+	}
 }
 
 // expire ends what is over: permits, and in the end the semaphore itself, with
@@ -479,14 +532,14 @@ func (h *holder) answer(now int64) engine.Answer {
 // Reap ends everything of clients that are dead, except for detached permits.
 func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 	l.expire(now)
-	l.turns = maxTurns
+	l.begin("")
 	for _, h := range slices.Clone(l.ends) {
-		if !h.detached && dead(h.id.Client) {
+		if !h.detached && dead(h.via) {
 			l.forget(h)
 		}
 	}
 	for _, t := range slices.Clone(l.queue) {
-		if !t.detached && dead(t.id.Client) {
+		if !t.detached && dead(t.via) {
 			l.drop(t.id)
 		}
 	}

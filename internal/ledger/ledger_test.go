@@ -55,8 +55,14 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 			if oneIn("another's", 6) {
 				r.ID.Client = client()
 			}
+			if n == 4 { // a name for all
+				r.ID.Client = "api"
+			}
 			switch r.Kind {
 			case engine.Ask:
+				if n == 4 {
+					r.Who = &engine.Client{Host: caller, Caller: "x", Lease: time.Second}
+				}
 				r.Ticket = time.Duration(number("ticket ms", 0, 2)) * 5 * time.Millisecond // 0: it lasts
 				r.Waited = time.Duration(number("waited µs", 0, 20_000)) * time.Microsecond
 				r.Wait, r.Unfair, r.Strict, r.Detached = !oneIn("try", 4), oneIn("unfair", 6), oneIn("strict", 6), oneIn("detached", 4)
@@ -65,6 +71,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				if oneIn("passed on", 3) {
 					r.Token = now + int64(number("ahead µs", 0, 5000))
 				}
+				r.Mine = r.Kind == engine.Release && oneIn("mine", 2)
 			case engine.SetLimit, engine.Pause:
 				r.Limit, r.Pin = number("limit", 1, 6), oneIn("pin", 10)
 			}
@@ -118,6 +125,81 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 			},
 		})
 	})
+}
+
+// What a renewal or a revocation says of a named permit reaches the session that
+// asked for it last, through every change of hands.
+func TestANamedPermitIsThatOfTheLastToAsk(t *testing.T) {
+	l := &Ledger{}
+	now, calls := int64(1_000_000), uint64(0)
+	id := engine.ID{Client: "api", Number: 7, Weight: 1}
+	deaf := map[string]bool{}
+	l.Reach = func(client string) bool { return !deaf[client] }
+	step := func(client string, r engine.Request) engine.Answer {
+		t.Helper()
+		now, calls = now+1, calls+1
+		if r.ID == (engine.ID{}) {
+			r.ID = id
+		}
+		if r.Kind == engine.Ask {
+			r.Limit, r.Lease, r.Ticket, r.Wait = 1, time.Minute, time.Minute, true
+		}
+		return l.Step(now, client, engine.Client{}, engine.Call{Number: calls, Requests: []engine.Request{r}}).Answers[0]
+	}
+	ask := func(client string, again bool) engine.Status {
+		t.Helper()
+		return step(client, engine.Request{Kind: engine.Ask, Again: again, Who: &engine.Client{Caller: "by " + client}}).Status
+	}
+	via := func(want string) {
+		t.Helper()
+		if got := l.Via(id); got != want {
+			t.Fatalf("via %q, want %q", got, want)
+		}
+	}
+	told := func(want string) {
+		t.Helper()
+		got := ""
+		for client, n := range l.Notifications() {
+			if !n.Empty() {
+				got += client
+			}
+		}
+		if got != want {
+			t.Fatalf("told %q, want %q", got, want)
+		}
+	}
+	other := engine.ID{Client: "x", Number: 1, Weight: 1}
+	step("x", engine.Request{Kind: engine.Ask, ID: other})
+	ask("a", false)
+	via("a")
+	ask("b", true) // a can be told
+	via("a")
+	deaf["a"] = true
+	ask("b", true)
+	via("b")
+	step("x", engine.Request{Kind: engine.Release, ID: other})
+	told("b") // of the grant
+	if s := ask("b", false); s != engine.Granted {
+		t.Fatalf("status %d, want granted", s)
+	}
+	ask("c", false)
+	via("c")
+	if s := step("b", engine.Request{Kind: engine.Release, Mine: true}).Status; s != engine.Gone {
+		t.Fatalf("released what another asked for: status %d", s)
+	}
+	told("")
+	step("b", engine.Request{Kind: engine.Renew, Lease: time.Minute})
+	via("c")
+	step("x", engine.Request{Kind: engine.Revoke})
+	told("c")
+	if s := ask("d", false); s != engine.Revoked {
+		t.Fatalf("status %d, want revoked", s)
+	}
+	step("x", engine.Request{Kind: engine.Release})
+	told("d")
+	if s := step("d", engine.Request{Kind: engine.Release, Mine: true}).Status; s != engine.Gone {
+		t.Fatalf("released twice: status %d", s)
+	}
 }
 
 // What a call releases goes to its own older waiter, though that one asks behind

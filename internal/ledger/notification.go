@@ -27,18 +27,13 @@ func (l *Ledger) tell(client string) *engine.Notification {
 	return n
 }
 
-// handed reports whether a ticket became a permit in this step.
-func (l *Ledger) handed(id engine.ID) bool {
-	n := l.news[id.Client]
-	return n != nil && slices.ContainsFunc(n.Grants, func(g engine.Grant) bool { return g.ID == id })
-}
-
 // untell takes back the notification of a grant that was made in this step: an
 // answer carries it, or it is over again.
 func (l *Ledger) untell(id engine.ID) {
-	if n := l.news[id.Client]; n != nil {
+	if n := l.news[l.handed[id]]; n != nil {
 		n.Grants = slices.DeleteFunc(n.Grants, func(g engine.Grant) bool { return g.ID == id })
 	}
+	delete(l.handed, id)
 }
 
 // Notifications returns what the steps since the last call of it had to tell

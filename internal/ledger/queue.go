@@ -21,7 +21,7 @@ func (l *Ledger) grant(now, upTo int64) {
 			return
 		}
 		if l.turns == 0 {
-			l.tell(t.id.Client).Ask = true // and go on with that
+			l.tell(t.via).Ask = true // and go on with that
 			return
 		}
 		l.turns--
@@ -29,10 +29,11 @@ func (l *Ledger) grant(now, upTo int64) {
 		switch {
 		case over:
 		case tooHeavy:
-			l.tell(t.id.Client).Ask = true // could never be served; asking again tells its client
-		case t.insist || l.reach(t.id.Client):
-			h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)
-			n := l.tell(t.id.Client)
+			l.tell(t.via).Ask = true // could never be served; asking again tells its client
+		case t.insist || l.reach(t.via):
+			h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.owner)
+			n := l.tell(t.via)
+			l.handed[t.id] = t.via
 			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
 		}
 	}
@@ -60,8 +61,8 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 	}
 	for i := len(l.queue) - 1; i >= 0 && l.turns > 0; i-- {
 		switch t := l.queue[i]; {
-		case !t.silent(now) && l.reach(t.id.Client):
-			l.watcher, l.tell(t.id.Client).Recheck = t.id, until(now, first)
+		case !t.silent(now) && l.reach(t.via):
+			l.watcher, l.tell(t.via).Recheck = t.id, until(now, first)
 			return
 		case t.silent(now) || !t.insist:
 			l.drop(t.id)

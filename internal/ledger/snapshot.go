@@ -37,6 +37,7 @@ type Recorded struct {
 	Insist   bool  // waiters
 	Behind   int   // waiters
 	Detached bool
+	Via      string // the session that is told of what happens to it
 	Client   engine.Client
 }
 
@@ -53,11 +54,11 @@ func (l *Ledger) Save() Snapshot {
 	for _, h := range l.ends {
 		s.Holders = append(s.Holders, Recorded{
 			ID: h.id, End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
-			Revoked: h.revoked, Detached: h.detached, Client: h.who,
+			Revoked: h.revoked, Detached: h.detached, Via: h.via, Client: h.who,
 		})
 	}
 	for _, t := range l.queue {
-		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Client: t.who})
+		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Client: t.who})
 	}
 	for client, f := range l.fences {
 		if s.Fences == nil {
@@ -78,7 +79,7 @@ func Load(s Snapshot) *Ledger {
 	for _, r := range s.Holders {
 		h := &holder{
 			id: r.ID, end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
-			revoked: r.Revoked, detached: r.Detached, who: r.Client,
+			revoked: r.Revoked, detached: r.Detached, owner: owner{r.Via, r.Client},
 		}
 		l.used += h.id.Weight
 		l.holders[h.id] = h
@@ -88,7 +89,7 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, who: r.Client})
+		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Client}})
 	}
 	for client, f := range s.Fences {
 		if l.fences == nil {
@@ -104,14 +105,14 @@ func Load(s Snapshot) *Ledger {
 // them, sorted.
 func (l *Ledger) Clients() []string {
 	var clients []string
-	for id, h := range l.holders {
+	for _, h := range l.holders {
 		if !h.detached {
-			clients = append(clients, id.Client)
+			clients = append(clients, h.via)
 		}
 	}
-	for id, t := range l.tickets {
+	for _, t := range l.tickets {
 		if !t.detached {
-			clients = append(clients, id.Client)
+			clients = append(clients, t.via)
 		}
 	}
 	slices.Sort(clients)

@@ -24,25 +24,25 @@ func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 }
 
 // InFront finds the first ticket of the clients that mine picks; ok is false if
-// they have none. ahead is the ticket in front of it, or the zero ID if it is
-// the first. Tickets that do not end with their clients do not count.
-func (l *Ledger) InFront(mine func(client string) bool) (ahead engine.ID, ok bool) {
+// they have none. ahead is the client of the ticket in front of it, or
+// "" if it is the first. Tickets that do not end with their clients do not count.
+func (l *Ledger) InFront(mine func(client string) bool) (ahead string, ok bool) {
 	for _, t := range l.queue {
-		if mine(t.id.Client) {
+		if mine(t.via) {
 			return ahead, true
 		}
 		if !t.detached {
-			ahead = t.id
+			ahead = t.via
 		}
 	}
-	return engine.ID{}, false
+	return "", false
 }
 
-// Holders calls f with each permit. Those marked as detached do not end with
-// their client.
-func (l *Ledger) Holders(f func(id engine.ID, detached bool)) {
+// Holders calls f with each permit and its client. Those marked as detached do
+// not end with their client.
+func (l *Ledger) Holders(f func(id engine.ID, client string, detached bool)) {
 	for _, h := range l.ends {
-		f(h.id, h.detached)
+		f(h.id, h.via, h.detached)
 	}
 }
 
@@ -53,6 +53,15 @@ func (l *Ledger) Permit(now int64, id engine.ID) (g engine.Grant, end int64, ok 
 		return engine.Grant{}, 0, false
 	}
 	return engine.Grant{ID: id, Token: h.token, Slot: h.slot}, h.end, true
+}
+
+// Via is the session that is told of what happens to a permit or a ticket; "" if
+// there is none.
+func (l *Ledger) Via(id engine.ID) string {
+	if of := l.ownerOf(id); of != nil {
+		return of.via
+	}
+	return ""
 }
 
 // Waits reports whether there is a ticket of this id.

@@ -19,7 +19,7 @@ var planted = []struct {
 	{"a slot is given twice", ledgerFile, "for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {", "for h.slot = 0; h.slot > 0 && l.slots[h.slot] != nil; h.slot++ {", false},
 	{"weights are counted as one when they come back", ledgerFile, "l.used -= h.id.Weight", "l.used--", false},
 	{"late copies of calls count", ledgerFile, "return c.Number < f.number && now < f.end", "return false && c.Number < f.number && now < f.end", false},
-	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.who)", "h := l.take(now, now+1, t.id, t.detached, t.who)", false},
+	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.owner)", "h := l.take(now, now+1, t.id, t.detached, t.owner)", false},
 	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, m.sent, answer.Lease)", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)", false},
 	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, m.sent+answer.Lease-m.cfg.Margin)\n\t\tif used", "m.validUntil(c, now+answer.Lease)\n\t\tif used", false},
 	{"a cancelled wait is not given back", claimFile, "\tif touched {\n\t\tm.giveBack(c)", "\tif touched && false {\n\t\tm.giveBack(c)", false},
