@@ -8,10 +8,12 @@ import (
 )
 
 // candidates are the ids that a request's permit may have to the engine, oldest
-// first. What is not the session's own takes the same token, or admin.
+// first. What is not the session's own takes the same token, or admin. A named
+// permit has one id everywhere.
 func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Request, who *Who) ([]engine.ID, error) {
 	id := q.ID
 	if id.Client == rs.client {
+		q.Mine = false // it is, under whichever name
 		if n := len(rs.was); n == 0 || id.Number > rs.was[n-1].Upto {
 			return []engine.ID{rs.innerID(id, rs.as)}, nil
 		}

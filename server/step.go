@@ -113,10 +113,8 @@ func (s *Server) sessionOf(call *wire.Step, who *Who) (*remoteSession, error) {
 		if err := engine.ValidateName(o.Name); err != nil {
 			return nil, err
 		}
-		for what, text := range map[string]string{"host": o.Who.Host, "label": o.Who.Label} {
-			if err := engine.ValidateText(what, text, maxText); err != nil {
-				return nil, err
-			}
+		if err := checkClient(&o.Who); err != nil {
+			return nil, err
 		}
 		if len(o.Was) > maxLives {
 			return nil, problem(http.StatusBadRequest, "argument", "%d earlier lives of a session: want at most %d", len(o.Was), maxLives)
@@ -135,8 +133,18 @@ func (s *Server) sessionOf(call *wire.Step, who *Who) (*remoteSession, error) {
 	return rs, nil
 }
 
+// checkClient says whether a description can be shown to operators.
+func checkClient(c *engine.Client) error {
+	for what, text := range map[string]string{"host": c.Host, "label": c.Label, "caller": c.Caller} {
+		if err := engine.ValidateText(what, text, maxText); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 const (
-	maxText  = 255 // bytes of a host or label
+	maxText  = 255 // bytes of a host, a label or a caller
 	maxLives = 64
 )
 
@@ -187,6 +195,11 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 		}
 		if !who.May(needs(q.Kind)) {
 			return engine.Reply{}, forbidden(who, needs(q.Kind))
+		}
+		if q.Who != nil {
+			if err := checkClient(q.Who); err != nil {
+				return engine.Reply{}, err
+			}
 		}
 		q.Detached = true // the holder is another process than the server
 		if q.ID == (engine.ID{Client: rs.client}) {

@@ -3,10 +3,10 @@ package fileengine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -99,7 +99,7 @@ func TestNewcomerToDamagedFileAsksTheLiving(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	expect.OK(t, os.WriteFile(logOf(dir), []byte("sema log 2\nhello"), 0o600))
+	expect.OK(t, os.WriteFile(logOf(dir), []byte("sema log 3\nhello"), 0o600))
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	if got := b.status(t, b.ask(false)); got != engine.Refused {
 		t.Errorf("beside a holder: status %d", got)
@@ -379,10 +379,11 @@ func TestRecordsSurviveTheFile(t *testing.T) {
 		Call: engine.Call{Number: 1<<64 - 1, Fence: true, Requests: []engine.Request{{
 			Kind: engine.Ask, ID: engine.ID{Client: "g.2", Number: 1<<64 - 1, Weight: engine.MaxLimit, Slot: true}, Limit: 3,
 			Lease: time.Hour, Ticket: time.Minute, Waited: time.Second, Wait: true, Unfair: true, Strict: true, Detached: true,
-		}, {Kind: engine.SetLimit, Pin: true}}},
+			Who: &engine.Client{Host: "h", Caller: "c", Lease: time.Second},
+		}, {Kind: engine.SetLimit, Pin: true}, {Kind: engine.Release, Mine: true, Token: 9}, {Kind: engine.Ask, Who: &engine.Client{}}}},
 	}
 	got, ok := decodeRecord(rec.encode())
-	if a, b := fmt.Sprintf("%+v", rec), fmt.Sprintf("%+v", got); !ok || a != b {
-		t.Errorf("wrote %s\nread %s", a, b)
+	if !ok || !reflect.DeepEqual(got, rec) {
+		t.Errorf("wrote %+v\nread %+v", rec, got)
 	}
 }

@@ -17,7 +17,7 @@ import (
 //
 // In a payload, numbers are varints, and texts have their length in front.
 const (
-	magic      = "sema log 2\n"
+	magic      = "sema log 3\n"
 	frameHead  = 8
 	maxPayload = 64 << 20
 )
@@ -111,6 +111,8 @@ func (w *writer) who(c engine.Client) {
 	w.text(c.Host)
 	w.int(int64(c.PID))
 	w.text(c.Label)
+	w.text(c.Caller)
+	w.duration(c.Lease)
 }
 
 // reader takes values off a payload. After the first that is not there, all
@@ -181,7 +183,7 @@ func (r *reader) id(client string) engine.ID {
 }
 
 func (r *reader) who() engine.Client {
-	return engine.Client{Host: r.text(), PID: int(r.int()), Label: r.text()}
+	return engine.Client{Host: r.text(), PID: int(r.int()), Label: r.text(), Caller: r.text(), Lease: r.duration()}
 }
 
 func (rec *record) encode() []byte {
@@ -204,9 +206,12 @@ func (rec *record) encode() []byte {
 		w.duration(q.Lease)
 		w.duration(q.Ticket)
 		w.duration(q.Waited)
-		w.uint(w.bool(q.Wait, 0) | w.bool(q.Unfair, 1) | w.bool(q.Strict, 2) | w.bool(q.Detached, 3) | w.bool(q.Pin, 4) | w.bool(q.Anew, 5) | w.bool(q.Again, 6))
+		w.uint(w.bool(q.Wait, 0) | w.bool(q.Unfair, 1) | w.bool(q.Strict, 2) | w.bool(q.Detached, 3) | w.bool(q.Pin, 4) | w.bool(q.Anew, 5) | w.bool(q.Again, 6) | w.bool(q.Mine, 7) | w.bool(q.Who != nil, 8))
 		w.int(int64(q.Behind))
 		w.int(q.Token)
+		if q.Who != nil {
+			w.who(*q.Who)
+		}
 	}
 	return w.b
 }
@@ -222,7 +227,11 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 			q.Lease, q.Ticket, q.Waited = r.duration(), r.duration(), r.duration()
 			bits := r.uint()
 			q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin = bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0, bits&16 != 0
-			q.Anew, q.Again, q.Behind, q.Token = bits&32 != 0, bits&64 != 0, int(r.int()), r.int()
+			q.Anew, q.Again, q.Mine, q.Behind, q.Token = bits&32 != 0, bits&64 != 0, bits&128 != 0, int(r.int()), r.int()
+			if bits&256 != 0 {
+				who := r.who()
+				q.Who = &who
+			}
 			rec.Call.Requests = append(rec.Call.Requests, q)
 		}
 	}
@@ -252,6 +261,7 @@ func (h *header) encode() []byte {
 			w.int(r.Lease)
 			w.int(int64(r.Behind))
 			w.uint(w.bool(r.Revoked, 0) | w.bool(r.Detached, 1) | w.bool(r.Insist, 2))
+			w.text(r.Via)
 			w.who(r.Client)
 		}
 	}
@@ -276,7 +286,7 @@ func decodeHeader(payload []byte) (h header, ok bool) {
 		for range r.count() {
 			e := ledger.Recorded{ID: r.id(""), End: r.int(), Since: r.int(), Token: r.int(), Slot: int(r.int()), Place: r.int(), Lease: r.int(), Behind: int(r.int())}
 			bits := r.uint()
-			e.Revoked, e.Detached, e.Insist, e.Client = bits&1 != 0, bits&2 != 0, bits&4 != 0, r.who()
+			e.Revoked, e.Detached, e.Insist, e.Via, e.Client = bits&1 != 0, bits&2 != 0, bits&4 != 0, r.text(), r.who()
 			*list = append(*list, e)
 		}
 	}

@@ -181,7 +181,7 @@ func (s *session) State(ctx context.Context) (state engine.State, err error) {
 }
 
 // Close implements engine.Session. Tickets that still wait leave the queue, for
-// nobody would hear of their grants.
+// nobody would hear of their grants; but for those that another session asked for since.
 func (s *session) Close() error {
 	s.mu.Lock()
 	closed := s.closed
@@ -189,7 +189,7 @@ func (s *session) Close() error {
 	var c engine.Call
 	c.Number = 1<<64 - 1
 	for id := range s.waiting {
-		c.Requests = append(c.Requests, engine.Request{Kind: engine.Release, ID: id})
+		c.Requests = append(c.Requests, engine.Request{Kind: engine.Release, ID: id, Mine: true})
 	}
 	s.mu.Unlock()
 	if closed {

@@ -44,6 +44,7 @@ const (
 	flagDetached
 	flagPin
 	flagAgain
+	flagMine
 )
 
 // AppendStep appends the message. Ids of the session's own permits travel
@@ -53,9 +54,7 @@ func AppendStep(b []byte, s *Step) []byte {
 	if o := s.Open; o != nil {
 		b = putPart(b, 2, func(b []byte) []byte {
 			b = putText(b, 1, o.Name)
-			b = putText(b, 2, o.Who.Host)
-			b = putInt(b, 3, int64(o.Who.PID))
-			b = putText(b, 4, o.Who.Label)
+			b = appendClient(b, &o.Who)
 			for _, l := range o.Was {
 				b = putPart(b, 5, func(b []byte) []byte {
 					return putNumber(putText(b, 1, l.As), 2, l.Upto)
@@ -74,6 +73,31 @@ func AppendStep(b []byte, s *Step) []byte {
 	return putTime(b, 7, s.Within)
 }
 
+// appendClient uses the fields 2, 3, 4, 6 and 7.
+func appendClient(b []byte, c *engine.Client) []byte {
+	b = putText(b, 2, c.Host)
+	b = putInt(b, 3, int64(c.PID))
+	b = putText(b, 4, c.Label)
+	b = putText(b, 6, c.Caller)
+	return putTime(b, 7, c.Lease)
+}
+
+// readClient takes in one of the fields of a client.
+func (f *fields) readClient(c *engine.Client) {
+	switch f.field {
+	case 2:
+		c.Host = f.text()
+	case 3:
+		c.PID = f.int()
+	case 4:
+		c.Label = f.text()
+	case 6:
+		c.Caller = f.text()
+	case 7:
+		c.Lease = f.time()
+	}
+}
+
 func appendRequest(b []byte, r *engine.Request, own string) []byte {
 	b = putNumber(b, 1, uint64(r.Kind))
 	b = appendID(b, 2, r.ID, own)
@@ -83,12 +107,16 @@ func appendRequest(b []byte, r *engine.Request, own string) []byte {
 	b = putTime(b, 9, r.Waited)
 	b = putNumber(b, 10, flags(r))
 	b = putInt(b, 11, int64(r.Behind))
-	return putInt(b, 12, r.Token)
+	b = putInt(b, 12, r.Token)
+	if r.Who == nil {
+		return b
+	}
+	return putPart(b, 13, func(b []byte) []byte { return appendClient(b, r.Who) })
 }
 
 func flags(r *engine.Request) uint64 {
 	v := uint64(0)
-	for i, set := range [...]bool{r.Wait, r.Unfair, r.Strict, r.Anew, r.Detached, r.Pin, r.Again} {
+	for i, set := range [...]bool{r.Wait, r.Unfair, r.Strict, r.Anew, r.Detached, r.Pin, r.Again, r.Mine} {
 		if set {
 			v |= 1 << i
 		}
@@ -154,12 +182,6 @@ func (o *Open) read(f *fields) {
 	switch f.field {
 	case 1:
 		o.Name = f.text()
-	case 2:
-		o.Who.Host = f.text()
-	case 3:
-		o.Who.PID = f.int()
-	case 4:
-		o.Who.Label = f.text()
 	case 5:
 		l := Life{}
 		f.within(func(f *fields) {
@@ -171,6 +193,8 @@ func (o *Open) read(f *fields) {
 			}
 		})
 		o.Was = append(o.Was, l)
+	default:
+		f.readClient(&o.Who)
 	}
 }
 
@@ -191,10 +215,13 @@ func readRequest(f *fields, r *engine.Request) {
 	case 10:
 		v := f.number
 		r.Wait, r.Unfair, r.Strict = v&flagWait != 0, v&flagUnfair != 0, v&flagStrict != 0
-		r.Anew, r.Detached, r.Pin, r.Again = v&flagAnew != 0, v&flagDetached != 0, v&flagPin != 0, v&flagAgain != 0
+		r.Anew, r.Detached, r.Pin, r.Again, r.Mine = v&flagAnew != 0, v&flagDetached != 0, v&flagPin != 0, v&flagAgain != 0, v&flagMine != 0
 	case 11:
 		r.Behind = f.int()
 	case 12:
 		r.Token = f.int64()
+	case 13:
+		r.Who = &engine.Client{}
+		f.within(func(f *fields) { f.readClient(r.Who) })
 	}
 }

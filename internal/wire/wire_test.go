@@ -46,6 +46,9 @@ func fill(t *rapid.T, v reflect.Value, skip string) {
 				fill(t, f.Index(k), skip)
 			}
 		case reflect.Pointer:
+			if rapid.Bool().Draw(t, "no "+name) {
+				continue
+			}
 			f.Set(reflect.New(f.Type().Elem()))
 			fill(t, f.Elem(), skip)
 		default:
