@@ -45,7 +45,6 @@ var (
 	errNotRenewed   = fmt.Errorf("%w: not renewed in time", ErrLost)
 	errEngineClosed = fmt.Errorf("%w: its engine was closed", ErrLost)
 	errAbandoned    = fmt.Errorf("%w: nobody could release it any more", ErrLost)
-	errPanic        = errors.New("the engine panicked")
 )
 
 type (
@@ -100,7 +99,7 @@ func (s *Semaphore) reason(e client.Event) error {
 	case client.HeldTooLong:
 		return ErrHeldTooLong
 	case client.EngineFailed:
-		return s.loop.named(operation(e.A), e.Err)
+		return s.loop.Named(operation(e.A), e.Err)
 	case client.Closed:
 		if e.Kind == client.Lost {
 			return errEngineClosed

@@ -16,7 +16,8 @@ var importRules = []struct {
 	why      string
 }{
 	{"sema/engine", nil, "what both sides say costs its readers nothing"},
-	{"sema", []string{"sema/engine", "sema/internal/client"}, "the root costs its users nothing"},
+	{"sema", []string{"sema/engine", "sema/internal/client", "sema/internal/loop"}, "the root costs its users nothing"},
+	{"sema/internal/loop", []string{"sema/engine", "sema/internal/client"}, "it drives a machine, over any engine"},
 	{"sema/internal/client", []string{"sema/engine"}, "a machine knows no clock, no lock and no engine"},
 	{"sema/internal/ledger", []string{"sema/engine"}, "a machine knows no clock, no lock and no client"},
 	{"sema/engine/memengine", []string{"sema/engine", "sema/internal/ledger"}, "memory needs nothing"},
@@ -24,7 +25,7 @@ var importRules = []struct {
 	{"sema/engine/redisengine", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
 	{"sema/engine/httpengine", []string{"sema/engine", "sema/internal/wire"}, "a client of the server needs no store's client"},
 	{"sema/internal/wire", []string{"sema/engine"}, "bytes of what both sides say"},
-	{"sema/server", []string{"sema", "sema/engine", "sema/internal/wire", "sema/watch"}, "it serves any engine, and knows of none"},
+	{"sema/server", []string{"sema", "sema/engine", "sema/internal/client", "sema/internal/loop", "sema/internal/wire", "sema/watch"}, "it serves any engine, and knows of none"},
 	{"sema/semahttp", []string{"sema", "sema/internal/once"}, "it limits requests by any engine, and so needs none"},
 	{"sema/examples/crawler", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},
 	{"sema/examples/gateway", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},

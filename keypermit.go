@@ -5,6 +5,8 @@ import (
 	"errors"
 	"runtime"
 	"time"
+
+	"sema/internal/loop"
 )
 
 // KeyPermit is a permit of a key and, where Keys has a total, one of the total:
@@ -110,7 +112,7 @@ func (p *KeyPermit) letGo() {
 		_ = p.Release()
 		close(done)
 	}()
-	long := time.NewTimer(quickCall)
+	long := time.NewTimer(loop.QuickCall)
 	defer long.Stop()
 	select {
 	case <-done:

@@ -30,7 +30,7 @@ func (s *Semaphore) operateOn(ctx context.Context, op string, kind engine.Kind, 
 	if err != nil {
 		return err
 	}
-	status, err := s.loop.ask(ctx, op, engine.Request{Kind: kind, ID: parsed})
+	status, err := s.loop.Ask(ctx, op, engine.Request{Kind: kind, ID: parsed})
 	if err == nil && status == engine.Gone {
 		err = noPermit(s.name, parsed)
 	}
@@ -52,7 +52,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	if err := engine.ValidateLimit(limit); err != nil {
 		return err
 	}
-	_, err := s.loop.ask(ctx, "limit", engine.Request{Kind: engine.SetLimit, Limit: limit, Pin: true})
+	_, err := s.loop.Ask(ctx, "limit", engine.Request{Kind: engine.SetLimit, Limit: limit, Pin: true})
 	return err
 }
 
@@ -66,7 +66,7 @@ func (s *Semaphore) UnsetLimit(ctx context.Context) error {
 // Pause stops all grants, until Unpause: who holds a permit keeps it, who waits
 // goes on waiting, and newcomers queue. It outlives idleness, as SetLimit does.
 func (s *Semaphore) Pause(ctx context.Context) error {
-	_, err := s.loop.ask(ctx, "pause", engine.Request{Kind: engine.Pause, Limit: s.limit})
+	_, err := s.loop.Ask(ctx, "pause", engine.Request{Kind: engine.Pause, Limit: s.limit})
 	return err
 }
 
@@ -82,14 +82,14 @@ func (s *Semaphore) Unpause(ctx context.Context) error {
 // A removal that was made twice, because the answer to the first was lost, counts as
 // done if the second found nothing.
 func (s *Semaphore) Remove(ctx context.Context) error {
-	if err := s.loop.giveBack(ctx, "remove"); err != nil {
+	if err := s.loop.GiveBack(ctx, "remove"); err != nil {
 		return err
 	}
 	return s.operate(ctx, "remove", engine.Remove)
 }
 
 func (s *Semaphore) operate(ctx context.Context, op string, kind engine.Kind) error {
-	status, err := s.loop.ask(ctx, op, engine.Request{Kind: kind})
+	status, err := s.loop.Ask(ctx, op, engine.Request{Kind: kind})
 	switch {
 	case err != nil:
 		return err
@@ -124,26 +124,26 @@ func (s *Semaphore) Waiters(ctx context.Context) ([]Waiter, error) {
 // with more than 500 permits and tickets, which is read in parts: see
 // docs/not-promised.md.
 func (s *Semaphore) State(ctx context.Context) (State, error) {
-	s.loop.mu.Lock()
-	closed := s.loop.closed
-	s.loop.mu.Unlock()
+	s.loop.Lock()
+	closed := s.loop.Closed()
+	s.loop.Unlock()
 	if closed {
 		return State{}, ErrClosed
 	}
-	st, err := s.loop.session.State(ctx)
+	st, err := s.loop.Session().State(ctx)
 	if err != nil {
-		return st, s.loop.named("state", err)
+		return st, s.loop.Named("state", err)
 	}
 	if st.Limit == 0 {
 		st.Limit = s.limit
 	}
 	// Of its own callers this process knows more than it last told the engine.
-	mine := s.loop.session.Client() + "-"
+	mine := s.loop.Session().Client() + "-"
 	for i := len(st.Waiters) - 1; i >= 0; i-- {
 		if strings.HasPrefix(st.Waiters[i].ID, mine) {
-			s.loop.mu.Lock()
-			st.Waiters[i].Behind = s.loop.machine.Behind()
-			s.loop.mu.Unlock()
+			s.loop.Lock()
+			st.Waiters[i].Behind = s.loop.Machine.Behind()
+			s.loop.Unlock()
 			break
 		}
 	}

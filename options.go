@@ -142,7 +142,7 @@ func (o Options) validate() error {
 func (o Options) machine(session engine.Session, limit int) client.Config {
 	lasting, ok := session.(engine.Lasting)
 	return client.Config{
-		Client: session.Client(), Limit: limit, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin, MaxHold: o.MaxHold,
+		Terms: client.Terms{Limit: limit, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin}, MaxHold: o.MaxHold,
 		Slots: o.Slots, Strict: o.OnConflict == Refuse, Declare: o.OnConflict == Declare, Unfair: o.Unfair, Detached: o.Detached,
 		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes,
 	}

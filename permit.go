@@ -10,6 +10,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/loop"
 )
 
 // Permit is one successful acquisition. Its methods are safe for concurrent
@@ -22,7 +23,7 @@ type Permit struct{ h *holding }
 // is not said to be fixed is guarded by the loop's lock.
 type holding struct {
 	client.Acquisition
-	waiter // for the grant
+	loop.Waiter // for the grant
 
 	sem      *Semaphore // fixed
 	over     error      // why the permit ended
@@ -69,7 +70,7 @@ func (p *Permit) Context(parent context.Context) context.Context {
 	}
 	x := ending{}
 	x.Context, x.end = context.WithCancelCause(parent)
-	l.mu.Lock()
+	l.Lock()
 	cause = h.cause
 	if cause == nil {
 		if len(h.contexts) == cap(h.contexts) {
@@ -77,7 +78,7 @@ func (p *Permit) Context(parent context.Context) context.Context {
 		}
 		h.contexts = append(h.contexts, x)
 	}
-	l.mu.Unlock()
+	l.Unlock()
 	if cause != nil {
 		x.end(cause)
 	}
@@ -86,8 +87,8 @@ func (p *Permit) Context(parent context.Context) context.Context {
 
 // cause is why the permit's contexts ended.
 func (p *Permit) cause() error {
-	p.h.sem.loop.mu.Lock()
-	defer p.h.sem.loop.mu.Unlock()
+	p.h.sem.loop.Lock()
+	defer p.h.sem.loop.Unlock()
 	return p.h.cause
 }
 
@@ -95,12 +96,12 @@ func (p *Permit) cause() error {
 // lost, ErrReleased after it was released.
 func (p *Permit) Err() error {
 	l := &p.h.sem.loop
-	l.mu.Lock()
-	now := l.now()
-	l.machine.Overdue(now, &p.h.Acquisition)
-	l.gather()
+	l.Lock()
+	now := l.Now()
+	l.Machine.Overdue(now, &p.h.Acquisition)
+	l.Gather()
 	err := p.h.over
-	l.settle(now)
+	l.Settle(now)
 	return err
 }
 
@@ -126,9 +127,9 @@ func (p *Permit) Slot() int { return p.h.Acquisition.Slot() }
 // follows is the time to stop.
 func (p *Permit) Deadline() time.Time {
 	l := &p.h.sem.loop
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.base.Add(p.h.Valid())
+	l.Lock()
+	defer l.Unlock()
+	return l.At(p.h.Valid())
 }
 
 // Renew gives the permit a whole new lease now. Automatic renewal does the
@@ -140,15 +141,15 @@ func (p *Permit) Renew(ctx context.Context) error {
 		return err
 	}
 	l := &p.h.sem.loop
-	w := &waiter{}
+	w := &loop.Waiter{}
 	o := &client.Order{Owner: w}
-	l.mu.Lock()
+	l.Lock()
 	if p.h.over == nil {
-		l.machine.Renew(l.now(), o, &p.h.Acquisition)
+		l.Machine.Renew(l.Now(), o, &p.h.Acquisition)
 	} else {
-		w.settle(nil)
+		w.Settle(nil)
 	}
-	if _, err := l.finish(ctx, "renew", w, o); err != nil {
+	if _, err := l.Finish(ctx, "renew", w, o); err != nil {
 		return err
 	}
 	return p.Err()
@@ -169,13 +170,13 @@ func (p *Permit) Release() error {
 
 func (h *holding) release(cause error) error {
 	s, l := h.sem, &h.sem.loop
-	l.mu.Lock()
-	now := l.now()
-	l.machine.Overdue(now, &h.Acquisition)
-	l.gather()
+	l.Lock()
+	now := l.Now()
+	l.Machine.Overdue(now, &h.Acquisition)
+	l.Gather()
 	lost := h.over
-	if errors.Is(lost, ErrReleased) || errors.Is(lost, ErrClosed) || l.closed {
-		l.settle(now)
+	if errors.Is(lost, ErrReleased) || errors.Is(lost, ErrClosed) || l.Closed() {
+		l.Settle(now)
 		return ErrReleased
 	}
 	h.end(cause)
@@ -184,14 +185,14 @@ func (h *holding) release(cause error) error {
 	h.cleanup.Stop()
 	var status engine.Status
 	var err error
-	if o := l.machine.Release(now, &h.Acquisition); o == nil { // passed on within this process
-		l.run(now)
+	if o := l.Machine.Release(now, &h.Acquisition); o == nil { // passed on within this process
+		l.Run(now)
 	} else {
-		w := &waiter{}
+		w := &loop.Waiter{}
 		o.Owner = w
-		confirm := l.within(now, s.callTimeout())
-		l.run(now)
-		status, err = l.result(confirm, "release", w, o)
+		confirm := l.Within(now, s.callTimeout())
+		l.Run(now)
+		status, err = l.Result(confirm, "release", w, o)
 	}
 	switch {
 	case lost != nil:
@@ -220,7 +221,7 @@ func (h *holding) end(cause error) {
 	}
 	if contexts := h.contexts; len(contexts) > 0 {
 		h.contexts = nil
-		h.sem.loop.ends = append(h.sem.loop.ends, func() {
+		h.sem.loop.First(func() {
 			for _, x := range contexts {
 				x.end(cause)
 			}
@@ -232,22 +233,22 @@ func (h *holding) end(cause error) {
 // collector's goroutine, so it leaves the rest to the loop.
 func (h *holding) abandon() {
 	l := &h.sem.loop
-	l.mu.Lock()
-	l.abandoned = append(l.abandoned, h)
-	l.mu.Unlock()
+	l.Lock()
+	h.sem.abandoned = append(h.sem.abandoned, h)
+	l.Unlock()
 }
 
 // giveUp gives back a permit whose handle nobody has. The lock is held.
 func (h *holding) giveUp(now time.Duration) {
-	s, m := h.sem, h.sem.loop.machine
-	if h.over != nil || s.loop.closed {
+	s, m := h.sem, h.sem.loop.Machine
+	if h.over != nil || s.loop.Closed() {
 		return
 	}
 	h.end(errAbandoned)
-	m.Leave(m.Release(now, &h.Acquisition))
+	m.Abandon(m.Release(now, &h.Acquisition))
 	if f := s.options.Observer.Abandoned; f != nil {
 		told := Abandoned{About: h.about(), Token: h.Token(), Held: now - h.GrantedAt(), Stack: stackText(h.stack)}
-		s.loop.after = append(s.loop.after, func() { f(told) })
+		s.loop.After(func() { f(told) })
 	}
 }
 

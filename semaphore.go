@@ -8,6 +8,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/loop"
 )
 
 type (
@@ -31,7 +32,9 @@ type Semaphore struct {
 	name    string
 	limit   int // as given to New
 	options Options
-	loop    loop
+	loop    loop.Loop
+
+	abandoned []*holding // found by the garbage collector; guarded by the loop's lock
 }
 
 // New prepares a semaphore called name, limited to limit unless the engine has
@@ -51,16 +54,11 @@ func New(e Engine, name string, limit int, options *Options) (*Semaphore, error)
 			return nil, err
 		}
 	}
-	s.loop.mu.Lock() // an engine that is being closed may notify before all is ready
-	defer s.loop.mu.Unlock()
-	session, err := e.Open(name, self(options.Label), s.loop.notify)
-	if err != nil {
+	owner := loop.Owner{Observe: s.observe, Tick: s.takeUp, Ticked: s.watch}
+	config := func(session engine.Session) client.Config { return s.options.machine(session, limit) }
+	if err := s.loop.Open(e, name, self(options.Label), owner, config); err != nil {
 		return nil, err
 	}
-	s.loop.name, s.loop.session, s.loop.observe, s.loop.lease, s.loop.base = name, session, s.observe, s.options.Lease, time.Now()
-	config := s.options.machine(session, limit)
-	config.Base = s.loop.base
-	s.loop.machine = client.New(config)
 	return s, nil
 }
 
@@ -69,10 +67,10 @@ func (s *Semaphore) Name() string { return s.name }
 
 // String names the semaphore and its limit, for logs.
 func (s *Semaphore) String() string {
-	s.loop.mu.Lock()
-	defer s.loop.mu.Unlock()
+	s.loop.Lock()
+	defer s.loop.Unlock()
 	limit := s.limit
-	if stored := s.loop.machine.Stored(); stored != 0 {
+	if stored := s.loop.Machine.Stored(); stored != 0 {
 		limit = stored
 	}
 	return fmt.Sprintf("sema.Semaphore(%q, limit %d)", s.name, limit)
@@ -117,40 +115,40 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, err
 		p.h.stack = noteStack()
 	}
 	l := &s.loop
-	l.mu.Lock()
-	now := l.now()
-	l.machine.Acquire(now, &p.h.Acquisition, n, wait)
-	l.run(now)
+	l.Lock()
+	now := l.Now()
+	l.Machine.Acquire(now, &p.h.Acquisition, n, wait)
+	l.Run(now)
 	return s.outcome(ctx, p)
 }
 
 // outcome waits for an acquisition.
 func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 	h, l := p.h, &s.loop
-	if l.wait(ctx, &h.waiter) && h.err == nil && ctx.Err() == nil {
+	if l.Wait(ctx, &h.Waiter) && h.Err == nil && ctx.Err() == nil {
 		if f := s.options.Observer.Acquired; f != nil {
 			f(Acquired{About: h.about(), Token: h.Token(), Waited: max(0, h.GrantedAt()-h.Came())})
 		}
 		return p, nil
 	}
-	l.mu.Lock()
-	now := l.now()
-	err := h.err
+	l.Lock()
+	now := l.Now()
+	err := h.Err
 	switch {
-	case h.settled.Load() && err == nil: // granted as the context ended
-		l.machine.Leave(l.machine.Release(now, &h.Acquisition))
+	case h.Settled() && err == nil: // granted as the context ended
+		l.Machine.Abandon(l.Machine.Release(now, &h.Acquisition))
 		h.end(ErrReleased)
 		err = unavailable(ctx)
-	case !h.settled.Load():
+	case !h.Settled():
 		err = unavailable(ctx)
 		if h.State() == client.Asking {
-			err = l.unanswered("acquire", err)
+			err = l.Unanswered("acquire", err)
 		}
-		l.machine.Cancel(now, &h.Acquisition)
-		h.settle(err)
+		l.Machine.Cancel(now, &h.Acquisition)
+		h.Settle(err)
 	}
 	waited := max(0, now-h.Came()) // callers of one moment come a nanosecond apart
-	l.start(now)                   // the caller's time is up: others carry what is left to do
+	l.Start(now)                   // the caller's time is up: others carry what is left to do
 	if f := s.options.Observer.Failed; f != nil {
 		f(Failed{About: h.about(), Waited: waited, Err: err})
 	}
@@ -176,7 +174,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 // free, or somebody waiting, it fails with ErrUnavailable. What other clients
 // keep (see Options.Keep) is not free.
 func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
-	if err := s.loop.giveBack(ctx, "drain"); err != nil {
+	if err := s.loop.GiveBack(ctx, "drain"); err != nil {
 		return nil, err
 	}
 	for {
@@ -219,24 +217,24 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 	}
 	p := s.newPermit()
 	h, l := p.h, &s.loop
-	l.mu.Lock()
-	if l.machine.Knows(parsed) {
-		l.mu.Unlock()
+	l.Lock()
+	if l.Machine.Knows(parsed) {
+		l.Unlock()
 		return nil, &ArgumentError{What: "permit", Value: id, Want: "one that this Semaphore does not hold already"}
 	}
-	now := l.now()
-	l.machine.Resume(now, &h.Acquisition, parsed)
-	l.run(now)
-	if l.wait(ctx, &h.waiter) {
-		if h.err != nil {
-			return nil, h.err
+	now := l.Now()
+	l.Machine.Resume(now, &h.Acquisition, parsed)
+	l.Run(now)
+	if l.Wait(ctx, &h.Waiter) {
+		if h.Err != nil {
+			return nil, h.Err
 		}
 		return p, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.machine.Forget(&h.Acquisition) // its lease goes on without us
-	return nil, l.unanswered("resume", ctx.Err())
+	l.Lock()
+	defer l.Unlock()
+	l.Machine.Forget(&h.Acquisition) // its lease goes on without us
+	return nil, l.Unanswered("resume", ctx.Err())
 }
 
 // observe takes in an event of the machine's. The lock is held; what it
@@ -248,24 +246,24 @@ func (s *Semaphore) observe(e client.Event) func() {
 	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
 	case client.Granted:
-		h.settle(nil)
+		h.Settle(nil)
 	case client.Denied:
-		h.settle(s.reason(e))
+		h.Settle(s.reason(e))
 	case client.Queued:
 		if f := o.Queued; f != nil {
-			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: max(0, s.loop.now()-h.Came())}
+			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: max(0, s.loop.Now()-h.Came())}
 			return func() { f(told) }
 		}
 	case client.Lost:
 		err := s.reason(e)
 		h.end(err)
 		if f := o.Lost; f != nil {
-			told := Lost{About: h.about(), Token: h.Token(), Held: s.loop.now() - h.GrantedAt(), Err: err}
+			told := Lost{About: h.about(), Token: h.Token(), Held: s.loop.Now() - h.GrantedAt(), Err: err}
 			return func() { f(told) }
 		}
 	case client.AskFailed:
 		if f := o.RenewFailed; f != nil {
-			told := RenewFailed{About: h.about(), Err: s.loop.named(operation(e.A), e.Err)}
+			told := RenewFailed{About: h.about(), Err: s.loop.Named(operation(e.A), e.Err)}
 			return func() { f(told) }
 		}
 	}
@@ -275,9 +273,9 @@ func (s *Semaphore) observe(e client.Event) func() {
 func (s *Semaphore) observeOrder(e client.Event) func() {
 	switch e.Kind {
 	case client.Answered:
-		w := e.Order.Owner.(*waiter)
-		w.status = e.Answer.Status
-		w.settle(e.Err)
+		w := e.Order.Owner.(*loop.Waiter)
+		w.Answer = e.Answer
+		w.Settle(e.Err)
 	case client.LimitDiffers:
 		if f := s.options.Observer.LimitDiffers; f != nil {
 			return func() { f(LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit}) }
@@ -294,27 +292,30 @@ func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, 
 // engine stays open. Further calls fail with ErrClosed; closing again does
 // nothing.
 func (s *Semaphore) Close() error {
-	l := &s.loop
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return nil
-	}
-	l.closed = true
-	now := l.now()
-	l.machine.Close()
-	var held []*client.Acquisition
-	l.machine.EachPermit(func(a *client.Acquisition) { held = append(held, a) })
-	for _, a := range held {
-		h := a.Owner.(*holding)
-		h.end(ErrClosed)
-		if s.options.Detached {
-			l.machine.Forget(a)
-			continue
+	return s.loop.Close(s.options.Lease, func(now time.Duration) {
+		var held []*client.Acquisition
+		m := s.loop.Machine
+		m.EachPermit(func(a *client.Acquisition) { held = append(held, a) })
+		for _, a := range held {
+			a.Owner.(*holding).end(ErrClosed)
+			if s.options.Detached {
+				m.Forget(a)
+				continue
+			}
+			m.Abandon(m.Release(now, a))
 		}
-		l.machine.Leave(l.machine.Release(now, a))
+	})
+}
+
+// takeUp gives back the permits that the garbage collector found.
+func (s *Semaphore) takeUp(now time.Duration) {
+	for _, h := range s.abandoned {
+		h.giveUp(now)
 	}
-	l.settle(now)
-	l.shut(s.options.Lease)
-	return l.session.Close()
+	s.abandoned = nil
+}
+
+// watch has the garbage collector look for permits that are lost sight of.
+func (s *Semaphore) watch(time.Duration) {
+	s.loop.Machine.EachPermit(func(a *client.Acquisition) { a.Owner.(*holding).watch() })
 }

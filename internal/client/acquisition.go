@@ -1,12 +1,13 @@
 package client
 
 import (
+	"fmt"
 	"time"
 
 	"sema/engine"
 )
 
-// State is how far an acquisition is, or a claim.
+// State is how far an acquisition is.
 type State uint8
 
 // The states of an acquisition.
@@ -17,8 +18,27 @@ const (
 	Ended                    // it is over
 )
 
+// String names the state.
+func (s State) String() string { return name("State", s, "", "asking", "waiting", "held", "ended") }
+
+// name is the name of an enum's value.
+func name[E ~uint8](of string, value E, names ...string) string {
+	if int(value) < len(names) && names[value] != "" {
+		return names[value]
+	}
+	return fmt.Sprintf("%s(%d)", of, value)
+}
+
+// Wish is what a caller wants that names its permit.
+type Wish struct {
+	Terms
+	ID   engine.ID     // the same each time the caller asks; see engine.Request.Who
+	Who  engine.Client // for the eyes of operators
+	Wait bool          // queue if need be
+}
+
 // Acquisition is a caller's way to a permit, from its wish to the permit's end.
-// The zero value is ready for Machine.Acquire or Machine.Resume.
+// The zero value is ready for Machine.Acquire, AcquireAs or Resume.
 type Acquisition struct {
 	Owner any // the machine's owner may keep here what it needs
 
@@ -57,6 +77,10 @@ func (a *Acquisition) Token() int64 { return a.token }
 // Slot is the permit's slot, or -1.
 func (a *Acquisition) Slot() int { return a.slot }
 
+// Ahead is how many tickets were ahead when the engine last said; -1: it never was
+// queued.
+func (a *Acquisition) Ahead() int { return a.ahead }
+
 // Resuming reports whether Machine.Resume began it, and it is not known to be
 // held.
 func (a *Acquisition) Resuming() bool { return a.resumed && !a.had }
@@ -74,48 +98,3 @@ func (a *Acquisition) Came() time.Duration { return a.came }
 
 // GrantedAt is when the permit was granted.
 func (a *Acquisition) GrantedAt() time.Duration { return a.granted }
-
-// Order is a request whose answer somebody wants: a release, a renewal now, an
-// operator's word.
-type Order struct {
-	Owner any
-
-	request engine.Request
-	claim   *claim        // of a renewal
-	since   time.Duration // of the first failed attempt; 0: none
-	owed    bool          // it is repeated until it is answered
-	unsure  bool          // an attempt failed with unknown outcome
-	told    bool          // nobody wants the answer (any more)
-}
-
-// line is who waits, in the order in which they came.
-type line struct {
-	first, last *Acquisition
-	length      int
-}
-
-func (l *line) add(a *Acquisition) {
-	a.waiting, a.earlier, a.later = true, l.last, nil
-	if l.last == nil {
-		l.first = a
-	} else {
-		l.last.later = a
-	}
-	l.last = a
-	l.length++
-}
-
-func (l *line) remove(a *Acquisition) {
-	if a.earlier == nil {
-		l.first = a.later
-	} else {
-		a.earlier.later = a.later
-	}
-	if a.later == nil {
-		l.last = a.earlier
-	} else {
-		a.later.earlier = a.earlier
-	}
-	a.waiting, a.earlier, a.later = false, nil, nil
-	l.length--
-}

@@ -8,6 +8,27 @@ import (
 	"sema/engine"
 )
 
+// maxRequests bounds a call, and so how long it keeps the engine from others.
+const maxRequests = 500
+
+// flight is the call that is on its way, and what the next ones need to know of
+// those before.
+type flight struct {
+	number   uint64 // of the last call
+	flying   bool
+	sent     time.Duration
+	requests []engine.Request
+	items    []item // what each request is about
+	keeps    bool   // it asked what may be kept
+	fence    bool   // the outcome of an earlier call is not known
+}
+
+// item is what a request of a call is about: an order, or a claim.
+type item struct {
+	order *Order
+	claim *claim
+}
+
 // Next returns the next call to be sent, if nothing is in flight and there is
 // anything to send. The call is the engine's until Answer or Failed.
 //
@@ -16,45 +37,46 @@ import (
 // what they release; then what is renewed and asked for again, the eldest first;
 // then new wishes.
 func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
-	if m.flying || m.Idle() {
+	f := &m.flight
+	if f.flying || m.Idle() {
 		return engine.Call{}, false
 	}
-	if now < m.paused {
-		m.schedule(m.paused)
+	if now < m.outage.paused {
+		m.schedule(m.outage.paused)
 		return engine.Call{}, false
 	}
-	m.requests, m.items = m.requests[:0], m.items[:0]
-	if m.moved && m.leave != engine.Keep {
+	f.requests, f.items = f.requests[:0], f.items[:0]
+	if m.line.moved && m.cohort.leave != leaveKeep {
 		m.takeMoved(now)
 	}
 	m.takeOrders()
 	m.takeDue(now)
 	m.takeFresh(now)
-	if len(m.requests) == 0 { // what nobody wants any more is to be released
+	if len(f.requests) == 0 { // dropping claims that nobody wants has queued their releases
 		m.takeOrders()
 	}
-	if len(m.requests) == 0 {
+	if len(f.requests) == 0 {
 		return engine.Call{}, false
 	}
 	m.tellBehind()
-	m.calls++
-	m.flying, m.sent, m.overruled = true, now, 0
+	f.number++
+	f.flying, f.sent, m.cohort.overruled = true, now, 0
 	keep := m.wantsToKeep()
-	m.wouldKeep = keep > 0
-	return engine.Call{Number: m.calls, Fence: m.fence, Keep: keep, Requests: m.requests}, true
+	f.keeps = keep > 0
+	return engine.Call{Number: f.number, Fence: f.fence, Keep: keep, Requests: f.requests}, true
 }
 
 // tellBehind says with the last ticket of the line how many callers are behind it.
 func (m *Machine) tellBehind() {
-	for i, it := range m.items {
-		if it.claim != nil && m.next != nil && it.claim.holder != nil && it.claim.holder.waiting && it.claim.holder.later == m.next {
-			m.requests[i].Behind = m.Behind()
+	for i, it := range m.flight.items {
+		if it.claim != nil && m.line.next != nil && it.claim.holder != nil && it.claim.holder.waiting && it.claim.holder.later == m.line.next {
+			m.flight.requests[i].Behind = m.Behind()
 		}
 	}
 }
 
-// wantsToKeep is for how long permits would be passed on, or kept. It costs the
-// engine something, which a caller that is alone has nothing of.
+// wantsToKeep is for how long permits would be passed on, or kept. Asking costs
+// the engine a write. A lone caller gains nothing from it.
 func (m *Machine) wantsToKeep() time.Duration {
 	wants := m.cfg.Keep > 0 || m.line.length > 1 || m.line.length == 1 && m.line.first.state == Waiting
 	if wants && m.cfg.passing() && !m.closed && len(m.all) > 0 {
@@ -64,19 +86,22 @@ func (m *Machine) wantsToKeep() time.Duration {
 }
 
 func (m *Machine) request(it item, r engine.Request) {
-	m.items = append(m.items, it)
-	m.requests = append(m.requests, r)
+	m.flight.items = append(m.flight.items, it)
+	m.flight.requests = append(m.flight.requests, r)
 }
+
+// full reports whether the call has no room for more.
+func (m *Machine) full() bool { return len(m.flight.items) >= maxRequests }
 
 // takeMoved asks again for the tickets that are for other callers than the engine
 // knows of: others wait, and their order counts.
 func (m *Machine) takeMoved(now time.Duration) {
-	m.moved = false
+	m.line.moved = false
 	for _, c := range m.all {
 		switch {
-		case !c.moved || c.state == Held || c.holder == nil:
-		case c.pending || c.state == Asking || len(m.items) >= maxRequests/2:
-			m.moved = true // another time
+		case !c.moved || c.stage > queued || c.holder == nil:
+		case c.pending || c.stage == wished || len(m.flight.items) >= maxRequests/2:
+			m.line.moved = true // another time
 		default:
 			c.pending = true
 			m.request(item{claim: c}, m.askFor(now, c))
@@ -86,8 +111,8 @@ func (m *Machine) takeMoved(now time.Duration) {
 
 func (m *Machine) takeOrders() {
 	n := 0
-	for ; n < len(m.orders) && len(m.items) < maxRequests; n++ {
-		if o := m.orders[n]; !o.told || o.owed {
+	for ; n < len(m.orders) && !m.full(); n++ {
+		if o := m.orders[n]; (!o.told || o.owed) && !m.obsolete(o) {
 			m.request(item{order: o}, o.request)
 		}
 	}
@@ -98,11 +123,11 @@ func (m *Machine) takeDue(now time.Duration) {
 	// Should the engine have forgotten the tickets, they join again in order.
 	slices.SortFunc(m.due, func(a, b *claim) int { return cmp.Compare(a.cameAt(), b.cameAt()) })
 	n := 0
-	for ; n < len(m.due) && len(m.items) < maxRequests; n++ {
+	for ; n < len(m.due) && !m.full(); n++ {
 		switch c := m.due[n]; {
-		case c.state == Held:
+		case c.stage == unproven || c.stage == held:
 			m.request(item{claim: c}, m.renewal(now, c))
-		case c.state == Waiting && c.holder != nil, c.state == Asking && c.holder != nil:
+		case c.stage <= queued && c.holder != nil:
 			m.request(item{claim: c}, m.askFor(now, c))
 			c.due = never
 		default:
@@ -112,31 +137,18 @@ func (m *Machine) takeDue(now time.Duration) {
 	m.due = slices.Delete(m.due, 0, n)
 }
 
-// cameAt is when the caller of a claim came.
-func (c *claim) cameAt() time.Duration {
-	if c.holder == nil {
-		return c.began
-	}
-	return c.holder.came
-}
-
-// short reports whether callers in line should have tickets by now. A client
-// has as many as could be granted before its next call, twice the limit; it
-// asks for more when half of them are gone, or when it calls anyway.
-func (m *Machine) short() bool { return m.next != nil && m.tickets <= m.limit() }
-
 func (m *Machine) takeFresh(now time.Duration) {
-	more := m.next != nil && (len(m.requests) > 0 || len(m.fresh) > 0 || m.short())
+	more := m.line.next != nil && (len(m.flight.requests) > 0 || len(m.fresh) > 0 || m.fewTickets())
 	n := 0
-	for len(m.items) < maxRequests {
+	for !m.full() {
 		var c *claim
 		switch {
-		case n < len(m.fresh) && (!more || m.next == nil || m.fresh[n].cameAt() <= m.next.came):
+		case n < len(m.fresh) && (!more || m.line.next == nil || m.fresh[n].cameAt() <= m.line.next.came):
 			c = m.fresh[n]
 			n++
-		case more && m.next != nil && m.tickets < 2*m.limit():
-			c = m.claim(m.next)
-			m.findNext()
+		case more && m.line.next != nil && m.line.weight < 2*m.limit():
+			c = m.claim(m.line.next)
+			m.line.findNext()
 		case more:
 			more = false
 			continue
@@ -144,7 +156,7 @@ func (m *Machine) takeFresh(now time.Duration) {
 		if c == nil {
 			break
 		}
-		if c.state != Asking {
+		if c.stage != wished {
 			continue
 		}
 		if c.holder == nil {
@@ -162,48 +174,40 @@ func (m *Machine) takeFresh(now time.Duration) {
 
 // declares reports whether the call at hand stores the limit already.
 func (m *Machine) declares() bool {
-	return slices.ContainsFunc(m.items, func(it item) bool { return it.order == &m.declaring })
+	return slices.ContainsFunc(m.flight.items, func(it item) bool { return it.order == &m.declaring })
 }
 
+// askFor is the next ask for a claim.
 func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
-	lease, a := m.lease(), c.holder
+	lease, a := m.lease(c), c.holder
 	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Limit: m.cfg.Limit, Lease: lease, Ticket: min(m.ticketLife(), lease), Waited: max(0, now-a.came),
-		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.state == Waiting || m.deaf,
+		Kind: engine.Ask, ID: c.id, Limit: c.terms.Limit, Lease: lease, Ticket: min(m.ticketLife(c), lease), Waited: max(0, now-a.came),
+		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.stage == queued || m.deaf,
+	}
+	if c.who != nil {
+		// An ask that is not the first leaves the ticket to a session that was asked later.
+		r.Who, r.Again = c.who, c.stage == queued || c.unsure
+	}
+	if !c.unsure {
+		c.asked = now
 	}
 	c.moved = false
 	return r
 }
 
-// lease is what is asked for.
-func (m *Machine) lease() time.Duration {
-	if m.cfg.MaxHold > 0 {
-		return min(m.cfg.Lease, m.cfg.MaxHold+m.cfg.Margin)
-	}
-	return m.cfg.Lease
-}
-
-// paired is how many callers in line have claims.
-func (m *Machine) paired() (n int) {
-	for a := m.line.first; a != m.next; a = a.later {
-		n++
-	}
-	return n
-}
-
+// renewal is the next renewal of a claim.
 func (m *Machine) renewal(now time.Duration, c *claim) engine.Request {
-	lease := m.lease()
+	lease := m.lease(c)
 	if m.cfg.MaxHold > 0 && c.issued() {
-		lease = max(time.Millisecond, min(m.cfg.Lease, c.began+m.cfg.MaxHold+m.cfg.Margin-now))
+		lease = max(time.Millisecond, min(c.terms.Lease, c.began+m.cfg.MaxHold+c.terms.Margin-now))
 	}
 	return engine.Request{Kind: engine.Renew, ID: c.id, Lease: lease, Token: c.passed()}
 }
 
-// ticketLife is how long a waiter that fell silent keeps its place, and the
-// first lease of a permit that is handed over. It is two thirds of a lease: a
-// grant that nobody received does not lie for a whole one, and a holder that
-// got one has time for two renewals that fail.
-func (m *Machine) ticketLife() time.Duration { return m.cfg.Lease * 2 / 3 }
-
-// askEvery is how often a waiter asks again.
-func (m *Machine) askEvery() time.Duration { return m.cfg.Lease / asksPerLease }
+// lease is what is asked for.
+func (m *Machine) lease(c *claim) time.Duration {
+	if m.cfg.MaxHold > 0 {
+		return min(c.terms.Lease, m.cfg.MaxHold+c.terms.Margin)
+	}
+	return c.terms.Lease
+}

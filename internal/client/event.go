@@ -16,6 +16,11 @@ const (
 	LimitDiffers                      // the engine's limit is Limit, and not the configured one
 )
 
+// String names the kind.
+func (k EventKind) String() string {
+	return name("EventKind", k, "", "granted", "denied", "queued", "lost", "answered", "ask failed", "limit differs")
+}
+
 // Reason is why an acquisition ended.
 type Reason uint8
 
@@ -31,6 +36,11 @@ const (
 	EngineFailed                     // with Err
 	Closed                           // the machine, or the engine, was closed
 )
+
+// String names the reason.
+func (r Reason) String() string {
+	return name("Reason", r, "none", "refused", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
+}
 
 // Event tells the owner what happened. What does not apply is zero.
 type Event struct {

@@ -6,170 +6,96 @@ import (
 	"sema/engine"
 )
 
-// This file has what a client does with permits without asking the engine. The
+// This file has what a client may do with permits without asking the engine. The
 // idea is lock cohorting (Dice, Marathe, Shavit: "Lock Cohorting", 2012): a lock
-// of two levels, passed on within a process while no other process waits. That
-// none waits the engine says with each reply, and takes back by a recall, as
-// NFSv4 recalls delegations.
+// of two levels, passed on within a process while no other process waits. The
+// engine says with each reply whether any waits, and takes that back by a recall,
+// as NFSv4 recalls delegations.
+
+// cohort is what the callers of this client may do among themselves.
+type cohort struct {
+	leave     engine.Leave  // what may be done with released permits without a call
+	until     time.Duration // so long
+	overruled engine.Recall // came while the call in flight was on its way
+	used      bool          // permits were passed on since the last call
+	idle      []*claim      // permits and tickets for the next callers
+}
+
+// leaveKeep is engine.Keep, beside Config.Keep.
+const leaveKeep = engine.Keep
 
 // passing reports whether this client's permits may pass from caller to caller.
 // They may not if the permit's end is bound to its first caller.
 func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold == 0 }
 
-// contact is for how long after a call permits are passed on: that bounds what
-// a recall costs that never arrives.
-func (m *Machine) contact() time.Duration { return m.cfg.Lease / 6 }
-
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
 func (m *Machine) mayLeave(now time.Duration, c *claim) bool {
-	return m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed && !c.resumed && m.asNew(c) &&
-		(m.leave == engine.Keep || c.passes < m.cfg.Passes) && c.valid-now >= m.cfg.Lease/3
+	return m.cohort.leave != engine.GiveBack && now < m.cohort.until && !m.closed && !c.resumed && m.asNew(c) &&
+		(m.cohort.leave == leaveKeep || c.passes < m.cfg.Passes) && c.valid-now >= m.cfg.Lease/3
 }
 
-// asNew reports whether the engine would grant such a permit today: the limit may
-// have changed since, to one below its slot, or to one that its caller refuses.
+// asNew reports whether the current limit still allows this slot, and this caller.
 func (m *Machine) asNew(c *claim) bool {
 	return c.slot < m.limit() && (!m.cfg.Strict || m.limit() == m.cfg.Limit)
 }
 
-// handOn passes a released permit to the oldest caller that waits, or keeps it
-// for the next one.
-func (m *Machine) handOn(now time.Duration, c *claim) bool {
-	if !m.mayLeave(now, c) {
-		return false
-	}
-	first := m.line.first
-	switch {
-	case first != nil && first.weight == c.id.Weight:
-		if m.leave == engine.Keep {
-			c.passes = 0
-		} else {
-			c.passes++
-		}
-		m.passOn(now, c, first)
-	case first == nil && m.leave == engine.Keep && m.cfg.Keep > 0:
-		c.holder, c.kept, c.keepUntil = nil, true, min(now+m.cfg.Keep, m.leaveUntil)
-		m.kept = append(m.kept, c)
-		m.schedule(c.keepUntil)
-	default:
-		return false
-	}
-	return true
+// putAside keeps a claim for the next caller.
+func (m *Machine) putAside(c *claim, until time.Duration) {
+	c.holder, c.keepUntil = nil, until
+	m.cohort.idle = append(m.cohort.idle, c)
+	m.schedule(until)
 }
 
-// passOn gives a permit to another caller, with a new token: later than the one
-// before, and never later than the engine's clock is by then.
-func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
-	c.token = max(c.token+1, c.granted+(now-c.received).Microseconds())
-	ticket := a.claim
-	m.issue(now, a, c)
-	if ticket != nil {
-		m.free(now, ticket)
-	}
-	if !m.used {
-		m.used = true
-		m.schedule(m.leaveUntil - m.contact()/2)
-	}
-}
-
-// takeKept passes a kept permit on, to a caller that has just come.
-func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
-	for i := len(m.kept) - 1; i >= 0; i-- {
-		c := m.kept[i]
-		if c.id.Weight == a.weight && m.mayLeave(now, c) {
-			m.unlist(c)
-			m.passOn(now, c, a)
-			return true
-		}
-	}
-	return false
-}
-
-// settle finds out what becomes of a permit that no caller waits for.
-func (m *Machine) settle(now time.Duration, c *claim) {
-	if !m.handOn(now, c) {
-		m.drop(c)
-	}
-}
-
-// unlist takes a claim off the lists of what is kept and spared.
+// unlist takes a claim off the list of what is put aside.
 func (m *Machine) unlist(c *claim) {
-	switch {
-	case c.kept:
-		m.kept, c.kept = without(m.kept, c), false
-	case c.spare:
-		m.spares, c.spare = without(m.spares, c), false
+	if c.holder != nil {
+		return
 	}
-}
-
-func without(list []*claim, c *claim) []*claim {
+	list := m.cohort.idle
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i] == c {
 			copy(list[i:], list[i+1:])
 			list[len(list)-1] = nil
-			return list[:len(list)-1]
+			m.cohort.idle = list[:len(list)-1]
+			return
 		}
 	}
-	return list
 }
 
-// takeSpare is a ticket of this weight that is for nobody.
-func (m *Machine) takeSpare(weight int) *claim {
-	if m.mixed {
-		return nil // it would pass those of another weight
-	}
-	for _, c := range m.spares {
-		if c.id.Weight == weight {
-			m.unlist(c)
-			return c
+// spares is how many tickets are put aside.
+func (m *Machine) spares() (n int) {
+	for _, c := range m.cohort.idle {
+		if isTicket(c) {
+			n++
 		}
 	}
-	return nil
+	return n
+}
+
+// returnIdle gives back what is put aside, of those that which picks.
+func (m *Machine) returnIdle(which func(*claim) bool) {
+	for i := len(m.cohort.idle) - 1; i >= 0; i-- {
+		if c := m.cohort.idle[i]; which(c) {
+			m.drop(c)
+		}
+	}
 }
 
 // allow takes in what may be done with released permits from now on.
 func (m *Machine) allow(l engine.Leave, until time.Duration) {
-	m.leave, m.leaveUntil = l, until
-	if l != engine.Keep {
-		m.returnKept()
-		m.returnSpares()
-	}
-}
-
-// returnKept gives back all permits that are kept for nobody.
-func (m *Machine) returnKept() {
-	for len(m.kept) > 0 {
-		m.drop(m.kept[len(m.kept)-1])
-	}
-}
-
-// returnSpares gives back all tickets that are for nobody.
-func (m *Machine) returnSpares() {
-	for len(m.spares) > 0 {
-		m.drop(m.spares[len(m.spares)-1])
+	m.cohort.leave, m.cohort.until = l, until
+	if l != leaveKeep {
+		m.returnIdle(isPermit)
+		m.returnIdle(isTicket)
 	}
 }
 
 // recall takes in that what the engine allowed is over. The reply to a call that
 // is in flight may be older.
 func (m *Machine) recall(r engine.Recall) {
-	m.overruled = max(m.overruled, r)
-	m.allow(overrule(m.leave, r), m.leaveUntil)
-}
-
-// doubt has all permits renewed, as one of them may be over. Until the engine has
-// said which, none is passed on.
-func (m *Machine) doubt() {
-	m.recall(engine.RecallAll)
-	for _, c := range m.all {
-		if c.pending {
-			c.again = true // the answer on its way may be older
-		}
-		if c.issued() {
-			m.push(c)
-		}
-	}
+	m.cohort.overruled = max(m.cohort.overruled, r)
+	m.allow(overrule(m.cohort.leave, r), m.cohort.until)
 }
 
 func overrule(l engine.Leave, r engine.Recall) engine.Leave {
@@ -182,33 +108,44 @@ func overrule(l engine.Leave, r engine.Recall) engine.Leave {
 	return l
 }
 
-// expireKept gives back what was kept for long enough, and has the engine spoken
-// to in time by who passes permits on.
-func (m *Machine) expireKept(now time.Duration) {
-	for i := len(m.kept) - 1; i >= 0; i-- {
-		if c := m.kept[i]; now >= c.keepUntil {
+// doubt has all permits renewed, as one of them may be over. Until the engine has
+// said which, none is passed on. A permit that its caller renews is left to the
+// caller.
+func (m *Machine) doubt() {
+	m.recall(engine.RecallAll)
+	for _, c := range m.all {
+		if c.who != nil && c.terms.Renew == 0 {
+			continue
+		}
+		if c.pending {
+			c.again = true // the answer on its way may be older
+		}
+		if c.issued() {
+			m.push(c)
+		}
+	}
+}
+
+// expireIdle gives back what was put aside for long enough, and has a client that
+// passes permits on speak to the engine in time.
+func (m *Machine) expireIdle(now time.Duration) {
+	for i := len(m.cohort.idle) - 1; i >= 0; i-- {
+		if c := m.cohort.idle[i]; now >= c.keepUntil {
 			m.drop(c)
 		} else {
 			m.schedule(c.keepUntil)
 		}
 	}
-	for i := len(m.spares) - 1; i >= 0; i-- {
-		if c := m.spares[i]; now >= c.keepUntil {
-			m.drop(c)
-		} else {
-			m.schedule(c.keepUntil)
-		}
-	}
-	if !m.used || m.leave == engine.GiveBack {
+	if !m.cohort.used || m.cohort.leave == engine.GiveBack {
 		return
 	}
-	if soon := m.leaveUntil - m.contact()/2; now < soon {
+	if soon := m.cohort.until - m.contact()/2; now < soon {
 		m.schedule(soon)
 		return
 	}
-	m.used = false
+	m.cohort.used = false
 	for _, c := range m.all {
-		if c.issued() || c.kept {
+		if c.stage == held {
 			m.push(c) // renewing any permit will do
 			return
 		}

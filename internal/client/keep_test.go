@@ -35,7 +35,7 @@ func TestAPermitThatItsOwnClientReleasedByIDIsNotPassedOn(t *testing.T) {
 	s := begin(t, keeping)
 	a := s.acquire()
 	s.answers(s.sends("ask1"))
-	s.m.Do(&Order{}, engine.Request{Kind: engine.Release, ID: a.ID()})
+	s.m.Do(s.now, &Order{}, engine.Request{Kind: engine.Release, ID: a.ID()})
 	c, _ := s.m.Next(s.now)
 	s.answers(c)
 	s.hold() // another client has it now
@@ -79,7 +79,7 @@ func TestWhatIsRecalledIsAskedForThoughACallFails(t *testing.T) {
 	s.m.Acquire(s.now, a, 1, false)
 	s.sends("ask1")
 	s.m.Answer(s.now, engine.Reply{Limit: 1, Answers: []engine.Answer{{Status: engine.Refused}}, Recalled: true})
-	s.m.Do(&Order{}, engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.m.Do(s.now, &Order{}, engine.Request{Kind: engine.SetLimit, Limit: 1})
 	s.sends("limit0")
 	s.later(time.Millisecond)
 	s.m.Failed(s.now, refused)

@@ -21,7 +21,7 @@ type story struct {
 }
 
 func begin(t *testing.T, change func(*Config)) *story {
-	cfg := Config{Client: "me", Limit: 1, Lease: 30 * time.Second, Renew: 9 * time.Second, Margin: 3 * time.Second}
+	cfg := Config{Client: "me", Terms: Terms{Limit: 1, Lease: 30 * time.Second, Renew: 9 * time.Second, Margin: 3 * time.Second}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -329,7 +329,7 @@ func TestARemovalWhoseAnswerIsLostSucceeds(t *testing.T) {
 	s := begin(t, nil)
 	s.other(engine.Request{Kind: engine.SetLimit, Limit: 1})
 	for _, want := range []engine.Status{engine.Done, engine.Gone} {
-		s.m.Do(&Order{}, engine.Request{Kind: engine.Remove})
+		s.m.Do(s.now, &Order{}, engine.Request{Kind: engine.Remove})
 		c, _ := s.m.Next(s.now)
 		if want == engine.Done { // carried out, and the answer is lost
 			s.step("me", c)
@@ -352,7 +352,7 @@ func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
 		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1}})
 	}
 	a, o := s.acquire(), &Order{}
-	s.m.Do(o, engine.Request{Kind: engine.SetLimit, Limit: 2})
+	s.m.Do(s.now, o, engine.Request{Kind: engine.SetLimit, Limit: 2})
 	for a.State() == Asking || !o.told {
 		if c, ok := s.m.Next(s.now); ok && len(c.Requests) != maxRequests {
 			t.Fatalf("%d requests", len(c.Requests))

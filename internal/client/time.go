@@ -6,6 +6,54 @@ import (
 	"sema/engine"
 )
 
+// The times that follow from a lease. What a sixth of it has in common is that
+// waiters ask that often, so that the rest is counted in it.
+const (
+	// asksPerLease is how often a waiter asks again in a lease.
+	asksPerLease = 6
+
+	// contactsPerLease is how often a client that passes permits on speaks to the
+	// engine at the least: that bounds what a recall costs that never arrives.
+	contactsPerLease = 6
+
+	// looksPerAsk is how often a client looks again, in the time between two asks,
+	// that a notification may not reach; and how long a spare ticket is kept.
+	looksPerAsk = 20
+
+	// together is which part of the time between two asks is no reason for a call of
+	// its own: what is due so soon goes along.
+	together = 4
+
+	// namedTicket bounds the life of a ticket that its caller named: so long may a
+	// server that died keep a hand-off.
+	namedTicket = 15 * time.Second
+)
+
+// ticketLife is how long a waiter that fell silent keeps its place, and the
+// first lease of a permit that is handed over. It is two thirds of a lease: a
+// grant that nobody received does not lie for a whole one, and a holder that
+// got one has time for two renewals that fail.
+func (m *Machine) ticketLife(c *claim) time.Duration {
+	life := c.terms.Lease * 2 / 3
+	if c.who != nil {
+		return min(life, namedTicket)
+	}
+	return life
+}
+
+// askEvery is how often a waiter asks again: so that two asks of a ticket's life may
+// fail.
+func (m *Machine) askEvery(c *claim) time.Duration {
+	every := c.terms.Lease / asksPerLease
+	if c.who != nil {
+		return min(every, namedTicket/3)
+	}
+	return every
+}
+
+// contact is for how long after a call permits are passed on.
+func (m *Machine) contact() time.Duration { return m.cfg.Lease / contactsPerLease }
+
 // Wake is when Tick is to be called. Nothing is wrong with calling it earlier
 // or later, but for what is then late.
 func (m *Machine) Wake() (at time.Duration, ok bool) { return m.wake, m.wake != never }
@@ -17,21 +65,26 @@ func (m *Machine) schedule(t time.Duration) { m.wake = min(m.wake, t) }
 func (m *Machine) plan(now time.Duration, c *claim) {
 	m.schedule(c.valid)
 	c.due = never
-	if m.cfg.Renew == 0 || m.cfg.MaxHold > 0 && c.valid >= c.began+m.cfg.MaxHold {
+	if c.terms.Renew == 0 || m.cfg.MaxHold > 0 && c.valid >= c.began+m.cfg.MaxHold {
 		return
 	}
-	c.due = now + min(m.cfg.Renew, (c.valid-now)/3)
+	c.due = now + min(c.terms.Renew, (c.valid-now)/3)
 	m.schedule(c.due)
 }
 
-// recheckAt has this client ask again at t for one of its tickets, because a
-// lease ends. The word is as of the given time; an older word cannot put off
-// what a newer one said.
+// recheck is when one of the tickets is asked for again, because a lease ends.
+type recheck struct {
+	at   time.Duration
+	asOf time.Duration // when that information was sent
+}
+
+// recheckAt has this client ask again at t for one of its tickets. An older word
+// cannot put off what a newer one said.
 func (m *Machine) recheckAt(t, asOf time.Duration) {
-	if m.recheck != never && asOf < m.recheckAsOf && t >= m.recheck {
+	if m.recheck.at != never && asOf < m.recheck.asOf && t >= m.recheck.at {
 		return
 	}
-	m.recheck, m.recheckAsOf = t, asOf
+	m.recheck = recheck{t, asOf}
 	m.schedule(t)
 }
 
@@ -39,46 +92,45 @@ func (m *Machine) recheckAt(t, asOf time.Duration) {
 // what is due.
 func (m *Machine) Tick(now time.Duration) {
 	m.wake = never
-	recheck := now >= m.recheck
+	look := now >= m.recheck.at
 	waiting := false
-	if recheck {
-		m.recheck = never
+	if look {
+		m.recheck.at = never
 	}
-	m.expireKept(now)
-	// What is nearly due goes along: fewer calls.
-	soon := now + m.cfg.Lease/(4*asksPerLease)
+	m.expireIdle(now)
 	for i := len(m.all) - 1; i >= 0; i-- { // backwards, because lose takes the last one's place
 		c := m.all[i]
-		if (c.issued() || c.kept) && now >= c.valid {
+		switch {
+		case c.stage == held && now >= c.valid:
 			m.lose(c, m.overdueReason(c))
 			continue
-		}
-		if c.spare {
+		case c.stage == held:
+			m.schedule(c.valid)
+		case c.stage <= queued && c.holder == nil: // spare
 			continue
 		}
-		if recheck && c.state == Waiting {
+		if look && c.stage == queued {
 			waiting = true
 			if !c.pending { // any ticket serves
-				recheck = false
+				look = false
 				m.push(c)
 			}
 		}
+		// What is nearly due goes along: fewer calls.
+		soon := now + c.terms.Lease/(together*asksPerLease)
 		if !c.pending && (c.due <= now || c.due <= soon && !c.once) {
 			m.push(c)
-		}
-		if c.issued() || c.kept {
-			m.schedule(c.valid)
 		}
 		if !c.pending {
 			m.schedule(c.due)
 		}
 	}
-	if recheck && waiting { // all tickets are on their way: their answers may be older
-		m.recheck = now + m.askEvery()/20
+	if look && waiting { // all tickets are on their way: their answers may be older
+		m.recheck.at = now + m.cfg.Lease/(asksPerLease*looksPerAsk)
 	}
-	m.schedule(m.recheck)
-	if now < m.paused {
-		m.schedule(m.paused)
+	m.schedule(m.recheck.at)
+	if now < m.outage.paused {
+		m.schedule(m.outage.paused)
 	}
 }
 
@@ -95,13 +147,13 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 		return
 	}
 	if n.Ask {
-		m.returnSpares() // the next caller asks anew
+		m.returnIdle(isTicket) // the next caller asks anew
 		for _, c := range m.all {
 			switch {
-			case c.state != Waiting && c.state != Asking:
+			case c.stage > queued:
 			case c.pending: // the answer that travels may be older than what is told
 				c.again = true
-			case c.state == Waiting:
+			case c.stage == queued:
 				m.push(c)
 			}
 		}
@@ -120,22 +172,19 @@ func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
 	if c == nil && g.ID.Client == m.cfg.Client {
 		m.giveBack(&claim{id: g.ID}) // granted at the moment its wait was given up
 	}
-	if c == nil || c.state != Asking && c.state != Waiting || g.Ticket < c.ticket {
+	if c == nil || c.stage > queued || g.Ticket < c.ticket {
 		return
 	}
 	// The permit was handed over after the last answered ask was sent, and lives
 	// as long as the ticket that ask gave. An older ticket's grant has ended
-	// before this one's began.
+	// before this one's began. Of asks that had no answer any may have been the one.
 	sent := c.sent
-	switch {
-	case c.since != 0 && c.state == Asking:
-		sent = c.since // any of its asks may have been the one
-	case c.state == Asking:
-		sent = m.sent // its first ask is in flight
+	if c.stage == wished {
+		sent = c.asked
 	}
-	lease := min(m.ticketLife(), m.lease())
+	lease := min(m.ticketLife(c), m.lease(c))
 	if m.cfg.Lasting && !g.Until.IsZero() { // or for a whole lease
-		lease = m.lease()
+		lease = m.lease(c)
 		sent = min(now, g.Until.Sub(m.cfg.Base)-lease)
 	}
 	if g.Unsure { // what it has counts when it has been renewed
@@ -143,23 +192,4 @@ func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
 	}
 	c.ticket = g.Ticket
 	m.grant(now, c, g.Token, g.Slot, sent, lease)
-}
-
-// engineClosed ends everything: nothing can be renewed or granted any more.
-func (m *Machine) engineClosed() {
-	m.closed = true
-	for len(m.all) > 0 {
-		c := m.all[len(m.all)-1]
-		switch a := c.holder; {
-		case c.issued():
-			m.lose(c, Closed)
-			continue
-		case a != nil:
-			m.deny(a, Event{Reason: Closed})
-		}
-		m.end(c)
-	}
-	for m.line.first != nil {
-		m.deny(m.line.first, Event{Reason: Closed})
-	}
 }

@@ -20,40 +20,40 @@ var planted = []struct {
 	{"weights are counted as one when they come back", ledgerFile, "l.used -= h.id.Weight", "l.used--", false},
 	{"late copies of calls count", ledgerFile, "return c.Number < f.number && now < f.end", "return false && c.Number < f.number && now < f.end", false},
 	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.owner)", "h := l.take(now, now+1, t.id, t.detached, t.owner)", false},
-	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, m.sent, answer.Lease)", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)", false},
-	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, m.sent+answer.Lease-m.cfg.Margin)\n\t\tif used", "m.validUntil(c, now+answer.Lease)\n\t\tif used", false},
+	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease)", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease)", false},
+	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, sent+answer.Lease-c.terms.Margin)\n\t\tif c.stage == held", "m.validUntil(c, now+answer.Lease)\n\t\tif c.stage == held", false},
 	{"a cancelled wait is not given back", claimFile, "\tif touched {\n\t\tm.giveBack(c)", "\tif touched && false {\n\t\tm.giveBack(c)", false},
-	{"a retry asks under another name", answerFile, "\tif failure.Temporary && now-c.since < patience ||", "\tif a := c.holder; a != nil {\n\t\tm.end(c)\n\t\tm.askAnew(a)\n\t\treturn false\n\t}\n\tif failure.Temporary && now-c.since < patience ||", false},
+	{"a retry asks under another name", outageFile, "\t\tm.fresh = append(m.fresh, c)\n\t\treturn", "\t\tif a := c.holder; a != nil {\n\t\t\tm.end(c)\n\t\t\tc = m.claim(a)\n\t\t}\n\t\tm.fresh = append(m.fresh, c)\n\t\treturn", false},
 	{"the grant of an older ticket counts", timeFile, "|| g.Ticket < c.ticket {", "{", true},
-	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= c.valid || c.short && m.cfg.Renew == 0 {", "if c.short && m.cfg.Renew == 0 {", false},
-	{"a waiter asks once and never again", answerFile, "c.due = m.sent + m.askEvery()\n", "c.due = never\n", false},
-	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase !c.issued() && !c.kept:\n", "\t\tcase c.state != Held:\n", false},
-	{"what waits for the call in flight is forgotten", answerFile, "\t\t\tif !c.issued() && !c.kept { // and has to be renewed, which waited for this call\n\t\t\t\tm.push(c)\n\t\t\t}\n", "", false},
+	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= c.valid || brief && c.terms.Renew == 0 {", "if brief && c.terms.Renew == 0 {", false},
+	{"a waiter asks once and never again", answerFile, "c.due = sent + m.askEvery(c)\n", "c.due = never\n", false},
+	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase c.stage != held:\n\t\t\t// Should", "\t\tcase c.stage <= queued:\n\t\t\t// Should", false},
+	{"what waits for the call in flight is forgotten", answerFile, "\t\t\tif c.stage == unproven { // and its renewal waited for this call\n\t\t\t\tm.push(c)\n\t\t\t}\n", "", false},
 	{"nobody is told that another client waits", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallKept {", false},
 	{"everybody may keep, though others wait", ledgerKeepFile, "\tif l.othersWait() {\n\t\tleave = engine.Pass", "\tif false && l.othersWait() {\n\t\tleave = engine.Pass", false},
 	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallAll {", true},
 	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", false},
 	{"a pause grants all the same", queueFile, "for len(l.queue) > 0 && !l.paused {", "for len(l.queue) > 0 {", false},
-	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.overruled), m.sent+m.contact())", "m.allow(reply.Leave, m.sent+m.contact())", false},
-	{"permits are passed on for as long as they last", keepFile, "m.leave != engine.GiveBack && now < m.leaveUntil && !m.closed", "m.leave != engine.GiveBack && !m.closed", true},
+	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.cohort.overruled), f.sent+m.contact())", "m.allow(reply.Leave, f.sent+m.contact())", false},
+	{"permits are passed on for as long as they last", keepFile, "m.cohort.leave != engine.GiveBack && now < m.cohort.until && !m.closed", "m.cohort.leave != engine.GiveBack && !m.closed", true},
 	{"permits are passed on without end", keepFile, "c.passes < m.cfg.Passes", "m.cfg.Passes > 0", false},
-	{"a passed permit keeps its token", keepFile, "c.token = max(c.token+1, c.granted+(now-c.received).Microseconds())", "_ = now", false},
-	{"nobody reports the tokens of passed permits", claimFile, "\tif c.token > c.granted {\n\t\treturn c.token", "\tif false && c.token > c.granted {\n\t\treturn c.token", false},
-	{"a permit goes to the caller that asked, not to the oldest", claimFile, "mine, first := c.holder, m.oldest(c.id.Weight)", "mine, first := c.holder, c.holder", false},
-	{"moved tickets are never corrected", callFile, "\tif m.moved && m.leave != engine.Keep {", "\tif false && m.leave != engine.Keep {", true},
-	{"what is kept is kept for good", keepFile, "nil, true, min(now+m.cfg.Keep, m.leaveUntil)", "nil, true, never", false},
+	{"a passed permit keeps its token", assignFile, "c.last = max(c.last+1, c.token+(now-c.received).Microseconds())", "_ = now", false},
+	{"nobody reports the tokens of passed permits", claimFile, "\tif c.last > c.token {\n\t\treturn c.last", "\tif false && c.last > c.token {\n\t\treturn c.last", false},
+	{"a permit goes to the caller that asked, not to the oldest", assignFile, "mine, first := c.holder, m.line.oldest(c.id.Weight)", "mine, first := c.holder, c.holder", false},
+	{"moved tickets are never corrected", callFile, "\tif m.line.moved && m.cohort.leave != leaveKeep {", "\tif false && m.cohort.leave != leaveKeep {", true},
+	{"what is kept is kept for good", assignFile, "m.putAside(c, min(now+m.cfg.Keep, m.cohort.until))", "m.putAside(c, never)", false},
 	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false", true},
 	{"a hand-off counts before a replica has it", timeFile, "if g.Unsure {", "if false && g.Unsure {", true},
-	{"a fence is forgotten", answerFile, "m.fence = m.fence || !failure.NotExecuted", "m.fence = false", false},
-	{"a machine wakes in the past", keepFile, "\t\t\tm.drop(c)\n\t\t} else {\n\t\t\tm.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !m.used", "\t\t\tm.schedule(c.keepUntil)\n\t\t} else {\n\t\t\tm.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !m.used", false},
-	{"who looks again while its call travels does so all the time", timeFile, "m.recheck = now + m.askEvery()/20", "m.recheck = now + time.Microsecond", false},
-	{"a release is repeated though it was answered", answerFile, "\tif !o.told {\n\t\to.told = true\n\t\tm.tell(Event{Kind: Answered, Order: o, Answer: answer})", "\tif o.owed && len(m.orders) == 0 {\n\t\tm.orders = append(m.orders, o)\n\t}\n\tif !o.told {\n\t\to.told = true\n\t\tm.tell(Event{Kind: Answered, Order: o, Answer: answer})", false},
+	{"a fence is forgotten", outageFile, "f.flying, f.fence = false, f.fence || !failure.NotExecuted", "f.flying, f.fence = false, false", false},
+	{"a machine wakes in the past", keepFile, "\t\t\tm.drop(c)\n\t\t} else {\n\t\t\tm.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !m.cohort.used", "\t\t\tm.schedule(c.keepUntil)\n\t\t} else {\n\t\t\tm.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !m.cohort.used", false},
+	{"who looks again while its call travels does so all the time", timeFile, "m.recheck.at = now + m.cfg.Lease/(asksPerLease*looksPerAsk)", "m.recheck.at = now + time.Microsecond", false},
+	{"a release is repeated though it was answered", orderFile, "\tm.answer(o, Event{Answer: answer})", "\tif o.owed && len(m.orders) == 0 {\n\t\tm.orders = append(m.orders, o)\n\t}\n\tm.answer(o, Event{Answer: answer})", false},
 	{"a permit whose time is up is held until the next tick", machineFile, "if c := a.claim; c != nil && c.issued() && now >= c.valid {", "if c := a.claim; c != nil && c.issued() && now > c.valid && m.wake > now {", false},
 	{"a hand-off to a ticket that lasts counts from its message", timeFile, "sent = min(now, g.Until.Sub(m.cfg.Base)-lease)", "sent = now", false},
 	{"a ticket that lasts lapses", queueFile, "return t.lease == 0 && t.end <= now", "return t.end <= now", false},
 	{"what is handed to a ticket that lasts is over at once", ledgerFile, "if t.lease > 0 {\n\t\treturn now + t.lease", "if false && t.lease > 0 {\n\t\treturn now + t.lease", false},
 	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
-	{"what a lost reply told of grants nobody asks for", answerFile, "if m.cfg.Lasting && !failure.NotExecuted {", "if false && m.cfg.Lasting && !failure.NotExecuted {", true},
+	{"what a lost reply told of grants nobody asks for", outageFile, "if m.cfg.Lasting && !failure.NotExecuted {", "if false && m.cfg.Lasting && !failure.NotExecuted {", true},
 }
 
 const (
@@ -65,5 +65,8 @@ const (
 	keepFile       = "internal/client/keep.go"
 	machineFile    = "internal/client/machine.go"
 	answerFile     = "internal/client/answer.go"
+	assignFile     = "internal/client/assign.go"
+	orderFile      = "internal/client/order.go"
+	outageFile     = "internal/client/outage.go"
 	timeFile       = "internal/client/time.go"
 )

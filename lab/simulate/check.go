@@ -313,7 +313,7 @@ func (k *checker) denied(c *caller, e client.Event) {
 		}
 	case client.TooHeavy, client.LimitIsAnother:
 		if w.limits == 0 && w.restarts == 0 && w.forgets == 0 && !k.declares() {
-			w.fail("wait: %v ended with %s, and nobody changed the limit", c.Acquisition.ID(), reasons[e.Reason])
+			w.fail("wait: %v ended with %v, and nobody changed the limit", c.Acquisition.ID(), e.Reason)
 		}
 	case client.Revoked:
 		if w.revokes == 0 {
@@ -324,7 +324,7 @@ func (k *checker) denied(c *caller, e client.Event) {
 			w.fail("wait: %v failed without a fault: %v", c.Acquisition.ID(), e.Err)
 		}
 	default:
-		w.fail("wait: %v ended with %s", c.Acquisition.ID(), reasons[e.Reason])
+		w.fail("wait: %v ended with %v", c.Acquisition.ID(), e.Reason)
 	}
 }
 
@@ -344,7 +344,7 @@ func (k *checker) lost(c *caller, e client.Event) {
 	switch {
 	case e.Reason == client.Revoked && w.revokes > 0, e.Reason == client.HeldTooLong && n.plan.maxHold > 0, excused:
 	default:
-		w.fail("loss: %v was lost (%s) without a fault", c.Acquisition.ID(), reasons[e.Reason])
+		w.fail("loss: %v was lost (%v) without a fault", c.Acquisition.ID(), e.Reason)
 	}
 }
 
@@ -512,8 +512,6 @@ func (n *node) served(c *caller) bool {
 	}
 	return before < coming
 }
-
-var reasons = [...]string{"", "refused", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed"}
 
 func calls(c engine.Call) string {
 	var b strings.Builder

@@ -59,7 +59,7 @@ func (n *node) start() {
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
 	cfg := client.Config{
-		Client: n.client, Limit: n.w.limit, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3,
+		Client: n.client, Terms: client.Terms{Limit: n.w.limit, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3},
 		Slots: n.plan.slots, Strict: n.plan.strict, Declare: n.plan.declare, Unfair: n.plan.unfair, Detached: n.plan.detached,
 		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep), Passes: n.plan.passes,
 	}
@@ -275,7 +275,7 @@ func (n *node) events() {
 		}
 		c := e.A.Owner.(*caller)
 		if w.tracing {
-			w.trace("%s: %v (%v, token %d) %s %s", n.client, c.Acquisition.ID(), c.Came(), c.Token()%1_000_000_000, [...]string{"", "granted", "denied", "queued", "lost", "answered", "ask failed"}[e.Kind], reasons[e.Reason])
+			w.trace("%s: %v (%v, token %d) %v %v", n.client, c.Acquisition.ID(), c.Came(), c.Token()%1_000_000_000, e.Kind, e.Reason)
 		}
 		switch e.Kind {
 		case client.Granted:
@@ -338,7 +338,7 @@ func (n *node) letGo(c *caller) {
 	if n.w.tracing {
 		n.w.trace("%s: releases %v", n.client, c.Acquisition.ID())
 	}
-	n.machine.Leave(n.machine.Release(n.clock(), &c.Acquisition))
+	n.machine.Abandon(n.machine.Release(n.clock(), &c.Acquisition))
 	n.done(c)
 }
 

@@ -1,0 +1,134 @@
+package client
+
+import "time"
+
+// This file has who gets what: a permit that was granted, one that was released,
+// and a ticket whose caller has gone.
+
+// deliver gives a permit that was granted to a caller. It goes to the oldest one
+// in line, and the ticket of that one to the caller that the permit was asked for.
+func (m *Machine) deliver(now time.Duration, c *claim) {
+	m.unlist(c)
+	mine, first := c.holder, m.line.oldest(c.id.Weight)
+	if first != nil && first != mine && (mine == nil && !m.line.mixed || mine != nil && mine.waiting) {
+		ticket := first.claim
+		m.pair(first, c)
+		switch {
+		case mine != nil && ticket != nil:
+			m.move(mine, ticket)
+		case mine != nil:
+			mine.claim = nil
+			if m.line.next == nil || mine.came < m.line.next.came {
+				m.line.next = mine
+			}
+		case ticket != nil:
+			m.free(now, ticket)
+		}
+	}
+	switch {
+	case c.holder != nil:
+		m.issue(now, c.holder, c)
+	case !m.handOn(now, c):
+		m.drop(c)
+	}
+}
+
+// issue gives a caller its permit.
+func (m *Machine) issue(now time.Duration, a *Acquisition, c *claim) {
+	m.pair(a, c)
+	m.leaveLine(a)
+	a.state, a.had, a.granted, a.token, a.slot = Held, true, now, c.last, c.slot
+	m.tell(Event{Kind: Granted, A: a})
+}
+
+// handOn passes a released permit to the oldest caller that waits, or keeps it
+// for the next one.
+func (m *Machine) handOn(now time.Duration, c *claim) bool {
+	if !m.mayLeave(now, c) {
+		return false
+	}
+	first := m.line.first
+	switch {
+	case first != nil && first.weight == c.id.Weight:
+		if m.cohort.leave == leaveKeep {
+			c.passes = 0
+		} else {
+			c.passes++
+		}
+		m.passOn(now, c, first)
+	case first == nil && m.cohort.leave == leaveKeep && m.cfg.Keep > 0:
+		m.putAside(c, min(now+m.cfg.Keep, m.cohort.until))
+	default:
+		return false
+	}
+	return true
+}
+
+// passOn gives a permit to another caller, with a new token: later than the one
+// before, and never later than the engine's clock is by then.
+func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
+	c.last = max(c.last+1, c.token+(now-c.received).Microseconds())
+	ticket := a.claim
+	m.issue(now, a, c)
+	if ticket != nil {
+		m.free(now, ticket)
+	}
+	if !m.cohort.used {
+		m.cohort.used = true
+		m.schedule(m.cohort.until - m.contact()/2)
+	}
+}
+
+// takeKept passes a kept permit on, to a caller that has just come.
+func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
+	for i := len(m.cohort.idle) - 1; i >= 0; i-- {
+		c := m.cohort.idle[i]
+		if isPermit(c) && c.id.Weight == a.weight && m.mayLeave(now, c) {
+			m.unlist(c)
+			m.passOn(now, c, a)
+			return true
+		}
+	}
+	return false
+}
+
+// takeSpare is a ticket of this weight that is for nobody.
+func (m *Machine) takeSpare(weight int) *claim {
+	if m.line.mixed {
+		return nil // it would pass those of another weight
+	}
+	for _, c := range m.cohort.idle {
+		if isTicket(c) && c.id.Weight == weight {
+			m.unlist(c)
+			return c
+		}
+	}
+	return nil
+}
+
+// free finds a use for a ticket that lost its caller: the next caller gets it, or
+// it is put aside for a moment, or given back. In a line of different weights it is
+// always given back: it would overtake others.
+func (m *Machine) free(now time.Duration, c *claim) {
+	c.holder = nil
+	keeps := m.cohort.leave == leaveKeep
+	switch a := m.line.next; {
+	case c.stage == unproven && keeps: // it is being renewed, and goes to the oldest caller then
+	case a != nil && !m.line.mixed && c.lined() && (keeps || m.cfg.Passes > 0):
+		m.move(a, c)
+	case a == nil && !m.line.mixed && keeps && c.lined() && c.touched() && m.spares() < m.limit():
+		m.putAside(c, now+m.askEvery(c)/20)
+	default:
+		m.drop(c)
+	}
+}
+
+// move has a ticket be for another caller of the line.
+func (m *Machine) move(a *Acquisition, c *claim) {
+	m.pair(a, c)
+	m.line.findNext()
+	if a.state == Asking && c.stage == queued {
+		m.queued(a, m.line.ahead)
+	}
+	c.moved, m.line.moved = true, true
+}

@@ -1,0 +1,103 @@
+package client
+
+import (
+	"slices"
+	"time"
+
+	"sema/engine"
+)
+
+// maxOwed bounds what is owed to an engine that is out of reach.
+const maxOwed = 100_000
+
+// Order is a request whose answer somebody wants: a release, a renewal now, an
+// operator's word.
+type Order struct {
+	Owner any
+
+	request engine.Request
+	claim   *claim        // of a renewal
+	came    time.Duration // when it was given
+	owed    bool          // it is repeated until it is answered
+	unsure  bool          // an attempt failed with unknown outcome
+	told    bool          // nobody wants the answer, or any more
+}
+
+// Do carries out a request that is not about an acquisition of this machine.
+func (m *Machine) Do(now time.Duration, o *Order, r engine.Request) {
+	o.request, o.came = r, now
+	if m.closed {
+		m.tell(Event{Kind: Answered, Order: o, Err: engine.ErrClosed})
+		return
+	}
+	m.orders = append(m.orders, o)
+	if r.Kind == engine.Release && m.Knows(r.ID) {
+		m.doubt() // the engine tells nobody: the release is this client's own
+	}
+}
+
+// Return gives back what is kept for callers that have not come yet. It reports
+// whether that was anything; the order is then in the event that answers it.
+func (m *Machine) Return(now time.Duration, o *Order) bool {
+	m.returnIdle(isTicket)
+	if len(m.cohort.idle) == 0 {
+		return false
+	}
+	m.returnIdle(isPermit)
+	last := &m.orders[len(m.orders)-1]
+	o.request, o.came, o.owed = (*last).request, now, true
+	*last = o
+	return true
+}
+
+// Abandon says that nobody waits for an order's answer any more. The release of an
+// acquisition is repeated all the same, until it is answered; an order that has not
+// been sent, and is owed to nobody, is not sent any more. The order may be nil.
+func (m *Machine) Abandon(o *Order) {
+	if o != nil {
+		o.told = true
+	}
+}
+
+// giveBack has the engine forget what it may have of a claim. It is repeated
+// until it is answered, however long that takes: a late copy of the ask may
+// arrive until then. Of very many the eldest are left to their leases.
+func (m *Machine) giveBack(c *claim) {
+	if len(m.orders) >= maxOwed {
+		m.orders = slices.Delete(m.orders, 0, maxOwed/10)
+	}
+	r := engine.Request{Kind: engine.Release, ID: c.id, Token: c.passed(), Mine: c.id.Client != m.cfg.Client && !c.resumed}
+	m.orders = append(m.orders, &Order{request: r, owed: true, told: true})
+}
+
+// obsolete reports whether a release that nobody waits for would take what a caller
+// has since asked for again, under the same id.
+func (m *Machine) obsolete(o *Order) bool {
+	return o.told && o.request.Kind == engine.Release && m.Knows(o.request.ID)
+}
+
+// orderAnswered takes in the answer to an order.
+func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answer) {
+	if o == &m.declaring {
+		m.declared = true
+		return
+	}
+	if o.claim != nil {
+		m.renewed(now, o.claim, answer)
+	}
+	// A release or a removal that was sent twice and found nothing the second time
+	// did its work the first time.
+	if kind := o.request.Kind; o.unsure && (kind == engine.Release || kind == engine.Remove) && answer.Status == engine.Gone {
+		answer.Status = engine.Done
+	}
+	m.answer(o, Event{Answer: answer})
+}
+
+// answer tells the owner of an order what came of it, once.
+func (m *Machine) answer(o *Order, e Event) {
+	if !o.told {
+		o.told = true
+		e.Kind, e.Order = Answered, o
+		m.tell(e)
+	}
+}

@@ -1,0 +1,147 @@
+package client
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"sema/engine"
+)
+
+const (
+	// patience is how long a request is repeated whose caller has not been told that
+	// it waits.
+	patience = 3 * time.Second
+
+	// The pause after a failed call, which doubles with each further one.
+	minPause = 10 * time.Millisecond
+	maxPause = 250 * time.Millisecond
+)
+
+// outage is a row of calls that had no answer.
+type outage struct {
+	failures int
+	began    time.Duration // when the first of them left
+	paused   time.Duration // nothing is sent before
+	err      error         // of the last one
+}
+
+// Failed takes in that the call in flight had no answer. What it was about is sent
+// again, if that is still wanted, and its failure still borne.
+func (m *Machine) Failed(now time.Duration, err error) {
+	var failure *engine.Error
+	if !errors.As(err, &failure) {
+		failure = &engine.Error{Op: "step", Err: err}
+	}
+	f, o := &m.flight, &m.outage
+	f.flying, f.fence = false, f.fence || !failure.NotExecuted
+	if o.failures == 0 {
+		o.began = f.sent
+	}
+	o.failures++
+	o.paused, o.err = now+min(minPause<<min(o.failures-1, 10), maxPause), failure
+	m.schedule(o.paused)
+	orders, fresh := m.orders, m.fresh
+	m.orders, m.fresh = nil, nil
+	for i, it := range f.items {
+		switch {
+		case it.order == &m.declaring: // it is sent again with the wishes behind it
+		case it.order != nil:
+			it.order.unsure = it.order.unsure || !failure.NotExecuted
+			if m.bearsOrder(now, it.order, failure, !failure.Temporary) {
+				m.orders = append(m.orders, it.order)
+			}
+		default:
+			it.claim.moved = it.claim.moved || f.requests[i].Anew
+			m.line.moved = m.line.moved || it.claim.moved
+			it.claim.unsure = it.claim.unsure || !failure.NotExecuted
+			m.back(it.claim)
+			m.sendAgain(now, it.claim, failure)
+		}
+	}
+	clear(f.items)
+	if m.cfg.Lasting && !failure.NotExecuted { // the reply that got lost may have told of grants
+		m.returnIdle(isTicket)
+		for _, c := range m.all {
+			if c.stage == queued {
+				m.push(c)
+			}
+		}
+	}
+	m.orders, m.fresh = append(m.orders, orders...), append(m.fresh, fresh...)
+	m.bear(now, failure)
+}
+
+// sendAgain has a claim of the call that failed in the next one.
+func (m *Machine) sendAgain(now time.Duration, c *claim, failure *engine.Error) {
+	if c.stage == ended || !m.bears(now, c, failure, !failure.Temporary) {
+		return
+	}
+	if c.stage == wished {
+		m.fresh = append(m.fresh, c)
+		return
+	}
+	m.push(c)
+	if a := c.holder; a != nil {
+		m.tell(Event{Kind: AskFailed, A: a, Err: failure})
+	}
+}
+
+// bear ends whatever has waited for long enough. As long as calls fail, what had no
+// room in the last one has its time as well.
+func (m *Machine) bear(now time.Duration, failure *engine.Error) {
+	for _, o := range m.orders {
+		m.bearsOrder(now, o, failure, false)
+	}
+	for _, list := range [][]*claim{slices.Clone(m.fresh), slices.Clone(m.due)} {
+		for _, c := range list {
+			m.bears(now, c, failure, false)
+		}
+	}
+	m.fresh = slices.DeleteFunc(m.fresh, func(c *claim) bool { return c.stage != wished })
+	m.refuseLine(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.borne(a, m.cfg.Lease) })
+}
+
+// failedFor is how long calls have failed for something that came at a time.
+func (m *Machine) failedFor(now, came time.Duration) time.Duration {
+	return now - max(came, m.outage.began)
+}
+
+// borne is how long failures are borne for a caller: three seconds if it has had no
+// answer, and a lease if it was told that it waits.
+func (m *Machine) borne(a *Acquisition, lease time.Duration) time.Duration {
+	if a != nil && a.state == Asking {
+		return patience
+	}
+	return lease
+}
+
+// bears reports whether a claim outlives the failure of calls, and ends it if not.
+// A permit that a caller has ends with its time, and not before. final says that
+// the engine refused the claim itself, and would again.
+func (m *Machine) bears(now time.Duration, c *claim, failure *engine.Error, final bool) bool {
+	a := c.holder
+	switch {
+	case c.stage == ended || c.stage == held:
+		return true
+	case final && (c.stage == unproven || c.stage == wished && a != nil && a.state == Asking):
+	case m.failedFor(now, c.cameAt()) >= m.borne(a, c.terms.Lease):
+	default:
+		return true
+	}
+	m.refuse(c, Event{Reason: EngineFailed, Err: failure}, !c.resumed && c.touched())
+	return false
+}
+
+// bearsOrder reports whether an order is to be sent again, and tells its owner when
+// it need not wait any longer.
+func (m *Machine) bearsOrder(now time.Duration, o *Order, failure *engine.Error, final bool) bool {
+	over := final || m.failedFor(now, o.came) >= patience
+	if over {
+		m.answer(o, Event{Err: failure})
+	}
+	if errors.Is(failure, engine.ErrClosed) || m.closed && final {
+		return false // it would be refused again, and somebody waits for the end
+	}
+	return o.owed || !over && !o.told
+}
