@@ -43,7 +43,7 @@ func TestAcquireRenewRelease(t *testing.T) {
 		if a.field("id") != "job-1" || a.field("token").(float64) == 0 || a.field("lease_seconds").(float64) > 20 {
 			t.Errorf("%s", a.body)
 		}
-		again := h.want(200, "PUT", "/v1/semaphores/x/permits/job-1", `{"limit":1,"lease_seconds":20}`)
+		again := h.want(200, "PUT", "/v1/semaphores/x/permits/job-1", `{"limit":1,"label":"first","lease_seconds":20}`)
 		if again.field("token") != a.field("token") || again.field("permit") != a.field("permit") {
 			t.Errorf("asked again: %s, before: %s", again.body, a.body)
 		}

@@ -2,13 +2,37 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"sema/engine"
+	"sema/internal/client"
 )
+
+// named is the first part of the ids of permits that callers of the JSON API name.
+// No session is called so.
+const named = "api"
+
+// permit is one of the JSON API, from the wish to its end. It is guarded by the
+// loop's lock.
+type permit struct {
+	client.Acquisition
+	wish    client.Wish
+	users   int           // requests that wait for it, or live as long as it does
+	told    bool          // its caller was answered that it is granted, and may rely on it
+	err     error         // why it is over
+	changed chan struct{} // closed, and another made, whenever something changes
+}
+
+// poke tells the requests that wait for it that something changed.
+func (p *permit) poke() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
 
 // The reasons why there is no permit.
 var (
@@ -34,13 +58,12 @@ type permitJSON struct {
 }
 
 // describe is what to tell of a permit that is held. The lock is held.
-func (e *entry) describe(name, id string) permitJSON {
+func (x *semaphore) describe(p *permit, id string) permitJSON {
 	j := permitJSON{
-		Name: name, ID: id, Permit: e.id.String(), Weight: e.id.Weight, Token: e.token,
-		Lease: max(0, time.Until(e.until)).Seconds(),
+		Name: x.name, ID: id, Permit: p.wish.ID.String(), Weight: p.wish.ID.Weight, Token: p.Token(),
+		Lease: max(0, p.Valid()-x.loop.Now()).Seconds(),
 	}
-	if e.slot >= 0 {
-		slot := e.slot
+	if slot := p.Slot(); slot >= 0 {
 		j.Slot = &slot
 	}
 	return j
@@ -53,6 +76,13 @@ func callerID(r *http.Request) (string, error) {
 		return "", &engine.ArgumentError{What: "id", Value: id, Want: "1 to 128 bytes"}
 	}
 	return id, engine.ValidateText("id", id, 128)
+}
+
+// numberOf makes the number of a permit of the id that its caller gave it. It
+// is the same on every server and in every life.
+func numberOf(who *Who, id string) uint64 {
+	hash := sha256.Sum256([]byte(who.Name + "\x00" + id))
+	return binary.BigEndian.Uint64(hash[:]) >> 4
 }
 
 // acquire grants a permit, or waits for one.
@@ -70,21 +100,17 @@ func (s *Server) acquireAny(w http.ResponseWriter, r *http.Request, who *Who) er
 }
 
 func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *Who, id string) error {
-	e, p, leave, wait, err := s.wish(w, r, who, id)
+	ask, err := s.ask(w, r, who, id, false)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	err = p.await(r.Context(), e, wait, nil)
-	p.mu.Lock()
-	answer := e.describe(p.name, id)
-	gone := r.Context().Err() != nil
-	p.give(e, err == nil && !gone)
-	p.mu.Unlock()
+	defer ask.end()
+	err = ask.await(r.Context(), nil)
+	answer, gone := ask.settle(r.Context(), err == nil)
 	switch {
 	case gone:
 		return r.Context().Err() // nobody reads it
-	case err == errNone && p.stopped(r.Context()):
+	case err == errNone && ask.x.stopped(r.Context()):
 		return errPaused
 	case err != nil:
 		return err
@@ -92,112 +118,146 @@ func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *Who, id 
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// wish reads a request for a permit and begins to ask for it. With an error
-// nothing has begun; else leave and give are to be called.
-func (s *Server) wish(w http.ResponseWriter, r *http.Request, who *Who, id string) (e *entry, p *place, leave func(), wait time.Duration, err error) {
-	fail := func(err error) (*entry, *place, func(), time.Duration, error) { return nil, nil, nil, 0, err }
+// asking is a request that waits for a permit.
+type asking struct {
+	x    *semaphore
+	p    *permit
+	id   string // as its caller named it
+	wait time.Duration
+	end  func()
+}
+
+// ask reads a request for a permit and begins to ask for it. With an error nothing
+// has begun; else end is to be called, and before it settle. keep has the server
+// renew the permit.
+func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string, keep bool) (*asking, error) {
 	name, err := s.nameOf(r, who)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	q := acquireRequest{}
 	if err := readJSON(w, r, &q, true); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	lease, err := q.check()
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if s.waiters.Add(1) > int64(s.options.MaxWaiters) {
 		s.waiters.Add(-1)
 		p := problem(http.StatusServiceUnavailable, "too-many-waiters", "%d requests wait already", s.options.MaxWaiters)
 		p.NotExecuted, p.Temporary = true, true
-		return fail(p.after(5 * time.Second))
+		return nil, p.after(5 * time.Second)
 	}
-	p, leavePlace, err := s.place(name)
+	x, leave, err := s.semaphore(name)
 	if err != nil {
 		s.waiters.Add(-1)
-		return fail(err)
-	}
-	leave = func() { leavePlace(); s.waiters.Add(-1) }
-	if err := p.load(r.Context()); err != nil {
-		leave()
-		return fail(err)
-	}
-	e, err = p.begin(who, id, r.RemoteAddr, &q, lease)
-	if err != nil {
-		leave()
-		return fail(err)
-	}
-	return e, p, leave, q.Wait.duration(), nil
-}
-
-// begin asks for a permit, or joins who asks for the same.
-func (p *place) begin(who *Who, id, from string, q *acquireRequest, lease time.Duration) (*entry, error) {
-	host, _, err := net.SplitHostPort(from)
-	if err != nil {
-		host = cut(from)
-	}
-	label := q.Label
-	if who != local {
-		label = strings.TrimSpace(who.Name + " " + label)
-	}
-	number := numberOf(who, id)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e := p.entries[number]; e != nil && e.state != over {
-		if e.id.Weight != q.Weight || e.id.Slot != q.Slot {
-			return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t", e.id.Weight, e.id.Slot)
-		}
-		if e.state == held { // is it still?
-			e.state, e.came, e.lease, e.wait = asking, time.Now(), lease, q.Wait > 0
-			e.desk.ask(e)
-		}
-		e.refs++
-		return e, nil
-	}
-	k, err := p.desk(engine.Client{Host: host, Label: label})
-	if err != nil {
 		return nil, err
 	}
-	e := &entry{
-		desk: k, id: engine.ID{Client: k.inner.Client(), Number: number, Weight: q.Weight, Slot: q.Slot},
-		limit: q.Limit, lease: lease, wait: q.Wait > 0, came: time.Now(), changed: make(chan struct{}), slot: -1, refs: 1,
+	wish := client.Wish{
+		Terms: client.Terms{Limit: q.Limit, Lease: lease},
+		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: q.Weight, Slot: q.Slot},
+		Who:   engine.Client{Host: hostOf(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
+		Wait:  q.Wait > 0,
 	}
-	if earlier, ok := p.known[number]; ok {
-		delete(p.known, number)
-		if earlier.Weight != q.Weight || earlier.Slot != q.Slot {
-			return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t", earlier.Weight, earlier.Slot)
-		}
-		e.id = earlier
+	if keep {
+		wish.Renew, wish.Margin = lease/3, lease/10
 	}
-	if old := p.entries[number]; old != nil {
-		old.desk.entries--
+	p, err := x.begin(wish)
+	if err != nil {
+		leave()
+		s.waiters.Add(-1)
+		return nil, err
 	}
-	p.entries[number] = e
-	k.entries++
-	k.ask(e)
-	return e, nil
+	return &asking{x, p, id, q.Wait.duration(), func() { leave(); s.waiters.Add(-1) }}, nil
 }
 
-// await waits until a permit is held, for at most so long in the queue. The
-// engine has some time more to say whether a permit is free. progress, if any,
-// is called whenever something changed, without the lock.
-func (p *place) await(ctx context.Context, e *entry, wait time.Duration, progress func(state entryState, ahead int) error) error {
-	ctx, cancel := context.WithTimeout(ctx, wait+stepTime)
+// hostOf is where a request comes from.
+func hostOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return cut(r.RemoteAddr)
+	}
+	return host
+}
+
+// labelOf is what operators see beside the host.
+func labelOf(who *Who, label string) string {
+	if who == local {
+		return label
+	}
+	return strings.TrimSpace(who.Name + " " + label)
+}
+
+// begin asks for a permit, or joins the requests that ask for the same. A permit
+// whose caller has been told of it is asked for anew: the engine knows whether it
+// is there still.
+func (x *semaphore) begin(wish client.Wish) (*permit, error) {
+	l := &x.loop
+	l.Lock()
+	old := x.permits[wish.ID.Number]
+	if old != nil && (old.wish.ID.Weight != wish.ID.Weight || old.wish.ID.Slot != wish.ID.Slot) {
+		l.Unlock()
+		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t", old.wish.ID.Weight, old.wish.ID.Slot)
+	}
+	if old != nil && (old.State() != client.Held || !old.told) {
+		old.users++
+		l.Unlock()
+		return old, nil
+	}
+	p := &permit{wish: wish, users: 1, changed: make(chan struct{})}
+	p.Owner = p
+	if old != nil {
+		p.told = true
+		l.Machine.Forget(&old.Acquisition)
+		x.end(old, errGone)
+	}
+	x.permits[wish.ID.Number] = p
+	now := l.Now()
+	l.Machine.AcquireAs(now, &p.Acquisition, &p.wish)
+	l.Start(now)
+	return p, nil
+}
+
+// end notes that a permit is over, and why. The lock is held.
+func (x *semaphore) end(p *permit, err error) {
+	if p.err != nil {
+		return
+	}
+	p.err = err
+	p.poke()
+	if x.permits[p.wish.ID.Number] == p {
+		delete(x.permits, p.wish.ID.Number)
+	}
+}
+
+// drop gives back what there may be of a permit that nobody was told of, or stops
+// waiting for one. The lock is held.
+func (x *semaphore) drop(p *permit) {
+	if p.err == nil {
+		x.loop.Machine.Drop(x.loop.Now(), &p.Acquisition)
+		x.end(p, errGone)
+	}
+}
+
+// await waits until the permit is held, for at most as long as its caller said in
+// the queue. The engine has some time more to say whether a permit is free.
+// progress, if any, is called whenever something changed, without the lock.
+func (a *asking) await(ctx context.Context, progress func(state client.State, ahead int) error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.wait+stepTime)
 	defer cancel()
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(a.wait)
 	defer timer.Stop()
 	for late := false; ; {
-		p.mu.Lock()
-		state, err, changed, ahead := e.state, e.err, e.changed, e.ahead
-		p.mu.Unlock()
+		a.x.loop.Lock()
+		state, err, changed, ahead := a.p.State(), a.p.err, a.p.changed, a.p.Ahead()
+		a.x.loop.Unlock()
 		switch {
-		case state == held:
-			return nil
-		case state == over:
+		case err != nil:
 			return err
-		case state == queued && late:
+		case state == client.Held:
+			return nil
+		case state == client.Waiting && late:
 			return errNone
 		}
 		if progress != nil {
@@ -211,21 +271,26 @@ func (p *place) await(ctx context.Context, e *entry, wait time.Duration, progres
 			late = true
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.server.done:
+		case <-a.x.server.done:
 			return closing()
 		}
 	}
 }
 
-// give ends a request's interest in a permit. If nobody else has any, and no
-// request has told its caller of the permit, it is given back: the caller may have
-// asked again after its first connection broke, and the end of that one may come to
-// light last. The lock is held.
-func (p *place) give(e *entry, tell bool) {
-	e.refs--
-	e.told = e.told || tell
-	if e.refs > 0 || e.told || e.state == over {
-		return
+// settle ends a request's interest in its permit. held says that its caller is told
+// of it now; gone that nobody listens. If no request of the caller has told it of the
+// permit, and none waits for it, the permit is given back: the caller may have asked
+// again after its first connection broke, and the end of that one may come to light
+// last.
+func (a *asking) settle(ctx context.Context, held bool) (answer permitJSON, gone bool) {
+	l := &a.x.loop
+	l.Lock()
+	answer, gone = a.x.describe(a.p, a.id), ctx.Err() != nil
+	a.p.users--
+	a.p.told = a.p.told || held && !gone
+	if a.p.users == 0 && (!a.p.told || a.p.State() == client.Waiting) {
+		a.x.drop(a.p)
 	}
-	e.desk.letGo(e, errGone)
+	l.Start(l.Now())
+	return answer, gone
 }

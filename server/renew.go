@@ -1,14 +1,18 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
 
 	"sema/engine"
+	"sema/internal/client"
+	"sema/internal/loop"
 )
 
-// renew gives a permit a new lease.
+// renew gives a permit a new lease: as long as the body says, or as its caller asked
+// for last.
 func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *Who) error {
 	q := struct {
 		Lease *seconds `json:"lease_seconds"`
@@ -20,123 +24,162 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if err != nil {
 		return err
 	}
-	p, leave, e, err := s.holding(r, who)
+	if q.Lease == nil {
+		lease = 0
+	}
+	x, id, leave, err := s.about(r, who)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	p.mu.Lock()
-	if q.Lease == nil && e.lease > 0 {
-		lease = e.lease
+	p, err := x.renewed(r.Context(), numberOf(who, id), lease)
+	if err != nil {
+		return err
 	}
-	e.lease = lease
-	p.mu.Unlock()
-	a, sent, err := p.order(r.Context(), e, engine.Request{Kind: engine.Renew, ID: e.id, Lease: lease})
+	x.loop.Lock()
+	answer := x.describe(p, id)
+	x.loop.Unlock()
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+// renewed is a permit with a new lease, of the length given; 0: as its caller asked
+// for last.
+func (x *semaphore) renewed(ctx context.Context, number uint64, lease time.Duration) (*permit, error) {
+	p, fresh, err := x.holding(ctx, number, lease)
+	if err != nil || fresh {
+		return p, err
+	}
+	a, err := x.order(ctx, "renew", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
+		if p.State() != client.Held {
+			return nil, errGone
+		}
+		if lease > 0 {
+			p.wish.Lease = lease
+		}
+		o := &client.Order{Owner: w}
+		x.loop.Machine.Renew(now, o, &p.Acquisition)
+		return o, nil
+	})
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case a.Status == engine.Revoked:
-		return errRevoked
+		return nil, errRevoked
 	case a.Status != engine.Granted:
-		p.forget(e)
-		return errGone
+		return nil, errGone
 	}
-	p.mu.Lock()
-	e.until, e.token, e.slot = sent.Add(a.Lease), a.Token, a.Slot
-	answer := e.describe(p.name, r.PathValue("id"))
-	p.mu.Unlock()
-	return writeJSON(w, http.StatusOK, answer)
+	return p, nil
+}
+
+// holding is the permit that is held under a number. One that another server gave,
+// or an earlier life of this one, is taken up here, which renews it: then it is
+// fresh.
+func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Duration) (p *permit, fresh bool, err error) {
+	l := &x.loop
+	l.Lock()
+	p = x.permits[number]
+	l.Unlock()
+	if p == nil {
+		id, who, err := x.find(ctx, number)
+		if err != nil {
+			return nil, false, err
+		}
+		if lease == 0 {
+			lease = cmp.Or(who.Lease, defaultLease)
+		}
+		l.Lock()
+		if p = x.permits[number]; p == nil {
+			p = &permit{wish: client.Wish{Terms: client.Terms{Limit: 1, Lease: lease}, ID: id, Who: who}, told: true, changed: make(chan struct{})}
+			p.Owner = p
+			x.permits[number] = p
+			l.Machine.ResumeAs(l.Now(), &p.Acquisition, &p.wish)
+			fresh = true
+		}
+		l.Start(l.Now())
+	}
+	for { // it may be asked for at the moment
+		l.Lock()
+		state, err, changed := p.State(), p.err, p.changed
+		l.Unlock()
+		switch {
+		case err != nil:
+			return nil, false, err
+		case state == client.Held:
+			return p, fresh, nil
+		case state == client.Waiting:
+			return nil, false, errGone
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
 }
 
 // release gives back a permit.
 func (s *Server) release(w http.ResponseWriter, r *http.Request, who *Who) error {
-	p, leave, e, err := s.holding(r, who)
+	x, id, leave, err := s.about(r, who)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	a, _, err := p.order(r.Context(), e, engine.Request{Kind: engine.Release, ID: e.id})
-	if err != nil {
+	if err := x.released(r.Context(), numberOf(who, id)); err != nil {
 		return err
-	}
-	p.forget(e)
-	if a.Status != engine.Done {
-		return errGone
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// holding is the permit that a request names.
-func (s *Server) holding(r *http.Request, who *Who) (p *place, leave func(), e *entry, err error) {
-	name, err := s.nameOf(r, who)
-	if err != nil {
-		return nil, nil, nil, err
+// released gives back the permit that is held under a number.
+func (x *semaphore) released(ctx context.Context, number uint64) error {
+	m := x.loop.Machine
+	here := func() *permit {
+		if p := x.permits[number]; p != nil && p.State() == client.Held {
+			return p
+		}
+		return nil
 	}
-	id, err := callerID(r)
-	if err != nil {
-		return nil, nil, nil, err
+	x.loop.Lock()
+	p := here()
+	x.loop.Unlock()
+	var permit engine.ID
+	if p == nil {
+		var err error
+		if permit, _, err = x.find(ctx, number); err != nil {
+			return err
+		}
 	}
-	p, leave, err = s.place(name)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	number := numberOf(who, id)
-	permit, ok, err := p.find(r.Context(), number)
-	if err == nil && !ok {
+	a, err := x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
+		if p = here(); p != nil {
+			o := m.Release(now, &p.Acquisition)
+			o.Owner = w
+			x.end(p, errGone)
+			return o, nil
+		}
+		if permit == (engine.ID{}) {
+			return nil, errGone // since
+		}
+		o := &client.Order{Owner: w}
+		m.Do(now, o, engine.Request{Kind: engine.Release, ID: permit})
+		return o, nil
+	})
+	if err == nil && a.Status != engine.Done {
 		err = errGone
 	}
-	if err != nil {
-		leave()
-		return nil, nil, nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e = p.entries[number]; e != nil && e.state == held {
-		return p, leave, e, nil
-	}
-	k, err := p.desk(engine.Client{Host: s.self.Host, PID: s.self.PID, Label: s.self.Label})
-	if err != nil {
-		leave()
-		return nil, nil, nil, err
-	}
-	e = &entry{desk: k, id: permit, state: held, changed: make(chan struct{}), slot: -1}
-	if old := p.entries[number]; old != nil {
-		old.desk.entries--
-	}
-	p.entries[number] = e
-	k.entries++
-	return p, leave, e, nil
+	return err
 }
 
-// order has a request about a permit carried out, and waits for the answer.
-func (p *place) order(ctx context.Context, e *entry, q engine.Request) (a engine.Answer, sent time.Time, err error) {
-	type outcome struct {
-		a    engine.Answer
-		sent time.Time
-		err  error
+// about is the semaphore and the permit that a request names. The caller calls leave
+// in the end.
+func (s *Server) about(r *http.Request, who *Who) (x *semaphore, id string, leave func(), err error) {
+	name, err := s.nameOf(r, who)
+	if err != nil {
+		return nil, "", nil, err
 	}
-	done := make(chan outcome, 1)
-	p.mu.Lock()
-	e.desk.send(op{request: q, done: func(a engine.Answer, sent time.Time, err error) { done <- outcome{a, sent, err} }})
-	p.mu.Unlock()
-	select {
-	case o := <-done:
-		return o.a, o.sent, o.err
-	case <-ctx.Done():
-		return a, sent, ctx.Err()
+	if id, err = callerID(r); err != nil {
+		return nil, "", nil, err
 	}
-}
-
-// forget drops a permit that is over.
-func (p *place) forget(e *entry) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e.state == held {
-		e.end(errGone)
-	}
-	if p.entries[e.id.Number] == e {
-		delete(p.entries, e.id.Number)
-		e.desk.entries--
-	}
+	x, leave, err = s.semaphore(name)
+	return x, id, leave, err
 }

@@ -67,19 +67,19 @@ type Options struct {
 
 // Server is an http.Handler over an engine. Create it with New.
 type Server struct {
-	engine   engine.Engine
-	auditLog *AuditLog
-	tokens   *Tokens
-	log      *slog.Logger
-	options  Options
-	self     engine.Client
-	life     string // one life of the server
-	mux      *http.ServeMux
-	remotes  remotes
-	lines    lines
-	desks    desks
-	waiters  atomic.Int64
-	watcher  *watch.Watcher
+	engine     engine.Engine
+	auditLog   *AuditLog
+	tokens     *Tokens
+	log        *slog.Logger
+	options    Options
+	self       engine.Client
+	life       string // one life of the server
+	mux        *http.ServeMux
+	remotes    remotes
+	lines      lines
+	semaphores semaphores
+	waiters    atomic.Int64
+	watcher    *watch.Watcher
 
 	closed  atomic.Bool
 	ctx     context.Context // ends with done
@@ -107,7 +107,7 @@ func New(e engine.Engine, o *Options) *Server {
 		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher, auditLog: o.Audit,
 		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
-	s.desks.byName = map[string]*place{}
+	s.semaphores.byName = map[string]*semaphore{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.done = s.ctx.Done()
 	if s.watcher == nil {
@@ -138,7 +138,7 @@ func (s *Server) sweep() {
 		select {
 		case now := <-ticker.C:
 			s.remotes.sweep(now.Add(-grace))
-			s.desks.sweep(now)
+			s.semaphores.sweep(s, now)
 		case <-s.done:
 			return
 		}
@@ -166,7 +166,7 @@ func (s *Server) Close() {
 		}
 		s.ended.Wait()
 		s.lines.close()
-		s.desks.close()
+		s.semaphores.close()
 		s.remotes.sweepAll()
 	})
 }

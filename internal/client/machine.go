@@ -154,12 +154,21 @@ func (m *Machine) begin(now time.Duration, a *Acquisition, weight int, wait bool
 
 // Resume takes up a permit that exists.
 func (m *Machine) Resume(now time.Duration, a *Acquisition, id engine.ID) {
-	*a = Acquisition{Owner: a.Owner, id: id, state: Asking, weight: id.Weight, resumed: true, came: now, granted: now, slot: -1, ahead: -1}
+	m.resume(now, a, &claim{id: id, terms: &m.cfg.Terms})
+}
+
+// ResumeAs is Resume for a caller that names its permit; see AcquireAs.
+func (m *Machine) ResumeAs(now time.Duration, a *Acquisition, w *Wish) {
+	m.resume(now, a, &claim{id: w.ID, terms: &w.Terms, who: &w.Who})
+}
+
+func (m *Machine) resume(now time.Duration, a *Acquisition, c *claim) {
+	*a = Acquisition{Owner: a.Owner, id: c.id, state: Asking, weight: c.id.Weight, resumed: true, came: now, granted: now, slot: -1, ahead: -1}
 	if m.closed {
 		m.deny(a, Event{Reason: Closed})
 		return
 	}
-	c := &claim{id: id, stage: unproven, terms: &m.cfg.Terms, once: true, resumed: true, began: now, due: never, slot: -1}
+	c.stage, c.once, c.resumed, c.began, c.due, c.slot = unproven, true, true, now, never, -1
 	m.pair(a, c)
 	m.add(c)
 	m.push(c)
