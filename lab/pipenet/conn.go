@@ -65,7 +65,9 @@ func (d *deadline) set(w *way, at time.Time) {
 		d.timer.Stop()
 		d.timer = nil
 	}
-	if d.at = at; !at.IsZero() {
+	// A time that has passed needs no timer: the one who waits is woken anyway. And one
+	// set in a bubble now and then crashes Go 1.26.8 (in runtime.(*timer).modify).
+	if d.at = at; time.Until(at) > 0 {
 		d.timer = time.AfterFunc(time.Until(at), func() { w.change(func() {}) })
 	}
 }
