@@ -65,7 +65,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if sayHeld("granted") != nil {
 		return nil
 	}
-	beats := time.NewTicker(min(p.wish.Lease/3, beat))
+	beats := time.NewTicker(min(p.Wish.Lease/3, beat))
 	defer beats.Stop()
 	for {
 		x.loop.Lock()

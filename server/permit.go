@@ -20,18 +20,35 @@ const named = "api"
 // permit is one of the JSON API, from the wish to its end. It is guarded by the
 // loop's lock.
 type permit struct {
-	client.Acquisition
-	wish    client.Wish
-	users   int           // requests that wait for it, or live as long as it does
-	told    bool          // its caller was answered that it is granted, and may rely on it
+	client.Named
 	err     error         // why it is over
 	changed chan struct{} // closed, and another made, whenever something changes
+}
+
+func newPermit(wish client.Wish) *permit {
+	p := &permit{Named: client.Named{Wish: wish}, changed: make(chan struct{})}
+	p.Owner = p
+	return p
 }
 
 // poke tells the requests that wait for it that something changed.
 func (p *permit) poke() {
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+// end notes why it is over.
+func (p *permit) end(err error) {
+	p.err = err
+	p.poke()
+}
+
+// permit is what this server has under a number; nil: nothing. The lock is held.
+func (x *semaphore) permit(number uint64) *permit {
+	if p := x.names.Find(number); p != nil {
+		return p.Owner.(*permit)
+	}
+	return nil
 }
 
 // The reasons why there is no permit.
@@ -60,7 +77,7 @@ type permitJSON struct {
 // describe is what to tell of a permit that is held. The lock is held.
 func (x *semaphore) describe(p *permit, id string) permitJSON {
 	j := permitJSON{
-		Name: x.name, ID: id, Permit: p.wish.ID.String(), Weight: p.wish.ID.Weight, Token: p.Token(),
+		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Token: p.Token(),
 		Lease: max(0, p.Valid()-x.loop.Now()).Seconds(),
 	}
 	if slot := p.Slot(); slot >= 0 {
@@ -189,55 +206,21 @@ func labelOf(who *Who, label string) string {
 	return strings.TrimSpace(who.Name + " " + label)
 }
 
-// begin asks for a permit, or joins the requests that ask for the same. A permit
-// whose caller has been told of it is asked for anew: the engine knows whether it
-// is there still.
+// begin asks for a permit, or joins the requests that ask for the same.
 func (x *semaphore) begin(wish client.Wish) (*permit, error) {
 	l := &x.loop
 	l.Lock()
-	old := x.permits[wish.ID.Number]
-	if old != nil && (old.wish.ID.Weight != wish.ID.Weight || old.wish.ID.Slot != wish.ID.Slot) {
+	if old := x.permit(wish.ID.Number); old != nil && old.Wish.ID != wish.ID {
 		l.Unlock()
-		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t", old.wish.ID.Weight, old.wish.ID.Slot)
+		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t", old.Wish.ID.Weight, old.Wish.ID.Slot)
 	}
-	if old != nil && (old.State() != client.Held || !old.told) {
-		old.users++
-		l.Unlock()
-		return old, nil
+	old, now := x.permit(wish.ID.Number), l.Now()
+	p := x.names.Ask(now, &newPermit(wish).Named).Owner.(*permit)
+	if old != nil && old.Over {
+		old.end(errGone)
 	}
-	p := &permit{wish: wish, users: 1, changed: make(chan struct{})}
-	p.Owner = p
-	if old != nil {
-		p.told = true
-		l.Machine.Forget(&old.Acquisition)
-		x.end(old, errGone)
-	}
-	x.permits[wish.ID.Number] = p
-	now := l.Now()
-	l.Machine.AcquireAs(now, &p.Acquisition, &p.wish)
 	l.Start(now)
 	return p, nil
-}
-
-// end notes that a permit is over, and why. The lock is held.
-func (x *semaphore) end(p *permit, err error) {
-	if p.err != nil {
-		return
-	}
-	p.err = err
-	p.poke()
-	if x.permits[p.wish.ID.Number] == p {
-		delete(x.permits, p.wish.ID.Number)
-	}
-}
-
-// drop gives back what there may be of a permit that nobody was told of, or stops
-// waiting for one. The lock is held.
-func (x *semaphore) drop(p *permit) {
-	if p.err == nil {
-		x.loop.Machine.Drop(x.loop.Now(), &p.Acquisition)
-		x.end(p, errGone)
-	}
 }
 
 // await waits until the permit is held, for at most as long as its caller said in
@@ -278,19 +261,12 @@ func (a *asking) await(ctx context.Context, progress func(state client.State, ah
 }
 
 // settle ends a request's interest in its permit. held says that its caller is told
-// of it now; gone that nobody listens. If no request of the caller has told it of the
-// permit, and none waits for it, the permit is given back: the caller may have asked
-// again after its first connection broke, and the end of that one may come to light
-// last.
+// of it now; gone that nobody listens.
 func (a *asking) settle(ctx context.Context, held bool) (answer permitJSON, gone bool) {
 	l := &a.x.loop
 	l.Lock()
 	answer, gone = a.x.describe(a.p, a.id), ctx.Err() != nil
-	a.p.users--
-	a.p.told = a.p.told || held && !gone
-	if a.p.users == 0 && (!a.p.told || a.p.State() == client.Waiting) {
-		a.x.drop(a.p)
-	}
+	a.x.names.Leave(l.Now(), &a.p.Named, held && !gone)
 	l.Start(l.Now())
 	return answer, gone
 }

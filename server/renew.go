@@ -54,7 +54,7 @@ func (x *semaphore) renewed(ctx context.Context, number uint64, lease time.Durat
 			return nil, errGone
 		}
 		if lease > 0 {
-			p.wish.Lease = lease
+			p.Wish.Lease = lease
 		}
 		o := &client.Order{Owner: w}
 		x.loop.Machine.Renew(now, o, &p.Acquisition)
@@ -77,7 +77,7 @@ func (x *semaphore) renewed(ctx context.Context, number uint64, lease time.Durat
 func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Duration) (p *permit, fresh bool, err error) {
 	l := &x.loop
 	l.Lock()
-	p = x.permits[number]
+	p = x.permit(number)
 	l.Unlock()
 	if p == nil {
 		id, who, err := x.find(ctx, number)
@@ -88,11 +88,9 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 			lease = cmp.Or(who.Lease, defaultLease)
 		}
 		l.Lock()
-		if p = x.permits[number]; p == nil {
-			p = &permit{wish: client.Wish{Terms: client.Terms{Limit: 1, Lease: lease}, ID: id, Who: who}, told: true, changed: make(chan struct{})}
-			p.Owner = p
-			x.permits[number] = p
-			l.Machine.ResumeAs(l.Now(), &p.Acquisition, &p.wish)
+		if p = x.permit(number); p == nil {
+			p = newPermit(client.Wish{Terms: client.Terms{Limit: 1, Lease: lease}, ID: id, Who: who})
+			x.names.Resume(l.Now(), &p.Named)
 			fresh = true
 		}
 		l.Start(l.Now())
@@ -135,7 +133,7 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request, who *Who) error
 func (x *semaphore) released(ctx context.Context, number uint64) error {
 	m := x.loop.Machine
 	here := func() *permit {
-		if p := x.permits[number]; p != nil && p.State() == client.Held {
+		if p := x.permit(number); p != nil && p.State() == client.Held {
 			return p
 		}
 		return nil
@@ -154,7 +152,8 @@ func (x *semaphore) released(ctx context.Context, number uint64) error {
 		if p = here(); p != nil {
 			o := m.Release(now, &p.Acquisition)
 			o.Owner = w
-			x.end(p, errGone)
+			x.names.End(&p.Named)
+			p.end(errGone)
 			return o, nil
 		}
 		if permit == (engine.ID{}) {

@@ -29,8 +29,8 @@ type semaphore struct {
 	used   time.Time // when the last one ended; likewise
 
 	// Guarded by the loop's lock.
-	permits  map[uint64]*permit // that this server knows of
-	paused   bool               // as of pausedAt
+	names    *client.Names // the permits that this server knows of
+	paused   bool          // as of pausedAt
 	pausedAt time.Time
 }
 
@@ -48,13 +48,14 @@ func (s *Server) semaphore(name string) (x *semaphore, leave func(), err error) 
 	}
 	x = all.byName[name]
 	if x == nil {
-		x = &semaphore{server: s, name: name, permits: map[uint64]*permit{}}
+		x = &semaphore{server: s, name: name}
 		config := func(engine.Session) client.Config {
 			return client.Config{Terms: client.Terms{Limit: 1, Lease: defaultLease}, Detached: true}
 		}
 		if err := x.loop.Open(s.engine, name, s.self, loop.Owner{Observe: x.observe}, config); err != nil {
 			return nil, nil, err
 		}
+		x.names = client.NewNames(x.loop.Machine)
 		all.byName[name] = x
 	}
 	x.users++
@@ -80,18 +81,19 @@ func (x *semaphore) observe(e client.Event) func() {
 	}
 	p := e.A.Owner.(*permit)
 	switch e.Kind {
-	case client.Granted, client.Queued:
+	case client.Granted:
 		p.poke()
 	case client.Denied, client.Lost:
-		x.end(p, reason(x, e))
-	}
-	if e.Kind == client.Queued && p.users == 0 {
-		return func() { // its caller had it, and nobody waits for another
-			x.loop.Lock()
-			if p.users == 0 {
-				x.drop(p)
+		x.names.End(&p.Named)
+		p.end(reason(x, e))
+	case client.Queued:
+		p.poke()
+		if p.Users == 0 {
+			return func() {
+				x.loop.Lock()
+				x.names.Tidy(x.loop.Now(), &p.Named)
+				x.loop.Start(x.loop.Now())
 			}
-			x.loop.Start(x.loop.Now())
 		}
 	}
 	return nil
@@ -168,11 +170,7 @@ func (x *semaphore) stopped(ctx context.Context) bool {
 // close sends what is owed to the engine, and closes the session. The permits of
 // callers stay theirs.
 func (x *semaphore) close() {
-	_ = x.loop.Close(stepTime, func(time.Duration) {
-		for _, p := range x.permits {
-			x.loop.Machine.Forget(&p.Acquisition)
-		}
-	})
+	_ = x.loop.Close(stepTime, func(time.Duration) { x.names.Forget() })
 }
 
 // sweep closes the sessions of semaphores that nobody uses.
@@ -181,7 +179,7 @@ func (all *semaphores) sweep(s *Server, now time.Time) {
 	defer all.mu.Unlock()
 	for name, x := range all.byName {
 		x.loop.Lock()
-		idle := x.users == 0 && len(x.permits) == 0 && now.Sub(x.used) > semaphoreIdle
+		idle := x.users == 0 && x.names.Len() == 0 && now.Sub(x.used) > semaphoreIdle
 		x.loop.Unlock()
 		if idle {
 			delete(all.byName, name)

@@ -1,0 +1,94 @@
+package client
+
+import "time"
+
+// Names are the permits of callers that name them, as one server has them: which
+// requests wait for each, and whether its caller has been told of it. The server's
+// JSON API has one for each semaphore.
+type Names struct {
+	machine *Machine
+	all     map[uint64]*Named // by the number in the id
+}
+
+// Named is one such permit, from the wish to its end. Its Wish is set by the server;
+// what is below it only by Names.
+type Named struct {
+	Acquisition
+	Wish Wish
+
+	Users int  // requests that wait for it, or live as long as it does
+	Told  bool // its caller was answered that it is granted, and may rely on it
+	Over  bool
+}
+
+// NewNames makes the names of a machine.
+func NewNames(m *Machine) *Names { return &Names{m, map[uint64]*Named{}} }
+
+// Find is the permit of a number; nil: there is none here.
+func (n *Names) Find(number uint64) *Named { return n.all[number] }
+
+// Len is how many there are.
+func (n *Names) Len() int { return len(n.all) }
+
+// Ask begins to ask for p, or joins a request that asks for the same already, and
+// returns what is asked for. A permit whose caller has been told of it is asked for
+// anew: the engine knows whether it is there still.
+func (n *Names) Ask(now time.Duration, p *Named) *Named {
+	old := n.all[p.Wish.ID.Number]
+	if old != nil && (old.State() != Held || !old.Told) {
+		old.Users++
+		return old
+	}
+	if old != nil {
+		p.Told = true
+		n.machine.Forget(&old.Acquisition)
+		n.End(old)
+	}
+	p.Users = 1
+	n.all[p.Wish.ID.Number] = p
+	n.machine.AcquireAs(now, &p.Acquisition, &p.Wish)
+	return p
+}
+
+// Resume takes up a permit that another server gave its caller, or an earlier life
+// of this one.
+func (n *Names) Resume(now time.Duration, p *Named) {
+	p.Told = true
+	n.all[p.Wish.ID.Number] = p
+	n.machine.ResumeAs(now, &p.Acquisition, &p.Wish)
+}
+
+// End notes that the machine has ended a permit, or the wait for it.
+func (n *Names) End(p *Named) {
+	p.Over = true
+	if number := p.Wish.ID.Number; n.all[number] == p {
+		delete(n.all, number)
+	}
+}
+
+// Leave ends the interest of a request; told says that it told its caller of the
+// permit. Without any request that has, and any that waits, the permit is given
+// back: its caller may have asked again after its first connection broke, and the
+// end of that one may come to light last.
+func (n *Names) Leave(now time.Duration, p *Named, told bool) {
+	p.Users--
+	p.Told = p.Told || told
+	n.Tidy(now, p)
+}
+
+// Tidy drops what nobody wants. It is to be called when a permit is queued: a
+// caller that had it, asked again and went away does not wait for another.
+func (n *Names) Tidy(now time.Duration, p *Named) {
+	if p.Users == 0 && !p.Over && (!p.Told || p.State() == Waiting) {
+		n.machine.Drop(now, &p.Acquisition)
+		n.End(p)
+	}
+}
+
+// Forget leaves all permits to their callers.
+func (n *Names) Forget() {
+	for _, p := range n.all {
+		n.machine.Forget(&p.Acquisition)
+	}
+	clear(n.all)
+}
