@@ -80,8 +80,11 @@ func (m *Machine) renewAgain(c *claim) {
 
 // asked takes in the answer to an ask.
 func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply engine.Reply) {
-	if c.stage == ended {
-		return // given up while it travelled; its release follows
+	if c.stage == ended { // given up while it travelled; its release follows
+		if own := answer.Status == engine.Queued || answer.Status == engine.Granted && !m.brief(c, answer.Lease); c.who != nil && own && !m.Knows(c.id) {
+			m.giveBack(c)
+		}
+		return
 	}
 	a, sent := c.holder, m.flight.sent
 	c.unsure = false
@@ -89,6 +92,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 	case engine.Granted:
 		switch {
 		case c.stage != held:
+			c.found = c.stage == wished && m.brief(c, answer.Lease)
 			// Should a notification have told of a grant, this may be another
 			// one, if that one's time was up.
 			m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease)
@@ -157,7 +161,13 @@ func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent
 	c.began, c.sent, c.due = sent, sent, never
 	c.token, c.last, c.received, c.slot = token, token, now, slot
 	m.validUntil(c, sent+lease-c.terms.Margin)
-	m.receive(now, c, lease < m.lease(c))
+	m.receive(now, c, m.brief(c, lease))
+}
+
+// brief reports whether a lease is less than what is asked for, as the rest of an
+// older one is. Engines count microseconds.
+func (m *Machine) brief(c *claim, lease time.Duration) bool {
+	return lease < m.lease(c).Truncate(time.Microsecond)
 }
 
 // receive gives a permit to a caller, or renews it first: if its time is up
@@ -188,11 +198,14 @@ func (m *Machine) renewed(now time.Duration, c *claim, answer engine.Answer) {
 	case c.stage != unproven && c.stage != held:
 	case c.stage == held && now >= c.valid:
 		m.lose(c, m.overdueReason(c)) // too late: somebody may have been told
-	case c.stage == held && answer.Status == engine.Granted && answer.Token != c.token:
+	case c.stage == held && answer.Status == engine.Granted && answer.Token != c.token && c.who == nil:
 		m.lose(c, NotRenewed) // the engine has made another grant under this id
 	case answer.Status == engine.Granted:
 		c.sent = sent
-		if c.stage == unproven { // what it had is over, or not enough: it begins now
+		if c.stage == held && answer.Token != c.token { // its caller got it anew at another server
+			c.holder.token, c.holder.slot = answer.Token, answer.Slot
+		}
+		if c.stage == unproven || answer.Token != c.token { // what it had is over, or not enough: it begins now
 			c.began, c.slot = sent, answer.Slot
 			c.token, c.last, c.received = answer.Token, answer.Token, now
 		}

@@ -42,6 +42,7 @@ type claim struct {
 	again     bool          // ask, or renew, once more when the call in flight is back
 	unsure    bool          // an ask failed with unknown outcome, and none has been answered since
 	moved     bool          // the ticket is for another caller than the engine knows of
+	found     bool          // named: its permit was there before it was asked for here
 }
 
 // stage is how far a claim is.
@@ -97,8 +98,15 @@ func (c *claim) passed() int64 {
 	return 0
 }
 
-// touched reports whether the engine may have something of it.
-func (c *claim) touched() bool { return c.stage != wished || c.pending || c.unsure }
+// touched reports whether the engine may have something of it that is to be given
+// back when nobody wants it. Of what a caller named, another server may have told the
+// caller: so that has to be known to be this client's own.
+func (c *claim) touched() bool {
+	if c.who != nil {
+		return c.stage != wished && !c.found && !c.resumed
+	}
+	return c.stage != wished || c.pending || c.unsure
+}
 
 // cameAt is when the caller of a claim came.
 func (c *claim) cameAt() time.Duration {
@@ -183,5 +191,17 @@ func (m *Machine) push(c *claim) {
 	if !c.pending {
 		c.pending = true
 		m.due = append(m.due, c)
+	}
+}
+
+// askAgain has a ticket asked for with the next call. The answer to an ask that
+// travels may be older than what is told.
+func (m *Machine) askAgain(c *claim) {
+	switch {
+	case c == nil || c.stage > queued:
+	case c.pending:
+		c.again = true
+	case c.stage == queued:
+		m.push(c)
 	}
 }

@@ -149,13 +149,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 	if n.Ask {
 		m.returnIdle(isTicket) // the next caller asks anew
 		for _, c := range m.all {
-			switch {
-			case c.stage > queued:
-			case c.pending: // the answer that travels may be older than what is told
-				c.again = true
-			case c.stage == queued:
-				m.push(c)
-			}
+			m.askAgain(c)
 		}
 	}
 	if n.Renew {

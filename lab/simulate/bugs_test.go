@@ -27,7 +27,7 @@ var planted = []struct {
 	{"the grant of an older ticket counts", timeFile, "|| g.Ticket < c.ticket {", "{", true},
 	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= c.valid || brief && c.terms.Renew == 0 {", "if brief && c.terms.Renew == 0 {", false},
 	{"a waiter asks once and never again", answerFile, "c.due = sent + m.askEvery(c)\n", "c.due = never\n", false},
-	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase c.stage != held:\n\t\t\t// Should", "\t\tcase c.stage <= queued:\n\t\t\t// Should", false},
+	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase c.stage != held:\n", "\t\tcase c.stage <= queued:\n", false},
 	{"what waits for the call in flight is forgotten", answerFile, "\t\t\tif c.stage == unproven { // and its renewal waited for this call\n\t\t\t\tm.push(c)\n\t\t\t}\n", "", false},
 	{"nobody is told that another client waits", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallKept {", false},
 	{"everybody may keep, though others wait", ledgerKeepFile, "\tif l.othersWait() {\n\t\tleave = engine.Pass", "\tif false && l.othersWait() {\n\t\tleave = engine.Pass", false},
@@ -54,6 +54,14 @@ var planted = []struct {
 	{"what is handed to a ticket that lasts is over at once", ledgerFile, "if t.lease > 0 {\n\t\treturn now + t.lease", "if false && t.lease > 0 {\n\t\treturn now + t.lease", false},
 	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
 	{"what a lost reply told of grants nobody asks for", outageFile, "if m.cfg.Lasting && !failure.NotExecuted {", "if false && m.cfg.Lasting && !failure.NotExecuted {", true},
+	{"a release that was let go of takes what its caller asked for again", orderFile, "return o.told && o.request.Kind == engine.Release && m.Knows(o.request.ID)", "return false && o.told && m.Knows(o.request.ID)", true},
+	{"a server lets go of a permit that its caller has from another", orderFile, "Mine: c.id.Client != m.cfg.Client && !c.resumed", "Mine: false", false},
+	{"a permit that was there before a server was asked is given back", claimFile, "return c.stage != wished && !c.found && !c.resumed", "return c.stage != wished && !c.resumed", false},
+	{"asking again takes a permit over from the server that was asked last", callFile, "r.Who, r.Again = c.who, c.stage == queued || c.unsure", "r.Who, r.Again = c.who, false", false},
+	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
+	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
+	{"whoever asks is told of a permit, though another session asked later", ledgerFile, "if !r.Again || !l.reach(of.via) {", "if true || !l.reach(of.via) {", false},
+	{"a permit is told to the session that asked for it first", ledgerFile, "if !r.Again || !l.reach(of.via) {", "if of.via == \"\" || !l.reach(of.via) {", false},
 }
 
 const (
@@ -66,6 +74,7 @@ const (
 	machineFile    = "internal/client/machine.go"
 	answerFile     = "internal/client/answer.go"
 	assignFile     = "internal/client/assign.go"
+	namesFile      = "internal/client/names.go"
 	orderFile      = "internal/client/order.go"
 	outageFile     = "internal/client/outage.go"
 	timeFile       = "internal/client/time.go"

@@ -298,8 +298,63 @@ func (k *checker) held() {
 			}
 		}
 	}
+	for _, u := range w.users {
+		if u.holds && !u.gives && u.until > w.now {
+			sum += u.weight
+		}
+	}
 	if sum > k.allowed {
 		w.fail("limit: %d is held, allowed %d", sum, k.allowed)
+	}
+}
+
+// userGranted looks at a permit that a user is told of, for which it asked at a time.
+func (k *checker) userGranted(u *user, came int64) {
+	k.userTrusts(u)
+	w := k.w
+	w.longest = max(w.longest, w.now-came)
+	if u.broke > 0 && w.now < u.broke+2*w.longestLease() {
+		return
+	}
+	for _, other := range w.users {
+		if _, granted := w.server.ledger.LeaseEnd(other.id()); granted {
+			continue // and is about to hear of it
+		}
+		if limit, _, _ := w.server.ledger.Load(); other.came > 0 && other.came+k.messages()+w.userTime() < came && other.sure < other.came+1 &&
+			other.weight <= limit && k.calm() < other.came && other.undisturbed() {
+			w.fail("order: user %d came %v before user %d and still waits", other.number, micros(came-other.came), u.number)
+		}
+	}
+}
+
+// userTrusts compares until when a user trusts its permit with what the server has
+// written.
+func (k *checker) userTrusts(u *user) {
+	w := k.w
+	k.held()
+	if w.now < k.doubt || u.until <= w.now {
+		return
+	}
+	end, ok := w.server.ledger.LeaseEnd(u.id())
+	if truly := end - w.server.now() + w.now; !ok || truly < u.until {
+		w.fail("loss: user %d trusts %v until %v, and its lease ends at %v (%v)", u.number, u.id(), micros(u.until), micros(truly), ok)
+	}
+}
+
+// userLost looks at a permit that was gone when its user gave it back.
+func (k *checker) userLost(u *user) {
+	w := k.w
+	if u.until <= w.now || w.revokes > 0 || k.calm() >= w.now-2*w.longestLease() || w.forgets > 0 || w.failovers > 0 || w.unsets > 0 {
+		return
+	}
+	w.fail("loss: %v of user %d is gone, and nobody took it", u.id(), u.number)
+}
+
+// userDenied looks at a user whose request ended without a permit.
+func (k *checker) userDenied(u *user) {
+	w := k.w
+	if k.faultless {
+		w.fail("wait: user %d was refused", u.number)
 	}
 }
 
@@ -464,6 +519,11 @@ func (w *world) heaviest() int {
 			if !c.held {
 				most = max(most, c.weight)
 			}
+		}
+	}
+	for _, u := range w.users {
+		if !u.holds {
+			most = max(most, u.weight)
 		}
 	}
 	return most

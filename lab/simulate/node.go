@@ -30,6 +30,11 @@ type node struct {
 	callers   []*caller
 	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
 	faulty    int64              // until when something that went wrong may be felt
+
+	// Of a server of the JSON API.
+	names    *client.Names
+	requests []*request
+	renewals []renewal // that take up what another server gave
 }
 
 // caller is one acquisition, from its wish to its end.
@@ -66,7 +71,11 @@ func (n *node) start() {
 	if n.plan.noRenewal {
 		cfg.Renew = 0
 	}
+	if n.plan.serves {
+		cfg.Renew, cfg.Margin = 0, 0
+	}
 	n.machine = client.New(cfg)
+	n.names, n.requests, n.renewals = client.NewNames(n.machine), nil, nil
 	born := n.born
 	for range n.plan.callers {
 		n.w.after(n.w.between(0, 2*millisecond), func() { n.next(born) })
@@ -163,7 +172,11 @@ func (n *node) tick(born int, t int64) {
 		n.ticks++
 		n.machine.Tick(n.clock())
 		n.w.check.ticked(n)
-		n.machine.EachPermit(func(a *client.Acquisition) { n.w.check.looked(a.Owner.(*caller)) })
+		n.machine.EachPermit(func(a *client.Acquisition) {
+			if a.Valid() <= n.clock() {
+				n.w.fail("loss: %v is held, and its time is up", a.ID())
+			}
+		})
 	})
 }
 
@@ -271,9 +284,14 @@ func (n *node) events() {
 	for _, e := range slices.Clone(n.machine.Events()) {
 		n.ticks = 0
 		if e.A == nil {
-			continue // an order, or the limit
+			n.answered(e)
+			continue
 		}
-		c := e.A.Owner.(*caller)
+		c, ok := e.A.Owner.(*caller)
+		if !ok {
+			n.named(e, e.A.Owner.(*client.Named))
+			continue
+		}
 		if w.tracing {
 			w.trace("%s: %v (%v, token %d) %v %v", n.client, c.Acquisition.ID(), c.Came(), c.Token()%1_000_000_000, e.Kind, e.Reason)
 		}
@@ -349,6 +367,7 @@ func (n *node) crash() {
 		w.trace("%s: dies", n.client)
 	}
 	n.alive, n.callers = false, nil
+	n.serverDied()
 	n.blame(0)
 	w.server.died(n.client)
 	w.after(w.between(1, n.plan.lease), func() {

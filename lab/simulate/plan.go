@@ -30,6 +30,11 @@ type plan struct {
 	lag                      int   // rate of steps that are late at the replica
 	hurried                  bool  // permits pass on faster than the clock ticks, and so tokens grow faster
 	watched                  bool  // the engine is of one host, as files are; see watch.go
+
+	users                          int // of the JSON API; see user.go
+	userWeight                     int
+	userLease, userHold, userThink int64
+	breaks                         int // rate of connections that break
 }
 
 // clientPlan is what one process is like.
@@ -47,6 +52,7 @@ type clientPlan struct {
 	look                                     int   // rate of holders that look whether they still hold
 	keep                                     int64 // how long released permits are kept
 	passes                                   int
+	serves                                   bool // a server of the JSON API: its callers are users
 }
 
 // draw makes the plan of a seed. A third of all seeds have no faults, so that
@@ -93,11 +99,24 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		}
 		p.clients = append(p.clients, c)
 	}
+	if users := rng.IntN(4) == 0; users {
+		p.users, p.userWeight, p.userLease = 1+rng.IntN(8), weights, lease*pick(1, 1, 3)
+		p.userHold, p.userThink = hold, pick(10, 1000, max(1, hold))
+		if rng.IntN(10) == 0 {
+			p.userHold = 3 * p.userLease // renewed
+		}
+		for range 1 + rng.IntN(3) {
+			p.clients = append(p.clients, clientPlan{lease: lease, maxWeight: 1, hold: 1, think: 1, detached: true, serves: true})
+		}
+	}
 	if rng.IntN(3) == 0 {
 		return p, rng
 	}
 	rate := func() int { return int(maybe(3, pick(5, 30, 200))) }
 	p.loseCall, p.loseReply, p.loseNews = rate(), rate(), rate()
+	if p.users > 0 {
+		p.breaks = int(pick(0, 3, 10))
+	}
 	p.lateCall, p.lateReply, p.lateNews, p.doubleNews = rate(), rate(), rate(), rate()
 	mean := func() int64 { return maybe(4, pick(lease/2, 2*lease, 6*lease)) }
 	p.pauses, p.crashes, p.cuts = mean(), mean(), mean()

@@ -47,6 +47,7 @@ func carryOut(p plan, rng *rand.Rand, trace bool) Result {
 	for i, c := range p.clients {
 		w.nodes = append(w.nodes, w.newNode(i, c))
 	}
+	w.newUsers()
 	w.check.faultless = w.faultless()
 	w.faults()
 	every := max(millisecond, w.nodes[0].plan.lease/50)
@@ -79,11 +80,16 @@ func (w *world) windUp() {
 		n.cut, n.deaf = false, false
 		longest = max(longest, n.plan.lease, n.plan.hold)
 	}
+	longest = max(longest, w.plan.userLease, w.plan.userHold)
+	w.breaks = 0
 	for range 60 { // as long as somebody queues, and all that is late is over
 		w.run(w.now + longest)
 		busy := len(w.queue) > 0
 		for _, n := range w.nodes {
 			busy = busy || len(n.callers) > 0
+		}
+		for _, u := range w.users {
+			busy = busy || u.came > 0 || u.holds
 		}
 		if !busy || w.failure != nil {
 			break
@@ -101,7 +107,7 @@ func (w *world) windUp() {
 // faultless reports whether nothing is planned to go wrong.
 func (w *world) faultless() bool {
 	p := w.plan
-	return p.loseCall|p.loseReply|p.loseNews|p.lateCall|p.lateReply|p.lateNews == 0 &&
+	return p.loseCall|p.loseReply|p.loseNews|p.lateCall|p.lateReply|p.lateNews|p.breaks == 0 &&
 		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.deafs|p.failovers == 0 && !w.someStrict()
 }
 
@@ -195,6 +201,8 @@ func (w *world) faults() {
 		if n := some(); len(n.callers) > 0 {
 			c := n.callers[w.rng.IntN(len(n.callers))]
 			s.operate(engine.Request{Kind: engine.Revoke, ID: c.Acquisition.ID()})
+		} else if n.plan.serves {
+			s.operate(engine.Request{Kind: engine.Revoke, ID: w.users[w.rng.IntN(len(w.users))].id()})
 		}
 	})
 }
@@ -222,7 +230,7 @@ func (w *world) longestLease() int64 {
 	for _, n := range w.nodes {
 		longest = max(longest, n.plan.lease)
 	}
-	return longest
+	return max(longest, w.plan.userLease)
 }
 
 // disturbed notes that the server did something because of which clients may

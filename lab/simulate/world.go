@@ -15,6 +15,7 @@ type world struct {
 	order   uint64 // of the last event scheduled
 	server  *server
 	nodes   []*node
+	users   []*user
 	check   checker
 	back    int64 // by how much the server's clock went back: leases last longer by that
 	ending  bool  // no new callers, no new faults

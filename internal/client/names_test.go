@@ -1,0 +1,234 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// named is a wish of a caller that names its permit.
+func named(number uint64) *Named {
+	p := &Named{Wish: Wish{
+		Terms: Terms{Limit: 1, Lease: time.Minute}, ID: engine.ID{Client: "api", Number: number, Weight: 1},
+		Who: engine.Client{Label: "somebody"}, Wait: true,
+	}}
+	p.Owner = p
+	return p
+}
+
+// names has a machine of a server, whose callers renew by themselves.
+func names(t *testing.T) (*story, *Names) {
+	s := begin(t, func(c *Config) { c.Renew, c.Margin, c.Detached = 0, 0, true })
+	return s, NewNames(s.m)
+}
+
+// observe does what a server does with events.
+func (s *story) observe(n *Names, want string) {
+	s.Helper()
+	for _, e := range s.m.events {
+		if e.A == nil {
+			continue
+		}
+		if p := e.A.Owner.(*Named); e.Kind == Denied || e.Kind == Lost {
+			n.End(p)
+		}
+	}
+	s.happened(want)
+}
+
+func TestOneNameIsOnePermit(t *testing.T) {
+	s, n := names(t)
+	p := n.Ask(s.now, named(7))
+	if again := n.Ask(s.now, named(7)); again != p || p.Users != 2 {
+		t.Errorf("asked for twice: %d users", p.Users)
+	}
+	c := s.sends("ask7")
+	if r := c.Requests[0]; r.Who == nil || r.Again || r.Lease != time.Minute || r.Ticket != namedTicket || !r.Detached {
+		t.Errorf("%+v", r)
+	}
+	s.answers(c)
+	s.observe(n, "granted")
+	n.Leave(s.now, p, true)
+	n.Leave(s.now, p, false) // the other one's connection broke: its caller has been told
+	s.sends("")
+	s.later(time.Hour)
+	s.observe(n, "lost")
+	if n.Len() != 0 || !p.Over || !s.m.Idle() {
+		t.Errorf("%d left", n.Len())
+	}
+}
+
+func TestWhatNobodyWasToldOfIsGivenBack(t *testing.T) {
+	s, n := names(t)
+	p := n.Ask(s.now, named(7))
+	s.answers(s.sends("ask7"))
+	s.observe(n, "granted")
+	n.Leave(s.now, p, false)
+	c := s.sends("release7")
+	if !c.Requests[0].Mine {
+		t.Error("the release takes the permit though another server was asked since")
+	}
+	s.answers(c)
+	if _, used, _ := s.ledger.Load(); used != 0 || n.Len() != 0 {
+		t.Errorf("%d held", used)
+	}
+}
+
+func TestWhatWasThereBeforeIsNotGivenBack(t *testing.T) {
+	s, n := names(t)
+	s.other(engine.Request{Kind: engine.Ask, ID: named(7).Wish.ID, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	p := n.Ask(s.now, named(7))
+	s.answers(s.sends("ask7"))
+	s.answers(s.sends("renew7")) // it has the rest of a lease
+	s.observe(n, "granted")
+	n.Leave(s.now, p, false)
+	s.sends("")
+	if _, used, _ := s.ledger.Load(); used != 1 {
+		t.Errorf("%d held", used)
+	}
+}
+
+// The connection breaks while the ask travels. What its answer says is this client's
+// own is given back.
+func TestWhatIsAnsweredTooLateIsGivenBackIfItIsNew(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		s, n := names(t)
+		if held {
+			s.other(engine.Request{Kind: engine.Ask, ID: named(7).Wish.ID, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+		}
+		p := n.Ask(s.now, named(7))
+		c := s.sends("ask7")
+		n.Leave(s.now, p, false)
+		s.answers(c)
+		if held {
+			s.sends("")
+		} else {
+			s.answers(s.sends("release7"))
+		}
+		if _, used, _ := s.ledger.Load(); used != map[bool]int{true: 1}[held] {
+			t.Errorf("held before: %v; held now: %d", held, used)
+		}
+	}
+}
+
+// The release of a wait that ended is still owed when its caller asks again.
+func TestAnOwedReleaseGivesWayToANewAsk(t *testing.T) {
+	s, n := names(t)
+	other := s.hold()
+	p := n.Ask(s.now, named(7))
+	s.answers(s.sends("ask7"))
+	s.observe(n, "queued")
+	n.Leave(s.now, p, false)
+	s.sends("release7")
+	s.m.Failed(s.now, unknown)
+	n.Ask(s.now, named(7))
+	s.later(maxPause)
+	s.answers(s.sends("fence ask7"))
+	s.observe(n, "queued")
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.told()
+	s.answers(s.sends("renew7"))
+	s.observe(n, "granted")
+}
+
+func TestAHandOffThatLapsedIsAskedForUnderItsName(t *testing.T) {
+	s, n := names(t)
+	other := s.hold()
+	n.Ask(s.now, named(7))
+	s.answers(s.sends("ask7"))
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.now += namedTicket + time.Second
+	s.told()
+	s.answers(s.sends("renew7"))
+	s.observe(n, "queued")
+	c := s.sends("ask7")
+	if !c.Requests[0].Again {
+		t.Error("it takes the ticket from a server that was asked since")
+	}
+	s.answers(c)
+	s.observe(n, "granted")
+}
+
+func TestAPermitOfAnotherServerIsTakenUpAndRenewed(t *testing.T) {
+	s, n := names(t)
+	id := named(7).Wish.ID
+	s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	p := named(7)
+	n.Resume(s.now, p)
+	s.answers(s.sends("renew7"))
+	s.observe(n, "granted")
+	if n.Find(7) != p || !p.Told || p.Valid()-s.now != time.Minute {
+		t.Errorf("%+v", p)
+	}
+	// At the other server it was given back, and asked for again.
+	s.other(engine.Request{Kind: engine.Release, ID: id})
+	s.m.Notify(s.now, engine.Notification{Renew: true}) // a permit that its caller renews is left to it
+	s.sends("")
+	again := s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	s.m.Renew(s.now, &Order{}, &p.Acquisition)
+	s.answers(s.sends("renew7"))
+	s.observe(n, "answered")
+	if p.Token() != again.Token || p.Over {
+		t.Errorf("token %d, want the new one, %d", p.Token(), again.Token)
+	}
+	gone := named(8)
+	n.Resume(s.now, gone)
+	s.answers(s.sends("renew8"))
+	s.observe(n, "denied")
+	if !gone.Over || n.Len() != 1 {
+		t.Error("taken up, and it is not there")
+	}
+	n.Forget()
+	s.sends("")
+	if n.Len() != 0 {
+		t.Error("not forgotten")
+	}
+}
+
+// A caller that has a permit asks again, finds that it is gone, and does not wait.
+func TestACallerThatHadAPermitDoesNotWaitUnseen(t *testing.T) {
+	s, n := names(t)
+	p := n.Ask(s.now, named(7))
+	s.answers(s.sends("ask7"))
+	s.observe(n, "granted")
+	n.Leave(s.now, p, true)
+	s.other(engine.Request{Kind: engine.Release, ID: p.Wish.ID})
+	s.hold()
+	q := n.Ask(s.now, named(7))
+	if q == p || !p.Over || !q.Told {
+		t.Fatal("what was told is not asked for anew")
+	}
+	n.Leave(s.now, q, false)
+	s.answers(s.sends("ask7"))
+	s.happened("queued")
+	n.Tidy(s.now, q)
+	s.answers(s.sends("release7"))
+	if _, _, tickets := s.ledger.Load(); tickets != 0 || n.Len() != 0 {
+		t.Errorf("%d wait", tickets)
+	}
+}
+
+func TestAClosedMachineGrantsNoName(t *testing.T) {
+	s, n := names(t)
+	s.m.Close()
+	n.Ask(s.now, named(7))
+	s.observe(n, "denied")
+	n.Resume(s.now, named(8))
+	s.observe(n, "denied")
+	if n.Len() != 0 {
+		t.Error("something is left")
+	}
+}
+
+func TestNoClaimBecomesWhatItCannot(t *testing.T) {
+	s := begin(t, nil)
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	defer func() {
+		if got := recover(); got != "client: me-1-1 is held, and cannot become queued" {
+			t.Errorf("%v", got)
+		}
+	}()
+	s.m.becomes(a.claim, queued)
+}
