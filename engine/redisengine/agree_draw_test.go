@@ -23,12 +23,31 @@ func (j *judge) id(t *rapid.T, client string) engine.ID {
 	if one(t, 3, "another's") {
 		client = j.client(t)
 	}
+	if one(t, 4, "a name") {
+		client = rapid.SampledFrom([]string{api, api, mixed}).Draw(t, "name")
+	}
 	id := j.newID(client)
 	if rapid.Bool().Draw(t, "special") {
 		id.Slot, id.Weight = rapid.Bool().Draw(t, "slot"), rapid.IntRange(1, 12).Draw(t, "weight")
 	}
 	j.known = append(j.known, id)
 	return id
+}
+
+// The first part of names. Under api all asks are of named permits.
+const (
+	api   = "api"
+	mixed = "mixed"
+)
+
+// who is whom a named permit is for, nil of another.
+func (j *judge) who(t *rapid.T, id engine.ID) *engine.Client {
+	if id.Client != api && (id.Client != mixed || one(t, 2, "of a session")) {
+		return nil
+	}
+	who := describer(rapid.IntRange(0, 9).Draw(t, "who"))
+	who.Caller, who.Lease = "job", time.Duration(who.PID)*time.Second
+	return &who
 }
 
 func (j *judge) newID(client string) engine.ID {
@@ -53,7 +72,7 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	if kind == engine.Unpause && one(t, 2, "pause") {
 		r.Kind = engine.Pause
 	}
-	if !named(kind) {
+	if !aboutPermit(kind) {
 		r.Pin = one(t, 4, "pin")
 		return r
 	}
@@ -63,7 +82,9 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 		r.Lease = time.Hour
 	}
 	r.Ticket = r.Lease / 2
+	r.Mine = kind == engine.Release && one(t, 3, "mine")
 	if kind == engine.Ask {
+		r.Who = j.who(t, r.ID)
 		r.Wait, r.Unfair, r.Strict = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict")
 		r.Detached = one(t, 10, "detached")
 		if one(t, 2, "again") {
@@ -100,9 +121,12 @@ func (j *judge) both(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "requests") {
 		r := j.request(t, client)
 		c.Requests = append(c.Requests, r)
-		if one(t, 4, "run") && named(r.Kind) { // several that travel together
+		if one(t, 4, "run") && aboutPermit(r.Kind) { // several that travel together
 			for range rapid.IntRange(1, 4).Draw(t, "more") {
 				r.ID.Number = j.id(t, client).Number
+				if r.Who != nil {
+					r.Who = j.who(t, r.ID)
+				}
 				c.Requests = append(c.Requests, r)
 			}
 		}
