@@ -2,7 +2,6 @@ package redisengine
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -183,13 +182,7 @@ func (j *judge) time(t *rapid.T) {
 	}
 	most := rapid.SampledFrom([]int{30, 600, 5 * 3600}).Draw(t, "at most")
 	after := time.Duration(rapid.IntRange(1, most).Draw(t, "s")) * time.Second
-	j.sync(t)
-	remembered, err := j.rdb.EvalSha(context.Background(), j.bench.keep, j.keys.main[:1]).Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, _ := strconv.ParseInt(remembered, 10, 64)
-	for before := j.ledger.Save().Keep; !j.apart(before, script, after); {
+	for !j.apart(after) {
 		after += 10 * time.Second
 	}
 	j.pass(t, after)
@@ -208,16 +201,12 @@ func (j *judge) pass(t failer, after time.Duration) {
 	}
 }
 
-// apart reports whether it makes no difference, after so long, that the script
-// remembers a semaphore for another while than the ledger; and that the server's
+// apart reports whether it makes no difference, after so long, that the server's
 // keys expire by a clock that cannot be set.
-func (j *judge) apart(ledger, script int64, after time.Duration) bool {
+func (j *judge) apart(after time.Duration) bool {
 	now := j.now + after.Microseconds()
-	if limit, _, _ := j.ledger.Load(); limit > 0 && (ledger <= now) != (script <= now) {
-		return false
-	}
 	near := func(end int64) bool { return now-2_000_000 < end && end < now+30_000_000 }
-	if near(ledger) || near(script) {
+	if near(j.ledger.Save().Keep) {
 		return false
 	}
 	for _, f := range j.fences {

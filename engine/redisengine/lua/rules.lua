@@ -17,7 +17,7 @@ ask = function(s, q, id)
   if s.limit == 0 or s.keep < q.keep then R.open(s, q) end
   local known = s.known[id] -- false for most: then much can be left out
   if known == nil then known = R.look(s, id) end
-  local of = (known or q.who) and R.claim(s, q, id, known) or ''
+  local of = (q.who or known and #known > PERMIT_SIZE) and R.claim(s, q, id, known) or ''
   local is, token, slot
   if known then is, token, slot = R.holder(s, id) end
   if is and not s.handed[id] then
@@ -75,11 +75,14 @@ end,
 -- it. That of a named one changes: to the caller, unless it asks again and the
 -- session before it can still be told.
 claim = function(s, q, id, known)
-  if not q.who then return R.tail(known) end
+  if not q.who then return (R.tail(known)) end
   local via = known and q.again and R.via(s, id)
   if not via or not R.reach(s, via) then via = s.caller end
   local of = struct.pack(TAIL, via) .. q.who
-  if known then R.put(s, id, string.sub(known, 1, R.size(known)) .. of) end
+  if known then
+    local _, before = R.tail(known)
+    R.put(s, id, before .. of)
+  end
   return of
 end,
 
@@ -221,7 +224,7 @@ grant = function(s, up_to)
       elseif weight > s.limit then
         R.tell(s, who).ask = true -- could never be served; asking again tells its client
       elseif insist == 1 or R.reach(s, who) then
-        local token, index = R.take(s, id, weight, slot, ticket, R.tail(value))
+        local token, index = R.take(s, id, weight, slot, ticket, (R.tail(value)))
         local grants = R.tell(s, who).grants
         grants[#grants + 1] = id
         s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'
@@ -287,7 +290,7 @@ leave = function(s, keep)
   if new ~= 0 and new ~= 1 then return 0 end -- the key is somebody else's
   if what == KEEP_ON then s.keeps = math.max(s.keeps, ends) end
   if new == 1 or s.keepers < ends then
-    s.keepers = math.max(s.keepers, ends + keep + 60000000)
+    s.keepers = math.max(s.keepers, ends + keep + IDLE)
     redis.call('PEXPIRE', KEYS[6], math.ceil((s.keepers - s.now) / 1000))
   end
   return what
@@ -430,8 +433,8 @@ end,
 -- remember keeps the limit known, and the keys, while a lease given now may
 -- live, and a while; in steps, because setting a time to live costs.
 remember = function(s, lease)
-  if s.keep < s.now + lease + 60000000 then
-    s.keep, s.extended = s.now + 2 * (lease + 60000000), true
+  if s.keep < s.now + lease + IDLE then
+    s.keep, s.extended = s.now + 2 * (lease + IDLE), true
   end
 end,
 

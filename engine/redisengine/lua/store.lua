@@ -12,17 +12,18 @@ end,
 
 client = function(id) return string.match(id, '^[^-]+') end,
 
--- size is that of a PERMIT or TICKET without its tail.
-size = function(value) return string.byte(value) == TICKETED and TICKET_SIZE or HELD_SIZE end,
-
--- tail is what only a named permit or ticket has.
-tail = function(value) return string.sub(value, R.size(value) + 1) end,
+-- tail is what only a named permit or ticket has, and what stands before it.
+tail = function(value)
+  if #value <= PERMIT_SIZE then return '', value end
+  local size = string.byte(value) == TICKETED and TICKET_SIZE or PERMIT_SIZE
+  return string.sub(value, size + 1), string.sub(value, 1, size)
+end,
 
 -- via is the session that is told of what happens to a permit or ticket.
 via = function(s, id)
   local value = R.look(s, id)
-  if not value or #value == R.size(value) then return R.client(id) end
-  return (struct.unpack(TAIL, value, R.size(value) + 1))
+  if not value or #value <= PERMIT_SIZE then return R.client(id) end
+  return (struct.unpack(TAIL, (R.tail(value))))
 end,
 
 -- look is what the state has of an id.

@@ -44,7 +44,7 @@ local STATE = '<c4ddddddddddBs'  -- MARK, limit, used, token, keep, first, fence
 local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the grant, slot or -1
 local TICKET = '<c1ddI4B'        -- 'q' queued, end, place, how many callers are behind it in its process, 1: it insists
 local TAIL = '<s'                -- the session that is told what happens to it; behind it, to the end, whom it is for
-local HELD_SIZE, TICKET_SIZE = 25, 22 -- of PERMIT and TICKET
+local PERMIT_SIZE, TICKET_SIZE = 25, 22 -- what is longer than either has a tail
 local KEPT = '<Bd'               -- 1: may pass permits on, 2: may keep them, too; until when
 local FENCE = '<dd'              -- smallest number that counts, end
 local CALL = '<dBI4d'            -- number, 1 fence + 2 must pass with full memory, ids, keep
@@ -70,6 +70,9 @@ local PASS_ON, KEEP_ON = 1, 2 -- what a client may do, as in KEPT
 local MAX_TURNS = 32
 local MAX_ENDS = 128 -- so many leases
 local MAX_TOLD = 128 -- so many keepers are told
+
+local IDLE = 60000000     -- how long beyond a lease the keys live at the least
+local FENCED = 3600000000 -- how long after a fence late calls are refused
 
 -- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
 -- times as fast as %.0f, where it has them.
