@@ -90,6 +90,7 @@ func Run(t *testing.T, open func(tb testing.TB) Store) {
 		{"9_LimitsAreTheEngines", policyTests},
 		{"10_BadInput", inputTests},
 		{"11_WhatIsKeptIsOthersToo", keepTests},
+		{"12_NamesAreForAll", namedTests},
 		{"Methods", methodTests},
 	} {
 		t.Run(promise.name, func(t *testing.T) {

@@ -94,6 +94,17 @@ var planted = map[string]struct {
 			}
 		}
 	})},
+	// The server that asked first is told of what happens, though its caller has
+	// gone to another one.
+	"a name stays with the first to ask": {"12_NamesAreForAll", replaced(engine.Ask, func(_ *plantedSession, r *engine.Request) { r.Again = true })},
+	// A server that gives up a caller gives back what another server holds for it.
+	"given back for another": {"12_NamesAreForAll", replaced(engine.Release, func(_ *plantedSession, r *engine.Request) { r.Mine = false })},
+	// The ticket has no name, and so the permit that it becomes has none.
+	"a hand-off that loses the name": {"12_NamesAreForAll", replaced(engine.Ask, func(s *plantedSession, r *engine.Request) {
+		if st, _ := s.Session.State(context.Background()); st.Used+r.ID.Weight > st.Limit {
+			r.Who = nil
+		}
+	})},
 }
 
 // replaced is a bug that changes each request of a kind.

@@ -2,7 +2,6 @@ package redisengine
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,12 +22,31 @@ func (j *judge) id(t *rapid.T, client string) engine.ID {
 	if one(t, 3, "another's") {
 		client = j.client(t)
 	}
+	if one(t, 4, "a name") {
+		client = rapid.SampledFrom([]string{api, api, mixed}).Draw(t, "name")
+	}
 	id := j.newID(client)
 	if rapid.Bool().Draw(t, "special") {
 		id.Slot, id.Weight = rapid.Bool().Draw(t, "slot"), rapid.IntRange(1, 12).Draw(t, "weight")
 	}
 	j.known = append(j.known, id)
 	return id
+}
+
+// The first part of names. Under api all asks are of named permits.
+const (
+	api   = "api"
+	mixed = "mixed"
+)
+
+// who is whom a named permit is for, nil of another.
+func (j *judge) who(t *rapid.T, id engine.ID) *engine.Client {
+	if id.Client != api && (id.Client != mixed || one(t, 2, "of a session")) {
+		return nil
+	}
+	who := describer(rapid.IntRange(0, 9).Draw(t, "who"))
+	who.Caller, who.Lease = "job", time.Duration(who.PID)*time.Second
+	return &who
 }
 
 func (j *judge) newID(client string) engine.ID {
@@ -53,7 +71,7 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	if kind == engine.Unpause && one(t, 2, "pause") {
 		r.Kind = engine.Pause
 	}
-	if !named(kind) {
+	if !aboutPermit(kind) {
 		r.Pin = one(t, 4, "pin")
 		return r
 	}
@@ -63,7 +81,9 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 		r.Lease = time.Hour
 	}
 	r.Ticket = r.Lease / 2
+	r.Mine = kind == engine.Release && one(t, 3, "mine")
 	if kind == engine.Ask {
+		r.Who = j.who(t, r.ID)
 		r.Wait, r.Unfair, r.Strict = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict")
 		r.Detached = one(t, 10, "detached")
 		if one(t, 2, "again") {
@@ -100,9 +120,12 @@ func (j *judge) both(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "requests") {
 		r := j.request(t, client)
 		c.Requests = append(c.Requests, r)
-		if one(t, 4, "run") && named(r.Kind) { // several that travel together
+		if one(t, 4, "run") && aboutPermit(r.Kind) { // several that travel together
 			for range rapid.IntRange(1, 4).Draw(t, "more") {
 				r.ID.Number = j.id(t, client).Number
+				if r.Who != nil {
+					r.Who = j.who(t, r.ID)
+				}
 				c.Requests = append(c.Requests, r)
 			}
 		}
@@ -159,13 +182,7 @@ func (j *judge) time(t *rapid.T) {
 	}
 	most := rapid.SampledFrom([]int{30, 600, 5 * 3600}).Draw(t, "at most")
 	after := time.Duration(rapid.IntRange(1, most).Draw(t, "s")) * time.Second
-	j.sync(t)
-	remembered, err := j.rdb.EvalSha(context.Background(), j.bench.keep, j.keys.main[:1]).Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, _ := strconv.ParseInt(remembered, 10, 64)
-	for before := j.ledger.Save().Keep; !j.apart(before, script, after); {
+	for !j.apart(after) {
 		after += 10 * time.Second
 	}
 	j.pass(t, after)
@@ -184,16 +201,12 @@ func (j *judge) pass(t failer, after time.Duration) {
 	}
 }
 
-// apart reports whether it makes no difference, after so long, that the script
-// remembers a semaphore for another while than the ledger; and that the server's
+// apart reports whether it makes no difference, after so long, that the server's
 // keys expire by a clock that cannot be set.
-func (j *judge) apart(ledger, script int64, after time.Duration) bool {
+func (j *judge) apart(after time.Duration) bool {
 	now := j.now + after.Microseconds()
-	if limit, _, _ := j.ledger.Load(); limit > 0 && (ledger <= now) != (script <= now) {
-		return false
-	}
 	near := func(end int64) bool { return now-2_000_000 < end && end < now+30_000_000 }
-	if near(ledger) || near(script) {
+	if near(j.ledger.Save().Keep) {
 		return false
 	}
 	for _, f := range j.fences {

@@ -32,7 +32,7 @@ func (j *judge) place(client string) int { return slices.Index(j.clients, client
 // notice takes down what a call is about to meet.
 func (j *judge) notice(client string, c engine.Call) {
 	for _, r := range c.Requests {
-		if (r.Kind == engine.Ask || r.Kind == engine.Renew) && r.ID.Client != client {
+		if (r.Kind == engine.Ask || r.Kind == engine.Renew) && r.Who == nil && r.ID.Client != client && r.ID.Client != api {
 			j.others[r.ID] = true
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"sema/internal/ledger"
 )
 
-// want is the ledger's state. Whose a permit is that somebody else asked for is
-// not said.
+// want is the ledger's state. Whose a permit is that somebody else asked for,
+// and not by name, is not said.
 func (j *judge) want() (st engine.State, others map[engine.ID]bool) {
 	l, others := ledger.Load(j.ledger.Save()), maps.Clone(j.others)
 	return anonymous(l.State(j.now), others), others
@@ -96,12 +96,10 @@ func decoded(t failer, state *redis.Cmd) *reading {
 
 func same(t failer, now int64, r *reading, want engine.State, others map[engine.ID]bool, who func(client string) string) {
 	got, _ := r.state()
-	for i := range got.Holders {
-		_ = json.Unmarshal([]byte(who(clientOf(got.Holders[i].ID))), &got.Holders[i].Client)
-	}
-	for i := range got.Waiters {
-		_ = json.Unmarshal([]byte(who(clientOf(got.Waiters[i].ID))), &got.Waiters[i].Client)
-	}
+	describe(&got, func(client string) (c engine.Client) {
+		_ = json.Unmarshal([]byte(who(client)), &c)
+		return c
+	})
 	if got = anonymous(got, others); !reflect.DeepEqual(got, want) {
 		t.Fatalf("at %d\nscript %+v\nledger %+v", now, got, want)
 	}

@@ -39,12 +39,6 @@ const (
 		if keep <= tonumber(redis.call('GET', 'now')) then return {0, 0, 0, 0, {}} end -- the next step takes the rest for gone
 		return {used, queued, redis.call('HLEN', KEYS[1]) - 1, redis.call('ZCARD', KEYS[3]), redis.call('ZRANGE', KEYS[2], 0, -1)}`
 
-	// keepLua returns until when the script remembers the semaphore.
-	keepLua = `local raw = redis.call('HGET', KEYS[1], '')
-		if not raw then return '0' end
-		local _, _, _, _, keep = struct.unpack(STATE, raw)
-		return string.format(INTEGER, keep)`
-
 	// passLua has so many milliseconds pass for all that expires.
 	passLua = `for _, key in ipairs(redis.call('KEYS', '*')) do
 			local left = redis.call('PTTL', key)
@@ -55,8 +49,8 @@ const (
 
 // bench is a server with the scripts, and what was met there.
 type bench struct {
-	rdb                            *redis.Client
-	step, state, count, keep, pass string // hashes
+	rdb                      *redis.Client
+	step, state, count, pass string // hashes
 	*met
 }
 
@@ -78,7 +72,7 @@ func newBench(t *testing.T, m *met) *bench {
 	if strings.Contains(step, "PUBSUB") || strings.Contains(step, "PUBLISH'") || strings.Contains(step+state, "TIME'") {
 		t.Fatal("the script has changed: its clock or its messages no longer come from here")
 	}
-	for source, hash := range map[string]*string{step: &b.step, state: &b.state, wordsLua + countLua: &b.count, wordsLua + keepLua: &b.keep, passLua: &b.pass} {
+	for source, hash := range map[string]*string{step: &b.step, state: &b.state, wordsLua + countLua: &b.count, passLua: &b.pass} {
 		var err error
 		*hash, err = rdb.ScriptLoad(context.Background(), source).Result()
 		expect.OK(t, err)

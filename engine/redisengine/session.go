@@ -119,11 +119,13 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 }
 
 // passes reports whether a call has an ask that could be granted although a
-// heavier one before it has to wait. Without tickets it would be.
+// heavier one before it has to wait: without tickets it would be. So does one that
+// asks by name, for an ask that does not wait drops the ticket that another session
+// may have.
 func passes(c engine.Call) bool {
 	heaviest := 0
 	for _, r := range c.Requests {
-		if r.Kind == engine.Ask && r.ID.Weight < heaviest {
+		if r.Kind == engine.Ask && (r.ID.Weight < heaviest || r.Wait && r.Who != nil) {
 			return true
 		}
 		if r.Kind == engine.Ask && r.Wait {

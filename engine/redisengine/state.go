@@ -135,13 +135,22 @@ func (s *session) readClients(ctx context.Context, st *engine.State, clients []s
 			who[c] = is
 		}
 	}
+	describe(st, func(client string) engine.Client { return who[client] })
+	return nil
+}
+
+// describe adds who the clients are, but for those of named permits and tickets.
+func describe(st *engine.State, who func(client string) engine.Client) {
 	for i := range st.Holders {
-		st.Holders[i].Client = who[clientOf(st.Holders[i].ID)]
+		if h := &st.Holders[i]; h.Client == (engine.Client{}) {
+			h.Client = who(clientOf(h.ID))
+		}
 	}
 	for i := range st.Waiters {
-		st.Waiters[i].Client = who[clientOf(st.Waiters[i].ID)]
+		if w := &st.Waiters[i]; w.Client == (engine.Client{}) {
+			w.Client = who(clientOf(w.ID))
+		}
 	}
-	return nil
 }
 
 // clientOf is the client of a valid id.
@@ -165,8 +174,27 @@ type entry struct {
 	now   int64
 }
 
-func isPermit(value string) bool { return len(value) >= 25 && (value[0] == 'h' || value[0] == 'r') }
-func isTicket(value string) bool { return len(value) >= 22 && value[0] == 'q' }
+// The sizes of what the state has of permits and tickets. What is longer is a
+// named one, and has a tail.
+const (
+	permitSize = 25
+	ticketSize = 22
+)
+
+func isPermit(value string) bool {
+	return len(value) >= permitSize && (value[0] == 'h' || value[0] == 'r')
+}
+func isTicket(value string) bool { return len(value) >= ticketSize && value[0] == 'q' }
+
+// described reads the tail of a named permit or ticket.
+func described(tail string) (who engine.Client, ok bool) {
+	_, text, ok := strings.Cut(tail, "\x00")
+	if !ok {
+		return who, false
+	}
+	_ = json.Unmarshal([]byte(text), &who) // somebody else's words: empty if not understood
+	return who, true
+}
 
 // permits are the ids of permits among what HSCAN has found.
 func permits(found []string) (ids []string) {
@@ -228,6 +256,7 @@ func (r *reading) state() (st engine.State, clients []string) {
 	used, ended := 0, 0 // weight
 	for name, e := range r.entries {
 		id, err := engine.ParseID(name)
+		named := false
 		switch {
 		case err != nil:
 			continue // not ours
@@ -236,6 +265,7 @@ func (r *reading) state() (st engine.State, clients []string) {
 			h.Token, h.Slot = int64(numberAt(e.value[1:])), int(numberAt(e.value[17:]))
 			h.Age = micros(max(0, e.now-int64(numberAt(e.value[9:]))))
 			used += h.Weight
+			h.Client, named = described(e.value[permitSize:])
 			st.Holders = append(st.Holders, h)
 		case isPermit(e.value) && 0 < e.end && e.end <= r.now:
 			ended += id.Weight // no step has counted it out
@@ -244,11 +274,14 @@ func (r *reading) state() (st engine.State, clients []string) {
 			w := placed{engine.Waiter{ID: name, Weight: id.Weight}, int64(numberAt(e.value[9:]))}
 			w.Waiting = micros(max(0, e.now-w.place))
 			w.Behind = int(e.value[17]) | int(e.value[18])<<8 | int(e.value[19])<<16 | int(e.value[20])<<24
+			w.Client, named = described(e.value[ticketSize:])
 			queue = append(queue, w)
 		default:
 			continue
 		}
-		clients = append(clients, id.Client)
+		if !named {
+			clients = append(clients, id.Client)
+		}
 	}
 	st.Used -= ended
 	if r.whole {

@@ -2,6 +2,7 @@ package redisengine
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -25,9 +26,11 @@ const (
 	pinFlag    // of SetLimit
 	againFlag  // of Ask
 	anewFlag   // of Ask
-	othersFlag // of Release: the permit is another client's
+	othersFlag // of Release: the permit is another client's, or a named one
 
-	tokenFlag = pinFlag // of Renew and Release: the tokens follow
+	tokenFlag = pinFlag    // of Renew and Release: the tokens follow
+	mineFlag  = againFlag  // of Release
+	namedFlag = othersFlag // of Ask: the descriptions follow
 
 	fenceMark = 1
 	passMark  = 2
@@ -72,10 +75,12 @@ func (w *words) termsOf(r *engine.Request) terms {
 		t.flag(r.Strict, strictFlag)
 		t.flag(r.Again, againFlag)
 		t.flag(r.Anew, anewFlag)
+		t.flag(r.Who != nil, namedFlag)
 	case engine.Renew:
 		t.flag(r.Token > 0, tokenFlag)
 	case engine.Release:
 		t.flag(r.Token > 0, tokenFlag)
+		t.flag(r.Mine, mineFlag)
 		t.flag(r.ID.Client != w.client, othersFlag)
 	case engine.SetLimit:
 		t.flag(r.Pin, pinFlag)
@@ -89,8 +94,8 @@ func (t *terms) flag(on bool, flag byte) {
 	}
 }
 
-// named reports whether requests of this kind name a permit.
-func named(k engine.Kind) bool { return k <= engine.Revoke }
+// aboutPermit reports whether requests of this kind are about a permit.
+func aboutPermit(k engine.Kind) bool { return k <= engine.Revoke }
 
 // encode returns the words of a call, behind the name and the hash of a script:
 // keys and arguments of step. They are good until the next encode.
@@ -104,7 +109,7 @@ func (w *words) encode(c engine.Call, who *description) []any {
 		case k == engine.Renew, k == engine.Release, k == engine.Revoke, k == engine.Ask && c.Requests[i].Again:
 			marks |= passMark
 			ids++
-		case named(k):
+		case aboutPermit(k):
 			ids++
 		}
 	}
@@ -123,6 +128,9 @@ func (w *words) encode(c engine.Call, who *description) []any {
 			case t.kind == engine.Ask:
 				w.buf = appendNumber(w.buf, float64(r.Waited.Microseconds()))
 				w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(r.Behind))
+				if r.Who != nil {
+					w.buf = appendClient(w.buf, r.Who)
+				}
 			case t.kind != engine.SetLimit && t.flags&tokenFlag != 0:
 				w.buf = appendNumber(w.buf, float64(r.Token))
 			}
@@ -131,7 +139,7 @@ func (w *words) encode(c engine.Call, who *description) []any {
 	}
 	w.ends = append(w.ends[:0], len(w.buf))
 	for i := range c.Requests {
-		if named(c.Requests[i].Kind) {
+		if aboutPermit(c.Requests[i].Kind) {
 			w.buf = c.Requests[i].ID.Append(w.buf)
 			w.ends = append(w.ends, len(w.buf))
 		}
@@ -163,6 +171,13 @@ func (w *words) encode(c engine.Call, who *description) []any {
 
 func appendNumber(b []byte, n float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(n))
+}
+
+// appendClient appends a description and its length in front.
+func appendClient(b []byte, c *engine.Client) []byte {
+	text, _ := json.Marshal(c) // strings and numbers
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+	return append(b, text...)
 }
 
 func appendRun(b []byte, t terms, n int) []byte {

@@ -34,7 +34,7 @@ while at <= #call do
   kind, how, n, q.limit, q.weight, q.lease, q.ticket, at = struct.unpack(RUN, call, at)
   q.wait, q.unfair, q.strict = how % 2 == 1, how % 4 >= 2, how % 8 >= 4
   q.slot, q.pin, q.again, q.anew, q.others = how % 16 >= 8, how % 32 >= 16, how % 64 >= 32, how % 128 >= 64, how >= 128
-  q.keep, q.token = now + q.lease + 60000000, 0
+  q.keep, q.token = now + q.lease + IDLE, 0
   if kind == ASK then
     at = R.ask_all(s, q, ids_at, n, at)
     ids_at = ids_at + n
@@ -69,7 +69,7 @@ R.answer(s, 0, 0, 0, 0) -- ends the last record
 
 R.write_waiters(s)
 if s.limit > 0 then
-  if fence then fenced = now + 3600000000 end
+  if fence then fenced = now + FENCED end
   local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0)
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
   R.write_state(s)
@@ -97,8 +97,8 @@ if fence then
     local _, ends = struct.unpack(FENCE, list[i + 1])
     if ends <= now then redis.call('HDEL', KEYS[5], list[i]) end
   end
-  redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number, now + 3600000000))
-  redis.call('PEXPIRE', KEYS[5], 3600000)
+  redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number, now + FENCED))
+  redis.call('PEXPIRE', KEYS[5], FENCED / 1000)
 end
 if KEYS[7] then redis.call('SET', KEYS[7], ARGV[3 + ids], 'PX', ARGV[4 + ids]) end
 

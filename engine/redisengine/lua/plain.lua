@@ -13,7 +13,7 @@ if plain and (keep_for > 0 or keepers > now) then
     local count = redis.call('PUBSUB', string.byte(caller) == 115 and 'SHARDNUMSUB' or 'NUMSUB', inbox .. caller)
     if tonumber(count[2]) > 0 then
       may, new_keeps = KEEP_ON, math.max(keeps, kept)
-      if keepers < kept then new_keepers = kept + keep_for + 60000000 end
+      if keepers < kept then new_keepers = kept + keep_for + IDLE end
     end
   end
   plain = used <= limit -- or all would have to be told
@@ -36,37 +36,41 @@ if plain and ids == 1 then
   local kind, how, n, want, weight, lease, ticket, next_run = struct.unpack(RUN, call, start)
   local id, ends = ARGV[3], now + lease
   local told = 0 -- the last token that was given out
+  local status, a, b, c, permit = nil, 0, 0, 0, nil
+  local changed = new_keeps ~= keeps or new_keepers ~= keepers
   if (kind == RELEASE or kind == RENEW) and how % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
   if next_run + (kind == ASK and 12 or 0) <= #call then
     -- something else is asked for, too
   elseif kind == ASK then
-    if used + weight <= limit and how < 4 and keep >= ends + 60000000
+    if used + weight <= limit and how < 4 and keep >= ends + IDLE
       and redis.call('ZADD', KEYS[2], 'NX', string.format(INTEGER, ends), id) == 1 then
-      token = math.max(token + 1, now)
-      redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, used + weight, token, keep, math.min(first, ends), fenced, alarm, 0, new_keepers, new_keeps, flags, ''),
-        id, struct.pack(PERMIT, 'h', token, now, -1))
-      if note then note() end
-      return struct.pack(ONE, limit, 0, may, GRANTED, 1, token, -1, lease)
+      used, token, first = used + weight, math.max(token + 1, now), math.min(first, ends)
+      permit = struct.pack(PERMIT, 'h', token, now, -1)
+      status, a, b, c = GRANTED, token, -1, lease
     end
   elseif kind == RELEASE then
     if how % 16 < 8 and how < 32 and redis.call('ZREM', KEYS[2], id) == 1 then
       redis.call('HDEL', KEYS[1], id)
-      redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, used - weight, math.max(token, told), keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, ''))
-      if note then note() end
-      return struct.pack(ONE, limit, 0, may, DONE, 1, 0, 0, 0)
+      used, changed, status = used - weight, true, DONE
     end
-  elseif kind == RENEW and keep >= ends + 60000000 and first <= ends then
+  elseif kind == RENEW and keep >= ends + IDLE and first <= ends then
     local value = redis.call('HGET', KEYS[1], id)
     if value and string.byte(value) == HELD then
-      local _, its_token, _, slot = struct.unpack(PERMIT, value)
+      local _
+      _, a, _, b = struct.unpack(PERMIT, value)
+      status, c = GRANTED, lease
       redis.call('ZREM', KEYS[2], ' ') -- passes with full memory, and so does what follows
       redis.call('ZADD', KEYS[2], string.format(INTEGER, ends), id)
-      if told > token or new_keeps ~= keeps or new_keepers ~= keepers then
-        redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, used, math.max(token, told), keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, ''))
-      end
-      if note then note() end
-      return struct.pack(ONE, limit, 0, may, GRANTED, 1, its_token, slot, lease)
     end
+  end
+  if status then
+    if told > token then token, changed = told, true end
+    if permit or changed then
+      local state = struct.pack(STATE, MARK, limit, used, token, keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, '')
+      if permit then redis.call('HSET', KEYS[1], '', state, id, permit) else redis.call('HSET', KEYS[1], '', state) end
+    end
+    if note then note() end
+    return struct.pack(ONE, limit, 0, may, status, 1, a, b, c)
   end
 end
 
@@ -82,7 +86,7 @@ if plain and ids > 1 and ids <= 2000 then
     kind, how, n, want, weight, lease, ticket, at = struct.unpack(RUN, call, at)
     local ends = string.format(INTEGER, now + lease)
     if kind == ASK then
-      plain, at = new_used + n * weight <= limit and how < 4 and keep >= now + lease + 60000000, at + 12 * n
+      plain, at = new_used + n * weight <= limit and how < 4 and keep >= now + lease + IDLE, at + 12 * n
       local next_token = math.max(new_token + 1, now)
       new_used, new_token, new_first = new_used + n * weight, next_token + n - 1, math.min(new_first, now + lease)
       out[#out + 1] = struct.pack(RECORD, GRANTED, n, next_token, -1, lease)
@@ -95,7 +99,7 @@ if plain and ids > 1 and ids <= 2000 then
         fields[n_fields + 1], fields[n_fields + 2], n_fields = id, struct.pack(PERMIT, 'h', next_token + j - 1, now, -1), n_fields + 2
       end
     elseif kind == RENEW then
-      plain = keep >= now + lease + 60000000
+      plain = keep >= now + lease + IDLE
       for _ = 1, how % 32 >= 16 and n or 0 do
         local told
         told, at = struct.unpack(TOKEN, call, at)

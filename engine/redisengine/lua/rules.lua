@@ -1,5 +1,5 @@
--- The rules, as functions of the same names and in the same order as those of
--- package internal/ledger, which is their specification. They are made only
+-- The rules, as functions of the same names as those of package internal/ledger,
+-- which is their specification. They are made only
 -- when plain.lua could not do all, because making functions costs.
 --
 -- s is the semaphore: the fields of STATE, and what the step knows and has
@@ -17,6 +17,7 @@ ask = function(s, q, id)
   if s.limit == 0 or s.keep < q.keep then R.open(s, q) end
   local known = s.known[id] -- false for most: then much can be left out
   if known == nil then known = R.look(s, id) end
+  local of = (q.who or known and #known > PERMIT_SIZE) and R.claim(s, q, id, known) or ''
   local is, token, slot
   if known then is, token, slot = R.holder(s, id) end
   if is and not s.handed[id] then
@@ -42,7 +43,7 @@ ask = function(s, q, id)
   local first = not s.paused and (q.unfair or s.queued == 0 or s.head == id or q.wait and place < s.head_place)
   if first and q.weight <= s.limit - s.used then
     if known then R.drop(s, id) end
-    token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease)
+    token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   if not q.wait then
@@ -54,20 +55,35 @@ ask = function(s, q, id)
   if known then
     local old_insist
     old_end, old_place, _, old_insist = R.ticket(s, id)
-    -- Who asks again lives. If it could not be reached when its turn came, or
-    -- could not be now, it is granted all the same, and finds out when it asks next.
+    -- A client that asks again lives. If it could not be reached when its turn came,
+    -- or could not be now, it is granted all the same, and finds out when it asks next.
     if old_end then insist = (old_insist == 1 or q.again and not R.hears(s, s.caller)) and 1 or 0 end
   end
   if old_end and old_place <= place and not q.anew then
     ahead = R.position(s, id)
-    R.put(s, id, struct.pack(TICKET, 'q', ticket, old_place, q.behind, insist))
+    R.put(s, id, struct.pack(TICKET, 'q', ticket, old_place, q.behind, insist) .. of)
   else
     if old_end then R.drop(s, id) end -- this call took less time than those before, or is another caller's
     ahead = R.enqueue(s, id, place)
-    R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place, q.behind, insist))
+    R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place, q.behind, insist) .. of)
   end
   s.asker, s.again = id, s.again or q.again
   return R.answer(s, QUEUED, ticket, ahead, 0)
+end,
+
+-- claim says whose the permit or the ticket is that is asked for, as its tail has
+-- it. That of a named one changes: to the caller, unless it asks again and the
+-- session before it can still be told.
+claim = function(s, q, id, known)
+  if not q.who then return (R.tail(known)) end
+  local via = known and q.again and R.via(s, id)
+  if not via or not R.reach(s, via) then via = s.caller end
+  local of = struct.pack(TAIL, via) .. q.who
+  if known then
+    local _, before = R.tail(known)
+    R.put(s, id, before .. of)
+  end
+  return of
 end,
 
 -- ask_all carries out a run of asks. Those who come last, as most do, share
@@ -77,10 +93,11 @@ ask_all = function(s, q, from, n, at)
   for k = from, from + n - 1 do
     local id = ARGV[k]
     q.waited, q.behind, at = struct.unpack(ASKED, call, at)
+    if q.others then q.who, at = struct.unpack(NAMED, call, at) end
     local place = s.now - q.waited
     if alike and s.tail and place > s.tail_place and s.known[id] == false then
       R.enqueue(s, id, place)
-      R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place, q.behind, q.again and 1 or 0))
+      R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place, q.behind, q.again and 1 or 0) .. (q.who and R.claim(s, q, id, false) or ''))
       s.asker, l.n = id, l.n + 1
     else
       R.ask(s, q, id)
@@ -105,12 +122,14 @@ end,
 -- release gives back a permit or leaves the queue. A client whose permit was
 -- given back by another renews, and so hears of it.
 release = function(s, q, id)
+  local via = q.others and R.look(s, id) and R.via(s, id) or s.caller
+  if q.again and via ~= s.caller then return R.answer(s, GONE, 0, 0, 0) end -- only its own
   R.untell(s, id)
   local found = R.holder(s, id)
   if found then
     s.token = math.max(s.token, q.token)
     R.forget(s, id)
-    if q.others then R.tell(s, R.client(id)).renew = true end
+    if via ~= s.caller then R.tell(s, via).renew = true end
   else
     found = R.drop(s, id)
   end
@@ -119,10 +138,10 @@ end,
 
 -- revoke makes the next renewal of a permit fail, and has its holder renew now.
 revoke = function(s, q, id)
-  local is, token, slot, since = R.holder(s, id)
+  local is = R.holder(s, id)
   if is then
-    R.put(s, id, struct.pack(PERMIT, 'r', token, since, slot))
-    R.tell(s, R.client(id)).renew = true -- and so hear of it
+    R.put(s, id, 'r' .. string.sub(R.look(s, id), 2))
+    R.tell(s, R.via(s, id)).renew = true -- and so hear of it
   end
   R.answer(s, is and DONE or GONE, 0, 0, 0)
 end,
@@ -184,7 +203,7 @@ grant = function(s, up_to)
     for _, id in ipairs(list) do
       local ticket, place, _, insist = R.ticket(s, id)
       local weight, slot = R.shape(id)
-      local who = R.client(id)
+      local who, value = R.via(s, id), s.known[id]
       if ticket then
         s.head, s.head_place = id, place
         if place > up_to then return end
@@ -205,7 +224,7 @@ grant = function(s, up_to)
       elseif weight > s.limit then
         R.tell(s, who).ask = true -- could never be served; asking again tells its client
       elseif insist == 1 or R.reach(s, who) then
-        local token, index = R.take(s, id, weight, slot, ticket)
+        local token, index = R.take(s, id, weight, slot, ticket, (R.tail(value)))
         local grants = R.tell(s, who).grants
         grants[#grants + 1] = id
         s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'
@@ -238,8 +257,8 @@ watch = function(s)
         if s.turns == 0 then break end
         local id = list[k]
         local ticket, _, _, insist = R.ticket(s, id)
-        if (ticket or 0) > s.now and R.reach(s, R.client(id)) then
-          s.watcher, R.tell(s, R.client(id)).recheck = id, math.max(1, first - s.now)
+        if (ticket or 0) > s.now and R.reach(s, R.via(s, id)) then
+          s.watcher, R.tell(s, R.via(s, id)).recheck = id, math.max(1, first - s.now)
           return
         elseif (ticket or 0) > s.now and insist == 1 then
           passed = passed + 1
@@ -271,7 +290,7 @@ leave = function(s, keep)
   if new ~= 0 and new ~= 1 then return 0 end -- the key is somebody else's
   if what == KEEP_ON then s.keeps = math.max(s.keeps, ends) end
   if new == 1 or s.keepers < ends then
-    s.keepers = math.max(s.keepers, ends + keep + 60000000)
+    s.keepers = math.max(s.keepers, ends + keep + IDLE)
     redis.call('PEXPIRE', KEYS[6], math.ceil((s.keepers - s.now) / 1000))
   end
   return what
@@ -327,8 +346,9 @@ recall = function(s, waits)
 end,
 
 -- take makes a holder; its slot is the lowest that is free. Slots are distinct
--- numbers, so as many as x of them below x means that none is free there.
-take = function(s, id, weight, slotted, lease_end)
+-- numbers, so as many as x of them below x means that none is free there. of is
+-- the tail of a named one, or ''.
+take = function(s, id, weight, slotted, lease_end, of)
   local slot = -1
   if slotted then
     local low, high = 0, redis.call('ZCARD', KEYS[4])
@@ -344,7 +364,7 @@ take = function(s, id, weight, slotted, lease_end)
   end
   s.token = math.max(s.token + 1, s.now)
   s.used = s.used + weight
-  R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot))
+  R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot) .. of)
   R.extend(s, id, lease_end)
   return s.token, slot
 end,
@@ -413,8 +433,8 @@ end,
 -- remember keeps the limit known, and the keys, while a lease given now may
 -- live, and a while; in steps, because setting a time to live costs.
 remember = function(s, lease)
-  if s.keep < s.now + lease + 60000000 then
-    s.keep, s.extended = s.now + 2 * (lease + 60000000), true
+  if s.keep < s.now + lease + IDLE then
+    s.keep, s.extended = s.now + 2 * (lease + IDLE), true
   end
 end,
 

@@ -12,6 +12,20 @@ end,
 
 client = function(id) return string.match(id, '^[^-]+') end,
 
+-- tail is what only a named permit or ticket has, and what stands before it.
+tail = function(value)
+  if #value <= PERMIT_SIZE then return '', value end
+  local size = string.byte(value) == TICKETED and TICKET_SIZE or PERMIT_SIZE
+  return string.sub(value, size + 1), string.sub(value, 1, size)
+end,
+
+-- via is the session that is told of what happens to a permit or ticket.
+via = function(s, id)
+  local value = R.look(s, id)
+  if not value or #value <= PERMIT_SIZE then return R.client(id) end
+  return (struct.unpack(TAIL, (R.tail(value))))
+end,
+
 -- look is what the state has of an id.
 look = function(s, id)
   local value = s.known[id]
@@ -40,7 +54,7 @@ put_new = function(s, id, value)
   s.known[id], s.fields[n + 1], s.fields[n + 2], s.n_fields = value, id, value, n + 2
 end,
 
--- holder is 'h' or 'r' of a permit, its token, its slot, the time of its grant.
+-- holder is 'h' or 'r' of a permit, its token and its slot.
 holder = function(s, id)
   local value = R.look(s, id)
   if not value or string.byte(value) == TICKETED then return nil end
@@ -48,8 +62,8 @@ holder = function(s, id)
     R.forget(s, id)
     return nil
   end
-  local is, token, since, slot = struct.unpack(PERMIT, value)
-  return is, token, slot, since
+  local is, token, _, slot = struct.unpack(PERMIT, value)
+  return is, token, slot
 end,
 
 -- ticket is the end and the place of a ticket, how many callers are behind it in

@@ -3,7 +3,7 @@
 -- 2^53: until the year 2255 for times and tokens.
 --
 -- KEYS  1 state    hash  ''        -> the semaphore, see STATE
---                        permit id -> its permit (PERMIT) or its ticket (TICKET)
+--                        permit id -> its permit (PERMIT) or its ticket (TICKET); of a named one with a TAIL
 --       2 holders  zset  permit id -> end of the lease; KEEPER -> inf
 --       3 waiters  zset  permit id -> place in the queue
 --       4 slots    zset  permit id -> slot, of permits with a slot
@@ -43,19 +43,22 @@ local KEEPER = 'This member keeps the key, and is long so that the key is no lis
 local STATE = '<c4ddddddddddBs'  -- MARK, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher
 local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the grant, slot or -1
 local TICKET = '<c1ddI4B'        -- 'q' queued, end, place, how many callers are behind it in its process, 1: it insists
+local TAIL = '<s'                -- the session that is told what happens to it; behind it, to the end, whom it is for
+local PERMIT_SIZE, TICKET_SIZE = 25, 22 -- what is longer than either has a tail
 local KEPT = '<Bd'               -- 1: may pass permits on, 2: may keep them, too; until when
 local FENCE = '<dd'              -- smallest number that counts, end
 local CALL = '<dBI4d'            -- number, 1 fence + 2 must pass with full memory, ids, keep
 local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket; then n times
 local ASKED = '<dI4'             -- if asks: has waited, callers behind it in its process
+local NAMED = '<I4c0'            -- if of named permits: whom it is for
 local TOKEN = '<d'               -- if flagged: the last token given out
 local HEAD = '<ddB'              -- limit, recheck; what the caller may do as in KEPT + 4 deaf + 8 recalled
 local RECORD = '<BI4ddd'         -- status, n, and three numbers
 local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
--- 2 unfair, 4 strict, 8 slot, 16 pin or with tokens, 32 again, 64 anew, 128
--- another client's. Flags of a state: 1 pinned, 2 has slots, 4 paused.
+-- 2 unfair, 4 strict, 8 slot, 16 pin or with tokens, 32 again or mine, 64 anew,
+-- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused.
 local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
@@ -67,6 +70,9 @@ local PASS_ON, KEEP_ON = 1, 2 -- what a client may do, as in KEPT
 local MAX_TURNS = 32
 local MAX_ENDS = 128 -- so many leases
 local MAX_TOLD = 128 -- so many keepers are told
+
+local IDLE = 60000000     -- how long beyond a lease the keys live at the least
+local FENCED = 3600000000 -- how long after a fence late calls are refused
 
 -- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
 -- times as fast as %.0f, where it has them.

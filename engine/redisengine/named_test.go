@@ -1,0 +1,39 @@
+package redisengine
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"sema/engine"
+)
+
+// A tail is somebody else's words.
+func TestTail(t *testing.T) {
+	for _, c := range []struct {
+		tail string
+		who  engine.Client
+		ok   bool
+	}{
+		{},
+		{tail: "p1.1"},
+		{tail: "\x00", ok: true},
+		{tail: "p1.1\x00{", ok: true},
+		{tail: "p1.1\x00" + `{"host":"h","pid":1,"caller":"c","lease":7}`, who: engine.Client{Host: "h", PID: 1, Caller: "c", Lease: 7}, ok: true},
+	} {
+		if who, ok := described(c.tail); who != c.who || ok != c.ok {
+			t.Errorf("%q: %+v, %v; want %+v, %v", c.tail, who, ok, c.who, c.ok)
+		}
+	}
+}
+
+func TestLongDescriptionsTravelWhole(t *testing.T) {
+	for _, label := range []string{"", "ü\x00\"", strings.Repeat("x", 1<<20)} {
+		b := appendClient([]byte("before"), &engine.Client{Label: label})[len("before"):]
+		var got engine.Client
+		if n := int(binary.LittleEndian.Uint32(b)); n != len(b)-4 || json.Unmarshal(b[4:], &got) != nil || got.Label != label {
+			t.Errorf("%d bytes: %d of %d, %d bytes read", len(label), n, len(b)-4, len(got.Label))
+		}
+	}
+}

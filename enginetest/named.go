@@ -1,0 +1,274 @@
+package enginetest
+
+import (
+	"context"
+	"time"
+
+	"sema/engine"
+)
+
+// caller is a session that asks for permits by name, as each of several servers does
+// for callers that name theirs. It is a client of the store by itself.
+type caller struct {
+	engine.Session
+	e    *env
+	news chan engine.Notification
+}
+
+func (e *env) caller() *caller {
+	e.Helper()
+	c := &caller{e: e, news: make(chan engine.Notification, 100)}
+	var err error
+	c.Session, err = e.store.Client(e).Open(e.name, engine.Client{Host: "server"}, func(n engine.Notification) { c.news <- n })
+	e.ok(err)
+	e.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Step has what a reply tells heard with the rest.
+func (c *caller) Step(ctx context.Context, call engine.Call) (engine.Reply, error) {
+	reply, err := c.Session.Step(ctx, call)
+	if n := reply.Notification; !n.Empty() {
+		c.news <- n
+	}
+	return reply, err
+}
+
+// named is what to ask for under a new name.
+func named(weight int) engine.Request {
+	return engine.Request{
+		Kind: engine.Ask, ID: engine.ID{Client: "api", Number: numbers.Add(1), Weight: weight}, Limit: 2, Lease: long, Ticket: long / 2, Wait: true,
+		Who: &engine.Client{Host: "h", Label: "l", Caller: "job 7", Lease: steps},
+	}
+}
+
+// again is what asks for r again, after so long.
+func again(r engine.Request, waited time.Duration) engine.Request {
+	r.Again, r.Waited = true, waited
+	return r
+}
+
+func (c *caller) ask(r engine.Request, want engine.Status) engine.Answer {
+	c.e.Helper()
+	return c.e.ask(c, r, want)
+}
+
+func (c *caller) do(kind engine.Kind, r engine.Request, want engine.Status) {
+	c.e.Helper()
+	r.Kind = kind
+	c.e.ask(c, r, want)
+}
+
+// mine gives back what r asked for if c asked last.
+func (c *caller) mine(r engine.Request, want engine.Status) {
+	c.e.Helper()
+	r.Mine = true
+	c.do(engine.Release, r, want)
+}
+
+// hears waits until c is told so.
+func (c *caller) hears(what string, told func(engine.Notification) bool) {
+	c.e.Helper()
+	for {
+		select {
+		case n := <-c.news:
+			if told(n) {
+				return
+			}
+		case <-c.e.ctx().Done():
+			c.e.Fatalf("was not told %s", what)
+		}
+	}
+}
+
+func (c *caller) hearsOfGrant(r engine.Request) {
+	c.e.Helper()
+	c.hears("of the grant", func(n engine.Notification) bool { return granted(n, r) })
+}
+
+func (c *caller) hearsToRenew() {
+	c.e.Helper()
+	c.hears("to renew", func(n engine.Notification) bool { return n.Renew })
+}
+
+func granted(n engine.Notification, r engine.Request) bool {
+	for _, g := range n.Grants {
+		if g.ID == r.ID {
+			return true
+		}
+	}
+	return false
+}
+
+var namedTests = []test{
+	{name: "one name is one permit, whoever asks", run: func(e *env) {
+		a, b := e.caller(), e.caller()
+		r := named(1)
+		first := a.ask(r, engine.Granted)
+		if second := b.ask(r, engine.Granted); second.Token != first.Token {
+			e.broken("tokens %d and %d under one name", first.Token, second.Token)
+		}
+		if st, err := a.State(e.ctx()); err != nil || st.Used != 1 {
+			e.broken("%d held under one name, %v", st.Used, err)
+		}
+		b.do(engine.Release, r, engine.Done)
+		a.do(engine.Renew, r, engine.Gone)
+	}},
+	{name: "one name is one place in the queue", run: func(e *env) {
+		a, b := e.caller(), e.caller()
+		all, r := named(2), named(1)
+		a.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		b.ask(r, engine.Queued)
+		if st, err := a.State(e.ctx()); err != nil || len(st.Waiters) != 1 {
+			e.Fatalf("%+v wait under one name, %v", st.Waiters, err)
+		}
+	}},
+	{name: "another weight is another permit", run: func(e *env) {
+		a := e.caller()
+		r := named(1)
+		heavy := r
+		heavy.ID.Weight = 2
+		a.ask(r, engine.Granted)
+		a.ask(heavy, engine.Queued)
+		a.do(engine.Release, r, engine.Done)
+		a.hearsOfGrant(heavy)
+	}},
+	{name: "a place outlives the session that asked for it", run: func(e *env) {
+		holder, a, b, c := e.caller(), e.caller(), e.caller(), e.caller()
+		all, r, behind := named(2), named(2), named(2)
+		holder.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		came := time.Now()
+		e.pass(func() time.Time { return came.Add(10 * time.Millisecond) })
+		c.ask(behind, engine.Queued)
+		e.ok(a.Close())
+		if got := b.ask(again(r, time.Since(came)), engine.Queued); got.Ahead != 0 {
+			e.Fatalf("%d are ahead", got.Ahead)
+		}
+		b.ask(r, engine.Queued) // a may be reached a moment longer
+		holder.do(engine.Release, all, engine.Done)
+		b.hearsOfGrant(r)
+		b.mine(r, engine.Done)
+		c.hearsOfGrant(behind)
+	}},
+	{name: "a server that asked before does not give back what another asked for since", run: func(e *env) {
+		a, b := e.caller(), e.caller()
+		r := named(1)
+		a.ask(r, engine.Granted)
+		b.ask(r, engine.Granted)
+		a.mine(r, engine.Gone)
+		b.do(engine.Renew, r, engine.Granted)
+		b.mine(r, engine.Done)
+		b.mine(r, engine.Gone)
+	}},
+	{name: "nor does it leave the queue for it when it ends", run: func(e *env) {
+		a, b := e.caller(), e.caller()
+		all, r := named(2), named(1)
+		a.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		b.ask(r, engine.Queued)
+		e.ok(a.Close())
+		b.do(engine.Release, all, engine.Done)
+		b.hearsOfGrant(r)
+	}},
+	{name: "a revocation reaches the last to ask", run: func(e *env) {
+		holder, a, b, operator := e.caller(), e.caller(), e.caller(), e.caller()
+		all, r := named(2), named(1)
+		holder.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		b.ask(r, engine.Queued)
+		holder.do(engine.Release, all, engine.Done)
+		b.hearsOfGrant(r)
+		operator.do(engine.Revoke, r, engine.Done)
+		b.hearsToRenew()
+		b.do(engine.Renew, r, engine.Revoked)
+		a.ask(r, engine.Revoked)
+		described(e, b, r, true)
+		operator.do(engine.Release, r, engine.Done)
+		a.hearsToRenew()
+	}},
+	{name: "a release by another reaches the last to ask", run: func(e *env) {
+		holder, a, b, operator := e.caller(), e.caller(), e.caller(), e.caller()
+		all, r := named(2), named(1)
+		holder.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		b.ask(r, engine.Queued)
+		holder.do(engine.Release, all, engine.Done)
+		b.hearsOfGrant(r)
+		operator.do(engine.Release, r, engine.Done)
+		b.hearsToRenew()
+	}},
+	{name: "asking again takes a name over from nobody that lives", run: func(e *env) {
+		holder, a, b := e.caller(), e.caller(), e.caller()
+		all, r := named(2), named(1)
+		holder.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		b.ask(again(r, 0), engine.Queued)
+		b.mine(r, engine.Gone)
+		holder.do(engine.Release, all, engine.Done)
+		a.hearsOfGrant(r)
+		b.ask(again(r, 0), engine.Granted)
+		b.mine(r, engine.Gone)
+		a.mine(r, engine.Done)
+	}},
+	{name: "asking again takes a name over from a session that ended", run: func(e *env) {
+		a, b := e.caller(), e.caller()
+		all, r := named(2), named(1)
+		b.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		e.ok(a.Close())
+		r.Mine = true
+		e.until(func() bool { // a may be reached a moment longer
+			r.Kind = engine.Ask
+			b.ask(again(r, 0), engine.Queued)
+			r.Kind = engine.Release
+			got, err := step(e.ctx(), b, r)
+			e.ok(err)
+			return got.Status == engine.Done
+		})
+	}},
+	{name: "State says who it is for", run: func(e *env) {
+		a, b := e.caller(), e.caller()
+		all, r := named(2), named(1)
+		a.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		described(e, b, all, false)
+		described(e, b, r, false)
+		r.Who = &engine.Client{Host: "other", PID: 3, Caller: "a \"job\" ü", Lease: time.Millisecond}
+		b.ask(again(r, 0), engine.Queued)
+		described(e, a, r, false)
+		b.do(engine.Release, all, engine.Done)
+		a.hearsOfGrant(r)
+		described(e, b, r, false)
+		b.do(engine.Renew, r, engine.Granted)
+		described(e, b, r, false)
+		r.Who = &engine.Client{}
+		b.ask(r, engine.Granted)
+		described(e, b, r, false)
+	}},
+}
+
+// described checks who State says that r is for.
+func described(e *env, s engine.Session, r engine.Request, revoked bool) {
+	e.Helper()
+	st, err := s.State(e.ctx())
+	e.ok(err)
+	for _, h := range st.Holders {
+		if h.ID == r.ID.String() {
+			if h.Client != *r.Who || h.Revoked != revoked {
+				e.Errorf("holder %+v, want %+v", h, *r.Who)
+			}
+			return
+		}
+	}
+	for _, w := range st.Waiters {
+		if w.ID == r.ID.String() {
+			if w.Client != *r.Who {
+				e.Errorf("waiter %+v, want %+v", w, *r.Who)
+			}
+			return
+		}
+	}
+	e.Errorf("%v is not in %+v", r.ID, st)
+}
