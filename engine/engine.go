@@ -173,8 +173,12 @@ type Request struct {
 	// nothing changes.
 	Mine bool
 
-	Token int64 // Release, Renew: the last fencing token that the client gave out for the permit; 0: the granted one
-	Pin   bool  // SetLimit: outlives an idle semaphore
+	// Token is, for a Release or a Renew, the last fencing token that the client gave
+	// out for the permit; 0: the granted one. The Release of a named permit is
+	// about the grant of this token alone: of another one the answer is Gone, and
+	// nothing changes. 0: of any.
+	Token int64
+	Pin   bool // SetLimit: outlives an idle semaphore
 }
 
 // Status is the outcome of a request.

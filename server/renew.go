@@ -80,16 +80,16 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 	p = x.permit(number)
 	l.Unlock()
 	if p == nil {
-		id, who, err := x.find(ctx, number)
+		id, h, err := x.find(ctx, number)
 		if err != nil {
 			return nil, false, err
 		}
 		if lease == 0 {
-			lease = cmp.Or(who.Lease, defaultLease)
+			lease = cmp.Or(h.Client.Lease, defaultLease)
 		}
 		l.Lock()
 		if p = x.permit(number); p == nil {
-			p = newPermit(client.Wish{Terms: client.Terms{Limit: 1, Lease: lease}, ID: id, Who: who})
+			p = newPermit(client.Wish{Terms: client.Terms{Limit: 1, Lease: lease}, ID: id, Who: h.Client})
 			x.names.Resume(l.Now(), &p.Named)
 			fresh = true
 		}
@@ -129,42 +129,39 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request, who *Who) error
 	return nil
 }
 
-// released gives back the permit that is held under a number.
+// released gives back the permit that is held under a number: the one that this
+// server knows of, or the one that another has granted since.
 func (x *semaphore) released(ctx context.Context, number uint64) error {
-	m := x.loop.Machine
-	here := func() *permit {
-		if p := x.permit(number); p != nil && p.State() == client.Held {
-			return p
+	var here, there *client.Order
+	a, err := x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
+		p := x.permit(number)
+		if p == nil || p.State() != client.Held {
+			return nil, errGone
 		}
-		return nil
+		here = x.loop.Machine.Release(now, &p.Acquisition)
+		here.Owner = w
+		x.names.End(&p.Named)
+		p.end(errGone)
+		return here, nil
+	})
+	if err == nil && a.Status == engine.Done || err != nil && err != errGone {
+		return err
+	}
+	id, h, err := x.find(ctx, number)
+	if err == nil {
+		a, err = x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
+			there = &client.Order{Owner: w}
+			x.loop.Machine.Do(now, there, engine.Request{Kind: engine.Release, ID: id, Token: h.Token})
+			return there, nil
+		})
+		if err == nil && a.Status != engine.Done {
+			err = errGone
+		}
 	}
 	x.loop.Lock()
-	p := here()
-	x.loop.Unlock()
-	var permit engine.ID
-	if p == nil {
-		var err error
-		if permit, _, err = x.find(ctx, number); err != nil {
-			return err
-		}
-	}
-	a, err := x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
-		if p = here(); p != nil {
-			o := m.Release(now, &p.Acquisition)
-			o.Owner = w
-			x.names.End(&p.Named)
-			p.end(errGone)
-			return o, nil
-		}
-		if permit == (engine.ID{}) {
-			return nil, errGone // since
-		}
-		o := &client.Order{Owner: w}
-		m.Do(now, o, engine.Request{Kind: engine.Release, ID: permit})
-		return o, nil
-	})
-	if err == nil && a.Status != engine.Done {
-		err = errGone
+	defer x.loop.Unlock()
+	if err == errGone && (here != nil && here.Unsure() || there != nil && there.Unsure()) {
+		return nil // it was there, and an attempt whose answer was lost has given it back
 	}
 	return err
 }

@@ -131,20 +131,20 @@ func (x *semaphore) order(ctx context.Context, op string, begin func(now time.Du
 	return w.Answer, err
 }
 
-// find is a permit that some server has given under a number.
-func (x *semaphore) find(ctx context.Context, number uint64) (engine.ID, engine.Client, error) {
+// find is a permit that some server has given under a number, as the engine has it.
+func (x *semaphore) find(ctx context.Context, number uint64) (engine.ID, engine.Holder, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	st, err := x.loop.Session().State(ctx)
 	if err != nil {
-		return engine.ID{}, engine.Client{}, err
+		return engine.ID{}, engine.Holder{}, err
 	}
 	for _, h := range st.Holders {
 		if id, err := engine.ParseID(h.ID); err == nil && id.Client == named && id.Number == number {
-			return id, h.Client, nil
+			return id, h, nil
 		}
 	}
-	return engine.ID{}, engine.Client{}, errGone
+	return engine.ID{}, engine.Holder{}, errGone
 }
 
 // stopped reports whether the semaphore is paused, as of a second ago at most.

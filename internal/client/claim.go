@@ -79,6 +79,9 @@ func (m *Machine) becomes(c *claim, s stage) {
 	}
 	was := c.lined()
 	c.stage = s
+	if s == queued { // whatever it had been granted is over
+		c.token, c.last = 0, 0
+	}
 	if was && !c.lined() {
 		m.line.weight -= c.id.Weight
 	}
@@ -96,6 +99,15 @@ func (c *claim) passed() int64 {
 		return c.last
 	}
 	return 0
+}
+
+// released is the token for a release: the last one given out, or the one of a grant
+// to a caller that named it, and may have another grant under that name by then.
+func (c *claim) released() int64 {
+	if c.who != nil {
+		return c.token
+	}
+	return c.passed()
 }
 
 // touched reports whether the engine may have something of it that is to be given

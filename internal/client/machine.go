@@ -223,7 +223,7 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 	}
 	o := &Order{request: engine.Request{Kind: engine.Release, ID: a.id}, came: now, owed: true}
 	if c != nil {
-		o.request.Token = c.passed()
+		o.request.Token = c.released()
 	}
 	m.Forget(a)
 	m.orders = append(m.orders, o)

@@ -23,6 +23,9 @@ type Order struct {
 	told    bool          // nobody wants the answer, or any more
 }
 
+// Unsure reports whether an attempt had no answer, and may have been carried out.
+func (o *Order) Unsure() bool { return o.unsure }
+
 // Do carries out a request that is not about an acquisition of this machine.
 func (m *Machine) Do(now time.Duration, o *Order, r engine.Request) {
 	o.request, o.came = r, now
@@ -66,7 +69,7 @@ func (m *Machine) giveBack(c *claim) {
 	if len(m.orders) >= maxOwed {
 		m.orders = slices.Delete(m.orders, 0, maxOwed/10)
 	}
-	r := engine.Request{Kind: engine.Release, ID: c.id, Token: c.passed(), Mine: c.id.Client != m.cfg.Client && !c.resumed}
+	r := engine.Request{Kind: engine.Release, ID: c.id, Token: c.released(), Mine: c.id.Client != m.cfg.Client && !c.resumed}
 	m.orders = append(m.orders, &Order{request: r, owed: true, told: true})
 }
 
@@ -86,9 +89,12 @@ func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answe
 		m.renewed(now, o.claim, answer)
 	}
 	// A release or a removal that was sent twice and found nothing the second time
-	// did its work the first time.
+	// did its work the first time. Of a permit that its caller named there may be
+	// another grant, which the owner has to look for.
 	if kind := o.request.Kind; o.unsure && (kind == engine.Release || kind == engine.Remove) && answer.Status == engine.Gone {
-		answer.Status = engine.Done
+		if o.request.ID.Client == m.cfg.Client || kind == engine.Remove || o.request.Token == 0 {
+			answer.Status = engine.Done
+		}
 	}
 	m.answer(o, Event{Answer: answer})
 }

@@ -111,6 +111,9 @@ type holder struct {
 	index    int // in ends
 }
 
+// named reports whether several sessions may ask for the permit.
+func (h *holder) named() bool { return h.via != h.id.Client }
+
 type ticket struct {
 	owner
 	id       engine.ID
@@ -332,8 +335,11 @@ func (l *Ledger) release(now int64, r engine.Request) engine.Answer {
 	if of := l.ownerOf(r.ID); r.Mine && of != nil && of.via != l.caller {
 		return engine.Answer{Status: engine.Gone}
 	}
-	l.untell(r.ID)
 	h := l.holder(now, r.ID)
+	if h != nil && h.named() && r.Token > 0 && r.Token != h.token {
+		return engine.Answer{Status: engine.Gone} // what is meant was given back, and its caller has it anew
+	}
+	l.untell(r.ID)
 	if h != nil {
 		l.token = max(l.token, r.Token)
 		l.forget(h)

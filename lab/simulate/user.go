@@ -286,26 +286,46 @@ func (u *user) release(token int64) {
 	u.gives = true
 	n := u.server()
 	again := func() { w.after(w.between(w.delay, u.lease/10), func() { u.release(token) }) }
-	u.reaches(n, func() {
-		o := &client.Order{}
-		p := n.names.Find(u.number)
-		switch {
-		case p != nil && p.State() == client.Held:
-			o = n.machine.Release(n.clock(), &p.Acquisition)
-			n.names.End(p)
-		default:
-			if _, ok := w.server.ledger.LeaseEnd(u.id()); !ok && !w.server.down { // as State says
-				n.w.after(w.between(20, w.delay), func() { u.released(token, engine.Gone) })
-				return
-			}
-			n.machine.Do(n.clock(), o, engine.Request{Kind: engine.Release, ID: u.id()})
+	unsure := false
+	answered := func(status engine.Status) {
+		if status == engine.Gone && unsure {
+			status = engine.Done
 		}
+		w.after(w.between(20, w.delay), func() { u.released(token, status) })
+	}
+	elsewhere := func() { // what State shows
+		if _, ok := w.server.ledger.LeaseEnd(u.id()); !ok && !w.server.down {
+			answered(engine.Gone)
+			return
+		}
+		o := &client.Order{}
 		o.Owner = func(status engine.Status, failed bool) {
 			if failed {
 				again()
 				return
 			}
-			w.after(w.between(20, w.delay), func() { u.released(token, status) })
+			unsure = unsure || o.Unsure()
+			answered(status)
+		}
+		n.machine.Do(n.clock(), o, engine.Request{Kind: engine.Release, ID: u.id(), Token: w.check.given[u.id()]})
+	}
+	u.reaches(n, func() {
+		if p := n.names.Find(u.number); p != nil && p.State() == client.Held {
+			o := n.machine.Release(n.clock(), &p.Acquisition)
+			n.names.End(p)
+			o.Owner = func(status engine.Status, failed bool) {
+				switch {
+				case failed:
+					again()
+				case status == engine.Gone: // another server may have granted it anew
+					unsure = o.Unsure()
+					elsewhere()
+				default:
+					answered(status)
+				}
+			}
+		} else {
+			elsewhere()
 		}
 		born := n.born
 		w.after(u.lease, func() { // the answer may have been lost with the server

@@ -124,8 +124,11 @@ end,
 release = function(s, q, id)
   local via = q.others and R.look(s, id) and R.via(s, id) or s.caller
   if q.again and via ~= s.caller then return R.answer(s, GONE, 0, 0, 0) end -- only its own
+  local found, token = R.holder(s, id)
+  if found and q.others and via ~= R.client(id) and q.token > 0 and q.token ~= token then
+    return R.answer(s, GONE, 0, 0, 0) -- what is meant was given back, and its caller has it anew
+  end
   R.untell(s, id)
-  local found = R.holder(s, id)
   if found then
     s.token = math.max(s.token, q.token)
     R.forget(s, id)
