@@ -56,13 +56,22 @@ func ExampleKeys_Do() {
 // A tenant that paid for five.
 func ExampleKeys_Use() {
 	ctx := context.Background()
-	keys, _ := sema.NewKeys(memengine.New(), "tenants", 2, nil)
-	err := keys.Use("acme", func(sem *sema.Semaphore) error { return sem.SetLimit(ctx, 5) })
+	engine := memengine.New()
+	keys, _ := sema.NewKeys(engine, "tenants", 2, nil)
+	name, _ := keys.Name("acme")
+	operator, _ := sema.Operate(engine, name)
+	_ = operator.SetLimit(ctx, 5)
+	err := keys.Use("acme", func(sem *sema.Semaphore) error {
+		free, err := sem.Available(ctx)
+		fmt.Println(sem.Name(), free)
+		return err
+	})
 	fmt.Println(err)
 	permit, err := keys.AcquireN(ctx, "acme", 5)
 	fmt.Println(permit.Weight(), err, permit.Err(), permit.Release())
 	_ = keys.Close()
 	// Output:
+	// tenants/acme 5
 	// <nil>
 	// 5 <nil> <nil> <nil>
 }

@@ -17,10 +17,9 @@ func ExampleSemaphore_State() {
 	permit, _ := sem.TryAcquireN(ctx, 2)
 	state, _ := sem.State(ctx)
 	fmt.Println(state.Used, "of", state.Limit, "held")
-	holders, _ := sem.Holders(ctx)
-	waiters, _ := sem.Waiters(ctx)
-	fmt.Println(holders[0].Client.Label, "holds", holders[0].Weight, "-", len(waiters), "wait")
-	fmt.Println(sem.Name(), holders[0].ID == permit.ID(), holders[0].Token == permit.Token())
+	holder := state.Holders[0]
+	fmt.Println(holder.Client.Label, "holds", holder.Weight, "-", state.Waiting(), "wait")
+	fmt.Println(sem.Name(), holder.ID == permit.ID(), holder.Token == permit.Token())
 	_ = permit.Release()
 	// Output:
 	// 2 of 3 held
@@ -29,37 +28,46 @@ func ExampleSemaphore_State() {
 }
 
 // An operator's limit outlives the program, and is not what New was given.
-func ExampleSemaphore_SetLimit() {
+func ExampleOperator_SetLimit() {
 	ctx := context.Background()
-	sem, _ := sema.New(memengine.New(), "db", 3, nil)
-	_ = sem.SetLimit(ctx, 5)
+	engine := memengine.New()
+	operator, _ := sema.Operate(engine, "db")
+	_ = operator.SetLimit(ctx, 5)
+	sem, _ := sema.New(engine, "db", 3, nil)
 	limit, _ := sem.Limit(ctx)
-	fmt.Println(limit, sem.UnsetLimit(ctx))
+	fmt.Println(limit, operator.UnsetLimit(ctx))
 	// Output: 5 <nil>
 }
 
 // Nobody gets a permit while the database is being moved.
-func ExampleSemaphore_Pause() {
+func ExampleOperator_Pause() {
 	ctx := context.Background()
-	sem, _ := sema.New(memengine.New(), "db", 3, nil)
-	_ = sem.Pause(ctx)
+	engine := memengine.New()
+	sem, _ := sema.New(engine, "db", 3, nil)
+	operator, _ := sema.Operate(engine, "db")
+	fmt.Println(operator.Pause(ctx)) // nobody has used it yet, and nobody set its limit
+	_ = operator.SetLimit(ctx, 3)
+	_ = operator.Pause(ctx)
 	_, err := sem.TryAcquire(ctx)
 	fmt.Println(err)
-	_ = sem.Unpause(ctx)
+	_ = operator.Unpause(ctx)
 	permit, err := sem.TryAcquire(ctx)
 	fmt.Println(err, permit.Release())
 	// Output:
+	// sema: no such semaphore: "db"
 	// sema: no permit available
 	// <nil> <nil>
 }
 
 // The holder is told to stop; its weight is free once it has released.
-func ExampleSemaphore_Revoke() {
+func ExampleOperator_Revoke() {
 	ctx := context.Background()
-	sem, _ := sema.New(memengine.New(), "db", 1, nil)
+	engine := memengine.New()
+	sem, _ := sema.New(engine, "db", 1, nil)
 	permit, _ := sem.Acquire(ctx)
 	work := permit.Context(ctx)
-	_ = sem.Revoke(ctx, permit.ID())
+	operator, _ := sema.Operate(engine, "db")
+	_ = operator.Revoke(ctx, permit.ID())
 	<-work.Done()
 	fmt.Println(context.Cause(work))
 	fmt.Println(errors.Is(permit.Err(), sema.ErrRevoked), permit.Release())
@@ -69,13 +77,15 @@ func ExampleSemaphore_Revoke() {
 }
 
 // A permit by its id, whoever holds it; and what nobody uses is forgotten.
-func ExampleSemaphore_ReleaseID() {
+func ExampleOperator_Release() {
 	ctx := context.Background()
-	sem, _ := sema.New(memengine.New(), "db", 1, nil)
+	engine := memengine.New()
+	sem, _ := sema.New(engine, "db", 1, nil)
 	permit, _ := sem.Acquire(ctx)
-	fmt.Println(errors.Is(sem.Remove(ctx), sema.ErrInUse))
-	fmt.Println(sem.ReleaseID(ctx, permit.ID()))
-	fmt.Println(sem.Remove(ctx))
+	operator, _ := sema.Operate(engine, "db")
+	fmt.Println(errors.Is(operator.Remove(ctx), sema.ErrInUse))
+	fmt.Println(operator.Release(ctx, permit.ID()))
+	fmt.Println(operator.Remove(ctx))
 	// Output:
 	// true
 	// <nil>
@@ -135,4 +145,18 @@ func ExamplePermit_Token() {
 	fmt.Println(second.Token() > first.Token())
 	_ = second.Release()
 	// Output: true
+}
+
+// Two that observe one Semaphore.
+func ExampleObserver_And() {
+	count := 0
+	counting := sema.Observer{Acquired: func(sema.Acquired) { count++ }}
+	logging := sema.Observer{Released: func(r sema.Released) { fmt.Println(r.Semaphore, "released") }}
+	sem, _ := sema.New(memengine.New(), "db", 1, &sema.Options{Observer: counting.And(logging)})
+	permit, _ := sem.Acquire(context.Background())
+	_ = permit.Release()
+	fmt.Println(count)
+	// Output:
+	// db released
+	// 1
 }

@@ -13,7 +13,7 @@ import (
 func TestDrainTakesWhatItsOwnClientKeepsDuringACall(t *testing.T) {
 	o := &sema.Options{Keep: 5 * time.Second}
 	bubble(t, o, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		if err := s.SetLimit(t.Context(), 3); err != nil {
+		if err := operator(t, e).SetLimit(t.Context(), 3); err != nil {
 			t.Fatal(err)
 		}
 		p, q := acquire(t, s), acquire(t, s)
@@ -49,23 +49,12 @@ func TestWhatWaitsIsCarriedAlthoughAnObserverPanics(t *testing.T) {
 		go func() { _, _ = s.Acquire(t.Context()) }()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		waiters, err := s.Waiters(t.Context())
-		if err != nil || len(waiters) != 2 {
-			t.Errorf("%d wait at the engine, %v; want both", len(waiters), err)
+		st, err := s.State(t.Context())
+		if err != nil || len(st.Waiters) != 2 {
+			t.Errorf("%d wait at the engine, %v; want both", len(st.Waiters), err)
 		}
 		if err := p.Release(); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestRemoveGivesBackWhatItsOwnClientKeeps(t *testing.T) {
-	bubble(t, &sema.Options{Keep: 5 * time.Second}, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		if err := acquire(t, s).Release(); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Remove(t.Context()); err != nil {
-			t.Errorf("nobody holds a permit, and yet: %v", err)
 		}
 	})
 }
@@ -74,7 +63,8 @@ func TestRemoveGivesBackWhatItsOwnClientKeeps(t *testing.T) {
 func TestWhoWaitsWithoutATicketHasItsWeight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queued := make(chan sema.Queued, 100)
-		s, err := sema.New(memengine.New(), "x", 2, &sema.Options{Observer: sema.Observer{Queued: func(q sema.Queued) { queued <- q }}})
+		e := memengine.New()
+		s, err := sema.New(e, "x", 2, &sema.Options{Observer: sema.Observer{Queued: func(q sema.Queued) { queued <- q }}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +85,7 @@ func TestWhoWaitsWithoutATicketHasItsWeight(t *testing.T) {
 				t.Errorf("told %+v", q)
 			}
 		}
-		if err := s.SetLimit(t.Context(), 1); err != nil {
+		if err := operator(t, e).SetLimit(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		if err := held.Release(); err != nil {

@@ -216,11 +216,16 @@ func TestAKeyIsInUseWhileItsContextIs(t *testing.T) {
 
 func TestUseKeepsTheKeyOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeys(t, sematest.New(t), 1, &sema.KeysOptions{Idle: time.Second})
+		e := sematest.New(t)
+		k := newKeys(t, e, 1, &sema.KeysOptions{Idle: time.Second})
 		errOwn := errors.New("own")
 		err := k.Use("a", func(s *sema.Semaphore) error {
 			time.Sleep(time.Hour)
-			if err := s.SetLimit(t.Context(), 3); err != nil {
+			o, err := sema.Operate(e, s.Name())
+			if err == nil {
+				err = o.SetLimit(t.Context(), 3)
+			}
+			if err != nil {
 				return err
 			}
 			if s.Name() != "tenants/a" {

@@ -194,7 +194,7 @@ func (k *Keys) Do(ctx context.Context, key string, f func(context.Context) error
 	return err
 }
 
-// Use calls f with the key's Semaphore, to look at it or to set its limit. It
+// Use calls f with the key's Semaphore, to look at it or to drain it. It
 // stays open until f returns. Use fails with f's error, and as AcquireN does on a
 // key that cannot be used.
 func (k *Keys) Use(key string, f func(*Semaphore) error) error {

@@ -95,3 +95,27 @@ type LimitDiffers struct {
 	Wanted    int // as given to New
 	Stored    int // as the engine has it
 }
+
+// And is an Observer that tells o first, and then other.
+func (o Observer) And(other Observer) Observer {
+	return Observer{
+		Queued:       both(o.Queued, other.Queued),
+		Acquired:     both(o.Acquired, other.Acquired),
+		Failed:       both(o.Failed, other.Failed),
+		Released:     both(o.Released, other.Released),
+		Lost:         both(o.Lost, other.Lost),
+		Abandoned:    both(o.Abandoned, other.Abandoned),
+		RenewFailed:  both(o.RenewFailed, other.RenewFailed),
+		LimitDiffers: both(o.LimitDiffers, other.LimitDiffers),
+	}
+}
+
+func both[E any](first, second func(E)) func(E) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(e E) { first(e); second(e) }
+}

@@ -75,6 +75,17 @@ func bubble(t *testing.T, o *sema.Options, f func(t *testing.T, e *counting, s *
 	})
 }
 
+// operator is for the bubble's semaphore.
+func operator(t *testing.T, e sema.Engine) *sema.Operator {
+	t.Helper()
+	o, err := sema.Operate(e, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
 func acquire(t *testing.T, s *sema.Semaphore) *sema.Permit {
 	t.Helper()
 	p, err := s.Acquire(t.Context())
@@ -265,8 +276,9 @@ func TestErrorsNameTheValue(t *testing.T) {
 // A context that is first asked for after the end has the cause of the end, and
 // not what came later.
 func TestTheCauseOfAContextMadeLate(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, _ *counting, s *sema.Semaphore) {
-		if err := s.SetLimit(t.Context(), 2); err != nil {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		o := operator(t, e)
+		if err := o.SetLimit(t.Context(), 2); err != nil {
 			t.Fatal(err)
 		}
 		parent, cancel := context.WithCancel(t.Context())
@@ -278,7 +290,7 @@ func TestTheCauseOfAContextMadeLate(t *testing.T) {
 		if err := released.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Revoke(t.Context(), revoked.ID()); err != nil {
+		if err := o.Revoke(t.Context(), revoked.ID()); err != nil {
 			t.Fatal(err)
 		}
 		_ = revoked.Renew(t.Context())
@@ -346,7 +358,7 @@ func TestErrorsNameTheOperation(t *testing.T) {
 		is(err, `sema: resume "x": broken`)
 		_, err = other.Acquire(t.Context())
 		is(err, `sema: acquire "x": broken`)
-		is(other.SetLimit(t.Context(), 2), `sema: limit "x": broken`)
+		is(operator(t, e).SetLimit(t.Context(), 2), `sema: limit "x": broken`)
 		e.broken.Store(false)
 		if err := p.Release(); err != nil {
 			t.Error(err)

@@ -42,21 +42,30 @@ type Semaphore struct {
 // only on values out of range, with an *ArgumentError. A nil options means the
 // defaults.
 func New(e Engine, name string, limit int, options *Options) (*Semaphore, error) {
-	if e == nil {
-		return nil, &ArgumentError{What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
-	}
 	if options == nil {
 		options = &Options{}
 	}
-	s := &Semaphore{name: name, limit: limit, options: options.withDefaults()}
-	for _, err := range []error{engine.ValidateName(name), engine.ValidateLimit(limit), s.options.validate()} {
+	o := options.withDefaults()
+	for _, err := range []error{engine.ValidateLimit(limit), o.validate()} {
 		if err != nil {
 			return nil, err
 		}
 	}
+	return open(e, name, limit, o)
+}
+
+// open opens a session of a semaphore. One whose limit is 0 never acquires.
+func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
+	if e == nil {
+		return nil, &ArgumentError{What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
+	}
+	if err := engine.ValidateName(name); err != nil {
+		return nil, err
+	}
+	s := &Semaphore{name: name, limit: limit, options: o}
 	owner := loop.Owner{Observe: s.observe, Tick: s.takeUp, Ticked: s.watch}
-	config := func(session engine.Session) client.Config { return s.options.machine(session, limit) }
-	if err := s.loop.Open(e, name, self(options.Label), owner, config); err != nil {
+	config := func(session engine.Session) client.Config { return o.machine(session, limit) }
+	if err := s.loop.Open(e, name, self(o.Label), owner, config); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -27,7 +27,7 @@ type deed struct {
 	button string
 	title  func(wish) string
 	note   func(wish, engine.State) string
-	do     func(context.Context, *sema.Semaphore, wish) error
+	do     func(context.Context, *sema.Operator, wish) error
 	done   string
 	danger bool
 }
@@ -48,7 +48,7 @@ var deeds = map[string]deed{
 			}
 			return note
 		},
-		do:   func(ctx context.Context, s *sema.Semaphore, x wish) error { return s.SetLimit(ctx, x.Limit) },
+		do:   func(ctx context.Context, o *sema.Operator, x wish) error { return o.SetLimit(ctx, x.Limit) },
 		done: "The limit is set.",
 	},
 	"unset-limit": {
@@ -57,7 +57,7 @@ var deeds = map[string]deed{
 		note: func(_ wish, st engine.State) string {
 			return fmt.Sprintf("The limit stays %d while the semaphore is in use. Once it has been idle it is forgotten, and the next program's limit counts.", st.Limit)
 		},
-		do:   func(ctx context.Context, s *sema.Semaphore, _ wish) error { return s.UnsetLimit(ctx) },
+		do:   func(ctx context.Context, o *sema.Operator, _ wish) error { return o.UnsetLimit(ctx) },
 		done: "The limit is not kept any more.",
 	},
 	"pause": {
@@ -66,7 +66,7 @@ var deeds = map[string]deed{
 		note: func(_ wish, st engine.State) string {
 			return fmt.Sprintf("Nobody is granted a permit until it is unpaused. %s and may go on; who waits goes on waiting.", keep(len(st.Holders)))
 		},
-		do:   func(ctx context.Context, s *sema.Semaphore, _ wish) error { return s.Pause(ctx) },
+		do:   func(ctx context.Context, o *sema.Operator, _ wish) error { return o.Pause(ctx) },
 		done: "The semaphore is paused.",
 	},
 	"unpause": {
@@ -75,7 +75,7 @@ var deeds = map[string]deed{
 		note: func(wish, engine.State) string {
 			return "Those who wait are served at once, as far as the limit allows."
 		},
-		do:   func(ctx context.Context, s *sema.Semaphore, _ wish) error { return s.Unpause(ctx) },
+		do:   func(ctx context.Context, o *sema.Operator, _ wish) error { return o.Unpause(ctx) },
 		done: "The semaphore is not paused any more.",
 	},
 	"revoke": {
@@ -84,7 +84,7 @@ var deeds = map[string]deed{
 		note: func(wish, engine.State) string {
 			return "Its holder is told to stop, and has until the end of its lease. Others are granted when the holder has stopped, or when the lease has ended: the limit holds all the time."
 		},
-		do:     func(ctx context.Context, s *sema.Semaphore, x wish) error { return s.Revoke(ctx, x.Permit) },
+		do:     func(ctx context.Context, o *sema.Operator, x wish) error { return o.Revoke(ctx, x.Permit) },
 		done:   "The permit is revoked. It is free when its holder has stopped.",
 		danger: true,
 	},
@@ -94,7 +94,7 @@ var deeds = map[string]deed{
 		note: func(wish, engine.State) string {
 			return "Somebody else may have it before its holder has noticed, so more than the limit may run for a while. Do this when the holder is certainly gone; otherwise revoke."
 		},
-		do:     func(ctx context.Context, s *sema.Semaphore, x wish) error { return s.ReleaseID(ctx, x.Permit) },
+		do:     func(ctx context.Context, o *sema.Operator, x wish) error { return o.Release(ctx, x.Permit) },
 		done:   "The permit is released.",
 		danger: true,
 	},
@@ -104,7 +104,7 @@ var deeds = map[string]deed{
 		note: func(wish, engine.State) string {
 			return "Its limit is forgotten, and the next program's limit counts. This fails if somebody holds a permit or waits."
 		},
-		do:     func(ctx context.Context, s *sema.Semaphore, _ wish) error { return s.Remove(ctx) },
+		do:     func(ctx context.Context, o *sema.Operator, _ wish) error { return o.Remove(ctx) },
 		done:   "The semaphore is removed.",
 		danger: true,
 	},
@@ -263,19 +263,15 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a Access) {
 }
 
 func (h *Handler) perform(ctx context.Context, x wish, d deed) error {
-	st, err := h.watcher.State(ctx, x.Name)
+	o, err := sema.Operate(h.engine, x.Name)
 	if err != nil {
 		return err
 	}
-	if st.Limit == 0 {
-		return sema.ErrNotFound
+	defer func() { _ = o.Close() }() // the answer is there
+	if _, err := o.State(ctx); err != nil {
+		return err // a limit would make one anew
 	}
-	s, err := sema.New(h.engine, x.Name, st.Limit, &sema.Options{Label: "dashboard"})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }() // it holds nothing
-	return d.do(ctx, s, x)
+	return d.do(ctx, o, x)
 }
 
 // statusOf is the HTTP status of an error.

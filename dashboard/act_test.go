@@ -81,8 +81,7 @@ func operate(t *testing.T, e engine.Engine) {
 			t.Errorf("failure %d was noted as done: %+v", i, a)
 		}
 	}
-	idle := s.semaphore("idle", 3, nil)
-	if err := idle.SetLimit(t.Context(), 2); err != nil {
+	if err := s.operator("idle").SetLimit(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
 	has(t, s.get(200, "/semaphore?name=idle"), "do=remove")

@@ -64,6 +64,17 @@ func (s *site) semaphore(name string, limit int, o *sema.Options) *sema.Semaphor
 	return sem
 }
 
+// operator is for operators of a semaphore.
+func (s *site) operator(name string) *sema.Operator {
+	s.t.Helper()
+	o, err := sema.Operate(s.engine, name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
 // acquire takes a permit until the test ends.
 func acquire(t *testing.T, s *sema.Semaphore, n int) *sema.Permit {
 	t.Helper()
@@ -211,7 +222,7 @@ func TestAPageShowsHoldersAndWhyOthersWait(t *testing.T) {
 	queue(t, s.engine, "x", "heavy", 3)
 	queue(t, s.engine, "x", "light", 1)
 	page := s.get(200, "/semaphore?name=x")
-	has(t, page, "holder &amp; sons", "slot 0", p.ID(), fmt.Sprint(p.Token()), "next; wants 3, 1 free", "behind 1 other; the first wants 3, 1 free", "2 of 3",
+	has(t, page, "holder &amp; sons", "slot 0", p.ID(), fmt.Sprint(p.Token()), "next in line; wants 3, 1 of 3 free", "behind 1 other; the first wants 3, 1 of 3 free", "2 of 3",
 		"1 to 1 of 1 holders", "1 to 2 of 2 waiters")
 	hasNot(t, page, "Revoke", "Set the limit", "act?") // read only
 	has(t, s.get(404, "/semaphore?name=nobody"), "Nobody uses")

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"html/template"
@@ -193,11 +192,4 @@ func (v listView) pieces() pieces {
 		p.row("rows", row.Key, "list-row", row)
 	}
 	return p.with("rows")
-}
-
-// byToken sorts holders in the order in which they got their permits.
-func byToken(holders []engine.Holder) []engine.Holder {
-	sorted := slices.Clone(holders)
-	slices.SortStableFunc(sorted, func(a, b engine.Holder) int { return cmp.Compare(a.Token, b.Token) })
-	return sorted
 }

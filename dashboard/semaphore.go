@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/view"
 	"sema/internal/why"
 	"sema/watch"
 )
@@ -86,7 +86,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a Access) (se
 	rows := h.options.Rows
 	v.HoldersPager = newPager("holders", q.holders, rows, len(st.Holders), func(page int) string { return semaphoreAddress(q.name, page, q.waiters) })
 	v.WaitersPager = newPager("waiters", q.waiters, rows, len(st.Waiters), func(page int) string { return semaphoreAddress(q.name, q.holders, page) })
-	for i, holder := range window(byToken(st.Holders), q.holders, rows) {
+	for i, holder := range window(view.ByToken(st.Holders), q.holders, rows) {
 		row := holderRow{Holder: holder, Number: (q.holders-1)*rows + i + 1, Held: "unknown", Rest: brief(max(0, holder.Left-since))}
 		if holder.Token != 0 {
 			row.Held = brief(holder.Age + since)
@@ -99,7 +99,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a Access) (se
 	for i, waiter := range window(st.Waiters, q.waiters, rows) {
 		before := (q.waiters-1)*rows + i
 		v.Waiters = append(v.Waiters, waiterRow{
-			Waiter: waiter, Position: before + 1, Since: brief(waiter.Waiting + since), Why: reason(st, why.Of(st, waiter.Weight, before)),
+			Waiter: waiter, Position: before + 1, Since: brief(waiter.Waiting + since), Why: why.Of(st, waiter.Weight, before),
 		})
 	}
 	if a.Right >= Admin && !v.Gone {
@@ -112,28 +112,6 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a Access) (se
 func window[T any](list []T, page, rows int) []T {
 	from := min((page-1)*rows, len(list))
 	return list[from:min(from+rows, len(list))]
-}
-
-// reason is why somebody waits, in the few words that a table has room for.
-func reason(st engine.State, w why.Why) string {
-	others := count(w.Before, "other")
-	switch w.Cause {
-	case why.TooHeavy:
-		return fmt.Sprintf("never: weight %d is above the limit %d", w.Weight, st.Limit)
-	case why.Paused:
-		return "paused by an operator"
-	case why.Head:
-		return fmt.Sprintf("behind %s; the first wants %d, %d free", others, w.First, w.Free)
-	case why.Behind:
-		return "behind " + others
-	case why.Over:
-		return fmt.Sprintf("next; %d held, more than the limit %d", st.Used, st.Limit)
-	case why.Needs:
-		return fmt.Sprintf("next; wants %d, %d free", w.Weight, w.Free)
-	case why.Full:
-		return fmt.Sprintf("next; all %d held", st.Limit)
-	}
-	return "served now"
 }
 
 func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a Access) {

@@ -130,9 +130,8 @@ const (
 	// Remove forgets a semaphore that has neither holders nor waiters.
 	Remove
 
-	// Pause stops all grants until Unpause: who holds a permit keeps it, who
-	// waits goes on waiting. It outlives an idle semaphore, as a pinned limit does.
-	// Limit is stored if the semaphore has none.
+	// Pause stops all grants until Unpause: a holder keeps its permit, a waiter
+	// goes on waiting. It outlives an idle semaphore, as a pinned limit does.
 	Pause
 
 	// Unpause ends a pause.
@@ -189,11 +188,11 @@ const (
 	Granted      Status = iota + 1 // Ask, Renew: the permit is held
 	Queued                         // Ask: a ticket waits in the queue
 	Refused                        // Ask: nothing free, and the request does not wait
-	Gone                           // Renew, Release, Revoke: there is no such permit
+	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause: no such semaphore
 	Revoked                        // Ask, Renew: an operator wants the permit back
 	TooHeavy                       // Ask: the weight is above the stored limit; its ticket is gone
 	LimitDiffers                   // Ask: Strict, and the stored limit is another; its ticket is gone
-	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove: carried out
+	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause: carried out
 	InUse                          // Remove: somebody holds a permit, or waits
 )
 

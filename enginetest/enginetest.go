@@ -200,6 +200,15 @@ func (e *env) semOn(engine sema.Engine, limit int, o *sema.Options) *sema.Semaph
 	return s
 }
 
+// operator opens the semaphore for an operator, on the suite's engine.
+func (e *env) operator() *sema.Operator {
+	e.Helper()
+	o, err := sema.Operate(e.client(), e.name)
+	e.ok(err)
+	e.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
 // client is the test's engine, shared by its semaphores.
 func (e *env) client() sema.Engine {
 	if e.engine == nil {

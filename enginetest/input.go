@@ -53,9 +53,11 @@ var inputTests = []test{
 		}
 		_, err := sema.New(nil, e.name, 1, nil)
 		e.bad("no engine", err, "engine")
+		_, err = sema.Operate(nil, e.name)
+		e.bad("no engine", err, "engine")
 		s := e.sem(2, nil)
 		p := e.acquire(s, 1)
-		e.bad("SetLimit", s.SetLimit(e.ctx(), 0), "limit")
+		e.bad("SetLimit", e.operator().SetLimit(e.ctx(), 0), "limit")
 		for _, n := range []int{0, -1, tooMuch()} {
 			_, err := s.AcquireN(e.ctx(), n)
 			e.bad("weight", err, "weight")
@@ -75,8 +77,8 @@ var inputTests = []test{
 		for _, id := range []string{"", "x", "a-1-0", "A-1-1", "a-1-1x", "!a-1-1", "a-1-99999999999", strings.Repeat("a", 1000)} {
 			_, err := s.Resume(e.ctx(), id)
 			e.bad("Resume "+id, err, "permit")
-			e.bad("ReleaseID", s.ReleaseID(e.ctx(), id), "permit")
-			e.bad("Revoke", s.Revoke(e.ctx(), id), "permit")
+			e.bad("Release", e.operator().Release(e.ctx(), id), "permit")
+			e.bad("Revoke", e.operator().Revoke(e.ctx(), id), "permit")
 		}
 		if st := e.state(s); st.Used != 1 || st.Limit != 2 || len(st.Waiters) != 0 {
 			e.Fatalf("changed to %+v", st)

@@ -98,10 +98,10 @@ var keepTests = []test{
 		all.Wait()
 	}},
 	{name: "a revoked permit is not passed on", run: func(e *env) {
-		s, operator := e.sem(1, &sema.Options{Lease: steps, Keep: steps / 6}), e.sem(1, nil)
+		s := e.sem(1, &sema.Options{Lease: steps, Keep: steps / 6})
 		p := e.acquire(s, 1)
 		w := e.queue(s, 1)
-		e.ok(operator.Revoke(e.ctx(), p.ID()))
+		e.ok(e.operator().Revoke(e.ctx(), p.ID()))
 		<-p.Context(e.ctx()).Done()
 		e.is(p.Release(), sema.ErrRevoked)
 		next := e.permit(w)
@@ -111,10 +111,10 @@ var keepTests = []test{
 		e.release(next)
 	}},
 	{name: "a permit that an operator gave back is not given out again", run: func(e *env) {
-		s, operator := e.sem(1, &sema.Options{Lease: steps, Keep: steps / 6}), e.sem(1, nil) // who is not told learns it from a renewal
+		s := e.sem(1, &sema.Options{Lease: steps, Keep: steps / 6}) // without a notification it learns that from a renewal
 		p := e.acquire(s, 1)
 		id := p.ID()
-		e.ok(operator.ReleaseID(e.ctx(), id))
+		e.ok(e.operator().Release(e.ctx(), id))
 		<-p.Context(e.ctx()).Done()
 		next := e.acquire(s, 1)
 		if next.ID() == id {
@@ -123,15 +123,15 @@ var keepTests = []test{
 		e.release(next)
 	}},
 	{name: "a pause stops what is kept and passed on", run: func(e *env) {
-		s, operator := e.sem(1, kept), e.sem(1, nil)
+		s, operator := e.sem(1, kept), e.operator()
 		e.release(e.acquire(s, 1))
 		e.ok(operator.Pause(e.ctx()))
-		e.until(func() bool { return e.state(operator).Used == 0 })
+		e.until(func() bool { return e.state(s).Used == 0 })
 		w := e.queue(s, 1)
 		e.waits(w)
 		_, err := s.TryAcquire(e.ctx())
 		e.is(err, sema.ErrUnavailable)
-		if !e.state(operator).Paused {
+		if !e.state(s).Paused {
 			e.Fatal("not paused")
 		}
 		e.ok(operator.Unpause(e.ctx()))
@@ -143,32 +143,33 @@ var keepTests = []test{
 	{name: "holders stay through a pause", run: func(e *env) {
 		s := e.sem(1, &sema.Options{Lease: steps})
 		p := e.acquire(s, 1)
-		e.ok(s.Pause(e.ctx()))
+		e.ok(e.operator().Pause(e.ctx()))
 		before := p.Deadline()
 		e.until(func() bool { return p.Deadline().After(before) })
 		e.release(p)
-		e.ok(s.Unpause(e.ctx()))
+		e.ok(e.operator().Unpause(e.ctx()))
 	}},
 	{name: "a pause outlives idleness", run: func(e *env) {
-		s := e.sem(1, nil)
-		e.ok(s.Pause(e.ctx()))
-		if st := e.state(e.sem(1, nil)); !st.Paused || st.Limit != 1 {
+		operator := e.operator()
+		e.release(e.acquire(e.sem(1, nil), 1))
+		e.ok(operator.Pause(e.ctx()))
+		if st := e.state(e.sem(7, nil)); !st.Paused || st.Limit != 1 {
 			e.Fatalf("%+v", st)
 		}
-		e.ok(s.Unpause(e.ctx()))
+		e.ok(operator.Unpause(e.ctx()))
 	}},
 	{name: "a smaller limit holds for what is kept", run: func(e *env) {
-		s, operator := e.sem(3, kept), e.sem(3, nil)
+		s, other := e.sem(3, kept), e.sem(3, nil)
 		var all []*sema.Permit
 		for range 3 {
 			all = append(all, e.acquire(s, 1))
 		}
-		e.ok(operator.SetLimit(e.ctx(), 1))
+		e.ok(e.operator().SetLimit(e.ctx(), 1))
 		for _, p := range all {
 			e.release(p)
 		}
-		e.until(func() bool { return e.state(operator).Used <= 1 })
-		e.release(e.acquire(operator, 1))
+		e.until(func() bool { return e.state(other).Used <= 1 })
+		e.release(e.acquire(other, 1))
 	}},
 	{name: "a process with many waiters queues few tickets", run: func(e *env) {
 		const limit, waiters = 3, 100

@@ -90,7 +90,7 @@ var lossTests = []test{
 		line := &cutEngine{Engine: e.store.Client(e)}
 		s := e.semOn(line, 1, &sema.Options{Lease: long})
 		p := e.acquire(s, 1)
-		e.ok(e.sem(1, nil).Revoke(e.ctx(), p.ID()))
+		e.ok(e.operator().Revoke(e.ctx(), p.ID()))
 		e.is(p.Renew(e.ctx()), sema.ErrRevoked)
 		line.cut.Store(true)
 		e.is(p.Release(), sema.ErrRevoked)
@@ -110,7 +110,7 @@ var lossTests = []test{
 	{name: "a permit removed from the store is lost at the next renewal", run: func(e *env) {
 		s := e.sem(1, &sema.Options{Lease: short})
 		p := e.acquire(s, 1)
-		e.ok(s.ReleaseID(e.ctx(), p.ID()))
+		e.ok(e.operator().Release(e.ctx(), p.ID()))
 		<-p.Context(e.ctx()).Done()
 		e.is(p.Err(), sema.ErrLost)
 	}},
@@ -121,7 +121,7 @@ var lossTests = []test{
 		e.release(gate)
 		p := e.permit(w)
 		work := p.Context(e.ctx())
-		e.ok(e.sem(1, nil).Revoke(e.ctx(), p.ID()))
+		e.ok(e.operator().Revoke(e.ctx(), p.ID()))
 		<-work.Done()
 		e.is(context.Cause(work), sema.ErrRevoked)
 		e.is(p.Release(), sema.ErrRevoked)
@@ -129,7 +129,7 @@ var lossTests = []test{
 	{name: "a revoked permit counts until its holder lets go", run: func(e *env) {
 		s := e.sem(1, &sema.Options{Lease: steps})
 		p := e.acquire(s, 1)
-		e.ok(s.Revoke(e.ctx(), p.ID()))
+		e.ok(e.operator().Revoke(e.ctx(), p.ID()))
 		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
 			e.Fatalf("revoked, and already free: %v", err)
 		}
@@ -137,7 +137,7 @@ var lossTests = []test{
 		e.is(p.Err(), sema.ErrRevoked)
 		e.is(p.Release(), sema.ErrLost)
 		e.empty(s, 1)
-		e.is(s.Revoke(e.ctx(), p.ID()), sema.ErrLost)
+		e.is(e.operator().Revoke(e.ctx(), p.ID()), sema.ErrLost)
 	}},
 	{name: "a store that freezes loses its holders in time", own: true, needs: freezing, run: func(e *env) {
 		const margin = steps / 4

@@ -79,7 +79,7 @@ var methodTests = []test{
 		}()
 		e.empty(s, 1)
 		err := e.sem(1, &sema.Options{Lease: short}).Do(e.ctx(), func(ctx context.Context) error {
-			e.ok(s.ReleaseID(e.ctx(), e.state(s).Holders[0].ID))
+			e.ok(e.operator().Release(e.ctx(), e.state(s).Holders[0].ID))
 			<-ctx.Done()
 			return boom
 		})
@@ -158,7 +158,7 @@ var methodTests = []test{
 		before := r.Deadline()
 		e.until(func() bool { return r.Deadline().After(before.Add(steps / 2)) })
 		e.ok(r.Err())
-		e.ok(first.ReleaseID(e.ctx(), p.ID()))
+		e.ok(e.operator().Release(e.ctx(), p.ID()))
 		if err := r.Renew(e.ctx()); !errors.Is(err, sema.ErrLost) {
 			e.Fatalf("renewed what was released: %v", err)
 		}
@@ -214,16 +214,11 @@ var methodTests = []test{
 		if w.Weight != 2 || w.Waiting < 0 || w.Client != h.Client {
 			e.Errorf("waiter %+v", w)
 		}
-		e.ok(s.Revoke(e.ctx(), a.ID()))
-		hs, err := s.Holders(e.ctx())
+		e.ok(e.operator().Revoke(e.ctx(), a.ID()))
+		st, err := e.operator().State(e.ctx())
 		e.ok(err)
-		if !hs[0].Revoked || hs[0].ID != a.ID() {
-			e.Errorf("revoked holder %+v", hs[0])
-		}
-		ws, err := s.Waiters(e.ctx())
-		e.ok(err)
-		if len(ws) != 1 {
-			e.Errorf("waiters %+v", ws)
+		if len(st.Holders) != 1 || !st.Holders[0].Revoked || st.Holders[0].ID != a.ID() || len(st.Waiters) != 1 {
+			e.Errorf("revoked: %+v", st)
 		}
 	}},
 	{name: "looking at a semaphore nobody has used does not make one", run: func(e *env) {
@@ -247,25 +242,34 @@ var methodTests = []test{
 	}},
 	{name: "a pinned limit is marked, and can be unset", run: func(e *env) {
 		s := e.sem(1, nil)
-		e.is(s.UnsetLimit(e.ctx()), sema.ErrNotFound)
-		e.ok(s.SetLimit(e.ctx(), 2))
+		o := e.operator()
+		for what, do := range map[string]func(context.Context) error{"unset": o.UnsetLimit, "pause": o.Pause, "unpause": o.Unpause, "remove": o.Remove} {
+			if err := do(e.ctx()); !errors.Is(err, sema.ErrNotFound) {
+				e.Errorf("%s without a semaphore: %v", what, err)
+			}
+		}
+		_, err := o.State(e.ctx())
+		e.is(err, sema.ErrNotFound)
+		e.ok(o.Close())
+		e.is(o.Pause(e.ctx()), sema.ErrClosed)
+		e.ok(e.operator().SetLimit(e.ctx(), 2))
 		if st := e.state(s); !st.Pinned || st.Limit != 2 {
 			e.Errorf("%+v", st)
 		}
-		e.ok(s.UnsetLimit(e.ctx()))
+		e.ok(e.operator().UnsetLimit(e.ctx()))
 		if st := e.state(s); st.Pinned || st.Limit != 2 {
 			e.Errorf("unset: %+v", st)
 		}
 	}},
 	{name: "an idle semaphore can be removed, a used one cannot", atOnce: true, run: func(e *env) {
 		s := e.sem(1, nil)
-		e.is(s.Remove(e.ctx()), sema.ErrNotFound)
+		e.is(e.operator().Remove(e.ctx()), sema.ErrNotFound)
 		p := e.acquire(s, 1)
-		e.is(s.Remove(e.ctx()), sema.ErrInUse)
+		e.is(e.operator().Remove(e.ctx()), sema.ErrInUse)
 		w := e.queue(s, 1)
 		e.release(p)
 		e.release(e.permit(w))
-		e.ok(s.Remove(e.ctx()))
+		e.ok(e.operator().Remove(e.ctx()))
 		names, err := e.client().List(e.ctx())
 		e.ok(err)
 		if slices.Contains(names, e.name) {
@@ -332,7 +336,7 @@ var methodTests = []test{
 		w := e.queue(s, 1)
 		e.release(p)
 		p = e.permit(w)
-		e.ok(s.ReleaseID(e.ctx(), p.ID()))
+		e.ok(e.operator().Release(e.ctx(), p.ID()))
 		counts := map[string]int{}
 		for counts["lost"] == 0 {
 			counts[<-heard]++

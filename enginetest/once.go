@@ -62,7 +62,7 @@ var onceTests = []test{
 		b := e.acquire(s, 1)
 		e.is(a.Release(), sema.ErrReleased)
 		e.is(a.Err(), sema.ErrReleased)
-		e.is(s.ReleaseID(e.ctx(), a.ID()), sema.ErrLost)
+		e.is(e.operator().Release(e.ctx(), a.ID()), sema.ErrLost)
 		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
 			e.Fatalf("a second release freed another's permit: %v", err)
 		}

@@ -52,7 +52,7 @@ var policyTests = []test{
 		p := e.acquire(s, 1)
 		heavy := e.queue(e.sem(3, &strict), 3)
 		light := e.queue(s, 1)
-		e.ok(s.SetLimit(e.ctx(), 4))
+		e.ok(e.operator().SetLimit(e.ctx(), 4))
 		e.release(p) // whichever comes first: all of it is served or told
 		if h := <-heavy.got; h != nil {
 			e.release(h)
@@ -91,7 +91,7 @@ var policyTests = []test{
 	{name: "a smaller limit revokes nobody and drains", run: func(e *env) {
 		s := e.sem(3, nil)
 		a, b, c := e.acquire(s, 1), e.acquire(s, 1), e.acquire(s, 1)
-		e.ok(s.SetLimit(e.ctx(), 1))
+		e.ok(e.operator().SetLimit(e.ctx(), 1))
 		w := e.queue(s, 1)
 		e.release(a)
 		e.release(b)
@@ -139,7 +139,7 @@ var policyTests = []test{
 		s := e.sem(3, o)
 		p := e.acquire(s, 1)
 		heavy, light := e.queue(e.sem(3, o), 3), e.queue(e.sem(3, o), 1)
-		e.ok(s.SetLimit(e.ctx(), 2))
+		e.ok(e.operator().SetLimit(e.ctx(), 2))
 		if <-heavy.got != nil {
 			e.Fatal("granted")
 		}

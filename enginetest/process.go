@@ -209,9 +209,13 @@ func RunProcesses(t *testing.T, store Store, faults int) {
 func runProcesses(c *stall.Case, store Store, name string, faults int) {
 	const limit, workers = 3, 5
 	const lease = 3 * time.Second // a starved process is not a dead one
-	looker, err := sema.New(store.Client(c), name, limit, nil)
+	engine := store.Client(c)
+	looker, err := sema.New(engine, name, limit, nil)
 	expect.OK(c, err)
 	c.Cleanup(func() { _ = looker.Close() })
+	operator, err := sema.Operate(engine, name)
+	expect.OK(c, err)
+	c.Cleanup(func() { _ = operator.Close() })
 	var all, running []*worker
 	spawn := func() {
 		j := job{URL: store.URL, Name: name, Limit: limit, Lease: lease, Long: len(all)%6 == 0} // one at a time, so that heavy ones fit beside it
@@ -242,7 +246,7 @@ func runProcesses(c *stall.Case, store Store, name string, faults int) {
 			continue
 		}
 		w.stopped = true
-		freeze(c, w, looker)
+		freeze(c, w, operator)
 		time.Sleep(lease + lease/4) // the fault itself: longer than it is trusted
 		expect.OK(c, w.Continue())
 	}
@@ -272,11 +276,11 @@ func runProcesses(c *stall.Case, store Store, name string, faults int) {
 
 // freeze stops a process, but not in the middle of a step: who holds a file
 // engine's lock then holds up all others, which that engine admits to.
-func freeze(tb testing.TB, w *worker, looker *sema.Semaphore) {
+func freeze(tb testing.TB, w *worker, operator *sema.Operator) {
 	for {
 		expect.OK(tb, w.Stop())
 		ctx, cancel := context.WithTimeout(context.Background(), sema.MinLease)
-		err := looker.ReleaseID(ctx, "p1.1-1-1") // a step that changes nothing
+		err := operator.Release(ctx, "p1.1-1-1") // a step that changes nothing
 		cancel()
 		if errors.Is(err, sema.ErrLost) { // there is no such permit
 			return

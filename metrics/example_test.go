@@ -21,7 +21,7 @@ func ExampleRecorder_Observer() {
 	}
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
-	sem, err := sema.New(e, "llm", 1, &sema.Options{Observer: recorder.Observer(sema.Observer{
+	sem, err := sema.New(e, "llm", 1, &sema.Options{Observer: recorder.Observer().And(sema.Observer{
 		Failed: func(f sema.Failed) { fmt.Println("own observer:", errors.Is(f.Err, sema.ErrUnavailable)) },
 	})})
 	if err != nil {

@@ -74,41 +74,16 @@ func NewRecorder(options *Options) (*Recorder, error) {
 	return &Recorder{names: names, bounds: bounds, counts: map[string]*counts{}}, nil
 }
 
-// Observer is for Options.Observer of a Semaphore, and tells own all that it is
-// told itself. Every Semaphore may have one of its own.
-func (r *Recorder) Observer(own sema.Observer) sema.Observer {
-	o := own
-	o.Acquired = func(e sema.Acquired) {
-		r.acquired(e.Semaphore, acquired, e.Waited)
-		if own.Acquired != nil {
-			own.Acquired(e)
-		}
+// Observer is for Options.Observer of a Semaphore, of any number of them. A program
+// that observes for itself as well joins its own with sema.Observer.And.
+func (r *Recorder) Observer() sema.Observer {
+	return sema.Observer{
+		Acquired:  func(e sema.Acquired) { r.acquired(e.Semaphore, acquired, e.Waited) },
+		Failed:    func(e sema.Failed) { r.acquired(e.Semaphore, ResultOf(e.Err), 0) },
+		Released:  func(e sema.Released) { r.ended(e.Semaphore, "", e.Held) },
+		Lost:      func(e sema.Lost) { r.ended(e.Semaphore, ReasonOf(e.Err), e.Held) },
+		Abandoned: func(e sema.Abandoned) { r.ended(e.Semaphore, Abandoned, e.Held) },
 	}
-	o.Failed = func(e sema.Failed) {
-		r.acquired(e.Semaphore, ResultOf(e.Err), 0)
-		if own.Failed != nil {
-			own.Failed(e)
-		}
-	}
-	o.Released = func(e sema.Released) {
-		r.ended(e.Semaphore, "", e.Held)
-		if own.Released != nil {
-			own.Released(e)
-		}
-	}
-	o.Lost = func(e sema.Lost) {
-		r.ended(e.Semaphore, ReasonOf(e.Err), e.Held)
-		if own.Lost != nil {
-			own.Lost(e)
-		}
-	}
-	o.Abandoned = func(e sema.Abandoned) {
-		r.ended(e.Semaphore, Abandoned, e.Held)
-		if own.Abandoned != nil {
-			own.Abandoned(e)
-		}
-	}
-	return o
 }
 
 // acquired counts the end of an acquisition.

@@ -66,6 +66,17 @@ func semaphore(t *testing.T, e sema.Engine, name string, limit int, o sema.Optio
 	return s
 }
 
+// operator is for operators of a semaphore.
+func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
+	t.Helper()
+	o, err := sema.Operate(e, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
 func take(t *testing.T, s *sema.Semaphore) *sema.Permit {
 	t.Helper()
 	p, err := s.Acquire(t.Context())
@@ -83,7 +94,7 @@ func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 		var mu sync.Mutex
 		told := map[string]int{}
 		tell := func(what string) { mu.Lock(); told[what]++; mu.Unlock() }
-		s := semaphore(t, e, "llm", 1, sema.Options{MaxHold: 20 * time.Second, Observer: r.Observer(sema.Observer{
+		s := semaphore(t, e, "llm", 1, sema.Options{MaxHold: 20 * time.Second, Observer: r.Observer().And(sema.Observer{
 			Queued:    func(sema.Queued) { tell("queued") },
 			Acquired:  func(sema.Acquired) { tell("acquired") },
 			Failed:    func(sema.Failed) { tell("failed") },
@@ -112,7 +123,7 @@ func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 		}
 		time.AfterFunc(3*time.Second, func() { _ = p.Release() })
 		p = take(t, s) // after a wait of 3 s
-		if err := s.Revoke(t.Context(), p.ID()); err != nil {
+		if err := operator(t, e, "llm").Revoke(t.Context(), p.ID()); err != nil {
 			t.Fatal(err)
 		}
 		<-p.Context(t.Context()).Done()
@@ -178,7 +189,7 @@ func TestRecorderCountsFailuresOfTheEngine(t *testing.T) {
 
 func TestNamesAreBounded(t *testing.T) {
 	r := recorder(t, &metrics.Options{Names: 2})
-	o := r.Observer(sema.Observer{})
+	o := r.Observer()
 	for i := range 10_000 {
 		o.Acquired(sema.Acquired{About: sema.About{Semaphore: fmt.Sprint("tenant-", i)}})
 	}
@@ -199,7 +210,7 @@ func TestNamesAreGrouped(t *testing.T) {
 		group, _, _ := strings.Cut(name, "/")
 		return group + "\xff"
 	}})
-	o := r.Observer(sema.Observer{})
+	o := r.Observer()
 	for i := range 100 {
 		o.Failed(sema.Failed{About: sema.About{Semaphore: fmt.Sprint("llm/", i)}, Err: sema.ErrUnavailable})
 	}
@@ -208,7 +219,7 @@ func TestNamesAreGrouped(t *testing.T) {
 
 func TestLabelsAreEscaped(t *testing.T) {
 	r := recorder(t, nil)
-	r.Observer(sema.Observer{}).Acquired(sema.Acquired{About: sema.About{Semaphore: "a\"} 1\nb\\"}})
+	r.Observer().Acquired(sema.Acquired{About: sema.About{Semaphore: "a\"} 1\nb\\"}})
 	wants(t, text(t, r), map[string]string{`sema_acquires_total{sema_name="a\"} 1\nb\\",result="acquired"}`: "1"})
 }
 
@@ -235,7 +246,7 @@ func TestHandler(t *testing.T) {
 	if w := ask(http.MethodGet); w.Code != http.StatusOK || w.Body.Len() != 0 {
 		t.Errorf("nothing to tell: status %d, body %q", w.Code, w.Body)
 	}
-	r.Observer(sema.Observer{}).Released(sema.Released{About: sema.About{Semaphore: "n"}, Held: time.Minute})
+	r.Observer().Released(sema.Released{About: sema.About{Semaphore: "n"}, Held: time.Minute})
 	w := ask(http.MethodGet)
 	if got := w.Header().Get("Content-Type"); got != "text/plain; version=0.0.4; charset=utf-8" {
 		t.Errorf("content type %q", got)
@@ -248,7 +259,7 @@ func TestHandler(t *testing.T) {
 
 func TestRecorderIsSafeForConcurrentUse(t *testing.T) {
 	r := recorder(t, &metrics.Options{Names: 3})
-	o := r.Observer(sema.Observer{})
+	o := r.Observer()
 	var g sync.WaitGroup
 	for i := range 8 {
 		g.Go(func() {
@@ -281,7 +292,7 @@ func BenchmarkObserver(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	o := r.Observer(sema.Observer{})
+	o := r.Observer()
 	about := sema.About{Semaphore: "llm"}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -298,7 +309,7 @@ func BenchmarkAcquire(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, o := range map[string]sema.Observer{"bare": {}, "recorded": r.Observer(sema.Observer{})} {
+	for name, o := range map[string]sema.Observer{"bare": {}, "recorded": r.Observer()} {
 		b.Run(name, func(b *testing.B) {
 			e := memengine.New()
 			defer func() { _ = e.Close() }()
@@ -326,7 +337,7 @@ func BenchmarkScrape(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		o := r.Observer(sema.Observer{})
+		o := r.Observer()
 		for i := range n {
 			o.Acquired(sema.Acquired{About: sema.About{Semaphore: fmt.Sprint("tenant-", i)}})
 		}

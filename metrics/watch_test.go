@@ -142,7 +142,7 @@ func TestWatchGivesPlacesOfTheGoneToOthers(t *testing.T) {
 			time.Sleep(time.Minute)
 			wants(t, text(t, x), map[string]string{fmt.Sprintf(`sema_limit{sema_name=%q}`, name): "5"})
 			_ = s.Close()
-			if err := removed(t, e, name); err != nil {
+			if err := operator(t, e, name).Remove(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -151,12 +151,6 @@ func TestWatchGivesPlacesOfTheGoneToOthers(t *testing.T) {
 			}
 		}
 	})
-}
-
-func removed(t *testing.T, e engine.Engine, name string) error {
-	s := semaphore(t, e, name, 1, sema.Options{})
-	defer func() { _ = s.Close() }()
-	return s.Remove(t.Context())
 }
 
 func TestWatchSaysThatTheEngineIsAway(t *testing.T) {

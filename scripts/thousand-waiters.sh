@@ -18,7 +18,7 @@ pids=()
 for i in $(seq "$n"); do
 	bin/sema run queue -- sh -c 'echo "$0" >> "$1"' "$i" "$dir/order" &
 	pids+=($!)
-	until [ "$(bin/sema ls --json | grep -o '"waiters": *[0-9]*' | grep -o '[0-9]*$')" -ge "$i" ]; do sleep 0.01; done
+	until [ "$(bin/sema ls --json | grep -o '"waiting": *[0-9]*' | grep -o '[0-9]*$')" -ge "$i" ]; do sleep 0.01; done
 done
 
 ticks() { cat /proc/[0-9]*/stat 2>/dev/null | awk '$2 == "(sema)" { sum += $14 + $15 } END { print sum + 0 }'; }

@@ -37,7 +37,7 @@ type queue struct {
 // is counted as before himself.
 func (q *queues) position(ctx context.Context, l Limiter, came time.Time) int {
 	all, ok := l.(interface {
-		Waiters(context.Context) ([]sema.Waiter, error)
+		State(context.Context) (sema.State, error)
 	})
 	if !ok {
 		return 0
@@ -48,13 +48,13 @@ func (q *queues) position(ctx context.Context, l Limiter, came time.Time) int {
 	if time.Since(one.at) > queueAge {
 		ctx, cancel := context.WithTimeout(ctx, queuePatience)
 		defer cancel()
-		waiters, err := all.Waiters(ctx)
+		st, err := all.State(ctx)
 		if err != nil {
 			return 0
 		}
 		one.at = time.Now()
 		one.came = one.came[:0]
-		for _, w := range waiters {
+		for _, w := range st.Waiters {
 			one.came = append(one.came, one.at.Add(-w.Waiting))
 		}
 		slices.SortFunc(one.came, time.Time.Compare)

@@ -80,8 +80,8 @@ func TestWhatIsNoLeak(t *testing.T) {
 		"released": func(t *testing.T, _ *sematest.Engine, _ *sema.Semaphore, p *sema.Permit) { expect.OK(t, p.Release()) },
 		"lost":     func(_ *testing.T, e *sematest.Engine, _ *sema.Semaphore, _ *sema.Permit) { e.Lose("jobs") },
 		"closed":   func(t *testing.T, _ *sematest.Engine, sem *sema.Semaphore, _ *sema.Permit) { expect.OK(t, sem.Close()) },
-		"by its id": func(t *testing.T, _ *sematest.Engine, sem *sema.Semaphore, p *sema.Permit) {
-			expect.OK(t, sem.ReleaseID(t.Context(), p.ID()))
+		"by its id": func(t *testing.T, e *sematest.Engine, _ *sema.Semaphore, p *sema.Permit) {
+			expect.OK(t, operator(t, e, "jobs").Release(t.Context(), p.ID()))
 		},
 		"released in vain": func(t *testing.T, e *sematest.Engine, _ *sema.Semaphore, p *sema.Permit) {
 			end := e.Inject(sematest.Fault{Times: sematest.Always, Err: sematest.Unreachable()})

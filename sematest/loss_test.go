@@ -92,7 +92,7 @@ func TestAResumedPermitIsLost(t *testing.T) {
 		if _, err := second.Resume(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
 			t.Errorf("a lost permit was resumed: %v", err)
 		}
-		if err := second.ReleaseID(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
+		if err := operator(t, engine, "jobs").Release(t.Context(), p.ID()); !errors.Is(err, sema.ErrLost) {
 			t.Errorf("a lost permit was released: %v", err)
 		}
 

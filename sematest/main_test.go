@@ -17,6 +17,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// operator is for operators of a semaphore.
+func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
+	t.Helper()
+	o, err := sema.Operate(e, name)
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
 // told is a test that keeps what it is told instead of failing.
 type told struct {
 	testing.TB

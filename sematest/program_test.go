@@ -166,7 +166,7 @@ func TestTheNextCallOnly(t *testing.T) {
 	if _, err := sem.State(t.Context()); err != nil {
 		t.Errorf("State again: %v", err)
 	}
-	if err := sem.SetLimit(t.Context(), 5); !errors.As(err, &failure) || !failure.NotExecuted {
+	if err := operator(t, engine, "jobs").SetLimit(t.Context(), 5); !errors.As(err, &failure) || !failure.NotExecuted {
 		t.Errorf("SetLimit: %v", err)
 	}
 	if limit, err := sem.Limit(t.Context()); limit != 2 || err != nil {

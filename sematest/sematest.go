@@ -110,15 +110,13 @@ func (e *Engine) Close() error {
 
 // HoldGrants stops all grants of a semaphore, now or once it exists, until
 // LetGrants: who holds a permit keeps it, who acquires waits, and TryAcquire
-// fails with ErrUnavailable. It is what Semaphore.Pause does, and looks like it
+// fails with ErrUnavailable. It is what Operator.Pause does, and looks like it
 // to operators.
 func (e *Engine) HoldGrants(name string) {
 	e.mu.Lock()
 	e.holding[name] = true
 	e.mu.Unlock()
-	if limit := e.state(name).Limit; limit != 0 {
-		e.do(name, engine.Request{Kind: engine.Pause, Limit: limit})
-	}
+	e.do(name, engine.Request{Kind: engine.Pause})
 }
 
 // LetGrants ends what HoldGrants began, and serves those who wait.
@@ -227,7 +225,10 @@ func (e *Engine) prepare(s *session, c *engine.Call) map[int]engine.Kind {
 	}
 	e.mu.Unlock()
 	if hold > 0 {
-		e.do(s.name, engine.Request{Kind: engine.Pause, Limit: hold})
+		if e.state(s.name).Limit == 0 {
+			e.do(s.name, engine.Request{Kind: engine.SetLimit, Limit: hold})
+		}
+		e.do(s.name, engine.Request{Kind: engine.Pause})
 		if !e.held(s.name) { // let meanwhile
 			e.do(s.name, engine.Request{Kind: engine.Unpause})
 		}

@@ -232,7 +232,7 @@ func TestOperators(t *testing.T) {
 		h.want(404, "DELETE", "/v1/semaphores/x", ``)
 		h.want(404, "DELETE", "/v1/semaphores/x/limit", ``)
 		h.want(404, "POST", "/v1/semaphores/x/pause", ``)
-		h.want(404, "POST", "/v1/semaphores/x/resume", ``)
+		h.want(404, "POST", "/v1/semaphores/x/unpause", ``)
 		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`)
 		permit := h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`).field("permit").(string)
 		h.want(409, "DELETE", "/v1/semaphores/x", ``)
@@ -245,7 +245,7 @@ func TestOperators(t *testing.T) {
 		if show := h.want(200, "GET", "/v1/semaphores/x", ``); show.field("paused") != true || show.field("pinned") != true {
 			t.Errorf("%s", show.body)
 		}
-		h.want(204, "POST", "/v1/semaphores/x/resume", ``)
+		h.want(204, "POST", "/v1/semaphores/x/unpause", ``)
 		h.want(200, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
 		h.want(204, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", ``)
 		h.want(410, "POST", "/v1/semaphores/x/permits/a/renew", ``)
@@ -256,8 +256,10 @@ func TestOperators(t *testing.T) {
 		h.want(204, "DELETE", "/v1/semaphores/x/permits/b", ``)
 		h.want(204, "DELETE", "/v1/semaphores/x/limit", ``)
 		h.want(204, "DELETE", "/v1/semaphores/x", ``)
-		h.want(204, "POST", "/v1/semaphores/new/pause", `{"limit":3}`)
-		h.want(204, "POST", "/v1/semaphores/new/resume", ``)
+		h.want(404, "POST", "/v1/semaphores/new/pause", ``)
+		h.want(204, "PUT", "/v1/semaphores/new/limit", `{"limit":3}`)
+		h.want(204, "POST", "/v1/semaphores/new/pause", ``)
+		h.want(204, "POST", "/v1/semaphores/new/unpause", ``)
 		var whats []string
 		for line := range strings.Lines(h.audit.String()) {
 			var a server.AuditRecord
@@ -267,8 +269,8 @@ func TestOperators(t *testing.T) {
 			}
 			whats = append(whats, a.What+" "+a.Name+" "+a.Result)
 		}
-		want := "remove x gone,unset-limit x gone,resume x gone,limit x done,remove x in-use,pause x done,resume x done,revoke x done," +
-			"release x done,release x gone,revoke x gone,unset-limit x done,remove x done,pause new done,resume new done"
+		want := "remove x gone,unset-limit x gone,pause x gone,unpause x gone,limit x done,remove x in-use,pause x done,unpause x done,revoke x done," +
+			"release x done,release x gone,revoke x gone,unset-limit x done,remove x done,pause new gone,limit new done,pause new done,unpause new done"
 		if got := strings.Join(whats, ","); got != want {
 			t.Errorf("the audit log has\n%s; want\n%s", got, want)
 		}

@@ -51,7 +51,7 @@ type AuditRecord struct {
 	Time   time.Time `json:"time"`
 	Who    string    `json:"who"`              // name of the token; "local" without tokens
 	From   string    `json:"from"`             // address of the other end: a proxy's, behind one
-	What   string    `json:"what"`             // limit, unset-limit, pause, resume, revoke, release, remove
+	What   string    `json:"what"`             // limit, unset-limit, pause, unpause, revoke, release, remove
 	Name   string    `json:"name"`             // of the semaphore
 	Permit string    `json:"permit,omitempty"` // revoke, release
 	Limit  int       `json:"limit,omitempty"`  // limit
@@ -65,7 +65,7 @@ func (s *Server) audit(r *http.Request, who *Who, a AuditRecord) {
 
 var operations = map[engine.Kind]string{
 	engine.Revoke: "revoke", engine.SetLimit: "limit", engine.UnsetLimit: "unset-limit", engine.Remove: "remove",
-	engine.Pause: "pause", engine.Unpause: "resume", engine.Release: "release",
+	engine.Pause: "pause", engine.Unpause: "unpause", engine.Release: "release",
 }
 
 // auditCall writes down what a Go client's call did as an operator's.

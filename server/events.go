@@ -89,25 +89,31 @@ func (s *Server) which(r *http.Request, who *Who) (watch.Which, error) {
 		}
 		return watch.Which{Name: name}, s.sees(who, name)
 	}
-	which := watch.Which{}
-	if len(who.Prefixes) == 0 {
-		if prefix != "" {
-			which.Prefixes = []string{prefix}
-		}
-		return which, nil
+	prefixes, any := who.among(prefix)
+	if !any {
+		return watch.Which{}, s.sees(who, prefix)
 	}
-	for _, p := range who.Prefixes {
+	return watch.Which{Prefixes: prefixes}, nil
+}
+
+// among is what names begin with that begin with prefix, as far as the token
+// covers them; none: any name. any is false if it covers no such name.
+func (w *Who) among(prefix string) (prefixes []string, any bool) {
+	if len(w.Prefixes) == 0 {
+		if prefix != "" {
+			prefixes = []string{prefix}
+		}
+		return prefixes, true
+	}
+	for _, p := range w.Prefixes {
 		switch {
 		case strings.HasPrefix(p, prefix):
-			which.Prefixes = append(which.Prefixes, p)
+			prefixes = append(prefixes, p)
 		case strings.HasPrefix(prefix, p):
-			which.Prefixes = append(which.Prefixes, prefix)
+			prefixes = append(prefixes, prefix)
 		}
 	}
-	if len(which.Prefixes) == 0 {
-		return which, s.sees(who, prefix)
-	}
-	return which, nil
+	return prefixes, len(prefixes) > 0
 }
 
 // eventText is an event on its way to the reader. JSON has no line breaks.

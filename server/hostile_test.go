@@ -45,7 +45,6 @@ func TestWrongBodies(t *testing.T) {
 			}
 		}
 		h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":0}`)
-		h.want(400, "POST", "/v1/semaphores/x/pause", `{"limit":-1}`)
 		h.want(400, "PUT", "/v1/semaphores/x/permits/"+strings.Repeat("i", 129), `{"limit":1}`)
 		h.want(400, "PUT", "/v1/semaphores/x/permits/"+url.PathEscape("a\nb"), `{"limit":1}`)
 		h.want(405, "PATCH", "/v1/semaphores/x", ``)
@@ -230,7 +229,7 @@ func TestTokens(t *testing.T) {
 		if st := h.state("job-1"); st.Used != 2 {
 			t.Errorf("%+v", st)
 		}
-		permit := at(as(boss, 200, "GET", "/v1/semaphores/x", "").field("holder_list").([]any)[0], "permit").(string)
+		permit := at(as(boss, 200, "GET", "/v1/semaphores/x", "").field("holders").([]any)[0], "permit").(string)
 		as(worker, 403, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", "")
 		as(boss, 204, "DELETE", "/v1/semaphores/x/holders/"+permit, "")
 		if !strings.Contains(h.audit.String(), `"who":"boss"`) || strings.Contains(h.audit.String()+logged.String(), "secret") {

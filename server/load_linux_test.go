@@ -93,10 +93,10 @@ func longPolls(tb testing.TB, n int, while time.Duration) (perPoll float64, wait
 		tb.Fatal(status, err)
 	}
 	type state struct {
-		Waiters int `json:"waiters"`
+		Waiters int `json:"waiting"`
 		List    []struct {
 			Permit string `json:"permit"`
-		} `json:"waiter_list"`
+		} `json:"waiters"`
 	}
 	show := func() (s state) {
 		expect.OK(tb, look.send("GET", "?max=100000", ""))

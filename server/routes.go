@@ -33,7 +33,7 @@ var routes = []route{
 	{"PUT", "/v1/semaphores/{name}/limit", Admin, (*Server).setLimit},
 	{"DELETE", "/v1/semaphores/{name}/limit", Admin, (*Server).unsetLimit},
 	{"POST", "/v1/semaphores/{name}/pause", Admin, (*Server).pause},
-	{"POST", "/v1/semaphores/{name}/resume", Admin, (*Server).resume},
+	{"POST", "/v1/semaphores/{name}/unpause", Admin, (*Server).unpause},
 
 	{"POST", "/v1/semaphores/{name}/permits", Use, (*Server).acquireAny},
 	{"PUT", "/v1/semaphores/{name}/permits/{id}", Use, (*Server).acquire},

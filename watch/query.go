@@ -58,6 +58,7 @@ type Query struct {
 	After    string // names after this one; only in the order of names
 	Skip     int    // so many of the list are left out before the page
 	N        int    // at most so many on the page; 0 or less: all
+	Now      bool   // with N: look again at what others had looked at lately, the list of names as well
 	History  bool   // have rounds go on, so that there is a History of each
 }
 
@@ -96,7 +97,10 @@ func (w *Watcher) Summaries(ctx context.Context, q Query) (page []Summary, total
 }
 
 func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error) {
-	since := time.Now().Add(-w.options.Fresh)
+	since := time.Now()
+	if !q.Now {
+		since = since.Add(-w.options.Fresh)
+	}
 	all := q.Order != ByName || q.N <= 0
 	if all {
 		if err := w.awaitRound(ctx); err != nil {
@@ -109,7 +113,7 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 	}
 	w.mu.Lock()
 	listed := since
-	if took := w.names.took; !w.names.began.IsZero() {
+	if took := w.names.took; !q.Now && !w.names.began.IsZero() {
 		listed = time.Now().Add(-max(w.options.Fresh, 10*took))
 	}
 	w.mu.Unlock()

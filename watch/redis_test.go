@@ -60,9 +60,7 @@ func BenchmarkLook(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = s.Close() }()
-			if err := s.SetLimit(ctx, max(1, n)); err != nil {
-				b.Fatal(err)
-			}
+			expect.OK(b, operator(b, e, "x").SetLimit(ctx, max(1, n)))
 			for range n {
 				if _, err := s.Acquire(ctx); err != nil {
 					b.Fatal(err)

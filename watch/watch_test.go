@@ -107,6 +107,15 @@ func semaphore(t *testing.T, e engine.Engine, name string, limit int, o *sema.Op
 	return s
 }
 
+// operator is for operators of a semaphore.
+func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
+	t.Helper()
+	o, err := sema.Operate(e, name)
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
 // heard is a listener that can be asked for its next event.
 type heard struct {
 	t    *testing.T
@@ -156,9 +165,10 @@ func TestALifeIsHeard(t *testing.T) {
 			if waiter.Weight != 1 || waiter.Permit == p.ID() {
 				t.Errorf("%+v", waiter)
 			}
-			expect.OK(t, s.Pause(t.Context()))
+			o := operator(t, e, "x")
+			expect.OK(t, o.Pause(t.Context()))
 			h.want("paused")
-			expect.OK(t, s.SetLimit(t.Context(), 1))
+			expect.OK(t, o.SetLimit(t.Context(), 1))
 			if got := h.want("limit"); got.Limit != 1 || !got.Pinned {
 				t.Errorf("%+v", got)
 			}
@@ -166,24 +176,24 @@ func TestALifeIsHeard(t *testing.T) {
 			if got := h.want("released"); got.Permit != p.ID() || got.Held < time.Second {
 				t.Errorf("%+v", got)
 			}
-			expect.OK(t, s.Unpause(t.Context()))
+			expect.OK(t, o.Unpause(t.Context()))
 			second := <-granted
 			got = h.want("unpaused", "granted")
 			if got.Permit != waiter.Permit || got.Waited < 2*time.Second || got.Token != second.Token() {
 				t.Errorf("%+v", got)
 			}
 			time.Sleep(time.Second / 3) // between two looks
-			expect.OK(t, s.Revoke(t.Context(), second.ID()))
+			expect.OK(t, o.Revoke(t.Context(), second.ID()))
 			<-second.Context(t.Context()).Done()
 			_ = second.Release() // it is lost, in one way or another
 			if got := h.want("released"); got.Permit != second.ID() {
 				t.Errorf("%+v", got)
 			}
-			expect.OK(t, s.UnsetLimit(t.Context()))
+			expect.OK(t, o.UnsetLimit(t.Context()))
 			if got := h.want("limit"); got.Pinned {
 				t.Errorf("%+v", got)
 			}
-			expect.OK(t, s.Remove(t.Context()))
+			expect.OK(t, o.Remove(t.Context()))
 			if got := h.want("removed"); got.Limit != 1 {
 				t.Errorf("%+v", got)
 			}
@@ -218,8 +228,7 @@ func TestARevokedHolderThatDoesNotListen(t *testing.T) {
 		id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
 		ignore(raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute}}}))
 		h := listen(t, w, watch.Which{Name: "x"})
-		s := semaphore(t, e, "x", 1, nil)
-		expect.OK(t, s.Revoke(t.Context(), id.String()))
+		expect.OK(t, operator(t, e, "x").Revoke(t.Context(), id.String()))
 		if got := h.want("revoked"); got.Permit != id.String() || got.Client.Label != "deaf" {
 			t.Errorf("%+v", got)
 		}
@@ -230,15 +239,15 @@ func TestARevokedHolderThatDoesNotListen(t *testing.T) {
 
 func TestAStreamSaysThatTheEngineIsAway(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
-		s := semaphore(t, e, "x", 1, nil)
-		expect.OK(t, s.SetLimit(t.Context(), 1))
+		o := operator(t, e, "x")
+		expect.OK(t, o.SetLimit(t.Context(), 1))
 		one, all := listen(t, w, watch.Which{Name: "x"}), listen(t, w, watch.Which{})
 		e.broken.Store(true)
 		if got := one.want("unreachable"); !errors.Is(got.Err, errBroken) {
 			t.Errorf("%+v", got)
 		}
 		all.want("unreachable", "unreachable") // the semaphore, and the list
-		expect.OK(t, s.SetLimit(t.Context(), 2))
+		expect.OK(t, o.SetLimit(t.Context(), 2))
 		e.broken.Store(false)
 		one.want("reachable", "limit")
 		var kinds []watch.Kind
@@ -276,7 +285,7 @@ func TestASlowListenerIsToldHowMuchItMissed(t *testing.T) {
 // A hundred listeners cost as many looks as one.
 func TestListenersShareLooks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
-		expect.OK(t, semaphore(t, e, "x", 1, nil).SetLimit(t.Context(), 1))
+		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 1))
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 100 {
 			go func() {
@@ -309,14 +318,15 @@ func TestSummaries(t *testing.T) {
 			t.Errorf("empty: %v %d %v", page, total, err)
 		}
 		for i := range 25 {
-			s := semaphore(t, e, fmt.Sprintf("job-%02d", i), 30, nil)
-			expect.OK(t, s.SetLimit(t.Context(), 30))
+			name := fmt.Sprintf("job-%02d", i)
+			s, o := semaphore(t, e, name, 30, nil), operator(t, e, name)
+			expect.OK(t, o.SetLimit(t.Context(), 30))
 			if i > 0 {
 				ignore(s.AcquireN(t.Context(), i))
 			}
 			if i == 7 {
 				ignore(s.AcquireN(t.Context(), 23))
-				expect.OK(t, s.Pause(t.Context()))
+				expect.OK(t, o.Pause(t.Context()))
 				for range 3 {
 					go func() { _, _ = s.Acquire(context.Background()) }()
 				}
@@ -436,7 +446,7 @@ func TestTenThousandSemaphores(t *testing.T) {
 func TestHistory(t *testing.T) {
 	bubble(t, &watch.Options{History: time.Minute}, func(t *testing.T, e *counting, w *watch.Watcher) {
 		s := semaphore(t, e, "x", 3, nil)
-		expect.OK(t, s.SetLimit(t.Context(), 3))
+		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 3))
 		if list := w.History("x"); list != nil {
 			t.Errorf("%v though nobody looked", list)
 		}
@@ -501,8 +511,8 @@ func TestState(t *testing.T) {
 func TestASemaphoreThatCannotBeRead(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		e.hidden = []string{"", "bad\x00name"} // keys that look like ours
-		expect.OK(t, semaphore(t, e, "x", 3, nil).SetLimit(t.Context(), 3))
-		expect.OK(t, semaphore(t, e, "y", 3, nil).SetLimit(t.Context(), 3))
+		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 3))
+		expect.OK(t, operator(t, e, "y").SetLimit(t.Context(), 3))
 		failing := &oneFails{counting: e, name: "x"}
 		w2 := watch.New(failing, nil)
 		defer w2.Close()
@@ -532,7 +542,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &counting{Engine: memengine.New(), takes: time.Hour}
 		w := watch.New(e, &watch.Options{Timeout: 2 * time.Hour})
-		expect.OK(t, semaphore(t, e, "x", 1, nil).SetLimit(t.Context(), 1))
+		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 1))
 		ended := make(chan error, 4)
 		go func() { _, err := w.State(context.Background(), "x"); ended <- err }()
 		go func() { _, _, err := w.Summaries(context.Background(), watch.Query{}); ended <- err }()

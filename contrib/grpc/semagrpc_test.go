@@ -360,7 +360,7 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 // A limit that differs, with the policy to refuse it.
 func TestAnotherLimitIsAFailedPrecondition(t *testing.T) {
 	e := sematest.New(t)
-	first, err := sema.New(e, "calls", 2, nil)
+	first, err := sema.Operate(e, "calls")
 	expect.OK(t, err)
 	expect.OK(t, first.SetLimit(expect.Within(t), 2))
 	s, err := sema.New(e, "calls", 1, &sema.Options{OnConflict: sema.Refuse})

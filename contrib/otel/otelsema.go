@@ -3,7 +3,7 @@
 // those have OpenTelemetry among their modules who use it.
 //
 //	telemetry, err := otelsema.New(nil) // the global providers
-//	sem, err := sema.New(engine, "llm", 5, &sema.Options{Observer: telemetry.Observer(sema.Observer{})})
+//	sem, err := sema.New(engine, "llm", 5, &sema.Options{Observer: telemetry.Observer()})
 //	err = telemetry.Do(ctx, sem, func(ctx context.Context) error { … })
 //
 // The names of metrics, attributes and results are those of package
@@ -99,41 +99,16 @@ func New(options *Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Observer is for Options.Observer of a Semaphore, and tells own all that it is
-// told itself.
-func (t *Telemetry) Observer(own sema.Observer) sema.Observer {
-	o := own
-	o.Acquired = func(e sema.Acquired) {
-		t.ended(e.Semaphore, nil, e.Waited)
-		if own.Acquired != nil {
-			own.Acquired(e)
-		}
+// Observer is for Options.Observer of a Semaphore. A program that observes for
+// itself as well joins its own with sema.Observer.And.
+func (t *Telemetry) Observer() sema.Observer {
+	return sema.Observer{
+		Acquired:  func(e sema.Acquired) { t.ended(e.Semaphore, nil, e.Waited) },
+		Failed:    func(e sema.Failed) { t.ended(e.Semaphore, e.Err, 0) },
+		Released:  func(e sema.Released) { t.over(e.Semaphore, "", e.Held) },
+		Lost:      func(e sema.Lost) { t.over(e.Semaphore, metrics.ReasonOf(e.Err), e.Held) },
+		Abandoned: func(e sema.Abandoned) { t.over(e.Semaphore, metrics.Abandoned, e.Held) },
 	}
-	o.Failed = func(e sema.Failed) {
-		t.ended(e.Semaphore, e.Err, 0)
-		if own.Failed != nil {
-			own.Failed(e)
-		}
-	}
-	o.Released = func(e sema.Released) {
-		t.over(e.Semaphore, "", e.Held)
-		if own.Released != nil {
-			own.Released(e)
-		}
-	}
-	o.Lost = func(e sema.Lost) {
-		t.over(e.Semaphore, metrics.ReasonOf(e.Err), e.Held)
-		if own.Lost != nil {
-			own.Lost(e)
-		}
-	}
-	o.Abandoned = func(e sema.Abandoned) {
-		t.over(e.Semaphore, metrics.Abandoned, e.Held)
-		if own.Abandoned != nil {
-			own.Abandoned(e)
-		}
-	}
-	return o
 }
 
 // ended counts the end of an acquisition.

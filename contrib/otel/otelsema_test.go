@@ -26,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // sdk is OpenTelemetry with everything in memory.
 type sdk struct {
+	operator  *sema.Operator
 	t         *testing.T
 	reader    *sdkmetric.ManualReader
 	spans     *tracetest.SpanRecorder
@@ -54,11 +55,14 @@ func newSDK(t *testing.T) *sdk {
 func (x *sdk) semaphore(limit int) *sema.Semaphore {
 	x.t.Helper()
 	e := memengine.New()
-	s, err := sema.New(e, "llm", limit, &sema.Options{Observer: x.telemetry.Observer(sema.Observer{})})
+	s, err := sema.New(e, "llm", limit, &sema.Options{Observer: x.telemetry.Observer()})
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	x.t.Cleanup(func() { _, _ = s.Close(), e.Close() })
+	if x.operator, err = sema.Operate(e, "llm"); err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(func() { _, _, _ = s.Close(), x.operator.Close(), e.Close() })
 	return s
 }
 
@@ -128,7 +132,7 @@ func TestMetrics(t *testing.T) {
 		if p, err = s.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Revoke(t.Context(), p.ID()); err != nil {
+		if err := x.operator.Revoke(t.Context(), p.ID()); err != nil {
 			t.Fatal(err)
 		}
 		<-p.Context(t.Context()).Done()
@@ -152,7 +156,7 @@ func TestMetrics(t *testing.T) {
 
 func TestNamesAreBounded(t *testing.T) {
 	x := newSDK(t) // two names
-	o := x.telemetry.Observer(sema.Observer{})
+	o := x.telemetry.Observer()
 	for _, name := range []string{"a", "b", "c", "d", "a"} {
 		o.Acquired(sema.Acquired{About: sema.About{Semaphore: name}})
 	}
@@ -260,7 +264,7 @@ func TestSpanOfALostPermit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Revoke(t.Context(), p.ID()); err != nil {
+		if err := x.operator.Revoke(t.Context(), p.ID()); err != nil {
 			t.Fatal(err)
 		}
 		<-p.Context(t.Context()).Done()
@@ -293,7 +297,7 @@ func ExampleTelemetry_Do() {
 	}
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
-	sem, err := sema.New(e, "llm", 5, &sema.Options{Lease: 10 * time.Second, Observer: telemetry.Observer(sema.Observer{})})
+	sem, err := sema.New(e, "llm", 5, &sema.Options{Lease: 10 * time.Second, Observer: telemetry.Observer()})
 	if err != nil {
 		panic(err)
 	}

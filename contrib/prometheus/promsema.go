@@ -5,7 +5,7 @@
 //
 //	recorder, err := metrics.NewRecorder(nil)
 //	prometheus.MustRegister(promsema.Collector(recorder))
-//	sem, err := sema.New(engine, "llm", 5, &sema.Options{Observer: recorder.Observer(sema.Observer{})})
+//	sem, err := sema.New(engine, "llm", 5, &sema.Options{Observer: recorder.Observer()})
 //
 // What the figures mean is said in package sema/metrics.
 package promsema

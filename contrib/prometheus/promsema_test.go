@@ -29,7 +29,7 @@ func busy(t *testing.T) *metrics.Recorder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := r.Observer(sema.Observer{})
+	o := r.Observer()
 	for _, name := range []string{"llm", "a \"quoted\"\nname\\ with everything, {} # 1 \u2603", strings.Repeat("x", 255)} {
 		about := sema.About{Semaphore: name}
 		for _, d := range []time.Duration{-time.Microsecond, 0, time.Millisecond, 333 * time.Millisecond, time.Second, 100 * time.Hour} {
@@ -148,7 +148,7 @@ func Example() {
 	registry.MustRegister(promsema.Collector(recorder))
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
-	sem, err := sema.New(e, "llm", 1, &sema.Options{Observer: recorder.Observer(sema.Observer{})})
+	sem, err := sema.New(e, "llm", 1, &sema.Options{Observer: recorder.Observer()})
 	if err != nil {
 		panic(err)
 	}

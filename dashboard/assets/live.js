@@ -110,7 +110,7 @@
     button.setAttribute("aria-pressed", String(held));
     if (held) {
       close();
-      say("Held still");
+      say("Updates paused");
     } else {
       open();
     }

@@ -250,6 +250,17 @@ func (s *site) semaphore(name string, limit int, label string) *sema.Semaphore {
 	return sem
 }
 
+// operator is for operators of a semaphore.
+func (s *site) operator(name string) *sema.Operator {
+	s.t.Helper()
+	o, err := sema.Operate(s.engine, name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
 func (s *site) acquire(sem *sema.Semaphore, n int) *sema.Permit {
 	s.t.Helper()
 	p, err := sem.AcquireN(s.t.Context(), n)
@@ -300,13 +311,13 @@ func (s *site) town() (revocable *sema.Permit) {
 	s.acquire(s.semaphore("downloads", 3, "curl -O https://example.org/file"), 1)
 	reports := s.semaphore("reports/month end", 2, "report")
 	s.acquire(reports, 1)
-	if err := reports.Pause(s.t.Context()); err != nil {
+	if err := s.operator("reports/month end").Pause(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	s.wait("reports/month end", "report", 1)
 	vendor := s.semaphore("vendor-x.query", 12, "etl")
 	s.acquire(vendor, 9)
-	if err := vendor.SetLimit(s.t.Context(), 8); err != nil {
+	if err := s.operator("vendor-x.query").SetLimit(s.t.Context(), 8); err != nil {
 		s.t.Fatal(err)
 	}
 	return revocable

@@ -29,7 +29,7 @@ func TestAChangeIsSeenWithoutReload(t *testing.T) {
 	s.acquire(s.semaphore("a-new-one", 1, "job"), 1)
 	b.until(`document.querySelector("tbody").firstElementChild.dataset.key === "a-new-one"`)
 	b.click("a", "github-api")
-	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("next; all 3 held")`)
+	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("next in line; 0 of 3 free")`)
 	b.until(`document.querySelector("#status").textContent === "Live"`)
 	if eval[bool](b, `window.marker === 1`) {
 		t.Error("the other page is the same document: the marker proves nothing")
@@ -73,7 +73,7 @@ func TestOperatorsSetAndUnsetALimitAndPause(t *testing.T) {
 		{"Set the limit…", "Set the limit", "1 of 7"},
 		{"Unset the limit…", "Unset the limit", "1 of 7"},
 		{"Pause…", "Pause", "paused"},
-		{"Unpause…", "Unpause", "as permits are free"},
+		{"Unpause…", "Unpause", "Open"},
 	} {
 		b.click("*[self::a or self::button]", step.click)
 		b.until(`document.querySelector("form[method=post][action=act]")`)
@@ -130,14 +130,14 @@ func TestTheFocusStaysWhereItIs(t *testing.T) {
 	if got := eval[string](b, `document.activeElement.id`); got != "who-holds" {
 		t.Errorf("after the row has gone the focus is on %q", got)
 	}
-	// Held still, nothing changes any more.
-	b.click("button", "Hold still")
+	// With updates paused, nothing changes any more.
+	b.click("button", "Pause updates")
 	s.acquire(sem, 1)
 	time.Sleep(3 * quick.Interval) // nothing to wait for: nothing is to happen
 	if !eval[bool](b, `document.querySelectorAll("[data-list=holders] tr").length === 0 && document.querySelector("#pause").getAttribute("aria-pressed") === "true"`) {
-		t.Error("it does not hold still")
+		t.Error("updates are not paused")
 	}
-	b.click("button", "Hold still")
+	b.click("button", "Pause updates")
 	b.until(`document.querySelectorAll("[data-list=holders] tr").length === 1`)
 }
 

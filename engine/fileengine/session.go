@@ -41,7 +41,7 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 	op, creates, asks := "step", false, false
 	for _, r := range c.Requests {
 		op = operations[r.Kind]
-		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit || r.Kind == engine.Pause
+		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit
 		asks = asks || r.Kind == engine.Ask
 	}
 	c.Keep = 0 // another process could not take it back

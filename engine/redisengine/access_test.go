@@ -105,18 +105,18 @@ func everything(t *testing.T, client func() sema.Engine) {
 	expect.OK(t, p.Release())
 	next := w.permit(t)
 	w = queue(t, s)
-	expect.OK(t, s.Revoke(ctx, q.ID()))
+	expect.OK(t, operator(t, e, "x").Revoke(ctx, q.ID()))
 	_ = q.Release()
 	expect.OK(t, next.Release())
 	expect.OK(t, w.permit(t).Release())
-	expect.OK(t, s.SetLimit(ctx, 3))
+	expect.OK(t, operator(t, e, "x").SetLimit(ctx, 3))
 	if st := stateOf(t, s); st.Limit != 3 {
 		t.Errorf("state %+v", st)
 	}
 	if names, err := e.List(ctx); err != nil || len(names) != 1 {
 		t.Errorf("list: %v, %v", names, err)
 	}
-	expect.OK(t, s.UnsetLimit(ctx))
+	expect.OK(t, operator(t, e, "x").UnsetLimit(ctx))
 	late := session(t, e, "y")
 	c := engine.Call{Number: 2, Fence: true, Requests: []engine.Request{late.request(engine.Ask, 1, time.Minute)}}
 	for range 2 {

@@ -85,7 +85,7 @@ func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {
 			Lease: time.Second, Ticket: time.Second, Wait: true,
 		}
 	}
-	pin, pause := engine.Request{Kind: engine.SetLimit, Limit: 1, Pin: true}, engine.Request{Kind: engine.Pause, Limit: 1}
+	pin, pause := engine.Request{Kind: engine.SetLimit, Limit: 1, Pin: true}, engine.Request{Kind: engine.Pause}
 	unset, unpause, remove := engine.Request{Kind: engine.UnsetLimit}, engine.Request{Kind: engine.Unpause}, engine.Request{Kind: engine.Remove}
 	for what, rs := range map[string][]engine.Request{
 		"pinned": {pin}, "paused": {pause}, "pinned, and no longer paused": {pin, pause, unpause}, "paused, and no longer pinned": {pin, pause, unset},

@@ -47,7 +47,7 @@ func TestStepsAreBounded(t *testing.T) {
 		c.step(late, again...)
 	})
 	c.measured(fmt.Sprintf("%d leave in a call", largestCall), func() { c.step(late, asks(late, false, 0)...) })
-	c.measured("pause", func() { c.step(head, engine.Request{Kind: engine.Pause, Limit: 1}) })
+	c.measured("pause", func() { c.step(head, engine.Request{Kind: engine.Pause}) })
 	c.measured("unpause", func() { c.step(head, engine.Request{Kind: engine.Unpause}) })
 	c.handOffs(fmt.Sprintf("100 hand-offs, %d wait", n), head, head.request(engine.Release, 1, 0))
 	c.snapshot(fmt.Sprintf("a snapshot: 1 holds, %d wait", n-100), 1, n-100)

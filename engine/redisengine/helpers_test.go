@@ -43,6 +43,15 @@ func openSem(t testing.TB, e sema.Engine, name string, limit int, o *sema.Option
 	return s
 }
 
+// operator is for operators of a semaphore.
+func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
+	t.Helper()
+	o, err := sema.Operate(e, name)
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
 func acquire(t testing.TB, s *sema.Semaphore) *sema.Permit {
 	t.Helper()
 	p, err := s.Acquire(expect.Within(t))

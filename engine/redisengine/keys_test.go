@@ -43,7 +43,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	check("queueing")
 	expect.OK(t, a.Renew(ctx))
 	check("a renewal")
-	expect.OK(t, plain.Revoke(ctx, b.ID()))
+	expect.OK(t, operator(t, e, "x").Revoke(ctx, b.ID()))
 	check("a revocation")
 	_ = b.Release()
 	c := w.permit(t)
@@ -81,9 +81,10 @@ func TestOnlyAPinnedStateStays(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
-	s := openSem(t, engineAt(t, server.Addr()), "x", 2, &sema.Options{Slots: true, Label: "l"})
+	e := engineAt(t, server.Addr())
+	s := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "l"})
 	p := acquire(t, s)
-	expect.OK(t, s.SetLimit(expect.Within(t), 1))
+	expect.OK(t, operator(t, e, "x").SetLimit(expect.Within(t), 1))
 	w := queue(t, s)
 	want := "sema:{x}:state"
 	for _, after := range []string{"with a holder and a waiter", "after all was released"} {
@@ -135,7 +136,7 @@ func TestAShortLeaseShortensNothing(t *testing.T) {
 	check("a short lease")
 	expect.OK(t, p.Renew(ctx))
 	check("its renewal")
-	expect.OK(t, short.Revoke(ctx, p.ID()))
+	expect.OK(t, operator(t, engineAt(t, server.Addr()), "x").Revoke(ctx, p.ID()))
 	check("its revocation")
 	<-p.Context(context.Background()).Done()
 	check("its end")
@@ -249,6 +250,7 @@ func TestAForeignKeyIsRefused(t *testing.T) {
 func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Client, kind string, inUse bool, value string, fails []string) {
 	expect.OK(t, rdb.FlushAll(ctx).Err())
 	s := openSem(t, e, "x", 1, &sema.Options{Slots: true, Label: "l", Renew: sema.NoRenewal})
+	o := operator(t, e, "x")
 	defer func() { expect.OK(t, rdb.Del(ctx, "sema:{x}:"+kind).Err()); expect.OK(t, s.Close()) }() // what is owed goes out
 	var held *sema.Permit
 	if inUse {
@@ -270,7 +272,7 @@ func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Cli
 	for what, do := range map[string]func() error{
 		"acquire":   func() error { _, err := s.Acquire(ctx); return err },
 		"try":       func() error { _, err := s.TryAcquire(ctx); return err },
-		"set limit": func() error { return s.SetLimit(ctx, 7) },
+		"set limit": func() error { return o.SetLimit(ctx, 7) },
 		"state":     func() error { _, err := s.State(ctx); return err },
 		"renew":     func() error { return held.Renew(ctx) },
 	} {
@@ -294,7 +296,7 @@ func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Cli
 			t.Errorf("%s changed %s of another program: %q, now %q", what, kind, before[key], after[key])
 		}
 		if what == "set limit" && err == nil {
-			expect.OK(t, s.SetLimit(ctx, 1))
+			expect.OK(t, o.SetLimit(ctx, 1))
 		}
 	}
 }

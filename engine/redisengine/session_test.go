@@ -274,21 +274,22 @@ func TestUnsetAndRemove(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := expect.Within(t)
-	s := openSem(t, patientAt(t, server.Addr()), "x", 2, nil)
-	expect.OK(t, s.SetLimit(ctx, 5))
+	e := patientAt(t, server.Addr())
+	s, o := openSem(t, e, "x", 2, nil), operator(t, e, "x")
+	expect.OK(t, o.SetLimit(ctx, 5))
 	if list := eternal(t, rdb); len(list) != 1 {
 		t.Errorf("pinned: %v", list)
 	}
-	expect.OK(t, s.UnsetLimit(ctx))
+	expect.OK(t, o.UnsetLimit(ctx))
 	if list := eternal(t, rdb); len(list) != 0 {
 		t.Errorf("no longer pinned: %v", list)
 	}
 	p := acquire(t, s)
-	if err := s.Remove(ctx); err == nil {
+	if err := o.Remove(ctx); err == nil {
 		t.Error("removed in use")
 	}
 	expect.OK(t, p.Release())
-	expect.OK(t, s.Remove(ctx))
+	expect.OK(t, o.Remove(ctx))
 	for key := range dump(t, rdb) {
 		if key == "sema:{x}:state" || key == "sema:{x}:holders" {
 			t.Errorf("%s is left", key)

@@ -79,7 +79,7 @@ func TestStateInParts(t *testing.T) {
 	}
 
 	same("no semaphore", 0, 0)
-	whole.do(engine.Request{Kind: engine.Pause, Limit: 100})
+	whole.do(engine.Request{Kind: engine.SetLimit, Limit: 100}, engine.Request{Kind: engine.Pause})
 	same("nobody", 0, 0)
 	whole.do(engine.Request{Kind: engine.Unpause})
 	others := []*direct{session(t, e, "x"), session(t, e, "x"), session(t, e, "x")}
@@ -95,7 +95,7 @@ func TestStateInParts(t *testing.T) {
 	id, err := engine.ParseID(st.Holders[3].ID)
 	expect.OK(t, err)
 	whole.do(engine.Request{Kind: engine.Revoke, ID: id})
-	whole.do(engine.Request{Kind: engine.Pause, Limit: 100}, engine.Request{Kind: engine.SetLimit, Limit: 90, Pin: true})
+	whole.do(engine.Request{Kind: engine.Pause}, engine.Request{Kind: engine.SetLimit, Limit: 90, Pin: true})
 	same("60 that hold or wait", 25, 35)
 	st = timeless(t, inParts[7])
 	if st.Limit != 90 || !st.Pinned || !st.Paused || st.Used != 100 || !st.Holders[3].Revoked || st.Holders[0].Slot != 0 ||

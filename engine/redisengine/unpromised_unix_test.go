@@ -186,7 +186,7 @@ func TestWhoHearsNothingPassesOnForAWhile(t *testing.T) {
 		ctx, cancel := context.WithTimeout(expect.Within(t), unpromisedLease)
 		defer cancel()
 		proxy.Silence()
-		expect.OK(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil).Pause(ctx))
+		expect.OK(t, operator(t, engineAt(t, server.Addr()), "x").Pause(ctx))
 		began := time.Now()
 		var last time.Duration
 		n := 0

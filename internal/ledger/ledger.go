@@ -194,7 +194,7 @@ func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine
 	case engine.UnsetLimit:
 		return l.unsetLimit(now)
 	case engine.Pause:
-		return l.pause(now, r.Limit)
+		return l.pause(now)
 	case engine.Unpause:
 		return l.unpause(now)
 	default:
@@ -382,9 +382,9 @@ func (l *Ledger) unsetLimit(now int64) engine.Answer {
 }
 
 // pause stops all grants, and outlives idleness.
-func (l *Ledger) pause(now int64, limit int) engine.Answer {
+func (l *Ledger) pause(now int64) engine.Answer {
 	if l.limit == 0 {
-		l.limit = limit
+		return engine.Answer{Status: engine.Gone}
 	}
 	l.paused = true
 	l.remember(now, 0)

@@ -72,7 +72,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 					r.Token = now + int64(number("ahead µs", 0, 5000))
 				}
 				r.Mine = r.Kind == engine.Release && oneIn("mine", 2)
-			case engine.SetLimit, engine.Pause:
+			case engine.SetLimit:
 				r.Limit, r.Pin = number("limit", 1, 6), oneIn("pin", 10)
 			}
 			return r

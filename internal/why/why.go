@@ -1,55 +1,37 @@
-// Package why says what stands in front of somebody who waits, for every
-// front end in the same terms.
+// Package why says what stands in front of a waiter, for every front end in the
+// same words.
 package why
 
-import "sema/engine"
+import (
+	"fmt"
 
-// Cause is why a permit is not granted.
-type Cause uint8
-
-// The causes. The first that applies is the one.
-const (
-	Nothing  Cause = iota // it would be granted, or is about to be
-	TooHeavy              // its weight is above the limit: it can never be granted
-	Paused                // an operator stopped all grants
-	Head                  // tickets before it, and less is free than the first of them wants
-	Behind                // tickets before it, and nothing is free, or they are being served now
-	Over                  // more is held than the limit, which was lowered since
-	Needs                 // it is the next, and wants more than is free
-	Full                  // it is the next, and nothing is free
+	"sema/engine"
 )
 
-// Why is what stands in front of one permit.
-type Why struct {
-	Cause  Cause
-	Weight int // what it wants
-	Before int // tickets before it
-	First  int // weight of the first of them; 0: none
-	Free   int // weight that is free
-}
-
-// Of says what stands in front of a permit of a weight with so many tickets
-// before it in the queue of a semaphore.
-func Of(st engine.State, weight, before int) Why {
-	w := Why{Weight: weight, Before: before, Free: max(0, st.Limit-st.Used)}
-	if before > 0 {
-		w.First = st.Waiters[0].Weight
+// Of says in a few words what stands in front of a permit of a weight with so
+// many tickets before it in the queue of a semaphore.
+func Of(st engine.State, weight, before int) string {
+	free := max(0, st.Limit-st.Used)
+	room := fmt.Sprintf("%d of %d free", free, st.Limit)
+	others := "1 other"
+	if before != 1 {
+		others = fmt.Sprintf("%d others", before)
 	}
 	switch {
 	case weight > st.Limit:
-		w.Cause = TooHeavy
+		return fmt.Sprintf("never: weight %d is above the limit %d", weight, st.Limit)
 	case st.Paused:
-		w.Cause = Paused
-	case before > 0 && w.First > w.Free && w.Free > 0:
-		w.Cause = Head
+		return "paused by an operator"
+	case before > 0 && free > 0 && st.Waiters[0].Weight > free:
+		return fmt.Sprintf("behind %s; the first wants %d, %s", others, st.Waiters[0].Weight, room)
 	case before > 0:
-		w.Cause = Behind
+		return "behind " + others
 	case st.Used > st.Limit:
-		w.Cause = Over
-	case weight > w.Free && w.Free > 0:
-		w.Cause = Needs
-	case weight > w.Free:
-		w.Cause = Full
+		return fmt.Sprintf("next in line; %d held, more than the limit %d", st.Used, st.Limit)
+	case weight > free && free > 0:
+		return fmt.Sprintf("next in line; wants %d, %s", weight, room)
+	case weight > free:
+		return "next in line; " + room
 	}
-	return w
+	return "served now"
 }

@@ -18,20 +18,20 @@ func TestOf(t *testing.T) {
 		name           string
 		st             engine.State
 		weight, before int
-		want           why.Why
+		want           string
 	}{
-		{"free", engine.State{Limit: 3, Used: 1}, 2, 0, why.Why{Cause: why.Nothing, Weight: 2, Free: 2}},
-		{"too heavy", engine.State{Limit: 3, Paused: true}, 4, 0, why.Why{Cause: why.TooHeavy, Weight: 4, Free: 3}},
-		{"paused", engine.State{Limit: 3, Paused: true, Waiters: queue(1)}, 1, 1, why.Why{Cause: why.Paused, Weight: 1, Before: 1, First: 1, Free: 3}},
-		{"heavy head", engine.State{Limit: 3, Used: 1, Waiters: queue(3)}, 1, 1, why.Why{Cause: why.Head, Weight: 1, Before: 1, First: 3, Free: 2}},
-		{"behind", engine.State{Limit: 3, Used: 3, Waiters: queue(1, 1)}, 1, 2, why.Why{Cause: why.Behind, Weight: 1, Before: 2, First: 1}},
-		{"about to be served", engine.State{Limit: 3, Used: 1, Waiters: queue(1)}, 1, 1, why.Why{Cause: why.Behind, Weight: 1, Before: 1, First: 1, Free: 2}},
-		{"lowered", engine.State{Limit: 2, Used: 3}, 1, 0, why.Why{Cause: why.Over, Weight: 1}},
-		{"wants more", engine.State{Limit: 3, Used: 2}, 2, 0, why.Why{Cause: why.Needs, Weight: 2, Free: 1}},
-		{"full", engine.State{Limit: 3, Used: 3}, 1, 0, why.Why{Cause: why.Full, Weight: 1}},
+		{"free", engine.State{Limit: 3, Used: 1}, 2, 0, "served now"},
+		{"too heavy", engine.State{Limit: 3, Paused: true}, 4, 0, "never: weight 4 is above the limit 3"},
+		{"paused", engine.State{Limit: 3, Paused: true, Waiters: queue(1)}, 1, 1, "paused by an operator"},
+		{"heavy head", engine.State{Limit: 3, Used: 1, Waiters: queue(3)}, 1, 1, "behind 1 other; the first wants 3, 2 of 3 free"},
+		{"behind", engine.State{Limit: 3, Used: 3, Waiters: queue(1, 1)}, 1, 2, "behind 2 others"},
+		{"about to be served", engine.State{Limit: 3, Used: 1, Waiters: queue(1)}, 1, 1, "behind 1 other"},
+		{"lowered", engine.State{Limit: 2, Used: 3}, 1, 0, "next in line; 3 held, more than the limit 2"},
+		{"wants more", engine.State{Limit: 3, Used: 2}, 2, 0, "next in line; wants 2, 1 of 3 free"},
+		{"full", engine.State{Limit: 1, Used: 1}, 1, 0, "next in line; 0 of 1 free"},
 	} {
 		if got := why.Of(c.st, c.weight, c.before); got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -52,8 +52,8 @@ func (s Store) queue(ctx context.Context, o Setup) (Gate, error) {
 		return g, err
 	}
 	return g, grown(ctx, o.Crowd, func() (int, error) {
-		waiters, err := all[0].Waiters(ctx)
-		return len(waiters), err
+		st, err := all[0].State(ctx)
+		return len(st.Waiters), err
 	})
 }
 

@@ -190,7 +190,7 @@ func (w *world) faults() {
 		s.operate(engine.Request{Kind: engine.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
 	})
 	w.every(w.stops, func() {
-		s.operate(engine.Request{Kind: engine.Pause, Limit: w.limit})
+		s.operate(engine.Request{Kind: engine.Pause})
 		w.after(w.between(millisecond, w.nodes[0].plan.lease), func() { s.operate(engine.Request{Kind: engine.Unpause}) })
 	})
 	w.every(w.unsets, func() {

@@ -166,8 +166,8 @@ unset_limit = function(s)
 end,
 
 -- pause stops all grants, and outlives idleness.
-pause = function(s, q)
-  if s.limit == 0 then s.limit = q.limit end
+pause = function(s)
+  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   s.paused, s.persist = true, true
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)

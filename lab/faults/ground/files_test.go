@@ -148,7 +148,7 @@ func TestLeftOfFiles(t *testing.T) {
 	}
 	e, err := fileengine.New(g.dir, nil)
 	expect.OK(t, err)
-	s, err := sema.New(e, "pinned", 1, nil)
+	s, err := sema.Operate(e, "pinned")
 	expect.OK(t, err)
 	expect.OK(t, s.SetLimit(ctx, 2))
 	expect.OK(t, s.Close())

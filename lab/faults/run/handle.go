@@ -79,7 +79,11 @@ func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) 
 		}
 		return p, nil
 	}
-	h.setLimit, h.close = sem.SetLimit, sem.Close
+	operator, err := sema.Operate(e, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	h.setLimit, h.close = operator.SetLimit, func() error { return errors.Join(sem.Close(), operator.Close()) }
 	return h, nil
 }
 

@@ -91,7 +91,11 @@ func probeOne(ctx context.Context, e sema.Engine, s history.Semaphore, leak func
 		}
 	}
 	if state.Pinned { // SetLimit was part of the load; it stays for good, as promised
-		return sem.UnsetLimit(ctx)
+		operator, err := sema.Operate(e, s.Name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(operator.UnsetLimit(ctx), operator.Close())
 	}
 	return nil
 }

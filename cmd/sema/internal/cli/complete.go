@@ -9,6 +9,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/view"
 )
 
 // completeTime is how long a shell may wait for what it offers: less than one
@@ -51,7 +52,7 @@ func (p *program) completeNamePermit(cmd *cobra.Command, args []string, start st
 		return p.completeName(cmd, args, start)
 	}
 	return p.offerState(cmd, args[0], start, func(st sema.State, offer func(id string, c engine.Client)) {
-		for _, h := range byToken(st.Holders) {
+		for _, h := range view.ByToken(st.Holders) {
 			offer(h.ID, h.Client)
 		}
 	})
@@ -70,14 +71,9 @@ func (p *program) completeNameWaiter(cmd *cobra.Command, args []string, start st
 }
 
 func (p *program) offerState(cmd *cobra.Command, name, start string, list func(sema.State, func(string, engine.Client))) ([]string, cobra.ShellCompDirective) {
-	session, closing, err := p.session(name)
-	if err != nil {
-		return nil, offerNothing
-	}
-	defer closing()
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
 	defer cancel()
-	st, err := session.State(ctx)
+	st, err := p.state(ctx, name)
 	if err != nil {
 		return nil, offerNothing
 	}

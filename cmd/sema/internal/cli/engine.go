@@ -120,31 +120,34 @@ func (p *program) urlFlag() string {
 	return " --url " + quote(p.url)
 }
 
-// session opens one semaphore for a look.
-func (p *program) session(name string) (session engine.Session, closing func(), err error) {
-	e, closeEngine, err := p.engine(defaultLease)
+// operate does something to a semaphore, within callTime.
+func (p *program) operate(ctx context.Context, verb, name string, do func(context.Context, *sema.Operator) error) error {
+	e, closing, err := p.engine(defaultLease)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	host, _ := os.Hostname()
-	session, err = e.Open(name, engine.Client{Host: host, PID: os.Getpid(), Label: "sema"}, func(engine.Notification) {})
+	defer closing()
+	return operate(ctx, e, verb, name, do)
+}
+
+func operate(ctx context.Context, e engine.Engine, verb, name string, do func(context.Context, *sema.Operator) error) error {
+	o, err := sema.Operate(e, name)
 	if err != nil {
-		closeEngine()
-		return nil, nil, err
+		return err
 	}
-	return session, func() { _ = session.Close(); closeEngine() }, nil
+	defer func() { _ = o.Close() }() // the answer is there
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return absent(name, unreachable(verb, name, do(ctx, o)))
 }
 
 // state looks at a semaphore; one that does not exist is an error.
-func state(ctx context.Context, session engine.Session, name string) (sema.State, error) {
-	st, err := session.State(ctx)
-	if err != nil {
-		return st, unreachable("state", name, err)
-	}
-	if st.Limit == 0 {
-		return st, absent(name, sema.ErrNotFound)
-	}
-	return st, nil
+func (p *program) state(ctx context.Context, name string) (st sema.State, err error) {
+	err = p.operate(ctx, "state", name, func(ctx context.Context, o *sema.Operator) (err error) {
+		st, err = o.State(ctx)
+		return err
+	})
+	return st, err
 }
 
 // absent is the program's error for a semaphore that does not exist.

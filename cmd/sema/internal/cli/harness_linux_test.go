@@ -193,8 +193,9 @@ func (j *job) signal(s syscall.Signal) {
 
 // looker looks at one semaphore.
 type looker struct {
-	t testing.TB
-	s *sema.Semaphore
+	t      testing.TB
+	engine sema.Engine
+	s      *sema.Semaphore
 }
 
 func look(t testing.TB, url, name string) *looker {
@@ -217,7 +218,7 @@ func look(t testing.TB, url, name string) *looker {
 	s, err := sema.New(engine, name, 1, nil)
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	return &looker{t, s}
+	return &looker{t, engine, s}
 }
 
 func (l *looker) state() sema.State {

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"sema"
 	"sema/engine"
 )
 
@@ -66,17 +68,14 @@ type limitSetJSON struct {
 }
 
 func (p *program) printLimit(ctx context.Context, name string) error {
-	session, closing, err := p.session(name)
+	st, err := p.state(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer closing()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	st, err := state(ctx, session, name)
-	if err != nil {
-		return err
-	}
+	return p.writeLimit(name, st)
+}
+
+func (p *program) writeLimit(name string, st sema.State) error {
 	if p.json {
 		return p.writeJSON(limitJSON{name, st.Limit, st.Pinned})
 	}
@@ -84,24 +83,15 @@ func (p *program) printLimit(ctx context.Context, name string) error {
 }
 
 func (p *program) setLimit(ctx context.Context, name string, n int) error {
-	session, closeSession, err := p.session(name)
+	var before sema.State
+	err := p.operate(ctx, "limit", name, func(ctx context.Context, o *sema.Operator) (err error) {
+		if before, err = o.State(ctx); err != nil && !errors.Is(err, sema.ErrNotFound) {
+			return err
+		}
+		return o.SetLimit(ctx, n)
+	})
 	if err != nil {
 		return err
-	}
-	defer closeSession()
-	s, closing, err := p.existing(name, defaultLease)
-	if err != nil {
-		return err
-	}
-	defer closing()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	before, err := session.State(ctx)
-	if err == nil {
-		err = s.SetLimit(ctx, n)
-	}
-	if err != nil {
-		return unreachable("limit", name, err)
 	}
 	if p.json {
 		v := limitSetJSON{limitJSON: limitJSON{name, n, true}}
@@ -114,15 +104,16 @@ func (p *program) setLimit(ctx context.Context, name string, n int) error {
 }
 
 func (p *program) unsetLimit(ctx context.Context, name string) error {
-	s, closing, err := p.existing(name, defaultLease)
+	var st sema.State
+	err := p.operate(ctx, "unset limit", name, func(ctx context.Context, o *sema.Operator) error {
+		err := o.UnsetLimit(ctx)
+		if err == nil {
+			st, err = o.State(ctx)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	defer closing()
-	bounded, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	if err := s.UnsetLimit(bounded); err != nil {
-		return absent(name, unreachable("unset limit", name, err))
-	}
-	return p.printLimit(ctx, name)
+	return p.writeLimit(name, st)
 }

@@ -9,6 +9,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/view"
 )
 
 const (
@@ -82,7 +83,7 @@ func (l *live) text() string {
 	}
 	if l.state.Limit > 0 {
 		fmt.Fprintf(&b, ", %d of %d held by ", l.state.Used, l.state.Limit)
-		for i, h := range byToken(l.state.Holders) {
+		for i, h := range view.ByToken(l.state.Holders) {
 			if i > 0 {
 				b.WriteString(", ")
 			}

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
-	"sema/engine"
+	"sema/cmd/sema/internal/top"
+	"sema/internal/view"
+	seen "sema/watch"
 )
 
 const lsHelp = `List the semaphores that exist: those in use, and those whose limit an
@@ -17,7 +19,8 @@ operator set. On Redis this goes through all keys of the database.
 
 --json prints an object with one list:
   semaphores: list of name, limit, pinned, paused, used, free (weights),
-    holders, waiters (how many)`
+    holding (permits), waiting (callers), oldest_seconds (the longest wait),
+    error (only when it cannot be read: the rest may be old, or 0)`
 
 func (p *program) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -26,12 +29,12 @@ func (p *program) lsCommand() *cobra.Command {
 		Long:  lsHelp,
 		Args:  needArgs(0, 0, "without arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := p.list(cmd.Context())
+			list, _, err := p.list(cmd.Context(), top.Options{}, 0)
 			if err != nil {
 				return err
 			}
 			if p.json {
-				return p.writeJSON(lsJSON{list})
+				return p.writeJSON(listJSON{Semaphores: p.summaries(list)})
 			}
 			if len(list) == 0 {
 				p.say("there are no semaphores now")
@@ -39,13 +42,16 @@ func (p *program) lsCommand() *cobra.Command {
 			}
 			var b strings.Builder
 			t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-			fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITERS\n")
+			fmt.Fprintf(t, "NAME\tLIMIT\tUSED\tHOLDERS\tWAITING\n")
 			for _, s := range list {
-				paused := ""
-				if s.Paused {
-					paused = "  paused"
+				state := ""
+				switch {
+				case s.Err != nil:
+					state = "  cannot be read"
+				case s.Paused:
+					state = "  paused"
 				}
-				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, sema.MaxName), s.Limit, s.Used, s.Holders, s.Waiters, paused)
+				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, sema.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
 			}
 			_ = t.Flush() // into memory
 			return p.write("%s", b.String())
@@ -55,51 +61,34 @@ func (p *program) lsCommand() *cobra.Command {
 	return cmd
 }
 
-type lsJSON struct {
-	Semaphores []lsEntryJSON `json:"semaphores"`
+// listJSON is a list of semaphores.
+type listJSON struct {
+	Total      *int           `json:"total,omitempty"` // of those that match
+	Semaphores []view.Summary `json:"semaphores"`
 }
 
-type lsEntryJSON struct {
-	Name    string `json:"name"`
-	Limit   int    `json:"limit"`
-	Pinned  bool   `json:"pinned"`
-	Paused  bool   `json:"paused"`
-	Used    int    `json:"used"`
-	Free    int    `json:"free"`
-	Holders int    `json:"holders"`
-	Waiters int    `json:"waiters"`
-}
-
-func (p *program) list(ctx context.Context) ([]lsEntryJSON, error) {
+// list looks at all semaphores, and says how many there are; rows bounds the list;
+// 0: all.
+func (p *program) list(ctx context.Context, o top.Options, rows int) ([]seen.Summary, int, error) {
 	e, closing, err := p.engine(defaultLease)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer closing()
-	listing, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
+	ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
 	defer cancel()
-	names, err := e.List(listing)
-	if err != nil {
-		return nil, unreachable("list", "", err)
+	list, total, err := top.Once(ctx, e, o, rows)
+	return list, total, unreachable("list", "", err)
+}
+
+func (p *program) summaries(list []seen.Summary) []view.Summary {
+	shown := []view.Summary{}
+	for _, s := range list {
+		j := view.Summarize(s)
+		if s.Err != nil {
+			j.Error = p.clean(s.Err.Error())
+		}
+		shown = append(shown, j)
 	}
-	list := []lsEntryJSON{}
-	for _, name := range names {
-		session, err := e.Open(name, engine.Client{}, func(engine.Notification) {})
-		if err != nil {
-			continue // a key that looks like ours under a name that cannot be
-		}
-		st, err := session.State(listing)
-		_ = session.Close()
-		if err != nil {
-			return nil, unreachable("state", name, err)
-		}
-		if st.Limit == 0 {
-			continue // gone since
-		}
-		list = append(list, lsEntryJSON{
-			Name: name, Limit: st.Limit, Pinned: st.Pinned, Paused: st.Paused, Used: st.Used, Free: max(0, st.Limit-st.Used),
-			Holders: len(st.Holders), Waiters: len(st.Waiters),
-		})
-	}
-	return list, nil
+	return shown
 }

@@ -38,9 +38,6 @@ func dashboardOptions(o *server.Options, w *watching.Watcher) *dashboard.Options
 		r := server.AuditRecord{
 			Time: a.Time.UTC(), Who: a.Who, From: a.Remote, What: a.Do, Name: a.Semaphore, Permit: a.Permit, Limit: a.Limit, Result: "done",
 		}
-		if a.Do == "unpause" {
-			r.What = "resume"
-		}
 		if a.Err != nil {
 			r.Result = a.Err.Error()
 		}

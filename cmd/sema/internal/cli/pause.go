@@ -27,14 +27,14 @@ type pauseJSON struct {
 }
 
 func (p *program) pauseCommand() *cobra.Command {
-	return p.pausing("pause", "Grant nobody a permit, until unpause", pauseHelp, true, (*sema.Semaphore).Pause)
+	return p.pausing("pause", "Grant nobody a permit, until unpause", pauseHelp, true, (*sema.Operator).Pause)
 }
 
 func (p *program) unpauseCommand() *cobra.Command {
-	return p.pausing("unpause", "Grant permits again", unpauseHelp, false, (*sema.Semaphore).Unpause)
+	return p.pausing("unpause", "Grant permits again", unpauseHelp, false, (*sema.Operator).Unpause)
 }
 
-func (p *program) pausing(verb, short, long string, paused bool, do func(*sema.Semaphore, context.Context) error) *cobra.Command {
+func (p *program) pausing(verb, short, long string, paused bool, do func(*sema.Operator, context.Context) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               verb + " [flags] NAME",
 		Short:             short,
@@ -42,9 +42,8 @@ func (p *program) pausing(verb, short, long string, paused bool, do func(*sema.S
 		Args:              needArgs(1, 1, "NAME"),
 		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
-			defer cancel()
-			if err := p.setPaused(ctx, verb, args[0], do); err != nil {
+			err := p.operate(cmd.Context(), verb, args[0], func(ctx context.Context, o *sema.Operator) error { return do(o, ctx) })
+			if err != nil {
 				return err
 			}
 			if p.json {
@@ -55,21 +54,4 @@ func (p *program) pausing(verb, short, long string, paused bool, do func(*sema.S
 	}
 	p.jsonFlag(cmd)
 	return cmd
-}
-
-func (p *program) setPaused(ctx context.Context, verb, name string, do func(*sema.Semaphore, context.Context) error) error {
-	session, closeSession, err := p.session(name)
-	if err != nil {
-		return err
-	}
-	defer closeSession()
-	if _, err := state(ctx, session, name); err != nil { // a pause would give it a limit that nobody chose
-		return err
-	}
-	s, closing, err := p.existing(name, defaultLease)
-	if err != nil {
-		return err
-	}
-	defer closing()
-	return absent(name, unreachable(verb, name, do(s, ctx)))
 }

@@ -13,7 +13,7 @@ type permitVerb struct {
 	name  string
 	short string
 	help  string
-	do    func(s *sema.Semaphore, ctx context.Context, permit string) error
+	do    func(o *sema.Operator, ctx context.Context, permit string) error
 	json  func(name, permit string) any // what --json prints when it is done
 }
 
@@ -25,15 +25,9 @@ func (p *program) permitCommand(v permitVerb) *cobra.Command {
 		Args:              needArgs(2, 2, "NAME PERMIT"),
 		ValidArgsFunction: p.completeNamePermit,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
-			defer cancel()
-			s, closing, err := p.existing(args[0], defaultLease)
+			err := p.operate(cmd.Context(), v.name, args[0], func(ctx context.Context, o *sema.Operator) error { return v.do(o, ctx, args[1]) })
 			if err != nil {
 				return err
-			}
-			defer closing()
-			if err := v.do(s, ctx, args[1]); err != nil {
-				return unreachable(v.name, args[0], err)
 			}
 			if p.json {
 				return p.writeJSON(v.json(args[0], args[1]))

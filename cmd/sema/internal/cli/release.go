@@ -9,7 +9,7 @@ const releaseHelp = `Give back a permit that "sema acquire" printed. The next wa
 
 var releaseVerb = permitVerb{
 	name: "release", short: "Give back a permit", help: releaseHelp,
-	do: (*sema.Semaphore).ReleaseID,
+	do: (*sema.Operator).Release,
 	json: func(name, permit string) any {
 		return struct {
 			Name     string `json:"name"`

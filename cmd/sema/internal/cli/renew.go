@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/engine"
 )
 
 const renewHelp = `Give a permit that "sema acquire" printed a whole new lease. Renew it well
@@ -28,14 +31,12 @@ func (p *program) renewCommand() *cobra.Command {
 			if lease == 0 {
 				return usage("--lease 30s", "lease 0s: want more than nothing")
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
-			defer cancel()
-			s, closing, err := p.existing(args[0], lease)
+			e, closing, err := p.engine(lease)
 			if err != nil {
 				return err
 			}
 			defer closing()
-			permit, err := s.Resume(ctx, args[1])
+			permit, err := renew(cmd.Context(), e, args[0], args[1], lease)
 			if err != nil {
 				return unreachable("renew", args[0], err)
 			}
@@ -55,18 +56,28 @@ func (p *program) renewCommand() *cobra.Command {
 	return cmd
 }
 
-// existing opens a semaphore for work on permits that were acquired before.
-// Closing it leaves them alone.
-func (p *program) existing(name string, lease time.Duration) (s *sema.Semaphore, closing func(), err error) {
-	engine, closeEngine, err := p.engine(lease)
-	if err != nil {
-		return nil, nil, err
+// renew gives a permit a whole new lease, and leaves it to its holder.
+func renew(ctx context.Context, e engine.Engine, name, id string, lease time.Duration) (*sema.Permit, error) {
+	if _, err := engine.ParseID(id); err != nil {
+		return nil, err
 	}
-	// The limit is of no account: nothing is acquired.
-	s, err = sema.New(engine, name, 1, &sema.Options{Lease: lease, Renew: sema.NoRenewal, Detached: true})
+	var st sema.State
+	err := operate(ctx, e, "renew", name, func(ctx context.Context, o *sema.Operator) (err error) {
+		st, err = o.State(ctx)
+		if errors.Is(err, sema.ErrNotFound) {
+			err = fmt.Errorf("%w: %q has no permit %s", sema.ErrLost, name, id)
+		}
+		return err
+	})
 	if err != nil {
-		closeEngine()
-		return nil, nil, err
+		return nil, err
 	}
-	return s, func() { _ = s.Close(); closeEngine() }, nil
+	s, err := sema.New(e, name, st.Limit, &sema.Options{Lease: lease, Renew: sema.NoRenewal, Detached: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }() // it leaves the permit alone
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return s.Resume(ctx, id)
 }

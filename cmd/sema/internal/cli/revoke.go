@@ -13,7 +13,7 @@ holder until its next renewal.
 
 var revokeVerb = permitVerb{
 	name: "revoke", short: "Tell the holder of a permit to stop", help: revokeHelp,
-	do: (*sema.Semaphore).Revoke,
+	do: (*sema.Operator).Revoke,
 	json: func(name, permit string) any {
 		return struct {
 			Name    string `json:"name"`

@@ -24,19 +24,12 @@ func (p *program) rmCommand() *cobra.Command {
 		Args:              needArgs(1, 1, "NAME"),
 		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, closing, err := p.existing(args[0], defaultLease)
-			if err != nil {
-				return err
-			}
-			defer closing()
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
-			defer cancel()
-			err = s.Remove(ctx)
+			err := p.operate(cmd.Context(), "remove", args[0], func(ctx context.Context, o *sema.Operator) error { return o.Remove(ctx) })
 			if errors.Is(err, sema.ErrInUse) {
 				return &exit{exitConflict, usage("sema show "+quote(args[0]), "%q is in use", args[0])}
 			}
 			if err != nil {
-				return absent(args[0], unreachable("remove", args[0], err))
+				return err
 			}
 			if p.json {
 				return p.writeJSON(struct {

@@ -39,7 +39,7 @@ Prometheus, and looks at the engine only once it was asked.
 
 The log goes to standard error. The audit log has what operators did, a line of
 JSON each: time, who (name of the token), from, what (limit, unset-limit, pause,
-resume, revoke, release, remove), name, permit, limit, result.`
+unpause, revoke, release, remove), name, permit, limit, result.`
 
 // defaultListen is where sema serve listens, reached from this host only.
 const defaultListen = "127.0.0.1:7362"

@@ -119,7 +119,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s", log)
 		}
 		text, err := os.ReadFile(audit)
-		if err != nil || strings.Count(string(text), `"what":"pause"`) != 1 || strings.Count(string(text), `"what":"resume"`) != 1 {
+		if err != nil || strings.Count(string(text), `"what":"pause"`) != 1 || strings.Count(string(text), `"what":"unpause"`) != 1 {
 			t.Errorf("%v: %s", err, text)
 		}
 	})

@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"cmp"
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/internal/view"
 )
 
 const showHelp = `Show a semaphore: its limit, what is held, who holds it and who waits, the
@@ -19,12 +17,13 @@ waiters in the order they will be served.
 
 --json prints an object; times are seconds, with fractions:
   name, limit, pinned (an operator set the limit; it is kept when idle),
-  paused (nobody is granted a permit), used, free (weights)
+  paused (nobody is granted a permit), used, free (weights), holding (permits),
+  waiting (callers), oldest_seconds (the longest wait)
   holders: list of permit, weight, slot (null: none), token (null: not
     recorded), age_seconds (null: not recorded), lease_left_seconds,
     revoked, host, pid, label
   waiters: list of position (from 1), permit, weight, waiting_seconds,
-    host, pid, label`
+    behind (so many more callers wait in its process), host, pid, label`
 
 func (p *program) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -34,94 +33,18 @@ func (p *program) showCommand() *cobra.Command {
 		Args:              needArgs(1, 1, "NAME"),
 		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
-			defer cancel()
-			session, closing, err := p.session(args[0])
-			if err != nil {
-				return err
-			}
-			defer closing()
-			st, err := state(ctx, session, args[0])
+			st, err := p.state(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if p.json {
-				return p.writeJSON(showState(args[0], st))
+				return p.writeJSON(view.Of(args[0], st))
 			}
 			return p.write("%s", table(args[0], st))
 		},
 	}
 	p.jsonFlag(cmd)
 	return cmd
-}
-
-type showJSON struct {
-	Name    string       `json:"name"`
-	Limit   int          `json:"limit"`
-	Pinned  bool         `json:"pinned"`
-	Paused  bool         `json:"paused"`
-	Used    int          `json:"used"`
-	Free    int          `json:"free"`
-	Holders []holderJSON `json:"holders"`
-	Waiters []waiterJSON `json:"waiters"`
-}
-
-type holderJSON struct {
-	Permit  string   `json:"permit"`
-	Weight  int      `json:"weight"`
-	Slot    *int     `json:"slot"`
-	Token   *int64   `json:"token"`
-	Age     *float64 `json:"age_seconds"`
-	Left    float64  `json:"lease_left_seconds"`
-	Revoked bool     `json:"revoked"`
-	Host    string   `json:"host"`
-	PID     int      `json:"pid"`
-	Label   string   `json:"label"`
-}
-
-type waiterJSON struct {
-	Position int     `json:"position"`
-	Permit   string  `json:"permit"`
-	Weight   int     `json:"weight"`
-	Waiting  float64 `json:"waiting_seconds"`
-	Host     string  `json:"host"`
-	PID      int     `json:"pid"`
-	Label    string  `json:"label"`
-}
-
-func showState(name string, st sema.State) showJSON {
-	v := showJSON{
-		Name: name, Limit: st.Limit, Pinned: st.Pinned, Paused: st.Paused, Used: st.Used, Free: max(0, st.Limit-st.Used),
-		Holders: []holderJSON{}, Waiters: []waiterJSON{},
-	}
-	for _, h := range byToken(st.Holders) {
-		j := holderJSON{
-			Permit: h.ID, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,
-			Host: h.Client.Host, PID: h.Client.PID, Label: h.Client.Label,
-		}
-		if h.Slot >= 0 {
-			j.Slot = &h.Slot
-		}
-		if h.Token != 0 {
-			age := h.Age.Seconds()
-			j.Token, j.Age = &h.Token, &age
-		}
-		v.Holders = append(v.Holders, j)
-	}
-	for i, w := range st.Waiters {
-		v.Waiters = append(v.Waiters, waiterJSON{
-			Position: i + 1, Permit: w.ID, Weight: w.Weight, Waiting: w.Waiting.Seconds(),
-			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label,
-		})
-	}
-	return v
-}
-
-// byToken sorts holders by token, the order in which they got their permits.
-func byToken(holders []sema.Holder) []sema.Holder {
-	sorted := slices.Clone(holders)
-	slices.SortStableFunc(sorted, func(a, b sema.Holder) int { return cmp.Compare(a.Token, b.Token) })
-	return sorted
 }
 
 // table is a semaphore for human eyes. What others wrote is made printable.
@@ -134,12 +57,12 @@ func table(name string, st sema.State) string {
 	if st.Paused {
 		pinned += ", paused"
 	}
-	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d\n", printable(name, sema.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used))
+	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, sema.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used), st.Waiting())
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	if len(st.Holders) > 0 {
 		fmt.Fprintf(t, "HOLDER\tWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n")
 	}
-	for _, h := range byToken(st.Holders) {
+	for _, h := range view.ByToken(st.Holders) {
 		age := "?"
 		if h.Token != 0 {
 			age = brief(h.Age)
@@ -156,8 +79,12 @@ func table(name string, st sema.State) string {
 		fmt.Fprintf(t, "WAITER\tWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n")
 	}
 	for i, w := range st.Waiters {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%d\t%s\n", w.ID, w.Weight, brief(w.Waiting), i+1,
-			printable(w.Client.Host, 60), w.Client.PID, printable(w.Client.Label, 60))
+		behind := ""
+		if w.Behind > 0 {
+			behind = fmt.Sprintf(" (+%d)", w.Behind)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%d\t%s%s\n", w.ID, w.Weight, brief(w.Waiting), i+1,
+			printable(w.Client.Host, 60), w.Client.PID, printable(w.Client.Label, 60), behind)
 	}
 	_ = t.Flush()
 	return b.String()

@@ -120,7 +120,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	}
 	signals.wait()
 	var permit *sema.Permit
-	if err = w.fits(ctx); err == nil {
+	if err = w.fits(ctx, engine); err == nil {
 		err = w.deadlock(ctx)
 	}
 	if err == nil {
@@ -159,22 +159,17 @@ func closeOrLeave(closing func(), signals *signals, err error) error {
 
 // fits refuses a weight that is above the limit we would store, were we the
 // first: nothing is changed then.
-func (w *watch) fits(ctx context.Context) error {
+func (w *watch) fits(ctx context.Context, e sema.Engine) error {
 	if w.flags.weight <= w.flags.limit {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	session, closing, err := w.session(w.name)
-	if err != nil {
+	return operate(ctx, e, "acquire", w.name, func(ctx context.Context, o *sema.Operator) error {
+		_, err := o.State(ctx)
+		if errors.Is(err, sema.ErrNotFound) {
+			return usage(fmt.Sprintf("-n %d", w.flags.weight), "weight %d is above the limit %d", w.flags.weight, w.flags.limit)
+		}
 		return err
-	}
-	defer closing()
-	st, err := session.State(ctx)
-	if err == nil && st.Limit == 0 {
-		return usage(fmt.Sprintf("-n %d", w.flags.weight), "weight %d is above the limit %d", w.flags.weight, w.flags.limit)
-	}
-	return err
+	})
 }
 
 // watch follows one wait.
@@ -324,7 +319,7 @@ func (w *watch) explain(ctx context.Context, err error) error {
 		paused = "paused by an operator, "
 	}
 	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s", w.urlFlag(), quote(w.name)),
-		"%q: no permit %s: %s%d of %d held, %d waiting", w.name, when, paused, st.Used, st.Limit, len(st.Waiters))}
+		"%q: no permit %s: %s%d of %d held, %d waiting", w.name, when, paused, st.Used, st.Limit, st.Waiting())}
 }
 
 // labelOf is the command line, short and printable; passwords in URLs are left

@@ -34,9 +34,7 @@ What changes something asks first. NO_COLOR is heeded.
 --once prints the list and ends. With it, --json prints an object; times are
 seconds, with fractions:
   total (of those that match; --rows may show fewer)
-  semaphores: list of name, limit, pinned, paused, used, free (weights),
-    holders (permits), waiting (callers), oldest_seconds (the longest wait),
-    error ("": none; else the rest may be old, or 0)`
+  semaphores: as "sema ls --json" has them`
 
 // topProgram is set by tests.
 var topProgram []tea.ProgramOption
@@ -86,21 +84,19 @@ func (p *program) top(ctx context.Context, f *topFlags) error {
 	case !f.once && p.getenv("TERM") == "dumb":
 		return usage("sema top --once", "this terminal cannot be drawn on: TERM is dumb")
 	}
+	o := top.Options{Where: p.where(), Order: order, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
+	if f.once {
+		list, total, err := p.list(ctx, o, f.rows)
+		if err != nil {
+			return err
+		}
+		return p.writeTop(list, total)
+	}
 	e, closing, err := p.engine(defaultLease)
 	if err != nil {
 		return err
 	}
 	defer closing()
-	o := top.Options{Where: p.where(), Order: order, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
-	if f.once {
-		ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
-		defer cancel()
-		list, total, err := top.Once(ctx, e, o, f.rows)
-		if err != nil {
-			return unreachable("list", "", err)
-		}
-		return p.writeTop(list, total)
-	}
 	err = top.Run(ctx, e, o)
 	var stopped *top.Stopped
 	if errors.As(err, &stopped) {
@@ -125,18 +121,7 @@ func (p *program) where() string {
 
 func (p *program) writeTop(list []seen.Summary, total int) error {
 	if p.json {
-		v := topJSON{Total: total, Semaphores: []topEntryJSON{}}
-		for _, s := range list {
-			j := topEntryJSON{
-				Name: s.Name, Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Used: s.Used, Free: max(0, s.Limit-s.Used),
-				Holders: s.Holders, Waiting: s.Waiting, Oldest: s.Oldest.Seconds(),
-			}
-			if s.Err != nil {
-				j.Error = p.clean(s.Err.Error())
-			}
-			v.Semaphores = append(v.Semaphores, j)
-		}
-		return p.writeJSON(v)
+		return p.writeJSON(listJSON{&total, p.summaries(list)})
 	}
 	if len(list) == 0 {
 		p.say("there are no semaphores to show now")
@@ -154,22 +139,4 @@ func (p *program) writeTop(list []seen.Summary, total int) error {
 	}
 	_ = t.Flush() // into memory
 	return p.write("%s", b.String())
-}
-
-type topJSON struct {
-	Total      int            `json:"total"`
-	Semaphores []topEntryJSON `json:"semaphores"`
-}
-
-type topEntryJSON struct {
-	Name    string  `json:"name"`
-	Limit   int     `json:"limit"`
-	Pinned  bool    `json:"pinned"`
-	Paused  bool    `json:"paused"`
-	Used    int     `json:"used"`
-	Free    int     `json:"free"`
-	Holders int     `json:"holders"`
-	Waiting int     `json:"waiting"`
-	Oldest  float64 `json:"oldest_seconds"`
-	Error   string  `json:"error"`
 }

@@ -20,7 +20,10 @@ func someLoad(t *testing.T, url string) *looker {
 	l.counts(1, 0)
 	start(t, url, "run", "--label", "second job", "downloads", "--", "cat")
 	l.counts(1, 1)
-	expect.OK(t, look(t, url, "idle").s.SetLimit(t.Context(), 7))
+	idle, err := sema.Operate(look(t, url, "idle").engine, "idle")
+	expect.OK(t, err)
+	defer func() { _ = idle.Close() }()
+	expect.OK(t, idle.SetLimit(t.Context(), 7))
 	return l
 }
 
@@ -47,7 +50,7 @@ func TestTop(t *testing.T) {
 		x.keys("Enter")
 		x.shows("downloads  limit 1", "held 1  free 0  1 holding  1 waiting", "first job", "second job")
 		x.keys("Down")
-		x.shows("> 1.", "waits: it is the next, and nothing is free", "permit "+l.state().Waiters[0].ID)
+		x.shows("> 1.", "waits: next in line; 0 of 1 free", "permit "+l.state().Waiters[0].ID)
 		x.keys("r")
 		x.shows("only a permit that is held can be revoked")
 
@@ -100,7 +103,7 @@ func TestTopPauses(t *testing.T) {
 	x.keys("Enter")
 	x.shows("(PAUSED)")
 	x.keys("End")
-	x.shows("waits: an operator paused the semaphore")
+	x.shows("waits: paused by an operator")
 	x.keys("p")
 	x.shows("let downloads go on? (y/n)")
 	x.keys("y")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/internal/view"
 	reasons "sema/internal/why"
 )
 
@@ -21,7 +21,7 @@ that one.
 
 --json prints an object; times are seconds, with fractions:
   name, limit, used, permit ("" without PERMIT), weight, waits (false: it holds
-    the permit, or would have one at once), reason (a sentence), position (from
+    the permit, or would have one at once), reason (a few words), position (from
     1; 0: it does not wait), weight_before (of the waiters before it)
   holders, before: lists as "sema show --json" has them as holders and waiters`
 
@@ -37,14 +37,7 @@ func (p *program) whyCommand() *cobra.Command {
 			if weight < 1 {
 				return usage("-w 1", "weight %d: want 1 or more", weight)
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
-			defer cancel()
-			session, closing, err := p.session(args[0])
-			if err != nil {
-				return err
-			}
-			defer closing()
-			st, err := state(ctx, session, args[0])
+			st, err := p.state(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -99,57 +92,15 @@ func whyOf(st sema.State, permit string, weight int) why {
 	return w
 }
 
-// reason is the answer in one sentence.
+// reason is the answer in a few words.
 func (w why) reason() string {
-	x := reasons.Of(w.st, w.weight, len(w.before))
-	held := fmt.Sprintf("%d of %d %s held by %s", w.st.Used, w.st.Limit, isAre(w.st.Used), count(len(w.st.Holders), "holder"))
 	switch {
 	case w.position == 0 && w.permit == "":
 		return fmt.Sprintf("nothing: a permit of weight %d is free now", w.weight)
 	case w.position == 0:
 		return "nothing: the permit is held"
 	}
-	switch x.Cause {
-	case reasons.TooHeavy:
-		return fmt.Sprintf("it can never be granted: its weight %d is above the limit %d", w.weight, w.st.Limit)
-	case reasons.Paused:
-		return fmt.Sprintf("the semaphore is paused: nobody is granted until it is unpaused; %s, and %s before it", held, waits(x.Before))
-	case reasons.Head:
-		return fmt.Sprintf("%s; the first of %s wants %d and only %d %s free: who came first is served first",
-			held, count(x.Before, "waiter")+" before it", x.First, x.Free, isAre(x.Free))
-	case reasons.Behind:
-		served := ""
-		if x.First <= x.Free {
-			served = "; the first is served now"
-		}
-		return fmt.Sprintf("%s, and %s before it%s", held, waits(x.Before), served)
-	case reasons.Over:
-		return held + ", more than the limit, which was lowered since; it is the next"
-	case reasons.Needs:
-		return fmt.Sprintf("%s; it wants %d and only %d %s free; it is the next", held, w.weight, x.Free, isAre(x.Free))
-	}
-	return held + "; it is the next"
-}
-
-func isAre(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func waits(n int) string {
-	if n == 1 {
-		return "1 waits"
-	}
-	return fmt.Sprintf("%d wait", n)
+	return reasons.Of(w.st, w.weight, len(w.before))
 }
 
 // text is the answer for human eyes. What others wrote is made printable.
@@ -165,7 +116,7 @@ func (w why) text(name string) string {
 	}
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "WHO\tWEIGHT\tSINCE\tHOST\tPID\tPERMIT\tWHAT\n")
-	for _, h := range byToken(w.st.Holders) {
+	for _, h := range view.ByToken(w.st.Holders) {
 		age := "?"
 		if h.Token != 0 {
 			age = brief(h.Age)
@@ -186,23 +137,23 @@ func (w why) text(name string) string {
 }
 
 type whyJSON struct {
-	Name     string       `json:"name"`
-	Limit    int          `json:"limit"`
-	Used     int          `json:"used"`
-	Permit   string       `json:"permit"`
-	Weight   int          `json:"weight"`
-	Waits    bool         `json:"waits"`
-	Reason   string       `json:"reason"`
-	Position int          `json:"position"`
-	Ahead    int          `json:"weight_before"`
-	Holders  []holderJSON `json:"holders"`
-	Before   []waiterJSON `json:"before"`
+	Name     string        `json:"name"`
+	Limit    int           `json:"limit"`
+	Used     int           `json:"used"`
+	Permit   string        `json:"permit"`
+	Weight   int           `json:"weight"`
+	Waits    bool          `json:"waits"`
+	Reason   string        `json:"reason"`
+	Position int           `json:"position"`
+	Ahead    int           `json:"weight_before"`
+	Holders  []view.Holder `json:"holders"`
+	Before   []view.Waiter `json:"before"`
 }
 
 func (w why) json(name string) whyJSON {
 	part := w.st
 	part.Waiters = w.before
-	shown := showState(name, part)
+	shown := view.Of(name, part)
 	return whyJSON{
 		Name: name, Limit: w.st.Limit, Used: w.st.Used, Permit: w.permit, Weight: w.weight,
 		Waits: w.position > 0, Reason: w.reason(), Position: w.position, Ahead: w.ahead,

@@ -1,9 +1,7 @@
 package top
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/view"
 	"sema/watch"
 )
 
@@ -104,11 +103,7 @@ func (f *feed) look(w wish) page {
 	p := page{wish: w}
 	if w.name != "" {
 		p.state, p.err = f.watcher.State(ctx, w.name)
-		// Engines list holders in no order; lines that change places cannot be read.
-		p.state.Holders = slices.Clone(p.state.Holders) // others may have the same snapshot
-		slices.SortFunc(p.state.Holders, func(a, b engine.Holder) int {
-			return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
-		})
+		p.state.Holders = view.ByToken(p.state.Holders) // lines that change places cannot be read
 		return p
 	}
 	p.list, p.total, p.err = f.watcher.Summaries(ctx, w.query)
@@ -117,18 +112,15 @@ func (f *feed) look(w wish) page {
 
 // act carries out an operator's word about a semaphore, and tells what came of
 // it.
-func (f *feed) act(name, what string, do func(context.Context, *sema.Semaphore) error) {
+func (f *feed) act(name, what string, do func(context.Context, *sema.Operator) error) {
 	f.running.Go(func() {
 		ctx, cancel := context.WithTimeout(f.ctx, actTime)
 		defer cancel()
-		// The limit is of no account: nothing is acquired.
-		s, err := sema.New(f.engine, name, 1, &sema.Options{Renew: sema.NoRenewal, Detached: true, Label: "sema top"})
-		if err != nil {
-			f.send(done{what, err})
-			return
+		o, err := sema.Operate(f.engine, name)
+		if err == nil {
+			err = do(ctx, o)
+			_ = o.Close() // the answer is there
 		}
-		err = do(ctx, s)
-		_ = s.Close() // nothing is held
 		f.send(done{what, err})
 	})
 }

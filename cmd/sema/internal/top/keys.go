@@ -39,16 +39,8 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		m.move(-m.total())
 	case "end", "G":
 		m.move(m.total())
-	case "p":
-		m.pause()
-	case "l":
-		if name := m.selected(); name != "" {
-			m.askLimit(name)
-		}
-	case "u":
-		if name := m.selected(); name != "" {
-			m.confirm(name, "let go of the limit of "+clean(name), func(ctx context.Context, s *sema.Semaphore) error { return s.UnsetLimit(ctx) })
-		}
+	case "p", "l", "u":
+		m.operate(k.String())
 	default:
 		if m.name == "" {
 			m.keyOfList(k.String())
@@ -88,18 +80,25 @@ func (m *model) keyOfOne(k string) {
 			return
 		}
 		id := m.permit()
-		m.confirm(m.name, "revoke "+clean(id), func(ctx context.Context, s *sema.Semaphore) error { return s.Revoke(ctx, id) })
+		m.confirm(m.name, "revoke "+clean(id), func(ctx context.Context, o *sema.Operator) error { return o.Revoke(ctx, id) })
 	}
 }
 
-func (m *model) pause() {
+// operate asks about a change of the semaphore under the cursor, if it is there.
+func (m *model) operate(k string) {
 	name := m.selected()
 	switch {
 	case name == "":
+	case m.gone():
+		m.note = clean(name) + " is gone: nobody uses it now"
+	case k == "l":
+		m.askLimit(name)
+	case k == "u":
+		m.confirm(name, "let go of the limit of "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.UnsetLimit(ctx) })
 	case m.paused():
-		m.confirm(name, "let "+clean(name)+" go on", func(ctx context.Context, s *sema.Semaphore) error { return s.Unpause(ctx) })
+		m.confirm(name, "let "+clean(name)+" go on", func(ctx context.Context, o *sema.Operator) error { return o.Unpause(ctx) })
 	default:
-		m.confirm(name, "pause "+clean(name), func(ctx context.Context, s *sema.Semaphore) error { return s.Pause(ctx) })
+		m.confirm(name, "pause "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.Pause(ctx) })
 	}
 }
 

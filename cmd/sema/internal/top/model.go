@@ -177,8 +177,17 @@ func (m *model) paused() bool {
 	return m.at < len(m.list.list) && m.list.list[m.at].Paused
 }
 
+// gone reports whether the semaphore under the cursor was not there any more when
+// it was last looked at.
+func (m *model) gone() bool {
+	if m.name != "" {
+		return m.one.state.Limit == 0 && m.one.wish.number != 0 && m.one.err == nil
+	}
+	return m.at < len(m.list.list) && m.list.list[m.at].Limit == 0 && m.list.list[m.at].Err == nil
+}
+
 // confirm asks before something is done to a semaphore.
-func (m *model) confirm(name, what string, do func(context.Context, *sema.Semaphore) error) {
+func (m *model) confirm(name, what string, do func(context.Context, *sema.Operator) error) {
 	m.prompt = prompt{kind: sure, text: what + "? (y/n)", do: func(string) {
 		m.note = what + " …"
 		m.feed.act(name, what, do)
@@ -196,6 +205,6 @@ func (m *model) askLimit(name string) {
 			m.note = fmt.Sprintf("limit %q: want 1 … %d", word, engine.MaxLimit)
 			return
 		}
-		m.confirm(name, fmt.Sprintf("set the limit of %s to %d", clean(name), n), func(ctx context.Context, s *sema.Semaphore) error { return s.SetLimit(ctx, n) })
+		m.confirm(name, fmt.Sprintf("set the limit of %s to %d", clean(name), n), func(ctx context.Context, o *sema.Operator) error { return o.SetLimit(ctx, n) })
 	}}
 }

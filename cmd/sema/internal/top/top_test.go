@@ -29,7 +29,7 @@ type viewer struct {
 	msgs chan tea.Msg
 }
 
-func view(t *testing.T, e engine.Engine, o Options) *viewer {
+func viewed(t *testing.T, e engine.Engine, o Options) *viewer {
 	t.Helper()
 	o.Every = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
@@ -89,6 +89,14 @@ func (v *viewer) fits() {
 	}
 }
 
+func operator(t *testing.T, e engine.Engine, name string) *sema.Operator {
+	t.Helper()
+	o, err := sema.Operate(e, name)
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
 func hold(t *testing.T, e engine.Engine, name string, limit int, label string) *sema.Semaphore {
 	t.Helper()
 	s, err := sema.New(e, name, limit, &sema.Options{Label: label})
@@ -115,7 +123,7 @@ func TestItFitsAnyTerminal(t *testing.T) {
 			defer close(waited)
 			_, _ = s.Acquire(ctx)
 		}()
-		v := view(t, e, Options{Where: "memory"})
+		v := viewed(t, e, Options{Where: "memory"})
 		v.until("[########]")
 		for _, keys := range [][]string{nil, {"enter"}, {"end"}, {"l"}, {"esc"}, {"p"}} {
 			v.key(keys...)
@@ -134,16 +142,11 @@ func TestTenThousandSemaphoresPage(t *testing.T) {
 		e := memengine.New()
 		defer func() { _ = e.Close() }()
 		for i := range 10_000 {
-			s, err := sema.New(e, fmt.Sprintf("tenant-%05d", i), 1+i%7, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.SetLimit(t.Context(), 1+i%7); err != nil {
-				t.Fatal(err)
-			}
-			_ = s.Close()
+			o := operator(t, e, fmt.Sprintf("tenant-%05d", i))
+			expect.OK(t, o.SetLimit(t.Context(), 1+i%7))
+			_ = o.Close()
 		}
-		v := view(t, e, Options{})
+		v := viewed(t, e, Options{})
 		v.until("1-20 of 10000")
 		v.key("pgdown")
 		v.until("> tenant-00020")
@@ -200,7 +203,7 @@ func TestAYesIsAboutWhatWasAsked(t *testing.T) {
 		e := memengine.New()
 		defer func() { _ = e.Close() }()
 		b := hold(t, e, "b", 1, "")
-		v := view(t, e, Options{})
+		v := viewed(t, e, Options{})
 		v.until("> b")
 		v.key("p")
 		v.until("pause b? (y/n)")
@@ -229,7 +232,7 @@ func TestAnEngineThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
 		defer func() { _ = e.Close() }()
-		v := view(t, away{e}, Options{})
+		v := viewed(t, away{e}, Options{})
 		v.until("! ")
 		v.until("refused")
 		v.key("enter", "p", "l", "u", "r") // nothing is selected: nothing is asked
@@ -246,28 +249,46 @@ func TestASemaphoreThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
 		defer func() { _ = e.Close() }()
-		s, err := sema.New(e, "gone", 3, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = s.Close() }()
-		if err := s.SetLimit(t.Context(), 3); err != nil {
-			t.Fatal(err)
-		}
-		v := view(t, e, Options{})
+		o := operator(t, e, "gone")
+		expect.OK(t, o.SetLimit(t.Context(), 3))
+		v := viewed(t, e, Options{})
 		v.until("> gone")
 		v.key("enter")
 		v.until("limit 3 (pinned)")
-		if err := s.Remove(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		v.key("p")
+		v.until("pause gone? (y/n)")
+		expect.OK(t, o.Remove(t.Context()))
 		v.until("there is no such semaphore now")
-		v.key("u")
-		v.until("? (y/n)")
-		v.key("y")
+		v.key("y") // what was asked about is gone, and is not made anew
 		v.until("no such semaphore: \"gone\"")
+		for _, k := range []string{"p", "l", "u"} {
+			v.key(k)
+			if v.m.prompt.kind != nothing || v.m.note != "gone is gone: nobody uses it now" {
+				t.Errorf("%s: asked %q, said %q", k, v.m.prompt.text, v.m.note)
+			}
+		}
+		if names, err := e.List(t.Context()); len(names) != 0 || err != nil {
+			t.Errorf("there is %q, %v", names, err)
+		}
 		v.key("esc")
 		v.until("there are no semaphores to show")
+	})
+}
+
+// A row says that it is gone when the semaphore went after it was listed.
+func TestARowThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		defer func() { _ = e.Close() }()
+		v := viewed(t, e, Options{})
+		v.until("there are no semaphores to show")
+		v.m.list.list = []watch.Summary{{Name: "gone", Looked: time.Now()}}
+		for _, k := range []string{"p", "l", "u"} {
+			v.key(k)
+			if v.m.prompt.kind != nothing || v.m.note != "gone is gone: nobody uses it now" {
+				t.Errorf("%s: asked %q, said %q", k, v.m.prompt.text, v.m.note)
+			}
+		}
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"sema/engine"
 	"sema/internal/why"
 	"sema/watch"
 )
@@ -230,29 +229,7 @@ func (m *model) detail() []string {
 		return []string{m.line(plain, id), m.line(plain, text)}
 	}
 	w := m.row - len(st.Holders)
-	return []string{m.line(plain, id), m.line(plain, "waits: "+reason(st, w))}
-}
-
-// reason says what a waiter waits for.
-func reason(st engine.State, waiter int) string {
-	x := why.Of(st, st.Waiters[waiter].Weight, waiter)
-	switch x.Cause {
-	case why.TooHeavy:
-		return fmt.Sprintf("for ever: its weight %d is above the limit %d", x.Weight, st.Limit)
-	case why.Paused:
-		return "an operator paused the semaphore"
-	case why.Head:
-		return fmt.Sprintf("the first of %d before it wants %d, and %d is free", x.Before, x.First, x.Free)
-	case why.Behind:
-		return fmt.Sprintf("%d before it in the queue", x.Before)
-	case why.Over:
-		return "it is the next, but more is held than the limit, which was lowered"
-	case why.Needs:
-		return fmt.Sprintf("it is the next, wants %d, and %d is free", x.Weight, x.Free)
-	case why.Full:
-		return "it is the next, and nothing is free"
-	}
-	return "it is being served"
+	return []string{m.line(plain, id), m.line(plain, "waits: "+why.Of(st, st.Waiters[w].Weight, w))}
 }
 
 // clean makes text that others wrote fit for a terminal: nothing in it moves the

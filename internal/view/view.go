@@ -1,0 +1,105 @@
+// Package view is how semaphores look to programs: one JSON for the command and
+// for the server. Times are seconds, with fractions. Fields may be added; none
+// changes its meaning.
+package view
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"sema/engine"
+	"sema/watch"
+)
+
+// Summary is a semaphore in a list.
+type Summary struct {
+	Name    string  `json:"name"`
+	Limit   int     `json:"limit"`
+	Pinned  bool    `json:"pinned"` // an operator set the limit; it is kept when idle
+	Paused  bool    `json:"paused"` // nobody is granted a permit
+	Used    int     `json:"used"`   // weight
+	Free    int     `json:"free"`   // weight
+	Holding int     `json:"holding"`
+	Waiting int     `json:"waiting"`         // callers
+	Oldest  float64 `json:"oldest_seconds"`  // the longest wait
+	Error   string  `json:"error,omitempty"` // the last look failed; the rest may be old, or 0
+}
+
+// State is a semaphore with its holders and waiters.
+type State struct {
+	Summary
+	Holders []Holder `json:"holders"` // the one that got its permit first comes first
+	Waiters []Waiter `json:"waiters"` // in the order they will be served
+}
+
+// Holder is a client with a permit.
+type Holder struct {
+	Permit  string   `json:"permit"`
+	Weight  int      `json:"weight"`
+	Slot    *int     `json:"slot"`        // nil: none
+	Token   *int64   `json:"token"`       // nil: not recorded
+	Age     *float64 `json:"age_seconds"` // nil: not recorded
+	Left    float64  `json:"lease_left_seconds"`
+	Revoked bool     `json:"revoked"`
+	Host    string   `json:"host"`
+	PID     int      `json:"pid"`
+	Label   string   `json:"label"`
+}
+
+// Waiter is a client with a ticket.
+type Waiter struct {
+	Position int     `json:"position"` // from 1
+	Permit   string  `json:"permit"`   // the one it would get
+	Weight   int     `json:"weight"`
+	Waiting  float64 `json:"waiting_seconds"`
+	Behind   int     `json:"behind"` // so many more callers wait in its process
+	Host     string  `json:"host"`
+	PID      int     `json:"pid"`
+	Label    string  `json:"label"`
+}
+
+// Summarize is what a look found. The error's text is the caller's to say.
+func Summarize(s watch.Summary) Summary {
+	return Summary{
+		Name: s.Name, Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Used: s.Used, Free: max(0, s.Limit-s.Used),
+		Holding: s.Holders, Waiting: s.Waiting, Oldest: s.Oldest.Seconds(),
+	}
+}
+
+// Of is a snapshot.
+func Of(name string, st engine.State) State {
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}}
+	for _, h := range ByToken(st.Holders) {
+		one := Holder{
+			Permit: h.ID, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,
+			Host: h.Client.Host, PID: h.Client.PID, Label: h.Client.Label,
+		}
+		if h.Slot >= 0 {
+			one.Slot = &h.Slot
+		}
+		if h.Token != 0 {
+			age := h.Age.Seconds()
+			one.Token, one.Age = &h.Token, &age
+		}
+		v.Holders = append(v.Holders, one)
+	}
+	for i, w := range st.Waiters {
+		v.Waiters = append(v.Waiters, Waiter{
+			Position: i + 1, Permit: w.ID, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
+			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label,
+		})
+	}
+	return v
+}
+
+// ByToken is the holders in the order in which they got their permits. Engines
+// list them in no order; others may have the same snapshot, so that it stays as
+// it is.
+func ByToken(holders []engine.Holder) []engine.Holder {
+	sorted := slices.Clone(holders)
+	slices.SortFunc(sorted, func(a, b engine.Holder) int {
+		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
+	})
+	return sorted
+}

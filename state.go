@@ -1,0 +1,50 @@
+package sema
+
+import (
+	"context"
+	"strings"
+)
+
+// Limit is the limit stored in the engine, or the one given to New as long as
+// the engine has none.
+func (s *Semaphore) Limit(ctx context.Context) (int, error) {
+	st, err := s.State(ctx)
+	return st.Limit, err
+}
+
+// Available is the weight that is free now: the limit less what is held, and
+// never below 0. With others waiting, it is not for a newcomer to take.
+func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	st, err := s.State(ctx)
+	return max(0, st.Limit-st.Used), err
+}
+
+// State is a snapshot. It is of one moment, but for that of a semaphore in Redis
+// with more than 500 permits and tickets, which is read in parts: see
+// docs/not-promised.md.
+func (s *Semaphore) State(ctx context.Context) (State, error) {
+	s.loop.Lock()
+	closed := s.loop.Closed()
+	s.loop.Unlock()
+	if closed {
+		return State{}, ErrClosed
+	}
+	st, err := s.loop.Session().State(ctx)
+	if err != nil {
+		return st, s.loop.Named("state", err)
+	}
+	if st.Limit == 0 {
+		st.Limit = s.limit
+	}
+	// Of its own callers this process knows more than it last told the engine.
+	mine := s.loop.Session().Client() + "-"
+	for i := len(st.Waiters) - 1; i >= 0; i-- {
+		if strings.HasPrefix(st.Waiters[i].ID, mine) {
+			s.loop.Lock()
+			st.Waiters[i].Behind = s.loop.Machine.Behind()
+			s.loop.Unlock()
+			break
+		}
+	}
+	return st, nil
+}
