@@ -1,0 +1,106 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine/redisengine"
+	"sema/lab/expect"
+	"sema/lab/redistest"
+)
+
+// A process with more callers than tickets: whoever shows the semaphore counts
+// the callers.
+func TestEveryFaceCountsCallers(t *testing.T) {
+	t.Parallel()
+	const callers = 20
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = rdb.Close() }()
+	e, err := redisengine.New(rdb, nil)
+	expect.OK(t, err)
+	defer func() { _ = e.Close() }()
+	sem, err := sema.New(e, "jobs", 1, &sema.Options{Lease: 3 * time.Second}) // it asks again twice a second, and says how many wait
+	expect.OK(t, err)
+	defer func() { _ = sem.Close() }()
+	held, err := sem.Acquire(t.Context())
+	expect.OK(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range callers {
+		go func() { _, _ = sem.Acquire(ctx) }()
+	}
+	o, err := sema.Operate(e, "jobs")
+	expect.OK(t, err)
+	defer func() { _ = o.Close() }()
+	expect.Until(t, "all are counted", func() bool {
+		st, err := o.State(expect.Within(t))
+		expect.OK(t, err)
+		if len(st.Waiters) >= callers {
+			t.Fatalf("%d tickets: this shows nothing", len(st.Waiters))
+		}
+		return st.Waiting() == callers
+	})
+
+	url := "redis://" + server.Addr()
+	env := "SEMA_URL=" + url
+	at := serve(t, "--url", url).url
+	get := func(path string) string {
+		t.Helper()
+		resp, err := http.Get(at + path)
+		expect.OK(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		text, err := io.ReadAll(resp.Body)
+		expect.OK(t, err)
+		return string(text)
+	}
+	type shown struct {
+		Waiting int
+		Waiters []struct{ Behind int }
+	}
+	for face, text := range map[string]string{
+		"sema ls": ok(t, env, "ls", "--json"), "sema top": ok(t, env, "top", "--once", "--json"), "GET the list": get("/v1/semaphores"),
+	} {
+		var list struct{ Semaphores []shown }
+		expect.OK(t, json.Unmarshal([]byte(text), &list))
+		if len(list.Semaphores) != 1 || list.Semaphores[0].Waiting != callers {
+			t.Errorf("%s: %s", face, text)
+		}
+	}
+	for face, text := range map[string]string{"sema show": ok(t, env, "show", "--json", "jobs"), "GET one": get("/v1/semaphores/jobs")} {
+		var one shown
+		expect.OK(t, json.Unmarshal([]byte(text), &one))
+		n := len(one.Waiters)
+		for _, w := range one.Waiters {
+			n += w.Behind
+		}
+		if one.Waiting != callers || n != callers {
+			t.Errorf("%s: %s", face, text)
+		}
+	}
+	_, refused := run(t, env, "run", "--no-wait", "jobs", "--", "true")
+	for face, is := range map[string]struct{ text, want string }{
+		"sema show, in words":      {ok(t, env, "show", "jobs"), fmt.Sprintf("waiting %d\n", callers)},
+		"sema run that is refused": {refused, fmt.Sprintf("%d waiting", callers)},
+		"the dashboard's list":     {get("/"), fmt.Sprintf(`data-label="Waiting">%d<`, callers)},
+		"the dashboard's page":     {get("/semaphore?name=jobs"), fmt.Sprintf("<dt>Waiting</dt><dd>%d<", callers)},
+		"metrics":                  {get("/metrics"), fmt.Sprintf(`sema_queue_size{sema_name="jobs"} %d`, callers)},
+	} {
+		if !strings.Contains(is.text, is.want) {
+			t.Errorf("%s: no %q in\n%s", face, is.want, is.text)
+		}
+	}
+	cancel()
+	expect.OK(t, held.Release())
+}
