@@ -5,8 +5,8 @@ import "time"
 // Observer is told what happens to the permits of a Semaphore. Fields may be
 // nil. The functions are called from the goroutine at hand, without a lock, and
 // must not block or call the Semaphore. Those about one holding of a permit are
-// called in the order in which things happened, but that a Queued may come late. A
-// permit that passes on to another caller keeps its id: the next one's Acquired may
+// called in the order in which things happened, except Queued, which may come
+// late. A permit that passes on to another caller keeps its id: the next one's Acquired may
 // come before the Released of the one before it. Id and token name one holding.
 type Observer struct {
 	// Queued: an acquisition waits. Called again whenever an engine's answer

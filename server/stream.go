@@ -130,28 +130,19 @@ func (s *Server) engineState(w http.ResponseWriter, r *http.Request, who *Who) e
 
 // engineList is the names of all semaphores that the client may see.
 func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *Who) error {
-	names, err := s.names(r.Context(), who)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, names)
-}
-
-// names are the semaphores that somebody may see, sorted.
-func (s *Server) names(ctx context.Context, who *Who) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+	ctx, cancel := context.WithTimeout(r.Context(), listTime)
 	defer cancel()
 	all, err := s.engine.List(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	names := make([]string, 0, len(all))
+	names := []string{}
 	for _, name := range all {
 		if who.Sees(name) {
 			names = append(names, name)
 		}
 	}
-	return names, nil
+	return writeJSON(w, http.StatusOK, names)
 }
 
 // look is a snapshot of a semaphore, with the ids as clients know them.

@@ -75,8 +75,8 @@ func begins(name string, prefixes []string) bool {
 //
 // Sorted by name, it looks only at those that it returns. In any other order,
 // and without N, the last round is what counts, at most a minute old; those on
-// the page are then looked at again, so that a row may show more or less than
-// what gave it its place. The first such call waits for a round.
+// the page are then looked at again, so a row's figures can be newer than the ones
+// it was sorted by. The first such call waits for a round.
 //
 // It fails if the names cannot be listed, if no look succeeded, or when ctx
 // ends. A single look that failed is in Summary.Err.
