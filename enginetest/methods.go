@@ -250,6 +250,11 @@ var methodTests = []test{
 		}
 		_, err := o.State(e.ctx())
 		e.is(err, sema.ErrNotFound)
+		names, err := e.client().List(e.ctx())
+		e.ok(err)
+		if slices.Contains(names, e.name) {
+			e.Error("an operator's call made it")
+		}
 		e.ok(o.Close())
 		e.is(o.Pause(e.ctx()), sema.ErrClosed)
 		e.ok(e.operator().SetLimit(e.ctx(), 2))

@@ -11,7 +11,7 @@ import (
 	"sema/engine"
 )
 
-const limitHelp = `Print the limit of a semaphore, or with N set it, or with --unset let it go.
+const limitHelp = `Print the limit of a semaphore, or with N set it, or with --unset unset it.
 
 A limit that was set this way is pinned: it is kept when nobody uses the
 semaphore, and holds for everybody, whatever their -n says. A larger limit

@@ -24,7 +24,7 @@ The list is sorted by the callers that wait; s sorts it otherwise.
   enter    show one: who holds it, who waits and why
   /        filter by name; esc ends it
   s        sort by name, use, waiting, oldest
-  l, u     set the limit; let it go
+  l, u     set the limit; unset it
   p        pause: nobody is granted a permit, who holds one keeps it; or end that
   r        revoke the permit under the cursor (where one semaphore is shown)
   arrows, page up and down, home, end, or k j g G

@@ -94,9 +94,9 @@ func (m *model) operate(k string) {
 	case k == "l":
 		m.askLimit(name)
 	case k == "u":
-		m.confirm(name, "let go of the limit of "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.UnsetLimit(ctx) })
+		m.confirm(name, "unset the limit of "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.UnsetLimit(ctx) })
 	case m.paused():
-		m.confirm(name, "let "+clean(name)+" go on", func(ctx context.Context, o *sema.Operator) error { return o.Unpause(ctx) })
+		m.confirm(name, "unpause "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.Unpause(ctx) })
 	default:
 		m.confirm(name, "pause "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.Pause(ctx) })
 	}
