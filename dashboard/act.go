@@ -16,27 +16,27 @@ import (
 // actTime bounds a change.
 const actTime = 10 * time.Second
 
-// wish is a change that somebody asks for.
-type wish struct {
+// change is one that somebody asks for.
+type change struct {
 	Do, Name, Permit string
 	Limit            int
 }
 
-// deed is a kind of change: how it is asked about, and how it is done.
-type deed struct {
+// kind is what all changes of a kind have: how one is asked about, and how it is done.
+type kind struct {
 	button string
-	title  func(wish) string
-	note   func(wish, engine.State) string
-	do     func(context.Context, *sema.Operator, wish) error
+	title  func(change) string
+	note   func(change, engine.State) string
+	do     func(context.Context, *sema.Operator, change) error
 	done   string
 	danger bool
 }
 
-var deeds = map[string]deed{
+var kinds = map[string]kind{
 	"limit": {
 		button: "Set the limit",
-		title:  func(x wish) string { return fmt.Sprintf("Set the limit to %d?", x.Limit) },
-		note: func(x wish, st engine.State) string {
+		title:  func(x change) string { return fmt.Sprintf("Set the limit to %d?", x.Limit) },
+		note: func(x change, st engine.State) string {
 			note := fmt.Sprintf("It is %d now, and %d held. The new limit counts for all programs and outlives idleness, until it is unset.", st.Limit, st.Used)
 			if x.Limit < st.Used {
 				note += " Nobody loses a permit: nothing is granted until less than the new limit is held."
@@ -48,63 +48,63 @@ var deeds = map[string]deed{
 			}
 			return note
 		},
-		do:   func(ctx context.Context, o *sema.Operator, x wish) error { return o.SetLimit(ctx, x.Limit) },
+		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.SetLimit(ctx, x.Limit) },
 		done: "The limit is set.",
 	},
 	"unset-limit": {
 		button: "Unset the limit",
-		title:  func(wish) string { return "Unset the limit?" },
-		note: func(_ wish, st engine.State) string {
+		title:  func(change) string { return "Unset the limit?" },
+		note: func(_ change, st engine.State) string {
 			return fmt.Sprintf("The limit stays %d while the semaphore is in use. Once it has been idle it is forgotten, and the next program's limit counts.", st.Limit)
 		},
-		do:   func(ctx context.Context, o *sema.Operator, _ wish) error { return o.UnsetLimit(ctx) },
+		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.UnsetLimit(ctx) },
 		done: "The limit is not kept any more.",
 	},
 	"pause": {
 		button: "Pause",
-		title:  func(wish) string { return "Pause this semaphore?" },
-		note: func(_ wish, st engine.State) string {
+		title:  func(change) string { return "Pause this semaphore?" },
+		note: func(_ change, st engine.State) string {
 			return fmt.Sprintf("Nobody is granted a permit until it is unpaused. %s and may go on; who waits goes on waiting.", keep(len(st.Holders)))
 		},
-		do:   func(ctx context.Context, o *sema.Operator, _ wish) error { return o.Pause(ctx) },
+		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Pause(ctx) },
 		done: "The semaphore is paused.",
 	},
 	"unpause": {
 		button: "Unpause",
-		title:  func(wish) string { return "Unpause this semaphore?" },
-		note: func(wish, engine.State) string {
+		title:  func(change) string { return "Unpause this semaphore?" },
+		note: func(change, engine.State) string {
 			return "Those who wait are served at once, as far as the limit allows."
 		},
-		do:   func(ctx context.Context, o *sema.Operator, _ wish) error { return o.Unpause(ctx) },
+		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Unpause(ctx) },
 		done: "The semaphore is not paused any more.",
 	},
 	"revoke": {
 		button: "Revoke",
-		title:  func(wish) string { return "Revoke this permit?" },
-		note: func(wish, engine.State) string {
+		title:  func(change) string { return "Revoke this permit?" },
+		note: func(change, engine.State) string {
 			return "Its holder is told to stop, and has until the end of its lease. Others are granted when the holder has stopped, or when the lease has ended: the limit holds all the time."
 		},
-		do:     func(ctx context.Context, o *sema.Operator, x wish) error { return o.Revoke(ctx, x.Permit) },
+		do:     func(ctx context.Context, o *sema.Operator, x change) error { return o.Revoke(ctx, x.Permit) },
 		done:   "The permit is revoked. It is free when its holder has stopped.",
 		danger: true,
 	},
 	"release": {
 		button: "Release at once",
-		title:  func(wish) string { return "Release this permit at once?" },
-		note: func(wish, engine.State) string {
+		title:  func(change) string { return "Release this permit at once?" },
+		note: func(change, engine.State) string {
 			return "Somebody else may have it before its holder has noticed, so more than the limit may run for a while. Do this when the holder is certainly gone; otherwise revoke."
 		},
-		do:     func(ctx context.Context, o *sema.Operator, x wish) error { return o.Release(ctx, x.Permit) },
+		do:     func(ctx context.Context, o *sema.Operator, x change) error { return o.Release(ctx, x.Permit) },
 		done:   "The permit is released.",
 		danger: true,
 	},
 	"remove": {
 		button: "Remove",
-		title:  func(wish) string { return "Remove this semaphore?" },
-		note: func(wish, engine.State) string {
+		title:  func(change) string { return "Remove this semaphore?" },
+		note: func(change, engine.State) string {
 			return "Its limit is forgotten, and the next program's limit counts. This fails if somebody holds a permit or waits."
 		},
-		do:     func(ctx context.Context, o *sema.Operator, _ wish) error { return o.Remove(ctx) },
+		do:     func(ctx context.Context, o *sema.Operator, _ change) error { return o.Remove(ctx) },
 		done:   "The semaphore is removed.",
 		danger: true,
 	},
@@ -117,7 +117,7 @@ func keep(holders int) string {
 	return fmt.Sprintf("%d holders keep their permits", holders)
 }
 
-func doneText(do string) string { return deeds[do].done }
+func doneText(do string) string { return kinds[do].done }
 
 func actAddress(do, name, permit string) string {
 	v := url.Values{"do": {do}, "name": {name}}
@@ -144,18 +144,18 @@ func actions(name string, st engine.State) []link {
 	var list []link
 	for _, key := range keys {
 		class := "button"
-		if deeds[key].danger {
+		if kinds[key].danger {
 			class = "button danger"
 		}
-		list = append(list, link{deeds[key].button + "…", actAddress(key, name, ""), class})
+		list = append(list, link{kinds[key].button + "…", actAddress(key, name, ""), class})
 	}
 	return list
 }
 
-// wishOf reads a wish, and checks all of it.
-func wishOf(v url.Values, a Access) (wish, deed, error) {
-	x := wish{Do: v.Get("do"), Name: v.Get("name"), Permit: v.Get("permit")}
-	d, ok := deeds[x.Do]
+// changeOf reads a change, and checks all of it.
+func changeOf(v url.Values, a Access) (change, kind, error) {
+	x := change{Do: v.Get("do"), Name: v.Get("name"), Permit: v.Get("permit")}
+	d, ok := kinds[x.Do]
 	if !ok {
 		return x, d, fmt.Errorf("there is no such action: %q", cut(x.Do, 60))
 	}
@@ -189,7 +189,7 @@ func cut(s string, most int) string {
 
 type confirmView struct {
 	frame
-	wish
+	change
 	Heading, Note, Button string
 	Danger                bool
 	Holder                *engine.Holder
@@ -197,12 +197,12 @@ type confirmView struct {
 }
 
 // mayAct answers those who may not change anything, or not that.
-func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a Access, v url.Values) (x wish, d deed, ok bool) {
+func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a Access, v url.Values) (x change, d kind, ok bool) {
 	if a.Right < Admin {
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
 		return x, d, false
 	}
-	x, d, err := wishOf(v, a)
+	x, d, err := changeOf(v, a)
 	if err != nil {
 		h.fail(w, r, a, statusOf(err, http.StatusBadRequest), sentence(err))
 		return x, d, false
@@ -219,7 +219,7 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a Access) 
 	if err == nil && st.Limit == 0 {
 		err = sema.ErrNotFound
 	}
-	v := confirmView{wish: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name, 1, 1)}
+	v := confirmView{change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name, 1, 1)}
 	for i := range st.Holders {
 		if st.Holders[i].ID == x.Permit {
 			v.Holder = &st.Holders[i]
@@ -241,7 +241,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a Access) {
 	if !ok {
 		return
 	}
-	// What was confirmed is done even if the browser is gone by now.
+	// A change that was confirmed is done even if the browser is gone by now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
 	err := h.perform(ctx, x, d)
@@ -262,7 +262,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a Access) {
 	see(w, to+"done="+x.Do)
 }
 
-func (h *Handler) perform(ctx context.Context, x wish, d deed) error {
+func (h *Handler) perform(ctx context.Context, x change, d kind) error {
 	o, err := sema.Operate(h.engine, x.Name)
 	if err != nil {
 		return err

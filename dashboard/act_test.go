@@ -70,7 +70,7 @@ func operate(t *testing.T, e engine.Engine) {
 	<-p.Context(t.Context()).Done()
 	act("certainly gone", form("release", "x", "permit", q.ID()))
 	if len(audit) != 7 {
-		t.Errorf("%d deeds were noted", len(audit))
+		t.Errorf("%d changes were noted", len(audit))
 	}
 
 	s.get(409, "/act?"+form("release", "x", "permit", q.ID()).Encode())
@@ -93,9 +93,9 @@ func operate(t *testing.T, e engine.Engine) {
 }
 
 // What is not right is refused, and changes nothing.
-func TestWishesThatAreRefused(t *testing.T) {
-	deeds := 0
-	s := open(t, dashboard.Options{Allow: admin, Audit: func(dashboard.Action) { deeds++ }})
+func TestChangesThatAreRefused(t *testing.T) {
+	changes := 0
+	s := open(t, dashboard.Options{Allow: admin, Audit: func(dashboard.Action) { changes++ }})
 	sem := s.semaphore("x", 3, nil)
 	p := acquire(t, sem, 2)
 	for _, f := range []url.Values{
@@ -121,8 +121,8 @@ func TestWishesThatAreRefused(t *testing.T) {
 	if err != nil || st.Paused || st.Limit != 3 || st.Pinned || st.Used != 2 || p.Err() != nil {
 		t.Errorf("%+v %v %v", st, err, p.Err())
 	}
-	if deeds != 1 { // of the semaphore that is not there
-		t.Errorf("%d deeds were noted", deeds)
+	if changes != 1 { // of the semaphore that is not there
+		t.Errorf("%d changes were noted", changes)
 	}
 }
 

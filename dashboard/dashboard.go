@@ -5,7 +5,7 @@
 //	defer d.Close()
 //	mux.Handle("/sema/", http.StripPrefix("/sema", d))
 //
-// Without options everybody who reaches the handler sees everything and
+// Without options everybody that reaches the handler sees everything and
 // changes nothing. Options.Login asks for a token; Options.Allow decides by
 // what a program has already: its own sessions, a proxy's header.
 //

@@ -35,7 +35,7 @@ func count(n int, what string) string {
 
 const barWidth = 100
 
-// bar is use against limit as a picture. What it shows is beside it in words.
+// bar is use against limit as a picture. The same is beside it in words.
 func bar(used, limit int) template.HTML {
 	width := 0
 	if limit > 0 {

@@ -10,16 +10,16 @@
 //     held, how many wait and for how long. One process of a fleet has it, such
 //     as a server.
 //
-// What is held is never counted by adding and subtracting events: such a count
+// Held weight is never counted by adding and subtracting events: such a count
 // drifts from the truth with the first lost message. It is read from the engine.
 // How much one process held on average is rate(sema_lease_duration_seconds_sum)
 // in Prometheus.
 //
 // [Handler] serves sources in Prometheus' text format. The format is written
 // here, in a page, so that neither programs that count nor the program
-// "sema" carry a client library for it. Who has a registry of Prometheus' Go
-// client already registers the collector of the module sema/contrib/prometheus;
-// for OpenTelemetry there is sema/contrib/otel.
+// "sema" carry a client library for it. A program that has a registry of
+// Prometheus' Go client registers the collector of the module
+// sema/contrib/prometheus; for OpenTelemetry there is sema/contrib/otel.
 //
 // The names are OpenTelemetry's, in the shape of aspnetcore.rate_limiting.*.
 // For Prometheus, dots become underscores and units are appended:

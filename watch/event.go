@@ -11,7 +11,7 @@ type Kind string
 
 // The kinds of events.
 const (
-	// Began is the first event of every stream: what changes from here on is
+	// Began is the first event of every stream: changes from here on are
 	// seen. Of one semaphore it has the Limit, or 0 if there is none.
 	Began Kind = "began"
 
@@ -89,7 +89,7 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 	for _, w := range now.Waiters {
 		here[w.ID] = true
 	}
-	// What made room comes before what took it.
+	// A permit that made room comes before the one that took it.
 	for _, h := range old.Holders {
 		if here[h.ID] {
 			continue

@@ -19,7 +19,7 @@ type spot struct {
 
 	session engine.Session // guarded by turn
 
-	// Guarded by the Watcher's lock. What a look found is written with turn held.
+	// Guarded by the Watcher's lock. The findings of a look are written with turn held.
 	users     int           // so many hold or await the turn
 	listed    bool          // the engine listed it when last asked
 	place     *list.Element // in Watcher.open
@@ -117,7 +117,7 @@ func (w *Watcher) tidy(s *spot) {
 	}
 }
 
-// take waits for the turn of a spot. Who has it gives it back by receiving.
+// take waits for the turn of a spot. Its owner gives it back by receiving.
 func (w *Watcher) take(ctx context.Context, s *spot) error {
 	if err := ctx.Err(); err != nil {
 		return err

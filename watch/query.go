@@ -21,7 +21,7 @@ type Summary struct {
 	Pinned  bool
 	Paused  bool
 	Holders int           // permits
-	Waiting int           // callers: tickets, and who waits behind them in their processes
+	Waiting int           // callers: tickets, and those behind them in their processes
 	Oldest  time.Duration // the longest wait of a ticket, at the time of the look
 	Looked  time.Time     // when this was so
 	Err     error         // the last look failed; the rest, if Looked is not zero, is of the one before
@@ -58,7 +58,7 @@ type Query struct {
 	After    string // names after this one; only in the order of names
 	Skip     int    // so many of the list are left out before the page
 	N        int    // at most so many on the page; 0 or less: all
-	Now      bool   // with N: look again at what others had looked at lately, the list of names as well
+	Now      bool   // with N: look at the list of names and at each anew, however lately others did
 	History  bool   // have rounds go on, so that there is a History of each
 }
 

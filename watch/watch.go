@@ -11,8 +11,8 @@
 // # What it sees
 //
 // Engines do not tell outsiders what happens, so a Watcher takes snapshots and
-// compares them. Each snapshot is exact: the engine makes it in one step. What
-// came and went between two of them is not seen: a permit that was held for
+// compares them. Each snapshot is exact: the engine makes it in one step. A change
+// that came and went between two of them is not seen: a permit that was held for
 // less than Options.Interval may never show, nor one that a process passed from
 // one of its callers to another without asking the engine. Counts of events
 // are therefore lower bounds; for exact ones there is sema.Observer in the
@@ -46,7 +46,7 @@ type Options struct {
 	Interval time.Duration
 
 	// Fresh is how old the answer to Recent and Summaries may be, so that many
-	// who ask share one look. Default half of the Interval.
+	// callers share one look. Default half of the Interval.
 	Fresh time.Duration
 
 	// Rounds is how often all semaphores are looked at, and how far apart the
@@ -58,7 +58,7 @@ type Options struct {
 	// History is how far back samples go. Default 5 min.
 	History time.Duration
 
-	// Linger is how long the rounds go on after the last who needed them.
+	// Linger is how long the rounds go on after the last call that needed them.
 	// Default 10 min.
 	Linger time.Duration
 

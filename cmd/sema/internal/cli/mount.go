@@ -12,7 +12,7 @@ import (
 )
 
 // mount adds what other packages show of the engine: the dashboard at /, figures
-// at /metrics, events. What it returns ends them, after the server.
+// at /metrics, events. Its result ends them, after the server.
 func mount(e engine.Engine, o *server.Options) (closing func()) {
 	w := watching.New(e, nil)
 	d := dashboard.New(e, dashboardOptions(o, w))

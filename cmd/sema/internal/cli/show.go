@@ -47,7 +47,7 @@ func (p *program) showCommand() *cobra.Command {
 	return cmd
 }
 
-// table is a semaphore for human eyes. What others wrote is made printable.
+// table is a semaphore for human eyes. Text that others wrote is made printable.
 func table(name string, st sema.State) string {
 	var b strings.Builder
 	pinned := ""

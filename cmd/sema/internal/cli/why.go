@@ -103,7 +103,7 @@ func (w why) reason() string {
 	return reasons.Of(w.st, w.weight, len(w.before))
 }
 
-// text is the answer for human eyes. What others wrote is made printable.
+// text is the answer for human eyes. Text that others wrote is made printable.
 func (w why) text(name string) string {
 	var b strings.Builder
 	subject := "a run that asks now"

@@ -19,20 +19,20 @@ const (
 	actTime  = 10 * time.Second
 )
 
-// wish is what the view wants to know: a page of the list, or one semaphore.
-type wish struct {
-	number int    // of the wish: what was found of an earlier one is of no use
+// subject is what the view shows: a page of the list, or one semaphore.
+type subject struct {
+	number int    // of the subject: what was found of an earlier one is of no use
 	name   string // "": the list
 	query  watch.Query
 }
 
-// page is what was found of a wish.
+// page is what was found of a subject.
 type page struct {
-	wish  wish
-	list  []watch.Summary
-	total int
-	state engine.State
-	err   error
+	subject subject
+	list    []watch.Summary
+	total   int
+	state   engine.State
+	err     error
 }
 
 // done is what came of an operator's word.
@@ -43,18 +43,18 @@ type done struct {
 
 // feed looks at the engine for the view, one look at a time.
 type feed struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	engine  engine.Engine
-	watcher *watch.Watcher
-	every   time.Duration
-	wishes  chan wish // the last one counts
-	send    func(tea.Msg)
-	running sync.WaitGroup
+	ctx      context.Context
+	cancel   context.CancelFunc
+	engine   engine.Engine
+	watcher  *watch.Watcher
+	every    time.Duration
+	subjects chan subject // the last one counts
+	send     func(tea.Msg)
+	running  sync.WaitGroup
 }
 
 func newFeed(ctx context.Context, e engine.Engine, w *watch.Watcher, o Options) *feed {
-	f := &feed{engine: e, watcher: w, every: o.Every, wishes: make(chan wish, 1)}
+	f := &feed{engine: e, watcher: w, every: o.Every, subjects: make(chan subject, 1)}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	return f
 }
@@ -65,15 +65,15 @@ func (f *feed) start(send func(tea.Msg)) {
 	f.running.Go(func() {
 		ticks := time.NewTicker(f.every)
 		defer ticks.Stop()
-		var want wish
+		var want subject
 		select {
-		case want = <-f.wishes:
+		case want = <-f.subjects:
 		case <-f.ctx.Done():
 		}
 		for f.ctx.Err() == nil {
 			send(f.look(want))
 			select {
-			case want = <-f.wishes:
+			case want = <-f.subjects:
 			case <-ticks.C:
 			case <-f.ctx.Done():
 			}
@@ -89,18 +89,18 @@ func (f *feed) stop() {
 
 // want has the feed look for something else from now on. It is called by one
 // goroutine.
-func (f *feed) want(w wish) {
+func (f *feed) want(w subject) {
 	select {
-	case <-f.wishes:
+	case <-f.subjects:
 	default:
 	}
-	f.wishes <- w
+	f.subjects <- w
 }
 
-func (f *feed) look(w wish) page {
+func (f *feed) look(w subject) page {
 	ctx, cancel := context.WithTimeout(f.ctx, lookTime)
 	defer cancel()
-	p := page{wish: w}
+	p := page{subject: w}
 	if w.name != "" {
 		p.state, p.err = f.watcher.State(ctx, w.name)
 		p.state.Holders = view.ByToken(p.state.Holders) // lines that change places cannot be read

@@ -31,7 +31,7 @@ type model struct {
 	where         string
 	width, height int
 
-	asked int         // the number of the last wish
+	asked int         // the number of the last subject
 	query watch.Query // of the list; N and Skip follow from the window
 	list  page        // last found
 	at    int         // the selected line of the page
@@ -75,7 +75,7 @@ func (m *model) Init() tea.Cmd { m.ask(); return nil }
 func (m *model) ask() {
 	m.query.N = m.rows()
 	m.asked++
-	m.feed.want(wish{number: m.asked, name: m.name, query: m.query})
+	m.feed.want(subject{number: m.asked, name: m.name, query: m.query})
 }
 
 // rows is how many lines there are for the list, or for holders and waiters.
@@ -103,7 +103,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 // found takes in what a look found, unless something else is wanted by now.
 func (m *model) found(p page) {
-	if p.wish.number != m.asked {
+	if p.subject.number != m.asked {
 		return
 	}
 	if m.name != "" {
@@ -181,7 +181,7 @@ func (m *model) paused() bool {
 // it was last looked at.
 func (m *model) gone() bool {
 	if m.name != "" {
-		return m.one.state.Limit == 0 && m.one.wish.number != 0 && m.one.err == nil
+		return m.one.state.Limit == 0 && m.one.subject.number != 0 && m.one.err == nil
 	}
 	return m.at < len(m.list.list) && m.list.list[m.at].Limit == 0 && m.list.list[m.at].Err == nil
 }

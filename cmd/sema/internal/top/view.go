@@ -13,7 +13,7 @@ import (
 	"sema/watch"
 )
 
-// The looks of a line. What they say is said in words or signs as well: they may
+// The looks of a line. The same is said in words or signs as well: colours may
 // be missing.
 const (
 	plain  = ""
@@ -95,7 +95,7 @@ func (m *model) viewList() []string {
 		}
 		rows = append(rows, m.line(look, mark+m.columns(Row(s))))
 	}
-	if len(rows) == 0 && m.list.wish.number == m.asked && m.list.err == nil {
+	if len(rows) == 0 && m.list.subject.number == m.asked && m.list.err == nil {
 		rows = []string{m.line(faint, "  there are no semaphores to show")}
 	}
 	return m.fill([]string{m.line(bold, head), m.line(faint, "  "+m.columns(Head))}, rows, keysOfList, m.list.err)
@@ -151,7 +151,7 @@ func (m *model) viewOne() []string {
 	st := m.one.state
 	head := fmt.Sprintf("%s  limit %d", clean(m.name), st.Limit)
 	switch {
-	case st.Limit == 0 && m.one.wish.number == 0:
+	case st.Limit == 0 && m.one.subject.number == 0:
 		head = clean(m.name) + "  …"
 	case st.Limit == 0:
 		head = clean(m.name) + "  there is no such semaphore now"
