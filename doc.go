@@ -16,6 +16,8 @@
 // has ended. A holder that may have lost its permit is told first: the permit's
 // contexts end, with cause [ErrLost], before anybody else can hold the permit.
 //
+// Operators set limits, pause, and take permits back with [Operate].
+//
 // # Trust
 //
 // Engines judge leases by their own clock. A holder judges its own trust by
