@@ -68,7 +68,13 @@ func (x *semaphore) renewed(ctx context.Context, number uint64, lease time.Durat
 	case a.Status != engine.Granted:
 		return nil, errGone
 	}
-	return p, nil
+	x.loop.Lock()
+	over := p.Over
+	x.loop.Unlock()
+	if over { // another grant than this server knew of, and its own had ended by then
+		p, _, err = x.holding(ctx, number, lease)
+	}
+	return p, err
 }
 
 // holding is the permit that is held under a number. One that another server gave,

@@ -372,7 +372,11 @@ func (n *node) answered(e client.Event) {
 	case func(engine.Status, bool):
 		owner(e.Answer.Status, e.Err != nil)
 	case renewal:
-		if e.Err == nil && e.Answer.Status == engine.Granted {
+		switch {
+		case e.Err != nil || e.Answer.Status != engine.Granted:
+		case owner.p.Over: // another grant than this server knew of, and its own had ended by then
+			n.renewFor(owner.u, owner.token)
+		default:
 			owner.renewed(n)
 		}
 	}
