@@ -43,12 +43,11 @@ func TestSubscriptionsFollowTheServer(t *testing.T) {
 
 	gateAfter := acquire(t, openSem(t, engineAt(t, after.Addr()), "x", 1, nil))
 	to.addr.Store(after.Addr())
-	expect.OK(t, before.Client().ClientKillByFilter(ctx, "TYPE", "normal").Err())
-	listens := func(at *redistest.Server) bool {
-		return at.Client().PubSubNumSub(ctx, inbox).Val()[inbox] > 0
-	}
-	expect.Until(t, "listening to the new server", func() bool { return listens(after) })
-	expect.Until(t, "leaving the old server", func() bool { return !listens(before) })
+	there, here := before.Client(), after.Client()
+	expect.OK(t, there.ClientKillByFilter(ctx, "TYPE", "normal").Err())
+	listens := func(at *redis.Client) bool { return at.PubSubNumSub(ctx, inbox).Val()[inbox] > 0 }
+	expect.Until(t, "listening to the new server", func() bool { return listens(here) })
+	expect.Until(t, "leaving the old server", func() bool { return !listens(there) })
 	expect.OK(t, gateAfter.Release())
 	expect.OK(t, w.permit(t).Release())
 	_ = gate.Release() // its server may have forgotten its connection

@@ -20,7 +20,10 @@ import (
 func connect(t testing.TB, o redis.Options) *redis.Client {
 	o.ContextTimeoutEnabled = true
 	rdb := redis.NewClient(&o)
-	t.Cleanup(func() { _ = rdb.Close() })
+	t.Cleanup(func() {
+		_ = rdb.Close()
+		rdb = nil // as in closing
+	})
 	return rdb
 }
 
@@ -39,7 +42,10 @@ func openSem(t testing.TB, e sema.Engine, name string, limit int, o *sema.Option
 	t.Helper()
 	s, err := sema.New(e, name, limit, o)
 	expect.OK(t, err)
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() {
+		_ = s.Close()
+		s = nil // as in closing
+	})
 	return s
 }
 

@@ -27,6 +27,7 @@ func closing(tb testing.TB, rdb redis.UniversalClient) sema.Engine {
 	tb.Cleanup(func() {
 		_ = e.Close()
 		_ = rdb.Close()
+		e, rdb = nil, nil // package testing keeps this function to the end of all tests
 	})
 	return e
 }

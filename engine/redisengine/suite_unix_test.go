@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetMemoryLimit(64 << 20) // of the heap: the race detector takes several times as much
+	debug.SetMemoryLimit(48 << 20) // of the heap: the race detector takes several times as much
 	enginetest.Main(m, func(url string) (sema.Engine, error) {
 		o, err := redis.ParseURL(url)
 		if err != nil {

@@ -1,0 +1,85 @@
+package redisengine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/engine"
+	"sema/lab/expect"
+	"sema/lab/redistest"
+)
+
+// The server's time for each step of the table in docs/redis.md, in µs, lowest and
+// median of b.N rounds: go test -run xxx -bench ServerTime -benchtime 200x. One that is
+// short is made twenty times in a round.
+func BenchmarkServerTime(b *testing.B) {
+	server := redistest.Start(b)
+	rdb := server.Client()
+	times := map[string][]float64{}
+	for b.Loop() {
+		expect.OK(b, rdb.FlushDB(expect.Within(b)).Err())
+		e := engineAt(b, server.Addr())
+		measured := func(what string, n int, f func(i int)) {
+			expect.OK(b, rdb.ConfigResetStat(expect.Within(b)).Err())
+			for i := range n {
+				f(i)
+			}
+			times[what] = append(times[what], perCall(b, rdb))
+		}
+		one := func(s *direct, kind engine.Kind, limit, from, n int) {
+			var rs []engine.Request
+			for i := range n {
+				r := s.request(kind, uint64(from+i), 30*time.Second)
+				r.Limit, r.Wait = limit, true
+				rs = append(rs, r)
+			}
+			for i, a := range s.do(rs...) {
+				if a.Status != engine.Granted && a.Status != engine.Queued && a.Status != engine.Done {
+					b.Fatalf("%+v: status %d", rs[i], a.Status)
+				}
+			}
+		}
+		wide := session(b, e, "wide")
+		one(wide, engine.Ask, engine.MaxLimit, 1, 1)
+		for i, what := range []string{"acquire", "renew", "release"} {
+			kind := engine.Ask + engine.Kind(i)
+			measured(what, 20, func(i int) { one(wide, kind, engine.MaxLimit, 10+i, 1) })
+			for _, n := range []int{64, 512} {
+				measured(fmt.Sprint(what, "-", n), 1, func(int) { one(wide, kind, engine.MaxLimit, 1000*n, n) })
+			}
+		}
+		holder, waiter := session(b, e, "narrow"), session(b, e, "narrow")
+		one(holder, engine.Ask, 1, 1, 1)
+		one(waiter, engine.Ask, 1, 1, 1) // it listens from now on
+		measured("join", 20, func(i int) { one(waiter, engine.Ask, 1, 2+i, 1) })
+		one(holder, engine.Release, 1, 1, 1)
+		measured("hand-off", 20, func(i int) { one(waiter, engine.Release, 1, 1+i, 1) })
+		one(waiter, engine.Release, 1, 21, 1)
+		one(holder, engine.Ask, 1, 2, 1)
+		for _, n := range []int{64, 512} {
+			measured(fmt.Sprint("join-", n), 1, func(int) { one(waiter, engine.Ask, 1, 1000*n, n) })
+		}
+		expect.OK(b, e.Close())
+	}
+	for what, all := range times {
+		slices.Sort(all)
+		b.ReportMetric(all[0], what+"-µs")
+		b.ReportMetric(all[len(all)/2], what+"-median-µs")
+	}
+}
+
+// perCall is what a run of the script has taken, in µs, since the counts began.
+func perCall(b *testing.B, rdb *redis.Client) (us float64) {
+	info, err := rdb.Info(expect.Within(b), "commandstats").Result()
+	expect.OK(b, err)
+	_, rest, _ := strings.Cut(info, "cmdstat_evalsha:")
+	_, rest, _ = strings.Cut(rest, "usec_per_call=")
+	_, err = fmt.Sscanf(rest, "%f", &us)
+	expect.OK(b, err)
+	return us
+}
