@@ -283,10 +283,10 @@ func (u *user) release(token int64) {
 	if !u.holds || u.token != token {
 		return
 	}
+	unsure := u.gives // an attempt may have done it
 	u.gives = true
 	n := u.server()
 	again := func() { w.after(w.between(w.delay, u.lease/10), func() { u.release(token) }) }
-	unsure := false
 	answered := func(status engine.Status) {
 		if status == engine.Gone && unsure {
 			status = engine.Done
