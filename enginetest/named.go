@@ -172,6 +172,19 @@ var namedTests = []test{
 		b.do(engine.Release, all, engine.Done)
 		b.hearsOfGrant(r)
 	}},
+	{name: "a release that is repeated does not give back a later grant", run: func(e *env) {
+		a, b := e.caller(), e.caller()
+		r := named(1)
+		first := a.ask(r, engine.Granted)
+		late := r
+		late.Token = first.Token
+		a.do(engine.Release, late, engine.Done)
+		second := b.ask(r, engine.Granted)
+		a.do(engine.Release, late, engine.Gone)
+		b.do(engine.Renew, r, engine.Granted)
+		late.Token = second.Token
+		b.do(engine.Release, late, engine.Done)
+	}},
 	{name: "a revocation reaches the last to ask", run: func(e *env) {
 		holder, a, b, operator := e.caller(), e.caller(), e.caller(), e.caller()
 		all, r := named(2), named(1)

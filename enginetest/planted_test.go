@@ -99,6 +99,8 @@ var planted = map[string]struct {
 	"a name stays with the first to ask": {"12_NamesAreForAll", replaced(engine.Ask, func(_ *plantedSession, r *engine.Request) { r.Again = true })},
 	// A server that gives up a caller gives back what another server holds for it.
 	"given back for another": {"12_NamesAreForAll", replaced(engine.Release, func(_ *plantedSession, r *engine.Request) { r.Mine = false })},
+	// A release that is repeated gives back what its caller has asked for since.
+	"given back by name alone": {"12_NamesAreForAll", replaced(engine.Release, func(_ *plantedSession, r *engine.Request) { r.Token = 0 })},
 	// The ticket has no name, and so the permit that it becomes has none.
 	"a hand-off that loses the name": {"12_NamesAreForAll", replaced(engine.Ask, func(s *plantedSession, r *engine.Request) {
 		if st, _ := s.Session.State(context.Background()); st.Used+r.ID.Weight > st.Limit {

@@ -96,6 +96,9 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	}
 	if (kind == engine.Renew || kind == engine.Release) && one(t, 3, "passed on") {
 		r.Token = j.now + int64(rapid.IntRange(-30_000, 30_000).Draw(t, "token"))
+		if g, _, ok := j.ledger.Permit(j.now, r.ID); ok && one(t, 2, "its token") {
+			r.Token = g.Token
+		}
 	}
 	return r
 }
