@@ -163,7 +163,8 @@ type Request struct {
 	//
 	// The session that asked last is told of what happens to the ticket and the
 	// permit. An Ask with Again takes that over only from a session that
-	// cannot be notified. Renew and Release do not take it over. nil: the permit is
+	// cannot be notified, and so does one whose caller came before the ticket's: it was
+	// late. Renew and Release do not take it over. nil: the permit is
 	// that of the session in its ID.
 	Who *Client
 

@@ -228,7 +228,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		return engine.Answer{Status: engine.TooHeavy} // and there still is no semaphore
 	}
 	l.open(now, r)
-	of := l.claim(who, r)
+	of := l.claim(now, who, r)
 	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
 		if h.revoked {
 			return engine.Answer{Status: engine.Revoked}
@@ -284,9 +284,9 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 }
 
 // claim says whose the permit or the ticket is that is asked for. That of a named
-// one changes: to the caller, unless it asks again and the session before it
-// can still be told.
-func (l *Ledger) claim(who engine.Client, r engine.Request) owner {
+// one changes: to the caller of the step, unless it asks again, or for somebody who
+// came before the ticket's caller did, and the session before it can still be told.
+func (l *Ledger) claim(now int64, who engine.Client, r engine.Request) owner {
 	of := l.ownerOf(r.ID)
 	switch {
 	case of == nil && r.Who == nil:
@@ -295,7 +295,9 @@ func (l *Ledger) claim(who engine.Client, r engine.Request) owner {
 		return owner{l.caller, *r.Who}
 	case r.Who != nil:
 		of.who = *r.Who
-		if !r.Again || !l.reach(of.via) {
+		t := l.tickets[r.ID]
+		older := t != nil && now-r.Waited.Microseconds() < t.place
+		if !r.Again && !older || !l.reach(of.via) {
 			of.via = l.caller
 		}
 	}

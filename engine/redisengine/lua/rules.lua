@@ -72,11 +72,13 @@ ask = function(s, q, id)
 end,
 
 -- claim says whose the permit or the ticket is that is asked for, as its tail has
--- it. That of a named one changes: to the caller, unless it asks again and the
--- session before it can still be told.
+-- it. That of a named one changes: to the caller of the step, unless it asks again,
+-- or for somebody who came before the ticket's caller did, and the session before it
+-- can still be told.
 claim = function(s, q, id, known)
   if not q.who then return (R.tail(known)) end
-  local via = known and q.again and R.via(s, id)
+  local _, came = R.ticket(s, id)
+  local via = known and (q.again or came and s.now - q.waited < came) and R.via(s, id)
   if not via or not R.reach(s, via) then via = s.caller end
   local of = struct.pack(TAIL, via) .. q.who
   if known then
