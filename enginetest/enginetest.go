@@ -403,7 +403,7 @@ func (e *env) ask(s engine.Session, r engine.Request, want engine.Status) engine
 	a, err := step(e.ctx(), s, r)
 	e.ok(err)
 	if a.Status != want {
-		e.Fatalf("%+v: status %d, want %d", r, a.Status, want)
+		e.Fatalf("%+v: status %v, want %v", r, a.Status, want)
 	}
 	return a
 }

@@ -593,7 +593,7 @@ func answers(reply engine.Reply) string {
 		fmt.Fprintf(&b, " %s", [...]string{"", "granted", "queued", "refused", "gone", "revoked", "too heavy", "limit differs", "done", "in use"}[a.Status])
 	}
 	if reply.Leave > 0 {
-		fmt.Fprintf(&b, " leave %d", reply.Leave)
+		fmt.Fprintf(&b, " leave %v", reply.Leave)
 	}
 	if !reply.Notification.Empty() {
 		fmt.Fprintf(&b, " %+v", reply.Notification)
