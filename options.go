@@ -21,8 +21,9 @@ const (
 )
 
 // Policy says what happens when the stored limit is not the one given to New.
-type Policy int
+type Policy uint8
 
+// The policies.
 const (
 	// Adopt goes by the stored limit and reports the difference to
 	// Observer.LimitDiffers.
@@ -33,6 +34,16 @@ const (
 	// acquisition: the latest deployment wins.
 	Declare
 )
+
+var policies = []string{Adopt: "Adopt", Refuse: "Refuse", Declare: "Declare"}
+
+// String is the constant's name; Policy(42) for a value that is none of them.
+func (p Policy) String() string {
+	if int(p) < len(policies) {
+		return policies[p]
+	}
+	return fmt.Sprintf("Policy(%d)", uint8(p))
+}
 
 // Options of a Semaphore. The zero value of each field is its default.
 type Options struct {
@@ -132,8 +143,8 @@ func (o Options) validate() error {
 		return &ArgumentError{What: "time to keep", Value: o.Keep, Want: fmt.Sprintf("0 … %v, a sixth of the lease", o.Lease/6)}
 	case o.Passes < 0 || o.Passes > MaxPasses:
 		return &ArgumentError{What: "passes", Value: o.Passes, Want: fmt.Sprintf("0 … %d", MaxPasses)}
-	case o.OnConflict < Adopt || o.OnConflict > Declare:
-		return &ArgumentError{What: "limit policy", Value: int(o.OnConflict), Want: "Adopt, Refuse or Declare"}
+	case o.OnConflict > Declare:
+		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Adopt, Refuse or Declare"}
 	}
 	return engine.ValidateText("label", o.Label, MaxLabel)
 }
