@@ -20,47 +20,17 @@ import (
 	"sync"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/watch"
 )
 
-// Right is what somebody may do.
-type Right uint8
-
-// The rights, each with those before it.
-const (
-	None  Right = iota
-	Read        // see semaphores, holders and waiters
-	Admin       // change limits, pause, revoke, release, remove
-)
-
-// Access is what one visitor may see and do.
-type Access struct {
-	Right    Right
-	Prefixes []string // only semaphores whose names begin with one of these; none: all
-	Who      string   // for the audit log and the page's head; may be empty
-
-	loggedIn bool
-}
-
-// reaches reports whether a name is the visitor's to see.
-func (a Access) reaches(name string) bool {
-	if len(a.Prefixes) == 0 {
-		return true
-	}
-	for _, p := range a.Prefixes {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
-}
-
 // Options of a Handler. The zero value of each field is its default.
 type Options struct {
 	// Allow says what the sender of a request may do. With Login it is asked
-	// about those who have not logged in. Default: Read, or with Login None.
-	Allow func(*http.Request) Access
+	// about those who have not logged in. Default:
+	// access.Read, or with Login access.None.
+	Allow func(*http.Request) access.Who
 
 	// Login says what the bearer of a token may do; ok is false if there is no
 	// such token. It is called for every request, and has to compare in constant
@@ -68,7 +38,7 @@ type Options struct {
 	// token in a cookie that scripts cannot read and that other sites cannot
 	// have sent (HttpOnly, SameSite=Strict; Secure if the request came by TLS).
 	// Default: nobody logs in.
-	Login func(token string) (access Access, ok bool)
+	Login func(token string) (who access.Who, ok bool)
 
 	// Secure marks the cookie as Secure though requests come without TLS: for
 	// servers behind a proxy that has it.
@@ -79,9 +49,9 @@ type Options struct {
 	// the origin that the request was sent to.
 	Origins *http.CrossOriginProtection
 
-	// Audit is told of every change that somebody asked for, once it is done or
-	// has failed. Default: nobody.
-	Audit func(Action)
+	// Audit is told of everything that operators do, once it is done or has
+	// failed. It may be the method Add of an access.Log. Default: Log is told.
+	Audit func(access.Record)
 
 	// Watcher looks at the semaphores. Give it to share one; it stays the
 	// caller's to close. Default: one of the Handler's own.
@@ -102,18 +72,6 @@ type Options struct {
 
 	// Log has what went wrong. Default slog.Default.
 	Log *slog.Logger
-}
-
-// Action is a change that somebody asked for.
-type Action struct {
-	Time      time.Time
-	Who       string // Access.Who
-	Remote    string // http.Request.RemoteAddr
-	Do        string // "limit", "unset-limit", "pause", "unpause", "revoke", "release", "remove"
-	Semaphore string
-	Permit    string // revoke, release
-	Limit     int    // limit
-	Err       error  // nil: done
 }
 
 // Handler is the dashboard. Create it with New and close it.
@@ -159,6 +117,9 @@ func New(e engine.Engine, o *Options) *Handler {
 	if h.options.Log == nil {
 		h.options.Log = slog.Default()
 	}
+	if h.options.Audit == nil {
+		h.options.Audit = access.NewLog(nil, h.options.Log).Add
+	}
 	h.feeds.init()
 	h.mux = http.NewServeMux()
 	h.mux.HandleFunc("GET /{$}", h.reading(h.listPage))
@@ -173,14 +134,14 @@ func New(e engine.Engine, o *Options) *Handler {
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
-			h.fail(w, r, Access{}, http.StatusMethodNotAllowed, "Nothing is done that way here.")
+			h.fail(w, r, visitor{}, http.StatusMethodNotAllowed, "Nothing is done that way here.")
 			return
 		}
 		if strings.Contains(strings.TrimPrefix(r.URL.Path, "/"), "/") { // from here the links of a page lead nowhere
 			http.Error(w, "There is no such page.", http.StatusNotFound)
 			return
 		}
-		h.fail(w, r, Access{}, http.StatusNotFound, "There is no such page.")
+		h.fail(w, r, visitor{}, http.StatusNotFound, "There is no such page.")
 	})
 	for _, a := range assets {
 		h.mux.HandleFunc("GET /"+a.name, a.serve)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
@@ -41,7 +42,7 @@ func TestEveryAnswerHasThePolicy(t *testing.T) {
 // browser does.
 func TestBelowAPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, dashboard.Options{Login: func(token string) (dashboard.Access, bool) { return admin(nil), token == "t" }})
+		s := open(t, dashboard.Options{Login: func(token string) (access.Who, bool) { return admin(nil), token == "t" }})
 		acquire(t, s.semaphore("x", 3, nil), 1)
 		mux := http.NewServeMux()
 		mux.Handle("/ops/sema/", http.StripPrefix("/ops/sema", s.d))
@@ -117,7 +118,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add("login", "token=%00", true)
 	e := memengine.New()
 	d := dashboard.New(e, &dashboard.Options{
-		Allow: admin, Login: func(string) (dashboard.Access, bool) { return dashboard.Access{}, false }, Log: slog.New(slog.DiscardHandler),
+		Allow: admin, Login: func(string) (access.Who, bool) { return access.Who{}, false }, Log: slog.New(slog.DiscardHandler),
 	})
 	f.Cleanup(d.Close)
 	raw, err := e.Open("x", engine.Client{}, func(engine.Notification) {})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"sema/access"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/lab/expect"
@@ -78,7 +79,7 @@ func newHouse(tb testing.TB, e engine.Engine, o server.Options, serve func(http.
 	sp, err := readSpec()
 	expect.OK(tb, err)
 	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
-	o.Audit = server.NewAuditLog(h.audit, o.Log)
+	o.Audit = access.NewLog(h.audit, o.Log).Add
 	h.server = server.New(e, &o)
 	s := serve(h.server)
 	h.url, h.client = s.URL, s.Client()

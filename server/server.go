@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/watch"
 )
@@ -35,10 +36,10 @@ type Options struct {
 	// Log is told of errors and of what operators do. Default: nobody.
 	Log *slog.Logger
 
-	// Audit gets an AuditRecord for everything that operators do: set a limit,
-	// pause, revoke, remove, release what is not theirs. Default: one that tells
-	// Log.
-	Audit *AuditLog
+	// Audit is told of everything that operators do, once it is done or has
+	// failed: set a limit, pause, revoke, remove, release what is not theirs. It
+	// may be the method Add of an access.Log. Default: Log is told.
+	Audit func(access.Record)
 
 	// Dashboard is what is served at /. It decides by itself who may see it:
 	// browsers show no bearer tokens. Default: nothing.
@@ -68,7 +69,6 @@ type Options struct {
 // Server is an http.Handler over an engine. Create it with New.
 type Server struct {
 	engine     engine.Engine
-	auditLog   *AuditLog
 	tokens     *Tokens
 	log        *slog.Logger
 	options    Options
@@ -104,7 +104,7 @@ func New(e engine.Engine, o *Options) *Server {
 	_, _ = rand.Read(random) // never fails
 	s := &Server{
 		engine: e, tokens: o.Tokens, log: o.Log, options: *o, life: hex.EncodeToString(random),
-		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher, auditLog: o.Audit,
+		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher,
 		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.semaphores.byName = map[string]*semaphore{}
@@ -122,8 +122,8 @@ func New(e engine.Engine, o *Options) *Server {
 	if s.options.MaxConns == 0 {
 		s.options.MaxConns = 30_000
 	}
-	if s.auditLog == nil {
-		s.auditLog = NewAuditLog(nil, s.log)
+	if s.options.Audit == nil {
+		s.options.Audit = access.NewLog(nil, s.log).Add
 	}
 	s.mux = s.routes()
 	s.ended.Go(s.sweep)

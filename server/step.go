@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/internal/wire"
 )
@@ -176,12 +177,12 @@ func ownedBy(client string, who *Who) bool {
 func cut(text string) string { return text[:min(len(text), 60)] }
 
 // needs is the right that a kind of request wants.
-func needs(kind engine.Kind) Right {
+func needs(kind engine.Kind) access.Right {
 	switch kind {
 	case engine.Ask, engine.Renew, engine.Release:
-		return Use
+		return access.Use
 	}
-	return Admin
+	return access.Admin
 }
 
 // carry carries out a call: checked, with the ids translated.

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"sema"
+	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
@@ -207,13 +208,13 @@ type site struct {
 	server  *httptest.Server
 
 	mu    sync.Mutex
-	audit []dashboard.Action
+	audit []access.Record
 }
 
 func newSite(t *testing.T, o dashboard.Options) *site {
 	t.Helper()
 	s := &site{t: t, engine: memengine.New()}
-	o.Audit = func(a dashboard.Action) {
+	o.Audit = func(a access.Record) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.audit = append(s.audit, a)
@@ -235,8 +236,8 @@ func newSite(t *testing.T, o dashboard.Options) *site {
 
 func (s *site) tab() *tab { return newTab(s.t, s.server.URL+"/sema/") }
 
-func operator(*http.Request) dashboard.Access {
-	return dashboard.Access{Right: dashboard.Admin, Who: "olga"}
+func operator(*http.Request) access.Who {
+	return access.Who{Right: access.Admin, Name: "olga"}
 }
 
 // semaphore is a client, as a process has one.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sema/access"
 	"sema/server"
 )
 
@@ -88,7 +89,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer closeAudit()
-	o.Audit = server.NewAuditLog(audit, log)
+	o.Audit = access.NewLog(audit, log).Add
 	at, err := p.open(defaultLease)
 	if err != nil {
 		return err
