@@ -89,9 +89,10 @@ func NewKeys(e Engine, prefix string, limit int, options *KeysOptions) (*Keys, e
 }
 
 func (k *Keys) validate() error {
+	if err := engine.Validate("", k.engine); err != nil {
+		return err
+	}
 	switch longest := MaxName - len(keySeparator) - 1; {
-	case k.engine == nil:
-		return &ArgumentError{What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
 	case k.prefix == "":
 		return &ArgumentError{What: "prefix", Value: k.prefix, Want: "a prefix that is not empty"}
 	case strings.Contains(k.prefix, keySeparator):

@@ -1,7 +1,7 @@
 // Package dashboard shows semaphores in a browser, and lets operators change
 // them. It is an http.Handler for any engine:
 //
-//	d := dashboard.New(engine, nil)
+//	d, err := dashboard.New(engine, nil)
 //	defer d.Close()
 //	mux.Handle("/sema/", http.StripPrefix("/sema", d))
 //
@@ -14,6 +14,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -63,11 +64,11 @@ type Options struct {
 	// Rows is how many rows a page has, 1 … 500. Default 50.
 	Rows int
 
-	// Interval is how often an open page changes. Default 1 s.
+	// Interval is how often an open page changes, 1 ms … 24 h. Default 1 s.
 	Interval time.Duration
 
-	// Streams is how many pages may be open at the same time with live changes;
-	// further ones are told to come back. Default 1000.
+	// Streams is how many pages may be open at the same time with live changes,
+	// 1 … 1,000,000; further ones are told to come back. Default 1000.
 	Streams int
 
 	// Log has what went wrong. Default slog.Default.
@@ -87,32 +88,38 @@ type Handler struct {
 }
 
 // New makes a dashboard over an engine, which stays the caller's to close,
-// after the Handler. Nil options mean the defaults. It does no I/O.
+// after the Handler. A nil options means the defaults. It does no I/O, so it
+// fails only on values out of range, with an *engine.ArgumentError.
 //
 // It may be anywhere below a path that ends in a slash: its links are
 // relative, and what it is given has the path's prefix stripped.
-func New(e engine.Engine, o *Options) *Handler {
+func New(e engine.Engine, o *Options) (*Handler, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	h := &Handler{engine: e, options: *o, watcher: o.Watcher, origins: o.Origins}
+	options := *o
+	options.Title = cmp.Or(o.Title, "sema")
+	options.Rows = cmp.Or(o.Rows, 50)
+	options.Interval = cmp.Or(o.Interval, time.Second)
+	options.Streams = cmp.Or(o.Streams, 1000)
+	if err := cmp.Or(
+		engine.Validate("dashboard", e),
+		engine.ValidateRange("dashboard", "Options.Rows", options.Rows, 1, 500),
+		engine.ValidateRange("dashboard", "Options.Interval", options.Interval, time.Millisecond, 24*time.Hour),
+		engine.ValidateRange("dashboard", "Options.Streams", options.Streams, 1, 1_000_000),
+	); err != nil {
+		return nil, err
+	}
+	h := &Handler{engine: e, options: options, watcher: o.Watcher, origins: o.Origins}
 	if h.watcher == nil {
-		h.watcher, h.own = watch.New(e, nil), true
+		w, err := watch.New(e, nil)
+		if err != nil {
+			return nil, err
+		}
+		h.watcher, h.own = w, true
 	}
 	if h.origins == nil {
 		h.origins = http.NewCrossOriginProtection()
-	}
-	if h.options.Title == "" {
-		h.options.Title = "sema"
-	}
-	if h.options.Rows < 1 || h.options.Rows > 500 {
-		h.options.Rows = 50
-	}
-	if h.options.Interval <= 0 {
-		h.options.Interval = time.Second
-	}
-	if h.options.Streams <= 0 {
-		h.options.Streams = 1000
 	}
 	if h.options.Log == nil {
 		h.options.Log = slog.Default()
@@ -146,7 +153,7 @@ func New(e engine.Engine, o *Options) *Handler {
 	for _, a := range assets {
 		h.mux.HandleFunc("GET /"+a.name, a.serve)
 	}
-	return h
+	return h, nil
 }
 
 // Close ends all live pages and waits for what keeps them up to date. Requests

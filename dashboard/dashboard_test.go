@@ -43,7 +43,10 @@ func openOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
 	if o.Audit == nil {
 		o.Audit = func(access.Record) {}
 	}
-	s.d = dashboard.New(s.engine, &o)
+	var err error
+	if s.d, err = dashboard.New(s.engine, &o); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		s.d.Close()
 		_ = s.engine.Close()

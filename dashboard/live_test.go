@@ -233,9 +233,12 @@ func TestStreamsEnd(t *testing.T) {
 		e := &flaky{Engine: memengine.New()}
 		var right atomic.Uint32
 		right.Store(uint32(access.Read))
-		d := dashboard.New(e, &dashboard.Options{Allow: func(*http.Request) access.Who {
+		d, err := dashboard.New(e, &dashboard.Options{Allow: func(*http.Request) access.Who {
 			return access.Who{Right: access.Right(right.Load())}
 		}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer d.Close()
 		sem, err := sema.New(e, "x", 1, nil)
 		if err != nil {

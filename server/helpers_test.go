@@ -80,7 +80,8 @@ func newHouse(tb testing.TB, e engine.Engine, o server.Options, serve func(http.
 	expect.OK(tb, err)
 	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
 	o.Audit = access.NewLog(h.audit, o.Log).Add
-	h.server = server.New(e, &o)
+	h.server, err = server.New(e, &o)
+	expect.OK(tb, err)
 	s := serve(h.server)
 	h.url, h.client = s.URL, s.Client()
 	tb.Cleanup(func() {
@@ -179,7 +180,10 @@ type spec struct {
 // readSpec reads what a server says of itself, once for all tests.
 var readSpec = sync.OnceValues(func() (*spec, error) {
 	e := memengine.New()
-	s := server.New(e, nil)
+	s, err := server.New(e, nil)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { s.Close(); _ = e.Close() }()
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/v1/openapi.json", nil))

@@ -8,6 +8,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -15,7 +16,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,11 +58,11 @@ type Options struct {
 	Watcher *watch.Watcher
 
 	// MaxWaiters bounds how many wait for a permit through the JSON API at a
-	// time; the next is answered with status 503. Default 20,000.
+	// time, 1 … 1,000,000; the next is answered with status 503. Default 20,000.
 	MaxWaiters int
 
-	// MaxConns bounds the connections that Serve has open at a time; more wait
-	// to be accepted. Default 30,000.
+	// MaxConns bounds the connections that Serve has open at a time, 1 … 1,000,000;
+	// more wait to be accepted. Default 30,000.
 	MaxConns int
 }
 
@@ -91,43 +91,48 @@ type Server struct {
 }
 
 // New makes a server over an engine, which stays the caller's to close, after
-// the server. A nil options means the defaults. It does no I/O.
-func New(e engine.Engine, o *Options) *Server {
+// the server. A nil options means the defaults. It does no I/O, so it fails only
+// on values out of range, with an *engine.ArgumentError.
+func New(e engine.Engine, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
+	options := *o
+	options.MaxWaiters = cmp.Or(o.MaxWaiters, 20_000)
+	options.MaxConns = cmp.Or(o.MaxConns, 30_000)
+	if err := cmp.Or(
+		engine.Validate("server", e),
+		engine.ValidateRange("server", "Options.MaxWaiters", options.MaxWaiters, 1, 1_000_000),
+		engine.ValidateRange("server", "Options.MaxConns", options.MaxConns, 1, 1_000_000),
+	); err != nil {
+		return nil, err
+	}
+	watcher := o.Watcher
+	if watcher == nil {
+		var err error
+		if watcher, err = watch.New(e, nil); err != nil {
+			return nil, err
+		}
 	}
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
 	s := &Server{
-		engine: e, tokens: o.Tokens, log: o.Log, options: *o, life: hex.EncodeToString(random),
-		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher,
+		engine: e, tokens: o.Tokens, log: o.Log, options: options, life: hex.EncodeToString(random),
+		self: engine.Self("sema serve"), watcher: watcher,
 		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.semaphores.byName = map[string]*semaphore{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.done = s.ctx.Done()
-	if s.watcher == nil {
-		s.watcher = watch.New(e, nil)
-	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.options.MaxWaiters == 0 {
-		s.options.MaxWaiters = 20_000
-	}
-	if s.options.MaxConns == 0 {
-		s.options.MaxConns = 30_000
 	}
 	if s.options.Audit == nil {
 		s.options.Audit = access.NewLog(nil, s.log).Add
 	}
 	s.mux = s.routes()
 	s.ended.Go(s.sweep)
-	return s
+	return s, nil
 }
 
 // sweep forgets from time to time what nobody uses any more.

@@ -219,9 +219,15 @@ func newSite(t *testing.T, o dashboard.Options) *site {
 		defer s.mu.Unlock()
 		s.audit = append(s.audit, a)
 	}
-	w := watch.New(s.engine, &watch.Options{Rounds: 100 * time.Millisecond, History: 6 * time.Second})
+	w, err := watch.New(s.engine, &watch.Options{Rounds: 100 * time.Millisecond, History: 6 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.watcher, o.Watcher = w, w
-	d := dashboard.New(s.engine, &o)
+	d, err := dashboard.New(s.engine, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/sema/", http.StripPrefix("/sema", d)) // as in a program of a user
 	s.server = httptest.NewServer(mux)

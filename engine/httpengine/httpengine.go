@@ -39,8 +39,8 @@ import (
 // Options are what an engine can be told. The zero value of each field is its
 // default.
 type Options struct {
-	// Token is what is shown to the server, NAME.SECRET. It is never part of an
-	// error. Default: nothing.
+	// Token is what is shown to the server, NAME.SECRET, of at most 4096 printable
+	// ASCII characters. It is never part of an error. Default: nothing.
 	Token string
 
 	// TLS is for servers at https://. Default: Go's.
@@ -74,12 +74,12 @@ func New(rawURL string, o *Options) (*Engine, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, &engine.ArgumentError{What: "URL", Value: printable(u), Want: "http://host:port or https://host:port; the token is an option"}
 	}
-	name, _, _ := strings.Cut(o.Token, ".")
+	name, secret, _ := strings.Cut(o.Token, ".")
 	if o.Token == "" {
-		name = "local"
+		name, secret = "local", "none"
 	}
-	if !plainWord(name) || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, &engine.ArgumentError{What: "token", Value: "…", Want: "NAME.SECRET, the name of 1 to 16 lower-case letters and digits"}
+	if !plainWord(name) || secret == "" || len(o.Token) > maxToken || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, &engine.ArgumentError{What: "token", Value: "…", Want: fmt.Sprintf("NAME.SECRET, at most %d characters, the name of 1 to 16 lower-case letters and digits", maxToken)}
 	}
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
@@ -111,7 +111,10 @@ func New(rawURL string, o *Options) (*Engine, error) {
 	}, nil
 }
 
-const dialTime = 3 * time.Second
+const (
+	dialTime = 3 * time.Second
+	maxToken = 4096
+)
 
 // printable is what may be shown of a URL: it may have a password.
 func printable(u *url.URL) string {

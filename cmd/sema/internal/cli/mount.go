@@ -14,16 +14,23 @@ import (
 
 // mount adds what other packages show of the engine: the dashboard at /, figures
 // at /metrics, events. Its result ends them, after the server.
-func mount(e engine.Engine, o *server.Options) (closing func()) {
-	w := watching.New(e, nil)
-	d := dashboard.New(e, dashboardOptions(o, w))
+func mount(e engine.Engine, o *server.Options) (closing func(), err error) {
+	w, err := watching.New(e, nil)
+	if err != nil {
+		return nil, err
+	}
+	d, err := dashboard.New(e, dashboardOptions(o, w))
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
 	figures := &figures{watcher: w}
 	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, figures, d.Close
 	return func() {
 		d.Close()
 		figures.close()
 		w.Close()
-	}
+	}, nil
 }
 
 // dashboardOptions let in those whom the server lets in.
