@@ -18,11 +18,11 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/once"
 	"sema/watch"
 )
 
@@ -84,7 +84,7 @@ type Handler struct {
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	feeds   feeds
-	close   sync.Once
+	close   once.Once
 }
 
 // New makes a dashboard over an engine, which stays the caller's to close,

@@ -23,6 +23,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/once"
 	"sema/watch"
 )
 
@@ -85,7 +86,7 @@ type Server struct {
 	ctx     context.Context // ends with done
 	cancel  context.CancelFunc
 	done    <-chan struct{} // closed by Close
-	closing sync.Once
+	closing once.Once
 	ended   sync.WaitGroup // of what runs in the background
 	ready   ready
 }
@@ -249,14 +250,15 @@ func (s *Server) ownSite(r *http.Request) error {
 
 // limitConns has at most n connections of a listener open at a time.
 func limitConns(l net.Listener, n int) net.Listener {
-	return &limited{l, make(chan struct{}, n), make(chan struct{}), sync.Once{}}
+	done := make(chan struct{})
+	return &limited{l, make(chan struct{}, n), done, sync.OnceFunc(func() { close(done) })}
 }
 
 type limited struct {
 	net.Listener
 	places chan struct{}
 	done   chan struct{}
-	once   sync.Once
+	end    func() // closes done
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -274,7 +276,7 @@ func (l *limited) Accept() (net.Conn, error) {
 }
 
 func (l *limited) Close() error {
-	l.once.Do(func() { close(l.done) })
+	l.end()
 	return l.Listener.Close()
 }
 
