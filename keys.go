@@ -2,7 +2,6 @@ package sema
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -187,12 +186,7 @@ func (k *Keys) Do(ctx context.Context, key string, f func(context.Context) error
 	if err != nil {
 		return err
 	}
-	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
-	err = f(p.Context(ctx))
-	if lost := p.Err(); lost != nil {
-		return errors.Join(lost, err)
-	}
-	return err
+	return under(ctx, p, f)
 }
 
 // Use calls f with the key's Semaphore, to look at it or to drain it. It

@@ -169,12 +169,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 	if err != nil {
 		return err
 	}
-	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
-	err = f(p.Context(ctx))
-	if lost := p.Err(); lost != nil {
-		return errors.Join(lost, err)
-	}
-	return err
+	return under(ctx, p, f)
 }
 
 // Drain takes whatever weight is free now as a single permit. With nothing

@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net"
@@ -115,10 +114,8 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
 	s := &Server{
-		engine: e, tokens: o.Tokens, log: o.Log, options: options, life: hex.EncodeToString(random),
+		engine: e, tokens: o.Tokens, log: o.Log, options: options, life: rand.Text(),
 		self: engine.Self("sema serve"), watcher: watcher,
 		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}

@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +34,7 @@ func (s *Server) step(w http.ResponseWriter, r *http.Request, who *Who) error {
 	}
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	body, err := readAll(http.MaxBytesReader(w, r.Body, maxCall), (*buffer)[:0])
+	body, err := wire.ReadAll(http.MaxBytesReader(w, r.Body, maxCall), (*buffer)[:0])
 	*buffer = body[:0]
 	if err != nil {
 		return unreadable(err)
@@ -81,23 +79,6 @@ func (s *Server) answer(ctx context.Context, body, b []byte, who *Who, r *http.R
 }
 
 var wireType = []string{wire.ContentType}
-
-// readAll is io.ReadAll into a slice that is there.
-func readAll(r io.Reader, b []byte) ([]byte, error) {
-	for {
-		if len(b) == cap(b) {
-			b = slices.Grow(b, 1024)
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return b, err
-		}
-	}
-}
 
 // sessionOf finds or opens the session of a call, and marks it as busy.
 func (s *Server) sessionOf(call *wire.Step, who *Who) (*remoteSession, error) {

@@ -12,6 +12,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/wire"
 )
 
 // Tokens are the bearer tokens that a server takes. Create them with ReadTokens.
@@ -27,9 +28,6 @@ type bearer struct {
 
 // local is who asks a server without tokens.
 var local = &Who{Name: "local", Right: access.Admin}
-
-// maxTokenName is short enough that a permit's id has room for it.
-const maxTokenName = 16
 
 // ReadTokens reads a token file. Each line has four words; empty lines and
 // those that begin with # are passed over:
@@ -70,10 +68,9 @@ func readToken(words []string) (*bearer, error) {
 		return nil, fmt.Errorf("%d words; want four: NAME RIGHT PREFIXES SECRET", len(words))
 	}
 	who := &bearer{Who: Who{Name: words[0], Right: access.ParseRight(words[1])}}
-	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	switch {
-	case len(who.Name) > maxTokenName || strings.ContainsFunc(who.Name, other):
-		return nil, fmt.Errorf("the first word is no name: want at most %d lower-case letters and digits", maxTokenName)
+	case !wire.TokenName(who.Name):
+		return nil, fmt.Errorf("the first word is no name: want 1 to 16 lower-case letters and digits")
 	case who.Name == local.Name:
 		return nil, fmt.Errorf("the name %q is taken: want another", who.Name)
 	case who.Right == access.None:

@@ -21,7 +21,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"encoding/base32"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,6 +33,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/wire"
 )
 
 // Options are what an engine can be told. The zero value of each field is its
@@ -78,12 +78,10 @@ func New(rawURL string, o *Options) (*Engine, error) {
 	if o.Token == "" {
 		name, secret = "local", "none"
 	}
-	if !plainWord(name) || secret == "" || len(o.Token) > maxToken || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !wire.TokenName(name) || secret == "" || len(o.Token) > maxToken || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &engine.ArgumentError{What: "token", Value: "…", Want: fmt.Sprintf("NAME.SECRET, at most %d characters, the name of 1 to 16 lower-case letters and digits", maxToken)}
 	}
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
-	word := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random))
+	word := strings.ToLower(rand.Text()[:13])
 	var secure *tls.Config
 	if u.Scheme == "https" {
 		if secure = o.TLS.Clone(); secure == nil {
@@ -122,10 +120,6 @@ func printable(u *url.URL) string {
 		return "…"
 	}
 	return u.Scheme + "://" + u.Host
-}
-
-func plainWord(s string) bool {
-	return s != "" && len(s) <= 16 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 }
 
 // Open implements engine.Engine.
@@ -228,7 +222,7 @@ func (e *Engine) do(r *http.Request, op, name string, buffer []byte) ([]byte, *e
 		return nil, unreached(op, name, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, err := readAll(io.LimitReader(answer.Body, maxAnswer), buffer[:0])
+	body, err := wire.ReadAll(io.LimitReader(answer.Body, maxAnswer), buffer[:0])
 	if err != nil {
 		return nil, unreached(op, name, err)
 	}
@@ -236,20 +230,4 @@ func (e *Engine) do(r *http.Request, op, name string, buffer []byte) ([]byte, *e
 		return nil, refused(op, name, answer, body)
 	}
 	return body, nil
-}
-
-func readAll(r io.Reader, b []byte) ([]byte, error) {
-	for {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return b, err
-		}
-	}
 }
