@@ -7,6 +7,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/enum"
 )
 
 // The ranges of what callers may choose.
@@ -35,15 +36,8 @@ const (
 	Declare
 )
 
-var policies = []string{Adopt: "Adopt", Refuse: "Refuse", Declare: "Declare"}
-
 // String is the constant's name; Policy(42) for a value that is none of them.
-func (p Policy) String() string {
-	if int(p) < len(policies) {
-		return policies[p]
-	}
-	return fmt.Sprintf("Policy(%d)", uint8(p))
-}
+func (p Policy) String() string { return enum.Name("Policy", p, "Adopt", "Refuse", "Declare") }
 
 // Options of a Semaphore. The zero value of each field is its default.
 type Options struct {

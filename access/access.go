@@ -5,7 +5,6 @@ package access
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/internal/enum"
 )
 
 // Right is what somebody may do.
@@ -32,12 +32,7 @@ var rights = []string{None: "none", Read: "read", Use: "use", Admin: "admin"}
 
 // String is the right's word, such as "read"; Right(42) for a value that is none
 // of the constants.
-func (r Right) String() string {
-	if int(r) < len(rights) {
-		return rights[r]
-	}
-	return fmt.Sprintf("Right(%d)", uint8(r))
-}
+func (r Right) String() string { return enum.Name("Right", r, rights...) }
 
 // ParseRight is the right of a word; None for a word that is no right's.
 func ParseRight(word string) Right { return Right(max(0, slices.Index(rights, word))) }

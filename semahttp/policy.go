@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/internal/enum"
 )
 
 // Policy says what happens to a request when the engine does not answer, which
@@ -36,14 +37,9 @@ const (
 	FailLocal
 )
 
-var policies = []string{FailClosed: "FailClosed", FailOpen: "FailOpen", FailLocal: "FailLocal"}
-
 // String is the constant's name; Policy(42) for a value that is none of them.
 func (p Policy) String() string {
-	if int(p) < len(policies) {
-		return policies[p]
-	}
-	return fmt.Sprintf("Policy(%d)", uint8(p))
+	return enum.Name("Policy", p, "FailClosed", "FailOpen", "FailLocal")
 }
 
 // MaxPlaces is the most that FailLocal can let through at once.

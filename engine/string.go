@@ -1,6 +1,6 @@
 package engine
 
-import "fmt"
+import "sema/internal/enum"
 
 var (
 	kindWords = []string{
@@ -17,23 +17,16 @@ var (
 
 // String is what the request wants, such as "set limit"; Kind(42) for a value
 // that is none of the constants.
-func (k Kind) String() string { return word(k, "Kind", kindWords) }
+func (k Kind) String() string { return enum.Name("Kind", k, kindWords...) }
 
 // String is the outcome, such as "limit differs"; Status(42) for a value that is
 // none of the constants.
-func (s Status) String() string { return word(s, "Status", statusWords) }
+func (s Status) String() string { return enum.Name("Status", s, statusWords...) }
 
 // String is what the client may do, such as "give back"; Leave(42) for a value
 // that is none of the constants.
-func (l Leave) String() string { return word(l, "Leave", leaveWords) }
+func (l Leave) String() string { return enum.Name("Leave", l, leaveWords...) }
 
 // String is what is taken back, such as "recall all", or "nothing"; Recall(42)
 // for a value that is neither 0 nor one of the constants.
-func (r Recall) String() string { return word(r, "Recall", recallWords) }
-
-func word[T ~uint8](value T, of string, words []string) string {
-	if int(value) < len(words) && words[value] != "" {
-		return words[value]
-	}
-	return fmt.Sprintf("%s(%d)", of, uint8(value))
-}
+func (r Recall) String() string { return enum.Name("Recall", r, recallWords...) }
