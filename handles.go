@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sema/internal/once"
 )
 
 // handles keeps Semaphores open while they are in use, and for a while longer.
@@ -23,6 +25,7 @@ type handles struct {
 	leaving   int            // handles that are being closed
 	left      sync.WaitGroup // the same, for close
 	closed    bool
+	closing   once.Once
 }
 
 // handle is an open Semaphore. It is guarded by the lock of handles.
@@ -183,28 +186,27 @@ func (a *handles) len() int {
 
 // close closes all at once, and one more, and waits for the end of it.
 func (a *handles) close(more *Semaphore) error {
-	a.mu.Lock()
-	again := a.closed
-	a.closed = true
-	all := make([]*Semaphore, 0, len(a.open)+1)
-	for _, h := range a.open {
-		all = append(all, h.sem)
-	}
-	clear(a.open)
-	if a.timer != nil {
-		a.timer.Stop()
-	}
-	a.mu.Unlock()
-	if again {
-		return nil
-	}
-	if more != nil {
-		all = append(all, more)
-	}
-	errs := make([]error, len(all))
-	for i, s := range all {
-		a.left.Go(func() { errs[i] = s.Close() })
-	}
-	a.left.Wait()
+	var errs []error
+	a.closing.Do(func() {
+		a.mu.Lock()
+		a.closed = true
+		var all []*Semaphore
+		for _, h := range a.open {
+			all = append(all, h.sem)
+		}
+		clear(a.open)
+		if a.timer != nil {
+			a.timer.Stop()
+		}
+		a.mu.Unlock()
+		if more != nil {
+			all = append(all, more)
+		}
+		errs = make([]error, len(all))
+		for i, s := range all {
+			a.left.Go(func() { errs[i] = s.Close() })
+		}
+		a.left.Wait()
+	})
 	return errors.Join(errs...)
 }

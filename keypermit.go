@@ -119,3 +119,17 @@ func (p *KeyPermit) letGo() {
 	case <-long.C:
 	}
 }
+
+// under runs f under a permit of either kind, and gives that back.
+func under(ctx context.Context, p interface {
+	Context(context.Context) context.Context
+	Err() error
+	Release() error
+}, f func(context.Context) error) error {
+	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
+	err := f(p.Context(ctx))
+	if lost := p.Err(); lost != nil {
+		return errors.Join(lost, err)
+	}
+	return err
+}

@@ -2,7 +2,6 @@ package sema
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -89,9 +88,10 @@ func NewKeys(e Engine, prefix string, limit int, options *KeysOptions) (*Keys, e
 }
 
 func (k *Keys) validate() error {
+	if err := engine.Validate("", k.engine); err != nil {
+		return err
+	}
 	switch longest := MaxName - len(keySeparator) - 1; {
-	case k.engine == nil:
-		return &ArgumentError{What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
 	case k.prefix == "":
 		return &ArgumentError{What: "prefix", Value: k.prefix, Want: "a prefix that is not empty"}
 	case strings.Contains(k.prefix, keySeparator):
@@ -186,12 +186,7 @@ func (k *Keys) Do(ctx context.Context, key string, f func(context.Context) error
 	if err != nil {
 		return err
 	}
-	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
-	err = f(p.Context(ctx))
-	if lost := p.Err(); lost != nil {
-		return errors.Join(lost, err)
-	}
-	return err
+	return under(ctx, p, f)
 }
 
 // Use calls f with the key's Semaphore, to look at it or to drain it. It

@@ -1,12 +1,13 @@
 package sema
 
 import (
+	"cmp"
 	"fmt"
-	"os"
 	"time"
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/enum"
 )
 
 // The ranges of what callers may choose.
@@ -21,8 +22,9 @@ const (
 )
 
 // Policy says what happens when the stored limit is not the one given to New.
-type Policy int
+type Policy uint8
 
+// The policies.
 const (
 	// Adopt goes by the stored limit and reports the difference to
 	// Observer.LimitDiffers.
@@ -33,6 +35,9 @@ const (
 	// acquisition: the latest deployment wins.
 	Declare
 )
+
+// String is the constant's name; Policy(42) for a value that is none of them.
+func (p Policy) String() string { return enum.Name("Policy", p, "Adopt", "Refuse", "Declare") }
 
 // Options of a Semaphore. The zero value of each field is its default.
 type Options struct {
@@ -119,9 +124,10 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) validate() error {
+	if err := engine.ValidateRange("", "lease", o.Lease, MinLease, MaxLease); err != nil {
+		return err
+	}
 	switch {
-	case o.Lease < MinLease || o.Lease > MaxLease:
-		return &ArgumentError{What: "lease", Value: o.Lease, Want: fmt.Sprintf("%v … %v", MinLease, MaxLease)}
 	case o.Margin < 0 || o.Margin > o.Lease/4:
 		return &ArgumentError{What: "margin", Value: o.Margin, Want: fmt.Sprintf("0 … %v, a quarter of the lease", o.Lease/4)}
 	case o.Renew != NoRenewal && (o.Renew <= 0 || o.Renew >= o.Lease-o.Margin):
@@ -130,12 +136,10 @@ func (o Options) validate() error {
 		return &ArgumentError{What: "longest hold", Value: o.MaxHold, Want: fmt.Sprintf("0, or at least %v", MinLease)}
 	case o.Keep < 0 || o.Keep > o.Lease/6:
 		return &ArgumentError{What: "time to keep", Value: o.Keep, Want: fmt.Sprintf("0 … %v, a sixth of the lease", o.Lease/6)}
-	case o.Passes < 0 || o.Passes > MaxPasses:
-		return &ArgumentError{What: "passes", Value: o.Passes, Want: fmt.Sprintf("0 … %d", MaxPasses)}
-	case o.OnConflict < Adopt || o.OnConflict > Declare:
-		return &ArgumentError{What: "limit policy", Value: int(o.OnConflict), Want: "Adopt, Refuse or Declare"}
+	case o.OnConflict > Declare:
+		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Adopt, Refuse or Declare"}
 	}
-	return engine.ValidateText("label", o.Label, MaxLabel)
+	return cmp.Or(engine.ValidateRange("", "passes", o.Passes, 0, MaxPasses), engine.ValidateText("label", o.Label, MaxLabel))
 }
 
 // machine is what the client machine needs to know of the options.
@@ -146,13 +150,4 @@ func (o Options) machine(session engine.Session, limit int) client.Config {
 		Slots: o.Slots, Strict: o.OnConflict == Refuse, Declare: o.OnConflict == Declare, Unfair: o.Unfair, Detached: o.Detached,
 		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes,
 	}
-}
-
-// self describes this process to operators.
-func self(label string) engine.Client {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return engine.Client{Host: host, PID: os.Getpid(), Label: label}
 }

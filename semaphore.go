@@ -1,6 +1,7 @@
 package sema
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,16 +57,13 @@ func New(e Engine, name string, limit int, options *Options) (*Semaphore, error)
 
 // open opens a session of a semaphore. One whose limit is 0 never acquires.
 func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
-	if e == nil {
-		return nil, &ArgumentError{What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
-	}
-	if err := engine.ValidateName(name); err != nil {
+	if err := cmp.Or(engine.Validate("", e), engine.ValidateName(name)); err != nil {
 		return nil, err
 	}
 	s := &Semaphore{name: name, limit: limit, options: o}
 	owner := loop.Owner{Observe: s.observe, Tick: s.takeUp, Ticked: s.watch}
 	config := func(session engine.Session) client.Config { return o.machine(session, limit) }
-	if err := s.loop.Open(e, name, self(o.Label), owner, config); err != nil {
+	if err := s.loop.Open(e, name, engine.Self(o.Label), owner, config); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -171,12 +169,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 	if err != nil {
 		return err
 	}
-	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
-	err = f(p.Context(ctx))
-	if lost := p.Err(); lost != nil {
-		return errors.Join(lost, err)
-	}
-	return err
+	return under(ctx, p, f)
 }
 
 // Drain takes whatever weight is free now as a single permit. With nothing

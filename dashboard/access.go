@@ -3,6 +3,8 @@ package dashboard
 import (
 	"net/http"
 	"strings"
+
+	"sema/access"
 )
 
 // cookie has the token of a visitor who has logged in.
@@ -11,31 +13,36 @@ const cookie = "sema_token"
 // maxForm bounds the body of a post, in bytes.
 const maxForm = 16 << 10
 
-// access is what the sender of a request may do.
-func (h *Handler) access(r *http.Request) Access {
+// visitor is who sent a request.
+type visitor struct {
+	access.Who
+	loggedIn bool
+}
+
+// visitor finds out who sent a request.
+func (h *Handler) visitor(r *http.Request) visitor {
 	if h.options.Login != nil {
 		if c, err := r.Cookie(cookie); err == nil {
-			if a, ok := h.options.Login(c.Value); ok {
-				a.loggedIn = true
-				return a
+			if who, ok := h.options.Login(c.Value); ok {
+				return visitor{who, true}
 			}
 		}
-		if h.options.Allow == nil {
-			return Access{}
-		}
 	}
-	if h.options.Allow == nil {
-		return Access{Right: Read}
+	switch {
+	case h.options.Allow != nil:
+		return visitor{Who: h.options.Allow(r)}
+	case h.options.Login != nil:
+		return visitor{}
 	}
-	return h.options.Allow(r)
+	return visitor{Who: access.Who{Right: access.Read}}
 }
 
 // reading passes on requests of those who may read.
-func (h *Handler) reading(f func(http.ResponseWriter, *http.Request, Access)) http.HandlerFunc {
+func (h *Handler) reading(f func(http.ResponseWriter, *http.Request, visitor)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		a := h.access(r)
+		a := h.visitor(r)
 		switch {
-		case a.Right >= Read:
+		case a.May(access.Read):
 			f(w, r, a)
 		case h.options.Login == nil:
 			h.fail(w, r, a, http.StatusForbidden, "You may not see this.")
@@ -53,12 +60,12 @@ func (h *Handler) posting(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := h.origins.Check(r)
 		if err != nil || r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
-			h.fail(w, r, Access{}, http.StatusForbidden, "This request did not come from a page of this dashboard, so nothing was changed.")
+			h.fail(w, r, visitor{}, http.StatusForbidden, "This request did not come from a page of this dashboard, so nothing was changed.")
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		if err := r.ParseForm(); err != nil {
-			h.fail(w, r, Access{}, http.StatusBadRequest, "The form cannot be read, so nothing was changed.")
+			h.fail(w, r, visitor{}, http.StatusBadRequest, "The form cannot be read, so nothing was changed.")
 			return
 		}
 		f(w, r)
@@ -78,15 +85,15 @@ type loginView struct {
 }
 
 func (h *Handler) loginPage(w http.ResponseWriter, r *http.Request) {
-	h.render(w, http.StatusOK, "login", loginView{frame: h.frame("Log in", Access{})})
+	h.render(w, http.StatusOK, "login", loginView{frame: h.frame("Log in", visitor{})})
 }
 
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(r.PostForm.Get("token"))
 	c := &http.Cookie{Name: cookie, Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || r.TLS != nil}
 	a, ok := h.options.Login(token)
-	if !ok || a.Right < Read || c.Valid() != nil || token == "" {
-		h.render(w, http.StatusUnauthorized, "login", loginView{frame: h.frame("Log in", Access{}), Wrong: true})
+	if !ok || !a.May(access.Read) || c.Valid() != nil || token == "" {
+		h.render(w, http.StatusUnauthorized, "login", loginView{frame: h.frame("Log in", visitor{}), Wrong: true})
 		return
 	}
 	http.SetCookie(w, c) // without a path: the browser takes ours

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/access"
 	"sema/engine"
 )
 
@@ -153,7 +154,7 @@ func actions(name string, st engine.State) []link {
 }
 
 // changeOf reads a change, and checks all of it.
-func changeOf(v url.Values, a Access) (change, kind, error) {
+func changeOf(v url.Values, a visitor) (change, kind, error) {
 	x := change{Do: v.Get("do"), Name: v.Get("name"), Permit: v.Get("permit")}
 	d, ok := kinds[x.Do]
 	if !ok {
@@ -162,7 +163,7 @@ func changeOf(v url.Values, a Access) (change, kind, error) {
 	if err := engine.ValidateName(x.Name); err != nil {
 		return x, d, err
 	}
-	if !a.reaches(x.Name) {
+	if !a.Sees(x.Name) {
 		return x, d, sema.ErrNotFound
 	}
 	switch x.Do {
@@ -197,8 +198,8 @@ type confirmView struct {
 }
 
 // mayAct answers those who may not change anything, or not that.
-func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a Access, v url.Values) (x change, d kind, ok bool) {
-	if a.Right < Admin {
+func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v url.Values) (x change, d kind, ok bool) {
+	if !a.May(access.Admin) {
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
 		return x, d, false
 	}
@@ -210,7 +211,7 @@ func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a Access, v url
 	return x, d, true
 }
 
-func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a Access) {
+func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor) {
 	x, d, ok := h.mayAct(w, r, a, r.URL.Query())
 	if !ok {
 		return
@@ -236,7 +237,7 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a Access) 
 	h.render(w, http.StatusOK, "confirm", v)
 }
 
-func (h *Handler) act(w http.ResponseWriter, r *http.Request, a Access) {
+func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	x, d, ok := h.mayAct(w, r, a, r.PostForm)
 	if !ok {
 		return
@@ -245,11 +246,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a Access) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
 	err := h.perform(ctx, x, d)
-	if h.options.Audit != nil {
-		h.options.Audit(Action{
-			Time: time.Now(), Who: a.Who, Remote: r.RemoteAddr, Do: x.Do, Semaphore: x.Name, Permit: x.Permit, Limit: x.Limit, Err: err,
-		})
-	}
+	h.options.Audit(access.Record{What: x.Do, Name: x.Name, Permit: x.Permit, Limit: x.Limit, Result: access.ResultOf(err)}.By(a.Who, r))
 	if err != nil {
 		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), sentence(err))
 		return

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
@@ -38,8 +39,8 @@ func TestOperatorsAct(t *testing.T) {
 }
 
 func operate(t *testing.T, e engine.Engine) {
-	var audit []dashboard.Action
-	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a dashboard.Action) { audit = append(audit, a) }})
+	var audit []access.Record
+	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a access.Record) { audit = append(audit, a) }})
 	sem := s.semaphore("x", 3, &sema.Options{Label: "job", Renew: 100 * time.Millisecond}) // who renews learns of a revocation
 	p, q := acquire(t, sem, 2), acquire(t, sem, 1)
 	page := "/semaphore?name=x"
@@ -49,7 +50,7 @@ func operate(t *testing.T, e engine.Engine) {
 		to := s.post(303, "/act", f).Header().Get("Location")
 		has(t, s.get(200, "/"+to), `role="status"`)
 		last := audit[len(audit)-1]
-		if last.Do != f.Get("do") || last.Who != "olga" || last.Semaphore != "x" || last.Permit != f.Get("permit") || last.Err != nil || last.Remote == "" || last.Time.IsZero() {
+		if last.What != f.Get("do") || last.Who != "olga" || last.Name != "x" || last.Permit != f.Get("permit") || last.Result != "done" || last.From == "" || last.Time.IsZero() {
 			t.Errorf("audit: %+v", last)
 		}
 	}
@@ -76,9 +77,9 @@ func operate(t *testing.T, e engine.Engine) {
 	s.get(409, "/act?"+form("release", "x", "permit", q.ID()).Encode())
 	has(t, s.post(409, "/act", form("release", "x", "permit", q.ID())).Body.String(), "has no permit")
 	s.post(409, "/act", form("remove", "x"))
-	for i := range 2 {
-		if a := audit[7+i]; a.Err == nil {
-			t.Errorf("failure %d was noted as done: %+v", i, a)
+	for i, want := range []string{"gone", "in-use"} {
+		if a := audit[7+i]; a.Result != want {
+			t.Errorf("a failure was noted as %+v, want %q", a, want)
 		}
 	}
 	if err := s.operator("idle").SetLimit(t.Context(), 2); err != nil {
@@ -95,7 +96,7 @@ func operate(t *testing.T, e engine.Engine) {
 // What is not right is refused, and changes nothing.
 func TestChangesThatAreRefused(t *testing.T) {
 	changes := 0
-	s := open(t, dashboard.Options{Allow: admin, Audit: func(dashboard.Action) { changes++ }})
+	s := open(t, dashboard.Options{Allow: admin, Audit: func(access.Record) { changes++ }})
 	sem := s.semaphore("x", 3, nil)
 	p := acquire(t, sem, 2)
 	for _, f := range []url.Values{
@@ -127,7 +128,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 }
 
 func TestPostsOfOthersAreRefused(t *testing.T) {
-	s := open(t, dashboard.Options{Allow: admin, Login: func(token string) (dashboard.Access, bool) { return admin(nil), token == "right" }})
+	s := open(t, dashboard.Options{Allow: admin, Login: func(token string) (access.Who, bool) { return admin(nil), token == "right" }})
 	sem := s.semaphore("x", 3, nil)
 	acquire(t, sem, 1)
 	for _, headers := range [][]string{
@@ -165,7 +166,7 @@ func TestATrustedOrigin(t *testing.T) {
 }
 
 func TestReadersChangeNothing(t *testing.T) {
-	s := open(t, dashboard.Options{Audit: func(a dashboard.Action) { t.Errorf("%+v", a) }})
+	s := open(t, dashboard.Options{Audit: func(a access.Record) { t.Errorf("%+v", a) }})
 	sem := s.semaphore("x", 3, nil)
 	p := acquire(t, sem, 1)
 	for _, f := range []url.Values{form("pause", "x"), form("limit", "x", "limit", "1"), form("revoke", "x", "permit", p.ID()), form("explode", "")} {
@@ -175,7 +176,7 @@ func TestReadersChangeNothing(t *testing.T) {
 	if st, err := sem.State(t.Context()); err != nil || st.Paused || st.Limit != 3 {
 		t.Errorf("%+v %v", st, err)
 	}
-	none := open(t, dashboard.Options{Allow: func(*http.Request) dashboard.Access { return dashboard.Access{} }})
+	none := open(t, dashboard.Options{Allow: func(*http.Request) access.Who { return access.Who{} }})
 	for _, path := range []string{"/", "/semaphore?name=x", "/live?of=list", "/act?do=pause&name=x"} {
 		none.get(403, path)
 	}
@@ -185,16 +186,16 @@ func TestReadersChangeNothing(t *testing.T) {
 }
 
 func TestLogin(t *testing.T) {
-	s := open(t, dashboard.Options{Login: func(token string) (dashboard.Access, bool) {
+	s := open(t, dashboard.Options{Login: func(token string) (access.Who, bool) {
 		switch token {
 		case "root":
-			return dashboard.Access{Right: dashboard.Admin, Who: "root <&>"}, true
+			return access.Who{Right: access.Admin, Name: "root <&>"}, true
 		case "reader":
-			return dashboard.Access{Right: dashboard.Read, Prefixes: []string{"team-a/"}, Who: "reader"}, true
+			return access.Who{Right: access.Read, Prefixes: []string{"team-a/"}, Name: "reader"}, true
 		case "user":
-			return dashboard.Access{}, true
+			return access.Who{}, true
 		}
-		return dashboard.Access{}, false
+		return access.Who{}, false
 	}})
 	acquire(t, s.semaphore("team-a/x", 3, nil), 1)
 	acquire(t, s.semaphore("team-b/x", 3, nil), 1)
@@ -243,8 +244,8 @@ func TestLogin(t *testing.T) {
 }
 
 func TestAnAdminOfSomeNames(t *testing.T) {
-	s := open(t, dashboard.Options{Allow: func(*http.Request) dashboard.Access {
-		return dashboard.Access{Right: dashboard.Admin, Prefixes: []string{"a/", "b/"}}
+	s := open(t, dashboard.Options{Allow: func(*http.Request) access.Who {
+		return access.Who{Right: access.Admin, Prefixes: []string{"a/", "b/"}}
 	}})
 	for _, name := range []string{"a/x", "b/x", "c/x"} {
 		acquire(t, s.semaphore(name, 3, nil), 1)

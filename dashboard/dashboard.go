@@ -1,7 +1,7 @@
 // Package dashboard shows semaphores in a browser, and lets operators change
 // them. It is an http.Handler for any engine:
 //
-//	d := dashboard.New(engine, nil)
+//	d, err := dashboard.New(engine, nil)
 //	defer d.Close()
 //	mux.Handle("/sema/", http.StripPrefix("/sema", d))
 //
@@ -14,53 +14,24 @@
 package dashboard
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
+	"sema/access"
 	"sema/engine"
+	"sema/internal/once"
 	"sema/watch"
 )
-
-// Right is what somebody may do.
-type Right uint8
-
-// The rights, each with those before it.
-const (
-	None  Right = iota
-	Read        // see semaphores, holders and waiters
-	Admin       // change limits, pause, revoke, release, remove
-)
-
-// Access is what one visitor may see and do.
-type Access struct {
-	Right    Right
-	Prefixes []string // only semaphores whose names begin with one of these; none: all
-	Who      string   // for the audit log and the page's head; may be empty
-
-	loggedIn bool
-}
-
-// reaches reports whether a name is the visitor's to see.
-func (a Access) reaches(name string) bool {
-	if len(a.Prefixes) == 0 {
-		return true
-	}
-	for _, p := range a.Prefixes {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
-}
 
 // Options of a Handler. The zero value of each field is its default.
 type Options struct {
 	// Allow says what the sender of a request may do. With Login it is asked
-	// about those who have not logged in. Default: Read, or with Login None.
-	Allow func(*http.Request) Access
+	// about those who have not logged in. Default:
+	// access.Read, or with Login access.None.
+	Allow func(*http.Request) access.Who
 
 	// Login says what the bearer of a token may do; ok is false if there is no
 	// such token. It is called for every request, and has to compare in constant
@@ -68,7 +39,7 @@ type Options struct {
 	// token in a cookie that scripts cannot read and that other sites cannot
 	// have sent (HttpOnly, SameSite=Strict; Secure if the request came by TLS).
 	// Default: nobody logs in.
-	Login func(token string) (access Access, ok bool)
+	Login func(token string) (who access.Who, ok bool)
 
 	// Secure marks the cookie as Secure though requests come without TLS: for
 	// servers behind a proxy that has it.
@@ -79,9 +50,9 @@ type Options struct {
 	// the origin that the request was sent to.
 	Origins *http.CrossOriginProtection
 
-	// Audit is told of every change that somebody asked for, once it is done or
-	// has failed. Default: nobody.
-	Audit func(Action)
+	// Audit is told of everything that operators do, once it is done or has
+	// failed. It may be the method Add of an access.Log. Default: Log is told.
+	Audit func(access.Record)
 
 	// Watcher looks at the semaphores. Give it to share one; it stays the
 	// caller's to close. Default: one of the Handler's own.
@@ -93,27 +64,15 @@ type Options struct {
 	// Rows is how many rows a page has, 1 … 500. Default 50.
 	Rows int
 
-	// Interval is how often an open page changes. Default 1 s.
+	// Interval is how often an open page changes, 1 ms … 24 h. Default 1 s.
 	Interval time.Duration
 
-	// Streams is how many pages may be open at the same time with live changes;
-	// further ones are told to come back. Default 1000.
+	// Streams is how many pages may be open at the same time with live changes,
+	// 1 … 1,000,000; further ones are told to come back. Default 1000.
 	Streams int
 
 	// Log has what went wrong. Default slog.Default.
 	Log *slog.Logger
-}
-
-// Action is a change that somebody asked for.
-type Action struct {
-	Time      time.Time
-	Who       string // Access.Who
-	Remote    string // http.Request.RemoteAddr
-	Do        string // "limit", "unset-limit", "pause", "unpause", "revoke", "release", "remove"
-	Semaphore string
-	Permit    string // revoke, release
-	Limit     int    // limit
-	Err       error  // nil: done
 }
 
 // Handler is the dashboard. Create it with New and close it.
@@ -125,39 +84,48 @@ type Handler struct {
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	feeds   feeds
-	close   sync.Once
+	close   once.Once
 }
 
 // New makes a dashboard over an engine, which stays the caller's to close,
-// after the Handler. Nil options mean the defaults. It does no I/O.
+// after the Handler. A nil options means the defaults. It does no I/O, so it
+// fails only on values out of range, with an *engine.ArgumentError.
 //
 // It may be anywhere below a path that ends in a slash: its links are
 // relative, and what it is given has the path's prefix stripped.
-func New(e engine.Engine, o *Options) *Handler {
+func New(e engine.Engine, o *Options) (*Handler, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	h := &Handler{engine: e, options: *o, watcher: o.Watcher, origins: o.Origins}
+	options := *o
+	options.Title = cmp.Or(o.Title, "sema")
+	options.Rows = cmp.Or(o.Rows, 50)
+	options.Interval = cmp.Or(o.Interval, time.Second)
+	options.Streams = cmp.Or(o.Streams, 1000)
+	if err := cmp.Or(
+		engine.Validate("dashboard", e),
+		engine.ValidateRange("dashboard", "Options.Rows", options.Rows, 1, 500),
+		engine.ValidateRange("dashboard", "Options.Interval", options.Interval, time.Millisecond, 24*time.Hour),
+		engine.ValidateRange("dashboard", "Options.Streams", options.Streams, 1, 1_000_000),
+	); err != nil {
+		return nil, err
+	}
+	h := &Handler{engine: e, options: options, watcher: o.Watcher, origins: o.Origins}
 	if h.watcher == nil {
-		h.watcher, h.own = watch.New(e, nil), true
+		w, err := watch.New(e, nil)
+		if err != nil {
+			return nil, err
+		}
+		h.watcher, h.own = w, true
 	}
 	if h.origins == nil {
 		h.origins = http.NewCrossOriginProtection()
 	}
-	if h.options.Title == "" {
-		h.options.Title = "sema"
-	}
-	if h.options.Rows < 1 || h.options.Rows > 500 {
-		h.options.Rows = 50
-	}
-	if h.options.Interval <= 0 {
-		h.options.Interval = time.Second
-	}
-	if h.options.Streams <= 0 {
-		h.options.Streams = 1000
-	}
 	if h.options.Log == nil {
 		h.options.Log = slog.Default()
+	}
+	if h.options.Audit == nil {
+		h.options.Audit = access.NewLog(nil, h.options.Log).Add
 	}
 	h.feeds.init()
 	h.mux = http.NewServeMux()
@@ -173,19 +141,19 @@ func New(e engine.Engine, o *Options) *Handler {
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
-			h.fail(w, r, Access{}, http.StatusMethodNotAllowed, "Nothing is done that way here.")
+			h.fail(w, r, visitor{}, http.StatusMethodNotAllowed, "Nothing is done that way here.")
 			return
 		}
 		if strings.Contains(strings.TrimPrefix(r.URL.Path, "/"), "/") { // from here the links of a page lead nowhere
 			http.Error(w, "There is no such page.", http.StatusNotFound)
 			return
 		}
-		h.fail(w, r, Access{}, http.StatusNotFound, "There is no such page.")
+		h.fail(w, r, visitor{}, http.StatusNotFound, "There is no such page.")
 	})
 	for _, a := range assets {
 		h.mux.HandleFunc("GET /"+a.name, a.serve)
 	}
-	return h
+	return h, nil
 }
 
 // Close ends all live pages and waits for what keeps them up to date. Requests

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
+	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
@@ -39,7 +40,13 @@ func openOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
 	t.Helper()
 	s := &site{t: t, engine: e, log: &bytes.Buffer{}}
 	o.Log = slog.New(slog.NewTextHandler(s.log, nil))
-	s.d = dashboard.New(s.engine, &o)
+	if o.Audit == nil {
+		o.Audit = func(access.Record) {}
+	}
+	var err error
+	if s.d, err = dashboard.New(s.engine, &o); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		s.d.Close()
 		_ = s.engine.Close()
@@ -50,8 +57,8 @@ func openOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
 	return s
 }
 
-func admin(*http.Request) dashboard.Access {
-	return dashboard.Access{Right: dashboard.Admin, Who: "olga"}
+func admin(*http.Request) access.Who {
+	return access.Who{Right: access.Admin, Name: "olga"}
 }
 
 func (s *site) semaphore(name string, limit int, o *sema.Options) *sema.Semaphore {

@@ -120,7 +120,7 @@ type listRow struct {
 	Problem string
 }
 
-func (h *Handler) list(ctx context.Context, q listQuery, a Access) (listView, error) {
+func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, error) {
 	i := slices.IndexFunc(orders, func(o struct {
 		key, label string
 		order      watch.Order
@@ -173,7 +173,7 @@ func (h *Handler) listRow(s watch.Summary) listRow {
 	return row
 }
 
-func (h *Handler) listPage(w http.ResponseWriter, r *http.Request, a Access) {
+func (h *Handler) listPage(w http.ResponseWriter, r *http.Request, a visitor) {
 	v, err := h.list(r.Context(), listQueryOf(r.URL.Query()), a)
 	if err != nil {
 		h.unreachable(w, r, a, err)

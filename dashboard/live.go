@@ -144,7 +144,7 @@ func (f *feeds) newestOf(d *feed) pieces {
 }
 
 // live streams the changes of a page as server-sent events.
-func (h *Handler) live(w http.ResponseWriter, r *http.Request, a Access) {
+func (h *Handler) live(w http.ResponseWriter, r *http.Request, a visitor) {
 	page, ok := h.source(r.URL.Query(), a)
 	if !ok {
 		h.fail(w, r, a, http.StatusNotFound, "There is no such semaphore.")
@@ -184,7 +184,7 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request, a Access) {
 		case <-news:
 			text = sent.message(h.feeds.newestOf(d))
 		case <-beat.C:
-			if now := h.access(r); now.Right != a.Right || !slices.Equal(now.Prefixes, a.Prefixes) {
+			if now := h.visitor(r); now.Right != a.Right || !slices.Equal(now.Prefixes, a.Prefixes) {
 				return
 			}
 			text = []byte(":\n\n")
@@ -200,7 +200,7 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request, a Access) {
 }
 
 // source is the page that an address asks for.
-func (h *Handler) source(v url.Values, a Access) (page source, ok bool) {
+func (h *Handler) source(v url.Values, a visitor) (page source, ok bool) {
 	rights, _ := json.Marshal([]any{a.Right, a.Prefixes}) // plain data
 	switch v.Get("of") {
 	case "list":
@@ -216,7 +216,7 @@ func (h *Handler) source(v url.Values, a Access) (page source, ok bool) {
 		return page, true
 	case "semaphore":
 		q := semaphoreQueryOf(v)
-		if engine.ValidateName(q.name) != nil || !a.reaches(q.name) {
+		if engine.ValidateName(q.name) != nil || !a.Sees(q.name) {
 			return page, false
 		}
 		d := newDiary()

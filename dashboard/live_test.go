@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/access"
 	"sema/dashboard"
 	"sema/engine/memengine"
 	"sema/lab/pipenet"
@@ -231,10 +232,13 @@ func TestStreamsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &flaky{Engine: memengine.New()}
 		var right atomic.Uint32
-		right.Store(uint32(dashboard.Read))
-		d := dashboard.New(e, &dashboard.Options{Allow: func(*http.Request) dashboard.Access {
-			return dashboard.Access{Right: dashboard.Right(right.Load())}
+		right.Store(uint32(access.Read))
+		d, err := dashboard.New(e, &dashboard.Options{Allow: func(*http.Request) access.Who {
+			return access.Who{Right: access.Right(right.Load())}
 		}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer d.Close()
 		sem, err := sema.New(e, "x", 1, nil)
 		if err != nil {
@@ -256,7 +260,7 @@ func TestStreamsEnd(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		e.away.Store(false)
 		time.Sleep(10 * time.Second)
-		right.Store(uint32(dashboard.None))
+		right.Store(uint32(access.None))
 		<-done
 		l := &live{}
 		var notices []string
@@ -279,7 +283,7 @@ func TestStreamsEnd(t *testing.T) {
 			t.Error("no heartbeat")
 		}
 
-		right.Store(uint32(dashboard.Read))
+		right.Store(uint32(access.Read))
 		ctx, leave := context.WithCancel(t.Context())
 		_, done = stream(ctx)
 		time.Sleep(time.Second)

@@ -6,6 +6,8 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+
+	"sema/access"
 )
 
 //go:embed pages
@@ -25,10 +27,10 @@ type frame struct {
 	Notice     string // what is wrong now
 }
 
-func (h *Handler) frame(page string, a Access) frame {
+func (h *Handler) frame(page string, a visitor) frame {
 	return frame{
-		Site: h.options.Title, Page: page, Who: a.Who, Admin: a.Right >= Admin,
-		Login: h.options.Login != nil && !a.loggedIn && a.Right >= Read, Logout: a.loggedIn && a.Right >= Read,
+		Site: h.options.Title, Page: page, Who: a.Name, Admin: a.May(access.Admin),
+		Login: h.options.Login != nil && !a.loggedIn && a.May(access.Read), Logout: a.loggedIn && a.May(access.Read),
 	}
 }
 
@@ -51,13 +53,13 @@ type failView struct {
 }
 
 // fail answers with a page that says why not.
-func (h *Handler) fail(w http.ResponseWriter, _ *http.Request, a Access, code int, text string) {
+func (h *Handler) fail(w http.ResponseWriter, _ *http.Request, a visitor, code int, text string) {
 	heading := http.StatusText(code)
 	h.render(w, code, "fail", failView{frame: h.frame(heading, a), Heading: heading, Text: text})
 }
 
 // unreachable answers with a page that tries again by itself.
-func (h *Handler) unreachable(w http.ResponseWriter, r *http.Request, a Access, err error) {
+func (h *Handler) unreachable(w http.ResponseWriter, r *http.Request, a visitor, err error) {
 	if r.Context().Err() != nil {
 		return // nobody is there to read it
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/internal/view"
 	"sema/internal/why"
@@ -69,7 +70,7 @@ func semaphoreQueryOf(v url.Values) semaphoreQuery {
 	return semaphoreQuery{v.Get("name"), pageOf(v, "holders"), pageOf(v, "waiters")}
 }
 
-func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a Access) (semaphoreView, error) {
+func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (semaphoreView, error) {
 	st, looked, err := h.watcher.Recent(ctx, q.name)
 	if err != nil {
 		return semaphoreView{}, err
@@ -91,7 +92,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a Access) (se
 		if holder.Token != 0 {
 			row.Held = brief(holder.Age + since)
 		}
-		if a.Right >= Admin {
+		if a.May(access.Admin) {
 			row.Revoke, row.Release = actAddress("revoke", q.name, holder.ID), actAddress("release", q.name, holder.ID)
 		}
 		v.Holders = append(v.Holders, row)
@@ -102,7 +103,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a Access) (se
 			Waiter: waiter, Position: before + 1, Since: brief(waiter.Waiting + since), Why: why.Of(st, waiter.Weight, before),
 		})
 	}
-	if a.Right >= Admin && !v.Gone {
+	if a.May(access.Admin) && !v.Gone {
 		v.Actions = actions(q.name, st)
 	}
 	return v, nil
@@ -114,9 +115,9 @@ func window[T any](list []T, page, rows int) []T {
 	return list[from:min(from+rows, len(list))]
 }
 
-func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a Access) {
+func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a visitor) {
 	q := semaphoreQueryOf(r.URL.Query())
-	if engine.ValidateName(q.name) != nil || !a.reaches(q.name) {
+	if engine.ValidateName(q.name) != nil || !a.Sees(q.name) {
 		h.fail(w, r, a, http.StatusNotFound, "There is no such semaphore.")
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
@@ -41,7 +42,7 @@ func TestEveryAnswerHasThePolicy(t *testing.T) {
 // browser does.
 func TestBelowAPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, dashboard.Options{Login: func(token string) (dashboard.Access, bool) { return admin(nil), token == "t" }})
+		s := open(t, dashboard.Options{Login: func(token string) (access.Who, bool) { return admin(nil), token == "t" }})
 		acquire(t, s.semaphore("x", 3, nil), 1)
 		mux := http.NewServeMux()
 		mux.Handle("/ops/sema/", http.StripPrefix("/ops/sema", s.d))
@@ -116,9 +117,12 @@ func FuzzRequests(f *testing.F) {
 	f.Add("act", "do=revoke&name=x&permit=a-1-1", true)
 	f.Add("login", "token=%00", true)
 	e := memengine.New()
-	d := dashboard.New(e, &dashboard.Options{
-		Allow: admin, Login: func(string) (dashboard.Access, bool) { return dashboard.Access{}, false }, Log: slog.New(slog.DiscardHandler),
+	d, err := dashboard.New(e, &dashboard.Options{
+		Allow: admin, Login: func(string) (access.Who, bool) { return access.Who{}, false }, Log: slog.New(slog.DiscardHandler),
 	})
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Cleanup(d.Close)
 	raw, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
 	if err != nil {
@@ -159,7 +163,10 @@ var errAway = &engine.Error{Op: "state", NotExecuted: true, Temporary: true, Err
 
 func TestAnEngineThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := dashboard.New(away{memengine.New()}, &dashboard.Options{Allow: admin, Log: slog.New(slog.DiscardHandler)})
+		d, err := dashboard.New(away{memengine.New()}, &dashboard.Options{Allow: admin, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer d.Close()
 		s := &site{t: t, d: d}
 		for _, path := range []string{"/", "/?sort=use", "/semaphore?name=x", "/act?do=pause&name=x"} {

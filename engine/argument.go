@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -63,9 +64,22 @@ func ValidateName(name string) error {
 
 // ValidateLimit says whether a semaphore can have this limit: 1 … MaxLimit.
 // The error is an *ArgumentError.
-func ValidateLimit(limit int) error {
-	if limit < 1 || limit > MaxLimit {
-		return &ArgumentError{What: "limit", Value: limit, Want: fmt.Sprintf("1 … %d", MaxLimit)}
+func ValidateLimit(limit int) error { return ValidateRange("", "limit", limit, 1, MaxLimit) }
+
+// Validate says whether there is an engine. The error is an *ArgumentError of a
+// package ("" means "sema").
+func Validate(pkg string, e Engine) error {
+	if e == nil {
+		return &ArgumentError{Package: pkg, What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
+	}
+	return nil
+}
+
+// ValidateRange says whether a value is in the range least … most. The error is
+// an *ArgumentError of a package ("" means "sema") about what.
+func ValidateRange[T int | time.Duration](pkg, what string, value, least, most T) error {
+	if value < least || value > most {
+		return &ArgumentError{Package: pkg, What: what, Value: value, Want: fmt.Sprintf("%v … %v", least, most)}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ package engine
 
 import (
 	"context"
+	"os"
 	"strings"
 	"time"
 )
@@ -81,6 +82,16 @@ type Client struct {
 	// Of the caller of a named permit, see Request.Who.
 	Caller string        `json:"caller,omitempty"` // what the caller calls the permit
 	Lease  time.Duration `json:"lease,omitempty"`  // how long a lease the caller asks for, if it renews by itself
+}
+
+// Self describes this process, under a label. A host whose name cannot be had is
+// "unknown".
+func Self(label string) Client {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return Client{Host: host, PID: os.Getpid(), Label: label}
 }
 
 // Call is what a client wants of one semaphore in one step.

@@ -15,6 +15,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/lab/expect"
+	"sema/lab/history"
 	"sema/lab/stall"
 )
 
@@ -233,7 +234,7 @@ func (e *env) broken(format string, args ...any) {
 
 // judge fails the test if the history breaks a promise; for good if it is the
 // limit.
-func (e *env) judge(h *History, limit int, slack time.Duration) {
+func (e *env) judge(h *history.Holds, limit int, slack time.Duration) {
 	e.Helper()
 	if err := h.Check(limit, slack); err != nil && strings.HasPrefix(err.Error(), "limit") {
 		e.broken("%v", err)
@@ -403,7 +404,7 @@ func (e *env) ask(s engine.Session, r engine.Request, want engine.Status) engine
 	a, err := step(e.ctx(), s, r)
 	e.ok(err)
 	if a.Status != want {
-		e.Fatalf("%+v: status %d, want %d", r, a.Status, want)
+		e.Fatalf("%+v: status %v, want %v", r, a.Status, want)
 	}
 	return a
 }

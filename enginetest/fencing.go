@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"sema"
+	"sema/lab/history"
 )
 
 var fencingTests = []test{
 	{name: "tokens grow in the order of grants", run: func(e *env) {
 		const limit, clients, rounds = 3, 6, 40
-		h := &History{}
+		h := &history.Holds{}
 		var all sync.WaitGroup
 		for range clients {
 			s := e.sem(limit, nil)
@@ -22,7 +23,7 @@ var fencingTests = []test{
 						e.Error(err)
 						return
 					}
-					hold := Hold{Call: call, Return: e.now(), ID: p.ID(), Weight: 1, Token: p.Token(), Slot: -1, Trusted: p.Deadline().UnixNano()}
+					hold := history.Hold{Call: call, Return: e.now(), ID: p.ID(), Weight: 1, Token: p.Token(), Slot: -1, Trusted: p.Deadline().UnixNano()}
 					hold.Release = e.now()
 					if err := p.Release(); err != nil {
 						e.Error(err)

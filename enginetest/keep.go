@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/lab/history"
 )
 
 // kept are options under which released permits stay with the client for as
@@ -201,7 +202,7 @@ var keepTests = []test{
 	}},
 	{name: "who is cut off while it passes permits on has stopped before anybody else has them", own: true, run: func(e *env) {
 		const limit = 2
-		h := &History{}
+		h := &history.Holds{}
 		line := &cutEngine{Engine: e.store.Client(e)}
 		lost, o := e.semOn(line, limit, &sema.Options{Lease: short, Keep: short / 6}), &sema.Options{Lease: short}
 		stop := make(chan struct{})
@@ -213,7 +214,7 @@ var keepTests = []test{
 					return
 				default:
 				}
-				hold := Hold{Call: e.now(), Slot: -1, Weight: 1, Faulty: s == lost}
+				hold := history.Hold{Call: e.now(), Slot: -1, Weight: 1, Faulty: s == lost}
 				p, err := s.Acquire(e.ctx())
 				if err != nil {
 					continue // it was cut off

@@ -21,6 +21,7 @@ import (
 	"sema"
 	"sema/lab/child"
 	"sema/lab/expect"
+	"sema/lab/history"
 	"sema/lab/stall"
 )
 
@@ -92,7 +93,7 @@ func work(ctx context.Context, engine sema.Engine, j job) error {
 		long := j.Long && i == 0
 		all.Go(func() {
 			for ctx.Err() == nil {
-				h := Hold{Call: time.Now().UnixNano(), Weight: 1 + rand.IntN(min(2, j.Limit))}
+				h := history.Hold{Call: time.Now().UnixNano(), Weight: 1 + rand.IntN(min(2, j.Limit))}
 				if long {
 					h.Weight = 1 // the others go on beside it
 				}
@@ -142,7 +143,7 @@ func keepIdle(ctx context.Context, engine sema.Engine, j job) error {
 		}
 		all = append(all, p)
 	}
-	last := Hold{ID: "all"}
+	last := history.Hold{ID: "all"}
 	for _, p := range all {
 		last.Trusted = max(last.Trusted, p.Deadline().UnixNano())
 		if err := p.Release(); err != nil {
@@ -155,7 +156,7 @@ func keepIdle(ctx context.Context, engine sema.Engine, j job) error {
 }
 
 // say says a hold in one write, so that all of it is said or nothing.
-func say(h Hold) {
+func say(h history.Hold) {
 	line, _ := json.Marshal(h) // plain values
 	_, _ = os.Stdout.Write(append(line, '\n'))
 }
@@ -171,14 +172,14 @@ type worker struct {
 func (w *worker) lines() int { return bytes.Count(w.Said(), []byte("\n")) }
 
 // holds are what it said.
-func (w *worker) holds() []Hold {
+func (w *worker) holds() []history.Hold {
 	type key struct { // a permit that passes on keeps its id
 		id    string
 		token int64
 	}
-	last := map[key]Hold{}
+	last := map[key]history.Hold{}
 	for text := range strings.Lines(string(w.Said())) {
-		var h Hold
+		var h history.Hold
 		if json.Unmarshal([]byte(text), &h) != nil {
 			continue // cut short by the kill
 		}
@@ -188,7 +189,7 @@ func (w *worker) holds() []Hold {
 		}
 		last[key{h.ID, h.Token}] = h
 	}
-	holds := make([]Hold, 0, len(last))
+	holds := make([]history.Hold, 0, len(last))
 	for _, h := range last {
 		holds = append(holds, h)
 	}
@@ -254,7 +255,7 @@ func runProcesses(c *stall.Case, store Store, name string, faults int) {
 	for _, w := range running {
 		w.Ends()
 	}
-	h := &History{}
+	h := &history.Holds{}
 	for _, w := range all {
 		for _, hold := range w.holds() {
 			h.Add(hold)
@@ -309,7 +310,7 @@ func RunKeepers(t *testing.T, store Store) {
 				keeper := child.Run(c, keeperRole, job{URL: store.URL, Name: name, Limit: limit, Lease: lease, Keep: lease / 6})
 				line, err := keeper.Line(expect.Within(c))
 				expect.OK(c, err)
-				var kept Hold
+				var kept history.Hold
 				expect.OK(c, json.Unmarshal([]byte(line), &kept))
 				expect.OK(c, hit(keeper))
 				began := time.Now()

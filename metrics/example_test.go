@@ -66,7 +66,10 @@ func ExampleNewWatch() {
 	}
 	defer func() { _ = permit.Release() }()
 
-	watcher := watch.New(e, nil)
+	watcher, err := watch.New(e, nil)
+	if err != nil {
+		panic(err)
+	}
 	defer watcher.Close()
 	all, err := metrics.NewWatch(watcher, nil)
 	if err != nil {

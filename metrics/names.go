@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 
@@ -39,8 +38,8 @@ func NewNames(most int, group func(semaphore string) string) (*Names, error) {
 	if most == 0 {
 		most = DefaultNames
 	}
-	if most < 1 || most > MaxNames {
-		return nil, &engine.ArgumentError{Package: "metrics", What: "ceiling of names", Value: most, Want: fmt.Sprintf("1 … %d, or 0 for %d", MaxNames, DefaultNames)}
+	if err := engine.ValidateRange("metrics", "ceiling of names", most, 1, MaxNames); err != nil {
+		return nil, err
 	}
 	return &Names{most: most, name: group, taken: map[string]bool{}}, nil
 }

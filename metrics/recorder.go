@@ -3,6 +3,7 @@ package metrics
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ type Options struct {
 	Group func(semaphore string) string
 
 	// Bounds are the upper bounds of the histograms' buckets in seconds,
-	// ascending and above 0. Default: 1 ms … 1 h in 14 steps.
+	// ascending, above 0 and finite. Default: 1 ms … 1 h in 14 steps.
 	Bounds []float64
 }
 
@@ -67,8 +68,8 @@ func NewRecorder(options *Options) (*Recorder, error) {
 		bounds = DefaultBounds()
 	}
 	for i, b := range bounds {
-		if !(b > 0) || i > 0 && !(b > bounds[i-1]) {
-			return nil, &engine.ArgumentError{Package: "metrics", What: "bounds", Value: bounds, Want: "numbers above 0, ascending"}
+		if !(b > 0) || math.IsInf(b, 1) || i > 0 && !(b > bounds[i-1]) {
+			return nil, &engine.ArgumentError{Package: "metrics", What: "bounds", Value: bounds, Want: "finite numbers above 0, ascending"}
 		}
 	}
 	return &Recorder{names: names, bounds: bounds, counts: map[string]*counts{}}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -224,8 +225,16 @@ func TestLabelsAreEscaped(t *testing.T) {
 }
 
 func TestValuesOutOfRangeAreRefused(t *testing.T) {
+	for _, o := range []*metrics.Options{
+		nil, {}, {Names: 1}, {Names: metrics.MaxNames}, {Bounds: []float64{}}, {Bounds: []float64{math.SmallestNonzeroFloat64, math.MaxFloat64}},
+	} {
+		if _, err := metrics.NewRecorder(o); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
 	for _, o := range []metrics.Options{
-		{Names: -1}, {Names: metrics.MaxNames + 1}, {Bounds: []float64{0}}, {Bounds: []float64{1, 1}}, {Bounds: []float64{2, 1}},
+		{Names: -1}, {Names: math.MinInt}, {Names: metrics.MaxNames + 1}, {Bounds: []float64{0}}, {Bounds: []float64{-1}},
+		{Bounds: []float64{1, 1}}, {Bounds: []float64{2, 1}}, {Bounds: []float64{1, math.NaN()}}, {Bounds: []float64{1, math.Inf(1)}},
 	} {
 		_, err := metrics.NewRecorder(&o)
 		var argument *sema.ArgumentError

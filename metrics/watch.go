@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"sema/engine"
 	"sema/watch"
 )
 
@@ -50,11 +51,14 @@ type Watch struct {
 }
 
 // NewWatch begins to count over a Watcher, which stays the caller's to close,
-// after the Watch. Nil options mean the defaults. It fails only on values out of
-// range, with an *engine.ArgumentError.
+// after the Watch. A nil options means the defaults. It fails only on values out
+// of range, with an *engine.ArgumentError.
 func NewWatch(w *watch.Watcher, options *WatchOptions) (*Watch, error) {
 	if options == nil {
 		options = &WatchOptions{}
+	}
+	if w == nil {
+		return nil, &engine.ArgumentError{Package: "metrics", What: "watcher", Value: nil, Want: "a watcher that watch.New has made"}
 	}
 	names, err := NewNames(options.Names, options.Group)
 	if err != nil {

@@ -42,7 +42,10 @@ func watched(t *testing.T, o *metrics.WatchOptions, test func(t *testing.T, e *f
 	synctest.Test(t, func(t *testing.T) {
 		e := &fragile{Engine: memengine.New()}
 		defer func() { _ = e.Close() }()
-		w := watch.New(e, nil)
+		w, err := watch.New(e, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer w.Close()
 		x, err := metrics.NewWatch(w, o)
 		if err != nil {
@@ -174,9 +177,25 @@ func TestWatchSaysThatTheEngineIsAway(t *testing.T) {
 }
 
 func TestWatchOptionsOutOfRangeAreRefused(t *testing.T) {
-	_, err := metrics.NewWatch(nil, &metrics.WatchOptions{Names: -1})
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	w, err := watch.New(e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for n, ok := range map[int]bool{0: true, 1: true, metrics.MaxNames: true, metrics.MaxNames + 1: false, -1: false} {
+		x, err := metrics.NewWatch(w, &metrics.WatchOptions{Names: n})
+		var argument *sema.ArgumentError
+		switch {
+		case ok && err == nil:
+			x.Close()
+		case ok || !errors.As(err, &argument) || argument.Value != n:
+			t.Errorf("%d names: %v", n, err)
+		}
+	}
 	var argument *sema.ArgumentError
-	if !errors.As(err, &argument) {
-		t.Errorf("%v, want an ArgumentError", err)
+	if _, err := metrics.NewWatch(nil, nil); !errors.As(err, &argument) || argument.What != "watcher" {
+		t.Errorf("no watcher: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema/internal/once"
 	"sema/internal/rediserror"
 )
 
@@ -72,6 +73,7 @@ type Client struct {
 	endLifetime context.CancelFunc
 	unsettled   atomic.Int64
 
+	once    once.Once // of Close
 	mu      sync.Mutex
 	closed  bool
 	closing chan struct{} // closed when Close begins
@@ -130,25 +132,24 @@ func New(rdb redis.UniversalClient, options *Options) (*Client, error) {
 // takes at most Options.Timeout, and the go-redis client's ReadTimeout if a
 // request hangs. It does not close the go-redis client, and permits stay held.
 // ErrUnsettled tells that the outcome of some operations could not be made
-// certain. A second Close does nothing.
+// certain. A second Close waits for the first, and has no error.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	if c.closed {
+	var unsettled error
+	c.once.Do(func() {
+		c.mu.Lock()
+		c.closed = true
+		close(c.closing)
 		c.mu.Unlock()
-		return nil
-	}
-	c.closed = true
-	close(c.closing)
-	c.mu.Unlock()
-	grace := time.AfterFunc(c.options.Timeout, c.endLifetime)
-	defer grace.Stop()
-	c.dispatcher.close()
-	c.running.Wait()
-	c.endLifetime()
-	if n := c.unsettled.Load(); n > 0 {
-		return fmt.Errorf("%w: %d", ErrUnsettled, n)
-	}
-	return nil
+		grace := time.AfterFunc(c.options.Timeout, c.endLifetime)
+		defer grace.Stop()
+		c.dispatcher.close()
+		c.running.Wait()
+		c.endLifetime()
+		if n := c.unsettled.Load(); n > 0 {
+			unsettled = fmt.Errorf("%w: %d", ErrUnsettled, n)
+		}
+	})
+	return unsettled
 }
 
 // begin tells Close to wait for one more thing, until end. It returns false

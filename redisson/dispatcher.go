@@ -2,9 +2,15 @@ package redisson
 
 import (
 	"container/list"
+	"context"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/internal/redissub"
 )
 
 // dispatcher knows which waiters of this process wait on which channel, and
@@ -19,20 +25,23 @@ import (
 type dispatcher struct {
 	client *Client
 
-	mu          sync.Mutex
-	lists       map[string]*waitList   // by channel
-	subscribers map[string]*subscriber // by channel if sharded, else one under ""
-	closed      bool
+	mu     sync.Mutex
+	lists  map[string]*waitList // by channel
+	plain  *redissub.Subscriber // of all channels that are not sharded; nil: there was none
+	closed bool
 }
 
 // waitList is the waiters of one channel. Both kinds of semaphore are in it if
 // they have the same name, because they share the channel.
 type waitList struct {
-	channel    string
-	subscriber *subscriber
-	waiters    *list.List // of *waiter, in the order they came
-	timer      *time.Timer
-	due        time.Time // when the timer fires
+	channel   string
+	sharded   bool
+	on        *redissub.Subscriber // its own if it is sharded: channels may be on different nodes
+	confirmed bool                 // the server tells what is published
+	refused   bool                 // the server refused this subscription, or another one
+	waiters   *list.List           // of *waiter, in the order they came
+	timer     *time.Timer
+	due       time.Time // when the timer fires
 }
 
 // waiter is one blocked Acquire.
@@ -45,7 +54,7 @@ type waiter struct {
 }
 
 func newDispatcher(c *Client) *dispatcher {
-	return &dispatcher{client: c, lists: map[string]*waitList{}, subscribers: map[string]*subscriber{}}
+	return &dispatcher{client: c, lists: map[string]*waitList{}}
 }
 
 // signal asks a waiter to try again. Further signals before it does so change
@@ -67,18 +76,39 @@ func (d *dispatcher) add(channel string, sharded bool, need int, collects bool) 
 	}
 	l := d.lists[channel]
 	if l == nil {
-		l = &waitList{channel: channel, waiters: list.New()}
+		l = &waitList{channel: channel, sharded: sharded, on: d.subscriber(sharded), waiters: list.New()}
 		d.lists[channel] = l
-		l.subscriber = d.subscriberFor(channel, sharded)
-		l.subscriber.add(channel)
+		l.on.Set(channel, true)
 		l.timer = time.AfterFunc(d.schedulePoll(l), func() { d.timerFired(l) })
 	}
 	w := &waiter{need: need, collects: collects, wake: make(chan struct{}, 1), list: l}
 	w.element = l.waiters.PushBack(w)
-	if l.subscriber.confirmed[channel] {
+	if l.confirmed {
 		w.signal()
 	}
 	return w, nil
+}
+
+// subscriber is the one of a new list, with the lock held.
+func (d *dispatcher) subscriber(sharded bool) *redissub.Subscriber {
+	if sharded {
+		return d.connect(redissub.Node{Sharded: true, Open: func(ctx context.Context) *redis.PubSub { return d.client.rdb.SSubscribe(ctx) }})
+	}
+	if d.plain == nil {
+		d.plain = d.connect(redissub.Node{Open: func(ctx context.Context) *redis.PubSub { return d.client.rdb.Subscribe(ctx) }})
+	}
+	return d.plain
+}
+
+// connect makes a subscriber, whose end Close waits for.
+func (d *dispatcher) connect(n redissub.Node) *redissub.Subscriber {
+	s := redissub.New(n, d)
+	d.client.running.Add(1) // not after Close: closed was checked
+	go func() {
+		defer d.client.end()
+		<-s.Done()
+	}()
+	return s
 }
 
 // remove removes a waiter. available is how many permits its last attempt left.
@@ -93,7 +123,10 @@ func (d *dispatcher) remove(w *waiter, available int) {
 		l.timer.Stop()
 		if d.lists[l.channel] == l {
 			delete(d.lists, l.channel)
-			l.subscriber.remove(l.channel)
+			l.on.Set(l.channel, false) // the connection of plain channels stays for the next waiter
+			if l.sharded {
+				l.on.Quit()
+			}
 		}
 		return
 	}
@@ -118,9 +151,13 @@ func (d *dispatcher) attemptFailed(w *waiter, a attempt) {
 	}
 }
 
-// message handles a message. Its number says that v permits were released, or
+// Message handles a message. Its number says that v permits were released, or
 // that v are available; Redisson sends either.
-func (d *dispatcher) message(channel string, v int) {
+func (d *dispatcher) Message(channel, payload string) {
+	v, err := strconv.Atoi(payload)
+	if err != nil {
+		v = 1 // not a number, so not from Redisson, but still a reason to try
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if l := d.lists[channel]; l != nil {
@@ -129,38 +166,76 @@ func (d *dispatcher) message(channel string, v int) {
 	}
 }
 
-// subscribed handles the server's word that a subscription stands, also after a
+// Confirmed handles the server's word that a subscription stands, also after a
 // reconnect. Messages may have been missed before.
-func (d *dispatcher) subscribed(s *subscriber, channel string) {
+func (d *dispatcher) Confirmed(on *redissub.Subscriber, channel string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !s.wanted[channel] {
-		return
-	}
-	s.confirmed[channel] = true
-	if l := d.lists[channel]; l != nil {
+	if l := d.lists[channel]; l != nil && l.on == on && !l.refused {
+		l.confirmed = true
 		l.wakeFirst()
 	}
 }
 
-// unsubscribed handles the server's word that it ended a subscription, as a
-// cluster does when a slot moves.
-func (d *dispatcher) unsubscribed(s *subscriber) {
+// Refused handles the server's refusal of a subscription. It is asked for again
+// with the next attempt that is due without a message.
+func (d *dispatcher) Refused(on *redissub.Subscriber, _ error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.resubscribe()
+	for _, l := range d.lists {
+		if l.on == on && !l.confirmed {
+			l.refused = true
+			on.Set(l.channel, false)
+		}
+	}
 }
+
+// Ended handles the server's word that it ended a sharded subscription, or does
+// not have its slot, as when slots move. It is asked for again when the cluster's
+// map has had the time to be read again.
+func (d *dispatcher) Ended(on *redissub.Subscriber, _ string) {
+	if c, ok := d.client.rdb.(*redis.ClusterClient); ok {
+		c.ReloadState(context.Background())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.lists {
+		if l.on == on {
+			l.confirmed = false
+			time.AfterFunc(moveTime, func() { d.again(l, 0) })
+		}
+	}
+}
+
+// again asks again for a subscription that the server has not confirmed. A
+// sharded one may have moved to another node, so its connection is made anew
+// unless it is younger than age.
+func (d *dispatcher) again(l *waitList, age time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lists[l.channel] != l || l.confirmed || d.closed {
+		return
+	}
+	l.refused = false
+	l.on.Set(l.channel, true)
+	if l.sharded {
+		l.on.Reconnect(age)
+	}
+}
+
+const (
+	moveTime   = 100 * time.Millisecond // for the cluster's map to be read again
+	settleTime = time.Second            // for a new connection and its subscription
+)
 
 // timerFired wakes waiters without a message: one may have been lost, and a
 // holder may have died.
 func (d *dispatcher) timerFired(l *waitList) {
+	d.again(l, settleTime)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.lists[l.channel] != l || d.closed {
 		return
-	}
-	if !l.subscriber.confirmed[l.channel] {
-		l.subscriber.resubscribe()
 	}
 	l.wakeFirst()
 	l.wakeCollector()
@@ -212,9 +287,9 @@ func (d *dispatcher) close() {
 	d.closed = true
 	for _, l := range d.lists {
 		l.timer.Stop()
+		l.on.Quit()
 	}
-	for _, s := range d.subscribers {
-		close(s.stop)
+	if d.plain != nil {
+		d.plain.Quit()
 	}
-	d.subscribers = nil
 }

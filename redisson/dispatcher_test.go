@@ -58,9 +58,9 @@ func TestWhoIsWoken(t *testing.T) {
 		event func(all []*waiter)
 		want  string
 	}{
-		{"one permit, the first needs five", []int{5, 1, 1}, func([]*waiter) { d.message("0", 1) }, "01"},
-		{"two permits for ones", []int{1, 1, 1, 1}, func([]*waiter) { d.message("1", 2) }, "01"},
-		{"a message that names no permits", []int{1, 1}, func([]*waiter) { d.message("2", 0) }, "0"},
+		{"one permit, the first needs five", []int{5, 1, 1}, func([]*waiter) { d.Message("0", "1") }, "01"},
+		{"two permits for ones", []int{1, 1, 1, 1}, func([]*waiter) { d.Message("1", "2") }, "01"},
+		{"a message that names no permits", []int{1, 1}, func([]*waiter) { d.Message("2", "0") }, "0"},
 		{"a waiter found three and needs five", []int{5, 2, 4, 1}, func(all []*waiter) {
 			d.attemptFailed(all[0], attempt{available: 3, next: -1})
 		}, "13"},
@@ -75,7 +75,7 @@ func TestWhoIsWoken(t *testing.T) {
 			d.remove(all[0], 0)
 		}, "1"},
 		{"a waiter leaves without a signal", []int{1, 1}, func(all []*waiter) { d.remove(all[0], 0) }, ""},
-		{"someone else's message", []int{1, 1}, func([]*waiter) { d.message("no such", 9) }, ""},
+		{"someone else's message", []int{1, 1}, func([]*waiter) { d.Message("no such", "9") }, ""},
 	} {
 		all := waiting(t, d, fmt.Sprint(i), step.needs...)
 		step.event(all)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"sema/lab/expect"
 	"sema/redisson"
 )
@@ -323,4 +325,34 @@ func TestLimitHolds(t *testing.T) {
 	wants(t, "all back", limit)(s.AvailablePermits(f.ctx))
 	wants(t, "all back", limit)(e.AvailablePermits(f.ctx))
 	wants(t, "none held", 0)(e.AcquiredPermits(f.ctx))
+}
+
+// A user who may not subscribe polls. The subscription is asked for again with
+// each poll, so it stands soon after the rights are given.
+func TestARefusedSubscription(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, redisson.Options{})
+	expect.OK(t, f.rdb.ACLSetUser(f.ctx, "deaf", "on", ">pw", "~*", "&*", "+@all", "-subscribe").Err())
+	rdb := redis.NewClient(&redis.Options{Addr: f.server.Addr(), Username: "deaf", Password: "pw"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	s := counter(t, newClient(t, rdb, redisson.Options{Poll: 10 * time.Millisecond}), "s")
+	if _, err := s.TrySetPermits(f.ctx, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	expect.OK(t, s.Acquire(f.ctx, 1))
+	granted := make(chan error)
+	wait := func() { granted <- s.Acquire(f.ctx, 1) }
+	go wait()
+	expect.Until(t, "a refusal", func() bool { return len(f.rdb.ACLLog(f.ctx, 10).Val()) > 0 })
+	expect.OK(t, s.Release(f.ctx, 1))
+	expect.OK(t, <-granted)
+
+	go wait()
+	expect.OK(t, f.rdb.ACLSetUser(f.ctx, "deaf", "+subscribe").Err())
+	expect.Until(t, "the subscription", func() bool {
+		names, err := f.rdb.PubSubChannels(f.ctx, "*").Result()
+		return err == nil && len(names) == 1
+	})
+	expect.OK(t, s.Release(f.ctx, 1))
+	expect.OK(t, <-granted)
 }

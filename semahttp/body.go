@@ -6,9 +6,6 @@ import (
 	"io"
 	"net/http"
 	"runtime"
-	"sync"
-
-	"sema/internal/once"
 )
 
 // stream is a response that is still arriving, and what it holds. Its caller has
@@ -22,12 +19,7 @@ type stream struct {
 	upgraded  bool
 	abandoned func() // tells the observer; may be nil
 
-	mu      sync.Mutex // guards what follows while start runs
-	unwatch func() bool
-	cleanup runtime.Cleanup
-
-	once once.Once
-	err  error // of closing inner
+	ending ending
 }
 
 // start has the stream end with ctx, which is what the request was sent under,
@@ -38,36 +30,19 @@ func (s *stream) start(ctx context.Context) io.ReadCloser {
 		// Whoever upgraded a connection may end the context of the request.
 		ctx = s.pass.context(context.WithoutCancel(s.caller))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unwatch = context.AfterFunc(ctx, func() { _ = s.end(false) })
-	s.cleanup = runtime.AddCleanup(b, func(s *stream) { go s.end(true) }, s)
+	watch(&s.ending, ctx, b, s.end)
 	if _, ok := s.inner.(io.Writer); ok {
 		return &writableBody{b}
 	}
 	return b
 }
 
-// end ends the request and then gives back its pass. Whoever comes second waits
-// for that. The next request must not be at the upstream before this one is gone,
-// so the connection is closed first. http.Transport closes it within Close only
-// if the context has ended before. found says that the garbage collector found
-// the body.
+// end ends the request and then gives back its pass. The next request must not
+// be at the upstream before this one is gone, so the connection is closed first.
+// http.Transport closes it within Close only if the context has ended before.
+// found says that the garbage collector found the body.
 func (s *stream) end(found bool) error {
-	s.once.Do(func() {
-		s.mu.Lock()
-		unwatch, cleanup := s.unwatch, s.cleanup
-		s.mu.Unlock()
-		cleanup.Stop()
-		unwatch()
-		s.cancel()
-		s.err = s.inner.Close()
-		s.pass.release()
-		if found && s.abandoned != nil {
-			s.abandoned()
-		}
-	})
-	return s.err
+	return s.ending.do(found, func() error { s.cancel(); return s.inner.Close() }, s.pass, s.abandoned)
 }
 
 // failed is the error to give for one that inner gave.

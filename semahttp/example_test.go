@@ -82,9 +82,31 @@ func ExampleByHost() {
 	// true
 }
 
+// A limit for some requests only.
+func ExampleOf() {
+	uploads := semahttp.Of(semaphore("uploads", 2))
+	app := &semahttp.Handler{
+		Next: http.HandlerFunc(hello),
+		Limit: func(r *http.Request) semahttp.Limiter {
+			if r.Method == http.MethodPost {
+				return uploads
+			}
+			return semahttp.Limiter{}
+		},
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		w := httptest.NewRecorder()
+		app.ServeHTTP(w, httptest.NewRequest(method, "/", nil))
+		fmt.Println(method, w.Code)
+	}
+	// Output:
+	// GET 200
+	// POST 200
+}
+
 // A limit for each tenant; who gives no tenant is not limited.
 func ExampleByKey() {
-	tenants := map[string]semahttp.Limiter{"a": semaphore("tenant-a", 1), "b": semaphore("tenant-b", 1)}
+	tenants := map[string]*sema.Semaphore{"a": semaphore("tenant-a", 1), "b": semaphore("tenant-b", 1)}
 	app := &semahttp.Handler{
 		Next: http.HandlerFunc(hello),
 		Limit: semahttp.ByKey(
@@ -139,26 +161,24 @@ func ExampleHandler() {
 }
 
 // broken is a limiter whose engine is away.
-type broken struct{}
-
-func (broken) Acquire(context.Context) (*sema.Permit, error) {
+var broken = semahttp.Limiter{Name: "api", Acquire: func(context.Context) (semahttp.Permit, error) {
 	return nil, &sema.EngineError{Op: "acquire", Name: "api", Err: errors.New("connection refused")}
-}
-func (broken) Name() string { return "api" }
+}}
 
 // What happens while the engine does not answer is chosen, and told.
 func ExamplePolicy() {
-	for _, policy := range []semahttp.Policy{semahttp.FailClosed, semahttp.FailLocal(2), semahttp.FailOpen} {
-		app := &semahttp.Handler{
-			Next:   http.HandlerFunc(hello),
-			Limit:  semahttp.All(broken{}),
-			Policy: policy,
-			Observer: semahttp.Observer{
-				EngineFailed: func(e semahttp.EngineFailed) {
-					fmt.Printf("%s: %v; admitted %v, counted here %v\n", e.Limiter, e.Err, e.Admitted, e.Local)
-				},
-				Abandoned: func(a semahttp.Abandoned) { fmt.Println("nobody closed", a.URL) },
+	for _, app := range []*semahttp.Handler{
+		{Policy: semahttp.FailClosed},
+		{Policy: semahttp.FailLocal, Places: 2},
+		{Policy: semahttp.FailOpen},
+	} {
+		app.Next = http.HandlerFunc(hello)
+		app.Limit = func(*http.Request) semahttp.Limiter { return broken }
+		app.Observer = semahttp.Observer{
+			EngineFailed: func(e semahttp.EngineFailed) {
+				fmt.Printf("%s: %v; admitted %v, counted here %v\n", e.Limiter, e.Err, e.Admitted, e.Local)
 			},
+			Abandoned: func(a semahttp.Abandoned) { fmt.Println("nobody closed", a.URL) },
 		}
 		w := httptest.NewRecorder()
 		app.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

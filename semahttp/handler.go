@@ -1,6 +1,7 @@
 package semahttp
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"net/http"
@@ -26,8 +27,8 @@ type Handler struct {
 	// Next serves the requests. Required.
 	Next http.Handler
 
-	// Limit is the limiter that a request has to pass, or nil for a request that
-	// is not limited. See All, ByHost, ByKey. Required.
+	// Limit is the limiter that a request has to pass; the zero Limiter for a
+	// request that is not limited. See All, ByHost, ByKey, Of. Required.
 	Limit func(*http.Request) Limiter
 
 	// Wait is how long a request waits for its permit at most. A client that
@@ -40,13 +41,12 @@ type Handler struct {
 	Status int
 
 	// RetryAfter is what the header Retry-After of those answers says, in whole
-	// seconds, rounded up. Default 1 s.
+	// seconds, rounded up; 0 or more. Default 1 s.
 	RetryAfter time.Duration
 
 	// Position names a header, such as "X-Queue-Position", that tells a request
 	// which waited in vain where it stood in the queue at the end: 1 is the head.
-	// It is told of limiters that have the method Waiters of sema.Semaphore. It
-	// may be a second old, and is the least that it can have been: only tickets
+	// It is told if the limiter has State, as that of a Semaphore does. It may be a second old, and is the least that it can have been: only tickets
 	// in the engine's queue count, not who waits behind one in another process.
 	// Default: not told.
 	Position string
@@ -54,6 +54,10 @@ type Handler struct {
 	// Policy says what happens when the engine does not answer. Default
 	// FailClosed.
 	Policy Policy
+
+	// Places is how many requests FailLocal lets through at once, 1 … MaxPlaces.
+	// Required with FailLocal; else 0.
+	Places int
 
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
@@ -64,25 +68,36 @@ type Handler struct {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	l, err := limiterOf(h.Limit, "Handler.Limit", r)
-	if err == nil && l == nil {
+	came := time.Now()
+	a := admission{cmp.Or(h.Wait, 10*time.Second), h.Policy, h.Places, &h.Observer}
+	l, err := limiterOf(h.Limit, r, a)
+	if err == nil {
+		err = h.check()
+	}
+	if err == nil && l.Acquire == nil {
 		h.Next.ServeHTTP(w, r)
 		return
 	}
 	var p *pass
-	came := time.Now()
 	if err == nil {
-		wait := h.Wait
-		if wait <= 0 {
-			wait = 10 * time.Second
-		}
-		p, err = h.gate.enter(r, l, admission{wait, h.Policy, &h.Observer})
+		p, err = h.gate.enter(r, l, a)
 	}
 	if err != nil {
 		h.refuse(w, r, l, came, err)
 		return
 	}
 	h.serve(w, r, p)
+}
+
+// check says what the handler cannot answer with.
+func (h *Handler) check() error {
+	switch {
+	case h.Status != 0 && h.Status != http.StatusServiceUnavailable && h.Status != http.StatusTooManyRequests:
+		return invalid("Status", h.Status, "503 or 429")
+	case h.RetryAfter < 0:
+		return invalid("RetryAfter", h.RetryAfter, "0 for 1s, or more")
+	}
+	return nil
 }
 
 // serve serves an admitted request.
@@ -106,10 +121,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, l Limiter, came
 	case errors.As(err, &failure), errors.Is(err, sema.ErrClosed):
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, sema.ErrUnavailable):
-		status = http.StatusServiceUnavailable
-		if h.Status != 0 {
-			status = h.Status
-		}
+		status = cmp.Or(h.Status, http.StatusServiceUnavailable)
 		if h.Position != "" && r.Context().Err() == nil {
 			if n := h.queues.position(r.Context(), l, came); n > 0 {
 				w.Header().Set(h.Position, strconv.Itoa(n))

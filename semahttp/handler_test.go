@@ -111,7 +111,7 @@ func TestThePositionInTheQueue(t *testing.T) {
 		if got := answer(h, t.Context()).Header().Get("Queue-Position"); got != "4" {
 			t.Errorf("behind three: %q", got)
 		}
-		ignorant := &semahttp.Handler{Limit: semahttp.All(limiter(sem.Acquire)), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position"}
+		ignorant := &semahttp.Handler{Limit: limited("fake", sem.Acquire), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position"}
 		if got := answer(ignorant, t.Context()).Header().Get("Queue-Position"); got != "" {
 			t.Errorf("of a limiter that does not know: %q", got)
 		}
@@ -135,7 +135,7 @@ func TestErrorsOfALimiter(t *testing.T) {
 		{&sema.LimitError{Name: "x", Stored: 1, Wanted: 2}, 500},
 		{errors.New("something else"), 500},
 	} {
-		h := &semahttp.Handler{Status: 429, Next: http.NotFoundHandler(), Limit: semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, c.err }))}
+		h := &semahttp.Handler{Status: 429, Next: http.NotFoundHandler(), Limit: limited("fake", func(context.Context) (*sema.Permit, error) { return nil, c.err })}
 		w := answer(h, t.Context())
 		if w.Code != c.status || (w.Header().Get("Retry-After") != "") != (c.status == 503) {
 			t.Errorf("%v: %d, %v; want %d", c.err, w.Code, w.Header(), c.status)
@@ -144,7 +144,7 @@ func TestErrorsOfALimiter(t *testing.T) {
 	if w := answer(&semahttp.Handler{Next: http.NotFoundHandler()}, t.Context()); w.Code != 500 {
 		t.Errorf("without Limit: %d", w.Code)
 	}
-	free := &semahttp.Handler{Next: http.NotFoundHandler(), Limit: func(*http.Request) semahttp.Limiter { return nil }}
+	free := &semahttp.Handler{Next: http.NotFoundHandler(), Limit: func(*http.Request) semahttp.Limiter { return semahttp.Limiter{} }}
 	if w := answer(free, t.Context()); w.Code != 404 {
 		t.Errorf("without a limiter: %d", w.Code)
 	}

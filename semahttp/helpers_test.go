@@ -135,8 +135,13 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// limiter is a function as Limiter.
-type limiter func(context.Context) (*sema.Permit, error)
-
-func (f limiter) Acquire(ctx context.Context) (*sema.Permit, error) { return f(ctx) }
-func (limiter) Name() string                                        { return "fake" }
+// limited has every request ask a function, under a name.
+func limited(name string, acquire func(context.Context) (*sema.Permit, error)) func(*http.Request) semahttp.Limiter {
+	l := semahttp.Limiter{Name: name, Acquire: func(ctx context.Context) (semahttp.Permit, error) {
+		if p, err := acquire(ctx); p != nil || err != nil {
+			return p, err
+		}
+		return nil, nil
+	}}
+	return func(*http.Request) semahttp.Limiter { return l }
+}

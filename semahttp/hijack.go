@@ -7,10 +7,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"sync"
 	"sync/atomic"
-
-	"sema/internal/once"
 )
 
 // hold is what a request that is served holds.
@@ -92,42 +89,21 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // handler has it through a conn only, so that the garbage collector can tell
 // when it was dropped.
 type takeover struct {
-	inner net.Conn
-	hold  *hold
-
-	mu      sync.Mutex // guards what follows while start runs
-	unwatch func() bool
-	cleanup runtime.Cleanup
-
-	once once.Once
-	err  error // of closing inner
+	inner  net.Conn
+	hold   *hold
+	ending ending
 }
 
 // start has the connection closed when the permit is lost, or c is dropped. The
 // request's context ends when its handler returns, so it does not count.
 func (t *takeover) start(c *conn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.unwatch = context.AfterFunc(t.hold.pass.context(context.Background()), func() { _ = t.end(false) })
-	t.cleanup = runtime.AddCleanup(c, func(t *takeover) { go t.end(true) }, t)
+	watch(&t.ending, t.hold.pass.context(context.Background()), c, t.end)
 }
 
-// end closes the connection and then gives back the permit; whoever comes second
-// waits for that. found says that the garbage collector found it.
+// end closes the connection and then gives back the permit. found says that the
+// garbage collector found it.
 func (t *takeover) end(found bool) error {
-	t.once.Do(func() {
-		t.mu.Lock()
-		unwatch, cleanup := t.unwatch, t.cleanup
-		t.mu.Unlock()
-		cleanup.Stop()
-		unwatch()
-		t.err = t.inner.Close()
-		t.hold.pass.release()
-		if found && t.hold.abandoned != nil {
-			t.hold.abandoned()
-		}
-	})
-	return t.err
+	return t.ending.do(found, t.inner.Close, t.hold.pass, t.hold.abandoned)
 }
 
 // conn is a connection as the handler has it.

@@ -9,19 +9,20 @@ import (
 	"sema"
 )
 
-// Limiter gives out permits. A *sema.Semaphore is one.
-type Limiter interface {
-	// Acquire waits for a permit, until ctx ends. On an error nothing is held.
-	Acquire(ctx context.Context) (*sema.Permit, error)
-
+// Limiter gives out permits under a name. The zero Limiter is for a request that
+// is not limited.
+type Limiter struct {
 	// Name says in errors and reports what is limited. Limiters of the same name
-	// share what FailLocal lets through.
-	Name() string
-}
+	// share the places of FailLocal.
+	Name string
 
-// All has every request ask the same limiter.
-func All(l Limiter) func(*http.Request) Limiter {
-	return func(*http.Request) Limiter { return l }
+	// Acquire waits for a permit, until ctx ends. On an error nothing is held.
+	// Required.
+	Acquire func(ctx context.Context) (Permit, error)
+
+	// State says who waits, for Handler.Position. Default: the position is not
+	// told.
+	State func(ctx context.Context) (sema.State, error)
 }
 
 // Permit is what a request holds while it runs: a *sema.Permit, or a
@@ -30,6 +31,17 @@ type Permit interface {
 	Context(parent context.Context) context.Context
 	Err() error
 	Release() error
+}
+
+// Of is a semaphore as a Limiter.
+func Of(s *sema.Semaphore) Limiter {
+	return Limiter{Name: s.Name(), Acquire: permits(s.Acquire), State: s.State}
+}
+
+// All has every request ask the same semaphore.
+func All(s *sema.Semaphore) func(*http.Request) Limiter {
+	l := Of(s)
+	return func(*http.Request) Limiter { return l }
 }
 
 // ByHost has every request ask acquire for a permit under its [Host]. It may be
@@ -42,59 +54,24 @@ func ByHost[P Permit](acquire func(ctx context.Context, host string) (P, error))
 // tenant, a model, a host. A request whose key is empty is not limited.
 func ByKey[P Permit](key func(*http.Request) string, acquire func(ctx context.Context, key string) (P, error)) func(*http.Request) Limiter {
 	return func(r *http.Request) Limiter {
-		if k := key(r); k != "" {
-			return keyed[P]{k, acquire}
+		k := key(r)
+		if k == "" {
+			return Limiter{}
 		}
-		return nil
+		return Limiter{Name: k, Acquire: permits(func(ctx context.Context) (P, error) { return acquire(ctx, k) })}
 	}
 }
 
-type keyed[P Permit] struct {
-	key     string
-	acquire func(context.Context, string) (P, error)
-}
-
-func (k keyed[P]) Name() string { return k.key }
-
-// Acquire implements Limiter. It is not called where take is.
-func (k keyed[P]) Acquire(ctx context.Context) (*sema.Permit, error) {
-	p, err := k.take(ctx)
-	if err != nil {
-		return nil, err
+// permits is acquire for all kinds of permits. A P that is nil is no Permit.
+func permits[P Permit](acquire func(context.Context) (P, error)) func(context.Context) (Permit, error) {
+	return func(ctx context.Context) (Permit, error) {
+		var none P
+		p, err := acquire(ctx)
+		if err != nil || any(p) == any(none) {
+			return nil, err
+		}
+		return p, nil
 	}
-	if one, ok := p.(*sema.Permit); ok {
-		return one, nil
-	}
-	_ = p.Release()
-	return nil, errNoPermit
-}
-
-// take is Acquire for all kinds of permits.
-func (k keyed[P]) take(ctx context.Context) (Permit, error) {
-	p, err := k.acquire(ctx, k.key)
-	return given(p, err)
-}
-
-// acquire asks a limiter for a permit.
-func acquire(ctx context.Context, l Limiter) (Permit, error) {
-	if k, ok := l.(interface {
-		take(context.Context) (Permit, error)
-	}); ok {
-		return k.take(ctx)
-	}
-	return given(l.Acquire(ctx))
-}
-
-// given is a permit, or an error: a limiter that gives neither is at fault.
-func given[P Permit](p P, err error) (Permit, error) {
-	var none P
-	switch {
-	case err != nil:
-		return nil, err
-	case any(p) == any(none):
-		return nil, errNoPermit
-	}
-	return p, nil
 }
 
 // Host is the host that a request is for, in lower case, with the port unless

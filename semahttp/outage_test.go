@@ -134,7 +134,7 @@ func TestManyLimitersGoThroughAnOutage(t *testing.T) {
 			return sem.Acquire(ctx)
 		}
 		admitted := 0
-		tr := &semahttp.Transport{Limit: semahttp.ByHost(acquire), Policy: semahttp.FailLocal(1),
+		tr := &semahttp.Transport{Limit: semahttp.ByHost(acquire), Policy: semahttp.FailLocal, Places: 1,
 			Observer: semahttp.Observer{EngineFailed: func(semahttp.EngineFailed) { admitted++ }},
 			Base: roundTripper(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: 200, Body: http.NoBody}, nil

@@ -2,7 +2,6 @@ package semahttp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/internal/enum"
 )
 
 // Policy says what happens to a request when the engine does not answer, which
@@ -19,21 +19,31 @@ import (
 //
 // An engine that is out of reach keeps the first requests waiting for up to
 // three seconds. After that, unless requests fail closed, one of them asks in
-// each second, and the others do not wait for it. A request that has its permit
+// each second. The others do what the policy says without asking. A request that has its permit
 // keeps it until its lease ends, whatever the policy; then it is cancelled.
-type Policy int
+type Policy uint8
 
+// The policies.
 const (
 	// FailClosed fails the request.
-	FailClosed Policy = 0
+	FailClosed Policy = iota
+
 	// FailOpen lets the request through without a limit.
-	FailOpen Policy = -1
+	FailOpen
+
+	// FailLocal lets requests through without a permit, at most Places at once for
+	// each limiter in this process; others wait for one of them to end. As many as
+	// that can run beside those that hold a permit.
+	FailLocal
 )
 
-// FailLocal lets requests through without a permit, at most n at once for each
-// limiter in this process; others wait for one of them to end. As many as that
-// can run beside those that hold a permit. With an n below 1 it is FailClosed.
-func FailLocal(n int) Policy { return Policy(max(n, 0)) }
+// String is the constant's name; Policy(42) for a value that is none of them.
+func (p Policy) String() string {
+	return enum.Name("Policy", p, "FailClosed", "FailOpen", "FailLocal")
+}
+
+// MaxPlaces is the most that FailLocal can let through at once.
+const MaxPlaces = 1_000_000
 
 // askAgain is how long requests go by themselves before one asks the engine
 // again.
@@ -60,7 +70,27 @@ type outage struct {
 type admission struct {
 	wait     time.Duration // 0: as long as the request lives
 	policy   Policy
+	places   int // of FailLocal
 	observer *Observer
+}
+
+// check says what a request cannot be admitted under.
+func (a admission) check() error {
+	switch {
+	case a.wait < 0:
+		return invalid("Wait", a.wait, "0 for the default, or more")
+	case a.policy > FailLocal:
+		return invalid("Policy", a.policy, "FailClosed, FailOpen or FailLocal")
+	case a.policy == FailLocal && (a.places < 1 || a.places > MaxPlaces):
+		return invalid("Places", a.places, fmt.Sprintf("1 … %d", MaxPlaces))
+	case a.policy != FailLocal && a.places != 0:
+		return invalid("Places", a.places, "0 without FailLocal")
+	}
+	return nil
+}
+
+func invalid(what string, value any, want string) error {
+	return &sema.ArgumentError{Package: "semahttp", What: what, Value: value, Want: want}
 }
 
 // enter waits until the request may run. A nil pass without an error means that
@@ -74,46 +104,46 @@ func (g *gate) enter(r *http.Request, l Limiter, a admission) (*pass, error) {
 	}
 	p, err := g.ask(ctx, r, l, a)
 	if err != nil {
-		return nil, &limitError{l.Name(), err}
+		return nil, &limitError{l.Name, err}
 	}
-	p.name = l.Name()
+	p.name = l.Name
 	return p, nil
 }
 
 func (g *gate) ask(ctx context.Context, r *http.Request, l Limiter, a admission) (*pass, error) {
 	if a.policy != FailClosed && g.any.Load() {
-		if o, err := g.bypass(l.Name()); o != nil {
+		if o, err := g.bypass(l.Name); o != nil {
 			return g.without(ctx, r, l, a, o, err)
 		}
 	}
-	permit, err := acquire(ctx, l)
+	permit, err := l.Acquire(ctx)
 	switch {
-	case errors.Is(err, errNoPermit):
-		return nil, err
+	case err == nil && permit == nil:
+		return nil, errNoPermit
 	case err == nil:
-		g.answered(l.Name())
+		g.answered(l.Name)
 		return &pass{permit: permit}, nil
 	case !unanswered(r.Context(), err):
 		return nil, err
 	case a.policy == FailClosed:
-		a.observer.engineFailed(EngineFailed{Request: r, Limiter: l.Name(), Err: err})
+		a.observer.engineFailed(EngineFailed{Request: r, Limiter: l.Name, Err: err})
 		return nil, err
 	}
-	return g.without(ctx, r, l, a, g.failed(l.Name(), a.policy, err), err)
+	return g.without(ctx, r, l, a, g.failed(l.Name, a.places, err), err)
 }
 
 // without lets a request through by policy.
 func (g *gate) without(ctx context.Context, r *http.Request, l Limiter, a admission, o *outage, failure error) (*pass, error) {
-	told := EngineFailed{Request: r, Limiter: l.Name(), Err: failure, Admitted: true, Local: a.policy != FailOpen}
-	p := &pass{back: func() { g.left(l.Name(), o, false) }}
+	told := EngineFailed{Request: r, Limiter: l.Name, Err: failure, Admitted: true, Local: a.policy != FailOpen}
+	p := &pass{back: func() { g.left(l.Name, o, false) }}
 	if told.Local {
 		if err := place(ctx, o.places); err != nil {
-			g.left(l.Name(), o, false)
+			g.left(l.Name, o, false)
 			told.Admitted = false
 			a.observer.engineFailed(told)
 			return nil, fmt.Errorf("%w: %w: without its engine: %w", sema.ErrUnavailable, err, failure)
 		}
-		p.back = func() { g.left(l.Name(), o, true) }
+		p.back = func() { g.left(l.Name, o, true) }
 	}
 	a.observer.engineFailed(told)
 	return p, nil
@@ -153,13 +183,13 @@ func (g *gate) bypass(name string) (*outage, error) {
 }
 
 // failed notes that the engine did not answer.
-func (g *gate) failed(name string, policy Policy, err error) *outage {
+func (g *gate) failed(name string, places int, err error) *outage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	o := g.outages[name]
 	if o == nil {
 		g.sweep()
-		o = &outage{places: make(chan struct{}, max(policy, 0))}
+		o = &outage{places: make(chan struct{}, places)}
 		g.outages[name] = o
 		g.any.Store(true)
 	}

@@ -84,7 +84,7 @@ func (c *crowd) send(t *testing.T, ctx context.Context, n int) {
 	}
 }
 
-func policyTest(t *testing.T, p semahttp.Policy, limit int, wait time.Duration, f func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed)) {
+func policyTest(t *testing.T, p semahttp.Policy, places, limit int, wait time.Duration, f func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		sem, err := sema.New(memengine.New(), "x", limit, nil)
@@ -92,7 +92,7 @@ func policyTest(t *testing.T, p semahttp.Policy, limit int, wait time.Duration, 
 		l, c := &away{Semaphore: sem}, &crowd{leave: make(chan struct{})}
 		var mu sync.Mutex
 		var all []semahttp.EngineFailed
-		c.rt = &semahttp.Transport{Base: c.base(), Limit: semahttp.All(l), Policy: p, Wait: wait, Observer: semahttp.Observer{
+		c.rt = &semahttp.Transport{Base: c.base(), Limit: limited("x", l.Acquire), Policy: p, Places: places, Wait: wait, Observer: semahttp.Observer{
 			EngineFailed: func(e semahttp.EngineFailed) { mu.Lock(); all = append(all, e); mu.Unlock() },
 		}}
 		f(t, l, c, func() []semahttp.EngineFailed { mu.Lock(); defer mu.Unlock(); return all })
@@ -105,7 +105,7 @@ func policyTest(t *testing.T, p semahttp.Policy, limit int, wait time.Duration, 
 }
 
 func TestFailClosed(t *testing.T) {
-	policyTest(t, semahttp.FailClosed, 2, 0, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
+	policyTest(t, semahttp.FailClosed, 0, 2, 0, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
 		l.gone.Store(true)
 		c.send(t, t.Context(), 5)
 		c.wg.Wait()
@@ -121,7 +121,7 @@ func TestFailClosed(t *testing.T) {
 }
 
 func TestFailOpen(t *testing.T) {
-	policyTest(t, semahttp.FailOpen, 2, 0, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
+	policyTest(t, semahttp.FailOpen, 0, 2, 0, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
 		l.gone.Store(true)
 		c.send(t, t.Context(), 5)
 		time.Sleep(3 * time.Second)
@@ -157,7 +157,7 @@ func TestFailOpen(t *testing.T) {
 }
 
 func TestFailLocal(t *testing.T) {
-	policyTest(t, semahttp.FailLocal(3), 10, time.Minute, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
+	policyTest(t, semahttp.FailLocal, 3, 10, time.Minute, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
 		l.gone.Store(true)
 		c.send(t, t.Context(), 5)
 		time.Sleep(3 * time.Second)
@@ -194,7 +194,7 @@ func TestFailLocal(t *testing.T) {
 }
 
 func TestAnEngineThatUsesUpTheWaitIsAFailure(t *testing.T) {
-	policyTest(t, semahttp.FailLocal(1), 1, time.Second, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
+	policyTest(t, semahttp.FailLocal, 1, 1, time.Second, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
 		l.gone.Store(true)
 		c.send(t, t.Context(), 1)
 		time.Sleep(time.Second)
@@ -207,8 +207,12 @@ func TestAnEngineThatUsesUpTheWaitIsAFailure(t *testing.T) {
 }
 
 func TestWhatIsNoFailureOfTheEngine(t *testing.T) {
-	for _, p := range []semahttp.Policy{semahttp.FailClosed, semahttp.FailOpen, semahttp.FailLocal(5)} {
-		policyTest(t, p, 1, 0, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
+	for _, p := range []semahttp.Policy{semahttp.FailClosed, semahttp.FailOpen, semahttp.FailLocal} {
+		places := 0
+		if p == semahttp.FailLocal {
+			places = 5
+		}
+		policyTest(t, p, places, 1, 0, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
 			short, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			c.send(t, short, 1)
@@ -222,12 +226,9 @@ func TestWhatIsNoFailureOfTheEngine(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			if len(c.errs) != 3 || len(told()) != 0 || c.most.Load() != 1 {
-				t.Errorf("policy %d: %v, told %+v, %d ran at once", p, c.errs, told(), c.most.Load())
+				t.Errorf("policy %v: %v, told %+v, %d ran at once", p, c.errs, told(), c.most.Load())
 			}
 		})
-	}
-	if semahttp.FailLocal(0) != semahttp.FailClosed || semahttp.FailLocal(-5) != semahttp.FailClosed {
-		t.Error("no place at all must be FailClosed")
 	}
 }
 
@@ -237,15 +238,15 @@ func TestRedisStopsAndStarts(t *testing.T) {
 	const limit, crowdSize = 3, 12
 	for _, side := range []string{"Transport", "Handler"} {
 		for _, c := range []struct {
-			name     string
 			policy   semahttp.Policy
+			places   int
 			admitted int64 // while Redis is away
 		}{
-			{"FailClosed", semahttp.FailClosed, 0},
-			{"FailLocal(2)", semahttp.FailLocal(2), 2},
-			{"FailOpen", semahttp.FailOpen, crowdSize},
+			{semahttp.FailClosed, 0, 0},
+			{semahttp.FailLocal, 2, 2},
+			{semahttp.FailOpen, 0, crowdSize},
 		} {
-			t.Run(side+" "+c.name, func(t *testing.T) {
+			t.Run(side+" "+c.policy.String(), func(t *testing.T) {
 				t.Parallel()
 				srv := redistest.Start(t)
 				rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
@@ -261,10 +262,10 @@ func TestRedisStopsAndStarts(t *testing.T) {
 				observer := semahttp.Observer{EngineFailed: func(semahttp.EngineFailed) { failures.Add(1) }}
 				base := &http.Transport{}
 				defer base.CloseIdleConnections()
-				var rt http.RoundTripper = &semahttp.Transport{Base: base, Limit: semahttp.All(sem), Policy: c.policy, Observer: observer}
+				var rt http.RoundTripper = &semahttp.Transport{Base: base, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, Observer: observer}
 				var h http.Handler = up
 				if side == "Handler" {
-					rt, h = base, &semahttp.Handler{Next: up, Limit: semahttp.All(sem), Policy: c.policy, Wait: expect.Patience, Observer: observer}
+					rt, h = base, &semahttp.Handler{Next: up, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, Wait: expect.Patience, Observer: observer}
 				}
 				s := httptest.NewServer(h)
 				defer s.Close()

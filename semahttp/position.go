@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"sema"
 )
 
 const (
@@ -36,19 +34,16 @@ type queue struct {
 // a ticket is dated by when its answer was there, which is late, so that nobody
 // is counted as before himself.
 func (q *queues) position(ctx context.Context, l Limiter, came time.Time) int {
-	all, ok := l.(interface {
-		State(context.Context) (sema.State, error)
-	})
-	if !ok {
+	if l.State == nil {
 		return 0
 	}
-	one := q.of(l.Name())
+	one := q.of(l.Name)
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	if time.Since(one.at) > queueAge {
 		ctx, cancel := context.WithTimeout(ctx, queuePatience)
 		defer cancel()
-		st, err := all.State(ctx)
+		st, err := l.State(ctx)
 		if err != nil {
 			return 0
 		}

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"time"
-
-	"sema"
 )
 
 // Transport is an http.RoundTripper that limits how many requests run at once. A
@@ -31,8 +29,8 @@ type Transport struct {
 	// Base sends the requests. Default http.DefaultTransport.
 	Base http.RoundTripper
 
-	// Limit is the limiter that a request has to pass, or nil for a request that
-	// is not limited. See All, ByHost, ByKey. Required.
+	// Limit is the limiter that a request has to pass; the zero Limiter for a
+	// request that is not limited. See All, ByHost, ByKey, Of. Required.
 	Limit func(*http.Request) Limiter
 
 	// Wait is how long a request waits for its permit at most. Default: as long
@@ -43,6 +41,10 @@ type Transport struct {
 	// FailClosed.
 	Policy Policy
 
+	// Places is how many requests FailLocal lets through at once, 1 … MaxPlaces.
+	// Required with FailLocal; else 0.
+	Places int
+
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
 
@@ -51,15 +53,16 @@ type Transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	l, err := limiterOf(t.Limit, "Transport.Limit", r)
+	a := admission{t.Wait, t.Policy, t.Places, &t.Observer}
+	l, err := limiterOf(t.Limit, r, a)
 	if err != nil {
 		closeBody(r)
 		return nil, err
 	}
-	if l == nil {
+	if l.Acquire == nil {
 		return t.base().RoundTrip(r)
 	}
-	p, err := t.gate.enter(r, l, admission{t.Wait, t.Policy, &t.Observer})
+	p, err := t.gate.enter(r, l, a)
 	if err != nil {
 		closeBody(r)
 		return nil, err
@@ -111,12 +114,20 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-// limiterOf asks limit for a request's limiter.
-func limiterOf(limit func(*http.Request) Limiter, field string, r *http.Request) (Limiter, error) {
+// limiterOf asks limit for a request's limiter, unless something is set that
+// cannot be.
+func limiterOf(limit func(*http.Request) Limiter, r *http.Request, a admission) (Limiter, error) {
 	if limit == nil {
-		return nil, fmt.Errorf("semahttp: %w", &sema.ArgumentError{What: field, Value: nil, Want: "a function such as All, ByHost or ByKey give"})
+		return Limiter{}, invalid("Limit", nil, "a function such as All, ByHost or ByKey give")
 	}
-	return limit(r), nil
+	if err := a.check(); err != nil {
+		return Limiter{}, err
+	}
+	l := limit(r)
+	if l.Acquire == nil && (l.Name != "" || l.State != nil) {
+		return Limiter{}, invalid("Limiter.Acquire", nil, "a function, or the zero Limiter for a request that is not limited")
+	}
+	return l, nil
 }
 
 func hasNoBody(r *http.Request, a *http.Response) bool {

@@ -233,8 +233,8 @@ func TestAWaitInVain(t *testing.T) {
 		}{
 			{"longer than Wait", expect.Within(t), semahttp.All(sem), []error{sema.ErrUnavailable, context.DeadlineExceeded}, true},
 			{"cancelled", cancelled, semahttp.All(sem), []error{sema.ErrUnavailable, context.Canceled}, false},
-			{"refused", expect.Within(t), semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, sema.ErrClosed })), []error{sema.ErrClosed}, false},
-			{"nothing given", expect.Within(t), semahttp.All(limiter(func(context.Context) (*sema.Permit, error) { return nil, nil })), nil, false},
+			{"refused", expect.Within(t), limited("fake", func(context.Context) (*sema.Permit, error) { return nil, sema.ErrClosed }), []error{sema.ErrClosed}, false},
+			{"nothing given", expect.Within(t), limited("fake", func(context.Context) (*sema.Permit, error) { return nil, nil }), nil, false},
 			{"no Limit", expect.Within(t), nil, nil, false},
 		} {
 			tr := &semahttp.Transport{Base: never, Limit: c.limit, Wait: 10 * time.Millisecond}
@@ -280,7 +280,7 @@ func TestWhatTheTransportRepeatsIsOneRequest(t *testing.T) {
 		sem := newSem(t, 1)
 		acquired := atomic.Int64{}
 		tr := transport(t, sem)
-		tr.Limit = semahttp.All(limiter(func(ctx context.Context) (*sema.Permit, error) { acquired.Add(1); return sem.Acquire(ctx) }))
+		tr.Limit = limited("fake", func(ctx context.Context) (*sema.Permit, error) { acquired.Add(1); return sem.Acquire(ctx) })
 		for range 2 {
 			r, err := http.NewRequestWithContext(expect.Within(t), http.MethodPost, u, strings.NewReader("hello"))
 			expect.OK(t, err)
@@ -376,7 +376,7 @@ func TestCloseIdleConnections(t *testing.T) {
 func TestRequestsWithoutLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "free") })
-		tr := &semahttp.Transport{Base: connections(t), Limit: func(*http.Request) semahttp.Limiter { return nil }}
+		tr := &semahttp.Transport{Base: connections(t), Limit: func(*http.Request) semahttp.Limiter { return semahttp.Limiter{} }}
 		resp := get(t, tr, expect.Within(t), u)
 		if got := read(t, resp.Body); got != "free" {
 			t.Errorf("got %q", got)
@@ -425,7 +425,7 @@ func TestByHostAsksUnderTheHost(t *testing.T) {
 	if fmt.Sprint(asked) != "[a.example b.example]" {
 		t.Errorf("asked for %v", asked)
 	}
-	if l := semahttp.ByKey(func(*http.Request) string { return "" }, acquire)(nil); l != nil {
+	if l := semahttp.ByKey(func(*http.Request) string { return "" }, acquire)(nil); l.Acquire != nil {
 		t.Errorf("an empty key has the limiter %v", l)
 	}
 }

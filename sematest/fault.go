@@ -94,7 +94,8 @@ func (e *Engine) Inject(f Fault) (end func()) {
 	case f.Executed && (f.Err == nil || f.Err.NotExecuted):
 		e.tb.Fatalf("sematest: fault %+v: Executed wants an error that does not say NotExecuted", f)
 	}
-	i := &injected{Fault: f, over: make(chan struct{})}
+	over := make(chan struct{})
+	i := &injected{Fault: f, over: over, end: sync.OnceFunc(func() { close(over) })}
 	if i.Times == 0 {
 		i.Times = 1
 	}
@@ -116,10 +117,8 @@ func (e *Engine) Inject(f Fault) (end func()) {
 type injected struct {
 	Fault // Times is what is left of it; guarded by the engine's lock
 	over  chan struct{}
-	once  sync.Once
+	end   func() // closes over
 }
-
-func (f *injected) end() { f.once.Do(func() { close(f.over) }) }
 
 // fault is what happens to a call; no requests mean State.
 func (e *Engine) fault(name string, requests []engine.Request) *injected {

@@ -27,6 +27,7 @@ import (
 
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/internal/once"
 )
 
 // Engine is an engine in memory that does what it is told. Its methods are
@@ -44,7 +45,7 @@ type Engine struct {
 	lost     map[engine.ID]bool     // held, and to be refused when they are renewed; true once that was tried
 	holding  map[string]bool        // semaphores whose grants are held
 	changed  chan struct{}          // closed after each step, and made anew
-	closed   bool
+	closing  once.Once
 	leaks    []Permit // found when the engine was closed
 }
 
@@ -92,19 +93,16 @@ func (e *Engine) List(ctx context.Context) ([]string, error) { return e.inner.Li
 // Close implements engine.Engine. What is held then and was not released is
 // reported when the test ends.
 func (e *Engine) Close() error {
-	e.mu.Lock()
-	again := e.closed
-	e.closed = true
-	faults := e.faults
-	e.faults = nil
-	e.mu.Unlock()
-	if again {
-		return nil
-	}
-	for _, f := range faults {
-		f.end()
-	}
-	e.leaks = e.unreleased()
+	e.closing.Do(func() {
+		e.mu.Lock()
+		faults := e.faults
+		e.faults = nil
+		e.mu.Unlock()
+		for _, f := range faults {
+			f.end()
+		}
+		e.leaks = e.unreleased()
+	})
 	return e.inner.Close()
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/lab/expect"
@@ -262,7 +263,7 @@ func TestOperators(t *testing.T) {
 		h.want(204, "POST", "/v1/semaphores/new/unpause", ``)
 		var whats []string
 		for line := range strings.Lines(h.audit.String()) {
-			var a server.AuditRecord
+			var a access.Record
 			expect.OK(t, json.Unmarshal([]byte(line), &a))
 			if a.Who != "local" || a.Time.IsZero() || a.From == "" {
 				t.Errorf("%s", line)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"time"
 
 	"sema/engine"
@@ -89,31 +88,11 @@ func (s *Server) which(r *http.Request, who *Who) (watch.Which, error) {
 		}
 		return watch.Which{Name: name}, s.sees(who, name)
 	}
-	prefixes, any := who.among(prefix)
+	prefixes, any := who.Among(prefix)
 	if !any {
 		return watch.Which{}, s.sees(who, prefix)
 	}
 	return watch.Which{Prefixes: prefixes}, nil
-}
-
-// among is what names begin with that begin with prefix, as far as the token
-// covers them; none: any name. any is false if it covers no such name.
-func (w *Who) among(prefix string) (prefixes []string, any bool) {
-	if len(w.Prefixes) == 0 {
-		if prefix != "" {
-			prefixes = []string{prefix}
-		}
-		return prefixes, true
-	}
-	for _, p := range w.Prefixes {
-		switch {
-		case strings.HasPrefix(p, prefix):
-			prefixes = append(prefixes, p)
-		case strings.HasPrefix(prefix, p):
-			prefixes = append(prefixes, prefix)
-		}
-	}
-	return prefixes, len(prefixes) > 0
 }
 
 // eventText is an event on its way to the reader. JSON has no line breaks.

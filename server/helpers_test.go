@@ -15,6 +15,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"sema/access"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/lab/expect"
@@ -78,8 +79,9 @@ func newHouse(tb testing.TB, e engine.Engine, o server.Options, serve func(http.
 	sp, err := readSpec()
 	expect.OK(tb, err)
 	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
-	o.Audit = server.NewAuditLog(h.audit, o.Log)
-	h.server = server.New(e, &o)
+	o.Audit = access.NewLog(h.audit, o.Log).Add
+	h.server, err = server.New(e, &o)
+	expect.OK(tb, err)
 	s := serve(h.server)
 	h.url, h.client = s.URL, s.Client()
 	tb.Cleanup(func() {
@@ -178,7 +180,10 @@ type spec struct {
 // readSpec reads what a server says of itself, once for all tests.
 var readSpec = sync.OnceValues(func() (*spec, error) {
 	e := memengine.New()
-	s := server.New(e, nil)
+	s, err := server.New(e, nil)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { s.Close(); _ = e.Close() }()
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/v1/openapi.json", nil))

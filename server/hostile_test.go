@@ -99,7 +99,9 @@ func serving(t *testing.T, o server.Options) *pipenet.Listener {
 	l := pipenet.Listen()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- server.New(e, &o).Serve(ctx, l) }()
+	s, err := server.New(e, &o)
+	expect.OK(t, err)
+	go func() { served <- s.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
 		expect.OK(t, <-served)
@@ -368,7 +370,8 @@ func TestLabelsAreEscaped(t *testing.T) {
 
 func FuzzAcquire(f *testing.F) {
 	e := memengine.New()
-	s := server.New(e, nil)
+	s, err := server.New(e, nil)
+	expect.OK(f, err)
 	f.Cleanup(func() { s.Close(); _ = e.Close() })
 	f.Add("x", "a", `{"limit":1,"weight":1,"lease_seconds":1,"label":"l","slot":true}`)
 	f.Add("../x", "%", `{"limit":-1}`)

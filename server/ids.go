@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"sema/access"
 	"sema/engine"
 )
 
@@ -19,8 +20,8 @@ func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Re
 		}
 		return rs.all(id), nil
 	}
-	if !who.May(Admin) && !ownedBy(id.Client, who) {
-		return nil, forbidden(who, Admin)
+	if !who.May(access.Admin) && !ownedBy(id.Client, who) {
+		return nil, forbidden(who, access.Admin)
 	}
 	if !strings.HasPrefix(id.Client, ClientPrefix) {
 		return []engine.ID{id}, nil

@@ -36,7 +36,11 @@ func init() {
 		}
 		fmt.Println("at", l.Addr())
 		e := memengine.New()
-		return errors.Join(server.New(e, nil).Serve(ctx, l), e.Close())
+		s, err := server.New(e, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.Serve(ctx, l), e.Close())
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"sema"
+	"sema/access"
 	"sema/engine"
 	"sema/internal/view"
 	"sema/watch"
@@ -49,7 +50,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 		Semaphores []view.Summary `json:"semaphores"`
 		Next       string         `json:"next"`
 	}{Semaphores: []view.Summary{}}
-	prefixes, any := who.among(r.URL.Query().Get("prefix"))
+	prefixes, any := who.Among(r.URL.Query().Get("prefix"))
 	if !any {
 		return writeJSON(w, http.StatusOK, answer)
 	}
@@ -87,29 +88,29 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) erro
 	if err := engine.ValidateLimit(q.Limit); err != nil {
 		return err
 	}
-	return s.operate(w, r, who, AuditRecord{What: "limit", Limit: q.Limit}, func(o *sema.Operator, ctx context.Context) error {
+	return s.operate(w, r, who, access.Record{What: "limit", Limit: q.Limit}, func(o *sema.Operator, ctx context.Context) error {
 		return o.SetLimit(ctx, q.Limit)
 	})
 }
 
 // unsetLimit ends what setLimit began.
 func (s *Server) unsetLimit(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operate(w, r, who, AuditRecord{What: "unset-limit"}, (*sema.Operator).UnsetLimit)
+	return s.operate(w, r, who, access.Record{What: "unset-limit"}, (*sema.Operator).UnsetLimit)
 }
 
 // pause stops all grants.
 func (s *Server) pause(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operate(w, r, who, AuditRecord{What: "pause"}, (*sema.Operator).Pause)
+	return s.operate(w, r, who, access.Record{What: "pause"}, (*sema.Operator).Pause)
 }
 
 // unpause ends a pause.
 func (s *Server) unpause(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operate(w, r, who, AuditRecord{What: "unpause"}, (*sema.Operator).Unpause)
+	return s.operate(w, r, who, access.Record{What: "unpause"}, (*sema.Operator).Unpause)
 }
 
 // remove forgets a semaphore that nobody uses.
 func (s *Server) remove(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operate(w, r, who, AuditRecord{What: "remove"}, (*sema.Operator).Remove)
+	return s.operate(w, r, who, access.Record{What: "remove"}, (*sema.Operator).Remove)
 }
 
 // revoke takes back a permit, gently.
@@ -129,7 +130,7 @@ func (s *Server) operateOn(w http.ResponseWriter, r *http.Request, who *Who, wha
 	if err != nil {
 		return err
 	}
-	return s.operate(w, r, who, AuditRecord{What: what, Permit: id.String()}, func(o *sema.Operator, ctx context.Context) error {
+	return s.operate(w, r, who, access.Record{What: what, Permit: id.String()}, func(o *sema.Operator, ctx context.Context) error {
 		var errs []error
 		for _, inner := range s.innerIDs(id) {
 			errs = append(errs, do(o, ctx, inner.String()))
@@ -142,7 +143,7 @@ func (s *Server) operateOn(w http.ResponseWriter, r *http.Request, who *Who, wha
 }
 
 // operate carries out what an operator wants, and writes it down.
-func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a AuditRecord, do func(*sema.Operator, context.Context) error) error {
+func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a access.Record, do func(*sema.Operator, context.Context) error) error {
 	name, err := s.nameOf(r, who)
 	if err != nil {
 		return err
@@ -156,19 +157,16 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a Aud
 	defer cancel()
 	err = do(o, ctx)
 	a.Name = name
+	a.Result = access.ResultOf(err)
 	switch {
-	case err == nil:
-		a.Result = "done"
 	case errors.Is(err, sema.ErrNotFound):
-		a.Result, err = "gone", absent(name)
+		err = absent(name)
 	case errors.Is(err, sema.ErrLost):
-		a.Result, err = "gone", errGone
+		err = errGone
 	case errors.Is(err, sema.ErrInUse):
-		a.Result, err = "in-use", problem(http.StatusConflict, "in-use", "somebody holds a permit of %q, or waits for one", name)
-	default:
-		a.Result = plain(err)
+		err = problem(http.StatusConflict, "in-use", "somebody holds a permit of %q, or waits for one", name)
 	}
-	s.audit(r, who, a)
+	s.options.Audit(a.By(*who, r))
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/access"
 	"sema/engine"
 )
 
@@ -126,6 +127,6 @@ func (s *Server) sees(who *Who, name string) error {
 	return problem(http.StatusForbidden, "forbidden", "the token %q is not for semaphores of this name", who.Name)
 }
 
-func forbidden(who *Who, right Right) *Problem {
+func forbidden(who *Who, right access.Right) *Problem {
 	return problem(http.StatusForbidden, "forbidden", "the token %q has the right %v; this needs %v", who.Name, who.Right, right)
 }

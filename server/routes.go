@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sema/access"
 )
 
 // openAPI describes the routes below; a test holds it against them.
@@ -18,40 +20,40 @@ var openAPI []byte
 // route is a way to ask the server for something.
 type route struct {
 	method, path string
-	right        Right // 0: nothing has to be shown
+	right        access.Right // None: nothing has to be shown
 	do           func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error
 }
 
 var routes = []route{
-	{"GET", "/healthz", 0, (*Server).healthz},
-	{"GET", "/readyz", 0, (*Server).readyz},
-	{"GET", "/v1/openapi.json", 0, (*Server).describe},
+	{"GET", "/healthz", access.None, (*Server).healthz},
+	{"GET", "/readyz", access.None, (*Server).readyz},
+	{"GET", "/v1/openapi.json", access.None, (*Server).describe},
 
-	{"GET", "/v1/semaphores", Read, (*Server).list},
-	{"GET", "/v1/semaphores/{name}", Read, (*Server).show},
-	{"DELETE", "/v1/semaphores/{name}", Admin, (*Server).remove},
-	{"PUT", "/v1/semaphores/{name}/limit", Admin, (*Server).setLimit},
-	{"DELETE", "/v1/semaphores/{name}/limit", Admin, (*Server).unsetLimit},
-	{"POST", "/v1/semaphores/{name}/pause", Admin, (*Server).pause},
-	{"POST", "/v1/semaphores/{name}/unpause", Admin, (*Server).unpause},
+	{"GET", "/v1/semaphores", access.Read, (*Server).list},
+	{"GET", "/v1/semaphores/{name}", access.Read, (*Server).show},
+	{"DELETE", "/v1/semaphores/{name}", access.Admin, (*Server).remove},
+	{"PUT", "/v1/semaphores/{name}/limit", access.Admin, (*Server).setLimit},
+	{"DELETE", "/v1/semaphores/{name}/limit", access.Admin, (*Server).unsetLimit},
+	{"POST", "/v1/semaphores/{name}/pause", access.Admin, (*Server).pause},
+	{"POST", "/v1/semaphores/{name}/unpause", access.Admin, (*Server).unpause},
 
-	{"POST", "/v1/semaphores/{name}/permits", Use, (*Server).acquireAny},
-	{"PUT", "/v1/semaphores/{name}/permits/{id}", Use, (*Server).acquire},
-	{"POST", "/v1/semaphores/{name}/permits/{id}/renew", Use, (*Server).renew},
-	{"DELETE", "/v1/semaphores/{name}/permits/{id}", Use, (*Server).release},
-	{"POST", "/v1/semaphores/{name}/hold", Use, (*Server).hold},
+	{"POST", "/v1/semaphores/{name}/permits", access.Use, (*Server).acquireAny},
+	{"PUT", "/v1/semaphores/{name}/permits/{id}", access.Use, (*Server).acquire},
+	{"POST", "/v1/semaphores/{name}/permits/{id}/renew", access.Use, (*Server).renew},
+	{"DELETE", "/v1/semaphores/{name}/permits/{id}", access.Use, (*Server).release},
+	{"POST", "/v1/semaphores/{name}/hold", access.Use, (*Server).hold},
 
-	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", Admin, (*Server).revoke},
-	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", Admin, (*Server).releaseAny},
+	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", access.Admin, (*Server).revoke},
+	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", access.Admin, (*Server).releaseAny},
 
-	{"GET", "/v1/events", Read, (*Server).events},
+	{"GET", "/v1/events", access.Read, (*Server).events},
 
-	{"POST", "/v1/engine/step", Read, (*Server).step},
-	{"GET", "/v1/engine/calls", Read, (*Server).calls},
-	{"GET", "/v1/engine/news", Read, (*Server).news},
-	{"GET", "/v1/engine/state", Read, (*Server).engineState},
-	{"GET", "/v1/engine/list", Read, (*Server).engineList},
-	{"DELETE", "/v1/engine/sessions/{client}", Read, (*Server).endSession},
+	{"POST", "/v1/engine/step", access.Read, (*Server).step},
+	{"GET", "/v1/engine/calls", access.Read, (*Server).calls},
+	{"GET", "/v1/engine/news", access.Read, (*Server).news},
+	{"GET", "/v1/engine/state", access.Read, (*Server).engineState},
+	{"GET", "/v1/engine/list", access.Read, (*Server).engineList},
+	{"DELETE", "/v1/engine/sessions/{client}", access.Read, (*Server).endSession},
 }
 
 // routes makes the mux.
@@ -70,7 +72,7 @@ func (s *Server) routes() *http.ServeMux {
 		})
 	}
 	if h := s.options.Metrics; h != nil {
-		mux.HandleFunc("GET /metrics", s.guarded(route{right: Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+		mux.HandleFunc("GET /metrics", s.guarded(route{right: access.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
 			if len(who.Prefixes) > 0 {
 				return problem(http.StatusForbidden, "forbidden", "the token %q is not for all names; these figures are", who.Name)
 			}
@@ -78,7 +80,7 @@ func (s *Server) routes() *http.ServeMux {
 			return nil
 		}}))
 	}
-	rest := route{right: Read, do: func(*Server, http.ResponseWriter, *http.Request, *Who) error {
+	rest := route{right: access.Read, do: func(*Server, http.ResponseWriter, *http.Request, *Who) error {
 		return problem(http.StatusNotFound, "no-route", "there is nothing at this path: see /v1/openapi.json")
 	}}
 	if h := s.options.Dashboard; h != nil {
@@ -108,11 +110,11 @@ func (s *Server) guarded(one route) http.HandlerFunc {
 }
 
 func (s *Server) admit(one route, w http.ResponseWriter, r *http.Request) error {
-	if s.closed.Load() && one.right != 0 {
+	if s.closed.Load() && one.right != access.None {
 		return closing()
 	}
 	who := &Who{}
-	if one.right != 0 {
+	if one.right != access.None {
 		var err error
 		if who, err = s.Who(r); err != nil {
 			return err

@@ -8,20 +8,21 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"sema/access"
 	"sema/engine"
+	"sema/internal/once"
 	"sema/watch"
 )
 
@@ -35,10 +36,10 @@ type Options struct {
 	// Log is told of errors and of what operators do. Default: nobody.
 	Log *slog.Logger
 
-	// Audit gets an AuditRecord for everything that operators do: set a limit,
-	// pause, revoke, remove, release what is not theirs. Default: one that tells
-	// Log.
-	Audit *AuditLog
+	// Audit is told of everything that operators do, once it is done or has
+	// failed: set a limit, pause, revoke, remove, release what is not theirs. It
+	// may be the method Add of an access.Log. Default: Log is told.
+	Audit func(access.Record)
 
 	// Dashboard is what is served at /. It decides by itself who may see it:
 	// browsers show no bearer tokens. Default: nothing.
@@ -57,18 +58,17 @@ type Options struct {
 	Watcher *watch.Watcher
 
 	// MaxWaiters bounds how many wait for a permit through the JSON API at a
-	// time; the next is answered with status 503. Default 20,000.
+	// time, 1 … 1,000,000; the next is answered with status 503. Default 20,000.
 	MaxWaiters int
 
-	// MaxConns bounds the connections that Serve has open at a time; more wait
-	// to be accepted. Default 30,000.
+	// MaxConns bounds the connections that Serve has open at a time, 1 … 1,000,000;
+	// more wait to be accepted. Default 30,000.
 	MaxConns int
 }
 
 // Server is an http.Handler over an engine. Create it with New.
 type Server struct {
 	engine     engine.Engine
-	auditLog   *AuditLog
 	tokens     *Tokens
 	log        *slog.Logger
 	options    Options
@@ -85,49 +85,52 @@ type Server struct {
 	ctx     context.Context // ends with done
 	cancel  context.CancelFunc
 	done    <-chan struct{} // closed by Close
-	closing sync.Once
+	closing once.Once
 	ended   sync.WaitGroup // of what runs in the background
 	ready   ready
 }
 
 // New makes a server over an engine, which stays the caller's to close, after
-// the server. A nil options means the defaults. It does no I/O.
-func New(e engine.Engine, o *Options) *Server {
+// the server. A nil options means the defaults. It does no I/O, so it fails only
+// on values out of range, with an *engine.ArgumentError.
+func New(e engine.Engine, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
+	options := *o
+	options.MaxWaiters = cmp.Or(o.MaxWaiters, 20_000)
+	options.MaxConns = cmp.Or(o.MaxConns, 30_000)
+	if err := cmp.Or(
+		engine.Validate("server", e),
+		engine.ValidateRange("server", "Options.MaxWaiters", options.MaxWaiters, 1, 1_000_000),
+		engine.ValidateRange("server", "Options.MaxConns", options.MaxConns, 1, 1_000_000),
+	); err != nil {
+		return nil, err
 	}
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
+	watcher := o.Watcher
+	if watcher == nil {
+		var err error
+		if watcher, err = watch.New(e, nil); err != nil {
+			return nil, err
+		}
+	}
 	s := &Server{
-		engine: e, tokens: o.Tokens, log: o.Log, options: *o, life: hex.EncodeToString(random),
-		self: engine.Client{Host: host, PID: os.Getpid(), Label: "sema serve"}, watcher: o.Watcher, auditLog: o.Audit,
+		engine: e, tokens: o.Tokens, log: o.Log, options: options, life: rand.Text(),
+		self: engine.Self("sema serve"), watcher: watcher,
 		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.semaphores.byName = map[string]*semaphore{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.done = s.ctx.Done()
-	if s.watcher == nil {
-		s.watcher = watch.New(e, nil)
-	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if s.options.MaxWaiters == 0 {
-		s.options.MaxWaiters = 20_000
-	}
-	if s.options.MaxConns == 0 {
-		s.options.MaxConns = 30_000
-	}
-	if s.auditLog == nil {
-		s.auditLog = NewAuditLog(nil, s.log)
+	if s.options.Audit == nil {
+		s.options.Audit = access.NewLog(nil, s.log).Add
 	}
 	s.mux = s.routes()
 	s.ended.Go(s.sweep)
-	return s
+	return s, nil
 }
 
 // sweep forgets from time to time what nobody uses any more.
@@ -244,14 +247,15 @@ func (s *Server) ownSite(r *http.Request) error {
 
 // limitConns has at most n connections of a listener open at a time.
 func limitConns(l net.Listener, n int) net.Listener {
-	return &limited{l, make(chan struct{}, n), make(chan struct{}), sync.Once{}}
+	done := make(chan struct{})
+	return &limited{l, make(chan struct{}, n), done, sync.OnceFunc(func() { close(done) })}
 }
 
 type limited struct {
 	net.Listener
 	places chan struct{}
 	done   chan struct{}
-	once   sync.Once
+	end    func() // closes done
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -269,7 +273,7 @@ func (l *limited) Accept() (net.Conn, error) {
 }
 
 func (l *limited) Close() error {
-	l.once.Do(func() { close(l.done) })
+	l.end()
 	return l.Listener.Close()
 }
 

@@ -2,14 +2,13 @@ package server
 
 import (
 	"context"
-	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/internal/wire"
 )
@@ -35,7 +34,7 @@ func (s *Server) step(w http.ResponseWriter, r *http.Request, who *Who) error {
 	}
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	body, err := readAll(http.MaxBytesReader(w, r.Body, maxCall), (*buffer)[:0])
+	body, err := wire.ReadAll(http.MaxBytesReader(w, r.Body, maxCall), (*buffer)[:0])
 	*buffer = body[:0]
 	if err != nil {
 		return unreadable(err)
@@ -80,23 +79,6 @@ func (s *Server) answer(ctx context.Context, body, b []byte, who *Who, r *http.R
 }
 
 var wireType = []string{wire.ContentType}
-
-// readAll is io.ReadAll into a slice that is there.
-func readAll(r io.Reader, b []byte) ([]byte, error) {
-	for {
-		if len(b) == cap(b) {
-			b = slices.Grow(b, 1024)
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return b, err
-		}
-	}
-}
 
 // sessionOf finds or opens the session of a call, and marks it as busy.
 func (s *Server) sessionOf(call *wire.Step, who *Who) (*remoteSession, error) {
@@ -176,12 +158,12 @@ func ownedBy(client string, who *Who) bool {
 func cut(text string) string { return text[:min(len(text), 60)] }
 
 // needs is the right that a kind of request wants.
-func needs(kind engine.Kind) Right {
+func needs(kind engine.Kind) access.Right {
 	switch kind {
 	case engine.Ask, engine.Renew, engine.Release:
-		return Use
+		return access.Use
 	}
-	return Admin
+	return access.Admin
 }
 
 // carry carries out a call: checked, with the ids translated.

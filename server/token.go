@@ -10,61 +10,24 @@ import (
 	"net/http"
 	"strings"
 
+	"sema/access"
 	"sema/engine"
+	"sema/internal/wire"
 )
-
-// Right is what the bearer of a token may do. Each right includes those before
-// it.
-type Right int
-
-// The rights.
-const (
-	Read  Right = iota + 1 // look at semaphores
-	Use                    // acquire, renew and release
-	Admin                  // set limits, pause, revoke, remove, release what others hold
-)
-
-var rightNames = map[string]Right{"read": Read, "use": Use, "admin": Admin}
-
-// String is the right's word in a token file.
-func (r Right) String() string {
-	for name, right := range rightNames {
-		if right == r {
-			return name
-		}
-	}
-	return "none"
-}
 
 // Tokens are the bearer tokens that a server takes. Create them with ReadTokens.
-type Tokens struct{ byName map[string]*Who }
+type Tokens struct{ byName map[string]*bearer }
 
-// Who is the bearer of a token.
-type Who struct {
-	Name     string   // of the token; "local" where none is needed
-	Right    Right    // the highest
-	Prefixes []string // of the names of semaphores; empty: all
-	hash     [sha256.Size]byte
+// Who is the bearer of a token. Its name is "local" where none is needed.
+type Who = access.Who
+
+type bearer struct {
+	Who
+	hash [sha256.Size]byte
 }
 
 // local is who asks a server without tokens.
-var local = &Who{Name: "local", Right: Admin}
-
-// May reports whether the bearer has a right.
-func (w *Who) May(right Right) bool { return w.Right >= right }
-
-// Sees reports whether the bearer's prefixes cover a name.
-func (w *Who) Sees(name string) bool {
-	for _, p := range w.Prefixes {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return len(w.Prefixes) == 0
-}
-
-// maxTokenName is short enough that a permit's id has room for it.
-const maxTokenName = 16
+var local = &Who{Name: "local", Right: access.Admin}
 
 // ReadTokens reads a token file. Each line has four words; empty lines and
 // those that begin with # are passed over:
@@ -75,7 +38,7 @@ const maxTokenName = 16
 // characters; HEX is the SHA-256 of the secret. A client shows NAME.SECRET. An
 // error names the line, never a secret.
 func ReadTokens(r io.Reader) (*Tokens, error) {
-	t := &Tokens{byName: map[string]*Who{}}
+	t := &Tokens{byName: map[string]*bearer{}}
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
 		text := strings.TrimSpace(lines.Text())
@@ -100,18 +63,17 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 	return t, nil
 }
 
-func readToken(words []string) (*Who, error) {
+func readToken(words []string) (*bearer, error) {
 	if len(words) != 4 {
 		return nil, fmt.Errorf("%d words; want four: NAME RIGHT PREFIXES SECRET", len(words))
 	}
-	who := &Who{Name: words[0], Right: rightNames[words[1]]}
-	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	who := &bearer{Who: Who{Name: words[0], Right: access.ParseRight(words[1])}}
 	switch {
-	case len(who.Name) > maxTokenName || strings.ContainsFunc(who.Name, other):
-		return nil, fmt.Errorf("the first word is no name: want at most %d lower-case letters and digits", maxTokenName)
+	case !wire.TokenName(who.Name):
+		return nil, fmt.Errorf("the first word is no name: want 1 to 16 lower-case letters and digits")
 	case who.Name == local.Name:
 		return nil, fmt.Errorf("the name %q is taken: want another", who.Name)
-	case who.Right == 0:
+	case who.Right == access.None:
 		return nil, fmt.Errorf("the second word is no right: want read, use or admin")
 	}
 	if words[2] != "*" {
@@ -150,7 +112,7 @@ func (t *Tokens) Find(token string) *Who {
 	if subtle.ConstantTimeCompare(hash[:], who.hash[:]) != 1 {
 		return nil
 	}
-	return who
+	return &who.Who
 }
 
 // Who finds out who asks. The error is a *Problem with status 401, or 403 where

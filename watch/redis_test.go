@@ -21,7 +21,8 @@ func TestOnRedis(t *testing.T) {
 	client := redistest.Start(t).Client()
 	e := ignore(redisengine.New(client, nil))
 	t.Cleanup(func() { _ = e.Close() })
-	w := watch.New(e, &watch.Options{Interval: 20 * time.Millisecond})
+	w, err := watch.New(e, &watch.Options{Interval: 20 * time.Millisecond})
+	expect.OK(t, err)
 	t.Cleanup(w.Close)
 	one, all := listen(t, w, watch.Which{Name: "x"}), listen(t, w, watch.Which{})
 	s := semaphore(t, e, "x", 1, &sema.Options{Label: "job"})
@@ -70,7 +71,8 @@ func BenchmarkLook(b *testing.B) {
 				go func() { _, _ = s.Acquire(ctx) }()
 				<-queued
 			}
-			w := watch.New(e, nil)
+			w, err := watch.New(e, nil)
+			expect.OK(b, err)
 			defer w.Close()
 			b.ResetTimer()
 			for b.Loop() {
@@ -119,7 +121,8 @@ func BenchmarkRound(b *testing.B) {
 	}
 	before := used()
 	for b.Loop() {
-		w := watch.New(e, &watch.Options{Rate: 1e9})
+		w, err := watch.New(e, &watch.Options{Rate: 1e9})
+		expect.OK(b, err)
 		page, total, err := w.Summaries(ctx, watch.Query{Order: watch.ByUse, N: 1})
 		if err != nil || total != semaphores || page[0].Used != 1 {
 			b.Fatalf("%v %d %v", page, total, err)

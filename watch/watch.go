@@ -1,7 +1,7 @@
 // Package watch looks at semaphores from outside, over any engine: who holds,
 // who waits, and what changes. It holds no permits and changes nothing.
 //
-//	w := watch.New(engine, nil)
+//	w, err := watch.New(engine, nil)
 //	defer w.Close()
 //	page, total, err := w.Summaries(ctx, watch.Query{Order: watch.ByWaiting, N: 20})
 //	for e := range w.Events(ctx, watch.Which{Name: "downloads"}) {
@@ -29,17 +29,17 @@
 package watch
 
 import (
+	"cmp"
 	"container/list"
 	"context"
-	"os"
 	"sync"
 	"time"
 
 	"sema/engine"
 )
 
-// Options of a Watcher. The zero value of each field is its default, and so is
-// a value below zero.
+// Options of a Watcher. The zero value of each field is its default. Durations
+// are 1 ms … MaxTime, numbers 1 … 1,000,000 unless their field says otherwise.
 type Options struct {
 	// Interval is how often a semaphore is looked at that somebody listens to.
 	// Default 1 s.
@@ -62,11 +62,11 @@ type Options struct {
 	// Default 10 min.
 	Linger time.Duration
 
-	// Rate is how many semaphores a round looks at in a second, at most.
-	// Default 1000.
+	// Rate is how many semaphores a round looks at in a second, at most:
+	// 1 … 1,000,000,000. Default 1000.
 	Rate int
 
-	// Parallel is how many looks are under way at the same time, at most.
+	// Parallel is how many looks are under way at the same time, at most: 1 … 10,000.
 	// Default 8.
 	Parallel int
 
@@ -82,24 +82,35 @@ type Options struct {
 	Timeout time.Duration
 }
 
+// MaxTime is the longest of the Options' durations.
+const MaxTime = 24 * time.Hour
+
 func (o Options) withDefaults() Options {
-	preset(&o.Interval, time.Second)
-	preset(&o.Fresh, o.Interval/2)
-	preset(&o.Rounds, 5*time.Second)
-	preset(&o.History, 5*time.Minute)
-	preset(&o.Linger, 10*time.Minute)
-	preset(&o.Rate, 1000)
-	preset(&o.Parallel, 8)
-	preset(&o.Open, 256)
-	preset(&o.Buffer, 256)
-	preset(&o.Timeout, 3*time.Second)
+	o.Interval = cmp.Or(o.Interval, time.Second)
+	o.Fresh = cmp.Or(o.Fresh, max(o.Interval/2, time.Millisecond))
+	o.Rounds = cmp.Or(o.Rounds, 5*time.Second)
+	o.History = cmp.Or(o.History, 5*time.Minute)
+	o.Linger = cmp.Or(o.Linger, 10*time.Minute)
+	o.Rate = cmp.Or(o.Rate, 1000)
+	o.Parallel = cmp.Or(o.Parallel, 8)
+	o.Open = cmp.Or(o.Open, 256)
+	o.Buffer = cmp.Or(o.Buffer, 256)
+	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
 	return o
 }
 
-func preset[T ~int | ~int64](v *T, to T) {
-	if *v <= 0 {
-		*v = to
+func (o Options) validate() error {
+	last := func(what string, d time.Duration) error {
+		return engine.ValidateRange("watch", "Options."+what, d, time.Millisecond, MaxTime)
 	}
+	count := func(what string, n, most int) error {
+		return engine.ValidateRange("watch", "Options."+what, n, 1, most)
+	}
+	return cmp.Or(
+		last("Interval", o.Interval), last("Fresh", o.Fresh), last("Rounds", o.Rounds), last("History", o.History),
+		last("Linger", o.Linger), last("Timeout", o.Timeout),
+		count("Rate", o.Rate, 1_000_000_000), count("Parallel", o.Parallel, 10_000), count("Open", o.Open, 1_000_000), count("Buffer", o.Buffer, 1_000_000),
+	)
 }
 
 // Watcher looks at the semaphores of one engine. Create it with New, share it,
@@ -123,24 +134,25 @@ type Watcher struct {
 }
 
 // New makes a Watcher over an engine, which stays the caller's to close, after
-// the Watcher. Nil options mean the defaults. It does no I/O.
-func New(e engine.Engine, o *Options) *Watcher {
+// the Watcher. A nil options means the defaults. It does no I/O, so it fails
+// only on values out of range, with an *engine.ArgumentError.
+func New(e engine.Engine, o *Options) (*Watcher, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
+	options := o.withDefaults()
+	if err := cmp.Or(engine.Validate("watch", e), options.validate()); err != nil {
+		return nil, err
 	}
 	w := &Watcher{
-		engine: e, options: o.withDefaults(), who: engine.Client{Host: host, PID: os.Getpid(), Label: "watch"},
+		engine: e, options: options, who: engine.Self("watch"),
 		spots: map[string]*spot{}, open: list.New(), wide: map[*stream]struct{}{},
 	}
 	w.parallel = make(chan struct{}, w.options.Parallel)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.rounds.done, w.rounds.wake = make(chan struct{}), make(chan struct{}, 1)
 	w.names.turn = make(chan struct{}, 1)
-	return w
+	return w, nil
 }
 
 // Options are those in force, defaults filled in.

@@ -82,7 +82,8 @@ func bubble(t *testing.T, o *watch.Options, f func(t *testing.T, e *counting, w 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := &counting{Engine: memengine.New()}
-		w := watch.New(e, o)
+		w, err := watch.New(e, o)
+		expect.OK(t, err)
 		t.Cleanup(func() {
 			w.Close()
 			if opened, closed := e.opened.Load(), e.closed.Load(); opened != closed {
@@ -514,7 +515,8 @@ func TestASemaphoreThatCannotBeRead(t *testing.T) {
 		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 3))
 		expect.OK(t, operator(t, e, "y").SetLimit(t.Context(), 3))
 		failing := &oneFails{counting: e, name: "x"}
-		w2 := watch.New(failing, nil)
+		w2, err := watch.New(failing, nil)
+		expect.OK(t, err)
 		defer w2.Close()
 		for _, q := range []watch.Query{{N: 10}, {Order: watch.ByUse, N: 10}, {}} {
 			page, total, err := w2.Summaries(t.Context(), q)
@@ -541,7 +543,8 @@ func (e *oneFails) Open(name string, who engine.Client, notify func(engine.Notif
 func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &counting{Engine: memengine.New(), takes: time.Hour}
-		w := watch.New(e, &watch.Options{Timeout: 2 * time.Hour})
+		w, err := watch.New(e, &watch.Options{Timeout: 2 * time.Hour})
+		expect.OK(t, err)
 		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 1))
 		ended := make(chan error, 4)
 		go func() { _, err := w.State(context.Background(), "x"); ended <- err }()

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"sema"
+	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
@@ -207,20 +208,26 @@ type site struct {
 	server  *httptest.Server
 
 	mu    sync.Mutex
-	audit []dashboard.Action
+	audit []access.Record
 }
 
 func newSite(t *testing.T, o dashboard.Options) *site {
 	t.Helper()
 	s := &site{t: t, engine: memengine.New()}
-	o.Audit = func(a dashboard.Action) {
+	o.Audit = func(a access.Record) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.audit = append(s.audit, a)
 	}
-	w := watch.New(s.engine, &watch.Options{Rounds: 100 * time.Millisecond, History: 6 * time.Second})
+	w, err := watch.New(s.engine, &watch.Options{Rounds: 100 * time.Millisecond, History: 6 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.watcher, o.Watcher = w, w
-	d := dashboard.New(s.engine, &o)
+	d, err := dashboard.New(s.engine, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/sema/", http.StripPrefix("/sema", d)) // as in a program of a user
 	s.server = httptest.NewServer(mux)
@@ -235,8 +242,8 @@ func newSite(t *testing.T, o dashboard.Options) *site {
 
 func (s *site) tab() *tab { return newTab(s.t, s.server.URL+"/sema/") }
 
-func operator(*http.Request) dashboard.Access {
-	return dashboard.Access{Right: dashboard.Admin, Who: "olga"}
+func operator(*http.Request) access.Who {
+	return access.Who{Right: access.Admin, Name: "olga"}
 }
 
 // semaphore is a client, as a process has one.

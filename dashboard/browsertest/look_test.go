@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	"sema/access"
 	"sema/dashboard"
 )
 
@@ -42,7 +43,7 @@ func screen(width, height int64, mobile bool) chromedp.Action[chromedp.Void] {
 
 func withLogin() dashboard.Options {
 	o := quick
-	o.Login = func(string) (dashboard.Access, bool) { return dashboard.Access{}, false }
+	o.Login = func(string) (access.Who, bool) { return access.Who{}, false }
 	return o
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
 )
@@ -58,7 +59,7 @@ func TestRevokeIsClicked(t *testing.T) {
 	<-p.Context(t.Context()).Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.audit) != 1 || s.audit[0].Permit != p.ID() || s.audit[0].Err != nil {
+	if len(s.audit) != 1 || s.audit[0].Permit != p.ID() || s.audit[0].Result != "done" {
 		t.Errorf("%+v", s.audit)
 	}
 }
@@ -176,7 +177,7 @@ func TestKeyboard(t *testing.T) {
 }
 
 func TestWithoutJavaScript(t *testing.T) {
-	s := newSite(t, dashboard.Options{Rows: 2, Login: func(token string) (dashboard.Access, bool) {
+	s := newSite(t, dashboard.Options{Rows: 2, Login: func(token string) (access.Who, bool) {
 		return operator(nil), token == "open sesame"[:4]
 	}})
 	p := s.acquire(s.semaphore("x", 3, "job"), 1)

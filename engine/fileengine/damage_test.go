@@ -29,7 +29,7 @@ func TestTornTailIsCut(t *testing.T) {
 	for cut := range len(torn) { // even a whole one, as its checksum does not go on from the last
 		expect.OK(t, os.WriteFile(logOf(dir), slices.Concat(whole, torn[:cut+1]), 0o600))
 		if got := b.status(t, b.ask(false)); got != engine.Refused {
-			t.Fatalf("with %d bytes of a torn record: status %d", cut+1, got)
+			t.Fatalf("with %d bytes of a torn record: status %v", cut+1, got)
 		}
 		whole, err = os.ReadFile(logOf(dir))
 		expect.OK(t, err)
@@ -79,11 +79,11 @@ func TestDamagedFileIsRestored(t *testing.T) {
 			b.engine.checked = time.Time{}
 			renew := engine.Request{Kind: engine.Renew, ID: ha, Lease: a.lease}
 			if got := a.status(t, renew); got != engine.Granted {
-				t.Errorf("renewal by who restores it: status %d", got)
+				t.Errorf("renewal by who restores it: status %v", got)
 			}
 			c := openUser(t, openEngine(t, dir), "x", 2)
 			if got := c.status(t, c.ask(false)); name != "directory" && got != engine.Refused {
-				t.Errorf("a third: status %d", got)
+				t.Errorf("a third: status %v", got)
 			}
 			expect.OK(t, a.release(ha))
 			reply, err := b.call(engine.Request{Kind: engine.Release, ID: hb})
@@ -102,7 +102,7 @@ func TestNewcomerToDamagedFileAsksTheLiving(t *testing.T) {
 	expect.OK(t, os.WriteFile(logOf(dir), []byte("sema log 3\nhello"), 0o600))
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	if got := b.status(t, b.ask(false)); got != engine.Refused {
-		t.Errorf("beside a holder: status %d", got)
+		t.Errorf("beside a holder: status %v", got)
 	}
 	expect.OK(t, a.release(held))
 	b.take(t)
@@ -135,7 +135,7 @@ func TestReplacedLogCounts(t *testing.T) {
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	b.take(t) // at most until the next renewal
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Gone {
-		t.Errorf("renewal: status %d", got)
+		t.Errorf("renewal: status %v", got)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 		u := openUser(t, openEngine(t, dir), "x", 1)
 		r := u.ask(true)
 		if got := u.status(t, r); got != engine.Queued {
-			t.Fatalf("status %d", got)
+			t.Fatalf("status %v", got)
 		}
 		queue, tickets = append(queue, u), append(tickets, r.ID)
 	}
@@ -159,7 +159,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	expect.OK(t, os.RemoveAll(dir))
 	a.engine.checked = time.Time{}
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Granted {
-		t.Fatalf("renewal: status %d", got)
+		t.Fatalf("renewal: status %v", got)
 	}
 	expect.Until(t, "all pipes", func() bool {
 		pipes, _ := filepath.Glob(filepath.Join(dir, "*"+lifeSuffix))
@@ -182,7 +182,7 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 			held := a.take(t)
 			r := b.ask(true)
 			if got := b.status(t, r); got != engine.Queued {
-				t.Fatalf("status %d", got)
+				t.Fatalf("status %v", got)
 			}
 			expect.OK(t, os.Remove(logOf(dir)))
 			var newcomers engine.ID
@@ -193,13 +193,13 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 			// a has not seen that b waits, as its last step was before.
 			got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease})
 			if want := map[bool]engine.Status{true: engine.Granted, false: engine.Gone}[restored]; got != want {
-				t.Fatalf("renewal: status %d, want %d", got, want)
+				t.Fatalf("renewal: status %v, want %v", got, want)
 			}
 			if n := <-b.told; !n.Ask {
 				t.Fatalf("told %+v", n)
 			}
 			if got := b.status(t, r); got != engine.Queued {
-				t.Fatalf("asked again: status %d", got)
+				t.Fatalf("asked again: status %v", got)
 			}
 			if restored {
 				expect.OK(t, a.release(held))
@@ -222,12 +222,12 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 	waiters, asks := []*user{b, c}, []engine.Request{b.ask(true), c.ask(true)}
 	for i, u := range waiters { // c is the last to read
 		if got := u.status(t, asks[i]); got != engine.Queued {
-			t.Fatalf("status %d", got)
+			t.Fatalf("status %v", got)
 		}
 	}
 	expect.OK(t, os.Truncate(logOf(dir), info.Size())) // as after bad bytes
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Granted {
-		t.Fatalf("renewal: status %d", got)
+		t.Fatalf("renewal: status %v", got)
 	}
 	c.state(t)
 	for i, u := range waiters {
@@ -235,7 +235,7 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 			t.Fatalf("told %+v", n)
 		}
 		if got := u.status(t, asks[i]); got != engine.Queued {
-			t.Fatalf("asked again: status %d", got)
+			t.Fatalf("asked again: status %v", got)
 		}
 	}
 }
@@ -263,19 +263,19 @@ func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
 	other := b.take(t)
 	r := a.ask(true)
 	if got := a.status(t, r); got != engine.Queued {
-		t.Fatalf("status %d", got)
+		t.Fatalf("status %v", got)
 	}
 	n := <-a.told
 	if !n.Renew || !n.Ask {
 		t.Errorf("told %+v", n)
 	}
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Gone {
-		t.Errorf("renewal: status %d", got)
+		t.Errorf("renewal: status %v", got)
 	}
 	expect.OK(t, b.release(other))
 	a.granted(t, r.ID)
 	if got := b.status(t, b.ask(false)); got != engine.Refused {
-		t.Errorf("beside it another one is granted: status %d", got)
+		t.Errorf("beside it another one is granted: status %v", got)
 	}
 }
 
@@ -286,13 +286,13 @@ func TestStopsOfTheClockAreNotFelt(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		b.engine.wall = func() time.Time { return time.Now().Add(step) }
 		if got := b.status(t, b.ask(false)); got != engine.Refused {
-			t.Errorf("system clock %v: status %d", step, got)
+			t.Errorf("system clock %v: status %v", step, got)
 		}
 	}
 	// The clock that counts does end leases, at once for who waits.
 	r := b.ask(true)
 	if got := b.status(t, r); got != engine.Queued {
-		t.Fatalf("status %d", got)
+		t.Fatalf("status %v", got)
 	}
 	later := func() time.Duration { return uptime() + a.lease }
 	a.engine.uptime, b.engine.uptime = later, later

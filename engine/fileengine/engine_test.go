@@ -14,10 +14,10 @@ func TestReleaseHandsToTheHeadOfTheQueueInAnotherEngine(t *testing.T) {
 	held := a.take(t)
 	rb, rc := b.ask(true), c.ask(true)
 	if got := b.status(t, rb); got != engine.Queued {
-		t.Fatalf("first waiter: status %d", got)
+		t.Fatalf("first waiter: status %v", got)
 	}
 	if got := c.status(t, rc); got != engine.Queued {
-		t.Fatalf("second waiter: status %d", got)
+		t.Fatalf("second waiter: status %v", got)
 	}
 	if st := c.state(t); len(st.Holders) != 1 || len(st.Waiters) != 2 {
 		t.Fatalf("state %+v", st)
@@ -38,7 +38,7 @@ func TestClosedEngineGivesBackWhatItHeld(t *testing.T) {
 	a.take(t)
 	r := b.ask(true)
 	if got := b.status(t, r); got != engine.Queued {
-		t.Fatalf("status %d", got)
+		t.Fatalf("status %v", got)
 	}
 	expect.OK(t, a.engine.Close())
 	b.granted(t, r.ID)
@@ -64,7 +64,7 @@ func TestHandOffWakesOnlyWhomItConcerns(t *testing.T) {
 		u := openUser(t, openEngine(t, dir), "x", 1)
 		r := u.ask(true)
 		if got := u.status(t, r); got != engine.Queued {
-			t.Fatalf("status %d", got)
+			t.Fatalf("status %v", got)
 		}
 		queue, tickets = append(queue, u), append(tickets, r.ID)
 	}
@@ -93,7 +93,7 @@ func TestGrantTellsTokenSlotAndLease(t *testing.T) {
 	r2 := b.ask(true)
 	r2.ID.Slot = true
 	if got := b.status(t, r2); got != engine.Queued {
-		t.Fatalf("status %d", got)
+		t.Fatalf("status %v", got)
 	}
 	expect.OK(t, a.release(r.ID))
 	n := <-b.told

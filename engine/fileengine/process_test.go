@@ -223,7 +223,7 @@ func queue(tb testing.TB, n int) *crowd {
 func (c *crowd) renew(tb testing.TB) {
 	tb.Helper()
 	if got := c.holder.status(tb, engine.Request{Kind: engine.Renew, ID: c.held, Lease: c.holder.lease}); got != engine.Granted {
-		tb.Fatalf("renewal: status %d", got)
+		tb.Fatalf("renewal: status %v", got)
 	}
 }
 

@@ -117,7 +117,7 @@ func (u *user) take(tb testing.TB) engine.ID {
 	tb.Helper()
 	r := u.ask(false)
 	if got := u.status(tb, r); got != engine.Granted {
-		tb.Fatalf("asked for a free permit: status %d", got)
+		tb.Fatalf("asked for a free permit: status %v", got)
 	}
 	return r.ID
 }

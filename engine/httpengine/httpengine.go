@@ -21,7 +21,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"encoding/base32"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,13 +33,14 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/wire"
 )
 
 // Options are what an engine can be told. The zero value of each field is its
 // default.
 type Options struct {
-	// Token is what is shown to the server, NAME.SECRET. It is never part of an
-	// error. Default: nothing.
+	// Token is what is shown to the server, NAME.SECRET, of at most 4096 printable
+	// ASCII characters. It is never part of an error. Default: nothing.
 	Token string
 
 	// TLS is for servers at https://. Default: Go's.
@@ -74,16 +74,14 @@ func New(rawURL string, o *Options) (*Engine, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, &engine.ArgumentError{What: "URL", Value: printable(u), Want: "http://host:port or https://host:port; the token is an option"}
 	}
-	name, _, _ := strings.Cut(o.Token, ".")
+	name, secret, _ := strings.Cut(o.Token, ".")
 	if o.Token == "" {
-		name = "local"
+		name, secret = "local", "none"
 	}
-	if !plainWord(name) || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, &engine.ArgumentError{What: "token", Value: "…", Want: "NAME.SECRET, the name of 1 to 16 lower-case letters and digits"}
+	if !wire.TokenName(name) || secret == "" || len(o.Token) > maxToken || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, &engine.ArgumentError{What: "token", Value: "…", Want: fmt.Sprintf("NAME.SECRET, at most %d characters, the name of 1 to 16 lower-case letters and digits", maxToken)}
 	}
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
-	word := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random))
+	word := strings.ToLower(rand.Text()[:13])
 	var secure *tls.Config
 	if u.Scheme == "https" {
 		if secure = o.TLS.Clone(); secure == nil {
@@ -111,7 +109,10 @@ func New(rawURL string, o *Options) (*Engine, error) {
 	}, nil
 }
 
-const dialTime = 3 * time.Second
+const (
+	dialTime = 3 * time.Second
+	maxToken = 4096
+)
 
 // printable is what may be shown of a URL: it may have a password.
 func printable(u *url.URL) string {
@@ -119,10 +120,6 @@ func printable(u *url.URL) string {
 		return "…"
 	}
 	return u.Scheme + "://" + u.Host
-}
-
-func plainWord(s string) bool {
-	return s != "" && len(s) <= 16 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 }
 
 // Open implements engine.Engine.
@@ -225,7 +222,7 @@ func (e *Engine) do(r *http.Request, op, name string, buffer []byte) ([]byte, *e
 		return nil, unreached(op, name, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, err := readAll(io.LimitReader(answer.Body, maxAnswer), buffer[:0])
+	body, err := wire.ReadAll(io.LimitReader(answer.Body, maxAnswer), buffer[:0])
 	if err != nil {
 		return nil, unreached(op, name, err)
 	}
@@ -233,20 +230,4 @@ func (e *Engine) do(r *http.Request, op, name string, buffer []byte) ([]byte, *e
 		return nil, refused(op, name, answer, body)
 	}
 	return body, nil
-}
-
-func readAll(r io.Reader, b []byte) ([]byte, error) {
-	for {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return b, err
-		}
-	}
 }

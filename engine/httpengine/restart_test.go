@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"sema"
-	"sema/enginetest"
 	"sema/lab/expect"
+	"sema/lab/history"
 	"sema/lab/redistest"
 )
 
@@ -143,41 +143,41 @@ func TestTheLimitHoldsThroughRestarts(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *served, _ time.Duration) {
 		ctx := expect.Within(t)
 		work, stop := context.WithCancel(ctx)
-		history := &enginetest.History{}
+		holds := &history.Holds{}
 		var all sync.WaitGroup
 		for i := range clients {
 			// A release that was lost with the server may cost a whole lease.
 			s := r.semaphore(limit, &sema.Options{Lease: 10 * time.Second})
 			all.Go(func() {
 				for n := 0; work.Err() == nil; n++ {
-					hold := enginetest.Hold{ID: fmt.Sprint(i, ".", n), Weight: 1, Slot: -1, Call: history.Now()}
+					hold := history.Hold{ID: fmt.Sprint(i, ".", n), Weight: 1, Slot: -1, Call: holds.Now()}
 					p, err := s.Acquire(work)
 					if err != nil {
 						continue // the server is away, or the test is over
 					}
-					hold.Return, hold.Token = history.Now(), p.Token()
+					hold.Return, hold.Token = holds.Now(), p.Token()
 					select {
 					case <-time.After(3 * time.Millisecond): // the work
 					case <-p.Context(work).Done():
 					}
-					hold.Release, hold.Trusted = history.Now(), p.Deadline().UnixNano()
-					history.Add(hold)
+					hold.Release, hold.Trusted = holds.Now(), p.Deadline().UnixNano()
+					holds.Add(hold)
 					_ = p.Release() // fails while the server is away
 				}
 			})
 		}
 		for range restarts {
-			before := history.Len()
-			expect.Until(t, "50 more were granted", func() bool { return history.Len() >= before+50 })
+			before := holds.Len()
+			expect.Until(t, "50 more were granted", func() bool { return holds.Len() >= before+50 })
 			r.restart(t)
 		}
 		stop()
 		all.Wait()
-		expect.OK(t, history.Check(limit, 0))
+		expect.OK(t, holds.Check(limit, 0))
 		s := r.semaphore(limit, nil)
 		p, err := s.AcquireN(ctx, limit)
 		expect.OK(t, err)
 		expect.OK(t, p.Release())
-		t.Logf("%d grants through %d restarts", history.Len(), restarts)
+		t.Logf("%d grants through %d restarts", holds.Len(), restarts)
 	})
 }

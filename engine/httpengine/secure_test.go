@@ -26,7 +26,8 @@ func TestTLSAndTokens(t *testing.T) {
 		tokens, err := server.ReadTokens(strings.NewReader("worker use * secret-of-the-worker"))
 		expect.OK(t, err)
 		e := memengine.New()
-		s := server.New(e, &server.Options{Tokens: tokens})
+		s, err := server.New(e, &server.Options{Tokens: tokens})
+		expect.OK(t, err)
 		var upgraded atomic.Int32
 		front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.TLS == nil {

@@ -82,7 +82,11 @@ func (r *served) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.listener, r.e = l, r.over()
-	r.s = server.New(r.e, nil)
+	s, err := server.New(r.e, nil)
+	if err != nil {
+		panic(err) // in whatever goroutine starts it again
+	}
+	r.s = s
 	h, done := &http.Server{Handler: r.front(r.s)}, make(chan struct{})
 	r.http, r.done = h, done
 	go func() { defer close(done); _ = h.Serve(l) }()

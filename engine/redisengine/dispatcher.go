@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/redissub"
 )
 
 // dispatcher knows which session wants which messages. There is one subscriber,
@@ -18,6 +19,12 @@ type dispatcher struct {
 	subscribers map[string]*subscriber
 	channels    map[string]*subscription
 	closed      bool
+}
+
+// subscriber is a connection to a node.
+type subscriber struct {
+	*redissub.Subscriber
+	node node
 }
 
 // subscription is a session's channel on a subscriber.
@@ -58,7 +65,7 @@ func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify 
 	}
 	on := d.subscribers[n.addr]
 	if on == nil {
-		on = d.start(n)
+		on = &subscriber{redissub.New(n.Node, d), n}
 		d.subscribers[n.addr] = on
 	}
 	sub := &subscription{
@@ -69,22 +76,8 @@ func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify 
 	if before != nil && before.on != on {
 		d.drop(before)
 	}
-	on.set(channel, true)
+	on.Set(channel, true)
 	return sub, nil
-}
-
-func (d *dispatcher) start(n node) *subscriber {
-	var s *subscriber
-	started := make(chan struct{})
-	defer close(started)
-	me := func() *subscriber { <-started; return s }
-	s = newSubscriber(n, events{
-		confirmed: func(channel string) { d.confirmed(me(), channel) },
-		message:   d.message,
-		refused:   func(err error) { d.refused(me(), err) },
-		ended:     func(channel string) { d.ended(me(), channel) },
-	})
-	return s
 }
 
 // wait waits a while for the server to confirm a subscription. It is no error
@@ -120,10 +113,10 @@ func (d *dispatcher) deaf(sub *subscription) {
 	switch {
 	case d.channels[sub.channel] != sub || len(sub.refusal) > 0:
 	case sub.doubted:
-		sub.on.reconnect()
+		sub.on.Reconnect(settleTime)
 	default:
 		sub.doubted = true
-		sub.on.set(sub.channel, true)
+		sub.on.Set(sub.channel, true)
 	}
 }
 
@@ -141,8 +134,8 @@ func (d *dispatcher) leave(channel string) {
 // cluster ends with its last one: the node may leave.
 func (d *dispatcher) drop(sub *subscription) {
 	on := sub.on
-	on.set(sub.channel, false)
-	if !on.node.sharded {
+	on.Set(sub.channel, false)
+	if !on.node.Sharded {
 		return
 	}
 	for _, other := range d.channels {
@@ -153,7 +146,7 @@ func (d *dispatcher) drop(sub *subscription) {
 	if d.subscribers[on.node.addr] == on {
 		delete(d.subscribers, on.node.addr)
 	}
-	on.quit()
+	on.Quit()
 }
 
 // close ends all subscribers. It does not wait long for one whose connection
@@ -165,27 +158,31 @@ func (d *dispatcher) close() {
 	d.subscribers, d.channels = map[string]*subscriber{}, map[string]*subscription{}
 	d.mu.Unlock()
 	for _, s := range all {
-		s.quit()
+		s.Quit()
 	}
 	timer := time.NewTimer(closeWait)
 	defer timer.Stop()
 	for _, s := range all {
 		select {
-		case <-s.done:
+		case <-s.Done():
 		case <-timer.C:
 			return
 		}
 	}
 }
 
-const closeWait = 200 * time.Millisecond
+const (
+	closeWait  = 200 * time.Millisecond
+	moveTime   = 100 * time.Millisecond // for the cluster's map to be read again
+	settleTime = time.Second            // for a new connection and its subscriptions
+)
 
-// confirmed notes that the server will tell from now on. What it told before a
+// Confirmed notes that the server will tell from now on. What it told before a
 // connection was made again is lost, so the session asks.
-func (d *dispatcher) confirmed(on *subscriber, channel string) {
+func (d *dispatcher) Confirmed(on *redissub.Subscriber, channel string) {
 	d.mu.Lock()
 	sub := d.channels[channel]
-	if sub == nil || sub.on != on {
+	if sub == nil || sub.on.Subscriber != on {
 		d.mu.Unlock()
 		return
 	}
@@ -201,7 +198,8 @@ func (d *dispatcher) confirmed(on *subscriber, channel string) {
 	}
 }
 
-func (d *dispatcher) message(channel, payload string) {
+// Message passes on what the server tells.
+func (d *dispatcher) Message(channel, payload string) {
 	d.mu.Lock()
 	sub := d.channels[channel]
 	d.mu.Unlock()
@@ -210,25 +208,25 @@ func (d *dispatcher) message(channel, payload string) {
 	}
 }
 
-// refused passes on a refusal to all who wait for a confirmation.
-func (d *dispatcher) refused(on *subscriber, err error) {
+// Refused passes on a refusal to all who wait for a confirmation.
+func (d *dispatcher) Refused(on *redissub.Subscriber, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, sub := range d.channels {
-		if sub.on == on && !sub.heard.Load() && len(sub.refusal) == 0 {
-			on.set(sub.channel, false)
+		if sub.on.Subscriber == on && !sub.heard.Load() && len(sub.refusal) == 0 {
+			on.Set(sub.channel, false)
 			sub.refusal <- err
 		}
 	}
 }
 
-// ended has the sessions ask whose slot has left a node, when the cluster's map
+// Ended has the sessions ask whose slot has left a node, when the cluster's map
 // has had the time to be read again: asking moves the subscription.
-func (d *dispatcher) ended(on *subscriber, channel string) {
+func (d *dispatcher) Ended(on *redissub.Subscriber, channel string) {
 	var sessions []*subscription
 	d.mu.Lock()
 	for name, sub := range d.channels {
-		if sub.on == on && (name == channel || channel == "" && !sub.heard.Load()) {
+		if sub.on.Subscriber == on && (name == channel || channel == "" && !sub.heard.Load()) {
 			sub.gone = true
 			sessions = append(sessions, sub)
 		}
@@ -239,6 +237,6 @@ func (d *dispatcher) ended(on *subscriber, channel string) {
 	}
 	d.topology.moved(context.Background())
 	for _, sub := range sessions {
-		sub.notify(engine.Notification{Recheck: reconnectPause})
+		sub.notify(engine.Notification{Recheck: moveTime})
 	}
 }

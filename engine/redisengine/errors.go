@@ -2,7 +2,6 @@ package redisengine
 
 import (
 	"errors"
-	"net"
 
 	"sema/engine"
 	"sema/internal/rediserror"
@@ -20,9 +19,4 @@ func wrap(op, name string, err error) *engine.Error {
 		m.NotExecuted = true
 	}
 	return &engine.Error{Op: op, Name: name, NotExecuted: m.NotExecuted, Temporary: m.Temporary, Hint: m.Hint, Err: err}
-}
-
-func isTimeout(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
+	"sema/internal/redissub"
 )
 
 // topology is what differs between one server, a master behind Sentinel, and a
@@ -24,9 +25,8 @@ type topology struct {
 
 // node is where a semaphore's channels live.
 type node struct {
-	addr    string // "" if there is only one
-	sharded bool
-	open    func(context.Context) *redis.PubSub
+	redissub.Node
+	addr string // "" if there is only one
 }
 
 // topologyOf refuses what cannot keep semaphores.
@@ -59,14 +59,14 @@ func (t *topology) mark() string {
 // node finds the node of a key. It may wait for the cluster's map.
 func (t *topology) node(ctx context.Context, key string) (node, error) {
 	if t.cluster == nil {
-		return node{open: func(ctx context.Context) *redis.PubSub { return t.rdb.Subscribe(ctx) }}, nil
+		return node{Node: redissub.Node{Open: func(ctx context.Context) *redis.PubSub { return t.rdb.Subscribe(ctx) }}}, nil
 	}
 	master, err := t.cluster.MasterForKey(ctx, key)
 	if err != nil {
 		return node{}, err
 	}
 	open := func(ctx context.Context) *redis.PubSub { return master.SSubscribe(ctx) }
-	return node{addr: master.Options().Addr, sharded: true, open: open}, nil
+	return node{redissub.Node{Sharded: true, Open: open}, master.Options().Addr}, nil
 }
 
 // master is a client for the server that has a key.

@@ -40,12 +40,15 @@ func newGateway(engine sema.Engine, upstream *url.URL, caps map[string]int, wait
 		FlushInterval: -1, // a token leaves when it comes
 	}
 	g.limited = &semahttp.Handler{
-		Next:     proxy,
-		Limit:    func(r *http.Request) semahttp.Limiter { return r.Context().Value(modelKey{}).(*sema.Semaphore) },
+		Next: proxy,
+		Limit: func(r *http.Request) semahttp.Limiter {
+			return semahttp.Of(r.Context().Value(modelKey{}).(*sema.Semaphore))
+		},
 		Wait:     wait,
 		Status:   http.StatusTooManyRequests, // as clients of such services expect
 		Position: "X-Queue-Position",
-		Policy:   semahttp.FailLocal(1), // without the engine, one request of each model from each gateway
+		Policy:   semahttp.FailLocal,
+		Places:   1, // without the engine, one request of each model from each gateway
 	}
 	return g, nil
 }

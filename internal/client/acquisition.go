@@ -1,10 +1,10 @@
 package client
 
 import (
-	"fmt"
 	"time"
 
 	"sema/engine"
+	"sema/internal/enum"
 )
 
 // State is how far an acquisition is.
@@ -19,14 +19,8 @@ const (
 )
 
 // String names the state.
-func (s State) String() string { return name("State", s, "", "asking", "waiting", "held", "ended") }
-
-// name is the name of an enum's value.
-func name[E ~uint8](of string, value E, names ...string) string {
-	if int(value) < len(names) && names[value] != "" {
-		return names[value]
-	}
-	return fmt.Sprintf("%s(%d)", of, value)
+func (s State) String() string {
+	return enum.Name("State", s, "", "asking", "waiting", "held", "ended")
 }
 
 // Wish is what a caller wants that names its permit.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/enum"
 )
 
 // claim is what the client has at the engine under one id, or wants to have: a
@@ -60,7 +61,7 @@ const (
 
 // String names the stage.
 func (s stage) String() string {
-	return name("stage", s, "", "wished", "queued", "unproven", "held", "ended")
+	return enum.Name("stage", s, "", "wished", "queued", "unproven", "held", "ended")
 }
 
 // next is what each stage may become. A ticket that was granted, and whose permit

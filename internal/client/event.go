@@ -1,6 +1,9 @@
 package client
 
-import "sema/engine"
+import (
+	"sema/engine"
+	"sema/internal/enum"
+)
 
 // EventKind is what happened.
 type EventKind uint8
@@ -18,7 +21,7 @@ const (
 
 // String names the kind.
 func (k EventKind) String() string {
-	return name("EventKind", k, "", "granted", "denied", "queued", "lost", "answered", "ask failed", "limit differs")
+	return enum.Name("EventKind", k, "", "granted", "denied", "queued", "lost", "answered", "ask failed", "limit differs")
 }
 
 // Reason is why an acquisition ended.
@@ -39,7 +42,7 @@ const (
 
 // String names the reason.
 func (r Reason) String() string {
-	return name("Reason", r, "none", "refused", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
+	return enum.Name("Reason", r, "none", "refused", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
 }
 
 // Event tells the owner what happened. What does not apply is zero.

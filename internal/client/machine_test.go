@@ -339,7 +339,7 @@ func TestARemovalWhoseAnswerIsLostSucceeds(t *testing.T) {
 		}
 		s.answers(c)
 		if events := s.m.Events(); len(events) != 1 || events[0].Answer.Status != want {
-			t.Errorf("%+v; want one answer of status %d", events, want)
+			t.Errorf("%+v; want one answer of status %v", events, want)
 		}
 	}
 }

@@ -180,12 +180,12 @@ func TestANamedPermitIsThatOfTheLastToAsk(t *testing.T) {
 	step("x", engine.Request{Kind: engine.Release, ID: other})
 	told("b") // of the grant
 	if s := ask("b", false); s != engine.Granted {
-		t.Fatalf("status %d, want granted", s)
+		t.Fatalf("status %v, want granted", s)
 	}
 	ask("c", false)
 	via("c")
 	if s := step("b", engine.Request{Kind: engine.Release, Mine: true}).Status; s != engine.Gone {
-		t.Fatalf("released what another asked for: status %d", s)
+		t.Fatalf("released what another asked for: status %v", s)
 	}
 	told("")
 	step("b", engine.Request{Kind: engine.Renew, Lease: time.Minute})
@@ -193,12 +193,12 @@ func TestANamedPermitIsThatOfTheLastToAsk(t *testing.T) {
 	step("x", engine.Request{Kind: engine.Revoke})
 	told("c")
 	if s := ask("d", false); s != engine.Revoked {
-		t.Fatalf("status %d, want revoked", s)
+		t.Fatalf("status %v, want revoked", s)
 	}
 	step("x", engine.Request{Kind: engine.Release})
 	told("d")
 	if s := step("d", engine.Request{Kind: engine.Release, Mine: true}).Status; s != engine.Gone {
-		t.Fatalf("released twice: status %d", s)
+		t.Fatalf("released twice: status %v", s)
 	}
 }
 

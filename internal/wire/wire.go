@@ -10,12 +10,38 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
 // ErrMalformed says that bytes are no message.
 var ErrMalformed = errors.New("sema: malformed message")
+
+// TokenName reports whether a token can have this name: 1 … 16 lower-case letters
+// and digits. It is short enough that a permit's id has room for it.
+func TokenName(s string) bool {
+	return s != "" && len(s) <= 16 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+}
+
+// ReadAll is io.ReadAll into a slice that is there.
+func ReadAll(r io.Reader, b []byte) ([]byte, error) {
+	for {
+		if len(b) == cap(b) {
+			b = slices.Grow(b, 1024)
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return b, err
+		}
+	}
+}
 
 // The two kinds of fields that are written. Readers pass over the others of
 // Protocol Buffers.

@@ -576,7 +576,7 @@ func (n *node) served(c *caller) bool {
 func calls(c engine.Call) string {
 	var b strings.Builder
 	for _, r := range c.Requests {
-		fmt.Fprintf(&b, " %s %v", [...]string{"", "ask", "renew", "release", "revoke", "limit", "unset", "remove", "pause", "unpause"}[r.Kind], r.ID)
+		fmt.Fprintf(&b, " %v %v", r.Kind, r.ID)
 		if r.Kind == engine.Ask {
 			fmt.Fprintf(&b, " waited %v", r.Waited)
 			if r.Anew {
@@ -590,10 +590,10 @@ func calls(c engine.Call) string {
 func answers(reply engine.Reply) string {
 	var b strings.Builder
 	for _, a := range reply.Answers {
-		fmt.Fprintf(&b, " %s", [...]string{"", "granted", "queued", "refused", "gone", "revoked", "too heavy", "limit differs", "done", "in use"}[a.Status])
+		fmt.Fprintf(&b, " %v", a.Status)
 	}
 	if reply.Leave > 0 {
-		fmt.Fprintf(&b, " leave %d", reply.Leave)
+		fmt.Fprintf(&b, " leave %v", reply.Leave)
 	}
 	if !reply.Notification.Empty() {
 		fmt.Fprintf(&b, " %+v", reply.Notification)

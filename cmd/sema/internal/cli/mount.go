@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync"
 
+	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
 	"sema/metrics"
@@ -13,46 +14,38 @@ import (
 
 // mount adds what other packages show of the engine: the dashboard at /, figures
 // at /metrics, events. Its result ends them, after the server.
-func mount(e engine.Engine, o *server.Options) (closing func()) {
-	w := watching.New(e, nil)
-	d := dashboard.New(e, dashboardOptions(o, w))
+func mount(e engine.Engine, o *server.Options) (closing func(), err error) {
+	w, err := watching.New(e, nil)
+	if err != nil {
+		return nil, err
+	}
+	d, err := dashboard.New(e, dashboardOptions(o, w))
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
 	figures := &figures{watcher: w}
 	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, figures, d.Close
 	return func() {
 		d.Close()
 		figures.close()
 		w.Close()
-	}
+	}, nil
 }
 
 // dashboardOptions let in those whom the server lets in.
 func dashboardOptions(o *server.Options, w *watching.Watcher) *dashboard.Options {
-	access := func(who string, right server.Right, prefixes []string) dashboard.Access {
-		a := dashboard.Access{Right: dashboard.Read, Prefixes: prefixes, Who: who}
-		if right == server.Admin {
-			a.Right = dashboard.Admin
-		}
-		return a
-	}
-	d := &dashboard.Options{Watcher: w, Log: o.Log, Audit: func(a dashboard.Action) {
-		r := server.AuditRecord{
-			Time: a.Time.UTC(), Who: a.Who, From: a.Remote, What: a.Do, Name: a.Semaphore, Permit: a.Permit, Limit: a.Limit, Result: "done",
-		}
-		if a.Err != nil {
-			r.Result = a.Err.Error()
-		}
-		o.Audit.Record(r)
-	}}
+	d := &dashboard.Options{Watcher: w, Log: o.Log, Audit: o.Audit}
 	if o.Tokens == nil {
-		d.Allow = func(*http.Request) dashboard.Access { return access("local", server.Admin, nil) }
+		d.Allow = func(*http.Request) access.Who { return access.Who{Name: "local", Right: access.Admin} }
 		return d
 	}
-	d.Login = func(token string) (dashboard.Access, bool) {
+	d.Login = func(token string) (access.Who, bool) {
 		who := o.Tokens.Find(token)
 		if who == nil {
-			return dashboard.Access{}, false
+			return access.Who{}, false
 		}
-		return access(who.Name, who.Right, who.Prefixes), true
+		return *who, true
 	}
 	return d
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sema/access"
 	"sema/server"
 )
 
@@ -88,13 +89,17 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer closeAudit()
-	o.Audit = server.NewAuditLog(audit, log)
+	o.Audit = access.NewLog(audit, log).Add
 	at, err := p.open(defaultLease)
 	if err != nil {
 		return err
 	}
 	defer at.close()
-	defer mount(at.Engine, &o)()
+	unmount, err := mount(at.Engine, &o)
+	if err != nil {
+		return err
+	}
+	defer unmount()
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return &exit{exitUnreachable, usage("another --listen", "cannot listen on %s: %v", printable(f.listen, 100), err)}
@@ -106,7 +111,11 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	} else if o.Tokens != nil && !loopback(l.Addr().String()) {
 		log.Warn("tokens and answers travel in the clear", "try", "--tls-cert and --tls-key, or a proxy with TLS on this host")
 	}
-	s := server.New(at.Engine, &o)
+	s, err := server.New(at.Engine, &o)
+	if err != nil {
+		_ = l.Close() // it is not used
+		return err
+	}
 	log.Info("serving", "url", scheme+"://"+l.Addr().String(), "engine", at.kind, "dir", at.dir, "tokens", o.Tokens != nil)
 	err = s.Serve(ctx, l)
 	if err == nil || errors.Is(err, http.ErrServerClosed) {

@@ -46,7 +46,10 @@ func (e *Stopped) Error() string { return "stopped by " + e.Signal.String() }
 func Run(ctx context.Context, e engine.Engine, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := watch.New(e, &watch.Options{Interval: o.Every})
+	w, err := watch.New(e, &watch.Options{Interval: o.Every})
+	if err != nil {
+		return err
+	}
 	defer w.Close()
 	f := newFeed(ctx, e, w, o)
 	defer f.stop()
@@ -71,7 +74,7 @@ func Run(ctx context.Context, e engine.Engine, o Options) error {
 		}
 	})
 	f.start(program.Send)
-	_, err := program.Run()
+	_, err = program.Run()
 	select {
 	case s := <-stopped:
 		return &Stopped{s}
@@ -97,7 +100,10 @@ func ending() (list []os.Signal) {
 // Once is the list of one moment, and how many there are in all. rows bounds
 // it; 0: all.
 func Once(ctx context.Context, e engine.Engine, o Options, rows int) ([]watch.Summary, int, error) {
-	w := watch.New(e, &watch.Options{Rate: 100_000})
+	w, err := watch.New(e, &watch.Options{Rate: 100_000})
+	if err != nil {
+		return nil, 0, err
+	}
 	defer w.Close()
 	list, total, err := w.Summaries(ctx, watch.Query{Filter: o.Filter, Order: o.Order, N: rows})
 	if err != nil {

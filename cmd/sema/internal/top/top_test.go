@@ -33,7 +33,10 @@ func viewed(t *testing.T, e engine.Engine, o Options) *viewer {
 	t.Helper()
 	o.Every = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
-	w := watch.New(e, &watch.Options{Interval: o.Every, Rate: 1_000_000})
+	w, err := watch.New(e, &watch.Options{Interval: o.Every, Rate: 1_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
 	f := newFeed(ctx, e, w, o)
 	v := &viewer{t, newModel(f, o), make(chan tea.Msg)}
 	t.Cleanup(func() { cancel(); f.stop(); w.Close() })

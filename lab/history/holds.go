@@ -1,11 +1,9 @@
-package enginetest
+package history
 
 import (
 	"fmt"
 	"sync"
 	"time"
-
-	"sema/lab/history"
 )
 
 // Hold is one permit as its holder saw it. Times are nanoseconds of this
@@ -31,41 +29,41 @@ func (h Hold) until() int64 {
 	return h.Trusted
 }
 
-// History is what many clients did to one semaphore.
-type History struct {
+// Holds are what many clients did to one semaphore.
+type Holds struct {
 	mu     sync.Mutex
 	holds  int
-	events []history.Event
+	events []Event
 }
 
 // Now is the time for a Hold.
-func (h *History) Now() int64 { return time.Now().UnixNano() }
+func (h *Holds) Now() int64 { return time.Now().UnixNano() }
 
 // Add records a hold.
-func (h *History) Add(hold Hold) {
+func (h *Holds) Add(hold Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.holds++
-	note := func(e history.Event) {
+	note := func(e Event) {
 		e.Op = int64(h.holds)
 		h.events = append(h.events, e)
 	}
-	note(history.Event{At: hold.Call, Kind: history.Call, Weight: hold.Weight})
+	note(Event{At: hold.Call, Kind: Call, Weight: hold.Weight})
 	if hold.Joined != 0 && !hold.Faulty {
-		note(history.Event{At: hold.Joined, Kind: history.Queued})
+		note(Event{At: hold.Joined, Kind: Queued})
 	}
-	got := history.Event{At: hold.Return, Kind: history.Got, Permit: hold.ID, Token: hold.Token, Slot: hold.Slot + 1}
+	got := Event{At: hold.Return, Kind: Got, Permit: hold.ID, Token: hold.Token, Slot: hold.Slot + 1}
 	if until := hold.until(); until > hold.Return {
 		got.Held = hold.Return
 		note(got)
-		note(history.Event{At: until - 1, Kind: history.Held, Held: until - 1})
+		note(Event{At: until - 1, Kind: Held, Held: until - 1})
 	} else {
 		note(got)
 	}
 }
 
 // Len is how many holds were recorded.
-func (h *History) Len() int {
+func (h *Holds) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.holds
@@ -78,11 +76,11 @@ func (h *History) Len() int {
 // within a process by its own clock. For successful acquisitions, comparing certain holds with the
 // limit at every instant finds exactly the histories that no correct semaphore
 // can have.
-func (h *History) Check(limit int, slack time.Duration) error {
+func (h *Holds) Check(limit int, slack time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	breaches := history.Judge(&history.Round{
-		Semaphores: []history.Semaphore{{Limit: limit, Ordered: true, Late: slack}},
+	breaches := Judge(&Round{
+		Semaphores: []Semaphore{{Limit: limit, Ordered: true, Late: slack}},
 		Events:     h.events,
 	})
 	if len(breaches) == 0 {

@@ -1,12 +1,12 @@
-package enginetest
+package history
 
 import (
 	"strings"
 	"testing"
 )
 
-// What the judge finds is planted in package history. Here it is what a Hold says
-// to it.
+// What the judge finds is planted in judge_test.go. Here it is what a Hold says to
+// it.
 func TestHoldsAreJudged(t *testing.T) {
 	check := func(change func([]Hold)) string {
 		holds := []Hold{
@@ -16,7 +16,7 @@ func TestHoldsAreJudged(t *testing.T) {
 			{ID: "d", Weight: 1, Token: 4, Slot: -1, Call: 7, Joined: 8, Return: 31, Release: 35, Trusted: 90},
 		}
 		change(holds)
-		h := &History{}
+		h := &Holds{}
 		for _, hold := range holds {
 			h.Add(hold)
 		}

@@ -1,9 +1,13 @@
-package redisengine
+// Package redissub listens to channels of a Redis, for package redisengine and
+// package redisson.
+package redissub
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -22,10 +26,6 @@ const (
 	// subscribeWait bounds one command on such a connection.
 	subscribeWait = 5 * time.Second
 
-	// settleTime is how long a new connection may take before its subscriptions
-	// are expected at the server.
-	settleTime = time.Second
-
 	// reconnectPause is the time before a first attempt to connect again. It
 	// doubles up to longestPause, give or take a half: a thousand processes whose
 	// server comes back shall not all be there at once.
@@ -33,16 +33,26 @@ const (
 	longestPause   = 250 * time.Millisecond
 )
 
-// subscriber is a connection to one node for subscriptions, which is made again
-// whenever it fails. That is not left to go-redis, which subscribes again to
-// all channels in one command, which a cluster refuses when they are of several
-// slots; and whose health check takes a connection that swallows everything
-// for a good one.
+// Node is where channels live.
+type Node struct {
+	// Sharded: channels of a slot, for SSUBSCRIBE and SPUBLISH.
+	Sharded bool
+
+	// Open makes a connection for subscriptions, without any. It is called again
+	// whenever a connection has failed.
+	Open func(context.Context) *redis.PubSub
+}
+
+// Subscriber is a connection for subscriptions, which is made again whenever it
+// fails. That is not left to go-redis. It subscribes again to all channels in one
+// command, which a cluster refuses when they are of several slots; and its health
+// check takes a connection that swallows everything for a good one.
 //
-// Whatever waits for the network happens in the subscriber's own goroutines.
-type subscriber struct {
-	node   node
-	events events
+// Whatever waits for the network happens in the Subscriber's own goroutines: no
+// method waits.
+type Subscriber struct {
+	node   Node
+	events Events
 	done   chan struct{} // closed when all is over
 	quit   context.CancelFunc
 	change chan struct{} // has a word when want has changed
@@ -54,26 +64,43 @@ type subscriber struct {
 	since time.Time          // when that was begun
 }
 
-// events is what a subscriber has to say, in order, from its own goroutines.
-type events struct {
-	confirmed func(channel string)          // the server tells from now on
-	message   func(channel, payload string) // it has told
-	refused   func(err error)               // it refuses a subscription; it does not say which
-	ended     func(channel string)          // its slot has gone to another node; "": one not confirmed
+// Events are told what a Subscriber has to say, in order, from its own
+// goroutines.
+type Events interface {
+	// Confirmed: from now on the server tells what is published on a channel.
+	// What was published since an earlier connection ended is lost.
+	Confirmed(on *Subscriber, channel string)
+
+	// Message: something was published on a channel.
+	Message(channel, payload string)
+
+	// Refused: the server refuses a subscription. It does not say which.
+	Refused(on *Subscriber, err error)
+
+	// Ended: a channel's slot has gone to another node. "" stands for a channel
+	// that is not confirmed.
+	Ended(on *Subscriber, channel string)
 }
 
-func newSubscriber(n node, e events) *subscriber {
+// New makes a Subscriber, which connects when a channel is wanted, until Quit.
+func New(n Node, e Events) *Subscriber {
 	ctx, quit := context.WithCancel(context.Background())
-	s := &subscriber{
+	s := &Subscriber{
 		node: n, events: e, quit: quit, done: make(chan struct{}), change: make(chan struct{}, 1), want: map[string]uint64{},
 	}
 	go s.run(ctx)
 	return s
 }
 
-// set says whether a channel is wanted. The server is asked again for one that
+// Quit ends all. Events may still be told until Done.
+func (s *Subscriber) Quit() { s.quit() }
+
+// Done is closed when all is over after Quit.
+func (s *Subscriber) Done() <-chan struct{} { return s.done }
+
+// Set says whether a channel is wanted. The server is asked again for one that
 // it has refused.
-func (s *subscriber) set(channel string, wanted bool) {
+func (s *Subscriber) Set(channel string, wanted bool) {
 	s.mu.Lock()
 	if wanted {
 		s.asked++
@@ -88,17 +115,18 @@ func (s *subscriber) set(channel string, wanted bool) {
 	}
 }
 
-// reconnect has the connection made again, unless it is new.
-func (s *subscriber) reconnect() {
+// Reconnect has the connection made again, unless it was begun less than age
+// ago.
+func (s *Subscriber) Reconnect(age time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cut != nil && time.Since(s.since) > settleTime {
+	if s.cut != nil && time.Since(s.since) >= age {
 		s.cut()
 	}
 }
 
 // run keeps a connection until quit.
-func (s *subscriber) run(ctx context.Context) {
+func (s *Subscriber) run(ctx context.Context) {
 	defer close(s.done)
 	pause := reconnectPause
 	for ctx.Err() == nil {
@@ -106,7 +134,7 @@ func (s *subscriber) run(ctx context.Context) {
 			s.await(ctx)
 			continue
 		}
-		p := s.node.open(ctx)
+		p := s.node.Open(ctx)
 		worked := make(chan bool, 1)
 		connected, lost := context.WithCancel(ctx)
 		s.mu.Lock()
@@ -138,7 +166,7 @@ func (s *subscriber) run(ctx context.Context) {
 }
 
 // await waits for a change of what is wanted; not beyond ctx.
-func (s *subscriber) await(ctx context.Context) bool {
+func (s *Subscriber) await(ctx context.Context) bool {
 	select {
 	case <-s.change:
 		return true
@@ -147,17 +175,17 @@ func (s *subscriber) await(ctx context.Context) bool {
 	}
 }
 
-func (s *subscriber) wanted() map[string]uint64 {
+func (s *Subscriber) wanted() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.want)
 }
 
 // adjust makes have what is wanted, with one command for each channel.
-func (s *subscriber) adjust(ctx context.Context, p *redis.PubSub, have map[string]uint64) bool {
+func (s *Subscriber) adjust(ctx context.Context, p *redis.PubSub, have map[string]uint64) bool {
 	want := s.wanted()
 	subscribe, unsubscribe := p.Subscribe, p.Unsubscribe
-	if s.node.sharded {
+	if s.node.Sharded {
 		subscribe, unsubscribe = p.SSubscribe, p.SUnsubscribe
 	}
 	ctx, cancel := context.WithTimeout(ctx, subscribeWait)
@@ -181,7 +209,7 @@ func (s *subscriber) adjust(ctx context.Context, p *redis.PubSub, have map[strin
 
 // receive passes on what the connection brings until it fails, and reports
 // whether it brought anything.
-func (s *subscriber) receive(ctx context.Context, p *redis.PubSub) (worked bool) {
+func (s *Subscriber) receive(ctx context.Context, p *redis.PubSub) (worked bool) {
 	probed := false
 	for {
 		item, err := p.ReceiveTimeout(ctx, healthCheck)
@@ -189,9 +217,9 @@ func (s *subscriber) receive(ctx context.Context, p *redis.PubSub) (worked bool)
 		case err == nil:
 			worked, probed = true, false
 		case rediserror.FromServer(err) && strings.HasPrefix(err.Error(), "MOVED"):
-			s.events.ended("")
+			s.events.Ended(s, "")
 		case rediserror.FromServer(err):
-			s.events.refused(err)
+			s.events.Refused(s, err)
 			if !worked {
 				return false // a refused login repeats itself
 			}
@@ -207,12 +235,17 @@ func (s *subscriber) receive(ctx context.Context, p *redis.PubSub) (worked bool)
 		case *redis.Subscription:
 			switch m.Kind {
 			case "subscribe", "ssubscribe":
-				s.events.confirmed(m.Channel)
+				s.events.Confirmed(s, m.Channel)
 			case "sunsubscribe":
-				s.events.ended(m.Channel)
+				s.events.Ended(s, m.Channel)
 			}
 		case *redis.Message:
-			s.events.message(m.Channel, m.Payload)
+			s.events.Message(m.Channel, m.Payload)
 		}
 	}
+}
+
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
 }
