@@ -111,9 +111,6 @@ type holder struct {
 	index    int // in ends
 }
 
-// named reports whether several sessions may ask for the permit.
-func (h *holder) named() bool { return h.via != h.id.Client }
-
 type ticket struct {
 	owner
 	id       engine.ID
@@ -334,12 +331,11 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 // release gives back a permit or leaves the queue. A client whose permit was
 // given back by another renews, and so hears of it.
 func (l *Ledger) release(now int64, r engine.Request) engine.Answer {
-	if of := l.ownerOf(r.ID); r.Mine && of != nil && of.via != l.caller {
-		return engine.Answer{Status: engine.Gone}
-	}
-	h := l.holder(now, r.ID)
-	if h != nil && h.named() && r.Token > 0 && r.Token != h.token {
-		return engine.Answer{Status: engine.Gone} // what is meant was given back, and its caller has it anew
+	h, of := l.holder(now, r.ID), l.ownerOf(r.ID)
+	switch {
+	case of == nil:
+	case r.Mine && of.via != l.caller, of.via != r.ID.Client && r.Token > 0 && (h == nil || h.token != r.Token):
+		return engine.Answer{Status: engine.Gone} // what is meant was given back, and asked for anew since
 	}
 	l.untell(r.ID)
 	if h != nil {

@@ -124,11 +124,11 @@ end,
 -- release gives back a permit or leaves the queue. A client whose permit was
 -- given back by another renews, and so hears of it.
 release = function(s, q, id)
-  local via = q.others and R.look(s, id) and R.via(s, id) or s.caller
-  if q.again and via ~= s.caller then return R.answer(s, GONE, 0, 0, 0) end -- only its own
   local found, token = R.holder(s, id)
-  if found and q.others and via ~= R.client(id) and q.token > 0 and q.token ~= token then
-    return R.answer(s, GONE, 0, 0, 0) -- what is meant was given back, and its caller has it anew
+  local via = q.others and R.look(s, id) and R.via(s, id) or s.caller
+  if via ~= s.caller and q.again -- only its own
+    or q.others and via ~= R.client(id) and q.token > 0 and R.look(s, id) and q.token ~= token then
+    return R.answer(s, GONE, 0, 0, 0) -- what is meant was given back, and asked for anew since
   end
   R.untell(s, id)
   if found then
