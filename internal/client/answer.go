@@ -171,9 +171,11 @@ func (m *Machine) brief(c *claim, lease time.Duration) bool {
 }
 
 // receive gives a permit to a caller, or renews it first: if its time is up
-// already, or if it has only the rest of its ticket's life and nobody will renew it.
+// already, if it has only the rest of its ticket's life and nobody will renew it, or
+// if its caller has come anew since the call left that told of it.
 func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
-	if now >= c.valid || brief && c.terms.Renew == 0 {
+	if now >= c.valid || brief && c.terms.Renew == 0 || c.again && c.who != nil {
+		c.again = false
 		m.becomes(c, unproven)
 		m.push(c)
 		return

@@ -211,10 +211,19 @@ func (m *Machine) push(c *claim) {
 // travels may be older than what is told.
 func (m *Machine) askAgain(c *claim) {
 	switch {
-	case c == nil || c.stage > queued:
+	case c.stage > queued:
 	case c.pending:
 		c.again = true
 	case c.stage == queued:
 		m.push(c)
+	}
+}
+
+// recheckName has a claim asked for again, or renewed, before its caller gets what
+// comes of it: another server may have had its ticket since, and its permit.
+func (m *Machine) recheckName(c *claim) {
+	if c != nil {
+		c.again = c.again || c.pending
+		m.askAgain(c)
 	}
 }

@@ -37,7 +37,7 @@ func (n *Names) Ask(now time.Duration, p *Named) *Named {
 	old := n.all[p.Wish.ID.Number]
 	if old != nil && (old.State() != Held || !old.Told) {
 		old.Users++
-		n.machine.askAgain(old.claim) // another server may have had its ticket, and its permit, since
+		n.machine.recheckName(old.claim)
 		return old
 	}
 	if old != nil {
