@@ -81,7 +81,7 @@ func (m *Machine) becomes(c *claim, s stage) {
 	was := c.lined()
 	c.stage = s
 	if s == queued { // whatever it had been granted is over
-		c.token, c.last = 0, 0
+		c.token, c.last, c.found = 0, 0, false
 	}
 	if was && !c.lined() {
 		m.line.weight -= c.id.Weight
