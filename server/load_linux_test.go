@@ -87,9 +87,10 @@ func (c *poll) receive(v any) (int, error) {
 	return r.StatusCode, err
 }
 
-// longPolls has n connections wait for one permit, looks at the server for a while
-// as they do, and lets them have it one after the other, in their order.
-func longPolls(tb testing.TB, n int, while time.Duration) (perPoll float64, waiting, serving, served time.Duration) {
+// longPolls has n connections wait for one permit, each with a label of its own or
+// none, looks at the server for a while as they do, and lets them have it one after
+// the other, in their order.
+func longPolls(tb testing.TB, n int, labels bool, while time.Duration) (perPoll float64, waiting, serving, served time.Duration) {
 	p := startProcess(tb)
 	gate, look := p.dial(tb), p.dial(tb)
 	expect.OK(tb, gate.send("PUT", "/permits/gate", `{"limit":1,"lease_seconds":600}`))
@@ -114,8 +115,11 @@ func longPolls(tb testing.TB, n int, while time.Duration) (perPoll float64, wait
 	var mu sync.Mutex
 	tokens := map[string]int64{}
 	for i := range n {
-		c := p.dial(tb)
-		expect.OK(tb, c.send("PUT", "/permits/w"+strconv.Itoa(i), `{"limit":1,"lease_seconds":60,"wait_seconds":600}`))
+		c, label := p.dial(tb), ""
+		if labels {
+			label = "waiter " + strconv.Itoa(i)
+		}
+		expect.OK(tb, c.send("PUT", "/permits/w"+strconv.Itoa(i), fmt.Sprintf(`{"limit":1,"lease_seconds":60,"wait_seconds":600,"label":%q}`, label)))
 		all.Go(func() {
 			got := struct {
 				Permit string `json:"permit"`
@@ -159,16 +163,25 @@ func longPolls(tb testing.TB, n int, while time.Duration) (perPoll float64, wait
 	return float64(after.Resident-before.Resident) / float64(n), idled.CPU - after.CPU, end.CPU - idled.CPU, served
 }
 
-func TestLongPollsAreServedInOrder(t *testing.T) { longPolls(t, 300, 0) }
+func TestLongPollsAreServedInOrder(t *testing.T) {
+	for _, labels := range []bool{false, true} {
+		longPolls(t, 300, labels, 0)
+	}
+}
 
-// What 5,000 long polls cost a server: docs/serve.md has the figures.
+// What 5,000 long polls cost a server, by themselves and with a label each:
+// docs/serve.md has the figures.
 func BenchmarkLongPolls(b *testing.B) {
-	for b.Loop() {
-		const while = 5 * time.Second
-		perPoll, waiting, serving, served := longPolls(b, 5000, while)
-		b.ReportMetric(perPoll/1024, "KiB/poll")
-		b.ReportMetric(100*waiting.Seconds()/while.Seconds(), "%cpu-waiting")
-		b.ReportMetric(5000/served.Seconds(), "handoffs/s")
-		b.ReportMetric(serving.Seconds()*1e6/5000, "cpu-µs/handoff")
+	for _, labels := range []bool{false, true} {
+		b.Run(fmt.Sprintf("labels=%t", labels), func(b *testing.B) {
+			for b.Loop() {
+				const while = 5 * time.Second
+				perPoll, waiting, serving, served := longPolls(b, 5000, labels, while)
+				b.ReportMetric(perPoll/1024, "KiB/poll")
+				b.ReportMetric(100*waiting.Seconds()/while.Seconds(), "%cpu-waiting")
+				b.ReportMetric(5000/served.Seconds(), "handoffs/s")
+				b.ReportMetric(serving.Seconds()*1e6/5000, "cpu-µs/handoff")
+			}
+		})
 	}
 }

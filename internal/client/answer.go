@@ -110,6 +110,11 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			}
 			return // the hand-off overtook this answer
 		}
+		if c.who != nil && a != nil && c.stage == wished {
+			// A later ask may reach the engine faster. It must not change places with
+			// that of somebody who came a moment before.
+			a.came += now - sent
+		}
 		m.becomes(c, queued)
 		c.sent, c.ticket = sent, answer.Ticket
 		c.due = sent + m.askEvery(c)
