@@ -243,7 +243,10 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 // returns is called without.
 func (s *Semaphore) observe(e client.Event) func() {
 	if e.A == nil {
-		return s.observeOrder(e)
+		if f := s.options.Observer.LimitDiffers; f != nil {
+			return func() { f(LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit}) }
+		}
+		return nil
 	}
 	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
@@ -267,20 +270,6 @@ func (s *Semaphore) observe(e client.Event) func() {
 		if f := o.RenewFailed; f != nil {
 			told := RenewFailed{About: h.about(), Err: s.loop.Named(operation(e.A), e.Err)}
 			return func() { f(told) }
-		}
-	}
-	return nil
-}
-
-func (s *Semaphore) observeOrder(e client.Event) func() {
-	switch e.Kind {
-	case client.Answered:
-		w := e.Order.Owner.(*loop.Waiter)
-		w.Answer = e.Answer
-		w.Settle(e.Err)
-	case client.LimitDiffers:
-		if f := s.options.Observer.LimitDiffers; f != nil {
-			return func() { f(LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit}) }
 		}
 	}
 	return nil

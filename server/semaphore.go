@@ -69,15 +69,10 @@ func (s *Server) semaphore(name string) (x *semaphore, leave func(), err error) 
 	}, nil
 }
 
-// observe takes in what happened to a permit, or to a request about one.
+// observe takes in what happened to a permit.
 func (x *semaphore) observe(e client.Event) func() {
 	if e.A == nil {
-		if e.Order != nil {
-			w := e.Order.Owner.(*loop.Waiter)
-			w.Answer = e.Answer
-			w.Settle(e.Err)
-		}
-		return nil
+		return nil // the limit is another
 	}
 	p := e.A.Owner.(*permit)
 	switch e.Kind {

@@ -37,7 +37,8 @@ var errPanic = errors.New("the engine panicked")
 // Owner is what a Loop tells what happened. Its functions are called with the lock
 // held.
 type Owner struct {
-	// Observe takes in an event of the machine's. What it returns, if anything, is
+	// Observe takes in an event of the machine's, but for the answers to orders, which
+	// are told to the Waiters that own them. What it returns, if anything, is
 	// called when the lock is free.
 	Observe func(client.Event) func()
 
@@ -236,7 +237,11 @@ func (l *Loop) carry(ctx context.Context, call engine.Call, began time.Duration)
 // held.
 func (l *Loop) Gather() {
 	for _, e := range l.Machine.Events() {
-		if f := l.owner.Observe(e); f != nil {
+		if e.Kind == client.Answered {
+			w := e.Order.Owner.(*Waiter)
+			w.Answer = e.Answer
+			w.Settle(e.Err)
+		} else if f := l.owner.Observe(e); f != nil {
 			l.after = append(l.after, f)
 		}
 	}

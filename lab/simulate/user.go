@@ -36,7 +36,6 @@ type request struct {
 	u       *user
 	attempt int
 	p       *client.Named
-	over    bool
 }
 
 func (u *user) id() engine.ID { return engine.ID{Client: "api", Number: u.number, Weight: u.weight} }
