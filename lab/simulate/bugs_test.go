@@ -54,7 +54,6 @@ var planted = []struct {
 	{"what is handed to a ticket that lasts is over at once", ledgerFile, "if t.lease > 0 {\n\t\treturn now + t.lease", "if false && t.lease > 0 {\n\t\treturn now + t.lease", false},
 	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
 	{"what a lost reply told of grants nobody asks for", outageFile, "if m.cfg.Lasting && !failure.NotExecuted {", "if false && m.cfg.Lasting && !failure.NotExecuted {", true},
-	{"a release that was let go of takes what its caller asked for again", orderFile, "return o.told && o.request.Kind == engine.Release && m.Knows(o.request.ID)", "return false && o.told && m.Knows(o.request.ID)", true},
 	{"a server lets go of a permit that its caller has from another", orderFile, "Mine: c.id.Client != m.cfg.Client && !c.resumed", "Mine: false", false},
 	{"a permit that was there before a server was asked is given back", claimFile, "return c.stage != wished && !c.found && !c.resumed", "return c.stage != wished && !c.resumed", false},
 	{"asking again takes a permit over from the server that was asked last", callFile, "r.Who, r.Again = c.who, c.stage == queued || c.unsure", "r.Who, r.Again = c.who, false", false},
