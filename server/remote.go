@@ -37,8 +37,8 @@ type life struct {
 	closed time.Time // zero: it is open
 }
 
-// Permits outlive sessions, and so does what is known of their names: for so
-// long, and of so many.
+// Permits outlive sessions, so the server remembers the names of sessions: each
+// for a day, and 100,000 at most.
 const (
 	rememberLife  = 24 * time.Hour
 	rememberLives = 100_000

@@ -56,7 +56,7 @@ type Ledger struct {
 
 	// MostEnds is how many leases a step ends at the most, so that it does not take
 	// long; 0: all that are over. What is more is left to the next steps: its weight
-	// is still taken, but it is gone for whoever asks for it.
+	// is still taken, but a request about it finds it gone.
 	MostEnds int
 
 	limit  int
@@ -89,14 +89,14 @@ type Ledger struct {
 	caller string               // of the step at hand
 	turns  int                  // how many tickets it may still grant or drop
 	behind bool                 // it left leases that are over to the next step
-	handed map[engine.ID]string // whom it told of a grant
+	handed map[engine.ID]string // what it granted, and the client that it told
 	news   map[string]*engine.Notification
 }
 
 // owner is whose a permit or a ticket is.
 type owner struct {
 	via string        // the session that is told of what happens to it
-	who engine.Client // who it is for
+	who engine.Client // the client, as operators see it
 }
 
 type holder struct {
@@ -269,8 +269,8 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		t.place = place
 		l.enqueue(t)
 	}
-	// A client that asks again lives. If it could not be reached when its turn came,
-	// or could not be now, it is granted all the same, and finds out when it asks next.
+	// A client that asks again is alive: its ticket is granted in turn even if it
+	// cannot be notified, and it finds out when it asks next.
 	t.insist = t.insist || r.Again && !l.hears(l.caller)
 	t.behind = r.Behind
 	t.end, t.lease = now+r.Ticket.Microseconds(), 0
