@@ -73,7 +73,7 @@ type Lasting interface {
 	Lasting() bool
 }
 
-// Client describes who asks, for the eyes of operators.
+// Client describes a client, for the eyes of operators.
 type Client struct {
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
@@ -167,16 +167,16 @@ type Request struct {
 	Behind   int           // how many more callers wait in the client's process, for the eyes of operators
 	Detached bool          // outlives the process: only the lease ends it
 
-	// Who makes the permit a named one: several sessions may ask for it, under an
-	// ID whose Client is no session's, and all get the same ticket or permit. Another
-	// weight is another ID, and so another permit. Who describes the holder in
-	// State, instead of the session's own Client, until another Ask has another.
+	// Who, if not nil, makes the permit a named one: several sessions may ask for it,
+	// under an ID whose Client is no session's, and all get the same ticket or permit.
+	// Another weight is another ID, and so another permit. Who describes the holder
+	// in State, instead of the session's own Client, until another Ask has another.
 	//
 	// The session that asked last is told of what happens to the ticket and the
 	// permit. An Ask with Again takes that over only from a session that
-	// cannot be notified, and so does one whose caller came before the ticket's: it was
-	// late. Renew and Release do not take it over. nil: the permit is
-	// that of the session in its ID.
+	// cannot be notified, or if its caller came before the ticket's: it was late.
+	// Renew and Release do not take it over. Without Who the permit is that of
+	// the session in its ID.
 	Who *Client
 
 	// Mine has a Release done only if this session is the one that is told of

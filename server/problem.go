@@ -109,5 +109,5 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Connection", "close") // the rest of the body may be on its way
 	}
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // who does not read it does not need it
+	_ = json.NewEncoder(w).Encode(p) // a caller that does not read it does not need it
 }

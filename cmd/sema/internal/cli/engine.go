@@ -23,8 +23,8 @@ const callTime = 10 * time.Second
 // defaultLease is how long a permit lives unless renewed.
 const defaultLease = 30 * time.Second
 
-// place is an engine and what is known of it.
-type place struct {
+// openEngine is an engine, and what is known of the store behind it.
+type openEngine struct {
 	engine.Engine
 	kind  string                // "file", "redis", "sentinel", "cluster", "http"
 	dir   string                // of files
@@ -42,7 +42,7 @@ func (p *program) rawURL() string {
 
 // open opens the engine that --url or $SEMA_URL names. Calls to it end early
 // enough to be repeated within the lease.
-func (p *program) open(lease time.Duration) (*place, error) {
+func (p *program) open(lease time.Duration) (*openEngine, error) {
 	a := address{kind: "file"}
 	if raw := p.rawURL(); raw != "" {
 		var err error
@@ -56,7 +56,7 @@ func (p *program) open(lease time.Duration) (*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &place{Engine: e, kind: a.kind, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
+		return &openEngine{Engine: e, kind: a.kind, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
 	}
 	if a.kind == "http" {
 		return p.openServer(a)
@@ -71,11 +71,11 @@ func (p *program) open(lease time.Duration) (*place, error) {
 		_ = rdb.Close()
 		return nil, err
 	}
-	return &place{Engine: e, kind: a.kind, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
+	return &openEngine{Engine: e, kind: a.kind, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
 }
 
 // openServer opens the engine behind a server.
-func (p *program) openServer(a address) (*place, error) {
+func (p *program) openServer(a address) (*openEngine, error) {
 	token := p.getenv("SEMA_SERVER_TOKEN")
 	if _, secret, ok := strings.Cut(token, "."); ok && len(secret) > 1 {
 		p.secrets = append(p.secrets, secret)
@@ -88,7 +88,7 @@ func (p *program) openServer(a address) (*place, error) {
 	case err != nil:
 		return nil, usage("http://host:7362 or https://host:7362, and $SEMA_SERVER_TOKEN", "the URL %s has something that no server's has", redact(a.raw))
 	}
-	return &place{Engine: e, kind: a.kind, close: func() { _ = e.Close() }}, nil
+	return &openEngine{Engine: e, kind: a.kind, close: func() { _ = e.Close() }}, nil
 }
 
 // engine is open for those who want no more than the engine.

@@ -8,8 +8,8 @@ import (
 	"sema"
 )
 
-const pauseHelp = `Grant nobody a permit of a semaphore any more, until "sema unpause NAME". Who
-holds a permit keeps it; who waits goes on waiting, and newcomers queue. A pause
+const pauseHelp = `Grant nobody a permit of a semaphore any more, until "sema unpause NAME".
+Holders keep their permits, waiters go on waiting, and newcomers queue. A pause
 outlives an idle semaphore. "sema show", "ls" and "why" say that it is paused.
 
 --json prints an object:
