@@ -37,7 +37,7 @@ func (s *session) Client() string { return s.id }
 // Step implements engine.Session.
 func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	if s.closed.Load() {
-		return engine.Reply{}, s.fail(c, engine.ErrClosed)
+		return engine.Reply{}, s.fail(engine.ErrClosed)
 	}
 	if c.Keep > 0 && !s.listens(ctx) {
 		c.Keep = 0
@@ -166,18 +166,18 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 		text, err = s.caller.run(ctx, now, &s.words, args)
 	}
 	if err != nil {
-		return engine.Reply{}, s.fail(c, err)
+		return engine.Reply{}, s.fail(err)
 	}
 	reply, err := decode(text, len(c.Requests))
 	if err != nil {
-		return engine.Reply{}, s.fail(c, err)
+		return engine.Reply{}, s.fail(err)
 	}
 	if who != nil {
 		s.known = now.Add(who.keep)
 	}
 	if on < want {
 		if needsReplicas(c, reply.Answers) {
-			return engine.Reply{}, s.fail(c, tooFew(on, want))
+			return engine.Reply{}, s.fail(tooFew(on, want))
 		}
 		markUnsure(reply.Notification.Grants)
 	}
@@ -201,17 +201,7 @@ func (s *session) describe(now time.Time, c engine.Call) *description {
 	return &description{s.who, keep}
 }
 
-func (s *session) fail(c engine.Call, err error) error {
-	op := "step"
-	if len(c.Requests) > 0 {
-		op = map[engine.Kind]string{
-			engine.Ask: "acquire", engine.Renew: "renew", engine.Release: "release", engine.Revoke: "revoke",
-			engine.SetLimit: "limit", engine.UnsetLimit: "limit", engine.Remove: "remove",
-			engine.Pause: "pause", engine.Unpause: "unpause",
-		}[c.Requests[0].Kind]
-	}
-	return wrap(op, s.name, err)
-}
+func (s *session) fail(err error) error { return wrap("step", s.name, err) }
 
 // Close implements engine.Session.
 func (s *session) Close() error {

@@ -155,7 +155,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	reply.Recalled = refused && recalled
 	reply.Leave = l.leave(now, c.Keep)
 	reply.Deaf = (again || asker != (engine.ID{}) && c.Keep > 0) && !l.hears(client)
-	if first, held := l.nextEnd(); held && asker != (engine.ID{}) {
+	if first, held := l.NextEnd(); held && asker != (engine.ID{}) {
 		reply.Recheck = until(now, first)
 	}
 	reply.Limit = l.limit
@@ -189,11 +189,11 @@ func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine
 	case engine.SetLimit:
 		return l.setLimit(now, r.Limit, r.Pin)
 	case engine.UnsetLimit:
-		return l.unsetLimit(now)
+		return l.mark(now, &l.pinned, false)
 	case engine.Pause:
-		return l.pause(now)
+		return l.mark(now, &l.paused, true)
 	case engine.Unpause:
-		return l.unpause(now)
+		return l.mark(now, &l.paused, false)
 	default:
 		return l.remove()
 	}
@@ -369,32 +369,13 @@ func (l *Ledger) setLimit(now int64, limit int, pin bool) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
-// unsetLimit lets an idle semaphore forget its limit again.
-func (l *Ledger) unsetLimit(now int64) engine.Answer {
+// mark sets whether a semaphore is pinned, or paused. As long as it is either, it
+// outlives idleness.
+func (l *Ledger) mark(now int64, flag *bool, on bool) engine.Answer {
 	if l.limit == 0 {
 		return engine.Answer{Status: engine.Gone}
 	}
-	l.pinned = false
-	l.remember(now, 0)
-	return engine.Answer{Status: engine.Done}
-}
-
-// pause stops all grants, and outlives idleness.
-func (l *Ledger) pause(now int64) engine.Answer {
-	if l.limit == 0 {
-		return engine.Answer{Status: engine.Gone}
-	}
-	l.paused = true
-	l.remember(now, 0)
-	return engine.Answer{Status: engine.Done}
-}
-
-// unpause ends a pause.
-func (l *Ledger) unpause(now int64) engine.Answer {
-	if l.limit == 0 {
-		return engine.Answer{Status: engine.Gone}
-	}
-	l.paused = false
+	*flag = on
 	l.remember(now, 0)
 	return engine.Answer{Status: engine.Done}
 }
@@ -521,8 +502,8 @@ func (l *Ledger) expireSome(now int64) {
 	}
 }
 
-// nextEnd is when the first lease ends; ok is false without any.
-func (l *Ledger) nextEnd() (end int64, ok bool) {
+// NextEnd is when the first lease ends; ok is false without any.
+func (l *Ledger) NextEnd() (end int64, ok bool) {
 	if len(l.ends) == 0 {
 		return 0, false
 	}

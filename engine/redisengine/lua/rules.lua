@@ -159,26 +159,17 @@ set_limit = function(s, q)
   R.answer(s, DONE, 0, 0, 0)
 end,
 
--- unset_limit lets an idle semaphore forget its limit again.
-unset_limit = function(s)
+-- mark unsets the limit, pauses or unpauses. As long as a semaphore is pinned or
+-- paused, it outlives idleness.
+mark = function(s, q)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  s.pinned, s.extended = false, true
-  R.remember(s, 0)
-  R.answer(s, DONE, 0, 0, 0)
-end,
-
--- pause stops all grants, and outlives idleness.
-pause = function(s)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  s.paused, s.persist = true, true
-  R.remember(s, 0)
-  R.answer(s, DONE, 0, 0, 0)
-end,
-
--- unpause ends a pause.
-unpause = function(s)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  if s.paused then s.paused, s.extended, s.settled = false, true, false end
+  if q.kind == UNSET_LIMIT then
+    s.pinned, s.extended = false, true
+  elseif q.kind == PAUSE then
+    s.paused, s.persist = true, true
+  elseif s.paused then
+    s.paused, s.extended, s.settled = false, true, false
+  end
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
 end,

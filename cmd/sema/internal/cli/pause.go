@@ -21,11 +21,6 @@ is not paused, nothing changes.
 --json prints an object:
   name, paused (false)`
 
-type pauseJSON struct {
-	Name   string `json:"name"`
-	Paused bool   `json:"paused"`
-}
-
 func (p *program) pauseCommand() *cobra.Command {
 	return p.pausing("pause", "Grant nobody a permit, until unpause", pauseHelp, true, (*sema.Operator).Pause)
 }
@@ -47,7 +42,7 @@ func (p *program) pausing(verb, short, long string, paused bool, do func(*sema.O
 				return err
 			}
 			if p.json {
-				return p.writeJSON(pauseJSON{args[0], paused})
+				return p.writeJSON(map[string]any{"name": args[0], "paused": paused})
 			}
 			return nil
 		},

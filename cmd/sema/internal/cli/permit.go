@@ -14,7 +14,7 @@ type permitVerb struct {
 	short string
 	help  string
 	do    func(o *sema.Operator, ctx context.Context, permit string) error
-	json  func(name, permit string) any // what --json prints when it is done
+	done  string // what --json says is true
 }
 
 func (p *program) permitCommand(v permitVerb) *cobra.Command {
@@ -30,7 +30,7 @@ func (p *program) permitCommand(v permitVerb) *cobra.Command {
 				return err
 			}
 			if p.json {
-				return p.writeJSON(v.json(args[0], args[1]))
+				return p.writeJSON(map[string]any{"name": args[0], "permit": args[1], v.done: true})
 			}
 			return nil
 		},

@@ -9,12 +9,5 @@ const releaseHelp = `Give back a permit that "sema acquire" printed. The next wa
 
 var releaseVerb = permitVerb{
 	name: "release", short: "Give back a permit", help: releaseHelp,
-	do: (*sema.Operator).Release,
-	json: func(name, permit string) any {
-		return struct {
-			Name     string `json:"name"`
-			Permit   string `json:"permit"`
-			Released bool   `json:"released"`
-		}{name, permit, true}
-	},
+	do: (*sema.Operator).Release, done: "released",
 }

@@ -13,12 +13,5 @@ holder until its next renewal.
 
 var revokeVerb = permitVerb{
 	name: "revoke", short: "Tell the holder of a permit to stop", help: revokeHelp,
-	do: (*sema.Operator).Revoke,
-	json: func(name, permit string) any {
-		return struct {
-			Name    string `json:"name"`
-			Permit  string `json:"permit"`
-			Revoked bool   `json:"revoked"`
-		}{name, permit, true}
-	},
+	do: (*sema.Operator).Revoke, done: "revoked",
 }

@@ -32,10 +32,7 @@ func (p *program) rmCommand() *cobra.Command {
 				return err
 			}
 			if p.json {
-				return p.writeJSON(struct {
-					Name    string `json:"name"`
-					Removed bool   `json:"removed"`
-				}{args[0], true})
+				return p.writeJSON(map[string]any{"name": args[0], "removed": true})
 			}
 			return nil
 		},
