@@ -270,10 +270,7 @@ func (rs *remoteSession) notify(n engine.Notification) {
 		rs.queue = true
 		r.dirty = append(r.dirty, rs)
 	}
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	r.poke()
 }
 
 // take is what there is to tell.
