@@ -138,7 +138,7 @@ func operate(ctx context.Context, e engine.Engine, verb, name string, do func(co
 	defer func() { _ = o.Close() }() // the answer is there
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return absent(name, unreachable(verb, name, do(ctx, o)))
+	return explained(name, unreachable(verb, name, do(ctx, o)))
 }
 
 // state looks at a semaphore; one that does not exist is an error.
@@ -150,12 +150,16 @@ func (p *program) state(ctx context.Context, name string) (st sema.State, err er
 	return st, err
 }
 
-// absent is the program's error for a semaphore that does not exist.
-func absent(name string, err error) error {
-	if !errors.Is(err, sema.ErrNotFound) {
-		return err
+// explained is the program's error for a semaphore that does not exist, or is in
+// use.
+func explained(name string, err error) error {
+	switch {
+	case errors.Is(err, sema.ErrNotFound):
+		return &exit{exitAbsent, usage("sema ls", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+	case errors.Is(err, sema.ErrInUse):
+		return &exit{exitConflict, usage("sema show "+quote(name), "%q is in use", name)}
 	}
-	return &exit{exitAbsent, usage("sema ls", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+	return err
 }
 
 // unreachable gives a call that ran out of time the same face as one that the
