@@ -6,8 +6,8 @@ import "time"
 // nil. The functions are called from the goroutine at hand, without a lock, and
 // must not block or call the Semaphore. Those about one holding of a permit are
 // called in the order in which things happened, except Queued, which may come
-// late. A permit that passes on to another caller keeps its id: the next one's Acquired may
-// come before the Released of the one before it. Id and token name one holding.
+// late. A permit that passes on to another caller keeps its id: the next holder's
+// Acquired may come before the last one's Released. Id and token name one holding.
 type Observer struct {
 	// Queued: an acquisition waits. Called again whenever an engine's answer
 	// shows that it moved.

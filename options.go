@@ -83,7 +83,7 @@ type Options struct {
 	// caller, if nobody here waits for it and no other client does. An Acquire
 	// within that time takes it without asking the engine, which makes it some
 	// hundred times as fast. The price: Release returns before the engine knows;
-	// to others the weight is taken for that long, or until they ask for it; and a
+	// other clients see the weight as held for that time, or until they ask for it; and a
 	// process that ends without Close leaves the permit to its lease, as a crashed
 	// holder does. So: for long-lived processes, and a few milliseconds are
 	// enough. At most a sixth of the lease. Default: 0, Release gives back at once.

@@ -254,7 +254,7 @@ func (h *holding) giveUp(now time.Duration) {
 
 func (h *holding) about() About {
 	about := About{Semaphore: h.sem.name, Weight: h.Acquisition.Weight()}
-	if id := h.ID(); id.Number > 0 { // who waits behind others of this process has none yet
+	if id := h.ID(); id.Number > 0 { // a caller behind others of this process has none yet
 		about.Permit = id.String()
 	}
 	return about

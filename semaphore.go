@@ -155,7 +155,7 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 		h.Settle(err)
 	}
 	waited := max(0, now-h.Came()) // callers of one moment come a nanosecond apart
-	l.Start(now)                   // the caller's time is up: others carry what is left to do
+	l.Start(now)                   // this caller's context has ended: another goroutine sends the rest
 	if f := s.options.Observer.Failed; f != nil {
 		f(Failed{About: h.about(), Waited: waited, Err: err})
 	}

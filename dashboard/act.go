@@ -65,7 +65,7 @@ var kinds = map[string]kind{
 		button: "Pause",
 		title:  func(change) string { return "Pause this semaphore?" },
 		note: func(_ change, st engine.State) string {
-			return fmt.Sprintf("Nobody is granted a permit until it is unpaused. %s and may go on; who waits goes on waiting.", keep(len(st.Holders)))
+			return fmt.Sprintf("Nobody is granted a permit until it is unpaused. %s and may go on; waiters go on waiting.", keep(len(st.Holders)))
 		},
 		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Pause(ctx) },
 		done: "The semaphore is paused.",

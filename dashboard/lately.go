@@ -37,7 +37,7 @@ func (l diaryLine) Stamp() string { return l.Time.UTC().Format(time.RFC3339) }
 
 // follow writes down what happens until ctx ends.
 func (d *diary) follow(ctx context.Context, w *watch.Watcher, name string) {
-	for e := range w.Events(ctx, watch.Which{Name: name}) {
+	for e := range w.Events(ctx, watch.Filter{Name: name}) {
 		if e.Kind == watch.Began {
 			close(d.began)
 		}

@@ -17,7 +17,7 @@ const (
 // ArgumentError says which value was refused and what would have been taken.
 // Nothing was changed and nothing was sent.
 type ArgumentError struct {
-	Package string // who refused it: "redisson", "classic"; "" means "sema"
+	Package string // the package that refused it: "redisson", "classic"; "" means "sema"
 	What    string // which value: "name", "limit", "lease", …
 	Value   any    // the value as it was given
 	Want    string // what it would have to be

@@ -56,8 +56,8 @@ type Session interface {
 	Step(ctx context.Context, c Call) (Reply, error)
 
 	// State is a snapshot. A semaphore that nobody has used has limit 0. Of a
-	// large one, an engine may put it together from several moments: who holds or
-	// waits all the time is then in it exactly once.
+	// large one, an engine may put it together from several moments: a client that
+	// holds or waits all the time is then in it exactly once.
 	State(ctx context.Context) (State, error)
 
 	// Close frees what the session holds locally. It gives nothing back.
@@ -66,14 +66,14 @@ type Session interface {
 
 // Lasting is a further ability of a Session.
 type Lasting interface {
-	// Lasting reports whether a ticket lives as long as its process. Who has
-	// asked that, and was told true, asks again only when it is notified. The
+	// Lasting reports whether a ticket lives as long as its process. A client that
+	// was told true asks again only when it is notified. The
 	// first lease of a permit that is handed over is then a whole one, and its
 	// Grant says until when.
 	Lasting() bool
 }
 
-// Client describes who asks, for the eyes of operators.
+// Client describes a client, for the eyes of operators.
 type Client struct {
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
@@ -162,21 +162,21 @@ type Request struct {
 	Wait     bool          // queue if it cannot be granted now
 	Unfair   bool          // take free weight although others wait
 	Strict   bool          // answer LimitDiffers when the stored limit is another
-	Again    bool          // there was a ticket under this id, or the last Reply was Deaf: who asks so is granted in its turn, though it cannot be notified
+	Again    bool          // there was a ticket under this id, or the last Reply was Deaf: the ticket is granted in its turn, even if its client cannot be notified
 	Anew     bool          // the ticket now stands for another caller: Waited counts, though it be less than before
 	Behind   int           // how many more callers wait in the client's process, for the eyes of operators
 	Detached bool          // outlives the process: only the lease ends it
 
-	// Who makes the permit a named one: several sessions may ask for it, under an
-	// ID whose Client is no session's, and all get the same ticket or permit. Another
-	// weight is another ID, and so another permit. Who describes the holder in
-	// State, instead of the session's own Client, until another Ask has another.
+	// Who, if not nil, makes the permit a named one: several sessions may ask for it,
+	// under an ID whose Client is no session's, and all get the same ticket or permit.
+	// Another weight is another ID, and so another permit. Who describes the holder
+	// in State, instead of the session's own Client, until another Ask has another.
 	//
 	// The session that asked last is told of what happens to the ticket and the
 	// permit. An Ask with Again takes that over only from a session that
-	// cannot be notified, and so does one whose caller came before the ticket's: it was
-	// late. Renew and Release do not take it over. nil: the permit is
-	// that of the session in its ID.
+	// cannot be notified, or if its caller came before the ticket's: it was late.
+	// Renew and Release do not take it over. Without Who the permit is that of
+	// the session in its ID.
 	Who *Client
 
 	// Mine has a Release done only if this session is the one that is told of
@@ -228,8 +228,8 @@ type Reply struct {
 	// is then asked for again.
 	Recheck time.Duration
 
-	// Deaf is set when an Ask was Queued, one Again or in a call that would Keep,
-	// and the engine cannot notify the client: it asks more often then.
+	// Deaf is set when an Ask was Queued, the engine cannot notify the client, and
+	// the Ask had Again or the call Keep. The client asks more often then.
 	Deaf bool
 
 	// Leave is what the client may do with permits that its callers release, for
@@ -250,7 +250,7 @@ type Leave uint8
 // What a client may do with a released permit.
 const (
 	GiveBack Leave = iota // nothing: it goes back to the engine
-	Pass                  // hand it to another caller of the process, so often as Options.Passes says: other clients wait
+	Pass                  // hand it to another caller of the process, at most Options.Passes times in a row: other clients wait
 	Keep                  // hand it on, or keep it for the next caller: no other client waits
 )
 

@@ -12,7 +12,7 @@ var ErrClosed = errors.New("sema: closed")
 // Error says that an engine could not be reached or refused a call. Whether
 // the step was carried out is unknown unless NotExecuted is set.
 type Error struct {
-	Op          string // "acquire", "renew", "state", …
+	Op          string // "acquire", "renew", "state", …; "step" from a Session, which knows no callers
 	Name        string // of the semaphore; may be empty
 	NotExecuted bool   // certainly nothing was changed
 	Temporary   bool   // the same call may succeed soon

@@ -304,7 +304,7 @@ func (e *env) queue(s *sema.Semaphore, n int) *waiter {
 	w := e.start(s, n)
 	e.until(func() bool { return waiting() > before || len(w.got) > 0 })
 	if e.store.Virtual {
-		time.Sleep(time.Millisecond) // who comes at the same instant has no place before or behind
+		time.Sleep(time.Millisecond) // callers that come at the same instant are in no order
 	}
 	return w
 }

@@ -317,7 +317,7 @@ var methodTests = []test{
 		work := p.Context(e.ctx())
 		runtime.GC()
 		runtime.GC()
-		e.ok(work.Err()) // who has the context has the permit
+		e.ok(work.Err()) // as long as the context lives, the permit is held
 		runtime.KeepAlive(work)
 	}},
 	{name: "the observer hears of everything", run: func(e *env) {

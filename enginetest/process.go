@@ -275,8 +275,8 @@ func runProcesses(c *stall.Case, store Store, name string, faults int) {
 	}
 }
 
-// freeze stops a process, but not in the middle of a step: who holds a file
-// engine's lock then holds up all others, which that engine admits to.
+// freeze stops a process, but not in the middle of a step: one that has the file
+// engine's lock holds up all others, which that engine admits to.
 func freeze(tb testing.TB, w *worker, operator *sema.Operator) {
 	for {
 		expect.OK(tb, w.Stop())

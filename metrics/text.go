@@ -13,8 +13,8 @@ import (
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Handler serves the figures of all sources in Prometheus' text format, to GET
-// and HEAD. It is for the address from which Prometheus scrapes: who may read
-// it is for the caller to see to.
+// and HEAD. It is for the address from which Prometheus scrapes. The caller sees
+// to it that nobody else may read it.
 func Handler(sources ...Source) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

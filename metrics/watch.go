@@ -79,7 +79,7 @@ func (x *Watch) Close() {
 
 // listen counts the leases that end.
 func (x *Watch) listen(ctx context.Context) {
-	for e := range x.watcher.Events(ctx, watch.Which{}) {
+	for e := range x.watcher.Events(ctx, watch.Filter{}) {
 		if e.Kind == watch.Ended {
 			x.mu.Lock()
 			x.reclaimed[x.names.Of(e.Semaphore)]++

@@ -47,7 +47,7 @@ type Handler struct {
 	// Position names a header, such as "X-Queue-Position", that tells a request
 	// which waited in vain where it stood in the queue at the end: 1 is the head.
 	// It is told if the limiter has State, as that of a Semaphore does. It may be a second old, and is the least that it can have been: only tickets
-	// in the engine's queue count, not who waits behind one in another process.
+	// in the engine's queue count, not callers behind them in other processes.
 	// Default: not told.
 	Position string
 

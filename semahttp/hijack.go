@@ -80,7 +80,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c := &conn{inner, t}
 	t.start(c)
 	if rw != nil && rw.Writer.Buffered() == 0 {
-		rw.Writer.Reset(c) // who has rw alone has the connection, too
+		rw.Writer.Reset(c) // a handler that uses only rw has the connection, too
 	}
 	return c, rw, nil
 }

@@ -107,7 +107,7 @@ func (e *Engine) Close() error {
 }
 
 // HoldGrants stops all grants of a semaphore, now or once it exists, until
-// LetGrants: who holds a permit keeps it, who acquires waits, and TryAcquire
+// LetGrants: holders keep their permits, Acquire waits, and TryAcquire
 // fails with ErrUnavailable. It is what Operator.Pause does, and looks like it
 // to operators.
 func (e *Engine) HoldGrants(name string) {

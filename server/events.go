@@ -31,7 +31,7 @@ type eventJSON struct {
 // events tells what happens, as server-sent events, until the reader goes. One
 // that reads too slowly is told how many events it missed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error {
-	which, err := s.which(r, who)
+	which, err := s.filter(r, who)
 	if err != nil {
 		return err
 	}
@@ -75,24 +75,24 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error 
 	}
 }
 
-// which is what a request wants to hear of, as far as its token goes.
-func (s *Server) which(r *http.Request, who *Who) (watch.Which, error) {
+// filter is what a request wants to hear of, as far as its token goes.
+func (s *Server) filter(r *http.Request, who *Who) (watch.Filter, error) {
 	q := r.URL.Query()
 	name, prefix := q.Get("name"), q.Get("prefix")
 	if name != "" {
 		if prefix != "" {
-			return watch.Which{}, problem(http.StatusBadRequest, "argument", "name and prefix exclude each other")
+			return watch.Filter{}, problem(http.StatusBadRequest, "argument", "name and prefix exclude each other")
 		}
 		if err := engine.ValidateName(name); err != nil {
-			return watch.Which{}, err
+			return watch.Filter{}, err
 		}
-		return watch.Which{Name: name}, s.sees(who, name)
+		return watch.Filter{Name: name}, s.sees(who, name)
 	}
 	prefixes, any := who.Among(prefix)
 	if !any {
-		return watch.Which{}, s.sees(who, prefix)
+		return watch.Filter{}, s.sees(who, prefix)
 	}
-	return watch.Which{Prefixes: prefixes}, nil
+	return watch.Filter{Prefixes: prefixes}, nil
 }
 
 // eventText is an event on its way to the reader. JSON has no line breaks.

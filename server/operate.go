@@ -93,53 +93,32 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) erro
 	})
 }
 
-// unsetLimit ends what setLimit began.
-func (s *Server) unsetLimit(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operate(w, r, who, access.Record{What: "unset-limit"}, (*sema.Operator).UnsetLimit)
-}
-
-// pause stops all grants.
-func (s *Server) pause(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operate(w, r, who, access.Record{What: "pause"}, (*sema.Operator).Pause)
-}
-
-// unpause ends a pause.
-func (s *Server) unpause(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operate(w, r, who, access.Record{What: "unpause"}, (*sema.Operator).Unpause)
-}
-
-// remove forgets a semaphore that nobody uses.
-func (s *Server) remove(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operate(w, r, who, access.Record{What: "remove"}, (*sema.Operator).Remove)
-}
-
-// revoke takes back a permit, gently.
-func (s *Server) revoke(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operateOn(w, r, who, "revoke", (*sema.Operator).Revoke)
-}
-
-// releaseAny gives back a permit for whoever holds it.
-func (s *Server) releaseAny(w http.ResponseWriter, r *http.Request, who *Who) error {
-	return s.operateOn(w, r, who, "release", (*sema.Operator).Release)
-}
-
-// operateOn does something to a permit. The engine may have it under several ids:
-// one that is done counts.
-func (s *Server) operateOn(w http.ResponseWriter, r *http.Request, who *Who, what string, do func(*sema.Operator, context.Context, string) error) error {
-	id, err := engine.ParseID(r.PathValue("permit"))
-	if err != nil {
-		return err
+// operation is a route that does something to a semaphore.
+func operation(what string, do func(*sema.Operator, context.Context) error) handler {
+	return func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+		return s.operate(w, r, who, access.Record{What: what}, do)
 	}
-	return s.operate(w, r, who, access.Record{What: what, Permit: id.String()}, func(o *sema.Operator, ctx context.Context) error {
-		var errs []error
-		for _, inner := range s.innerIDs(id) {
-			errs = append(errs, do(o, ctx, inner.String()))
+}
+
+// operationOn is a route that does something to a permit. The engine may have it
+// under several ids: one that is done counts.
+func operationOn(what string, do func(*sema.Operator, context.Context, string) error) handler {
+	return func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+		id, err := engine.ParseID(r.PathValue("permit"))
+		if err != nil {
+			return err
 		}
-		if slices.Contains(errs, nil) {
-			return nil
-		}
-		return errors.Join(errs...)
-	})
+		return s.operate(w, r, who, access.Record{What: what, Permit: id.String()}, func(o *sema.Operator, ctx context.Context) error {
+			var errs []error
+			for _, inner := range s.innerIDs(id) {
+				errs = append(errs, do(o, ctx, inner.String()))
+			}
+			if slices.Contains(errs, nil) {
+				return nil
+			}
+			return errors.Join(errs...)
+		})
+	}
 }
 
 // operate carries out what an operator wants, and writes it down.

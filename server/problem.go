@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"sema"
@@ -82,13 +83,7 @@ func problemOf(err error) *Problem {
 }
 
 // plain is an error's text without the word that begins those of the library.
-func plain(err error) string {
-	text := err.Error()
-	if len(text) > 6 && text[:6] == "sema: " {
-		text = text[6:]
-	}
-	return text
-}
+func plain(err error) string { return strings.TrimPrefix(err.Error(), "sema: ") }
 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -109,5 +104,5 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Connection", "close") // the rest of the body may be on its way
 	}
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // who does not read it does not need it
+	_ = json.NewEncoder(w).Encode(p) // a caller that does not read it does not need it
 }

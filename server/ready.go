@@ -29,8 +29,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *Who) error {
 	}
 	if s.ready.err != nil {
 		s.log.Warn("the engine does not answer", "error", s.ready.err)
-		p := problem(http.StatusServiceUnavailable, "not-ready", "the engine does not answer")
-		return p.after(time.Second)
+		return problem(http.StatusServiceUnavailable, "not-ready", "the engine does not answer").after(time.Second)
 	}
 	return writeText(w, "ready\n")
 }

@@ -37,8 +37,8 @@ type life struct {
 	closed time.Time // zero: it is open
 }
 
-// Permits outlive sessions, and so does what is known of their names: for so
-// long, and of so many.
+// Permits outlive sessions, so the server remembers the names of sessions: each
+// for a day, and 100,000 at most.
 const (
 	rememberLife  = 24 * time.Hour
 	rememberLives = 100_000
@@ -270,10 +270,7 @@ func (rs *remoteSession) notify(n engine.Notification) {
 		rs.queue = true
 		r.dirty = append(r.dirty, rs)
 	}
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	r.poke()
 }
 
 // take is what there is to tell.

@@ -93,8 +93,7 @@ func unreadable(err error) error {
 	if errors.As(err, &size) {
 		return err
 	}
-	p := problem(http.StatusRequestTimeout, "unreadable", "the body did not come to its end in time")
-	return p
+	return problem(http.StatusRequestTimeout, "unreadable", "the body did not come to its end in time")
 }
 
 // number reads a number of the query.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"sema"
 	"sema/access"
 )
 
@@ -21,8 +22,10 @@ var openAPI []byte
 type route struct {
 	method, path string
 	right        access.Right // None: nothing has to be shown
-	do           func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error
+	do           handler
 }
+
+type handler func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error
 
 var routes = []route{
 	{"GET", "/healthz", access.None, (*Server).healthz},
@@ -31,11 +34,11 @@ var routes = []route{
 
 	{"GET", "/v1/semaphores", access.Read, (*Server).list},
 	{"GET", "/v1/semaphores/{name}", access.Read, (*Server).show},
-	{"DELETE", "/v1/semaphores/{name}", access.Admin, (*Server).remove},
+	{"DELETE", "/v1/semaphores/{name}", access.Admin, operation("remove", (*sema.Operator).Remove)},
 	{"PUT", "/v1/semaphores/{name}/limit", access.Admin, (*Server).setLimit},
-	{"DELETE", "/v1/semaphores/{name}/limit", access.Admin, (*Server).unsetLimit},
-	{"POST", "/v1/semaphores/{name}/pause", access.Admin, (*Server).pause},
-	{"POST", "/v1/semaphores/{name}/unpause", access.Admin, (*Server).unpause},
+	{"DELETE", "/v1/semaphores/{name}/limit", access.Admin, operation("unset-limit", (*sema.Operator).UnsetLimit)},
+	{"POST", "/v1/semaphores/{name}/pause", access.Admin, operation("pause", (*sema.Operator).Pause)},
+	{"POST", "/v1/semaphores/{name}/unpause", access.Admin, operation("unpause", (*sema.Operator).Unpause)},
 
 	{"POST", "/v1/semaphores/{name}/permits", access.Use, (*Server).acquireAny},
 	{"PUT", "/v1/semaphores/{name}/permits/{id}", access.Use, (*Server).acquire},
@@ -43,8 +46,8 @@ var routes = []route{
 	{"DELETE", "/v1/semaphores/{name}/permits/{id}", access.Use, (*Server).release},
 	{"POST", "/v1/semaphores/{name}/hold", access.Use, (*Server).hold},
 
-	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", access.Admin, (*Server).revoke},
-	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", access.Admin, (*Server).releaseAny},
+	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", access.Admin, operationOn("revoke", (*sema.Operator).Revoke)},
+	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", access.Admin, operationOn("release", (*sema.Operator).Release)},
 
 	{"GET", "/v1/events", access.Read, (*Server).events},
 

@@ -196,7 +196,7 @@ const (
 )
 
 // Serve answers requests that come through l, with limits of time and size,
-// until ctx ends. Then it closes the server: who waits is answered, requests at
+// until ctx ends. Then it closes the server: waiting callers are answered, requests at
 // hand are carried out, for at most ten seconds. The error is nil then, and
 // else l's.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {

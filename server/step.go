@@ -46,7 +46,7 @@ func (s *Server) step(w http.ResponseWriter, r *http.Request, who *Who) error {
 	*buffer = answer[:0]
 	w.Header()["Content-Type"] = wireType
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(answer))}
-	_, _ = w.Write(answer) // who does not read it asks again
+	_, _ = w.Write(answer) // a client that does not read it asks again
 	return nil
 }
 
@@ -66,7 +66,7 @@ func (s *Server) answer(ctx context.Context, body, b []byte, who *Who, r *http.R
 		rs.remote.busy.Add(-1)
 	}()
 	within := stepTime
-	if call.Within > 0 && call.Within < within { // who has given up holds up the next call
+	if call.Within > 0 && call.Within < within { // a call that its caller gave up holds up the next one
 		within = call.Within
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)

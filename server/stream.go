@@ -15,7 +15,7 @@ const (
 	// beat is how often a stream shows that it lives.
 	beat = 5 * time.Second
 
-	// writeTime bounds each write to a stream: who does not read is cut off.
+	// writeTime bounds each write to a stream: a client that does not read is cut off.
 	writeTime = 10 * time.Second
 )
 
@@ -229,6 +229,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // who does not read it does not need it
+	_, _ = w.Write(append(text, '\n')) // a client that does not read it does not need it
 	return nil
 }

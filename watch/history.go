@@ -57,7 +57,7 @@ func (h *history) list(since time.Time) []Sample {
 func (w *Watcher) History(name string) []Sample {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.spots[name]
+	s := w.semaphores[name]
 	if s == nil {
 		return nil
 	}

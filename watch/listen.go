@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Which says what to listen to.
-type Which struct {
+// Filter says which semaphores to hear of.
+type Filter struct {
 	Name     string   // this semaphore alone, looked at every Options.Interval
 	Prefixes []string // without Name: those that begin with one of these; none: all
 }
@@ -29,14 +29,14 @@ type stream struct {
 // Events is what happens from now on, until ctx or the Watcher ends, or the
 // loop does:
 //
-//	for e := range w.Events(ctx, watch.Which{Name: "downloads"}) { … }
+//	for e := range w.Events(ctx, watch.Filter{Name: "downloads"}) { … }
 //
 // The first event is Began. Events of one semaphore come in an order in which
 // they can have happened. Many semaphores are looked at round after round,
 // every Options.Interval if the Rate allows. A listener that is slow loses the
 // oldest events and is told how many (Missed). A name that cannot be stays
 // Unreachable.
-func (w *Watcher) Events(ctx context.Context, of Which) iter.Seq[Event] {
+func (w *Watcher) Events(ctx context.Context, of Filter) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -96,7 +96,7 @@ func (t *stream) take() []Event {
 }
 
 // join has a stream hear of one semaphore, from a first look on.
-func (w *Watcher) join(ctx context.Context, s *spot, t *stream) {
+func (w *Watcher) join(ctx context.Context, s *watched, t *stream) {
 	ctx, leave, err := w.enter(ctx)
 	if err != nil {
 		return
@@ -129,7 +129,7 @@ func (w *Watcher) join(ctx context.Context, s *spot, t *stream) {
 	}
 }
 
-func (w *Watcher) leave(s *spot, t *stream) {
+func (w *Watcher) leave(s *watched, t *stream) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(s.listeners, t)
@@ -140,7 +140,7 @@ func (w *Watcher) leave(s *spot, t *stream) {
 }
 
 // poll looks at a semaphore as long as somebody listens to it.
-func (w *Watcher) poll(ctx context.Context, s *spot) {
+func (w *Watcher) poll(ctx context.Context, s *watched) {
 	defer w.disuse(s)
 	ticker := time.NewTicker(w.options.Interval)
 	defer ticker.Stop()
@@ -205,7 +205,7 @@ func (w *Watcher) heard(name string) bool {
 }
 
 // publish tells all listeners of a semaphore. The lock is held.
-func (w *Watcher) publish(s *spot, events []Event) {
+func (w *Watcher) publish(s *watched, events []Event) {
 	if len(events) == 0 {
 		return
 	}

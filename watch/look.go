@@ -12,8 +12,8 @@ import (
 // idleSession is how long a session stays open after the last look.
 const idleSession = time.Minute
 
-// spot is what a Watcher knows about one semaphore.
-type spot struct {
+// watched is what a Watcher knows about one semaphore.
+type watched struct {
 	name string
 	turn chan struct{} // a lock that lasts through a look
 
@@ -89,36 +89,36 @@ func (w *Watcher) failed(ctx context.Context, op, name string, err error) error 
 	return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: err}
 }
 
-// use is the spot of a name, made if need be, and kept until disuse.
-func (w *Watcher) use(name string) *spot {
+// use is what is known of a name, made if need be, and kept until disuse.
+func (w *Watcher) use(name string) *watched {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.spots[name]
+	s := w.semaphores[name]
 	if s == nil {
-		s = &spot{name: name, turn: make(chan struct{}, 1)}
-		w.spots[name] = s
+		s = &watched{name: name, turn: make(chan struct{}, 1)}
+		w.semaphores[name] = s
 	}
 	s.users++
 	return s
 }
 
-func (w *Watcher) disuse(s *spot) {
+func (w *Watcher) disuse(s *watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.users--
 	w.tidy(s)
 }
 
-// tidy forgets a spot that nobody needs: the names that people ask for may be
+// tidy forgets a semaphore that nobody needs: the names that people ask for may be
 // any. The lock is held.
-func (w *Watcher) tidy(s *spot) {
+func (w *Watcher) tidy(s *watched) {
 	if s.users == 0 && !s.listed && s.place == nil && len(s.listeners) == 0 {
-		delete(w.spots, s.name)
+		delete(w.semaphores, s.name)
 	}
 }
 
-// take waits for the turn of a spot. Its owner gives it back by receiving.
-func (w *Watcher) take(ctx context.Context, s *spot) error {
+// take waits for the turn of a semaphore. Its owner gives it back by receiving.
+func (w *Watcher) take(ctx context.Context, s *watched) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (w *Watcher) take(ctx context.Context, s *spot) error {
 
 // look takes a snapshot, notes it, and tells the listeners what changed. The
 // turn is held. keep says that somebody may want the whole of it once more.
-func (w *Watcher) look(ctx context.Context, s *spot, keep bool) (engine.State, error) {
+func (w *Watcher) look(ctx context.Context, s *watched, keep bool) (engine.State, error) {
 	select {
 	case w.parallel <- struct{}{}:
 		defer func() { <-w.parallel }()
@@ -162,7 +162,7 @@ func (w *Watcher) look(ctx context.Context, s *spot, keep bool) (engine.State, e
 }
 
 // missed notes that a look failed, unless its caller had enough.
-func (w *Watcher) missed(ctx context.Context, s *spot, err error) error {
+func (w *Watcher) missed(ctx context.Context, s *watched, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -176,7 +176,7 @@ func (w *Watcher) missed(ctx context.Context, s *spot, err error) error {
 }
 
 // found notes what a look found.
-func (w *Watcher) found(s *spot, began, now time.Time, st engine.State, keep bool) {
+func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	heard := len(s.listeners) > 0 || w.heard(s.name)
@@ -200,8 +200,8 @@ func (w *Watcher) found(s *spot, began, now time.Time, st engine.State, keep boo
 	}
 }
 
-// opened notes that a spot has a session, and picks those to be closed for it.
-func (w *Watcher) opened(s *spot) (idle []*spot) {
+// opened notes that a semaphore has a session, and picks those to be closed for it.
+func (w *Watcher) opened(s *watched) (idle []*watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s.place != nil {
@@ -209,15 +209,15 @@ func (w *Watcher) opened(s *spot) (idle []*spot) {
 	} else {
 		s.place = w.open.PushBack(s)
 	}
-	return w.pick(func(other *spot, open int) bool { return open > w.options.Open && other != s })
+	return w.pick(func(other *watched, open int) bool { return open > w.options.Open && other != s })
 }
 
-// pick takes the turns of spots whose session is to be closed, from the one
+// pick takes the turns of semaphores whose session is to be closed, from the one
 // looked at longest ago on, as long as f says so. Those in use are passed over.
 // The lock is held; the caller shuts them without it.
-func (w *Watcher) pick(f func(s *spot, open int) bool) (picked []*spot) {
+func (w *Watcher) pick(f func(s *watched, open int) bool) (picked []*watched) {
 	for at, open := w.open.Front(), w.open.Len(); at != nil; {
-		s, next := at.Value.(*spot), at.Next()
+		s, next := at.Value.(*watched), at.Next()
 		if !f(s, open) {
 			break
 		}
@@ -236,13 +236,13 @@ func (w *Watcher) pick(f func(s *spot, open int) bool) (picked []*spot) {
 	return picked
 }
 
-func (w *Watcher) unlist(s *spot) {
+func (w *Watcher) unlist(s *watched) {
 	w.open.Remove(s.place)
 	s.place = nil
 }
 
-// shut closes the session of a spot that pick returned.
-func (w *Watcher) shut(s *spot) {
+// shut closes the session of a semaphore that pick returned.
+func (w *Watcher) shut(s *watched) {
 	if s.session != nil {
 		_ = s.session.Close() // it frees local things only
 		s.session = nil

@@ -151,7 +151,7 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 	defer w.mu.Unlock()
 	for i, name := range wanted {
 		page[i].Name = name
-		if s := w.spots[name]; s != nil {
+		if s := w.semaphores[name]; s != nil {
 			if !s.summary.Looked.IsZero() {
 				page[i] = s.summary
 			}
@@ -172,7 +172,7 @@ func (w *Watcher) sort(names []string, o Order) {
 	w.mu.Lock()
 	for i, name := range names {
 		rows[i].name = name
-		s := w.spots[name]
+		s := w.semaphores[name]
 		if s == nil {
 			continue
 		}

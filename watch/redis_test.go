@@ -24,7 +24,7 @@ func TestOnRedis(t *testing.T) {
 	w, err := watch.New(e, &watch.Options{Interval: 20 * time.Millisecond})
 	expect.OK(t, err)
 	t.Cleanup(w.Close)
-	one, all := listen(t, w, watch.Which{Name: "x"}), listen(t, w, watch.Which{})
+	one, all := listen(t, w, watch.Filter{Name: "x"}), listen(t, w, watch.Filter{})
 	s := semaphore(t, e, "x", 1, &sema.Options{Label: "job"})
 	p := ignore(s.Acquire(t.Context()))
 	one.want("limit")

@@ -77,8 +77,8 @@ func (w *Watcher) keeper() {
 			w.name(nil)
 			w.names.list, w.names.began = nil, time.Time{}
 		}
-		idle := w.pick(func(s *spot, _ int) bool { return now.Sub(s.looked) > idleSession })
-		if w.closed || !going && w.open.Len() == 0 && len(w.spots) == 0 {
+		idle := w.pick(func(s *watched, _ int) bool { return now.Sub(s.looked) > idleSession })
+		if w.closed || !going && w.open.Len() == 0 && len(w.semaphores) == 0 {
 			r.keeping = false
 			w.mu.Unlock()
 			return
@@ -136,7 +136,7 @@ func (w *Watcher) alsoGone(found []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := slices.Clone(found)
-	for name, s := range w.spots {
+	for name, s := range w.semaphores {
 		if !s.listed && s.state != nil && s.state.Limit > 0 {
 			all = append(all, name)
 		}
@@ -255,21 +255,21 @@ func (w *Watcher) list(ctx context.Context, since time.Time) ([]string, error) {
 	return list, nil
 }
 
-// name keeps the spots of these names, and forgets others that nobody needs.
+// name keeps the semaphores of these names, and forgets others that nobody needs.
 // The lock is held.
 func (w *Watcher) name(list []string) {
-	for _, s := range w.spots {
+	for _, s := range w.semaphores {
 		s.listed = false
 	}
 	for _, name := range list {
-		s := w.spots[name]
+		s := w.semaphores[name]
 		if s == nil {
-			s = &spot{name: name, turn: make(chan struct{}, 1)}
-			w.spots[name] = s
+			s = &watched{name: name, turn: make(chan struct{}, 1)}
+			w.semaphores[name] = s
 		}
 		s.listed = true
 	}
-	for _, s := range w.spots {
+	for _, s := range w.semaphores {
 		w.tidy(s)
 	}
 }

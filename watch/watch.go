@@ -4,7 +4,7 @@
 //	w, err := watch.New(engine, nil)
 //	defer w.Close()
 //	page, total, err := w.Summaries(ctx, watch.Query{Order: watch.ByWaiting, N: 20})
-//	for e := range w.Events(ctx, watch.Which{Name: "downloads"}) {
+//	for e := range w.Events(ctx, watch.Filter{Name: "downloads"}) {
 //		fmt.Println(e.Time, e.Kind, e.Permit, e.Client.Label)
 //	}
 //
@@ -124,13 +124,13 @@ type Watcher struct {
 	parallel chan struct{} // a place for each look under way
 	running  sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	spots  map[string]*spot
-	open   *list.List // of spots with a session, the one looked at longest ago first
-	wide   map[*stream]struct{}
-	rounds rounds
-	names  names
+	mu         sync.Mutex
+	closed     bool
+	semaphores map[string]*watched
+	open       *list.List // of semaphores with a session, the one looked at longest ago first
+	wide       map[*stream]struct{}
+	rounds     rounds
+	names      names
 }
 
 // New makes a Watcher over an engine, which stays the caller's to close, after
@@ -146,7 +146,7 @@ func New(e engine.Engine, o *Options) (*Watcher, error) {
 	}
 	w := &Watcher{
 		engine: e, options: options, who: engine.Self("watch"),
-		spots: map[string]*spot{}, open: list.New(), wide: map[*stream]struct{}{},
+		semaphores: map[string]*watched{}, open: list.New(), wide: map[*stream]struct{}{},
 	}
 	w.parallel = make(chan struct{}, w.options.Parallel)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -169,7 +169,7 @@ func (w *Watcher) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.open.Len() > 0 {
-		s := w.open.Front().Value.(*spot)
+		s := w.open.Front().Value.(*watched)
 		w.unlist(s)
 		_ = s.session.Close() // it frees local things only
 		s.session = nil

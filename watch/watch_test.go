@@ -123,7 +123,7 @@ type heard struct {
 	next func() (watch.Event, bool)
 }
 
-func listen(t *testing.T, w *watch.Watcher, of watch.Which) *heard {
+func listen(t *testing.T, w *watch.Watcher, of watch.Filter) *heard {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	next, stop := iter.Pull(w.Events(ctx, of))
 	t.Cleanup(func() { stop(); cancel() })
@@ -146,7 +146,7 @@ func (h *heard) want(kinds ...watch.Kind) (e watch.Event) {
 
 func TestALifeIsHeard(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
-		for _, of := range []watch.Which{{Name: "x"}, {Prefixes: []string{"nobody", "x"}}, {}} {
+		for _, of := range []watch.Filter{{Name: "x"}, {Prefixes: []string{"nobody", "x"}}, {}} {
 			h := listen(t, w, of)
 			s := semaphore(t, e, "x", 2, &sema.Options{Label: "job"})
 			p := ignore(s.AcquireN(t.Context(), 2))
@@ -213,7 +213,7 @@ func ignore[T any](v T, err error) T {
 func TestALostPermitIsNotCalledReleased(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		s := semaphore(t, e, "x", 1, &sema.Options{Lease: 10 * time.Second, Renew: sema.NoRenewal, Detached: true})
-		h := listen(t, w, watch.Which{Name: "x"})
+		h := listen(t, w, watch.Filter{Name: "x"})
 		p := ignore(s.Acquire(t.Context()))
 		h.want("limit", "granted")
 		e2 := h.want("ended")
@@ -228,7 +228,7 @@ func TestARevokedHolderThatDoesNotListen(t *testing.T) {
 		raw := ignore(e.Open("x", engine.Client{Label: "deaf"}, func(engine.Notification) {}))
 		id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
 		ignore(raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute}}}))
-		h := listen(t, w, watch.Which{Name: "x"})
+		h := listen(t, w, watch.Filter{Name: "x"})
 		expect.OK(t, operator(t, e, "x").Revoke(t.Context(), id.String()))
 		if got := h.want("revoked"); got.Permit != id.String() || got.Client.Label != "deaf" {
 			t.Errorf("%+v", got)
@@ -242,7 +242,7 @@ func TestAStreamSaysThatTheEngineIsAway(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		o := operator(t, e, "x")
 		expect.OK(t, o.SetLimit(t.Context(), 1))
-		one, all := listen(t, w, watch.Which{Name: "x"}), listen(t, w, watch.Which{})
+		one, all := listen(t, w, watch.Filter{Name: "x"}), listen(t, w, watch.Filter{})
 		e.broken.Store(true)
 		if got := one.want("unreachable"); !errors.Is(got.Err, errBroken) {
 			t.Errorf("%+v", got)
@@ -265,7 +265,7 @@ func TestAStreamSaysThatTheEngineIsAway(t *testing.T) {
 
 func TestASlowListenerIsToldHowMuchItMissed(t *testing.T) {
 	bubble(t, &watch.Options{Buffer: 10}, func(t *testing.T, e *counting, w *watch.Watcher) {
-		h := listen(t, w, watch.Which{Name: "x"})
+		h := listen(t, w, watch.Filter{Name: "x"})
 		s := semaphore(t, e, "x", 100, nil)
 		for range 30 {
 			p := ignore(s.Acquire(t.Context()))
@@ -290,7 +290,7 @@ func TestListenersShareLooks(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 100 {
 			go func() {
-				for range w.Events(ctx, watch.Which{Name: "x"}) {
+				for range w.Events(ctx, watch.Filter{Name: "x"}) {
 				}
 			}()
 		}
@@ -549,7 +549,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		ended := make(chan error, 4)
 		go func() { _, err := w.State(context.Background(), "x"); ended <- err }()
 		go func() { _, _, err := w.Summaries(context.Background(), watch.Query{}); ended <- err }()
-		for _, of := range []watch.Which{{Name: "x"}, {}} {
+		for _, of := range []watch.Filter{{Name: "x"}, {}} {
 			go func() {
 				for range w.Events(context.Background(), of) {
 				}
@@ -567,7 +567,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		if _, err := w.State(context.Background(), "x"); !errors.Is(err, engine.ErrClosed) {
 			t.Error(err)
 		}
-		for e := range w.Events(context.Background(), watch.Which{}) {
+		for e := range w.Events(context.Background(), watch.Filter{}) {
 			t.Errorf("%+v of a closed Watcher", e)
 		}
 	})

@@ -15,8 +15,8 @@
 //
 // # Waking, and who died
 //
-// Who writes to a process's pipe wakes it: a hand-off writes the permit to the
-// pipe of the one who is next, and then a word to who is next after that. Who
+// Writing to a process's pipe wakes it: a hand-off writes the permit to the
+// pipe of the next process, and then a word to the one after that. A process that
 // has the writing end of a pipe open is told by the kernel when its last reader
 // died, however it died. The head of the queue has the holders' pipes open, and
 // every other waiter that of the one in front of it: should the head die, the
@@ -42,8 +42,8 @@
 //
 // A log that was damaged, cut or removed is written again by the first process
 // that notices and has a permit or a ticket in it, from its memory; at the
-// latest when a permit is renewed, after a third of its lease. Who comes new to
-// a damaged log asks the living processes to do so and waits for up to a
+// latest when a permit is renewed, after a third of its lease. A process that opens
+// a damaged log asks the living ones to do so and waits for up to a
 // second; where nobody lives that could know, it begins a new one. A log that
 // was removed cannot be told from one that never was: until a holder notices,
 // others may be granted what it holds. The holder then learns that its permit

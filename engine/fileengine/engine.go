@@ -21,7 +21,7 @@ import (
 // Options are what is not usual. The zero value is for one user of one host.
 type Options struct {
 	// Shared makes a directory for several users: those of its group. The
-	// directory is made with the group of who makes it, unless the directory
+	// directory gets the group of the user that makes it, unless the directory
 	// above it passes its own on (setgid), and nobody can lock others out by
 	// the rights of files.
 	Shared bool

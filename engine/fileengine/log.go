@@ -16,7 +16,7 @@ import (
 )
 
 // compactAt is the size from which a log is written anew, if it has grown to
-// twice what is in it. Whoever comes new reads that much.
+// twice what is in it. A process that opens the log reads that much.
 const compactAt = 8 << 10
 
 // quiet is how long nobody writes to a log where leases are usual and all is
@@ -46,7 +46,7 @@ type log struct {
 	pending atomic.Bool   // a look is about to begin
 	doubted atomic.Bool   // what was read of it is to be compared with what is there
 
-	// Of the one who has mine.
+	// Guarded by mine.
 	image
 	file    *os.File
 	watches map[string]*watcher
@@ -54,7 +54,7 @@ type log struct {
 	seen    fs.FileInfo // a file that was found to be of this log
 	reopen  bool        // file is another than that which image was read from
 	fresh   bool        // image was read as a whole since the last step
-	changed bool        // it is not what those who hold and wait have last seen
+	changed bool        // the log was replaced since holders and waiters read it
 	closed  bool
 }
 
@@ -80,7 +80,7 @@ func (l *log) take(ctx context.Context, create, passive bool) error {
 			return nil
 		}
 		if errors.Is(err, errLeft) {
-			return ctx.Err() // mine is given back when the lock has been
+			return ctx.Err() // lock's goroutine gives mine back after the file's lock
 		}
 		if !errors.Is(err, errDamaged) || passive || ctx.Err() != nil {
 			<-l.mine
@@ -222,8 +222,8 @@ func (l *log) open(create bool) (made bool, err error) {
 // errLeft says that ctx ended while the lock was waited for.
 var errLeft = errors.New("left")
 
-// lock waits for the file's lock, in the kernel. If ctx ends before, who waits
-// on gives the lock back at once, and then mine.
+// lock waits for the file's lock, in the kernel. If ctx ends before, a goroutine
+// waits on, gives the lock back at once, and then mine.
 func (l *log) lock(ctx context.Context) error {
 	f := l.file
 	if ok, err := lockFile(f, false); ok || err != nil {

@@ -80,8 +80,8 @@ func (e *Engine) heed(b []byte) (ok bool) {
 	switch {
 	case session == nil: // closed meanwhile
 	case bits == 0:
-		// Not at once: who has been handed a permit has better use for the
-		// processor now.
+		// Not at once: a process that was handed a permit has better use for
+		// the processor now.
 		time.AfterFunc(lookSoon, session.log.look)
 	default:
 		session.deliver(n)

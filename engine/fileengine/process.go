@@ -196,7 +196,7 @@ func (e *Engine) Close() error {
 		out.close()
 		_ = os.Remove(in.path)
 	} else {
-		out.close() // whoever sweeps removes it
+		out.close() // a sweep removes it
 	}
 	e.sweepSometimes()
 	return nil

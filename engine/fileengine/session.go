@@ -38,9 +38,8 @@ func (s *session) Lasting() bool {
 
 // Step implements engine.Session.
 func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, err error) {
-	op, creates, asks := "step", false, false
+	creates, asks := false, false
 	for _, r := range c.Requests {
-		op = operations[r.Kind]
 		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit
 		asks = asks || r.Kind == engine.Ask
 	}
@@ -63,13 +62,7 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 		none := &ledger.Ledger{}
 		return none.Step(0, s.id, s.who, c), nil
 	}
-	return reply, fail(op, s.log.name, err)
-}
-
-var operations = map[engine.Kind]string{
-	engine.Ask: "acquire", engine.Renew: "renew", engine.Release: "release", engine.Revoke: "revoke",
-	engine.SetLimit: "limit", engine.UnsetLimit: "limit", engine.Remove: "remove",
-	engine.Pause: "pause", engine.Unpause: "unpause",
+	return reply, fail("step", s.log.name, err)
 }
 
 // carryOut makes a step of a call.

@@ -38,7 +38,7 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	} else if l.fresh {
 		s.compare()
 	}
-	changed := l.changed && !(passive && l.fresh) // who was called to look calls nobody
+	changed := l.changed && !(passive && l.fresh) // a step that rally caused does not rally again
 	l.fresh, l.changed, l.buried = false, false, nil
 	f(s)
 	err := s.write()
@@ -52,7 +52,7 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	<-l.mine
 	s.deliver()
 	if changed {
-		l.engine.rally() // who waits may not be in it, and sleep
+		l.engine.rally() // waiters of the old log may be missing in this one, and asleep
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func (s *step) write() error {
 	return s.log.append(s.text)
 }
 
-// carryOut applies a record to the ledger and notes whom to tell.
+// carryOut applies a record to the ledger and notes which clients to tell.
 func (s *step) carryOut(rec record) engine.Reply {
 	l := s.log
 	rec.At = s.at
@@ -92,7 +92,7 @@ func (s *step) carryOut(rec record) engine.Reply {
 		s.tell(client, n)
 	}
 	// The head of the queue watches the holders and the first lease end, each
-	// other ticket the one in front of it. Whose part in that has changed looks.
+	// other ticket the one in front of it. Clients whose part has changed look.
 	for _, id := range behind {
 		if l.ledger.Waits(id) {
 			s.look[l.ledger.Via(id)] = true
@@ -242,7 +242,7 @@ func (s *step) deliver() {
 		} else if !n.Empty() && s.reach(client) {
 			s.out[process].send(s.message(client, n))
 			if n.Ask && len(n.Grants) == 0 {
-				delete(s.look, client) // who is told to ask will look
+				delete(s.look, client) // asking is looking
 			}
 		}
 	}
@@ -306,7 +306,7 @@ func (l *log) holders() []string {
 // watcher is a process whose death will be told.
 type watcher struct{ stop func() }
 
-// attend watches whom this process has to watch now.
+// attend watches the processes that this one has to watch now.
 func (l *log) attend() {
 	if l.ledger == nil {
 		return

@@ -12,8 +12,8 @@ import (
 // pollEvery is how often to look where the kernel does not tell.
 const pollEvery = 0
 
-// inbox is the named pipe of a living process. Who writes to it wakes the
-// process. It lives as long as somebody has the pipe open for reading.
+// inbox is the named pipe of a living process. Writing to it wakes the process,
+// which counts as alive as long as somebody has the pipe open for reading.
 type inbox struct {
 	path string
 	file *os.File

@@ -43,7 +43,7 @@ func (s *session) Client() string { return s.client }
 // is sent again, with what opens it.
 func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	if s.closed.Load() || s.engine.isClosed() {
-		return engine.Reply{}, &engine.Error{Op: operation(c), Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
+		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
 	}
 	asked, asks := s.asked, s.asks
 	for i := range c.Requests {
@@ -96,13 +96,13 @@ func (s *session) send(ctx context.Context, c engine.Call) (engine.Reply, *engin
 		answer, failure = s.post(ctx, body[binary.MaxVarintLen64:])
 	}
 	if failure != nil {
-		failure.Op, failure.Name = operation(c), s.name
+		failure.Op, failure.Name = "step", s.name
 		return engine.Reply{}, failure
 	}
 	s.answer = answer[:0]
 	reply, err := wire.ReadReply(answer[skip:], s.client)
 	if err != nil || reply.As == "" {
-		return engine.Reply{}, &engine.Error{Op: operation(c), Name: s.name, Err: wire.ErrMalformed, Hint: notOurs}
+		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, Err: wire.ErrMalformed, Hint: notOurs}
 	}
 	s.as = reply.As
 	s.opened.Store(true)
@@ -120,28 +120,6 @@ func (s *session) post(ctx context.Context, body []byte) ([]byte, *engine.Error)
 }
 
 var wireType = []string{wire.ContentType}
-
-// operation is what a call is called in errors.
-func operation(c engine.Call) string {
-	if len(c.Requests) == 0 {
-		return "step"
-	}
-	switch c.Requests[0].Kind {
-	case engine.Ask:
-		return "acquire"
-	case engine.Renew:
-		return "renew"
-	case engine.Release:
-		return "release"
-	case engine.Revoke:
-		return "revoke"
-	case engine.SetLimit, engine.UnsetLimit:
-		return "limit"
-	case engine.Pause, engine.Unpause:
-		return "pause"
-	}
-	return "remove"
-}
 
 // State implements engine.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {

@@ -11,7 +11,8 @@ const (
 	// cancellation of its context.
 	quickAttempt = 250 * time.Millisecond
 
-	// quickReply is how soon a server answers for whose answer one may wait so.
+	// quickReply is how soon a server must answer for callers to wait for its
+	// reply in their own goroutines.
 	quickReply = 20 * time.Millisecond
 )
 

@@ -62,8 +62,8 @@ func markUnsure(grants []engine.Grant) {
 // replicas have it.
 //
 // WAIT is about what its connection has written, so both go over one. Each step
-// that grants or renews writes something, though the permit were granted before:
-// what replicas have of it they have behind all that came before it.
+// that grants or renews writes something, even if nothing changes: so WAIT covers
+// all earlier writes, too.
 func (c *caller) replicated(ctx context.Context, w *words, key string, args []any) (text string, on int, err error) {
 	w.part() // with args
 	type outcome struct {

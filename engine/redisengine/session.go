@@ -26,7 +26,7 @@ type session struct {
 
 	// Of Step, of which there is one at a time.
 	words   words
-	known   time.Time     // until when the server knows who the client is
+	known   time.Time     // until when the server has the client's description
 	sub     *subscription // nil: it never waited, nor wanted to keep anything
 	unheard bool          // it could not subscribe when it wanted to keep something
 }
@@ -37,7 +37,7 @@ func (s *session) Client() string { return s.id }
 // Step implements engine.Session.
 func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	if s.closed.Load() {
-		return engine.Reply{}, s.fail(c, engine.ErrClosed)
+		return engine.Reply{}, s.fail(engine.ErrClosed)
 	}
 	if c.Keep > 0 && !s.listens(ctx) {
 		c.Keep = 0
@@ -57,8 +57,8 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 }
 
 // listens reports whether the session has a subscription, or can have one, so
-// that what it is told of keeping permits can be taken back. It tries once: who
-// cannot subscribe can use the semaphore without that.
+// that what it is told of keeping permits can be taken back. It tries once: a
+// session that cannot subscribe uses the semaphore without keeping.
 func (s *session) listens(ctx context.Context) bool {
 	if s.sub == nil && !s.unheard {
 		s.unheard = s.listen(ctx) != nil
@@ -68,8 +68,8 @@ func (s *session) listens(ctx context.Context) bool {
 
 // firstWait carries out a call with waiting asks when nobody listens for this
 // session yet. Most asks need not wait, and then no subscription is needed. For
-// those that must, it is there first, so that no hand-off goes unheard; but not
-// at any price: who is not heard of is served when it asks again.
+// those that must, it is there first, so that no hand-off goes unheard. If it
+// takes too long, the call goes on: a client that asks again finds its permit.
 func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	if passes(c) {
 		if err := s.listen(ctx); err != nil {
@@ -166,18 +166,18 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 		text, err = s.caller.run(ctx, now, &s.words, args)
 	}
 	if err != nil {
-		return engine.Reply{}, s.fail(c, err)
+		return engine.Reply{}, s.fail(err)
 	}
 	reply, err := decode(text, len(c.Requests))
 	if err != nil {
-		return engine.Reply{}, s.fail(c, err)
+		return engine.Reply{}, s.fail(err)
 	}
 	if who != nil {
 		s.known = now.Add(who.keep)
 	}
 	if on < want {
 		if needsReplicas(c, reply.Answers) {
-			return engine.Reply{}, s.fail(c, tooFew(on, want))
+			return engine.Reply{}, s.fail(tooFew(on, want))
 		}
 		markUnsure(reply.Notification.Grants)
 	}
@@ -201,17 +201,7 @@ func (s *session) describe(now time.Time, c engine.Call) *description {
 	return &description{s.who, keep}
 }
 
-func (s *session) fail(c engine.Call, err error) error {
-	op := "step"
-	if len(c.Requests) > 0 {
-		op = map[engine.Kind]string{
-			engine.Ask: "acquire", engine.Renew: "renew", engine.Release: "release", engine.Revoke: "revoke",
-			engine.SetLimit: "limit", engine.UnsetLimit: "limit", engine.Remove: "remove",
-			engine.Pause: "pause", engine.Unpause: "unpause",
-		}[c.Requests[0].Kind]
-	}
-	return wrap(op, s.name, err)
-}
+func (s *session) fail(err error) error { return wrap("step", s.name, err) }
 
 // Close implements engine.Session.
 func (s *session) Close() error {

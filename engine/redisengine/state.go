@@ -27,8 +27,8 @@ const wholeState = 500
 //     the weight of Holders. It may count a lease that had ended, if a step
 //     removed the permit meanwhile.
 //   - Each holder and each waiter is as it was at some moment during the call.
-//     Who held or waited all the time, also one who waited and then held, is there
-//     exactly once. Who came or left meanwhile may be there, or not.
+//     A client that held or waited all the time, or waited and then held, is there
+//     exactly once. One that came or left meanwhile may be there, or not.
 //   - If another server takes over meanwhile, by a failover or a slot that moves,
 //     some may be missing.
 func (s *session) State(ctx context.Context) (engine.State, error) {
@@ -112,7 +112,7 @@ func (s *session) readParts(ctx context.Context, r *reading) error {
 	}
 }
 
-// readClients adds who the clients are.
+// readClients adds the clients' descriptions.
 func (s *session) readClients(ctx context.Context, st *engine.State, clients []string) error {
 	who := make(map[string]engine.Client, len(clients))
 	for part := range slices.Chunk(clients, wholeState) {
@@ -139,7 +139,8 @@ func (s *session) readClients(ctx context.Context, st *engine.State, clients []s
 	return nil
 }
 
-// describe adds who the clients are, but for those of named permits and tickets.
+// describe adds the clients' descriptions, but for named permits and tickets,
+// which have their own.
 func describe(st *engine.State, who func(client string) engine.Client) {
 	for i := range st.Holders {
 		if h := &st.Holders[i]; h.Client == (engine.Client{}) {

@@ -47,10 +47,10 @@ type words struct {
 	ends   []int // of the texts in buf
 }
 
-// part leaves what the last encode returned to whoever has it.
+// part gives up what the last encode returned: somebody else goes on using it.
 func (w *words) part() { w.args, w.texts, w.buf, w.ends = nil, nil, nil, nil }
 
-// description is who the client is, for other clients' states.
+// description is of the client, for other clients' states.
 type description struct {
 	text string
 	keep time.Duration

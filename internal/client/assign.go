@@ -2,8 +2,8 @@ package client
 
 import "time"
 
-// This file has who gets what: a permit that was granted, one that was released,
-// and a ticket whose caller has gone.
+// This file decides which caller gets a permit that was granted or released, and a
+// ticket whose caller has gone.
 
 // deliver gives a permit that was granted to a caller. It goes to the oldest one
 // in line, and the ticket of that one to the caller that the permit was asked for.

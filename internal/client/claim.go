@@ -17,7 +17,7 @@ import (
 type claim struct {
 	id     engine.ID
 	stage  stage
-	holder *Acquisition // whom it is for, or who has the permit; nil: the next caller
+	holder *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
 	terms  *Terms
 
 	who     *engine.Client // of a claim that its caller named

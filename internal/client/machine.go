@@ -71,7 +71,7 @@ type Machine struct {
 	all    []*claim             // that have not ended
 	byID   map[engine.ID]*claim // the same
 	stored int                  // the engine's limit as last seen; 0: not seen yet
-	deaf   bool                 // no notification arrives here, as the engine last said
+	deaf   bool                 // the engine cannot notify this client, as it last said
 	closed bool                 // by Close, or by the engine
 	came   time.Duration        // when the last caller came
 	events []Event              // since the last call of Events

@@ -20,7 +20,7 @@ type Order struct {
 	came    time.Duration // when it was given
 	owed    bool          // it is repeated until it is answered
 	unsure  bool          // an attempt failed with unknown outcome
-	told    bool          // nobody wants the answer, or any more
+	told    bool          // its owner has the answer, or does not want it
 }
 
 // Unsure reports whether an attempt had no answer, and may have been carried out.

@@ -7,8 +7,8 @@ import (
 )
 
 // leave decides what the caller of the step may do with permits that are
-// released to it, for keep from now on, and notes that it was told so. Only who
-// can be reached may do anything: it may have to be told that it is over.
+// released to it, for keep from now on, and notes that it was told so. A client
+// that cannot be notified may do nothing: nobody could tell it to stop.
 func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
 	delete(l.keepers, l.caller)
 	if keep <= 0 || l.stopped() || !l.hears(l.caller) {
@@ -39,12 +39,11 @@ func (l *Ledger) othersWait() bool {
 	return false
 }
 
-// recall tells the other clients that what they were told of keeping is over:
-// one that keeps, as long as the caller of the step waits; all, if nobody may be
-// granted anything. A keeper is told with each step in which that is found,
-// until it makes a step itself, because notifications get lost; but no more than
-// maxTold in one step: the next ones tell others. It reports
-// whether another client keeps while the caller waits.
+// recall takes back from other clients what leave allowed them. If the caller of
+// the step waits, those that keep permits are told; if nothing may be granted, all
+// are. Notifications get lost, so each step tells them again until they make one
+// of their own; but no more than maxTold of them, and the next step tells others.
+// It reports whether another client keeps while the caller waits.
 func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 	told := 0
 	for client, k := range l.keepers {

@@ -56,7 +56,7 @@ type Ledger struct {
 
 	// MostEnds is how many leases a step ends at the most, so that it does not take
 	// long; 0: all that are over. What is more is left to the next steps: its weight
-	// is still taken, but it is gone for whoever asks for it.
+	// is still taken, but a request about it finds it gone.
 	MostEnds int
 
 	limit  int
@@ -89,14 +89,14 @@ type Ledger struct {
 	caller string               // of the step at hand
 	turns  int                  // how many tickets it may still grant or drop
 	behind bool                 // it left leases that are over to the next step
-	handed map[engine.ID]string // whom it told of a grant
+	handed map[engine.ID]string // what it granted, and the client that it told
 	news   map[string]*engine.Notification
 }
 
 // owner is whose a permit or a ticket is.
 type owner struct {
 	via string        // the session that is told of what happens to it
-	who engine.Client // who it is for
+	who engine.Client // the client, as operators see it
 }
 
 type holder struct {
@@ -155,7 +155,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	reply.Recalled = refused && recalled
 	reply.Leave = l.leave(now, c.Keep)
 	reply.Deaf = (again || asker != (engine.ID{}) && c.Keep > 0) && !l.hears(client)
-	if first, held := l.nextEnd(); held && asker != (engine.ID{}) {
+	if first, held := l.NextEnd(); held && asker != (engine.ID{}) {
 		reply.Recheck = until(now, first)
 	}
 	reply.Limit = l.limit
@@ -189,11 +189,11 @@ func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine
 	case engine.SetLimit:
 		return l.setLimit(now, r.Limit, r.Pin)
 	case engine.UnsetLimit:
-		return l.unsetLimit(now)
+		return l.mark(now, &l.pinned, false)
 	case engine.Pause:
-		return l.pause(now)
+		return l.mark(now, &l.paused, true)
 	case engine.Unpause:
-		return l.unpause(now)
+		return l.mark(now, &l.paused, false)
 	default:
 		return l.remove()
 	}
@@ -269,8 +269,8 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		t.place = place
 		l.enqueue(t)
 	}
-	// A client that asks again lives. If it could not be reached when its turn came,
-	// or could not be now, it is granted all the same, and finds out when it asks next.
+	// A client that asks again is alive: its ticket is granted in turn even if it
+	// cannot be notified, and it finds out when it asks next.
 	t.insist = t.insist || r.Again && !l.hears(l.caller)
 	t.behind = r.Behind
 	t.end, t.lease = now+r.Ticket.Microseconds(), 0
@@ -369,32 +369,13 @@ func (l *Ledger) setLimit(now int64, limit int, pin bool) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
-// unsetLimit lets an idle semaphore forget its limit again.
-func (l *Ledger) unsetLimit(now int64) engine.Answer {
+// mark sets whether a semaphore is pinned, or paused. As long as it is either, it
+// outlives idleness.
+func (l *Ledger) mark(now int64, flag *bool, on bool) engine.Answer {
 	if l.limit == 0 {
 		return engine.Answer{Status: engine.Gone}
 	}
-	l.pinned = false
-	l.remember(now, 0)
-	return engine.Answer{Status: engine.Done}
-}
-
-// pause stops all grants, and outlives idleness.
-func (l *Ledger) pause(now int64) engine.Answer {
-	if l.limit == 0 {
-		return engine.Answer{Status: engine.Gone}
-	}
-	l.paused = true
-	l.remember(now, 0)
-	return engine.Answer{Status: engine.Done}
-}
-
-// unpause ends a pause.
-func (l *Ledger) unpause(now int64) engine.Answer {
-	if l.limit == 0 {
-		return engine.Answer{Status: engine.Gone}
-	}
-	l.paused = false
+	*flag = on
 	l.remember(now, 0)
 	return engine.Answer{Status: engine.Done}
 }
@@ -521,8 +502,8 @@ func (l *Ledger) expireSome(now int64) {
 	}
 }
 
-// nextEnd is when the first lease ends; ok is false without any.
-func (l *Ledger) nextEnd() (end int64, ok bool) {
+// NextEnd is when the first lease ends; ok is false without any.
+func (l *Ledger) NextEnd() (end int64, ok bool) {
 	if len(l.ends) == 0 {
 		return 0, false
 	}

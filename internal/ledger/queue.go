@@ -47,7 +47,7 @@ func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 // all that were known needs a message, to the ticket that came last. Those who
 // cannot be told, and know it, ask often enough.
 func (l *Ledger) watch(now int64, asker engine.ID) {
-	first, held := l.nextEnd()
+	first, held := l.NextEnd()
 	if l.Watched || !held || len(l.queue) == 0 {
 		l.alarm, l.watcher = 0, engine.ID{}
 		return

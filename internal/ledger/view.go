@@ -67,9 +67,6 @@ func (l *Ledger) Via(id engine.ID) string {
 // Waits reports whether there is a ticket of this id.
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
 
-// NextEnd is when the first lease ends; ok is false without any.
-func (l *Ledger) NextEnd() (end int64, ok bool) { return l.nextEnd() }
-
 // Forgotten is what a snapshot says of a semaphore whose clients are all gone:
 // its limit, and the last token.
 func (s Snapshot) Forgotten() Snapshot {

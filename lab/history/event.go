@@ -83,10 +83,10 @@ type Semaphore struct {
 	Weights bool          `json:"weights,omitempty"` // of 1 … Limit
 	Resized bool          `json:"resized,omitempty"` // SetLimit is part of the load
 
-	// Ordered has the order judged to the instant, by tokens: who waits or was
-	// served before another asks has the smaller one, or one that is greater by
-	// less than Late. A token is the time in microseconds, or greater. What is
-	// judged by how long it took, as order and wake-ups else are, is not.
+	// Ordered has the order judged to the instant, by tokens: a caller that waits or
+	// was served before another one asks has the smaller token, or one that is
+	// greater by less than Late. A token is the time in microseconds, or greater.
+	// Without Ordered, order and wake-ups are judged by how long they took.
 	Ordered bool          `json:"ordered,omitempty"`
 	Late    time.Duration `json:"late,omitempty"` // by so much permits pass on within a process after another asked
 }

@@ -104,8 +104,8 @@ func (j *judge) gone(worker int) int64 {
 	return never
 }
 
-// reordered is a fault that forgot places in the queue while somebody waited. Who
-// lost his then stays behind those who were sooner to ask again.
+// reordered is a fault that forgot places in the queue while somebody waited. A
+// caller that lost its place stays behind those that asked again sooner.
 func (j *judge) reordered(from, to int64, lease time.Duration) string {
 	for i := range j.Windows {
 		w := &j.Windows[i]

@@ -22,7 +22,7 @@ func (j *judge) wakeUp(sem int) []Breach {
 	type edge struct {
 		at             int64
 		held           int
-		weight, waiter int // of who waits
+		weight, waiter int // of the one that waits
 	}
 	var edges []edge
 	waiters := []*acquisition{}

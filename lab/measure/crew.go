@@ -12,8 +12,8 @@ import (
 )
 
 // grace is how long after its time a round may take to finish the work begun.
-// Who still waits then is sent away, uncounted: polling contestants may let
-// somebody starve for ever.
+// A caller that still waits then is sent away, uncounted: polling contestants may
+// let somebody starve for ever.
 const grace = 5 * time.Second
 
 // Gate is a contestant at work, for all workers of a process.
@@ -128,7 +128,7 @@ func (c *Crew) work(ctx context.Context, length time.Duration) (Answer, error) {
 			err := w.loop(own, began)
 			switch {
 			case err == nil:
-			case ctx.Err() != nil: // who is sent away has not failed
+			case ctx.Err() != nil: // a caller that is sent away has not failed
 				w.did.Unserved = 1
 				if c.gate.Units == 1 {
 					w.record(time.Since(w.asked))

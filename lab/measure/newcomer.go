@@ -13,8 +13,8 @@ const newcomerRests = 5 * time.Millisecond
 
 // newcomer is a process whose callers have all permits among themselves, and
 // beside it processes of one caller each that come anew again and again: with a
-// semaphore that has not been used before. Who rests after each permit keeps it
-// meanwhile; who does not is busy all the time.
+// semaphore that has not been used before. A caller that rests after each permit
+// keeps it meanwhile; one that does not rest is busy all the time.
 func (s Store) newcomer(ctx context.Context, o Setup) (Gate, error) {
 	if o.Process == 0 {
 		busy, err := s.sema(ctx, o)

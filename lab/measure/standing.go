@@ -14,8 +14,8 @@ import (
 // hand-offs are counted.
 const crowdLease = 10 * time.Minute
 
-// crowd waits for one permit and stays as large as it is: who was served queues
-// again. The one that holds the permit stands still until it is let go on.
+// crowd waits for one permit and stays as large as it is: a caller that was served
+// queues again. The one that holds the permit stands still until it is let go on.
 type crowd struct {
 	life             context.Context
 	release, arrived chan struct{}

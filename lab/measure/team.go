@@ -127,7 +127,7 @@ func (t *team) end() {
 
 // sum adds up what the processes of a contestant did.
 func sum(length time.Duration, answers ...Answer) Round {
-	// Who has nothing more to do before the time is up has not been quicker.
+	// A process that ran out of work before the time was up has not been quicker.
 	r := Round{ElapsedNS: int64(length)}
 	var waits [][2]int64
 	var stamps []Stamp

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// window is how many bytes wait in one direction until somebody reads them. Who
-// writes more waits. That is what a socket does, and net.Pipe does not: there each
-// write waits for its reader, and two sides that both write wait for ever.
+// window is how many bytes wait in one direction until somebody reads them. A
+// write of more waits, as on a socket. With net.Pipe each write waits for its
+// reader, and two sides that both write wait for ever.
 const window = 64 << 10
 
 // conn is one end of a connection.

@@ -60,7 +60,7 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 
 // handedOn looks whether a step has left free weight beside a ticket: none does,
 // but for a late copy of a call, and one that has done so much that it has somebody
-// ask. Whom no notification reaches finds out when it asks next, which is soon.
+// ask. A client that cannot be notified finds out when it asks next, which is soon.
 func (k *checker) handedOn(c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
 	l := k.w.server.ledger
 	limit, used, _ := l.Load()
@@ -108,8 +108,8 @@ func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 	}
 }
 
-// passedOver is somebody who came earlier than c, by more than messages take,
-// whose wait nothing has disturbed, and who has not been granted before.
+// passedOver is a caller that came earlier than c, by more than messages take,
+// and waits undisturbed.
 func (k *checker) passedOver(c *caller) *caller {
 	for _, n := range k.w.nodes {
 		for _, other := range n.callers {

@@ -16,7 +16,7 @@ type server struct {
 	down   bool
 	paused int64           // since when an operator has stopped all grants; 0: not
 	refuse *engine.Error   // what it answers instead of a step
-	reach  map[string]bool // whom its notifications reach
+	reach  map[string]bool // the clients that its notifications reach
 
 	replica replica
 	watch   watch

@@ -20,7 +20,7 @@ type user struct {
 
 	came  int64 // when it began to ask; 0: it does not
 	asked int   // how often it has asked; answers to earlier attempts reach nobody
-	node  *node // whom it asked last
+	node  *node // the one that it asked last
 	sure  int64 // since when nothing has gone wrong for it
 	broke int64 // when a connection of it last broke: a server may still wait on its behalf
 

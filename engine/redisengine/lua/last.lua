@@ -39,8 +39,9 @@ while at <= #call do
     at = R.ask_all(s, q, ids_at, n, at)
     ids_at = ids_at + n
   elseif kind > REVOKE then
-    local carry_out = kind == SET_LIMIT and R.set_limit or kind == UNSET_LIMIT and R.unset_limit
-      or kind == PAUSE and R.pause or kind == UNPAUSE and R.unpause or R.remove
+    local marks = kind == UNSET_LIMIT or kind == PAUSE or kind == UNPAUSE
+    local carry_out = kind == SET_LIMIT and R.set_limit or marks and R.mark or R.remove
+    q.kind = kind
     for _ = 1, n do carry_out(s, q) end
   else
     local carry_out = kind == RENEW and R.renew or kind == RELEASE and R.release or R.revoke

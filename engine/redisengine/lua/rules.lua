@@ -1,6 +1,6 @@
 -- The rules, as functions of the same names as those of package internal/ledger,
--- which is their specification. They are made only
--- when plain.lua could not do all, because making functions costs.
+-- which is their specification. They are made only when plain.lua could not do
+-- all, because making functions costs.
 --
 -- s is the semaphore: the fields of STATE, and what the step knows and has
 -- changed. Writes wait in s until the step's end, so that an error on the way
@@ -55,8 +55,8 @@ ask = function(s, q, id)
   if known then
     local old_insist
     old_end, old_place, _, old_insist = R.ticket(s, id)
-    -- A client that asks again lives. If it could not be reached when its turn came,
-    -- or could not be now, it is granted all the same, and finds out when it asks next.
+    -- A client that asks again is alive: its ticket is granted in turn even if it
+    -- cannot be notified, and it finds out when it asks next.
     if old_end then insist = (old_insist == 1 or q.again and not R.hears(s, s.caller)) and 1 or 0 end
   end
   if old_end and old_place <= place and not q.anew then
@@ -159,26 +159,17 @@ set_limit = function(s, q)
   R.answer(s, DONE, 0, 0, 0)
 end,
 
--- unset_limit lets an idle semaphore forget its limit again.
-unset_limit = function(s)
+-- mark unsets the limit, pauses or unpauses. As long as a semaphore is pinned or
+-- paused, it outlives idleness.
+mark = function(s, q)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  s.pinned, s.extended = false, true
-  R.remember(s, 0)
-  R.answer(s, DONE, 0, 0, 0)
-end,
-
--- pause stops all grants, and outlives idleness.
-pause = function(s)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  s.paused, s.persist = true, true
-  R.remember(s, 0)
-  R.answer(s, DONE, 0, 0, 0)
-end,
-
--- unpause ends a pause.
-unpause = function(s)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  if s.paused then s.paused, s.extended, s.settled = false, true, false end
+  if q.kind == UNSET_LIMIT then
+    s.pinned, s.extended = false, true
+  elseif q.kind == PAUSE then
+    s.paused, s.persist = true, true
+  elseif s.paused then
+    s.paused, s.extended, s.settled = false, true, false
+  end
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
 end,
@@ -279,8 +270,8 @@ watch = function(s)
 end,
 
 -- leave decides what the caller of the step may do with permits that are
--- released to it, for keep from now on, and notes that it was told so. Only who
--- can be reached may do anything: it may have to be told that it is over.
+-- released to it, for keep from now on, and notes that it was told so. A client
+-- that cannot be notified may do nothing: nobody could tell it to stop.
 leave = function(s, keep)
   if keep <= 0 or R.stopped(s) or not R.hears(s, s.caller) then
     if s.keepers > s.now then
@@ -317,13 +308,13 @@ others_wait = function(s)
   return false
 end,
 
--- recall tells the other clients that what they were told of keeping is over:
--- one that keeps, as long as the caller of the step waits; all, if nobody may be
--- granted anything. A keeper is told with each step in which that is found,
--- until it makes a step itself, because notifications get lost; but no more than
--- MAX_TOLD in one step: the next ones tell others. It reports
--- whether another client keeps while the caller waits. s.keepers is no earlier than
--- the end of what any client was told, s.keeps than that of any that may keep.
+-- recall takes back from other clients what leave allowed them. If the caller of
+-- the step waits, those that keep permits are told; if nothing may be granted, all
+-- are. Notifications get lost, so each step tells them again until they make one
+-- of their own; but no more than MAX_TOLD of them, and the next step tells others.
+-- It reports whether another client keeps while the caller waits. s.keepers is no
+-- earlier than the end of what any client was told, s.keeps than that of any that
+-- may keep.
 recall = function(s, waits)
   local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0
   if s.keepers <= s.now or not stopped and (not waits or s.keeps <= s.now) then return false end
@@ -393,7 +384,7 @@ forget = function(s, id)
 end,
 
 -- enqueue puts a ticket into its place, and returns how many are before it.
--- Who comes last, as most do, costs no call.
+-- A ticket that comes last, as most do, costs no call.
 enqueue = function(s, id, place)
   if not s.tail then
     R.write_waiters(s)

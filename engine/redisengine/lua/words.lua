@@ -33,12 +33,13 @@
 --       a                                ask again for every ticket
 --       n                                renew every permit: one is revoked
 --       r time                           ask again for one ticket after that long
---       c how                            what you were told of keeping is over: 1 for kept permits, 2 for all
+--       c how                            you may keep permits no longer (1), nor pass them on (2)
 local MARK = 'sem3'
 
--- KEEPER keeps the key of the holders when there are none. The server keeps small
--- hashes and zsets as lists that it searches from the start, unless they have
--- something of more than 64 bytes: so KEEPER and STATE are that long.
+-- KEEPER is a member of holders that stays, so that the key exists when nobody
+-- holds anything. The server stores small hashes and zsets as lists that it
+-- searches from the start, unless an entry is longer than 64 bytes: so KEEPER and
+-- STATE are longer.
 local KEEPER = 'This member keeps the key, and is long so that the key is no list to be searched.'
 local STATE = '<c4ddddddddddBs'  -- MARK, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher
 local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the grant, slot or -1

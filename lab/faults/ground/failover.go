@@ -10,81 +10,63 @@ import (
 	"sema/lab/redistest"
 )
 
-// sentinelFaults are failovers. Replication is asynchronous: what the old master
-// granted last may be forgotten, and one that is cut off goes on granting.
+// failover makes a fault after which another node is master: replication is
+// asynchronous, so what the old master granted last may be forgotten. It has ended
+// when all nodes have their places again.
+func (s *servers) failover(f Fault, begin func(ctx context.Context, r *rand.Rand) error, end func(ctx context.Context) error) Fault {
+	f.Excuses, f.Alone = forgets, true
+	f.Begin = func(ctx context.Context, r *rand.Rand) (Extent, error) {
+		return Extent{}, caught(func() error { return begin(ctx, r) })
+	}
+	f.End = func(ctx context.Context) error {
+		if err := caught(func() error { return end(ctx) }); err != nil {
+			return err
+		}
+		return until(ctx, s.whole)
+	}
+	return f
+}
+
+// sentinelFaults are failovers. A master that is cut off goes on granting.
 func (s *servers) sentinelFaults() []Fault {
 	var old, down *node
 	var separate func(on bool)
-	stale := func(ctx context.Context, r *rand.Rand) (err error) {
-		old, err = s.master(ctx, r)
-		return err
+	// fault is a failover that begins with what is done to the old master.
+	fault := func(f Fault, begin func(ctx context.Context, r *rand.Rand) error, end func(ctx context.Context) error) Fault {
+		return s.failover(f, func(ctx context.Context, r *rand.Rand) (err error) {
+			if old, err = s.master(ctx, r); err != nil {
+				return err
+			}
+			return begin(ctx, r)
+		}, end)
 	}
-	restored := func(ctx context.Context) error { return until(ctx, s.whole) }
+	// follow has the old master come back as a replica of the next one.
+	follow := func(ctx context.Context, next *node) error {
+		old.Restart()
+		return old.admin.Do(ctx, "REPLICAOF", "127.0.0.1", port(next.known)).Err()
+	}
 	return []Fault{
-		{
-			Name: "sentinel: kill -9 of the master", Note: "it comes back as a replica once another is master", For: time.Second,
-			Excuses: forgets, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				err := stale(ctx, r)
-				if err == nil {
-					old.Kill()
-				}
-				return Extent{}, err
-			},
-			End: func(ctx context.Context) error {
+		fault(Fault{Name: "sentinel: kill -9 of the master", Note: "it comes back as a replica once another is master", For: time.Second},
+			func(context.Context, *rand.Rand) error { old.Kill(); return nil },
+			func(ctx context.Context) error {
 				next, err := s.replaced(ctx, old)
 				if err != nil {
 					return err
 				}
-				return caught(func() error {
-					old.Restart()
-					if err := old.admin.Do(ctx, "REPLICAOF", "127.0.0.1", port(next.known)).Err(); err != nil {
-						return err
-					}
-					return restored(ctx)
-				})
-			},
-		},
-		{
-			Name: "sentinel: SIGSTOP, SIGCONT of the master", Note: "it wakes when another is master, and takes itself for the master until a Sentinel tells it", For: time.Second,
-			Excuses: forgets, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				if err := stale(ctx, r); err != nil {
-					return Extent{}, err
-				}
-				return Extent{}, caught(func() error { old.Stop(); return nil })
-			},
-			End: func(ctx context.Context) error {
+				return follow(ctx, next)
+			}),
+		fault(Fault{Name: "sentinel: SIGSTOP, SIGCONT of the master", Note: "it wakes when another is master, and takes itself for the master until a Sentinel tells it", For: time.Second},
+			func(context.Context, *rand.Rand) error { old.Stop(); return nil },
+			func(ctx context.Context) error {
 				_, err := s.replaced(ctx, old)
-				return caught(func() error {
-					old.Continue()
-					if err != nil {
-						return err
-					}
-					return restored(ctx)
-				})
-			},
-		},
-		{
-			Name: "sentinel: SENTINEL FAILOVER", Note: "asked for by an operator", Excuses: forgets, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				if err := stale(ctx, r); err != nil {
-					return Extent{}, err
-				}
-				return Extent{}, s.askFailover(ctx, old)
-			},
-			End: func(ctx context.Context) error {
-				return restored(ctx)
-			},
-		},
-		{
-			Name: "sentinel: master cut off, one site with it", For: 2 * time.Second,
-			Note:    "one site reaches the old master only, the others all but it: split brain",
-			Excuses: forgets, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				if err := stale(ctx, r); err != nil {
-					return Extent{}, err
-				}
+				old.Continue()
+				return err
+			}),
+		fault(Fault{Name: "sentinel: SENTINEL FAILOVER", Note: "asked for by an operator"},
+			func(ctx context.Context, _ *rand.Rand) error { return s.askFailover(ctx, old) },
+			func(context.Context) error { return nil }),
+		fault(Fault{Name: "sentinel: master cut off, one site with it", Note: "one site reaches the old master only, the others all but it: split brain", For: 2 * time.Second},
+			func(_ context.Context, r *rand.Rand) error {
 				site := r.IntN(Sites)
 				rest := slices.DeleteFunc(s.all(), func(n *node) bool { return n == old })
 				separate = func(on bool) {
@@ -99,45 +81,24 @@ func (s *servers) sentinelFaults() []Fault {
 					}
 				}
 				separate(true)
-				return Extent{}, nil
+				return nil
 			},
-			End: func(ctx context.Context) error {
+			func(ctx context.Context) error {
 				_, err := s.replaced(ctx, old)
 				separate(false)
-				if err != nil {
-					return err
-				}
-				return restored(ctx)
-			},
-		},
-		{
-			Name: "sentinel: replicas cut off, then a failover", For: 2 * time.Second,
-			Note:    "the master goes on granting, its replicas get nothing of it; then it is killed",
-			Excuses: forgets, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				err := stale(ctx, r)
-				if err == nil {
-					old.peers.Change(func(t *redistest.Trouble) { t.SilentReplication = true })
-				}
-				return Extent{}, err
-			},
-			End: func(ctx context.Context) error {
+				return err
+			}),
+		fault(Fault{Name: "sentinel: replicas cut off, then a failover", Note: "the master goes on granting, its replicas get nothing of it; then it is killed", For: 2 * time.Second},
+			func(context.Context, *rand.Rand) error { old.cutReplicas(); return nil },
+			func(ctx context.Context) error {
 				old.Kill()
 				next, err := s.replaced(ctx, old)
-				old.peers.DropAll() // the replicas shall not hear afterwards what they missed
-				old.peers.Change(func(t *redistest.Trouble) { t.SilentReplication = false })
+				old.healReplicas()
 				if err != nil {
 					return err
 				}
-				return caught(func() error {
-					old.Restart()
-					if err := old.admin.Do(ctx, "REPLICAOF", "127.0.0.1", port(next.known)).Err(); err != nil {
-						return err
-					}
-					return restored(ctx)
-				})
-			},
-		},
+				return follow(ctx, next)
+			}),
 		{
 			Name: "sentinel: one Sentinel down", Note: "kill -9; the other two suffice", For: time.Second, Alone: true,
 			Begin: func(_ context.Context, r *rand.Rand) (Extent, error) {
@@ -149,11 +110,22 @@ func (s *servers) sentinelFaults() []Fault {
 				return caught(func() error {
 					down.Restart()
 					hurry(ctx, down)
-					return restored(ctx)
+					return until(ctx, s.whole)
 				})
 			},
 		},
 	}
+}
+
+// cutReplicas keeps what is written from now on from the node's replicas.
+func (n *node) cutReplicas() {
+	n.peers.Change(func(t *redistest.Trouble) { t.SilentReplication = true })
+}
+
+// healReplicas ends that. What was kept from them they do not hear afterwards.
+func (n *node) healReplicas() {
+	n.peers.DropAll()
+	n.peers.Change(func(t *redistest.Trouble) { t.SilentReplication = false })
 }
 
 // replaced waits until another node than old is master by all Sentinels.

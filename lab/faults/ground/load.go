@@ -67,7 +67,7 @@ func tooMany() serverFault {
 			if err := kept.ConfigSet(ctx, "maxclients", "1").Err(); err != nil {
 				return err
 			}
-			for _, of := range []string{"pubsub", "normal"} { // but for who asks
+			for _, of := range []string{"pubsub", "normal"} { // all connections but this one
 				if err := kept.Do(ctx, "CLIENT", "KILL", "TYPE", of).Err(); err != nil {
 					return err
 				}

@@ -6,20 +6,23 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"sema/lab/redistest"
 )
 
 // clusterFaults are failovers of one master, and slots that move.
 func (s *servers) clusterFaults() []Fault {
 	var old, replica *node
-	// chosen picks a master and its replica.
-	chosen := func(ctx context.Context, r *rand.Rand) (err error) {
-		if old, err = s.master(ctx, r); err != nil {
-			return err
-		}
-		replica, err = s.replicaOf(ctx, old)
-		return err
+	// fault is a failover that begins with what is done to a master that has a
+	// replica.
+	fault := func(f Fault, begin, end func(ctx context.Context) error) Fault {
+		return s.failover(f, func(ctx context.Context, r *rand.Rand) (err error) {
+			if old, err = s.master(ctx, r); err != nil {
+				return err
+			}
+			if replica, err = s.replicaOf(ctx, old); err != nil {
+				return err
+			}
+			return begin(ctx)
+		}, end)
 	}
 	// promoted waits until the replica is master, and takes writes.
 	promoted := func(ctx context.Context) error {
@@ -34,88 +37,38 @@ func (s *servers) clusterFaults() []Fault {
 			return err
 		})
 	}
-	restored := func(ctx context.Context) error { return until(ctx, s.whole) }
+	asked := fault(Fault{Name: "cluster: CLUSTER FAILOVER", Note: "asked for by an operator: the replica waits until it has everything"},
+		func(ctx context.Context) error { return replica.admin.ClusterFailover(ctx).Err() }, promoted)
+	asked.Excuses = Excuse{}
 	var m migration
 	return []Fault{
-		{
-			Name: "cluster: kill -9 of a master", Note: "its replica takes over; it comes back as a replica", For: time.Second,
-			Excuses: forgets, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				err := chosen(ctx, r)
-				if err == nil {
-					old.Kill()
-				}
-				return Extent{}, err
-			},
-			End: func(ctx context.Context) error {
+		fault(Fault{Name: "cluster: kill -9 of a master", Note: "its replica takes over; it comes back as a replica", For: time.Second},
+			func(context.Context) error { old.Kill(); return nil },
+			func(ctx context.Context) error {
 				if err := promoted(ctx); err != nil {
 					return err
 				}
-				return caught(func() error {
-					old.Restart()
-					return restored(ctx)
-				})
-			},
-		},
-		{
-			Name: "cluster: SIGSTOP, SIGCONT of a master", Note: "it wakes when its replica has taken over", For: time.Second,
-			Excuses: forgets, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				if err := chosen(ctx, r); err != nil {
-					return Extent{}, err
-				}
-				return Extent{}, caught(func() error { old.Stop(); return nil })
-			},
-			End: func(ctx context.Context) error {
+				old.Restart()
+				return nil
+			}),
+		fault(Fault{Name: "cluster: SIGSTOP, SIGCONT of a master", Note: "it wakes when its replica has taken over", For: time.Second},
+			func(context.Context) error { old.Stop(); return nil },
+			func(ctx context.Context) error {
 				err := promoted(ctx)
-				return caught(func() error {
-					old.Continue()
-					if err != nil {
-						return err
-					}
-					return restored(ctx)
-				})
-			},
-		},
-		{
-			Name: "cluster: CLUSTER FAILOVER", Note: "asked for by an operator: the replica waits until it has everything", Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				if err := chosen(ctx, r); err != nil {
-					return Extent{}, err
-				}
-				return Extent{}, replica.admin.ClusterFailover(ctx).Err()
-			},
-			End: func(ctx context.Context) error {
-				if err := promoted(ctx); err != nil {
-					return err
-				}
-				return restored(ctx)
-			},
-		},
-		{
-			Name: "cluster: replica cut off, then it takes over", For: 2 * time.Second,
-			Note:    "the master goes on granting, its replica gets nothing of it; then CLUSTER FAILOVER TAKEOVER",
-			Excuses: forgets, Alone: true,
-			Begin: func(ctx context.Context, r *rand.Rand) (Extent, error) {
-				err := chosen(ctx, r)
-				if err == nil {
-					old.peers.Change(func(t *redistest.Trouble) { t.SilentReplication = true })
-				}
-				return Extent{}, err
-			},
-			End: func(ctx context.Context) error {
+				old.Continue()
+				return err
+			}),
+		asked,
+		fault(Fault{Name: "cluster: replica cut off, then it takes over", Note: "the master goes on granting, its replica gets nothing of it; then CLUSTER FAILOVER TAKEOVER", For: 2 * time.Second},
+			func(context.Context) error { old.cutReplicas(); return nil },
+			func(ctx context.Context) error {
 				err := replica.admin.Do(ctx, "CLUSTER", "FAILOVER", "TAKEOVER").Err()
 				if err == nil {
 					err = promoted(ctx)
 				}
-				old.peers.DropAll() // the replica shall not hear afterwards what it missed
-				old.peers.Change(func(t *redistest.Trouble) { t.SilentReplication = false })
-				if err != nil {
-					return err
-				}
-				return restored(ctx)
-			},
-		},
+				old.healReplicas()
+				return err
+			}),
 		{
 			Name: "cluster: slot moves", Note: "of a semaphore, key by key to another master, and stays half moved for a while",
 			For: time.Second, Alone: true,
@@ -124,7 +77,7 @@ func (s *servers) clusterFaults() []Fault {
 				if err := m.end(ctx, s); err != nil {
 					return err
 				}
-				return restored(ctx)
+				return until(ctx, s.whole)
 			},
 		},
 	}

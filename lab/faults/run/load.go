@@ -75,7 +75,7 @@ func (h *handle) get(random *rand.Rand, weight int) (permit, *operation) {
 }
 
 // hold holds a permit for a while, says every few milliseconds that it does, and
-// releases it. Who is told of the loss holds it no longer.
+// releases it. Once it is told of the loss, it holds the permit no longer.
 func (h *handle) hold(p permit, o *operation, d time.Duration) {
 	const look = 20 * time.Millisecond
 	e := history.Event{Sem: h.sem, Op: o.op}

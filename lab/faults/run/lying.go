@@ -175,8 +175,8 @@ func (s *lyingSession) jumps(ctx context.Context, c engine.Call) (engine.Reply, 
 	return s.Session.Step(ctx, c)
 }
 
-// asksOnce answers what was asked before without asking: who waits is told, or is
-// not.
+// asksOnce asks the engine once for each ticket. Later it answers by itself, and
+// leaves waiters to the notifications.
 func (s *lyingSession) asksOnce(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	known := c
 	known.Requests = nil

@@ -23,8 +23,8 @@ const callTime = 10 * time.Second
 // defaultLease is how long a permit lives unless renewed.
 const defaultLease = 30 * time.Second
 
-// place is an engine and what is known of it.
-type place struct {
+// openEngine is an engine, and what is known of the store behind it.
+type openEngine struct {
 	engine.Engine
 	kind  string                // "file", "redis", "sentinel", "cluster", "http"
 	dir   string                // of files
@@ -42,7 +42,7 @@ func (p *program) rawURL() string {
 
 // open opens the engine that --url or $SEMA_URL names. Calls to it end early
 // enough to be repeated within the lease.
-func (p *program) open(lease time.Duration) (*place, error) {
+func (p *program) open(lease time.Duration) (*openEngine, error) {
 	a := address{kind: "file"}
 	if raw := p.rawURL(); raw != "" {
 		var err error
@@ -56,7 +56,7 @@ func (p *program) open(lease time.Duration) (*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &place{Engine: e, kind: a.kind, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
+		return &openEngine{Engine: e, kind: a.kind, dir: e.Dir(), close: func() { _ = e.Close() }}, nil
 	}
 	if a.kind == "http" {
 		return p.openServer(a)
@@ -71,11 +71,11 @@ func (p *program) open(lease time.Duration) (*place, error) {
 		_ = rdb.Close()
 		return nil, err
 	}
-	return &place{Engine: e, kind: a.kind, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
+	return &openEngine{Engine: e, kind: a.kind, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
 }
 
 // openServer opens the engine behind a server.
-func (p *program) openServer(a address) (*place, error) {
+func (p *program) openServer(a address) (*openEngine, error) {
 	token := p.getenv("SEMA_SERVER_TOKEN")
 	if _, secret, ok := strings.Cut(token, "."); ok && len(secret) > 1 {
 		p.secrets = append(p.secrets, secret)
@@ -88,7 +88,7 @@ func (p *program) openServer(a address) (*place, error) {
 	case err != nil:
 		return nil, usage("http://host:7362 or https://host:7362, and $SEMA_SERVER_TOKEN", "the URL %s has something that no server's has", redact(a.raw))
 	}
-	return &place{Engine: e, kind: a.kind, close: func() { _ = e.Close() }}, nil
+	return &openEngine{Engine: e, kind: a.kind, close: func() { _ = e.Close() }}, nil
 }
 
 // engine is open for those who want no more than the engine.
@@ -138,7 +138,7 @@ func operate(ctx context.Context, e engine.Engine, verb, name string, do func(co
 	defer func() { _ = o.Close() }() // the answer is there
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return absent(name, unreachable(verb, name, do(ctx, o)))
+	return explained(name, unreachable(verb, name, do(ctx, o)))
 }
 
 // state looks at a semaphore; one that does not exist is an error.
@@ -150,12 +150,16 @@ func (p *program) state(ctx context.Context, name string) (st sema.State, err er
 	return st, err
 }
 
-// absent is the program's error for a semaphore that does not exist.
-func absent(name string, err error) error {
-	if !errors.Is(err, sema.ErrNotFound) {
-		return err
+// explained is the program's error for a semaphore that does not exist, or is in
+// use.
+func explained(name string, err error) error {
+	switch {
+	case errors.Is(err, sema.ErrNotFound):
+		return &exit{exitAbsent, usage("sema ls", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+	case errors.Is(err, sema.ErrInUse):
+		return &exit{exitConflict, usage("sema show "+quote(name), "%q is in use", name)}
 	}
-	return &exit{exitAbsent, usage("sema ls", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+	return err
 }
 
 // unreachable gives a call that ran out of time the same face as one that the

@@ -65,11 +65,13 @@ func (p *program) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&p.url, "url", "", "where semaphores live (default $SEMA_URL, or else a directory of this user)")
 	root.AddCommand(
 		p.runCommand(),
-		p.acquireCommand(), p.renewCommand(), p.permitCommand(releaseVerb),
-		p.lsCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.pauseCommand(), p.unpauseCommand(),
-		p.rmCommand(), p.permitCommand(revokeVerb), p.serveCommand(),
+		p.acquireCommand(), p.renewCommand(),
+		p.lsCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.serveCommand(),
 		p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
 	)
+	for _, op := range operations {
+		root.AddCommand(p.operationCommand(op))
+	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		// A variable that was meant to hold a URL must not mean this host.
 		if f := cmd.Flags().Lookup("url"); f != nil && f.Changed && p.url == "" {

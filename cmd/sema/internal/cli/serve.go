@@ -32,7 +32,7 @@ NAME is 1 to 16 lower-case letters and digits, SECRET at least 16 characters,
 HEX the SHA-256 of the secret. Clients show NAME.SECRET, as $SEMA_SERVER_TOKEN
 or as "Authorization: Bearer NAME.SECRET". PREFIX: names that begin so.
 
-TERM and INT end it: who waits is told to come again, requests at hand are
+TERM and INT end it: waiters are told to come again, requests at hand are
 carried out, for at most ten seconds. Permits have their leases, so a restart
 takes none away. /healthz answers as long as the process lives, /readyz as long
 as the engine answers. / is the dashboard, for browsers; /metrics is for

@@ -142,8 +142,8 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 }
 
 // closeOrLeave gives back what a failed wait may have left at the engine, as
-// the end of the program with that error. Who sends a signal meanwhile does not
-// want to wait for an engine that does not answer.
+// the end of the program with that error. A signal ends it at once: nobody wants to
+// wait for an engine that does not answer.
 func closeOrLeave(closing func(), signals *signals, err error) error {
 	done := make(chan struct{})
 	go func() { closing(); close(done) }()

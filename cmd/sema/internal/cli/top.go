@@ -25,7 +25,7 @@ The list is sorted by the callers that wait; s sorts it otherwise.
   /        filter by name; esc ends it
   s        sort by name, use, waiting, oldest
   l, u     set the limit; unset it
-  p        pause: nobody is granted a permit, who holds one keeps it; or end that
+  p        pause: nobody is granted a permit, holders keep theirs; or unpause
   r        revoke the permit under the cursor (where one semaphore is shown)
   arrows, page up and down, home, end, or k j g G
   esc, q   back; quit

@@ -184,7 +184,7 @@ func (m *model) viewOne() []string {
 	return m.fill([]string{m.line(bold, head), m.line(faint, "  "+head2)}, rows, keysOfOne, m.one.err)
 }
 
-// who is a holder or a waiter in one line.
+// who describes a holder or a waiter in one line.
 func (m *model) who(row int) string {
 	st := m.one.state
 	if row < len(st.Holders) {
