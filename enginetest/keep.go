@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sema"
@@ -254,6 +255,43 @@ var keepTests = []test{
 		close(stop)
 		all.Wait()
 		e.judge(h, limit, short)
+	}},
+	{name: "a busy client overtakes nobody that waits", run: func(e *env) {
+		busy, other := e.sem(1, nil), e.sem(1, nil)
+		stop := make(chan struct{})
+		var served atomic.Int64
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					p, err := busy.Acquire(e.ctx())
+					if err != nil {
+						e.Error(err)
+						return
+					}
+					time.Sleep(time.Millisecond)
+					served.Add(1)
+					_ = p.Release()
+				}
+			})
+		}
+		for range 20 {
+			before := served.Load()
+			e.until(func() bool { return served.Load() > before+10 }) // it is among itself again
+			before = served.Load()
+			p := e.acquire(other, 1)
+			if n := served.Load() - before; n > 100 { // a message's delay, and not seconds
+				e.Errorf("%d callers of another client were served first", n)
+			}
+			e.release(p)
+		}
+		close(stop)
+		all.Wait()
 	}},
 	{name: "passes do not starve others", run: func(e *env) {
 		greedy, other := e.sem(1, &sema.Options{Passes: 3}), e.sem(1, nil)

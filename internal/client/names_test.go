@@ -232,3 +232,46 @@ func TestNoClaimBecomesWhatItCannot(t *testing.T) {
 	}()
 	s.m.becomes(a.claim, queued)
 }
+
+// The same, and it was there before this server was first asked. The ticket in its
+// place is this server's own all the same.
+func TestATicketInThePlaceOfAPermitIsGivenBack(t *testing.T) {
+	s, n := names(t)
+	id := named(7).Wish.ID
+	s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	p := n.Ask(s.now, named(7))
+	s.answers(s.sends("ask7")) // found, and to be renewed
+	s.other(engine.Request{Kind: engine.Release, ID: id})
+	s.hold()
+	s.answers(s.sends("renew7"))
+	s.answers(s.sends("ask7"))
+	s.happened("queued")
+	n.Leave(s.now, p, false)
+	s.answers(s.sends("release7"))
+	if _, _, tickets := s.ledger.Load(); tickets != 0 {
+		t.Errorf("%d wait for nobody", tickets)
+	}
+}
+
+// A renewal travels when its caller gives the permit back at another server, and asks
+// here anew. What it tells is over.
+func TestACallerThatComesAnewGetsNothingOld(t *testing.T) {
+	s, n := names(t)
+	other := s.hold()
+	p := n.Ask(s.now, named(7))
+	s.answers(s.sends("ask7"))
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.told()
+	c := s.sends("renew7")
+	reply := s.step("me", c)
+	s.other(engine.Request{Kind: engine.Release, ID: p.Wish.ID})
+	s.hold()
+	n.Ask(s.now, named(7)) // joins
+	s.m.Answer(s.now, reply)
+	s.observe(n, "queued")
+	s.answers(s.sends("renew7"))
+	s.answers(s.sends("ask7"))
+	if p.State() != Waiting {
+		t.Errorf("the permit is another's, and this caller is %v", p.State())
+	}
+}

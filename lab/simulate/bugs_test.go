@@ -58,8 +58,6 @@ var planted = []struct {
 	{"a permit that was there before a server was asked is given back", claimFile, "return c.stage != wished && !c.found && !c.resumed", "return c.stage != wished && !c.resumed", false},
 	{"asking again takes a permit over from the server that was asked last", callFile, "r.Who, r.Again = c.who, c.stage == queued || c.unsure", "r.Who, r.Again = c.who, false", false},
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
-	{"whoever asks anew gets what an older call tells of", answerFile, "|| c.again && c.who != nil {", "{", true},
-	{"a ticket in the place of a permit that was found is left where it is", claimFile, "c.token, c.last, c.found = 0, 0, false", "c.token, c.last = 0, 0", true},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
 	{"whoever asks is told of a permit, though another session asked later", ledgerFile, "if !r.Again && !older || !l.reach(of.via) {", "if true || older {", false},
 	{"a permit is told to the session that asked for it first", ledgerFile, "if !r.Again && !older || !l.reach(of.via) {", "if older && false {", false},
