@@ -180,7 +180,7 @@ func (e *env) ctx() context.Context { return expect.Within(e) }
 // sem opens the test's semaphore as a client of its own.
 func (e *env) sem(limit int, o *sema.Options) *sema.Semaphore {
 	e.Helper()
-	return e.semOn(e.client(), limit, o)
+	return e.semOn(e.store.Client(e), limit, o)
 }
 
 // semOn opens it on an engine. Each has a label of its own, as each process of a
