@@ -230,8 +230,8 @@ grant = function(s, up_to)
 end,
 
 -- watch sees to it that somebody calls when the first lease ends, if anybody
--- waits. s.first is no later than that, which mostly tells enough. Those who
--- cannot be told, and know it, ask often enough.
+-- waits. s.first is no later than that, which mostly tells enough. Clients that
+-- cannot be notified, and know it, ask often enough.
 watch = function(s)
   if s.queued > 0 and s.used > 0 then
     local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
