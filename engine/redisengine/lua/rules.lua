@@ -71,10 +71,10 @@ ask = function(s, q, id)
   return R.answer(s, QUEUED, ticket, ahead, 0)
 end,
 
--- claim says whose the permit or the ticket is that is asked for, as its tail has
--- it. That of a named one changes: to the caller of the step, unless it asks again,
--- or for somebody who came before the ticket's caller did, and the session before it
--- can still be told.
+-- claim is the owner of the permit or ticket that is asked for, as its tail has it.
+-- A named one goes to the session of the step, but not from a session that can be
+-- notified if this session asks again, or for a caller that came before the
+-- ticket's.
 claim = function(s, q, id, known)
   if not q.who then return (R.tail(known)) end
   local _, came = R.ticket(s, id)
