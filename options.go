@@ -32,7 +32,8 @@ const (
 	// Refuse fails Acquire with a *LimitError.
 	Refuse
 	// Declare stores the given limit once, before this Semaphore's first
-	// acquisition: the latest deployment wins.
+	// acquisition: the latest deployment wins, also over a limit that an operator
+	// set. That stays pinned.
 	Declare
 )
 

@@ -206,9 +206,9 @@ func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
 // Resume takes up a permit that this or another process acquired, by its id,
 // and renews it. It fails with ErrLost when there is no such permit. Two
 // processes that resume one permit hold it both: to pass it on, the first must
-// let go of it. That is meant for permits of a Semaphore with Detached. Another's
-// may, once it is released, have gone on to another caller of its process, who
-// then holds it as well.
+// let go of it. That is meant for permits of a Semaphore with Detached. Any other
+// permit, once it is released, may have gone on to another caller of its process,
+// which then holds it as well.
 func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 	parsed, err := engine.ParseID(id)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package access is who may do what to semaphores from outside, and the record
-// of what they did: the same for package server and package dashboard.
+// Package access has the rights of those who use semaphores from outside, and the
+// record of what they did: the same for package server and package dashboard.
 package access
 
 import (

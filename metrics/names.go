@@ -46,7 +46,10 @@ func NewNames(most int, group func(semaphore string) string) (*Names, error) {
 
 // Of is the label's value for a semaphore. It is valid UTF-8.
 func (n *Names) Of(semaphore string) string {
-	label := n.grouped(semaphore)
+	label := semaphore
+	if n.name != nil {
+		label = strings.ToValidUTF8(n.name(semaphore), "\uFFFD")
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -68,11 +71,4 @@ func (n *Names) free(used map[string]bool) {
 			delete(n.taken, label)
 		}
 	}
-}
-
-func (n *Names) grouped(semaphore string) string {
-	if n.name == nil {
-		return semaphore
-	}
-	return strings.ToValidUTF8(n.name(semaphore), "\uFFFD")
 }

@@ -64,7 +64,7 @@ func (f Family) appendText(text []byte) []byte {
 			sum += count
 			bound := "+Inf"
 			if i < len(s.Spread.Bounds) {
-				bound = number(s.Spread.Bounds[i])
+				bound = strconv.FormatFloat(s.Spread.Bounds[i], 'g', -1, 64)
 			}
 			text = appendLine(text, name, "_bucket", labels, bound, float64(sum))
 		}
@@ -103,5 +103,3 @@ func appendLine(text []byte, name, part, labels, bound string, value float64) []
 	text = strconv.AppendFloat(text, value, 'g', -1, 64)
 	return append(text, '\n')
 }
-
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

@@ -102,8 +102,8 @@ func (s *Server) routes() *http.ServeMux {
 	return mux
 }
 
-// guarded is a route with everything around it: who asks, whether he may, how
-// long the body may take, and what an error looks like.
+// guarded is a route with everything around it: the right that it needs, how long
+// the body may take, and what an error looks like.
 func (s *Server) guarded(one route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.admit(one, w, r); err != nil {

@@ -41,8 +41,8 @@ type Options struct {
 	// may be the method Add of an access.Log. Default: Log is told.
 	Audit func(access.Record)
 
-	// Dashboard is what is served at /. It decides by itself who may see it:
-	// browsers show no bearer tokens. Default: nothing.
+	// Dashboard is served at /. It checks rights by itself: browsers show no
+	// bearer tokens. Default: nothing.
 	Dashboard http.Handler
 
 	// Metrics is what is served at /metrics, to tokens for all names. Default:

@@ -26,7 +26,7 @@ type bearer struct {
 	hash [sha256.Size]byte
 }
 
-// local is who asks a server without tokens.
+// local is everybody, to a server without tokens.
 var local = &Who{Name: "local", Right: access.Admin}
 
 // ReadTokens reads a token file. Each line has four words; empty lines and
@@ -115,7 +115,7 @@ func (t *Tokens) Find(token string) *Who {
 	return &who.Who
 }
 
-// Who finds out who asks. The error is a *Problem with status 401, or 403 where
+// Who finds out who sent a request. The error is a *Problem with status 401, or 403 where
 // a browser was led here by another site.
 func (s *Server) Who(r *http.Request) (*Who, error) {
 	if s.tokens == nil {

@@ -356,7 +356,7 @@ func (l *log) rewrite() error {
 	}
 	next := l.image
 	b := next.text()
-	temp := l.engine.path(l.engine.process + "-" + l.hash() + tempSuffix)
+	temp := l.engine.path(l.engine.process + "-" + fileName(l.name) + tempSuffix)
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC|noFollow, l.engine.mode)
 	if err != nil {
 		return err

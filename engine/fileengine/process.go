@@ -214,9 +214,3 @@ func fileName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return readable[:min(len(readable), 60)] + "~" + hex.EncodeToString(sum[:8]) + logSuffix
 }
-
-// hash is what is distinct in the name of the log's file.
-func (l *log) hash() string {
-	sum := sha256.Sum256([]byte(l.name))
-	return hex.EncodeToString(sum[:8])
-}

@@ -130,8 +130,8 @@ func (d *dispatcher) leave(channel string) {
 	}
 }
 
-// drop takes a subscription that is not current any more off its subscriber. The connection to one node of a
-// cluster ends with its last one: the node may leave.
+// drop takes a subscription that is not current any more off its subscriber. The
+// connection to one node of a cluster ends with its last one: the node may leave.
 func (d *dispatcher) drop(sub *subscription) {
 	on := sub.on
 	on.Set(sub.channel, false)
@@ -220,8 +220,8 @@ func (d *dispatcher) Refused(on *redissub.Subscriber, err error) {
 	}
 }
 
-// Ended has the sessions ask whose slot has left a node, when the cluster's map
-// has had the time to be read again: asking moves the subscription.
+// Ended handles a slot that has left a node. Its sessions ask again, when the
+// cluster's map has had the time to be read again: asking moves the subscription.
 func (d *dispatcher) Ended(on *redissub.Subscriber, channel string) {
 	var sessions []*subscription
 	d.mu.Lock()

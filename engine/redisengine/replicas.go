@@ -3,7 +3,6 @@ package redisengine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -113,5 +112,3 @@ func (c *caller) waitTime(ctx context.Context) time.Duration {
 	}
 	return max(most, time.Millisecond)
 }
-
-func tooFew(on, want int) error { return fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, on, want) }

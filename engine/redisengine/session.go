@@ -2,6 +2,7 @@ package redisengine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -177,7 +178,7 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	}
 	if on < want {
 		if needsReplicas(c, reply.Answers) {
-			return engine.Reply{}, s.fail(tooFew(on, want))
+			return engine.Reply{}, s.fail(fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, on, want))
 		}
 		markUnsure(reply.Notification.Grants)
 	}

@@ -50,7 +50,10 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 			}
 			m.asked(now, it.claim, answer, reply)
 		}
-		m.renewAgain(it.claim)
+		if c := it.claim; c.again && (c.stage == unproven || c.stage == held) { // the answer may be older than what was told of it
+			c.again = false
+			m.push(c)
+		}
 	}
 	m.tellQueued()
 	if reply.Recheck > 0 {
@@ -66,15 +69,6 @@ func (m *Machine) back(c *claim) {
 	c.pending = false
 	if c.stage != ended {
 		m.schedule(c.due)
-	}
-}
-
-// renewAgain renews a permit once more, if the answer may be older than what was
-// told of it.
-func (m *Machine) renewAgain(c *claim) {
-	if c.again && (c.stage == unproven || c.stage == held) {
-		c.again = false
-		m.push(c)
 	}
 }
 

@@ -163,18 +163,14 @@ func (m *Machine) takeFresh(now time.Duration) {
 			m.drop(c)
 			continue
 		}
-		if m.cfg.Declare && !m.declared && !m.declares() {
+		declares := func(it item) bool { return it.order == &m.declaring } // already
+		if m.cfg.Declare && !m.declared && !slices.ContainsFunc(m.flight.items, declares) {
 			m.request(item{order: &m.declaring}, engine.Request{Kind: engine.SetLimit, Limit: m.cfg.Limit})
 		}
 		c.pending = true
 		m.request(item{claim: c}, m.askFor(now, c))
 	}
 	m.fresh = slices.Delete(m.fresh, 0, n)
-}
-
-// declares reports whether the call at hand stores the limit already.
-func (m *Machine) declares() bool {
-	return slices.ContainsFunc(m.flight.items, func(it item) bool { return it.order == &m.declaring })
 }
 
 // askFor is the next ask for a claim.

@@ -73,8 +73,8 @@ func (m *Machine) giveBack(c *claim) {
 	m.orders = append(m.orders, &Order{request: r, owed: true, told: true})
 }
 
-// obsolete reports whether a release that nobody waits for would take what a caller
-// has since asked for again, under the same id.
+// obsolete reports whether a release that nobody waits for would take away what a
+// caller has asked for again since, under the same id.
 func (m *Machine) obsolete(o *Order) bool {
 	return o.told && o.request.Kind == engine.Release && m.Knows(o.request.ID)
 }

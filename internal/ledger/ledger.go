@@ -280,9 +280,9 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	return engine.Answer{Status: engine.Queued, Ahead: l.position(t), Ticket: t.end}
 }
 
-// claim says whose the permit or the ticket is that is asked for. That of a named
-// one changes: to the caller of the step, unless it asks again, or for somebody who
-// came before the ticket's caller did, and the session before it can still be told.
+// claim is the owner of the permit or ticket that is asked for. A named one goes to
+// the session of the step, but not from a session that can be notified if this
+// session asks again, or for a caller that came before the ticket's.
 func (l *Ledger) claim(now int64, who engine.Client, r engine.Request) owner {
 	of := l.ownerOf(r.ID)
 	switch {

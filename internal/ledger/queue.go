@@ -43,9 +43,9 @@ func (l *Ledger) grant(now, upTo int64) {
 func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 
 // watch sees to it that somebody calls when the first lease ends, if anybody
-// waits. Whoever asks is told when that is; so only a lease that ends before
-// all that were known needs a message, to the ticket that came last. Those who
-// cannot be told, and know it, ask often enough.
+// waits. An ask is answered with that time; so only a lease that ends before
+// all that were known needs a message, to the ticket that came last. Clients that
+// cannot be notified, and know it, ask often enough.
 func (l *Ledger) watch(now int64, asker engine.ID) {
 	first, held := l.NextEnd()
 	if l.Watched || !held || len(l.queue) == 0 {

@@ -35,18 +35,6 @@ type Life struct {
 	Upto uint64 // the largest number of a permit that was asked for in it, or before
 }
 
-// The flags of a request.
-const (
-	flagWait = 1 << iota
-	flagUnfair
-	flagStrict
-	flagAnew
-	flagDetached
-	flagPin
-	flagAgain
-	flagMine
-)
-
 // AppendStep appends the message. Ids of the session's own permits travel
 // without their first part.
 func AppendStep(b []byte, s *Step) []byte {
@@ -105,7 +93,13 @@ func appendRequest(b []byte, r *engine.Request, own string) []byte {
 	b = putTime(b, 7, r.Lease)
 	b = putTime(b, 8, r.Ticket)
 	b = putTime(b, 9, r.Waited)
-	b = putNumber(b, 10, flags(r))
+	bits := uint64(0)
+	for i, set := range flags(r) {
+		if *set {
+			bits |= 1 << i
+		}
+	}
+	b = putNumber(b, 10, bits)
 	b = putInt(b, 11, int64(r.Behind))
 	b = putInt(b, 12, r.Token)
 	if r.Who == nil {
@@ -114,14 +108,9 @@ func appendRequest(b []byte, r *engine.Request, own string) []byte {
 	return putPart(b, 13, func(b []byte) []byte { return appendClient(b, r.Who) })
 }
 
-func flags(r *engine.Request) uint64 {
-	v := uint64(0)
-	for i, set := range [...]bool{r.Wait, r.Unfair, r.Strict, r.Anew, r.Detached, r.Pin, r.Again, r.Mine} {
-		if set {
-			v |= 1 << i
-		}
-	}
-	return v
+// flags are what travels of a request as bits, the lowest first.
+func flags(r *engine.Request) [8]*bool {
+	return [8]*bool{&r.Wait, &r.Unfair, &r.Strict, &r.Anew, &r.Detached, &r.Pin, &r.Again, &r.Mine}
 }
 
 // appendID uses four fields, from first on: number, weight, slot, client.
@@ -213,9 +202,9 @@ func readRequest(f *fields, r *engine.Request) {
 	case 9:
 		r.Waited = f.time()
 	case 10:
-		v := f.number
-		r.Wait, r.Unfair, r.Strict = v&flagWait != 0, v&flagUnfair != 0, v&flagStrict != 0
-		r.Anew, r.Detached, r.Pin, r.Again, r.Mine = v&flagAnew != 0, v&flagDetached != 0, v&flagPin != 0, v&flagAgain != 0, v&flagMine != 0
+		for i, set := range flags(r) {
+			*set = f.number&(1<<i) != 0
+		}
 	case 11:
 		r.Behind = f.int()
 	case 12:

@@ -68,7 +68,7 @@ type Case struct {
 	Names  int     `json:"-"` // semaphores that the workers are spread over; 0 means 1
 	Stamps bool    `json:"-"` // the waits are from release to acquire, across processes
 	Plan   *Plan   `json:"-"` // nil: the runner's
-	Field  []Entry `json:"-"` // who takes part
+	Field  []Entry `json:"-"` // the contestants
 }
 
 // Series finds a contestant. It has no rounds if it did not take part.

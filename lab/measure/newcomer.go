@@ -25,7 +25,7 @@ func (s Store) newcomer(ctx context.Context, o Setup) (Gate, error) {
 			}
 			return sleep(ctx, time.Duration(o.KeepUS/2)*time.Microsecond)
 		}
-		return busy.Times(2), err // whose waits are not timed
+		return busy.Times(2), err // its waits are not timed
 	}
 	return Gate{Workers: 1, Work: func(ctx context.Context, _ int, held func()) error {
 		one, err := sema.New(s.Engine, o.Name, o.Limit, o.options())

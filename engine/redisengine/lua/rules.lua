@@ -71,10 +71,10 @@ ask = function(s, q, id)
   return R.answer(s, QUEUED, ticket, ahead, 0)
 end,
 
--- claim says whose the permit or the ticket is that is asked for, as its tail has
--- it. That of a named one changes: to the caller of the step, unless it asks again,
--- or for somebody who came before the ticket's caller did, and the session before it
--- can still be told.
+-- claim is the owner of the permit or ticket that is asked for, as its tail has it.
+-- A named one goes to the session of the step, but not from a session that can be
+-- notified if this session asks again, or for a caller that came before the
+-- ticket's.
 claim = function(s, q, id, known)
   if not q.who then return (R.tail(known)) end
   local _, came = R.ticket(s, id)
@@ -230,8 +230,8 @@ grant = function(s, up_to)
 end,
 
 -- watch sees to it that somebody calls when the first lease ends, if anybody
--- waits. s.first is no later than that, which mostly tells enough. Those who
--- cannot be told, and know it, ask often enough.
+-- waits. s.first is no later than that, which mostly tells enough. Clients that
+-- cannot be notified, and know it, ask often enough.
 watch = function(s)
   if s.queued > 0 and s.used > 0 then
     local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
