@@ -16,20 +16,12 @@ const skew = 100 * time.Millisecond
 
 func basicOriginal(h *handle, at *place, s history.Semaphore) error {
 	sem, err := classic.NewBasic(at.rdb, s.Name, s.Limit, classicOptions(h.w, s))
-	if err != nil {
-		return err
-	}
-	h.original(sem)
-	return nil
+	return h.original(sem, err)
 }
 
 func fairOriginal(h *handle, at *place, s history.Semaphore) error {
 	sem, err := classic.NewFair(at.rdb, s.Name, s.Limit, classicOptions(h.w, s))
-	if err != nil {
-		return err
-	}
-	h.original(sem)
-	return nil
+	return h.original(sem, err)
 }
 
 func classicOptions(w *worker, s history.Semaphore) classic.Options {
@@ -39,7 +31,7 @@ func classicOptions(w *worker, s history.Semaphore) classic.Options {
 
 // original has a handle use a semaphore of package classic, which does not wait:
 // it tries again.
-func (h *handle) original(sem classic.Semaphore) {
+func (h *handle) original(sem classic.Semaphore, err error) error {
 	h.close = func() error { return nil }
 	h.acquire = func(ctx context.Context, _ int, try bool) (permit, error) {
 		for {
@@ -62,6 +54,7 @@ func (h *handle) original(sem classic.Semaphore) {
 			}
 		}
 	}
+	return err
 }
 
 // originalPermit is a permit of package classic. It is not renewed.
