@@ -49,7 +49,7 @@ func (x *semaphore) renewed(ctx context.Context, number uint64, lease time.Durat
 	if err != nil || fresh {
 		return p, err
 	}
-	a, err := x.order(ctx, "renew", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
+	status, err := x.order(ctx, "renew", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
 		if p.State() != client.Held {
 			return nil, errGone
 		}
@@ -63,9 +63,9 @@ func (x *semaphore) renewed(ctx context.Context, number uint64, lease time.Durat
 	switch {
 	case err != nil:
 		return nil, err
-	case a.Status == engine.Revoked:
+	case status == engine.Revoked:
 		return nil, errRevoked
-	case a.Status != engine.Granted:
+	case status != engine.Granted:
 		return nil, errGone
 	}
 	x.loop.Lock()
@@ -139,7 +139,7 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request, who *Who) error
 // server knows of, or the one that another has granted since.
 func (x *semaphore) released(ctx context.Context, number uint64) error {
 	var here, there *client.Order
-	a, err := x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
+	status, err := x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
 		p := x.permit(number)
 		if p == nil || p.State() != client.Held {
 			return nil, errGone
@@ -150,17 +150,17 @@ func (x *semaphore) released(ctx context.Context, number uint64) error {
 		p.end(errGone)
 		return here, nil
 	})
-	if err == nil && a.Status == engine.Done || err != nil && err != errGone {
+	if err == nil && status == engine.Done || err != nil && err != errGone {
 		return err
 	}
 	id, h, err := x.find(ctx, number)
 	if err == nil {
-		a, err = x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
+		status, err = x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
 			there = &client.Order{Owner: w}
 			x.loop.Machine.Do(now, there, engine.Request{Kind: engine.Release, ID: id, Token: h.Token})
 			return there, nil
 		})
-		if err == nil && a.Status != engine.Done {
+		if err == nil && status != engine.Done {
 			err = errGone
 		}
 	}

@@ -111,19 +111,18 @@ func reason(x *semaphore, e client.Event) error {
 	return errGone
 }
 
-// order has a request carried out, and waits for the answer. begin gives it to the
+// order has a request carried out, and waits for its outcome. begin gives it to the
 // machine, with the waiter as its owner, or says why there is none.
-func (x *semaphore) order(ctx context.Context, op string, begin func(now time.Duration, w *loop.Waiter) (*client.Order, error)) (engine.Answer, error) {
+func (x *semaphore) order(ctx context.Context, op string, begin func(now time.Duration, w *loop.Waiter) (*client.Order, error)) (engine.Status, error) {
 	w := &loop.Waiter{}
 	x.loop.Lock()
 	o, err := begin(x.loop.Now(), w)
 	if err != nil {
 		x.loop.Unlock()
-		return engine.Answer{}, err
+		return 0, err
 	}
 	x.loop.Start(x.loop.Now())
-	_, err = x.loop.Result(ctx, op, w, o)
-	return w.Answer, err
+	return x.loop.Result(ctx, op, w, o)
 }
 
 // find is a permit that some server has given under a number, as the engine has it.

@@ -147,7 +147,7 @@ func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
 
 // begin makes an acquisition one whose caller has just come.
 func (m *Machine) begin(now time.Duration, a *Acquisition, weight int, wait bool) {
-	*a = Acquisition{Owner: a.Owner, weight: weight, wait: wait, ahead: -1, slot: -1, state: Asking}
+	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
 	m.came = max(now, m.came+1) // distinct
 	a.came = m.came
 }

@@ -100,7 +100,7 @@ func (l *Loop) Closed() bool { return l.closed }
 // may be read without when it is settled.
 type Waiter struct {
 	Err    error         // why it failed
-	Answer engine.Answer // to an order
+	Status engine.Status // of the answer to an order
 
 	settled atomic.Bool
 	done    chan struct{} // closed when settled; nil as long as nobody waits
@@ -239,7 +239,7 @@ func (l *Loop) Gather() {
 	for _, e := range l.Machine.Events() {
 		if e.Kind == client.Answered {
 			w := e.Order.Owner.(*Waiter)
-			w.Answer = e.Answer
+			w.Status = e.Answer.Status
 			w.Settle(e.Err)
 		} else if f := l.owner.Observe(e); f != nil {
 			l.after = append(l.after, f)
@@ -369,7 +369,7 @@ func (l *Loop) Result(ctx context.Context, op string, w *Waiter, o *client.Order
 			return 0, l.Unanswered(op, ctx.Err())
 		}
 	}
-	return w.Answer.Status, l.Named(op, w.Err)
+	return w.Status, l.Named(op, w.Err)
 }
 
 // Unanswered joins the end of a wait with what the engine said last, if it was
