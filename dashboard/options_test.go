@@ -15,15 +15,15 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
 	for field, c := range map[string]struct {
-		set         func(*dashboard.Options, int)
-		least, most int
+		set         func(*dashboard.Options, int64)
+		least, most int64
 	}{
-		"Rows":     {func(o *dashboard.Options, n int) { o.Rows = n }, 1, 500},
-		"Streams":  {func(o *dashboard.Options, n int) { o.Streams = n }, 1, 1_000_000},
-		"Interval": {func(o *dashboard.Options, n int) { o.Interval = time.Duration(n) }, int(time.Millisecond), int(24 * time.Hour)},
+		"Rows":     {func(o *dashboard.Options, n int64) { o.Rows = int(n) }, 1, 500},
+		"Streams":  {func(o *dashboard.Options, n int64) { o.Streams = int(n) }, 1, 1_000_000},
+		"Interval": {func(o *dashboard.Options, n int64) { o.Interval = time.Duration(n) }, int64(time.Millisecond), int64(24 * time.Hour)},
 	} {
 		for _, v := range []struct {
-			n  int
+			n  int64
 			ok bool
 		}{
 			{0, true}, {c.least, true}, {c.most, true}, {c.most + 1, false}, {-1, false}, {math.MinInt, false}, {math.MaxInt, false},
