@@ -56,10 +56,10 @@ var planted = []struct {
 	{"what a lost reply told of grants nobody asks for", outageFile, "if m.cfg.Lasting && !failure.NotExecuted {", "if false && m.cfg.Lasting && !failure.NotExecuted {", true},
 	{"a server lets go of a permit that its caller has from another", orderFile, "Mine: c.id.Client != m.cfg.Client && !c.resumed", "Mine: false", false},
 	{"a permit that was there before a server was asked is given back", claimFile, "return c.stage != wished && !c.found && !c.resumed", "return c.stage != wished && !c.resumed", false},
-	{"asking again takes a permit over from the server that was asked last", callFile, "r.Who, r.Again = c.who, c.stage == queued || c.unsure", "r.Who, r.Again = c.who, false", false},
+	{"asking again takes a permit over from the server that was asked last", callFile, "r.Who, r.Again = c.who, c.stage == queued || c.unsure", "r.Who, r.Again = c.who, false", true},
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
-	{"whoever asks is told of a permit, though another session asked later", ledgerFile, "if !r.Again && !older || !l.reach(of.via) {", "if true || older {", false},
+	{"whoever asks is told of a permit, though another session asked later", ledgerFile, "if !r.Again && !older || !l.reach(of.via) {", "if true || older {", true},
 	{"a permit is told to the session that asked for it first", ledgerFile, "if !r.Again && !older || !l.reach(of.via) {", "if older && false {", false},
 }
 
