@@ -140,7 +140,7 @@ var namedTests = []test{
 		holder.ask(all, engine.Granted)
 		a.ask(r, engine.Queued)
 		came := time.Now()
-		e.pass(func() time.Time { return came.Add(10 * time.Millisecond) })
+		e.pass(func() time.Time { return came.Add(500 * time.Millisecond) }) // more than an ask takes
 		c.ask(behind, engine.Queued)
 		e.ok(a.Close())
 		if got := b.ask(again(r, time.Since(came)), engine.Queued); got.Ahead != 0 {
