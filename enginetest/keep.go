@@ -258,28 +258,8 @@ var keepTests = []test{
 	}},
 	{name: "a busy client overtakes nobody that waits", run: func(e *env) {
 		busy, other := e.sem(1, nil), e.sem(1, nil)
-		stop := make(chan struct{})
-		var served atomic.Int64
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					p, err := busy.Acquire(e.ctx())
-					if err != nil {
-						e.Error(err)
-						return
-					}
-					time.Sleep(time.Millisecond)
-					served.Add(1)
-					_ = p.Release()
-				}
-			})
-		}
+		served, stop := e.keepBusy(busy, time.Millisecond)
+		defer stop()
 		for range 20 {
 			before := served.Load()
 			e.until(func() bool { return served.Load() > before+10 }) // it is among itself again
@@ -290,35 +270,36 @@ var keepTests = []test{
 			}
 			e.release(p)
 		}
-		close(stop)
-		all.Wait()
 	}},
 	{name: "passes do not starve others", run: func(e *env) {
 		greedy, other := e.sem(1, &sema.Options{Passes: 3}), e.sem(1, nil)
-		stop := make(chan struct{})
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					p, err := greedy.Acquire(e.ctx())
-					if err != nil {
-						e.Error(err)
-						return
-					}
-					time.Sleep(time.Microsecond)
-					_ = p.Release()
-				}
-			})
-		}
+		_, stop := e.keepBusy(greedy, time.Microsecond)
+		defer stop()
 		for range 20 {
 			e.release(e.acquire(other, 1))
 		}
-		close(stop)
-		all.Wait()
 	}},
+}
+
+// keepBusy has four callers take a semaphore again and again, each for so long, until
+// stop is called. served is how often they have had it.
+func (e *env) keepBusy(s *sema.Semaphore, hold time.Duration) (served *atomic.Int64, stop func()) {
+	served = &atomic.Int64{}
+	var stopped atomic.Bool
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for !stopped.Load() {
+				p, err := s.Acquire(e.ctx())
+				if err != nil {
+					e.Error(err)
+					return
+				}
+				time.Sleep(hold)
+				served.Add(1)
+				_ = p.Release()
+			}
+		})
+	}
+	return served, func() { stopped.Store(true); all.Wait() }
 }

@@ -34,6 +34,21 @@ func (c *caller) Step(ctx context.Context, call engine.Call) (engine.Reply, erro
 	return reply, err
 }
 
+// grantedToTheSecond has two sessions wait under one name, and the one that asked
+// last hear of the grant.
+func (e *env) grantedToTheSecond() (a, b *caller, r engine.Request) {
+	e.Helper()
+	holder := e.caller()
+	a, b = e.caller(), e.caller()
+	all, r := named(2), named(1)
+	holder.ask(all, engine.Granted)
+	a.ask(r, engine.Queued)
+	b.ask(r, engine.Queued)
+	holder.do(engine.Release, all, engine.Done)
+	b.hearsOfGrant(r)
+	return a, b, r
+}
+
 // named is what to ask for under a new name.
 func named(weight int) engine.Request {
 	return engine.Request{
@@ -186,13 +201,8 @@ var namedTests = []test{
 		b.do(engine.Release, late, engine.Done)
 	}},
 	{name: "a revocation reaches the last to ask", run: func(e *env) {
-		holder, a, b, operator := e.caller(), e.caller(), e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, engine.Granted)
-		a.ask(r, engine.Queued)
-		b.ask(r, engine.Queued)
-		holder.do(engine.Release, all, engine.Done)
-		b.hearsOfGrant(r)
+		a, b, r := e.grantedToTheSecond()
+		operator := e.caller()
 		operator.do(engine.Revoke, r, engine.Done)
 		b.hearsToRenew()
 		b.do(engine.Renew, r, engine.Revoked)
@@ -202,13 +212,8 @@ var namedTests = []test{
 		a.hearsToRenew()
 	}},
 	{name: "a release by another reaches the last to ask", run: func(e *env) {
-		holder, a, b, operator := e.caller(), e.caller(), e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, engine.Granted)
-		a.ask(r, engine.Queued)
-		b.ask(r, engine.Queued)
-		holder.do(engine.Release, all, engine.Done)
-		b.hearsOfGrant(r)
+		_, b, r := e.grantedToTheSecond()
+		operator := e.caller()
 		operator.do(engine.Release, r, engine.Done)
 		b.hearsToRenew()
 	}},

@@ -117,6 +117,8 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 		case <-changed:
 		case <-ctx.Done():
 			return nil, false, ctx.Err()
+		case <-x.server.done:
+			return nil, false, closing()
 		}
 	}
 }
