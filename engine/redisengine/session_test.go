@@ -112,7 +112,7 @@ func TestASubscriptionHangs(t *testing.T) {
 	server := redistest.Start(t)
 	var b blocker
 	t.Cleanup(b.free)
-	rdb := connect(t, redis.Options{Addr: server.Addr(), Dialer: b.dial, DialerRetries: 1, DialTimeout: time.Hour})
+	rdb := connect(t, redis.Options{Addr: server.Addr(), Dialer: b.dial, DialerRetries: 1, DialTimeout: time.Hour, ReadTimeout: expect.Patience})
 	e := closing(t, rdb)
 	s, other := session(t, e, "x"), session(t, e, "y")
 	ask := func(s *direct, number uint64) engine.Answer {

@@ -45,8 +45,9 @@ type Node struct {
 
 // Subscriber is a connection for subscriptions, which is made again whenever it
 // fails. That is not left to go-redis. It subscribes again to all channels in one
-// command, which a cluster refuses when they are of several slots; and its health
-// check takes a connection that swallows everything for a good one.
+// command, which a cluster refuses when they are of several slots; its health
+// check takes a connection that swallows everything for a good one; and it does
+// not tell what may have been missed in between.
 //
 // Whatever waits for the network happens in the Subscriber's own goroutines: no
 // method waits.
@@ -144,7 +145,7 @@ func (s *Subscriber) run(ctx context.Context) {
 		if s.adjust(connected, p, have) {
 			go func() {
 				defer lost()
-				worked <- s.receive(connected, p)
+				worked <- s.receive(p)
 			}()
 			for s.await(connected) && s.adjust(connected, p, have) {
 			}
@@ -207,12 +208,22 @@ func (s *Subscriber) adjust(ctx context.Context, p *redis.PubSub, have map[strin
 	return true
 }
 
+// over has ended. With it a PubSub uses the connection that it has, and makes no
+// other one when that has failed. The other one would listen to the same channels
+// for a moment, and the server would take the client for reachable until run has
+// closed it.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // receive passes on what the connection brings until it fails, and reports
 // whether it brought anything.
-func (s *Subscriber) receive(ctx context.Context, p *redis.PubSub) (worked bool) {
+func (s *Subscriber) receive(p *redis.PubSub) (worked bool) {
 	probed := false
 	for {
-		item, err := p.ReceiveTimeout(ctx, healthCheck)
+		item, err := p.ReceiveTimeout(over, healthCheck)
 		switch {
 		case err == nil:
 			worked, probed = true, false
@@ -225,7 +236,7 @@ func (s *Subscriber) receive(ctx context.Context, p *redis.PubSub) (worked bool)
 			}
 		case isTimeout(err) && !probed:
 			probed = true
-			if p.Ping(ctx) != nil {
+			if p.Ping(over) != nil {
 				return worked
 			}
 		default:
