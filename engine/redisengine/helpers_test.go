@@ -10,15 +10,25 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"sema"
 	"sema/engine"
 	"sema/lab/expect"
 )
 
+// The suites open thousands of clients. Unless told, go-redis has 32 KiB for each
+// direction of a connection, and 200 KiB for news of maintenance, which only Redis
+// Enterprise sends.
+const buffer = 4 << 10
+
+func noNews() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
 // connect makes a go-redis client that gives up on a call when its context ends.
 func connect(t testing.TB, o redis.Options) *redis.Client {
-	o.ContextTimeoutEnabled = true
+	o.ContextTimeoutEnabled, o.ReadBufferSize, o.WriteBufferSize, o.MaintNotificationsConfig = true, buffer, buffer, noNews()
 	rdb := redis.NewClient(&o)
 	t.Cleanup(func() {
 		_ = rdb.Close()

@@ -16,7 +16,10 @@ func cluster(tb testing.TB) enginetest.Store {
 	c := redistest.StartCluster(tb, 3)
 	return enginetest.Store{
 		Client: func(tb testing.TB) sema.Engine {
-			return closing(tb, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ContextTimeoutEnabled: true}))
+			return closing(tb, redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs: c.Addrs(), ContextTimeoutEnabled: true, ReadBufferSize: buffer, WriteBufferSize: buffer,
+				MaintNotificationsConfig: noNews(), DisableRoutingPolicies: true, // or each asks for a list of all commands
+			}))
 		},
 	}
 }

@@ -33,8 +33,7 @@ func standalone(tb testing.TB) enginetest.Store {
 		Thaw:   s.Continue,
 		Forget: func(testing.TB) { s.Restart() },
 		Client: func(tb testing.TB) sema.Engine {
-			rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true})
-			return closing(tb, rdb)
+			return engineAt(tb, s.Addr())
 		},
 	}
 }
