@@ -157,7 +157,7 @@ type Request struct {
 	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
 
 	// Of an Ask.
-	Ticket   time.Duration // life of the ticket from this step on; at most Lease. 0: its process's (see Lasting)
+	Ticket   time.Duration // life of the ticket from this step on; at most half a minute more than Lease. 0: its process's (see Lasting)
 	Waited   time.Duration // how long its caller has waited; orders the queue
 	Wait     bool          // queue if it cannot be granted now
 	Unfair   bool          // take free weight although others wait

@@ -89,7 +89,8 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			c.found = c.stage == wished && m.brief(c, answer.Lease)
 			// Should a notification have told of a grant, this may be another
 			// one, if that one's time was up.
-			m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease)
+			c.began = sent
+			m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease, m.brief(c, answer.Lease))
 		case now >= c.valid || c.token != answer.Token:
 			m.lose(c, m.overdueReason(c))
 		default: // the hand-off's notification came first
@@ -155,12 +156,13 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 	}
 }
 
-// grant makes a permit of a ticket or a wish. The lease counts from sent on.
-func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent, lease time.Duration) {
-	c.began, c.sent, c.due = sent, sent, never
+// grant makes a permit of a ticket or a wish. The lease counts from sent on, and
+// MaxHold from c.began on; brief says that it is less than was asked for.
+func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent, lease time.Duration, brief bool) {
+	c.sent, c.due = sent, never
 	c.token, c.last, c.received, c.slot = token, token, now, slot
 	m.validUntil(c, sent+lease-c.terms.Margin)
-	m.receive(now, c, m.brief(c, lease))
+	m.receive(now, c, brief)
 }
 
 // brief reports whether a lease is less than what is asked for, as the rest of an

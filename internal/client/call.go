@@ -177,7 +177,7 @@ func (m *Machine) takeFresh(now time.Duration) {
 func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	lease, a := m.lease(c), c.holder
 	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Limit: c.terms.Limit, Lease: lease, Ticket: min(m.ticketLife(c), lease), Waited: max(0, now-a.came),
+		Kind: engine.Ask, ID: c.id, Limit: c.terms.Limit, Lease: lease, Ticket: m.ticketLife(c), Waited: max(0, now-a.came),
 		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.stage == queued || m.deaf,
 	}
 	if c.who != nil {

@@ -24,7 +24,7 @@ type claim struct {
 	once    bool           // its caller does not wait
 	resumed bool           // another client made the permit
 
-	began  time.Duration // when the request left that was granted: MaxHold counts from here
+	began  time.Duration // when the request left that was granted, or the permit was handed over: MaxHold counts from here
 	asked  time.Duration // when the first ask left that may have been carried out
 	sent   time.Duration // when the request left that the last good answer belongs to
 	valid  time.Duration // held: until when it may be trusted

@@ -423,6 +423,57 @@ func TestAPermitIsNotHeldLongerThanAllowed(t *testing.T) {
 	}
 }
 
+// A permit that is handed over late in its ticket's life is held for as long as any
+// other, and the engine has it no longer than that.
+func TestAHandOffIsHeldAsLongAsAllowed(t *testing.T) {
+	s := begin(t, func(c *Config) { c.MaxHold = 2 * time.Second })
+	id := s.hold()
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.happened("queued")
+	s.later(4900 * time.Millisecond)
+	s.other(engine.Request{Kind: engine.Release, ID: id})
+	s.told()
+	s.happened("granted")
+	began := s.now
+	for a.State() == Held {
+		if c, ok := s.m.Next(s.now); ok {
+			s.answers(c)
+		}
+		s.later(100 * time.Millisecond)
+	}
+	s.happened("lost")
+	if held := s.now - began; held != 2*time.Second {
+		t.Errorf("held for %v, want MaxHold", held)
+	}
+	if end, _ := s.ledger.LeaseEnd(a.ID()); end != (began + 5*time.Second).Microseconds() {
+		t.Errorf("its lease ends at %d; want it one margin after MaxHold, at %d", end, (began + 5*time.Second).Microseconds())
+	}
+}
+
+// A waiter that may hold for a moment only is in the queue all the time.
+func TestAWaiterWithAShortHoldKeepsItsPlace(t *testing.T) {
+	for _, hold := range []time.Duration{100 * time.Millisecond, 2 * time.Second, 25 * time.Second} {
+		s := begin(t, func(c *Config) { c.MaxHold = hold })
+		id := s.hold()
+		s.acquire()
+		s.answers(s.sends("ask1"))
+		s.happened("queued")
+		for range 60 {
+			s.later(time.Second)
+			if c, ok := s.m.Next(s.now); ok {
+				s.answers(c)
+			}
+			if waiting := len(s.ledger.State(s.now.Microseconds()).Waiters); waiting != 1 {
+				t.Fatalf("MaxHold %v: %d wait after %v", hold, waiting, s.now)
+			}
+		}
+		s.other(engine.Request{Kind: engine.Release, ID: id})
+		s.told()
+		s.happened("granted")
+	}
+}
+
 // A server that is away for long costs memory in proportion, and not without
 // bound.
 func TestWhatIsOwedIsBounded(t *testing.T) {

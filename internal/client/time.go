@@ -27,14 +27,23 @@ const (
 	// namedTicket bounds the life of a ticket that its caller named: so long may a
 	// server that died keep a hand-off.
 	namedTicket = 15 * time.Second
+
+	// shortWait is the lease that a wait goes by if MaxHold makes that of the permit
+	// shorter. It is less than engines remember a ticket beyond the permits' leases.
+	shortWait = 30 * time.Second
 )
+
+// waits is the lease that a wait goes by.
+func (m *Machine) waits(c *claim) time.Duration {
+	return min(c.terms.Lease, max(m.lease(c), shortWait))
+}
 
 // ticketLife is how long a waiter that fell silent keeps its place, and the
 // first lease of a permit that is handed over. It is two thirds of a lease: a
 // grant that nobody received does not lie for a whole one, and a holder that
 // got one has time for two renewals that fail.
 func (m *Machine) ticketLife(c *claim) time.Duration {
-	life := c.terms.Lease * 2 / 3
+	life := m.waits(c) * 2 / 3
 	if c.who != nil {
 		return min(life, namedTicket)
 	}
@@ -44,7 +53,7 @@ func (m *Machine) ticketLife(c *claim) time.Duration {
 // askEvery is how often a waiter asks again: so that two asks of a ticket's life may
 // fail.
 func (m *Machine) askEvery(c *claim) time.Duration {
-	every := c.terms.Lease / asksPerLease
+	every := m.waits(c) / asksPerLease
 	if c.who != nil {
 		return min(every, namedTicket/3)
 	}
@@ -176,14 +185,18 @@ func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
 	if c.stage == wished {
 		sent = c.asked
 	}
-	lease := min(m.ticketLife(c), m.lease(c))
+	lease := m.ticketLife(c)
+	brief := m.brief(c, lease-(now-sent))
 	if m.cfg.Lasting && !g.Until.IsZero() { // or for a whole lease
-		lease = m.lease(c)
+		lease, brief = m.lease(c), false
 		sent = min(now, g.Until.Sub(m.cfg.Base)-lease)
 	}
 	if g.Unsure { // what it has counts when it has been renewed
 		lease = 0
 	}
-	c.ticket = g.Ticket
-	m.grant(now, c, g.Token, g.Slot, sent, lease)
+	c.ticket, c.began = g.Ticket, now
+	m.grant(now, c, g.Token, g.Slot, sent, lease, brief)
+	if m.cfg.MaxHold > 0 && c.issued() && now+m.cfg.MaxHold+c.terms.Margin < sent+lease {
+		m.push(c) // the engine has it for as long as the ticket was good for
+	}
 }

@@ -32,3 +32,9 @@ func (l *Ledger) Each(f func(id engine.ID, end int64, detached bool)) {
 		f(t.id, end, t.detached)
 	}
 }
+
+// Queues reports whether a ticket would get its turn: its client has asked in time.
+func (l *Ledger) Queues(now int64, id engine.ID) bool {
+	t := l.tickets[id]
+	return t != nil && !t.silent(now)
+}

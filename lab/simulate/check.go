@@ -21,11 +21,13 @@ type checker struct {
 	upset   int64 // until when a failover may have put the queue out of order, or brought back what was released
 	token   int64 // the last one given
 	bySlot  map[int]int64
-	given   map[engine.ID]int64 // the token of each grant
+	given   map[engine.ID]int64 // the token of the last grant to each
+	grants  map[int64]engine.ID // to whom the grant of each token was
 	idle    map[*node]int64     // since when weight was free beside a waiter of that node
 	lately  int64               // when the server last granted
 	used    int64               // the last token a caller was given, if the limit never was above 1
 	passes  map[engine.ID]int   // how often a permit was passed on beside somebody who came earlier
+	gone    map[engine.ID]int64 // since when a waiter has had no ticket
 }
 
 // stepped looks at a step: before is the server's load before it.
@@ -86,13 +88,14 @@ func (k *checker) revived(gone []int, c engine.Call, reply engine.Reply) {
 // was passed over.
 func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 	w := k.w
-	if k.given[id] == token {
-		return // told again
+	if k.grants[token] == id { // told again; perhaps by a replica that lacks what came later
+		k.given[id] = token
+		return
 	}
 	if token <= k.token {
 		w.fail("token: %v has %d after %d", id, token, k.token)
 	}
-	k.token, k.given[id], k.lately = token, token, w.now
+	k.token, k.given[id], k.grants[token], k.lately = token, token, id, w.now
 
 	delete(k.passes, id)
 	c := w.recipient(id)
@@ -396,6 +399,9 @@ func (k *checker) declares() bool {
 func (k *checker) lost(c *caller, e client.Event) {
 	w, n := k.w, c.n
 	excused := n.faulty >= n.truly(c.GrantedAt())-n.plan.lease || w.now < k.calm() || n.plan.noRenewal
+	if held := n.clock() - c.GrantedAt() + c.answered; e.Reason == client.HeldTooLong && held < micros(n.plan.maxHold) {
+		w.fail("loss: %v was lost as held for too long, after %v of %v", c.Acquisition.ID(), held, micros(n.plan.maxHold))
+	}
 	switch {
 	case e.Reason == client.Revoked && w.revokes > 0, e.Reason == client.HeldTooLong && n.plan.maxHold > 0, excused:
 	default:
@@ -409,6 +415,7 @@ func (k *checker) waits() {
 	w := k.w
 	k.held()
 	k.strays()
+	k.queued()
 	limit, used, tickets := w.server.ledger.Load()
 	if w.server.down || w.server.refuse != nil || w.server.paused > 0 {
 		clear(k.idle)
@@ -461,6 +468,34 @@ func (k *checker) strays() {
 	if _, used, _ := w.server.ledger.Load(); used != sum {
 		w.fail("limit: the server counts %d, and %d is held", used, sum)
 	}
+}
+
+// queued looks whether whoever waits has its place at the server all the time. With
+// faults it may lose it, and has it back when it asks again.
+func (k *checker) queued() {
+	if !k.faultless {
+		return
+	}
+	w, gone := k.w, map[engine.ID]int64{}
+	for _, n := range w.nodes {
+		for _, c := range n.callers {
+			id := c.Acquisition.ID()
+			if c.State() != client.Waiting || !n.machine.Knows(id) || w.server.ledger.Queues(w.server.now(), id) {
+				continue
+			}
+			if _, granted := w.server.ledger.LeaseEnd(id); granted {
+				continue
+			}
+			gone[id] = min(w.now, k.gone[id])
+			if k.gone[id] == 0 {
+				gone[id] = w.now
+			}
+			if w.now-gone[id] > k.messages() {
+				w.fail("queue: %v waits, and has had no ticket for %v", id, micros(w.now-gone[id]))
+			}
+		}
+	}
+	k.gone = gone
 }
 
 // patience is how long weight may be free beside a waiter. Without faults that

@@ -22,11 +22,13 @@ type node struct {
 	waiting   []func() // what happens to it when it goes on
 	deaf      bool     // notifications do not reach it, and the server knows
 	deafSince int64
-	cut       bool   // nothing it sends arrives, and nothing reaches it
-	offset    int64  // its clock's start
-	flying    uint64 // the call in flight; 0: none
-	timer     int64  // when it ticks; 0: not set
-	ticks     int    // in a row, and nothing else happened
+	cut       bool          // nothing it sends arrives, and nothing reaches it
+	offset    int64         // its clock's start
+	flying    uint64        // the call in flight; 0: none
+	sent      time.Duration // when it left
+	took      time.Duration // how long the call took whose answer is being taken in; else 0
+	timer     int64         // when it ticks; 0: not set
+	ticks     int           // in a row, and nothing else happened
 	callers   []*caller
 	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
 	faulty    int64              // until when something that went wrong may be felt
@@ -47,7 +49,9 @@ type caller struct {
 	held   bool
 	token  int64
 	over   bool
-	behind int // how many were served before it that came later
+
+	answered time.Duration // how long the call took that granted its permit; 0: it was told
+	behind   int           // how many were served before it that came later
 }
 
 func (w *world) newNode(i int, p clientPlan) *node {
@@ -184,7 +188,7 @@ func (n *node) tick(born int, t int64) {
 func (n *node) send(call engine.Call) {
 	w := n.w
 	call.Requests = slices.Clone(call.Requests)
-	n.flying, n.ticks = call.Number, 0
+	n.flying, n.sent, n.ticks = call.Number, n.clock(), 0
 	born, number := n.born, call.Number
 	if w.tracing {
 		w.trace("%s: sends #%d fence=%v %s", n.client, number, call.Fence, calls(call))
@@ -256,8 +260,10 @@ func (n *node) reply(client string, number uint64, reply engine.Reply, err error
 			case err != nil:
 				n.failed(err)
 			default:
-				n.flying = 0
+				n.flying, n.took = 0, n.clock()-n.sent
 				n.machine.Answer(n.clock(), reply)
+				n.events()
+				n.took = 0
 			}
 		})
 	})
@@ -299,7 +305,7 @@ func (n *node) events() {
 		case client.Granted:
 			w.grants++
 			w.longest = max(w.longest, w.now-c.came)
-			c.held, c.token = true, c.Token()
+			c.held, c.token, c.answered = true, c.Token(), n.took
 			w.check.granted(c)
 			n.hold(c)
 		case client.Denied:

@@ -95,7 +95,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 			c.hold = 3 * c.lease // renewed
 		}
 		if rng.IntN(15) == 0 {
-			c.maxHold = max(c.lease/2, 100*millisecond)
+			c.maxHold = pick(max(c.lease/2, 100*millisecond), max(c.lease/100, 30*p.delay))
 		}
 		p.clients = append(p.clients, c)
 	}
