@@ -28,7 +28,7 @@ type Observer struct {
 	// attempt follows soon; the permit is lost only when its time is up.
 	RenewFailed func(RenewFailed)
 	// LimitDiffers: the engine's limit is not the one given to New. Called once
-	// for each stored limit seen.
+	// for each stored limit seen. If it is nil, a line is logged by package slog.
 	LimitDiffers func(LimitDiffers)
 }
 

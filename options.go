@@ -21,24 +21,26 @@ const (
 	NoRenewal = time.Duration(-1) // for Options.Renew
 )
 
-// Policy says what happens when the stored limit is not the one given to New.
+// Policy says what happens when the stored limit is not the one given to New. A limit
+// that an operator set, with Operator.SetLimit or at a terminal, holds in any case.
 type Policy uint8
 
 // The policies.
 const (
+	// Newest stores the given limit with this Semaphore's first acquisition, once: what
+	// the process says holds that was started last, and so in the end what the
+	// newest deployment says. Those with another limit go by it, and report the
+	// difference to Observer.LimitDiffers.
+	Newest Policy = iota
 	// Adopt goes by the stored limit and reports the difference to
-	// Observer.LimitDiffers.
-	Adopt Policy = iota
+	// Observer.LimitDiffers. The given one counts if none is stored.
+	Adopt
 	// Refuse fails Acquire with a *LimitError.
 	Refuse
-	// Declare stores the given limit once, before this Semaphore's first
-	// acquisition: the latest deployment wins, also over a limit that an operator
-	// set. That stays pinned.
-	Declare
 )
 
 // String is the constant's name; Policy(42) for a value that is none of them.
-func (p Policy) String() string { return enum.Name("Policy", p, "Adopt", "Refuse", "Declare") }
+func (p Policy) String() string { return enum.Name("Policy", p, "Newest", "Adopt", "Refuse") }
 
 // Options of a Semaphore. The zero value of each field is its default.
 type Options struct {
@@ -58,7 +60,7 @@ type Options struct {
 	Margin time.Duration
 
 	// OnConflict says what to do about a stored limit that differs.
-	// Default Adopt.
+	// Default Newest.
 	OnConflict Policy
 
 	// Unfair lets an acquisition take free weight although others wait, as
@@ -137,8 +139,8 @@ func (o Options) validate() error {
 		return &ArgumentError{What: "longest hold", Value: o.MaxHold, Want: fmt.Sprintf("0, or at least %v", MinLease)}
 	case o.Keep < 0 || o.Keep > o.Lease/6:
 		return &ArgumentError{What: "time to keep", Value: o.Keep, Want: fmt.Sprintf("0 … %v, a sixth of the lease", o.Lease/6)}
-	case o.OnConflict > Declare:
-		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Adopt, Refuse or Declare"}
+	case o.OnConflict > Refuse:
+		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Newest, Adopt or Refuse"}
 	}
 	return cmp.Or(engine.ValidateRange("", "passes", o.Passes, 0, MaxPasses), engine.ValidateText("label", o.Label, MaxLabel))
 }
@@ -148,7 +150,7 @@ func (o Options) machine(session engine.Session, limit int) client.Config {
 	lasting, ok := session.(engine.Lasting)
 	return client.Config{
 		Terms: client.Terms{Limit: limit, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin}, MaxHold: o.MaxHold,
-		Slots: o.Slots, Strict: o.OnConflict == Refuse, Declare: o.OnConflict == Declare, Unfair: o.Unfair, Detached: o.Detached,
+		Slots: o.Slots, Strict: o.OnConflict == Refuse, Newest: o.OnConflict == Newest, Unfair: o.Unfair, Detached: o.Detached,
 		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"sema/engine"
@@ -243,10 +244,14 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 // returns is called without.
 func (s *Semaphore) observe(e client.Event) func() {
 	if e.A == nil {
-		if f := s.options.Observer.LimitDiffers; f != nil {
-			return func() { f(LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit}) }
+		if s.limit == 0 { // an Operator wants none
+			return nil
 		}
-		return nil
+		f := s.options.Observer.LimitDiffers
+		if f == nil {
+			f = logLimit
+		}
+		return func() { f(LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit}) }
 	}
 	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
@@ -273,6 +278,12 @@ func (s *Semaphore) observe(e client.Event) func() {
 		}
 	}
 	return nil
+}
+
+// logLimit is what happens if nobody wants to be told of LimitDiffers.
+func logLimit(e LimitDiffers) {
+	slog.Warn("sema: another limit holds than this process was given: an operator set it, or a newer process was",
+		"semaphore", e.Semaphore, "given", e.Wanted, "holds", e.Stored)
 }
 
 // callTimeout is how long a release waits for its answer.

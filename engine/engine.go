@@ -101,7 +101,9 @@ type Call struct {
 
 	// Fence says that an earlier call failed with unknown outcome, so that a
 	// copy of it may still be on its way. From this step on, calls of this
-	// session with a smaller number change nothing.
+	// session with a smaller number change nothing. After a call that carried out an
+	// Act that holds for its own number as well: a copy of it must not undo what
+	// another operator did since.
 	Fence bool
 
 	// Keep is for how long from now on the client would pass its permits on, or
@@ -149,11 +151,14 @@ const (
 	Unpause
 )
 
+// Act reports whether it changes what holds for all: the limit, or a pause.
+func (k Kind) Act() bool { return k == SetLimit || k == UnsetLimit || k == Pause || k == Unpause }
+
 // Request is one operation of a call.
 type Request struct {
 	Kind  Kind
 	ID    ID            // of the permit: Ask, Renew, Release, Revoke
-	Limit int           // Ask: stored if the semaphore has none. SetLimit: the new one
+	Limit int           // Ask: stored if the semaphore has none; see Newest. SetLimit: the new one
 	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
 
 	// Of an Ask.
@@ -161,6 +166,7 @@ type Request struct {
 	Waited   time.Duration // how long its caller has waited; orders the queue
 	Wait     bool          // queue if it cannot be granted now
 	Unfair   bool          // take free weight although others wait
+	Newest   bool          // Limit is stored in place of another one, unless that is pinned
 	Strict   bool          // answer LimitDiffers when the stored limit is another
 	Again    bool          // there was a ticket under this id, or the last Reply was Deaf: the ticket is granted in its turn, even if its client cannot be notified
 	Anew     bool          // the ticket now stands for another caller: Waited counts, though it be less than before

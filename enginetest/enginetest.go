@@ -191,6 +191,9 @@ func (e *env) semOn(engine sema.Engine, limit int, o *sema.Options) *sema.Semaph
 	if mine.Label == "" {
 		mine.Label = fmt.Sprint("client ", len(e.labels)+1)
 	}
+	if mine.Observer.LimitDiffers == nil {
+		mine.Observer.LimitDiffers = func(sema.LimitDiffers) {} // in place of a line in the tests' output
+	}
 	s, err := sema.New(engine, e.name, limit, &mine)
 	e.ok(err)
 	e.Cleanup(func() { _ = s.Close() })

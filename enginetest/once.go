@@ -39,6 +39,29 @@ var onceTests = []test{
 			e.Fatalf("asked again: %+v, before: %+v", b, a)
 		}
 	}},
+	{name: "a copy of an operator's call undoes nothing", run: func(e *env) {
+		s, operator := e.session(), e.operator()
+		for _, act := range []struct {
+			request engine.Request
+			undo    func() error
+			holds   func(sema.State) bool
+		}{
+			{engine.Request{Kind: engine.SetLimit, Limit: 3, Pin: true}, func() error { return operator.SetLimit(e.ctx(), 10) }, func(st sema.State) bool { return st.Limit == 10 }},
+			{engine.Request{Kind: engine.Pause}, func() error { return operator.Unpause(e.ctx()) }, func(st sema.State) bool { return !st.Paused }},
+			{engine.Request{Kind: engine.UnsetLimit}, func() error { return operator.SetLimit(e.ctx(), 10) }, func(st sema.State) bool { return st.Pinned }},
+		} {
+			call := engine.Call{Number: numbers.Add(1), Requests: []engine.Request{act.request}}
+			_, err := s.Step(e.ctx(), call)
+			e.ok(err)
+			e.ok(act.undo())
+			_, _ = s.Step(e.ctx(), call) // refused or passed over, as the engine likes
+			st, err := s.State(e.ctx())
+			e.ok(err)
+			if !act.holds(st) {
+				e.Errorf("a copy of %v: %+v", act.request.Kind, st)
+			}
+		}
+	}},
 	{name: "renewing never revives", run: func(e *env) {
 		// WeKnora #1986, Dask; node redis-semaphore #205.
 		s := e.session()

@@ -3,17 +3,58 @@ package enginetest
 import (
 	"errors"
 	"slices"
-	"sync"
+	"time"
 
 	"sema"
 )
 
 var policyTests = []test{
-	{name: "the first user's limit is stored, others adopt and report it", run: func(e *env) {
+	{name: "the newest limit holds, and others go by it and report it", run: func(e *env) {
+		var seen []sema.LimitDiffers
+		old := e.sem(2, &sema.Options{Observer: sema.Observer{LimitDiffers: func(ev sema.LimitDiffers) { seen = append(seen, ev) }}})
+		e.release(e.acquire(old, 2))
+		deployed := e.sem(50, nil)
+		e.release(e.acquire(deployed, 50))
+		// Sidekiq #4857: limits flapped while two versions were deployed.
+		e.release(e.acquire(old, 3))
+		if n, err := old.Limit(e.ctx()); n != 50 || err != nil {
+			e.Fatal("the old version took it back:", n, err)
+		}
+		if len(seen) != 1 || seen[0].Wanted != 2 || seen[0].Stored != 50 {
+			e.Fatalf("reported %+v", seen)
+		}
+		e.release(e.acquire(e.sem(3, nil), 3)) // and less is as new as more
+		_, err := deployed.TryAcquireN(e.ctx(), 4)
+		var heavy *sema.WeightError
+		if !errors.As(err, &heavy) || heavy.Limit != 3 {
+			e.Fatal(err)
+		}
+	}},
+	{name: "a newer limit serves those who wait", run: func(e *env) {
+		old := e.sem(1, &sema.Options{Lease: long})
+		p := e.acquire(old, 1)
+		w := e.queue(e.sem(1, &sema.Options{Lease: long}), 1)
+		e.release(e.acquire(e.sem(3, &sema.Options{Lease: long}), 1))
+		e.release(e.permit(w))
+		e.release(p)
+	}},
+	{name: "an operator's limit holds whoever is deployed, until it is unset", run: func(e *env) {
+		s := e.sem(2, nil)
+		e.release(e.acquire(s, 1))
+		e.ok(e.operator().SetLimit(e.ctx(), 4))
+		deployed := e.sem(9, nil)
+		e.release(e.acquire(deployed, 4))
+		if n, err := s.Limit(e.ctx()); n != 4 || err != nil {
+			e.Fatal("the operator's was 4, and it is", n, err)
+		}
+		e.ok(e.operator().UnsetLimit(e.ctx()))
+		e.release(e.acquire(e.sem(9, nil), 9))
+	}},
+	{name: "adopt goes by the stored limit and reports it", run: func(e *env) {
 		first := e.sem(2, nil)
 		p := e.acquire(first, 1)
 		var seen []sema.LimitDiffers
-		s := e.sem(5, &sema.Options{Observer: sema.Observer{LimitDiffers: func(ev sema.LimitDiffers) { seen = append(seen, ev) }}})
+		s := e.sem(5, &sema.Options{OnConflict: sema.Adopt, Observer: sema.Observer{LimitDiffers: func(ev sema.LimitDiffers) { seen = append(seen, ev) }}})
 		a := e.acquire(s, 1)
 		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
 			e.Fatalf("its own limit held: %v", err)
@@ -59,33 +100,20 @@ var policyTests = []test{
 		}
 		e.release(e.permit(light))
 	}},
-	{name: "declare is carried out once, however many start at once", run: func(e *env) {
-		line := &cutEngine{Engine: e.store.Client(e)}
-		s := e.semOn(line, 8, &sema.Options{OnConflict: sema.Declare})
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() {
-				if p, err := s.Acquire(e.ctx()); err != nil {
-					e.Error(err)
-				} else if err := p.Release(); err != nil {
-					e.Error(err)
-				}
-			})
+	{name: "a kept permit whose slot a smaller limit has no room for is given to nobody", run: func(e *env) {
+		others := e.sem(3, &sema.Options{Lease: long, Slots: true, MaxHold: long})
+		keeper := e.sem(3, &sema.Options{Lease: time.Hour, Slots: true, Keep: 10 * time.Minute})
+		a, b, c := e.acquire(others, 1), e.acquire(others, 1), e.acquire(keeper, 1)
+		if c.Slot() != 2 {
+			e.Fatalf("slot %d, want the third", c.Slot())
 		}
-		all.Wait()
-		if n := line.limits.Load(); n != 1 {
-			e.Fatalf("declared %d times", n)
-		}
-	}},
-	{name: "declare stores its limit once", run: func(e *env) {
-		// Sidekiq #4857: limits flapped while two versions were deployed.
-		old := e.sem(2, &sema.Options{OnConflict: sema.Declare})
-		e.release(e.acquire(old, 1))
-		deployed := e.sem(4, &sema.Options{OnConflict: sema.Declare})
-		e.release(e.acquire(deployed, 4))
-		e.release(e.acquire(old, 1))
-		if n, err := old.Limit(e.ctx()); n != 4 || err != nil {
-			e.Fatal("the old version took it back:", n, err)
+		e.release(a)
+		e.release(b)
+		e.release(c) // and it may stay there
+		e.ok(e.operator().SetLimit(e.ctx(), 2))
+		e.until(func() bool { return e.state(others).Used == 0 }) // the keeper has heard of it
+		if p := e.acquire(keeper, 1); p.Slot() >= 2 {
+			e.Errorf("slot %d of a limit of 2", p.Slot())
 		}
 	}},
 	{name: "a smaller limit revokes nobody and drains", run: func(e *env) {
@@ -117,7 +145,7 @@ var policyTests = []test{
 	{name: "a weight above the stored limit fails and changes nothing", run: func(e *env) {
 		s := e.sem(2, nil)
 		e.release(e.acquire(s, 1))
-		_, err := e.sem(5, nil).AcquireN(e.ctx(), 3)
+		_, err := e.sem(5, &sema.Options{OnConflict: sema.Adopt}).AcquireN(e.ctx(), 3)
 		var heavy *sema.WeightError
 		if !errors.As(err, &heavy) || heavy.Weight != 3 || heavy.Limit != 2 {
 			e.Fatal(err)

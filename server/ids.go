@@ -52,6 +52,10 @@ func (rs *remoteSession) all(id engine.ID) []engine.ID {
 	return list
 }
 
+// partBits leaves room between the numbers of calls for those of a call's parts: of
+// two steps with one number, the engine may take the second for a copy.
+const partBits = 16
+
 // carrySome carries out a call with permits of earlier lives: a step for each
 // request, and for each id that it may be about. A ticket of an earlier life
 // would never hear of its turn. So there a request only asks for what it may
@@ -69,6 +73,7 @@ func (rs *remoteSession) carrySome(ctx context.Context, c engine.Call, ids [][]e
 			one.ID = id
 			last := k == len(candidates)-1
 			one.Wait = q.Wait && last
+			c.Number++
 			reply, err := rs.inner.Step(ctx, engine.Call{Number: c.Number, Fence: c.Fence, Keep: c.Keep, Requests: []engine.Request{one}})
 			if err != nil {
 				return engine.Reply{}, carriedSome(err)

@@ -210,6 +210,7 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 		p.NotExecuted = true
 		return engine.Reply{}, p
 	}
+	c.Number <<= partBits
 	var reply engine.Reply
 	var err error
 	if simple {

@@ -17,7 +17,7 @@ import (
 //
 // In a payload, numbers are varints, and texts have their length in front.
 const (
-	magic      = "sema log 3\n"
+	magic      = "sema log 4\n"
 	frameHead  = 8
 	maxPayload = 64 << 20
 )
@@ -206,7 +206,7 @@ func (rec *record) encode() []byte {
 		w.duration(q.Lease)
 		w.duration(q.Ticket)
 		w.duration(q.Waited)
-		w.uint(w.bool(q.Wait, 0) | w.bool(q.Unfair, 1) | w.bool(q.Strict, 2) | w.bool(q.Detached, 3) | w.bool(q.Pin, 4) | w.bool(q.Anew, 5) | w.bool(q.Again, 6) | w.bool(q.Mine, 7) | w.bool(q.Who != nil, 8))
+		w.uint(w.bool(q.Wait, 0) | w.bool(q.Unfair, 1) | w.bool(q.Strict, 2) | w.bool(q.Detached, 3) | w.bool(q.Pin, 4) | w.bool(q.Anew, 5) | w.bool(q.Again, 6) | w.bool(q.Mine, 7) | w.bool(q.Who != nil, 8) | w.bool(q.Newest, 9))
 		w.int(int64(q.Behind))
 		w.int(q.Token)
 		if q.Who != nil {
@@ -227,7 +227,7 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 			q.Lease, q.Ticket, q.Waited = r.duration(), r.duration(), r.duration()
 			bits := r.uint()
 			q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin = bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0, bits&16 != 0
-			q.Anew, q.Again, q.Mine, q.Behind, q.Token = bits&32 != 0, bits&64 != 0, bits&128 != 0, int(r.int()), r.int()
+			q.Anew, q.Again, q.Mine, q.Newest, q.Behind, q.Token = bits&32 != 0, bits&64 != 0, bits&128 != 0, bits&512 != 0, int(r.int()), r.int()
 			if bits&256 != 0 {
 				who := r.who()
 				q.Who = &who

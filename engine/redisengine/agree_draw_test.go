@@ -84,7 +84,7 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	r.Mine = kind == engine.Release && one(t, 3, "mine")
 	if kind == engine.Ask {
 		r.Who = j.who(t, r.ID)
-		r.Wait, r.Unfair, r.Strict = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict")
+		r.Wait, r.Unfair, r.Strict, r.Newest = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict"), one(t, 5, "newest")
 		r.Detached = one(t, 10, "detached")
 		if one(t, 2, "again") {
 			r.Waited = time.Duration(rapid.IntRange(0, 80).Draw(t, "waited")) * 500 * time.Microsecond

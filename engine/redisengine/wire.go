@@ -28,9 +28,10 @@ const (
 	anewFlag   // of Ask
 	othersFlag // of Release: the permit is another client's, or a named one
 
-	tokenFlag = pinFlag    // of Renew and Release: the tokens follow
-	mineFlag  = againFlag  // of Release
-	namedFlag = othersFlag // of Ask: the descriptions follow
+	tokenFlag  = pinFlag    // of Renew and Release: the tokens follow
+	newestFlag = pinFlag    // of Ask
+	mineFlag   = againFlag  // of Release
+	namedFlag  = othersFlag // of Ask: the descriptions follow
 
 	fenceMark = 1
 	passMark  = 2
@@ -75,6 +76,7 @@ func (w *words) termsOf(r *engine.Request) terms {
 		t.flag(r.Strict, strictFlag)
 		t.flag(r.Again, againFlag)
 		t.flag(r.Anew, anewFlag)
+		t.flag(r.Newest, newestFlag)
 		t.flag(r.Who != nil, namedFlag)
 	case engine.Renew:
 		t.flag(r.Token > 0, tokenFlag)

@@ -45,6 +45,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 		if r.Kind == engine.Renew {
 			m.renewed(now, it.claim, answer)
 		} else {
+			m.said = m.said || r.Newest
 			if answer.Status == engine.Queued && (r.Again || f.keeps) {
 				m.deaf = reply.Deaf
 			}

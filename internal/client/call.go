@@ -163,10 +163,6 @@ func (m *Machine) takeFresh(now time.Duration) {
 			m.drop(c)
 			continue
 		}
-		declares := func(it item) bool { return it.order == &m.declaring } // already
-		if m.cfg.Declare && !m.declared && !slices.ContainsFunc(m.flight.items, declares) {
-			m.request(item{order: &m.declaring}, engine.Request{Kind: engine.SetLimit, Limit: m.cfg.Limit})
-		}
 		c.pending = true
 		m.request(item{claim: c}, m.askFor(now, c))
 	}
@@ -178,7 +174,7 @@ func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	lease, a := m.lease(c), c.holder
 	r := engine.Request{
 		Kind: engine.Ask, ID: c.id, Limit: c.terms.Limit, Lease: lease, Ticket: m.ticketLife(c), Waited: max(0, now-a.came),
-		Wait: a.wait, Unfair: m.cfg.Unfair, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.stage == queued || m.deaf,
+		Wait: a.wait, Unfair: m.cfg.Unfair, Newest: m.cfg.Newest && !m.said, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.stage == queued || m.deaf,
 	}
 	if c.who != nil {
 		// An ask that is not the first leaves the ticket to a session that was asked later.

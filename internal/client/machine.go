@@ -45,7 +45,7 @@ type Config struct {
 	MaxHold  time.Duration // a permit is held no longer; 0: as long as wanted
 	Slots    bool
 	Strict   bool
-	Declare  bool // store Limit, once, before the first wish
+	Newest   bool // store Limit, once, in place of another that is not pinned
 	Unfair   bool
 	Detached bool
 
@@ -80,11 +80,10 @@ type Machine struct {
 	cohort cohort
 
 	// What waits to be sent.
-	orders    []*Order
-	due       []*claim // to be renewed, or asked for again
-	fresh     []*claim // that have had no answer, in the order their callers came
-	declaring Order    // stores the limit
-	declared  bool     // it has been
+	orders []*Order
+	due    []*claim // to be renewed, or asked for again
+	fresh  []*claim // that have had no answer, in the order their callers came
+	said   bool     // the engine has had the limit, see Config.Newest
 
 	flight  flight
 	outage  outage

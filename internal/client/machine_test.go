@@ -18,6 +18,7 @@ type story struct {
 	m      *Machine
 	ledger *ledger.Ledger
 	now    time.Duration
+	others uint64 // calls of another client's
 }
 
 func begin(t *testing.T, change func(*Config)) *story {
@@ -31,7 +32,8 @@ func begin(t *testing.T, change func(*Config)) *story {
 // other is a step of another client's.
 func (s *story) other(r engine.Request) engine.Answer {
 	s.Helper()
-	return s.step("other", engine.Call{Number: uint64(s.now), Requests: []engine.Request{r}}).Answers[0]
+	s.others++
+	return s.step("other", engine.Call{Number: s.others, Requests: []engine.Request{r}}).Answers[0]
 }
 
 func (s *story) step(client string, c engine.Call) engine.Reply {
@@ -378,16 +380,26 @@ func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
 	}
 }
 
-func TestALimitIsDeclaredOnceWithTheFirstWish(t *testing.T) {
-	s := begin(t, func(c *Config) { c.Declare = true })
+func TestTheNewestLimitIsSaidUntilAnAskIsAnswered(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Newest = true })
+	says := func(want bool) engine.Call {
+		t.Helper()
+		c, _ := s.m.Next(s.now)
+		for _, r := range c.Requests {
+			if r.Kind == engine.Ask && r.Newest != want {
+				t.Fatalf("an ask says newest: %v, want %v", r.Newest, want)
+			}
+		}
+		return c
+	}
 	s.acquire()
-	s.sends("limit0 ask1")
+	s.acquire()
+	says(true)
 	s.m.Failed(s.now, unknown)
-	s.later(maxPause)
-	s.answers(s.sends("fence limit0 ask1"))
-	s.happened("granted")
+	s.later(time.Second)
+	s.answers(says(true))
 	s.acquire()
-	s.sends("ask2")
+	s.answers(says(false))
 }
 
 func TestReleasesGoBeforeTheAsksBehindThem(t *testing.T) {

@@ -81,10 +81,6 @@ func (m *Machine) obsolete(o *Order) bool {
 
 // orderAnswered takes in the answer to an order.
 func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answer) {
-	if o == &m.declaring {
-		m.declared = true
-		return
-	}
 	if o.claim != nil {
 		m.renewed(now, o.claim, answer)
 	}

@@ -45,7 +45,6 @@ func (m *Machine) Failed(now time.Duration, err error) {
 	m.orders, m.fresh = nil, nil
 	for i, it := range f.items {
 		switch {
-		case it.order == &m.declaring: // it is sent again with the wishes behind it
 		case it.order != nil:
 			it.order.unsure = it.order.unsure || !failure.NotExecuted
 			if m.bearsOrder(now, it.order, failure, !failure.Temporary) {

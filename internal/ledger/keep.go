@@ -40,8 +40,8 @@ func (l *Ledger) othersWait() bool {
 }
 
 // recall takes back from other clients what leave allowed them. If the caller of
-// the step waits, those that keep permits are told; if nothing may be granted, all
-// are. Notifications get lost, so each step tells them again until they make one
+// the step waits, those that keep permits are told; if nothing may be granted, or
+// the step has changed the limit, all are. Notifications get lost, so each step tells them again until they make one
 // of their own; but no more than maxTold of them, and the next step tells others.
 // It reports whether another client keeps while the caller waits.
 func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
@@ -56,10 +56,13 @@ func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 			continue
 		case l.stopped():
 			of = engine.RecallAll
-		case !waits || k.Leave != engine.Keep:
-			continue
-		default:
+		case waits && k.Leave == engine.Keep:
 			recalled = true
+		case !l.limited:
+			continue
+		}
+		if l.limited {
+			of = engine.RecallAll
 		}
 		if told < maxTold {
 			l.tell(client).Recall = of

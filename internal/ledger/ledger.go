@@ -86,6 +86,8 @@ type Ledger struct {
 	alarm   int64
 	watcher engine.ID
 
+	limited bool // the step at hand has changed the limit
+
 	caller string               // of the step at hand
 	turns  int                  // how many tickets it may still grant or drop
 	behind bool                 // it left leases that are over to the next step
@@ -136,7 +138,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	l.begin(client)
 	reply := engine.Reply{Answers: make([]engine.Answer, len(c.Requests))}
 	var asker engine.ID
-	refused, again := false, false
+	refused, again, acts := false, false, false
 	for i, r := range c.Requests {
 		a := l.carryOut(now, who, r)
 		if a.Status != engine.Granted {
@@ -147,7 +149,11 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 			again = again || r.Again
 		}
 		refused = refused || a.Status == engine.Refused
+		acts = acts || r.Kind.Act() && a.Status == engine.Done
 		reply.Answers[i] = a
+	}
+	if acts {
+		l.fence(now, client, c.Number+1)
 	}
 	l.grant(now, last)
 	l.watch(now, asker)
@@ -169,7 +175,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 
 // begin begins a step of a client's, or of nobody's.
 func (l *Ledger) begin(caller string) {
-	l.caller, l.turns = caller, maxTurns
+	l.caller, l.turns, l.limited = caller, maxTurns, false
 	if l.handed == nil {
 		l.handed = map[engine.ID]string{}
 	}
@@ -202,21 +208,26 @@ func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine
 // late reports whether a call was overtaken by a later one that said so. Such
 // a call is a copy whose sender has long asked again.
 func (l *Ledger) late(now int64, client string, c engine.Call) bool {
+	if f := l.fences[client]; c.Number < f.number && now < f.end {
+		return true
+	}
 	if c.Fence {
-		if l.fences == nil {
-			l.fences = map[string]fence{}
-		}
-		for other, f := range l.fences {
-			if f.end <= now {
-				delete(l.fences, other)
-			}
-		}
-		if l.fences[client].number <= c.Number {
-			l.fences[client] = fence{c.Number, now + keepFence.Microseconds()}
+		l.fence(now, client, c.Number)
+	}
+	return false
+}
+
+// fence has calls of a client change nothing whose number is smaller.
+func (l *Ledger) fence(now int64, client string, number uint64) {
+	if l.fences == nil {
+		l.fences = map[string]fence{}
+	}
+	for other, f := range l.fences {
+		if f.end <= now {
+			delete(l.fences, other)
 		}
 	}
-	f := l.fences[client]
-	return c.Number < f.number && now < f.end
+	l.fences[client] = fence{number, now + keepFence.Microseconds()}
 }
 
 // ask grants, queues or refuses.
@@ -364,6 +375,7 @@ func (l *Ledger) revoke(now int64, id engine.ID) engine.Answer {
 
 // setLimit stores the limit; pin makes it outlive idleness.
 func (l *Ledger) setLimit(now int64, limit int, pin bool) engine.Answer {
+	l.limited = l.limited || l.limit != limit
 	l.limit, l.pinned = limit, l.pinned || pin
 	l.remember(now, 0)
 	return engine.Answer{Status: engine.Done}
@@ -443,9 +455,11 @@ func (l *Ledger) forget(h *holder) {
 	heap.Remove(&l.ends, h.index)
 }
 
-// open makes sure the semaphore exists, with the limit the first user gives.
+// open makes sure the semaphore exists, with the limit that the first user gives,
+// or the newest.
 func (l *Ledger) open(now int64, r engine.Request) {
-	if l.limit == 0 {
+	if l.limit == 0 || r.Newest && !l.pinned {
+		l.limited = l.limited || l.limit != r.Limit
 		l.limit = r.Limit
 	}
 	if l.holders == nil {

@@ -66,7 +66,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				r.Ticket = time.Duration(number("ticket ms", 0, 2)) * 5 * time.Millisecond // 0: it lasts
 				r.Waited = time.Duration(number("waited µs", 0, 20_000)) * time.Microsecond
 				r.Wait, r.Unfair, r.Strict, r.Detached = !oneIn("try", 4), oneIn("unfair", 6), oneIn("strict", 6), oneIn("detached", 4)
-				r.Again, r.Anew, r.Behind = oneIn("again", 3), oneIn("anew", 4), number("behind", 0, 3)
+				r.Again, r.Anew, r.Newest, r.Behind = oneIn("again", 3), oneIn("anew", 4), oneIn("newest", 4), number("behind", 0, 3)
 			case engine.Renew, engine.Release:
 				if oneIn("passed on", 3) {
 					r.Token = now + int64(number("ahead µs", 0, 5000))

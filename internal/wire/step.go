@@ -109,8 +109,8 @@ func appendRequest(b []byte, r *engine.Request, own string) []byte {
 }
 
 // flags are what travels of a request as bits, the lowest first.
-func flags(r *engine.Request) [8]*bool {
-	return [8]*bool{&r.Wait, &r.Unfair, &r.Strict, &r.Anew, &r.Detached, &r.Pin, &r.Again, &r.Mine}
+func flags(r *engine.Request) [9]*bool {
+	return [9]*bool{&r.Wait, &r.Unfair, &r.Strict, &r.Anew, &r.Detached, &r.Pin, &r.Again, &r.Mine, &r.Newest}
 }
 
 // appendID uses four fields, from first on: number, weight, slot, client.

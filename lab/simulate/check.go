@@ -388,7 +388,7 @@ func (k *checker) denied(c *caller, e client.Event) {
 
 func (k *checker) declares() bool {
 	for _, n := range k.w.nodes {
-		if n.plan.declare || n.plan.strict {
+		if n.plan.newest || n.plan.strict {
 			return true
 		}
 	}

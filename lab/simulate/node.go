@@ -69,7 +69,7 @@ func (n *node) start() {
 	lease := micros(n.plan.lease)
 	cfg := client.Config{
 		Client: n.client, Terms: client.Terms{Limit: n.w.limit, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3},
-		Slots: n.plan.slots, Strict: n.plan.strict, Declare: n.plan.declare, Unfair: n.plan.unfair, Detached: n.plan.detached,
+		Slots: n.plan.slots, Strict: n.plan.strict, Newest: n.plan.newest, Unfair: n.plan.unfair, Detached: n.plan.detached,
 		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep), Passes: n.plan.passes,
 	}
 	if n.plan.noRenewal {

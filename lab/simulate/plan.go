@@ -39,20 +39,20 @@ type plan struct {
 
 // clientPlan is what one process is like.
 type clientPlan struct {
-	callers                                  int
-	lease                                    int64
-	maxWeight                                int
-	hold, think                              int64 // at the most
-	patience                                 int64 // callers give up after, at most; 0: never
-	slots, unfair, strict, declare, detached bool
-	noRenewal                                bool
-	maxHold                                  int64
-	try                                      int   // rate of TryAcquire
-	lasting                                  bool  // its tickets live as long as it does
-	look                                     int   // rate of holders that look whether they still hold
-	keep                                     int64 // how long released permits are kept
-	passes                                   int
-	serves                                   bool // a server of the JSON API: its callers are users
+	callers                                 int
+	lease                                   int64
+	maxWeight                               int
+	hold, think                             int64 // at the most
+	patience                                int64 // callers give up after, at most; 0: never
+	slots, unfair, strict, newest, detached bool
+	noRenewal                               bool
+	maxHold                                 int64
+	try                                     int   // rate of TryAcquire
+	lasting                                 bool  // its tickets live as long as it does
+	look                                    int   // rate of holders that look whether they still hold
+	keep                                    int64 // how long released permits are kept
+	passes                                  int
+	serves                                  bool // a server of the JSON API: its callers are users
 }
 
 // draw makes the plan of a seed. A third of all seeds have no faults, so that
@@ -79,7 +79,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 			callers: int(pick(1, 1, 2, 5)), lease: lease * pick(1, 1, 1, 3, 10), maxWeight: weights,
 			hold: hold, think: pick(10, 1000, max(1, hold)), patience: maybe(4, lease), slots: slots,
 			unfair: rng.IntN(20) == 0, try: int(maybe(3, 4)),
-			noRenewal: rng.IntN(10) == 0, detached: rng.IntN(20) == 0, declare: rng.IntN(20) == 0, strict: rng.IntN(30) == 0,
+			noRenewal: rng.IntN(10) == 0, detached: rng.IntN(20) == 0, newest: rng.IntN(20) == 0, strict: rng.IntN(30) == 0,
 			lasting: p.watched && rng.IntN(8) > 0, look: int(maybe(2, 3)),
 		}
 		if rng.IntN(2) == 0 {

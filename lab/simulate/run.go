@@ -113,7 +113,7 @@ func (w *world) faultless() bool {
 
 func (w *world) someStrict() bool {
 	for _, n := range w.nodes {
-		if n.plan.strict || n.plan.declare || n.plan.noRenewal || n.plan.maxHold > 0 {
+		if n.plan.strict || n.plan.newest || n.plan.noRenewal || n.plan.maxHold > 0 {
 			return true
 		}
 	}
@@ -249,7 +249,8 @@ func (s *server) operate(r engine.Request) {
 	// may so serve somebody else first.
 	s.w.disturbed(0)
 	defer s.settle() // an operator is told when the replica has it
-	reply := s.step("operator", engine.Call{Number: uint64(s.w.now), Requests: []engine.Request{r}})
+	s.acts++
+	reply := s.step("operator", engine.Call{Number: s.acts, Requests: []engine.Request{r}})
 	switch done := reply.Answers[0].Status == engine.Done; {
 	case done && r.Kind == engine.Pause && s.paused == 0:
 		s.paused = s.w.now

@@ -14,6 +14,7 @@ type server struct {
 	ledger *ledger.Ledger
 	offset int64 // of its clock
 	down   bool
+	acts   uint64          // of operators
 	paused int64           // since when an operator has stopped all grants; 0: not
 	refuse *engine.Error   // what it answers instead of a step
 	reach  map[string]bool // the clients that its notifications reach

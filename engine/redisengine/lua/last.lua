@@ -70,7 +70,7 @@ R.answer(s, 0, 0, 0, 0) -- ends the last record
 
 R.write_waiters(s)
 if s.limit > 0 then
-  if fence then fenced = now + FENCED end
+  if fence or s.acts then fenced = now + FENCED end
   local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0)
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
   R.write_state(s)
@@ -81,7 +81,7 @@ if s.limit > 0 then
     redis.call('PEXPIRE', KEYS[1], left)
   end
   if s.extended or not raw then
-    redis.call('ZADD', KEYS[2], 'inf', KEEPER)
+    redis.call('ZADD', KEYS[2], raw and not s.mended and 'XX' or 'NX', 'inf', KEEPER) -- if it is missing, expire finds out
     redis.call('PEXPIRE', KEYS[2], left)
   end
   if s.queued > 0 and (s.extended or s.new_waiters) then redis.call('PEXPIRE', KEYS[3], left) end
@@ -89,7 +89,7 @@ if s.limit > 0 then
 elseif raw then
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6])
 end
-if fence then
+if fence or s.acts then
   -- Some of those that are over go, as Redis itself does: all would be too many
   -- when thousands come back after an outage. A user who may not ask for them
   -- loses nothing: all go an hour after the last.
@@ -98,7 +98,7 @@ if fence then
     local _, ends = struct.unpack(FENCE, list[i + 1])
     if ends <= now then redis.call('HDEL', KEYS[5], list[i]) end
   end
-  redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number, now + FENCED))
+  redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number + (s.acts and 1 or 0), now + FENCED)) -- of an act no copy counts
   redis.call('PEXPIRE', KEYS[5], FENCED / 1000)
 end
 if KEYS[7] then redis.call('SET', KEYS[7], ARGV[3 + ids], 'PX', ARGV[4 + ids]) end

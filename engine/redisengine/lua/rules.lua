@@ -14,7 +14,7 @@
 -- ask grants, queues or refuses. q is the run of requests.
 ask = function(s, q, id)
   if s.limit == 0 and q.weight > q.limit then return R.answer(s, TOO_HEAVY, 0, 0, 0) end
-  if s.limit == 0 or s.keep < q.keep then R.open(s, q) end
+  if s.limit == 0 or s.keep < q.keep or q.pin and not s.pinned and s.limit ~= q.limit then R.open(s, q) end
   local known = s.known[id] -- false for most: then much can be left out
   if known == nil then known = R.look(s, id) end
   local of = (q.who or known and #known > PERMIT_SIZE) and R.claim(s, q, id, known) or ''
@@ -153,7 +153,8 @@ end,
 
 -- set_limit stores the limit; pin makes it outlive idleness.
 set_limit = function(s, q)
-  s.limit, s.settled = q.limit, false
+  R.put_limit(s, q.limit)
+  s.settled, s.acts = false, true
   if q.pin and not s.pinned then s.pinned, s.persist = true, true end
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
@@ -170,6 +171,7 @@ mark = function(s, q)
   elseif s.paused then
     s.paused, s.extended, s.settled = false, true, false
   end
+  s.acts = true
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
 end,
@@ -309,15 +311,16 @@ others_wait = function(s)
 end,
 
 -- recall takes back from other clients what leave allowed them. If the caller of
--- the step waits, those that keep permits are told; if nothing may be granted, all
--- are. Notifications get lost, so each step tells them again until they make one
+-- the step waits, those that keep permits are told; if nothing may be granted, or the
+-- step has changed the limit, all are. Notifications get lost, so each step tells them again until they make one
 -- of their own; but no more than MAX_TOLD of them, and the next step tells others.
 -- It reports whether another client keeps while the caller waits. s.keepers is no
 -- earlier than the end of what any client was told, s.keeps than that of any that
 -- may keep.
 recall = function(s, waits)
   local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0
-  if s.keepers <= s.now or not stopped and (not waits or s.keeps <= s.now) then return false end
+  if s.keepers <= s.now or not stopped and not s.limited and (not waits or s.keeps <= s.now) then return false end
+  local all = stopped or s.limited
   local list = redis.pcall('HGETALL', KEYS[6])
   if list.err then return false end
   for i = 1, #list, 2 do
@@ -327,10 +330,11 @@ recall = function(s, waits)
       gone[#gone + 1] = who
     elseif who ~= s.caller then
       if what == KEEP_ON then keeps = math.max(keeps, ends) end
-      if (stopped or what == KEEP_ON) and told < MAX_TOLD then
-        R.tell(s, who).recall, told = stopped and 2 or 1, told + 1
+      local kept = waits and what == KEEP_ON
+      if (all or kept) and told < MAX_TOLD then
+        R.tell(s, who).recall, told = all and 2 or 1, told + 1
       end
-      recalled = recalled or not stopped and what == KEEP_ON
+      recalled = recalled or not stopped and kept
     end
   end
   s.keeps = keeps
@@ -420,10 +424,15 @@ position = function(s, id)
   return redis.call('ZRANK', KEYS[3], id) or 0
 end,
 
--- open makes sure the semaphore exists, with the limit the first user gives.
+-- open makes sure the semaphore exists, with the limit that the first user gives,
+-- or the newest.
 open = function(s, q)
-  if s.limit == 0 then s.limit = q.limit end
+  if s.limit == 0 or q.pin and not s.pinned then R.put_limit(s, q.limit) end
   R.remember(s, q.lease)
+end,
+
+put_limit = function(s, limit)
+  if s.limit ~= limit then s.limit, s.limited, s.settled = limit, true, false end
 end,
 
 -- remember keeps the limit known, and the keys, while a lease given now may
@@ -451,8 +460,8 @@ expire = function(s)
     if R.holder(s, id) then R.forget(s, id) end
     s.ends[id] = false
   end
+  if not redis.call('ZSCORE', KEYS[2], KEEPER) then R.mend(s, 'h') end -- the key was deleted
   local after = redis.call('ZRANGE', KEYS[2], #list, #list, 'WITHSCORES')
-  if not after[1] then R.mend(s, 'h') end
   s.first, s.moved = tonumber(after[2] or math.huge), false
   s.behind = s.first <= s.now
 end,
@@ -462,6 +471,7 @@ next_end = function(s)
   if s.moved ~= false then
     R.write_holders(s)
     local list = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    if not list[1] then R.mend(s, 'h') end -- not even KEEPER: the key was deleted
     s.first, s.moved = tonumber(list[2] or math.huge), false
   end
   return s.first

@@ -87,15 +87,19 @@ unqueue = function(s, id)
   if id == s.tail then s.tail = nil end
 end,
 
--- mend forgets what a zset lost: it was deleted, or its time to live ended.
+-- mend forgets what a zset lost: it was deleted, or its time to live ended. Of holders
+-- some may be back, that were granted or renewed since.
 mend = function(s, first)
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
-    local ticket = string.byte(all[i + 1]) == TICKETED
-    if all[i] ~= '' and ticket == (first == 'q') then R.put(s, all[i], false) end
+    local id, ticket = all[i], string.byte(all[i + 1]) == TICKETED
+    if id ~= '' and ticket == (first == 'q') and s.known[id] ~= false and (ticket or not redis.call('ZSCORE', KEYS[2], id)) then
+      if not ticket then s.used = s.used - R.shape(id) end
+      R.put(s, id, false)
+    end
   end
-  s.extended = true
-  if first == 'q' then s.queued, s.settled = 0, true else s.used, s.settled = 0, false end
+  s.extended, s.settled = true, first == 'q'
+  if first == 'q' then s.queued = 0 else s.mended = true end
 end,
 
 -- begin comes before a write that is not to holders. It refuses a foreign

@@ -58,7 +58,7 @@ local RECORD = '<BI4ddd'         -- status, n, and three numbers
 local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
--- 2 unfair, 4 strict, 8 slot, 16 pin or with tokens, 32 again or mine, 64 anew,
+-- 2 unfair, 4 strict, 8 slot, 16 pin, newest or with tokens, 32 again or mine, 64 anew,
 -- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused.
 local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE = 1, 2, 3, 4, 5, 6, 7, 8, 9

@@ -33,21 +33,30 @@ type takeFlags struct {
 func (f *takeFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; the first user's limit is stored and holds")
+	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; holds until somebody says another (see sema limit)")
 	flags.IntVarP(&f.weight, "weight", "w", 1, "how much of the limit to take")
 	flags.Var(durationOf(&f.wait, 0), "wait", "wait for a permit no longer than this: seconds, or 1m30s; without it, for ever")
 	flags.Lookup("wait").DefValue = "" // help would say 0s
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait: take a permit now, or end with the conflict exit code")
 	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
 	flags.Var(durationOf(&f.lease, defaultLease), "lease", "how long the permit lives unless renewed")
-	flags.StringVar(&f.conflict, "on-conflict", "adopt", "when the stored limit is not -n: adopt it, refuse to go on, or declare mine")
+	flags.StringVar(&f.conflict, "on-conflict", "newest", "when the stored limit is not -n: the newest holds, adopt the stored one, or refuse to go on")
 	flags.StringVar(&f.label, "label", "", "shown to all who can see the semaphore (default: the command line, shortened)")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on standard error: position in the queue, time waited, renewals that failed")
-	offerValues(cmd, "on-conflict", "adopt", "refuse", "declare")
+	offerValues(cmd, "on-conflict", "newest", "adopt", "refuse")
 }
 
 // policies are the values of --on-conflict.
-var policies = map[string]sema.Policy{"adopt": sema.Adopt, "refuse": sema.Refuse, "declare": sema.Declare}
+var policies = map[string]sema.Policy{"newest": sema.Newest, "adopt": sema.Adopt, "refuse": sema.Refuse}
+
+// policy is what to do about a stored limit. Without -n there is none to put in its
+// place.
+func (f *takeFlags) policy() sema.Policy {
+	if !f.limitGiven {
+		return sema.Adopt
+	}
+	return policies[f.conflict]
+}
 
 // check refuses combinations that make no sense. Ranges are the library's to
 // check.
@@ -56,8 +65,8 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 	_, known := policies[f.conflict]
 	switch {
 	case !known:
-		return usage("adopt, refuse or declare", "there is no --on-conflict=%s", printable(f.conflict, 60))
-	case f.conflict != "adopt" && !f.limitGiven:
+		return usage("newest, adopt or refuse", "there is no --on-conflict=%s", printable(f.conflict, 60))
+	case cmd.Flags().Changed("on-conflict") && f.conflict != "adopt" && !f.limitGiven:
 		return usage("--limit N", "--on-conflict=%s needs --limit", f.conflict)
 	case f.waitGiven && f.noWait:
 		return usage("one of them", "--wait and --no-wait exclude each other")
@@ -67,7 +76,7 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 		return usage("-E 75", "--conflict-exit-code %d: want 0 … 255", f.conflictCode)
 	case f.lease == 0: // to the library it means the default
 		return usage("--lease 30s", "lease 0s: want %v … %v", sema.MinLease, sema.MaxLease)
-	case f.limitGiven && f.weight > f.limit && f.conflict != "adopt":
+	case f.limitGiven && f.weight > f.limit && f.conflict == "refuse":
 		return usage("a larger --limit", "weight %d is above the limit %d", f.weight, f.limit)
 	}
 	return nil
@@ -106,7 +115,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	notes := make(chan string, 64)
 	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
-	o.Lease, o.OnConflict, o.Observer = f.lease, policies[f.conflict], w.observer()
+	o.Lease, o.OnConflict, o.Observer = f.lease, f.policy(), w.observer()
 	sem, err := sema.New(engine, name, f.limit, &o)
 	if err != nil {
 		closeEngine()
@@ -204,7 +213,7 @@ func (w *watch) observer() sema.Observer {
 		LimitDiffers: func(e sema.LimitDiffers) {
 			w.stored.Store(int64(e.Stored))
 			if w.flags.limitGiven || w.flags.verbose {
-				note("%q has limit %d, not %d; the stored limit holds. To change it: sema limit%s %s %d",
+				note("%q has limit %d, not %d: an operator or a newer process says so. To change it: sema limit%s %s %d",
 					e.Semaphore, e.Stored, e.Wanted, w.urlFlag(), quote(e.Semaphore), e.Wanted)
 			}
 		},
