@@ -9,14 +9,17 @@ import (
 	"sema/internal/client"
 )
 
-// Errors of Acquire and of permits. Compare with errors.Is.
+// Errors of Acquire and of permits. Compare with errors.Is: what is returned names
+// the semaphore as well.
 var (
 	// ErrUnavailable: no permit was free, or none in time. After a context
-	// ended the wait, the error is the context's error as well.
+	// ended the wait, the error is the context's error as well; and an *EngineError,
+	// if it was the engine that did not answer.
 	ErrUnavailable = errors.New("sema: no permit available")
 
 	// ErrLost: the permit is not, or cannot be trusted to be, held any more.
-	// It is the cause of the permit's contexts.
+	// It is the cause of the permit's contexts. After Semaphore.Close, and when the
+	// engine was closed, it is an ErrClosed as well.
 	ErrLost = errors.New("sema: permit lost")
 
 	// ErrRevoked: an operator revoked the permit. It is an ErrLost.
@@ -43,9 +46,13 @@ var (
 
 var (
 	errNotRenewed   = fmt.Errorf("%w: not renewed in time", ErrLost)
-	errEngineClosed = fmt.Errorf("%w: its engine was closed", ErrLost)
+	errLetGo        = fmt.Errorf("%w: %w", ErrLost, ErrClosed)
+	errEngineClosed = fmt.Errorf("%w: its engine: %w", ErrLost, ErrClosed)
 	errAbandoned    = fmt.Errorf("%w: nobody could release it any more", ErrLost)
 )
+
+// named is an error about the semaphore of that name.
+func named(err error, name string) error { return fmt.Errorf("%w: %q", err, name) }
 
 type (
 	// ArgumentError says which value was refused and what would have been
@@ -87,7 +94,7 @@ func (e *WeightError) Error() string {
 func (s *Semaphore) reason(e client.Event) error {
 	switch e.Reason {
 	case client.Refused:
-		return ErrUnavailable
+		return s.unavailable
 	case client.TooHeavy:
 		return &WeightError{Name: s.name, Weight: e.A.Weight(), Limit: e.Limit}
 	case client.LimitIsAnother:
@@ -95,18 +102,18 @@ func (s *Semaphore) reason(e client.Event) error {
 	case client.Gone:
 		return noPermit(s.name, e.A.ID())
 	case client.Revoked:
-		return ErrRevoked
+		return named(ErrRevoked, s.name)
 	case client.HeldTooLong:
-		return ErrHeldTooLong
+		return named(ErrHeldTooLong, s.name)
 	case client.EngineFailed:
 		return s.loop.Named(operation(e.A), e.Err)
 	case client.Closed:
 		if e.Kind == client.Lost {
-			return errEngineClosed
+			return named(errEngineClosed, s.name)
 		}
-		return ErrClosed
+		return named(ErrClosed, s.name)
 	}
-	return errNotRenewed
+	return named(errNotRenewed, s.name)
 }
 
 // operation is what was asked of the engine for an acquisition.
@@ -124,12 +131,12 @@ func noPermit(name string, id engine.ID) error {
 	return fmt.Errorf("%w: %q has no permit %v", ErrLost, name, id)
 }
 
-// unavailable joins ErrUnavailable with the reason the context ended, and with
-// its cause if that says more.
-func unavailable(ctx context.Context) error {
+// inVain joins ErrUnavailable with the reason the context ended, and with its cause
+// if that says more.
+func (s *Semaphore) inVain(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, cause)
+		return fmt.Errorf("%w: %w", s.unavailable, cause)
 	}
-	return fmt.Errorf("%w: %w: %w", ErrUnavailable, err, cause)
+	return fmt.Errorf("%w: %w: %w", s.unavailable, err, cause)
 }

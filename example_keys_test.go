@@ -34,9 +34,9 @@ func ExampleKeys() {
 	// Output:
 	// acme <nil>
 	// acme <nil>
-	// acme sema: no permit available
+	// acme sema: no permit available: "tenants/acme"
 	// initech <nil>
-	// initech sema: no permit available
+	// initech sema: no permit available: "tenants"
 	// 2 open
 }
 

@@ -55,7 +55,7 @@ func ExampleOperator_Pause() {
 	fmt.Println(err, permit.Release())
 	// Output:
 	// sema: no such semaphore: "db"
-	// sema: no permit available
+	// sema: no permit available: "db"
 	// <nil> <nil>
 }
 
@@ -72,8 +72,8 @@ func ExampleOperator_Revoke() {
 	fmt.Println(context.Cause(work))
 	fmt.Println(errors.Is(permit.Err(), sema.ErrRevoked), permit.Release())
 	// Output:
-	// sema: permit lost: revoked by an operator
-	// true sema: permit lost: revoked by an operator
+	// sema: permit lost: revoked by an operator: "db"
+	// true sema: permit lost: revoked by an operator: "db"
 }
 
 // A permit by its id, whoever holds it; and what nobody uses is forgotten.
@@ -104,7 +104,7 @@ func ExampleSemaphore_Drain() {
 	_, _ = one.Release(), rest.Release()
 	// Output:
 	// 3
-	// sema: no permit available
+	// sema: no permit available: "workers"
 }
 
 // A permit that outlives its process: another one takes it up.

@@ -100,5 +100,5 @@ func ExampleSemaphore_Acquire_timeout() {
 	defer cancel()
 	_, err := sem.Acquire(ctx)
 	fmt.Println(errors.Is(err, sema.ErrUnavailable), err)
-	// Output: true sema: no permit available: context deadline exceeded
+	// Output: true sema: no permit available: "db": context deadline exceeded
 }

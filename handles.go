@@ -51,12 +51,12 @@ func (a *handles) use(name string) (*keyUse, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
-		return nil, ErrClosed
+		return nil, named(ErrClosed, name)
 	}
 	h := a.open[name]
 	if h == nil {
 		if err := a.makeRoom(); err != nil {
-			return nil, err
+			return nil, named(err, name)
 		}
 		sem, err := a.make(name)
 		if err != nil {

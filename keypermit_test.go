@@ -37,7 +37,7 @@ func TestLossOfEitherEndsTheCombinedPermit(t *testing.T) {
 			if err := p.Release(); !errors.Is(err, sema.ErrLost) {
 				t.Errorf("%s lost: Release: %v", lost, err)
 			}
-			if err := p.Release(); err != sema.ErrReleased {
+			if err := p.Release(); !errors.Is(err, sema.ErrReleased) {
 				t.Errorf("%s lost: Release again: %v", lost, err)
 			}
 			if err := acquireKey(t, k, "a").Release(); err != nil {
@@ -66,10 +66,10 @@ func TestACombinedPermitIsReleasedTogether(t *testing.T) {
 		if err := p.Release(); err != nil {
 			t.Error(err)
 		}
-		if err := context.Cause(ctx); err != sema.ErrReleased || p.Err() != sema.ErrReleased {
+		if err := context.Cause(ctx); !errors.Is(err, sema.ErrReleased) || !errors.Is(p.Err(), sema.ErrReleased) {
 			t.Errorf("cause %v, %v", err, p.Err())
 		}
-		if err := p.Release(); err != sema.ErrReleased {
+		if err := p.Release(); !errors.Is(err, sema.ErrReleased) {
 			t.Errorf("Release again: %v", err)
 		}
 		if n := len(e.Held("tenants/a")) + len(e.Held("tenants")); n > 0 {
@@ -167,7 +167,7 @@ func TestKeysClose(t *testing.T) {
 		if err2 := k.Use("a", func(*sema.Semaphore) error { return nil }); !errors.Is(err, sema.ErrClosed) || !errors.Is(err2, sema.ErrClosed) {
 			t.Error(err, err2)
 		}
-		if err := p.Release(); err != sema.ErrReleased {
+		if err := p.Release(); !errors.Is(err, sema.ErrReleased) {
 			t.Error(err)
 		}
 		if err := k.Close(); err != nil || k.Len() != 0 {

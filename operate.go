@@ -2,7 +2,6 @@ package sema
 
 import (
 	"context"
-	"fmt"
 
 	"sema/engine"
 )
@@ -113,7 +112,7 @@ func (o *Operator) do(ctx context.Context, op string, r engine.Request) error {
 	case err != nil:
 		return err
 	case status == engine.InUse:
-		return fmt.Errorf("%w: %q", ErrInUse, o.s.name)
+		return named(ErrInUse, o.s.name)
 	case status == engine.Gone && r.ID.Client != "":
 		return noPermit(o.s.name, r.ID)
 	case status == engine.Gone:
@@ -122,7 +121,7 @@ func (o *Operator) do(ctx context.Context, op string, r engine.Request) error {
 	return nil
 }
 
-func (o *Operator) absent() error { return fmt.Errorf("%w: %q", ErrNotFound, o.s.name) }
+func (o *Operator) absent() error { return named(ErrNotFound, o.s.name) }
 
 // Close waits for a call that is under way, for half a minute at most. The engine
 // stays open. Closing again does nothing.

@@ -93,7 +93,7 @@ func (p *Permit) cause() error {
 }
 
 // Err is nil while the permit is held and trusted, an ErrLost after it was
-// lost, ErrReleased after it was released.
+// lost, ErrReleased after it was released. Close of its Semaphore loses it.
 func (p *Permit) Err() error {
 	l := &p.h.sem.loop
 	l.Lock()
@@ -163,7 +163,7 @@ func (p *Permit) Renew(ctx context.Context) error {
 // repeated in the background, and the permit comes back with its lease in any
 // case.
 func (p *Permit) Release() error {
-	err := p.h.release(ErrReleased)
+	err := p.h.release(p.h.sem.released)
 	runtime.KeepAlive(p)
 	return err
 }
@@ -175,9 +175,9 @@ func (h *holding) release(cause error) error {
 	l.Machine.Overdue(now, &h.Acquisition)
 	l.Gather()
 	lost := h.over
-	if errors.Is(lost, ErrReleased) || errors.Is(lost, ErrClosed) || l.Closed() {
+	if errors.Is(lost, ErrReleased) || errors.Is(lost, errLetGo) || l.Closed() {
 		l.Settle(now)
-		return ErrReleased
+		return s.released
 	}
 	h.end(cause)
 	token, held := h.Token(), now-h.GrantedAt()
@@ -244,7 +244,7 @@ func (h *holding) giveUp(now time.Duration) {
 	if h.over != nil || s.loop.Closed() {
 		return
 	}
-	h.end(errAbandoned)
+	h.end(named(errAbandoned, s.name))
 	m.Abandon(m.Release(now, &h.Acquisition))
 	if f := s.options.Observer.Abandoned; f != nil {
 		told := Abandoned{About: h.about(), Token: h.Token(), Held: now - h.GrantedAt(), Stack: stackText(h.stack)}

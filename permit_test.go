@@ -2,6 +2,7 @@ package sema_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -119,7 +120,7 @@ func TestErrOfAContextIsExact(t *testing.T) {
 	for p.Err() == nil {
 		runtime.Gosched()
 	}
-	if last.Err() == nil || context.Cause(last) != sema.ErrReleased {
+	if last.Err() == nil || !errors.Is(context.Cause(last), sema.ErrReleased) {
 		t.Errorf("%v, cause %v", last.Err(), context.Cause(last))
 	}
 	if err := s.Close(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -197,6 +198,55 @@ func TestTenThousandPermitsShareCalls(t *testing.T) {
 	})
 }
 
+// The engine stands still, and refuses nothing: nobody waits for longer than for one
+// that refuses, however long the call in flight is given.
+func TestAStalledEngineKeepsNobodyForLong(t *testing.T) {
+	for _, busy := range []time.Duration{0, time.Second, 2500 * time.Millisecond} { // that the call in flight is older
+		bubble(t, &sema.Options{Lease: time.Hour}, func(t *testing.T, e *counting, s *sema.Semaphore) {
+			e.slow.Store(int64(time.Hour))
+			var all sync.WaitGroup
+			defer all.Wait()
+			try := func(ctx context.Context, most time.Duration) {
+				began := time.Now()
+				_, err := s.TryAcquire(ctx)
+				if took := time.Since(began); took > most { // in virtual time
+					t.Errorf("with a call of %v before it: %v, want %v at the most", busy, took, most)
+				}
+				var failure *sema.EngineError
+				if !errors.As(err, &failure) || failure.Name != "x" {
+					t.Errorf("%v, want an *EngineError that names it", err)
+				}
+			}
+			if busy > 0 {
+				all.Go(func() { try(t.Context(), 3250*time.Millisecond) })
+				time.Sleep(busy)
+			}
+			all.Go(func() { try(t.Context(), 3250*time.Millisecond) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			try(ctx, 1250*time.Millisecond)
+		})
+	}
+}
+
+// The engine refuses a caller for good, and the next one may ask for something else.
+func TestAfterARefusalOthersAreAsked(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		e.broken.Store(true)
+		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, errBroken.Err) {
+			t.Fatal(err)
+		}
+		e.broken.Store(false)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if p, err := s.TryAcquire(ctx); err != nil {
+			t.Error("the error of before:", err)
+		} else if err := p.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestAWaitOutlastsAnOutageOfLessThanALease(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		p := acquire(t, s)
@@ -296,7 +346,7 @@ func TestTheCauseOfAContextMadeLate(t *testing.T) {
 		_ = revoked.Renew(t.Context())
 		_ = revoked.Release()
 		cancel()
-		if cause := context.Cause(released.Context(t.Context())); cause != sema.ErrReleased {
+		if cause := context.Cause(released.Context(t.Context())); !errors.Is(cause, sema.ErrReleased) {
 			t.Errorf("released: cause %v", cause)
 		}
 		if cause := context.Cause(revoked.Context(t.Context())); !errors.Is(cause, sema.ErrLost) {

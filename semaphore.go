@@ -36,6 +36,8 @@ type Semaphore struct {
 	options Options
 	loop    loop.Loop
 
+	unavailable, released error // the sentinels, with the name: they are needed often
+
 	abandoned []*holding // found by the garbage collector; guarded by the loop's lock
 }
 
@@ -61,7 +63,7 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 	if err := cmp.Or(engine.Validate("", e), engine.ValidateName(name)); err != nil {
 		return nil, err
 	}
-	s := &Semaphore{name: name, limit: limit, options: o}
+	s := &Semaphore{name: name, limit: limit, options: o, unavailable: named(ErrUnavailable, name), released: named(ErrReleased, name)}
 	owner := loop.Owner{Observe: s.observe, Tick: s.takeUp, Ticked: s.watch}
 	config := func(session engine.Session) client.Config { return o.machine(session, limit) }
 	if err := s.loop.Open(e, name, engine.Self(o.Label), owner, config); err != nil {
@@ -116,7 +118,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, err
 		return nil, &ArgumentError{What: "weight", Value: n, Want: fmt.Sprintf("1 … %d", MaxLimit)}
 	}
 	if ctx.Err() != nil {
-		return nil, unavailable(ctx)
+		return nil, s.inVain(ctx)
 	}
 	p := s.newPermit()
 	if s.options.NoteStack {
@@ -145,10 +147,10 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 	switch {
 	case h.Settled() && err == nil: // granted as the context ended
 		l.Machine.Abandon(l.Machine.Release(now, &h.Acquisition))
-		h.end(ErrReleased)
-		err = unavailable(ctx)
+		h.end(s.released)
+		err = s.inVain(ctx)
 	case !h.Settled():
-		err = unavailable(ctx)
+		err = s.inVain(ctx)
 		if h.State() == client.Asking {
 			err = l.Unanswered("acquire", err)
 		}
@@ -186,7 +188,7 @@ func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
 			return nil, err
 		}
 		if free == 0 {
-			return nil, ErrUnavailable
+			return nil, s.unavailable
 		}
 		// Somebody may have been quicker: then less is free, or nothing.
 		p, err := s.TryAcquireN(ctx, free)
@@ -199,7 +201,7 @@ func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
 			return nil, err
 		}
 		if again >= free { // free, yet refused: others wait for it
-			return nil, ErrUnavailable
+			return nil, s.unavailable
 		}
 	}
 }
@@ -299,7 +301,7 @@ func (s *Semaphore) Close() error {
 		m := s.loop.Machine
 		m.EachPermit(func(a *client.Acquisition) { held = append(held, a) })
 		for _, a := range held {
-			a.Owner.(*holding).end(ErrClosed)
+			a.Owner.(*holding).end(named(errLetGo, s.name))
 			if s.options.Detached {
 				m.Forget(a)
 				continue

@@ -27,7 +27,7 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 	closed := s.loop.Closed()
 	s.loop.Unlock()
 	if closed {
-		return State{}, ErrClosed
+		return State{}, named(ErrClosed, s.name)
 	}
 	st, err := s.loop.Session().State(ctx)
 	if err != nil {

@@ -190,6 +190,40 @@ func TestADeletedQueue(t *testing.T) {
 	}
 }
 
+// Somebody deleted the leases, or the server evicted them, and one of those who held
+// is dead: its weight comes back, as that of any that dies, although the semaphore is
+// in use all the time.
+func TestDeletedLeasesComeBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx := expect.Within(t)
+	dead, user := session(t, patientAt(t, server.Addr()), "x"), session(t, patientAt(t, server.Addr()), "x")
+	ask := func(d *direct, number uint64, weight int, lease time.Duration) engine.Answer {
+		r := d.request(engine.Ask, number, lease)
+		r.ID.Weight, r.Limit = weight, 3
+		return d.do(r)[0]
+	}
+	ask(dead, 1, 1, 2*time.Second)
+	ask(user, 1, 1, time.Minute)
+	expect.OK(t, rdb.Del(ctx, "sema:{x}:holders").Err())
+	for number := uint64(2); ; number++ {
+		expect.OK(t, ctx.Err())
+		user.do(user.request(engine.Renew, 1, time.Minute))
+		ask(user, number, 1, time.Hour) // longer than what is known: the keys' time to live is set again
+		user.do(user.request(engine.Release, number, 0))
+		if a := ask(user, 1_000_000, 2, time.Minute); a.Status == engine.Granted {
+			break // what the dead had
+		}
+	}
+	if a := user.do(user.request(engine.Renew, 1, time.Minute))[0]; a.Status != engine.Granted {
+		t.Errorf("the permit of the one that lives: %+v", a)
+	}
+	if st, err := user.State(ctx); err != nil || st.Used != 3 || len(st.Holders) != 2 {
+		t.Errorf("%+v, %v; want the two that the living one has", st, err)
+	}
+}
+
 // The whole key's time to live is refreshed on a grant only: elsewhere a
 // saturated semaphore vanished under its holders. Here renewals and waiting do.
 func TestASaturatedSemaphoreStays(t *testing.T) {

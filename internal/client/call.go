@@ -29,6 +29,14 @@ type item struct {
 	claim *claim
 }
 
+// awaited reports whether a caller waits for the answer, and for nothing else.
+func (it item) awaited() bool {
+	if it.order != nil {
+		return !it.order.told
+	}
+	return it.claim.holder != nil && it.claim.holder.state == Asking
+}
+
 // Next returns the next call to be sent, if nothing is in flight and there is
 // anything to send. The call is the engine's until Answer or Failed.
 //
@@ -63,6 +71,9 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	f.flying, f.sent, m.cohort.overruled = true, now, 0
 	keep := m.wantsToKeep()
 	f.keeps = keep > 0
+	if slices.ContainsFunc(f.items, item.awaited) {
+		m.schedule(now + patience) // see overdue
+	}
 	return engine.Call{Number: f.number, Fence: f.fence, Keep: keep, Requests: f.requests}, true
 }
 

@@ -149,6 +149,7 @@ func (m *Machine) begin(now time.Duration, a *Acquisition, weight int, wait bool
 	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
 	m.came = max(now, m.came+1) // distinct
 	a.came = m.came
+	m.expect(now)
 }
 
 // Resume takes up a permit that exists.

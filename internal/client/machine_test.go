@@ -262,11 +262,13 @@ func TestARenewalIsNotForgottenWhileTheAskTravels(t *testing.T) {
 	s.told()
 	s.later(time.Millisecond)
 	s.m.Answer(s.now, reply)
-	at, _ := s.m.Wake()
-	if at >= a.Valid() {
-		t.Fatalf("looks at %v, and the permit is valid until %v", at, a.Valid())
+	for s.m.Idle() {
+		at, _ := s.m.Wake()
+		if at >= a.Valid() {
+			t.Fatalf("looks at %v, and the permit is valid until %v", at, a.Valid())
+		}
+		s.later(at - s.now)
 	}
-	s.later(at - s.now)
 	s.sends("renew1")
 }
 
@@ -325,6 +327,51 @@ func TestAWishThatNeverReachesTheEngineFailsAfterAWhile(t *testing.T) {
 		t.Errorf("after %v", d)
 	}
 	s.sends("") // nothing was carried out, so nothing is given back
+}
+
+// The engine neither answers nor refuses: whoever came fails after three seconds, and
+// not when the call is given up.
+func TestAStalledCallFailsThoseWhoWaitForIt(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Limit = 2 })
+	first := s.acquire()
+	s.sends("ask1")
+	s.later(time.Second)
+	late := &Acquisition{}
+	s.m.Acquire(s.now, late, 1, false)
+	o := &Order{}
+	s.m.Do(s.now, o, engine.Request{Kind: engine.SetLimit, Limit: 1})
+	s.happened("")
+	end := func(want string, after time.Duration) {
+		t.Helper()
+		for began := s.now; len(s.m.events) == 0; {
+			at, ok := s.m.Wake()
+			if !ok || at > began+after {
+				t.Fatalf("nothing for %v", after)
+			}
+			s.later(max(1, at-s.now))
+		}
+		s.happened(want)
+	}
+	end("denied", 2*time.Second)
+	end("answered denied", 1250*time.Millisecond)
+	if first.State() != Ended || late.State() != Ended {
+		t.Errorf("%v and %v", first.State(), late.State())
+	}
+	s.m.Failed(s.now, unknown)
+	s.later(maxPause)
+	s.answers(s.sends("fence release1"))
+}
+
+// An engine that refuses what is asked may take the next thing.
+func TestAfterARefusalTheNextCallerAsksAtOnce(t *testing.T) {
+	s := begin(t, nil)
+	s.acquire()
+	s.sends("ask1")
+	s.m.Failed(s.now, &engine.Error{Op: "test", NotExecuted: true, Err: errors.New("wrong key")})
+	s.happened("denied")
+	s.acquire()
+	s.answers(s.sends("ask2"))
+	s.happened("granted")
 }
 
 func TestARemovalWhoseAnswerIsLostSucceeds(t *testing.T) {

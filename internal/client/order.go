@@ -33,6 +33,7 @@ func (m *Machine) Do(now time.Duration, o *Order, r engine.Request) {
 		m.tell(Event{Kind: Answered, Order: o, Err: engine.ErrClosed})
 		return
 	}
+	m.expect(now)
 	m.orders = append(m.orders, o)
 	if r.Kind == engine.Release && m.Knows(r.ID) {
 		m.doubt() // the engine tells nobody: the release is this client's own

@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,7 +25,11 @@ type outage struct {
 	began    time.Duration // when the first of them left
 	paused   time.Duration // nothing is sent before
 	err      error         // of the last one
+	final    bool          // that one would fail again, whatever is asked
 }
+
+// errNoAnswer is the failure of a call that is still on its way.
+var errNoAnswer = &engine.Error{Op: "step", Temporary: true, Err: fmt.Errorf("no answer for %v", patience)}
 
 // Failed takes in that the call in flight had no answer. What it was about is sent
 // again, if that is still wanted, and its failure still borne.
@@ -39,6 +44,7 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		o.began = f.sent
 	}
 	o.failures++
+	o.final = !failure.Temporary
 	o.paused, o.err = now+min(minPause<<min(o.failures-1, 10), maxPause), failure
 	m.schedule(o.paused)
 	orders, fresh := m.orders, m.fresh
@@ -99,6 +105,48 @@ func (m *Machine) bear(now time.Duration, failure *engine.Error) {
 	}
 	m.fresh = slices.DeleteFunc(m.fresh, func(c *claim) bool { return c.stage != wished })
 	m.refuseLine(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.borne(a, m.cfg.Lease) })
+}
+
+// expect notes that somebody has come who waits for an answer. What the engine last
+// refused may have been something else.
+func (m *Machine) expect(now time.Duration) {
+	if m.outage.final {
+		m.outage.paused = min(m.outage.paused, now)
+	}
+	if m.flight.flying {
+		m.schedule(now + patience)
+	}
+}
+
+// overdue ends what has waited for long enough for the call in flight: its carrier
+// may wait for longer than those whom it is about.
+func (m *Machine) overdue(now time.Duration) {
+	f := &m.flight
+	if !f.flying {
+		return
+	}
+	waits := func(c *claim) bool { return item{claim: c}.awaited() }
+	if !slices.ContainsFunc(f.items, item.awaited) && !slices.ContainsFunc(m.fresh, waits) && m.line.first == nil && len(m.orders) == 0 {
+		return
+	}
+	if now < f.sent+patience {
+		m.schedule(f.sent + patience)
+		return
+	}
+	m.schedule(now + maxPause)
+	if m.outage.failures == 0 {
+		m.outage.began = f.sent
+	}
+	failure := errNoAnswer
+	errors.As(m.outage.err, &failure)
+	for _, it := range f.items {
+		if it.order != nil {
+			m.bearsOrder(now, it.order, failure, false)
+		} else {
+			m.bears(now, it.claim, failure, false)
+		}
+	}
+	m.bear(now, failure)
 }
 
 // failedFor is how long calls have failed for something that came at a time.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"time"
 
 	"sema/engine"
@@ -107,6 +108,8 @@ func (m *Machine) Tick(now time.Duration) {
 		m.recheck.at = never
 	}
 	m.expireIdle(now)
+	m.overdue(now)
+	calls := slices.ContainsFunc(m.all, func(c *claim) bool { return !c.pending && c.due <= now })
 	for i := len(m.all) - 1; i >= 0; i-- { // backwards, because lose takes the last one's place
 		c := m.all[i]
 		switch {
@@ -125,9 +128,9 @@ func (m *Machine) Tick(now time.Duration) {
 				m.push(c)
 			}
 		}
-		// What is nearly due goes along: fewer calls.
+		// What is nearly due goes along with what is due: fewer calls.
 		soon := now + c.terms.Lease/(together*asksPerLease)
-		if !c.pending && (c.due <= now || c.due <= soon && !c.once) {
+		if !c.pending && (c.due <= now || calls && c.due <= soon && !c.once) {
 			m.push(c)
 		}
 		if !c.pending {

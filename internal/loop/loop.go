@@ -328,7 +328,7 @@ func (l *Loop) Ask(ctx context.Context, op string, r engine.Request) (engine.Sta
 	l.Lock()
 	if l.closed {
 		l.Unlock()
-		return 0, engine.ErrClosed
+		return 0, l.closedError()
 	}
 	l.Machine.Do(l.Now(), o, r)
 	// Not in this goroutine: a call that its caller carries is given up soon, and
@@ -388,8 +388,13 @@ func (l *Loop) Named(op string, err error) error {
 		named.Op, named.Name = op, l.name
 		return &named
 	}
+	if err == engine.ErrClosed {
+		return l.closedError()
+	}
 	return err
 }
+
+func (l *Loop) closedError() error { return fmt.Errorf("%w: %q", engine.ErrClosed, l.name) }
 
 // Close closes the machine, has release say what becomes of the permits, with the
 // lock held, waits until what is owed to the engine has been sent, for at most so
