@@ -229,6 +229,46 @@ func TestAStalledEngineKeepsNobodyForLong(t *testing.T) {
 	}
 }
 
+// Those that have no time for an outage learn of it at once, and wait all the same
+// where it is others that they wait for.
+func TestAnAnswerIsWantedSoon(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		held := acquire(t, s)
+		soon := sema.AnswerWithin(t.Context(), 100*time.Millisecond)
+		granted := make(chan *sema.Permit)
+		go func() {
+			p, err := s.Acquire(soon)
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- p
+		}()
+		time.Sleep(time.Second)
+		if err := held.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if err := (<-granted).Release(); err != nil {
+			t.Fatal(err)
+		}
+		e.slow.Store(int64(time.Hour))
+		began := time.Now()
+		var failure *sema.EngineError
+		if _, err := s.Acquire(soon); !errors.As(err, &failure) {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 100*time.Millisecond { // in virtual time
+			t.Errorf("it took %v to know", took)
+		}
+		e.slow.Store(0)
+		time.Sleep(time.Minute)
+		if p, err := s.TryAcquire(soon); err != nil {
+			t.Error("what was given up was not given back:", err)
+		} else if err := p.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The engine refuses a caller for good, and the next one may ask for something else.
 func TestAfterARefusalOthersAreAsked(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {

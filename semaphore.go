@@ -128,8 +128,31 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, err
 	l.Lock()
 	now := l.Now()
 	l.Machine.Acquire(now, &p.h.Acquisition, n, wait)
-	l.Run(now)
+	if d := answerWithin(ctx); d > 0 {
+		l.Start(now) // a caller that carries its call is not to be woken meanwhile
+		s.awaitAnswer(ctx, p.h, d)
+	} else {
+		l.Run(now)
+	}
 	return s.outcome(ctx, p)
+}
+
+// awaitAnswer waits for anything that the engine says of an acquisition, for d at
+// most. After that it has failed.
+func (s *Semaphore) awaitAnswer(ctx context.Context, h *holding, d time.Duration) {
+	l := &s.loop
+	within, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if l.Wait(within, &h.Waiter) || ctx.Err() != nil {
+		return
+	}
+	l.Lock()
+	now := l.Now()
+	if !h.Settled() && h.State() == client.Asking {
+		l.Machine.Cancel(now, &h.Acquisition)
+		h.Settle(l.Silent("acquire", d))
+	}
+	l.Start(now)
 }
 
 // outcome waits for an acquisition.

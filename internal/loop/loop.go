@@ -381,6 +381,14 @@ func (l *Loop) Unanswered(op string, over error) error {
 	return &engine.Error{Op: op, Name: l.name, Hint: "check the engine, or wait longer", Err: fmt.Errorf("no answer in time: %w", over)}
 }
 
+// Silent is the error of a caller that has heard nothing of the engine for d.
+func (l *Loop) Silent(op string, d time.Duration) error {
+	if err := l.Machine.LastError(); err != nil {
+		return l.Named(op, err)
+	}
+	return &engine.Error{Op: op, Name: l.name, Temporary: true, Hint: "check the engine", Err: fmt.Errorf("no answer for %v", d)}
+}
+
 // Named says of an engine's failure which operation on which semaphore it was.
 func (l *Loop) Named(op string, err error) error {
 	if failure, ok := err.(*engine.Error); ok {

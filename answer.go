@@ -1,0 +1,24 @@
+package sema
+
+import (
+	"context"
+	"time"
+)
+
+type answerKey struct{}
+
+// AnswerWithin makes a context for acquisitions that shall not wait long for an engine
+// that is away. If the engine has said nothing for d, neither that the permit is
+// granted nor that its caller is queued, they fail with an *EngineError, as they do
+// after three seconds otherwise; nothing is held then. A caller that was told that it
+// waits goes on waiting, until ctx ends. d is above 0; one of three seconds or more
+// changes nothing.
+func AnswerWithin(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, answerKey{}, d)
+}
+
+// answerWithin is what AnswerWithin set; 0: nothing.
+func answerWithin(ctx context.Context) time.Duration {
+	d, _ := ctx.Value(answerKey{}).(time.Duration)
+	return d
+}
