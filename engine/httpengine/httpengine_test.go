@@ -30,6 +30,11 @@ func TestPromisesOverRedis(t *testing.T) {
 	enginetest.Run(t, overRedis)
 }
 
+func TestPromisesThroughTwoServers(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, overTwo)
+}
+
 func TestProcessesOverRedis(t *testing.T) {
 	t.Parallel()
 	enginetest.RunProcesses(t, overRedis(t), 4)

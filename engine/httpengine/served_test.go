@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,6 +169,17 @@ func redisAt(tb testing.TB, s *redistest.Server) engine.Engine {
 // overSameRedis is a server over a Redis that goes on when the server is killed.
 func overSameRedis(tb testing.TB, s *redistest.Server) *served {
 	return serve(tb, func() engine.Engine { return redisAt(tb, s) }, nil, nil)
+}
+
+// overTwo is two servers over one Redis, whose clients are at either in turn.
+func overTwo(tb testing.TB) enginetest.Store {
+	s := redistest.Start(tb)
+	servers := []*served{overSameRedis(tb, s), overSameRedis(tb, s)}
+	var clients atomic.Int64
+	return enginetest.Store{
+		Client: func(tb testing.TB) sema.Engine { return servers[clients.Add(1)%2].client(tb) },
+		Freeze: s.Stop, Thaw: s.Continue, Forget: func(testing.TB) { s.Restart() },
+	}
 }
 
 func overRedis(tb testing.TB) enginetest.Store {
