@@ -93,6 +93,24 @@ func ExampleOptions_slots() {
 }
 
 // The wait is bounded, the work is not.
+// A caller that has no time for an engine that is away.
+func ExampleAnswerWithin() {
+	sem, err := sema.New(memengine.New(), "db", 1, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer sem.Close()
+	ctx := sema.AnswerWithin(context.Background(), 100*time.Millisecond)
+	p, err := sem.Acquire(ctx) // waits for others for as long as it takes
+	if err != nil {
+		fmt.Println("go on without:", err)
+		return
+	}
+	defer p.Release()
+	fmt.Println("held")
+	// Output: held
+}
+
 // The order in which to ask what an error is; see docs/errors.md.
 func ExampleSemaphore_Acquire_errors() {
 	sem, err := sema.New(memengine.New(), "db", 1, nil)

@@ -90,7 +90,7 @@ type Options struct {
 	// process that ends without Close leaves the permit to its lease, as a crashed
 	// holder does. So: for long-lived processes, and a few milliseconds are
 	// enough. At most a sixth of the lease. Default: 0, Release gives back at once.
-	// It does not apply with NoRenewal, MaxHold or Detached.
+	// With NoRenewal, MaxHold or Detached it has to be 0.
 	Keep time.Duration
 
 	// Passes is how often in a row a released permit goes to the next caller
@@ -139,6 +139,8 @@ func (o Options) validate() error {
 		return &ArgumentError{What: "longest hold", Value: o.MaxHold, Want: fmt.Sprintf("0, or at least %v", MinLease)}
 	case o.Keep < 0 || o.Keep > o.Lease/6:
 		return &ArgumentError{What: "time to keep", Value: o.Keep, Want: fmt.Sprintf("0 … %v, a sixth of the lease", o.Lease/6)}
+	case o.Keep > 0 && (o.Renew == NoRenewal || o.MaxHold > 0 || o.Detached):
+		return &ArgumentError{What: "time to keep", Value: o.Keep, Want: "0 with NoRenewal, MaxHold or Detached: such permits are each caller's own"}
 	case o.OnConflict > Refuse:
 		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Newest, Adopt or Refuse"}
 	}

@@ -100,7 +100,7 @@ func acquire(t *testing.T, s *sema.Semaphore) *sema.Permit {
 func TestContextEndsOneMarginBeforeTheLeaseCanHaveEnded(t *testing.T) {
 	o := &sema.Options{Lease: 30 * time.Second, Margin: 2 * time.Second}
 	bubble(t, o, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		e.slow.Store(int64(3 * time.Second)) // the answer says nothing about when the call was sent
+		e.slow.Store(int64(2 * time.Second)) // the answer says nothing about when the call was sent
 		p := acquire(t, s)
 		sent := *e.began.Load()
 		if want := sent.Add(28 * time.Second); !p.Deadline().Equal(want) {
@@ -277,7 +277,7 @@ func TestAfterARefusalOthersAreAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.broken.Store(false)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		if p, err := s.TryAcquire(ctx); err != nil {
 			t.Error("the error of before:", err)

@@ -20,13 +20,27 @@ type Error struct {
 	Err         error
 }
 
-// Error names the operation, the semaphore and the reason.
+// Error names the operation, the semaphore and the reason, and in brackets what to
+// try.
 func (e *Error) Error() string {
-	where := ""
+	where, try := "", ""
 	if e.Name != "" {
 		where = fmt.Sprintf(" %q", e.Name)
 	}
-	return fmt.Sprintf("sema: %s%s: %s", e.Op, where, strings.TrimPrefix(fmt.Sprint(e.Err), "sema: "))
+	if e.Hint != "" {
+		try = " (" + e.Hint + ")"
+	}
+	return fmt.Sprintf("sema: %s%s: %s%s", e.Op, where, strings.TrimPrefix(fmt.Sprint(e.Err), "sema: "), try)
+}
+
+// WithoutHint is the text of err without what to try, for those who show that
+// elsewhere. hint is that of an Error in err; "": there is none.
+func WithoutHint(err error) (text, hint string) {
+	text = err.Error()
+	if failure := (*Error)(nil); errors.As(err, &failure) && failure.Hint != "" {
+		return strings.Replace(text, " ("+failure.Hint+")", "", 1), failure.Hint
+	}
+	return text, ""
 }
 
 // Unwrap is the engine's own error.

@@ -69,6 +69,7 @@ var inputTests = []test{
 			"renewal interval": {Lease: time.Second, Renew: time.Second},
 			"limit policy":     {OnConflict: 7},
 			"longest hold":     {MaxHold: 1},
+			"time to keep":     {MaxHold: time.Minute, Keep: time.Second},
 			"label":            {Label: strings.Repeat("x", sema.MaxLabel+1)},
 		} {
 			_, err := sema.New(e.client(), e.name, 1, &o)

@@ -82,8 +82,12 @@ func problemOf(err error) *Problem {
 	return problem(http.StatusInternalServerError, "internal", "internal error; the server's log has more")
 }
 
-// plain is an error's text without the word that begins those of the library.
-func plain(err error) string { return strings.TrimPrefix(err.Error(), "sema: ") }
+// plain is an error's text without the word that begins those of the library, and
+// without a hint.
+func plain(err error) string {
+	text, _ := engine.WithoutHint(err)
+	return strings.TrimPrefix(text, "sema: ")
+}
 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {

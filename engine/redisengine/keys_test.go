@@ -190,6 +190,52 @@ func TestADeletedQueue(t *testing.T) {
 	}
 }
 
+// Another version of sema uses the semaphore: that is said, with both versions, and it
+// is worth waiting for; nothing is touched, whatever the other layout is.
+func TestAnotherVersionIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	for _, raw := range []string{"sem2", "sem9", "sem4" + strings.Repeat("\x00", 300), "sem2" + strings.Repeat("\xff", 20)} {
+		expect.OK(t, rdb.HSet(expect.Within(t), "sema:{x}:state", "", raw).Err())
+		before := dump(t, rdb)
+		s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
+		ctx, cancel := context.WithTimeout(expect.Within(t), 100*time.Millisecond)
+		defer cancel()
+		_, tried := s.TryAcquire(ctx)
+		_, looked := s.State(expect.Within(t))
+		for what, err := range map[string]error{"try": tried, "state": looked} {
+			var failure *sema.EngineError
+			if !errors.As(err, &failure) || !failure.Temporary || !failure.NotExecuted || strings.Contains(failure.Hint, "or delete") {
+				t.Errorf("%.4s, %s: %#v", raw, what, err)
+			} else if text := err.Error(); !strings.Contains(text, raw[:4]) || !strings.Contains(text, "sem3") {
+				t.Errorf("%.4s, %s: %q names not both", raw, what, text)
+			}
+		}
+		if !sameDump(before, dump(t, rdb)) {
+			t.Errorf("%.4s: something was changed", raw)
+		}
+	}
+	// When the other one has let go, the wait goes on.
+	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
+	got := make(chan error, 1)
+	failed := make(chan struct{})
+	go func() {
+		p, err := s.Acquire(expect.Within(t))
+		if err == nil {
+			err = p.Release()
+		}
+		got <- err
+	}()
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		close(failed)
+	}()
+	<-failed
+	expect.OK(t, rdb.Del(expect.Within(t), "sema:{x}:state").Err())
+	expect.OK(t, <-got)
+}
+
 // Somebody deleted the leases, or the server evicted them, and one of those who held
 // is dead: its weight comes back, as that of any that dies, although the semaphore is
 // in use all the time.

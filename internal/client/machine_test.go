@@ -363,14 +363,23 @@ func TestAStalledCallFailsThoseWhoWaitForIt(t *testing.T) {
 }
 
 // An engine that refuses what is asked may take the next thing.
-func TestAfterARefusalTheNextCallerAsksAtOnce(t *testing.T) {
+func TestAfterARefusalTheNextCallerAsksSoon(t *testing.T) {
 	s := begin(t, nil)
 	s.acquire()
 	s.sends("ask1")
 	s.m.Failed(s.now, &engine.Error{Op: "test", NotExecuted: true, Err: errors.New("wrong key")})
 	s.happened("denied")
+	for n := range 10 { // and so long the pause would be
+		s.acquire()
+		s.sends("")
+		s.later(minPause)
+		s.sends(fmt.Sprint("ask", n+2))
+		s.m.Failed(s.now, &engine.Error{Op: "test", NotExecuted: true, Err: errors.New("wrong key")})
+		s.happened("denied")
+	}
 	s.acquire()
-	s.answers(s.sends("ask2"))
+	s.later(minPause)
+	s.answers(s.sends("ask12"))
 	s.happened("granted")
 }
 

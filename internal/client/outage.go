@@ -25,7 +25,7 @@ type outage struct {
 	began    time.Duration // when the first of them left
 	paused   time.Duration // nothing is sent before
 	err      error         // of the last one
-	final    bool          // that one would fail again, whatever is asked
+	final    time.Duration // when the last one was refused for good; 0: it was not
 }
 
 // errNoAnswer is the failure of a call that is still on its way.
@@ -44,7 +44,10 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		o.began = f.sent
 	}
 	o.failures++
-	o.final = !failure.Temporary
+	o.final = 0
+	if !failure.Temporary {
+		o.final = now
+	}
 	o.paused, o.err = now+min(minPause<<min(o.failures-1, 10), maxPause), failure
 	m.schedule(o.paused)
 	orders, fresh := m.orders, m.fresh
@@ -108,10 +111,11 @@ func (m *Machine) bear(now time.Duration, failure *engine.Error) {
 }
 
 // expect notes that somebody has come who waits for an answer. What the engine last
-// refused may have been something else.
+// refused for good may have been something else, so the pause is a short one.
 func (m *Machine) expect(now time.Duration) {
-	if m.outage.final {
-		m.outage.paused = min(m.outage.paused, now)
+	if o := &m.outage; o.final != 0 {
+		o.paused = min(o.paused, o.final+minPause)
+		m.schedule(o.paused)
 	}
 	if m.flight.flying {
 		m.schedule(now + patience)

@@ -456,8 +456,8 @@ func (k *checker) strays() {
 		if _, held := w.server.ledger.LeaseEnd(id); held {
 			sum += id.Weight
 		}
-		if detached || end <= w.server.now() {
-			return
+		if detached || end <= w.server.now() || w.server.now()-k.given[id] <= k.messages() {
+			return // its client may have to hear of it yet
 		}
 		for _, n := range w.nodes {
 			if n.client == id.Client && n.alive && !n.paused && n.machine.Idle() && !n.machine.Knows(id) && w.now > k.calm() {

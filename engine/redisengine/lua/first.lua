@@ -17,10 +17,10 @@ else
   raw = redis.pcall('HGET', KEYS[1], '')
   if raw and type(raw) ~= 'string' then return raw end
 end
-local mark, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher
+local _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher
 if raw then
-  mark, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = struct.unpack(STATE, raw)
-  if mark ~= MARK then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not sema\'s') end
+  if string.sub(raw, 1, 4) ~= MARK then return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw)) end
+  _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = struct.unpack(STATE, raw)
 else
   limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = 0, 0, 0, 0, math.huge, 0, 0, 0, 0, 0, 0, ''
 end

@@ -151,10 +151,18 @@ revoke = function(s, q, id)
   R.answer(s, is and DONE or GONE, 0, 0, 0)
 end,
 
+-- act notes that no copy of the call is to be carried out. It refuses a foreign key,
+-- before anything is written.
+act = function(s)
+  if not s.acts then redis.call('HGET', KEYS[5], s.caller) end
+  s.acts = true
+end,
+
 -- set_limit stores the limit; pin makes it outlive idleness.
 set_limit = function(s, q)
+  R.act(s)
   R.put_limit(s, q.limit)
-  s.settled, s.acts = false, true
+  s.settled = false
   if q.pin and not s.pinned then s.pinned, s.persist = true, true end
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
@@ -164,6 +172,7 @@ end,
 -- paused, it outlives idleness.
 mark = function(s, q)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
+  R.act(s)
   if q.kind == UNSET_LIMIT then
     s.pinned, s.extended = false, true
   elseif q.kind == PAUSE then
@@ -171,7 +180,6 @@ mark = function(s, q)
   elseif s.paused then
     s.paused, s.extended, s.settled = false, true, false
   end
-  s.acts = true
   R.remember(s, 0)
   R.answer(s, DONE, 0, 0, 0)
 end,

@@ -16,8 +16,8 @@ if not raw then
   if is ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a ' .. is .. ' that is not sema\'s') end
   return {now, 0, 0, 0, 1, {}, {}, {}}
 end
-local mark, limit, used, _, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
-if mark ~= MARK then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not sema\'s') end
+if string.sub(raw, 1, 4) ~= MARK then return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw)) end
+local _, limit, used, _, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
 if redis.call('ZCARD', KEYS[2]) - 1 + redis.call('ZCARD', KEYS[3]) > tonumber(ARGV[1]) then -- KEEPER is none
   return {now, limit, flags, used, 0, {}, {}, {}}
 end

@@ -36,6 +36,10 @@
 --       c how                            you may keep permits no longer (1), nor pass them on (2)
 local MARK = 'sem3'
 
+-- What is said of a state with another mark: its key, and the mark.
+local OTHER_VERSION = 'SEMAVERSION %s is in use by another version of sema, whose layout is %.4s; this version has sem3'
+local NOT_OURS = 'WRONGTYPE %s is not sema\'s'
+
 -- KEEPER is a member of holders that stays, so that the key exists when nobody
 -- holds anything. The server stores small hashes and zsets as lists that it
 -- searches from the start, unless an entry is longer than 64 bytes: so KEEPER and

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"sema"
+	"sema/engine"
 )
 
 // The exit codes beside those of the command that "sema run" runs. Most are
@@ -95,7 +96,7 @@ func (p *program) report(err error) int {
 	if errors.As(err, &e) && e.err == nil {
 		return code
 	}
-	text := err.Error()
+	text, _ := engine.WithoutHint(err)
 	if p.json {
 		p.sayJSON(text, try, code)
 		return code
@@ -114,7 +115,7 @@ func sortError(err error) (code int, try string) {
 	var argument *sema.ArgumentError
 	var weight *sema.WeightError
 	var limit *sema.LimitError
-	var engine *sema.EngineError
+	var failure *sema.EngineError
 	switch {
 	case errors.As(err, &coded):
 		if coded.err != nil {
@@ -133,8 +134,8 @@ func sortError(err error) (code int, try string) {
 		return exitConflict, ""
 	case errors.Is(err, sema.ErrLost):
 		return exitLost, ""
-	case errors.As(err, &engine):
-		return exitUnreachable, engine.Hint
+	case errors.As(err, &failure):
+		return exitUnreachable, failure.Hint
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, sema.ErrClosed):
 		return exitUnreachable, ""
 	}
