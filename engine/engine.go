@@ -181,13 +181,14 @@ type Request struct {
 	// The session that asked last is told of what happens to the ticket and the
 	// permit. An Ask with Again takes that over only from a session that
 	// cannot be notified, or if its caller came before the ticket's: it was late.
-	// Renew and Release do not take it over. Without Who the permit is that of
+	// Renew takes it over with Mine only, and Release never. Without Who the permit is that of
 	// the session in its ID.
 	Who *Client
 
 	// Mine has a Release done only if this session is the one that is told of
 	// what happens to the permit; see Who. Otherwise the answer is Gone, and
-	// nothing changes.
+	// nothing changes. It has a Renew make this session the one: before it tells its
+	// own caller of a permit that it found, and that another one may give back.
 	Mine bool
 
 	// Token is, for a Release or a Renew, the last fencing token that the client gave

@@ -230,6 +230,23 @@ var namedTests = []test{
 		b.mine(r, engine.Gone)
 		a.mine(r, engine.Done)
 	}},
+	{name: "a session that renews what it found is the one that may give it back", run: func(e *env) {
+		holder, a, b := e.caller(), e.caller(), e.caller()
+		all, r := named(2), named(1)
+		holder.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		holder.do(engine.Release, all, engine.Done)
+		a.hearsOfGrant(r)
+		b.ask(again(r, 0), engine.Granted)
+		b.do(engine.Renew, r, engine.Granted)
+		b.mine(r, engine.Gone)
+		mine := r
+		mine.Mine = true
+		b.do(engine.Renew, mine, engine.Granted)
+		a.mine(r, engine.Gone)
+		b.do(engine.Renew, r, engine.Granted)
+		b.mine(r, engine.Done)
+	}},
 	{name: "asking again takes a name over from a session that ended", run: func(e *env) {
 		a, b := e.caller(), e.caller()
 		all, r := named(2), named(1)

@@ -81,7 +81,7 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 		r.Lease = time.Hour
 	}
 	r.Ticket = r.Lease / 2
-	r.Mine = kind == engine.Release && one(t, 3, "mine")
+	r.Mine = (kind == engine.Release || kind == engine.Renew) && one(t, 3, "mine")
 	if kind == engine.Ask {
 		r.Who = j.who(t, r.ID)
 		r.Wait, r.Unfair, r.Strict, r.Newest = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict"), one(t, 5, "newest")

@@ -30,7 +30,7 @@ const (
 
 	tokenFlag  = pinFlag    // of Renew and Release: the tokens follow
 	newestFlag = pinFlag    // of Ask
-	mineFlag   = againFlag  // of Release
+	mineFlag   = againFlag  // of Release and Renew
 	namedFlag  = othersFlag // of Ask: the descriptions follow
 
 	fenceMark = 1
@@ -80,6 +80,7 @@ func (w *words) termsOf(r *engine.Request) terms {
 		t.flag(r.Who != nil, namedFlag)
 	case engine.Renew:
 		t.flag(r.Token > 0, tokenFlag)
+		t.flag(r.Mine, mineFlag)
 	case engine.Release:
 		t.flag(r.Token > 0, tokenFlag)
 		t.flag(r.Mine, mineFlag)

@@ -204,7 +204,7 @@ func (m *Machine) renewal(now time.Duration, c *claim) engine.Request {
 	if m.cfg.MaxHold > 0 && c.issued() {
 		lease = max(time.Millisecond, min(c.terms.Lease, c.began+m.cfg.MaxHold+c.terms.Margin-now))
 	}
-	return engine.Request{Kind: engine.Renew, ID: c.id, Lease: lease, Token: c.passed()}
+	return engine.Request{Kind: engine.Renew, ID: c.id, Lease: lease, Token: c.passed(), Mine: c.found && c.stage == unproven}
 }
 
 // lease is what is asked for.

@@ -333,6 +333,9 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 		return engine.Answer{Status: engine.Revoked}
 	}
 	l.untell(r.ID)
+	if r.Mine && h.via != h.id.Client { // a named one
+		h.via = l.caller
+	}
 	l.token = max(l.token, r.Token)
 	l.extend(h, now+r.Lease.Microseconds())
 	l.remember(now, r.Lease)

@@ -71,7 +71,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				if oneIn("passed on", 3) {
 					r.Token = now + int64(number("ahead µs", 0, 5000))
 				}
-				r.Mine = r.Kind == engine.Release && oneIn("mine", 2)
+				r.Mine = (r.Kind == engine.Release || r.Kind == engine.Renew) && oneIn("mine", 2)
 			case engine.SetLimit:
 				r.Limit, r.Pin = number("limit", 1, 6), oneIn("pin", 10)
 			}

@@ -61,6 +61,7 @@ var planted = []struct {
 	{"asking again takes a permit over from the server that was asked last", callFile, "r.Who, r.Again = c.who, c.stage == queued || c.unsure", "r.Who, r.Again = c.who, false", true},
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
+	{"a permit that was found is given to its caller, and stays another server's", callFile, "Mine: c.found && c.stage == unproven", "Mine: false", true},
 	{"whoever asks is told of a permit, though another session asked later", ledgerFile, "if !r.Again && !older || !l.reach(of.via) {", "if true || older {", true},
 	{"a permit is told to the session that asked for it first", ledgerFile, "if !r.Again && !older || !l.reach(of.via) {", "if older && false {", false},
 }

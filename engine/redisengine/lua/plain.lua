@@ -57,7 +57,7 @@ if plain and ids == 1 then
       redis.call('HDEL', KEYS[1], id)
       used, changed, status = used - weight, true, DONE
     end
-  elseif kind == RENEW and keep >= ends + IDLE and first <= ends then
+  elseif kind == RENEW and how < 32 and keep >= ends + IDLE and first <= ends then
     local value = redis.call('HGET', KEYS[1], id)
     if value and string.byte(value) == HELD then
       local _
@@ -103,7 +103,7 @@ if plain and ids > 1 and ids <= 2000 then
         fields[n_fields + 1], fields[n_fields + 2], n_fields = id, struct.pack(PERMIT, 'h', next_token + j - 1, now, -1), n_fields + 2
       end
     elseif kind == RENEW then
-      plain = keep >= now + lease + IDLE
+      plain = keep >= now + lease + IDLE and how < 32
       for _ = 1, how % 32 >= 16 and n or 0 do
         local told
         told, at = struct.unpack(TOKEN, call, at)

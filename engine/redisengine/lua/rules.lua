@@ -115,6 +115,13 @@ renew = function(s, q, id)
   if not is then return R.answer(s, GONE, 0, 0, 0) end
   if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
   R.untell(s, id)
+  if q.again then
+    local tail, before = R.tail(R.look(s, id))
+    if tail ~= '' then
+      local _, who = struct.unpack(TAIL, tail)
+      R.put(s, id, before .. struct.pack(TAIL, s.caller) .. string.sub(tail, who))
+    end
+  end
   s.token = math.max(s.token, q.token)
   R.extend(s, id, s.now + q.lease)
   R.remember(s, q.lease)
