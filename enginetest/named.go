@@ -247,6 +247,22 @@ var namedTests = []test{
 		b.do(engine.Renew, r, engine.Granted)
 		b.mine(r, engine.Done)
 	}},
+	{name: "a session that gets the permit in its own step is the one that may give it back", run: func(e *env) {
+		holder, a, b := e.caller(), e.caller(), e.caller()
+		all, r := named(2), named(1)
+		holder.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		release := all
+		release.Kind = engine.Release
+		reply, err := holder.Step(e.ctx(), engine.Call{Number: numbers.Add(1), Requests: []engine.Request{release, again(r, 0)}})
+		e.ok(err)
+		if reply.Answers[1].Status != engine.Granted {
+			e.Fatalf("%+v", reply.Answers)
+		}
+		a.mine(r, engine.Gone)
+		b.ask(again(r, 0), engine.Granted)
+		holder.mine(r, engine.Done)
+	}},
 	{name: "asking again takes a name over from a session that ended", run: func(e *env) {
 		a, b := e.caller(), e.caller()
 		all, r := named(2), named(1)

@@ -38,12 +38,14 @@ ask = function(s, q, id)
   if is then -- its turn came in this step
     R.untell(s, id)
     R.extend(s, id, s.now + q.lease)
+    R.adopt(s, id)
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   local first = not s.paused and (q.unfair or s.queued == 0 or s.head == id or q.wait and place < s.head_place)
   if first and q.weight <= s.limit - s.used then
     if known then R.drop(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
+    R.adopt(s, id)
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   if not q.wait then
@@ -88,6 +90,14 @@ claim = function(s, q, id, known)
   return of
 end,
 
+-- adopt makes a named permit the caller's that is about to tell of it.
+adopt = function(s, id)
+  local tail, before = R.tail(R.look(s, id))
+  if tail == '' then return end
+  local _, who = struct.unpack(TAIL, tail)
+  R.put(s, id, before .. struct.pack(TAIL, s.caller) .. string.sub(tail, who))
+end,
+
 -- ask_all carries out a run of asks. Those who come last, as most do, share
 -- what has been found for the one before them.
 ask_all = function(s, q, from, n, at)
@@ -115,13 +125,7 @@ renew = function(s, q, id)
   if not is then return R.answer(s, GONE, 0, 0, 0) end
   if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
   R.untell(s, id)
-  if q.again then
-    local tail, before = R.tail(R.look(s, id))
-    if tail ~= '' then
-      local _, who = struct.unpack(TAIL, tail)
-      R.put(s, id, before .. struct.pack(TAIL, s.caller) .. string.sub(tail, who))
-    end
-  end
+  if q.again then R.adopt(s, id) end
   s.token = math.max(s.token, q.token)
   R.extend(s, id, s.now + q.lease)
   R.remember(s, q.lease)
