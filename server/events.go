@@ -78,16 +78,14 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error 
 // filter is what a request wants to hear of, as far as its token goes.
 func (s *Server) filter(r *http.Request, who *Who) (watch.Filter, error) {
 	q := r.URL.Query()
-	name, prefix := q.Get("name"), q.Get("prefix")
-	if name != "" {
-		if prefix != "" {
-			return watch.Filter{}, problem(http.StatusBadRequest, "argument", "name and prefix exclude each other")
-		}
+	if q.Has("name") {
+		name := q.Get("name")
 		if err := engine.ValidateName(name); err != nil {
 			return watch.Filter{}, err
 		}
 		return watch.Filter{Name: name}, s.sees(who, name)
 	}
+	prefix := q.Get("prefix")
 	prefixes, any := who.Among(prefix)
 	if !any {
 		return watch.Filter{}, s.sees(who, prefix)

@@ -204,6 +204,17 @@ var readSpec = sync.OnceValues(func() (*spec, error) {
 	return sp, nil
 })
 
+// at is a part of the description, behind its references.
+func (s *spec) at(v any, path ...string) any {
+	for _, p := range path {
+		v = at(v, p)
+		if ref, ok := at(v, "$ref").(string); ok {
+			v = at(s.doc, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+		}
+	}
+	return v
+}
+
 func at(v any, path ...string) any {
 	for _, p := range path {
 		m, ok := v.(map[string]any)
@@ -235,7 +246,11 @@ func (s *spec) operation(method, path string) any {
 func (s *spec) check(tb testing.TB, r *http.Request, a answer) {
 	tb.Helper()
 	op := s.operation(r.Method, r.URL.EscapedPath())
+	own := strings.HasPrefix(r.URL.Path, "/v1/engine/") // between programs of sema
 	schema := ""
+	if own && a.status < 400 {
+		return
+	}
 	if op == nil { // of no route: the answer is a problem all the same
 		schema = "Problem"
 		if a.status < 400 {
@@ -243,7 +258,7 @@ func (s *spec) check(tb testing.TB, r *http.Request, a answer) {
 		}
 	} else {
 		kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
-		response := at(op, "responses", itoa(a.status))
+		response := s.at(op, "responses", itoa(a.status))
 		if response == nil {
 			tb.Errorf("%s %s: status %d is not described: %s", r.Method, r.URL.Path, a.status, a.body)
 			return
@@ -263,7 +278,7 @@ func (s *spec) check(tb testing.TB, r *http.Request, a answer) {
 		ref, _ := at(described, "schema", "$ref").(string)
 		schema = strings.TrimPrefix(ref, "#/components/schemas/")
 	}
-	if schema == "" {
+	if schema == "" || schema == "ServerSentEvent" {
 		return
 	}
 	for line := range strings.Lines(string(a.body)) { // a line is an object, in streams too

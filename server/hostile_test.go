@@ -93,6 +93,39 @@ func TestWrongCalls(t *testing.T) {
 	})
 }
 
+// What the description of the API forbids is refused, though encoding/json takes it;
+// and what it allows is taken.
+func TestBodiesAreReadAsDescribed(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		for _, body := range []string{
+			`{"limit":1,"limit":2}`, `{"limit":1,"Limit":2}`, `{"LIMIT":1}`, `{"limit":1,"\u006cimit":2}`, `{"limit":1,"` + "\u017f" + `lot":true}`,
+			`{"limit":1,"weight":0}`, `{"limit":1,"weight":null}`, `{"limit":1,"slot":null}`, `{"limit":null}`, `{"limit":1,"label":"` + "\xff" + `"}`,
+			`{"limit":1,"weight":1.5}`, `{"limit":2147483648}`, `{"limit":1,"label":["a"]}`, `{"limit":1,"label":{"a":"b"}}`, `{"limit":1}]`,
+		} {
+			h.want(400, "PUT", acquireX, body)
+			h.want(400, "POST", "/v1/semaphores/x/hold", body)
+		}
+		h.want(400, "POST", acquireX+"/renew", `null`)
+		h.want(400, "POST", acquireX+"/renew", `{"lease_seconds":null}`)
+		h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":1,"limit":1}`)
+		for _, query := range []string{"?max=", "?max=0", "?max=%2B5", "?max=1.0", "?max=1001"} {
+			h.want(400, "GET", "/v1/semaphores"+query, ``)
+		}
+		h.want(400, "GET", "/v1/events?name=", ``)
+		if names, err := h.engine.List(context.Background()); err != nil || len(names) != 0 {
+			t.Errorf("something was made: %v, %v", names, err)
+		}
+		for i, body := range []string{
+			`{"limit":9.0}`, `{"limit":9e0,"weight":1.0}`, ` {"limit" : 9, "label":"\ud83d\ude00" } `, `{"limit":9,"lease_seconds":1e2,"wait_seconds":0.0}`,
+		} {
+			h.want(200, "PUT", fmt.Sprint("/v1/semaphores/x/permits/", i), body)
+		}
+		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":3600.0}`)
+		h.want(404, "POST", "/v1/semaphores/x/holders/0/revoke", ``) // no permit can have this name
+		h.want(404, "DELETE", "/v1/semaphores/x/holders/%04", ``)
+	})
+}
+
 // serving is a server that limits time and connections by itself, in memory.
 func serving(t *testing.T, o server.Options) *pipenet.Listener {
 	e := memengine.New()

@@ -80,16 +80,17 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 // setLimit stores a limit for good.
 func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) error {
 	q := struct {
-		Limit int `json:"limit"`
+		Limit whole `json:"limit"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
 	}
-	if err := engine.ValidateLimit(q.Limit); err != nil {
+	limit := int(q.Limit)
+	if err := engine.ValidateLimit(limit); err != nil {
 		return err
 	}
-	return s.operate(w, r, who, access.Record{What: "limit", Limit: q.Limit}, func(o *sema.Operator, ctx context.Context) error {
-		return o.SetLimit(ctx, q.Limit)
+	return s.operate(w, r, who, access.Record{What: "limit", Limit: limit}, func(o *sema.Operator, ctx context.Context) error {
+		return o.SetLimit(ctx, limit)
 	})
 }
 
@@ -106,7 +107,7 @@ func operationOn(what string, do func(*sema.Operator, context.Context, string) e
 	return func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
 		id, err := engine.ParseID(r.PathValue("permit"))
 		if err != nil {
-			return err
+			return problem(http.StatusNotFound, "no-permit", "%s", plain(err))
 		}
 		return s.operate(w, r, who, access.Record{What: what, Permit: id.String()}, func(o *sema.Operator, ctx context.Context) error {
 			var errs []error

@@ -152,7 +152,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 	if err != nil {
 		return nil, err
 	}
-	q := acquireRequest{}
+	q := acquireRequest{Weight: 1}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return nil, err
 	}
@@ -172,8 +172,8 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 		return nil, err
 	}
 	wish := client.Wish{
-		Terms: client.Terms{Limit: q.Limit, Lease: lease},
-		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: q.Weight, Slot: q.Slot},
+		Terms: client.Terms{Limit: int(q.Limit), Lease: lease},
+		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
 		Who:   engine.Client{Host: hostOf(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
 		Wait:  q.Wait > 0,
 	}

@@ -20,7 +20,7 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if err := readJSON(w, r, &q, false); err != nil {
 		return err
 	}
-	lease, err := (&acquireRequest{Limit: 1, Lease: q.Lease}).check()
+	lease, err := (&acquireRequest{Limit: 1, Weight: 1, Lease: q.Lease}).check()
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,18 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"sema"
 	"sema/access"
@@ -20,12 +24,28 @@ const maxBody = 64 << 10
 
 // acquireRequest is the body of a request for a permit.
 type acquireRequest struct {
-	Limit  int      `json:"limit"`
-	Weight int      `json:"weight"`
+	Limit  whole    `json:"limit"`
+	Weight whole    `json:"weight"`
 	Lease  *seconds `json:"lease_seconds"`
 	Wait   seconds  `json:"wait_seconds"`
 	Label  string   `json:"label"`
 	Slot   bool     `json:"slot"`
+}
+
+// whole is a whole number as JSON has it: 3, 3.0 and 3e0 are the same.
+type whole int
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *whole) UnmarshalJSON(text []byte) error {
+	var f float64
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err
+	}
+	if f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
+		return fmt.Errorf("%s: want a whole number, at most %d", cut(string(text)), math.MaxInt32)
+	}
+	*n = whole(f)
+	return nil
 }
 
 // seconds is a duration as JSON has it: a number, with fractions.
@@ -38,11 +58,8 @@ const (
 	maxWait      = time.Hour
 )
 
-// check fills in the defaults and refuses what is out of range.
+// check fills in the lease and refuses what is out of range.
 func (q *acquireRequest) check() (lease time.Duration, err error) {
-	if q.Weight == 0 {
-		q.Weight = 1
-	}
 	lease = defaultLease
 	if q.Lease != nil {
 		if float64(*q.Lease) < sema.MinLease.Seconds() || float64(*q.Lease) > sema.MaxLease.Seconds() {
@@ -50,7 +67,7 @@ func (q *acquireRequest) check() (lease time.Duration, err error) {
 		}
 		lease = q.Lease.duration()
 	}
-	if err := engine.ValidateLimit(q.Limit); err != nil {
+	if err := engine.ValidateLimit(int(q.Limit)); err != nil {
 		return 0, err
 	}
 	switch {
@@ -76,13 +93,48 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any, needed bool) error 
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return problem(http.StatusUnsupportedMediaType, "media-type", "want the content type application/json")
 	}
-	d := json.NewDecoder(strings.NewReader(string(text)))
+	if err := strict(text); err != nil {
+		return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: %v", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
 		return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
-	if d.More() {
-		return problem(http.StatusBadRequest, "malformed", "something follows the object in the body")
+	return nil
+}
+
+// strict refuses what encoding/json takes and the description of the API forbids:
+// a field that comes twice, is null, or is written in another case, text that is no
+// UTF-8, and something behind the object.
+func strict(text []byte) error {
+	if !utf8.Valid(text) {
+		return errors.New("want UTF-8")
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if fields == nil {
+		return errors.New("want an object")
+	}
+	for name, value := range fields {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			return fmt.Errorf("unknown field %q", cut(name))
+		}
+		if string(value) == "null" {
+			return fmt.Errorf("the field %q is null: leave it out", cut(name))
+		}
+	}
+	d, n := json.NewDecoder(bytes.NewReader(text)), 0
+	for { // the object's own fields: a word and a value each
+		if _, err := d.Token(); err != nil {
+			break
+		}
+		n++
+	}
+	if n != 2+2*len(fields) {
+		return errors.New("a field comes twice, or has more than one value")
 	}
 	return nil
 }
@@ -98,12 +150,13 @@ func unreadable(err error) error {
 
 // number reads a number of the query.
 func number(r *http.Request, name string, usual, most int) (int, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
+	q := r.URL.Query()
+	if !q.Has(name) {
 		return usual, nil
 	}
+	text := q.Get(name)
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
+	if err != nil || n < 1 || n > most || strings.HasPrefix(text, "+") {
 		return 0, &engine.ArgumentError{What: name, Value: text, Want: "1 … " + strconv.Itoa(most)}
 	}
 	return n, nil
