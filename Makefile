@@ -1,4 +1,4 @@
-.PHONY: demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -152,6 +152,14 @@ cross:
 vulncheck:
 	./scripts/vulncheck.sh "$(GOVULNCHECK)"
 
+# The API's description beside tools of others: 4,000 requests of schemathesis, and
+# a client that openapi-python-client makes. Needs Python, and pip's registry once.
+schema:
+	./interop/openapi/run.sh -run Schemathesis
+
+generated:
+	./interop/openapi/run.sh -run Generated
+
 # Our classic and redisson packages beside the originals' own languages, and what
 # we say of npm's redis-semaphore: needs Python, Java with Maven, and Node.js.
 interop:
@@ -159,6 +167,7 @@ interop:
 	./interop/classic/run.sh
 	./interop/redisson/run.sh
 	./interop/others/run.sh
+	./interop/openapi/run.sh
 
 clean:
 	rm -rf bin

@@ -21,17 +21,6 @@ for tool in go redis-server; do
 	command -v "$tool" >/dev/null || fail "there is no $tool on this machine; try: install it"
 done
 
-# One environment per set of requirements; only a finished one has the mark.
-sum=$(cksum "$here/requirements.txt" | cut -d' ' -f1)
-venv=${XDG_CACHE_HOME:-$HOME/.cache}/sema-interop/python-$sum
-if [ ! -e "$venv/ready" ]; then
-	rm -rf "$venv"
-	mkdir -p "$(dirname "$venv")"
-	python3 -m venv "$venv" || fail "python3 cannot make a venv; try: apt-get install python3-venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt" ||
-		fail "pip cannot fetch redis-py ($(cat "$here/requirements.txt")); try: check the network"
-	touch "$venv/ready"
-fi
-
+bin=$("$here/../venv.sh" "$here/requirements.txt")
 cd "$here"
-SEMA_INTEROP=1 SEMA_INTEROP_PYTHON="$venv/bin/python" exec go test -tags interop -count=1 -v "$@" .
+SEMA_INTEROP=1 SEMA_INTEROP_PYTHON="$bin/python" exec go test -tags interop -count=1 -v "$@" .

@@ -1,0 +1,30 @@
+"""What schemathesis has to know of the API beyond its description."""
+import schemathesis
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    """A long poll is short: nobody else gives back what it waits for."""
+    wait = case.body.get("wait_seconds") if isinstance(case.body, dict) else None
+    if isinstance(wait, (int, float)) and not isinstance(wait, bool) and 0.1 < wait <= 3600:
+        case.body["wait_seconds"] = 0.1
+
+
+@schemathesis.hook
+def filter_path_parameters(context, path_parameters):
+    """JSON Schema counts characters; the server counts bytes."""
+    longest = {"name": 255, "id": 128}
+    return all(len(str(value).encode("utf-8", "surrogatepass")) <= longest.get(name, 1000) for name, value in (path_parameters or {}).items())
+
+
+@schemathesis.hook
+def filter_body(context, body):
+    return not isinstance(body, dict) or len(str(body.get("label", "")).encode("utf-8", "surrogatepass")) <= 255
+
+
+@schemathesis.deserializer("application/x-ndjson")
+def lines(context, response):
+    """The last line of a stream: each is an object of the same schema."""
+    import json
+
+    return [json.loads(line) for line in response.content.splitlines()][-1]
