@@ -1,4 +1,4 @@
-.PHONY: schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -159,6 +159,12 @@ schema:
 
 generated:
 	./interop/openapi/run.sh -run Generated
+
+# The types of the clients for Python and JavaScript, by mypy and tsc: needs pip's and
+# npm's registries once.
+types:
+	bin=$$(interop/venv.sh clients/python/types.txt) && cd clients/python && "$$bin/mypy"
+	cd clients/js && npx --yes --package typescript@5.9.3 tsc
 
 # Our classic and redisson packages beside the originals' own languages, and what
 # we say of npm's redis-semaphore: needs Python, Java with Maven, and Node.js.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sees to what the tests need beside Go: redis-server, PostgreSQL for two of the
 # examples, tmux as a terminal, a C compiler for the race detector, Chromium for
-# the dashboard, the languages of examples/clients, and what interop/others
+# the dashboard, what clients needs, and what interop/others
 # compares. Installs them with apt where that is there and allowed.
 set -eu
 
@@ -10,6 +10,7 @@ command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
 command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
 command -v curl >/dev/null 2>&1 || missing="$missing curl"
 command -v python3 >/dev/null 2>&1 || missing="$missing python3"
+python3 -c "import aiohttp" 2>/dev/null || /usr/bin/python3 -c "import aiohttp" 2>/dev/null || missing="$missing python3-aiohttp"
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v sem >/dev/null 2>&1 || missing="$missing parallel"
 command -v flock >/dev/null 2>&1 || missing="$missing util-linux"

@@ -4,7 +4,6 @@ package server_test
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -71,58 +70,6 @@ func TestTheLinesOfThePageRun(t *testing.T) {
 			if !strings.Contains(out, want) {
 				c.Errorf("the output lacks %s:\n%s", want, out)
 			}
-		}
-	})
-}
-
-func TestPythonClient(t *testing.T) {
-	testClient(t, program(t, "python3", "python3"), "-c", `
-import sys, threading
-sys.path.insert(0, "../examples/clients")
-import sema_client
-sema_client.LEASE = 2
-most = now = 0
-lock = threading.Lock()
-def work(i):
-    global most, now
-    with sema_client.permit("x/y", limit=2, label="python") as p:
-        with lock: now += 1; most = max(most, now)
-        assert not p["lost"].wait(3 if i == 0 else 0.05), "lost"
-        with lock: now -= 1
-all = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-[t.start() for t in all]; [t.join() for t in all]
-print("most", most)
-`)
-}
-
-func TestJavaScriptClient(t *testing.T) {
-	testClient(t, program(t, "node", "nodejs"), "--input-type=module", "-e", `
-import { withPermit } from "../examples/clients/sema_client.mjs"
-let most = 0, now = 0
-await Promise.all([...Array(8).keys()].map((i) => withPermit("x/y", { limit: 2, label: "node" }, async (permit, lost) => {
-  most = Math.max(most, ++now)
-  await new Promise((done) => setTimeout(done, i === 0 ? 300 : 50))
-  lost.throwIfAborted()
-  now--
-})))
-console.log("most", most)
-`)
-}
-
-func testClient(t *testing.T, name string, args ...string) {
-	stall.Run(t, func(c *stall.Case) {
-		h := open(c, server.Options{Tokens: tokens(c)})
-		h.token = "boss.secret-of-the-boss"
-		out := run(c, []string{"SEMA_URL=" + h.url, "SEMA_SERVER_TOKEN=" + h.token}, name, args...)
-		most := 0
-		if _, err := fmt.Sscanf(out, "most %d", &most); err != nil || most < 2 {
-			c.Errorf("output %q; want two at a time", out)
-		}
-		if most > 2 {
-			c.Broken("%d held at a time; the limit is 2", most)
-		}
-		if st := h.state("x/y"); st.Used != 0 || st.Limit != 2 {
-			c.Errorf("%+v", st)
 		}
 	})
 }

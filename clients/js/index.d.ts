@@ -1,0 +1,97 @@
+/** Any error of this package. */
+export class SemaError extends Error {}
+
+/** No permit was free in time. The semaphore is as it was. */
+export class Unavailable extends SemaError {}
+
+/** The server, or what keeps its semaphores, did not answer for too long. */
+export class Unreachable extends SemaError {}
+
+/** The request is wrong, or not allowed. Nothing was changed. */
+export class Refused extends SemaError {
+  readonly status: number
+  /** Such as "urn:sema:too-heavy"; stays the same for ever. */
+  readonly kind: string
+}
+
+/** The permit is not held any more: somebody else may have it. */
+export class PermitLost extends SemaError {}
+
+export interface ClientOptions {
+  /** http://HOST:PORT or https://HOST. Default: $SEMA_URL, or else http://127.0.0.1:7362. */
+  url?: string
+  /** NAME.SECRET. Default: $SEMA_SERVER_TOKEN. */
+  token?: string
+  /** So many seconds without an answer, and acquire rejects with Unreachable. Default 60. */
+  patience?: number
+  /** Seconds after which a request that waits is relieved by another, which keeps its place: less than a proxy's, or fetch's, longest wait. Default 240. */
+  poll?: number
+}
+
+/** A client of a server. */
+export class Client {
+  constructor(options?: ClientOptions)
+  /** The semaphore of that name. */
+  semaphore(name: string, options: SemaphoreOptions): Semaphore
+}
+
+export interface SemaphoreOptions {
+  /** Stored if the semaphore has none yet. */
+  limit: number
+  /** Seconds, 0.1 … 31622400, that the server waits for a process that vanished; permits are renewed after a third of it. Default 30. */
+  lease?: number
+}
+
+export interface AcquireOptions {
+  /** Seconds, at most; 0: what is free now. Default: as long as it takes. */
+  timeout?: number
+  /** Ends the wait: acquire rejects with its reason. */
+  signal?: AbortSignal
+  /** How much of the limit it takes. Default 1. */
+  weight?: number
+  /** Shown to operators. */
+  label?: string
+  /** Have an index below the limit that nobody else with a slot has. */
+  slot?: boolean
+}
+
+/** A semaphore of a server. Create it with Client.semaphore. */
+export class Semaphore {
+  private constructor()
+  readonly name: string
+  readonly limit: number
+  readonly lease: number
+  /**
+   * Waits for a permit, first come, first served. It is renewed until it is released:
+   *
+   *     await using permit = await semaphore.acquire({ timeout: 60 })
+   *
+   * Rejects with Unavailable, Unreachable, Refused, or the signal's reason; nothing is held then.
+   */
+  acquire(options?: AcquireOptions): Promise<Permit>
+  /** A permit if one is free now, else null. Rejects as acquire does. */
+  tryAcquire(options?: Omit<AcquireOptions, "timeout">): Promise<Permit | null>
+  /**
+   * Does work with a permit, and releases it. The work gets the permit's signal. Rejects with PermitLost if
+   * the permit was lost meanwhile, once the work has ended.
+   */
+  run<T>(work: (permit: Permit, signal: AbortSignal) => T | Promise<T>, options?: AcquireOptions): Promise<T>
+}
+
+/** A permit that is held, and renewed in the background. */
+export class Permit implements AsyncDisposable {
+  private constructor()
+  /** The id that this client gave it. */
+  readonly id: string
+  /** Its name to operators. */
+  readonly permit: string
+  /** The fencing token: it grows with each grant, so that storage can refuse a holder of the past. */
+  readonly token: number
+  /** The index, if a slot was asked for. */
+  readonly slot: number | null
+  /** Aborted with a PermitLost when the permit is lost, by this process's own clock. Give it to fetch and the like. */
+  readonly signal: AbortSignal
+  /** Gives the permit back. Whoever waits has it at once. Rejects with PermitLost if it was lost; a second call does nothing. */
+  release(): Promise<void>
+  [Symbol.asyncDispose](): Promise<void>
+}

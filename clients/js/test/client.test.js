@@ -1,0 +1,133 @@
+import assert from "node:assert/strict"
+import { once } from "node:events"
+import { afterEach, beforeEach, test } from "node:test"
+
+import { Client, PermitLost, Refused, Unavailable, Unreachable } from "../index.js"
+import { Serving } from "./serving.js"
+
+const MINUTE = 60
+let server, client, semaphore
+
+beforeEach(async () => {
+  server = await new Serving().start()
+  client = new Client({ url: server.url })
+  semaphore = client.semaphore(server.name, { limit: 1 })
+})
+afterEach(() => server.kill())
+
+const lostIn = (permit) => permit.signal.aborted ? permit.signal.reason : once(permit.signal, "abort").then(() => permit.signal.reason)
+
+test("one at a time", async () => {
+  let held = 0, most = 0
+  await Promise.all(Array.from({ length: 100 }, () => semaphore.run(async () => {
+    most = Math.max(most, ++held)
+    await new Promise(setImmediate)
+    held--
+  }, { timeout: MINUTE, label: "node" })))
+  assert.equal(most, 1)
+})
+
+test("what a permit tells", async () => {
+  const permit = await client.semaphore(server.name, { limit: 3 }).acquire({ weight: 2, slot: true })
+  assert.equal(permit.slot, 0)
+  assert.ok(permit.token > 0)
+  await assert.rejects(semaphore.acquire({ weight: 9 }), (e) => e instanceof Refused && e.kind === "urn:sema:too-heavy")
+  await permit[Symbol.asyncDispose]()
+  await permit.release()
+})
+
+test("nothing free", async () => {
+  await semaphore.run(async () => {
+    assert.equal(await semaphore.tryAcquire(), null)
+    await assert.rejects(semaphore.acquire({ timeout: 0.2 }), Unavailable)
+  })
+  await (await semaphore.tryAcquire()).release()
+})
+
+test("nobody there", async () => {
+  await server.kill()
+  await assert.rejects(semaphore.acquire({ timeout: 0.2 }), Unreachable)
+  await assert.rejects(new Client({ url: server.url, patience: 0.2 }).semaphore("x", { limit: 1 }).acquire(), Unreachable)
+})
+
+test("an aborted wait leaves the queue", async () => {
+  const first = await semaphore.acquire()
+  const stop = new AbortController()
+  const waiting = semaphore.acquire({ signal: stop.signal })
+  stop.abort(new Error("enough"))
+  await assert.rejects(waiting, /enough/)
+  await first.release()
+  await (await semaphore.acquire({ timeout: MINUTE })).release()
+})
+
+test("a wait keeps its place from request to request", async () => {
+  const first = await semaphore.acquire()
+  const patient = new Client({ url: server.url, poll: 0.3 }).semaphore(server.name, { limit: 1 }).acquire({ timeout: MINUTE })
+  const waiting = async () => (await (await fetch(`${server.url}/v1/semaphores/${encodeURIComponent(server.name)}`)).json()).waiters.length
+  while (await waiting() < 1);
+  const next = semaphore.acquire({ timeout: MINUTE })
+  while (await waiting() < 2);
+  await new Promise((done) => setTimeout(done, 4000)) // some requests later
+  await first.release()
+  const order = []
+  await Promise.all([patient, next].map(async (permit, i) => {
+    permit = await permit
+    order.push(i)
+    await permit.release()
+  }))
+  assert.deepEqual(order, [0, 1])
+})
+
+test("a permit and a wait outlive the server", async () => {
+  const first = await semaphore.acquire()
+  const waiting = semaphore.acquire({ timeout: MINUTE })
+  await server.kill()
+  await server.start()
+  assert.equal(await semaphore.tryAcquire(), null)
+  assert.ok(!first.signal.aborted)
+  await first.release()
+  const second = await waiting
+  assert.ok(second.token > first.token)
+  await second.release()
+})
+
+test("renewals outlast the lease", async () => {
+  const permit = await client.semaphore(server.name, { limit: 1, lease: 4 }).acquire()
+  await new Promise((done) => setTimeout(done, 5000))
+  assert.ok(!permit.signal.aborted)
+  assert.equal(await semaphore.tryAcquire(), null)
+  await permit.release()
+})
+
+test("a stopped server is a loss", async () => {
+  const permit = await client.semaphore(server.name, { limit: 1, lease: 2 }).acquire()
+  server.stop()
+  const alive = setInterval(() => {}, 1000)
+  assert.ok(await lostIn(permit) instanceof PermitLost)
+  clearInterval(alive)
+  server.cont()
+  await assert.rejects(permit.release(), PermitLost)
+})
+
+test("a revoked permit ends the work", async () => {
+  await assert.rejects(client.semaphore(server.name, { limit: 1, lease: 3 }).run(async (permit, signal) => {
+    await server.revoke(permit.permit)
+    await lostIn(permit)
+    assert.ok(signal.aborted)
+  }), PermitLost)
+})
+
+test("a lost answer takes no second permit", async (t) => {
+  const ask = client.ask.bind(client)
+  let calls = 0
+  t.mock.method(client, "ask", async (...args) => {
+    const answer = await ask(...args)
+    return calls++ % 2 === 0 ? undefined : answer
+  })
+  const permit = await semaphore.acquire({ timeout: MINUTE })
+  assert.equal(await new Client({ url: server.url }).semaphore(server.name, { limit: 1 }).tryAcquire(), null)
+  calls = 0
+  await permit.release()
+  t.mock.restoreAll()
+  await (await semaphore.tryAcquire()).release()
+})

@@ -1,0 +1,22 @@
+// What users write, for the type checker: it is never run.
+import { Client, Permit, PermitLost, Refused, SemaError, Semaphore, Unavailable, Unreachable } from "../index.js"
+
+const semaphore: Semaphore = new Client({ url: "https://sema.example.org", token: "a.b", patience: 5 }).semaphore("x", { limit: 3, lease: 10 })
+
+export async function use(signal: AbortSignal): Promise<string | number> {
+  await using permit: Permit = await semaphore.acquire({ timeout: 60, signal, weight: 2, label: "me", slot: true })
+  permit.signal.throwIfAborted()
+  const slot: number | null = permit.slot
+  const maybe: Permit | null = await semaphore.tryAcquire({ label: "me" })
+  await maybe?.release()
+  try {
+    return await semaphore.run(async (held, lost) => (lost.aborted ? 0 : held.token))
+  } catch (e) {
+    if (e instanceof Refused) return `${e.status} ${e.kind}`
+    if (e instanceof PermitLost || e instanceof Unavailable || e instanceof Unreachable) return e.message
+    return e instanceof SemaError ? e.message : `${slot}`
+  }
+}
+
+// @ts-expect-error: a limit is needed
+new Client().semaphore("x", {})

@@ -1,0 +1,255 @@
+"""What a client says to the server, and what it makes of the answers.
+
+There is no I/O here and no thread. Each function is a generator: it yields what is
+to be done, a Request or a Pause, and is sent the Answer, or None where there was
+none. So the client for threads and the one for asyncio behave the same.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import uuid
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+DEFAULT_URL = "http://127.0.0.1:7362"
+LONGEST_WAIT = 3600.0  # seconds of one long poll
+GRACE = 15.0  # seconds that the server has beyond a wait to answer
+
+
+class SemaError(Exception):
+    """Any error of this package."""
+
+
+class Unavailable(SemaError):
+    """No permit was free in time. The semaphore is as it was."""
+
+
+class Unreachable(SemaError):
+    """The server, or what keeps its semaphores, did not answer for too long."""
+
+
+class Refused(SemaError):
+    """The request is wrong, or not allowed. Nothing was changed."""
+
+    def __init__(self, status: int, kind: str, detail: str) -> None:
+        super().__init__(f"{detail} ({status} {kind})")
+        self.status = status
+        self.kind = kind  # such as "urn:sema:too-heavy"; stays the same for ever
+
+
+class PermitLost(SemaError):
+    """The permit is not held any more: somebody else may have it."""
+
+
+def now() -> float:
+    """Seconds of a clock that nobody sets, and that goes on while the machine sleeps where the system has one."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the server is, and what it has to be shown."""
+
+    url: str
+    token: str | None
+
+    @classmethod
+    def find(cls, url: str | None, token: str | None) -> Server:
+        url = url or os.environ.get("SEMA_URL") or DEFAULT_URL
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+            raise ValueError(f"sema: the URL of the server is {parts.scheme}://{parts.hostname or ''}…; want http://HOST:PORT or https://HOST")
+        return cls(url.rstrip("/"), token or os.environ.get("SEMA_SERVER_TOKEN"))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json"}
+        if self.token:
+            headers["Authorization"] = "Bearer " + self.token
+        return headers
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    body: dict[str, Any] | None
+    timeout: float  # seconds
+
+
+@dataclass(frozen=True)
+class Pause:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.body.get("type", "")).removeprefix("urn:sema:")
+
+    def refused(self) -> Refused:
+        return Refused(self.status, str(self.body.get("type", "")), str(self.body.get("detail", "no reason was given")))
+
+    def lost(self) -> PermitLost:
+        return PermitLost(str(self.body.get("detail", "the permit is gone")))
+
+    @property
+    def again(self) -> float | None:
+        """Seconds after which the same request may succeed; None: it will not."""
+        if self.status not in (408, 425, 500, 502, 503, 504):
+            return None
+        return min(5.0, max(0.1, float(self.body.get("retryAfter", 1.0))))
+
+
+Steps = Generator["Request | Pause", "Answer | None", Any]
+
+
+@dataclass
+class Wish:
+    """What is asked for."""
+
+    name: str
+    limit: int
+    lease: float = 30.0
+    weight: int = 1
+    label: str = ""
+    slot: bool = False
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @property
+    def path(self) -> str:
+        return f"/v1/semaphores/{quote(self.name, safe='')}/permits/{quote(self.id, safe='')}"
+
+    @property
+    def margin(self) -> float:
+        """So long before the lease ends the permit counts as lost."""
+        return self.lease / 10
+
+
+@dataclass
+class Held:
+    """A permit, and until when it may be trusted."""
+
+    wish: Wish
+    token: int
+    slot: int | None
+    permit: str  # as operators see it
+    until: float  # by now()
+    loss: PermitLost | None = None  # why it is gone
+    released: bool = False
+
+    def check(self) -> None:
+        """Raises PermitLost if the permit cannot be trusted any more."""
+        if self.loss is None and not self.released and now() >= self.until:
+            self.loss = PermitLost(f"the permit of {self.wish.name!r} could not be renewed in time")
+        if self.loss is not None:
+            raise self.loss
+
+
+def acquiring(wish: Wish, timeout: float | None, patience: float) -> Generator[Request | Pause, Answer | None, Held]:
+    """Asks for a permit until it is held, or timeout seconds have passed. The id is
+    the same in every request, so that one more takes no second permit."""
+    began = now()
+    deadline = math.inf if timeout is None else began + timeout
+    silent: float | None = None  # since when nothing was answered
+    while True:
+        wait = max(0.0, min(deadline - now(), LONGEST_WAIT))
+        body: dict[str, Any] = {"limit": wish.limit, "lease_seconds": wish.lease, "wait_seconds": wait}
+        for key, value, usual in (("weight", wish.weight, 1), ("label", wish.label, ""), ("slot", wish.slot, False)):
+            if value != usual:
+                body[key] = value
+        sent = now()
+        answer = yield Request("PUT", wish.path, body, wait + GRACE)
+        pause = 0.5
+        if answer is not None:
+            if answer.status == 200:
+                held = Held(wish, answer.body["token"], answer.body["slot"], answer.body["permit"], sent + answer.body["lease_seconds"] - wish.margin)
+                if now() - sent < wish.lease / 3:
+                    return held
+                # It waited, and may have been granted at any moment since: a renewal tells until when it lasts.
+                held.until = now() + answer.body["lease_seconds"]
+                try:
+                    yield from renewing(held)
+                except PermitLost:
+                    continue  # nobody has relied on it yet
+                return held
+            if answer.status in (423, 429):
+                if now() >= deadline:
+                    raise Unavailable(str(answer.body.get("detail", "no permit was free in time")))
+                pause = 0.0 if answer.status == 429 else 1.0
+            elif answer.status == 410:
+                raise answer.lost()
+            elif answer.again is None:
+                raise answer.refused()
+            else:
+                pause = answer.again
+        if answer is None or answer.status >= 500:
+            silent = sent if silent is None or now() - sent > patience else silent
+        else:
+            silent = None
+        if now() >= deadline or silent is not None and now() - silent > patience:
+            raise Unreachable(f"no answer about {wish.name!r} for {now() - (silent or began):.1f} s" + ("" if answer is None else f": {answer.refused()}"))
+        yield Pause(max(0.0, min(pause, deadline - now())))
+
+
+def renewing(held: Held) -> Steps:
+    """Renews a permit once, and tries until that has succeeded, or the permit is lost."""
+    wish = held.wish
+    while True:
+        held.check()
+        sent = now()
+        left = held.until - sent
+        answer = yield Request("POST", wish.path + "/renew", {"lease_seconds": wish.lease}, max(0.05, min(left, wish.lease / 3)))
+        if answer is not None and answer.status == 200:
+            held.until = sent + answer.body["lease_seconds"] - wish.margin
+            return
+        if answer is not None and answer.status == 410:
+            held.loss = answer.lost()
+            raise held.loss
+        yield Pause(max(0.0, min(wish.lease / 20, 1.0, held.until - now())))
+
+
+def keeping(held: Held) -> Steps:
+    """Renews a permit until it is lost, which it raises."""
+    while True:
+        yield Pause(max(0.0, min(held.wish.lease / 3, held.until - now())))
+        yield from renewing(held)
+
+
+def releasing(held: Held) -> Steps:
+    """Gives back a permit. It tries until the lease has ended by itself."""
+    wish, first = held.wish, True
+    end = held.until + wish.margin
+    while True:
+        answer = yield Request("DELETE", wish.path, None, max(0.5, min(5.0, end - now())))
+        if answer is not None and answer.status == 204:
+            return
+        if answer is not None and answer.status == 410:
+            if first:  # else an earlier request, whose answer was lost, has given it back
+                raise answer.lost()
+            return
+        if answer is not None and answer.again is None:
+            raise answer.refused()
+        first = False
+        if now() >= end:
+            raise Unreachable(f"the permit of {wish.name!r} could not be given back; its lease has ended")
+        yield Pause(min(0.5, max(0.0, end - now())))
+
+
+def abandoning(wish: Wish) -> Steps:
+    """Gives back what may have been granted to a caller that went away."""
+    for _ in range(3):
+        answer = yield Request("DELETE", wish.path, None, 2.0)
+        if answer is not None and answer.again is None:
+            return
+        yield Pause(0.2)

@@ -1,0 +1,226 @@
+"""The client for threads. It needs the standard library only."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Generator
+from types import TracebackType
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from ._protocol import Answer, Held, Pause, PermitLost, Request, Server, Unavailable, Wish, abandoning, acquiring, keeping, now, releasing
+
+T = TypeVar("T")
+
+
+class Client:
+    """A client of the server at url. It may be used by any number of threads.
+
+    url: http://HOST:PORT or https://HOST. Default: $SEMA_URL, or else http://127.0.0.1:7362.
+    token: NAME.SECRET. Default: $SEMA_SERVER_TOKEN.
+    patience: so many seconds without an answer, and acquire raises Unreachable.
+    context: for https, such as one with a certificate authority of your own.
+    """
+
+    def __init__(self, url: str | None = None, token: str | None = None, *, patience: float = 60.0, context: ssl.SSLContext | None = None) -> None:
+        self._server = Server.find(url, token)
+        self._patience = patience
+        self._context = context
+
+    def semaphore(self, name: str, limit: int, *, lease: float = 30.0) -> Semaphore:
+        """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
+        how long the server waits for a process that vanished; permits are renewed after a third of it."""
+        return Semaphore(self, name, limit, lease)
+
+    def _run(self, steps: Generator[Request | Pause, Answer | None, T], stopped: threading.Event) -> T:
+        """Does what the steps want, until they end, or stopped is set."""
+        step = next(steps)
+        while True:
+            answer: Answer | None = None
+            if isinstance(step, Pause):
+                stopped.wait(step.seconds)
+            else:
+                answer = self._ask(step)
+            if stopped.is_set():
+                raise _Stopped
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+
+    def _ask(self, request: Request) -> Answer | None:
+        url = urlsplit(self._server.url)
+        assert url.hostname is not None
+        if url.scheme == "https":
+            c: http.client.HTTPConnection = http.client.HTTPSConnection(url.hostname, url.port, timeout=request.timeout, context=self._context)
+        else:
+            c = http.client.HTTPConnection(url.hostname, url.port, timeout=request.timeout)
+        try:
+            c.connect()
+            keep_alive(c.sock)
+            body = None if request.body is None else json.dumps(request.body)
+            c.request(request.method, url.path + request.path, body, self._server.headers)
+            response = c.getresponse()
+            return answer_of(response.status, response.read())
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            c.close()
+
+
+class _Stopped(BaseException):
+    pass
+
+
+def answer_of(status: int, text: bytes) -> Answer:
+    """An answer, whose body may be a proxy's."""
+    try:
+        body = json.loads(text or b"{}")
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        return Answer(502 if status == 200 else status, {})
+    return Answer(status, body)
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Has the system notice within a minute that the other host has vanished, during a long poll too."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+
+
+class Semaphore:
+    """A semaphore of a server. Create it with Client.semaphore."""
+
+    def __init__(self, client: Client, name: str, limit: int, lease: float) -> None:
+        self._client = client
+        self.name, self.limit, self.lease = name, limit, lease
+
+    def acquire(self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False) -> Permit:
+        """Waits for a permit, first come, first served, and returns it. It is renewed until it is released:
+
+            with semaphore.acquire(timeout=60) as permit:
+                ...
+
+        timeout: seconds; None: as long as it takes. weight: how much of the limit it takes.
+        label: shown to operators. slot: have an index below the limit that nobody else with a slot has.
+        Raises Unavailable, Unreachable or Refused; nothing is held then.
+        """
+        wish = Wish(self.name, self.limit, self.lease, weight, label, slot)
+        try:
+            held = self._client._run(acquiring(wish, timeout, self._client._patience), threading.Event())
+        except Unavailable:
+            raise
+        except BaseException:
+            self._client._run(abandoning(wish), threading.Event())
+            raise
+        return Permit(self._client, held)
+
+    def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False) -> Permit | None:
+        """A permit if one is free now, else None. Raises as acquire does."""
+        try:
+            return self.acquire(0, weight=weight, label=label, slot=slot)
+        except Unavailable:
+            return None
+
+
+class Permit:
+    """A permit that is held, and renewed in the background. As a context manager it is
+    released at the end; a block that ends well after the permit was lost raises PermitLost.
+
+    Python cannot interrupt a thread, so long work asks from time to time: check() raises
+    PermitLost once the permit cannot be trusted any more, by this process's own clock.
+    """
+
+    def __init__(self, client: Client, held: Held) -> None:
+        self._client, self._held = client, held
+        self._stopped = threading.Event()
+        self._changed = threading.Condition()
+        threading.Thread(target=self._keep, name=f"sema {held.wish.name}", daemon=True).start()
+
+    @property
+    def id(self) -> str:
+        """The id that this client gave it."""
+        return self._held.wish.id
+
+    @property
+    def permit(self) -> str:
+        """Its name to operators."""
+        return self._held.permit
+
+    @property
+    def token(self) -> int:
+        """The fencing token: it grows with each grant, so that storage can refuse a holder of the past."""
+        return self._held.token
+
+    @property
+    def slot(self) -> int | None:
+        """The index, if a slot was asked for."""
+        return self._held.slot
+
+    def check(self) -> None:
+        """Raises PermitLost if the permit is lost."""
+        self._held.check()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the permit is lost."""
+        try:
+            self._held.check()
+        except PermitLost:
+            return True
+        return False
+
+    def wait_lost(self, timeout: float | None = None) -> bool:
+        """Waits until the permit is lost or released, for at most so many seconds, and says whether it is lost."""
+        end = None if timeout is None else now() + timeout
+        with self._changed:
+            while not self.lost and not self._stopped.is_set():
+                left = self._held.until - now()
+                if end is not None:
+                    if now() >= end:
+                        break
+                    left = min(left, end - now())
+                self._changed.wait(max(0.0, left))
+        return self.lost
+
+    def release(self) -> None:
+        """Gives the permit back. Whoever waits has it at once. Raises PermitLost if it was lost; a second call does nothing."""
+        if self._held.released:
+            return
+        loss = self._held.loss
+        self._end()
+        if loss is not None:
+            raise loss
+        self._client._run(releasing(self._held), threading.Event())
+
+    def _end(self) -> None:
+        self._held.released = True
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _keep(self) -> None:
+        try:
+            self._client._run(keeping(self._held), self._stopped)
+        except (_Stopped, PermitLost):
+            pass
+        with self._changed:
+            self._changed.notify_all()
+
+    def __enter__(self) -> Permit:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self.release()
+        except Exception:
+            if error is None:
+                raise

@@ -1,0 +1,210 @@
+"""The client for asyncio. It needs aiohttp: pip install sema-client[aio].
+
+    async with Client() as client:
+        downloads = client.semaphore("downloads", limit=3)
+        async with await downloads.acquire(timeout=600) as permit:
+            ...  # cancelled if the permit is lost, and PermitLost is raised
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Coroutine, Generator
+from types import TracebackType
+from typing import Any, TypeVar
+
+import aiohttp
+
+from ._protocol import Answer, Held, Pause, PermitLost, Request, Server, Unavailable, Wish, abandoning, acquiring, keeping, releasing
+from ._sync import answer_of
+
+T = TypeVar("T")
+
+__all__ = ["Client", "Permit", "Semaphore"]
+
+
+class Client:
+    """A client of the server at url, for one event loop; close it, or use async with.
+
+    url: http://HOST:PORT or https://HOST. Default: $SEMA_URL, or else http://127.0.0.1:7362.
+    token: NAME.SECRET. Default: $SEMA_SERVER_TOKEN.
+    patience: so many seconds without an answer, and acquire raises Unreachable.
+    context: for https, such as one with a certificate authority of your own.
+    """
+
+    def __init__(self, url: str | None = None, token: str | None = None, *, patience: float = 60.0, context: ssl.SSLContext | None = None) -> None:
+        self._server = Server.find(url, token)
+        self._patience = patience
+        self._context = context
+        self._session: aiohttp.ClientSession | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def semaphore(self, name: str, limit: int, *, lease: float = 30.0) -> Semaphore:
+        """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
+        how long the server waits for a process that vanished; permits are renewed after a third of it."""
+        return Semaphore(self, name, limit, lease)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Waits for what is being given back, and closes all connections. Permits still held are left to their leases."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._session is not None:
+            await self._session.close()
+
+    def _background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run(self, steps: Generator[Request | Pause, Answer | None, T]) -> T:
+        step = next(steps)
+        while True:
+            answer: Answer | None = None
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+            else:
+                answer = await self._ask(step)
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+
+    async def _ask(self, request: Request) -> Answer | None:
+        if self._session is None:  # a waiter has a connection of its own, so they are not bounded
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=self._context or True))
+        try:
+            async with self._session.request(
+                request.method, self._server.url + request.path, json=request.body, headers=self._server.headers,
+                timeout=aiohttp.ClientTimeout(total=request.timeout), allow_redirects=False,
+            ) as response:
+                return answer_of(response.status, await response.read())
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
+            return None
+
+
+class Semaphore:
+    """A semaphore of a server. Create it with Client.semaphore."""
+
+    def __init__(self, client: Client, name: str, limit: int, lease: float) -> None:
+        self._client = client
+        self.name, self.limit, self.lease = name, limit, lease
+
+    async def acquire(self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False) -> Permit:
+        """Waits for a permit, first come, first served, and returns it. It is renewed until it is released:
+
+            async with await semaphore.acquire(timeout=60) as permit:
+                ...
+
+        timeout: seconds; None: as long as it takes. weight: how much of the limit it takes.
+        label: shown to operators. slot: have an index below the limit that nobody else with a slot has.
+        Raises Unavailable, Unreachable or Refused; nothing is held then, nor after a cancellation.
+        """
+        wish = Wish(self.name, self.limit, self.lease, weight, label, slot)
+        try:
+            held = await self._client._run(acquiring(wish, timeout, self._client._patience))
+        except Unavailable:
+            raise
+        except BaseException:
+            self._client._background(self._client._run(abandoning(wish)))
+            raise
+        return Permit(self._client, held)
+
+    async def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False) -> Permit | None:
+        """A permit if one is free now, else None. Raises as acquire does."""
+        try:
+            return await self.acquire(0, weight=weight, label=label, slot=slot)
+        except Unavailable:
+            return None
+
+
+class Permit:
+    """A permit that is held, and renewed in the background. As a context manager it is
+    released at the end. The task in the block is cancelled when the permit is lost, by
+    this process's own clock, and the block raises PermitLost.
+    """
+
+    def __init__(self, client: Client, held: Held) -> None:
+        self._client, self._held = client, held
+        self._inside: asyncio.Task[Any] | None = None  # the task in the block
+        self._cancelled = False
+        self._keeper = asyncio.create_task(self._keep())
+
+    @property
+    def id(self) -> str:
+        """The id that this client gave it."""
+        return self._held.wish.id
+
+    @property
+    def permit(self) -> str:
+        """Its name to operators."""
+        return self._held.permit
+
+    @property
+    def token(self) -> int:
+        """The fencing token: it grows with each grant, so that storage can refuse a holder of the past."""
+        return self._held.token
+
+    @property
+    def slot(self) -> int | None:
+        """The index, if a slot was asked for."""
+        return self._held.slot
+
+    def check(self) -> None:
+        """Raises PermitLost if the permit is lost."""
+        self._held.check()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the permit is lost."""
+        try:
+            self._held.check()
+        except PermitLost:
+            return True
+        return False
+
+    async def release(self) -> None:
+        """Gives the permit back. Whoever waits has it at once. Raises PermitLost if it was lost; a second call does
+        nothing. A cancelled release goes on in the background."""
+        if self._held.released:
+            return
+        loss = self._held.loss
+        self._held.released = True
+        self._keeper.cancel()
+        if loss is not None:
+            raise loss
+        await asyncio.shield(self._client._background(self._client._run(releasing(self._held))))
+
+    async def _keep(self) -> None:
+        try:
+            await self._client._run(keeping(self._held))
+        except PermitLost:
+            if self._inside is not None and not self._held.released:
+                self._cancelled = True
+                self._inside.cancel("the permit is lost")
+
+    async def __aenter__(self) -> Permit:
+        self.check()
+        self._inside = asyncio.current_task()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        inside, self._inside = self._inside, None
+        if self._cancelled and inside is not None:
+            others = inside.uncancel()  # somebody else's cancellation goes on
+            if kind is asyncio.CancelledError and others == 0:
+                assert self._held.loss is not None
+                raise self._held.loss from error
+        try:
+            await self.release()
+        except Exception:
+            if error is None:
+                raise

@@ -1,0 +1,84 @@
+import asyncio
+import unittest
+
+from serving import Serving
+
+from sema_client import PermitLost, Unavailable
+from sema_client.aio import Client
+
+MINUTE = 60.0
+
+
+class Aio(Serving, unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self) -> None:
+        self.client = Client(self.url)
+        self.addAsyncCleanup(self.client.close)
+        self.semaphore = self.client.semaphore(self.name, limit=1, lease=30)
+
+    async def test_one_at_a_time(self) -> None:
+        held = most = 0
+
+        async def work() -> None:
+            nonlocal held, most
+            async with await self.semaphore.acquire(MINUTE, label="asyncio"):
+                held += 1
+                most = max(most, held)
+                await asyncio.sleep(0)
+                held -= 1
+
+        await asyncio.gather(*(work() for _ in range(200)))
+        self.assertEqual(most, 1)
+
+    async def test_nothing_free(self) -> None:
+        async with await self.semaphore.acquire():
+            self.assertIsNone(await self.semaphore.try_acquire())
+            with self.assertRaises(Unavailable):
+                await self.semaphore.acquire(0.2)
+
+    async def test_a_cancelled_wait_leaves_the_queue(self) -> None:
+        first = await self.semaphore.acquire()
+        waiting = asyncio.create_task(self.semaphore.acquire())
+        with self.assertRaises(asyncio.TimeoutError):
+            await asyncio.wait_for(waiting, 0.5)
+        await first.release()
+        async with await self.semaphore.acquire(MINUTE):
+            pass
+
+    async def test_a_loss_cancels_the_work(self) -> None:
+        semaphore = self.client.semaphore(self.name, limit=1, lease=1)
+        reached = False
+        with self.assertRaises(PermitLost):
+            async with await semaphore.acquire() as permit:
+                self.revoke(permit.permit)
+                await asyncio.sleep(MINUTE)
+                reached = True
+        self.assertFalse(reached)
+        task = asyncio.current_task()
+        assert task is not None
+        self.assertEqual(task.cancelling(), 0)
+
+    async def test_a_stopped_server_cancels_the_work(self) -> None:
+        with self.assertRaises(PermitLost):
+            async with await self.client.semaphore(self.name, limit=1, lease=2).acquire():
+                self.stop()
+                await asyncio.sleep(MINUTE)
+        self.cont()
+
+    async def test_somebody_elses_cancellation_stays_one(self) -> None:
+        with self.assertRaises(asyncio.TimeoutError):
+            async with asyncio.timeout(0.2), await self.semaphore.acquire():
+                await asyncio.sleep(MINUTE)
+        async with await self.semaphore.acquire(MINUTE):  # and it was given back
+            pass
+
+    async def test_a_permit_outlives_the_server(self) -> None:
+        async with await self.semaphore.acquire():
+            waiting = asyncio.create_task(self.semaphore.acquire(MINUTE))
+            self.kill()
+            self.start()
+            self.assertFalse(waiting.done())
+        await (await waiting).release()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,130 @@
+import threading
+import time
+import unittest
+import unittest.mock
+
+from serving import Serving
+
+from sema_client import Client, PermitLost, Refused, Unavailable, Unreachable
+
+MINUTE = 60.0
+
+
+class Sync(Serving):
+    def setUp(self) -> None:
+        super().setUp()
+        self.client = Client(self.url)
+        self.semaphore = self.client.semaphore(self.name, limit=1, lease=30)
+
+    def test_one_at_a_time(self) -> None:
+        held, most, lock = 0, 0, threading.Lock()
+
+        def work() -> None:
+            nonlocal held, most
+            with self.semaphore.acquire(MINUTE, label="python"):
+                with lock:
+                    held += 1
+                    most = max(most, held)
+                with lock:
+                    held -= 1
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(most, 1)
+
+    def test_what_a_permit_tells(self) -> None:
+        with self.client.semaphore(self.name, limit=3).acquire(weight=2, slot=True) as permit:
+            self.assertEqual(permit.slot, 0)
+            self.assertGreater(permit.token, 0)
+            self.assertFalse(permit.lost)
+            with self.assertRaises(Refused) as refused:
+                self.semaphore.acquire(weight=9)
+            self.assertEqual(refused.exception.kind, "urn:sema:too-heavy")
+
+    def test_nothing_free(self) -> None:
+        with self.semaphore.acquire() as first:
+            self.assertIsNone(self.semaphore.try_acquire())
+            with self.assertRaises(Unavailable):
+                self.semaphore.acquire(0.2)
+        second = self.semaphore.try_acquire()
+        assert second is not None
+        self.assertGreater(second.token, first.token)
+        second.release()
+        second.release()
+
+    def test_nobody_there(self) -> None:
+        self.kill()
+        with self.assertRaises(Unreachable):
+            self.semaphore.acquire(0.2)
+        with self.assertRaises(Unreachable):
+            Client(self.url, patience=0.2).semaphore(self.name, limit=1).acquire()
+
+    def test_a_permit_and_a_wait_outlive_the_server(self) -> None:
+        first = self.semaphore.acquire()
+        got: list[int] = []
+
+        def wait() -> None:
+            with self.semaphore.acquire(MINUTE) as permit:
+                got.append(permit.token)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        self.kill()
+        self.start()
+        first.check()
+        self.assertIsNone(self.semaphore.try_acquire())
+        first.release()
+        waiting.join(MINUTE)
+        self.assertGreater(got[0], first.token)
+
+    def test_renewals_outlast_the_lease(self) -> None:
+        permit = self.client.semaphore(self.name, limit=1, lease=4).acquire()
+        self.assertFalse(permit.wait_lost(5))
+        self.assertIsNone(self.semaphore.try_acquire())
+        permit.release()
+
+    def test_a_stopped_server_is_a_loss_before_the_lease_ends(self) -> None:
+        asked = time.monotonic()
+        permit = self.client.semaphore(self.name, limit=1, lease=2).acquire()
+        self.stop()
+        self.assertTrue(permit.wait_lost(MINUTE))
+        self.assertGreater(time.monotonic() - asked, 0.5)
+        with self.assertRaises(PermitLost):
+            permit.check()
+        self.cont()
+        with self.assertRaises(PermitLost):
+            permit.release()
+
+    def test_revoked(self) -> None:
+        semaphore = self.client.semaphore(self.name, limit=1, lease=1)
+        with self.assertRaises(PermitLost):
+            with semaphore.acquire() as permit:
+                self.revoke(permit.permit)
+                self.assertTrue(permit.wait_lost(MINUTE))
+
+    def test_a_lost_answer_takes_no_second_permit(self) -> None:
+        ask, lost = self.client._ask, 0
+
+        def lossy(request):  # type: ignore[no-untyped-def]
+            nonlocal lost
+            answer = ask(request)
+            if request.method in ("PUT", "DELETE") and lost < 4 and lost % 2 == 0:
+                lost += 1
+                return None
+            lost += 1
+            return answer
+
+        with unittest.mock.patch.object(self.client, "_ask", lossy):
+            permit = self.semaphore.acquire(MINUTE)
+            self.assertIsNone(Client(self.url).semaphore(self.name, limit=1).try_acquire())
+            permit.release()
+        again = self.semaphore.try_acquire()
+        assert again is not None
+        again.release()
+
+
+if __name__ == "__main__":
+    unittest.main()
