@@ -27,7 +27,7 @@ var importRules = []struct {
 	{"sema/engine/httpengine", []string{"sema/engine", "sema/internal/wire"}, "a client of the server needs no store's client"},
 	{"sema/internal/wire", []string{"sema/engine"}, "bytes of what both sides say"},
 	{"sema/access", []string{"sema", "sema/internal/enum"}, "whoever shows or serves semaphores says the same of rights"},
-	{"sema/server", []string{"sema", "sema/access", "sema/engine", "sema/internal/client", "sema/internal/loop", "sema/internal/once", "sema/internal/view", "sema/internal/wire", "sema/watch"}, "it serves any engine, and knows of none"},
+	{"sema/server", []string{"sema", "sema/access", "sema/engine", "sema/internal/client", "sema/internal/loop", "sema/internal/once", "sema/internal/view", "sema/internal/wire", "sema/metrics", "sema/watch"}, "it serves any engine, and knows of none"},
 	{"sema/semahttp", []string{"sema", "sema/internal/enum", "sema/internal/once"}, "it limits requests by any engine, and so needs none"},
 	{"sema/examples/crawler", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},
 	{"sema/examples/gateway", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},

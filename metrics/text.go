@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,15 +35,20 @@ func Handler(sources ...Source) http.Handler {
 // version 0.0.4. Two sources must not have series of the same metric with the
 // same labels. The error is w's.
 func WriteText(ctx context.Context, w io.Writer, sources ...Source) error {
-	byName := map[string][]Series{}
+	all := slices.Clone(about)
 	for _, s := range sources {
 		for _, f := range s.Families(ctx) {
-			byName[f.Name] = append(byName[f.Name], f.Series...)
+			i := slices.IndexFunc(all, func(known Family) bool { return known.Name == f.Name })
+			if i < 0 { // a source's own
+				i = len(all)
+				all = append(all, Family{Name: f.Name, Unit: f.Unit, Help: f.Help, Kind: f.Kind})
+			}
+			all[i].Series = append(all[i].Series, f.Series...)
 		}
 	}
 	var text []byte
-	for _, f := range about {
-		if f.Series = byName[f.Name]; len(f.Series) > 0 {
+	for _, f := range all {
+		if len(f.Series) > 0 {
 			text = f.appendText(text)
 		}
 	}
@@ -92,12 +98,14 @@ func (s Series) text() string {
 // appendLine appends a line. bound is that of a bucket, or "".
 func appendLine(text []byte, name, part, labels, bound string, value float64) []byte {
 	text = append(append(text, name...), part...)
-	if labels != "" {
-		text = append(append(text, '{'), labels...)
-		if bound != "" {
-			text = append(append(append(text, `,le="`...), bound...), '"')
+	if bound != "" {
+		if labels != "" {
+			labels += ","
 		}
-		text = append(text, '}')
+		labels += `le="` + bound + `"`
+	}
+	if labels != "" {
+		text = append(append(append(text, '{'), labels...), '}')
 	}
 	text = append(text, ' ')
 	text = strconv.AppendFloat(text, value, 'g', -1, 64)

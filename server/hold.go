@@ -20,7 +20,7 @@ type holdEvent struct {
 // goes on as long as the permit is held, and when it ends, the permit is given
 // back.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
-	id := newID()
+	id, began := newID(), time.Now()
 	ask, err := s.ask(w, r, who, id, true)
 	if err != nil {
 		return err
@@ -65,6 +65,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if sayHeld("granted") != nil {
 		return nil
 	}
+	s.stats.grants.add(time.Since(began))
 	beats := time.NewTicker(min(p.Wish.Lease/3, beat))
 	defer beats.Stop()
 	for {

@@ -117,6 +117,7 @@ func (s *Server) acquireAny(w http.ResponseWriter, r *http.Request, who *Who) er
 }
 
 func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *Who, id string) error {
+	began := time.Now()
 	ask, err := s.ask(w, r, who, id, false)
 	if err != nil {
 		return err
@@ -124,6 +125,9 @@ func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *Who, id 
 	defer ask.end()
 	err = ask.await(r.Context(), nil)
 	answer, gone := ask.settle(r.Context(), err == nil)
+	if err == nil && !gone {
+		s.stats.grants.add(time.Since(began))
+	}
 	switch {
 	case gone:
 		return r.Context().Err() // nobody reads it

@@ -64,30 +64,33 @@ func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	methods := map[string][]string{}
 	for _, one := range routes {
-		mux.HandleFunc(one.method+" "+one.path, s.guarded(one))
+		mux.HandleFunc(one.method+" "+one.path, s.counted(one.method+" "+one.path, one.right, s.guarded(one)))
 		methods[one.path] = append(methods[one.path], one.method)
 	}
+	allowed := func(w http.ResponseWriter, r *http.Request) {
+		known := strings.Join(methods[r.Pattern], ", ")
+		w.Header().Set("Allow", known)
+		s.fail(w, r, problem(http.StatusMethodNotAllowed, "method", "want one of the methods %s", known))
+	}
+	other := s.counted("other methods", access.None, allowed)
 	for path, known := range methods {
 		slices.Sort(known)
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Allow", strings.Join(known, ", "))
-			s.fail(w, r, problem(http.StatusMethodNotAllowed, "method", "want one of the methods %s", strings.Join(known, ", ")))
-		})
+		mux.HandleFunc(path, other)
 	}
 	if h := s.options.Metrics; h != nil {
-		mux.HandleFunc("GET /metrics", s.guarded(route{right: access.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+		mux.HandleFunc("GET /metrics", s.counted("GET /metrics", access.Read, s.guarded(route{right: access.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
 			if len(who.Prefixes) > 0 {
 				return problem(http.StatusForbidden, "forbidden", "the token %q is not for all names; these figures are", who.Name)
 			}
 			h.ServeHTTP(w, r)
 			return nil
-		}}))
+		}})))
 	}
 	rest := route{right: access.Read, do: func(*Server, http.ResponseWriter, *http.Request, *Who) error {
 		return problem(http.StatusNotFound, "no-route", "there is nothing at this path: see /v1/openapi.json")
 	}}
 	if h := s.options.Dashboard; h != nil {
-		mux.HandleFunc("/v1/", s.guarded(rest)) // programs ask here, and want no page of HTML
+		mux.HandleFunc("/v1/", s.counted("/v1/", access.Read, s.guarded(rest))) // programs ask here, and want no page of HTML
 		rest = route{do: func(s *Server, w http.ResponseWriter, r *http.Request, _ *Who) error {
 			if s.tokens == nil {
 				if err := s.ownSite(r); err != nil {
@@ -98,7 +101,7 @@ func (s *Server) routes() *http.ServeMux {
 			return nil
 		}}
 	}
-	mux.HandleFunc("/", s.guarded(rest))
+	mux.HandleFunc("/", s.counted("/", access.None, s.guarded(rest)))
 	return mux
 }
 

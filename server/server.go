@@ -41,6 +41,10 @@ type Options struct {
 	// may be the method Add of an access.Log. Default: Log is told.
 	Audit func(access.Record)
 
+	// AccessLog has Log told of each request once it is answered: at level info, with
+	// a status of 400 and more at warn, of 500 and more at error. Default: it is not.
+	AccessLog bool
+
 	// Dashboard is served at /. It checks rights by itself: browsers show no
 	// bearer tokens. Default: nothing.
 	Dashboard http.Handler
@@ -75,6 +79,7 @@ type Server struct {
 	self       engine.Client
 	life       string // one life of the server
 	mux        *http.ServeMux
+	stats      stats
 	remotes    remotes
 	lines      lines
 	semaphores semaphores
@@ -202,7 +207,8 @@ const (
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnState: s.stats.connState,
+		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(limitConns(l, s.options.MaxConns)) }()

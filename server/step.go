@@ -71,7 +71,9 @@ func (s *Server) answer(ctx context.Context, body, b []byte, who *Who, r *http.R
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	began := time.Now()
 	reply, err := s.carry(ctx, rs, call.Call, who, r)
+	s.stats.calls.add(time.Since(began))
 	if err != nil {
 		return nil, err
 	}

@@ -13,22 +13,23 @@ import (
 )
 
 // mount adds what other packages show of the engine: the dashboard at /, figures
-// at /metrics, events. Its result ends them, after the server.
-func mount(e engine.Engine, o *server.Options) (closing func(), err error) {
+// at /metrics, events. The figures want the server before it serves; closing ends them,
+// after the server.
+func mount(e engine.Engine, o *server.Options) (f *figures, closing func(), err error) {
 	w, err := watching.New(e, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d, err := dashboard.New(e, dashboardOptions(o, w))
 	if err != nil {
 		w.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	figures := &figures{watcher: w}
-	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, figures, d.Close
-	return func() {
+	f = &figures{watcher: w}
+	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, f, d.Close
+	return f, func() {
 		d.Close()
-		figures.close()
+		f.close()
 		w.Close()
 	}, nil
 }
@@ -54,6 +55,7 @@ func dashboardOptions(o *server.Options, w *watching.Watcher) *dashboard.Options
 // looks at the engine, whether anybody asks or not.
 type figures struct {
 	watcher *watching.Watcher
+	server  *server.Server // tells of itself
 
 	mu      sync.Mutex
 	handler http.Handler
@@ -71,7 +73,7 @@ func (f *figures) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusInternalServerError) // cannot happen: there are no values
 			return
 		}
-		f.watch, f.handler = x, metrics.Handler(x)
+		f.watch, f.handler = x, metrics.Handler(x, f.server, metrics.Process())
 	}
 	h := f.handler
 	f.mu.Unlock()

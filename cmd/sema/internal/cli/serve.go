@@ -46,6 +46,8 @@ unpause, revoke, release, remove), name, permit, limit, result.`
 const defaultListen = "127.0.0.1:7362"
 
 type serveFlags struct {
+	accessLog                        bool
+	profile                          string
 	listen, cert, key, tokens, audit string
 }
 
@@ -64,6 +66,8 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.StringVar(&f.tokens, "token-file", "", "who may do what; needed beyond this host")
 	flags.StringVar(&f.cert, "tls-cert", "", "file with the certificate, and those that lead to its root")
 	flags.StringVar(&f.key, "tls-key", "", "file with the certificate's key")
+	flags.BoolVar(&f.accessLog, "access-log", false, "log each request: path, status, seconds, who, from")
+	flags.StringVar(&f.profile, "profile", "", "address of this host, such as 127.0.0.1:6060, for profiles: go tool pprof http://127.0.0.1:6060/debug/pprof/heap")
 	flags.StringVar(&f.audit, "audit", "", "file for the audit log, appended to; - is standard output")
 	return cmd
 }
@@ -72,7 +76,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(&lineCleaner{p}, nil))
-	o := server.Options{Log: log}
+	o := server.Options{Log: log, AccessLog: f.accessLog}
 	var err error
 	if o.Tokens, err = readTokens(f.tokens); err != nil {
 		return err
@@ -90,12 +94,17 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	}
 	defer closeAudit()
 	o.Audit = access.NewLog(audit, log).Add
+	profiles, closeProfiles, err := serveProfiles(f.profile)
+	if err != nil {
+		return err
+	}
+	defer closeProfiles()
 	at, err := p.open(defaultLease)
 	if err != nil {
 		return err
 	}
 	defer at.close()
-	unmount, err := mount(at.Engine, &o)
+	figures, unmount, err := mount(at.Engine, &o)
 	if err != nil {
 		return err
 	}
@@ -116,7 +125,11 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		_ = l.Close() // it is not used
 		return err
 	}
+	figures.server = s
 	log.Info("serving", "url", scheme+"://"+l.Addr().String(), "engine", at.kind, "dir", at.dir, "tokens", o.Tokens != nil)
+	if profiles != "" {
+		log.Info("profiles", "url", "http://"+profiles+"/debug/pprof/")
+	}
 	err = s.Serve(ctx, l)
 	if err == nil || errors.Is(err, http.ErrServerClosed) {
 		log.Info("stopped")

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -24,6 +25,7 @@ import (
 	"time"
 
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 // served is sema serve, running.
@@ -125,6 +127,39 @@ func TestServe(t *testing.T) {
 	})
 }
 
+func TestServeTellsOfItself(t *testing.T) {
+	t.Parallel()
+	profiles := fmt.Sprint("127.0.0.1:", redistest.FreePort(t))
+	s := serve(t, "--url", fileURL(t), "--access-log", "--profile", profiles)
+	ok(t, "SEMA_URL="+s.url, "run", "x", "--", "true")
+	text := get(t, s.url+"/metrics")
+	for _, want := range []string{
+		`sema_server_requests_total{route="GET /v1/engine/calls",code="1xx"} 1`, "sema_server_call_duration_seconds_count ", "sema_server_connections ",
+		"go_goroutines ", "process_start_time_seconds ", "sema_engine_up 1",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if text := get(t, "http://"+profiles+"/debug/pprof/goroutine?debug=1"); !strings.Contains(text, "goroutine profile:") {
+		t.Error(text)
+	}
+	request, err := http.NewRequest("GET", "http://"+profiles+"/debug/pprof/", nil)
+	expect.OK(t, err)
+	request.Host = "page.example.org"
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	w, err := client.Do(request)
+	expect.OK(t, err)
+	_ = w.Body.Close()
+	if w.StatusCode != 403 {
+		t.Errorf("a web page may read profiles: %s", w.Status)
+	}
+	if log := s.end(); !strings.Contains(log, `path=/metrics route="GET /metrics" status=200`) || !strings.Contains(log, "url=http://"+profiles+"/debug/pprof/") {
+		t.Error(log)
+	}
+}
+
 func get(t *testing.T, url string) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{}}
@@ -199,13 +234,15 @@ func TestServeRefuses(t *testing.T) {
 		"lets other hosts in, so a token file is needed": {"--listen", ":0"},
 		"--listen 10.0.0.1:1 lets other hosts in":        {"--listen", "10.0.0.1:1"},
 		"want HOST:PORT": {"--listen", "localhost"},
-		"--tls-cert and --tls-key belong together":    {"--tls-cert", "x"},
-		"certificate: open nobody":                    {"--tls-cert", "nobody", "--tls-key", "nobody"},
-		"token file: open nobody":                     {"--token-file", "nobody"},
-		"token file, line 1: the secret is too short": {"--token-file", bad},
-		"audit log: open ":                            {"--audit", filepath.Join(dir, "no", "dir")},
-		"the URL nonsense is of no known kind":        {"--url", "nonsense"},
-		"want sema serve without arguments":           {"x"},
+		"--tls-cert and --tls-key belong together":                  {"--tls-cert", "x"},
+		"certificate: open nobody":                                  {"--tls-cert", "nobody", "--tls-key", "nobody"},
+		"token file: open nobody":                                   {"--token-file", "nobody"},
+		"token file, line 1: the secret is too short":               {"--token-file", bad},
+		"--profile 0.0.0.0:6060: want an address of this host only": {"--profile", "0.0.0.0:6060"},
+		"--profile 6060: want an address":                           {"--profile", "6060"},
+		"audit log: open ":                                          {"--audit", filepath.Join(dir, "no", "dir")},
+		"the URL nonsense is of no known kind":                      {"--url", "nonsense"},
+		"want sema serve without arguments":                         {"x"},
 	} {
 		code, out := run(t, "SEMA_URL="+fileURL(t), append([]string{"serve"}, args...)...)
 		if code != 64 || !strings.Contains(out, want) {

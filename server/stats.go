@@ -1,0 +1,183 @@
+package server
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"sema/access"
+	"sema/metrics"
+)
+
+// stats is what the server counts about itself.
+type stats struct {
+	routes []*routeStats // complete before the first request
+	conns  atomic.Int64  // open, but for those that are lines
+	grants spread        // of the JSON API: from the request to the permit
+	calls  spread        // of Go clients: what the engine took for them
+}
+
+// routeStats are those of one route.
+type routeStats struct {
+	name   string // method and path, as in the description of the API
+	open   atomic.Int64
+	status [6]atomic.Uint64 // by the first digit
+	took   spread
+}
+
+// bounds are those of all durations, in seconds: a grant may be waited for.
+var bounds = []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 30, 120, 600, 3600}
+
+// spread counts durations.
+type spread struct {
+	counts [12]atomic.Uint64 // one more than bounds
+	sum    atomic.Int64      // nanoseconds
+}
+
+func (d *spread) add(took time.Duration) {
+	i, _ := slices.BinarySearch(bounds, took.Seconds())
+	d.counts[i].Add(1)
+	d.sum.Add(int64(took))
+}
+
+func (d *spread) shown() metrics.Spread {
+	s := metrics.Spread{Bounds: bounds, Counts: make([]uint64, len(d.counts)), Sum: time.Duration(d.sum.Load()).Seconds()}
+	for i := range d.counts {
+		s.Counts[i] = d.counts[i].Load()
+	}
+	return s
+}
+
+// counted is a route whose requests are counted, and told to the access log if
+// there is one.
+func (s *Server) counted(name string, right access.Right, h http.HandlerFunc) http.HandlerFunc {
+	x := &routeStats{name: name}
+	s.stats.routes = append(s.stats.routes, x)
+	return func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		x.open.Add(1)
+		c := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		defer func() {
+			took := time.Since(began)
+			x.open.Add(-1)
+			x.status[min(max(c.status/100, 0), 5)].Add(1)
+			x.took.add(took)
+			if s.options.AccessLog {
+				s.logAccess(r, name, right, c.status, took)
+			}
+		}()
+		h(c, r)
+	}
+}
+
+// statusWriter notes the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	told   bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	if !w.told && status >= 200 {
+		w.status, w.told = status, true
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *statusWriter) Write(b []byte) (int, error) {
+	w.told = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Hijack is for http.ResponseController: the connection becomes a line.
+func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, both, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.status = http.StatusSwitchingProtocols
+	}
+	return c, both, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// logAccess tells of a request that was answered. Neither the header nor the query
+// is told, which may have secrets.
+func (s *Server) logAccess(r *http.Request, route string, right access.Right, status int, took time.Duration) {
+	level := slog.LevelInfo
+	switch {
+	case status >= 500:
+		level = slog.LevelError
+	case status >= 400:
+		level = slog.LevelWarn
+	}
+	name := ""
+	if right != access.None && status < 400 {
+		if who, err := s.Who(r); err == nil { // it was right a moment ago
+			name = who.Name
+		}
+	}
+	s.log.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "route", route, "status", status,
+		"seconds", took.Seconds(), "who", name, "from", r.RemoteAddr)
+}
+
+// connState counts the connections of Serve.
+func (t *stats) connState(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		t.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		t.conns.Add(-1)
+	}
+}
+
+// Families implements [metrics.Source]: what the server counts about itself, since
+// New. The names begin with sema.server. Durations are of all that was answered
+// under a route, long polls with their wait and streams with their life.
+func (s *Server) Families(context.Context) []metrics.Family {
+	requests := metrics.Family{Name: "sema.server.requests", Unit: "{request}", Kind: metrics.Counter, Help: "Requests that were answered, by route and first digit of the status."}
+	open := metrics.Family{Name: "sema.server.requests.open", Unit: "{request}", Help: "Requests at hand: long polls, streams and holds among them."}
+	took := metrics.Family{Name: "sema.server.request.duration", Unit: "s", Kind: metrics.Histogram, Help: "From a request to the end of its answer, waiting included."}
+	routes := slices.SortedFunc(slices.Values(s.stats.routes), func(a, b *routeStats) int { return cmp.Compare(a.name, b.name) })
+	for _, x := range routes {
+		route := metrics.Label{Name: "route", Value: x.name}
+		d := x.took.shown()
+		if d.Count() > 0 || x.open.Load() > 0 { // most have never been asked for
+			open.Series = append(open.Series, metrics.Series{Labels: []metrics.Label{route}, Value: float64(x.open.Load())})
+			took.Series = append(took.Series, metrics.Series{Labels: []metrics.Label{route}, Spread: d})
+		}
+		for digit := range x.status {
+			if n := x.status[digit].Load(); n > 0 {
+				code := metrics.Label{Name: "code", Value: string(rune('0'+digit)) + "xx"}
+				requests.Series = append(requests.Series, metrics.Series{Labels: []metrics.Label{route, code}, Value: float64(n)})
+			}
+		}
+	}
+	s.lines.mu.Lock()
+	lines := len(s.lines.open)
+	s.lines.mu.Unlock()
+	gauge := func(name, unit, help string, value int64) metrics.Family {
+		return metrics.Family{Name: name, Unit: unit, Help: help, Series: []metrics.Series{{Value: float64(value)}}}
+	}
+	duration := func(name, help string, d *spread) metrics.Family {
+		return metrics.Family{Name: name, Unit: "s", Kind: metrics.Histogram, Help: help, Series: []metrics.Series{{Spread: d.shown()}}}
+	}
+	return []metrics.Family{
+		requests, open, took,
+		duration("sema.server.grant.wait", "From a request of the JSON API to its permit.", &s.stats.grants),
+		duration("sema.server.call.duration", "What the engine took for a call of a Go client.", &s.stats.calls),
+		gauge("sema.server.waiters", "{request}", "Requests of the JSON API that wait, or are held by hold.", s.waiters.Load()),
+		gauge("sema.server.waiters.limit", "{request}", "So many of them may be.", int64(s.options.MaxWaiters)),
+		gauge("sema.server.connections", "{connection}", "Open connections, lines included.", s.stats.conns.Load()+int64(lines)),
+		gauge("sema.server.connections.limit", "{connection}", "So many of them may be.", int64(s.options.MaxConns)),
+		gauge("sema.server.lines", "{connection}", "Connections that carry calls of Go clients.", int64(lines)),
+	}
+}
