@@ -1,8 +1,11 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"sema/engine"
 )
@@ -21,13 +24,14 @@ const (
 
 // Names gives semaphores their value of the label sema.name, and bounds how
 // many there are. The first to come have a value of their own, and keep it; all
-// others share [Other]. It is safe for concurrent use.
+// others share [Other]. A [Watch], which sees all of them, chooses by another rule.
+// It is safe for concurrent use.
 type Names struct {
 	most int
 	name func(string) string
 
 	mu    sync.Mutex
-	taken map[string]bool
+	taken map[string]time.Time // when something was last held or waited for, if a Watch has seen that
 }
 
 // NewNames is for at most so many values beside Other, 1 … MaxNames; 0 means
@@ -41,34 +45,85 @@ func NewNames(most int, group func(semaphore string) string) (*Names, error) {
 	if err := engine.ValidateRange("metrics", "ceiling of names", most, 1, MaxNames); err != nil {
 		return nil, err
 	}
-	return &Names{most: most, name: group, taken: map[string]bool{}}, nil
+	return &Names{most: most, name: group, taken: map[string]time.Time{}}, nil
 }
 
 // Of is the label's value for a semaphore. It is valid UTF-8.
 func (n *Names) Of(semaphore string) string {
-	label := semaphore
-	if n.name != nil {
-		label = strings.ToValidUTF8(n.name(semaphore), "\uFFFD")
-	}
+	label := n.label(semaphore)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch {
-	case n.taken[label]:
-	case len(n.taken) >= n.most:
-		return Other
-	default:
-		n.taken[label] = true
+	if _, ok := n.taken[label]; ok {
+		return label
 	}
+	if len(n.taken) >= n.most {
+		return Other
+	}
+	n.taken[label] = time.Time{}
 	return label
 }
 
-// free gives back the places of all values that are not in use any more.
-func (n *Names) free(used map[string]bool) {
+// label is the value for a semaphore if there is no bound.
+func (n *Names) label(semaphore string) string {
+	if n.name == nil {
+		return semaphore
+	}
+	return strings.ToValidUTF8(n.name(semaphore), "\uFFFD")
+}
+
+// keepPlace is how long an idle label keeps its place from a busy one.
+const keepPlace = 10 * time.Minute
+
+// demand is what is going on under a label.
+type demand struct{ waiting, used int }
+
+func (d demand) busy() bool { return d != demand{} }
+
+// choose gives places to labels, of all that there are, and reports which have one.
+// A label keeps its place while something is held or waited for, and for keepPlace
+// longer. What is free goes to labels with the most waiting callers, then with the
+// most weight held, then by name; an idle one makes room for a busy one.
+func (n *Names) choose(now time.Time, all map[string]demand) (taken map[string]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for label := range n.taken {
-		if !used[label] {
+	var idle, rest []string
+	for label, last := range n.taken {
+		switch d, ok := all[label]; {
+		case !ok:
 			delete(n.taken, label)
+		case d.busy():
+			n.taken[label] = now
+		case now.Sub(last) >= keepPlace:
+			idle = append(idle, label)
 		}
 	}
+	for label := range all {
+		if _, ok := n.taken[label]; !ok {
+			rest = append(rest, label)
+		}
+	}
+	slices.SortFunc(idle, func(a, b string) int { return cmp.Or(n.taken[a].Compare(n.taken[b]), cmp.Compare(b, a)) })
+	slices.SortFunc(rest, func(a, b string) int {
+		x, y := all[a], all[b]
+		return cmp.Or(cmp.Compare(y.waiting, x.waiting), cmp.Compare(y.used, x.used), cmp.Compare(a, b))
+	})
+	for _, label := range rest {
+		busy := all[label].busy()
+		if len(n.taken) >= n.most {
+			if !busy || len(idle) == 0 {
+				break
+			}
+			delete(n.taken, idle[0])
+			idle = idle[1:]
+		}
+		n.taken[label] = time.Time{}
+		if busy {
+			n.taken[label] = now
+		}
+	}
+	taken = map[string]bool{}
+	for label := range n.taken {
+		taken[label] = true
+	}
+	return taken
 }

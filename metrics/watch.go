@@ -17,8 +17,11 @@ const watchTimeout = 5 * time.Second
 
 // WatchOptions of a Watch. The zero value of each field is its default.
 type WatchOptions struct {
-	// Names and Group are those of Options. Under a group, and under Other,
-	// limits, weights and callers are added up; of the waits it is the longest.
+	// Names and Group are those of Options. Under a group limits, weights and
+	// callers are added up; of the waits it is the longest. Other is such a group
+	// without a limit. A name keeps its own series while something is held or
+	// waited for, and for ten minutes longer. A place that is free goes to the name
+	// with the most waiting callers, then with the most weight held.
 	Names int
 	Group func(semaphore string) string
 }
@@ -48,6 +51,7 @@ type Watch struct {
 
 	mu        sync.Mutex
 	reclaimed map[string]float64 // by label
+	ends      map[string]float64 // since the last scrape, by label without a bound
 }
 
 // NewWatch begins to count over a Watcher, which stays the caller's to close,
@@ -65,7 +69,7 @@ func NewWatch(w *watch.Watcher, options *WatchOptions) (*Watch, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	x := &Watch{watcher: w, names: names, cancel: cancel, reclaimed: map[string]float64{}}
+	x := &Watch{watcher: w, names: names, cancel: cancel, reclaimed: map[string]float64{}, ends: map[string]float64{}}
 	x.running.Go(func() { x.listen(ctx) })
 	return x, nil
 }
@@ -81,8 +85,12 @@ func (x *Watch) Close() {
 func (x *Watch) listen(ctx context.Context) {
 	for e := range x.watcher.Events(ctx, watch.Filter{}) {
 		if e.Kind == watch.Ended {
+			label := x.names.label(e.Semaphore)
 			x.mu.Lock()
-			x.reclaimed[x.names.Of(e.Semaphore)]++
+			if _, ok := x.ends[label]; !ok && len(x.ends) >= MaxNames { // nobody scrapes
+				label = Other
+			}
+			x.ends[label]++
 			x.mu.Unlock()
 		}
 	}
@@ -96,30 +104,31 @@ func (x *Watch) Families(ctx context.Context) []Family {
 	if err != nil {
 		return []Family{family(EngineUp, []Series{{Value: 0}}), family(LeasesReclaimed, x.ended(nil))}
 	}
-	sums, labels := map[string]*watch.Summary{}, map[string]bool{}
+	sums, demands := map[string]watch.Summary{}, map[string]demand{}
 	for _, s := range list {
-		if s.Limit == 0 { // gone since, or never seen
-			continue
+		if s.Limit > 0 { // else it is gone since, or was never seen
+			label := x.names.label(s.Name)
+			sums[label] = sum(sums[label], s)
+			demands[label] = demand{sums[label].Waiting, sums[label].Used}
 		}
-		label := x.names.Of(s.Name)
-		sum := sums[label]
-		if sum == nil {
-			sum = &watch.Summary{Name: label}
-			sums[label], labels[label] = sum, true
-		}
-		sum.Limit += s.Limit
-		sum.Used += s.Used
-		sum.Waiting += s.Waiting
-		sum.Oldest = max(sum.Oldest, s.Oldest)
 	}
-	x.names.free(labels)
+	labels := x.names.choose(time.Now(), demands)
+	shown := map[string]watch.Summary{}
+	for label, s := range sums {
+		if !labels[label] {
+			label = Other
+		}
+		shown[label] = sum(shown[label], s)
+	}
 	var limit, active, size, oldest []Series
-	for label, sum := range sums {
+	for label, s := range shown {
 		name := []Label{{LabelName, label}}
-		limit = append(limit, Series{Labels: name, Value: float64(sum.Limit)})
-		active = append(active, Series{Labels: name, Value: float64(sum.Used)})
-		size = append(size, Series{Labels: name, Value: float64(sum.Waiting)})
-		oldest = append(oldest, Series{Labels: name, Value: sum.Oldest.Seconds()})
+		if label != Other { // a sum of limits limits nothing
+			limit = append(limit, Series{Labels: name, Value: float64(s.Limit)})
+		}
+		active = append(active, Series{Labels: name, Value: float64(s.Used)})
+		size = append(size, Series{Labels: name, Value: float64(s.Waiting)})
+		oldest = append(oldest, Series{Labels: name, Value: s.Oldest.Seconds()})
 	}
 	for _, series := range [][]Series{limit, active, size, oldest} {
 		sortByName(series)
@@ -130,12 +139,28 @@ func (x *Watch) Families(ctx context.Context) []Family {
 	}
 }
 
-// ended is how many leases ended, by label. Labels that are not in use any more
-// are forgotten, unless in use is unknown.
+// sum is one summary of two.
+func sum(a, b watch.Summary) watch.Summary {
+	a.Limit += b.Limit
+	a.Used += b.Used
+	a.Waiting += b.Waiting
+	a.Oldest = max(a.Oldest, b.Oldest)
+	return a
+}
+
+// ended is how many leases ended, by label. Labels that have no place any more are
+// forgotten, unless who has one is unknown.
 func (x *Watch) ended(used map[string]bool) []Series {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if used != nil {
+		for label, n := range x.ends {
+			if !used[label] {
+				label = Other
+			}
+			x.reclaimed[label] += n
+		}
+		clear(x.ends)
 		for label := range x.reclaimed {
 			if !used[label] && label != Other {
 				delete(x.reclaimed, label)

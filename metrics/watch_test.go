@@ -128,12 +128,50 @@ func TestWatchBoundsNames(t *testing.T) {
 		wants(t, got, map[string]string{
 			`sema_limit{sema_name="tenant-0"}`:       "5",
 			`sema_limit{sema_name="tenant-1"}`:       "5",
-			`sema_limit{sema_name="_other"}`:         "40",
 			`sema_leases_active{sema_name="_other"}`: "8",
 		})
-		if n := strings.Count(got, "sema_limit{"); n != 3 {
-			t.Errorf("%d series, want 3", n)
+		if n := strings.Count(got, "sema_limit{"); n != 2 { // a sum of limits would limit nothing
+			t.Errorf("%d limits, want 2", n)
 		}
+	})
+}
+
+// Beyond the ceiling the busiest are shown, and keep their place.
+func TestWatchShowsTheBusiest(t *testing.T) {
+	watched(t, &metrics.WatchOptions{Names: 1}, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		shown := func() string {
+			t.Helper()
+			time.Sleep(time.Minute)
+			got := text(t, x)
+			for _, name := range []string{"idle", "busy", "busier"} {
+				if strings.Contains(got, fmt.Sprintf(`sema_limit{sema_name=%q}`, name)) {
+					return name
+				}
+			}
+			return got
+		}
+		want := func(name string) {
+			t.Helper()
+			if got := shown(); got != name {
+				t.Errorf("%s is shown; want %s", got, name)
+			}
+		}
+		if err := operator(t, e, "idle").SetLimit(t.Context(), 5); err != nil {
+			t.Fatal(err)
+		}
+		want("idle")
+		busy := semaphore(t, e, "busy", 5, sema.Options{})
+		held := take(t, busy)
+		want("busy")
+		busier := semaphore(t, e, "busier", 5, sema.Options{})
+		first, second := take(t, busier), take(t, busier)
+		want("busy") // nothing takes the place of one that is in use
+		_ = held.Release()
+		want("busy") // nor soon after
+		time.Sleep(10 * time.Minute)
+		want("busier")
+		_, _ = first.Release(), second.Release()
+		_, _ = busy.Close(), busier.Close()
 	})
 }
 

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,20 @@ func TestTheServerTellsOfItself(t *testing.T) {
 			`sema_server_grant_wait_seconds_bucket{le="30"}`:        "2",
 			`sema_server_request_duration_seconds_sum{` + put + `}`: "20",
 		})
+	})
+}
+
+// The page of metrics has each of them.
+func TestThePageHasTheServersMetrics(t *testing.T) {
+	page, err := os.ReadFile("../docs/metrics.md")
+	expect.OK(t, err)
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
+		for _, f := range h.server.Families(t.Context()) {
+			if !strings.Contains(string(page), "`"+f.PrometheusName()+"`") {
+				t.Errorf("docs/metrics.md lacks %s", f.PrometheusName())
+			}
+		}
 	})
 }
 
