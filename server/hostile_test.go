@@ -110,13 +110,24 @@ func serving(t *testing.T, o server.Options) *pipenet.Listener {
 	return l
 }
 
-// Who sends half a request and then nothing is cut off, and holds up nobody.
+// Who sends half a request and then nothing is cut off, and holds up nobody: at every
+// route, and with whatever answer.
 func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := serving(t, server.Options{})
+		l := serving(t, server.Options{Tokens: tokens(t), Dashboard: http.NotFoundHandler()})
+		const token, body = "Authorization: Bearer boss.secret-of-the-boss\r\n", "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"limit\":"
 		for text, status := range map[string]string{
-			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Le":                                                               " 400 ",
-			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"limit\":": " 408 ",
+			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\n" + body:                " 401 ",
+			"POST /healthz HTTP/1.1\r\nHost: localhost\r\n" + body:                       " 405 ",
+			"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + body:                        " 200 ",
+			"POST /v1//semaphores HTTP/1.1\r\nHost: localhost\r\n" + body:                " 307 ",
+			"POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\n" + body:                    " 401 ",
+			"POST /login HTTP/1.1\r\nHost: localhost\r\n" + body:                         " 404 ",
+			"GET /v1/semaphores HTTP/1.1\r\nHost: localhost\r\n" + token + body:          " 200 ",
+			"PATCH /v1/semaphores HTTP/1.1\r\nHost: localhost\r\n" + token + body:        " 405 ",
+			"POST /v1/semaphores/x/pause HTTP/1.1\r\nHost: localhost\r\n" + token + body: " 404 ",
+			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Le":             " 400 ",
+			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\n" + token + body:        " 408 ",
 		} {
 			c, err := l.Dial(t.Context(), "", "")
 			expect.OK(t, err)
@@ -132,38 +143,68 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// One connection more than the limit waits until another one ends.
+// One connection more than the limit waits while all others work, and takes the place
+// of one that works for nobody.
 func TestLimitOfConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := serving(t, server.Options{MaxConns: 2})
-		conns, answered := make([]net.Conn, 3), make(chan int, 3)
-		ask := func(i int) {
+		answered := make(chan string, 10)
+		ask := func(name, text string) net.Conn {
 			c, err := l.Dial(t.Context(), "", "")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			conns[i] = c
-			_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-			w, err2 := http.ReadResponse(bufio.NewReader(c), nil)
-			if err != nil || err2 != nil || w.StatusCode != 200 {
-				t.Error(err, err2)
-			}
-			answered <- i
-		}
-		for i := range conns {
-			go ask(i)
+			expect.OK(t, err)
+			go func() {
+				in := bufio.NewReader(c)
+				for {
+					w, err := http.ReadResponse(in, nil)
+					if err != nil {
+						answered <- name + " is closed"
+						return
+					}
+					_ = w.Body.Close()
+					answered <- name + " " + w.Status
+				}
+			}()
+			_, err = io.WriteString(c, text)
+			expect.OK(t, err)
 			synctest.Wait()
+			return c
 		}
-		if n := len(answered); n != 2 {
-			t.Errorf("%d connections were served at a time; the limit is 2", n)
+		says := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			for _, one := range want {
+				select {
+				case got := <-answered:
+					if got != one {
+						t.Errorf("%s; want %s", got, one)
+					}
+				default:
+					t.Errorf("nothing; want %s", one)
+				}
+			}
+			if len(answered) > 0 {
+				t.Errorf("more than that: %s", <-answered)
+			}
 		}
-		_ = conns[0].Close()
-		synctest.Wait()
-		if n := len(answered); n != 3 {
-			t.Errorf("%d connections were served in the end; want 3", n)
+		acquire := func(id string) string {
+			body := `{"limit":1,"wait_seconds":60,"lease_seconds":60}`
+			return fmt.Sprintf("PUT /v1/semaphores/x/permits/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
 		}
-		_, _ = conns[1].Close(), conns[2].Close()
+		const look = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+		first := ask("first", acquire("a"))
+		says("first 200 OK")
+		second := ask("second", acquire("b")) // waits
+		third := ask("third", look)
+		says("first is closed", "third 200 OK")
+		fourth := ask("fourth", acquire("c"))
+		says("third is closed")
+		fifth := ask("fifth", look)
+		says() // both others work
+		_ = second.Close()
+		says("second is closed", "fifth 200 OK")
+		for _, c := range []net.Conn{first, third, fourth, fifth} {
+			_ = c.Close()
+		}
 	})
 }
 

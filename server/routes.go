@@ -126,22 +126,34 @@ func (s *Server) admit(one route, w http.ResponseWriter, r *http.Request) error 
 			return forbidden(who, one.right)
 		}
 	}
-	if r.ContentLength != 0 {
-		c := http.NewResponseController(w)
-		_ = c.SetReadDeadline(time.Now().Add(bodyTime)) // a test's writer has none
-		r.Body = &unhurried{r.Body, c}
+	if one.right != access.None {
+		t := turnOf(r)
+		defer t.end()
+		if body, ok := r.Body.(*unhurried); ok {
+			body.whole = t.begin
+		} else {
+			t.begin()
+		}
 	}
 	return one.do(s, w, r, who)
+}
+
+// hurry gives a request's body a deadline.
+func hurry(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		return
+	}
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(bodyTime)) // a test's writer has none
+	r.Body = &unhurried{body: r.Body, c: c, whole: func() {}}
 }
 
 // unhurried ends the body's deadline with the body: afterwards a connection may
 // be silent for as long as its request waits.
 type unhurried struct {
-	body interface {
-		Read([]byte) (int, error)
-		Close() error
-	}
-	c *http.ResponseController
+	body  io.ReadCloser
+	c     *http.ResponseController
+	whole func() // is called then
 }
 
 func (u *unhurried) Read(b []byte) (int, error) {
@@ -149,6 +161,7 @@ func (u *unhurried) Read(b []byte) (int, error) {
 	if err == io.EOF && u.c != nil {
 		_ = u.c.SetReadDeadline(time.Time{})
 		u.c = nil
+		u.whole()
 	}
 	return n, err
 }

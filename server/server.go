@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -61,9 +62,16 @@ type Options struct {
 	// time, 1 … 1,000,000; the next is answered with status 503. Default 20,000.
 	MaxWaiters int
 
-	// MaxConns bounds the connections that Serve has open at a time, 1 … 1,000,000;
-	// more wait to be accepted. Default 30,000.
+	// MaxConns bounds the connections that Serve has open at a time, 1 … 1,000,000.
+	// At the bound a new one takes the place of one that works for nobody, such as
+	// one without a request or without a right; while all work, it waits. Default
+	// 30,000, or three quarters of the files that the process may have open if
+	// those are fewer.
 	MaxConns int
+
+	// TLS is what Serve answers with; it has a certificate or GetCertificate, and
+	// clients may speak HTTP/2 then. Default: no TLS.
+	TLS *tls.Config
 }
 
 // Server is an http.Handler over an engine. Create it with New.
@@ -99,7 +107,7 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	}
 	options := *o
 	options.MaxWaiters = cmp.Or(o.MaxWaiters, 20_000)
-	options.MaxConns = cmp.Or(o.MaxConns, 30_000)
+	options.MaxConns = cmp.Or(o.MaxConns, defaultConns())
 	if err := cmp.Or(
 		engine.Validate("server", e),
 		engine.ValidateRange("server", "Options.MaxWaiters", options.MaxWaiters, 1, 1_000_000),
@@ -149,7 +157,10 @@ func (s *Server) sweep() {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	hurry(w, r) // before all else: whatever is answered, its body has to come
+	s.mux.ServeHTTP(w, r)
+}
 
 // Close answers all who wait, with status 503 and Retry-After, ends all
 // streams, and gives back what the server holds for clients that live only as
@@ -202,10 +213,19 @@ const (
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnContext: withConn, TLSConfig: s.options.TLS,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: beat, PingTimeout: writeTime},
 	}
+	bounded := limitConns(l, s.options.MaxConns)
 	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(limitConns(l, s.options.MaxConns)) }()
+	go func() {
+		if h.TLSConfig != nil { // outside of the bound: so requests know that they came by TLS
+			failed <- h.ServeTLS(bounded, "", "")
+			return
+		}
+		failed <- h.Serve(bounded)
+	}()
 	select {
 	case err := <-failed:
 		s.Close()
@@ -243,46 +263,4 @@ func (s *Server) ownSite(r *http.Request) error {
 		return problem(http.StatusForbidden, "forbidden", "a page of another site sent the request")
 	}
 	return nil
-}
-
-// limitConns has at most n connections of a listener open at a time.
-func limitConns(l net.Listener, n int) net.Listener {
-	done := make(chan struct{})
-	return &limited{l, make(chan struct{}, n), done, sync.OnceFunc(func() { close(done) })}
-}
-
-type limited struct {
-	net.Listener
-	places chan struct{}
-	done   chan struct{}
-	end    func() // closes done
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.places <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.places
-		return nil, err
-	}
-	return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
-}
-
-func (l *limited) Close() error {
-	l.end()
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	leave func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }
