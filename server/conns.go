@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -111,6 +112,15 @@ func (c *conn) rest() {
 type turn struct {
 	c     *conn
 	begun bool
+}
+
+// beginWith is begin once the request's body has come to its end.
+func (t *turn) beginWith(body io.ReadCloser) {
+	if u, ok := body.(*unhurried); ok {
+		u.whole = t.begin
+		return
+	}
+	t.begin()
 }
 
 // begin says that the connection works: the request has its right, and is complete.

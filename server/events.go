@@ -68,6 +68,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error 
 				return err
 			}
 		case <-ticker.C:
+			if !s.still(r, who) {
+				return nil
+			}
 		}
 		if out.write(line) != nil {
 			return nil //nolint:nilerr // the reader is gone

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/internal/wire"
@@ -275,7 +277,7 @@ func TestTokens(t *testing.T) {
 		permit := at(as(boss, 200, "GET", "/v1/semaphores/x", "").field("holders").([]any)[0], "permit").(string)
 		as(worker, 403, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", "")
 		as(boss, 204, "DELETE", "/v1/semaphores/x/holders/"+permit, "")
-		if !strings.Contains(h.audit.String(), `"who":"boss"`) || strings.Contains(h.audit.String()+logged.String(), "secret") {
+		if !strings.Contains(h.audit.String(), `"who":"boss"`) || strings.Contains(h.audit.String()+logged.String(), "secret-of") {
 			t.Errorf("audit:\n%s\nlog:\n%s", h.audit.String(), logged.String())
 		}
 	})
@@ -335,13 +337,158 @@ func TestTokenFilesThatAreWrong(t *testing.T) {
 		"a use * sha256:hush":               "no hash",
 		"a use x,,y 0123456789abcdef":       "no list of prefixes",
 		"local use * 0123456789abcdef":      "is taken",
-		"a use * 0123456789abcdef\na use * 0123456789abcdef": "twice",
+		"a use * 0123456789abcdef\na read * 0123456789abcdef": "twice",
+		"a use * 0123456789abcdef\na use x 0123456789abcdef":  "twice",
+		"a use * 0123456789abcdef expires=2027-13-01":         "no day",
+		"a use * 0123456789abcdef 2027-01-01":                 "no day",
+		"a use * 0123456789abcdef expires=2027-01-01 x":       "6 words",
 	} {
 		_, err := server.ReadTokens(strings.NewReader(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%q: error %v; want %q", text, err, want)
 		}
 	}
+}
+
+// Whatever is refused for want of a right is in the audit log, and who guesses is told
+// to wait: the others are not.
+func TestRefusalsAreAudited(t *testing.T) {
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+		last := func(want ...string) {
+			t.Helper()
+			lines := strings.Split(strings.TrimSpace(h.audit.String()), "\n")
+			for _, one := range append(want, `"what":"refused"`) {
+				if !strings.Contains(lines[len(lines)-1], one) {
+					t.Errorf("%s lacks %s", lines[len(lines)-1], one)
+				}
+			}
+		}
+		h.token = "looker.secret-of-the-looker"
+		h.want(403, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
+		last(`"who":"looker"`, `"request":"PUT /v1/semaphores/x/limit"`, `"name":"x"`, "needs admin")
+		h.token = "worker.secret-of-the-worker"
+		h.want(403, "GET", "/v1/semaphores/y", "")
+		last(`"who":"worker"`, `"name":"y"`)
+		body := wire.AppendStep(nil, &wire.Step{Client: "http.worker.a.1", Open: &wire.Open{Name: "job-1"}, Call: engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Pause}}}})
+		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 403 {
+			t.Error(a.status)
+		}
+		last(`"who":"worker"`, "needs admin")
+		h.token = "boss.guess"
+		for i := range 100 {
+			a := h.want(401, "GET", "/v1/semaphores", "")
+			if told := a.header.Get("Retry-After") != ""; told != (i >= 20) {
+				t.Fatalf("guess %d: told to wait: %v", i, told)
+			}
+		}
+		if n := strings.Count(h.audit.String(), `the secret of \"boss\" is wrong`); n != 20 {
+			t.Errorf("%d lines of guesses", n)
+		}
+		h.token = "boss.secret-of-the-boss"
+		h.want(401, "GET", "/v1/semaphores", "")
+		h.token = "looker.secret-of-the-looker"
+		h.want(200, "GET", "/v1/semaphores", "")
+		time.Sleep(time.Minute)
+		h.token = "boss.secret-of-the-boss"
+		h.want(200, "GET", "/v1/semaphores", "")
+	})
+}
+
+// A name may have two secrets, one of which expires; what a new file does not have is
+// not taken any more, by connections that are open either; a wrong file changes
+// nothing.
+func TestTokensChange(t *testing.T) {
+	list, err := server.ReadTokens(strings.NewReader("a use * the-old-secret-of-a expires=2000-01-03\na use * the-new-secret-of-a\nb read * the-secret-of-b-now"))
+	expect.OK(t, err)
+	virtual(t, server.Options{Tokens: list}, func(t *testing.T, h *house) { // begins on 2000-01-01
+		as := func(token string, status int) {
+			t.Helper()
+			h.token = token
+			h.want(status, "GET", "/v1/semaphores", "")
+		}
+		as("a.the-old-secret-of-a", 200)
+		as("a.the-new-secret-of-a", 200)
+		time.Sleep(48 * time.Hour)
+		as("a.the-old-secret-of-a", 401)
+		as("a.the-new-secret-of-a", 200)
+		if err := list.Reread(strings.NewReader("a use\n")); err == nil {
+			t.Error("a wrong file was taken")
+		}
+		as("b.the-secret-of-b-now", 200)
+		r, err := http.NewRequest("GET", h.url+"/v1/events", nil)
+		expect.OK(t, err)
+		r.Header.Set("Authorization", "Bearer b.the-secret-of-b-now")
+		events, err := h.client.Do(r)
+		expect.OK(t, err)
+		expect.OK(t, list.Reread(strings.NewReader("a use * the-next-secret-of-a")))
+		as("a.the-new-secret-of-a", 401)
+		as("a.the-next-secret-of-a", 200)
+		as("b.the-secret-of-b-now", 401)
+		_, err = io.Copy(io.Discard, events.Body) // to its end
+		expect.OK(t, err)
+		_ = events.Body.Close()
+	})
+}
+
+// A change of which the audit log cannot have a line is refused, and not done.
+func TestAuditFirst(t *testing.T) {
+	full := false
+	first := func(access.Record) error {
+		if full {
+			return errors.New("disk full")
+		}
+		return nil
+	}
+	virtual(t, server.Options{AuditFirst: first}, func(t *testing.T, h *house) {
+		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
+		full = true
+		if a := h.want(503, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`); a.field("type") != "urn:sema:audit" || a.field("notExecuted") != true {
+			t.Errorf("%s", a.body)
+		}
+		body := wire.AppendStep(nil, &wire.Step{Client: "http.local.a.1", Open: &wire.Open{Name: "x"}, Call: engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3}}}})
+		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 503 {
+			t.Error(a.status)
+		}
+		if st := h.state("x"); st.Limit != 1 {
+			t.Errorf("%+v", st)
+		}
+		h.want(200, "PUT", acquireX, `{"limit":1}`) // no operator's
+	})
+}
+
+// Behind a proxy that is trusted, the caller's host is the caller's; below the path of
+// the public address everything is as below /.
+func TestBehindAProxy(t *testing.T) {
+	proxies, err := access.ParseProxies("127.0.0.1")
+	expect.OK(t, err)
+	public, err := url.Parse("https://sema.example.org/ops/")
+	expect.OK(t, err)
+	virtual(t, server.Options{Proxies: proxies, PublicURL: public}, func(t *testing.T, h *house) {
+		from := []string{"X-Forwarded-For", "198.51.100.7"}
+		if a := h.do("PUT", acquireX, `{"limit":1}`, from...); a.status != 200 {
+			t.Fatalf("%s", a.body)
+		}
+		if host := h.state("x").Holders[0].Client.Host; host != "198.51.100.7" {
+			t.Errorf("host %s", host)
+		}
+		h.do("POST", "/v1/semaphores/x/pause", "", from...)
+		if !strings.Contains(h.audit.String(), `"from":"198.51.100.7"`) {
+			t.Error(h.audit.String())
+		}
+		for path, status := range map[string]int{"/ops/healthz": 200, "/ops/v1/semaphores/x": 200, "/healthz": 200, "/opsx/healthz": 404} {
+			w, err := h.client.Get(h.url + path)
+			expect.OK(t, err)
+			_ = w.Body.Close()
+			if w.StatusCode != status {
+				t.Errorf("%s: %d", path, w.StatusCode)
+			}
+		}
+		for origin, status := range map[string]int{"https://sema.example.org": 204, "https://evil.example.org": 403} {
+			if a := h.do("POST", "/v1/semaphores/x/unpause", "", "Origin", origin); a.status != status {
+				t.Errorf("%s: %d", origin, a.status)
+			}
+		}
+	})
 }
 
 // Without tokens, no web page reaches the server through somebody's browser.

@@ -134,8 +134,11 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a acc
 	defer func() { _ = o.Close() }() // the answer is there
 	ctx, cancel := context.WithTimeout(r.Context(), stepTime)
 	defer cancel()
-	err = do(o, ctx)
 	a.Name = name
+	if err := s.begin(a, who, r); err != nil {
+		return err
+	}
+	err = do(o, ctx)
 	a.Result = access.ResultOf(err)
 	switch {
 	case errors.Is(err, sema.ErrNotFound):

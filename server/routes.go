@@ -106,36 +106,35 @@ func (s *Server) routes() *http.ServeMux {
 // the body may take, and what an error looks like.
 func (s *Server) guarded(one route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := s.admit(one, w, r); err != nil {
+		who, err := s.admit(one, r)
+		if err == nil {
+			t := turnOf(r)
+			defer t.end()
+			if one.right != access.None {
+				t.beginWith(r.Body)
+			}
+			err = one.do(s, w, r, who)
+		}
+		if err != nil {
+			s.refused(r, who, err)
 			s.fail(w, r, err)
 		}
 	}
 }
 
-func (s *Server) admit(one route, w http.ResponseWriter, r *http.Request) error {
-	if s.closed.Load() && one.right != access.None {
-		return closing()
+// admit is who sent a request, if it may be answered.
+func (s *Server) admit(one route, r *http.Request) (*Who, error) {
+	if one.right == access.None {
+		return &Who{}, nil
 	}
-	who := &Who{}
-	if one.right != access.None {
-		var err error
-		if who, err = s.Who(r); err != nil {
-			return err
-		}
-		if !who.May(one.right) {
-			return forbidden(who, one.right)
-		}
+	if s.closed.Load() {
+		return nil, closing()
 	}
-	if one.right != access.None {
-		t := turnOf(r)
-		defer t.end()
-		if body, ok := r.Body.(*unhurried); ok {
-			body.whole = t.begin
-		} else {
-			t.begin()
-		}
+	who, err := s.Who(r)
+	if err == nil && !who.May(one.right) {
+		err = forbidden(who, one.right)
 	}
-	return one.do(s, w, r, who)
+	return who, err
 }
 
 // hurry gives a request's body a deadline.

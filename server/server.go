@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,9 +39,25 @@ type Options struct {
 	Log *slog.Logger
 
 	// Audit is told of everything that operators do, once it is done or has
-	// failed: set a limit, pause, revoke, remove, release what is not theirs. It
+	// failed: set a limit, pause, revoke, remove, release what is not theirs; and
+	// of every request that is refused for want of a right. It
 	// may be the method Add of an access.Log. Default: Log is told.
 	Audit func(access.Record)
+
+	// AuditFirst is told of each change that an operator wants before it is
+	// tried: an error refuses it. It may be the method Begin of an access.Log.
+	// Default: nobody is.
+	AuditFirst func(access.Record) error
+
+	// PublicURL is the address under which users know the server, where a proxy
+	// changes it: pages from there may change something. If it has a path, what is
+	// asked for below that is the same as below /. Default: the address that a
+	// request was sent to.
+	PublicURL *url.URL
+
+	// Proxies are those whose X-Forwarded-For and X-Forwarded-Proto are believed.
+	// Default: none.
+	Proxies access.Proxies
 
 	// Dashboard is served at /. It checks rights by itself: browsers show no
 	// bearer tokens. Default: nothing.
@@ -83,6 +100,8 @@ type Server struct {
 	self       engine.Client
 	life       string // one life of the server
 	mux        *http.ServeMux
+	origins    *http.CrossOriginProtection
+	path       string // of PublicURL, without the slash at its end
 	remotes    remotes
 	lines      lines
 	semaphores semaphores
@@ -115,6 +134,10 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	); err != nil {
 		return nil, err
 	}
+	origins, path, err := access.Origins(o.PublicURL)
+	if err != nil {
+		return nil, &engine.ArgumentError{What: "Options.PublicURL", Value: o.PublicURL.Redacted(), Want: "http or https, a host, perhaps a path"}
+	}
 	watcher := o.Watcher
 	if watcher == nil {
 		var err error
@@ -124,7 +147,7 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	}
 	s := &Server{
 		engine: e, tokens: o.Tokens, log: o.Log, options: options, life: rand.Text(),
-		self: engine.Self("sema serve"), watcher: watcher,
+		self: engine.Self("sema serve"), watcher: watcher, origins: origins, path: path,
 		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.semaphores.byName = map[string]*semaphore{}
@@ -159,6 +182,13 @@ func (s *Server) sweep() {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	hurry(w, r) // before all else: whatever is answered, its body has to come
+	if len(s.options.Proxies) > 0 {
+		r = s.options.Proxies.Resolve(r)
+	}
+	if s.path != "" && strings.HasPrefix(r.URL.Path, s.path+"/") {
+		http.StripPrefix(s.path, s.mux).ServeHTTP(w, r)
+		return
+	}
 	s.mux.ServeHTTP(w, r)
 }
 
@@ -259,7 +289,7 @@ func (s *Server) ownSite(r *http.Request) error {
 	if net.ParseIP(strings.Trim(host, "[]")) == nil && !strings.EqualFold(host, "localhost") {
 		return problem(http.StatusForbidden, "forbidden", "without tokens, the server answers requests for localhost or an IP address, not for %q", cut(host))
 	}
-	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+	if err := s.origins.Check(r); err != nil {
 		return problem(http.StatusForbidden, "forbidden", "a page of another site sent the request")
 	}
 	return nil
