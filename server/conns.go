@@ -161,9 +161,15 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// turnOf begins a request's turn.
+// connOf is the connection of a request; nil: none of ours.
+func connOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return c
+}
+
+// turnOf is a request's turn.
 func turnOf(r *http.Request) *turn {
-	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+	if c := connOf(r); c != nil {
 		return &turn{c: c}
 	}
 	return nil

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sema/engine/memengine"
 	"sema/lab/child"
 	"sema/lab/expect"
@@ -227,4 +229,49 @@ func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A client that is gone without a word, as with its power, loses the permit that its
+// connection holds: within two leases, and not when TCP gives up.
+func TestHoldOfAClientThatVanished(t *testing.T) {
+	const lease = 3 * time.Second
+	p := startProcess(t, serverJob{})
+	c, look := p.dial(t), p.dial(t)
+	expect.OK(t, c.send("POST", "/hold", fmt.Sprintf(`{"limit":1,"lease_seconds":%v}`, lease.Seconds())))
+	r, err := http.ReadResponse(c.in, nil)
+	expect.OK(t, err)
+	line, err := bufio.NewReader(r.Body).ReadString('\n')
+	if err != nil || !strings.Contains(line, `"granted"`) {
+		t.Fatal(line, err)
+	}
+	used := func() int {
+		st := struct {
+			Used int `json:"used"`
+		}{}
+		expect.OK(t, look.send("GET", "", ""))
+		if status, err := look.receive(&st); err != nil || status != 200 {
+			t.Fatal(status, err)
+		}
+		return st.Used
+	}
+	if n := used(); n != 1 {
+		t.Fatalf("%d held", n)
+	}
+	vanish(t, c.conn)
+	began := time.Now()
+	expect.Until(t, "the permit is given back", func() bool { return used() == 0 })
+	t.Logf("given back after %.1f s; the lease is %v", time.Since(began).Seconds(), lease)
+}
+
+// vanish has this end of a connection hear nothing any more, and so say nothing: the
+// kernel drops whatever comes before TCP sees it.
+func vanish(t *testing.T, c net.Conn) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	expect.OK(t, err)
+	var failed error
+	expect.OK(t, raw.Control(func(fd uintptr) {
+		nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+	}))
+	expect.OK(t, failed)
 }
