@@ -453,3 +453,55 @@ func TestEvents(t *testing.T) {
 		h.want(400, "GET", "/v1/events?name=x&prefix=y", ``)
 	})
 }
+
+// What a caller calls its permit is shown wherever the permit is, and finds it in all
+// semaphores that the bearer may see.
+func TestTheCallersID(t *testing.T) {
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+		h.token = "worker.secret-of-the-worker"
+		h.want(200, "PUT", "/v1/semaphores/x/permits/job-17", `{"limit":1,"label":"nightly"}`)
+		waiting := make(chan answer, 1)
+		go func() { waiting <- h.do("PUT", "/v1/semaphores/x/permits/job-18", `{"limit":1,"wait_seconds":60}`) }()
+		h.waiting("x", 1)
+		h.want(200, "PUT", "/v1/semaphores/job-a/permits/job-17", `{"limit":1}`)
+		shown := h.want(200, "GET", "/v1/semaphores/x", "")
+		if at(shown.field("holders").([]any)[0], "caller") != "job-17" || at(shown.field("waiters").([]any)[0], "caller") != "job-18" {
+			t.Errorf("%s", shown.body)
+		}
+		find := func(token, query string, want ...string) (permits []string) {
+			t.Helper()
+			h.token = token
+			a := h.want(200, "GET", "/v1/find?"+query, "")
+			got := []string{}
+			for _, list := range []string{"holders", "waiters"} {
+				for _, one := range a.field(list).([]any) {
+					got = append(got, at(one, "name").(string)+" "+at(one, "caller").(string))
+					permits = append(permits, at(one, "permit").(string))
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s finds %q, want %q", query, got, want)
+			}
+			return permits
+		}
+		const boss, other = "boss.secret-of-the-boss", "other.secret-of-the-other1"
+		permits := find(boss, "of=job-17", "job-a job-17", "x job-17")
+		find(boss, "of=job-17&prefix=x", "x job-17")
+		find(boss, "of=night", "x job-17")
+		find(boss, "of=job-18", "x job-18")
+		find(boss, "of="+permits[1], "job-a job-17", "x job-17") // the same id is the same permit's name in each
+		find(boss, "of=nobody")
+		find(other, "of=job-17", "job-a job-17")
+		find(other, "of=job-17&prefix=x")
+		h.token = boss
+		h.want(400, "GET", "/v1/find", "")
+		h.want(204, "POST", "/v1/semaphores/x/holders/"+permits[1]+"/revoke", "")
+		h.want(204, "DELETE", "/v1/semaphores/x/holders/"+permits[1], "")
+		if n := strings.Count(h.audit.String(), `"caller":"job-17"`); n != 2 {
+			t.Errorf("%d lines name the caller:\n%s", n, h.audit.String())
+		}
+		if a := <-waiting; a.status != 200 {
+			t.Errorf("%s", a.body)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -45,7 +46,7 @@ func (s *Server) begin(a access.Record, who *Who, r *http.Request) error {
 
 // audited are the records of what a Go client's call does as an operator's, by the
 // number of the request.
-func (s *Server) audited(rs *remoteSession, c engine.Call) map[int]access.Record {
+func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, who *Who) map[int]access.Record {
 	var list map[int]access.Record
 	for i := range c.Requests {
 		q := &c.Requests[i]
@@ -60,6 +61,7 @@ func (s *Server) audited(rs *remoteSession, c engine.Call) map[int]access.Record
 		a := access.Record{What: operations[q.Kind], Name: rs.name}
 		if q.Kind == engine.Revoke || q.Kind == engine.Release {
 			a.Permit = s.remotes.outerText(q.ID.String())
+			a.Caller = s.callerOf(ctx, rs.name, who, a.Permit)
 		}
 		if q.Kind == engine.SetLimit {
 			a.Limit = q.Limit

@@ -49,6 +49,7 @@ var routes = []route{
 	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", access.Admin, operationOn("revoke", (*sema.Operator).Revoke)},
 	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", access.Admin, operationOn("release", (*sema.Operator).Release)},
 
+	{"GET", "/v1/find", access.Read, (*Server).find},
 	{"GET", "/v1/events", access.Read, (*Server).events},
 
 	{"POST", "/v1/engine/step", access.Read, (*Server).step},

@@ -211,7 +211,7 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 		return engine.Reply{}, p
 	}
 	c.Number <<= partBits
-	audited := s.audited(rs, c)
+	audited := s.audited(ctx, rs, c, who)
 	for _, a := range audited {
 		if err := s.begin(a, who, r); err != nil {
 			return engine.Reply{}, err

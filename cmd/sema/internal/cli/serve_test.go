@@ -390,6 +390,41 @@ func TestServeAuditsTheDashboard(t *testing.T) {
 	}
 }
 
+// sema find finds what a caller of the API calls its permits, in all semaphores, and
+// revokes them.
+func TestFind(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		s := serve(t, "--url", url)
+		for _, name := range []string{"x", "y", "z"} {
+			r, err := http.NewRequest("PUT", s.url+"/v1/semaphores/"+name+"/permits/job-"+name[:1], strings.NewReader(`{"limit":1,"label":"nightly","lease_seconds":600}`))
+			expect.OK(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			w, err := s.browser("").Do(r)
+			expect.OK(t, err)
+			_ = w.Body.Close()
+		}
+		for _, at := range []string{url, s.url} {
+			env := "SEMA_URL=" + at
+			if out := ok(t, env, "find", "job-x"); !regexp.MustCompile(`(?m)^x +api-\S+ +holds +job-x .*nightly$`).MatchString(out) || strings.Contains(out, "job-y") {
+				t.Errorf("%s", out)
+			}
+			if out := ok(t, env, "find", "nightly", "--json"); strings.Count(out, `"caller": "job-`) != 3 {
+				t.Errorf("%s", out)
+			}
+			if code, out := run(t, env, "find", "nobody"); code != 1 || !strings.Contains(out, "nobody holds or waits as nobody") {
+				t.Errorf("exit code %d: %s", code, out)
+			}
+		}
+		ok(t, "SEMA_URL="+s.url, "find", "--revoke", "nightly")
+		for _, name := range []string{"x", "y", "z"} {
+			if out := ok(t, "SEMA_URL="+url, "show", name); !strings.Contains(out, "(revoked)") {
+				t.Errorf("%s", out)
+			}
+		}
+		s.end()
+	})
+}
+
 // certificate writes one for 127.0.0.1, signed by itself.
 func certificate(t *testing.T, cert, key string) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
