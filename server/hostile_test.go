@@ -35,6 +35,7 @@ func TestWrongBodies(t *testing.T) {
 		for _, body := range []string{
 			"{", "[]", "null x", `"x"`, "12", `{"limit":"1"}`, `{"limit":1.5}`, `{"limit":0}`, `{"limit":-1}`, `{"limit":99999999999}`,
 			`{"limit":1,"weight":-1}`, `{"limit":1,"lease_seconds":0}`, `{"limit":1,"lease_seconds":1e300}`, `{"limit":1,"wait_seconds":-1}`,
+			`{"limit":1,"limit":2}`, `{"limit":1,"LIMIT":2}`, `{"Limit":1}`, `{"limit":1,"ſlot":true}`, `{"limit":1,"limit":1}`,
 			`{"limit":1,"wait_seconds":1e9}`, `{"limit":1,"label":"a\nb"}`, `{"limit":1,"unknown":1}`, `{"limit":1}{"limit":1}`, `{}`, "null",
 			`{"limit":1,"label":"` + strings.Repeat("x", 256) + `"}`, "\xff\xfe", strings.Repeat("[", 10_000),
 		} {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -76,6 +77,9 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any, needed bool) error 
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return problem(http.StatusUnsupportedMediaType, "media-type", "want the content type application/json")
 	}
+	if err := checkNames(text); err != nil {
+		return err
+	}
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
@@ -83,6 +87,35 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any, needed bool) error 
 	}
 	if d.More() {
 		return problem(http.StatusBadRequest, "malformed", "something follows the object in the body")
+	}
+	return nil
+}
+
+// checkNames refuses an object that has a field twice, or in upper case: the decoder
+// takes any case, and the last of them, where others take the first.
+func checkNames(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return problem(http.StatusBadRequest, "malformed", "the body is not what was expected: want an object")
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return nil //nolint:nilerr // the decoder says what is wrong
+		}
+		if seen[name] {
+			return problem(http.StatusBadRequest, "malformed", "the body has the field %q twice", cut(name))
+		}
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			return problem(http.StatusBadRequest, "malformed", "the body has an unknown field %q", cut(name))
+		}
+		seen[name] = true
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return nil // likewise
+		}
 	}
 	return nil
 }

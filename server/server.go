@@ -186,10 +186,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = s.options.Proxies.Resolve(r)
 	}
 	if s.path != "" && strings.HasPrefix(r.URL.Path, s.path+"/") {
-		http.StripPrefix(s.path, s.mux).ServeHTTP(w, r)
+		compress(http.StripPrefix(s.path, s.mux), w, r)
 		return
 	}
-	s.mux.ServeHTTP(w, r)
+	compress(s.mux, w, r)
 }
 
 // Close answers all who wait, with status 503 and Retry-After, ends all
