@@ -77,6 +77,12 @@ type Options struct {
 	// that the process died.
 	Detached bool
 
+	// Patient has callers that wait bear an engine that is away for as long as their
+	// contexts do; Observer.RenewFailed tells of it. Their places in the queue go
+	// by how long they have waited, so an engine that comes back knows them again.
+	// Default: a wait fails once the engine has been away for a lease.
+	Patient bool
+
 	// MaxHold is how long a permit may be held: then its contexts end, with
 	// cause ErrHeldTooLong, and one margin later it comes back, released or not.
 	// At least MinLease. Default: as long as its holder likes.
@@ -152,7 +158,7 @@ func (o Options) machine(session engine.Session, limit int) client.Config {
 	lasting, ok := session.(engine.Lasting)
 	return client.Config{
 		Terms: client.Terms{Limit: limit, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin}, MaxHold: o.MaxHold,
-		Slots: o.Slots, Strict: o.OnConflict == Refuse, Newest: o.OnConflict == Newest, Unfair: o.Unfair, Detached: o.Detached,
+		Slots: o.Slots, Strict: o.OnConflict == Refuse, Newest: o.OnConflict == Newest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
 		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes,
 	}
 }

@@ -3,14 +3,10 @@
 package access
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"sema"
@@ -72,23 +68,43 @@ func (w Who) Among(prefix string) (prefixes []string, any bool) {
 	return prefixes, len(prefixes) > 0
 }
 
-// Record is one thing that an operator did, or that failed. As JSON it is a line
-// of a Log. Fields may be added; none changes its meaning.
+// Record is one thing that an operator did, or that failed, or that somebody was
+// refused. As JSON it is a line of a Log. Fields may be added; none changes its
+// meaning.
 type Record struct {
-	Time   time.Time `json:"time"`             // UTC
-	Who    string    `json:"who"`              // Who.Name; "local" at a server without tokens
-	From   string    `json:"from"`             // address of the other end: a proxy's, behind one
-	What   string    `json:"what"`             // limit, unset-limit, pause, unpause, revoke, release, remove
-	Name   string    `json:"name"`             // of the semaphore
-	Permit string    `json:"permit,omitempty"` // revoke, release
-	Limit  int       `json:"limit,omitempty"`  // limit
-	Result string    `json:"result"`           // done, gone, in-use; else the error
+	Time    time.Time `json:"time"`              // UTC
+	Who     string    `json:"who"`               // Who.Name; "local" at a server without tokens; "" for somebody unknown
+	From    string    `json:"from"`              // address of the other end: a proxy's, behind one that is not trusted
+	What    string    `json:"what"`              // limit, unset-limit, pause, unpause, revoke, release, remove; Refusal, Missed
+	Name    string    `json:"name"`              // of the semaphore
+	Permit  string    `json:"permit,omitempty"`  // revoke, release
+	Caller  string    `json:"caller,omitempty"`  // revoke, release: the id that the holder gave to the permit
+	Limit   int       `json:"limit,omitempty"`   // limit
+	Request string    `json:"request,omitempty"` // refused: its method and path
+	Lines   int       `json:"lines,omitempty"`   // how many lines like this, or before it, are not there
+	Result  string    `json:"result"`            // done, gone, in-use; else the error; Begun
 }
+
+// What a Record may be about beside operations.
+const (
+	Refusal = "refused" // a request without the right, or with a wrong token
+	Missed  = "missed"  // lines that could not be written
+)
+
+// Begun is the result of an operation that is about to be tried.
+const Begun = "begun"
 
 // By is the record with the time of now, and with who sent the request.
 func (a Record) By(who Who, r *http.Request) Record {
 	a.Time, a.Who, a.From = time.Now().UTC(), who.Name, r.RemoteAddr
 	return a
+}
+
+// Refused is the record of a request that was refused. why is in a few words.
+func Refused(who Who, r *http.Request, name, why string) Record {
+	const most = 200
+	request := r.Method + " " + r.URL.Path
+	return Record{What: Refusal, Name: name[:min(len(name), most)], Request: request[:min(len(request), most)], Result: why}.By(who, r)
 }
 
 // ResultOf is what a Record says of the outcome of an operation.
@@ -102,38 +118,4 @@ func ResultOf(err error) string {
 		return "in-use"
 	}
 	return strings.TrimPrefix(err.Error(), "sema: ")
-}
-
-// Log writes records down, one line of JSON for each. Create it with NewLog; it
-// is safe for concurrent use.
-type Log struct {
-	mu  sync.Mutex
-	out io.Writer
-	log *slog.Logger
-}
-
-// NewLog makes a Log. out gets the lines; nil: nobody. log is told as well, and
-// of lines that cannot be written; nil: nobody.
-func NewLog(out io.Writer, log *slog.Logger) *Log {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Log{out: out, log: log}
-}
-
-// Add writes a line. It is for the option Audit of a server and of a dashboard.
-func (l *Log) Add(a Record) {
-	l.log.Info("operator", "who", a.Who, "from", a.From, "what", a.What, "name", a.Name, "permit", a.Permit, "limit", a.Limit, "result", a.Result)
-	if l.out == nil {
-		return
-	}
-	line, err := json.Marshal(a)
-	if err != nil {
-		return // cannot happen: texts and numbers
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, err := l.out.Write(append(line, '\n')); err != nil {
-		l.log.Error("the audit log cannot be written", "error", err)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -95,3 +96,111 @@ func TestALogThatCannotBeWritten(t *testing.T) {
 type broken struct{ io.Writer }
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+// disk takes so many bytes.
+type disk struct {
+	bytes.Buffer
+	room int
+}
+
+func (d *disk) Write(b []byte) (int, error) {
+	n := min(d.room, len(b))
+	d.room -= n
+	d.Buffer.Write(b[:n])
+	if n < len(b) {
+		return n, errors.New("disk full")
+	}
+	return n, nil
+}
+
+// After a disk was full, every line is whole but the one that broke off, and one says
+// how many are missing.
+func TestADiskThatWasFull(t *testing.T) {
+	d := &disk{room: 250}
+	l := NewLog(d, nil)
+	for range 5 {
+		l.Add(Record{What: "pause", Name: "x", Result: "done"})
+	}
+	if err := l.Begin(Record{What: "pause"}); err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Error(err)
+	}
+	d.room = 10_000
+	if err := l.Begin(Record{What: "unpause"}); err != nil {
+		t.Error(err)
+	}
+	whole, broken, missed := map[string]int{}, 0, 0
+	for line := range strings.Lines(d.String()) {
+		var a Record
+		if json.Unmarshal([]byte(line), &a) != nil {
+			broken++
+			continue
+		}
+		whole[a.What]++
+		missed += a.Lines
+	}
+	if whole["pause"]+missed != 6 || whole["pause"] == 0 || whole["unpause"] != 1 || broken != 1 {
+		t.Errorf("%v, %d broken, %d said to be missing:\n%s", whole, broken, missed, d.String())
+	}
+}
+
+// Whoever is refused all the time does not fill the disk, and the log says how often.
+func TestRefusalsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := NewLog(&out, nil)
+		r := httptest.NewRequest("PUT", "/v1/semaphores/x/limit?secret=1", nil)
+		guess := func(from string) {
+			r.RemoteAddr = from
+			l.Add(Refused(Who{}, r, "x", "no"))
+		}
+		for range 1000 {
+			guess("192.0.2.1:1")
+		}
+		guess("192.0.2.2:1")
+		if n := strings.Count(out.String(), "\n"); n != 21 || !strings.Contains(out.String(), `"request":"PUT /v1/semaphores/x/limit"`) {
+			t.Errorf("%d lines:\n%s", n, out.String())
+		}
+		time.Sleep(time.Minute)
+		guess("192.0.2.1:2")
+		if !strings.Contains(out.String(), `"lines":980`) {
+			t.Errorf("%s", out.String())
+		}
+	})
+}
+
+func TestProxies(t *testing.T) {
+	trusted, err := ParseProxies("10.0.0.0/8, ::1,192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		from, forwarded, proto, want string
+		secure                       bool
+	}{
+		{"203.0.113.9:1", "198.51.100.1", "https", "203.0.113.9:1", false}, // a liar
+		{"10.1.2.3:1", "198.51.100.1", "https", "198.51.100.1", true},
+		{"10.1.2.3:1", "6.6.6.6, 198.51.100.1", "http", "198.51.100.1", false}, // its client lied
+		{"10.1.2.3:1", "198.51.100.1, 10.9.9.9", "", "198.51.100.1", false},    // two proxies
+		{"10.1.2.3:1", "", "", "10.1.2.3", false},
+		{"10.1.2.3:1", "unknown", "https", "10.1.2.3", true},
+		{"10.1.2.3:1", "10.1.1.1", "", "10.1.1.1", false},
+		{"[::1]:1", "[2001:db8::1]:5", "", "2001:db8::1", false},
+		{"192.0.2.1:1", "198.51.100.1:77", "", "198.51.100.1", false},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = c.from
+		for name, value := range map[string]string{"X-Forwarded-For": c.forwarded, "X-Forwarded-Proto": c.proto} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		if got := trusted.Resolve(r); got.RemoteAddr != c.want || Secure(got) != c.secure {
+			t.Errorf("%+v: %s, %v", c, got.RemoteAddr, Secure(got))
+		}
+	}
+	for _, wrong := range []string{"", "x", "10.0.0.0/99", "10.0.0.1,"} {
+		if _, err := ParseProxies(wrong); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+}

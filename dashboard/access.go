@@ -23,7 +23,7 @@ type visitor struct {
 func (h *Handler) visitor(r *http.Request) visitor {
 	if h.options.Login != nil {
 		if c, err := r.Cookie(cookie); err == nil {
-			if who, ok := h.options.Login(c.Value); ok {
+			if who, ok := h.options.Login(r, c.Value); ok {
 				return visitor{who, true}
 			}
 		}
@@ -60,6 +60,7 @@ func (h *Handler) posting(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := h.origins.Check(r)
 		if err != nil || r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
+			h.options.Audit(access.Refused(access.Who{}, r, "", "the post is of a page of another site"))
 			h.fail(w, r, visitor{}, http.StatusForbidden, "This request did not come from a page of this dashboard, so nothing was changed.")
 			return
 		}
@@ -90,8 +91,8 @@ func (h *Handler) loginPage(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(r.PostForm.Get("token"))
-	c := &http.Cookie{Name: cookie, Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || r.TLS != nil}
-	a, ok := h.options.Login(token)
+	c := &http.Cookie{Name: cookie, Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || access.Secure(r)}
+	a, ok := h.options.Login(r, token)
 	if !ok || !a.May(access.Read) || c.Valid() != nil || token == "" {
 		h.render(w, http.StatusUnauthorized, "login", loginView{frame: h.frame("Log in", visitor{}), Wrong: true})
 		return
@@ -101,6 +102,6 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, &http.Cookie{Name: cookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || r.TLS != nil})
+	http.SetCookie(w, &http.Cookie{Name: cookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || access.Secure(r)})
 	see(w, "login")
 }

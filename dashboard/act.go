@@ -200,15 +200,26 @@ type confirmView struct {
 // mayAct answers those who may not change anything, or not that.
 func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v url.Values) (x change, d kind, ok bool) {
 	if !a.May(access.Admin) {
+		h.refused(r, a, v, "the right is not enough")
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
 		return x, d, false
 	}
 	x, d, err := changeOf(v, a)
 	if err != nil {
+		if !a.Sees(x.Name) {
+			h.refused(r, a, v, "the name is not one of those that may be seen")
+		}
 		h.fail(w, r, a, statusOf(err, http.StatusBadRequest), sentence(err))
 		return x, d, false
 	}
 	return x, d, true
+}
+
+// refused writes down that somebody tried to change what they may not.
+func (h *Handler) refused(r *http.Request, a visitor, v url.Values, why string) {
+	if r.Method == http.MethodPost {
+		h.options.Audit(access.Refused(a.Who, r, v.Get("name"), cut(v.Get("do"), 60)+": "+why))
+	}
 }
 
 func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor) {
@@ -245,8 +256,16 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	// A change that was confirmed is done even if the browser is gone by now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
+	record := access.Record{What: x.Do, Name: x.Name, Permit: x.Permit, Limit: x.Limit}
+	if h.options.AuditFirst != nil {
+		if h.options.AuditFirst(record.By(a.Who, r)) != nil {
+			h.fail(w, r, a, http.StatusServiceUnavailable, "The audit log cannot be written, so nothing was changed.")
+			return
+		}
+	}
 	err := h.perform(ctx, x, d)
-	h.options.Audit(access.Record{What: x.Do, Name: x.Name, Permit: x.Permit, Limit: x.Limit, Result: access.ResultOf(err)}.By(a.Who, r))
+	record.Result = access.ResultOf(err)
+	h.options.Audit(record.By(a.Who, r))
 	if err != nil {
 		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), sentence(err))
 		return

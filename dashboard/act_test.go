@@ -128,7 +128,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 }
 
 func TestPostsOfOthersAreRefused(t *testing.T) {
-	s := open(t, dashboard.Options{Allow: admin, Login: func(token string) (access.Who, bool) { return admin(nil), token == "right" }})
+	s := open(t, dashboard.Options{Allow: admin, Login: func(_ *http.Request, token string) (access.Who, bool) { return admin(nil), token == "right" }})
 	sem := s.semaphore("x", 3, nil)
 	acquire(t, sem, 1)
 	for _, headers := range [][]string{
@@ -166,7 +166,13 @@ func TestATrustedOrigin(t *testing.T) {
 }
 
 func TestReadersChangeNothing(t *testing.T) {
-	s := open(t, dashboard.Options{Audit: func(a access.Record) { t.Errorf("%+v", a) }})
+	refused := 0
+	s := open(t, dashboard.Options{Audit: func(a access.Record) {
+		if a.What != access.Refusal {
+			t.Errorf("%+v", a)
+		}
+		refused++
+	}})
 	sem := s.semaphore("x", 3, nil)
 	p := acquire(t, sem, 1)
 	for _, f := range []url.Values{form("pause", "x"), form("limit", "x", "limit", "1"), form("revoke", "x", "permit", p.ID()), form("explode", "")} {
@@ -175,6 +181,9 @@ func TestReadersChangeNothing(t *testing.T) {
 	}
 	if st, err := sem.State(t.Context()); err != nil || st.Paused || st.Limit != 3 {
 		t.Errorf("%+v %v", st, err)
+	}
+	if refused != 4 { // each post, and no page
+		t.Errorf("%d lines say that something was refused", refused)
 	}
 	none := open(t, dashboard.Options{Allow: func(*http.Request) access.Who { return access.Who{} }})
 	for _, path := range []string{"/", "/semaphore?name=x", "/live?of=list", "/act?do=pause&name=x"} {
@@ -186,7 +195,7 @@ func TestReadersChangeNothing(t *testing.T) {
 }
 
 func TestLogin(t *testing.T) {
-	s := open(t, dashboard.Options{Login: func(token string) (access.Who, bool) {
+	s := open(t, dashboard.Options{Login: func(_ *http.Request, token string) (access.Who, bool) {
 		switch token {
 		case "root":
 			return access.Who{Right: access.Admin, Name: "root <&>"}, true

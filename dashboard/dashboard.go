@@ -33,13 +33,13 @@ type Options struct {
 	// access.Read, or with Login access.None.
 	Allow func(*http.Request) access.Who
 
-	// Login says what the bearer of a token may do; ok is false if there is no
-	// such token. It is called for every request, and has to compare in constant
-	// time. With it, the dashboard has a page to log in. The browser keeps the
+	// Login says what the bearer of a token may do that a request shows; ok is false
+	// if there is no such token. It is called for every request, and has to compare
+	// in constant time. With it, the dashboard has a page to log in. The browser keeps the
 	// token in a cookie that scripts cannot read and that other sites cannot
-	// have sent (HttpOnly, SameSite=Strict; Secure if the request came by TLS).
-	// Default: nobody logs in.
-	Login func(token string) (who access.Who, ok bool)
+	// have sent (HttpOnly, SameSite=Strict; Secure if access.Secure says that the
+	// request came by TLS). Default: nobody logs in.
+	Login func(r *http.Request, token string) (who access.Who, ok bool)
 
 	// Secure marks the cookie as Secure though requests come without TLS: for
 	// servers behind a proxy that has it.
@@ -51,8 +51,13 @@ type Options struct {
 	Origins *http.CrossOriginProtection
 
 	// Audit is told of everything that operators do, once it is done or has
-	// failed. It may be the method Add of an access.Log. Default: Log is told.
+	// failed, and of posts that are refused. It may be the method Add of an
+	// access.Log. Default: Log is told.
 	Audit func(access.Record)
+
+	// AuditFirst is told of each change before it is tried: an error refuses it.
+	// It may be the method Begin of an access.Log. Default: nobody is.
+	AuditFirst func(access.Record) error
 
 	// Watcher looks at the semaphores. Give it to share one; it stays the
 	// caller's to close. Default: one of the Handler's own.

@@ -42,7 +42,7 @@ func TestEveryAnswerHasThePolicy(t *testing.T) {
 // browser does.
 func TestBelowAPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, dashboard.Options{Login: func(token string) (access.Who, bool) { return admin(nil), token == "t" }})
+		s := open(t, dashboard.Options{Login: func(_ *http.Request, token string) (access.Who, bool) { return admin(nil), token == "t" }})
 		acquire(t, s.semaphore("x", 3, nil), 1)
 		mux := http.NewServeMux()
 		mux.Handle("/ops/sema/", http.StripPrefix("/ops/sema", s.d))
@@ -118,7 +118,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add("login", "token=%00", true)
 	e := memengine.New()
 	d, err := dashboard.New(e, &dashboard.Options{
-		Allow: admin, Login: func(string) (access.Who, bool) { return access.Who{}, false }, Log: slog.New(slog.DiscardHandler),
+		Allow: admin, Login: func(*http.Request, string) (access.Who, bool) { return access.Who{}, false }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		f.Fatal(err)

@@ -2,9 +2,12 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -450,5 +453,111 @@ func TestEvents(t *testing.T) {
 		next("paused")
 		h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
 		next("released")
+	})
+}
+
+// What a caller calls its permit is shown wherever the permit is, and finds it in all
+// semaphores that the bearer may see.
+func TestTheCallersID(t *testing.T) {
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+		h.token = "worker.secret-of-the-worker"
+		h.want(200, "PUT", "/v1/semaphores/x/permits/job-17", `{"limit":1,"label":"nightly"}`)
+		waiting := make(chan answer, 1)
+		go func() { waiting <- h.do("PUT", "/v1/semaphores/x/permits/job-18", `{"limit":1,"wait_seconds":60}`) }()
+		h.waiting("x", 1)
+		h.want(200, "PUT", "/v1/semaphores/job-a/permits/job-17", `{"limit":1}`)
+		shown := h.want(200, "GET", "/v1/semaphores/x", "")
+		if at(shown.field("holders").([]any)[0], "caller") != "job-17" || at(shown.field("waiters").([]any)[0], "caller") != "job-18" {
+			t.Errorf("%s", shown.body)
+		}
+		find := func(token, query string, want ...string) (permits []string) {
+			t.Helper()
+			h.token = token
+			a := h.want(200, "GET", "/v1/find?"+query, "")
+			got := []string{}
+			for _, list := range []string{"holders", "waiters"} {
+				for _, one := range a.field(list).([]any) {
+					got = append(got, at(one, "name").(string)+" "+at(one, "caller").(string))
+					permits = append(permits, at(one, "permit").(string))
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s finds %q, want %q", query, got, want)
+			}
+			return permits
+		}
+		const boss, other = "boss.secret-of-the-boss", "other.secret-of-the-other1"
+		permits := find(boss, "of=job-17", "job-a job-17", "x job-17")
+		find(boss, "of=job-17&prefix=x", "x job-17")
+		find(boss, "of=night", "x job-17")
+		find(boss, "of=job-18", "x job-18")
+		find(boss, "of="+permits[1], "job-a job-17", "x job-17") // the same id is the same permit's name in each
+		find(boss, "of=nobody")
+		find(other, "of=job-17", "job-a job-17")
+		find(other, "of=job-17&prefix=x")
+		h.token = boss
+		h.want(400, "GET", "/v1/find", "")
+		h.want(204, "POST", "/v1/semaphores/x/holders/"+permits[1]+"/revoke", "")
+		h.want(204, "DELETE", "/v1/semaphores/x/holders/"+permits[1], "")
+		if n := strings.Count(h.audit.String(), `"caller":"job-17"`); n != 2 {
+			t.Errorf("%d lines name the caller:\n%s", n, h.audit.String())
+		}
+		if a := <-waiting; a.status != 200 {
+			t.Errorf("%s", a.body)
+		}
+	})
+}
+
+// Lists and pages are compressed for those who can read that, streams and what is small
+// are not.
+func TestCompression(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(200)
+		for range 100 {
+			_, _ = io.WriteString(w, strings.Repeat("<p>a page", 200))
+		}
+	})
+	virtual(t, server.Options{Dashboard: page}, func(t *testing.T, h *house) {
+		for i := range 100 {
+			h.want(204, "PUT", fmt.Sprintf("/v1/semaphores/s%d/limit", i), `{"limit":1}`)
+		}
+		get := func(path, accept string) (encoding string, sent int, text []byte) {
+			t.Helper()
+			r, err := http.NewRequest("GET", h.url+path, nil)
+			expect.OK(t, err)
+			r.Header.Set("Accept-Encoding", accept)
+			w, err := h.client.Do(r)
+			expect.OK(t, err)
+			defer func() { _ = w.Body.Close() }()
+			text, err = io.ReadAll(w.Body)
+			expect.OK(t, err)
+			sent = len(text)
+			if w.Header.Get("Content-Encoding") == "gzip" {
+				z, err := gzip.NewReader(bytes.NewReader(text))
+				expect.OK(t, err)
+				text, err = io.ReadAll(z)
+				expect.OK(t, err)
+			}
+			return w.Header.Get("Content-Encoding"), sent, text
+		}
+		for _, path := range []string{"/v1/semaphores", "/", "/v1/openapi.json"} {
+			_, _, plain := get(path, "identity")
+			for _, refuses := range []string{"br", "gzip;q=0", "deflate, gzip;q=0.0"} {
+				if encoding, _, _ := get(path, refuses); encoding != "" {
+					t.Errorf("%s is sent as %s to whoever takes %s", path, encoding, refuses)
+				}
+			}
+			for _, takes := range []string{"gzip", "br, gzip;q=0.5"} {
+				if encoding, sent, text := get(path, takes); encoding != "gzip" || sent > len(plain)/3 || !bytes.Equal(text, plain) {
+					t.Errorf("%s is sent as %q, %d bytes of %d", path, encoding, sent, len(plain))
+				}
+			}
+		}
+		for _, path := range []string{"/healthz", "/v1/semaphores/s1", "/v1/semaphores/none"} {
+			if encoding, _, text := get(path, "gzip"); encoding != "" || len(text) == 0 {
+				t.Errorf("%s is sent as %q", path, encoding)
+			}
+		}
 	})
 }

@@ -1,7 +1,11 @@
 package server
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"net/http"
+	"time"
 
 	"sema/access"
 	"sema/engine"
@@ -13,8 +17,37 @@ var operations = map[engine.Kind]string{
 	engine.Pause: "pause", engine.Unpause: "unpause", engine.Release: "release",
 }
 
-// auditCall writes down what a Go client's call did as an operator's.
-func (s *Server) auditCall(rs *remoteSession, c engine.Call, reply engine.Reply, err error, who *Who, r *http.Request) {
+// refused writes down that a request was refused for want of a right. who may be nil.
+func (s *Server) refused(r *http.Request, who *Who, err error) {
+	var p *Problem
+	if !errors.As(err, &p) || p.Status != http.StatusUnauthorized && p.Status != http.StatusForbidden && p.audited == "" {
+		return
+	}
+	if who == nil {
+		who = &Who{}
+	}
+	name := cmp.Or(r.PathValue("name"), r.URL.Query().Get("name"))
+	s.options.Audit(access.Refused(*who, r, name, cmp.Or(p.audited, p.Detail)))
+}
+
+// begin notes an operation that is about to be tried, if that is asked for. An error is a
+// *Problem: it must not be tried.
+func (s *Server) begin(a access.Record, who *Who, r *http.Request) error {
+	if s.options.AuditFirst == nil {
+		return nil
+	}
+	if err := s.options.AuditFirst(a.By(*who, r)); err != nil {
+		p := problem(http.StatusServiceUnavailable, "audit", "the audit log cannot be written, so nothing was changed")
+		p.NotExecuted, p.Temporary = true, true
+		return p.after(time.Second)
+	}
+	return nil
+}
+
+// audited are the records of what a Go client's call does as an operator's, by the
+// number of the request.
+func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, who *Who) map[int]access.Record {
+	var list map[int]access.Record
 	for i := range c.Requests {
 		q := &c.Requests[i]
 		switch q.Kind {
@@ -25,15 +58,20 @@ func (s *Server) auditCall(rs *remoteSession, c engine.Call, reply engine.Reply,
 				continue
 			}
 		}
-		a := access.Record{What: operations[q.Kind], Name: rs.name, Result: resultOf(reply, i, err)}
+		a := access.Record{What: operations[q.Kind], Name: rs.name}
 		if q.Kind == engine.Revoke || q.Kind == engine.Release {
 			a.Permit = s.remotes.outerText(q.ID.String())
+			a.Caller = s.callerOf(ctx, rs.name, who, a.Permit)
 		}
 		if q.Kind == engine.SetLimit {
 			a.Limit = q.Limit
 		}
-		s.options.Audit(a.By(*who, r))
+		if list == nil {
+			list = map[int]access.Record{}
+		}
+		list[i] = a
 	}
+	return list
 }
 
 // had reports whether an earlier life of the session had this name.
@@ -49,7 +87,7 @@ func (rs *remoteSession) had(as string) bool {
 func resultOf(reply engine.Reply, i int, err error) string {
 	switch {
 	case err != nil:
-		return plain(err)
+		return access.ResultOf(err)
 	case i >= len(reply.Answers):
 		return "overtaken by a newer call"
 	}

@@ -25,6 +25,7 @@ type eventJSON struct {
 	Host   string    `json:"host,omitempty"`
 	PID    int       `json:"pid,omitempty"`
 	Label  string    `json:"label,omitempty"`
+	Caller string    `json:"caller,omitempty"`
 	Missed int       `json:"missed,omitempty"`
 }
 
@@ -68,6 +69,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error 
 				return err
 			}
 		case <-ticker.C:
+			if !s.still(r, who) {
+				return nil
+			}
 		}
 		if out.write(line) != nil {
 			return nil //nolint:nilerr // the reader is gone
@@ -98,7 +102,7 @@ func (s *Server) eventText(e watch.Event) ([]byte, error) {
 	text, err := json.Marshal(eventJSON{
 		Time: e.Time.UTC(), Name: e.Semaphore, Permit: s.remotes.outerText(e.Permit), Weight: e.Weight, Token: e.Token,
 		Waited: e.Waited.Seconds(), Held: e.Held.Seconds(), Limit: e.Limit, Pinned: e.Pinned,
-		Host: e.Client.Host, PID: e.Client.PID, Label: e.Client.Label, Missed: e.Missed,
+		Host: e.Client.Host, PID: e.Client.PID, Label: e.Client.Label, Caller: e.Client.Caller, Missed: e.Missed,
 	})
 	return []byte("event: " + string(e.Kind) + "\ndata: " + string(text) + "\n\n"), err
 }

@@ -62,6 +62,10 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 		_ = say(holdEvent{Event: "refused", Reason: plain(problemOf(err))}) // perhaps nobody listens
 		return nil
 	}
+	if c := connOf(r); c != nil {
+		noticeWithin(c.Conn, p.Wish.Lease)
+		defer noticeWithin(c.Conn, 0) // the connection's next request has no permit
+	}
 	if sayHeld("granted") != nil {
 		return nil
 	}

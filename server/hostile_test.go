@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/internal/wire"
@@ -33,6 +35,7 @@ func TestWrongBodies(t *testing.T) {
 		for _, body := range []string{
 			"{", "[]", "null x", `"x"`, "12", `{"limit":"1"}`, `{"limit":1.5}`, `{"limit":0}`, `{"limit":-1}`, `{"limit":99999999999}`,
 			`{"limit":1,"weight":-1}`, `{"limit":1,"lease_seconds":0}`, `{"limit":1,"lease_seconds":1e300}`, `{"limit":1,"wait_seconds":-1}`,
+			`{"limit":1,"limit":2}`, `{"limit":1,"LIMIT":2}`, `{"Limit":1}`, `{"limit":1,"ſlot":true}`, `{"limit":1,"limit":1}`,
 			`{"limit":1,"wait_seconds":1e9}`, `{"limit":1,"label":"a\nb"}`, `{"limit":1,"unknown":1}`, `{"limit":1}{"limit":1}`, `{}`, "null",
 			`{"limit":1,"label":"` + strings.Repeat("x", 256) + `"}`, "\xff\xfe", strings.Repeat("[", 10_000),
 		} {
@@ -143,13 +146,24 @@ func serving(t *testing.T, o server.Options) *pipenet.Listener {
 	return l
 }
 
-// Who sends half a request and then nothing is cut off, and holds up nobody.
+// Who sends half a request and then nothing is cut off, and holds up nobody: at every
+// route, and with whatever answer.
 func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := serving(t, server.Options{})
+		l := serving(t, server.Options{Tokens: tokens(t), Dashboard: http.NotFoundHandler()})
+		const token, body = "Authorization: Bearer boss.secret-of-the-boss\r\n", "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"limit\":"
 		for text, status := range map[string]string{
-			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Le":                                                               " 400 ",
-			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"limit\":": " 408 ",
+			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\n" + body:                " 401 ",
+			"POST /healthz HTTP/1.1\r\nHost: localhost\r\n" + body:                       " 405 ",
+			"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + body:                        " 200 ",
+			"POST /v1//semaphores HTTP/1.1\r\nHost: localhost\r\n" + body:                " 307 ",
+			"POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\n" + body:                    " 401 ",
+			"POST /login HTTP/1.1\r\nHost: localhost\r\n" + body:                         " 404 ",
+			"GET /v1/semaphores HTTP/1.1\r\nHost: localhost\r\n" + token + body:          " 200 ",
+			"PATCH /v1/semaphores HTTP/1.1\r\nHost: localhost\r\n" + token + body:        " 405 ",
+			"POST /v1/semaphores/x/pause HTTP/1.1\r\nHost: localhost\r\n" + token + body: " 404 ",
+			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\nContent-Le":             " 400 ",
+			"PUT " + acquireX + " HTTP/1.1\r\nHost: localhost\r\n" + token + body:        " 408 ",
 		} {
 			c, err := l.Dial(t.Context(), "", "")
 			expect.OK(t, err)
@@ -165,38 +179,68 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// One connection more than the limit waits until another one ends.
+// One connection more than the limit waits while all others work, and takes the place
+// of one that works for nobody.
 func TestLimitOfConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := serving(t, server.Options{MaxConns: 2})
-		conns, answered := make([]net.Conn, 3), make(chan int, 3)
-		ask := func(i int) {
+		answered := make(chan string, 10)
+		ask := func(name, text string) net.Conn {
 			c, err := l.Dial(t.Context(), "", "")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			conns[i] = c
-			_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-			w, err2 := http.ReadResponse(bufio.NewReader(c), nil)
-			if err != nil || err2 != nil || w.StatusCode != 200 {
-				t.Error(err, err2)
-			}
-			answered <- i
-		}
-		for i := range conns {
-			go ask(i)
+			expect.OK(t, err)
+			go func() {
+				in := bufio.NewReader(c)
+				for {
+					w, err := http.ReadResponse(in, nil)
+					if err != nil {
+						answered <- name + " is closed"
+						return
+					}
+					_ = w.Body.Close()
+					answered <- name + " " + w.Status
+				}
+			}()
+			_, err = io.WriteString(c, text)
+			expect.OK(t, err)
 			synctest.Wait()
+			return c
 		}
-		if n := len(answered); n != 2 {
-			t.Errorf("%d connections were served at a time; the limit is 2", n)
+		says := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			for _, one := range want {
+				select {
+				case got := <-answered:
+					if got != one {
+						t.Errorf("%s; want %s", got, one)
+					}
+				default:
+					t.Errorf("nothing; want %s", one)
+				}
+			}
+			if len(answered) > 0 {
+				t.Errorf("more than that: %s", <-answered)
+			}
 		}
-		_ = conns[0].Close()
-		synctest.Wait()
-		if n := len(answered); n != 3 {
-			t.Errorf("%d connections were served in the end; want 3", n)
+		acquire := func(id string) string {
+			body := `{"limit":1,"wait_seconds":60,"lease_seconds":60}`
+			return fmt.Sprintf("PUT /v1/semaphores/x/permits/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
 		}
-		_, _ = conns[1].Close(), conns[2].Close()
+		const look = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+		first := ask("first", acquire("a"))
+		says("first 200 OK")
+		second := ask("second", acquire("b")) // waits
+		third := ask("third", look)
+		says("first is closed", "third 200 OK")
+		fourth := ask("fourth", acquire("c"))
+		says("third is closed")
+		fifth := ask("fifth", look)
+		says() // both others work
+		_ = second.Close()
+		says("second is closed", "fifth 200 OK")
+		for _, c := range []net.Conn{first, third, fourth, fifth} {
+			_ = c.Close()
+		}
 	})
 }
 
@@ -267,7 +311,7 @@ func TestTokens(t *testing.T) {
 		permit := at(as(boss, 200, "GET", "/v1/semaphores/x", "").field("holders").([]any)[0], "permit").(string)
 		as(worker, 403, "POST", "/v1/semaphores/x/holders/"+permit+"/revoke", "")
 		as(boss, 204, "DELETE", "/v1/semaphores/x/holders/"+permit, "")
-		if !strings.Contains(h.audit.String(), `"who":"boss"`) || strings.Contains(h.audit.String()+logged.String(), "secret") {
+		if !strings.Contains(h.audit.String(), `"who":"boss"`) || strings.Contains(h.audit.String()+logged.String(), "secret-of") {
 			t.Errorf("audit:\n%s\nlog:\n%s", h.audit.String(), logged.String())
 		}
 	})
@@ -327,13 +371,158 @@ func TestTokenFilesThatAreWrong(t *testing.T) {
 		"a use * sha256:hush":               "no hash",
 		"a use x,,y 0123456789abcdef":       "no list of prefixes",
 		"local use * 0123456789abcdef":      "is taken",
-		"a use * 0123456789abcdef\na use * 0123456789abcdef": "twice",
+		"a use * 0123456789abcdef\na read * 0123456789abcdef": "twice",
+		"a use * 0123456789abcdef\na use x 0123456789abcdef":  "twice",
+		"a use * 0123456789abcdef expires=2027-13-01":         "no day",
+		"a use * 0123456789abcdef 2027-01-01":                 "no day",
+		"a use * 0123456789abcdef expires=2027-01-01 x":       "6 words",
 	} {
 		_, err := server.ReadTokens(strings.NewReader(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%q: error %v; want %q", text, err, want)
 		}
 	}
+}
+
+// Whatever is refused for want of a right is in the audit log, and who guesses is told
+// to wait: the others are not.
+func TestRefusalsAreAudited(t *testing.T) {
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+		last := func(want ...string) {
+			t.Helper()
+			lines := strings.Split(strings.TrimSpace(h.audit.String()), "\n")
+			for _, one := range append(want, `"what":"refused"`) {
+				if !strings.Contains(lines[len(lines)-1], one) {
+					t.Errorf("%s lacks %s", lines[len(lines)-1], one)
+				}
+			}
+		}
+		h.token = "looker.secret-of-the-looker"
+		h.want(403, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
+		last(`"who":"looker"`, `"request":"PUT /v1/semaphores/x/limit"`, `"name":"x"`, "needs admin")
+		h.token = "worker.secret-of-the-worker"
+		h.want(403, "GET", "/v1/semaphores/y", "")
+		last(`"who":"worker"`, `"name":"y"`)
+		body := wire.AppendStep(nil, &wire.Step{Client: "http.worker.a.1", Open: &wire.Open{Name: "job-1"}, Call: engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Pause}}}})
+		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 403 {
+			t.Error(a.status)
+		}
+		last(`"who":"worker"`, "needs admin")
+		h.token = "boss.guess"
+		for i := range 100 {
+			a := h.want(401, "GET", "/v1/semaphores", "")
+			if told := a.header.Get("Retry-After") != ""; told != (i >= 20) {
+				t.Fatalf("guess %d: told to wait: %v", i, told)
+			}
+		}
+		if n := strings.Count(h.audit.String(), `the secret of \"boss\" is wrong`); n != 20 {
+			t.Errorf("%d lines of guesses", n)
+		}
+		h.token = "boss.secret-of-the-boss"
+		h.want(401, "GET", "/v1/semaphores", "")
+		h.token = "looker.secret-of-the-looker"
+		h.want(200, "GET", "/v1/semaphores", "")
+		time.Sleep(time.Minute)
+		h.token = "boss.secret-of-the-boss"
+		h.want(200, "GET", "/v1/semaphores", "")
+	})
+}
+
+// A name may have two secrets, one of which expires; what a new file does not have is
+// not taken any more, by connections that are open either; a wrong file changes
+// nothing.
+func TestTokensChange(t *testing.T) {
+	list, err := server.ReadTokens(strings.NewReader("a use * the-old-secret-of-a expires=2000-01-03\na use * the-new-secret-of-a\nb read * the-secret-of-b-now"))
+	expect.OK(t, err)
+	virtual(t, server.Options{Tokens: list}, func(t *testing.T, h *house) { // begins on 2000-01-01
+		as := func(token string, status int) {
+			t.Helper()
+			h.token = token
+			h.want(status, "GET", "/v1/semaphores", "")
+		}
+		as("a.the-old-secret-of-a", 200)
+		as("a.the-new-secret-of-a", 200)
+		time.Sleep(48 * time.Hour)
+		as("a.the-old-secret-of-a", 401)
+		as("a.the-new-secret-of-a", 200)
+		if err := list.Reread(strings.NewReader("a use\n")); err == nil {
+			t.Error("a wrong file was taken")
+		}
+		as("b.the-secret-of-b-now", 200)
+		r, err := http.NewRequest("GET", h.url+"/v1/events", nil)
+		expect.OK(t, err)
+		r.Header.Set("Authorization", "Bearer b.the-secret-of-b-now")
+		events, err := h.client.Do(r)
+		expect.OK(t, err)
+		expect.OK(t, list.Reread(strings.NewReader("a use * the-next-secret-of-a")))
+		as("a.the-new-secret-of-a", 401)
+		as("a.the-next-secret-of-a", 200)
+		as("b.the-secret-of-b-now", 401)
+		_, err = io.Copy(io.Discard, events.Body) // to its end
+		expect.OK(t, err)
+		_ = events.Body.Close()
+	})
+}
+
+// A change of which the audit log cannot have a line is refused, and not done.
+func TestAuditFirst(t *testing.T) {
+	full := false
+	first := func(access.Record) error {
+		if full {
+			return errors.New("disk full")
+		}
+		return nil
+	}
+	virtual(t, server.Options{AuditFirst: first}, func(t *testing.T, h *house) {
+		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
+		full = true
+		if a := h.want(503, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`); a.field("type") != "urn:sema:audit" || a.field("notExecuted") != true {
+			t.Errorf("%s", a.body)
+		}
+		body := wire.AppendStep(nil, &wire.Step{Client: "http.local.a.1", Open: &wire.Open{Name: "x"}, Call: engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3}}}})
+		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 503 {
+			t.Error(a.status)
+		}
+		if st := h.state("x"); st.Limit != 1 {
+			t.Errorf("%+v", st)
+		}
+		h.want(200, "PUT", acquireX, `{"limit":1}`) // no operator's
+	})
+}
+
+// Behind a proxy that is trusted, the caller's host is the caller's; below the path of
+// the public address everything is as below /.
+func TestBehindAProxy(t *testing.T) {
+	proxies, err := access.ParseProxies("127.0.0.1")
+	expect.OK(t, err)
+	public, err := url.Parse("https://sema.example.org/ops/")
+	expect.OK(t, err)
+	virtual(t, server.Options{Proxies: proxies, PublicURL: public}, func(t *testing.T, h *house) {
+		from := []string{"X-Forwarded-For", "198.51.100.7"}
+		if a := h.do("PUT", acquireX, `{"limit":1}`, from...); a.status != 200 {
+			t.Fatalf("%s", a.body)
+		}
+		if host := h.state("x").Holders[0].Client.Host; host != "198.51.100.7" {
+			t.Errorf("host %s", host)
+		}
+		h.do("POST", "/v1/semaphores/x/pause", "", from...)
+		if !strings.Contains(h.audit.String(), `"from":"198.51.100.7"`) {
+			t.Error(h.audit.String())
+		}
+		for path, status := range map[string]int{"/ops/healthz": 200, "/ops/v1/semaphores/x": 200, "/healthz": 200, "/opsx/healthz": 404} {
+			w, err := h.client.Get(h.url + path)
+			expect.OK(t, err)
+			_ = w.Body.Close()
+			if w.StatusCode != status {
+				t.Errorf("%s: %d", path, w.StatusCode)
+			}
+		}
+		for origin, status := range map[string]int{"https://sema.example.org": 204, "https://evil.example.org": 403} {
+			if a := h.do("POST", "/v1/semaphores/x/unpause", "", "Origin", origin); a.status != status {
+				t.Errorf("%s: %d", origin, a.status)
+			}
+		}
+	})
 }
 
 // Without tokens, no web page reaches the server through somebody's browser.

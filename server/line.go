@@ -128,8 +128,13 @@ func (s *Server) call(c net.Conn, in *bufio.Reader, who *Who, r *http.Request) (
 	// Room for the length, which is known in the end.
 	b := append((*out)[:0], make([]byte, binary.MaxVarintLen64)...)
 	b = append(b, wire.KindReply)
-	answer, err := s.answer(context.Background(), body, b, who, r)
+	var answer []byte
+	if !s.still(r, who) {
+		return false, false // it has to show a token that is one
+	}
+	answer, err = s.answer(context.Background(), body, b, who, r)
 	if err != nil {
+		s.refused(r, who, err)
 		p := problemOf(err)
 		if p.Status == http.StatusInternalServerError {
 			s.log.Error("internal error", "path", r.URL.Path, "error", err)

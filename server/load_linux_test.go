@@ -10,9 +10,13 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sema/engine/memengine"
 	"sema/lab/child"
@@ -23,8 +27,26 @@ import (
 // serverRole is that of a server over memory. It says its address.
 const serverRole = "server"
 
+// serverJob is what such a server is like.
+type serverJob struct {
+	Files  uint64 // how many it may have open; 0: as this process
+	Tokens bool
+}
+
 func init() {
-	child.Role(serverRole, func(struct{}) error {
+	child.Role(serverRole, func(job serverJob) error {
+		if job.Files > 0 {
+			if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: job.Files, Max: job.Files}); err != nil {
+				return err
+			}
+		}
+		o := &server.Options{}
+		if job.Tokens {
+			var err error
+			if o.Tokens, err = server.ReadTokens(strings.NewReader("boss admin * secret-of-the-boss\n")); err != nil {
+				return err
+			}
+		}
 		ctx, stop := context.WithCancel(context.Background())
 		go func() {
 			_, _ = child.Order() // none: the end
@@ -36,7 +58,7 @@ func init() {
 		}
 		fmt.Println("at", l.Addr())
 		e := memengine.New()
-		s, err := server.New(e, nil)
+		s, err := server.New(e, o)
 		if err != nil {
 			return err
 		}
@@ -50,8 +72,8 @@ type process struct {
 	addr string
 }
 
-func startProcess(tb testing.TB) *process {
-	p := &process{Tested: child.Run(tb, serverRole, struct{}{})}
+func startProcess(tb testing.TB, job serverJob) *process {
+	p := &process{Tested: child.Run(tb, serverRole, job)}
 	p.Says("at", &p.addr)
 	tb.Cleanup(p.Ends)
 	return p
@@ -91,7 +113,7 @@ func (c *poll) receive(v any) (int, error) {
 // none, looks at the server for a while as they do, and lets them have it one after
 // the other, in their order.
 func longPolls(tb testing.TB, n int, labels bool, while time.Duration) (perPoll float64, waiting, serving, served time.Duration) {
-	p := startProcess(tb)
+	p := startProcess(tb, serverJob{})
 	gate, look := p.dial(tb), p.dial(tb)
 	expect.OK(tb, gate.send("PUT", "/permits/gate", `{"limit":1,"lease_seconds":600}`))
 	if status, err := gate.receive(nil); err != nil || status != 200 {
@@ -184,4 +206,72 @@ func BenchmarkLongPolls(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Those without a right, and those of whom half a request came, cannot use up the
+// files of a server, so it answers others all the while.
+func TestHalfRequestsKeepNobodyOut(t *testing.T) {
+	for _, tokens := range []bool{false, true} {
+		p := startProcess(t, serverJob{Files: 1024, Tokens: tokens})
+		for i := range 1100 {
+			c := p.dial(t)
+			path := []string{"/v1/semaphores/x/permits/a", "/healthz", "/v1//x"}[i%3]
+			_, err := fmt.Fprintf(c.conn, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", path)
+			expect.OK(t, err)
+		}
+		for range 20 {
+			c := p.dial(t)
+			expect.OK(t, c.conn.SetDeadline(time.Now().Add(10*time.Second))) // else it were an outage
+			_, err := fmt.Fprint(c.conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			expect.OK(t, err)
+			if status, err := c.receive(nil); err != nil || status != 200 {
+				t.Fatal(status, err)
+			}
+		}
+	}
+}
+
+// A client that is gone without a word, as with its power, loses the permit that its
+// connection holds: within two leases, and not when TCP gives up.
+func TestHoldOfAClientThatVanished(t *testing.T) {
+	const lease = 3 * time.Second
+	p := startProcess(t, serverJob{})
+	c, look := p.dial(t), p.dial(t)
+	expect.OK(t, c.send("POST", "/hold", fmt.Sprintf(`{"limit":1,"lease_seconds":%v}`, lease.Seconds())))
+	r, err := http.ReadResponse(c.in, nil)
+	expect.OK(t, err)
+	line, err := bufio.NewReader(r.Body).ReadString('\n')
+	if err != nil || !strings.Contains(line, `"granted"`) {
+		t.Fatal(line, err)
+	}
+	used := func() int {
+		st := struct {
+			Used int `json:"used"`
+		}{}
+		expect.OK(t, look.send("GET", "", ""))
+		if status, err := look.receive(&st); err != nil || status != 200 {
+			t.Fatal(status, err)
+		}
+		return st.Used
+	}
+	if n := used(); n != 1 {
+		t.Fatalf("%d held", n)
+	}
+	vanish(t, c.conn)
+	began := time.Now()
+	expect.Until(t, "the permit is given back", func() bool { return used() == 0 })
+	t.Logf("given back after %.1f s; the lease is %v", time.Since(began).Seconds(), lease)
+}
+
+// vanish has this end of a connection hear nothing any more, and so say nothing: the
+// kernel drops whatever comes before TCP sees it.
+func vanish(t *testing.T, c net.Conn) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	expect.OK(t, err)
+	var failed error
+	expect.OK(t, raw.Control(func(fd uintptr) {
+		nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+	}))
+	expect.OK(t, failed)
 }

@@ -40,6 +40,39 @@ func absent(name string) error {
 	return problem(http.StatusNotFound, "no-semaphore", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)
 }
 
+// find answers with all who hold or wait, of the semaphores that the bearer may see,
+// and whose permit, caller, host or label is what was asked for.
+func (s *Server) find(w http.ResponseWriter, r *http.Request, who *Who) error {
+	q := r.URL.Query()
+	text := q.Get("of")
+	if text == "" || len(text) > maxText {
+		return &engine.ArgumentError{What: "of", Value: text, Want: "1 to 255 bytes of a caller's id, a permit, a host or a label"}
+	}
+	answer := view.NewFound()
+	prefixes, any := who.Among(q.Get("prefix"))
+	if !any {
+		return writeJSON(w, http.StatusOK, answer)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), listTime)
+	defer cancel()
+	missed, err := s.watcher.Each(ctx, prefixes, func(name string, st engine.State) {
+		v := view.Of(name, st)
+		for i := range v.Holders {
+			v.Holders[i].Permit = s.remotes.outerText(v.Holders[i].Permit)
+		}
+		for i := range v.Waiters {
+			v.Waiters[i].Permit = s.remotes.outerText(v.Waiters[i].Permit)
+		}
+		answer.Add(v, text)
+	})
+	if err != nil {
+		return err
+	}
+	answer.Missed = missed
+	answer.Sort()
+	return writeJSON(w, http.StatusOK, answer)
+}
+
 // list answers with the semaphores that exist, sorted by name, a page at a time.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 	most, err := number(r, "max", 100, 1000)
@@ -122,6 +155,21 @@ func operationOn(what string, do func(*sema.Operator, context.Context, string) e
 	}
 }
 
+// callerOf is what a holder's caller calls its permit, for the audit log; "" if that
+// cannot be told.
+func (s *Server) callerOf(ctx context.Context, name string, who *Who, permit string) string {
+	st, err := s.look(ctx, name, who)
+	if err != nil {
+		return "" // the operation itself says so
+	}
+	for _, h := range st.Holders {
+		if h.ID == permit {
+			return h.Client.Caller
+		}
+	}
+	return ""
+}
+
 // operate carries out what an operator wants, and writes it down.
 func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a access.Record, do func(*sema.Operator, context.Context) error) error {
 	name, err := s.nameOf(r, who)
@@ -135,8 +183,14 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a acc
 	defer func() { _ = o.Close() }() // the answer is there
 	ctx, cancel := context.WithTimeout(r.Context(), stepTime)
 	defer cancel()
-	err = do(o, ctx)
 	a.Name = name
+	if a.Permit != "" {
+		a.Caller = s.callerOf(ctx, name, who, a.Permit)
+	}
+	if err := s.begin(a, who, r); err != nil {
+		return err
+	}
+	err = do(o, ctx)
 	a.Result = access.ResultOf(err)
 	switch {
 	case errors.Is(err, sema.ErrNotFound):

@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/internal/client"
 )
@@ -178,7 +178,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 	wish := client.Wish{
 		Terms: client.Terms{Limit: int(q.Limit), Lease: lease},
 		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
-		Who:   engine.Client{Host: hostOf(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
+		Who:   engine.Client{Host: access.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
 		Wait:  q.Wait > 0,
 	}
 	if keep {
@@ -191,15 +191,6 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 		return nil, err
 	}
 	return &asking{x, p, id, q.Wait.duration(), func() { leave(); s.waiters.Add(-1) }}, nil
-}
-
-// hostOf is where a request comes from.
-func hostOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return cut(r.RemoteAddr)
-	}
-	return host
 }
 
 // labelOf is what operators see beside the host.

@@ -26,6 +26,8 @@ type Problem struct {
 	RetryAfter  float64 `json:"retryAfter,omitempty"`  // seconds; rounded up in the header
 	NotExecuted bool    `json:"notExecuted,omitempty"` // certainly nothing was changed
 	Temporary   bool    `json:"temporary,omitempty"`   // the same request may succeed soon
+
+	audited string // what the audit log has in place of Detail, which says less
 }
 
 // Error is the detail.

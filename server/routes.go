@@ -49,6 +49,7 @@ var routes = []route{
 	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", access.Admin, operationOn("revoke", (*sema.Operator).Revoke)},
 	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", access.Admin, operationOn("release", (*sema.Operator).Release)},
 
+	{"GET", "/v1/find", access.Read, (*Server).find},
 	{"GET", "/v1/events", access.Read, (*Server).events},
 
 	{"POST", "/v1/engine/step", access.Read, (*Server).step},
@@ -109,42 +110,53 @@ func (s *Server) routes() *http.ServeMux {
 // the body may take, and what an error looks like.
 func (s *Server) guarded(one route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := s.admit(one, w, r); err != nil {
+		who, err := s.admit(one, r)
+		if err == nil {
+			t := turnOf(r)
+			defer t.end()
+			if one.right != access.None {
+				t.beginWith(r.Body)
+			}
+			err = one.do(s, w, r, who)
+		}
+		if err != nil {
+			s.refused(r, who, err)
 			s.fail(w, r, err)
 		}
 	}
 }
 
-func (s *Server) admit(one route, w http.ResponseWriter, r *http.Request) error {
-	if s.closed.Load() && one.right != access.None {
-		return closing()
+// admit is who sent a request, if it may be answered.
+func (s *Server) admit(one route, r *http.Request) (*Who, error) {
+	if one.right == access.None {
+		return &Who{}, nil
 	}
-	who := &Who{}
-	if one.right != access.None {
-		var err error
-		if who, err = s.Who(r); err != nil {
-			return err
-		}
-		if !who.May(one.right) {
-			return forbidden(who, one.right)
-		}
+	if s.closed.Load() {
+		return nil, closing()
 	}
-	if r.ContentLength != 0 {
-		c := http.NewResponseController(w)
-		_ = c.SetReadDeadline(time.Now().Add(bodyTime)) // a test's writer has none
-		r.Body = &unhurried{r.Body, c}
+	who, err := s.Who(r)
+	if err == nil && !who.May(one.right) {
+		err = forbidden(who, one.right)
 	}
-	return one.do(s, w, r, who)
+	return who, err
+}
+
+// hurry gives a request's body a deadline.
+func hurry(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		return
+	}
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(bodyTime)) // a test's writer has none
+	r.Body = &unhurried{body: r.Body, c: c, whole: func() {}}
 }
 
 // unhurried ends the body's deadline with the body: afterwards a connection may
 // be silent for as long as its request waits.
 type unhurried struct {
-	body interface {
-		Read([]byte) (int, error)
-		Close() error
-	}
-	c *http.ResponseController
+	body  io.ReadCloser
+	c     *http.ResponseController
+	whole func() // is called then
 }
 
 func (u *unhurried) Read(b []byte) (int, error) {
@@ -152,6 +164,7 @@ func (u *unhurried) Read(b []byte) (int, error) {
 	if err == io.EOF && u.c != nil {
 		_ = u.c.SetReadDeadline(time.Time{})
 		u.c = nil
+		u.whole()
 	}
 	return n, err
 }

@@ -11,10 +11,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,9 +39,25 @@ type Options struct {
 	Log *slog.Logger
 
 	// Audit is told of everything that operators do, once it is done or has
-	// failed: set a limit, pause, revoke, remove, release what is not theirs. It
+	// failed: set a limit, pause, revoke, remove, release what is not theirs; and
+	// of every request that is refused for want of a right. It
 	// may be the method Add of an access.Log. Default: Log is told.
 	Audit func(access.Record)
+
+	// AuditFirst is told of each change that an operator wants before it is
+	// tried: an error refuses it. It may be the method Begin of an access.Log.
+	// Default: nobody is.
+	AuditFirst func(access.Record) error
+
+	// PublicURL is the address under which users know the server, where a proxy
+	// changes it: pages from there may change something. If it has a path, what is
+	// asked for below that is the same as below /. Default: the address that a
+	// request was sent to.
+	PublicURL *url.URL
+
+	// Proxies are those whose X-Forwarded-For and X-Forwarded-Proto are believed.
+	// Default: none.
+	Proxies access.Proxies
 
 	// AccessLog has Log told of each request once it is answered: at level info, with
 	// a status of 400 and more at warn, of 500 and more at error. Default: it is not.
@@ -65,9 +83,16 @@ type Options struct {
 	// time, 1 … 1,000,000; the next is answered with status 503. Default 20,000.
 	MaxWaiters int
 
-	// MaxConns bounds the connections that Serve has open at a time, 1 … 1,000,000;
-	// more wait to be accepted. Default 30,000.
+	// MaxConns bounds the connections that Serve has open at a time, 1 … 1,000,000.
+	// At the bound a new one takes the place of one that works for nobody, such as
+	// one without a request or without a right; while all work, it waits. Default
+	// 30,000, or three quarters of the files that the process may have open if
+	// those are fewer.
 	MaxConns int
+
+	// TLS is what Serve answers with; it has a certificate or GetCertificate, and
+	// clients may speak HTTP/2 then. Default: no TLS.
+	TLS *tls.Config
 }
 
 // Server is an http.Handler over an engine. Create it with New.
@@ -79,6 +104,8 @@ type Server struct {
 	self       engine.Client
 	life       string // one life of the server
 	mux        *http.ServeMux
+	origins    *http.CrossOriginProtection
+	path       string // of PublicURL, without the slash at its end
 	stats      stats
 	remotes    remotes
 	lines      lines
@@ -104,13 +131,17 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	}
 	options := *o
 	options.MaxWaiters = cmp.Or(o.MaxWaiters, 20_000)
-	options.MaxConns = cmp.Or(o.MaxConns, 30_000)
+	options.MaxConns = cmp.Or(o.MaxConns, defaultConns())
 	if err := cmp.Or(
 		engine.Validate("server", e),
 		engine.ValidateRange("server", "Options.MaxWaiters", options.MaxWaiters, 1, 1_000_000),
 		engine.ValidateRange("server", "Options.MaxConns", options.MaxConns, 1, 1_000_000),
 	); err != nil {
 		return nil, err
+	}
+	origins, path, err := access.Origins(o.PublicURL)
+	if err != nil {
+		return nil, &engine.ArgumentError{What: "Options.PublicURL", Value: o.PublicURL.Redacted(), Want: "http or https, a host, perhaps a path"}
 	}
 	watcher := o.Watcher
 	if watcher == nil {
@@ -121,7 +152,7 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	}
 	s := &Server{
 		engine: e, tokens: o.Tokens, log: o.Log, options: options, life: rand.Text(),
-		self: engine.Self("sema serve"), watcher: watcher,
+		self: engine.Self("sema serve"), watcher: watcher, origins: origins, path: path,
 		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.semaphores.byName = map[string]*semaphore{}
@@ -154,7 +185,17 @@ func (s *Server) sweep() {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	hurry(w, r) // before all else: whatever is answered, its body has to come
+	if len(s.options.Proxies) > 0 {
+		r = s.options.Proxies.Resolve(r)
+	}
+	if s.path != "" && strings.HasPrefix(r.URL.Path, s.path+"/") {
+		compress(http.StripPrefix(s.path, s.mux), w, r)
+		return
+	}
+	compress(s.mux, w, r)
+}
 
 // Close answers all who wait, with status 503 and Retry-After, ends all
 // streams, and gives back what the server holds for clients that live only as
@@ -207,11 +248,20 @@ const (
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnContext: withConn, TLSConfig: s.options.TLS,
+		HTTP2:     &http.HTTP2Config{SendPingTimeout: beat, PingTimeout: writeTime},
 		ConnState: s.stats.connState,
-		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	bounded := limitConns(l, s.options.MaxConns)
 	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(limitConns(l, s.options.MaxConns)) }()
+	go func() {
+		if h.TLSConfig != nil { // outside of the bound: so requests know that they came by TLS
+			failed <- h.ServeTLS(bounded, "", "")
+			return
+		}
+		failed <- h.Serve(bounded)
+	}()
 	select {
 	case err := <-failed:
 		s.Close()
@@ -245,50 +295,8 @@ func (s *Server) ownSite(r *http.Request) error {
 	if net.ParseIP(strings.Trim(host, "[]")) == nil && !strings.EqualFold(host, "localhost") {
 		return problem(http.StatusForbidden, "forbidden", "without tokens, the server answers requests for localhost or an IP address, not for %q", cut(host))
 	}
-	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+	if err := s.origins.Check(r); err != nil {
 		return problem(http.StatusForbidden, "forbidden", "a page of another site sent the request")
 	}
 	return nil
-}
-
-// limitConns has at most n connections of a listener open at a time.
-func limitConns(l net.Listener, n int) net.Listener {
-	done := make(chan struct{})
-	return &limited{l, make(chan struct{}, n), done, sync.OnceFunc(func() { close(done) })}
-}
-
-type limited struct {
-	net.Listener
-	places chan struct{}
-	done   chan struct{}
-	end    func() // closes done
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.places <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.places
-		return nil, err
-	}
-	return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
-}
-
-func (l *limited) Close() error {
-	l.end()
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	leave func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }

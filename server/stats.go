@@ -126,7 +126,7 @@ func (s *Server) logAccess(r *http.Request, route string, right access.Right, st
 		}
 	}
 	s.log.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "route", route, "status", status,
-		"seconds", took.Seconds(), "who", name, "from", r.RemoteAddr)
+		"seconds", took.Seconds(), "who", name, "from", access.Host(r))
 }
 
 // connState counts the connections of Serve.

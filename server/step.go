@@ -213,6 +213,12 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 		return engine.Reply{}, p
 	}
 	c.Number <<= partBits
+	audited := s.audited(ctx, rs, c, who)
+	for _, a := range audited {
+		if err := s.begin(a, who, r); err != nil {
+			return engine.Reply{}, err
+		}
+	}
 	var reply engine.Reply
 	var err error
 	if simple {
@@ -220,7 +226,10 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 	} else {
 		reply, err = rs.carrySome(ctx, c, ids)
 	}
-	s.auditCall(rs, c, reply, err, who, r)
+	for i, a := range audited {
+		a.Result = resultOf(reply, i, err)
+		s.options.Audit(a.By(*who, r))
+	}
 	if err != nil {
 		return engine.Reply{}, err
 	}

@@ -64,6 +64,9 @@ func (s *Server) news(w http.ResponseWriter, r *http.Request, who *Who) error {
 		select {
 		case <-m.wake:
 		case <-ticker.C:
+			if !s.still(r, who) {
+				return nil
+			}
 			if err := out.write([]byte{0}); err != nil {
 				return nil //nolint:nilerr // the client is gone
 			}

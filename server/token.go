@@ -5,40 +5,68 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/rate"
 	"sema/internal/wire"
 )
 
-// Tokens are the bearer tokens that a server takes. Create them with ReadTokens.
-type Tokens struct{ byName map[string]*bearer }
+// Tokens are the bearer tokens that a server takes. Create them with ReadTokens; they
+// are safe for concurrent use.
+type Tokens struct {
+	byName  atomic.Pointer[map[string]*bearer]
+	guesses rate.Limit // wrong secrets, by address and name
+}
 
 // Who is the bearer of a token. Its name is "local" where none is needed.
 type Who = access.Who
 
+// bearer is a name with its right and its secrets.
 type bearer struct {
 	Who
-	hash [sha256.Size]byte
+	secrets []secret
+}
+
+type secret struct {
+	hash    [sha256.Size]byte
+	expires time.Time // zero: never
 }
 
 // local is everybody, to a server without tokens.
 var local = &Who{Name: "local", Right: access.Admin}
 
-// ReadTokens reads a token file. Each line has four words; empty lines and
+// ReadTokens reads a token file. Each line has four words or five; empty lines and
 // those that begin with # are passed over:
 //
-//	NAME  read|use|admin  PREFIX[,PREFIX…] or *  SECRET or sha256:HEX
+//	NAME  read|use|admin  PREFIX[,PREFIX…] or *  SECRET or sha256:HEX  [expires=2027-01-31]
 //
 // NAME is 1 … 16 lower-case letters and digits; SECRET has at least 16
-// characters; HEX is the SHA-256 of the secret. A client shows NAME.SECRET. An
-// error names the line, never a secret.
+// characters; HEX is the SHA-256 of the secret. A client shows NAME.SECRET. From the
+// beginning of the day of expires on, in UTC, it is not taken any more. A name with
+// several secrets has as many lines, with the same right and prefixes. An error names
+// the line, never a secret.
 func ReadTokens(r io.Reader) (*Tokens, error) {
-	t := &Tokens{byName: map[string]*bearer{}}
+	t := &Tokens{guesses: rate.Limit{Burst: 20, Every: time.Second}}
+	if err := t.Reread(r); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Reread takes the tokens of a token file in place of those of before, for requests
+// that come from now on, and for connections and streams that are open within seconds.
+// With an error, which is as that of ReadTokens, those of before stay.
+func (t *Tokens) Reread(r io.Reader) error {
+	byName := map[string]*bearer{}
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
 		text := strings.TrimSpace(lines.Text())
@@ -46,26 +74,32 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 			continue
 		}
 		who, err := readToken(strings.Fields(text))
-		if err == nil && t.byName[who.Name] != nil {
-			err = fmt.Errorf("the name %q is there twice", who.Name)
+		if err == nil {
+			if old := byName[who.Name]; old == nil {
+				byName[who.Name] = who
+			} else if old.Right != who.Right || !slices.Equal(old.Prefixes, who.Prefixes) {
+				err = fmt.Errorf("the name %q is there twice, with different rights or prefixes", who.Name)
+			} else {
+				old.secrets = append(old.secrets, who.secrets...)
+			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("sema: token file, line %d: %w", n, err)
+			return fmt.Errorf("sema: token file, line %d: %w", n, err)
 		}
-		t.byName[who.Name] = who
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("sema: token file: %w", err)
+		return fmt.Errorf("sema: token file: %w", err)
 	}
-	if len(t.byName) == 0 {
-		return nil, fmt.Errorf("sema: token file: no token in it")
+	if len(byName) == 0 {
+		return fmt.Errorf("sema: token file: no token in it")
 	}
-	return t, nil
+	t.byName.Store(&byName)
+	return nil
 }
 
 func readToken(words []string) (*bearer, error) {
-	if len(words) != 4 {
-		return nil, fmt.Errorf("%d words; want four: NAME RIGHT PREFIXES SECRET", len(words))
+	if len(words) != 4 && len(words) != 5 {
+		return nil, fmt.Errorf("%d words; want NAME RIGHT PREFIXES SECRET, and perhaps expires=YEAR-MONTH-DAY", len(words))
 	}
 	who := &bearer{Who: Who{Name: words[0], Right: access.ParseRight(words[1])}}
 	switch {
@@ -84,35 +118,75 @@ func readToken(words []string) (*bearer, error) {
 			}
 		}
 	}
-	secret := words[3]
-	if text, ok := strings.CutPrefix(secret, "sha256:"); ok {
+	one := secret{hash: sha256.Sum256([]byte(words[3]))}
+	if text, ok := strings.CutPrefix(words[3], "sha256:"); ok {
 		hash, err := hex.DecodeString(text)
 		if err != nil || len(hash) != sha256.Size {
 			return nil, fmt.Errorf("the fourth word is no hash: want sha256: and 64 hexadecimal digits")
 		}
-		who.hash = [sha256.Size]byte(hash)
-		return who, nil
-	}
-	if len(secret) < 16 {
+		one.hash = [sha256.Size]byte(hash)
+	} else if len(words[3]) < 16 {
 		return nil, fmt.Errorf("the secret is too short: want at least 16 characters")
 	}
-	who.hash = sha256.Sum256([]byte(secret))
+	if len(words) == 5 {
+		day, ok := strings.CutPrefix(words[4], "expires=")
+		at, err := time.Parse(time.DateOnly, day)
+		if err != nil || !ok {
+			return nil, fmt.Errorf("the fifth word is no day: want such as expires=2027-01-31")
+		}
+		one.expires = at
+	}
+	who.secrets = []secret{one}
 	return who, nil
 }
+
+var (
+	errNoToken  = errors.New("there is no such token")
+	errGuessing = errors.New("too many wrong secrets from this address")
+)
 
 // Find is the bearer of a token, NAME.SECRET; nil if there is none. How long it
 // takes says nothing of the secret.
 func (t *Tokens) Find(token string) *Who {
-	name, secret, _ := strings.Cut(token, ".")
-	hash := sha256.Sum256([]byte(secret))
-	who := t.byName[name]
+	who, _ := t.find(token)
+	return who
+}
+
+func (t *Tokens) find(token string) (*Who, error) {
+	name, text, _ := strings.Cut(token, ".")
+	hash := sha256.Sum256([]byte(text))
+	who := (*t.byName.Load())[name]
 	if who == nil {
-		return nil
+		return nil, errNoToken
 	}
-	if subtle.ConstantTimeCompare(hash[:], who.hash[:]) != 1 {
-		return nil
+	err := fmt.Errorf("the secret of %q is wrong", name)
+	for _, one := range who.secrets {
+		if subtle.ConstantTimeCompare(hash[:], one.hash[:]) != 1 {
+			continue
+		}
+		if one.expires.IsZero() || time.Now().Before(one.expires) {
+			return &who.Who, nil
+		}
+		err = fmt.Errorf("the secret of %q has expired", name)
 	}
-	return &who.Who
+	return nil, err
+}
+
+// Login is Find for a token that a request shows. An address that shows a wrong secret
+// of one name again and again, 20 times and then more than once a second, is refused
+// that name without a look at the secret. The error says why in a few words, for
+// an audit log.
+func (t *Tokens) Login(r *http.Request, token string) (*Who, error) {
+	name, _, _ := strings.Cut(token, ".")
+	key := access.Host(r) + " " + name[:min(len(name), 20)]
+	if t.guesses.Wait(key) > 0 {
+		return nil, errGuessing
+	}
+	who, err := t.find(token)
+	if err != nil {
+		t.guesses.Take(key)
+	}
+	return who, err
 }
 
 // Who finds out who sent a request. The error is a *Problem with status 401, or 403 where
@@ -128,8 +202,25 @@ func (s *Server) Who(r *http.Request) (*Who, error) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil, problem(http.StatusUnauthorized, "unauthorized", "this server wants a token: Authorization: Bearer NAME.SECRET")
 	}
-	if who := s.tokens.Find(strings.TrimSpace(token)); who != nil {
+	who, err := s.tokens.Login(r, strings.TrimSpace(token))
+	if err == nil {
 		return who, nil
 	}
-	return nil, problem(http.StatusUnauthorized, "unauthorized", "the token is not one of this server's")
+	p := problem(http.StatusUnauthorized, "unauthorized", "the token is not one of this server's")
+	if err == errGuessing {
+		p = problem(http.StatusUnauthorized, "guessing", "%v: this token is not looked at", err).after(time.Second)
+	}
+	p.audited = err.Error()
+	return nil, p
+}
+
+// still reports whether a request that goes on has the right that it began with: its
+// token may have been taken out of the file, or have expired.
+func (s *Server) still(r *http.Request, who *Who) bool {
+	if s.tokens == nil {
+		return true
+	}
+	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	now := s.tokens.Find(strings.TrimSpace(token))
+	return now != nil && now.Name == who.Name && now.Right == who.Right && slices.Equal(now.Prefixes, who.Prefixes)
 }

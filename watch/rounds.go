@@ -148,15 +148,22 @@ func (w *Watcher) alsoGone(found []string) []string {
 // rate a second (0: as fast as can be). It fails only if no look succeeded, or
 // ctx ended.
 func (w *Watcher) lookAll(ctx context.Context, list []string, since time.Time, rate int) error {
+	_, err := w.each(ctx, list, rate, func(name string) error { return w.glance(ctx, name, since) })
+	return err
+}
+
+// each looks at semaphores as look does, several at a time and at most rate a second
+// (0: as fast as can be), and says how many looks failed. The error is nil unless all
+// did, or ctx ended.
+func (w *Watcher) each(ctx context.Context, list []string, rate int, look func(name string) error) (failures int, failure error) {
 	began, work := time.Now(), make(chan string)
 	var mu sync.Mutex
-	var failure error
-	succeeded, failures := 0, 0
+	succeeded := 0
 	var workers sync.WaitGroup
 	for range min(w.options.Parallel, len(list)) {
 		workers.Go(func() {
 			for name := range work {
-				err := w.glance(ctx, name, since)
+				err := look(name)
 				mu.Lock()
 				if err != nil {
 					failure = err
@@ -187,7 +194,7 @@ func (w *Watcher) lookAll(ctx context.Context, list []string, since time.Time, r
 	if succeeded > 0 || ctx.Err() != nil {
 		failure = ctx.Err()
 	}
-	return failure
+	return failures, failure
 }
 
 // pause sleeps, if it is worth it.

@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	_ "embed"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,7 +44,7 @@ func screen(width, height int64, mobile bool) chromedp.Action[chromedp.Void] {
 
 func withLogin() dashboard.Options {
 	o := quick
-	o.Login = func(string) (access.Who, bool) { return access.Who{}, false }
+	o.Login = func(*http.Request, string) (access.Who, bool) { return access.Who{}, false }
 	return o
 }
 

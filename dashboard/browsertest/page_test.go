@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -177,7 +178,7 @@ func TestKeyboard(t *testing.T) {
 }
 
 func TestWithoutJavaScript(t *testing.T) {
-	s := newSite(t, dashboard.Options{Rows: 2, Login: func(token string) (access.Who, bool) {
+	s := newSite(t, dashboard.Options{Rows: 2, Login: func(_ *http.Request, token string) (access.Who, bool) {
 		return operator(nil), token == "open sesame"[:4]
 	}})
 	p := s.acquire(s.semaphore("x", 3, "job"), 1)

@@ -436,6 +436,44 @@ func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
 	}
 }
 
+// A patient caller that waits outlives any outage, and has its turn afterwards; one
+// that is refused for good does not wait for ever.
+func TestAPatientCallerOutlivesAnOutage(t *testing.T) {
+	for _, patient := range []bool{false, true} {
+		for _, failure := range []error{unknown, refused, &engine.Error{Op: "test", Err: errors.New("wrong token")}} {
+			s := begin(t, func(c *Config) { c.Patient = patient })
+			held := s.hold()
+			a := s.acquire()
+			s.answers(s.sends("ask1"))
+			if a.State() != Waiting {
+				t.Fatal(a.State())
+			}
+			for end := s.now + 3*s.m.cfg.Lease; s.now < end; s.later(maxPause) {
+				if _, ok := s.m.Next(s.now); ok {
+					s.m.Failed(s.now, failure)
+				}
+			}
+			waits := a.State() == Waiting
+			if waits != (patient && failure.(*engine.Error).Temporary) {
+				t.Errorf("patient %v, %v: it is %v", patient, failure, a.State())
+			}
+			if !waits {
+				continue
+			}
+			s.other(engine.Request{Kind: engine.Release, ID: held})
+			for a.State() != Held {
+				if c, ok := s.m.Next(s.now); ok {
+					s.answers(c)
+				}
+				s.later(time.Second)
+				if s.now > time.Hour {
+					t.Fatal("it is never granted")
+				}
+			}
+		}
+	}
+}
+
 func TestTheNewestLimitIsSaidUntilAnAskIsAnswered(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Newest = true })
 	says := func(want bool) engine.Call {

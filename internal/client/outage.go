@@ -107,7 +107,7 @@ func (m *Machine) bear(now time.Duration, failure *engine.Error) {
 		}
 	}
 	m.fresh = slices.DeleteFunc(m.fresh, func(c *claim) bool { return c.stage != wished })
-	m.refuseLine(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.borne(a, m.cfg.Lease) })
+	m.refuseLine(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.borne(a, m.cfg.Lease, failure) })
 }
 
 // expect notes that somebody has come who waits for an answer. What the engine last
@@ -158,11 +158,15 @@ func (m *Machine) failedFor(now, came time.Duration) time.Duration {
 	return now - max(came, m.outage.began)
 }
 
-// borne is how long failures are borne for a caller: three seconds if it has had no
-// answer, and a lease if it was told that it waits.
-func (m *Machine) borne(a *Acquisition, lease time.Duration) time.Duration {
-	if a != nil && a.state == Asking {
+// borne is how long a failure is borne for a caller: three seconds if it has had no
+// answer, and a lease if it was told that it waits. A patient one that waits
+// bears an engine that is away for as long as it likes.
+func (m *Machine) borne(a *Acquisition, lease time.Duration, failure *engine.Error) time.Duration {
+	switch {
+	case a != nil && a.state == Asking:
 		return patience
+	case a != nil && a.state == Waiting && m.cfg.Patient && failure.Temporary:
+		return never
 	}
 	return lease
 }
@@ -176,7 +180,7 @@ func (m *Machine) bears(now time.Duration, c *claim, failure *engine.Error, fina
 	case c.stage == ended || c.stage == held:
 		return true
 	case final && (c.stage == unproven || c.stage == wished && a != nil && a.state == Asking):
-	case m.failedFor(now, c.cameAt()) >= m.borne(a, c.terms.Lease):
+	case m.failedFor(now, c.cameAt()) >= m.borne(a, c.terms.Lease, failure):
 	default:
 		return true
 	}

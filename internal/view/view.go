@@ -45,6 +45,7 @@ type Holder struct {
 	Host    string   `json:"host"`
 	PID     int      `json:"pid"`
 	Label   string   `json:"label"`
+	Caller  string   `json:"caller"` // what the caller calls the permit; "": nothing
 }
 
 // Waiter is a client with a ticket.
@@ -57,6 +58,7 @@ type Waiter struct {
 	Host     string  `json:"host"`
 	PID      int     `json:"pid"`
 	Label    string  `json:"label"`
+	Caller   string  `json:"caller"` // what the caller calls the permit; "": nothing
 }
 
 // Summarize is what a look found. The error's text is the caller's to say.
@@ -73,7 +75,7 @@ func Of(name string, st engine.State) State {
 	for _, h := range ByToken(st.Holders) {
 		one := Holder{
 			Permit: h.ID, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,
-			Host: h.Client.Host, PID: h.Client.PID, Label: h.Client.Label,
+			Host: h.Client.Host, PID: h.Client.PID, Label: h.Client.Label, Caller: h.Client.Caller,
 		}
 		if h.Slot >= 0 {
 			one.Slot = &h.Slot
@@ -87,7 +89,7 @@ func Of(name string, st engine.State) State {
 	for i, w := range st.Waiters {
 		v.Waiters = append(v.Waiters, Waiter{
 			Position: i + 1, Permit: w.ID, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
-			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label,
+			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Caller: w.Client.Caller,
 		})
 	}
 	return v

@@ -71,6 +71,7 @@ func (n *node) start() {
 		Client: n.client, Terms: client.Terms{Limit: n.w.limit, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3},
 		Slots: n.plan.slots, Strict: n.plan.strict, Newest: n.plan.newest, Unfair: n.plan.unfair, Detached: n.plan.detached,
 		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep), Passes: n.plan.passes,
+		Patient: n.number%2 == 1 && !n.plan.serves, // it draws nothing, so seeds stay what they were
 	}
 	if n.plan.noRenewal {
 		cfg.Renew = 0

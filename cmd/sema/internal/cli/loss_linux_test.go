@@ -62,6 +62,44 @@ func TestRedisFallsSilent(t *testing.T) {
 	})
 }
 
+// Without --wait a wait is for ever: an engine that is away for longer than the lease
+// is borne, behind a server and directly, and standard error says that it is away.
+func TestAWaitOutlivesAnOutage(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	for _, through := range []string{"redis", "serve"} {
+		t.Run(through, func(t *testing.T) {
+			t.Parallel()
+			r := redistest.Start(t)
+			url, args := r.URL(), []string{"--url", r.URL()}
+			var s *served
+			if through == "serve" {
+				s = serve(t, args...)
+				url = s.url
+			}
+			permit := strings.TrimSpace(ok(t, "SEMA_URL="+url, "acquire", "--lease", "10m", "x"))
+			j := start(t, url, "run", "--lease", "5s", "x", "--", "echo", "mine")
+			look(t, r.URL(), "x").counts(1, 1)
+			if s != nil {
+				expect.OK(t, s.cmd.Process.Kill())
+				<-s.logs
+			} else {
+				r.Stop()
+			}
+			j.says("the engine is away, waiting on")
+			time.Sleep(7 * time.Second) // longer than the lease
+			if s != nil {
+				serve(t, append(args, "--listen", strings.TrimPrefix(url, "http://"))...)
+			} else {
+				r.Continue()
+			}
+			ok(t, "SEMA_URL="+url, "release", "x", permit)
+			j.expect("mine")
+			j.exits(0)
+		})
+	}
+}
+
 // A stopped sema cannot do anything; its guard can.
 func TestSemaIsStopped(t *testing.T) {
 	ofProcesses(t)

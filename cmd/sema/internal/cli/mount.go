@@ -36,14 +36,19 @@ func mount(e engine.Engine, o *server.Options) (f *figures, closing func(), err 
 
 // dashboardOptions let in those whom the server lets in.
 func dashboardOptions(o *server.Options, w *watching.Watcher) *dashboard.Options {
-	d := &dashboard.Options{Watcher: w, Log: o.Log, Audit: o.Audit}
+	d := &dashboard.Options{Watcher: w, Log: o.Log, Audit: o.Audit, AuditFirst: o.AuditFirst}
+	if o.PublicURL != nil {
+		d.Origins, _, _ = access.Origins(o.PublicURL) // it is one
+		d.Secure = o.PublicURL.Scheme == "https"
+	}
 	if o.Tokens == nil {
 		d.Allow = func(*http.Request) access.Who { return access.Who{Name: "local", Right: access.Admin} }
 		return d
 	}
-	d.Login = func(token string) (access.Who, bool) {
-		who := o.Tokens.Find(token)
-		if who == nil {
+	d.Login = func(r *http.Request, token string) (access.Who, bool) {
+		who, err := o.Tokens.Login(r, token)
+		if err != nil {
+			o.Audit(access.Refused(access.Who{}, r, "", err.Error()))
 			return access.Who{}, false
 		}
 		return *who, true

@@ -9,8 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -27,10 +30,14 @@ engine: sema run --url http://host:7362 …
 
 Beyond this host it wants a token file, whose lines are
   NAME  read|use|admin  PREFIX[,PREFIX…] or *  SECRET or sha256:HEX
+and perhaps expires=2027-01-31 behind that, the first day it is not taken.
 read: look; use: acquire, renew, release; admin: limits, pause, revoke, remove.
 NAME is 1 to 16 lower-case letters and digits, SECRET at least 16 characters,
 HEX the SHA-256 of the secret. Clients show NAME.SECRET, as $SEMA_SERVER_TOKEN
-or as "Authorization: Bearer NAME.SECRET". PREFIX: names that begin so.
+or as "Authorization: Bearer NAME.SECRET". PREFIX: names that begin so. A name
+with two lines has two secrets. The file and the certificate are read again when
+they change; if something is wrong with them then, those of before stay. Nobody
+else may read the token file and the key.
 
 TERM and INT end it: waiters are told to come again, requests at hand are
 carried out, for at most ten seconds. Permits have their leases, so a restart
@@ -38,17 +45,19 @@ takes none away. /healthz answers as long as the process lives, /readyz as long
 as the engine answers. / is the dashboard, for browsers; /metrics is for
 Prometheus, and looks at the engine only once it was asked.
 
-The log goes to standard error. The audit log has what operators did, a line of
-JSON each: time, who (name of the token), from, what (limit, unset-limit, pause,
-unpause, revoke, release, remove), name, permit, limit, result.`
+The log goes to standard error. The audit log has what operators did, and what
+was refused for want of a right, a line of JSON each: time, who (name of the
+token), from, what (limit, unset-limit, pause, unpause, revoke, release, remove,
+refused), name, permit, caller, limit, request, lines, result.`
 
 // defaultListen is where sema serve listens, reached from this host only.
 const defaultListen = "127.0.0.1:7362"
 
 type serveFlags struct {
-	accessLog                        bool
-	profile                          string
-	listen, cert, key, tokens, audit string
+	listen, cert, key, tokens, audit, public, proxies string
+	auditRequired                                     bool
+	accessLog                                         bool
+	profile                                           string
 }
 
 func (p *program) serveCommand() *cobra.Command {
@@ -69,6 +78,9 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.BoolVar(&f.accessLog, "access-log", false, "log each request: path, status, seconds, who, from")
 	flags.StringVar(&f.profile, "profile", "", "address of this host, such as 127.0.0.1:6060, for profiles: go tool pprof http://127.0.0.1:6060/debug/pprof/heap")
 	flags.StringVar(&f.audit, "audit", "", "file for the audit log, appended to; - is standard output")
+	flags.BoolVar(&f.auditRequired, "audit-required", false, "change nothing of which the audit log cannot have a line, written before")
+	flags.StringVar(&f.public, "public-url", "", "where a proxy has the server for its users, such as https://sema.example.org/ops")
+	flags.StringVar(&f.proxies, "trusted-proxy", "", "addresses or networks, with commas between, whose X-Forwarded-For and -Proto are believed")
 	return cmd
 }
 
@@ -84,16 +96,26 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if err := checkListen(f.listen, o.Tokens != nil); err != nil {
 		return err
 	}
-	config, err := readCertificate(f.cert, f.key)
-	if err != nil {
+	if err := f.readProxy(&o); err != nil {
 		return err
+	}
+	certificate := certificate{}
+	if o.TLS, err = certificate.config(f.cert, f.key); err != nil {
+		return err
+	}
+	if f.auditRequired && f.audit == "" {
+		return usage("--audit FILE", "--audit-required needs --audit")
 	}
 	audit, closeAudit, err := p.openAudit(f.audit)
 	if err != nil {
 		return err
 	}
 	defer closeAudit()
-	o.Audit = access.NewLog(audit, log).Add
+	records := access.NewLog(audit, log)
+	o.Audit = records.Add
+	if f.auditRequired {
+		o.AuditFirst = records.Begin
+	}
 	profiles, closeProfiles, err := serveProfiles(f.profile)
 	if err != nil {
 		return err
@@ -114,9 +136,8 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return &exit{exitUnreachable, usage("another --listen", "cannot listen on %s: %v", printable(f.listen, 100), err)}
 	}
 	scheme := "http"
-	if config != nil {
+	if o.TLS != nil {
 		scheme = "https"
-		l = tls.NewListener(l, config)
 	} else if o.Tokens != nil && !loopback(l.Addr().String()) {
 		log.Warn("tokens and answers travel in the clear", "try", "--tls-cert and --tls-key, or a proxy with TLS on this host")
 	}
@@ -124,6 +145,20 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		_ = l.Close() // it is not used
 		return err
+	}
+	var files sync.WaitGroup
+	defer files.Wait()
+	reading, end := context.WithCancel(ctx)
+	defer end()
+	if o.Tokens != nil {
+		files.Go(func() {
+			reread(reading, log, "token file", func() error { return withTokens(f.tokens, o.Tokens.Reread) }, f.tokens)
+		})
+	}
+	if o.TLS != nil {
+		files.Go(func() {
+			reread(reading, log, "certificate", func() error { return certificate.read(f.cert, f.key) }, f.cert, f.key)
+		})
 	}
 	figures.server = s
 	log.Info("serving", "url", scheme+"://"+l.Addr().String(), "engine", at.kind, "dir", at.dir, "tokens", o.Tokens != nil)
@@ -139,20 +174,53 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 }
 
 // readTokens reads the token file, if there is one.
-func readTokens(path string) (*server.Tokens, error) {
+func readTokens(path string) (tokens *server.Tokens, err error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // no file is no tokens
 	}
+	err = withTokens(path, func(in io.Reader) (err error) {
+		tokens, err = server.ReadTokens(in)
+		return err
+	})
+	return tokens, err
+}
+
+// withTokens opens the token file for read.
+func withTokens(path string, read func(io.Reader) error) error {
 	in, err := os.Open(path)
 	if err != nil {
-		return nil, usage("a file that this user can read", "token file: %v", err)
+		return usage("a file that this user can read", "token file: %v", err)
 	}
 	defer func() { _ = in.Close() }()
-	tokens, err := server.ReadTokens(in)
+	info, err := in.Stat()
 	if err != nil {
-		return nil, usage("sema serve --help", "%v", err)
+		return usage("another file", "token file: %v", err)
 	}
-	return tokens, nil
+	if err := ownOnly("token file", path, info); err != nil {
+		return err
+	}
+	if err := read(in); err != nil {
+		return usage("sema serve --help", "%v", err)
+	}
+	return nil
+}
+
+// readProxy reads what stands between the server and its users.
+func (f *serveFlags) readProxy(o *server.Options) (err error) {
+	if f.proxies != "" {
+		if o.Proxies, err = access.ParseProxies(f.proxies); err != nil {
+			return usage("--trusted-proxy 127.0.0.1", "--trusted-proxy: %v", err)
+		}
+	}
+	if f.public != "" {
+		if o.PublicURL, err = url.Parse(f.public); err == nil {
+			_, _, err = access.Origins(o.PublicURL)
+		}
+		if err != nil {
+			return usage("--public-url https://sema.example.org", "--public-url %s is no address of a site", redact(f.public))
+		}
+	}
+	return nil
 }
 
 // checkListen refuses to let other hosts in without tokens.
@@ -173,18 +241,37 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func readCertificate(cert, key string) (*tls.Config, error) {
+// certificate is the server's, as it was last read.
+type certificate struct {
+	pair atomic.Pointer[tls.Certificate]
+}
+
+// config is what a server with a certificate answers with; nil: there is none.
+func (c *certificate) config(cert, key string) (*tls.Config, error) {
 	if cert == "" && key == "" {
 		return nil, nil //nolint:nilnil // no certificate is no TLS
 	}
 	if cert == "" || key == "" {
 		return nil, usage("both", "--tls-cert and --tls-key belong together")
 	}
+	get := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil }
+	return &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12}, c.read(cert, key)
+}
+
+func (c *certificate) read(cert, key string) error {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
-		return nil, usage("two files in PEM format that belong together", "certificate: %v", err)
+		return usage("two files in PEM format that belong together", "certificate: %v", err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+	info, err := os.Stat(key)
+	if err == nil {
+		err = ownOnly("key", key, info)
+	}
+	if err != nil {
+		return err
+	}
+	c.pair.Store(&pair)
+	return nil
 }
 
 // openAudit opens the audit log, if there is to be one.
@@ -195,11 +282,27 @@ func (p *program) openAudit(path string) (out io.Writer, closing func(), err err
 	case "-":
 		return p.stdout, func() {}, nil
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if errors.Is(err, os.ErrPermission) { // it may be one that we can append to, no more
+		file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	}
 	if err != nil {
 		return nil, nil, usage("a file that this user can write", "audit log: %v", err)
 	}
+	wholeLines(file)
 	return file, func() { _ = file.Close() }, nil
+}
+
+// wholeLines ends a line that broke off when the disk was full, or at a crash.
+func wholeLines(file *os.File) {
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return
+	}
+	last := []byte{'\n'}
+	if _, err := file.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
+		_, _ = file.WriteString("\n") // what follows is noticed if this is not
+	}
 }
 
 // lineCleaner writes lines of the log to standard error, without secrets.

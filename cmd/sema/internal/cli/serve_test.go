@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -15,11 +16,16 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +40,29 @@ type served struct {
 	cmd  *exec.Cmd
 	url  string
 	logs chan string // all of it, at the end
+
+	mu   sync.Mutex
+	said string // what was not asked for by says
+}
+
+// says waits for a line of the log with all of these.
+func (s *served) says(words ...string) {
+	s.t.Helper()
+	expect.Until(s.t, "the log says "+words[0], func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for line := range strings.Lines(s.said) {
+			all := true
+			for _, word := range words {
+				all = all && strings.Contains(line, word)
+			}
+			if all {
+				s.said = ""
+				return true
+			}
+		}
+		return false
+	})
 }
 
 var servingAt = regexp.MustCompile(`msg=serving url=(\S+)`)
@@ -53,8 +82,18 @@ func serve(t *testing.T, args ...string) *served {
 	}
 	s.url = found[1]
 	go func() {
-		rest, _ := io.ReadAll(lines) // until it ends
-		s.logs <- first + string(rest)
+		all := first
+		for {
+			line, err := lines.ReadString('\n')
+			all += line
+			s.mu.Lock()
+			s.said += line
+			s.mu.Unlock()
+			if err != nil { // it has ended
+				s.logs <- all
+				return
+			}
+		}
 	}()
 	t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() })
 	return s
@@ -209,6 +248,218 @@ func TestServeWithTokensAndTLS(t *testing.T) {
 	}
 }
 
+// browser is one that takes the server's certificate, and keeps its cookies.
+func (s *served) browser(cert string) *http.Client {
+	s.t.Helper()
+	roots := x509.NewCertPool()
+	if cert != "" {
+		text, err := os.ReadFile(cert)
+		expect.OK(s.t, err)
+		roots.AppendCertsFromPEM(text)
+	}
+	jar, err := cookiejar.New(nil)
+	expect.OK(s.t, err)
+	c := &http.Client{Jar: jar, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
+	s.t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+// post sends a form, as a page of the server's would, and is the answer's status and
+// text after all redirects.
+func (s *served) post(browser *http.Client, at string, form url.Values, header ...string) (*http.Response, string) {
+	s.t.Helper()
+	r, err := http.NewRequest("POST", s.url+at, strings.NewReader(form.Encode()))
+	expect.OK(s.t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", s.url)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w, err := browser.Do(r)
+	expect.OK(s.t, err)
+	defer func() { _ = w.Body.Close() }()
+	text, err := io.ReadAll(w.Body)
+	expect.OK(s.t, err)
+	return w, string(text)
+}
+
+const admin = "boss admin * hush-hush-hush-boss\n"
+
+func writeFile(t *testing.T, text string) (path string) {
+	path = filepath.Join(t.TempDir(), "file")
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// The token that a browser keeps is never sent in clear where the server has TLS, or a
+// proxy in front of it; HTTP/2 is spoken.
+func TestServeSetsSecureCookies(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	certificate(t, cert, key)
+	tokens := writeFile(t, admin)
+	login := url.Values{"token": {"boss.hush-hush-hush-boss"}}
+	for _, c := range []struct {
+		args, header []string
+		want         bool
+	}{
+		{args: []string{"--tls-cert", cert, "--tls-key", key}, want: true},
+		{args: []string{"--public-url", "https://sema.example.org"}, header: []string{"Origin", "https://sema.example.org"}, want: true},
+		{args: []string{"--trusted-proxy", "127.0.0.1"}, header: []string{"X-Forwarded-Proto", "https"}, want: true},
+		{header: []string{"X-Forwarded-Proto", "https"}},
+	} {
+		s := serve(t, append([]string{"--url", fileURL(t), "--token-file", tokens}, c.args...)...)
+		browser := s.browser(cert)
+		browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		w, _ := s.post(browser, "/login", login, c.header...)
+		if len(w.Cookies()) != 1 || w.Cookies()[0].Secure != c.want {
+			t.Errorf("%v %v: %s %v", c.args, c.header, w.Status, w.Header)
+		}
+		if h2 := w.ProtoMajor == 2; h2 != strings.HasPrefix(s.url, "https") {
+			t.Errorf("%s speaks %s", s.url, w.Proto)
+		}
+		if log := s.end(); strings.Contains(log, "hush") {
+			t.Error(log)
+		}
+	}
+}
+
+// The headers that nginx sends with the lines of docs/serve.md: on plain http with a
+// port of its own, which the browser names in Origin.
+func TestServeBehindADocumentedProxy(t *testing.T) {
+	s := serve(t, "--url", fileURL(t), "--token-file", writeFile(t, admin))
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		to, _ := url.Parse(s.url)
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // $http_host: with the port
+	}})
+	defer proxy.Close()
+	behind := &served{t: t, url: proxy.URL}
+	if w, _ := behind.post(behind.browser(""), "/login", url.Values{"token": {"boss.hush-hush-hush-boss"}}); w.StatusCode != 200 || w.Request.URL.Path != "/" {
+		t.Errorf("%s, at %s", w.Status, w.Request.URL)
+	}
+	page, err := os.ReadFile("../../../../docs/serve.md")
+	expect.OK(t, err)
+	if !strings.Contains(string(page), "proxy_set_header Host $http_host;") {
+		t.Error("the page has other lines")
+	}
+}
+
+// Tokens and the certificate are read again when they change, and what is wrong then
+// changes nothing.
+func TestServeReadsAgain(t *testing.T) {
+	dir := t.TempDir()
+	cert, key, tokens := filepath.Join(dir, "cert"), filepath.Join(dir, "key"), filepath.Join(dir, "tokens")
+	certificate(t, cert, key)
+	put := func(text string, mode os.FileMode) { // as an editor does: by a rename
+		t.Helper()
+		expect.OK(t, os.WriteFile(tokens+"~", []byte(text), mode))
+		expect.OK(t, os.Chmod(tokens+"~", mode))
+		expect.OK(t, os.Rename(tokens+"~", tokens))
+	}
+	put(admin, 0o600)
+	s := serve(t, "--url", fileURL(t), "--token-file", tokens, "--tls-cert", cert, "--tls-key", key)
+	status := func(token string) int {
+		c := s.browser(cert)
+		r, err := http.NewRequest("GET", s.url+"/v1/semaphores", nil)
+		expect.OK(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w, err := c.Do(r)
+		if err != nil {
+			return 0
+		}
+		_ = w.Body.Close()
+		return w.StatusCode
+	}
+	const boss, next = "boss.hush-hush-hush-boss", "next.hush-hush-hush-next"
+	put(admin+"next read * hush-hush-hush-next\n", 0o600)
+	expect.Until(t, "the second token is taken", func() bool { return status(next) == 200 })
+	put("next read * hush-hush-hush-next\n", 0o600)
+	expect.Until(t, "the first token is refused", func() bool { return status(boss) == 401 })
+	put("nonsense\n", 0o600)
+	s.says("what was read before stays", "token file, line 1")
+	put(admin, 0o644)
+	s.says("what was read before stays", "chmod 600")
+	if got := status(next); got != 200 {
+		t.Errorf("status %d", got)
+	}
+	put(admin, 0o600)
+	expect.Until(t, "the file is right again", func() bool { return status(boss) == 200 })
+	old, err := os.ReadFile(cert)
+	expect.OK(t, err)
+	certificate(t, cert, key)
+	expect.Until(t, "the new certificate is shown", func() bool { return status(boss) == 200 }) // not with the old one's root
+	expect.OK(t, os.WriteFile(cert, old, 0o600))
+	s.says("what was read before stays", "certificate")
+	if log := s.end(); strings.Contains(log, "hush") {
+		t.Error(log)
+	}
+}
+
+// What the dashboard refuses and what fails there is in the audit log, in the words of
+// the API.
+func TestServeAuditsTheDashboard(t *testing.T) {
+	audit := writeFile(t, `{"a line that broke off`)
+	s := serve(t, "--url", fileURL(t), "--token-file", writeFile(t, admin+"looker read * hush-hush-hush-look\n"), "--audit", audit)
+	looker, boss := s.browser(""), s.browser("")
+	s.post(boss, "/login", url.Values{"token": {"boss.wrong"}})
+	s.post(looker, "/login", url.Values{"token": {"looker.hush-hush-hush-look"}})
+	s.post(looker, "/act", url.Values{"do": {"pause"}, "name": {"x"}})
+	s.post(boss, "/login", url.Values{"token": {"boss.hush-hush-hush-boss"}})
+	s.post(boss, "/act", url.Values{"do": {"pause"}, "name": {"x"}})
+	s.post(boss, "/act", url.Values{"do": {"pause"}, "name": {"x"}}, "Origin", "http://evil.example")
+	s.end()
+	text, err := os.ReadFile(audit)
+	expect.OK(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for i, want := range []string{
+		`{"a line that broke off`, `"request":"POST /login","result":"the secret of \"boss\" is wrong"`,
+		`"who":"looker"`, `"what":"pause","name":"x","result":"gone"`, "page of another site",
+	} {
+		if i >= len(lines) || !strings.Contains(lines[i], want) {
+			t.Fatalf("line %d lacks %s:\n%s", i+1, want, text)
+		}
+	}
+	if len(lines) != 5 || strings.Contains(string(text), "hush") {
+		t.Errorf("%s", text)
+	}
+}
+
+// sema find finds what a caller of the API calls its permits, in all semaphores, and
+// revokes them.
+func TestFind(t *testing.T) {
+	onEngines(t, func(t *testing.T, url string) {
+		s := serve(t, "--url", url)
+		for _, name := range []string{"x", "y", "z"} {
+			r, err := http.NewRequest("PUT", s.url+"/v1/semaphores/"+name+"/permits/job-"+name[:1], strings.NewReader(`{"limit":1,"label":"nightly","lease_seconds":600}`))
+			expect.OK(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			w, err := s.browser("").Do(r)
+			expect.OK(t, err)
+			_ = w.Body.Close()
+		}
+		for _, at := range []string{url, s.url} {
+			env := "SEMA_URL=" + at
+			if out := ok(t, env, "find", "job-x"); !regexp.MustCompile(`(?m)^x +api-\S+ +holds +job-x .*nightly$`).MatchString(out) || strings.Contains(out, "job-y") {
+				t.Errorf("%s", out)
+			}
+			if out := ok(t, env, "find", "nightly", "--json"); strings.Count(out, `"caller": "job-`) != 3 {
+				t.Errorf("%s", out)
+			}
+			if code, out := run(t, env, "find", "nobody"); code != 1 || !strings.Contains(out, "nobody holds or waits as nobody") {
+				t.Errorf("exit code %d: %s", code, out)
+			}
+		}
+		ok(t, "SEMA_URL="+s.url, "find", "--revoke", "nightly")
+		for _, name := range []string{"x", "y", "z"} {
+			if out := ok(t, "SEMA_URL="+url, "show", name); !strings.Contains(out, "(revoked)") {
+				t.Errorf("%s", out)
+			}
+		}
+		s.end()
+	})
+}
+
 // certificate writes one for 127.0.0.1, signed by itself.
 func certificate(t *testing.T, cert, key string) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -230,6 +481,9 @@ func TestServeRefuses(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "tokens")
 	expect.OK(t, os.WriteFile(bad, []byte("ci use * short\n"), 0o600))
+	open := filepath.Join(dir, "open")
+	expect.OK(t, os.WriteFile(open, []byte(admin), 0o600))
+	expect.OK(t, os.Chmod(open, 0o644))
 	for want, args := range map[string][]string{
 		"lets other hosts in, so a token file is needed": {"--listen", ":0"},
 		"--listen 10.0.0.1:1 lets other hosts in":        {"--listen", "10.0.0.1:1"},
@@ -238,11 +492,16 @@ func TestServeRefuses(t *testing.T) {
 		"certificate: open nobody":                                  {"--tls-cert", "nobody", "--tls-key", "nobody"},
 		"token file: open nobody":                                   {"--token-file", "nobody"},
 		"token file, line 1: the secret is too short":               {"--token-file", bad},
-		"--profile 0.0.0.0:6060: want an address of this host only": {"--profile", "0.0.0.0:6060"},
-		"--profile 6060: want an address":                           {"--profile", "6060"},
+		"open: others can read or write it":                         {"--token-file", open},
+		"Try: chmod 600":                                            {"--token-file", open},
+		"--audit-required needs --audit":                            {"--audit-required"},
+		"--public-url ftp://… is no address of a site":              {"--public-url", "ftp://x"},
+		"--trusted-proxy: \"x\" is no network":                      {"--trusted-proxy", "x"},
 		"audit log: open ":                                          {"--audit", filepath.Join(dir, "no", "dir")},
 		"the URL nonsense is of no known kind":                      {"--url", "nonsense"},
 		"want sema serve without arguments":                         {"x"},
+		"--profile 0.0.0.0:6060: want an address of this host only": {"--profile", "0.0.0.0:6060"},
+		"--profile 6060: want an address":                           {"--profile", "6060"},
 	} {
 		code, out := run(t, "SEMA_URL="+fileURL(t), append([]string{"serve"}, args...)...)
 		if code != 64 || !strings.Contains(out, want) {

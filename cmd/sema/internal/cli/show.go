@@ -21,9 +21,9 @@ waiters in the order they will be served.
   waiting (callers), oldest_seconds (the longest wait)
   holders: list of permit, weight, slot (null: none), token (null: not
     recorded), age_seconds (null: not recorded), lease_left_seconds,
-    revoked, host, pid, label
+    revoked, host, pid, label, caller (what it calls the permit)
   waiters: list of position (from 1), permit, weight, waiting_seconds,
-    behind (so many more callers wait in its process), host, pid, label`
+    behind (so many more callers wait in its process), host, pid, label, caller`
 
 func (p *program) showCommand() *cobra.Command {
 	cmd := &cobra.Command{

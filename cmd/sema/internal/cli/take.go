@@ -115,7 +115,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	notes := make(chan string, 64)
 	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
-	o.Lease, o.OnConflict, o.Observer = f.lease, f.policy(), w.observer()
+	o.Lease, o.OnConflict, o.Observer, o.Patient = f.lease, f.policy(), w.observer(), true
 	sem, err := sema.New(engine, name, f.limit, &o)
 	if err != nil {
 		closeEngine()
@@ -181,6 +181,12 @@ func (w *watch) fits(ctx context.Context, e sema.Engine) error {
 	})
 }
 
+// awayAfter is how long the engine is away before a wait says so.
+const awayAfter = 2 * time.Second
+
+// told is no time of watch.away.
+const told = -1
+
 // watch follows one wait.
 type watch struct {
 	*program
@@ -191,7 +197,10 @@ type watch struct {
 	moved  chan struct{} // there is a new position
 	ahead  atomic.Int64  // tickets before ours; -1: not queued yet
 	stored atomic.Int64  // the stored limit, if it differs
+	away   atomic.Int64  // since when asking has failed, in ns; 0: it has not; told: the user knows
 	cancel context.CancelCauseFunc
+
+	granted atomic.Bool // the wait is over
 }
 
 // observer passes on what happens without ever blocking.
@@ -205,6 +214,10 @@ func (w *watch) observer() sema.Observer {
 	o := sema.Observer{
 		Queued: func(e sema.Queued) {
 			w.ahead.Store(int64(e.Ahead))
+			if w.away.Swap(told) == told {
+				note("%q: the engine answers again", e.Semaphore)
+			}
+			w.away.Store(0)
 			select {
 			case w.moved <- struct{}{}:
 			default:
@@ -217,6 +230,17 @@ func (w *watch) observer() sema.Observer {
 					e.Semaphore, e.Stored, e.Wanted, w.urlFlag(), quote(e.Semaphore), e.Wanted)
 			}
 		},
+	}
+	o.RenewFailed = func(e sema.RenewFailed) {
+		now := time.Now().UnixNano()
+		switch since := w.away.Load(); {
+		case w.granted.Load() || since == told: // a permit's renewal, or nothing new
+		case since == 0:
+			w.away.Store(now)
+		case time.Duration(now-since) > awayAfter:
+			w.away.Store(told)
+			note("%q: the engine is away, waiting on: %v", e.Semaphore, e.Err)
+		}
 	}
 	if w.flags.verbose {
 		o.RenewFailed = func(e sema.RenewFailed) { note("%q: asked the engine in vain, trying again: %v", e.Semaphore, e.Err) }
@@ -258,6 +282,7 @@ func (w *watch) acquire(ctx context.Context, signals *signals) (*sema.Permit, er
 			caller, stopped = nil, &interrupted{syscall.SIGTERM}
 			cancel(stopped)
 		case r := <-results:
+			w.granted.Store(true)
 			live.clear()
 			w.sayNotes()
 			switch {

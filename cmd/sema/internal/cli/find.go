@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sema"
+	"sema/engine"
+	"sema/internal/view"
+	seen "sema/watch"
+)
+
+const findHelp = `Find who holds and who waits in all semaphores: by what the caller calls its
+permit (as in PUT …/permits/job-17), by the permit, by the host, or by a part of
+the label. On Redis this goes through all keys of the database. The exit code is
+1 if nobody is found.
+
+--revoke tells each holder that is found to stop, as "sema revoke" does.
+
+--json prints an object:
+  holders, waiters: lists as those of "sema show --json", each with name, that of
+    the semaphore
+  missed: how many semaphores could not be read
+  revoked: how many permits were revoked`
+
+func (p *program) findCommand() *cobra.Command {
+	revoke := false
+	cmd := &cobra.Command{
+		Use:   "find [flags] TEXT",
+		Short: "Find holders and waiters in all semaphores",
+		Long:  help(findHelp, exitCodesHelp),
+		Args:  needArgs(1, 1, "TEXT"),
+		RunE:  func(cmd *cobra.Command, args []string) error { return p.find(cmd.Context(), args[0], revoke) },
+	}
+	p.jsonFlag(cmd)
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "revoke the permits that are found")
+	return cmd
+}
+
+func (p *program) find(ctx context.Context, text string, revoke bool) error {
+	if text == "" {
+		return usage("sema find job-17", "TEXT is empty")
+	}
+	e, closing, err := p.engine(defaultLease)
+	if err != nil {
+		return err
+	}
+	defer closing()
+	ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
+	defer cancel()
+	w, err := seen.New(e, nil)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	found := view.NewFound()
+	found.Missed, err = w.Each(ctx, nil, func(name string, st engine.State) { found.Add(view.Of(name, st), text) })
+	if err != nil {
+		return unreachable("list", "", err)
+	}
+	found.Sort()
+	revoked, err := 0, nil
+	if revoke {
+		revoked, err = revokeAll(ctx, e, found.Holders)
+	}
+	switch {
+	case p.json:
+		err2 := p.writeJSON(struct {
+			*view.Found
+			Revoked int `json:"revoked"`
+		}{found, revoked})
+		if err == nil {
+			err = err2
+		}
+	case len(found.Holders)+len(found.Waiters) == 0:
+		p.say("nobody holds or waits as %s", quote(printable(text, 100)))
+	default:
+		if err2 := p.write("%s", foundTable(found)); err == nil {
+			err = err2
+		}
+	}
+	if found.Missed > 0 {
+		p.say("%d semaphores cannot be read", found.Missed)
+	}
+	if revoke && !p.json {
+		p.say("revoked %d of %d permits", revoked, len(found.Holders))
+	}
+	if err == nil && len(found.Holders)+len(found.Waiters) == 0 {
+		return &exit{code: exitAbsent}
+	}
+	return err
+}
+
+// revokeAll revokes permits, and says how many were there still.
+func revokeAll(ctx context.Context, e engine.Engine, list []view.FoundHolder) (revoked int, failure error) {
+	for _, h := range list {
+		err := operate(ctx, e, "revoke", h.Name, func(ctx context.Context, o *sema.Operator) error { return o.Revoke(ctx, h.Permit) })
+		if err != nil {
+			failure = err
+			continue
+		}
+		revoked++
+	}
+	return revoked, failure
+}
+
+// foundTable is for human eyes. Text that others wrote is made printable.
+func foundTable(found *view.Found) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "NAME\tPERMIT\t\tCALLER\tHOST\tPID\tLABEL\n")
+	row := func(name, permit, state, caller, host string, pid int, label string) {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", printable(name, sema.MaxName), permit, state, printable(caller, 60), printable(host, 60), pid, printable(label, 60))
+	}
+	for _, h := range found.Holders {
+		state := "holds"
+		if h.Revoked {
+			state = "revoked"
+		}
+		row(h.Name, h.Permit, state, h.Caller, h.Host, h.PID, h.Label)
+	}
+	for _, w := range found.Waiters {
+		row(w.Name, w.Permit, "waits for "+brief(time.Duration(w.Waiting*float64(time.Second))), w.Caller, w.Host, w.PID, w.Label)
+	}
+	_ = t.Flush() // into memory
+	return b.String()
+}

@@ -1,0 +1,53 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Found is who was found in all semaphores, sorted by name.
+type Found struct {
+	Holders []FoundHolder `json:"holders"`
+	Waiters []FoundWaiter `json:"waiters"`
+	Missed  int           `json:"missed"` // so many semaphores could not be read
+}
+
+// FoundHolder is a holder of the semaphore of this name.
+type FoundHolder struct {
+	Name string `json:"name"`
+	Holder
+}
+
+// FoundWaiter is a waiter of the semaphore of this name.
+type FoundWaiter struct {
+	Name string `json:"name"`
+	Waiter
+}
+
+// NewFound is nobody.
+func NewFound() *Found { return &Found{Holders: []FoundHolder{}, Waiters: []FoundWaiter{}} }
+
+// Add adds those of a semaphore whose permit, caller or host is text, or whose label
+// contains it.
+func (f *Found) Add(v State, text string) {
+	is := func(permit, caller, host, label string) bool {
+		return text == permit || text == caller || text == host || strings.Contains(label, text)
+	}
+	for _, h := range v.Holders {
+		if is(h.Permit, h.Caller, h.Host, h.Label) {
+			f.Holders = append(f.Holders, FoundHolder{v.Name, h})
+		}
+	}
+	for _, w := range v.Waiters {
+		if is(w.Permit, w.Caller, w.Host, w.Label) {
+			f.Waiters = append(f.Waiters, FoundWaiter{v.Name, w})
+		}
+	}
+}
+
+// Sort sorts by name, and keeps the order of each semaphore's.
+func (f *Found) Sort() {
+	slices.SortStableFunc(f.Holders, func(a, b FoundHolder) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(f.Waiters, func(a, b FoundWaiter) int { return cmp.Compare(a.Name, b.Name) })
+}

@@ -1,0 +1,50 @@
+package watch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"sema/engine"
+)
+
+// Each calls found with a snapshot of each semaphore that exists and whose name begins
+// with one of the prefixes (none: all), one after the other and in no order. The
+// snapshots are from after the call began, and others may have them, too. missed is how
+// many semaphores could not be read. It fails if the names cannot be listed, if no
+// semaphore could be read, or when ctx ends.
+func (w *Watcher) Each(ctx context.Context, prefixes []string, found func(name string, st engine.State)) (missed int, err error) {
+	inner, leave, err := w.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	names, err := w.list(inner, time.Now())
+	if err != nil {
+		return 0, w.failed(ctx, "list", "", err)
+	}
+	var wanted []string
+	for _, name := range names {
+		if begins(name, prefixes) {
+			wanted = append(wanted, name)
+		}
+	}
+	var one sync.Mutex
+	missed, err = w.each(inner, wanted, 0, func(name string) error {
+		s := w.use(name)
+		defer w.disuse(s)
+		if err := w.take(inner, s); err != nil {
+			return err
+		}
+		st, err := w.look(inner, s, false)
+		<-s.turn
+		if err != nil || st.Limit == 0 {
+			return err
+		}
+		one.Lock()
+		defer one.Unlock()
+		found(name, st)
+		return nil
+	})
+	return missed, w.failed(ctx, "list", "", err)
+}
