@@ -246,7 +246,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
 	err := h.perform(ctx, x, d)
-	h.options.Audit(access.Record{What: x.Do, Name: x.Name, Permit: x.Permit, Limit: x.Limit, Result: access.ResultOf(err)}.By(a.Who, r))
+	h.note(access.Record{What: x.Do, Name: x.Name, Permit: x.Permit, Limit: x.Limit, Result: access.ResultOf(err)}.By(a.Who, r))
 	if err != nil {
 		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), sentence(err))
 		return
@@ -257,6 +257,12 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 		to = "./?"
 	}
 	see(w, to+"done="+x.Do)
+}
+
+// note writes down what an operator did.
+func (h *Handler) note(r access.Record) {
+	h.options.Audit(r)
+	h.history.Act(r)
 }
 
 func (h *Handler) perform(ctx context.Context, x change, d kind) error {

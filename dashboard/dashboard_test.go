@@ -96,7 +96,7 @@ func acquire(t *testing.T, s *sema.Semaphore, n int) *sema.Permit {
 func queue(t *testing.T, e engine.Engine, name, label string, n int) {
 	t.Helper()
 	queued := make(chan struct{}, 1)
-	s, err := sema.New(e, name, 1, &sema.Options{Label: label, Observer: sema.Observer{Queued: func(sema.Queued) {
+	s, err := sema.New(e, name, 1, &sema.Options{Label: label, OnConflict: sema.Adopt, Observer: sema.Observer{Queued: func(sema.Queued) {
 		select {
 		case queued <- struct{}{}:
 		default:

@@ -129,7 +129,7 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 	})
 	page, total, err := h.watcher.Summaries(ctx, watch.Query{
 		Filter: q.filter, Prefixes: a.Prefixes, Order: orders[i].order,
-		Skip: (q.page - 1) * h.options.Rows, N: h.options.Rows, History: true,
+		Skip: (q.page - 1) * h.options.Rows, N: h.options.Rows, Rounds: true,
 	})
 	if err != nil {
 		return listView{}, err
