@@ -68,6 +68,9 @@ type Options struct {
 	// Title heads the pages. Default "sema".
 	Title string
 
+	// Engine is what sentences call the engine, such as Redis. Default "The store".
+	Engine string
+
 	// Rows is how many rows a page has, 1 … 500. Default 50.
 	Rows int
 
@@ -107,6 +110,7 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 	}
 	options := *o
 	options.Title = cmp.Or(o.Title, "sema")
+	options.Engine = cmp.Or(o.Engine, "The store")
 	options.Rows = cmp.Or(o.Rows, 50)
 	options.Interval = cmp.Or(o.Interval, time.Second)
 	options.Streams = cmp.Or(o.Streams, 1000)
@@ -148,6 +152,8 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 	h.mux.HandleFunc("GET /{$}", h.reading(h.listPage))
 	h.mux.HandleFunc("GET /semaphore", h.reading(h.semaphorePage))
 	h.mux.HandleFunc("GET /live", h.reading(h.live))
+	h.mux.HandleFunc("GET /host", h.reading(h.hostPage))
+	h.mux.HandleFunc("POST /host", h.posting(h.reading(h.revokeHost)))
 	h.mux.HandleFunc("GET /act", h.reading(h.confirmPage))
 	h.mux.HandleFunc("POST /act", h.posting(h.reading(h.act)))
 	if h.options.Login != nil {

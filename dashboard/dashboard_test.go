@@ -178,8 +178,9 @@ func TestAListShowsUseQueueAndOldestWait(t *testing.T) {
 	queue(t, s.engine, "down/loads & more", "w", 1)
 	page := s.get(200, "/")
 	has(t, page, "down/loads &amp; more", "3 of 3", `data-label="Waiting">1<`, `data-label="Oldest wait">0s<`, "semaphore?name=down%2Floads&#43;%26&#43;more",
-		`class="fill full"`, `aria-sort="ascending"`)
-	hasNot(t, page, "paused")
+		`class="fill"`, `aria-sort="descending"`)
+	hasNot(t, page, "tag warn", `class="fill bad"`) // a full one is no trouble
+	has(t, s.get(200, "/?sort=name"), `aria-sort="ascending"`)
 }
 
 func TestAListIsFilteredSortedAndPaged(t *testing.T) {

@@ -25,6 +25,18 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%dd %02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
+// tight is a duration in whole seconds, without the units that are nought.
+func tight(d time.Duration) string {
+	text := d.Truncate(time.Second).String()
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
+	}
+	if short, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = short + "h"
+	}
+	return text
+}
+
 // count is a number and what it counts.
 func count(n int, what string) string {
 	if n == 1 {
@@ -45,8 +57,8 @@ func bar(used, limit int) template.HTML {
 		width = max(width, 2)
 	}
 	class := "fill"
-	if used >= limit {
-		class = "fill full"
+	if used > limit { // a full one is no trouble
+		class = "fill bad"
 	}
 	return template.HTML(fmt.Sprintf(`<svg class="bar" viewBox="0 0 %d 8" preserveAspectRatio="none" aria-hidden="true">`+
 		`<rect class="rail" width="%d" height="8"/><rect class="%s" width="%d" height="8"/></svg>`, barWidth, barWidth, class, width))

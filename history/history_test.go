@@ -185,7 +185,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("%+v", found)
 		}
 		clients := 0
-		h.Clients(func(string, bool, engine.Client) bool { clients++; return true })
+		h.Here(func(string, *history.Visit) { clients++ })
 		if clients != 0 {
 			t.Errorf("%d clients", clients)
 		}

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"sema/engine"
 )
 
 // Point is how a semaphore was in a stretch of time. Of what was looked at several
@@ -27,7 +25,7 @@ type Point struct {
 // it is long enough.
 func (h *History) Every(want time.Duration) time.Duration {
 	step := h.options.Step
-	for _, round := range []time.Duration{step, 10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
+	for _, round := range []time.Duration{step, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
 		10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour} {
 		if round >= want && round >= step && round%step == 0 {
 			return round
@@ -202,16 +200,14 @@ func (h *History) Find(most int, match func(semaphore string, v *Visit) bool) []
 	return here[:min(most, len(here))]
 }
 
-// Clients calls f with each that holds or waits now, as the last looks had it, until
-// f says false. It is called with the History's lock held.
-func (h *History) Clients(f func(semaphore string, holds bool, c engine.Client) bool) {
+// Here calls f with each visit that goes on, as the last looks had it. It is called
+// with the History's lock held, and does not keep the visit.
+func (h *History) Here(f func(semaphore string, v *Visit)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, s := range h.semaphores {
 		for _, v := range s.here {
-			if !f(name, !v.Granted.IsZero(), v.Client) {
-				return
-			}
+			f(name, v)
 		}
 	}
 }

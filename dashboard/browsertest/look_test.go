@@ -196,10 +196,10 @@ func TestPictures(t *testing.T) {
 		file, path, scheme string
 		width              int64
 	}{
-		{"dashboard-list-light.png", "", "light", 1100},
-		{"dashboard-list-dark.png", "", "dark", 1100},
-		{"dashboard-light.png", "semaphore?name=github-api", "light", 1100},
-		{"dashboard-dark.png", "semaphore?name=github-api", "dark", 1100},
+		{"dashboard-list-light.png", "", "light", 1280},
+		{"dashboard-list-dark.png", "", "dark", 1280},
+		{"dashboard-light.png", "semaphore?name=downloads&span=30s", "light", 1280},
+		{"dashboard-dark.png", "semaphore?name=downloads&span=30s", "dark", 1280},
 		{"dashboard-phone.png", "", "light", 390},
 	} {
 		b := s.tab()
@@ -210,7 +210,7 @@ func TestPictures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(shot.Data); n < 5_000 || n > 150_000 {
+		if n := len(shot.Data); n < 5_000 || n > 350_000 {
 			t.Errorf("%s has %d bytes", c.file, n)
 		}
 		if dir := os.Getenv("SEMA_PICTURES"); dir != "" {
