@@ -89,6 +89,7 @@ func acquire(t *testing.T, s *sema.Semaphore, n int) *sema.Permit {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = p.Release() }) // a permit that nothing refers to is given back
 	return p
 }
 

@@ -1,11 +1,14 @@
 package dashboard_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/history"
+	"sema/lab/pipenet"
 	"sema/watch"
 )
 
@@ -219,4 +223,138 @@ func TestAHostThatDied(t *testing.T) {
 		s.post(403, "/host", form)
 		hasNot(t, s.get(200, "/host?host=web-1"), "<form method=\"post\" action=\"host\"")
 	})
+}
+
+// frozen is an engine that can stop answering, and counts what it is asked.
+type frozen struct {
+	engine.Engine
+	still  atomic.Bool
+	looks  atomic.Int64
+	listed atomic.Int64
+}
+
+func (f *frozen) hang(ctx context.Context) error {
+	if !f.still.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return &engine.Error{Op: "state", NotExecuted: true, Temporary: true, Err: ctx.Err()}
+}
+
+func (f *frozen) List(ctx context.Context) ([]string, error) {
+	f.listed.Add(1)
+	if err := f.hang(ctx); err != nil {
+		return nil, err
+	}
+	return f.Engine.List(ctx)
+}
+
+func (f *frozen) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := f.Engine.Open(name, who, notify)
+	return &frozenSession{s, f}, err
+}
+
+type frozenSession struct {
+	engine.Session
+	f *frozen
+}
+
+func (s *frozenSession) State(ctx context.Context) (engine.State, error) {
+	s.f.looks.Add(1)
+	if err := s.f.hang(ctx); err != nil {
+		return engine.State{}, err
+	}
+	return s.Session.State(ctx)
+}
+
+// A store that stands still is said to, with the time that the figures are of; and when it
+// goes on, so does the page.
+func TestAFrozenStoreIsSaidToBe(t *testing.T) {
+	for _, of := range []string{"list", "list&sort=use", "semaphore&name=x"} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &frozen{Engine: memengine.New()}
+			d, err := dashboard.New(e, &dashboard.Options{Engine: "Redis", Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			sem, err := sema.New(e, "x", 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = sem.Close() }()
+			acquire(t, sem, 1)
+			server := pipenet.Serve(d, nil)
+			defer server.Close()
+			step := 0
+			var last time.Time
+			if _, err := follow(t.Context(), server.Client(), server.URL+"/live?of="+of, func(l *live) bool {
+				notice := l.parts["notice"]
+				switch {
+				case step == 0 && len(l.rows) == 1:
+					step, last = 1, time.Now()
+					e.still.Store(true)
+				case step == 1 && notice != "":
+					step = 2
+					has(t, notice, "Redis does not answer.", "Figures are of <time datetime=\""+last.UTC().Format(time.RFC3339)+`">`)
+					if took := time.Since(last); took > 10*time.Second {
+						t.Errorf("%s: said after %v", of, took)
+					}
+					if len(l.rows) != 1 {
+						t.Errorf("%s: what is shown does not stay: %v", of, l.rows)
+					}
+					e.still.Store(false)
+				case step == 2 && notice == "":
+					return true
+				}
+				return false
+			}); err != nil {
+				t.Errorf("%s: %v, step %d", of, err, step)
+			}
+		})
+	}
+}
+
+// The first page of ten thousand semaphores, in any order, asks the store for the list
+// of them and for those on the page, and says what its order is of.
+func TestTheFirstPageOfTenThousandDoesNotWait(t *testing.T) {
+	for _, order := range []string{"attention", "name", "oldest"} { // the others go the way of the last
+		synctest.Test(t, func(t *testing.T) {
+			e := &frozen{Engine: memengine.New()}
+			s := openOn(t, e, dashboard.Options{})
+			for i := range 10_000 {
+				raw, err := e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3, Pin: true}}}); err != nil {
+					t.Fatal(err)
+				}
+				_ = raw.Close()
+			}
+			acquire(t, s.semaphore("s09999", 3, nil), 3)
+			queue(t, e, "s09999", "w", 1)
+			time.Sleep(2 * time.Minute) // so long a wait needs attention
+			began := time.Now()
+			page := s.get(200, "/?sort="+order)
+			if lists, looks := e.listed.Load(), e.looks.Load(); lists > 2 || looks > 50+8 {
+				t.Errorf("%s: %d lists and %d looks for a page of 50", order, lists, looks)
+			}
+			if took := time.Since(began); took > time.Second { // of a time that looks take none of
+				t.Errorf("%s: it waited for %v", order, took)
+			}
+			has(t, page, "1 to 50 of 10000 semaphores")
+			if order == "name" {
+				hasNot(t, page, "so far")
+				return
+			}
+			has(t, page, "of 10000 semaphores have been looked at so far")
+			time.Sleep(15 * time.Second)
+			page = s.get(200, "/?sort="+order)
+			hasNot(t, page, "so far")
+			if first, _, _ := strings.Cut(keys(page), " "); first != "s09999" {
+				t.Errorf("%s: the first is %s", order, first)
+			}
+		})
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
+	"sema/history"
 	"sema/metrics"
 	"sema/server"
 	watching "sema/watch"
@@ -19,23 +20,35 @@ func mount(e engine.Engine, o *server.Options) (closing func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := dashboard.New(e, dashboardOptions(o, w))
+	kept, err := history.New(w, &history.Options{Always: true, Log: o.Log})
 	if err != nil {
 		w.Close()
 		return nil, err
+	}
+	d, err := dashboard.New(e, dashboardOptions(o, w, kept))
+	if err != nil {
+		kept.Close()
+		w.Close()
+		return nil, err
+	}
+	audit := o.Audit
+	o.Audit = func(r access.Record) { // the dashboard tells the history by itself
+		audit(r)
+		kept.Act(r)
 	}
 	figures := &figures{watcher: w}
 	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, figures, d.Close
 	return func() {
 		d.Close()
 		figures.close()
+		kept.Close()
 		w.Close()
 	}, nil
 }
 
 // dashboardOptions let in those whom the server lets in.
-func dashboardOptions(o *server.Options, w *watching.Watcher) *dashboard.Options {
-	d := &dashboard.Options{Watcher: w, Log: o.Log, Audit: o.Audit}
+func dashboardOptions(o *server.Options, w *watching.Watcher, kept *history.History) *dashboard.Options {
+	d := &dashboard.Options{Watcher: w, History: kept, Log: o.Log, Audit: o.Audit}
 	if o.Tokens == nil {
 		d.Allow = func(*http.Request) access.Who { return access.Who{Name: "local", Right: access.Admin} }
 		return d
