@@ -11,6 +11,7 @@ command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
 command -v curl >/dev/null 2>&1 || missing="$missing curl"
 command -v python3 >/dev/null 2>&1 || missing="$missing python3"
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
+command -v npm >/dev/null 2>&1 || missing="$missing npm"
 command -v sem >/dev/null 2>&1 || missing="$missing parallel"
 command -v flock >/dev/null 2>&1 || missing="$missing util-linux"
 # Debian has PostgreSQL's programs outside of the path.

@@ -25,8 +25,14 @@ func views(permit string) map[string]string {
 		"list": "", "sorted": "?sort=use", "filtered": "?q=github", "empty": "?q=nothing", "beyond": "?page=9",
 		"semaphore": "semaphore?name=github-api", "paused": "semaphore?name=reports%2Fmonth+end", "nobody": "semaphore?name=nobody",
 		"revoke": "act?do=revoke&name=github-api&permit=" + permit, "limit": "act?do=limit&name=github-api&limit=2",
-		"refused": "act?do=limit&name=github-api&limit=0", "done": "semaphore?name=github-api&done=pause", "login": "login", "missing": "nothing",
+		"refused": "act?do=limit&name=github-api&limit=0", "done": "semaphore?name=github-api&done=pause",
+		"found": "?q=sync&state=waiting", "moment": "semaphore?name=github-api&span=1h&at=2026-01-02T03:04:05Z", "host": "host?host=" + hostname(), "login": "login", "missing": "nothing",
 	}
+}
+
+func hostname() string {
+	host, _ := os.Hostname() // as the engine names this process
+	return host
 }
 
 func scheme(dark string) chromedp.Action[chromedp.Void] {
