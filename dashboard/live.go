@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -109,16 +110,18 @@ func (f *feeds) leave(d *feed, news chan struct{}) {
 func (f *feeds) run(ctx context.Context, d *feed, every time.Duration, page source) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	var failed error
 	for {
 		bounded, cancel := context.WithTimeout(ctx, buildTime)
-		late := time.AfterFunc(lateTime, func() { f.publish(d, page.stale(context.DeadlineExceeded)) })
+		why := cmp.Or(failed, context.DeadlineExceeded)
+		late := time.AfterFunc(lateTime, func() { f.publish(d, page.stale(why)) })
 		p, err := page.build(bounded)
 		late.Stop()
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
+		if failed = err; err != nil {
 			p = page.stale(err)
 		}
 		f.publish(d, p)

@@ -93,7 +93,30 @@ func (h *History) Visits(name string, from, to time.Time) ([]Visit, error) {
 		}
 		return strings.Compare(a.ID, b.ID)
 	})
-	return list, err
+	return once(list), err
+}
+
+// sameVisit is how far apart two beginnings of one visit may seem to be.
+const sameVisit = 10 * time.Second
+
+// once leaves out what a Store kept of visits while they went on.
+func once(list []Visit) []Visit {
+	last := map[string]*Visit{}
+	for i := range list {
+		v := &list[i]
+		before := last[v.ID]
+		if before == nil || v.From().Sub(before.From()) > sameVisit {
+			last[v.ID] = v
+			continue
+		}
+		stays, goes := v, before
+		if v.End == Unseen && (before.End != Unseen || before.Gone.After(v.Gone)) {
+			stays, goes = before, v
+		}
+		last[v.ID] = stays
+		goes.ID = ""
+	}
+	return slices.DeleteFunc(list, func(v Visit) bool { return v.ID == "" })
 }
 
 // Changes are those from a moment to another, the oldest first: what operators did,
@@ -126,7 +149,15 @@ func (h *History) blocks(name string, from, to time.Time) ([]block, error) {
 		}
 	}
 	h.mu.Unlock()
-	if h.options.Store == nil || !from.Before(began) {
+	if h.options.Store == nil {
+		return list, nil
+	}
+	if len(list) > 0 && list[0].from.Before(h.began) { // the process before this one began it
+		if err := h.join(name, &list[0]); err != nil {
+			return list, err
+		}
+	}
+	if !from.Before(began) {
 		return list, nil
 	}
 	older, err := h.load(name, from, began)

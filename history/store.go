@@ -89,11 +89,20 @@ func (h *History) store() {
 	var pieces []piece
 	h.mu.Lock()
 	for name, s := range h.semaphores {
-		for _, b := range s.blocks {
-			if !b.stored {
-				b.stored = true
-				pieces = append(pieces, piece{name, b, b.clone()})
+		for i, b := range s.blocks {
+			if b.stored {
+				continue
 			}
+			p := piece{name, b, b.clone()}
+			b.stored = true
+			if i == len(s.blocks)-1 { // the process may end before those who are there go
+				for _, v := range s.here {
+					gone := *v
+					gone.Gone, gone.End = s.looked, Unseen
+					p.copy.visits = append(p.copy.visits, gone)
+				}
+			}
+			pieces = append(pieces, p)
 		}
 	}
 	h.mu.Unlock()
@@ -133,7 +142,15 @@ func (h *History) join(name string, b *block) error {
 		return err
 	}
 	own := func(t time.Time) bool { return !t.Before(h.began) }
-	rows := slices.DeleteFunc(old[0].rows, func(r row) bool { return len(b.rows) > 0 && r.At+r.N > b.rows[0].At })
+	var rows []row
+	for _, r := range old[0].rows {
+		if len(b.rows) > 0 {
+			r.N = min(r.N, max(b.rows[0].At, r.At)-r.At) // further steps are this process's
+		}
+		if r.N > 0 {
+			rows = append(rows, r)
+		}
+	}
 	b.rows = append(rows, b.rows...)
 	b.visits = append(slices.DeleteFunc(old[0].visits, func(v Visit) bool { return own(v.Gone) }), b.visits...)
 	b.changes = append(slices.DeleteFunc(old[0].changes, func(c Change) bool { return own(c.Time) }), b.changes...)

@@ -6,7 +6,6 @@ import (
 
 	"sema/access"
 	"sema/dashboard"
-	"sema/engine"
 	"sema/history"
 	"sema/metrics"
 	"sema/server"
@@ -15,19 +14,19 @@ import (
 
 // mount adds what other packages show of the engine: the dashboard at /, figures
 // at /metrics, events. Its result ends them, after the server.
-func mount(e engine.Engine, o *server.Options) (closing func(), err error) {
-	w, err := watching.New(e, nil)
+func mount(at *openEngine, o *server.Options, f historyFlags) (closing func(), err error) {
+	w, err := watching.New(at.Engine, nil)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := history.New(w, &history.Options{Always: true, Log: o.Log})
+	kept, closeKept, err := f.open(w, o.Log)
 	if err != nil {
 		w.Close()
 		return nil, err
 	}
-	d, err := dashboard.New(e, dashboardOptions(o, w, kept))
+	d, err := dashboard.New(at.Engine, dashboardOptions(o, at, w, kept))
 	if err != nil {
-		kept.Close()
+		closeKept()
 		w.Close()
 		return nil, err
 	}
@@ -41,14 +40,19 @@ func mount(e engine.Engine, o *server.Options) (closing func(), err error) {
 	return func() {
 		d.Close()
 		figures.close()
-		kept.Close()
+		closeKept()
 		w.Close()
 	}, nil
 }
 
+// calledEngines are what operators call the kinds of engines.
+var calledEngines = map[string]string{
+	"file": "The directory", "redis": "Redis", "sentinel": "Redis", "cluster": "Redis Cluster", "http": "The other server",
+}
+
 // dashboardOptions let in those whom the server lets in.
-func dashboardOptions(o *server.Options, w *watching.Watcher, kept *history.History) *dashboard.Options {
-	d := &dashboard.Options{Watcher: w, History: kept, Log: o.Log, Audit: o.Audit}
+func dashboardOptions(o *server.Options, at *openEngine, w *watching.Watcher, kept *history.History) *dashboard.Options {
+	d := &dashboard.Options{Engine: calledEngines[at.kind], Watcher: w, History: kept, Log: o.Log, Audit: o.Audit}
 	if o.Tokens == nil {
 		d.Allow = func(*http.Request) access.Who { return access.Who{Name: "local", Right: access.Admin} }
 		return d

@@ -40,13 +40,18 @@ Prometheus, and looks at the engine only once it was asked.
 
 The log goes to standard error. The audit log has what operators did, a line of
 JSON each: time, who (name of the token), from, what (limit, unset-limit, pause,
-unpause, revoke, release, remove), name, permit, limit, result.`
+unpause, revoke, release, remove), name, permit, limit, result.
+
+The dashboard shows who held what when, for an hour: for that all semaphores are
+looked at every five seconds. --history 72h --history-file FILE has it go back
+three days and outlive the server; --history 0 keeps nothing.`
 
 // defaultListen is where sema serve listens, reached from this host only.
 const defaultListen = "127.0.0.1:7362"
 
 type serveFlags struct {
 	listen, cert, key, tokens, audit string
+	history                          historyFlags
 }
 
 func (p *program) serveCommand() *cobra.Command {
@@ -65,6 +70,7 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.StringVar(&f.cert, "tls-cert", "", "file with the certificate, and those that lead to its root")
 	flags.StringVar(&f.key, "tls-key", "", "file with the certificate's key")
 	flags.StringVar(&f.audit, "audit", "", "file for the audit log, appended to; - is standard output")
+	f.history.add(cmd)
 	return cmd
 }
 
@@ -95,7 +101,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer at.close()
-	unmount, err := mount(at.Engine, &o)
+	unmount, err := mount(at, &o, f.history)
 	if err != nil {
 		return err
 	}
