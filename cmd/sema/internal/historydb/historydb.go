@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"sema/history"
 )
@@ -30,7 +31,7 @@ var ErrInUse = errors.New("historydb: the file is in use by another process")
 // with ErrInUse, or if the file cannot be written or is no history.
 func Open(path string, keep time.Duration) (*DB, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTime})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bbolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
 	}
 	if err != nil {
