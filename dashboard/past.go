@@ -37,8 +37,10 @@ func momentOf(v url.Values) moment {
 	if span, err := time.ParseDuration(v.Get("span")); err == nil && span >= leastSpan && span <= mostSpan {
 		m.span = span
 	}
-	if at, err := time.Parse(time.RFC3339, v.Get("at")); err == nil && at.Year() > 1970 && at.Year() < 9999 {
-		m.at = at.UTC()
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04"} {
+		if at, err := time.Parse(layout, v.Get("at")); err == nil && at.Year() > 1970 && at.Year() < 9999 {
+			m.at = at.UTC()
+		}
 	}
 	return m
 }
@@ -94,6 +96,7 @@ func (s stamp) Clock() string { return s.Time.UTC().Format("15:04:05") }
 type pastView struct {
 	From, To stamp
 	Pinned   bool
+	Span     string
 	Times    []stamp // at the axis of time, evenly apart
 	Charts   []chart
 	Figures  []figure
@@ -129,7 +132,7 @@ type lane struct {
 // past is a stretch of a semaphore's history.
 func (h *Handler) past(q semaphoreQuery) pastView {
 	past := q.stretch(h.history)
-	v := pastView{From: stamp{past.from}, To: stamp{past.to}, Pinned: past.pinned}
+	v := pastView{From: stamp{past.from}, To: stamp{past.to}, Pinned: past.pinned, Span: tight(q.span)}
 	for i := range past.ticks() + 1 {
 		v.Times = append(v.Times, stamp{past.from.Add(past.to.Sub(past.from) * time.Duration(i) / time.Duration(past.ticks()))})
 	}

@@ -178,6 +178,9 @@ func TestAPastMoment(t *testing.T) {
 		now := s.get(200, "/semaphore?name=x&span=5m")
 		has(t, now, "second", "goes on")
 		hasNot(t, now, ">job-17<", "sets the limit", `class="moment"`)
+		for _, at := range []string{"2000-01-01T00:09:00Z", "2000-01-01T00:09", "2000-01-01 00:09:00", "2000-01-01T01:09:00+01:00"} {
+			has(t, s.get(200, "/semaphore?name=x&span=1m&at="+url.QueryEscape(at)), ">job-17<", `class="moment"`)
+		}
 		for _, query := range []string{"at=x", "at=" + strings.Repeat("9", 300), "span=-1h", "span=1ns", "span=9999999h", "at=9999-12-31T23:59:59Z", "at=0001-01-01T00:00:00Z"} {
 			s.get(200, "/semaphore?name=x&"+query)
 		}

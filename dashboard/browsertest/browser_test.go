@@ -214,7 +214,12 @@ type site struct {
 
 func newSite(t *testing.T, o dashboard.Options) *site {
 	t.Helper()
-	s := &site{t: t, engine: memengine.New()}
+	return newSiteOn(t, memengine.New(), o)
+}
+
+func newSiteOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
+	t.Helper()
+	s := &site{t: t, engine: e}
 	o.Audit = func(a access.Record) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -204,8 +204,8 @@ func TestPictures(t *testing.T) {
 	}{
 		{"dashboard-list-light.png", "", "light", 1280},
 		{"dashboard-list-dark.png", "", "dark", 1280},
-		{"dashboard-light.png", "semaphore?name=github-api&span=30s", "light", 1280},
-		{"dashboard-dark.png", "semaphore?name=github-api&span=30s", "dark", 1280},
+		{"dashboard-light.png", "semaphore?name=github-api&span=10s", "light", 1280},
+		{"dashboard-dark.png", "semaphore?name=github-api&span=10s", "dark", 1280},
 		{"dashboard-phone.png", "", "light", 390},
 	} {
 		b := s.tab()

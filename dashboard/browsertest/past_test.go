@@ -1,13 +1,17 @@
 package browsertest
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"sema/engine"
+	"sema/engine/memengine"
 )
 
 // The figures under the pointer are those of the table, and times are local when somebody
@@ -127,4 +131,42 @@ func TestAHostIsRevoked(t *testing.T) {
 	if len(s.audit) != 2 {
 		t.Errorf("%+v", s.audit)
 	}
+}
+
+// still is an engine that can stop answering.
+type still struct {
+	engine.Engine
+	frozen atomic.Bool
+}
+
+func (e *still) List(ctx context.Context) ([]string, error) {
+	for e.frozen.Load() {
+		select {
+		case <-ctx.Done():
+			return nil, &engine.Error{Op: "list", NotExecuted: true, Err: ctx.Err()}
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return e.Engine.List(ctx)
+}
+
+// A page whose store stands still does not call itself live, and says since when its
+// figures are, until the store answers again.
+func TestAFrozenStoreIsNotLive(t *testing.T) {
+	o := quick
+	o.Engine = "Redis"
+	e := &still{Engine: memengine.New()}
+	s := newSiteOn(t, e, o)
+	s.acquire(s.semaphore("x", 3, "job"), 1)
+	b := s.tab()
+	b.open("")
+	b.until(`document.querySelector("#status").textContent === "Live"`)
+	e.frozen.Store(true)
+	b.until(`document.querySelector("#status").textContent === "Not up to date"`)
+	b.until(`/^Redis does not answer\. Figures are of \d\d:\d\d:\d\d UTC\.$/.test(document.querySelector("[data-part=notice]").innerText.trim())`)
+	if n := eval[int](b, `document.querySelectorAll("[data-list=rows] tr").length`); n != 1 {
+		t.Errorf("%d rows are left", n)
+	}
+	e.frozen.Store(false)
+	b.until(`document.querySelector("#status").textContent === "Live" && document.querySelector("[data-part=notice]").innerText.trim() === ""`)
 }
