@@ -152,6 +152,7 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 	h.mux.HandleFunc("GET /{$}", h.reading(h.listPage))
 	h.mux.HandleFunc("GET /semaphore", h.reading(h.semaphorePage))
 	h.mux.HandleFunc("GET /live", h.reading(h.live))
+	h.mux.HandleFunc("GET /hosts", h.reading(h.hostsPage))
 	h.mux.HandleFunc("GET /host", h.reading(h.hostPage))
 	h.mux.HandleFunc("POST /host", h.posting(h.reading(h.revokeHost)))
 	h.mux.HandleFunc("GET /act", h.reading(h.confirmPage))

@@ -174,7 +174,7 @@ type listView struct {
 	Heads               []listHead
 	Rows                []listRow
 	Pager               pager
-	Progress            progress
+	Totals              totals
 	Found               []foundRow
 	HostPage            string // of the host that is asked for
 }
@@ -189,11 +189,14 @@ type listHead struct {
 	Sorted         string // as aria-sort says it
 }
 
-// progress is how much of a first round is done.
-type progress struct{ Looked, Listed int }
+// totals are what all semaphores come to, that the visitor sees.
+type totals struct {
+	watch.Totals
+	Ordered bool // the list is by what looks found
+}
 
-// Whole reports that all has been looked at.
-func (p progress) Whole() bool { return p.Looked*10 >= p.Listed*9 } // some may have come since
+// Partial reports that the list is by what looks found, and many are still to come.
+func (t totals) Partial() bool { return t.Ordered && t.Looked*10 < t.Listed*9 } // some may be new
 
 type listRow struct {
 	watch.Summary
@@ -245,9 +248,7 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 		v.Heads = append(v.Heads, head)
 	}
 	v.Heads[0], v.Heads[1] = v.Heads[1], v.Heads[0] // the name heads its row
-	if query.Rank != nil || order.order != watch.ByName || v.Limited {
-		v.Progress.Looked, v.Progress.Listed = h.watcher.Known()
-	}
+	v.Totals = totals{h.watcher.Totals(a.Prefixes), query.Rank != nil || order.order != watch.ByName || v.Limited}
 	for _, s := range page {
 		if s.Limit == 0 && s.Err == nil {
 			continue // gone since it was listed
@@ -316,7 +317,7 @@ func (v listView) pieces() pieces {
 	p := pieces{}
 	p.part("pager", "pager", v.Pager)
 	p.part("notice", "notice", v.Notice)
-	p.part("progress", "progress", v.Progress)
+	p.part("totals", "totals", v.Totals)
 	p.part("found", "found", v)
 	for _, row := range v.Rows {
 		p.row("rows", row.Key, "list-row", row)

@@ -361,3 +361,24 @@ func TestTheFirstPageOfTenThousandDoesNotWait(t *testing.T) {
 		})
 	}
 }
+
+// Hosts are listed, those first whose leases are about to end.
+func TestHosts(t *testing.T) {
+	o := dashboard.Options{Rows: 2, Allow: func(*http.Request) access.Who { return access.Who{Right: access.Read, Prefixes: []string{"etl/"}} }}
+	kept(t, o, func(t *testing.T, s *site) {
+		for i, c := range []struct {
+			name, host string
+			lease      time.Duration
+		}{{"etl/a", "web-1", time.Hour}, {"etl/b", "web-1", time.Hour}, {"etl/a", "web-2", time.Minute}, {"secret", "web-3", time.Hour}, {"etl/c", "web-4", time.Hour}} {
+			s.named(c.name, 5, c.lease, engine.Client{Host: c.host, PID: 7, Caller: fmt.Sprintf("job-%d", i)})
+		}
+		time.Sleep(50 * time.Second)
+		page := s.get(200, "/hosts")
+		has(t, page, "1 lease about to end", `data-label="Permits">2<`, `href="host?host=web-1"`, `href="./?host=web-1"`, "1 further hosts")
+		hasNot(t, page, "web-3", "web-4")
+		if strings.Index(page, ">web-2<") > strings.Index(page, ">web-1<") {
+			t.Error("the one in trouble is not the first")
+		}
+		has(t, s.get(200, "/"), "4 permits are held in all, and 0 callers wait")
+	})
+}

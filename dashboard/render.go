@@ -20,6 +20,7 @@ type frame struct {
 	Site, Page string
 	Who        string
 	Admin      bool
+	Reads      bool
 	Login      bool   // somebody who sees this without a token may have one
 	Logout     bool   // there is a login to end
 	Live       string // address of the stream of changes; empty: nothing changes
@@ -35,7 +36,7 @@ type notice struct {
 
 func (h *Handler) frame(page string, a visitor) frame {
 	return frame{
-		Site: h.options.Title, Page: page, Who: a.Name, Admin: a.May(access.Admin),
+		Site: h.options.Title, Page: page, Who: a.Name, Admin: a.May(access.Admin), Reads: a.May(access.Read),
 		Login: h.options.Login != nil && !a.loggedIn && a.May(access.Read), Logout: a.loggedIn && a.May(access.Read),
 	}
 }

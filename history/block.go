@@ -277,7 +277,7 @@ func (s *semaphore) see(step time.Duration, l watch.Look) {
 			}
 		}
 		v.Token, v.left, v.lease = holder.Token, holder.Left, max(v.lease, holder.Left)
-		if v.dying() {
+		if v.Dying() {
 			s.dying++
 		}
 	}
@@ -307,9 +307,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// dying reports whether a holder has not renewed for two thirds of its lease: it
-// would have done so twice.
-func (v *Visit) dying() bool { return !v.Granted.IsZero() && v.left < v.lease/3 }
+// Dying reports whether a holder has not renewed for two thirds of its lease, by the
+// last look: it would have done so twice.
+func (v *Visit) Dying() bool { return !v.Granted.IsZero() && v.left < v.lease/3 }
 
 // note adds what one look found to the block.
 func (b *block) note(at int, fresh row) {

@@ -222,17 +222,32 @@ func (w *Watcher) sort(names []string, rank func(Summary) float64) {
 	}
 }
 
-// Known is how many semaphores there are by the last list, and of how many a look
-// found something.
-func (w *Watcher) Known() (looked, listed int) {
+// Totals are sums over semaphores, by the last looks.
+type Totals struct {
+	Listed  int // semaphores, by the last list
+	Looked  int // of those, how many a look found something of: the rest is about these
+	Holders int // permits
+	Waiting int // callers
+}
+
+// Totals sums up the semaphores whose names begin with one of these; none: all. It looks
+// at nothing: see Query.Rounds.
+func (w *Watcher) Totals(prefixes []string) Totals {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var t Totals
 	for _, name := range w.names.list {
-		if s := w.semaphores[name]; s != nil && !s.summary.Looked.IsZero() {
-			looked++
+		if !begins(name, prefixes) {
+			continue
+		}
+		t.Listed++
+		if s := w.last(name); !s.Looked.IsZero() {
+			t.Looked++
+			t.Holders += s.Holders
+			t.Waiting += s.Waiting
 		}
 	}
-	return looked, len(w.names.list)
+	return t
 }
 
 // Reached is when the engine last answered; zero: never so far.

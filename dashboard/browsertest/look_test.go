@@ -26,7 +26,7 @@ func views(permit string) map[string]string {
 		"semaphore": "semaphore?name=github-api", "paused": "semaphore?name=reports%2Fmonth+end", "nobody": "semaphore?name=nobody",
 		"revoke": "act?do=revoke&name=github-api&permit=" + permit, "limit": "act?do=limit&name=github-api&limit=2",
 		"refused": "act?do=limit&name=github-api&limit=0", "done": "semaphore?name=github-api&done=pause",
-		"found": "?q=sync&state=waiting", "moment": "semaphore?name=github-api&span=1h&at=2026-01-02T03:04:05Z", "host": "host?host=" + hostname(), "login": "login", "missing": "nothing",
+		"found": "?q=sync&state=waiting", "moment": "semaphore?name=github-api&span=1h&at=2026-01-02T03:04:05Z", "host": "host?host=" + hostname(), "hosts": "hosts", "login": "login", "missing": "nothing",
 	}
 }
 
