@@ -12,6 +12,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
+	"sema/internal/why"
 )
 
 // actTime bounds a change.
@@ -209,7 +210,7 @@ func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v ur
 		if !a.Sees(x.Name) {
 			h.refused(r, a, v, "the name is not one of those that may be seen")
 		}
-		h.fail(w, r, a, statusOf(err, http.StatusBadRequest), sentence(err))
+		h.fail(w, r, a, statusOf(err, http.StatusBadRequest), h.sentence(err))
 		return x, d, false
 	}
 	return x, d, true
@@ -231,7 +232,7 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 	if err == nil && st.Limit == 0 {
 		err = sema.ErrNotFound
 	}
-	v := confirmView{change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name, 1, 1)}
+	v := confirmView{change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name)}
 	for i := range st.Holders {
 		if st.Holders[i].ID == x.Permit {
 			v.Holder = &st.Holders[i]
@@ -241,7 +242,7 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 		err = fmt.Errorf("%w: it was released, or its lease has ended", sema.ErrLost)
 	}
 	if err != nil {
-		h.fail(w, r, a, statusOf(err, http.StatusServiceUnavailable), sentence(err))
+		h.fail(w, r, a, statusOf(err, http.StatusServiceUnavailable), h.sentence(err))
 		return
 	}
 	v.frame = h.frame(v.Heading, a)
@@ -265,17 +266,23 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	}
 	err := h.perform(ctx, x, d)
 	record.Result = access.ResultOf(err)
-	h.options.Audit(record.By(a.Who, r))
+	h.note(record.By(a.Who, r))
 	if err != nil {
-		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), sentence(err))
+		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), h.sentence(err))
 		return
 	}
 	_, _ = h.watcher.State(ctx, x.Name) // so that the page to come does not show what was before
-	to := semaphoreAddress(x.Name, 1, 1) + "&"
+	to := semaphoreAddress(x.Name) + "&"
 	if x.Do == "remove" {
 		to = "./?"
 	}
 	see(w, to+"done="+x.Do)
+}
+
+// note writes down what an operator did.
+func (h *Handler) note(r access.Record) {
+	h.options.Audit(r)
+	h.history.Act(r)
 }
 
 func (h *Handler) perform(ctx context.Context, x change, d kind) error {
@@ -289,6 +296,9 @@ func (h *Handler) perform(ctx context.Context, x change, d kind) error {
 	}
 	return d.do(ctx, o, x)
 }
+
+// sentence is an error for those who read pages.
+func (h *Handler) sentence(err error) string { return why.Trouble(h.options.Engine, err) }
 
 // statusOf is the HTTP status of an error.
 func statusOf(err error, otherwise int) int {

@@ -18,6 +18,7 @@ type asset struct {
 
 var assets = []asset{
 	newAsset("style.css", "text/css; charset=utf-8"),
+	newAsset("page.js", "text/javascript; charset=utf-8"),
 	newAsset("live.js", "text/javascript; charset=utf-8"),
 	newAsset("icon.svg", "image/svg+xml"),
 }

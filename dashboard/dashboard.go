@@ -17,11 +17,13 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"sema/access"
 	"sema/engine"
+	"sema/history"
 	"sema/internal/once"
 	"sema/watch"
 )
@@ -63,8 +65,16 @@ type Options struct {
 	// caller's to close. Default: one of the Handler's own.
 	Watcher *watch.Watcher
 
+	// History is what the charts, the timelines and the search show. Give it to share one
+	// that keeps more; it stays the caller's to close, and is told of what operators do
+	// here. Default: one of the Handler's own, that keeps for an hour what its pages look at.
+	History *history.History
+
 	// Title heads the pages. Default "sema".
 	Title string
+
+	// Engine is what sentences call the engine, such as Redis. Default "The store".
+	Engine string
 
 	// Rows is how many rows a page has, 1 … 500. Default 50.
 	Rows int
@@ -85,7 +95,8 @@ type Handler struct {
 	engine  engine.Engine
 	options Options
 	watcher *watch.Watcher
-	own     bool // the watcher is ours to close
+	history *history.History
+	own     []func() // closes what is ours of these
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	feeds   feeds
@@ -104,6 +115,7 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 	}
 	options := *o
 	options.Title = cmp.Or(o.Title, "sema")
+	options.Engine = cmp.Or(o.Engine, "The store")
 	options.Rows = cmp.Or(o.Rows, 50)
 	options.Interval = cmp.Or(o.Interval, time.Second)
 	options.Streams = cmp.Or(o.Streams, 1000)
@@ -115,13 +127,21 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 	); err != nil {
 		return nil, err
 	}
-	h := &Handler{engine: e, options: options, watcher: o.Watcher, origins: o.Origins}
+	h := &Handler{engine: e, options: options, watcher: o.Watcher, history: o.History, origins: o.Origins}
 	if h.watcher == nil {
 		w, err := watch.New(e, nil)
 		if err != nil {
 			return nil, err
 		}
-		h.watcher, h.own = w, true
+		h.watcher, h.own = w, append(h.own, w.Close)
+	}
+	if h.history == nil {
+		kept, err := history.New(h.watcher, nil)
+		if err != nil {
+			h.closeOwn()
+			return nil, err
+		}
+		h.history, h.own = kept, append(h.own, kept.Close)
 	}
 	if h.origins == nil {
 		h.origins = http.NewCrossOriginProtection()
@@ -137,6 +157,9 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 	h.mux.HandleFunc("GET /{$}", h.reading(h.listPage))
 	h.mux.HandleFunc("GET /semaphore", h.reading(h.semaphorePage))
 	h.mux.HandleFunc("GET /live", h.reading(h.live))
+	h.mux.HandleFunc("GET /hosts", h.reading(h.hostsPage))
+	h.mux.HandleFunc("GET /host", h.reading(h.hostPage))
+	h.mux.HandleFunc("POST /host", h.posting(h.reading(h.revokeHost)))
 	h.mux.HandleFunc("GET /act", h.reading(h.confirmPage))
 	h.mux.HandleFunc("POST /act", h.posting(h.reading(h.act)))
 	if h.options.Login != nil {
@@ -166,10 +189,14 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 func (h *Handler) Close() {
 	h.close.Do(func() {
 		h.feeds.shut()
-		if h.own {
-			h.watcher.Close()
-		}
+		h.closeOwn()
 	})
+}
+
+func (h *Handler) closeOwn() {
+	for _, closing := range slices.Backward(h.own) {
+		closing()
+	}
 }
 
 // policy lets pages use what comes from here, and nothing else. Nothing is

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"sema/watch"
+	"sema/history"
 )
 
 // brief is a duration in whole units, the two largest.
@@ -23,6 +23,18 @@ func brief(d time.Duration) string {
 		return fmt.Sprintf("%dh %02dm", d/time.Hour, d%time.Hour/time.Minute)
 	}
 	return fmt.Sprintf("%dd %02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+// tight is a duration in whole seconds, without the units that are nought.
+func tight(d time.Duration) string {
+	text := d.Truncate(time.Second).String()
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
+	}
+	if short, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = short + "h"
+	}
+	return text
 }
 
 // count is a number and what it counts.
@@ -45,8 +57,8 @@ func bar(used, limit int) template.HTML {
 		width = max(width, 2)
 	}
 	class := "fill"
-	if used >= limit {
-		class = "fill full"
+	if used > limit { // a full one is no trouble
+		class = "fill bad"
 	}
 	return template.HTML(fmt.Sprintf(`<svg class="bar" viewBox="0 0 %d 8" preserveAspectRatio="none" aria-hidden="true">`+
 		`<rect class="rail" width="%d" height="8"/><rect class="%s" width="%d" height="8"/></svg>`, barWidth, barWidth, class, width))
@@ -54,13 +66,22 @@ func bar(used, limit int) template.HTML {
 
 const sparkWidth, sparkHeight = 120, 28
 
+// sparkSteps is how many of a history's steps a line of the last minutes shows: five
+// minutes, unless its steps are others than usual.
+const sparkSteps = 60
+
 func (h *Handler) spark(name string) template.HTML {
-	return spark(h.watcher.History(name), h.watcher.Options().History)
+	now, over := time.Now(), sparkSteps*h.history.Options().Step
+	points, err := h.history.Series(name, now.Add(-over), now, 0)
+	if err != nil {
+		return "" // memory goes back further
+	}
+	return spark(points, over)
 }
 
 // spark is the last minutes as a picture: what was used as an area below the
 // limit, which is a line, and those who waited as a line of their own scale.
-func spark(samples []watch.Sample, over time.Duration) template.HTML {
+func spark(samples []history.Point, over time.Duration) template.HTML {
 	if len(samples) < 2 {
 		return `<span class="none">–</span>`
 	}
@@ -69,9 +90,9 @@ func spark(samples []watch.Sample, over time.Duration) template.HTML {
 		top = max(top, s.Used, s.Limit)
 		most, least, crowd = max(most, s.Used), min(least, s.Used), max(crowd, s.Waiting)
 	}
-	end := samples[len(samples)-1].Time
-	at := func(s watch.Sample) float64 { return sparkWidth * (1 - float64(end.Sub(s.Time))/float64(over)) }
-	line := func(of int, value func(watch.Sample) int) string {
+	end := samples[len(samples)-1].From
+	at := func(s history.Point) float64 { return sparkWidth * (1 - float64(end.Sub(s.From))/float64(over)) }
+	line := func(of int, value func(history.Point) int) string {
 		var b strings.Builder
 		letter := 'M'
 		for i, s := range samples {
@@ -84,14 +105,14 @@ func spark(samples []watch.Sample, over time.Duration) template.HTML {
 		}
 		return b.String()
 	}
-	used := line(top, func(s watch.Sample) int { return s.Used })
+	used := line(top, func(s history.Point) int { return s.Used })
 	area := fmt.Sprintf("%sL%d %dL%s %dZ", used, sparkWidth, sparkHeight, short(at(samples[0])), sparkHeight)
-	limit := line(top, func(s watch.Sample) int { return s.Limit })
-	span := end.Sub(samples[0].Time)
+	limit := line(top, func(s history.Point) int { return s.Limit })
+	span := end.Sub(samples[0].From)
 	label := fmt.Sprintf("in the last %s %d to %d of %d used, up to %d waiting", brief(span), least, most, samples[len(samples)-1].Limit, crowd)
 	waiting := ""
 	if crowd > 0 {
-		waiting = `<path class="queue" d="` + line(crowd, func(s watch.Sample) int { return s.Waiting }) + `"/>`
+		waiting = `<path class="queue" d="` + line(crowd, func(s history.Point) int { return s.Waiting }) + `"/>`
 	}
 	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %d %d" role="img" aria-label="%s">`+
 		`<path class="area" d="%s"/><path class="used" d="%s"/><path class="limit" d="%s"/>%s</svg>`, sparkWidth, sparkHeight, label, area, used, limit, waiting))

@@ -2,43 +2,71 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"sema/engine"
+	"sema/history"
 	"sema/watch"
 )
 
-// orders are the columns that a list can be sorted by.
-var orders = []struct {
+// listOrder is a way to sort the list.
+type listOrder struct {
 	key, label string
 	order      watch.Order
-}{
+}
+
+// orders are the columns that a list can be sorted by, the usual one first.
+var orders = []listOrder{
+	{"attention", "Needs attention", watch.ByName},
 	{"name", "Semaphore", watch.ByName},
 	{"use", "In use", watch.ByUse},
 	{"waiting", "Waiting", watch.ByWaiting},
 	{"oldest", "Oldest wait", watch.ByOldest},
 }
 
+// states are what a list can be limited to.
+var states = []struct {
+	key, label string
+	match      func(*Handler, watch.Summary) bool
+}{
+	{"", "any state", nil},
+	{"attention", "needs attention", func(h *Handler, s watch.Summary) bool { _, rank := h.troubles(s); return rank > 0 }},
+	{"waiting", "somebody waits", func(_ *Handler, s watch.Summary) bool { return s.Waiting > 0 }},
+	{"full", "nothing free", func(_ *Handler, s watch.Summary) bool { return s.Limit > 0 && s.Used >= s.Limit }},
+	{"paused", "paused", func(_ *Handler, s watch.Summary) bool { return s.Paused }},
+	{"idle", "not in use", func(_ *Handler, s watch.Summary) bool { return s.Limit > 0 && s.Used == 0 && s.Waiting == 0 }},
+}
+
 // listQuery is what the address of a list says.
 type listQuery struct {
-	filter string
-	sort   string
-	page   int
+	find                string // in names, and in what is known of clients
+	state               string
+	host, label, caller string // of a client
+	sort                string
+	page                int
 }
 
 func listQueryOf(v url.Values) listQuery {
-	q := listQuery{filter: v.Get("q"), sort: "name", page: pageOf(v, "page")}
-	if engine.ValidateText("filter", q.filter, engine.MaxName) != nil {
-		q.filter = ""
+	text := func(key string) string {
+		if engine.ValidateText(key, v.Get(key), engine.MaxName) != nil {
+			return ""
+		}
+		return strings.TrimSpace(v.Get(key))
 	}
+	q := listQuery{find: text("q"), host: text("host"), label: text("label"), caller: text("caller"), sort: orders[0].key, page: pageOf(v, "page")}
 	for _, o := range orders {
 		if v.Get("sort") == o.key {
 			q.sort = o.key
+		}
+	}
+	for _, s := range states {
+		if v.Get("state") == s.key {
+			q.state = s.key
 		}
 	}
 	return q
@@ -56,10 +84,12 @@ func pageOf(v url.Values, key string) int {
 // address is the query's in text: the same for the same list.
 func (q listQuery) address() string {
 	v := url.Values{}
-	if q.filter != "" {
-		v.Set("q", q.filter)
+	for key, value := range map[string]string{"q": q.find, "state": q.state, "host": q.host, "label": q.label, "caller": q.caller} {
+		if value != "" {
+			v.Set(key, value)
+		}
 	}
-	if q.sort != "name" {
+	if q.sort != orders[0].key {
 		v.Set("sort", q.sort)
 	}
 	if q.page > 1 {
@@ -73,6 +103,44 @@ func question(v url.Values) string {
 		return ""
 	}
 	return "?" + v.Encode()
+}
+
+// clients reports whether the query asks for clients at all.
+func (q listQuery) clients() bool { return q.find+q.host+q.label+q.caller != "" }
+
+// has reports whether a client is one that the query asks for.
+func (q listQuery) has(id string, c engine.Client) bool {
+	return (q.find == "" || contains(id, q.find) || contains(c.Caller, q.find) || contains(c.Label, q.find) || contains(c.Host, q.find)) &&
+		contains(c.Host, q.host) && contains(c.Label, q.label) && contains(c.Caller, q.caller)
+}
+
+func contains(text, part string) bool {
+	return part == "" || strings.Contains(strings.ToLower(text), strings.ToLower(part))
+}
+
+// match is what the query leaves of a list; nil: all of it.
+func (h *Handler) match(q listQuery) func(watch.Summary) bool {
+	var in func(*Handler, watch.Summary) bool
+	for _, s := range states {
+		if s.key == q.state {
+			in = s.match
+		}
+	}
+	if in == nil && !q.clients() {
+		return nil
+	}
+	named := map[string]bool{}
+	if q.clients() {
+		h.history.Here(func(name string, v *history.Visit) {
+			if q.has(v.ID, v.Client) {
+				named[name] = true
+			}
+		})
+	}
+	byName := q.find != "" && q.host+q.label+q.caller == ""
+	return func(s watch.Summary) bool {
+		return (in == nil || in(h, s)) && (!q.clients() || named[s.Name] || byName && contains(s.Name, q.find))
+	}
 }
 
 // pager leads to the pages beside this one.
@@ -99,10 +167,21 @@ func newPager(what string, page, rows, all int, address func(page int) string) p
 
 type listView struct {
 	frame
-	Filter, Sort string
-	Heads        []listHead
-	Rows         []listRow
-	Pager        pager
+	Find, Sort          string
+	Host, Label, Caller string
+	Limited             bool // the query leaves something out
+	States              []option
+	Heads               []listHead
+	Rows                []listRow
+	Pager               pager
+	Totals              totals
+	Found               []foundRow
+	HostPage            string // of the host that is asked for
+}
+
+type option struct {
+	Key, Label string
+	Chosen     bool
 }
 
 type listHead struct {
@@ -110,32 +189,55 @@ type listHead struct {
 	Sorted         string // as aria-sort says it
 }
 
-type listRow struct {
-	watch.Summary
-	Key     string
-	Address string
-	Bar     template.HTML
-	Spark   template.HTML
-	Wait    string
-	Problem string
+// totals are what all semaphores come to, that the visitor sees.
+type totals struct {
+	watch.Totals
+	Ordered bool // the list is by what looks found
 }
 
+// Partial reports that the list is by what looks found, and many are still to come.
+func (t totals) Partial() bool { return t.Ordered && t.Looked*10 < t.Listed*9 } // some may be new
+
+type listRow struct {
+	watch.Summary
+	Key      string
+	Address  string
+	Bar      template.HTML
+	Spark    template.HTML
+	Wait     string
+	Troubles []string
+}
+
+// foundRow is a client that a search found.
+type foundRow struct {
+	history.Found
+	Address string
+	When    stamp
+	How     string
+}
+
+// foundMost is how many clients a search shows.
+const foundMost = 20
+
 func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, error) {
-	i := slices.IndexFunc(orders, func(o struct {
-		key, label string
-		order      watch.Order
-	}) bool {
-		return o.key == q.sort
-	})
-	page, total, err := h.watcher.Summaries(ctx, watch.Query{
-		Filter: q.filter, Prefixes: a.Prefixes, Order: orders[i].order,
-		Skip: (q.page - 1) * h.options.Rows, N: h.options.Rows, History: true,
-	})
+	order := orders[slices.IndexFunc(orders, func(o listOrder) bool { return o.key == q.sort })]
+	query := watch.Query{
+		Prefixes: a.Prefixes, Order: order.order, Match: h.match(q), Soon: true, Rounds: true,
+		Skip: (q.page - 1) * h.options.Rows, N: h.options.Rows,
+	}
+	if q.sort == "attention" {
+		query.Rank = func(s watch.Summary) float64 { _, rank := h.troubles(s); return rank }
+	}
+	page, total, err := h.watcher.Summaries(ctx, query)
 	if err != nil {
 		return listView{}, err
 	}
-	v := listView{frame: h.frame("Semaphores", a), Filter: q.filter, Sort: q.sort}
+	v := listView{frame: h.frame("Semaphores", a), Find: q.find, Sort: q.sort, Host: q.host, Label: q.label, Caller: q.caller}
 	v.Live = "live?of=list&" + q.address()[len("./")+min(1, len(q.address())-len("./")):]
+	v.Limited = q.clients() || q.state != ""
+	for _, s := range states {
+		v.States = append(v.States, option{s.key, s.label, s.key == q.state})
+	}
 	for _, o := range orders {
 		other := q
 		other.sort, other.page = o.key, 1
@@ -145,6 +247,8 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 		}
 		v.Heads = append(v.Heads, head)
 	}
+	v.Heads[0], v.Heads[1] = v.Heads[1], v.Heads[0] // the name heads its row
+	v.Totals = totals{h.watcher.Totals(a.Prefixes), query.Rank != nil || order.order != watch.ByName || v.Limited}
 	for _, s := range page {
 		if s.Limit == 0 && s.Err == nil {
 			continue // gone since it was listed
@@ -156,25 +260,50 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 		other.page = page
 		return other.address()
 	})
+	if q.clients() {
+		v.Found = h.found(q, a)
+	}
+	if q.host != "" {
+		v.HostPage = hostAddress(q.host)
+	}
 	return v, nil
 }
 
 func (h *Handler) listRow(s watch.Summary) listRow {
-	row := listRow{Summary: s, Key: s.Name, Address: semaphoreAddress(s.Name, 1, 1)}
+	row := listRow{Summary: s, Key: s.Name, Address: semaphoreAddress(s.Name)}
 	row.Bar = bar(s.Used, s.Limit)
 	row.Spark = h.spark(s.Name)
 	row.Wait = "–"
 	if s.Waiting > 0 {
 		row.Wait = brief(s.Oldest)
 	}
-	if s.Err != nil {
-		row.Problem = fmt.Sprint(s.Err)
-	}
+	row.Troubles, _ = h.troubles(s)
 	return row
 }
 
+// found are the clients that a search found, in all semaphores.
+func (h *Handler) found(q listQuery, a visitor) []foundRow {
+	var rows []foundRow
+	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return a.Sees(name) && q.has(v.ID, v.Client) }) {
+		row := foundRow{Found: f, Address: semaphoreAddress(f.Semaphore), When: stamp{f.From()}, How: ends[f.End]}
+		switch {
+		case !f.Gone.IsZero():
+			row.When = stamp{f.Gone}
+			row.Address = semaphoreQuery{name: f.Semaphore, moment: moment{at: f.Gone.UTC(), span: usualSpan}}.address()
+		case f.Granted.IsZero():
+			row.How = "waits"
+		default:
+			row.When, row.How = stamp{f.Granted}, "holds a permit"
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 func (h *Handler) listPage(w http.ResponseWriter, r *http.Request, a visitor) {
-	v, err := h.list(r.Context(), listQueryOf(r.URL.Query()), a)
+	ctx, cancel := context.WithTimeout(r.Context(), lateTime)
+	defer cancel()
+	v, err := h.list(ctx, listQueryOf(r.URL.Query()), a)
 	if err != nil {
 		h.unreachable(w, r, a, err)
 		return
@@ -188,6 +317,8 @@ func (v listView) pieces() pieces {
 	p := pieces{}
 	p.part("pager", "pager", v.Pager)
 	p.part("notice", "notice", v.Notice)
+	p.part("totals", "totals", v.Totals)
+	p.part("found", "found", v)
 	for _, row := range v.Rows {
 		p.row("rows", row.Key, "list-row", row)
 	}

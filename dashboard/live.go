@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -20,8 +21,10 @@ const (
 	// sendTime is how long a browser may take to accept one message.
 	sendTime = 10 * time.Second
 
-	// buildTime bounds the making of a page.
+	// buildTime bounds the making of a page, and lateTime is when what is shown
+	// is said to be old.
 	buildTime = 10 * time.Second
+	lateTime  = 3 * time.Second
 )
 
 // feeds keep open pages up to date. Browsers with the same page share a feed:
@@ -62,9 +65,9 @@ func (f *feeds) shut() {
 
 // source is a page that changes.
 type source struct {
-	key    string // equal keys are equal pages
-	build  func(context.Context) (pieces, error)
-	follow func(context.Context) // runs as long as somebody reads; may be nil
+	key   string // equal keys are equal pages
+	build func(context.Context) (pieces, error)
+	stale func(error) pieces // says that what is shown is old, and why
 }
 
 // join adds a reader to the feed of a page. ok is false when there are too many
@@ -81,10 +84,7 @@ func (f *feeds) join(page source, most int, every time.Duration) (d *feed, news 
 		ctx, stop := context.WithCancel(f.ctx)
 		d = &feed{key: page.key, readers: map[chan struct{}]struct{}{}, stop: stop}
 		f.open[page.key] = d
-		f.running.Go(func() { f.run(ctx, d, every, page.build) })
-		if page.follow != nil {
-			f.running.Go(func() { page.follow(ctx) })
-		}
+		f.running.Go(func() { f.run(ctx, d, every, page) })
 	}
 	news = make(chan struct{}, 1)
 	if d.newest != nil {
@@ -105,34 +105,43 @@ func (f *feeds) leave(d *feed, news chan struct{}) {
 	}
 }
 
-// run makes a page anew as long as somebody reads it.
-func (f *feeds) run(ctx context.Context, d *feed, every time.Duration, build func(context.Context) (pieces, error)) {
+// run makes a page anew as long as somebody reads it. What is shown stays if that
+// fails, or takes long, and is said to be old.
+func (f *feeds) run(ctx context.Context, d *feed, every time.Duration, page source) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	var failed error
 	for {
 		bounded, cancel := context.WithTimeout(ctx, buildTime)
-		p, err := build(bounded)
+		why := cmp.Or(failed, context.DeadlineExceeded)
+		late := time.AfterFunc(lateTime, func() { f.publish(d, page.stale(why)) })
+		p, err := page.build(bounded)
+		late.Stop()
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil { // what is shown stays, and is said to be old
-			p = pieces{}
-			p.part("notice", "notice", "Not up to date: "+sentence(err))
+		if failed = err; err != nil {
+			p = page.stale(err)
 		}
-		f.mu.Lock()
-		d.newest = p
-		for news := range d.readers {
-			select {
-			case news <- struct{}{}:
-			default:
-			}
-		}
-		f.mu.Unlock()
+		f.publish(d, p)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// publish has the readers of a page have its newest state.
+func (f *feeds) publish(d *feed, p pieces) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d.newest = p
+	for news := range d.readers {
+		select {
+		case news <- struct{}{}:
+		default:
 		}
 	}
 }
@@ -202,6 +211,11 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request, a visitor) {
 // source is the page that an address asks for.
 func (h *Handler) source(v url.Values, a visitor) (page source, ok bool) {
 	rights, _ := json.Marshal([]any{a.Right, a.Prefixes}) // plain data
+	page.stale = func(err error) pieces {
+		p := pieces{}
+		p.part("notice", "notice", h.stale(err))
+		return p
+	}
 	switch v.Get("of") {
 	case "list":
 		q := listQueryOf(v)
@@ -219,18 +233,14 @@ func (h *Handler) source(v url.Values, a visitor) (page source, ok bool) {
 		if engine.ValidateName(q.name) != nil || !a.Sees(q.name) {
 			return page, false
 		}
-		d := newDiary()
-		page.key = string(rights) + semaphoreAddress(q.name, q.holders, q.waiters)
+		page.key = string(rights) + q.address()
 		page.build = func(ctx context.Context) (pieces, error) {
-			d.await(ctx)
 			s, err := h.semaphore(ctx, q, a)
 			if err != nil {
 				return nil, err
 			}
-			s.Lately = d.list()
 			return s.pieces(), nil
 		}
-		page.follow = func(ctx context.Context) { d.follow(ctx, h.watcher, q.name) }
 		return page, true
 	}
 	return page, false

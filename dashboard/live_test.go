@@ -276,7 +276,7 @@ func TestStreamsEnd(t *testing.T) {
 			}
 		}
 		notices = slices.Compact(notices)
-		if len(notices) != 3 || notices[0] != "" || !strings.Contains(notices[1], "Not up to date") || notices[2] != "" {
+		if len(notices) != 3 || notices[0] != "" || !strings.Contains(notices[1], "Figures are of") || notices[2] != "" {
 			t.Errorf("notices %q", notices)
 		}
 		if !strings.Contains(w.Body.String(), "\n:\n") {

@@ -5,9 +5,9 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
-	"strings"
 
 	"sema/access"
+	"sema/internal/why"
 )
 
 //go:embed pages
@@ -20,16 +20,23 @@ type frame struct {
 	Site, Page string
 	Who        string
 	Admin      bool
+	Reads      bool
 	Login      bool   // somebody who sees this without a token may have one
 	Logout     bool   // there is a login to end
 	Live       string // address of the stream of changes; empty: nothing changes
 	Done       string // what has just been done
-	Notice     string // what is wrong now
+	Notice     notice // what is wrong now
+}
+
+// notice is what is wrong now, and since when what is shown is old.
+type notice struct {
+	Text  string
+	Since stamp // zero: nothing is shown
 }
 
 func (h *Handler) frame(page string, a visitor) frame {
 	return frame{
-		Site: h.options.Title, Page: page, Who: a.Name, Admin: a.May(access.Admin),
+		Site: h.options.Title, Page: page, Who: a.Name, Admin: a.May(access.Admin), Reads: a.May(access.Read),
 		Login: h.options.Login != nil && !a.loggedIn && a.May(access.Read), Logout: a.loggedIn && a.May(access.Read),
 	}
 }
@@ -66,14 +73,14 @@ func (h *Handler) unreachable(w http.ResponseWriter, r *http.Request, a visitor,
 	h.options.Log.Warn("sema: the dashboard cannot look at the engine", "error", err)
 	w.Header().Set("Retry-After", "5")
 	w.Header().Set("Refresh", "5")
-	h.fail(w, r, a, http.StatusServiceUnavailable, sentence(err))
+	text := why.Trouble(h.options.Engine, err)
+	if reached := h.watcher.Reached(); !reached.IsZero() {
+		text += " It last did at " + stamp{reached}.Clock() + " UTC."
+	}
+	h.fail(w, r, a, http.StatusServiceUnavailable, text+" This page tries again by itself.")
 }
 
-// sentence is an error for those who read pages.
-func sentence(err error) string {
-	text := strings.TrimPrefix(err.Error(), "sema: ")
-	if text == "" {
-		return ""
-	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
+// stale is the notice that what is shown is old.
+func (h *Handler) stale(err error) notice {
+	return notice{why.Trouble(h.options.Engine, err), stamp{h.watcher.Reached()}}
 }

@@ -15,17 +15,32 @@ import (
 	"sema/watch"
 )
 
-// semaphoreAddress leads to pages of a semaphore's holders and waiters.
-func semaphoreAddress(name string, holders, waiters int) string {
-	v := url.Values{"name": {name}}
-	if holders > 1 {
-		v.Set("holders", strconv.Itoa(holders))
+// semaphoreQuery is what the address of a semaphore's page says.
+type semaphoreQuery struct {
+	name             string
+	holders, waiters int // pages
+	moment
+}
+
+func semaphoreQueryOf(v url.Values) semaphoreQuery {
+	return semaphoreQuery{v.Get("name"), pageOf(v, "holders"), pageOf(v, "waiters"), momentOf(v)}
+}
+
+// address is the query's in text: the same for the same page.
+func (q semaphoreQuery) address() string {
+	v := url.Values{"name": {q.name}}
+	if q.holders > 1 {
+		v.Set("holders", strconv.Itoa(q.holders))
 	}
-	if waiters > 1 {
-		v.Set("waiters", strconv.Itoa(waiters))
+	if q.waiters > 1 {
+		v.Set("waiters", strconv.Itoa(q.waiters))
 	}
+	q.put(v)
 	return "semaphore?" + v.Encode()
 }
+
+// semaphoreAddress leads to a semaphore as it is now.
+func semaphoreAddress(name string) string { return semaphoreQuery{name: name}.address() }
 
 type semaphoreView struct {
 	frame
@@ -40,7 +55,8 @@ type semaphoreView struct {
 	Waiters      []waiterRow
 	WaitersPager pager
 	Actions      []link
-	Lately       []diaryLine
+	Troubles     []string
+	Past         pastView
 }
 
 type link struct{ Label, Address, Class string }
@@ -49,6 +65,7 @@ type holderRow struct {
 	engine.Holder
 	Number     int
 	Held, Rest string
+	HostPage   string
 	Revoke     string // addresses; empty: not the visitor's to do
 	Release    string
 }
@@ -60,16 +77,6 @@ type waiterRow struct {
 	Why      string
 }
 
-// semaphoreQuery is what the address of a semaphore's page says.
-type semaphoreQuery struct {
-	name             string
-	holders, waiters int
-}
-
-func semaphoreQueryOf(v url.Values) semaphoreQuery {
-	return semaphoreQuery{v.Get("name"), pageOf(v, "holders"), pageOf(v, "waiters")}
-}
-
 func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (semaphoreView, error) {
 	st, looked, err := h.watcher.Recent(ctx, q.name)
 	if err != nil {
@@ -77,18 +84,28 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	}
 	since := max(0, time.Since(looked))
 	v := semaphoreView{frame: h.frame(q.name, a), Name: q.name, State: st, Gone: st.Limit == 0}
-	v.Live = "live?of=semaphore&" + semaphoreAddress(q.name, q.holders, q.waiters)[len("semaphore?"):]
+	v.Live = "live?of=semaphore&" + q.address()[len("semaphore?"):]
 	v.Summary = watch.Summarize(q.name, looked, st)
 	v.Bar, v.Spark = bar(st.Used, st.Limit), h.spark(q.name)
+	v.Troubles, _ = h.troubles(v.Summary)
+	v.Past = h.past(q)
 	v.Wait = "–"
 	if v.Summary.Waiting > 0 {
 		v.Wait = brief(v.Summary.Oldest + since)
 	}
 	rows := h.options.Rows
-	v.HoldersPager = newPager("holders", q.holders, rows, len(st.Holders), func(page int) string { return semaphoreAddress(q.name, page, q.waiters) })
-	v.WaitersPager = newPager("waiters", q.waiters, rows, len(st.Waiters), func(page int) string { return semaphoreAddress(q.name, q.holders, page) })
+	v.HoldersPager = newPager("holders", q.holders, rows, len(st.Holders), func(page int) string {
+		other := q
+		other.holders = page
+		return other.address()
+	})
+	v.WaitersPager = newPager("waiters", q.waiters, rows, len(st.Waiters), func(page int) string {
+		other := q
+		other.waiters = page
+		return other.address()
+	})
 	for i, holder := range window(view.ByToken(st.Holders), q.holders, rows) {
-		row := holderRow{Holder: holder, Number: (q.holders-1)*rows + i + 1, Held: "unknown", Rest: brief(max(0, holder.Left-since))}
+		row := holderRow{Holder: holder, Number: (q.holders-1)*rows + i + 1, Held: "unknown", Rest: brief(max(0, holder.Left-since)), HostPage: hostAddress(holder.Client.Host)}
 		if holder.Token != 0 {
 			row.Held = brief(holder.Age + since)
 		}
@@ -140,7 +157,13 @@ func (v semaphoreView) pieces() pieces {
 	p.part("notice", "notice", v.Notice)
 	p.part("facts", "facts", v)
 	p.part("actions", "actions", v.Actions)
-	p.part("lately", "lately", v.Lately)
+	p.part("charts", "charts", v.Past)
+	p.part("figures", "figures", v.Past)
+	p.part("lately", "lately", v.Past.Lately)
+	p.part("more-lanes", "more-lanes", v.Past)
+	for _, lane := range v.Past.Lanes {
+		p.row("lanes", lane.Key, "lane-row", lane)
+	}
 	p.part("holders-pager", "pager", v.HoldersPager)
 	p.part("waiters-pager", "pager", v.WaitersPager)
 	for _, row := range v.Holders {
@@ -149,5 +172,5 @@ func (v semaphoreView) pieces() pieces {
 	for _, row := range v.Waiters {
 		p.row("waiters", row.ID, "waiter-row", row)
 	}
-	return p.with("holders", "waiters")
+	return p.with("holders", "waiters", "lanes")
 }

@@ -170,7 +170,7 @@ func TestAnEngineThatIsAway(t *testing.T) {
 		defer d.Close()
 		s := &site{t: t, d: d}
 		for _, path := range []string{"/", "/?sort=use", "/semaphore?name=x", "/act?do=pause&name=x"} {
-			has(t, s.get(503, path), "dial &lt;tcp&gt;: refused")
+			has(t, s.get(503, path), "Dial &lt;tcp&gt;: refused")
 		}
 		has(t, s.post(503, "/act", form("pause", "x")).Body.String(), "refused")
 	})

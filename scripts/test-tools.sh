@@ -12,6 +12,7 @@ command -v curl >/dev/null 2>&1 || missing="$missing curl"
 command -v python3 >/dev/null 2>&1 || missing="$missing python3"
 python3 -c "import aiohttp" 2>/dev/null || /usr/bin/python3 -c "import aiohttp" 2>/dev/null || missing="$missing python3-aiohttp"
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
+command -v npm >/dev/null 2>&1 || missing="$missing npm"
 command -v sem >/dev/null 2>&1 || missing="$missing parallel"
 command -v flock >/dev/null 2>&1 || missing="$missing util-linux"
 # Debian has PostgreSQL's programs outside of the path.

@@ -46,8 +46,8 @@ type Event struct {
 	Client engine.Client
 	Weight int
 	Token  int64         // of a permit
-	Waited time.Duration // granted, left: how long it was in the queue, as last seen
-	Held   time.Duration // released, ended, revoked: since the grant, as last seen
+	Waited time.Duration // granted, left: how long it was in the queue; left: as last seen
+	Held   time.Duration // granted, released, ended, revoked: since the grant, as last seen
 
 	// Of the semaphore.
 	Limit  int  // limit, began, paused, unpaused: what it is now; removed: what it was
@@ -109,9 +109,12 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 		e := Event{Permit: h.ID, Client: h.Client, Weight: h.Weight, Token: h.Token}
 		before := held[h.ID]
 		if before == nil {
-			e.Kind = Granted
+			e.Kind, e.Held = Granted, h.Age
 			if ticket := waited[h.ID]; ticket != nil {
 				e.Waited = ticket.Waiting
+				if h.Token != 0 { // its age is known
+					e.Waited += max(0, between-h.Age)
+				}
 			}
 			add(e)
 		}

@@ -28,7 +28,6 @@ type watched struct {
 	summary   Summary       // of that look; its Looked is zero: there was none
 	state     *engine.State // of that look, if somebody may want it
 	err       error         // of the last look
-	history   history
 	listeners map[*stream]struct{}
 	stop      context.CancelFunc // of its poller; nil: there is none
 }
@@ -180,20 +179,23 @@ func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	heard := len(s.listeners) > 0 || w.heard(s.name)
+	seen := Look{Summary: Summarize(s.name, now, st), State: st}
 	if heard {
 		if s.err != nil {
 			w.publish(s, []Event{{Time: now, Semaphore: s.name, Kind: Reachable}})
 		}
 		switch {
 		case s.state != nil:
-			w.publish(s, changes(s.name, *s.state, st, now, now.Sub(s.began)))
+			seen.Since = now.Sub(s.began)
+			seen.Events = changes(s.name, *s.state, st, now, seen.Since)
 		case s.summary.Looked.IsZero() && s.err == nil: // it was not there when others were first looked at
-			w.publish(s, changes(s.name, engine.State{}, st, now, 0))
+			seen.Events = changes(s.name, engine.State{}, st, now, 0)
 		}
+		w.publish(s, seen.Events)
 	}
-	s.err, s.began, s.looked = nil, began, now
-	s.summary = Summarize(s.name, now, st)
-	s.history.add(now, w.options, s.summary)
+	w.tellFollowers(seen)
+	s.err, s.began, s.looked, w.reached = nil, began, now, now
+	s.summary = seen.Summary
 	s.state = nil
 	if keep || heard {
 		s.state = &st

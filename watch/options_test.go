@@ -31,7 +31,6 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 		"Interval": func(o *watch.Options, d time.Duration) { o.Interval = d },
 		"Fresh":    func(o *watch.Options, d time.Duration) { o.Fresh = d },
 		"Rounds":   func(o *watch.Options, d time.Duration) { o.Rounds = d },
-		"History":  func(o *watch.Options, d time.Duration) { o.History = d },
 		"Linger":   func(o *watch.Options, d time.Duration) { o.Linger = d },
 		"Timeout":  func(o *watch.Options, d time.Duration) { o.Timeout = d },
 	} {

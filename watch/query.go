@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -59,11 +60,25 @@ type Query struct {
 	Skip     int    // so many of the list are left out before the page
 	N        int    // at most so many on the page; 0 or less: all
 	Now      bool   // with N: look at the list of names and at each anew, however lately others did
-	History  bool   // have rounds go on, so that there is a History of each
+	Rounds   bool   // have rounds go on for Options.Linger, for those that follow them
+	Soon     bool   // with N: do not wait for a round; names not looked at yet come last, in their order
+
+	// Match leaves out semaphores by what the last look found, and Rank puts them in an
+	// order of its own, the highest first. nil: none of that. They are called with the
+	// Watcher's lock held. A Summary whose Looked is zero has a name and nothing else.
+	Match func(Summary) bool
+	Rank  func(Summary) float64
 }
 
 func (q *Query) matches(name string) bool {
 	return begins(name, q.Prefixes) && contains(name, q.Filter)
+}
+
+func (q *Query) rank() func(Summary) float64 {
+	if q.Rank != nil {
+		return q.Rank
+	}
+	return ranks[q.Order]
 }
 
 func begins(name string, prefixes []string) bool {
@@ -84,7 +99,7 @@ func (w *Watcher) Summaries(ctx context.Context, q Query) (page []Summary, total
 	if q.Order > ByOldest {
 		return nil, 0, &engine.ArgumentError{What: "order", Value: int(q.Order), Want: "ByName … ByOldest"}
 	}
-	if q.After != "" && q.Order != ByName {
+	if q.After != "" && q.rank() != nil {
 		return nil, 0, &engine.ArgumentError{What: "after", Value: q.After, Want: "none, except in the order of names"}
 	}
 	inner, leave, err := w.enter(ctx)
@@ -101,12 +116,12 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 	if !q.Now {
 		since = since.Add(-w.options.Fresh)
 	}
-	all := q.Order != ByName || q.N <= 0
-	if all {
+	all := q.Order != ByName || q.N <= 0 || q.Match != nil || q.Rank != nil
+	if all && !(q.Soon && q.N > 0) {
 		if err := w.awaitRound(ctx); err != nil {
 			return nil, 0, err
 		}
-	} else if q.History {
+	} else if q.Rounds || all {
 		w.keep(w.options.Linger)
 	} else {
 		w.keep(0)
@@ -127,9 +142,12 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 			wanted = append(wanted, name)
 		}
 	}
+	if q.Match != nil {
+		wanted = w.matching(wanted, q.Match)
+	}
 	total := len(wanted)
-	if q.Order != ByName {
-		w.sort(wanted, q.Order)
+	if rank := q.rank(); rank != nil {
+		w.sort(wanted, rank)
 	}
 	if q.After != "" {
 		at, found := slices.BinarySearch(wanted, q.After)
@@ -150,20 +168,41 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, name := range wanted {
-		page[i].Name = name
-		if s := w.semaphores[name]; s != nil {
-			if !s.summary.Looked.IsZero() {
-				page[i] = s.summary
-			}
-			page[i].Err = s.err
-		}
+		page[i] = w.last(name)
 	}
 	return page, total, nil
 }
 
+// ranks are what the orders are by.
+var ranks = [...]func(Summary) float64{
+	ByName:    nil,
+	ByUse:     func(s Summary) float64 { return float64(s.Used) / float64(max(1, s.Limit)) },
+	ByWaiting: func(s Summary) float64 { return float64(s.Waiting) },
+	ByOldest:  func(s Summary) float64 { return float64(s.Oldest) },
+}
+
+// last is what is known of a semaphore. The lock is held.
+func (w *Watcher) last(name string) Summary {
+	found := Summary{Name: name}
+	if s := w.semaphores[name]; s != nil {
+		if !s.summary.Looked.IsZero() {
+			found = s.summary
+		}
+		found.Err = s.err
+	}
+	return found
+}
+
+// matching leaves out names by what the last looks found.
+func (w *Watcher) matching(names []string, match func(Summary) bool) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(names, func(name string) bool { return !match(w.last(name)) })
+}
+
 // sort puts names, which are sorted, into another order by what the last looks
 // found.
-func (w *Watcher) sort(names []string, o Order) {
+func (w *Watcher) sort(names []string, rank func(Summary) float64) {
 	type row struct {
 		name string
 		key  float64
@@ -171,18 +210,9 @@ func (w *Watcher) sort(names []string, o Order) {
 	rows := make([]row, len(names))
 	w.mu.Lock()
 	for i, name := range names {
-		rows[i].name = name
-		s := w.semaphores[name]
-		if s == nil {
-			continue
-		}
-		switch o {
-		case ByUse:
-			rows[i].key = float64(s.summary.Used) / float64(max(1, s.summary.Limit))
-		case ByWaiting:
-			rows[i].key = float64(s.summary.Waiting)
-		case ByOldest:
-			rows[i].key = float64(s.summary.Oldest)
+		rows[i] = row{name, math.Inf(-1)}
+		if s := w.last(name); !s.Looked.IsZero() || s.Err != nil {
+			rows[i].key = rank(s)
 		}
 	}
 	w.mu.Unlock()
@@ -190,6 +220,41 @@ func (w *Watcher) sort(names []string, o Order) {
 	for i := range rows {
 		names[i] = rows[i].name
 	}
+}
+
+// Totals are sums over semaphores, by the last looks.
+type Totals struct {
+	Listed  int // semaphores, by the last list
+	Looked  int // of those, how many a look found something of: the rest is about these
+	Holders int // permits
+	Waiting int // callers
+}
+
+// Totals sums up the semaphores whose names begin with one of these; none: all. It looks
+// at nothing: see Query.Rounds.
+func (w *Watcher) Totals(prefixes []string) Totals {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var t Totals
+	for _, name := range w.names.list {
+		if !begins(name, prefixes) {
+			continue
+		}
+		t.Listed++
+		if s := w.last(name); !s.Looked.IsZero() {
+			t.Looked++
+			t.Holders += s.Holders
+			t.Waiting += s.Waiting
+		}
+	}
+	return t
+}
+
+// Reached is when the engine last answered; zero: never so far.
+func (w *Watcher) Reached() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reached
 }
 
 // awaitRound has rounds go on, and waits if none has ended lately.

@@ -69,7 +69,7 @@ func (w *Watcher) keeper() {
 		now := time.Now()
 		w.mu.Lock()
 		r, wide := &w.rounds, len(w.wide) > 0
-		going := wide || now.Before(r.until)
+		going := wide || w.followedAlways() || now.Before(r.until)
 		due := going && (r.hurry || !now.Before(next))
 		r.hurry = r.hurry && !due
 		if !going && now.Sub(w.names.began) > housekeeping {
@@ -258,7 +258,7 @@ func (w *Watcher) list(ctx context.Context, since time.Time) ([]string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.name(list)
-	n.list, n.began, n.took = list, began, time.Since(began)
+	n.list, n.began, n.took, w.reached = list, began, time.Since(began), time.Now()
 	return list, nil
 }
 

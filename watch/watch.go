@@ -22,7 +22,7 @@
 //
 // One snapshot is one read of the engine. All that listen to one semaphore
 // share one snapshot for each Interval. To sort by anything but the name,
-// to have a history, and to hear of many names at once, all semaphores are
+// to hear of many names at once, and to follow all looks, all semaphores are
 // looked at, round after round, at most Options.Rate of them a second. That
 // begins when it is first asked for and ends when nobody has asked for
 // Options.Linger.
@@ -49,14 +49,10 @@ type Options struct {
 	// callers share one look. Default half of the Interval.
 	Fresh time.Duration
 
-	// Rounds is how often all semaphores are looked at, and how far apart the
-	// samples of a history are. Default 5 s. A round takes longer if the Rate
-	// demands it, and rounds are further apart if listing the names takes long:
-	// that never takes more than a tenth of the time.
+	// Rounds is how often all semaphores are looked at. Default 5 s. A round
+	// takes longer if the Rate demands it, and rounds are further apart if
+	// listing the names takes long: that never takes more than a tenth of the time.
 	Rounds time.Duration
-
-	// History is how far back samples go. Default 5 min.
-	History time.Duration
 
 	// Linger is how long the rounds go on after the last call that needed them.
 	// Default 10 min.
@@ -89,7 +85,6 @@ func (o Options) withDefaults() Options {
 	o.Interval = cmp.Or(o.Interval, time.Second)
 	o.Fresh = cmp.Or(o.Fresh, max(o.Interval/2, time.Millisecond))
 	o.Rounds = cmp.Or(o.Rounds, 5*time.Second)
-	o.History = cmp.Or(o.History, 5*time.Minute)
 	o.Linger = cmp.Or(o.Linger, 10*time.Minute)
 	o.Rate = cmp.Or(o.Rate, 1000)
 	o.Parallel = cmp.Or(o.Parallel, 8)
@@ -107,7 +102,7 @@ func (o Options) validate() error {
 		return engine.ValidateRange("watch", "Options."+what, n, 1, most)
 	}
 	return cmp.Or(
-		last("Interval", o.Interval), last("Fresh", o.Fresh), last("Rounds", o.Rounds), last("History", o.History),
+		last("Interval", o.Interval), last("Fresh", o.Fresh), last("Rounds", o.Rounds),
 		last("Linger", o.Linger), last("Timeout", o.Timeout),
 		count("Rate", o.Rate, 1_000_000_000), count("Parallel", o.Parallel, 10_000), count("Open", o.Open, 1_000_000), count("Buffer", o.Buffer, 1_000_000),
 	)
@@ -129,6 +124,8 @@ type Watcher struct {
 	semaphores map[string]*watched
 	open       *list.List // of semaphores with a session, the one looked at longest ago first
 	wide       map[*stream]struct{}
+	followers  map[*follower]struct{}
+	reached    time.Time // the end of the last look, or list, that succeeded
 	rounds     rounds
 	names      names
 }
@@ -146,7 +143,7 @@ func New(e engine.Engine, o *Options) (*Watcher, error) {
 	}
 	w := &Watcher{
 		engine: e, options: options, who: engine.Self("watch"),
-		semaphores: map[string]*watched{}, open: list.New(), wide: map[*stream]struct{}{},
+		semaphores: map[string]*watched{}, open: list.New(), wide: map[*stream]struct{}{}, followers: map[*follower]struct{}{},
 	}
 	w.parallel = make(chan struct{}, w.options.Parallel)
 	w.ctx, w.cancel = context.WithCancel(context.Background())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -428,9 +429,6 @@ func TestTenThousandSemaphores(t *testing.T) {
 		if most := e.most.Load(); most > 8 {
 			t.Errorf("%d looks at once", most)
 		}
-		if samples := w.History("s00000"); len(samples) < 6 || samples[0].Limit != 1 {
-			t.Errorf("%v", samples)
-		}
 		before := e.states.Load()
 		time.Sleep(time.Minute)
 		after := e.states.Load()
@@ -444,28 +442,108 @@ func TestTenThousandSemaphores(t *testing.T) {
 	})
 }
 
-func TestHistory(t *testing.T) {
-	bubble(t, &watch.Options{History: time.Minute}, func(t *testing.T, e *counting, w *watch.Watcher) {
-		s := semaphore(t, e, "x", 3, nil)
+// follower keeps the looks that it is told of.
+type follower struct {
+	mu    sync.Mutex
+	looks []watch.Look
+}
+
+func (f *follower) add(l watch.Look) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks = append(f.looks, l)
+}
+
+func (f *follower) list() []watch.Look {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.looks)
+}
+
+func TestFollowersAreToldOfAllLooks(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		sem := semaphore(t, e, "x", 3, &sema.Options{Label: "job"})
 		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 3))
-		if list := w.History("x"); list != nil {
-			t.Errorf("%v though nobody looked", list)
+		f := &follower{}
+		ctx, leave := context.WithCancel(t.Context())
+		w.Follow(ctx, false, f.add)
+		time.Sleep(time.Hour)
+		if n := e.states.Load(); n != 0 {
+			t.Errorf("%d looks though nobody asked for any", n)
 		}
-		if _, _, err := w.Summaries(t.Context(), watch.Query{}); err != nil {
-			t.Fatal(err)
+		ignore(w.State(t.Context(), "x"))
+		p := ignore(sem.AcquireN(t.Context(), 2))
+		time.Sleep(10 * time.Second)
+		ignore(w.State(t.Context(), "x"))
+		looks := f.list()
+		if len(looks) != 2 || looks[0].Since != 0 || looks[1].Since != 10*time.Second || looks[1].Used != 2 || len(looks[1].State.Holders) != 1 {
+			t.Fatalf("%+v", looks)
 		}
-		time.Sleep(30 * time.Second)
-		ignore(s.AcquireN(t.Context(), 2))
-		time.Sleep(50 * time.Second)
-		list := w.History("x")
-		if len(list) < 11 || len(list) > 13 {
-			t.Errorf("%d samples in a minute", len(list))
+		if events := looks[1].Events; len(events) != 1 || events[0].Kind != watch.Granted || events[0].Held != 10*time.Second {
+			t.Errorf("%+v", events)
 		}
-		if first, last := list[0], list[len(list)-1]; first.Used != 0 || first.Limit != 3 || last.Used != 2 {
-			t.Errorf("%+v … %+v", first, last)
+		leave()
+		time.Sleep(time.Second)
+		w.Follow(t.Context(), true, f.add)
+		expect.OK(t, p.Release())
+		time.Sleep(time.Hour)
+		if n := len(f.list()) - 2; n < 700 || n > 725 {
+			t.Errorf("%d looks in an hour", n)
 		}
-		if !slices.IsSortedFunc(list, func(a, b watch.Sample) int { return a.Time.Compare(b.Time) }) {
-			t.Errorf("not in order: %v", list)
+	})
+}
+
+// A wait ends with the grant, and not with the last look before it.
+func TestAWaitIsAsLongAsItWas(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		sem, other := semaphore(t, e, "x", 1, nil), semaphore(t, e, "x", 1, nil)
+		p := ignore(sem.Acquire(t.Context()))
+		granted := make(chan *sema.Permit)
+		go func() { granted <- ignore(other.Acquire(t.Context())) }()
+		f := &follower{}
+		w.Follow(t.Context(), false, f.add)
+		time.Sleep(2 * time.Second)
+		ignore(w.State(t.Context(), "x"))
+		time.Sleep(3 * time.Second)
+		expect.OK(t, p.Release())
+		<-granted
+		time.Sleep(4 * time.Second)
+		ignore(w.State(t.Context(), "x"))
+		for _, event := range f.list()[1].Events {
+			if event.Kind == watch.Granted && event.Waited != 5*time.Second {
+				t.Errorf("waited %v", event.Waited)
+			}
+		}
+	})
+}
+
+// A page in any order comes at once, of what is known so far.
+func TestAPageThatDoesNotWait(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		for i := range 3000 {
+			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).SetLimit(t.Context(), i+1))
+		}
+		query := watch.Query{
+			N: 50, Soon: true, Rounds: true, Rank: func(s watch.Summary) float64 { return float64(s.Limit) },
+			Match: func(s watch.Summary) bool { return s.Limit != 2999 },
+		}
+		page, total, err := w.Summaries(t.Context(), query)
+		if err != nil || total != 3000 || len(page) != 50 || page[0].Looked.IsZero() {
+			t.Fatalf("%v %d %v", page, total, err)
+		}
+		if n := e.states.Load(); n > 50+8 {
+			t.Errorf("%d looks for a page of 50", n)
+		}
+		time.Sleep(5 * time.Second)
+		if got := w.Totals(nil); got != (watch.Totals{Listed: 3000, Looked: 3000}) {
+			t.Errorf("%+v", got)
+		}
+		if got := w.Totals([]string{"s0000", "x"}); got.Listed != 10 {
+			t.Errorf("%+v", got)
+		}
+		page, total, err = w.Summaries(t.Context(), query)
+		if err != nil || total != 2999 || page[0].Name != "s02999" || page[1].Name != "s02997" {
+			t.Errorf("%v %d %v", page[:2], total, err)
 		}
 	})
 }

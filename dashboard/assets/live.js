@@ -27,7 +27,7 @@
   const parse = (html) => {
     const template = document.createElement("template");
     template.innerHTML = html;
-    return template.content;
+    return page.show(template.content);
   };
 
   // Only the cells that differ are put in anew: a click that began on a link
@@ -93,10 +93,12 @@
     if (held || document.hidden) return;
     source = new EventSource(address);
     source.onmessage = (event) => {
-      say("Live");
       const message = JSON.parse(event.data);
       for (const [key, html] of Object.entries(message.parts)) showPart(key, html);
       for (const [name, list] of Object.entries(message.lists)) showList(name, list);
+      if (message.parts.charts !== undefined) page.point();
+      const old = document.querySelector('[data-part="notice"]').textContent.trim() !== "";
+      say(old ? "Not up to date" : "Live");
     };
     source.onerror = () => {
       say("Not live: trying again");

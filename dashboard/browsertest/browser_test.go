@@ -22,6 +22,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/history"
 	"sema/watch"
 )
 
@@ -202,10 +203,10 @@ func (b *tab) click(selector, text string) {
 
 // site is a dashboard over an engine in memory, with an operator.
 type site struct {
-	t       *testing.T
-	engine  engine.Engine
-	watcher *watch.Watcher
-	server  *httptest.Server
+	t      *testing.T
+	engine engine.Engine
+	kept   *history.History
+	server *httptest.Server
 
 	mu    sync.Mutex
 	audit []access.Record
@@ -213,17 +214,26 @@ type site struct {
 
 func newSite(t *testing.T, o dashboard.Options) *site {
 	t.Helper()
-	s := &site{t: t, engine: memengine.New()}
+	return newSiteOn(t, memengine.New(), o)
+}
+
+func newSiteOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
+	t.Helper()
+	s := &site{t: t, engine: e}
 	o.Audit = func(a access.Record) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.audit = append(s.audit, a)
 	}
-	w, err := watch.New(s.engine, &watch.Options{Rounds: 100 * time.Millisecond, History: 6 * time.Second})
+	w, err := watch.New(s.engine, &watch.Options{Rounds: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.watcher, o.Watcher = w, w
+	kept, err := history.New(w, &history.Options{Step: 100 * time.Millisecond, Always: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.kept, o.Watcher, o.History = kept, w, kept
 	d, err := dashboard.New(s.engine, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -234,6 +244,7 @@ func newSite(t *testing.T, o dashboard.Options) *site {
 	t.Cleanup(func() {
 		d.Close()
 		s.server.Close()
+		kept.Close()
 		w.Close()
 		_ = s.engine.Close()
 	})
@@ -282,7 +293,7 @@ func (s *site) acquire(sem *sema.Semaphore, n int) *sema.Permit {
 func (s *site) wait(name, label string, n int) {
 	s.t.Helper()
 	queued := make(chan struct{}, 1)
-	sem, err := sema.New(s.engine, name, 1, &sema.Options{Label: label, Observer: sema.Observer{Queued: func(sema.Queued) {
+	sem, err := sema.New(s.engine, name, 1, &sema.Options{Label: label, OnConflict: sema.Adopt, Observer: sema.Observer{Queued: func(sema.Queued) {
 		select {
 		case queued <- struct{}{}:
 		default:
@@ -332,8 +343,11 @@ func (s *site) town() (revocable *sema.Permit) {
 
 // history waits until a semaphore's line has so many samples.
 func (s *site) history(n int) {
-	for deadline := time.Now().Add(time.Minute); len(s.watcher.History("github-api")) < n; {
-		_, _, err := s.watcher.Summaries(s.t.Context(), watch.Query{N: 1, History: true})
+	for deadline := time.Now().Add(time.Minute); ; {
+		points, err := s.kept.Series("github-api", time.Now().Add(-time.Minute), time.Now(), 0)
+		if len(points) >= n {
+			return
+		}
 		if err != nil || time.Now().After(deadline) {
 			s.t.Errorf("%d samples: %v", n, err)
 			return

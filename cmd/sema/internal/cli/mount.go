@@ -6,7 +6,7 @@ import (
 
 	"sema/access"
 	"sema/dashboard"
-	"sema/engine"
+	"sema/history"
 	"sema/metrics"
 	"sema/server"
 	watching "sema/watch"
@@ -15,28 +15,47 @@ import (
 // mount adds what other packages show of the engine: the dashboard at /, figures
 // at /metrics, events. The figures want the server before it serves; closing ends them,
 // after the server.
-func mount(e engine.Engine, o *server.Options) (f *figures, closing func(), err error) {
-	w, err := watching.New(e, nil)
+func mount(at *openEngine, o *server.Options, keep historyFlags) (f *figures, closing func(), err error) {
+	w, err := watching.New(at.Engine, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := dashboard.New(e, dashboardOptions(o, w))
+	kept, closeKept, err := keep.open(w, o.Log)
 	if err != nil {
 		w.Close()
 		return nil, nil, err
+	}
+	d, err := dashboard.New(at.Engine, dashboardOptions(o, at, w, kept))
+	if err != nil {
+		closeKept()
+		w.Close()
+		return nil, nil, err
+	}
+	audit := o.Audit
+	o.Audit = func(r access.Record) { // the dashboard tells the history by itself
+		audit(r)
+		if r.What != access.Refusal {
+			kept.Act(r)
+		}
 	}
 	f = &figures{watcher: w}
 	o.Watcher, o.Dashboard, o.Metrics, o.Closing = w, d, f, d.Close
 	return f, func() {
 		d.Close()
 		f.close()
+		closeKept()
 		w.Close()
 	}, nil
 }
 
+// calledEngines are what operators call the kinds of engines.
+var calledEngines = map[string]string{
+	"file": "The directory", "redis": "Redis", "sentinel": "Redis", "cluster": "Redis Cluster", "http": "The other server",
+}
+
 // dashboardOptions let in those whom the server lets in.
-func dashboardOptions(o *server.Options, w *watching.Watcher) *dashboard.Options {
-	d := &dashboard.Options{Watcher: w, Log: o.Log, Audit: o.Audit, AuditFirst: o.AuditFirst}
+func dashboardOptions(o *server.Options, at *openEngine, w *watching.Watcher, kept *history.History) *dashboard.Options {
+	d := &dashboard.Options{Engine: calledEngines[at.kind], Watcher: w, History: kept, Log: o.Log, Audit: o.Audit, AuditFirst: o.AuditFirst}
 	if o.PublicURL != nil {
 		d.Origins, _, _ = access.Origins(o.PublicURL) // it is one
 		d.Secure = o.PublicURL.Scheme == "https"

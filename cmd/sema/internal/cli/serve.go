@@ -48,7 +48,11 @@ Prometheus, and looks at the engine only once it was asked.
 The log goes to standard error. The audit log has what operators did, and what
 was refused for want of a right, a line of JSON each: time, who (name of the
 token), from, what (limit, unset-limit, pause, unpause, revoke, release, remove,
-refused), name, permit, caller, limit, request, lines, result.`
+refused), name, permit, caller, limit, request, lines, result.
+
+The dashboard shows who held what when, for an hour: for that all semaphores are
+looked at every five seconds. --history 72h --history-file FILE has it go back
+three days and outlive the server; --history 0 keeps nothing.`
 
 // defaultListen is where sema serve listens, reached from this host only.
 const defaultListen = "127.0.0.1:7362"
@@ -58,6 +62,7 @@ type serveFlags struct {
 	auditRequired                                     bool
 	accessLog                                         bool
 	profile                                           string
+	history                                           historyFlags
 }
 
 func (p *program) serveCommand() *cobra.Command {
@@ -81,6 +86,7 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.BoolVar(&f.auditRequired, "audit-required", false, "change nothing of which the audit log cannot have a line, written before")
 	flags.StringVar(&f.public, "public-url", "", "where a proxy has the server for its users, such as https://sema.example.org/ops")
 	flags.StringVar(&f.proxies, "trusted-proxy", "", "addresses or networks, with commas between, whose X-Forwarded-For and -Proto are believed")
+	f.history.add(cmd)
 	return cmd
 }
 
@@ -126,7 +132,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer at.close()
-	figures, unmount, err := mount(at.Engine, &o)
+	figures, unmount, err := mount(at, &o, f.history)
 	if err != nil {
 		return err
 	}

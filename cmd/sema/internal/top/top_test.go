@@ -181,8 +181,8 @@ func TestWhatOthersWroteStaysText(t *testing.T) {
 		screens := m.View().Content
 		m.name = evil
 		m.one.state = engine.State{
-			Limit: 1, Holders: []engine.Holder{{ID: evil, Client: engine.Client{Host: evil, Label: evil}}},
-			Waiters: []engine.Waiter{{ID: evil, Weight: 1, Client: engine.Client{Host: evil, Label: evil}}},
+			Limit: 1, Holders: []engine.Holder{{ID: evil, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
+			Waiters: []engine.Waiter{{ID: evil, Weight: 1, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
 		}
 		screens += m.View().Content
 		m.row = 1
@@ -237,7 +237,7 @@ func TestAnEngineThatIsAway(t *testing.T) {
 		defer func() { _ = e.Close() }()
 		v := viewed(t, away{e}, Options{})
 		v.until("! ")
-		v.until("refused")
+		v.until("! Refused.")
 		v.key("enter", "p", "l", "u", "r") // nothing is selected: nothing is asked
 		if v.m.prompt.kind != nothing {
 			t.Errorf("asked %q about nothing", v.m.prompt.text)

@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"sema/engine"
 	"sema/internal/why"
 	"sema/watch"
 )
@@ -53,7 +54,7 @@ func (m *model) fill(head, rows []string, keys string, err error) []string {
 	lines = lines[:max(0, m.height-2)]
 	switch {
 	case err != nil:
-		lines = append(lines, m.line(red, "! "+clean(err.Error())))
+		lines = append(lines, m.line(red, "! "+clean(why.Trouble("The store", err))))
 	default:
 		lines = append(lines, m.line(yellow, m.note))
 	}
@@ -196,10 +197,10 @@ func (m *model) who(row int) string {
 		if h.Token != 0 {
 			since = Brief(h.Age)
 		}
-		return m.wide(state, fmt.Sprint(h.Weight), since, Brief(h.Left), clean(h.Client.Host), fmt.Sprint(h.Client.PID), clean(h.Client.Label))
+		return m.wide(state, fmt.Sprint(h.Weight), since, Brief(h.Left), clean(h.Client.Host), fmt.Sprint(h.Client.PID), clean(called(h.Client)))
 	}
 	w := st.Waiters[row-len(st.Holders)]
-	label := clean(w.Client.Label)
+	label := clean(called(w.Client))
 	if w.Behind > 0 {
 		label += fmt.Sprintf(" (+%d)", w.Behind)
 	}
@@ -261,3 +262,6 @@ func Brief(d time.Duration) string {
 	}
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
+
+// called is a client's label, and in front of it the id that its caller gave.
+func called(c engine.Client) string { return strings.TrimSpace(c.Caller + " " + c.Label) }

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sema/cmd/sema/internal/historydb"
+	"sema/history"
+	watching "sema/watch"
+)
+
+// historyFlags say what sema serve keeps of what has been.
+type historyFlags struct {
+	keep time.Duration
+	file string
+}
+
+// usualHistory is kept in memory, and is what memory keeps beside a file.
+const usualHistory = time.Hour
+
+// mostHistory is the longest that memory keeps, and a file.
+const (
+	mostHistory     = 24 * time.Hour
+	mostHistoryFile = 10_000 * time.Hour
+)
+
+func (f *historyFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.DurationVar(&f.keep, "history", usualHistory, "how long the dashboard's history goes back; 0: nothing is kept")
+	flags.StringVar(&f.file, "history-file", "", "file that keeps the history, longer than memory and beyond the end of the server")
+}
+
+func (f *historyFlags) check() error {
+	most := mostHistory
+	if f.file != "" {
+		most = mostHistoryFile
+	}
+	switch {
+	case f.keep == 0 && f.file == "":
+		return nil
+	case f.keep < time.Minute:
+		return usage("--history 1h", "--history %v: want a minute or more", f.keep)
+	case f.keep > mostHistoryFile:
+		return usage("--history 72h", "--history %v: want %v or less", f.keep, mostHistoryFile)
+	case f.keep > most:
+		return usage("--history-file FILE, which keeps it longer than memory", "--history %v: memory keeps %v at the most", f.keep, most)
+	}
+	return nil
+}
+
+// open begins to keep a history of what w sees. closing ends that.
+func (f *historyFlags) open(w *watching.Watcher, log *slog.Logger) (kept *history.History, closing func(), err error) {
+	if err := f.check(); err != nil {
+		return nil, nil, err
+	}
+	o := history.Options{Keep: f.keep, Always: f.keep > 0, Log: log}
+	closeFile := func() {}
+	if f.file != "" {
+		db, err := historydb.Open(f.file, f.keep)
+		if err != nil {
+			return nil, nil, usage("another file", "%v", err)
+		}
+		closeFile = func() {
+			if err := db.Close(); err != nil {
+				log.Error("sema: the history's file cannot be closed", "error", err)
+			}
+		}
+		o.Store, o.Keep = db, min(f.keep, usualHistory)
+	}
+	kept, err = history.New(w, &o)
+	if err != nil {
+		closeFile()
+		return nil, nil, err
+	}
+	return kept, func() { kept.Close(); closeFile() }, nil
+}

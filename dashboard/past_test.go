@@ -1,0 +1,384 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/access"
+	"sema/dashboard"
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/history"
+	"sema/lab/pipenet"
+	"sema/watch"
+)
+
+// kept is a site in virtual time, whose history goes on all the time.
+func kept(t *testing.T, o dashboard.Options, f func(t *testing.T, s *site)) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		w, err := watch.New(e, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := history.New(w, &history.Options{Always: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Watcher, o.History = w, h
+		s := openOn(t, e, o)
+		f(t, s)
+		s.d.Close()
+		h.Close()
+		w.Close()
+	})
+}
+
+// named has a caller of a server's API ask for a permit, as its host and under its id.
+func (s *site) named(name string, limit int, lease time.Duration, who engine.Client) (release func()) {
+	s.t.Helper()
+	raw, err := s.engine.Open(name, engine.Client{}, func(engine.Notification) {})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	id := engine.ID{Client: strings.ReplaceAll(who.Caller, "-", "."), Number: 1, Weight: 1}
+	number := uint64(0)
+	step := func(r engine.Request) {
+		number++
+		r.ID = id
+		if _, err := raw.Step(s.t.Context(), engine.Call{Number: number, Requests: []engine.Request{r}}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	step(engine.Request{Kind: engine.Ask, Limit: limit, Lease: lease, Ticket: lease, Wait: true, Who: &who})
+	return func() { step(engine.Request{Kind: engine.Release}) }
+}
+
+var rowKeys = regexp.MustCompile(`data-key="([^"]*)"`)
+
+func keys(page string) string {
+	var list []string
+	for _, found := range rowKeys.FindAllStringSubmatch(page, -1) {
+		list = append(list, found[1])
+	}
+	return strings.Join(list, " ")
+}
+
+// What needs an operator is on top, whatever its name, and says why.
+func TestWhatNeedsAttentionComesFirst(t *testing.T) {
+	kept(t, dashboard.Options{}, func(t *testing.T, s *site) {
+		acquire(t, s.semaphore("a-full", 2, nil), 2)
+		acquire(t, s.semaphore("b-fine", 2, nil), 1)
+		acquire(t, s.semaphore("x-lowered", 5, nil), 4)
+		acquire(t, s.semaphore("y-paused", 5, nil), 1)
+		s.named("w-dying", 2, 2*time.Minute, engine.Client{Host: "web-1", Caller: "job-1"})
+		busy := s.semaphore("z-slow", 1, nil)
+		for range 30 { // what is usual there
+			if err := acquire(t, busy, 1).Release(); err != nil {
+				t.Fatal(err)
+			}
+			p := acquire(t, busy, 1)
+			time.Sleep(6 * time.Second)
+			if err := p.Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.named("w-dying", 2, 2*time.Minute, engine.Client{Host: "web-1", Caller: "job-2"})
+		for name, do := range map[string]func(*sema.Operator) error{
+			"x-lowered": func(o *sema.Operator) error { return o.SetLimit(t.Context(), 3) },
+			"y-paused":  func(o *sema.Operator) error { return o.Pause(t.Context()) },
+		} {
+			if err := do(s.operator(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		acquire(t, busy, 1)
+		queue(t, s.engine, "z-slow", "w", 1)
+		time.Sleep(95 * time.Second)
+		page := s.get(200, "/")
+		if got := keys(page); got != "z-slow w-dying x-lowered y-paused a-full b-fine" {
+			t.Errorf("in the order %s", got)
+		}
+		has(t, page, "waits 1m 35s, usually under 1s", "1 lease about to end", "1 above the limit", ">paused</span>", `class="fill bad"`)
+		if n := strings.Count(page, "tag warn"); n != 4 {
+			t.Errorf("%d troubles", n)
+		}
+		if got := keys(s.get(200, "/?state=attention&sort=name")); got != "w-dying x-lowered y-paused z-slow" {
+			t.Errorf("filtered: %s", got)
+		}
+		for state, want := range map[string]string{"waiting": "z-slow", "full": "z-slow x-lowered a-full", "paused": "y-paused", "idle": "", "nothing": "z-slow w-dying x-lowered y-paused a-full b-fine"} {
+			if got := keys(s.get(200, "/?state="+state)); got != want {
+				t.Errorf("%s: %s", state, got)
+			}
+		}
+		has(t, s.get(200, "/semaphore?name=x-lowered"), "1 above the limit")
+	})
+}
+
+// A job is found in all semaphores, while it is there and when it has gone; and so are
+// its host and its label.
+func TestAJobIsFound(t *testing.T) {
+	seesAll := []string{}
+	o := dashboard.Options{Allow: func(r *http.Request) access.Who {
+		return access.Who{Right: access.Read, Prefixes: seesAll}
+	}}
+	kept(t, o, func(t *testing.T, s *site) {
+		release := s.named("etl/x", 1, time.Hour, engine.Client{Host: "web-1", PID: 5, Label: "nightly", Caller: "job-17"})
+		s.named("etl/x", 1, time.Hour, engine.Client{Host: "web-2", PID: 6, Label: "daily", Caller: "job-18"})
+		acquire(t, s.semaphore("other", 3, nil), 1)
+		time.Sleep(10 * time.Second)
+		for query, want := range map[string]string{
+			"q=JOB-17": "etl/x", "q=job-1": "etl/x", "q=oth": "other", "q=web-2": "etl/x", "host=web-2": "etl/x", "label=daily": "etl/x",
+			"caller=job-18": "etl/x", "caller=job-19": "", "host=web-1&label=daily": "", "q=other&host=web-1": "",
+		} {
+			if got := keys(s.get(200, "/?"+query)); got != want {
+				t.Errorf("%s: %q, not %q", query, got, want)
+			}
+		}
+		has(t, s.get(200, "/?q=job-18"), ">job-18<", "waits", ">daily<", ">web-2<")
+		has(t, s.get(200, "/?host=web-2"), `href="host?host=web-2"`)
+		has(t, s.get(200, "/semaphore?name=etl%2Fx"), ">job-17<", ">job-18<", ">web-1<", ">web-2<")
+		release()
+		time.Sleep(10 * time.Second)
+		page := s.get(200, "/?q=job-17")
+		has(t, page, ">job-17<", "gave it back", `href="semaphore?at=2000-01-01T`)
+		if got := keys(page); got != "" {
+			t.Errorf("it holds nothing any more, but %s", got)
+		}
+		seesAll = append(seesAll, "else/")
+		hasNot(t, s.get(200, "/?q=job-17"), ">job-17<")
+	})
+}
+
+// The page of a past moment says who held the semaphore then, what was waited for,
+// and what an operator did, without JavaScript.
+func TestAPastMoment(t *testing.T) {
+	kept(t, dashboard.Options{Allow: admin}, func(t *testing.T, s *site) {
+		begin := time.Now()
+		release := s.named("x", 1, time.Hour, engine.Client{Host: "web-1", Label: "nightly", Caller: "job-17"})
+		queue(t, s.engine, "x", "second", 1)
+		time.Sleep(10 * time.Minute)
+		s.post(303, "/act", form("limit", "x", "limit", "2"))
+		release()
+		time.Sleep(20 * time.Minute)
+		then := "/semaphore?name=x&span=5m&at=" + url.QueryEscape(begin.Add(9*time.Minute).Format(time.RFC3339))
+		page := s.get(200, then)
+		has(t, page, ">job-17<", "gave it back", "sets the limit to 2", "holds a permit after a wait of 10m 00s", `<svg class="chart"`, `class="moment"`, "Figures as a table",
+			`<time datetime="2000-01-01T00:06:35Z">00:06:35`, `data-label="Waiting">1<`, `data-label="Longest wait">9m`, `href="semaphore?name=x&amp;span=5m#history">Now`)
+		now := s.get(200, "/semaphore?name=x&span=5m")
+		has(t, now, "second", "goes on")
+		hasNot(t, now, ">job-17<", "sets the limit", `class="moment"`)
+		for _, at := range []string{"2000-01-01T00:09:00Z", "2000-01-01T00:09", "2000-01-01 00:09:00", "2000-01-01T01:09:00+01:00"} {
+			has(t, s.get(200, "/semaphore?name=x&span=1m&at="+url.QueryEscape(at)), ">job-17<", `class="moment"`)
+		}
+		for _, query := range []string{"at=x", "at=" + strings.Repeat("9", 300), "span=-1h", "span=1ns", "span=9999999h", "at=9999-12-31T23:59:59Z", "at=0001-01-01T00:00:00Z"} {
+			s.get(200, "/semaphore?name=x&"+query)
+		}
+	})
+}
+
+// A host died: all that it holds is revoked after one confirmation, a line of the record
+// for each, and nothing else is.
+func TestAHostThatDied(t *testing.T) {
+	var audit []access.Record
+	who := access.Who{Right: access.Admin, Name: "olga", Prefixes: []string{"etl/"}}
+	o := dashboard.Options{Allow: func(*http.Request) access.Who { return who }, Audit: func(r access.Record) { audit = append(audit, r) }}
+	kept(t, o, func(t *testing.T, s *site) {
+		for i, at := range []string{"etl/a", "etl/a", "etl/b", "secret"} {
+			s.named(at, 5, time.Hour, engine.Client{Host: "web-1", Caller: fmt.Sprintf("job-%d", i)})
+		}
+		s.named("etl/a", 5, time.Hour, engine.Client{Host: "web-10", Caller: "job-9"})
+		time.Sleep(10 * time.Second)
+		page := s.get(200, "/host?host=web-1")
+		has(t, page, "It holds 3 permits", "Revoke all 3 permits", ">job-0<", ">job-1<", ">job-2<")
+		hasNot(t, page, "job-3", "job-9", "secret")
+		form := url.Values{"host": {"web-1"}}
+		s.post(403, "/host", form, "Sec-Fetch-Site", "cross-site")
+		s.post(400, "/host", url.Values{})
+		s.get(400, "/host")
+		if len(audit) != 0 {
+			t.Errorf("%+v", audit)
+		}
+		to := s.post(303, "/host", form).Header().Get("Location")
+		has(t, s.get(200, "/"+to), "3 permits revoked", "3 of them revoked already")
+		if len(audit) != 3 {
+			t.Errorf("%+v", audit)
+		}
+		for _, r := range audit {
+			if r.What != "revoke" || r.Who != "olga" || r.Result != "done" || r.Permit == "" || !strings.HasPrefix(r.Name, "etl/") {
+				t.Errorf("%+v", r)
+			}
+		}
+		if n := strings.Count(s.get(200, "/semaphore?name=etl%2Fa"), ">revoked<"); n != 2 {
+			t.Errorf("%d of the permits of etl/a are revoked", n)
+		}
+		who.Right = access.Read
+		s.post(403, "/host", form)
+		hasNot(t, s.get(200, "/host?host=web-1"), "<form method=\"post\" action=\"host\"")
+	})
+}
+
+// frozen is an engine that can stop answering, and counts what it is asked.
+type frozen struct {
+	engine.Engine
+	still  atomic.Bool
+	looks  atomic.Int64
+	listed atomic.Int64
+}
+
+func (f *frozen) hang(ctx context.Context) error {
+	if !f.still.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return &engine.Error{Op: "state", NotExecuted: true, Temporary: true, Err: ctx.Err()}
+}
+
+func (f *frozen) List(ctx context.Context) ([]string, error) {
+	f.listed.Add(1)
+	if err := f.hang(ctx); err != nil {
+		return nil, err
+	}
+	return f.Engine.List(ctx)
+}
+
+func (f *frozen) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := f.Engine.Open(name, who, notify)
+	return &frozenSession{s, f}, err
+}
+
+type frozenSession struct {
+	engine.Session
+	f *frozen
+}
+
+func (s *frozenSession) State(ctx context.Context) (engine.State, error) {
+	s.f.looks.Add(1)
+	if err := s.f.hang(ctx); err != nil {
+		return engine.State{}, err
+	}
+	return s.Session.State(ctx)
+}
+
+// A store that stands still is said to, with the time that the figures are of; and when it
+// goes on, so does the page.
+func TestAFrozenStoreIsSaidToBe(t *testing.T) {
+	for _, of := range []string{"list", "list&sort=use", "semaphore&name=x"} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &frozen{Engine: memengine.New()}
+			d, err := dashboard.New(e, &dashboard.Options{Engine: "Redis", Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			sem, err := sema.New(e, "x", 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = sem.Close() }()
+			acquire(t, sem, 1)
+			server := pipenet.Serve(d, nil)
+			defer server.Close()
+			step := 0
+			var last time.Time
+			if _, err := follow(t.Context(), server.Client(), server.URL+"/live?of="+of, func(l *live) bool {
+				notice := l.parts["notice"]
+				switch {
+				case step == 0 && len(l.rows) == 1:
+					step, last = 1, time.Now()
+					e.still.Store(true)
+				case step == 1 && notice != "":
+					step = 2
+					has(t, notice, "Redis does not answer.", "Figures are of <time datetime=\""+last.UTC().Format(time.RFC3339)+`">`)
+					if took := time.Since(last); took > 10*time.Second {
+						t.Errorf("%s: said after %v", of, took)
+					}
+					if len(l.rows) != 1 {
+						t.Errorf("%s: what is shown does not stay: %v", of, l.rows)
+					}
+					e.still.Store(false)
+				case step == 2 && notice == "":
+					return true
+				}
+				return false
+			}); err != nil {
+				t.Errorf("%s: %v, step %d", of, err, step)
+			}
+		})
+	}
+}
+
+// The first page of ten thousand semaphores, in any order, asks the store for the list
+// of them and for those on the page, and says what its order is of.
+func TestTheFirstPageOfTenThousandDoesNotWait(t *testing.T) {
+	for _, order := range []string{"attention", "name", "oldest"} { // the others go the way of the last
+		synctest.Test(t, func(t *testing.T) {
+			e := &frozen{Engine: memengine.New()}
+			s := openOn(t, e, dashboard.Options{})
+			for i := range 10_000 {
+				raw, err := e.Engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3, Pin: true}}}); err != nil {
+					t.Fatal(err)
+				}
+				_ = raw.Close()
+			}
+			acquire(t, s.semaphore("s09999", 3, nil), 3)
+			queue(t, e, "s09999", "w", 1)
+			time.Sleep(2 * time.Minute) // so long a wait needs attention
+			began := time.Now()
+			page := s.get(200, "/?sort="+order)
+			if lists, looks := e.listed.Load(), e.looks.Load(); lists > 2 || looks > 50+8 {
+				t.Errorf("%s: %d lists and %d looks for a page of 50", order, lists, looks)
+			}
+			if took := time.Since(began); took > time.Second { // of a time that looks take none of
+				t.Errorf("%s: it waited for %v", order, took)
+			}
+			has(t, page, "1 to 50 of 10000 semaphores")
+			if order == "name" {
+				hasNot(t, page, "so far")
+				return
+			}
+			has(t, page, "of 10000 semaphores have been looked at so far")
+			time.Sleep(15 * time.Second)
+			page = s.get(200, "/?sort="+order)
+			hasNot(t, page, "so far")
+			if first, _, _ := strings.Cut(keys(page), " "); first != "s09999" {
+				t.Errorf("%s: the first is %s", order, first)
+			}
+		})
+	}
+}
+
+// Hosts are listed, those first whose leases are about to end.
+func TestHosts(t *testing.T) {
+	o := dashboard.Options{Rows: 2, Allow: func(*http.Request) access.Who { return access.Who{Right: access.Read, Prefixes: []string{"etl/"}} }}
+	kept(t, o, func(t *testing.T, s *site) {
+		for i, c := range []struct {
+			name, host string
+			lease      time.Duration
+		}{{"etl/a", "web-1", time.Hour}, {"etl/b", "web-1", time.Hour}, {"etl/a", "web-2", time.Minute}, {"secret", "web-3", time.Hour}, {"etl/c", "web-4", time.Hour}} {
+			s.named(c.name, 5, c.lease, engine.Client{Host: c.host, PID: 7, Caller: fmt.Sprintf("job-%d", i)})
+		}
+		time.Sleep(50 * time.Second)
+		page := s.get(200, "/hosts")
+		has(t, page, "1 lease about to end", `data-label="Permits">2<`, `href="host?host=web-1"`, `href="./?host=web-1"`, "1 further hosts")
+		hasNot(t, page, "web-3", "web-4")
+		if strings.Index(page, ">web-2<") > strings.Index(page, ">web-1<") {
+			t.Error("the one in trouble is not the first")
+		}
+		has(t, s.get(200, "/"), "4 permits are held in all, and 0 callers wait")
+	})
+}

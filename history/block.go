@@ -1,0 +1,353 @@
+package history
+
+import (
+	"math"
+	"slices"
+	"time"
+	"unsafe"
+
+	"sema/engine"
+	"sema/watch"
+)
+
+// row is how a semaphore was in some steps that were alike.
+type row struct {
+	At      uint8              `json:"at"` // the first step, counted from the block's begin
+	N       uint8              `json:"n"`  // how many steps
+	Granted uint16             `json:"granted,omitempty"`
+	Lost    uint16             `json:"lost,omitempty"`
+	Left    uint16             `json:"left,omitempty"`
+	Used    int32              `json:"used"`
+	Limit   int32              `json:"limit"`
+	Waiting int32              `json:"waiting,omitempty"`
+	Oldest  uint32             `json:"oldest_ms,omitempty"`
+	Waits   [waitBounds]uint16 `json:"waits,omitzero"`
+}
+
+// alike reports whether b only goes on as a was.
+func (a *row) alike(b *row) bool {
+	c := *b
+	c.At, c.N = a.At, a.N
+	return *a == c && a.Granted == 0 && a.Lost == 0 && a.Left == 0
+}
+
+// block is sixty steps of a semaphore.
+type block struct {
+	from    time.Time
+	rows    []row
+	visits  []Visit // that ended in these steps
+	changes []Change
+	stored  bool // the Store has it as it is
+}
+
+func (b *block) end(step time.Duration) time.Time { return b.from.Add(blockSteps * step) }
+
+// clone is a copy that shares nothing that changes.
+func (b *block) clone() block {
+	c := *b
+	c.rows, c.visits, c.changes = slices.Clone(b.rows), slices.Clone(b.visits), slices.Clone(b.changes)
+	return c
+}
+
+// size is memory in bytes, about.
+type size struct{ rows, visits int }
+
+func (a size) plus(b size) size  { return size{a.rows + b.rows, a.visits + b.visits} }
+func (a size) minus(b size) size { return size{a.rows - b.rows, a.visits - b.visits} }
+
+func (b *block) size() size {
+	n := size{rows: cap(b.rows) * int(unsafe.Sizeof(row{})), visits: cap(b.visits)*int(unsafe.Sizeof(Visit{})) + cap(b.changes)*int(unsafe.Sizeof(Change{}))}
+	n.rows += int(unsafe.Sizeof(block{}))
+	for i := range b.visits {
+		n.visits += b.visits[i].texts()
+	}
+	return n
+}
+
+// Visit is one caller's way: it came, perhaps waited, perhaps held a permit, and went.
+// Times are right to within the time between two looks.
+type Visit struct {
+	ID      string        `json:"id"`
+	Client  engine.Client `json:"client"`
+	Weight  int           `json:"weight"`
+	Token   int64         `json:"token,omitempty"`
+	Came    time.Time     `json:"came,omitzero"`    // zero: it was not seen to wait
+	Granted time.Time     `json:"granted,omitzero"` // zero: not granted
+	Gone    time.Time     `json:"gone,omitzero"`    // zero: it is still there
+	End     End           `json:"end,omitempty"`
+
+	lease time.Duration // the most that was left of it
+	left  time.Duration // of the lease, at the last look
+}
+
+// texts is how many bytes are behind a visit's strings.
+func (v *Visit) texts() int {
+	return len(v.ID) + len(v.Client.Host) + len(v.Client.Label) + len(v.Client.Caller)
+}
+
+// From is when it was first seen, or came.
+func (v *Visit) From() time.Time {
+	if v.Came.IsZero() {
+		return v.Granted
+	}
+	return v.Came
+}
+
+// End is how a visit ended.
+type End string
+
+// The ends of visits.
+const (
+	Here     End = ""         // it is still there
+	Released End = "released" // given back, or taken, before its lease could have ended
+	Ended    End = "ended"    // its lease may have ended: lost, or released late
+	Left     End = "left"     // it left the queue without a permit
+	Unseen   End = "unseen"   // it went while nobody looked
+)
+
+// Change is a change of the semaphore, or what an operator did.
+type Change struct {
+	Time   time.Time `json:"time"`
+	What   string    `json:"what"`             // as in access.Record, or limit, paused, unpaused, removed as seen by a watch
+	Who    string    `json:"who,omitempty"`    // the operator; empty: it was seen, not told
+	Permit string    `json:"permit,omitempty"` // revoke, release
+	Limit  int       `json:"limit,omitempty"`
+	Result string    `json:"result,omitempty"` // of an operator's act
+}
+
+// maxHere bounds how many visits of a semaphore are followed at the same time, and
+// hereBytes is what one takes, about.
+const (
+	maxHere   = 1000
+	hereBytes = 400
+)
+
+// maxChanges bounds the changes of a block.
+const maxChanges = 200
+
+// semaphore is what is kept of one. Guarded by the History's lock.
+type semaphore struct {
+	blocks []*block // the oldest first
+	here   map[string]*Visit
+	room   *int // for so many more visits, of all semaphores
+	looked time.Time
+	dying  int // holders that have not renewed for two thirds of their lease
+	size   size
+
+	usual   Waits // of all blocks, counted at usualAt
+	usualAt time.Time
+}
+
+// block is the one that t is in, made if need be.
+func (s *semaphore) block(step time.Duration, t time.Time) *block {
+	from := t.Truncate(blockSteps * step)
+	if n := len(s.blocks); n > 0 && !s.blocks[n-1].from.Before(from) {
+		return s.blocks[n-1]
+	}
+	b := &block{from: from}
+	s.blocks = append(s.blocks, b)
+	s.size = s.size.plus(b.size())
+	return b
+}
+
+// edit changes a block.
+func (s *semaphore) edit(b *block, f func()) {
+	s.size = s.size.minus(b.size())
+	f()
+	b.stored = false
+	s.size = s.size.plus(b.size())
+}
+
+func (s *semaphore) dropBlock() bool {
+	if len(s.blocks) == 0 {
+		return false
+	}
+	s.size = s.size.minus(s.blocks[0].size())
+	s.blocks = append(s.blocks[:0:0], s.blocks[1:]...)
+	return true
+}
+
+// dropVisits drops the older half of the visits, or else the changes, of the oldest
+// block that has some.
+func (s *semaphore) dropVisits() bool {
+	for _, b := range s.blocks {
+		if cap(b.visits)+cap(b.changes) == 0 {
+			continue
+		}
+		s.size = s.size.minus(b.size())
+		if n := len(b.visits); n > 0 {
+			b.visits = append(b.visits[:0:0], b.visits[(n+1)/2:]...)
+		} else {
+			b.visits, b.changes = nil, nil
+		}
+		s.size = s.size.plus(b.size())
+		return true
+	}
+	return false
+}
+
+func (s *semaphore) change(step time.Duration, c Change) {
+	b := s.block(step, c.Time)
+	s.edit(b, func() {
+		if len(b.changes) < maxChanges {
+			b.changes = append(b.changes, c)
+		}
+	})
+}
+
+// add notes what a look found.
+func (s *semaphore) add(step time.Duration, l watch.Look) {
+	fresh := row{Used: clip(l.Used), Limit: clip(l.Limit), Waiting: clip(l.Waiting), Oldest: uint32(min(l.Oldest.Milliseconds(), math.MaxUint32))}
+	for _, e := range l.Events {
+		s.hear(step, l, e, &fresh)
+	}
+	s.see(step, l)
+	b := s.block(step, l.Looked)
+	s.edit(b, func() { b.note(int(l.Looked.Sub(b.from)/step), fresh) })
+	s.looked = l.Looked
+}
+
+func clip(n int) int32 { return int32(min(n, math.MaxInt32)) }
+
+// hear notes an event.
+func (s *semaphore) hear(step time.Duration, l watch.Look, e watch.Event, into *row) {
+	switch e.Kind {
+	case watch.Granted:
+		if l.Since > 0 || e.Held < 2*step { // not one that is as old as the first look
+			into.Granted = more(into.Granted)
+			bound := boundOf(e.Waited)
+			into.Waits[bound] = more(into.Waits[bound])
+		}
+	case watch.Released:
+		s.gone(step, e, Released)
+	case watch.Ended:
+		into.Lost = more(into.Lost)
+		s.gone(step, e, Ended)
+	case watch.Left:
+		into.Left = more(into.Left)
+		s.gone(step, e, Left)
+	case watch.Limit, watch.Paused, watch.Unpaused, watch.Removed:
+		s.change(step, Change{Time: e.Time, What: string(e.Kind), Limit: e.Limit})
+	}
+}
+
+func more(n uint16) uint16 { return n + min(1, math.MaxUint16-n) }
+
+func (s *semaphore) gone(step time.Duration, e watch.Event, how End) {
+	v := s.here[e.Permit]
+	if v == nil { // it came and went between two looks
+		return
+	}
+	delete(s.here, e.Permit)
+	*s.room++
+	v.Gone, v.End = e.Time, how
+	b := s.block(step, e.Time)
+	s.edit(b, func() { b.visits = append(b.visits, *v) })
+}
+
+// see follows those who hold and wait now.
+func (s *semaphore) see(step time.Duration, l watch.Look) {
+	visit := func(id string, c engine.Client, weight int) *Visit {
+		v := s.here[id]
+		if v == nil && len(s.here) < maxHere && *s.room > 0 {
+			*s.room--
+			v = &Visit{ID: id, Client: c, Weight: weight}
+			s.here[id] = v
+		}
+		return v
+	}
+	var now map[string]bool
+	if l.Since == 0 { // nobody looked for a while: events do not say who went
+		now = make(map[string]bool, len(l.State.Holders)+len(l.State.Waiters))
+	}
+	s.dying = 0
+	for i := range l.State.Holders {
+		holder := &l.State.Holders[i]
+		if now != nil {
+			now[holder.ID] = true
+		}
+		v := visit(holder.ID, holder.Client, holder.Weight)
+		if v == nil {
+			continue
+		}
+		if v.Granted.IsZero() {
+			v.Granted = l.Looked.Add(-holder.Age)
+			if v.Granted.Before(v.Came) {
+				v.Granted = v.Came
+			}
+		}
+		v.Token, v.left, v.lease = holder.Token, holder.Left, max(v.lease, holder.Left)
+		if v.Dying() {
+			s.dying++
+		}
+	}
+	for i := range l.State.Waiters {
+		waiter := &l.State.Waiters[i]
+		if now != nil {
+			now[waiter.ID] = true
+		}
+		if v := visit(waiter.ID, waiter.Client, waiter.Weight); v != nil && v.Came.IsZero() {
+			v.Came = l.Looked.Add(-waiter.Waiting)
+		}
+	}
+	if now == nil {
+		return
+	}
+	for id, v := range s.here {
+		if !now[id] {
+			s.gone(step, watch.Event{Permit: id, Time: later(s.looked, v.From())}, Unseen)
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Dying reports whether a holder has not renewed for two thirds of its lease, by the
+// last look: it would have done so twice.
+func (v *Visit) Dying() bool { return !v.Granted.IsZero() && v.left < v.lease/3 }
+
+// note adds what one look found to the block.
+func (b *block) note(at int, fresh row) {
+	at = min(max(at, 0), blockSteps-1)
+	fresh.At, fresh.N = uint8(at), 1
+	if len(b.rows) == 0 {
+		b.rows = append(b.rows, fresh)
+		return
+	}
+	last := &b.rows[len(b.rows)-1]
+	switch end := int(last.At) + int(last.N); {
+	case at < end: // a further look in the same step
+		if last.N > 1 {
+			if last.alike(&fresh) {
+				return
+			}
+			one := *last
+			one.At, one.N = uint8(end-1), 1
+			last.N--
+			b.rows = append(b.rows, one)
+			last = &b.rows[len(b.rows)-1]
+		}
+		last.merge(&fresh)
+	case at == end && last.alike(&fresh):
+		last.N++
+	default:
+		b.rows = append(b.rows, fresh)
+	}
+}
+
+// merge adds a later look of the same step.
+func (a *row) merge(b *row) {
+	a.Used, a.Limit = b.Used, b.Limit
+	a.Waiting, a.Oldest = max(a.Waiting, b.Waiting), max(a.Oldest, b.Oldest)
+	a.Granted, a.Lost, a.Left = sum(a.Granted, b.Granted), sum(a.Lost, b.Lost), sum(a.Left, b.Left)
+	for i := range a.Waits {
+		a.Waits[i] = sum(a.Waits[i], b.Waits[i])
+	}
+}
+
+func sum(a, b uint16) uint16 { return a + min(b, math.MaxUint16-a) }

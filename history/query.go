@@ -1,0 +1,244 @@
+package history
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Point is how a semaphore was in a stretch of time. Of what was looked at several
+// times it has the most, but for the Limit, which is the last.
+type Point struct {
+	From    time.Time     `json:"from"`
+	Used    int           `json:"used"`
+	Limit   int           `json:"limit"`
+	Waiting int           `json:"waiting"` // callers
+	Oldest  time.Duration `json:"oldest"`  // the longest wait of those who waited
+	Granted int           `json:"granted"` // permits, as far as looks saw them
+	Lost    int           `json:"lost"`    // of those that went, they may have been lost: see Ended
+	Left    int           `json:"left"`    // waiters that went without a permit
+	Waits   Waits         `json:"waits"`   // of the granted
+}
+
+// Every is the length of a point that is not shorter than want: a multiple of
+// Options.Step, at least one, that a minute, an hour or a day can be divided by if
+// it is long enough.
+func (h *History) Every(want time.Duration) time.Duration {
+	step := h.options.Step
+	for _, round := range []time.Duration{step, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
+		10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour} {
+		if round >= want && round >= step && round%step == 0 {
+			return round
+		}
+	}
+	return (want + step - 1) / step * step
+}
+
+// Series is how a semaphore was from a moment to another, a point for each of
+// every, which is Options.Step at least. Points begin at whole multiples of every since
+// the year 1, and there is none where nobody looked. It fails if the Store does.
+func (h *History) Series(name string, from, to time.Time, every time.Duration) ([]Point, error) {
+	every = max(every, h.options.Step)
+	blocks, err := h.blocks(name, from.Truncate(every), to)
+	var list []Point
+	for _, b := range blocks {
+		for _, r := range b.rows {
+			for at := r.At; at < r.At+r.N; at++ {
+				begin := b.from.Add(time.Duration(at) * h.options.Step)
+				start := begin.Truncate(every)
+				if start.Add(every).Before(from) || begin.After(to) {
+					continue
+				}
+				if n := len(list); n == 0 || !list[n-1].From.Equal(start) {
+					list = append(list, Point{From: start})
+				}
+				list[len(list)-1].add(&r)
+			}
+		}
+	}
+	return list, err
+}
+
+func (p *Point) add(r *row) {
+	p.Used, p.Limit, p.Waiting = max(p.Used, int(r.Used)), int(r.Limit), max(p.Waiting, int(r.Waiting))
+	p.Oldest = max(p.Oldest, time.Duration(r.Oldest)*time.Millisecond)
+	p.Granted, p.Lost, p.Left = p.Granted+int(r.Granted), p.Lost+int(r.Lost), p.Left+int(r.Left)
+	p.Waits.add(&r.Waits)
+}
+
+// Visits are those that were there at some time from a moment to another, in the
+// order they came. Of those that go on Gone is zero. It fails if the Store does.
+func (h *History) Visits(name string, from, to time.Time) ([]Visit, error) {
+	blocks, err := h.blocks(name, from, time.Time{})
+	var list []Visit
+	for _, b := range blocks {
+		for _, v := range b.visits {
+			if !v.Gone.Before(from) && !v.From().After(to) {
+				list = append(list, v)
+			}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.semaphores[name]; s != nil {
+		for _, v := range s.here {
+			if !v.From().After(to) {
+				list = append(list, *v)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Visit) int {
+		if n := a.From().Compare(b.From()); n != 0 {
+			return n
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return once(list), err
+}
+
+// sameVisit is how far apart two beginnings of one visit may seem to be.
+const sameVisit = 10 * time.Second
+
+// once leaves out what a Store kept of visits while they went on.
+func once(list []Visit) []Visit {
+	last := map[string]*Visit{}
+	for i := range list {
+		v := &list[i]
+		before := last[v.ID]
+		if before == nil || v.From().Sub(before.From()) > sameVisit {
+			last[v.ID] = v
+			continue
+		}
+		stays, goes := v, before
+		if v.End == Unseen && (before.End != Unseen || before.Gone.After(v.Gone)) {
+			stays, goes = before, v
+		}
+		last[v.ID] = stays
+		goes.ID = ""
+	}
+	return slices.DeleteFunc(list, func(v Visit) bool { return v.ID == "" })
+}
+
+// Changes are those from a moment to another, the oldest first: what operators did,
+// and what else was seen to change. It fails if the Store does.
+func (h *History) Changes(name string, from, to time.Time) ([]Change, error) {
+	blocks, err := h.blocks(name, from, time.Time{})
+	var list []Change
+	for _, b := range blocks {
+		for _, c := range b.changes {
+			if !c.Time.Before(from) && !c.Time.After(to) {
+				list = append(list, c)
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Change) int { return a.Time.Compare(b.Time) })
+	return list, err
+}
+
+// blocks are copies of those from a moment to another; to is zero: to the end.
+func (h *History) blocks(name string, from, to time.Time) ([]block, error) {
+	h.mu.Lock()
+	var list []block
+	began := time.Now() // of what is in memory
+	if s := h.semaphores[name]; s != nil && len(s.blocks) > 0 {
+		began = s.blocks[0].from
+		for _, b := range s.blocks {
+			if b.end(h.options.Step).After(from) && (to.IsZero() || !b.from.After(to)) {
+				list = append(list, b.clone())
+			}
+		}
+	}
+	h.mu.Unlock()
+	if h.options.Store == nil {
+		return list, nil
+	}
+	if len(list) > 0 && list[0].from.Before(h.began) { // the process before this one began it
+		if err := h.join(name, &list[0]); err != nil {
+			return list, err
+		}
+	}
+	if !from.Before(began) {
+		return list, nil
+	}
+	older, err := h.load(name, from, began)
+	return append(older, list...), err
+}
+
+// Glance is what a history says of a semaphore at a glance.
+type Glance struct {
+	// Dying is how many holders have not renewed for two thirds of their lease.
+	Dying int
+
+	// Usual is what nineteen of twenty waits were shorter than, of those that
+	// memory has, and Waits is how many those were: as of a minute ago at the most.
+	Usual time.Duration
+	Waits int
+}
+
+// Glance is what memory says of a semaphore at a glance.
+func (h *History) Glance(name string) Glance {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.semaphores[name]
+	if s == nil {
+		return Glance{}
+	}
+	if now := time.Now(); now.Sub(s.usualAt) > time.Minute {
+		s.usual, s.usualAt = Waits{}, now
+		for _, b := range s.blocks {
+			for i := range b.rows {
+				s.usual.add(&b.rows[i].Waits)
+			}
+		}
+	}
+	return Glance{Dying: s.dying, Usual: s.usual.Quantile(.95), Waits: s.usual.Count()}
+}
+
+// Found is a visit, and where it was.
+type Found struct {
+	Semaphore string
+	Visit
+}
+
+// Find are visits at all semaphores that memory has, for which match is true: those
+// that go on first, then the others, the last gone first; at most so many.
+func (h *History) Find(most int, match func(semaphore string, v *Visit) bool) []Found {
+	var here, gone []Found
+	h.mu.Lock()
+	for name, s := range h.semaphores {
+		for _, v := range s.here {
+			if match(name, v) {
+				here = append(here, Found{name, *v})
+			}
+		}
+		for _, b := range s.blocks {
+			for i := range b.visits {
+				if match(name, &b.visits[i]) {
+					gone = append(gone, Found{name, b.visits[i]})
+				}
+			}
+		}
+	}
+	h.mu.Unlock()
+	slices.SortFunc(here, func(a, b Found) int {
+		if n := strings.Compare(a.Semaphore, b.Semaphore); n != 0 {
+			return n
+		}
+		return a.From().Compare(b.From())
+	})
+	slices.SortFunc(gone, func(a, b Found) int { return b.Gone.Compare(a.Gone) })
+	here = append(here, gone...)
+	return here[:min(most, len(here))]
+}
+
+// Here calls f with each visit that goes on, as the last looks had it. It is called
+// with the History's lock held, and does not keep the visit.
+func (h *History) Here(f func(semaphore string, v *Visit)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, s := range h.semaphores {
+		for _, v := range s.here {
+			f(name, v)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package history
+
+import "time"
+
+// waitBounds is how many bounds waits are counted by.
+const waitBounds = 12
+
+// Waits counts waits by how long they were: under a second, under two, under
+// four, … under 1024 seconds, and longer.
+type Waits [waitBounds]int
+
+// boundOf is where a wait is counted.
+func boundOf(wait time.Duration) int {
+	n := 0
+	for bound := time.Second; wait >= bound && n < waitBounds-1; bound *= 2 {
+		n++
+	}
+	return n
+}
+
+// Count is how many waits there are.
+func (w Waits) Count() int {
+	n := 0
+	for _, of := range w {
+		n += of
+	}
+	return n
+}
+
+// Quantile is a bound, of those by which waits are counted: the part q of the waits, 0 … 1,
+// was shorter. 0: there were no waits. The longest that it says, 2048 s, means
+// 1024 s or more.
+func (w Waits) Quantile(q float64) time.Duration {
+	all, so := w.Count(), 0
+	for i, n := range w {
+		so += n
+		if n > 0 && float64(so) >= q*float64(all) {
+			return time.Second << i
+		}
+	}
+	return 0
+}
+
+func (w *Waits) add(of *[waitBounds]uint16) {
+	for i, n := range of {
+		w[i] += int(n)
+	}
+}
