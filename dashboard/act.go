@@ -22,6 +22,7 @@ const actTime = 10 * time.Second
 type change struct {
 	Do, Name, Permit string
 	Limit            int
+	caller           string // what the caller calls the permit, for the record
 }
 
 // kind is what all changes of a kind have: how one is asked about, and how it is done.
@@ -257,17 +258,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	// A change that was confirmed is done even if the browser is gone by now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
-	record := access.Record{What: x.Do, Name: x.Name, Permit: x.Permit, Limit: x.Limit}
-	if h.options.AuditFirst != nil {
-		if h.options.AuditFirst(record.By(a.Who, r)) != nil {
-			h.fail(w, r, a, http.StatusServiceUnavailable, "The audit log cannot be written, so nothing was changed.")
-			return
-		}
-	}
-	err := h.perform(ctx, x, d)
-	record.Result = access.ResultOf(err)
-	h.note(record.By(a.Who, r))
-	if err != nil {
+	if err := h.perform(ctx, x, d, access.Record{}.By(a.Who, r)); err != nil {
 		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), h.sentence(err))
 		return
 	}
@@ -279,13 +270,24 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	see(w, to+"done="+x.Do)
 }
 
-// note writes down what an operator did.
-func (h *Handler) note(r access.Record) {
-	h.options.Audit(r)
-	h.history.Act(r)
+var errAudit = errors.New("the audit log cannot be written, so nothing was changed")
+
+// perform changes something, and writes down that by did, and what became of it.
+func (h *Handler) perform(ctx context.Context, x change, d kind, by access.Record) error {
+	by.What, by.Name, by.Permit, by.Caller, by.Limit = x.Do, x.Name, x.Permit, x.caller, x.Limit
+	if h.options.AuditFirst != nil {
+		if h.options.AuditFirst(by) != nil {
+			return errAudit
+		}
+	}
+	err := h.change(ctx, x, d)
+	by.Result = access.ResultOf(err)
+	h.options.Audit(by)
+	h.history.Act(by)
+	return err
 }
 
-func (h *Handler) perform(ctx context.Context, x change, d kind) error {
+func (h *Handler) change(ctx context.Context, x change, d kind) error {
 	o, err := sema.Operate(h.engine, x.Name)
 	if err != nil {
 		return err
@@ -305,6 +307,8 @@ func statusOf(err error, otherwise int) int {
 	var argument *engine.ArgumentError
 	var away *engine.Error
 	switch {
+	case errors.Is(err, errAudit):
+		return http.StatusServiceUnavailable
 	case errors.As(err, &argument):
 		return http.StatusBadRequest
 	case errors.Is(err, sema.ErrNotFound):

@@ -317,7 +317,7 @@ func (u *user) release(token int64) {
 				case failed:
 					again()
 				case status == engine.Gone: // another server may have granted it anew
-					unsure = o.Unsure()
+					unsure = unsure || o.Unsure()
 					elsewhere()
 				default:
 					answered(status)
