@@ -236,7 +236,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		return engine.Answer{Status: engine.TooHeavy} // and there still is no semaphore
 	}
 	l.open(now, r)
-	of := l.claim(now, who, r)
+	of, late := l.claim(now, who, r)
 	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
 		if h.revoked {
 			return engine.Answer{Status: engine.Revoked}
@@ -260,13 +260,17 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	if h := l.holder(now, r.ID); h != nil { // its turn came in this step
 		l.untell(r.ID)
 		l.extend(h, now+r.Lease.Microseconds())
-		l.adopt(&h.owner, r)
+		if !late {
+			l.adopt(&h.owner, r)
+		}
 		return h.answer(now)
 	}
 	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID || r.Wait && place < l.queue[0].place
 	if first && !l.paused && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
-		l.adopt(&of, r)
+		if !late {
+			l.adopt(&of, r)
+		}
 		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, of).answer(now)
 	}
 	if !r.Wait {
@@ -295,23 +299,24 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 
 // claim is the owner of the permit or ticket that is asked for. A named one goes to
 // the session of the step, but not from a session that can be notified if this
-// session asks again, or for a caller that came before the ticket's.
-func (l *Ledger) claim(now int64, who engine.Client, r engine.Request) owner {
+// session asks again, or if the ask is late: for a caller that came before the
+// ticket's.
+func (l *Ledger) claim(now int64, who engine.Client, r engine.Request) (is owner, late bool) {
 	of := l.ownerOf(r.ID)
 	switch {
 	case of == nil && r.Who == nil:
-		return owner{r.ID.Client, who}
+		return owner{r.ID.Client, who}, false
 	case of == nil:
-		return owner{l.caller, *r.Who}
+		return owner{l.caller, *r.Who}, false
 	case r.Who != nil:
 		of.who = *r.Who
 		t := l.tickets[r.ID]
-		older := t != nil && now-r.Waited.Microseconds() < t.place
-		if !r.Again && !older || !l.reach(of.via) {
+		late = t != nil && now-r.Waited.Microseconds() < t.place
+		if !r.Again && !late || !l.reach(of.via) {
 			of.via = l.caller
 		}
 	}
-	return *of
+	return *of, late
 }
 
 // adopt makes a named permit the caller's that is about to tell of it.

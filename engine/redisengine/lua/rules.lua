@@ -17,7 +17,8 @@ ask = function(s, q, id)
   if s.limit == 0 or s.keep < q.keep or q.pin and not s.pinned and s.limit ~= q.limit then R.open(s, q) end
   local known = s.known[id] -- false for most: then much can be left out
   if known == nil then known = R.look(s, id) end
-  local of = (q.who or known and #known > PERMIT_SIZE) and R.claim(s, q, id, known) or ''
+  local of, late = '', nil
+  if q.who or known and #known > PERMIT_SIZE then of, late = R.claim(s, q, id, known) end
   local is, token, slot
   if known then is, token, slot = R.holder(s, id) end
   if is and not s.handed[id] then
@@ -38,14 +39,14 @@ ask = function(s, q, id)
   if is then -- its turn came in this step
     R.untell(s, id)
     R.extend(s, id, s.now + q.lease)
-    R.adopt(s, id)
+    if not late then R.adopt(s, id) end
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   local first = not s.paused and (q.unfair or s.queued == 0 or s.head == id or q.wait and place < s.head_place)
   if first and q.weight <= s.limit - s.used then
     if known then R.drop(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
-    R.adopt(s, id)
+    if not late then R.adopt(s, id) end
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   if not q.wait then
@@ -75,19 +76,20 @@ end,
 
 -- claim is the owner of the permit or ticket that is asked for, as its tail has it.
 -- A named one goes to the session of the step, but not from a session that can be
--- notified if this session asks again, or for a caller that came before the
--- ticket's.
+-- notified if this session asks again, or if the ask is late: for a caller that came
+-- before the ticket's.
 claim = function(s, q, id, known)
   if not q.who then return (R.tail(known)) end
   local _, came = R.ticket(s, id)
-  local via = known and (q.again or came and s.now - q.waited < came) and R.via(s, id)
+  local late = came and s.now - q.waited < came
+  local via = known and (q.again or late) and R.via(s, id)
   if not via or not R.reach(s, via) then via = s.caller end
   local of = struct.pack(TAIL, via) .. q.who
   if known then
     local _, before = R.tail(known)
     R.put(s, id, before .. of)
   end
-  return of
+  return of, late
 end,
 
 -- adopt makes a named permit the caller's that is about to tell of it.

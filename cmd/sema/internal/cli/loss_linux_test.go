@@ -163,7 +163,7 @@ func TestRevoked(t *testing.T) {
 		start(t, url, "revoke", "revoked", st.Holders[0].ID).exits(0)
 		j.expect("bye")
 		j.exits(76) // whatever the command's own code was
-		j.says("revoked by an operator; stopping the command")
+		j.says("revoked by an operator: \"revoked\"; stopping the command")
 		if st := l.state(); len(st.Holders) != 0 {
 			t.Errorf("%+v", st.Holders)
 		}
@@ -182,7 +182,7 @@ func TestRevokedCommandIgnoresTerm(t *testing.T) {
 		start(t, url, "revoke", "stubborn", st.Holders[0].ID).exits(0)
 		j.exits(76)
 		j.commandDead()
-		if said := j.stderr.String(); !strings.Contains(said, "revoked by an operator; stopping the command") || strings.Contains(said, "had been stopped") {
+		if said := j.stderr.String(); !strings.Contains(said, "revoked by an operator: \"stubborn\"; stopping the command") || strings.Contains(said, "had been stopped") {
 			t.Errorf("said %q", said)
 		}
 	})

@@ -111,12 +111,12 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 		case <-lost:
 			lost = nil
 			if s.warn {
-				s.say("%q: %v; the command runs on without a permit", s.name, s.Err())
+				s.say("%v; the command runs on without a permit", s.Err())
 				continue
 			}
 			s.command.terminate()
 			s.stopping, kill = true, time.After(s.grace.untilKill(time.Now(), s.Deadline()))
-			s.say("%q: %v; stopping the command", s.name, s.Err())
+			s.say("%v; stopping the command", s.Err())
 		case <-kill:
 			kill, enough = nil, time.After(lingering)
 			s.command.kill()
