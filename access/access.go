@@ -85,7 +85,7 @@ type Record struct {
 	Result  string    `json:"result"`            // done, gone, in-use; else the error; Begun
 }
 
-// What a Record may be about beside operations.
+// A Record may be about these, beside operations.
 const (
 	Refusal = "refused" // a request without the right, or with a wrong token
 	Missed  = "missed"  // lines that could not be written

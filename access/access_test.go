@@ -143,7 +143,7 @@ func TestADiskThatWasFull(t *testing.T) {
 	}
 }
 
-// Whoever is refused all the time does not fill the disk, and the log says how often.
+// A caller that is refused all the time does not fill the disk, and the log says how often.
 func TestRefusalsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -74,7 +74,7 @@ func keys(page string) string {
 	return strings.Join(list, " ")
 }
 
-// What needs an operator is on top, whatever its name, and says why.
+// A semaphore that needs an operator is on top, whatever its name, and says why.
 func TestWhatNeedsAttentionComesFirst(t *testing.T) {
 	kept(t, dashboard.Options{}, func(t *testing.T, s *site) {
 		acquire(t, s.semaphore("a-full", 2, nil), 2)

@@ -7,7 +7,7 @@
 //	visits, err := h.Visits("downloads", from, to)
 //
 // It keeps an hour in memory, within a bound of bytes, and with a Store what is older.
-// What a watch.Watcher does not see is not in it: a permit that was held
+// It has no more than a watch.Watcher sees: a permit that was held
 // for less than the time between two looks may be missing, so counts are lower
 // bounds, and times are right to within that time.
 package history
@@ -91,8 +91,8 @@ func New(w *watch.Watcher, o *Options) (*History, error) {
 	return h, nil
 }
 
-// Close ends the keeping, and stores what is to be stored. What was kept in memory can
-// still be asked for.
+// Close ends the keeping, and stores what is to be stored. The part in memory can still be
+// asked for.
 func (h *History) Close() {
 	h.cancel()
 	h.running.Wait()

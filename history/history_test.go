@@ -271,7 +271,7 @@ func TestAnHourOfAThousandSemaphores(t *testing.T) {
 	})
 }
 
-// What does not fit is forgotten, the oldest first.
+// The oldest is forgotten when there is no room for more.
 func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &busy{names: []string{"a", "b"}}

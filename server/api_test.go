@@ -456,8 +456,8 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// What a caller calls its permit is shown wherever the permit is, and finds it in all
-// semaphores that the bearer may see.
+// The id that a caller gave its permit is shown wherever the permit is, and finds it in
+// all semaphores that the bearer may see.
 func TestTheCallersID(t *testing.T) {
 	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
 		h.token = "worker.secret-of-the-worker"

@@ -96,8 +96,8 @@ func TestWrongCalls(t *testing.T) {
 	})
 }
 
-// What the description of the API forbids is refused, though encoding/json takes it;
-// and what it allows is taken.
+// A body that the description of the API forbids is refused, though encoding/json takes
+// it; a body that it allows is taken.
 func TestBodiesAreReadAsDescribed(t *testing.T) {
 	virtual(t, server.Options{}, func(t *testing.T, h *house) {
 		for _, body := range []string{
@@ -146,8 +146,8 @@ func serving(t *testing.T, o server.Options) *pipenet.Listener {
 	return l
 }
 
-// Who sends half a request and then nothing is cut off, and holds up nobody: at every
-// route, and with whatever answer.
+// A client that sends half a request and then nothing is cut off, and holds up nobody: at
+// every route, and with whatever answer.
 func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := serving(t, server.Options{Tokens: tokens(t), Dashboard: http.NotFoundHandler()})

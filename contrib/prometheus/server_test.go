@@ -17,8 +17,8 @@ import (
 	"sema/server"
 )
 
-// What a server tells of itself is read by Prometheus' parser, and has the names that
-// its own client gives to the figures of a process.
+// A server's figures of itself are read by Prometheus' parser, and those of its process
+// have the names that Prometheus' own client gives them.
 func TestServersFigures(t *testing.T) {
 	e := memengine.New()
 	s, err := server.New(e, nil)

@@ -110,8 +110,8 @@ func (m *Machine) bear(now time.Duration, failure *engine.Error) {
 	m.refuseLine(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.borne(a, m.cfg.Lease, failure) })
 }
 
-// expect notes that somebody has come who waits for an answer. What the engine last
-// refused for good may have been something else, so the pause is a short one.
+// expect notes that somebody has come who waits for an answer. The engine's last
+// refusal may have been of something else, so the pause is a short one.
 func (m *Machine) expect(now time.Duration) {
 	if o := &m.outage; o.final != 0 {
 		o.paused = min(o.paused, o.final+minPause)

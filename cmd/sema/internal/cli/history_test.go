@@ -11,8 +11,8 @@ import (
 	"sema/lab/expect"
 )
 
-// What happened before the server was started anew can still be read, and what operators
-// did by way of the API as well.
+// The time before the server was started anew can still be read, with the acts of operators
+// by way of the API.
 func TestServeKeepsAHistory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "history")
 	url := "file://" + t.TempDir()

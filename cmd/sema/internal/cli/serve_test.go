@@ -396,8 +396,7 @@ func TestServeReadsAgain(t *testing.T) {
 	}
 }
 
-// What the dashboard refuses and what fails there is in the audit log, in the words of
-// the API.
+// The dashboard's refusals and failures are in the audit log, in the words of the API.
 func TestServeAuditsTheDashboard(t *testing.T) {
 	audit := writeFile(t, `{"a line that broke off`)
 	s := serve(t, "--url", fileURL(t), "--token-file", writeFile(t, admin+"looker read * hush-hush-hush-look\n"), "--audit", audit)

@@ -36,8 +36,8 @@ func record(t *testing.T, file string, keep, during time.Duration, e engine.Engi
 	expect.OK(t, db.Close())
 }
 
-// What memory has forgotten is in the file, that of an earlier process too, until it is
-// too old.
+// The file has the part that memory has forgotten, that of an earlier process too, until
+// it is too old.
 func TestAHistoryOutlivesItsProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "history")
