@@ -18,7 +18,7 @@ var planted = []struct {
 	{"leases end early", ledgerFile, "for len(l.ends) > 0 && l.ends[0].end <= now {", "for len(l.ends) > 0 && l.ends[0].end <= now+50_000 {", false},
 	{"a slot is given twice", ledgerFile, "for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {", "for h.slot = 0; h.slot > 0 && l.slots[h.slot] != nil; h.slot++ {", false},
 	{"weights are counted as one when they come back", ledgerFile, "l.used -= h.id.Weight", "l.used--", false},
-	{"late copies of calls count", ledgerFile, "return c.Number < f.number && now < f.end", "return false && c.Number < f.number && now < f.end", false},
+	{"late copies of calls count", ledgerFile, "if f := l.fences[client]; c.Number < f.number", "if f := l.fences[client]; false && c.Number < f.number", false},
 	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.owner)", "h := l.take(now, now+1, t.id, t.detached, t.owner)", false},
 	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease,", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease,", false},
 	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, sent+answer.Lease-c.terms.Margin)\n\t\tif c.stage == held", "m.validUntil(c, now+answer.Lease)\n\t\tif c.stage == held", false},
