@@ -41,10 +41,10 @@ type Semaphore struct {
 	abandoned []*holding // found by the garbage collector; guarded by the loop's lock
 }
 
-// New prepares a semaphore called name, limited to limit unless the engine has
-// another limit stored (see Options.OnConflict). It does no I/O, so it fails
-// only on values out of range, with an *ArgumentError. A nil options means the
-// defaults.
+// New prepares a semaphore called name. From its first acquisition on, limit holds
+// for all processes, unless an operator has set another one (see Options.OnConflict).
+// New does no I/O, so it fails only on values out of range, with an *ArgumentError. A
+// nil options means the defaults.
 func New(e Engine, name string, limit int, options *Options) (*Semaphore, error) {
 	if options == nil {
 		options = &Options{}
