@@ -18,6 +18,12 @@
 //
 // Operators set limits, pause, and take permits back with [Operate].
 //
+// # Changing a limit
+//
+// The limit of the process that was started last holds for all; the others go by it
+// and log it once. One that an operator set holds against all programs, until the
+// operator takes it back. See [Policy].
+//
 // # Trust
 //
 // Engines judge leases by their own clock. A holder judges its own trust by
