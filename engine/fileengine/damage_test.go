@@ -99,7 +99,7 @@ func TestNewcomerToDamagedFileAsksTheLiving(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	expect.OK(t, os.WriteFile(logOf(dir), []byte("sema log 3\nhello"), 0o600))
+	expect.OK(t, os.WriteFile(logOf(dir), []byte(magic+"hello"), 0o600))
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	if got := b.status(t, b.ask(false)); got != engine.Refused {
 		t.Errorf("beside a holder: status %v", got)
