@@ -260,16 +260,16 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	if h := l.holder(now, r.ID); h != nil { // its turn came in this step
 		l.untell(r.ID)
 		l.extend(h, now+r.Lease.Microseconds())
-		if !late {
-			l.adopt(&h.owner, r)
+		if r.Who != nil && !late {
+			h.via = l.caller
 		}
 		return h.answer(now)
 	}
 	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID || r.Wait && place < l.queue[0].place
 	if first && !l.paused && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
-		if !late {
-			l.adopt(&of, r)
+		if r.Who != nil && !late {
+			of.via = l.caller
 		}
 		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, of).answer(now)
 	}
@@ -319,13 +319,6 @@ func (l *Ledger) claim(now int64, who engine.Client, r engine.Request) (is owner
 	return *of, late
 }
 
-// adopt makes a named permit the caller's that is about to tell of it.
-func (l *Ledger) adopt(of *owner, r engine.Request) {
-	if of.via != r.ID.Client {
-		of.via = l.caller
-	}
-}
-
 // ownerOf is whose a permit or a ticket is, nil if there is none.
 func (l *Ledger) ownerOf(id engine.ID) *owner {
 	if h := l.holders[id]; h != nil {
@@ -347,8 +340,8 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 		return engine.Answer{Status: engine.Revoked}
 	}
 	l.untell(r.ID)
-	if r.Mine {
-		l.adopt(&h.owner, r)
+	if r.Mine && h.via != h.id.Client { // a named one
+		h.via = l.caller
 	}
 	l.token = max(l.token, r.Token)
 	l.extend(h, now+r.Lease.Microseconds())

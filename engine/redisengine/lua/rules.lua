@@ -39,14 +39,14 @@ ask = function(s, q, id)
   if is then -- its turn came in this step
     R.untell(s, id)
     R.extend(s, id, s.now + q.lease)
-    if not late then R.adopt(s, id) end
+    if q.who and not late then R.adopt(s, id) end
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   local first = not s.paused and (q.unfair or s.queued == 0 or s.head == id or q.wait and place < s.head_place)
   if first and q.weight <= s.limit - s.used then
     if known then R.drop(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
-    if not late then R.adopt(s, id) end
+    if q.who and not late then R.adopt(s, id) end
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   if not q.wait then
@@ -95,7 +95,6 @@ end,
 -- adopt makes a named permit the caller's that is about to tell of it.
 adopt = function(s, id)
   local tail, before = R.tail(R.look(s, id))
-  if tail == '' then return end
   local _, who = struct.unpack(TAIL, tail)
   R.put(s, id, before .. struct.pack(TAIL, s.caller) .. string.sub(tail, who))
 end,
@@ -127,7 +126,7 @@ renew = function(s, q, id)
   if not is then return R.answer(s, GONE, 0, 0, 0) end
   if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
   R.untell(s, id)
-  if q.again then R.adopt(s, id) end
+  if q.again and R.via(s, id) ~= R.client(id) then R.adopt(s, id) end
   s.token = math.max(s.token, q.token)
   R.extend(s, id, s.now + q.lease)
   R.remember(s, q.lease)
