@@ -34,6 +34,7 @@ var planted = map[string]struct {
 				_, err = step(ctx, s.Session, engine.Request{Kind: engine.SetLimit, Limit: sema.MaxLimit})
 			}
 		}
+		c.Number = numbers.Add(1)
 		reply, err2 := s.Session.Step(ctx, c)
 		_, err3 := step(ctx, s.Session, engine.Request{Kind: engine.SetLimit, Limit: max(1, st.Limit)})
 		return reply, errors.Join(err, err2, err3)
@@ -165,6 +166,7 @@ func (s *plantedSession) Step(ctx context.Context, c engine.Call) (engine.Reply,
 	if s.store.bug == nil {
 		return s.Session.Step(ctx, c)
 	}
+	c.Number = numbers.Add(1) // some make steps of their own
 	return s.store.bug(s, ctx, c)
 }
 

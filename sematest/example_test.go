@@ -93,7 +93,7 @@ func ExampleEngine_Inject() {
 	fmt.Println(err, permit.Release())
 	t.end()
 	// Output:
-	// sema: acquire "jobs": OOM command not allowed when used memory > 'maxmemory'
+	// sema: acquire "jobs": OOM command not allowed when used memory > 'maxmemory' (the server's memory is full: raise its maxmemory; releases still work)
 	// <nil> <nil>
 }
 

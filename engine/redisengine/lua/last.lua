@@ -81,7 +81,7 @@ if s.limit > 0 then
     redis.call('PEXPIRE', KEYS[1], left)
   end
   if s.extended or not raw then
-    redis.call('ZADD', KEYS[2], raw and not s.mended and 'XX' or 'NX', 'inf', KEEPER) -- if it is missing, expire finds out
+    redis.call('ZADD', KEYS[2], raw and used > 0 and not s.mended and 'XX' or 'NX', 'inf', KEEPER) -- if it is missing, expire finds out
     redis.call('PEXPIRE', KEYS[2], left)
   end
   if s.queued > 0 and (s.extended or s.new_waiters) then redis.call('PEXPIRE', KEYS[3], left) end
