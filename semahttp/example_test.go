@@ -208,6 +208,6 @@ func ExampleTransport_errors() {
 	var seen *url.Error
 	fmt.Println(errors.Is(err, sema.ErrUnavailable), errors.As(err, &seen) && seen.Timeout())
 	// Output:
-	// Get "http://vendor.example/": semahttp: "vendor": sema: no permit available: context deadline exceeded
+	// Get "http://vendor.example/": semahttp: "vendor": sema: no permit available: "vendor": context deadline exceeded
 	// true true
 }

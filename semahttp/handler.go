@@ -55,9 +55,18 @@ type Handler struct {
 	// FailClosed.
 	Policy Policy
 
-	// Places is how many requests FailLocal lets through at once, 1 … MaxPlaces.
-	// Required with FailLocal; else 0.
+	// AnswerWithin is how long the engine may say nothing to a request before it
+	// counts as away: neither that the request is admitted nor that it waits.
+	// Default 100 ms; with FailClosed, and at most, three seconds.
+	AnswerWithin time.Duration
+
+	// Places is how many requests FailLocal lets through at once, in all,
+	// 1 … MaxPlaces. Required with FailLocal; else 0.
 	Places int
+
+	// PlacesPerKey is how many of them may be of one limiter's name, 1 … Places.
+	// Default: all.
+	PlacesPerKey int
 
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
@@ -69,7 +78,7 @@ type Handler struct {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	came := time.Now()
-	a := admission{cmp.Or(h.Wait, 10*time.Second), h.Policy, h.Places, &h.Observer}
+	a := admission{cmp.Or(h.Wait, 10*time.Second), h.Policy, h.AnswerWithin, h.Places, h.PlacesPerKey, &h.Observer}
 	l, err := limiterOf(h.Limit, r, a)
 	if err == nil {
 		err = h.check()

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"sema"
 )
@@ -13,16 +14,33 @@ import (
 // is not limited.
 type Limiter struct {
 	// Name says in errors and reports what is limited. Limiters of the same name
-	// share the places of FailLocal.
+	// share PlacesPerKey.
 	Name string
 
-	// Acquire waits for a permit, until ctx ends. On an error nothing is held.
-	// Required.
+	// Acquire waits for a permit, until ctx ends. On an error nothing is held. It
+	// may be called in the background as well, with the values of a request's
+	// context, to learn whether an engine that was away is back. Required.
 	Acquire func(ctx context.Context) (Permit, error)
 
 	// State says who waits, for Handler.Position. Default: the position is not
 	// told.
 	State func(ctx context.Context) (sema.State, error)
+}
+
+// acquire asks for a permit. The engine may be silent for so long; 0: as long as it
+// is for others.
+func (l Limiter) acquire(ctx context.Context, answerWithin time.Duration) (Permit, error) {
+	if answerWithin > 0 {
+		ctx = sema.AnswerWithin(ctx, answerWithin)
+	}
+	switch p, err := l.Acquire(ctx); {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return nil, errNoPermit
+	default:
+		return p, nil
+	}
 }
 
 // Permit is what a request holds while it runs: a *sema.Permit, or a

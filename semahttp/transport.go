@@ -41,9 +41,18 @@ type Transport struct {
 	// FailClosed.
 	Policy Policy
 
-	// Places is how many requests FailLocal lets through at once, 1 … MaxPlaces.
-	// Required with FailLocal; else 0.
+	// AnswerWithin is how long the engine may say nothing to a request before it
+	// counts as away: neither that the request is admitted nor that it waits.
+	// Default 100 ms; with FailClosed, and at most, three seconds.
+	AnswerWithin time.Duration
+
+	// Places is how many requests FailLocal lets through at once, in all,
+	// 1 … MaxPlaces. Required with FailLocal; else 0.
 	Places int
+
+	// PlacesPerKey is how many of them may be of one limiter's name, 1 … Places.
+	// Default: all.
+	PlacesPerKey int
 
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
@@ -53,7 +62,7 @@ type Transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := admission{t.Wait, t.Policy, t.Places, &t.Observer}
+	a := admission{t.Wait, t.Policy, t.AnswerWithin, t.Places, t.PlacesPerKey, &t.Observer}
 	l, err := limiterOf(t.Limit, r, a)
 	if err != nil {
 		closeBody(r)
