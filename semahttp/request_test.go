@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -160,4 +161,51 @@ func TestATimeoutHandlerBelongsOutside(t *testing.T) {
 		}
 		expect.OK(t, sem.Close())
 	})
+}
+
+// One tenant sends a hundred requests to a model, another sends one. With the tenants'
+// limit outside, the one does not wait for the hundred; with the model's outside, it does.
+func TestWhatIsolatesGoesOutside(t *testing.T) {
+	for _, outside := range []string{"tenant", "model"} {
+		synctest.Test(t, func(t *testing.T) {
+			e := memengine.New()
+			tenants, err := sema.NewKeys(e, "tenants", 2, nil)
+			expect.OK(t, err)
+			model, err := sema.New(e, "model", 4, nil)
+			expect.OK(t, err)
+			perTenant := semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") }, tenants.Acquire)
+			within := func(limit func(*http.Request) semahttp.Limiter, next http.RoundTripper) http.RoundTripper {
+				return &semahttp.Transport{Limit: limit, Base: next}
+			}
+			var rt http.RoundTripper = roundTripper(func(*http.Request) (*http.Response, error) {
+				time.Sleep(time.Second) // the model's work
+				return &http.Response{StatusCode: 204, Body: http.NoBody}, nil
+			})
+			if outside == "tenant" {
+				rt = within(perTenant, within(semahttp.All(model), rt))
+			} else {
+				rt = within(semahttp.All(model), within(perTenant, rt))
+			}
+			send := func(tenant string) time.Duration {
+				came, r := time.Now(), request(t, t.Context(), "http://model.test")
+				r.Header.Set("Tenant", tenant)
+				_, err := rt.RoundTrip(r)
+				expect.OK(t, err)
+				return time.Since(came) - time.Second
+			}
+			var busy sync.WaitGroup
+			for range 100 {
+				busy.Go(func() { send("busy") })
+			}
+			time.Sleep(5*time.Second + 500*time.Millisecond)
+			waited := send("modest")
+			t.Logf("%s outside: the modest tenant waited %v", outside, waited)
+			if (waited > 0) != (outside == "model") {
+				t.Errorf("%s outside: it waited %v", outside, waited)
+			}
+			busy.Wait()
+			expect.OK(t, tenants.Close())
+			expect.OK(t, model.Close())
+		})
+	}
 }
