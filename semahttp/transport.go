@@ -46,8 +46,8 @@ type Transport struct {
 	// Default 100 ms; with FailClosed, and at most, three seconds.
 	AnswerWithin time.Duration
 
-	// Places is how many requests FailLocal lets through at once, in all,
-	// 1 … MaxPlaces. Required with FailLocal; else 0.
+	// Places is how many requests FailLocal lets through at once, in all and whatever
+	// they weigh, 1 … MaxPlaces. Required with FailLocal; else 0.
 	Places int
 
 	// PlacesPerKey is how many of them may be of one limiter's name, 1 … Places.
