@@ -27,8 +27,9 @@ type outages struct {
 
 // outage is a time in which the engine does not answer.
 type outage struct {
-	err  error     // what it said last
-	used time.Time // when a request last went by it
+	err  error         // what it said last
+	used time.Time     // when a request last went by it
+	over chan struct{} // closed when the engine answers again
 }
 
 // probe is how an engine is asked whether it is back.
@@ -38,19 +39,20 @@ type probe struct {
 	ctx      context.Context
 }
 
-// failure is what the engine said last, if it is away.
-func (x *outages) failure() error {
+// failure is what the engine said last, if it is away. The channel is closed when it
+// is back.
+func (x *outages) failure() (over <-chan struct{}, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.away == nil {
-		return nil
+		return nil, nil
 	}
 	x.away.used = time.Now()
-	return x.away.err
+	return x.away.over, x.away.err
 }
 
-// await waits for an outage to begin, for most at most, and returns its failure.
-func (x *outages) await(ctx context.Context, most time.Duration) error {
+// await waits for an outage to begin, for most at most, and is failure then.
+func (x *outages) await(ctx context.Context, most time.Duration) (over <-chan struct{}, err error) {
 	x.mu.Lock()
 	if x.away == nil {
 		if x.begun == nil {
@@ -72,20 +74,21 @@ func (x *outages) await(ctx context.Context, most time.Duration) error {
 }
 
 // begin notes that the engine does not answer, and has it asked in the background
-// until it does.
-func (x *outages) begin(p probe, err error) {
+// until it does: then the channel is closed.
+func (x *outages) begin(p probe, err error) (over <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.away != nil {
 		x.away.err, x.away.used = err, time.Now()
-		return
+		return x.away.over
 	}
-	x.away = &outage{err, time.Now()}
+	x.away = &outage{err, time.Now(), make(chan struct{})}
 	if x.begun != nil {
 		close(x.begun)
 		x.begun = nil
 	}
 	go x.probe(p)
+	return x.away.over
 }
 
 // probe asks once, and ends the outage or asks again later. What is to be asked
@@ -104,6 +107,7 @@ func (x *outages) probe(p probe) {
 	if silent && time.Since(x.away.used) < unused {
 		time.AfterFunc(time.Until(next), func() { x.probe(p) })
 	} else {
+		close(x.away.over)
 		x.away = nil
 	}
 	x.mu.Unlock()

@@ -2,6 +2,7 @@ package semahttp
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -19,11 +20,15 @@ type share struct {
 	users  int
 }
 
-// enter takes a place, until leave is called. With perKey 0 names are not limited.
-func (p *places) enter(ctx context.Context, name string, all, perKey int) (leave func(), err error) {
+// errAnswers says that the engine was back before a place was free.
+var errAnswers = errors.New("the engine answers again")
+
+// enter takes a place, until leave is called. With perKey 0 names are not limited. It
+// fails with errAnswers when over is closed before.
+func (p *places) enter(ctx context.Context, over <-chan struct{}, name string, all, perKey int) (leave func(), err error) {
 	of, done := p.of(name, all, perKey)
 	for i, c := range of {
-		if err := place(ctx, c); err != nil {
+		if err := place(ctx, over, c); err != nil {
 			back(of[:i])
 			done()
 			return nil, err
@@ -60,7 +65,7 @@ func (p *places) of(name string, all, perKey int) (of []chan struct{}, done func
 
 // place takes one of the places. The engine may have used up the wait: then a
 // free one is taken all the same.
-func place(ctx context.Context, places chan struct{}) error {
+func place(ctx context.Context, over <-chan struct{}, places chan struct{}) error {
 	select {
 	case places <- struct{}{}:
 		return nil
@@ -69,6 +74,8 @@ func place(ctx context.Context, places chan struct{}) error {
 	select {
 	case places <- struct{}{}:
 		return nil
+	case <-over:
+		return errAnswers
 	case <-ctx.Done():
 		return ctx.Err()
 	}

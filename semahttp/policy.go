@@ -108,6 +108,17 @@ func (g *gate) enter(r *http.Request, l Limiter, a admission) (*pass, error) {
 }
 
 func (g *gate) ask(ctx context.Context, r *http.Request, l Limiter, a admission) (*pass, error) {
+	for {
+		p, err := g.askOnce(ctx, r, l, a)
+		if err != errAnswers {
+			return p, err
+		}
+	}
+}
+
+// askOnce is ask, but fails with errAnswers if the request waited for a place until the
+// engine was back.
+func (g *gate) askOnce(ctx context.Context, r *http.Request, l Limiter, a admission) (*pass, error) {
 	if a.policy == FailClosed {
 		permit, err := l.acquire(ctx, a.answerWithin)
 		if err != nil {
@@ -118,15 +129,15 @@ func (g *gate) ask(ctx context.Context, r *http.Request, l Limiter, a admission)
 		}
 		return &pass{permit: permit}, nil
 	}
-	if failure := g.failure(); failure != nil {
-		return g.without(ctx, r, l, a, failure)
+	if over, failure := g.failure(); failure != nil {
+		return g.without(ctx, r, l, a, failure, over)
 	}
 	patience := cmp.Or(a.answerWithin, quickAnswer)
 	permit, err := l.acquire(ctx, patience)
 	if errors.Is(err, sema.ErrTooManyKeys) {
 		// Perhaps the others ask an engine that is away: then that is known within patience.
-		if failure := g.await(ctx, 2*patience); failure != nil {
-			return g.without(ctx, r, l, a, failure)
+		if over, failure := g.await(ctx, 2*patience); failure != nil {
+			return g.without(ctx, r, l, a, failure, over)
 		}
 		permit, err = l.acquire(ctx, patience)
 	}
@@ -136,22 +147,25 @@ func (g *gate) ask(ctx context.Context, r *http.Request, l Limiter, a admission)
 	case r.Context().Err() != nil:
 		return nil, err
 	case unanswered(err):
-		g.begin(probe{l, patience, context.WithoutCancel(r.Context())}, err)
-		return g.without(ctx, r, l, a, err)
+		over := g.begin(probe{l, patience, context.WithoutCancel(r.Context())}, err)
+		return g.without(ctx, r, l, a, err, over)
 	case errors.Is(err, sema.ErrUnavailable):
-		if failure := g.failure(); failure != nil { // it waited in a queue that does not move
-			return g.without(ctx, r, l, a, failure)
+		if over, failure := g.failure(); failure != nil { // it waited in a queue that does not move
+			return g.without(ctx, r, l, a, failure, over)
 		}
 	}
 	return nil, err
 }
 
-// without lets a request through by policy.
-func (g *gate) without(ctx context.Context, r *http.Request, l Limiter, a admission, failure error) (*pass, error) {
+// without lets a request through by policy, unless the outage is over before.
+func (g *gate) without(ctx context.Context, r *http.Request, l Limiter, a admission, failure error, over <-chan struct{}) (*pass, error) {
 	told := EngineFailed{Request: r, Limiter: l.Name, Err: failure, Admitted: true, Local: a.policy == FailLocal}
 	p := &pass{back: func() {}}
 	if told.Local {
-		leave, err := g.places.enter(ctx, l.Name, a.places, a.placesPerKey)
+		leave, err := g.places.enter(ctx, over, l.Name, a.places, a.placesPerKey)
+		if err == errAnswers {
+			return nil, err
+		}
 		if err != nil {
 			told.Admitted = false
 			a.observer.engineFailed(told)

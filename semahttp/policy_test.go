@@ -228,6 +228,24 @@ func TestFailLocalCountsAllKeysTogether(t *testing.T) {
 	}
 }
 
+// Those that wait for a place when the engine is back ask it.
+func TestAPlaceIsNotWaitedForWhenTheEngineIsBack(t *testing.T) {
+	policyTest(t, semahttp.FailLocal, 1, 10, time.Minute, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
+		l.gone.Store(true)
+		c.send(t, t.Context(), 5)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if c.running.Load() != 1 {
+			t.Fatalf("%d run", c.running.Load())
+		}
+		l.back()
+		if c.running.Load() != 5 || used(t, l.Semaphore) != 4 || len(told()) != 1 {
+			t.Errorf("%d run, %d held, told %+v; want 5, 4, and one", c.running.Load(), used(t, l.Semaphore), told())
+		}
+		close(c.leave)
+	})
+}
+
 func TestAnEngineThatUsesUpTheWaitIsAFailure(t *testing.T) {
 	policyTest(t, semahttp.FailLocal, 1, 1, 50*time.Millisecond, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
 		l.gone.Store(true)
@@ -454,10 +472,10 @@ func TestRedisStopsAndStarts(t *testing.T) {
 				observer := semahttp.Observer{EngineFailed: func(semahttp.EngineFailed) { failures.Add(1) }}
 				base := &http.Transport{}
 				defer base.CloseIdleConnections()
-				var rt http.RoundTripper = &semahttp.Transport{Base: base, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, Observer: observer}
+				var rt http.RoundTripper = &semahttp.Transport{Base: base, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, AnswerWithin: 3 * time.Second, Observer: observer}
 				var h http.Handler = up
 				if side == "Handler" {
-					rt, h = base, &semahttp.Handler{Next: up, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, Wait: expect.Patience, Observer: observer}
+					rt, h = base, &semahttp.Handler{Next: up, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, AnswerWithin: 3 * time.Second, Wait: expect.Patience, Observer: observer}
 				}
 				s := httptest.NewServer(h)
 				defer s.Close()
