@@ -58,7 +58,11 @@ func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, cl
 	close = func() {
 		_, _ = tenants.Close(), models.Close() // what was held comes back with its lease
 	}
-	return c.read(byTenant), close, errors.Join(byModel.Check(), byTenant.Check())
+	if err := errors.Join(byModel.Check(), byTenant.Check()); err != nil {
+		close()
+		return nil, nil, err
+	}
+	return c.read(byTenant), close, nil
 }
 
 // retryAfter tells clients when to come again: soon if it was for the engine, and
