@@ -1,14 +1,23 @@
 package sema
 
 import (
+	"cmp"
 	"container/list"
+	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"sema/internal/once"
 )
+
+// roomPatience is how long a key waits for others to be closed: as long as an
+// acquisition for an engine that does not answer.
+const roomPatience = 3 * time.Second
+
+var errNoRoom = errors.New("too many others are being closed, and the engine does not answer")
 
 // handles keeps Semaphores open while they are in use, and for a while longer.
 type handles struct {
@@ -23,6 +32,7 @@ type handles struct {
 	timer     *time.Timer
 	armed     bool           // it is going to fire: always while something is open
 	leaving   int            // handles that are being closed
+	gone      chan struct{}  // closed when one of them is; nil: nobody waits for that
 	left      sync.WaitGroup // the same, for close
 	closed    bool
 	closing   once.Once
@@ -46,21 +56,46 @@ type keyUse struct {
 }
 
 // use opens the Semaphore of that name, if it is not open, and keeps it so until
-// done is called.
-func (a *handles) use(name string) (*keyUse, error) {
+// done is called. If others have to be closed before, it waits for that as long as
+// an acquisition waits for an engine.
+func (a *handles) use(ctx context.Context, name string) (*keyUse, error) {
+	u, gone, err := a.tryUse(name)
+	if gone == nil {
+		return u, err
+	}
+	within, cancel := context.WithTimeout(ctx, cmp.Or(answerWithin(ctx), roomPatience))
+	defer cancel()
+	for gone != nil {
+		select {
+		case <-gone:
+			u, gone, err = a.tryUse(name)
+		case <-within.Done():
+			err := error(&EngineError{Op: "open", Name: name, NotExecuted: true, Temporary: true, Hint: "check the engine", Err: errNoRoom})
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w: %w", named(ErrUnavailable, name), ctx.Err(), err)
+			}
+			return nil, err
+		}
+	}
+	return u, err
+}
+
+// tryUse is use without waiting. A channel says that it is to be tried again when
+// that is closed.
+func (a *handles) tryUse(name string) (*keyUse, <-chan struct{}, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
-		return nil, named(ErrClosed, name)
+		return nil, nil, named(ErrClosed, name)
 	}
 	h := a.open[name]
 	if h == nil {
-		if err := a.makeRoom(); err != nil {
-			return nil, named(err, name)
+		if gone, err := a.makeRoom(name); gone != nil || err != nil {
+			return nil, gone, err
 		}
 		sem, err := a.make(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		h = &handle{name: name, sem: sem}
 		if a.open == nil {
@@ -76,23 +111,30 @@ func (a *handles) use(name string) (*keyUse, error) {
 		h.idle = nil
 	}
 	h.users++
-	return &keyUse{all: a, sem: h.sem, h: h}, nil
+	return &keyUse{all: a, sem: h.sem, h: h}, nil, nil
 }
 
 // makeRoom sees to it that one more may be open. What is being closed does not
 // count, but there is no more of it than may be open: an engine that is out of
-// reach has a close take up to a lease. The lock is held.
-func (a *handles) makeRoom() error {
+// reach has a close take up to a lease. The channel is for those who have to wait
+// for that. The lock is held.
+func (a *handles) makeRoom(name string) (gone <-chan struct{}, err error) {
 	if len(a.open) < a.most {
-		return nil
+		return nil, nil
 	}
 	a.takeUp()
 	eldest := a.idle.Front()
-	if eldest == nil || a.leaving >= a.most {
-		return ErrTooManyKeys
+	switch {
+	case eldest == nil:
+		return nil, named(ErrTooManyKeys, name)
+	case a.leaving >= a.most:
+		if a.gone == nil {
+			a.gone = make(chan struct{})
+		}
+		return a.gone, nil
 	}
 	a.leave(eldest.Value.(*handle))
-	return nil
+	return nil, nil
 }
 
 // leave closes a handle that nobody uses, in the background. The lock is held.
@@ -104,8 +146,17 @@ func (a *handles) leave(h *handle) {
 		_ = h.sem.Close()
 		a.mu.Lock()
 		a.leaving--
+		a.tell()
 		a.mu.Unlock()
 	})
+}
+
+// tell has those try again who wait for room. The lock is held.
+func (a *handles) tell() {
+	if a.gone != nil {
+		close(a.gone)
+		a.gone = nil
+	}
 }
 
 // done ends a use. Calling it again does nothing.
@@ -190,6 +241,7 @@ func (a *handles) close(more *Semaphore) error {
 	a.closing.Do(func() {
 		a.mu.Lock()
 		a.closed = true
+		a.tell()
 		var all []*Semaphore
 		for _, h := range a.open {
 			all = append(all, h.sem)

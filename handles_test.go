@@ -128,10 +128,6 @@ func TestKeysUnderChurn(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(i), 2))
 			for range 1000 {
 				p, err := k.Acquire(within, fmt.Sprint(r.IntN(30)))
-				for errors.Is(err, sema.ErrTooManyKeys) && within.Err() == nil { // eight callers, and as many that are just being closed
-					runtime.Gosched()
-					p, err = k.Acquire(within, fmt.Sprint(r.IntN(30)))
-				}
 				if err != nil {
 					t.Error(err)
 					return
@@ -153,4 +149,61 @@ func TestKeysUnderChurn(t *testing.T) {
 	if n := k.Len(); n > 8 {
 		t.Errorf("%d open, want 8 at most", n)
 	}
+}
+
+// One key after the other: each finds room, for those that are being closed only
+// make it wait.
+func TestManyKeysOneAfterTheOther(t *testing.T) {
+	k := newKeys(t, memengine.New(), 1, &sema.KeysOptions{Open: 50})
+	for i := range 5000 {
+		expect.OK(t, k.Do(expect.Within(t), fmt.Sprint(i), func(context.Context) error { return nil }))
+	}
+}
+
+// With the engine away nothing can be closed that owes it something. A further key
+// fails as any acquisition does then, and those that come later find room.
+func TestKeysWaitForRoomAsForTheEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		k := newKeys(t, e, 1, &sema.KeysOptions{Open: 1})
+		end := e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})
+		quick := sema.AnswerWithin(t.Context(), 50*time.Millisecond)
+		var failure *sema.EngineError
+		for _, key := range []string{"a", "b"} { // a is being closed, b is idle
+			if _, err := k.Acquire(quick, key); !errors.As(err, &failure) {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+		came := time.Now()
+		if _, err := k.Acquire(quick, "c"); !errors.As(err, &failure) || failure.Name != "tenants/c" || failure.Op != "open" || time.Since(came) != 50*time.Millisecond {
+			t.Errorf("%v after %v, want 50ms", err, time.Since(came))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := k.Acquire(ctx, "c"); !errors.As(err, &failure) || !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("when the context ends: %v", err)
+		}
+		time.AfterFunc(time.Second, end)
+		expect.OK(t, acquireKey(t, k, "c").Release())
+	})
+}
+
+func TestEachKeyHasALimitOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := map[string]int{"large": 3, "none": -1}
+		k := newKeys(t, sematest.New(t), 1, &sema.KeysOptions{LimitOf: func(key string) int { return limits[key] }})
+		for key, want := range map[string]int{"large": 3, "other": 1} {
+			for range want {
+				acquireKey(t, k, key)
+			}
+			if _, err := k.TryAcquire(t.Context(), key); !errors.Is(err, sema.ErrUnavailable) {
+				t.Errorf("%s: %v after %d", key, err, want)
+			}
+		}
+		var argument *sema.ArgumentError
+		if _, err := k.Acquire(t.Context(), "none"); !errors.As(err, &argument) || argument.What != "limit" {
+			t.Error(err)
+		}
+		expect.OK(t, k.Close())
+	})
 }

@@ -1,6 +1,7 @@
 package sema
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -19,12 +20,18 @@ var ErrTooManyKeys = fmt.Errorf("%w: too many keys in use at once", ErrUnavailab
 
 // KeysOptions of a Keys. The zero value of each field is its default.
 type KeysOptions struct {
-	// Options of each key's Semaphore, and of the total's.
+	// Options of each key's Semaphore, and of the total's. The Observer is told of
+	// all: prefix/key is the Semaphore that it is told of a key's, and prefix of the total's.
 	Options Options
 
 	// Total is how much weight may be held at once under all keys together,
 	// 1 … MaxLimit. Default: no limit but those of the keys.
 	Total int
+
+	// LimitOf is the limit of a key, 1 … MaxLimit, and 0 for the one given to NewKeys.
+	// It is called when the key's Semaphore is opened: another limit counts when the
+	// key was idle for Idle. It must not block. Default: all have that given to NewKeys.
+	LimitOf func(key string) int
 
 	// Open is how many keys' Semaphores may be open at once. One that is not in
 	// use is closed for another; with all in use, a further key fails with
@@ -83,8 +90,17 @@ func NewKeys(e Engine, prefix string, limit int, options *KeysOptions) (*Keys, e
 		k.total = s
 	}
 	k.handles.most, k.handles.idleFor = k.options.Open, k.options.Idle
-	k.handles.make = func(name string) (*Semaphore, error) { return New(e, name, limit, &k.options.Options) }
+	k.handles.make = func(name string) (*Semaphore, error) {
+		return New(e, name, k.limitOf(strings.TrimPrefix(name, prefix+keySeparator)), &k.options.Options)
+	}
 	return k, nil
+}
+
+func (k *Keys) limitOf(key string) int {
+	if f := k.options.LimitOf; f != nil {
+		return cmp.Or(f(key), k.limit)
+	}
+	return k.limit
 }
 
 func (k *Keys) validate() error {
@@ -136,7 +152,8 @@ func (k *Keys) Acquire(ctx context.Context, key string) (*KeyPermit, error) {
 // AcquireN waits until weight n is free for the key, and then in all, and takes
 // it. It is Semaphore.AcquireN twice, and fails as that does, with nothing held;
 // with ErrTooManyKeys at once if the key has no handle and there can be no more;
-// and with an *ArgumentError on a key that Name refuses. If the key's permit is
+// and with an *ArgumentError on a key that Name refuses, or a limit of LimitOf that
+// is out of range. If the key's permit is
 // lost while the caller waits for the total, the error is an ErrUnavailable and
 // an ErrLost.
 func (k *Keys) AcquireN(ctx context.Context, key string, n int) (*KeyPermit, error) {
@@ -159,7 +176,7 @@ func (k *Keys) acquire(ctx context.Context, key string, n int, wait bool) (*KeyP
 	if err != nil {
 		return nil, err
 	}
-	use, err := k.handles.use(name)
+	use, err := k.handles.use(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +214,7 @@ func (k *Keys) Use(key string, f func(*Semaphore) error) error {
 	if err != nil {
 		return err
 	}
-	use, err := k.handles.use(name)
+	use, err := k.handles.use(context.Background(), name)
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,8 @@ func (e *limitError) Timeout() bool { return errors.Is(e.err, context.DeadlineEx
 var errNoPermit = errors.New("the limiter gave neither a permit nor an error")
 
 // unanswered reports whether err says that an engine did not answer, or could
-// not be asked. That nothing was free is no such error, nor is a caller who did
-// not wait for the answer.
-func unanswered(caller context.Context, err error) bool {
+// not be asked. That nothing was free is no such error.
+func unanswered(err error) bool {
 	var failure *sema.EngineError
-	return errors.As(err, &failure) && caller.Err() == nil && !errors.Is(err, sema.ErrClosed)
+	return errors.As(err, &failure) && !errors.Is(err, sema.ErrClosed)
 }

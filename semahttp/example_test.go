@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"time"
 
 	"sema"
@@ -130,6 +131,67 @@ func ExampleByKey() {
 	// "c": 500
 }
 
+// Requests that weigh more take more of the limit: here a page of a document takes one.
+func ExampleAllN() {
+	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.AllN(semaphore("pages", 10), pages)}
+	for _, pages := range []string{"3", "11", "none"} {
+		w := httptest.NewRecorder()
+		app.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?pages="+pages, nil))
+		fmt.Println(pages, w.Code)
+	}
+	// Output:
+	// 3 200
+	// 11 413
+	// none 400
+}
+
+// pages is a request's weight; 0, which is none, if it says nothing of the kind.
+func pages(r *http.Request) int {
+	n, _ := strconv.Atoi(r.FormValue("pages"))
+	return n
+}
+
+// Each tenant has ten pages at once. A key that cannot be is answered 400.
+func ExampleByKeyN() {
+	tenants, err := sema.NewKeys(memengine.New(), "tenants", 10, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = tenants.Close() }()
+	tenantOf := func(r *http.Request) string { return r.Header.Get("Tenant") }
+	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.ByKeyN(tenantOf, pages, tenants.AcquireN)}
+	for _, tenant := range []string{"acme", "a\tb"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?pages=10", nil)
+		r.Header.Set("Tenant", tenant)
+		app.ServeHTTP(w, r)
+		fmt.Printf("%q: %d\n", tenant, w.Code)
+	}
+	// Output:
+	// "acme": 200
+	// "a\tb": 400
+}
+
+// Two semaphores, by what is asked for. Check finds at the start what every request
+// would fail for.
+func ExampleOfN() {
+	small, large := semaphore("small", 100), semaphore("large", 10)
+	app := &semahttp.Handler{
+		Next: http.HandlerFunc(hello),
+		Limit: func(r *http.Request) semahttp.Limiter {
+			if n := pages(r); n > 5 {
+				return semahttp.OfN(large, n)
+			}
+			return semahttp.OfN(small, 1)
+		},
+	}
+	fmt.Println(app.Check())
+	fmt.Println((&semahttp.Transport{}).Check())
+	// Output:
+	// <nil>
+	// semahttp: Limit nil: want a function such as All, ByHost or ByKey give
+}
+
 // What is refused says when to come again, and where it stood.
 func ExampleHandler() {
 	sem := semaphore("reports", 1)
@@ -208,6 +270,6 @@ func ExampleTransport_errors() {
 	var seen *url.Error
 	fmt.Println(errors.Is(err, sema.ErrUnavailable), errors.As(err, &seen) && seen.Timeout())
 	// Output:
-	// Get "http://vendor.example/": semahttp: "vendor": sema: no permit available: context deadline exceeded
+	// Get "http://vendor.example/": semahttp: "vendor": sema: no permit available: "vendor": context deadline exceeded
 	// true true
 }

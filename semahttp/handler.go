@@ -5,7 +5,9 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"sema"
@@ -37,27 +39,41 @@ type Handler struct {
 
 	// Status is the answer to a request that waited in vain: 503 Service
 	// Unavailable or 429 Too Many Requests. Default 503, which is the answer as
-	// well when the engine does not answer. Other errors of a limiter are a 500.
+	// well when the engine does not answer. A key or a weight that cannot be is a 400,
+	// a weight above the limit a 413, and any other error of a limiter a 500.
 	Status int
 
-	// RetryAfter is what the header Retry-After of those answers says, in whole
+	// RetryAfter is what the header Retry-After of a 503 or 429 says, in whole
 	// seconds, rounded up; 0 or more. Default 1 s.
 	RetryAfter time.Duration
 
+	// RetryAfterOf says the same for each request; 0 for RetryAfter. It must not
+	// block. Default: all are told RetryAfter.
+	RetryAfterOf func(Refused) time.Duration
+
 	// Position names a header, such as "X-Queue-Position", that tells a request
 	// which waited in vain where it stood in the queue at the end: 1 is the head.
-	// It is told if the limiter has State, as that of a Semaphore does. It may be a second old, and is the least that it can have been: only tickets
-	// in the engine's queue count, not callers behind them in other processes.
-	// Default: not told.
+	// It is told if the limiter has State, as that of a Semaphore does. It may be a
+	// second old, and is the least that it can have been: only tickets in the engine's
+	// queue count, not callers behind them in other processes. Default: not told.
 	Position string
 
 	// Policy says what happens when the engine does not answer. Default
 	// FailClosed.
 	Policy Policy
 
-	// Places is how many requests FailLocal lets through at once, 1 … MaxPlaces.
-	// Required with FailLocal; else 0.
+	// AnswerWithin is how long the engine may say nothing to a request before it
+	// counts as away: neither that the request is admitted nor that it waits.
+	// Default 100 ms; with FailClosed, and at most, three seconds.
+	AnswerWithin time.Duration
+
+	// Places is how many requests FailLocal lets through at once, in all and whatever
+	// they weigh, 1 … MaxPlaces. Required with FailLocal; else 0.
 	Places int
+
+	// PlacesPerKey is how many of them may be of one limiter's name, 1 … Places.
+	// Default: all.
+	PlacesPerKey int
 
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
@@ -66,13 +82,22 @@ type Handler struct {
 	queues queues
 }
 
+// Refused is a request that was not admitted.
+type Refused struct {
+	Request  *http.Request
+	Limiter  string // its name
+	Err      error  // an ErrUnavailable, or the *EngineError of an outage
+	Position int    // in the queue, as Handler.Position tells it; 0: not known
+}
+
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	came := time.Now()
-	a := admission{cmp.Or(h.Wait, 10*time.Second), h.Policy, h.Places, &h.Observer}
-	l, err := limiterOf(h.Limit, r, a)
+	a := h.admission()
+	err := h.check(a)
+	var l Limiter
 	if err == nil {
-		err = h.check()
+		l, err = limiterOf(h.Limit, r)
 	}
 	if err == nil && l.Acquire == nil {
 		h.Next.ServeHTTP(w, r)
@@ -89,15 +114,30 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, p)
 }
 
-// check says what the handler cannot answer with.
-func (h *Handler) check() error {
+// Check is nil if the handler can serve, and a *sema.ArgumentError otherwise, which
+// every request would be answered a 500 for. To call it first is not required.
+func (h *Handler) Check() error {
+	if h.Next == nil {
+		return invalid("Next", nil, "a handler")
+	}
+	return h.check(h.admission())
+}
+
+func (h *Handler) admission() admission {
+	return admission{cmp.Or(h.Wait, 10*time.Second), h.Policy, h.AnswerWithin, h.Places, h.PlacesPerKey, &h.Observer}
+}
+
+// check says what the handler cannot serve with.
+func (h *Handler) check(a admission) error {
 	switch {
+	case h.Limit == nil:
+		return errNoLimit
 	case h.Status != 0 && h.Status != http.StatusServiceUnavailable && h.Status != http.StatusTooManyRequests:
 		return invalid("Status", h.Status, "503 or 429")
 	case h.RetryAfter < 0:
 		return invalid("RetryAfter", h.RetryAfter, "0 for 1s, or more")
 	}
-	return nil
+	return a.check()
 }
 
 // serve serves an admitted request.
@@ -105,7 +145,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, p *pass) {
 	inner := r.WithContext(p.context(r.Context()))
 	hold := &hold{pass: p, abandoned: h.Observer.abandoned(r, p.name)}
 	defer func() {
-		r.MultipartForm = inner.MultipartForm // the server removes its files
+		tellOutside(r, inner)
 		if !hold.hijacked.Load() {
 			p.release()
 		}
@@ -113,24 +153,56 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, p *pass) {
 	h.Next.ServeHTTP(wrap(w, hold), inner)
 }
 
-// refuse answers a request that is not admitted.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, l Limiter, came time.Time, err error) {
-	status := http.StatusInternalServerError
-	var failure *sema.EngineError
-	switch {
-	case errors.As(err, &failure), errors.Is(err, sema.ErrClosed):
-		status = http.StatusServiceUnavailable
-	case errors.Is(err, sema.ErrUnavailable):
-		status = cmp.Or(h.Status, http.StatusServiceUnavailable)
-		if h.Position != "" && r.Context().Err() == nil {
-			if n := h.queues.position(r.Context(), l, came); n > 0 {
-				w.Header().Set(h.Position, strconv.Itoa(n))
-			}
+// tellOutside has those around the handler see what those within found out about the
+// request: the server removes a form's files, middleware logs the route.
+func tellOutside(r, inner *http.Request) {
+	r.MultipartForm = inner.MultipartForm
+	if r.Pattern == inner.Pattern {
+		return
+	}
+	r.Pattern = inner.Pattern
+	for _, part := range strings.Split(r.Pattern, "{")[1:] {
+		if end := strings.IndexAny(part, "}.:"); end > 0 {
+			r.SetPathValue(part[:end], inner.PathValue(part[:end]))
 		}
 	}
-	if status != http.StatusInternalServerError {
-		seconds := max(1, math.Ceil(h.RetryAfter.Seconds()))
-		w.Header().Set("Retry-After", strconv.FormatFloat(seconds, 'f', 0, 64))
+}
+
+// refuse answers a request that is not admitted.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, l Limiter, came time.Time, err error) {
+	status := statusOf(err)
+	if status == http.StatusServiceUnavailable {
+		told := Refused{Request: r, Limiter: l.Name, Err: err}
+		if !unanswered(err) && errors.Is(err, sema.ErrUnavailable) {
+			status = cmp.Or(h.Status, status)
+			if (h.Position != "" || h.RetryAfterOf != nil) && r.Context().Err() == nil {
+				told.Position = h.queues.position(r.Context(), l, came)
+			}
+		}
+		if h.Position != "" && told.Position > 0 {
+			w.Header().Set(h.Position, strconv.Itoa(told.Position))
+		}
+		after := h.RetryAfter
+		if f := h.RetryAfterOf; f != nil {
+			after = cmp.Or(max(0, f(told)), after)
+		}
+		w.Header().Set("Retry-After", strconv.FormatFloat(max(1, math.Ceil(after.Seconds())), 'f', 0, 64))
 	}
 	http.Error(w, http.StatusText(status), status)
+}
+
+// statusOf is the answer to a request that failed so; 503 to one that may come
+// again.
+func statusOf(err error) int {
+	var argument *sema.ArgumentError
+	var heavy *sema.WeightError
+	switch {
+	case unanswered(err), errors.Is(err, sema.ErrClosed), errors.Is(err, sema.ErrUnavailable):
+		return http.StatusServiceUnavailable
+	case errors.As(err, &heavy):
+		return http.StatusRequestEntityTooLarge
+	case errors.As(err, &argument) && slices.Contains([]string{"key", "name", "weight"}, argument.What):
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
 }

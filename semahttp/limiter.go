@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"sema"
 )
@@ -13,16 +14,33 @@ import (
 // is not limited.
 type Limiter struct {
 	// Name says in errors and reports what is limited. Limiters of the same name
-	// share the places of FailLocal.
+	// share PlacesPerKey.
 	Name string
 
-	// Acquire waits for a permit, until ctx ends. On an error nothing is held.
-	// Required.
+	// Acquire waits for a permit, until ctx ends. On an error nothing is held. It
+	// may be called in the background as well, with the values of a request's
+	// context, to learn whether an engine that was away is back. Required.
 	Acquire func(ctx context.Context) (Permit, error)
 
 	// State says who waits, for Handler.Position. Default: the position is not
 	// told.
 	State func(ctx context.Context) (sema.State, error)
+}
+
+// acquire asks for a permit. The engine may be silent for so long; 0: as long as it
+// is for others.
+func (l Limiter) acquire(ctx context.Context, answerWithin time.Duration) (Permit, error) {
+	if answerWithin > 0 {
+		ctx = sema.AnswerWithin(ctx, answerWithin)
+	}
+	switch p, err := l.Acquire(ctx); {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return nil, errNoPermit
+	default:
+		return p, nil
+	}
 }
 
 // Permit is what a request holds while it runs: a *sema.Permit, or a
@@ -34,14 +52,24 @@ type Permit interface {
 }
 
 // Of is a semaphore as a Limiter.
-func Of(s *sema.Semaphore) Limiter {
-	return Limiter{Name: s.Name(), Acquire: permits(s.Acquire), State: s.State}
+func Of(s *sema.Semaphore) Limiter { return OfN(s, 1) }
+
+// OfN is a semaphore as a Limiter for a request of weight n.
+func OfN(s *sema.Semaphore, n int) Limiter {
+	acquire := func(ctx context.Context) (*sema.Permit, error) { return s.AcquireN(ctx, n) }
+	return Limiter{Name: s.Name(), Acquire: permits(acquire), State: s.State}
 }
 
 // All has every request ask the same semaphore.
 func All(s *sema.Semaphore) func(*http.Request) Limiter {
 	l := Of(s)
 	return func(*http.Request) Limiter { return l }
+}
+
+// AllN is All for requests of different weights. A Handler answers 400 Bad Request
+// to one whose weight is none, 413 Content Too Large to one above the limit.
+func AllN(s *sema.Semaphore, weight func(*http.Request) int) func(*http.Request) Limiter {
+	return func(r *http.Request) Limiter { return OfN(s, weight(r)) }
 }
 
 // ByHost has every request ask acquire for a permit under its [Host]. It may be
@@ -52,13 +80,24 @@ func ByHost[P Permit](acquire func(ctx context.Context, host string) (P, error))
 
 // ByKey has every request ask acquire for a permit under the request's key: a
 // tenant, a model, a host. A request whose key is empty is not limited.
+//
+// Acquire may be the method Acquire of a *sema.Keys. A key that such one refuses is
+// the client's mistake: a Handler answers 400 Bad Request.
 func ByKey[P Permit](key func(*http.Request) string, acquire func(ctx context.Context, key string) (P, error)) func(*http.Request) Limiter {
+	one := func(*http.Request) int { return 1 }
+	return ByKeyN(key, one, func(ctx context.Context, key string, _ int) (P, error) { return acquire(ctx, key) })
+}
+
+// ByKeyN is ByKey for requests of different weights, with acquire such as the method
+// AcquireN of a *sema.Keys. Weights are as for AllN.
+func ByKeyN[P Permit](key func(*http.Request) string, weight func(*http.Request) int, acquire func(ctx context.Context, key string, n int) (P, error)) func(*http.Request) Limiter {
 	return func(r *http.Request) Limiter {
 		k := key(r)
 		if k == "" {
 			return Limiter{}
 		}
-		return Limiter{Name: k, Acquire: permits(func(ctx context.Context) (P, error) { return acquire(ctx, k) })}
+		n := weight(r)
+		return Limiter{Name: k, Acquire: permits(func(ctx context.Context) (P, error) { return acquire(ctx, k, n) })}
 	}
 }
 

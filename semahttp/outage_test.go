@@ -124,11 +124,11 @@ func TestAnEngineThatHangsDoesNotHoldUpAnswers(t *testing.T) {
 // What is known of an outage is forgotten when it is over.
 func TestManyLimitersGoThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := true
+		var back atomic.Bool
 		sem, err := sema.New(memengine.New(), "x", 1000, nil)
 		expect.OK(t, err)
 		acquire := func(ctx context.Context, _ string) (*sema.Permit, error) {
-			if down {
+			if !back.Load() {
 				return nil, &sema.EngineError{Op: "acquire", Err: io.ErrUnexpectedEOF}
 			}
 			return sem.Acquire(ctx)
@@ -151,7 +151,7 @@ func TestManyLimitersGoThroughAnOutage(t *testing.T) {
 		if admitted != 400 {
 			t.Errorf("%d went on without a permit, want 400", admitted)
 		}
-		down = false
+		back.Store(true)
 		time.Sleep(time.Hour)
 		hosts(200)
 		if admitted != 400 {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,31 +25,37 @@ import (
 	"sema/semahttp"
 )
 
-// away is a semaphore whose engine may be away: then it takes three seconds to
-// say so, as the real ones do.
+// away is a semaphore whose engine may be away: then it says nothing.
 type away struct {
 	*sema.Semaphore
-	gone  atomic.Bool
+	gone  *atomic.Bool
 	asked atomic.Int64
+}
+
+func newAway(t *testing.T, limit int) *away {
+	e := &hanging{Engine: memengine.New()}
+	sem, err := sema.New(e, "x", limit, nil)
+	expect.OK(t, err)
+	return &away{Semaphore: sem, gone: &e.now}
 }
 
 func (l *away) Acquire(ctx context.Context) (*sema.Permit, error) {
 	l.asked.Add(1)
-	if !l.gone.Load() {
-		return l.Semaphore.Acquire(ctx)
-	}
-	select {
-	case <-time.After(3 * time.Second):
-		return nil, &sema.EngineError{Op: "acquire", Name: "x", Err: io.ErrUnexpectedEOF}
-	case <-ctx.Done(): // as an unanswered acquisition says it
-		return nil, fmt.Errorf("%w: %w: %w", sema.ErrUnavailable, ctx.Err(), &sema.EngineError{Op: "acquire", Name: "x", Err: io.ErrUnexpectedEOF})
-	}
+	return l.Semaphore.Acquire(ctx)
+}
+
+// back has the engine come back, and waits until that is known.
+func (l *away) back() {
+	l.gone.Store(false)
+	time.Sleep(10 * time.Second) // what hangs ends, and a probe finds out
+	synctest.Wait()
 }
 
 // crowd is requests that run until they are told to leave.
 type crowd struct {
 	rt      http.RoundTripper
 	leave   chan struct{}
+	tenant  string
 	running atomic.Int64
 	most    atomic.Int64
 	wg      sync.WaitGroup
@@ -73,8 +80,10 @@ func (c *crowd) base() http.RoundTripper {
 
 func (c *crowd) send(t *testing.T, ctx context.Context, n int) {
 	for range n {
+		r := request(t, ctx, "http://example.org")
+		r.Header.Set("Tenant", c.tenant)
 		c.wg.Go(func() {
-			_, err := c.rt.RoundTrip(request(t, ctx, "http://example.org"))
+			_, err := c.rt.RoundTrip(r)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if err != nil {
@@ -87,9 +96,7 @@ func (c *crowd) send(t *testing.T, ctx context.Context, n int) {
 func policyTest(t *testing.T, p semahttp.Policy, places, limit int, wait time.Duration, f func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		sem, err := sema.New(memengine.New(), "x", limit, nil)
-		expect.OK(t, err)
-		l, c := &away{Semaphore: sem}, &crowd{leave: make(chan struct{})}
+		l, c := newAway(t, limit), &crowd{leave: make(chan struct{})}
 		var mu sync.Mutex
 		var all []semahttp.EngineFailed
 		c.rt = &semahttp.Transport{Base: c.base(), Limit: limited("x", l.Acquire), Policy: p, Places: places, Wait: wait, Observer: semahttp.Observer{
@@ -97,10 +104,11 @@ func policyTest(t *testing.T, p semahttp.Policy, places, limit int, wait time.Du
 		}}
 		f(t, l, c, func() []semahttp.EngineFailed { mu.Lock(); defer mu.Unlock(); return all })
 		c.wg.Wait()
-		if n := used(t, sem); n != 0 {
+		l.back()
+		if n := used(t, l.Semaphore); n != 0 {
 			t.Errorf("%d held at the end", n)
 		}
-		expect.OK(t, sem.Close())
+		expect.OK(t, l.Close())
 	})
 }
 
@@ -124,33 +132,29 @@ func TestFailOpen(t *testing.T) {
 	policyTest(t, semahttp.FailOpen, 0, 2, 0, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
 		l.gone.Store(true)
 		c.send(t, t.Context(), 5)
-		time.Sleep(3 * time.Second)
+		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		if c.running.Load() != 5 || len(told()) != 5 || !told()[0].Admitted || told()[0].Local {
 			t.Fatalf("%d run, told %+v", c.running.Load(), told())
 		}
-		// Now nobody waits for the engine, but for one in a second.
-		asked := l.asked.Load()
-		c.send(t, t.Context(), 20)
-		synctest.Wait()
-		if c.running.Load() != 25 || l.asked.Load() != asked {
-			t.Fatalf("%d run, %d asked", c.running.Load(), l.asked.Load()-asked)
+		// Now nobody waits for the engine. It is asked at once, and in each second.
+		for i := range 3 {
+			c.send(t, t.Context(), 20)
+			synctest.Wait()
+			if want := int64(6 + i); c.running.Load() != int64(25+20*i) || l.asked.Load() != want {
+				t.Fatalf("%d run, %d asked, want %d", c.running.Load(), l.asked.Load(), want)
+			}
+			time.Sleep(time.Second)
 		}
-		time.Sleep(time.Second)
-		c.send(t, t.Context(), 20)
-		synctest.Wait()
-		if c.running.Load() != 44 || l.asked.Load() != asked+1 {
-			t.Fatalf("%d run, %d asked; want 44, 1", c.running.Load(), l.asked.Load()-asked)
+		// The engine is back: a probe finds out, and then all are limited.
+		l.back()
+		if n := used(t, l.Semaphore); n != 0 {
+			t.Errorf("the probe holds %d", n)
 		}
-		// The engine is back: the next to ask finds out, and then all are limited.
-		l.gone.Store(false)
-		time.Sleep(4 * time.Second)
-		c.send(t, t.Context(), 1)
+		c.send(t, t.Context(), 11)
 		synctest.Wait()
-		c.send(t, t.Context(), 10)
-		synctest.Wait()
-		if c.running.Load() != 47 || used(t, l.Semaphore) != 2 {
-			t.Fatalf("%d run, %d held; want 45 without permit, and 2", c.running.Load(), used(t, l.Semaphore))
+		if c.running.Load() != 67 || used(t, l.Semaphore) != 2 {
+			t.Fatalf("%d run, %d held; want 65 without permit, and 2", c.running.Load(), used(t, l.Semaphore))
 		}
 		close(c.leave)
 	})
@@ -160,14 +164,14 @@ func TestFailLocal(t *testing.T) {
 	policyTest(t, semahttp.FailLocal, 3, 10, time.Minute, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
 		l.gone.Store(true)
 		c.send(t, t.Context(), 5)
-		time.Sleep(3 * time.Second)
+		time.Sleep(time.Second)
 		synctest.Wait()
 		if c.running.Load() != 3 || len(told()) != 3 || !told()[0].Admitted || !told()[0].Local {
 			t.Fatalf("%d run, told %+v", c.running.Load(), told())
 		}
 		// The other two wait for a place: for a minute from when they came.
 		c.send(t, t.Context(), 1)
-		time.Sleep(58 * time.Second)
+		time.Sleep(59 * time.Second)
 		synctest.Wait()
 		if len(c.errs) != 2 || len(told()) != 5 || told()[4].Admitted {
 			t.Fatalf("failed %v, told %+v", c.errs, told())
@@ -177,14 +181,12 @@ func TestFailLocal(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// A place that comes free is the next one's. The one that asks finds the
-		// engine back, and whoever comes then is limited by it again.
-		l.gone.Store(false)
+		// A place that comes free is the next one's. When the engine is back, those
+		// that come then are limited by it again.
 		c.leave <- struct{}{}
 		synctest.Wait()
-		c.send(t, t.Context(), 1)
-		synctest.Wait()
-		c.send(t, t.Context(), 11)
+		l.back()
+		c.send(t, t.Context(), 12)
 		synctest.Wait()
 		if c.running.Load() != 13 || used(t, l.Semaphore) != 10 {
 			t.Fatalf("%d run, %d held; want 3 beside the 10", c.running.Load(), used(t, l.Semaphore))
@@ -193,16 +195,134 @@ func TestFailLocal(t *testing.T) {
 	})
 }
 
+// Places is for all keys together, and PlacesPerKey for each.
+func TestFailLocalCountsAllKeysTogether(t *testing.T) {
+	for _, perKey := range []int{0, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			l, c := newAway(t, 100), &crowd{leave: make(chan struct{})}
+			c.rt = &semahttp.Transport{Base: c.base(), Policy: semahttp.FailLocal, Places: 5, PlacesPerKey: perKey,
+				Limit: semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") },
+					func(ctx context.Context, _ string) (*sema.Permit, error) { return l.Acquire(ctx) })}
+			l.gone.Store(true)
+			want := []int64{5, 5, 5}
+			if perKey == 2 {
+				want = []int64{2, 4, 5}
+			}
+			for i, tenant := range []string{"a", "b", "c"} {
+				c.tenant = tenant
+				c.send(t, t.Context(), 6)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if n := c.running.Load(); n != want[i] {
+					t.Errorf("per key %d, %d tenants: %d run, want %d", perKey, i+1, n, want[i])
+				}
+			}
+			close(c.leave)
+			c.wg.Wait()
+			if len(c.errs) > 0 {
+				t.Error(c.errs)
+			}
+			l.back()
+			expect.OK(t, l.Close())
+		})
+	}
+}
+
+// Those that wait for a place when the engine is back ask it.
+func TestAPlaceIsNotWaitedForWhenTheEngineIsBack(t *testing.T) {
+	policyTest(t, semahttp.FailLocal, 1, 10, time.Minute, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
+		l.gone.Store(true)
+		c.send(t, t.Context(), 5)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if c.running.Load() != 1 {
+			t.Fatalf("%d run", c.running.Load())
+		}
+		l.back()
+		if c.running.Load() != 5 || used(t, l.Semaphore) != 4 || len(told()) != 1 {
+			t.Errorf("%d run, %d held, told %+v; want 5, 4, and one", c.running.Load(), used(t, l.Semaphore), told())
+		}
+		close(c.leave)
+	})
+}
+
 func TestAnEngineThatUsesUpTheWaitIsAFailure(t *testing.T) {
-	policyTest(t, semahttp.FailLocal, 1, 1, time.Second, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
+	policyTest(t, semahttp.FailLocal, 1, 1, 50*time.Millisecond, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
 		l.gone.Store(true)
 		c.send(t, t.Context(), 1)
-		time.Sleep(time.Second)
+		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
 		if c.running.Load() != 1 || len(told()) != 1 || !told()[0].Admitted {
 			t.Errorf("%d run, %v, told %+v", c.running.Load(), c.errs, told())
 		}
 		close(c.leave)
+	})
+}
+
+// A request that waits in the queue when the engine goes away waits as long as it
+// would have, and then goes on without a permit.
+func TestAQueueThatDoesNotMoveEndsByPolicy(t *testing.T) {
+	policyTest(t, semahttp.FailOpen, 0, 1, 10*time.Second, func(t *testing.T, l *away, c *crowd, told func() []semahttp.EngineFailed) {
+		c.send(t, t.Context(), 2)
+		synctest.Wait()
+		l.gone.Store(true)
+		c.send(t, t.Context(), 1)
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if n := c.running.Load(); n != 2 {
+			t.Errorf("%d run while one waits, want 2", n)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := c.running.Load(); n != 3 || len(c.errs) > 0 || len(told()) != 2 {
+			t.Errorf("%d run, %v, told %+v", n, c.errs, told())
+		}
+		close(c.leave)
+	})
+}
+
+// Each of many tenants has a limit of its own, and sends now and then. Whatever
+// they send while the engine is away is not held up by it for long, nor refused for
+// want of handles.
+func TestManyTenantsGoThroughAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &hanging{Engine: memengine.New()}
+		keys, err := sema.NewKeys(e, "tenants", 1, &sema.KeysOptions{Open: 100})
+		expect.OK(t, err)
+		tr := &semahttp.Transport{Policy: semahttp.FailOpen, Limit: semahttp.ByHost(keys.Acquire),
+			Base: roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 204, Body: http.NoBody}, nil
+			})}
+		e.now.Store(true)
+		var slow, late atomic.Int64
+		var all sync.WaitGroup
+		began := time.Now()
+		for i := range 1000 {
+			all.Go(func() {
+				for range 5 {
+					came := time.Now()
+					if _, err := tr.RoundTrip(request(t, t.Context(), fmt.Sprintf("http://tenant-%d.test", i))); err != nil {
+						t.Error(err)
+					}
+					switch d := time.Since(came); {
+					case d > 100*time.Millisecond:
+						t.Errorf("a request took %v", d)
+					case d > 0 && time.Since(began) > time.Second:
+						late.Add(1)
+					case d > 0:
+						slow.Add(1)
+					}
+					time.Sleep(1100 * time.Millisecond)
+				}
+			})
+		}
+		all.Wait()
+		if late.Load() > 0 {
+			t.Errorf("%d waited at the beginning, %d later; want none later", slow.Load(), late.Load())
+		}
+		e.now.Store(false)
+		time.Sleep(10 * time.Second)
+		expect.OK(t, keys.Close())
 	})
 }
 
@@ -220,7 +340,7 @@ func TestWhatIsNoFailureOfTheEngine(t *testing.T) {
 			c.send(t, short, 1) // waits in vain
 			time.Sleep(2 * time.Second)
 			l.gone.Store(true)
-			impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+			impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			c.send(t, impatient, 1) // does not wait for the engine's answer
 			time.Sleep(2 * time.Second)
@@ -230,6 +350,96 @@ func TestWhatIsNoFailureOfTheEngine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Tenants send a request in each second while Redis is killed. None fails, though there
+// may be more of them than handles, and none but the first ask it. How long they take is
+// told.
+func TestTenantsWhileRedisIsKilled(t *testing.T) {
+	for _, tenants := range []int{20, 1000} {
+		t.Run(fmt.Sprint(tenants), func(t *testing.T) { t.Parallel(); tenantsWhileRedisIsKilled(t, tenants) })
+	}
+}
+
+func tenantsWhileRedisIsKilled(t *testing.T, tenants int) {
+	const seconds, handles = 5, 100
+	srv := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	e, err := redisengine.New(rdb, nil)
+	expect.OK(t, err)
+	defer func() { _ = e.Close() }()
+	keys, err := sema.NewKeys(e, "tenants", 2, &sema.KeysOptions{Total: 30, Open: handles, Options: sema.Options{Lease: 2 * time.Second}})
+	expect.OK(t, err)
+	defer func() { _ = keys.Close() }()
+	var asked atomic.Int64
+	tr := &semahttp.Transport{Policy: semahttp.FailOpen,
+		Limit: semahttp.ByHost(func(ctx context.Context, host string) (*sema.KeyPermit, error) {
+			asked.Add(1)
+			return keys.Acquire(ctx, host)
+		}),
+		Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 204, Body: http.NoBody}, nil
+		})}
+	var mu sync.Mutex
+	var first, later []time.Duration
+	var killed time.Time
+	var all sync.WaitGroup
+	var there sync.WaitGroup // twenty tenants have been admitted once
+	there.Add(20)
+	down := make(chan struct{})
+	for i := range tenants {
+		all.Go(func() {
+			send := func() time.Duration {
+				came := time.Now()
+				if _, err := tr.RoundTrip(request(t, expect.Within(t), fmt.Sprintf("http://tenant-%d.test", i))); err != nil {
+					t.Error(err)
+				}
+				return time.Since(came)
+			}
+			if i < 20 {
+				send()
+				there.Done()
+			}
+			<-down
+			time.Sleep(time.Duration(i) * time.Second / time.Duration(tenants))
+			for range seconds {
+				came := time.Now()
+				d := send()
+				mu.Lock()
+				if came.Sub(killed) < time.Second {
+					first = append(first, d)
+				} else {
+					later = append(later, d)
+				}
+				mu.Unlock()
+				time.Sleep(time.Second - d)
+			}
+		})
+	}
+	there.Wait()
+	srv.Kill()
+	asked.Store(0)
+	killed = time.Now()
+	close(down)
+	all.Wait()
+	slow := func(all []time.Duration) (n int) {
+		for _, d := range all {
+			if d > 150*time.Millisecond {
+				n++
+			}
+		}
+		return n
+	}
+	slices.Sort(first)
+	slices.Sort(later)
+	t.Logf("in the first second %d of %d requests took more than 150 ms, the longest %v; later %d of %d, the longest %v; %d asked",
+		slow(first), len(first), first[len(first)-1], slow(later), len(later), later[len(later)-1], asked.Load())
+	if n := asked.Load(); n >= int64(tenants*seconds) {
+		t.Errorf("the engine was asked %d times", n)
+	}
+	srv.Restart()
+	expect.Until(t, "go-redis has noticed", func() bool { return rdb.Ping(expect.Within(t)).Err() == nil })
 }
 
 // It counts what each policy lets through to an upstream while Redis is
@@ -262,10 +472,10 @@ func TestRedisStopsAndStarts(t *testing.T) {
 				observer := semahttp.Observer{EngineFailed: func(semahttp.EngineFailed) { failures.Add(1) }}
 				base := &http.Transport{}
 				defer base.CloseIdleConnections()
-				var rt http.RoundTripper = &semahttp.Transport{Base: base, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, Observer: observer}
+				var rt http.RoundTripper = &semahttp.Transport{Base: base, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, AnswerWithin: 3 * time.Second, Observer: observer}
 				var h http.Handler = up
 				if side == "Handler" {
-					rt, h = base, &semahttp.Handler{Next: up, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, Wait: expect.Patience, Observer: observer}
+					rt, h = base, &semahttp.Handler{Next: up, Limit: semahttp.All(sem), Policy: c.policy, Places: c.places, AnswerWithin: 3 * time.Second, Wait: expect.Patience, Observer: observer}
 				}
 				s := httptest.NewServer(h)
 				defer s.Close()

@@ -41,9 +41,18 @@ type Transport struct {
 	// FailClosed.
 	Policy Policy
 
-	// Places is how many requests FailLocal lets through at once, 1 … MaxPlaces.
-	// Required with FailLocal; else 0.
+	// AnswerWithin is how long the engine may say nothing to a request before it
+	// counts as away: neither that the request is admitted nor that it waits.
+	// Default 100 ms; with FailClosed, and at most, three seconds.
+	AnswerWithin time.Duration
+
+	// Places is how many requests FailLocal lets through at once, in all and whatever
+	// they weigh, 1 … MaxPlaces. Required with FailLocal; else 0.
 	Places int
+
+	// PlacesPerKey is how many of them may be of one limiter's name, 1 … Places.
+	// Default: all.
+	PlacesPerKey int
 
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
@@ -53,8 +62,12 @@ type Transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := admission{t.Wait, t.Policy, t.Places, &t.Observer}
-	l, err := limiterOf(t.Limit, r, a)
+	a := t.admission()
+	err := t.check(a)
+	var l Limiter
+	if err == nil {
+		l, err = limiterOf(t.Limit, r)
+	}
 	if err != nil {
 		closeBody(r)
 		return nil, err
@@ -114,15 +127,25 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-// limiterOf asks limit for a request's limiter, unless something is set that
-// cannot be.
-func limiterOf(limit func(*http.Request) Limiter, r *http.Request, a admission) (Limiter, error) {
-	if limit == nil {
-		return Limiter{}, invalid("Limit", nil, "a function such as All, ByHost or ByKey give")
+// Check is nil if the transport can send, and a *sema.ArgumentError otherwise, which
+// every request would fail with. To call it first is not required.
+func (t *Transport) Check() error { return t.check(t.admission()) }
+
+func (t *Transport) admission() admission {
+	return admission{t.Wait, t.Policy, t.AnswerWithin, t.Places, t.PlacesPerKey, &t.Observer}
+}
+
+func (t *Transport) check(a admission) error {
+	if t.Limit == nil {
+		return errNoLimit
 	}
-	if err := a.check(); err != nil {
-		return Limiter{}, err
-	}
+	return a.check()
+}
+
+var errNoLimit = invalid("Limit", nil, "a function such as All, ByHost or ByKey give")
+
+// limiterOf asks limit for a request's limiter.
+func limiterOf(limit func(*http.Request) Limiter, r *http.Request) (Limiter, error) {
 	l := limit(r)
 	if l.Acquire == nil && (l.Name != "" || l.State != nil) {
 		return Limiter{}, invalid("Limiter.Acquire", nil, "a function, or the zero Limiter for a request that is not limited")

@@ -17,7 +17,7 @@ func (l *Limiter) UnaryClient(ctx context.Context, method string, request, reply
 	if l.limit.Skip(ctx, method) {
 		return invoke(ctx, method, request, reply, conn, options...)
 	}
-	p, err := l.acquire(ctx, method)
+	p, err := l.acquire(ctx, method, request)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (l *Limiter) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn 
 	if l.limit.Skip(ctx, method) {
 		return open(ctx, desc, conn, method, options...)
 	}
-	p, err := l.acquire(ctx, method)
+	p, err := l.acquire(ctx, method, nil)
 	if err != nil {
 		return nil, err
 	}

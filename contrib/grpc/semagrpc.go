@@ -12,7 +12,8 @@
 //	ResourceExhausted   nothing was free in time (Limit.Wait); later there may be
 //	Unavailable         the engine cannot be reached, or was closed
 //	Aborted             the permit was lost in the midst of the call, which was cancelled
-//	InvalidArgument     the call's key is none (see sema.Keys.Name)
+//	InvalidArgument     the call's key is none (see sema.Keys.Name), or its weight is
+//	                    none or above the limit
 //	FailedPrecondition  the engine has another limit, and sema.Options say to refuse that
 //	DeadlineExceeded, Canceled
 //	                    the call's own context ended while it waited
@@ -52,6 +53,10 @@ type Limit struct {
 	// Default: none.
 	Skip func(ctx context.Context, method string) bool
 
+	// Weight is how much of the limit a call takes. request is the message of a
+	// unary call, and nil for a stream. Default: 1.
+	Weight func(ctx context.Context, method string, request any) int
+
 	// Wait is how long a call waits for its permit, or NoWait. Default: as long
 	// as its own context lets it.
 	Wait time.Duration
@@ -77,6 +82,9 @@ func New(limit Limit) (*Limiter, error) {
 	if limit.Key == nil {
 		limit.Key = func(_ context.Context, method string) string { return method }
 	}
+	if limit.Weight == nil {
+		limit.Weight = func(context.Context, string, any) int { return 1 }
+	}
 	if limit.Skip == nil {
 		limit.Skip = func(context.Context, string) bool { return false }
 	}
@@ -95,32 +103,32 @@ type permit interface {
 }
 
 // acquire takes a call's permit.
-func (l *Limiter) acquire(ctx context.Context, method string) (permit, error) {
+func (l *Limiter) acquire(ctx context.Context, method string, request any) (permit, error) {
 	within := ctx
 	if l.limit.Wait > 0 {
 		var cancel context.CancelFunc
 		within, cancel = context.WithTimeout(ctx, l.limit.Wait)
 		defer cancel()
 	}
-	p, err := l.take(within, method)
+	p, err := l.take(within, method, l.limit.Weight(ctx, method, request))
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
 	return p, nil
 }
 
-func (l *Limiter) take(ctx context.Context, method string) (permit, error) {
+func (l *Limiter) take(ctx context.Context, method string, n int) (permit, error) {
 	if s := l.limit.Semaphore; s != nil {
 		if l.limit.Wait == NoWait {
-			return of(s.TryAcquire(ctx))
+			return of(s.TryAcquireN(ctx, n))
 		}
-		return of(s.Acquire(ctx))
+		return of(s.AcquireN(ctx, n))
 	}
 	key := l.limit.Key(ctx, method)
 	if l.limit.Wait == NoWait {
-		return of(l.limit.Keys.TryAcquire(ctx, key))
+		return of(l.limit.Keys.TryAcquireN(ctx, key, n))
 	}
-	return of(l.limit.Keys.Acquire(ctx, key))
+	return of(l.limit.Keys.AcquireN(ctx, key, n))
 }
 
 // of is p as a permit.
@@ -149,6 +157,7 @@ func fails(code codes.Code, err error) error {
 func explain(ctx context.Context, err error) error {
 	var engine *sema.EngineError
 	var argument *sema.ArgumentError
+	var heavy *sema.WeightError
 	var limit *sema.LimitError
 	switch {
 	case ctx.Err() != nil:
@@ -157,7 +166,7 @@ func explain(ctx context.Context, err error) error {
 		return fails(codes.Unavailable, err)
 	case errors.Is(err, sema.ErrUnavailable):
 		return fails(codes.ResourceExhausted, err)
-	case errors.As(err, &argument):
+	case errors.As(err, &argument) && argument.What != "limit", errors.As(err, &heavy):
 		return fails(codes.InvalidArgument, err)
 	case errors.As(err, &limit):
 		return fails(codes.FailedPrecondition, err)

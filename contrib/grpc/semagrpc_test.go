@@ -338,6 +338,49 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 	})
 }
 
+// A unary call weighs what its message says, a stream what its method says.
+func TestCallsWeighWhatAFunctionSays(t *testing.T) {
+	eachSide(t, func(t *testing.T, connect connector) {
+		weight := func(_ context.Context, method string, request any) int {
+			if m, ok := request.(*wrapperspb.StringValue); ok {
+				return len(m.Value)
+			}
+			return 3
+		}
+		for _, wait := range []time.Duration{0, semagrpc.NoWait} {
+			e, l := limited(t, 5, semagrpc.Limit{Weight: weight, Wait: wait})
+			held := func() (n int) {
+				for _, p := range e.Held("calls") {
+					n += p.Weight
+				}
+				return n
+			}
+			conn := connect(t, &service{
+				unary:  func(context.Context, string) (string, error) { return fmt.Sprint(held()), nil },
+				stream: func(s grpc.ServerStream) error { return s.SendMsg(wrapperspb.String(fmt.Sprint(held()))) },
+			}, l)
+			got, err := call(expect.Within(t), conn, "four")
+			if got != "4" || err != nil {
+				t.Errorf("a call of weight 4 holds %s, %v", got, err)
+			}
+			nothingHeld(t, e)
+			s, err := open(expect.Within(t), conn, upload)
+			expect.OK(t, err)
+			expect.OK(t, s.CloseSend())
+			m := new(wrapperspb.StringValue)
+			expect.OK(t, s.RecvMsg(m))
+			if m.Value != "3" {
+				t.Errorf("a stream of weight 3 holds %s", m.Value)
+			}
+			nothingHeld(t, e)
+			for _, text := range []string{"", "above the limit"} {
+				_, err := call(expect.Within(t), conn, text)
+				wantCode(t, err, codes.InvalidArgument)
+			}
+		}
+	})
+}
+
 func TestLimitsThatMakeNoSense(t *testing.T) {
 	e := sematest.New(t)
 	s, err := sema.New(e, "calls", 1, nil)

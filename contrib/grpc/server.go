@@ -13,7 +13,7 @@ func (l *Limiter) UnaryServer(ctx context.Context, request any, info *grpc.Unary
 	if l.limit.Skip(ctx, info.FullMethod) {
 		return handler(ctx, request)
 	}
-	p, err := l.acquire(ctx, info.FullMethod)
+	p, err := l.acquire(ctx, info.FullMethod, request)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (l *Limiter) StreamServer(server any, stream grpc.ServerStream, info *grpc.
 	if l.limit.Skip(ctx, info.FullMethod) {
 		return handler(server, stream)
 	}
-	p, err := l.acquire(ctx, info.FullMethod)
+	p, err := l.acquire(ctx, info.FullMethod, nil)
 	if err != nil {
 		return err
 	}

@@ -32,53 +32,100 @@ const (
 // permit that nobody releases is never sent.
 type Permit struct {
 	*sema.Permit
-	span trace.Span
-	end  sync.Once
+	hold *hold
+}
+
+// KeyPermit is a permit of a key whose hold is a span, as that of a Permit.
+type KeyPermit struct {
+	*sema.KeyPermit
+	hold *hold
 }
 
 // Acquire is AcquireN of the Semaphore, with a span for the wait, and one for
 // the hold. Both are children of ctx's span.
 func (t *Telemetry) Acquire(ctx context.Context, s *sema.Semaphore, n int) (*Permit, error) {
-	return t.acquire(ctx, s, n, s.AcquireN)
+	p, h, err := acquire(ctx, t, s.Name(), n, s.AcquireN)
+	if err != nil {
+		return nil, err
+	}
+	return &Permit{p, h}, nil
 }
 
 // TryAcquire is TryAcquireN of the Semaphore, with the same spans.
 func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, n int) (*Permit, error) {
-	return t.acquire(ctx, s, n, s.TryAcquireN)
+	p, h, err := acquire(ctx, t, s.Name(), n, s.TryAcquireN)
+	if err != nil {
+		return nil, err
+	}
+	return &Permit{p, h}, nil
 }
 
-func (t *Telemetry) acquire(ctx context.Context, s *sema.Semaphore, n int, acquire func(context.Context, int) (*sema.Permit, error)) (*Permit, error) {
-	common := trace.WithAttributes(attribute.String(metrics.LabelName, s.Name()), attribute.Int(AttributeWeight, n))
+// AcquireKey is AcquireN of the Keys, with the same spans, one for key and total
+// together. Their name is that of the key's semaphore.
+func (t *Telemetry) AcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*KeyPermit, error) {
+	name, err := k.Name(key)
+	if err != nil {
+		return nil, err
+	}
+	p, h, err := acquire(ctx, t, name, n, func(ctx context.Context, n int) (*sema.KeyPermit, error) { return k.AcquireN(ctx, key, n) })
+	if err != nil {
+		return nil, err
+	}
+	return &KeyPermit{p, h}, nil
+}
+
+// acquire takes a permit of either kind, with its spans.
+func acquire[P interface {
+	ID() string
+	Token() int64
+}](ctx context.Context, t *Telemetry, name string, n int, take func(context.Context, int) (P, error)) (P, *hold, error) {
+	common := trace.WithAttributes(attribute.String(metrics.LabelName, name), attribute.Int(AttributeWeight, n))
 	waiting, wait := t.tracer.Start(ctx, SpanAcquire, common)
-	p, err := acquire(waiting, n)
+	p, err := take(waiting, n)
 	wait.SetAttributes(attribute.String(AttributeResult, metrics.ResultOf(err)))
 	if err != nil {
 		wait.SetStatus(codes.Error, err.Error())
 	}
 	wait.End()
 	if err != nil {
-		return nil, err
+		return p, nil, err
 	}
-	_, hold := t.tracer.Start(ctx, SpanHold, common, trace.WithAttributes(
+	_, span := t.tracer.Start(ctx, SpanHold, common, trace.WithAttributes(
 		attribute.String(AttributePermit, p.ID()), attribute.Int64(AttributeToken, p.Token())))
-	return &Permit{Permit: p, span: hold}, nil
+	return p, &hold{span: span}, nil
 }
 
 // Context is that of the permit, and carries the span of the hold, so that the
 // work's spans are its children.
 func (p *Permit) Context(parent context.Context) context.Context {
-	return trace.ContextWithSpan(p.Permit.Context(parent), p.span)
+	return trace.ContextWithSpan(p.Permit.Context(parent), p.hold.span)
 }
 
 // Release is that of the permit. It ends the span, with the error as its status
 // if there is one.
-func (p *Permit) Release() error {
-	err := p.Permit.Release()
-	p.end.Do(func() {
+func (p *Permit) Release() error { return p.hold.over(p.Permit.Release()) }
+
+// Context is Permit.Context for a KeyPermit.
+func (p *KeyPermit) Context(parent context.Context) context.Context {
+	return trace.ContextWithSpan(p.KeyPermit.Context(parent), p.hold.span)
+}
+
+// Release is Permit.Release for a KeyPermit.
+func (p *KeyPermit) Release() error { return p.hold.over(p.KeyPermit.Release()) }
+
+// hold is the span of a hold.
+type hold struct {
+	span trace.Span
+	end  sync.Once
+}
+
+// over ends the span of a permit whose release returned err, which it returns.
+func (h *hold) over(err error) error {
+	h.end.Do(func() {
 		if err != nil {
-			p.span.SetStatus(codes.Error, err.Error())
+			h.span.SetStatus(codes.Error, err.Error())
 		}
-		p.span.End()
+		h.span.End()
 	})
 	return err
 }

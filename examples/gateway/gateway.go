@@ -20,7 +20,7 @@ const maxRequest = 1 << 20
 // gateway limits requests by the model that they ask for.
 type gateway struct {
 	models  map[string]*sema.Semaphore
-	limited http.Handler
+	limited *semahttp.Handler
 }
 
 type modelKey struct{}
@@ -48,7 +48,13 @@ func newGateway(engine sema.Engine, upstream *url.URL, caps map[string]int, wait
 		Status:   http.StatusTooManyRequests, // as clients of such services expect
 		Position: "X-Queue-Position",
 		Policy:   semahttp.FailLocal,
-		Places:   1, // without the engine, one request of each model from each gateway
+		// Without the engine, one request of each model from each gateway.
+		Places:       len(caps),
+		PlacesPerKey: 1,
+	}
+	if err := g.limited.Check(); err != nil {
+		g.close()
+		return nil, err
 	}
 	return g, nil
 }

@@ -116,6 +116,66 @@ func TestSemaRenewsAndTells(t *testing.T) {
 
 // x/sync and sema: the same contract in one process, but for what releasing
 // twice does.
+// The errors, and what is refused, are not the same.
+func TestXSyncDiffers(t *testing.T) {
+	theirs := xsemaphore.NewWeighted(3)
+	e := memengine.New()
+	ours, err := sema.New(e, "s", 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = ours.Close(), e.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	// A weight of 0, and one below.
+	var argument *sema.ArgumentError
+	for _, n := range []int{0, -1} {
+		if _, err := ours.AcquireN(ctx, n); !errors.As(err, &argument) {
+			t.Errorf("ours, weight %d: %v", n, err)
+		}
+	}
+	if err := theirs.Acquire(ctx, 0); err != nil {
+		t.Errorf("theirs, weight 0: %v", err)
+	}
+	panics(t, "theirs, weight -1", func() { _ = theirs.Acquire(ctx, -1) })
+	// A weight above the limit.
+	var heavy *sema.WeightError
+	if _, err := ours.AcquireN(ctx, 4); !errors.As(err, &heavy) {
+		t.Errorf("ours, weight 4 of 3: %v", err)
+	}
+	their := make(chan error, 1)
+	go func() { their <- theirs.Acquire(ctx, 4) }()
+	cancel()
+	// The error is the context's own, or is about more.
+	if err := <-their; err != context.Canceled {
+		t.Errorf("theirs: %v", err)
+	}
+	if _, err := ours.Acquire(ctx); err == context.Canceled || !errors.Is(err, context.Canceled) {
+		t.Errorf("ours: %v", err)
+	}
+	// Weight is given back in parts, by anybody.
+	ctx = t.Context()
+	if err := theirs.Acquire(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Release(1)
+	if !theirs.TryAcquire(1) {
+		t.Error("theirs: a part that was released is not free")
+	}
+	theirs.Release(3)
+	// Nobody can ever have it.
+	panics(t, "theirs, released more than held", func() { theirs.Release(1) })
+}
+
+func panics(t *testing.T, what string, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s: no panic", what)
+		}
+	}()
+	f()
+}
+
 func TestXSyncHasTheSameContract(t *testing.T) {
 	theirs := xsemaphore.NewWeighted(3)
 	e := memengine.New()

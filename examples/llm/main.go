@@ -1,0 +1,22 @@
+// Llm is a gateway with caps for language models: requests at once for each tenant,
+// tokens at once for each model and in all. It runs against a service of its own,
+// which counts.
+//
+//	go run ./examples/llm
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"sema/engine/memengine"
+)
+
+func main() {
+	engine := &failing{Engine: memengine.New()}
+	if err := show(context.Background(), engine, engine.fail, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "llm:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,211 @@
+package semahttp_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/engine/memengine"
+	"sema/lab/expect"
+	"sema/semahttp"
+)
+
+// Middleware around a Handler sees the route that a mux within it found.
+func TestTheRouteIsSeenOutside(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /users/{id}/files/{path...}", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /panic/{id}", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	mux.HandleFunc("GET /{$}", func(http.ResponseWriter, *http.Request) {})
+	h := &semahttp.Handler{Next: mux, Limit: semahttp.All(newSem(t, 1))}
+	for target, want := range map[string][3]string{
+		"/users/7/files/a/b": {"GET /users/{id}/files/{path...}", "7", "a/b"},
+		"/panic/8":           {"GET /panic/{id}", "8", ""},
+		"/":                  {"GET /{$}", "", ""},
+		"/nowhere":           {},
+	} {
+		r := httptest.NewRequest(http.MethodGet, target, nil)
+		func() {
+			defer func() { _ = recover() }()
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+		if got := [3]string{r.Pattern, r.PathValue("id"), r.PathValue("path")}; got != want {
+			t.Errorf("%s: outside %q, want %q", target, got, want)
+		}
+	}
+}
+
+// What a client sends is never a 500.
+func TestAKeyOrWeightThatCannotBe(t *testing.T) {
+	keys, err := sema.NewKeys(memengine.New(), "tenants", 5, nil)
+	expect.OK(t, err)
+	defer func() { expect.OK(t, keys.Close()) }()
+	tenant, weight := "", 1
+	h := &semahttp.Handler{Next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		Limit: semahttp.ByKeyN(func(*http.Request) string { return tenant }, func(*http.Request) int { return weight }, keys.AcquireN)}
+	for _, c := range []struct {
+		tenant string
+		weight int
+		want   int
+	}{
+		{"acme", 5, 200}, {strings.Repeat("x", 254), 1, 400}, {"\xff", 1, 400}, {"a\tb", 1, 400},
+		{"acme", 0, 400}, {"acme", -1, 400}, {"acme", sema.MaxLimit + 1, 400}, {"acme", 6, 413},
+	} {
+		tenant, weight = c.tenant, c.weight
+		w := answer(h, t.Context())
+		if w.Code != c.want || w.Header().Get("Retry-After") != "" {
+			t.Errorf("%.10q of weight %d: %d, Retry-After %q; want %d", c.tenant, c.weight, w.Code, w.Header().Get("Retry-After"), c.want)
+		}
+	}
+}
+
+// A limit that a function says wrong is no mistake of the client's.
+func TestALimitThatCannotBeIsTheServersMistake(t *testing.T) {
+	keys, err := sema.NewKeys(memengine.New(), "tenants", 5, &sema.KeysOptions{LimitOf: func(string) int { return -1 }})
+	expect.OK(t, err)
+	defer func() { expect.OK(t, keys.Close()) }()
+	h := &semahttp.Handler{Next: http.NotFoundHandler(), Limit: semahttp.ByHost(keys.Acquire)}
+	if w := answer(h, t.Context()); w.Code != 500 {
+		t.Errorf("%d, want 500", w.Code)
+	}
+}
+
+// Retry-After is told by a function, which is told the position and what failed.
+func TestRetryAfterOfEachRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newAway(t, 1)
+		var told semahttp.Refused
+		after := 90 * time.Second
+		h := &semahttp.Handler{Next: http.NotFoundHandler(), Wait: time.Second, Status: 429, RetryAfter: 7 * time.Second, Limit: semahttp.All(l.Semaphore),
+			RetryAfterOf: func(r semahttp.Refused) time.Duration { told = r; return after }}
+		p, err := l.Semaphore.Acquire(t.Context())
+		expect.OK(t, err)
+		if w := answer(h, t.Context()); w.Code != 429 || w.Header().Get("Retry-After") != "90" {
+			t.Error(w.Code, w.Header())
+		}
+		if told.Position != 1 || told.Limiter != "x" || !errors.Is(told.Err, sema.ErrUnavailable) || told.Request == nil {
+			t.Errorf("told %+v", told)
+		}
+		expect.OK(t, p.Release())
+		after = 0
+		l.gone.Store(true)
+		if w := answer(h, t.Context()); w.Code != 503 || w.Header().Get("Retry-After") != "7" {
+			t.Error(w.Code, w.Header())
+		}
+		var failure *sema.EngineError
+		if told.Position != 0 || !errors.As(told.Err, &failure) {
+			t.Errorf("told %+v", told)
+		}
+		l.back()
+		expect.OK(t, l.Close())
+	})
+}
+
+// What every request would fail for is found before the first.
+func TestCheckFindsWhatEveryRequestFailsFor(t *testing.T) {
+	limit := semahttp.All(newSem(t, 1))
+	for _, c := range []struct {
+		check func() error
+		field string
+	}{
+		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit}).Check, ""},
+		{(&semahttp.Handler{Limit: limit}).Check, "Next"},
+		{(&semahttp.Handler{Next: http.NotFoundHandler()}).Check, "Limit"},
+		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit, Wait: -1}).Check, "Wait"},
+		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit, Status: 500}).Check, "Status"},
+		{(&semahttp.Transport{Limit: limit}).Check, ""},
+		{(&semahttp.Transport{}).Check, "Limit"},
+		{(&semahttp.Transport{Limit: limit, Policy: semahttp.FailLocal}).Check, "Places"},
+		{(&semahttp.Transport{Limit: limit, Policy: semahttp.FailLocal, Places: 2, PlacesPerKey: 3}).Check, "PlacesPerKey"},
+		{(&semahttp.Transport{Limit: limit, AnswerWithin: -1}).Check, "AnswerWithin"},
+	} {
+		err := c.check()
+		refused := &sema.ArgumentError{}
+		if errors.As(err, &refused) != (c.field != "") || refused.What != c.field {
+			t.Errorf("%v, want %q refused", err, c.field)
+		}
+	}
+}
+
+// A handler that http.TimeoutHandler gave up on runs on. With the TimeoutHandler
+// outside it still has its permit.
+func TestATimeoutHandlerBelongsOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sem := newSem(t, 1)
+		var began atomic.Int64
+		leave := make(chan struct{})
+		app := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			began.Add(1)
+			<-leave // whatever becomes of its request
+		})
+		h := http.TimeoutHandler(&semahttp.Handler{Next: app, Limit: semahttp.All(sem)}, time.Second, "late")
+		for range 6 {
+			if w := answer(h, context.Background()); w.Code != 503 {
+				t.Errorf("%d", w.Code)
+			}
+		}
+		if n := began.Load(); n != 1 {
+			t.Errorf("%d run at once, want 1", n)
+		}
+		close(leave)
+		synctest.Wait()
+		if n := used(t, sem); n != 0 {
+			t.Errorf("%d held", n)
+		}
+		expect.OK(t, sem.Close())
+	})
+}
+
+// One tenant sends a hundred requests to a model, another sends one. With the tenants'
+// limit outside, the one does not wait for the hundred; with the model's outside, it does.
+func TestWhatIsolatesGoesOutside(t *testing.T) {
+	for _, outside := range []string{"tenant", "model"} {
+		synctest.Test(t, func(t *testing.T) {
+			e := memengine.New()
+			tenants, err := sema.NewKeys(e, "tenants", 2, nil)
+			expect.OK(t, err)
+			model, err := sema.New(e, "model", 4, nil)
+			expect.OK(t, err)
+			perTenant := semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") }, tenants.Acquire)
+			within := func(limit func(*http.Request) semahttp.Limiter, next http.RoundTripper) http.RoundTripper {
+				return &semahttp.Transport{Limit: limit, Base: next}
+			}
+			var rt http.RoundTripper = roundTripper(func(*http.Request) (*http.Response, error) {
+				time.Sleep(time.Second) // the model's work
+				return &http.Response{StatusCode: 204, Body: http.NoBody}, nil
+			})
+			if outside == "tenant" {
+				rt = within(perTenant, within(semahttp.All(model), rt))
+			} else {
+				rt = within(semahttp.All(model), within(perTenant, rt))
+			}
+			send := func(tenant string) time.Duration {
+				came, r := time.Now(), request(t, t.Context(), "http://model.test")
+				r.Header.Set("Tenant", tenant)
+				_, err := rt.RoundTrip(r)
+				expect.OK(t, err)
+				return time.Since(came) - time.Second
+			}
+			var busy sync.WaitGroup
+			for range 100 {
+				busy.Go(func() { send("busy") })
+			}
+			time.Sleep(5*time.Second + 500*time.Millisecond)
+			waited := send("modest")
+			t.Logf("%s outside: the modest tenant waited %v", outside, waited)
+			if (waited > 0) != (outside == "model") {
+				t.Errorf("%s outside: it waited %v", outside, waited)
+			}
+			busy.Wait()
+			expect.OK(t, tenants.Close())
+			expect.OK(t, model.Close())
+		})
+	}
+}
