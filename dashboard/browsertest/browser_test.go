@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -285,6 +286,7 @@ func (s *site) acquire(sem *sema.Semaphore, n int) *sema.Permit {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(func() { goruntime.KeepAlive(p) }) // lest it is found unreleased
 	return p
 }
 
