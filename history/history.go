@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ type Options struct {
 	// Step is how fine it is, 10 ms … 1 min. Default 5 s.
 	Step time.Duration
 
-	// Bytes bounds the memory: 1 MB … 1 TB. When it is full, the semaphore with the most
+	// Bytes bounds the memory: 1 MB … 2 GB (2³¹ - 1 bytes). When it is full, the semaphore with the most
 	// loses its oldest. Default 60 MB: an hour of 1,000 semaphores that change all the time.
 	Bytes int
 
@@ -80,7 +81,7 @@ func New(w *watch.Watcher, o *Options) (*History, error) {
 	if err := cmp.Or(
 		engine.ValidateRange("history", "Options.Keep", options.Keep, time.Minute, 24*time.Hour),
 		engine.ValidateRange("history", "Options.Step", options.Step, 10*time.Millisecond, time.Minute),
-		engine.ValidateRange("history", "Options.Bytes", options.Bytes, 1_000_000, 1_000_000_000_000),
+		engine.ValidateRange("history", "Options.Bytes", options.Bytes, 1_000_000, math.MaxInt32),
 	); err != nil {
 		return nil, err
 	}
