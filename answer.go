@@ -11,9 +11,12 @@ type answerKey struct{}
 // that is away. If the engine has said nothing for d, neither that the permit is
 // granted nor that its caller is queued, they fail with an *EngineError, as they do
 // after three seconds otherwise; nothing is held then. A caller that was told that it
-// waits goes on waiting, until ctx ends. d is above 0; one of three seconds or more
-// changes nothing.
+// waits goes on waiting, until ctx ends. A d of 0 or less, of three seconds or more, or
+// longer than the one that ctx has already, changes nothing.
 func AnswerWithin(ctx context.Context, d time.Duration) context.Context {
+	if old := answerWithin(ctx); d <= 0 || old > 0 && old <= d {
+		return ctx
+	}
 	return context.WithValue(ctx, answerKey{}, d)
 }
 

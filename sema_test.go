@@ -259,6 +259,15 @@ func TestAnAnswerIsWantedSoon(t *testing.T) {
 		if took := time.Since(began); took != 100*time.Millisecond { // in virtual time
 			t.Errorf("it took %v to know", took)
 		}
+		for _, ctx := range []context.Context{t.Context(), sema.AnswerWithin(t.Context(), time.Hour), sema.AnswerWithin(sema.AnswerWithin(t.Context(), time.Second), time.Hour)} {
+			began = time.Now()
+			if _, err := s.Acquire(ctx); !errors.As(err, &failure) {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > 3250*time.Millisecond {
+				t.Errorf("another one then took %v", took)
+			}
+		}
 		e.slow.Store(0)
 		time.Sleep(time.Minute)
 		if p, err := s.TryAcquire(soon); err != nil {

@@ -307,7 +307,7 @@ func (s *Semaphore) observe(e client.Event) func() {
 
 // logLimit is what happens if nobody wants to be told of LimitDiffers.
 func logLimit(e LimitDiffers) {
-	slog.Warn("sema: another limit holds than this process was given: an operator set it, or a newer process was",
+	slog.Warn("sema: another limit holds than this process was given; an operator set it, or another process did",
 		"semaphore", e.Semaphore, "given", e.Wanted, "holds", e.Stored)
 }
 

@@ -65,7 +65,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	methods := map[string][]string{}
 	for _, one := range routes {
-		mux.HandleFunc(one.method+" "+one.path, s.counted(one.method+" "+one.path, one.right, s.guarded(one)))
+		mux.HandleFunc(one.method+" "+one.path, s.counted(one.method+" "+one.path, s.guarded(one)))
 		methods[one.path] = append(methods[one.path], one.method)
 	}
 	allowed := func(w http.ResponseWriter, r *http.Request) {
@@ -73,13 +73,13 @@ func (s *Server) routes() *http.ServeMux {
 		w.Header().Set("Allow", known)
 		s.fail(w, r, problem(http.StatusMethodNotAllowed, "method", "want one of the methods %s", known))
 	}
-	other := s.counted("other methods", access.None, allowed)
+	other := s.counted("other methods", allowed)
 	for path, known := range methods {
 		slices.Sort(known)
 		mux.HandleFunc(path, other)
 	}
 	if h := s.options.Metrics; h != nil {
-		mux.HandleFunc("GET /metrics", s.counted("GET /metrics", access.Read, s.guarded(route{right: access.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+		mux.HandleFunc("GET /metrics", s.counted("GET /metrics", s.guarded(route{right: access.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
 			if len(who.Prefixes) > 0 {
 				return problem(http.StatusForbidden, "forbidden", "the token %q is not for all names; these figures are", who.Name)
 			}
@@ -91,7 +91,7 @@ func (s *Server) routes() *http.ServeMux {
 		return problem(http.StatusNotFound, "no-route", "there is nothing at this path: see /v1/openapi.json")
 	}}
 	if h := s.options.Dashboard; h != nil {
-		mux.HandleFunc("/v1/", s.counted("/v1/", access.Read, s.guarded(rest))) // programs ask here, and want no page of HTML
+		mux.HandleFunc("/v1/", s.counted("/v1/", s.guarded(rest))) // programs ask here, and want no page of HTML
 		rest = route{do: func(s *Server, w http.ResponseWriter, r *http.Request, _ *Who) error {
 			if s.tokens == nil {
 				if err := s.ownSite(r); err != nil {
@@ -102,7 +102,7 @@ func (s *Server) routes() *http.ServeMux {
 			return nil
 		}}
 	}
-	mux.HandleFunc("/", s.counted("/", access.None, s.guarded(rest)))
+	mux.HandleFunc("/", s.counted("/", s.guarded(rest)))
 	return mux
 }
 
@@ -111,6 +111,9 @@ func (s *Server) routes() *http.ServeMux {
 func (s *Server) guarded(one route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := s.admit(one, r)
+		if c, ok := w.(*statusWriter); ok && who != nil {
+			c.who = who.Name
+		}
 		if err == nil {
 			t := turnOf(r)
 			defer t.end()

@@ -56,7 +56,7 @@ func (d *spread) shown() metrics.Spread {
 
 // counted is a route whose requests are counted, and told to the access log if
 // there is one.
-func (s *Server) counted(name string, right access.Right, h http.HandlerFunc) http.HandlerFunc {
+func (s *Server) counted(name string, h http.HandlerFunc) http.HandlerFunc {
 	x := &routeStats{name: name}
 	s.stats.routes = append(s.stats.routes, x)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -69,18 +69,19 @@ func (s *Server) counted(name string, right access.Right, h http.HandlerFunc) ht
 			x.status[min(max(c.status/100, 0), 5)].Add(1)
 			x.took.add(took)
 			if s.options.AccessLog {
-				s.logAccess(r, name, right, c.status, took)
+				s.logAccess(r, name, c.who, c.status, took)
 			}
 		}()
 		h(c, r)
 	}
 }
 
-// statusWriter notes the status of an answer.
+// statusWriter notes the status of an answer, and whom it is for.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
 	told   bool
+	who    string // the name of the token; "": it showed none that is right
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -111,7 +112,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // logAccess tells of a request that was answered. Neither the header nor the query
 // is told, which may have secrets.
-func (s *Server) logAccess(r *http.Request, route string, right access.Right, status int, took time.Duration) {
+func (s *Server) logAccess(r *http.Request, route, who string, status int, took time.Duration) {
 	level := slog.LevelInfo
 	switch {
 	case status >= 500:
@@ -119,14 +120,8 @@ func (s *Server) logAccess(r *http.Request, route string, right access.Right, st
 	case status >= 400:
 		level = slog.LevelWarn
 	}
-	name := ""
-	if right != access.None && status < 400 {
-		if who, err := s.Who(r); err == nil { // it was right a moment ago
-			name = who.Name
-		}
-	}
 	s.log.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "route", route, "status", status,
-		"seconds", took.Seconds(), "who", name, "from", access.Host(r))
+		"seconds", took.Seconds(), "who", who, "from", access.Host(r))
 }
 
 // connState counts the connections of Serve.

@@ -28,7 +28,7 @@ const (
 
 func (f *historyFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.DurationVar(&f.keep, "history", usualHistory, "how long the dashboard's history goes back; 0: nothing is kept")
+	flags.DurationVar(&f.keep, "history", usualHistory, "how long the dashboard's history goes back, 24h at the most without --history-file; 0: nothing is kept")
 	flags.StringVar(&f.file, "history-file", "", "file that keeps the history, longer than memory and beyond the end of the server")
 }
 
@@ -40,6 +40,8 @@ func (f *historyFlags) check() error {
 	switch {
 	case f.keep == 0 && f.file == "":
 		return nil
+	case f.keep == 0:
+		return usage("--history 72h", "--history 0 keeps nothing, and --history-file wants it kept")
 	case f.keep < time.Minute:
 		return usage("--history 1h", "--history %v: want a minute or more", f.keep)
 	case f.keep > mostHistoryFile:

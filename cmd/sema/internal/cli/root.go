@@ -15,9 +15,9 @@ const rootHelp = `Run at most N commands at once, across processes and hosts.
 
   sema run -n 3 downloads -- curl -O https://example.org/file
 
-A semaphore is a name with a limit. Whoever uses the name first stores the
-limit; everybody with the same name and the same engine shares it. Permits are
-granted in the order they were asked for.
+A semaphore is a name with a limit; everybody with the same name and the same
+engine shares it. The newest -n holds, and one that an operator sets with sema
+limit holds against all. Permits are granted in the order they were asked for.
 
 Engines, chosen by --url or $SEMA_URL:
   (none)                                        this user on this host, nothing to install:

@@ -226,7 +226,7 @@ func (w *watch) observer() sema.Observer {
 		LimitDiffers: func(e sema.LimitDiffers) {
 			w.stored.Store(int64(e.Stored))
 			if w.flags.limitGiven || w.flags.verbose {
-				note("%q has limit %d, not %d: an operator or a newer process says so. To change it: sema limit%s %s %d",
+				note("%q has limit %d, not %d: an operator set it, or another process. To set it for all: sema limit%s %s %d",
 					e.Semaphore, e.Stored, e.Wanted, w.urlFlag(), quote(e.Semaphore), e.Wanted)
 			}
 		},
