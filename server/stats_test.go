@@ -103,6 +103,7 @@ func TestAccessLog(t *testing.T) {
 		h.token = "boss.secret-of-the-boss"
 		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
 		h.want(200, "GET", "/v1/semaphores?prefix=query-with-a-secret", ``)
+		h.want(429, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
 		h.token = "boss.wrong-secret-of-his"
 		h.want(401, "GET", "/v1/semaphores", ``)
 		h.settle()
@@ -110,6 +111,7 @@ func TestAccessLog(t *testing.T) {
 	text := log.String()
 	for _, want := range []string{
 		`level=INFO msg=request method=PUT path=/v1/semaphores/x/permits/a route="PUT /v1/semaphores/{name}/permits/{id}" status=200 seconds=0 who=boss from=`,
+		`level=WARN msg=request method=PUT path=/v1/semaphores/x/permits/b route="PUT /v1/semaphores/{name}/permits/{id}" status=429 seconds=0 who=boss from=`,
 		"level=WARN msg=request method=GET path=/v1/semaphores route=\"GET /v1/semaphores\" status=401",
 	} {
 		if !strings.Contains(text, want) {
