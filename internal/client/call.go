@@ -72,7 +72,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	keep := m.wantsToKeep()
 	f.keeps = keep > 0
 	if slices.ContainsFunc(f.items, item.awaited) {
-		m.schedule(now + patience) // see overdue
+		m.schedule(max(m.silentSince()+patience, now+maxPause)) // see overdue
 	}
 	return engine.Call{Number: f.number, Fence: f.fence, Keep: keep, Requests: f.requests}, true
 }

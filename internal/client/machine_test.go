@@ -362,6 +362,31 @@ func TestAStalledCallFailsThoseWhoWaitForIt(t *testing.T) {
 	s.answers(s.sends("fence release1"))
 }
 
+// The same, if the first call that stalls fails when its time is up, and a caller has
+// come meanwhile: it fails three seconds after it came, and not after the next call.
+func TestAStallOfManyCallsIsNoLonger(t *testing.T) {
+	s := begin(t, nil)
+	first := s.acquire()
+	s.sends("ask1")
+	s.later(200 * time.Millisecond)
+	s.m.Cancel(s.now, first)
+	second := s.acquire()
+	came := s.now
+	s.later(2800 * time.Millisecond)
+	s.m.Failed(s.now, refused)
+	for second.State() != Ended && s.now < came+10*time.Second {
+		at, ok := s.m.Wake()
+		if !ok {
+			t.Fatal("nothing is to happen any more")
+		}
+		s.later(max(1, at-s.now))
+		s.m.Next(s.now) // and no answer comes
+	}
+	if took := s.now - came; took > patience+maxPause {
+		t.Errorf("it failed %v after it came", took)
+	}
+}
+
 // An engine that refuses what is asked may take the next thing.
 func TestAfterARefusalTheNextCallerAsksSoon(t *testing.T) {
 	s := begin(t, nil)

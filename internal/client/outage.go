@@ -133,14 +133,12 @@ func (m *Machine) overdue(now time.Duration) {
 	if !slices.ContainsFunc(f.items, item.awaited) && !slices.ContainsFunc(m.fresh, waits) && m.line.first == nil && len(m.orders) == 0 {
 		return
 	}
-	if now < f.sent+patience {
-		m.schedule(f.sent + patience)
+	if now < m.silentSince()+patience {
+		m.schedule(m.silentSince() + patience)
 		return
 	}
 	m.schedule(now + maxPause)
-	if m.outage.failures == 0 {
-		m.outage.began = f.sent
-	}
+	m.outage.began = m.silentSince()
 	failure := errNoAnswer
 	errors.As(m.outage.err, &failure)
 	for _, it := range f.items {
@@ -151,6 +149,14 @@ func (m *Machine) overdue(now time.Duration) {
 		}
 	}
 	m.bear(now, failure)
+}
+
+// silentSince is when the first call left that the engine has not answered.
+func (m *Machine) silentSince() time.Duration {
+	if m.outage.failures > 0 {
+		return m.outage.began
+	}
+	return m.flight.sent
 }
 
 // failedFor is how long calls have failed for something that came at a time.
