@@ -219,7 +219,6 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 	// When the other one has let go, the wait goes on.
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
 	got := make(chan error, 1)
-	failed := make(chan struct{})
 	go func() {
 		p, err := s.Acquire(expect.Within(t))
 		if err == nil {
@@ -227,11 +226,13 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 		}
 		got <- err
 	}()
-	go func() {
-		time.Sleep(50 * time.Millisecond)
-		close(failed)
-	}()
-	<-failed
+	refused := func() string { // how often, by the server's count
+		_, rest, _ := strings.Cut(rdb.Info(expect.Within(t), "errorstats").Val(), "errorstat_SEMAVERSION:")
+		count, _, _ := strings.Cut(rest, "\r\n")
+		return count
+	}
+	before := refused()
+	expect.Until(t, "it is refused", func() bool { return refused() != before })
 	expect.OK(t, rdb.Del(expect.Within(t), "sema:{x}:state").Err())
 	expect.OK(t, <-got)
 }

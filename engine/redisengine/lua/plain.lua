@@ -3,9 +3,10 @@
 -- is left to rules.lua, with nothing changed.
 local plain = raw and queued == 0 and first > now and flags < 4 and not fence and not KEYS[7]
 
--- allowed reports whether the flags of an ask say nothing but that it waits, or is
--- unfair, or that its limit counts, which is the one that is stored or pinned.
-local function allowed(how, want) return how % 16 < 4 and (how < 16 or how < 32 and (want == limit or flags % 2 == 1)) end
+-- An ask is plain if its flags say nothing but that it waits, or is unfair; or that its
+-- limit counts, which is the one that is stored or pinned. That stands twice below,
+-- because making a function costs.
+local pinned = flags % 2 == 1
 
 -- What the caller may do with permits, as nobody waits: keep them, if it wants
 -- to and can be told that it is over. note writes it down.
@@ -46,7 +47,7 @@ if plain and ids == 1 then
   if next_run + (kind == ASK and 12 or 0) <= #call then
     -- something else is asked for, too
   elseif kind == ASK then
-    if used + weight <= limit and allowed(how, want) and keep >= ends + IDLE
+    if used + weight <= limit and how % 16 < 4 and (how < 16 or how < 32 and (pinned or want == limit)) and keep >= ends + IDLE
       and redis.call('ZADD', KEYS[2], 'NX', string.format(INTEGER, ends), id) == 1 then
       used, token, first = used + weight, math.max(token + 1, now), math.min(first, ends)
       permit = struct.pack(PERMIT, 'h', token, now, -1)
@@ -90,7 +91,7 @@ if plain and ids > 1 and ids <= 2000 then
     kind, how, n, want, weight, lease, ticket, at = struct.unpack(RUN, call, at)
     local ends = string.format(INTEGER, now + lease)
     if kind == ASK then
-      plain, at = new_used + n * weight <= limit and allowed(how, want) and keep >= now + lease + IDLE, at + 12 * n
+      plain, at = new_used + n * weight <= limit and how % 16 < 4 and (how < 16 or how < 32 and (pinned or want == limit)) and keep >= now + lease + IDLE, at + 12 * n
       local next_token = math.max(new_token + 1, now)
       new_used, new_token, new_first = new_used + n * weight, next_token + n - 1, math.min(new_first, now + lease)
       out[#out + 1] = struct.pack(RECORD, GRANTED, n, next_token, -1, lease)

@@ -156,6 +156,46 @@ class Held:
             raise self.loss
 
 
+class Shown:
+    """A permit as both kinds of clients show it."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+
+    @property
+    def id(self) -> str:
+        """The id that this client gave it."""
+        return self._held.wish.id
+
+    @property
+    def permit(self) -> str:
+        """Its name to operators."""
+        return self._held.permit
+
+    @property
+    def token(self) -> int:
+        """The fencing token: it grows with each grant, so that storage can refuse a holder of the past."""
+        return self._held.token
+
+    @property
+    def slot(self) -> int | None:
+        """The index, if a slot was asked for."""
+        return self._held.slot
+
+    def check(self) -> None:
+        """Raises PermitLost if the permit is lost."""
+        self._held.check()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the permit is lost."""
+        try:
+            self._held.check()
+        except PermitLost:
+            return True
+        return False
+
+
 def acquiring(wish: Wish, timeout: float | None, patience: float) -> Generator[Request | Pause, Answer | None, Held]:
     """Asks for a permit until it is held, or timeout seconds have passed. The id is
     the same in every request, so that one more takes no second permit."""

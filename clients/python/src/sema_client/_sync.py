@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from ._protocol import Answer, Held, Pause, PermitLost, Request, Server, Unavailable, Wish, abandoning, acquiring, keeping, now, releasing
+from ._protocol import Answer, Held, Pause, PermitLost, Request, Server, Shown, Unavailable, Wish, abandoning, acquiring, keeping, now, releasing
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class Semaphore:
             return None
 
 
-class Permit:
+class Permit(Shown):
     """A permit that is held, and renewed in the background. As a context manager it is
     released at the end; a block that ends well after the permit was lost raises PermitLost.
 
@@ -140,43 +140,11 @@ class Permit:
     """
 
     def __init__(self, client: Client, held: Held) -> None:
-        self._client, self._held = client, held
+        super().__init__(held)
+        self._client = client
         self._stopped = threading.Event()
         self._changed = threading.Condition()
         threading.Thread(target=self._keep, name=f"sema {held.wish.name}", daemon=True).start()
-
-    @property
-    def id(self) -> str:
-        """The id that this client gave it."""
-        return self._held.wish.id
-
-    @property
-    def permit(self) -> str:
-        """Its name to operators."""
-        return self._held.permit
-
-    @property
-    def token(self) -> int:
-        """The fencing token: it grows with each grant, so that storage can refuse a holder of the past."""
-        return self._held.token
-
-    @property
-    def slot(self) -> int | None:
-        """The index, if a slot was asked for."""
-        return self._held.slot
-
-    def check(self) -> None:
-        """Raises PermitLost if the permit is lost."""
-        self._held.check()
-
-    @property
-    def lost(self) -> bool:
-        """Whether the permit is lost."""
-        try:
-            self._held.check()
-        except PermitLost:
-            return True
-        return False
 
     def wait_lost(self, timeout: float | None = None) -> bool:
         """Waits until the permit is lost or released, for at most so many seconds, and says whether it is lost."""

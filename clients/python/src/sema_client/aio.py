@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from ._protocol import Answer, Held, Pause, PermitLost, Request, Server, Unavailable, Wish, abandoning, acquiring, keeping, releasing
+from ._protocol import Answer, Held, Pause, PermitLost, Request, Server, Shown, Unavailable, Wish, abandoning, acquiring, keeping, releasing
 from ._sync import answer_of
 
 T = TypeVar("T")
@@ -126,50 +126,18 @@ class Semaphore:
             return None
 
 
-class Permit:
+class Permit(Shown):
     """A permit that is held, and renewed in the background. As a context manager it is
     released at the end. The task in the block is cancelled when the permit is lost, by
     this process's own clock, and the block raises PermitLost.
     """
 
     def __init__(self, client: Client, held: Held) -> None:
-        self._client, self._held = client, held
+        super().__init__(held)
+        self._client = client
         self._inside: asyncio.Task[Any] | None = None  # the task in the block
         self._cancelled = False
         self._keeper = asyncio.create_task(self._keep())
-
-    @property
-    def id(self) -> str:
-        """The id that this client gave it."""
-        return self._held.wish.id
-
-    @property
-    def permit(self) -> str:
-        """Its name to operators."""
-        return self._held.permit
-
-    @property
-    def token(self) -> int:
-        """The fencing token: it grows with each grant, so that storage can refuse a holder of the past."""
-        return self._held.token
-
-    @property
-    def slot(self) -> int | None:
-        """The index, if a slot was asked for."""
-        return self._held.slot
-
-    def check(self) -> None:
-        """Raises PermitLost if the permit is lost."""
-        self._held.check()
-
-    @property
-    def lost(self) -> bool:
-        """Whether the permit is lost."""
-        try:
-            self._held.check()
-        except PermitLost:
-            return True
-        return False
 
     async def release(self) -> None:
         """Gives the permit back. Whoever waits has it at once. Raises PermitLost if it was lost; a second call does
