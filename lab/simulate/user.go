@@ -266,8 +266,13 @@ func (r renewal) renewed(n *node) {
 	u, until, token := r.u, n.truly(r.p.Valid()), r.p.Token()
 	u.w.after(u.w.between(20, u.w.delay), func() {
 		if u.holds && u.token == r.token && !u.gives {
-			if token != u.token && u.w.now < u.until && u.w.now >= u.w.check.calm() {
-				u.w.fail("once: user %d holds token %d, and its renewal says %d", u.number, u.token, token)
+			if token != u.token {
+				if u.w.now < u.until && u.w.now >= u.w.check.calm() {
+					u.w.fail("once: user %d holds token %d, and its renewal says %d", u.number, u.token, token)
+				}
+				u.token = token // what it had is lost, and this is another grant, which it does not want
+				u.release(token)
+				return
 			}
 			u.until = max(u.until, until)
 			u.w.check.userTrusts(u)
