@@ -103,6 +103,9 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 	}
 	for { // it may be asked for at the moment
 		l.Lock()
+		if next := x.permit(number); p.Over && next != nil {
+			p, fresh = next, false // it is asked for anew, meanwhile
+		}
 		state, err, changed := p.State(), p.err, p.changed
 		l.Unlock()
 		switch {

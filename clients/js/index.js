@@ -197,6 +197,7 @@ async function renew(client, path, lease, held, signal) {
     if (left <= 0) return new PermitLost("the permit could not be renewed in time")
     const answer = await client.ask("POST", path + "/renew", { lease_seconds: lease }, Math.min(left, lease / 3), signal)
     if (answer?.status === 200) {
+      if (answer.body.token !== held.token) return new PermitLost("the permit was lost, and its id has another grant by now")
       held.until = sent + answer.body.lease_seconds - lease / 10
       return undefined
     }

@@ -32,10 +32,11 @@ func (n *Names) Len() int { return len(n.all) }
 
 // Ask begins to ask for p, or joins a request that asks for the same already, and
 // returns what is asked for. A permit whose caller has been told of it is asked for
-// anew: the engine knows whether it is there still.
+// anew: the engine knows whether it is there still. So is one that is being taken up,
+// which its caller may have given back since.
 func (n *Names) Ask(now time.Duration, p *Named) *Named {
 	old := n.all[p.Wish.ID.Number]
-	if old != nil && (old.State() != Held || !old.Told) {
+	if old != nil && !old.Resuming() && (old.State() != Held || !old.Told) {
 		old.Users++
 		n.machine.recheckName(old.claim)
 		return old

@@ -275,3 +275,24 @@ func TestACallerThatComesAnewGetsNothingOld(t *testing.T) {
 		t.Errorf("the permit is another's, and this caller is %v", p.State())
 	}
 }
+
+// A caller gives its permit back while this server takes it up, and asks here anew.
+func TestACallerThatComesAnewIsNotRefusedForWhatItGaveBack(t *testing.T) {
+	s, n := names(t)
+	id := named(7).Wish.ID
+	s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: 20 * time.Second, Who: &engine.Client{}, Wait: true})
+	old := named(7)
+	n.Resume(s.now, old)
+	c := s.sends("renew7")
+	s.other(engine.Request{Kind: engine.Release, ID: id})
+	p := n.Ask(s.now, named(7))
+	if p == old || !old.Over {
+		t.Fatal("it joins what is taken up")
+	}
+	s.answers(c)
+	s.answers(s.sends("ask7"))
+	s.observe(n, "granted")
+	if n.Find(7) != p || p.State() != Held {
+		t.Errorf("%v", p.State())
+	}
+}

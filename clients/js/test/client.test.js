@@ -117,6 +117,17 @@ test("a revoked permit ends the work", async () => {
   }), PermitLost)
 })
 
+test("a renewal of another grant is a loss", async (t) => {
+  const ask = client.ask.bind(client)
+  t.mock.method(client, "ask", async (method, path, ...rest) => {
+    const answer = await ask(method, path, ...rest)
+    if (path.endsWith("/renew")) answer.body.token++
+    return answer
+  })
+  const permit = await client.semaphore(server.name, { limit: 1, lease: 3 }).acquire()
+  assert.match((await lostIn(permit)).message, /another grant/)
+})
+
 test("a lost answer takes no second permit", async (t) => {
   const ask = client.ask.bind(client)
   let calls = 0

@@ -105,6 +105,21 @@ class Sync(Serving):
                 self.revoke(permit.permit)
                 self.assertTrue(permit.wait_lost(MINUTE))
 
+    def test_a_renewal_of_another_grant_is_a_loss(self) -> None:
+        ask = self.client._ask
+
+        def later(request):  # type: ignore[no-untyped-def]
+            answer = ask(request)
+            if request.path.endswith("/renew") and answer is not None:
+                answer.body["token"] += 1
+            return answer
+
+        permit = self.client.semaphore(self.name, limit=1, lease=3).acquire()
+        with unittest.mock.patch.object(self.client, "_ask", later):
+            self.assertTrue(permit.wait_lost(MINUTE))
+        with self.assertRaisesRegex(PermitLost, "another grant"):
+            permit.check()
+
     def test_a_lost_answer_takes_no_second_permit(self) -> None:
         ask, lost = self.client._ask, 0
 

@@ -251,6 +251,9 @@ def renewing(held: Held) -> Steps:
         left = held.until - sent
         answer = yield Request("POST", wish.path + "/renew", {"lease_seconds": wish.lease}, max(0.05, min(left, wish.lease / 3)))
         if answer is not None and answer.status == 200:
+            if answer.body["token"] != held.token:
+                held.loss = PermitLost("the permit was lost, and its id has another grant by now")
+                raise held.loss
             held.until = sent + answer.body["lease_seconds"] - wish.margin
             return
         if answer is not None and answer.status == 410:
