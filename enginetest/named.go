@@ -106,6 +106,11 @@ func (c *caller) hearsToRenew() {
 	c.hears("to renew", func(n engine.Notification) bool { return n.Renew })
 }
 
+func (c *caller) hearsToAsk() {
+	c.e.Helper()
+	c.hears("to ask again", func(n engine.Notification) bool { return n.Ask })
+}
+
 func granted(n engine.Notification, r engine.Request) bool {
 	for _, g := range n.Grants {
 		if g.ID == r.ID {
@@ -248,7 +253,7 @@ var namedTests = []test{
 		b.mine(r, engine.Done)
 	}},
 	{name: "a session that gets the permit in its own step is the one that may give it back", run: func(e *env) {
-		holder, a, b := e.caller(), e.caller(), e.caller()
+		holder, a := e.caller(), e.caller()
 		all, r := named(2), named(1)
 		holder.ask(all, engine.Granted)
 		a.ask(r, engine.Queued)
@@ -260,8 +265,25 @@ var namedTests = []test{
 			e.Fatalf("%+v", reply.Answers)
 		}
 		a.mine(r, engine.Gone)
-		b.ask(again(r, 0), engine.Granted)
 		holder.mine(r, engine.Done)
+	}},
+	{name: "what another session asks for as well is left to that one", run: func(e *env) {
+		holder, a, b, c := e.caller(), e.caller(), e.caller(), e.caller()
+		all, r := named(2), named(1)
+		holder.ask(all, engine.Granted)
+		a.ask(r, engine.Queued)
+		b.ask(again(r, 0), engine.Queued)
+		a.mine(r, engine.Gone)
+		b.hearsToAsk()
+		holder.do(engine.Release, all, engine.Done)
+		b.hearsOfGrant(r)
+		c.ask(again(r, 0), engine.Granted)
+		a.ask(again(r, 0), engine.Granted)
+		b.mine(r, engine.Gone)
+		c.mine(r, engine.Gone)
+		b.do(engine.Renew, r, engine.Granted)
+		a.mine(r, engine.Done)
+		b.do(engine.Renew, r, engine.Gone)
 	}},
 	{name: "asking again takes a name over from a session that ended", run: func(e *env) {
 		a, b := e.caller(), e.caller()

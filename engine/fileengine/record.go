@@ -262,6 +262,7 @@ func (h *header) encode() []byte {
 			w.int(int64(r.Behind))
 			w.uint(w.bool(r.Revoked, 0) | w.bool(r.Detached, 1) | w.bool(r.Insist, 2))
 			w.text(r.Via)
+			w.text(r.Rival)
 			w.who(r.Client)
 		}
 	}
@@ -286,7 +287,7 @@ func decodeHeader(payload []byte) (h header, ok bool) {
 		for range r.count() {
 			e := ledger.Recorded{ID: r.id(""), End: r.int(), Since: r.int(), Token: r.int(), Slot: int(r.int()), Place: r.int(), Lease: r.int(), Behind: int(r.int())}
 			bits := r.uint()
-			e.Revoked, e.Detached, e.Insist, e.Via, e.Client = bits&1 != 0, bits&2 != 0, bits&4 != 0, r.text(), r.who()
+			e.Revoked, e.Detached, e.Insist, e.Via, e.Rival, e.Client = bits&1 != 0, bits&2 != 0, bits&4 != 0, r.text(), r.text(), r.who()
 			*list = append(*list, e)
 		}
 	}

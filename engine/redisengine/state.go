@@ -189,7 +189,8 @@ func isTicket(value string) bool { return len(value) >= ticketSize && value[0] =
 
 // described reads the tail of a named permit or ticket.
 func described(tail string) (who engine.Client, ok bool) {
-	_, text, ok := strings.Cut(tail, "\x00")
+	_, text, _ := strings.Cut(tail, "\x00") // the session
+	_, text, ok = strings.Cut(text, "\x00") // its rival
 	if !ok {
 		return who, false
 	}

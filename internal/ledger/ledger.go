@@ -97,8 +97,17 @@ type Ledger struct {
 
 // owner is whose a permit or a ticket is.
 type owner struct {
-	via string        // the session that is told of what happens to it
-	who engine.Client // the client, as operators see it
+	via   string        // the session that is told of what happens to it
+	rival string        // of a named one: another that has asked for it since, and may have told its caller
+	who   engine.Client // the client, as operators see it
+}
+
+// goesTo makes a named one that of a session.
+func (o *owner) goesTo(session string) {
+	o.via = session
+	if o.rival == session {
+		o.rival = ""
+	}
 }
 
 type holder struct {
@@ -261,7 +270,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		l.untell(r.ID)
 		l.extend(h, now+r.Lease.Microseconds())
 		if r.Who != nil && !late {
-			h.via = l.caller
+			h.goesTo(l.caller)
 		}
 		return h.answer(now)
 	}
@@ -269,7 +278,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	if first && !l.paused && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
 		if r.Who != nil && !late {
-			of.via = l.caller
+			of.goesTo(l.caller)
 		}
 		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, of).answer(now)
 	}
@@ -300,20 +309,23 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 // claim is the owner of the permit or ticket that is asked for. A named one goes to
 // the session of the step, but not from a session that can be notified if this
 // session asks again, or if the ask is late: for a caller that came before the
-// ticket's.
+// ticket's. Then the session is its rival: it may be the one that its caller still
+// listens to.
 func (l *Ledger) claim(now int64, who engine.Client, r engine.Request) (is owner, late bool) {
 	of := l.ownerOf(r.ID)
 	switch {
 	case of == nil && r.Who == nil:
-		return owner{r.ID.Client, who}, false
+		return owner{via: r.ID.Client, who: who}, false
 	case of == nil:
-		return owner{l.caller, *r.Who}, false
+		return owner{via: l.caller, who: *r.Who}, false
 	case r.Who != nil:
 		of.who = *r.Who
 		t := l.tickets[r.ID]
 		late = t != nil && now-r.Waited.Microseconds() < t.place
 		if !r.Again && !late || !l.reach(of.via) {
-			of.via = l.caller
+			of.goesTo(l.caller)
+		} else if of.via != l.caller {
+			of.rival = l.caller
 		}
 	}
 	return *of, late
@@ -341,7 +353,7 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 	}
 	l.untell(r.ID)
 	if r.Mine && h.via != h.id.Client { // a named one
-		h.via = l.caller
+		h.goesTo(l.caller)
 	}
 	l.token = max(l.token, r.Token)
 	l.extend(h, now+r.Lease.Microseconds())
@@ -350,12 +362,20 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 }
 
 // release gives back a permit or leaves the queue. A client whose permit was
-// given back by another renews, and so hears of it.
+// given back by another renews, and so hears of it. A session that gives back what
+// is its own, because its caller has gone, leaves it to its rival.
 func (l *Ledger) release(now int64, r engine.Request) engine.Answer {
 	h, of := l.holder(now, r.ID), l.ownerOf(r.ID)
 	switch {
 	case of == nil:
+	case r.Mine && of.via == l.caller && of.rival != "":
+		of.goesTo(of.rival)
+		l.tell(of.via).Ask = true
+		return engine.Answer{Status: engine.Gone}
 	case r.Mine && of.via != l.caller, of.via != r.ID.Client && r.Token > 0 && (h == nil || h.token != r.Token):
+		if of.rival == l.caller {
+			of.rival = ""
+		}
 		return engine.Answer{Status: engine.Gone} // what is meant was given back, and asked for anew since
 	}
 	l.untell(r.ID)

@@ -38,6 +38,7 @@ type Recorded struct {
 	Behind   int   // waiters
 	Detached bool
 	Via      string // the session that is told of what happens to it
+	Rival    string // another that has asked for it
 	Client   engine.Client
 }
 
@@ -54,11 +55,11 @@ func (l *Ledger) Save() Snapshot {
 	for _, h := range l.ends {
 		s.Holders = append(s.Holders, Recorded{
 			ID: h.id, End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
-			Revoked: h.revoked, Detached: h.detached, Via: h.via, Client: h.who,
+			Revoked: h.revoked, Detached: h.detached, Via: h.via, Rival: h.rival, Client: h.who,
 		})
 	}
 	for _, t := range l.queue {
-		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Client: t.who})
+		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Rival: t.rival, Client: t.who})
 	}
 	for client, f := range l.fences {
 		if s.Fences == nil {
@@ -79,7 +80,7 @@ func Load(s Snapshot) *Ledger {
 	for _, r := range s.Holders {
 		h := &holder{
 			id: r.ID, end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
-			revoked: r.Revoked, detached: r.Detached, owner: owner{r.Via, r.Client},
+			revoked: r.Revoked, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client},
 		}
 		l.used += h.id.Weight
 		l.holders[h.id] = h
@@ -89,7 +90,7 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Client}})
+		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client}})
 	}
 	for client, f := range s.Fences {
 		if l.fences == nil {

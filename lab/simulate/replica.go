@@ -119,6 +119,9 @@ func (s *server) failover() {
 	s.ledger.Reach = func(client string) bool { return s.reach[client] }
 	*r = replica{snapshot: r.snapshot, has: 1, sent: 1, master: r.master + 1}
 	for _, n := range w.nodes {
+		if n.flying > 0 {
+			n.blame(0) // its answer waited for the replica, perhaps, and is lost
+		}
 		for _, c := range n.callers {
 			valid := n.truly(c.Valid())
 			if !c.held || valid <= w.now || w.now < w.check.doubt {

@@ -217,7 +217,10 @@ func (u *user) askForHeld(token int64) {
 		p.Owner = p
 		r := &request{u: u, attempt: -1, p: n.names.Ask(n.clock(), p)}
 		born := n.born
-		w.after(w.between(0, 2*w.delay), func() { n.does(born, func() { n.names.Leave(n.clock(), r.p, false) }) })
+		w.after(w.between(0, 2*w.delay), func() {
+			u.broke = w.now
+			n.does(born, func() { n.names.Leave(n.clock(), r.p, false) })
+		})
 	}, func() {})
 }
 

@@ -39,14 +39,14 @@ ask = function(s, q, id)
   if is then -- its turn came in this step
     R.untell(s, id)
     R.extend(s, id, s.now + q.lease)
-    if q.who and not late then R.adopt(s, id) end
+    if q.who and not late then R.goes_to(s, id, s.caller) end
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   local first = not s.paused and (q.unfair or s.queued == 0 or s.head == id or q.wait and place < s.head_place)
   if first and q.weight <= s.limit - s.used then
     if known then R.drop(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
-    if q.who and not late then R.adopt(s, id) end
+    if q.who and not late then R.goes_to(s, id, s.caller) end
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   if not q.wait then
@@ -77,14 +77,23 @@ end,
 -- claim is the owner of the permit or ticket that is asked for, as its tail has it.
 -- A named one goes to the session of the step, but not from a session that can be
 -- notified if this session asks again, or if the ask is late: for a caller that came
--- before the ticket's.
+-- before the ticket's. Then the session is its rival: it may be the one that its
+-- caller still listens to.
 claim = function(s, q, id, known)
   if not q.who then return (R.tail(known)) end
   local _, came = R.ticket(s, id)
   local late = came and s.now - q.waited < came
-  local via = known and (q.again or late) and R.via(s, id)
-  if not via or not R.reach(s, via) then via = s.caller end
-  local of = struct.pack(TAIL, via) .. q.who
+  local via, rival = s.caller, ''
+  if known then
+    local is
+    is, rival = R.via(s, id)
+    if is ~= s.caller and (q.again or late) and R.reach(s, is) then
+      via, rival = is, s.caller
+    elseif rival == s.caller then
+      rival = ''
+    end
+  end
+  local of = struct.pack(TAIL, via, rival) .. q.who
   if known then
     local _, before = R.tail(known)
     R.put(s, id, before .. of)
@@ -92,11 +101,13 @@ claim = function(s, q, id, known)
   return of, late
 end,
 
--- adopt makes a named permit the caller's that is about to tell of it.
-adopt = function(s, id)
+-- goes_to makes a named permit or ticket that of a session, and of a rival, if that
+-- is another.
+goes_to = function(s, id, session, rival)
   local tail, before = R.tail(R.look(s, id))
-  local _, who = struct.unpack(TAIL, tail)
-  R.put(s, id, before .. struct.pack(TAIL, s.caller) .. string.sub(tail, who))
+  local _, was, who = struct.unpack(TAIL, tail)
+  if not rival then rival = was ~= session and was or '' end
+  R.put(s, id, before .. struct.pack(TAIL, session, rival) .. string.sub(tail, who))
 end,
 
 -- ask_all carries out a run of asks. Those who come last, as most do, share
@@ -126,7 +137,7 @@ renew = function(s, q, id)
   if not is then return R.answer(s, GONE, 0, 0, 0) end
   if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
   R.untell(s, id)
-  if q.again and R.via(s, id) ~= R.client(id) then R.adopt(s, id) end
+  if q.again and R.via(s, id) ~= R.client(id) then R.goes_to(s, id, s.caller) end
   s.token = math.max(s.token, q.token)
   R.extend(s, id, s.now + q.lease)
   R.remember(s, q.lease)
@@ -134,12 +145,20 @@ renew = function(s, q, id)
 end,
 
 -- release gives back a permit or leaves the queue. A client whose permit was
--- given back by another renews, and so hears of it.
+-- given back by another renews, and so hears of it. A session that gives back what
+-- is its own, because its caller has gone, leaves it to its rival.
 release = function(s, q, id)
   local found, token = R.holder(s, id)
-  local via = q.others and R.look(s, id) and R.via(s, id) or s.caller
+  local via, rival = s.caller, ''
+  if q.others and R.look(s, id) then via, rival = R.via(s, id) end
+  if via == s.caller and q.again and rival ~= '' then
+    R.goes_to(s, id, rival)
+    R.tell(s, rival).ask = true
+    return R.answer(s, GONE, 0, 0, 0)
+  end
   if via ~= s.caller and q.again -- only its own
     or q.others and via ~= R.client(id) and q.token > 0 and R.look(s, id) and q.token ~= token then
+    if rival == s.caller then R.goes_to(s, id, via, '') end
     return R.answer(s, GONE, 0, 0, 0) -- what is meant was given back, and asked for anew since
   end
   R.untell(s, id)
@@ -158,7 +177,7 @@ revoke = function(s, q, id)
   local is = R.holder(s, id)
   if is then
     R.put(s, id, 'r' .. string.sub(R.look(s, id), 2))
-    R.tell(s, R.via(s, id)).renew = true -- and so hear of it
+    R.tell(s, (R.via(s, id))).renew = true -- and so hear of it
   end
   R.answer(s, is and DONE or GONE, 0, 0, 0)
 end,
@@ -221,7 +240,7 @@ grant = function(s, up_to)
     for _, id in ipairs(list) do
       local ticket, place, _, insist = R.ticket(s, id)
       local weight, slot = R.shape(id)
-      local who, value = R.via(s, id), s.known[id]
+      local who, value = (R.via(s, id)), s.known[id]
       if ticket then
         s.head, s.head_place = id, place
         if place > up_to then return end
@@ -275,8 +294,8 @@ watch = function(s)
         if s.turns == 0 then break end
         local id = list[k]
         local ticket, _, _, insist = R.ticket(s, id)
-        if (ticket or 0) > s.now and R.reach(s, R.via(s, id)) then
-          s.watcher, R.tell(s, R.via(s, id)).recheck = id, math.max(1, first - s.now)
+        if (ticket or 0) > s.now and R.reach(s, (R.via(s, id))) then
+          s.watcher, R.tell(s, (R.via(s, id))).recheck = id, math.max(1, first - s.now)
           return
         elseif (ticket or 0) > s.now and insist == 1 then
           passed = passed + 1

@@ -19,11 +19,13 @@ tail = function(value)
   return string.sub(value, size + 1), string.sub(value, 1, size)
 end,
 
--- via is the session that is told of what happens to a permit or ticket.
+-- via is the session that is told of what happens to a permit or ticket, and its
+-- rival, or ''.
 via = function(s, id)
   local value = R.look(s, id)
-  if not value or #value <= PERMIT_SIZE then return R.client(id) end
-  return (struct.unpack(TAIL, (R.tail(value))))
+  if not value or #value <= PERMIT_SIZE then return R.client(id), '' end
+  local via, rival = struct.unpack(TAIL, (R.tail(value)))
+  return via, rival
 end,
 
 -- look is what the state has of an id.
