@@ -188,6 +188,37 @@ func TestKeysWaitForRoomAsForTheEngine(t *testing.T) {
 	})
 }
 
+// Close waits for an engine that is dead for a lease in all, however many keys owe it
+// something: permits that are held, asks that were cancelled, handles that are being
+// closed.
+func TestKeysCloseWithADeadEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		const lease = 6 * time.Second
+		k := newKeys(t, e, 2, &sema.KeysOptions{Total: 1000, Open: 50, Options: sema.Options{Lease: lease}})
+		for i := range 20 {
+			acquireKey(t, k, fmt.Sprint("held ", i))
+		}
+		e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})
+		var callers sync.WaitGroup
+		for i := range 50 {
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(100+i)*time.Millisecond)
+				defer cancel()
+				if _, err := k.Acquire(ctx, fmt.Sprint("cancelled ", i)); !errors.Is(err, sema.ErrUnavailable) {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		began := time.Now()
+		expect.OK(t, k.Close())
+		if took := time.Since(began); took > lease {
+			t.Errorf("Close took %v, want a lease at most: %v", took, lease)
+		}
+	})
+}
+
 func TestEachKeyHasALimitOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := map[string]int{"large": 3, "none": -1}

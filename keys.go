@@ -226,6 +226,7 @@ func (k *Keys) Use(key string, f func(*Semaphore) error) error {
 func (k *Keys) Len() int { return k.handles.len() }
 
 // Close closes the Semaphores of all keys, and the total's, as Semaphore.Close
-// does: waits end with ErrClosed, and permits still held are given back. Further
-// calls fail with ErrClosed; closing again does nothing.
+// does, all at once: waits end with ErrClosed, and permits still held are given back.
+// With an engine that does not answer it waits for a lease at most, however many keys
+// there are. Further calls fail with ErrClosed; closing again does nothing.
 func (k *Keys) Close() error { return k.handles.close(k.total) }

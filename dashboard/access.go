@@ -43,6 +43,7 @@ func (h *Handler) reading(f func(http.ResponseWriter, *http.Request, visitor)) h
 		a := h.visitor(r)
 		switch {
 		case a.May(access.Read):
+			access.Admitted(r)
 			f(w, r, a)
 		case h.options.Login == nil:
 			h.fail(w, r, a, http.StatusForbidden, "You may not see this.")

@@ -21,11 +21,6 @@ func (e *limitError) Unwrap() error { return e.err }
 // Timeout has url.Error.Timeout report a wait that lasted too long.
 func (e *limitError) Timeout() bool { return errors.Is(e.err, context.DeadlineExceeded) }
 
-var errNoPermit = errors.New("the limiter gave neither a permit nor an error")
-
-// unanswered reports whether err says that an engine did not answer, or could
-// not be asked. That nothing was free is no such error.
-func unanswered(err error) bool {
-	var failure *sema.EngineError
-	return errors.As(err, &failure) && !errors.Is(err, sema.ErrClosed)
+func invalid(what string, value any, want string) error {
+	return &sema.ArgumentError{Package: "semahttp", What: what, Value: value, Want: want}
 }

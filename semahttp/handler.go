@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/internal/gate"
 )
 
 // Handler is an http.Handler that limits how many requests run in Next at once. A
@@ -78,7 +79,7 @@ type Handler struct {
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
 
-	gate   gate
+	gate   gate.Gate
 	queues queues
 }
 
@@ -93,8 +94,8 @@ type Refused struct {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	came := time.Now()
-	a := h.admission()
-	err := h.check(a)
+	o := h.admission()
+	err := h.check(o)
 	var l Limiter
 	if err == nil {
 		l, err = limiterOf(h.Limit, r)
@@ -105,7 +106,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var p *pass
 	if err == nil {
-		p, err = h.gate.enter(r, l, a)
+		p, err = enter(&h.gate, r, o, l, &h.Observer)
 	}
 	if err != nil {
 		h.refuse(w, r, l, came, err)
@@ -123,12 +124,12 @@ func (h *Handler) Check() error {
 	return h.check(h.admission())
 }
 
-func (h *Handler) admission() admission {
-	return admission{cmp.Or(h.Wait, 10*time.Second), h.Policy, h.AnswerWithin, h.Places, h.PlacesPerKey, &h.Observer}
+func (h *Handler) admission() gate.Options {
+	return gate.Options{Wait: cmp.Or(h.Wait, 10*time.Second), Policy: h.Policy, AnswerWithin: h.AnswerWithin, Places: h.Places, PlacesPerKey: h.PlacesPerKey}
 }
 
 // check says what the handler cannot serve with.
-func (h *Handler) check(a admission) error {
+func (h *Handler) check(o gate.Options) error {
 	switch {
 	case h.Limit == nil:
 		return errNoLimit
@@ -137,7 +138,7 @@ func (h *Handler) check(a admission) error {
 	case h.RetryAfter < 0:
 		return invalid("RetryAfter", h.RetryAfter, "0 for 1s, or more")
 	}
-	return a.check()
+	return check(o)
 }
 
 // serve serves an admitted request.
@@ -173,7 +174,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, l Limiter, came
 	status := statusOf(err)
 	if status == http.StatusServiceUnavailable {
 		told := Refused{Request: r, Limiter: l.Name, Err: err}
-		if !unanswered(err) && errors.Is(err, sema.ErrUnavailable) {
+		if !gate.Unanswered(err) && errors.Is(err, sema.ErrUnavailable) {
 			status = cmp.Or(h.Status, status)
 			if (h.Position != "" || h.RetryAfterOf != nil) && r.Context().Err() == nil {
 				told.Position = h.queues.position(r.Context(), l, came)
@@ -197,7 +198,7 @@ func statusOf(err error) int {
 	var argument *sema.ArgumentError
 	var heavy *sema.WeightError
 	switch {
-	case unanswered(err), errors.Is(err, sema.ErrClosed), errors.Is(err, sema.ErrUnavailable):
+	case gate.Unanswered(err), errors.Is(err, sema.ErrClosed), errors.Is(err, sema.ErrUnavailable):
 		return http.StatusServiceUnavailable
 	case errors.As(err, &heavy):
 		return http.StatusRequestEntityTooLarge

@@ -5,9 +5,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"sema"
+	"sema/internal/gate"
 )
 
 // Limiter gives out permits under a name. The zero Limiter is for a request that
@@ -27,19 +27,12 @@ type Limiter struct {
 	State func(ctx context.Context) (sema.State, error)
 }
 
-// acquire asks for a permit. The engine may be silent for so long; 0: as long as it
-// is for others.
-func (l Limiter) acquire(ctx context.Context, answerWithin time.Duration) (Permit, error) {
-	if answerWithin > 0 {
-		ctx = sema.AnswerWithin(ctx, answerWithin)
-	}
-	switch p, err := l.Acquire(ctx); {
-	case err != nil:
-		return nil, err
-	case p == nil:
-		return nil, errNoPermit
-	default:
-		return p, nil
+// asking is how a request asks the limiter, and whom it tells of the engine.
+func (l Limiter) asking(r *http.Request, o *Observer) gate.Asking {
+	return gate.Asking{
+		Name:    l.Name,
+		Acquire: func(ctx context.Context) (gate.Permit, error) { return l.Acquire(ctx) },
+		Failed:  func(f gate.Failed) { o.engineFailed(EngineFailed{r, l.Name, f.Err, f.Admitted, f.Local}) },
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"sema/internal/gate"
 )
 
 // Transport is an http.RoundTripper that limits how many requests run at once. A
@@ -57,13 +59,13 @@ type Transport struct {
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
 
-	gate gate
+	gate gate.Gate
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := t.admission()
-	err := t.check(a)
+	o := t.admission()
+	err := t.check(o)
 	var l Limiter
 	if err == nil {
 		l, err = limiterOf(t.Limit, r)
@@ -75,7 +77,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if l.Acquire == nil {
 		return t.base().RoundTrip(r)
 	}
-	p, err := t.gate.enter(r, l, a)
+	p, err := enter(&t.gate, r, o, l, &t.Observer)
 	if err != nil {
 		closeBody(r)
 		return nil, err
@@ -131,15 +133,15 @@ func (t *Transport) base() http.RoundTripper {
 // every request would fail with. To call it first is not required.
 func (t *Transport) Check() error { return t.check(t.admission()) }
 
-func (t *Transport) admission() admission {
-	return admission{t.Wait, t.Policy, t.AnswerWithin, t.Places, t.PlacesPerKey, &t.Observer}
+func (t *Transport) admission() gate.Options {
+	return gate.Options{Wait: t.Wait, Policy: t.Policy, AnswerWithin: t.AnswerWithin, Places: t.Places, PlacesPerKey: t.PlacesPerKey}
 }
 
-func (t *Transport) check(a admission) error {
+func (t *Transport) check(o gate.Options) error {
 	if t.Limit == nil {
 		return errNoLimit
 	}
-	return a.check()
+	return check(o)
 }
 
 var errNoLimit = invalid("Limit", nil, "a function such as All, ByHost or ByKey give")

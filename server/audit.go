@@ -26,7 +26,7 @@ func (s *Server) refused(r *http.Request, who *Who, err error) {
 	if who == nil {
 		who = &Who{}
 	}
-	name := cmp.Or(r.PathValue("name"), r.URL.Query().Get("name"))
+	name := cmp.Or(p.name, r.PathValue("name"), r.URL.Query().Get("name"))
 	s.options.Audit(access.Refused(*who, r, name, cmp.Or(p.audited, p.Detail)))
 }
 
@@ -38,8 +38,8 @@ func (s *Server) begin(a access.Record, who *Who, r *http.Request) error {
 	}
 	if err := s.options.AuditFirst(a.By(*who, r)); err != nil {
 		p := problem(http.StatusServiceUnavailable, "audit", "the audit log cannot be written, so nothing was changed")
-		p.NotExecuted, p.Temporary = true, true
-		return p.after(time.Second)
+		p.NotExecuted, p.Hint = true, "look at the server's log and at its disk"
+		return p.after(10 * time.Second) // sooner, it would be another line of the log, no more
 	}
 	return nil
 }

@@ -139,6 +139,14 @@ func (h *house) try(ctx context.Context, method, path, body string, header ...st
 	}
 	a := answer{w.StatusCode, w.Header, text}
 	h.spec.check(h, r, a)
+	switch a.status { // each says how it is with a semaphore
+	case 409, 410, 423, 429:
+		rest, ok := strings.CutPrefix(r.URL.Path, "/v1/semaphores/")
+		name, _, _ := strings.Cut(rest, "/")
+		if detail, _ := a.field("detail").(string); ok && !strings.HasPrefix(detail, fmt.Sprintf("%q: ", name)) {
+			h.Errorf("%s %s: %q does not name the semaphore", method, path, detail)
+		}
+	}
 	return a, nil
 }
 

@@ -40,6 +40,9 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 		}
 		return out.write(append(line, '\n'))
 	}
+	sayOver := func(event string, err error) {
+		_ = say(holdEvent{Event: event, Reason: plain(problemOf(err).at(x.name))}) // perhaps nobody listens
+	}
 	sayHeld := func(event string) error {
 		x.loop.Lock()
 		now := x.describe(p, id)
@@ -59,7 +62,14 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 		if out == nil {
 			return err
 		}
-		_ = say(holdEvent{Event: "refused", Reason: plain(problemOf(err))}) // perhaps nobody listens
+		sayOver("refused", err)
+		return nil
+	}
+	if !s.still(r, who) { // it may have waited for an hour
+		if out == nil {
+			return errTokenOver
+		}
+		sayOver("refused", errTokenOver)
 		return nil
 	}
 	if c := connOf(r); c != nil {
@@ -77,17 +87,21 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 		lost, changed := p.err, p.changed
 		x.loop.Unlock()
 		if lost != nil {
-			_ = say(holdEvent{Event: "lost", Reason: plain(problemOf(lost))}) // perhaps nobody listens
+			sayOver("lost", lost)
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-beats.C:
+			if !s.still(r, who) {
+				sayOver("lost", errTokenOver)
+				return nil
+			}
 			if sayHeld("held") != nil {
 				return nil
 			}
 		case <-s.done:
-			_ = say(holdEvent{Event: "lost", Reason: plain(closing())})
+			sayOver("lost", closing())
 			return nil
 		case <-r.Context().Done():
 			return nil

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"sema/access"
+	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/internal/wire"
@@ -49,6 +50,11 @@ func TestWrongBodies(t *testing.T) {
 			}
 		}
 		h.want(400, "PUT", "/v1/semaphores/x/limit", `{"limit":0}`)
+		for _, path := range []string{acquireX, "/v1/semaphores/x/limit"} {
+			if a := h.want(400, "PUT", path, `{}`); !strings.Contains(string(a.body), "is missing") {
+				t.Errorf("without a limit: %s", a.body)
+			}
+		}
 		h.want(400, "PUT", "/v1/semaphores/x/permits/"+strings.Repeat("i", 129), `{"limit":1}`)
 		h.want(400, "PUT", "/v1/semaphores/x/permits/"+url.PathEscape("a\nb"), `{"limit":1}`)
 		h.want(405, "PATCH", "/v1/semaphores/x", ``)
@@ -403,7 +409,12 @@ func TestRefusalsAreAudited(t *testing.T) {
 		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 403 {
 			t.Error(a.status)
 		}
-		last(`"who":"worker"`, "needs admin")
+		last(`"who":"worker"`, "needs admin", `"name":"job-1"`)
+		body = wire.AppendStep(nil, &wire.Step{Client: "http.worker.a.2", Open: &wire.Open{Name: "secret"}, Call: engine.Call{Number: 1}})
+		if a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", wire.ContentType); a.status != 403 {
+			t.Error(a.status)
+		}
+		last(`"who":"worker"`, "not for semaphores of this name", `"name":"secret"`)
 		h.token = "boss.guess"
 		for i := range 100 {
 			a := h.want(401, "GET", "/v1/semaphores", "")
@@ -450,6 +461,17 @@ func TestTokensChange(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer b.the-secret-of-b-now")
 		events, err := h.client.Do(r)
 		expect.OK(t, err)
+		hold := func() *http.Response {
+			r, err := http.NewRequest("POST", h.url+"/v1/semaphores/x/hold", strings.NewReader(`{"limit":1,"wait_seconds":3600}`))
+			expect.OK(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Authorization", "Bearer a.the-new-secret-of-a")
+			w, err := h.client.Do(r)
+			expect.OK(t, err)
+			return w
+		}
+		held := hold()
+		waits := hold()
 		expect.OK(t, list.Reread(strings.NewReader("a use * the-next-secret-of-a")))
 		as("a.the-new-secret-of-a", 401)
 		as("a.the-next-secret-of-a", 200)
@@ -457,6 +479,81 @@ func TestTokensChange(t *testing.T) {
 		_, err = io.Copy(io.Discard, events.Body) // to its end
 		expect.OK(t, err)
 		_ = events.Body.Close()
+		for _, one := range []struct {
+			answer *http.Response
+			end    string
+		}{{held, `"lost"`}, {waits, `"refused"`}} {
+			text, err := io.ReadAll(one.answer.Body)
+			expect.OK(t, err)
+			_ = one.answer.Body.Close()
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			if last := lines[len(lines)-1]; !strings.Contains(last, one.end) || !strings.Contains(last, "the token is not taken any more") {
+				t.Errorf("%s; want %s at the end", text, one.end)
+			}
+		}
+		if st := h.state("x"); st.Used != 0 || len(st.Waiters) != 0 {
+			t.Errorf("held without a token: %+v", st)
+		}
+	})
+}
+
+// Tokens that have all expired let nobody in.
+func TestExpired(t *testing.T) {
+	for file, want := range map[string]bool{
+		"a use * the-old-secret-of-a expires=2000-01-03":                                                 true,
+		"a use * the-old-secret-of-a expires=2000-01-03\nb use * the-old-secret-of-b":                    false,
+		"a use * the-old-secret-of-a expires=2000-01-03\na use * the-new-secret-of-a expires=9999-01-03": false,
+	} {
+		list, err := server.ReadTokens(strings.NewReader(file))
+		expect.OK(t, err)
+		if got := list.Expired(); got != want {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}
+
+// A live page is work: its connection does not give way at the bound. One without a
+// right does.
+func TestALivePageAtTheLimitOfConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		d, err := dashboard.New(e, &dashboard.Options{Login: func(_ *http.Request, token string) (access.Who, bool) {
+			return access.Who{Right: access.Read}, token == "right"
+		}})
+		expect.OK(t, err)
+		l := serving(t, server.Options{MaxConns: 2, Dashboard: d, Closing: d.Close})
+		ask := func(text string) (net.Conn, *bufio.Reader) {
+			c, err := l.Dial(t.Context(), "", "")
+			expect.OK(t, err)
+			_, err = io.WriteString(c, text)
+			expect.OK(t, err)
+			synctest.Wait()
+			return c, bufio.NewReader(c)
+		}
+		const live = "GET /live?of=list HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nCookie: sema_token=%s\r\n\r\n"
+		page, in := ask(fmt.Sprintf(live, "right"))
+		w, err := http.ReadResponse(in, nil)
+		expect.OK(t, err)
+		if w.StatusCode != 200 {
+			t.Fatal(w.Status)
+		}
+		wrong, _ := ask(fmt.Sprintf(live, "wrong"))
+		for range 3 { // each takes the place of the one before
+			c, in := ask("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			w, err := http.ReadResponse(in, nil)
+			expect.OK(t, err)
+			_ = w.Body.Close()
+			defer func() { _ = c.Close() }()
+		}
+		time.Sleep(time.Minute)
+		for text := make([]byte, 1000); ; { // what it was sent until now
+			if n, err := w.Body.Read(text); err != nil || strings.HasSuffix(string(text[:n]), ":\n\n") {
+				expect.OK(t, err) // the heartbeat after the others came
+				break
+			}
+		}
+		_, _ = wrong.Close(), page.Close()
+		synctest.Wait()
 	})
 }
 
@@ -472,7 +569,7 @@ func TestAuditFirst(t *testing.T) {
 	virtual(t, server.Options{AuditFirst: first}, func(t *testing.T, h *house) {
 		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
 		full = true
-		if a := h.want(503, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`); a.field("type") != "urn:sema:audit" || a.field("notExecuted") != true {
+		if a := h.want(503, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`); a.field("type") != "urn:sema:audit" || a.field("notExecuted") != true || a.field("temporary") == true {
 			t.Errorf("%s", a.body)
 		}
 		body := wire.AppendStep(nil, &wire.Step{Client: "http.local.a.1", Open: &wire.Open{Name: "x"}, Call: engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: 3}}}})
@@ -512,6 +609,13 @@ func TestBehindAProxy(t *testing.T) {
 			if w.StatusCode != status {
 				t.Errorf("%s: %d", path, w.StatusCode)
 			}
+		}
+		h.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		w, err := h.client.Get(h.url + "/ops?sort=name")
+		expect.OK(t, err)
+		_ = w.Body.Close()
+		if to := w.Header.Get("Location"); w.StatusCode != 308 || to != "/ops/?sort=name" {
+			t.Errorf("without the slash: %d to %q", w.StatusCode, to)
 		}
 		for origin, status := range map[string]int{"https://sema.example.org": 204, "https://evil.example.org": 403} {
 			if a := h.do("POST", "/v1/semaphores/x/unpause", "", "Origin", origin); a.status != status {

@@ -113,13 +113,13 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 // setLimit stores a limit for good.
 func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) error {
 	q := struct {
-		Limit whole `json:"limit"`
+		Limit *whole `json:"limit"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
 	}
-	limit := int(q.Limit)
-	if err := engine.ValidateLimit(limit); err != nil {
+	limit, err := limitOf(q.Limit)
+	if err != nil {
 		return err
 	}
 	return s.operate(w, r, who, access.Record{What: "limit", Limit: limit}, func(o *sema.Operator, ctx context.Context) error {
@@ -198,7 +198,7 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a acc
 	case errors.Is(err, sema.ErrLost):
 		err = errGone
 	case errors.Is(err, sema.ErrInUse):
-		err = problem(http.StatusConflict, "in-use", "somebody holds a permit of %q, or waits for one", name)
+		err = problem(http.StatusConflict, "in-use", "somebody holds a permit, or waits for one")
 	}
 	s.options.Audit(a.By(*who, r))
 	if err == nil {

@@ -160,7 +160,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 	if err := readJSON(w, r, &q, true); err != nil {
 		return nil, err
 	}
-	lease, err := q.check()
+	limit, lease, err := q.check()
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 		return nil, err
 	}
 	wish := client.Wish{
-		Terms: client.Terms{Limit: int(q.Limit), Lease: lease},
+		Terms: client.Terms{Limit: limit, Lease: lease},
 		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
 		Who:   engine.Client{Host: access.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
 		Wait:  q.Wait > 0,

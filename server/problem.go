@@ -28,6 +28,7 @@ type Problem struct {
 	Temporary   bool    `json:"temporary,omitempty"`   // the same request may succeed soon
 
 	audited string // what the audit log has in place of Detail, which says less
+	name    string // of the semaphore, if neither path nor query of the request have it
 }
 
 // Error is the detail.
@@ -45,6 +46,25 @@ func problem(status int, kind, format string, args ...any) *Problem {
 
 func (p *Problem) after(d time.Duration) *Problem {
 	p.RetryAfter = d.Seconds()
+	return p
+}
+
+// of notes which semaphore it is about, for the audit log.
+func (p *Problem) of(name string) *Problem {
+	p.name = name
+	return p
+}
+
+// at names the semaphore that the request was for, where the problem is its state.
+func (p *Problem) at(name string) *Problem {
+	switch p.Status {
+	case http.StatusConflict, http.StatusGone, http.StatusLocked, http.StatusTooManyRequests:
+		if name != "" {
+			named := *p
+			named.Detail = fmt.Sprintf("%q: %s", name, p.Detail)
+			return &named
+		}
+	}
 	return p
 }
 
@@ -93,7 +113,7 @@ func plain(err error) string {
 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := problemOf(err)
+	p := problemOf(err).at(r.PathValue("name"))
 	if p.Status == http.StatusInternalServerError {
 		s.log.Error("internal error", "method", r.Method, "path", r.URL.Path, "error", err)
 	}

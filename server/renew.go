@@ -20,12 +20,9 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if err := readJSON(w, r, &q, false); err != nil {
 		return err
 	}
-	lease, err := (&acquireRequest{Limit: 1, Weight: 1, Lease: q.Lease}).check()
+	lease, err := leaseOf(q.Lease, 0)
 	if err != nil {
 		return err
-	}
-	if q.Lease == nil {
-		lease = 0
 	}
 	x, id, leave, err := s.about(r, who)
 	if err != nil {

@@ -24,7 +24,7 @@ const maxBody = 64 << 10
 
 // acquireRequest is the body of a request for a permit.
 type acquireRequest struct {
-	Limit  whole    `json:"limit"`
+	Limit  *whole   `json:"limit"`
 	Weight whole    `json:"weight"`
 	Lease  *seconds `json:"lease_seconds"`
 	Wait   seconds  `json:"wait_seconds"`
@@ -58,25 +58,40 @@ const (
 	maxWait      = time.Hour
 )
 
-// check fills in the lease and refuses what is out of range.
-func (q *acquireRequest) check() (lease time.Duration, err error) {
-	lease = defaultLease
-	if q.Lease != nil {
-		if float64(*q.Lease) < sema.MinLease.Seconds() || float64(*q.Lease) > sema.MaxLease.Seconds() {
-			return 0, &engine.ArgumentError{What: "lease_seconds", Value: float64(*q.Lease), Want: "0.1 … 31622400"}
-		}
-		lease = q.Lease.duration()
+// check refuses what is out of range, and is the limit and the lease.
+func (q *acquireRequest) check() (limit int, lease time.Duration, err error) {
+	if lease, err = leaseOf(q.Lease, defaultLease); err != nil {
+		return 0, 0, err
 	}
-	if err := engine.ValidateLimit(int(q.Limit)); err != nil {
-		return 0, err
+	if limit, err = limitOf(q.Limit); err != nil {
+		return 0, 0, err
 	}
 	switch {
 	case q.Weight < 1 || q.Weight > sema.MaxLimit:
-		return 0, &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
+		return 0, 0, &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
 	case q.Wait < 0 || float64(q.Wait) > maxWait.Seconds():
-		return 0, &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
+		return 0, 0, &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
 	}
-	return lease, engine.ValidateText("label", q.Label, sema.MaxLabel)
+	return limit, lease, engine.ValidateText("label", q.Label, sema.MaxLabel)
+}
+
+// leaseOf is a body's lease_seconds, or what is usual if it has none.
+func leaseOf(s *seconds, usual time.Duration) (time.Duration, error) {
+	if s == nil {
+		return usual, nil
+	}
+	if float64(*s) < sema.MinLease.Seconds() || float64(*s) > sema.MaxLease.Seconds() {
+		return 0, &engine.ArgumentError{What: "lease_seconds", Value: float64(*s), Want: "0.1 … 31622400"}
+	}
+	return s.duration(), nil
+}
+
+// limitOf is a body's limit, which has to be there.
+func limitOf(n *whole) (int, error) {
+	if n == nil {
+		return 0, problem(http.StatusBadRequest, "argument", "the field \"limit\" is missing: want 1 … %d", sema.MaxLimit)
+	}
+	return int(*n), engine.ValidateLimit(int(*n))
 }
 
 // readJSON reads the body of a request. A body that is missing leaves v as it
@@ -176,7 +191,7 @@ func (s *Server) sees(who *Who, name string) error {
 	if who.Sees(name) {
 		return nil
 	}
-	return problem(http.StatusForbidden, "forbidden", "the token %q is not for semaphores of this name", who.Name)
+	return problem(http.StatusForbidden, "forbidden", "the token %q is not for semaphores of this name", who.Name).of(name)
 }
 
 func forbidden(who *Who, right access.Right) *Problem {

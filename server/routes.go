@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -98,9 +99,17 @@ func (s *Server) routes() *http.ServeMux {
 					return err
 				}
 			}
-			h.ServeHTTP(w, r)
+			t := turnOf(r)
+			defer t.end()
+			h.ServeHTTP(w, access.WhenAdmitted(r, t.begin)) // a live page's connection works
 			return nil
 		}}
+	}
+	if s.path != "" {
+		s.toSlash = s.counted("redirect", func(w http.ResponseWriter, r *http.Request) {
+			to := url.URL{Path: s.path + "/", RawQuery: r.URL.RawQuery}
+			http.Redirect(w, r, to.String(), http.StatusPermanentRedirect)
+		})
 	}
 	mux.HandleFunc("/", s.counted("/", s.guarded(rest)))
 	return mux

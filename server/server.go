@@ -63,8 +63,9 @@ type Options struct {
 	// a status of 400 and more at warn, of 500 and more at error. Default: it is not.
 	AccessLog bool
 
-	// Dashboard is served at /. It checks rights by itself: browsers show no
-	// bearer tokens. Default: nothing.
+	// Dashboard is served at /. It checks rights by itself, as browsers show no
+	// bearer tokens, and says so by access.Admitted: then the request's connection
+	// works, see MaxConns. Default: nothing.
 	Dashboard http.Handler
 
 	// Metrics is what is served at /metrics, to tokens for all names. Default:
@@ -106,6 +107,7 @@ type Server struct {
 	mux        *http.ServeMux
 	origins    *http.CrossOriginProtection
 	path       string // of PublicURL, without the slash at its end
+	toSlash    http.HandlerFunc
 	stats      stats
 	remotes    remotes
 	lines      lines
@@ -189,6 +191,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	hurry(w, r) // before all else: whatever is answered, its body has to come
 	if len(s.options.Proxies) > 0 {
 		r = s.options.Proxies.Resolve(r)
+	}
+	if s.path != "" && r.URL.Path == s.path { // links of the pages below count from the slash
+		s.toSlash(w, r)
+		return
 	}
 	if s.path != "" && strings.HasPrefix(r.URL.Path, s.path+"/") {
 		compress(http.StripPrefix(s.path, s.mux), w, r)

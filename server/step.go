@@ -178,7 +178,7 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 			return engine.Reply{}, problem(http.StatusBadRequest, "argument", "a request of unknown kind %d", q.Kind)
 		}
 		if !who.May(needs(q.Kind)) {
-			return engine.Reply{}, forbidden(who, needs(q.Kind))
+			return engine.Reply{}, forbidden(who, needs(q.Kind)).of(rs.name)
 		}
 		if q.Who != nil {
 			if err := checkClient(q.Who); err != nil {

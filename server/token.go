@@ -41,6 +41,9 @@ type secret struct {
 	expires time.Time // zero: never
 }
 
+// taken reports whether it has not expired.
+func (s secret) taken() bool { return s.expires.IsZero() || time.Now().Before(s.expires) }
+
 // local is everybody, to a server without tokens.
 var local = &Who{Name: "local", Right: access.Admin}
 
@@ -164,12 +167,24 @@ func (t *Tokens) find(token string) (*Who, error) {
 		if subtle.ConstantTimeCompare(hash[:], one.hash[:]) != 1 {
 			continue
 		}
-		if one.expires.IsZero() || time.Now().Before(one.expires) {
+		if one.taken() {
 			return &who.Who, nil
 		}
 		err = fmt.Errorf("the secret of %q has expired", name)
 	}
 	return nil, err
+}
+
+// Expired reports whether no token is taken any more: each has expired.
+func (t *Tokens) Expired() bool {
+	for _, who := range *t.byName.Load() {
+		for _, one := range who.secrets {
+			if one.taken() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Login is Find for a token that a request shows. An address that shows a wrong secret
@@ -213,6 +228,9 @@ func (s *Server) Who(r *http.Request) (*Who, error) {
 	p.audited = err.Error()
 	return nil, p
 }
+
+// errTokenOver ends what goes on for a token that is not taken any more.
+var errTokenOver = problem(http.StatusUnauthorized, "unauthorized", "the token is not taken any more: it has expired, or was taken out of the file")
 
 // still reports whether a request that goes on has the right that it began with: its
 // token may have been taken out of the file, or have expired.

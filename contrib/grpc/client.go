@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"runtime"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -17,12 +18,12 @@ func (l *Limiter) UnaryClient(ctx context.Context, method string, request, reply
 	if l.limit.Skip(ctx, method) {
 		return invoke(ctx, method, request, reply, conn, options...)
 	}
-	p, err := l.acquire(ctx, method, request)
+	a, err := l.enter(ctx, method, request)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = p.Release() }() // what fails here ends with the lease
-	return outcome(p, invoke(p.Context(ctx), method, request, reply, conn, options...))
+	defer a.leave()
+	return a.outcome(invoke(a.permit.Context(ctx), method, request, reply, conn, options...))
 }
 
 // StreamClient is a grpc.StreamClientInterceptor. The permit is held until the
@@ -35,16 +36,16 @@ func (l *Limiter) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn 
 	if l.limit.Skip(ctx, method) {
 		return open(ctx, desc, conn, method, options...)
 	}
-	p, err := l.acquire(ctx, method, nil)
+	a, err := l.enter(ctx, method, nil)
 	if err != nil {
 		return nil, err
 	}
-	h := &held{permit: p}
-	ctx, h.cancel = context.WithCancel(p.Context(ctx))
+	h := &held{of: a, abandoned: l.limit.Observer.Abandoned}
+	ctx, h.cancel = context.WithCancel(a.permit.Context(ctx))
 	context.AfterFunc(ctx, h.release)
 	inner, err := open(ctx, desc, conn, method, options...)
 	if err != nil {
-		err = outcome(p, err)
+		err = a.outcome(err)
 		h.release()
 		return nil, err
 	}
@@ -55,23 +56,38 @@ func (l *Limiter) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn 
 
 // held is the permit of a stream, until it is released.
 type held struct {
-	permit permit
-	cancel context.CancelFunc
-	once   once.Once
-	lost   error // set by once
+	of        *admitted
+	cancel    context.CancelFunc
+	abandoned func(Abandoned) // tells the observer; may be nil
+	once      once.Once
+	begun     atomic.Bool // set by once
+	lost      error       // set by once
 }
 
 // release gives back the permit, and ends what is left of the stream.
 func (h *held) release() {
 	h.once.Do(func() {
-		h.lost = outcome(h.permit, nil)
-		_ = h.permit.Release()
+		h.begun.Store(true)
+		h.lost = h.of.outcome(nil)
+		h.of.leave()
 		h.cancel()
 	})
 }
 
-// abandon cancels a stream that nobody can read any more.
-func (h *held) abandon() { h.cancel() }
+// abandon ends a stream that nobody can read any more, unless it has ended. The
+// garbage collector's goroutine calls it, so it leaves the rest to another.
+func (h *held) abandon() {
+	if h.begun.Load() {
+		return
+	}
+	h.cancel()
+	go func() {
+		h.release()
+		if h.abandoned != nil {
+			h.abandoned(Abandoned{h.of.method, h.of.key})
+		}
+	}()
+}
 
 // over gives back the permit of a stream that ended with err, and returns what
 // it ended with.

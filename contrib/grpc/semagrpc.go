@@ -10,7 +10,7 @@
 // stream until its last message. What a call without a permit fails with:
 //
 //	ResourceExhausted   nothing was free in time (Limit.Wait); later there may be
-//	Unavailable         the engine cannot be reached, or was closed
+//	Unavailable         the engine cannot be reached (see Limit.Policy), or was closed
 //	Aborted             the permit was lost in the midst of the call, which was cancelled
 //	InvalidArgument     the call's key is none (see sema.Keys.Name), or its weight is
 //	                    none or above the limit
@@ -25,19 +25,21 @@ package semagrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"sema"
+	"sema/internal/gate"
 )
 
 // NoWait is for Limit.Wait: a call that finds nothing free fails at once.
-const NoWait = time.Duration(-1)
+const NoWait = gate.NoWait
 
 // Limit says which calls share which semaphore. The zero value of each field is
-// its default; one of Semaphore and Keys has to be there.
+// its default; one of Semaphore, Keys and Acquire has to be there.
 type Limit struct {
 	// Semaphore limits all calls together.
 	Semaphore *sema.Semaphore
@@ -45,8 +47,14 @@ type Limit struct {
 	// Keys limits the calls of each key.
 	Keys *sema.Keys
 
-	// Key is a call's key: its tenant, its host. Default: method, the full name
-	// such as /service/method, is the key.
+	// Acquire takes a call's permit of weight n, for what neither of them does: spans,
+	// or a semaphore of the call's own. It waits until ctx ends; with NoWait it must not
+	// wait. On an error nothing is held. It may be called in the background as well,
+	// with the values of a call's context, to learn whether an engine that was away is back.
+	Acquire func(ctx context.Context, key string, n int) (Permit, error)
+
+	// Key is a call's key, for Keys and Acquire: its tenant, its host. Default: method,
+	// the full name such as /service/method, is the key.
 	Key func(ctx context.Context, method string) string
 
 	// Skip says which calls need no permit, such as those of health checks.
@@ -60,79 +68,141 @@ type Limit struct {
 	// Wait is how long a call waits for its permit, or NoWait. Default: as long
 	// as its own context lets it.
 	Wait time.Duration
+
+	// Policy says what happens when the engine does not answer. Default
+	// FailClosed.
+	Policy Policy
+
+	// AnswerWithin is how long the engine may say nothing to a call before it counts
+	// as away: neither that the call is admitted nor that it waits. Default 100 ms; with
+	// FailClosed, and at most, three seconds.
+	AnswerWithin time.Duration
+
+	// Places is how many calls FailLocal lets through at once, in all and whatever
+	// they weigh, 1 … MaxPlaces. Required with FailLocal; else 0.
+	Places int
+
+	// PlacesPerKey is how many of them may be of one key, 1 … Places. Default: all.
+	PlacesPerKey int
+
+	// Observer is told what nobody else is told. Default: nobody.
+	Observer Observer
+}
+
+// Permit is what a call holds while it runs: a *sema.Permit, a *sema.KeyPermit, or
+// one that is made of them.
+type Permit interface {
+	Context(parent context.Context) context.Context
+	Err() error
+	Release() error
 }
 
 // Limiter has the interceptors. Its methods are what grpc.UnaryInterceptor,
 // grpc.StreamInterceptor, grpc.WithUnaryInterceptor and
 // grpc.WithStreamInterceptor take, and their Chain variants.
-type Limiter struct{ limit Limit }
+type Limiter struct {
+	limit Limit
+	gate  gate.Gate
+}
 
 // New makes the interceptors for a limit. It fails with a *sema.ArgumentError on
 // one that contradicts itself. The semaphores stay the caller's, to be closed
 // after the server or the connection.
 func New(limit Limit) (*Limiter, error) {
+	given := 0
+	for _, is := range []bool{limit.Semaphore != nil, limit.Keys != nil, limit.Acquire != nil} {
+		if is {
+			given++
+		}
+	}
 	switch {
-	case (limit.Semaphore == nil) == (limit.Keys == nil):
-		return nil, refused("limit", limit.Semaphore, "either Semaphore or Keys")
-	case limit.Key != nil && limit.Keys == nil:
-		return nil, refused("limit with Key", limit.Keys, "Keys")
+	case given != 1:
+		return nil, refused("limit", fmt.Sprintf("with %d of them", given), "one of Semaphore, Keys and Acquire")
+	case limit.Key != nil && limit.Semaphore != nil:
+		return nil, refused("limit with Key", "Semaphore", "Keys or Acquire")
 	case limit.Wait < 0 && limit.Wait != NoWait:
 		return nil, refused("wait", limit.Wait, "0 for as long as the call's context lets it, NoWait, or more than 0")
 	}
-	if limit.Key == nil {
-		limit.Key = func(_ context.Context, method string) string { return method }
+	l := &Limiter{limit: limit}
+	if err := l.options().Check("semagrpc"); err != nil {
+		return nil, err
+	}
+	if s := limit.Semaphore; s != nil {
+		l.limit.Key = func(context.Context, string) string { return s.Name() }
+	} else if limit.Key == nil {
+		l.limit.Key = func(_ context.Context, method string) string { return method }
 	}
 	if limit.Weight == nil {
-		limit.Weight = func(context.Context, string, any) int { return 1 }
+		l.limit.Weight = func(context.Context, string, any) int { return 1 }
 	}
 	if limit.Skip == nil {
-		limit.Skip = func(context.Context, string) bool { return false }
+		l.limit.Skip = func(context.Context, string) bool { return false }
 	}
-	return &Limiter{limit}, nil
+	if limit.Acquire == nil {
+		l.limit.Acquire = l.take
+	}
+	return l, nil
 }
 
 func refused(what string, value any, want string) error {
 	return &sema.ArgumentError{Package: "semagrpc", What: what, Value: value, Want: want}
 }
 
-// permit is what the two kinds of permits have in common.
-type permit interface {
-	Context(context.Context) context.Context
-	Err() error
-	Release() error
+func (l *Limiter) options() gate.Options {
+	return gate.Options{Wait: l.limit.Wait, Policy: l.limit.Policy, AnswerWithin: l.limit.AnswerWithin, Places: l.limit.Places, PlacesPerKey: l.limit.PlacesPerKey}
 }
 
-// acquire takes a call's permit.
-func (l *Limiter) acquire(ctx context.Context, method string, request any) (permit, error) {
-	within := ctx
-	if l.limit.Wait > 0 {
-		var cancel context.CancelFunc
-		within, cancel = context.WithTimeout(ctx, l.limit.Wait)
-		defer cancel()
-	}
-	p, err := l.take(within, method, l.limit.Weight(ctx, method, request))
+// admitted is a call that runs.
+type admitted struct {
+	method, key string
+	permit      gate.Permit // or what its policy gave it
+}
+
+// enter waits until a call may run.
+func (l *Limiter) enter(ctx context.Context, method string, request any) (*admitted, error) {
+	a := &admitted{method: method, key: l.limit.Key(ctx, method)}
+	n := l.limit.Weight(ctx, method, request)
+	var err error
+	a.permit, err = l.gate.Enter(ctx, l.options(), gate.Asking{
+		Name:    a.key,
+		Acquire: func(ctx context.Context) (gate.Permit, error) { return l.limit.Acquire(ctx, a.key, n) },
+		Failed: func(f gate.Failed) {
+			if tell := l.limit.Observer.EngineFailed; tell != nil {
+				tell(EngineFailed{method, a.key, f.Err, f.Admitted, f.Local})
+			}
+		},
+	})
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
-	return p, nil
+	return a, nil
 }
 
-func (l *Limiter) take(ctx context.Context, method string, n int) (permit, error) {
-	if s := l.limit.Semaphore; s != nil {
-		if l.limit.Wait == NoWait {
-			return of(s.TryAcquireN(ctx, n))
-		}
-		return of(s.AcquireN(ctx, n))
+// leave gives back what a call held, which has ended.
+func (a *admitted) leave() { gate.Release(a.permit) }
+
+// outcome is what a call ends with that ended with err: if its permit was lost
+// meanwhile, that it was.
+func (a *admitted) outcome(err error) error {
+	if lost := a.permit.Err(); lost != nil && !errors.Is(lost, sema.ErrReleased) {
+		return fails(codes.Aborted, lost)
 	}
-	key := l.limit.Key(ctx, method)
-	if l.limit.Wait == NoWait {
-		return of(l.limit.Keys.TryAcquireN(ctx, key, n))
-	}
-	return of(l.limit.Keys.AcquireN(ctx, key, n))
+	return err
 }
 
-// of is p as a permit.
-func of[P permit](p P, err error) (permit, error) { return p, err }
+// take is the Acquire of Semaphore and Keys.
+func (l *Limiter) take(ctx context.Context, key string, n int) (Permit, error) {
+	s, k := l.limit.Semaphore, l.limit.Keys
+	switch try := l.limit.Wait == NoWait; {
+	case s != nil && try:
+		return s.TryAcquireN(ctx, n)
+	case s != nil:
+		return s.AcquireN(ctx, n)
+	case try:
+		return k.TryAcquireN(ctx, key, n)
+	}
+	return k.AcquireN(ctx, key, n)
+}
 
 // failure is an error of sema with the status that a call fails with.
 type failure struct {
@@ -172,13 +242,4 @@ func explain(ctx context.Context, err error) error {
 		return fails(codes.FailedPrecondition, err)
 	}
 	return fails(codes.Internal, err)
-}
-
-// outcome is what a call ends with that ended with err: if its permit was lost
-// meanwhile, that it was.
-func outcome(p permit, err error) error {
-	if lost := p.Err(); lost != nil && !errors.Is(lost, sema.ErrReleased) {
-		return fails(codes.Aborted, lost)
-	}
-	return err
 }

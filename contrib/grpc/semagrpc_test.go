@@ -99,6 +99,12 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 	})
 }
 
+// collectUntilNothingIsHeld has the garbage collector run until a stream is found.
+func collectUntilNothingIsHeld(t *testing.T, e *sematest.Engine) {
+	t.Helper()
+	expect.Until(t, "nothing is held", func() bool { runtime.GC(); return len(e.Held("calls")) == 0 })
+}
+
 // nothingHeld waits until all is given back: a server's handler may outlive its call.
 func nothingHeld(t *testing.T, e *sematest.Engine) {
 	t.Helper()
@@ -283,7 +289,7 @@ func TestEndsOfAClientsStream(t *testing.T) {
 				}
 				end(s, cancel)
 			}()
-			expect.Until(t, "nothing is held", func() bool { runtime.GC(); return len(e.Held("calls")) == 0 })
+			collectUntilNothingIsHeld(t, e)
 		})
 	}
 	t.Run("one answer", func(t *testing.T) {
@@ -387,10 +393,19 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 	expect.OK(t, err)
 	k, err := sema.NewKeys(e, "calls", 1, nil)
 	expect.OK(t, err)
+	acquire := func(context.Context, string, int) (semagrpc.Permit, error) { return nil, nil }
 	for name, l := range map[string]semagrpc.Limit{
 		"neither":            {},
 		"both":               {Semaphore: s, Keys: k},
+		"all three":          {Semaphore: s, Keys: k, Acquire: acquire},
+		"two of them":        {Keys: k, Acquire: acquire},
 		"a key without keys": {Semaphore: s, Key: func(context.Context, string) string { return "" }},
+		"no such policy":     {Semaphore: s, Policy: semagrpc.FailLocal + 1},
+		"no places":          {Semaphore: s, Policy: semagrpc.FailLocal},
+		"places without use": {Semaphore: s, Policy: semagrpc.FailOpen, Places: 1},
+		"too many places":    {Semaphore: s, Policy: semagrpc.FailLocal, Places: semagrpc.MaxPlaces + 1},
+		"places of a key":    {Semaphore: s, Policy: semagrpc.FailLocal, Places: 1, PlacesPerKey: 2},
+		"answer within":      {Semaphore: s, AnswerWithin: -1},
 		"wait":               {Semaphore: s, Wait: -2},
 	} {
 		var argument *sema.ArgumentError

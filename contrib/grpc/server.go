@@ -13,13 +13,13 @@ func (l *Limiter) UnaryServer(ctx context.Context, request any, info *grpc.Unary
 	if l.limit.Skip(ctx, info.FullMethod) {
 		return handler(ctx, request)
 	}
-	p, err := l.acquire(ctx, info.FullMethod, request)
+	a, err := l.enter(ctx, info.FullMethod, request)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = p.Release() }() // what fails here ends with the lease
-	response, err := handler(p.Context(ctx), request)
-	if err := outcome(p, err); err != nil {
+	defer a.leave()
+	response, err := handler(a.permit.Context(ctx), request)
+	if err := a.outcome(err); err != nil {
 		return nil, err
 	}
 	return response, nil
@@ -33,19 +33,19 @@ func (l *Limiter) StreamServer(server any, stream grpc.ServerStream, info *grpc.
 	if l.limit.Skip(ctx, info.FullMethod) {
 		return handler(server, stream)
 	}
-	p, err := l.acquire(ctx, info.FullMethod, nil)
+	a, err := l.enter(ctx, info.FullMethod, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = p.Release() }()
-	return outcome(p, handler(server, &serverStream{stream, p.Context(ctx), p}))
+	defer a.leave()
+	return a.outcome(handler(server, &serverStream{stream, a.permit.Context(ctx), a}))
 }
 
 // serverStream is a stream that ends with its permit.
 type serverStream struct {
 	grpc.ServerStream
-	ctx    context.Context
-	permit permit
+	ctx context.Context
+	of  *admitted
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
@@ -79,5 +79,5 @@ func (s *serverStream) over() error {
 	if s.ctx.Err() == nil {
 		return nil
 	}
-	return outcome(s.permit, nil)
+	return s.of.outcome(nil)
 }

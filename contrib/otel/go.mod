@@ -2,7 +2,10 @@ module sema/contrib/otel
 
 go 1.26.0
 
-replace sema => ../..
+replace (
+	sema => ../..
+	sema/contrib/grpc => ../grpc
+)
 
 require (
 	go.opentelemetry.io/otel v1.47.0
@@ -11,7 +14,9 @@ require (
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0
 	go.uber.org/goleak v1.3.0
+	google.golang.org/grpc v1.85.0
 	sema v0.0.0
+	sema/contrib/grpc v0.0.0
 )
 
 require (
@@ -21,5 +26,9 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
+	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )

@@ -303,6 +303,39 @@ func TestSpansOfRequests(t *testing.T) {
 	}
 }
 
+// A key that is full has a span for the try, and none for a hold.
+func TestSpansOfATryForAKey(t *testing.T) {
+	x := newSDK(t)
+	e := memengine.New()
+	defer func() { _ = e.Close() }()
+	keys, err := sema.NewKeys(e, "tenants", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = keys.Close() }()
+	p, err := x.telemetry.TryAcquireKey(t.Context(), keys, "acme", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.telemetry.TryAcquireKey(t.Context(), keys, "acme", 1); !errors.Is(err, sema.ErrUnavailable) {
+		t.Error(err)
+	}
+	if err := p.Release(); err != nil {
+		t.Error(err)
+	}
+	var got []string
+	for _, span := range x.spans.Ended() {
+		for _, a := range span.Attributes() {
+			if a.Key == otelsema.AttributeResult {
+				got = append(got, a.Value.AsString())
+			}
+		}
+	}
+	if n := len(x.spans.Ended()); n != 3 || !slices.Equal(got, []string{"acquired", "refused"}) {
+		t.Errorf("%d spans, results %v; want a hold and two tries, the second refused", n, got)
+	}
+}
+
 func TestSpanOfALostPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newSDK(t)

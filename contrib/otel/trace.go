@@ -63,11 +63,20 @@ func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, n int) (*
 // AcquireKey is AcquireN of the Keys, with the same spans, one for key and total
 // together. Their name is that of the key's semaphore.
 func (t *Telemetry) AcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*KeyPermit, error) {
+	return t.acquireKey(ctx, k, key, n, k.AcquireN)
+}
+
+// TryAcquireKey is TryAcquireN of the Keys, with the same spans as AcquireKey.
+func (t *Telemetry) TryAcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*KeyPermit, error) {
+	return t.acquireKey(ctx, k, key, n, k.TryAcquireN)
+}
+
+func (t *Telemetry) acquireKey(ctx context.Context, k *sema.Keys, key string, n int, take func(context.Context, string, int) (*sema.KeyPermit, error)) (*KeyPermit, error) {
 	name, err := k.Name(key)
 	if err != nil {
 		return nil, err
 	}
-	p, h, err := acquire(ctx, t, name, n, func(ctx context.Context, n int) (*sema.KeyPermit, error) { return k.AcquireN(ctx, key, n) })
+	p, h, err := acquire(ctx, t, name, n, func(ctx context.Context, n int) (*sema.KeyPermit, error) { return take(ctx, key, n) })
 	if err != nil {
 		return nil, err
 	}

@@ -152,24 +152,30 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		_ = l.Close() // it is not used
 		return err
 	}
+	figures.server = s
+	log.Info("serving", "url", scheme+"://"+l.Addr().String(), "engine", at.kind, "dir", at.dir, "tokens", o.Tokens != nil)
+	if profiles != "" {
+		log.Info("profiles", "url", "http://"+profiles+"/debug/pprof/")
+	}
 	var files sync.WaitGroup
 	defer files.Wait()
 	reading, end := context.WithCancel(ctx)
 	defer end()
 	if o.Tokens != nil {
 		files.Go(func() {
-			reread(reading, log, "token file", func() error { return withTokens(f.tokens, o.Tokens.Reread) }, f.tokens)
+			reread(reading, log, "token file", func() error {
+				err := withTokens(f.tokens, o.Tokens.Reread)
+				if err == nil {
+					warnExpired(log, o.Tokens)
+				}
+				return err
+			}, f.tokens)
 		})
 	}
 	if o.TLS != nil {
 		files.Go(func() {
 			reread(reading, log, "certificate", func() error { return certificate.read(f.cert, f.key) }, f.cert, f.key)
 		})
-	}
-	figures.server = s
-	log.Info("serving", "url", scheme+"://"+l.Addr().String(), "engine", at.kind, "dir", at.dir, "tokens", o.Tokens != nil)
-	if profiles != "" {
-		log.Info("profiles", "url", "http://"+profiles+"/debug/pprof/")
 	}
 	err = s.Serve(ctx, l)
 	if err == nil || errors.Is(err, http.ErrServerClosed) {
@@ -189,6 +195,13 @@ func readTokens(path string) (tokens *server.Tokens, err error) {
 		return err
 	})
 	return tokens, err
+}
+
+// warnExpired says so if nobody is let in.
+func warnExpired(log *slog.Logger, tokens *server.Tokens) {
+	if tokens.Expired() {
+		log.Warn("all tokens have expired: nobody is let in", "try", "a line with a later day in the token file")
+	}
 }
 
 // withTokens opens the token file for read.

@@ -396,6 +396,21 @@ func TestServeReadsAgain(t *testing.T) {
 	}
 }
 
+// A token file whose tokens have all expired is told of, at the start and later.
+func TestServeWithExpiredTokens(t *testing.T) {
+	t.Parallel()
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	const line = "boss admin * hush-hush-hush-boss expires=%s-01-31\n"
+	expect.OK(t, os.WriteFile(tokens, fmt.Appendf(nil, line, "2020"), 0o600))
+	s := serve(t, "--url", fileURL(t), "--token-file", tokens)
+	s.says("all tokens have expired", "level=WARN", "token file")
+	expect.OK(t, os.WriteFile(tokens, fmt.Appendf(nil, line, "9999"), 0o600))
+	s.says("read again")
+	expect.OK(t, os.WriteFile(tokens, fmt.Appendf(nil, line, "2021"), 0o600))
+	s.says("all tokens have expired")
+	s.end()
+}
+
 // The dashboard's refusals and failures are in the audit log, in the words of the API.
 func TestServeAuditsTheDashboard(t *testing.T) {
 	audit := writeFile(t, `{"a line that broke off`)

@@ -226,8 +226,8 @@ func (w *watch) observer() sema.Observer {
 		LimitDiffers: func(e sema.LimitDiffers) {
 			w.stored.Store(int64(e.Stored))
 			if w.flags.limitGiven || w.flags.verbose {
-				note("%q has limit %d, not %d: an operator set it, or another process. To set it for all: sema limit%s %s %d",
-					e.Semaphore, e.Stored, e.Wanted, w.urlFlag(), quote(e.Semaphore), e.Wanted)
+				note("%q has limit %d, not %d: %s. To set it for all: sema limit%s %s %d",
+					e.Semaphore, e.Stored, e.Wanted, w.whose(), w.urlFlag(), quote(e.Semaphore), e.Wanted)
 			}
 		},
 	}
@@ -246,6 +246,21 @@ func (w *watch) observer() sema.Observer {
 		o.RenewFailed = func(e sema.RenewFailed) { note("%q: asked the engine in vain, trying again: %v", e.Semaphore, e.Err) }
 	}
 	return o
+}
+
+// whose is who set the limit that holds. The engine has just answered, so it is
+// asked once more.
+func (w *watch) whose() string {
+	ctx, cancel := context.WithTimeout(context.Background(), min(time.Second, w.flags.lease/6))
+	defer cancel()
+	switch st, err := w.sem.State(ctx); {
+	case err != nil:
+		return "an operator pinned it, or another process set it"
+	case st.Pinned:
+		return "an operator pinned it"
+	default:
+		return "another process set it"
+	}
 }
 
 // acquire waits for the permit, for a signal, and shows how it goes.

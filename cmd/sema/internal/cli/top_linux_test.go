@@ -182,7 +182,7 @@ func TestTopWithoutColour(t *testing.T) {
 		x.never(colour)
 	}
 	y := onTerminal(t, url, "sema", "top", "--every", "100ms")
-	y.shows("idle") // a key that comes before there is a list moves nothing
+	y.shows("idle")  // a key that comes before there is a list moves nothing
 	y.kind("\x1b[B") // the line that waits is red when it is not selected
 	y.shows("31m")
 	y.kind("q")

@@ -1,4 +1,4 @@
-package semahttp
+package gate
 
 import (
 	"context"
@@ -23,12 +23,15 @@ type share struct {
 // errAnswers says that the engine was back before a place was free.
 var errAnswers = errors.New("the engine answers again")
 
-// enter takes a place, until leave is called. With perKey 0 names are not limited. It
-// fails with errAnswers when over is closed before.
-func (p *places) enter(ctx context.Context, over <-chan struct{}, name string, all, perKey int) (leave func(), err error) {
-	of, done := p.of(name, all, perKey)
+// errNoPlace says that there is no place for a request that does not wait.
+var errNoPlace = errors.New("no place is free")
+
+// enter takes a place, until leave is called. It fails with errAnswers when over is
+// closed before.
+func (p *places) enter(ctx context.Context, over <-chan struct{}, name string, o Options) (leave func(), err error) {
+	of, done := p.of(name, o.Places, o.PlacesPerKey)
 	for i, c := range of {
-		if err := place(ctx, over, c); err != nil {
+		if err := place(ctx, over, c, o.Wait != NoWait); err != nil {
 			back(of[:i])
 			done()
 			return nil, err
@@ -38,7 +41,7 @@ func (p *places) enter(ctx context.Context, over <-chan struct{}, name string, a
 }
 
 // of is where a request of that name has to find a place, in this order, and what
-// to call when it has left.
+// to call when it has left. With perKey 0 names are not limited.
 func (p *places) of(name string, all, perKey int) (of []chan struct{}, done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,11 +68,14 @@ func (p *places) of(name string, all, perKey int) (of []chan struct{}, done func
 
 // place takes one of the places. The engine may have used up the wait: then a
 // free one is taken all the same.
-func place(ctx context.Context, over <-chan struct{}, places chan struct{}) error {
+func place(ctx context.Context, over <-chan struct{}, places chan struct{}, wait bool) error {
 	select {
 	case places <- struct{}{}:
 		return nil
 	default:
+		if !wait {
+			return errNoPlace
+		}
 	}
 	select {
 	case places <- struct{}{}:

@@ -1,4 +1,4 @@
-package semahttp
+package gate
 
 import (
 	"context"
@@ -34,7 +34,7 @@ type outage struct {
 
 // probe is how an engine is asked whether it is back.
 type probe struct {
-	limiter  Limiter
+	asking   Asking
 	patience time.Duration
 	ctx      context.Context
 }
@@ -92,13 +92,13 @@ func (x *outages) begin(p probe, err error) (over <-chan struct{}) {
 }
 
 // probe asks once, and ends the outage or asks again later. What is to be asked
-// is a limiter whose engine did not answer.
+// is what the engine did not answer.
 func (x *outages) probe(p probe) {
 	next := time.Now().Add(askAgain)
 	ctx, cancel := context.WithTimeout(p.ctx, p.patience)
 	defer cancel()
-	permit, err := p.limiter.acquire(ctx, 0)
-	silent := unanswered(err)
+	permit, err := p.asking.acquire(ctx, 0)
+	silent := Unanswered(err)
 	x.mu.Lock()
 	if silent {
 		x.away.err = err

@@ -1,0 +1,131 @@
+package otelsema_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/test/bufconn"
+
+	"sema"
+	"sema/contrib/grpc"
+	"sema/contrib/otel"
+	"sema/engine/memengine"
+	"sema/lab/expect"
+	"sema/metrics"
+)
+
+// gRPC calls, unary and streams, have spans for the wait and the hold: of one
+// semaphore, and of keys. What the handler does is below the hold.
+func TestSpansOfCalls(t *testing.T) {
+	for name, acquire := range map[string]func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error){
+		"llm": func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error) {
+			sem := x.semaphore(5)
+			return func(ctx context.Context, _ string, n int) (semagrpc.Permit, error) {
+				return x.telemetry.Acquire(ctx, sem, n)
+			}
+		},
+		"tenants/acme": func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error) {
+			e := memengine.New()
+			keys, err := sema.NewKeys(e, "tenants", 1, &sema.KeysOptions{Total: 5})
+			expect.OK(t, err)
+			t.Cleanup(func() { _, _ = keys.Close(), e.Close() })
+			return func(ctx context.Context, key string, n int) (semagrpc.Permit, error) {
+				return x.telemetry.AcquireKey(ctx, keys, key, n)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newSDK(t)
+			l, err := semagrpc.New(semagrpc.Limit{Acquire: acquire(x), Key: func(context.Context, string) string { return "acme" }})
+			expect.OK(t, err)
+			client := x.serve(t, l)
+			check := x.spansOf(func() {
+				_, err := client.Check(expect.Within(t), &grpc_health_v1.HealthCheckRequest{})
+				expect.OK(t, err)
+			})
+			watch := x.spansOf(func() {
+				ctx, cancel := context.WithCancel(expect.Within(t))
+				defer cancel()
+				s, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+				expect.OK(t, err)
+				_, err = s.Recv()
+				expect.OK(t, err)
+			})
+			for _, spans := range []map[string]sdktrace.ReadOnlySpan{check, watch} {
+				wait, hold, call := spans[otelsema.SpanAcquire], spans[otelsema.SpanHold], spans["call"].SpanContext()
+				if !wait.Parent().Equal(call) || !hold.Parent().Equal(call) || !spans["work"].Parent().Equal(hold.SpanContext()) {
+					t.Errorf("spans are not where they belong: %v", spans)
+				}
+				if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(metrics.LabelName, name)) {
+					t.Errorf("the hold: %v, %v", hold.Status(), hold.Attributes())
+				}
+			}
+		})
+	}
+}
+
+// serve runs a server that is limited and has spans around and within, and connects
+// to it.
+func (x *sdk) serve(t *testing.T, l *semagrpc.Limiter) grpc_health_v1.HealthClient {
+	unary := func(name string) grpc.UnaryServerInterceptor {
+		return func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			ctx, span := x.tracer.Start(ctx, name)
+			defer span.End()
+			return next(ctx, r)
+		}
+	}
+	stream := func(name string) grpc.StreamServerInterceptor {
+		return func(server any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			ctx, span := x.tracer.Start(s.Context(), name)
+			defer span.End()
+			return next(server, &spanned{s, ctx})
+		}
+	}
+	g := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(unary("call"), l.UnaryServer, unary("work")),
+		grpc.ChainStreamInterceptor(stream("call"), l.StreamServer, stream("work")),
+	)
+	grpc_health_v1.RegisterHealthServer(g, health.NewServer())
+	listener := bufconn.Listen(1 << 20)
+	ended := make(chan error)
+	go func() { ended <- g.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:///test", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	expect.OK(t, err)
+	t.Cleanup(func() {
+		expect.OK(t, conn.Close())
+		g.Stop()
+		expect.OK(t, <-ended)
+	})
+	return grpc_health_v1.NewHealthClient(conn)
+}
+
+// spanned is a stream with a span in its context.
+type spanned struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *spanned) Context() context.Context { return s.ctx }
+
+// spansOf has a call made, and returns its four spans when they have ended.
+func (x *sdk) spansOf(call func()) map[string]sdktrace.ReadOnlySpan {
+	x.t.Helper()
+	x.spans.Reset()
+	call()
+	expect.Until(x.t, "all spans have ended", func() bool { return len(x.spans.Ended()) == 4 })
+	spans := map[string]sdktrace.ReadOnlySpan{}
+	for _, span := range x.spans.Ended() {
+		spans[span.Name()] = span
+	}
+	return spans
+}
