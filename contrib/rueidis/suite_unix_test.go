@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
 
 	"sema"
 	"sema/contrib/rueidis"
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 			return nil, err
 		}
 		return redisengine.New(rdb, nil)
-	})
+	}, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2")) // sleeps 5 s before it closes what it left
 }
 
 func standalone(tb testing.TB) enginetest.Store {
