@@ -44,8 +44,8 @@ type job struct {
 // Main is the TestMain of an engine's tests. With the URL of a Store it lets
 // the tests run workers in processes of their own, which open the store by
 // calling open. As they mostly wait, eight tests run at once, unless -parallel says
-// otherwise. No goroutine may be left when the tests end.
-func Main(m *testing.M, open func(url string) (sema.Engine, error)) {
+// otherwise. No goroutine may be left when the tests end, but those that others ignore.
+func Main(m *testing.M, open func(url string) (sema.Engine, error), others ...goleak.Option) {
 	for role, work := range map[string]func(context.Context, sema.Engine, job) error{workerRole: work, keeperRole: keepIdle} {
 		child.Role(role, func(j job) error {
 			engine, err := open(j.URL)
@@ -68,7 +68,7 @@ func Main(m *testing.M, open func(url string) (sema.Engine, error)) {
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
 		_ = p.Value.Set("8")
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, others...)
 }
 
 // work acquires, holds and releases until the context ends. It says each hold

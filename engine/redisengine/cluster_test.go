@@ -33,30 +33,6 @@ func shardChannels(t *testing.T, nodes ...*redistest.Server) int {
 	return n
 }
 
-// moveSlot does what resharding does.
-func moveSlot(t *testing.T, c *redistest.Cluster, slot int64, from, to *redistest.Server) {
-	t.Helper()
-	ctx := expect.Within(t)
-	id := func(s *redistest.Server) string { return s.Client().Do(ctx, "CLUSTER", "MYID").Val().(string) }
-	expect.OK(t, to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)).Err())
-	expect.OK(t, from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to)).Err())
-	for {
-		keys := from.Client().ClusterGetKeysInSlot(ctx, int(slot), 100).Val()
-		if len(keys) == 0 {
-			break
-		}
-		args := []any{"MIGRATE", "127.0.0.1", to.Port(), "", 0, 5000, "KEYS"}
-		for _, k := range keys {
-			args = append(args, k)
-		}
-		expect.OK(t, from.Client().Do(ctx, args...).Err())
-	}
-	owner := id(to)
-	for _, node := range append([]*redistest.Server{to, from}, c.Nodes...) {
-		expect.OK(t, node.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", owner).Err())
-	}
-}
-
 // A semaphore's slot moves to another node while a waiter waits: its inbox
 // follows, and it is served.
 func TestTheSlotMoves(t *testing.T) {
@@ -71,7 +47,7 @@ func TestTheSlotMoves(t *testing.T) {
 	from := slotOwner(c, slot)
 	for i := range 2 { // there, and further: the first line ended with its last channel
 		to := (from + 1) % 3
-		moveSlot(t, c, slot, c.Nodes[from], c.Nodes[to])
+		c.MoveSlot(slot, c.Nodes[from], c.Nodes[to])
 		expect.Until(t, "the inbox's move", func() bool { return shardChannels(t, c.Nodes[to]) > 0 })
 		expect.Until(t, fmt.Sprintf("move %d: no subscription at the old node", i), func() bool { return shardChannels(t, c.Nodes[from]) == 0 })
 		from = to

@@ -113,6 +113,33 @@ func (c *Cluster) Client() *redis.ClusterClient {
 	return cl
 }
 
+// MoveSlot does what resharding does.
+func (c *Cluster) MoveSlot(slot int64, from, to *Server) {
+	c.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	must := func(s *Server, words ...any) any {
+		reply, err := s.Client().Do(ctx, words...).Result()
+		if err != nil {
+			c.tb.Fatalf("redistest: moving slot %d: %v", slot, err)
+		}
+		return reply
+	}
+	owner := must(to, "CLUSTER", "MYID")
+	must(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", must(from, "CLUSTER", "MYID"))
+	must(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", owner)
+	for {
+		keys := must(from, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
+		if len(keys) == 0 {
+			break
+		}
+		must(from, append([]any{"MIGRATE", "127.0.0.1", to.Port(), "", 0, 5000, "KEYS"}, keys...)...)
+	}
+	for _, node := range append([]*Server{to, from}, c.Nodes...) {
+		must(node, "CLUSTER", "SETSLOT", slot, "NODE", owner)
+	}
+}
+
 // Sentinel is a master with one replica, watched by three Sentinels.
 type Sentinel struct {
 	Master    *Server // the master at the start
