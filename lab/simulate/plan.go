@@ -105,6 +105,9 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		if rng.IntN(10) == 0 {
 			p.userHold = 3 * p.userLease // renewed
 		}
+		if rng.IntN(2) == 0 { // among themselves they meet what is seldom far more often
+			p.clients = nil
+		}
 		for range 1 + rng.IntN(3) {
 			p.clients = append(p.clients, clientPlan{lease: lease, maxWeight: 1, hold: 1, think: 1, detached: true, serves: true})
 		}
