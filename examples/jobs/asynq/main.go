@@ -20,7 +20,7 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
-	"sema/examples/jobs/internal/local"
+	"sema/lab/local"
 )
 
 func main() {

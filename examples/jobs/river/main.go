@@ -26,7 +26,7 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
-	"sema/examples/jobs/internal/local"
+	"sema/lab/local"
 )
 
 func main() {
