@@ -9,8 +9,9 @@ import (
 
 // Driver is a driver with which a client takes no jobs of a kind while as many as
 // may wait in this process for a permit do (see Limit.Wait). That needs
-// river.Config.FetchOnlyKnownKinds; without it, only what a Semaphore limits is
-// left alone.
+// river.Config.FetchOnlyKnownKinds, with which River leaves jobs of kinds that the
+// client does not know to other clients; without it, only what a Semaphore limits
+// is left alone. What River Pro's driver adds is not there.
 //
 // River says that its drivers' interface may change. If it has, the module does not
 // compile with that version of River; the Limiter alone keeps the limit as well.

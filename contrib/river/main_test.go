@@ -204,3 +204,12 @@ func engineAt(tb testing.TB, network, addr string) *redisengine.Engine {
 	})
 	return engine
 }
+
+// connect is for what needs a pool, and no server.
+func connect() *pgxpool.Pool {
+	pool, err := pgxpool.New(context.Background(), "postgres://127.0.0.1/jobs")
+	if err != nil {
+		panic(err)
+	}
+	return pool
+}
