@@ -2,7 +2,11 @@ module sema/examples/jobs
 
 go 1.26.0
 
-replace sema => ../..
+replace (
+	sema => ../..
+	sema/contrib/asynq => ../../contrib/asynq
+	sema/contrib/river => ../../contrib/river
+)
 
 require (
 	github.com/hibiken/asynq v0.26.0
@@ -13,6 +17,8 @@ require (
 	github.com/riverqueue/river/rivertype v0.51.1
 	go.uber.org/goleak v1.3.0
 	sema v0.0.0
+	sema/contrib/asynq v0.0.0
+	sema/contrib/river v0.0.0
 )
 
 require (

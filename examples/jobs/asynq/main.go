@@ -1,9 +1,9 @@
-// Command asynq has three servers with ten workers each work off forty tasks, of
-// which four may run at once.
+// Command asynq has three servers with ten workers each work off reports, of which
+// two may run at once, and mails, of which three may; and four in all.
 //
 //	go run ./asynq
 //
-// starts Redis for both asynq and sema. limit.go is what a program needs of it.
+// starts Redis for both asynq and sema. work.go is what a program needs of it.
 package main
 
 import (
@@ -11,16 +11,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"sema"
-	"sema/engine/redisengine"
-	"sema/examples/jobs/internal/local"
+	"sema/examples/jobs/internal/counter"
+	"sema/lab/local"
 )
 
 func main() {
@@ -30,7 +27,7 @@ func main() {
 	}
 }
 
-const servers, workers, atOnce, tasks = 3, 10, 4, 40
+const servers, reports, mails = 3, 20, 40
 
 func demo(ctx context.Context, out io.Writer) error {
 	server, err := local.Redis(ctx)
@@ -41,74 +38,49 @@ func demo(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 
-	var now, most, done atomic.Int64
-	var all sync.WaitGroup
-	all.Add(tasks)
-	work := asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		n := now.Add(1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+	var count counter.Counter
+	mux := func() *asynq.ServeMux {
+		mux := asynq.NewServeMux()
+		for _, name := range []string{"report", "mail"} {
+			mux.HandleFunc(name, func(ctx context.Context, _ *asynq.Task) error {
+				return count.Work(name, func() error {
+					time.Sleep(20 * time.Millisecond)
+					return ctx.Err() // the permit is lost: asynq tries again
+				})
+			})
 		}
-		time.Sleep(20 * time.Millisecond) // the work
-		now.Add(-1)
-		if err := ctx.Err(); err != nil {
-			return err // asynq tries again
-		}
-		done.Add(1)
-		all.Done()
-		return nil
-	})
+		return mux
+	}
 	for range servers {
 		rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Address, ContextTimeoutEnabled: true})
 		defer func() { _ = rdb.Close() }()
-		engine, err := redisengine.New(rdb, nil)
+		stop, err := work(rdb, mux())
 		if err != nil {
 			return err
 		}
-		defer func() { _ = engine.Close() }()
-		sem, err := sema.New(engine, "reports", atOnce, nil)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = sem.Close() }()
-		mux := asynq.NewServeMux()
-		mux.Use(limit(sem))
-		mux.Handle("report", work)
-		s := asynq.NewServerFromRedisClient(rdb, config(workers))
-		if err := s.Start(mux); err != nil {
-			return err
-		}
-		defer s.Shutdown()
+		defer stop()
 	}
 
 	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Address})
 	defer func() { _ = rdb.Close() }()
 	client := asynq.NewClientFromRedisClient(rdb)
-	for range tasks {
-		if _, err := client.EnqueueContext(ctx, asynq.NewTask("report", nil), asynq.MaxRetry(3)); err != nil {
+	for name, n := range map[string]int{"report": reports, "mail": mails} {
+		for range n {
+			if _, err := client.EnqueueContext(ctx, asynq.NewTask(name, nil), asynq.MaxRetry(3)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := count.Await(ctx, reports+mails); err != nil {
+		return err
+	}
+	for _, of := range []struct {
+		name  string
+		limit int
+	}{{"report", limits["report"]}, {"mail", limits["mail"]}, {"in all", inAll}} {
+		if err := count.Say(out, of.name, of.limit); err != nil {
 			return err
 		}
 	}
-	if err := await(ctx, &all); err != nil {
-		return fmt.Errorf("%d of %d tasks done: %w", done.Load(), tasks, err)
-	}
-	if most.Load() > atOnce {
-		return fmt.Errorf("%d tasks at once", most.Load())
-	}
-	fmt.Fprintf(out, "%d workers have done %d tasks, never more than %d at once\n", servers*workers, done.Load(), atOnce)
 	return nil
-}
-
-// await waits until all is done.
-func await(ctx context.Context, all *sync.WaitGroup) error {
-	done := make(chan struct{})
-	go func() {
-		all.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

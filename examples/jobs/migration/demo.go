@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"sema"
-	"sema/examples/jobs/internal/local"
+	"sema/lab/local"
 )
 
 // standStill is a host that stops after the first step, until somebody lets it

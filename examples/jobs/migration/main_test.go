@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/examples/jobs/internal/local"
 	"sema/examples/jobs/internal/page"
+	"sema/lab/local"
 	"sema/sematest"
 )
 

@@ -1,10 +1,10 @@
-// Command river has three clients with ten workers each work off forty jobs, of
-// which four may run at once.
+// Command river has three clients with ten workers each work off reports, of which
+// two may run at once, and mails, of which three may; and four in all.
 //
 //	go run ./river
 //
-// starts PostgreSQL for River, and Redis for sema. limit.go is what a program
-// needs of it.
+// starts PostgreSQL for River, and Redis for sema. work.go is what a program needs
+// of it.
 package main
 
 import (
@@ -13,20 +13,16 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
-	"github.com/riverqueue/river/rivertype"
 
-	"sema"
-	"sema/engine/redisengine"
-	"sema/examples/jobs/internal/local"
+	"sema/examples/jobs/internal/counter"
+	"sema/lab/local"
 )
 
 func main() {
@@ -36,31 +32,25 @@ func main() {
 	}
 }
 
-const clients, workers, atOnce, jobs = 3, 10, 4, 40
+const clients, reports, mails = 3, 20, 40
 
-// report is a job.
-type report struct{}
+// report and mail are jobs.
+type (
+	report struct{}
+	mail   struct{}
+)
 
 func (report) Kind() string { return "report" }
+func (mail) Kind() string   { return "mail" }
 
-// reporter does it, and counts how many are done at once.
-type reporter struct {
-	river.WorkerDefaults[report]
-	now, most atomic.Int64
-	done      chan struct{}
-}
-
-func (r *reporter) Work(ctx context.Context, _ *river.Job[report]) error {
-	n := r.now.Add(1)
-	for m := r.most.Load(); n > m && !r.most.CompareAndSwap(m, n); m = r.most.Load() {
-	}
-	time.Sleep(20 * time.Millisecond) // the work
-	r.now.Add(-1)
-	if err := ctx.Err(); err != nil {
-		return err // River tries again
-	}
-	r.done <- struct{}{}
-	return nil
+// worker does one of them, and counts how many are done at once.
+func worker[J river.JobArgs](count *counter.Counter) river.Worker[J] {
+	return river.WorkFunc(func(ctx context.Context, job *river.Job[J]) error {
+		return count.Work(job.Kind, func() error {
+			time.Sleep(20 * time.Millisecond)
+			return ctx.Err() // the permit is lost: River tries again
+		})
+	})
 }
 
 func demo(ctx context.Context, out io.Writer) error {
@@ -89,54 +79,43 @@ func demo(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
-	r := &reporter{done: make(chan struct{}, jobs)}
-	var client *river.Client[pgx.Tx]
-	for i := range clients {
+	var count counter.Counter
+	for range clients {
 		rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: redisServer.Address, ContextTimeoutEnabled: true})
 		defer func() { _ = rdb.Close() }()
-		engine, err := redisengine.New(rdb, nil)
+		workers := river.NewWorkers()
+		river.AddWorker(workers, worker[report](&count))
+		river.AddWorker(workers, worker[mail](&count))
+		stop, err := work(ctx, rdb, pool, workers)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = engine.Close() }()
-		sem, err := sema.New(engine, "reports", atOnce, nil)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = sem.Close() }()
-		kinds := river.NewWorkers()
-		river.AddWorker(kinds, r)
-		client, err = river.NewClient(riverpgxv5.New(pool), &river.Config{
-			ID:         fmt.Sprint("client ", i),
-			Queues:     map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}},
-			Workers:    kinds,
-			Middleware: []rivertype.Middleware{&limit{sem: sem}},
-			Logger:     slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			return err
-		}
-		if err := client.Start(ctx); err != nil {
-			return err
-		}
-		c := client
-		defer func() { _ = c.Stop(context.WithoutCancel(ctx)) }()
+		defer stop()
 	}
-	for range jobs {
-		if _, err := client.Insert(ctx, report{}, nil); err != nil {
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	for _, of := range []struct {
+		job river.JobArgs
+		n   int
+	}{{report{}, reports}, {mail{}, mails}} {
+		for range of.n {
+			if _, err := client.Insert(ctx, of.job, nil); err != nil {
+				return err
+			}
+		}
+	}
+	if err := count.Await(ctx, reports+mails); err != nil {
+		return err
+	}
+	for _, of := range []struct {
+		name  string
+		limit int
+	}{{"report", limits["report"]}, {"mail", limits["mail"]}, {"in all", inAll}} {
+		if err := count.Say(out, of.name, of.limit); err != nil {
 			return err
 		}
 	}
-	for i := range jobs {
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d jobs done: %w", i, jobs, ctx.Err())
-		}
-	}
-	if r.most.Load() > atOnce {
-		return fmt.Errorf("%d jobs at once", r.most.Load())
-	}
-	fmt.Fprintf(out, "%d workers have done %d jobs, never more than %d at once\n", clients*workers, jobs, atOnce)
 	return nil
 }

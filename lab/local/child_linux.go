@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// unprivileged has a child die with the example, and not be root, which
+// unprivileged has a child die with its parent, and not be root, which
 // PostgreSQL refuses.
 func unprivileged() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -25,7 +25,7 @@ func giveAway(dir string) error {
 	return nil
 }
 
-// nobody is who the child is, if the example runs as root.
+// nobody is who the child is, if its parent is root.
 func nobody() (uid, gid int, ok bool) {
 	if os.Getuid() != 0 {
 		return 0, 0, false

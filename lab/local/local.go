@@ -1,6 +1,6 @@
-// Package local starts the servers that the examples need, as children of the
-// example, on Unix sockets of their own in a temporary directory. They keep
-// nothing.
+// Package local starts a Redis or PostgreSQL server as a child of the program, on a
+// Unix socket of its own in a temporary directory: for examples, which show all of
+// it with one command, and for tests. The servers keep nothing.
 package local
 
 import (
@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -53,7 +52,8 @@ func Redis(ctx context.Context) (*Server, error) {
 func Postgres(ctx context.Context) (*Server, error) {
 	initdb, err1 := find("initdb")
 	postgres, err2 := find("postgres")
-	if err := errors.Join(err1, err2); err != nil {
+	isReady, err3 := find("pg_isready")
+	if errors.Join(err1, err2, err3) != nil {
 		return nil, errors.New("no PostgreSQL on this machine; try: apt-get install postgresql")
 	}
 	return start(ctx, func(s *Server) error {
@@ -68,11 +68,7 @@ func Postgres(ctx context.Context) (*Server, error) {
 		s.cmd = exec.Command(postgres, "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200")
 		return nil
 	}, func(ctx context.Context, s *Server) error {
-		conn, err := pgx.Connect(ctx, s.Address)
-		if err != nil {
-			return err
-		}
-		return conn.Close(ctx)
+		return exec.CommandContext(ctx, isReady, "-q", "-h", s.dir, "-U", "sema").Run()
 	})
 }
 

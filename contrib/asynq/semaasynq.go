@@ -1,0 +1,172 @@
+// Package semaasynq limits how many tasks of asynq are worked on at once, by all
+// servers together: so many of each type, and so many in all.
+//
+//	keys, err := sema.NewKeys(engine, "tasks", 5, &sema.KeysOptions{Total: 20})
+//	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys})
+//
+//	mux := asynq.NewServeMux()
+//	mux.Use(limiter.Middleware)
+//	server := limiter.NewServer(rdb, asynq.Config{Concurrency: 10})
+//	err = server.Run(mux)
+//
+// A task takes its permit after asynq has taken it from its queue, and before its
+// handler is called. One that finds none in time (Limit.Wait) goes back to its queue,
+// and so does one that loses its permit, whatever its handler returned: its context
+// ends, with cause sema.ErrLost. Neither counts as a failed try.
+//
+// A queue whose tasks are all of one type can be left alone while tasks of that
+// type wait (Limit.Queues): then the check comes before a task is taken.
+//
+// What can never have a permit is a failed try: a key that is none (see
+// sema.Keys.Name), a weight that is none or above the limit, a limit that
+// sema.Options say to refuse. So is a task that was held longer than
+// sema.Options.MaxHold.
+package semaasynq
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/internal/jobs"
+)
+
+// Limit says which tasks share which semaphore. The zero value of each field is
+// its default; one of Semaphore and Keys has to be there.
+type Limit struct {
+	// Semaphore limits all tasks together.
+	Semaphore *sema.Semaphore
+
+	// Keys limits the tasks of each key and, with a total, all of them.
+	Keys *sema.Keys
+
+	// Key is a task's key: its tenant, its queue (asynq.GetQueueName). Default: its
+	// type.
+	Key func(ctx context.Context, task *asynq.Task) string
+
+	// Weight is how much of the limit a task takes. Default: 1.
+	Weight func(ctx context.Context, task *asynq.Task) int
+
+	// Wait is how long a task waits for its permit, in a worker and in its place in
+	// the semaphore's queue; at most half of the time that its own deadline leaves
+	// it. After one has waited in vain, only one of its key at a time waits in this
+	// process, until permits come again. Default: a second.
+	Wait time.Duration
+
+	// Back is how long a task that found none stays away at most; at least half of
+	// it. asynq adds its DelayedTaskCheckInterval. Default: a second.
+	Back time.Duration
+
+	// Queues names the key of each queue that has tasks of one key only. This server
+	// takes no task from such a queue while as many as may wait here do. With
+	// Semaphore that holds for all queues, and nothing needs to be said. Default:
+	// none.
+	Queues map[string]string
+}
+
+// Limiter has tasks run under permits.
+type Limiter struct {
+	limit Limit
+	jobs  *jobs.Limiter
+}
+
+// New makes a limiter. It fails with a *sema.ArgumentError on a limit that
+// contradicts itself. The semaphores stay the caller's, to be closed after the
+// server has shut down.
+func New(limit Limit) (*Limiter, error) {
+	if limit.Semaphore != nil && (limit.Key != nil || limit.Queues != nil) {
+		return nil, &sema.ArgumentError{Package: "semaasynq", What: "limit with Key or Queues", Value: limit.Keys, Want: "Keys"}
+	}
+	j, err := jobs.New("semaasynq", jobs.Limit{Semaphore: limit.Semaphore, Keys: limit.Keys, Wait: limit.Wait, Back: limit.Back})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case limit.Semaphore != nil:
+		limit.Key = func(context.Context, *asynq.Task) string { return "" }
+	case limit.Key == nil:
+		limit.Key = func(_ context.Context, task *asynq.Task) string { return task.Type() }
+	}
+	if limit.Weight == nil {
+		limit.Weight = func(context.Context, *asynq.Task) int { return 1 }
+	}
+	return &Limiter{limit, j}, nil
+}
+
+// Middleware is an asynq.MiddlewareFunc, for the server that NewServer makes.
+func (l *Limiter) Middleware(next asynq.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		j := jobs.Job{Key: l.limit.Key(ctx, task), Weight: l.limit.Weight(ctx, task), Stays: lastTry(ctx)}
+		for {
+			err := l.jobs.Do(ctx, j, func(ctx context.Context) error { return next.ProcessTask(ctx, task) })
+			var p *jobs.Postponed
+			if !j.Stays || !errors.As(err, &p) || !pause(ctx, p.After) {
+				return err
+			}
+		}
+	})
+}
+
+// lastTry reports whether asynq would archive the task instead of trying it again.
+// It does so whatever the error, and whether or not that is a failure.
+func lastTry(ctx context.Context) bool {
+	retried, ok1 := asynq.GetRetryCount(ctx)
+	most, ok2 := asynq.GetMaxRetry(ctx)
+	return ok1 && ok2 && retried >= most
+}
+
+// pause reports whether d has passed before the context ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Postponed reports whether a task's error says that it went back to its queue
+// without having failed. An asynq.ErrorHandler is told of those as well.
+func Postponed(err error) bool {
+	var p *jobs.Postponed
+	return errors.As(err, &p)
+}
+
+// NewServer is asynq.NewServerFromRedisClient with what the limiter needs: a task
+// that goes back is no failure and comes again after Limit.Back, and a queue of
+// Limit.Queues is left alone while its tasks wait. What the config says of other
+// errors stays. rdb stays the caller's, to be closed after the server has shut
+// down.
+func (l *Limiter) NewServer(rdb redis.UniversalClient, config asynq.Config) *asynq.Server {
+	failure, delay := config.IsFailure, config.RetryDelayFunc
+	if failure == nil {
+		failure = func(err error) bool { return err != nil }
+	}
+	if delay == nil {
+		delay = asynq.DefaultRetryDelayFunc
+	}
+	config.IsFailure = func(err error) bool { return !Postponed(err) && failure(err) }
+	config.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
+		var p *jobs.Postponed
+		if errors.As(err, &p) {
+			return p.After
+		}
+		return delay(n, err, task)
+	}
+	return asynq.NewServerFromRedisClient(&fetcher{rdb, l.full}, config)
+}
+
+// full reports whether a queue is to be left alone.
+func (l *Limiter) full(queue string) bool {
+	if l.limit.Semaphore != nil {
+		return l.jobs.Full("")
+	}
+	key, ok := l.limit.Queues[queue]
+	return ok && l.jobs.Full(key)
+}

@@ -1,0 +1,309 @@
+package semaasynq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/contrib/asynq"
+	"sema/engine/memengine"
+	"sema/lab/atonce"
+	"sema/lab/child"
+	"sema/lab/expect"
+	"sema/lab/history"
+	"sema/lab/redistest"
+	"sema/sematest"
+)
+
+// Three processes with ten workers each work on tasks of two types. One is killed
+// in the midst of it. No cap is exceeded, and each task is worked on.
+func TestProcesses(t *testing.T) {
+	server := redistest.Start(t)
+	q := newQueue(t, server)
+	const a, b = 120, 40
+	q.add(t, "a", a)
+	q.add(t, "b", b)
+	run := func(n int) *child.Tested {
+		p := child.Run(t, "worker", worker{server.Addr(), fmt.Sprint("worker ", n), 20 * time.Millisecond})
+		p.Says("works")
+		return p
+	}
+	all := []*child.Tested{run(0), run(1), run(2)}
+	victim := all[1]
+	expect.Until(t, "the victim works", func() bool { return strings.Contains(string(victim.Said()), "began") })
+	victim.Kill()
+	killed := history.Now()
+	// A minute and a half later asynq would find that these are nobody's.
+	for line := range strings.Lines(string(victim.Said())) {
+		if id, ok := strings.CutPrefix(line, "took "); ok {
+			expect.OK(t, q.rdb.ZAddXX(t.Context(), "asynq:{default}:lease", redis.Z{Member: strings.TrimSpace(id)}).Err())
+		}
+	}
+	all = append(all, run(3)) // finds them as it starts
+
+	spans := func() (spans []atonce.Span) {
+		for _, p := range all {
+			end := int64(0)
+			if p == victim {
+				end = killed
+			}
+			spans = append(spans, atonce.Read(p.Said(), end)...)
+		}
+		return spans
+	}
+	expect.Until(t, "all tasks are worked on", func() bool {
+		i := q.info(t, "default")
+		return i.Processed >= a+b && i.Pending+i.Active+i.Scheduled+i.Retry == 0
+	})
+	for _, p := range all {
+		if p != victim {
+			p.Ends()
+		}
+	}
+	if n := q.info(t, "default").Archived; n != 0 {
+		t.Errorf("%d tasks are archived; want none", n)
+	}
+	jobs, byKey := map[string]bool{}, map[string][]atonce.Span{}
+	for _, s := range spans() {
+		jobs[s.Job] = true
+		byKey[s.Key] = append(byKey[s.Key], s)
+	}
+	if len(jobs) != a+b {
+		t.Errorf("%d tasks were worked on; want %d", len(jobs), a+b)
+	}
+	for key, spans := range byKey {
+		if n, _ := atonce.Most(spans); n > ofType {
+			t.Errorf("%d of %s at once; the limit is %d", n, key, ofType)
+		}
+	}
+	if n, _ := atonce.Most(spans()); n > inAll {
+		t.Errorf("%d at once; the limit is %d", n, inAll)
+	}
+}
+
+// held is a key of which somebody else has the only permit.
+func held(t *testing.T, server *redistest.Server, key string) (keys *sema.Keys, release func()) {
+	t.Helper()
+	make := func(label string) *sema.Keys {
+		keys, err := sema.NewKeys(client(t, server, label), "tasks", 1, &sema.KeysOptions{Options: sema.Options{Label: label}})
+		expect.OK(t, err)
+		t.Cleanup(func() { expect.OK(t, keys.Close()) })
+		return keys
+	}
+	permit, err := make("other").Acquire(expect.Within(t), key)
+	expect.OK(t, err)
+	return make("worker"), func() { expect.OK(t, permit.Release()) }
+}
+
+// While the cap of one type is reached, tasks of another one are worked on, and none
+// of those that find no permit has failed, though each has one try.
+func TestOneTypeDoesNotHoldUpAnother(t *testing.T) {
+	server := redistest.Start(t)
+	q := newQueue(t, server)
+	keys, release := held(t, server, "a")
+	q.add(t, "a", 50, asynq.MaxRetry(1))
+	q.add(t, "b", 10, asynq.MaxRetry(1))
+	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Wait: 20 * time.Millisecond, Back: 20 * time.Millisecond})
+	expect.OK(t, err)
+	var b atomic.Int64
+	start(t, server, limiter, quick(2), func(_ context.Context, task *asynq.Task) error {
+		if task.Type() == "b" {
+			b.Add(1)
+		}
+		return nil
+	})
+	expect.Until(t, "b is done", func() bool { return b.Load() == 10 })
+	release()
+	q.allDone(t, "default", 60)
+}
+
+// Of a queue with one type nothing is taken while a task of it waits.
+func TestQueueIsLeftAlone(t *testing.T) {
+	server := redistest.Start(t)
+	q := newQueue(t, server)
+	keys, release := held(t, server, "a")
+	const a = 300
+	q.add(t, "a", a, asynq.Queue("as"))
+	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Wait: 100 * time.Millisecond, Queues: map[string]string{"as": "a"}})
+	expect.OK(t, err)
+	config := quick(2)
+	config.Queues = map[string]int{"as": 1, "bs": 1}
+	var waited, atOnce atomic.Int64
+	config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) {
+		if errors.Is(err, context.DeadlineExceeded) {
+			waited.Add(1)
+		} else {
+			atOnce.Add(1)
+		}
+	})
+	start(t, server, limiter, config, func(context.Context, *asynq.Task) error { return nil })
+	q.add(t, "b", 10, asynq.Queue("bs"))
+	expect.Until(t, "tasks of a have waited in vain", func() bool { return waited.Load() >= 5 })
+	// One may be taken while another is on its way to its wait.
+	if n := atOnce.Load(); n > a/4 {
+		t.Errorf("%d of %d tasks were taken while another one waited; want few", n, a)
+	}
+	q.allDone(t, "bs", 10)
+	release()
+	q.allDone(t, "as", a)
+}
+
+// A task in its last try has nowhere to go back to: asynq would archive it.
+func TestLastTryIsNotLost(t *testing.T) {
+	server := redistest.Start(t)
+	q := newQueue(t, server)
+	keys, release := held(t, server, "a")
+	q.add(t, "a", 1, asynq.MaxRetry(0))
+	q.add(t, "a", 10, asynq.MaxRetry(1))
+	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Wait: 10 * time.Millisecond, Back: 10 * time.Millisecond})
+	expect.OK(t, err)
+	start(t, server, limiter, quick(2), func(context.Context, *asynq.Task) error { return nil })
+	expect.Until(t, "a task has waited in vain", func() bool { return q.info(t, "default").Retry > 0 })
+	release()
+	q.allDone(t, "default", 11)
+}
+
+// The semaphores' server dies: tasks go back, and none has failed, nor one in its
+// last try.
+func TestOutage(t *testing.T) {
+	server, semaphores := redistest.Start(t), redistest.Start(t)
+	q := newQueue(t, server)
+	keys, err := sema.NewKeys(client(t, semaphores, "worker"), "tasks", 2, &sema.KeysOptions{Total: 3})
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = keys.Close() })
+	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
+	expect.OK(t, err)
+	semaphores.Kill()
+	q.add(t, "a", 20)
+	q.add(t, "b", 1, asynq.MaxRetry(0))
+	start(t, server, limiter, quick(5), func(context.Context, *asynq.Task) error { return nil })
+	expect.Until(t, "tasks go back", func() bool { return q.info(t, "default").Retry > 5 })
+	semaphores.Restart()
+	q.allDone(t, "default", 21)
+}
+
+// A task whose permit is lost is cancelled, and tried again, though it returns nil
+// and has no tries left.
+func TestLost(t *testing.T) {
+	server := redistest.Start(t)
+	q := newQueue(t, server)
+	e := sematest.New(t)
+	sem, err := sema.New(e, "tasks", 1, nil)
+	expect.OK(t, err)
+	t.Cleanup(func() { expect.OK(t, sem.Close()) })
+	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Back: time.Millisecond})
+	expect.OK(t, err)
+	for _, tries := range []int{0, 1} {
+		q.add(t, fmt.Sprint("tries ", tries), 1, asynq.MaxRetry(tries))
+	}
+	calls := map[string]int{} // one at a time, by the semaphore
+	start(t, server, limiter, quick(2), func(ctx context.Context, task *asynq.Task) error {
+		calls[task.Type()]++
+		if calls[task.Type()] == 1 {
+			e.Lose("tasks")
+			<-ctx.Done()
+			if cause := context.Cause(ctx); !errors.Is(cause, sema.ErrLost) {
+				t.Errorf("cause %v", cause)
+			}
+		}
+		return nil
+	})
+	q.allDone(t, "default", 2)
+	for kind, n := range calls {
+		if n != 2 {
+			t.Errorf("%s was called %d times; want 2", kind, n)
+		}
+	}
+}
+
+// What a config says of the handlers' own errors stays.
+func TestConfigStays(t *testing.T) {
+	server := redistest.Start(t)
+	q := newQueue(t, server)
+	sem, err := sema.New(memengine.New(), "tasks", 1, nil)
+	expect.OK(t, err)
+	t.Cleanup(func() { expect.OK(t, sem.Close()) })
+	permit, err := sem.Acquire(t.Context())
+	expect.OK(t, err)
+	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: time.Millisecond, Back: time.Millisecond})
+	expect.OK(t, err)
+	errBusy := errors.New("busy")
+	var delays, handled, postponed atomic.Int64
+	config := quick(1)
+	config.IsFailure = func(err error) bool { return !errors.Is(err, errBusy) }
+	config.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { delays.Add(1); return 0 }
+	config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) {
+		if semaasynq.Postponed(err) {
+			postponed.Add(1)
+		} else {
+			handled.Add(1)
+		}
+	})
+	var calls atomic.Int64
+	start(t, server, limiter, config, func(context.Context, *asynq.Task) error {
+		if calls.Add(1) == 1 {
+			return errBusy
+		}
+		return nil
+	})
+	q.add(t, "a", 1)
+	expect.Until(t, "it was postponed", func() bool { return postponed.Load() > 0 })
+	expect.OK(t, permit.Release())
+	q.allDone(t, "default", 1)
+	if d, h := delays.Load(), handled.Load(); d != 1 || h != 1 {
+		t.Errorf("the config was asked for %d delays and told of %d errors; want 1 and 1", d, h)
+	}
+}
+
+// Keys and weights may depend on the task, and on what asynq says of it.
+func TestKeyAndWeight(t *testing.T) {
+	server := redistest.Start(t)
+	q := newQueue(t, server)
+	e := sematest.New(t)
+	keys, err := sema.NewKeys(e, "queues", 5, nil)
+	expect.OK(t, err)
+	t.Cleanup(func() { expect.OK(t, keys.Close()) })
+	limiter, err := semaasynq.New(semaasynq.Limit{
+		Keys:   keys,
+		Key:    func(ctx context.Context, _ *asynq.Task) string { name, _ := asynq.GetQueueName(ctx); return name },
+		Weight: func(_ context.Context, task *asynq.Task) int { return len(task.Payload()) },
+	})
+	expect.OK(t, err)
+	start(t, server, limiter, quick(1), func(context.Context, *asynq.Task) error {
+		if held := e.Held("queues/default"); len(held) != 1 || held[0].Weight != 3 {
+			t.Errorf("%v are held; want one of weight 3", held)
+		}
+		return nil
+	})
+	_, err = q.client.EnqueueContext(t.Context(), asynq.NewTask("a", []byte("xxx")))
+	expect.OK(t, err)
+	q.allDone(t, "default", 1)
+	_, err = q.client.EnqueueContext(t.Context(), asynq.NewTask("a", []byte("too heavy")), asynq.MaxRetry(0))
+	expect.OK(t, err)
+	expect.Until(t, "what is too heavy has failed", func() bool { return q.info(t, "default").Archived == 1 })
+}
+
+func TestBadLimits(t *testing.T) {
+	sem, err := sema.New(memengine.New(), "tasks", 1, nil)
+	expect.OK(t, err)
+	defer func() { expect.OK(t, sem.Close()) }()
+	for _, bad := range []semaasynq.Limit{
+		{},
+		{Semaphore: sem, Queues: map[string]string{"q": "k"}},
+		{Semaphore: sem, Key: func(context.Context, *asynq.Task) string { return "" }},
+		{Semaphore: sem, Wait: -1},
+	} {
+		var argument *sema.ArgumentError
+		if _, err := semaasynq.New(bad); !errors.As(err, &argument) || !strings.HasPrefix(err.Error(), "semaasynq: ") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}

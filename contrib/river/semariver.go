@@ -1,0 +1,116 @@
+// Package semariver limits how many jobs of River are worked on at once, by all
+// clients together: so many of each kind, and so many in all.
+//
+//	keys, err := sema.NewKeys(engine, "jobs", 5, &sema.KeysOptions{Total: 20})
+//	limiter, err := semariver.New(semariver.Limit{Keys: keys})
+//
+//	client, err := river.NewClient(semariver.Driver(limiter, riverpgxv5.New(pool)), &river.Config{
+//		Middleware:          []rivertype.Middleware{limiter},
+//		FetchOnlyKnownKinds: true,
+//		…
+//	})
+//
+// The middleware is what keeps the limit: a job takes its permit after River has
+// taken it from its queue, and before its worker's Work is called. One that finds
+// none in time (Limit.Wait) is snoozed, and so is one that loses its permit, whatever
+// Work returned: its context ends, with cause sema.ErrLost. Neither is a failed
+// attempt.
+//
+// The driver has River take no job of a kind while jobs of that kind wait. Without
+// it such jobs are taken and snoozed.
+//
+// What can never have a permit is a failed attempt: a key that is none (see
+// sema.Keys.Name), a weight that is none or above the limit, a limit that
+// sema.Options say to refuse. So is a job that was held longer than
+// sema.Options.MaxHold.
+package semariver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
+	"sema"
+	"sema/internal/jobs"
+)
+
+// Limit says which jobs share which semaphore. The zero value of each field is its
+// default; one of Semaphore and Keys has to be there.
+type Limit struct {
+	// Semaphore limits all jobs together.
+	Semaphore *sema.Semaphore
+
+	// Keys limits the jobs of each key and, with a total, all of them.
+	Keys *sema.Keys
+
+	// Key is a job's key: its tenant, its queue. With one of its own, Driver takes
+	// jobs of all kinds all the time. Default: its kind.
+	Key func(job *rivertype.JobRow) string
+
+	// Weight is how much of the limit a job takes. Default: 1.
+	Weight func(job *rivertype.JobRow) int
+
+	// Wait is how long a job waits for its permit, in a worker and in its place in
+	// the semaphore's queue; at most half of the time that its own timeout leaves
+	// it. After one has waited in vain, only one of its key at a time waits in this
+	// process, until permits come again. Default: a second.
+	Wait time.Duration
+
+	// Back is how long a job that found none is snoozed at most; at least half of
+	// it. Default: a second.
+	Back time.Duration
+}
+
+// Limiter is a rivertype.WorkerMiddleware.
+type Limiter struct {
+	river.MiddlewareDefaults
+	limit Limit
+	jobs  *jobs.Limiter
+}
+
+var _ rivertype.WorkerMiddleware = (*Limiter)(nil)
+
+// New makes a limiter. It fails with a *sema.ArgumentError on a limit that
+// contradicts itself. The semaphores stay the caller's, to be closed after the
+// client has stopped.
+func New(limit Limit) (*Limiter, error) {
+	if limit.Semaphore != nil && limit.Key != nil {
+		return nil, &sema.ArgumentError{Package: "semariver", What: "limit with Key", Value: limit.Keys, Want: "Keys"}
+	}
+	j, err := jobs.New("semariver", jobs.Limit{Semaphore: limit.Semaphore, Keys: limit.Keys, Wait: limit.Wait, Back: limit.Back})
+	if err != nil {
+		return nil, err
+	}
+	if limit.Weight == nil {
+		limit.Weight = func(*rivertype.JobRow) int { return 1 }
+	}
+	return &Limiter{limit: limit, jobs: j}, nil
+}
+
+// Work implements rivertype.WorkerMiddleware.
+func (l *Limiter) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
+	err := l.jobs.Do(ctx, jobs.Job{Key: l.key(job), Weight: l.limit.Weight(job)}, work)
+	var p *jobs.Postponed
+	if errors.As(err, &p) {
+		return river.JobSnooze(p.After)
+	}
+	return err
+}
+
+func (l *Limiter) key(job *rivertype.JobRow) string {
+	if f := l.limit.Key; f != nil {
+		return f(job)
+	}
+	return l.ofKind(job.Kind)
+}
+
+// ofKind is the key of all jobs of a kind, if there is no function for it.
+func (l *Limiter) ofKind(kind string) string {
+	if l.limit.Semaphore != nil {
+		return ""
+	}
+	return kind
+}

@@ -1,0 +1,242 @@
+package semariver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
+	"sema"
+	"sema/contrib/river"
+	"sema/engine/memengine"
+	"sema/lab/atonce"
+	"sema/lab/child"
+	"sema/lab/expect"
+	"sema/lab/history"
+	"sema/lab/local"
+	"sema/lab/redistest"
+	"sema/sematest"
+)
+
+// Three processes with ten workers each work on jobs of two kinds. One is killed in
+// the midst of it. No cap is exceeded, and each job is worked on.
+func TestProcesses(t *testing.T) {
+	g := newGround(t)
+	semaphores, err := local.Redis(t.Context())
+	expect.OK(t, err)
+	t.Cleanup(semaphores.Stop)
+	const mails, reports = 120, 40
+	g.add(mail{}, mails, nil)
+	g.add(report{}, reports, nil)
+	run := func(n int) *child.Tested {
+		p := child.Run(t, "worker", worker{semaphores.Address, g.postgres, fmt.Sprint("worker ", n), 20 * time.Millisecond})
+		p.Says("works")
+		return p
+	}
+	all := []*child.Tested{run(0), run(1), run(2)}
+	victim := all[1]
+	expect.Until(t, "the victim works", func() bool { return bytes.Contains(victim.Said(), []byte("began")) })
+	victim.Kill()
+	killed := history.Now()
+	const its = "state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = 'worker 1'"
+	expect.Until(t, "all but the victim's jobs are done", func() bool {
+		return g.count("state = 'completed'")+g.count(its) == mails+reports
+	})
+	all[0].Ends()
+	all[2].Ends()
+	// After an hour River finds what was never finished.
+	_, err = g.pool.Exec(t.Context(), "UPDATE river_job SET attempted_at = now() - interval '1 day' WHERE "+its)
+	expect.OK(t, err)
+	all = append(all, run(3))
+	expect.Until(t, "all jobs are done", func() bool { return g.count("state = 'completed'") == mails+reports })
+	all[3].Ends()
+
+	jobs, byKey, spans := map[string]bool{}, map[string][]atonce.Span{}, []atonce.Span(nil)
+	for _, p := range all {
+		end := int64(0)
+		if p == victim {
+			end = killed
+		}
+		spans = append(spans, atonce.Read(p.Said(), end)...)
+	}
+	for _, s := range spans {
+		jobs[s.Job] = true
+		byKey[s.Key] = append(byKey[s.Key], s)
+	}
+	if len(jobs) != mails+reports {
+		t.Errorf("%d jobs were worked on; want %d", len(jobs), mails+reports)
+	}
+	for key, spans := range byKey {
+		if n, _ := atonce.Most(spans); n > ofKind {
+			t.Errorf("%d of %s at once; the limit is %d", n, key, ofKind)
+		}
+	}
+	if n, _ := atonce.Most(spans); n > inAll {
+		t.Errorf("%d at once; the limit is %d", n, inAll)
+	}
+}
+
+// While the cap of one kind is reached, jobs of another one are worked on, though
+// they came later; those of the first are left alone, and none has failed, though
+// each has one attempt. This holds without Driver as well, at a price.
+func TestOneKindDoesNotHoldUpAnother(t *testing.T) {
+	g := newGround(t)
+	e := sematest.New(t)
+	newKeys := func() *sema.Keys {
+		keys, err := sema.NewKeys(e, "jobs", 1, nil)
+		expect.OK(t, err)
+		t.Cleanup(func() { expect.OK(t, keys.Close()) })
+		return keys
+	}
+	permit, err := newKeys().Acquire(t.Context(), "mail")
+	expect.OK(t, err)
+	const mails = 300
+	g.add(mail{}, mails, &river.InsertOpts{MaxAttempts: 1})
+	limiter, err := semariver.New(semariver.Limit{Keys: newKeys(), Wait: 100 * time.Millisecond})
+	expect.OK(t, err)
+	var done atomic.Int64
+	g.start(limiter, quick(2, func(_ context.Context, job *rivertype.JobRow) error {
+		if job.Kind == "report" {
+			done.Add(1)
+		}
+		return nil
+	}, limiter))
+	const taken = "kind = 'mail' AND metadata->>'snoozes' IS NOT NULL"
+	expect.Until(t, "a mail has waited in vain", func() bool { return g.count(taken) > 0 })
+	g.add(report{}, 10, &river.InsertOpts{MaxAttempts: 1})
+	expect.Until(t, "the reports are done", func() bool { return done.Load() == 10 })
+	// Each that was taken waited for a tenth of a second, or came together with such
+	// a one.
+	if n := g.count(taken); n > mails/2 {
+		t.Errorf("%d of %d jobs were taken; want few", n, mails)
+	}
+	expect.OK(t, permit.Release())
+	g.allDone(mails + 10)
+}
+
+// The semaphores' server dies: jobs are snoozed, and none has failed.
+func TestOutage(t *testing.T) {
+	g := newGround(t)
+	semaphores := redistest.Start(t)
+	keys, err := sema.NewKeys(engineAt(t, "tcp", semaphores.Addr()), "jobs", 2, &sema.KeysOptions{Total: 3})
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = keys.Close() })
+	limiter, err := semariver.New(semariver.Limit{Keys: keys, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
+	expect.OK(t, err)
+	semaphores.Kill()
+	g.add(mail{}, 20, &river.InsertOpts{MaxAttempts: 1})
+	g.start(limiter, quick(5, func(context.Context, *rivertype.JobRow) error { return nil }, limiter))
+	expect.Until(t, "jobs go back", func() bool { return g.count("metadata->>'snoozes' IS NOT NULL") > 3 })
+	semaphores.Restart()
+	g.allDone(20)
+}
+
+// A job whose permit is lost is cancelled, and tried again, though its worker
+// returns nil.
+func TestLost(t *testing.T) {
+	g := newGround(t)
+	e := sematest.New(t)
+	sem, err := sema.New(e, "jobs", 1, nil)
+	expect.OK(t, err)
+	t.Cleanup(func() { expect.OK(t, sem.Close()) })
+	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Back: time.Millisecond})
+	expect.OK(t, err)
+	g.add(mail{}, 1, &river.InsertOpts{MaxAttempts: 1})
+	var calls atomic.Int64
+	g.start(limiter, quick(2, func(ctx context.Context, job *rivertype.JobRow) error {
+		if calls.Add(1) == 1 {
+			e.Lose("jobs")
+			<-ctx.Done()
+			if cause := context.Cause(ctx); !errors.Is(cause, sema.ErrLost) {
+				t.Errorf("cause %v", cause)
+			}
+		}
+		return nil
+	}, limiter))
+	g.allDone(1)
+	if n := calls.Load(); n != 2 {
+		t.Errorf("called %d times; want 2", n)
+	}
+}
+
+// With a Semaphore nothing is taken while jobs wait for it; one whose worker fails
+// has failed.
+func TestSemaphore(t *testing.T) {
+	g := newGround(t)
+	e := sematest.New(t)
+	newSemaphore := func() *sema.Semaphore {
+		sem, err := sema.New(e, "jobs", 1, nil)
+		expect.OK(t, err)
+		t.Cleanup(func() { expect.OK(t, sem.Close()) })
+		return sem
+	}
+	permit, err := newSemaphore().Acquire(t.Context())
+	expect.OK(t, err)
+	limiter, err := semariver.New(semariver.Limit{Semaphore: newSemaphore(), Wait: 100 * time.Millisecond})
+	expect.OK(t, err)
+	g.add(mail{}, 300, &river.InsertOpts{MaxAttempts: 2})
+	config := quick(2, func(_ context.Context, job *rivertype.JobRow) error {
+		if job.Attempt == 1 {
+			return errors.New("fails")
+		}
+		return nil
+	}, limiter)
+	config.FetchOnlyKnownKinds = false
+	g.start(limiter, config)
+	expect.Until(t, "jobs have waited in vain", func() bool { return g.count("metadata->>'snoozes' IS NOT NULL") > 3 })
+	if n := g.count("metadata->>'snoozes' IS NULL"); n < 150 {
+		t.Errorf("%d of 300 jobs were not taken; want most", n)
+	}
+	expect.OK(t, permit.Release())
+	expect.Until(t, "all are done", func() bool {
+		return g.count("state = 'completed' AND attempt = 2 AND array_length(errors, 1) = 1") == 300
+	})
+}
+
+// Keys and weights may depend on the job.
+func TestKeyAndWeight(t *testing.T) {
+	g := newGround(t)
+	e := sematest.New(t)
+	keys, err := sema.NewKeys(e, "queues", 5, nil)
+	expect.OK(t, err)
+	t.Cleanup(func() { expect.OK(t, keys.Close()) })
+	limiter, err := semariver.New(semariver.Limit{
+		Keys:   keys,
+		Key:    func(job *rivertype.JobRow) string { return job.Queue },
+		Weight: func(job *rivertype.JobRow) int { return 3 * job.Priority },
+	})
+	expect.OK(t, err)
+	g.start(limiter, quick(1, func(context.Context, *rivertype.JobRow) error {
+		if held := e.Held("queues/default"); len(held) != 1 || held[0].Weight != 3 {
+			t.Errorf("%v are held; want one of weight 3", held)
+		}
+		return nil
+	}, limiter))
+	g.add(mail{}, 1, nil)
+	g.allDone(1)
+	g.add(mail{}, 1, &river.InsertOpts{MaxAttempts: 1, Priority: 2})
+	expect.Until(t, "what is too heavy has failed", func() bool { return g.count("state = 'discarded'") == 1 })
+}
+
+func TestBadLimits(t *testing.T) {
+	sem, err := sema.New(memengine.New(), "jobs", 1, nil)
+	expect.OK(t, err)
+	defer func() { expect.OK(t, sem.Close()) }()
+	for _, bad := range []semariver.Limit{
+		{},
+		{Semaphore: sem, Key: func(*rivertype.JobRow) string { return "" }},
+		{Semaphore: sem, Back: -1},
+	} {
+		var argument *sema.ArgumentError
+		if _, err := semariver.New(bad); !errors.As(err, &argument) || !strings.HasPrefix(err.Error(), "semariver: ") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sema"
+	"sema/lab/expect"
+	"sema/sematest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limited is a limiter of keys that are called jobs, in a bubble.
+func limited(t *testing.T, limit int, o *sema.KeysOptions, l Limit) (*sematest.Engine, *Limiter) {
+	t.Helper()
+	e := sematest.New(t)
+	return e, another(t, e, limit, o, l)
+}
+
+// another is another process's limiter of the same engine.
+func another(t *testing.T, e *sematest.Engine, limit int, o *sema.KeysOptions, l Limit) *Limiter {
+	t.Helper()
+	keys, err := sema.NewKeys(e, "jobs", limit, o)
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = keys.Close() })
+	l.Keys = keys
+	limiter, err := New("test", l)
+	expect.OK(t, err)
+	return limiter
+}
+
+// job is a job of a key that works for so long.
+func (l *Limiter) job(ctx context.Context, key string, d time.Duration) error {
+	return l.Do(ctx, Job{Key: key, Weight: 1}, func(context.Context) error { time.Sleep(d); return nil })
+}
+
+func wantPostponed(t *testing.T, err, because error) *Postponed {
+	t.Helper()
+	var p *Postponed
+	if !errors.As(err, &p) || !errors.Is(err, because) {
+		t.Fatalf("%v; want it postponed: %v", err, because)
+	}
+	return p
+}
+
+func TestWaitsAndGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := limited(t, 1, nil, Limit{Wait: 2 * time.Second, Back: 4 * time.Second})
+		go l.job(t.Context(), "a", time.Second)
+		synctest.Wait()
+		expect.OK(t, l.job(t.Context(), "a", 10*time.Second)) // waited a second
+		go l.job(t.Context(), "a", 10*time.Second)
+		synctest.Wait()
+		began := time.Now()
+		p := wantPostponed(t, l.job(t.Context(), "a", 0), sema.ErrUnavailable)
+		if d := time.Since(began); d != 2*time.Second {
+			t.Errorf("waited %v; want 2s", d)
+		}
+		if p.After < 2*time.Second || p.After > 4*time.Second {
+			t.Errorf("back for %v; want 2s … 4s", p.After)
+		}
+		if !strings.HasPrefix(p.Error(), "test: goes back to its queue: ") {
+			t.Error(p)
+		}
+		expect.OK(t, l.job(t.Context(), "b", 0)) // another key
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// A job that has a deadline of its own goes back before that would make it fail.
+func TestGoesBackBeforeItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := limited(t, 1, nil, Limit{Wait: time.Minute})
+		go l.job(t.Context(), "a", time.Hour)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		wantPostponed(t, l.job(ctx, "a", 0), sema.ErrUnavailable)
+		expect.OK(t, ctx.Err())
+		time.Sleep(time.Hour)
+	})
+}
+
+// After one has waited in vain only one of its key waits; the others take what is
+// free, and go back at once otherwise. When permits come again, more may wait.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := limited(t, 2, nil, Limit{Wait: 10 * time.Second})
+		ctx := t.Context()
+		var held sync.WaitGroup
+		for range 2 {
+			held.Go(func() { expect.OK(t, l.job(ctx, "a", time.Minute)) })
+		}
+		synctest.Wait()
+		for range 5 { // nothing is known yet: all wait
+			held.Go(func() { wantPostponed(t, l.job(ctx, "a", 0), sema.ErrUnavailable) })
+		}
+		synctest.Wait()
+		if l.Full("a") {
+			t.Error("full before anybody waited in vain")
+		}
+		time.Sleep(20 * time.Second)
+		if l.Full("a") {
+			t.Error("full though nobody waits")
+		}
+		held.Go(func() { wantPostponed(t, l.job(ctx, "a", 0), sema.ErrUnavailable) })
+		synctest.Wait()
+		if !l.Full("a") || l.Full("b") {
+			t.Error("one of a waits: want a full, and b not")
+		}
+		began := time.Now()
+		wantPostponed(t, l.job(ctx, "a", 0), sema.ErrUnavailable)
+		if d := time.Since(began); d != 0 {
+			t.Errorf("one more waited for %v; want it back at once", d)
+		}
+		held.Wait()
+
+		// With free permits a crowd finds all of them, though one may wait.
+		var done atomic.Int64
+		for range 10 {
+			held.Go(func() {
+				if l.job(ctx, "a", time.Second) == nil {
+					done.Add(1)
+				}
+			})
+		}
+		held.Wait()
+		if n := done.Load(); n < 2 {
+			t.Errorf("%d found a permit; want 2 or more", n)
+		}
+		for range 10 { // each grant doubles the room
+			expect.OK(t, l.job(ctx, "a", 0))
+		}
+		if n := len(l.rooms.byKey); n != 0 {
+			t.Errorf("%d keys are remembered; want none", n)
+		}
+	})
+}
+
+func TestKeysAreForgotten(t *testing.T) {
+	r := newRooms()
+	for i := range 5 * many {
+		key := string(rune(i))
+		r.enter(key)
+		r.leave(key, false)
+	}
+	if n := len(r.byKey); n > many {
+		t.Errorf("%d keys are remembered; want %d at most", n, many)
+	}
+}
+
+func TestWeights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := limited(t, 3, nil, Limit{})
+		work := func(context.Context) error { time.Sleep(time.Minute); return nil }
+		go l.Do(t.Context(), Job{Key: "a", Weight: 2}, work)
+		synctest.Wait()
+		wantPostponed(t, l.Do(t.Context(), Job{Key: "a", Weight: 2}, work), sema.ErrUnavailable)
+		go l.Do(t.Context(), Job{Key: "a", Weight: 1}, work)
+		time.Sleep(2 * time.Minute)
+
+		// What can never be is no reason to try again.
+		var heavy *sema.WeightError
+		var argument *sema.ArgumentError
+		if err := l.Do(t.Context(), Job{Key: "a", Weight: 4}, work); !errors.As(err, &heavy) {
+			t.Errorf("weight 4 of 3: %v", err)
+		}
+		if err := l.Do(t.Context(), Job{Key: "", Weight: 1}, work); !errors.As(err, &argument) {
+			t.Errorf("no key: %v", err)
+		}
+	})
+}
+
+// A job whose permit is lost is cancelled, and goes back whatever it returns.
+func TestLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := limited(t, 1, nil, Limit{})
+		err := l.Do(t.Context(), Job{Key: "a", Weight: 1}, func(ctx context.Context) error {
+			e.Lose("jobs/a")
+			<-ctx.Done()
+			expect.Is(t, context.Cause(ctx), sema.ErrLost)
+			return nil
+		})
+		wantPostponed(t, err, sema.ErrLost)
+	})
+}
+
+// One that was held for too long has failed: it would be so again.
+func TestHeldTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := limited(t, 1, &sema.KeysOptions{Options: sema.Options{MaxHold: time.Second}}, Limit{})
+		err := l.Do(t.Context(), Job{Key: "a", Weight: 1}, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		expect.Is(t, err, sema.ErrHeldTooLong)
+		expect.Is(t, err, context.Canceled)
+		if p := (*Postponed)(nil); errors.As(err, &p) {
+			t.Errorf("postponed: %v", err)
+		}
+	})
+}
+
+// While the engine is away jobs go back, and each has kept its worker for Wait at
+// most.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := limited(t, 1, nil, Limit{Wait: time.Second})
+		end := e.Inject(sematest.Fault{Times: sematest.Always, Err: sematest.Unreachable()})
+		for range 3 {
+			began := time.Now()
+			var engine *sema.EngineError
+			if p := wantPostponed(t, l.job(t.Context(), "a", 0), sema.ErrUnavailable); !errors.As(p, &engine) {
+				t.Errorf("%v; want the engine's error", p)
+			}
+			if d := time.Since(began); d > time.Second {
+				t.Errorf("waited %v", d)
+			}
+		}
+		end()
+		expect.OK(t, l.job(t.Context(), "a", 0))
+	})
+}
+
+// A limiter that was closed has its jobs go back, for another process.
+func TestClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := limited(t, 1, nil, Limit{})
+		expect.OK(t, l.limit.Keys.Close())
+		wantPostponed(t, l.job(t.Context(), "a", 0), sema.ErrClosed)
+	})
+}
+
+func TestBadLimits(t *testing.T) {
+	s, err := sema.New(sematest.New(t), "jobs", 1, nil)
+	expect.OK(t, err)
+	defer func() { expect.OK(t, s.Close()) }()
+	for _, bad := range []Limit{{}, {Semaphore: s, Keys: &sema.Keys{}}, {Semaphore: s, Wait: -1}, {Semaphore: s, Back: -1}} {
+		var argument *sema.ArgumentError
+		if _, err := New("test", bad); !errors.As(err, &argument) || argument.Package != "test" {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// Long jobs of two keys share a total of one. Those of a come first in the queue and
+// are many more; those of b are worked on all the same.
+func TestNothingStarves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		queue := make(chan string, 1000)
+		for range 100 {
+			queue <- "a"
+		}
+		for range 10 {
+			queue <- "b"
+		}
+		var mu sync.Mutex
+		done := map[string]int{}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		for range 3 {
+			l := another(t, e, 1, &sema.KeysOptions{Total: 1}, Limit{Back: 10 * time.Second})
+			for range 3 {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						key := <-queue
+						err := l.job(ctx, key, 30*time.Second)
+						var p *Postponed
+						if errors.As(err, &p) {
+							all.Go(func() { time.Sleep(p.After); queue <- key })
+							continue
+						}
+						mu.Lock()
+						done[key]++
+						enough := done["a"]+done["b"] >= 20
+						mu.Unlock()
+						if enough {
+							cancel()
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+		if done["a"] < 3 || done["b"] < 3 {
+			t.Errorf("%v are done; want 3 of each at least", done)
+		}
+	})
+}
