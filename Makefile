@@ -12,7 +12,7 @@ man:
 	go run ./cmd/sema/internal/cli/man bin/man
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples/jobs interop/others monitoring
+MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples/jobs examples/rate interop/others monitoring
 
 TESTRUN = go run ./lab/testrun
 TESTS = -race -fresh
