@@ -1,4 +1,4 @@
-.PHONY: types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -12,7 +12,7 @@ man:
 	go run ./cmd/sema/internal/cli/man bin/man
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples/jobs examples/rate interop/others monitoring
+MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples/fencing examples/jobs examples/rate interop/others monitoring
 
 TESTRUN = go run ./lab/testrun
 TESTS = -race -fresh
@@ -23,14 +23,20 @@ quick:
 
 # All tests, race detector on; real servers are started as children. Every package
 # is tried, though one has failed.
-test:
+test: storage
 	./scripts/test-tools.sh
 	$(TESTRUN) $(TESTS) . $(MODULES)
+
+# What examples/fencing writes to: servers that are built from their Go modules. Five
+# minutes on two processors where nothing is built yet.
+storage:
+	@for s in examples/fencing/servers/*/; do (cd $$s && for t in $$(go list tool); do \
+		echo "building $$t" && go tool -n $$t >/dev/null || exit 1; done) || exit 1; done
 
 # Which tests fail by chance: all of them N times, every other time beside two busy
 # loops for each processor.
 N = 10
-flaky:
+flaky: storage
 	./scripts/test-tools.sh
 	$(TESTRUN) $(TESTS) -timeout 20m -rounds $(N) -out flaky.json . $(MODULES)
 
