@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -102,12 +103,18 @@ func startAPIServer(ctx context.Context, etcd string) (*local.Server, error) {
 	})
 }
 
+// freePort is below those that the kernel gives to whoever connects.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	for try := 1; ; try++ {
+		port := 12000 + mathrand.IntN(20000)
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err == nil {
+			return port, l.Close()
+		}
+		if try == 10 {
+			return 0, err
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // writeKey writes the key with which the server signs what it gives to pods.
