@@ -65,6 +65,20 @@ func TestObject(t *testing.T) {
 		}
 	})
 
+	// So a late write finds that another one came, though the text is the same again.
+	t.Run("every write has an ETag of its own", func(t *testing.T) {
+		o, had := object{client, bucket, "the same again"}, map[string]bool{}
+		for range 3 {
+			expect.OK(t, o.Change(ctx, 5, func(string) string { return "same" }))
+			_, etag, err := o.read(ctx)
+			expect.OK(t, err)
+			if had[etag] {
+				t.Errorf("ETag %s again", etag)
+			}
+			had[etag] = true
+		}
+	})
+
 	// The server compares and writes in one step.
 	t.Run("no write is lost among many", func(t *testing.T) {
 		o := object{client, bucket, "counted"}

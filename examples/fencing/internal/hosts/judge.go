@@ -34,7 +34,11 @@ func RefusesALateWrite(t *testing.T, s Store) {
 	if err := s.Change(t.Context(), 5, func(string) string { return "same" }); err != nil {
 		t.Fatal(err)
 	}
+	tries := 0
 	err := s.Change(t.Context(), 5, func(string) string {
+		if tries++; tries > 1 {
+			return "late"
+		}
 		if err := s.Change(t.Context(), 7, func(old string) string { return old }); err != nil {
 			t.Error(err)
 		}
