@@ -34,7 +34,6 @@ var importRules = []struct {
 	{"sema/examples/crawler", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},
 	{"sema/examples/gateway", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},
 	{"sema/examples/llm", []string{"sema", "sema/semahttp", "sema/engine", "sema/engine/memengine"}, "examples use what their readers can use"},
-	{"sema/examples/internal/local", []string{"github.com/redis/go-redis/v9"}, "it starts what examples need, and knows no semaphore"},
 	{"sema/examples/internal/page", nil, "it compares an example with its page"},
 	{"sema/enginetest", []string{"sema", "sema/engine", "sema/lab/child", "sema/lab/expect", "sema/lab/history", "sema/lab/stall", "go.uber.org/goleak"}, "a third engine's tests import it"},
 	{"sema/watch", []string{"sema/engine"}, "who looks from outside needs no client, and no engine of any kind"},

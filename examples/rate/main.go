@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine/redisengine"
-	"sema/examples/internal/local"
+	"sema/lab/local"
 )
 
 func main() {

@@ -7,10 +7,12 @@ import (
 	"syscall"
 )
 
-// unprivileged has a child die with its parent, and not be root, which
-// PostgreSQL refuses.
+// diesWithUs has a child end when its parent does, however that ends.
+func diesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// unprivileged has it not be root as well, which PostgreSQL refuses.
 func unprivileged() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	a := diesWithUs()
 	if uid, gid, ok := nobody(); ok {
 		a.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}

@@ -1,6 +1,6 @@
-// Package local starts a Redis or PostgreSQL server as a child of the program, on a
-// Unix socket of its own in a temporary directory: for examples, which show all of
-// it with one command, and for tests. The servers keep nothing.
+// Package local starts what examples and tests need, as children of the program:
+// servers in temporary directories of their own, which keep nothing, and the program
+// itself once more. An example shows all of it with one command.
 package local
 
 import (
@@ -24,8 +24,9 @@ type Server struct {
 	// Address is what clients connect to: of PostgreSQL a URL, of Redis the path
 	// of a socket.
 	Address string
+	// Dir is the server's own directory. Stop removes it.
+	Dir string
 
-	dir  string
 	cmd  *exec.Cmd
 	log  bytes.Buffer // what it printed
 	done chan struct{}
@@ -37,10 +38,9 @@ func Redis(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, errors.New("no redis-server on this machine; try: apt-get install redis-server")
 	}
-	return start(ctx, func(s *Server) error {
-		s.Address = filepath.Join(s.dir, "redis.sock")
-		s.cmd = exec.Command(path, "--port", "0", "--unixsocket", s.Address, "--save", "", "--dir", s.dir)
-		return nil
+	return Start(ctx, func(s *Server) (*exec.Cmd, error) {
+		s.Address = filepath.Join(s.Dir, "redis.sock")
+		return exec.Command(path, "--port", "0", "--unixsocket", s.Address, "--save", "", "--dir", s.Dir), nil
 	}, func(ctx context.Context, s *Server) error {
 		rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Address})
 		defer func() { _ = rdb.Close() }()
@@ -56,19 +56,23 @@ func Postgres(ctx context.Context) (*Server, error) {
 	if errors.Join(err1, err2, err3) != nil {
 		return nil, errors.New("no PostgreSQL on this machine; try: apt-get install postgresql")
 	}
-	return start(ctx, func(s *Server) error {
-		data := filepath.Join(s.dir, "data")
+	return Start(ctx, func(s *Server) (*exec.Cmd, error) {
+		if err := giveAway(s.Dir); err != nil {
+			return nil, err
+		}
+		data := filepath.Join(s.Dir, "data")
 		init := exec.CommandContext(ctx, initdb, "-D", data, "-U", "sema", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 		init.SysProcAttr = unprivileged()
-		init.Dir = s.dir
+		init.Dir = s.Dir
 		if out, err := init.CombinedOutput(); err != nil {
-			return fmt.Errorf("initdb: %w\n%s", err, out)
+			return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 		}
-		s.Address = "postgres://sema@/postgres?host=" + s.dir
-		s.cmd = exec.Command(postgres, "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200")
-		return nil
+		s.Address = "postgres://sema@/postgres?host=" + s.Dir
+		cmd := exec.Command(postgres, "-D", data, "-k", s.Dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200")
+		cmd.SysProcAttr = init.SysProcAttr
+		return cmd, nil
 	}, func(ctx context.Context, s *Server) error {
-		return exec.CommandContext(ctx, isReady, "-q", "-h", s.dir, "-U", "sema").Run()
+		return exec.CommandContext(ctx, isReady, "-q", "-h", s.Dir, "-U", "sema").Run()
 	})
 }
 
@@ -84,17 +88,22 @@ func find(name string) (string, error) {
 	return all[len(all)-1], nil
 }
 
-func start(ctx context.Context, prepare func(*Server) error, answers func(context.Context, *Server) error) (*Server, error) {
+// Start starts the command that prepare makes, and returns when answers has no error
+// any more. Prepare finds the server's directory in s, and sets its Address.
+func Start(ctx context.Context, prepare func(s *Server) (*exec.Cmd, error), answers func(context.Context, *Server) error) (*Server, error) {
 	dir, err := os.MkdirTemp("", "sema")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, done: make(chan struct{})}
-	if err := errors.Join(giveAway(dir), prepare(s)); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	s := &Server{Dir: dir, done: make(chan struct{})}
+	if s.cmd, err = prepare(s); err == nil {
+		s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = dir, &s.log, &s.log
+		if s.cmd.SysProcAttr == nil {
+			s.cmd.SysProcAttr = diesWithUs()
+		}
+		err = s.cmd.Start()
 	}
-	s.cmd.Dir, s.cmd.SysProcAttr, s.cmd.Stdout, s.cmd.Stderr = dir, unprivileged(), &s.log, &s.log
-	if err := s.cmd.Start(); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	go func() {
@@ -131,5 +140,5 @@ func (s *Server) Stop() {
 		_ = s.cmd.Process.Kill()
 		<-s.done
 	}
-	_ = os.RemoveAll(s.dir)
+	_ = os.RemoveAll(s.Dir)
 }

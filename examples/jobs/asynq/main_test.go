@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sema/examples/jobs/internal/page"
+	"sema/examples/internal/page"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -16,5 +16,5 @@ func TestDemo(t *testing.T) {
 	if err := demo(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	page.Shows(t, "cd examples/jobs && go run ./asynq", out.String())
+	page.Shows(t, "../../../docs/jobs.md", "cd examples/jobs && go run ./asynq", out.String())
 }

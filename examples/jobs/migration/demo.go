@@ -3,13 +3,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"syscall"
 
 	"sema"
@@ -58,78 +55,42 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 	defer db.Stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	begin := func(name string, env ...string) (*process, error) {
-		return start(ctx, append(env, "HOST="+name, "REDIS="+rdb.Address, "DATABASE="+db.Address))
+	begin := func(name string, env ...string) (*local.Process, error) {
+		return local.Again(ctx, append(env, "HOST="+name, "REDIS="+rdb.Address, "DATABASE="+db.Address)...)
 	}
 
 	first, err := begin("host 1", "STANDS_STILL=1")
 	if err != nil {
 		return err
 	}
-	defer func() { cancel(); _ = first.cmd.Wait() }()
+	defer func() { cancel(); first.Wait() }()
 	for range 2 { // a step, and that it stands still
-		if err := first.line(out); err != nil {
+		if err := first.Line(out); err != nil {
 			return err
 		}
 	}
-	var others []*process
+	var others []*local.Process
 	for i := 2; i <= 4; i++ {
 		p, err := begin(fmt.Sprint("host ", i))
 		if err != nil {
 			return err
 		}
-		defer func() { cancel(); _ = p.cmd.Wait() }()
+		defer func() { cancel(); p.Wait() }()
 		others = append(others, p)
 		if i == 2 { // it has the permit now, and the next ones wait
-			err = p.line(out)
+			err = p.Line(out)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	for _, p := range others {
-		if err := p.rest(out); err != nil {
+		if err := p.Rest(out); err != nil {
 			return err
 		}
 	}
-	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := first.Signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	return first.rest(out)
-}
-
-// process is a host.
-type process struct {
-	cmd    *exec.Cmd
-	prints *bufio.Reader
-}
-
-func start(ctx context.Context, env []string) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	return &process{cmd, bufio.NewReader(pipe)}, cmd.Start()
-}
-
-// line passes on the next line that the process prints.
-func (p *process) line(out io.Writer) error {
-	line, err := p.prints.ReadString('\n')
-	if err != nil {
-		return errors.Join(err, p.cmd.Wait())
-	}
-	_, err = io.WriteString(out, line)
-	return err
-}
-
-// rest passes on what the process prints until it ends.
-func (p *process) rest(out io.Writer) error {
-	_, err := io.Copy(out, p.prints)
-	return errors.Join(err, p.cmd.Wait())
+	return first.Rest(out)
 }

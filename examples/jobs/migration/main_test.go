@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/examples/jobs/internal/page"
+	"sema/examples/internal/page"
 	"sema/lab/local"
 	"sema/sematest"
 )
@@ -29,7 +29,7 @@ func TestDemo(t *testing.T) {
 	if err := demo(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	page.Shows(t, "cd examples/jobs && go run ./migration", out.String())
+	page.Shows(t, "../../../docs/jobs.md", "cd examples/jobs && go run ./migration", out.String())
 }
 
 // Many hosts at once, each of which loses its permit after its first step: all

@@ -19,7 +19,7 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
-	"sema/examples/internal/local"
+	"sema/lab/local"
 )
 
 // ErrFenced is the error of a write with a token below the largest that the storage
