@@ -186,8 +186,8 @@ type Request struct {
 	Who *Client
 
 	// Mine has a Release done only if this session is the one that is told of
-	// what happens to the permit, see Who, and no other session has asked for it with
-	// Again since. Otherwise the answer is Gone, the permit or ticket stays, and is that
+	// what happens to the permit, see Who, and no other session that asked
+	// for it lives. Otherwise the answer is Gone, the permit or ticket stays, and is that
 	// other session's to be told of: the caller may still listen there. It has a Renew make this session the one: before it tells its
 	// own caller of a permit that it found, and that another one may give back.
 	Mine bool

@@ -98,14 +98,18 @@ type Ledger struct {
 // owner is whose a permit or a ticket is.
 type owner struct {
 	via   string        // the session that is told of what happens to it
-	rival string        // of a named one: another that has asked for it since, and may have told its caller
+	rival string        // of a named one: another that has asked for it, and may have told its caller
 	who   engine.Client // the client, as operators see it
 }
 
-// goesTo makes a named one that of a session.
-func (o *owner) goesTo(session string) {
+// give makes a named one that of a session. The one that had it is its rival, if it
+// lives.
+func (l *Ledger) give(o *owner, session string) {
+	was := o.via
 	o.via = session
-	if o.rival == session {
+	if was != session && l.reach(was) {
+		o.rival = was
+	} else if o.rival == session {
 		o.rival = ""
 	}
 }
@@ -270,7 +274,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		l.untell(r.ID)
 		l.extend(h, now+r.Lease.Microseconds())
 		if r.Who != nil && !late {
-			h.goesTo(l.caller)
+			l.give(&h.owner, l.caller)
 		}
 		return h.answer(now)
 	}
@@ -278,7 +282,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	if first && !l.paused && r.ID.Weight <= l.limit-l.used { // a sum could overflow
 		l.drop(r.ID)
 		if r.Who != nil && !late {
-			of.goesTo(l.caller)
+			l.give(&of, l.caller)
 		}
 		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, of).answer(now)
 	}
@@ -323,7 +327,7 @@ func (l *Ledger) claim(now int64, who engine.Client, r engine.Request) (is owner
 		t := l.tickets[r.ID]
 		late = t != nil && now-r.Waited.Microseconds() < t.place
 		if !r.Again && !late || !l.reach(of.via) {
-			of.goesTo(l.caller)
+			l.give(of, l.caller)
 		} else if of.via != l.caller {
 			of.rival = l.caller
 		}
@@ -353,7 +357,7 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 	}
 	l.untell(r.ID)
 	if r.Mine && h.via != h.id.Client { // a named one
-		h.goesTo(l.caller)
+		l.give(&h.owner, l.caller)
 	}
 	l.token = max(l.token, r.Token)
 	l.extend(h, now+r.Lease.Microseconds())
@@ -369,7 +373,7 @@ func (l *Ledger) release(now int64, r engine.Request) engine.Answer {
 	switch {
 	case of == nil:
 	case r.Mine && of.via == l.caller && of.rival != "":
-		of.goesTo(of.rival)
+		of.via, of.rival = of.rival, ""
 		l.tell(of.via).Ask = true
 		return engine.Answer{Status: engine.Gone}
 	case r.Mine && of.via != l.caller, of.via != r.ID.Client && r.Token > 0 && (h == nil || h.token != r.Token):

@@ -62,7 +62,7 @@ var planted = []struct {
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
 	{"a permit that was found is given to its caller, and stays another server's", callFile, "Mine: c.found && c.stage == unproven", "Mine: false", true},
-	{"a grant in an ask's own step stays another session's", ledgerFile, "\t\tif r.Who != nil && !late {\n\t\t\th.goesTo(l.caller)\n\t\t}\n", "", true},
+	{"a grant in an ask's own step stays another session's", ledgerFile, "\t\tif r.Who != nil && !late {\n\t\t\tl.give(&h.owner, l.caller)\n\t\t}\n", "", true},
 	{"a server whose caller has gone gives back what another has asked for since", ledgerFile, "case r.Mine && of.via == l.caller && of.rival != \"\":", "case false:", true},
 	{"whoever asks is told of a permit, though another session asked later", ledgerFile, "if !r.Again && !late || !l.reach(of.via) {", "if true || late {", true},
 	{"a permit is told to the session that asked for it first", ledgerFile, "if !r.Again && !late || !l.reach(of.via) {", "if late && false {", false},

@@ -39,14 +39,14 @@ ask = function(s, q, id)
   if is then -- its turn came in this step
     R.untell(s, id)
     R.extend(s, id, s.now + q.lease)
-    if q.who and not late then R.goes_to(s, id, s.caller) end
+    if q.who and not late then R.give(s, id, s.caller) end
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   local first = not s.paused and (q.unfair or s.queued == 0 or s.head == id or q.wait and place < s.head_place)
   if first and q.weight <= s.limit - s.used then
     if known then R.drop(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
-    if q.who and not late then R.goes_to(s, id, s.caller) end
+    if q.who and not late then R.give(s, id, s.caller) end
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   if not q.wait then
@@ -87,8 +87,9 @@ claim = function(s, q, id, known)
   if known then
     local is
     is, rival = R.via(s, id)
-    if is ~= s.caller and (q.again or late) and R.reach(s, is) then
-      via, rival = is, s.caller
+    if is ~= s.caller and R.reach(s, is) then
+      rival = is
+      if q.again or late then via, rival = is, s.caller end
     elseif rival == s.caller then
       rival = ''
     end
@@ -101,12 +102,22 @@ claim = function(s, q, id, known)
   return of, late
 end,
 
--- goes_to makes a named permit or ticket that of a session, and of a rival, if that
--- is another.
-goes_to = function(s, id, session, rival)
+-- give makes a named permit or ticket that of a session. The one that had it is its
+-- rival, if it lives.
+give = function(s, id, session)
+  local was, rival = R.via(s, id)
+  if was ~= session and R.reach(s, was) then
+    rival = was
+  elseif rival == session then
+    rival = ''
+  end
+  R.belongs(s, id, session, rival)
+end,
+
+-- belongs writes whose a named permit or ticket is.
+belongs = function(s, id, session, rival)
   local tail, before = R.tail(R.look(s, id))
-  local _, was, who = struct.unpack(TAIL, tail)
-  if not rival then rival = was ~= session and was or '' end
+  local _, _, who = struct.unpack(TAIL, tail)
   R.put(s, id, before .. struct.pack(TAIL, session, rival) .. string.sub(tail, who))
 end,
 
@@ -137,7 +148,7 @@ renew = function(s, q, id)
   if not is then return R.answer(s, GONE, 0, 0, 0) end
   if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
   R.untell(s, id)
-  if q.again and R.via(s, id) ~= R.client(id) then R.goes_to(s, id, s.caller) end
+  if q.again and R.via(s, id) ~= R.client(id) then R.give(s, id, s.caller) end
   s.token = math.max(s.token, q.token)
   R.extend(s, id, s.now + q.lease)
   R.remember(s, q.lease)
@@ -152,13 +163,13 @@ release = function(s, q, id)
   local via, rival = s.caller, ''
   if q.others and R.look(s, id) then via, rival = R.via(s, id) end
   if via == s.caller and q.again and rival ~= '' then
-    R.goes_to(s, id, rival)
+    R.belongs(s, id, rival, '')
     R.tell(s, rival).ask = true
     return R.answer(s, GONE, 0, 0, 0)
   end
   if via ~= s.caller and q.again -- only its own
     or q.others and via ~= R.client(id) and q.token > 0 and R.look(s, id) and q.token ~= token then
-    if rival == s.caller then R.goes_to(s, id, via, '') end
+    if rival == s.caller then R.belongs(s, id, via, '') end
     return R.answer(s, GONE, 0, 0, 0) -- what is meant was given back, and asked for anew since
   end
   R.untell(s, id)
