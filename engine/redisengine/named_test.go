@@ -18,9 +18,10 @@ func TestTail(t *testing.T) {
 	}{
 		{},
 		{tail: "p1.1"},
-		{tail: "\x00", ok: true},
-		{tail: "p1.1\x00{", ok: true},
-		{tail: "p1.1\x00" + `{"host":"h","pid":1,"caller":"c","lease":7}`, who: engine.Client{Host: "h", PID: 1, Caller: "c", Lease: 7}, ok: true},
+		{tail: "p1.1\x00"},
+		{tail: "\x00\x00", ok: true},
+		{tail: "p1.1\x00p2.1\x00{", ok: true},
+		{tail: "p1.1\x00\x00" + `{"host":"h","pid":1,"caller":"c","lease":7}`, who: engine.Client{Host: "h", PID: 1, Caller: "c", Lease: 7}, ok: true},
 	} {
 		if who, ok := described(c.tail); who != c.who || ok != c.ok {
 			t.Errorf("%q: %+v, %v; want %+v, %v", c.tail, who, ok, c.who, c.ok)

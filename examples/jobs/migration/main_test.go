@@ -40,8 +40,8 @@ func TestEveryHostLosesItsPermit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Stop()
-	engine := sematest.New(t)
-	sem, err := sema.New(engine, "migration", 1, nil)
+	engine, lost := sematest.New(t), make(chan sema.Lost)
+	sem, err := sema.New(engine, "migration", 1, &sema.Options{Observer: sema.Observer{Lost: func(l sema.Lost) { go func() { lost <- l }() }}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +58,7 @@ func TestEveryHostLosesItsPermit(t *testing.T) {
 			o.err = migrate(t.Context(), sem, db.Address, steps, func(s step) {
 				o.did = append(o.did, s.name)
 				engine.Lose("migration")
+				<-lost // its contexts have ended
 			})
 			ended <- o
 		}()
