@@ -25,14 +25,17 @@ func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
 	return leave
 }
 
+// maxLooked is how many tickets are looked at for one of another client.
+const maxLooked = 200
+
 // stopped reports whether what is released may go to nobody.
 func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.limit }
 
 // othersWait reports whether another client than the caller of the step has a
-// ticket. A client has few, so one of another is found soon.
+// ticket. It looks at maxLooked of them: a client with keys may have thousands.
 func (l *Ledger) othersWait() bool {
-	for _, t := range l.queue {
-		if t.id.Client != l.caller {
+	for i, t := range l.queue {
+		if i == maxLooked || t.id.Client != l.caller {
 			return true
 		}
 	}
