@@ -253,10 +253,10 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	if l.limit == 0 && r.ID.Weight > r.Limit {
 		return engine.Answer{Status: engine.TooHeavy} // and there still is no semaphore
 	}
-	l.open(now, r)
 	if (r.Key != "" || r.PerKey > 0) && !l.names() {
 		return engine.Answer{Status: engine.NotKeyed}
 	}
+	l.open(now, r)
 	of, late := l.claim(now, who, r)
 	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
 		if h.revoked {

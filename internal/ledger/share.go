@@ -138,14 +138,21 @@ func (l *Ledger) stepIn(k *key) {
 		}
 		return
 	}
-	weight := k.queue[0].id.Weight
-	if l.lacks(k, weight) {
-		k.where, k.epoch = full, ks.epoch
-		ks.aside = slices.Insert(ks.aside, ks.besides(k), k)
-		return
+	if l.lacks(k, k.queue[0].id.Weight) {
+		ks.stepAside(k, ks.epoch)
+	} else {
+		ks.stepInTurn(k)
 	}
-	k.where, k.level, k.tag = inTurn, k.held*engine.DefaultShare/k.shares(), k.base+k.cost(weight)
+}
+
+func (ks *keyed) stepInTurn(k *key) {
+	k.where, k.level, k.tag = inTurn, k.held*engine.DefaultShare/k.shares(), k.base+k.cost(k.queue[0].id.Weight)
 	ks.turn = slices.Insert(ks.turn, ks.turns(k), k)
+}
+
+func (ks *keyed) stepAside(k *key, epoch int) {
+	k.where, k.epoch = full, epoch
+	ks.aside = slices.Insert(ks.aside, ks.besides(k), k)
 }
 
 // stepOut takes a key out of where it stands.

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"container/heap"
 	"maps"
 	"slices"
@@ -40,7 +39,8 @@ type RecordedKey struct {
 	Ruled      bool
 	Cap, Share int
 	Base, Seq  int64 // if it waits
-	Epoch      int   // of a full one
+	Full       bool
+	Epoch      int // if it is full
 }
 
 // Recorded is a permit or a ticket.
@@ -94,7 +94,7 @@ func (l *Ledger) Save() Snapshot {
 	}
 	for _, k := range ks.all {
 		if ks.on && (k.ruled || k.where != nowhere) {
-			s.Keys = append(s.Keys, RecordedKey{k.name, k.ruled, k.cap, k.share, k.base, k.seq, k.epoch})
+			s.Keys = append(s.Keys, RecordedKey{k.name, k.ruled, k.cap, k.share, k.base, k.seq, k.where == full, k.epoch})
 		}
 	}
 	slices.SortFunc(s.Keys, func(a, b RecordedKey) int { return strings.Compare(a.Name, b.Name) })
@@ -131,10 +131,12 @@ func Load(s Snapshot) *Ledger {
 	for _, r := range s.Keys {
 		k := l.key(r.Name)
 		k.ruled, k.cap, k.share, k.base, k.seq = r.Ruled, r.Cap, r.Share, r.Base, r.Seq
-		l.stepIn(k)
-		k.epoch = r.Epoch
+		if r.Full {
+			ks.stepAside(k, r.Epoch)
+		} else if len(k.queue) > 0 {
+			ks.stepInTurn(k)
+		}
 	}
-	slices.SortFunc(ks.aside, func(a, b *key) int { return cmp.Or(cmp.Compare(a.epoch, b.epoch), strings.Compare(a.name, b.name)) })
 	for client, f := range s.Fences {
 		if l.fences == nil {
 			l.fences = map[string]fence{}
