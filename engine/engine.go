@@ -254,6 +254,7 @@ type Answer struct {
 	Lease  time.Duration // Granted: what is left of the lease at this step
 	Ahead  int           // Queued: how many tickets are before this one
 	Ticket int64         // Queued: names this life of the ticket; grows with each
+	Bound  int           // TooHeavy: the limit, or the cap of the key, whichever is less
 }
 
 // Reply is what a step says to its caller.
@@ -386,11 +387,12 @@ func (s State) Waiting() int {
 }
 
 // CountBehind leaves the number of callers behind a ticket to the last ticket of
-// each client, with which they were counted last. Engines call it for State.
+// each client and key, with which they were counted last. Engines call it for State.
 func (s *State) CountBehind() {
 	counted := map[string]bool{}
 	for i := len(s.Waiters) - 1; i >= 0; i-- {
 		client, _, _ := strings.Cut(s.Waiters[i].ID, "-")
+		client += "\x00" + s.Waiters[i].Key
 		if counted[client] {
 			s.Waiters[i].Behind = 0
 		}

@@ -251,7 +251,7 @@ func (l *Ledger) fence(now int64, client string, number uint64) {
 // ask grants, queues or refuses.
 func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answer {
 	if l.limit == 0 && r.ID.Weight > r.Limit {
-		return engine.Answer{Status: engine.TooHeavy} // and there still is no semaphore
+		return engine.Answer{Status: engine.TooHeavy, Bound: r.Limit} // and there still is no semaphore
 	}
 	if (r.Key != "" || r.PerKey > 0) && !l.names() {
 		return engine.Answer{Status: engine.NotKeyed}
@@ -272,7 +272,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	if r.ID.Weight > min(l.limit, l.capOf(k)) {
 		l.drop(r.ID)
 		l.stand(k) // if it is unused, it is forgotten
-		return engine.Answer{Status: engine.TooHeavy}
+		return engine.Answer{Status: engine.TooHeavy, Bound: min(l.limit, l.capOf(k))}
 	}
 	place := now - r.Waited.Microseconds()
 	if r.Wait {
