@@ -243,7 +243,6 @@ const (
 	LimitDiffers                   // Ask: Strict, and the stored limit is another; its ticket is gone
 	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause: carried out
 	InUse                          // Remove: somebody holds a permit, or waits
-	NotKeyed                       // Ask, SetLimit, SetKey, UnsetKey: it names a key, or a cap of keys, and others wait that came when the semaphore had none
 )
 
 // Answer is the outcome of one request.

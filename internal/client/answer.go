@@ -148,9 +148,6 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 	case engine.LimitDiffers:
 		m.refuse(c, Event{Reason: LimitIsAnother, Limit: reply.Limit}, false)
 		m.refuseLines(Event{Reason: LimitIsAnother, Limit: reply.Limit}, func(*Acquisition) bool { return true })
-	case engine.NotKeyed:
-		m.refuse(c, Event{Reason: NotKeyed}, false)
-		m.refuseLines(Event{Reason: NotKeyed}, func(*Acquisition) bool { return true })
 	case engine.Revoked:
 		m.refuse(c, Event{Reason: Revoked}, c.who == nil) // whoever named it may be at work with it
 	default:

@@ -38,12 +38,11 @@ const (
 	HeldTooLong                      // longer than MaxHold
 	EngineFailed                     // with Err
 	Closed                           // the machine, or the engine, was closed
-	NotKeyed                         // others wait that came when the semaphore had no keys
 )
 
 // String names the reason.
 func (r Reason) String() string {
-	return enum.Name("Reason", r, "none", "refused", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed", "not keyed")
+	return enum.Name("Reason", r, "none", "refused", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
 }
 
 // Event tells the owner what happened. What does not apply is zero.

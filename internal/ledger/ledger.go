@@ -253,10 +253,8 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	if l.limit == 0 && r.ID.Weight > r.Limit {
 		return engine.Answer{Status: engine.TooHeavy, Bound: r.Limit} // and there still is no semaphore
 	}
-	if (r.Key != "" || r.PerKey > 0) && !l.names() {
-		return engine.Answer{Status: engine.NotKeyed}
-	}
 	l.open(now, r)
+	l.keys.on = l.keys.on || r.Key != ""
 	of, late := l.claim(now, who, r)
 	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
 		if h.revoked {
@@ -425,9 +423,7 @@ func (l *Ledger) revoke(now int64, id engine.ID) engine.Answer {
 
 // setLimit stores the limit; pin makes it outlive idleness.
 func (l *Ledger) setLimit(now int64, limit, perKey int, pin bool) engine.Answer {
-	if perKey > 0 && !l.names() {
-		return engine.Answer{Status: engine.NotKeyed}
-	}
+
 	l.limited = l.limited || l.limit != limit
 	l.limit, l.pinned = limit, l.pinned || pin
 	if perKey != 0 {

@@ -53,7 +53,7 @@ const (
 
 // keyed is what a ledger knows of its keys.
 type keyed struct {
-	on     bool            // since a key was first named
+	on     bool            // since a key, or a cap of keys, was first named
 	perKey int             // how much a key without a rule may hold; 0: there is no such cap
 	all    map[string]*key // those that hold, wait, or have a rule
 	turn   []*key          // by level, tag and seq
@@ -203,7 +203,7 @@ func (l *Ledger) sweep() {
 // setPerKey changes how much a key without a rule may hold.
 func (l *Ledger) setPerKey(most int) {
 	if l.keys.perKey != most {
-		l.keys.perKey = most
+		l.keys.on, l.keys.perKey, l.limited = true, most, true
 		l.keys.epoch++
 	}
 }
@@ -213,9 +213,7 @@ func (l *Ledger) setKey(now int64, r engine.Request) engine.Answer {
 	if l.limit == 0 {
 		return engine.Answer{Status: engine.Gone}
 	}
-	if !l.names() {
-		return engine.Answer{Status: engine.NotKeyed}
-	}
+	l.keys.on = true
 	k := l.key(r.Key)
 	k.ruled, k.cap, k.share = false, 0, 0
 	if r.Kind == engine.SetKey {
@@ -223,14 +221,8 @@ func (l *Ledger) setKey(now int64, r engine.Request) engine.Answer {
 	}
 	l.stand(k)
 	l.remember(now, 0)
+	l.limited = true // nobody passes on what another key may get now
 	return engine.Answer{Status: engine.Done}
-}
-
-// names has the semaphore tell keys apart from now on. While somebody waits that
-// came without any, it cannot begin to.
-func (l *Ledger) names() bool {
-	l.keys.on = l.keys.on || len(l.tickets) == 0
-	return l.keys.on
 }
 
 // keyOf is whose permit a request is about: as it was first asked for.

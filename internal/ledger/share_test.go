@@ -131,7 +131,6 @@ func (w *tenants) step(requests ...engine.Request) {
 	}
 	w.counts(grants)
 	w.sums()
-	w.sorted()
 	w.conserves(ask)
 }
 
@@ -144,73 +143,24 @@ func (w *tenants) had(s Snapshot, id engine.ID) (h Recorded, ok bool) {
 	return s.Holders[i], true
 }
 
-// sums compares what keys hold with their permits, and with their caps.
+// sums looks at what keys hold, beside their caps.
 func (w *tenants) sums() {
 	w.t.Helper()
-	held, used := map[string]int{}, 0
+	if err := w.l.Audit(); err != nil {
+		w.t.Fatal(err)
+	}
 	for id, h := range w.l.holders {
 		if h.key.name != w.of[id] {
 			w.t.Fatalf("%v was asked for by %q, and is %q's", id, w.of[id], h.key.name)
 		}
-		held[h.key.name] += id.Weight
-		used += id.Weight
-	}
-	if used != w.l.used {
-		w.t.Fatalf("%d is held, and %d counted", used, w.l.used)
 	}
 	for _, name := range w.names {
-		k := w.l.keys.all[name]
-		if k == nil {
-			if held[name] > 0 {
-				w.t.Fatalf("key %q holds %d, and is forgotten", name, held[name])
-			}
-			delete(w.allowed, name)
-			continue
-		}
-		if k.held != held[name] {
-			w.t.Fatalf("key %q holds %d, and %d is counted", name, held[name], k.held)
-		}
-		if k.held == 0 && len(k.queue) == 0 && !k.ruled {
-			w.t.Fatalf("key %q is remembered for nothing", name)
-		}
-		most := max(w.l.capOf(k), min(w.allowed[name], k.held))
-		if k.held > most {
-			w.t.Fatalf("key %q holds %d, allowed %d", name, k.held, most)
+		held, cap := w.l.KeyLoad(name)
+		most := max(cap, min(w.allowed[name], held))
+		if held > most {
+			w.t.Fatalf("key %q holds %d, allowed %d", name, held, most)
 		}
 		w.allowed[name] = most
-	}
-}
-
-// sorted looks whether each key that waits is where it belongs.
-func (w *tenants) sorted() {
-	w.t.Helper()
-	ks := &w.l.keys
-	for i, k := range ks.turn {
-		head := k.queue[0].id.Weight
-		if k.where != inTurn || k.level != k.held*100/k.shares() || k.tag != k.base+k.cost(head) {
-			w.t.Fatalf("key %q stands at level %d with tag %d: %+v", k.name, k.level, k.tag, k)
-		}
-		if i > 0 {
-			o := ks.turn[i-1]
-			if cmp.Or(cmp.Compare(o.level, k.level), cmp.Compare(o.tag, k.tag), cmp.Compare(o.seq, k.seq)) >= 0 {
-				w.t.Fatalf("key %q stands after %q", k.name, o.name)
-			}
-		}
-	}
-	waiting := 0
-	for _, k := range ks.all {
-		waiting += bit(len(k.queue) > 0)
-		if (k.where == nowhere) != (len(k.queue) == 0) {
-			w.t.Fatalf("key %q with %d tickets is at %d", k.name, len(k.queue), k.where)
-		}
-	}
-	if waiting != len(ks.turn)+len(ks.aside) {
-		w.t.Fatalf("%d keys wait, and %d and %d stand", waiting, len(ks.turn), len(ks.aside))
-	}
-	for _, k := range ks.aside {
-		if k.epoch == ks.epoch && !w.l.lacks(k, k.queue[0].id.Weight) {
-			w.t.Fatalf("key %q is said to be full: holds %d of %d", k.name, k.held, w.l.capOf(k))
-		}
 	}
 }
 
