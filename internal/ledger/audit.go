@@ -51,6 +51,9 @@ func (l *Ledger) Audit() error {
 		}
 	}
 	for _, k := range ks.aside {
+		if k.epoch != ks.epoch && len(ks.aside) < maxSwept {
+			return fmt.Errorf("key %q stands aside for a cap of the past", k.name)
+		}
 		if k.epoch == ks.epoch && !l.lacks(k, k.queue[0].id.Weight) {
 			return fmt.Errorf("key %q is said to be full: it holds %d of %d", k.name, k.held, l.capOf(k))
 		}

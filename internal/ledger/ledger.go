@@ -180,7 +180,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	if first, held := l.NextEnd(); held && asker != (engine.ID{}) {
 		reply.Recheck = until(now, first)
 	}
-	reply.Limit, reply.PerKey, reply.Room = l.limit, l.keys.perKey, len(l.keys.turn) == 0
+	reply.Limit, reply.PerKey, reply.Room = l.limit, l.keys.perKey, l.room()
 	if n := l.news[client]; n != nil {
 		reply.Notification = *n
 		delete(l.news, client)

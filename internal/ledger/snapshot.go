@@ -67,6 +67,7 @@ type Recorded struct {
 type Keeper struct {
 	Leave engine.Leave
 	End   int64
+	Room  bool // keys waited, and none in turn
 }
 
 // Save is the ledger as data.

@@ -60,8 +60,25 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 		}
 	}
 	slices.SortFunc(grants, func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
+	k.shares(c, grants, reply, news)
 	for _, g := range grants {
 		k.grantedAt(g.ID, g.Token, g.Slot)
+	}
+}
+
+// shares looks whether a step keeps the order among keys.
+func (k *checker) shares(c engine.Call, grants []engine.Grant, reply engine.Reply, news map[string]*engine.Notification) {
+	w := k.w
+	if len(w.keys) == 0 || len(reply.Answers) < len(c.Requests) { // a late copy does nothing
+		return
+	}
+	told := reply.Notification.Ask || len(c.Requests) == 0 // then the engine itself has ended what is over
+	for _, n := range news {
+		told = told || n.Ask
+	}
+	fresh := slices.DeleteFunc(slices.Clone(grants), func(g engine.Grant) bool { return g.Token <= k.token || k.grants[g.Token] == g.ID })
+	if err := w.server.judge.After(w.server.ledger, c.Requests, fresh, told); err != nil {
+		w.fail("share: %v", err)
 	}
 }
 
@@ -216,6 +233,7 @@ func (k *checker) passed(c *caller) {
 	if n.plan.unfair || n.faulty > c.came {
 		return
 	}
+	k.beside(c)
 	if other := k.passedOver(c); other != nil {
 		if n.deaf && w.now < other.came+contact {
 			return // it could not be told that somebody else waits
@@ -226,6 +244,22 @@ func (k *checker) passed(c *caller) {
 	} else {
 		delete(k.passes, id)
 	}
+}
+
+// beside looks whether a permit is passed on while another key of the process waits
+// in turn, by more than messages take.
+func (k *checker) beside(c *caller) {
+	w := k.w
+	if w.server.down || k.calm() > w.now-k.messages() || c.n.faulty > w.now {
+		return
+	}
+	w.server.ledger.EachInTurn(func(key string, first engine.ID, place int64) {
+		waits := slices.ContainsFunc(c.n.callers, func(o *caller) bool { return o.Key == key && o.State() == client.Waiting })
+		since := max(place-w.server.now()+w.now, k.lately)
+		if waits && key != c.Key && first.Client == c.n.client && w.now-since > 2*k.messages() {
+			w.fail("share: %v is passed on, and key %q of its process has waited in turn for %v", c.Acquisition.ID(), key, micros(w.now-since))
+		}
+	})
 }
 
 // within looks whether a process serves its callers in the order they came.
