@@ -34,7 +34,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit})
 		}
 	}
-	m.cohort.room = reply.Room && m.lines.begun == f.begun && f.begun > 0 && !f.partial
+	m.cohort.room = reply.Room
 	m.allow(overrule(reply.Leave, m.cohort.overruled), f.sent+m.contact())
 	for i, answer := range reply.Answers {
 		it, r := f.items[i], &f.requests[i]

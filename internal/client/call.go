@@ -20,8 +20,6 @@ type flight struct {
 	requests []engine.Request
 	items    []item // what each request is about
 	keeps    bool   // it asked what may be kept
-	begun    int    // lines.begun when it left
-	partial  bool   // there was more to ask
 	fence    bool   // the outcome of an earlier call is not known
 }
 
@@ -71,7 +69,6 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	m.tellBehind()
 	f.number++
 	f.flying, f.sent, m.cohort.overruled = true, now, 0
-	f.begun, f.partial = m.lines.begun, m.full()
 	keep := m.wantsToKeep()
 	f.keeps = keep > 0
 	if slices.ContainsFunc(f.items, item.awaited) {

@@ -19,7 +19,6 @@ type lines struct {
 	plain  line             // of the key ""
 	others map[string]*line // that have callers, or claims
 	lists  [2][]*line
-	begun  int  // how often one has become busy
 	moved  bool // some tickets are for other callers than the engine knows of
 }
 
@@ -49,9 +48,6 @@ func (ls *lines) of(key string) *line {
 // note has the lists right again, after a line has changed. A line of nobody is
 // forgotten.
 func (ls *lines) note(l *line) {
-	if l.at[busy] == 0 && l.length > 0 {
-		ls.begun++
-	}
 	ls.list(busy, l, l.length > 0)
 	ls.list(behind, l, l.next != nil)
 	if l.length == 0 && l.weight == 0 && l != &ls.plain {

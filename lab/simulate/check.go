@@ -308,6 +308,9 @@ func (k *checker) looked(c *caller) {
 func (k *checker) granted(c *caller) {
 	k.trust(c)
 	k.held()
+	if key := k.w.server.ledger.KeyOf(c.Acquisition.ID()); key != c.Key && k.w.now >= k.doubt && len(k.w.keys) > 0 {
+		k.w.fail("share: %v is one of key %q, and goes to a caller of %q", c.Acquisition.ID(), key, c.Key)
+	}
 	k.tokens(c)
 	k.within(c)
 	if k.given[c.Acquisition.ID()] != c.token {
