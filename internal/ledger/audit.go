@@ -70,11 +70,10 @@ func (l *Ledger) Next() (id engine.ID, ok bool) {
 	return l.keys.turn[0].queue[0].id, true
 }
 
-// EachInTurn calls f for each key in turn, in their order, with its first ticket and
-// when that one's caller came, by the engine's clock.
-func (l *Ledger) EachInTurn(f func(key string, first engine.ID, place int64)) {
+// EachInTurn calls f for each key in turn, in their order, with its first ticket.
+func (l *Ledger) EachInTurn(f func(key string, first engine.ID)) {
 	for _, k := range l.keys.turn {
-		f(k.name, k.queue[0].id, k.queue[0].place)
+		f(k.name, k.queue[0].id)
 	}
 }
 

@@ -22,6 +22,7 @@ type checker struct {
 	token   int64 // the last one given
 	bySlot  map[int]int64
 	byKey   map[string]int      // what each key held after the last step
+	turns   map[string]int64    // since when each key has stood in turn
 	given   map[engine.ID]int64 // the token of the last grant to each
 	grants  map[int64]engine.ID // to whom the grant of each token was
 	idle    map[*node]int64     // since when weight was free beside a waiter of that node
@@ -85,6 +86,17 @@ func (k *checker) shares(c engine.Call, grants []engine.Grant, reply engine.Repl
 // caps compares what each key holds with its cap, or what a smaller one found.
 func (k *checker) caps() {
 	w := k.w
+	if len(w.keys) == 0 {
+		return
+	}
+	turns := map[string]int64{}
+	w.server.ledger.EachInTurn(func(key string, _ engine.ID) {
+		turns[key] = w.now
+		if since, ok := k.turns[key]; ok {
+			turns[key] = since
+		}
+	})
+	k.turns = turns
 	for _, name := range w.keys {
 		held, most := w.server.ledger.KeyLoad(name)
 		if k.byKey == nil {
@@ -253,9 +265,9 @@ func (k *checker) beside(c *caller) {
 	if w.server.down || k.calm() > w.now-k.messages() || c.n.faulty > w.now {
 		return
 	}
-	w.server.ledger.EachInTurn(func(key string, first engine.ID, place int64) {
+	w.server.ledger.EachInTurn(func(key string, first engine.ID) {
 		waits := slices.ContainsFunc(c.n.callers, func(o *caller) bool { return o.Key == key && o.State() == client.Waiting })
-		since := max(place-w.server.now()+w.now, k.lately)
+		since := max(k.turns[key], k.lately)
 		if waits && key != c.Key && first.Client == c.n.client && w.now-since > 2*k.messages() {
 			w.fail("share: %v is passed on, and key %q of its process has waited in turn for %v", c.Acquisition.ID(), key, micros(w.now-since))
 		}
