@@ -17,10 +17,12 @@ type Judge struct {
 	passed map[[2]string]passing // one key stands, the other was served
 }
 
-// stood is how a key has stood in turn since it came, or was last served.
+// stood is how a key has stood in turn since it came, or was last served, or had
+// another head.
 type stood struct {
-	seq                  int64
-	level, weight, share int
+	seq          int64
+	level, share int
+	head         engine.ID
 }
 
 // passing is how often a key was served before another one that stood at its level.
@@ -66,7 +68,7 @@ func (j *Judge) After(l *Ledger, requests []engine.Request, grants []engine.Gran
 func (j *Judge) bounded(l *Ledger, grants []engine.Grant, asked map[engine.ID]engine.Request) error {
 	now, served, held := map[string]stood{}, map[string]bool{}, map[string]int{}
 	for _, k := range l.keys.turn {
-		now[k.name] = stood{k.seq, k.level, k.queue[0].id.Weight, k.shares()}
+		now[k.name] = stood{k.seq, k.level, k.shares(), k.queue[0].id}
 	}
 	for _, g := range grants {
 		name := l.KeyOf(g.ID)
@@ -77,7 +79,8 @@ func (j *Judge) bounded(l *Ledger, grants []engine.Grant, asked map[engine.ID]en
 		held[name] -= g.ID.Weight // before the step
 	}
 	for name, s := range j.stands {
-		if n, ok := now[name]; ok && n == s && !served[name] {
+		_, again := asked[s.head] // it may have been silent, and dropped, and back again
+		if n, ok := now[name]; ok && n == s && !served[name] && !again {
 			continue
 		}
 		delete(j.stands, name)
@@ -110,7 +113,7 @@ func (j *Judge) bounded(l *Ledger, grants []engine.Grant, asked map[engine.ID]en
 			p.times++
 			p.least = min(cmp.Or(p.least, k.cost(g.ID.Weight)), k.cost(g.ID.Weight))
 			j.passed[pair] = p
-			own := l.keys.all[waits].cost(s.weight)
+			own := l.keys.all[waits].cost(s.head.Weight)
 			if most := max(1, (own+p.least-1)/p.least); p.times > most {
 				return fmt.Errorf("key %q was served %d times at level %d before %q, at the most %d expected", name, p.times, level, waits, most)
 			}
