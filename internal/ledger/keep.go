@@ -37,9 +37,14 @@ func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.
 // othersWait reports whether another client than the caller of the step has a
 // ticket. It looks at maxLooked of them: a client with keys may have thousands.
 func (l *Ledger) othersWait() bool {
-	for i, t := range l.queue {
-		if i == maxLooked || t.id.Client != l.caller {
-			return true
+	looked := 0
+	for _, keys := range [...][]*key{l.keys.turn, l.keys.aside} {
+		for _, k := range keys {
+			for _, t := range k.queue {
+				if looked++; looked > maxLooked || t.id.Client != l.caller {
+					return true
+				}
+			}
 		}
 	}
 	return false

@@ -70,7 +70,7 @@ func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 
 // watch sees to it that somebody calls when the first lease ends, if anybody
 // waits. An ask is answered with that time; so only a lease that ends before
-// all that were known needs a message, to the ticket that came last. Clients that
+// all that were known needs a message, to the last ticket of the last key. Clients that
 // cannot be notified, and know it, ask often enough.
 func (l *Ledger) watch(now int64, asker engine.ID) {
 	first, held := l.NextEnd()
@@ -85,15 +85,17 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 	if l.tickets[asker] != nil {
 		return
 	}
-	for i := len(l.queue) - 1; i >= 0 && l.turns > 0; i-- {
-		switch t := l.queue[i]; {
-		case !t.silent(now) && l.reach(t.via):
-			l.watcher, l.tell(t.via).Recheck = t.id, until(now, first)
-			return
-		case t.silent(now) || !t.insist:
-			l.drop(t.id)
+	for _, k := range slices.Backward(l.keys.standing()) {
+		for i := len(k.queue) - 1; i >= 0 && l.turns > 0; i-- {
+			switch t := k.queue[i]; {
+			case !t.silent(now) && l.reach(t.via):
+				l.watcher, l.tell(t.via).Recheck = t.id, until(now, first)
+				return
+			case t.silent(now) || !t.insist:
+				l.drop(t.id)
+			}
+			l.turns--
 		}
-		l.turns--
 	}
 	l.alarm, l.watcher = 0, engine.ID{}
 }

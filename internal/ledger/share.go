@@ -252,13 +252,14 @@ func (l *Ledger) inOrder() []*ticket {
 		return l.queue
 	}
 	var list []*ticket
-	for _, keys := range [][]*key{l.keys.turn, l.keys.aside} {
-		for _, k := range keys {
-			list = append(list, k.queue...)
-		}
+	for _, k := range l.keys.standing() {
+		list = append(list, k.queue...)
 	}
 	return list
 }
+
+// standing are the keys that wait: those in turn, and those aside.
+func (ks *keyed) standing() []*key { return slices.Concat(ks.turn, ks.aside) }
 
 // keyStates are the keys as State shows them: those in turn, those aside, and those
 // that only hold, or have a rule.
