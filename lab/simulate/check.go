@@ -179,6 +179,9 @@ func (k *checker) earlier(other, c *caller) bool {
 	_, most := k.w.server.ledger.KeyLoad(other.Key)
 	limit = min(limit, most)
 	n := other.n
+	if len(k.w.keys) > 0 && other.Acquisition.ID() == (engine.ID{}) {
+		return false // a process with callers of several keys has few tickets for each
+	}
 	return other.Key == c.Key && other.came+k.messages() < c.came && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
 		n.alive && !n.paused && n.faulty < other.came && !k.deaf(n, other) && k.calm() < other.came
 }
