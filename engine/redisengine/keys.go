@@ -12,11 +12,15 @@ import "strings"
 //	slots    zset    permit id -> slot
 //	fences   hash    client -> smallest number of a call that still counts
 //	keepers  hash    client -> what it may do with released permits, and until when
+//	turn     zset    of a semaphore with keys: those in turn, and those at their cap
+//	keys     hash    key -> what it holds, and may hold
+//	lines    zset    the tickets of the keys
 //	client:… string  host, pid and label of a client
 //	inbox:…  channel notifications for a client
 type keys struct {
 	prefix string    // sema:{name}:
 	main   [6]string // as the scripts take them
+	keyed  [3]string // and those of a semaphore with keys
 }
 
 // defaultPrefix begins all keys and channels.
@@ -33,6 +37,9 @@ func keysOf(prefix, name string) keys {
 	k := keys{prefix: prefix + "{" + escape.Replace(name) + "}:"}
 	for i, kind := range []string{"state", "holders", "waiters", "slots", "fences", "keepers"} {
 		k.main[i] = k.prefix + kind
+	}
+	for i, kind := range []string{"turn", "keys", "lines"} {
+		k.keyed[i] = k.prefix + kind
 	}
 	return k
 }

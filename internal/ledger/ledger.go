@@ -148,6 +148,9 @@ type fence struct {
 // Step carries out a call of a client.
 func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call) engine.Reply {
 	l.expire(now)
+	if l.limit == 0 {
+		l.keys = keyed{}
+	}
 	if l.late(now, client, c) {
 		return engine.Reply{Limit: l.limit}
 	}
@@ -452,7 +455,7 @@ func (l *Ledger) remove() engine.Answer {
 	case len(l.holders) > 0 || len(l.tickets) > 0:
 		return engine.Answer{Status: engine.InUse}
 	}
-	l.limit, l.pinned, l.paused, l.keep, l.token, l.keys = 0, false, false, 0, 0, keyed{}
+	l.limit, l.pinned, l.paused, l.keep, l.token, l.keys = 0, false, false, 0, 0, keyed{on: l.keys.on}
 	clear(l.keepers)
 	return engine.Answer{Status: engine.Done}
 }
