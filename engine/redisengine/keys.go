@@ -1,6 +1,9 @@
 package redisengine
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The data model at one glance. Every key of a semaphore begins with
 // sema:{name}: so that all of them, and the channels, live in one cluster slot.
@@ -45,6 +48,7 @@ func keysOf(prefix, name string) keys {
 }
 
 func (k *keys) state() string               { return k.main[0] }
+func (k *keys) all() []string               { return append(slices.Clone(k.main[:3]), k.keyed[1:]...) } // as state.lua takes them
 func (k *keys) client(client string) string { return k.prefix + "client:" + client }
 func (k *keys) inbox(client string) string  { return k.prefix + "inbox:" + client }
 

@@ -272,7 +272,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	k := l.keyOf(r)
 	if r.ID.Weight > min(l.limit, l.capOf(k)) {
 		l.drop(r.ID)
-		l.stand(k) // if it is unused, it is forgotten
+		l.tidy(k)
 		return engine.Answer{Status: engine.TooHeavy, Bound: min(l.limit, l.capOf(k))}
 	}
 	place := now - r.Waited.Microseconds()
@@ -303,7 +303,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	}
 	if !r.Wait {
 		l.drop(r.ID)
-		l.stand(k)
+		l.tidy(k)
 		return engine.Answer{Status: engine.Refused}
 	}
 	t := l.tickets[r.ID]

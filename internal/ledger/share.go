@@ -129,13 +129,18 @@ func (l *Ledger) comes(k *key) {
 	k.base, k.seq = l.keys.time, l.keys.seq
 }
 
+// tidy forgets a key that nobody uses.
+func (l *Ledger) tidy(k *key) {
+	if len(k.queue) == 0 && k.held == 0 && !k.ruled {
+		delete(l.keys.all, k.name)
+	}
+}
+
 // stepIn puts a key where it belongs. An unused one is forgotten.
 func (l *Ledger) stepIn(k *key) {
 	ks := &l.keys
 	if len(k.queue) == 0 {
-		if k.held == 0 && !k.ruled {
-			delete(ks.all, k.name)
-		}
+		l.tidy(k)
 		return
 	}
 	if l.lacks(k, k.queue[0].id.Weight) {
