@@ -116,10 +116,7 @@ func aboutPermit(k engine.Kind) bool { return k <= engine.Revoke }
 // encode returns the words of a call, behind the name and the hash of a script:
 // keys and arguments of step. They are good until the next encode.
 func (w *words) encode(c engine.Call, who *description) []any {
-	for i := range c.Requests {
-		r := &c.Requests[i]
-		w.keyed = w.keyed || r.Key != "" || r.PerKey > 0 || r.Kind == engine.SetKey || r.Kind == engine.UnsetKey
-	}
+	w.keyed = w.keyed || c.NamesKeys()
 	marks, ids := byte(0), 0
 	if c.Fence {
 		marks = fenceMark
