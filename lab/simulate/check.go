@@ -56,7 +56,9 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 		grants = append(grants, n.Grants...)
 	}
 	for i, a := range reply.Answers {
-		if r := c.Requests[i]; r.Kind == engine.Ask && a.Status == engine.Granted {
+		r := c.Requests[i]
+		// A renewal finds what an ask before it has granted in the same step.
+		if a.Status == engine.Granted && (r.Kind == engine.Ask || a.Token > k.token) {
 			grants = append(grants, engine.Grant{ID: r.ID, Token: a.Token, Slot: a.Slot})
 		}
 	}
@@ -179,7 +181,7 @@ func (k *checker) earlier(other, c *caller) bool {
 	_, most := k.w.server.ledger.KeyLoad(other.Key)
 	limit = min(limit, most)
 	n := other.n
-	if len(k.w.keys) > 0 && other.Acquisition.ID() == (engine.ID{}) {
+	if len(k.w.keys) > 0 && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
 		return false // a process with callers of several keys has few tickets for each
 	}
 	return other.Key == c.Key && other.came+k.messages() < c.came && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
