@@ -174,7 +174,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	if acts {
 		l.fence(now, client, c.Number+1)
 	}
-	l.grant(now, nil, last)
+	l.grant(now, last)
 	l.watch(now, asker)
 	recalled := l.recall(now, refused || asker != (engine.ID{}))
 	reply.Recalled = refused && recalled
@@ -277,9 +277,9 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	}
 	place := now - r.Waited.Microseconds()
 	if r.Wait {
-		l.grant(now, k, place) // those of its key that came later may have to wait for this one
+		l.grant(now, place) // those who came later may have to wait for this one
 	} else {
-		l.grant(now, nil, last)
+		l.grant(now, last)
 	}
 	if h := l.holder(now, r.ID); h != nil { // its turn came in this step
 		l.untell(r.ID)
@@ -602,7 +602,7 @@ func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 			l.drop(t.id)
 		}
 	}
-	l.grant(now, nil, last)
+	l.grant(now, last)
 	l.watch(now, engine.ID{})
 }
 

@@ -9,14 +9,13 @@ import (
 )
 
 // grant hands free weight to the heads of the keys in turn, as far as it goes, and
-// in the queue of one key up to a place. A ticket whose client cannot be told is
-// dropped, once.
-func (l *Ledger) grant(now int64, of *key, upTo int64) {
+// up to a place. A ticket whose client cannot be told is dropped, once.
+func (l *Ledger) grant(now, upTo int64) {
 	l.sweep()
 	for len(l.keys.turn) > 0 && !l.paused {
 		k := l.keys.turn[0]
 		t := k.queue[0]
-		if k == of && t.place > upTo {
+		if t.place > upTo {
 			return
 		}
 		if l.turns > 0 && l.lacks(k, t.id.Weight) { // its cap is smaller than it was

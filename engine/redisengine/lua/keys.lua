@@ -212,9 +212,9 @@ R.position = function(s, id)
   return redis.call('ZLEXCOUNT', KEYS[10], '[' .. R.prefix(k), '(' .. R.member(k, id, place))
 end
 
--- grant hands free weight to the heads of the keys in turn, as far as it goes, and
--- in the line of one key up to a place.
-R.grant = function(s, up_to, of)
+-- grant hands free weight to the heads of the keys in turn, as far as it goes, and up
+-- to a place.
+R.grant = function(s, up_to)
   if s.queued == 0 then return end
   R.sweep(s)
   while not s.paused do
@@ -224,7 +224,7 @@ R.grant = function(s, up_to, of)
     local k = R.key(s, names[1])
     local id, place = R.head(s, k)
     if not id then return R.mend(s, 'q') end
-    if k == of and place > up_to then return end
+    if place > up_to then return end
     local weight, slot = R.shape(id)
     if s.turns > 0 and R.lacks(s, k, weight) then -- its cap is smaller than it was
       s.turns = s.turns - 1
@@ -286,7 +286,7 @@ R.ask = function(s, q, id)
     return R.answer(s, TOO_HEAVY, most, 0, 0)
   end
   local place = s.now - q.waited
-  if q.wait then R.grant(s, place, k) else R.grant(s, math.huge) end
+  R.grant(s, q.wait and place or math.huge)
   is, token, slot = R.holder(s, id)
   if is then -- its turn came in this step
     R.untell(s, id)
