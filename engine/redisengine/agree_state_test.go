@@ -113,7 +113,9 @@ func (j *judge) whole(t *rapid.T) {
 	want, others := j.want()
 	for _, most := range []int{wholeState, 0} {
 		r := decoded(t, j.rdb.EvalSha(ctx, j.bench.state, j.keys.all(), most))
-		if all := len(want.Holders) + len(want.Waiters); r.whole && all > most || !r.whole && most == wholeState && all == 0 {
+		all, written := len(want.Holders)+len(want.Waiters), 0
+		j.ledger.Each(func(engine.ID, int64, bool) { written++ })
+		if r.whole && all > most || !r.whole && most == wholeState && written == 0 {
 			t.Fatalf("at %d: at most %d in a step of %d; all were read: %v", j.now, most, all, r.whole)
 		}
 		if !r.whole {

@@ -147,11 +147,14 @@ type fence struct {
 
 // Step carries out a call of a client.
 func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call) engine.Reply {
-	l.expire(now)
+	late := l.late(now, client, c)
+	if !late || now >= l.keep { // a late call ends no leases
+		l.expire(now)
+	}
 	if l.limit == 0 {
 		l.keys = keyed{}
 	}
-	if l.late(now, client, c) {
+	if late {
 		return engine.Reply{Limit: l.limit}
 	}
 	l.begin(client)
