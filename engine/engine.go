@@ -14,6 +14,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"time"
@@ -113,6 +114,20 @@ type Call struct {
 	Requests []Request
 }
 
+// NamesKeys reports whether the call is about keys that share the semaphore, or about
+// how much each of them may hold.
+func (c *Call) NamesKeys() bool {
+	for i := range c.Requests {
+		if r := &c.Requests[i]; r.Key != "" || r.PerKey != 0 || r.Kind == SetKey || r.Kind == UnsetKey {
+			return true
+		}
+	}
+	return false
+}
+
+// ErrNoKeys: the engine cannot share a semaphore among keys.
+var ErrNoKeys = errors.New("sema: the engine cannot share a semaphore among keys")
+
 // Kind is what a request wants.
 type Kind uint8
 
@@ -149,16 +164,45 @@ const (
 
 	// Unpause ends a pause.
 	Unpause
+
+	// SetKey gives a key a cap and a share of its own, in place of those of all keys,
+	// until UnsetKey. It outlives an idle semaphore.
+	SetKey
+
+	// UnsetKey ends the rule of a key.
+	UnsetKey
+)
+
+// What a key of a semaphore has, and may have.
+const (
+	DefaultShare = 100
+	MaxShare     = 1000
 )
 
 // Act reports whether it changes what holds for all: the limit, or a pause.
-func (k Kind) Act() bool { return k == SetLimit || k == UnsetLimit || k == Pause || k == Unpause }
+func (k Kind) Act() bool {
+	switch k {
+	case SetLimit, UnsetLimit, Pause, Unpause, SetKey, UnsetKey:
+		return true
+	}
+	return false
+}
 
 // Request is one operation of a call.
 type Request struct {
 	Kind  Kind
-	ID    ID            // of the permit: Ask, Renew, Release, Revoke
-	Limit int           // Ask: stored if the semaphore has none; see Newest. SetLimit: the new one
+	ID    ID  // of the permit: Ask, Renew, Release, Revoke
+	Limit int // Ask: stored if the semaphore has none; see Newest. SetLimit: the new one
+
+	// Key is whose the permit is, of those that share the semaphore; "" for a
+	// semaphore without keys. An Ask under an id that has a ticket or a permit is about
+	// the key that it was first asked for. SetKey, UnsetKey: whose rule.
+	Key string
+
+	PerKey int // Ask, SetLimit: the most weight that a key without a rule may hold, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves it as it is, below 0 ends it
+	Cap    int // SetKey: the most weight that the key may hold; 0: as for all keys
+	Share  int // SetKey: the weight of the key in the order among keys, 1 … MaxShare; 0: DefaultShare
+
 	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
 
 	// Of an Ask.
@@ -224,12 +268,18 @@ type Answer struct {
 	Lease  time.Duration // Granted: what is left of the lease at this step
 	Ahead  int           // Queued: how many tickets are before this one
 	Ticket int64         // Queued: names this life of the ticket; grows with each
+	Bound  int           // TooHeavy: the limit, or the cap of the key, whichever is less
 }
 
 // Reply is what a step says to its caller.
 type Reply struct {
 	Limit   int // as stored; 0: there is no semaphore
+	PerKey  int // as stored
 	Answers []Answer
+
+	// Room is set when each key that waits is at its cap: whoever waits does not wait
+	// for another key.
+	Room bool
 
 	// Recheck is set when one of the answers is Queued and somebody holds a
 	// permit: the time until the first lease ends. One of the client's tickets
@@ -322,7 +372,22 @@ type State struct {
 	Paused  bool // an operator stopped all grants
 	Used    int  // weight held
 	Holders []Holder
-	Waiters []Waiter // in the order they will be served
+	Waiters []Waiter // in the order they will be served; with keys, key by key
+
+	PerKey int        // the most weight that a key without a rule may hold; 0: no such cap
+	Keys   []KeyState // of a semaphore with keys: those in turn, in their order; those at their cap; the others
+}
+
+// KeyState is one of the keys that share a semaphore.
+type KeyState struct {
+	Key     string `json:"key"`
+	Held    int    `json:"held"`            // weight
+	Waiting int    `json:"waiting"`         // tickets
+	Cap     int    `json:"cap,omitempty"`   // the most weight that it may hold; 0: the limit alone
+	Share   int    `json:"share"`           // in the order among keys
+	Ruled   bool   `json:"ruled,omitempty"` // an operator gave it a cap or a share of its own
+	Full    bool   `json:"full,omitempty"`  // its first waiter waits for weight of the key's own
+	Before  int    `json:"before"`          // how many keys go before it, if it waits and is not full
 }
 
 // Waiting is how many callers wait: those with tickets, and those behind them in
@@ -336,11 +401,12 @@ func (s State) Waiting() int {
 }
 
 // CountBehind leaves the number of callers behind a ticket to the last ticket of
-// each client, with which they were counted last. Engines call it for State.
+// each client and key, with which they were counted last. Engines call it for State.
 func (s *State) CountBehind() {
 	counted := map[string]bool{}
 	for i := len(s.Waiters) - 1; i >= 0; i-- {
 		client, _, _ := strings.Cut(s.Waiters[i].ID, "-")
+		client += "\x00" + s.Waiters[i].Key
 		if counted[client] {
 			s.Waiters[i].Behind = 0
 		}
@@ -357,6 +423,7 @@ type Holder struct {
 	Age     time.Duration `json:"age"`  // since the grant
 	Left    time.Duration `json:"left"` // of the lease
 	Revoked bool          `json:"revoked,omitempty"`
+	Key     string        `json:"key,omitempty"`
 	Client  Client        `json:"client"`
 }
 
@@ -366,5 +433,6 @@ type Waiter struct {
 	Weight  int           `json:"weight"`
 	Waiting time.Duration `json:"waiting"`          // since it came
 	Behind  int           `json:"behind,omitempty"` // so many more callers wait in its process
+	Key     string        `json:"key,omitempty"`
 	Client  Client        `json:"client"`
 }

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"sema/engine"
@@ -300,6 +301,20 @@ var namedTests = []test{
 			e.ok(err)
 			return got.Status == engine.Done
 		})
+	}},
+	{name: "a key is kept, or refused", run: func(e *env) {
+		a, r := e.caller(), named(1)
+		r.Key = "acme"
+		got, err := step(e.ctx(), a, r)
+		if errors.Is(err, engine.ErrNoKeys) {
+			return
+		}
+		e.ok(err)
+		st, err := a.State(e.ctx())
+		e.ok(err)
+		if got.Status != engine.Granted || len(st.Holders) != 1 || st.Holders[0].Key != "acme" {
+			e.Errorf("%v; %+v", got.Status, st)
+		}
 	}},
 	{name: "State says who it is for", run: func(e *env) {
 		a, b := e.caller(), e.caller()

@@ -49,6 +49,8 @@ func (j *judge) who(t *rapid.T, id engine.ID) *engine.Client {
 	return &who
 }
 
+func (j *judge) key(t *rapid.T) string { return rapid.SampledFrom(j.names).Draw(t, "key") }
+
 func (j *judge) newID(client string) engine.ID {
 	j.number++
 	return engine.ID{Client: client, Number: j.number, Weight: 1}
@@ -71,8 +73,19 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	if kind == engine.Unpause && one(t, 2, "pause") {
 		r.Kind = engine.Pause
 	}
+	if len(j.names) > 0 && !aboutPermit(kind) && one(t, 2, "rule") {
+		r.Kind, r.Key = engine.SetKey, j.key(t)
+		r.Cap, r.Share = rapid.IntRange(0, 4).Draw(t, "cap"), rapid.SampledFrom([]int{0, 1, 50, 100, 333, 1000}).Draw(t, "share")
+		if one(t, 3, "unset") {
+			r.Kind, r.Cap, r.Share = engine.UnsetKey, 0, 0
+		}
+		return r
+	}
 	if !aboutPermit(kind) {
 		r.Pin = one(t, 4, "pin")
+		if len(j.names) > 0 && r.Kind == engine.SetLimit {
+			r.PerKey = rapid.IntRange(-1, 4).Draw(t, "per key")
+		}
 		return r
 	}
 	r.ID = j.id(t, client)
@@ -84,6 +97,9 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	r.Mine = (kind == engine.Release || kind == engine.Renew) && one(t, 3, "mine")
 	if kind == engine.Ask {
 		r.Who = j.who(t, r.ID)
+		if len(j.names) > 0 {
+			r.Key, r.PerKey = j.key(t), rapid.IntRange(0, 3).Draw(t, "per key")
+		}
 		r.Wait, r.Unfair, r.Strict, r.Newest = !one(t, 4, "try"), one(t, 6, "unfair"), one(t, 10, "strict"), one(t, 5, "newest")
 		r.Detached = one(t, 10, "detached")
 		if one(t, 2, "again") {
@@ -128,6 +144,9 @@ func (j *judge) both(t *rapid.T) {
 				r.ID.Number = j.id(t, client).Number
 				if r.Who != nil {
 					r.Who = j.who(t, r.ID)
+					if len(j.names) > 0 {
+						r.Key, r.PerKey = j.key(t), rapid.IntRange(0, 3).Draw(t, "per key")
+					}
 				}
 				c.Requests = append(c.Requests, r)
 			}

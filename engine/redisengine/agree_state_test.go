@@ -53,7 +53,7 @@ func (j *judge) compare() {
 	now := j.now
 	want, others := j.want()
 	j.pipe.Set(ctx, "now", now, 0)
-	state := j.pipe.EvalSha(ctx, j.bench.state, j.keys.main[:], 3500)
+	state := j.pipe.EvalSha(ctx, j.bench.state, j.keys.all(), 3500)
 	var clients []string
 	for _, h := range want.Holders {
 		clients = append(clients, clientOf(h.ID))
@@ -66,7 +66,7 @@ func (j *judge) compare() {
 	for _, c := range slices.Compact(clients) {
 		who[c] = j.pipe.Get(ctx, j.keys.client(c))
 	}
-	count := j.pipe.EvalSha(ctx, j.count, j.keys.main[:])
+	count := j.pipe.EvalSha(ctx, j.count, append(j.keys.main[:], j.keys.keyed[:]...))
 	j.verdicts = append(j.verdicts, func(t failer) {
 		r := decoded(t, state)
 		if !r.whole {
@@ -112,8 +112,10 @@ func (j *judge) whole(t *rapid.T) {
 	j.rdb.Set(ctx, "now", j.now, 0)
 	want, others := j.want()
 	for _, most := range []int{wholeState, 0} {
-		r := decoded(t, j.rdb.EvalSha(ctx, j.bench.state, j.keys.main[:], most))
-		if all := len(want.Holders) + len(want.Waiters); r.whole && all > most || !r.whole && most == wholeState && all == 0 {
+		r := decoded(t, j.rdb.EvalSha(ctx, j.bench.state, j.keys.all(), most))
+		all, written := len(want.Holders)+len(want.Waiters), 0
+		j.ledger.Each(func(engine.ID, int64, bool) { written++ })
+		if r.whole && all > most || !r.whole && most == wholeState && written == 0 {
 			t.Fatalf("at %d: at most %d in a step of %d; all were read: %v", j.now, most, all, r.whole)
 		}
 		if !r.whole {

@@ -34,10 +34,10 @@ const (
 	// countLua returns what the script counts, weight, tickets and entries of the
 	// state, and what there is of it.
 	countLua = `local raw = redis.call('HGET', KEYS[1], '')
-		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]), 0, {}} end
+		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9]), 0, {}} end
 		local _, limit, used, _, keep, _, _, _, queued = struct.unpack(STATE, raw)
 		if keep <= tonumber(redis.call('GET', 'now')) then return {0, 0, 0, 0, {}} end -- the next step takes the rest for gone
-		return {used, queued, redis.call('HLEN', KEYS[1]) - 1, redis.call('ZCARD', KEYS[3]), redis.call('ZRANGE', KEYS[2], 0, -1)}`
+		return {used, queued, redis.call('HLEN', KEYS[1]) - 1, redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[9]), redis.call('ZRANGE', KEYS[2], 0, -1)}`
 
 	// passLua has so many milliseconds pass for all that expires.
 	passLua = `for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -112,6 +112,9 @@ func TestScriptAgreesWithLedger(t *testing.T) {
 
 func (b *bench) check(t *rapid.T) {
 	j := newJudge(b, one(t, 32, "crowd"))
+	if one(t, 2, "keys") {
+		j.names = []string{"", "a", "b", "ab", "\u00ff\U0010ffff"}[rapid.IntRange(0, 3).Draw(t, "first"):]
+	}
 	actions := map[string]func(*rapid.T){
 		"":      j.look,
 		"call":  j.both,
@@ -145,6 +148,7 @@ type judge struct {
 	last     map[string]engine.ID // of each client, that it asked for when all did
 	others   map[engine.ID]bool   // another client asked for it, or renewed it
 	dead     map[string]bool      // clients nobody listens for
+	names    []string             // of keys; none: the semaphore has none
 	keeps    map[string]keeping   // what clients were told
 	fences   map[string]fencing   // that clients raised
 	looks    int                  // since the state was compared
@@ -240,7 +244,7 @@ func (j *judge) step(client string, c engine.Call) engine.Reply {
 		j.described.Add(1)
 	}
 
-	w := words{keys: j.keys, client: client}
+	w := words{keys: j.keys, client: client, keyed: len(j.names) > 0}
 	args := w.encode(c, who)
 	args[0], args[1] = "evalsha", j.bench.step
 	j.pipe.Set(ctx, "now", now, 0)

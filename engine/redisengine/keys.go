@@ -1,6 +1,9 @@
 package redisengine
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The data model at one glance. Every key of a semaphore begins with
 // sema:{name}: so that all of them, and the channels, live in one cluster slot.
@@ -12,11 +15,15 @@ import "strings"
 //	slots    zset    permit id -> slot
 //	fences   hash    client -> smallest number of a call that still counts
 //	keepers  hash    client -> what it may do with released permits, and until when
+//	turn     zset    of a semaphore with keys: those in turn, and those at their cap
+//	keys     hash    key -> what it holds, and may hold
+//	lines    zset    the tickets of the keys
 //	client:… string  host, pid and label of a client
 //	inbox:…  channel notifications for a client
 type keys struct {
 	prefix string    // sema:{name}:
 	main   [6]string // as the scripts take them
+	keyed  [3]string // and those of a semaphore with keys
 }
 
 // defaultPrefix begins all keys and channels.
@@ -34,10 +41,14 @@ func keysOf(prefix, name string) keys {
 	for i, kind := range []string{"state", "holders", "waiters", "slots", "fences", "keepers"} {
 		k.main[i] = k.prefix + kind
 	}
+	for i, kind := range []string{"turn", "keys", "lines"} {
+		k.keyed[i] = k.prefix + kind
+	}
 	return k
 }
 
 func (k *keys) state() string               { return k.main[0] }
+func (k *keys) all() []string               { return append(slices.Clone(k.main[:3]), k.keyed[1:]...) } // as state.lua takes them
 func (k *keys) client(client string) string { return k.prefix + "client:" + client }
 func (k *keys) inbox(client string) string  { return k.prefix + "inbox:" + client }
 

@@ -19,6 +19,8 @@ var (
 	rulesLua string
 	//go:embed lua/store.lua
 	storeLua string
+	//go:embed lua/keys.lua
+	keysLua string
 	//go:embed lua/last.lua
 	lastLua string
 	//go:embed lua/state.lua
@@ -28,7 +30,7 @@ var (
 // The rules are the table R, made only when plain.lua could not do all: making
 // functions costs.
 var (
-	stepSource  = wordsLua + firstLua + plainLua + "local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\nreturn R\nend\n" + lastLua
+	stepSource  = wordsLua + firstLua + plainLua + "local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\nreturn R\nend\nlocal function with_keys(R)\n" + keysLua + "end\n" + lastLua
 	stepHash    = redis.NewScript(stepSource).Hash()
 	stateScript = redis.NewScript(wordsLua + stateLua)
 )

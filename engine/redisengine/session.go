@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -161,10 +162,17 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	want, on := s.caller.replicas, 0
 	var text string
 	var err error
-	if args := s.words.encode(c, who); want > 0 && wantsReplicas(c) {
-		text, on, err = s.caller.replicated(ctx, &s.words, s.keys.state(), args)
-	} else {
-		text, err = s.caller.run(ctx, now, &s.words, args)
+	for {
+		keyed := s.words.keyed
+		if args := s.words.encode(c, who); want > 0 && wantsReplicas(c) {
+			text, on, err = s.caller.replicated(ctx, &s.words, s.keys.state(), args)
+		} else {
+			text, err = s.caller.run(ctx, now, &s.words, args)
+		}
+		if keyed || err == nil || !strings.HasPrefix(err.Error(), "SEMAKEYED ") {
+			break
+		}
+		s.words.keyed = true // and again: nothing was done
 	}
 	if err != nil {
 		return engine.Reply{}, s.fail(err)

@@ -42,7 +42,7 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 }
 
 func (s *session) readState(ctx context.Context) (engine.State, error) {
-	values, err := stateScript.Run(ctx, s.caller.rdb, s.keys.main[:3], s.caller.part).Slice()
+	values, err := stateScript.Run(ctx, s.caller.rdb, s.keys.all(), s.caller.part).Slice()
 	if err != nil {
 		return engine.State{}, err
 	}
@@ -164,6 +164,7 @@ func clientOf(id string) string {
 type reading struct {
 	head    engine.State // without holders and waiters
 	now     int64        // the moment of it
+	keys    *readKeys    // nil: it has none
 	whole   bool         // all is of that moment
 	entries map[string]entry
 }
@@ -183,9 +184,20 @@ const (
 )
 
 func isPermit(value string) bool {
-	return len(value) >= permitSize && (value[0] == 'h' || value[0] == 'r')
+	return len(value) >= permitSize && strings.IndexByte("hrHR", value[0]) >= 0
 }
-func isTicket(value string) bool { return len(value) >= ticketSize && value[0] == 'q' }
+func isTicket(value string) bool {
+	return len(value) >= ticketSize && (value[0] == 'q' || value[0] == 'Q')
+}
+
+// keyOf is the key of a permit or ticket whose numbers take size bytes, and its tail.
+func keyOf(value string, size int) (key, tail string) {
+	if value[0] >= 'a' {
+		return "", value[size:]
+	}
+	key, tail, _ = strings.Cut(value[size:], "\x00")
+	return key, tail
+}
 
 // described reads the tail of a named permit or ticket.
 func described(tail string) (who engine.Client, ok bool) {
@@ -210,12 +222,16 @@ func permits(found []string) (ids []string) {
 
 // decodeState reads the answer of state.lua.
 func decodeState(v []any) (*reading, error) {
-	if len(v) != 8 {
+	if len(v) != 9 {
 		return nil, errShort
 	}
 	now, flags := scalar(v[0]), scalar(v[2])
 	r := &reading{now: now, whole: scalar(v[4]) == 1, entries: map[string]entry{}}
 	r.head = engine.State{Limit: int(scalar(v[1])), Pinned: flags&1 != 0, Paused: flags&4 != 0, Used: int(scalar(v[3]))}
+	if flags&8 != 0 {
+		r.keys = decodeKeys(v[8])
+		r.head.PerKey = r.keys.perKey
+	}
 	ids, _ := v[5].([]any)
 	values, _ := v[6].([]any)
 	ends, _ := v[7].([]any)
@@ -263,20 +279,31 @@ func (r *reading) state() (st engine.State, clients []string) {
 		case err != nil:
 			continue // not ours
 		case isPermit(e.value) && e.end > e.now:
-			h := engine.Holder{ID: name, Weight: id.Weight, Revoked: e.value[0] == 'r', Left: micros(e.end - e.now)}
+			h := engine.Holder{ID: name, Weight: id.Weight, Revoked: e.value[0]|0x20 == 'r', Left: micros(e.end - e.now)}
 			h.Token, h.Slot = int64(numberAt(e.value[1:])), int(numberAt(e.value[17:]))
 			h.Age = micros(max(0, e.now-int64(numberAt(e.value[9:]))))
 			used += h.Weight
-			h.Client, named = described(e.value[permitSize:])
+			key, tail := keyOf(e.value, permitSize)
+			h.Client, named = described(tail)
+			h.Key = key
+			r.keys.holds(key, id.Weight)
 			st.Holders = append(st.Holders, h)
 		case isPermit(e.value) && 0 < e.end && e.end <= r.now:
 			ended += id.Weight // no step has counted it out
+			key, _ := keyOf(e.value, permitSize)
+			r.keys.ended(key)
 			continue
-		case isTicket(e.value) && int64(numberAt(e.value[1:])) > e.now: // or it fell silent
+		case isTicket(e.value):
+			key, tail := keyOf(e.value, ticketSize)
+			r.keys.waits(key, name, id.Weight, int64(numberAt(e.value[9:])))
+			if int64(numberAt(e.value[1:])) <= e.now {
+				continue // it fell silent
+			}
 			w := placed{engine.Waiter{ID: name, Weight: id.Weight}, int64(numberAt(e.value[9:]))}
 			w.Waiting = micros(max(0, e.now-w.place))
 			w.Behind = int(e.value[17]) | int(e.value[18])<<8 | int(e.value[19])<<16 | int(e.value[20])<<24
-			w.Client, named = described(e.value[ticketSize:])
+			w.Client, named = described(tail)
+			w.Key = key
 			queue = append(queue, w)
 		default:
 			continue
@@ -291,9 +318,14 @@ func (r *reading) state() (st engine.State, clients []string) {
 	}
 	slices.SortFunc(st.Holders, func(a, b engine.Holder) int { return cmp.Compare(a.Token, b.Token) })
 	slices.SortFunc(queue, func(a, b placed) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.ID, b.ID)) })
+	if r.keys != nil {
+		r.keys.order()
+		slices.SortStableFunc(queue, func(a, b placed) int { return cmp.Compare(r.keys.of(a.Key).at, r.keys.of(b.Key).at) })
+	}
 	for _, w := range queue {
 		st.Waiters = append(st.Waiters, w.Waiter)
 	}
+	st.Keys = r.keys.states(st.Waiters)
 	st.CountBehind()
 	slices.Sort(clients)
 	return st, slices.Compact(clients)

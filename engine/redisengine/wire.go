@@ -33,6 +33,8 @@ const (
 	mineFlag   = againFlag  // of Release and Renew
 	namedFlag  = othersFlag // of Ask: the descriptions follow
 
+	askKeyed = 12 // the kind of an Ask that names a key, or a cap of keys
+
 	fenceMark = 1
 	passMark  = 2
 )
@@ -42,6 +44,7 @@ const (
 type words struct {
 	keys   keys
 	client string
+	keyed  bool // the semaphore has keys, or this client names some
 	args   []any
 	texts  []string // args point into it: strings as pointers need no memory of their own
 	buf    []byte
@@ -63,6 +66,7 @@ type terms struct {
 	flags         byte
 	limit, weight int
 	lease, ticket time.Duration
+	perKey        int
 }
 
 func (w *words) termsOf(r *engine.Request) terms {
@@ -87,6 +91,15 @@ func (w *words) termsOf(r *engine.Request) terms {
 		t.flag(r.ID.Client != w.client, othersFlag)
 	case engine.SetLimit:
 		t.flag(r.Pin, pinFlag)
+		t.weight = 0
+		if r.PerKey != 0 {
+			t.weight = 1 + max(0, r.PerKey)
+		}
+	case engine.SetKey:
+		t.limit, t.weight = r.Cap, r.Share
+	}
+	if r.Kind == engine.Ask && (r.Key != "" || r.PerKey > 0) {
+		t.kind, t.perKey = askKeyed, r.PerKey
 	}
 	return t
 }
@@ -103,6 +116,7 @@ func aboutPermit(k engine.Kind) bool { return k <= engine.Revoke }
 // encode returns the words of a call, behind the name and the hash of a script:
 // keys and arguments of step. They are good until the next encode.
 func (w *words) encode(c engine.Call, who *description) []any {
+	w.keyed = w.keyed || c.NamesKeys()
 	marks, ids := byte(0), 0
 	if c.Fence {
 		marks = fenceMark
@@ -126,13 +140,21 @@ func (w *words) encode(c engine.Call, who *description) []any {
 			n++
 		}
 		w.buf = appendRun(w.buf, t, n)
+		if t.kind == askKeyed {
+			w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(t.perKey))
+		}
 		for i := range n {
 			switch r := &rest[i]; {
-			case t.kind == engine.Ask:
+			case t.kind == engine.SetKey || t.kind == engine.UnsetKey:
+				w.buf = appendName(w.buf, r.Key)
+			case t.kind == engine.Ask || t.kind == askKeyed:
 				w.buf = appendNumber(w.buf, float64(r.Waited.Microseconds()))
 				w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(r.Behind))
 				if r.Who != nil {
 					w.buf = appendClient(w.buf, r.Who)
+				}
+				if t.kind == askKeyed {
+					w.buf = appendName(w.buf, r.Key)
 				}
 			case t.kind != engine.SetLimit && t.flags&tokenFlag != 0:
 				w.buf = appendNumber(w.buf, float64(r.Token))
@@ -157,10 +179,18 @@ func (w *words) encode(c engine.Call, who *description) []any {
 	for i := range w.keys.main {
 		args = append(args, &w.keys.main[i])
 	}
-	if who != nil {
-		args[2] = len(w.keys.main) + 1
+	switch {
+	case who != nil:
 		args = append(args, w.keys.client(w.client))
+	case w.keyed:
+		args = append(args, &w.keys.main[0]) // in its place
 	}
+	for i := range w.keys.keyed {
+		if w.keyed {
+			args = append(args, &w.keys.keyed[i])
+		}
+	}
+	args[2] = len(args) - 3
 	args = append(args, &w.client)
 	for i := range w.texts {
 		args = append(args, &w.texts[i])
@@ -175,6 +205,9 @@ func (w *words) encode(c engine.Call, who *description) []any {
 func appendNumber(b []byte, n float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(n))
 }
+
+// appendName appends the name of a key and its length in front.
+func appendName(b []byte, name string) []byte { return append(append(b, byte(len(name))), name...) }
 
 // appendClient appends a description and its length in front.
 func appendClient(b []byte, c *engine.Client) []byte {
@@ -200,6 +233,8 @@ const (
 	leaveMarks   = 3 // an engine.Leave
 	deafMark     = 4
 	recalledMark = 8
+	roomMark     = 16
+	perKeyMark   = 32
 )
 
 // errLate is what a step says to a call that was fenced off.
@@ -215,7 +250,14 @@ func decode(text string, requests int) (engine.Reply, error) {
 	reply := engine.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
 	marks := text[headSize-1]
 	reply.Leave, reply.Deaf, reply.Recalled = engine.Leave(marks&leaveMarks), marks&deafMark != 0, marks&recalledMark != 0
+	reply.Room = marks&roomMark != 0
 	text = text[headSize:]
+	if marks&perKeyMark != 0 {
+		if len(text) < 8 {
+			return engine.Reply{}, errShort
+		}
+		reply.PerKey, text = int(numberAt(text)), text[8:]
+	}
 	if text == "" && requests > 0 {
 		return reply, errLate
 	}
@@ -236,6 +278,8 @@ func decode(text string, requests int) (engine.Reply, error) {
 				a.Token, a.Slot, a.Lease = int64(first)+int64(i), int(second), micros(int64(third))
 			case engine.Queued:
 				a.Ticket, a.Ahead = int64(first), int(second)+i
+			case engine.TooHeavy:
+				a.Bound = int(first)
 			}
 			reply.Answers = append(reply.Answers, a)
 		}

@@ -26,7 +26,8 @@ func (s State) String() string {
 // Wish is what a caller wants that names its permit.
 type Wish struct {
 	Terms
-	ID   engine.ID     // the same each time the caller asks; see engine.Request.Who
+	ID   engine.ID // the same each time the caller asks; see engine.Request.Who
+	Key  string
 	Who  engine.Client // for the eyes of operators
 	Wait bool          // queue if need be
 }
@@ -34,7 +35,8 @@ type Wish struct {
 // Acquisition is a caller's way to a permit, from its wish to the permit's end.
 // The zero value is ready for Machine.Acquire, AcquireAs or Resume.
 type Acquisition struct {
-	Owner any // the machine's owner may keep here what it needs
+	Owner any    // the machine's owner may keep here what it needs
+	Key   string // whose permit it is to be; see engine.Request. It is set before Acquire
 
 	claim   *claim    // what the engine has for it; nil: nothing yet, or it has ended
 	id      engine.ID // of the claim
@@ -52,7 +54,7 @@ type Acquisition struct {
 	resumed bool // it takes up a permit that another acquisition made
 	had     bool // the caller has, or had, the permit
 
-	waiting        bool // in Machine.line, between these
+	waiting        bool // in its line, between these
 	earlier, later *Acquisition
 }
 

@@ -34,6 +34,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit})
 		}
 	}
+	m.cohort.room = reply.Room
 	m.allow(overrule(reply.Leave, m.cohort.overruled), f.sent+m.contact())
 	for i, answer := range reply.Answers {
 		it, r := f.items[i], &f.requests[i]
@@ -126,7 +127,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 		}
 		m.schedule(c.due)
 		if c.who == nil {
-			m.line.ahead = answer.Ahead
+			m.lines.of(c.key).ahead = answer.Ahead
 		}
 		if a != nil { // it is not spare
 			m.queued(a, answer.Ahead)
@@ -141,15 +142,12 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 		}
 		m.refuse(c, Event{Reason: Refused}, false)
 	case engine.TooHeavy:
-		limit := reply.Limit
-		if limit == 0 {
-			limit = c.terms.Limit
-		}
+		limit := cmp.Or(answer.Bound, reply.Limit, c.terms.Limit)
 		m.refuse(c, Event{Reason: TooHeavy, Limit: limit}, false)
-		m.refuseLine(Event{Reason: TooHeavy, Limit: limit}, func(a *Acquisition) bool { return a.weight > limit })
+		m.refuseLines(Event{Reason: TooHeavy, Limit: limit}, func(a *Acquisition) bool { return a.Key == c.key && a.weight > limit })
 	case engine.LimitDiffers:
 		m.refuse(c, Event{Reason: LimitIsAnother, Limit: reply.Limit}, false)
-		m.refuseLine(Event{Reason: LimitIsAnother, Limit: reply.Limit}, func(*Acquisition) bool { return true })
+		m.refuseLines(Event{Reason: LimitIsAnother, Limit: reply.Limit}, func(*Acquisition) bool { return true })
 	case engine.Revoked:
 		m.refuse(c, Event{Reason: Revoked}, c.who == nil) // whoever named it may be at work with it
 	default:

@@ -9,8 +9,9 @@ import "time"
 // in line, and the ticket of that one to the caller that the permit was asked for.
 func (m *Machine) deliver(now time.Duration, c *claim) {
 	m.unlist(c)
-	mine, first := c.holder, m.line.oldest(c.id.Weight)
-	if first != nil && first != mine && (mine == nil && !m.line.mixed || mine != nil && mine.waiting) {
+	l := m.lines.of(c.key)
+	mine, first := c.holder, l.oldest(c.id.Weight)
+	if first != nil && first != mine && (mine == nil && !l.mixed || mine != nil && mine.waiting) {
 		ticket := first.claim
 		m.pair(first, c)
 		switch {
@@ -18,9 +19,10 @@ func (m *Machine) deliver(now time.Duration, c *claim) {
 			m.move(mine, ticket)
 		case mine != nil:
 			mine.claim = nil
-			if m.line.next == nil || mine.came < m.line.next.came {
-				m.line.next = mine
+			if l.next == nil || mine.came < l.next.came {
+				l.next = mine
 			}
+			m.lines.note(l)
 		case ticket != nil:
 			m.free(now, ticket)
 		}
@@ -41,13 +43,20 @@ func (m *Machine) issue(now time.Duration, a *Acquisition, c *claim) {
 	m.tell(Event{Kind: Granted, A: a})
 }
 
-// handOn passes a released permit to the oldest caller that waits, or keeps it
-// for the next one.
+// handOn passes a released permit to the oldest caller of its key that waits, or
+// keeps it for the next one. It does neither while callers of other keys wait here,
+// unless they wait for weight of their own key.
 func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if !m.mayLeave(now, c) {
 		return false
 	}
-	first := m.line.first
+	first, others := m.lines.of(c.key).first, len(m.lines.lists[busy])
+	if first != nil {
+		others--
+	}
+	if others > 0 && (first == nil || !m.cohort.room) {
+		return false
+	}
 	switch {
 	case first != nil && first.weight == c.id.Weight:
 		if m.cohort.leave == leaveKeep {
@@ -83,7 +92,7 @@ func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
 func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
 	for i := len(m.cohort.idle) - 1; i >= 0; i-- {
 		c := m.cohort.idle[i]
-		if isPermit(c) && c.id.Weight == a.weight && m.mayLeave(now, c) {
+		if isPermit(c) && c.key == a.Key && c.id.Weight == a.weight && m.mayLeave(now, c) {
 			m.unlist(c)
 			m.passOn(now, c, a)
 			return true
@@ -93,12 +102,12 @@ func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
 }
 
 // takeSpare is a ticket of this weight that is for nobody.
-func (m *Machine) takeSpare(weight int) *claim {
-	if m.line.mixed {
+func (m *Machine) takeSpare(l *line, weight int) *claim {
+	if l.mixed {
 		return nil // it would pass those of another weight
 	}
 	for _, c := range m.cohort.idle {
-		if isTicket(c) && c.id.Weight == weight {
+		if isTicket(c) && c.key == l.key && c.id.Weight == weight {
 			m.unlist(c)
 			return c
 		}
@@ -111,12 +120,12 @@ func (m *Machine) takeSpare(weight int) *claim {
 // always given back: it would overtake others.
 func (m *Machine) free(now time.Duration, c *claim) {
 	c.holder = nil
-	keeps := m.cohort.leave == leaveKeep
-	switch a := m.line.next; {
+	l, keeps := m.lines.of(c.key), m.cohort.leave == leaveKeep
+	switch a := l.next; {
 	case c.stage == unproven && keeps: // it is being renewed, and goes to the oldest caller then
-	case a != nil && !m.line.mixed && c.lined() && (keeps || m.cfg.Passes > 0):
+	case a != nil && !l.mixed && c.lined() && (keeps || m.cfg.Passes > 0):
 		m.move(a, c)
-	case a == nil && !m.line.mixed && keeps && c.lined() && c.touched() && m.spares() < m.limit():
+	case a == nil && !l.mixed && keeps && c.lined() && c.touched() && m.spares(c.key) < m.limit():
 		m.putAside(c, now+m.askEvery(c)/20)
 	default:
 		m.drop(c)
@@ -126,9 +135,10 @@ func (m *Machine) free(now time.Duration, c *claim) {
 // move has a ticket be for another caller of the line.
 func (m *Machine) move(a *Acquisition, c *claim) {
 	m.pair(a, c)
-	m.line.findNext()
+	l := m.lines.of(a.Key)
+	m.lines.findNext(l)
 	if a.state == Asking && c.stage == queued {
-		m.queued(a, m.line.ahead)
+		m.queued(a, l.ahead)
 	}
-	c.moved, m.line.moved = true, true
+	c.moved, m.lines.moved = true, true
 }

@@ -54,7 +54,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 		return engine.Call{}, false
 	}
 	f.requests, f.items = f.requests[:0], f.items[:0]
-	if m.line.moved && m.cohort.leave != leaveKeep {
+	if m.lines.moved && m.cohort.leave != leaveKeep {
 		m.takeMoved(now)
 	}
 	m.takeOrders()
@@ -80,8 +80,11 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 // tellBehind says with the last ticket of the line how many callers are behind it.
 func (m *Machine) tellBehind() {
 	for i, it := range m.flight.items {
-		if it.claim != nil && m.line.next != nil && it.claim.holder != nil && it.claim.holder.waiting && it.claim.holder.later == m.line.next {
-			m.flight.requests[i].Behind = m.Behind()
+		if it.claim == nil || it.claim.holder == nil || !it.claim.holder.waiting {
+			continue
+		}
+		if l := m.lines.of(it.claim.key); l.next != nil && it.claim.holder.later == l.next {
+			m.flight.requests[i].Behind = l.behind()
 		}
 	}
 }
@@ -89,7 +92,13 @@ func (m *Machine) tellBehind() {
 // wantsToKeep is for how long permits would be passed on, or kept. Asking costs
 // the engine a write. A lone caller gains nothing from it.
 func (m *Machine) wantsToKeep() time.Duration {
-	wants := m.cfg.Keep > 0 || m.line.length > 1 || m.line.length == 1 && m.line.first.state == Waiting
+	wants := m.cfg.Keep > 0
+	for _, l := range m.lines.lists[busy] {
+		wants = wants || l.length > 1 || l.first.state == Waiting
+		if wants {
+			break
+		}
+	}
 	if wants && m.cfg.passing() && !m.closed && len(m.all) > 0 {
 		return m.contact()
 	}
@@ -107,12 +116,12 @@ func (m *Machine) full() bool { return len(m.flight.items) >= maxRequests }
 // takeMoved asks again for the tickets that are for other callers than the engine
 // knows of: others wait, and their order counts.
 func (m *Machine) takeMoved(now time.Duration) {
-	m.line.moved = false
+	m.lines.moved = false
 	for _, c := range m.all {
 		switch {
 		case !c.moved || c.stage > queued || c.holder == nil:
 		case c.pending || c.stage == wished || len(m.flight.items) >= maxRequests/2:
-			m.line.moved = true // another time
+			m.lines.moved = true // another time
 		default:
 			c.pending = true
 			m.request(item{claim: c}, m.askFor(now, c))
@@ -149,20 +158,21 @@ func (m *Machine) takeDue(now time.Duration) {
 }
 
 func (m *Machine) takeFresh(now time.Duration) {
-	more := m.line.next != nil && (len(m.flight.requests) > 0 || len(m.fresh) > 0 || m.fewTickets())
+	more := len(m.flight.requests) > 0 || len(m.fresh) > 0 || m.fewTickets()
 	n := 0
 	for !m.full() {
 		var c *claim
+		var next *Acquisition
+		if more {
+			next = m.nextWithout()
+		}
 		switch {
-		case n < len(m.fresh) && (!more || m.line.next == nil || m.fresh[n].cameAt() <= m.line.next.came):
+		case n < len(m.fresh) && (next == nil || m.fresh[n].cameAt() <= next.came):
 			c = m.fresh[n]
 			n++
-		case more && m.line.next != nil && m.line.weight < 2*m.limit():
-			c = m.claim(m.line.next)
-			m.line.findNext()
-		case more:
-			more = false
-			continue
+		case next != nil:
+			c = m.claim(next)
+			m.lines.findNext(m.lines.of(next.Key))
 		}
 		if c == nil {
 			break
@@ -184,7 +194,7 @@ func (m *Machine) takeFresh(now time.Duration) {
 func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	lease, a := m.lease(c), c.holder
 	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Limit: c.terms.Limit, Lease: lease, Ticket: m.ticketLife(c), Waited: max(0, now-a.came),
+		Kind: engine.Ask, ID: c.id, Key: c.key, Limit: c.terms.Limit, PerKey: c.terms.PerKey, Lease: lease, Ticket: m.ticketLife(c), Waited: max(0, now-a.came),
 		Wait: a.wait, Unfair: m.cfg.Unfair, Newest: m.cfg.Newest && !m.said, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.stage == queued || m.deaf,
 	}
 	if c.who != nil {

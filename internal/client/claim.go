@@ -16,6 +16,7 @@ import (
 // caller's to the end.
 type claim struct {
 	id     engine.ID
+	key    string
 	stage  stage
 	holder *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
 	terms  *Terms
@@ -84,7 +85,9 @@ func (m *Machine) becomes(c *claim, s stage) {
 		c.token, c.last, c.found = 0, 0, false
 	}
 	if was && !c.lined() {
-		m.line.weight -= c.id.Weight
+		l := m.lines.of(c.key)
+		l.weight -= c.id.Weight
+		m.lines.note(l)
 	}
 }
 
@@ -133,12 +136,17 @@ func (c *claim) cameAt() time.Duration {
 func isPermit(c *claim) bool { return c.stage == held }
 func isTicket(c *claim) bool { return c.stage <= queued }
 
+// ticketOf picks those of a key.
+func ticketOf(key string) func(*claim) bool {
+	return func(c *claim) bool { return c.key == key && isTicket(c) }
+}
+
 // claim makes a claim for a caller.
 func (m *Machine) claim(a *Acquisition) *claim {
 	m.number++
 	c := &claim{
-		id:    engine.ID{Client: m.cfg.Client, Number: m.number, Weight: a.weight, Slot: m.cfg.Slots},
-		stage: wished, terms: &m.cfg.Terms, once: !a.wait, due: never, slot: -1,
+		id:  engine.ID{Client: m.cfg.Client, Number: m.number, Weight: a.weight, Slot: m.cfg.Slots},
+		key: a.Key, stage: wished, terms: &m.cfg.Terms, once: !a.wait, due: never, slot: -1,
 	}
 	m.pair(a, c)
 	m.add(c)
@@ -153,7 +161,7 @@ func (m *Machine) add(c *claim) {
 	m.all = append(m.all, c)
 	m.byID[c.id] = c
 	if c.lined() {
-		m.line.weight += c.id.Weight
+		m.lines.of(c.key).weight += c.id.Weight
 	}
 }
 

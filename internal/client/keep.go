@@ -17,6 +17,7 @@ type cohort struct {
 	leave     engine.Leave  // what may be done with released permits without a call
 	until     time.Duration // so long
 	overruled engine.Recall // came while the call in flight was on its way
+	room      bool          // callers of other keys wait for weight of their own key
 	used      bool          // permits were passed on since the last call
 	idle      []*claim      // permits and tickets for the next callers
 }
@@ -63,10 +64,10 @@ func (m *Machine) unlist(c *claim) {
 	}
 }
 
-// spares is how many tickets are put aside.
-func (m *Machine) spares() (n int) {
+// spares is how many tickets of a key are put aside.
+func (m *Machine) spares(key string) (n int) {
 	for _, c := range m.cohort.idle {
-		if isTicket(c) {
+		if c.key == key && isTicket(c) {
 			n++
 		}
 	}

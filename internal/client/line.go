@@ -1,8 +1,9 @@
 package client
 
-// line is the callers that wait, in the order in which they came. Those before
-// next have claims.
+// line is the callers of one key that wait, in the order in which they came. Those
+// before next have claims. Callers without keys are in the line of the key "".
 type line struct {
+	key         string
 	first, last *Acquisition
 	length      int
 	next        *Acquisition // the first without a claim
@@ -10,7 +11,63 @@ type line struct {
 	weight      int          // of the claims
 	ahead       int          // tickets ahead in the last answer
 	mixed       bool         // callers of different weight are in line
-	moved       bool         // some tickets are for other callers than the engine knows of
+	at          [2]int       // one more than its place in each list of lines; 0: none
+}
+
+// lines are those of all keys.
+type lines struct {
+	plain  line             // of the key ""
+	others map[string]*line // that have callers, or claims
+	lists  [2][]*line
+	moved  bool // some tickets are for other callers than the engine knows of
+}
+
+// The lists of lines: those that have callers, and those that have some without a
+// claim.
+const (
+	busy = iota
+	behind
+)
+
+// of is the line of a key.
+func (ls *lines) of(key string) *line {
+	if key == "" {
+		return &ls.plain
+	}
+	l := ls.others[key]
+	if l == nil {
+		l = &line{key: key}
+		if ls.others == nil {
+			ls.others = map[string]*line{}
+		}
+		ls.others[key] = l
+	}
+	return l
+}
+
+// note has the lists right again, after a line has changed. A line of nobody is
+// forgotten.
+func (ls *lines) note(l *line) {
+	ls.list(busy, l, l.length > 0)
+	ls.list(behind, l, l.next != nil)
+	if l.length == 0 && l.weight == 0 && l != &ls.plain {
+		delete(ls.others, l.key)
+	}
+}
+
+// list puts a line on a list, or takes it off.
+func (ls *lines) list(which int, l *line, in bool) {
+	list, at := &ls.lists[which], l.at[which]
+	switch {
+	case in && at == 0:
+		*list = append(*list, l)
+		l.at[which] = len(*list)
+	case !in && at > 0:
+		last := (*list)[len(*list)-1]
+		(*list)[at-1], last.at[which] = last, at
+		*list = (*list)[:len(*list)-1]
+		l.at[which] = 0
+	}
 }
 
 func (l *line) add(a *Acquisition) {
@@ -40,10 +97,11 @@ func (l *line) remove(a *Acquisition) {
 }
 
 // findNext moves next on to a caller without a claim.
-func (l *line) findNext() {
+func (ls *lines) findNext(l *line) {
 	for l.next != nil && l.next.claim != nil {
 		l.next = l.next.later
 	}
+	ls.note(l)
 }
 
 // oldest is the caller of this weight that has waited longest.
@@ -60,39 +118,79 @@ func (l *line) oldest(weight int) *Acquisition {
 }
 
 // Behind is how many callers wait without a ticket.
-func (m *Machine) Behind() int {
-	if m.line.next == nil {
+func (m *Machine) Behind() (n int) {
+	for _, l := range m.lines.lists[behind] {
+		n += l.behind()
+	}
+	return n
+}
+
+func (l *line) behind() int {
+	if l.next == nil {
 		return 0
 	}
 	with := 0
-	for a := m.line.first; a != m.line.next; a = a.later {
+	for a := l.first; a != l.next; a = a.later {
 		with++
 	}
-	return m.line.length - with
+	return l.length - with
 }
 
-// fewTickets reports whether callers in line should have tickets by now. A client
-// has as many as could be granted before its next call, twice the limit; it
-// asks for more when half of them are gone, or when it calls anyway.
-func (m *Machine) fewTickets() bool { return m.line.next != nil && m.line.weight <= m.limit() }
+// mostTickets is how much weight a line has tickets for at the most: as much as could
+// be granted before the next call, twice the limit, which the lines that wait have
+// between them. With one ticket a key of short work would have one permit a round trip.
+func (m *Machine) mostTickets() int {
+	if n := len(m.lines.lists[busy]); n > 1 {
+		return max(2, (2*m.limit()+n-1)/n)
+	}
+	return 2 * m.limit()
+}
+
+// few reports whether callers of a line should have tickets by now. A client asks for
+// more when half of them are gone, or when it calls anyway.
+func (m *Machine) few(l *line) bool { return l.next != nil && l.weight <= m.mostTickets()/2 }
+
+// fewTickets reports whether callers of any line should.
+func (m *Machine) fewTickets() bool {
+	for _, l := range m.lines.lists[behind] {
+		if m.few(l) {
+			return true
+		}
+	}
+	return false
+}
+
+// nextWithout is the caller without a claim that came first, of the lines that may
+// have more tickets.
+func (m *Machine) nextWithout() (first *Acquisition) {
+	most := m.mostTickets()
+	for _, l := range m.lines.lists[behind] {
+		if l.weight < most && (first == nil || l.next.came < first.came) {
+			first = l.next
+		}
+	}
+	return first
+}
 
 // join has a caller wait in line.
 func (m *Machine) join(a *Acquisition) {
-	l := &m.line
+	l := m.lines.of(a.Key)
 	if l.last != nil && l.last.weight != a.weight {
 		l.mixed = true
-		m.returnIdle(isTicket)
+		m.returnIdle(ticketOf(l.key))
 	}
 	l.add(a)
 	if l.next == nil {
-		if c := m.takeSpare(a.weight); c != nil {
+		if c := m.takeSpare(l, a.weight); c != nil {
+			m.lines.note(l)
 			m.move(a, c)
 			return
 		}
-		m.returnIdle(isTicket) // of another weight: they would be before it in the queue
+		m.returnIdle(ticketOf(l.key)) // of another weight: they would be before it in the queue
 		l.next = a
 	}
-	if a.earlier != nil && a.earlier.state == Waiting && !m.fewTickets() {
+	m.lines.note(l)
+	if a.earlier != nil && a.earlier.state == Waiting && !m.few(l) {
 		m.queued(a, l.ahead+1)
 	} else if l.untold == nil {
 		l.untold = a
@@ -101,33 +199,40 @@ func (m *Machine) join(a *Acquisition) {
 
 // leaveLine takes a caller out of the line.
 func (m *Machine) leaveLine(a *Acquisition) {
-	l := &m.line
 	if !a.waiting {
 		return
 	}
+	l := m.lines.of(a.Key)
 	if l.untold == a {
 		l.untold = a.later
 	}
-	if l.next == a {
+	next := l.next
+	if next == a {
 		l.next = a.later
-		l.findNext()
 	}
 	l.remove(a)
 	l.mixed = l.mixed && l.length > 0
+	if next == a {
+		m.lines.findNext(l)
+	} else {
+		m.lines.note(l)
+	}
 }
 
 // tellQueued tells those that wait without a ticket that they do: the engine has
-// answered since they came, and others of this process go first.
+// answered since they came, and others of their line go first.
 func (m *Machine) tellQueued() {
-	if m.fewTickets() {
-		return
-	}
-	for a := m.line.untold; a != nil; a = a.later {
-		if a.claim == nil {
-			m.queued(a, m.line.ahead+1)
+	for _, l := range m.lines.lists[behind] {
+		if m.few(l) {
+			continue
 		}
+		for a := l.untold; a != nil; a = a.later {
+			if a.claim == nil {
+				m.queued(a, l.ahead+1)
+			}
+		}
+		l.untold = nil
 	}
-	m.line.untold = nil
 }
 
 // queued tells a caller that it waits, and behind how many tickets.
@@ -141,14 +246,24 @@ func (m *Machine) queued(a *Acquisition, ahead int) {
 	}
 }
 
-// refuseLine refuses callers in line that have no ticket, for the same reason as
+// refuseLines refuses callers in line that have no ticket, for the same reason as
 // one before them: their asks would hold up those behind, one after the other.
-func (m *Machine) refuseLine(e Event, which func(*Acquisition) bool) {
-	for a := m.line.next; a != nil; {
-		later := a.later
-		if a.claim == nil && which(a) {
-			m.deny(a, e)
+func (m *Machine) refuseLines(e Event, which func(*Acquisition) bool) {
+	lists := m.lines.lists[behind]
+	for i := len(lists) - 1; i >= 0; i-- { // backwards, because a line without callers leaves the list
+		for a := lists[i].next; a != nil; {
+			later := a.later
+			if a.claim == nil && which(a) {
+				m.deny(a, e)
+			}
+			a = later
 		}
-		a = later
+	}
+}
+
+// denyLines refuses all callers in line.
+func (m *Machine) denyLines(e Event) {
+	for len(m.lines.lists[busy]) > 0 {
+		m.deny(m.lines.lists[busy][0].first, e)
 	}
 }

@@ -33,6 +33,7 @@ import (
 // Terms are what permits are asked for with.
 type Terms struct {
 	Limit  int // stored if the engine has none
+	PerKey int // the most weight that a key may hold, stored with Limit; 0: no such cap
 	Lease  time.Duration
 	Renew  time.Duration // how often a permit is renewed; 0: never
 	Margin time.Duration
@@ -77,7 +78,7 @@ type Machine struct {
 	came   time.Duration        // when the last caller came
 	events []Event              // since the last call of Events
 
-	line   line
+	lines  lines
 	cohort cohort
 
 	// What waits to be sent.
@@ -111,7 +112,7 @@ func (m *Machine) tell(e Event) { m.events = append(m.events, e) }
 // it queues if there is none now.
 func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bool) {
 	m.begin(now, a, weight, wait)
-	switch first := m.line.first; {
+	switch first := m.lines.of(a.Key).first; {
 	case m.closed:
 		m.deny(a, Event{Reason: Closed})
 	case (first == nil || m.cfg.Unfair) && m.takeKept(now, a):
@@ -123,7 +124,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 		m.deny(a, Event{Reason: Refused}) // somebody waits
 	default:
 		m.returnIdle(isPermit)
-		m.returnIdle(isTicket) // or they would be what is in its way
+		m.returnIdle(ticketOf(a.Key)) // or they would be what is in its way
 		m.fresh = append(m.fresh, m.claim(a))
 	}
 }
@@ -139,7 +140,7 @@ func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
 		m.deny(a, Event{Reason: Closed})
 		return
 	}
-	c := &claim{id: w.ID, stage: wished, terms: &w.Terms, who: &w.Who, once: !w.Wait, due: never, slot: -1}
+	c := &claim{id: w.ID, key: w.Key, stage: wished, terms: &w.Terms, who: &w.Who, once: !w.Wait, due: never, slot: -1}
 	m.pair(a, c)
 	m.add(c)
 	m.fresh = append(m.fresh, c)
@@ -282,9 +283,7 @@ func (m *Machine) Close() {
 			m.drop(c)
 		}
 	}
-	for m.line.first != nil {
-		m.deny(m.line.first, Event{Reason: Closed})
-	}
+	m.denyLines(Event{Reason: Closed})
 }
 
 // engineClosed ends everything: nothing can be renewed or granted any more.
@@ -301,9 +300,7 @@ func (m *Machine) engineClosed() {
 		}
 		m.end(c)
 	}
-	for m.line.first != nil {
-		m.deny(m.line.first, Event{Reason: Closed})
-	}
+	m.denyLines(Event{Reason: Closed})
 }
 
 // Idle reports whether nothing is in flight or wants to be sent.

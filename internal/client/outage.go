@@ -61,7 +61,7 @@ func (m *Machine) Failed(now time.Duration, err error) {
 			}
 		default:
 			it.claim.moved = it.claim.moved || f.requests[i].Anew
-			m.line.moved = m.line.moved || it.claim.moved
+			m.lines.moved = m.lines.moved || it.claim.moved
 			it.claim.unsure = it.claim.unsure || !failure.NotExecuted
 			m.back(it.claim)
 			m.sendAgain(now, it.claim, failure)
@@ -107,7 +107,7 @@ func (m *Machine) bear(now time.Duration, failure *engine.Error) {
 		}
 	}
 	m.fresh = slices.DeleteFunc(m.fresh, func(c *claim) bool { return c.stage != wished })
-	m.refuseLine(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.borne(a, m.cfg.Lease, failure) })
+	m.refuseLines(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.borne(a, m.cfg.Lease, failure) })
 }
 
 // expect notes that somebody has come who waits for an answer. The engine's last
@@ -130,7 +130,7 @@ func (m *Machine) overdue(now time.Duration) {
 		return
 	}
 	waits := func(c *claim) bool { return item{claim: c}.awaited() }
-	if !slices.ContainsFunc(f.items, item.awaited) && !slices.ContainsFunc(m.fresh, waits) && m.line.first == nil && len(m.orders) == 0 {
+	if !slices.ContainsFunc(f.items, item.awaited) && !slices.ContainsFunc(m.fresh, waits) && len(m.lines.lists[busy]) == 0 && len(m.orders) == 0 {
 		return
 	}
 	if now < m.silentSince()+patience {

@@ -21,19 +21,30 @@ func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
 	if l.keepers == nil {
 		l.keepers = map[string]Keeper{}
 	}
-	l.keepers[l.caller] = Keeper{leave, now + keep.Microseconds()}
+	l.keepers[l.caller] = Keeper{leave, now + keep.Microseconds(), l.room() && len(l.keys.aside) > 0}
 	return leave
 }
+
+// maxLooked is how many tickets are looked at for one of another client.
+const maxLooked = 200
+
+// room reports whether each key that waits is at its cap.
+func (l *Ledger) room() bool { return len(l.keys.turn) == 0 }
 
 // stopped reports whether what is released may go to nobody.
 func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.limit }
 
 // othersWait reports whether another client than the caller of the step has a
-// ticket. A client has few, so one of another is found soon.
+// ticket. It looks at maxLooked of them: a client with keys may have thousands.
 func (l *Ledger) othersWait() bool {
-	for _, t := range l.queue {
-		if t.id.Client != l.caller {
-			return true
+	looked := 0
+	for _, keys := range [...][]*key{l.keys.turn, l.keys.aside} {
+		for _, k := range keys {
+			for _, t := range k.queue {
+				if looked++; looked > maxLooked || t.id.Client != l.caller {
+					return true
+				}
+			}
 		}
 	}
 	return false
@@ -41,7 +52,8 @@ func (l *Ledger) othersWait() bool {
 
 // recall takes back from other clients what leave allowed them. If the caller of
 // the step waits, those that keep permits are told; if nothing may be granted, or
-// the step has changed the limit, all are. Notifications get lost, so each step tells them again until they make one
+// the step has changed the limit, all are; if a key waits for weight, those are that
+// were told that none does, and may have callers of it. Notifications get lost, so each step tells them again until they make one
 // of their own; but no more than maxTold of them, and the next step tells others.
 // It reports whether another client keeps while the caller waits.
 func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
@@ -54,7 +66,7 @@ func (l *Ledger) recall(now int64, waits bool) (recalled bool) {
 			continue
 		case client == l.caller:
 			continue
-		case l.stopped():
+		case l.stopped(), k.Room && !l.room():
 			of = engine.RecallAll
 		case waits && k.Leave == engine.Keep:
 			recalled = true

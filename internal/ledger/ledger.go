@@ -71,6 +71,7 @@ type Ledger struct {
 	slots   map[int]*holder // the same, by slot
 	tickets map[engine.ID]*ticket
 	queue   []*ticket // the same tickets, by place
+	keys    keyed     // whose they are
 
 	// fences has, for each client that lost sight of a call, the smallest
 	// number of a call that still counts.
@@ -117,6 +118,7 @@ func (l *Ledger) give(o *owner, session string) {
 type holder struct {
 	owner
 	id       engine.ID
+	key      *key
 	end      int64
 	since    int64
 	token    int64
@@ -129,6 +131,7 @@ type holder struct {
 type ticket struct {
 	owner
 	id       engine.ID
+	key      *key
 	end      int64
 	lease    int64 // of a ticket that lasts: what its permit begins with; else 0
 	place    int64 // when its caller came, by the engine's clock
@@ -144,8 +147,14 @@ type fence struct {
 
 // Step carries out a call of a client.
 func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call) engine.Reply {
-	l.expire(now)
-	if l.late(now, client, c) {
+	late := l.late(now, client, c)
+	if !late || now >= l.keep { // a late call ends no leases
+		l.expire(now)
+	}
+	if l.limit == 0 {
+		l.keys = keyed{}
+	}
+	if late {
 		return engine.Reply{Limit: l.limit}
 	}
 	l.begin(client)
@@ -177,7 +186,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	if first, held := l.NextEnd(); held && asker != (engine.ID{}) {
 		reply.Recheck = until(now, first)
 	}
-	reply.Limit = l.limit
+	reply.Limit, reply.PerKey, reply.Room = l.limit, l.keys.perKey, l.room()
 	if n := l.news[client]; n != nil {
 		reply.Notification = *n
 		delete(l.news, client)
@@ -188,7 +197,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 
 // begin begins a step of a client's, or of nobody's.
 func (l *Ledger) begin(caller string) {
-	l.caller, l.turns, l.limited = caller, maxTurns, false
+	l.caller, l.turns, l.limited, l.keys.swept = caller, maxTurns, false, 0
 	if l.handed == nil {
 		l.handed = map[engine.ID]string{}
 	}
@@ -206,13 +215,15 @@ func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine
 	case engine.Revoke:
 		return l.revoke(now, r.ID)
 	case engine.SetLimit:
-		return l.setLimit(now, r.Limit, r.Pin)
+		return l.setLimit(now, r.Limit, r.PerKey, r.Pin)
 	case engine.UnsetLimit:
 		return l.mark(now, &l.pinned, false)
 	case engine.Pause:
 		return l.mark(now, &l.paused, true)
 	case engine.Unpause:
 		return l.mark(now, &l.paused, false)
+	case engine.SetKey, engine.UnsetKey:
+		return l.setKey(now, r)
 	default:
 		return l.remove()
 	}
@@ -246,9 +257,10 @@ func (l *Ledger) fence(now int64, client string, number uint64) {
 // ask grants, queues or refuses.
 func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answer {
 	if l.limit == 0 && r.ID.Weight > r.Limit {
-		return engine.Answer{Status: engine.TooHeavy} // and there still is no semaphore
+		return engine.Answer{Status: engine.TooHeavy, Bound: r.Limit} // and there still is no semaphore
 	}
 	l.open(now, r)
+	l.keys.on = l.keys.on || r.Key != ""
 	of, late := l.claim(now, who, r)
 	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
 		if h.revoked {
@@ -256,13 +268,15 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		}
 		return h.answer(now)
 	}
-	if r.Strict && r.Limit != l.limit {
+	if r.Strict && (r.Limit != l.limit || r.PerKey != l.keys.perKey) {
 		l.drop(r.ID)
 		return engine.Answer{Status: engine.LimitDiffers}
 	}
-	if r.ID.Weight > l.limit {
+	k := l.keyOf(r)
+	if r.ID.Weight > min(l.limit, l.capOf(k)) {
 		l.drop(r.ID)
-		return engine.Answer{Status: engine.TooHeavy}
+		l.tidy(k)
+		return engine.Answer{Status: engine.TooHeavy, Bound: min(l.limit, l.capOf(k))}
 	}
 	place := now - r.Waited.Microseconds()
 	if r.Wait {
@@ -278,24 +292,29 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		}
 		return h.answer(now)
 	}
-	first := r.Unfair || len(l.queue) == 0 || l.queue[0].id == r.ID || r.Wait && place < l.queue[0].place
-	if first && !l.paused && r.ID.Weight <= l.limit-l.used { // a sum could overflow
-		l.drop(r.ID)
+	k = l.keyOf(r) // it may have been forgotten, with its last ticket
+	if l.fits(k, r.ID.Weight) && (r.Unfair || l.first(k, r, place)) {
+		if t := l.tickets[r.ID]; t != nil {
+			l.pop(t)
+		}
 		if r.Who != nil && !late {
 			l.give(&of, l.caller)
 		}
-		return l.take(now, now+r.Lease.Microseconds(), r.ID, r.Detached, of).answer(now)
+		h := l.take(now, now+r.Lease.Microseconds(), r.ID, k, r.Detached, of)
+		l.stand(k)
+		return h.answer(now)
 	}
 	if !r.Wait {
 		l.drop(r.ID)
+		l.tidy(k)
 		return engine.Answer{Status: engine.Refused}
 	}
 	t := l.tickets[r.ID]
 	if t == nil {
-		t = &ticket{id: r.ID, place: place, insist: r.Again, detached: r.Detached, owner: of}
+		t = &ticket{id: r.ID, key: k, place: place, insist: r.Again, detached: r.Detached, owner: of}
 		l.enqueue(t)
 	} else if place < t.place || r.Anew { // a call that took less time knows better
-		l.drop(r.ID)
+		l.pop(t)
 		t.place = place
 		l.enqueue(t)
 	}
@@ -307,7 +326,8 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 	if r.Ticket == 0 {
 		t.lease = r.Lease.Microseconds()
 	}
-	return engine.Answer{Status: engine.Queued, Ahead: l.position(t), Ticket: t.end}
+	l.stand(k) // it may hold less than those in turn: then the step's end grants
+	return engine.Answer{Status: engine.Queued, Ahead: position(k.queue, t), Ticket: t.end}
 }
 
 // claim is the owner of the permit or ticket that is asked for. A named one goes to
@@ -408,9 +428,13 @@ func (l *Ledger) revoke(now int64, id engine.ID) engine.Answer {
 }
 
 // setLimit stores the limit; pin makes it outlive idleness.
-func (l *Ledger) setLimit(now int64, limit int, pin bool) engine.Answer {
+func (l *Ledger) setLimit(now int64, limit, perKey int, pin bool) engine.Answer {
+
 	l.limited = l.limited || l.limit != limit
 	l.limit, l.pinned = limit, l.pinned || pin
+	if perKey != 0 {
+		l.setPerKey(max(0, perKey))
+	}
 	l.remember(now, 0)
 	return engine.Answer{Status: engine.Done}
 }
@@ -434,7 +458,7 @@ func (l *Ledger) remove() engine.Answer {
 	case len(l.holders) > 0 || len(l.tickets) > 0:
 		return engine.Answer{Status: engine.InUse}
 	}
-	l.limit, l.pinned, l.paused, l.keep, l.token = 0, false, false, 0, 0
+	l.limit, l.pinned, l.paused, l.keep, l.token, l.keys = 0, false, false, 0, 0, keyed{on: l.keys.on}
 	clear(l.keepers)
 	return engine.Answer{Status: engine.Done}
 }
@@ -458,9 +482,9 @@ func (t *ticket) leaseEnd(now int64) int64 {
 }
 
 // take makes a holder.
-func (l *Ledger) take(now, end int64, id engine.ID, detached bool, of owner) *holder {
+func (l *Ledger) take(now, end int64, id engine.ID, k *key, detached bool, of owner) *holder {
 	l.token = max(l.token+1, now)
-	h := &holder{id: id, end: end, since: now, token: l.token, slot: -1, detached: detached, owner: of}
+	h := &holder{id: id, key: k, end: end, since: now, token: l.token, slot: -1, detached: detached, owner: of}
 	if id.Slot {
 		// There are fewer permits than the limit, so an index below it is free.
 		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
@@ -468,6 +492,7 @@ func (l *Ledger) take(now, end int64, id engine.ID, detached bool, of owner) *ho
 		l.slots[h.slot] = h
 	}
 	l.used += h.id.Weight
+	k.held += h.id.Weight
 	l.holders[h.id] = h
 	heap.Push(&l.ends, h)
 	return h
@@ -487,6 +512,8 @@ func (l *Ledger) forget(h *holder) {
 		delete(l.slots, h.slot)
 	}
 	heap.Remove(&l.ends, h.index)
+	h.key.held -= h.id.Weight
+	l.stand(h.key)
 }
 
 // open makes sure the semaphore exists, with the limit that the first user gives,
@@ -495,6 +522,7 @@ func (l *Ledger) open(now int64, r engine.Request) {
 	if l.limit == 0 || r.Newest && !l.pinned {
 		l.limited = l.limited || l.limit != r.Limit
 		l.limit = r.Limit
+		l.setPerKey(r.PerKey)
 	}
 	if l.holders == nil {
 		l.holders, l.tickets, l.slots = map[engine.ID]*holder{}, map[engine.ID]*ticket{}, map[int]*holder{}
@@ -525,10 +553,11 @@ func (l *Ledger) expire(now int64) {
 	if now < l.keep || len(l.holders) > 0 || slices.ContainsFunc(l.queue, waits) {
 		return
 	}
-	clear(l.tickets)
-	l.queue = nil
-	if !l.pinned && !l.paused {
-		l.limit = 0
+	for len(l.queue) > 0 {
+		l.drop(l.queue[0].id)
+	}
+	if !l.pinned && !l.paused && !l.ruled() {
+		l.limit, l.keys = 0, keyed{}
 		clear(l.keepers)
 	}
 }
@@ -591,22 +620,23 @@ func (l *Ledger) Over(now int64) bool {
 // order in which they will be served.
 func (l *Ledger) State(now int64) engine.State {
 	l.expire(now)
-	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used}
+	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used, PerKey: l.keys.perKey}
 	for _, h := range l.holders {
 		s.Holders = append(s.Holders, engine.Holder{
-			ID: h.id.String(), Weight: h.id.Weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.who,
+			ID: h.id.String(), Weight: h.id.Weight, Slot: h.slot, Token: h.token, Revoked: h.revoked, Client: h.who, Key: h.key.name,
 			Age: micros(max(0, now-h.since)), Left: micros(h.end - now),
 		})
 	}
 	sort.Slice(s.Holders, func(i, j int) bool { return s.Holders[i].Token < s.Holders[j].Token })
-	for _, t := range l.queue {
+	for _, t := range l.inOrder() {
 		if !t.silent(now) {
 			s.Waiters = append(s.Waiters, engine.Waiter{
-				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Behind: t.behind, Client: t.who,
+				ID: t.id.String(), Weight: t.id.Weight, Waiting: micros(max(0, now-t.place)), Behind: t.behind, Client: t.who, Key: t.key.name,
 			})
 		}
 	}
 	s.CountBehind()
+	s.Keys = l.keyStates(now)
 	return s
 }
 

@@ -21,6 +21,8 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 
 		deaf := map[string]bool{}
 		watched := rapid.Bool().Draw(t, "watched")
+		keys := rapid.SampledFrom([][]string{{""}, {"", "x", "y", "z"}}).Draw(t, "keys")
+		key := func() string { return rapid.SampledFrom(keys).Draw(t, "key") }
 		equip := func(l *Ledger) *Ledger { // with what is the engine's
 			l.Reach, l.Watched = func(client string) bool { return !deaf[client] }, watched
 			return l
@@ -48,7 +50,9 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				Kind: rapid.SampledFrom([]engine.Kind{
 					engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release, engine.Release,
 					engine.Revoke, engine.Revoke, engine.SetLimit, engine.UnsetLimit, engine.Remove, engine.Pause, engine.Unpause, engine.Unpause,
+					engine.SetKey, engine.UnsetKey,
 				}).Draw(t, "kind"),
+				Key:   key(),
 				ID:    engine.ID{Client: caller, Number: uint64(n), Weight: 1 + n%3, Slot: n%2 == 0},
 				Limit: 4, Lease: 20 * time.Millisecond,
 			}
@@ -66,13 +70,19 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				r.Ticket = time.Duration(number("ticket ms", 0, 2)) * 5 * time.Millisecond // 0: it lasts
 				r.Waited = time.Duration(number("waited µs", 0, 20_000)) * time.Microsecond
 				r.Wait, r.Unfair, r.Strict, r.Detached = !oneIn("try", 4), oneIn("unfair", 6), oneIn("strict", 6), oneIn("detached", 4)
+				if len(keys) > 1 {
+					r.PerKey = number("per key", 0, 3)
+				}
 				r.Again, r.Anew, r.Newest, r.Behind = oneIn("again", 3), oneIn("anew", 4), oneIn("newest", 4), number("behind", 0, 3)
 			case engine.Renew, engine.Release:
 				if oneIn("passed on", 3) {
 					r.Token = now + int64(number("ahead µs", 0, 5000))
 				}
 				r.Mine = (r.Kind == engine.Release || r.Kind == engine.Renew) && oneIn("mine", 2)
+			case engine.SetKey:
+				r.Cap, r.Share = number("cap", 0, 3), number("share", 0, 3)*100
 			case engine.SetLimit:
+				r.PerKey = number("per key", -1, 3)
 				r.Limit, r.Pin = number("limit", 1, 6), oneIn("pin", 10)
 			}
 			return r

@@ -8,15 +8,22 @@ import (
 	"sema/engine"
 )
 
-// grant hands free weight to the head of the queue, as far as it goes, and up to
-// a place in it. A ticket whose client cannot be told is dropped, once.
+// grant hands free weight to the heads of the keys in turn, as far as it goes, and
+// up to a place. A ticket whose client cannot be told is dropped, once.
 func (l *Ledger) grant(now, upTo int64) {
-	for len(l.queue) > 0 && !l.paused {
-		t := l.queue[0]
+	l.sweep()
+	for len(l.keys.turn) > 0 && !l.paused {
+		k := l.keys.turn[0]
+		t := k.queue[0]
 		if t.place > upTo {
 			return
 		}
-		over, tooHeavy := t.silent(now), t.id.Weight > l.limit
+		if l.turns > 0 && l.lacks(k, t.id.Weight) { // its cap is smaller than it was
+			l.turns--
+			l.stand(k)
+			continue
+		}
+		over, tooHeavy := t.silent(now), t.id.Weight > min(l.limit, l.capOf(k))
 		if !over && !tooHeavy && t.id.Weight > l.limit-l.used {
 			return
 		}
@@ -25,18 +32,36 @@ func (l *Ledger) grant(now, upTo int64) {
 			return
 		}
 		l.turns--
-		l.drop(t.id)
+		l.pop(t)
 		switch {
 		case over:
 		case tooHeavy:
 			l.tell(t.via).Ask = true // could never be served; asking again tells its client
 		case t.insist || l.reach(t.via):
-			h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.owner)
+			h := l.take(now, t.leaseEnd(now), t.id, k, t.detached, t.owner)
 			n := l.tell(t.via)
 			l.handed[t.id] = t.via
 			n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})
+			l.served(k)
+			continue
 		}
+		l.stand(k)
 	}
+}
+
+// fits reports whether a weight is free, for all and for a key.
+func (l *Ledger) fits(k *key, weight int) bool {
+	return !l.paused && weight <= l.limit-l.used && weight <= l.capOf(k)-k.held // a sum could overflow
+}
+
+// first reports whether an ask goes before everybody that waits. Beside its own key
+// there is none in turn then.
+func (l *Ledger) first(k *key, r engine.Request, place int64) bool {
+	turn := l.keys.turn
+	if len(turn) > 1 || len(turn) == 1 && turn[0] != k {
+		return false
+	}
+	return len(k.queue) == 0 || k.queue[0].id == r.ID || r.Wait && place < k.queue[0].place
 }
 
 // silent reports whether the client of a ticket has not asked again in time.
@@ -44,7 +69,7 @@ func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 
 // watch sees to it that somebody calls when the first lease ends, if anybody
 // waits. An ask is answered with that time; so only a lease that ends before
-// all that were known needs a message, to the ticket that came last. Clients that
+// all that were known needs a message, to the last ticket of the last key. Clients that
 // cannot be notified, and know it, ask often enough.
 func (l *Ledger) watch(now int64, asker engine.ID) {
 	first, held := l.NextEnd()
@@ -59,23 +84,26 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 	if l.tickets[asker] != nil {
 		return
 	}
-	for i := len(l.queue) - 1; i >= 0 && l.turns > 0; i-- {
-		switch t := l.queue[i]; {
-		case !t.silent(now) && l.reach(t.via):
-			l.watcher, l.tell(t.via).Recheck = t.id, until(now, first)
-			return
-		case t.silent(now) || !t.insist:
-			l.drop(t.id)
+	for _, k := range slices.Backward(l.keys.standing()) {
+		for i := len(k.queue) - 1; i >= 0 && l.turns > 0; i-- {
+			switch t := k.queue[i]; {
+			case !t.silent(now) && l.reach(t.via):
+				l.watcher, l.tell(t.via).Recheck = t.id, until(now, first)
+				return
+			case t.silent(now) || !t.insist:
+				l.drop(t.id)
+			}
+			l.turns--
 		}
-		l.turns--
 	}
 	l.alarm, l.watcher = 0, engine.ID{}
 }
 
-// enqueue puts a ticket into its place.
+// enqueue puts a ticket into its place. Its key is to stand then.
 func (l *Ledger) enqueue(t *ticket) {
 	l.tickets[t.id] = t
-	l.queue = slices.Insert(l.queue, l.position(t), t)
+	l.queue = slices.Insert(l.queue, position(l.queue, t), t)
+	t.key.queue = slices.Insert(t.key.queue, position(t.key.queue, t), t)
 }
 
 // drop removes a ticket, and reports whether there was one.
@@ -84,20 +112,32 @@ func (l *Ledger) drop(id engine.ID) bool {
 	if t == nil {
 		return false
 	}
-	delete(l.tickets, id)
-	if i := l.position(t); i == 0 {
-		l.queue[0] = nil
-		l.queue = l.queue[1:]
-	} else {
-		l.queue = slices.Delete(l.queue, i, i+1)
-	}
+	l.pop(t)
+	l.stand(t.key)
 	return true
 }
 
-// position is where a ticket is, or belongs, in the queue.
-func (l *Ledger) position(t *ticket) int {
-	return sort.Search(len(l.queue), func(i int) bool {
-		q := l.queue[i]
+// pop takes a ticket out of the queues. Its key is to stand then.
+func (l *Ledger) pop(t *ticket) {
+	delete(l.tickets, t.id)
+	l.queue = without(l.queue, t)
+	t.key.queue = without(t.key.queue, t)
+}
+
+// without is a queue less a ticket, most often the first.
+func without(queue []*ticket, t *ticket) []*ticket {
+	i := position(queue, t)
+	if i > 0 {
+		return slices.Delete(queue, i, i+1)
+	}
+	queue[0] = nil
+	return queue[1:]
+}
+
+// position is where a ticket is, or belongs, in a queue.
+func position(queue []*ticket, t *ticket) int {
+	return sort.Search(len(queue), func(i int) bool {
+		q := queue[i]
 		if q.place != t.place {
 			return q.place > t.place
 		}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
+	"strings"
 
 	"sema/engine"
 )
@@ -22,11 +23,30 @@ type Snapshot struct {
 	Waiters []Recorded
 	Fences  map[string][2]int64 // client: number, end
 	Keepers map[string]Keeper   // client: what it was told
+
+	Keyed  bool // whether it tells keys apart, and what it knows of them
+	PerKey int
+	Time   int64 // virtual
+	Seq    int64
+	Epoch  int
+	Keys   []RecordedKey // those that wait, or have a rule
+}
+
+// RecordedKey is one of the keys that share a semaphore. What it holds follows from
+// the permits.
+type RecordedKey struct {
+	Name       string
+	Ruled      bool
+	Cap, Share int
+	Base, Seq  int64 // if it waits
+	Full       bool
+	Epoch      int // if it is full
 }
 
 // Recorded is a permit or a ticket.
 type Recorded struct {
 	ID       engine.ID
+	Key      string
 	End      int64 // of the lease, or of the ticket
 	Since    int64 // holders: the grant
 	Token    int64
@@ -47,6 +67,7 @@ type Recorded struct {
 type Keeper struct {
 	Leave engine.Leave
 	End   int64
+	Room  bool // keys waited, and none in turn
 }
 
 // Save is the ledger as data.
@@ -54,12 +75,12 @@ func (l *Ledger) Save() Snapshot {
 	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Alarm: l.alarm, Watcher: l.watcher}
 	for _, h := range l.ends {
 		s.Holders = append(s.Holders, Recorded{
-			ID: h.id, End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
+			ID: h.id, Key: h.key.name, End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
 			Revoked: h.revoked, Detached: h.detached, Via: h.via, Rival: h.rival, Client: h.who,
 		})
 	}
 	for _, t := range l.queue {
-		s.Waiters = append(s.Waiters, Recorded{ID: t.id, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Rival: t.rival, Client: t.who})
+		s.Waiters = append(s.Waiters, Recorded{ID: t.id, Key: t.key.name, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Rival: t.rival, Client: t.who})
 	}
 	for client, f := range l.fences {
 		if s.Fences == nil {
@@ -68,6 +89,16 @@ func (l *Ledger) Save() Snapshot {
 		s.Fences[client] = [2]int64{int64(f.number), f.end}
 	}
 	s.Keepers = maps.Clone(l.keepers)
+	ks := &l.keys
+	if ks.on {
+		s.Keyed, s.PerKey, s.Time, s.Seq, s.Epoch = true, ks.perKey, ks.time, ks.seq, ks.epoch
+	}
+	for _, k := range ks.all {
+		if ks.on && (k.ruled || k.where != nowhere) {
+			s.Keys = append(s.Keys, RecordedKey{k.name, k.ruled, k.cap, k.share, k.base, k.seq, k.where == full, k.epoch})
+		}
+	}
+	slices.SortFunc(s.Keys, func(a, b RecordedKey) int { return strings.Compare(a.Name, b.Name) })
 	return s
 }
 
@@ -77,12 +108,15 @@ func Load(s Snapshot) *Ledger {
 		limit: s.Limit, pinned: s.Pinned, paused: s.Paused, token: s.Token, keep: s.Keep, alarm: s.Alarm, watcher: s.Watcher,
 		holders: map[engine.ID]*holder{}, tickets: map[engine.ID]*ticket{}, slots: map[int]*holder{},
 	}
+	ks := &l.keys
+	ks.on, ks.perKey, ks.time, ks.seq, ks.epoch = s.Keyed, s.PerKey, s.Time, s.Seq, s.Epoch
 	for _, r := range s.Holders {
 		h := &holder{
-			id: r.ID, end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
+			id: r.ID, key: l.key(r.Key), end: r.End, since: r.Since, token: r.Token, slot: r.Slot,
 			revoked: r.Revoked, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client},
 		}
 		l.used += h.id.Weight
+		h.key.held += h.id.Weight
 		l.holders[h.id] = h
 		if h.slot >= 0 {
 			l.slots[h.slot] = h
@@ -90,7 +124,19 @@ func Load(s Snapshot) *Ledger {
 		heap.Push(&l.ends, h)
 	}
 	for _, r := range s.Waiters {
-		l.enqueue(&ticket{id: r.ID, end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client}})
+		l.enqueue(&ticket{id: r.ID, key: l.key(r.Key), end: r.End, place: r.Place, lease: r.Lease, insist: r.Insist, behind: r.Behind, detached: r.Detached, owner: owner{r.Via, r.Rival, r.Client}})
+	}
+	if !ks.on {
+		l.stepIn(l.key(""))
+	}
+	for _, r := range s.Keys {
+		k := l.key(r.Name)
+		k.ruled, k.cap, k.share, k.base, k.seq = r.Ruled, r.Cap, r.Share, r.Base, r.Seq
+		if r.Full {
+			ks.stepAside(k, r.Epoch)
+		} else if len(k.queue) > 0 {
+			ks.stepInTurn(k)
+		}
 	}
 	for client, f := range s.Fences {
 		if l.fences == nil {

@@ -16,7 +16,7 @@ func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 	if t == nil {
 		return engine.ID{}, false
 	}
-	i := l.position(t) + 1
+	i := position(l.queue, t) + 1
 	if i >= len(l.queue) {
 		return engine.ID{}, false
 	}

@@ -7,19 +7,19 @@ var planted = []struct {
 	what, file, old, new string
 	seldom               bool
 }{
-	{"grants one more than the limit", ledgerFile, "if first && !l.paused && r.ID.Weight <= l.limit-l.used {", "if first && !l.paused && r.ID.Weight <= l.limit-l.used+1 {", false},
+	{"grants one more than the limit", queueFile, "return !l.paused && weight <= l.limit-l.used &&", "return !l.paused && weight <= l.limit-l.used+1 &&", false},
 	{"a renewal revives", ledgerFile, "\tcase h == nil:\n\t\treturn engine.Answer{Status: engine.Gone}\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", "\tcase h == nil:\n\t\treturn l.ask(now, engine.Client{}, r)\n\tcase h.revoked:\n\t\treturn engine.Answer{Status: engine.Revoked}\n\t}\n\tl.untell", false},
 	{"a counter as token", ledgerFile, "l.token = max(l.token+1, now)", "l.token++", false},
 	{"a grant is not told", queueFile, "n.Grants = append(n.Grants, engine.Grant{ID: h.id, Token: h.token, Slot: h.slot, Ticket: t.end})", "_, _ = n, h", false},
 	{"free weight is not handed over", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, asker)", "\tl.watch(now, asker)", false},
 	{"the queue is last in, first out", ledgerFile, "place := now - r.Waited.Microseconds()", "place := -now", false},
-	{"newcomers pass the queue", ledgerFile, "first := r.Unfair ||", "first := true ||", false},
+	{"newcomers pass the queue", ledgerFile, "(r.Unfair || l.first(k, r, place))", "(true || l.first(k, r, place))", false},
 	{"a heavy ticket is passed over", queueFile, "\t\tif !over && !tooHeavy && t.id.Weight > l.limit-l.used {\n\t\t\treturn", "\t\tif !over && !tooHeavy && t.id.Weight > l.limit-l.used {\n\t\t\tl.drop(t.id)\n\t\t\treturn", false},
 	{"leases end early", ledgerFile, "for len(l.ends) > 0 && l.ends[0].end <= now {", "for len(l.ends) > 0 && l.ends[0].end <= now+50_000 {", false},
 	{"a slot is given twice", ledgerFile, "for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {", "for h.slot = 0; h.slot > 0 && l.slots[h.slot] != nil; h.slot++ {", false},
 	{"weights are counted as one when they come back", ledgerFile, "l.used -= h.id.Weight", "l.used--", false},
 	{"late copies of calls count", ledgerFile, "if f := l.fences[client]; c.Number < f.number", "if f := l.fences[client]; false && c.Number < f.number", false},
-	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, t.detached, t.owner)", "h := l.take(now, now+1, t.id, t.detached, t.owner)", false},
+	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, k, t.detached, t.owner)", "h := l.take(now, now+1, t.id, k, t.detached, t.owner)", false},
 	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease,", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease,", false},
 	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, sent+answer.Lease-c.terms.Margin)\n\t\tif c.stage == held", "m.validUntil(c, now+answer.Lease)\n\t\tif c.stage == held", false},
 	{"a cancelled wait is not given back", claimFile, "\tif touched {\n\t\tm.giveBack(c)", "\tif touched && false {\n\t\tm.giveBack(c)", false},
@@ -35,14 +35,14 @@ var planted = []struct {
 	{"everybody may keep, though others wait", ledgerKeepFile, "\tif l.othersWait() {\n\t\tleave = engine.Pass", "\tif false && l.othersWait() {\n\t\tleave = engine.Pass", false},
 	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallAll {", true},
 	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", false},
-	{"a pause grants all the same", queueFile, "for len(l.queue) > 0 && !l.paused {", "for len(l.queue) > 0 {", false},
+	{"a pause grants all the same", queueFile, "for len(l.keys.turn) > 0 && !l.paused {", "for len(l.keys.turn) > 0 {", false},
 	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.cohort.overruled), f.sent+m.contact())", "m.allow(reply.Leave, f.sent+m.contact())", false},
 	{"permits are passed on for as long as they last", keepFile, "m.cohort.leave != engine.GiveBack && now < m.cohort.until && !m.closed", "m.cohort.leave != engine.GiveBack && !m.closed", true},
 	{"permits are passed on without end", keepFile, "c.passes < m.cfg.Passes", "m.cfg.Passes > 0", false},
 	{"a passed permit keeps its token", assignFile, "c.last = max(c.last+1, c.token+(now-c.received).Microseconds())", "_ = now", false},
 	{"nobody reports the tokens of passed permits", claimFile, "\tif c.last > c.token {\n\t\treturn c.last", "\tif false && c.last > c.token {\n\t\treturn c.last", false},
-	{"a permit goes to the caller that asked, not to the oldest", assignFile, "mine, first := c.holder, m.line.oldest(c.id.Weight)", "mine, first := c.holder, c.holder", false},
-	{"moved tickets are never corrected", callFile, "\tif m.line.moved && m.cohort.leave != leaveKeep {", "\tif false && m.cohort.leave != leaveKeep {", true},
+	{"a permit goes to the caller that asked, not to the oldest", assignFile, "mine, first := c.holder, l.oldest(c.id.Weight)", "mine, first := c.holder, c.holder", false},
+	{"moved tickets are never corrected", callFile, "\tif m.lines.moved && m.cohort.leave != leaveKeep {", "\tif false && m.cohort.leave != leaveKeep {", true},
 	{"what is kept is kept for good", assignFile, "m.putAside(c, min(now+m.cfg.Keep, m.cohort.until))", "m.putAside(c, never)", false},
 	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false", true},
 	{"a hand-off counts before a replica has it", timeFile, "if g.Unsure {", "if false && g.Unsure {", true},
@@ -58,19 +58,31 @@ var planted = []struct {
 	{"what a lost reply told of grants nobody asks for", outageFile, "if m.cfg.Lasting && !failure.NotExecuted {", "if false && m.cfg.Lasting && !failure.NotExecuted {", true},
 	{"a server lets go of a permit that its caller has from another", orderFile, "Mine: c.id.Client != m.cfg.Client && !c.resumed", "Mine: false", false},
 	{"a permit that was there before a server was asked is given back", claimFile, "return c.stage != wished && !c.found && !c.resumed", "return c.stage != wished && !c.resumed", false},
-	{"asking again takes a permit over from the server that was asked last", callFile, "r.Who, r.Again = c.who, c.stage == queued || c.unsure", "r.Who, r.Again = c.who, false", true},
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
-	{"a permit that was found is given to its caller, and stays another server's", callFile, "Mine: c.found && c.stage == unproven", "Mine: false", true},
-	{"a grant in an ask's own step stays another session's", ledgerFile, "\t\tif r.Who != nil && !late {\n\t\t\tl.give(&h.owner, l.caller)\n\t\t}\n", "", true},
-	{"a server whose caller has gone gives back what another has asked for since", ledgerFile, "case r.Mine && of.via == l.caller && of.rival != \"\":", "case false:", true},
 	{"whoever asks is told of a permit, though another session asked later", ledgerFile, "if !r.Again && !late || !l.reach(of.via) {", "if true || late {", true},
-	{"a permit is told to the session that asked for it first", ledgerFile, "if !r.Again && !late || !l.reach(of.via) {", "if late && false {", false},
+	// Of keys.
+	{"a cap is compared without the new weight", shareFile, "weight > most-k.held", "0 >= most-k.held", false},
+	{"a level counts weight, not shares", shareFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
+	{"a key that was served keeps its tag", shareFile, "\tl.stepOut(k)\n\tl.comes(k)\n\tl.stepIn(k)", "\tl.stepOut(k)\n\tl.stepIn(k)", false},
+	{"virtual time goes back", shareFile, "l.keys.time = max(l.keys.time, k.tag)", "l.keys.time = k.tag", false},
+	{"ties go by the name", shareFile, "cmp.Compare(o.seq, k.seq)) >= 0", "strings.Compare(o.name, k.name)) >= 0", false},
+	{"a key that was full begins anew", shareFile, "fresh := k.where == nowhere && len", "fresh := k.where != inTurn && len", false},
+	{"nobody looks at a raised cap", queueFile, "\tl.sweep()\n", "", false},
+	{"a smaller cap goes unseen", queueFile, "if l.turns > 0 && l.lacks(k, t.id.Weight)", "if false", false},
+	{"a rule does not move its key", shareFile, "\tl.stand(k)\n\tl.remember", "\tl.remember", false},
+	{"what a key held stays counted", ledgerFile, "\th.key.held -= h.id.Weight\n", "", false},
+	{"a caller that does not wait passes keys in turn", queueFile, "if len(turn) > 1 || len(turn) == 1 && turn[0] != k {", "if len(turn) > 1 || len(turn) == 1 && turn[0] != k && r.Wait {", false},
+	{"permits pass on beside another key in turn", assignFile, "if others > 0 && (first == nil || !m.cohort.room) {", "if false {", false},
+	{"a kept permit goes to another key", assignFile, "isPermit(c) && c.key == a.Key &&", "isPermit(c) &&", false},
+	{"a spare ticket goes to another key", assignFile, "isTicket(c) && c.key == l.key &&", "isTicket(c) &&", false},
+	{"there is always room", answerFile, "m.cohort.room = reply.Room", "m.cohort.room = true", false},
 }
 
 const (
 	ledgerFile     = "internal/ledger/ledger.go"
 	queueFile      = "internal/ledger/queue.go"
+	shareFile      = "internal/ledger/share.go"
 	ledgerKeepFile = "internal/ledger/keep.go"
 	claimFile      = "internal/client/claim.go"
 	callFile       = "internal/client/call.go"

@@ -21,6 +21,8 @@ type checker struct {
 	upset   int64 // until when a failover may have put the queue out of order, or brought back what was released
 	token   int64 // the last one given
 	bySlot  map[int]int64
+	byKey   map[string]int      // what each key held after the last step
+	turns   map[string]int64    // since when each key has stood in turn
 	given   map[engine.ID]int64 // the token of the last grant to each
 	grants  map[int64]engine.ID // to whom the grant of each token was
 	idle    map[*node]int64     // since when weight was free beside a waiter of that node
@@ -44,19 +46,69 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 	if w.server.paused > 0 && used > before.used {
 		w.fail("pause: the server has granted during a pause")
 	}
+	if err := w.server.ledger.Audit(); err != nil {
+		w.fail("count: %v", err)
+	}
+	k.caps()
 	k.handedOn(c, reply, news)
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
 		grants = append(grants, n.Grants...)
 	}
 	for i, a := range reply.Answers {
-		if r := c.Requests[i]; r.Kind == engine.Ask && a.Status == engine.Granted {
+		r := c.Requests[i]
+		// A renewal finds what an ask before it has granted in the same step.
+		if a.Status == engine.Granted && (r.Kind == engine.Ask || a.Token > k.token) {
 			grants = append(grants, engine.Grant{ID: r.ID, Token: a.Token, Slot: a.Slot})
 		}
 	}
 	slices.SortFunc(grants, func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
+	k.shares(c, grants, reply, news)
 	for _, g := range grants {
 		k.grantedAt(g.ID, g.Token, g.Slot)
+	}
+}
+
+// shares looks whether a step keeps the order among keys.
+func (k *checker) shares(c engine.Call, grants []engine.Grant, reply engine.Reply, news map[string]*engine.Notification) {
+	w := k.w
+	if len(w.keys) == 0 || len(reply.Answers) < len(c.Requests) { // a late copy does nothing
+		return
+	}
+	told := reply.Notification.Ask || len(c.Requests) == 0 // then the engine itself has ended what is over
+	for _, n := range news {
+		told = told || n.Ask
+	}
+	fresh := slices.DeleteFunc(slices.Clone(grants), func(g engine.Grant) bool { return g.Token <= k.token || k.grants[g.Token] == g.ID })
+	if err := w.server.judge.After(w.server.ledger, c.Requests, fresh, told); err != nil {
+		w.fail("share: %v", err)
+	}
+}
+
+// caps compares what each key holds with its cap, or what a smaller one found.
+func (k *checker) caps() {
+	w := k.w
+	if len(w.keys) == 0 {
+		return
+	}
+	turns := map[string]int64{}
+	w.server.ledger.EachInTurn(func(key string, _ engine.ID) {
+		turns[key] = w.now
+		if since, ok := k.turns[key]; ok {
+			turns[key] = since
+		}
+	})
+	k.turns = turns
+	for _, name := range w.keys {
+		held, most := w.server.ledger.KeyLoad(name)
+		if k.byKey == nil {
+			k.byKey = map[string]int{}
+		}
+		most = max(most, min(k.byKey[name], held))
+		k.byKey[name] = max(held, 0)
+		if held > most {
+			w.fail("cap: the server has granted %d to %q, allowed %d", held, name, most)
+		}
 	}
 }
 
@@ -66,7 +118,7 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 func (k *checker) handedOn(c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
 	l := k.w.server.ledger
 	limit, used, _ := l.Load()
-	head, waits := l.Head()
+	head, waits := l.Next()
 	if !waits || l.Paused() || head.Weight > limit-used || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || reply.Notification.Ask {
 		return
 	}
@@ -126,8 +178,13 @@ func (k *checker) passedOver(c *caller) *caller {
 
 func (k *checker) earlier(other, c *caller) bool {
 	limit, _, _ := k.w.server.ledger.Load()
+	_, most := k.w.server.ledger.KeyLoad(other.Key)
+	limit = min(limit, most)
 	n := other.n
-	return other.came+k.messages() < c.came && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
+	if len(k.w.keys) > 0 && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
+		return false // a process with callers of several keys has few tickets for each
+	}
+	return other.Key == c.Key && other.came+k.messages() < c.came && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
 		n.alive && !n.paused && n.faulty < other.came && !k.deaf(n, other) && k.calm() < other.came
 }
 
@@ -193,6 +250,7 @@ func (k *checker) passed(c *caller) {
 	if n.plan.unfair || n.faulty > c.came {
 		return
 	}
+	k.beside(c)
 	if other := k.passedOver(c); other != nil {
 		if n.deaf && w.now < other.came+contact {
 			return // it could not be told that somebody else waits
@@ -205,10 +263,26 @@ func (k *checker) passed(c *caller) {
 	}
 }
 
+// beside looks whether a permit is passed on while another key of the process waits
+// in turn, by more than messages take.
+func (k *checker) beside(c *caller) {
+	w := k.w
+	if w.server.down || k.calm() > w.now-k.messages() || c.n.faulty > w.now {
+		return
+	}
+	w.server.ledger.EachInTurn(func(key string, first engine.ID) {
+		waits := slices.ContainsFunc(c.n.callers, func(o *caller) bool { return o.Key == key && o.State() == client.Waiting })
+		since := max(k.turns[key], k.lately)
+		if waits && key != c.Key && first.Client == c.n.client && w.now-since > 2*k.messages() {
+			w.fail("share: %v is passed on, and key %q of its process has waited in turn for %v", c.Acquisition.ID(), key, micros(w.now-since))
+		}
+	})
+}
+
 // within looks whether a process serves its callers in the order they came.
 func (k *checker) within(c *caller) {
 	for _, other := range c.n.callers {
-		if !c.try && !other.try && !other.held && other.weight == c.weight && other.Came() < c.Came() && !c.n.plan.unfair {
+		if c.Key == other.Key && !c.try && !other.try && !other.held && other.weight == c.weight && other.Came() < c.Came() && !c.n.plan.unfair {
 			k.w.fail("order: %v of %s is served before %v", c.Came(), c.n.client, other.Came())
 		}
 	}
@@ -251,6 +325,9 @@ func (k *checker) looked(c *caller) {
 func (k *checker) granted(c *caller) {
 	k.trust(c)
 	k.held()
+	if key := k.w.server.ledger.KeyOf(c.Acquisition.ID()); key != c.Key && k.w.now >= k.doubt && len(k.w.keys) > 0 {
+		k.w.fail("share: %v is one of key %q, and goes to a caller of %q", c.Acquisition.ID(), key, c.Key)
+	}
 	k.tokens(c)
 	k.within(c)
 	if k.given[c.Acquisition.ID()] != c.token {
@@ -323,7 +400,7 @@ func (k *checker) userGranted(u *user, came int64) {
 		if _, granted := w.server.ledger.LeaseEnd(other.id()); granted {
 			continue // and is about to hear of it
 		}
-		if limit, _, _ := w.server.ledger.Load(); other.came > 0 && other.came+k.messages()+w.userTime() < came && other.sure < other.came+1 &&
+		if limit, _, _ := w.server.ledger.Load(); other.key == u.key && other.came > 0 && other.came+k.messages()+w.userTime() < came && other.sure < other.came+1 &&
 			other.weight <= limit && k.calm() < other.came && other.undisturbed() {
 			w.fail("order: user %d came %v before user %d and still waits", other.number, micros(came-other.came), u.number)
 		}
@@ -370,7 +447,7 @@ func (k *checker) denied(c *caller, e client.Event) {
 			w.fail("wait: %v was refused, though it waits", c.Acquisition.ID())
 		}
 	case client.TooHeavy, client.LimitIsAnother:
-		if w.limits == 0 && w.restarts == 0 && w.forgets == 0 && !k.declares() {
+		if w.limits == 0 && w.rules == 0 && w.restarts == 0 && w.forgets == 0 && !k.declares() {
 			w.fail("wait: %v ended with %v, and nobody changed the limit", c.Acquisition.ID(), e.Reason)
 		}
 	case client.Revoked:
@@ -428,7 +505,8 @@ func (k *checker) waits() {
 	for _, n := range w.nodes {
 		var waiting *caller
 		for _, c := range n.callers {
-			if !c.try && !n.served(c) && (waiting == nil || c.weight < waiting.weight) {
+			held, most := w.server.ledger.KeyLoad(c.Key)
+			if held+w.heaviest() <= most && !c.try && !n.served(c) && (waiting == nil || c.weight < waiting.weight) {
 				waiting = c
 			}
 		}
@@ -571,12 +649,13 @@ func (w *world) recipient(id engine.ID) *caller {
 		if n.client != id.Client || !n.machine.Knows(id) {
 			continue
 		}
+		key := w.server.ledger.KeyOf(id)
 		var oldest *caller
 		for _, c := range n.callers {
 			switch {
 			case c.Acquisition.ID() == id && (c.try || c.held):
 				return c
-			case !c.try && c.weight == id.Weight && !n.served(c) && (oldest == nil || c.Came() < oldest.Came()):
+			case !c.try && c.Key == key && c.weight == id.Weight && !n.served(c) && (oldest == nil || c.Came() < oldest.Came()):
 				oldest = c
 			}
 		}
@@ -593,7 +672,7 @@ func (n *node) served(c *caller) bool {
 	}
 	before, coming := 0, 0
 	for _, other := range n.callers {
-		if !other.held && !other.try && other.weight == c.weight && other.Came() < c.Came() {
+		if !other.held && !other.try && other.Key == c.Key && other.weight == c.weight && other.Came() < c.Came() {
 			before++
 		}
 	}
@@ -601,7 +680,7 @@ func (n *node) served(c *caller) bool {
 		switch _, granted := n.w.server.ledger.LeaseEnd(id); {
 		case !granted || !n.machine.Knows(id):
 			delete(n.coming, id)
-		case id.Weight == c.weight:
+		case id.Weight == c.weight && n.w.server.ledger.KeyOf(id) == c.Key:
 			coming++
 		}
 	}

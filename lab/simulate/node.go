@@ -68,7 +68,7 @@ func (n *node) start() {
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
 	cfg := client.Config{
-		Client: n.client, Terms: client.Terms{Limit: n.w.limit, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3},
+		Client: n.client, Terms: client.Terms{Limit: n.w.limit, PerKey: n.w.perKey, Lease: lease, Margin: lease / 10, Renew: (lease - lease/10) / 3},
 		Slots: n.plan.slots, Strict: n.plan.strict, Newest: n.plan.newest, Unfair: n.plan.unfair, Detached: n.plan.detached,
 		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep), Passes: n.plan.passes,
 		Patient: n.number%2 == 1 && !n.plan.serves, // it draws nothing, so seeds stay what they were
@@ -119,11 +119,11 @@ func (n *node) next(born int) {
 			return
 		}
 		c := &caller{n: n, weight: 1 + w.rng.IntN(n.plan.maxWeight), came: w.now, try: w.chance(n.plan.try)}
-		c.Owner = c
+		c.Owner, c.Key = c, w.key()
 		n.callers = append(n.callers, c)
 		n.machine.Acquire(n.clock(), &c.Acquisition, c.weight, !c.try)
 		if w.tracing {
-			w.trace("%s: wants weight %d (%v)", n.client, c.weight, c.Came())
+			w.trace("%s: wants weight %d (%v) %s", n.client, c.weight, c.Came(), c.Key)
 		}
 		if n.plan.patience > 0 && w.chance(3) {
 			w.after(w.between(0, n.plan.patience), func() { n.does(born, func() { n.giveUp(c) }) })

@@ -31,6 +31,10 @@ type plan struct {
 	hurried                  bool  // permits pass on faster than the clock ticks, and so tokens grow faster
 	watched                  bool  // the engine is of one host, as files are; see watch.go
 
+	keys   []string // that callers share the semaphore under; none: it has no keys
+	perKey int
+	rules  int64 // mean time between two changes of what a key may have
+
 	users                          int // of the JSON API; see user.go
 	userWeight                     int
 	userLease, userHold, userThink int64
@@ -66,7 +70,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		}
 		return 0
 	}
-	p := plan{seed: seed, enough: 8000, limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
+	p := plan{seed: seed, enough: 8000, keys: drawKeys(seed), limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
 	lease := pick(100, 300, 1000, 3000) * millisecond
 	p.length = 8 * lease
 	weights := int(pick(1, 1, 1, int64(p.limit)))
@@ -112,8 +116,20 @@ func draw(seed uint64) (plan, *rand.Rand) {
 			p.clients = append(p.clients, clientPlan{lease: lease, maxWeight: 1, hold: 1, think: 1, detached: true, serves: true})
 		}
 	}
+	if len(p.keys) > 0 {
+		p.perKey = int(pick(0, 1, 1, 2, int64(p.limit)))
+		weights = min(weights, max(1, p.perKey))
+		for i := range p.clients {
+			p.clients[i].maxWeight = min(p.clients[i].maxWeight, weights)
+			p.clients[i].callers *= int(pick(1, 2, 3))
+		}
+		p.userWeight = min(p.userWeight, weights)
+	}
 	if rng.IntN(3) == 0 {
 		return p, rng
+	}
+	if len(p.keys) > 0 {
+		p.rules = pick(0, 0, lease/2, 3*lease)
 	}
 	rate := func() int { return int(maybe(3, pick(5, 30, 200))) }
 	p.loseCall, p.loseReply, p.loseNews = rate(), rate(), rate()
@@ -137,4 +153,28 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		}
 	}
 	return p, rng
+}
+
+// drawKeys draws the keys of a plan, in half of all seeds. Those without keep what
+// they drew before there were any.
+func drawKeys(seed uint64) (keys []string) {
+	rng := rand.New(rand.NewPCG(seed, 0x6b65))
+	if rng.IntN(2) == 0 {
+		return nil
+	}
+	if rng.IntN(4) == 0 {
+		keys = append(keys, "")
+	}
+	for i := range 1 + rng.IntN(6) {
+		keys = append(keys, string(rune('a'+i)))
+	}
+	return keys
+}
+
+// key draws whose permit somebody wants: the first key's more often than the others'.
+func (w *world) key() string {
+	if len(w.keys) == 0 {
+		return ""
+	}
+	return w.keys[min(w.rng.IntN(len(w.keys)), w.rng.IntN(len(w.keys)+1))]
 }

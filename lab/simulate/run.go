@@ -108,7 +108,7 @@ func (w *world) windUp() {
 func (w *world) faultless() bool {
 	p := w.plan
 	return p.loseCall|p.loseReply|p.loseNews|p.lateCall|p.lateReply|p.lateNews|p.breaks == 0 &&
-		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.deafs|p.failovers == 0 && !w.someStrict()
+		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.deafs|p.failovers|p.rules == 0 && !w.someStrict()
 }
 
 func (w *world) someStrict() bool {
@@ -188,6 +188,17 @@ func (w *world) faults() {
 	})
 	w.every(w.limits, func() {
 		s.operate(engine.Request{Kind: engine.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
+	})
+	w.every(w.rules, func() {
+		r := engine.Request{Kind: engine.SetKey, Key: w.key(), Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}
+		switch w.rng.IntN(4) {
+		case 0:
+			r = engine.Request{Kind: engine.UnsetKey, Key: r.Key}
+		case 1:
+			limit, _, _ := s.ledger.Load()
+			r = engine.Request{Kind: engine.SetLimit, Limit: max(1, limit), PerKey: w.rng.IntN(4) - 1}
+		}
+		s.operate(r)
 	})
 	w.every(w.stops, func() {
 		s.operate(engine.Request{Kind: engine.Pause})

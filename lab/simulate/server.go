@@ -21,6 +21,7 @@ type server struct {
 
 	replica replica
 	watch   watch
+	judge   ledger.Judge
 }
 
 func newServer(w *world) *server {
@@ -31,7 +32,7 @@ func newServer(w *world) *server {
 
 // forget loses all data.
 func (s *server) forget() {
-	s.paused = 0
+	s.paused, s.judge = 0, ledger.Judge{}
 	s.ledger = &ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }, Watched: s.w.watched}
 }
 
@@ -72,6 +73,10 @@ func (s *server) take(n *node, client string, c engine.Call) {
 // step carries out a call, and sends the notifications.
 func (s *server) step(client string, c engine.Call) engine.Reply {
 	w, before, gone := s.w, s.before(), s.gone(c)
+	if len(w.keys) > 0 {
+		s.ledger.Over(s.now()) // ends what is over
+		s.judge.Before(s.ledger)
+	}
 	reply := s.ledger.Step(s.now(), client, engine.Client{Host: client}, c)
 	news := s.ledger.Notifications()
 	if w.tracing {

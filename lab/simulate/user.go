@@ -14,6 +14,7 @@ import (
 type user struct {
 	w      *world
 	number uint64
+	key    string
 	weight int
 	lease  int64
 	hold   int64
@@ -43,7 +44,7 @@ func (u *user) id() engine.ID { return engine.ID{Client: "api", Number: u.number
 // newUsers are the users of a plan.
 func (w *world) newUsers() {
 	for i := range w.plan.users {
-		u := &user{w: w, number: uint64(i + 1), weight: 1 + w.rng.IntN(w.plan.userWeight), lease: w.plan.userLease, hold: w.plan.userHold}
+		u := &user{w: w, number: uint64(i + 1), key: w.key(), weight: 1 + w.rng.IntN(w.plan.userWeight), lease: w.plan.userLease, hold: w.plan.userHold}
 		w.users = append(w.users, u)
 		w.after(w.between(0, 2*millisecond), u.come)
 	}
@@ -95,7 +96,7 @@ func (u *user) ask() {
 	again := func() { u.breaks(attempt) }
 	u.reaches(n, func() {
 		p := &client.Named{Wish: client.Wish{
-			Terms: client.Terms{Limit: w.limit, Lease: micros(u.lease)}, ID: u.id(), Who: engine.Client{Host: n.client}, Wait: true,
+			Terms: client.Terms{Limit: w.limit, PerKey: w.perKey, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
 		}}
 		p.Owner = p
 		r := &request{u: u, attempt: attempt, p: n.names.Ask(n.clock(), p)}
@@ -170,7 +171,8 @@ func (u *user) told(attempt int, got bool, token, until, before int64) {
 		w.check.userDenied(u)
 		u.sure = w.now
 		u.asked++
-		if limit, _, _ := w.server.ledger.Load(); u.weight > limit { // it could never be granted
+		limit, _, _ := w.server.ledger.Load()
+		if _, most := w.server.ledger.KeyLoad(u.key); u.weight > min(limit, most) { // it could never be granted
 			u.came = 0
 			w.after(w.between(1, u.lease), u.come)
 			return
@@ -212,7 +214,7 @@ func (u *user) askForHeld(token int64) {
 			return
 		}
 		p := &client.Named{Wish: client.Wish{
-			Terms: client.Terms{Limit: w.limit, Lease: micros(u.lease)}, ID: u.id(), Who: engine.Client{Host: n.client}, Wait: true,
+			Terms: client.Terms{Limit: w.limit, PerKey: w.perKey, Lease: micros(u.lease)}, ID: u.id(), Key: u.key, Who: engine.Client{Host: n.client}, Wait: true,
 		}}
 		p.Owner = p
 		r := &request{u: u, attempt: -1, p: n.names.Ask(n.clock(), p)}

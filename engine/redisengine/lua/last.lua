@@ -3,29 +3,58 @@
 
 -- Before a semaphore begins, no key of it may be somebody else's.
 if not raw then
-  for i, want in ipairs({'hash', 'zset', 'zset', 'zset', 'hash', 'hash'}) do
-    local is = redis.call('TYPE', KEYS[i]).ok
+  for i, want in ipairs({'hash', 'zset', 'zset', 'zset', 'hash', 'hash', 'any', 'zset', 'hash', 'zset'}) do
+    local is = i ~= 7 and KEYS[i] and redis.call('TYPE', KEYS[i]).ok or 'none'
     if is ~= 'none' and (is ~= want or i == 1) then
       return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. is .. ' that is not sema\'s')
     end
   end
-  for i = 2, 6 do
-    if i ~= 5 and redis.call('EXISTS', KEYS[i]) == 1 then redis.call('DEL', KEYS[i]) end -- what a deleted state left behind
+  for i = 2, KEYS[8] and 10 or 6 do
+    if i ~= 5 and i ~= 7 and redis.call('EXISTS', KEYS[i]) == 1 then redis.call('DEL', KEYS[i]) end -- what a deleted state left behind
   end
   local ttl = redis.call('PTTL', KEYS[5])
   if ttl > 0 then fenced = now + ttl * 1000 end
 end
 
+if flags >= 8 and not KEYS[8] then return redis.error_reply(string.format(HAS_KEYS, KEYS[1])) end
 local R = rules()
 local s = {
   limit = limit, used = used, token = token, keep = keep, first = first,
   alarm = alarm, queued = queued, keepers = keepers, keeps = keeps,
-  pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags >= 4, watcher = watcher,
+  pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, watcher = watcher,
   caller = caller, now = now, turns = MAX_TURNS, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
   known = {}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, joins = {}, n_joins = 0, places = {}, handed = {}, news = {}, heard = {},
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
 for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
+
+-- name_keys has the semaphore tell keys apart from now on. All that it has is of the
+-- key ''.
+R.name_keys = function()
+  R.write_waiters(s)
+  s.keyed, s.keys, s.key_of, s.swept = {per_key = 0, time = 0, seq = 0, epoch = 0, swept = 0, rules = 0}, {}, {}, 0
+  s.begun = false
+  R.begin(s)
+  redis.call('DEL', KEYS[8], KEYS[9], KEYS[10])
+  with_keys(R)
+  s.settled, s.extended = false, true
+  local k = R.key(s, '')
+  k.held, k.n = s.used, s.queued
+  R.stand(s, k)
+end
+if flags >= 8 then
+  s.keyed, s.keys, s.key_of, s.swept = {per_key = 0, time = 0, seq = 0, epoch = 0, swept = 0, rules = 0}, {}, {}, 0
+  for id, value in pairs(s.known) do
+    if value then s.known[id] = R.unwrap(s, id, value) end
+  end
+  with_keys(R)
+  local common, t = redis.call('HGET', KEYS[9], ''), s.keyed
+  if common then
+    t.per_key, t.time, t.seq, t.epoch, t.swept, t.rules = struct.unpack(KEYED, common)
+  else
+    R.mend(s, 'q') -- the key was deleted
+  end
+end
 
 if raw then R.expire(s) end
 local at, ids_at = start, 3
@@ -35,9 +64,26 @@ while at <= #call do
   q.wait, q.unfair, q.strict = how % 2 == 1, how % 4 >= 2, how % 8 >= 4
   q.slot, q.pin, q.again, q.anew, q.others = how % 16 >= 8, how % 32 >= 16, how % 64 >= 32, how % 128 >= 64, how >= 128
   q.keep, q.token = now + q.lease + IDLE, 0
-  if kind == ASK then
+  q.names = kind == ASK_KEYED
+  if q.names then
+    q.per_key, at = struct.unpack('<I4', call, at)
+  elseif s.keyed then
+    q.key, q.per_key = '', 0
+  end
+  if kind == ASK or kind == ASK_KEYED then
     at = R.ask_all(s, q, ids_at, n, at)
     ids_at = ids_at + n
+  elseif kind == SET_KEY or kind == UNSET_KEY then
+    q.kind = kind
+    for _ = 1, n do
+      q.key, at = struct.unpack(KEY_NAME, call, at)
+      if s.limit == 0 then
+        R.answer(s, GONE, 0, 0, 0)
+      else
+        if not s.keyed then R.name_keys() end
+        R.set_key(s, q)
+      end
+    end
   elseif kind > REVOKE then
     local marks = kind == UNSET_LIMIT or kind == PAUSE or kind == UNPAUSE
     local carry_out = kind == SET_LIMIT and R.set_limit or marks and R.mark or R.remove
@@ -71,14 +117,21 @@ R.answer(s, 0, 0, 0, 0) -- ends the last record
 R.write_waiters(s)
 if s.limit > 0 then
   if fence or s.acts then fenced = now + FENCED end
-  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0)
+  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.keyed and 8 or 0)
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)
-  if s.pinned or s.paused then
+  if s.keyed then R.write_keys(s) end
+  if s.pinned or s.paused or s.keyed and s.keyed.rules > 0 then
     if s.persist then redis.call('PERSIST', KEYS[1]) end
+    if s.persist and s.keyed then redis.call('PERSIST', KEYS[9]) end
   elseif s.extended or not raw then
     redis.call('PEXPIRE', KEYS[1], left)
+    if s.keyed then redis.call('PEXPIRE', KEYS[9], left) end
+  end
+  if s.keyed then
+    redis.call('PEXPIRE', KEYS[8], left)
+    redis.call('PEXPIRE', KEYS[10], left)
   end
   if s.extended or not raw then
     redis.call('ZADD', KEYS[2], raw and used > 0 and not s.mended and 'XX' or 'NX', 'inf', KEEPER) -- if it is missing, expire finds out
@@ -88,6 +141,7 @@ if s.limit > 0 then
   if s.slots and (s.extended or s.new_slots) then redis.call('PEXPIRE', KEYS[4], left) end
 elseif raw then
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6])
+  if s.keyed then redis.call('DEL', KEYS[8], KEYS[9], KEYS[10]) end
 end
 if fence or s.acts then
   -- Some of those that are over go, as Redis itself does: all would be too many
@@ -101,7 +155,7 @@ if fence or s.acts then
   redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number + (s.acts and 1 or 0), now + FENCED)) -- of an act no copy counts
   redis.call('PEXPIRE', KEYS[5], FENCED / 1000)
 end
-if KEYS[7] then redis.call('SET', KEYS[7], ARGV[3 + ids], 'PX', ARGV[4 + ids]) end
+if KEYS[7] and KEYS[7] ~= KEYS[1] then redis.call('SET', KEYS[7], ARGV[3 + ids], 'PX', ARGV[4 + ids]) end
 
 -- The messages come last, and nothing depends on them: a user without rights to
 -- the channels must not leave half a step behind.
@@ -123,4 +177,9 @@ for who, news in pairs(s.news) do
     redis.pcall(string.byte(who) == 115 and 'SPUBLISH' or 'PUBLISH', s.inbox .. who, message)
   end
 end
-return struct.pack(HEAD, s.limit, recheck, marked) .. table.concat(s.out) .. own
+local room, cap = s.queued == 0, ''
+if s.keyed then
+  room = R.room()
+  if s.keyed.per_key > 0 then marked, cap = marked + 32, struct.pack('<d', s.keyed.per_key) end
+end
+return struct.pack(HEAD, s.limit, recheck, marked + (room and 16 or 0)) .. cap .. table.concat(s.out) .. own

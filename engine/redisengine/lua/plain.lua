@@ -75,7 +75,7 @@ if plain and ids == 1 then
       if permit then redis.call('HSET', KEYS[1], '', state, id, permit) else redis.call('HSET', KEYS[1], '', state) end
     end
     if note then note() end
-    return struct.pack(ONE, limit, 0, may, status, 1, a, b, c)
+    return struct.pack(ONE, limit, 0, may + 16, status, 1, a, b, c)
   end
 end
 
@@ -162,6 +162,6 @@ if plain and ids > 1 and ids <= 2000 then
       redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, new_used, new_token, keep, new_first, fenced, alarm, 0, new_keepers, new_keeps, flags, ''), unpack(fields))
     end
     if note then note() end
-    return struct.pack(HEAD, limit, 0, may) .. table.concat(out)
+    return struct.pack(HEAD, limit, 0, may + 16) .. table.concat(out)
   end
 end

@@ -13,7 +13,11 @@
 
 -- ask grants, queues or refuses. q is the run of requests.
 ask = function(s, q, id)
-  if s.limit == 0 and q.weight > q.limit then return R.answer(s, TOO_HEAVY, 0, 0, 0) end
+  if s.limit == 0 and q.weight > q.limit then return R.answer(s, TOO_HEAVY, q.limit, 0, 0) end
+  if q.names and (q.key ~= '' or q.per_key > 0 and (s.limit == 0 or q.pin and not s.pinned)) then
+    R.name_keys(s)
+    return R.ask(s, q, id)
+  end
   if s.limit == 0 or s.keep < q.keep or q.pin and not s.pinned and s.limit ~= q.limit then R.open(s, q) end
   local known = s.known[id] -- false for most: then much can be left out
   if known == nil then known = R.look(s, id) end
@@ -25,13 +29,13 @@ ask = function(s, q, id)
     if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
     return R.answer(s, GRANTED, token, slot, R.end_of(s, id) - s.now)
   end
-  if q.strict and q.limit ~= s.limit then
+  if q.strict and (q.limit ~= s.limit or (q.per_key or 0) > 0) then
     R.drop(s, id)
     return R.answer(s, LIMIT_DIFFERS, 0, 0, 0)
   end
   if q.weight > s.limit then
     R.drop(s, id)
-    return R.answer(s, TOO_HEAVY, 0, 0, 0)
+    return R.answer(s, TOO_HEAVY, s.limit, 0, 0)
   end
   local place = s.now - q.waited
   if s.queued > 0 and not s.settled then R.grant(s, q.wait and place or math.huge) end -- those who came later may have to wait for this one
@@ -129,14 +133,15 @@ ask_all = function(s, q, from, n, at)
     local id = ARGV[k]
     q.waited, q.behind, at = struct.unpack(ASKED, call, at)
     if q.others then q.who, at = struct.unpack(NAMED, call, at) end
+    if q.names then q.key, at = struct.unpack(KEY_NAME, call, at) end
     local place = s.now - q.waited
-    if alike and s.tail and place > s.tail_place and s.known[id] == false then
+    if alike and not s.keyed and not q.key and s.tail and place > s.tail_place and s.known[id] == false then
       R.enqueue(s, id, place)
       R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place, q.behind, q.again and 1 or 0) .. (q.who and R.claim(s, q, id, false) or ''))
       s.asker, l.n = id, l.n + 1
     else
       R.ask(s, q, id)
-      alike = q.wait and not q.unfair and s.settled and l.status == QUEUED and l.a == ticket and l.b + l.n == s.queued
+      alike = not s.keyed and q.wait and not q.unfair and s.settled and l.status == QUEUED and l.a == ticket and l.b + l.n == s.queued
     end
   end
   return at
@@ -204,6 +209,8 @@ end,
 set_limit = function(s, q)
   R.act(s)
   R.put_limit(s, q.limit)
+  if q.weight > 1 and not s.keyed then R.name_keys(s) end
+  if q.weight > 0 and s.keyed then R.set_per_key(s, q.weight - 1) end
   s.settled = false
   if q.pin and not s.pinned then s.pinned, s.persist = true, true end
   R.remember(s, 0)
@@ -231,6 +238,7 @@ remove = function(s)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
   s.limit, s.pinned, s.paused, s.keep, s.token = 0, false, false, 0, 0
+  if s.keyed then R.forget_keys(s) end
   if s.keepers > 0 then
     R.begin(s)
     redis.call('DEL', KEYS[6])
@@ -334,7 +342,8 @@ leave = function(s, keep)
   end
   local what, ends = R.others_wait(s) and PASS_ON or KEEP_ON, s.now + keep
   R.begin(s)
-  local new = redis.pcall('HSET', KEYS[6], s.caller, struct.pack(KEPT, what, ends))
+  local room = s.keyed and R.room() and redis.call('ZCARD', KEYS[8]) > 0
+  local new = redis.pcall('HSET', KEYS[6], s.caller, struct.pack(KEPT, what + (room and 4 or 0), ends))
   if new ~= 0 and new ~= 1 then return 0 end -- the key is somebody else's
   if what == KEEP_ON then s.keeps = math.max(s.keeps, ends) end
   if new == 1 or s.keepers < ends then
@@ -369,22 +378,25 @@ end,
 -- may keep.
 recall = function(s, waits)
   local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0
-  if s.keepers <= s.now or not stopped and not s.limited and (not waits or s.keeps <= s.now) then return false end
+  local in_turn = s.keyed and not R.room()
+  if s.keepers <= s.now or not stopped and not s.limited and not in_turn and (not waits or s.keeps <= s.now) then return false end
   local all = stopped or s.limited
   local list = redis.pcall('HGETALL', KEYS[6])
   if list.err then return false end
   for i = 1, #list, 2 do
     local who = list[i]
     local what, ends = struct.unpack(KEPT, list[i + 1])
+    local over = stopped or in_turn and what >= 4
+    what = what % 4
     if ends <= s.now then
       gone[#gone + 1] = who
     elseif who ~= s.caller then
       if what == KEEP_ON then keeps = math.max(keeps, ends) end
       local kept = waits and what == KEEP_ON
-      if (all or kept) and told < MAX_TOLD then
-        R.tell(s, who).recall, told = all and 2 or 1, told + 1
+      if (all or over or kept) and told < MAX_TOLD then
+        R.tell(s, who).recall, told = (all or over) and 2 or 1, told + 1
       end
-      recalled = recalled or not stopped and kept
+      recalled = recalled or not over and kept
     end
   end
   s.keeps = keeps
@@ -531,7 +543,7 @@ end,
 answer = function(s, status, a, b, c)
   local l, n = s.last, s.last.n
   if status == l.status and (status == GRANTED and a == l.a + n and b == -1 and l.b == -1 and c == l.c
-    or status == QUEUED and a == l.a and b == l.b + n or status > QUEUED) then
+    or status == QUEUED and a == l.a and b == l.b + n or status > QUEUED and a == l.a) then
     l.n = n + 1
     return
   end

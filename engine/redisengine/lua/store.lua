@@ -33,6 +33,7 @@ look = function(s, id)
   local value = s.known[id]
   if value == nil then
     value = redis.call('HGET', KEYS[1], id)
+    if value and s.keyed then value = R.unwrap(s, id, value) end
     s.known[id] = value
   end
   return value
@@ -45,7 +46,27 @@ look_all = function(s, list)
   end
   if s.watcher ~= '' and s.known[s.watcher] == nil then missing[#missing + 1] = s.watcher end -- watch will ask
   if not missing[1] then return end
-  for k, value in ipairs(redis.call('HMGET', KEYS[1], unpack(missing))) do s.known[missing[k]] = value end
+  for k, value in ipairs(redis.call('HMGET', KEYS[1], unpack(missing))) do
+    s.known[missing[k]] = value and s.keyed and R.unwrap(s, missing[k], value) or value
+  end
+end,
+
+-- unwrap takes the key out of what the state has of a permit or ticket. That of one
+-- with a name begins with a capital, and has the name behind its numbers.
+unwrap = function(s, id, value)
+  local first = string.byte(value)
+  if first >= 97 then return value end
+  local size = first == string.byte('Q') and TICKET_SIZE or PERMIT_SIZE
+  local name_end = string.find(value, '\0', size + 1, true)
+  s.key_of[id] = string.sub(value, size + 1, name_end - 1)
+  return string.lower(string.sub(value, 1, 1)) .. string.sub(value, 2, size) .. string.sub(value, name_end + 1)
+end,
+
+wrap = function(s, id, value)
+  local name = s.keyed and s.key_of[id] or ''
+  if name == '' then return value end
+  local size = string.byte(value) == TICKETED and TICKET_SIZE or PERMIT_SIZE
+  return string.upper(string.sub(value, 1, 1)) .. string.sub(value, 2, size) .. name .. '\0' .. string.sub(value, size + 1)
 end,
 
 put = function(s, id, value) s.known[id], s.changed[id] = value, true end,
@@ -112,6 +133,11 @@ begin = function(s)
   s.begun = true
   if s.pass then redis.call('ZREM', KEYS[2], ' ') else redis.call('ZCARD', KEYS[2]) end
   redis.call('ZCARD', KEYS[3])
+  if s.keyed then
+    redis.call('ZCARD', KEYS[8])
+    redis.call('HLEN', KEYS[9])
+    redis.call('ZCARD', KEYS[10])
+  end
 end,
 
 write_holders = function(s)
@@ -139,7 +165,7 @@ write_state = function(s)
   for id in pairs(s.changed) do
     local value = s.known[id]
     if value then
-      fields[n + 1], fields[n + 2], n = id, value, n + 2
+      fields[n + 1], fields[n + 2], n = id, s.keyed and R.wrap(s, id, value) or value, n + 2
     else
       gone[#gone + 1] = id
     end

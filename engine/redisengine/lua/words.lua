@@ -9,7 +9,12 @@
 --       4 slots    zset  permit id -> slot, of permits with a slot
 --       5 fences   hash  client    -> FENCE
 --       6 keepers  hash  client    -> KEPT, of clients that were told what to do with released permits
---       7 client   string  who the caller is; only in calls that describe it
+--       7 client   string  who the caller is; only in calls that describe it. In others the
+--                          state stands in its place, if more follow
+--       8 turn     zset    of a semaphore with keys, those in turn: what goes before the name
+--                          orders those of a level, which is the score. Those at their cap: name -> ASIDE + epoch
+--       9 keys     hash    '' -> what all keys have in common, KEYED; k and a name -> KEY
+--      10 lines    zset    name, place, id of the tickets of keys with a name, all with score 0
 --
 -- The state is the truth: a semaphore without it begins anew. The zsets order
 -- what is in it. Each key has a time to live, but for the state of a semaphore
@@ -38,6 +43,7 @@ local MARK = 'sem3'
 
 -- What is said of a state with another mark: its key, and the mark.
 local OTHER_VERSION = 'SEMAVERSION %s is in use by another version of sema, whose layout is %.4s; this version has sem3'
+local HAS_KEYS = 'SEMAKEYED %s has keys, and the call does not name theirs'
 local NOT_OURS = 'WRONGTYPE %s is not sema\'s'
 
 -- KEEPER is a member of holders that stays, so that the key exists when nobody
@@ -50,21 +56,26 @@ local PERMIT = '<c1ddd'          -- 'h' held or 'r' revoked, token, time of the 
 local TICKET = '<c1ddI4B'        -- 'q' queued, end, place, how many callers are behind it in its process, 1: it insists
 local TAIL = '<ss'               -- the session that is told what happens to it, its rival; behind them, to the end, whom it is for
 local PERMIT_SIZE, TICKET_SIZE = 25, 22 -- what is longer than either has a tail
-local KEPT = '<Bd'               -- 1: may pass permits on, 2: may keep them, too; until when
+local KEYED = '<dddddd'          -- the cap of keys without a rule, virtual time, the last seq, epoch, the epoch of those aside, rules
+local KEY = '<ddddBBdddd'        -- held, tickets, cap, share, 1 ruled, 1 in turn 2 aside, base, seq, level or epoch, tag
+local ASIDE = 2^50
+local KEPT = '<Bd'               -- 1: may pass permits on, 2: may keep them, too; + 4: keys wait, and none in turn; until when
 local FENCE = '<dd'              -- smallest number that counts, end
 local CALL = '<dBI4d'            -- number, 1 fence + 2 must pass with full memory, ids, keep
 local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket; then n times
 local ASKED = '<dI4'             -- if asks: has waited, callers behind it in its process
+local KEY_NAME = '<Bc0'
 local NAMED = '<I4c0'            -- if of named permits: whom it is for
 local TOKEN = '<d'               -- if flagged: the last token given out
-local HEAD = '<ddB'              -- limit, recheck; what the caller may do as in KEPT + 4 deaf + 8 recalled
+local HEAD = '<ddB'              -- limit, recheck; what the caller may do as in KEPT + 4 deaf + 8 recalled + 16 room + 32: the cap of keys follows, if it is not 0
 local RECORD = '<BI4ddd'         -- status, n, and three numbers
 local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
 -- 2 unfair, 4 strict, 8 slot, 16 pin, newest or with tokens, 32 again or mine, 64 anew,
--- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused.
-local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE = 1, 2, 3, 4, 5, 6, 7, 8, 9
+-- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused, 8 keyed.
+local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE, SET_KEY, UNSET_KEY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+local ASK_KEYED = 12 -- an ask that names a key: behind the run the cap of keys, behind each ask its key
 local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
 local PASS_ON, KEEP_ON = 1, 2 -- what a client may do, as in KEPT
@@ -75,6 +86,8 @@ local PASS_ON, KEEP_ON = 1, 2 -- what a client may do, as in KEPT
 local MAX_TURNS = 32
 local MAX_ENDS = 128 -- so many leases
 local MAX_TOLD = 128 -- so many keepers are told
+local MAX_SWEPT = 128 -- so many keys look at a changed cap
+local MAX_LOOKED = 200 -- so many tickets are looked at for one of another client
 
 local IDLE = 60000000     -- how long beyond a lease the keys live at the least
 local FENCED = 3600000000 -- how long after a fence late calls are refused

@@ -1,0 +1,173 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// tenants is a random world of clients that ask for keys, with rules that change.
+type tenants struct {
+	t      *testing.T
+	rng    *rand.Rand
+	l      *Ledger
+	now    int64
+	calls  uint64
+	names  []string
+	number uint64
+	live   []engine.ID          // what was asked for, and not released
+	of     map[engine.ID]string // whose it is
+	weight int                  // the largest
+
+	allowed map[string]int // the most that a key may hold: its cap, or what a smaller one found
+	judge   Judge
+}
+
+func newTenants(t *testing.T, seed uint64) *tenants {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	w := &tenants{
+		t: t, rng: rng, l: &Ledger{Watched: true}, now: 1_800_000_000_000_000, of: map[engine.ID]string{}, weight: 1,
+		allowed: map[string]int{},
+	}
+	for i := range 2 + rng.IntN(6) {
+		w.names = append(w.names, fmt.Sprintf("k%d", i))
+	}
+	if rng.IntN(3) == 0 {
+		w.names = append(w.names, "")
+	}
+	if rng.IntN(2) == 0 {
+		w.weight = 3
+	}
+	return w
+}
+
+func (w *tenants) pick() string { return w.names[w.rng.IntN(len(w.names))] }
+
+// request draws what somebody does.
+func (w *tenants) request(limit, perKey int) engine.Request {
+	switch n := w.rng.IntN(20); {
+	case n < 2 && len(w.live) > 0: // again, and under another key, which changes nothing
+		id, key := w.live[w.rng.IntN(len(w.live))], w.pick()
+		if w.l.ownerOf(id) == nil {
+			key = w.of[id]
+		}
+		return engine.Request{Kind: engine.Ask, ID: id, Key: key, Limit: limit, PerKey: perKey, Lease: time.Minute, Ticket: time.Minute, Wait: true, Again: true}
+	case n < 11 || len(w.live) == 0:
+		w.number++
+		key := w.pick()
+		id := engine.ID{Client: "c" + key, Number: w.number, Weight: 1 + w.rng.IntN(w.weight)}
+		w.live = append(w.live, id)
+		w.of[id] = key
+		return engine.Request{
+			Kind: engine.Ask, ID: id, Key: key, Limit: limit, PerKey: perKey, Lease: time.Minute, Ticket: time.Minute,
+			Wait: w.rng.IntN(8) > 0, Waited: time.Duration(w.rng.IntN(3)) * time.Millisecond,
+		}
+	case n < 18:
+		i := w.rng.IntN(len(w.live))
+		id := w.live[i]
+		w.live = slices.Delete(w.live, i, i+1)
+		return engine.Request{Kind: engine.Release, ID: id}
+	case n == 18:
+		kind := engine.SetKey
+		if w.rng.IntN(3) == 0 {
+			kind = engine.UnsetKey
+		}
+		return engine.Request{Kind: kind, Key: w.pick(), Cap: w.rng.IntN(5), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
+	default:
+		return engine.Request{Kind: engine.SetLimit, Limit: 1 + w.rng.IntN(6), PerKey: w.rng.IntN(4) - 1}
+	}
+}
+
+// step carries out requests, and looks at what that does.
+func (w *tenants) step(requests ...engine.Request) {
+	w.t.Helper()
+	w.calls++
+	w.now += w.rng.Int64N(1000)
+	had := map[engine.ID]bool{}
+	for id := range w.l.holders {
+		had[id] = true
+	}
+	w.judge.Before(w.l)
+	reply := w.l.Step(w.now, "c", engine.Client{}, engine.Call{Number: w.calls, Requests: requests})
+	news := w.l.Notifications()
+	ask := reply.Notification.Ask
+	grants := slices.Clone(reply.Notification.Grants)
+	for _, n := range news {
+		grants = append(grants, n.Grants...)
+		ask = ask || n.Ask
+	}
+	for i, a := range reply.Answers {
+		if id := requests[i].ID; a.Status == engine.Granted && !had[id] {
+			grants = append(grants, engine.Grant{ID: id, Token: a.Token})
+		}
+	}
+	if ask && w.weight == 1 {
+		w.t.Fatal("somebody is told to ask again")
+	}
+	slices.SortFunc(grants, func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
+	if err := w.judge.After(w.l, requests, grants, ask); err != nil {
+		w.t.Fatal(err)
+	}
+	w.sums()
+	w.conserves(ask)
+}
+
+// sums looks at what keys hold, beside their caps.
+func (w *tenants) sums() {
+	w.t.Helper()
+	if err := w.l.Audit(); err != nil {
+		w.t.Fatal(err)
+	}
+	for id, h := range w.l.holders {
+		if h.key.name != w.of[id] {
+			w.t.Fatalf("%v was asked for by %q, and is %q's", id, w.of[id], h.key.name)
+		}
+	}
+	for _, name := range w.names {
+		held, cap := w.l.KeyLoad(name)
+		most := max(cap, min(w.allowed[name], held))
+		if held > most {
+			w.t.Fatalf("key %q holds %d, allowed %d", name, held, most)
+		}
+		w.allowed[name] = most
+	}
+}
+
+// conserves looks whether free weight lies beside a key in turn.
+func (w *tenants) conserves(told bool) {
+	w.t.Helper()
+	if turn := w.l.keys.turn; len(turn) > 0 && !told && turn[0].queue[0].id.Weight <= w.l.limit-w.l.used {
+		w.t.Fatalf("%q waits for %d, and %d of %d is held", turn[0].name, turn[0].queue[0].id.Weight, w.l.used, w.l.limit)
+	}
+}
+
+// What holds among keys: the caps, the sums, the order and its bound, and that no
+// free weight lies beside a key in turn.
+func TestShares(t *testing.T) {
+	for seed := range uint64(400) {
+		w := newTenants(t, seed)
+		limit, perKey := 1+w.rng.IntN(6), w.rng.IntN(4)
+		w.step(engine.Request{Kind: engine.SetLimit, Limit: limit, PerKey: max(1, perKey)})
+		for range 300 {
+			w.step(w.request(limit, perKey))
+			if t.Failed() {
+				t.Fatalf("seed %d", seed)
+			}
+		}
+		for len(w.live) > 0 {
+			w.step(engine.Request{Kind: engine.Release, ID: w.live[0]})
+			w.live = w.live[1:]
+		}
+		for _, name := range w.names {
+			w.step(engine.Request{Kind: engine.UnsetKey, Key: name})
+		}
+		if n := len(w.l.keys.all); n > 0 {
+			t.Fatalf("seed %d: %d keys are left", seed, n)
+		}
+	}
+}
