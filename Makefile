@@ -1,4 +1,4 @@
-.PHONY: storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -62,6 +62,11 @@ long:
 pictures:
 	./scripts/test-tools.sh
 	cd dashboard/browsertest && SEMA_PICTURES=$(CURDIR)/docs go test -count=1 -run Pictures .
+
+# The terminal at the top of README.md: played, recorded, and drawn as docs/demo.svg.
+# Needs pip's and npm's registries once.
+recording: build
+	./scripts/demo/record.sh
 
 # The Lua beside package ledger, 20,000 random histories. Some minutes.
 agree:
