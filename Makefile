@@ -146,6 +146,7 @@ servers-quick:
 	go run ./lab/redistest/suites -quick $(QUICK_SERVER)
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ACTIONLINT = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0
 
 lint:
@@ -154,6 +155,7 @@ lint:
 	go vet -tags interop ./interop/...
 	cd interop/others && go vet -tags interop .
 	$(STATICCHECK) ./...
+	$(ACTIONLINT)
 	@for m in $(MODULES); do (cd $$m && go vet ./... && $(STATICCHECK) ./...) || exit 1; done
 
 # Code and tests compile for every system that is supported.

@@ -164,7 +164,7 @@ func TestLinks(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	expect.OK(t, err)
 	link := regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"#: ]*)(#[^)" ]*)?[)"]`)
-	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md") {
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md") {
 		text, err := os.ReadFile(page)
 		expect.OK(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
@@ -198,4 +198,16 @@ func anchors(page string) (all []string) {
 		all = append(all, "#"+strings.ReplaceAll(anchor, " ", "-"))
 	}
 	return all
+}
+
+// The changelog has the headings of keepachangelog.com, and says of each line whom it is for.
+func TestChangelog(t *testing.T) {
+	text, err := os.ReadFile("CHANGELOG.md")
+	expect.OK(t, err)
+	form := regexp.MustCompile(`^(# Changelog|## Unreleased|## \d+\.\d+\.\d+( - \d{4}-\d\d-\d\d)?|### (Added|Changed|Deprecated|Removed|Fixed|Security)|- For .*|[^#-].*|)\n$`)
+	for line := range strings.Lines(string(text)) {
+		if !form.MatchString(line) {
+			t.Errorf("CHANGELOG.md: %q is not in the form that CONTRIBUTING.md says", line)
+		}
+	}
 }
