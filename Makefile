@@ -1,4 +1,4 @@
-.PHONY: recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -10,6 +10,16 @@ build:
 # Manual pages, made from the commands and their help: man -l bin/man/sema-run.1
 man:
 	go run ./cmd/sema/internal/cli/man bin/man
+
+# The modules' path, imports and documents, for a place where others can get them:
+# make home MODULE=example.org/you/sema. CONTRIBUTING.md says which tags follow.
+VERSION = v0.1.0
+home:
+	go run ./lab/home -module "$(MODULE)" -version $(VERSION)
+
+# make test in a copy that was given a home. Many minutes.
+home-all:
+	SEMA_HOME_ALL=1 go test -count=1 -timeout 60m -v -run TestHome ./lab/home
 
 # Modules of their own, so that nobody has to have what only they need.
 MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples/jobs examples/rate interop/others monitoring
@@ -55,6 +65,7 @@ long:
 	$(MAKE) faults HOURS=2
 	$(MAKE) faults-planted
 	$(MAKE) servers
+	$(MAKE) home-all
 	$(MAKE) storage
 	$(MAKE) interop
 

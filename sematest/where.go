@@ -13,8 +13,9 @@ import (
 // maxStacks bounds, in bytes, what is read of the stacks of all goroutines.
 const maxStacks = 16 << 20
 
-// root begins the names of all functions of package sema.
-var root = reflect.TypeFor[sema.Semaphore]().PkgPath() + "."
+// root begins the names of all functions of package sema, as stacks have them: a dot in
+// the path's last element is written otherwise there.
+var root = strings.TrimSuffix(runtime.FuncForPC(reflect.ValueOf(sema.New).Pointer()).Name(), "New")
 
 // acquiring is in the stack of each goroutine that acquires.
 var acquiring = root + "(*Semaphore).acquire("
