@@ -18,11 +18,44 @@
 //
 // Operators set limits, pause, and take permits back with [Operate].
 //
+// # Errors
+//
+// An error may be more than one of these. Ask in this order; the first that fits says what
+// to do:
+//
+//   - nil: the permit is held, until it is released or its contexts end;
+//   - an [*EngineError], found with errors.As: the engine is away. Fail, or go on without a
+//     limit. It comes first, for a context that ends meanwhile makes the error an
+//     ErrUnavailable as well;
+//   - [ErrUnavailable], found with errors.Is: nothing was free, or nothing before the
+//     context ended. Say "busy", try later;
+//   - a [*WeightError]: more was asked for than the limit, and would never be granted;
+//   - [ErrClosed]: the program is shutting down;
+//   - an [*ArgumentError] or a [*LimitError]: a mistake in the program or its deployment.
+//
+// A permit that was lost ends its contexts with [ErrLost] as their cause; [ErrRevoked] and
+// [ErrHeldTooLong] are an ErrLost that says why. Each error names its semaphore, or the
+// value that was refused: so compare with errors.Is, not with ==. See the example Errors.
+//
 // # Changing a limit
 //
-// The limit of the process that was started last holds for all; the others go by it
-// and log it once. One that an operator set holds against all programs, until the
-// operator takes it back. See [Policy].
+// Change the number in the code and deploy it: the limit of the process that was started
+// last holds for all, the others go by it and log it once. One that an operator set, with
+// [Operator.SetLimit] or at a terminal, holds against all programs until
+// [Operator.UnsetLimit]. A larger limit serves those who wait at once. A smaller one takes
+// no permit away: grants go on when less than that is held. [Options.OnConflict] has
+// other policies. See the example ChangingALimit.
+//
+// # Choosing a lease
+//
+// The lease bounds how long a dead holder's permit is missing, where the engine cannot see
+// who died: on Redis, and behind a server. It bounds as well how long the engine may be away
+// before holders lose what they hold. The default of 30 s suits most. Shorter: the permit of
+// a process that was killed comes back sooner, more calls travel (three in a lease for a
+// holder, six for a client that waits), and a shorter outage ends the work. Longer: the
+// reverse. Work may take far longer than the lease, for it is renewed; [Options.MaxHold] bounds
+// the work. [Options.Margin] is the time to stop in after a loss: choose a lease of at
+// least four times what the work needs for that. See the example ChoosingALease.
 //
 // # Trust
 //
@@ -39,4 +72,8 @@
 // On Linux the monotonic clock stands still while the whole machine is
 // suspended. A laptop that wakes up can believe in a permit until its first
 // renewal says otherwise.
+//
+// So work runs under the permit's context and stops when that ends. Where a late write
+// would do harm, the storage compares tokens as well: see [Permit.Token], and the
+// example Trust.
 package sema

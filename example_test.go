@@ -111,41 +111,6 @@ func ExampleAnswerWithin() {
 	// Output: held
 }
 
-// The order in which to ask what an error is; see docs/errors.md.
-func ExampleSemaphore_Acquire_errors() {
-	sem, err := sema.New(memengine.New(), "db", 1, nil)
-	if err != nil {
-		panic(err)
-	}
-	defer sem.Close()
-	say := func(p *sema.Permit, err error) string {
-		var outage *sema.EngineError
-		var heavy *sema.WeightError
-		switch {
-		case err == nil:
-			defer p.Release()
-			return "held"
-		case errors.As(err, &outage):
-			return "the engine is away: " + outage.Hint
-		case errors.Is(err, sema.ErrUnavailable):
-			return "busy"
-		case errors.As(err, &heavy):
-			return fmt.Sprintf("never: %d of %d", heavy.Weight, heavy.Limit)
-		default:
-			return err.Error()
-		}
-	}
-	fmt.Println(say(sem.AcquireN(context.Background(), 2)))
-	p, _ := sem.Acquire(context.Background())
-	fmt.Println(say(sem.TryAcquire(context.Background())))
-	_ = p.Release()
-	fmt.Println(say(sem.TryAcquire(context.Background())))
-	// Output:
-	// never: 2 of 1
-	// busy
-	// held
-}
-
 func ExampleSemaphore_Acquire_timeout() {
 	sem, _ := sema.New(memengine.New(), "db", 1, nil)
 	_, _ = sem.Acquire(context.Background())

@@ -76,3 +76,25 @@ func ofExported(f *ast.FuncDecl) bool {
 	name, ok := of.(*ast.Ident)
 	return ok && name.IsExported()
 }
+
+// Each heading of the package's comment has an example of its own.
+func TestEveryHeadingHasAnExample(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := map[string]bool{}
+	eachFunction(t, ".", func(f *ast.FuncDecl, _ bool) { examples[strings.ToLower(f.Name.Name)] = true })
+	headings := 0
+	for line := range strings.Lines(string(doc)) {
+		if heading, ok := strings.CutPrefix(line, "// # "); ok {
+			headings++
+			if name := strings.ToLower("Example_" + strings.ReplaceAll(strings.TrimSpace(heading), " ", "")); !examples[name] {
+				t.Errorf("doc.go has the heading %q, and no function is called as %s", strings.TrimSpace(heading), name)
+			}
+		}
+	}
+	if headings < 4 {
+		t.Errorf("doc.go has %d headings", headings)
+	}
+}

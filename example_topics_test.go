@@ -1,0 +1,129 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sema"
+	"sema/engine/memengine"
+)
+
+// The order in which to ask what an error is; see docs/errors.md.
+func Example_errors() {
+	sem, err := sema.New(memengine.New(), "db", 1, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer sem.Close()
+	say := func(p *sema.Permit, err error) string {
+		var outage *sema.EngineError
+		var heavy *sema.WeightError
+		switch {
+		case err == nil:
+			defer p.Release()
+			return "held"
+		case errors.As(err, &outage):
+			return "the engine is away: " + outage.Hint
+		case errors.Is(err, sema.ErrUnavailable):
+			return "busy"
+		case errors.As(err, &heavy):
+			return fmt.Sprintf("never: %d of %d", heavy.Weight, heavy.Limit)
+		default:
+			return err.Error()
+		}
+	}
+	fmt.Println(say(sem.AcquireN(context.Background(), 2)))
+	p, _ := sem.Acquire(context.Background())
+	fmt.Println(say(sem.TryAcquire(context.Background())))
+	_ = p.Release()
+	fmt.Println(say(sem.TryAcquire(context.Background())))
+	// Output:
+	// never: 2 of 1
+	// busy
+	// held
+}
+
+// The number in the code of the process that was started last holds, until an operator
+// says another.
+func Example_changingALimit() {
+	ctx, engine := context.Background(), memengine.New()
+	uses := func(limit int) {
+		sem, err := sema.New(engine, "github-api", limit, &sema.Options{Observer: sema.Observer{
+			LimitDiffers: func(d sema.LimitDiffers) { fmt.Println("wanted", d.Wanted, "stored", d.Stored) },
+		}})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { _ = sem.Close() }()
+		err = sem.Do(ctx, func(context.Context) error { return nil })
+		state, _ := sem.State(ctx)
+		fmt.Println("limit", state.Limit, err)
+	}
+	uses(2)
+	uses(50) // the next deployment
+
+	operator, _ := sema.Operate(engine, "github-api")
+	fmt.Println("an operator sets 10:", operator.SetLimit(ctx, 10))
+	uses(50)
+	fmt.Println("and takes that back:", operator.UnsetLimit(ctx))
+	uses(50)
+	// Output:
+	// limit 2 <nil>
+	// limit 50 <nil>
+	// an operator sets 10: <nil>
+	// wanted 50 stored 10
+	// limit 10 <nil>
+	// and takes that back: <nil>
+	// limit 50 <nil>
+}
+
+// A permit of a process that was killed is back after ten seconds, and work has one second
+// to stop in when its permit is lost. How long the work takes is another matter.
+func Example_choosingALease() {
+	sem, err := sema.New(memengine.New(), "import", 1, &sema.Options{
+		Lease:   10 * time.Second, // renewed every three
+		Margin:  time.Second,      // to stop in, after a loss
+		MaxHold: time.Hour,        // of the work: longer is a mistake
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+	fmt.Println(sem.Do(context.Background(), func(context.Context) error {
+		return nil // for an hour, if need be: the lease is renewed
+	}))
+	_, err = sema.New(memengine.New(), "import", 1, &sema.Options{Lease: 10 * time.Second, Margin: 5 * time.Second})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// sema: margin 5s: want 0 … 2.5s, a quarter of the lease
+}
+
+// Work runs under the permit's context, which ends before anybody else can hold the permit:
+// here because it takes longer than it may.
+func Example_trust() {
+	sem, err := sema.New(memengine.New(), "ledger", 1, &sema.Options{MaxHold: sema.MinLease})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+	permit, err := sem.Acquire(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = permit.Release() }()
+
+	ctx := permit.Context(context.Background())
+	<-ctx.Done() // as a call that is given this context would
+	fmt.Println(context.Cause(ctx))
+	fmt.Println("lost:", errors.Is(permit.Err(), sema.ErrLost), "- a token for storage to compare:", permit.Token() > 0)
+	// Output:
+	// sema: permit lost: held longer than allowed: "ledger"
+	// lost: true - a token for storage to compare: true
+}
