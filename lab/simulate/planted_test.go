@@ -24,7 +24,7 @@ var (
 
 // mostSeeds bounds a search. It is the only bound: a run has so many events at
 // the most, whatever the bug.
-const mostSeeds = 200_000
+const mostSeeds = 60_000
 
 // TestPlantedBugsAreFound builds the simulator once, with all bugs, and runs it
 // with one bug at a time.
