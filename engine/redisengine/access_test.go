@@ -76,13 +76,16 @@ func rights(t *testing.T, cluster bool) []string {
 	for _, word := range flavour {
 		used[word] = true
 	}
-	for _, script := range []string{"first", "plain", "rules", "store", "last", "state"} {
+	for _, script := range []string{"first", "plain", "rules", "store", "keys", "last", "state"} {
 		lua, err := os.ReadFile(filepath.Join("lua", script+".lua"))
 		expect.OK(t, err)
 		for _, call := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(lua), -1) {
 			if call[1] != "PUBSUB" {
 				used[strings.ToLower(call[1])] = true
 			}
+		}
+		for _, word := range regexp.MustCompile(`'([HZ][A-Z]{3,})'`).FindAllStringSubmatch(string(lua), -1) { // called by a variable
+			used[strings.ToLower(word[1])] = true
 		}
 	}
 	var list []string

@@ -26,7 +26,8 @@ func AppendReply(b []byte, r *Reply, own string) []byte {
 			b = putInt(b, 3, int64(a.Slot))
 			b = putTime(b, 4, a.Lease)
 			b = putInt(b, 5, int64(a.Ahead))
-			return putInt(b, 6, a.Ticket)
+			b = putInt(b, 6, a.Ticket)
+			return putInt(b, 7, int64(a.Bound))
 		})
 	}
 	b = putTime(b, 3, r.Reply.Recheck)
@@ -36,7 +37,9 @@ func AppendReply(b []byte, r *Reply, own string) []byte {
 		b = putPart(b, 6, func(b []byte) []byte { return appendNotification(b, n, own) })
 	}
 	b = putText(b, 7, r.As)
-	return putBool(b, 8, r.Reply.Deaf)
+	b = putBool(b, 8, r.Reply.Deaf)
+	b = putInt(b, 9, int64(r.Reply.PerKey))
+	return putBool(b, 10, r.Reply.Room)
 }
 
 // ReadReply reads what AppendReply wrote for own. It keeps nothing of b. The
@@ -64,6 +67,10 @@ func ReadReply(b []byte, own string) (Reply, error) {
 			r.As = f.text()
 		case 8:
 			r.Reply.Deaf = f.bool()
+		case 9:
+			r.Reply.PerKey = f.int()
+		case 10:
+			r.Reply.Room = f.bool()
 		}
 	}
 	return r, f.err
@@ -83,6 +90,8 @@ func readAnswer(f *fields, a *engine.Answer) {
 		a.Ahead = f.int()
 	case 6:
 		a.Ticket = f.int64()
+	case 7:
+		a.Bound = f.int()
 	}
 }
 

@@ -102,6 +102,10 @@ func appendRequest(b []byte, r *engine.Request, own string) []byte {
 	b = putNumber(b, 10, bits)
 	b = putInt(b, 11, int64(r.Behind))
 	b = putInt(b, 12, r.Token)
+	b = putText(b, 14, r.Key)
+	b = putInt(b, 15, int64(r.PerKey))
+	b = putInt(b, 16, int64(r.Cap))
+	b = putInt(b, 17, int64(r.Share))
 	if r.Who == nil {
 		return b
 	}
@@ -212,5 +216,13 @@ func readRequest(f *fields, r *engine.Request) {
 	case 13:
 		r.Who = &engine.Client{}
 		f.within(func(f *fields) { f.readClient(r.Who) })
+	case 14:
+		r.Key = f.text()
+	case 15:
+		r.PerKey = f.int()
+	case 16:
+		r.Cap = f.int()
+	case 17:
+		r.Share = f.int()
 	}
 }

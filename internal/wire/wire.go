@@ -54,7 +54,7 @@ func putNumber(b []byte, field int, v uint64) []byte {
 	if v == 0 {
 		return b
 	}
-	b = append(b, byte(field<<3|kindNumber))
+	b = binary.AppendUvarint(b, uint64(field<<3|kindNumber))
 	return binary.AppendUvarint(b, v)
 }
 
@@ -68,14 +68,14 @@ func putBool(b []byte, field int, v bool) []byte {
 	if !v {
 		return b
 	}
-	return append(b, byte(field<<3|kindNumber), 1)
+	return append(binary.AppendUvarint(b, uint64(field<<3|kindNumber)), 1)
 }
 
 func putText(b []byte, field int, s string) []byte {
 	if s == "" {
 		return b
 	}
-	b = append(b, byte(field<<3|kindBytes))
+	b = binary.AppendUvarint(b, uint64(field<<3|kindBytes))
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
 }
@@ -83,7 +83,7 @@ func putText(b []byte, field int, s string) []byte {
 // putPart appends a message within a message, also an empty one. Most are
 // shorter than 128 bytes, so a byte is kept free for the length.
 func putPart(b []byte, field int, write func([]byte) []byte) []byte {
-	b = append(b, byte(field<<3|kindBytes), 0)
+	b = append(binary.AppendUvarint(b, uint64(field<<3|kindBytes)), 0)
 	start := len(b)
 	b = write(b)
 	n := len(b) - start
