@@ -348,10 +348,10 @@ var methodTests = []test{
 		p = e.permit(w)
 		e.ok(e.operator().Release(e.ctx(), p.ID()))
 		counts := map[string]int{}
-		for counts["lost"] == 0 {
+		for counts["lost"] == 0 || counts["queued"] == 0 { // which may come late
 			counts[<-heard]++
 		}
-		if counts["acquired"] != 2 || counts["failed"] != 1 || counts["queued"] == 0 || counts["released"] != 1 {
+		if counts["acquired"] != 2 || counts["failed"] != 1 || counts["released"] != 1 {
 			e.Error(counts)
 		}
 	}},
