@@ -23,8 +23,8 @@ import (
 // rights are those that docs/redis.md gives the user of a single server.
 const rights = `on >secret ~sema:* &sema:*
 	+evalsha +eval +time +type +exists +del +get +set +scan +ping
-	+hget +hmget +hset +hdel +hgetall +hrandfield +hscan
-	+zadd +zrem +zcard +zcount +zrange +zrangebyscore +zrank +zscore +zmscore
+	+hget +hmget +hset +hdel +hgetall +hkeys +hlen +hrandfield +hscan
+	+zadd +zrem +zcard +zcount +zrange +zrangebyscore +zrank +zscore +zmscore +zrangebylex +zrevrangebylex +zlexcount +zrevrange
 	+pexpire +persist +pttl
 	+publish +subscribe +unsubscribe +pubsub|numsub`
 
