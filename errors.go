@@ -64,29 +64,46 @@ type (
 	EngineError = engine.Error
 )
 
-// LimitError says that the stored limit differs from the one given to New,
-// under the Refuse policy. Nothing was changed.
+// LimitError says that the stored limit differs from the one given to New, or the cap of
+// keys from Options.PerKey, under the Refuse policy. Nothing was changed.
 type LimitError struct {
 	Name   string
 	Stored int
 	Wanted int
+
+	StoredPerKey int // 0: none
+	WantedPerKey int
 }
 
 // Error names both limits.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("sema: %q has limit %d, not %d", e.Name, e.Stored, e.Wanted)
+	if e.StoredPerKey == e.WantedPerKey {
+		return fmt.Sprintf("sema: %q has limit %d, not %d", e.Name, e.Stored, e.Wanted)
+	}
+	return fmt.Sprintf("sema: %q has limit %d and %s, not %d and %s", e.Name, e.Stored, perKey(e.StoredPerKey), e.Wanted, perKey(e.WantedPerKey))
 }
 
-// WeightError says that a request weighs more than the stored limit and could
-// never be granted. Nothing was changed.
+func perKey(n int) string {
+	if n == 0 {
+		return "none per key"
+	}
+	return fmt.Sprintf("%d per key", n)
+}
+
+// WeightError says that a request weighs more than the stored limit, or more than the cap
+// of its key, and could never be granted. Nothing was changed.
 type WeightError struct {
 	Name   string
+	Key    string // whose; "" without keys
 	Weight int
-	Limit  int
+	Limit  int // that, or the cap, whichever is less
 }
 
 // Error names the weight and the limit.
 func (e *WeightError) Error() string {
+	if e.Key != "" {
+		return fmt.Sprintf("sema: weight %d is above the %d that key %q of %q may hold", e.Weight, e.Limit, e.Key, e.Name)
+	}
 	return fmt.Sprintf("sema: weight %d is above the limit %d of %q", e.Weight, e.Limit, e.Name)
 }
 
@@ -96,9 +113,9 @@ func (s *Semaphore) reason(e client.Event) error {
 	case client.Refused:
 		return s.unavailable
 	case client.TooHeavy:
-		return &WeightError{Name: s.name, Weight: e.A.Weight(), Limit: e.Limit}
+		return &WeightError{Name: s.name, Key: e.A.Key, Weight: e.A.Weight(), Limit: e.Limit}
 	case client.LimitIsAnother:
-		return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit}
+		return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit, StoredPerKey: e.PerKey, WantedPerKey: s.options.PerKey}
 	case client.Gone:
 		return noPermit(s.name, e.A.ID())
 	case client.Revoked:

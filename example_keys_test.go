@@ -10,39 +10,76 @@ import (
 )
 
 // Two at once for each tenant, and three in all.
-func ExampleKeys() {
+func ExampleSemaphore_For() {
 	ctx := context.Background()
-	keys, err := sema.NewKeys(memengine.New(), "tenants", 2, &sema.KeysOptions{Total: 3})
+	sem, err := sema.New(memengine.New(), "api", 3, &sema.Options{PerKey: 2})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer func() { _ = keys.Close() }()
+	defer func() { _ = sem.Close() }()
 
-	var permits []*sema.KeyPermit
 	for _, tenant := range []string{"acme", "acme", "acme", "initech", "initech"} {
-		permit, err := keys.TryAcquire(ctx, tenant)
+		permit, err := sem.For(tenant).TryAcquire(ctx)
 		fmt.Println(tenant, err)
 		if err == nil {
-			permits = append(permits, permit)
+			defer func() { _ = permit.Release() }()
 		}
 	}
-	for _, permit := range permits {
-		_ = permit.Release()
+	state, err := sem.State(ctx)
+	for _, key := range state.Keys {
+		fmt.Println(key.Key, "holds", key.Held, "of", key.Cap)
 	}
-	fmt.Println(keys.Len(), "open")
 	// Output:
 	// acme <nil>
 	// acme <nil>
-	// acme sema: no permit available: "tenants/acme"
+	// acme sema: no permit available: "api"
 	// initech <nil>
-	// initech sema: no permit available: "tenants"
-	// 2 open
+	// initech sema: no permit available: "api"
+	// acme holds 2 of 2
+	// initech holds 1 of 2
 }
 
-// The work ends with its context, with the key's permit, and with the total's.
+// A tenant that paid for more: up to three at once, and three times as large a share
+// while others wait as well.
+func ExampleKey_Set() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "api", 4, &sema.Options{PerKey: 2})
+	defer func() { _ = sem.Close() }()
+
+	acme := sem.For("acme")
+	fmt.Println(acme.Set(ctx, sema.KeyRule{Cap: 3, Share: 3 * sema.DefaultShare}))
+	permit, err := acme.AcquireN(ctx, 3)
+	fmt.Println(permit.Key(), permit.Weight(), err, permit.Release())
+	fmt.Println(acme.Unset(ctx))
+	_, err = acme.AcquireN(ctx, 3)
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// acme 3 <nil> <nil>
+	// <nil>
+	// sema: weight 3 is above the 2 that key "acme" of "api" may hold
+}
+
+// One at a time for each host, however many hosts there are.
+func ExampleKeys() {
+	keys, _ := sema.NewKeys(memengine.New(), "hosts", 1, nil)
+	ctx := context.Background()
+	permit, _ := keys.Acquire(ctx, "example.org")
+	_, err := keys.TryAcquire(ctx, "example.org")
+	fmt.Println(err)
+	other, err := keys.TryAcquire(ctx, "example.net")
+	fmt.Println(err, keys.Len(), "open")
+	fmt.Println(other.Release(), permit.Release(), keys.Close())
+	// Output:
+	// sema: no permit available: "hosts/example.org"
+	// <nil> 2 open
+	// <nil> <nil> <nil>
+}
+
+// The work ends with its context, and with the key's permit.
 func ExampleKeys_Do() {
-	keys, _ := sema.NewKeys(memengine.New(), "hosts", 1, &sema.KeysOptions{Total: 20})
+	keys, _ := sema.NewKeys(memengine.New(), "hosts", 1, nil)
 	err := keys.Do(context.Background(), "example.org", func(ctx context.Context) error {
 		fmt.Println("nobody else asks example.org")
 		return ctx.Err()

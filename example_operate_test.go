@@ -160,3 +160,21 @@ func ExampleObserver_And() {
 	// db released
 	// 1
 }
+
+// What an operator gives to keys: two each, and more to one that pays for it.
+func ExampleOperator_SetKey() {
+	ctx := context.Background()
+	operator, _ := sema.Operate(memengine.New(), "api")
+	defer func() { _ = operator.Close() }()
+
+	fmt.Println(operator.SetLimits(ctx, 20, 2))
+	fmt.Println(operator.SetKey(ctx, "acme", sema.KeyRule{Cap: 5, Share: 300}))
+	state, err := operator.State(ctx)
+	fmt.Println(state.Limit, state.PerKey, state.Keys[0].Key, state.Keys[0].Cap, err)
+	fmt.Println(operator.UnsetKey(ctx, "acme"))
+	// Output:
+	// <nil>
+	// <nil>
+	// 20 2 acme 5 <nil>
+	// <nil>
+}

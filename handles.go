@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"sema/internal/once"
@@ -25,50 +24,40 @@ type handles struct {
 	idleFor time.Duration // an unused one stays open
 	make    func(name string) (*Semaphore, error)
 
-	mu        sync.Mutex
-	open      map[string]*handle
-	idle      list.List // of *handle: those that nobody uses, the longest unused first
-	abandoned []*keyUse // found by the garbage collector
-	timer     *time.Timer
-	armed     bool           // it is going to fire: always while something is open
-	leaving   int            // handles that are being closed
-	gone      chan struct{}  // closed when one of them is; nil: nobody waits for that
-	left      sync.WaitGroup // the same, for close
-	closed    bool
-	closing   once.Once
+	mu      sync.Mutex
+	open    map[string]*handle
+	order   list.List // of *handle, all that are open: the one first that was not asked for the longest
+	timer   *time.Timer
+	armed   bool           // it is going to fire: always while something is open
+	leaving int            // handles that are being closed
+	gone    chan struct{}  // closed when one of them is; nil: nobody waits for that
+	left    sync.WaitGroup // the same, for close
+	closed  bool
+	closing once.Once
 }
 
 // handle is an open Semaphore. It is guarded by the lock of handles.
 type handle struct {
 	name  string
 	sem   *Semaphore
-	users int
-	idle  *list.Element // in handles.idle, when nobody uses it
-	since time.Time     // then
-}
-
-// keyUse is one use of a handle.
-type keyUse struct {
-	all  *handles
-	sem  *Semaphore
-	h    *handle
-	over atomic.Bool
+	users int           // between use and done
+	at    *list.Element // in handles.order
 }
 
 // use opens the Semaphore of that name, if it is not open, and keeps it so until
-// done is called. If others have to be closed before, it waits for that as long as
-// an acquisition waits for an engine.
-func (a *handles) use(ctx context.Context, name string) (*keyUse, error) {
-	u, gone, err := a.tryUse(name)
+// done is called, and as long as somebody has a permit of it. If others have to be closed
+// before, it waits for that as long as an acquisition waits for an engine.
+func (a *handles) use(ctx context.Context, name string) (*handle, error) {
+	h, gone, err := a.tryUse(name)
 	if gone == nil {
-		return u, err
+		return h, err
 	}
 	within, cancel := context.WithTimeout(ctx, cmp.Or(answerWithin(ctx), roomPatience))
 	defer cancel()
 	for gone != nil {
 		select {
 		case <-gone:
-			u, gone, err = a.tryUse(name)
+			h, gone, err = a.tryUse(name)
 		case <-within.Done():
 			err := error(&EngineError{Op: "open", Name: name, NotExecuted: true, Temporary: true, Hint: "check the engine", Err: errNoRoom})
 			if ctx.Err() != nil {
@@ -77,12 +66,12 @@ func (a *handles) use(ctx context.Context, name string) (*keyUse, error) {
 			return nil, err
 		}
 	}
-	return u, err
+	return h, err
 }
 
 // tryUse is use without waiting. A channel says that it is to be tried again when
 // that is closed.
-func (a *handles) tryUse(name string) (*keyUse, <-chan struct{}, error) {
+func (a *handles) tryUse(name string) (*handle, <-chan struct{}, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -101,17 +90,15 @@ func (a *handles) tryUse(name string) (*keyUse, <-chan struct{}, error) {
 		if a.open == nil {
 			a.open = map[string]*handle{}
 		}
-		a.open[name] = h
+		a.open[name], h.at = h, a.order.PushBack(h)
 		if !a.armed {
 			a.arm(a.idleFor)
 		}
-	}
-	if h.idle != nil {
-		a.idle.Remove(h.idle)
-		h.idle = nil
+	} else {
+		a.order.MoveToBack(h.at)
 	}
 	h.users++
-	return &keyUse{all: a, sem: h.sem, h: h}, nil, nil
+	return h, nil, nil
 }
 
 // makeRoom sees to it that one more may be open. What is being closed does not
@@ -122,24 +109,34 @@ func (a *handles) makeRoom(name string) (gone <-chan struct{}, err error) {
 	if len(a.open) < a.most {
 		return nil, nil
 	}
-	a.takeUp()
-	eldest := a.idle.Front()
-	switch {
-	case eldest == nil:
-		return nil, named(ErrTooManyKeys, name)
-	case a.leaving >= a.most:
+	if a.leaving >= a.most {
 		if a.gone == nil {
 			a.gone = make(chan struct{})
 		}
 		return a.gone, nil
 	}
-	a.leave(eldest.Value.(*handle))
-	return nil, nil
+	for range a.open {
+		h := a.order.Front().Value.(*handle)
+		if _, unused := h.idle(); unused {
+			a.leave(h)
+			return nil, nil
+		}
+		a.order.MoveToBack(h.at) // the next look need not begin with it
+	}
+	return nil, named(ErrTooManyKeys, name)
+}
+
+// idle reports whether nobody uses the handle, and for how long. The lock is held.
+func (h *handle) idle() (long time.Duration, unused bool) {
+	if h.users > 0 {
+		return 0, false
+	}
+	return h.sem.unused()
 }
 
 // leave closes a handle that nobody uses, in the background. The lock is held.
 func (a *handles) leave(h *handle) {
-	a.idle.Remove(h.idle)
+	a.order.Remove(h.at)
 	delete(a.open, h.name)
 	a.leaving++
 	a.left.Go(func() {
@@ -159,41 +156,11 @@ func (a *handles) tell() {
 	}
 }
 
-// done ends a use. Calling it again does nothing.
-func (u *keyUse) done() {
-	if u.over.Swap(true) {
-		return
-	}
-	u.all.mu.Lock()
-	defer u.all.mu.Unlock()
-	u.drop()
-}
-
-// drop ends a use. The lock is held.
-func (u *keyUse) drop() {
-	u.h.users--
-	if u.h.users == 0 && !u.all.closed {
-		u.h.since = time.Now()
-		u.h.idle = u.all.idle.PushBack(u.h)
-	}
-}
-
-// abandon ends a use that nobody can end any more. It is called by the garbage
-// collector's goroutine, so it leaves the rest to others.
-func (u *keyUse) abandon() {
-	u.all.mu.Lock()
-	u.all.abandoned = append(u.all.abandoned, u)
-	u.all.mu.Unlock()
-}
-
-// takeUp does what abandon left. The lock is held.
-func (a *handles) takeUp() {
-	for _, u := range a.abandoned {
-		if !u.over.Swap(true) {
-			u.drop()
-		}
-	}
-	a.abandoned = nil
+// done ends a use.
+func (a *handles) done(h *handle) {
+	a.mu.Lock()
+	h.users--
+	a.mu.Unlock()
 }
 
 // arm has sweep run after d. The lock is held.
@@ -214,15 +181,15 @@ func (a *handles) sweep() {
 	if a.closed {
 		return
 	}
-	a.takeUp()
 	next := a.idleFor
-	for e := a.idle.Front(); e != nil; e = a.idle.Front() {
-		h := e.Value.(*handle)
-		if left := a.idleFor - time.Since(h.since); left > 0 {
-			next = left
-			break
+	for _, h := range a.open {
+		long, unused := h.idle()
+		switch {
+		case unused && long >= a.idleFor:
+			a.leave(h)
+		case unused:
+			next = min(next, a.idleFor-long)
 		}
-		a.leave(h)
 	}
 	if len(a.open) > 0 {
 		a.arm(next)
@@ -235,8 +202,8 @@ func (a *handles) len() int {
 	return len(a.open)
 }
 
-// close closes all at once, and one more, and waits for the end of it.
-func (a *handles) close(more *Semaphore) error {
+// close closes all at once, and waits for the end of it.
+func (a *handles) close() error {
 	var errs []error
 	a.closing.Do(func() {
 		a.mu.Lock()
@@ -251,9 +218,6 @@ func (a *handles) close(more *Semaphore) error {
 			a.timer.Stop()
 		}
 		a.mu.Unlock()
-		if more != nil {
-			all = append(all, more)
-		}
 		errs = make([]error, len(all))
 		for i, s := range all {
 			a.left.Go(func() { errs[i] = s.Close() })

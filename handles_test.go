@@ -53,7 +53,7 @@ func TestKeysAreOpenWhileInUseAndIdleForAWhile(t *testing.T) {
 		if _, err := k.TryAcquire(t.Context(), "3"); errors.Is(err, sema.ErrTooManyKeys) {
 			t.Error(err)
 		}
-		for _, p := range []*sema.KeyPermit{second, third} {
+		for _, p := range []*sema.Permit{second, third} {
 			if err := p.Release(); err != nil {
 				t.Error(err)
 			}
@@ -120,7 +120,7 @@ func (s *openedSession) Close() error {
 // under its user.
 func TestKeysUnderChurn(t *testing.T) {
 	e := memengine.New()
-	k := newKeys(t, e, 2, &sema.KeysOptions{Total: 6, Open: 8, Idle: time.Millisecond})
+	k := newKeys(t, e, 2, &sema.KeysOptions{Open: 8, Idle: time.Millisecond})
 	within := expect.Within(t)
 	var callers sync.WaitGroup
 	for i := range 8 {
@@ -195,7 +195,7 @@ func TestKeysCloseWithADeadEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
 		const lease = 6 * time.Second
-		k := newKeys(t, e, 2, &sema.KeysOptions{Total: 1000, Open: 50, Options: sema.Options{Lease: lease}})
+		k := newKeys(t, e, 2, &sema.KeysOptions{Open: 50, Options: sema.Options{Lease: lease}})
 		for i := range 20 {
 			acquireKey(t, k, fmt.Sprint("held ", i))
 		}

@@ -20,13 +20,9 @@ var ErrTooManyKeys = fmt.Errorf("%w: too many keys in use at once", ErrUnavailab
 
 // KeysOptions of a Keys. The zero value of each field is its default.
 type KeysOptions struct {
-	// Options of each key's Semaphore, and of the total's. The Observer is told of
-	// all: prefix/key is the Semaphore that it is told of a key's, and prefix of the total's.
+	// Options of each key's Semaphore. The Observer is told of all: prefix/key is the
+	// Semaphore that it is told of a key's.
 	Options Options
-
-	// Total is how much weight may be held at once under all keys together,
-	// 1 … MaxLimit. Default: no limit but those of the keys.
-	Total int
 
 	// LimitOf is the limit of a key, 1 … MaxLimit, and 0 for the one given to NewKeys.
 	// It is called when the key's Semaphore is opened: another limit counts when the
@@ -43,28 +39,21 @@ type KeysOptions struct {
 	Idle time.Duration
 }
 
-// Keys is one limit for each key: tenant, host, API key. The semaphores are
-// made on demand, and shared with every other client of the same engine and
+// Keys is one limit for each key: tenant, host, API key, each apart from all others. The
+// semaphores are made on demand, and shared with every other client of the same engine and
 // prefix. It is safe for concurrent use.
 //
-// With a total ("two per tenant, twenty in all"), a caller first takes the
-// key's permit and then the total's. So whoever waits for the total holds
-// nothing that another key could use, and of each key no more than its limit
-// wait there: a tenant with a thousand callers delays the others no more than
-// one with two. The total is taken last by everybody, so nobody waits in a
-// circle. The price is a second call to the engine for each acquisition and
-// each release.
+// Where the keys share a limit as well ("two per tenant, twenty in all"), a single
+// Semaphore with Options.PerKey is for them; see Semaphore.For.
 type Keys struct {
 	engine  Engine
 	prefix  string
 	limit   int
 	options KeysOptions
-	total   *Semaphore // or nil
 	handles handles
 }
 
-// NewKeys prepares semaphores called prefix/key, each limited to limit, and with
-// KeysOptions.Total one called prefix above them. The prefix has 1 … 253 bytes of
+// NewKeys prepares semaphores called prefix/key, each limited to limit. The prefix has 1 … 253 bytes of
 // UTF-8, without control characters and without a slash. It does no I/O, so it
 // fails only on values out of range, with an *ArgumentError. A nil options means
 // the defaults.
@@ -81,13 +70,6 @@ func NewKeys(e Engine, prefix string, limit int, options *KeysOptions) (*Keys, e
 	}
 	if err := k.validate(); err != nil {
 		return nil, err
-	}
-	if k.options.Total != 0 {
-		s, err := New(e, prefix, k.options.Total, &k.options.Options)
-		if err != nil {
-			return nil, err
-		}
-		k.total = s
 	}
 	k.handles.most, k.handles.idleFor = k.options.Open, k.options.Idle
 	k.handles.make = func(name string) (*Semaphore, error) {
@@ -112,8 +94,6 @@ func (k *Keys) validate() error {
 		return &ArgumentError{What: "prefix", Value: k.prefix, Want: "a prefix that is not empty"}
 	case strings.Contains(k.prefix, keySeparator):
 		return &ArgumentError{What: "prefix", Value: k.prefix, Want: "no slash, which begins the key"}
-	case k.options.Total < 0 || k.options.Total > MaxLimit:
-		return &ArgumentError{What: "total", Value: k.options.Total, Want: fmt.Sprintf("0 for none, or 1 … %d", MaxLimit)}
 	case k.options.Open < 1:
 		return &ArgumentError{What: "number of open keys", Value: k.options.Open, Want: "at least 1"}
 	case k.options.Idle < time.Millisecond:
@@ -145,56 +125,40 @@ func (k *Keys) Name(key string) (string, error) {
 }
 
 // Acquire is AcquireN with weight 1.
-func (k *Keys) Acquire(ctx context.Context, key string) (*KeyPermit, error) {
+func (k *Keys) Acquire(ctx context.Context, key string) (*Permit, error) {
 	return k.acquire(ctx, key, 1, true)
 }
 
-// AcquireN waits until weight n is free for the key, and then in all, and takes
-// it. It is Semaphore.AcquireN twice, and fails as that does, with nothing held;
-// with ErrTooManyKeys at once if the key has no handle and there can be no more;
-// and with an *ArgumentError on a key that Name refuses, or a limit of LimitOf that
-// is out of range. If the key's permit is
-// lost while the caller waits for the total, the error is an ErrUnavailable and
-// an ErrLost.
-func (k *Keys) AcquireN(ctx context.Context, key string, n int) (*KeyPermit, error) {
+// AcquireN waits until weight n is free for the key, and takes it. It is
+// Semaphore.AcquireN, and fails as that does, with nothing held; with ErrTooManyKeys at
+// once if the key has no handle and there can be no more; and with an *ArgumentError on a
+// key that Name refuses, or a limit of LimitOf that is out of range.
+func (k *Keys) AcquireN(ctx context.Context, key string, n int) (*Permit, error) {
 	return k.acquire(ctx, key, n, true)
 }
 
 // TryAcquire is TryAcquireN with weight 1.
-func (k *Keys) TryAcquire(ctx context.Context, key string) (*KeyPermit, error) {
+func (k *Keys) TryAcquire(ctx context.Context, key string) (*Permit, error) {
 	return k.acquire(ctx, key, 1, false)
 }
 
-// TryAcquireN takes weight n if it is free now for the key and in all, and fails
+// TryAcquireN takes weight n if it is free now for the key, and fails
 // with ErrUnavailable otherwise.
-func (k *Keys) TryAcquireN(ctx context.Context, key string, n int) (*KeyPermit, error) {
+func (k *Keys) TryAcquireN(ctx context.Context, key string, n int) (*Permit, error) {
 	return k.acquire(ctx, key, n, false)
 }
 
-func (k *Keys) acquire(ctx context.Context, key string, n int, wait bool) (*KeyPermit, error) {
+func (k *Keys) acquire(ctx context.Context, key string, n int, wait bool) (*Permit, error) {
 	name, err := k.Name(key)
 	if err != nil {
 		return nil, err
 	}
-	use, err := k.handles.use(ctx, name)
+	h, err := k.handles.use(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	p, err := use.sem.acquire(ctx, n, wait)
-	if err != nil {
-		use.done()
-		return nil, err
-	}
-	both := newKeyPermit(p, use)
-	if k.total == nil {
-		return both, nil
-	}
-	both.total, err = k.total.acquire(p.Context(ctx), n, wait)
-	if err != nil {
-		both.letGo()
-		return nil, err
-	}
-	return both, nil
+	defer k.handles.done(h)
+	return h.sem.acquire(ctx, "", n, wait)
 }
 
 // Do runs f while holding a permit of the key, as Semaphore.Do does.
@@ -203,7 +167,7 @@ func (k *Keys) Do(ctx context.Context, key string, f func(context.Context) error
 	if err != nil {
 		return err
 	}
-	return under(ctx, p, f)
+	return p.run(ctx, f)
 }
 
 // Use calls f with the key's Semaphore, to look at it or to drain it. It
@@ -214,19 +178,19 @@ func (k *Keys) Use(key string, f func(*Semaphore) error) error {
 	if err != nil {
 		return err
 	}
-	use, err := k.handles.use(context.Background(), name)
+	h, err := k.handles.use(context.Background(), name)
 	if err != nil {
 		return err
 	}
-	defer use.done()
-	return f(use.sem)
+	defer k.handles.done(h)
+	return f(h.sem)
 }
 
 // Len is how many keys' Semaphores are open, in use or idle.
 func (k *Keys) Len() int { return k.handles.len() }
 
-// Close closes the Semaphores of all keys, and the total's, as Semaphore.Close
-// does, all at once: waits end with ErrClosed, and permits still held are given back.
-// With an engine that does not answer it waits for a lease at most, however many keys
-// there are. Further calls fail with ErrClosed; closing again does nothing.
-func (k *Keys) Close() error { return k.handles.close(k.total) }
+// Close closes the Semaphores of all keys, as Semaphore.Close does, all at once: waits
+// end with ErrClosed, and permits still held are given back. With an engine that does not
+// answer it waits for a lease at most, however many keys there are. Further calls fail with
+// ErrClosed; closing again does nothing.
+func (k *Keys) Close() error { return k.handles.close() }

@@ -26,22 +26,29 @@ func BenchmarkKeys(b *testing.B) {
 			_ = p.Release()
 		}
 	})
-	for name, o := range map[string]sema.KeysOptions{"Keys": {}, "KeysWithTotal": {Total: 1}} {
-		k, err := sema.NewKeys(e, name, 1, &o)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				p, err := k.Acquire(b.Context(), "a")
-				if err != nil {
-					b.Fatal(err)
-				}
-				_ = p.Release()
+	b.Run("Key", func(b *testing.B) {
+		for b.Loop() {
+			p, err := s.For("a").Acquire(b.Context())
+			if err != nil {
+				b.Fatal(err)
 			}
-		})
-		_ = k.Close()
+			_ = p.Release()
+		}
+	})
+	k, err := sema.NewKeys(e, "keys", 1, nil)
+	if err != nil {
+		b.Fatal(err)
 	}
+	b.Run("Keys", func(b *testing.B) {
+		for b.Loop() {
+			p, err := k.Acquire(b.Context(), "a")
+			if err != nil {
+				b.Fatal(err)
+			}
+			_ = p.Release()
+		}
+	})
+	_ = k.Close()
 	_ = s.Close()
 }
 

@@ -3,8 +3,6 @@ package sema_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,6 +14,7 @@ import (
 
 	"sema"
 	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/sematest"
 )
 
@@ -29,7 +28,7 @@ func newKeys(t *testing.T, e sema.Engine, limit int, o *sema.KeysOptions) *sema.
 	return k
 }
 
-func acquireKey(t *testing.T, k *sema.Keys, key string) *sema.KeyPermit {
+func acquireKey(t *testing.T, k *sema.Keys, key string) *sema.Permit {
 	t.Helper()
 	p, err := k.Acquire(t.Context(), key)
 	if err != nil {
@@ -76,7 +75,6 @@ func TestKeysRefuseBadValues(t *testing.T) {
 		`sema: prefix "\xff":`:                 func() (*sema.Keys, error) { return sema.NewKeys(e, "\xff", 1, nil) },
 		"want at most 253 bytes":               func() (*sema.Keys, error) { return sema.NewKeys(e, strings.Repeat("x", 254), 1, nil) },
 		"sema: limit 0:":                       func() (*sema.Keys, error) { return sema.NewKeys(e, "x", 0, nil) },
-		"sema: total -1:":                      func() (*sema.Keys, error) { return sema.NewKeys(e, "x", 1, &sema.KeysOptions{Total: -1}) },
 		"sema: number of open keys -1":         func() (*sema.Keys, error) { return sema.NewKeys(e, "x", 1, &sema.KeysOptions{Open: -1}) },
 		"sema: idle time 1ns: want at least 1": func() (*sema.Keys, error) { return sema.NewKeys(e, "x", 1, &sema.KeysOptions{Idle: 1}) },
 		"sema: lease 1ns": func() (*sema.Keys, error) {
@@ -118,84 +116,17 @@ func TestKeysRefuseBadValues(t *testing.T) {
 	}
 }
 
-// Two of each, five in all; weights, cancellations, tries; as often as the
-// bubble's time allows. Nobody is left behind, and nothing.
-func TestKeysKeepBothLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := sematest.New(t)
-		k := newKeys(t, e, 2, &sema.KeysOptions{Total: 5, Open: 40})
-		var mu sync.Mutex
-		held, all, got := map[string]int{}, 0, 0
-		take := func(key string, n int) {
-			mu.Lock()
-			defer mu.Unlock()
-			held[key] += n
-			all += n
-			got++
-			if held[key] > 2 || all > 5 {
-				t.Errorf("%d of %s, %d in all", held[key], key, all)
-			}
-		}
-		give := func(key string, n int) {
-			mu.Lock()
-			defer mu.Unlock()
-			held[key] -= n
-			all -= n
-		}
-		var callers sync.WaitGroup
-		for i := range 40 {
-			callers.Go(func() {
-				r := rand.New(rand.NewPCG(uint64(i), 1))
-				for range 50 {
-					key, n := fmt.Sprint(r.IntN(6)), 1+r.IntN(2)
-					ctx, cancel := t.Context(), context.CancelFunc(func() {})
-					acquire := k.AcquireN
-					switch r.IntN(4) {
-					case 0:
-						acquire = k.TryAcquireN
-					case 1:
-						ctx, cancel = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Millisecond)
-					}
-					p, err := acquire(ctx, key, n)
-					cancel()
-					if err != nil {
-						if !errors.Is(err, sema.ErrUnavailable) {
-							t.Error(err)
-						}
-						continue
-					}
-					take(key, n)
-					time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
-					give(key, n)
-					if err := p.Release(); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		callers.Wait()
-		if got < 1000 {
-			t.Errorf("%d of 2000 got a permit", got)
-		}
-		for _, name := range []string{"tenants", "tenants/0", "tenants/1", "tenants/2", "tenants/3", "tenants/4", "tenants/5"} {
-			if p := e.Held(name); len(p) > 0 {
-				t.Errorf("left over: %v", p)
-			}
-		}
-	})
-}
-
-// A tenant with very many callers has its limit of them in the queue for the
-// total, and no more: another tenant's first caller waits for these at most.
+// A tenant with very many callers delays another one's first caller by one hold at most.
 func TestABusyKeyDoesNotStarveTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := sematest.New(t)
-		k := newKeys(t, e, 2, &sema.KeysOptions{Total: 3})
+		s, err := sema.New(e, "api", 3, &sema.Options{PerKey: 2})
+		expect.OK(t, err)
 		var callers sync.WaitGroup
 		work := func(key string, n int) {
 			for range n {
 				callers.Go(func() {
-					if err := k.Do(t.Context(), key, func(context.Context) error { time.Sleep(time.Second); return nil }); err != nil {
+					if err := s.For(key).Do(t.Context(), func(context.Context) error { time.Sleep(time.Second); return nil }); err != nil {
 						t.Error(err)
 					}
 				})
@@ -203,15 +134,145 @@ func TestABusyKeyDoesNotStarveTheOthers(t *testing.T) {
 		}
 		work("busy", 200)
 		work("also busy", 200)
-		e.AwaitWaiting(t.Context(), "tenants/busy", 1)
+		e.AwaitWaiting(t.Context(), "api", 1)
 		time.Sleep(5*time.Second + 500*time.Millisecond)
 		began := time.Now()
-		if err := acquireKey(t, k, "quiet").Release(); err != nil {
-			t.Error(err)
-		}
-		if d := time.Since(began); d > 2*time.Second {
-			t.Errorf("the quiet tenant waited %v, want no more than two turns", d)
+		p, err := s.For("quiet").Acquire(t.Context())
+		expect.OK(t, err)
+		expect.OK(t, p.Release())
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("the quiet tenant waited %v, want no more than one hold", d)
 		}
 		callers.Wait()
+		expect.OK(t, s.Close())
+	})
+}
+
+func TestKeysClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		k := newKeys(t, e, 1, nil)
+		p := acquireKey(t, k, "a")
+		acquireKey(t, k, "b")
+		ended := make(chan error, 2)
+		for _, key := range []string{"a", "b"} {
+			go func() {
+				_, err := k.Acquire(t.Context(), key)
+				ended <- err
+			}()
+		}
+		e.AwaitWaiting(t.Context(), "tenants/a", 1)
+		e.AwaitWaiting(t.Context(), "tenants/b", 1)
+		ctx := p.Context(t.Context())
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-ended; !errors.Is(err, sema.ErrClosed) {
+				t.Error(err)
+			}
+		}
+		if err := context.Cause(ctx); !errors.Is(err, sema.ErrClosed) {
+			t.Error(err)
+		}
+		_, err := k.Acquire(t.Context(), "a")
+		if err2 := k.Use("a", func(*sema.Semaphore) error { return nil }); !errors.Is(err, sema.ErrClosed) || !errors.Is(err2, sema.ErrClosed) {
+			t.Error(err, err2)
+		}
+		if err := p.Release(); !errors.Is(err, sema.ErrReleased) {
+			t.Error(err)
+		}
+		if err := k.Close(); err != nil || k.Len() != 0 {
+			t.Error(err, k.Len())
+		}
+		for _, name := range []string{"tenants/a", "tenants/b"} {
+			if held := e.Held(name); len(held) > 0 {
+				t.Errorf("%v held", held)
+			}
+		}
+	})
+}
+
+// A permit of a key that the program lost sight of comes back, and its key is
+// idle from then on.
+func TestAForgottenKeyPermitComesBack(t *testing.T) {
+	e := sematest.New(t)
+	options := sema.Options{Renew: 20 * time.Millisecond} // a permit is watched from its first renewal on
+	k := newKeys(t, e, 1, &sema.KeysOptions{Idle: time.Millisecond, Options: options})
+	func() {
+		if _, err := k.Acquire(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	expect.Until(t, "the key is not in use", func() bool { runtime.GC(); return k.Len() == 0 })
+	expect.Until(t, "no permit is held", func() bool { return len(e.Held("tenants/a")) == 0 })
+}
+
+// The context alone keeps the key in use.
+func TestAKeyIsInUseWhileItsContextIs(t *testing.T) {
+	e := sematest.New(t)
+	k := newKeys(t, e, 1, &sema.KeysOptions{Idle: time.Millisecond})
+	work := func() context.Context {
+		p, err := k.Acquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Context(t.Context())
+	}()
+	collect(t)
+	if work.Err() != nil || k.Len() != 1 {
+		t.Errorf("%v; %d open", work.Err(), k.Len())
+	}
+	expect.OK(t, k.Close())
+}
+
+func TestUseKeepsTheKeyOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		k := newKeys(t, e, 1, &sema.KeysOptions{Idle: time.Second})
+		errOwn := errors.New("own")
+		err := k.Use("a", func(s *sema.Semaphore) error {
+			time.Sleep(time.Hour)
+			o, err := sema.Operate(e, s.Name())
+			if err == nil {
+				err = o.SetLimit(t.Context(), 3)
+			}
+			if err != nil {
+				return err
+			}
+			if s.Name() != "tenants/a" {
+				t.Errorf("name %q", s.Name())
+			}
+			return errOwn
+		})
+		if err != errOwn {
+			t.Error(err)
+		}
+		for range 3 { // as many as an operator allowed
+			acquireKey(t, k, "a")
+		}
+		if _, err := k.TryAcquire(t.Context(), "a"); !errors.Is(err, sema.ErrUnavailable) {
+			t.Error(err)
+		}
+		_ = k.Close()
+	})
+}
+
+func TestKeysDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		k := newKeys(t, e, 1, nil)
+		errOwn := errors.New("own")
+		if err := k.Do(t.Context(), "a", func(context.Context) error { return errOwn }); err != errOwn {
+			t.Error(err)
+		}
+		err := k.Do(t.Context(), "a", func(ctx context.Context) error {
+			e.Lose("tenants/a")
+			<-ctx.Done()
+			return errOwn
+		})
+		if !errors.Is(err, sema.ErrLost) || !errors.Is(err, errOwn) {
+			t.Error(err)
+		}
 	})
 }

@@ -35,6 +35,7 @@ type Observer struct {
 // About says which permit of which semaphore is spoken of.
 type About struct {
 	Semaphore string
+	Key       string // whose it is, see Semaphore.For; empty: nobody's
 	Permit    string // its id; empty while it waits behind others of this process
 	Weight    int
 }
@@ -94,6 +95,9 @@ type LimitDiffers struct {
 	Semaphore string
 	Wanted    int // as given to New
 	Stored    int // as the engine has it
+
+	WantedPerKey int // the cap of keys as given to New; 0: none
+	StoredPerKey int
 }
 
 // And is an Observer that tells o first, and then other.

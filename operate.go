@@ -1,6 +1,7 @@
 package sema
 
 import (
+	"cmp"
 	"context"
 
 	"sema/engine"
@@ -50,6 +51,18 @@ func (o *Operator) SetLimit(ctx context.Context, limit int) error {
 		return err
 	}
 	return o.do(ctx, "limit", engine.Request{Kind: engine.SetLimit, Limit: limit, Pin: true})
+}
+
+// SetLimits is SetLimit that stores the most weight that a key may hold as well (see
+// Options.PerKey), 1 … MaxLimit; 0 ends that. SetLimit leaves it as it is.
+func (o *Operator) SetLimits(ctx context.Context, limit, perKey int) error {
+	if err := cmp.Or(engine.ValidateLimit(limit), engine.ValidateRange("", "limit per key", perKey, 0, MaxLimit)); err != nil {
+		return err
+	}
+	if perKey == 0 {
+		perKey = -1
+	}
+	return o.do(ctx, "limit", engine.Request{Kind: engine.SetLimit, Limit: limit, PerKey: perKey, Pin: true})
 }
 
 // UnsetLimit ends what SetLimit began: the limit stays while the semaphore is in

@@ -12,13 +12,14 @@ import (
 
 // The ranges of what callers may choose.
 const (
-	MaxLimit  = engine.MaxLimit // of a limit, and so of a weight
-	MaxName   = engine.MaxName  // bytes in a name
-	MaxLabel  = 255             // bytes in a label
-	MaxPasses = 1000            // of Options.Passes
-	MinLease  = 100 * time.Millisecond
-	MaxLease  = 366 * 24 * time.Hour
-	NoRenewal = time.Duration(-1) // for Options.Renew
+	MaxLimit     = engine.MaxLimit // of a limit, and so of a weight
+	MaxName      = engine.MaxName  // bytes in a name
+	MaxLabel     = 255             // bytes in a label
+	MaxPasses    = 1000            // of Options.Passes
+	MinLease     = 100 * time.Millisecond
+	MaxLease     = 366 * 24 * time.Hour
+	MaxHeadStart = 24 * time.Hour    // of Options.HeadStart
+	NoRenewal    = time.Duration(-1) // for Options.Renew
 )
 
 // Policy says what happens when the stored limit is not the one given to New. A limit
@@ -62,6 +63,18 @@ type Options struct {
 	// OnConflict says what to do about a stored limit that differs.
 	// Default Newest.
 	OnConflict Policy
+
+	// PerKey is the most weight that each key may hold that has no rule of its own, see
+	// Semaphore.For: "two per tenant, twenty in all". It is stored with the limit, and
+	// OnConflict goes for both: 0 … MaxLimit. Acquisitions without a key have no such cap.
+	// Default: 0, the limit alone.
+	PerKey int
+
+	// HeadStart puts this Semaphore's callers in front of those of the same key that came
+	// up to so much earlier and have none, as if they had waited that much longer: priority
+	// that starves nobody. State shows it as waited. At most MaxHeadStart. Two Semaphores
+	// of one name and engine may have different ones. Default: 0.
+	HeadStart time.Duration
 
 	// Unfair lets an acquisition take free weight although others wait, as
 	// java.util.concurrent.Semaphore does by default. One that has to wait
@@ -150,15 +163,18 @@ func (o Options) validate() error {
 	case o.OnConflict > Refuse:
 		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Newest, Adopt or Refuse"}
 	}
-	return cmp.Or(engine.ValidateRange("", "passes", o.Passes, 0, MaxPasses), engine.ValidateText("label", o.Label, MaxLabel))
+	return cmp.Or(
+		engine.ValidateRange("", "passes", o.Passes, 0, MaxPasses), engine.ValidateRange("", "limit per key", o.PerKey, 0, MaxLimit),
+		engine.ValidateRange("", "head start", o.HeadStart, 0, MaxHeadStart), engine.ValidateText("label", o.Label, MaxLabel))
 }
 
 // machine is what the client machine needs to know of the options.
 func (o Options) machine(session engine.Session, limit int) client.Config {
 	lasting, ok := session.(engine.Lasting)
 	return client.Config{
-		Terms: client.Terms{Limit: limit, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin}, MaxHold: o.MaxHold,
-		Slots: o.Slots, Strict: o.OnConflict == Refuse, Newest: o.OnConflict == Newest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
+		Terms:   client.Terms{Limit: limit, PerKey: o.PerKey, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin, HeadStart: o.HeadStart},
+		MaxHold: o.MaxHold,
+		Slots:   o.Slots, Strict: o.OnConflict == Refuse, Newest: o.OnConflict == Newest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
 		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes,
 	}
 }

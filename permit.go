@@ -113,6 +113,9 @@ func (p *Permit) ID() string { return p.h.Acquisition.ID().String() }
 // Weight is how much of the limit the permit takes.
 func (p *Permit) Weight() int { return p.h.Acquisition.ID().Weight }
 
+// Key is the key that the permit was acquired for; "" if for none, and after Resume.
+func (p *Permit) Key() string { return p.h.Acquisition.Key }
+
 // Token is the fencing token: larger than that of every permit before it in the
 // same slot (see Options.Slots), and so of every permit before it where the limit
 // is 1. Storage that remembers the largest token it saw, per slot where the limit
@@ -179,6 +182,7 @@ func (h *holding) release(cause error) error {
 		l.Settle(now)
 		return s.released
 	}
+	s.used = now
 	h.end(cause)
 	token, held := h.Token(), now-h.GrantedAt()
 	h.young = nil
@@ -252,8 +256,18 @@ func (h *holding) giveUp(now time.Duration) {
 	}
 }
 
+// run runs f under the permit, and gives the permit back.
+func (p *Permit) run(ctx context.Context, f func(context.Context) error) error {
+	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
+	err := f(p.Context(ctx))
+	if lost := p.Err(); lost != nil {
+		return errors.Join(lost, err)
+	}
+	return err
+}
+
 func (h *holding) about() About {
-	about := About{Semaphore: h.sem.name, Weight: h.Acquisition.Weight()}
+	about := About{Semaphore: h.sem.name, Key: h.Key, Weight: h.Acquisition.Weight()}
 	if id := h.ID(); id.Number > 0 { // a caller behind others of this process has none yet
 		about.Permit = id.String()
 	}

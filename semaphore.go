@@ -25,6 +25,9 @@ type (
 
 	// Waiter is a client with a ticket in the queue.
 	Waiter = engine.Waiter
+
+	// KeyState is what State says of a key.
+	KeyState = engine.KeyState
 )
 
 // Semaphore limits how much weight is held at once under one name, together
@@ -38,7 +41,8 @@ type Semaphore struct {
 
 	unavailable, released error // the sentinels, with the name: they are needed often
 
-	abandoned []*holding // found by the garbage collector; guarded by the loop's lock
+	used      time.Duration // when a permit was last asked for, or ended; guarded by the loop's lock
+	abandoned []*holding    // found by the garbage collector; guarded by the loop's lock
 }
 
 // New prepares a semaphore called name. From its first acquisition on, limit holds
@@ -87,7 +91,7 @@ func (s *Semaphore) String() string {
 }
 
 // Acquire is AcquireN with weight 1.
-func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, 1, true) }
+func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, "", 1, true) }
 
 // AcquireN waits until weight n is free and everybody who came before has been
 // served, and takes it. All of n is granted at once, or nothing.
@@ -99,21 +103,21 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acq
 // once queued, a wait lasts through an outage of up to one lease. On any error
 // nothing is held.
 func (s *Semaphore) AcquireN(ctx context.Context, n int) (*Permit, error) {
-	return s.acquire(ctx, n, true)
+	return s.acquire(ctx, "", n, true)
 }
 
 // TryAcquire is TryAcquireN with weight 1.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) {
-	return s.acquire(ctx, 1, false)
+	return s.acquire(ctx, "", 1, false)
 }
 
 // TryAcquireN takes weight n if it is free now and nobody waits for it, and
 // fails with ErrUnavailable otherwise.
 func (s *Semaphore) TryAcquireN(ctx context.Context, n int) (*Permit, error) {
-	return s.acquire(ctx, n, false)
+	return s.acquire(ctx, "", n, false)
 }
 
-func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, error) {
+func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (*Permit, error) {
 	if n < 1 || n > MaxLimit {
 		return nil, &ArgumentError{What: "weight", Value: n, Want: fmt.Sprintf("1 … %d", MaxLimit)}
 	}
@@ -121,12 +125,14 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, err
 		return nil, s.inVain(ctx)
 	}
 	p := s.newPermit()
+	p.h.Key = key
 	if s.options.NoteStack {
 		p.h.stack = noteStack()
 	}
 	l := &s.loop
 	l.Lock()
 	now := l.Now()
+	s.used = now
 	l.Machine.Acquire(now, &p.h.Acquisition, n, wait)
 	if d := answerWithin(ctx); d > 0 {
 		l.Start(now) // a caller that carries its call is not to be woken meanwhile
@@ -180,6 +186,7 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 		l.Machine.Cancel(now, &h.Acquisition)
 		h.Settle(err)
 	}
+	s.used = now
 	waited := max(0, now-h.Came()) // callers of one moment come a nanosecond apart
 	l.Start(now)                   // this caller's context has ended: another goroutine sends the rest
 	if f := s.options.Observer.Failed; f != nil {
@@ -195,7 +202,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 	if err != nil {
 		return err
 	}
-	return under(ctx, p, f)
+	return p.run(ctx, f)
 }
 
 // Drain takes whatever weight is free now as a single permit. With nothing
@@ -276,7 +283,8 @@ func (s *Semaphore) observe(e client.Event) func() {
 		if f == nil {
 			f = logLimit
 		}
-		return func() { f(LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit}) }
+		told := LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit, WantedPerKey: s.options.PerKey, StoredPerKey: e.PerKey}
+		return func() { f(told) }
 	}
 	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
@@ -291,6 +299,7 @@ func (s *Semaphore) observe(e client.Event) func() {
 		}
 	case client.Lost:
 		err := s.reason(e)
+		s.used = s.loop.Now()
 		h.end(err)
 		if f := o.Lost; f != nil {
 			told := Lost{About: h.about(), Token: h.Token(), Held: s.loop.Now() - h.GrantedAt(), Err: err}
@@ -307,8 +316,12 @@ func (s *Semaphore) observe(e client.Event) func() {
 
 // logLimit is what happens if nobody wants to be told of LimitDiffers.
 func logLimit(e LimitDiffers) {
+	var perKey []any
+	if e.WantedPerKey != 0 || e.StoredPerKey != 0 {
+		perKey = []any{"given_per_key", e.WantedPerKey, "holds_per_key", e.StoredPerKey}
+	}
 	slog.Warn("sema: another limit holds than this process was given; an operator set it, or another process did",
-		"semaphore", e.Semaphore, "given", e.Wanted, "holds", e.Stored)
+		append([]any{"semaphore", e.Semaphore, "given", e.Wanted, "holds", e.Stored}, perKey...)...)
 }
 
 // callTimeout is how long a release waits for its answer.
@@ -332,6 +345,14 @@ func (s *Semaphore) Close() error {
 			m.Abandon(m.Release(now, a))
 		}
 	})
+}
+
+// unused reports whether nobody waits for a permit, or has one, and since how long.
+func (s *Semaphore) unused() (long time.Duration, unused bool) {
+	l := &s.loop
+	l.Lock()
+	defer l.Unlock()
+	return l.Now() - s.used, l.Machine.Unused()
 }
 
 // takeUp gives back the permits that the garbage collector found.

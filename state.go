@@ -37,13 +37,12 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 		st.Limit = s.limit
 	}
 	// Of its own callers this process knows more than it last told the engine.
-	mine := s.loop.Session().Client() + "-"
+	mine, counted := s.loop.Session().Client()+"-", map[string]bool{}
+	s.loop.Lock()
+	defer s.loop.Unlock()
 	for i := len(st.Waiters) - 1; i >= 0; i-- {
-		if strings.HasPrefix(st.Waiters[i].ID, mine) {
-			s.loop.Lock()
-			st.Waiters[i].Behind = s.loop.Machine.Behind()
-			s.loop.Unlock()
-			break
+		if w := &st.Waiters[i]; strings.HasPrefix(w.ID, mine) && !counted[w.Key] {
+			w.Behind, counted[w.Key] = s.loop.Machine.Behind(w.Key), true
 		}
 	}
 	return st, nil

@@ -166,7 +166,7 @@ const (
 	Unpause
 
 	// SetKey gives a key a cap and a share of its own, in place of those of all keys,
-	// until UnsetKey. It outlives an idle semaphore.
+	// until UnsetKey. It outlives an idle semaphore. With a Limit, it creates one.
 	SetKey
 
 	// UnsetKey ends the rule of a key.
@@ -192,14 +192,14 @@ func (k Kind) Act() bool {
 type Request struct {
 	Kind  Kind
 	ID    ID  // of the permit: Ask, Renew, Release, Revoke
-	Limit int // Ask: stored if the semaphore has none; see Newest. SetLimit: the new one
+	Limit int // Ask, SetKey: stored if the semaphore has none; see Newest. SetKey with 0: it has to exist. SetLimit: the new one
 
 	// Key is whose the permit is, of those that share the semaphore; "" for a
 	// semaphore without keys. An Ask under an id that has a ticket or a permit is about
 	// the key that it was first asked for. SetKey, UnsetKey: whose rule.
 	Key string
 
-	PerKey int // Ask, SetLimit: the most weight that a key without a rule may hold, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves it as it is, below 0 ends it
+	PerKey int // Ask, SetLimit, SetKey: the most weight that a key without a rule may hold, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves it as it is, below 0 ends it
 	Cap    int // SetKey: the most weight that the key may hold; 0: as for all keys
 	Share  int // SetKey: the weight of the key in the order among keys, 1 … MaxShare; 0: DefaultShare
 

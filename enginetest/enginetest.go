@@ -92,6 +92,7 @@ func Run(t *testing.T, open func(tb testing.TB) Store) {
 		{"10_BadInput", inputTests},
 		{"11_WhatIsKeptIsOthersToo", keepTests},
 		{"12_NamesAreForAll", namedTests},
+		{"13_KeysShare", keyTests},
 		{"Methods", methodTests},
 	} {
 		t.Run(promise.name, func(t *testing.T) {
@@ -295,6 +296,17 @@ type waiter struct {
 // queue starts an acquisition and returns when it is seen to wait, or has ended.
 func (e *env) queue(s *sema.Semaphore, n int) *waiter {
 	e.Helper()
+	return e.queueAs(s, s, n)
+}
+
+// acquirer is a Semaphore, or a Key of one.
+type acquirer interface {
+	AcquireN(ctx context.Context, n int) (*sema.Permit, error)
+}
+
+// queueAs is queue by way of s or of one of its keys.
+func (e *env) queueAs(s *sema.Semaphore, as acquirer, n int) *waiter {
+	e.Helper()
 	waiting := func() (n int) {
 		for _, w := range e.state(s).Waiters {
 			if w.Client.Label == e.labels[s] {
@@ -304,7 +316,7 @@ func (e *env) queue(s *sema.Semaphore, n int) *waiter {
 		return n
 	}
 	before := waiting()
-	w := e.start(s, n)
+	w := e.startAs(as, n)
 	e.until(func() bool { return waiting() > before || len(w.got) > 0 })
 	if e.store.Virtual {
 		time.Sleep(time.Millisecond) // callers that come at the same instant are in no order
@@ -313,7 +325,9 @@ func (e *env) queue(s *sema.Semaphore, n int) *waiter {
 }
 
 // start starts an acquisition.
-func (e *env) start(s *sema.Semaphore, n int) *waiter {
+func (e *env) start(s *sema.Semaphore, n int) *waiter { return e.startAs(s, n) }
+
+func (e *env) startAs(s acquirer, n int) *waiter {
 	ctx, cancel := context.WithCancel(e.ctx())
 	w := &waiter{got: make(chan *sema.Permit, 1), cancel: cancel}
 	go func() {

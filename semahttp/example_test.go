@@ -172,6 +172,48 @@ func ExampleByKeyN() {
 	// "a\tb": 400
 }
 
+// Twenty requests at once in all, two of each tenant. A tenant with a thousand requests
+// delays the others no more than one with two.
+func ExamplePerKey() {
+	sem, err := sema.New(memengine.New(), "api", 20, &sema.Options{PerKey: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+	tenantOf := func(r *http.Request) string { return r.Header.Get("Tenant") } // a real one looks up the API key
+	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.PerKey(sem, tenantOf)}
+	for _, tenant := range []string{"acme", ""} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Tenant", tenant)
+		app.ServeHTTP(w, r)
+		fmt.Printf("%q: %d\n", tenant, w.Code)
+	}
+	// Output:
+	// "acme": 200
+	// "": 400
+}
+
+// The same in pages: fifty at once in all, ten of each tenant.
+func ExamplePerKeyN() {
+	sem, err := sema.New(memengine.New(), "pages", 50, &sema.Options{PerKey: 10})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+	tenantOf := func(*http.Request) string { return "acme" }
+	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.PerKeyN(sem, tenantOf, pages)}
+	for _, pages := range []string{"10", "11"} {
+		w := httptest.NewRecorder()
+		app.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?pages="+pages, nil))
+		fmt.Println(pages, w.Code)
+	}
+	// Output:
+	// 10 200
+	// 11 413
+}
+
 // Two semaphores, by what is asked for. Check finds at the start what every request
 // would fail for.
 func ExampleOfN() {

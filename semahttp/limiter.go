@@ -36,8 +36,8 @@ func (l Limiter) asking(r *http.Request, o *Observer) gate.Asking {
 	}
 }
 
-// Permit is what a request holds while it runs: a *sema.Permit, or a
-// *sema.KeyPermit.
+// Permit is what a request holds while it runs: a *sema.Permit, or one that is made of
+// some.
 type Permit interface {
 	Context(parent context.Context) context.Context
 	Err() error
@@ -63,6 +63,23 @@ func All(s *sema.Semaphore) func(*http.Request) Limiter {
 // to one whose weight is none, 413 Content Too Large to one above the limit.
 func AllN(s *sema.Semaphore, weight func(*http.Request) int) func(*http.Request) Limiter {
 	return func(r *http.Request) Limiter { return OfN(s, weight(r)) }
+}
+
+// PerKey has every request ask the same semaphore, shared among the requests' keys: a
+// tenant, a user, a model. With sema.Options.PerKey each key has a limit of its own as
+// well. Keys come from authentication: see sema.Semaphore.For. A key that cannot be one,
+// such as an empty one, is the client's mistake: a Handler answers 400 Bad Request.
+func PerKey(s *sema.Semaphore, key func(*http.Request) string) func(*http.Request) Limiter {
+	return PerKeyN(s, key, func(*http.Request) int { return 1 })
+}
+
+// PerKeyN is PerKey for requests of different weights. Weights are as for AllN.
+func PerKeyN(s *sema.Semaphore, key func(*http.Request) string, weight func(*http.Request) int) func(*http.Request) Limiter {
+	return func(r *http.Request) Limiter {
+		k, n := s.For(key(r)), weight(r)
+		acquire := func(ctx context.Context) (*sema.Permit, error) { return k.AcquireN(ctx, n) }
+		return Limiter{Name: k.Name(), Acquire: permits(acquire), State: s.State}
+	}
 }
 
 // ByHost has every request ask acquire for a permit under its [Host]. It may be

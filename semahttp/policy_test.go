@@ -369,12 +369,12 @@ func tenantsWhileRedisIsKilled(t *testing.T, tenants int) {
 	e, err := redisengine.New(rdb, nil)
 	expect.OK(t, err)
 	defer func() { _ = e.Close() }()
-	keys, err := sema.NewKeys(e, "tenants", 2, &sema.KeysOptions{Total: 30, Open: handles, Options: sema.Options{Lease: 2 * time.Second}})
+	keys, err := sema.NewKeys(e, "tenants", 2, &sema.KeysOptions{Open: handles, Options: sema.Options{Lease: 2 * time.Second}})
 	expect.OK(t, err)
 	defer func() { _ = keys.Close() }()
 	var asked atomic.Int64
 	tr := &semahttp.Transport{Policy: semahttp.FailOpen,
-		Limit: semahttp.ByHost(func(ctx context.Context, host string) (*sema.KeyPermit, error) {
+		Limit: semahttp.ByHost(func(ctx context.Context, host string) (*sema.Permit, error) {
 			asked.Add(1)
 			return keys.Acquire(ctx, host)
 		}),

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -430,25 +431,27 @@ func TestByHostAsksUnderTheHost(t *testing.T) {
 	}
 }
 
-// Two at once for each host and three in all, by one handle.
-func TestLimitsByKeys(t *testing.T) {
+// Two at once for each host and three in all.
+func TestLimitsPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
-		keys, err := sema.NewKeys(engine, "hosts", 2, &sema.KeysOptions{Total: 3})
+		sem, err := sema.New(engine, "hosts", 3, &sema.Options{PerKey: 2})
 		expect.OK(t, err)
-		defer func() { _ = keys.Close() }()
+		defer func() { _ = sem.Close() }()
 		base := roundTripper(func(r *http.Request) (*http.Response, error) {
-			held := fmt.Sprint(len(engine.Held("hosts/"+r.URL.Host)), len(engine.Held("hosts")))
+			all := engine.Held("hosts")
+			own := slices.DeleteFunc(slices.Clone(all), func(p sematest.Permit) bool { return p.Key != r.URL.Host })
+			held := fmt.Sprint(len(own), len(all))
 			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(held)), Request: r}, nil
 		})
-		tr := &semahttp.Transport{Base: base, Limit: semahttp.ByHost(keys.Acquire)}
+		tr := &semahttp.Transport{Base: base, Limit: semahttp.PerKey(sem, semahttp.Host)}
 		var open []*http.Response
-		for _, c := range []struct{ host, held, waits string }{{"a", "1 1", ""}, {"a", "2 2", ""}, {"a", "", "hosts/a"}, {"b", "1 3", ""}, {"c", "", "hosts"}} {
+		for _, c := range []struct{ host, held, waits string }{{"a", "1 1", ""}, {"a", "2 2", ""}, {"a", "", "a"}, {"b", "1 3", ""}, {"c", "", "c"}} {
 			ctx, cancel := context.WithCancel(expect.Within(t))
 			defer cancel()
 			if c.waits != "" {
 				go func() {
-					engine.AwaitWaiting(ctx, c.waits, 1)
+					engine.AwaitWaiting(ctx, "hosts", 1)
 					cancel()
 				}()
 			}

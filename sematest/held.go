@@ -18,6 +18,7 @@ const grace = time.Second
 // Permit is a permit that somebody holds.
 type Permit struct {
 	Semaphore string
+	Key       string // whose it is, see sema.Semaphore.For
 	ID        string
 	Weight    int
 
@@ -125,7 +126,7 @@ func (e *Engine) Held(name string) []Permit {
 		if _, lost := e.lost[id]; lost || err != nil {
 			continue
 		}
-		held = append(held, Permit{Semaphore: name, ID: h.ID, Weight: h.Weight, Where: places(e.places[id]), id: id, engine: e})
+		held = append(held, Permit{Semaphore: name, Key: h.Key, ID: h.ID, Weight: h.Weight, Where: places(e.places[id]), id: id, engine: e})
 	}
 	return held
 }

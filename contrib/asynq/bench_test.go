@@ -54,10 +54,10 @@ func throughput(b *testing.B, tasks int, work time.Duration, without, limit int,
 	var limiters [servers]*semaasynq.Limiter
 	for i := range servers {
 		clients[i] = server.Client()
-		keys, err := sema.NewKeys(client(b, server, "worker"), "tasks", limit, &sema.KeysOptions{Total: limit, Options: sema.Options{Keep: keep}})
+		sem, err := sema.New(client(b, server, "worker"), "tasks", limit, &sema.Options{PerKey: limit, Keep: keep})
 		expect.OK(b, err)
-		b.Cleanup(func() { expect.OK(b, keys.Close()) })
-		limiters[i], err = semaasynq.New(semaasynq.Limit{Keys: keys})
+		b.Cleanup(func() { expect.OK(b, sem.Close()) })
+		limiters[i], err = semaasynq.New(semaasynq.Limit{Semaphore: sem})
 		expect.OK(b, err)
 	}
 	var bare, limited time.Duration

@@ -15,15 +15,15 @@ import (
 // Twenty tasks at once on all servers together, five of each type, and of reports
 // two. Reports have a queue of their own, which is left alone while reports wait.
 func ExampleNew() {
-	keys, err := sema.NewKeys(memengine.New(), "tasks", 5, &sema.KeysOptions{
-		Total:   20,
-		LimitOf: func(name string) int { return map[string]int{"report": 2}[name] },
-	})
+	sem, err := sema.New(memengine.New(), "tasks", 20, &sema.Options{PerKey: 5})
+	if err == nil {
+		err = sem.For("report").Set(context.Background(), sema.KeyRule{Cap: 2})
+	}
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Queues: map[string]string{"reports": "report"}})
+	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Queues: map[string]string{"reports": "report"}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -35,6 +35,6 @@ func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	server := limiter.NewServer(rdb, asynq.Config{Concurrency: 10, Queues: map[string]int{"default": 1, "reports": 1}})
 	_ = server // server.Run(mux) works on tasks until the process is told to end
-	fmt.Println(rdb.Close(), keys.Close())
+	fmt.Println(rdb.Close(), sem.Close())
 	// Output: <nil> <nil>
 }

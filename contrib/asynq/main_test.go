@@ -46,12 +46,12 @@ func work(w worker) error {
 		return err
 	}
 	defer func() { _ = engine.Close() }()
-	keys, err := sema.NewKeys(engine, "tasks", ofType, &sema.KeysOptions{Total: inAll, Options: sema.Options{Lease: 5 * time.Second, Label: w.Label}})
+	sem, err := sema.New(engine, "tasks", inAll, &sema.Options{PerKey: ofType, Lease: 5 * time.Second, Label: w.Label})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = keys.Close() }()
-	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
+	defer func() { _ = sem.Close() }()
+	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
 	if err != nil {
 		return err
 	}

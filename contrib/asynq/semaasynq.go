@@ -1,8 +1,8 @@
 // Package semaasynq limits how many tasks of asynq are worked on at once, by all
 // servers together: so many of each type, and so many in all.
 //
-//	keys, err := sema.NewKeys(engine, "tasks", 5, &sema.KeysOptions{Total: 20})
-//	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys})
+//	sem, err := sema.New(engine, "tasks", 20, &sema.Options{PerKey: 5})
+//	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem})
 //
 //	mux := asynq.NewServeMux()
 //	mux.Use(limiter.Middleware)
@@ -38,10 +38,11 @@ import (
 // Limit says which tasks share which semaphore. The zero value of each field is
 // its default; one of Semaphore and Keys has to be there.
 type Limit struct {
-	// Semaphore limits all tasks together.
+	// Semaphore limits all tasks together, and shares them among their keys. With
+	// sema.Options.PerKey it limits those of each key as well.
 	Semaphore *sema.Semaphore
 
-	// Keys limits the tasks of each key and, with a total, all of them.
+	// Keys limits the tasks of each key alone.
 	Keys *sema.Keys
 
 	// Key is a task's key: its tenant, its queue (asynq.GetQueueName). Default: its
@@ -62,9 +63,7 @@ type Limit struct {
 	Back time.Duration
 
 	// Queues names the key of each queue that has tasks of one key only. This server
-	// takes no task from such a queue while as many as may wait here do. With
-	// Semaphore that holds for all queues, and nothing needs to be said. Default:
-	// none.
+	// takes no task from such a queue while as many as may wait here do. Default: none.
 	Queues map[string]string
 }
 
@@ -78,17 +77,11 @@ type Limiter struct {
 // contradicts itself. The semaphores stay the caller's, to be closed after the
 // server has shut down.
 func New(limit Limit) (*Limiter, error) {
-	if limit.Semaphore != nil && (limit.Key != nil || limit.Queues != nil) {
-		return nil, &sema.ArgumentError{Package: "semaasynq", What: "limit with Key or Queues", Value: limit.Keys, Want: "Keys"}
-	}
 	j, err := jobs.New("semaasynq", jobs.Limit{Semaphore: limit.Semaphore, Keys: limit.Keys, Wait: limit.Wait, Back: limit.Back})
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case limit.Semaphore != nil:
-		limit.Key = func(context.Context, *asynq.Task) string { return "" }
-	case limit.Key == nil:
+	if limit.Key == nil {
 		limit.Key = func(_ context.Context, task *asynq.Task) string { return task.Type() }
 	}
 	if limit.Weight == nil {

@@ -176,10 +176,10 @@ func TestLastTryIsNotLost(t *testing.T) {
 func TestOutage(t *testing.T) {
 	server, semaphores := redistest.Start(t), redistest.Start(t)
 	q := newQueue(t, server)
-	keys, err := sema.NewKeys(client(t, semaphores, "worker"), "tasks", 2, &sema.KeysOptions{Total: 3})
+	sem, err := sema.New(client(t, semaphores, "worker"), "tasks", 3, &sema.Options{PerKey: 2})
 	expect.OK(t, err)
-	t.Cleanup(func() { _ = keys.Close() })
-	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
+	t.Cleanup(func() { _ = sem.Close() })
+	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
 	expect.OK(t, err)
 	semaphores.Kill()
 	q.add(t, "a", 20)
@@ -297,8 +297,6 @@ func TestBadLimits(t *testing.T) {
 	defer func() { expect.OK(t, sem.Close()) }()
 	for _, bad := range []semaasynq.Limit{
 		{},
-		{Semaphore: sem, Queues: map[string]string{"q": "k"}},
-		{Semaphore: sem, Key: func(context.Context, *asynq.Task) string { return "" }},
 		{Semaphore: sem, Wait: -1},
 	} {
 		var argument *sema.ArgumentError

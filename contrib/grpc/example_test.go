@@ -41,14 +41,14 @@ func ExampleNew() {
 // A client that has two calls to each tenant's shard open at once, and twenty in
 // all, whatever the number of its processes.
 func ExampleLimiter_UnaryClient() {
-	keys, err := sema.NewKeys(memengine.New(), "shards", 2, &sema.KeysOptions{Total: 20})
+	sem, err := sema.New(memengine.New(), "shards", 20, &sema.Options{PerKey: 2})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	limiter, err := semagrpc.New(semagrpc.Limit{
-		Keys: keys,
-		Key:  func(ctx context.Context, _ string) string { return tenantOf(ctx) },
+		Semaphore: sem,
+		Key:       func(ctx context.Context, _ string) string { return tenantOf(ctx) },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -58,7 +58,7 @@ func ExampleLimiter_UnaryClient() {
 		grpc.WithChainUnaryInterceptor(limiter.UnaryClient),
 		grpc.WithChainStreamInterceptor(limiter.StreamClient),
 	}
-	fmt.Println(keys.Close())
+	fmt.Println(sem.Close())
 	// Output: <nil>
 }
 

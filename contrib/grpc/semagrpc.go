@@ -41,7 +41,7 @@ const NoWait = gate.NoWait
 // Limit says which calls share which semaphore. The zero value of each field is
 // its default; one of Semaphore, Keys and Acquire has to be there.
 type Limit struct {
-	// Semaphore limits all calls together.
+	// Semaphore limits all calls together. With Key it shares them among the keys.
 	Semaphore *sema.Semaphore
 
 	// Keys limits the calls of each key.
@@ -53,8 +53,8 @@ type Limit struct {
 	// with the values of a call's context, to learn whether an engine that was away is back.
 	Acquire func(ctx context.Context, key string, n int) (Permit, error)
 
-	// Key is a call's key, for Keys and Acquire: its tenant, its host. Default: method,
-	// the full name such as /service/method, is the key.
+	// Key is a call's key: its tenant, its host. Default: method, the full name such as
+	// /service/method, is the key for Keys and Acquire; a call has none for Semaphore.
 	Key func(ctx context.Context, method string) string
 
 	// Skip says which calls need no permit, such as those of health checks.
@@ -89,8 +89,8 @@ type Limit struct {
 	Observer Observer
 }
 
-// Permit is what a call holds while it runs: a *sema.Permit, a *sema.KeyPermit, or
-// one that is made of them.
+// Permit is what a call holds while it runs: a *sema.Permit, or one that is made of
+// some.
 type Permit interface {
 	Context(parent context.Context) context.Context
 	Err() error
@@ -118,19 +118,12 @@ func New(limit Limit) (*Limiter, error) {
 	switch {
 	case given != 1:
 		return nil, refused("limit", fmt.Sprintf("with %d of them", given), "one of Semaphore, Keys and Acquire")
-	case limit.Key != nil && limit.Semaphore != nil:
-		return nil, refused("limit with Key", "Semaphore", "Keys or Acquire")
 	case limit.Wait < 0 && limit.Wait != NoWait:
 		return nil, refused("wait", limit.Wait, "0 for as long as the call's context lets it, NoWait, or more than 0")
 	}
 	l := &Limiter{limit: limit}
 	if err := l.options().Check("semagrpc"); err != nil {
 		return nil, err
-	}
-	if s := limit.Semaphore; s != nil {
-		l.limit.Key = func(context.Context, string) string { return s.Name() }
-	} else if limit.Key == nil {
-		l.limit.Key = func(_ context.Context, method string) string { return method }
 	}
 	if limit.Weight == nil {
 		l.limit.Weight = func(context.Context, string, any) int { return 1 }
@@ -139,7 +132,12 @@ func New(limit Limit) (*Limiter, error) {
 		l.limit.Skip = func(context.Context, string) bool { return false }
 	}
 	if limit.Acquire == nil {
-		l.limit.Acquire = l.take
+		l.limit.Acquire = limit.acquire()
+	}
+	if s := limit.Semaphore; s != nil && limit.Key == nil {
+		l.limit.Key = func(context.Context, string) string { return s.Name() }
+	} else if limit.Key == nil {
+		l.limit.Key = func(_ context.Context, method string) string { return method }
 	}
 	return l, nil
 }
@@ -190,18 +188,29 @@ func (a *admitted) outcome(err error) error {
 	return err
 }
 
-// take is the Acquire of Semaphore and Keys.
-func (l *Limiter) take(ctx context.Context, key string, n int) (Permit, error) {
-	s, k := l.limit.Semaphore, l.limit.Keys
-	switch try := l.limit.Wait == NoWait; {
-	case s != nil && try:
-		return s.TryAcquireN(ctx, n)
-	case s != nil:
-		return s.AcquireN(ctx, n)
+// acquire is the Acquire of Semaphore and Keys.
+func (l Limit) acquire() func(ctx context.Context, key string, n int) (Permit, error) {
+	s, k, try := l.Semaphore, l.Keys, l.Wait == NoWait
+	switch {
+	case k != nil && try:
+		return permits(k.TryAcquireN)
+	case k != nil:
+		return permits(k.AcquireN)
+	case l.Key != nil && try:
+		return permits(func(ctx context.Context, key string, n int) (*sema.Permit, error) {
+			return s.For(key).TryAcquireN(ctx, n)
+		})
+	case l.Key != nil:
+		return permits(func(ctx context.Context, key string, n int) (*sema.Permit, error) { return s.For(key).AcquireN(ctx, n) })
 	case try:
-		return k.TryAcquireN(ctx, key, n)
+		return permits(func(ctx context.Context, _ string, n int) (*sema.Permit, error) { return s.TryAcquireN(ctx, n) })
 	}
-	return k.AcquireN(ctx, key, n)
+	return permits(func(ctx context.Context, _ string, n int) (*sema.Permit, error) { return s.AcquireN(ctx, n) })
+}
+
+// permits is acquire for all kinds of permits.
+func permits(acquire func(ctx context.Context, key string, n int) (*sema.Permit, error)) func(ctx context.Context, key string, n int) (Permit, error) {
+	return func(ctx context.Context, key string, n int) (Permit, error) { return acquire(ctx, key, n) }
 }
 
 // failure is an error of sema with the status that a call fails with.

@@ -312,22 +312,26 @@ func TestEndsOfAClientsStream(t *testing.T) {
 func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 	eachSide(t, func(t *testing.T, connect connector) {
 		e := sematest.New(t)
-		keys, err := sema.NewKeys(e, "methods", 1, &sema.KeysOptions{Total: 1})
+		sem, err := sema.New(e, "methods", 1, &sema.Options{PerKey: 1})
+		expect.OK(t, err)
+		t.Cleanup(func() { _ = sem.Close() })
+		keys, err := sema.NewKeys(e, "methods", 1, nil)
 		expect.OK(t, err)
 		t.Cleanup(func() { _ = keys.Close() })
-		l, err := semagrpc.New(semagrpc.Limit{Keys: keys, Wait: semagrpc.NoWait, Skip: func(_ context.Context, method string) bool { return method == upload }})
+		byMethod := func(_ context.Context, method string) string { return method }
+		l, err := semagrpc.New(semagrpc.Limit{Semaphore: sem, Key: byMethod, Wait: semagrpc.NoWait, Skip: func(_ context.Context, method string) bool { return method == upload }})
 		expect.OK(t, err)
 		conn := connect(t, &service{
 			unary: func(_ context.Context, text string) (string, error) {
-				return fmt.Sprint(len(e.Held("methods/"+unary)), len(e.Held("methods"))), nil
+				return e.Held("methods")[0].Key, nil
 			},
 			stream: func(s grpc.ServerStream) error {
 				return s.SendMsg(wrapperspb.String(fmt.Sprint(len(e.Held("methods")))))
 			},
 		}, l)
 		got, err := call(expect.Within(t), conn, "x")
-		if got != "1 1" || err != nil {
-			t.Errorf("%s, %v; want one of the method and one of the total held", got, err)
+		if got != unary || err != nil {
+			t.Errorf("held for %s, %v; want %s", got, err, unary)
 		}
 		s, err := open(expect.Within(t), conn, upload)
 		expect.OK(t, err)
@@ -337,10 +341,22 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 		if m.Value != "0" {
 			t.Errorf("a call that needs no permit took %s", m.Value)
 		}
-		bad, err := semagrpc.New(semagrpc.Limit{Keys: keys, Key: func(context.Context, string) string { return "" }})
+		alone, err := semagrpc.New(semagrpc.Limit{Keys: keys})
 		expect.OK(t, err)
-		_, err = call(expect.Within(t), connect(t, &service{}, bad), "x")
-		wantCode(t, err, codes.InvalidArgument)
+		_, err = call(expect.Within(t), connect(t, &service{unary: func(context.Context, string) (string, error) {
+			if n := len(e.Held("methods/" + unary)); n != 1 {
+				t.Errorf("%d held of the method", n)
+			}
+			return "", nil
+		}}, alone), "x")
+		expect.OK(t, err)
+		none := func(context.Context, string) string { return "" }
+		for _, limit := range []semagrpc.Limit{{Keys: keys, Key: none}, {Semaphore: sem, Key: none}} {
+			bad, err := semagrpc.New(limit)
+			expect.OK(t, err)
+			_, err = call(expect.Within(t), connect(t, &service{}, bad), "x")
+			wantCode(t, err, codes.InvalidArgument)
+		}
 	})
 }
 
@@ -399,7 +415,6 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 		"both":               {Semaphore: s, Keys: k},
 		"all three":          {Semaphore: s, Keys: k, Acquire: acquire},
 		"two of them":        {Keys: k, Acquire: acquire},
-		"a key without keys": {Semaphore: s, Key: func(context.Context, string) string { return "" }},
 		"no such policy":     {Semaphore: s, Policy: semagrpc.FailLocal + 1},
 		"no places":          {Semaphore: s, Policy: semagrpc.FailLocal},
 		"places without use": {Semaphore: s, Policy: semagrpc.FailOpen, Places: 1},

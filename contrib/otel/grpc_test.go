@@ -35,11 +35,19 @@ func TestSpansOfCalls(t *testing.T) {
 		},
 		"tenants/acme": func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error) {
 			e := memengine.New()
-			keys, err := sema.NewKeys(e, "tenants", 1, &sema.KeysOptions{Total: 5})
+			keys, err := sema.NewKeys(e, "tenants", 1, nil)
 			expect.OK(t, err)
 			t.Cleanup(func() { _, _ = keys.Close(), e.Close() })
 			return func(ctx context.Context, key string, n int) (semagrpc.Permit, error) {
 				return x.telemetry.AcquireKey(ctx, keys, key, n)
+			}
+		},
+		"shared": func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error) {
+			sem, err := sema.New(memengine.New(), "shared", 5, &sema.Options{PerKey: 1})
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = sem.Close() })
+			return func(ctx context.Context, key string, n int) (semagrpc.Permit, error) {
+				return x.telemetry.AcquireFor(ctx, sem, key, n)
 			}
 		},
 	} {

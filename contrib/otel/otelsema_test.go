@@ -265,7 +265,7 @@ func TestSpansOfRequests(t *testing.T) {
 	x := newSDK(t)
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
-	keys, err := sema.NewKeys(e, "tenants", 1, &sema.KeysOptions{Total: 5, Options: sema.Options{Observer: x.telemetry.Observer()}})
+	keys, err := sema.NewKeys(e, "tenants", 1, &sema.KeysOptions{Options: sema.Options{Observer: x.telemetry.Observer()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestSpansOfRequests(t *testing.T) {
 			work.End()
 		}),
 		Limit: semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") },
-			func(ctx context.Context, tenant string) (*otelsema.KeyPermit, error) {
+			func(ctx context.Context, tenant string) (*otelsema.Permit, error) {
 				return x.telemetry.AcquireKey(ctx, keys, tenant, 1)
 			}),
 	}

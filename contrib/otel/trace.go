@@ -23,6 +23,7 @@ const (
 // SpanHold, by which operators find the permit.
 const (
 	AttributeWeight = "sema.permit.weight"
+	AttributeKey    = "sema.key"
 	AttributeResult = "sema.result" // as metrics.ResultOf has it
 	AttributePermit = "sema.permit.id"
 	AttributeToken  = "sema.permit.token"
@@ -35,60 +36,54 @@ type Permit struct {
 	hold *hold
 }
 
-// KeyPermit is a permit of a key whose hold is a span, as that of a Permit.
-type KeyPermit struct {
-	*sema.KeyPermit
-	hold *hold
-}
-
 // Acquire is AcquireN of the Semaphore, with a span for the wait, and one for
 // the hold. Both are children of ctx's span.
 func (t *Telemetry) Acquire(ctx context.Context, s *sema.Semaphore, n int) (*Permit, error) {
-	p, h, err := acquire(ctx, t, s.Name(), n, s.AcquireN)
-	if err != nil {
-		return nil, err
-	}
-	return &Permit{p, h}, nil
+	return t.acquire(ctx, s.Name(), "", n, s.AcquireN)
 }
 
 // TryAcquire is TryAcquireN of the Semaphore, with the same spans.
 func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, n int) (*Permit, error) {
-	p, h, err := acquire(ctx, t, s.Name(), n, s.TryAcquireN)
-	if err != nil {
-		return nil, err
-	}
-	return &Permit{p, h}, nil
+	return t.acquire(ctx, s.Name(), "", n, s.TryAcquireN)
 }
 
-// AcquireKey is AcquireN of the Keys, with the same spans, one for key and total
-// together. Their name is that of the key's semaphore.
-func (t *Telemetry) AcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*KeyPermit, error) {
+// AcquireFor is AcquireN of one of the keys that share the Semaphore, with the same
+// spans. Both have the key as AttributeKey.
+func (t *Telemetry) AcquireFor(ctx context.Context, s *sema.Semaphore, key string, n int) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), key, n, s.For(key).AcquireN)
+}
+
+// TryAcquireFor is TryAcquireN of a key, with the same spans as AcquireFor.
+func (t *Telemetry) TryAcquireFor(ctx context.Context, s *sema.Semaphore, key string, n int) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), key, n, s.For(key).TryAcquireN)
+}
+
+// AcquireKey is AcquireN of the Keys, with the same spans. Their name is that of the
+// key's semaphore.
+func (t *Telemetry) AcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*Permit, error) {
 	return t.acquireKey(ctx, k, key, n, k.AcquireN)
 }
 
 // TryAcquireKey is TryAcquireN of the Keys, with the same spans as AcquireKey.
-func (t *Telemetry) TryAcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*KeyPermit, error) {
+func (t *Telemetry) TryAcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*Permit, error) {
 	return t.acquireKey(ctx, k, key, n, k.TryAcquireN)
 }
 
-func (t *Telemetry) acquireKey(ctx context.Context, k *sema.Keys, key string, n int, take func(context.Context, string, int) (*sema.KeyPermit, error)) (*KeyPermit, error) {
+func (t *Telemetry) acquireKey(ctx context.Context, k *sema.Keys, key string, n int, take func(context.Context, string, int) (*sema.Permit, error)) (*Permit, error) {
 	name, err := k.Name(key)
 	if err != nil {
 		return nil, err
 	}
-	p, h, err := acquire(ctx, t, name, n, func(ctx context.Context, n int) (*sema.KeyPermit, error) { return take(ctx, key, n) })
-	if err != nil {
-		return nil, err
-	}
-	return &KeyPermit{p, h}, nil
+	return t.acquire(ctx, name, "", n, func(ctx context.Context, n int) (*sema.Permit, error) { return take(ctx, key, n) })
 }
 
-// acquire takes a permit of either kind, with its spans.
-func acquire[P interface {
-	ID() string
-	Token() int64
-}](ctx context.Context, t *Telemetry, name string, n int, take func(context.Context, int) (P, error)) (P, *hold, error) {
-	common := trace.WithAttributes(attribute.String(metrics.LabelName, name), attribute.Int(AttributeWeight, n))
+// acquire takes a permit, with its spans.
+func (t *Telemetry) acquire(ctx context.Context, name, key string, n int, take func(context.Context, int) (*sema.Permit, error)) (*Permit, error) {
+	about := []attribute.KeyValue{attribute.String(metrics.LabelName, name), attribute.Int(AttributeWeight, n)}
+	if key != "" {
+		about = append(about, attribute.String(AttributeKey, key))
+	}
+	common := trace.WithAttributes(about...)
 	waiting, wait := t.tracer.Start(ctx, SpanAcquire, common)
 	p, err := take(waiting, n)
 	wait.SetAttributes(attribute.String(AttributeResult, metrics.ResultOf(err)))
@@ -97,11 +92,11 @@ func acquire[P interface {
 	}
 	wait.End()
 	if err != nil {
-		return p, nil, err
+		return nil, err
 	}
 	_, span := t.tracer.Start(ctx, SpanHold, common, trace.WithAttributes(
 		attribute.String(AttributePermit, p.ID()), attribute.Int64(AttributeToken, p.Token())))
-	return p, &hold{span: span}, nil
+	return &Permit{p, &hold{span: span}}, nil
 }
 
 // Context is that of the permit, and carries the span of the hold, so that the
@@ -113,14 +108,6 @@ func (p *Permit) Context(parent context.Context) context.Context {
 // Release is that of the permit. It ends the span, with the error as its status
 // if there is one.
 func (p *Permit) Release() error { return p.hold.over(p.Permit.Release()) }
-
-// Context is Permit.Context for a KeyPermit.
-func (p *KeyPermit) Context(parent context.Context) context.Context {
-	return trace.ContextWithSpan(p.KeyPermit.Context(parent), p.hold.span)
-}
-
-// Release is Permit.Release for a KeyPermit.
-func (p *KeyPermit) Release() error { return p.hold.over(p.KeyPermit.Release()) }
 
 // hold is the span of a hold.
 type hold struct {

@@ -59,10 +59,10 @@ func throughput(b *testing.B, jobs int, work time.Duration, without, limit int) 
 	var limiters [clients]*semariver.Limiter
 	for i := range clients {
 		drivers[i] = riverpgxv5.New(g.newPool())
-		keys, err := sema.NewKeys(engineAt(b, "tcp", semaphores.Addr()), "jobs", limit, &sema.KeysOptions{Total: limit})
+		sem, err := sema.New(engineAt(b, "tcp", semaphores.Addr()), "jobs", limit, &sema.Options{PerKey: limit})
 		expect.OK(b, err)
-		b.Cleanup(func() { expect.OK(b, keys.Close()) })
-		limiters[i], err = semariver.New(semariver.Limit{Keys: keys})
+		b.Cleanup(func() { expect.OK(b, sem.Close()) })
+		limiters[i], err = semariver.New(semariver.Limit{Semaphore: sem})
 		expect.OK(b, err)
 	}
 	var bare, limited time.Duration

@@ -40,12 +40,9 @@ func (e *executor) JobGetAvailable(ctx context.Context, params *riverdriver.JobG
 	if l.limit.Key != nil {
 		return e.Executor.JobGetAvailable(ctx, params)
 	}
-	if l.limit.Semaphore != nil && l.jobs.Full("") {
-		return &riverdriver.JobGetAvailableResult{}, nil
-	}
 	if params.Kind != nil {
 		some := *params
-		some.Kind = slices.DeleteFunc(slices.Clone(params.Kind), func(kind string) bool { return l.jobs.Full(l.ofKind(kind)) })
+		some.Kind = slices.DeleteFunc(slices.Clone(params.Kind), l.jobs.Full)
 		if len(some.Kind) == 0 {
 			return &riverdriver.JobGetAvailableResult{}, nil
 		}

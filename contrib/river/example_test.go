@@ -16,15 +16,15 @@ import (
 // Twenty jobs at once in all clients together, five of each kind, and of reports
 // two.
 func ExampleNew() {
-	keys, err := sema.NewKeys(memengine.New(), "jobs", 5, &sema.KeysOptions{
-		Total:   20,
-		LimitOf: func(kind string) int { return map[string]int{"report": 2}[kind] },
-	})
+	sem, err := sema.New(memengine.New(), "jobs", 20, &sema.Options{PerKey: 5})
+	if err == nil {
+		err = sem.For("report").Set(context.Background(), sema.KeyRule{Cap: 2})
+	}
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	limiter, err := semariver.New(semariver.Limit{Keys: keys})
+	limiter, err := semariver.New(semariver.Limit{Semaphore: sem})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -40,7 +40,7 @@ func ExampleNew() {
 		FetchOnlyKnownKinds: true, // so that the driver can leave out a kind
 	})
 	_ = client // client.Start(ctx) works on jobs until client.Stop
-	fmt.Println(err, keys.Close())
+	fmt.Println(err, sem.Close())
 	pool.Close()
 	// Output: <nil> <nil>
 }

@@ -88,12 +88,12 @@ func work(w worker) error {
 		return err
 	}
 	defer func() { _ = engine.Close() }()
-	keys, err := sema.NewKeys(engine, "jobs", ofKind, &sema.KeysOptions{Total: inAll, Options: sema.Options{Lease: 5 * time.Second, Label: w.Label}})
+	sem, err := sema.New(engine, "jobs", inAll, &sema.Options{PerKey: ofKind, Lease: 5 * time.Second, Label: w.Label})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = keys.Close() }()
-	limiter, err := semariver.New(semariver.Limit{Keys: keys, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
+	defer func() { _ = sem.Close() }()
+	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Wait: 200 * time.Millisecond, Back: 200 * time.Millisecond})
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Package semariver limits how many jobs of River are worked on at once, by all
 // clients together: so many of each kind, and so many in all.
 //
-//	keys, err := sema.NewKeys(engine, "jobs", 5, &sema.KeysOptions{Total: 20})
-//	limiter, err := semariver.New(semariver.Limit{Keys: keys})
+//	sem, err := sema.New(engine, "jobs", 20, &sema.Options{PerKey: 5})
+//	limiter, err := semariver.New(semariver.Limit{Semaphore: sem})
 //
 //	client, err := river.NewClient(semariver.Driver(limiter, riverpgxv5.New(pool)), &river.Config{
 //		Middleware:          []rivertype.Middleware{limiter},
@@ -40,10 +40,11 @@ import (
 // Limit says which jobs share which semaphore. The zero value of each field is its
 // default; one of Semaphore and Keys has to be there.
 type Limit struct {
-	// Semaphore limits all jobs together.
+	// Semaphore limits all jobs together, and shares them among their keys. With
+	// sema.Options.PerKey it limits those of each key as well.
 	Semaphore *sema.Semaphore
 
-	// Keys limits the jobs of each key and, with a total, all of them.
+	// Keys limits the jobs of each key alone.
 	Keys *sema.Keys
 
 	// Key is a job's key: its tenant, its queue. With one of its own, Driver takes
@@ -77,9 +78,6 @@ var _ rivertype.WorkerMiddleware = (*Limiter)(nil)
 // contradicts itself. The semaphores stay the caller's, to be closed after the
 // client has stopped.
 func New(limit Limit) (*Limiter, error) {
-	if limit.Semaphore != nil && limit.Key != nil {
-		return nil, &sema.ArgumentError{Package: "semariver", What: "limit with Key", Value: limit.Keys, Want: "Keys"}
-	}
 	j, err := jobs.New("semariver", jobs.Limit{Semaphore: limit.Semaphore, Keys: limit.Keys, Wait: limit.Wait, Back: limit.Back})
 	if err != nil {
 		return nil, err
@@ -104,13 +102,5 @@ func (l *Limiter) key(job *rivertype.JobRow) string {
 	if f := l.limit.Key; f != nil {
 		return f(job)
 	}
-	return l.ofKind(job.Kind)
-}
-
-// ofKind is the key of all jobs of a kind, if there is no function for it.
-func (l *Limiter) ofKind(kind string) string {
-	if l.limit.Semaphore != nil {
-		return ""
-	}
-	return kind
+	return job.Kind
 }

@@ -125,10 +125,10 @@ func TestOneKindDoesNotHoldUpAnother(t *testing.T) {
 func TestOutage(t *testing.T) {
 	g := newGround(t)
 	semaphores := redistest.Start(t)
-	keys, err := sema.NewKeys(engineAt(t, "tcp", semaphores.Addr()), "jobs", 2, &sema.KeysOptions{Total: 3})
+	sem, err := sema.New(engineAt(t, "tcp", semaphores.Addr()), "jobs", 3, &sema.Options{PerKey: 2})
 	expect.OK(t, err)
-	t.Cleanup(func() { _ = keys.Close() })
-	limiter, err := semariver.New(semariver.Limit{Keys: keys, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
+	t.Cleanup(func() { _ = sem.Close() })
+	limiter, err := semariver.New(semariver.Limit{Semaphore: sem, Wait: 50 * time.Millisecond, Back: 50 * time.Millisecond})
 	expect.OK(t, err)
 	semaphores.Kill()
 	g.add(mail{}, 20, &river.InsertOpts{MaxAttempts: 1})
@@ -231,7 +231,6 @@ func TestBadLimits(t *testing.T) {
 	defer func() { expect.OK(t, sem.Close()) }()
 	for _, bad := range []semariver.Limit{
 		{},
-		{Semaphore: sem, Key: func(*rivertype.JobRow) string { return "" }},
 		{Semaphore: sem, Back: -1},
 	} {
 		var argument *sema.ArgumentError

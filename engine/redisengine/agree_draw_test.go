@@ -79,6 +79,11 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 		if one(t, 3, "unset") {
 			r.Kind, r.Cap, r.Share = engine.UnsetKey, 0, 0
 		}
+		if one(t, 2, "exists") {
+			r.Limit = 0
+		} else if r.Kind == engine.SetKey {
+			r.PerKey = rapid.IntRange(0, 3).Draw(t, "per key")
+		}
 		return r
 	}
 	if !aboutPermit(kind) {

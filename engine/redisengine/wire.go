@@ -66,7 +66,7 @@ type terms struct {
 	flags         byte
 	limit, weight int
 	lease, ticket time.Duration
-	perKey        int
+	perKey, open  int // open: the limit that a SetKey creates the semaphore with
 }
 
 func (w *words) termsOf(r *engine.Request) terms {
@@ -96,7 +96,7 @@ func (w *words) termsOf(r *engine.Request) terms {
 			t.weight = 1 + max(0, r.PerKey)
 		}
 	case engine.SetKey:
-		t.limit, t.weight = r.Cap, r.Share
+		t.limit, t.weight, t.open, t.perKey = r.Cap, r.Share, r.Limit, r.PerKey
 	}
 	if r.Kind == engine.Ask && (r.Key != "" || r.PerKey > 0) {
 		t.kind, t.perKey = askKeyed, r.PerKey
@@ -140,8 +140,11 @@ func (w *words) encode(c engine.Call, who *description) []any {
 			n++
 		}
 		w.buf = appendRun(w.buf, t, n)
-		if t.kind == askKeyed {
+		if t.kind == askKeyed || t.kind == engine.SetKey {
 			w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(t.perKey))
+		}
+		if t.kind == engine.SetKey {
+			w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(t.open))
 		}
 		for i := range n {
 			switch r := &rest[i]; {

@@ -63,12 +63,12 @@ func run(ctx context.Context, engine sema.Engine, sites []string, out io.Writer)
 		base.DialContext = own.dial
 		sites = own.urls()
 	}
-	limits, err := sema.NewKeys(engine, "crawler", perHost, &sema.KeysOptions{Total: inAll})
+	limits, err := sema.New(engine, "crawler", inAll, &sema.Options{PerKey: perHost})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = limits.Close() }() // everything has been given back by then
-	client := &http.Client{Transport: &semahttp.Transport{Base: base, Limit: semahttp.ByHost(limits.Acquire)}}
+	client := &http.Client{Transport: &semahttp.Transport{Base: base, Limit: semahttp.PerKey(limits, semahttp.Host)}}
 
 	results := make([]result, len(sites))
 	var wg sync.WaitGroup

@@ -35,9 +35,14 @@ func jobOf(r *http.Request) job { return r.Context().Value(jobKey{}).(job) }
 // handler limits the requests that go to next. The semaphores are in use until close
 // is called.
 func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, close func(), err error) {
-	models, err := sema.NewKeys(engine, "llm-tokens", 1, &sema.KeysOptions{Total: c.total, LimitOf: func(model string) int { return c.models[model] }})
+	models, err := sema.New(engine, "llm-tokens", c.total, nil)
 	if err != nil {
 		return nil, nil, err
+	}
+	for model, tokens := range c.models {
+		if err := models.For(model).Set(context.Background(), sema.KeyRule{Cap: tokens}); err != nil {
+			return nil, nil, errors.Join(err, models.Close())
+		}
 	}
 	tenants, err := sema.NewKeys(engine, "llm-tenants", 1, &sema.KeysOptions{LimitOf: func(tenant string) int { return c.tenants[tenant] }})
 	if err != nil {
@@ -52,7 +57,7 @@ func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, cl
 		}
 	}
 	weight := func(r *http.Request) int { return jobOf(r).tokens }
-	byModel := limit(next, semahttp.ByKeyN(func(r *http.Request) string { return jobOf(r).model }, weight, models.AcquireN))
+	byModel := limit(next, semahttp.PerKeyN(models, func(r *http.Request) string { return jobOf(r).model }, weight))
 	// Outside is what isolates: a tenant that waits for itself holds no tokens.
 	byTenant := limit(byModel, semahttp.ByKey(func(r *http.Request) string { return jobOf(r).tenant }, tenants.Acquire))
 	close = func() {

@@ -28,10 +28,10 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 	}
 	f.flying, f.fence, m.outage = false, false, outage{}
 	m.cohort.used = false
-	if reply.Limit != 0 && reply.Limit != m.stored {
-		m.stored = reply.Limit
-		if reply.Limit != m.cfg.Limit {
-			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit})
+	if reply.Limit != 0 && (reply.Limit != m.stored || reply.PerKey != m.perKey) {
+		m.stored, m.perKey = reply.Limit, reply.PerKey
+		if reply.Limit != m.cfg.Limit || reply.PerKey != m.cfg.PerKey {
+			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit, PerKey: reply.PerKey})
 		}
 	}
 	m.cohort.room = reply.Room
@@ -146,8 +146,9 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 		m.refuse(c, Event{Reason: TooHeavy, Limit: limit}, false)
 		m.refuseLines(Event{Reason: TooHeavy, Limit: limit}, func(a *Acquisition) bool { return a.Key == c.key && a.weight > limit })
 	case engine.LimitDiffers:
-		m.refuse(c, Event{Reason: LimitIsAnother, Limit: reply.Limit}, false)
-		m.refuseLines(Event{Reason: LimitIsAnother, Limit: reply.Limit}, func(*Acquisition) bool { return true })
+		differs := Event{Reason: LimitIsAnother, Limit: reply.Limit, PerKey: reply.PerKey}
+		m.refuse(c, differs, false)
+		m.refuseLines(differs, func(*Acquisition) bool { return true })
 	case engine.Revoked:
 		m.refuse(c, Event{Reason: Revoked}, c.who == nil) // whoever named it may be at work with it
 	default:

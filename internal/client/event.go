@@ -16,7 +16,7 @@ const (
 	Lost                              // A's permit is lost, for Reason
 	Answered                          // Order has Answer, or failed with Err
 	AskFailed                         // renewing A, or asking again for it, failed with Err; it will be repeated
-	LimitDiffers                      // the engine's limit is Limit, and not the configured one
+	LimitDiffers                      // the engine's limit is Limit, and its cap of keys PerKey, and not the configured ones
 )
 
 // String names the kind.
@@ -30,8 +30,8 @@ type Reason uint8
 // The reasons.
 const (
 	Refused        Reason = iota + 1 // nothing is free
-	TooHeavy                         // its weight is above Limit
-	LimitIsAnother                   // Strict, and the stored limit is Limit
+	TooHeavy                         // its weight is above Limit, or above the cap of its key, which Limit is then
+	LimitIsAnother                   // Strict, and what is stored is Limit and PerKey
 	Gone                             // the engine has no such permit any more
 	Revoked                          // an operator wanted it back
 	NotRenewed                       // its time is up
@@ -53,6 +53,7 @@ type Event struct {
 	Reason Reason
 	Ahead  int
 	Limit  int
+	PerKey int
 	Answer engine.Answer
 	Err    error
 }

@@ -117,12 +117,15 @@ func (l *line) oldest(weight int) *Acquisition {
 	return nil
 }
 
-// Behind is how many callers wait without a ticket.
-func (m *Machine) Behind() (n int) {
-	for _, l := range m.lines.lists[behind] {
-		n += l.behind()
+// Behind is how many callers of a key wait without a ticket.
+func (m *Machine) Behind(key string) int {
+	if l := m.lines.others[key]; l != nil {
+		return l.behind()
 	}
-	return n
+	if key == "" {
+		return m.lines.plain.behind()
+	}
+	return 0
 }
 
 func (l *line) behind() int {

@@ -25,6 +25,7 @@
 package client
 
 import (
+	"slices"
 	"time"
 
 	"sema/engine"
@@ -37,6 +38,10 @@ type Terms struct {
 	Lease  time.Duration
 	Renew  time.Duration // how often a permit is renewed; 0: never
 	Margin time.Duration
+
+	// HeadStart is added to how long a caller has waited, for its place among those of
+	// its key.
+	HeadStart time.Duration
 }
 
 // Config is what does not change in a machine's life.
@@ -73,6 +78,7 @@ type Machine struct {
 	all    []*claim             // that have not ended
 	byID   map[engine.ID]*claim // the same
 	stored int                  // the engine's limit as last seen; 0: not seen yet
+	perKey int                  // the engine's cap of keys, seen with it
 	deaf   bool                 // the engine cannot notify this client, as it last said
 	closed bool                 // by Close, or by the engine
 	came   time.Duration        // when the last caller came
@@ -124,7 +130,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 		m.deny(a, Event{Reason: Refused}) // somebody waits
 	default:
 		m.returnIdle(isPermit)
-		m.returnIdle(ticketOf(a.Key)) // or they would be what is in its way
+		m.returnIdle(isTicket) // or they would be what is in its way
 		m.fresh = append(m.fresh, m.claim(a))
 	}
 }
@@ -238,6 +244,11 @@ func (m *Machine) Forget(a *Acquisition) {
 		m.end(a.claim)
 	}
 	a.state = Ended
+}
+
+// Unused reports whether no caller waits, or has a permit.
+func (m *Machine) Unused() bool {
+	return len(m.lines.lists[busy]) == 0 && !slices.ContainsFunc(m.all, func(c *claim) bool { return c.holder != nil })
 }
 
 // EachPermit calls f for every acquisition whose caller has a permit. f does not

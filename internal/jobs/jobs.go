@@ -35,7 +35,7 @@ type Limiter struct {
 
 // Job is a job that was taken from its queue.
 type Job struct {
-	Key    string // of Keys
+	Key    string // of Keys, or of the Semaphore
 	Weight int
 	Stays  bool // it cannot be postponed, and waits as long as its context lets it
 }
@@ -98,16 +98,9 @@ func (l *Limiter) Do(ctx context.Context, j Job, work func(context.Context) erro
 // back at once, unless it finds a permit that is free.
 func (l *Limiter) Full(key string) bool { return l.rooms.full(key) }
 
-// permit is what the two kinds of permits have in common.
-type permit interface {
-	Context(context.Context) context.Context
-	Err() error
-	Release() error
-}
-
 // acquire takes a job's permit. A job waits for it while there is room for those
 // that wait; beyond that it takes what is free.
-func (l *Limiter) acquire(ctx context.Context, j Job) (permit, error) {
+func (l *Limiter) acquire(ctx context.Context, j Job) (*sema.Permit, error) {
 	if j.Stays {
 		return l.take(ctx, j)
 	}
@@ -130,22 +123,19 @@ func (l *Limiter) patience(ctx context.Context) time.Duration {
 	return l.limit.Wait
 }
 
-func (l *Limiter) take(ctx context.Context, j Job) (permit, error) {
+func (l *Limiter) take(ctx context.Context, j Job) (*sema.Permit, error) {
 	if s := l.limit.Semaphore; s != nil {
-		return of(s.AcquireN(ctx, j.Weight))
+		return s.For(j.Key).AcquireN(ctx, j.Weight)
 	}
-	return of(l.limit.Keys.AcquireN(ctx, j.Key, j.Weight))
+	return l.limit.Keys.AcquireN(ctx, j.Key, j.Weight)
 }
 
-func (l *Limiter) try(ctx context.Context, j Job) (permit, error) {
+func (l *Limiter) try(ctx context.Context, j Job) (*sema.Permit, error) {
 	if s := l.limit.Semaphore; s != nil {
-		return of(s.TryAcquireN(ctx, j.Weight))
+		return s.For(j.Key).TryAcquireN(ctx, j.Weight)
 	}
-	return of(l.limit.Keys.TryAcquireN(ctx, j.Key, j.Weight))
+	return l.limit.Keys.TryAcquireN(ctx, j.Key, j.Weight)
 }
-
-// of is p as a permit.
-func of[P permit](p P, err error) (permit, error) { return p, err }
 
 // explain is what a job ends with that has no permit: it is postponed if there may
 // be one later.

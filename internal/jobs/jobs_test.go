@@ -270,7 +270,7 @@ func TestNothingStarves(t *testing.T) {
 		defer cancel()
 		var all sync.WaitGroup
 		for range 3 {
-			l := another(t, e, 1, &sema.KeysOptions{Total: 1}, Limit{Back: 10 * time.Second})
+			l := another(t, e, 1, nil, Limit{Back: 10 * time.Second})
 			for range 3 {
 				all.Go(func() {
 					for ctx.Err() == nil {

@@ -162,6 +162,9 @@ func (j *Judge) inOrder(l *Ledger, requests []engine.Request, grants []engine.Gr
 			}
 		case engine.SetKey:
 			of(r.Key).Cap, of(r.Key).Share = r.Cap, r.Share
+			if s.Limit == 0 && r.Limit > 0 {
+				s.Limit, s.PerKey = r.Limit, r.PerKey
+			}
 		case engine.UnsetKey:
 			of(r.Key).Cap, of(r.Key).Share = 0, 0
 		}

@@ -215,7 +215,11 @@ func (l *Ledger) setPerKey(most int) {
 
 // setKey gives a key a rule of its own, or takes it back.
 func (l *Ledger) setKey(now int64, r engine.Request) engine.Answer {
-	if l.limit == 0 {
+	switch {
+	case l.limit > 0:
+	case r.Kind == engine.SetKey && r.Limit > 0:
+		l.open(now, r)
+	default:
 		return engine.Answer{Status: engine.Gone}
 	}
 	l.keys.on = true

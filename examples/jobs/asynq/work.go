@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -24,18 +25,21 @@ func work(rdb redis.UniversalClient, mux *asynq.ServeMux) (stop func(), err erro
 	if err != nil {
 		return nil, err
 	}
-	keys, err := sema.NewKeys(engine, "tasks", 1, &sema.KeysOptions{
-		Total:   inAll,
-		LimitOf: func(name string) int { return limits[name] },
-	})
+	sem, err := sema.New(engine, "tasks", inAll, &sema.Options{PerKey: 1})
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
 	letGo := func() {
-		_ = keys.Close()
+		_ = sem.Close()
 		_ = engine.Close()
 	}
-	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys})
+	for name, most := range limits {
+		if err := sem.For(name).Set(context.Background(), sema.KeyRule{Cap: most}); err != nil {
+			letGo()
+			return nil, err
+		}
+	}
+	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem})
 	if err != nil {
 		letGo()
 		return nil, err

@@ -28,18 +28,21 @@ func work(ctx context.Context, rdb redis.UniversalClient, pool *pgxpool.Pool, wo
 	if err != nil {
 		return nil, err
 	}
-	keys, err := sema.NewKeys(engine, "jobs", 1, &sema.KeysOptions{
-		Total:   inAll,
-		LimitOf: func(kind string) int { return limits[kind] },
-	})
+	sem, err := sema.New(engine, "jobs", inAll, &sema.Options{PerKey: 1})
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
 	letGo := func() {
-		_ = keys.Close()
+		_ = sem.Close()
 		_ = engine.Close()
 	}
-	limiter, err := semariver.New(semariver.Limit{Keys: keys})
+	for name, most := range limits {
+		if err := sem.For(name).Set(ctx, sema.KeyRule{Cap: most}); err != nil {
+			letGo()
+			return nil, err
+		}
+	}
+	limiter, err := semariver.New(semariver.Limit{Semaphore: sem})
 	if err != nil {
 		letGo()
 		return nil, err

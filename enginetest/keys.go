@@ -1,0 +1,347 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"sema"
+)
+
+// queueFor starts an acquisition of a key, and returns when it is seen to wait.
+func (e *env) queueFor(s *sema.Semaphore, key string, n int) *waiter {
+	e.Helper()
+	return e.queueAs(s, s.For(key), n)
+}
+
+func (e *env) acquireFor(s *sema.Semaphore, key string, n int) *sema.Permit {
+	e.Helper()
+	p, err := s.For(key).AcquireN(e.ctx(), n)
+	e.ok(err)
+	return e.keep(p)
+}
+
+// keyState is what State says of a key.
+func (e *env) keyState(s *sema.Semaphore, key string) (of sema.KeyState) {
+	e.Helper()
+	for _, k := range e.state(s).Keys {
+		if k.Key == key {
+			return k
+		}
+	}
+	return of
+}
+
+var keyTests = []test{
+	{name: "a key holds no more than its cap, and holds up nobody", atOnce: true, run: func(e *env) {
+		two := &sema.Options{PerKey: 2}
+		a, b := e.sem(4, two), e.sem(4, two)
+		first := e.acquireFor(a, "acme", 1)
+		second := e.acquireFor(b, "acme", 1)
+		if _, err := b.For("acme").TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+			e.broken("a third of two: %v", err)
+		}
+		w := e.queueFor(b, "acme", 1)
+		if k := e.keyState(a, "acme"); k.Held != 2 || k.Waiting != 1 || k.Cap != 2 || !k.Full || k.Ruled || k.Share != sema.DefaultShare {
+			e.Errorf("%+v", k)
+		}
+		p, err := a.For("beta").TryAcquire(e.ctx()) // passes what waits for its cap
+		e.ok(err)
+		q, err := b.TryAcquire(e.ctx()) // and so does a caller without a key
+		e.ok(err)
+		e.release(p)
+		e.release(q)
+		e.waits(w)
+		e.release(first)
+		e.release(e.permit(w))
+		e.release(second)
+		e.empty(a, 4)
+	}},
+	{name: "the next permit goes to the key that holds least", run: func(e *env) {
+		heavy, light := e.sem(2, nil), e.sem(2, nil)
+		a, b := e.acquireFor(heavy, "heavy", 1), e.acquireFor(heavy, "heavy", 1)
+		more := e.queueFor(heavy, "heavy", 1)
+		w := e.queueFor(light, "light", 1)
+		other := e.queueFor(light, "other", 1)
+		if ks := e.state(light).Keys; len(ks) != 3 || ks[0].Key != "light" || ks[1].Key != "other" || ks[2].Key != "heavy" || ks[2].Before != 2 {
+			e.Errorf("%+v", ks)
+		}
+		e.release(a)
+		p := e.permit(w)
+		e.waits(more)
+		e.waits(other)
+		e.release(b)
+		q := e.permit(more) // it holds as little as the other now, and stood there first
+		e.waits(other)
+		e.release(p)
+		e.release(e.permit(other))
+		e.release(q)
+	}},
+	{name: "a share is what a key gets of what several want", run: func(e *env) {
+		s := e.sem(4, nil)
+		e.ok(s.For("big").Set(e.ctx(), sema.KeyRule{Share: 300}))
+		gate := e.acquire(s, 4)
+		big, small := e.sem(4, nil), e.sem(4, nil)
+		for range 4 {
+			e.queueFor(small, "small", 1)
+			e.queueFor(big, "big", 1)
+		}
+		e.release(gate)
+		e.until(func() bool { return e.state(s).Used == 4 })
+		if b, sm := e.keyState(s, "big"), e.keyState(s, "small"); b.Held != 3 || sm.Held != 1 || b.Share != 300 {
+			e.Errorf("%+v, %+v", b, sm)
+		}
+	}},
+	{name: "the rule of a key holds for all, serves, and ends", run: func(e *env) {
+		o := e.operator()
+		e.is(o.SetKey(e.ctx(), "acme", sema.KeyRule{Cap: 1}), sema.ErrNotFound)
+		e.is(o.UnsetKey(e.ctx(), "acme"), sema.ErrNotFound)
+		one := &sema.Options{PerKey: 1}
+		s, other := e.sem(5, one), e.sem(5, one)
+		e.ok(s.For("acme").Set(e.ctx(), sema.KeyRule{Cap: 2})) // nobody has used it yet
+		if st := e.state(e.sem(9, nil)); st.Limit != 5 || st.PerKey != 1 {
+			e.Errorf("%+v", st)
+		}
+		held := []*sema.Permit{e.acquireFor(s, "acme", 1), e.acquireFor(other, "acme", 1), e.acquireFor(s, "beta", 1)}
+		w, v := e.queueFor(other, "acme", 1), e.queueFor(other, "beta", 1)
+		e.ok(o.SetKey(e.ctx(), "acme", sema.KeyRule{Cap: 3}))
+		held = append(held, e.permit(w))
+		e.waits(v)
+		e.ok(o.SetLimits(e.ctx(), 5, 2))
+		held = append(held, e.permit(v))
+		e.ok(o.SetKey(e.ctx(), "acme", sema.KeyRule{Cap: 1})) // and takes nothing away
+		if k := e.keyState(s, "acme"); k.Held != 3 || k.Cap != 1 || !k.Ruled {
+			e.Errorf("%+v", k)
+		}
+		for _, p := range held {
+			e.release(p)
+		}
+		e.acquireFor(s, "acme", 1)
+		if _, err := other.For("acme").TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+			e.Fatal(err)
+		}
+		e.ok(s.For("acme").Unset(e.ctx()))
+		e.ok(s.For("acme").Unset(e.ctx()))
+		e.acquireFor(other, "acme", 1)
+		if k := e.keyState(s, "acme"); k.Held != 2 || k.Cap != 2 || k.Ruled {
+			e.Errorf("%+v", k)
+		}
+	}},
+	{name: "what is above the cap of its key fails, and says so", run: func(e *env) {
+		s := e.sem(5, &sema.Options{PerKey: 2})
+		e.release(e.acquireFor(s, "acme", 2))
+		_, err := s.For("acme").AcquireN(e.ctx(), 3)
+		var heavy *sema.WeightError
+		if !errors.As(err, &heavy) || heavy.Key != "acme" || heavy.Limit != 2 || !strings.Contains(err.Error(), "acme") {
+			e.Fatal(err)
+		}
+		e.release(e.acquire(s, 5)) // nobody's key has no cap
+		w := func() *waiter {
+			held := e.acquireFor(s, "acme", 1)
+			defer e.release(held)
+			w := e.queueFor(e.sem(5, &sema.Options{PerKey: 2}), "acme", 2)
+			e.ok(e.operator().SetKey(e.ctx(), "acme", sema.KeyRule{Cap: 1}))
+			return w
+		}()
+		if p := <-w.got; p != nil || !errors.As(w.err, &heavy) || heavy.Limit != 1 {
+			e.Fatal(p, w.err)
+		}
+	}},
+	{name: "one policy is for the limit and the cap of keys", run: func(e *env) {
+		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 3}), "a", 3))
+		var seen []sema.LimitDiffers
+		adopts := e.sem(9, &sema.Options{PerKey: 1, OnConflict: sema.Adopt, Observer: sema.Observer{LimitDiffers: func(ev sema.LimitDiffers) { seen = append(seen, ev) }}})
+		e.release(e.acquireFor(adopts, "a", 3))
+		if len(seen) != 1 || seen[0].WantedPerKey != 1 || seen[0].StoredPerKey != 3 {
+			e.Errorf("reported %+v", seen)
+		}
+		_, err := e.sem(9, &sema.Options{OnConflict: sema.Refuse}).For("a").Acquire(e.ctx())
+		var refused *sema.LimitError
+		if !errors.As(err, &refused) || refused.StoredPerKey != 3 || refused.WantedPerKey != 0 || !strings.Contains(err.Error(), "3 per key") {
+			e.Errorf("refused: %v", err)
+		}
+		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 4}), "a", 4))
+		e.ok(e.operator().SetLimits(e.ctx(), 8, 5))
+		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 1}), "a", 5))
+		e.ok(e.operator().SetLimit(e.ctx(), 7)) // leaves it
+		if st := e.state(adopts); st.Limit != 7 || st.PerKey != 5 {
+			e.Errorf("%+v", st)
+		}
+		e.ok(e.operator().SetLimits(e.ctx(), 7, 0))
+		e.release(e.acquireFor(adopts, "a", 7))
+	}},
+	{name: "a larger cap of keys serves all that are full", run: func(e *env) {
+		const keys = 300 // more than a step looks at
+		one := &sema.Options{PerKey: 1, Lease: long}
+		s := e.sem(1000, one)
+		var line []*waiter
+		for i := range keys {
+			e.acquireFor(s, fmt.Sprint(i), 1)
+		}
+		other := e.sem(1000, one)
+		for i := range keys {
+			line = append(line, e.startAs(other.For(fmt.Sprint(i)), 1))
+		}
+		e.until(func() bool { return e.state(s).Waiting() == keys })
+		e.ok(e.operator().SetLimits(e.ctx(), 1000, 2))
+		for _, w := range line {
+			e.permit(w)
+		}
+	}},
+	{name: "a head start passes those of the same key that came less than that before", run: func(e *env) {
+		s := e.sem(1, &sema.Options{Lease: long})
+		gate := e.acquireFor(s, "acme", 1)
+		old := e.queueFor(e.sem(1, &sema.Options{Lease: long}), "acme", 1)
+		came := time.Now()
+		e.pass(func() time.Time { return came.Add(4 * apart) })
+		batch := e.queueFor(e.sem(1, &sema.Options{Lease: long}), "acme", 1)
+		quick := e.queueFor(e.sem(1, &sema.Options{Lease: long, HeadStart: 3 * apart}), "acme", 1)
+		if time.Since(came) > 6*apart {
+			e.Fatal("the machine was too slow to tell") // a stall, and the case runs again
+		}
+		e.release(gate)
+		p := e.permit(old)
+		e.waits(quick)
+		e.release(p)
+		q := e.permit(quick)
+		e.waits(batch)
+		e.release(q)
+		e.release(e.permit(batch))
+	}},
+	{name: "within a process as well permits go to the key whose turn it is", run: func(e *env) {
+		s := e.sem(2, &sema.Options{PerKey: 1})
+		a, b := e.acquireFor(s, "a", 1), e.acquireFor(s, "b", 1)
+		again := e.queueFor(s, "a", 1)
+		c := e.queueFor(s, "c", 1)
+		e.release(b)
+		p := e.permit(c)
+		e.waits(again)
+		e.release(a)
+		q := e.permit(again)
+		if p.Key() != "c" || q.Key() != "a" {
+			e.Errorf("%q, %q", p.Key(), q.Key())
+		}
+		e.release(p)
+		e.release(q)
+		e.empty(s, 2)
+	}},
+	{name: "a semaphore in use may begin to have keys", atOnce: true, run: func(e *env) {
+		plain, keyed := e.sem(2, nil), e.sem(2, &sema.Options{PerKey: 1, OnConflict: sema.Newest})
+		p, q := e.acquire(plain, 1), e.acquire(plain, 1)
+		w := e.queue(plain, 1)
+		v := e.queueFor(keyed, "acme", 1)
+		u := e.queueFor(keyed, "acme", 1)
+		e.release(p)
+		r := e.permit(v) // the key of nobody holds more
+		e.release(q)
+		x := e.permit(w)
+		e.waits(u)
+		e.release(x)
+		e.waits(u) // at its cap
+		e.release(r)
+		e.release(e.permit(u))
+		e.empty(plain, 2)
+	}},
+	{name: "caps hold again after a store that forgot", own: true, needs: forgetting, run: func(e *env) {
+		options := &sema.Options{PerKey: 1, Lease: steps}
+		s := e.sem(3, options)
+		p := e.acquireFor(s, "acme", 1)
+		w := e.queueFor(e.sem(3, options), "acme", 1)
+		v := e.queueFor(e.sem(3, options), "acme", 1)
+		e.store.Forget(e)
+		<-p.Context(e.ctx()).Done()
+		e.is(p.Err(), sema.ErrLost)
+		first, second := w, v
+		if e.until(func() bool { return len(w.got)+len(v.got) > 0 }); len(v.got) > 0 {
+			first, second = v, w // places may be told apart no better than messages take
+		}
+		q := e.permit(first)
+		e.waits(second)
+		if k := e.keyState(s, "acme"); k.Held != 1 || k.Cap != 1 {
+			e.Errorf("%+v", k)
+		}
+		e.release(q)
+		e.release(e.permit(second))
+	}},
+	{name: "a bad key, or a bad rule, fails and changes nothing", run: func(e *env) {
+		s := e.sem(2, nil)
+		for _, key := range []string{"", "a\x00b", "a\nb", "\xff", strings.Repeat("k", sema.MaxKey+1)} {
+			k := s.For(key)
+			_, err := k.Acquire(e.ctx())
+			_, err2 := k.TryAcquireN(e.ctx(), 1)
+			for _, err := range []error{err, err2, k.Set(e.ctx(), sema.KeyRule{Cap: 1}), k.Unset(e.ctx()), k.Do(e.ctx(), func(context.Context) error { return nil }), e.operator().SetKey(e.ctx(), key, sema.KeyRule{})} {
+				var bad *sema.ArgumentError
+				if !errors.As(err, &bad) || bad.What != "key" {
+					e.Errorf("key %q: %v", key, err)
+				}
+			}
+		}
+		for _, rule := range []sema.KeyRule{{Cap: -1}, {Cap: sema.MaxLimit + 1}, {Share: -1}, {Share: sema.MaxShare + 1}} {
+			var bad *sema.ArgumentError
+			if err := s.For("a").Set(e.ctx(), rule); !errors.As(err, &bad) {
+				e.Errorf("%+v: %v", rule, err)
+			}
+		}
+		if st := e.state(e.sem(3, nil)); st.Limit != 3 || len(st.Keys) > 0 {
+			e.Errorf("there is something: %+v", st)
+		}
+		longest := strings.Repeat("ü", sema.MaxKey/2)
+		e.release(e.acquireFor(s, longest, 2))
+	}},
+	{name: "many callers of many keys keep both limits", run: func(e *env) {
+		const limit, perKey, most = 5, 2, 3
+		var mu sync.Mutex
+		held, all := map[string]int{}, 0
+		count := func(key string, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			held[key] += n
+			all += n
+			if held[key] > perKey || all > limit {
+				e.broken("%d of %s, %d in all", held[key], key, all)
+			}
+		}
+		var callers sync.WaitGroup
+		for client := range 3 {
+			s := e.sem(limit, &sema.Options{PerKey: perKey, Lease: long})
+			for i := range 8 {
+				callers.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(client), uint64(i)))
+					for range 30 {
+						key, n, ctx := fmt.Sprint(r.IntN(6)), 1+r.IntN(2), e.ctx()
+						k := s.For(key)
+						acquire := k.AcquireN
+						switch r.IntN(4) {
+						case 0:
+							acquire = k.TryAcquireN
+						case 1:
+							short, cancel := context.WithTimeout(ctx, time.Duration(r.IntN(most))*time.Millisecond)
+							defer cancel()
+							ctx = short
+						}
+						p, err := acquire(ctx, n)
+						if err != nil {
+							if !errors.Is(err, sema.ErrUnavailable) {
+								e.Error(err)
+							}
+							continue
+						}
+						count(key, n)
+						time.Sleep(time.Duration(r.IntN(most)) * time.Millisecond)
+						count(key, -n)
+						if err := p.Release(); err != nil {
+							e.Error(err)
+						}
+					}
+				})
+			}
+		}
+		callers.Wait()
+		s := e.sem(limit, &sema.Options{PerKey: perKey})
+		e.release(e.acquire(s, limit))
+	}},
+}
