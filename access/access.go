@@ -75,11 +75,15 @@ type Record struct {
 	Time    time.Time `json:"time"`              // UTC
 	Who     string    `json:"who"`               // Who.Name; "local" at a server without tokens; "" for somebody unknown
 	From    string    `json:"from"`              // address of the other end: a proxy's, behind one that is not trusted
-	What    string    `json:"what"`              // limit, unset-limit, pause, unpause, revoke, release, remove; Refusal, Missed
+	What    string    `json:"what"`              // limit, unset-limit, set-key, unset-key, pause, unpause, revoke, release, remove; Refusal, Missed
 	Name    string    `json:"name"`              // of the semaphore
 	Permit  string    `json:"permit,omitempty"`  // revoke, release
 	Caller  string    `json:"caller,omitempty"`  // revoke, release: the id that the holder gave to the permit
 	Limit   int       `json:"limit,omitempty"`   // limit
+	PerKey  *int      `json:"per_key,omitempty"` // limit: with it the most of a key, if that was set; 0: none
+	Key     string    `json:"key,omitempty"`     // set-key, unset-key: which
+	Cap     int       `json:"cap,omitempty"`     // set-key; 0: that of all keys
+	Share   int       `json:"share,omitempty"`   // set-key; 0: the usual one
 	Request string    `json:"request,omitempty"` // refused: its method and path
 	Lines   int       `json:"lines,omitempty"`   // how many lines like this, or before it, are not there
 	Result  string    `json:"result"`            // done, gone, in-use; else the error; Begun

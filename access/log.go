@@ -41,7 +41,7 @@ func (l *Log) Add(a Record) {
 		return
 	}
 	l.log.Info("operator", "who", a.Who, "from", a.From, "what", a.What, "name", a.Name, "permit", a.Permit,
-		"caller", a.Caller, "limit", a.Limit, "request", a.Request, "lines", a.Lines, "result", a.Result)
+		"caller", a.Caller, "limit", a.Limit, "key", a.Key, "request", a.Request, "lines", a.Lines, "result", a.Result)
 	if err := l.write(a); err != nil {
 		l.log.Error("the audit log cannot be written", "error", err)
 	}

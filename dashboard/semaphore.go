@@ -115,9 +115,9 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		v.Holders = append(v.Holders, row)
 	}
 	for i, waiter := range window(st.Waiters, q.waiters, rows) {
-		before := (q.waiters-1)*rows + i
+		before := why.Before(st, (q.waiters-1)*rows+i)
 		v.Waiters = append(v.Waiters, waiterRow{
-			Waiter: waiter, Position: before + 1, Since: brief(waiter.Waiting + since), Why: why.Of(st, waiter.Weight, before),
+			Waiter: waiter, Position: before + 1, Since: brief(waiter.Waiting + since), Why: why.Of(st, waiter.Key, waiter.Weight, before),
 		})
 	}
 	if a.May(access.Admin) && !v.Gone {

@@ -14,7 +14,7 @@ import (
 // operations are what the audit log calls the kinds of requests.
 var operations = map[engine.Kind]string{
 	engine.Revoke: "revoke", engine.SetLimit: "limit", engine.UnsetLimit: "unset-limit", engine.Remove: "remove",
-	engine.Pause: "pause", engine.Unpause: "unpause", engine.Release: "release",
+	engine.Pause: "pause", engine.Unpause: "unpause", engine.Release: "release", engine.SetKey: "set-key", engine.UnsetKey: "unset-key",
 }
 
 // refused writes down that a request was refused for want of a right. who may be nil.
@@ -63,8 +63,14 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, 
 			a.Permit = s.remotes.outerText(q.ID.String())
 			a.Caller = s.callerOf(ctx, rs.name, who, a.Permit)
 		}
-		if q.Kind == engine.SetLimit {
+		switch q.Kind {
+		case engine.SetLimit:
 			a.Limit = q.Limit
+			if q.PerKey != 0 {
+				a.PerKey = new(max(0, q.PerKey))
+			}
+		case engine.SetKey, engine.UnsetKey:
+			a.Key, a.Cap, a.Share = q.Key, q.Cap, q.Share
 		}
 		if list == nil {
 			list = map[int]access.Record{}

@@ -113,7 +113,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 // setLimit stores a limit for good.
 func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) error {
 	q := struct {
-		Limit *whole `json:"limit"`
+		Limit  *whole `json:"limit"`
+		PerKey *whole `json:"per_key"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
@@ -122,9 +123,36 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) erro
 	if err != nil {
 		return err
 	}
-	return s.operate(w, r, who, access.Record{What: "limit", Limit: limit}, func(o *sema.Operator, ctx context.Context) error {
-		return o.SetLimit(ctx, limit)
-	})
+	a := access.Record{What: "limit", Limit: limit}
+	if q.PerKey == nil {
+		return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.SetLimit(ctx, limit) })
+	}
+	perKey := int(*q.PerKey)
+	if err := engine.ValidateRange("", "per_key", perKey, 0, sema.MaxLimit); err != nil {
+		return err
+	}
+	a.PerKey = &perKey
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.SetLimits(ctx, limit, perKey) })
+}
+
+// setKey gives a key a rule of its own.
+func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *Who) error {
+	q := struct {
+		Cap   whole `json:"cap"`
+		Share whole `json:"share"`
+	}{}
+	if err := readJSON(w, r, &q, true); err != nil {
+		return err
+	}
+	rule := sema.KeyRule{Cap: int(q.Cap), Share: int(q.Share)}
+	a := access.Record{What: "set-key", Key: r.PathValue("key"), Cap: rule.Cap, Share: rule.Share}
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.SetKey(ctx, a.Key, rule) })
+}
+
+// unsetKey ends the rule of a key.
+func (s *Server) unsetKey(w http.ResponseWriter, r *http.Request, who *Who) error {
+	a := access.Record{What: "unset-key", Key: r.PathValue("key")}
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.UnsetKey(ctx, a.Key) })
 }
 
 // operation is a route that does something to a semaphore.

@@ -59,8 +59,12 @@ var (
 	errGone    = problem(http.StatusGone, "gone", "there is no such permit: it was never granted, was given back, or its lease has ended")
 )
 
-func tooHeavy(weight int) error {
-	return problem(http.StatusConflict, "too-heavy", "weight %d is above the limit: it could never be granted", weight)
+func tooHeavy(weight int, key string) error {
+	what := "the limit"
+	if key != "" {
+		what = "the limit, or above the cap of its key"
+	}
+	return problem(http.StatusConflict, "too-heavy", "weight %d is above %s: it could never be granted", weight, what)
 }
 
 // permitJSON is a permit as its holder sees it.
@@ -69,6 +73,7 @@ type permitJSON struct {
 	ID     string  `json:"id"`
 	Permit string  `json:"permit"`
 	Weight int     `json:"weight"`
+	Key    string  `json:"key"`
 	Token  int64   `json:"token"`
 	Slot   *int    `json:"slot"`
 	Lease  float64 `json:"lease_seconds"`
@@ -77,7 +82,7 @@ type permitJSON struct {
 // describe is what to tell of a permit that is held. The lock is held.
 func (x *semaphore) describe(p *permit, id string) permitJSON {
 	j := permitJSON{
-		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Token: p.Token(),
+		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Key: p.Wish.Key, Token: p.Token(),
 		Lease: max(0, p.Valid()-x.loop.Now()).Seconds(),
 	}
 	if slot := p.Slot(); slot >= 0 {
@@ -176,7 +181,8 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 		return nil, err
 	}
 	wish := client.Wish{
-		Terms: client.Terms{Limit: limit, Lease: lease},
+		Terms: client.Terms{Limit: limit, PerKey: int(q.PerKey), Lease: lease, HeadStart: q.HeadStart.duration()},
+		Key:   q.Key,
 		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
 		Who:   engine.Client{Host: access.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
 		Wait:  q.Wait > 0,
@@ -205,9 +211,9 @@ func labelOf(who *Who, label string) string {
 func (x *semaphore) begin(wish client.Wish) (*permit, error) {
 	l := &x.loop
 	l.Lock()
-	if old := x.permit(wish.ID.Number); old != nil && old.Wish.ID != wish.ID {
+	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Key != wish.Key) {
 		l.Unlock()
-		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t", old.Wish.ID.Weight, old.Wish.ID.Slot)
+		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q", old.Wish.ID.Weight, old.Wish.ID.Slot, old.Wish.Key)
 	}
 	old, now := x.permit(wish.ID.Number), l.Now()
 	p := x.names.Ask(now, &newPermit(wish).Named).Owner.(*permit)

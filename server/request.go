@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,10 @@ type acquireRequest struct {
 	Wait   seconds  `json:"wait_seconds"`
 	Label  string   `json:"label"`
 	Slot   bool     `json:"slot"`
+
+	Key       string  `json:"key"`
+	PerKey    whole   `json:"per_key"`
+	HeadStart seconds `json:"head_start_seconds"`
 }
 
 // whole is a whole number as JSON has it: 3, 3.0 and 3e0 are the same.
@@ -71,8 +76,12 @@ func (q *acquireRequest) check() (limit int, lease time.Duration, err error) {
 		return 0, 0, &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
 	case q.Wait < 0 || float64(q.Wait) > maxWait.Seconds():
 		return 0, 0, &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
+	case q.HeadStart < 0 || float64(q.HeadStart) > sema.MaxHeadStart.Seconds():
+		return 0, 0, &engine.ArgumentError{What: "head_start_seconds", Value: float64(q.HeadStart), Want: "0 … 86400"}
 	}
-	return limit, lease, engine.ValidateText("label", q.Label, sema.MaxLabel)
+	return limit, lease, cmp.Or(
+		engine.ValidateRange("", "per_key", int(q.PerKey), 0, sema.MaxLimit), engine.ValidateText("key", q.Key, sema.MaxKey),
+		engine.ValidateText("label", q.Label, sema.MaxLabel))
 }
 
 // leaseOf is a body's lease_seconds, or what is usual if it has none.

@@ -38,6 +38,8 @@ var routes = []route{
 	{"DELETE", "/v1/semaphores/{name}", access.Admin, operation("remove", (*sema.Operator).Remove)},
 	{"PUT", "/v1/semaphores/{name}/limit", access.Admin, (*Server).setLimit},
 	{"DELETE", "/v1/semaphores/{name}/limit", access.Admin, operation("unset-limit", (*sema.Operator).UnsetLimit)},
+	{"PUT", "/v1/semaphores/{name}/keys/{key}", access.Admin, (*Server).setKey},
+	{"DELETE", "/v1/semaphores/{name}/keys/{key}", access.Admin, (*Server).unsetKey},
 	{"POST", "/v1/semaphores/{name}/pause", access.Admin, operation("pause", (*sema.Operator).Pause)},
 	{"POST", "/v1/semaphores/{name}/unpause", access.Admin, operation("unpause", (*sema.Operator).Unpause)},
 

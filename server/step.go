@@ -127,6 +127,21 @@ func checkClient(c *engine.Client) error {
 	return nil
 }
 
+// checkKey says whether a request's key, and what the key may have, can be stored.
+func checkKey(q *engine.Request) error {
+	switch {
+	case q.Key == "" && (q.Kind == engine.SetKey || q.Kind == engine.UnsetKey):
+		return &engine.ArgumentError{What: "key", Value: "", Want: "a key that is not empty"}
+	case q.Cap < 0 || q.Cap > engine.MaxLimit:
+		return &engine.ArgumentError{What: "cap", Value: q.Cap, Want: "0 … 2147483647"}
+	case q.Share < 0 || q.Share > engine.MaxShare:
+		return &engine.ArgumentError{What: "share", Value: q.Share, Want: "0 … 1000"}
+	case q.PerKey < -1 || q.PerKey > engine.MaxLimit:
+		return &engine.ArgumentError{What: "limit per key", Value: q.PerKey, Want: "0 … 2147483647"}
+	}
+	return engine.ValidateText("key", q.Key, engine.MaxName)
+}
+
 const (
 	maxText  = 255 // bytes of a host, a label or a caller
 	maxLives = 64
@@ -174,11 +189,14 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 	ids := make([][]engine.ID, 0, 8) // for each request that has several
 	for i := range c.Requests {
 		q := &c.Requests[i]
-		if q.Kind < engine.Ask || q.Kind > engine.Unpause {
+		if q.Kind < engine.Ask || q.Kind > engine.UnsetKey {
 			return engine.Reply{}, problem(http.StatusBadRequest, "argument", "a request of unknown kind %d", q.Kind)
 		}
 		if !who.May(needs(q.Kind)) {
 			return engine.Reply{}, forbidden(who, needs(q.Kind)).of(rs.name)
+		}
+		if err := checkKey(q); err != nil {
+			return engine.Reply{}, err
 		}
 		if q.Who != nil {
 			if err := checkClient(q.Who); err != nil {

@@ -45,9 +45,6 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	if s.closed.Load() || s.engine.isClosed() {
 		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
 	}
-	if c.NamesKeys() {
-		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, NotExecuted: true, Err: engine.ErrNoKeys}
-	}
 	asked, asks := s.asked, s.asks
 	for i := range c.Requests {
 		r := &c.Requests[i]

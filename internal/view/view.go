@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/why"
 	"sema/watch"
 )
 
@@ -30,12 +31,29 @@ type Summary struct {
 type State struct {
 	Summary
 	Holders []Holder `json:"holders"` // the one that got its permit first comes first
-	Waiters []Waiter `json:"waiters"` // in the order they will be served
+	Waiters []Waiter `json:"waiters"` // in the order they will be served; with keys, key by key
+	PerKey  int      `json:"per_key"` // the most that a key without a rule may hold; 0: no such cap
+	Keys    []Key    `json:"keys"`    // those in turn, in their order; those at their cap; the others
+}
+
+// Key is one of the keys that share a semaphore.
+type Key struct {
+	Key     string  `json:"key"`
+	Held    int     `json:"held"`    // weight
+	Waiting int     `json:"waiting"` // callers
+	Oldest  float64 `json:"oldest_seconds"`
+	Cap     int     `json:"cap"` // the most that it may hold; 0: the limit alone
+	Share   int     `json:"share"`
+	Ruled   bool    `json:"ruled"` // an operator, or a program, gave it a cap or a share of its own
+	Full    bool    `json:"full"`  // it waits for what it holds itself
+	Before  int     `json:"before"`
+	Why     string  `json:"why"` // what its first waiter waits for; "" if nobody waits
 }
 
 // Holder is a client with a permit.
 type Holder struct {
 	Permit  string   `json:"permit"`
+	Key     string   `json:"key"` // whose it is; "": nobody's
 	Weight  int      `json:"weight"`
 	Slot    *int     `json:"slot"`        // nil: none
 	Token   *int64   `json:"token"`       // nil: not recorded
@@ -50,8 +68,9 @@ type Holder struct {
 
 // Waiter is a client with a ticket.
 type Waiter struct {
-	Position int     `json:"position"` // from 1
+	Position int     `json:"position"` // from 1, among those of its key
 	Permit   string  `json:"permit"`   // the one it would get
+	Key      string  `json:"key"`
 	Weight   int     `json:"weight"`
 	Waiting  float64 `json:"waiting_seconds"`
 	Behind   int     `json:"behind"` // so many more callers wait in its process
@@ -71,10 +90,10 @@ func Summarize(s watch.Summary) Summary {
 
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
-	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}}
+	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, PerKey: st.PerKey, Keys: []Key{}}
 	for _, h := range ByToken(st.Holders) {
 		one := Holder{
-			Permit: h.ID, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,
+			Permit: h.ID, Key: h.Key, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,
 			Host: h.Client.Host, PID: h.Client.PID, Label: h.Client.Label, Caller: h.Client.Caller,
 		}
 		if h.Slot >= 0 {
@@ -86,11 +105,28 @@ func Of(name string, st engine.State) State {
 		}
 		v.Holders = append(v.Holders, one)
 	}
-	for i, w := range st.Waiters {
+	first, place := map[string]engine.Waiter{}, map[string]int{}
+	waiting, oldest := map[string]int{}, map[string]time.Duration{}
+	for _, w := range st.Waiters {
+		if place[w.Key]++; place[w.Key] == 1 {
+			first[w.Key] = w
+		}
+		waiting[w.Key] += 1 + w.Behind
+		oldest[w.Key] = max(oldest[w.Key], w.Waiting)
 		v.Waiters = append(v.Waiters, Waiter{
-			Position: i + 1, Permit: w.ID, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
+			Position: place[w.Key], Permit: w.ID, Key: w.Key, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
 			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Caller: w.Client.Caller,
 		})
+	}
+	for _, k := range st.Keys {
+		one := Key{
+			Key: k.Key, Held: k.Held, Waiting: waiting[k.Key], Oldest: oldest[k.Key].Seconds(),
+			Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before,
+		}
+		if w, waits := first[k.Key]; waits {
+			one.Why = why.Of(st, k.Key, w.Weight, 0)
+		}
+		v.Keys = append(v.Keys, one)
 	}
 	return v
 }
@@ -102,6 +138,15 @@ func ByToken(holders []engine.Holder) []engine.Holder {
 	sorted := slices.Clone(holders)
 	slices.SortFunc(sorted, func(a, b engine.Holder) int {
 		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
+	})
+	return sorted
+}
+
+// MostWaiting is the keys by how many wait, the most first; then by what they hold.
+func MostWaiting(keys []Key) []Key {
+	sorted := slices.Clone(keys)
+	slices.SortFunc(sorted, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key))
 	})
 	return sorted
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,16 +15,22 @@ import (
 )
 
 const showHelp = `Show a semaphore: its limit, what is held, who holds it and who waits, the
-waiters in the order they will be served.
+waiters in the order they will be served. If keys share it (see sema run --key),
+the keys come first, the one that most wait for before the others, and a hundred
+of them at most; and waiters key by key.
 
 --json prints an object; times are seconds, with fractions:
   name, limit, pinned (an operator set the limit; it is kept when idle),
   paused (nobody is granted a permit), used, free (weights), holding (permits),
   waiting (callers), oldest_seconds (the longest wait)
-  holders: list of permit, weight, slot (null: none), token (null: not
+  per_key (the most that a key without a rule may hold, 0: no such cap)
+  keys: list of key, held, waiting, oldest_seconds, cap (0: the limit alone),
+    share, ruled (it has a cap or a share of its own), full (it waits for what
+    it holds itself), before (so many keys go before it), why
+  holders: list of permit, key, weight, slot (null: none), token (null: not
     recorded), age_seconds (null: not recorded), lease_left_seconds,
     revoked, host, pid, label, caller (what it calls the permit)
-  waiters: list of position (from 1), permit, weight, waiting_seconds,
+  waiters: list of position (from 1, in its key), permit, key, weight, waiting_seconds,
     behind (so many more callers wait in its process), host, pid, label, caller`
 
 func (p *program) showCommand() *cobra.Command {
@@ -57,10 +65,21 @@ func table(name string, st sema.State) string {
 	if st.Paused {
 		pinned += ", paused"
 	}
+	if st.PerKey > 0 {
+		pinned = fmt.Sprintf(", %d per key%s", st.PerKey, pinned)
+	}
 	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, sema.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used), st.Waiting())
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	shown := view.Of(name, st)
+	tableOfKeys(t, shown.Keys)
+	_ = t.Flush() // into memory
+	key := func(string) string { return "" }
+	column := ""
+	if len(st.Keys) > 0 {
+		column, key = "KEY\t", func(k string) string { return printable(k, 60) + "\t" }
+	}
 	if len(st.Holders) > 0 {
-		fmt.Fprintf(t, "HOLDER\tWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n")
+		fmt.Fprintf(t, "HOLDER\t%sWEIGHT\tHELD\tLEASE LEFT\tHOST\tPID\tLABEL\n", column)
 	}
 	for _, h := range view.ByToken(st.Holders) {
 		age := "?"
@@ -71,23 +90,48 @@ func table(name string, st sema.State) string {
 		if h.Revoked {
 			revoked = " (revoked)"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s%s\t%s\t%d\t%s\n", h.ID, h.Weight, age, brief(h.Left), revoked,
+		fmt.Fprintf(t, "%s\t%s%d\t%s\t%s%s\t%s\t%d\t%s\n", h.ID, key(h.Key), h.Weight, age, brief(h.Left), revoked,
 			printable(h.Client.Host, 60), h.Client.PID, printable(h.Client.Label, 60))
 	}
 	_ = t.Flush() // into memory
 	if len(st.Waiters) > 0 {
-		fmt.Fprintf(t, "WAITER\tWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n")
+		fmt.Fprintf(t, "WAITER\t%sWEIGHT\tWAITING\tPOSITION\tHOST\tPID\tLABEL\n", column)
 	}
 	for i, w := range st.Waiters {
 		behind := ""
 		if w.Behind > 0 {
 			behind = fmt.Sprintf(" (+%d)", w.Behind)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%d\t%s%s\n", w.ID, w.Weight, brief(w.Waiting), i+1,
+		fmt.Fprintf(t, "%s\t%s%d\t%s\t%d\t%s\t%d\t%s%s\n", w.ID, key(w.Key), w.Weight, brief(w.Waiting), shown.Waiters[i].Position,
 			printable(w.Client.Host, 60), w.Client.PID, printable(w.Client.Label, 60), behind)
 	}
 	_ = t.Flush()
 	return b.String()
+}
+
+// mostKeys is how many keys human eyes are shown.
+const mostKeys = 100
+
+// tableOfKeys is the keys that share a semaphore.
+func tableOfKeys(t io.Writer, keys []view.Key) {
+	if len(keys) == 0 {
+		return
+	}
+	fmt.Fprintf(t, "KEY\tHELD\tCAP\tSHARE\tWAITING\tLONGEST\tWHY\n")
+	sorted := view.MostWaiting(keys)
+	for _, k := range sorted[:min(mostKeys, len(sorted))] {
+		most, longest := "-", "-"
+		if k.Cap > 0 {
+			most = fmt.Sprint(k.Cap)
+		}
+		if k.Waiting > 0 {
+			longest = brief(time.Duration(k.Oldest * float64(time.Second)))
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%d\t%s\t%s\n", printable(cmp.Or(k.Key, "(none)"), 60), k.Held, most, k.Share, k.Waiting, longest, printable(k.Why, 100))
+	}
+	if n := len(keys) - mostKeys; n > 0 {
+		fmt.Fprintf(t, "and %d more\n", n)
+	}
 }
 
 // brief is a duration with as many digits as an eye wants.

@@ -20,6 +20,9 @@ type takeFlags struct {
 	limit        int
 	limitGiven   bool
 	weight       int
+	key          string
+	perKey       int
+	headStart    time.Duration
 	wait         time.Duration
 	waitGiven    bool
 	noWait       bool
@@ -35,6 +38,10 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; holds until somebody says another (see sema limit)")
 	flags.IntVarP(&f.weight, "weight", "w", 1, "how much of the limit to take")
+	flags.StringVar(&f.key, "key", "", "whose permit it is, of those that share the semaphore: a tenant, a host")
+	flags.IntVar(&f.perKey, "per-key", 0, "with -n: how much each key may hold (default: no more than -n in all)")
+	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
+	flags.Lookup("head-start").DefValue = ""
 	flags.Var(durationOf(&f.wait, 0), "wait", "wait for a permit no longer than this: seconds, or 1m30s; without it, for ever")
 	flags.Lookup("wait").DefValue = "" // help would say 0s
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait: take a permit now, or end with the conflict exit code")
@@ -68,6 +75,10 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 		return usage("newest, adopt or refuse", "there is no --on-conflict=%s", printable(f.conflict, 60))
 	case cmd.Flags().Changed("on-conflict") && f.conflict != "adopt" && !f.limitGiven:
 		return usage("--limit N", "--on-conflict=%s needs --limit", f.conflict)
+	case cmd.Flags().Changed("per-key") && !f.limitGiven:
+		return usage("--limit N", "--per-key %d needs --limit", f.perKey)
+	case cmd.Flags().Changed("key") && f.key == "":
+		return usage("--key acme", "--key is empty")
 	case f.waitGiven && f.noWait:
 		return usage("one of them", "--wait and --no-wait exclude each other")
 	case f.wait < 0:
@@ -116,6 +127,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
 	o.Lease, o.OnConflict, o.Observer, o.Patient = f.lease, f.policy(), w.observer(), true
+	o.PerKey, o.HeadStart = f.perKey, f.headStart
 	sem, err := sema.New(engine, name, f.limit, &o)
 	if err != nil {
 		closeEngine()
@@ -226,8 +238,13 @@ func (w *watch) observer() sema.Observer {
 		LimitDiffers: func(e sema.LimitDiffers) {
 			w.stored.Store(int64(e.Stored))
 			if w.flags.limitGiven || w.flags.verbose {
-				note("%q has limit %d, not %d: %s. To set it for all: sema limit%s %s %d",
-					e.Semaphore, e.Stored, e.Wanted, w.whose(), w.urlFlag(), quote(e.Semaphore), e.Wanted)
+				stored, wanted, set := fmt.Sprint(e.Stored), fmt.Sprint(e.Wanted), ""
+				if e.StoredPerKey != e.WantedPerKey {
+					stored, wanted = fmt.Sprintf("%d, %d per key", e.Stored, e.StoredPerKey), fmt.Sprintf("%d, %d per key", e.Wanted, e.WantedPerKey)
+					set = fmt.Sprintf(" --per-key %d", e.WantedPerKey)
+				}
+				note("%q has limit %s, not %s: %s. To set it for all: sema limit%s %s %d%s",
+					e.Semaphore, stored, wanted, w.whose(), w.urlFlag(), quote(e.Semaphore), e.Wanted, set)
 			}
 		},
 	}
@@ -272,19 +289,26 @@ func (w *watch) acquire(ctx context.Context, signals *signals) (*sema.Permit, er
 		permit *sema.Permit
 		err    error
 	}
+	var from interface {
+		AcquireN(ctx context.Context, n int) (*sema.Permit, error)
+		TryAcquireN(ctx context.Context, n int) (*sema.Permit, error)
+	} = w.sem
+	if w.flags.key != "" {
+		from = w.sem.For(w.flags.key)
+	}
 	results := make(chan result, 1)
 	began := time.Now()
 	go func() {
 		var r result
 		switch f := w.flags; {
 		case f.noWait, f.waitGiven && f.wait == 0:
-			r.permit, r.err = w.sem.TryAcquireN(ctx, f.weight)
+			r.permit, r.err = from.TryAcquireN(ctx, f.weight)
 		case f.waitGiven:
 			bounded, done := context.WithTimeout(ctx, f.wait)
-			r.permit, r.err = w.sem.AcquireN(bounded, f.weight)
+			r.permit, r.err = from.AcquireN(bounded, f.weight)
 			done()
 		default:
-			r.permit, r.err = w.sem.AcquireN(ctx, f.weight)
+			r.permit, r.err = from.AcquireN(ctx, f.weight)
 		}
 		results <- r
 	}()
@@ -367,8 +391,17 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	if st.Paused {
 		paused = "paused by an operator, "
 	}
-	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s", w.urlFlag(), quote(w.name)),
-		"%q: no permit %s: %s%d of %d held, %d waiting", w.name, when, paused, st.Used, st.Limit, st.Waiting())}
+	key, whose := "", ""
+	if k := w.flags.key; k != "" {
+		key = " --key " + quote(k)
+		for _, one := range st.Keys {
+			if one.Key == k && one.Cap > 0 {
+				whose = fmt.Sprintf("%s holds %d of its %d, ", printable(k, 60), one.Held, one.Cap)
+			}
+		}
+	}
+	return &exit{w.flags.conflictCode, usage(fmt.Sprintf("sema why%s %s%s", w.urlFlag(), quote(w.name), key),
+		"%q: no permit %s: %s%s%d of %d held, %d waiting", w.name, when, paused, whose, st.Used, st.Limit, st.Waiting())}
 }
 
 // labelOf is the command line, short and printable; passwords in URLs are left

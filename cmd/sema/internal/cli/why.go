@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -14,19 +15,21 @@ import (
 
 const whyHelp = `Say what stands in front of a permit: who holds the semaphore, since when, and
 who waits before it. Without PERMIT it is about a run that would ask now, with
-the weight -w; with the PERMIT of a waiter, as "sema show NAME" lists it, about
+the weight -w and the key --key; with the PERMIT of a waiter, as "sema show NAME" lists it, about
 that one.
 
   sema why downloads
+  sema why api --key acme
 
 --json prints an object; times are seconds, with fractions:
-  name, limit, used, permit ("" without PERMIT), weight, waits (false: it holds
+  name, limit, used, permit ("" without PERMIT), key, weight, waits (false: it holds
     the permit, or would have one at once), reason (a few words), position (from
-    1; 0: it does not wait), weight_before (of the waiters before it)
+    1, among those of its key; 0: it does not wait), weight_before (of the
+    waiters of its key before it)
   holders, before: lists as "sema show --json" has them as holders and waiters`
 
 func (p *program) whyCommand() *cobra.Command {
-	weight := 1
+	weight, key := 1, ""
 	cmd := &cobra.Command{
 		Use:               "why [flags] NAME [PERMIT]",
 		Short:             "Say who is in front, since when, and what they are",
@@ -41,9 +44,9 @@ func (p *program) whyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w := whyOf(st, "", weight)
+			w := whyOf(st, "", key, weight)
 			if len(args) == 2 {
-				w = whyOf(st, args[1], 0)
+				w = whyOf(st, args[1], "", 0)
 				if w.weight == 0 {
 					return &exit{exitLost, usage("sema show "+quote(args[0]), "%q has no permit and no waiter %s", args[0], printable(args[1], 60))}
 				}
@@ -55,6 +58,7 @@ func (p *program) whyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: of the run that would ask")
+	cmd.Flags().StringVar(&key, "key", "", "without PERMIT: the key of the run that would ask")
 	p.jsonFlag(cmd)
 	return cmd
 }
@@ -63,33 +67,62 @@ func (p *program) whyCommand() *cobra.Command {
 type why struct {
 	st       sema.State
 	permit   string
+	key      string
 	weight   int // 0: there is no such permit
 	position int // 0: it does not wait
 	before   []sema.Waiter
 	ahead    int // weight of those
 }
 
-// whyOf finds a permit by its id; "" is one that would be asked for now.
-func whyOf(st sema.State, permit string, weight int) why {
-	w := why{st: st, permit: permit, weight: weight}
+// whyOf finds a permit by its id; "" is one that would be asked for now, for a key.
+func whyOf(st sema.State, permit, key string, weight int) why {
+	w := why{st: st, permit: permit, key: key, weight: weight}
 	for _, h := range st.Holders {
 		if h.ID == permit {
-			w.weight = h.Weight
+			w.weight, w.key = h.Weight, h.Key
 			return w
 		}
 	}
+	at := len(st.Waiters)
 	for i, waiter := range st.Waiters {
 		if waiter.ID == permit {
-			w.weight, w.position = waiter.Weight, i+1
+			at, w.weight, w.key = i, waiter.Weight, waiter.Key
 			break
 		}
-		w.before = append(w.before, waiter)
-		w.ahead += waiter.Weight
 	}
-	if permit == "" && (len(st.Waiters) > 0 || st.Paused || st.Used+weight > st.Limit) {
-		w.position = len(st.Waiters) + 1
+	for _, waiter := range st.Waiters[:at] {
+		if waiter.Key == w.key {
+			w.before = append(w.before, waiter)
+			w.ahead += waiter.Weight
+		}
+	}
+	if at < len(st.Waiters) || permit == "" && !w.free() {
+		w.position = len(w.before) + 1
 	}
 	return w
+}
+
+// free reports whether a permit that is asked for now is granted at once.
+func (w why) free() bool {
+	if w.st.Paused || w.st.Used+w.weight > w.st.Limit || len(w.before) > 0 {
+		return false
+	}
+	if len(w.st.Keys) == 0 {
+		return len(w.st.Waiters) == 0
+	}
+	most, held := w.st.PerKey, 0
+	if w.key == "" {
+		most = 0
+	}
+	for _, k := range w.st.Keys {
+		if k.Waiting > 0 && !k.Full {
+			return false // it is in turn
+		}
+		if k.Key == w.key {
+			most, held = k.Cap, k.Held
+		}
+	}
+	return most == 0 || held+w.weight <= most
 }
 
 // reason is the answer in a few words.
@@ -100,15 +133,48 @@ func (w why) reason() string {
 	case w.position == 0:
 		return "nothing: the permit is held"
 	}
-	return reasons.Of(w.st, w.weight, len(w.before))
+	return reasons.Of(w.asked(), w.key, w.weight, len(w.before))
+}
+
+// asked is the state as it is once the permit has been asked for.
+func (w why) asked() sema.State {
+	st := w.st
+	if w.permit != "" || len(st.Keys) == 0 {
+		return st
+	}
+	st.Keys = slices.Clone(st.Keys)
+	at := slices.IndexFunc(st.Keys, func(k sema.KeyState) bool { return k.Key == w.key })
+	if at < 0 {
+		most := st.PerKey
+		if w.key == "" {
+			most = 0
+		}
+		st.Keys = append(st.Keys, sema.KeyState{Key: w.key, Cap: most, Share: sema.DefaultShare})
+		at = len(st.Keys) - 1
+	}
+	k := &st.Keys[at]
+	if k.Waiting == 0 {
+		k.Full = k.Cap > 0 && k.Held+w.weight > k.Cap && w.weight <= k.Cap
+		k.Before = 0
+		for _, other := range st.Keys {
+			// Of two that hold as much, the one that waits already goes first.
+			if other.Waiting > 0 && !other.Full && other.Held*sema.DefaultShare/other.Share <= k.Held*sema.DefaultShare/k.Share {
+				k.Before++
+			}
+		}
+	}
+	return st
 }
 
 // text is the answer for human eyes. Text that others wrote is made printable.
 func (w why) text(name string) string {
 	var b strings.Builder
 	subject := "a run that asks now"
-	if w.permit != "" {
+	switch {
+	case w.permit != "":
 		subject = w.permit
+	case w.key != "":
+		subject += " for " + printable(w.key, 60)
 	}
 	fmt.Fprintf(&b, "%s: in front of %s: %s\n", printable(name, sema.MaxName), subject, w.reason())
 	if w.position == 0 || len(w.st.Holders)+len(w.before) == 0 {
@@ -141,6 +207,7 @@ type whyJSON struct {
 	Limit    int           `json:"limit"`
 	Used     int           `json:"used"`
 	Permit   string        `json:"permit"`
+	Key      string        `json:"key"`
 	Weight   int           `json:"weight"`
 	Waits    bool          `json:"waits"`
 	Reason   string        `json:"reason"`
@@ -155,7 +222,7 @@ func (w why) json(name string) whyJSON {
 	part.Waiters = w.before
 	shown := view.Of(name, part)
 	return whyJSON{
-		Name: name, Limit: w.st.Limit, Used: w.st.Used, Permit: w.permit, Weight: w.weight,
+		Name: name, Limit: w.st.Limit, Used: w.st.Used, Permit: w.permit, Key: w.key, Weight: w.weight,
 		Waits: w.position > 0, Reason: w.reason(), Position: w.position, Ahead: w.ahead,
 		Holders: shown.Holders, Before: shown.Waiters,
 	}

@@ -230,7 +230,8 @@ func (m *model) detail() []string {
 		return []string{m.line(plain, id), m.line(plain, text)}
 	}
 	w := m.row - len(st.Holders)
-	return []string{m.line(plain, id), m.line(plain, "waits: "+why.Of(st, st.Waiters[w].Weight, w))}
+	waiter := st.Waiters[w]
+	return []string{m.line(plain, id), m.line(plain, "waits: "+why.Of(st, waiter.Key, waiter.Weight, why.Before(st, w)))}
 }
 
 // clean makes text that others wrote fit for a terminal: nothing in it moves the
