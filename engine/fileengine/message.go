@@ -5,33 +5,34 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/pack"
 )
 
 // message is for another process: that a client is told something, or that the
 // client's log has something for its process to see.
 func (s *step) message(client string, n *engine.Notification) []byte {
-	w := &writer{b: make([]byte, 2, 128)}
-	w.text(client)
+	w := &pack.Writer{B: make([]byte, 2, 128)}
+	w.Text(client)
 	if n != nil {
-		w.uint(1 | w.bool(n.Ask, 1) | w.bool(n.Renew, 2))
-		w.uint(uint64(len(n.Grants)))
+		w.Bits(true, n.Ask, n.Renew)
+		w.Uint(uint64(len(n.Grants)))
 		for _, g := range n.Grants {
-			w.id(g.ID, client)
-			w.int(g.Token)
-			w.int(int64(g.Slot))
-			w.int(g.Ticket)
-			w.duration(s.log.engine.uptime() + time.Until(g.Until)) // by the clock of all
+			w.ID(g.ID, client)
+			w.Int(g.Token)
+			w.Int(int64(g.Slot))
+			w.Int(g.Ticket)
+			w.Duration(s.log.engine.uptime() + time.Until(g.Until)) // by the clock of all
 		}
 	}
-	if len(w.b) > maxMessage {
+	if len(w.B) > maxMessage {
 		return s.message(client, nil)
 	}
 	if n == nil {
-		w.uint(0)
-		w.uint(0)
+		w.Bits()
+		w.Uint(0)
 	}
-	binary.LittleEndian.PutUint16(w.b, uint16(len(w.b)-2))
-	return w.b
+	binary.LittleEndian.PutUint16(w.B, uint16(len(w.B)-2))
+	return w.B
 }
 
 // receive takes in the messages of other processes, until the inbox is closed.
@@ -64,22 +65,22 @@ func (e *Engine) receive(in *inbox) {
 
 // heed carries out a message.
 func (e *Engine) heed(b []byte) (ok bool) {
-	r := &reader{b: string(b)}
-	client, bits := r.text(), r.uint()
-	n := engine.Notification{Ask: bits&2 != 0, Renew: bits&4 != 0}
+	r := &pack.Reader{B: string(b)}
+	client, told, n := r.Text(), false, engine.Notification{}
+	r.Bits(&told, &n.Ask, &n.Renew)
 	now := time.Now()
-	for range r.count() {
-		g := engine.Grant{ID: r.id(client), Token: r.int(), Slot: int(r.int()), Ticket: r.int()}
-		g.Until = now.Add(r.duration() - e.uptime())
+	for range r.Count() {
+		g := engine.Grant{ID: r.ID(client), Token: r.Int(), Slot: int(r.Int()), Ticket: r.Int()}
+		g.Until = now.Add(r.Duration() - e.uptime())
 		n.Grants = append(n.Grants, g)
 	}
-	if r.bad {
+	if r.Bad {
 		return false
 	}
 	session := e.session(client)
 	switch {
 	case session == nil: // closed meanwhile
-	case bits == 0:
+	case !told:
 		// Not at once: a process that was handed a permit has better use for
 		// the processor now.
 		time.AfterFunc(lookSoon, session.log.look)

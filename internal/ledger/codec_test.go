@@ -1,0 +1,57 @@
+package ledger
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"sema/engine"
+	"sema/internal/pack"
+)
+
+func full() Snapshot {
+	id := func(n uint64) engine.ID { return engine.ID{Client: "pabc.1", Number: n, Weight: 2, Slot: n%2 == 0} }
+	who := engine.Client{Host: "h", PID: 7, Label: "l", Caller: "c", Lease: 3000}
+	return Snapshot{
+		Limit: 5, Pinned: true, Paused: true, Token: 1_700_000_000_000_000, Keep: 1_700_000_000_000_900, Alarm: 3, Watcher: id(1),
+		Holders: []Recorded{{ID: id(2), End: 9, Since: 8, Token: 7, Slot: -1, Revoked: true, Via: "pabc.1", Rival: "x.2", Client: who}, {ID: id(3), Detached: true, Slot: 2, Via: "n"}},
+		Waiters: []Recorded{{ID: id(4), End: 1 << 50, Place: -5, Lease: 6, Insist: true, Behind: 12, Detached: true, Via: "pabc.1", Client: who}},
+		Fences:  map[string][2]int64{"pabc.1": {-1, 44}, "other": {3, 4}},
+		Keepers: map[string]Keeper{"pabc.1": {engine.Pass, 77}},
+	}
+}
+
+// Every field of a snapshot comes back, and the zero one.
+func TestSnapshotComesBack(t *testing.T) {
+	for _, want := range []Snapshot{{}, full()} {
+		w := pack.Writer{}
+		want.Append(&w)
+		r := pack.Reader{B: string(w.B)}
+		got, err := ReadSnapshot(&r)
+		if err != nil || !r.Whole() || !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
+		}
+	}
+	v := reflect.ValueOf(full())
+	for i := range v.NumField() {
+		if v.Field(i).IsZero() {
+			t.Errorf("%s is not tried", v.Type().Field(i).Name)
+		}
+	}
+}
+
+// Bytes of others are refused, whatever they are.
+func TestReadSnapshotRefuses(t *testing.T) {
+	w := pack.Writer{}
+	s := full()
+	s.Append(&w)
+	for n := range w.B {
+		if _, err := ReadSnapshot(&pack.Reader{B: string(w.B[:n])}); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("the first %d bytes of %d: %v", n, len(w.B), err)
+		}
+	}
+	w.B[0]++
+	if _, err := ReadSnapshot(&pack.Reader{B: string(w.B)}); !errors.Is(err, ErrForm) {
+		t.Errorf("another form: %v", err)
+	}
+}
