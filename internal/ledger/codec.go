@@ -64,6 +64,25 @@ func (s *Snapshot) Append(w *pack.Writer) {
 		n.text(w, client)
 		w.Uint(uint64(s.Keepers[client].Leave))
 		w.Int(s.Keepers[client].End - s.Token)
+		w.Bits(s.Keepers[client].Room)
+	}
+	w.Bits(s.Keyed)
+	if !s.Keyed {
+		return
+	}
+	w.Int(int64(s.PerKey))
+	w.Int(s.Time)
+	w.Int(s.Seq)
+	w.Int(int64(s.Epoch))
+	w.Uint(uint64(len(s.Keys)))
+	for _, k := range s.Keys {
+		n.text(w, k.Name)
+		w.Bits(k.Ruled, k.Full)
+		w.Int(int64(k.Cap))
+		w.Int(int64(k.Share))
+		w.Int(k.Base)
+		w.Int(k.Seq)
+		w.Int(int64(k.Epoch))
 	}
 }
 
@@ -101,7 +120,18 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 			s.Keepers = map[string]Keeper{}
 		}
 		client := n.readText(r)
-		s.Keepers[client] = Keeper{Leave: engine.Leave(r.Uint()), End: s.Token + r.Int()}
+		k := Keeper{Leave: engine.Leave(r.Uint()), End: s.Token + r.Int()}
+		r.Bits(&k.Room)
+		s.Keepers[client] = k
+	}
+	if r.Bits(&s.Keyed); s.Keyed {
+		s.PerKey, s.Time, s.Seq, s.Epoch = int(r.Int()), r.Int(), r.Int(), int(r.Int())
+		for range r.Count() {
+			k := RecordedKey{Name: n.readText(r)}
+			r.Bits(&k.Ruled, &k.Full)
+			k.Cap, k.Share, k.Base, k.Seq, k.Epoch = int(r.Int()), int(r.Int()), r.Int(), r.Int(), int(r.Int())
+			s.Keys = append(s.Keys, k)
+		}
 	}
 	if r.Bad {
 		return Snapshot{}, ErrDamaged
@@ -152,6 +182,7 @@ func (n *names) readID(r *pack.Reader) engine.ID {
 // common writes what permits and tickets have both.
 func (n *names) common(w *pack.Writer, r *Recorded, base int64) {
 	n.id(w, r.ID)
+	n.text(w, r.Key)
 	w.Int(r.End - base)
 	n.text(w, r.Via)
 	n.text(w, r.Rival)
@@ -164,7 +195,7 @@ func (n *names) common(w *pack.Writer, r *Recorded, base int64) {
 
 func (n *names) readCommon(r *pack.Reader, base int64) Recorded {
 	return Recorded{
-		ID: n.readID(r), End: base + r.Int(), Via: n.readText(r), Rival: n.readText(r),
+		ID: n.readID(r), Key: n.readText(r), End: base + r.Int(), Via: n.readText(r), Rival: n.readText(r),
 		Client: engine.Client{Host: n.readText(r), PID: int(r.Int()), Label: n.readText(r), Caller: n.readText(r), Lease: r.Duration()},
 	}
 }

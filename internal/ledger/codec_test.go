@@ -9,21 +9,23 @@ import (
 	"sema/internal/pack"
 )
 
-func full() Snapshot {
+func fullSnapshot() Snapshot {
 	id := func(n uint64) engine.ID { return engine.ID{Client: "pabc.1", Number: n, Weight: 2, Slot: n%2 == 0} }
 	who := engine.Client{Host: "h", PID: 7, Label: "l", Caller: "c", Lease: 3000}
 	return Snapshot{
 		Limit: 5, Pinned: true, Paused: true, Token: 1_700_000_000_000_000, Keep: 1_700_000_000_000_900, Alarm: 3, Watcher: id(1),
-		Holders: []Recorded{{ID: id(2), End: 9, Since: 8, Token: 7, Slot: -1, Revoked: true, Via: "pabc.1", Rival: "x.2", Client: who}, {ID: id(3), Detached: true, Slot: 2, Via: "n"}},
+		Holders: []Recorded{{ID: id(2), End: 9, Since: 8, Token: 7, Slot: -1, Revoked: true, Via: "pabc.1", Rival: "x.2", Client: who, Key: "key"}, {ID: id(3), Detached: true, Slot: 2, Via: "n"}},
 		Waiters: []Recorded{{ID: id(4), End: 1 << 50, Place: -5, Lease: 6, Insist: true, Behind: 12, Detached: true, Via: "pabc.1", Client: who}},
 		Fences:  map[string][2]int64{"pabc.1": {-1, 44}, "other": {3, 4}},
-		Keepers: map[string]Keeper{"pabc.1": {engine.Pass, 77}},
+		Keepers: map[string]Keeper{"pabc.1": {engine.Pass, 77, true}},
+		Keyed:   true, PerKey: 3, Time: 1 << 40, Seq: 9, Epoch: 4,
+		Keys: []RecordedKey{{"key", true, 3, 4, 5, 6, true, 7}, {Name: "other", Base: -2}},
 	}
 }
 
 // Every field of a snapshot comes back, and the zero one.
 func TestSnapshotComesBack(t *testing.T) {
-	for _, want := range []Snapshot{{}, full()} {
+	for _, want := range []Snapshot{{}, fullSnapshot()} {
 		w := pack.Writer{}
 		want.Append(&w)
 		r := pack.Reader{B: string(w.B)}
@@ -32,7 +34,7 @@ func TestSnapshotComesBack(t *testing.T) {
 			t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 		}
 	}
-	v := reflect.ValueOf(full())
+	v := reflect.ValueOf(fullSnapshot())
 	for i := range v.NumField() {
 		if v.Field(i).IsZero() {
 			t.Errorf("%s is not tried", v.Type().Field(i).Name)
@@ -43,7 +45,7 @@ func TestSnapshotComesBack(t *testing.T) {
 // Bytes of others are refused, whatever they are.
 func TestReadSnapshotRefuses(t *testing.T) {
 	w := pack.Writer{}
-	s := full()
+	s := fullSnapshot()
 	s.Append(&w)
 	for n := range w.B {
 		if _, err := ReadSnapshot(&pack.Reader{B: string(w.B[:n])}); !errors.Is(err, ErrDamaged) {
