@@ -14,7 +14,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"time"
@@ -113,20 +112,6 @@ type Call struct {
 
 	Requests []Request
 }
-
-// NamesKeys reports whether the call is about keys that share the semaphore, or about
-// how much each of them may hold.
-func (c *Call) NamesKeys() bool {
-	for i := range c.Requests {
-		if r := &c.Requests[i]; r.Key != "" || r.PerKey != 0 || r.Kind == SetKey || r.Kind == UnsetKey {
-			return true
-		}
-	}
-	return false
-}
-
-// ErrNoKeys: the engine cannot share a semaphore among keys.
-var ErrNoKeys = errors.New("sema: the engine cannot share a semaphore among keys")
 
 // Kind is what a request wants.
 type Kind uint8

@@ -2,7 +2,6 @@ package enginetest
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"sema/engine"
@@ -306,9 +305,6 @@ var namedTests = []test{
 		a, r := e.caller(), named(1)
 		r.Key = "acme"
 		got, err := step(e.ctx(), a, r)
-		if errors.Is(err, engine.ErrNoKeys) {
-			return
-		}
 		e.ok(err)
 		st, err := a.State(e.ctx())
 		e.ok(err)

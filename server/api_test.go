@@ -561,3 +561,81 @@ func TestCompression(t *testing.T) {
 		}
 	})
 }
+
+// Keys share a semaphore: callers name theirs, and operators say what each may hold.
+func TestKeys(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		const x = "/v1/semaphores/x"
+		held := h.want(200, "PUT", x+"/permits/1", `{"limit":4,"per_key":1,"key":"acme"}`)
+		if held.field("key") != "acme" {
+			t.Errorf("%s", held.body)
+		}
+		h.want(200, "PUT", x+"/permits/1", `{"limit":4,"per_key":1,"key":"acme"}`)
+		h.want(409, "PUT", x+"/permits/1", `{"limit":4,"per_key":1,"key":"beta"}`)
+		h.want(429, "PUT", x+"/permits/2", `{"limit":4,"per_key":1,"key":"acme"}`)
+		h.want(200, "PUT", x+"/permits/3", `{"limit":4,"per_key":1,"key":"beta"}`)
+		if heavy := h.want(409, "PUT", x+"/permits/4", `{"limit":4,"per_key":1,"key":"beta","weight":2}`); !strings.Contains(string(heavy.body), "the cap of its key") {
+			t.Errorf("%s", heavy.body)
+		}
+		h.want(204, "PUT", x+"/keys/a%2Fb%20c", `{"cap":3,"share":300}`)
+		h.want(204, "PUT", x+"/keys/acme", `{"cap":2}`)
+		h.want(200, "PUT", x+"/permits/2", `{"limit":4,"per_key":1,"key":"acme"}`)
+		show := string(h.want(200, "GET", x, ``).body)
+		for _, want := range []string{
+			`"per_key":1`, `{"key":"a/b c","held":0,"waiting":0,"oldest_seconds":0,"cap":3,"share":300,"ruled":true,"full":false,"before":0,"why":""}`,
+			`"key":"acme","held":2,`, `"key":"beta","weight":1`,
+		} {
+			if !strings.Contains(show, want) {
+				t.Errorf("no %s in %s", want, show)
+			}
+		}
+		h.want(204, "DELETE", x+"/keys/acme", ``)
+		h.want(204, "DELETE", x+"/keys/nobody", ``)
+		h.want(404, "DELETE", "/v1/semaphores/y/keys/acme", ``)
+		h.want(404, "PUT", "/v1/semaphores/y/keys/acme", `{"cap":1}`)
+		h.want(204, "PUT", x+"/limit", `{"limit":5,"per_key":0}`)
+		h.want(200, "PUT", x+"/permits/5", `{"limit":4,"per_key":1,"key":"beta","weight":2}`)
+		h.want(204, "PUT", x+"/limit", `{"limit":6}`)
+		for _, body := range []string{`{"limit":1,"key":"a\u0000"}`, `{"limit":1,"per_key":-1}`, `{"limit":1,"head_start_seconds":-1}`, `{"limit":1,"head_start_seconds":86401}`} {
+			h.want(400, "PUT", x+"/permits/6", body)
+		}
+		for _, body := range []string{`{"cap":-1}`, `{"share":1001}`, `{"caps":1}`} {
+			h.want(400, "PUT", x+"/keys/acme", body)
+		}
+		h.want(400, "PUT", x+"/keys/a%00", `{"cap":1}`)
+		h.want(400, "PUT", x+"/limit", `{"limit":5,"per_key":-1}`)
+		said := ""
+		for line := range strings.Lines(h.audit.String()) {
+			var a access.Record
+			expect.OK(t, json.Unmarshal([]byte(line), &a))
+			if a.Result == "done" {
+				said += fmt.Sprint(a.What, " ", a.Key, " ", a.Cap, " ", a.Share, " ", a.PerKey != nil && *a.PerKey == 0, "; ")
+			}
+		}
+		if want := "set-key a/b c 3 300 false; set-key acme 2 0 false; unset-key acme 0 0 false; unset-key nobody 0 0 false; limit  0 0 true; limit  0 0 false; "; said != want {
+			t.Errorf("audit: %s", said)
+		}
+	})
+}
+
+// A caller with a head start goes before one of its key that came before it.
+func TestAHeadStart(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		h.want(200, "PUT", "/v1/semaphores/x/permits/held", `{"limit":1,"key":"acme"}`)
+		first := make(chan string, 2)
+		var callers sync.WaitGroup
+		for _, c := range []struct{ id, more string }{{"batch", ""}, {"quick", `,"head_start_seconds":60`}} {
+			callers.Go(func() {
+				h.want(200, "PUT", "/v1/semaphores/x/permits/"+c.id, `{"limit":1,"key":"acme","wait_seconds":600`+c.more+`}`)
+				first <- c.id
+				h.want(204, "DELETE", "/v1/semaphores/x/permits/"+c.id, ``)
+			})
+			time.Sleep(time.Second)
+		}
+		h.want(204, "DELETE", "/v1/semaphores/x/permits/held", ``)
+		if a, b := <-first, <-first; a != "quick" || b != "batch" {
+			t.Errorf("%s, then %s", a, b)
+		}
+		callers.Wait()
+	})
+}

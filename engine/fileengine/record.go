@@ -99,6 +99,10 @@ func (rec *record) encode() []byte {
 		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil)
 		w.Int(int64(q.Behind))
 		w.Int(q.Token)
+		w.Text(q.Key)
+		w.Int(int64(q.PerKey))
+		w.Int(int64(q.Cap))
+		w.Int(int64(q.Share))
 		if q.Who != nil {
 			w.Who(*q.Who)
 		}
@@ -119,6 +123,7 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 			named := false
 			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named)
 			q.Behind, q.Token = int(r.Int()), r.Int()
+			q.Key, q.PerKey, q.Cap, q.Share = r.Text(), int(r.Int()), int(r.Int()), int(r.Int())
 			if named {
 				who := r.Who()
 				q.Who = &who

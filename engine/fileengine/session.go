@@ -38,12 +38,9 @@ func (s *session) Lasting() bool {
 
 // Step implements engine.Session.
 func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, err error) {
-	if c.NamesKeys() {
-		return engine.Reply{}, &engine.Error{Op: "step", Name: s.log.name, NotExecuted: true, Err: engine.ErrNoKeys}
-	}
 	creates, asks := false, false
 	for _, r := range c.Requests {
-		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit
+		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit || r.Kind == engine.SetKey && r.Limit > 0
 		asks = asks || r.Kind == engine.Ask
 	}
 	c.Keep = 0 // another process could not take it back

@@ -110,13 +110,19 @@ func (t *terms) flag(on bool, flag byte) {
 	}
 }
 
+// namesKeys reports whether a request is about keys that share the semaphore, or about
+// how much each of them may hold.
+func namesKeys(r engine.Request) bool {
+	return r.Key != "" || r.PerKey != 0 || r.Kind == engine.SetKey || r.Kind == engine.UnsetKey
+}
+
 // aboutPermit reports whether requests of this kind are about a permit.
 func aboutPermit(k engine.Kind) bool { return k <= engine.Revoke }
 
 // encode returns the words of a call, behind the name and the hash of a script:
 // keys and arguments of step. They are good until the next encode.
 func (w *words) encode(c engine.Call, who *description) []any {
-	w.keyed = w.keyed || c.NamesKeys()
+	w.keyed = w.keyed || slices.ContainsFunc(c.Requests, namesKeys)
 	marks, ids := byte(0), 0
 	if c.Fence {
 		marks = fenceMark

@@ -2,7 +2,11 @@ package ledger
 
 import "sema/engine"
 
-// Head is the ticket that is served next; ok is false if nobody waits.
+// The places of tickets order them across all keys as well: for engines in which
+// clients watch each other.
+
+// Head is the ticket whose caller has waited for the longest; ok is false if nobody
+// waits.
 func (l *Ledger) Head() (id engine.ID, ok bool) {
 	if len(l.queue) == 0 {
 		return engine.ID{}, false
@@ -10,7 +14,7 @@ func (l *Ledger) Head() (id engine.ID, ok bool) {
 	return l.queue[0].id, true
 }
 
-// Behind is the ticket that follows the given one in the queue.
+// Behind is the ticket that follows the given one.
 func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 	t := l.tickets[id]
 	if t == nil {
@@ -68,7 +72,13 @@ func (l *Ledger) Via(id engine.ID) string {
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
 
 // Forgotten is what a snapshot says of a semaphore whose clients are all gone:
-// its limit, and the last token.
+// what operators said, its limit, and the last token.
 func (s Snapshot) Forgotten() Snapshot {
-	return Snapshot{Limit: s.Limit, Pinned: s.Pinned, Token: s.Token, Keep: s.Keep}
+	left := Snapshot{Limit: s.Limit, Pinned: s.Pinned, Paused: s.Paused, Token: s.Token, Keep: s.Keep, Keyed: s.Keyed, PerKey: s.PerKey}
+	for _, k := range s.Keys {
+		if k.Ruled {
+			left.Keys = append(left.Keys, RecordedKey{Name: k.Name, Ruled: true, Cap: k.Cap, Share: k.Share})
+		}
+	}
+	return left
 }
