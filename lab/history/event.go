@@ -45,6 +45,7 @@ type Event struct {
 	Sem    int    `json:"s"`
 	Op     int64  `json:"n,omitempty"`
 	Weight int    `json:"weight,omitempty"` // Call
+	Key    string `json:"key,omitempty"`    // Call: whose it is to be
 	Try    bool   `json:"try,omitempty"`    // Call: does not wait
 	Until  int64  `json:"until,omitempty"`  // Call: when the context ends; 0: never
 	Permit string `json:"id,omitempty"`     // Got
@@ -82,6 +83,9 @@ type Semaphore struct {
 	Slots   bool          `json:"slots,omitempty"`
 	Weights bool          `json:"weights,omitempty"` // of 1 … Limit
 	Resized bool          `json:"resized,omitempty"` // SetLimit is part of the load
+
+	Keys   int `json:"keys,omitempty"`    // so many share it; 0: it has none
+	PerKey int `json:"per_key,omitempty"` // the most that each of them may hold
 
 	// Ordered has the order judged to the instant, by tokens: a caller that waits or
 	// was served before another one asks has the smaller token, or one that is

@@ -42,6 +42,7 @@ func Judge(r *Round) []Breach {
 	var all []Breach
 	for i, s := range r.Semaphores {
 		all = append(all, j.limit(i)...)
+		all = append(all, j.caps(i)...)
 		all = append(all, j.tokens(i)...)
 		if s.Ordered {
 			all = append(all, j.ordered(i)...)
@@ -72,6 +73,7 @@ type acquisition struct {
 	token                   int64
 	slot                    int // -1: none
 	permit, err, text       string
+	key                     string
 	releaseErr              string
 }
 
@@ -135,7 +137,7 @@ func newJudge(r *Round) *judge {
 		a := ops[k]
 		switch e.Kind {
 		case Call:
-			a = &acquisition{worker: e.Worker, sem: e.Sem, weight: e.Weight, op: e.Op, try: e.Try, until: e.Until, call: e.At, slot: -1}
+			a = &acquisition{worker: e.Worker, sem: e.Sem, weight: e.Weight, key: e.Key, op: e.Op, try: e.Try, until: e.Until, call: e.At, slot: -1}
 			ops[k] = a
 			j.all = append(j.all, a)
 		case Stall:

@@ -83,6 +83,20 @@ func fault(begin, end int64, more ...func(*Window)) func(*script) {
 
 func semaphore(f func(*Semaphore)) func(*script) { return func(s *script) { f(&s.Semaphores[0]) } }
 
+// keys has each key hold so much at the most.
+func keys(perKey int) func(*script) {
+	return semaphore(func(s *Semaphore) { s.Keys, s.PerKey = 2, perKey })
+}
+
+// key has an acquisition be for a key.
+func key(name string) func(*Event) {
+	return func(e *Event) {
+		if e.Kind == Call {
+			e.Key = name
+		}
+	}
+}
+
 func weight(n int) func(*Event) {
 	return func(e *Event) {
 		if e.Kind == Call {

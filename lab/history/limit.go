@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -16,6 +17,33 @@ import (
 // granted after it must fit. A permit that passes within a process was granted
 // earlier than its caller came, by as much as a lost recall leaves.
 func (j *judge) limit(sem int) []Breach {
+	lease := j.Semaphores[sem].Lease
+	return j.atOnce(sem, j.bySem[sem], "the limit is", func(a *acquisition, since, at int64) int {
+		return j.greatestLimit(sem, since-int64(lease/3+Slack)-int64(j.stalled(a.worker, since-int64(lease), since)), at)
+	})
+}
+
+// caps judges the same of each key that shares the semaphore.
+func (j *judge) caps(sem int) (breaches []Breach) {
+	s := j.Semaphores[sem]
+	if s.Keys == 0 {
+		return nil
+	}
+	byKey := map[string][]*acquisition{}
+	for _, a := range j.bySem[sem] {
+		byKey[a.key] = append(byKey[a.key], a)
+	}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		if key != "" {
+			breaches = append(breaches, j.atOnce(sem, byKey[key], "the cap of "+key+" is", func(*acquisition, int64, int64) int { return s.PerKey })...)
+		}
+	}
+	return breaches
+}
+
+// atOnce judges some acquisitions of a semaphore by a bound: that for what the last of
+// those held at one time was granted, since when all had been asked for.
+func (j *judge) atOnce(sem int, all []*acquisition, bound string, of func(last *acquisition, since, at int64) int) []Breach {
 	s := j.Semaphores[sem]
 	type edge struct {
 		at int64
@@ -23,7 +51,7 @@ func (j *judge) limit(sem int) []Breach {
 		in bool
 	}
 	var edges []edge
-	for _, a := range j.bySem[sem] {
+	for _, a := range all {
 		if a.first != 0 {
 			edges = append(edges, edge{a.first, a, true}, edge{a.last, a, false})
 		}
@@ -45,7 +73,7 @@ func (j *judge) limit(sem int) []Breach {
 			continue
 		}
 		for _, a := range held {
-			if a.slot >= 0 && a.slot == e.a.slot {
+			if a.slot >= 0 && a.slot == e.a.slot && len(all) == len(j.bySem[sem]) {
 				breaches = append(breaches, Breach{
 					Promise: PromiseLimit, Semaphore: s.Name, At: e.at, Over: time.Duration(min(a.last, e.a.last) - e.at),
 					Text:    fmt.Sprintf("slot %d twice at once: %s (permit %s) and %s (permit %s)", a.slot, a.name(), a.permit, e.a.name(), e.a.permit),
@@ -59,12 +87,12 @@ func (j *judge) limit(sem int) []Breach {
 			weight += a.weight
 			since = max(since, a.call)
 		}
-		limit := j.greatestLimit(sem, since-int64(s.Lease/3+Slack)-int64(j.stalled(e.a.worker, since-int64(s.Lease), since)), e.at)
+		limit := of(e.a, since, e.at)
 		if weight <= limit {
 			continue
 		}
 		until := int64(never)
-		text := fmt.Sprintf("%d held at once, the limit is %d:", weight, limit)
+		text := fmt.Sprintf("%d held at once, %s %d:", weight, bound, limit)
 		for _, a := range held {
 			until = min(until, a.last)
 			text += fmt.Sprintf(" %s (weight %d, permit %s, token %d, held %s–%s),", a.name(), a.weight, a.permit, a.token, ms(a.first-j.start), ms(a.last-j.start))

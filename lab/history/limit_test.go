@@ -33,6 +33,12 @@ func TestLimit(t *testing.T) {
 		{name: "a lease after a server that forgot", record: write(fault(25, 26, excusesLimit),
 			hold(1, 1, 3100, 3110, 3500), hold(1, 2, 3100, 3110, 3500), hold(1, 3, 3100, 3110, 3500)), breaks: 1},
 
+		{name: "as many as the cap", record: write(keys(1), hold(1, 1, 10, 20, 500, key("a")), hold(2, 2, 10, 21, 500, key("b")))},
+		{name: "more than the cap", record: write(keys(1), hold(1, 1, 10, 20, 500, key("a")), hold(2, 2, 10, 21, 500, key("a"))), breaks: 1},
+		{name: "more than the cap of none", record: write(keys(1), hold(1, 1, 10, 20, 500), hold(2, 2, 10, 21, 500))},
+		{name: "more than the cap, by a server that forgot", record: write(keys(1), hold(1, 1, 10, 20, 500, key("a")),
+			hold(2, 2, 10, 21, 500, key("a")), fault(5, 26, excusesLimit)), breaks: 1, excused: 1},
+
 		{name: "slots of their own", record: write(hold(1, 1, 10, 20, 30, token(7, 1)), hold(2, 2, 15, 25, 60, token(8, 0)))},
 		{name: "a slot twice at once", record: write(hold(1, 1, 10, 20, 30, token(7, 1)), hold(2, 2, 15, 25, 60, token(8, 1))), breaks: 1},
 

@@ -10,7 +10,7 @@ import (
 // order judges that who waits is not passed over by those who came later, or not
 // for longer than until it asks again: a sixth of the lease.
 //
-// A is passed over by B if B called after A was known to wait, and has its
+// A is passed over by B, of the same key, if B called after A was known to wait, and has its
 // permit while A still waits, at a time when no fault explains it; and, if A is
 // granted in the end, B's token is the smaller one, so that B was not only told
 // earlier. What counts is the time from
@@ -42,7 +42,7 @@ func (j *judge) order(sem int) []Breach {
 		var first, last *acquisition
 		for ; at < len(granted) && granted[at].got < end; at++ {
 			b := granted[at]
-			if b.call <= a.queued || a.got != 0 && b.token > a.token {
+			if b.key != a.key || b.call <= a.queued || a.got != 0 && b.token > a.token {
 				continue
 			}
 			forgotten := j.excuse(b.got, s.Lease, func(w *Window) bool { return w.Order }) != ""
@@ -89,7 +89,7 @@ func (j *judge) barged(a *acquisition, granted []*acquisition, end int64, around
 	since := a.queued + int64(Slack+j.stalledAnywhere(a.queued, end))
 	at, _ := slices.BinarySearchFunc(granted, since, func(b *acquisition, t int64) int { return cmp.Compare(b.got, t) })
 	for ; at < len(granted) && granted[at].got < end; at++ {
-		if b := granted[at]; b.call > since && (a.got == 0 || b.token < a.token) {
+		if b := granted[at]; b.key == a.key && b.call > since && (a.got == 0 || b.token < a.token) {
 			return b
 		}
 	}

@@ -20,6 +20,7 @@ func TestOrder(t *testing.T) {
 		{name: "once, by one that came long after it, around a stall", record: write(busy, a, hold(2, 10, 400, 1000, 1004), event(500, Event{Kind: Stall, Worker: 2, Span: 200 * milli}))},
 		{name: "by those who came before", record: write(busy, a, hold(2, 10, 15, 1000, 1004), hold(2, 11, 16, 3000, 3004))},
 		{name: "by those who were granted later", record: write(busy, a, hold(2, 10, 30, 1000, 1004, token(4000_001, -1)), hold(2, 11, 40, 3000, 3004, token(4000_002, -1)))},
+		{name: "by those of another key", record: write(busy, a, hold(2, 10, 30, 1000, 1004, key("b")), hold(2, 11, 40, 3000, 3004, key("b")))},
 		{name: "unfair", record: write(busy, a, b, semaphore(func(s *Semaphore) { s.Unfair = true }))},
 		{name: "passes", record: write(busy, a, b, semaphore(func(s *Semaphore) { s.Passes = 3 }))},
 		{name: "while it is cut off", record: write(busy, a, b, fault(900, 2000, hitsWorker1))},

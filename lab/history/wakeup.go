@@ -16,11 +16,15 @@ import (
 // would fit beside all that, somebody has to be served. The time of faults, and
 // a lease after each, does not count: until then a permit may be held that
 // nobody knows of.
+//
+// With keys, somebody has to be served if the heaviest of all who wait would fit, and the
+// heaviest of some key beside what that key holds.
 func (j *judge) wakeUp(sem int) []Breach {
 	s := j.Semaphores[sem]
 	told := int64(s.Lease/6 + Slack) // so long a grant may take to be known
 	type edge struct {
 		at             int64
+		key            string
 		held           int
 		weight, waiter int // of the one that waits
 	}
@@ -32,7 +36,7 @@ func (j *judge) wakeUp(sem int) []Breach {
 			if a.released != 0 && a.releaseErr == "" {
 				until = a.released + int64(s.Keep)
 			}
-			edges = append(edges, edge{at: max(a.call, a.got-told), held: a.weight}, edge{at: until, held: -a.weight})
+			edges = append(edges, edge{at: max(a.call, a.got-told), key: a.key, held: a.weight}, edge{at: until, key: a.key, held: -a.weight})
 		}
 		if a.queued != 0 {
 			until := min(a.end(), j.gone(a.worker))
@@ -40,32 +44,38 @@ func (j *judge) wakeUp(sem int) []Breach {
 				until = max(a.queued, until-told)
 			}
 			waiters = append(waiters, a)
-			edges = append(edges, edge{at: a.queued, weight: a.weight, waiter: 1}, edge{at: until, weight: a.weight, waiter: -1})
+			edges = append(edges, edge{at: a.queued, key: a.key, weight: a.weight, waiter: 1}, edge{at: until, key: a.key, weight: a.weight, waiter: -1})
 		}
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
 	var breaches []Breach
-	held, waiting, room := 0, map[int]int{}, int64(0)
+	held, heldOf, waiting, room := 0, map[string]int{}, map[waiter]int{}, int64(0)
 	may := s.Lease/6 + time.Second
 	for i, e := range edges {
 		held += e.held
+		heldOf[e.key] += e.held
 		if e.waiter != 0 {
-			if waiting[e.weight] += e.waiter; waiting[e.weight] == 0 {
-				delete(waiting, e.weight)
+			w := waiter{e.key, e.weight}
+			if waiting[w] += e.waiter; waiting[w] == 0 {
+				delete(waiting, w)
 			}
 		}
 		if i+1 < len(edges) && edges[i+1].at == e.at {
 			continue
 		}
-		heaviest := 0
+		heaviest, of := 0, map[string]int{}
 		for w := range waiting {
-			heaviest = max(heaviest, w)
+			heaviest, of[w.key] = max(heaviest, w.weight), max(of[w.key], w.weight)
+		}
+		open := false // some key is not at its cap
+		for key, weight := range of {
+			open = open || key == "" || heldOf[key]+weight <= s.PerKey
 		}
 		next := e.at
 		if i+1 < len(edges) {
 			next = edges[i+1].at
 		}
-		if heaviest > 0 && next != never && held+heaviest <= j.leastLimit(sem, e.at, next) {
+		if open && next != never && held+heaviest <= j.leastLimit(sem, e.at, next) {
 			if room == 0 {
 				room = e.at
 			}
@@ -94,6 +104,12 @@ func (j *judge) wakeUp(sem int) []Breach {
 			Excused: j.excuse(from, never/2, func(w *Window) bool { return w.Sleep })})
 	}
 	return breaches
+}
+
+// waiter is one that waits for a weight for its key.
+type waiter struct {
+	key    string
+	weight int
 }
 
 // stalledAnywhere is for how long some process stood still between two times.

@@ -17,6 +17,8 @@ func TestWakeUp(t *testing.T) {
 		{name: "all held", record: write(holds(10, 900, 4900), holds(11, 900, 4900), waits)},
 		{name: "heavier than what is free", record: write(holds(10, 900, 4900), hold(1, 1, 999, 5000, 5010, weight(2)), queued(1, 1, 1000))},
 		{name: "behind one that is heavier", record: write(holds(10, 900, 4900), hold(1, 1, 999, 5000, 5010, weight(2)), queued(1, 1, 1000), hold(1, 2, 999, 5020, 5030), queued(1, 2, 1001))},
+		{name: "at the cap of its key", record: write(keys(1), hold(2, 10, 899, 900, 4900, key("a")), hold(1, 1, 999, 5000, 5010, key("a")), queued(1, 1, 1000))},
+		{name: "beside another key at its cap", record: write(keys(1), hold(2, 10, 899, 900, 4900, key("b")), hold(1, 1, 999, 5000, 5010, key("a")), queued(1, 1, 1000)), breaks: 1},
 		{name: "without end, killed", record: write(event(999, Event{Kind: Call, Worker: 1, Op: 1, Weight: 1}), queued(1, 1, 1000), func(s *script) { s.Workers[0].Gone = 5000 * milli }), breaks: 1},
 		{name: "after a fault", record: write(waits, fault(500, 900))},
 		{name: "long after a fault", record: write(waits, fault(10, 11), semaphore(func(s *Semaphore) { s.Lease = time.Second })), breaks: 1},

@@ -25,7 +25,7 @@ type handle struct {
 	w        *worker
 	sem      int
 	about    history.Semaphore
-	acquire  func(ctx context.Context, weight int, try bool) (permit, error)
+	acquire  func(ctx context.Context, key string, weight int, try bool) (permit, error)
 	setLimit func(ctx context.Context, limit int) error
 	close    func() error
 
@@ -66,14 +66,15 @@ func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) 
 	if err != nil {
 		return nil, err
 	}
-	h.acquire = func(ctx context.Context, weight int, try bool) (permit, error) {
-		var p *sema.Permit
-		var err error
-		if try {
-			p, err = sem.TryAcquireN(ctx, weight)
-		} else {
-			p, err = sem.AcquireN(ctx, weight)
+	h.acquire = func(ctx context.Context, key string, weight int, try bool) (permit, error) {
+		acquire, tryAcquire := sem.AcquireN, sem.TryAcquireN
+		if key != "" {
+			acquire, tryAcquire = sem.For(key).AcquireN, sem.For(key).TryAcquireN
 		}
+		if try {
+			acquire = tryAcquire
+		}
+		p, err := acquire(ctx, weight)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +90,7 @@ func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) 
 
 // begin notes that an acquisition is about to be asked for. until is how long
 // from now its context lives; 0: for ever.
-func (h *handle) begin(weight int, try bool, until time.Duration) *operation {
+func (h *handle) begin(key string, weight int, try bool, until time.Duration) *operation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d := time.Duration(h.called + int64(apart) - history.Now()); d > 0 {
@@ -98,7 +99,7 @@ func (h *handle) begin(weight int, try bool, until time.Duration) *operation {
 	o := &operation{op: h.w.ops.Add(1), call: history.Now()}
 	h.called = o.call
 	h.waiting = append(h.waiting, o)
-	e := history.Event{At: o.call, Kind: history.Call, Sem: h.sem, Op: o.op, Weight: weight, Try: try}
+	e := history.Event{At: o.call, Kind: history.Call, Sem: h.sem, Op: o.op, Key: key, Weight: weight, Try: try}
 	if until > 0 {
 		e.Until = o.call + int64(until)
 	}

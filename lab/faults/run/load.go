@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -17,7 +18,11 @@ func (w *worker) load(handles []*handle, random *rand.Rand, long bool) {
 		if h.about.Weights && random.IntN(2) == 0 {
 			weight = 1 + random.IntN(h.about.Limit)
 		}
-		p, o := h.get(random, weight)
+		key := ""
+		if n := h.about.Keys; n > 0 {
+			key, weight = fmt.Sprint("key ", random.IntN(n)), min(weight, h.about.PerKey)
+		}
+		p, o := h.get(random, key, weight)
 		if p == nil {
 			continue
 		}
@@ -43,7 +48,7 @@ func (w *worker) pause(d time.Duration) bool {
 }
 
 // get acquires in one of the ways there are.
-func (h *handle) get(random *rand.Rand, weight int) (permit, *operation) {
+func (h *handle) get(random *rand.Rand, key string, weight int) (permit, *operation) {
 	var alive time.Duration
 	try, cancels := false, false
 	switch random.IntN(10) {
@@ -56,7 +61,7 @@ func (h *handle) get(random *rand.Rand, weight int) (permit, *operation) {
 	case 3:
 		alive = between(random, h.about.Lease, 2*h.about.Lease)
 	}
-	o := h.begin(weight, try, alive)
+	o := h.begin(key, weight, try, alive)
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	switch {
 	case cancels:
@@ -65,7 +70,7 @@ func (h *handle) get(random *rand.Rand, weight int) (permit, *operation) {
 	case alive > 0:
 		ctx, cancel = context.WithTimeout(ctx, alive)
 	}
-	p, err := h.acquire(ctx, weight, try)
+	p, err := h.acquire(ctx, key, weight, try)
 	cancel()
 	h.ended(o, p, err)
 	if err != nil {

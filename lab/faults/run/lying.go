@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +75,17 @@ func (s *lyingSession) fromNowhere(ctx context.Context, c engine.Call) (engine.R
 			*a = engine.Answer{Status: engine.Granted, Token: time.Now().UnixMicro(), Slot: -1, Lease: r.Lease}
 		}
 	})
+}
+
+// asksForOthers asks for another key now and then.
+func (s *lyingSession) asksForOthers(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	c.Requests = slices.Clone(c.Requests)
+	for i := range c.Requests {
+		if r := &c.Requests[i]; r.Key != "" && s.once(10) {
+			r.Key = "another"
+		}
+	}
+	return s.Session.Step(ctx, c)
 }
 
 // revives asks for a fifth of the lease, and calls what it finds ended renewed.

@@ -33,7 +33,7 @@ func classicOptions(w *worker, s history.Semaphore) classic.Options {
 // it tries again.
 func (h *handle) original(sem classic.Semaphore, err error) error {
 	h.close = func() error { return nil }
-	h.acquire = func(ctx context.Context, _ int, try bool) (permit, error) {
+	h.acquire = func(ctx context.Context, _ string, _ int, try bool) (permit, error) {
 		for {
 			// Trusted for the lease from before it was asked for, less a tenth.
 			until := time.Now().Add(h.about.Lease * 9 / 10)
