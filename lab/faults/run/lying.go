@@ -77,12 +77,12 @@ func (s *lyingSession) fromNowhere(ctx context.Context, c engine.Call) (engine.R
 	})
 }
 
-// asksForOthers asks for another key now and then.
+// asksForOthers asks for keys of its own now and then.
 func (s *lyingSession) asksForOthers(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	c.Requests = slices.Clone(c.Requests)
 	for i := range c.Requests {
-		if r := &c.Requests[i]; r.Key != "" && s.once(10) {
-			r.Key = "another"
+		if r := &c.Requests[i]; r.Key != "" && s.once(3) {
+			r.Key = fmt.Sprint("of ", r.ID)
 		}
 	}
 	return s.Session.Step(ctx, c)

@@ -58,7 +58,7 @@ func makePlan(seed uint64, bug *planted) *plan {
 		}
 		if bug != nil && bug.original != nil {
 			s.Weights, s.Slots, s.Resized = false, false, false
-		} else if i > 1 && some(60) { // keys share it
+		} else if i > 1 && (some(60) || bug != nil && bug.keys) { // keys share it
 			s.Keys, s.PerKey = 2+random.IntN(4), 1+random.IntN(s.Limit)
 		}
 		p.semaphores = append(p.semaphores, s)

@@ -12,6 +12,7 @@ type planted struct {
 	name    string
 	promise string // that it breaks
 	fault   string // what it needs to show, beside load; empty: whatever comes
+	keys    bool   // it needs keys that share a semaphore
 
 	// One of these is the bug: an engine's session that lies, or a semaphore that
 	// is not sema's.
@@ -26,7 +27,7 @@ var plantedBugs = []planted{
 	{name: "a renewal that revives", promise: history.PromiseLimit, step: (*lyingSession).revives},
 	{name: "the book's basic semaphore, clocks 100 ms apart", promise: history.PromiseLimit, original: basicOriginal},
 	{name: "the book's fair semaphore, clocks 100 ms apart", promise: history.PromiseLimit, original: fairOriginal},
-	{name: "a permit of another key", promise: history.PromiseLimit, step: (*lyingSession).asksForOthers},
+	{name: "a permit of another key", promise: history.PromiseLimit, keys: true, step: (*lyingSession).asksForOthers},
 	{name: "a token of the process's own counting", promise: history.PromiseTokens, step: (*lyingSession).ownCount},
 	{
 		name: "a counter as token, across a restart", promise: history.PromiseTokens, fault: "server: kill -9, nothing on disk",
