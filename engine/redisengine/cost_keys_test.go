@@ -1,0 +1,174 @@
+package redisengine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/engine"
+	"sema/lab/expect"
+	"sema/lab/redistest"
+)
+
+// The server's time for each step of the table of keys in docs/redis.md, in µs, lowest
+// and median of rounds of eight, and the memory of a key that waits:
+// go test -run xxx -bench OfKeys -benchtime 100x.
+func BenchmarkServerTimeOfKeys(b *testing.B) {
+	server := redistest.Start(b)
+	rdb := server.Client()
+	memory := func() float64 {
+		info, err := rdb.Info(expect.Within(b), "memory").Result()
+		expect.OK(b, err)
+		var n float64
+		_, rest, _ := strings.Cut(info, "used_memory:")
+		_, err = fmt.Sscanf(rest, "%f", &n)
+		expect.OK(b, err)
+		return n
+	}
+	e := engineAt(b, server.Addr())
+	ask := func(s *direct, number int, key string, limit int) engine.Request {
+		r := s.request(engine.Ask, uint64(number), time.Hour)
+		r.Limit, r.Wait, r.Key, r.Ticket = limit, true, key, 30*time.Minute
+		return r
+	}
+	plain, keyed := session(b, e, "plain"), session(b, e, "keyed")
+	for _, s := range []*direct{plain, keyed} {
+		s.do(s.request(engine.Release, 1, 0)) // its scripts are known
+	}
+	keyed.do(ask(keyed, 1, "other", engine.MaxLimit))
+	plain.do(ask(plain, 1, "", engine.MaxLimit))
+
+	// Queues: tickets of so many keys, of one client. The holder of the only permit
+	// is always the client itself.
+	type queue struct {
+		name          string
+		keys, tickets int
+		s             *direct
+		holds, next   int
+	}
+	queues := []*queue{
+		{name: "plain-10", keys: 0, tickets: 10}, {name: "plain-100000", keys: 0, tickets: 100_000},
+		{name: "keys-10", keys: 10, tickets: 10}, {name: "keys-10000", keys: 10_000, tickets: 100_000},
+		{name: "keys-10-of-10000", keys: 10, tickets: 10_000},
+	}
+	of := func(q *queue, i int) string {
+		if q.keys == 0 {
+			return ""
+		}
+		return fmt.Sprint("key ", i%q.keys)
+	}
+	for _, q := range queues {
+		q.s = session(b, e, q.name)
+		q.s.do(ask(q.s, 1, of(q, 0), 1))
+		q.holds, q.next = 1, 2
+		var asks []engine.Request
+		before := memory()
+		for i := range q.tickets {
+			asks = append(asks, ask(q.s, q.next, of(q, i), 1))
+			q.next++
+			if len(asks) == 500 || i == q.tickets-1 {
+				q.s.do(asks...)
+				asks = nil
+			}
+		}
+		if q.tickets >= 10_000 {
+			b.ReportMetric((memory()-before)/float64(q.tickets), q.name+"-B/ticket")
+		}
+	}
+	// handOff releases the permit, and hears who has it next. The queue stays as long.
+	handOff := func(q *queue) {
+		granted := []engine.Grant{}
+		released := q.s.request(engine.Release, uint64(q.holds), 0)
+		reply, err := q.s.try(expect.Within(b), released)
+		expect.OK(b, err)
+		granted = append(granted, reply.Notification.Grants...)
+		if len(granted) != 1 {
+			b.Fatalf("%s: %d grants", q.name, len(granted))
+		}
+		q.holds = int(granted[0].ID.Number)
+	}
+	const round = 8 // fewer than the shortest queue has
+	times := map[string][]float64{}
+	measured := func(what string, f func(i int)) {
+		expect.OK(b, rdb.ConfigResetStat(expect.Within(b)).Err())
+		for i := range round {
+			f(i)
+		}
+		times[what] = append(times[what], perCall(b, rdb))
+	}
+	for b.Loop() {
+		for _, s := range []struct {
+			what string
+			*direct
+			key string
+		}{{"plain-", plain, ""}, {"keyed-", keyed, "acme"}} {
+			measured(s.what+"acquire", func(i int) { s.do(ask(s.direct, 10+i, s.key, engine.MaxLimit)) })
+			measured(s.what+"release", func(i int) { s.do(s.request(engine.Release, uint64(10+i), 0)) })
+		}
+		for _, q := range queues {
+			measured(q.name+"-hand-off", func(int) { handOff(q) })
+			var again []engine.Request
+			for range round {
+				again = append(again, ask(q.s, q.next, of(q, q.next), 1))
+				q.next++
+			}
+			i := 0
+			measured(q.name+"-join", func(int) { q.s.do(again[i]); i++ })
+		}
+	}
+	for what, all := range times {
+		slices.Sort(all)
+		b.ReportMetric(all[0], what+"-µs")
+		b.ReportMetric(all[len(all)/2], what+"-median-µs")
+	}
+	b.ReportMetric(0, "ns/op")
+	b.Cleanup(func() { expect.OK(b, rdb.FlushDB(expect.Within(b)).Err()) })
+}
+
+// What keys leave behind when nobody uses them any more: nothing.
+func TestIdleKeysLeaveNothing(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client()
+	s := session(t, engineAt(t, server.Addr()), "x")
+	const keys = 1000
+	count := func() int64 {
+		var n int64
+		for _, name := range []string{"keys", "turn", "lines"} {
+			size := int64(0)
+			var err error
+			if name == "keys" {
+				size, err = rdb.HLen(expect.Within(t), "sema:{x}:"+name).Result()
+			} else {
+				size, err = rdb.ZCard(expect.Within(t), "sema:{x}:"+name).Result()
+			}
+			if err != nil && err != redis.Nil {
+				t.Fatal(err)
+			}
+			n += size
+		}
+		return n
+	}
+	var asks, releases []engine.Request
+	for i := range keys {
+		r := s.request(engine.Ask, uint64(i+1), time.Hour)
+		r.Limit, r.Wait, r.Key, r.Ticket = keys/2, true, fmt.Sprint("key ", i), time.Hour
+		asks = append(asks, r)
+		releases = append(releases, s.request(engine.Release, uint64(i+1), 0))
+	}
+	for part := range slices.Chunk(asks, 500) {
+		s.do(part...)
+	}
+	if n := count(); n < 2*keys {
+		t.Fatalf("%d entries for %d keys", n, keys)
+	}
+	for part := range slices.Chunk(releases, 500) {
+		s.do(part...)
+	}
+	if n := count(); n > 1 { // what holds for all keys
+		t.Errorf("%d entries are left", n)
+	}
+}
