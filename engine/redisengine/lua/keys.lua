@@ -10,12 +10,22 @@ local base = {take = R.take, forget = R.forget, open = R.open}
 R.key = function(s, name)
   local k = s.keys[name]
   if not k then
-    k = {name = name, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0}
+    k = R.new_key(s, name)
     local raw = redis.call('HGET', KEYS[9], 'k' .. name)
-    if raw then k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag = struct.unpack(KEY, raw) end
-    s.keys[name] = k
+    if raw then R.unpack_key(k, raw) end
   end
   return k
+end
+
+R.new_key = function(s, name)
+  local k = {name = name, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0}
+  s.keys[name] = k
+  return k
+end
+
+R.unpack_key = function(k, raw)
+  k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag, k.head_place = struct.unpack(KEY, raw)
+  if #raw > KEY_SIZE then k.head = string.sub(raw, KEY_SIZE + 1) end
 end
 
 R.key_of = function(s, id) return R.key(s, s.key_of[id] or '') end
@@ -43,10 +53,12 @@ R.member = function(k, id, place) return k.name .. '\0' .. struct.pack('>I8', pl
 R.head = function(s, k)
   if k.head or k.n == 0 then return k.head, k.head_place end
   local list
+  k.changed = true
   if k.name == '' then
     list = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
     k.head, k.head_place = list[1], tonumber(list[2])
   else
+    s.read_lines = true
     list = redis.call('ZRANGEBYLEX', KEYS[10], '[' .. R.prefix(k), '(' .. k.name .. '\1', 'LIMIT', 0, 1)
     if list[1] then k.head_place, k.head = struct.unpack('>I8', list[1], #k.name + 2), string.sub(list[1], #k.name + 10) end
   end
@@ -68,7 +80,8 @@ R.some = function(k, from, n, backwards)
 end
 
 -- standing are the names of the keys that wait: those in turn, and those aside.
-R.standing = function(from, to, backwards)
+R.standing = function(s, from, to, backwards)
+  s.read_turn = true
   local list = redis.call(backwards and 'ZREVRANGE' or 'ZRANGE', KEYS[8], from, to, 'WITHSCORES')
   local names = {}
   for i = 1, #list, 2 do
@@ -78,20 +91,28 @@ R.standing = function(from, to, backwards)
 end
 
 -- room reports whether each key that waits is at its cap.
-R.room = function() return select(2, R.standing(0, 0)) >= ASIDE end
+R.room = function(s)
+  if not s.top then s.top = select(2, R.standing(s, 0, 0)) end
+  return s.top >= ASIDE
+end
+
+-- spot is as what a key stands where it does, and its score there.
+R.spot = function(k)
+  if k.where == 1 then return struct.pack('>I8I8', k.tag, k.seq) .. k.name, k.level end
+  if k.where == 2 then return k.name, ASIDE + k.level end
+end
 
 R.stand = function(s, k)
-  local fresh = k.where == 0 and k.n > 0
-  R.step_out(s, k)
-  if fresh then R.comes(s, k) end
-  R.step_in(s, k)
+  local old, score = R.spot(k)
+  if not old and k.n > 0 then R.comes(s, k) end
+  R.move(s, k, old, score)
 end
 
 R.served = function(s, k)
+  local old, score = R.spot(k)
   s.keyed.time = math.max(s.keyed.time, k.tag)
-  R.step_out(s, k)
   R.comes(s, k)
-  R.step_in(s, k)
+  R.move(s, k, old, score)
 end
 
 R.comes = function(s, k)
@@ -99,31 +120,29 @@ R.comes = function(s, k)
   k.base, k.seq = s.keyed.time, s.keyed.seq
 end
 
-R.step_in = function(s, k)
-  k.changed = true
-  if k.n == 0 then return end
-  local head = R.head(s, k)
-  if not head then -- its line was deleted
-    s.lost = true
-    return
+-- move puts a key where it belongs. It is added before it is removed elsewhere, so that
+-- the zset does not end in between, and its time to live with it.
+R.move = function(s, k, old, old_score)
+  k.where, k.changed, s.top = 0, true, nil
+  local head = k.n > 0 and R.head(s, k)
+  if head then
+    local weight = R.shape(head)
+    if R.lacks(s, k, weight) then
+      k.where, k.level = 2, s.keyed.epoch
+    else
+      k.where, k.level, k.tag = 1, math.floor(k.held * 100 / R.shares(k)), k.base + R.cost(k, weight)
+    end
+  elseif k.n > 0 then
+    s.lost = true -- its line was deleted
   end
-  local weight = R.shape(head)
+  local new, score = R.spot(k)
+  if new == old and score == old_score then return end
   R.begin(s)
-  if R.lacks(s, k, weight) then
-    k.where, k.level = 2, s.keyed.epoch
-    redis.call('ZADD', KEYS[8], string.format(INTEGER, ASIDE + k.level), k.name)
-  else
-    k.where, k.level, k.tag = 1, math.floor(k.held * 100 / R.shares(k)), k.base + R.cost(k, weight)
-    redis.call('ZADD', KEYS[8], k.level, struct.pack('>I8I8', k.tag, k.seq) .. k.name)
+  if new then
+    redis.call('ZADD', KEYS[8], string.format(INTEGER, score), new)
+    s.new_turn = s.new_turn or not old
   end
-end
-
-R.step_out = function(s, k)
-  if k.where > 0 then
-    R.begin(s)
-    redis.call('ZREM', KEYS[8], k.where == 2 and k.name or struct.pack('>I8I8', k.tag, k.seq) .. k.name)
-  end
-  k.where, k.changed = 0, true
+  if old and old ~= new then redis.call('ZREM', KEYS[8], old) end
 end
 
 -- sweep has keys that stand aside look at the cap of all keys again, which has
@@ -181,6 +200,7 @@ R.enqueue = function(s, id, place)
     s.new_waiters = true
   else
     redis.call('ZADD', KEYS[10], 0, R.member(k, id, place))
+    s.new_lines = s.new_lines or k.n == 0
   end
   s.queued, k.n, k.changed = s.queued + 1, k.n + 1, true
   if k.n == 1 or k.head and (place < k.head_place or place == k.head_place and id < k.head) then k.head, k.head_place = id, place end
@@ -212,15 +232,36 @@ R.position = function(s, id)
   return redis.call('ZLEXCOUNT', KEYS[10], '[' .. R.prefix(k), '(' .. R.member(k, id, place))
 end
 
+-- fetch reads what is known of some keys and of their heads, as far as that is not known
+-- yet, in two calls.
+R.fetch = function(s, names)
+  local fields, missing, heads = {}, {}, {}
+  for _, name in ipairs(names) do
+    if not s.keys[name] then fields[#fields + 1], missing[#missing + 1] = 'k' .. name, name end
+  end
+  if missing[2] then
+    for i, raw in ipairs(redis.call('HMGET', KEYS[9], unpack(fields))) do
+      if raw then R.unpack_key(R.new_key(s, missing[i]), raw) end
+    end
+  end
+  for _, name in ipairs(names) do
+    local head = s.keys[name] and s.keys[name].head
+    if head then heads[#heads + 1] = head end
+  end
+  if heads[2] then R.look_all(s, heads) end
+end
+
 -- grant hands free weight to the heads of the keys in turn, as far as it goes, and up
 -- to a place.
 R.grant = function(s, up_to)
   if s.queued == 0 then return end
   R.sweep(s)
   while not s.paused do
-    local names, score = R.standing(0, 0)
+    local names, score = R.standing(s, 0, 1) -- and the next, which is looked at then
+    s.top = score
     if s.lost or not names[1] and s.queued > 0 then return R.mend(s, 'q') end
     if score >= ASIDE then return end
+    R.fetch(s, names)
     local k = R.key(s, names[1])
     local id, place = R.head(s, k)
     if not id then return R.mend(s, 'q') end
@@ -245,10 +286,7 @@ R.grant = function(s, up_to)
       elseif heavy then
         R.tell(s, who).ask = true -- could never be served; asking again tells its client
       elseif insist == 1 or R.reach(s, who) then
-        local token, index = R.take(s, id, weight, slot, ticket, (R.tail(value)))
-        local grants = R.tell(s, who).grants
-        grants[#grants + 1] = id
-        s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'
+        R.hand_over(s, id, weight, slot, ticket, who, value)
         granted = true
       end
       if granted then R.served(s, k) else R.stand(s, k) end
@@ -328,17 +366,10 @@ end
 -- watch: see rules.lua. The ticket is the last one of the last key.
 R.watch = function(s)
   if s.queued > 0 and s.used > 0 then
-    local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
-    if calls and s.alarm <= s.first then return end
-    local first = R.next_end(s)
-    if calls and s.alarm <= first then return end
-    s.alarm = first
-    if s.asker and R.ticket(s, s.asker) then
-      s.watcher = s.asker
-      return
-    end
+    local first = R.next_look(s)
+    if not first then return end
     local n = 1 -- looked at at once
-    for _, name in ipairs((R.standing(0, MAX_TURNS, true))) do
+    for _, name in ipairs((R.standing(s, 0, MAX_TURNS, true))) do
       local k, passed = R.key(s, name), 0
       while k.n > passed and s.turns > 0 do
         local list = R.some(k, passed, n, true)
@@ -366,7 +397,7 @@ end
 -- others_wait looks at MAX_LOOKED tickets: a client with keys may have thousands.
 R.others_wait = function(s)
   local looked = 0
-  for _, name in ipairs((R.standing(0, MAX_LOOKED))) do
+  for _, name in ipairs((R.standing(s, 0, MAX_LOOKED))) do
     for _, id in ipairs(R.some(R.key(s, name), 0, MAX_LOOKED + 1 - looked)) do
       looked = looked + 1
       if looked > MAX_LOOKED or R.client(id) ~= s.caller then return true end
@@ -398,7 +429,7 @@ R.mend = function(s, first)
   else
     s.mended = true
   end
-  s.extended = true
+  s.extended, s.top = true, nil
   local known = redis.call('HKEYS', KEYS[9])
   for name in pairs(held) do known[#known + 1] = 'k' .. name end
   for _, field in ipairs(known) do
@@ -439,7 +470,7 @@ R.write_keys = function(s)
       gone[#gone + 1] = 'k' .. k.name
     elseif k.changed then
       fields[#fields + 1] = 'k' .. k.name
-      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag)
+      fields[#fields + 1] = struct.pack(KEY, k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag, k.head and k.head_place or 0) .. (k.head or '')
     end
   end
   R.bulk('HDEL', KEYS[9], gone)

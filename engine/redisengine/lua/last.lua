@@ -49,6 +49,7 @@ if flags >= 8 then
   end
   with_keys(R)
   local common, t = redis.call('HGET', KEYS[9], ''), s.keyed
+  s.read_keys = true
   if common then
     t.per_key, t.time, t.seq, t.epoch, t.swept, t.rules = struct.unpack(KEYED, common)
   else
@@ -134,10 +135,8 @@ if s.limit > 0 then
     redis.call('PEXPIRE', KEYS[1], left)
     if s.keyed then redis.call('PEXPIRE', KEYS[9], left) end
   end
-  if s.keyed then
-    redis.call('PEXPIRE', KEYS[8], left)
-    redis.call('PEXPIRE', KEYS[10], left)
-  end
+  if s.keyed and (s.extended or s.new_turn) then redis.call('PEXPIRE', KEYS[8], left) end
+  if s.keyed and (s.extended or s.new_lines) then redis.call('PEXPIRE', KEYS[10], left) end
   if s.extended or not raw then
     redis.call('ZADD', KEYS[2], raw and used > 0 and not s.mended and 'XX' or 'NX', 'inf', KEEPER) -- if it is missing, expire finds out
     redis.call('PEXPIRE', KEYS[2], left)
@@ -184,7 +183,7 @@ for who, news in pairs(s.news) do
 end
 local room, cap = s.queued == 0, ''
 if s.keyed then
-  room = R.room()
+  room = R.room(s)
   if s.keyed.per_key > 0 then marked, cap = marked + 32, struct.pack('<d', s.keyed.per_key) end
 end
 return struct.pack(HEAD, s.limit, recheck, marked + (room and 16 or 0)) .. cap .. table.concat(s.out) .. own

@@ -1,7 +1,8 @@
 -- The fast path: asks that find room, renewals and releases, of a semaphore
--- where nobody waits, no lease has ended and no slot is used. What is not plain
--- is left to rules.lua, with nothing changed.
-local plain = raw and queued == 0 and first > now and flags < 4 and not fence and not KEYS[7]
+-- where nobody waits, no lease has ended and no slot is used; where keys share it, one
+-- request alone. What is not plain is left to rules.lua, with nothing changed.
+local keyed = flags >= 8
+local plain = raw and queued == 0 and first > now and flags % 8 < 4 and not fence and (not KEYS[7] or KEYS[7] == KEYS[1]) and (not keyed or ids == 1 and KEYS[9])
 
 -- An ask is plain if its flags say nothing but that it waits, or is unfair; or that its
 -- limit counts, which is the one that is stored or pinned. That stands twice below,
@@ -43,14 +44,53 @@ if plain and ids == 1 then
   local told = 0 -- the last token that was given out
   local status, a, b, c, permit = nil, 0, 0, 0, nil
   local changed = new_keeps ~= keeps or new_keepers ~= keepers
+  local key, about, per_key = nil, nil, 0 -- whose permit it is, what is known of that
   if (kind == RELEASE or kind == RENEW) and how % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
-  if next_run + (kind == ASK and 12 or 0) <= #call then
+  if keyed then
+    if kind == ASK_KEYED then
+      local wanted
+      wanted, next_run = struct.unpack('<I4', call, next_run)
+      key, next_run = struct.unpack(KEY_NAME, call, next_run + 12)
+      local known = redis.call('HMGET', KEYS[9], '', 'k' .. key)
+      if known[1] then
+        per_key, about = struct.unpack('<d', known[1]), known[2]
+        local held, cap = 0, 0
+        if about then held, _, cap = struct.unpack('<ddd', about) end
+        if cap == 0 then cap = key ~= '' and per_key > 0 and per_key or math.huge end
+        if weight <= cap - held and (how < 16 or pinned or wanted == per_key) then
+          kind = ASK
+          about = about and struct.pack('<d', held + weight) .. string.sub(about, 9) or struct.pack(KEY, weight, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        end
+      end
+    elseif kind == RELEASE and how < 32 and next_run > #call then
+      local value = redis.call('HGET', KEYS[1], id)
+      if value and string.byte(value) == 72 then -- 'H': held, and of a key with a name
+        key = string.sub(value, PERMIT_SIZE + 1, string.find(value, '\0', PERMIT_SIZE + 1, true) - 1)
+        local known = redis.call('HMGET', KEYS[9], '', 'k' .. key)
+        if known[1] and known[2] then
+          per_key, about = struct.unpack('<d', known[1]), known[2]
+          local held, tickets, _, _, ruled = struct.unpack('<ddddB', about)
+          about = (held > weight or tickets > 0 or ruled > 0) and struct.pack('<d', held - weight) .. string.sub(about, 9)
+        else
+          kind = 0
+        end
+      else
+        kind = 0
+      end
+    elseif kind == RENEW then
+      per_key = redis.call('HGET', KEYS[9], '')
+      per_key = per_key and struct.unpack('<d', per_key) or 0
+    else
+      kind = 0
+    end
+  end
+  if next_run + (kind == ASK and not keyed and 12 or 0) <= #call then
     -- something else is asked for, too
   elseif kind == ASK then
     if used + weight <= limit and how % 16 < 4 and (how < 16 or how < 32 and (pinned or want == limit)) and keep >= ends + IDLE
       and redis.call('ZADD', KEYS[2], 'NX', string.format(INTEGER, ends), id) == 1 then
       used, token, first = used + weight, math.max(token + 1, now), math.min(first, ends)
-      permit = struct.pack(PERMIT, 'h', token, now, -1)
+      permit = key and key ~= '' and struct.pack(PERMIT, 'H', token, now, -1) .. key .. '\0' or struct.pack(PERMIT, 'h', token, now, -1)
       status, a, b, c = GRANTED, token, -1, lease
     end
   elseif kind == RELEASE then
@@ -60,8 +100,7 @@ if plain and ids == 1 then
     end
   elseif kind == RENEW and how < 32 and keep >= ends + IDLE and first <= ends then
     local value = redis.call('HGET', KEYS[1], id)
-    if value and string.byte(value) == HELD then
-      local _
+    if value and (string.byte(value) == HELD or keyed and string.byte(value) == 72) then
       _, a, _, b = struct.unpack(PERMIT, value)
       status, c = GRANTED, lease
       redis.call('ZREM', KEYS[2], ' ') -- passes with full memory, and so does what follows
@@ -74,7 +113,13 @@ if plain and ids == 1 then
       local state = struct.pack(STATE, MARK, limit, used, token, keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, '')
       if permit then redis.call('HSET', KEYS[1], '', state, id, permit) else redis.call('HSET', KEYS[1], '', state) end
     end
+    if about then
+      redis.call('HSET', KEYS[9], 'k' .. key, about)
+    elseif key then
+      redis.call('HDEL', KEYS[9], 'k' .. key)
+    end
     if note then note() end
+    if per_key > 0 then return struct.pack(HEAD, limit, 0, may + 48) .. struct.pack('<d', per_key) .. struct.pack(RECORD, status, 1, a, b, c) end
     return struct.pack(ONE, limit, 0, may + 16, status, 1, a, b, c)
   end
 end

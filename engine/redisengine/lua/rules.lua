@@ -280,13 +280,19 @@ grant = function(s, up_to)
       elseif weight > s.limit then
         R.tell(s, who).ask = true -- could never be served; asking again tells its client
       elseif insist == 1 or R.reach(s, who) then
-        local token, index = R.take(s, id, weight, slot, ticket, (R.tail(value)))
-        local grants = R.tell(s, who).grants
-        grants[#grants + 1] = id
-        s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'
+        R.hand_over(s, id, weight, slot, ticket, who, value)
       end
     end
   end
+end,
+
+-- hand_over makes a permit of a ticket, whose value this is, and tells its client. The
+-- permit lives as long as the ticket did.
+hand_over = function(s, id, weight, slot, ticket, who, value)
+  local token, index = R.take(s, id, weight, slot, ticket, (R.tail(value)))
+  local grants = R.tell(s, who).grants
+  grants[#grants + 1] = id
+  s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'
 end,
 
 -- watch sees to it that somebody calls when the first lease ends, if anybody
@@ -294,15 +300,8 @@ end,
 -- cannot be notified, and know it, ask often enough.
 watch = function(s)
   if s.queued > 0 and s.used > 0 then
-    local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
-    if calls and s.alarm <= s.first then return end
-    local first = R.next_end(s)
-    if calls and s.alarm <= first then return end
-    s.alarm = first
-    if s.asker and R.ticket(s, s.asker) then
-      s.watcher = s.asker
-      return
-    end
+    local first = R.next_look(s)
+    if not first then return end
     local passed, n = 0, 1 -- of those that came last: passed over, and looked at at once
     while s.queued > passed and s.turns > 0 do
       R.write_waiters(s)
@@ -329,6 +328,21 @@ watch = function(s)
   s.alarm, s.watcher = 0, ''
 end,
 
+-- next_look is when somebody has to look at the first lease that ends, and be told so;
+-- nil: somebody will.
+next_look = function(s)
+  local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
+  if calls and s.alarm <= s.first then return nil end
+  local first = R.next_end(s)
+  if calls and s.alarm <= first then return nil end
+  s.alarm = first
+  if s.asker and R.ticket(s, s.asker) then
+    s.watcher = s.asker
+    return nil
+  end
+  return first
+end,
+
 -- leave decides what the caller of the step may do with permits that are
 -- released to it, for keep from now on, and notes that it was told so. A client
 -- that cannot be notified may do nothing: nobody could tell it to stop.
@@ -342,7 +356,7 @@ leave = function(s, keep)
   end
   local what, ends = R.others_wait(s) and PASS_ON or KEEP_ON, s.now + keep
   R.begin(s)
-  local room = s.keyed and R.room() and redis.call('ZCARD', KEYS[8]) > 0
+  local room = s.keyed and R.room(s) and redis.call('ZCARD', KEYS[8]) > 0
   local new = redis.pcall('HSET', KEYS[6], s.caller, struct.pack(KEPT, what + (room and 4 or 0), ends))
   if new ~= 0 and new ~= 1 then return 0 end -- the key is somebody else's
   if what == KEEP_ON then s.keeps = math.max(s.keeps, ends) end
@@ -378,7 +392,7 @@ end,
 -- may keep.
 recall = function(s, waits)
   local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0
-  local in_turn = s.keyed and not R.room()
+  local in_turn = s.keyed and not R.room(s)
   if s.keepers <= s.now or not stopped and not s.limited and not in_turn and (not waits or s.keeps <= s.now) then return false end
   local all = stopped or s.limited
   local list = redis.pcall('HGETALL', KEYS[6])

@@ -134,9 +134,9 @@ begin = function(s)
   if s.pass then redis.call('ZREM', KEYS[2], ' ') else redis.call('ZCARD', KEYS[2]) end
   redis.call('ZCARD', KEYS[3])
   if s.keyed then
-    redis.call('ZCARD', KEYS[8])
-    redis.call('HLEN', KEYS[9])
-    redis.call('ZCARD', KEYS[10])
+    if not s.read_turn then redis.call('ZCARD', KEYS[8]) end
+    if not s.read_keys then redis.call('HLEN', KEYS[9]) end
+    if not s.read_lines then redis.call('ZCARD', KEYS[10]) end
   end
 end,
 
