@@ -24,6 +24,7 @@ var importRules = []struct {
 	{"sema/internal/ledger", []string{"sema/engine", "sema/internal/pack"}, "a machine knows no clock, no lock and no client"},
 	{"sema/engine/memengine", []string{"sema/engine", "sema/internal/ledger"}, "memory needs nothing"},
 	{"sema/engine/fileengine", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "golang.org/x/sys/unix", "golang.org/x/sys/windows"}, "what the kernel knows is asked of the kernel"},
+	{"sema/engine/register", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "sema/internal/wire"}, "a store's author brings the store's client, and nothing else"},
 	{"sema/engine/redisengine", []string{"sema/engine", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
 	{"sema/engine/httpengine", []string{"sema/engine", "sema/internal/wire"}, "a client of the server needs no store's client"},
 	{"sema/internal/wire", []string{"sema/engine"}, "bytes of what both sides say"},

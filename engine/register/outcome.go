@@ -1,0 +1,186 @@
+package register
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"sema/engine"
+	"sema/internal/ledger"
+	"sema/internal/pack"
+)
+
+var (
+	// errDeaf says that a step has to be carried out again when others can tell
+	// this process of what they do.
+	errDeaf = errors.New("nobody listens yet")
+
+	// errSame says that a step would change nothing.
+	errSame = errors.New("nothing to write")
+)
+
+// outcome is what a step comes to. It has happened when the store has it.
+type outcome struct {
+	replies []engine.Reply
+	news    map[string]*engine.Notification // for all clients but their callers
+	next    Next
+	same    bool // nothing is to be written
+	exact   bool // it needs the exact time, or to know who listens
+	created bool
+	via     func(engine.ID) string // see ledger.Ledger
+}
+
+// mine is the row that the outcome has become.
+func (o *outcome) mine(l *ledger.Ledger) *mine {
+	return &mine{Row{Data: o.next.Data, Version: o.next.Version, At: o.next.At}, l}
+}
+
+// time is when a step on a row happens. It never falls back.
+func (r *Row) time() int64 { return max(r.At, r.Now) }
+
+// snapshot is the semaphore in a row.
+func (r *Row) snapshot() (ledger.Snapshot, error) {
+	if r.Version == 0 || len(r.Data) == 0 {
+		return ledger.Snapshot{}, nil
+	}
+	s, err := ledger.ReadSnapshot(&pack.Reader{B: string(r.Data)})
+	if err != nil {
+		return s, &engine.Error{NotExecuted: true, Err: fmt.Errorf("the semaphore's row: %w", err), Hint: "let all processes that share a store have one version of sema"}
+	}
+	return s, nil
+}
+
+func (r *Row) load() (*mine, error) {
+	s, err := r.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return &mine{*r, ledger.Load(s)}, nil
+}
+
+// carryOut carries out calls on m's ledger, at a time that the store's clock has reached.
+// It may be later by doubt: so much less than a lease has its holder. The engine
+// minds what may be kept for so much longer.
+func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*outcome, error) {
+	e, now, o := s.engine, m.time(), &outcome{created: m.Version == 0, via: m.ledger.Via}
+	up, deaf := e.hears()
+	caller := ""
+	m.ledger.Reach = func(client string) bool {
+		switch process := processOf(client); {
+		case client == caller:
+			return e.listener == nil || up && !slices.Contains(m.Dead, process)
+		case process == e.process:
+			return e.session(client) != nil
+		case strings.HasPrefix(process, polls):
+			return true
+		default:
+			o.exact = true
+			return !slices.Contains(m.Dead, process)
+		}
+	}
+	for _, p := range calls {
+		caller = p.session.id
+		c := p.call
+		if deaf && c.Keep > 0 {
+			return nil, errDeaf
+		}
+		if c.Keep += doubt; !up || p.call.Keep == 0 {
+			c.Keep = 0 // nobody could take it back
+		}
+		reply := m.ledger.Step(now, caller, p.session.who, c)
+		for i, a := range reply.Answers {
+			switch a.Status {
+			case engine.Granted:
+				reply.Answers[i].Lease -= doubt
+			case engine.Queued:
+				if deaf {
+					return nil, errDeaf
+				}
+				o.exact = true
+			}
+		}
+		o.replies = append(o.replies, reply)
+	}
+	o.news = m.ledger.Notifications()
+	snapshot := m.ledger.Save()
+	w := pack.Writer{B: make([]byte, 0, len(m.Data)+128)}
+	snapshot.Append(&w)
+	o.next = Next{
+		Data: w.B, Version: max(m.Version+1, now), At: now, Until: until(snapshot), Heads: heads(snapshot), Tell: e.messagesToOthers(o.news),
+		Lazy: lazy(calls, o), Limit: snapshot.Limit, Waiting: len(snapshot.Waiters),
+	}
+	for _, h := range snapshot.Holders {
+		o.next.Used += h.ID.Weight
+	}
+	o.exact = o.exact || len(o.next.Tell) > 0
+	o.same = len(o.next.Tell) == 0 && (bytes.Equal(w.B, m.Data) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
+	return o, nil
+}
+
+// messagesToOthers makes messages of what a step tells, but not for this process.
+func (e *Engine) messagesToOthers(news map[string]*engine.Notification) []Message {
+	others := map[string]*engine.Notification{}
+	for client, n := range news {
+		if processOf(client) != e.process {
+			others[client] = n
+		}
+	}
+	return messages(others)
+}
+
+// lazy reports whether a crash may forget a step: nobody was told that it has
+// anything, or that anything was changed but by a release, which the lease's end
+// makes good.
+func lazy(calls []*pending, o *outcome) bool {
+	for i, p := range calls {
+		for k, a := range o.replies[i].Answers {
+			if a.Status == engine.Granted || a.Status == engine.Done && p.call.Requests[k].Kind != engine.Release {
+				return false
+			}
+		}
+		if len(o.replies[i].Notification.Grants) > 0 {
+			return false
+		}
+	}
+	for _, n := range o.news {
+		if len(n.Grants) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// until is when a semaphore is over, so that its row may go.
+func until(s ledger.Snapshot) int64 {
+	if s.Limit == 0 {
+		return 0
+	}
+	if s.Pinned || s.Paused {
+		return math.MaxInt64
+	}
+	end := s.Keep
+	for _, list := range [][]ledger.Recorded{s.Holders, s.Waiters} {
+		for _, r := range list {
+			end = max(end, r.End)
+		}
+	}
+	return end
+}
+
+// heads lists the processes that are to be told something soon: those of the first
+// tickets, and of the last, which watches the first lease's end.
+func heads(s ledger.Snapshot) []string {
+	const first = 4
+	var list []string
+	for i, t := range s.Waiters {
+		process := processOf(t.Via)
+		if (i < first || i == len(s.Waiters)-1) && strings.HasPrefix(process, listens) && !slices.Contains(list, process) {
+			list = append(list, process)
+		}
+	}
+	return list
+}

@@ -1,0 +1,146 @@
+package register
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+// session is one client's access to one semaphore.
+type session struct {
+	engine    *Engine
+	semaphore *semaphore
+	id        string
+	who       engine.Client
+	notify    func(engine.Notification)
+	closed    atomic.Bool
+
+	mu    sync.Mutex
+	known map[engine.ID]fact
+}
+
+// fact is what a session knows of a ticket or a permit.
+type fact struct {
+	ticket  int64 // its life; 0: it is a permit
+	revoked bool
+	ours    bool // this session is told of what happens to it
+}
+
+// Client implements engine.Session.
+func (s *session) Client() string { return s.id }
+
+// Step implements engine.Session. It is left behind when ctx ends; what has not begun
+// by then is not done.
+func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	if s.closed.Load() {
+		return engine.Reply{}, closed("step", s.semaphore.name)
+	}
+	c.Requests = slices.Clone(c.Requests) // the caller's again when it is left behind
+	p := &pending{session: s, call: c, done: make(chan struct{})}
+	s.semaphore.add(p)
+	select {
+	case <-p.done:
+		if p.err != nil {
+			return engine.Reply{}, fail("step", s.semaphore.name, p.err, false)
+		}
+		return p.reply, nil
+	case <-ctx.Done():
+		unsent := s.semaphore.withdraw(p)
+		return engine.Reply{}, fail("step", s.semaphore.name, ctx.Err(), unsent)
+	}
+}
+
+// State implements engine.Session.
+func (s *session) State(ctx context.Context) (engine.State, error) {
+	name := s.semaphore.name
+	if s.closed.Load() {
+		return engine.State{}, closed("state", name)
+	}
+	row, err := apart(ctx, func(ctx context.Context) (Row, error) { return s.engine.store.Read(ctx, name) })
+	if err != nil {
+		return engine.State{}, fail("state", name, err, true)
+	}
+	snapshot, err := row.snapshot()
+	if err != nil {
+		return engine.State{}, fail("state", name, err, true)
+	}
+	return ledger.Load(snapshot).State(row.time()), nil
+}
+
+// Close implements engine.Session. Tickets that still wait leave the queue, for nobody
+// would hear of their grants; but for those that another session asked for since.
+func (s *session) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.engine.forget(s)
+	waiting := s.tickets()
+	if len(waiting) == 0 {
+		return nil
+	}
+	c := engine.Call{Number: math.MaxUint64}
+	for _, id := range waiting {
+		c.Requests = append(c.Requests, engine.Request{Kind: engine.Release, ID: id, Mine: true})
+	}
+	p := &pending{session: s, call: c, done: make(chan struct{})}
+	s.semaphore.add(p)
+	within(closeTime, p.done)
+	return nil
+}
+
+// note keeps in mind what waits and what is held. via says which session is told of it.
+func (s *session) note(c engine.Call, reply engine.Reply, via func(engine.ID) string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, a := range reply.Answers {
+		switch r := c.Requests[i]; {
+		case a.Status == engine.Queued || a.Status == engine.Granted || a.Status == engine.Revoked:
+			s.known[r.ID] = fact{a.Ticket, a.Status == engine.Revoked, via(r.ID) == s.id}
+		case r.Kind == engine.Ask || r.Kind == engine.Renew || r.Kind == engine.Release:
+			delete(s.known, r.ID)
+		}
+	}
+	s.noteGrants(reply.Notification.Grants)
+}
+
+func (s *session) noteGrants(grants []engine.Grant) {
+	for _, g := range grants {
+		if _, ok := s.known[g.ID]; ok {
+			s.known[g.ID] = fact{ours: true}
+		}
+	}
+}
+
+// tell tells the client something.
+func (s *session) tell(n engine.Notification) {
+	s.mu.Lock()
+	s.noteGrants(n.Grants)
+	s.mu.Unlock()
+	if !s.closed.Load() && !n.Empty() {
+		s.notify(n)
+	}
+}
+
+// concerned reports whether anything waits or is held.
+func (s *session) concerned() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.known) > 0
+}
+
+// tickets lists what waits.
+func (s *session) tickets() (ids []engine.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, f := range s.known {
+		if f.ticket > 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
