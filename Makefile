@@ -22,7 +22,7 @@ home-all:
 	SEMA_HOME_ALL=1 go test -count=1 -timeout 60m -v -run TestHome ./lab/home
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis examples/jobs examples/rate interop/others monitoring
+MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis engine/pgengine examples/jobs examples/rate interop/others monitoring
 
 TESTRUN = go run ./lab/testrun
 TESTS = -race -fresh

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sees to what the tests need beside Go: redis-server, PostgreSQL for contrib/river and two of the
+# Sees to what the tests need beside Go: redis-server, PostgreSQL for engine/pgengine, contrib/river and two of the
 # examples, tmux as a terminal, a C compiler for the race detector, Chromium for
 # the dashboard, what clients needs, and what interop/others
 # compares. Installs them with apt where that is there and allowed.

@@ -61,6 +61,7 @@ type Engine struct {
 type ear struct {
 	began  bool
 	up     bool
+	ups    int           // how often it was made
 	missed bool          // something may have been told when it was not up
 	first  chan struct{} // closed when it is up for the first time
 }
@@ -190,6 +191,13 @@ func (e *Engine) start(f func()) bool {
 	return true
 }
 
+// ups is how often this process has begun to hear.
+func (e *Engine) ups() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ear.ups
+}
+
 // hears reports whether this process is told of what others do now. deaf says that it
 // could try to.
 func (e *Engine) hears() (up, deaf bool) {
@@ -219,7 +227,7 @@ func (e *Engine) listen() {
 func (e *Engine) up() {
 	e.mu.Lock()
 	missed := e.ear.missed
-	e.ear.up, e.ear.missed = true, false
+	e.ear.up, e.ear.missed, e.ear.ups = true, false, e.ear.ups+1
 	select {
 	case <-e.ear.first:
 	default:

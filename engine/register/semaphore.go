@@ -97,9 +97,11 @@ func (s *semaphore) run() {
 
 // step carries out calls, and tells everybody concerned.
 func (s *semaphore) step(calls []*pending) {
+	ups := s.engine.ups()
 	o, err := s.decide(calls)
 	if err == errDeaf {
 		s.engine.listen()
+		ups = s.engine.ups()
 		o, err = s.decide(calls)
 	}
 	if err != nil {
@@ -118,6 +120,11 @@ func (s *semaphore) step(calls []*pending) {
 		p.reply = o.replies[i]
 		p.session.note(p.call, p.reply, o.via)
 		close(p.done)
+	}
+	for _, p := range calls {
+		if s.engine.ups() != ups && p.session.concerned() { // up came before what is to be asked for was known
+			p.session.tell(engine.Notification{Ask: true, Renew: true})
+		}
 	}
 	for client, n := range o.news {
 		if to := s.engine.session(client); to != nil {

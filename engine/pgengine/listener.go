@@ -1,0 +1,123 @@
+package pgengine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// A connection that says nothing is asked so often whether it is still there,
+	// and not of a server that has become a standby.
+	pingEvery = 10 * time.Second
+	pingTime  = 5 * time.Second
+
+	firstPause = 250 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// listener is a store that can be listened to.
+type listener struct {
+	*store
+	config *pgx.ConnConfig // nil: the pool's
+}
+
+// Listen implements register.Listener.
+func (l *listener) Listen(ctx context.Context, process string, heard func(string), up, down func()) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		begun := false
+		_ = l.hear(ctx, process, heard, func() { begun = true; up() }) // the next try meets it again
+		if begun {
+			down()
+			pause = firstPause
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		pause = min(2*pause, lastPause)
+	}
+}
+
+var errStandby = errors.New("a standby")
+
+// hear listens on one connection, to its end.
+func (l *listener) hear(ctx context.Context, process string, heard func(string), up func()) error {
+	c, err := l.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		own, cancel := context.WithTimeout(context.Background(), firstPause)
+		defer cancel()
+		_ = c.Close(own)
+	}()
+	first, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	if _, err := c.Exec(first, "LISTEN "+pgx.Identifier{channel(process)}.Sanitize()); err != nil {
+		return err
+	}
+	// The server may still have the connection before this one, and that the lock.
+	// Without it, a process counts as dead.
+	_, _ = c.Exec(first, "SET lock_timeout = '2s'")
+	_, _ = c.Exec(first, lockEar, process)
+	locked, err := ping(first, c, process)
+	if err != nil {
+		return err
+	}
+	up()
+	for {
+		every := pingEvery
+		if !locked {
+			every = firstPause
+		}
+		wait, cancel := context.WithTimeout(ctx, every)
+		n, err := c.WaitForNotification(wait)
+		silent := wait.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			heard(n.Payload)
+		case ctx.Err() != nil || !silent:
+			return err
+		default:
+			short, cancel := context.WithTimeout(ctx, pingTime)
+			locked, err = ping(short, c, process)
+			cancel()
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ping asks whether the server is there and is no standby, and takes the lock, which
+// may be had more than once.
+func ping(ctx context.Context, c *pgx.Conn, process string) (locked bool, err error) {
+	standby := false
+	err = c.QueryRow(ctx, lockEarToo, process).Scan(&standby, &locked)
+	if err == nil && standby {
+		err = errStandby
+	}
+	return locked, err
+}
+
+func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	if l.config != nil {
+		return pgx.ConnectConfig(ctx, l.config.Copy())
+	}
+	config := l.pool.Config() // a copy
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.ConnectConfig(ctx, config.ConnConfig)
+}

@@ -1,0 +1,280 @@
+// Package pgengine keeps semaphores in PostgreSQL (13 or later), through pgx. It is a
+// module of its own, so that only programs that import it have pgx.
+//
+// There is one row for each semaphore. Every call is one step at the server's clock: a
+// single UPDATE if no other process has written since this one's last step, otherwise a
+// transaction that locks the row for a round trip. What was granted survives a crash of the
+// server, as long as synchronous_commit is on, which is PostgreSQL's default. A release is written
+// without waiting for the disk: a crash that forgets it leaves a permit to end with its lease.
+//
+// A process that waits listens on a connection of its own (LISTEN), one for all
+// semaphores, and the server tells it by that connection's lock whether it lives. A process that cannot
+// listen looks at the rows that it waits for.
+//
+// The table has to be there: see [Migrate]. The engine needs the rights to select,
+// insert, update and delete there, and no others.
+package pgengine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"sema/engine"
+	"sema/engine/register"
+)
+
+// Options are what an engine can be told.
+type Options struct {
+	// Schema is where the table is. Default: the first of search_path that has it.
+	Schema string
+
+	// Listen is how to connect to listen, if the pool's own way leads to a pooler that
+	// shares connections among transactions. Default: as the pool does.
+	Listen *pgx.ConnConfig
+
+	// Poll, 1 ms … 1 h, has the engine never listen, and look so often at a semaphore at the head
+	// of whose queue it waits; for where only a pooler can be reached. Default: it listens, and
+	// looks every 50 ms while it cannot.
+	Poll time.Duration
+}
+
+// New makes an engine on a pool, which stays the caller's to close, after the engine. It
+// does no I/O. What cannot be used is an *engine.ArgumentError.
+//
+// The engine uses a connection of the pool for each semaphore that is at work at a moment. It
+// interrupts none of them when a caller's context ends: the call is left behind.
+func New(pool *pgxpool.Pool, o *Options) (*register.Engine, error) {
+	if pool == nil {
+		return nil, &engine.ArgumentError{Package: "pgengine", What: "pool", Value: nil, Want: "a pool, such as pgxpool.New makes"}
+	}
+	if o == nil {
+		o = &Options{}
+	}
+	if err := engine.ValidateText("schema", o.Schema, maxSchema); err != nil {
+		return nil, err
+	}
+	s := &store{pool: pool, sql: statements(o.Schema)}
+	if o.Poll != 0 {
+		return register.New(s, &register.Options{Poll: o.Poll})
+	}
+	return register.New(&listener{s, o.Listen}, nil)
+}
+
+// maxSchema is the most bytes in a name of PostgreSQL's.
+const maxSchema = 63
+
+// store keeps rows in a table.
+type store struct {
+	pool  *pgxpool.Pool
+	sql   sql
+	known atomic.Bool // that the server is a PostgreSQL
+}
+
+// Read implements register.Store.
+func (s *store) Read(ctx context.Context, name string) (row register.Row, err error) {
+	err = s.with(ctx, func(c *pgx.Conn) error {
+		row, err = scan(c.QueryRow(ctx, s.sql.read, name))
+		return err
+	})
+	return row, err
+}
+
+func scan(r pgx.Row) (row register.Row, err error) {
+	err = r.Scan(&row.Now, &row.Version, &row.At, &row.Data, &row.Dead)
+	return row, err
+}
+
+// Swap implements register.Store. A row is locked until it is durable, which is no
+// matter where only one process writes it. The first row of a name is left to Update.
+func (s *store) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (now int64, ok bool, err error) {
+	if version == 0 {
+		return 0, false, nil
+	}
+	err = s.with(ctx, func(c *pgx.Conn) error {
+		sql := s.sql.swap
+		if n.Lazy {
+			sql = s.sql.swapLazily
+		}
+		err := c.QueryRow(ctx, sql, append(values(name, n), version, from, to)...).Scan(&now)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if ok = err == nil; ok {
+			s.tell(ctx, c, n.Tell)
+		}
+		return err
+	})
+	return now, ok, err
+}
+
+// tell wakes other processes. It is a transaction of its own: a COMMIT that notifies takes a lock
+// that all such commits of the server share, and one that writes would hold it for the disk.
+func (s *store) tell(ctx context.Context, c *pgx.Conn, all []register.Message) {
+	if len(all) > 0 {
+		b := &pgx.Batch{}
+		queueNews(b, all)
+		_ = c.SendBatch(ctx, b).Close() // who is not told finds out
+	}
+}
+
+func queueNews(b *pgx.Batch, all []register.Message) {
+	b.Queue(begin)
+	for _, m := range all {
+		b.Queue(notify, channel(m.Process), m.Text)
+	}
+	b.Queue(commit)
+}
+
+func channel(process string) string { return "sema_" + process }
+
+// Update implements register.Updater: a flight that locks and reads the row, and one
+// that writes it, gives it free, and only then waits for the disk.
+func (s *store) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
+	var refused error
+	err := s.with(ctx, func(c *pgx.Conn) error {
+		for again := true; again; {
+			row, err := s.lock(ctx, c, name)
+			if err != nil {
+				return unsent(err)
+			}
+			n, err := f(row)
+			if err != nil {
+				refused = err
+				rollBack(ctx, c)
+				return nil
+			}
+			if again, err = s.write(ctx, c, name, row.Version, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+// lock begins a transaction and reads the row, which nobody else writes until its end.
+func (s *store) lock(ctx context.Context, c *pgx.Conn, name string) (row register.Row, err error) {
+	b := &pgx.Batch{}
+	b.Queue(begin)
+	b.Queue(settings)
+	b.Queue(s.sql.lock, name).QueryRow(func(r pgx.Row) (err error) {
+		row, err = scan(r)
+		return err
+	})
+	if err = c.SendBatch(ctx, b).Close(); err != nil {
+		rollBack(ctx, c)
+	}
+	return row, err
+}
+
+// write writes the row and ends the transaction. again says that somebody else has
+// written the first row of this name.
+func (s *store) write(ctx context.Context, c *pgx.Conn, name string, version int64, n register.Next) (again bool, err error) {
+	b, committed, done := &pgx.Batch{}, false, false
+	rows := func(tag pgconn.CommandTag) error {
+		again = version == 0 && tag.RowsAffected() == 0
+		if tag.RowsAffected() != 1 && !again {
+			return fmt.Errorf("%d rows of the semaphore were written", tag.RowsAffected())
+		}
+		return nil
+	}
+	if version == 0 {
+		b.Queue(lockName, name)
+		b.Queue(s.sql.insert, values(name, n)...).Exec(rows)
+	} else {
+		b.Queue(s.sql.update, append(values(name, n), version)...).Exec(rows)
+	}
+	b.Queue(commit).Exec(func(pgconn.CommandTag) error { committed, done = true, n.Lazy; return nil })
+	if !n.Lazy {
+		// A transaction that has written something waits for all that was written before
+		// it. One that only took a number (pg_current_xact_id) does not.
+		b.Queue(begin)
+		b.Queue(flush)
+		b.Queue(commit).Exec(func(pgconn.CommandTag) error { done = true; return nil })
+	}
+	if version != 0 && len(n.Tell) > 0 {
+		queueNews(b, n.Tell)
+	}
+	switch err = c.SendBatch(ctx, b).Close(); {
+	case err == nil || done: // or nobody was told: they find out
+		return again, nil
+	case committed:
+		e := explain(err)
+		e.NotExecuted = false
+		err = e
+	}
+	rollBack(ctx, c)
+	return false, err
+}
+
+// rollBack ends a transaction. A connection that cannot do so is closed by the pool.
+func rollBack(ctx context.Context, c *pgx.Conn) {
+	_, _ = c.Exec(ctx, "ROLLBACK")
+}
+
+// Names implements register.Store.
+func (s *store) Names(ctx context.Context) (names []string, err error) {
+	err = s.with(ctx, func(c *pgx.Conn) error {
+		rows, err := c.Query(ctx, s.sql.names)
+		if err == nil {
+			names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		return err
+	})
+	return names, err
+}
+
+// Sweep implements register.Store.
+func (s *store) Sweep(ctx context.Context) error {
+	return s.with(ctx, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, s.sql.sweep)
+		return err
+	})
+}
+
+// with lends f a connection. Its error says what it means.
+func (s *store) with(ctx context.Context, f func(*pgx.Conn) error) error {
+	c, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return unsent(err)
+	}
+	defer c.Release()
+	if !s.known.Load() {
+		if err := isPostgres(ctx, c.Conn()); err != nil {
+			return unsent(err)
+		}
+		s.known.Store(true)
+	}
+	if err = f(c.Conn()); err == nil {
+		return nil
+	}
+	if code(err) == readOnly {
+		_ = c.Conn().Close(ctx) // or the pool would keep to a standby
+	}
+	return explain(err)
+}
+
+// isPostgres refuses databases that speak its protocol and lack what the engine needs.
+func isPostgres(ctx context.Context, c *pgx.Conn) error {
+	version := ""
+	if err := c.QueryRow(ctx, "SELECT version()").Scan(&version); err != nil {
+		return err
+	}
+	for _, other := range []string{"CockroachDB", "-YB-"} {
+		if strings.Contains(version, other) {
+			return &engine.Error{NotExecuted: true, Err: fmt.Errorf("not a PostgreSQL: %s", version), Hint: "use PostgreSQL 13 or later"}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package pgengine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"sema/engine"
+	"sema/engine/register"
+)
+
+// Schema is the SQL that makes the table, in a schema that is there; "" means the first of search_path.
+// Running it again changes nothing.
+//
+// The version is part of the key. So the newest row is the last of its name in the index,
+// and what an old transaction elsewhere keeps from being vacuumed is never visited.
+func Schema(schema string) string {
+	return strings.ReplaceAll(`BEGIN;
+SELECT pg_advisory_xact_lock(7363);
+CREATE TABLE IF NOT EXISTS sema_state (
+  name text COLLATE "C" NOT NULL,
+  version bigint NOT NULL,
+  at bigint NOT NULL,      -- time of the last step, in microseconds since 1970
+  until bigint NOT NULL,   -- the row may be deleted then
+  heads text[] NOT NULL,   -- processes that are told next
+  lim int NOT NULL,        -- this and the next two are for people
+  used bigint NOT NULL,
+  waiting int NOT NULL,
+  state bytea NOT NULL,
+  PRIMARY KEY (name, version)
+) WITH (
+  fillfactor = 50,
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+  toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 2000
+);
+COMMIT;
+`, table, tableIn(schema))
+}
+
+// Execer is what runs statements: a connection, a pool or a transaction of pgx.
+type Execer interface {
+	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
+}
+
+// Migrate makes the table, or finds that it is there. It is not for the user whom the
+// engine works as, who needs no right to create anything.
+func Migrate(ctx context.Context, db Execer, schema string) error {
+	if err := engine.ValidateText("schema", schema, maxSchema); err != nil {
+		return err
+	}
+	if _, err := db.Exec(ctx, Schema(schema)); err != nil {
+		failed := explain(err)
+		failed.Op = "migrate"
+		return failed
+	}
+	return nil
+}
+
+const table = "sema_state"
+
+func tableIn(schema string) string {
+	if schema == "" {
+		return table
+	}
+	return pgx.Identifier{schema, table}.Sanitize()
+}
+
+// sql is the statements that name the table.
+type sql struct{ read, lock, swap, swapLazily, update, insert, names, sweep string }
+
+const (
+	// begin overrides what the database's defaults say.
+	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+	commit = "COMMIT"
+
+	now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+	// settings of the transaction that locks a row. A process that stops in the midst
+	// of it holds others up for three seconds. It commits without waiting for the disk.
+	settings = `SELECT set_config('lock_timeout', '4s', true), set_config('idle_in_transaction_session_timeout', '3s', true),
+  set_config('synchronous_commit', 'off', true)`
+
+	lockName = "SELECT pg_advisory_xact_lock(hashtextextended($1, 7364))"
+	flush    = "SELECT pg_logical_emit_message(true, 'sema', '')"
+	notify   = "SELECT pg_notify($1, $2)"
+
+	// Whoever listens has this lock; so whoever can have it as well sees that nobody
+	// does.
+	lockEar    = "SELECT pg_advisory_lock(hashtextextended($1, 7365))"
+	lockEarToo = "SELECT pg_is_in_recovery(), pg_try_advisory_lock(hashtextextended($1, 7365))"
+	row        = "SELECT " + now + `, coalesce(version, 0), coalesce(at, 0), state, coalesce(dead, '{}') FROM (SELECT 1) one LEFT JOIN LATERAL (
+  SELECT version, at, state, ARRAY(SELECT h FROM unnest(heads) h WHERE pg_try_advisory_xact_lock_shared(hashtextextended(h, 7365))) AS dead
+  FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1`
+)
+
+func statements(schema string) sql {
+	in := func(s string) string { return strings.ReplaceAll(s, table, tableIn(schema)) }
+	const (
+		set = "UPDATE sema_state SET version = $2, at = $3, until = $4, heads = $5, lim = $6, used = $7, waiting = $8, state = $9"
+		if1 = " WHERE name = $1 AND version = $10"
+		if2 = if1 + " AND " + now + " BETWEEN $11 AND $12 RETURNING " + now
+	)
+	return sql{
+		read:       in(row + ") r ON true"),
+		lock:       in(row + " FOR UPDATE) r ON true"),
+		swap:       in(set + if2),
+		swapLazily: in(set + " FROM (SELECT set_config('synchronous_commit', 'off', true)) lazily" + if2),
+		update:     in(set + if1),
+		insert: in(`INSERT INTO sema_state (name, version, at, until, heads, lim, used, waiting, state)
+  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
+  WHERE NOT EXISTS (SELECT 1 FROM sema_state WHERE name = $1)`),
+		names: in("SELECT name FROM sema_state WHERE until > " + now),
+		sweep: in("DELETE FROM sema_state WHERE until < " + now),
+	}
+}
+
+// values are the first nine arguments of what writes a row.
+func values(name string, n register.Next) []any {
+	heads := n.Heads
+	if heads == nil {
+		heads = []string{}
+	}
+	return []any{name, n.Version, n.At, n.Until, heads, n.Limit, n.Used, n.Waiting, n.Data}
+}
