@@ -200,7 +200,7 @@ func (s *store) write(ctx context.Context, c *pgx.Conn, name string, version int
 		// A transaction that has written something waits for all that was written before
 		// it. One that only took a number (pg_current_xact_id) does not.
 		b.Queue(begin)
-		b.Queue(flush)
+		b.Queue(s.sql.flush)
 		b.Queue(commit).Exec(func(pgconn.CommandTag) error { done = true; return nil })
 	}
 	if version != 0 && len(n.Tell) > 0 {

@@ -68,7 +68,7 @@ func tableIn(schema string) string {
 }
 
 // sql is the statements that name the table.
-type sql struct{ read, lock, swap, swapLazily, update, insert, names, sweep string }
+type sql struct{ read, lock, swap, swapLazily, update, insert, flush, names, sweep string }
 
 const (
 	// begin overrides what the database's defaults say.
@@ -83,7 +83,6 @@ const (
   set_config('synchronous_commit', 'off', true)`
 
 	lockName = "SELECT pg_advisory_xact_lock(hashtextextended($1, 7364))"
-	flush    = "SELECT pg_logical_emit_message(true, 'sema', '')"
 	notify   = "SELECT pg_notify($1, $2)"
 
 	// Whoever listens has this lock; so whoever can have it as well sees that nobody
@@ -111,6 +110,7 @@ func statements(schema string) sql {
 		insert: in(`INSERT INTO sema_state (name, version, at, until, heads, lim, used, waiting, state)
   SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
   WHERE NOT EXISTS (SELECT 1 FROM sema_state WHERE name = $1)`),
+		flush: "SELECT pg_logical_emit_message(true, 'sema', '')",
 		names: in("SELECT name FROM sema_state WHERE until > " + now),
 		sweep: in("DELETE FROM sema_state WHERE until < " + now),
 	}

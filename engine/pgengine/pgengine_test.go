@@ -1,0 +1,187 @@
+//go:build unix
+
+package pgengine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"sema"
+	"sema/engine"
+	"sema/engine/pgengine"
+	"sema/engine/register"
+	"sema/lab/expect"
+)
+
+func query(tb testing.TB, s *server, sql string) {
+	tb.Helper()
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err := c.Exec(expect.Within(tb), sql)
+	expect.OK(tb, err)
+}
+
+func poolAt(tb testing.TB, address string) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(context.Background(), address)
+	expect.OK(tb, err)
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+func semAt(tb testing.TB, e sema.Engine, label string) *sema.Semaphore {
+	tb.Helper()
+	s, err := sema.New(e, "x", 1, &sema.Options{Label: label, Lease: 10 * expect.Patience})
+	expect.OK(tb, err)
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// handOver has one client wait for what another one has.
+func handOver(tb testing.TB, first, second sema.Engine) {
+	tb.Helper()
+	a, b := semAt(tb, first, "a"), semAt(tb, second, "b")
+	held, err := a.Acquire(expect.Within(tb))
+	expect.OK(tb, err)
+	got := make(chan error, 1)
+	go func() {
+		p, err := b.Acquire(expect.Within(tb))
+		if err == nil {
+			err = p.Release()
+		}
+		got <- err
+	}()
+	expect.Until(tb, "a waiter", func() bool {
+		st, err := a.State(expect.Within(tb))
+		return err == nil && len(st.Waiters) == 1
+	})
+	expect.OK(tb, held.Release())
+	expect.OK(tb, <-got)
+}
+
+// The rights that the package's documentation lists are enough.
+func TestMinimalRights(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	query(t, s, "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state TO app")
+	address := strings.Replace(s.url(), "sema@", "app@", 1)
+	handOver(t, engineAt(t, address, nil), engineAt(t, address, nil))
+	expect.OK(t, pgengine.NewStore(poolAt(t, address), "").Sweep(expect.Within(t)))
+}
+
+// A table may be in a schema of its own, whatever its name is.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	const schema = `odd "name"; $1`
+	query(t, s, `CREATE SCHEMA "odd ""name""; $1"; DROP TABLE sema_state`)
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	for range 2 {
+		expect.OK(t, pgengine.Migrate(expect.Within(t), c, schema))
+	}
+	o := &pgengine.Options{Schema: schema}
+	handOver(t, engineAt(t, s.url(), o), engineAt(t, s.url(), o))
+}
+
+// What is wrong with a database is said with what to try.
+func TestErrorsSayWhatToTry(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	query(t, s, "CREATE ROLE nobody LOGIN; CREATE SCHEMA other")
+	query(t, s, `INSERT INTO sema_state VALUES ('x', 1, 0, 9000000000000000000, '{}', 0, 0, 0, '\xff01')`)
+	for _, test := range []struct {
+		what, address, hint string
+		options             *pgengine.Options
+		lasting             bool
+	}{
+		{"no table", s.url(), "pgengine.Migrate", &pgengine.Options{Schema: "other"}, true},
+		{"no schema", s.url(), "pgengine.Migrate", &pgengine.Options{Schema: "none"}, true},
+		{"no rights", strings.Replace(s.url(), "sema@", "nobody@", 1), "GRANT", nil, true},
+		{"no user", strings.Replace(s.url(), "sema@", "ghost@", 1), "user", nil, true},
+		{"no database", strings.Replace(s.url(), "/postgres?", "/ghost?", 1), "database", nil, true},
+		{"another version's state", s.url(), "one version", nil, true},
+		{"no server", "postgres://sema@/postgres?host=/nowhere", "", nil, false},
+	} {
+		e := engineAt(t, test.address, test.options)
+		session, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+		expect.OK(t, err)
+		_, err = session.Step(expect.Within(t), engine.Call{Number: 1, Requests: []engine.Request{{
+			Kind: engine.Ask, ID: engine.ID{Client: session.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Wait: true,
+		}}})
+		var failed *engine.Error
+		if !errors.As(err, &failed) || failed.Temporary == test.lasting || !failed.NotExecuted || !strings.Contains(failed.Hint, test.hint) || failed.Name != "x" {
+			t.Errorf("%s: %#v", test.what, err)
+		}
+		t.Logf("%s: %v", test.what, err)
+	}
+	var argument *engine.ArgumentError
+	if _, err := pgengine.New(nil, nil); !errors.As(err, &argument) {
+		t.Error(err)
+	}
+	if _, err := pgengine.New(poolAt(t, s.url()), &pgengine.Options{Poll: -1}); !errors.As(err, &argument) {
+		t.Error(err)
+	}
+}
+
+// A process that stands still while it has the row's lock holds others up for some
+// seconds, and its step changes nothing afterwards.
+func TestAClientThatStandsStillInTheMidstOfAStep(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	sem := semAt(t, engineAt(t, s.url(), nil), "a")
+	p, err := sem.Acquire(expect.Within(t))
+	expect.OK(t, err)
+	locked, goOn, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	store := pgengine.NewStore(poolAt(t, s.url()), "")
+	go func() {
+		over <- store.Update(expect.Within(t), "x", func(r register.Row) (register.Next, error) {
+			close(locked)
+			<-goOn
+			return register.Next{Data: r.Data, Version: r.Version + 1}, nil
+		})
+	}()
+	<-locked
+	before, err := store.Read(expect.Within(t), "x")
+	expect.OK(t, err)
+	began := time.Now()
+	if err := p.Release(); err != nil { // it is repeated until it succeeds
+		t.Log(err)
+	}
+	q, err := sem.Acquire(expect.Within(t))
+	expect.OK(t, err)
+	t.Logf("others went on after %v", time.Since(began).Round(100*time.Millisecond))
+	close(goOn)
+	if err := <-over; err == nil {
+		t.Error("the step of the one that stood still was carried out")
+	}
+	after, err := store.Read(expect.Within(t), "x")
+	if err != nil || after.Version <= before.Version+1 {
+		t.Errorf("version %d, before %d; %v", after.Version, before.Version, err)
+	}
+	expect.OK(t, q.Release())
+}
+
+// Rows whose time is over go, and no others.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	store := pgengine.NewStore(poolAt(t, s.url()), "")
+	for name, until := range map[string]int64{"over": 1, "not over": 1 << 62} {
+		expect.OK(t, store.Update(expect.Within(t), name, func(r register.Row) (register.Next, error) {
+			return register.Next{Data: []byte("x"), Version: r.Now, Until: until}, nil
+		}))
+	}
+	expect.OK(t, store.Sweep(expect.Within(t)))
+	for name, want := range map[string]bool{"over": false, "not over": true} {
+		row, err := store.Read(expect.Within(t), name)
+		if err != nil || row.Version > 0 != want {
+			t.Errorf("%s: %+v, %v", name, row, err)
+		}
+	}
+}
