@@ -1,0 +1,80 @@
+package register_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/engine/register"
+	"sema/lab/expect"
+)
+
+// stepped is a hall whose clock can be set.
+type stepped struct {
+	*hall
+	by    time.Duration
+	swaps int // that were carried out
+}
+
+func (s *stepped) Read(ctx context.Context, name string) (register.Row, error) {
+	row, err := s.hall.Read(ctx, name)
+	row.Now += s.by.Microseconds()
+	return row, err
+}
+
+func (s *stepped) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+	by := s.by.Microseconds()
+	now, ok, err := s.hall.Swap(ctx, name, version, n, from-by, to-by)
+	if ok {
+		s.swaps++
+	}
+	return now + by, ok, err
+}
+
+func (s *stepped) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
+	return s.hall.Update(ctx, name, func(row register.Row) (register.Next, error) {
+		row.Now += s.by.Microseconds()
+		return f(row)
+	})
+}
+
+// A store's clock that is set, forward or back, takes nothing off a lease that is given
+// afterwards, and tokens grow.
+func TestSteppedClock(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 3 * time.Second, -time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &stepped{hall: newHall()}
+			e, err := register.New(store, nil)
+			expect.OK(t, err)
+			defer func() { _ = e.Close() }()
+			const lease = 20 * time.Second
+			s, err := sema.New(e, "x", 1, &sema.Options{Lease: lease, Renew: sema.NoRenewal})
+			expect.OK(t, err)
+			defer func() { _ = s.Close() }()
+			token := int64(0)
+			for i := range 40 {
+				if i == 20 {
+					store.by = by
+				}
+				p, err := s.Acquire(t.Context())
+				expect.OK(t, err)
+				st, err := s.State(t.Context())
+				expect.OK(t, err)
+				if len(st.Holders) != 1 || st.Holders[0].Left < time.Until(p.Deadline()) {
+					t.Fatalf("set by %v: %v is trusted for %v", by, st.Holders, time.Until(p.Deadline()))
+				}
+				if p.Token() <= token {
+					t.Fatalf("set by %v: token %d after %d", by, p.Token(), token)
+				}
+				token = p.Token()
+				expect.OK(t, p.Release())
+				time.Sleep(time.Millisecond)
+			}
+			if store.swaps < 40 {
+				t.Errorf("set by %v: only %d swaps of 80 steps and more", by, store.swaps)
+			}
+		})
+	}
+}
