@@ -191,19 +191,11 @@ func (e *Engine) start(f func()) bool {
 	return true
 }
 
-// ups is how often this process has begun to hear.
-func (e *Engine) ups() int {
+// hearing is whether this process is told of what others do now.
+func (e *Engine) hearing() ear {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.ear.ups
-}
-
-// hears reports whether this process is told of what others do now. deaf says that it
-// could try to.
-func (e *Engine) hears() (up, deaf bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.ear.up, e.listener != nil && !e.ear.began
+	return e.ear
 }
 
 // listen has this process told of what others do, and waits a while for that to begin.

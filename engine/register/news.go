@@ -22,14 +22,14 @@ const (
 	polls   = "q"
 )
 
-// messages makes texts for other processes of what a step tells their clients.
+// messages makes texts for processes other than own of what a step tells their clients.
 // Processes that poll are told nothing.
-func messages(news map[string]*engine.Notification) []Message {
+func messages(news map[string]*engine.Notification, own string) []Message {
 	texts := map[string][]byte{}
 	var all []Message
 	for client, n := range news {
 		process := processOf(client)
-		if !strings.HasPrefix(process, listens) || n.Empty() {
+		if process == own || !strings.HasPrefix(process, listens) || n.Empty() {
 			continue
 		}
 		more := wire.AppendNews(nil, &wire.News{Client: client, Notification: *n})

@@ -67,12 +67,12 @@ func (r *Row) load() (*mine, error) {
 // minds what may be kept for so much longer.
 func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*outcome, error) {
 	e, now, o := s.engine, m.time(), &outcome{created: m.Version == 0, via: m.ledger.Via}
-	up, deaf := e.hears()
-	caller := ""
+	ear, caller := e.hearing(), ""
+	deaf := e.listener != nil && !ear.began
 	m.ledger.Reach = func(client string) bool {
 		switch process := processOf(client); {
 		case client == caller:
-			return e.listener == nil || up && !slices.Contains(m.Dead, process)
+			return e.listener == nil || ear.up && !slices.Contains(m.Dead, process)
 		case process == e.process:
 			return e.session(client) != nil
 		case strings.HasPrefix(process, polls):
@@ -88,7 +88,7 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 		if deaf && c.Keep > 0 {
 			return nil, errDeaf
 		}
-		if c.Keep += doubt; !up || p.call.Keep == 0 {
+		if c.Keep += doubt; !ear.up || p.call.Keep == 0 {
 			c.Keep = 0 // nobody could take it back
 		}
 		reply := m.ledger.Step(now, caller, p.session.who, c)
@@ -110,7 +110,7 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 	w := pack.Writer{B: make([]byte, 0, len(m.Data)+128)}
 	snapshot.Append(&w)
 	o.next = Next{
-		Data: w.B, Version: max(m.Version+1, now), At: now, Until: until(snapshot), Heads: heads(snapshot), Tell: e.messagesToOthers(o.news),
+		Data: w.B, Version: max(m.Version+1, now), At: now, Until: until(snapshot), Heads: heads(snapshot), Tell: messages(o.news, e.process),
 		Lazy: lazy(calls, o), Limit: snapshot.Limit, Waiting: len(snapshot.Waiters),
 	}
 	for _, h := range snapshot.Holders {
@@ -119,17 +119,6 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 	o.exact = o.exact || len(o.next.Tell) > 0
 	o.same = len(o.next.Tell) == 0 && (bytes.Equal(w.B, m.Data) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
 	return o, nil
-}
-
-// messagesToOthers makes messages of what a step tells, but not for this process.
-func (e *Engine) messagesToOthers(news map[string]*engine.Notification) []Message {
-	others := map[string]*engine.Notification{}
-	for client, n := range news {
-		if processOf(client) != e.process {
-			others[client] = n
-		}
-	}
-	return messages(others)
 }
 
 // lazy reports whether a crash may forget a step: nobody was told that it has

@@ -20,8 +20,7 @@ const (
 // watch has the row read every now and then, if this process is not told of what others
 // do, and waits for something or holds something.
 func (s *semaphore) watch() {
-	up, _ := s.engine.hears()
-	if up || !slices.ContainsFunc(s.engine.sessionsOf(s), (*session).concerned) {
+	if s.engine.hearing().up || !slices.ContainsFunc(s.engine.sessionsOf(s), (*session).concerned) {
 		return
 	}
 	s.mu.Lock()
@@ -44,8 +43,7 @@ func (s *semaphore) poll() {
 		case <-timer.C:
 		}
 		s.mu.Lock()
-		up, _ := s.engine.hears()
-		if up || !slices.ContainsFunc(s.engine.sessionsOf(s), (*session).concerned) {
+		if s.engine.hearing().up || !slices.ContainsFunc(s.engine.sessionsOf(s), (*session).concerned) {
 			s.polled = false
 			s.mu.Unlock()
 			return

@@ -97,11 +97,11 @@ func (s *semaphore) run() {
 
 // step carries out calls, and tells everybody concerned.
 func (s *semaphore) step(calls []*pending) {
-	ups := s.engine.ups()
+	ups := s.engine.hearing().ups
 	o, err := s.decide(calls)
 	if err == errDeaf {
 		s.engine.listen()
-		ups = s.engine.ups()
+		ups = s.engine.hearing().ups
 		o, err = s.decide(calls)
 	}
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *semaphore) step(calls []*pending) {
 		close(p.done)
 	}
 	for _, p := range calls {
-		if s.engine.ups() != ups && p.session.concerned() { // up came before what is to be asked for was known
+		if s.engine.hearing().ups != ups && p.session.concerned() { // up came before what is to be asked for was known
 			p.session.tell(engine.Notification{Ask: true, Renew: true})
 		}
 	}
