@@ -185,3 +185,64 @@ func TestSweep(t *testing.T) {
 		}
 	}
 }
+
+// waits has a client that does nothing by itself wait for a permit.
+func waits(tb testing.TB, e sema.Engine) {
+	tb.Helper()
+	s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+	expect.OK(tb, err)
+	reply, err := s.Step(expect.Within(tb), engine.Call{Number: 1, Requests: []engine.Request{{
+		Kind: engine.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+	}}})
+	expect.OK(tb, err)
+	if got := reply.Answers[0].Status; got != engine.Queued {
+		tb.Fatal(got)
+	}
+}
+
+// The server knows which waiters are gone, and a release passes them over.
+func TestADeadWaiterIsSkipped(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	holder := semAt(t, engineAt(t, s.url(), nil), "a")
+	p, err := holder.Acquire(expect.Within(t))
+	expect.OK(t, err)
+	dead := engineAt(t, s.url(), nil)
+	waits(t, dead)
+	expect.OK(t, dead.Close())
+	next := semAt(t, engineAt(t, s.url(), nil), "b")
+	got := make(chan error, 1)
+	go func() {
+		_, err := next.Acquire(expect.Within(t))
+		got <- err
+	}()
+	expect.Until(t, "two waiters", func() bool { return len(stateOf(t, engineAt(t, s.url(), nil), "x").Waiters) == 2 })
+	expect.OK(t, p.Release())
+	expect.OK(t, <-got)
+}
+
+// Who waits when its connection for notifications is cut is served all the same.
+func TestAListenerThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	holder, waiter := semAt(t, engineAt(t, s.url(), nil), "a"), semAt(t, engineAt(t, s.url(), nil), "b")
+	for range 3 {
+		p, err := holder.Acquire(expect.Within(t))
+		expect.OK(t, err)
+		got := make(chan error, 1)
+		go func() {
+			p, err := waiter.Acquire(expect.Within(t))
+			if err == nil {
+				err = p.Release()
+			}
+			got <- err
+		}()
+		expect.Until(t, "a waiter", func() bool {
+			st, err := holder.State(expect.Within(t))
+			return err == nil && len(st.Waiters) == 1
+		})
+		query(t, s, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'")
+		expect.OK(t, p.Release())
+		expect.OK(t, <-got)
+	}
+}

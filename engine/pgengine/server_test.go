@@ -66,7 +66,7 @@ func (s *server) start() {
 	args := append([]string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=600"}, s.args...)
 	expect.Until(s.tb, "a server that serves", func() bool {
 		s.cmd = exec.Command(program(s.tb, "postgres"), args...)
-		s.cmd.Dir, s.cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: credential(), Pdeathsig: syscall.SIGKILL}
+		s.cmd.Dir, s.cmd.SysProcAttr = s.dir, dieWithTests(credential())
 		s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 		expect.OK(s.tb, s.cmd.Start())
 		over := make(chan struct{})

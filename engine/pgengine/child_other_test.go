@@ -1,0 +1,9 @@
+//go:build unix && !linux
+
+package pgengine_test
+
+import "syscall"
+
+func dieWithTests(c *syscall.Credential) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: c}
+}
