@@ -55,7 +55,7 @@ func engineAt(tb testing.TB, address string, o *pgengine.Options) sema.Engine {
 func open(o *pgengine.Options) func(tb testing.TB) enginetest.Store {
 	return func(tb testing.TB) enginetest.Store {
 		s := startServer(tb)
-		address := s.dir
+		address := s.Dir
 		if o != nil {
 			address += "?polls"
 		}

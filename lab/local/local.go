@@ -27,9 +27,10 @@ type Server struct {
 	// Dir is the server's own directory. Stop removes it.
 	Dir string
 
-	cmd  *exec.Cmd
-	log  bytes.Buffer // what it printed
-	done chan struct{}
+	cmd     *exec.Cmd
+	answers func(context.Context, *Server) error
+	log     bytes.Buffer  // what it printed
+	done    chan struct{} // closed when it has ended
 }
 
 // Redis starts a redis-server.
@@ -48,8 +49,9 @@ func Redis(ctx context.Context) (*Server, error) {
 	})
 }
 
-// Postgres starts a PostgreSQL server with an empty database.
-func Postgres(ctx context.Context) (*Server, error) {
+// Postgres starts a PostgreSQL server with an empty database, and arguments beside those
+// that let it serve.
+func Postgres(ctx context.Context, args ...string) (*Server, error) {
 	initdb, err1 := find("initdb")
 	postgres, err2 := find("postgres")
 	isReady, err3 := find("pg_isready")
@@ -68,7 +70,7 @@ func Postgres(ctx context.Context) (*Server, error) {
 			return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 		}
 		s.Address = "postgres://sema@/postgres?host=" + s.Dir
-		cmd := exec.Command(postgres, "-D", data, "-k", s.Dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200")
+		cmd := exec.Command(postgres, append([]string{"-D", data, "-k", s.Dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200"}, args...)...)
 		cmd.SysProcAttr = init.SysProcAttr
 		return cmd, nil
 	}, func(ctx context.Context, s *Server) error {
@@ -95,44 +97,71 @@ func Start(ctx context.Context, prepare func(s *Server) (*exec.Cmd, error), answ
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Dir: dir, done: make(chan struct{})}
+	s := &Server{Dir: dir, answers: answers}
 	if s.cmd, err = prepare(s); err == nil {
 		s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = dir, &s.log, &s.log
 		if s.cmd.SysProcAttr == nil {
 			s.cmd.SysProcAttr = diesWithUs()
 		}
-		err = s.cmd.Start()
+		err = s.launch(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	return s, nil
+}
+
+// launch starts the command, and returns when it answers. If it does not, it has ended.
+func (s *Server) launch(ctx context.Context) error {
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	cmd, done := s.cmd, make(chan struct{})
+	s.done = done
 	go func() {
-		_ = s.cmd.Wait()
-		close(s.done)
+		_ = cmd.Wait()
+		close(done)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, ready)
 	defer cancel()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for {
-		err := answers(ctx, s)
+		err := s.answers(ctx, s)
 		if err == nil {
-			return s, nil
+			return nil
 		}
 		select {
 		case <-again.C:
 			continue
-		case <-s.done:
-			err = fmt.Errorf("%s has ended: %s", s.cmd.Path, s.log.String())
+		case <-done:
+			return fmt.Errorf("%s has ended: %s", cmd.Path, s.log.String())
 		case <-ctx.Done():
 		}
-		s.Stop()
-		return nil, err
+		s.end()
+		return err
 	}
+}
+
+// PID is the server's first process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Restart starts the server again on what it kept, when it has ended or is about to.
+func (s *Server) Restart(ctx context.Context) error {
+	<-s.done
+	before := s.cmd
+	s.cmd = exec.Command(before.Path, before.Args[1:]...)
+	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr, s.cmd.SysProcAttr = before.Dir, before.Stdout, before.Stderr, before.SysProcAttr
+	return s.launch(ctx)
 }
 
 // Stop ends the server and removes what it kept.
 func (s *Server) Stop() {
+	s.end()
+	_ = os.RemoveAll(s.Dir)
+}
+
+func (s *Server) end() {
 	_ = s.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-s.done:
@@ -140,5 +169,4 @@ func (s *Server) Stop() {
 		_ = s.cmd.Process.Kill()
 		<-s.done
 	}
-	_ = os.RemoveAll(s.Dir)
 }

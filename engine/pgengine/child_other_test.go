@@ -1,9 +1,0 @@
-//go:build unix && !linux
-
-package pgengine_test
-
-import "syscall"
-
-func dieWithTests(c *syscall.Credential) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Credential: c}
-}
