@@ -4,7 +4,7 @@ package pgengine_test
 
 import (
 	"context"
-	"net/url"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,19 +15,16 @@ import (
 	"sema/engine/pgengine"
 	"sema/enginetest"
 	"sema/lab/expect"
+	"sema/lab/local"
 )
 
 func TestMain(m *testing.M) {
 	enginetest.Main(m, func(address string) (sema.Engine, error) {
-		u, err := url.Parse(address)
-		if err != nil {
-			return nil, err
-		}
 		o := &pgengine.Options{}
-		if u.Query().Has("polls") {
-			o.Poll = 50 * time.Millisecond
+		if strings.Contains(address, pooled) {
+			o = polling
 		}
-		pool, err := pgxpool.New(context.Background(), "postgres://sema@/postgres?host="+u.Path)
+		pool, err := pgxpool.New(context.Background(), address)
 		if err != nil {
 			return nil, err
 		}
@@ -52,56 +49,66 @@ func engineAt(tb testing.TB, address string, o *pgengine.Options) sema.Engine {
 	return e
 }
 
-func open(o *pgengine.Options) func(tb testing.TB) enginetest.Store {
-	return func(tb testing.TB) enginetest.Store {
-		s := startServer(tb)
-		address := s.Dir
-		if o != nil {
-			address += "?polls"
-		}
-		return enginetest.Store{
-			URL:    address,
-			Freeze: func() { s.signal(syscall.SIGSTOP) },
-			Thaw:   func() { s.signal(syscall.SIGCONT) },
-			Client: func(tb testing.TB) sema.Engine { return engineAt(tb, s.url(), o) },
-		}
+func open(tb testing.TB) enginetest.Store {
+	s := startServer(tb)
+	return enginetest.Store{
+		URL:    s.url(),
+		Freeze: func() { s.signal(syscall.SIGSTOP) },
+		Thaw:   func() { s.signal(syscall.SIGCONT) },
+		Client: func(tb testing.TB) sema.Engine { return engineAt(tb, s.url(), nil) },
 	}
+}
+
+// openPooled has a pooler in front of the server, so that nobody can listen.
+func openPooled(tb testing.TB) enginetest.Store {
+	s := startServer(tb)
+	pooler, err := local.PgBouncer(expect.Within(tb), s.Server)
+	expect.OK(tb, err)
+	tb.Cleanup(pooler.Stop)
+	store := enginetest.Store{URL: pooler.Address, Client: func(tb testing.TB) sema.Engine { return engineAt(tb, pooler.Address, polling) }}
+	if !strings.Contains(store.URL, pooled) {
+		tb.Fatal(store.URL)
+	}
+	return store
 }
 
 var polling = &pgengine.Options{Poll: 50 * time.Millisecond}
 
+// pooled is in the URL of a pooler.
+const pooled = "port=6432"
+
 func TestPromises(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, open(nil))
+	enginetest.Run(t, open)
 }
 
 func TestPromisesOfThoseWhoKeep(t *testing.T) {
 	t.Parallel()
 	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
-		store := open(nil)(tb)
+		store := open(tb)
 		store.Keep = true
 		return store
 	})
 }
 
-func TestPromisesOfThoseWhoPoll(t *testing.T) {
+func TestPromisesThroughPgBouncer(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, open(polling))
+	enginetest.Run(t, openPooled)
 }
 
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	enginetest.RunProcesses(t, open(nil)(t), 4)
+	enginetest.RunProcesses(t, open(t), 4)
 }
 
-func TestProcessesThatPoll(t *testing.T) {
+func TestProcessesThroughPgBouncer(t *testing.T) {
 	t.Parallel()
-	enginetest.RunProcesses(t, open(polling)(t), 4)
+	enginetest.RunProcesses(t, openPooled(t), 4)
 }
 
 func TestKeepers(t *testing.T) {
 	t.Parallel()
-	enginetest.RunKeepers(t, open(nil)(t))
+	enginetest.RunKeepers(t, open(t))
 }
 
-func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open(nil)) }
+func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }
