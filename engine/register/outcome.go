@@ -148,7 +148,7 @@ func until(s ledger.Snapshot) int64 {
 	if s.Limit == 0 {
 		return 0
 	}
-	if s.Pinned || s.Paused {
+	if s.Pinned || s.Paused || slices.ContainsFunc(s.Keys, func(k ledger.RecordedKey) bool { return k.Ruled }) {
 		return math.MaxInt64
 	}
 	end := s.Keep
