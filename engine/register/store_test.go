@@ -3,6 +3,7 @@ package register_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -109,6 +110,32 @@ func open(store func() register.Store, is enginetest.Store) func(tb testing.TB) 
 	}
 }
 
+// distant is a hall behind a network: a message takes a while.
+type distant struct{ *hall }
+
+const distance = time.Millisecond
+
+func (d distant) Read(ctx context.Context, name string) (register.Row, error) {
+	time.Sleep(distance)
+	defer time.Sleep(distance)
+	return d.hall.Read(ctx, name)
+}
+
+func (d distant) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+	time.Sleep(distance)
+	defer time.Sleep(distance)
+	return d.hall.Swap(ctx, name, version, n, from, to)
+}
+
+func (d distant) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
+	time.Sleep(distance)
+	defer time.Sleep(distance)
+	return d.hall.Update(ctx, name, func(r register.Row) (register.Next, error) {
+		time.Sleep(2 * distance) // the row is there, and what becomes of it is on its way
+		return f(r)
+	})
+}
+
 func polled() register.Store { return &shelf{rows: map[string]register.Next{}} }
 func told() register.Store   { return newHall() }
 
@@ -118,10 +145,12 @@ func TestPromisesOfThoseWhoKeep(t *testing.T) {
 	enginetest.Run(t, open(told, enginetest.Store{Virtual: true, Keep: true}))
 }
 
-// In a bubble a poll takes no time, and the storm of cancellations never meets one.
 func TestPromisesOfThoseWhoPoll(t *testing.T) {
-	t.Parallel()
-	enginetest.Run(t, open(polled, enginetest.Store{}))
+	enginetest.Run(t, open(polled, enginetest.Store{Virtual: true}))
+}
+
+func TestPromisesOfADistantStore(t *testing.T) {
+	enginetest.Run(t, open(func() register.Store { return distant{newHall()} }, enginetest.Store{Virtual: true}))
 }
 
 func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open(told, enginetest.Store{})) }
