@@ -88,7 +88,7 @@ func (s *store) Read(ctx context.Context, name string) (row register.Row, err er
 }
 
 func scan(r pgx.Row) (row register.Row, err error) {
-	err = r.Scan(&row.Now, &row.Version, &row.At, &row.Data, &row.Dead)
+	err = r.Scan(&row.Now, &row.Version, &row.At, &row.Data, &row.Heads, &row.Dead)
 	return row, err
 }
 

@@ -209,6 +209,11 @@ func TestADeadWaiterIsSkipped(t *testing.T) {
 	expect.OK(t, err)
 	dead := engineAt(t, s.url(), nil)
 	waits(t, dead)
+	store := pgengine.NewStore(poolAt(t, s.url()), "")
+	expect.Until(t, "a waiter that listens", func() bool {
+		row, err := store.Read(expect.Within(t), "x")
+		return err == nil && len(row.Heads) == 1
+	})
 	expect.OK(t, dead.Close())
 	next := semAt(t, engineAt(t, s.url(), nil), "b")
 	got := make(chan error, 1)

@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS sema_state (
   version bigint NOT NULL,
   at bigint NOT NULL,      -- time of the last step, in microseconds since 1970
   until bigint NOT NULL,   -- the row may be deleted then
-  heads text[] NOT NULL,   -- processes that are told next
+  heads text[] NOT NULL,   -- processes that are told next, and listen
   lim int NOT NULL,        -- this and the next two are for people
   used bigint NOT NULL,
   waiting int NOT NULL,
@@ -89,8 +89,8 @@ const (
 	// does.
 	lockEar    = "SELECT pg_advisory_lock(hashtextextended($1, 7365))"
 	lockEarToo = "SELECT pg_is_in_recovery(), pg_try_advisory_lock(hashtextextended($1, 7365))"
-	row        = "SELECT " + now + `, coalesce(version, 0), coalesce(at, 0), state, coalesce(dead, '{}') FROM (SELECT 1) one LEFT JOIN LATERAL (
-  SELECT version, at, state, ARRAY(SELECT h FROM unnest(heads) h WHERE pg_try_advisory_xact_lock_shared(hashtextextended(h, 7365))) AS dead
+	row        = "SELECT " + now + `, coalesce(version, 0), coalesce(at, 0), state, coalesce(heads, '{}'), coalesce(dead, '{}') FROM (SELECT 1) one LEFT JOIN LATERAL (
+  SELECT version, at, state, heads, ARRAY(SELECT h FROM unnest(heads) h WHERE pg_try_advisory_xact_lock_shared(hashtextextended(h, 7365))) AS dead
   FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1`
 )
 

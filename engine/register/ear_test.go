@@ -6,13 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sema"
 	"sema/engine"
 	"sema/engine/register"
 	"sema/lab/expect"
 )
 
-// slow is a hall where to begin to hear takes longer than a first waiter waits for it,
-// and an answer longer still.
+// slow is a hall where it takes a while to begin to hear.
 type slow struct{ *hall }
 
 func (s slow) Listen(ctx context.Context, process string, heard func(string), up, down func()) {
@@ -20,46 +20,100 @@ func (s slow) Listen(ctx context.Context, process string, heard func(string), up
 	s.hall.Listen(ctx, process, heard, up, down)
 }
 
-func (s slow) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
-	err := s.hall.Update(ctx, name, f)
-	time.Sleep(200 * time.Millisecond)
-	return err
-}
-
-// What happens to a ticket before its process hears is found out when it does, though the
-// answer to the call that made the ticket comes later than that.
-func TestHearsDuringTheFirstWait(t *testing.T) {
+// What happens to a ticket before its process hears is found out when it does.
+func TestWhatHappensBeforeAProcessHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, told := newHall(), make(chan engine.Notification, 10)
-		open := func(store register.Store) engine.Session {
-			e, err := register.New(store, nil)
+		h := newHall()
+		open := func(store register.Store) (engine.Session, chan engine.Notification) {
+			e, err := register.New(store, &register.Options{Poll: time.Hour})
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = e.Close() })
+			told := make(chan engine.Notification, 10)
 			s, err := e.Open("x", engine.Client{}, func(n engine.Notification) { told <- n })
+			expect.OK(t, err)
+			return s, told
+		}
+		number := uint64(0)
+		do := func(s engine.Session, kind engine.Kind, want engine.Status) {
+			t.Helper()
+			number++
+			reply, err := s.Step(t.Context(), engine.Call{Number: number, Requests: []engine.Request{{
+				Kind: kind, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+			}}})
+			expect.OK(t, err)
+			if got := reply.Answers[0].Status; got != want {
+				t.Fatal(got)
+			}
+		}
+		holder, _ := open(h)
+		waiter, told := open(slow{h})
+		do(holder, engine.Ask, engine.Granted)
+		do(waiter, engine.Ask, engine.Queued)
+		time.Sleep(100 * time.Millisecond)
+		do(holder, engine.Release, engine.Done) // the waiter hears since 200 ms later
+		select {
+		case n := <-told:
+			if len(n.Grants) != 1 {
+				t.Errorf("told %+v", n)
+			}
+		case <-time.After(30 * time.Minute):
+			t.Error("it does not look what became of its ticket")
+		}
+	})
+}
+
+// However many processes wait, those listen that are served next, and all are served in order.
+func TestOnlyTheFirstListen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const processes, listeners = 30, 8
+		h := newHall()
+		open := func() *sema.Semaphore {
+			e, err := register.New(h, nil)
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = e.Close() })
+			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
 			expect.OK(t, err)
 			return s
 		}
-		ask := func(s engine.Session) engine.Status {
-			reply, err := s.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{
-				Kind: engine.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
-			}}})
-			expect.OK(t, err)
-			return reply.Answers[0].Status
+		listen := func() int {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return len(h.ears)
 		}
-		holder, waiter := open(h), open(slow{h})
-		if got := ask(holder); got != engine.Granted {
-			t.Fatal(got)
+		first, err := open().Acquire(t.Context())
+		expect.OK(t, err)
+		served := make(chan int)
+		for i := range processes {
+			s := open()
+			go func() {
+				p, err := s.Acquire(t.Context())
+				if err == nil {
+					served <- i
+					err = p.Release()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+			time.Sleep(time.Millisecond) // so that they come in order
 		}
-		if got := ask(waiter); got != engine.Queued { // it is since 450 ms, hears since 500, and has its answer at 650
-			t.Fatal(got)
+		time.Sleep(10 * time.Second)
+		if n := listen(); n != listeners {
+			t.Errorf("%d processes listen", n)
 		}
-		select {
-		case n := <-told:
-			if !n.Ask {
-				t.Errorf("told %+v", n)
+		expect.OK(t, first.Release())
+		for want := range processes {
+			if got := <-served; got != want {
+				t.Errorf("%d was served in place of %d", got, want)
 			}
-		case <-time.After(time.Hour):
-			t.Error("it does not ask what became of its ticket")
+			time.Sleep(5 * time.Second)
+			if n := listen(); n > listeners {
+				t.Errorf("%d processes listen", n)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if n := listen(); n > 0 {
+			t.Errorf("%d processes listen, and nobody waits", n)
 		}
 	})
 }

@@ -27,8 +27,8 @@ const (
 	// storeTime bounds each call of a Store.
 	storeTime = 5 * time.Second
 
-	// earTime is how long a first waiter waits until it can be told.
-	earTime = 250 * time.Millisecond
+	// earIdle is for how long a process listens beyond the time when it had to.
+	earIdle = time.Second
 
 	// closeTime is how long Close waits for what is under way.
 	closeTime = 250 * time.Millisecond
@@ -57,13 +57,12 @@ type Engine struct {
 	closed     bool
 }
 
-// ear is the process's connection for what others tell it.
+// ear is the process's connection for what others tell it. There is one while a
+// semaphore of the process needs it.
 type ear struct {
-	began  bool
-	up     bool
-	ups    int           // how often it was made
-	missed bool          // something may have been told when it was not up
-	first  chan struct{} // closed when it is up for the first time
+	runs  bool
+	up    bool
+	turns int // how often it came up, or went down
 }
 
 // New makes an engine. The store stays the caller's, to be closed after it. What cannot be used is
@@ -90,7 +89,6 @@ func New(store Store, o *Options) (*Engine, error) {
 	}
 	e.process = mark + strings.ToLower(base32.StdEncoding.EncodeToString(random))
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.ear.first = make(chan struct{})
 	return e, nil
 }
 
@@ -198,52 +196,60 @@ func (e *Engine) hearing() ear {
 	return e.ear
 }
 
-// listen has this process told of what others do, and waits a while for that to begin.
+// listen has this process told of what others do, if it is not, until no semaphore needs that for earIdle.
 func (e *Engine) listen() {
 	e.mu.Lock()
-	begins := !e.ear.began
-	e.ear.began = true
+	begins := e.listener != nil && !e.ear.runs && !e.closed
+	e.ear.runs = e.ear.runs || begins
 	e.mu.Unlock()
-	if !begins || !e.start(func() { e.listener.Listen(e.ctx, e.process, e.heard, e.up, e.down) }) {
+	if !begins {
 		return
 	}
-	if !within(earTime, e.ear.first) {
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.start(func() {
+		e.listener.Listen(ctx, e.process, e.heard, e.up, e.down)
 		e.mu.Lock()
-		e.ear.missed = !e.ear.up
+		e.ear.runs = false
 		e.mu.Unlock()
-	}
-}
-
-// up takes in that this process is told from now on. What was told before is lost, so
-// those concerned ask.
-func (e *Engine) up() {
-	e.mu.Lock()
-	missed := e.ear.missed
-	e.ear.up, e.ear.missed, e.ear.ups = true, false, e.ear.ups+1
-	select {
-	case <-e.ear.first:
-	default:
-		close(e.ear.first)
-	}
-	e.mu.Unlock()
-	if !missed {
-		return
-	}
-	for _, s := range e.sessionsOf(nil) {
-		if s.concerned() {
-			s.notify(engine.Notification{Ask: true, Renew: true})
+		if e.needsEar() { // since it ended
+			e.listen()
 		}
-	}
+	})
+	e.start(func() {
+		defer cancel()
+		tick := time.NewTicker(earIdle)
+		defer tick.Stop()
+		for needed := true; needed; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			needed = e.needsEar()
+		}
+	})
 }
 
-// down takes in that nothing is told any more: rows are read instead.
-func (e *Engine) down() {
+// needsEar reports whether a semaphore needs the process to be told of what others do.
+func (e *Engine) needsEar() bool {
 	e.mu.Lock()
-	e.ear.up, e.ear.missed = false, true
+	all := slices.Collect(maps.Values(e.semaphores))
+	e.mu.Unlock()
+	return slices.ContainsFunc(all, (*semaphore).needsEar)
+}
+
+// up takes in that this process is told from now on, and down that it is not any more.
+func (e *Engine) up()   { e.turn(true) }
+func (e *Engine) down() { e.turn(false) }
+
+func (e *Engine) turn(up bool) {
+	e.mu.Lock()
+	e.ear.up = up
+	e.ear.turns++
 	all := slices.Collect(maps.Values(e.semaphores))
 	e.mu.Unlock()
 	for _, s := range all {
-		s.watch()
+		s.turn()
 	}
 }
 

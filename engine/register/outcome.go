@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"sema/engine"
@@ -14,14 +13,12 @@ import (
 	"sema/internal/pack"
 )
 
-var (
-	// errDeaf says that a step has to be carried out again when others can tell
-	// this process of what they do.
-	errDeaf = errors.New("nobody listens yet")
+// errSame says that a step would change nothing.
+var errSame = errors.New("nothing to write")
 
-	// errSame says that a step would change nothing.
-	errSame = errors.New("nothing to write")
-)
+// maxHeads is how many of the processes that wait listen: those that are served next. What the store
+// pays for a message grows with all who listen; the others look now and then.
+const maxHeads = 8
 
 // outcome is what a step comes to. It has happened when the store has it.
 type outcome struct {
@@ -31,12 +28,13 @@ type outcome struct {
 	same    bool // nothing is to be written
 	exact   bool // it needs the exact time, or to know who listens
 	created bool
+	near    bool                   // this process is among those that are served next
 	via     func(engine.ID) string // see ledger.Ledger
 }
 
 // mine is the row that the outcome has become.
 func (o *outcome) mine(l *ledger.Ledger) *mine {
-	return &mine{Row{Data: o.next.Data, Version: o.next.Version, At: o.next.At}, l}
+	return &mine{Row{Data: o.next.Data, Version: o.next.Version, At: o.next.At, Heads: o.next.Heads}, l}
 }
 
 // time is when a step on a row happens. It never falls back.
@@ -67,39 +65,29 @@ func (r *Row) load() (*mine, error) {
 // minds what may be kept for so much longer.
 func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*outcome, error) {
 	e, now, o := s.engine, m.time(), &outcome{created: m.Version == 0, via: m.ledger.Via}
-	ear, caller := e.hearing(), ""
-	deaf := e.listener != nil && !ear.began
+	hears := e.hearing().up
 	m.ledger.Reach = func(client string) bool {
-		switch process := processOf(client); {
-		case client == caller:
-			return e.listener == nil || ear.up && !slices.Contains(m.Dead, process)
-		case process == e.process:
+		process := processOf(client)
+		if process == e.process {
 			return e.session(client) != nil
-		case strings.HasPrefix(process, polls):
-			return true
-		default:
-			o.exact = true
-			return !slices.Contains(m.Dead, process)
 		}
+		if !slices.Contains(m.Heads, process) {
+			return true // it looks for itself
+		}
+		o.exact = true
+		return !slices.Contains(m.Dead, process)
 	}
 	for _, p := range calls {
-		caller = p.session.id
 		c := p.call
-		if deaf && c.Keep > 0 {
-			return nil, errDeaf
-		}
-		if c.Keep += doubt; !ear.up || p.call.Keep == 0 {
+		if c.Keep += doubt; !hears || p.call.Keep == 0 {
 			c.Keep = 0 // nobody could take it back
 		}
-		reply := m.ledger.Step(now, caller, p.session.who, c)
+		reply := m.ledger.Step(now, p.session.id, p.session.who, c)
 		for i, a := range reply.Answers {
 			switch a.Status {
 			case engine.Granted:
 				reply.Answers[i].Lease -= doubt
 			case engine.Queued:
-				if deaf {
-					return nil, errDeaf
-				}
 				o.exact = true
 			}
 		}
@@ -109,15 +97,18 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 	snapshot := m.ledger.Save()
 	w := pack.Writer{B: make([]byte, 0, len(m.Data)+128)}
 	snapshot.Append(&w)
+	first := line(m.ledger, maxHeads)
+	o.near = slices.Contains(first, e.process)
+	heads := slices.DeleteFunc(first, func(p string) bool { return p == e.process && !hears || p != e.process && !slices.Contains(m.Heads, p) })
 	o.next = Next{
-		Data: w.B, Version: max(m.Version+1, now), At: now, Until: until(snapshot), Heads: heads(snapshot), Tell: messages(o.news, e.process),
+		Data: w.B, Version: max(m.Version+1, now), At: now, Until: until(snapshot), Heads: heads, Tell: messages(o.news, e.process),
 		Lazy: lazy(calls, o), Limit: snapshot.Limit, Waiting: len(snapshot.Waiters),
 	}
 	for _, h := range snapshot.Holders {
 		o.next.Used += h.ID.Weight
 	}
 	o.exact = o.exact || len(o.next.Tell) > 0
-	o.same = len(o.next.Tell) == 0 && (bytes.Equal(w.B, m.Data) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
+	o.same = len(o.next.Tell) == 0 && (bytes.Equal(w.B, m.Data) && slices.Equal(heads, m.Heads) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
 	return o, nil
 }
 
@@ -160,16 +151,13 @@ func until(s ledger.Snapshot) int64 {
 	return end
 }
 
-// heads lists the processes that are to be told something soon: those of the first
-// tickets, and of the last, which watches the first lease's end.
-func heads(s ledger.Snapshot) []string {
-	const first = 4
-	var list []string
-	for i, t := range s.Waiters {
-		process := processOf(t.Via)
-		if (i < first || i == len(s.Waiters)-1) && strings.HasPrefix(process, listens) && !slices.Contains(list, process) {
+// line lists processes that wait, in the order in which they are served, at most so many of them.
+func line(l *ledger.Ledger, most int) (list []string) {
+	l.InService(func(client string) bool {
+		if process := processOf(client); !slices.Contains(list, process) {
 			list = append(list, process)
 		}
-	}
+		return len(list) < most
+	})
 	return list
 }

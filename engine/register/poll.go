@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -17,10 +18,13 @@ const (
 	maxPoll = 2 * time.Second
 )
 
-// watch has the row read every now and then, if this process is not told of what others
-// do, and waits for something or holds something.
+// watch has this process told of what others do, or the row read every now and then, while it waits for
+// something or holds something.
 func (s *semaphore) watch() {
-	if s.engine.hearing().up || !slices.ContainsFunc(s.engine.sessionsOf(s), (*session).concerned) {
+	if s.needsEar() {
+		s.engine.listen()
+	}
+	if s.engine.hearing().up || !s.has(isAny) {
 		return
 	}
 	s.mu.Lock()
@@ -43,89 +47,93 @@ func (s *semaphore) poll() {
 		case <-timer.C:
 		}
 		s.mu.Lock()
-		if s.engine.hearing().up || !slices.ContainsFunc(s.engine.sessionsOf(s), (*session).concerned) {
+		if s.engine.hearing().up || !s.has(isAny) {
 			s.polled = false
 			s.mu.Unlock()
 			return
 		}
-		version := s.version
 		s.mu.Unlock()
-		timer.Reset(s.look(version))
+		timer.Reset(s.look())
+		s.watch()
+	}
+}
+
+// turn looks at the row, because this process has begun to hear, or does not hear any more.
+func (s *semaphore) turn() {
+	if s.has(isAny) {
+		s.engine.start(func() { s.look(); s.watch() })
 	}
 }
 
 // look reads the row, and tells the sessions what a message would have told them. It
 // returns when to look again. A row older than what this process wrote says nothing.
-func (s *semaphore) look(version int64) time.Duration {
+func (s *semaphore) look() time.Duration {
+	s.mu.Lock()
+	version := s.version
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.engine.ctx, storeTime)
 	defer cancel()
 	row, err := s.engine.read(ctx, s.name)
 	if err != nil {
 		return maxPoll
 	}
-	snapshot, err := row.snapshot()
+	m, err := row.load()
 	if err != nil || row.Version < version && row.Version != 0 {
 		return s.engine.poll
 	}
-	v := view{held: map[engine.ID]ledger.Recorded{}, queued: map[engine.ID]ledger.Recorded{}, place: map[engine.ID]int{}}
-	for _, h := range snapshot.Holders {
-		if h.End > row.time() {
-			v.held[h.ID] = h
-		} else {
-			v.over = true
-		}
+	now := row.time()
+	ahead := slices.Index(line(m.ledger, math.MaxInt), s.engine.process)
+	near, told := ahead >= 0 && ahead < maxHeads, slices.Contains(row.Heads, s.engine.process)
+	s.mu.Lock()
+	s.near = near
+	s.mu.Unlock()
+	recheck := time.Duration(0)
+	if end, held := m.ledger.NextEnd(); held && (near || end <= now) {
+		recheck = max(1, time.Duration(end-now)*time.Microsecond)
 	}
-	for i, t := range snapshot.Waiters {
-		v.queued[t.ID], v.place[t.ID] = t, i
-	}
-	ahead := len(snapshot.Waiters)
 	for _, session := range s.engine.sessionsOf(s) {
-		n, first := session.compare(v, ahead)
-		ahead = min(ahead, first)
-		session.tell(n)
+		session.tell(session.compare(m.ledger, now, recheck))
 	}
-	if ahead == len(snapshot.Waiters) { // none of them is ours
+	if told != (near && s.engine.hearing().up) { // a step that asks for nothing says so
+		nobody := &session{engine: s.engine, semaphore: s, id: s.engine.process + ".0", notify: func(engine.Notification) {}}
+		p := &pending{session: nobody, call: engine.Call{Number: math.MaxUint64}, done: make(chan struct{})}
+		s.add(p)
+		<-p.done
+	}
+	if ahead < 0 { // nothing is waited for
 		return max(pollHeld, s.engine.poll)
 	}
 	return min(maxPoll, s.engine.poll*time.Duration(8+ahead)/8)
 }
 
-// view is a row as a poll sees it.
-type view struct {
-	held, queued map[engine.ID]ledger.Recorded
-	place        map[engine.ID]int // in the queue
-	over         bool              // a lease has ended, and nobody has made a step since
-}
-
-// compare is what the session is to be told, and the place of its first ticket, or ahead.
-func (s *session) compare(v view, ahead int) (n engine.Notification, first int) {
+// compare is what the session is to be told of a ledger that others have changed. recheck is
+// when those that wait ask again, for a lease ends then.
+func (s *session) compare(l *ledger.Ledger, now int64, recheck time.Duration) (n engine.Notification) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, f := range s.known {
-		h, held := v.held[id]
-		t, queued := v.queued[id]
+		g, _, held := l.Permit(now, id)
+		ours := l.Via(id) == s.id
 		switch {
-		case f.ticket > 0 && held && h.Via == s.id:
-			// The store may not be sure of it yet: those who are told are told later.
-			n.Grants = append(n.Grants, engine.Grant{ID: id, Token: h.Token, Slot: h.Slot, Ticket: f.ticket, Unsure: true})
-		case f.ticket > 0 && held:
-		case f.ticket > 0 && queued:
-			ahead = min(ahead, v.place[id])
-			if ours := t.Via == s.id; ours && !f.ours {
+		case isTicket(f) && held:
+			if ours { // the store may not be sure of it yet: those who are told are told later
+				g.Ticket, g.Unsure = f.ticket, true
+				n.Grants = append(n.Grants, g)
+			}
+		case isTicket(f) && l.Waits(id):
+			if ours && !f.ours {
 				n.Ask, s.known[id] = true, fact{ticket: f.ticket, ours: true}
 			}
-			if v.over {
-				n.Recheck = 1
-			}
-		case f.ticket > 0:
+			n.Recheck = recheck
+		case isTicket(f):
 			n.Ask = true
 			delete(s.known, id)
 		case !held:
 			n.Renew = true
 			delete(s.known, id)
-		case h.Revoked && !f.revoked && h.Via == s.id:
+		case ours && l.Revoked(id) && !f.revoked:
 			n.Renew, s.known[id] = true, fact{revoked: true, ours: true}
 		}
 	}
-	return n, ahead
+	return n
 }

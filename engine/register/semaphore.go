@@ -34,8 +34,10 @@ type semaphore struct {
 	mu      sync.Mutex
 	queue   []*pending // calls that no step has taken
 	running bool
-	polled  bool  // somebody reads the row every now and then
-	version int64 // the last one that this process wrote
+	polled  bool      // somebody reads the row every now and then
+	version int64     // the last one that this process wrote
+	near    bool      // this process is among those that are served next
+	keeps   time.Time // until when others may have to be told of it that it is to give something back
 
 	// Of the step, of which there is one at a time.
 	mine    *mine // nil: somebody else may have written since
@@ -97,13 +99,9 @@ func (s *semaphore) run() {
 
 // step carries out calls, and tells everybody concerned.
 func (s *semaphore) step(calls []*pending) {
-	ups := s.engine.hearing().ups
+	turns := s.engine.hearing().turns
+	began := time.Now()
 	o, err := s.decide(calls)
-	if err == errDeaf {
-		s.engine.listen()
-		ups = s.engine.hearing().ups
-		o, err = s.decide(calls)
-	}
 	if err != nil {
 		for _, p := range calls {
 			p.err = err
@@ -111,30 +109,48 @@ func (s *semaphore) step(calls []*pending) {
 		}
 		return
 	}
+	s.mu.Lock()
 	if !o.same {
-		s.mu.Lock()
 		s.version = o.next.Version
-		s.mu.Unlock()
 	}
+	s.near = o.near
+	s.mu.Unlock()
 	for i, p := range calls {
 		p.reply = o.replies[i]
 		p.session.note(p.call, p.reply, o.via)
-		close(p.done)
-	}
-	for _, p := range calls {
-		if s.engine.hearing().ups != ups && p.session.concerned() { // up came before what is to be asked for was known
-			p.session.tell(engine.Notification{Ask: true, Renew: true})
+		if p.reply.Leave != engine.GiveBack || p.call.Keep > 0 && p.session.has(isPermit) {
+			s.mu.Lock()
+			s.keeps = began.Add(p.call.Keep)
+			s.mu.Unlock()
 		}
+		close(p.done)
 	}
 	for client, n := range o.news {
 		if to := s.engine.session(client); to != nil {
 			to.tell(*n)
 		}
 	}
+	if s.engine.hearing().turns != turns { // before it was known what waits
+		s.turn()
+	}
 	s.watch()
 	if o.created {
 		s.engine.sweep()
 	}
+}
+
+// needsEar reports whether this process has to be told at once of what others do: it is going to be served soon,
+// or keeps what others may need.
+func (s *semaphore) needsEar() bool {
+	s.mu.Lock()
+	near, keeps := s.near, time.Now().Before(s.keeps)
+	s.mu.Unlock()
+	return keeps || near && s.has(isTicket)
+}
+
+// has reports whether one of the sessions knows of such a ticket or permit.
+func (s *semaphore) has(which func(fact) bool) bool {
+	return slices.ContainsFunc(s.engine.sessionsOf(s), func(of *session) bool { return of.has(which) })
 }
 
 // decide carries out calls in the cheapest way that is exact enough.

@@ -126,11 +126,20 @@ func (s *session) tell(n engine.Notification) {
 	}
 }
 
-// concerned reports whether anything waits or is held.
-func (s *session) concerned() bool {
+func isTicket(f fact) bool { return f.ticket > 0 }
+func isPermit(f fact) bool { return f.ticket == 0 }
+func isAny(fact) bool      { return true }
+
+// has reports whether the session knows of such a ticket or permit.
+func (s *session) has(which func(fact) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.known) > 0
+	for _, f := range s.known {
+		if which(f) {
+			return true
+		}
+	}
+	return false
 }
 
 // tickets lists what waits.
@@ -138,7 +147,7 @@ func (s *session) tickets() (ids []engine.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, f := range s.known {
-		if f.ticket > 0 {
+		if isTicket(f) {
 			ids = append(ids, id)
 		}
 	}

@@ -9,7 +9,8 @@ type Row struct {
 	Version int64    // see Next; 0: there is no row
 	At      int64    // see Next
 	Now     int64    // the store's clock when the row was read, in microseconds since 1970
-	Dead    []string // those of Next.Heads that certainly do not listen; may be empty
+	Heads   []string // see Next; empty where the store is no Listener
+	Dead    []string // those of Heads that certainly do not listen; may be empty
 }
 
 // Next is what a row is to be from now on.
@@ -18,7 +19,7 @@ type Next struct {
 	Version int64    // larger than that of any row of this name before
 	At      int64    // the time of the step, in microseconds; never falls
 	Until   int64    // the row matters until the store's clock is there; math.MaxInt64: for ever
-	Heads   []string // processes that are going to be told something soon, if they listen; at most 5
+	Heads   []string // processes that are told something soon, and listen; at most 8
 	Lazy    bool     // nobody is harmed if a crash of the store forgets this step
 
 	// Tell is for processes that listen. It is to be told when the row is there, and

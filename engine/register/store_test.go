@@ -49,7 +49,8 @@ func (h *hall) Read(ctx context.Context, name string) (register.Row, error) {
 func (h *hall) dead(name string, row *register.Row) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, process := range h.rows[name].Heads {
+	row.Heads = h.rows[name].Heads
+	for _, process := range row.Heads {
 		if h.ears[process] == nil {
 			row.Dead = append(row.Dead, process)
 		}

@@ -1,6 +1,10 @@
 package ledger
 
-import "sema/engine"
+import (
+	"slices"
+
+	"sema/engine"
+)
 
 // The places of tickets order them across all keys as well: for engines in which
 // clients watch each other.
@@ -27,6 +31,20 @@ func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 	return l.queue[i].id, true
 }
 
+// InService calls f with the session of each ticket, in the order in which they are
+// served if nothing else happens: of several keys the first of each, then the second.
+// It stops when f returns false.
+func (l *Ledger) InService(f func(client string) bool) {
+	for i, keys := 0, l.keys.standing(); len(keys) > 0; i++ {
+		keys = slices.DeleteFunc(keys, func(k *key) bool { return i >= len(k.queue) })
+		for _, k := range keys {
+			if !f(k.queue[i].via) {
+				return
+			}
+		}
+	}
+}
+
 // InFront finds the first ticket of the clients that mine picks; ok is false if
 // they have none. ahead is the client of the ticket in front of it, or
 // "" if it is the first. Tickets that do not end with their clients do not count.
@@ -48,6 +66,12 @@ func (l *Ledger) Holders(f func(id engine.ID, client string, detached bool)) {
 	for _, h := range l.ends {
 		f(h.id, h.via, h.detached)
 	}
+}
+
+// Revoked reports whether there is a permit of this id that an operator wants back.
+func (l *Ledger) Revoked(id engine.ID) bool {
+	h := l.holders[id]
+	return h != nil && h.revoked
 }
 
 // Permit is a permit as a grant, and the end of its lease.
