@@ -43,7 +43,7 @@ var importRules = []struct {
 	{"sema/dashboard", []string{"sema", "sema/access", "sema/engine", "sema/history", "sema/internal/once", "sema/watch", "sema/internal/view", "sema/internal/why"}, "who shows it in a server of his own gets no other dependency"},
 	{"sema/internal/once", nil, "it is sync.Once but for one thing"},
 	{"sema/internal/why", []string{"sema/engine"}, "every front end says it in the same words"},
-	{"sema/internal/view", []string{"sema/engine", "sema/watch"}, "one JSON for all who show a semaphore"},
+	{"sema/internal/view", []string{"sema/engine", "sema/internal/why", "sema/watch"}, "one JSON for all who show a semaphore"},
 	{"sema/internal/jobs", []string{"sema"}, "what limiters of job queues share knows no job queue"},
 	{"sema/sematest", []string{"sema", "sema/engine", "sema/internal/once", "sema/engine/memengine"}, "users' tests import it: it costs them what their program has anyway"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
