@@ -73,6 +73,34 @@ type Lasting interface {
 	Lasting() bool
 }
 
+// Totals are how a client's holds have gone since its session began. They only
+// grow. A permit of weight 2 that was held for a second counts for two seconds, when
+// it is released.
+type Totals struct {
+	Good   int64 // weight × microseconds of the holds that went well
+	Bad    int64 // of those that did not: whatever it is that the limit protects was overloaded
+	Waited int64 // how many grants had to wait
+}
+
+// Auto is what a controller says with the limit that it found.
+type Auto struct {
+	Min, Max int // the range of the limit
+	Bad      int // the part of the time held that was bad in the last window, in thousandths
+}
+
+// Reporting is a further ability of a Session.
+type Reporting interface {
+	// Reports is what sessions and controllers of the semaphore have reported within
+	// the last minute. Errors are those of State.
+	Reports(ctx context.Context) (Reports, error)
+}
+
+// Reports is what Reporting reads.
+type Reports struct {
+	Totals map[string]Totals // by session
+	Auto   Auto              // the last controller's word; zero: none sets the limit
+}
+
 // Client describes a client, for the eyes of operators.
 type Client struct {
 	Host  string `json:"host"`
@@ -156,6 +184,11 @@ const (
 
 	// UnsetKey ends the rule of a key.
 	UnsetKey
+
+	// Report says how the session's holds have gone: Request.Totals. A copy of it, a
+	// late one and a lost one change nothing that the next does not mend. It is forgotten a
+	// minute after the session's last.
+	Report
 )
 
 // What a key of a semaphore has, and may have.
@@ -227,7 +260,18 @@ type Request struct {
 	// nothing changes. 0: of any.
 	Token int64
 	Pin   bool // SetLimit: outlives an idle semaphore
+
+	// Auto, if not nil, has a SetLimit be a controller's, and not an operator's. It
+	// changes nothing while a limit is pinned, and creates no semaphore.
+	Auto *Auto
+
+	Totals *Totals // Report: of this session
 }
+
+// Acts reports whether the request changes what holds for all, as Kind.Act does, and
+// a late copy of it would undo what another operator did since. A controller's
+// next decision mends that.
+func (r *Request) Acts() bool { return r.Kind.Act() && r.Auto == nil }
 
 // Status is the outcome of a request.
 type Status uint8
@@ -237,12 +281,13 @@ const (
 	Granted      Status = iota + 1 // Ask, Renew: the permit is held
 	Queued                         // Ask: a ticket waits in the queue
 	Refused                        // Ask: nothing free, and the request does not wait
-	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause: no such semaphore
+	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause, Report, SetLimit with Auto: no such semaphore
 	Revoked                        // Ask, Renew: an operator wants the permit back
 	TooHeavy                       // Ask: the weight is above the stored limit; its ticket is gone
 	LimitDiffers                   // Ask: Strict, and the stored limit is another; its ticket is gone
-	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause: carried out
+	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, Report: carried out
 	InUse                          // Remove: somebody holds a permit, or waits
+	Pinned                         // SetLimit with Auto: an operator's limit is pinned
 )
 
 // Answer is the outcome of one request.

@@ -5,11 +5,11 @@ import "sema/internal/enum"
 var (
 	kindWords = []string{
 		Ask: "ask", Renew: "renew", Release: "release", Revoke: "revoke", SetLimit: "set limit", UnsetLimit: "unset limit",
-		Remove: "remove", Pause: "pause", Unpause: "unpause", SetKey: "set key", UnsetKey: "unset key",
+		Remove: "remove", Pause: "pause", Unpause: "unpause", SetKey: "set key", UnsetKey: "unset key", Report: "report",
 	}
 	statusWords = []string{
 		Granted: "granted", Queued: "queued", Refused: "refused", Gone: "gone", Revoked: "revoked", TooHeavy: "too heavy",
-		LimitDiffers: "limit differs", Done: "done", InUse: "in use",
+		LimitDiffers: "limit differs", Done: "done", InUse: "in use", Pinned: "pinned",
 	}
 	leaveWords  = []string{GiveBack: "give back", Pass: "pass", Keep: "keep"}
 	recallWords = []string{"nothing", RecallKept: "recall what is kept", RecallAll: "recall all"}

@@ -13,11 +13,11 @@ func TestEnumsHaveWords(t *testing.T) {
 		{Kind(0), "Kind(0)"},
 		{Ask, "ask"}, {Renew, "renew"}, {Release, "release"}, {Revoke, "revoke"}, {SetLimit, "set limit"},
 		{UnsetLimit, "unset limit"}, {Remove, "remove"}, {Pause, "pause"}, {Unpause, "unpause"},
-		{SetKey, "set key"}, {UnsetKey, "unset key"}, {UnsetKey + 1, "Kind(12)"}, {Kind(255), "Kind(255)"},
+		{SetKey, "set key"}, {UnsetKey, "unset key"}, {Report, "report"}, {Report + 1, "Kind(13)"}, {Kind(255), "Kind(255)"},
 		{Status(0), "Status(0)"},
 		{Granted, "granted"}, {Queued, "queued"}, {Refused, "refused"}, {Gone, "gone"}, {Revoked, "revoked"},
 		{TooHeavy, "too heavy"}, {LimitDiffers, "limit differs"}, {Done, "done"}, {InUse, "in use"},
-		{InUse + 1, "Status(10)"}, {Status(42), "Status(42)"}, {Status(255), "Status(255)"},
+		{Pinned, "pinned"}, {Pinned + 1, "Status(11)"}, {Status(42), "Status(42)"}, {Status(255), "Status(255)"},
 		{GiveBack, "give back"}, {Pass, "pass"}, {Keep, "keep"}, {Keep + 1, "Leave(3)"}, {Leave(255), "Leave(255)"},
 		{Recall(0), "nothing"}, {RecallKept, "recall what is kept"}, {RecallAll, "recall all"}, {RecallAll + 1, "Recall(3)"}, {Recall(255), "Recall(255)"},
 	} {

@@ -172,6 +172,19 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 	return s.sem.ledger.State(s.engine.now()), nil
 }
 
+// Reports implements engine.Reporting.
+func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
+	if err := ctx.Err(); err != nil {
+		return engine.Reports{}, err
+	}
+	s.sem.mu.Lock()
+	defer s.sem.mu.Unlock()
+	if s.sem.sessions[s.id] != s {
+		return engine.Reports{}, closed("reports")
+	}
+	return s.sem.ledger.Reports(s.engine.now()), nil
+}
+
 // Close implements engine.Session.
 func (s *session) Close() error {
 	s.sem.mu.Lock()

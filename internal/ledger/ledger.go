@@ -82,6 +82,10 @@ type Ledger struct {
 	// is not so any more.
 	keepers map[string]Keeper
 
+	// How the clients' holds have gone, and what the last controller said.
+	reports map[string]Reported
+	auto    ReportedAuto
+
 	// Some client keeps watch while others wait: it knows to call at alarm, the
 	// first lease end.
 	alarm   int64
@@ -171,7 +175,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 			again = again || r.Again
 		}
 		refused = refused || a.Status == engine.Refused
-		acts = acts || r.Kind.Act() && a.Status == engine.Done
+		acts = acts || r.Acts() && a.Status == engine.Done
 		reply.Answers[i] = a
 	}
 	if acts {
@@ -215,6 +219,9 @@ func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine
 	case engine.Revoke:
 		return l.revoke(now, r.ID)
 	case engine.SetLimit:
+		if r.Auto != nil {
+			return l.autoLimit(now, r.Limit, *r.Auto)
+		}
 		return l.setLimit(now, r.Limit, r.PerKey, r.Pin)
 	case engine.UnsetLimit:
 		return l.mark(now, &l.pinned, false)
@@ -224,6 +231,8 @@ func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine
 		return l.mark(now, &l.paused, false)
 	case engine.SetKey, engine.UnsetKey:
 		return l.setKey(now, r)
+	case engine.Report:
+		return l.report(now, *r.Totals)
 	default:
 		return l.remove()
 	}

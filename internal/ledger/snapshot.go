@@ -30,6 +30,9 @@ type Snapshot struct {
 	Seq    int64
 	Epoch  int
 	Keys   []RecordedKey // those that wait, or have a rule
+
+	Reports map[string]Reported // client: how its holds have gone
+	Auto    ReportedAuto
 }
 
 // RecordedKey is one of the keys that share a semaphore. What it holds follows from
@@ -88,7 +91,7 @@ func (l *Ledger) Save() Snapshot {
 		}
 		s.Fences[client] = [2]int64{int64(f.number), f.end}
 	}
-	s.Keepers = maps.Clone(l.keepers)
+	s.Keepers, s.Reports, s.Auto = maps.Clone(l.keepers), maps.Clone(l.reports), l.auto
 	ks := &l.keys
 	if ks.on {
 		s.Keyed, s.PerKey, s.Time, s.Seq, s.Epoch = true, ks.perKey, ks.time, ks.seq, ks.epoch
@@ -144,7 +147,7 @@ func Load(s Snapshot) *Ledger {
 		}
 		l.fences[client] = fence{uint64(f[0]), f[1]}
 	}
-	l.keepers = maps.Clone(s.Keepers)
+	l.keepers, l.reports, l.auto = maps.Clone(s.Keepers), maps.Clone(s.Reports), s.Auto
 	return l
 }
 

@@ -106,6 +106,7 @@ func appendRequest(b []byte, r *engine.Request, own string) []byte {
 	b = putInt(b, 15, int64(r.PerKey))
 	b = putInt(b, 16, int64(r.Cap))
 	b = putInt(b, 17, int64(r.Share))
+	b = appendReport(b, r)
 	if r.Who == nil {
 		return b
 	}
@@ -224,5 +225,7 @@ func readRequest(f *fields, r *engine.Request) {
 		r.Cap = f.int()
 	case 17:
 		r.Share = f.int()
+	case 18, 19:
+		f.readReport(r)
 	}
 }

@@ -1,0 +1,70 @@
+package ledger
+
+import (
+	"maps"
+	"time"
+
+	"sema/engine"
+)
+
+// keepReport is how long what a client or a controller reported is known.
+const keepReport = time.Minute
+
+// Reported is what a client has reported, and until when that is known.
+type Reported struct {
+	engine.Totals
+	End int64
+}
+
+// ReportedAuto is what a controller has said, and until when that is known.
+type ReportedAuto struct {
+	engine.Auto
+	End int64
+}
+
+// report takes in how the holds of the step's caller have gone. Totals only grow, so
+// the greater of each is the later.
+func (l *Ledger) report(now int64, t engine.Totals) engine.Answer {
+	if l.limit == 0 {
+		return engine.Answer{Status: engine.Gone}
+	}
+	maps.DeleteFunc(l.reports, func(_ string, r Reported) bool { return r.End <= now })
+	if l.reports == nil {
+		l.reports = map[string]Reported{}
+	}
+	was := l.reports[l.caller]
+	l.reports[l.caller] = Reported{
+		Totals: engine.Totals{Good: max(was.Good, t.Good), Bad: max(was.Bad, t.Bad), Waited: max(was.Waited, t.Waited)},
+		End:    now + keepReport.Microseconds(),
+	}
+	return engine.Answer{Status: engine.Done}
+}
+
+// autoLimit stores the limit that a controller found. It does not keep an idle
+// semaphore known.
+func (l *Ledger) autoLimit(now int64, limit int, a engine.Auto) engine.Answer {
+	switch {
+	case l.limit == 0:
+		return engine.Answer{Status: engine.Gone}
+	case l.pinned:
+		return engine.Answer{Status: engine.Pinned}
+	}
+	l.limited = l.limited || l.limit != limit
+	l.limit = limit
+	l.auto = ReportedAuto{a, now + keepReport.Microseconds()}
+	return engine.Answer{Status: engine.Done}
+}
+
+// Reports is what has been reported within keepReport.
+func (l *Ledger) Reports(now int64) engine.Reports {
+	all := engine.Reports{Totals: map[string]engine.Totals{}}
+	for client, r := range l.reports {
+		if r.End > now {
+			all.Totals[client] = r.Totals
+		}
+	}
+	if l.auto.End > now {
+		all.Auto = l.auto.Auto
+	}
+	return all
+}

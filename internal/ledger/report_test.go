@@ -1,0 +1,90 @@
+package ledger_test
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+// reporter makes calls of one client after the other.
+type reporter struct {
+	l      ledger.Ledger
+	now    int64
+	number uint64
+}
+
+func (w *reporter) step(client string, r engine.Request) engine.Status {
+	w.number++
+	return w.l.Step(w.now, client, engine.Client{}, engine.Call{Number: w.number, Requests: []engine.Request{r}}).Answers[0].Status
+}
+
+func reports(good, bad, waited int64) engine.Request {
+	return engine.Request{Kind: engine.Report, Totals: &engine.Totals{Good: good, Bad: bad, Waited: waited}}
+}
+
+func auto(limit int) engine.Request {
+	return engine.Request{Kind: engine.SetLimit, Limit: limit, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
+}
+
+func TestReports(t *testing.T) {
+	w := &reporter{now: 1_000_000}
+	for _, r := range []engine.Request{reports(1, 1, 1), auto(4)} {
+		if got := w.step("a", r); got != engine.Gone {
+			t.Errorf("%v of no semaphore: %v", r.Kind, got)
+		}
+	}
+	w.step("op", engine.Request{Kind: engine.SetLimit, Limit: 5})
+	for _, r := range []engine.Request{reports(10, 2, 3), reports(20, 4, 3), reports(10, 2, 3), reports(20, 4, 3)} { // late, and doubled
+		if got := w.step("a", r); got != engine.Done {
+			t.Fatal(got)
+		}
+	}
+	w.now += 30_000_000
+	w.step("b", reports(1, 0, 0))
+	want := map[string]engine.Totals{"a": {Good: 20, Bad: 4, Waited: 3}, "b": {Good: 1}}
+	if got := w.l.Reports(w.now).Totals; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := ledger.Load(w.l.Save()).Reports(w.now).Totals; !maps.Equal(got, want) {
+		t.Errorf("after Save and Load %v, want %v", got, want)
+	}
+	w.now += 30_000_000 // a minute after the last of a
+	delete(want, "a")
+	if got := w.l.Reports(w.now).Totals; !maps.Equal(got, want) {
+		t.Errorf("a minute later %v, want %v", got, want)
+	}
+}
+
+func TestAnOperatorsLimitWins(t *testing.T) {
+	w := &reporter{now: 1_000_000}
+	limit := func(want int) {
+		t.Helper()
+		if got := w.l.State(w.now).Limit; got != want {
+			t.Fatalf("limit %d, want %d", got, want)
+		}
+	}
+	w.step("op", engine.Request{Kind: engine.SetLimit, Limit: 5})
+	if got := w.step("c", auto(7)); got != engine.Done {
+		t.Fatal(got)
+	}
+	limit(7)
+	if got := w.l.Reports(w.now).Auto; got != (engine.Auto{Min: 2, Max: 9, Bad: 31}) {
+		t.Errorf("%+v", got)
+	}
+	w.step("op", engine.Request{Kind: engine.SetLimit, Limit: 3, Pin: true})
+	if got := w.step("c", auto(7)); got != engine.Pinned {
+		t.Errorf("while pinned: %v", got)
+	}
+	limit(3)
+	w.step("op", engine.Request{Kind: engine.UnsetLimit})
+	w.step("c", auto(4))
+	limit(4)
+	end := w.now + (5 * time.Minute).Microseconds()
+	for ; w.now < end; w.now += 2_000_000 {
+		w.step("c", auto(4))
+	}
+	limit(0) // it has been idle, though a controller went on
+}

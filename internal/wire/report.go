@@ -1,0 +1,50 @@
+package wire
+
+import "sema/engine"
+
+// appendReport uses the fields 18 and 19 of a request: what its session reports, and
+// what a controller says.
+func appendReport(b []byte, r *engine.Request) []byte {
+	if t := r.Totals; t != nil {
+		b = putPart(b, 18, func(b []byte) []byte {
+			return putInt(putInt(putInt(b, 1, t.Good), 2, t.Bad), 3, t.Waited)
+		})
+	}
+	if a := r.Auto; a != nil {
+		b = putPart(b, 19, func(b []byte) []byte {
+			return putInt(putInt(putInt(b, 1, int64(a.Min)), 2, int64(a.Max)), 3, int64(a.Bad))
+		})
+	}
+	return b
+}
+
+// readReport takes in one of the two fields.
+func (f *fields) readReport(r *engine.Request) {
+	if f.field == 18 {
+		t := &engine.Totals{}
+		r.Totals = t
+		f.within(func(f *fields) {
+			switch f.field {
+			case 1:
+				t.Good = f.int64()
+			case 2:
+				t.Bad = f.int64()
+			case 3:
+				t.Waited = f.int64()
+			}
+		})
+		return
+	}
+	a := &engine.Auto{}
+	r.Auto = a
+	f.within(func(f *fields) {
+		switch f.field {
+		case 1:
+			a.Min = f.int()
+		case 2:
+			a.Max = f.int()
+		case 3:
+			a.Bad = f.int()
+		}
+	})
+}
