@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"testing"
 
 	"sema/lab/expect"
+	"sema/lab/plant"
 )
 
 var (
@@ -65,51 +65,23 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// build makes the simulator with all bugs. SEMA_PLANTED picks one by its number,
-// counted from 1; with 0 there is none.
+// build makes the simulator with all bugs.
 func build(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	expect.OK(t, err)
-	dir, replace := t.TempDir(), map[string]string{}
-	put := func(path, text string) {
-		name := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
-		expect.OK(t, os.WriteFile(name, []byte(text), 0o600))
-		replace[filepath.Join(root, path)] = name
+	var bugs []plant.Bug
+	for _, bug := range planted {
+		bugs = append(bugs, plant.Bug{File: bug.file, Old: bug.old, New: bug.new})
 	}
-	files := map[string][]mutant{}
-	for i, bug := range planted {
-		files[bug.file] = append(files[bug.file], mutant{i + 1, bug.old, bug.new})
-	}
-	packages := map[string]bool{}
-	for path, mutants := range files {
-		source, err := os.ReadFile(filepath.Join(root, path))
-		expect.OK(t, err)
-		text, err := plant(source, mutants)
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		put(path, text)
-		if p := filepath.Dir(path); !packages[p] {
-			packages[p] = true
-			put(p+"/planted.go", "package "+filepath.Base(p)+"\n\nimport (\n\t\"os\"\n\t\"strconv\"\n)\n\nvar planted, _ = strconv.Atoi(os.Getenv(\"SEMA_PLANTED\"))\n")
-		}
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	program, err := plant.Build(root, "./lab/simulate/run", t.TempDir(), bugs)
 	expect.OK(t, err)
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
-	program := filepath.Join(dir, "simulate.exe")
-	cmd := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./lab/simulate/run")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	return program
 }
 
 func run(program string, bug, first, seeds int) ([]byte, error) {
 	cmd := exec.Command(program, "-seed", strconv.Itoa(first), "-seeds", strconv.Itoa(seeds))
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "SEMA_PLANTED="+strconv.Itoa(bug))
+	cmd.Env = plant.Switch(bug)
 	return cmd.CombinedOutput()
 }
 

@@ -1,0 +1,142 @@
+// Package plant builds a program with bugs in it, of which one can be switched on when
+// it runs: so that a test can say that it would have found them.
+package plant
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bug is a change of one line. The text Old stands in the file once, within a
+// function.
+type Bug struct{ File, Old, New string }
+
+// Build builds the command of a package, at the root of the module, with all bugs,
+// into a directory. Switch picks one of them.
+func Build(root, command, dir string, bugs []Bug) (program string, err error) {
+	replace := map[string]string{}
+	put := func(path, text string) error {
+		name := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		replace[filepath.Join(root, path)] = name
+		return os.WriteFile(name, []byte(text), 0o600)
+	}
+	files := map[string][]mutant{}
+	for i, bug := range bugs {
+		files[bug.File] = append(files[bug.File], mutant{i + 1, bug.Old, bug.New})
+	}
+	packages := map[string]bool{}
+	for path, mutants := range files {
+		source, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return "", err
+		}
+		text, err := plant(source, mutants)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", path, err)
+		}
+		if err := put(path, text); err != nil {
+			return "", err
+		}
+		if p := filepath.Dir(path); !packages[p] {
+			packages[p] = true
+			if err := put(p+"/planted.go", "package "+filepath.Base(p)+"\n\nimport (\n\t\"os\"\n\t\"strconv\"\n)\n\nvar planted, _ = strconv.Atoi(os.Getenv(\""+variable+"\"))\n"); err != nil {
+				return "", err
+			}
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		return "", err
+	}
+	program = filepath.Join(dir, "planted.exe")
+	cmd := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, command)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return program, nil
+}
+
+const variable = "SEMA_PLANTED"
+
+// Switch is the environment of a program with one of its bugs switched on, counted
+// from 1; with 0 there is none. It runs on one processor.
+func Switch(bug int) []string {
+	return append(os.Environ(), "GOMAXPROCS=1", variable+"="+strconv.Itoa(bug))
+}
+
+// mutant is a change to a file's text, and a number by which it is switched on.
+type mutant struct {
+	number   int
+	old, new string
+}
+
+// plant puts mutants into a file so that one of them, or none, can be picked when
+// the program runs: the function around each is there once more, with the change
+// and under another name, and the original calls that if the package's variable
+// planted has its number.
+func plant(source []byte, mutants []mutant) (string, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)
+	if err != nil {
+		return "", err
+	}
+	text, copies := string(source), ""
+	at := func(p token.Pos) int { return files.Position(p).Offset }
+	calls := map[*ast.FuncDecl]string{}
+	for _, m := range mutants {
+		if n := strings.Count(text, m.old); n != 1 {
+			return "", fmt.Errorf("%q is there %d times", m.old, n)
+		}
+		begin := strings.Index(text, m.old)
+		i := slices.IndexFunc(file.Decls, func(d ast.Decl) bool {
+			f, ok := d.(*ast.FuncDecl)
+			return ok && at(f.Body.Lbrace) < begin && begin+len(m.old) <= at(f.End())
+		})
+		if i < 0 {
+			return "", fmt.Errorf("%q is not within a function", m.old)
+		}
+		f := file.Decls[i].(*ast.FuncDecl)
+		name := fmt.Sprintf("%s%d", f.Name.Name, m.number)
+		copies += "\n" + text[at(f.Pos()):at(f.Name.Pos())] + name + text[at(f.Name.End()):begin] + m.new + text[begin+len(m.old):at(f.End())] + "\n"
+		calls[f] += fmt.Sprintf("\n\tif planted == %d {\n\t\t%s\n\t}\n", m.number, call(f, name))
+	}
+	for _, d := range slices.Backward(file.Decls) {
+		if f, ok := d.(*ast.FuncDecl); ok {
+			brace := at(f.Body.Lbrace) + 1
+			text = text[:brace] + calls[f] + text[brace:]
+		}
+	}
+	return text + copies, nil
+}
+
+// call is the text of a call of a function under another name, in its own body,
+// with its own arguments.
+func call(f *ast.FuncDecl, name string) string {
+	if f.Recv != nil {
+		name = f.Recv.List[0].Names[0].Name + "." + name
+	}
+	var args []string
+	for _, p := range f.Type.Params.List {
+		for _, n := range p.Names {
+			args = append(args, n.Name)
+		}
+	}
+	name += "(" + strings.Join(args, ", ") + ")"
+	if f.Type.Results != nil {
+		return "return " + name
+	}
+	return name + "\n\t\treturn"
+}
