@@ -1,4 +1,4 @@
-.PHONY: home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: adapt home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -118,6 +118,11 @@ fuzz:
 FOR = 1m
 simulate:
 	go run ./lab/simulate/run $(if $(SEEDS),-seeds $(SEEDS),-for $(FOR)) $(if $(SEED),-seed $(SEED)) $(TRACE)
+
+# The limit that adapts, on each kind of server: the figures of docs/adaptive.md.
+ADAPT_SEEDS = 1000
+adapt:
+	go run ./lab/adaptive/run -seeds $(ADAPT_SEEDS) -out lab/adaptive/figures.json
 
 # Real processes on real servers, both broken: some minutes over all grounds, or
 # make faults HOURS=4, with PARALLEL=3 rounds at once. What was played is appended

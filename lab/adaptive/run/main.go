@@ -1,0 +1,55 @@
+// Command run tries the limit that adapts on each kind of server, from so many seeds,
+// and fails if anything is not as expected. With -out it writes the figures, and what
+// one run looked like, for the page.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+
+	"sema/lab/adaptive"
+)
+
+func main() {
+	seeds := flag.Int("seeds", 10, "how many seeds")
+	out := flag.String("out", "", "write the figures to this file")
+	flag.Parse()
+	if err := run(*seeds, *out); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(seeds int, out string) error {
+	cases := adaptive.Cases()
+	rows := make([]adaptive.Row, len(cases))
+	errs := make([]error, len(cases))
+	turns := make(chan struct{}, 2)
+	var all sync.WaitGroup
+	for i := range cases {
+		all.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			rows[i].Name = cases[i].Name
+			rows[i].Figures, errs[i] = adaptive.Try(&cases[i], 1, seeds)
+		})
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%-55s %+v\n", rows[i].Name, rows[i].Figures)
+	}
+	if out == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(rows, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, append(text, '\n'), 0o644)
+}
