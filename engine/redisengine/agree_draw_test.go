@@ -73,6 +73,17 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	if kind == engine.Unpause && one(t, 2, "pause") {
 		r.Kind = engine.Pause
 	}
+	if !aboutPermit(kind) && one(t, 3, "reports") {
+		r.Kind, r.Limit, r.Totals = engine.Report, 0, &engine.Totals{}
+		for _, n := range []*int64{&r.Totals.Good, &r.Totals.Bad, &r.Totals.Waited} {
+			*n = rapid.Int64Range(-1, 1<<53).Draw(t, "total")
+		}
+		return r
+	}
+	if kind == engine.SetLimit && one(t, 2, "auto") {
+		r.Auto = &engine.Auto{Min: 1, Max: rapid.IntRange(1, 1<<31-1).Draw(t, "max"), Bad: rapid.IntRange(0, 1000).Draw(t, "bad")}
+		return r
+	}
 	if len(j.names) > 0 && !aboutPermit(kind) && one(t, 2, "rule") {
 		r.Kind, r.Key = engine.SetKey, j.key(t)
 		r.Cap, r.Share = rapid.IntRange(0, 4).Draw(t, "cap"), rapid.SampledFrom([]int{0, 1, 50, 100, 333, 1000}).Draw(t, "share")
@@ -233,8 +244,14 @@ func (j *judge) pass(t failer, after time.Duration) {
 func (j *judge) apart(after time.Duration) bool {
 	now := j.now + after.Microseconds()
 	near := func(end int64) bool { return now-2_000_000 < end && end < now+30_000_000 }
-	if near(j.ledger.Save().Keep) {
+	all := j.ledger.Save()
+	if near(all.Keep) || near(all.Auto.End) {
 		return false
+	}
+	for _, r := range all.Reports {
+		if near(r.End) {
+			return false
+		}
 	}
 	for _, f := range j.fences {
 		if near(f.end) {

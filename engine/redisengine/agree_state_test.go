@@ -66,6 +66,7 @@ func (j *judge) compare() {
 	for _, c := range slices.Compact(clients) {
 		who[c] = j.pipe.Get(ctx, j.keys.client(c))
 	}
+	reports, wantReports := j.pipe.HGetAll(ctx, j.keys.reports), j.ledger.Reports(now)
 	count := j.pipe.EvalSha(ctx, j.count, append(j.keys.main[:], j.keys.keyed[:]...))
 	j.verdicts = append(j.verdicts, func(t failer) {
 		r := decoded(t, state)
@@ -79,6 +80,9 @@ func (j *judge) compare() {
 			return who[client].Val()
 		})
 		counts(t, now, count)
+		if got := decodeReports(now, reports.Val()); !reflect.DeepEqual(got, wantReports) {
+			t.Fatalf("at %d\nscript %+v\nledger %+v", now, got, wantReports)
+		}
 	})
 }
 

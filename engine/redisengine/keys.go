@@ -18,12 +18,15 @@ import (
 //	turn     zset    of a semaphore with keys: those in turn, and those at their cap
 //	keys     hash    key -> what it holds, and may hold
 //	lines    zset    the tickets of the keys
+//	reports  hash    client -> how its holds have gone
 //	client:… string  host, pid and label of a client
 //	inbox:…  channel notifications for a client
 type keys struct {
 	prefix string    // sema:{name}:
 	main   [6]string // as the scripts take them
 	keyed  [3]string // and those of a semaphore with keys
+
+	reports string // and that of reports
 }
 
 // defaultPrefix begins all keys and channels.
@@ -44,6 +47,7 @@ func keysOf(prefix, name string) keys {
 	for i, kind := range []string{"turn", "keys", "lines"} {
 		k.keyed[i] = k.prefix + kind
 	}
+	k.reports = k.prefix + "reports"
 	return k
 }
 

@@ -31,9 +31,10 @@ const (
 	tokenFlag  = pinFlag    // of Renew and Release: the tokens follow
 	newestFlag = pinFlag    // of Ask
 	mineFlag   = againFlag  // of Release and Renew
+	autoFlag   = anewFlag   // of SetLimit
 	namedFlag  = othersFlag // of Ask: the descriptions follow
 
-	askKeyed = 12 // the kind of an Ask that names a key, or a cap of keys
+	askKeyed = 100 // the kind of an Ask that names a key, or a cap of keys
 
 	fenceMark = 1
 	passMark  = 2
@@ -91,6 +92,7 @@ func (w *words) termsOf(r *engine.Request) terms {
 		t.flag(r.ID.Client != w.client, othersFlag)
 	case engine.SetLimit:
 		t.flag(r.Pin, pinFlag)
+		t.flag(r.Auto != nil, autoFlag)
 		t.weight = 0
 		if r.PerKey != 0 {
 			t.weight = 1 + max(0, r.PerKey)
@@ -123,11 +125,12 @@ func aboutPermit(k engine.Kind) bool { return k <= engine.Revoke }
 // keys and arguments of step. They are good until the next encode.
 func (w *words) encode(c engine.Call, who *description) []any {
 	w.keyed = w.keyed || slices.ContainsFunc(c.Requests, namesKeys)
-	marks, ids := byte(0), 0
+	marks, ids, reports := byte(0), 0, false
 	if c.Fence {
 		marks = fenceMark
 	}
 	for i := range c.Requests {
+		reports = reports || c.Requests[i].Totals != nil || c.Requests[i].Auto != nil
 		switch k := c.Requests[i].Kind; {
 		case k == engine.Renew, k == engine.Release, k == engine.Revoke, k == engine.Ask && c.Requests[i].Again:
 			marks |= passMark
@@ -156,6 +159,10 @@ func (w *words) encode(c engine.Call, who *description) []any {
 			switch r := &rest[i]; {
 			case t.kind == engine.SetKey || t.kind == engine.UnsetKey:
 				w.buf = appendName(w.buf, r.Key)
+			case t.kind == engine.Report:
+				w.buf = appendTotals(w.buf, r.Totals)
+			case t.kind == engine.SetLimit && r.Auto != nil:
+				w.buf = appendAuto(w.buf, r.Auto)
 			case t.kind == engine.Ask || t.kind == askKeyed:
 				w.buf = appendNumber(w.buf, float64(r.Waited.Microseconds()))
 				w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(r.Behind))
@@ -191,13 +198,16 @@ func (w *words) encode(c engine.Call, who *description) []any {
 	switch {
 	case who != nil:
 		args = append(args, w.keys.client(w.client))
-	case w.keyed:
+	case w.keyed || reports:
 		args = append(args, &w.keys.main[0]) // in its place
 	}
 	for i := range w.keys.keyed {
-		if w.keyed {
+		if w.keyed || reports {
 			args = append(args, &w.keys.keyed[i])
 		}
+	}
+	if reports {
+		args = append(args, &w.keys.reports)
 	}
 	args[2] = len(args) - 3
 	args = append(args, &w.client)

@@ -3,7 +3,7 @@
 
 -- Before a semaphore begins, no key of it may be somebody else's.
 if not raw then
-  for i, want in ipairs({'hash', 'zset', 'zset', 'zset', 'hash', 'hash', 'any', 'zset', 'hash', 'zset'}) do
+  for i, want in ipairs({'hash', 'zset', 'zset', 'zset', 'hash', 'hash', 'any', 'zset', 'hash', 'zset', 'hash'}) do
     local is = i ~= 7 and KEYS[i] and redis.call('TYPE', KEYS[i]).ok or 'none'
     if is ~= 'none' and (is ~= want or i == 1) then
       return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. is .. ' that is not sema\'s')
@@ -90,6 +90,18 @@ while at <= #call do
         R.set_key(s, q)
       end
     end
+  elseif kind == REPORT_KIND then
+    for _ = 1, n do
+      local good, bad, waited
+      good, bad, waited, at = struct.unpack(TOTALS, call, at)
+      R.report(s, good, bad, waited)
+    end
+  elseif kind == SET_LIMIT and q.anew then
+    for _ = 1, n do
+      local auto
+      auto, at = struct.unpack(AUTO, call, at)
+      R.auto_limit(s, q, auto)
+    end
   elseif kind > REVOKE then
     local marks = kind == UNSET_LIMIT or kind == PAUSE or kind == UNPAUSE
     local carry_out = kind == SET_LIMIT and R.set_limit or marks and R.mark or R.remove
@@ -148,16 +160,15 @@ elseif raw then
   if s.keyed then redis.call('DEL', KEYS[8], KEYS[9], KEYS[10]) end
 end
 if fence or s.acts then
-  -- Some of those that are over go, as Redis itself does: all would be too many
-  -- when thousands come back after an outage. A user who may not ask for them
-  -- loses nothing: all go an hour after the last.
-  local list = redis.pcall('HRANDFIELD', KEYS[5], 20, 'WITHVALUES')
-  for i = 1, #list, 2 do
-    local _, ends = struct.unpack(FENCE, list[i + 1])
-    if ends <= now then redis.call('HDEL', KEYS[5], list[i]) end
-  end
+  R.prune(s, KEYS[5])
   redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number + (s.acts and 1 or 0), now + FENCED)) -- of an act no copy counts
   redis.call('PEXPIRE', KEYS[5], FENCED / 1000)
+end
+if s.report or s.auto then
+  R.prune(s, KEYS[11])
+  if s.report then redis.call('HSET', KEYS[11], caller, s.report) end
+  if s.auto then redis.call('HSET', KEYS[11], '', s.auto) end
+  redis.call('PEXPIRE', KEYS[11], REPORTED / 1000)
 end
 if KEYS[7] and KEYS[7] ~= KEYS[1] then redis.call('SET', KEYS[7], ARGV[3 + ids], 'PX', ARGV[4 + ids]) end
 

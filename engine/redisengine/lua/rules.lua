@@ -205,6 +205,30 @@ act = function(s)
   s.acts = true
 end,
 
+-- report takes in how the holds of the caller have gone. Totals only grow, so the
+-- greater of each is the later.
+report = function(s, good, bad, waited)
+  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
+  local was = s.report or redis.call('HGET', KEYS[11], s.caller)
+  if was then
+    local good_was, bad_was, waited_was, ends = struct.unpack(REPORT, was)
+    if ends > s.now then good, bad, waited = math.max(good, good_was), math.max(bad, bad_was), math.max(waited, waited_was) end
+  end
+  s.report = struct.pack(REPORT, math.max(good, 0), math.max(bad, 0), math.max(waited, 0), s.now + REPORTED)
+  R.answer(s, DONE, 0, 0, 0)
+end,
+
+-- auto_limit stores the limit that a controller found. It does not keep an idle
+-- semaphore known.
+auto_limit = function(s, q, auto)
+  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
+  if s.pinned then return R.answer(s, PINNED, 0, 0, 0) end
+  redis.call('HGET', KEYS[11], '') -- refuses a foreign key, before anything is written
+  R.put_limit(s, q.limit)
+  s.auto = auto .. struct.pack('<d', s.now + REPORTED)
+  R.answer(s, DONE, 0, 0, 0)
+end,
+
 -- set_limit stores the limit; pin makes it outlive idleness.
 set_limit = function(s, q)
   R.act(s)

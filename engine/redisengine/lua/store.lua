@@ -187,6 +187,16 @@ write_zset = function(key, scores)
   R.bulk('ZADD', key, adds)
 end,
 
+-- prune removes some entries of a hash that are over, as Redis itself does: all would
+-- be too many when thousands come back after an outage. A user who may not ask for them
+-- loses nothing: all go some time after the last. The last number of an entry is its end.
+prune = function(s, key)
+  local list = redis.pcall('HRANDFIELD', key, 20, 'WITHVALUES')
+  for i = 1, #list, 2 do
+    if struct.unpack('<d', list[i + 1], #list[i + 1] - 7) <= s.now then redis.call('HDEL', key, list[i]) end
+  end
+end,
+
 -- bulk is one command with a list: some, where unpack cannot take it.
 bulk = function(command, key, list)
   for i = 1, #list, 2000 do redis.call(command, key, unpack(list, i, math.min(i + 1999, #list))) end

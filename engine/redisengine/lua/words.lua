@@ -15,6 +15,8 @@
 --                          orders those of a level, which is the score. Those at their cap: name -> ASIDE + epoch
 --       9 keys     hash    '' -> what all keys have in common, KEYED; k and a name -> KEY
 --      10 lines    zset    name, place, id of the tickets of keys with a name, all with score 0
+--      11 reports  hash    client -> REPORT; '' -> AUTO and its end, of the last controller. Only
+--                          in calls that report, or are a controller's
 --
 -- The state is the truth: a semaphore without it begins anew. The zsets order
 -- what is in it. Each key has a time to live, but for the state of a semaphore
@@ -62,6 +64,9 @@ local KEY_SIZE = 74
 local ASIDE = 2^50
 local KEPT = '<Bd'               -- 1: may pass permits on, 2: may keep them, too; + 4: keys wait, and none in turn; until when
 local FENCE = '<dd'              -- smallest number that counts, end
+local TOTALS = '<ddd'            -- what went well and what did not, in weight * time held; how many grants had waited
+local REPORT = '<dddd'           -- TOTALS, end
+local AUTO = '<c12'              -- least and largest limit, bad part in thousandths, as numbers of 4 bytes
 local CALL = '<dBI4d'            -- number, 1 fence + 2 must pass with full memory, ids, keep
 local RUN = '<BBI4I4I4dd'        -- kind, flags, n, limit, weight, lease, ticket; then n times
 local ASKED = '<dI4'             -- if asks: has waited, callers behind it in its process
@@ -73,11 +78,11 @@ local RECORD = '<BI4ddd'         -- status, n, and three numbers
 local ONE = '<ddBBI4ddd'         -- HEAD and one RECORD
 
 -- Kinds and statuses are those of package engine. Flags of a run: 1 wait,
--- 2 unfair, 4 strict, 8 slot, 16 pin, newest or with tokens, 32 again or mine, 64 anew,
+-- 2 unfair, 4 strict, 8 slot, 16 pin, newest or with tokens, 32 again or mine, 64 anew or auto,
 -- 128 another client's or, of asks, named. Flags of a state: 1 pinned, 2 has slots, 4 paused, 8 keyed.
-local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE, SET_KEY, UNSET_KEY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
-local ASK_KEYED = 12 -- an ask that names a key: behind the run the cap of keys, behind each ask its key
-local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local ASK, RENEW, RELEASE, REVOKE, SET_LIMIT, UNSET_LIMIT, REMOVE, PAUSE, UNPAUSE, SET_KEY, UNSET_KEY, REPORT_KIND = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local ASK_KEYED = 100 -- an ask that names a key: behind the run the cap of keys, behind each ask its key
+local GRANTED, QUEUED, REFUSED, GONE, REVOKED, TOO_HEAVY, LIMIT_DIFFERS, DONE, IN_USE, PINNED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local HELD, TICKETED = 104, 113 -- the first bytes of PERMIT and TICKET
 local PASS_ON, KEEP_ON = 1, 2 -- what a client may do, as in KEPT
 
@@ -92,6 +97,7 @@ local MAX_LOOKED = 200 -- so many tickets are looked at for one of another clien
 
 local IDLE = 60000000     -- how long beyond a lease the keys live at the least
 local FENCED = 3600000000 -- how long after a fence late calls are refused
+local REPORTED = 60000000 -- how long what was reported is known
 
 -- Lua's own conversion keeps 14 digits; microseconds have 16. %d is several
 -- times as fast as %.0f, where it has them.

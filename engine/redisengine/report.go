@@ -1,0 +1,72 @@
+package redisengine
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/engine"
+)
+
+// appendTotals appends TOTALS.
+func appendTotals(b []byte, t *engine.Totals) []byte {
+	return appendNumber(appendNumber(appendNumber(b, float64(t.Good)), float64(t.Bad)), float64(t.Waited))
+}
+
+// appendAuto appends AUTO.
+func appendAuto(b []byte, a *engine.Auto) []byte {
+	for _, n := range []int{a.Min, a.Max, a.Bad} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	return b
+}
+
+// The sizes of what the reports have.
+const (
+	reportSize = 32
+	autoSize   = 20
+)
+
+// Reports implements engine.Reporting.
+func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
+	r, err := apart(ctx, func() (engine.Reports, error) {
+		var now *redis.Cmd
+		var all *redis.MapStringStringCmd
+		_, err := s.caller.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			now = p.Eval(ctx, clock, s.keys.main[:1])
+			all = p.HGetAll(ctx, s.keys.reports)
+			return nil
+		})
+		if err != nil {
+			return engine.Reports{}, err
+		}
+		time, _ := now.Slice()
+		if len(time) != 2 {
+			return engine.Reports{}, errShort
+		}
+		return decodeReports(scalar(time[0])*1e6+scalar(time[1]), all.Val()), nil
+	})
+	if err != nil {
+		e := wrap("reports", s.name, err)
+		e.NotExecuted = true
+		return engine.Reports{}, e
+	}
+	return r, nil
+}
+
+// decodeReports reads what is known at a time. It leaves out what it does not
+// understand.
+func decodeReports(now int64, all map[string]string) engine.Reports {
+	r := engine.Reports{Totals: map[string]engine.Totals{}}
+	for client, text := range all {
+		switch {
+		case client == "" && len(text) == autoSize && int64(numberAt(text[12:])) > now:
+			n := func(at int) int { return int(int32(binary.LittleEndian.Uint32([]byte(text[at:])))) }
+			r.Auto = engine.Auto{Min: n(0), Max: n(4), Bad: n(8)}
+		case client != "" && len(text) == reportSize && int64(numberAt(text[24:])) > now:
+			r.Totals[client] = engine.Totals{Good: int64(numberAt(text)), Bad: int64(numberAt(text[8:])), Waited: int64(numberAt(text[16:]))}
+		}
+	}
+	return r
+}
