@@ -18,6 +18,12 @@ func (l *Ledger) Load() (limit, used, tickets int) { return l.limit, l.used, len
 // Paused reports whether an operator has stopped all grants, as written.
 func (l *Ledger) Paused() bool { return l.paused }
 
+// Pinned reports whether an operator's limit is pinned.
+func (l *Ledger) Pinned(now int64) bool {
+	l.expire(now)
+	return l.pinned
+}
+
 // Each calls f for every permit and every ticket, in the order of lease ends
 // and of the queue. A ticket that lasts has no end.
 func (l *Ledger) Each(f func(id engine.ID, end int64, detached bool)) {

@@ -156,6 +156,9 @@ func (j *Judge) inOrder(l *Ledger, requests []engine.Request, grants []engine.Gr
 				released[r.ID] = true
 			}
 		case engine.SetLimit:
+			if r.Auto != nil && (s.Pinned || s.Limit == 0) {
+				continue // an operator's holds
+			}
 			s.Limit = r.Limit
 			if r.PerKey != 0 {
 				s.PerKey = max(0, r.PerKey)

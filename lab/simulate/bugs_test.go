@@ -75,6 +75,11 @@ var planted = []struct {
 	{"a kept permit goes to another key", assignFile, "isPermit(c) && c.key == a.Key &&", "isPermit(c) &&", false},
 	{"a spare ticket goes to another key", assignFile, "isTicket(c) && c.key == l.key &&", "isTicket(c) &&", false},
 	{"there is always room", answerFile, "m.cohort.room = reply.Room", "m.cohort.room = true", false},
+	// Of reports.
+	{"a controller's limit counts though another is pinned", reportFile, "case l.pinned:", "case false:", false},
+	{"reports are added up", reportFile, "Good: max(was.Good, t.Good)", "Good: was.Good + t.Good", false},
+	{"the first report counts", reportFile, "Bad: max(was.Bad, t.Bad)", "Bad: max(was.Bad, min(was.Bad+1, t.Bad))", false},
+	{"all clients report as one", reportFile, "l.reports[l.caller] = Reported", "l.reports[\"\"] = Reported", false},
 }
 
 const (
@@ -82,6 +87,7 @@ const (
 	queueFile      = "internal/ledger/queue.go"
 	shareFile      = "internal/ledger/share.go"
 	ledgerKeepFile = "internal/ledger/keep.go"
+	reportFile     = "internal/ledger/report.go"
 	claimFile      = "internal/client/claim.go"
 	callFile       = "internal/client/call.go"
 	keepFile       = "internal/client/keep.go"

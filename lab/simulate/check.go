@@ -21,15 +21,16 @@ type checker struct {
 	upset   int64 // until when a failover may have put the queue out of order, or brought back what was released
 	token   int64 // the last one given
 	bySlot  map[int]int64
-	byKey   map[string]int      // what each key held after the last step
-	turns   map[string]int64    // since when each key has stood in turn
-	given   map[engine.ID]int64 // the token of the last grant to each
-	grants  map[int64]engine.ID // to whom the grant of each token was
-	idle    map[*node]int64     // since when weight was free beside a waiter of that node
-	lately  int64               // when the server last granted
-	used    int64               // the last token a caller was given, if the limit never was above 1
-	passes  map[engine.ID]int   // how often a permit was passed on beside somebody who came earlier
-	gone    map[engine.ID]int64 // since when a waiter has had no ticket
+	byKey   map[string]int           // what each key held after the last step
+	turns   map[string]int64         // since when each key has stood in turn
+	given   map[engine.ID]int64      // the token of the last grant to each
+	grants  map[int64]engine.ID      // to whom the grant of each token was
+	idle    map[*node]int64          // since when weight was free beside a waiter of that node
+	lately  int64                    // when the server last granted
+	used    int64                    // the last token a caller was given, if the limit never was above 1
+	passes  map[engine.ID]int        // how often a permit was passed on beside somebody who came earlier
+	gone    map[engine.ID]int64      // since when a waiter has had no ticket
+	reports map[string]engine.Totals // that were known after the last step
 }
 
 // stepped looks at a step: before is the server's load before it.

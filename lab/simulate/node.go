@@ -31,6 +31,7 @@ type node struct {
 	ticks     int           // in a row, and nothing else happened
 	callers   []*caller
 	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
+	totals    engine.Totals      // of its holds, as it has said last
 	faulty    int64              // until when something that went wrong may be felt
 
 	// Of a server of the JSON API.
@@ -65,6 +66,7 @@ func (n *node) start() {
 	n.born++
 	n.client = fmt.Sprintf("n%d.%d", n.number, n.born)
 	n.alive, n.paused, n.cut, n.deaf, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]bool{}
+	n.totals = engine.Totals{}
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
 	cfg := client.Config{

@@ -31,6 +31,9 @@ type plan struct {
 	hurried                  bool  // permits pass on faster than the clock ticks, and so tokens grow faster
 	watched                  bool  // the engine is of one host, as files are; see watch.go
 
+	reports    int64 // mean time between two reports of a process
+	controller bool  // some of those that set the limit are controllers
+
 	keys   []string // that callers share the semaphore under; none: it has no keys
 	perKey int
 	rules  int64 // mean time between two changes of what a key may have
@@ -141,6 +144,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	p.pauses, p.crashes, p.cuts = mean(), mean(), mean()
 	p.restarts, p.refusals = mean(), mean()
 	p.limits, p.revokes, p.unsets = mean(), mean(), mean()
+	p.drawReports(lease)
 	p.stops, p.deafs = maybe(8, lease), maybe(8, 2*lease)
 	p.forgets, p.steps = maybe(8, 3*lease), maybe(8, 2*lease)
 	if p.watched {

@@ -186,7 +186,16 @@ func (w *world) faults() {
 		w.back += max(0, -step)
 		w.disturbed(max(step, 0) + 2*w.longestLease())
 	})
+	w.every(w.reports, func() {
+		if n := some(); n.alive {
+			n.report()
+		}
+	})
 	w.every(w.limits, func() {
+		if w.controller && w.chance(2) {
+			s.operate(w.auto())
+			return
+		}
 		s.operate(engine.Request{Kind: engine.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
 	})
 	w.every(w.rules, func() {
@@ -264,7 +273,9 @@ func (s *server) operate(r engine.Request) {
 	s.w.disturbed(0)
 	defer s.settle() // an operator is told when the replica has it
 	s.acts++
+	before, pinned := s.before(), s.ledger.Pinned(s.now())
 	reply := s.step("operator", engine.Call{Number: s.acts, Requests: []engine.Request{r}})
+	s.w.check.pins(r, pinned, reply, before)
 	switch done := reply.Answers[0].Status == engine.Done; {
 	case done && r.Kind == engine.Pause && s.paused == 0:
 		s.paused = s.w.now

@@ -32,7 +32,7 @@ func newServer(w *world) *server {
 
 // forget loses all data.
 func (s *server) forget() {
-	s.paused, s.judge = 0, ledger.Judge{}
+	s.paused, s.judge, s.w.check.reports = 0, ledger.Judge{}, nil
 	s.ledger = &ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }, Watched: s.w.watched}
 }
 
@@ -84,6 +84,7 @@ func (s *server) step(client string, c engine.Call) engine.Reply {
 	}
 	w.check.stepped(before, c, reply, news)
 	w.check.revived(gone, c, reply)
+	w.check.reported(client, c, reply)
 	if w.failovers > 0 {
 		s.replicate()
 	}
