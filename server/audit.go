@@ -51,8 +51,12 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, 
 	for i := range c.Requests {
 		q := &c.Requests[i]
 		switch q.Kind {
-		case engine.Ask, engine.Renew:
+		case engine.Ask, engine.Renew, engine.Report:
 			continue
+		case engine.SetLimit:
+			if q.Auto != nil { // no operator's
+				continue
+			}
 		case engine.Release:
 			if q.ID.Client == rs.as || len(rs.was) > 0 && rs.had(q.ID.Client) || q.ID.Client == rs.client {
 				continue

@@ -59,6 +59,7 @@ var routes = []route{
 	{"GET", "/v1/engine/calls", access.Read, (*Server).calls},
 	{"GET", "/v1/engine/news", access.Read, (*Server).news},
 	{"GET", "/v1/engine/state", access.Read, (*Server).engineState},
+	{"GET", "/v1/engine/reports", access.Read, (*Server).engineReports},
 	{"GET", "/v1/engine/list", access.Read, (*Server).engineList},
 	{"DELETE", "/v1/engine/sessions/{client}", access.Read, (*Server).endSession},
 }

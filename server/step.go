@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -175,10 +176,14 @@ func ownedBy(client string, who *Who) bool {
 func cut(text string) string { return text[:min(len(text), 60)] }
 
 // needs is the right that a kind of request wants.
-func needs(kind engine.Kind) access.Right {
-	switch kind {
-	case engine.Ask, engine.Renew, engine.Release:
+func needs(q *engine.Request) access.Right {
+	switch q.Kind {
+	case engine.Ask, engine.Renew, engine.Release, engine.Report:
 		return access.Use
+	case engine.SetLimit:
+		if q.Auto != nil { // the holders' own; an operator's wins
+			return access.Use
+		}
 	}
 	return access.Admin
 }
@@ -189,13 +194,13 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 	ids := make([][]engine.ID, 0, 8) // for each request that has several
 	for i := range c.Requests {
 		q := &c.Requests[i]
-		if q.Kind < engine.Ask || q.Kind > engine.UnsetKey {
+		if q.Kind < engine.Ask || q.Kind > engine.Report {
 			return engine.Reply{}, problem(http.StatusBadRequest, "argument", "a request of unknown kind %d", q.Kind)
 		}
-		if !who.May(needs(q.Kind)) {
-			return engine.Reply{}, forbidden(who, needs(q.Kind)).of(rs.name)
+		if !who.May(needs(q)) {
+			return engine.Reply{}, forbidden(who, needs(q)).of(rs.name)
 		}
-		if err := checkKey(q); err != nil {
+		if err := cmp.Or(checkKey(q), checkReport(q)); err != nil {
 			return engine.Reply{}, err
 		}
 		if q.Who != nil {

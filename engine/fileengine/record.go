@@ -96,7 +96,7 @@ func (rec *record) encode() []byte {
 		w.Duration(q.Lease)
 		w.Duration(q.Ticket)
 		w.Duration(q.Waited)
-		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil)
+		w.Bits(q.Wait, q.Unfair, q.Strict, q.Detached, q.Pin, q.Anew, q.Again, q.Mine, q.Newest, q.Who != nil, q.Totals != nil, q.Auto != nil)
 		w.Int(int64(q.Behind))
 		w.Int(q.Token)
 		w.Text(q.Key)
@@ -105,6 +105,16 @@ func (rec *record) encode() []byte {
 		w.Int(int64(q.Share))
 		if q.Who != nil {
 			w.Who(*q.Who)
+		}
+		if t := q.Totals; t != nil {
+			w.Int(t.Good)
+			w.Int(t.Bad)
+			w.Int(t.Waited)
+		}
+		if a := q.Auto; a != nil {
+			w.Int(int64(a.Min))
+			w.Int(int64(a.Max))
+			w.Int(int64(a.Bad))
 		}
 	}
 	return w.B
@@ -120,13 +130,19 @@ func decodeRecord(payload []byte) (rec record, ok bool) {
 		for range r.Count() {
 			q := engine.Request{Kind: engine.Kind(r.Uint()), ID: r.ID(rec.Client), Limit: int(r.Int())}
 			q.Lease, q.Ticket, q.Waited = r.Duration(), r.Duration(), r.Duration()
-			named := false
-			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named)
+			named, reports, auto := false, false, false
+			r.Bits(&q.Wait, &q.Unfair, &q.Strict, &q.Detached, &q.Pin, &q.Anew, &q.Again, &q.Mine, &q.Newest, &named, &reports, &auto)
 			q.Behind, q.Token = int(r.Int()), r.Int()
 			q.Key, q.PerKey, q.Cap, q.Share = r.Text(), int(r.Int()), int(r.Int()), int(r.Int())
 			if named {
 				who := r.Who()
 				q.Who = &who
+			}
+			if reports {
+				q.Totals = &engine.Totals{Good: r.Int(), Bad: r.Int(), Waited: r.Int()}
+			}
+			if auto {
+				q.Auto = &engine.Auto{Min: int(r.Int()), Max: int(r.Int()), Bad: int(r.Int())}
 			}
 			rec.Call.Requests = append(rec.Call.Requests, q)
 		}

@@ -173,6 +173,18 @@ func (s *session) State(ctx context.Context) (state engine.State, err error) {
 	return state, fail("state", s.log.name, err)
 }
 
+// Reports implements engine.Reporting.
+func (s *session) Reports(ctx context.Context) (reports engine.Reports, err error) {
+	if s.isClosed() {
+		return reports, fail("reports", s.log.name, engine.ErrClosed)
+	}
+	err = s.log.step(ctx, false, false, func(t *step) { reports = t.log.ledger.Reports(t.at) })
+	if errors.Is(err, errNoLog) {
+		err = nil
+	}
+	return reports, fail("reports", s.log.name, err)
+}
+
 // Close implements engine.Session. Tickets that still wait leave the queue, for
 // nobody would hear of their grants; but for those that another session asked for since.
 func (s *session) Close() error {

@@ -133,6 +133,18 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 	return st, nil
 }
 
+// Reports implements engine.Reporting.
+func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
+	if s.closed.Load() {
+		return engine.Reports{}, &engine.Error{Op: "reports", Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
+	}
+	var r engine.Reports
+	if err := s.engine.get(ctx, "reports", s.name, "/v1/engine/reports?name="+url.QueryEscape(s.name), &r); err != nil {
+		return engine.Reports{}, err
+	}
+	return r, nil
+}
+
 // closeTime bounds telling the server that a session is over.
 const closeTime = 500 * time.Millisecond
 

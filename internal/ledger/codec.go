@@ -66,6 +66,20 @@ func (s *Snapshot) Append(w *pack.Writer) {
 		w.Int(s.Keepers[client].End - s.Token)
 		w.Bits(s.Keepers[client].Room)
 	}
+	w.Uint(uint64(len(s.Reports)))
+	for _, client := range slices.Sorted(maps.Keys(s.Reports)) {
+		r := s.Reports[client]
+		n.text(w, client)
+		for _, v := range []int64{r.Good, r.Bad, r.Waited, r.End - s.Token} {
+			w.Int(v)
+		}
+	}
+	w.Bits(s.Auto.End > 0)
+	if a := s.Auto; a.End > 0 {
+		for _, v := range []int64{int64(a.Min), int64(a.Max), int64(a.Bad), a.End - s.Token} {
+			w.Int(v)
+		}
+	}
 	w.Bits(s.Keyed)
 	if !s.Keyed {
 		return
@@ -123,6 +137,17 @@ func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 		k := Keeper{Leave: engine.Leave(r.Uint()), End: s.Token + r.Int()}
 		r.Bits(&k.Room)
 		s.Keepers[client] = k
+	}
+	for range r.Count() {
+		if s.Reports == nil {
+			s.Reports = map[string]Reported{}
+		}
+		client := n.readText(r)
+		s.Reports[client] = Reported{engine.Totals{Good: r.Int(), Bad: r.Int(), Waited: r.Int()}, s.Token + r.Int()}
+	}
+	auto := false
+	if r.Bits(&auto); auto {
+		s.Auto = ReportedAuto{engine.Auto{Min: int(r.Int()), Max: int(r.Int()), Bad: int(r.Int())}, s.Token + r.Int()}
 	}
 	if r.Bits(&s.Keyed); s.Keyed {
 		s.PerKey, s.Time, s.Seq, s.Epoch = int(r.Int()), r.Int(), r.Int(), int(r.Int())

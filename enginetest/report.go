@@ -1,0 +1,89 @@
+package enginetest
+
+import (
+	"sema"
+	"sema/engine"
+)
+
+// reporting is the session of somebody who reports; nil if the engine takes none.
+func (e *env) reporting() (engine.Session, engine.Reporting) {
+	s := e.caller().Session
+	r, _ := s.(engine.Reporting)
+	return s, r
+}
+
+// says has a session report, or set a limit as a controller.
+func (e *env) says(s engine.Session, r engine.Request, want engine.Status) {
+	e.Helper()
+	got, err := step(e.ctx(), s, r)
+	e.ok(err)
+	if got.Status != want {
+		e.Fatalf("%v: %v, want %v", r.Kind, got.Status, want)
+	}
+}
+
+var reportTests = []test{
+	{name: "reports are known to all, and only grow", run: func(e *env) {
+		a, all := e.reporting()
+		if all == nil {
+			return // a further ability
+		}
+		b, _ := e.reporting()
+		said := func(s engine.Session, t engine.Totals, want engine.Status) {
+			e.Helper()
+			e.says(s, engine.Request{Kind: engine.Report, Totals: &t}, want)
+		}
+		said(a, engine.Totals{Good: 1}, engine.Gone) // no semaphore yet
+		p := e.acquire(e.sem(2, nil), 1)
+		defer e.release(p)
+		said(a, engine.Totals{Good: 5_000_000_000, Bad: 20, Waited: 3}, engine.Done)
+		said(a, engine.Totals{Good: 4_000_000_000, Bad: 30, Waited: 2}, engine.Done) // late, or a copy
+		said(b, engine.Totals{Bad: 1}, engine.Done)
+		got, err := all.Reports(e.ctx())
+		e.ok(err)
+		bad, best := 0, engine.Totals{}
+		for _, t := range got.Totals {
+			if t.Good > best.Good {
+				best = t
+			}
+			if t == (engine.Totals{Bad: 1}) {
+				bad++
+			}
+		}
+		if len(got.Totals) != 2 || bad != 1 || best != (engine.Totals{Good: 5_000_000_000, Bad: 30, Waited: 3}) || got.Auto != (engine.Auto{}) {
+			e.Errorf("%+v", got)
+		}
+	}},
+	{name: "a controller's limit counts unless an operator's is pinned", run: func(e *env) {
+		c, all := e.reporting()
+		if all == nil {
+			return
+		}
+		auto := engine.Request{Kind: engine.SetLimit, Limit: 7, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
+		e.says(c, auto, engine.Gone) // it creates none
+		s := e.sem(2, &sema.Options{OnConflict: sema.Adopt})
+		p := e.acquire(s, 2)
+		w := e.queue(s, 1)
+		e.says(c, auto, engine.Done)
+		e.release(e.permit(w)) // more is handed over at once
+		e.release(p)
+		limit := func(want int) {
+			e.Helper()
+			if n, err := s.Limit(e.ctx()); n != want || err != nil {
+				e.Fatal("want", want, "got", n, err)
+			}
+		}
+		limit(7)
+		got, err := all.Reports(e.ctx())
+		e.ok(err)
+		if got.Auto != *auto.Auto {
+			e.Errorf("%+v", got.Auto)
+		}
+		e.ok(e.operator().SetLimit(e.ctx(), 3))
+		e.says(c, auto, engine.Pinned)
+		limit(3)
+		e.ok(e.operator().UnsetLimit(e.ctx()))
+		e.says(c, auto, engine.Done)
+		limit(7)
+	}},
+}
