@@ -17,7 +17,7 @@ var importRules = []struct {
 }{
 	{"sema/internal/enum", nil, "names of values"},
 	{"sema/engine", []string{"sema/internal/enum"}, "what both sides say costs its readers nothing"},
-	{"sema", []string{"sema/engine", "sema/internal/client", "sema/internal/enum", "sema/internal/loop", "sema/internal/once"}, "the root costs its users nothing"},
+	{"sema", []string{"sema/engine", "sema/internal/adapt", "sema/internal/client", "sema/internal/enum", "sema/internal/loop", "sema/internal/once"}, "the root costs its users nothing"},
 	{"sema/internal/loop", []string{"sema/engine", "sema/internal/client"}, "it drives a machine, over any engine"},
 	{"sema/internal/client", []string{"sema/engine", "sema/internal/enum"}, "a machine knows no clock, no lock and no engine"},
 	{"sema/internal/pack", []string{"sema/engine"}, "bytes of what engines keep"},

@@ -30,6 +30,9 @@ type Observer struct {
 	// LimitDiffers: the engine's limit is not the one given to New. Called once
 	// for each stored limit seen. If it is nil, a line is logged by package slog.
 	LimitDiffers func(LimitDiffers)
+	// Adapted: this process has changed the limit, as the one that decides; see
+	// Options.Adapt. It is called from a goroutine of its own.
+	Adapted func(Adapted)
 }
 
 // About says which permit of which semaphore is spoken of.
@@ -100,6 +103,15 @@ type LimitDiffers struct {
 	StoredPerKey int
 }
 
+// Adapted is what Observer.Adapted is told.
+type Adapted struct {
+	Semaphore string
+	From      int
+	Limit     int
+	Bad       float64 // the part of the time held that went badly in the last window, 0 … 1
+	Why       string  // in a sentence
+}
+
 // And is an Observer that tells o first, and then other.
 func (o Observer) And(other Observer) Observer {
 	return Observer{
@@ -111,6 +123,7 @@ func (o Observer) And(other Observer) Observer {
 		Abandoned:    both(o.Abandoned, other.Abandoned),
 		RenewFailed:  both(o.RenewFailed, other.RenewFailed),
 		LimitDiffers: both(o.LimitDiffers, other.LimitDiffers),
+		Adapted:      both(o.Adapted, other.Adapted),
 	}
 }
 

@@ -124,6 +124,11 @@ type Options struct {
 	// costs about a microsecond for each. Default: not noted.
 	NoteStack bool
 
+	// Adapt, if not nil, has the semaphore find its limit between two bounds. The
+	// limit given to New is where it starts, and OnConflict is Adopt. Close ends
+	// what it does in the background. Default: the limit is what it was set to.
+	Adapt *Adapt
+
 	// Label is shown to operators beside host and process id, at most
 	// MaxLabel bytes. Default: none.
 	Label string
@@ -141,6 +146,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Renew == 0 {
 		o.Renew = (o.Lease - o.Margin) / 3
+	}
+	if o.Adapt != nil && o.OnConflict == Newest {
+		o.OnConflict = Adopt
 	}
 	return o
 }
@@ -160,6 +168,8 @@ func (o Options) validate() error {
 		return &ArgumentError{What: "time to keep", Value: o.Keep, Want: fmt.Sprintf("0 … %v, a sixth of the lease", o.Lease/6)}
 	case o.Keep > 0 && (o.Renew == NoRenewal || o.MaxHold > 0 || o.Detached):
 		return &ArgumentError{What: "time to keep", Value: o.Keep, Want: "0 with NoRenewal, MaxHold or Detached: such permits are each caller's own"}
+	case o.Adapt != nil && o.OnConflict == Refuse:
+		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Adopt with Adapt: the limit changes"}
 	case o.OnConflict > Refuse:
 		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Newest, Adopt or Refuse"}
 	}

@@ -25,9 +25,12 @@ type holding struct {
 	client.Acquisition
 	loop.Waiter // for the grant
 
-	sem      *Semaphore // fixed
-	over     error      // why the permit ended
-	cause    error      // the same when it ended first: released may follow on lost
+	sem        *Semaphore // fixed
+	queued     bool       // it had to wait
+	overloaded bool       // its holder says so
+
+	over     error // why the permit ended
+	cause    error // the same when it ended first: released may follow on lost
 	contexts []ending
 	stack    []uintptr       // where it was acquired, if asked for
 	young    *Permit         // the caller's handle, until it is watched
@@ -185,6 +188,9 @@ func (h *holding) release(cause error) error {
 	s.used = now
 	h.end(cause)
 	token, held := h.Token(), now-h.GrantedAt()
+	if s.adapt != nil && lost == nil {
+		s.adapt.ended(h, held)
+	}
 	h.young = nil
 	h.cleanup.Stop()
 	var status engine.Status

@@ -41,6 +41,8 @@ type Semaphore struct {
 
 	unavailable, released error // the sentinels, with the name: they are needed often
 
+	adapt *adapting // nil: the limit is what it was set to
+
 	used      time.Duration // when a permit was last asked for, or ended; guarded by the loop's lock
 	abandoned []*holding    // found by the garbage collector; guarded by the loop's lock
 }
@@ -54,12 +56,19 @@ func New(e Engine, name string, limit int, options *Options) (*Semaphore, error)
 		options = &Options{}
 	}
 	o := options.withDefaults()
-	for _, err := range []error{engine.ValidateLimit(limit), o.validate()} {
+	for _, err := range []error{engine.ValidateLimit(limit), o.validate(), o.Adapt.validate(name, limit)} {
 		if err != nil {
 			return nil, err
 		}
 	}
-	return open(e, name, limit, o)
+	s, err := open(e, name, limit, o)
+	if err == nil && o.Adapt != nil {
+		err = s.newAdapting(e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // open opens a session of a semaphore. One whose limit is 0 never acquires.
@@ -128,6 +137,9 @@ func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (
 	p.h.Key = key
 	if s.options.NoteStack {
 		p.h.stack = noteStack()
+	}
+	if s.adapt != nil {
+		s.adapt.start()
 	}
 	l := &s.loop
 	l.Lock()
@@ -276,7 +288,7 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 // returns is called without.
 func (s *Semaphore) observe(e client.Event) func() {
 	if e.A == nil {
-		if s.limit == 0 { // an Operator wants none
+		if s.limit == 0 || s.adapt != nil { // an Operator wants none, and one that adapts starts anywhere
 			return nil
 		}
 		f := s.options.Observer.LimitDiffers
@@ -289,10 +301,14 @@ func (s *Semaphore) observe(e client.Event) func() {
 	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
 	case client.Granted:
+		if s.adapt != nil && h.queued {
+			s.adapt.totals.Waited++
+		}
 		h.Settle(nil)
 	case client.Denied:
 		h.Settle(s.reason(e))
 	case client.Queued:
+		h.queued = true
 		if f := o.Queued; f != nil {
 			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: max(0, s.loop.Now()-h.Came())}
 			return func() { f(told) }
@@ -332,6 +348,9 @@ func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, 
 // engine stays open. Further calls fail with ErrClosed; closing again does
 // nothing.
 func (s *Semaphore) Close() error {
+	if s.adapt != nil {
+		s.adapt.close()
+	}
 	return s.loop.Close(s.options.Lease, func(now time.Duration) {
 		var held []*client.Acquisition
 		m := s.loop.Machine

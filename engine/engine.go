@@ -97,6 +97,8 @@ type Reporting interface {
 
 // Reports is what Reporting reads.
 type Reports struct {
+	Limit  int               // as stored; 0: there is no semaphore
+	Pinned bool              // an operator set it
 	Totals map[string]Totals // by session
 	Auto   Auto              // the last controller's word; zero: none sets the limit
 }

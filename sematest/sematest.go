@@ -277,6 +277,19 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 	return st, err
 }
 
+// Reports implements engine.Reporting.
+func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
+	fault := s.engine.fault(s.name, nil)
+	if err := fault.before(ctx, "reports"); err != nil {
+		return engine.Reports{}, err
+	}
+	r, err := s.Session.(engine.Reporting).Reports(ctx)
+	if failure := fault.after(); err == nil && failure != nil {
+		return engine.Reports{}, failure
+	}
+	return r, err
+}
+
 // Close implements engine.Session.
 func (s *session) Close() error {
 	s.engine.mu.Lock()

@@ -24,6 +24,8 @@ func appendAuto(b []byte, a *engine.Auto) []byte {
 
 // The sizes of what the reports have.
 const (
+	mark       = "sem3"
+	stateFlags = len(mark) + 10*8 // behind the numbers of STATE
 	reportSize = 32
 	autoSize   = 20
 )
@@ -32,20 +34,22 @@ const (
 func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 	r, err := apart(ctx, func() (engine.Reports, error) {
 		var now *redis.Cmd
+		var state *redis.StringCmd
 		var all *redis.MapStringStringCmd
 		_, err := s.caller.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			now = p.Eval(ctx, clock, s.keys.main[:1])
+			state = p.HGet(ctx, s.keys.state(), "")
 			all = p.HGetAll(ctx, s.keys.reports)
 			return nil
 		})
-		if err != nil {
+		if err != nil && err != redis.Nil { // without a state
 			return engine.Reports{}, err
 		}
 		time, _ := now.Slice()
 		if len(time) != 2 {
 			return engine.Reports{}, errShort
 		}
-		return decodeReports(scalar(time[0])*1e6+scalar(time[1]), all.Val()), nil
+		return decodeReports(scalar(time[0])*1e6+scalar(time[1]), state.Val(), all.Val()), nil
 	})
 	if err != nil {
 		e := wrap("reports", s.name, err)
@@ -57,8 +61,11 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 
 // decodeReports reads what is known at a time. It leaves out what it does not
 // understand.
-func decodeReports(now int64, all map[string]string) engine.Reports {
+func decodeReports(now int64, state string, all map[string]string) engine.Reports {
 	r := engine.Reports{Totals: map[string]engine.Totals{}}
+	if len(state) > stateFlags {
+		r.Limit, r.Pinned = int(numberAt(state[len(mark):])), state[stateFlags]&1 != 0
+	}
 	for client, text := range all {
 		switch {
 		case client == "" && len(text) == autoSize && int64(numberAt(text[12:])) > now:

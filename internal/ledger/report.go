@@ -55,9 +55,9 @@ func (l *Ledger) autoLimit(now int64, limit int, a engine.Auto) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
-// Reports is what has been reported within keepReport.
+// Reports is what has been reported within keepReport, and the limit as written.
 func (l *Ledger) Reports(now int64) engine.Reports {
-	all := engine.Reports{Totals: map[string]engine.Totals{}}
+	all := engine.Reports{Limit: l.limit, Pinned: l.pinned, Totals: map[string]engine.Totals{}}
 	for client, r := range l.reports {
 		if r.End > now {
 			all.Totals[client] = r.Totals

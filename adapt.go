@@ -1,0 +1,277 @@
+package sema
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"sema/engine"
+	"sema/internal/adapt"
+	"sema/internal/client"
+	"sema/internal/loop"
+)
+
+// Adapt has a semaphore find its limit: what the thing behind it takes, as far as the
+// holders' reports tell. A holder says with Permit.Overloaded that its hold went badly.
+// The part of the time held that went badly is the part of the limit that was too
+// much. One process of all decides, every two seconds. See docs/adaptive.md.
+//
+// The limit given to New is where it starts. An operator's limit holds in any case,
+// until Operator.UnsetLimit.
+type Adapt struct {
+	// Min and Max are the range of the limit, 1 … MaxLimit. Min is no less than the
+	// heaviest weight that anybody acquires: beyond the limit that fails with a
+	// *WeightError. Both 0: this process only reports, and others decide; see Control.
+	Min, Max int
+
+	// Slow is how long a hold may last before it counts as gone badly, without
+	// Permit.Overloaded: a latency goal. Default: 0, only what is marked.
+	Slow time.Duration
+}
+
+// The semaphore of which the process that decides has the one permit.
+const (
+	controlSuffix = "/adapt"
+	controlLease  = 5 * time.Second
+)
+
+// reportEvery is how far two reports of a process are apart.
+const reportEvery = adapt.Window / 4
+
+// validate says what nothing can adapt by.
+func (a *Adapt) validate(name string, limit int) error {
+	switch {
+	case a == nil:
+		return nil
+	case a.Slow < 0:
+		return &ArgumentError{What: "slow", Value: a.Slow, Want: "0, or how long a hold may last"}
+	case a.Min == 0 && a.Max == 0:
+		return nil
+	case a.Min < 1 || a.Min > a.Max || a.Max > MaxLimit:
+		return &ArgumentError{What: "range of the limit", Value: fmt.Sprintf("%d…%d", a.Min, a.Max), Want: fmt.Sprintf("two limits of 1 … %d, the smaller one first", MaxLimit)}
+	case limit != 0 && (limit < a.Min || limit > a.Max):
+		return &ArgumentError{What: "limit", Value: limit, Want: fmt.Sprintf("%d … %d, as Adapt says", a.Min, a.Max)}
+	}
+	return engine.ValidateName(name + controlSuffix)
+}
+
+// reportingOf is a session's ability to report.
+func reportingOf(s engine.Session, e Engine) (engine.Reporting, error) {
+	if r, ok := s.(engine.Reporting); ok {
+		return r, nil
+	}
+	return nil, &ArgumentError{What: "engine", Value: fmt.Sprintf("%T", e), Want: "one that takes reports, for a limit that adapts"}
+}
+
+// Overloaded says that the hold went badly, because what the semaphore limits had too
+// much to do: it refused (429, 503), or did not answer in time. Call it before Release.
+// It counts with Options.Adapt, and does nothing without. A failure that says
+// nothing about load is none: leave it unmarked.
+func (p *Permit) Overloaded() {
+	l := &p.h.sem.loop
+	l.Lock()
+	defer l.Unlock()
+	p.h.overloaded = true
+}
+
+// adapting is a Semaphore's part in finding the limit.
+type adapting struct {
+	sem     *Semaphore
+	options Adapt
+	control *control // nil: others decide
+
+	totals, reported engine.Totals // guarded by the loop's lock
+
+	begin sync.Once
+	stop  context.CancelFunc
+	ctx   context.Context
+	all   sync.WaitGroup
+}
+
+// newAdapting gives a semaphore whose session is open its part, or closes it.
+func (s *Semaphore) newAdapting(e Engine) error {
+	o := *s.options.Adapt
+	reports, err := reportingOf(s.loop.Session(), e)
+	a := &adapting{sem: s, options: o}
+	if err == nil && o.Max > 0 {
+		a.control, err = newControl(e, s, reports, o, s.options.Observer.Adapted)
+	}
+	if err != nil {
+		_ = s.Close()
+		return err
+	}
+	a.ctx, a.stop = context.WithCancel(context.Background())
+	s.adapt = a
+	return nil
+}
+
+// start starts reporting and deciding, once. Nothing was acquired before.
+func (a *adapting) start() {
+	a.begin.Do(func() {
+		if a.ctx.Err() != nil {
+			return
+		}
+		a.all.Go(a.report)
+		if a.control != nil {
+			a.all.Go(func() { a.control.run(a.ctx) })
+		}
+	})
+}
+
+// ended counts a hold that is over. The loop's lock is held.
+func (a *adapting) ended(h *holding, held time.Duration) {
+	t := held.Microseconds() * int64(h.Acquisition.Weight())
+	if h.overloaded || a.options.Slow > 0 && held > a.options.Slow {
+		a.totals.Bad += t
+	} else {
+		a.totals.Good += t
+	}
+}
+
+// report tells the engine how holds have gone, as often as that changes anything. What
+// the engine did not hear the next report says again.
+func (a *adapting) report() {
+	l := &a.sem.loop
+	last := &loop.Waiter{}
+	last.Settle(nil)
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		l.Lock()
+		if a.totals == a.reported && last.Err == nil || !last.Settled() || l.Closed() {
+			l.Unlock()
+			continue
+		}
+		a.reported = a.totals
+		totals := a.totals
+		last = &loop.Waiter{}
+		now := l.Now()
+		l.Machine.Do(now, &client.Order{Owner: last}, engine.Request{Kind: engine.Report, Totals: &totals})
+		l.Start(now)
+	}
+}
+
+// close ends both.
+func (a *adapting) close() {
+	a.stop()
+	a.begin.Do(func() {})
+	a.all.Wait()
+	if a.control != nil {
+		_ = a.control.leader.Close()
+	}
+}
+
+// control decides about the limit while this process is the one that does.
+type control struct {
+	sem     *Semaphore // whose limit it is
+	reports engine.Reporting
+	options Adapt
+	leader  *Semaphore
+	told    func(Adapted)
+
+	word engine.Auto // that the engine has
+	said time.Time
+}
+
+func newControl(e Engine, s *Semaphore, reports engine.Reporting, o Adapt, told func(Adapted)) (*control, error) {
+	leader, err := New(e, s.name+controlSuffix, 1, &Options{Lease: controlLease, Label: s.options.Label, OnConflict: Adopt})
+	if err != nil {
+		return nil, err
+	}
+	return &control{sem: s, reports: reports, options: o, leader: leader, told: told}, nil
+}
+
+// run decides whenever it is this process's turn, until ctx ends.
+func (c *control) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		p, err := c.leader.Acquire(ctx)
+		if err != nil {
+			pause(ctx, adapt.Window)
+			continue
+		}
+		c.decide(p.Context(ctx))
+		_ = p.Release()
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// decide looks once in each window, until ctx ends.
+func (c *control) decide(ctx context.Context) {
+	machine := adapt.Controller{Min: c.options.Min, Max: c.options.Max}
+	began := time.Now()
+	c.word, c.said = engine.Auto{}, time.Time{}
+	for ; ctx.Err() == nil; pause(ctx, adapt.Window) {
+		within, cancel := context.WithTimeout(ctx, adapt.Window)
+		r, err := c.reports.Reports(within)
+		if err == nil && r.Limit > 0 { // a look that failed says nothing
+			c.apply(within, r, machine.Decide(time.Since(began), r.Limit, r.Totals))
+		}
+		cancel()
+	}
+}
+
+// apply stores what was decided. An operator's limit wins at the engine. What has
+// not changed is not told again, but for what would be forgotten.
+func (c *control) apply(ctx context.Context, r engine.Reports, d adapt.Decision) {
+	word := engine.Auto{Min: c.options.Min, Max: c.options.Max, Bad: int(d.Bad*1000 + 0.5)}
+	if r.Pinned || d.Limit == r.Limit && word == c.word && time.Since(c.said) < wordEvery {
+		return
+	}
+	status, err := c.sem.loop.Ask(ctx, "adapt", engine.Request{Kind: engine.SetLimit, Limit: d.Limit, Auto: &word})
+	if err != nil || status != engine.Done {
+		return
+	}
+	c.word, c.said = word, time.Now()
+	if c.told != nil && d.Limit != r.Limit {
+		c.told(Adapted{Semaphore: c.sem.name, From: r.Limit, Limit: d.Limit, Bad: d.Bad, Why: d.Why})
+	}
+}
+
+// wordEvery is how often the engine is told what has not changed: it forgets it after
+// a minute.
+const wordEvery = 20 * time.Second
+
+// Control decides about the limit of a semaphore whose holders only report, until ctx
+// ends; see Adapt. Of several that would, one at a time does. told, if not nil, is told of each
+// change. It fails at once with an *ArgumentError on values out of range, or if the
+// engine takes no reports; and otherwise returns ctx's error when ctx ends. The
+// semaphore begins with its holders.
+func Control(ctx context.Context, e Engine, name string, a Adapt, told func(Adapted)) error {
+	if a.Max == 0 {
+		return &ArgumentError{What: "range of the limit", Value: fmt.Sprintf("%d…%d", a.Min, a.Max), Want: fmt.Sprintf("two limits of 1 … %d, the smaller one first", MaxLimit)}
+	}
+	if err := a.validate(name, 0); err != nil {
+		return err
+	}
+	s, err := open(e, name, 0, Options{}.withDefaults())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	reports, err := reportingOf(s.loop.Session(), e)
+	if err != nil {
+		return err
+	}
+	c, err := newControl(e, s, reports, a, told)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.leader.Close() }()
+	c.run(ctx)
+	return ctx.Err()
+}

@@ -1,0 +1,239 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/lab/expect"
+)
+
+// vendor is a server that refuses what is beyond its capacity.
+type vendor struct {
+	mu             sync.Mutex
+	capacity, busy int
+	served, failed time.Duration // so long callers were there in all, since reset
+}
+
+// call reports whether it was served. It takes 200 ms, and a refusal a tenth.
+func (v *vendor) call() bool {
+	v.mu.Lock()
+	ok := v.busy < v.capacity
+	if ok {
+		v.busy++
+	}
+	v.mu.Unlock()
+	took := 20 * time.Millisecond
+	if ok {
+		took = 200 * time.Millisecond
+	}
+	time.Sleep(took)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if ok {
+		v.busy--
+		v.served += took
+	} else {
+		v.failed += took
+	}
+	return ok
+}
+
+func (v *vendor) set(capacity int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.capacity = capacity
+}
+
+// since is what part of the capacity was used since it was last asked, of what part of
+// the time held was refused.
+func (v *vendor) since(d time.Duration) (used, refused float64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	used = v.served.Seconds() / d.Seconds() / float64(v.capacity)
+	refused = v.failed.Seconds() / (v.served + v.failed).Seconds()
+	v.served, v.failed = 0, 0
+	return used, refused
+}
+
+// fleet is processes that all call a vendor, as often as the semaphore lets them, until
+// ctx ends.
+func fleet(t *testing.T, ctx context.Context, e sema.Engine, processes, callers int, v *vendor, o sema.Options) (all []*sema.Semaphore, done *sync.WaitGroup) {
+	done = &sync.WaitGroup{}
+	for range processes {
+		s, err := sema.New(e, "vendor", 10, &o)
+		expect.OK(t, err)
+		all = append(all, s)
+		for range callers {
+			done.Go(func() {
+				for {
+					p, err := s.Acquire(ctx)
+					if err != nil {
+						return
+					}
+					if !v.call() {
+						p.Overloaded()
+					}
+					_ = p.Release()
+				}
+			})
+		}
+	}
+	return all, done
+}
+
+// The limit follows what a server takes, and the fleet uses it.
+func TestAdaptFollowsAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		ctx, cancel := context.WithCancel(context.Background())
+		v := &vendor{}
+		o := sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200}, Observer: sema.Observer{Adapted: func(a sema.Adapted) {
+			if a.Limit < 2 || a.Limit > 200 || a.Why == "" || a.From == a.Limit {
+				t.Errorf("%+v", a)
+			}
+		}}}
+		all, done := fleet(t, ctx, e, 5, 12, v, o)
+		for _, capacity := range []int{8, 40, 12} {
+			v.set(capacity)
+			time.Sleep(80 * time.Second)
+			v.since(time.Second)
+			time.Sleep(time.Minute)
+			used, refused := v.since(time.Minute)
+			if limit, err := all[0].Limit(ctx); err != nil || used < 0.95 || refused > 0.03 {
+				t.Errorf("capacity %d: limit %d, %.3f used, %.3f refused, %v", capacity, limit, used, refused, err)
+			}
+		}
+		cancel()
+		done.Wait()
+		for _, s := range all {
+			expect.OK(t, s.Close())
+		}
+	})
+}
+
+// An operator's limit holds, and the semaphore goes on adapting when it is unset.
+func TestAdaptLeavesOperatorsTheirLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		ctx, cancel := context.WithCancel(context.Background())
+		v := &vendor{capacity: 20}
+		all, done := fleet(t, ctx, e, 3, 20, v, sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200}})
+		op, err := sema.Operate(e, "vendor")
+		expect.OK(t, err)
+		time.Sleep(time.Minute)
+		expect.OK(t, op.SetLimit(ctx, 4))
+		for range 100 {
+			time.Sleep(time.Second)
+			if n, err := all[1].Limit(ctx); n != 4 || err != nil {
+				t.Fatalf("the operator's limit was 4, and it is %d (%v)", n, err)
+			}
+		}
+		expect.OK(t, op.UnsetLimit(ctx))
+		time.Sleep(time.Minute)
+		if n, _ := all[1].Limit(ctx); n < 17 || n > 23 {
+			t.Errorf("a minute after it was unset the limit is %d, want about 20", n)
+		}
+		cancel()
+		done.Wait()
+		for _, s := range all {
+			expect.OK(t, s.Close())
+		}
+		expect.OK(t, op.Close())
+	})
+}
+
+// Holders that only report have their limit from somebody else; and when that ends,
+// from the next.
+func TestControl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		ctx, cancel := context.WithCancel(context.Background())
+		v := &vendor{capacity: 20}
+		all, done := fleet(t, ctx, e, 3, 20, v, sema.Options{Adapt: &sema.Adapt{}})
+		time.Sleep(time.Minute)
+		if n, _ := all[1].Limit(ctx); n != 10 {
+			t.Fatalf("nobody decides, and the limit is %d", n)
+		}
+		var changes int
+		for range 2 {
+			within, end := context.WithTimeout(ctx, time.Minute)
+			err := sema.Control(within, e, "vendor", sema.Adapt{Min: 2, Max: 200}, func(sema.Adapted) { changes++ })
+			end()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			if n, _ := all[1].Limit(ctx); n < 17 || n > 23 {
+				t.Errorf("the limit is %d, want about 20", n)
+			}
+		}
+		if changes == 0 {
+			t.Error("it was told of no change")
+		}
+		cancel()
+		done.Wait()
+		for _, s := range all {
+			expect.OK(t, s.Close())
+		}
+	})
+}
+
+// A hold beyond the goal counts as gone badly, without anybody's saying so.
+func TestAdaptGoesByAGoal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		ctx, cancel := context.WithCancel(context.Background())
+		o := sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200, Slow: 100 * time.Millisecond}}
+		all, done := fleet(t, ctx, e, 3, 20, &vendor{capacity: 1000}, o)
+		time.Sleep(time.Minute)
+		if n, _ := all[0].Limit(ctx); n != 2 {
+			t.Errorf("all is too slow, and the limit is %d", n)
+		}
+		cancel()
+		done.Wait()
+		for _, s := range all {
+			expect.OK(t, s.Close())
+		}
+	})
+}
+
+func TestAdaptRefuses(t *testing.T) {
+	e := memengine.New()
+	for _, a := range []sema.Adapt{{Min: 1}, {Max: 3}, {Min: 5, Max: 4}, {Min: 2, Max: 9}, {Min: 11, Max: 20}, {Min: 1, Max: sema.MaxLimit + 1}, {Slow: -1}} {
+		_, err := sema.New(e, "x", 10, &sema.Options{Adapt: &a})
+		var wrong *sema.ArgumentError
+		if !errors.As(err, &wrong) {
+			t.Errorf("%+v: %v", a, err)
+		}
+	}
+	var wrong *sema.ArgumentError
+	if _, err := sema.New(plain{e}, "x", 10, &sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 20}}); !errors.As(err, &wrong) {
+		t.Errorf("an engine that takes no reports: %v", err)
+	}
+	if _, err := sema.New(e, "x", 10, &sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 20}, OnConflict: sema.Refuse}); !errors.As(err, &wrong) {
+		t.Error(err)
+	}
+	for name, a := range map[string]sema.Adapt{"x": {}, "": {Min: 2, Max: 20}} {
+		if err := sema.Control(context.Background(), e, name, a, nil); !errors.As(err, &wrong) {
+			t.Errorf("Control of %q, %+v: %v", name, a, err)
+		}
+	}
+	if got := fmt.Sprint(wrong); got == "" {
+		t.Error("nothing is said")
+	}
+}
+
+// plain is an engine that takes no reports.
+type plain struct{ sema.Engine }
+
+func (p plain) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := p.Engine.Open(name, who, notify)
+	return struct{ engine.Session }{s}, err
+}
