@@ -76,6 +76,10 @@ type Handler struct {
 	// Default: all.
 	PlacesPerKey int
 
+	// Overloaded says which answers of Next show that it has too much to do, for a
+	// semaphore with sema.Options.Adapt. Default: 429, 503 and 504.
+	Overloaded func(status int) bool
+
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
 
@@ -151,7 +155,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, p *pass) {
 			p.release()
 		}
 	}()
-	h.Next.ServeHTTP(wrap(w, hold), inner)
+	h.Next.ServeHTTP(h.wrap(w, hold), inner)
 }
 
 // tellOutside has those around the handler see what those within found out about the

@@ -17,13 +17,14 @@ type hold struct {
 	hijacked  atomic.Bool
 }
 
-// wrap gives w's Hijack to the hold, and leaves all else as it is. A w that
-// cannot be hijacked, as of HTTP/2, is left alone.
-func wrap(w http.ResponseWriter, h *hold) http.ResponseWriter {
+// wrap gives w's Hijack to the hold, has the status mark the permit, and leaves all
+// else as it is.
+func (h *Handler) wrap(w http.ResponseWriter, of *hold) http.ResponseWriter {
+	marked := h.mark(w, of.pass)
 	if !canHijack(w) {
-		return w
+		return marked
 	}
-	own := &writer{w, h}
+	own := &writer{marked, of}
 	flusher, flushes := w.(http.Flusher)
 	from, reads := w.(io.ReaderFrom)
 	switch {

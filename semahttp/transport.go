@@ -56,6 +56,11 @@ type Transport struct {
 	// Default: all.
 	PlacesPerKey int
 
+	// Overloaded says which responses and errors of Base show that the server has too much
+	// to do, for a semaphore with sema.Options.Adapt. It does not read the body. Default:
+	// 429, 503, 504, and what took too long.
+	Overloaded func(*http.Response, error) bool
+
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
 
@@ -92,6 +97,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}()
 	resp, err := t.base().RoundTrip(sent)
+	t.judge(p, resp, err)
 	if err != nil {
 		if over := p.over(); over != nil {
 			err = fmt.Errorf("%w: %w", over, err)

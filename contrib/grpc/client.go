@@ -92,6 +92,7 @@ func (h *held) abandon() {
 // over gives back the permit of a stream that ended with err, and returns what
 // it ended with.
 func (h *held) over(err error) error {
+	_ = h.of.outcome(err) // marks the permit
 	h.release()
 	if h.lost != nil {
 		return h.lost

@@ -85,6 +85,11 @@ type Limit struct {
 	// PlacesPerKey is how many of them may be of one key, 1 … Places. Default: all.
 	PlacesPerKey int
 
+	// Overloaded says which errors of a call show that whatever serves it has too much to
+	// do, for a semaphore with sema.Options.Adapt. Default: those with code ResourceExhausted,
+	// Unavailable or DeadlineExceeded.
+	Overloaded func(err error) bool
+
 	// Observer is told what nobody else is told. Default: nobody.
 	Observer Observer
 }
@@ -128,6 +133,9 @@ func New(limit Limit) (*Limiter, error) {
 	if limit.Weight == nil {
 		l.limit.Weight = func(context.Context, string, any) int { return 1 }
 	}
+	if limit.Overloaded == nil {
+		l.limit.Overloaded = overloads
+	}
 	if limit.Skip == nil {
 		l.limit.Skip = func(context.Context, string) bool { return false }
 	}
@@ -153,12 +161,13 @@ func (l *Limiter) options() gate.Options {
 // admitted is a call that runs.
 type admitted struct {
 	method, key string
-	permit      gate.Permit // or what its policy gave it
+	permit      gate.Permit      // or what its policy gave it
+	overloaded  func(error) bool // see Limit
 }
 
 // enter waits until a call may run.
 func (l *Limiter) enter(ctx context.Context, method string, request any) (*admitted, error) {
-	a := &admitted{method: method, key: l.limit.Key(ctx, method)}
+	a := &admitted{method: method, key: l.limit.Key(ctx, method), overloaded: l.limit.Overloaded}
 	n := l.limit.Weight(ctx, method, request)
 	var err error
 	a.permit, err = l.gate.Enter(ctx, l.options(), gate.Asking{
@@ -185,7 +194,19 @@ func (a *admitted) outcome(err error) error {
 	if lost := a.permit.Err(); lost != nil && !errors.Is(lost, sema.ErrReleased) {
 		return fails(codes.Aborted, lost)
 	}
+	if err != nil && a.overloaded(err) {
+		gate.Overloaded(a.permit)
+	}
 	return err
+}
+
+// overloads is the default of Limit.Overloaded.
+func overloads(err error) bool {
+	switch status.Code(err) {
+	case codes.ResourceExhausted, codes.Unavailable, codes.DeadlineExceeded:
+		return true
+	}
+	return status.FromContextError(err).Code() == codes.DeadlineExceeded
 }
 
 // acquire is the Acquire of Semaphore and Keys.

@@ -209,6 +209,14 @@ func (f free) Release() error {
 	return nil
 }
 
+// Overloaded says that what the request held its permit for went badly, for a limit that
+// adapts: see sema.Permit. A permit that has no such method says nothing.
+func Overloaded(p Permit) {
+	if p, ok := p.(interface{ Overloaded() }); ok {
+		p.Overloaded()
+	}
+}
+
 // Release gives back what a request held, once. It does not wait for an engine that
 // is slow or away: then the release goes on in the background, and what fails there
 // ends with the lease.
