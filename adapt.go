@@ -36,6 +36,9 @@ const (
 	controlLease  = 5 * time.Second
 )
 
+// lastReport bounds what Close takes for it.
+const lastReport = time.Second
+
 // reportEvery is how far two reports of a process are apart.
 const reportEvery = adapt.Window / 4
 
@@ -157,11 +160,20 @@ func (a *adapting) report() {
 	}
 }
 
-// close ends both.
+// close ends both, and says how the last holds went.
 func (a *adapting) close() {
 	a.stop()
 	a.begin.Do(func() {})
 	a.all.Wait()
+	a.sem.loop.Lock()
+	totals, news := a.totals, a.totals != a.reported
+	a.reported = totals
+	a.sem.loop.Unlock()
+	if news {
+		ctx, cancel := context.WithTimeout(context.Background(), lastReport)
+		defer cancel()
+		_, _ = a.sem.loop.Ask(ctx, "report", engine.Request{Kind: engine.Report, Totals: &totals})
+	}
 	if a.control != nil {
 		_ = a.control.leader.Close()
 	}

@@ -10,6 +10,7 @@ package adapt
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -27,6 +28,7 @@ const (
 	enough    = 0.05              // of limit × window: less than that held says nothing
 	most      = 0.5               // no window takes away more of the limit
 	below     = 0.97              // a cut goes a little further than the bad part
+	mostKnown = 100_000           // clients, after which it begins anew
 	fewest    = 3                 // clients, from which on the worst of them are left out
 )
 
@@ -35,7 +37,7 @@ const (
 type Controller struct {
 	Min, Max int // the range of the limit
 
-	before map[string]engine.Totals // at the end of the last window
+	before map[string]engine.Totals // as they were last seen, of those that are gone as well
 	pause  time.Duration            // until when nothing is decided
 	cut    int                      // the limit that was too much, last; 0: none was yet
 	clean  int                      // windows since then that went well
@@ -49,11 +51,10 @@ type Decision struct {
 }
 
 // Decide takes in the totals of all clients at the end of a window, and the limit
-// that held in it. It keeps totals.
+// that held in it.
 func (c *Controller) Decide(now time.Duration, limit int, totals map[string]engine.Totals) Decision {
-	good, bad, waited, seen := c.window(totals)
 	first := c.before == nil
-	c.before = totals
+	good, bad, waited, seen := c.window(totals)
 	d := Decision{Limit: min(max(limit, c.Min), c.Max)}
 	if d.Limit != limit {
 		d.Why = fmt.Sprintf("%d is not in %d…%d", limit, c.Min, c.Max)
@@ -115,14 +116,17 @@ type share struct {
 
 // window adds up what the clients reported since the last one, but for those that
 // did worst: one that fails for reasons of its own, or lies, is not to lower the
-// limit of all. Clients that were not seen before count from the next window on.
+// limit of all. One that was not there before counts with all that it has held: it may
+// be a command that reports once, at its end.
 func (c *Controller) window(totals map[string]engine.Totals) (good, bad, waited int64, seen int) {
 	var shares []share
+	if c.before == nil || len(c.before) > mostKnown {
+		c.before = maps.Clone(totals)
+		return 0, 0, 0, 0
+	}
 	for client, t := range totals {
-		b, ok := c.before[client]
-		if !ok {
-			continue
-		}
+		b := c.before[client]
+		c.before[client] = engine.Totals{Good: max(b.Good, t.Good), Bad: max(b.Bad, t.Bad), Waited: max(b.Waited, t.Waited)}
 		seen++
 		waited += max(0, t.Waited-b.Waited)
 		if s := (share{client, max(0, t.Good-b.Good), max(0, t.Bad-b.Bad)}); s.good+s.bad > 0 {

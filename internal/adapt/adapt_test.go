@@ -35,9 +35,10 @@ func TestDecisions(t *testing.T) {
 		{totals([2]float64{1090, 507}), 14, "the window went well, and callers waited"},
 		{totals([2]float64{1110, 507}), 14, "15 was too much before"},
 		{map[string]engine.Totals{"a": {Good: 1130e6, Bad: 507e6, Waited: 1617}}, 14, "the limit kept nobody waiting"},
-		{totals([2]float64{0, 0}), 14, "too little was held to tell"}, // a client that begins anew: nothing is negative
-		{map[string]engine.Totals{"new": {Good: 9000e6, Bad: 9000e6}}, 14, "nobody reports"},
-		{nil, 14, "nobody reports"},
+		{totals([2]float64{0, 0}), 14, "too little was held to tell"},      // a client that begins anew: nothing is negative
+		{totals([2]float64{1130, 507}), 14, "too little was held to tell"}, // and what was late
+		{map[string]engine.Totals{"new": {Good: 9000e6, Bad: 9000e6}}, 7, "50.0 % of the time held was bad in the last window"},
+		{nil, 7, "nobody reports"},
 	} {
 		d := c.Decide(time.Duration(i)*adapt.Window, limit, step.seen)
 		if d.Limit != step.want || d.Why != step.why {

@@ -21,12 +21,14 @@ type Adapting struct {
 	model       Model
 	controllers []*leader
 	limit, used int
+	now         time.Duration
 	least, most int // that the limit was
 
 	totals   [processes]engine.Totals
-	reported [processes]report
+	reported map[string]report // by client
 	late     []report
 	due      [processes]time.Duration // when each process reports next
+	ended    int                      // processes of one call
 }
 
 // leader is a controller, and when it decides next.
@@ -37,14 +39,14 @@ type leader struct {
 
 // report is what a process said, and when the controllers can see it.
 type report struct {
-	process int
-	seen    time.Duration
-	totals  engine.Totals
+	client string
+	seen   time.Duration
+	totals engine.Totals
 }
 
 // NewAdapting is such a fleet.
 func NewAdapting(m Model) *Adapting {
-	a := &Adapting{model: m, limit: start, least: start, most: start}
+	a := &Adapting{model: m, reported: map[string]report{}, limit: start, least: start, most: start}
 	for i := range max(1, m.Leaders) {
 		a.controllers = append(a.controllers, a.leader(time.Duration(i)*adapt.Window/3))
 	}
@@ -73,6 +75,13 @@ func (a *Adapting) Begin(p int, waited bool) {
 // End implements Fleet.
 func (a *Adapting) End(p int, took time.Duration, bad bool) {
 	a.used--
+	if a.model.Each {
+		defer func() {
+			a.ended++
+			a.late = append(a.late, report{strconv.Itoa(a.ended), a.now, a.totals[p]})
+			a.totals[p] = engine.Totals{}
+		}()
+	}
 	if bad || p < a.model.Liars {
 		a.totals[p].Bad += took.Microseconds()
 	} else {
@@ -82,6 +91,7 @@ func (a *Adapting) End(p int, took time.Duration, bad bool) {
 
 // Now implements Fleet: processes report, and controllers decide.
 func (a *Adapting) Now(at time.Duration, rng *rand.Rand) time.Duration {
+	a.now = at
 	dead := 0
 	if a.model.Mute != nil {
 		dead = a.model.Mute(at)
@@ -91,8 +101,8 @@ func (a *Adapting) Now(at time.Duration, rng *rand.Rand) time.Duration {
 		if at == 0 {
 			a.due[p] = time.Duration(rng.Int64N(int64(reporting)))
 		} else if due <= at {
-			if p < processes-dead {
-				a.late = append(a.late, report{p, at + a.model.Late + time.Duration(rng.Int64N(int64(10*time.Millisecond))), a.totals[p]})
+			if p < processes-dead && !a.model.Each {
+				a.late = append(a.late, report{strconv.Itoa(p), at + a.model.Late + time.Duration(rng.Int64N(int64(10*time.Millisecond))), a.totals[p]})
 			}
 			a.due[p] += reporting
 		}
@@ -116,16 +126,18 @@ func (a *Adapting) decide(l *leader, at time.Duration) {
 	rest := a.late[:0]
 	for _, r := range a.late {
 		if r.seen <= at {
-			a.reported[r.process] = r
+			a.reported[r.client] = r
 		} else {
 			rest = append(rest, r)
 		}
 	}
 	a.late = rest
 	totals := map[string]engine.Totals{}
-	for p, r := range a.reported {
-		if r.seen > 0 && at-r.seen < time.Minute { // older ones are forgotten
-			totals[strconv.Itoa(p)] = r.totals
+	for client, r := range a.reported {
+		if at-r.seen < time.Minute {
+			totals[client] = r.totals
+		} else { // it is forgotten
+			delete(a.reported, client)
 		}
 	}
 	a.limit = l.Decide(at, a.limit, totals).Limit

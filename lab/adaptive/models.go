@@ -54,6 +54,7 @@ func Cases() []Case {
 		{forty("and reports are three seconds old", func(m *Model) { m.Late = 3 * time.Second }), Expected{Least: 36, Most: 42, Used: 0.88, Refused: 0.1}},
 		{forty("and slow beyond it instead of refusing", func(m *Model) { m.Slow = true }), Expected{Least: 40, Most: 60, Used: 0.98, Refused: 1}},
 		{forty("and few call before many do", func(m *Model) { m.Callers, m.Calm = steps(1, callers, callers), then }), Expected{Least: 38, Most: 41, Used: 0.95, Refused: 0.02}},
+		{forty("and each call is a process of its own", func(m *Model) { m.Each, m.Long = true, end/2 }), Expected{Least: 38, Most: 43, Used: 0.98, Refused: 0.04}},
 		{forty("and two controllers at once", func(m *Model) { m.Leaders = 2 }), Expected{Least: 36, Most: 42, Used: 0.9, Refused: 0.04}},
 		{forty("and the controller dies every half minute", func(m *Model) { m.Reign = 30 * time.Second }), Expected{Least: 34, Most: 42, Used: 0.9, Refused: 0.05}},
 	}

@@ -22,6 +22,7 @@ type Model struct {
 	Late    time.Duration              // how old the reports are that the controller sees
 	Liars   int                        // so many processes call everything bad
 	Mute    func(at time.Duration) int // so many processes report no longer; nil: none
+	Each    bool                       // each call is a process of its own, and reports once, when it ends
 	Leaders int                        // so many controllers at once, which know nothing of each other; 0: one
 	Reign   time.Duration              // after which another controller takes over; 0: never
 }
