@@ -84,8 +84,9 @@ type Totals struct {
 
 // Auto is what a controller says with the limit that it found.
 type Auto struct {
-	Min, Max int // the range of the limit
-	Bad      int // the part of the time held that was bad in the last window, in thousandths
+	Min int // the range of the limit
+	Max int
+	Bad int // the part of the time held that was bad in the last window, in thousandths
 }
 
 // Reporting is a further ability of a Session.
@@ -405,6 +406,8 @@ type State struct {
 	Used    int  // weight held
 	Holders []Holder
 	Waiters []Waiter // in the order they will be served; with keys, key by key
+
+	Auto *Auto // a controller has found the limit, within the last minute; nil: none has
 
 	PerKey int        // the most weight that a key without a rule may hold; 0: no such cap
 	Keys   []KeyState // of a semaphore with keys: those in turn, in their order; those at their cap; the others

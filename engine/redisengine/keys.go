@@ -51,8 +51,10 @@ func keysOf(prefix, name string) keys {
 	return k
 }
 
-func (k *keys) state() string               { return k.main[0] }
-func (k *keys) all() []string               { return append(slices.Clone(k.main[:3]), k.keyed[1:]...) } // as state.lua takes them
+func (k *keys) state() string { return k.main[0] }
+func (k *keys) all() []string {
+	return append(slices.Clone(k.main[:3]), k.keyed[1], k.keyed[2], k.reports)
+}                                           // as state.lua takes them
 func (k *keys) client(client string) string { return k.prefix + "client:" + client }
 func (k *keys) inbox(client string) string  { return k.prefix + "inbox:" + client }
 

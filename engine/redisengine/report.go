@@ -59,6 +59,15 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 	return r, nil
 }
 
+// decodeAuto reads AUTO and its end; nil if it is over.
+func decodeAuto(now int64, text string) *engine.Auto {
+	if len(text) != autoSize || int64(numberAt(text[12:])) <= now {
+		return nil
+	}
+	n := func(at int) int { return int(int32(binary.LittleEndian.Uint32([]byte(text[at:])))) }
+	return &engine.Auto{Min: n(0), Max: n(4), Bad: n(8)}
+}
+
 // decodeReports reads what is known at a time. It leaves out what it does not
 // understand.
 func decodeReports(now int64, state string, all map[string]string) engine.Reports {
@@ -67,10 +76,9 @@ func decodeReports(now int64, state string, all map[string]string) engine.Report
 		r.Limit, r.Pinned = int(numberAt(state[len(mark):])), state[stateFlags]&1 != 0
 	}
 	for client, text := range all {
-		switch {
-		case client == "" && len(text) == autoSize && int64(numberAt(text[12:])) > now:
-			n := func(at int) int { return int(int32(binary.LittleEndian.Uint32([]byte(text[at:])))) }
-			r.Auto = engine.Auto{Min: n(0), Max: n(4), Bad: n(8)}
+		switch a := decodeAuto(now, text); {
+		case client == "" && a != nil:
+			r.Auto = *a
 		case client != "" && len(text) == reportSize && int64(numberAt(text[24:])) > now:
 			r.Totals[client] = engine.Totals{Good: int64(numberAt(text)), Bad: int64(numberAt(text[8:])), Waited: int64(numberAt(text[16:]))}
 		}

@@ -222,7 +222,7 @@ func permits(found []string) (ids []string) {
 
 // decodeState reads the answer of state.lua.
 func decodeState(v []any) (*reading, error) {
-	if len(v) != 9 {
+	if len(v) != 10 {
 		return nil, errShort
 	}
 	now, flags := scalar(v[0]), scalar(v[2])
@@ -231,6 +231,9 @@ func decodeState(v []any) (*reading, error) {
 	if flags&8 != 0 {
 		r.keys = decodeKeys(v[8])
 		r.head.PerKey = r.keys.perKey
+	}
+	if auto, _ := v[9].(string); auto != "" {
+		r.head.Auto = decodeAuto(now, auto)
 	}
 	ids, _ := v[5].([]any)
 	values, _ := v[6].([]any)

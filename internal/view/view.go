@@ -30,10 +30,18 @@ type Summary struct {
 // State is a semaphore with its holders and waiters.
 type State struct {
 	Summary
-	Holders []Holder `json:"holders"` // the one that got its permit first comes first
-	Waiters []Waiter `json:"waiters"` // in the order they will be served; with keys, key by key
-	PerKey  int      `json:"per_key"` // the most that a key without a rule may hold; 0: no such cap
-	Keys    []Key    `json:"keys"`    // those in turn, in their order; those at their cap; the others
+	Holders  []Holder  `json:"holders"`            // the one that got its permit first comes first
+	Waiters  []Waiter  `json:"waiters"`            // in the order they will be served; with keys, key by key
+	PerKey   int       `json:"per_key"`            // the most that a key without a rule may hold; 0: no such cap
+	Keys     []Key     `json:"keys"`               // those in turn, in their order; those at their cap; the others
+	Adapting *Adapting `json:"adapting,omitempty"` // nil: nobody finds the limit
+}
+
+// Adapting is how a limit is found.
+type Adapting struct {
+	Min int     `json:"min"`
+	Max int     `json:"max"`
+	Bad float64 `json:"bad"` // the part of the time held that went badly in the last window, 0 … 1
 }
 
 // Key is one of the keys that share a semaphore.
@@ -91,6 +99,9 @@ func Summarize(s watch.Summary) Summary {
 // Of is a snapshot.
 func Of(name string, st engine.State) State {
 	v := State{Summary: Summarize(watch.Summarize(name, time.Time{}, st)), Holders: []Holder{}, Waiters: []Waiter{}, PerKey: st.PerKey, Keys: []Key{}}
+	if a := st.Auto; a != nil {
+		v.Adapting = &Adapting{a.Min, a.Max, float64(a.Bad) / 1000}
+	}
 	for _, h := range ByToken(st.Holders) {
 		one := Holder{
 			Permit: h.ID, Key: h.Key, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,

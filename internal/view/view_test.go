@@ -31,6 +31,8 @@ func TestOf(t *testing.T) {
 			`{"permit":"b-2-1","key":"","weight":1,"slot":0,"token":7,"age_seconds":1.5,"lease_left_seconds":1,"revoked":true,"host":"h","pid":1,"label":"l","caller":"job-17"}],"waiters":[` +
 			`{"position":1,"permit":"a-2-1","key":"","weight":1,"waiting_seconds":1,"behind":3,"host":"","pid":0,"label":"","caller":""},` +
 			`{"position":2,"permit":"a-3-1","key":"","weight":1,"waiting_seconds":2,"behind":0,"host":"","pid":0,"label":"","caller":""}],"per_key":0,"keys":[]}`},
+		{"adapting", engine.State{Limit: 37, Auto: &engine.Auto{Min: 2, Max: 200, Bad: 31}}, `{"name":"x","limit":37,"pinned":false,"paused":false,"used":0,"free":37,"holding":0,"waiting":0,"oldest_seconds":0,` +
+			`"holders":[],"waiters":[],"per_key":0,"keys":[],"adapting":{"min":2,"max":200,"bad":0.031}}`},
 		{"keys", engine.State{
 			Limit: 5, Used: 2, PerKey: 2, Holders: []engine.Holder{{ID: "a-1-2", Weight: 2, Slot: -1, Key: "acme"}},
 			Waiters: []engine.Waiter{{ID: "a-2-4", Weight: 4, Key: "beta"}, {ID: "a-3-1", Weight: 1, Waiting: time.Second, Behind: 1, Key: "acme"}, {ID: "a-4-1", Weight: 1, Key: "acme"}},

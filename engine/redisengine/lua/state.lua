@@ -2,12 +2,12 @@
 -- and wait. Of a larger one it is what the semaphore says of itself, and the
 -- permits and tickets are read in parts; see state.go. It writes nothing.
 --
--- KEYS  1 state  2 holders  3 waiters  4 keys  5 lines, as in words.lua
+-- KEYS  1 state  2 holders  3 waiters  4 keys  5 lines  6 reports, as in words.lua
 -- ARGV  1 how many permits and tickets it reads at the most: fewer than unpack can take
 -- returns  now, limit, flags, weight held, 1 if it read all of them;
 --       their ids, the holders first; what the state has of each;
 --       the ends of the holders' leases;
---       the keys of a semaphore with keys
+--       the keys of a semaphore with keys; AUTO and its end, or ''
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -15,13 +15,15 @@ local raw = redis.call('HGET', KEYS[1], '')
 if not raw then
   local is = redis.call('TYPE', KEYS[1]).ok
   if is ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a ' .. is .. ' that is not sema\'s') end
-  return {now, 0, 0, 0, 1, {}, {}, {}, {}}
+  return {now, 0, 0, 0, 1, {}, {}, {}, {}, ''}
 end
 if string.sub(raw, 1, 4) ~= MARK then return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw)) end
 local _, limit, used, _, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
+local auto = redis.pcall('HGET', KEYS[6], '')
+if type(auto) ~= 'string' then auto = '' end -- none, or somebody else's key
 local keys = flags >= 8 and redis.call('HGETALL', KEYS[4]) or {}
 if redis.call('ZCARD', KEYS[2]) - 1 + redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[5]) > tonumber(ARGV[1]) then -- KEEPER is none
-  return {now, limit, flags, used, 0, {}, {}, {}, keys}
+  return {now, limit, flags, used, 0, {}, {}, {}, keys, auto}
 end
 local ids, ends, n = {}, {}, 0
 local holders = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
@@ -37,4 +39,4 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do
   n = n + 1
   ids[n] = string.sub(member, string.find(member, '\0', 1, true) + 9)
 end
-return {now, limit, flags, used, 1, ids, n > 0 and redis.call('HMGET', KEYS[1], unpack(ids)) or {}, ends, keys}
+return {now, limit, flags, used, 1, ids, n > 0 and redis.call('HMGET', KEYS[1], unpack(ids)) or {}, ends, keys, auto}

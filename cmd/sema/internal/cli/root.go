@@ -66,7 +66,7 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		p.runCommand(),
 		p.acquireCommand(), p.renewCommand(),
-		p.lsCommand(), p.findCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.serveCommand(),
+		p.lsCommand(), p.findCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.adaptCommand(), p.serveCommand(),
 		p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
 	)
 	for _, op := range operations {

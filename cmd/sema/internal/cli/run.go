@@ -35,6 +35,10 @@ The command sees
   SEMA_LIMIT   the limit as stored
   SEMA_SLOT    with --slots: an index from 0 to limit-1 that no other such permit has
   SEMA_HELD    the ids of all permits it runs under, that of an outer sema run first
+With --adapt 2:200 the limit finds itself: an exit code of --overload-exit says
+that whatever is limited had too much to do, so that the limit shrinks; while all
+goes well and somebody waits, it grows. See sema adapt.
+
 A run within a run of the same name that could never get its permit, because the
 outer one has it, is refused with exit code 64.
 
@@ -83,6 +87,7 @@ type runFlags struct {
 	killAfter time.Duration
 	onLost    string
 	slots     bool
+	adaptFlags
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -113,7 +118,8 @@ func (p *program) runCommand() *cobra.Command {
 			return p.run(cmd, f, args[0], args[1:])
 		},
 	}
-	f.register(cmd)
+	f.takeFlags.register(cmd)
+	f.adaptFlags.register(cmd)
 	cmd.Flags().Var(durationOf(&f.killAfter, 5*time.Second), "kill-after", "when the permit is lost: time from TERM to KILL, at most; shorter if the lease demands it")
 	cmd.Flags().StringVar(&f.onLost, "on-lost", "kill", "when the permit is lost: kill the command, or warn and let it run on")
 	offerValues(cmd, "on-lost", "kill", "warn")
@@ -128,7 +134,10 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	case f.onLost != "kill" && f.onLost != "warn":
 		return usage("kill or warn", "there is no --on-lost=%s", printable(f.onLost, 60))
 	}
-	return f.takeFlags.check(cmd)
+	if err := f.takeFlags.check(cmd); err != nil {
+		return err
+	}
+	return f.adaptFlags.check(cmd, &f.takeFlags)
 }
 
 func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []string) error {
@@ -147,7 +156,7 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 	defer adopt()()
 
 	grace := graceOf(f.lease, f.killAfter)
-	o := sema.Options{Margin: grace.margin, Slots: f.slots, Label: f.label}
+	o := sema.Options{Margin: grace.margin, Slots: f.slots, Label: f.label, Adapt: f.is}
 	if o.Label == "" {
 		o.Label = labelOf(words)
 	}
@@ -163,7 +172,7 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, name string, words []stri
 	}
 	s := &supervisor{
 		program: p, holding: h, name: name, lease: f.lease, grace: grace,
-		warn: f.onLost == "warn", signals: signals,
+		warn: f.onLost == "warn", overload: f.overload, signals: signals,
 	}
 	return s.run(cmd.Context(), c)
 }

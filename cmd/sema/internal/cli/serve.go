@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sema"
 	"sema/access"
 	"sema/server"
 )
@@ -63,6 +64,7 @@ type serveFlags struct {
 	accessLog                                         bool
 	profile                                           string
 	history                                           historyFlags
+	adapt                                             []string
 }
 
 func (p *program) serveCommand() *cobra.Command {
@@ -86,6 +88,7 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.BoolVar(&f.auditRequired, "audit-required", false, "change nothing of which the audit log cannot have a line, written before")
 	flags.StringVar(&f.public, "public-url", "", "where a proxy has the server for its users, such as https://sema.example.org/ops")
 	flags.StringVar(&f.proxies, "trusted-proxy", "", "addresses or networks, with commas between, whose X-Forwarded-For and -Proto are believed")
+	flags.StringArrayVar(&f.adapt, "adapt", nil, "find the limit of a semaphore from what its holders report, as NAME=MIN:MAX; once for each; see sema adapt")
 	f.history.add(cmd)
 	return cmd
 }
@@ -132,6 +135,13 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer at.close()
+	adapted, err := p.serveAdapt(ctx, at.Engine, f.adapt, func(c sema.Adapted) {
+		log.Info("limit adapted", "semaphore", c.Semaphore, "from", c.From, "limit", c.Limit, "why", c.Why)
+	})
+	if err != nil {
+		return err
+	}
+	defer adapted()
 	figures, unmount, err := mount(at, &o, f.history)
 	if err != nil {
 		return err

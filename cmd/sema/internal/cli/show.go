@@ -24,6 +24,8 @@ of them at most; and waiters key by key.
   paused (nobody is granted a permit), used, free (weights), holding (permits),
   waiting (callers), oldest_seconds (the longest wait)
   per_key (the most that a key without a rule may hold, 0: no such cap)
+  adapting (missing if nobody finds the limit): min, max, bad (part of the time
+    held that went badly in the last window, 0 to 1)
   keys: list of key, held, waiting, oldest_seconds, cap (0: the limit alone),
     share, ruled (it has a cap or a share of its own), full (it waits for what
     it holds itself), before (so many keys go before it), why
@@ -69,6 +71,9 @@ func table(name string, st sema.State) string {
 		pinned = fmt.Sprintf(", %d per key%s", st.PerKey, pinned)
 	}
 	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, sema.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used), st.Waiting())
+	if text := adaptingText(st.Auto); text != "" {
+		fmt.Fprintf(&b, "%s\n", text)
+	}
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	shown := view.Of(name, st)
 	tableOfKeys(t, shown.Keys)

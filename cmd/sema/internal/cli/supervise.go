@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -41,10 +42,11 @@ type command struct {
 type supervisor struct {
 	*program
 	*holding
-	name    string
-	grace   grace
-	warn    bool // on loss, let it run on
-	signals *signals
+	name     string
+	grace    grace
+	warn     bool  // on loss, let it run on
+	overload []int // exit codes that say that the limit was too much
+	signals  *signals
 
 	command *process
 	lease   time.Duration
@@ -203,6 +205,9 @@ func (s *supervisor) extend() {
 
 // settle gives the permit back and decides about the exit code.
 func (s *supervisor) settle(code int) error {
+	if slices.Contains(s.overload, shellCode(code)) && !s.stopping {
+		s.Overloaded()
+	}
 	err := s.Release()
 	switch {
 	case s.stopping:

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"sema"
+	"sema/engine"
+	"sema/internal/adapt"
+)
+
+const adaptHelp = `Find the limit of a semaphore, until INT or TERM: as much as its holders say that
+it takes, between --min and --max.
+
+  sema adapt vendor --min 2 --max 200
+
+It is for holders that only report: sema run --adapt report --overload-exit 75,
+and programs with an Adapt that has no range. Of several that find the limit of
+one semaphore, one at a time does; when it dies, another one takes over within
+seconds. An operator's limit holds in any case; sema limit --unset ends it.
+
+Each change is a line: time, limit before and after, and why. --json prints an
+object for each:
+  name, from, limit, bad (part of the time held that went badly, 0 to 1), why`
+
+func (p *program) adaptCommand() *cobra.Command {
+	var a sema.Adapt
+	cmd := &cobra.Command{
+		Use:               "adapt [flags] NAME",
+		Short:             "Find the limit of a semaphore from what its holders report",
+		Long:              help(adaptHelp, exitCodesHelp),
+		Args:              needArgs(1, 1, "NAME"),
+		ValidArgsFunction: p.completeName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.Min < 1 || a.Max < a.Min {
+				return usage("sema adapt "+quote(args[0])+" --min 2 --max 200", "--min %d --max %d: want two limits, the smaller one first", a.Min, a.Max)
+			}
+			return p.adapt(cmd.Context(), args[0], a)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().IntVar(&a.Min, "min", 0, "the smallest limit: no less than the heaviest weight that anybody takes")
+	cmd.Flags().IntVar(&a.Max, "max", 0, "the largest limit")
+	p.jsonFlag(cmd)
+	return cmd
+}
+
+type adaptedJSON struct {
+	Name  string  `json:"name"`
+	From  int     `json:"from"`
+	Limit int     `json:"limit"`
+	Bad   float64 `json:"bad"`
+	Why   string  `json:"why"`
+}
+
+func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	e, closeEngine, err := p.engine(defaultLease)
+	if err != nil {
+		return err
+	}
+	defer closeEngine()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	err = sema.Control(ctx, e, name, a, func(c sema.Adapted) {
+		if err := p.writeAdapted(c); err != nil {
+			fail(err)
+		}
+	})
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (p *program) writeAdapted(c sema.Adapted) error {
+	if p.json {
+		return p.writeJSON(adaptedJSON{c.Semaphore, c.From, c.Limit, c.Bad, c.Why})
+	}
+	return p.write("%s: limit %d, was %d: %s\n", printable(c.Semaphore, 100), c.Limit, c.From, c.Why)
+}
+
+// readAdapt reads MIN:MAX, or report for a process that leaves the limit to others.
+func readAdapt(text string) (*sema.Adapt, error) {
+	if text == "report" {
+		return &sema.Adapt{}, nil
+	}
+	low, high, ok := strings.Cut(text, ":")
+	least, err := strconv.Atoi(low)
+	most, err2 := strconv.Atoi(high)
+	if !ok || err != nil || err2 != nil || least < 1 || most < least || most > sema.MaxLimit {
+		return nil, usage("--adapt 2:200, or --adapt report", "--adapt %s: want the smallest and the largest limit", printable(text, 60))
+	}
+	return &sema.Adapt{Min: least, Max: most}, nil
+}
+
+// adaptFlags are those of sema run.
+type adaptFlags struct {
+	adapt    string
+	overload []int
+	is       *sema.Adapt // nil: the limit is what it was set to
+}
+
+func (f *adaptFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.adapt, "adapt", "", "find the limit between two, such as 2:200, from how the commands end; or report: say how, and leave the limit to sema adapt")
+	cmd.Flags().IntSliceVar(&f.overload, "overload-exit", []int{exitConflict}, "with --adapt: exit codes which say that what is limited had too much to do")
+}
+
+// check reads the flags. Without -n the limit begins at the smallest.
+func (f *adaptFlags) check(cmd *cobra.Command, t *takeFlags) (err error) {
+	if !cmd.Flags().Changed("adapt") {
+		if cmd.Flags().Changed("overload-exit") {
+			return usage("--adapt 2:200", "--overload-exit needs --adapt")
+		}
+		return nil
+	}
+	if f.is, err = readAdapt(f.adapt); err != nil {
+		return err
+	}
+	for _, code := range f.overload {
+		if code < 1 || code > 255 {
+			return usage("--overload-exit 75", "--overload-exit %d: want 1 … 255", code)
+		}
+	}
+	if f.is.Min > 0 && !t.limitGiven {
+		t.limit = f.is.Min
+	}
+	if f.is.Min > 0 && t.weight > f.is.Min {
+		return usage(fmt.Sprintf("--adapt %d:%d", t.weight, max(f.is.Max, t.weight)), "weight %d is above the smallest limit %d", t.weight, f.is.Min)
+	}
+	return nil
+}
+
+// serveAdapt has a server find limits, each as NAME=MIN:MAX, until done is called.
+func (p *program) serveAdapt(ctx context.Context, e sema.Engine, list []string, told func(sema.Adapted)) (done func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var ended []chan struct{}
+	done = func() {
+		cancel()
+		for _, c := range ended {
+			<-c
+		}
+	}
+	for _, text := range list {
+		i := strings.LastIndexByte(text, '=')
+		if i < 1 {
+			done()
+			return nil, usage("--adapt vendor=2:200", "--adapt %s: want NAME=MIN:MAX", printable(text, 100))
+		}
+		a, err := readAdapt(text[i+1:])
+		if err == nil {
+			err = checkName(text[:i])
+		}
+		if err == nil && a.Max == 0 {
+			err = usage("--adapt vendor=2:200", "--adapt %s: a server holds nothing that it could report", printable(text, 100))
+		}
+		if err != nil {
+			done()
+			return nil, err
+		}
+		over := make(chan struct{})
+		ended = append(ended, over)
+		go func() {
+			defer close(over)
+			_ = sema.Control(ctx, e, text[:i], *a, told) // it ends with ctx
+		}()
+	}
+	return done, nil
+}
+
+// adaptingText says how a limit adapts, for show; "" if nobody finds it.
+func adaptingText(a *engine.Auto) string {
+	if a == nil || a.Max == 0 {
+		return ""
+	}
+	return fmt.Sprintf("adapting %d…%d: %s of the time held was bad in the last window", a.Min, a.Max, adapt.Percent(float64(a.Bad)/1000))
+}
