@@ -1,4 +1,4 @@
-.PHONY: adapt home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: adapt adapt-real adapt-page home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -22,7 +22,7 @@ home-all:
 	SEMA_HOME_ALL=1 go test -count=1 -timeout 60m -v -run TestHome ./lab/home
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis engine/pgengine examples/jobs examples/rate interop/others monitoring
+MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis engine/pgengine examples/jobs examples/rate interop/others lab/adaptive/others monitoring
 
 TESTRUN = go run ./lab/testrun
 TESTS = -race -fresh
@@ -122,7 +122,19 @@ simulate:
 # The limit that adapts, on each kind of server: the figures of docs/adaptive.md.
 ADAPT_SEEDS = 1000
 adapt:
-	go run ./lab/adaptive/run -seeds $(ADAPT_SEEDS) -out lab/adaptive/figures.json
+	go run ./lab/adaptive/run -seeds $(ADAPT_SEEDS) -out lab/adaptive
+	cd lab/adaptive/others && go test -count=1 -timeout 60m -run TestOthers . -seeds 3 -out ../others.json
+	$(MAKE) adapt-page
+
+# Real processes on Redis, and a server that refuses: ten minutes.
+adapt-real:
+	./scripts/test-tools.sh
+	go run ./lab/adaptive/real -out lab/adaptive/real.json
+	$(MAKE) adapt-page
+
+# docs/adaptive.md and its pictures, from what these two wrote.
+adapt-page:
+	go run ./lab/adaptive/page
 
 # Real processes on real servers, both broken: some minutes over all grounds, or
 # make faults HOURS=4, with PARALLEL=3 rounds at once. What was played is appended

@@ -57,6 +57,7 @@ type semaphoreView struct {
 	Actions      []link
 	Troubles     []string
 	Past         pastView
+	Adapting     string // how the limit is found
 }
 
 type link struct{ Label, Address, Class string }
@@ -83,7 +84,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		return semaphoreView{}, err
 	}
 	since := max(0, time.Since(looked))
-	v := semaphoreView{frame: h.frame(q.name, a), Name: q.name, State: st, Gone: st.Limit == 0}
+	v := semaphoreView{frame: h.frame(q.name, a), Name: q.name, State: st, Gone: st.Limit == 0, Adapting: why.Adapting(st)}
 	v.Live = "live?of=semaphore&" + q.address()[len("semaphore?"):]
 	v.Summary = watch.Summarize(q.name, looked, st)
 	v.Bar, v.Spark = bar(st.Used, st.Limit), h.spark(q.name)

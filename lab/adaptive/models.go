@@ -60,6 +60,9 @@ func Cases() []Case {
 	}
 }
 
+// Changes reports whether the capacity changes.
+func (c *Case) Changes() bool { return c.Down > 0 }
+
 // steps is a figure that changes.
 func steps(first, second, third int) func(time.Duration) int {
 	return func(at time.Duration) int {
@@ -101,7 +104,7 @@ func (f *Figures) Add(r Result, c *Case) {
 	if f.Seeds == 1 || r.Used < f.LeastUsed {
 		f.LeastUsed = r.Used
 	}
-	if c.Down > 0 {
+	if c.Changes() {
 		down, up := r.follows(then, func(s Sample) bool { return s.Limit <= s.Capacity+s.Capacity/10 }), r.follows(later, func(s Sample) bool { return s.Limit >= s.Capacity-s.Capacity/20 })
 		into(&f.Down, float64(down))
 		into(&f.Up, float64(up))

@@ -27,11 +27,14 @@ type Model struct {
 	Reign   time.Duration              // after which another controller takes over; 0: never
 }
 
+// Processes is how large each fleet is.
+const Processes = 20
+
 const (
 	service   = 200 * time.Millisecond // a call takes, on average
 	refusal   = 20 * time.Millisecond
 	goal      = 3 * service // a slow server's calls are bad from here on
-	processes = 20
+	processes = Processes
 	callers   = 40 // of each process, at the most
 	start     = 10 // the limit at first
 	sampling  = 100 * time.Millisecond
@@ -52,6 +55,9 @@ type Fleet interface {
 	// Now has it do what is due, and says when it is to be called again.
 	Now(at time.Duration, rng *rand.Rand) (next time.Duration)
 }
+
+// Clocked is a Fleet that goes by a clock of its own, and is told that time passes.
+type Clocked interface{ Pass(d time.Duration) }
 
 // Sample is how it stood at a moment.
 type Sample struct {
@@ -245,6 +251,9 @@ func seconds(s float64) time.Duration { return time.Duration(math.Ceil(s * 1e9))
 
 // pass has time go on, and measures it.
 func (w *world) pass(to time.Duration) {
+	if c, ok := w.fleet.(Clocked); ok {
+		c.Pass(to - w.now)
+	}
 	d := (to - w.now).Seconds()
 	w.clock += d * w.pace()
 	bad := float64(len(w.refused))

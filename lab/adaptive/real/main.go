@@ -35,14 +35,14 @@ const (
 
 // job is what a process is told.
 type job struct {
-	Redis, Vendor string
-	Callers       int
+	Network, Redis, Vendor string
+	Callers                int
 }
 
 func init() { child.Role("caller", call) }
 
-func connect(addr string) (e *redisengine.Engine, done func(), err error) {
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: addr, ContextTimeoutEnabled: true})
+func connect(network, addr string) (e *redisengine.Engine, done func(), err error) {
+	rdb := redis.NewClient(&redis.Options{Network: network, Addr: addr, ContextTimeoutEnabled: true})
 	e, err = redisengine.New(rdb, nil)
 	return e, func() { _ = rdb.Close() }, err
 }
@@ -50,7 +50,7 @@ func connect(addr string) (e *redisengine.Engine, done func(), err error) {
 // call is a process: its callers call the vendor as often as the semaphore lets them,
 // until there are no more orders.
 func call(j job) error {
-	e, done, err := connect(j.Redis)
+	e, done, err := connect(j.Network, j.Redis)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func run(processes, callers int, phase time.Duration) (*Seen, error) {
 		return nil, err
 	}
 	defer v.close()
-	e, done, err := connect(server.Address)
+	e, done, err := connect("unix", server.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func run(processes, callers int, phase time.Duration) (*Seen, error) {
 	capacities := []int{8, 40, 12}
 	v.set(capacities[0])
 	for range processes {
-		cmd, err := child.Command("caller", job{server.Address, v.url, callers})
+		cmd, err := child.Command("caller", job{"unix", server.Address, v.url, callers})
 		if err != nil {
 			return nil, err
 		}

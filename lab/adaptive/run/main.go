@@ -1,6 +1,5 @@
 // Command run tries the limit that adapts on each kind of server, from so many seeds,
-// and fails if anything is not as expected. With -out it writes the figures, and what
-// one run looked like, for the page.
+// and fails if anything is not as expected.
 package main
 
 import (
@@ -8,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"sema/lab/adaptive"
@@ -15,7 +15,7 @@ import (
 
 func main() {
 	seeds := flag.Int("seeds", 10, "how many seeds")
-	out := flag.String("out", "", "write the figures to this file")
+	out := flag.String("out", "", "write the figures, and one run of the case that changes, into this directory")
 	flag.Parse()
 	if err := run(*seeds, *out); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -47,9 +47,20 @@ func run(seeds int, out string) error {
 	if out == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(rows, "", "\t")
+	for i := range cases {
+		if c := &cases[i]; c.Changes() {
+			if err := write(out, "model.json", adaptive.Run(c.Model, adaptive.NewAdapting(c.Model), 1).Samples); err != nil {
+				return err
+			}
+		}
+	}
+	return write(out, "figures.json", rows)
+}
+
+func write(dir, name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "\t")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(out, append(text, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644)
 }

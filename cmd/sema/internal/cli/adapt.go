@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
-	"sema/engine"
-	"sema/internal/adapt"
 )
 
 const adaptHelp = `Find the limit of a semaphore, until INT or TERM: as much as its holders say that
@@ -178,12 +176,4 @@ func (p *program) serveAdapt(ctx context.Context, e sema.Engine, list []string, 
 		}()
 	}
 	return done, nil
-}
-
-// adaptingText says how a limit adapts, for show; "" if nobody finds it.
-func adaptingText(a *engine.Auto) string {
-	if a == nil || a.Max == 0 {
-		return ""
-	}
-	return fmt.Sprintf("adapting %d…%d: %s of the time held was bad in the last window", a.Min, a.Max, adapt.Percent(float64(a.Bad)/1000))
 }

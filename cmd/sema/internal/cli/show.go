@@ -12,6 +12,7 @@ import (
 
 	"sema"
 	"sema/internal/view"
+	reasons "sema/internal/why"
 )
 
 const showHelp = `Show a semaphore: its limit, what is held, who holds it and who waits, the
@@ -71,7 +72,7 @@ func table(name string, st sema.State) string {
 		pinned = fmt.Sprintf(", %d per key%s", st.PerKey, pinned)
 	}
 	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, sema.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used), st.Waiting())
-	if text := adaptingText(st.Auto); text != "" {
+	if text := reasons.Adapting(st); text != "" {
 		fmt.Fprintf(&b, "%s\n", text)
 	}
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)

@@ -166,6 +166,9 @@ func (m *model) viewOne() []string {
 			}
 		}
 		head += fmt.Sprintf("  held %d  free %d  %d holding  %d waiting", st.Used, max(0, st.Limit-st.Used), len(st.Holders), st.Waiting())
+		if text := why.Adapting(st); text != "" {
+			head += "  " + text
+		}
 	}
 	var rows []string
 	for i := m.from; i < min(m.count(), m.from+m.rowsOfOne()); i++ {
