@@ -61,15 +61,37 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 	if s.closed.Load() {
 		return engine.State{}, closed("state", name)
 	}
-	row, err := apart(ctx, func(ctx context.Context) (Row, error) { return s.engine.store.Read(ctx, name) })
+	l, now, err := s.read(ctx)
 	if err != nil {
 		return engine.State{}, fail("state", name, err, true)
+	}
+	return l.State(now), nil
+}
+
+// Reports implements engine.Reporting.
+func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
+	name := s.semaphore.name
+	if s.closed.Load() {
+		return engine.Reports{}, closed("reports", name)
+	}
+	l, now, err := s.read(ctx)
+	if err != nil {
+		return engine.Reports{}, fail("reports", name, err, true)
+	}
+	return l.Reports(now), nil
+}
+
+// read is the semaphore as the store has it, and its time.
+func (s *session) read(ctx context.Context) (l *ledger.Ledger, now int64, err error) {
+	row, err := apart(ctx, func(ctx context.Context) (Row, error) { return s.engine.store.Read(ctx, s.semaphore.name) })
+	if err != nil {
+		return nil, 0, err
 	}
 	snapshot, err := row.snapshot()
 	if err != nil {
-		return engine.State{}, fail("state", name, err, true)
+		return nil, 0, err
 	}
-	return ledger.Load(snapshot).State(row.time()), nil
+	return ledger.Load(snapshot), row.time(), nil
 }
 
 // Close implements engine.Session. Tickets that still wait leave the queue, for nobody
