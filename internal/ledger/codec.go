@@ -74,8 +74,8 @@ func (s *Snapshot) Append(w *pack.Writer) {
 			w.Int(v)
 		}
 	}
-	w.Bits(s.Auto.End > 0)
-	if a := s.Auto; a.End > 0 {
+	w.Bits(s.Auto != (ReportedAuto{}))
+	if a := s.Auto; a != (ReportedAuto{}) {
 		for _, v := range []int64{int64(a.Min), int64(a.Max), int64(a.Bad), a.End - s.Token} {
 			w.Int(v)
 		}
