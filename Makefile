@@ -1,4 +1,5 @@
 .PHONY: adapt adapt-real adapt-page home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: release release-dry release-test image home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -20,6 +21,25 @@ home:
 # make test in a copy that was given a home. Many minutes.
 home-all:
 	SEMA_HOME_ALL=1 go test -count=1 -timeout 60m -v -run TestHome ./lab/home
+
+# A release: docs/releasing.md. release-dry leaves all of it in dist and publishes nothing;
+# release-test installs and runs what is there, as root.
+release:
+	./scripts/release/release.sh
+
+release-dry:
+	./scripts/test-tools.sh buildah
+	./scripts/release/release.sh --snapshot
+
+AS_ROOT = $(if $(filter 0,$(shell id -u)),,-exec 'sudo -n -E')
+release-test:
+	./scripts/test-tools.sh buildah rpm man
+	go test -count=1 -v $(AS_ROOT) -tags release ./lab/release
+
+# The image for this machine's processor, as an OCI archive.
+image:
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -o bin/image/linux/$$(go env GOARCH)/sema ./cmd/sema
+	./scripts/release/image.sh bin/image dev oci-archive:bin/sema-image.tar
 
 # Modules of their own, so that nobody has to have what only they need.
 MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis engine/pgengine examples/jobs examples/rate interop/others lab/adaptive/others monitoring
@@ -181,6 +201,7 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: these files want formatting'; exit 1; }
 	go vet ./...
 	go vet -tags interop ./interop/...
+	go vet -tags release ./lab/release
 	cd interop/others && go vet -tags interop .
 	$(STATICCHECK) ./...
 	$(ACTIONLINT)
@@ -220,7 +241,7 @@ interop:
 	./interop/openapi/run.sh
 
 clean:
-	rm -rf bin
+	rm -rf bin dist site
 
 # The same work on sema and on what you would pick instead: all scenarios, on a
 # machine that does nothing else. Less of it: make bench-peers PEERS='--rounds 1

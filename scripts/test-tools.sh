@@ -2,7 +2,8 @@
 # Sees to what the tests need beside Go: redis-server, PostgreSQL for engine/pgengine, contrib/river and two of the
 # examples, tmux as a terminal, a C compiler for the race detector, Chromium for
 # the dashboard, what clients needs, and what interop/others
-# compares. Installs them with apt where that is there and allowed.
+# compares; and the programs that are its arguments, from packages of the same names.
+# Installs them with apt where that is there and allowed.
 set -eu
 
 missing=
@@ -21,6 +22,9 @@ PATH="$PATH:/usr/sbin" command -v pgbouncer >/dev/null 2>&1 || missing="$missing
 command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 [ -n "${SEMA_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
 	command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"
+for program in "$@"; do
+	command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
+done
 [ -z "$missing" ] && exit 0
 
 as=

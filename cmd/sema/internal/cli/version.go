@@ -10,7 +10,8 @@ import (
 const versionHelp = `Print the version of sema.
 
 --json prints an object:
-  version, revision (of the source, "" if unknown), go, os, arch`
+  version, commit (of the source), date (of the commit, RFC 3339), go, os, arch
+What the build does not know is "".`
 
 func (p *program) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -32,22 +33,31 @@ func (p *program) versionCommand() *cobra.Command {
 func (p *program) writeVersion() error {
 	v := version()
 	text := "sema " + v.Version
-	if v.Revision != "" {
-		text += " (" + v.Revision + ")"
+	if v.Commit != "" {
+		text += " (" + v.Commit + ", " + v.Date + ")"
 	}
 	return p.write("%s %s %s/%s\n", text, v.Go, v.OS, v.Arch)
 }
 
+// A release sets these with -ldflags -X: what is built from a git worktree, or from an
+// archive of the source, knows nothing of git.
+var releaseVersion, releaseCommit, releaseDate string
+
 type versionJSON struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision"`
-	Go       string `json:"go"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Date    string `json:"date"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
 }
 
 func version() versionJSON {
 	v := versionJSON{Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if releaseVersion != "" {
+		v.Version, v.Commit, v.Date = releaseVersion, releaseCommit, releaseDate
+		return v
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
@@ -56,8 +66,11 @@ func version() versionJSON {
 		v.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v.Revision = s.Value
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.time":
+			v.Date = s.Value
 		}
 	}
 	return v
