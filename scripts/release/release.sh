@@ -26,7 +26,7 @@ for built in dist/sema_linux_*/sema; do
 done
 version=v$(sed -n 's/.*"version":"\([^"]*\)".*/\1/p' dist/metadata.json)
 export SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
-to=oci-archive:dist/sema_${version#v}_image.tar:$version
+to=oci-archive:dist/sema_${version#v}_image.tar:localhost/sema:$version
 case " $* " in
 *" --snapshot "*) ;;
 *) [ -z "${IMAGE:-}" ] || to="$to docker://$IMAGE:$version" ;;
