@@ -1,5 +1,6 @@
 .PHONY: adapt adapt-real adapt-page home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 .PHONY: release release-dry release-test image home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: site release release-dry release-test image home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -21,6 +22,11 @@ home:
 # make test in a copy that was given a home. Many minutes.
 home-all:
 	SEMA_HOME_ALL=1 go test -count=1 -timeout 60m -v -run TestHome ./lab/home
+
+# The documents as a site, with search: site/index.html. It fails at links that lead nowhere. Needs
+# pip's registry once.
+site:
+	./scripts/site/site.sh
 
 # A release: docs/releasing.md. release-dry leaves all of it in dist and publishes nothing;
 # release-test installs and runs what is there, as root.
