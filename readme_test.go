@@ -196,6 +196,20 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// A page says below its title for whom it is, and then in short what to do.
+func TestPages(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	expect.OK(t, err)
+	head := regexp.MustCompile(`^(<!-- .* -->\n)?# .+\n\nFor [^|]*?\*\*In short:\*\*`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		expect.OK(t, err)
+		if at := head.FindIndex(text); at == nil || at[1] > 600 {
+			t.Errorf("%s does not begin with whom it is for, and what to do in short", page)
+		}
+	}
+}
+
 // anchors are what headings of a page can be linked as.
 func anchors(page string) (all []string) {
 	for _, m := range regexp.MustCompile("(?m)^#+ (.*)$").FindAllStringSubmatch(page, -1) {

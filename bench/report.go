@@ -96,7 +96,7 @@ func (r *results) section(name string) (string, error) {
 	if c == nil {
 		return text + "Not part of this run.\n", nil
 	}
-	return text + verdict(c) + "\n\n" + table(c), nil
+	return text + verdict(c) + "\n\n<details markdown=\"1\"><summary>All contestants</summary>\n\n" + table(c) + "\n</details>\n", nil
 }
 
 // The columns of the tables. The shortest waits and the highest rate are set in

@@ -53,12 +53,14 @@ func TestThePageNamesEveryPlantedBug(t *testing.T) {
 
 // ownTable is the page's part with the simulator's bugs.
 func ownTable(rows []string) string {
-	return "<!-- Made by `make planted`. -->\n# Planted bugs\n\n" +
+	return "<!-- Made by `make planted`. -->\n# Planted bugs\n\nFor those who doubt the tests.\n\n" +
+		"**In short:** each bug below was put in on purpose, and found; `make planted` does it again.\n\n" +
 		"A checker that finds nothing proves nothing. So each is given bugs that it has to find.\n\n" +
 		"## The two machines in virtual time\n\n" +
 		fmt.Sprintf("One line changed in client or ledger. How many seeds the [simulator](simulation.md) takes, from %d starting points\n", *starts) +
 		"(`make planted`), and the promises that it then finds broken.\n\n" +
-		"| bug | file | seeds, median | at the most | found as |\n|---|---|---:|---:|---|\n" + strings.Join(rows, "") + "\n"
+		fmt.Sprintf("<details markdown=\"1\"><summary>All %d of them</summary>\n\n", len(rows)) +
+		"| bug | file | seeds, median | at the most | found as |\n|---|---|---:|---:|---|\n" + strings.Join(rows, "") + "\n</details>\n\n"
 }
 
 // othersBegin is where the page's other part begins.
