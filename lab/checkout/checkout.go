@@ -6,13 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"sema/lab/expect"
 )
 
 // Copy copies the files below root, the directory of go.mod, into a new directory of the
-// name dir, and returns its path. History, built programs and installed packages stay behind.
+// name dir, and returns its path. History, what was built and installed packages stay behind.
 // With -short it skips the test.
 func Copy(tb testing.TB, root, dir string) string {
 	tb.Helper()
@@ -29,7 +30,7 @@ func Copy(tb testing.TB, root, dir string) string {
 			return err
 		}
 		switch {
-		case d.IsDir() && (name == ".git" || name == "bin" || d.Name() == "node_modules"):
+		case d.IsDir() && (slices.Contains([]string{".git", "bin", "dist", "site"}, name) || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, name), 0o777)

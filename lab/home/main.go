@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -91,7 +92,7 @@ func (m *mover) move() error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "bin" || d.Name() == "node_modules"):
+		case d.IsDir() && slices.Contains([]string{".git", "bin", "dist", "site", "node_modules"}, d.Name()):
 			return fs.SkipDir
 		case !d.Type().IsRegular() || d.Name() == ".git" || d.Name() == "go.sum":
 			return nil
