@@ -1,6 +1,7 @@
 .PHONY: adapt adapt-real adapt-page home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 .PHONY: release release-dry release-test image home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 .PHONY: site release release-dry release-test image home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: go-versions site release release-dry release-test image home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -72,6 +73,13 @@ storage:
 	cd examples/fencing && go vet ./...
 	$(TESTRUN) $(TESTS) examples/fencing
 
+# All tests with each of the Go releases that are supported: the one that go.mod names, and the
+# newest. go fetches them from the module proxy.
+GO_VERSIONS = go1.26.0 go1.27.4
+go-versions:
+	./scripts/test-tools.sh
+	@for v in $(GO_VERSIONS); do echo "$$v" && GOTOOLCHAIN=$$v $(TESTRUN) $(TESTS) . $(MODULES) || exit 1; done
+
 # Which tests fail by chance: all of them N times, every other time beside two busy
 # loops for each processor.
 N = 10
@@ -92,6 +100,7 @@ long:
 	$(MAKE) faults HOURS=2
 	$(MAKE) faults-planted
 	$(MAKE) servers
+	$(MAKE) go-versions
 	$(MAKE) home-all
 	$(MAKE) storage
 	$(MAKE) interop
