@@ -48,8 +48,8 @@ func (w Who) Sees(name string) bool {
 	return len(w.Prefixes) == 0 || slices.ContainsFunc(w.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// Among is what names begin with that begin with prefix, as far as w
-// sees them; none: any name. any is false if w sees no such name.
+// Among returns the prefixes of those names that begin with prefix and that w sees. An
+// empty list covers any name. any is false if w sees no such name.
 func (w Who) Among(prefix string) (prefixes []string, any bool) {
 	if len(w.Prefixes) == 0 {
 		if prefix != "" {
@@ -89,7 +89,7 @@ type Record struct {
 	Result  string    `json:"result"`            // done, gone, in-use; else the error; Begun
 }
 
-// A Record may be about these, beside operations.
+// Values of Record.What that are no operations.
 const (
 	Refusal = "refused" // a request without the right, or with a wrong token
 	Missed  = "missed"  // lines that could not be written
@@ -98,7 +98,8 @@ const (
 // Begun is the result of an operation that is about to be tried.
 const Begun = "begun"
 
-// By is the record with the time of now, and with who sent the request.
+// By returns the record with the present time, the name of who, and the address that r
+// came from.
 func (a Record) By(who Who, r *http.Request) Record {
 	a.Time, a.Who, a.From = time.Now().UTC(), who.Name, r.RemoteAddr
 	return a

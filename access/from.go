@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Proxies are the addresses of proxies that say for whom a request comes.
+// Proxies are the proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
 type Proxies []netip.Prefix
 
 // ParseProxies reads a list such as "10.0.0.0/8,::1": networks and single addresses,
@@ -75,9 +75,10 @@ func Secure(r *http.Request) bool {
 	return secure || r.TLS != nil
 }
 
-// Origins decides which requests pages of ours have sent: those from the origin that a
-// request was sent to, and from that of the address that users know, if it is not nil.
-// path is that address's, without the slash at its end.
+// Origins tells requests that our own pages sent from those of other sites. Ours come
+// from the origin that the request was sent to, or from that of public, the address that
+// users know; nil: there is none. path is the path of public, without the slash at its end.
+// The error says why public is no address of a site.
 func Origins(public *url.URL) (origins *http.CrossOriginProtection, path string, err error) {
 	origins = http.NewCrossOriginProtection()
 	if public == nil {

@@ -25,8 +25,8 @@ type Log struct {
 	left   map[string]int // lines of refusals that were left out, by address and name
 }
 
-// NewLog makes a Log. out gets the lines; nil: nobody. log is told as well, and
-// of lines that cannot be written; nil: nobody.
+// NewLog makes a Log. Lines go to out, unless that is nil. The same records, and lines
+// that cannot be written, are told to log, unless that is nil.
 func NewLog(out io.Writer, log *slog.Logger) *Log {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

@@ -20,9 +20,9 @@ type Point struct {
 	Waits   Waits         `json:"waits"`   // of the granted
 }
 
-// Every is the length of a point that is not shorter than want: a multiple of
-// Options.Step, at least one, that a minute, an hour or a day can be divided by if
-// it is long enough.
+// Every returns a length for the points of Series that is not shorter than want: a
+// multiple of Options.Step. If it is long enough, a minute, an hour or a day is a multiple
+// of it.
 func (h *History) Every(want time.Duration) time.Duration {
 	step := h.options.Step
 	for _, round := range []time.Duration{step, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
@@ -200,8 +200,8 @@ type Found struct {
 	Visit
 }
 
-// Find are visits at all semaphores that memory has, for which match is true: those
-// that go on first, then the others, the last gone first; at most so many.
+// Find returns the visits in memory, of all semaphores, for which match is true; at most
+// so many. Those that go on come first, then the others, the last gone first.
 func (h *History) Find(most int, match func(semaphore string, v *Visit) bool) []Found {
 	var here, gone []Found
 	h.mu.Lock()

@@ -27,9 +27,9 @@ func (w Waits) Count() int {
 	return n
 }
 
-// Quantile is a bound, of those by which waits are counted: the part q of the waits, 0 … 1,
-// was shorter. 0: there were no waits. The longest that it says, 2048 s, means
-// 1024 s or more.
+// Quantile returns a duration that the part q of the waits, 0 … 1, was shorter than, rounded
+// up to one of the bounds by which waits are counted. 0: there were no waits. The longest,
+// 2048 s, means 1024 s or more.
 func (w Waits) Quantile(q float64) time.Duration {
 	all, so := w.Count(), 0
 	for i, n := range w {

@@ -80,7 +80,7 @@ type Handler struct {
 	// semaphore with sema.Options.Adapt. Default: 429, 503 and 504.
 	Overloaded func(status int) bool
 
-	// Observer is told what nobody else is told. Default: nobody.
+	// Observer is told what no response and no error shows. Default: nobody.
 	Observer Observer
 
 	gate   gate.Gate
@@ -119,8 +119,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, p)
 }
 
-// Check is nil if the handler can serve, and a *sema.ArgumentError otherwise, which
-// every request would be answered a 500 for. To call it first is not required.
+// Check returns nil if the handler can serve. Otherwise it returns the *sema.ArgumentError
+// for which every request would be answered 500. To call it first is not required.
 func (h *Handler) Check() error {
 	if h.Next == nil {
 		return invalid("Next", nil, "a handler")

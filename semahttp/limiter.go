@@ -91,7 +91,7 @@ func ByHost[P Permit](acquire func(ctx context.Context, host string) (P, error))
 // ByKey has every request ask acquire for a permit under the request's key: a
 // tenant, a model, a host. A request whose key is empty is not limited.
 //
-// Acquire may be the method Acquire of a *sema.Keys. A key that such one refuses is
+// Acquire may be the method Acquire of a *sema.Keys. A key that this refuses is
 // the client's mistake: a Handler answers 400 Bad Request.
 func ByKey[P Permit](key func(*http.Request) string, acquire func(ctx context.Context, key string) (P, error)) func(*http.Request) Limiter {
 	one := func(*http.Request) int { return 1 }

@@ -2,7 +2,7 @@ package semahttp
 
 import "net/http"
 
-// Observer is told what nobody else is told. Fields may be nil. The functions
+// Observer is told what no response and no error shows. Fields may be nil. The functions
 // are called from the goroutine at hand, must not block, and must not change the
 // request.
 type Observer struct {

@@ -27,7 +27,7 @@ const (
 
 	// FailLocal lets requests through without a permit, at most Places at once of
 	// a Transport or Handler, and PlacesPerKey of each limiter's name; others wait for
-	// one of them to end. As many as that can run beside those that hold a permit.
+	// one of them to end. So many can run beside those that hold a permit.
 	FailLocal Policy = gate.FailLocal
 )
 

@@ -56,12 +56,16 @@ type Transport struct {
 	// Default: all.
 	PlacesPerKey int
 
+<<<<<<< HEAD
 	// Overloaded says which responses and errors of Base show that the server has too much
 	// to do, for a semaphore with sema.Options.Adapt. It does not read the body. Default:
 	// 429, 503, 504, and what took too long.
 	Overloaded func(*http.Response, error) bool
 
 	// Observer is told what nobody else is told. Default: nobody.
+=======
+	// Observer is told what no response and no error shows. Default: nobody.
+>>>>>>> d50d841 (Say in plain words what access, semahttp and history offer)
 	Observer Observer
 
 	gate gate.Gate
@@ -135,8 +139,8 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-// Check is nil if the transport can send, and a *sema.ArgumentError otherwise, which
-// every request would fail with. To call it first is not required.
+// Check returns nil if the transport can send. Otherwise it returns the
+// *sema.ArgumentError with which every request would fail. To call it first is not required.
 func (t *Transport) Check() error { return t.check(t.admission()) }
 
 func (t *Transport) admission() gate.Options {
