@@ -116,30 +116,47 @@ func Of(name string, st engine.State) State {
 		}
 		v.Holders = append(v.Holders, one)
 	}
-	first, place := map[string]engine.Waiter{}, map[string]int{}
-	waiting, oldest := map[string]int{}, map[string]time.Duration{}
+	place := map[string]int{}
 	for _, w := range st.Waiters {
-		if place[w.Key]++; place[w.Key] == 1 {
-			first[w.Key] = w
-		}
-		waiting[w.Key] += 1 + w.Behind
-		oldest[w.Key] = max(oldest[w.Key], w.Waiting)
+		place[w.Key]++
 		v.Waiters = append(v.Waiters, Waiter{
 			Position: place[w.Key], Permit: w.ID, Key: w.Key, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
 			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Caller: w.Client.Caller,
 		})
 	}
-	for _, k := range st.Keys {
-		one := Key{
-			Key: k.Key, Held: k.Held, Waiting: waiting[k.Key], Oldest: oldest[k.Key].Seconds(),
-			Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before,
-		}
-		if w, waits := first[k.Key]; waits {
-			one.Why = why.Of(st, k.Key, w.Weight, 0)
-		}
-		v.Keys = append(v.Keys, one)
-	}
+	v.Keys = append(v.Keys, KeysOf(st)...)
 	return v
+}
+
+// KeysOf is the keys of a snapshot, in its order.
+func KeysOf(st engine.State) []Key {
+	if len(st.Keys) == 0 {
+		return nil
+	}
+	type queue struct {
+		weight, callers int
+		oldest          time.Duration
+	}
+	queues := make(map[string]*queue, len(st.Keys))
+	for i := range st.Waiters {
+		w := &st.Waiters[i]
+		q := queues[w.Key]
+		if q == nil {
+			q = &queue{weight: w.Weight}
+			queues[w.Key] = q
+		}
+		q.callers += 1 + w.Behind
+		q.oldest = max(q.oldest, w.Waiting)
+	}
+	list := make([]Key, 0, len(st.Keys))
+	for _, k := range st.Keys {
+		one := Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
+		if q := queues[k.Key]; q != nil {
+			one.Waiting, one.Oldest, one.Why = q.callers, q.oldest.Seconds(), why.OfKey(st, k, q.weight, 0)
+		}
+		list = append(list, one)
+	}
+	return list
 }
 
 // ByToken is the holders in the order in which they got their permits. Engines

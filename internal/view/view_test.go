@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,5 +50,32 @@ func TestOf(t *testing.T) {
 		if err != nil || string(text) != c.want {
 			t.Errorf("%s: %v\n%s, want\n%s", c.name, err, text, c.want)
 		}
+	}
+}
+
+// crowd is a semaphore with so many keys, each of which holds one, and has two that wait.
+func crowd(keys int) engine.State {
+	st := engine.State{Limit: keys, Used: keys, PerKey: 2}
+	for i := range keys {
+		key := fmt.Sprintf("tenant-%05d", i)
+		st.Holders = append(st.Holders, engine.Holder{ID: fmt.Sprintf("a-%d-1", i+1), Key: key, Weight: 1})
+		st.Keys = append(st.Keys, engine.KeyState{Key: key, Held: 1, Waiting: 2, Cap: 2, Share: 100, Before: i})
+		for range 2 {
+			st.Waiters = append(st.Waiters, engine.Waiter{ID: fmt.Sprintf("b-%d-1", len(st.Waiters)+1), Key: key, Weight: 1, Waiting: time.Duration(i)})
+		}
+	}
+	return st
+}
+
+// What a page of keys, made once a second, takes.
+func BenchmarkKeys(b *testing.B) {
+	for _, keys := range []int{100, 10_000} {
+		st := crowd(keys)
+		b.Run(fmt.Sprint(keys), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				view.MostWaiting(view.KeysOf(st))
+			}
+		})
 	}
 }

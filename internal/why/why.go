@@ -12,7 +12,12 @@ import (
 // so many tickets of that key before it in the queue of a semaphore. The key is "" if the
 // permit is for none.
 func Of(st engine.State, key string, weight, before int) string {
-	k := keyOf(st, key)
+	return OfKey(st, keyOf(st, key), weight, before)
+}
+
+// OfKey is Of for a key that is known already: to ask about each of many takes no search.
+func OfKey(st engine.State, k engine.KeyState, weight, before int) string {
+	key := k.Key
 	free := max(0, st.Limit-st.Used)
 	room := fmt.Sprintf("%d of %d free", free, st.Limit)
 	next := "next in line"
@@ -59,13 +64,13 @@ func Before(st engine.State, index int) (n int) {
 }
 
 // keyOf is what a semaphore has of a key; nothing if it has no keys.
-func keyOf(st engine.State, key string) (of engine.KeyState) {
+func keyOf(st engine.State, key string) engine.KeyState {
 	for _, k := range st.Keys {
 		if k.Key == key {
 			return k
 		}
 	}
-	return of
+	return engine.KeyState{Key: key}
 }
 
 func called(key string) string {
