@@ -1,12 +1,12 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"sema"
@@ -20,9 +20,11 @@ const actTime = 10 * time.Second
 
 // change is one that somebody asks for.
 type change struct {
-	Do, Name, Permit string
-	Limit            int
-	caller           string // what the caller calls the permit, for the record
+	Do, Name, Permit, Key string
+	Limit                 int
+	PerKey                *int // with the limit; nil: as it is
+	rule                  sema.KeyRule
+	caller                string // what the caller calls the permit, for the record
 }
 
 // kind is what all changes of a kind have: how one is asked about, and how it is done.
@@ -38,9 +40,17 @@ type kind struct {
 var kinds = map[string]kind{
 	"limit": {
 		button: "Set the limit",
-		title:  func(x change) string { return fmt.Sprintf("Set the limit to %d?", x.Limit) },
+		title: func(x change) string {
+			if x.PerKey != nil {
+				return fmt.Sprintf("Set the limit to %d, with %s per key?", x.Limit, capOf(*x.PerKey))
+			}
+			return fmt.Sprintf("Set the limit to %d?", x.Limit)
+		},
 		note: func(x change, st engine.State) string {
 			note := fmt.Sprintf("It is %d now, and %d held. The new limit counts for all programs and outlives idleness, until it is unset.", st.Limit, st.Used)
+			if x.PerKey != nil {
+				note += fmt.Sprintf(" Keys without a cap of their own have %s now.", capOf(st.PerKey))
+			}
 			if x.Limit < st.Used {
 				note += " Nobody loses a permit: nothing is granted until less than the new limit is held."
 			}
@@ -51,7 +61,12 @@ var kinds = map[string]kind{
 			}
 			return note
 		},
-		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.SetLimit(ctx, x.Limit) },
+		do: func(ctx context.Context, o *sema.Operator, x change) error {
+			if x.PerKey != nil {
+				return o.SetLimits(ctx, x.Limit, *x.PerKey)
+			}
+			return o.SetLimit(ctx, x.Limit)
+		},
 		done: "The limit is set.",
 	},
 	"unset-limit": {
@@ -63,6 +78,8 @@ var kinds = map[string]kind{
 		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.UnsetLimit(ctx) },
 		done: "The limit is not kept any more.",
 	},
+	"set-key":   setKey,
+	"unset-key": unsetKey,
 	"pause": {
 		button: "Pause",
 		title:  func(change) string { return "Pause this semaphore?" },
@@ -122,10 +139,12 @@ func keep(holders int) string {
 
 func doneText(do string) string { return kinds[do].done }
 
-func actAddress(do, name, permit string) string {
+// actAddress is where a change is asked about. on has a field and its value, if it is
+// about a permit or a key.
+func actAddress(do, name string, on ...string) string {
 	v := url.Values{"do": {do}, "name": {name}}
-	if permit != "" {
-		v.Set("permit", permit)
+	if len(on) == 2 {
+		v.Set(on[0], on[1])
 	}
 	return "act?" + v.Encode()
 }
@@ -150,7 +169,7 @@ func actions(name string, st engine.State) []link {
 		if kinds[key].danger {
 			class = "button danger"
 		}
-		list = append(list, link{kinds[key].button + "…", actAddress(key, name, ""), class})
+		list = append(list, link{kinds[key].button + "…", actAddress(key, name), class})
 	}
 	return list
 }
@@ -170,12 +189,25 @@ func changeOf(v url.Values, a visitor) (change, kind, error) {
 	}
 	switch x.Do {
 	case "limit":
-		n, err := strconv.Atoi(v.Get("limit"))
-		if err != nil {
-			return x, d, fmt.Errorf("limit %q: want a whole number", cut(v.Get("limit"), 60))
+		var err error
+		if x.Limit, err = wholeOf(v, "limit"); err != nil {
+			return x, d, err
 		}
-		x.Limit = n
-		return x, d, engine.ValidateLimit(n)
+		if v.Get("per_key") != "" {
+			n, err := wholeOf(v, "per_key")
+			if err := cmp.Or(err, engine.ValidateRange("", "limit per key", n, 0, sema.MaxLimit)); err != nil {
+				return x, d, err
+			}
+			x.PerKey = &n
+		}
+		return x, d, engine.ValidateLimit(x.Limit)
+	case "set-key", "unset-key":
+		if x.Key = v.Get("key"); x.Key == "" {
+			return x, d, errors.New("there is no key: want one")
+		}
+		var err error
+		x.rule, err = ruleOf(v)
+		return x, d, cmp.Or(engine.ValidateText("key", x.Key, sema.MaxKey), err)
 	case "revoke", "release":
 		_, err := engine.ParseID(x.Permit)
 		return x, d, err
@@ -196,6 +228,7 @@ type confirmView struct {
 	Heading, Note, Button string
 	Danger                bool
 	Holder                *engine.Holder
+	Rule                  *sema.KeyRule // what the key has now, for set-key
 	Back                  string
 }
 
@@ -234,6 +267,10 @@ func (h *Handler) confirmPage(w http.ResponseWriter, r *http.Request, a visitor)
 		err = sema.ErrNotFound
 	}
 	v := confirmView{change: x, Heading: d.title(x), Note: d.note(x, st), Button: d.button, Danger: d.danger, Back: semaphoreAddress(x.Name)}
+	if x.Do == "set-key" {
+		now := ruleNow(st, x.Key)
+		v.Rule = &now
+	}
 	for i := range st.Holders {
 		if st.Holders[i].ID == x.Permit {
 			v.Holder = &st.Holders[i]
@@ -274,7 +311,8 @@ var errAudit = errors.New("the audit log cannot be written, so nothing was chang
 
 // perform changes something, and writes down that by did, and what became of it.
 func (h *Handler) perform(ctx context.Context, x change, d kind, by access.Record) error {
-	by.What, by.Name, by.Permit, by.Caller, by.Limit = x.Do, x.Name, x.Permit, x.caller, x.Limit
+	by.What, by.Name, by.Permit, by.Caller, by.Limit, by.PerKey = x.Do, x.Name, x.Permit, x.caller, x.Limit, x.PerKey
+	by.Key, by.Cap, by.Share = x.Key, x.rule.Cap, x.rule.Share
 	if h.options.AuditFirst != nil {
 		if h.options.AuditFirst(by) != nil {
 			return errAudit

@@ -108,9 +108,10 @@ func question(v url.Values) string {
 // clients reports whether the query asks for clients at all.
 func (q listQuery) clients() bool { return q.find+q.host+q.label+q.caller != "" }
 
-// has reports whether a client is one that the query asks for.
-func (q listQuery) has(id string, c engine.Client) bool {
-	return (q.find == "" || contains(id, q.find) || contains(c.Caller, q.find) || contains(c.Label, q.find) || contains(c.Host, q.find)) &&
+// has reports whether a visit is one that the query asks for.
+func (q listQuery) has(v *history.Visit) bool {
+	c := &v.Client
+	return (q.find == "" || contains(v.ID, q.find) || contains(v.Key, q.find) || contains(c.Caller, q.find) || contains(c.Label, q.find) || contains(c.Host, q.find)) &&
 		contains(c.Host, q.host) && contains(c.Label, q.label) && contains(c.Caller, q.caller)
 }
 
@@ -132,7 +133,7 @@ func (h *Handler) match(q listQuery) func(watch.Summary) bool {
 	named := map[string]bool{}
 	if q.clients() {
 		h.history.Here(func(name string, v *history.Visit) {
-			if q.has(v.ID, v.Client) {
+			if q.has(v) {
 				named[name] = true
 			}
 		})
@@ -284,7 +285,7 @@ func (h *Handler) listRow(s watch.Summary) listRow {
 // found are the clients that a search found, in all semaphores.
 func (h *Handler) found(q listQuery, a visitor) []foundRow {
 	var rows []foundRow
-	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return a.Sees(name) && q.has(v.ID, v.Client) }) {
+	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return a.Sees(name) && q.has(v) }) {
 		row := foundRow{Found: f, Address: semaphoreAddress(f.Semaphore), When: stamp{f.From()}, How: ends[f.End]}
 		switch {
 		case !f.Gone.IsZero():

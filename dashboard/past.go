@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"sema"
 	"sema/history"
 )
 
@@ -262,6 +264,9 @@ func happenings(past stretch, visits []history.Visit, changes []history.Change) 
 		if who == "" {
 			who = v.ID
 		}
+		if v.Key != "" {
+			who += " for " + v.Key
+		}
 		if !v.Came.IsZero() {
 			add(v.Came, who, "waits")
 		}
@@ -299,6 +304,13 @@ func changeText(c history.Change) string {
 		if c.Who != "" {
 			text = fmt.Sprintf("sets the limit to %d", c.Limit)
 		}
+		if c.PerKey != nil {
+			text += ", with " + capOf(*c.PerKey) + " per key"
+		}
+	case "set-key":
+		text = fmt.Sprintf("sets key %s to %s and a share of %d", c.Key, ownCap(c.Cap), cmp.Or(c.Share, sema.DefaultShare))
+	case "unset-key":
+		text = "unsets cap and share of key " + c.Key
 	case "paused", "unpaused":
 		text = "grants are " + c.What
 	case "removed":

@@ -17,23 +17,22 @@ import (
 
 // semaphoreQuery is what the address of a semaphore's page says.
 type semaphoreQuery struct {
-	name             string
-	holders, waiters int // pages
+	name                   string
+	holders, waiters, keys int // pages
 	moment
 }
 
 func semaphoreQueryOf(v url.Values) semaphoreQuery {
-	return semaphoreQuery{v.Get("name"), pageOf(v, "holders"), pageOf(v, "waiters"), momentOf(v)}
+	return semaphoreQuery{v.Get("name"), pageOf(v, "holders"), pageOf(v, "waiters"), pageOf(v, "keys"), momentOf(v)}
 }
 
 // address is the query's in text: the same for the same page.
 func (q semaphoreQuery) address() string {
 	v := url.Values{"name": {q.name}}
-	if q.holders > 1 {
-		v.Set("holders", strconv.Itoa(q.holders))
-	}
-	if q.waiters > 1 {
-		v.Set("waiters", strconv.Itoa(q.waiters))
+	for list, page := range map[string]int{"holders": q.holders, "waiters": q.waiters, "keys": q.keys} {
+		if page > 1 {
+			v.Set(list, strconv.Itoa(page))
+		}
 	}
 	q.put(v)
 	return "semaphore?" + v.Encode()
@@ -50,6 +49,8 @@ type semaphoreView struct {
 	Summary      watch.Summary
 	Bar, Spark   template.HTML
 	Wait         string
+	Keys         []keyRow
+	KeysPager    pager
 	Holders      []holderRow
 	HoldersPager pager
 	Waiters      []waiterRow
@@ -105,13 +106,19 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		other.waiters = page
 		return other.address()
 	})
+	v.KeysPager = newPager("keys", q.keys, h.keyRows(), len(st.Keys), func(page int) string {
+		other := q
+		other.keys = page
+		return other.address()
+	})
+	v.Keys = h.keys(q, st, since, a)
 	for i, holder := range window(view.ByToken(st.Holders), q.holders, rows) {
 		row := holderRow{Holder: holder, Number: (q.holders-1)*rows + i + 1, Held: "unknown", Rest: brief(max(0, holder.Left-since)), HostPage: hostAddress(holder.Client.Host)}
 		if holder.Token != 0 {
 			row.Held = brief(holder.Age + since)
 		}
 		if a.May(access.Admin) {
-			row.Revoke, row.Release = actAddress("revoke", q.name, holder.ID), actAddress("release", q.name, holder.ID)
+			row.Revoke, row.Release = actAddress("revoke", q.name, "permit", holder.ID), actAddress("release", q.name, "permit", holder.ID)
 		}
 		v.Holders = append(v.Holders, row)
 	}
@@ -165,6 +172,10 @@ func (v semaphoreView) pieces() pieces {
 	for _, lane := range v.Past.Lanes {
 		p.row("lanes", lane.Key, "lane-row", lane)
 	}
+	p.part("keys-pager", "pager", v.KeysPager)
+	for _, row := range v.Keys {
+		p.row("keys", "="+row.Name, "key-row", row) // a key may be empty
+	}
 	p.part("holders-pager", "pager", v.HoldersPager)
 	p.part("waiters-pager", "pager", v.WaitersPager)
 	for _, row := range v.Holders {
@@ -173,5 +184,5 @@ func (v semaphoreView) pieces() pieces {
 	for _, row := range v.Waiters {
 		p.row("waiters", row.ID, "waiter-row", row)
 	}
-	return p.with("holders", "waiters", "lanes")
+	return p.with("keys", "holders", "waiters", "lanes")
 }

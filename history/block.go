@@ -70,6 +70,7 @@ type Visit struct {
 	ID      string        `json:"id"`
 	Client  engine.Client `json:"client"`
 	Weight  int           `json:"weight"`
+	Key     string        `json:"key,omitempty"` // of those that share the semaphore
 	Token   int64         `json:"token,omitempty"`
 	Came    time.Time     `json:"came,omitzero"`    // zero: it was not seen to wait
 	Granted time.Time     `json:"granted,omitzero"` // zero: not granted
@@ -82,7 +83,7 @@ type Visit struct {
 
 // texts is how many bytes are behind a visit's strings.
 func (v *Visit) texts() int {
-	return len(v.ID) + len(v.Client.Host) + len(v.Client.Label) + len(v.Client.Caller)
+	return len(v.ID) + len(v.Client.Host) + len(v.Client.Label) + len(v.Client.Caller) + len(v.Key)
 }
 
 // From is when it was first seen, or came.
@@ -112,7 +113,11 @@ type Change struct {
 	Who    string    `json:"who,omitempty"`    // the operator; empty: it was seen, not told
 	Permit string    `json:"permit,omitempty"` // revoke, release
 	Limit  int       `json:"limit,omitempty"`
-	Result string    `json:"result,omitempty"` // of an operator's act
+	PerKey *int      `json:"per_key,omitempty"` // limit: with it, if that was set; 0: none
+	Key    string    `json:"key,omitempty"`     // set-key, unset-key
+	Cap    int       `json:"cap,omitempty"`     // set-key; 0: that of all keys
+	Share  int       `json:"share,omitempty"`   // set-key; 0: the usual one
+	Result string    `json:"result,omitempty"`  // of an operator's act
 }
 
 // maxHere bounds how many visits of a semaphore are followed at the same time, and
@@ -247,11 +252,11 @@ func (s *semaphore) gone(step time.Duration, e watch.Event, how End) {
 
 // see follows those who hold and wait now.
 func (s *semaphore) see(step time.Duration, l watch.Look) {
-	visit := func(id string, c engine.Client, weight int) *Visit {
+	visit := func(id, key string, c engine.Client, weight int) *Visit {
 		v := s.here[id]
 		if v == nil && len(s.here) < maxHere && *s.room > 0 {
 			*s.room--
-			v = &Visit{ID: id, Client: c, Weight: weight}
+			v = &Visit{ID: id, Client: c, Weight: weight, Key: key}
 			s.here[id] = v
 		}
 		return v
@@ -266,7 +271,7 @@ func (s *semaphore) see(step time.Duration, l watch.Look) {
 		if now != nil {
 			now[holder.ID] = true
 		}
-		v := visit(holder.ID, holder.Client, holder.Weight)
+		v := visit(holder.ID, holder.Key, holder.Client, holder.Weight)
 		if v == nil {
 			continue
 		}
@@ -286,7 +291,7 @@ func (s *semaphore) see(step time.Duration, l watch.Look) {
 		if now != nil {
 			now[waiter.ID] = true
 		}
-		if v := visit(waiter.ID, waiter.Client, waiter.Weight); v != nil && v.Came.IsZero() {
+		if v := visit(waiter.ID, waiter.Key, waiter.Client, waiter.Weight); v != nil && v.Came.IsZero() {
 			v.Came = l.Looked.Add(-waiter.Waiting)
 		}
 	}

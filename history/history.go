@@ -109,7 +109,9 @@ func (h *History) Act(r access.Record) {
 	defer h.mu.Unlock()
 	s := h.use(r.Name)
 	h.resize(s, func() {
-		s.change(h.options.Step, Change{Time: r.Time, What: r.What, Who: r.Who, Permit: r.Permit, Limit: r.Limit, Result: r.Result})
+		s.change(h.options.Step, Change{
+			Time: r.Time, What: r.What, Who: r.Who, Permit: r.Permit, Limit: r.Limit, PerKey: r.PerKey, Key: r.Key, Cap: r.Cap, Share: r.Share, Result: r.Result,
+		})
 	})
 }
 

@@ -16,6 +16,7 @@ type eventJSON struct {
 	Time   time.Time `json:"time"`
 	Name   string    `json:"name,omitempty"`
 	Permit string    `json:"permit,omitempty"`
+	Key    string    `json:"key,omitempty"`
 	Weight int       `json:"weight,omitempty"`
 	Token  int64     `json:"token,omitempty"`
 	Waited float64   `json:"waited_seconds,omitempty"`
@@ -100,7 +101,7 @@ func (s *Server) filter(r *http.Request, who *Who) (watch.Filter, error) {
 // eventText is an event on its way to the reader. JSON has no line breaks.
 func (s *Server) eventText(e watch.Event) ([]byte, error) {
 	text, err := json.Marshal(eventJSON{
-		Time: e.Time.UTC(), Name: e.Semaphore, Permit: s.remotes.outerText(e.Permit), Weight: e.Weight, Token: e.Token,
+		Time: e.Time.UTC(), Name: e.Semaphore, Permit: s.remotes.outerText(e.Permit), Key: e.Key, Weight: e.Weight, Token: e.Token,
 		Waited: e.Waited.Seconds(), Held: e.Held.Seconds(), Limit: e.Limit, Pinned: e.Pinned,
 		Host: e.Client.Host, PID: e.Client.PID, Label: e.Client.Label, Caller: e.Client.Caller, Missed: e.Missed,
 	})

@@ -43,6 +43,7 @@ type Event struct {
 
 	// Of permits and tickets.
 	Permit string // its id, the same from queued to released
+	Key    string // whose it is, of those that share the semaphore; "": nobody's
 	Client engine.Client
 	Weight int
 	Token  int64         // of a permit
@@ -94,7 +95,7 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 		if here[h.ID] {
 			continue
 		}
-		e := Event{Kind: Released, Permit: h.ID, Client: h.Client, Weight: h.Weight, Token: h.Token, Held: h.Age}
+		e := Event{Kind: Released, Permit: h.ID, Key: h.Key, Client: h.Client, Weight: h.Weight, Token: h.Token, Held: h.Age}
 		if h.Left <= between {
 			e.Kind = Ended
 		}
@@ -102,11 +103,11 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 	}
 	for _, w := range old.Waiters {
 		if !here[w.ID] {
-			add(Event{Kind: Left, Permit: w.ID, Client: w.Client, Weight: w.Weight, Waited: w.Waiting})
+			add(Event{Kind: Left, Permit: w.ID, Key: w.Key, Client: w.Client, Weight: w.Weight, Waited: w.Waiting})
 		}
 	}
 	for _, h := range now.Holders {
-		e := Event{Permit: h.ID, Client: h.Client, Weight: h.Weight, Token: h.Token}
+		e := Event{Permit: h.ID, Key: h.Key, Client: h.Client, Weight: h.Weight, Token: h.Token}
 		before := held[h.ID]
 		if before == nil {
 			e.Kind, e.Held = Granted, h.Age
@@ -125,7 +126,7 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 	}
 	for _, w := range now.Waiters {
 		if waited[w.ID] == nil && held[w.ID] == nil {
-			add(Event{Kind: Queued, Permit: w.ID, Client: w.Client, Weight: w.Weight})
+			add(Event{Kind: Queued, Permit: w.ID, Key: w.Key, Client: w.Client, Weight: w.Weight})
 		}
 	}
 	if now.Limit == 0 && old.Limit != 0 {

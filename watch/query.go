@@ -24,6 +24,9 @@ type Summary struct {
 	Holders int           // permits
 	Waiting int           // callers: tickets, and those behind them in their processes
 	Oldest  time.Duration // the longest wait of a ticket, at the time of the look
+	Keys    int           // keys that hold, wait, or have a rule; 0: nobody shares it
+	InTurn  int           // keys that wait for others, or for free weight
+	Full    int           // keys that wait for what they hold themselves: they are at their caps
 	Looked  time.Time     // when this was so
 	Err     error         // the last look failed; the rest, if Looked is not zero, is of the one before
 }
@@ -32,7 +35,15 @@ type Summary struct {
 func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
-		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked,
+		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Keys: len(st.Keys),
+	}
+	for i := range st.Keys {
+		switch k := &st.Keys[i]; {
+		case k.Full:
+			s.Full++
+		case k.Waiting > 0:
+			s.InTurn++
+		}
 	}
 	for i := range st.Waiters {
 		s.Oldest = max(s.Oldest, st.Waiters[i].Waiting)

@@ -1,0 +1,239 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/access"
+	"sema/dashboard"
+	"sema/engine"
+	"sema/engine/memengine"
+	"sema/engine/redisengine"
+	"sema/lab/expect"
+	"sema/lab/redistest"
+)
+
+// hold takes a permit of a key until the test ends.
+func hold(t *testing.T, s *sema.Semaphore, key string) {
+	t.Helper()
+	p, err := s.For(key).Acquire(t.Context())
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = p.Release() })
+}
+
+// asked is a session that asks for what a test says, and whose asks nobody renews.
+func (s *site) asked(name string, limit, perKey int, keys ...string) (ids []string) {
+	s.t.Helper()
+	raw, err := s.engine.Open(name, engine.Client{Host: "h", PID: 1, Label: "asked"}, func(engine.Notification) {})
+	expect.OK(s.t, err)
+	s.t.Cleanup(func() { _ = raw.Close() })
+	call := engine.Call{Number: 1}
+	for i, key := range keys {
+		id := engine.ID{Client: raw.Client(), Number: uint64(i + 1), Weight: 1}
+		ids = append(ids, id.String())
+		call.Requests = append(call.Requests, engine.Request{
+			Kind: engine.Ask, ID: id, Limit: limit, PerKey: perKey, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+		})
+	}
+	_, err = raw.Step(s.t.Context(), call)
+	expect.OK(s.t, err)
+	return ids
+}
+
+// cells are those of a column of a page's list, in their order.
+func cells(page, list, label string) (found []string) {
+	_, page, _ = strings.Cut(page, `data-list="`+list+`">`)
+	page, _, _ = strings.Cut(page, "</tbody>")
+	for _, cell := range strings.Split(page, `data-label="`+label+`">`)[1:] {
+		cell, _, _ = strings.Cut(cell, "</td>")
+		for strings.Contains(cell, "<") {
+			before, rest, _ := strings.Cut(cell, "<")
+			_, after, _ := strings.Cut(rest, ">")
+			cell = before + after
+		}
+		found = append(found, strings.TrimSpace(cell))
+	}
+	return found
+}
+
+func same(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestAPageShowsKeysAndWhyTheyWait(t *testing.T) {
+	s := open(t, dashboard.Options{})
+	s.asked("x", 3, 2, "acme", "acme", "beta", "acme", "acme", "acme", "gamma", "beta")
+	page := s.get(200, "/semaphore?name=x")
+	has(t, page, `class="keyed"`, "3: 2 in turn, 1 at their caps", "1 to 3 of 3 keys", `data-key="=acme"`)
+	same(t, "held", cells(page, "keys", "Held"), "2", "1", "0")
+	same(t, "cap", cells(page, "keys", "Cap"), "2", "2", "2")
+	same(t, "share", cells(page, "keys", "Share"), "100", "100", "100")
+	same(t, "waiting", cells(page, "keys", "Waiting"), "3", "1", "1")
+	same(t, "why", cells(page, "keys", "Waits for"), "acme holds 2 of its 2", "1 key goes before beta", "gamma is next; 0 of 3 free")
+	same(t, "holders", cells(page, "holders", "Key"), "acme", "acme", "beta")
+	same(t, "waiters", cells(page, "waiters", "Key"), "gamma", "beta", "acme", "acme", "acme")
+	same(t, "places", cells(page, "waiters", "Place"), "1", "1", "1", "2", "3")
+	same(t, "waits", cells(page, "waiters", "Waits for"), "gamma is next; 0 of 3 free", "1 key goes before beta",
+		"acme holds 2 of its 2", "behind 1 other of acme; acme holds 2 of its 2", "behind 2 others of acme; acme holds 2 of its 2")
+	hasNot(t, page, "act?") // read only
+
+	s.asked("plain", 1, 0, "", "")
+	page = s.get(200, "/semaphore?name=plain")
+	hasNot(t, page, `class="keyed"`, "data-key=\"=") // what shows keys is there, and is not shown
+	same(t, "places without keys", cells(page, "waiters", "Place"), "1")
+}
+
+func TestKeysArePaged(t *testing.T) {
+	s := open(t, dashboard.Options{Rows: 2})
+	s.asked("x", 1, 0, "a", "b", "c", "c", "d", "d", "d", "e", "e", "e", "e", "f", "f", "f", "f", "f")
+	page := s.get(200, "/semaphore?name=x")
+	has(t, page, "1 to 4 of 6 keys", `href="semaphore?keys=2&amp;name=x"`)
+	same(t, "the first page", cells(page, "keys", "Waiting"), "5", "4", "3", "2")
+	page = s.get(200, "/semaphore?name=x&keys=2&waiters=2")
+	has(t, page, "5 to 6 of 6 keys", `href="semaphore?name=x&amp;waiters=2"`, "3 to 4 of 15 waiters")
+	same(t, "the second page", cells(page, "keys", "Waiting"), "1", "0")
+	has(t, s.get(200, "/semaphore?name=x&keys=9"), "No keys on this page: there are 6 in all")
+}
+
+func TestOperatorsSetWhatAKeyMayHold(t *testing.T) {
+	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { operateKeys(t, memengine.New()) }) })
+	t.Run("redis", func(t *testing.T) {
+		e, err := redisengine.New(redistest.Start(t).Client(), nil)
+		expect.OK(t, err)
+		operateKeys(t, e)
+	})
+}
+
+func operateKeys(t *testing.T, e engine.Engine) {
+	var audit []access.Record
+	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a access.Record) { audit = append(audit, a) }})
+	key := `acme "& sons"`
+	sem := s.semaphore("x", 9, &sema.Options{PerKey: 2})
+	hold(t, sem, key)
+	act := func(wants string, f url.Values) access.Record {
+		t.Helper()
+		has(t, s.get(200, "/act?"+f.Encode()), `method="post"`, "Cancel", wants)
+		to := s.post(303, "/act", f).Header().Get("Location")
+		has(t, s.get(200, "/"+to), `role="status"`)
+		last := audit[len(audit)-1]
+		if last.What != f.Get("do") || last.Who != "olga" || last.Name != "x" || last.Result != "done" || last.Key != f.Get("key") {
+			t.Errorf("audit: %+v", last)
+		}
+		return last
+	}
+	of := func() engine.KeyState {
+		t.Helper()
+		st, err := sem.State(t.Context())
+		expect.OK(t, err)
+		for _, k := range st.Keys {
+			if k.Key == key {
+				return k
+			}
+		}
+		t.Fatalf("no key: %+v", st.Keys)
+		return engine.KeyState{}
+	}
+	has(t, s.get(200, "/semaphore?name=x"), "do=set-key", `name="per_key"`, `value="2"`)
+	hasNot(t, s.get(200, "/semaphore?name=x"), "do=unset-key")
+
+	a := act("It holds 1 now, with a cap of 2 and a share of 100.", form("set-key", "x", "key", key, "cap", "5", "share", "300"))
+	if a.Cap != 5 || a.Share != 300 {
+		t.Errorf("audit: %+v", a)
+	}
+	if k := of(); k.Cap != 5 || k.Share != 300 || !k.Ruled {
+		t.Errorf("%+v", k)
+	}
+	has(t, s.get(200, "/semaphore?name=x"), "do=unset-key", "of its own", "sets key acme &#34;&amp; sons&#34; to a cap of 5 and a share of 300")
+	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" inputmode="numeric" min="1" max="2147483647" placeholder="as all keys" value="5"`, `value="300"`)
+
+	a = act("with a cap of 5 and a share of 300. A field", form("set-key", "x", "key", key, "cap", "", "share", "50"))
+	if k := of(); a.Cap != 0 || a.Share != 50 || k.Cap != 2 || k.Share != 50 {
+		t.Errorf("%+v, audit: %+v", k, a)
+	}
+	act("Then it has what all keys have: a cap of 2, and a share of 100.", form("unset-key", "x", "key", key))
+	if k := of(); k.Cap != 2 || k.Share != 100 || k.Ruled {
+		t.Errorf("%+v", k)
+	}
+	has(t, s.get(200, "/semaphore?name=x"), "unsets cap and share of key acme")
+
+	a = act("Set the limit to 7, with a cap of 3 per key?", form("limit", "x", "limit", "7", "per_key", "3"))
+	if k := of(); a.PerKey == nil || *a.PerKey != 3 || a.Limit != 7 || k.Cap != 3 {
+		t.Errorf("%+v, audit: %+v", k, a)
+	}
+	a = act("Keys without a cap of their own have a cap of 3 now.", form("limit", "x", "limit", "7", "per_key", "0"))
+	if k := of(); a.PerKey == nil || *a.PerKey != 0 || k.Cap != 0 {
+		t.Errorf("%+v, audit: %+v", k, a)
+	}
+	if a = act("It is 7 now", form("limit", "x", "limit", "8", "per_key", "")); a.PerKey != nil {
+		t.Errorf("audit: %+v", a)
+	}
+	has(t, s.get(200, "/semaphore?name=x"), "sets the limit to 7, with a cap of 3 per key", "sets the limit to 7, with no cap per key", "sets the limit to 8<")
+
+	noted := len(audit)
+	for _, f := range []url.Values{
+		form("set-key", "x"), form("unset-key", "x"), form("set-key", "x", "key", "a\x00b"), form("set-key", "x", "key", strings.Repeat("k", sema.MaxKey+1)),
+		form("set-key", "x", "key", "a", "cap", "many"), form("set-key", "x", "key", "a", "share", "1.5"),
+		form("limit", "x", "limit", "3", "per_key", "-1"), form("limit", "x", "limit", "3", "per_key", "x"),
+	} {
+		s.get(400, "/act?"+f.Encode())
+		s.post(400, "/act", f)
+	}
+	if len(audit) != noted {
+		t.Errorf("what cannot be read is noted: %+v", audit[noted:])
+	}
+	for _, f := range []url.Values{form("set-key", "x", "key", "a", "cap", "-1"), form("set-key", "x", "key", "a", "share", "1001")} {
+		s.post(400, "/act", f)
+	}
+	s.post(404, "/act", form("set-key", "nobody", "key", "a", "cap", "1"))
+}
+
+func TestHTMLInKeysIsText(t *testing.T) {
+	s := open(t, dashboard.Options{Allow: admin})
+	evil := `"><script>alert(1)</script>' onmouseover="alert(1)" {{.}}`
+	s.asked("x", 1, 1, evil, evil)
+	q := url.QueryEscape(evil)
+	for _, page := range []string{s.get(200, "/semaphore?name=x"), s.get(200, "/?q="+q), s.get(200, "/act?do=set-key&name=x&key="+q), s.get(200, "/act?do=unset-key&name=x&key="+q)} {
+		hasNot(t, page, "<script>", `onmouseover="alert`)
+		has(t, page, "&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;")
+	}
+	s.post(303, "/act", form("set-key", "x", "key", evil, "cap", "2")) // and such a key works
+	has(t, s.get(200, "/semaphore?name=x"), ">of its own<", "sets key &#34;&gt;")
+}
+
+// A key is found on the list, and in what has been.
+func TestKeysAreFound(t *testing.T) {
+	s := open(t, dashboard.Options{})
+	s.asked("x", 3, 0, "acme", "beta")
+	s.get(200, "/semaphore?name=x") // looks
+	page := s.get(200, "/?q=acm")
+	has(t, page, "Who was found", "for <bdi>acme</bdi>")
+	hasNot(t, page, "for <bdi>beta</bdi>")
+	has(t, s.get(200, "/semaphore?name=x"), "asked for acme", `for <bdi>beta</bdi>`)
+}
+
+// Ten thousand keys are pages like any others.
+func TestTenThousandKeys(t *testing.T) {
+	s := open(t, dashboard.Options{Allow: admin})
+	var keys []string
+	for range 3 {
+		for i := range 10_000 {
+			keys = append(keys, fmt.Sprintf("tenant-%05d", i))
+		}
+	}
+	s.asked("x", 10_000, 1, keys...)
+	page := s.get(200, "/semaphore?name=x")
+	has(t, page, "1 to 100 of 10000 keys", "10000: 0 in turn, 10000 at their caps")
+	if len(page) > 250_000 {
+		t.Errorf("the page is %d bytes", len(page))
+	}
+	has(t, s.get(200, "/semaphore?name=x&keys=100&waiters=400"), "9901 to 10000 of 10000 keys", "19951 to 20000 of 20000 waiters")
+}
