@@ -159,6 +159,42 @@ func TestWhoWasThereWhen(t *testing.T) {
 }
 
 // A job is found by what its caller calls it, in whatever semaphore, now and later.
+// It is kept whose permit it was, and what operators said that a key may have.
+func TestWhoseItWas(t *testing.T) {
+	bubble(t, history.Options{}, func(t *testing.T, e engine.Engine, h *history.History) {
+		begin := time.Now()
+		s := semaphore(t, e, "job")
+		p, err := s.For("acme").AcquireN(t.Context(), 2)
+		expect.OK(t, err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p, err := s.For("beta").Acquire(context.Background())
+			expect.OK(t, err)
+			expect.OK(t, p.Release())
+		}()
+		time.Sleep(time.Minute)
+		expect.OK(t, p.Release())
+		<-done
+		want := access.Record{Time: time.Now(), Who: "olga", What: "set-key", Name: "x", Key: "acme", Cap: 5, Share: 300, Result: "done"}
+		h.Act(want)
+		time.Sleep(time.Minute)
+		visits, err := h.Visits("x", begin, time.Now())
+		expect.OK(t, err)
+		if len(visits) != 2 || visits[0].Key != "acme" || visits[1].Key != "beta" || visits[1].Gone.IsZero() {
+			t.Errorf("%+v", visits)
+		}
+		changes, err := h.Changes("x", begin, time.Now())
+		expect.OK(t, err)
+		if c := changes[len(changes)-1]; c.Key != want.Key || c.Cap != want.Cap || c.Share != want.Share {
+			t.Errorf("%+v", c)
+		}
+		if found := h.Find(9, func(_ string, v *history.Visit) bool { return v.Key == "beta" }); len(found) != 1 {
+			t.Errorf("%+v", found)
+		}
+	})
+}
+
 func TestFind(t *testing.T) {
 	bubble(t, history.Options{}, func(t *testing.T, e engine.Engine, h *history.History) {
 		s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})

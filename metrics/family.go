@@ -11,6 +11,8 @@ const (
 	Limit           = "sema.limit"            // gauge: the weight that may be held; the engine's
 	QueueSize       = "sema.queue.size"       // gauge: how many callers wait; the engine's
 	QueueOldest     = "sema.queue.oldest"     // gauge: how long the one who came first has waited; the engine's
+	KeysInTurn      = "sema.keys.in_turn"     // gauge: how many keys wait and are below their caps; the engine's
+	KeysFull        = "sema.keys.full"        // gauge: how many keys wait and are at their caps; the engine's
 	LeasesReclaimed = "sema.leases.reclaimed" // counter: permits whose lease ended without a release; the engine's
 	EngineUp        = "sema.engine.up"        // gauge: 1 if the engine answers, else 0; without labels
 	AcquireWait     = "sema.acquire.wait"     // histogram: from the call to the permit; this process's
@@ -100,6 +102,8 @@ var about = []Family{
 	{Name: LeasesActive, Unit: "{permit}", Help: "Weight that is held."},
 	{Name: QueueSize, Unit: "{caller}", Help: "Callers that wait for a permit."},
 	{Name: QueueOldest, Unit: "s", Help: "How long the caller that came first has waited."},
+	{Name: KeysInTurn, Unit: "{key}", Help: "Keys that wait for others or for free weight."},
+	{Name: KeysFull, Unit: "{key}", Help: "Keys that wait for weight that they hold themselves: they are at their caps."},
 	{Name: LeasesReclaimed, Unit: "{permit}", Kind: Counter, Help: "Permits whose lease ended without a release."},
 	{Name: EngineUp, Unit: "1", Help: "1 if the engine answers, else 0."},
 	{Name: Acquires, Unit: "{acquire}", Kind: Counter, Help: "Acquisitions of this process by their result."},

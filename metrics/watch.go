@@ -29,7 +29,8 @@ type WatchOptions struct {
 // Watch has the figures of all semaphores of an engine, as a Watcher sees them.
 // It is safe for concurrent use, and a [Source] of sema.limit,
 // sema.leases.active, sema.queue.size, sema.queue.oldest,
-// sema.leases.reclaimed and sema.engine.up. The first scrape may find
+// sema.leases.reclaimed and sema.engine.up, and of a semaphore that keys share also
+// of sema.keys.in_turn and sema.keys.full. No key is ever a label. The first scrape may find
 // sema.engine.up alone, when the Watcher needs longer than five seconds for its
 // first look at everything. While the engine does not answer, the gauges but
 // for sema.engine.up are left out: nobody knows them.
@@ -120,7 +121,7 @@ func (x *Watch) Families(ctx context.Context) []Family {
 		}
 		shown[label] = sum(shown[label], s)
 	}
-	var limit, active, size, oldest []Series
+	var limit, active, size, oldest, inTurn, full []Series
 	for label, s := range shown {
 		name := []Label{{LabelName, label}}
 		if label != Other { // a sum of limits limits nothing
@@ -129,12 +130,17 @@ func (x *Watch) Families(ctx context.Context) []Family {
 		active = append(active, Series{Labels: name, Value: float64(s.Used)})
 		size = append(size, Series{Labels: name, Value: float64(s.Waiting)})
 		oldest = append(oldest, Series{Labels: name, Value: s.Oldest.Seconds()})
+		if s.Keys > 0 {
+			inTurn = append(inTurn, Series{Labels: name, Value: float64(s.InTurn)})
+			full = append(full, Series{Labels: name, Value: float64(s.Full)})
+		}
 	}
-	for _, series := range [][]Series{limit, active, size, oldest} {
+	for _, series := range [][]Series{limit, active, size, oldest, inTurn, full} {
 		sortByName(series)
 	}
 	return []Family{
 		family(Limit, limit), family(LeasesActive, active), family(QueueSize, size), family(QueueOldest, oldest),
+		family(KeysInTurn, inTurn), family(KeysFull, full),
 		family(LeasesReclaimed, x.ended(labels)), family(EngineUp, []Series{{Value: 1}}),
 	}
 }
@@ -144,6 +150,9 @@ func sum(a, b watch.Summary) watch.Summary {
 	a.Limit += b.Limit
 	a.Used += b.Used
 	a.Waiting += b.Waiting
+	a.Keys += b.Keys
+	a.InTurn += b.InTurn
+	a.Full += b.Full
 	a.Oldest = max(a.Oldest, b.Oldest)
 	return a
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/metrics"
 	"sema/watch"
 )
@@ -94,6 +96,56 @@ func TestWatchHasTheFiguresOfTheEngine(t *testing.T) {
 			`sema_queue_size{sema_name="llm"}`:           "0",
 			`sema_queue_oldest_seconds{sema_name="llm"}`: "0",
 		})
+	})
+}
+
+// Keys are counted, and never named: there may be as many as a service has users.
+func TestWatchNamesNoKey(t *testing.T) {
+	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		plain := semaphore(t, e, "plain", 1, sema.Options{})
+		defer func() { _ = plain.Close() }()
+		defer runtime.KeepAlive(take(t, plain))
+		s := semaphore(t, e, "llm", 10, sema.Options{PerKey: 2})
+		defer func() { _ = s.Close() }()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		recorder, err := metrics.NewRecorder(nil)
+		expect.OK(t, err)
+		watching := semaphore(t, e, "llm", 10, sema.Options{PerKey: 2, Observer: recorder.Observer()})
+		defer func() { _ = watching.Close() }()
+		for i := range 5 {
+			for range 3 {
+				all.Go(func() {
+					p, err := watching.For(fmt.Sprintf("tenant-%d", i)).Acquire(ctx)
+					if err == nil {
+						<-ctx.Done()
+						_ = p.Release()
+					}
+				})
+			}
+		}
+		synctest.Wait()
+		all.Go(func() {
+			p, err := s.For("tenant-late").Acquire(ctx)
+			if err == nil {
+				_ = p.Release()
+			}
+		})
+		time.Sleep(time.Minute) // virtual
+		got := text(t, x)
+		wants(t, got, map[string]string{
+			`sema_keys_in_turn{sema_name="llm"}`:  "1",
+			`sema_keys_full{sema_name="llm"}`:     "5",
+			`sema_queue_size{sema_name="llm"}`:    "6",
+			`sema_leases_active{sema_name="llm"}`: "10",
+		})
+		for _, none := range []string{"tenant", `sema_keys_in_turn{sema_name="plain"}`, `sema_keys_full{sema_name="plain"}`} {
+			if all := got + text(t, recorder); strings.Contains(all, none) {
+				t.Errorf("%q in\n%s", none, all)
+			}
+		}
 	})
 }
 

@@ -79,6 +79,26 @@ var stories = []struct {
 		raises: map[string]string{"SemaIdleRoom": "llm", "SemaLongWait": "llm", "SemaSaturated": "llm"},
 	},
 	{
+		story: "keys wait for what they hold themselves",
+		series: `
+  sema_limit{sema_name="llm"} 5x60
+  sema_leases_active{sema_name="llm"} 2x60
+  sema_queue_size{sema_name="llm"} 0 3x40 0 3x20
+  sema_keys_in_turn{sema_name="llm"} 0x60
+  sema_keys_full{sema_name="llm"} 1x60`,
+		at: 55 * time.Minute, raises: map[string]string{},
+	},
+	{
+		story: "a key waits for nobody knows what",
+		series: `
+  sema_limit{sema_name="llm"} 5x60
+  sema_leases_active{sema_name="llm"} 2x60
+  sema_queue_size{sema_name="llm"} 0 3x60
+  sema_keys_in_turn{sema_name="llm"} 1x60
+  sema_keys_full{sema_name="llm"} 1x60`,
+		at: 20 * time.Minute, raises: map[string]string{"SemaIdleRoom": "llm"},
+	},
+	{
 		story: "the limit was lowered",
 		series: `
   sema_limit{sema_name="llm"} 5x5 3x60
@@ -164,7 +184,7 @@ func known(t *testing.T, where, text string) {
 	}
 	there := map[string]bool{}
 	for _, name := range []string{
-		metrics.LeasesActive, metrics.Limit, metrics.QueueSize, metrics.QueueOldest, metrics.LeasesReclaimed, metrics.EngineUp,
+		metrics.LeasesActive, metrics.Limit, metrics.QueueSize, metrics.QueueOldest, metrics.KeysInTurn, metrics.KeysFull, metrics.LeasesReclaimed, metrics.EngineUp,
 		metrics.AcquireWait, metrics.LeaseDuration, metrics.Acquires, metrics.LeasesLost,
 	} {
 		f, ok := metrics.Describe(name)

@@ -56,16 +56,12 @@ type Transport struct {
 	// Default: all.
 	PlacesPerKey int
 
-<<<<<<< HEAD
 	// Overloaded says which responses and errors of Base show that the server has too much
 	// to do, for a semaphore with sema.Options.Adapt. It does not read the body. Default:
 	// 429, 503, 504, and what took too long.
 	Overloaded func(*http.Response, error) bool
 
-	// Observer is told what nobody else is told. Default: nobody.
-=======
 	// Observer is told what no response and no error shows. Default: nobody.
->>>>>>> d50d841 (Say in plain words what access, semahttp and history offer)
 	Observer Observer
 
 	gate gate.Gate

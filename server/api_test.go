@@ -452,7 +452,14 @@ func TestEvents(t *testing.T) {
 		h.want(204, "POST", "/v1/semaphores/x/pause", ``)
 		next("paused")
 		h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
-		next("released")
+		if v := next("released"); v["key"] != nil {
+			t.Errorf("of no key: %v", v)
+		}
+		h.want(204, "POST", "/v1/semaphores/x/unpause", ``)
+		h.want(200, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1,"key":"acme"}`)
+		if v := next("granted"); v["key"] != "acme" {
+			t.Errorf("%v", v)
+		}
 	})
 }
 

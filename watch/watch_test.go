@@ -203,6 +203,41 @@ func TestALifeIsHeard(t *testing.T) {
 	})
 }
 
+// Events name the key, and a summary says how many keys wait for what.
+func TestKeysAreTold(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		h := listen(t, w, watch.Filter{Name: "x"})
+		s := semaphore(t, e, "x", 3, &sema.Options{PerKey: 2})
+		p := ignore(s.For("acme").AcquireN(t.Context(), 2))
+		if got := h.want("limit", "granted"); got.Key != "acme" {
+			t.Errorf("%+v", got)
+		}
+		done := make(chan *sema.Permit, 3)
+		wait := func(key string, n int) {
+			go func() { done <- ignore(s.For(key).AcquireN(context.Background(), n)) }()
+			if got := h.want("queued"); got.Key != key {
+				t.Errorf("%+v", got)
+			}
+		}
+		wait("acme", 1)
+		wait("beta", 2)
+		list, _, err := w.Summaries(t.Context(), watch.Query{N: 1, Now: true})
+		if err != nil || len(list) != 1 || list[0].Keys != 2 || list[0].InTurn != 1 || list[0].Full != 1 || list[0].Waiting != 2 {
+			t.Errorf("%+v, %v", list, err)
+		}
+		expect.OK(t, p.Release())
+		if got := h.want("released"); got.Key != "acme" {
+			t.Errorf("%+v", got)
+		}
+		for range 2 {
+			if got := h.want("granted"); got.Key == "" {
+				t.Errorf("%+v", got)
+			}
+			expect.OK(t, (<-done).Release())
+		}
+	})
+}
+
 func ignore[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -46,7 +46,7 @@ type observables struct {
 
 func (t *Telemetry) observables() (observables, error) {
 	x := observables{sums: map[string]metric.Int64Observable{}, gauges: map[string]metric.Float64Observable{}}
-	for _, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.LeasesReclaimed, metrics.QueueOldest, metrics.EngineUp} {
+	for _, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.KeysInTurn, metrics.KeysFull, metrics.LeasesReclaimed, metrics.QueueOldest, metrics.EngineUp} {
 		f, _ := metrics.Describe(name)
 		var made metric.Observable
 		var err error

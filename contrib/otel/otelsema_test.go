@@ -176,7 +176,7 @@ type engineSource struct{}
 
 func (engineSource) Families(context.Context) (all []metrics.Family) {
 	for name, v := range map[string]float64{
-		metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.QueueOldest: 1.5, metrics.LeasesReclaimed: 7,
+		metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.QueueOldest: 1.5, metrics.KeysInTurn: 4, metrics.KeysFull: 6, metrics.LeasesReclaimed: 7,
 	} {
 		f, _ := metrics.Describe(name)
 		f.Series = []metrics.Series{{Labels: []metrics.Label{{Name: metrics.LabelName, Value: "llm"}}, Value: v}}
@@ -193,7 +193,7 @@ func TestObserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int64{metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.LeasesReclaimed: 7} {
+	for name, want := range map[string]int64{metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.KeysInTurn: 4, metrics.KeysFull: 6, metrics.LeasesReclaimed: 7} {
 		if got := x.sum(name, llm); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}

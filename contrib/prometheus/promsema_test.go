@@ -49,7 +49,7 @@ func (s source) Families(context.Context) []metrics.Family { return s }
 
 func gauges() source {
 	var all source
-	for i, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.QueueOldest, metrics.LeasesReclaimed} {
+	for i, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.QueueOldest, metrics.KeysInTurn, metrics.KeysFull, metrics.LeasesReclaimed} {
 		f, _ := metrics.Describe(name)
 		f.Series = []metrics.Series{{Labels: []metrics.Label{{Name: metrics.LabelName, Value: "llm"}}, Value: 1.5 + float64(i)}}
 		all = append(all, f)
@@ -82,8 +82,8 @@ func TestTextIsWhatTheClientGathers(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, text.String())
 	}
 	gathered := gather(t, r, gauges())
-	if len(gathered) != 9 || len(parsed) != 9 {
-		t.Errorf("%d metrics gathered, %d parsed, want 9", len(gathered), len(parsed))
+	if len(gathered) != 11 || len(parsed) != 11 {
+		t.Errorf("%d metrics gathered, %d parsed, want 11", len(gathered), len(parsed))
 	}
 	for _, want := range gathered {
 		got := parsed[want.GetName()]
