@@ -27,6 +27,8 @@ The list is sorted by the callers that wait; s sorts it otherwise.
   l, u     set the limit; unset it
   p        pause: nobody is granted a permit, holders keep theirs; or unpause
   r        revoke the permit under the cursor (where one semaphore is shown)
+  t        the keys that share it, the one that most wait for first; or back to
+           who holds and who waits (where one semaphore is shown)
   arrows, page up and down, home, end, or k j g G
   esc, q   back; quit
 What changes something asks first. NO_COLOR is heeded.

@@ -55,7 +55,7 @@ func (m *model) keyOfList(k string) {
 	switch k {
 	case "enter", "right":
 		if name := m.selected(); name != "" {
-			m.name, m.one, m.row, m.from = name, page{}, 0, 0
+			m.name, m.one, m.row, m.from, m.byKey = name, page{}, 0, 0, false
 			m.ask()
 		}
 	case "s":
@@ -74,8 +74,10 @@ func (m *model) keyOfOne(k string) {
 	case "esc", "left", "backspace":
 		m.name = ""
 		m.ask()
+	case "t":
+		m.toggleKeys()
 	case "r":
-		if m.row >= len(m.one.state.Holders) {
+		if m.byKey || m.row >= len(m.one.state.Holders) {
 			m.note = "only a permit that is held can be revoked"
 			return
 		}

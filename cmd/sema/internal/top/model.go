@@ -38,8 +38,10 @@ type model struct {
 
 	name string // of the semaphore that is shown alone; "": the list
 	one  page
-	row  int // selected: holders, then waiters
+	row  int // selected: holders, then waiters; by key: the key
 	from int // the first row that is shown
+
+	byKey bool // the keys of one are shown, in place of holders and waiters
 
 	note   string // what happened last
 	prompt prompt
@@ -109,9 +111,10 @@ func (m *model) found(p page) {
 	if m.name != "" {
 		keep := m.permit()
 		if p.err != nil {
-			p.state = m.one.state // what was known, with the error
+			p.state, p.keys = m.one.state, m.one.keys // what was known, with the error
 		}
 		m.one = p
+		m.byKey = m.byKey && len(p.keys) > 0
 		m.follow(keep)
 		return
 	}
@@ -132,11 +135,12 @@ func (m *model) found(p page) {
 	}
 }
 
-// follow keeps the selection on a permit, wherever it went.
-func (m *model) follow(permit string) {
+// follow keeps the selection on a permit, or on a key, wherever it went.
+func (m *model) follow(was string) {
 	for i := range m.count() {
-		if m.idOf(i) == permit {
+		if m.idOf(i) == was {
 			m.row = i
+			break
 		}
 	}
 	m.moveRow(0)
@@ -153,11 +157,22 @@ func (m *model) selected() string {
 	return ""
 }
 
-// count is how many holders and waiters there are.
-func (m *model) count() int { return len(m.one.state.Holders) + len(m.one.state.Waiters) }
+// count is how many rows there are: holders and waiters, or keys.
+func (m *model) count() int {
+	if m.byKey {
+		return len(m.one.keys)
+	}
+	return len(m.one.state.Holders) + len(m.one.state.Waiters)
+}
 
-// idOf is the permit of a row: holders first, then waiters.
+// idOf is the permit of a row, holders first, then waiters; or its key.
 func (m *model) idOf(row int) string {
+	if m.byKey {
+		if row < len(m.one.keys) {
+			return m.one.keys[row].Key
+		}
+		return ""
+	}
 	if n := len(m.one.state.Holders); row < n {
 		return m.one.state.Holders[row].ID
 	} else if row-n < len(m.one.state.Waiters) {

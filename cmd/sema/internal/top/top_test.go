@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/internal/view"
 	"sema/lab/expect"
 	"sema/watch"
 )
@@ -181,10 +183,15 @@ func TestWhatOthersWroteStaysText(t *testing.T) {
 		screens := m.View().Content
 		m.name = evil
 		m.one.state = engine.State{
-			Limit: 1, Holders: []engine.Holder{{ID: evil, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
-			Waiters: []engine.Waiter{{ID: evil, Weight: 1, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
+			Limit: 1, Keys: []engine.KeyState{{Key: evil, Held: 1, Waiting: 1, Cap: 1, Full: true}},
+			Holders: []engine.Holder{{ID: evil, Key: evil, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
+			Waiters: []engine.Waiter{{ID: evil, Key: evil, Weight: 1, Client: engine.Client{Host: evil, Label: evil, Caller: evil}}},
 		}
+		m.one.keys = view.KeysOf(m.one.state)
 		screens += m.View().Content
+		m.byKey = true
+		screens += m.View().Content
+		m.byKey = false
 		m.row = 1
 		m.confirm(evil, "revoke "+clean(evil), nil)
 		screens += m.View().Content
@@ -293,6 +300,85 @@ func TestARowThatIsGone(t *testing.T) {
 			}
 		}
 	})
+}
+
+// One semaphore is shown by key as well, and those who wait have their places among
+// those of their key.
+func TestTheKeysOfASemaphore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		defer func() { _ = e.Close() }()
+		_ = hold(t, e, "plain", 1, "")
+		v := viewed(t, e, Options{})
+		v.until("> plain")
+		v.key("enter")
+		v.until("holds ")
+		v.key("t")
+		v.until("no keys share plain now")
+		if strings.Contains(v.screen(), "KEY") {
+			t.Errorf("a semaphore without keys:\n%s", v.screen())
+		}
+		v.key("esc")
+		s := semaphoreOf(t, e, "llm", 3, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		use := func(key string) {
+			all.Go(func() {
+				p, err := s.For(key).Acquire(ctx)
+				if err == nil {
+					<-ctx.Done()
+					_ = p.Release()
+				}
+			})
+			synctest.Wait()
+		}
+		for _, key := range []string{"acme", "acme", "beta", "gamma", "acme", "acme"} {
+			use(key)
+		}
+		v.until("llm ")
+		v.key("up")
+		v.until("> llm")
+		v.key("enter")
+		v.until("3 keys, 2 per key")
+		v.until("t by key")
+		v.key("end")
+		v.until("2. ") // of acme, though it is the third of all
+		v.until("key acme")
+		v.until("waits: behind 1 other of acme; acme holds 2 of its 2")
+		v.key("t")
+		v.until("> acme                       2")
+		v.until("key acme")
+		v.until("waits: acme holds 2 of its 2")
+		v.key("r")
+		v.until("only a permit that is held can be revoked")
+		v.key("down")
+		v.until("waits: gamma is next; 0 of 3 free")
+		expect.OK(t, operator(t, e, "llm").SetKey(t.Context(), "gamma", sema.KeyRule{Share: 300}))
+		v.until("300*")
+		v.until("> gamma") // under the cursor
+		for _, size := range []tea.WindowSizeMsg{{Width: 20, Height: 5}, {Width: 80, Height: 24}, {Width: 300, Height: 100}} {
+			v.m.Update(size)
+			v.fits()
+		}
+		v.key("t")
+		v.until("holds ")
+		v.key("t")
+		cancel()
+		v.until("nobody waits")
+		expect.OK(t, operator(t, e, "llm").UnsetKey(t.Context(), "gamma"))
+		v.until("esc back  r revoke") // without keys there is nothing to show by key
+	})
+}
+
+// semaphoreOf is a client of a semaphore that keys share.
+func semaphoreOf(t *testing.T, e engine.Engine, name string, limit, perKey int) *sema.Semaphore {
+	t.Helper()
+	s, err := sema.New(e, name, limit, &sema.Options{PerKey: perKey})
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 func TestBrief(t *testing.T) {

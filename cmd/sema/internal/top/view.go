@@ -70,6 +70,8 @@ func (m *model) fill(head, rows []string, keys string, err error) []string {
 const (
 	keysOfList = "enter show  s sort  / filter  l limit  u unset  p pause  q quit"
 	keysOfOne  = "esc back  r revoke  l limit  u unset limit  p pause  q quit"
+	keysOfAll  = "esc back  t by key  r revoke  l limit  u unset limit  p pause  q quit"
+	keysOfKeys = "esc back  t by permit  l limit  u unset limit  p pause  q quit"
 )
 
 func (m *model) viewList() []string {
@@ -169,23 +171,34 @@ func (m *model) viewOne() []string {
 		if text := why.Adapting(st); text != "" {
 			head += "  " + text
 		}
+		head += keyHead(m.one.keys, st.PerKey)
 	}
 	var rows []string
 	for i := m.from; i < min(m.count(), m.from+m.rowsOfOne()); i++ {
 		look, mark := plain, "  "
 		if i == m.row {
 			look, mark = bold, "> "
-		} else if i >= len(st.Holders) {
+		} else if !m.byKey && i >= len(st.Holders) {
 			look = faint
 		}
-		rows = append(rows, m.line(look, mark+m.who(i)))
+		row := m.who
+		if m.byKey {
+			row = func(i int) string { return m.keyRow(m.one.keys[i]) }
+		}
+		rows = append(rows, m.line(look, mark+row(i)))
 	}
 	for len(rows) < m.rowsOfOne() {
 		rows = append(rows, "")
 	}
-	rows = append(rows, m.detail()...)
-	head2 := m.wide("", "WEIGHT", "SINCE", "LEASE", "HOST", "PID", "LABEL")
-	return m.fill([]string{m.line(bold, head), m.line(faint, "  "+head2)}, rows, keysOfOne, m.one.err)
+	keys, head2 := keysOfOne, m.wide("", "KEY", "WEIGHT", "SINCE", "LEASE", "HOST", "PID", "LABEL")
+	if len(m.one.keys) > 0 {
+		keys = keysOfAll
+	}
+	detail := m.detail
+	if m.byKey {
+		keys, detail, head2 = keysOfKeys, m.keyDetail, m.keyColumns("KEY", "WAITING", "LONGEST", "HELD", "CAP", "SHARE", "WHY")
+	}
+	return m.fill([]string{m.line(bold, head), m.line(faint, "  "+head2)}, append(rows, detail()...), keys, m.one.err)
 }
 
 // who describes a holder or a waiter in one line.
@@ -200,18 +213,23 @@ func (m *model) who(row int) string {
 		if h.Token != 0 {
 			since = Brief(h.Age)
 		}
-		return m.wide(state, fmt.Sprint(h.Weight), since, Brief(h.Left), clean(h.Client.Host), fmt.Sprint(h.Client.PID), clean(called(h.Client)))
+		return m.wide(state, keyName(h.Key), fmt.Sprint(h.Weight), since, Brief(h.Left), clean(h.Client.Host), fmt.Sprint(h.Client.PID), clean(called(h.Client)))
 	}
 	w := st.Waiters[row-len(st.Holders)]
 	label := clean(called(w.Client))
 	if w.Behind > 0 {
 		label += fmt.Sprintf(" (+%d)", w.Behind)
 	}
-	return m.wide(fmt.Sprintf("%d.", row-len(st.Holders)+1), fmt.Sprint(w.Weight), Brief(w.Waiting), "", clean(w.Client.Host), fmt.Sprint(w.Client.PID), label)
+	place := why.Before(st, row-len(st.Holders)) + 1
+	return m.wide(fmt.Sprintf("%d.", place), keyName(w.Key), fmt.Sprint(w.Weight), Brief(w.Waiting), "", clean(w.Client.Host), fmt.Sprint(w.Client.PID), label)
 }
 
-func (m *model) wide(state, weight, since, lease, host, pid, label string) string {
-	return fmt.Sprintf("%s %6s %7s %7s %s %7s %s", pad(state, 7), weight, since, lease, pad(host, 16), pid, label)
+func (m *model) wide(state, key, weight, since, lease, host, pid, label string) string {
+	state = pad(state, 7)
+	if len(m.one.keys) > 0 {
+		state += " " + pad(key, 12)
+	}
+	return fmt.Sprintf("%s %6s %7s %7s %s %7s %s", state, weight, since, lease, pad(host, 16), pid, label)
 }
 
 // detail is what there is to say of the row that is selected, in two lines.
@@ -221,6 +239,12 @@ func (m *model) detail() []string {
 		return nil
 	}
 	id := "permit " + clean(m.permit())
+	of := func(k string) string {
+		if len(m.one.keys) == 0 {
+			return ""
+		}
+		return "  key " + keyName(k)
+	}
 	if m.row < len(st.Holders) {
 		h := st.Holders[m.row]
 		text := fmt.Sprintf("token %d", h.Token)
@@ -230,11 +254,11 @@ func (m *model) detail() []string {
 		if h.Revoked {
 			text += ", revoked: its holder learns of it at its next renewal"
 		}
-		return []string{m.line(plain, id), m.line(plain, text)}
+		return []string{m.line(plain, id+of(h.Key)), m.line(plain, text)}
 	}
 	w := m.row - len(st.Holders)
 	waiter := st.Waiters[w]
-	return []string{m.line(plain, id), m.line(plain, "waits: "+why.Of(st, waiter.Key, waiter.Weight, why.Before(st, w)))}
+	return []string{m.line(plain, id+of(waiter.Key)), m.line(plain, "waits: "+clean(why.Of(st, waiter.Key, waiter.Weight, why.Before(st, w))))}
 }
 
 // clean makes text that others wrote fit for a terminal: nothing in it moves the

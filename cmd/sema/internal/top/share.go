@@ -1,0 +1,79 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"sema/internal/view"
+)
+
+// toggleKeys goes from those who hold and wait to the keys that share the semaphore, and
+// back.
+func (m *model) toggleKeys() {
+	if !m.byKey && len(m.one.keys) == 0 {
+		m.note = "no keys share " + clean(m.name) + " now"
+		return
+	}
+	m.byKey, m.row, m.from = !m.byKey, 0, 0
+}
+
+// keyWidth is how wide the column of keys is.
+const keyWidth = 20
+
+// keyRow is a key in one line.
+func (m *model) keyRow(k view.Key) string {
+	most, longest := "-", "-"
+	if k.Cap > 0 {
+		most = fmt.Sprint(k.Cap)
+	}
+	if k.Waiting > 0 {
+		longest = Brief(time.Duration(k.Oldest * float64(time.Second)))
+	}
+	share := fmt.Sprint(k.Share)
+	if k.Ruled {
+		share += "*"
+	}
+	return m.keyColumns(keyName(k.Key), fmt.Sprint(k.Waiting), longest, fmt.Sprint(k.Held), most, share, clean(k.Why))
+}
+
+func (m *model) keyColumns(key, waiting, longest, held, most, share, why string) string {
+	return fmt.Sprintf("%s %7s %7s %6s %6s %6s  %s", pad(key, keyWidth), waiting, longest, held, most, share, why)
+}
+
+// keyDetail is what there is to say of the key that is selected, in two lines.
+func (m *model) keyDetail() []string {
+	if m.row >= len(m.one.keys) {
+		return nil
+	}
+	k := m.one.keys[m.row]
+	text := "nobody waits"
+	if k.Why != "" {
+		text = "waits: " + clean(k.Why)
+	}
+	if k.Ruled {
+		text += "  (* cap or share of its own)"
+	}
+	return []string{m.line(plain, "key "+keyName(k.Key)), m.line(plain, text)}
+}
+
+// keyName is a key for human eyes.
+func keyName(key string) string {
+	if key == "" {
+		return "(none)"
+	}
+	return clean(key)
+}
+
+// keyHead is what the head of a semaphore's view says of its keys.
+func keyHead(keys []view.Key, perKey int) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "  %d keys", len(keys))
+	if perKey > 0 {
+		fmt.Fprintf(&text, ", %d per key", perKey)
+	}
+	return text.String()
+}
