@@ -125,6 +125,39 @@ func TestThePositionInTheQueue(t *testing.T) {
 	})
 }
 
+// A request is told its place among those of its key: the others' callers do not go before it.
+func TestThePositionInTheQueueOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		sem, err := sema.New(e, "x", 1, nil)
+		expect.OK(t, err)
+		defer func() { _ = sem.Close() }()
+		p, err := sem.For("acme").Acquire(t.Context())
+		expect.OK(t, err)
+		var all sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, key := range []string{"acme", "acme", "acme", "beta"} {
+			other, err := sema.New(e, "x", 1, nil)
+			expect.OK(t, err)
+			defer func() { _ = other.Close() }()
+			all.Go(func() { _, _ = other.For(key).Acquire(ctx) })
+			synctest.Wait()
+			time.Sleep(time.Millisecond) // a place in the queue is counted in microseconds
+		}
+		for key, want := range map[string]string{"acme": "4", "beta": "2", "gamma": "1"} {
+			h := &semahttp.Handler{
+				Limit: semahttp.PerKey(sem, func(*http.Request) string { return key }), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
+			}
+			if got := answer(h, t.Context()).Header().Get("Queue-Position"); got != want {
+				t.Errorf("%s: %q, want %q", key, got, want)
+			}
+		}
+		cancel()
+		all.Wait()
+		expect.OK(t, p.Release())
+	})
+}
+
 func TestErrorsOfALimiter(t *testing.T) {
 	for _, c := range []struct {
 		err    error

@@ -4,9 +4,11 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/gate"
 )
 
@@ -78,7 +80,12 @@ func PerKeyN(s *sema.Semaphore, key func(*http.Request) string, weight func(*htt
 	return func(r *http.Request) Limiter {
 		k, n := s.For(key(r)), weight(r)
 		acquire := func(ctx context.Context) (*sema.Permit, error) { return k.AcquireN(ctx, n) }
-		return Limiter{Name: k.Name(), Acquire: permits(acquire), State: s.State}
+		state := func(ctx context.Context) (sema.State, error) {
+			st, err := s.State(ctx)
+			st.Waiters = slices.DeleteFunc(st.Waiters, func(w engine.Waiter) bool { return w.Key != k.Name() }) // a position is among those of the key
+			return st, err
+		}
+		return Limiter{Name: k.Name(), Acquire: permits(acquire), State: state}
 	}
 }
 

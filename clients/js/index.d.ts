@@ -40,6 +40,8 @@ export interface SemaphoreOptions {
   limit: number
   /** Seconds, 0.1 … 31622400, that the server waits for a process that vanished; permits are renewed after a third of it. Default 30. */
   lease?: number
+  /** How much each key may hold, see AcquireOptions.key; stored with the limit. Default 0: as much as is free. */
+  perKey?: number
 }
 
 export interface AcquireOptions {
@@ -53,6 +55,13 @@ export interface AcquireOptions {
   label?: string
   /** Have an index below the limit that nobody else with a slot has. */
   slot?: boolean
+  /**
+   * Whose the permit is, of those that share the semaphore, such as a tenant. The key that holds least for its share goes
+   * first, and within a key the caller that came first. It comes from authentication: a caller that makes up keys gets their shares.
+   */
+  key?: string
+  /** Seconds, 0 … 86400, that this caller counts as having come earlier, within its key. Default 0. */
+  headStart?: number
 }
 
 /** A semaphore of a server. Create it with Client.semaphore. */
@@ -61,6 +70,7 @@ export class Semaphore {
   readonly name: string
   readonly limit: number
   readonly lease: number
+  readonly perKey: number
   /**
    * Waits for a permit, first come, first served. It is renewed until it is released:
    *

@@ -53,8 +53,8 @@ export class Client {
     Object.assign(this, { patience, poll })
   }
 
-  semaphore(name, { limit, lease = 30 }) {
-    return new Semaphore(this, name, limit, lease)
+  semaphore(name, { limit, lease = 30, perKey = 0 }) {
+    return new Semaphore(this, name, limit, lease, perKey)
   }
 
   /** The answer to a request, or undefined where there is none in time. */
@@ -82,14 +82,17 @@ export class Client {
 export class Semaphore {
   #client
 
-  constructor(client, name, limit, lease) {
+  constructor(client, name, limit, lease, perKey) {
     this.#client = client
-    Object.assign(this, { name, limit, lease })
+    Object.assign(this, { name, limit, lease, perKey })
   }
 
-  async acquire({ timeout = Infinity, signal, weight = 1, label = "", slot = false } = {}) {
+  async acquire({ timeout = Infinity, signal, weight = 1, label = "", slot = false, key = "", headStart = 0 } = {}) {
     signal?.throwIfAborted()
-    const wish = { limit: this.limit, lease_seconds: this.lease, ...(weight !== 1 && { weight }), ...(label && { label }), ...(slot && { slot }) }
+    const wish = {
+      limit: this.limit, lease_seconds: this.lease, ...(weight !== 1 && { weight }), ...(label && { label }), ...(slot && { slot }),
+      ...(key && { key }), ...(this.perKey && { per_key: this.perKey }), ...(headStart && { head_start_seconds: headStart }),
+    }
     const id = crypto.randomUUID()
     const path = `/v1/semaphores/${encodeURIComponent(this.name)}/permits/${id}`
     try {

@@ -28,19 +28,19 @@ type FoundWaiter struct {
 // NewFound is nobody.
 func NewFound() *Found { return &Found{Holders: []FoundHolder{}, Waiters: []FoundWaiter{}} }
 
-// Add adds those of a semaphore whose permit, caller or host is text, or whose label
+// Add adds those of a semaphore whose permit, caller, key or host is text, or whose label
 // contains it.
 func (f *Found) Add(v State, text string) {
-	is := func(permit, caller, host, label string) bool {
-		return text == permit || text == caller || text == host || strings.Contains(label, text)
+	is := func(permit, caller, key, host, label string) bool {
+		return text == permit || text == caller || text == key || text == host || strings.Contains(label, text)
 	}
 	for _, h := range v.Holders {
-		if is(h.Permit, h.Caller, h.Host, h.Label) {
+		if is(h.Permit, h.Caller, h.Key, h.Host, h.Label) {
 			f.Holders = append(f.Holders, FoundHolder{v.Name, h})
 		}
 	}
 	for _, w := range v.Waiters {
-		if is(w.Permit, w.Caller, w.Host, w.Label) {
+		if is(w.Permit, w.Caller, w.Key, w.Host, w.Label) {
 			f.Waiters = append(f.Waiters, FoundWaiter{v.Name, w})
 		}
 	}

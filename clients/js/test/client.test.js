@@ -36,6 +36,24 @@ test("what a permit tells", async () => {
   await permit.release()
 })
 
+test("keys share it", async () => {
+  const shared = client.semaphore(server.name, { limit: 3, perKey: 1 })
+  const acme = await shared.acquire({ key: "acme" })
+  assert.equal(await shared.tryAcquire({ key: "acme" }), null)
+  const beta = await shared.acquire({ key: "beta" })
+  const order = []
+  const wait = (label, options) => shared.run(async () => order.push(label), { key: "acme", timeout: MINUTE, label, ...options })
+  const late = wait("late")
+  await server.waiting(1)
+  const early = wait("early", { headStart: 3600 })
+  await server.waiting(2)
+  await acme.release()
+  await Promise.all([late, early])
+  assert.deepEqual(order, ["early", "late"])
+  await beta.release()
+  await assert.rejects(shared.acquire({ key: "acme", headStart: 1e9 }), (e) => e instanceof Refused && e.kind === "urn:sema:argument")
+})
+
 test("nothing free", async () => {
   await semaphore.run(async () => {
     assert.equal(await semaphore.tryAcquire(), null)

@@ -42,6 +42,15 @@ export class Serving {
     this.process.kill("SIGCONT")
   }
 
+  /** Returns once so many callers wait. */
+  async waiting(n) {
+    for (;;) {
+      const answer = await fetch(`${this.url}/v1/semaphores/${encodeURIComponent(this.name)}`)
+      if ((await answer.json()).waiting === n) return
+      await new Promise((done) => setTimeout(done, 20)) // a snapshot is asked for
+    }
+  }
+
   async revoke(permit) {
     const answer = await fetch(`${this.url}/v1/semaphores/${encodeURIComponent(this.name)}/holders/${permit}/revoke`, { method: "POST" })
     if (answer.status !== 204) throw new Error(await answer.text())

@@ -1,10 +1,10 @@
 // What users write, for the type checker: it is never run.
 import { Client, Permit, PermitLost, Refused, SemaError, Semaphore, Unavailable, Unreachable } from "../index.js"
 
-const semaphore: Semaphore = new Client({ url: "https://sema.example.org", token: "a.b", patience: 5 }).semaphore("x", { limit: 3, lease: 10 })
+const semaphore: Semaphore = new Client({ url: "https://sema.example.org", token: "a.b", patience: 5 }).semaphore("x", { limit: 3, lease: 10, perKey: 2 })
 
 export async function use(signal: AbortSignal): Promise<string | number> {
-  await using permit: Permit = await semaphore.acquire({ timeout: 60, signal, weight: 2, label: "me", slot: true })
+  await using permit: Permit = await semaphore.acquire({ timeout: 60, signal, weight: 2, label: "me", slot: true, key: "acme", headStart: 5 })
   permit.signal.throwIfAborted()
   const slot: number | null = permit.slot
   const maybe: Permit | null = await semaphore.tryAcquire({ label: "me" })

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
+import time
 import unittest
 import urllib.request
 import uuid
@@ -45,6 +47,14 @@ class Serving(unittest.TestCase):
 
     def cont(self) -> None:
         self.process.send_signal(signal.SIGCONT)
+
+    def waiting(self, n: int) -> None:
+        """Returns once so many callers wait."""
+        while True:
+            with urllib.request.urlopen(f"{self.url}/v1/semaphores/{self.name.replace('/', '%2F')}") as answer:
+                if json.load(answer)["waiting"] == n:
+                    return
+            time.sleep(0.02)  # a snapshot is asked for
 
     def revoke(self, permit: str, method: str = "POST", what: str = "/revoke") -> None:
         path = f"/v1/semaphores/{self.name.replace('/', '%2F')}/holders/{permit}{what}"

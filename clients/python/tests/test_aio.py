@@ -29,6 +29,14 @@ class Aio(Serving, unittest.IsolatedAsyncioTestCase):
         await asyncio.gather(*(work() for _ in range(200)))
         self.assertEqual(most, 1)
 
+    async def test_keys_share_it(self) -> None:
+        shared = self.client.semaphore(self.name, limit=3, per_key=1)
+        async with await shared.acquire(key="acme"), await shared.acquire(key="beta", head_start=5):
+            self.assertIsNone(await shared.try_acquire(key="acme"))
+            self.assertIsNotNone(free := await shared.try_acquire(key="gamma"))
+            assert free is not None
+            await free.release()
+
     async def test_nothing_free(self) -> None:
         async with await self.semaphore.acquire():
             self.assertIsNone(await self.semaphore.try_acquire())

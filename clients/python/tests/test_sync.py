@@ -44,6 +44,28 @@ class Sync(Serving):
                 self.semaphore.acquire(weight=9)
             self.assertEqual(refused.exception.kind, "urn:sema:too-heavy")
 
+    def test_keys_share_it(self) -> None:
+        shared = self.client.semaphore(self.name, limit=3, per_key=1)
+        order: list[str] = []
+
+        def wait(label: str, head_start: float) -> None:
+            with shared.acquire(MINUTE, key="acme", label=label, head_start=head_start):
+                order.append(label)
+
+        threads = [threading.Thread(target=wait, args=("late", 0.0)), threading.Thread(target=wait, args=("early", 3600.0))]
+        with shared.acquire(key="beta"):
+            with shared.acquire(key="acme"):
+                self.assertIsNone(shared.try_acquire(key="acme"))
+                for n, t in enumerate(threads):
+                    t.start()
+                    self.waiting(n + 1)
+            for t in threads:
+                t.join()
+        self.assertEqual(order, ["early", "late"])
+        with self.assertRaises(Refused) as refused:
+            shared.acquire(key="acme", head_start=1e9)
+        self.assertEqual(refused.exception.kind, "urn:sema:argument")
+
     def test_nothing_free(self) -> None:
         with self.semaphore.acquire() as first:
             self.assertIsNone(self.semaphore.try_acquire())

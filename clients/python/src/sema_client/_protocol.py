@@ -124,6 +124,9 @@ class Wish:
     weight: int = 1
     label: str = ""
     slot: bool = False
+    key: str = ""
+    per_key: int = 0
+    head_start: float = 0.0
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -205,9 +208,12 @@ def acquiring(wish: Wish, timeout: float | None, patience: float) -> Generator[R
     while True:
         wait = max(0.0, min(deadline - now(), LONGEST_WAIT))
         body: dict[str, Any] = {"limit": wish.limit, "lease_seconds": wish.lease, "wait_seconds": wait}
-        for key, value, usual in (("weight", wish.weight, 1), ("label", wish.label, ""), ("slot", wish.slot, False)):
+        for field_name, value, usual in (
+            ("weight", wish.weight, 1), ("label", wish.label, ""), ("slot", wish.slot, False),
+            ("key", wish.key, ""), ("per_key", wish.per_key, 0), ("head_start_seconds", wish.head_start, 0.0),
+        ):
             if value != usual:
-                body[key] = value
+                body[field_name] = value
         sent = now()
         answer = yield Request("PUT", wish.path, body, wait + GRACE)
         pause = 0.5

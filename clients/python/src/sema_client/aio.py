@@ -40,10 +40,11 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def semaphore(self, name: str, limit: int, *, lease: float = 30.0) -> Semaphore:
+    def semaphore(self, name: str, limit: int, *, lease: float = 30.0, per_key: int = 0) -> Semaphore:
         """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
-        how long the server waits for a process that vanished; permits are renewed after a third of it."""
-        return Semaphore(self, name, limit, lease)
+        how long the server waits for a process that vanished; permits are renewed after a third of it.
+        per_key: how much each key may hold, see acquire; stored with limit. 0: as much as is free."""
+        return Semaphore(self, name, limit, lease, per_key)
 
     async def __aenter__(self) -> Client:
         return self
@@ -94,11 +95,13 @@ class Client:
 class Semaphore:
     """A semaphore of a server. Create it with Client.semaphore."""
 
-    def __init__(self, client: Client, name: str, limit: int, lease: float) -> None:
+    def __init__(self, client: Client, name: str, limit: int, lease: float, per_key: int = 0) -> None:
         self._client = client
-        self.name, self.limit, self.lease = name, limit, lease
+        self.name, self.limit, self.lease, self.per_key = name, limit, lease, per_key
 
-    async def acquire(self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False) -> Permit:
+    async def acquire(
+        self, timeout: float | None = None, *, weight: int = 1, label: str = "", slot: bool = False, key: str = "", head_start: float = 0.0,
+    ) -> Permit:
         """Waits for a permit, first come, first served, and returns it. It is renewed until it is released:
 
             async with await semaphore.acquire(timeout=60) as permit:
@@ -106,9 +109,12 @@ class Semaphore:
 
         timeout: seconds; None: as long as it takes. weight: how much of the limit it takes.
         label: shown to operators. slot: have an index below the limit that nobody else with a slot has.
+        key: whose the permit is, of those that share the semaphore, such as a tenant. Who holds least for its
+        share goes first, and within a key who came first. It comes from authentication: who makes up keys gets
+        their shares. head_start: seconds, 0 … 86400, that this caller counts as having come earlier, within its key.
         Raises Unavailable, Unreachable or Refused; nothing is held then, nor after a cancellation.
         """
-        wish = Wish(self.name, self.limit, self.lease, weight, label, slot)
+        wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.per_key, head_start)
         try:
             held = await self._client._run(acquiring(wish, timeout, self._client._patience))
         except Unavailable:
@@ -118,10 +124,10 @@ class Semaphore:
             raise
         return Permit(self._client, held)
 
-    async def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False) -> Permit | None:
+    async def try_acquire(self, *, weight: int = 1, label: str = "", slot: bool = False, key: str = "") -> Permit | None:
         """A permit if one is free now, else None. Raises as acquire does."""
         try:
-            return await self.acquire(0, weight=weight, label=label, slot=slot)
+            return await self.acquire(0, weight=weight, label=label, slot=slot, key=key)
         except Unavailable:
             return None
 

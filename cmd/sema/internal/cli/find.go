@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,8 +17,8 @@ import (
 )
 
 const findHelp = `Find who holds and who waits in all semaphores: by what the caller calls its
-permit (as in PUT …/permits/job-17), by the permit, by the host, or by a part of
-the label. On Redis this goes through all keys of the database. The exit code is
+permit (as in PUT …/permits/job-17), by the permit, by the key (see sema run
+--key), by the host, or by a part of the label. On Redis this goes through all keys of the database. The exit code is
 1 if nobody is found.
 
 --revoke tells each holder that is found to stop, as "sema revoke" does.
@@ -113,19 +114,27 @@ func revokeAll(ctx context.Context, e engine.Engine, list []view.FoundHolder) (r
 func foundTable(found *view.Found) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "NAME\tPERMIT\t\tCALLER\tHOST\tPID\tLABEL\n")
-	row := func(name, permit, state, caller, host string, pid int, label string) {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", printable(name, sema.MaxName), permit, state, printable(caller, 60), printable(host, 60), pid, printable(label, 60))
+	column, keyed := "", slices.ContainsFunc(found.Holders, func(h view.FoundHolder) bool { return h.Key != "" }) ||
+		slices.ContainsFunc(found.Waiters, func(w view.FoundWaiter) bool { return w.Key != "" })
+	if keyed {
+		column = "KEY\t"
+	}
+	fmt.Fprintf(t, "NAME\tPERMIT\t\t%sCALLER\tHOST\tPID\tLABEL\n", column)
+	row := func(name, permit, state, key, caller, host string, pid int, label string) {
+		if keyed {
+			key = printable(key, 60) + "\t"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, sema.MaxName), permit, state, key, printable(caller, 60), printable(host, 60), pid, printable(label, 60))
 	}
 	for _, h := range found.Holders {
 		state := "holds"
 		if h.Revoked {
 			state = "revoked"
 		}
-		row(h.Name, h.Permit, state, h.Caller, h.Host, h.PID, h.Label)
+		row(h.Name, h.Permit, state, h.Key, h.Caller, h.Host, h.PID, h.Label)
 	}
 	for _, w := range found.Waiters {
-		row(w.Name, w.Permit, "waits for "+brief(time.Duration(w.Waiting*float64(time.Second))), w.Caller, w.Host, w.PID, w.Label)
+		row(w.Name, w.Permit, "waits for "+brief(time.Duration(w.Waiting*float64(time.Second))), w.Key, w.Caller, w.Host, w.PID, w.Label)
 	}
 	_ = t.Flush() // into memory
 	return b.String()

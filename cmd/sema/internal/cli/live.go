@@ -79,7 +79,7 @@ func (l *live) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "sema: waiting %s for %s", time.Since(l.began).Round(time.Second), l.w.name)
 	if ahead := l.w.ahead.Load(); ahead >= 0 {
-		fmt.Fprintf(&b, ", position %d", ahead+1)
+		fmt.Fprintf(&b, ", position %d%s", ahead+1, l.w.ofKey())
 	}
 	if l.state.Limit > 0 {
 		fmt.Fprintf(&b, ", %d of %d held by ", l.state.Used, l.state.Limit)

@@ -215,6 +215,14 @@ type watch struct {
 	granted atomic.Bool // the wait is over
 }
 
+// ofKey says whose queue the position is in, if there is one for each key.
+func (w *watch) ofKey() string {
+	if w.flags.key == "" {
+		return ""
+	}
+	return " of " + printable(w.flags.key, 40)
+}
+
 // observer passes on what happens without ever blocking.
 func (w *watch) observer() sema.Observer {
 	note := func(format string, args ...any) {
@@ -345,7 +353,7 @@ func (w *watch) acquire(ctx context.Context, signals *signals) (*sema.Permit, er
 		case <-w.moved:
 			live.draw()
 			if w.flags.verbose && !live.shown {
-				w.say("%q: waiting, position %d in the queue", w.name, w.ahead.Load()+1)
+				w.say("%q: waiting, position %d in the queue%s", w.name, w.ahead.Load()+1, w.ofKey())
 			}
 		case text := <-w.notes:
 			live.clear()
