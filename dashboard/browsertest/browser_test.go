@@ -335,12 +335,40 @@ func (s *site) town() (revocable *sema.Permit) {
 		s.t.Fatal(err)
 	}
 	s.wait("reports/month end", "report", 1)
+	s.ask("tenants", 6, 2, "acme", "acme", "beta", "beta", "acme", "acme", "acme", "", "delta", "epsilon")
+	if err := s.operator("tenants").SetKey(s.t.Context(), "beta", sema.KeyRule{Cap: 3, Share: 300}); err != nil {
+		s.t.Fatal(err)
+	}
 	vendor := s.semaphore("vendor-x.query", 12, "etl")
 	s.acquire(vendor, 9)
 	if err := s.operator("vendor-x.query").SetLimit(s.t.Context(), 8); err != nil {
 		s.t.Fatal(err)
 	}
 	return revocable
+}
+
+// ask has a process ask for a permit of each of these keys, and keep to that.
+func (s *site) ask(name string, limit, perKey int, keys ...string) (release func(n int)) {
+	s.t.Helper()
+	raw, err := s.engine.Open(name, engine.Client{Host: "web-1", PID: 7, Label: "api"}, func(engine.Notification) {})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = raw.Close() })
+	id := func(n int) engine.ID { return engine.ID{Client: raw.Client(), Number: uint64(n + 1), Weight: 1} }
+	number := uint64(0)
+	step := func(requests ...engine.Request) {
+		number++
+		if _, err := raw.Step(s.t.Context(), engine.Call{Number: number, Requests: requests}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	var asks []engine.Request
+	for i, key := range keys {
+		asks = append(asks, engine.Request{Kind: engine.Ask, ID: id(i), Limit: limit, PerKey: perKey, Key: key, Lease: time.Hour, Ticket: time.Hour, Wait: true})
+	}
+	step(asks...)
+	return func(n int) { step(engine.Request{Kind: engine.Release, ID: id(n)}) }
 }
 
 // history waits until a semaphore's line has so many samples.

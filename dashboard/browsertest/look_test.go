@@ -28,6 +28,7 @@ func views(permit string) map[string]string {
 		"revoke": "act?do=revoke&name=github-api&permit=" + permit, "limit": "act?do=limit&name=github-api&limit=2",
 		"refused": "act?do=limit&name=github-api&limit=0", "done": "semaphore?name=github-api&done=pause",
 		"found": "?q=sync&state=waiting", "moment": "semaphore?name=github-api&span=1h&at=2026-01-02T03:04:05Z", "host": "host?host=" + hostname(), "hosts": "hosts", "login": "login", "missing": "nothing",
+		"keys": "semaphore?name=tenants", "key": "act?do=set-key&name=tenants&key=acme", "unset-key": "act?do=unset-key&name=tenants&key=beta",
 	}
 }
 
@@ -174,6 +175,9 @@ func TestANarrowScreenDoesNotScrollSideways(t *testing.T) {
 	b := s.tab()
 	all := views(p.ID())
 	all["long"] = "semaphore?name=" + strings.Repeat("a-very-long-name/", 14)
+	s.ask("keys", 9, 1, strings.Repeat("W", 250), strings.Repeat("W", 250), strings.Repeat("wide key ", 25))
+	all["wide keys"] = "semaphore?name=keys"
+	all["wide key"] = "act?do=set-key&name=keys&key=" + strings.Repeat("W", 250)
 	all["wide"] = "semaphore?name=" + strings.Repeat("W", 250)
 	for _, width := range []int64{320, 390, 721, 1280} {
 		b.run(screen(width, 740, width < 700))

@@ -88,6 +88,76 @@ func TestOperatorsSetAndUnsetALimitAndPause(t *testing.T) {
 	}
 }
 
+const keysSeen = `document.querySelector("[data-list=keys]").offsetParent !== null`
+
+// Keys that come while a semaphore's page is open are seen there, and where each stands
+// changes without reload.
+func TestKeysAreSeenWithoutReload(t *testing.T) {
+	s := newSite(t, quick)
+	first := s.ask("x", 3, 0, "")
+	b := s.tab()
+	b.open("semaphore?name=x")
+	b.until(`document.querySelector("#status").textContent === "Live"`)
+	b.until(`document.querySelectorAll("[data-list=holders] tr").length === 1`)
+	if eval[bool](b, keysSeen) || eval[bool](b, `document.body.innerText.includes("Key")`) {
+		t.Errorf("a page without keys:\n%s", b.text())
+	}
+	b.js(`window.marker = 1`)
+	first(0)
+	if err := s.operator("x").SetLimits(t.Context(), 3, 2); err != nil {
+		t.Fatal(err)
+	}
+	release := s.ask("x", 3, 2, "acme", "acme", "acme", "acme", "beta", "beta")
+	b.until(keysSeen)
+	rows := `[...document.querySelectorAll("[data-list=keys] tr")].map((r) => r.innerText.replace(/\s+/g, " ")).join("; ")`
+	b.until(rows + `.startsWith("acme 2 acme holds 2 of its 2")`)
+	b.until(rows + `.includes("; beta 1 beta is next; 0 of 3 free")`)
+	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("behind 1 other of acme")`)
+	b.until(`document.querySelector("[data-part=facts]").innerText.includes("2: 1 in turn, 1 at their caps")`)
+	release(4) // the only one that beta holds
+	b.until(rows + `.includes("; beta 0 – – 1")`)
+	if !eval[bool](b, `window.marker === 1`) {
+		t.Error("the page was loaded again")
+	}
+}
+
+func TestOperatorsSetWhatAKeyMayHold(t *testing.T) {
+	s := newSite(t, quick)
+	s.ask("x", 9, 2, "acme <b>", "acme <b>", "acme <b>")
+	b := s.tab()
+	b.open("semaphore?name=x")
+	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("acme <b> holds 2 of its 2")`)
+	b.click("a", "Set…")
+	b.until(`document.querySelector("h1").innerText === "Set the cap and the share of this key?"`)
+	b.run(chromedp.SetValue(chromedp.CSS("#cap"), "3"))
+	b.click("button", "Set cap and share")
+	b.until(`document.querySelector(".note.good")`)
+	b.until(`document.querySelector("[data-list=keys]").innerText.includes("of its own")`)
+	b.until(`document.querySelectorAll("[data-list=holders] tr").length === 3`) // it was served at once
+	b.click("a", "Unset…")
+	b.until(`document.querySelector("h1").innerText === "Unset the cap and the share of this key?"`)
+	b.click("button", "Unset cap and share")
+	b.until(`document.querySelector(".note.good")`)
+	b.run(chromedp.SetValue(chromedp.CSS("#key"), "newcomer"))
+	b.click("button", "Set cap and share…")
+	b.until(`document.querySelector("#share")`)
+	b.run(chromedp.SetValue(chromedp.CSS("#share"), "300"))
+	b.click("button", "Set cap and share")
+	b.until(`document.querySelector("[data-list=keys]").innerText.includes("newcomer")`)
+	b.run(chromedp.SetValue(chromedp.CSS("#per_key"), "4"))
+	b.click("button", "Set the limit…")
+	b.until(`document.querySelector("h1").innerText === "Set the limit to 9, with a cap of 4 per key?"`)
+	b.click("button", "Set the limit")
+	b.until(`document.querySelector("[data-part=facts]").innerText.includes("Per key\n4")`)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, want := range []string{"set-key acme <b> 3 0", "unset-key acme <b> 0 0", "set-key newcomer 0 300", "limit  0 0"} {
+		if i >= len(s.audit) || fmt.Sprintf("%s %s %d %d", s.audit[i].What, s.audit[i].Key, s.audit[i].Cap, s.audit[i].Share) != want {
+			t.Errorf("%d: %+v, want %q", i, s.audit, want)
+		}
+	}
+}
+
 // What does not change stays the very same element: a click that began on it
 // is not lost.
 func TestLinksStayWhileThePageChanges(t *testing.T) {
@@ -237,12 +307,19 @@ func TestThousandsDoNotFreezeThePage(t *testing.T) {
 	if _, err := raw.Step(t.Context(), call); err != nil {
 		t.Fatal(err)
 	}
+	var keys []string
+	for i := range 20_000 {
+		keys = append(keys, fmt.Sprintf("tenant-%05d", i%10_000))
+	}
+	s.ask("tenants", 10_000, 1, keys...)
 	b := s.tab()
-	for path, shows := range map[string]string{"": "of 10001 semaphores", "?sort=waiting": "of 10001 semaphores", "semaphore?name=crowd": "of 10000 waiters"} {
+	for path, shows := range map[string]string{
+		"": "of 10002 semaphores", "?sort=waiting": "of 10002 semaphores", "semaphore?name=crowd": "of 10000 waiters", "semaphore?name=tenants": "1 to 100 of 10000 keys",
+	} {
 		b.open(path)
 		b.until(fmt.Sprintf(`document.body.innerText.includes(%q)`, shows))
 		b.until(`document.querySelector("#status").textContent === "Live"`)
-		if n := eval[int](b, `document.querySelectorAll("*").length`); n > 3000 {
+		if n := eval[int](b, `document.querySelectorAll("*").length`); n > 5000 {
 			t.Errorf("%q has %d elements", path, n)
 		}
 		b.run(chromedp.MouseEvent(chromedp.MouseMoved, 100, 100)) // it answers
