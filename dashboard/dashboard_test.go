@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // site is a dashboard that is asked for pages.
 type site struct {
-	t      *testing.T
+	t      testing.TB
 	engine engine.Engine
 	d      *dashboard.Handler
 	log    *bytes.Buffer
@@ -36,7 +36,7 @@ func open(t *testing.T, o dashboard.Options) *site {
 	return openOn(t, memengine.New(), o)
 }
 
-func openOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
+func openOn(t testing.TB, e engine.Engine, o dashboard.Options) *site {
 	t.Helper()
 	s := &site{t: t, engine: e, log: &bytes.Buffer{}}
 	o.Log = slog.New(slog.NewTextHandler(s.log, nil))

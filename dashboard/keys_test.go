@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"fmt"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"sema/engine/redisengine"
 	"sema/lab/expect"
 	"sema/lab/redistest"
+	"sema/watch"
 )
 
 // hold takes a permit of a key until the test ends.
@@ -220,20 +222,58 @@ func TestKeysAreFound(t *testing.T) {
 	has(t, s.get(200, "/semaphore?name=x"), "asked for acme", `for <bdi>beta</bdi>`)
 }
 
-// Ten thousand keys are pages like any others.
-func TestTenThousandKeys(t *testing.T) {
-	s := open(t, dashboard.Options{Allow: admin})
+// tenants has each of so many keys hold one, and twice as many callers wait.
+func (s *site) tenants(n int) {
+	s.t.Helper()
 	var keys []string
 	for range 3 {
-		for i := range 10_000 {
+		for i := range n {
 			keys = append(keys, fmt.Sprintf("tenant-%05d", i))
 		}
 	}
-	s.asked("x", 10_000, 1, keys...)
+	s.asked("x", n, 1, keys...)
+}
+
+// Ten thousand keys are pages like any others.
+func TestTenThousandKeys(t *testing.T) {
+	s := open(t, dashboard.Options{Allow: admin})
+	s.tenants(10_000)
 	page := s.get(200, "/semaphore?name=x")
 	has(t, page, "1 to 100 of 10000 keys", "10000: 0 in turn, 10000 at their caps")
 	if len(page) > 250_000 {
 		t.Errorf("the page is %d bytes", len(page))
 	}
 	has(t, s.get(200, "/semaphore?name=x&keys=100&waiters=400"), "9901 to 10000 of 10000 keys", "19951 to 20000 of 20000 waiters")
+}
+
+// A page of a semaphore with keys, each of which holds one and has two that wait, looked
+// at anew for each page.
+func BenchmarkPageOfKeys(b *testing.B) {
+	for _, keys := range []int{10, 1_000, 10_000} {
+		for _, on := range []string{"memory", "redis"} {
+			b.Run(fmt.Sprintf("%s/%d", on, keys), func(b *testing.B) {
+				var e engine.Engine = memengine.New()
+				if on == "redis" {
+					var err error
+					e, err = redisengine.New(redistest.Start(b).Client(), nil)
+					expect.OK(b, err)
+				}
+				w, err := watch.New(e, &watch.Options{Fresh: time.Millisecond})
+				expect.OK(b, err)
+				defer w.Close()
+				s := openOn(b, e, dashboard.Options{Allow: admin, Watcher: w})
+				s.tenants(keys)
+				size := 0
+				for b.Loop() {
+					time.Sleep(2 * time.Millisecond) // what was seen is old
+					size = len(s.get(200, "/semaphore?name=x"))
+				}
+				b.ReportMetric(float64(size)/1000, "kB/page")
+				var heap runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&heap)
+				b.ReportMetric(float64(heap.HeapAlloc)/1e6, "MB-in-use")
+			})
+		}
+	}
 }
