@@ -59,10 +59,12 @@ func render(r *results) (map[string][]byte, error) {
 	if err := fill("bench.md", "bench.md.tmpl", r); err != nil {
 		return nil, err
 	}
-	for _, c := range charts {
-		if err := fill(c.File, "chart.svg.tmpl", c.draw(r)); err != nil {
+	for _, d := range drawings {
+		svg, err := d.chart(r).SVG()
+		if err != nil {
 			return nil, err
 		}
+		files[d.file] = svg
 	}
 	return files, nil
 }
