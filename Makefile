@@ -1,7 +1,7 @@
-.PHONY: adapt adapt-real adapt-page home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
-.PHONY: release release-dry release-test image home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
-.PHONY: site release release-dry release-test image home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
-.PHONY: go-versions site release release-dry release-test image home home-all recording storage types schema generated demo build man quick test long flaky agree pictures storm stress bounds recovery fuzz simulate planted servers servers-quick faults faults-planted faults-report lint cross vulncheck interop clean bench-peers bench-report
+.PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build clean cross \
+	demo faults faults-planted faults-report flaky fuzz generated go-versions home home-all image \
+	interop lint long man pictures planted quick recording recovery release release-dry release-test \
+	schema servers servers-quick simulate site storage storm stress test types vulncheck
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -95,6 +95,7 @@ long:
 	$(MAKE) storm
 	$(MAKE) stress
 	$(MAKE) bounds
+	$(MAKE) bound
 	$(MAKE) recovery
 	$(MAKE) fuzz
 	$(MAKE) faults HOURS=2
@@ -137,6 +138,12 @@ stress:
 bounds:
 	./scripts/test-tools.sh
 	SEMA_BOUNDS=100000 go test -count=1 -timeout 20m -v -run 'TestStepsAreBounded|TestStepsBesideManyClients' ./engine/redisengine
+
+# How often keys that share a semaphore pass each other, among real processes, in 100
+# worlds by chance. Some minutes.
+bound:
+	./scripts/test-tools.sh
+	go test -count=1 -timeout 60m -v -run TestNoKeyIsPassed ./lab/shares -worlds 100
 
 # Redis killed, or stopped, under 1,000 waiting processes and 10,000 waiting
 # goroutines of one. Ten minutes, and 17 GB.

@@ -62,6 +62,8 @@ var importRules = []struct {
 	{"sema/lab/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
 	{"sema/lab/faults/ground", []string{"sema", "sema/engine", "sema/engine/fileengine", "sema/lab/redistest", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/maintnotifications", "golang.org/x/sys/unix"}, "it breaks what lies below semaphores; of files only an engine can say whether they work"},
 	{"sema/lab/faults", []string{"sema/lab/history"}, "what a round came to, for who plays it and who reports it"},
+	{"sema/lab/chart", nil, "it draws, and knows no figure"},
+	{"sema/lab/shares", []string{"sema", "sema/engine/redisengine", "sema/lab/child", "sema/lab/history", "github.com/redis/go-redis/v9"}, "its workers use what users use"},
 	{"sema/lab/history", []string{"golang.org/x/sys/unix"}, "the judge knows nothing of whom it judges"},
 	{"sema/lab/child", []string{"sema/lab/expect"}, "processes are anybody's"},
 	{"sema/lab/expect", nil, "every test may import it"},

@@ -84,8 +84,9 @@ type Semaphore struct {
 	Weights bool          `json:"weights,omitempty"` // of 1 … Limit
 	Resized bool          `json:"resized,omitempty"` // SetLimit is part of the load
 
-	Keys   int `json:"keys,omitempty"`    // so many share it; 0: it has none
-	PerKey int `json:"per_key,omitempty"` // the most that each of them may hold
+	Keys   int             `json:"keys,omitempty"`    // so many share it; 0: it has none
+	PerKey int             `json:"per_key,omitempty"` // the most that each of them may hold; 0: as much as the limit
+	Rules  map[string]Rule `json:"rules,omitempty"`   // of keys that may have other than that
 
 	// Ordered has the order judged to the instant, by tokens: a caller that waits or
 	// was served before another one asks has the smaller token, or one that is
@@ -93,6 +94,12 @@ type Semaphore struct {
 	// Without Ordered, order and wake-ups are judged by how long they took.
 	Ordered bool          `json:"ordered,omitempty"`
 	Late    time.Duration `json:"late,omitempty"` // by so much permits pass on within a process after another asked
+}
+
+// Rule is what one key may have, all the time; 0 is what the others have.
+type Rule struct {
+	Cap   int `json:"cap,omitempty"`
+	Share int `json:"share,omitempty"`
 }
 
 // Worker is a process of a round.
@@ -126,6 +133,10 @@ type Round struct {
 	// Found is how long after a fault it may take to find the master again, where
 	// others have to be asked for it.
 	Found time.Duration
+
+	// Clock is what has to be added to a time here for that of a token, in nanoseconds. Only
+	// a server on this host has one that can be told. With it the turn of keys is judged.
+	Clock int64
 }
 
 // Line is an event as one line, short enough that a pipe takes it whole.

@@ -30,6 +30,7 @@ const (
 	PromiseLimit    = "limit"
 	PromiseTokens   = "tokens"
 	PromiseOrder    = "order"
+	PromiseTurn     = "turn"
 	PromiseWakeUp   = "no lost wake-up"
 	PromiseContexts = "contexts"
 	PromiseTold     = "told in time"
@@ -44,6 +45,10 @@ func Judge(r *Round) []Breach {
 		all = append(all, j.limit(i)...)
 		all = append(all, j.caps(i)...)
 		all = append(all, j.tokens(i)...)
+		if s.Keys > 0 && r.Clock != 0 {
+			_, breaches := j.turns(i)
+			all = append(all, breaches...)
+		}
 		if s.Ordered {
 			all = append(all, j.ordered(i)...)
 			continue

@@ -34,8 +34,8 @@ func (j *judge) caps(sem int) (breaches []Breach) {
 		byKey[a.key] = append(byKey[a.key], a)
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		if key != "" {
-			breaches = append(breaches, j.atOnce(sem, byKey[key], "the cap of "+key+" is", func(*acquisition, int64, int64) int { return s.PerKey })...)
+		if most := s.cap(key); key != "" && most > 0 {
+			breaches = append(breaches, j.atOnce(sem, byKey[key], "the cap of "+key+" is", func(*acquisition, int64, int64) int { return most })...)
 		}
 	}
 	return breaches

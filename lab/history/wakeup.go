@@ -69,7 +69,8 @@ func (j *judge) wakeUp(sem int) []Breach {
 		}
 		open := false // some key is not at its cap
 		for key, weight := range of {
-			open = open || key == "" || heldOf[key]+weight <= s.PerKey
+			most := s.cap(key)
+			open = open || key == "" || most == 0 || heldOf[key]+weight <= most
 		}
 		next := e.at
 		if i+1 < len(edges) {

@@ -1,0 +1,92 @@
+package shares
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sema/lab/child"
+	"sema/lab/expect"
+	"sema/lab/history"
+	"sema/lab/redistest"
+)
+
+var worlds = flag.Int("worlds", 2, "in how many worlds, each by chance, overtakings are counted")
+
+func TestMain(m *testing.M) {
+	Role()
+	child.Play()
+	goleak.VerifyTestMain(m)
+}
+
+// drawn is a world by chance: tenants with a caller in each of some processes, which are
+// judged, beside one or two with many callers.
+func drawn(seed uint64) World {
+	r := rand.New(rand.NewPCG(seed, 0))
+	w := World{Name: "bound", Order: Shares, Limit: 2 + r.IntN(9), Processes: 4, Seed: seed, Rounds: 20}
+	if r.IntN(2) == 0 {
+		w.PerKey = 1 + r.IntN(w.Limit)
+	}
+	most := min(3, w.Limit)
+	if w.PerKey > 0 {
+		most = min(most, w.PerKey)
+	}
+	one := func(t Tenant) Tenant {
+		t.Hold = time.Duration(1+r.IntN(20)) * time.Millisecond
+		if r.IntN(2) == 0 {
+			t.Share = 20 + r.IntN(500)
+		}
+		if r.IntN(2) == 0 {
+			t.Weight = 1 + r.IntN(most)
+		}
+		return t
+	}
+	w.Tenants = Light(3+r.IntN(8), Tenant{Callers: 1 + r.IntN(4), Idle: 5 * time.Millisecond})
+	for i := range w.Tenants {
+		w.Tenants[i] = one(w.Tenants[i])
+	}
+	for _, name := range []string{"heavy", "heavier"}[:1+r.IntN(2)] {
+		w.Tenants = append(w.Tenants, one(Tenant{Key: name, Callers: 20 + r.IntN(40)}))
+	}
+	return w
+}
+
+// No key is passed by another one more often than the bound of docs/shares.md says,
+// among real processes on a Redis: what all of them wrote down is judged by package
+// history, which knows nothing of the engine.
+func TestNoKeyIsPassedMoreOftenThanTheBound(t *testing.T) {
+	var all history.Turns
+	for seed := range uint64(*worlds) {
+		w := drawn(seed)
+		r, err := Play(t.Context(), redistest.Start(t).URL(), w)
+		expect.OK(t, err)
+		for _, b := range history.Judge(r) {
+			t.Errorf("world %d: %+v", seed, b)
+		}
+		turns := r.Turns(0)
+		t.Logf("world %d: limit %d, %d per key, %d tenants: %+v", seed, w.Limit, w.PerKey, len(w.Tenants), turns)
+		all.Waits += turns.Waits
+		all.Passed += turns.Passed
+	}
+	if all.Waits == 0 || all.Passed == 0 {
+		t.Errorf("nothing was judged: %+v", all)
+	}
+}
+
+// First come, first served breaks the bound, and the judge finds it.
+func TestTheJudgeFindsKeysThatPass(t *testing.T) {
+	w := World{
+		Name: "unbound", Order: Come, Limit: 2, Processes: 2, Rounds: 20,
+		Tenants: append(Light(2, Tenant{Callers: 2}), Tenant{Key: "heavy", Callers: 20}),
+	}
+	r, err := Play(t.Context(), redistest.Start(t).URL(), w)
+	expect.OK(t, err)
+	turns := r.Turns(0)
+	t.Logf("%+v", turns)
+	if turns.Breaches == 0 || turns.Most < 3 {
+		t.Errorf("a tenant with 20 callers did not pass others: %+v", turns)
+	}
+}

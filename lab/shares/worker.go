@@ -1,0 +1,231 @@
+package shares
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine/redisengine"
+	"sema/lab/child"
+	"sema/lab/history"
+)
+
+// Role makes this program one whose processes can be started for a world. It is for
+// before child.Play.
+func Role() { child.Role(role, work) }
+
+// open is an engine on the server of a URL.
+func open(url string) (e *redisengine.Engine, close func() error, err error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.ContextTimeoutEnabled = true
+	rdb := redis.NewClient(o)
+	e, err = redisengine.New(rdb, nil)
+	if err != nil {
+		return nil, nil, errors.Join(err, rdb.Close())
+	}
+	return e, func() error { return errors.Join(e.Close(), rdb.Close()) }, nil
+}
+
+// rules gives tenants their rules.
+func (w World) rules(ctx context.Context, url string) error {
+	e, end, err := open(url)
+	if err != nil {
+		return err
+	}
+	sem, err := sema.New(e, w.Name, w.Limit, &sema.Options{PerKey: w.PerKey})
+	for _, t := range w.Tenants {
+		if err == nil && w.Order == Shares && (t.Share != 0 || t.Cap != 0) {
+			err = sem.For(t.Key).Set(ctx, sema.KeyRule{Share: t.Share, Cap: t.Cap})
+		}
+	}
+	if sem != nil {
+		err = errors.Join(err, sem.Close())
+	}
+	return errors.Join(err, end())
+}
+
+// worker is a process of a world.
+type worker struct {
+	job
+	sem  *sema.Semaphore
+	keys *sema.Keys // of TwoLevel
+
+	ops    atomic.Int64
+	mu     sync.Mutex
+	queued map[string]int64 // when a permit was first known to wait, by id
+	events []history.Event
+}
+
+func work(j job) error {
+	e, end, err := open(j.URL)
+	if err != nil {
+		return err
+	}
+	w := &worker{job: j, queued: map[string]int64{}}
+	options := &sema.Options{Lease: lease, Observer: sema.Observer{Queued: w.note}}
+	if j.Order == Shares {
+		options.PerKey = j.PerKey
+	}
+	if w.sem, err = sema.New(e, j.Name, j.Limit, options); err != nil {
+		return err
+	}
+	if w.keys, err = sema.NewKeys(e, j.Name, cmp.Or(j.PerKey, j.Limit), nil); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	if _, err := child.Order(); err != nil {
+		return err
+	}
+	err = errors.Join(w.play(), w.keys.Close(), w.sem.Close(), end())
+	out := bufio.NewWriter(os.Stdout)
+	for _, e := range w.events {
+		_, _ = out.Write(e.Line()) // Flush says it
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// note is told that a permit waits.
+func (w *worker) note(q sema.Queued) {
+	at := history.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q.Permit != "" && w.queued[q.Permit] == 0 {
+		w.queued[q.Permit] = at
+	}
+}
+
+// waited is since when a permit was known to wait, which is over; 0: never.
+func (w *worker) waited(id string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := w.queued[id]
+	delete(w.queued, id)
+	return at
+}
+
+func (w *worker) say(e history.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, e)
+}
+
+// play has the callers of this process play until they are through, or are told to stop.
+func (w *worker) play() error {
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	if w.Rounds == 0 {
+		go func() {
+			_, err := child.Order()
+			stop(err)
+		}()
+	}
+	var all sync.WaitGroup
+	for i, t := range w.Tenants {
+		for c := range t.Callers {
+			if (i+c)%w.Processes != w.Process {
+				continue
+			}
+			r := rand.New(rand.NewPCG(w.Seed, uint64(i)<<32|uint64(c)))
+			all.Go(func() {
+				if err := w.caller(ctx, t, r); err != nil {
+					stop(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// caller acquires, holds and gives back, again and again.
+func (w *worker) caller(ctx context.Context, t Tenant, r *rand.Rand) error {
+	for round := 0; w.Rounds == 0 || round < w.Rounds; round++ {
+		if t.Idle > 0 && !sleep(ctx, time.Duration(r.ExpFloat64()*float64(t.Idle))) {
+			return nil
+		}
+		weight := 1 + r.IntN(max(1, t.Weight))
+		op := w.ops.Add(1)
+		say := func(e history.Event) {
+			e.Worker, e.Op = w.Process, op
+			w.say(e)
+		}
+		called := history.Now()
+		say(history.Event{At: called, Kind: history.Call, Key: t.Key, Weight: weight})
+		p, release, err := w.acquire(ctx, t.Key, weight)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		got := history.Now()
+		say(history.Event{At: got, Kind: history.Got, Permit: p.ID(), Token: p.Token(), Held: got})
+		if at := w.waited(p.ID()); at > called { // it may have been another caller's before
+			say(history.Event{At: at, Kind: history.Queued})
+		}
+		sleep(ctx, t.Hold)
+		ends := history.Now()
+		say(history.Event{At: ends, Kind: history.Release, Held: ends})
+		if err := release(); err != nil {
+			return err
+		}
+		say(history.Event{At: history.Now(), Kind: history.Released})
+	}
+	return nil
+}
+
+// acquire is one acquisition as the world's order has it.
+func (w *worker) acquire(ctx context.Context, key string, weight int) (*sema.Permit, func() error, error) {
+	switch w.Order {
+	case Shares:
+		p, err := w.sem.For(key).AcquireN(ctx, weight)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p, p.Release, nil
+	case TwoLevel:
+		own, err := w.keys.AcquireN(ctx, key, weight)
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err := w.sem.AcquireN(ctx, weight)
+		if err != nil {
+			return nil, nil, errors.Join(err, own.Release())
+		}
+		return p, func() error { return errors.Join(p.Release(), own.Release()) }, nil
+	default:
+		p, err := w.sem.AcquireN(ctx, weight)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p, p.Release, nil
+	}
+}
+
+// sleep reports whether the context lasted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
