@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"sema"
@@ -15,11 +16,14 @@ import (
 
 // caps are the limits of a gateway, the same in all gateways of an engine.
 type caps struct {
-	tenants map[string]int // requests at once, by the tenant's API key
-	models  map[string]int // tokens at once, by the model's name
-	total   int            // tokens at once, of all models together
-	places  int            // requests at once of this gateway while the engine is away
-	wait    time.Duration  // for each of the two permits
+	name      string         // of the semaphores: name/model
+	tenants   []string       // those that are known
+	models    map[string]int // tokens at once, by the model's name
+	perTenant int            // tokens at once of each model that a tenant may have; 0: all
+	blind     bool           // to tenants: first come, first served
+	lease     time.Duration  // 0: sema's
+	places    int            // requests at once of this gateway while the engine is away
+	wait      time.Duration  // for a permit
 }
 
 // job is what a request asks for.
@@ -33,41 +37,40 @@ type jobKey struct{}
 func jobOf(r *http.Request) job { return r.Context().Value(jobKey{}).(job) }
 
 // handler limits the requests that go to next. The semaphores are in use until close
-// is called.
+// is called. The engine may be away: nothing is asked before the first request.
 func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, close func(), err error) {
-	models, err := sema.New(engine, "llm-tokens", c.total, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	for model, tokens := range c.models {
-		if err := models.For(model).Set(context.Background(), sema.KeyRule{Cap: tokens}); err != nil {
-			return nil, nil, errors.Join(err, models.Close())
+	models := map[string]*sema.Semaphore{}
+	close = func() {
+		for _, s := range models {
+			_ = s.Close() // what was held comes back with its lease
 		}
 	}
-	tenants, err := sema.NewKeys(engine, "llm-tenants", 1, &sema.KeysOptions{LimitOf: func(tenant string) int { return c.tenants[tenant] }})
-	if err != nil {
-		_ = models.Close() // it was never used
-		return nil, nil, err
-	}
-	limit := func(next http.Handler, by func(*http.Request) semahttp.Limiter) *semahttp.Handler {
-		return &semahttp.Handler{
-			Next: next, Limit: by, Wait: c.wait,
-			Status: http.StatusTooManyRequests, RetryAfterOf: retryAfter, // as clients of such services expect
-			Policy: semahttp.FailLocal, Places: c.places,
+	for model, tokens := range c.models {
+		if models[model], err = sema.New(engine, c.name+"/"+model, tokens, &sema.Options{PerKey: c.perTenant, Lease: c.lease}); err != nil {
+			delete(models, model)
+			close()
+			return nil, nil, err
 		}
 	}
 	weight := func(r *http.Request) int { return jobOf(r).tokens }
-	byModel := limit(next, semahttp.PerKeyN(models, func(r *http.Request) string { return jobOf(r).model }, weight))
-	// Outside is what isolates: a tenant that waits for itself holds no tokens.
-	byTenant := limit(byModel, semahttp.ByKey(func(r *http.Request) string { return jobOf(r).tenant }, tenants.Acquire))
-	close = func() {
-		_, _ = tenants.Close(), models.Close() // what was held comes back with its lease
+	tenant := func(r *http.Request) string { return jobOf(r).tenant }
+	limited := &semahttp.Handler{
+		Next: next, Wait: c.wait,
+		Limit: func(r *http.Request) semahttp.Limiter {
+			model := models[jobOf(r).model]
+			if c.blind {
+				return semahttp.OfN(model, weight(r))
+			}
+			return semahttp.PerKeyN(model, tenant, weight)(r)
+		},
+		Status: http.StatusTooManyRequests, RetryAfterOf: retryAfter, // as clients of such services expect
+		Policy: semahttp.FailLocal, Places: c.places,
 	}
-	if err := errors.Join(byModel.Check(), byTenant.Check()); err != nil {
+	if err := limited.Check(); err != nil {
 		close()
 		return nil, nil, err
 	}
-	return c.read(byTenant), close, nil
+	return c.read(limited), close, nil
 }
 
 // retryAfter tells clients when to come again: soon if it was for the engine, and
@@ -90,7 +93,7 @@ func (c caps) read(next http.Handler) http.Handler {
 			MaxTokens int    `json:"max_tokens"`
 		}
 		switch {
-		case c.tenants[tenant] == 0:
+		case !slices.Contains(c.tenants, tenant):
 			http.Error(w, "no such tenant", http.StatusUnauthorized)
 			return
 		case err != nil:

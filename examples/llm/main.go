@@ -1,6 +1,5 @@
-// Llm is a gateway with caps for language models: requests at once for each tenant,
-// tokens at once for each model and in all. It runs against a service of its own,
-// which counts.
+// Llm is a gateway with caps for language models: tokens at once for each model, which
+// tenants share. It runs against a service of its own, which counts.
 //
 //	go run ./examples/llm
 package main

@@ -51,7 +51,7 @@ func printsWhatTheDocsShow(t *testing.T, engine sema.Engine, fail func() func())
 }
 
 func TestWhatIsNoRequestForAModel(t *testing.T) {
-	c := caps{tenants: map[string]int{"acme": 1}, models: map[string]int{"a": 100}, total: 100, places: 1, wait: time.Second}
+	c := caps{name: "llm", tenants: []string{"acme"}, models: map[string]int{"a": 100}, places: 1, wait: time.Second}
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h, end, err := c.handler(memengine.New(), next)
 	expect.OK(t, err)
@@ -77,12 +77,29 @@ func TestWhatIsNoRequestForAModel(t *testing.T) {
 			t.Errorf("%q, %.40q: %d %.40q, want %d", ask.tenant, ask.body, w.Code, w.Body.String(), ask.want)
 		}
 	}
-	c.total = -1
+	c.perTenant = -1
 	if _, _, err := c.handler(memengine.New(), next); err == nil {
-		t.Error("a total of -1 was taken")
+		t.Error("-1 token of each tenant was taken")
 	}
-	c.total, c.places = 1, 0
+	c.perTenant, c.places = 0, 0
 	if _, _, err := c.handler(memengine.New(), next); err == nil {
 		t.Error("no place was taken")
+	}
+}
+
+// A gateway that starts while its engine is away serves, by its own places.
+func TestStartsWithoutItsEngine(t *testing.T) {
+	engine := &failing{Engine: memengine.New()}
+	defer engine.fail()()
+	service := newUpstream()
+	h, end, err := caps{name: "llm", tenants: []string{"acme"}, models: map[string]int{"a": 100}, places: 1, wait: time.Minute}.handler(engine, service)
+	expect.OK(t, err)
+	defer end()
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"model":"a","max_tokens":1}`))
+	r.Header.Set("Tenant", "acme")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if n, _ := service.counted(); w.Code != http.StatusOK || n != 1 {
+		t.Errorf("%d, and %d requests reached the service", w.Code, n)
 	}
 }

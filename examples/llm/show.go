@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,19 +21,21 @@ import (
 func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out io.Writer) error {
 	service := newUpstream()
 	c := caps{
-		tenants: map[string]int{"acme": 2, "globex": 50, "initech": 50},
-		models:  map[string]int{"large": 1000, "small": 1000},
-		total:   1500,
-		places:  3,
-		wait:    time.Minute,
+		name:      "llm",
+		tenants:   []string{"acme", "globex", "initech"},
+		models:    map[string]int{"large": 1000, "small": 1000},
+		perTenant: 750,
+		places:    3,
+		wait:      time.Minute,
 	}
 	patient, end, err := c.handler(engine, service)
 	if err != nil {
 		return err
 	}
 	defer end()
-	c.wait = 50 * time.Millisecond
-	brisk, end, err := c.handler(engine, service)
+	hurried := c
+	hurried.wait = 50 * time.Millisecond
+	brisk, end, err := hurried.handler(engine, service)
 	if err != nil {
 		return err
 	}
@@ -50,14 +53,24 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 		fmt.Fprintf(out, "%s: %d answers, %d requests of %d tokens at once\n", what, answers, n, tokens)
 		return err
 	}
-	if err := crowd("acme, 2 requests at once", 2, request{"acme", "large", 100, 8}); err != nil {
+	if err := crowd("acme, 750 tokens of large at once", 3, request{"acme", "large", 250, 8}); err != nil {
 		return err
 	}
-	if err := crowd("large, 1000 tokens at once", 3, request{"globex", "large", 300, 6}, request{"initech", "large", 300, 6}); err != nil {
+	if err := crowd("all tenants, 1000 tokens of large", 4, request{"acme", "large", 250, 8}, request{"globex", "large", 250, 8}); err != nil {
 		return err
 	}
-	if err := crowd("in all, 1500 tokens at once", 5, request{"globex", "large", 300, 6}, request{"initech", "small", 300, 6}); err != nil {
+	if err := crowd("large and small, each its own", 8, request{"acme", "large", 250, 6}, request{"globex", "large", 250, 6},
+		request{"acme", "small", 250, 6}, request{"globex", "small", 250, 6}); err != nil {
 		return err
+	}
+	for _, how := range []string{"first come, first served", "with shares"} {
+		flooded := c
+		flooded.lease = 3 * time.Second // a sixth of it passes until the engine knows how many wait in a gateway
+		flooded.perTenant, flooded.blind, flooded.name = 0, how != "with shares", "llm "+how
+		service.await(1)
+		if err := flooded.flood(ctx, engine, service, how, out); err != nil {
+			return err
+		}
 	}
 
 	// Streams hold what the model may have; a further request is told so.
@@ -65,8 +78,8 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 	streaming, leave := context.WithCancel(ctx)
 	defer leave()
 	var streams []*http.Response
-	for range 3 {
-		resp, err := request{"globex", "large", 300, 1}.send(streaming, front.URL, "yes")
+	for i := range 3 {
+		resp, err := request{[]string{"acme", "globex", "globex"}[i], "large", 300, 1}.send(streaming, front.URL, "yes")
 		if err != nil {
 			return err
 		}
@@ -100,6 +113,88 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 	}
 	defer fail()()
 	return crowd("without its engine, 3 requests at once", 3, request{"globex", "large", 300, 9}, request{"initech", "small", 300, 9})
+}
+
+// flood has acme fill a model and its queue, and tells for how many answers the others
+// wait then.
+func (c caps) flood(ctx context.Context, engine sema.Engine, service http.Handler, how string, out io.Writer) error {
+	const requests, atOnce = 40, 4
+	h, end, err := c.handler(engine, service)
+	if err != nil {
+		return err
+	}
+	defer end()
+	front := httptest.NewServer(h)
+	defer front.Close()
+	operator, err := sema.Operate(engine, c.name+"/large")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = operator.Close() }() // it only looked
+	ctx, leave := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer leave()
+	type stream struct {
+		tenant string
+		resp   *http.Response
+		err    error
+	}
+	began := make(chan stream, requests+2)
+	send := func(tenant string) {
+		all.Go(func() {
+			resp, err := request{tenant, "large", 250, 1}.send(ctx, front.URL, "yes")
+			if err == nil {
+				context.AfterFunc(ctx, func() { _ = resp.Body.Close() })
+			}
+			began <- stream{tenant, resp, err}
+		})
+	}
+	waiting := func(n int) error {
+		for {
+			state, err := operator.State(ctx)
+			switch {
+			case errors.Is(err, sema.ErrNotFound): // nobody has used it yet
+			case err != nil || state.Waiting() == n:
+				return err
+			}
+			select {
+			case <-time.After(time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	for range requests {
+		send("acme")
+	}
+	if err := waiting(requests - atOnce); err != nil {
+		return err
+	}
+	for i, tenant := range []string{"globex", "initech"} {
+		send(tenant)
+		if err := waiting(requests - atOnce + i + 1); err != nil {
+			return err
+		}
+	}
+	answers, told := 0, []string{}
+	for running := []stream{}; len(told) < 2; {
+		if len(running) == atOnce { // one is told its last token
+			answers++
+			_ = running[0].resp.Body.Close()
+			running = running[1:]
+		}
+		s := <-began
+		if s.err != nil {
+			return s.err
+		}
+		running = append(running, s)
+		if s.tenant != "acme" {
+			told = append(told, fmt.Sprintf("%s begins after %d", s.tenant, answers))
+		}
+	}
+	fmt.Fprintf(out, "acme floods large with %d requests, %s: %s answers\n", requests, how, strings.Join(told, ", "))
+	return nil
 }
 
 // request is so many requests of a tenant to a model. The tokens are those of the
