@@ -1,7 +1,7 @@
 .PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build clean cross \
 	demo faults faults-planted faults-report flaky fuzz generated go-versions home home-all image \
 	interop lint long man pictures planted quick recording recovery release release-dry release-test \
-	schema servers servers-quick simulate site storage storm stress test types vulncheck
+	schema servers servers-quick shares simulate site storage storm stress test types vulncheck
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
@@ -144,6 +144,12 @@ bounds:
 bound:
 	./scripts/test-tools.sh
 	go test -count=1 -timeout 60m -v -run TestNoKeyIsPassed ./lab/shares -worlds 100
+
+# What tenants wait for and hold, by shares and otherwise, and docs/shares.md of that.
+# Sixteen minutes. The words are in lab/shares/run/shares.md.tmpl: make shares SHARES=-draw.
+shares:
+	./scripts/test-tools.sh
+	go run ./lab/shares/run $(SHARES)
 
 # Redis killed, or stopped, under 1,000 waiting processes and 10,000 waiting
 # goroutines of one. Ten minutes, and 17 GB.

@@ -2,6 +2,9 @@ package sema_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -38,6 +41,26 @@ func ExampleSemaphore_For() {
 	// initech sema: no permit available: "api"
 	// acme holds 2 of 2
 	// initech holds 1 of 2
+}
+
+// keyOf is what operators see of an API key. The pepper is the program's own secret, the
+// same in all processes.
+func keyOf(pepper []byte, apiKey string) string {
+	mac := hmac.New(sha256.New, pepper)
+	mac.Write([]byte(apiKey))
+	return hex.EncodeToString(mac.Sum(nil)[:12])
+}
+
+// A key that is a secret is hashed, so that operators do not see it.
+func ExampleSemaphore_For_secret() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "api", 20, &sema.Options{PerKey: 2})
+	defer func() { _ = sem.Close() }()
+
+	permit, err := sem.For(keyOf([]byte("pepper"), "sk-live-1234")).Acquire(ctx)
+	fmt.Println(permit.Key(), err, permit.Release())
+	// Output:
+	// b07f797a3e94cd5b797ea006 <nil> <nil>
 }
 
 // A tenant that paid for more: up to three at once, and three times as large a share

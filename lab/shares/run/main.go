@@ -1,0 +1,66 @@
+// Command run measures what tenants wait for and hold when they share a semaphore, and
+// writes docs/shares.md of it.
+//
+//	go run ./lab/shares/run          # at the root of the repository; ten minutes
+//	go run ./lab/shares/run -draw    # the page alone, of the last results
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"sema/lab/child"
+	"sema/lab/shares"
+)
+
+func main() {
+	shares.Role()
+	child.Play()
+	file := flag.String("results", "lab/shares/run/results.json", "what was measured")
+	docs := flag.String("docs", "docs", "directory of the page and its picture")
+	draw := flag.Bool("draw", false, "measure nothing")
+	rounds := flag.Int("rounds", 3, "how often each order has its turn")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if err := run(ctx, *file, *docs, *draw, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "shares:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, file, docs string, draw bool, rounds int) error {
+	if !draw {
+		r, err := play(ctx, rounds)
+		if err != nil {
+			return err
+		}
+		words, err := json.MarshalIndent(r, "", "\t")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, append(words, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	var r results
+	words, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(words, &r)
+	}
+	if err != nil {
+		return err
+	}
+	files, err := r.render()
+	for name, text := range files {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(docs, name), text, 0o644)
+		}
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"sema/lab/chart"
+	"sema/lab/measure"
+	"sema/lab/shares"
+)
+
+//go:embed shares.md.tmpl
+var page string
+
+// figure is one of what a tenant met.
+type figure func(tenant) float64
+
+var (
+	p50     figure = func(t tenant) float64 { return t.P50 }
+	p99     figure = func(t tenant) float64 { return t.P99 }
+	longest figure = func(t tenant) float64 { return t.Longest }
+	held    figure = func(t tenant) float64 { return t.Held }
+)
+
+// of is a figure of all rounds, in their order by size.
+func (r results) of(scene string, o shares.Order, kind string, f figure) (all []float64) {
+	for _, one := range r.Rounds {
+		if one.Scene == scene && one.Order == o {
+			all = append(all, f(one.Kinds[kind]))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func median(all []float64) float64 { return all[len(all)/2] }
+
+// render makes the page and its picture, by name. All words are in the template, and
+// every figure is measured.
+func (r results) render() (map[string][]byte, error) {
+	for _, s := range scenes {
+		for _, o := range orders {
+			if len(r.of(s.name, o, "", held)) == 0 {
+				return nil, fmt.Errorf("%s was not measured with %s", s.name, o)
+			}
+		}
+	}
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"waits": r.waits, "held": r.held, "rounds": func() int { return len(r.of("light", shares.Shares, "", held)) },
+		"p99": func(o shares.Order) string { return show(median(r.of("light", o, "light", p99))) },
+	}).Parse(page)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, r); err != nil {
+		return nil, err
+	}
+	picture, err := r.picture().SVG()
+	return map[string][]byte{"shares.md": b.Bytes(), "shares-waits.svg": picture}, err
+}
+
+func (r results) picture() chart.Chart {
+	c := chart.Chart{
+		Title:  "Beside a tenant with 1,000 callers: how long the other 99 wait",
+		Note:   "limit 20, permits held for 100 ms, 4 processes on a Redis; the scale is logarithmic; lines from the least to the greatest round",
+		Series: []string{"half of the waits are shorter", "", "99 of 100 are shorter"}, Log: true,
+	}
+	for _, o := range orders {
+		g := chart.Group{Name: string(o)}
+		for series, f := range map[int]figure{0: p50, 2: p99} {
+			all := r.of("light", o, "light", f)
+			g.Bars = append(g.Bars, chart.Bar{Series: series, Value: median(all), Min: all[0], Max: all[len(all)-1], Text: show(median(all))})
+		}
+		slices.SortFunc(g.Bars, func(a, b chart.Bar) int { return a.Series - b.Series })
+		c.Groups = append(c.Groups, g)
+	}
+	return c
+}
+
+// show is a time in milliseconds.
+func show(ms float64) string { return measure.Duration(ms * float64(time.Millisecond)) }
+
+// waits is the table of what the light tenants, and the heavy one, wait.
+func (r results) waits() string {
+	var b strings.Builder
+	b.WriteString("| | the 99: half wait less than | 99 of 100 less than | longest | the one: half wait less than |\n|---|---:|---:|---:|---:|\n")
+	for _, o := range orders {
+		fmt.Fprintf(&b, "| %s |", o)
+		for _, f := range []figure{p50, p99, longest} {
+			fmt.Fprintf(&b, " %s |", show(median(r.of("light", o, "light", f))))
+		}
+		fmt.Fprintf(&b, " %s |\n", show(median(r.of("light", o, "heavy", p50))))
+	}
+	return b.String()
+}
+
+// held is the table of how many permits tenants hold.
+func (r results) held() string {
+	var b strings.Builder
+	b.WriteString("| | held for 10 s | held for 0.1 s |\n|---|---:|---:|\n")
+	for _, o := range orders {
+		fmt.Fprintf(&b, "| %s | %.1f | %.1f |\n", o, median(r.of("holds", o, "long", held)), median(r.of("holds", o, "short", held)))
+	}
+	return b.String()
+}

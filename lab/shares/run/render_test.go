@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sema/lab/expect"
+	"sema/lab/history"
+	"sema/lab/shares"
+)
+
+// The page is made again: what is committed is what the committed results say.
+func TestDocsAreOfTheResults(t *testing.T) {
+	dir := t.TempDir()
+	expect.OK(t, run(t.Context(), "results.json", dir, true, 0))
+	for _, name := range []string{"shares.md", "shares-waits.svg"} {
+		want, err := os.ReadFile(filepath.Join(dir, name))
+		expect.OK(t, err)
+		if got, err := os.ReadFile(filepath.Join("../../../docs", name)); err != nil || string(got) != string(want) {
+			t.Errorf("docs/%s is not what lab/shares/run/results.json says (%v); try: go run ./lab/shares/run -draw", name, err)
+		}
+	}
+}
+
+// A permit counts for what it is held between the warm-up and the end, and a wait if it
+// begins there.
+func TestCount(t *testing.T) {
+	const second = 1e9
+	hold := func(op int64, key string, call, got, release int64) []history.Event {
+		return []history.Event{
+			{At: call * second, Kind: history.Call, Op: op, Key: key, Weight: 1},
+			{At: got * second, Kind: history.Got, Op: op, Token: op},
+			{At: release * second, Kind: history.Release, Op: op},
+		}
+	}
+	r := &history.Round{Semaphores: []history.Semaphore{{Name: "s", Limit: 20}}}
+	r.Events = append(r.Events, hold(1, "light-1", 100, 101, 115)...)
+	r.Events = append(r.Events, hold(2, "light-2", 112, 115, 200)...)
+	r.Events = append(r.Events, hold(3, "heavy", 139, 141, 142)...)
+	got := scene{warm: 10 * second, time: 60 * second, end: 20 * second}.count(shares.Shares, r)
+	light := got.Kinds["light"]
+	if light.Served != 1 || light.P50 != 3000 || light.P99 != 3000 || light.Held != 1 {
+		t.Errorf("light: %+v", light)
+	}
+	if heavy := got.Kinds["heavy"]; heavy.Served != 1 || heavy.Longest != 2000 || heavy.Held != 0 {
+		t.Errorf("heavy: %+v", heavy)
+	}
+}
