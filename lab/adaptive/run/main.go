@@ -49,16 +49,23 @@ func run(seeds int, out string) error {
 	}
 	for i := range cases {
 		if c := &cases[i]; c.Changes() {
-			if err := write(out, "model.json", adaptive.Run(c.Model, adaptive.NewAdapting(c.Model), 1).Samples); err != nil {
+			var samples []adaptive.Sample
+			for k, s := range adaptive.Run(c.Model, adaptive.NewAdapting(c.Model), 1).Samples {
+				if k%5 == 0 { // what a picture shows
+					samples = append(samples, s)
+				}
+			}
+			if err := write(out, "model.json", json.Marshal, samples); err != nil {
 				return err
 			}
 		}
 	}
-	return write(out, "figures.json", rows)
+	indented := func(v any) ([]byte, error) { return json.MarshalIndent(v, "", "\t") }
+	return write(out, "figures.json", indented, rows)
 }
 
-func write(dir, name string, v any) error {
-	text, err := json.MarshalIndent(v, "", "\t")
+func write(dir, name string, marshal func(any) ([]byte, error), v any) error {
+	text, err := marshal(v)
 	if err != nil {
 		return err
 	}
