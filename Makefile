@@ -49,8 +49,7 @@ image:
 	./scripts/release/image.sh bin/image dev oci-archive:bin/sema-image.tar:localhost/sema:dev
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis engine/pgengine examples/jobs examples/rate interop/others lab/adaptive/others monitoring
-MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis deploy examples/jobs examples/rate interop/others monitoring
+MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis deploy examples/jobs examples/rate interop/others lab/adaptive/others monitoring
 
 TESTRUN = go run ./lab/testrun
 TESTS = -race -fresh

@@ -25,6 +25,7 @@ var importRules = []struct {
 	{"sema/engine/memengine", []string{"sema/engine", "sema/internal/ledger"}, "memory needs nothing"},
 	{"sema/engine/fileengine", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "golang.org/x/sys/unix", "golang.org/x/sys/windows"}, "what the kernel knows is asked of the kernel"},
 	{"sema/engine/register", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "sema/internal/wire"}, "a store's author brings the store's client, and nothing else"},
+	{"sema/engine/pgengine", []string{"sema/engine", "sema/engine/register", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool"}, "only programs with PostgreSQL need its client"},
 	{"sema/engine/redisengine", []string{"sema/engine", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
 	{"sema/engine/httpengine", []string{"sema/engine", "sema/internal/wire"}, "a client of the server needs no store's client"},
 	{"sema/internal/wire", []string{"sema/engine"}, "bytes of what both sides say"},
@@ -127,6 +128,9 @@ func TestImportsPointOneWay(t *testing.T) {
 	laboratory := regexp.MustCompile(`^sema/(lab/|enginetest$)`)
 	for name, list := range imports {
 		for _, imported := range list {
+			if (strings.HasPrefix(imported, "github.com/jackc/") || imported == home+"engine/pgengine") && name != home+"engine/pgengine" && name != home+"cmd/sema/internal/cli" {
+				t.Errorf("%s imports %s: only the program and the engine need PostgreSQL's client", name, imported)
+			}
 			measures := name == home+"cmd/sema/internal/cli" && imported == home+"lab/measure" // for sema bench
 			if strings.HasPrefix(imported, home+"lab/") && !laboratory.MatchString(name) && !measures {
 				t.Errorf("%s imports %s: what tests are made of is no part of the product", name, imported)

@@ -16,10 +16,10 @@ const readOnly = "25006"
 
 // hints are what to try, for codes of PostgreSQL, or their first two letters.
 var hints = map[string]string{
-	"42P01": "make the table sema_state: pgengine.Migrate does, pgengine.Schema is its SQL",
-	"3F000": "make the schema, and the table in it: pgengine.Migrate",
+	"42P01": "make the table sema_state: sema migrate does, and pgengine.Migrate",
+	"3F000": "make the schema, and the table in it: sema migrate, or pgengine.Migrate",
 	"42501": "GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state to this user",
-	"42":    "the table sema_state is of another version: pgengine.Schema says what it has to be",
+	"42":    "the table sema_state is of another version: sema migrate --print says what it has to be",
 	"28":    "check the user and the password",
 	"3D":    "check the name of the database",
 	"0A":    "use PostgreSQL 13 or later",
@@ -55,6 +55,9 @@ func explain(err error) *engine.Error {
 	e := &engine.Error{Err: err, Temporary: true}
 	if is == "" {
 		e.NotExecuted = pgconn.SafeToRetry(err)
+		if dial := (*pgconn.ConnectError)(nil); errors.As(err, &dial) {
+			e.Hint = "check that the server runs and the address is right"
+		}
 	} else {
 		e.NotExecuted, e.Temporary = !slices.ContainsFunc(unknown, begins), !slices.ContainsFunc(lasting, begins)
 		e.Hint = cmp.Or(hints[is], hints[is[:2]])

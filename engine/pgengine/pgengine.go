@@ -1,5 +1,4 @@
-// Package pgengine keeps semaphores in PostgreSQL (13 or later), through pgx. It is a
-// module of its own, so that only programs that import it have pgx.
+// Package pgengine keeps semaphores in PostgreSQL (13 or later), through pgx.
 //
 // There is one row for each semaphore. Every call is one step at the server's clock: a
 // single UPDATE if no other process has written since this one's last step, otherwise a

@@ -27,6 +27,9 @@ type server struct {
 // startServer starts one with the table in it.
 func startServer(tb testing.TB, args ...string) *server {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs a server")
+	}
 	one, err := local.Postgres(expect.Within(tb), append([]string{"-c", "max_connections=600"}, args...)...)
 	expect.OK(tb, err)
 	tb.Cleanup(one.Stop)

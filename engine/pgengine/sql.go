@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS sema_state (
   toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 2000
 );
 COMMIT;
-`, table, tableIn(schema))
+`, table, Table(schema))
 }
 
 // Execer is what runs statements: a connection, a pool or a transaction of pgx.
@@ -60,7 +60,8 @@ func Migrate(ctx context.Context, db Execer, schema string) error {
 
 const table = "sema_state"
 
-func tableIn(schema string) string {
+// Table is the table's name as SQL has it, with that of its schema in front if that is not "".
+func Table(schema string) string {
 	if schema == "" {
 		return table
 	}
@@ -95,7 +96,7 @@ const (
 )
 
 func statements(schema string) sql {
-	in := func(s string) string { return strings.ReplaceAll(s, table, tableIn(schema)) }
+	in := func(s string) string { return strings.ReplaceAll(s, table, Table(schema)) }
 	const (
 		set = "UPDATE sema_state SET version = $2, at = $3, until = $4, heads = $5, lim = $6, used = $7, waiting = $8, state = $9"
 		if1 = " WHERE name = $1 AND version = $10"

@@ -26,7 +26,7 @@ const defaultLease = 30 * time.Second
 // openEngine is an engine, and what is known of the store behind it.
 type openEngine struct {
 	engine.Engine
-	kind  string                // "file", "redis", "sentinel", "cluster", "http"
+	kind  string                // "file", "redis", "sentinel", "cluster", "http", "postgres"
 	dir   string                // of files
 	redis redis.UniversalClient // nil: none
 	close func()
@@ -60,6 +60,9 @@ func (p *program) open(lease time.Duration) (*openEngine, error) {
 	}
 	if a.kind == "http" {
 		return p.openServer(a)
+	}
+	if a.kind == "postgres" {
+		return p.openPostgres(a, lease)
 	}
 	options, err := a.options(lease)
 	if err != nil {

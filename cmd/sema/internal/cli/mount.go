@@ -50,7 +50,7 @@ func mount(at *openEngine, o *server.Options, keep historyFlags) (f *figures, cl
 
 // calledEngines are what operators call the kinds of engines.
 var calledEngines = map[string]string{
-	"file": "The directory", "redis": "Redis", "sentinel": "Redis", "cluster": "Redis Cluster", "http": "The other server",
+	"file": "The directory", "redis": "Redis", "sentinel": "Redis", "cluster": "Redis Cluster", "http": "The other server", "postgres": "PostgreSQL",
 }
 
 // dashboardOptions let in those whom the server lets in.

@@ -28,6 +28,8 @@ Engines, chosen by --url or $SEMA_URL:
   redis://[user:password@]host[:port][/db]      across hosts; rediss:// with TLS
   redis+sentinel://host[:port],…/master[?db=n]  Redis behind Sentinel; rediss+sentinel://
   redis+cluster://host[:port],…                 Redis Cluster; rediss+cluster://
+  postgres://[user@]host[:port]/database        in a table that sema migrate makes;
+                                                $PGPASSWORD or ~/.pgpass has the password
   http://host:port                              behind sema serve; https:// with TLS;
                                                 $SEMA_SERVER_TOKEN has the token,
                                                 NAME.SECRET
@@ -67,7 +69,7 @@ func (p *program) root() *cobra.Command {
 		p.runCommand(),
 		p.acquireCommand(), p.renewCommand(),
 		p.lsCommand(), p.findCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.adaptCommand(), p.serveCommand(),
-		p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
+		p.migrateCommand(), p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
 	)
 	for _, op := range operations {
 		root.AddCommand(p.operationCommand(op))

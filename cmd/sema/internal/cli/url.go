@@ -21,7 +21,7 @@ import (
 // of hosts nor how to keep a password out of its errors.
 type address struct {
 	raw    string
-	kind   string // "file", "redis", "sentinel", "cluster", "http"
+	kind   string // "file", "redis", "sentinel", "cluster", "http", "postgres"
 	tls    bool
 	user   string // user:password, as written
 	hosts  []string
@@ -33,7 +33,7 @@ type address struct {
 	replicas int // that must have what counts
 }
 
-const tryURL = "redis://host:6379, redis+sentinel://host:26379/master, redis+cluster://host:6379, http://host:7362 or file:///dir"
+const tryURL = "redis://host:6379, redis+sentinel://host:26379/master, redis+cluster://host:6379, postgres://host/database, http://host:7362 or file:///dir"
 
 // kinds are the schemes: engine, and whether with TLS.
 var kinds = map[string]address{
@@ -46,6 +46,8 @@ var kinds = map[string]address{
 	"rediss+cluster":  {kind: "cluster", tls: true},
 	"http":            {kind: "http"},
 	"https":           {kind: "http", tls: true},
+	"postgres":        {kind: "postgres"},
+	"postgresql":      {kind: "postgres"},
 }
 
 // defaultPorts are added to hosts without one.
@@ -72,6 +74,10 @@ func parseAddress(raw string) (address, error) {
 	}
 	authority, path, _ := strings.Cut(rest, "/")
 	a.path = path
+	if a.kind == "postgres" { // pgx reads it
+		a.hosts = []string{authority}
+		return a, nil
+	}
 	if a.kind == "file" {
 		return a, a.parseFile(authority, wrong)
 	}
@@ -183,7 +189,7 @@ func (a *address) secrets() []string {
 	var list []string
 	_, password, _ := strings.Cut(a.user, ":")
 	query, _ := url.ParseQuery(a.query)
-	for _, s := range []string{password, query.Get("sentinel_password")} {
+	for _, s := range []string{password, query.Get("sentinel_password"), query.Get("password"), query.Get("sslpassword")} {
 		if len(s) < 2 {
 			continue // would blot out half of any text
 		}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"sema/engine/pgengine"
+)
+
+const tryPostgres = "postgres://user@host:5432/database, and $PGPASSWORD or ~/.pgpass"
+
+// postgres is what a URL of PostgreSQL says.
+type postgres struct {
+	config  *pgxpool.Config
+	options pgengine.Options
+}
+
+// postgres reads the URL, which is pgx's but for the options that begin with sema_.
+func (a *address) postgres(lease time.Duration) (is postgres, err error) {
+	wrong := func(what string) error { return usage(tryPostgres, "%s in the URL %s", what, redact(a.raw)) }
+	query, err := url.ParseQuery(a.query)
+	if err != nil {
+		return is, wrong("a query that is none")
+	}
+	is.options.Schema = query.Get("sema_schema")
+	if text := query.Get("sema_poll"); query.Has("sema_poll") {
+		if is.options.Poll, err = time.ParseDuration(text); err != nil || is.options.Poll < time.Millisecond || is.options.Poll > time.Hour {
+			return is, wrong("?sema_poll= that is not from 1ms to 1h,")
+		}
+	}
+	listen := query.Get("sema_listen")
+	for _, own := range []string{"sema_schema", "sema_poll", "sema_listen"} {
+		query.Del(own)
+	}
+	if !query.Has("connect_timeout") {
+		query.Set("connect_timeout", "3")
+	}
+	name, password, ok := strings.Cut(a.user, ":")
+	name, err1 := url.PathUnescape(name)
+	password, err2 := url.PathUnescape(password)
+	if err1 != nil || err2 != nil {
+		return is, wrong("a % that is not written %25 in user or password")
+	}
+	user := "" // written anew: an @ in the password may stand there as it is
+	if ok {
+		user = url.UserPassword(name, password).String() + "@"
+	} else if name != "" {
+		user = url.User(name).String() + "@"
+	}
+	at := func(hosts string) string { return "postgres://" + user + hosts + "/" + a.path + "?" + query.Encode() }
+	// An error's text may quote the password, so it is not passed on.
+	if is.config, err = pgxpool.ParseConfig(at(a.hosts[0])); err != nil {
+		return is, wrong("user, password, hosts or options that cannot be understood")
+	}
+	if listen != "" {
+		direct, err := pgxpool.ParseConfig(at(listen))
+		if err != nil {
+			return is, wrong("?sema_listen= that is not host:port,")
+		}
+		is.options.Listen = direct.ConnConfig
+	}
+	return is, nil
+}
+
+// openPostgres opens the engine in a database.
+func (p *program) openPostgres(a address, lease time.Duration) (*openEngine, error) {
+	is, err := a.postgres(lease)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), is.config) // connects when it is used
+	if err != nil {
+		return nil, err
+	}
+	e, err := pgengine.New(pool, &is.options)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &openEngine{Engine: e, kind: a.kind, close: func() { _ = e.Close(); pool.Close() }}, nil
+}
+
+const migrateHelp = `Make the table in which PostgreSQL keeps semaphores, or find that it is there.
+
+  sema migrate --url postgres://admin@db.internal/app
+  sema migrate --print | psql app
+
+It is for a user who may create tables; the programs need no more than the rights to
+select, insert, update and delete there. With ?sema_schema=S in the URL the table is
+made in that schema, which has to be there, and all others have to say so too.
+--print prints the SQL in place of that, for whatever makes your other tables.
+
+--json prints an object:
+  migrated (true)`
+
+func (p *program) migrateCommand() *cobra.Command {
+	show := false
+	cmd := &cobra.Command{
+		Use:   "migrate [--print]",
+		Short: "Make the table for semaphores in PostgreSQL",
+		Long:  help(migrateHelp, exitCodesHelp),
+		Args:  needArgs(0, 0, "without arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := address{}, error(nil)
+			if raw := p.rawURL(); raw != "" {
+				if a, err = parseAddress(raw); err != nil {
+					return err
+				}
+			}
+			p.secrets = a.secrets()
+			if a.kind != "postgres" && (!show || p.rawURL() != "") {
+				return usage("sema migrate --url postgres://user@host/database", "only PostgreSQL has a table for semaphores")
+			}
+			is := postgres{}
+			if a.kind == "postgres" {
+				if is, err = a.postgres(defaultLease); err != nil {
+					return err
+				}
+			}
+			if show {
+				return p.write("%s", pgengine.Schema(is.options.Schema))
+			}
+			return p.migrate(cmd.Context(), is)
+		},
+	}
+	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, and do nothing")
+	p.jsonFlag(cmd)
+	return cmd
+}
+
+func (p *program) migrate(ctx context.Context, is postgres) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	pool, err := pgxpool.NewWithConfig(ctx, is.config)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := pgengine.Migrate(ctx, pool, is.options.Schema); err != nil {
+		return unreachable("migrate", "", err)
+	}
+	if p.json {
+		return p.writeJSON(struct {
+			Migrated bool `json:"migrated"`
+		}{true})
+	}
+	return p.write("the table %s is there\n", pgengine.Table(is.options.Schema))
+}
