@@ -8,9 +8,9 @@ import (
 
 // NewFlushing is New, with another way to wait for the disk.
 func NewFlushing(pool *pgxpool.Pool, flush string) (*register.Engine, error) {
-	s := &store{pool: pool, sql: statements("")}
+	s := &store{lend: lendFrom(pool), sql: statements("")}
 	s.sql.flush = flush
-	return register.New(&listener{s, nil}, nil)
+	return register.New(s, nil)
 }
 
 // NewStore is the store of an engine.
@@ -18,5 +18,5 @@ func NewStore(pool *pgxpool.Pool, schema string) interface {
 	register.Store
 	register.Updater
 } {
-	return &store{pool: pool, sql: statements(schema)}
+	return &store{lend: lendFrom(pool), sql: statements(schema)}
 }

@@ -21,7 +21,7 @@ const (
 // listener is a store that can be listened to.
 type listener struct {
 	*store
-	config *pgx.ConnConfig // nil: the pool's
+	config connConfig
 }
 
 // Listen implements register.Listener.
@@ -110,14 +110,9 @@ func ping(ctx context.Context, c *pgx.Conn, process string) (locked bool, err er
 func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
-	if l.config != nil {
-		return pgx.ConnectConfig(ctx, l.config.Copy())
+	config, err := l.config(ctx)
+	if err != nil {
+		return nil, err
 	}
-	config := l.pool.Config() // a copy
-	if config.BeforeConnect != nil {
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	return pgx.ConnectConfig(ctx, config.ConnConfig)
+	return pgx.ConnectConfig(ctx, config)
 }

@@ -57,23 +57,41 @@ func New(pool *pgxpool.Pool, o *Options) (*register.Engine, error) {
 	if o == nil {
 		o = &Options{}
 	}
+	own := func(ctx context.Context) (*pgx.ConnConfig, error) {
+		config := pool.Config() // a copy
+		if config.BeforeConnect != nil {
+			return config.ConnConfig, config.BeforeConnect(ctx, config.ConnConfig)
+		}
+		return config.ConnConfig, nil
+	}
+	return o.engine(lendFrom(pool), own)
+}
+
+// engine makes an engine that borrows connections, and listens on one of its own.
+func (o *Options) engine(lend lender, own connConfig) (*register.Engine, error) {
 	if err := engine.ValidateText("schema", o.Schema, maxSchema); err != nil {
 		return nil, err
 	}
-	s := &store{pool: pool, sql: statements(o.Schema)}
-	if o.Poll != 0 {
+	s := &store{lend: lend, sql: statements(o.Schema)}
+	if o.Listen != nil {
+		own = func(context.Context) (*pgx.ConnConfig, error) { return o.Listen.Copy(), nil }
+	}
+	if o.Poll != 0 || own == nil {
 		return register.New(s, &register.Options{Poll: o.Poll})
 	}
-	return register.New(&listener{s, o.Listen}, nil)
+	return register.New(&listener{s, own}, nil)
 }
+
+// connConfig is how to connect to listen.
+type connConfig func(context.Context) (*pgx.ConnConfig, error)
 
 // maxSchema is the most bytes in a name of PostgreSQL's.
 const maxSchema = 63
 
 // store keeps rows in a table.
 type store struct {
-	pool  *pgxpool.Pool
-	sql   sql
+	lend  lender
+	sql   queries
 	known atomic.Bool // that the server is a PostgreSQL
 }
 
@@ -244,24 +262,26 @@ func (s *store) Sweep(ctx context.Context) error {
 
 // with lends f a connection. Its error says what it means.
 func (s *store) with(ctx context.Context, f func(*pgx.Conn) error) error {
-	c, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return unsent(err)
-	}
-	defer c.Release()
-	if !s.known.Load() {
-		if err := isPostgres(ctx, c.Conn()); err != nil {
-			return unsent(err)
+	var failed error
+	err := s.lend(ctx, func(c *pgx.Conn) error {
+		if !s.known.Load() {
+			if err := isPostgres(ctx, c); err != nil {
+				return err
+			}
+			s.known.Store(true)
 		}
-		s.known.Store(true)
-	}
-	if err = f(c.Conn()); err == nil {
+		if failed = f(c); code(failed) == readOnly {
+			_ = c.Close(ctx) // or the pool would keep to a standby
+		}
 		return nil
+	})
+	switch {
+	case err != nil:
+		return unsent(err)
+	case failed != nil:
+		return explain(failed)
 	}
-	if code(err) == readOnly {
-		_ = c.Conn().Close(ctx) // or the pool would keep to a standby
-	}
-	return explain(err)
+	return nil
 }
 
 // isPostgres refuses databases that speak its protocol and lack what the engine needs.

@@ -68,8 +68,8 @@ func Table(schema string) string {
 	return pgx.Identifier{schema, table}.Sanitize()
 }
 
-// sql is the statements that name the table.
-type sql struct{ read, lock, swap, swapLazily, update, insert, flush, names, sweep string }
+// queries are the statements that name the table.
+type queries struct{ read, lock, swap, swapLazily, update, insert, flush, names, sweep string }
 
 const (
 	// begin overrides what the database's defaults say.
@@ -95,14 +95,14 @@ const (
   FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1`
 )
 
-func statements(schema string) sql {
+func statements(schema string) queries {
 	in := func(s string) string { return strings.ReplaceAll(s, table, Table(schema)) }
 	const (
 		set = "UPDATE sema_state SET version = $2, at = $3, until = $4, heads = $5, lim = $6, used = $7, waiting = $8, state = $9"
 		if1 = " WHERE name = $1 AND version = $10"
 		if2 = if1 + " AND " + now + " BETWEEN $11 AND $12 RETURNING " + now
 	)
-	return sql{
+	return queries{
 		read:       in(row + ") r ON true"),
 		lock:       in(row + " FOR UPDATE) r ON true"),
 		swap:       in(set + if2),

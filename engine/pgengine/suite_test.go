@@ -4,6 +4,7 @@ package pgengine_test
 
 import (
 	"context"
+	"database/sql"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,6 +95,26 @@ func TestPromisesOfThoseWhoKeep(t *testing.T) {
 func TestPromisesThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	enginetest.Run(t, openPooled)
+}
+
+// TestPromisesThroughDatabaseSQL has the pool that database/sql makes.
+func TestPromisesThroughDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
+		s := startServer(tb)
+		return enginetest.Store{Client: func(tb testing.TB) sema.Engine {
+			db, err := sql.Open("pgx", s.url())
+			expect.OK(tb, err)
+			db.SetMaxOpenConns(4)
+			e, err := pgengine.NewSQL(db, nil)
+			expect.OK(tb, err)
+			tb.Cleanup(func() {
+				_ = e.Close()
+				_ = db.Close()
+			})
+			return e
+		}}
+	})
 }
 
 func TestProcesses(t *testing.T) {

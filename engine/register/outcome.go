@@ -108,7 +108,7 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 		o.next.Used += h.ID.Weight
 	}
 	o.exact = o.exact || len(o.next.Tell) > 0
-	o.same = len(o.next.Tell) == 0 && (bytes.Equal(w.B, m.Data) && slices.Equal(heads, m.Heads) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
+	o.same = o.next.Lazy && len(o.next.Tell) == 0 && (bytes.Equal(w.B, m.Data) && slices.Equal(heads, m.Heads) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
 	return o, nil
 }
 

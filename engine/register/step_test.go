@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/engine/register"
 	"sema/lab/expect"
 )
@@ -77,4 +78,61 @@ func TestSteppedClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// watched notes whether what an engine writes may be forgotten in a crash.
+type watched struct {
+	*hall
+	lazy []bool
+}
+
+func (w *watched) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+	now, ok, err := w.hall.Swap(ctx, name, version, n, from, to)
+	if ok {
+		w.lazy = append(w.lazy, n.Lazy)
+	}
+	return now, ok, err
+}
+
+func (w *watched) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
+	return w.hall.Update(ctx, name, func(row register.Row) (register.Next, error) {
+		n, err := f(row)
+		if err == nil {
+			w.lazy = append(w.lazy, n.Lazy)
+		}
+		return n, err
+	})
+}
+
+// A row can be seen before it is sure to survive a crash. Who asks again and finds a permit there is told of it when
+// that is so: the answer waits for a write.
+func TestWhatOthersWroteIsMadeSure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall()
+		open := func(store register.Store) func(engine.Kind, bool) engine.Answer {
+			e, err := register.New(store, nil)
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = e.Close() })
+			s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+			expect.OK(t, err)
+			number := uint64(0)
+			return func(kind engine.Kind, again bool) engine.Answer {
+				number++
+				reply, err := s.Step(t.Context(), engine.Call{Number: number, Requests: []engine.Request{{
+					Kind: kind, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true, Again: again,
+				}}})
+				expect.OK(t, err)
+				return reply.Answers[0]
+			}
+		}
+		seen := &watched{hall: h}
+		holder, waiter := open(h), open(seen)
+		holder(engine.Ask, false)
+		waiter(engine.Ask, false)
+		holder(engine.Release, false)
+		seen.lazy = nil
+		if got := waiter(engine.Ask, true); got.Status != engine.Granted || len(seen.lazy) != 1 || seen.lazy[0] {
+			t.Errorf("%v, and it wrote %v", got.Status, seen.lazy)
+		}
+	})
 }

@@ -1,0 +1,54 @@
+package pgengine
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"sema/engine"
+	"sema/engine/register"
+)
+
+// lender lends f a connection. Its error is that there is none, or f's.
+type lender func(ctx context.Context, f func(*pgx.Conn) error) error
+
+func lendFrom(pool *pgxpool.Pool) lender {
+	return func(ctx context.Context, f func(*pgx.Conn) error) error {
+		c, err := pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Release()
+		return f(c.Conn())
+	}
+}
+
+// NewSQL is New for a program with database/sql, whose driver has to be pgx's: sql.Open("pgx", …), or
+// package stdlib of pgx. The engine looks at the semaphores that it waits for, unless Options.Listen says
+// how it can listen.
+func NewSQL(db *sql.DB, o *Options) (*register.Engine, error) {
+	if db == nil {
+		return nil, &engine.ArgumentError{Package: "pgengine", What: "db", Value: nil, Want: `a database, such as sql.Open("pgx", …) makes`}
+	}
+	if o == nil {
+		o = &Options{}
+	}
+	return o.engine(func(ctx context.Context, f func(*pgx.Conn) error) error {
+		c, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }() // back to the pool
+		return c.Raw(func(driver any) error {
+			own, ok := driver.(*stdlib.Conn)
+			if !ok {
+				return &engine.Error{Err: fmt.Errorf("the driver's connection is a %T", driver), Hint: `open the database with pgx: sql.Open("pgx", …)`}
+			}
+			return f(own.Conn())
+		})
+	}, nil)
+}
