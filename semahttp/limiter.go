@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/gate"
 )
 
@@ -82,7 +81,7 @@ func PerKeyN(s *sema.Semaphore, key func(*http.Request) string, weight func(*htt
 		acquire := func(ctx context.Context) (*sema.Permit, error) { return k.AcquireN(ctx, n) }
 		state := func(ctx context.Context) (sema.State, error) {
 			st, err := s.State(ctx)
-			st.Waiters = slices.DeleteFunc(st.Waiters, func(w engine.Waiter) bool { return w.Key != k.Name() }) // a position is among those of the key
+			st.Waiters = slices.DeleteFunc(st.Waiters, func(w sema.Waiter) bool { return w.Key != k.Name() }) // a position is among those of the key
 			return st, err
 		}
 		return Limiter{Name: k.Name(), Acquire: permits(acquire), State: state}
