@@ -113,6 +113,9 @@ func (p *Permit) Err() error {
 // an id is this caller's until it releases, and a Detached permit's for good.
 func (p *Permit) ID() string { return p.h.Acquisition.ID().String() }
 
+// Name is that of the permit's semaphore.
+func (p *Permit) Name() string { return p.h.sem.name }
+
 // Weight is how much of the limit the permit takes.
 func (p *Permit) Weight() int { return p.h.Acquisition.ID().Weight }
 

@@ -69,7 +69,7 @@ func Table(schema string) string {
 }
 
 // queries are the statements that name the table.
-type queries struct{ read, lock, swap, swapLazily, update, insert, flush, names, sweep string }
+type queries struct{ read, lock, swap, swapLazily, update, insert, flush, names, sweep, hold string }
 
 const (
 	// begin overrides what the database's defaults say.
@@ -113,6 +113,7 @@ func statements(schema string) queries {
   WHERE NOT EXISTS (SELECT 1 FROM sema_state WHERE name = $1)`),
 		flush: "SELECT pg_logical_emit_message(true, 'sema', '')",
 		names: in("SELECT name FROM sema_state WHERE until > " + now),
+		hold:  in("SELECT " + now + ", version, at, state FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1 FOR SHARE"),
 		sweep: in("DELETE FROM sema_state WHERE until < " + now),
 	}
 }

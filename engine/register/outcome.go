@@ -32,6 +32,21 @@ type outcome struct {
 	via     func(engine.ID) string // see ledger.Ledger
 }
 
+// Lease is how much of its lease a permit has left at the time of a row; 0: it is not held. id is the permit's, as engine.ID
+// writes it. It is for stores that can do more in a transaction of the row's.
+func (r Row) Lease(id string) (time.Duration, error) {
+	m, err := r.load()
+	if err != nil {
+		return 0, err
+	}
+	for _, h := range m.ledger.State(r.time()).Holders {
+		if h.ID == id {
+			return h.Left, nil
+		}
+	}
+	return 0, nil
+}
+
 // mine is the row that the outcome has become.
 func (o *outcome) mine(l *ledger.Ledger) *mine {
 	return &mine{Row{Data: o.next.Data, Version: o.next.Version, At: o.next.At, Heads: o.next.Heads}, l}

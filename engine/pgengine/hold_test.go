@@ -1,0 +1,95 @@
+//go:build unix
+
+package pgengine_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"sema"
+	"sema/engine/pgengine"
+	"sema/lab/expect"
+)
+
+// What a transaction has held stays with its permit until the transaction ends, though an
+// operator gives the permit back meanwhile.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	first, second := engineAt(t, s.url(), nil), engineAt(t, s.url(), nil)
+	a, b := semAt(t, first, "a"), semAt(t, second, "b")
+	held, err := a.Acquire(expect.Within(t))
+	expect.OK(t, err)
+	var committed atomic.Bool
+	got := make(chan error, 1)
+	go func() {
+		p, err := b.Acquire(expect.Within(t))
+		switch {
+		case err == nil && !committed.Load():
+			err = errors.New("granted before the transaction's end")
+		case err == nil:
+			err = p.Release()
+		}
+		got <- err
+	}()
+	expect.Until(t, "a waiter", func() bool { return len(stateOf(t, first, "x").Waiters) == 1 })
+
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	tx, err := c.Begin(expect.Within(t))
+	expect.OK(t, err)
+	expect.OK(t, pgengine.Hold(expect.Within(t), tx, "", held))
+	operator, err := sema.Operate(second, "x")
+	expect.OK(t, err)
+	defer func() { _ = operator.Close() }()
+	released := make(chan error, 1)
+	go func() { released <- operator.Release(expect.Within(t), held.ID()) }()
+	waitsForLock(t, s)
+	committed.Store(true)
+	expect.OK(t, tx.Commit(expect.Within(t)))
+	expect.OK(t, <-released)
+	expect.OK(t, <-got)
+
+	tx, err = c.Begin(expect.Within(t))
+	expect.OK(t, err)
+	expect.Is(t, pgengine.Hold(expect.Within(t), tx, "", held), sema.ErrLost)
+	expect.OK(t, tx.Rollback(expect.Within(t)))
+}
+
+// A permit that is not in the row is lost, whatever its process thinks.
+func TestHoldOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	held, err := semAt(t, engineAt(t, s.url(), &pgengine.Options{Poll: expect.Patience}), "a").Acquire(expect.Within(t))
+	expect.OK(t, err)
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	hold := func(schema string) error {
+		return pgx.BeginFunc(expect.Within(t), c, func(tx pgx.Tx) error { return pgengine.Hold(expect.Within(t), tx, schema, held) })
+	}
+	expect.OK(t, hold(""))
+	var failed *sema.EngineError
+	if err := hold("other"); !errors.As(err, &failed) || failed.Op != "hold" || failed.Name != "x" || failed.Hint == "" {
+		t.Error(err)
+	}
+	query(t, s, "DELETE FROM sema_state")
+	expect.Is(t, hold(""), sema.ErrLost)
+	_ = held.Release()
+	expect.Is(t, hold(""), sema.ErrReleased)
+}
+
+// waitsForLock waits until somebody waits for a lock.
+func waitsForLock(tb testing.TB, s *server) {
+	tb.Helper()
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	expect.Until(tb, "somebody who waits", func() bool {
+		n := 0
+		expect.OK(tb, c.QueryRow(expect.Within(tb), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&n))
+		return n > 0
+	})
+}
