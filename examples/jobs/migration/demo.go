@@ -9,6 +9,8 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/jackc/pgx/v5"
+
 	"sema"
 	"sema/lab/local"
 )
@@ -26,7 +28,8 @@ func standStill(ctx context.Context, sem *sema.Semaphore, database string, say f
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	if _, err := carryOut(work, conn, permit.Token(), steps[0]); err != nil {
+	last := func(tx pgx.Tx) error { return hold(ctx, tx, permit) }
+	if _, err := carryOut(work, conn, permit.Token(), steps[0], last); err != nil {
 		return err
 	}
 	say("%s", steps[0].name)
@@ -36,18 +39,13 @@ func standStill(ctx context.Context, sem *sema.Semaphore, database string, say f
 	}
 	<-work.Done()
 	say("goes on, and stops: %v", context.Cause(work))
-	_, err = carryOut(ctx, conn, permit.Token(), steps[1])
+	_, err = carryOut(ctx, conn, permit.Token(), steps[1], last)
 	say("%s, sent all the same: %v", steps[1].name, err)
 	return nil
 }
 
 // demo has four hosts migrate.
 func demo(ctx context.Context, out io.Writer) (err error) {
-	rdb, err := local.Redis(ctx)
-	if err != nil {
-		return err
-	}
-	defer rdb.Stop()
 	db, err := local.Postgres(ctx)
 	if err != nil {
 		return err
@@ -56,7 +54,7 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begin := func(name string, env ...string) (*local.Process, error) {
-		return local.Again(ctx, append(env, "HOST="+name, "REDIS="+rdb.Address, "DATABASE="+db.Address)...)
+		return local.Again(ctx, append(env, "HOST="+name, "DATABASE="+db.Address)...)
 	}
 
 	first, err := begin("host 1", "STANDS_STILL=1")

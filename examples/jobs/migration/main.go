@@ -7,7 +7,7 @@
 //
 //	go run ./migration
 //
-// starts Redis, PostgreSQL, and each host as a process of its own. migrate.go is
+// starts PostgreSQL, where the semaphore is as well, and each host as a process of its own. migrate.go is
 // what a program needs of it.
 package main
 
@@ -19,10 +19,10 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema"
-	"sema/engine/redisengine"
+	"sema/engine/pgengine"
 )
 
 func main() {
@@ -48,9 +48,15 @@ var steps = []step{
 // host is one of many.
 func host(ctx context.Context, out io.Writer) error {
 	name, database := os.Getenv("HOST"), os.Getenv("DATABASE")
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: os.Getenv("REDIS"), ContextTimeoutEnabled: true})
-	defer func() { _ = rdb.Close() }()
-	engine, err := redisengine.New(rdb, nil)
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := pgengine.Migrate(ctx, pool, ""); err != nil {
+		return err
+	}
+	engine, err := pgengine.New(pool, nil)
 	if err != nil {
 		return err
 	}
@@ -67,7 +73,7 @@ func host(ctx context.Context, out io.Writer) error {
 	if os.Getenv("STANDS_STILL") != "" {
 		return standStill(ctx, sem, database, say)
 	}
-	if err := migrate(ctx, sem, database, steps, func(s step) { say("%s", s.name) }); err != nil {
+	if err := migrate(ctx, sem, database, steps, hold, func(s step) { say("%s", s.name) }); err != nil {
 		return err
 	}
 	say("the database is up to date")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"sema"
@@ -55,7 +56,7 @@ func TestEveryHostLosesItsPermit(t *testing.T) {
 	for range hosts {
 		go func() {
 			var o outcome
-			o.err = migrate(t.Context(), sem, db.Address, steps, func(s step) {
+			o.err = migrate(t.Context(), sem, db.Address, steps, nil, func(s step) {
 				o.did = append(o.did, s.name)
 				engine.Lose("migration")
 				<-lost // its contexts have ended
@@ -98,7 +99,7 @@ func TestAnOlderTokenIsRefused(t *testing.T) {
 		did   bool
 		err   error
 	}{{5, 0, true, nil}, {5, 0, false, nil}, {7, 1, true, nil}, {5, 2, false, errFenced}, {6, 2, false, errFenced}, {7, 2, true, nil}} {
-		if did, err := carryOut(t.Context(), conn, tt.token, steps[tt.step]); did != tt.did || !errors.Is(err, tt.err) {
+		if did, err := carryOut(t.Context(), conn, tt.token, steps[tt.step], func(pgx.Tx) error { return nil }); did != tt.did || !errors.Is(err, tt.err) {
 			t.Errorf("token %d, %s: %v, %v; want %v, %v", tt.token, steps[tt.step].name, did, err, tt.did, tt.err)
 		}
 	}

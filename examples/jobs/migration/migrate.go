@@ -10,14 +10,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sema"
+	"sema/engine/pgengine"
 )
 
 // step changes the database, once and for all. Its name is never used again.
 type step struct{ name, sql string }
 
+// fence has a transaction commit only while a permit is held. nil: the token alone is judged.
+type fence func(context.Context, pgx.Tx, *sema.Permit) error
+
+// hold is the fence of a semaphore that is in the same database.
+func hold(ctx context.Context, tx pgx.Tx, permit *sema.Permit) error {
+	return pgengine.Hold(ctx, tx, "", permit)
+}
+
 // migrate carries out the steps that have not been, on one host at a time: every
 // host calls it at every start. done is told of each step that this host did.
-func migrate(ctx context.Context, sem *sema.Semaphore, database string, steps []step, done func(step)) error {
+func migrate(ctx context.Context, sem *sema.Semaphore, database string, steps []step, f fence, done func(step)) error {
 	permit, err := sem.Acquire(ctx)
 	if err != nil {
 		return err
@@ -31,7 +40,12 @@ func migrate(ctx context.Context, sem *sema.Semaphore, database string, steps []
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	for _, s := range steps {
-		did, err := carryOut(ctx, conn, permit.Token(), s)
+		did, err := carryOut(ctx, conn, permit.Token(), s, func(tx pgx.Tx) error {
+			if f == nil {
+				return nil
+			}
+			return f(ctx, tx, permit)
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, errors.Join(permit.Err(), err))
 		}
@@ -62,8 +76,9 @@ var errFenced = errors.New("the database refuses, for a newer holder was here")
 //
 // The permit's context may end too late: a statement was on its way already, the
 // process stood still between two lines. So the database itself judges the token.
-// The row stays locked until the transaction ends: no two are in a step at once.
-func carryOut(ctx context.Context, conn *pgx.Conn, token int64, s step) (did bool, err error) {
+// The row stays locked until the transaction ends: no two are in a step at once. Last
+// comes what has the transaction commit only while the permit is held.
+func carryOut(ctx context.Context, conn *pgx.Conn, token int64, s step, last func(pgx.Tx) error) (did bool, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		let, err := tx.Exec(ctx, `UPDATE migration_fence SET token = $1 WHERE token <= $1`, token)
 		if err != nil {
@@ -77,8 +92,10 @@ func carryOut(ctx context.Context, conn *pgx.Conn, token int64, s step) (did boo
 			return err
 		}
 		did = true
-		_, err = tx.Exec(ctx, s.sql)
-		return err
+		if _, err = tx.Exec(ctx, s.sql); err != nil {
+			return err
+		}
+		return last(tx)
 	})
 	return did && err == nil, err
 }
