@@ -75,7 +75,7 @@ type Record struct {
 	Time    time.Time `json:"time"`              // UTC
 	Who     string    `json:"who"`               // Who.Name; "local" at a server without tokens; "" for somebody unknown
 	From    string    `json:"from"`              // address of the other end: a proxy's, behind one that is not trusted
-	What    string    `json:"what"`              // limit, unset-limit, set-key, unset-key, pause, unpause, revoke, release, remove; Refusal, Missed
+	What    string    `json:"what"`              // limit, unset-limit, set-key, unset-key, pause, unpause, revoke, release, remove, adapt; Refusal, Missed
 	Name    string    `json:"name"`              // of the semaphore
 	Permit  string    `json:"permit,omitempty"`  // revoke, release
 	Caller  string    `json:"caller,omitempty"`  // revoke, release: the id that the holder gave to the permit

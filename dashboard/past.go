@@ -317,6 +317,8 @@ func changeText(c history.Change) string {
 		text = "nobody uses it any more"
 	case "revoke", "release":
 		text = c.What + "s permit " + c.Permit
+	case "adapt":
+		text = fmt.Sprintf("adapts the limit to %d", c.Limit)
 	case "unset-limit":
 		text = "unsets the limit"
 	default:

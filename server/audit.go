@@ -84,6 +84,19 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, 
 	return list
 }
 
+// adapted writes down that a controller has changed the limit. It tells the engine the
+// same limit again and again, of which nobody wants a line.
+func (s *Server) adapted(rs *remoteSession, c engine.Call, reply engine.Reply, who *Who, r *http.Request) {
+	was := rs.limit
+	rs.limit = reply.Limit
+	for i := range min(len(c.Requests), len(reply.Answers)) {
+		q := &c.Requests[i]
+		if q.Auto != nil && reply.Answers[i].Status == engine.Done && was != 0 && was != q.Limit {
+			s.options.Audit(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}.By(*who, r))
+		}
+	}
+}
+
 // had reports whether an earlier life of the session had this name.
 func (rs *remoteSession) had(as string) bool {
 	for _, l := range rs.was {

@@ -75,6 +75,7 @@ type remoteSession struct {
 	as     string      // u
 	was    []wire.Life // earlier ones, oldest first
 	turn   chan struct{}
+	limit  int // as the last reply had it; of whoever has its turn
 
 	// Guarded by remote.mu.
 	news  engine.Notification // to be told

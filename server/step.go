@@ -256,6 +256,7 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 	if err != nil {
 		return engine.Reply{}, err
 	}
+	s.adapted(rs, c, reply, who, r)
 	rs.outer(reply.Notification.Grants)
 	return reply, nil
 }

@@ -49,7 +49,7 @@ Prometheus, and looks at the engine only once it was asked.
 The log goes to standard error. The audit log has what operators did, and what
 was refused for want of a right, a line of JSON each: time, who (name of the
 token), from, what (limit, unset-limit, pause, unpause, revoke, release, remove,
-refused), name, permit, caller, limit, request, lines, result.
+adapt, refused), name, permit, caller, limit, request, lines, result.
 
 The dashboard shows who held what when, for an hour: for that all semaphores are
 looked at every five seconds. --history 72h --history-file FILE has it go back
