@@ -205,19 +205,21 @@ func TestPictures(t *testing.T) {
 	s.busy()
 	for _, c := range []struct {
 		file, path, scheme string
-		width              int64
+		width, height      int64 // 0: the whole page
 	}{
-		{"dashboard-list-light.png", "", "light", 1280},
-		{"dashboard-list-dark.png", "", "dark", 1280},
-		{"dashboard-light.png", "semaphore?name=github-api&span=10s", "light", 1280},
-		{"dashboard-dark.png", "semaphore?name=github-api&span=10s", "dark", 1280},
-		{"dashboard-phone.png", "", "light", 390},
+		{"dashboard-list-light.png", "", "light", 1280, 0},
+		{"dashboard-list-dark.png", "", "dark", 1280, 0},
+		{"dashboard-light.png", "semaphore?name=github-api&span=10s", "light", 1280, 0},
+		{"dashboard-dark.png", "semaphore?name=github-api&span=10s", "dark", 1280, 0},
+		{"dashboard-keys-light.png", "semaphore?name=tenants", "light", 1280, 1240},
+		{"dashboard-keys-dark.png", "semaphore?name=tenants", "dark", 1280, 1240},
+		{"dashboard-phone.png", "", "light", 390, 0},
 	} {
 		b := s.tab()
-		b.run(scheme(c.scheme), screen(c.width, 0, c.width < 700))
+		b.run(scheme(c.scheme), screen(c.width, c.height, c.width < 700))
 		b.open(c.path)
 		b.until(`document.querySelector("#status").textContent === "Live"`)
-		shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true)})
+		shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(c.height == 0)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,6 +88,9 @@ func TestOperatorsSetAndUnsetALimitAndPause(t *testing.T) {
 	}
 }
 
+// live says that a page is whole, and its script runs.
+const live = `document.querySelector("#status").textContent === "Live"`
+
 const keysSeen = `document.querySelector("[data-list=keys]").offsetParent !== null`
 
 // Keys that come while a semaphore's page is open are seen there, and where each stands
@@ -127,6 +130,7 @@ func TestOperatorsSetWhatAKeyMayHold(t *testing.T) {
 	b := s.tab()
 	b.open("semaphore?name=x")
 	b.until(`document.querySelector("[data-list=waiters]").innerText.includes("acme <b> holds 2 of its 2")`)
+	b.until(live)
 	b.click("a", "Set…")
 	b.until(`document.querySelector("h1").innerText === "Set the cap and the share of this key?"`)
 	b.run(chromedp.SetValue(chromedp.CSS("#cap"), "3"))
@@ -134,16 +138,19 @@ func TestOperatorsSetWhatAKeyMayHold(t *testing.T) {
 	b.until(`document.querySelector(".note.good")`)
 	b.until(`document.querySelector("[data-list=keys]").innerText.includes("of its own")`)
 	b.until(`document.querySelectorAll("[data-list=holders] tr").length === 3`) // it was served at once
+	b.until(live)
 	b.click("a", "Unset…")
 	b.until(`document.querySelector("h1").innerText === "Unset the cap and the share of this key?"`)
 	b.click("button", "Unset cap and share")
 	b.until(`document.querySelector(".note.good")`)
+	b.until(live)
 	b.run(chromedp.SetValue(chromedp.CSS("#key"), "newcomer"))
 	b.click("button", "Set cap and share…")
 	b.until(`document.querySelector("#share")`)
 	b.run(chromedp.SetValue(chromedp.CSS("#share"), "300"))
 	b.click("button", "Set cap and share")
 	b.until(`document.querySelector("[data-list=keys]").innerText.includes("newcomer")`)
+	b.until(live)
 	b.run(chromedp.SetValue(chromedp.CSS("#per_key"), "4"))
 	b.click("button", "Set the limit…")
 	b.until(`document.querySelector("h1").innerText === "Set the limit to 9, with a cap of 4 per key?"`)
