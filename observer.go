@@ -46,7 +46,7 @@ type About struct {
 // Queued is what Observer.Queued is told.
 type Queued struct {
 	About
-	Ahead  int           // so many tickets are before it
+	Ahead  int           // so many tickets are before it, of its key
 	Waited time.Duration // so far
 }
 

@@ -12,11 +12,13 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/engine/memengine"
 	"sema/lab/expect"
 	"sema/semahttp"
@@ -154,6 +156,59 @@ func TestThePositionInTheQueueOfAKey(t *testing.T) {
 		}
 		cancel()
 		all.Wait()
+		expect.OK(t, p.Release())
+	})
+}
+
+// looking counts the looks at semaphores.
+type looking struct {
+	sema.Engine
+	looks atomic.Int64
+}
+
+func (e *looking) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := e.Engine.Open(name, who, notify)
+	return &lookingSession{s, e}, err
+}
+
+type lookingSession struct {
+	engine.Session
+	e *looking
+}
+
+func (s *lookingSession) State(ctx context.Context) (sema.State, error) {
+	s.e.looks.Add(1)
+	return s.Session.State(ctx)
+}
+
+// A thousand tenants that are refused at the same time cost the engine one look.
+func TestTheKeysShareALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &looking{Engine: memengine.New()}
+		sem, err := sema.New(e, "x", 1, nil)
+		expect.OK(t, err)
+		defer func() { _ = sem.Close() }()
+		p, err := sem.For("busy").Acquire(t.Context())
+		expect.OK(t, err)
+		h := &semahttp.Handler{
+			Limit: semahttp.PerKey(sem, func(r *http.Request) string { return r.Header.Get("Tenant") }), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
+		}
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() {
+				r := httptest.NewRequest("GET", "/", nil)
+				r.Header.Set("Tenant", fmt.Sprint("tenant-", i))
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if got := w.Header().Get("Queue-Position"); got == "" {
+					t.Errorf("tenant %d: %d without a position", i, w.Code)
+				}
+			})
+		}
+		all.Wait()
+		if n := e.looks.Load(); n != 1 {
+			t.Errorf("%d looks", n)
+		}
 		expect.OK(t, p.Release())
 	})
 }

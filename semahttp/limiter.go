@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 
 	"sema"
@@ -76,14 +75,11 @@ func PerKey(s *sema.Semaphore, key func(*http.Request) string) func(*http.Reques
 
 // PerKeyN is PerKey for requests of different weights. Weights are as for AllN.
 func PerKeyN(s *sema.Semaphore, key func(*http.Request) string, weight func(*http.Request) int) func(*http.Request) Limiter {
+	var seen look
 	return func(r *http.Request) Limiter {
 		k, n := s.For(key(r)), weight(r)
 		acquire := func(ctx context.Context) (*sema.Permit, error) { return k.AcquireN(ctx, n) }
-		state := func(ctx context.Context) (sema.State, error) {
-			st, err := s.State(ctx)
-			st.Waiters = slices.DeleteFunc(st.Waiters, func(w sema.Waiter) bool { return w.Key != k.Name() }) // a position is among those of the key
-			return st, err
-		}
+		state := func(ctx context.Context) (sema.State, error) { return seen.of(ctx, s, k.Name()) }
 		return Limiter{Name: k.Name(), Acquire: permits(acquire), State: state}
 	}
 }

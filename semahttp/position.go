@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"sema"
 )
 
 const (
@@ -56,6 +58,34 @@ func (q *queues) position(ctx context.Context, l Limiter, came time.Time) int {
 	}
 	before, _ := slices.BinarySearchFunc(one.came, came, time.Time.Compare)
 	return before + 1
+}
+
+// look is the last look at a semaphore, which all its keys share: a crowd of them must not
+// cost the engine the whole queue for each.
+type look struct {
+	mu  sync.Mutex // held while the engine is asked
+	at  time.Time  // when it answered
+	st  sema.State
+	err error
+}
+
+// of is what was seen, with those who wait for a key alone.
+func (l *look) of(ctx context.Context, s *sema.Semaphore, key string) (sema.State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.at) > queueAge {
+		l.st, l.err = s.State(ctx)
+		l.at = time.Now()
+	}
+	st, since := l.st, time.Since(l.at)
+	st.Waiters = nil
+	for _, w := range l.st.Waiters {
+		if w.Key == key {
+			w.Waiting += since
+			st.Waiters = append(st.Waiters, w)
+		}
+	}
+	return st, l.err
 }
 
 // of is the queue of a limiter. Old ones are forgotten.
