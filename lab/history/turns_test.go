@@ -62,3 +62,10 @@ func TestTurns(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+func TestClock(t *testing.T) {
+	before := time.Now().UnixNano()
+	if at := Now() + Clock(); at < before-milli || at > time.Now().UnixNano()+milli {
+		t.Errorf("now is %v away from the time of day", time.Duration(at-before))
+	}
+}

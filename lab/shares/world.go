@@ -1,5 +1,6 @@
 // Package shares has tenants share one semaphore on a Redis, each of its processes a
-// program of its own, and keeps what all of them saw: for the judge, and for figures.
+// program of its own, and keeps what all of them saw: for the judge, and for figures. It
+// is for Linux, where the processes of a host have one clock.
 package shares
 
 import (
@@ -63,7 +64,7 @@ const (
 // Play lets the world play on the server of a URL, redis:// or unix://, and returns what
 // its processes wrote down.
 func Play(ctx context.Context, url string, w World) (*history.Round, error) {
-	r := &history.Round{Clock: time.Now().UnixNano() - history.Now(), Semaphores: []history.Semaphore{{
+	r := &history.Round{Clock: history.Clock(), Semaphores: []history.Semaphore{{
 		Name: w.Name, Limit: w.Limit, Lease: lease, Keys: len(w.Tenants), PerKey: w.PerKey, Rules: map[string]history.Rule{},
 	}}}
 	for _, t := range w.Tenants {
