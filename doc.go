@@ -16,6 +16,9 @@
 // has ended. A holder that may have lost its permit is told first: the permit's
 // contexts end, with cause [ErrLost], before anybody else can hold the permit.
 //
+// Tenants, hosts or users share a Semaphore by keys: [Semaphore.For] has an order among them,
+// so that none waits for another one's queue, and Options.PerKey a cap for each.
+//
 // Operators set limits, pause, and take permits back with [Operate].
 //
 // # Errors

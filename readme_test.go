@@ -123,22 +123,33 @@ func TestReadmeShell(t *testing.T) {
 	}
 }
 
-// The lines of docs/shares.md for a shell run as they stand there, and its way to hash a
-// key is that of an example that runs.
-func TestSharesPage(t *testing.T) {
+// Lines for a shell run as they stand on the pages.
+func TestPagesShell(t *testing.T) {
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/sema").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd, out := shell(t, bin, fenced(t, "docs/shares.md", "sh")[0], "PATH="+bin+":"+os.Getenv("PATH"), "SEMA_URL=file://"+t.TempDir())
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	for _, want := range []string{"\napi: limit 20, 2 per key (pinned), used 0, free 20, waiting 0\n", "\nacme  0     5    300    0        -        \n", "nothing: a permit of weight 1 is free now"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the output lacks %q:\n%s", want, out)
+	for page, prints := range map[string][]string{
+		"docs/limits.md": {"db: limit 10, 2 per key (pinned), paused"},
+		"docs/shares.md": {
+			"\napi: limit 20, 2 per key (pinned), used 0, free 20, waiting 0\n", "\nacme  0     5    300    0        -        \n",
+			"nothing: a permit of weight 1 is free now",
+		},
+	} {
+		cmd, out := shell(t, bin, fenced(t, page, "sh")[0], "PATH="+bin+":"+os.Getenv("PATH"), "SEMA_URL=file://"+t.TempDir())
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v\n%s", page, err, out)
+		}
+		for _, want := range prints {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: the output lacks %q:\n%s", page, want, out)
+			}
 		}
 	}
+}
+
+// The way to hash a key that docs/shares.md shows is that of an example, which runs.
+func TestPageOfShares(t *testing.T) {
 	examples, err := os.ReadFile("example_keys_test.go")
 	expect.OK(t, err)
 	programs := fenced(t, "docs/shares.md", "go")
