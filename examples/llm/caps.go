@@ -24,6 +24,7 @@ type caps struct {
 	lease     time.Duration  // 0: sema's
 	places    int            // requests at once of this gateway while the engine is away
 	wait      time.Duration  // for a permit
+	answer    time.Duration  // so long the engine may say nothing until it counts as away; 0: 100 ms
 }
 
 // job is what a request asks for.
@@ -64,7 +65,7 @@ func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, cl
 			return semahttp.PerKeyN(model, tenant, weight)(r)
 		},
 		Status: http.StatusTooManyRequests, RetryAfterOf: retryAfter, // as clients of such services expect
-		Policy: semahttp.FailLocal, Places: c.places,
+		Policy: semahttp.FailLocal, Places: c.places, AnswerWithin: c.answer,
 	}
 	if err := limited.Check(); err != nil {
 		close()
