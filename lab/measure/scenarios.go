@@ -21,11 +21,13 @@ type Bench struct {
 	Permits    int           // of renew, 1 … 1,000,000
 	Lease      time.Duration // a second … an hour
 
-	Engine  string                                   // "memory", "file", or a kind of Redis
+	Engine  string                                   // "memory", "file", "http", "postgres", or a kind of Redis
 	Command func(context.Context) (*exec.Cmd, error) // of a driver
 }
 
-func (b Bench) redis() bool { return b.Engine != "memory" && b.Engine != "file" && b.Engine != "http" }
+func (b Bench) redis() bool {
+	return !slices.Contains([]string{"memory", "file", "http", "postgres"}, b.Engine)
+}
 
 // Result is what one scenario found.
 type Result struct {
@@ -121,7 +123,7 @@ var scenarios = []scenario{
 			"ratios: sema's times over those of the baseline in the row (less is better)",
 		[]Column{p50, p99, ratio("ratio", "RATIO", P50, -1), ratio("ratio_of_p99s", "RATIO OF P99s", P99, -1)},
 		func(b Bench) []*Case {
-			other := map[string]string{"memory": "Go channel", "file": "socket, write to read", "http": "socket, write to read"}[b.Engine]
+			other := map[string]string{"memory": "Go channel", "file": "socket, write to read", "http": "socket, write to read", "postgres": "socket, write to read"}[b.Engine]
 			if other == "" {
 				other = "PUBLISH to receive"
 			}
@@ -206,6 +208,9 @@ func (b Bench) cohorts() (cases []*Case) {
 		passes := b.entry("sema, passes=16", "sema")
 		passes.Setup.Passes = 16
 		field := []Entry{b.entry("sema", "sema"), passes, b.entry("Go channel", "channel")}
+		if b.Engine == "postgres" {
+			field[2] = b.entry("2 commits", "commits")
+		}
 		if b.redis() {
 			field[2] = b.entry("2 no-op calls", "noop-pool")
 		}
@@ -242,6 +247,9 @@ func (b Bench) entry(name, contestant string) Entry {
 // pairs are the contestants where nobody has to wait: what the machine can do
 // at best in the place of one acquire and one release by each worker.
 func (b Bench) pairs(workers int) []Entry {
+	if b.Engine == "postgres" {
+		return []Entry{b.entry("sema", "sema"), b.entry("2 commits", "commits")}
+	}
 	if !b.redis() {
 		channel := b.entry("Go channel", "channel")
 		channel.Setup.Units = 64

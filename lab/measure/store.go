@@ -16,6 +16,10 @@ import (
 type Store struct {
 	Engine sema.Engine
 	Redis  redis.UniversalClient // below the engine, or nil
+
+	// Commit is what a database below the engine has to do at least to keep something: a transaction
+	// that writes, and waits for the disk. Nil: there is none.
+	Commit func(context.Context) error
 }
 
 // Gate opens a contestant.
@@ -23,6 +27,7 @@ func (s Store) Gate(ctx context.Context, o Setup) (g Gate, err error) {
 	open := map[string]func(context.Context, Setup) (Gate, error){
 		"sema":              s.sema,
 		"channel":           s.channel,
+		"commits":           s.commits,
 		"noop-pool":         s.noop,
 		"noop-autopipeline": s.noop,
 		"message":           s.message,
@@ -108,6 +113,17 @@ func (Store) channel(_ context.Context, o Setup) (Gate, error) {
 		held()
 		<-c
 		return nil
+	}}, nil
+}
+
+// commits is one transaction to acquire, and another to release.
+func (s Store) commits(context.Context, Setup) (Gate, error) {
+	return Gate{Unlimited: true, Work: func(ctx context.Context, _ int, held func()) error {
+		if err := s.Commit(ctx); err != nil {
+			return err
+		}
+		held()
+		return s.Commit(ctx)
 	}}, nil
 }
 

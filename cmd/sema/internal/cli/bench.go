@@ -30,7 +30,7 @@ about five minutes. Figures of the server count all that it does: use one that
 nobody else uses. Semaphores are called sema-bench-… with a random part and are
 removed at the end, also after an error or a signal; behind sema serve they stay
 until they are forgotten, a few minutes later.
-On files, where every step costs more the more wait or hold, the defaults are
+On files and PostgreSQL, where every step costs more the more wait or hold, the defaults are
 --waiters 10,1000 and --permits 1000.
 
 Scenarios:
@@ -38,14 +38,14 @@ Scenarios:
                back, once with released permits kept for 20 ms. Baselines: on
                Redis, for each pair two calls of a script that does nothing, on a
                pool of connections, and the same through go-redis's automatic
-               pipelining; on other engines a Go channel
+               pipelining; on PostgreSQL two commits; on other engines a Go channel
   contended    a limit of 8, by those of --goroutines above 8 (if none, 64), held
                for 0, 1 and 10 ms. Baseline: a Go channel
   hand-off     from release to acquired by another process. Baseline: on Redis
                PUBLISH to receive between the two; on files a socket
   cohort       a limit of 8 shared by 1, 2, 4 and 8 processes of 16 goroutines each,
                without and with Passes. Baseline: on Redis two no-op calls, on
-               other engines a Go channel
+               PostgreSQL two commits, on other engines a Go channel
   newcomer     from New to acquired beside a process that has all permits among
                its own goroutines
   many-names   --names semaphores at once. Baselines as for uncontended
@@ -72,7 +72,7 @@ Scenarios:
 // process reaches it.
 const memoryURL = "memory:"
 
-// The defaults of --waiters and --permits. What a step of the file engine costs
+// The defaults of --waiters and --permits. What a step costs on files and on PostgreSQL
 // grows with the number of waiters and holders, so it gets fewer.
 const (
 	benchMany     = 10_000
@@ -93,7 +93,7 @@ func (p *program) benchCommand() *cobra.Command {
 				return err
 			}
 			defer place.closing()
-			if b.Engine = place.kind; b.Engine == "file" {
+			if b.Engine = place.kind; b.Engine == "file" || b.Engine == "postgres" {
 				if !cmd.Flags().Changed("waiters") {
 					b.Waiters = []int{10, benchManyFile}
 				}
@@ -204,7 +204,7 @@ func (p *program) benchRun(ctx context.Context, b measure.Bench, plan measure.Pl
 // benchPlace is the engine to be measured.
 type benchPlace struct {
 	measure.Store
-	kind    string // "memory", "file", "redis", "sentinel", "cluster", "http"
+	kind    string // "memory", "file", "redis", "sentinel", "cluster", "http", "postgres"
 	dir     string // of files
 	closing func()
 }
@@ -220,7 +220,7 @@ func (p *program) benchPlace() (*benchPlace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &benchPlace{Store: measure.Store{Engine: at.Engine, Redis: at.redis}, kind: at.kind, dir: at.dir, closing: at.close}, nil
+	return &benchPlace{Store: measure.Store{Engine: at.Engine, Redis: at.redis, Commit: at.commit}, kind: at.kind, dir: at.dir, closing: at.close}, nil
 }
 
 // reach looks whether the engine answers, and which version a server says it

@@ -30,6 +30,8 @@ type openEngine struct {
 	dir   string                // of files
 	redis redis.UniversalClient // nil: none
 	close func()
+
+	commit func(context.Context) error // of a database: see measure.Store; nil: none
 }
 
 // rawURL is the URL of the engine, as it was given.

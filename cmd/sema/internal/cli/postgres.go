@@ -82,7 +82,11 @@ func (p *program) openPostgres(a address, lease time.Duration) (*openEngine, err
 		pool.Close()
 		return nil, err
 	}
-	return &openEngine{Engine: e, kind: a.kind, close: func() { _ = e.Close(); pool.Close() }}, nil
+	commit := func(ctx context.Context) error {
+		_, err := pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'sema', '')")
+		return err
+	}
+	return &openEngine{Engine: e, kind: a.kind, commit: commit, close: func() { _ = e.Close(); pool.Close() }}, nil
 }
 
 const migrateHelp = `Make the table in which PostgreSQL keeps semaphores, or find that it is there.
