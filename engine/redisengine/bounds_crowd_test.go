@@ -37,6 +37,7 @@ type crowd struct {
 	name    string
 	began   time.Time
 	pid     int // of the server; 0: nothing is measured
+	keys    int // that share the semaphore; neighbours in the queue are of different ones
 	clients []*direct
 	told    chan told
 	scripts atomic.Int64          // that the server has run
@@ -116,7 +117,9 @@ func (c *crowd) step(d *direct, rs ...engine.Request) engine.Reply {
 			c.granted(d, rs[i].ID)
 		}
 	}
-	c.hear(told{d, reply.Notification})
+	if c.hear(told{d, reply.Notification}) {
+		c.told <- told{d, engine.Notification{Ask: true}}
+	}
 	return reply
 }
 
@@ -148,6 +151,9 @@ func (c *crowd) ask(client, number int, lease time.Duration) engine.Request {
 	d := c.clients[client]
 	r := d.request(engine.Ask, uint64(number), lease)
 	r.Wait, r.Ticket, r.Limit = true, lease, len(c.clients)*eachClient
+	if c.keys > 0 {
+		r.Key = fmt.Sprint("key ", (number*len(c.clients)+client)%c.keys)
+	}
 	r.Waited = time.Since(c.began) + time.Hour - time.Duration(number*len(c.clients)+client)*10*time.Millisecond
 	return r
 }
@@ -165,7 +171,14 @@ func (c *crowd) askAll(from int, lease func() time.Duration) {
 	}
 }
 
-func (c *crowd) queued() int { return int(c.rdb.ZCard(context.Background(), "sema:{x}:waiters").Val()) }
+func (c *crowd) queued() int {
+	n := c.rdb.ZCard(context.Background(), "sema:{x}:waiters").Val()
+	if c.keys > 0 {
+		n += c.rdb.ZCard(context.Background(), "sema:{x}:lines").Val()
+	}
+	return int(n)
+}
+
 func (c *crowd) holders() int {
 	return int(c.rdb.ZCard(context.Background(), "sema:{x}:holders").Val()) - 1 // and the one that keeps the key
 }

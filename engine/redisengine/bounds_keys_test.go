@@ -1,0 +1,49 @@
+package redisengine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"sema/engine"
+)
+
+// The same with keys: ten tickets of each, neighbours of different ones. A larger cap of
+// keys is noticed by a bounded number of them in each step, and by all in the end.
+// SEMA_BOUNDS=100000 measures it, too.
+func TestStepsOfKeysAreBounded(t *testing.T) {
+	t.Parallel()
+	n := boundsSize(t)
+	hour := func() time.Duration { return time.Hour }
+	c := newCrowd(t, n)
+	c.keys = n / 10
+	head := session(t, c.engine(), c.name)
+	first := head.request(engine.Ask, 1, time.Hour)
+	first.Key = "first"
+	head.do(first)
+	c.measured(fmt.Sprintf("%d of %d keys join, %d in a call", n, c.keys, eachClient), func() { c.askAll(1, hour) })
+	if queued := c.queued(); queued != n {
+		t.Fatalf("%d wait; want %d", queued, n)
+	}
+	c.handOffs(fmt.Sprintf("100 hand-offs, %d of %d keys wait", n, c.keys), head, head.request(engine.Release, 1, 0))
+	base := c.queued() // and one is held
+
+	act := func(perKey, limit int) {
+		c.step(head, engine.Request{Kind: engine.SetLimit, Limit: limit, PerKey: perKey, Pin: true})
+	}
+	c.measured(fmt.Sprintf("the limit from 1 to %d, 1 for each key", n), func() {
+		act(1, n)
+		c.goOn("a larger limit", func() bool { return c.queued() == base-(c.keys-1) })
+	})
+	c.measured(fmt.Sprintf("%d full keys may hold 2 each", c.keys), func() {
+		act(2, n)
+		steps := c.goOn("a larger cap of keys", func() bool { return c.queued() == base-(2*c.keys-1) })
+		if least := c.keys / (mostTurns + 1); steps < least-1 {
+			t.Errorf("%d were served in %d steps", c.keys, steps)
+		}
+	})
+	c.measured(fmt.Sprintf("%d keys may hold all", c.keys), func() {
+		act(-1, n)
+		c.goOn("no cap of keys", func() bool { return c.queued() == 0 })
+	})
+}
