@@ -317,11 +317,13 @@ func RunKeepers(t *testing.T, store Store) {
 				s, err := sema.New(store.Client(c), name, limit, &sema.Options{Lease: lease})
 				expect.OK(c, err)
 				defer func() { _ = s.Close() }()
+				st, err := s.State(expect.Within(c)) // it may have given back what it kept before it was hit
+				expect.OK(c, err)
 				p, err := s.AcquireN(expect.Within(c), limit)
 				expect.OK(c, err)
 				got := time.Now()
 				expect.OK(c, p.Release())
-				if early := kept.Trusted - got.UnixNano(); early > 0 && got.Sub(began) > lease/6 {
+				if early := kept.Trusted - got.UnixNano(); early > 0 && st.Used == limit && got.Sub(began) > lease/6 {
 					c.Broken("another has what a process kept %v before its time is up", time.Duration(early))
 				}
 				c.Logf("another process waited %v for what one kept for %v at the most, with leases of %v", got.Sub(began).Round(time.Millisecond), lease/6, lease)
