@@ -276,10 +276,16 @@ func (m *Machine) Overdue(now time.Duration, a *Acquisition) {
 }
 
 func (m *Machine) overdueReason(c *claim) Reason {
-	if m.cfg.MaxHold > 0 && c.valid >= c.began+m.cfg.MaxHold {
+	if m.lastsItsHold(c) {
 		return HeldTooLong
 	}
 	return NotRenewed
+}
+
+// lastsItsHold reports whether a permit is valid for as long as it may be held. Engines
+// count microseconds, so what a renewal gives may be less by a part of one.
+func (m *Machine) lastsItsHold(c *claim) bool {
+	return m.cfg.MaxHold > 0 && c.valid > c.began+m.cfg.MaxHold-time.Microsecond
 }
 
 // Close ends all acquisitions that have no permit yet, gives back what is kept,

@@ -582,6 +582,32 @@ func TestAHandOffIsHeldAsLongAsAllowed(t *testing.T) {
 	}
 }
 
+// What a renewal gives is cut to microseconds, and still lasts as long as the permit may
+// be held: so it is held too long in the end, and has not failed to be renewed.
+func TestARenewalThatIsCutToMicroseconds(t *testing.T) {
+	s := begin(t, func(c *Config) { c.MaxHold = 40 * time.Second })
+	a := s.acquire()
+	c := s.sends("ask1")
+	c.Requests[0].Lease -= 10 * time.Second // as if it had been asked before
+	s.answers(c)
+	s.now += 123 // a part of a microsecond
+	var why Reason
+	for a.State() == Held {
+		s.later(time.Second)
+		if c, ok := s.m.Next(s.now); ok {
+			s.answers(c)
+		}
+		for _, e := range s.m.Events() {
+			if e.Kind == Lost {
+				why = e.Reason
+			}
+		}
+	}
+	if why != HeldTooLong {
+		t.Errorf("lost, %v; want %v", why, HeldTooLong)
+	}
+}
+
 // A waiter that may hold for a moment only is in the queue all the time.
 func TestAWaiterWithAShortHoldKeepsItsPlace(t *testing.T) {
 	for _, hold := range []time.Duration{100 * time.Millisecond, 2 * time.Second, 25 * time.Second} {

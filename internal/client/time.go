@@ -75,7 +75,7 @@ func (m *Machine) schedule(t time.Duration) { m.wake = min(m.wake, t) }
 func (m *Machine) plan(now time.Duration, c *claim) {
 	m.schedule(c.valid)
 	c.due = never
-	if c.terms.Renew == 0 || m.cfg.MaxHold > 0 && c.valid >= c.began+m.cfg.MaxHold {
+	if c.terms.Renew == 0 || m.lastsItsHold(c) {
 		return
 	}
 	c.due = now + min(c.terms.Renew, (c.valid-now)/3)
