@@ -294,6 +294,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 		l.grant(now, last)
 	}
 	if h := l.holder(now, r.ID); h != nil { // its turn came in this step
+		l.tidy(k) // the request may name another key than its ticket had
 		l.untell(r.ID)
 		l.extend(h, now+r.Lease.Microseconds())
 		if r.Who != nil && !late {

@@ -117,7 +117,7 @@ func TestAStoppedChildStandsStill(t *testing.T) {
 	})
 	before := p.Uses()
 	time.Sleep(50 * time.Millisecond)
-	if after := p.Uses(); after.CPU != before.CPU {
+	if after := p.Uses(); after.CPU-before.CPU > time.Millisecond { // what it was at as it was stopped may be counted late
 		t.Errorf("stopped, it used %v", after.CPU-before.CPU)
 	}
 	went := time.Now().UnixNano()
