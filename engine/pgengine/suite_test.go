@@ -3,9 +3,9 @@
 package pgengine_test
 
 import (
-	"os"
 	"context"
 	"database/sql"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
