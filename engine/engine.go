@@ -110,6 +110,9 @@ type Client struct {
 	PID   int    `json:"pid"`
 	Label string `json:"label,omitempty"`
 
+	// Version is the release of sema that the client runs; "" if it runs none, or does not say.
+	Version string `json:"version,omitempty"`
+
 	// Of the caller of a named permit, see Request.Who.
 	Caller string        `json:"caller,omitempty"` // what the caller calls the permit
 	Lease  time.Duration `json:"lease,omitempty"`  // how long a lease the caller asks for, if it renews by itself
@@ -122,7 +125,7 @@ func Self(label string) Client {
 	if err != nil {
 		host = "unknown"
 	}
-	return Client{Host: host, PID: os.Getpid(), Label: label}
+	return Client{Host: host, PID: os.Getpid(), Label: label, Version: Version}
 }
 
 // Call is what a client wants of one semaphore in one step.

@@ -120,7 +120,7 @@ func (s *Server) sessionOf(call *wire.Step, who *Who) (*remoteSession, error) {
 
 // checkClient says whether a description can be shown to operators.
 func checkClient(c *engine.Client) error {
-	for what, text := range map[string]string{"host": c.Host, "label": c.Label, "caller": c.Caller} {
+	for what, text := range map[string]string{"host": c.Host, "label": c.Label, "version": c.Version, "caller": c.Caller} {
 		if err := engine.ValidateText(what, text, maxText); err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@
 //
 //	NAME~HASH.log   what happened to one semaphore, record by record
 //	PROCESS.life    a named pipe that each process has open while it lives
+//	formN           touched by programs that know logs up to form N
+//	swept           touched when somebody removed what the dead left
 //
 // # Steps
 //

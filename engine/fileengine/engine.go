@@ -33,6 +33,7 @@ type Engine struct {
 	own     bool // dir is DefaultDir
 	options Options
 	mode    os.FileMode // of files
+	newest  int         // the latest form of a log that it knows
 	process string      // this engine's name; clients' ids begin with it
 	boot    string
 	uptime  func() time.Duration
@@ -70,7 +71,7 @@ func New(dir string, options *Options) (*Engine, error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
 	e := &Engine{
-		dir: dir, own: own, options: *options, mode: 0o600,
+		dir: dir, own: own, options: *options, mode: 0o600, newest: newestForm,
 		process: "f" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:])),
 		boot:    boot(), uptime: uptime, wall: time.Now,
 		sessions: map[string]*session{}, logs: map[string]*log{},
@@ -197,7 +198,7 @@ func (e *Engine) glance(file string) (m image, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	m, err = readImage(data)
+	m, err = readImage(data, e.newest)
 	if err == nil && m.Boot != e.boot {
 		m = newImage(header{identity: m.identity, Base: m.Base, State: m.ledger.Save().Forgotten()})
 	}
@@ -219,15 +220,16 @@ func fail(op, name string, err error) error {
 		return err
 	}
 	e := &engine.Error{Op: op, Name: name, NotExecuted: true, Err: err}
+	unknown := (*formError)(nil)
 	switch {
+	case errors.As(err, &unknown):
+		e.Temporary, e.Hint = true, "bring all programs of this host to one release of sema, or wait until those of the other one have let go of the semaphore; what they hold counts, so delete nothing"
 	case errors.Is(err, engine.ErrClosed):
 	case errors.Is(err, errNoLog):
 		e.Err = engine.ErrClosed
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		e.Temporary, e.Hint = true, "another process stands still in the middle of a step, or this host is very busy"
 		e.Err = fmt.Errorf("the lock was not free in time: %w", err)
-	case errors.Is(err, errVersion):
-		e.Hint = "use the same version of sema everywhere on this host"
 	default:
 		e.Temporary, e.Hint = true, "see that the directory can be written and its disk is not full"
 	}

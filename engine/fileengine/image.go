@@ -11,9 +11,10 @@ import (
 // image is a log as read up to some place: the ledger that its records make.
 type image struct {
 	header
+	form   int // see newestForm; 0: it is not written yet
 	ledger *ledger.Ledger
 	last   int64  // time of the last record
-	whole  int64  // bytes of magic and header
+	whole  int64  // bytes of the line and the header
 	end    int64  // bytes read
 	sum    uint32 // checksum at end
 
@@ -27,25 +28,26 @@ func newImage(h header) image {
 	return m
 }
 
-// text is the whole log anew: all that happened until now goes into its
+// text is the whole log anew, in a form: all that happened until now goes into its
 // header.
-func (m *image) text() []byte {
-	m.State = m.ledger.Save()
-	b, sum := frame([]byte(magic), 0, m.encode())
+func (m *image) text(form int) []byte {
+	m.State, m.form = m.ledger.Save(), form
+	b, sum := frame([]byte(formLine(form)), 0, m.encode())
 	m.whole, m.end, m.sum = int64(len(b)), int64(len(b)), sum
 	return b
 }
 
-// readImage reads a log from its beginning, as far as it is whole.
-func readImage(b []byte) (m image, err error) {
-	text := string(b[:min(len(b), len(magic))])
-	if text != magic {
-		if family := magic[:len(magic)-2]; len(b) > len(magic) && strings.HasPrefix(text, family) && text[len(magic)-1] == '\n' {
-			return image{}, errVersion
-		}
+// readImage reads a log of a form up to newest from its beginning, as far as it is
+// whole.
+func readImage(b []byte, newest int) (m image, err error) {
+	form, release, rest := readForm(b)
+	switch {
+	case form == 0:
 		return image{}, errDamaged
+	case form < oldestForm || form > newest:
+		return image{}, &formError{form, release}
 	}
-	payload, rest, sum, ok := unframe(b[len(magic):], 0)
+	payload, rest, sum, ok := unframe(rest, 0)
 	if !ok {
 		return image{}, errDamaged
 	}
@@ -54,7 +56,7 @@ func readImage(b []byte) (m image, err error) {
 		return image{}, errDamaged
 	}
 	m = newImage(h)
-	m.sum = sum
+	m.form, m.sum = form, sum
 	m.whole = int64(len(b) - len(rest))
 	m.end = m.whole
 	m.replay(rest)

@@ -23,10 +23,7 @@ const compactAt = 8 << 10
 // well.
 const quiet = 20 * time.Second
 
-var (
-	errVersion = errors.New("written by another version of sema")
-	errNoLog   = errors.New("there is no log")
-)
+var errNoLog = errors.New("there is no log")
 
 // log is a semaphore's file and what this process has read of it.
 //
@@ -81,6 +78,9 @@ func (l *log) take(ctx context.Context, create, passive bool) error {
 		}
 		if errors.Is(err, errLeft) {
 			return ctx.Err() // lock's goroutine gives mine back after the file's lock
+		}
+		if unknown := (*formError)(nil); errors.As(err, &unknown) && !passive {
+			l.engine.rally() // newer programs see the sign of this one, and write what it knows
 		}
 		if !errors.Is(err, errDamaged) || passive || ctx.Err() != nil {
 			<-l.mine
@@ -283,7 +283,7 @@ func (l *log) read(size int64) error {
 	if _, err := l.file.ReadAt(all, 0); err != nil {
 		return err
 	}
-	m, err := readImage(all)
+	m, err := readImage(all, l.engine.newest)
 	if err == nil && m.Name != l.name {
 		err = errDamaged
 	}
@@ -355,7 +355,7 @@ func (l *log) rewrite() error {
 		return l.overwrite()
 	}
 	next := l.image
-	b := next.text()
+	b := next.text(l.engine.form())
 	temp := l.engine.path(l.engine.process + "-" + fileName(l.name) + tempSuffix)
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC|noFollow, l.engine.mode)
 	if err != nil {
@@ -385,7 +385,7 @@ func (l *log) rewrite() error {
 // log is damaged.
 func (l *log) overwrite() error {
 	next := l.image
-	b := next.text()
+	b := next.text(l.engine.form())
 	err := l.file.Truncate(0)
 	if err == nil {
 		_, err = l.file.WriteAt(b, 0)

@@ -60,6 +60,7 @@ func (e *Engine) revive(now bool) error {
 		e.inbox.close()
 	}
 	e.inbox, e.touched = in, e.checked
+	e.sign()
 	if e.timer == nil {
 		e.timer = time.AfterFunc(e.tickEvery(), e.tick)
 	}
@@ -106,6 +107,7 @@ func (e *Engine) tick() {
 	}
 	e.mu.Unlock()
 	if touch {
+		e.sign()
 		now := time.Now()
 		for _, path := range append(e.lookAll(false), e.dir, e.life(e.process)) {
 			_ = os.Chtimes(path, now, now)

@@ -10,14 +10,13 @@ import (
 	"sema/internal/pack"
 )
 
-// A log is the line magic, a frame with the header, and a frame for each
+// A log is the line of its form, a frame with the header, and a frame for each
 // record. A frame is the payload's length and checksum, 4 bytes each, and the
 // payload. Each checksum goes on from the one before, so that a record counts
 // only behind those that it was written behind.
 //
 // Payloads are written and read by package pack.
 const (
-	magic      = "sema log 5\n"
 	frameHead  = 8
 	maxPayload = 64 << 20
 )
@@ -171,10 +170,11 @@ func decodeHeader(payload []byte) (h header, ok bool) {
 
 // peek reads the identity off the beginning of a log.
 func peek(b []byte) (id identity, ok bool) {
-	if len(b) < len(magic)+frameHead || string(b[:len(magic)]) != magic {
+	_, _, rest := readForm(b)
+	if len(rest) < frameHead {
 		return id, false
 	}
-	r := &pack.Reader{B: string(b[len(magic)+frameHead:])}
+	r := &pack.Reader{B: string(rest[frameHead:])}
 	id = identity{r.Text(), r.Text(), r.Uint()}
 	return id, !r.Bad
 }

@@ -42,6 +42,9 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	l.fresh, l.changed, l.buried = false, false, nil
 	f(s)
 	err := s.write()
+	if err == nil && passive && l.file != nil && l.form != l.engine.form() {
+		_ = l.rewrite() // an older release has gone, or has come
+	}
 	l.leave()
 	if err == nil {
 		l.attend()

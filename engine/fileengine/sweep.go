@@ -3,6 +3,7 @@ package fileengine
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -43,6 +44,12 @@ func (e *Engine) sweep() {
 		info, err := os.Lstat(e.path(name))
 		if err != nil || time.Since(info.ModTime()) < sweepEvery || removed >= sweepMost {
 			continue // what is new may be about to come alive
+		}
+		if n, ok := strings.CutPrefix(name, signWord); ok && time.Since(info.ModTime()) > knownFor {
+			if _, err := strconv.Atoi(n); err == nil && os.Remove(e.path(name)) == nil {
+				removed++
+			}
+			continue
 		}
 		process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
 		switch filepath.Ext(name) {

@@ -2,6 +2,9 @@ package redisengine
 
 import (
 	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
 	"sema/internal/rediserror"
@@ -17,6 +20,9 @@ func wrap(op, name string, err error) *engine.Error {
 		m.Temporary, m.Hint = true, "see whether the replicas are there and keep up, or ask for fewer of them"
 	case errors.Is(err, engine.ErrClosed):
 		m.NotExecuted = true
+	}
+	if redis.HasErrorPrefix(err, "SEMAVERSION") {
+		err = fmt.Errorf("%w; this is sema %s, which knows %s", err, engine.Version, mark)
 	}
 	return &engine.Error{Op: op, Name: name, NotExecuted: m.NotExecuted, Temporary: m.Temporary, Hint: m.Hint, Err: err}
 }

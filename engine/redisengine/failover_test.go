@@ -15,31 +15,32 @@ import (
 	"sema/lab/redistest"
 )
 
-// tokenBook checks fencing as storage would: whoever asks after another was
-// granted gets a larger token, and nobody gets one twice.
+// tokenBook checks fencing as storage would that keeps something for each slot: a caller
+// that asks after a slot was granted to another one, and gets that slot, gets a larger
+// token. Nobody gets a token twice.
 type tokenBook struct {
 	mu      sync.Mutex
-	largest int64
+	largest [2]int64 // by slot
 	seen    map[int64]bool
 }
 
-func (b *tokenBook) before() int64 {
+func (b *tokenBook) before() [2]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.largest
 }
 
-func (b *tokenBook) granted(t *testing.T, before, token int64) {
+func (b *tokenBook) granted(t *testing.T, before [2]int64, slot int, token int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.seen == nil {
 		b.seen = map[int64]bool{}
 	}
-	if token <= before || b.seen[token] {
-		t.Errorf("token %d after %d (given before: %v)", token, before, b.seen[token])
+	if token <= before[slot] || b.seen[token] {
+		t.Errorf("slot %d has token %d after %d (given before: %v)", slot, token, before[slot], b.seen[token])
 	}
 	b.seen[token] = true
-	b.largest = max(b.largest, token)
+	b.largest[slot] = max(b.largest[slot], token)
 }
 
 // "A failover loses the last grants: more holders than the limit, tokens that
@@ -70,7 +71,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 	stop, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for c := range clients {
-		s := openSem(t, client(), "x", limit, o)
+		s := openSem(t, client(), "x", limit, &sema.Options{Lease: lease, Slots: true})
 		for w := range 2 {
 			all.Go(func() {
 				for stop.Err() == nil {
@@ -84,7 +85,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 						}
 						continue
 					}
-					book.granted(t, before, p.Token())
+					book.granted(t, before, p.Slot(), p.Token())
 					mu.Lock()
 					if !killed.IsZero() && now.After(killed) {
 						if outage == 0 {
@@ -105,7 +106,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 			})
 		}
 	}
-	expect.Until(t, "load", func() bool { return book.before() != 0 })
+	expect.Until(t, "load", func() bool { return book.before() != [2]int64{} })
 	mu.Lock()
 	sentinel.Master.Kill()
 	killed = time.Now()

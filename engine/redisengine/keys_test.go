@@ -191,7 +191,8 @@ func TestADeletedQueue(t *testing.T) {
 }
 
 // Another version of sema uses the semaphore: that is said, with both versions, and it
-// is worth waiting for; nothing is touched, whatever the other layout is.
+// is worth waiting for; nothing is touched, whatever the other layout is, but for the
+// mark behind the state, by which the other version sees that this one waits.
 func TestAnotherVersionIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -200,9 +201,13 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 		expect.OK(t, rdb.HSet(expect.Within(t), "sema:{x}:state", "", raw).Err())
 		before := dump(t, rdb)
 		s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
-		ctx, cancel := context.WithTimeout(expect.Within(t), 100*time.Millisecond)
-		defer cancel()
-		_, tried := s.TryAcquire(ctx)
+		try := func() error {
+			ctx, cancel := context.WithTimeout(expect.Within(t), 100*time.Millisecond)
+			defer cancel()
+			_, err := s.TryAcquire(ctx)
+			return err
+		}
+		tried := try()
 		_, looked := s.State(expect.Within(t))
 		for what, err := range map[string]error{"try": tried, "state": looked} {
 			var failure *sema.EngineError
@@ -212,8 +217,16 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 				t.Errorf("%.4s, %s: %q names not both", raw, what, text)
 			}
 		}
+		if got := rdb.HGet(expect.Within(t), "sema:{x}:state", "").Val(); got != raw+"sem3" {
+			t.Errorf("%.4s: the state became %q", raw, got)
+		}
+		expect.OK(t, rdb.HSet(expect.Within(t), "sema:{x}:state", "", raw).Err())
 		if !sameDump(before, dump(t, rdb)) {
 			t.Errorf("%.4s: something was changed", raw)
+		}
+		expect.OK(t, rdb.HSet(expect.Within(t), "sema:{x}:state", "release", "0.9.1").Err())
+		if err := try(); err == nil || !strings.Contains(err.Error(), "sema 0.9.1") || !strings.Contains(err.Error(), "sema "+engine.Version) {
+			t.Errorf("%.4s: %v does not name both releases", raw, err)
 		}
 	}
 	// When the other one has let go, the wait goes on.

@@ -103,7 +103,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Engine, error) {
 	_, _ = rand.Read(random) // never fails
 	e := &Engine{
 		prefix:   prefix,
-		clients:  t.mark() + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
+		clients:  t.mark() + layout + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
 		topology: t,
 		sessions: map[*session]struct{}{},
 	}

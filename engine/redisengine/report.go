@@ -24,7 +24,8 @@ func appendAuto(b []byte, a *engine.Auto) []byte {
 
 // The sizes of what the reports have.
 const (
-	mark       = "sem3"
+	mark       = "sem" + layout
+	layout     = "3"
 	stateFlags = len(mark) + 10*8 // behind the numbers of STATE
 	reportSize = 32
 	autoSize   = 20

@@ -48,7 +48,8 @@ func topologyOf(rdb redis.UniversalClient) (topology, error) {
 }
 
 // mark begins the names of clients. The scripts see by it how to publish to
-// them: p PUBLISH, s SPUBLISH.
+// them: p PUBLISH, s SPUBLISH. Behind it is the layout, so that a later release sees who
+// cannot read another one.
 func (t *topology) mark() string {
 	if t.cluster != nil {
 		return "s"

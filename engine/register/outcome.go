@@ -62,7 +62,12 @@ func (r *Row) snapshot() (ledger.Snapshot, error) {
 	}
 	s, err := ledger.ReadSnapshot(&pack.Reader{B: string(r.Data)})
 	if err != nil {
-		return s, &engine.Error{NotExecuted: true, Err: fmt.Errorf("the semaphore's row: %w", err), Hint: "let all processes that share a store have one version of sema"}
+		later := errors.Is(err, ledger.ErrForm)
+		e := &engine.Error{NotExecuted: true, Temporary: later, Err: fmt.Errorf("the semaphore's row: %w", err), Hint: "see what else writes to the store's table"}
+		if later {
+			e.Hint = "bring all programs that share the store to one release of sema, or wait until those of the other one have let go of the semaphore; what they hold counts, so delete nothing"
+		}
+		return s, e
 	}
 	return s, nil
 }

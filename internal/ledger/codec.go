@@ -10,7 +10,8 @@ import (
 	"sema/internal/pack"
 )
 
-// form is how the bytes of a Snapshot are laid out. It changes with them.
+// form is how the bytes of a Snapshot are laid out. It changes with them. Later forms go on
+// with the release that wrote them, for the error of those who do not know them.
 const form = 1
 
 var (
@@ -103,7 +104,7 @@ func (s *Snapshot) Append(w *pack.Writer) {
 // ReadSnapshot reads what Append wrote. The error is ErrForm or ErrDamaged.
 func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 	if f := r.Uint(); f != form && !r.Bad {
-		return s, fmt.Errorf("%w (form %d; this one knows form %d)", ErrForm, f, form)
+		return s, fmt.Errorf("%w: form %d, by sema %.30q; this is sema %s, which knows form %d", ErrForm, f, r.Text(), engine.Version, form)
 	}
 	n := names{known: []string{""}}
 	s.Token, s.Limit = r.Int(), int(r.Int())
@@ -214,6 +215,7 @@ func (n *names) common(w *pack.Writer, r *Recorded, base int64) {
 	n.text(w, r.Client.Host)
 	w.Int(int64(r.Client.PID))
 	n.text(w, r.Client.Label)
+	n.text(w, r.Client.Version)
 	n.text(w, r.Client.Caller)
 	w.Duration(r.Client.Lease)
 }
@@ -221,6 +223,6 @@ func (n *names) common(w *pack.Writer, r *Recorded, base int64) {
 func (n *names) readCommon(r *pack.Reader, base int64) Recorded {
 	return Recorded{
 		ID: n.readID(r), Key: n.readText(r), End: base + r.Int(), Via: n.readText(r), Rival: n.readText(r),
-		Client: engine.Client{Host: n.readText(r), PID: int(r.Int()), Label: n.readText(r), Caller: n.readText(r), Lease: r.Duration()},
+		Client: engine.Client{Host: n.readText(r), PID: int(r.Int()), Label: n.readText(r), Version: n.readText(r), Caller: n.readText(r), Lease: r.Duration()},
 	}
 }

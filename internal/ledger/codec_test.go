@@ -10,6 +10,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/pack"
+	"sema/lab/versions"
 )
 
 func fullSnapshot() Snapshot {
@@ -104,5 +105,22 @@ func TestReadSnapshotRefuses(t *testing.T) {
 	w.B[0]++
 	if _, err := ReadSnapshot(&pack.Reader{B: string(w.B)}); !errors.Is(err, ErrForm) {
 		t.Errorf("another form: %v", err)
+	}
+}
+
+// Snapshots of every form that a release wrote are read for ever.
+func TestFormsOfSnapshots(t *testing.T) {
+	for _, name := range []string{"form1"} {
+		b := versions.Fixture(t, name+".snapshot", func() []byte {
+			w, s := pack.Writer{}, fullSnapshot()
+			s.Append(&w)
+			return w.B
+		})
+		r := pack.Reader{B: string(b)}
+		got, err := ReadSnapshot(&r)
+		if err != nil || !r.Whole() {
+			t.Fatalf("%s: %v", name, err)
+		}
+		versions.Reads(t, name+".json", got)
 	}
 }

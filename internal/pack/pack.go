@@ -59,6 +59,7 @@ func (w *Writer) Who(c engine.Client) {
 	w.Text(c.Host)
 	w.Int(int64(c.PID))
 	w.Text(c.Label)
+	w.Text(c.Version)
 	w.Text(c.Caller)
 	w.Duration(c.Lease)
 }
@@ -152,5 +153,5 @@ func (r *Reader) ID(client string) (id engine.ID) {
 
 // Who reads a client's description.
 func (r *Reader) Who() engine.Client {
-	return engine.Client{Host: r.Text(), PID: int(r.Int()), Label: r.Text(), Caller: r.Text(), Lease: r.Duration()}
+	return engine.Client{Host: r.Text(), PID: int(r.Int()), Label: r.Text(), Version: r.Text(), Caller: r.Text(), Lease: r.Duration()}
 }

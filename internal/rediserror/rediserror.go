@@ -68,7 +68,7 @@ var replies = []struct {
 	{"WRONGTYPE ", Meaning{NotExecuted: true, Hint: "another program uses a key of this name: choose another name for the semaphore, or delete that key"}},
 	{"CROSSSLOT ", Meaning{NotExecuted: true, Hint: hintSlots}},
 
-	{"SEMAVERSION ", Meaning{Temporary: true, NotExecuted: true, Hint: "use one version of sema for all that share this semaphore, or wait until the other one has let go of it; what it holds counts, so delete nothing"}},
+	{"SEMAVERSION ", Meaning{Temporary: true, NotExecuted: true, Hint: "bring all programs that share the semaphore to one release, or wait until those of the other one have let go of it; what they hold counts, so delete nothing"}},
 
 	// The rest may stop a script after its first write.
 	{"ERR Script attempted to access", Meaning{Hint: hintSlots}}, // a key of another slot or node

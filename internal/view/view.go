@@ -71,7 +71,8 @@ type Holder struct {
 	Host    string   `json:"host"`
 	PID     int      `json:"pid"`
 	Label   string   `json:"label"`
-	Caller  string   `json:"caller"` // what the caller calls the permit; "": nothing
+	Version string   `json:"version"` // of sema; "": it does not say
+	Caller  string   `json:"caller"`  // what the caller calls the permit; "": nothing
 }
 
 // Waiter is a client with a ticket.
@@ -85,7 +86,8 @@ type Waiter struct {
 	Host     string  `json:"host"`
 	PID      int     `json:"pid"`
 	Label    string  `json:"label"`
-	Caller   string  `json:"caller"` // what the caller calls the permit; "": nothing
+	Version  string  `json:"version"` // of sema; "": it does not say
+	Caller   string  `json:"caller"`  // what the caller calls the permit; "": nothing
 }
 
 // Summarize is what a look found. The error's text is the caller's to say.
@@ -105,7 +107,7 @@ func Of(name string, st engine.State) State {
 	for _, h := range ByToken(st.Holders) {
 		one := Holder{
 			Permit: h.ID, Key: h.Key, Weight: h.Weight, Left: h.Left.Seconds(), Revoked: h.Revoked,
-			Host: h.Client.Host, PID: h.Client.PID, Label: h.Client.Label, Caller: h.Client.Caller,
+			Host: h.Client.Host, PID: h.Client.PID, Label: h.Client.Label, Version: h.Client.Version, Caller: h.Client.Caller,
 		}
 		if h.Slot >= 0 {
 			one.Slot = &h.Slot
@@ -121,7 +123,7 @@ func Of(name string, st engine.State) State {
 		place[w.Key]++
 		v.Waiters = append(v.Waiters, Waiter{
 			Position: place[w.Key], Permit: w.ID, Key: w.Key, Weight: w.Weight, Waiting: w.Waiting.Seconds(), Behind: w.Behind,
-			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Caller: w.Client.Caller,
+			Host: w.Client.Host, PID: w.Client.PID, Label: w.Client.Label, Version: w.Client.Version, Caller: w.Client.Caller,
 		})
 	}
 	v.Keys = append(v.Keys, KeysOf(st)...)

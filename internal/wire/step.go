@@ -61,13 +61,14 @@ func AppendStep(b []byte, s *Step) []byte {
 	return putTime(b, 7, s.Within)
 }
 
-// appendClient uses the fields 2, 3, 4, 6 and 7.
+// appendClient uses the fields 2, 3, 4, 6, 7 and 8.
 func appendClient(b []byte, c *engine.Client) []byte {
 	b = putText(b, 2, c.Host)
 	b = putInt(b, 3, int64(c.PID))
 	b = putText(b, 4, c.Label)
 	b = putText(b, 6, c.Caller)
-	return putTime(b, 7, c.Lease)
+	b = putTime(b, 7, c.Lease)
+	return putText(b, 8, c.Version)
 }
 
 // readClient takes in one of the fields of a client.
@@ -83,6 +84,8 @@ func (f *fields) readClient(c *engine.Client) {
 		c.Caller = f.text()
 	case 7:
 		c.Lease = f.time()
+	case 8:
+		c.Version = f.text()
 	}
 }
 

@@ -7,11 +7,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"sema/engine"
 	"sema/internal/wire"
+	"sema/lab/versions"
 )
 
 // fill gives every field of a struct a value that is not zero, as rapid draws
@@ -150,4 +152,37 @@ func FuzzReadReply(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Messages that a release sent are read for ever.
+func TestMessagesOfReleases(t *testing.T) {
+	who := engine.Client{Host: "h", PID: 3, Label: "l", Version: "0.1.0", Caller: "c", Lease: time.Second}
+	step := versions.Fixture(t, "v1.step", func() []byte {
+		return wire.AppendStep(nil, &wire.Step{
+			Client: "http.local.a.1", Open: &wire.Open{Name: "x", Who: who, Was: []wire.Life{{As: "m1", Upto: 3}}}, Within: time.Second,
+			Call: engine.Call{Number: 9, Fence: true, Keep: time.Minute, Requests: []engine.Request{
+				{Kind: engine.Ask, ID: engine.ID{Client: "http.local.a.1", Number: 1, Weight: 2, Slot: true}, Limit: 3, Lease: time.Second, Ticket: 2 * time.Second, Waited: 5, Wait: true, Key: "k", PerKey: 2, Who: &who, Behind: 4},
+				{Kind: engine.SetKey, Key: "k", Cap: 2, Share: 300},
+				{Kind: engine.Report, Totals: &engine.Totals{Good: 1, Bad: 2, Waited: 3}},
+				{Kind: engine.SetLimit, Limit: 8, Auto: &engine.Auto{Min: 1, Max: 9, Bad: 31}},
+			}},
+		})
+	})
+	s, err := wire.ReadStep(step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions.Reads(t, "v1.step.json", s)
+	reply := versions.Fixture(t, "v1.reply", func() []byte {
+		return wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: engine.Reply{
+			Limit: 3, PerKey: 2, Room: true, Deaf: true, Recalled: true, Leave: engine.Pass, Recheck: time.Second,
+			Answers:      []engine.Answer{{Status: engine.Granted, Token: 7, Slot: 1, Lease: time.Second}, {Status: engine.Queued, Ahead: 2, Ticket: 9}, {Status: engine.TooHeavy, Bound: 3}},
+			Notification: engine.Notification{Ask: true, Renew: true, Recheck: 4, Recall: engine.RecallAll, Grants: []engine.Grant{{ID: engine.ID{Client: "me", Number: 1, Weight: 1}, Token: 8, Slot: -1, Ticket: 5, Unsure: true}}},
+		}}, "me")
+	})
+	r, err := wire.ReadReply(reply, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions.Reads(t, "v1.reply.json", r)
 }

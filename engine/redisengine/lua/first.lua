@@ -19,7 +19,10 @@ else
 end
 local _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher
 if raw then
-  if string.sub(raw, 1, 4) ~= MARK then return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw)) end
+  if string.sub(raw, 1, 4) ~= MARK then
+    if string.find(raw, '^sem%d') and string.sub(raw, -4) ~= MARK then redis.pcall('HSET', KEYS[1], '', raw .. MARK) end
+    return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw, redis.call('HGET', KEYS[1], 'release') or '?'))
+  end
   _, limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = struct.unpack(STATE, raw)
 else
   limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = 0, 0, 0, 0, math.huge, 0, 0, 0, 0, 0, 0, ''

@@ -17,7 +17,9 @@ if not raw then
   if is ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a ' .. is .. ' that is not sema\'s') end
   return {now, 0, 0, 0, 1, {}, {}, {}, {}, ''}
 end
-if string.sub(raw, 1, 4) ~= MARK then return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw)) end
+if string.sub(raw, 1, 4) ~= MARK then
+  return redis.error_reply(string.format(string.find(raw, '^sem%d') and OTHER_VERSION or NOT_OURS, KEYS[1], raw, redis.call('HGET', KEYS[1], 'release') or '?'))
+end
 local _, limit, used, _, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
 local auto = redis.pcall('HGET', KEYS[6], '')
 if type(auto) ~= 'string' then auto = '' end -- none, or somebody else's key

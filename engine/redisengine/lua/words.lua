@@ -43,8 +43,11 @@
 --       c how                            you may keep permits no longer (1), nor pass them on (2)
 local MARK = 'sem3'
 
--- What is said of a state with another mark: its key, and the mark.
-local OTHER_VERSION = 'SEMAVERSION %s is in use by another version of sema, whose layout is %.4s; this version has sem3'
+-- What is said of a state with another mark: its key, the mark, and the release that wrote it, which is in the
+-- state's field 'release' from the next mark on. Bytes behind STATE are signs between releases, which no write keeps:
+-- a release that writes an older layout leaves one there, and sees when an older release has written since; and
+-- a release that cannot read a state leaves its mark there, and is seen by those who can. See docs/compatibility.md.
+local OTHER_VERSION = 'SEMAVERSION %s is kept in layout %.4s, by sema %s'
 local HAS_KEYS = 'SEMAKEYED %s has keys, and the call does not name theirs'
 local NOT_OURS = 'WRONGTYPE %s is not sema\'s'
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -32,9 +34,11 @@ of them at most; and waiters key by key.
     it holds itself), before (so many keys go before it), why
   holders: list of permit, key, weight, slot (null: none), token (null: not
     recorded), age_seconds (null: not recorded), lease_left_seconds,
-    revoked, host, pid, label, caller (what it calls the permit)
+    revoked, host, pid, label, version (of sema, if it says), caller (what it
+    calls the permit)
   waiters: list of position (from 1, in its key), permit, key, weight, waiting_seconds,
-    behind (so many more callers wait in its process), host, pid, label, caller`
+    behind (so many more callers wait in its process), host, pid, label, version,
+    caller`
 
 func (p *program) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -75,6 +79,9 @@ func table(name string, st sema.State) string {
 	if text := reasons.Adapting(st); text != "" {
 		fmt.Fprintf(&b, "%s\n", text)
 	}
+	if text := releases(st); text != "" {
+		fmt.Fprintf(&b, "%s\n", text)
+	}
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	shown := view.Of(name, st)
 	tableOfKeys(t, shown.Keys)
@@ -113,6 +120,27 @@ func table(name string, st sema.State) string {
 	}
 	_ = t.Flush()
 	return b.String()
+}
+
+// releases says how many of those who hold and wait run which release of sema, if they
+// run several; else nothing.
+func releases(st sema.State) string {
+	n := map[string]int{}
+	for i := range st.Holders {
+		n[st.Holders[i].Client.Version]++
+	}
+	for i := range st.Waiters {
+		n[st.Waiters[i].Client.Version]++
+	}
+	delete(n, "") // they do not say, as callers of the HTTP API
+	if len(n) < 2 {
+		return ""
+	}
+	var list []string
+	for _, version := range slices.Sorted(maps.Keys(n)) {
+		list = append(list, fmt.Sprintf("%d of sema %s", n[version], printable(version, 30)))
+	}
+	return "releases: " + strings.Join(list, ", ")
 }
 
 // mostKeys is how many keys human eyes are shown.

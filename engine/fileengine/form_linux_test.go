@@ -1,0 +1,152 @@
+package fileengine
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"sema/engine"
+	"sema/lab/child"
+	"sema/lab/expect"
+	"sema/lab/versions"
+)
+
+// releaseRole is a process of a release that knows forms up to some one.
+const releaseRole = "fileengine release"
+
+type release struct {
+	Dir    string
+	Newest int
+	Work   versions.Work
+}
+
+func init() {
+	child.Role(releaseRole, func(r release) error {
+		e, err := New(r.Dir, nil)
+		if err != nil {
+			return err
+		}
+		e.newest = r.Newest
+		return errors.Join(r.Work.Serve(e), e.Close())
+	})
+}
+
+// formOf is the form of the log of the semaphore x.
+func formOf(t *testing.T, dir string) int {
+	b, err := os.ReadFile(logOf(dir))
+	expect.OK(t, err)
+	form, _, _ := readForm(b)
+	return form
+}
+
+// Programs of a release and of the next one share a directory while the one takes the
+// other's place, in both directions, and nobody notices. The log is written in the newer
+// form when the older release was not seen for a while, and in the older one when it is back.
+func TestReleasesShareADirectory(t *testing.T) {
+	dir := t.TempDir()
+	crew := versions.NewCrew(t, versions.Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
+	start := func(newest int) func(versions.Work) *exec.Cmd {
+		return func(w versions.Work) *exec.Cmd {
+			cmd, err := child.Command(releaseRole, release{dir, newest, w})
+			expect.OK(t, err)
+			return cmd
+		}
+	}
+	const older, newer = newestForm, newestForm + 1
+	inForm := func(form int) func() bool { return func() bool { return formOf(t, dir) == form } }
+
+	first, second := crew.Join(start(older)), crew.Join(start(older))
+	third := crew.Join(start(newer)) // the upgrade begins
+	first.Leave()
+	fourth := crew.Join(start(newer))
+	second.Leave()
+	if got := formOf(t, dir); got != older {
+		t.Errorf("an older release was here a moment ago, and the log is in form %d", got)
+	}
+	sign := (&Engine{dir: dir}).signOf(older)
+	long := time.Now().Add(-knownFor - time.Minute)
+	expect.OK(t, os.Chtimes(sign, long, long))
+	expect.Until(t, "the log is in the newer form", inForm(newer))
+
+	fifth := crew.Join(start(older)) // is served, although it cannot read that
+	expect.Until(t, "the log is in the older form again", inForm(older))
+	third.Leave()
+	sixth := crew.Join(start(older))
+	fourth.Leave()
+	fifth.Leave()
+	sixth.Leave()
+	crew.Judge()
+}
+
+// A log in a form that is not known is left as it is. The error says who wrote it, and
+// that it may pass.
+func TestALogOfALaterForm(t *testing.T) {
+	for _, line := range []string{"sema log 9\n", "sema log 10 0.7.1\n", "sema log 4 0.0.1\n"} {
+		dir := t.TempDir()
+		expect.OK(t, os.WriteFile(logOf(dir), []byte(line+"hello"), 0o600))
+		u := openUser(t, openEngine(t, dir), "x", 1)
+		_, err := u.call(u.ask(false))
+		var e *engine.Error
+		var unknown *formError
+		if !errors.As(err, &unknown) || !errors.As(err, &e) || !e.Temporary || !e.NotExecuted || e.Hint == "" {
+			t.Errorf("%q: error %#v", line, err)
+			continue
+		}
+		for _, word := range append(strings.Fields(line)[2:], "sema "+engine.Version, "form 5") {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%q: %q has no %q", line, err, word)
+			}
+		}
+		if b, err := os.ReadFile(logOf(dir)); err != nil || string(b) != line+"hello" {
+			t.Errorf("%q became %q, %v", line, b, err)
+		}
+	}
+}
+
+// What only looks like the beginning of a log is damage.
+func TestTheLineOfALog(t *testing.T) {
+	for text, want := range map[string]int{
+		"sema log 5 0.1.0\nx": 5, "sema log 5\nx": 5, "sema log 12 0.2.0-rc.1\nx": 12,
+		"": 0, "sema log 5": 0, "sema log \n": 0, "sema log x\n": 0, "sema log 0\n": 0, "sema log -1\n": 0, "semi log 5\n": 0,
+		"sema log 5 " + strings.Repeat("0", maxForm) + "\n": 0, "sema log 5 \x1b[2J\n": 0,
+	} {
+		form, _, rest := readForm([]byte(text))
+		if form != want || want != 0 && string(rest) != "x" {
+			t.Errorf("%q: form %d, rest %q", text, form, rest)
+		}
+	}
+}
+
+// Logs of every form that a release wrote are read for ever.
+func TestFormsOfLogs(t *testing.T) {
+	for _, name := range []string{"form5"} {
+		b := versions.Fixture(t, name+".log", func() []byte {
+			dir := t.TempDir()
+			a, b := openUser(t, openEngine(t, dir), "x", 2), openUser(t, openEngine(t, dir), "x", 2)
+			a.take(t)
+			expect.OK(t, b.release(b.take(t)))
+			b.take(t)
+			for _, u := range []*user{a, b} {
+				if status := u.status(t, u.ask(true)); status != engine.Queued {
+					t.Fatal(status)
+				}
+			}
+			keyed := a.ask(true)
+			keyed.Key, keyed.PerKey = "acme", 1
+			a.status(t, keyed)
+			a.status(t, engine.Request{Kind: engine.Report, Totals: &engine.Totals{Good: 5, Bad: 2, Waited: 1}})
+			a.status(t, engine.Request{Kind: engine.SetLimit, Limit: 2, Pin: true})
+			text, err := os.ReadFile(logOf(dir))
+			expect.OK(t, err)
+			return text
+		})
+		m, err := readImage(b, newestForm)
+		if err != nil || m.end != int64(len(b)) {
+			t.Fatalf("%s: %v, %d of %d bytes", name, err, m.end, len(b))
+		}
+		versions.Reads(t, name+".json", m.ledger.Save())
+	}
+}

@@ -1,0 +1,60 @@
+package redisengine
+
+import (
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// beOfTheNextRelease has this process run a release to come: its state has another layout, sem4, with
+// one more number in front. It does what docs/compatibility.md wants of it: it reads both, and writes the older one
+// while that was written, or asked for, a moment ago, or one of those who hold or wait cannot read the other.
+func beOfTheNextRelease() {
+	replace := func(text, from, to string) string {
+		if !strings.Contains(text, from) {
+			panic("redisengine: " + from + " is not there")
+		}
+		return strings.ReplaceAll(text, from, to)
+	}
+	words := replace(wordsLua, "local MARK = 'sem3'\n", `local MARK, OLD, KNOWN = 'sem4', 'sem3', 1000000
+local older, seen = true, 0 -- whether the state is to be written as before, and when that was last needed
+`)
+	number := "local STATE = '<c4dddddddddddBs'"
+	words = replace(words, "local STATE = '<c4ddddddddddBs'", number+`
+local OLD_STATE = '<c4ddddddddddBs'
+local function pack_state(...)
+  if older then return struct.pack(OLD_STATE, OLD, ...) .. struct.pack('<d', seen) end
+  return struct.pack(STATE, MARK, 7, ...)
+end
+`)
+	const numbers = "limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher"
+	const refuse = "  if string.sub(raw, 1, 4) ~= MARK then\n"
+	head, rest, _ := strings.Cut(firstLua, refuse)
+	refusal, rest, _ := strings.Cut(rest, "  end\n  _, "+numbers+" = struct.unpack(STATE, raw)\n")
+	first := head + `  local behind
+  if string.sub(raw, 1, 4) == OLD then
+    _, ` + numbers + `, behind = struct.unpack(OLD_STATE, raw)
+    seen = #raw >= behind and struct.unpack('<d', raw, behind) or now
+    older = seen + KNOWN > now
+    for _, id in ipairs(older and {} or redis.call('HKEYS', KEYS[1])) do
+      if string.sub(id, 2, 2) == '3' then older, seen = true, now end
+    end
+    if not older then redis.call('HSET', KEYS[1], 'release', '0.2.0') end
+  elseif string.sub(raw, 1, 4) == MARK then
+    _, _, ` + numbers + `, behind = struct.unpack(STATE, raw)
+    older = #raw >= behind -- such a release has asked
+    if older then
+      seen = now
+      redis.call('HDEL', KEYS[1], 'release')
+    end
+  else
+` + refusal + "  end\n" + rest
+	first = replace(first, "local _, "+numbers+"\n", "seen = now\nlocal _, "+numbers+"\n")
+	plain := replace(plainLua, "struct.pack(STATE, MARK, ", "pack_state(")
+	last := replace(lastLua, "struct.pack(STATE, MARK, ", "pack_state(")
+	stepSource = words + first + plain + "local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\nreturn R\nend\nlocal function with_keys(R)\n" + keysLua + "end\n" + last
+	stepHash = redis.NewScript(stepSource).Hash()
+}
+
+// ofTheNextRelease gives the clients of an engine names that say that they read sem4.
+func (e *Engine) ofTheNextRelease() { e.clients = e.clients[:1] + "4" + e.clients[2:] }
