@@ -30,19 +30,29 @@ func TestARowOfALaterRelease(t *testing.T) {
 		p, err := s.Acquire(t.Context())
 		expect.OK(t, err)
 
-		row := store.rows["x"]
-		row.Data = append(bytes.Clone(row.Data), "what is to come"...)
-		store.rows["x"] = row
+		row := func() register.Next {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			return store.rows["x"]
+		}
+		put := func(n register.Next) {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			store.rows["x"] = n
+		}
+		more := row()
+		more.Data = append(bytes.Clone(more.Data), "what is to come"...)
+		put(more)
 		if st, err := s.State(t.Context()); err != nil || st.Used != 1 {
 			t.Errorf("more behind a row: %+v, %v", st, err)
 		}
 		expect.OK(t, p.Release())
 
-		was := store.rows["x"]
+		was := row()
 		later := was
 		later.Version++
 		later.Data = []byte("\x02\x050.7.1 whatever")
-		store.rows["x"] = later
+		put(later)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = s.TryAcquire(ctx)
@@ -55,8 +65,8 @@ func TestARowOfALaterRelease(t *testing.T) {
 				t.Errorf("%q has no %q", err, word)
 			}
 		}
-		if !bytes.Equal(store.rows["x"].Data, later.Data) {
-			t.Errorf("the row became %q", store.rows["x"].Data)
+		if !bytes.Equal(row().Data, later.Data) {
+			t.Errorf("the row became %q", row().Data)
 		}
 		got := make(chan error)
 		go func() {
@@ -66,11 +76,9 @@ func TestARowOfALaterRelease(t *testing.T) {
 			}
 			got <- err
 		}()
-		time.Sleep(10 * time.Second)
-		store.mu.Lock()
+		time.Sleep(time.Second)
 		was.Version = later.Version + 1
-		store.rows["x"] = was
-		store.mu.Unlock()
+		put(was)
 		expect.OK(t, <-got)
 	})
 }
