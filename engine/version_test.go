@@ -1,0 +1,19 @@
+package engine_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"sema/engine"
+	"sema/lab/expect"
+)
+
+// The version that sessions say is the newest of the changelog, or one on the way to the next.
+func TestVersionIsInTheChangelog(t *testing.T) {
+	text, err := os.ReadFile("../CHANGELOG.md")
+	expect.OK(t, err)
+	if !strings.Contains(string(text), "\n## "+engine.Version+"\n") && !strings.Contains(string(text), "\n## "+engine.Version+" ") {
+		t.Errorf("CHANGELOG.md has no section %s", engine.Version)
+	}
+}
