@@ -228,7 +228,7 @@ servers-quick:
 	go run ./lab/redistest/suites -quick $(QUICK_SERVER)
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
-ACTIONLINT = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+ACTIONLINT = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*.yml
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0
 
 lint:

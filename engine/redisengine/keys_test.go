@@ -335,20 +335,40 @@ func TestAForeignKeyIsRefused(t *testing.T) {
 	for _, kind := range []string{"state", "holders", "waiters", "slots", "fences", "keepers"} {
 		for _, inUse := range []bool{false, true} {
 			for _, value := range []string{"string", "list", "hash"} {
-				foreignKey(ctx, t, e, rdb, kind, inUse, value, fails[inUse][kind])
+				foreignKey(ctx, t, e, rdb, kind, "", inUse, value, fails[inUse][kind])
+			}
+		}
+	}
+	// Those of a semaphore that keys share.
+	fails = map[bool]map[string][]string{
+		false: {"turn": all[:2], "keys": all[:2], "lines": all[:2]},
+		true:  {"turn": {"acquire", "set limit"}, "keys": {"acquire", "try", "set limit", "state", "renew"}, "lines": {"acquire", "state"}},
+	}
+	for _, kind := range []string{"turn", "keys", "lines"} {
+		for _, inUse := range []bool{false, true} {
+			for _, value := range []string{"string", "list", "hash"} {
+				foreignKey(ctx, t, e, rdb, kind, "acme", inUse, value, fails[inUse][kind])
 			}
 		}
 	}
 }
 
-func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Client, kind string, inUse bool, value string, fails []string) {
+// foreignKey has somebody else use a key that a semaphore needs; its permits are those of
+// a key that shares it, or nobody's.
+func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Client, kind, of string, inUse bool, value string, fails []string) {
 	expect.OK(t, rdb.FlushAll(ctx).Err())
 	s := openSem(t, e, "x", 1, &sema.Options{Slots: true, Label: "l", Renew: sema.NoRenewal})
+	take, try := s.Acquire, s.TryAcquire
+	if of != "" {
+		take, try = s.For(of).Acquire, s.For(of).TryAcquire
+	}
 	o := operator(t, e, "x")
 	defer func() { expect.OK(t, rdb.Del(ctx, "sema:{x}:"+kind).Err()); expect.OK(t, s.Close()) }() // what is owed goes out
 	var held *sema.Permit
 	if inUse {
-		held = acquire(t, s)
+		var err error
+		held, err = take(ctx)
+		expect.OK(t, err)
 	}
 	key := "sema:{x}:" + kind
 	expect.OK(t, rdb.Del(ctx, key).Err())
@@ -358,14 +378,14 @@ func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Cli
 	case "list":
 		expect.OK(t, rdb.LPush(ctx, key, "theirs").Err())
 	case "hash":
-		if kind == "fences" || kind == "keepers" {
+		if kind == "fences" || kind == "keepers" || kind == "keys" {
 			return // is one
 		}
 		expect.OK(t, rdb.HSet(ctx, key, "theirs", 1).Err())
 	}
 	for what, do := range map[string]func() error{
-		"acquire":   func() error { _, err := s.Acquire(ctx); return err },
-		"try":       func() error { _, err := s.TryAcquire(ctx); return err },
+		"acquire":   func() error { _, err := take(ctx); return err },
+		"try":       func() error { _, err := try(ctx); return err },
 		"set limit": func() error { return o.SetLimit(ctx, 7) },
 		"state":     func() error { _, err := s.State(ctx); return err },
 		"renew":     func() error { return held.Renew(ctx) },

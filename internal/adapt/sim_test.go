@@ -7,7 +7,7 @@ import (
 )
 
 // seeds is how often each case is run here; make adapt runs each a thousand times.
-const seeds = 3
+const seeds = 1
 
 // A fleet on each kind of server, in virtual time.
 func TestFleets(t *testing.T) {

@@ -131,6 +131,8 @@ if s.asker then
   if next_end < math.huge then recheck = math.max(1, next_end - now) end
 end
 R.answer(s, 0, 0, 0, 0) -- ends the last record
+local room = s.queued == 0
+if s.keyed then room = R.room(s) end -- before anything is written: it refuses a foreign key
 
 R.write_waiters(s)
 if s.limit > 0 then
@@ -192,9 +194,6 @@ for who, news in pairs(s.news) do
     redis.pcall(string.byte(who) == 115 and 'SPUBLISH' or 'PUBLISH', s.inbox .. who, message)
   end
 end
-local room, cap = s.queued == 0, ''
-if s.keyed then
-  room = R.room(s)
-  if s.keyed.per_key > 0 then marked, cap = marked + 32, struct.pack('<d', s.keyed.per_key) end
-end
+local cap = ''
+if s.keyed and s.keyed.per_key > 0 then marked, cap = marked + 32, struct.pack('<d', s.keyed.per_key) end
 return struct.pack(HEAD, s.limit, recheck, marked + (room and 16 or 0)) .. cap .. table.concat(s.out) .. own
