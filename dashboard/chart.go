@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,7 +127,7 @@ func charts(past stretch, points []history.Point) []chart {
 	of := func(q float64) func(*history.Point) float64 {
 		return func(p *history.Point) float64 { return p.Waits.Quantile(q).Seconds() }
 	}
-	return []chart{
+	list := []chart{
 		chartOf("In use", past, points, number,
 			line{"used", "used", func(p *history.Point) float64 { return float64(p.Used) }, true},
 			line{"limit", "limit", func(p *history.Point) float64 { return float64(p.Limit) }, false}),
@@ -142,4 +143,9 @@ func charts(past stretch, points []history.Point) []chart {
 			line{"lost", "perhaps lost", func(p *history.Point) float64 { return float64(p.Lost) }, false},
 			line{"left", "gave up waiting", func(p *history.Point) float64 { return float64(p.Left) }, false}),
 	}
+	if slices.ContainsFunc(points, func(p history.Point) bool { return p.Auto }) {
+		list = slices.Insert(list, 1, chartOf("What went badly", past, points, func(v float64) string { return fmt.Sprintf("%g %%", v) },
+			line{"lost", "part of the time held", func(p *history.Point) float64 { return 100 * p.Bad }, true}))
+	}
+	return list
 }

@@ -21,6 +21,7 @@ type row struct {
 	Limit   int32              `json:"limit"`
 	Waiting int32              `json:"waiting,omitempty"`
 	Oldest  uint32             `json:"oldest_ms,omitempty"`
+	Bad     uint16             `json:"bad,omitempty"` // thousandths of the time held that went badly, and 1; 0: no controller finds the limit
 	Waits   [waitBounds]uint16 `json:"waits,omitzero"`
 }
 
@@ -83,7 +84,7 @@ type Visit struct {
 
 // texts is how many bytes are behind a visit's strings.
 func (v *Visit) texts() int {
-	return len(v.ID) + len(v.Client.Host) + len(v.Client.Label) + len(v.Client.Caller) + len(v.Key)
+	return len(v.ID) + len(v.Client.Host) + len(v.Client.Label) + len(v.Client.Version) + len(v.Client.Caller) + len(v.Key)
 }
 
 // From is when it was first seen, or came.
@@ -203,6 +204,9 @@ func (s *semaphore) change(step time.Duration, c Change) {
 // add notes what a look found.
 func (s *semaphore) add(step time.Duration, l watch.Look) {
 	fresh := row{Used: clip(l.Used), Limit: clip(l.Limit), Waiting: clip(l.Waiting), Oldest: uint32(min(l.Oldest.Milliseconds(), math.MaxUint32))}
+	if l.Auto != nil {
+		fresh.Bad = uint16(min(max(l.Auto.Bad, 0), 1000) + 1)
+	}
 	for _, e := range l.Events {
 		s.hear(step, l, e, &fresh)
 	}

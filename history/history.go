@@ -34,7 +34,7 @@ type Options struct {
 	Step time.Duration
 
 	// Bytes bounds the memory: 1 MB … 2 GB (2³¹ - 1 bytes). When it is full, the semaphore with the most
-	// loses its oldest. Default 60 MB: an hour of 1,000 semaphores that change all the time.
+	// loses its oldest. Default 70 MB: an hour of 1,000 semaphores that change all the time.
 	Bytes int
 
 	// Always has the Watcher look at all semaphores all the time, once each of its
@@ -76,7 +76,7 @@ func New(w *watch.Watcher, o *Options) (*History, error) {
 	options := *o
 	options.Keep = cmp.Or(o.Keep, time.Hour)
 	options.Step = cmp.Or(o.Step, 5*time.Second)
-	options.Bytes = cmp.Or(o.Bytes, 60_000_000)
+	options.Bytes = cmp.Or(o.Bytes, 70_000_000)
 	options.Log = cmp.Or(o.Log, slog.Default())
 	if err := cmp.Or(
 		engine.ValidateRange("history", "Options.Keep", options.Keep, time.Minute, 24*time.Hour),

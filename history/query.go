@@ -13,6 +13,8 @@ type Point struct {
 	Used    int           `json:"used"`
 	Limit   int           `json:"limit"`
 	Waiting int           `json:"waiting"` // callers
+	Auto    bool          `json:"auto"`    // a controller found the limit
+	Bad     float64       `json:"bad"`     // the largest part of the time held that went badly, as the controller saw it, 0 … 1
 	Oldest  time.Duration `json:"oldest"`  // the longest wait of those who waited
 	Granted int           `json:"granted"` // permits, as far as looks saw them
 	Lost    int           `json:"lost"`    // of those that went, they may have been lost: see Ended
@@ -62,6 +64,9 @@ func (h *History) Series(name string, from, to time.Time, every time.Duration) (
 func (p *Point) add(r *row) {
 	p.Used, p.Limit, p.Waiting = max(p.Used, int(r.Used)), int(r.Limit), max(p.Waiting, int(r.Waiting))
 	p.Oldest = max(p.Oldest, time.Duration(r.Oldest)*time.Millisecond)
+	if r.Bad > 0 {
+		p.Auto, p.Bad = true, max(p.Bad, float64(r.Bad-1)/1000)
+	}
 	p.Granted, p.Lost, p.Left = p.Granted+int(r.Granted), p.Lost+int(r.Lost), p.Left+int(r.Left)
 	p.Waits.add(&r.Waits)
 }

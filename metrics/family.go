@@ -11,6 +11,7 @@ const (
 	Limit           = "sema.limit"            // gauge: the weight that may be held; the engine's
 	QueueSize       = "sema.queue.size"       // gauge: how many callers wait; the engine's
 	QueueOldest     = "sema.queue.oldest"     // gauge: how long the one who came first has waited; the engine's
+	LimitBad        = "sema.limit.bad"        // gauge: part of the time held that went badly in the last window of what finds the limit; the engine's
 	KeysInTurn      = "sema.keys.in_turn"     // gauge: how many keys wait and are below their caps; the engine's
 	KeysFull        = "sema.keys.full"        // gauge: how many keys wait and are at their caps; the engine's
 	LeasesReclaimed = "sema.leases.reclaimed" // counter: permits whose lease ended without a release; the engine's
@@ -102,6 +103,7 @@ var about = []Family{
 	{Name: LeasesActive, Unit: "{permit}", Help: "Weight that is held."},
 	{Name: QueueSize, Unit: "{caller}", Help: "Callers that wait for a permit."},
 	{Name: QueueOldest, Unit: "s", Help: "How long the caller that came first has waited."},
+	{Name: LimitBad, Unit: "1", Help: "Part of the time held that went badly in the last window of the controller that finds the limit, 0 to 1."},
 	{Name: KeysInTurn, Unit: "{key}", Help: "Keys that wait for others or for free weight."},
 	{Name: KeysFull, Unit: "{key}", Help: "Keys that wait for weight that they hold themselves: they are at their caps."},
 	{Name: LeasesReclaimed, Unit: "{permit}", Kind: Counter, Help: "Permits whose lease ended without a release."},

@@ -121,11 +121,14 @@ func (x *Watch) Families(ctx context.Context) []Family {
 		}
 		shown[label] = sum(shown[label], s)
 	}
-	var limit, active, size, oldest, inTurn, full []Series
+	var limit, bad, active, size, oldest, inTurn, full []Series
 	for label, s := range shown {
 		name := []Label{{LabelName, label}}
 		if label != Other { // a sum of limits limits nothing
 			limit = append(limit, Series{Labels: name, Value: float64(s.Limit)})
+			if s.Auto != nil {
+				bad = append(bad, Series{Labels: name, Value: float64(s.Auto.Bad) / 1000})
+			}
 		}
 		active = append(active, Series{Labels: name, Value: float64(s.Used)})
 		size = append(size, Series{Labels: name, Value: float64(s.Waiting)})
@@ -135,11 +138,11 @@ func (x *Watch) Families(ctx context.Context) []Family {
 			full = append(full, Series{Labels: name, Value: float64(s.Full)})
 		}
 	}
-	for _, series := range [][]Series{limit, active, size, oldest, inTurn, full} {
+	for _, series := range [][]Series{limit, bad, active, size, oldest, inTurn, full} {
 		sortByName(series)
 	}
 	return []Family{
-		family(Limit, limit), family(LeasesActive, active), family(QueueSize, size), family(QueueOldest, oldest),
+		family(Limit, limit), family(LimitBad, bad), family(LeasesActive, active), family(QueueSize, size), family(QueueOldest, oldest),
 		family(KeysInTurn, inTurn), family(KeysFull, full),
 		family(LeasesReclaimed, x.ended(labels)), family(EngineUp, []Series{{Value: 1}}),
 	}
@@ -154,6 +157,9 @@ func sum(a, b watch.Summary) watch.Summary {
 	a.InTurn += b.InTurn
 	a.Full += b.Full
 	a.Oldest = max(a.Oldest, b.Oldest)
+	if a.Auto == nil {
+		a.Auto = b.Auto
+	}
 	return a
 }
 

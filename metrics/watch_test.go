@@ -149,6 +149,31 @@ func TestWatchNamesNoKey(t *testing.T) {
 	})
 }
 
+// What a controller that finds the limit says is a gauge, while it says it.
+func TestWatchHasWhatWentBadly(t *testing.T) {
+	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
+		s := semaphore(t, e, "llm", 3, sema.Options{})
+		defer func() { _ = s.Close() }()
+		defer runtime.KeepAlive(take(t, s))
+		if got := text(t, x); strings.Contains(got, "sema_limit_bad{") {
+			t.Errorf("nobody finds the limit:\n%s", got)
+		}
+		raw, err := e.Open("llm", engine.Client{}, func(engine.Notification) {})
+		expect.OK(t, err)
+		defer func() { _ = raw.Close() }()
+		_, err = raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{
+			{Kind: engine.SetLimit, Limit: 4, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}},
+		}})
+		expect.OK(t, err)
+		time.Sleep(10 * time.Second) // virtual
+		wants(t, text(t, x), map[string]string{`sema_limit_bad{sema_name="llm"}`: "0.031", `sema_limit{sema_name="llm"}`: "4"})
+		time.Sleep(2 * time.Minute)
+		if got := text(t, x); strings.Contains(got, "sema_limit_bad{") {
+			t.Errorf("long after the controller's last word:\n%s", got)
+		}
+	})
+}
+
 func TestWatchCountsLeasesThatEnd(t *testing.T) {
 	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
 		// Nobody renews a detached permit after Close, as if its process had died.

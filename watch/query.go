@@ -27,6 +27,7 @@ type Summary struct {
 	Keys    int           // keys that hold, wait, or have a rule; 0: nobody shares it
 	InTurn  int           // keys that wait for others, or for free weight
 	Full    int           // keys that wait for what they hold themselves: they are at their caps
+	Auto    *engine.Auto  // what the controller that finds the limit said last; nil: there is none
 	Looked  time.Time     // when this was so
 	Err     error         // the last look failed; the rest, if Looked is not zero, is of the one before
 }
@@ -35,7 +36,7 @@ type Summary struct {
 func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
-		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Keys: len(st.Keys),
+		Holders: len(st.Holders), Waiting: st.Waiting(), Looked: looked, Keys: len(st.Keys), Auto: st.Auto,
 	}
 	for i := range st.Keys {
 		switch k := &st.Keys[i]; {

@@ -1,0 +1,34 @@
+package dashboard_test
+
+import (
+	"testing"
+	"time"
+
+	"sema/dashboard"
+	"sema/engine"
+)
+
+// Of a limit that finds itself the page says by what, and draws what went badly; of
+// another one it says nothing of that.
+func TestALimitThatFindsItself(t *testing.T) {
+	kept(t, dashboard.Options{}, func(t *testing.T, s *site) {
+		acquire(t, s.semaphore("llm", 37, nil), 1)
+		acquire(t, s.semaphore("plain", 37, nil), 1)
+		raw, err := s.engine.Open("llm", engine.Client{}, func(engine.Notification) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = raw.Close() }()
+		for number, bad := range []int{310, 31} {
+			reply, err := raw.Step(t.Context(), engine.Call{Number: uint64(number + 1), Requests: []engine.Request{
+				{Kind: engine.SetLimit, Limit: 37, Auto: &engine.Auto{Min: 2, Max: 200, Bad: bad}},
+			}})
+			if err != nil || reply.Answers[0].Status != engine.Done {
+				t.Fatal(reply, err)
+			}
+			time.Sleep(20 * time.Second)
+		}
+		has(t, s.get(200, "/semaphore?name=llm"), "adapting 2…200: 3.1 % of the time held was bad", "What went badly; part of the time held: up to 31 %", ">40 %<")
+		hasNot(t, s.get(200, "/semaphore?name=plain"), "adapting", "What went badly")
+	})
+}
