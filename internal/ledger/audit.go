@@ -25,7 +25,7 @@ func (l *Ledger) Audit() error {
 		switch {
 		case k.held != held[k]:
 			return fmt.Errorf("key %q holds %d, and %d is counted", k.name, held[k], k.held)
-		case k.held == 0 && len(k.queue) == 0 && !k.ruled:
+		case k.idle() && l.keys.on:
 			return fmt.Errorf("key %q is remembered for nothing", k.name)
 		case (k.where == nowhere) != (len(k.queue) == 0):
 			return fmt.Errorf("key %q with %d tickets is at %d", k.name, len(k.queue), k.where)

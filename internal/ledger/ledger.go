@@ -165,7 +165,8 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	reply := engine.Reply{Answers: make([]engine.Answer, len(c.Requests))}
 	var asker engine.ID
 	refused, again, acts := false, false, false
-	for i, r := range c.Requests {
+	for i := range c.Requests {
+		r := &c.Requests[i]
 		a := l.carryOut(now, who, r)
 		if a.Status != engine.Granted {
 			a.Slot = -1
@@ -208,7 +209,7 @@ func (l *Ledger) begin(caller string) {
 	clear(l.handed)
 }
 
-func (l *Ledger) carryOut(now int64, who engine.Client, r engine.Request) engine.Answer {
+func (l *Ledger) carryOut(now int64, who engine.Client, r *engine.Request) engine.Answer {
 	switch r.Kind {
 	case engine.Ask:
 		return l.ask(now, who, r)
@@ -264,12 +265,14 @@ func (l *Ledger) fence(now int64, client string, number uint64) {
 }
 
 // ask grants, queues or refuses.
-func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answer {
+func (l *Ledger) ask(now int64, who engine.Client, r *engine.Request) engine.Answer {
 	if l.limit == 0 && r.ID.Weight > r.Limit {
 		return engine.Answer{Status: engine.TooHeavy, Bound: r.Limit} // and there still is no semaphore
 	}
 	l.open(now, r)
-	l.keys.on = l.keys.on || r.Key != ""
+	if r.Key != "" {
+		l.nameKeys()
+	}
 	of, late := l.claim(now, who, r)
 	if h := l.holder(now, r.ID); h != nil && l.handed[r.ID] == "" {
 		if h.revoked {
@@ -345,7 +348,7 @@ func (l *Ledger) ask(now int64, who engine.Client, r engine.Request) engine.Answ
 // session asks again, or if the ask is late: for a caller that came before the
 // ticket's. Then the session is its rival: it may be the one that its caller still
 // listens to.
-func (l *Ledger) claim(now int64, who engine.Client, r engine.Request) (is owner, late bool) {
+func (l *Ledger) claim(now int64, who engine.Client, r *engine.Request) (is owner, late bool) {
 	of := l.ownerOf(r.ID)
 	switch {
 	case of == nil && r.Who == nil:
@@ -377,7 +380,7 @@ func (l *Ledger) ownerOf(id engine.ID) *owner {
 }
 
 // renew extends a permit.
-func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
+func (l *Ledger) renew(now int64, r *engine.Request) engine.Answer {
 	h := l.holder(now, r.ID)
 	switch {
 	case h == nil:
@@ -398,7 +401,7 @@ func (l *Ledger) renew(now int64, r engine.Request) engine.Answer {
 // release gives back a permit or leaves the queue. A client whose permit was
 // given back by another renews, and so hears of it. A session that gives back what
 // is its own, because its caller has gone, leaves it to its rival.
-func (l *Ledger) release(now int64, r engine.Request) engine.Answer {
+func (l *Ledger) release(now int64, r *engine.Request) engine.Answer {
 	h, of := l.holder(now, r.ID), l.ownerOf(r.ID)
 	switch {
 	case of == nil:
@@ -528,7 +531,7 @@ func (l *Ledger) forget(h *holder) {
 
 // open makes sure the semaphore exists, with the limit that the first user gives,
 // or the newest.
-func (l *Ledger) open(now int64, r engine.Request) {
+func (l *Ledger) open(now int64, r *engine.Request) {
 	if l.limit == 0 || r.Newest && !l.pinned {
 		l.limited = l.limited || l.limit != r.Limit
 		l.limit = r.Limit

@@ -56,7 +56,7 @@ func (l *Ledger) fits(k *key, weight int) bool {
 
 // first reports whether an ask goes before everybody that waits. Beside its own key
 // there is none in turn then.
-func (l *Ledger) first(k *key, r engine.Request, place int64) bool {
+func (l *Ledger) first(k *key, r *engine.Request, place int64) bool {
 	turn := l.keys.turn
 	if len(turn) > 1 || len(turn) == 1 && turn[0] != k {
 		return false

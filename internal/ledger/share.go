@@ -131,8 +131,20 @@ func (l *Ledger) comes(k *key) {
 
 // tidy forgets a key that nobody uses.
 func (l *Ledger) tidy(k *key) {
-	if len(k.queue) == 0 && k.held == 0 && !k.ruled {
+	if l.keys.on && k.idle() {
 		delete(l.keys.all, k.name)
+	}
+}
+
+// idle reports whether a key has nothing that has to be known.
+func (k *key) idle() bool { return len(k.queue) == 0 && k.held == 0 && !k.ruled }
+
+// nameKeys has the semaphore tell keys apart from now on. Until then all is of the key
+// "", which is remembered though it may be idle: else each permit would make it anew.
+func (l *Ledger) nameKeys() {
+	if !l.keys.on {
+		l.keys.on = true
+		l.tidy(l.key(""))
 	}
 }
 
@@ -208,13 +220,14 @@ func (l *Ledger) sweep() {
 // setPerKey changes how much a key without a rule may hold.
 func (l *Ledger) setPerKey(most int) {
 	if l.keys.perKey != most {
-		l.keys.on, l.keys.perKey, l.limited = true, most, true
+		l.nameKeys()
+		l.keys.perKey, l.limited = most, true
 		l.keys.epoch++
 	}
 }
 
 // setKey gives a key a rule of its own, or takes it back.
-func (l *Ledger) setKey(now int64, r engine.Request) engine.Answer {
+func (l *Ledger) setKey(now int64, r *engine.Request) engine.Answer {
 	switch {
 	case l.limit > 0:
 	case r.Kind == engine.SetKey && r.Limit > 0:
@@ -222,7 +235,7 @@ func (l *Ledger) setKey(now int64, r engine.Request) engine.Answer {
 	default:
 		return engine.Answer{Status: engine.Gone}
 	}
-	l.keys.on = true
+	l.nameKeys()
 	k := l.key(r.Key)
 	k.ruled, k.cap, k.share = false, 0, 0
 	if r.Kind == engine.SetKey {
@@ -235,7 +248,7 @@ func (l *Ledger) setKey(now int64, r engine.Request) engine.Answer {
 }
 
 // keyOf is whose permit a request is about: as it was first asked for.
-func (l *Ledger) keyOf(r engine.Request) *key {
+func (l *Ledger) keyOf(r *engine.Request) *key {
 	if t := l.tickets[r.ID]; t != nil {
 		return t.key
 	}
