@@ -5,7 +5,6 @@ package pgengine_test
 import (
 	"context"
 	"database/sql"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,14 +122,10 @@ func TestProcesses(t *testing.T) {
 	enginetest.RunProcesses(t, open(t), 4)
 }
 
-// Processes that only poll take minutes for what others do in seconds, and no case may
-// wait for so long: make pgbouncer.
+// What is handed over lies idle for half a look here, so two faults take as long as four above.
 func TestProcessesThroughPgBouncer(t *testing.T) {
-	if os.Getenv("SEMA_PGBOUNCER") == "" {
-		t.Skip("it takes minutes: make pgbouncer")
-	}
 	t.Parallel()
-	enginetest.RunProcesses(t, openPooled(t), 4)
+	enginetest.RunProcesses(t, openPooled(t), 2)
 }
 
 func TestKeepers(t *testing.T) {

@@ -34,10 +34,11 @@ type semaphore struct {
 	mu      sync.Mutex
 	queue   []*pending // calls that no step has taken
 	running bool
-	polled  bool      // somebody reads the row every now and then
-	version int64     // the last one that this process wrote
-	near    bool      // this process is among those that are served next
-	keeps   time.Time // until when others may have to be told of it that it is to give something back
+	looks   *time.Timer // when the row is read again; nil: it is not read by itself
+	seldom  bool        // nothing is waited for, so that this may take a while
+	version int64       // the last one that this process wrote
+	near    bool        // this process is among those that are served next
+	keeps   time.Time   // until when others may have to be told of it that it is to give something back
 
 	// Of the step, of which there is one at a time.
 	mine    *mine // nil: somebody else may have written since
