@@ -265,7 +265,7 @@ func (s *semaphore) update(ctx context.Context, calls []*pending) (o *outcome, e
 	before := time.Now()
 	var m *mine
 	err = s.engine.updater.Update(ctx, s.name, func(row Row) (Next, error) {
-		s.engine.clock.note(row.Now, before)
+		s.engine.seen(&row, before)
 		if s.careful = max(0, s.careful-1); s.version != 0 && row.Version != s.version {
 			s.careful = carefulFor
 		}
@@ -295,9 +295,17 @@ func (e *Engine) read(ctx context.Context, name string) (Row, error) {
 	before := time.Now()
 	row, err := e.store.Read(ctx, name)
 	if err == nil {
-		e.clock.note(row.Now, before)
+		e.seen(&row, before)
 	} else {
 		err = fail("", "", err, true) // nothing was written
 	}
 	return row, err
+}
+
+// seen takes in what a row says of the store, and of this process.
+func (e *Engine) seen(row *Row, before time.Time) {
+	e.clock.note(row.Now, before)
+	if slices.Contains(row.Dead, e.process) {
+		e.deaf()
+	}
 }
