@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -54,8 +53,8 @@ func open(tb testing.TB) enginetest.Store {
 	s := startServer(tb)
 	return enginetest.Store{
 		URL:    s.url(),
-		Freeze: func() { s.signal(syscall.SIGSTOP) },
-		Thaw:   func() { s.signal(syscall.SIGCONT) },
+		Freeze: func() { expect.OK(tb, s.Freeze()) },
+		Thaw:   func() { expect.OK(tb, s.Thaw()) },
 		Client: func(tb testing.TB) sema.Engine { return engineAt(tb, s.url(), nil) },
 	}
 }
