@@ -14,11 +14,13 @@ import (
 	"sema"
 	"sema/engine/pgengine"
 	"sema/enginetest"
+	"sema/lab/child"
 	"sema/lab/expect"
 	"sema/lab/local"
 )
 
 func TestMain(m *testing.M) {
+	child.Role(stillRole, standStill)
 	enginetest.Main(m, func(address string) (sema.Engine, error) {
 		o := &pgengine.Options{}
 		if strings.Contains(address, pooled) {
