@@ -1,6 +1,6 @@
 .PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build clean cross \
 	demo faults faults-planted faults-report flaky fuzz generated go-versions home home-all image \
-	interop lint long man pgbouncer pictures planted quick recording recovery release release-dry release-test \
+	interop lint long man pictures planted quick recording recovery release release-dry release-test \
 	schema servers servers-quick shares simulate site storage storm stress test types vulncheck
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
@@ -86,11 +86,6 @@ flaky:
 	./scripts/test-tools.sh
 	$(TESTRUN) $(TESTS) -timeout 20m -rounds $(N) -out flaky.json . $(MODULES)
 
-# Processes on PostgreSQL behind PgBouncer, which only poll. Minutes.
-pgbouncer:
-	./scripts/test-tools.sh
-	SEMA_PGBOUNCER=1 go test -count=1 -timeout 20m -v -run TestProcessesThroughPgBouncer ./engine/pgengine
-
 # What takes hours.
 long:
 	$(MAKE) agree
@@ -108,7 +103,6 @@ long:
 	$(MAKE) go-versions
 	$(MAKE) home-all
 	$(MAKE) storage
-	$(MAKE) pgbouncer
 	$(MAKE) interop
 
 # The dashboard's pictures in docs, taken by its tests.

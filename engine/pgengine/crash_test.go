@@ -96,7 +96,7 @@ func crash(t *testing.T, rounds int, open func(*pgxpool.Pool) (sema.Engine, erro
 		before := g.told.Load()
 		expect.Until(t, "some hundred grants", func() bool { return g.told.Load() > before+400 })
 		g.crashing.Store(true)
-		s.kill()
+		expect.OK(t, s.Kill())
 		all.Wait()
 		for _, e := range engines {
 			expect.OK(t, e.Close())

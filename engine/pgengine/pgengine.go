@@ -121,7 +121,7 @@ func (s *store) Swap(ctx context.Context, name string, version int64, n register
 			sql = s.sql.swapLazily
 		}
 		err := c.QueryRow(ctx, sql, append(values(name, n), version, from, to)...).Scan(&now)
-		if errors.Is(err, pgx.ErrNoRows) {
+		if errors.Is(err, pgx.ErrNoRows) || code(err) == readOnly { // by default; Update says what it wants
 			return nil
 		}
 		if ok = err == nil; ok {

@@ -129,44 +129,6 @@ func TestErrorsSayWhatToTry(t *testing.T) {
 	}
 }
 
-// A process that stands still while it has the row's lock holds others up for some
-// seconds, and its step changes nothing afterwards.
-func TestAClientThatStandsStillInTheMidstOfAStep(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	sem := semAt(t, engineAt(t, s.url(), nil), "a")
-	p, err := sem.Acquire(expect.Within(t))
-	expect.OK(t, err)
-	locked, goOn, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	store := pgengine.NewStore(poolAt(t, s.url()), "")
-	go func() {
-		over <- store.Update(expect.Within(t), "x", func(r register.Row) (register.Next, error) {
-			close(locked)
-			<-goOn
-			return register.Next{Data: r.Data, Version: r.Version + 1}, nil
-		})
-	}()
-	<-locked
-	before, err := store.Read(expect.Within(t), "x")
-	expect.OK(t, err)
-	began := time.Now()
-	if err := p.Release(); err != nil { // it is repeated until it succeeds
-		t.Log(err)
-	}
-	q, err := sem.Acquire(expect.Within(t))
-	expect.OK(t, err)
-	t.Logf("others went on after %v", time.Since(began).Round(100*time.Millisecond))
-	close(goOn)
-	if err := <-over; err == nil {
-		t.Error("the step of the one that stood still was carried out")
-	}
-	after, err := store.Read(expect.Within(t), "x")
-	if err != nil || after.Version <= before.Version+1 {
-		t.Errorf("version %d, before %d; %v", after.Version, before.Version, err)
-	}
-	expect.OK(t, q.Release())
-}
-
 // Rows whose time is over go, and no others.
 func TestSweep(t *testing.T) {
 	t.Parallel()

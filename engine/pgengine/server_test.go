@@ -4,11 +4,6 @@ package pgengine_test
 
 import (
 	"context"
-	"errors"
-	"os/exec"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -48,22 +43,6 @@ func (s *server) connect() *pgx.Conn {
 	expect.OK(s.tb, err)
 	return c
 }
-
-// signal reaches all of its processes, the first one first.
-func (s *server) signal(sig syscall.Signal) {
-	out, _ := exec.Command("pgrep", "-P", strconv.Itoa(s.PID())).Output() // it fails if there are none
-	pids := append([]string{strconv.Itoa(s.PID())}, strings.Fields(string(out))...)
-	for _, text := range pids {
-		pid, err := strconv.Atoi(text)
-		expect.OK(s.tb, err)
-		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-			s.tb.Errorf("signal to %d: %v", pid, err)
-		}
-	}
-}
-
-// kill ends all of its processes by kill -9.
-func (s *server) kill() { s.signal(syscall.SIGKILL) }
 
 // start starts it again. What the one before left may be there for a moment.
 func (s *server) start() {

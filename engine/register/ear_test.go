@@ -62,6 +62,43 @@ func TestWhatHappensBeforeAProcessHears(t *testing.T) {
 	})
 }
 
+// A process that the store takes for gone, and that does not know it, learns that from the row, and is told again.
+func TestAnEarThatWentDeafUnnoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall()
+		open := func() *sema.Semaphore {
+			e, err := register.New(h, &register.Options{Poll: time.Hour})
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = e.Close() })
+			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Minute})
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		}
+		held, err := open().Acquire(t.Context())
+		expect.OK(t, err)
+		got := make(chan time.Time, 1)
+		waiter := open()
+		go func() {
+			_, err := waiter.Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- time.Now()
+		}()
+		time.Sleep(time.Second)
+		h.mu.Lock()
+		clear(h.ears)
+		h.mu.Unlock()
+		time.Sleep(time.Minute / 3) // it asks again meanwhile
+		released := time.Now()
+		expect.OK(t, held.Release())
+		if waited := (<-got).Sub(released); waited > 0 {
+			t.Errorf("it was told after %v", waited)
+		}
+	})
+}
+
 // However many processes wait, those listen that are served next, and all are served in order.
 func TestOnlyTheFirstListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

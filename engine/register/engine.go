@@ -62,7 +62,8 @@ type Engine struct {
 type ear struct {
 	runs  bool
 	up    bool
-	turns int // how often it came up, or went down
+	turns int                // how often it came up, or went down
+	stop  context.CancelFunc // of the connection
 }
 
 // New makes an engine. The store stays the caller's, to be closed after it. What cannot be used is
@@ -200,12 +201,13 @@ func (e *Engine) hearing() ear {
 func (e *Engine) listen() {
 	e.mu.Lock()
 	begins := e.listener != nil && !e.ear.runs && !e.closed
-	e.ear.runs = e.ear.runs || begins
-	e.mu.Unlock()
 	if !begins {
+		e.mu.Unlock()
 		return
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
+	e.ear.runs, e.ear.stop = true, cancel
+	e.mu.Unlock()
 	e.start(func() {
 		e.listener.Listen(ctx, e.process, e.heard, e.up, e.down)
 		e.mu.Lock()
@@ -228,6 +230,15 @@ func (e *Engine) listen() {
 			needed = e.needsEar()
 		}
 	})
+}
+
+// deaf makes the connection anew on which this process believes to hear, and which the store does not have any more.
+func (e *Engine) deaf() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ear.up {
+		e.ear.stop()
+	}
 }
 
 // needsEar reports whether a semaphore needs the process to be told of what others do.

@@ -28,32 +28,43 @@ func (s *semaphore) watch() {
 		return
 	}
 	s.mu.Lock()
-	begins := !s.polled
-	s.polled = true
-	s.mu.Unlock()
-	if begins {
+	defer s.mu.Unlock()
+	switch {
+	case s.looks == nil:
+		s.looks = time.NewTimer(s.engine.poll)
 		s.engine.start(s.poll)
+	case s.seldom && s.has(isTicket): // it has begun to wait
+		s.looks.Reset(s.engine.poll)
+		s.seldom = false
 	}
 }
 
 // poll reads the row until nothing is waited for or held, or others tell.
 func (s *semaphore) poll() {
-	timer := time.NewTimer(s.engine.poll)
-	defer timer.Stop()
+	s.mu.Lock()
+	looks := s.looks
+	s.mu.Unlock()
+	defer looks.Stop()
 	for {
 		select {
 		case <-s.engine.ctx.Done():
 			return
-		case <-timer.C:
+		case <-looks.C:
 		}
 		s.mu.Lock()
 		if s.engine.hearing().up || !s.has(isAny) {
-			s.polled = false
+			s.looks = nil
 			s.mu.Unlock()
 			return
 		}
 		s.mu.Unlock()
-		timer.Reset(s.look())
+		next := s.look()
+		s.mu.Lock()
+		if s.seldom = !s.has(isTicket); s.seldom {
+			next = max(pollHeld, s.engine.poll)
+		}
+		looks.Reset(next)
+		s.mu.Unlock()
 		s.watch()
 	}
 }
@@ -66,7 +77,7 @@ func (s *semaphore) turn() {
 }
 
 // look reads the row, and tells the sessions what a message would have told them. It
-// returns when to look again. A row older than what this process wrote says nothing.
+// returns when to look again, if something is waited for. A row older than what this process wrote says nothing.
 func (s *semaphore) look() time.Duration {
 	s.mu.Lock()
 	version := s.version
@@ -100,10 +111,7 @@ func (s *semaphore) look() time.Duration {
 		s.add(p)
 		<-p.done
 	}
-	if ahead < 0 { // nothing is waited for
-		return max(pollHeld, s.engine.poll)
-	}
-	return min(maxPoll, s.engine.poll*time.Duration(8+ahead)/8)
+	return min(maxPoll, s.engine.poll*time.Duration(8+max(0, ahead))/8)
 }
 
 // compare is what the session is to be told of a ledger that others have changed. recheck is

@@ -34,10 +34,11 @@ type semaphore struct {
 	mu      sync.Mutex
 	queue   []*pending // calls that no step has taken
 	running bool
-	polled  bool      // somebody reads the row every now and then
-	version int64     // the last one that this process wrote
-	near    bool      // this process is among those that are served next
-	keeps   time.Time // until when others may have to be told of it that it is to give something back
+	looks   *time.Timer // when the row is read again; nil: it is not read by itself
+	seldom  bool        // nothing is waited for, so that this may take a while
+	version int64       // the last one that this process wrote
+	near    bool        // this process is among those that are served next
+	keeps   time.Time   // until when others may have to be told of it that it is to give something back
 
 	// Of the step, of which there is one at a time.
 	mine    *mine // nil: somebody else may have written since
@@ -264,7 +265,7 @@ func (s *semaphore) update(ctx context.Context, calls []*pending) (o *outcome, e
 	before := time.Now()
 	var m *mine
 	err = s.engine.updater.Update(ctx, s.name, func(row Row) (Next, error) {
-		s.engine.clock.note(row.Now, before)
+		s.engine.seen(&row, before)
 		if s.careful = max(0, s.careful-1); s.version != 0 && row.Version != s.version {
 			s.careful = carefulFor
 		}
@@ -294,9 +295,17 @@ func (e *Engine) read(ctx context.Context, name string) (Row, error) {
 	before := time.Now()
 	row, err := e.store.Read(ctx, name)
 	if err == nil {
-		e.clock.note(row.Now, before)
+		e.seen(&row, before)
 	} else {
 		err = fail("", "", err, true) // nothing was written
 	}
 	return row, err
+}
+
+// seen takes in what a row says of the store, and of this process.
+func (e *Engine) seen(row *Row, before time.Time) {
+	e.clock.note(row.Now, before)
+	if slices.Contains(row.Dead, e.process) {
+		e.deaf()
+	}
 }

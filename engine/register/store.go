@@ -71,6 +71,6 @@ type Updater interface {
 type Listener interface {
 	// Listen receives what others tell a process, until ctx ends. It calls up when
 	// it begins to hear, down when it ceases to, and makes the connection again by
-	// itself. While it hears, the process is in no Row.Dead. Calls come one at a time, and do not block.
+	// itself. While it hears, the process is in no Row.Dead; one that finds itself there ends ctx, and listens anew. Calls come one at a time, and do not block.
 	Listen(ctx context.Context, process string, heard func(text string), up, down func())
 }

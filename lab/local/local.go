@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,10 +28,12 @@ type Server struct {
 	// Dir is the server's own directory. Stop removes it.
 	Dir string
 
-	cmd     *exec.Cmd
 	answers func(context.Context, *Server) error
-	log     bytes.Buffer  // what it printed
-	done    chan struct{} // closed when it has ended
+	log     bytes.Buffer // what it printed
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
 }
 
 // Redis starts a redis-server.
@@ -49,47 +52,6 @@ func Redis(ctx context.Context) (*Server, error) {
 	})
 }
 
-// Postgres starts a PostgreSQL server with an empty database, and arguments beside those
-// that let it serve.
-func Postgres(ctx context.Context, args ...string) (*Server, error) {
-	initdb, err1 := find("initdb")
-	postgres, err2 := find("postgres")
-	isReady, err3 := find("pg_isready")
-	if errors.Join(err1, err2, err3) != nil {
-		return nil, errors.New("no PostgreSQL on this machine; try: apt-get install postgresql")
-	}
-	return Start(ctx, func(s *Server) (*exec.Cmd, error) {
-		if err := giveAway(s.Dir); err != nil {
-			return nil, err
-		}
-		data := filepath.Join(s.Dir, "data")
-		init := exec.CommandContext(ctx, initdb, "-D", data, "-U", "sema", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-		init.SysProcAttr = unprivileged()
-		init.Dir = s.Dir
-		if out, err := init.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("initdb: %w\n%s", err, out)
-		}
-		s.Address = "postgres://sema@/postgres?host=" + s.Dir
-		cmd := exec.Command(postgres, append([]string{"-D", data, "-k", s.Dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200"}, args...)...)
-		cmd.SysProcAttr = init.SysProcAttr
-		return cmd, nil
-	}, func(ctx context.Context, s *Server) error {
-		return exec.CommandContext(ctx, isReady, "-q", "-h", s.Dir, "-U", "sema").Run()
-	})
-}
-
-// find looks for a program of PostgreSQL, which Debian has outside of the path.
-func find(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if len(all) == 0 {
-		return "", exec.ErrNotFound
-	}
-	return all[len(all)-1], nil
-}
-
 // Start starts the command that prepare makes, and returns when answers has no error
 // any more. Prepare finds the server's directory in s, and sets its Address.
 func Start(ctx context.Context, prepare func(s *Server) (*exec.Cmd, error), answers func(context.Context, *Server) error) (*Server, error) {
@@ -98,12 +60,13 @@ func Start(ctx context.Context, prepare func(s *Server) (*exec.Cmd, error), answ
 		return nil, err
 	}
 	s := &Server{Dir: dir, answers: answers}
-	if s.cmd, err = prepare(s); err == nil {
-		s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = dir, &s.log, &s.log
-		if s.cmd.SysProcAttr == nil {
-			s.cmd.SysProcAttr = diesWithUs()
+	cmd, err := prepare(s)
+	if err == nil {
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &s.log, &s.log
+		if cmd.SysProcAttr == nil {
+			cmd.SysProcAttr = diesWithUs()
 		}
-		err = s.launch(ctx)
+		err = s.launch(ctx, cmd)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -112,12 +75,17 @@ func Start(ctx context.Context, prepare func(s *Server) (*exec.Cmd, error), answ
 }
 
 // launch starts the command, and returns when it answers. If it does not, it has ended.
-func (s *Server) launch(ctx context.Context) error {
-	if err := s.cmd.Start(); err != nil {
+func (s *Server) launch(ctx context.Context, cmd *exec.Cmd) error {
+	s.mu.Lock()
+	err := cmd.Start()
+	done := make(chan struct{})
+	if err == nil {
+		s.cmd, s.done = cmd, done
+	}
+	s.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	cmd, done := s.cmd, make(chan struct{})
-	s.done = done
 	go func() {
 		_ = cmd.Wait()
 		close(done)
@@ -138,35 +106,59 @@ func (s *Server) launch(ctx context.Context) error {
 			return fmt.Errorf("%s has ended: %s", cmd.Path, s.log.String())
 		case <-ctx.Done():
 		}
-		s.end()
+		s.End()
 		return err
 	}
 }
 
 // PID is the server's first process.
-func (s *Server) PID() int { return s.cmd.Process.Pid }
+func (s *Server) PID() int {
+	cmd, _ := s.running()
+	return cmd.Process.Pid
+}
+
+func (s *Server) running() (*exec.Cmd, chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cmd, s.done
+}
 
 // Restart starts the server again on what it kept, when it has ended or is about to.
 func (s *Server) Restart(ctx context.Context) error {
-	<-s.done
-	before := s.cmd
-	s.cmd = exec.Command(before.Path, before.Args[1:]...)
-	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr, s.cmd.SysProcAttr = before.Dir, before.Stdout, before.Stderr, before.SysProcAttr
-	return s.launch(ctx)
+	before, done := s.running()
+	<-done
+	cmd := exec.Command(before.Path, before.Args[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = before.Dir, before.Stdout, before.Stderr, before.SysProcAttr
+	return s.launch(ctx, cmd)
+}
+
+// Keep starts the server again whenever it ends, until ctx does: as what watches over services would.
+func (s *Server) Keep(ctx context.Context) {
+	for {
+		_, done := s.running()
+		select {
+		case <-ctx.Done():
+			return
+		case <-done:
+			_ = s.Restart(ctx) // again, if it has ended again
+		}
+	}
 }
 
 // Stop ends the server and removes what it kept.
 func (s *Server) Stop() {
-	s.end()
+	s.End()
 	_ = os.RemoveAll(s.Dir)
 }
 
-func (s *Server) end() {
-	_ = s.cmd.Process.Signal(os.Interrupt)
+// End ends the server, which keeps what it has until Stop. Restart starts it again.
+func (s *Server) End() {
+	cmd, done := s.running()
+	_ = cmd.Process.Signal(os.Interrupt)
 	select {
-	case <-s.done:
+	case <-done:
 	case <-time.After(ready / 4):
-		_ = s.cmd.Process.Kill()
-		<-s.done
+		_ = cmd.Process.Kill()
+		<-done
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // PgBouncer starts a pooler in front of a PostgreSQL, in which clients share connections
-// among transactions.
+// among transactions. It looks each second whether a server that was away is there again, where PgBouncer's default
+// is to refuse everybody for a quarter of a minute.
 func PgBouncer(ctx context.Context, postgres *Server) (*Server, error) {
 	path, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -23,7 +24,8 @@ func PgBouncer(ctx context.Context, postgres *Server) (*Server, error) {
 	return Start(ctx, func(s *Server) (*exec.Cmd, error) {
 		file := filepath.Join(s.Dir, "pgbouncer.ini")
 		text := fmt.Sprintf("[databases]\npostgres = host=%s user=sema\n[pgbouncer]\nunix_socket_dir = %s\nlisten_port = 6432\nauth_type = any\n"+
-			"pool_mode = transaction\nmax_client_conn = 5000\ndefault_pool_size = 50\n", postgres.Dir, s.Dir)
+			"pool_mode = transaction\nmax_client_conn = 5000\ndefault_pool_size = 50\n"+
+			"server_login_retry = 1\nserver_connect_timeout = 2\n", postgres.Dir, s.Dir)
 		if err := errors.Join(os.WriteFile(file, []byte(text), 0o644), giveAway(s.Dir)); err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package redistest
 import (
 	"bytes"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,12 +26,14 @@ type Proxy struct {
 
 // pair is one client's connection, and the one to the server that belongs to it.
 type pair struct {
-	down, up *net.TCPConn
+	down     *net.TCPConn
+	up       net.Conn
 	traffic  atomic.Int32 // a Traffic, as soon as it shows
 	halfOpen atomic.Bool  // the server's side is gone, and the client is not told
 }
 
-// StartProxy listens on a free loopback port and forwards to upstream.
+// StartProxy listens on a free loopback port and forwards to upstream: host:port, or the path
+// of a socket.
 func StartProxy(tb TB, upstream string) *Proxy {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,7 +106,11 @@ func (p *Proxy) each(t Traffic, do func(*pair)) {
 func (c *pair) close() { _, _ = c.down.Close(), c.up.Close() }
 
 func (c *pair) reset() {
-	_, _ = c.down.SetLinger(0), c.up.SetLinger(0)
+	for _, end := range []net.Conn{c.down, c.up} {
+		if tcp, ok := end.(*net.TCPConn); ok { // others have no such end
+			_ = tcp.SetLinger(0)
+		}
+	}
 	c.close()
 }
 
@@ -129,11 +136,15 @@ func (p *Proxy) serve(down *net.TCPConn) {
 	if refuse {
 		return
 	}
-	up, err := net.DialTimeout("tcp", upstream, 5*time.Second)
+	network := "tcp"
+	if strings.HasPrefix(upstream, "/") {
+		network = "unix"
+	}
+	up, err := net.DialTimeout(network, upstream, 5*time.Second)
 	if err != nil {
 		return
 	}
-	c := &pair{down: down, up: up.(*net.TCPConn)}
+	c := &pair{down: down, up: up}
 	defer c.close()
 	p.mu.Lock()
 	late := p.closed || p.trouble.Refuse
@@ -155,9 +166,9 @@ func (p *Proxy) serve(down *net.TCPConn) {
 
 // pump copies the requests of a connection, or the replies, until either end closes.
 func (p *Proxy) pump(c *pair, replies bool) {
-	src, dst := c.down, c.up
+	src, dst := net.Conn(c.down), c.up
 	if replies {
-		src, dst = c.up, c.down
+		src, dst = dst, src
 	}
 	buf := make([]byte, 64<<10)
 	for {
@@ -194,7 +205,7 @@ const (
 )
 
 var marks = map[Traffic][][]byte{
-	Subscriptions: {[]byte("\r\nsubscribe\r\n"), []byte("\r\nssubscribe\r\n")},
+	Subscriptions: {[]byte("\r\nsubscribe\r\n"), []byte("\r\nssubscribe\r\n"), []byte("listen \"")},
 	Replication:   {[]byte("\r\nreplconf\r\n"), []byte("\r\npsync\r\n")},
 }
 

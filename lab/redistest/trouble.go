@@ -62,7 +62,7 @@ func (p *Proxy) Refuse() {
 }
 
 // pass lets a piece through to dst, as the trouble of the moment wants it.
-func (p *Proxy) pass(c *pair, dst *net.TCPConn, piece []byte, reply bool) error {
+func (p *Proxy) pass(c *pair, dst net.Conn, piece []byte, reply bool) error {
 	if !reply {
 		c.notice(piece)
 	}

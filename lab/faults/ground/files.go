@@ -65,12 +65,16 @@ func (g *files) Settle(ctx context.Context) error {
 const ownName = "ground"
 
 // step acquires and releases, as a process that comes new.
-func (g *files) step(ctx context.Context) (err error) {
+func (g *files) step(ctx context.Context) error {
 	e, err := fileengine.New(g.dir, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, e.Close()) }()
+	return errors.Join(stepOf(ctx, e), e.Close())
+}
+
+// stepOf acquires and releases a semaphore of the ground's own.
+func stepOf(ctx context.Context, e sema.Engine) (err error) {
 	s, err := sema.New(e, ownName, 1, &sema.Options{Lease: time.Second})
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 // Ground is a place for one round. Its servers are children of this process.
 type Ground interface {
-	// Kind names the ground: "standalone", "sentinel", "file".
+	// Kind names the ground: "standalone", "sentinel", "file", "postgres".
 	Kind() string
 
 	// Server is what it runs and in which version, as the server itself says.
@@ -40,7 +40,7 @@ const Sites = 3
 
 // Link is how a worker reaches the servers. It is handed to a process as JSON.
 type Link struct {
-	URL string `json:"url"` // as the program takes it: redis://, redis+sentinel://, redis+cluster://, file://
+	URL string `json:"url"` // as the program takes it: redis://, redis+sentinel://, redis+cluster://, file://, postgres://
 
 	// Via has the proxy for each server's own address. A worker dials the former
 	// where go-redis wants the latter, which it may have learnt from a Sentinel
@@ -49,6 +49,9 @@ type Link struct {
 
 	// Replicas is how many replicas must have a grant before it counts.
 	Replicas int `json:"replicas,omitempty"`
+
+	// Poll is how often an engine looks that cannot be told. 0: it is told.
+	Poll time.Duration `json:"poll,omitempty"`
 
 	// CA is a file with the certificate that servers are trusted by. Empty: no TLS.
 	CA string `json:"ca,omitempty"`

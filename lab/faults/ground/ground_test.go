@@ -19,6 +19,7 @@ import (
 
 	"sema"
 	"sema/engine/fileengine"
+	"sema/engine/pgengine"
 	"sema/engine/redisengine"
 	"sema/lab/expect"
 )
@@ -46,23 +47,22 @@ func start(t *testing.T, kind string) Ground {
 
 // sight prepares the observation of a fault, and returns what looks whether it
 // is there: nil says that it is.
-type sight func(t *testing.T, s *servers) func(ctx context.Context, e Extent) error
+type sight = func(t *testing.T, s *servers) func(ctx context.Context, e Extent) error
 
 // tryAll begins and ends every fault of a ground, has each one seen, and takes a
 // step through every site afterwards. The faults are dealt out to so many grounds.
-func tryAll(t *testing.T, kind string, grounds int, sights map[string]sight) {
+func tryAll[G Ground](t *testing.T, kind string, grounds int, sights map[string]func(*testing.T, G) func(context.Context, Extent) error) {
 	t.Parallel()
 	for i := range grounds {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			trySome(t, start(t, kind), sights, func(fault int) bool { return fault%grounds == i })
+			trySome(t, start(t, kind).(G), sights, func(fault int) bool { return fault%grounds == i })
 		})
 	}
 }
 
 // trySome tries those faults of a ground that are chosen.
-func trySome(t *testing.T, g Ground, sights map[string]sight, chosen func(fault int) bool) {
-	s, _ := g.(*servers)
+func trySome[G Ground](t *testing.T, g G, sights map[string]func(*testing.T, G) func(context.Context, Extent) error, chosen func(fault int) bool) {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]bool{}
 	for i, f := range g.Faults() {
@@ -76,7 +76,7 @@ func trySome(t *testing.T, g Ground, sights map[string]sight, chosen func(fault 
 			if prepare == nil {
 				t.Fatal("nobody looks whether it happens")
 			}
-			there := prepare(t, s)
+			there := prepare(t, g)
 			e, err := f.Begin(ctx, r)
 			expect.OK(t, err)
 			if err := until(ctx, func(ctx context.Context) error { return there(ctx, e) }); err != nil {
@@ -125,6 +125,13 @@ func engineOf(t *testing.T, l Link) (e sema.Engine, done func() error) {
 		e, err := fileengine.New(filepath.FromSlash(dir), nil)
 		expect.OK(t, err)
 		return e, e.Close
+	}
+	if strings.HasPrefix(l.URL, "postgres://") {
+		pool, o, err := l.Postgres(expect.Within(t))
+		expect.OK(t, err)
+		e, err := pgengine.New(pool, o)
+		expect.OK(t, err)
+		return e, func() error { defer pool.Close(); return e.Close() }
 	}
 	rdb, err := l.Redis()
 	expect.OK(t, err)

@@ -12,8 +12,8 @@ import (
 	"sema/lab/expect"
 )
 
-func merged(all ...map[string]sight) map[string]sight {
-	m := map[string]sight{}
+func merged[S any](all ...map[string]S) map[string]S {
+	m := map[string]S{}
 	for _, one := range all {
 		maps.Copy(m, one)
 	}

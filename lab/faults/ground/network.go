@@ -77,8 +77,9 @@ var subscriptionFaults = []wireFault{
 }
 
 // networkFaults are those of the wire between workers and servers. Each hits all
-// sites or one. None excuses anything: a client can tell that it hears nothing.
-func (s *servers) networkFaults(readable bool) (faults []Fault) {
+// sites or one; site -1 has the proxies of all. None excuses anything: a client can tell that
+// it hears nothing.
+func networkFaults(readable bool, proxies func(site int) []*redistest.Proxy) (faults []Fault) {
 	list := wireFaults
 	if readable {
 		list = append(list[:len(list):len(list)], subscriptionFaults...)
@@ -93,7 +94,7 @@ func (s *servers) networkFaults(readable bool) (faults []Fault) {
 				if site >= 0 {
 					extent.Sites = []int{site}
 				}
-				hit = s.proxies(site, s.all()...)
+				hit = proxies(max(-1, site))
 				for _, p := range hit {
 					p.Change(w.on)
 					if w.at != nil {

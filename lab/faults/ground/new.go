@@ -21,6 +21,9 @@ var grounds = []struct {
 	{"sentinel-replicas", newSentinel},
 	{"cluster", newCluster},
 	{"file", newFiles},
+	{"postgres", newDatabase},
+	{"postgres-sync", newDatabase},
+	{"postgres-pgbouncer", newDatabase},
 }
 
 // Kinds lists the grounds there are.

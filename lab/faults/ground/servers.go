@@ -203,6 +203,9 @@ func (s *servers) proxies(site int, nodes ...*node) (list []*redistest.Proxy) {
 	return list
 }
 
+// wires are those between a site and all servers.
+func (s *servers) wires(site int) []*redistest.Proxy { return s.proxies(site, s.all()...) }
+
 // all are the nodes with data and the Sentinels.
 func (s *servers) all() []*node { return slices.Concat(s.nodes, s.watchers) }
 

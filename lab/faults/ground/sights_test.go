@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,17 +189,22 @@ func stepped(by time.Duration) sight {
 }
 
 // network are the sights of what every ground of servers has.
-var network = map[string]sight{
-	"network: silence":       wire(failing),
-	"network: refused":       wire(failing),
-	"network: replies lost":  wire(failing),
-	"network: requests lost": wire(failing),
-	"network: latency":       wire(slow(least(400 * time.Millisecond))),
-	"network: slices":        wire(slow(least(100 * time.Millisecond))),
-	"network: bandwidth":     wire(slow(least(500 * time.Millisecond))),
-	"network: late copies":   wire(failing),
-	"network: resets":        wire(failing),
+// wires says how faults of the network show.
+var wires = map[string]func(took time.Duration, err error) bool{
+	"network: silence":       failing,
+	"network: refused":       failing,
+	"network: replies lost":  failing,
+	"network: requests lost": failing,
+	"network: latency":       slow(least(400 * time.Millisecond)),
+	"network: slices":        slow(least(100 * time.Millisecond)),
+	"network: bandwidth":     slow(least(500 * time.Millisecond)),
+	"network: late copies":   failing,
+	"network: resets":        failing,
 }
+
+var network = wired(func(ctx context.Context, s *servers, site int) error {
+	return s.clients[site].Set(ctx, "sema:ground:wire", strings.Repeat("x", 20_000), time.Minute).Err()
+})
 
 var subscriptions = map[string]sight{"network: subscriptions half open": deaf}
 

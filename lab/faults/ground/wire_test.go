@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,37 +25,46 @@ func hit(e Extent) (in []int, out int) {
 	return in, out
 }
 
-// wire is a fault of the network: see has the time that a write through a site
+// wired are the faults of the network, as they show in a large message through a site.
+func wired[G Ground](send func(ctx context.Context, g G, site int) error) map[string]func(*testing.T, G) func(context.Context, Extent) error {
+	all := map[string]func(*testing.T, G) func(context.Context, Extent) error{}
+	for name, see := range wires {
+		all[name] = func(t *testing.T, g G) func(context.Context, Extent) error {
+			return wire(t, see, func(ctx context.Context, site int) error { return send(ctx, g, site) })
+		}
+	}
+	return all
+}
+
+// wire is a fault of the network: see has the time that a message through a site
 // that is hit took, and its error. A site that is not hit is as ever.
-func wire(see func(took time.Duration, err error) bool) sight {
-	return func(t *testing.T, s *servers) func(context.Context, Extent) error {
-		ping := func(ctx context.Context, site int) (time.Duration, error) {
-			began := time.Now()
-			err := s.clients[site].Set(ctx, "sema:ground:wire", strings.Repeat("x", 20_000), time.Minute).Err()
-			return time.Since(began), err
-		}
-		seen := map[int]bool{} // some pieces are hit, so not all sites at once
-		return func(ctx context.Context, e Extent) error {
-			in, out := hit(e)
-			for _, site := range in {
-				if seen[site] {
-					continue
-				}
-				second, cancel := context.WithTimeout(ctx, time.Second)
-				took, err := ping(second, site)
-				cancel()
-				if !see(took, err) {
-					return fmt.Errorf("site %d: %v, %v", site, took, err)
-				}
-				seen[site] = true
+func wire(t *testing.T, see func(took time.Duration, err error) bool, send func(ctx context.Context, site int) error) func(context.Context, Extent) error {
+	ping := func(ctx context.Context, site int) (time.Duration, error) {
+		began := time.Now()
+		err := send(ctx, site)
+		return time.Since(began), err
+	}
+	seen := map[int]bool{} // some pieces are hit, so not all sites at once
+	return func(ctx context.Context, e Extent) error {
+		in, out := hit(e)
+		for _, site := range in {
+			if seen[site] {
+				continue
 			}
-			if out >= 0 {
-				if _, err := ping(ctx, out); err != nil {
-					t.Errorf("site %d, which is not hit: %v", out, err)
-				}
+			second, cancel := context.WithTimeout(ctx, time.Second)
+			took, err := ping(second, site)
+			cancel()
+			if !see(took, err) {
+				return fmt.Errorf("site %d: %v, %v", site, took, err)
 			}
-			return nil
+			seen[site] = true
 		}
+		if out >= 0 {
+			if _, err := ping(ctx, out); err != nil {
+				t.Errorf("site %d, which is not hit: %v", out, err)
+			}
+		}
+		return nil
 	}
 }
 

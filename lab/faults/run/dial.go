@@ -2,22 +2,26 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
 	"sema/engine/fileengine"
+	"sema/engine/pgengine"
 	"sema/engine/redisengine"
 	"sema/lab/faults/ground"
 )
 
-// place is what a link leads to: an engine, and below it a client of Redis, or
+// place is what a link leads to: an engine, and below it a client of Redis or a pool of PostgreSQL's, or
 // none.
 type place struct {
 	engine.Engine
-	rdb redis.UniversalClient
+	rdb  redis.UniversalClient
+	pool *pgxpool.Pool
 }
 
 // open makes the engine that a link leads to.
@@ -25,6 +29,14 @@ func open(link ground.Link, lease time.Duration) (*place, error) {
 	if dir, ok := strings.CutPrefix(link.URL, "file://"); ok {
 		e, err := fileengine.New(dir, nil)
 		return &place{Engine: e}, err
+	}
+	if strings.HasPrefix(link.URL, "postgres://") {
+		pool, o, err := link.Postgres(context.Background())
+		if err != nil {
+			return nil, err
+		}
+		e, err := pgengine.New(pool, o)
+		return &place{Engine: e, pool: pool}, err
 	}
 	// As the program has them (cmd/sema/internal/cli).
 	o, err := link.Options(max(min(3*time.Second, lease/6), 50*time.Millisecond))
@@ -42,6 +54,9 @@ func (p *place) Close() error {
 	err := p.Engine.Close()
 	if p.rdb != nil {
 		err = cmp.Or(err, p.rdb.Close())
+	}
+	if p.pool != nil {
+		p.pool.Close()
 	}
 	return err
 }

@@ -1,0 +1,171 @@
+//go:build unix
+
+package pgengine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"sema"
+	"sema/engine"
+	"sema/engine/pgengine"
+	"sema/engine/register"
+	"sema/lab/child"
+	"sema/lab/expect"
+	"sema/lab/stall"
+)
+
+// stillRole is a process that stops in the midst of a step, at the server with this address.
+const stillRole = "pgengine: in the midst of a step"
+
+func standStill(address string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
+	defer cancel()
+	pool, err := pgxpool.New(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	err = pgengine.NewStore(pool, "").Update(ctx, "x", func(r register.Row) (register.Next, error) {
+		fmt.Println("locked")
+		_, err := child.Order()
+		return register.Next{Data: r.Data, Version: r.Version + 1}, err
+	})
+	fmt.Println("over", err == nil)
+	return nil
+}
+
+// A process that stands still while it has the row's lock holds others up for some
+// seconds, and its step changes nothing afterwards.
+func TestAProcessThatStandsStillInTheMidstOfAStep(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	sem := semAt(t, engineAt(t, s.url(), nil), "a")
+	p, err := sem.Acquire(expect.Within(t))
+	expect.OK(t, err)
+	before := versionOf(t, s)
+	process := child.Run(t, stillRole, s.url())
+	process.Says("locked")
+	expect.OK(t, process.Stop())
+	began := time.Now()
+	if err := p.Release(); err != nil { // it is repeated until it succeeds
+		t.Log(err)
+	}
+	q, err := sem.Acquire(expect.Within(t))
+	expect.OK(t, err)
+	took := time.Since(began)
+	t.Logf("others went on after %v", took.Round(100*time.Millisecond))
+	if took > 10*time.Second {
+		t.Errorf("others went on after %v", took)
+	}
+	expect.OK(t, process.Continue())
+	process.Tell("go on")
+	carriedOut := true
+	process.Says("over", &carriedOut)
+	if after := versionOf(t, s); carriedOut || after <= before+1 {
+		t.Errorf("the step of the one that stood still was carried out: %v; version %d, before %d", carriedOut, after, before)
+	}
+	expect.OK(t, q.Release())
+}
+
+func versionOf(tb testing.TB, s *server) int64 {
+	tb.Helper()
+	row, err := pgengine.NewStore(poolAt(tb, s.url()), "").Read(expect.Within(tb), "x")
+	expect.OK(tb, err)
+	return row.Version
+}
+
+// as is the server's address for another user, whom it makes, with the rights that the engine needs.
+func as(tb testing.TB, s *server, user, set string) string {
+	query(tb, s, "CREATE ROLE "+user+" LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state TO "+user+"; ALTER ROLE "+user+" SET "+set)
+	return strings.Replace(s.url(), "sema@", user+"@", 1)
+}
+
+// A user whose transactions only read, by default, can use semaphores, as the engine says that it writes.
+func TestReadOnlyByDefault(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	address := as(t, s, "reader", "default_transaction_read_only = on")
+	e := engineAt(t, address, nil)
+	sem := semAt(t, e, "a")
+	for range 20 {
+		for _, acquire := range []func(context.Context) (*sema.Permit, error){sem.Acquire, sem.TryAcquire} {
+			p, err := acquire(expect.Within(t))
+			expect.OK(t, err)
+			expect.OK(t, p.Release())
+		}
+	}
+	handOver(t, e, engineAt(t, address, nil))
+}
+
+// step asks for the permit x once.
+func step(tb testing.TB, e sema.Engine) error {
+	tb.Helper()
+	s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+	expect.OK(tb, err)
+	defer func() { _ = s.Close() }()
+	_, err = s.Step(expect.Within(tb), engine.Call{Number: 1, Requests: []engine.Request{{
+		Kind: engine.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Wait: true,
+	}}})
+	return err
+}
+
+// A step that a user's statement_timeout ends, because somebody has the row, is an error that passes.
+func TestStatementTimeout(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	e := engineAt(t, as(t, s, "hasty", "statement_timeout = '50ms'"), nil)
+	expect.OK(t, step(t, e))
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
+	expect.OK(t, err)
+	var failed *engine.Error
+	if err := step(t, e); !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "statement_timeout") {
+		t.Errorf("%#v", err)
+	}
+	_, err = c.Exec(expect.Within(t), "ROLLBACK")
+	expect.OK(t, err)
+	expect.OK(t, step(t, e))
+}
+
+// diskFull has the server answer all that writes a semaphore as it does when its disk is full.
+const diskFull = `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+	$$ BEGIN RAISE 'could not extend file "base/5/16384": No space left on device' USING ERRCODE = 'disk_full'; END $$;
+	CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON sema_state EXECUTE FUNCTION full_disk()`
+
+// Where the disk is full, an error says so, and a holder whose renewals fail knows that it has lost its permit
+// before anybody else can have it.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	stall.Run(t, func(t *stall.Case) {
+		s := startServer(t)
+		sem, err := sema.New(engineAt(t, s.url(), nil), "x", 1, &sema.Options{Lease: 5 * time.Second})
+		expect.OK(t, err)
+		t.Cleanup(func() { _ = sem.Close() })
+		p, err := sem.Acquire(expect.Within(t))
+		expect.OK(t, err)
+		query(t, s, diskFull)
+		e := engineAt(t, s.url(), nil)
+		var failed *engine.Error
+		if err := step(t, e); !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "disk") {
+			t.Errorf("%#v", err)
+		}
+		<-p.Context(expect.Within(t)).Done()
+		is := stateOf(t, e, "x")
+		expect.Is(t, p.Err(), sema.ErrLost)
+		if len(is.Holders) != 1 || is.Holders[0].Left <= 0 {
+			t.Errorf("its holder knew of the loss when its lease was over: %+v", is)
+		}
+		query(t, s, "DROP TRIGGER full_disk ON sema_state")
+		q, err := sem.Acquire(expect.Within(t))
+		expect.OK(t, err)
+		expect.OK(t, q.Release())
+	})
+}
