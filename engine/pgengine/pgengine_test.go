@@ -105,7 +105,7 @@ func TestErrorsSayWhatToTry(t *testing.T) {
 		{"no rights", strings.Replace(s.url(), "sema@", "nobody@", 1), "GRANT", nil, true},
 		{"no user", strings.Replace(s.url(), "sema@", "ghost@", 1), "user", nil, true},
 		{"no database", strings.Replace(s.url(), "/postgres?", "/ghost?", 1), "database", nil, true},
-		{"another version's state", s.url(), "one version", nil, true},
+		{"another release's state", s.url(), "one release", nil, false},
 		{"no server", "postgres://sema@/postgres?host=/nowhere", "", nil, false},
 	} {
 		e := engineAt(t, test.address, test.options)

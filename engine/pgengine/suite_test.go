@@ -84,15 +84,6 @@ func TestPromises(t *testing.T) {
 	enginetest.Run(t, open)
 }
 
-func TestPromisesOfThoseWhoKeep(t *testing.T) {
-	t.Parallel()
-	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
-		store := open(tb)
-		store.Keep = true
-		return store
-	})
-}
-
 func TestPromisesThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	enginetest.Run(t, openPooled)

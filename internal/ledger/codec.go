@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -104,7 +105,7 @@ func (s *Snapshot) Append(w *pack.Writer) {
 // ReadSnapshot reads what Append wrote. The error is ErrForm or ErrDamaged.
 func ReadSnapshot(r *pack.Reader) (s Snapshot, err error) {
 	if f := r.Uint(); f != form && !r.Bad {
-		return s, fmt.Errorf("%w: form %d, by sema %.30q; this is sema %s, which knows form %d", ErrForm, f, r.Text(), engine.Version, form)
+		return s, fmt.Errorf("%w: form %d, by sema %s; this is sema %s, which knows form %d", ErrForm, f, cmp.Or(r.Text(), "?"), engine.Version, form)
 	}
 	n := names{known: []string{""}}
 	s.Token, s.Limit = r.Int(), int(r.Int())
