@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"sema/engine"
@@ -19,13 +20,16 @@ type server struct {
 	refuse *engine.Error   // what it answers instead of a step
 	reach  map[string]bool // the clients that its notifications reach
 
+	fenced    map[string]uint64 // the first call of a client that is not late
+	forgotten map[string]uint64 // what of that it has forgotten
+
 	replica replica
 	watch   watch
 	judge   ledger.Judge
 }
 
 func newServer(w *world) *server {
-	s := &server{w: w, reach: map[string]bool{}}
+	s := &server{w: w, reach: map[string]bool{}, fenced: map[string]uint64{}}
 	s.forget()
 	return s
 }
@@ -33,6 +37,7 @@ func newServer(w *world) *server {
 // forget loses all data.
 func (s *server) forget() {
 	s.paused, s.judge, s.w.check.reports = 0, ledger.Judge{}, nil
+	s.forgotten = maps.Clone(s.fenced)
 	s.ledger = &ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }, Watched: s.w.watched}
 }
 
@@ -49,12 +54,17 @@ func (s *server) take(n *node, client string, c engine.Call) {
 	switch {
 	case s.w.watched && (n.client != client || !n.alive):
 		return // on one host nothing comes from the dead
+	case s.w.watched && c.Number < s.forgotten[client]:
+		return // nor what a living process has given up: it leaves the line for the lock
 	case s.down:
 		n.reply(client, c.Number, engine.Reply{}, errRefused)
 		return
 	case s.refuse != nil:
 		n.reply(client, c.Number, engine.Reply{}, s.refuse)
 		return
+	}
+	if c.Fence {
+		s.fenced[client] = c.Number
 	}
 	if n.client == client && !n.deaf {
 		s.reach[client] = true // it subscribes before it asks
