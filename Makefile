@@ -1,6 +1,6 @@
 .PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build clean cross \
 	demo faults faults-planted faults-report flaky fuzz generated go-versions home home-all image \
-	interop lint long man pictures planted quick recording recovery release release-dry release-test \
+	interop lint long man pictures planted quick recording recovery registers release release-dry release-test \
 	schema servers servers-quick shares simulate site storage storm stress test types vulncheck
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
@@ -90,6 +90,7 @@ flaky:
 long:
 	$(MAKE) agree
 	$(MAKE) simulate FOR=1h
+	$(MAKE) registers SEEDS=100000
 	$(MAKE) planted
 	$(MAKE) storm
 	$(MAKE) stress
@@ -166,6 +167,10 @@ fuzz:
 FOR = 1m
 simulate:
 	go run ./lab/simulate/run $(if $(SEEDS),-seeds $(SEEDS),-for $(FOR)) $(if $(SEED),-seed $(SEED)) $(TRACE)
+
+# Many processes' engines on one row, in virtual time: make registers SEEDS=10000; SEED=17 SEEDS=1 plays one.
+registers:
+	go test -count=1 -timeout 0 -v -run TestSeeds ./lab/registers -seeds $(or $(SEEDS),10000) $(if $(SEED),-seed $(SEED))
 
 # The limit that adapts, on each kind of server: the figures of docs/adaptive.md.
 ADAPT_SEEDS = 1000

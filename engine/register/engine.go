@@ -24,8 +24,9 @@ type Options struct {
 const (
 	defaultPoll = 50 * time.Millisecond
 
-	// storeTime bounds each call of a Store.
+	// storeTime bounds each call of a Store, and leastTime is the least that a step has.
 	storeTime = 5 * time.Second
+	leastTime = time.Second
 
 	// earIdle is for how long a process listens beyond the time when it had to.
 	earIdle = time.Second

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -121,7 +122,7 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 	o.near = slices.Contains(first, e.process)
 	heads := slices.DeleteFunc(first, func(p string) bool { return p == e.process && !hears || p != e.process && !slices.Contains(m.Heads, p) })
 	o.next = Next{
-		Data: w.B, Version: max(m.Version+1, now), At: now, Until: until(snapshot), Heads: heads, Tell: messages(o.news, e.process),
+		Data: w.B, Version: after(m.Version, now), At: now, Until: until(snapshot), Heads: heads, Tell: messages(o.news, e.process),
 		Lazy: lazy(calls, o), Limit: snapshot.Limit, Waiting: len(snapshot.Waiters),
 	}
 	for _, h := range snapshot.Holders {
@@ -130,6 +131,15 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 	o.exact = o.exact || len(o.next.Tell) > 0
 	o.same = o.next.Lazy && len(o.next.Tell) == 0 && (bytes.Equal(w.B, m.Data) && slices.Equal(heads, m.Heads) || m.Version == 0 && snapshot.Limit == 0 && len(snapshot.Fences) == 0)
 	return o, nil
+}
+
+// after is a version after another one. A crash may forget some, and nobody may take what comes then for what he
+// wrote before: so versions go by the time, and by chance where the clock was set back.
+func after(version, now int64) int64 {
+	if now > version {
+		return now
+	}
+	return version + 1 + rand.Int64N(1<<20)
 }
 
 // lazy reports whether a crash may forget a step: nobody was told that it has

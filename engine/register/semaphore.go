@@ -41,8 +41,9 @@ type semaphore struct {
 	keeps   time.Time   // until when others may have to be told of it that it is to give something back
 
 	// Of the step, of which there is one at a time.
-	mine    *mine // nil: somebody else may have written since
-	careful int   // see carefulFor
+	mine    *mine         // nil: somebody else may have written since
+	careful int           // see carefulFor
+	lease   time.Duration // the shortest that the last step with one had; 0: none had
 }
 
 // pending is a call that waits for its step.
@@ -156,7 +157,7 @@ func (s *semaphore) has(which func(fact) bool) bool {
 
 // decide carries out calls in the cheapest way that is exact enough.
 func (s *semaphore) decide(calls []*pending) (*outcome, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience(calls))
 	defer cancel()
 	o, err := s.blind(ctx, calls)
 	for pause := time.Millisecond; o == nil && err == nil; {
@@ -196,6 +197,17 @@ func shortest(calls []*pending) time.Duration {
 		}
 	}
 	return least
+}
+
+// patience is how long a step may take. Renewals wait behind it, so short leases do not bear the whole storeTime.
+func (s *semaphore) patience(calls []*pending) time.Duration {
+	if lease := shortest(calls); lease < time.Hour {
+		s.lease = lease
+	}
+	if s.lease == 0 {
+		return storeTime
+	}
+	return min(storeTime, max(leastTime, s.lease/2))
 }
 
 // blind carries out calls on what this process wrote last, without reading anything.

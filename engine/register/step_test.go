@@ -80,6 +80,48 @@ func TestSteppedClock(t *testing.T) {
 	}
 }
 
+// What a crash made a store forget is nobody's any more, though its clock was set back: what is written then has another
+// version.
+func TestVersionsThatWereForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &stepped{hall: newHall()}
+		open := func() (*sema.Semaphore, *sema.Operator) {
+			e, err := register.New(store, nil)
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = e.Close() })
+			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = s.Close() })
+			o, err := sema.Operate(e, "x")
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = o.Close() })
+			return s, o
+		}
+		use := func(s *sema.Semaphore) {
+			t.Helper()
+			p, err := s.Acquire(t.Context())
+			expect.OK(t, err)
+			expect.OK(t, p.Release())
+		}
+		first, _ := open()
+		_, other := open()
+		use(first)
+		store.by = -time.Hour
+		for range 10 { // until it swaps again what it wrote itself
+			use(first)
+		}
+		before := store.rows["x"]
+		use(first)
+		store.rows["x"] = before // two steps are forgotten, and two others take their place
+		expect.OK(t, other.SetLimit(t.Context(), 5))
+		expect.OK(t, other.SetLimit(t.Context(), 7))
+		use(first)
+		if is, err := first.State(t.Context()); err != nil || is.Limit != 7 {
+			t.Errorf("the limit is %d, not 7; %v", is.Limit, err)
+		}
+	})
+}
+
 // watched notes whether what an engine writes may be forgotten in a crash.
 type watched struct {
 	*hall

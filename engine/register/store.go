@@ -16,7 +16,7 @@ type Row struct {
 // Next is what a row is to be from now on.
 type Next struct {
 	Data    []byte   // the semaphore
-	Version int64    // larger than that of any row of this name before
+	Version int64    // larger than that of the row before
 	At      int64    // the time of the step, in microseconds; never falls
 	Until   int64    // the row matters until the store's clock is there; math.MaxInt64: for ever
 	Heads   []string // processes that are told something soon, and listen; at most 8
@@ -39,7 +39,7 @@ type Message struct {
 }
 
 // Store keeps rows. Its methods are safe for concurrent use. They return soon after
-// their context has ended, which is not that of any caller: the engine gives them five seconds.
+// their context has ended, which is not that of any caller: the engine gives them five seconds, or half a lease if that is less.
 //
 // An error of type *engine.Error says by NotExecuted, Temporary and Hint what it means; its Op
 // and Name are not read. Any other error is temporary, and leaves open what was done.

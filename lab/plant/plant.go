@@ -23,6 +23,15 @@ type Bug struct{ File, Old, New string }
 // Build builds the command of a package, at the root of the module, with all bugs,
 // into a directory. Switch picks one of them.
 func Build(root, command, dir string, bugs []Bug) (program string, err error) {
+	return build(root, dir, bugs, "build", command)
+}
+
+// BuildTests is Build of a package's tests.
+func BuildTests(root, tests, dir string, bugs []Bug) (program string, err error) {
+	return build(root, dir, bugs, "test", "-c", tests)
+}
+
+func build(root, dir string, bugs []Bug, how ...string) (program string, err error) {
 	replace := map[string]string{}
 	put := func(path, text string) error {
 		name := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
@@ -61,7 +70,9 @@ func Build(root, command, dir string, bugs []Bug) (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(dir, "planted.exe")
-	cmd := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, command)
+	last := len(how) - 1
+	words := append(how[:last:last], "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, how[last])
+	cmd := exec.Command("go", words...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)

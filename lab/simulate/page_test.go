@@ -24,6 +24,7 @@ var update = flag.Bool("update", false, "write the other suites' bugs anew into 
 // of a package lists them, and the command that plants them.
 var others = []struct{ what, dir, list, command string }{
 	{"The promises as tests", "enginetest", "planted", "go test ./enginetest -run PlantedBugs"},
+	{"Engines over one row", "lab/registers", "planted", "go test ./lab/registers -run PlantedBugs"},
 	{"The limit that adapts", "internal/adapt", "bugs", "go test ./internal/adapt -run PlantedBugs"},
 	{"Real processes and servers", "lab/faults/run", "plantedBugs", "make faults-planted"},
 }

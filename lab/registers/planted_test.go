@@ -1,0 +1,70 @@
+package registers
+
+import (
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+
+	"sema/lab/expect"
+	"sema/lab/plant"
+)
+
+const (
+	semaphoreFile = "engine/register/semaphore.go"
+	outcomeFile   = "engine/register/outcome.go"
+	pollFile      = "engine/register/poll.go"
+)
+
+// planted are bugs that TestSeeds has to find.
+var planted = map[string]plant.Bug{
+	"the time is taken high, and nothing bounds it": {File: semaphoreFile, Old: "m.Now = now\n\to, err := s.carryOut(m, calls, doubt)",
+		New: "m.Now = now + 100_000\n\to, err := s.carryOut(m, calls, doubt)\n\tm.Now = 0"},
+	"a swap is not bounded from below":               {File: semaphoreFile, Old: "m.Version, o.next, m.Now, upTo", New: "m.Version, o.next, 0, upTo"},
+	"a swap is not bounded from above":               {File: semaphoreFile, Old: "m.Now, upTo+clockStep.Microseconds())", New: "m.Now, 1<<62)"},
+	"the doubt is not taken off a lease":             {File: outcomeFile, Old: "reply.Answers[i].Lease -= doubt", New: "reply.Answers[i].Lease -= 0"},
+	"time falls back":                                {File: outcomeFile, Old: "return max(r.At, r.Now)", New: "return r.Now"},
+	"versions are counted":                           {File: outcomeFile, Old: "return version + 1 + rand.Int64N(1<<20)", New: "return version + 1"},
+	"a crash may forget a grant":                     {File: outcomeFile, Old: "if a.Status == engine.Granted || a.Status", New: "if a.Status"},
+	"a crash may forget what was handed over":        {File: outcomeFile, Old: "if len(n.Grants) > 0 {", New: "if len(n.Grants) > 99 {"},
+	"what was only seen counts before it is durable": {File: pollFile, Old: "g.Ticket, g.Unsure = f.ticket, true", New: "g.Ticket = f.ticket"},
+}
+
+var failing = regexp.MustCompile(`seed ([0-9]+): ([a-z]+): `)
+
+// TestPlantedBugsAreFound builds TestSeeds once, with all bugs, and runs it with one at a time.
+func TestPlantedBugsAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a program")
+	}
+	root, err := filepath.Abs("../..")
+	expect.OK(t, err)
+	names, all := slices.Sorted(maps.Keys(planted)), []plant.Bug(nil)
+	for _, name := range names {
+		all = append(all, planted[name])
+	}
+	program, err := plant.BuildTests(root, "./lab/registers", t.TempDir(), all)
+	expect.OK(t, err)
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(program, "-test.run", "TestSeeds", "-seed", strconv.Itoa(first0), "-seeds", strconv.Itoa(mostSeeds))
+			cmd.Env = plant.Switch(i + 1)
+			out, err := cmd.CombinedOutput()
+			found := failing.FindSubmatch(out)
+			if err == nil || found == nil {
+				t.Fatalf("not found: %v\n%s", err, out)
+			}
+			seed, _ := strconv.Atoi(string(found[1]))
+			t.Logf("%d seeds: %s", seed-first0+1, found[2])
+		})
+	}
+}
+
+const (
+	first0    = 1 // seed
+	mostSeeds = 3000
+)
