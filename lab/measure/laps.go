@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sema/lab/stall"
+	"sema/lab/watchdog"
 )
 
 // Lane is a contestant with one caller, which takes turns with others of its process.
@@ -71,7 +71,7 @@ func RunLaps(ctx context.Context, s Store, plan LapPlan, lanes []Lane) (result [
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		stall.Watch(done, func(time.Time, time.Duration) { late.Add(1) })
+		watchdog.Watch(done, func(time.Time, time.Duration) { late.Add(1) })
 	}()
 	defer func() { close(done); <-ended }()
 	for lap := -1; lap < plan.Laps; lap++ { // the first one warms up
