@@ -27,6 +27,7 @@ type counting struct {
 	began  atomic.Pointer[time.Time] // the last call
 	broken atomic.Bool
 	slow   atomic.Int64 // nanoseconds that each call takes on its way to the engine
+	given  atomic.Int64 // nanoseconds that the last call was given
 }
 
 func (e *counting) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
@@ -45,6 +46,9 @@ func (s *countingSession) Step(ctx context.Context, c engine.Call) (engine.Reply
 	s.e.calls.Add(1)
 	now := time.Now()
 	s.e.began.Store(&now)
+	if end, ok := ctx.Deadline(); ok {
+		s.e.given.Store(int64(end.Sub(now)))
+	}
 	if d := time.Duration(s.e.slow.Load()); d > 0 {
 		select {
 		case <-time.After(d):
@@ -341,6 +345,40 @@ func TestAFirstCallThatHangsEndsWithItsContext(t *testing.T) {
 		var engine *sema.EngineError
 		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &engine) || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// A caller that carries its call gives it little time. After one that was not answered
+// in that time another goroutine carries them, and gives them more, until an answer is
+// quick again.
+func TestCallersCarryTheirCallsAgainOnceAnAnswerIsQuick(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		pair := func(slow time.Duration) (carried [2]bool) {
+			e.slow.Store(int64(slow))
+			p := acquire(t, s)
+			carried[0] = time.Duration(e.given.Load()) < 250*time.Millisecond
+			time.Sleep(time.Second) // the goroutine that carried it has ended
+			if err := p.Release(); err != nil {
+				t.Fatal(err)
+			}
+			carried[1] = time.Duration(e.given.Load()) < 250*time.Millisecond
+			return carried
+		}
+		for i, step := range []struct {
+			slow time.Duration
+			want [2]bool
+		}{
+			{0, [2]bool{true, true}},
+			{300 * time.Millisecond, [2]bool{false, false}}, // the first was made again
+			{100 * time.Millisecond, [2]bool{false, false}},
+			{time.Millisecond, [2]bool{false, true}},
+			{0, [2]bool{true, true}},
+			{300 * time.Millisecond, [2]bool{false, false}},
+		} {
+			if got := pair(step.slow); got != step.want {
+				t.Errorf("step %d, calls of %v: carried by their callers: %v, want %v", i, step.slow, got, step.want)
+			}
 		}
 	})
 }

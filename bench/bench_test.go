@@ -53,7 +53,7 @@ func TestDocsAreOfTheResults(t *testing.T) {
 // so the first time must leave nothing held.
 func TestRun(t *testing.T) {
 	r := run{plan: measure.Plan{Rounds: 1, Round: 30 * time.Millisecond, Strict: true}, lease: 30 * time.Second, progress: func(string) {}}
-	r.scenarios = []string{"uncontended", "locks", "4x16-of-8", "memory-64-of-8"}
+	r.scenarios = []string{"alone", "memory-alone", "uncontended", "locks", "4x16-of-8", "memory-64-of-8"}
 	names := map[string]bool{}
 	for _, p := range all {
 		if names[p.Name] {
@@ -67,11 +67,17 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Scenarios) != 4 || res.Redis == "" || res.Versions["go"] == "" || !res.OwnServer {
+	if len(res.Scenarios) != 6 || res.Redis == "" || res.Versions["go"] == "" || !res.OwnServer {
 		t.Errorf("run of %d scenarios, Redis %q, versions %v", len(res.Scenarios), res.Redis, res.Versions)
 	}
 	for _, c := range res.Scenarios {
 		for _, s := range c.Contestants {
+			if c.Laps > 0 {
+				if one := s.Timed; one.Pairs < 1 || one.P10.Median > one.P50.Median || one.P50.Median > one.P90.Median || (one.ScriptP50NS > 0) && inMemory(c) {
+					t.Errorf("%s: %s: %+v", c.Name, s.Name, one)
+				}
+				continue
+			}
 			one := s.Rounds[0]
 			if one.Done < 1 || one.CPUNS < 1 || one.P50NS > one.P99NS || one.P99NS > one.LongestNS || (one.ScriptNS > 0) && inMemory(c) {
 				t.Errorf("%s: %s: %+v", c.Name, s.Name, one)

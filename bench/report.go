@@ -120,6 +120,15 @@ var (
 	}
 )
 
+// lapColumns are those of scenarios in laps.
+var lapColumns = []measure.Column{
+	{Head: "p10", Timed: func(t measure.Timed) measure.Spread { return t.P10 }, Show: measure.Duration},
+	{Head: "p50", Timed: func(t measure.Timed) measure.Spread { return t.P50 }, Show: measure.Duration, Range: true},
+	{Head: "p90", Timed: func(t measure.Timed) measure.Spread { return t.P90 }, Show: measure.Duration},
+	{Head: "its p50 ÷ that of sema", Timed: func(t measure.Timed) measure.Spread { return t.Ratio }, Show: measure.Times, Range: true, Versus: 1},
+	{Head: "median script", Timed: func(t measure.Timed) measure.Spread { return measure.SpreadOf(t.ScriptP50NS) }, Show: measure.Duration},
+}
+
 func inMemory(c *measure.Case) bool {
 	return len(c.Contestants) > 0 && c.Contestants[0].Name == "sema-memory"
 }
@@ -129,6 +138,9 @@ func table(c *measure.Case) string {
 	shown := columns
 	if inMemory(c) {
 		shown = memoryColumns
+	}
+	if c.Laps > 0 {
+		shown = lapColumns
 	}
 	if c.HoldUS == 0 {
 		shown = slices.DeleteFunc(slices.Clone(shown), func(k measure.Column) bool { return k.Head == percent.Head })
@@ -215,6 +227,9 @@ func verdict(c *measure.Case) string {
 		return "Nobody took part."
 	}
 	base := c.Contestants[0]
+	if c.Laps > 0 {
+		return quickest(c)
+	}
 	winner, _ := best(c, measure.Rate, 1)
 	other, ok := best(c, measure.Rate, 1, base.Name)
 	beside := c.Ratio(other, base, measure.Rate)
@@ -234,10 +249,32 @@ func verdict(c *measure.Case) string {
 	return fmt.Sprintf("No clear winner: `%s` did %s times what `%s` did.", other.Name, times, base.Name)
 }
 
+// quickest says of a scenario in laps whose pairs took least.
+func quickest(c *measure.Case) string {
+	base := c.Contestants[0]
+	var next measure.Series
+	for _, s := range c.Contestants[1:] {
+		if !isKind(s, yardstick) && (next.Timed == nil || s.Timed.P50.Median < next.Timed.P50.Median) {
+			next = s
+		}
+	}
+	if next.Timed == nil {
+		return fmt.Sprintf("Only `%s` did it.", base.Name)
+	}
+	times := lapColumns[3].Text(next.Timed.Ratio)
+	switch ratio := next.Timed.Ratio; {
+	case ratio.Max < 1:
+		return fmt.Sprintf("**`%s` wins:** its pairs took %s times as long as those of `%s`.", next.Name, times, base.Name)
+	case ratio.Min > 1:
+		return fmt.Sprintf("**`%s` wins;** pairs of `%s`, which is next, took %s times as long.", base.Name, next.Name, times)
+	}
+	return fmt.Sprintf("No clear winner: pairs of `%s` took %s times as long as those of `%s`.", next.Name, times, base.Name)
+}
+
 // shortest is who has the shortest p99, or longest, wait.
 func shortest(c *measure.Case, wait string) string {
 	winner, ok := best(c, map[string]measure.Figure{"p99": measure.P99, "longest": measure.Longest}[wait], -1)
-	if !ok || inMemory(c) {
+	if !ok || inMemory(c) || c.Laps > 0 {
 		return "–"
 	}
 	return "`" + winner.Name + "`"

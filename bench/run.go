@@ -28,7 +28,12 @@ type scenario struct {
 	kinds                     []kind
 }
 
+// inLaps are the scenarios with one caller of each contestant in one process, in turns
+// of milliseconds: so of those in Go only.
+var inLaps = []string{"alone", "memory-alone"}
+
 var scenarios = []scenario{
+	{"alone", "One caller, pair by pair", 1, 1, 1, 0, []kind{semaphore, lock, yardstick}},
 	{"uncontended", "One caller, limit 1", 1, 1, 1, 0, []kind{semaphore, lock, yardstick}},
 	{"64-of-64", "64 callers, limit 64", 1, 64, 64, 0, []kind{semaphore, yardstick}},
 	{"512-of-512", "512 callers, limit 512", 1, 512, 512, 0, []kind{semaphore, yardstick}},
@@ -40,6 +45,7 @@ var scenarios = []scenario{
 	{"4x16-of-8", "4 processes of 16 callers", 4, 16, 8, 0, []kind{semaphore}},
 	{"4x256-of-8", "4 processes of 256 callers", 4, 256, 8, 0, []kind{semaphore}},
 	{"locks", "8 callers, limit 1", 1, 8, 1, 0, []kind{lock}},
+	{"memory-alone", "One caller, limit 1, in turns of milliseconds", 1, 1, 1, 0, []kind{inProcess}},
 	{"memory-uncontended", "One caller, limit 1", 1, 1, 1, 0, []kind{inProcess}},
 	{"memory-64-of-8", "64 callers, limit 8", 1, 64, 8, 0, []kind{inProcess}},
 }
@@ -106,13 +112,13 @@ func (r *run) do(ctx context.Context) (*results, error) {
 	defer func() { _ = rdb.Close() }()
 	runner := measure.Runner{
 		Plan: r.plan, Lease: r.lease, Prefix: measure.NewPrefix("peers"), Store: measure.Store{Redis: rdb},
-		Versions: res.Versions, Progress: r.progress,
+		Versions: res.Versions, Progress: r.progress, Open: openPeer,
 	}
 	if res.Redis, err = runner.Store.Version(ctx); err != nil {
 		return nil, err
 	}
 	for _, s := range chosen {
-		c := &measure.Case{Name: s.name, Processes: s.processes, Workers: s.workers, Limit: s.limit, HoldUS: s.hold.Microseconds()}
+		c := &measure.Case{Name: s.name, Processes: s.processes, Workers: s.workers, Limit: s.limit, HoldUS: s.hold.Microseconds(), InLaps: slices.Contains(inLaps, s.name)}
 		c.Field = r.field(ctx, s, res.LeftOut)
 		if err := runner.Run(ctx, c); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
@@ -150,6 +156,9 @@ func (r *run) field(ctx context.Context, s scenario, leftOut map[string]string) 
 	for _, p := range all {
 		base := p.Name == "sema" && s.kinds[0] != inProcess || p.Name == "sema-memory" && s.kinds[0] == inProcess
 		if !base && (!slices.Contains(s.kinds, p.kind) || len(r.contestants) > 0 && !slices.Contains(r.contestants, p.Name)) {
+			continue
+		}
+		if p.driver != "" && slices.Contains(inLaps, s.name) {
 			continue
 		}
 		if p.driver != "" {

@@ -19,12 +19,11 @@ import (
 
 // QuickCall bounds a call that a caller carries itself. Such calls share their
 // deadlines, so one takes up to half as long again, and the caller's context is
-// ignored meanwhile. After one that took longer, callers carry none for slowFor.
+// ignored meanwhile. Where calls take longer they would fail, and be made again:
+// so after one that did, callers carry none until one was answered in half of it.
 const QuickCall = 150 * time.Millisecond
 
 const (
-	slowFor = time.Minute
-
 	// minCall and maxCall bound any other call. Between them it is a third of
 	// the lease: a connection that swallows everything must not outlast the
 	// permits it carries.
@@ -66,7 +65,7 @@ type Loop struct {
 	timer     *time.Timer
 	armed     time.Duration // when the timer fires; 0: not armed
 	carrying  bool          // somebody carries calls, and will carry what comes
-	slow      time.Duration // until when callers carry no calls
+	slow      bool          // callers carry no calls, see QuickCall
 	first     []func()      // to be called when the lock is free
 	after     []func()      // to be called then
 	closed    bool
@@ -137,7 +136,7 @@ func (l *Loop) First(f func()) { l.first = append(l.first, f) }
 // one. It is called with the lock held and returns without.
 func (l *Loop) Run(now time.Duration) {
 	call, ok := l.next(now)
-	if ok && now >= l.slow {
+	if ok && !l.slow {
 		ctx := l.Within(now, QuickCall)
 		l.settleBefore(now, call)
 		now = l.carry(ctx, call, now)
@@ -222,14 +221,13 @@ func (l *Loop) carry(ctx context.Context, call engine.Call, began time.Duration)
 	answered = true
 	l.Lock()
 	now = l.Now()
-	if err == nil {
-		l.Machine.Answer(now, reply)
+	if err != nil {
+		l.slow = l.slow || now-began >= QuickCall
+		l.Machine.Failed(now, err)
 		return now
 	}
-	if now-began >= QuickCall {
-		l.slow = now + slowFor
-	}
-	l.Machine.Failed(now, err)
+	l.slow = l.slow && now-began >= QuickCall/2
+	l.Machine.Answer(now, reply)
 	return now
 }
 

@@ -51,7 +51,8 @@ func (r *Round) add(o Round) {
 type Series struct {
 	Name   string  `json:"name"`
 	Failed string  `json:"failed,omitempty"` // why there are fewer rounds than were to be
-	Rounds []Round `json:"rounds"`
+	Rounds []Round `json:"rounds,omitempty"`
+	Timed  *Timed  `json:"timed,omitempty"` // of a case in laps, which has no rounds
 }
 
 // Case is the same work for all its contestants, and what they did. The first
@@ -62,9 +63,12 @@ type Case struct {
 	Workers     int      `json:"workers"` // of each process
 	Limit       int      `json:"limit"`
 	HoldUS      int64    `json:"hold_us"`
-	RoundTripNS int64    `json:"round_trip_ns"` // median of PINGs; 0: no server
+	RoundTripNS int64    `json:"round_trip_ns"`     // median of PINGs; 0: no server
+	Laps        int      `json:"laps,omitempty"`    // of a case in laps
+	Stalled     int      `json:"stalled,omitempty"` // laps that do not count, because the machine stood still
 	Contestants []Series `json:"contestants"`
 
+	InLaps bool    `json:"-"` // one worker of each contestant, in turns of milliseconds within one process; see RunLaps
 	Names  int     `json:"-"` // semaphores that the workers are spread over; 0 means 1
 	Stamps bool    `json:"-"` // the waits are from release to acquire, across processes
 	Plan   *Plan   `json:"-"` // nil: the runner's

@@ -10,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/lab/redistest"
 )
 
@@ -50,6 +52,56 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%d held at once by four", held)
 		}
 	})
+}
+
+// Lanes take turns; a pair's time is its own, whatever the others do.
+func TestLaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		sleeps := func(name string, d time.Duration) Lane {
+			return Lane{name, Gate{Units: 2, Work: func(context.Context, int, func()) error {
+				n++
+				time.Sleep(d * time.Duration(1+n%2)) // once and twice as long
+				return nil
+			}}}
+		}
+		plan := LapPlan{Slice: 30 * time.Millisecond, Laps: 20}
+		all, laps, stalled, err := RunLaps(t.Context(), Store{}, plan, []Lane{sleeps("quick", time.Millisecond), sleeps("slow", 4*time.Millisecond)})
+		if err != nil || laps+stalled != 20 || laps == 0 {
+			t.Fatalf("%d laps, %d stalled, %v", laps, stalled, err)
+		}
+		if quick := all[0]; quick.P10.Median != 0.5e6 || quick.P90.Median != 1e6 || quick.Ratio.Median != 1 {
+			t.Errorf("quick: %+v", quick)
+		}
+		if slow := all[1]; slow.P10.Median != 2e6 || slow.P90.Median != 4e6 || slow.Ratio.Min < 2 || slow.Ratio.Max > 8 || slow.Ratio.Median < 2 {
+			t.Errorf("slow: %+v", slow)
+		}
+		broken := Lane{"broken", Gate{Work: func(context.Context, int, func()) error { return errors.New("broken") }}}
+		if _, _, _, err := RunLaps(t.Context(), Store{}, plan, []Lane{broken}); err == nil || !strings.Contains(err.Error(), "broken: broken") {
+			t.Errorf("%v, want what broke", err)
+		}
+	})
+}
+
+func TestScriptsOfAServer(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	s := Store{Redis: rdb}
+	nothing := redis.NewScript("return 1")
+	expect.OK(t, nothing.Load(t.Context(), rdb).Err())
+	before, err := s.scripts(t.Context())
+	expect.OK(t, err)
+	for range 100 {
+		expect.OK(t, nothing.Run(t.Context(), rdb, nil).Err())
+	}
+	after, err := s.scripts(t.Context())
+	expect.OK(t, err)
+	if did := after.less(before); did.calls != 100 || did.median() <= 0 {
+		t.Errorf("%+v, want 100 calls and their median", did)
+	}
+	h := scripts{buckets: map[int64]float64{1: 10, 4: 10, 8: 50, 16: 60}}
+	if got := h.median(); got != 6000 { // the twentieth of forty between 4 and 8
+		t.Errorf("median %v, want 6 µs", got)
+	}
 }
 
 // A contestant that fails has no more turns. Its other workers wait for what

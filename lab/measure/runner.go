@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Runner runs cases, each contestant in processes of its own.
+// Runner runs cases, each contestant in processes of its own; or, in laps, all of them
+// in this one.
 type Runner struct {
 	Plan
 	Lease    time.Duration
@@ -19,6 +20,9 @@ type Runner struct {
 	Store    Store             // below the contestants, as far as it can be looked at
 	Versions map[string]string // of languages and libraries, as the drivers tell
 	Progress func(text string) // is told what goes on
+
+	// Open opens a contestant in this process, for cases in laps.
+	Open func(context.Context, Setup) (Gate, error)
 
 	cases int
 }
@@ -39,13 +43,13 @@ func (r *Runner) Run(ctx context.Context, c *Case) (err error) {
 		c.HoldUS = max(1000, int64(4*r.Store.roundTrip(ctx)/1e3))
 	}
 	r.Progress(c.Name)
+	if c.InLaps {
+		return r.laps(ctx, plan, c)
+	}
 	teams := make([]*team, len(c.Field))
 	players := make([]Player, len(c.Field))
 	for i, e := range c.Field {
-		s := e.Setup
-		s.Name = r.Prefix + strconv.Itoa(r.cases) + "-" + strconv.Itoa(i)
-		s.Limit, s.Workers, s.Names, s.HoldUS, s.Stamps = c.Limit, c.Workers, c.Names, c.HoldUS, c.Stamps
-		s.LeaseMS = r.Lease.Milliseconds()
+		s := r.setup(c, i)
 		teams[i] = &team{runner: r, entry: e, procs: max(1, c.Processes), setup: s}
 		players[i] = Player{e.Name, teams[i].play}
 	}
@@ -71,5 +75,45 @@ func (r *Runner) Run(ctx context.Context, c *Case) (err error) {
 		trips = append(trips, t.trips...)
 	}
 	c.RoundTripNS = int64(SpreadOf(trips...).Median)
+	return err
+}
+
+// setup is what a contestant of a case is told.
+func (r *Runner) setup(c *Case, contestant int) Setup {
+	s := c.Field[contestant].Setup
+	s.Name = r.Prefix + strconv.Itoa(r.cases) + "-" + strconv.Itoa(contestant)
+	s.Limit, s.Workers, s.Names, s.HoldUS, s.Stamps = c.Limit, c.Workers, c.Names, c.HoldUS, c.Stamps
+	s.LeaseMS = r.Lease.Milliseconds()
+	return s
+}
+
+// slice is how long a turn is in laps.
+const slice = 2 * time.Millisecond
+
+// laps runs a case in laps, for as long as its rounds would take.
+func (r *Runner) laps(ctx context.Context, plan Plan, c *Case) (err error) {
+	var lanes []Lane
+	defer func() {
+		for _, l := range lanes {
+			if l.Gate.Close != nil {
+				err = errors.Join(err, l.Gate.Close())
+			}
+		}
+		err = errors.Join(err, r.Store.Sweep(ctx, r.Prefix))
+	}()
+	for i, e := range c.Field {
+		gate, err := r.Open(ctx, r.setup(c, i))
+		lanes = append(lanes, Lane{e.Name, gate})
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.Name, err)
+		}
+	}
+	c.RoundTripNS = int64(r.Store.roundTrip(ctx))
+	var all []Timed
+	laps := LapPlan{Slice: slice, Laps: max(1, int(time.Duration(plan.Rounds)*plan.Round/slice))}
+	all, c.Laps, c.Stalled, err = RunLaps(ctx, r.Store, laps, lanes)
+	for i := range all {
+		c.Contestants = append(c.Contestants, Series{Name: lanes[i].Name, Timed: &all[i]})
+	}
 	return err
 }

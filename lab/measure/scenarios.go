@@ -96,7 +96,33 @@ func cost(_ Case, r Round) float64 {
 
 const ofRates = "\nratio: sema's rate over that of the baseline in the row"
 
+// The columns of what takes turns of milliseconds; see Timed.
+var lapColumns = []Column{
+	{Key: "p10_ns", Head: "P10", Timed: func(t Timed) Spread { return t.P10 }, Show: Duration},
+	{Key: "p50_ns", Head: "P50", Timed: func(t Timed) Spread { return t.P50 }, Show: Duration, Range: true},
+	{Key: "p90_ns", Head: "P90", Timed: func(t Timed) Spread { return t.P90 }, Show: Duration},
+	{Key: "script_p50_ns", Head: "SCRIPT P50", Timed: func(t Timed) Spread { return SpreadOf(t.ScriptP50NS) }, Show: Duration},
+	{Key: "script_mean_ns", Head: "SCRIPT MEAN", Timed: func(t Timed) Spread { return SpreadOf(t.ScriptMeanNS) }, Show: Duration},
+	{Key: "ratio", Head: "RATIO", Timed: func(t Timed) Spread { return t.Ratio }, Show: Times, Range: true, Versus: 1},
+}
+
 var scenarios = []scenario{
+	{
+		"alone", "acquire and release by one caller, in turns of 2 ms within one process; what the machine stood still in is left out\n" +
+			"ranges: 95 % of other draws of the turns; script: of a call, at the server\n" +
+			"ratio: the row's median over sema's: how many sema does meanwhile",
+		lapColumns,
+		func(b Bench) []*Case {
+			c := &Case{Name: "goroutines=1", Workers: 1, Limit: 1, InLaps: true, Field: b.pairs(1)}
+			for i := range c.Field {
+				c.Field[i].Setup.Units = 0
+			}
+			kept := b.entry("sema, keeping", "sema")
+			kept.Setup.KeepUS = 20_000
+			c.Field = append(c.Field, kept)
+			return []*Case{c}
+		},
+	},
 	{
 		"uncontended", "acquire and release one semaphore whose limit is the number of goroutines\n" +
 			"keep: released permits are kept in the process for so long" + ofRates,

@@ -15,6 +15,7 @@ import (
 type Column struct {
 	Key, Head string // in JSON, and above a table
 	Figure    Figure
+	Timed     func(Timed) Spread // in its place, of a case in laps
 	Show      func(float64) string
 	Range     bool // the least and the greatest are shown as well
 	Versus    int  // 1: as a ratio to that of the first; -1: that of the first as a ratio to it
@@ -23,6 +24,10 @@ type Column struct {
 // Of is the figure of a contestant; zero if there is none.
 func (k Column) Of(c Case, s Series) Spread {
 	switch {
+	case k.Timed != nil && (s.Timed == nil || k.Versus != 0 && s.Name == c.Contestants[0].Name):
+		return Spread{}
+	case k.Timed != nil:
+		return k.Timed(*s.Timed)
 	case k.Versus == 0:
 		return c.Spread(s, k.Figure)
 	case len(c.Contestants) == 0 || s.Name == c.Contestants[0].Name:

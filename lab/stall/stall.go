@@ -6,29 +6,13 @@ package stall
 import (
 	"sync"
 	"time"
+
+	"sema/lab/watchdog"
 )
 
-// Tick is how often a watchdog looks at the clock. What is shorter than two ticks
-// goes unseen.
-const Tick = 10 * time.Millisecond
-
-// Watch looks at the clock each Tick until done is closed, and tells of each stall
-// when it is over: the moment it ended, and how much longer than a Tick passed.
+// Watch is watchdog.Watch.
 func Watch(done <-chan struct{}, tell func(end time.Time, span time.Duration)) {
-	ticker := time.NewTicker(Tick)
-	defer ticker.Stop()
-	for before := time.Now(); ; {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-		}
-		now := time.Now()
-		if late := now.Sub(before) - Tick; late > Tick {
-			tell(now, late)
-		}
-		before = now
-	}
+	watchdog.Watch(done, tell)
 }
 
 // Dog is a watchdog that runs until it is stopped.

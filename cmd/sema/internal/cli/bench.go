@@ -34,6 +34,10 @@ On files and PostgreSQL, where every step costs more the more wait or hold, the 
 --waiters 10,1000 and --permits 1000.
 
 Scenarios:
+  alone        one caller, in turns of 2 ms with its baselines, all in one process: the
+               times of single pairs of acquire and release, and what a call costs the
+               server. Turns in which the machine stood still are left out
+               for all. Baselines as for uncontended
   uncontended  room for everybody, by --goroutines: once with each release given
                back, once with released permits kept for 20 ms. Baselines: on
                Redis, for each pair two calls of a script that does nothing, on a
@@ -59,11 +63,13 @@ Scenarios:
   rounds, round_seconds, warmup_seconds
   results: list of scenario, about, rows: list of case, who (sema or the
     baseline), baseline (true or false), figures. These are objects of median,
-    min and max of the rounds, where they mean something of:
+    min and max of the rounds (alone: of 95 % of other draws of its turns), where
+    they mean something of:
       rate (pairs of acquire and release in a second), p50_ns, p99_ns (of the
-      waits), longest_ns, p99_over_p50, of_possible (rate over that of permits which lie idle
+      waits; alone: p10_ns, p50_ns and p90_ns of the pairs), longest_ns, p99_over_p50, of_possible (rate over that of permits which lie idle
       for one round trip between two holders), allocs (heap objects for a pair),
-      client_cpu_ns, script_ns, server_cpu_ns (for a pair: CPU time of sema's
+      client_cpu_ns, script_ns (alone:
+      script_p50_ns and script_mean_ns of a call), server_cpu_ns (for a pair: CPU time of sema's
       process, the server's time in scripts, CPU time of its main thread), core
       (CPU time as a part of one core), calls (of scripts, in a renewal period),
       bytes_permit, bytes_waiter (for each), ratio, ratio_of_p99s`
@@ -184,7 +190,7 @@ func (p *program) benchRun(ctx context.Context, b measure.Bench, plan measure.Pl
 	defer line.clear()
 	runner := &measure.Runner{
 		Plan: plan, Lease: b.Lease, Prefix: measure.NewPrefix("sema-bench"), Store: place.Store,
-		Versions: map[string]string{}, Progress: line.show,
+		Versions: map[string]string{}, Progress: line.show, Open: place.Gate,
 	}
 	defer place.sweep(runner.Prefix)
 	err = b.Run(ctx, runner, func(r measure.Result) error {

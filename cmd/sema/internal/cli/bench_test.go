@@ -34,6 +34,7 @@ type benchDoc struct {
 // benchKeys are figures that each scenario must have, of sema or a baseline;
 // those after the bar are a server's.
 var benchKeys = map[string]string{
+	"alone":       "p10_ns p50_ns p90_ns ratio | script_p50_ns script_mean_ns",
 	"uncontended": "rate ratio client_cpu_ns allocs | script_ns",
 	"contended":   "rate ratio p50_ns p99_ns p99_over_p50 of_possible |",
 	"hand-off":    "p50_ns p99_ns ratio ratio_of_p99s |",
