@@ -80,7 +80,7 @@ func TestNoKeyIsPassedMoreOftenThanTheBound(t *testing.T) {
 func TestTheJudgeFindsKeysThatPass(t *testing.T) {
 	w := World{
 		Name: "unbound", Order: Come, Limit: 2, Processes: 2, Rounds: 20,
-		Tenants: append(Light(2, Tenant{Callers: 2}), Tenant{Key: "heavy", Callers: 20}),
+		Tenants: append(Light(2, Tenant{Callers: 2, Hold: time.Millisecond}), Tenant{Key: "heavy", Callers: 20, Hold: 2 * time.Millisecond}),
 	}
 	r, err := Play(t.Context(), redistest.Start(t).URL(), w)
 	expect.OK(t, err)
