@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/internal/adapt"
 	"sema/lab/expect"
 )
 
@@ -236,4 +238,82 @@ type plain struct{ sema.Engine }
 func (p plain) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
 	s, err := p.Engine.Open(name, who, notify)
 	return struct{ engine.Session }{s}, err
+}
+
+// mortal is the engine of a process that may die: from then on its calls have no answer,
+// and it hears of nothing.
+type mortal struct {
+	sema.Engine
+	dead *atomic.Bool
+}
+
+type mortalSession struct {
+	engine.Session
+	engine.Reporting
+	dead *atomic.Bool
+}
+
+func (m mortal) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := m.Engine.Open(name, who, func(n engine.Notification) {
+		if !m.dead.Load() {
+			notify(n)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mortalSession{s, s.(engine.Reporting), m.dead}, nil
+}
+
+func (s mortalSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+	if s.dead.Load() {
+		<-ctx.Done()
+		return engine.Reply{}, &engine.Error{Op: "step", Temporary: true, Err: ctx.Err()}
+	}
+	return s.Session.Step(ctx, c)
+}
+
+// When the process that finds the limit dies, another one goes on within that one's lease
+// and a window, and says so to the engine.
+func TestTheControllerIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		ctx, cancel := context.WithCancel(context.Background())
+		v := &vendor{}
+		v.set(20)
+		dead := &atomic.Bool{}
+		adapts := &sema.Adapt{Min: 2, Max: 200}
+		first, done1 := fleet(t, ctx, mortal{e, dead}, 1, 10, v, sema.Options{Adapt: adapts, Label: "first", Lease: 10 * time.Second})
+		time.Sleep(time.Minute) // it leads
+		told := make(chan time.Time, 1000)
+		second, done2 := fleet(t, ctx, e, 1, 60, v, sema.Options{Adapt: adapts, Label: "second", Observer: sema.Observer{Adapted: func(sema.Adapted) { told <- time.Now() }}})
+		time.Sleep(time.Minute)
+		if len(told) != 0 {
+			t.Error("two find the limit at once")
+		}
+		o, err := sema.Operate(e, "vendor/adapt")
+		expect.OK(t, err)
+		st, err := o.State(ctx)
+		expect.OK(t, err)
+		if len(st.Holders) != 1 || st.Holders[0].Client.Label != "first" || len(st.Waiters) != 1 {
+			t.Fatalf("%+v", st)
+		}
+		dead.Store(true)
+		began := time.Now()
+		v.set(8) // there is something to say
+		at := <-told
+		if after, most := at.Sub(began), 5*time.Second+adapt.Window; after > most {
+			t.Errorf("another one finds the limit after %v; want %v at the most", after, most)
+		} else {
+			t.Logf("another one finds the limit after %v", after)
+		}
+		cancel()
+		done1.Wait()
+		done2.Wait()
+		expect.OK(t, o.Close())
+		for _, s := range append(first, second...) {
+			_ = s.Close() // the dead one cannot say good-bye
+		}
+		time.Sleep(time.Minute) // its last call ends
+	})
 }
