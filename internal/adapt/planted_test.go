@@ -1,13 +1,8 @@
 package adapt_test
 
 import (
-	"maps"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"testing"
 
-	"sema/lab/expect"
 	"sema/lab/plant"
 )
 
@@ -31,31 +26,13 @@ var bugs = map[string]plant.Bug{
 }
 
 func TestPlantedBugsAreFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds a program")
+	build := func(root, dir string, bugs []plant.Bug) (string, error) {
+		return plant.Build(root, "./lab/adaptive/run", dir, bugs)
 	}
-	root, err := filepath.Abs("../..")
-	expect.OK(t, err)
-	names, all := slices.Sorted(maps.Keys(bugs)), []plant.Bug(nil)
-	for _, name := range names {
-		all = append(all, bugs[name])
-	}
-	program, err := plant.Build(root, "./lab/adaptive/run", t.TempDir(), all)
-	expect.OK(t, err)
-	for i := range len(bugs) + 1 {
-		what := "none"
-		if i > 0 {
-			what = names[i-1]
+	plant.Each(t, bugs, build, []string{"-seeds", "1"}, func(t *testing.T, out []byte, err error) {
+		if err == nil {
+			t.Errorf("not found\n%s", out)
 		}
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.Command(program, "-seeds", "1")
-			cmd.Env = plant.Switch(i)
-			out, err := cmd.CombinedOutput()
-			if (err != nil) != (i > 0) {
-				t.Errorf("%v\n%s", err, out)
-			}
-			t.Logf("%s", out)
-		})
-	}
+		t.Logf("%s", out)
+	})
 }

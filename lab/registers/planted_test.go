@@ -1,15 +1,10 @@
 package registers
 
 import (
-	"maps"
-	"os/exec"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"testing"
 
-	"sema/lab/expect"
 	"sema/lab/plant"
 )
 
@@ -37,31 +32,18 @@ var failing = regexp.MustCompile(`seed ([0-9]+): ([a-z]+): `)
 
 // TestPlantedBugsAreFound builds TestSeeds once, with all bugs, and runs it with one at a time.
 func TestPlantedBugsAreFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds a program")
+	build := func(root, dir string, bugs []plant.Bug) (string, error) {
+		return plant.BuildTests(root, "./lab/registers", dir, bugs)
 	}
-	root, err := filepath.Abs("../..")
-	expect.OK(t, err)
-	names, all := slices.Sorted(maps.Keys(planted)), []plant.Bug(nil)
-	for _, name := range names {
-		all = append(all, planted[name])
-	}
-	program, err := plant.BuildTests(root, "./lab/registers", t.TempDir(), all)
-	expect.OK(t, err)
-	for i, name := range names {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.Command(program, "-test.run", "TestSeeds", "-seed", strconv.Itoa(first0), "-seeds", strconv.Itoa(mostSeeds))
-			cmd.Env = plant.Switch(i + 1)
-			out, err := cmd.CombinedOutput()
-			found := failing.FindSubmatch(out)
-			if err == nil || found == nil {
-				t.Fatalf("not found: %v\n%s", err, out)
-			}
-			seed, _ := strconv.Atoi(string(found[1]))
-			t.Logf("%d seeds: %s", seed-first0+1, found[2])
-		})
-	}
+	args := []string{"-test.run", "TestSeeds", "-seed", strconv.Itoa(first0), "-seeds", strconv.Itoa(mostSeeds)}
+	plant.Each(t, planted, build, args, func(t *testing.T, out []byte, err error) {
+		found := failing.FindSubmatch(out)
+		if err == nil || found == nil {
+			t.Fatalf("not found: %v\n%s", err, out)
+		}
+		seed, _ := strconv.Atoi(string(found[1]))
+		t.Logf("%d seeds: %s", seed-first0+1, found[2])
+	})
 }
 
 const (
