@@ -1,6 +1,6 @@
 .PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build clean cross \
 	demo faults faults-planted faults-report flaky fuzz generated go-versions home home-all image \
-	interop lint long man pictures planted quick recording recovery registers release release-dry release-test \
+	interop lint long man pictures planted postgres quick recording recovery registers release release-dry release-test \
 	schema servers servers-quick shares simulate site storage storm stress test types vulncheck
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
@@ -150,6 +150,12 @@ bound:
 shares:
 	./scripts/test-tools.sh
 	go run ./lab/shares/run $(SHARES)
+
+# PostgreSQL beside what one would write by hand, in turns, and docs/postgres.md of that. A quarter of an hour. The words are in
+# lab/postgres/postgres.md.tmpl: make postgres POSTGRES=-draw, and after make faults POSTGRES='-faults faults.json'.
+postgres:
+	./scripts/test-tools.sh
+	go run ./lab/postgres $(POSTGRES)
 
 # Redis killed, or stopped, under 1,000 waiting processes and 10,000 waiting
 # goroutines of one. Ten minutes, and 17 GB.

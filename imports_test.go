@@ -65,6 +65,10 @@ var importRules = []struct {
 	{"sema/lab/faults", []string{"sema/lab/history"}, "what a round came to, for who plays it and who reports it"},
 	{"sema/lab/chart", nil, "it draws, and knows no figure"},
 	{"sema/lab/shares", []string{"sema", "sema/engine/redisengine", "sema/lab/child", "sema/lab/history", "github.com/redis/go-redis/v9"}, "its workers use what users use"},
+	{"sema/lab/postgres", []string{
+		"sema", "sema/engine/httpengine", "sema/engine/pgengine", "sema/server", "sema/lab/faults", "sema/lab/local", "sema/lab/measure",
+		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
+	}, "it measures what users would write"},
 	{"sema/lab/history", []string{"golang.org/x/sys/unix"}, "the judge knows nothing of whom it judges"},
 	{"sema/lab/child", []string{"sema/lab/expect"}, "processes are anybody's"},
 	{"sema/lab/expect", nil, "every test may import it"},

@@ -63,7 +63,8 @@ type Engine struct {
 type ear struct {
 	runs  bool
 	up    bool
-	turns int                // how often it came up, or went down
+	turns int // how often it came up, or went down
+	since time.Time
 	stop  context.CancelFunc // of the connection
 }
 
@@ -233,11 +234,12 @@ func (e *Engine) listen() {
 	})
 }
 
-// deaf makes the connection anew on which this process believes to hear, and which the store does not have any more.
-func (e *Engine) deaf() {
+// deaf makes the connection anew on which this process believes to hear, and which the store did not have any more at some
+// moment after before.
+func (e *Engine) deaf(before time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.ear.up {
+	if e.ear.up && e.ear.since.Before(before) {
 		e.ear.stop()
 	}
 }
@@ -256,7 +258,7 @@ func (e *Engine) down() { e.turn(false) }
 
 func (e *Engine) turn(up bool) {
 	e.mu.Lock()
-	e.ear.up = up
+	e.ear.up, e.ear.since = up, time.Now()
 	e.ear.turns++
 	all := slices.Collect(maps.Values(e.semaphores))
 	e.mu.Unlock()

@@ -318,6 +318,6 @@ func (e *Engine) read(ctx context.Context, name string) (Row, error) {
 func (e *Engine) seen(row *Row, before time.Time) {
 	e.clock.note(row.Now, before)
 	if slices.Contains(row.Dead, e.process) {
-		e.deaf()
+		e.deaf(before)
 	}
 }

@@ -187,7 +187,10 @@ func (d *database) whole(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_ = c.Close(ctx) // it was let in
+		_, err = c.Exec(ctx, "SELECT") // it looks for a server that was away once a second
+		if err = errors.Join(err, c.Close(ctx)); err != nil {
+			return err
+		}
 	}
 	return d.admin(ctx, func(c *pgx.Conn) error {
 		follow := 0

@@ -32,9 +32,9 @@ func TestMain(m *testing.M) {
 
 const runnerRole = "runner"
 
-// TestRoundsOfEachKindOfEngine plays a short round with and without Redis.
+// TestRoundsOfEachKindOfEngine plays a short round on each.
 func TestRoundsOfEachKindOfEngine(t *testing.T) {
-	for _, kind := range []string{"standalone", "file"} {
+	for _, kind := range []string{"standalone", "file", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("it takes processes")

@@ -1,0 +1,96 @@
+// Command postgres measures semaphores in PostgreSQL beside what one would write by hand, in turns, and writes
+// docs/postgres.md of it.
+//
+//	go run ./lab/postgres          # at the root of the repository; some minutes, on an idle machine
+//	go run ./lab/postgres -draw    # the page alone, of the last results
+//	go run ./lab/postgres -faults faults.json   # what rounds of make faults on its grounds came to, and the page
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"sema/lab/measure"
+)
+
+// results are what was measured.
+type results struct {
+	Server  string         `json:"server"`
+	Go      string         `json:"go"`
+	Rounds  int            `json:"rounds"`
+	Ratios  []ratio        `json:"ratios"`
+	Waiting waiting        `json:"waiting"`
+	Faults  []faultsOfKind `json:"faults"`
+}
+
+// ratio is a figure of ours over another one's, round by round.
+type ratio struct {
+	Row    string         `json:"row"`
+	Beside string         `json:"beside"`
+	Is     measure.Spread `json:"is"`
+}
+
+func main() {
+	file := flag.String("results", "lab/postgres/results.json", "what was measured")
+	docs := flag.String("docs", "docs", "directory of the page")
+	draw := flag.Bool("draw", false, "measure nothing")
+	played := flag.String("faults", "", "measure nothing; sum up this `file` that make faults wrote")
+	rounds := flag.Int("rounds", 5, "how often each has its turn")
+	turn := flag.Duration("turn", 2*time.Second, "how long that is")
+	crowd := flag.Int("waiting", 1000, "how many processes wait for one permit; 0: none")
+	old := flag.Duration("old", 10*time.Minute, "how long an old transaction lasts")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if err := run(ctx, *file, *docs, *played, *draw, plan{measure.Plan{Rounds: *rounds, Round: *turn, Warmup: *turn / 2, Strict: true}, *old, *crowd}); err != nil {
+		fmt.Fprintln(os.Stderr, "postgres:", err)
+		os.Exit(1)
+	}
+}
+
+type plan struct {
+	measure.Plan
+	old   time.Duration
+	crowd int
+}
+
+func run(ctx context.Context, file, docs, played string, draw bool, p plan) error {
+	var r results
+	words, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(words, &r)
+	}
+	if err != nil && (draw || played != "") {
+		return err
+	}
+	save := func() error {
+		words, err := json.MarshalIndent(r, "", "\t")
+		if err == nil {
+			err = os.WriteFile(file, append(words, '\n'), 0o644)
+		}
+		return err
+	}
+	switch {
+	case draw:
+		err = nil
+	case played != "":
+		err = cmp.Or(r.sumUp(played), save())
+	default:
+		err = r.measure(ctx, p, save)
+	}
+	if err != nil {
+		return err
+	}
+	page, err := r.page()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(docs, "postgres.md"), page, 0o644)
+}
