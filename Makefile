@@ -218,6 +218,7 @@ faults-report:
 # How many seeds each planted bug takes, into docs. A quarter of an hour.
 planted:
 	go test -count=1 -timeout 60m ./lab/simulate -run TestPlantedBugsAreFound -starts 9 -table ../../docs/planted-bugs.md
+	go test -count=1 -timeout 60m ./lab/registers -run TestPlantedBugsAreFound -seldom
 
 # The suites that need a Redis, on each of the servers that users have; the tables
 # are in docs/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,7 +67,14 @@ func openPooled(tb testing.TB) enginetest.Store {
 	s := startServer(tb)
 	pooler, err := local.PgBouncer(expect.Within(tb), s.Server)
 	expect.OK(tb, err)
-	tb.Cleanup(pooler.Stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	var keeping sync.WaitGroup
+	keeping.Go(func() { pooler.Keep(ctx) }) // PgBouncer 1.18 ends now and then when a client goes: "bad client state"
+	tb.Cleanup(func() {
+		cancel()
+		keeping.Wait()
+		pooler.Stop()
+	})
 	store := enginetest.Store{URL: pooler.Address, Client: func(tb testing.TB) sema.Engine { return engineAt(tb, pooler.Address, polling) }}
 	if !strings.Contains(store.URL, pooled) {
 		tb.Fatal(store.URL)

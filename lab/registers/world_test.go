@@ -150,7 +150,9 @@ func (w *world) run(t *testing.T) {
 
 // wholly takes all there is, when faults are over. By as much as the clock was set back leases last longer.
 func (w *world) wholly(t *testing.T, s *sema.Semaphore) {
+	w.vault.mu.Lock()
 	most := 10*time.Minute - min(0, w.vault.set)
+	w.vault.mu.Unlock()
 	for began := time.Now(); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		p, err := s.AcquireN(ctx, w.limit)
