@@ -25,6 +25,7 @@ var update = flag.Bool("update", false, "write the other suites' bugs anew into 
 var others = []struct{ what, dir, list, command string }{
 	{"The promises as tests", "enginetest", "planted", "go test ./enginetest -run PlantedBugs"},
 	{"Engines over one row", "lab/registers", "planted", "go test ./lab/registers -run PlantedBugs"},
+	{"Engines over one row, bugs that take many seeds", "lab/registers", "seldom", "make planted"},
 	{"The limit that adapts", "internal/adapt", "bugs", "go test ./internal/adapt -run PlantedBugs"},
 	{"Real processes and servers", "lab/faults/run", "plantedBugs", "make faults-planted"},
 }
