@@ -25,9 +25,10 @@ type holding struct {
 	client.Acquisition
 	loop.Waiter // for the grant
 
-	sem        *Semaphore // fixed
-	queued     bool       // it had to wait
-	overloaded bool       // its holder says so
+	back       loop.Waiter // for the answer to its release
+	sem        *Semaphore  // fixed
+	queued     bool        // it had to wait
+	overloaded bool        // its holder says so
 
 	over     error // why the permit ended
 	cause    error // the same when it ended first: released may follow on lost
@@ -201,11 +202,10 @@ func (h *holding) release(cause error) error {
 	if o := l.Machine.Release(now, &h.Acquisition); o == nil { // passed on within this process
 		l.Run(now)
 	} else {
-		w := &loop.Waiter{}
-		o.Owner = w
+		o.Owner = &h.back
 		confirm := l.Within(now, s.callTimeout())
 		l.Run(now)
-		status, err = l.Result(confirm, "release", w, o)
+		status, err = l.Result(confirm, "release", &h.back, o)
 	}
 	switch {
 	case lost != nil:

@@ -23,7 +23,7 @@ func (p *pieces) part(key, page string, v any) { p.row("", key, page, v) }
 
 func (p *pieces) row(list, key, page string, v any) {
 	var b bytes.Buffer
-	if err := pages.ExecuteTemplate(&b, page, v); err != nil {
+	if err := pages().ExecuteTemplate(&b, page, v); err != nil {
 		b.Reset() // the page itself cannot be made either, and says so
 	}
 	*p = append(*p, piece{list, key, b.String(), maphash.Bytes(seed, b.Bytes())})

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
+	"sync"
 
 	"sema/access"
 	"sema/internal/why"
@@ -13,7 +14,10 @@ import (
 //go:embed pages
 var sources embed.FS
 
-var pages = template.Must(template.New("").ParseFS(sources, "pages/*.html"))
+// pages are read when the first one is wanted: a program that has a dashboard in it, and shows none, starts sooner.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").ParseFS(sources, "pages/*.html"))
+})
 
 // frame is what all pages have.
 type frame struct {
@@ -44,7 +48,7 @@ func (h *Handler) frame(page string, a visitor) frame {
 // render answers with a page. It is made whole before any of it is sent.
 func (h *Handler) render(w http.ResponseWriter, code int, page string, v any) {
 	var b bytes.Buffer
-	if err := pages.ExecuteTemplate(&b, page, v); err != nil {
+	if err := pages().ExecuteTemplate(&b, page, v); err != nil {
 		h.options.Log.Error("sema: a page of the dashboard cannot be made", "page", page, "error", err)
 		http.Error(w, "this page cannot be shown", http.StatusInternalServerError)
 		return

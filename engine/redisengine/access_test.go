@@ -76,7 +76,7 @@ func rights(t *testing.T, cluster bool) []string {
 	for _, word := range flavour {
 		used[word] = true
 	}
-	for _, script := range []string{"first", "plain", "rules", "store", "keys", "last", "state"} {
+	for _, script := range []string{"first", "plain", "rules", "rare", "store", "keys", "last", "state"} {
 		lua, err := os.ReadFile(filepath.Join("lua", script+".lua"))
 		expect.OK(t, err)
 		for _, call := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(lua), -1) {

@@ -35,16 +35,22 @@ func (c *caller) run(ctx context.Context, now time.Time, w *words, args []any) (
 	soon := c.heeds && !deadline.IsZero() && !deadline.After(now.Add(quickAttempt))
 	if !soon && ctx.Done() != nil {
 		if !c.heeds || !c.quick.Load() {
-			w.part() // with args
-			text, err := apart(ctx, func() (string, error) { return runStep(ctx, c.rdb, args) })
-			c.took(time.Since(now), err)
-			return text, err
+			return c.runApart(ctx, now, w, args)
 		}
 		ctx = &short{ctx, now.Add(quickAttempt)}
 	}
 	text, err := runStep(ctx, c.rdb, args)
 	c.took(time.Since(now), err)
 	return text, c.notSent(err)
+}
+
+// runApart is run in a goroutine of its own. It stands alone because its variables would cost
+// run memory.
+func (c *caller) runApart(ctx context.Context, now time.Time, w *words, args []any) (string, error) {
+	w.part() // with args
+	text, err := apart(ctx, func() (string, error) { return runStep(ctx, c.rdb, args) })
+	c.took(time.Since(now), err)
+	return text, err
 }
 
 func (c *caller) took(d time.Duration, err error) {

@@ -52,8 +52,8 @@ end
 	first = replace(first, "local _, "+numbers+"\n", "seen = now\nlocal _, "+numbers+"\n")
 	plain := replace(plainLua, "struct.pack(STATE, MARK, ", "pack_state(")
 	last := replace(lastLua, "struct.pack(STATE, MARK, ", "pack_state(")
-	stepSource = words + first + plain + "local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\nreturn R\nend\nlocal function with_keys(R)\n" + keysLua + "end\n" + last
-	stepHash = redis.NewScript(stepSource).Hash()
+	source := words + assembled(first, plain, last)
+	step = func() (any, any) { return source, redis.NewScript(source).Hash() }
 }
 
 // ofTheNextRelease gives the clients of an engine names that say that they read sem4.

@@ -74,9 +74,10 @@ func (c *caller) replicated(ctx context.Context, w *words, key string, args []an
 		if err != nil {
 			return outcome{}, errors.Join(errNotSent, err)
 		}
-		text, on, err := c.sendAndWait(ctx, master, args, "evalsha", stepHash)
+		source, hash := step()
+		text, on, err := c.sendAndWait(ctx, master, args, evalsha, hash)
 		if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			text, on, err = c.sendAndWait(ctx, master, args, "eval", stepSource)
+			text, on, err = c.sendAndWait(ctx, master, args, eval, source)
 		}
 		if err != nil {
 			c.moved(ctx) // perhaps: the map is read again in the background
@@ -86,7 +87,7 @@ func (c *caller) replicated(ctx context.Context, w *words, key string, args []an
 	return o.text, o.on, err
 }
 
-func (c *caller) sendAndWait(ctx context.Context, master redis.Cmdable, words []any, command, script string) (string, int, error) {
+func (c *caller) sendAndWait(ctx context.Context, master redis.Cmdable, words []any, command, script any) (string, int, error) {
 	words[0], words[1] = command, script
 	step := onceCmd{redis.NewStringCmd(ctx, words...)}
 	wait := redis.NewIntCmd(ctx, "wait", c.replicas, c.waitTime(ctx).Milliseconds())

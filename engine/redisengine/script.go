@@ -1,9 +1,12 @@
 package redisengine
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
+	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -19,6 +22,8 @@ var (
 	rulesLua string
 	//go:embed lua/store.lua
 	storeLua string
+	//go:embed lua/rare.lua
+	rareLua string
 	//go:embed lua/keys.lua
 	keysLua string
 	//go:embed lua/last.lua
@@ -27,13 +32,47 @@ var (
 	stateLua string
 )
 
-// The rules are the table R, made only when plain.lua could not do all: making
-// functions costs.
-var (
-	stepSource  = wordsLua + firstLua + plainLua + "local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\nreturn R\nend\nlocal function with_keys(R)\n" + keysLua + "end\n" + lastLua
-	stepHash    = redis.NewScript(stepSource).Hash()
-	stateScript = redis.NewScript(wordsLua + stateLua)
-)
+var stateScript = redis.NewScript(wordsLua + stateLua)
+
+const wordsHere = "-- words\n"
+
+// step is the script that carries out calls, and its hash, both strings.
+var step = sync.OnceValues(func() (source, hash any) {
+	text := meant(wordsLua, assembled(firstLua, plainLua, lastLua))
+	return text, redis.NewScript(text).Hash()
+})
+
+// assembled is step in its order. The rules are the table R, made only when plain.lua could
+// not do all, and some of them when they are looked for: making functions costs.
+func assembled(first, plain, last string) string {
+	return first + plain + wordsHere +
+		"local function rare(R)\n" + rareLua + "end\n" +
+		"local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\n" +
+		"return setmetatable(R, {__index = function(_, name)\nsetmetatable(R, nil)\nrare(R)\nreturn R[name]\nend})\nend\n" +
+		"local function with_keys(R)\n" + keysLua + "end\n" + last
+}
+
+// meant is a script without the words that are a number or a string: what they mean stands in
+// their place. Each would cost whenever the script runs, and again for each function that has it. The
+// other words come where wordsHere is.
+func meant(words, script string) string {
+	definition := regexp.MustCompile(`(?m)^local ([A-Z_, ]+) = (.*)\n`)
+	literal := regexp.MustCompile(`^(?:'(?:[^'\\]|\\.)*'|[0-9^]+)`)
+	values, others := map[string]string{}, ""
+	for _, d := range definition.FindAllStringSubmatch(words, -1) {
+		rest := d[2]
+		for name := range strings.SplitSeq(d[1], ", ") {
+			value := literal.FindString(rest)
+			if value == "" {
+				others += d[0]
+				break
+			}
+			values[name], rest = value, strings.TrimPrefix(rest[len(value):], ", ")
+		}
+	}
+	script = strings.Replace(script, wordsHere, others, 1)
+	return regexp.MustCompile(`\b[A-Z][A-Z_]+\b`).ReplaceAllStringFunc(script, func(word string) string { return cmp.Or(values[word], word) })
+}
 
 // onceCmd is a command that go-redis does not send again by itself: what is
 // repeated, and how, is for the client of the session to say.
@@ -42,17 +81,21 @@ type onceCmd struct{ *redis.StringCmd }
 // NoRetry implements redis.Cmder.
 func (onceCmd) NoRetry() bool { return true }
 
+// The commands, as words of a call: made once, so that they cost no memory of their own.
+var evalsha, eval any = "evalsha", "eval"
+
 // runStep runs step once: by its hash, and whole if the server does not know
 // it. The first two words are filled in.
 func runStep(ctx context.Context, rdb redis.UniversalClient, words []any) (string, error) {
-	reply, err := send(ctx, rdb, words, "evalsha", stepHash)
+	source, hash := step()
+	reply, err := send(ctx, rdb, words, evalsha, hash)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		return send(ctx, rdb, words, "eval", stepSource)
+		return send(ctx, rdb, words, eval, source)
 	}
 	return reply, err
 }
 
-func send(ctx context.Context, rdb redis.UniversalClient, words []any, command, script string) (string, error) {
+func send(ctx context.Context, rdb redis.UniversalClient, words []any, command, script any) (string, error) {
 	words[0], words[1] = command, script
 	cmd := onceCmd{redis.NewStringCmd(ctx, words...)}
 	_ = rdb.Process(ctx, cmd) // cmd has the error

@@ -28,9 +28,10 @@ type session struct {
 
 	// Of Step, of which there is one at a time.
 	words   words
-	known   time.Time     // until when the server has the client's description
-	sub     *subscription // nil: it never waited, nor wanted to keep anything
-	unheard bool          // it could not subscribe when it wanted to keep something
+	try     []engine.Request // see firstWait; its memory is used again
+	known   time.Time        // until when the server has the client's description
+	sub     *subscription    // nil: it never waited, nor wanted to keep anything
+	unheard bool             // it could not subscribe when it wanted to keep something
 }
 
 // Client implements engine.Session.
@@ -80,7 +81,8 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 		return s.step(ctx, c)
 	}
 	try, again := c, engine.Call{Number: c.Number, Keep: c.Keep}
-	try.Requests = slices.Clone(c.Requests)
+	s.try = append(s.try[:0], c.Requests...)
+	try.Requests = s.try
 	for i := range try.Requests {
 		try.Requests[i].Wait = false
 	}

@@ -2,7 +2,7 @@
 // a busy machine a figure means little, and a ratio of two separate runs means
 // no more. So every round runs all contestants one after the other. What is
 // reported is the median of the rounds with their spread; ratios are taken
-// round by round.
+// round by round. Single pairs are told apart by turns of milliseconds: see RunLaps.
 //
 // Two programs use it: sema bench, which measures sema beside what its server
 // could do at best, and the module bench, which measures sema beside other

@@ -4,6 +4,7 @@
 --
 -- What is written of its keys is written at once, behind R.begin.
 
+local _ = R.rare -- which is none of them: all are there before some become others
 local base = {take = R.take, forget = R.forget, open = R.open}
 
 -- key is what is known of a key.

@@ -41,6 +41,11 @@ end
 if plain and ids == 1 then
   local kind, how, n, want, weight, lease, ticket, next_run = struct.unpack(RUN, call, start)
   local id, ends = ARGV[3], now + lease
+  local score -- of the end, see INTEGER in words.lua; the check costs more than the conversion
+  if kind ~= RELEASE then
+    score = string.format('%d', ends)
+    if #score ~= 16 then score = string.format('%.0f', ends) end
+  end
   local told = 0 -- the last token that was given out
   local status, a, b, c, permit = nil, 0, 0, 0, nil
   local changed = new_keeps ~= keeps or new_keepers ~= keepers
@@ -88,7 +93,7 @@ if plain and ids == 1 then
     -- something else is asked for, too
   elseif kind == ASK then
     if used + weight <= limit and how % 16 < 4 and (how < 16 or how < 32 and (pinned or want == limit)) and keep >= ends + IDLE
-      and redis.call('ZADD', KEYS[2], 'NX', string.format(INTEGER, ends), id) == 1 then
+      and redis.call('ZADD', KEYS[2], 'NX', score, id) == 1 then
       used, token, first = used + weight, math.max(token + 1, now), math.min(first, ends)
       permit = key and key ~= '' and struct.pack(PERMIT, 'H', token, now, -1) .. key .. '\0' or struct.pack(PERMIT, 'h', token, now, -1)
       status, a, b, c = GRANTED, token, -1, lease
@@ -104,7 +109,7 @@ if plain and ids == 1 then
       _, a, _, b = struct.unpack(PERMIT, value)
       status, c = GRANTED, lease
       redis.call('ZREM', KEYS[2], ' ') -- passes with full memory, and so does what follows
-      redis.call('ZADD', KEYS[2], string.format(INTEGER, ends), id)
+      redis.call('ZADD', KEYS[2], score, id)
     end
   end
   if status then
@@ -127,6 +132,7 @@ end
 -- A batch. It is decided first and written at the end.
 if plain and ids > 1 and ids <= 2000 then
   local call_end, at = #call, start
+  local integer = #string.format('%d', now) == 16 and '%d' or '%.0f'
   local seen = {} -- an id that comes twice is not plain
   local adds, fields, gone, out = {}, {}, {}, {}
   local n_adds, n_fields, n_gone, k = 0, 0, 0, 0
@@ -134,7 +140,7 @@ if plain and ids > 1 and ids <= 2000 then
   repeat
     local kind, how, n, want, weight, lease, ticket
     kind, how, n, want, weight, lease, ticket, at = struct.unpack(RUN, call, at)
-    local ends = string.format(INTEGER, now + lease)
+    local ends = string.format(integer, now + lease)
     if kind == ASK then
       plain, at = new_used + n * weight <= limit and how % 16 < 4 and (how < 16 or how < 32 and (pinned or want == limit)) and keep >= now + lease + IDLE, at + 12 * n
       local next_token = math.max(new_token + 1, now)

@@ -9,7 +9,7 @@
 -- be written of it; s.ends, and s.joins and then s.places, are changes of
 -- holders and waiters (false: to be removed).
 --
--- Each function here is a field of the table R.
+-- Each function here is a field of the table R. Those that few steps need are in rare.lua.
 
 -- ask grants, queues or refuses. q is the run of requests.
 ask = function(s, q, id)
@@ -78,53 +78,6 @@ ask = function(s, q, id)
   return R.answer(s, QUEUED, ticket, ahead, 0)
 end,
 
--- claim is the owner of the permit or ticket that is asked for, as its tail has it.
--- A named one goes to the session of the step, but not from a session that can be
--- notified if this session asks again, or if the ask is late: for a caller that came
--- before the ticket's. Then the session is its rival: it may be the one that its
--- caller still listens to.
-claim = function(s, q, id, known)
-  if not q.who then return (R.tail(known)) end
-  local _, came = R.ticket(s, id)
-  local late = came and s.now - q.waited < came
-  local via, rival = s.caller, ''
-  if known then
-    local is
-    is, rival = R.via(s, id)
-    if is ~= s.caller and R.reach(s, is) then
-      rival = is
-      if q.again or late then via, rival = is, s.caller end
-    elseif rival == s.caller then
-      rival = ''
-    end
-  end
-  local of = struct.pack(TAIL, via, rival) .. q.who
-  if known then
-    local _, before = R.tail(known)
-    R.put(s, id, before .. of)
-  end
-  return of, late
-end,
-
--- give makes a named permit or ticket that of a session. The one that had it is its
--- rival, if it lives.
-give = function(s, id, session)
-  local was, rival = R.via(s, id)
-  if was ~= session and R.reach(s, was) then
-    rival = was
-  elseif rival == session then
-    rival = ''
-  end
-  R.belongs(s, id, session, rival)
-end,
-
--- belongs writes whose a named permit or ticket is.
-belongs = function(s, id, session, rival)
-  local tail, before = R.tail(R.look(s, id))
-  local _, _, who = struct.unpack(TAIL, tail)
-  R.put(s, id, before .. struct.pack(TAIL, session, rival) .. string.sub(tail, who))
-end,
-
 -- ask_all carries out a run of asks. Those who come last, as most do, share
 -- what has been found for the one before them.
 ask_all = function(s, q, from, n, at)
@@ -186,89 +139,6 @@ release = function(s, q, id)
     found = R.drop(s, id)
   end
   R.answer(s, found and DONE or GONE, 0, 0, 0)
-end,
-
--- revoke makes the next renewal of a permit fail, and has its holder renew now.
-revoke = function(s, q, id)
-  local is = R.holder(s, id)
-  if is then
-    R.put(s, id, 'r' .. string.sub(R.look(s, id), 2))
-    R.tell(s, (R.via(s, id))).renew = true -- and so hear of it
-  end
-  R.answer(s, is and DONE or GONE, 0, 0, 0)
-end,
-
--- act notes that no copy of the call is to be carried out. It refuses a foreign key,
--- before anything is written.
-act = function(s)
-  if not s.acts then redis.call('HGET', KEYS[5], s.caller) end
-  s.acts = true
-end,
-
--- report takes in how the holds of the caller have gone. Totals only grow, so the
--- greater of each is the later.
-report = function(s, good, bad, waited)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  local was = s.report or redis.call('HGET', KEYS[11], s.caller)
-  if was then
-    local good_was, bad_was, waited_was, ends = struct.unpack(REPORT, was)
-    if ends > s.now then good, bad, waited = math.max(good, good_was), math.max(bad, bad_was), math.max(waited, waited_was) end
-  end
-  s.report = struct.pack(REPORT, math.max(good, 0), math.max(bad, 0), math.max(waited, 0), s.now + REPORTED)
-  R.answer(s, DONE, 0, 0, 0)
-end,
-
--- auto_limit stores the limit that a controller found. It does not keep an idle
--- semaphore known.
-auto_limit = function(s, q, auto)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  if s.pinned then return R.answer(s, PINNED, 0, 0, 0) end
-  redis.call('HGET', KEYS[11], '') -- refuses a foreign key, before anything is written
-  R.put_limit(s, q.limit)
-  s.auto = auto .. struct.pack('<d', s.now + REPORTED)
-  R.answer(s, DONE, 0, 0, 0)
-end,
-
--- set_limit stores the limit; pin makes it outlive idleness.
-set_limit = function(s, q)
-  R.act(s)
-  R.put_limit(s, q.limit)
-  if q.weight > 1 and not s.keyed then R.name_keys(s) end
-  if q.weight > 0 and s.keyed then R.set_per_key(s, q.weight - 1) end
-  s.settled = false
-  if q.pin and not s.pinned then s.pinned, s.persist = true, true end
-  R.remember(s, 0)
-  R.answer(s, DONE, 0, 0, 0)
-end,
-
--- mark unsets the limit, pauses or unpauses. As long as a semaphore is pinned or
--- paused, it outlives idleness.
-mark = function(s, q)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  R.act(s)
-  if q.kind == UNSET_LIMIT then
-    s.pinned, s.extended = false, true
-  elseif q.kind == PAUSE then
-    s.paused, s.persist = true, true
-  elseif s.paused then
-    s.paused, s.extended, s.settled = false, true, false
-  end
-  R.remember(s, 0)
-  R.answer(s, DONE, 0, 0, 0)
-end,
-
--- remove forgets a semaphore that nobody uses.
-remove = function(s)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
-  if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
-  s.limit, s.pinned, s.paused, s.keep, s.token = 0, false, false, 0, 0
-  if s.keyed then R.forget_keys(s) end
-  if s.keepers > 0 then
-    R.begin(s)
-    redis.call('DEL', KEYS[6])
-    s.keepers, s.keeps = 0, 0
-  end
-  R.answer(s, DONE, 0, 0, 0)
 end,
 
 -- grant hands free weight to the head of the queue, as far as it goes, and up
@@ -522,25 +392,6 @@ end,
 position = function(s, id)
   R.write_waiters(s)
   return redis.call('ZRANK', KEYS[3], id) or 0
-end,
-
--- open makes sure the semaphore exists, with the limit that the first user gives,
--- or the newest.
-open = function(s, q)
-  if s.limit == 0 or q.pin and not s.pinned then R.put_limit(s, q.limit) end
-  R.remember(s, q.lease)
-end,
-
-put_limit = function(s, limit)
-  if s.limit ~= limit then s.limit, s.limited, s.settled = limit, true, false end
-end,
-
--- remember keeps the limit known, and the keys, while a lease given now may
--- live, and a while; in steps, because setting a time to live costs.
-remember = function(s, lease)
-  if s.keep < s.now + lease + IDLE then
-    s.keep, s.extended = s.now + 2 * (lease + IDLE), true
-  end
 end,
 
 -- expire ends the permits whose lease is over. It leaves what is more than

@@ -12,13 +12,6 @@ end,
 
 client = function(id) return string.match(id, '^[^-]+') end,
 
--- tail is what only a named permit or ticket has, and what stands before it.
-tail = function(value)
-  if #value <= PERMIT_SIZE then return '', value end
-  local size = string.byte(value) == TICKETED and TICKET_SIZE or PERMIT_SIZE
-  return string.sub(value, size + 1), string.sub(value, 1, size)
-end,
-
 -- via is the session that is told of what happens to a permit or ticket, and its
 -- rival, or ''.
 via = function(s, id)
@@ -51,24 +44,6 @@ look_all = function(s, list)
   end
 end,
 
--- unwrap takes the key out of what the state has of a permit or ticket. That of one
--- with a name begins with a capital, and has the name behind its numbers.
-unwrap = function(s, id, value)
-  local first = string.byte(value)
-  if first >= 97 then return value end
-  local size = first == string.byte('Q') and TICKET_SIZE or PERMIT_SIZE
-  local name_end = string.find(value, '\0', size + 1, true)
-  s.key_of[id] = string.sub(value, size + 1, name_end - 1)
-  return string.lower(string.sub(value, 1, 1)) .. string.sub(value, 2, size) .. string.sub(value, name_end + 1)
-end,
-
-wrap = function(s, id, value)
-  local name = s.keyed and s.key_of[id] or ''
-  if name == '' then return value end
-  local size = string.byte(value) == TICKETED and TICKET_SIZE or PERMIT_SIZE
-  return string.upper(string.sub(value, 1, 1)) .. string.sub(value, 2, size) .. name .. '\0' .. string.sub(value, size + 1)
-end,
-
 put = function(s, id, value) s.known[id], s.changed[id] = value, true end,
 
 -- put_new is put for an id that the state may not have: such are written first.
@@ -98,31 +73,12 @@ ticket = function(s, id)
   return ticket_end, place, behind, insist
 end,
 
-end_of = function(s, id)
-  return s.ends[id] or tonumber(redis.call('ZSCORE', KEYS[2], id) or s.now)
-end,
-
 -- unqueue takes an id out of the queue.
 unqueue = function(s, id)
   local value = R.look(s, id)
   if value and string.byte(value) == TICKETED then R.put(s, id, false) end
   s.places[id], s.queued = false, s.queued - 1
   if id == s.tail then s.tail = nil end
-end,
-
--- mend forgets what a zset lost: it was deleted, or its time to live ended. Of holders
--- some may be back, that were granted or renewed since.
-mend = function(s, first)
-  local all = redis.call('HGETALL', KEYS[1])
-  for i = 1, #all, 2 do
-    local id, ticket = all[i], string.byte(all[i + 1]) == TICKETED
-    if id ~= '' and ticket == (first == 'q') and s.known[id] ~= false and (ticket or not redis.call('ZSCORE', KEYS[2], id)) then
-      if not ticket then s.used = s.used - R.shape(id) end
-      R.put(s, id, false)
-    end
-  end
-  s.extended, s.settled = true, first == 'q'
-  if first == 'q' then s.queued = 0 else s.mended = true end
 end,
 
 -- begin comes before a write that is not to holders. It refuses a foreign
@@ -185,16 +141,6 @@ write_zset = function(key, scores)
   end
   R.bulk('ZREM', key, gone)
   R.bulk('ZADD', key, adds)
-end,
-
--- prune removes some entries of a hash that are over, as Redis itself does: all would
--- be too many when thousands come back after an outage. A user who may not ask for them
--- loses nothing: all go some time after the last. The last number of an entry is its end.
-prune = function(s, key)
-  local list = redis.pcall('HRANDFIELD', key, 20, 'WITHVALUES')
-  for i = 1, #list, 2 do
-    if struct.unpack('<d', list[i + 1], #list[i + 1] - 7) <= s.now then redis.call('HDEL', key, list[i]) end
-  end
 end,
 
 -- bulk is one command with a list: some, where unpack cannot take it.

@@ -41,6 +41,8 @@
 --       n                                renew every permit: one is revoked
 --       r time                           ask again for one ticket after that long
 --       c how                            you may keep permits no longer (1), nor pass them on (2)
+--
+-- script.go puts what they mean in the place of the words that are numbers or strings.
 local MARK = 'sem3'
 
 -- What is said of a state with another mark: its key, the mark, and the release that wrote it, which is in the

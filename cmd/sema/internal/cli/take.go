@@ -149,7 +149,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	}
 	if err != nil {
 		err = w.explain(ctx, err)
-		return nil, closeOrLeave(closing, signals, err)
+		return nil, closeOrLeave(closing, closeEngine, signals, err)
 	}
 	limit := f.limit
 	if n := w.stored.Load(); n != 0 {
@@ -162,10 +162,19 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	return h, nil
 }
 
+// explainTime bounds what a wait that is over may still cost: a look at who holds the permits, and the
+// way back of what was asked for, from an engine that does not answer.
+const explainTime = 250 * time.Millisecond
+
 // closeOrLeave gives back what a failed wait may have left at the engine, as
-// the end of the program with that error. A signal ends it at once: nobody wants to
-// wait for an engine that does not answer.
-func closeOrLeave(closing func(), signals *signals, err error) error {
+// the end of the program with that error. Of an engine that does not answer nothing is awaited
+// for long: what it has ends by itself. A signal ends it at once.
+func closeOrLeave(closing, closeEngine func(), signals *signals, err error) error {
+	var silent *sema.EngineError
+	if errors.As(err, &silent) {
+		// With the engine closed, closing has nothing more to wait for.
+		defer time.AfterFunc(explainTime, closeEngine).Stop()
+	}
 	done := make(chan struct{})
 	go func() { closing(); close(done) }()
 	for {
@@ -268,7 +277,10 @@ func (w *watch) observer() sema.Observer {
 		}
 	}
 	if w.flags.verbose {
-		o.RenewFailed = func(e sema.RenewFailed) { note("%q: asked the engine in vain, trying again: %v", e.Semaphore, e.Err) }
+		o.RenewFailed = func(e sema.RenewFailed) {
+			w.away.CompareAndSwap(0, told)
+			note("%q: asked the engine in vain, trying again: %v", e.Semaphore, e.Err)
+		}
 	}
 	return o
 }
@@ -385,15 +397,21 @@ func (w *watch) explain(ctx context.Context, err error) error {
 		return unreachable("acquire", w.name, err)
 	}
 	// Time ran out: because others hold it, or because nobody answers?
-	ctx, cancel := context.WithTimeout(ctx, min(3*time.Second, callTime))
+	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
 	st, looked := w.sem.State(ctx)
-	if looked != nil {
-		return unreachable("acquire", w.name, looked)
-	}
+	var silent *sema.EngineError
 	when := "now"
 	if w.flags.wait > 0 {
 		when = fmt.Sprintf("within %v", w.flags.wait)
+	}
+	switch {
+	case looked != nil && errors.As(err, &silent):
+		return silent // as the wait met it
+	case errors.Is(looked, context.DeadlineExceeded) && w.away.Load() == 0: // it answered all the while, if slowly
+		return &exit{w.flags.conflictCode, usage("sema why"+w.urlFlag()+" "+quote(w.name), "%q: no permit %s", w.name, when)}
+	case looked != nil:
+		return unreachable("acquire", w.name, looked)
 	}
 	paused := ""
 	if st.Paused {
