@@ -76,7 +76,7 @@ func TestUnreachable(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", "x", "--", "echo", "never"},
 		{"run", "--no-wait", "x", "--", "echo", "never"},
-		{"run", "--lease", "2s", "--wait", "10ms", "x", "--", "echo", "never"},
+		{"run", "--lease", "2s", "--wait", "1s", "x", "--", "echo", "never"},
 		{"ls"}, {"show", "x"}, {"limit", "x"}, {"limit", "x", "3"}, {"release", "x", "pabc.1-1-1"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
