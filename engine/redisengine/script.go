@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -56,22 +55,61 @@ func assembled(first, plain, last string) string {
 // their place. Each would cost whenever the script runs, and again for each function that has it. The
 // other words come where wordsHere is.
 func meant(words, script string) string {
-	definition := regexp.MustCompile(`(?m)^local ([A-Z_, ]+) = (.*)\n`)
-	literal := regexp.MustCompile(`^(?:'(?:[^'\\]|\\.)*'|[0-9^]+)`)
 	values, others := map[string]string{}, ""
-	for _, d := range definition.FindAllStringSubmatch(words, -1) {
-		rest := d[2]
-		for name := range strings.SplitSeq(d[1], ", ") {
-			value := literal.FindString(rest)
+	for line := range strings.Lines(words) {
+		names, rest, _ := strings.Cut(strings.TrimPrefix(line, "local "), " = ")
+		if !strings.HasPrefix(line, "local ") {
+			continue
+		}
+		for name := range strings.SplitSeq(names, ", ") {
+			value := literal(rest)
 			if value == "" {
-				others += d[0]
+				others += line
 				break
 			}
 			values[name], rest = value, strings.TrimPrefix(rest[len(value):], ", ")
 		}
 	}
 	script = strings.Replace(script, wordsHere, others, 1)
-	return regexp.MustCompile(`\b[A-Z][A-Z_]+\b`).ReplaceAllStringFunc(script, func(word string) string { return cmp.Or(values[word], word) })
+	// By hand: this is part of a program's first call.
+	var b strings.Builder
+	b.Grow(len(script))
+	for from := 0; from < len(script); {
+		to := from
+		for to < len(script) && ofName(script[to]) {
+			to++
+		}
+		if to == from {
+			b.WriteByte(script[from])
+			from++
+			continue
+		}
+		b.WriteString(cmp.Or(values[script[from:to]], script[from:to]))
+		from = to
+	}
+	return b.String()
+}
+
+// ofName reports whether a byte may be part of a name.
+func ofName(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}
+
+// literal is the string or the number that a text begins with; "" if it is neither.
+func literal(text string) string {
+	end := 0
+	if strings.HasPrefix(text, "'") {
+		for end = 1; text[end] != '\''; end++ {
+			if text[end] == '\\' {
+				end++
+			}
+		}
+		return text[:end+1]
+	}
+	for '0' <= text[end] && text[end] <= '9' || text[end] == '^' {
+		end++
+	}
+	return text[:end]
 }
 
 // onceCmd is a command that go-redis does not send again by itself: what is
