@@ -141,6 +141,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	}
 	signals.wait()
 	var permit *sema.Permit
+	began := time.Now()
 	if err = w.fits(ctx, engine); err == nil {
 		err = w.deadlock(ctx)
 	}
@@ -154,6 +155,13 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	limit := f.limit
 	if n := w.stored.Load(); n != 0 {
 		limit = int(n)
+	} else if time.Since(began) > quick {
+		// Another goroutine took in the answer, and may not have told of another limit yet.
+		within, cancel := context.WithTimeout(ctx, explainTime)
+		if n, err := sem.Limit(within); err == nil && n > 0 {
+			limit = n
+		}
+		cancel()
 	}
 	h = &holding{Permit: permit, sem: sem, limit: limit, notes: notes, close: closing}
 	if h.life, err = life(engine); err != nil && f.verbose {
@@ -161,6 +169,9 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	}
 	return h, nil
 }
+
+// quick is less than what a call takes that is not carried by its caller.
+const quick = 100 * time.Millisecond
 
 // explainTime bounds what a wait that is over may still cost: a look at who holds the permits, and the
 // way back of what was asked for, from an engine that does not answer.
