@@ -61,6 +61,7 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 		}
 		return fmt.Sprint("key ", i%q.keys)
 	}
+	bytes := map[string]float64{} // of a ticket
 	for _, q := range queues {
 		q.s = session(b, e, q.name)
 		q.s.do(ask(q.s, 1, of(q, 0), 1))
@@ -76,7 +77,7 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 			}
 		}
 		if q.tickets >= 10_000 {
-			b.ReportMetric((memory()-before)/float64(q.tickets), q.name+"-B/ticket")
+			bytes[q.name] = (memory() - before) / float64(q.tickets)
 		}
 	}
 	// handOff releases the permit, and hears who has it next. The queue stays as long.
@@ -124,6 +125,9 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 		slices.Sort(all)
 		b.ReportMetric(all[0], what+"-µs")
 		b.ReportMetric(all[len(all)/2], what+"-median-µs")
+	}
+	for name, n := range bytes { // here: what was reported before is forgotten with the timer
+		b.ReportMetric(n, name+"-B/ticket")
 	}
 	b.ReportMetric(0, "ns/op")
 	b.Cleanup(func() { expect.OK(b, rdb.FlushDB(expect.Within(b)).Err()) })
