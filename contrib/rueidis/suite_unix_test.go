@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 			return nil, err
 		}
 		return redisengine.New(rdb, nil)
-	}, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2")) // sleeps 5 s before it closes what it left
+	}, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"), // sleeps 5 s before it closes what it left
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1")) // sleeps before it looks at the cluster again
 }
 
 func standalone(tb testing.TB) enginetest.Store {
