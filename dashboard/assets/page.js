@@ -11,7 +11,14 @@ const page = (() => {
     // Nothing is kept then.
   }
   const two = (n) => String(n).padStart(2, "0");
+  // What was copied a moment ago, or could not be. A live page makes its buttons anew
+  // with each second: the new one says so as well.
+  let copied = null;
+  const label = (button) => {
+    button.firstChild.textContent = copied && copied.text === button.dataset.copy ? copied.says : "Copy";
+  };
   const show = (root) => {
+    for (const button of root.querySelectorAll("[data-copy]")) label(button);
     for (const time of root.querySelectorAll("time")) {
       const at = new Date(time.dateTime);
       const named = time.closest(".times") ? "" : " UTC";
@@ -51,14 +58,19 @@ const page = (() => {
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
+    const mine = { text: button.dataset.copy, says: "Copied" };
     try {
-      await copy(button.dataset.copy);
-      button.firstChild.textContent = "Copied";
+      await copy(mine.text);
     } catch {
-      button.firstChild.textContent = "Not copied";
+      mine.says = "Not copied";
     }
-    button.focus();
-    setTimeout(() => (button.firstChild.textContent = "Copy"), 2000);
+    copied = mine;
+    show(document);
+    if (button.isConnected) button.focus(); // else the new one has the focus
+    setTimeout(() => {
+      if (copied === mine) copied = null;
+      show(document);
+    }, 2000);
   });
 
   // The figures at the pointer are those of the table below the charts.
