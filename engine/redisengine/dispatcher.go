@@ -220,23 +220,18 @@ func (d *dispatcher) Refused(on *redissub.Subscriber, err error) {
 	}
 }
 
-// Ended handles a slot that has left a node. Its sessions ask again, when the
+// Ended handles a slot that has left a node. The session asks again, when the
 // cluster's map has had the time to be read again: asking moves the subscription.
 func (d *dispatcher) Ended(on *redissub.Subscriber, channel string) {
-	var sessions []*subscription
 	d.mu.Lock()
-	for name, sub := range d.channels {
-		if sub.on.Subscriber == on && (name == channel || channel == "" && !sub.heard.Load()) {
-			sub.gone = true
-			sessions = append(sessions, sub)
-		}
+	sub := d.channels[channel]
+	current := sub != nil && sub.on.Subscriber == on
+	if current {
+		sub.gone = true
 	}
 	d.mu.Unlock()
-	if len(sessions) == 0 {
-		return
-	}
-	d.topology.moved(context.Background())
-	for _, sub := range sessions {
+	if current {
+		d.topology.moved(context.Background())
 		sub.notify(engine.Notification{Recheck: moveTime})
 	}
 }

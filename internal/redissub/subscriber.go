@@ -63,6 +63,7 @@ type Subscriber struct {
 	asked uint64
 	cut   context.CancelFunc // ends the connection of now
 	since time.Time          // when that was begun
+	heard map[string]bool    // channels that were confirmed on it
 }
 
 // Events are told what a Subscriber has to say, in order, from its own
@@ -78,8 +79,7 @@ type Events interface {
 	// Refused: the server refuses a subscription. It does not say which.
 	Refused(on *Subscriber, err error)
 
-	// Ended: a channel's slot has gone to another node. "" stands for a channel
-	// that is not confirmed.
+	// Ended: a channel's slot has gone to another node.
 	Ended(on *Subscriber, channel string)
 }
 
@@ -139,7 +139,7 @@ func (s *Subscriber) run(ctx context.Context) {
 		worked := make(chan bool, 1)
 		connected, lost := context.WithCancel(ctx)
 		s.mu.Lock()
-		s.cut, s.since = lost, time.Now()
+		s.cut, s.since, s.heard = lost, time.Now(), map[string]bool{}
 		s.mu.Unlock()
 		have := map[string]uint64{}
 		if s.adjust(connected, p, have) {
@@ -192,7 +192,11 @@ func (s *Subscriber) adjust(ctx context.Context, p *redis.PubSub, have map[strin
 	ctx, cancel := context.WithTimeout(ctx, subscribeWait)
 	defer cancel()
 	for channel, asked := range want {
-		if have[channel] != asked && subscribe(ctx, channel) != nil {
+		if have[channel] == asked {
+			continue
+		}
+		s.setHeard(channel, false) // if it was, that is in doubt
+		if subscribe(ctx, channel) != nil {
 			return false
 		}
 		have[channel] = asked
@@ -206,6 +210,25 @@ func (s *Subscriber) adjust(ctx context.Context, p *redis.PubSub, have map[strin
 		}
 	}
 	return true
+}
+
+func (s *Subscriber) setHeard(channel string, heard bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard[channel] = heard
+}
+
+// unheard is the channels that are not confirmed on the connection of now: a refusal
+// does not say which one it means.
+func (s *Subscriber) unheard() (list []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for channel := range s.want {
+		if !s.heard[channel] {
+			list = append(list, channel)
+		}
+	}
+	return list
 }
 
 // over has ended. With it a PubSub uses the connection that it has, and makes no
@@ -228,7 +251,9 @@ func (s *Subscriber) receive(p *redis.PubSub) (worked bool) {
 		case err == nil:
 			worked, probed = true, false
 		case rediserror.FromServer(err) && strings.HasPrefix(err.Error(), "MOVED"):
-			s.events.Ended(s, "")
+			for _, channel := range s.unheard() {
+				s.events.Ended(s, channel)
+			}
 		case rediserror.FromServer(err):
 			s.events.Refused(s, err)
 			if !worked {
@@ -246,6 +271,7 @@ func (s *Subscriber) receive(p *redis.PubSub) (worked bool) {
 		case *redis.Subscription:
 			switch m.Kind {
 			case "subscribe", "ssubscribe":
+				s.setHeard(m.Channel, true)
 				s.events.Confirmed(s, m.Channel)
 			case "sunsubscribe":
 				s.events.Ended(s, m.Channel)

@@ -2,6 +2,8 @@ package redissub_test
 
 import (
 	"context"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,12 +19,16 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // listening is what a subscriber says of its channels.
-type listening struct{ confirmed, messages chan string }
+type listening struct{ confirmed, messages, ended chan string }
 
 func (l listening) Confirmed(_ *redissub.Subscriber, channel string) { l.confirmed <- channel }
 func (l listening) Message(_, payload string)                        { l.messages <- payload }
 func (l listening) Refused(*redissub.Subscriber, error)              {}
-func (l listening) Ended(*redissub.Subscriber, string)               {}
+func (l listening) Ended(_ *redissub.Subscriber, channel string)     { l.ended <- channel }
+
+func newListening() listening {
+	return listening{make(chan string, 100), make(chan string, 100), make(chan string, 100)}
+}
 
 // A connection that was cut is made again once. go-redis would make one more, which
 // listens for a moment and is closed unread.
@@ -36,7 +42,7 @@ func TestOneConnectionForEachThatIsCut(t *testing.T) {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = rdb.Close() }()
-	events := listening{make(chan string, 100), make(chan string, 100)}
+	events := newListening()
 	s := redissub.New(redissub.Node{Open: func(ctx context.Context) *redis.PubSub { return rdb.Subscribe(ctx) }}, events)
 	defer func() { s.Quit(); <-s.Done() }()
 	s.Set("x", true)
@@ -48,5 +54,37 @@ func TestOneConnectionForEachThatIsCut(t *testing.T) {
 		expect.OK(t, admin.Publish(ctx, "x", "heard").Err())
 		<-events.messages
 		expect.OK(t, admin.ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
+	}
+}
+
+// A slot moves while there is no connection to its node, which so can tell nobody. The
+// node refuses the subscription on the next connection, without a word of which it means.
+func TestTheSlotMovesWhileTheConnectionIsMade(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	ctx := expect.Within(t)
+	const channel = "{x}inbox"
+	slot := c.Nodes[0].Client().ClusterKeySlot(ctx, channel).Val()
+	from := slices.IndexFunc(c.Nodes, func(node *redistest.Server) bool {
+		return node.Client().SPublish(ctx, channel, "").Err() == nil
+	})
+	gate := make(chan bool, 1) // a dial takes a word out and puts it back
+	gate <- true
+	rdb := redis.NewClient(&redis.Options{Addr: c.Nodes[from].Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		<-gate
+		gate <- true
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}})
+	defer func() { _ = rdb.Close() }()
+	events := newListening()
+	s := redissub.New(redissub.Node{Sharded: true, Open: func(ctx context.Context) *redis.PubSub { return rdb.SSubscribe(ctx) }}, events)
+	defer func() { s.Quit(); <-s.Done() }()
+	s.Set(channel, true)
+	<-events.confirmed
+	<-gate // closed
+	expect.OK(t, c.Nodes[from].Client().ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
+	c.MoveSlot(slot, c.Nodes[from], c.Nodes[(from+1)%3])
+	gate <- true
+	if got := <-events.ended; got != channel {
+		t.Errorf("%q has ended; want %q", got, channel)
 	}
 }
