@@ -129,7 +129,7 @@ func TestRedisForgets(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := redistest.Start(t)
-			j := start(t, s.URL(), "run", "--lease", "2s", "--kill-after", "100ms", "memory", "--", "bash", "-c", stubborn)
+			j := start(t, s.URL(), "run", "--lease", "10s", "--kill-after", "100ms", "memory", "--", "bash", "-c", stubborn)
 			j.expect("ready")
 			forgot := time.Now()
 			forget(s)

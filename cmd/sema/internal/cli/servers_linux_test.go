@@ -87,7 +87,7 @@ func (p *pair) ask(ctx context.Context, method, path, body string, into any) (st
 // is had twice, and in the end all is free.
 func TestTwoServersThatAreKilled(t *testing.T) {
 	t.Parallel()
-	const limit, callers, kills, between = 3, 12, 6, 60
+	const limit, callers, kills, between = 3, 12, 6, 30
 	server := redistest.Start(t)
 	p := &pair{t: t, redis: server.URL()}
 	p.start(0)
