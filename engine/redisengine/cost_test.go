@@ -53,6 +53,15 @@ func BenchmarkServerTime(b *testing.B) {
 				measured(fmt.Sprint(what, "-", n), 1, func(int) { one(wide, kind, engine.MaxLimit, 1000*n, n) })
 			}
 		}
+		for what, script := range bare {
+			expect.OK(b, script.Load(expect.Within(b), rdb).Err())
+			measured(what, 20, func(int) {
+				err := script.EvalSha(expect.Within(b), rdb, []string{"bare:state", "bare:holders"}, "abcdefghij.1-10-1").Err()
+				if err != redis.Nil {
+					expect.OK(b, err)
+				}
+			})
+		}
 		holder, waiter := session(b, e, "narrow"), session(b, e, "narrow")
 		one(holder, engine.Ask, 1, 1, 1)
 		one(waiter, engine.Ask, 1, 1, 1) // it listens from now on
@@ -71,6 +80,25 @@ func BenchmarkServerTime(b *testing.B) {
 		b.ReportMetric(all[0], what+"-µs")
 		b.ReportMetric(all[len(all)/2], what+"-median-µs")
 	}
+}
+
+// bare is what bounds a plain acquire and release: the commands that each of them gives,
+// without what decides on them.
+var bare = map[string]*redis.Script{
+	"no-op": redis.NewScript(`return 1`),
+	"commands-of-acquire": redis.NewScript(`
+		redis.call('TIME')
+		redis.call('HGET', KEYS[1], '')
+		redis.call('ZADD', KEYS[2], 'NX', '1795405999999999', ARGV[1])
+		redis.call('HSET', KEYS[1], '', '` + strings.Repeat("x", 100) + `', ARGV[1], 'hxxxxxxxxxxxxxxxxxxxxxxxx')
+		return 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'`),
+	"commands-of-release": redis.NewScript(`
+		redis.call('TIME')
+		redis.call('HGET', KEYS[1], '')
+		redis.call('ZREM', KEYS[2], ARGV[1])
+		redis.call('HDEL', KEYS[1], ARGV[1])
+		redis.call('HSET', KEYS[1], '', '` + strings.Repeat("x", 100) + `')
+		return 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'`),
 }
 
 // perCall is what a run of the script has taken, in µs, since the counts began.
