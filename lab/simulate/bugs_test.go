@@ -34,7 +34,7 @@ var planted = []struct {
 	{"nobody is told that another client waits", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallKept {", false},
 	{"everybody may keep, though others wait", ledgerKeepFile, "\tif l.othersWait() {\n\t\tleave = engine.Pass", "\tif false && l.othersWait() {\n\t\tleave = engine.Pass", false},
 	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallAll {", true},
-	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", false},
+	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", true},
 	{"a pause grants all the same", queueFile, "for len(l.keys.turn) > 0 && !l.paused {", "for len(l.keys.turn) > 0 {", false},
 	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.cohort.overruled), f.sent+m.contact())", "m.allow(reply.Leave, f.sent+m.contact())", false},
 	{"permits are passed on for as long as they last", keepFile, "m.cohort.leave != engine.GiveBack && now < m.cohort.until && !m.closed", "m.cohort.leave != engine.GiveBack && !m.closed", true},
@@ -56,7 +56,7 @@ var planted = []struct {
 	{"what is handed to a ticket that lasts is over at once", ledgerFile, "if t.lease > 0 {\n\t\treturn now + t.lease", "if false && t.lease > 0 {\n\t\treturn now + t.lease", false},
 	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
 	{"what a lost reply told of grants nobody asks for", outageFile, "if m.cfg.Lasting && !failure.NotExecuted {", "if false && m.cfg.Lasting && !failure.NotExecuted {", true},
-	{"a server lets go of a permit that its caller has from another", orderFile, "Mine: c.id.Client != m.cfg.Client && !c.resumed", "Mine: false", false},
+	{"a server lets go of a permit that its caller has from another", orderFile, "Mine: c.id.Client != m.cfg.Client && !c.resumed", "Mine: false", true},
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
 	// Of keys.
