@@ -30,14 +30,17 @@ func Is(tb testing.TB, err, want error) {
 }
 
 // Until asks again and again for what no event tells. It ends the test if that
-// has not become true after Patience. In a bubble of testing/synctest it waits
-// in virtual time.
+// has not become true after Patience. It asks the less often the longer it lasts:
+// what it waits for wants the processor, too. In a bubble of testing/synctest it
+// waits in virtual time.
 func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(Patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
+	for began := time.Now(); !ok(); {
+		past := time.Since(began)
+		if past > Patience {
 			tb.Fatalf("%s: not so after %v", what, Patience)
 		}
+		time.Sleep(min(2*time.Millisecond+past/20, 50*time.Millisecond))
 	}
 }
 
