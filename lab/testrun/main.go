@@ -33,7 +33,7 @@ func main() {
 	race := flag.Bool("race", false, "run with the race detector")
 	short := flag.Bool("short", false, "leave out what needs servers, processes or time")
 	fresh := flag.Bool("fresh", false, "run each test, also if nothing has changed since it passed")
-	timeout := flag.Duration("timeout", 5*time.Minute, "how long a package may take")
+	timeout := flag.Duration("timeout", 10*time.Minute, "how long a package may take")
 	run := flag.String("run", "", "run only the tests that match, as go test has it")
 	parallel := flag.Int("p", 0, "how many packages run at once; 0: as go test has it")
 	o := options{}
