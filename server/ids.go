@@ -15,9 +15,6 @@ func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Re
 	id := q.ID
 	if id.Client == rs.client {
 		q.Mine = false // it is, under whichever name
-		if n := len(rs.was); n == 0 || id.Number > rs.was[n-1].Upto {
-			return []engine.ID{rs.innerID(id, rs.as)}, nil
-		}
 		return rs.all(id), nil
 	}
 	if !who.May(access.Admin) && !ownedBy(id.Client, who) {
@@ -41,6 +38,12 @@ func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Re
 		}
 	}
 	return []engine.ID{id}, nil // which the engine does not have
+}
+
+// newer reports whether a permit with this number was asked for in this life only.
+func (rs *remoteSession) newer(number uint64) bool {
+	n := len(rs.was)
+	return n == 0 || number > rs.was[n-1].Upto
 }
 
 // all are the ids that a permit may have to the engine.

@@ -110,29 +110,27 @@ func (s *Server) call(c net.Conn, in *bufio.Reader, who *Who, r *http.Request) (
 	if err != nil || size > maxCall {
 		return false, false
 	}
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	if cap(*buffer) < int(size) {
-		*buffer = make([]byte, 0, size)
+	m := scratches.Get().(*scratch)
+	defer m.back()
+	if cap(m.in) < int(size) {
+		m.in = make([]byte, 0, size)
 	}
-	body := (*buffer)[:size]
-	if in.Buffered() < len(body) {
+	m.in = m.in[:size]
+	if in.Buffered() < len(m.in) {
 		hurried = true
 		_ = c.SetReadDeadline(time.Now().Add(bodyTime))
 	}
-	if _, err := io.ReadFull(in, body); err != nil {
+	if _, err := io.ReadFull(in, m.in); err != nil {
 		return false, false
 	}
-	out := buffers.Get().(*[]byte)
-	defer buffers.Put(out)
 	// Room for the length, which is known in the end.
-	b := append((*out)[:0], make([]byte, binary.MaxVarintLen64)...)
+	b := append(m.out[:0], make([]byte, binary.MaxVarintLen64)...)
 	b = append(b, wire.KindReply)
 	var answer []byte
 	if !s.still(r, who) {
 		return false, false // it has to show a token that is one
 	}
-	answer, err = s.answer(context.Background(), body, b, who, r)
+	answer, err = s.answer(context.Background(), m, b, who, r)
 	if err != nil {
 		s.refused(r, who, err)
 		p := problemOf(err)
@@ -142,7 +140,7 @@ func (s *Server) call(c net.Conn, in *bufio.Reader, who *Who, r *http.Request) (
 		text, _ := json.Marshal(p) // texts and numbers
 		answer = append(append(b[:binary.MaxVarintLen64], wire.KindProblem), text...)
 	}
-	*out = answer[:0]
+	m.out = answer
 	var length [binary.MaxVarintLen64]byte
 	n := binary.PutUvarint(length[:], uint64(len(answer)-binary.MaxVarintLen64))
 	start := binary.MaxVarintLen64 - n

@@ -24,6 +24,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/loop"
 	"sema/internal/once"
 	"sema/watch"
 )
@@ -98,19 +99,23 @@ type Options struct {
 
 // Server is an http.Handler over an engine. Create it with New.
 type Server struct {
-	engine     engine.Engine
-	tokens     *Tokens
-	log        *slog.Logger
-	options    Options
-	self       engine.Client
-	life       string // one life of the server
-	mux        *http.ServeMux
-	origins    *http.CrossOriginProtection
-	path       string // of PublicURL, without the slash at its end
-	toSlash    http.HandlerFunc
-	stats      stats
-	remotes    remotes
-	lines      lines
+	engine  engine.Engine
+	tokens  *Tokens
+	log     *slog.Logger
+	options Options
+	self    engine.Client
+	life    string // one life of the server
+	mux     *http.ServeMux
+	origins *http.CrossOriginProtection
+	path    string // of PublicURL, without the slash at its end
+	toSlash http.HandlerFunc
+	stats   stats
+	remotes remotes
+	lines   lines
+	steps   struct {
+		sync.Mutex
+		loop.Deadlines
+	}
 	semaphores semaphores
 	waiters    atomic.Int64
 	watcher    *watch.Watcher

@@ -11,6 +11,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/loop"
 	"sema/internal/wire"
 )
 
@@ -26,36 +27,51 @@ const (
 // the name of the client's token, a random word and a number, with dots between.
 const ClientPrefix = "http."
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
+// scratch is memory that calls use one after the other.
+type scratch struct {
+	in, out []byte
+	step    wire.Step
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{in: make([]byte, 0, 4096), out: make([]byte, 0, 4096)} }}
+
+// usualRequests is how many requests a call of sema's client has at the most.
+const usualRequests = 500
+
+// back gives the memory to the next call, unless a call was unusual.
+func (m *scratch) back() {
+	if cap(m.step.Call.Requests) <= 2*usualRequests {
+		scratches.Put(m)
+	}
+}
 
 // step carries out one call of a Go client.
 func (s *Server) step(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if r.Header.Get("Content-Type") != wire.ContentType {
 		return problem(http.StatusUnsupportedMediaType, "media-type", "want the content type %s", wire.ContentType)
 	}
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	body, err := wire.ReadAll(http.MaxBytesReader(w, r.Body, maxCall), (*buffer)[:0])
-	*buffer = body[:0]
+	m := scratches.Get().(*scratch)
+	defer m.back()
+	body, err := wire.ReadAll(http.MaxBytesReader(w, r.Body, maxCall), m.in[:0])
+	m.in = body
 	if err != nil {
 		return unreadable(err)
 	}
-	answer, err := s.answer(r.Context(), body, body[:0], who, r)
+	answer, err := s.answer(r.Context(), m, m.out[:0], who, r)
 	if err != nil {
 		return err
 	}
-	*buffer = answer[:0]
+	m.out = answer
 	w.Header()["Content-Type"] = wireType
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(answer))}
 	_, _ = w.Write(answer) // a client that does not read it asks again
 	return nil
 }
 
-// answer carries out the call that a body has, and appends the reply to b, which
-// may be the body's own memory.
-func (s *Server) answer(ctx context.Context, body, b []byte, who *Who, r *http.Request) ([]byte, error) {
-	call, err := wire.ReadStep(body)
-	if err != nil {
+// answer carries out the call that has come in, and appends the reply to b.
+func (s *Server) answer(ctx context.Context, m *scratch, b []byte, who *Who, r *http.Request) ([]byte, error) {
+	call := &m.step
+	if call.Read(m.in) != nil {
 		return nil, problem(http.StatusBadRequest, "malformed", "the body is no call")
 	}
 	rs, err := s.sessionOf(call, who)
@@ -70,7 +86,7 @@ func (s *Server) answer(ctx context.Context, body, b []byte, who *Who, r *http.R
 	if call.Within > 0 && call.Within < within { // a call that its caller gave up holds up the next one
 		within = call.Within
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := s.until(ctx, within)
 	defer cancel()
 	began := time.Now()
 	reply, err := s.carry(ctx, rs, call.Call, who, r)
@@ -81,16 +97,31 @@ func (s *Server) answer(ctx context.Context, body, b []byte, who *Who, r *http.R
 	return wire.AppendReply(b, &wire.Reply{As: rs.as, Reply: reply}, rs.client), nil
 }
 
+// until is a context of a call. That of a line has no other end than the call's time, so
+// it may be shared, and last half as long again.
+func (s *Server) until(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+	if ctx.Done() != nil || within < loop.QuickCall {
+		return context.WithTimeout(ctx, within)
+	}
+	most := loop.QuickCall
+	for 2*most <= within { // few lengths
+		most *= 2
+	}
+	s.steps.Lock()
+	defer s.steps.Unlock()
+	return s.steps.Within(time.Now(), most), func() {}
+}
+
 var wireType = []string{wire.ContentType}
 
 // sessionOf finds or opens the session of a call, and marks it as busy.
 func (s *Server) sessionOf(call *wire.Step, who *Who) (*remoteSession, error) {
-	engineID, err := s.owner(call.Client, who)
-	if err != nil {
-		return nil, err
-	}
 	rs := s.remotes.find(call.Client)
 	if rs == nil {
+		engineID, err := s.owner(call.Client, who)
+		if err != nil {
+			return nil, err
+		}
 		if call.Open == nil {
 			return nil, problem(http.StatusConflict, "no-session", "the server does not know the session: open it again")
 		}
@@ -111,7 +142,7 @@ func (s *Server) sessionOf(call *wire.Step, who *Who) (*remoteSession, error) {
 			return nil, err
 		}
 	}
-	if err := s.sees(who, rs.name); err != nil {
+	if err := cmp.Or(s.owns(who, call.Client), s.sees(who, rs.name)); err != nil {
 		rs.remote.busy.Add(-1)
 		return nil, err
 	}
@@ -158,10 +189,15 @@ func (s *Server) owner(client string, who *Who) (engineID string, err error) {
 	if !strings.HasPrefix(client, ClientPrefix) || i <= len(ClientPrefix) {
 		return "", problem(http.StatusBadRequest, "argument", "%q is no name of a session: want %sTOKEN.WORD.NUMBER", client, ClientPrefix)
 	}
+	return client[:i], s.owns(who, client)
+}
+
+// owns refuses a session that is of another token.
+func (s *Server) owns(who *Who, client string) error {
 	if s.tokens != nil && !ownedBy(client, who) {
-		return "", problem(http.StatusForbidden, "forbidden", "the session %q belongs to another token than %q", client, who.Name)
+		return problem(http.StatusForbidden, "forbidden", "the session %q belongs to another token than %q", client, who.Name)
 	}
-	return client[:i], nil
+	return nil
 }
 
 // ownedBy reports whether a session's name, or a permit's, has the name of the
@@ -211,6 +247,10 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 		q.Detached = true // the holder is another process than the server
 		if q.ID == (engine.ID{Client: rs.client}) {
 			q.ID = engine.ID{} // of a request that is about no permit
+			continue
+		}
+		if q.ID.Client == rs.client && rs.newer(q.ID.Number) {
+			q.ID, q.Mine = rs.innerID(q.ID, rs.as), false // it is, under whichever name
 			continue
 		}
 		candidates, err := s.candidates(ctx, rs, q, who)

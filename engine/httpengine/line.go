@@ -37,8 +37,9 @@ type lines struct {
 // line is one such connection. It carries one call at a time.
 type line struct {
 	net.Conn
-	in   *bufio.Reader
-	used time.Time
+	in    *bufio.Reader
+	used  time.Time
+	until time.Time // the connection's deadline
 }
 
 const (
@@ -166,8 +167,14 @@ func (l *lines) call(ctx context.Context, body, buffer []byte) ([]byte, *engine.
 	if !ok {
 		until = time.Now().Add(lineTime)
 	}
-	_ = c.SetDeadline(until)
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
+	if until != c.until { // calls share contexts
+		c.until = until
+		_ = c.SetDeadline(until)
+	}
+	stop := func() bool { return true }
+	if _, timed := ctx.(*engine.Timed); !timed {
+		stop = context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
+	}
 	answer, err := c.exchange(body, buffer)
 	if !stop() || err != nil { // its deadline may be changed any moment, or it is not in order
 		_ = c.Close()

@@ -100,8 +100,8 @@ func (s *session) send(ctx context.Context, c engine.Call) (engine.Reply, *engin
 		return engine.Reply{}, failure
 	}
 	s.answer = answer[:0]
-	reply, err := wire.ReadReply(answer[skip:], s.client)
-	if err != nil || reply.As == "" {
+	reply := wire.Reply{As: s.as, Reply: engine.Reply{Answers: make([]engine.Answer, 0, len(c.Requests))}}
+	if err := reply.Read(answer[skip:], s.client); err != nil || reply.As == "" {
 		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, Err: wire.ErrMalformed, Hint: notOurs}
 	}
 	s.as = reply.As

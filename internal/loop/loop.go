@@ -69,8 +69,8 @@ type Loop struct {
 	first     []func()      // to be called when the lock is free
 	after     []func()      // to be called then
 	closed    bool
-	idle      chan struct{}              // after Close: closed when nothing is to be done any more
-	deadlines map[time.Duration]deadline // by the length of the calls
+	idle      chan struct{} // after Close: closed when nothing is to be done any more
+	deadlines Deadlines
 }
 
 // Open opens a session of an engine, and makes the machine that config describes.
@@ -445,25 +445,8 @@ func (l *Loop) drain(now, most time.Duration) {
 	}
 }
 
-// Within is a context for calls that take no longer than most, give or take a
-// half. A timer for each call would have the runtime wake a thread each time, so
-// calls of the same length share a context. The lock is held.
+// Within is a context for a call that takes no longer than most, give or take a
+// half. The lock is held.
 func (l *Loop) Within(now, most time.Duration) context.Context {
-	d := l.deadlines[most]
-	if d.Context == nil || d.end-now < most {
-		if l.deadlines == nil {
-			l.deadlines = map[time.Duration]deadline{}
-		}
-		d.end = now + most + most/2
-		d.Context, d.cancel = context.WithDeadline(context.Background(), l.base.Add(d.end))
-		l.deadlines[most] = d
-	}
-	return d.Context
-}
-
-// deadline is a context that calls share.
-type deadline struct {
-	context.Context
-	cancel context.CancelFunc // never called: the context ends by itself
-	end    time.Duration
+	return l.deadlines.Within(l.At(now), most)
 }

@@ -42,19 +42,31 @@ func AppendReply(b []byte, r *Reply, own string) []byte {
 	return putBool(b, 10, r.Reply.Room)
 }
 
-// ReadReply reads what AppendReply wrote for own. It keeps nothing of b. The
-// error is ErrMalformed.
+// ReadReply is Reply.Read into a new one.
 func ReadReply(b []byte, own string) (Reply, error) {
 	r := Reply{}
+	err := r.Read(b, own)
+	return r, err
+}
+
+// Read makes r what AppendReply wrote for own. It keeps nothing of b, and uses the memory
+// of r's answers again. The error is ErrMalformed.
+func (r *Reply) Read(b []byte, own string) error {
+	*r = Reply{As: r.As, Reply: engine.Reply{Answers: r.Reply.Answers[:0]}}
+	as := r.As
+	r.As = ""
 	f := fields{rest: b}
 	for f.next() {
 		switch f.field {
 		case 1:
 			r.Reply.Limit = f.int()
 		case 2:
-			a := engine.Answer{}
-			f.within(func(f *fields) { readAnswer(f, &a) })
-			r.Reply.Answers = append(r.Reply.Answers, a)
+			r.Reply.Answers = append(r.Reply.Answers, engine.Answer{})
+			a, in := &r.Reply.Answers[len(r.Reply.Answers)-1], f.within()
+			for in.next() {
+				readAnswer(&in, a)
+			}
+			f.left(in)
 		case 3:
 			r.Reply.Recheck = f.time()
 		case 4:
@@ -62,9 +74,9 @@ func ReadReply(b []byte, own string) (Reply, error) {
 		case 5:
 			r.Reply.Recalled = f.bool()
 		case 6:
-			f.within(func(f *fields) { readNotification(f, &r.Reply.Notification, own) })
+			f.readNotification(&r.Reply.Notification, own)
 		case 7:
-			r.As = f.text()
+			r.As = f.textAgain(as)
 		case 8:
 			r.Reply.Deaf = f.bool()
 		case 9:
@@ -73,7 +85,7 @@ func ReadReply(b []byte, own string) (Reply, error) {
 			r.Reply.Room = f.bool()
 		}
 	}
-	return r, f.err
+	return f.err
 }
 
 func readAnswer(f *fields, a *engine.Answer) {
@@ -113,36 +125,47 @@ func appendNotification(b []byte, n *engine.Notification, own string) []byte {
 	return putBool(b, 6, n.Closed)
 }
 
-func readNotification(f *fields, n *engine.Notification, own string) {
-	switch f.field {
-	case 1:
-		g := engine.Grant{ID: engine.ID{Client: own}}
-		f.within(func(f *fields) {
-			switch f.field {
-			case 1, 2, 3, 4:
-				f.readID(f.field-1, &g.ID)
-			case 5:
-				g.Token = f.int64()
-			case 6:
-				g.Slot = f.int()
-			case 7:
-				g.Ticket = f.int64()
-			case 8:
-				g.Unsure = f.bool()
-			}
-		})
-		n.Grants = append(n.Grants, g)
-	case 2:
-		n.Ask = f.bool()
-	case 3:
-		n.Renew = f.bool()
-	case 4:
-		n.Recheck = f.time()
-	case 5:
-		n.Recall = engine.Recall(f.byte())
-	case 6:
-		n.Closed = f.bool()
+// readNotification takes in a field that has one within.
+func (f *fields) readNotification(n *engine.Notification, own string) {
+	in := f.within()
+	for in.next() {
+		switch in.field {
+		case 1:
+			n.Grants = append(n.Grants, in.readGrant(own))
+		case 2:
+			n.Ask = in.bool()
+		case 3:
+			n.Renew = in.bool()
+		case 4:
+			n.Recheck = in.time()
+		case 5:
+			n.Recall = engine.Recall(in.byte())
+		case 6:
+			n.Closed = in.bool()
+		}
 	}
+	f.left(in)
+}
+
+// readGrant is the grant that a field has within.
+func (f *fields) readGrant(own string) engine.Grant {
+	g, in := engine.Grant{ID: engine.ID{Client: own}}, f.within()
+	for in.next() {
+		switch in.field {
+		case 1, 2, 3, 4:
+			in.readID(in.field-1, &g.ID)
+		case 5:
+			g.Token = in.int64()
+		case 6:
+			g.Slot = in.int()
+		case 7:
+			g.Ticket = in.int64()
+		case 8:
+			g.Unsure = in.bool()
+		}
+	}
+	f.left(in)
+	return g
 }
 
 // News is one message of the stream that tells a client of its notifications.
@@ -199,7 +222,7 @@ func ReadNews(r interface {
 		case 3:
 			n.Client = f.text()
 		case 4:
-			f.within(func(f *fields) { readNotification(f, &n.Notification, n.Client) })
+			f.readNotification(&n.Notification, n.Client)
 		}
 	}
 	return n, f.err

@@ -23,28 +23,32 @@ func (f *fields) readReport(r *engine.Request) {
 	if f.field == 18 {
 		t := &engine.Totals{}
 		r.Totals = t
-		f.within(func(f *fields) {
-			switch f.field {
+		in := f.within()
+		for in.next() {
+			switch in.field {
 			case 1:
-				t.Good = f.int64()
+				t.Good = in.int64()
 			case 2:
-				t.Bad = f.int64()
+				t.Bad = in.int64()
 			case 3:
-				t.Waited = f.int64()
+				t.Waited = in.int64()
 			}
-		})
+		}
+		f.left(in)
 		return
 	}
 	a := &engine.Auto{}
 	r.Auto = a
-	f.within(func(f *fields) {
-		switch f.field {
+	in := f.within()
+	for in.next() {
+		switch in.field {
 		case 1:
-			a.Min = f.int()
+			a.Min = in.int()
 		case 2:
-			a.Max = f.int()
+			a.Max = in.int()
 		case 3:
-			a.Bad = f.int()
+			a.Bad = in.int()
 		}
-	})
+	}
+	f.left(in)
 }

@@ -146,18 +146,29 @@ func (f *fields) readID(at uint64, id *engine.ID) {
 	}
 }
 
-// ReadStep reads what AppendStep wrote. It keeps nothing of b. The error is
-// ErrMalformed.
+// ReadStep is Step.Read into a new one.
 func ReadStep(b []byte) (*Step, error) {
 	s := &Step{}
+	return s, s.Read(b)
+}
+
+// Read makes s what AppendStep wrote. It keeps nothing of b, and uses the memory of the
+// requests that s had again. The error is ErrMalformed.
+func (s *Step) Read(b []byte) error {
+	client := s.Client
+	*s = Step{Call: engine.Call{Requests: s.Call.Requests[:0]}}
 	f := fields{rest: b}
 	for f.next() {
 		switch f.field {
 		case 1:
-			s.Client = f.text()
+			s.Client = f.textAgain(client)
 		case 2:
 			s.Open = &Open{}
-			f.within(s.Open.read)
+			in := f.within()
+			for in.next() {
+				s.Open.read(&in)
+			}
+			f.left(in)
 		case 3:
 			s.Call.Number = f.number
 		case 4:
@@ -165,14 +176,17 @@ func ReadStep(b []byte) (*Step, error) {
 		case 5:
 			s.Call.Keep = f.time()
 		case 6:
-			r := engine.Request{ID: engine.ID{Client: s.Client}}
-			f.within(func(f *fields) { readRequest(f, &r) })
-			s.Call.Requests = append(s.Call.Requests, r)
+			s.Call.Requests = append(s.Call.Requests, engine.Request{ID: engine.ID{Client: s.Client}})
+			r, in := &s.Call.Requests[len(s.Call.Requests)-1], f.within()
+			for in.next() {
+				readRequest(&in, r)
+			}
+			f.left(in)
 		case 7:
 			s.Within = f.time()
 		}
 	}
-	return s, f.err
+	return f.err
 }
 
 func (o *Open) read(f *fields) {
@@ -180,15 +194,16 @@ func (o *Open) read(f *fields) {
 	case 1:
 		o.Name = f.text()
 	case 5:
-		l := Life{}
-		f.within(func(f *fields) {
-			switch f.field {
+		l, in := Life{}, f.within()
+		for in.next() {
+			switch in.field {
 			case 1:
-				l.As = f.text()
+				l.As = in.text()
 			case 2:
-				l.Upto = f.number
+				l.Upto = in.number
 			}
-		})
+		}
+		f.left(in)
 		o.Was = append(o.Was, l)
 	default:
 		f.readClient(&o.Who)
@@ -219,7 +234,11 @@ func readRequest(f *fields, r *engine.Request) {
 		r.Token = f.int64()
 	case 13:
 		r.Who = &engine.Client{}
-		f.within(func(f *fields) { f.readClient(r.Who) })
+		in := f.within()
+		for in.next() {
+			in.readClient(r.Who)
+		}
+		f.left(in)
 	case 14:
 		r.Key = f.text()
 	case 15:

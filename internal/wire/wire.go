@@ -178,14 +178,21 @@ func (f *fields) bool() bool { return f.number != 0 }
 
 func (f *fields) text() string { return string(f.bytes) }
 
-// within goes through the fields of a message within.
-func (f *fields) within(read func(*fields)) {
-	inner := fields{rest: f.bytes}
-	for inner.next() {
-		read(&inner)
+// textAgain is text that is often the same as it was: then it takes no memory.
+func (f *fields) textAgain(was string) string {
+	if was == string(f.bytes) {
+		return was
 	}
-	if inner.err != nil {
-		f.err = inner.err
+	return f.text()
+}
+
+// within are the fields of a message within. When they have been gone through, left says
+// so. A function that goes through them would cost each message an allocation.
+func (f *fields) within() fields { return fields{rest: f.bytes} }
+
+func (f *fields) left(within fields) {
+	if within.err != nil {
+		f.err = within.err
 	}
 }
 

@@ -70,6 +70,24 @@ func TestStepTravels(t *testing.T) {
 	})
 }
 
+// TestReadAgain reads one message after the other into the same memory.
+func TestReadAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		step, reply := &wire.Step{}, &wire.Reply{}
+		for range 3 {
+			s, r := &wire.Step{}, wire.Reply{}
+			fill(t, reflect.ValueOf(s).Elem(), "")
+			fill(t, reflect.ValueOf(&r).Elem(), "Until")
+			sent, answered := wire.AppendStep(nil, s), wire.AppendReply(nil, &r, "me")
+			err := errors.Join(step.Read(sent), reply.Read(answered, "me"))
+			again, back := wire.AppendStep(nil, step), wire.AppendReply(nil, reply, "me")
+			if err != nil || !bytes.Equal(again, sent) || !bytes.Equal(back, answered) {
+				t.Fatalf("%+v, %+v, %v; want %+v, %+v", step, reply, err, s, r)
+			}
+		}
+	})
+}
+
 func TestReplyTravels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := wire.Reply{}
