@@ -7,7 +7,6 @@ package memengine
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -111,7 +110,10 @@ func (e *Engine) Close() error {
 	e.closed = true
 	for _, sem := range e.names {
 		sem.mu.Lock()
-		open = slices.AppendSeq(open, maps.Values(sem.sessions))
+		for _, s := range sem.sessions {
+			s.closed = true
+			open = append(open, s)
+		}
 		clear(sem.sessions)
 		sem.mu.Unlock()
 	}
@@ -128,6 +130,7 @@ type session struct {
 	id     string
 	who    engine.Client
 	notify func(engine.Notification)
+	closed bool // guarded by the semaphore's lock
 }
 
 func (s *session) Client() string { return s.id }
@@ -136,7 +139,7 @@ func (s *session) Client() string { return s.id }
 func (s *session) Step(_ context.Context, c engine.Call) (engine.Reply, error) {
 	sem := s.sem
 	sem.mu.Lock()
-	if sem.sessions[s.id] != s {
+	if s.closed {
 		sem.mu.Unlock()
 		return engine.Reply{}, closed("step")
 	}
@@ -166,7 +169,7 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 	}
 	s.sem.mu.Lock()
 	defer s.sem.mu.Unlock()
-	if s.sem.sessions[s.id] != s {
+	if s.closed {
 		return engine.State{}, closed("state")
 	}
 	return s.sem.ledger.State(s.engine.now()), nil
@@ -179,7 +182,7 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 	}
 	s.sem.mu.Lock()
 	defer s.sem.mu.Unlock()
-	if s.sem.sessions[s.id] != s {
+	if s.closed {
 		return engine.Reports{}, closed("reports")
 	}
 	return s.sem.ledger.Reports(s.engine.now()), nil
@@ -189,6 +192,7 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 func (s *session) Close() error {
 	s.sem.mu.Lock()
 	defer s.sem.mu.Unlock()
+	s.closed = true
 	delete(s.sem.sessions, s.id)
 	return nil
 }

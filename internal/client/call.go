@@ -133,7 +133,7 @@ func (m *Machine) takeOrders() {
 	n := 0
 	for ; n < len(m.orders) && !m.full(); n++ {
 		if o := m.orders[n]; (!o.told || o.owed) && !m.obsolete(o) {
-			m.request(item{order: o}, o.request)
+			m.request(item{order: o}, o.request())
 		}
 	}
 	m.orders = slices.Delete(m.orders, 0, n)

@@ -229,9 +229,9 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 			return nil
 		}
 	}
-	o := &Order{request: engine.Request{Kind: engine.Release, ID: a.id}, came: now, owed: true}
+	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true}
 	if c != nil {
-		o.request.Token = c.released()
+		o.token = c.released()
 	}
 	m.Forget(a)
 	m.orders = append(m.orders, o)
@@ -264,7 +264,8 @@ func (m *Machine) EachPermit(f func(*Acquisition)) {
 // Renew renews a held permit now.
 func (m *Machine) Renew(now time.Duration, o *Order, a *Acquisition) {
 	o.claim, o.came = a.claim, now
-	o.request = m.renewal(now, a.claim)
+	r := m.renewal(now, a.claim)
+	o.other = &r
 	m.orders = append(m.orders, o)
 }
 

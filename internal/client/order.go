@@ -15,12 +15,37 @@ const maxOwed = 100_000
 type Order struct {
 	Owner any
 
-	request engine.Request
-	claim   *claim        // of a renewal
-	came    time.Duration // when it was given
-	owed    bool          // it is repeated until it is answered
-	unsure  bool          // an attempt failed with unknown outcome
-	told    bool          // its owner has the answer, or does not want it
+	giveBack // what to release, unless it is something else
+	other    *engine.Request
+	claim    *claim        // of a renewal
+	came     time.Duration // when it was given
+	owed     bool          // it is repeated until it is answered
+	unsure   bool          // an attempt failed with unknown outcome
+	told     bool          // its owner has the answer, or does not want it
+}
+
+// giveBack is what a release says. Most orders are releases, and a request has room for much
+// more.
+type giveBack struct {
+	id    engine.ID
+	token int64
+	mine  bool
+}
+
+// releases reports whether an order is one to release something, and what.
+func (o *Order) releases() (b giveBack, ok bool) {
+	if r := o.other; r != nil {
+		return giveBack{r.ID, r.Token, r.Mine}, r.Kind == engine.Release
+	}
+	return o.giveBack, true
+}
+
+// request is what is sent.
+func (o *Order) request() engine.Request {
+	if o.other != nil {
+		return *o.other
+	}
+	return engine.Request{Kind: engine.Release, ID: o.id, Token: o.token, Mine: o.mine}
 }
 
 // Unsure reports whether an attempt had no answer, and may have been carried out.
@@ -28,7 +53,7 @@ func (o *Order) Unsure() bool { return o.unsure }
 
 // Do carries out a request that is not about an acquisition of this machine.
 func (m *Machine) Do(now time.Duration, o *Order, r engine.Request) {
-	o.request, o.came = r, now
+	o.other, o.came = &r, now
 	if m.closed {
 		m.tell(Event{Kind: Answered, Order: o, Err: engine.ErrClosed})
 		return
@@ -49,7 +74,7 @@ func (m *Machine) Return(now time.Duration, o *Order) bool {
 	}
 	m.returnIdle(isPermit)
 	last := &m.orders[len(m.orders)-1]
-	o.request, o.came, o.owed = (*last).request, now, true
+	o.giveBack, o.came, o.owed = (*last).giveBack, now, true
 	*last = o
 	return true
 }
@@ -70,14 +95,15 @@ func (m *Machine) giveBack(c *claim) {
 	if len(m.orders) >= maxOwed {
 		m.orders = slices.Delete(m.orders, 0, maxOwed/10)
 	}
-	r := engine.Request{Kind: engine.Release, ID: c.id, Token: c.released(), Mine: c.id.Client != m.cfg.Client && !c.resumed}
-	m.orders = append(m.orders, &Order{request: r, owed: true, told: true})
+	b := giveBack{id: c.id, token: c.released(), mine: c.id.Client != m.cfg.Client && !c.resumed}
+	m.orders = append(m.orders, &Order{giveBack: b, owed: true, told: true})
 }
 
 // obsolete reports whether a release that nobody waits for would take away what a
 // caller has asked for again since, under the same id.
 func (m *Machine) obsolete(o *Order) bool {
-	return o.told && o.request.Kind == engine.Release && m.Knows(o.request.ID)
+	b, releases := o.releases()
+	return o.told && releases && m.Knows(b.id)
 }
 
 // orderAnswered takes in the answer to an order.
@@ -88,8 +114,9 @@ func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answe
 	// A release or a removal that was sent twice and found nothing the second time
 	// did its work the first time. Of a permit that its caller named there may be
 	// another grant, which the owner has to look for.
-	if kind := o.request.Kind; o.unsure && (kind == engine.Release || kind == engine.Remove) && answer.Status == engine.Gone {
-		if o.request.ID.Client == m.cfg.Client || kind == engine.Remove || o.request.Token == 0 {
+	if o.unsure && answer.Status == engine.Gone {
+		b, releases := o.releases()
+		if releases && (b.id.Client == m.cfg.Client || b.token == 0) || o.other != nil && o.other.Kind == engine.Remove {
 			answer.Status = engine.Done
 		}
 	}

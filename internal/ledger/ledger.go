@@ -98,6 +98,10 @@ type Ledger struct {
 	behind bool                 // it left leases that are over to the next step
 	handed map[engine.ID]string // what it granted, and the client that it told
 	news   map[string]*engine.Notification
+
+	// Memory to be used again.
+	blank     []engine.Answer
+	forgotten []*holder
 }
 
 // owner is whose a permit or a ticket is.
@@ -162,12 +166,12 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 		return engine.Reply{Limit: l.limit}
 	}
 	l.begin(client)
-	reply := engine.Reply{Answers: make([]engine.Answer, len(c.Requests))}
+	reply := engine.Reply{Answers: l.answers(len(c.Requests))}
 	var asker engine.ID
 	refused, again, acts := false, false, false
 	for i := range c.Requests {
 		r := &c.Requests[i]
-		a := l.carryOut(now, who, r)
+		a := l.carryOut(now, &who, r)
 		if a.Status != engine.Granted {
 			a.Slot = -1
 		}
@@ -209,7 +213,21 @@ func (l *Ledger) begin(caller string) {
 	clear(l.handed)
 }
 
-func (l *Ledger) carryOut(now int64, who engine.Client, r *engine.Request) engine.Answer {
+// answers is memory for n answers. Small calls share an allocation.
+func (l *Ledger) answers(n int) []engine.Answer {
+	const many = 32
+	if n > many/4 {
+		return make([]engine.Answer, n)
+	}
+	if n > len(l.blank) {
+		l.blank = make([]engine.Answer, many)
+	}
+	part := l.blank[:n:n]
+	l.blank = l.blank[n:]
+	return part
+}
+
+func (l *Ledger) carryOut(now int64, who *engine.Client, r *engine.Request) engine.Answer {
 	switch r.Kind {
 	case engine.Ask:
 		return l.ask(now, who, r)
@@ -265,7 +283,7 @@ func (l *Ledger) fence(now int64, client string, number uint64) {
 }
 
 // ask grants, queues or refuses.
-func (l *Ledger) ask(now int64, who engine.Client, r *engine.Request) engine.Answer {
+func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.Answer {
 	if l.limit == 0 && r.ID.Weight > r.Limit {
 		return engine.Answer{Status: engine.TooHeavy, Bound: r.Limit} // and there still is no semaphore
 	}
@@ -348,11 +366,11 @@ func (l *Ledger) ask(now int64, who engine.Client, r *engine.Request) engine.Ans
 // session asks again, or if the ask is late: for a caller that came before the
 // ticket's. Then the session is its rival: it may be the one that its caller still
 // listens to.
-func (l *Ledger) claim(now int64, who engine.Client, r *engine.Request) (is owner, late bool) {
+func (l *Ledger) claim(now int64, who *engine.Client, r *engine.Request) (is owner, late bool) {
 	of := l.ownerOf(r.ID)
 	switch {
 	case of == nil && r.Who == nil:
-		return owner{via: r.ID.Client, who: who}, false
+		return owner{via: r.ID.Client, who: *who}, false
 	case of == nil:
 		return owner{via: l.caller, who: *r.Who}, false
 	case r.Who != nil:
@@ -497,7 +515,8 @@ func (t *ticket) leaseEnd(now int64) int64 {
 // take makes a holder.
 func (l *Ledger) take(now, end int64, id engine.ID, k *key, detached bool, of owner) *holder {
 	l.token = max(l.token+1, now)
-	h := &holder{id: id, key: k, end: end, since: now, token: l.token, slot: -1, detached: detached, owner: of}
+	h := l.newHolder()
+	*h = holder{id: id, key: k, end: end, since: now, token: l.token, slot: -1, detached: detached, owner: of}
 	if id.Slot {
 		// There are fewer permits than the limit, so an index below it is free.
 		for h.slot = 0; l.slots[h.slot] != nil; h.slot++ {
@@ -511,13 +530,27 @@ func (l *Ledger) take(now, end int64, id engine.ID, k *key, detached bool, of ow
 	return h
 }
 
+// newHolder is memory for a holder, that of one that was forgotten if there is any.
+func (l *Ledger) newHolder() *holder {
+	n := len(l.forgotten)
+	if n == 0 {
+		return &holder{}
+	}
+	h := l.forgotten[n-1]
+	l.forgotten = l.forgotten[:n-1]
+	return h
+}
+
+// maxForgotten is how many holders' memory is kept for the next.
+const maxForgotten = 64
+
 // extend gives a permit another end of its lease.
 func (l *Ledger) extend(h *holder, end int64) {
 	h.end = end
 	heap.Fix(&l.ends, h.index)
 }
 
-// forget removes a permit.
+// forget removes a permit. The holder stays as it is until the next one is made.
 func (l *Ledger) forget(h *holder) {
 	l.used -= h.id.Weight
 	delete(l.holders, h.id)
@@ -527,6 +560,9 @@ func (l *Ledger) forget(h *holder) {
 	heap.Remove(&l.ends, h.index)
 	h.key.held -= h.id.Weight
 	l.stand(h.key)
+	if len(l.forgotten) < maxForgotten {
+		l.forgotten = append(l.forgotten, h)
+	}
 }
 
 // open makes sure the semaphore exists, with the limit that the first user gives,
