@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"net/http"
+	"sync"
 )
 
 //go:embed assets
@@ -16,12 +17,16 @@ type asset struct {
 	body            []byte
 }
 
-var assets = []asset{
-	newAsset("style.css", "text/css; charset=utf-8"),
-	newAsset("page.js", "text/javascript; charset=utf-8"),
-	newAsset("live.js", "text/javascript; charset=utf-8"),
-	newAsset("icon.svg", "image/svg+xml"),
-}
+// assets are made when they are first needed: most programs that have this package, such
+// as sema run, serve no dashboard.
+var assets = sync.OnceValue(func() []asset {
+	return []asset{
+		newAsset("style.css", "text/css; charset=utf-8"),
+		newAsset("page.js", "text/javascript; charset=utf-8"),
+		newAsset("live.js", "text/javascript; charset=utf-8"),
+		newAsset("icon.svg", "image/svg+xml"),
+	}
+})
 
 func newAsset(name, kind string) asset {
 	body, err := files.ReadFile("assets/" + name)

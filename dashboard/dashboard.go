@@ -178,7 +178,7 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 		}
 		h.fail(w, r, visitor{}, http.StatusNotFound, "There is no such page.")
 	})
-	for _, a := range assets {
+	for _, a := range assets() {
 		h.mux.HandleFunc("GET /"+a.name, a.serve)
 	}
 	return h, nil

@@ -21,7 +21,8 @@ const (
 	maxPayload = 64 << 20
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made with the first call, and not for programs that use another engine.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 var errDamaged = errors.New("damaged")
 
@@ -52,7 +53,7 @@ type record struct {
 
 // frame appends a frame to b, and returns the checksum to go on from.
 func frame(b []byte, sum uint32, payload []byte) ([]byte, uint32) {
-	sum = crc32.Update(sum, castagnoli, payload)
+	sum = crc32.Update(sum, castagnoli(), payload)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
 	b = binary.LittleEndian.AppendUint32(b, sum)
 	return append(b, payload...), sum
@@ -68,7 +69,7 @@ func unframe(b []byte, sum uint32) (payload, rest []byte, next uint32, ok bool) 
 		return nil, b, sum, false
 	}
 	payload = b[frameHead : frameHead+n]
-	next = crc32.Update(sum, castagnoli, payload)
+	next = crc32.Update(sum, castagnoli(), payload)
 	if next != binary.LittleEndian.Uint32(b[4:]) {
 		return nil, b, sum, false
 	}

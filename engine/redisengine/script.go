@@ -31,7 +31,7 @@ var (
 	stateLua string
 )
 
-var stateScript = redis.NewScript(wordsLua + stateLua)
+var stateScript = sync.OnceValue(func() *redis.Script { return redis.NewScript(wordsLua + stateLua) })
 
 const wordsHere = "-- words\n"
 

@@ -42,7 +42,7 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 }
 
 func (s *session) readState(ctx context.Context) (engine.State, error) {
-	values, err := stateScript.Run(ctx, s.caller.rdb, s.keys.all(), s.caller.part).Slice()
+	values, err := stateScript().Run(ctx, s.caller.rdb, s.keys.all(), s.caller.part).Slice()
 	if err != nil {
 		return engine.State{}, err
 	}

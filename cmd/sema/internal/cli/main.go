@@ -20,7 +20,7 @@ import (
 func Main(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	redis.SetLogger(silence{})
 	p := &program{env: env, stdin: stdin, stdout: stdout, stderr: stderr}
-	root := p.root()
+	root := p.root(args...)
 	root.SetArgs(append([]string{}, args...)) // never nil, which would mean os.Args to cobra
 	root.SetIn(stdin)
 	root.SetOut(stdout)

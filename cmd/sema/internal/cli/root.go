@@ -54,7 +54,9 @@ func Root() *cobra.Command {
 	return root
 }
 
-func (p *program) root() *cobra.Command {
+// root is the tree for a command line. "sema run" needs no other command, and to make them
+// takes longer than its permit.
+func (p *program) root(args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "sema",
 		Short:         "Run at most N commands at once, across processes and hosts",
@@ -65,14 +67,16 @@ func (p *program) root() *cobra.Command {
 	showVersion := false
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version")
 	root.PersistentFlags().StringVar(&p.url, "url", "", "where semaphores live (default $SEMA_URL, or else a directory of this user)")
-	root.AddCommand(
-		p.runCommand(),
-		p.acquireCommand(), p.renewCommand(),
-		p.lsCommand(), p.findCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.adaptCommand(), p.serveCommand(),
-		p.migrateCommand(), p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
-	)
-	for _, op := range operations {
-		root.AddCommand(p.operationCommand(op))
+	root.AddCommand(p.runCommand())
+	if len(args) == 0 || args[0] != "run" {
+		root.AddCommand(
+			p.acquireCommand(), p.renewCommand(),
+			p.lsCommand(), p.findCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.adaptCommand(), p.serveCommand(),
+			p.migrateCommand(), p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
+		)
+		for _, op := range operations {
+			root.AddCommand(p.operationCommand(op))
+		}
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		// A variable that was meant to hold a URL must not mean this host.
