@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +121,45 @@ func TestRunGoesOnWithoutWhoFails(t *testing.T) {
 	}
 	if n, err := server.Client().DBSize(t.Context()).Result(); err != nil || n > 0 || res.OwnServer {
 		t.Errorf("%d keys left on a server that was given, %v", n, err)
+	}
+}
+
+// TestRunGoesOn stops a run in its second scenario, and goes on with it.
+func TestRunGoesOn(t *testing.T) {
+	server := redistest.Start(t)
+	out := filepath.Join(t.TempDir(), "results.json")
+	again := func(ctx context.Context, goOn bool, progress func(string)) (*results, error) {
+		r := run{plan: measure.Plan{Rounds: 1, Round: 20 * time.Millisecond}, lease: 10 * time.Second, url: server.URL(), out: out, goOn: goOn, progress: progress}
+		r.scenarios, r.contestants = []string{"uncontended", "64-of-64"}, []string{"noop-pool"}
+		return r.do(ctx)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	_, err := again(ctx, false, func(text string) {
+		if text == "64-of-64" {
+			stop()
+		}
+	})
+	if err == nil {
+		t.Fatal("a run that was stopped found everything")
+	}
+	first, err := load(out + ".part")
+	if err != nil || len(first.Scenarios) != 1 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	res, err := again(t.Context(), true, func(text string) {
+		if strings.HasPrefix(text, "uncontended") {
+			t.Error("what was found was run again:", text)
+		}
+	})
+	if err != nil || len(res.Scenarios) != 2 || res.Scenarios[1].Name != "64-of-64" || !reflect.DeepEqual(res.Scenarios[0], first.Scenarios[0]) {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	first.LeaseMS++
+	if err := first.save(out + ".part"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again(t.Context(), true, func(string) {}); err == nil || !strings.Contains(err.Error(), "--go-on") {
+		t.Errorf("a run with another lease went on: %v", err)
 	}
 }
 

@@ -55,6 +55,7 @@ func runCommand(ctx context.Context, args []string) error {
 	f.DurationVar(&r.lease, "lease", 10*time.Second, "lease of permits")
 	f.StringVar(&r.url, "url", "", "Redis `server` (default one of its own)")
 	f.StringVar(&r.out, "out", r.out, "`file` to write")
+	f.BoolVar(&r.goOn, "go-on", false, "keep what a run that was stopped has in FILE.part, and run the rest")
 	f.Func("scenario", "scenarios to run, separated by commas (default all)", func(s string) error {
 		r.scenarios = strings.Split(s, ",")
 		return nil
@@ -70,5 +71,8 @@ func runCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return results.save(r.out)
+	if err := results.save(r.out); err != nil {
+		return err
+	}
+	return os.Remove(r.part())
 }

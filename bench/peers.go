@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/classic"
+	"sema/engine/httpengine"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
 	"sema/lab/measure"
@@ -55,6 +56,7 @@ var all = []peer{
 	{"sema", semaphore, "", "sema", nil, "`sema` with `engine/redisengine`", "defaults", "–"},
 	{"sema-keep", semaphore, "", "sema", nil, "the same", "`Keep: 20ms`", "a permit that a process keeps when it ends without `Close` is taken for a lease"},
 	{"sema-passes", semaphore, "", "sema", nil, "the same", "`Passes: 16`", "first come, first served among processes: up to 16 turns out of order"},
+	{behindServer, semaphore, "", "sema", nil, "the same through `sema serve`, a process of its own on the same machine, with `engine/httpengine`", "defaults", "–"},
 	{"classic-lock", lock, "", "", book(steady, bookLock), "`sema/classic`.`Lock` (*Redis in Action*, 6.2.5 and 11.2.2)", "`Lua`; polls each ms by itself", "no fairness, no renewal, no notice of loss"},
 	{"classic-basic", semaphore, "", "", book(steady, classic.NewBasic), "`sema/classic`.`Basic` (6.3.1)", classicPause + "defaults", "the limit, when two callers overlap or clocks differ; fairness, renewal, notice of loss"},
 	{"classic-fair", semaphore, "", "", book(steady, classic.NewFair), "`sema/classic`.`Fair` (6.3.2)", classicPause + "defaults", "the limit, when two callers overlap; waiters have no place in line; renewal by hand, no notice of loss"},
@@ -110,7 +112,12 @@ func openPeer(ctx context.Context, s measure.Setup) (g measure.Gate, err error) 
 	closing := func() error { return nil }
 	store := measure.Store{Engine: memengine.New()}
 	var rdb *redis.Client
-	if p.kind != inProcess {
+	switch {
+	case p.Name == behindServer:
+		if store.Engine, err = httpengine.New(s.URL, nil); err != nil {
+			return g, err
+		}
+	case p.kind != inProcess:
 		if rdb, err = connect(ctx, s.URL); err != nil {
 			return g, err
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -81,10 +82,12 @@ type run struct {
 	lease                  time.Duration
 	scenarios, contestants []string // none: all; sema runs always
 	url                    string   // of a Redis server; "": one of its own
-	out                    string
+	out                    string   // file for the results; "": none. What was found so far is in part
+	goOn                   bool     // with what a run that was stopped left
 	progress               func(text string)
 
-	built map[string]error // of drivers
+	built  map[string]error // of drivers
+	served served
 }
 
 func (r *run) do(ctx context.Context) (*results, error) {
@@ -105,6 +108,7 @@ func (r *run) do(ctx context.Context) (*results, error) {
 		defer stop()
 		r.url = url
 	}
+	defer r.served.end()
 	rdb, err := connect(ctx, r.url)
 	if err != nil {
 		return nil, err
@@ -117,7 +121,13 @@ func (r *run) do(ctx context.Context) (*results, error) {
 	if res.Redis, err = runner.Store.Version(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.takeUp(res); err != nil {
+		return nil, err
+	}
 	for _, s := range chosen {
+		if res.find(s.name) != nil {
+			continue
+		}
 		c := &measure.Case{Name: s.name, Processes: s.processes, Workers: s.workers, Limit: s.limit, HoldUS: s.hold.Microseconds(), InLaps: slices.Contains(inLaps, s.name)}
 		c.Field = r.field(ctx, s, res.LeftOut)
 		if err := runner.Run(ctx, c); err != nil {
@@ -125,10 +135,48 @@ func (r *run) do(ctx context.Context) (*results, error) {
 		}
 		for i := range c.Contestants { // where the server was is nobody else's business
 			c.Contestants[i].Failed = strings.ReplaceAll(c.Contestants[i].Failed, rdb.Options().Addr, "Redis")
+			if r.served.url != "" {
+				c.Contestants[i].Failed = strings.ReplaceAll(c.Contestants[i].Failed, r.served.url, "the server")
+			}
 		}
 		res.Scenarios = append(res.Scenarios, c)
+		if err := r.keep(res); err != nil {
+			return nil, err
+		}
 	}
 	return res, nil
+}
+
+// part is the file with what a run has found so far.
+func (r *run) part() string { return r.out + ".part" }
+
+// keep writes down what was found so far.
+func (r *run) keep(res *results) error {
+	if r.out == "" {
+		return nil
+	}
+	return res.save(r.part())
+}
+
+// takeUp takes what a run that was stopped has found, if this one is to go on with it. That
+// one must have been one like this.
+func (r *run) takeUp(res *results) error {
+	if !r.goOn {
+		return nil
+	}
+	was, err := load(r.part())
+	if err != nil {
+		return err
+	}
+	now := *res
+	if now.Redis != was.Redis || now.OwnServer != was.OwnServer || now.Rounds != was.Rounds || now.RoundMS != was.RoundMS ||
+		now.WarmupMS != was.WarmupMS || now.LeaseMS != was.LeaseMS || now.Machine.CPU != was.Machine.CPU || now.Machine.Cores != was.Machine.Cores {
+		return fmt.Errorf("%s is of another machine or Redis, or of other rounds: begin anew without --go-on, or run as it did", r.part())
+	}
+	res.Date, res.Machine, res.Scenarios = was.Date, was.Machine, was.Scenarios
+	maps.Copy(res.Versions, was.Versions)
+	maps.Copy(res.LeftOut, was.LeftOut)
+	return nil
 }
 
 func (r *run) chosen() ([]scenario, error) {
@@ -153,6 +201,7 @@ func (r *run) chosen() ([]scenario, error) {
 
 // field is who takes part in a scenario, sema first.
 func (r *run) field(ctx context.Context, s scenario, leftOut map[string]string) (entries []measure.Entry) {
+	var err error
 	for _, p := range all {
 		base := p.Name == "sema" && s.kinds[0] != inProcess || p.Name == "sema-memory" && s.kinds[0] == inProcess
 		if !base && (!slices.Contains(s.kinds, p.kind) || len(r.contestants) > 0 && !slices.Contains(r.contestants, p.Name)) {
@@ -168,6 +217,12 @@ func (r *run) field(ctx context.Context, s scenario, leftOut map[string]string) 
 			}
 		}
 		e := measure.Entry{Name: p.Name, Setup: measure.Setup{Contestant: p.Name, URL: r.url}, Command: func(ctx context.Context) (*exec.Cmd, error) { return start(ctx, p.driver) }}
+		if p.Name == behindServer {
+			if e.Setup.URL, err = r.served.at(ctx, r.url); err != nil {
+				leftOut[p.Name] = strings.Join(strings.Fields(err.Error()), " ")
+				continue
+			}
+		}
 		if p.kind == inProcess {
 			e.Setup.Units = memoryPairs
 		}

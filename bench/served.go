@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+)
+
+// behindServer is the contestant that reaches Redis through "sema serve".
+const behindServer = "sema-serve"
+
+// served is "sema serve" over a Redis, once for a run: built from this source, in a process of
+// its own.
+type served struct {
+	url     string
+	err     error // why there is none
+	started bool
+	stop    func()
+}
+
+// at is the server's URL.
+func (s *served) at(ctx context.Context, redisURL string) (string, error) {
+	if !s.started {
+		s.started = true
+		s.url, s.stop, s.err = serve(ctx, redisURL)
+	}
+	return s.url, s.err
+}
+
+func (s *served) end() {
+	if s.stop != nil {
+		s.stop()
+	}
+}
+
+var servesAt = regexp.MustCompile(`msg=serving url=(http://\S+)`)
+
+// serve builds the program and starts it. Its URL has the port that it found.
+func serve(ctx context.Context, redisURL string) (url string, stop func(), err error) {
+	dir, err := os.MkdirTemp("", "peers-")
+	if err != nil {
+		return "", nil, err
+	}
+	stop = func() { _ = os.RemoveAll(dir) }
+	defer func() {
+		if err != nil {
+			stop()
+		}
+	}()
+	program := filepath.Join(dir, "sema")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/sema")
+	build.Dir = ".."
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", nil, fmt.Errorf("go build ./cmd/sema: %w: %.200s", err, said)
+	}
+	cmd := exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--history", "0")
+	cmd.Env = append(os.Environ(), "SEMA_URL="+redisURL) // it may have a password
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	drained := make(chan struct{})
+	stop = func() {
+		_ = cmd.Process.Kill()
+		<-drained
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	}
+	lines := bufio.NewScanner(said)
+	for url == "" && lines.Scan() {
+		if m := servesAt.FindStringSubmatch(lines.Text()); m != nil {
+			url = m[1]
+		}
+	}
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, said)
+	}()
+	if url == "" {
+		return "", nil, errors.New("sema serve did not start")
+	}
+	return url, stop, nil
+}
