@@ -39,6 +39,8 @@ func command(ctx context.Context, args []string) error {
 			return err
 		}
 		return write(results, args[2])
+	case args[0] == "relay" && len(args) == 3: // a process between; run starts it
+		return relay(args[1])
 	case args[0] == "driver": // the process of a contestant; run starts it
 		return measure.Serve(ctx, os.Stdin, os.Stdout, openPeer)
 	}

@@ -76,6 +76,7 @@ var all = []peer{
 	{"redsync-1ms", lock, "", "", redSync(redsyncSteady...), "the same", "`WithRetryDelay(1 ms)`, without an end", "as `redsync`"},
 	{"rueidislock", lock, "", "", rueidisLock, "github.com/redis/rueidis/rueidislock, one server, on its own client", "`KeyMajority: 1`, `NoLoopTracking`; else defaults: told of a release by client-side caching", "fairness"},
 	{"noop-pool", yardstick, "", "noop-pool", nil, "`EVALSHA` of `return 1` to acquire, another to release, on a plain go-redis pool", "defaults", unlimited},
+	{relayed, yardstick, "", "noop-pool", nil, "`noop-pool` by way of a process that passes bytes on, and does nothing else: what a server between costs at least", "defaults", unlimited},
 	{"noop-autopipeline", yardstick, "", "noop-autopipeline", nil, "the same through go-redis's automatic pipelining", "unordered, up to 80 batches of 300 at once", unlimited},
 	{"sema-memory", inProcess, "", "sema", nil, "`sema` with `engine/memengine`", "defaults", "other processes"},
 	{"sema-memory-keep", inProcess, "", "sema", nil, "the same", "`Keep: 20ms`", "other processes"},

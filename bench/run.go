@@ -86,8 +86,8 @@ type run struct {
 	goOn                   bool     // with what a run that was stopped left
 	progress               func(text string)
 
-	built  map[string]error // of drivers
-	served served
+	built    map[string]error    // of drivers
+	betweens map[string]*between // by contestant
 }
 
 func (r *run) do(ctx context.Context) (*results, error) {
@@ -108,7 +108,7 @@ func (r *run) do(ctx context.Context) (*results, error) {
 		defer stop()
 		r.url = url
 	}
-	defer r.served.end()
+	defer r.endBetweens()
 	rdb, err := connect(ctx, r.url)
 	if err != nil {
 		return nil, err
@@ -135,9 +135,6 @@ func (r *run) do(ctx context.Context) (*results, error) {
 		}
 		for i := range c.Contestants { // where the server was is nobody else's business
 			c.Contestants[i].Failed = strings.ReplaceAll(c.Contestants[i].Failed, rdb.Options().Addr, "Redis")
-			if r.served.url != "" {
-				c.Contestants[i].Failed = strings.ReplaceAll(c.Contestants[i].Failed, r.served.url, "the server")
-			}
 		}
 		res.Scenarios = append(res.Scenarios, c)
 		if err := r.keep(res); err != nil {
@@ -201,7 +198,6 @@ func (r *run) chosen() ([]scenario, error) {
 
 // field is who takes part in a scenario, sema first.
 func (r *run) field(ctx context.Context, s scenario, leftOut map[string]string) (entries []measure.Entry) {
-	var err error
 	for _, p := range all {
 		base := p.Name == "sema" && s.kinds[0] != inProcess || p.Name == "sema-memory" && s.kinds[0] == inProcess
 		if !base && (!slices.Contains(s.kinds, p.kind) || len(r.contestants) > 0 && !slices.Contains(r.contestants, p.Name)) {
@@ -217,11 +213,12 @@ func (r *run) field(ctx context.Context, s scenario, leftOut map[string]string) 
 			}
 		}
 		e := measure.Entry{Name: p.Name, Setup: measure.Setup{Contestant: p.Name, URL: r.url}, Command: func(ctx context.Context) (*exec.Cmd, error) { return start(ctx, p.driver) }}
-		if p.Name == behindServer {
-			if e.Setup.URL, err = r.served.at(ctx, r.url); err != nil {
-				leftOut[p.Name] = strings.Join(strings.Fields(err.Error()), " ")
+		if b := r.between(ctx, p.Name); b != nil {
+			if b.err != nil {
+				leftOut[p.Name] = strings.Join(strings.Fields(b.err.Error()), " ")
 				continue
 			}
+			e.Setup.URL = b.url
 		}
 		if p.kind == inProcess {
 			e.Setup.Units = memoryPairs

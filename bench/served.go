@@ -15,33 +15,46 @@ import (
 // behindServer is the contestant that reaches Redis through "sema serve".
 const behindServer = "sema-serve"
 
-// served is "sema serve" over a Redis, once for a run: built from this source, in a process of
-// its own.
-type served struct {
-	url     string
-	err     error // why there is none
-	started bool
-	stop    func()
+// between is a process between a contestant and Redis, once for a run.
+type between struct {
+	url  string
+	err  error // why there is none
+	stop func()
 }
 
-// at is the server's URL.
-func (s *served) at(ctx context.Context, redisURL string) (string, error) {
-	if !s.started {
-		s.started = true
-		s.url, s.stop, s.err = serve(ctx, redisURL)
+// between is the process that a contestant goes through; nil if it goes through none.
+func (r *run) between(ctx context.Context, contestant string) *between {
+	if b := r.betweens[contestant]; b != nil {
+		return b
 	}
-	return s.url, s.err
+	b := &between{}
+	switch contestant {
+	case behindServer:
+		b.url, b.stop, b.err = serve(ctx, r.url)
+	case relayed:
+		b.url, b.stop, b.err = startRelay(r.url)
+	default:
+		return nil
+	}
+	if r.betweens == nil {
+		r.betweens = map[string]*between{}
+	}
+	r.betweens[contestant] = b
+	return b
 }
 
-func (s *served) end() {
-	if s.stop != nil {
-		s.stop()
+func (r *run) endBetweens() {
+	for _, b := range r.betweens {
+		if b.err == nil {
+			b.stop()
+		}
 	}
 }
 
 var servesAt = regexp.MustCompile(`msg=serving url=(http://\S+)`)
 
-// serve builds the program and starts it. Its URL has the port that it found.
+// serve builds the program from this source, and starts it over a Redis. Its URL has the port
+// that it found.
 func serve(ctx context.Context, redisURL string) (url string, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "peers-")
 	if err != nil {

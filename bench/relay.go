@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// relayed is the yardstick of what a server between costs that does nothing but pass on.
+const relayed = "noop-relay"
+
+// relay passes on what comes, to an address and back, for whoever connects. It prints where.
+// It ends with its process.
+func relay(to string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	for {
+		from, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		up, err := net.Dial("tcp", to)
+		if err != nil {
+			return err
+		}
+		go passOn(up, from)
+		go passOn(from, up)
+	}
+}
+
+// passOn is not io.Copy, which has the kernel do it: a server has to look at what comes.
+func passOn(to, from net.Conn) {
+	defer func() { _, _ = to.Close(), from.Close() }()
+	b := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// startRelay starts a relay to a Redis, in a process of its own. The URL is that of the Redis
+// by way of it.
+func startRelay(redisURL string) (by string, stop func(), err error) {
+	u, err := url.Parse(redisURL)
+	if err != nil || u.Scheme != "redis" {
+		return "", nil, errors.New("only redis:// can be relayed")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	to := u.Host
+	if u.Port() == "" {
+		to = net.JoinHostPort(u.Hostname(), "6379")
+	}
+	cmd := exec.Command(self, "relay", to)
+	cmd.Stderr = os.Stderr
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		stop()
+		return "", nil, fmt.Errorf("the relay did not start: %w", err)
+	}
+	u.Host = strings.TrimSpace(line)
+	return u.String(), stop, nil
+}
