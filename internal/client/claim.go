@@ -159,10 +159,25 @@ func (m *Machine) pair(a *Acquisition, c *claim) { a.claim, a.id, c.holder = c, 
 func (m *Machine) add(c *claim) {
 	c.index = len(m.all)
 	m.all = append(m.all, c)
-	m.byID[c.id] = c
+	if c.numbered() {
+		m.byNumber[c.id.Number] = c
+	} else {
+		m.byID[c.id] = c
+	}
 	if c.lined() {
 		m.lines.of(c.key).weight += c.id.Weight
 	}
+}
+
+// numbered reports whether this machine gave the claim its number.
+func (c *claim) numbered() bool { return c.who == nil && !c.resumed }
+
+// find is the claim of an id, nil if there is none.
+func (m *Machine) find(id engine.ID) *claim {
+	if c := m.byNumber[id.Number]; c != nil && c.id == id {
+		return c
+	}
+	return m.byID[id]
 }
 
 // end takes a claim out of the machine.
@@ -176,7 +191,11 @@ func (m *Machine) end(c *claim) {
 	m.unlist(c)
 	c.holder = nil
 	m.becomes(c, ended)
-	delete(m.byID, c.id)
+	if c.numbered() {
+		delete(m.byNumber, c.id.Number)
+	} else {
+		delete(m.byID, c.id)
+	}
 	last := m.all[len(m.all)-1]
 	m.all[c.index], last.index = last, c.index
 	m.all[len(m.all)-1] = nil

@@ -76,13 +76,17 @@ type Machine struct {
 	cfg    Config
 	number uint64               // of the last claim
 	all    []*claim             // that have not ended
-	byID   map[engine.ID]*claim // the same
-	stored int                  // the engine's limit as last seen; 0: not seen yet
-	perKey int                  // the engine's cap of keys, seen with it
-	deaf   bool                 // the engine cannot notify this client, as it last said
-	closed bool                 // by Close, or by the engine
-	came   time.Duration        // when the last caller came
-	events []Event              // since the last call of Events
+	byID   map[engine.ID]*claim // those of them that a caller named, or resumed
+
+	// byNumber are the others, by the part of their ids that tells them apart.
+	byNumber map[uint64]*claim
+
+	stored int           // the engine's limit as last seen; 0: not seen yet
+	perKey int           // the engine's cap of keys, seen with it
+	deaf   bool          // the engine cannot notify this client, as it last said
+	closed bool          // by Close, or by the engine
+	came   time.Duration // when the last caller came
+	events []Event       // since the last call of Events
 
 	lines  lines
 	cohort cohort
@@ -101,7 +105,7 @@ type Machine struct {
 
 // New makes a machine that knows nothing yet.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, byID: map[engine.ID]*claim{}, wake: never, recheck: recheck{at: never}}
+	return &Machine{cfg: cfg, byID: map[engine.ID]*claim{}, byNumber: map[uint64]*claim{}, wake: never, recheck: recheck{at: never}}
 }
 
 // Events returns what happened since the last call of it. The slice is valid
@@ -183,7 +187,7 @@ func (m *Machine) resume(now time.Duration, a *Acquisition, c *claim) {
 }
 
 // Knows reports whether the machine has something under an id.
-func (m *Machine) Knows(id engine.ID) bool { return m.byID[id] != nil }
+func (m *Machine) Knows(id engine.ID) bool { return m.find(id) != nil }
 
 // Cancel ends an acquisition whose caller does not want it any more, before it
 // has the permit.

@@ -174,7 +174,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 
 // notifyGrant takes in that a ticket became a permit.
 func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
-	c := m.byID[g.ID]
+	c := m.find(g.ID)
 	if c == nil && g.ID.Client == m.cfg.Client {
 		m.giveBack(&claim{id: g.ID}) // granted at the moment its wait was given up
 	}

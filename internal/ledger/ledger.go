@@ -168,7 +168,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	l.begin(client)
 	reply := engine.Reply{Answers: l.answers(len(c.Requests))}
 	var asker engine.ID
-	refused, again, acts := false, false, false
+	waits, refused, again, acts := false, false, false, false
 	for i := range c.Requests {
 		r := &c.Requests[i]
 		a := l.carryOut(now, &who, r)
@@ -176,7 +176,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 			a.Slot = -1
 		}
 		if a.Status == engine.Queued {
-			asker = r.ID
+			waits, asker = true, r.ID
 			again = again || r.Again
 		}
 		refused = refused || a.Status == engine.Refused
@@ -188,11 +188,11 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	}
 	l.grant(now, last)
 	l.watch(now, asker)
-	recalled := l.recall(now, refused || asker != (engine.ID{}))
+	recalled := l.recall(now, refused || waits)
 	reply.Recalled = refused && recalled
 	reply.Leave = l.leave(now, c.Keep)
-	reply.Deaf = (again || asker != (engine.ID{}) && c.Keep > 0) && !l.hears(client)
-	if first, held := l.NextEnd(); held && asker != (engine.ID{}) {
+	reply.Deaf = (again || waits && c.Keep > 0) && !l.hears(client)
+	if first, held := l.NextEnd(); held && waits {
 		reply.Recheck = until(now, first)
 	}
 	reply.Limit, reply.PerKey, reply.Room = l.limit, l.keys.perKey, l.room()
