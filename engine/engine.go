@@ -51,7 +51,7 @@ type Session interface {
 	// requests. There is one Step at a time.
 	//
 	// Errors are of type *Error. Step returns within a quarter of a second of
-	// the end of ctx, though the step may still happen then. It repeats nothing
+	// the end of ctx, which is often a *Timed, though the step may still happen then. It repeats nothing
 	// whose outcome is unknown: the client does that, under the same ids.
 	Step(ctx context.Context, c Call) (Reply, error)
 
