@@ -52,8 +52,9 @@ func TestPromises(t *testing.T) {
 	enginetest.Run(t, standalone)
 }
 
+// It runs alone: rueidis has goroutines for each connection, and the race detector memory
+// for each of them.
 func TestPromisesOnCluster(t *testing.T) {
-	t.Parallel()
 	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
 		c := redistest.StartCluster(tb, 3)
 		return enginetest.Store{Client: func(tb testing.TB) sema.Engine { return engineAt(tb, c.Addrs()...) }}
