@@ -11,6 +11,7 @@ import (
 
 	"sema/lab/expect"
 	"sema/lab/redistest"
+	"sema/lab/stall"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,31 +50,33 @@ func TestTheLastReleaseAndThisOne(t *testing.T) {
 	}
 	older, newer := build(t, source), build(t, "../..")
 	t.Logf("beside %s", release)
-	for name, url := range map[string]func(t *testing.T) string{
-		"redis":     func(t *testing.T) string { return redistest.Start(t).URL() },
-		"directory": func(t *testing.T) string { return "file://" + t.TempDir() },
+	for name, url := range map[string]func(t testing.TB) string{
+		"redis":     func(t testing.TB) string { return redistest.Start(t).URL() },
+		"directory": func(t testing.TB) string { return "file://" + t.TempDir() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, order := range [][2]string{{older, newer}, {newer, older}} {
-				place := url(t)
-				crew := NewCrew(t, Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
-				start := func(program string) Member {
-					return crew.Join(func(w Work) *exec.Cmd {
-						work, err := json.Marshal(w)
-						expect.OK(t, err)
-						return exec.Command(program, place, string(work)) //nolint:gosec // built above
-					})
+			stall.Run(t, func(t *stall.Case) { // the leases of the last release's load are 3 s
+				for _, order := range [][2]string{{older, newer}, {newer, older}} {
+					place := url(t)
+					crew := NewCrew(t, Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
+					start := func(program string) Member {
+						return crew.Join(func(w Work) *exec.Cmd {
+							work, err := json.Marshal(w)
+							expect.OK(t, err)
+							return exec.Command(program, place, string(work)) //nolint:gosec // built above
+						})
+					}
+					first, second := start(order[0]), start(order[0])
+					third := start(order[1])
+					first.Leave()
+					fourth := start(order[1])
+					second.Leave()
+					third.Leave()
+					fourth.Leave()
+					crew.Judge()
 				}
-				first, second := start(order[0]), start(order[0])
-				third := start(order[1])
-				first.Leave()
-				fourth := start(order[1])
-				second.Leave()
-				third.Leave()
-				fourth.Leave()
-				crew.Judge()
-			}
+			})
 		})
 	}
 }
