@@ -2,7 +2,9 @@ package pgengine
 
 import (
 	"context"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -78,9 +80,8 @@ const (
 
 	now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-	// settings of the transaction that locks a row. A process that stops in the midst
-	// of it holds others up for three seconds. It commits without waiting for the disk.
-	settings = `SELECT set_config('lock_timeout', '4s', true), set_config('idle_in_transaction_session_timeout', '3s', true),
+	// settings of the transaction that locks a row; see limits. It commits without waiting for the disk.
+	settings = `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
   set_config('synchronous_commit', 'off', true)`
 
 	lockName = "SELECT pg_advisory_xact_lock(hashtextextended($1, 7364))"
@@ -94,6 +95,21 @@ const (
   SELECT version, at, state, heads, ARRAY(SELECT h FROM unnest(heads) h WHERE pg_try_advisory_xact_lock_shared(hashtextextended(h, 7365))) AS dead
   FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1`
 )
+
+// limits are for how long the server lets a step wait for the row, and hold it while nothing comes, as it has
+// them. A process that stops in the midst of a step holds others up for half of a step's time: of a quarter of a lease,
+// where leases are short. The server gives up before the client does, which could only close the connection.
+func limits(ctx context.Context) (wait, idle string) {
+	left := longest
+	if end, ok := ctx.Deadline(); ok {
+		left = min(left, time.Until(end))
+	}
+	ms := func(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) } // 0 would be for ever
+	return ms(left * 4 / 5), ms(left / 2)
+}
+
+// longest is the longest time of a step.
+const longest = 5 * time.Second
 
 func statements(schema string) queries {
 	in := func(s string) string { return strings.ReplaceAll(s, table, Table(schema)) }

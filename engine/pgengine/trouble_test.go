@@ -74,6 +74,32 @@ func TestAProcessThatStandsStillInTheMidstOfAStep(t *testing.T) {
 	expect.OK(t, q.Release())
 }
 
+// A step that waits in vain for a row that somebody has is given up by the server, before its time is over: the connection stays
+// as it is.
+func TestARowThatIsNotToBeHad(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	expect.OK(t, step(t, engineAt(t, s.url(), nil)))
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
+	expect.OK(t, err)
+	pool := poolAt(t, s.url())
+	store := pgengine.NewStore(pool, "")
+	for range 3 {
+		ctx, cancel := context.WithTimeout(expect.Within(t), 2*time.Second) // as with a lease of four
+		err := store.Update(ctx, "x", func(r register.Row) (register.Next, error) { return register.Next{}, errors.New("it was to be had") })
+		cancel()
+		var failed *engine.Error
+		if !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "sema serve") {
+			t.Errorf("%#v", err)
+		}
+	}
+	if n := pool.Stat().NewConnsCount(); n != 1 {
+		t.Errorf("%d connections were made, where one is enough", n)
+	}
+}
+
 func versionOf(tb testing.TB, s *server) int64 {
 	tb.Helper()
 	row, err := pgengine.NewStore(poolAt(tb, s.url()), "").Read(expect.Within(tb), "x")

@@ -35,6 +35,18 @@ type Ground interface {
 	Close()
 }
 
+// Accidental is a Ground on which something breaks that nobody has broken.
+type Accidental interface {
+	// Accidents lists what broke by itself, or was still broken, since a time of history.Now.
+	Accidents(since int64) []Accident
+}
+
+// Accident is something that broke by itself, for everybody.
+type Accident struct {
+	Name       string
+	Begin, End int64 // by history.Now; math.MaxInt64: it is broken still
+}
+
 // Sites is how many sites every ground has.
 const Sites = 3
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema/engine/pgengine"
+	"sema/lab/history"
 	"sema/lab/local"
 	"sema/lab/redistest"
 )
@@ -28,6 +30,9 @@ type database struct {
 	pooler        *local.Server // nil: there is none
 	sites         [Sites]*redistest.Proxy
 	faults        []Fault
+
+	mu        sync.Mutex
+	accidents []Accident
 }
 
 // lookEvery is how often those look behind a pooler who cannot be told.
@@ -50,7 +55,7 @@ func newDatabase(ctx context.Context, kind string, h *host) (_ Ground, err error
 		if d.pooler, err = local.PgBouncer(ctx, d.primary); err == nil {
 			own, cancel := context.WithCancel(context.Background())
 			var kept sync.WaitGroup
-			kept.Go(func() { d.pooler.Keep(own) })
+			kept.Go(func() { d.pooler.Keep(own, d.poolerServes) })
 			h.Cleanup(func() { cancel(); kept.Wait() })
 		}
 	}
@@ -74,6 +79,24 @@ func newDatabase(ctx context.Context, kind string, h *host) (_ Ground, err error
 	}
 	d.faults = append(d.serverFaults(), networkFaults(d.pooler == nil, d.proxies)...)
 	return d, d.Settle(ctx)
+}
+
+// poolerServes takes in that the pooler has ended, or serves again.
+func (d *database) poolerServes(does bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !does {
+		d.accidents = append(d.accidents, Accident{Name: "pooler: ended", Begin: history.Now(), End: math.MaxInt64})
+	} else {
+		d.accidents[len(d.accidents)-1].End = history.Now()
+	}
+}
+
+// Accidents implements Accidental.
+func (d *database) Accidents(since int64) []Accident {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(d.accidents), func(a Accident) bool { return a.End < since })
 }
 
 // door is the socket where clients come in.

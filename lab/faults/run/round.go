@@ -117,6 +117,11 @@ func (r *round) play(ctx context.Context, only string) (breaches []history.Breac
 			})
 		}
 	}
+	if g, ok := r.ground.(ground.Accidental); ok {
+		for _, a := range g.Accidents(r.start) {
+			r.log.Windows = append(r.log.Windows, history.Window{Fault: a.Name, Begin: a.Begin, End: min(a.End, gone)})
+		}
+	}
 	left, err := r.probe(ctx, gone)
 	stop()
 	if err != nil {
