@@ -80,12 +80,13 @@ const (
 
 	now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-	// settings of the transaction that locks a row; see limits. It commits without waiting for the disk.
-	settings = `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
-  set_config('synchronous_commit', 'off', true)`
+	// queue begins a transaction that locks a row; see limits. It commits without waiting for the disk. Those that
+	// want the row stand in a queue first: a row has none. Each version that is written would wake all who wait, and
+	// by chance one has it next.
+	queue = `SELECT set_config('lock_timeout', $2, true), set_config('idle_in_transaction_session_timeout', $3, true),
+  set_config('synchronous_commit', 'off', true), pg_advisory_xact_lock(hashtextextended($1, 7364))`
 
-	lockName = "SELECT pg_advisory_xact_lock(hashtextextended($1, 7364))"
-	notify   = "SELECT pg_notify($1, $2)"
+	notify = "SELECT pg_notify($1, $2)"
 
 	// Whoever listens has this lock; so whoever can have it as well sees that nobody
 	// does.
@@ -124,13 +125,11 @@ func statements(schema string) queries {
 		swap:       in(set + if2),
 		swapLazily: in(set + " FROM (SELECT set_config('synchronous_commit', 'off', true)) lazily" + if2),
 		update:     in(set + if1),
-		insert: in(`INSERT INTO sema_state (name, version, at, until, heads, lim, used, waiting, state)
-  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
-  WHERE NOT EXISTS (SELECT 1 FROM sema_state WHERE name = $1)`),
-		flush: "SELECT pg_logical_emit_message(true, 'sema', '')",
-		names: in("SELECT name FROM sema_state WHERE until > " + now),
-		hold:  in("SELECT " + now + ", version, at, state FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1 FOR SHARE"),
-		sweep: in("DELETE FROM sema_state WHERE until < " + now),
+		insert:     in("INSERT INTO sema_state (name, version, at, until, heads, lim, used, waiting, state) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+		flush:      "SELECT pg_logical_emit_message(true, 'sema', '')",
+		names:      in("SELECT name FROM sema_state WHERE until > " + now),
+		hold:       in("SELECT " + now + ", version, at, state FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1 FOR SHARE"),
+		sweep:      in("DELETE FROM sema_state WHERE until < " + now),
 	}
 }
 
