@@ -178,9 +178,7 @@ func (r *round) happen(ctx context.Context, o occurrence) error {
 	within, cancel := context.WithTimeout(ctx, 2*settleTime)
 	defer cancel()
 	hit, err := f.begin(within, rand.New(rand.NewPCG(o.seed, 3)))
-	if w.Sites, w.Workers = hit.sites, hit.workers; f.end != nil && locksRows(r.ground.Kind()) {
-		w.Sites, w.Workers = nil, nil
-	}
+	w.Sites, w.Workers = hit.sites, hit.workers
 	if f.end != nil && err == nil {
 		_ = wait(ctx, o.lasts) // ended in any case
 		err = f.end(within)
