@@ -199,6 +199,9 @@ func (b *bench) pair(ctx context.Context, name string) (*pair, error) {
 	return p, err
 }
 
+// idle is how long nothing happens before each hand-off, and before what it is measured beside: processes that have slept are slower.
+const idle = 20 * time.Millisecond
+
 // next hands the permit to the other process, which has queued for it, and returns how long that took.
 func (p *pair) next(ctx context.Context) (time.Duration, error) {
 	type got struct {
@@ -212,7 +215,7 @@ func (p *pair) next(ctx context.Context) (time.Duration, error) {
 		permit, err := p.sems[p.turn].Acquire(ctx)
 		told <- got{permit, time.Now(), err}
 	}()
-	time.Sleep(20 * time.Millisecond) // for it to queue
+	time.Sleep(idle) // for it to queue
 	began := time.Now()
 	if err := p.has.Release(); err != nil {
 		return 0, err
@@ -238,6 +241,7 @@ func (r *results) handOffs(ctx context.Context, p plan, b *bench) error {
 		}},
 		{Name: "floor", Play: func(ctx context.Context, length time.Duration) (measure.Round, error) {
 			return timed(ctx, length, func(ctx context.Context) (time.Duration, error) {
+				time.Sleep(idle)
 				began := time.Now()
 				for _, sql := range []string{"SELECT 1", "SELECT 1", "SELECT pg_logical_emit_message(true, 'sema', '')"} {
 					if _, err := pool.Exec(ctx, sql); err != nil {
@@ -347,7 +351,7 @@ const crowdLease = 10 * time.Minute
 
 // waiters has many engines wait for one permit, which each gives back at once.
 func (r *results) waiters(ctx context.Context, p plan, b *bench) error {
-	const idle = 20 * time.Second
+	const watched = 20 * time.Second
 	processes := p.crowd
 	if processes == 0 {
 		return nil
@@ -410,14 +414,14 @@ func (r *results) waiters(ctx context.Context, p plan, b *bench) error {
 		w.Listeners = max(w.Listeners, n)
 		return err
 	}
-	for began := time.Now(); time.Since(began) < idle && err == nil; time.Sleep(time.Second) {
+	for began := time.Now(); time.Since(began) < watched && err == nil; time.Sleep(time.Second) {
 		err = listeners()
 	}
 	after, err2 := b.cpu()
 	if err != nil || err2 != nil {
 		return fmt.Errorf("the crowd: %v, %v", err, err2)
 	}
-	w.Core = (after - before).Seconds() / idle.Seconds()
+	w.Core = (after - before).Seconds() / watched.Seconds()
 	began := time.Now()
 	if err := held.Release(); err != nil {
 		return err
