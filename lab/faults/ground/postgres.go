@@ -77,7 +77,8 @@ func newDatabase(ctx context.Context, kind string, h *host) (_ Ground, err error
 	if err != nil {
 		return nil, err
 	}
-	d.faults = append(d.serverFaults(), networkFaults(d.pooler == nil, d.proxies)...)
+	// A step has the row locked for a round trip.
+	d.faults = append(d.serverFaults(), networkFaults(d.pooler == nil, true, d.proxies)...)
 	return d, d.Settle(ctx)
 }
 
