@@ -227,7 +227,7 @@ func (s *store) write(ctx context.Context, c *pgx.Conn, name string, version int
 	return err
 }
 
-// rollBack ends a transaction. A connection that cannot do so is closed by the pool.
+// rollBack ends a transaction. A connection that cannot do so is closed.
 func rollBack(ctx context.Context, c *pgx.Conn) {
 	_, _ = c.Exec(ctx, "ROLLBACK")
 }
@@ -262,8 +262,9 @@ func (s *store) with(ctx context.Context, f func(*pgx.Conn) error) error {
 			}
 			s.known.Store(true)
 		}
-		if failed = f(c); code(failed) == readOnly {
-			_ = c.Close(ctx) // or the pool would keep to a standby
+		// The pool must not keep to a standby, nor, until it lends that again, to a transaction that has the row.
+		if failed = f(c); code(failed) == readOnly || c.PgConn().TxStatus() != 'I' {
+			_ = c.Close(ctx)
 		}
 		return nil
 	})

@@ -147,6 +147,21 @@ func TestThoseWhoWantARowStandInAQueue(t *testing.T) {
 	}
 }
 
+// A step whose time is over in its midst leaves no transaction behind, which would have the row until somebody borrows that
+// connection.
+func TestNoTransactionIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).connect()
+	ctx, cancel := context.WithCancel(expect.Within(t))
+	err := pgengine.NewStoreOn(c).Update(ctx, "x", func(register.Row) (register.Next, error) {
+		cancel()
+		return register.Next{}, context.Canceled
+	})
+	if expect.Is(t, err, context.Canceled); !c.IsClosed() {
+		t.Errorf("the connection's transaction is in state %c", c.PgConn().TxStatus())
+	}
+}
+
 func versionOf(tb testing.TB, s *server) int64 {
 	tb.Helper()
 	row, err := pgengine.NewStore(poolAt(tb, s.url()), "").Read(expect.Within(tb), "x")
