@@ -37,14 +37,14 @@ type Ground interface {
 
 // Accidental is a Ground on which something breaks that nobody has broken.
 type Accidental interface {
-	// Accidents lists what broke by itself, or was still broken, since a time of history.Now.
-	Accidents(since int64) []Accident
+	// Accidents lists what has broken by itself, in order.
+	Accidents() []Accident
 }
 
 // Accident is something that broke by itself, for everybody.
 type Accident struct {
 	Name       string
-	Begin, End int64 // by history.Now; math.MaxInt64: it is broken still
+	Begin, End time.Time // End is zero: it is broken still
 }
 
 // Sites is how many sites every ground has.

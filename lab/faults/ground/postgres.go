@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema/engine/pgengine"
-	"sema/lab/history"
 	"sema/lab/local"
 	"sema/lab/redistest"
 )
@@ -87,17 +85,17 @@ func (d *database) poolerServes(does bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !does {
-		d.accidents = append(d.accidents, Accident{Name: "pooler: ended", Begin: history.Now(), End: math.MaxInt64})
+		d.accidents = append(d.accidents, Accident{Name: "pooler: ended", Begin: time.Now()})
 	} else {
-		d.accidents[len(d.accidents)-1].End = history.Now()
+		d.accidents[len(d.accidents)-1].End = time.Now()
 	}
 }
 
 // Accidents implements Accidental.
-func (d *database) Accidents(since int64) []Accident {
+func (d *database) Accidents() []Accident {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(d.accidents), func(a Accident) bool { return a.End < since })
+	return slices.Clone(d.accidents)
 }
 
 // door is the socket where clients come in.

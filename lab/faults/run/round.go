@@ -117,17 +117,31 @@ func (r *round) play(ctx context.Context, only string) (breaches []history.Breac
 			})
 		}
 	}
-	if g, ok := r.ground.(ground.Accidental); ok {
-		for _, a := range g.Accidents(r.start) {
-			r.log.Windows = append(r.log.Windows, history.Window{Fault: a.Name, Begin: a.Begin, End: min(a.End, gone)})
-		}
-	}
+	r.addAccidents(gone)
 	left, err := r.probe(ctx, gone)
 	stop()
 	if err != nil {
 		return nil, err
 	}
 	return append(breaches, left...), r.crew.record(&r.log)
+}
+
+// addAccidents notes what broke by itself, from the round's start until the workers were gone.
+func (r *round) addAccidents(gone int64) {
+	g, ok := r.ground.(ground.Accidental)
+	if !ok {
+		return
+	}
+	at := func(t time.Time) int64 { return history.Now() - int64(time.Since(t)) }
+	for _, a := range g.Accidents() {
+		w := history.Window{Fault: a.Name, Begin: at(a.Begin), End: gone}
+		if !a.End.IsZero() {
+			w.End = at(a.End)
+		}
+		if w.End > r.start && w.Begin < gone {
+			r.log.Windows = append(r.log.Windows, w)
+		}
+	}
 }
 
 // disturb has the faults happen, one step after the other.
