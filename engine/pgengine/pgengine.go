@@ -178,9 +178,9 @@ func (s *store) Update(ctx context.Context, name string, f func(register.Row) (r
 // lock begins a transaction and reads the row, which nobody else writes until its end.
 func (s *store) lock(ctx context.Context, c *pgx.Conn, name string) (row register.Row, err error) {
 	b := &pgx.Batch{}
-	wait, idle := limits(ctx)
+	inQueue, forRow, idle := limits(ctx)
 	b.Queue(begin)
-	b.Queue(queue, name, wait, idle)
+	b.Queue(queue, name, inQueue, forRow, idle)
 	b.Queue(s.sql.lock, name).QueryRow(func(r pgx.Row) (err error) {
 		row, err = scan(r)
 		return err

@@ -83,8 +83,8 @@ const (
 	// queue begins a transaction that locks a row; see limits. It commits without waiting for the disk. Those that
 	// want the row stand in a queue first: a row has none. Each version that is written would wake all who wait, and
 	// by chance one has it next.
-	queue = `SELECT set_config('lock_timeout', $2, true), set_config('idle_in_transaction_session_timeout', $3, true),
-  set_config('synchronous_commit', 'off', true), pg_advisory_xact_lock(hashtextextended($1, 7364))`
+	queue = `SELECT set_config('lock_timeout', $2, true), set_config('idle_in_transaction_session_timeout', $4, true),
+  set_config('synchronous_commit', 'off', true), pg_advisory_xact_lock(hashtextextended($1, 7364)), set_config('lock_timeout', $3, true)`
 
 	notify = "SELECT pg_notify($1, $2)"
 
@@ -97,16 +97,17 @@ const (
   FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1`
 )
 
-// limits are for how long the server lets a step wait for the row, and hold it while nothing comes, as it has
-// them. A process that stops in the midst of a step holds others up for half of a step's time: of a quarter of a lease,
-// where leases are short. The server gives up before the client does, which could only close the connection.
-func limits(ctx context.Context) (wait, idle string) {
+// limits are for how long the server lets a step stand in the queue, wait for the row then, and have that while nothing comes,
+// as it has them. A process that stops in the midst of a step holds others up for half of a step's time: of a quarter
+// of a lease, where leases are short. The server gives up before the client does, which could only close the
+// connection.
+func limits(ctx context.Context) (inQueue, row, idle string) {
 	left := longest
 	if end, ok := ctx.Deadline(); ok {
 		left = min(left, time.Until(end))
 	}
 	ms := func(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) } // 0 would be for ever
-	return ms(left * 4 / 5), ms(left / 2)
+	return ms(left * 3 / 5), ms(left / 5), ms(left / 2)
 }
 
 // longest is the longest time of a step.

@@ -86,20 +86,26 @@ func TestARowThatIsNotToBeHad(t *testing.T) {
 	defer func() { _ = c.Close(context.Background()) }()
 	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
 	expect.OK(t, err)
-	pool := poolAt(t, s.url())
-	store := pgengine.NewStore(pool, "")
-	for range 3 {
-		ctx, cancel := context.WithTimeout(expect.Within(t), 2*time.Second) // as with a lease of four
-		err := store.Update(ctx, "x", func(r register.Row) (register.Next, error) { return register.Next{}, errors.New("it was to be had") })
-		cancel()
-		var failed *engine.Error
-		if !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "sema serve") {
-			t.Errorf("%#v", err)
-		}
+	var all sync.WaitGroup
+	for range 3 { // one waits for the row, the others for that one
+		all.Go(func() {
+			pool := poolAt(t, s.url())
+			store := pgengine.NewStore(pool, "")
+			for range 3 {
+				ctx, cancel := context.WithTimeout(expect.Within(t), 4*time.Second)
+				err := store.Update(ctx, "x", func(r register.Row) (register.Next, error) { return register.Next{}, errors.New("it was to be had") })
+				cancel()
+				var failed *engine.Error
+				if !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "sema serve") {
+					t.Errorf("%#v", err)
+				}
+			}
+			if n := pool.Stat().NewConnsCount(); n != 1 {
+				t.Errorf("%d connections were made, where one is enough", n)
+			}
+		})
 	}
-	if n := pool.Stat().NewConnsCount(); n != 1 {
-		t.Errorf("%d connections were made, where one is enough", n)
-	}
+	all.Wait()
 }
 
 // Processes that want a row at once have it one after the other, in the order in which they came.
@@ -208,7 +214,7 @@ func step(tb testing.TB, e sema.Engine) error {
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	e := engineAt(t, as(t, s, "hasty", "statement_timeout = '1s'"), nil)
+	e := engineAt(t, as(t, s, "hasty", "statement_timeout = '500ms'"), nil)
 	expect.Until(t, "a step", func() bool { return step(t, e) == nil })
 	c := s.connect()
 	defer func() { _ = c.Close(context.Background()) }()
