@@ -266,6 +266,11 @@ func (s *store) with(ctx context.Context, f func(*pgx.Conn) error) error {
 		if failed = f(c); code(failed) == readOnly || c.PgConn().TxStatus() != 'I' {
 			_ = c.Close(ctx)
 		}
+		if c.IsClosed() {
+			// pgx first asks for what is under way to be cancelled, which takes until the server answers again. By then the
+			// step that was given up would have the row, and nobody to end it.
+			_ = c.PgConn().Conn().Close()
+		}
 		return nil
 	})
 	switch {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -166,6 +168,57 @@ func TestNoTransactionIsLeftBehind(t *testing.T) {
 	if expect.Is(t, err, context.Canceled); !c.IsClosed() {
 		t.Errorf("the connection's transaction is in state %c", c.PgConn().TxStatus())
 	}
+}
+
+// closing tells of its end.
+type closing struct {
+	net.Conn
+	over func()
+}
+
+func (c closing) Close() error {
+	c.over()
+	return c.Conn.Close()
+}
+
+// A step that is given up because nothing is answered loses its connection at once, before it is known whether the server
+// can be asked to cancel it: what it left there would have the row some day, and nobody to end it.
+func TestAStepThatIsGivenUpIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	config, err := pgxpool.ParseConfig(s.url())
+	expect.OK(t, err)
+	cut, end := make(chan struct{}), make(chan struct{})
+	dial, first := config.ConnConfig.DialFunc, true
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !first {
+			<-end // nobody can be asked
+			return nil, io.EOF
+		}
+		first = false
+		c, err := dial(ctx, network, address)
+		return closing{c, sync.OnceFunc(func() { close(cut) })}, err
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(expect.Within(t), config)
+	expect.OK(t, err)
+	t.Cleanup(pool.Close)
+	store := pgengine.NewStore(pool, "")
+	_, err = store.Read(expect.Within(t), "x")
+	expect.OK(t, err)
+	expect.OK(t, s.Freeze())
+	defer func() { expect.OK(t, s.Thaw()) }()
+	ctx, cancel := context.WithTimeout(expect.Within(t), time.Second)
+	defer cancel()
+	if err := store.Update(ctx, "x", nil); err == nil {
+		t.Error("it was done")
+	}
+	select {
+	case <-cut:
+	case <-time.After(10 * time.Second): // it would ask for 15
+		t.Error("it has its connection while the server cannot be asked to cancel it")
+	}
+	close(end)
 }
 
 func versionOf(tb testing.TB, s *server) int64 {
