@@ -88,6 +88,9 @@ type Fault struct {
 	// Excuses says what no client can prevent while it lasts.
 	Excuses Excuse
 
+	// Spreads: those whom it hits hold up all others.
+	Spreads bool
+
 	// Alone: no other fault of the ground at the same time.
 	Alone bool
 }
