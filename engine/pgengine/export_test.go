@@ -1,6 +1,9 @@
 package pgengine
 
 import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema/engine/register"
@@ -13,10 +16,18 @@ func NewFlushing(pool *pgxpool.Pool, flush string) (*register.Engine, error) {
 	return register.New(s, nil)
 }
 
-// NewStore is the store of an engine.
-func NewStore(pool *pgxpool.Pool, schema string) interface {
+// Store is what an engine is made of.
+type Store interface {
 	register.Store
 	register.Updater
-} {
+}
+
+// NewStore is the store of an engine.
+func NewStore(pool *pgxpool.Pool, schema string) Store {
 	return &store{lend: lendFrom(pool), sql: statements(schema)}
+}
+
+// NewStoreOn is one on a connection.
+func NewStoreOn(c *pgx.Conn) Store {
+	return &store{lend: func(_ context.Context, f func(*pgx.Conn) error) error { return f(c) }, sql: statements("")}
 }

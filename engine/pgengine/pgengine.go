@@ -157,22 +157,17 @@ func channel(process string) string { return "sema_" + process }
 func (s *store) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
 	var refused error
 	err := s.with(ctx, func(c *pgx.Conn) error {
-		for again := true; again; {
-			row, err := s.lock(ctx, c, name)
-			if err != nil {
-				return unsent(err)
-			}
-			n, err := f(row)
-			if err != nil {
-				refused = err
-				rollBack(ctx, c)
-				return nil
-			}
-			if again, err = s.write(ctx, c, name, row.Version, n); err != nil {
-				return err
-			}
+		row, err := s.lock(ctx, c, name)
+		if err != nil {
+			return unsent(err)
 		}
-		return nil
+		n, err := f(row)
+		if err != nil {
+			refused = err
+			rollBack(ctx, c)
+			return nil
+		}
+		return s.write(ctx, c, name, row.Version, n)
 	})
 	if refused != nil {
 		return refused
@@ -183,8 +178,9 @@ func (s *store) Update(ctx context.Context, name string, f func(register.Row) (r
 // lock begins a transaction and reads the row, which nobody else writes until its end.
 func (s *store) lock(ctx context.Context, c *pgx.Conn, name string) (row register.Row, err error) {
 	b := &pgx.Batch{}
+	inQueue, forRow, idle := limits(ctx)
 	b.Queue(begin)
-	b.Queue(settings)
+	b.Queue(queue, name, inQueue, forRow, idle)
 	b.Queue(s.sql.lock, name).QueryRow(func(r pgx.Row) (err error) {
 		row, err = scan(r)
 		return err
@@ -195,23 +191,19 @@ func (s *store) lock(ctx context.Context, c *pgx.Conn, name string) (row registe
 	return row, err
 }
 
-// write writes the row and ends the transaction. again says that somebody else has
-// written the first row of this name.
-func (s *store) write(ctx context.Context, c *pgx.Conn, name string, version int64, n register.Next) (again bool, err error) {
+// write writes the row, ends the transaction, and waits for the disk if it has to.
+func (s *store) write(ctx context.Context, c *pgx.Conn, name string, version int64, n register.Next) (err error) {
 	b, committed, done := &pgx.Batch{}, false, false
-	rows := func(tag pgconn.CommandTag) error {
-		again = version == 0 && tag.RowsAffected() == 0
-		if tag.RowsAffected() != 1 && !again {
+	sql, words := s.sql.insert, values(name, n)
+	if version != 0 {
+		sql, words = s.sql.update, append(words, version)
+	}
+	b.Queue(sql, words...).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() != 1 {
 			return fmt.Errorf("%d rows of the semaphore were written", tag.RowsAffected())
 		}
 		return nil
-	}
-	if version == 0 {
-		b.Queue(lockName, name)
-		b.Queue(s.sql.insert, values(name, n)...).Exec(rows)
-	} else {
-		b.Queue(s.sql.update, append(values(name, n), version)...).Exec(rows)
-	}
+	})
 	b.Queue(commit).Exec(func(pgconn.CommandTag) error { committed, done = true, n.Lazy; return nil })
 	if !n.Lazy {
 		// A transaction that has written something waits for all that was written before
@@ -220,22 +212,22 @@ func (s *store) write(ctx context.Context, c *pgx.Conn, name string, version int
 		b.Queue(s.sql.flush)
 		b.Queue(commit).Exec(func(pgconn.CommandTag) error { done = true; return nil })
 	}
-	if version != 0 && len(n.Tell) > 0 {
+	if len(n.Tell) > 0 {
 		queueNews(b, n.Tell)
 	}
 	switch err = c.SendBatch(ctx, b).Close(); {
 	case err == nil || done: // or nobody was told: they find out
-		return again, nil
+		return nil
 	case committed:
 		e := explain(err)
 		e.NotExecuted = false
 		err = e
 	}
 	rollBack(ctx, c)
-	return false, err
+	return err
 }
 
-// rollBack ends a transaction. A connection that cannot do so is closed by the pool.
+// rollBack ends a transaction. A connection that cannot do so is closed.
 func rollBack(ctx context.Context, c *pgx.Conn) {
 	_, _ = c.Exec(ctx, "ROLLBACK")
 }
@@ -270,8 +262,14 @@ func (s *store) with(ctx context.Context, f func(*pgx.Conn) error) error {
 			}
 			s.known.Store(true)
 		}
-		if failed = f(c); code(failed) == readOnly {
-			_ = c.Close(ctx) // or the pool would keep to a standby
+		// The pool must not keep to a standby, nor, until it lends that again, to a transaction that has the row.
+		if failed = f(c); code(failed) == readOnly || c.PgConn().TxStatus() != 'I' {
+			_ = c.Close(ctx)
+		}
+		if c.IsClosed() {
+			// pgx first asks for what is under way to be cancelled, which takes until the server answers again. By then the
+			// step that was given up would have the row, and nobody to end it.
+			_ = c.PgConn().Conn().Close()
 		}
 		return nil
 	})

@@ -2,7 +2,9 @@ package pgengine
 
 import (
 	"context"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -78,13 +80,13 @@ const (
 
 	now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-	// settings of the transaction that locks a row. A process that stops in the midst
-	// of it holds others up for three seconds. It commits without waiting for the disk.
-	settings = `SELECT set_config('lock_timeout', '4s', true), set_config('idle_in_transaction_session_timeout', '3s', true),
-  set_config('synchronous_commit', 'off', true)`
+	// queue begins a transaction that locks a row; see limits. It commits without waiting for the disk. Those that
+	// want the row stand in a queue first: a row has none. Each version that is written would wake all who wait, and
+	// by chance one has it next.
+	queue = `SELECT set_config('lock_timeout', $2, true), set_config('idle_in_transaction_session_timeout', $4, true),
+  set_config('synchronous_commit', 'off', true), pg_advisory_xact_lock(hashtextextended($1, 7364)), set_config('lock_timeout', $3, true)`
 
-	lockName = "SELECT pg_advisory_xact_lock(hashtextextended($1, 7364))"
-	notify   = "SELECT pg_notify($1, $2)"
+	notify = "SELECT pg_notify($1, $2)"
 
 	// Whoever listens has this lock; so whoever can have it as well sees that nobody
 	// does.
@@ -94,6 +96,22 @@ const (
   SELECT version, at, state, heads, ARRAY(SELECT h FROM unnest(heads) h WHERE pg_try_advisory_xact_lock_shared(hashtextextended(h, 7365))) AS dead
   FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1`
 )
+
+// limits are for how long the server lets a step stand in the queue, wait for the row then, and have that while nothing comes,
+// as it has them. A process that stops in the midst of a step holds others up for half of a step's time: of a quarter
+// of a lease, where leases are short. The server gives up before the client does, which could only close the
+// connection.
+func limits(ctx context.Context) (inQueue, row, idle string) {
+	left := longest
+	if end, ok := ctx.Deadline(); ok {
+		left = min(left, time.Until(end))
+	}
+	ms := func(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) } // 0 would be for ever
+	return ms(left * 3 / 5), ms(left / 5), ms(left / 2)
+}
+
+// longest is the longest time of a step.
+const longest = 5 * time.Second
 
 func statements(schema string) queries {
 	in := func(s string) string { return strings.ReplaceAll(s, table, Table(schema)) }
@@ -108,13 +126,11 @@ func statements(schema string) queries {
 		swap:       in(set + if2),
 		swapLazily: in(set + " FROM (SELECT set_config('synchronous_commit', 'off', true)) lazily" + if2),
 		update:     in(set + if1),
-		insert: in(`INSERT INTO sema_state (name, version, at, until, heads, lim, used, waiting, state)
-  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
-  WHERE NOT EXISTS (SELECT 1 FROM sema_state WHERE name = $1)`),
-		flush: "SELECT pg_logical_emit_message(true, 'sema', '')",
-		names: in("SELECT name FROM sema_state WHERE until > " + now),
-		hold:  in("SELECT " + now + ", version, at, state FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1 FOR SHARE"),
-		sweep: in("DELETE FROM sema_state WHERE until < " + now),
+		insert:     in("INSERT INTO sema_state (name, version, at, until, heads, lim, used, waiting, state) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+		flush:      "SELECT pg_logical_emit_message(true, 'sema', '')",
+		names:      in("SELECT name FROM sema_state WHERE until > " + now),
+		hold:       in("SELECT " + now + ", version, at, state FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1 FOR SHARE"),
+		sweep:      in("DELETE FROM sema_state WHERE until < " + now),
 	}
 }
 

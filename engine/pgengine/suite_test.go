@@ -69,7 +69,7 @@ func openPooled(tb testing.TB) enginetest.Store {
 	expect.OK(tb, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var keeping sync.WaitGroup
-	keeping.Go(func() { pooler.Keep(ctx) }) // PgBouncer 1.18 ends now and then when a client goes: "bad client state"
+	keeping.Go(func() { pooler.Keep(ctx, nil) }) // PgBouncer 1.18 ends now and then when a client goes: "bad client state"
 	tb.Cleanup(func() {
 		cancel()
 		keeping.Wait()

@@ -6,7 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +78,149 @@ func TestAProcessThatStandsStillInTheMidstOfAStep(t *testing.T) {
 	expect.OK(t, q.Release())
 }
 
+// A step that waits in vain for a row that somebody has is given up by the server, before its time is over: the connection stays
+// as it is.
+func TestARowThatIsNotToBeHad(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	expect.OK(t, step(t, engineAt(t, s.url(), nil)))
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
+	expect.OK(t, err)
+	var all sync.WaitGroup
+	for range 3 { // one waits for the row, the others for that one
+		all.Go(func() {
+			pool := poolAt(t, s.url())
+			store := pgengine.NewStore(pool, "")
+			for range 3 {
+				ctx, cancel := context.WithTimeout(expect.Within(t), 4*time.Second)
+				err := store.Update(ctx, "x", func(r register.Row) (register.Next, error) { return register.Next{}, errors.New("it was to be had") })
+				cancel()
+				var failed *engine.Error
+				if !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "sema serve") {
+					t.Errorf("%#v", err)
+				}
+			}
+			if n := pool.Stat().NewConnsCount(); n != 1 {
+				t.Errorf("%d connections were made, where one is enough", n)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Processes that want a row at once have it one after the other, in the order in which they came.
+func TestThoseWhoWantARowStandInAQueue(t *testing.T) {
+	t.Parallel()
+	const processes = 6
+	s := startServer(t)
+	expect.OK(t, step(t, engineAt(t, s.url(), nil)))
+	stores := make([]register.Updater, processes)
+	for i := range stores {
+		store := pgengine.NewStore(poolAt(t, s.url()), "")
+		_, err := store.Read(expect.Within(t), "x") // it has a connection
+		expect.OK(t, err)
+		stores[i] = store
+	}
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
+	expect.OK(t, err)
+	had := make(chan int, processes)
+	var all sync.WaitGroup
+	for i, store := range stores {
+		all.Go(func() {
+			err := store.Update(expect.Within(t), "x", func(r register.Row) (register.Next, error) {
+				had <- i
+				return register.Next{Data: r.Data, Version: r.Version + 1, Until: math.MaxInt64}, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		expect.Until(t, "one more that waits", func() bool {
+			waiting := 0
+			expect.OK(t, c.QueryRow(expect.Within(t), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting))
+			return waiting == i+1
+		})
+	}
+	_, err = c.Exec(expect.Within(t), "ROLLBACK")
+	expect.OK(t, err)
+	all.Wait()
+	for want := range processes {
+		if got := <-had; got != want {
+			t.Errorf("%d had it in place of %d", got, want)
+		}
+	}
+}
+
+// A step whose time is over in its midst leaves no transaction behind, which would have the row until somebody borrows that
+// connection.
+func TestNoTransactionIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	c := startServer(t).connect()
+	ctx, cancel := context.WithCancel(expect.Within(t))
+	err := pgengine.NewStoreOn(c).Update(ctx, "x", func(register.Row) (register.Next, error) {
+		cancel()
+		return register.Next{}, context.Canceled
+	})
+	if expect.Is(t, err, context.Canceled); !c.IsClosed() {
+		t.Errorf("the connection's transaction is in state %c", c.PgConn().TxStatus())
+	}
+}
+
+// closing tells of its end.
+type closing struct {
+	net.Conn
+	over func()
+}
+
+func (c closing) Close() error {
+	c.over()
+	return c.Conn.Close()
+}
+
+// A step that is given up because nothing is answered loses its connection at once, before it is known whether the server
+// can be asked to cancel it: what it left there would have the row some day, and nobody to end it.
+func TestAStepThatIsGivenUpIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	config, err := pgxpool.ParseConfig(s.url())
+	expect.OK(t, err)
+	cut, end := make(chan struct{}), make(chan struct{})
+	dial, first := config.ConnConfig.DialFunc, true
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !first {
+			<-end // nobody can be asked
+			return nil, io.EOF
+		}
+		first = false
+		c, err := dial(ctx, network, address)
+		return closing{c, sync.OnceFunc(func() { close(cut) })}, err
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(expect.Within(t), config)
+	expect.OK(t, err)
+	t.Cleanup(pool.Close)
+	store := pgengine.NewStore(pool, "")
+	_, err = store.Read(expect.Within(t), "x")
+	expect.OK(t, err)
+	expect.OK(t, s.Freeze())
+	defer func() { expect.OK(t, s.Thaw()) }()
+	ctx, cancel := context.WithTimeout(expect.Within(t), time.Second)
+	defer cancel()
+	if err := store.Update(ctx, "x", nil); err == nil {
+		t.Error("it was done")
+	}
+	select {
+	case <-cut:
+	case <-time.After(10 * time.Second): // it would ask for 15
+		t.Error("it has its connection while the server cannot be asked to cancel it")
+	}
+	close(end)
+}
+
 func versionOf(tb testing.TB, s *server) int64 {
 	tb.Helper()
 	row, err := pgengine.NewStore(poolAt(tb, s.url()), "").Read(expect.Within(tb), "x")
@@ -120,7 +267,7 @@ func step(tb testing.TB, e sema.Engine) error {
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	e := engineAt(t, as(t, s, "hasty", "statement_timeout = '1s'"), nil)
+	e := engineAt(t, as(t, s, "hasty", "statement_timeout = '500ms'"), nil)
 	expect.Until(t, "a step", func() bool { return step(t, e) == nil })
 	c := s.connect()
 	defer func() { _ = c.Close(context.Background()) }()

@@ -104,36 +104,12 @@ func TestOnlyTheFirstListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const processes, listeners = 30, 8
 		h := newHall()
-		open := func() *sema.Semaphore {
-			e, err := register.New(h, nil)
-			expect.OK(t, err)
-			t.Cleanup(func() { _ = e.Close() })
-			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
-			expect.OK(t, err)
-			return s
-		}
 		listen := func() int {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return len(h.ears)
 		}
-		first, err := open().Acquire(t.Context())
-		expect.OK(t, err)
-		served := make(chan int)
-		for i := range processes {
-			s := open()
-			go func() {
-				p, err := s.Acquire(t.Context())
-				if err == nil {
-					served <- i
-					err = p.Release()
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			}()
-			time.Sleep(time.Millisecond) // so that they come in order
-		}
+		first, served := crowd(t, h, processes)
 		time.Sleep(10 * time.Second)
 		if n := listen(); n != listeners {
 			t.Errorf("%d processes listen", n)
@@ -153,4 +129,64 @@ func TestOnlyTheFirstListen(t *testing.T) {
 			t.Errorf("%d processes listen, and nobody waits", n)
 		}
 	})
+}
+
+// A process that was served, beside many that wait, makes room for the next one that is to be told.
+func TestThoseWhoWereServedListenNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const processes, listeners = 60, 8
+		h := newHall()
+		first, served := crowd(t, distant{h}, processes)
+		time.Sleep(time.Minute)
+		began := time.Now()
+		expect.OK(t, first.Release())
+		for want := range processes {
+			if got := <-served; got != want {
+				t.Errorf("%d was served in place of %d", got, want)
+			}
+		}
+		h.mu.Lock()
+		most := h.most
+		h.mu.Unlock()
+		if most > listeners+1 { // one has been served and has not given back
+			t.Errorf("%d processes listened at once", most)
+		}
+		// The first of those who do not listen may have looked just before.
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("all were served after %v", took)
+		}
+		time.Sleep(time.Second) // for the last one to give back
+	})
+}
+
+// crowd has so many processes wait, one after the other, for a permit, which each gives back at once. It returns that
+// permit, and a channel with those that are served.
+func crowd(t *testing.T, store register.Store, processes int) (*sema.Permit, chan int) {
+	t.Helper()
+	open := func() *sema.Semaphore {
+		e, err := register.New(store, nil)
+		expect.OK(t, err)
+		t.Cleanup(func() { _ = e.Close() })
+		s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
+		expect.OK(t, err)
+		return s
+	}
+	first, err := open().Acquire(t.Context())
+	expect.OK(t, err)
+	served := make(chan int)
+	for i := range processes {
+		s := open()
+		go func() {
+			p, err := s.Acquire(t.Context())
+			if err == nil {
+				served <- i
+				err = p.Release()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(50 * time.Millisecond) // so that they come in order
+	}
+	return first, served
 }

@@ -244,6 +244,16 @@ func (e *Engine) deaf(before time.Time) {
 	}
 }
 
+// hush ends at once that this process is told of what others do, if no semaphore needs it: others are to be told in its place.
+func (e *Engine) hush() {
+	needed := e.needsEar()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ear.runs && !needed {
+		e.ear.stop()
+	}
+}
+
 // needsEar reports whether a semaphore needs the process to be told of what others do.
 func (e *Engine) needsEar() bool {
 	e.mu.Lock()

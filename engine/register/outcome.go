@@ -30,6 +30,7 @@ type outcome struct {
 	exact   bool // it needs the exact time, or to know who listens
 	created bool
 	near    bool                   // this process is among those that are served next
+	crowd   bool                   // and there may be others behind those
 	via     func(engine.ID) string // see ledger.Ledger
 }
 
@@ -119,7 +120,7 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 	w := pack.Writer{B: make([]byte, 0, len(m.Data)+128)}
 	snapshot.Append(&w)
 	first := line(m.ledger, maxHeads)
-	o.near = slices.Contains(first, e.process)
+	o.near, o.crowd = slices.Contains(first, e.process), len(first) == maxHeads
 	heads := slices.DeleteFunc(first, func(p string) bool { return p == e.process && !hears || p != e.process && !slices.Contains(m.Heads, p) })
 	o.next = Next{
 		Data: w.B, Version: after(m.Version, now), At: now, Until: until(snapshot), Heads: heads, Tell: messages(o.news, e.process),
@@ -183,9 +184,10 @@ func until(s ledger.Snapshot) int64 {
 
 // line lists processes that wait, in the order in which they are served, at most so many of them.
 func line(l *ledger.Ledger, most int) (list []string) {
+	seen := map[string]bool{}
 	l.InService(func(client string) bool {
-		if process := processOf(client); !slices.Contains(list, process) {
-			list = append(list, process)
+		if process := processOf(client); !seen[process] {
+			seen[process], list = true, append(list, process)
 		}
 		return len(list) < most
 	})

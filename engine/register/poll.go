@@ -15,8 +15,26 @@ const (
 	// nothing is waited for.
 	pollHeld = time.Second
 
-	maxPoll = 2 * time.Second
+	// maxPoll is the longest pause between two looks of one that waits, and standing is by how much pauses grow
+	// beside a queue in which nobody is served.
+	maxPoll  = 5 * time.Second
+	standing = 4
 )
+
+// pause is when one looks again that has so many processes before it, of which some have gone since its last look; fewer than
+// none: it was not behind them. Those far behind look when they will have half of the way behind them, so that the
+// reads of all grow with how many are served, and hardly with how many wait.
+func pause(poll time.Duration, ahead, gone int, since time.Duration) time.Duration {
+	least := min(maxPoll, poll*time.Duration(8+ahead)/8)
+	if ahead < maxHeads || gone < 0 {
+		return least
+	}
+	most := min(maxPoll, standing*least)
+	if gone == 0 {
+		return most
+	}
+	return min(most, max(least, since*time.Duration(ahead+1-maxHeads)/time.Duration(2*gone)))
+}
 
 // watch has this process told of what others do, or the row read every now and then, while it waits for
 // something or holds something.
@@ -31,7 +49,7 @@ func (s *semaphore) watch() {
 	defer s.mu.Unlock()
 	switch {
 	case s.looks == nil:
-		s.looks = time.NewTimer(s.engine.poll)
+		s.looks, s.ahead = time.NewTimer(s.engine.poll), -1
 		s.engine.start(s.poll)
 	case s.seldom && s.has(isTicket): // it has begun to wait
 		s.looks.Reset(s.engine.poll)
@@ -86,7 +104,7 @@ func (s *semaphore) look() time.Duration {
 	defer cancel()
 	row, err := s.engine.read(ctx, s.name)
 	if err != nil {
-		return maxPoll
+		return max(pollHeld, s.engine.poll)
 	}
 	m, err := row.load()
 	if err != nil || row.Version < version && row.Version != 0 {
@@ -96,7 +114,8 @@ func (s *semaphore) look() time.Duration {
 	ahead := slices.Index(line(m.ledger, math.MaxInt), s.engine.process)
 	near, told := ahead >= 0 && ahead < maxHeads, slices.Contains(row.Heads, s.engine.process)
 	s.mu.Lock()
-	s.near = near
+	next := pause(s.engine.poll, max(0, ahead), s.ahead-ahead, time.Since(s.looked))
+	s.near, s.ahead, s.looked = near, ahead, time.Now()
 	s.mu.Unlock()
 	recheck := time.Duration(0)
 	if end, held := m.ledger.NextEnd(); held && (near || end <= now) {
@@ -111,7 +130,7 @@ func (s *semaphore) look() time.Duration {
 		s.add(p)
 		<-p.done
 	}
-	return min(maxPoll, s.engine.poll*time.Duration(8+max(0, ahead))/8)
+	return next
 }
 
 // compare is what the session is to be told of a ledger that others have changed. recheck is

@@ -38,6 +38,9 @@ type semaphore struct {
 	seldom  bool        // nothing is waited for, so that this may take a while
 	version int64       // the last one that this process wrote
 	near    bool        // this process is among those that are served next
+	crowd   bool        // and there were others behind those when it waited
+	ahead   int         // at the last look: how many processes were to be served before; -1: it waited for nothing
+	looked  time.Time   // when that was
 	keeps   time.Time   // until when others may have to be told of it that it is to give something back
 
 	// Of the step, of which there is one at a time.
@@ -136,8 +139,21 @@ func (s *semaphore) step(calls []*pending) {
 		s.turn()
 	}
 	s.watch()
+	s.leave(o.crowd)
 	if o.created {
 		s.engine.sweep()
+	}
+}
+
+// leave has others be told in this process's place, at once, if it does not wait any more where many did.
+func (s *semaphore) leave(crowd bool) {
+	waits := s.has(isTicket)
+	s.mu.Lock()
+	s.crowd = crowd || s.crowd && !waits
+	left := s.crowd && !waits
+	s.mu.Unlock()
+	if left {
+		s.engine.hush()
 	}
 }
 
@@ -147,7 +163,7 @@ func (s *semaphore) needsEar() bool {
 	s.mu.Lock()
 	near, keeps := s.near, time.Now().Before(s.keeps)
 	s.mu.Unlock()
-	return keeps || near && s.has(isTicket)
+	return keeps && s.has(isPermit) || near && s.has(isTicket)
 }
 
 // has reports whether one of the sessions knows of such a ticket or permit.

@@ -57,41 +57,29 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 
 // State implements engine.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {
-	name := s.semaphore.name
-	if s.closed.Load() {
-		return engine.State{}, closed("state", name)
-	}
-	l, now, err := s.read(ctx)
-	if err != nil {
-		return engine.State{}, fail("state", name, err, true)
-	}
-	return l.State(now), nil
+	return see(ctx, s, "state", (*ledger.Ledger).State)
 }
 
 // Reports implements engine.Reporting.
 func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
-	name := s.semaphore.name
-	if s.closed.Load() {
-		return engine.Reports{}, closed("reports", name)
-	}
-	l, now, err := s.read(ctx)
-	if err != nil {
-		return engine.Reports{}, fail("reports", name, err, true)
-	}
-	return l.Reports(now), nil
+	return see(ctx, s, "reports", (*ledger.Ledger).Reports)
 }
 
-// read is the semaphore as the store has it, and its time.
-func (s *session) read(ctx context.Context) (l *ledger.Ledger, now int64, err error) {
-	row, err := apart(ctx, func(ctx context.Context) (Row, error) { return s.engine.store.Read(ctx, s.semaphore.name) })
-	if err != nil {
-		return nil, 0, err
+// see is something of the semaphore as the store has it.
+func see[T any](ctx context.Context, s *session, op string, of func(l *ledger.Ledger, now int64) T) (none T, err error) {
+	name := s.semaphore.name
+	if s.closed.Load() {
+		return none, closed(op, name)
 	}
-	snapshot, err := row.snapshot()
-	if err != nil {
-		return nil, 0, err
+	row, err := apart(ctx, func(ctx context.Context) (Row, error) { return s.engine.store.Read(ctx, name) })
+	var m *mine
+	if err == nil {
+		m, err = row.load()
 	}
-	return ledger.Load(snapshot), row.time(), nil
+	if err != nil {
+		return none, fail(op, name, err, true)
+	}
+	return of(m.ledger, row.time()), nil
 }
 
 // Close implements engine.Session. Tickets that still wait leave the queue, for nobody

@@ -19,6 +19,7 @@ type hall struct {
 	shelf
 	row  chan struct{} // whoever has put something in has all rows locked
 	ears map[string]func(string)
+	most int // that heard at once
 }
 
 func newHall() *hall {
@@ -32,6 +33,7 @@ func (h *hall) Listen(ctx context.Context, process string, heard func(string), u
 		if h.ears[process] = f; f == nil {
 			delete(h.ears, process)
 		}
+		h.most = max(h.most, len(h.ears))
 	}
 	set(heard)
 	up()

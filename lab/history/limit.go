@@ -38,7 +38,22 @@ func (j *judge) caps(sem int) (breaches []Breach) {
 			breaches = append(breaches, j.atOnce(sem, byKey[key], "the cap of "+key+" is", func(*acquisition, int64, int64) int { return most })...)
 		}
 	}
+	for i := range breaches {
+		breaches[i].Excused = cmp.Or(breaches[i].Excused, j.capForgotten(sem, breaches[i].At))
+	}
 	return breaches
+}
+
+// capForgotten is a fault before a time by which a server forgot all, if an operator's limit may have been the first that it
+// was told of then: that comes without a cap, and stays.
+func (j *judge) capForgotten(sem int, at int64) string {
+	for i := range j.Windows {
+		w := &j.Windows[i]
+		if w.Limit && w.Begin <= at && slices.ContainsFunc(j.limits[sem], func(s setting) bool { return s.answer >= w.Begin && s.call <= w.End+int64(Slack) }) {
+			return w.Fault
+		}
+	}
+	return ""
 }
 
 // atOnce judges some acquisitions of a semaphore by a bound: that for what the last of

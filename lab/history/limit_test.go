@@ -39,6 +39,13 @@ func TestLimit(t *testing.T) {
 		{name: "more than the cap, by a server that forgot", record: write(keys(1), hold(1, 1, 10, 20, 500, key("a")),
 			hold(2, 2, 10, 21, 500, key("a")), fault(5, 26, excusesLimit)), breaks: 1, excused: 1},
 
+		{name: "more than the cap, long after a server forgot", record: write(keys(1), fault(25, 26, excusesLimit),
+			hold(1, 1, 4000, 4010, 4500, key("a")), hold(2, 2, 4000, 4011, 4500, key("a"))), breaks: 1},
+		{name: "more than the cap, in place of which a server that forgot has an operator's limit", record: write(keys(1), set(2, 20, 28), fault(25, 26, excusesLimit),
+			hold(1, 1, 4000, 4010, 4500, key("a")), hold(2, 2, 4000, 4011, 4500, key("a"))), breaks: 1, excused: 1},
+		{name: "more than the cap, and an operator's limit long after a server forgot", record: write(keys(1), set(2, 2000, 2010), fault(25, 26, excusesLimit),
+			hold(1, 1, 4000, 4010, 4500, key("a")), hold(2, 2, 4000, 4011, 4500, key("a"))), breaks: 1},
+
 		{name: "slots of their own", record: write(hold(1, 1, 10, 20, 30, token(7, 1)), hold(2, 2, 15, 25, 60, token(8, 0)))},
 		{name: "a slot twice at once", record: write(hold(1, 1, 10, 20, 30, token(7, 1)), hold(2, 2, 15, 25, 60, token(8, 1))), breaks: 1},
 

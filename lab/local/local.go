@@ -132,15 +132,26 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.launch(ctx, cmd)
 }
 
-// Keep starts the server again whenever it ends, until ctx does: as what watches over services would.
-func (s *Server) Keep(ctx context.Context) {
+// Keep starts the server again whenever it ends, until ctx does: as what watches over services would. It says when the
+// server has ended and when it serves again; serves may be nil.
+func (s *Server) Keep(ctx context.Context, serves func(bool)) {
+	tell := func(does bool) {
+		if serves != nil {
+			serves(does)
+		}
+	}
 	for {
 		_, done := s.running()
 		select {
 		case <-ctx.Done():
 			return
 		case <-done:
-			_ = s.Restart(ctx) // again, if it has ended again
+			tell(false)
+			err := errors.New("not yet")
+			for err != nil && ctx.Err() == nil {
+				err = s.Restart(ctx) // again, if it has ended again
+			}
+			tell(true)
 		}
 	}
 }

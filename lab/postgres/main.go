@@ -46,10 +46,11 @@ func main() {
 	turn := flag.Duration("turn", 2*time.Second, "how long that is")
 	crowd := flag.Int("waiting", 1000, "how many processes wait for one permit; 0: none")
 	old := flag.Duration("old", 10*time.Minute, "how long an old transaction lasts")
+	only := flag.String("only", "", "measure this part alone: pairs, hand-off, bystanders, old or waiting")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
-	if err := run(ctx, *file, *docs, *played, *draw, plan{measure.Plan{Rounds: *rounds, Round: *turn, Warmup: *turn / 2, Strict: true}, *old, *crowd}); err != nil {
+	if err := run(ctx, *file, *docs, *played, *draw, plan{measure.Plan{Rounds: *rounds, Round: *turn, Warmup: *turn / 2, Strict: true}, *old, *crowd, *only}); err != nil {
 		fmt.Fprintln(os.Stderr, "postgres:", err)
 		os.Exit(1)
 	}
@@ -59,6 +60,7 @@ type plan struct {
 	measure.Plan
 	old   time.Duration
 	crowd int
+	only  string
 }
 
 func run(ctx context.Context, file, docs, played string, draw bool, p plan) error {

@@ -37,8 +37,25 @@ const (
 	byAdvisory = "advisory"
 )
 
+// part is one of what is measured.
+type part struct {
+	name    string
+	measure func(*results, context.Context, plan, *bench) error
+}
+
+var parts = []part{
+	{"pairs", (*results).contend}, {handOff, (*results).handOffs}, {beside, (*results).bystanders}, {oldTx, (*results).oldTransaction},
+	{"waiting", (*results).waiters},
+}
+
+// measure measures all parts, or the one that the plan names, and keeps the figures of the others then.
 func (r *results) measure(ctx context.Context, p plan, save func() error) (err error) {
-	*r = results{Go: strings.TrimPrefix(runtime.Version(), "go"), Rounds: p.Rounds, Faults: r.Faults}
+	if p.only == "" {
+		*r = results{Faults: r.Faults}
+	} else if !slices.ContainsFunc(parts, func(one part) bool { return one.name == p.only }) {
+		return fmt.Errorf("there is no part %q; try: -only waiting", p.only)
+	}
+	r.Go, r.Rounds = strings.TrimPrefix(runtime.Version(), "go"), p.Rounds
 	b, err := newBench(ctx)
 	if err != nil {
 		return err
@@ -51,15 +68,21 @@ func (r *results) measure(ctx context.Context, p plan, save func() error) (err e
 	err = c.QueryRow(ctx, "SHOW server_version").Scan(&r.Server)
 	_ = c.Close(ctx) // it was asked only
 	r.Server, _, _ = strings.Cut(r.Server, " ")
-	for _, part := range []func(context.Context, plan, *bench) error{r.contend, r.handOffs, r.bystanders, r.oldTransaction, r.waiters} {
-		if err == nil {
-			if err = part(ctx, p, b); err == nil {
+	for _, one := range parts {
+		if err == nil && (p.only == "" || p.only == one.name) {
+			if err = one.measure(r, ctx, p, b); err == nil {
 				err = save()
 			}
 			b.closeTo(1) // the server stays
 		}
 	}
 	return err
+}
+
+// note notes a ratio, in place of one that was measured before.
+func (r *results) note(row, beside string, is measure.Spread) {
+	r.Ratios = slices.DeleteFunc(r.Ratios, func(one ratio) bool { return one.Row == row && (one.Beside == beside || row == oldTx) })
+	r.Ratios = append(r.Ratios, ratio{row, beside, is})
 }
 
 // turns has players take turns, and returns what each did, by name.
@@ -74,7 +97,7 @@ func turns(ctx context.Context, p plan, row string, players []measure.Player) (*
 
 // beside notes a figure of one contestant over that of another one.
 func (r *results) beside(c *measure.Case, row, one, other string, f measure.Figure) {
-	r.Ratios = append(r.Ratios, ratio{row, other, c.Ratio(c.Series(one), c.Series(other), f)})
+	r.note(row, other, c.Ratio(c.Series(one), c.Series(other), f))
 }
 
 // contend measures pairs of acquire and release.
@@ -131,7 +154,7 @@ func (r *results) contend(ctx context.Context, p plan, b *bench) error {
 		case fleet:
 			r.beside(c, fleet99, ours, bySlots, measure.P99)
 		case hot:
-			r.Ratios = append(r.Ratios, ratio{hot, behind, c.Ratio(c.Series(behind), c.Series(bySlots), measure.Rate)})
+			r.note(hot, behind, c.Ratio(c.Series(behind), c.Series(bySlots), measure.Rate))
 		}
 		b.closeTo(1)
 	}
@@ -176,6 +199,9 @@ func (b *bench) pair(ctx context.Context, name string) (*pair, error) {
 	return p, err
 }
 
+// idle is how long nothing happens before each hand-off, and before what it is measured beside: processes that have slept are slower.
+const idle = 20 * time.Millisecond
+
 // next hands the permit to the other process, which has queued for it, and returns how long that took.
 func (p *pair) next(ctx context.Context) (time.Duration, error) {
 	type got struct {
@@ -189,7 +215,7 @@ func (p *pair) next(ctx context.Context) (time.Duration, error) {
 		permit, err := p.sems[p.turn].Acquire(ctx)
 		told <- got{permit, time.Now(), err}
 	}()
-	time.Sleep(20 * time.Millisecond) // for it to queue
+	time.Sleep(idle) // for it to queue
 	began := time.Now()
 	if err := p.has.Release(); err != nil {
 		return 0, err
@@ -215,6 +241,7 @@ func (r *results) handOffs(ctx context.Context, p plan, b *bench) error {
 		}},
 		{Name: "floor", Play: func(ctx context.Context, length time.Duration) (measure.Round, error) {
 			return timed(ctx, length, func(ctx context.Context) (time.Duration, error) {
+				time.Sleep(idle)
 				began := time.Now()
 				for _, sql := range []string{"SELECT 1", "SELECT 1", "SELECT pg_logical_emit_message(true, 'sema', '')"} {
 					if _, err := pool.Exec(ctx, sql); err != nil {
@@ -305,7 +332,7 @@ func (r *results) oldTransaction(ctx context.Context, p plan, b *bench) error {
 	}
 	if err == nil {
 		both := measure.Case{}
-		r.Ratios = append(r.Ratios, ratio{oldTx, p.old.String(), both.Ratio(rates[1], rates[0], measure.Rate)})
+		r.note(oldTx, p.old.String(), both.Ratio(rates[1], rates[0], measure.Rate))
 	}
 	return err
 }
@@ -324,7 +351,7 @@ const crowdLease = 10 * time.Minute
 
 // waiters has many engines wait for one permit, which each gives back at once.
 func (r *results) waiters(ctx context.Context, p plan, b *bench) error {
-	const idle = 20 * time.Second
+	const watched = 20 * time.Second
 	processes := p.crowd
 	if processes == 0 {
 		return nil
@@ -383,18 +410,18 @@ func (r *results) waiters(ctx context.Context, p plan, b *bench) error {
 	}
 	listeners := func() error {
 		n := 0
-		err := pool.QueryRow(ctx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted").Scan(&n)
+		err := pool.QueryRow(ctx, "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted AND state = 'idle'").Scan(&n)
 		w.Listeners = max(w.Listeners, n)
 		return err
 	}
-	for began := time.Now(); time.Since(began) < idle && err == nil; time.Sleep(time.Second) {
+	for began := time.Now(); time.Since(began) < watched && err == nil; time.Sleep(time.Second) {
 		err = listeners()
 	}
 	after, err2 := b.cpu()
 	if err != nil || err2 != nil {
 		return fmt.Errorf("the crowd: %v, %v", err, err2)
 	}
-	w.Core = (after - before).Seconds() / idle.Seconds()
+	w.Core = (after - before).Seconds() / watched.Seconds()
 	began := time.Now()
 	if err := held.Release(); err != nil {
 		return err

@@ -38,7 +38,7 @@ func newCluster(ctx context.Context, kind string, h *host) (Ground, error) {
 	s.masters = s.clusterMasters
 	s.whole = s.clusterWhole
 	s.faults = append(s.serverFaults(), s.clusterFaults()...)
-	s.faults = append(s.faults, networkFaults(true, s.wires)...)
+	s.faults = append(s.faults, networkFaults(true, false, s.wires)...)
 	return s, s.Settle(ctx)
 }
 

@@ -35,6 +35,18 @@ type Ground interface {
 	Close()
 }
 
+// Accidental is a Ground on which something breaks that nobody has broken.
+type Accidental interface {
+	// Accidents lists what has broken by itself, in order.
+	Accidents() []Accident
+}
+
+// Accident is something that broke by itself, for everybody.
+type Accident struct {
+	Name       string
+	Begin, End time.Time // End is zero: it is broken still
+}
+
 // Sites is how many sites every ground has.
 const Sites = 3
 
@@ -75,6 +87,9 @@ type Fault struct {
 
 	// Excuses says what no client can prevent while it lasts.
 	Excuses Excuse
+
+	// Spreads: those whom it hits hold up all others.
+	Spreads bool
 
 	// Alone: no other fault of the ground at the same time.
 	Alone bool

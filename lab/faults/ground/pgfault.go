@@ -15,8 +15,8 @@ import (
 // terminate ends connections of the workers'; what is appended says which.
 const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 
-// listening are the processes that have the lock of those who listen.
-const listening = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"
+// listening are the processes that have the lock of those who listen, who are in no transaction.
+const listening = "state = 'idle' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted)"
 
 // serverFaults are those of the server, and of what stands before or behind it.
 func (d *database) serverFaults() []Fault {
@@ -64,7 +64,7 @@ func (d *database) serverFaults() []Fault {
 	}
 	if d.pooler == nil {
 		faults = append(faults,
-			Fault{Name: "server: listeners terminated", Note: "the connections on which it tells", Begin: sql(terminate + " AND pid IN (" + listening + ")")},
+			Fault{Name: "server: listeners terminated", Note: "the connections on which it tells", Begin: sql(terminate + " AND " + listening)},
 			Fault{Name: "server: too many connections", Note: "all are ended, and new ones refused", For: time.Second, Alone: true,
 				Begin: sql("ALTER ROLE app CONNECTION LIMIT 0; " + terminate),
 				End:   func(ctx context.Context) error { return d.exec(ctx, "ALTER ROLE app CONNECTION LIMIT -1") }},

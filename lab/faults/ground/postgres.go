@@ -28,6 +28,9 @@ type database struct {
 	pooler        *local.Server // nil: there is none
 	sites         [Sites]*redistest.Proxy
 	faults        []Fault
+
+	mu        sync.Mutex
+	accidents []Accident
 }
 
 // lookEvery is how often those look behind a pooler who cannot be told.
@@ -50,7 +53,7 @@ func newDatabase(ctx context.Context, kind string, h *host) (_ Ground, err error
 		if d.pooler, err = local.PgBouncer(ctx, d.primary); err == nil {
 			own, cancel := context.WithCancel(context.Background())
 			var kept sync.WaitGroup
-			kept.Go(func() { d.pooler.Keep(own) })
+			kept.Go(func() { d.pooler.Keep(own, d.poolerServes) })
 			h.Cleanup(func() { cancel(); kept.Wait() })
 		}
 	}
@@ -72,8 +75,27 @@ func newDatabase(ctx context.Context, kind string, h *host) (_ Ground, err error
 	if err != nil {
 		return nil, err
 	}
-	d.faults = append(d.serverFaults(), networkFaults(d.pooler == nil, d.proxies)...)
+	// A step has the row locked for a round trip.
+	d.faults = append(d.serverFaults(), networkFaults(d.pooler == nil, true, d.proxies)...)
 	return d, d.Settle(ctx)
+}
+
+// poolerServes takes in that the pooler has ended, or serves again.
+func (d *database) poolerServes(does bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !does {
+		d.accidents = append(d.accidents, Accident{Name: "pooler: ended", Begin: time.Now()})
+	} else {
+		d.accidents[len(d.accidents)-1].End = time.Now()
+	}
+}
+
+// Accidents implements Accidental.
+func (d *database) Accidents() []Accident {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.accidents)
 }
 
 // door is the socket where clients come in.

@@ -91,7 +91,7 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 		}
 	}
 	s.faults = append(all, failovers...)
-	s.faults = append(s.faults, networkFaults(true, s.wires)...)
+	s.faults = append(s.faults, networkFaults(true, false, s.wires)...)
 	return s, s.Settle(ctx)
 }
 

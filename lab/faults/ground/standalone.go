@@ -49,6 +49,6 @@ func newStandalone(ctx context.Context, kind string, h *host) (Ground, error) {
 		return nil, err
 	}
 	s.faults = append(s.serverFaults(), s.standaloneFaults()...)
-	s.faults = append(s.faults, networkFaults(secure == nil, s.wires)...)
+	s.faults = append(s.faults, networkFaults(secure == nil, false, s.wires)...)
 	return s, s.Settle(ctx)
 }

@@ -33,6 +33,9 @@ func groundFaults(g ground.Ground) []fault {
 			},
 			begin: func(ctx context.Context, r *rand.Rand) (extent, error) {
 				e, err := f.Begin(ctx, r)
+				if f.Spreads {
+					e.Sites = nil
+				}
 				return extent{sites: e.Sites}, err
 			},
 		})

@@ -67,7 +67,3 @@ func found(kind string) time.Duration {
 	}
 	return 0
 }
-
-// locksRows reports whether on a ground whoever is slow, or stands still, holds up the others who share a semaphore:
-// for a step has the row locked for a round trip, and for three seconds at the most.
-func locksRows(kind string) bool { return strings.HasPrefix(kind, "postgres") }

@@ -117,12 +117,31 @@ func (r *round) play(ctx context.Context, only string) (breaches []history.Breac
 			})
 		}
 	}
+	r.addAccidents(gone)
 	left, err := r.probe(ctx, gone)
 	stop()
 	if err != nil {
 		return nil, err
 	}
 	return append(breaches, left...), r.crew.record(&r.log)
+}
+
+// addAccidents notes what broke by itself, from the round's start until the workers were gone.
+func (r *round) addAccidents(gone int64) {
+	g, ok := r.ground.(ground.Accidental)
+	if !ok {
+		return
+	}
+	at := func(t time.Time) int64 { return history.Now() - int64(time.Since(t)) }
+	for _, a := range g.Accidents() {
+		w := history.Window{Fault: a.Name, Begin: at(a.Begin), End: gone}
+		if !a.End.IsZero() {
+			w.End = at(a.End)
+		}
+		if w.End > r.start && w.Begin < gone {
+			r.log.Windows = append(r.log.Windows, w)
+		}
+	}
 }
 
 // disturb has the faults happen, one step after the other.
@@ -173,9 +192,7 @@ func (r *round) happen(ctx context.Context, o occurrence) error {
 	within, cancel := context.WithTimeout(ctx, 2*settleTime)
 	defer cancel()
 	hit, err := f.begin(within, rand.New(rand.NewPCG(o.seed, 3)))
-	if w.Sites, w.Workers = hit.sites, hit.workers; f.end != nil && locksRows(r.ground.Kind()) {
-		w.Sites, w.Workers = nil, nil
-	}
+	w.Sites, w.Workers = hit.sites, hit.workers
 	if f.end != nil && err == nil {
 		_ = wait(ctx, o.lasts) // ended in any case
 		err = f.end(within)
