@@ -105,7 +105,7 @@ func TestIdsAreInOnePiece(t *testing.T) {
 	if cut := eval[[]string](b, `[...document.querySelectorAll("[data-list=holders] .whole")].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)`); len(cut) > 0 {
 		t.Logf("shortened, with the whole as a title: %q", cut)
 	}
-	b.until(`document.querySelector("#status").textContent === "Live"`) // nothing moves any more
+	b.until(`document.querySelector("#status").textContent === "Live"`)             // nothing moves any more
 	b.js(`navigator.clipboard.writeText = async (text) => { window.clip = text; }`) // reading it asks the user
 	b.js(`document.addEventListener("click", () => (window.began = performance.now()), true)`)
 	b.click("button", "Copy k3f9")
