@@ -51,8 +51,10 @@ type Session interface {
 	// requests. There is one Step at a time.
 	//
 	// Errors are of type *Error. Step returns within a quarter of a second of
-	// the end of ctx, which is often a *Timed, though the step may still happen then. It repeats nothing
-	// whose outcome is unknown: the client does that, under the same ids.
+	// the end of ctx, though the step may still happen then; ctx is often a *Timed.
+	// The memory of c.Requests is the caller's again when Step has returned: what
+	// goes on without it has a copy. Step repeats nothing whose outcome is unknown:
+	// the client does that, under the same ids.
 	Step(ctx context.Context, c Call) (Reply, error)
 
 	// State is a snapshot. A semaphore that nobody has used has limit 0. Of a
