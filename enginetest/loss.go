@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 )
 
 var lossTests = []test{
@@ -151,6 +152,31 @@ var lossTests = []test{
 		e.is(p.Err(), sema.ErrLost)
 		e.store.Thaw()
 		waitFree(e, 1)
+	}},
+	{name: "a step that was given up reads none of its caller's memory", own: true, needs: freezing, run: func(e *env) {
+		s := e.session()
+		first, second, third := request(s, 3, long), request(s, 3, long), request(s, 3, long)
+		call := engine.Call{Number: numbers.Add(1), Requests: []engine.Request{first}}
+		ctx, cancel := context.WithTimeout(e.ctx(), short)
+		defer cancel()
+		e.store.Freeze()
+		_, err := s.Step(ctx, call)
+		call.Requests[0] = second
+		e.store.Thaw()
+		if err == nil {
+			e.Fatal("a store that is frozen answered")
+		}
+		e.until(func() bool { // after which what was on its way has been carried out or never is
+			a, err := step(e.ctx(), s, third)
+			return err == nil && a.Status == engine.Granted
+		})
+		st, err := s.State(e.ctx())
+		e.ok(err)
+		for _, h := range st.Holders {
+			if h.ID == second.ID.String() {
+				e.broken("%v was granted, which was written where the step's request had been: %+v", h.ID, st)
+			}
+		}
 	}},
 	{name: "a store that forgets loses its holders at their renewal", own: true, needs: forgetting, run: func(e *env) {
 		s := e.sem(1, &sema.Options{Lease: steps})

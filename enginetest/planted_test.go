@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"sema"
@@ -84,6 +85,20 @@ var planted = map[string]struct {
 		}
 		return reply, err
 	}},
+	// What is given up is encoded later, from memory that its caller uses anew.
+	"a step that reads on": {"2_LossIsKnownFirst", func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error) {
+		thawed := s.store.frozen.Load()
+		if thawed == nil {
+			s.store.late.Wait() // they come first
+			return s.Session.Step(ctx, c)
+		}
+		s.store.late.Go(func() {
+			<-*thawed
+			_, _ = s.Session.Step(context.Background(), c)
+		})
+		<-ctx.Done()
+		return engine.Reply{}, &engine.Error{Op: "step", Err: ctx.Err()}
+	}},
 	// A newcomer takes what is free before those who wait.
 	"barging": {"3_Order", replaced(engine.Ask, func(s *plantedSession, r *engine.Request) { r.Unfair = true })},
 	// Cancelling forgets the ticket only locally.
@@ -127,6 +142,8 @@ func replaced(kind engine.Kind, change func(*plantedSession, *engine.Request)) f
 type plantedStore struct {
 	bug func(s *plantedSession, ctx context.Context, c engine.Call) (engine.Reply, error)
 
+	frozen  atomic.Pointer[chan struct{}] // closed when the store is thawed
+	late    sync.WaitGroup                // steps that go on then
 	mu      sync.Mutex
 	engine  *memengine.Engine
 	counter int64
@@ -216,6 +233,10 @@ func TestWithPlantedBug(t *testing.T) {
 				defer p.mu.Unlock()
 				p.counter = 0
 			}
+		}
+		if name == "a step that reads on" {
+			s.Freeze = func() { thawed := make(chan struct{}); p.frozen.Store(&thawed) }
+			s.Thaw = func() { close(*p.frozen.Swap(nil)) }
 		}
 		return s
 	})
