@@ -248,6 +248,8 @@ lint:
 	@for m in $(MODULES); do (cd $$m && go vet ./... && $(STATICCHECK) ./...) || exit 1; done
 
 # Code and tests compile for every system that is supported.
+# What is compiled here is not run: without optimization it takes a third less.
+cross: export GOFLAGS += '-gcflags=all=-N -l'
 cross:
 	@for to in linux/386 linux/arm64 darwin/arm64 freebsd/amd64 windows/amd64; do \
 		GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./... || exit 1; echo "compiles for $$to"; done
