@@ -30,7 +30,7 @@ func Copy(tb testing.TB, root, dir string) string {
 			return err
 		}
 		switch {
-		case d.IsDir() && (slices.Contains([]string{".git", "bin", "dist", "site"}, name) || d.Name() == "node_modules"):
+		case d.IsDir() && (slices.Contains([]string{".git", "bin", "dist", "site"}, name) || d.Name() == "node_modules" || d.Name() == "target"):
 			return fs.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, name), 0o777)

@@ -64,7 +64,7 @@ func TestHome(t *testing.T) {
 	env := []string{
 		// What was fetched before need not be fetched again, and what is fetched now must not stay.
 		"GOMODCACHE=" + t.TempDir(), "GOPROXY=file://" + filepath.ToSlash(cache) + "/cache/download," + proxy,
-		"GOPRIVATE=example.org", "GOFLAGS=-modcacherw",
+		"GOPRIVATE=example.org", "GOFLAGS=-modcacherw -trimpath",
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url." + sema + "/.git.insteadOf", "GIT_CONFIG_VALUE_0=https://" + strings.TrimSuffix(at, ".git"),
 	}
 	run(t, user, env, "go", "mod", "init", "example.org/user")

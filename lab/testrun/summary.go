@@ -73,6 +73,9 @@ func (s *summary) module(dir string, flags []string) {
 	cmd := exec.Command("go", append(append([]string{"test", "-json"}, flags...), "./...")...)
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
+	// What is built without its directory's name in it need not be built again in another
+	// clone, nor in the copies that tests make.
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
