@@ -48,6 +48,9 @@ func TestSubscriptionsFollowTheServer(t *testing.T) {
 	listens := func(at *redis.Client) bool { return at.PubSubNumSub(ctx, inbox).Val()[inbox] > 0 }
 	expect.Until(t, "listening to the new server", func() bool { return listens(here) })
 	expect.Until(t, "leaving the old server", func() bool { return !listens(there) })
+	if n := calls(t, there, "subscribe"); n > 10 {
+		t.Errorf("the old server was asked %d times: it confirms all of them, and tells nothing", n)
+	}
 	expect.OK(t, gateAfter.Release())
 	expect.OK(t, w.permit(t).Release())
 	_ = gate.Release() // its server may have forgotten its connection

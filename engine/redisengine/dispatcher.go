@@ -40,7 +40,7 @@ type subscription struct {
 	// Guarded by the dispatcher's lock.
 	missed  bool // a message may have been lost before the next confirmation
 	gone    bool // the slot is not that node's any more
-	doubted bool // the server said that nobody listens, and has not confirmed it since
+	doubted bool // the server said that nobody listens, and has told nothing since
 }
 
 func newDispatcher(t *topology) *dispatcher {
@@ -104,9 +104,9 @@ func (d *dispatcher) wait(ctx context.Context, sub *subscription, most time.Dura
 }
 
 // deaf takes in that a session's server says nobody listens to a subscription.
-// It is asked for again. If that has not been confirmed when the server says so
-// the next time, the connection is dead and its end has not noticed, or it is to
-// a server that is not the master any more: then it is made anew.
+// It is asked for again. If the server says so once more before anything was heard,
+// the connection is dead and its end has not noticed, or it is to a server that is
+// not the master any more, which confirms whatever is asked for: then it is made anew.
 func (d *dispatcher) deaf(sub *subscription) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +188,6 @@ func (d *dispatcher) Confirmed(on *redissub.Subscriber, channel string) {
 	}
 	missed := sub.missed
 	sub.missed = true // whatever comes before a further confirmation
-	sub.doubted = false
 	if !sub.heard.Swap(true) {
 		close(sub.ready)
 	}
@@ -202,6 +201,9 @@ func (d *dispatcher) Confirmed(on *redissub.Subscriber, channel string) {
 func (d *dispatcher) Message(channel, payload string) {
 	d.mu.Lock()
 	sub := d.channels[channel]
+	if sub != nil {
+		sub.doubted = false
+	}
 	d.mu.Unlock()
 	if sub != nil {
 		sub.notify(parseNotification(payload))
