@@ -234,6 +234,14 @@ func (m *Machine) push(c *claim) {
 	}
 }
 
+// askAll has all tickets asked for again: something that was told of one may be lost.
+func (m *Machine) askAll() {
+	m.returnIdle(isTicket) // the next caller asks anew
+	for _, c := range m.all {
+		m.askAgain(c)
+	}
+}
+
 // askAgain has a ticket asked for with the next call. The answer to an ask that
 // travels may be older than what is told.
 func (m *Machine) askAgain(c *claim) {

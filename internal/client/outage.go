@@ -68,13 +68,8 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		}
 	}
 	clear(f.items)
-	if m.cfg.Lasting && !failure.NotExecuted { // the reply that got lost may have told of grants
-		m.returnIdle(isTicket)
-		for _, c := range m.all {
-			if c.stage == queued {
-				m.push(c)
-			}
-		}
+	if !failure.NotExecuted { // the reply that got lost may have told of grants
+		m.askAll()
 	}
 	m.orders, m.fresh = append(m.orders, orders...), append(m.fresh, fresh...)
 	m.bear(now, failure)

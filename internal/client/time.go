@@ -159,10 +159,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 		return
 	}
 	if n.Ask {
-		m.returnIdle(isTicket) // the next caller asks anew
-		for _, c := range m.all {
-			m.askAgain(c)
-		}
+		m.askAll()
 	}
 	if n.Renew {
 		m.doubt()

@@ -55,7 +55,7 @@ var planted = []struct {
 	{"a ticket that lasts lapses", queueFile, "return t.lease == 0 && t.end <= now", "return t.end <= now", false},
 	{"what is handed to a ticket that lasts is over at once", ledgerFile, "if t.lease > 0 {\n\t\treturn now + t.lease", "if false && t.lease > 0 {\n\t\treturn now + t.lease", false},
 	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
-	{"what a lost reply told of grants nobody asks for", outageFile, "if m.cfg.Lasting && !failure.NotExecuted {", "if false && m.cfg.Lasting && !failure.NotExecuted {", true},
+	{"what a lost reply told of grants nobody asks for", outageFile, "if !failure.NotExecuted {", "if m.cfg.Lasting && !failure.NotExecuted {", false},
 	{"a server lets go of a permit that its caller has from another", orderFile, "mine: c.id.Client != m.cfg.Client && !c.resumed", "mine: false", true},
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},

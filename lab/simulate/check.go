@@ -24,6 +24,7 @@ type checker struct {
 	byKey   map[string]int           // what each key held after the last step
 	turns   map[string]int64         // since when each key has stood in turn
 	given   map[engine.ID]int64      // the token of the last grant to each
+	when    map[engine.ID]int64      // and when it was
 	grants  map[int64]engine.ID      // to whom the grant of each token was
 	idle    map[*node]int64          // since when weight was free beside a waiter of that node
 	lately  int64                    // when the server last granted
@@ -141,6 +142,7 @@ func (k *checker) revived(gone []int, c engine.Call, reply engine.Reply) {
 // was passed over.
 func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 	w := k.w
+	k.when[id] = w.now
 	if k.grants[token] == id { // told again; perhaps by a replica that lacks what came later
 		k.given[id] = token
 		return
@@ -494,6 +496,7 @@ func (k *checker) waits() {
 	k.held()
 	k.strays()
 	k.queued()
+	k.unheard()
 	limit, used, tickets := w.server.ledger.Load()
 	if w.server.down || w.server.refuse != nil || w.server.paused > 0 {
 		clear(k.idle)
@@ -575,6 +578,23 @@ func (k *checker) queued() {
 		}
 	}
 	k.gone = gone
+}
+
+// unheard looks for callers whose permit was granted before a call failed whose reply
+// may have told of it: nothing else would, and since then all has been asked for again.
+func (k *checker) unheard() {
+	w := k.w
+	for _, n := range w.nodes {
+		if !n.alive || n.paused || !n.machine.Idle() {
+			continue
+		}
+		for _, c := range n.callers {
+			id := c.Acquisition.ID()
+			if end, granted := w.server.ledger.LeaseEnd(id); granted && end > w.server.now() && c.State() == client.Waiting && k.when[id] < n.doubtful {
+				w.fail("wake-up: %v was granted at %v, a call failed at %v, and its caller waits", id, micros(k.when[id]), micros(n.doubtful))
+			}
+		}
+	}
 }
 
 // patience is how long weight may be free beside a waiter. Without faults that

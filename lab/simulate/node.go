@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -32,6 +33,7 @@ type node struct {
 	callers   []*caller
 	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
 	totals    engine.Totals      // of its holds, as it has said last
+	doubtful  int64              // when a call last ended whose outcome is unknown
 	faulty    int64              // until when something that went wrong may be felt
 
 	// Of a server of the JSON API.
@@ -242,6 +244,9 @@ func (n *node) failed(err error) {
 	}
 	n.flying = 0
 	n.blame(0)
+	if failure, ok := errors.AsType[*engine.Error](err); !ok || !failure.NotExecuted {
+		n.doubtful = n.w.now
+	}
 	n.machine.Failed(n.clock(), err)
 }
 
