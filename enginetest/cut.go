@@ -17,6 +17,7 @@ type cutEngine struct {
 	cut     atomic.Bool  // calls fail, news are lost
 	deaf    atomic.Bool  // only news are lost
 	forgets atomic.Bool  // calls are carried out and then fail
+	mislays atomic.Bool  // the answer of one call is lost; then it is false again
 	refuses atomic.Bool  // renewals fail, certainly not carried out
 	limits  atomic.Int64 // limits that were set
 }
@@ -56,6 +57,9 @@ func (s *cutSession) Step(ctx context.Context, c engine.Call) (engine.Reply, err
 	}
 	if s.engine.cut.Load() || s.engine.forgets.Load() {
 		return engine.Reply{}, &engine.Error{Op: "step", Err: errCut}
+	}
+	if s.engine.mislays.CompareAndSwap(true, false) {
+		return engine.Reply{}, &engine.Error{Op: "step", Temporary: true, Err: errCut}
 	}
 	return reply, err
 }

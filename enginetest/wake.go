@@ -52,6 +52,19 @@ var wakeTests = []test{
 		e.release(p)
 		e.release(e.permit(w))
 	}},
+	{name: "a lost answer that told of a grant is made up for at once", run: func(e *env) {
+		line := &cutEngine{Engine: e.store.Client(e)}
+		o := &sema.Options{Lease: long} // asks again only after the test's patience
+		s := e.semOn(line, 2, o)
+		p := e.acquire(s, 2)
+		other := e.queue(e.sem(2, o), 1) // so that s may not pass on what it has
+		mine := e.queue(s, 1)
+		line.mislays.Store(true)
+		e.release(p)
+		a, b := e.permit(mine), e.permit(other)
+		e.release(a)
+		e.release(b)
+	}},
 	{name: "the end of a lease wakes the head without anybody's call", run: func(e *env) {
 		// dv/redis-semaphore: swept only on acquire, so idle waiters hung.
 		dead := e.session()
