@@ -75,8 +75,18 @@ func rueidisLock(_ context.Context, rdb *redis.Client, s measure.Setup) (measure
 		return measure.Gate{}, err
 	}
 	g, err := waits(func(ctx context.Context) (release, error) {
-		_, cancel, err := locker.WithContext(ctx, s.Name)
-		return func(context.Context) error { cancel(); return nil }, err
+		for {
+			// It may miss that a lock was released, and would then wait for ever.
+			attempt, giveUp := context.WithCancel(ctx)
+			timer := time.AfterFunc(s.Lease(), giveUp)
+			_, cancel, err := locker.WithContext(attempt, s.Name)
+			if timer.Stop() || ctx.Err() != nil {
+				return func(context.Context) error { cancel(); giveUp(); return nil }, err
+			}
+			if cancel != nil {
+				cancel()
+			}
+		}
 	})
 	g.Close = func() error { locker.Close(); return nil }
 	return g, err

@@ -4,6 +4,7 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -426,7 +427,11 @@ func step(ctx context.Context, s engine.Session, r engine.Request) (engine.Answe
 
 func (e *env) ask(s engine.Session, r engine.Request, want engine.Status) engine.Answer {
 	e.Helper()
-	a, err := step(e.ctx(), s, r)
+	ctx := e.ctx()
+	a, err := step(ctx, s, r)
+	for failure := (*engine.Error)(nil); r.Kind != engine.Release && errors.As(err, &failure) && failure.Temporary && ctx.Err() == nil; {
+		a, err = step(ctx, s, r) // as a Semaphore does, under the same id
+	}
 	e.ok(err)
 	if a.Status != want {
 		e.Fatalf("%+v: status %v, want %v", r, a.Status, want)
