@@ -16,13 +16,14 @@ import (
 	"sema/engine/memengine"
 	"sema/lab/expect"
 	"sema/lab/pipenet"
+	"sema/lab/redistest"
 	"sema/semahttp"
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // who runs beside others waits for Redis, most of the time
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Probes)
 }
 
 // engines are those of the semaphores that newSem makes.

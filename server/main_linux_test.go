@@ -6,9 +6,10 @@ import (
 	"go.uber.org/goleak"
 
 	"sema/lab/child"
+	"sema/lab/redistest"
 )
 
 func TestMain(m *testing.M) {
 	child.Play()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Probes)
 }

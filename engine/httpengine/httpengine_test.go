@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	enginetest.Main(m, func(url string) (sema.Engine, error) { return httpengine.New(url, nil) })
+	enginetest.Main(m, func(url string) (sema.Engine, error) { return httpengine.New(url, nil) }, redistest.Probes)
 }
 
 func TestPromisesOverMemory(t *testing.T) {

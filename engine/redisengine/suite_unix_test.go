@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 			return nil, err
 		}
 		return redisengine.New(redis.NewClient(o), nil)
-	})
+	}, redistest.Probes)
 }
 
 func standalone(tb testing.TB) enginetest.Store {

@@ -16,7 +16,7 @@ import (
 	"sema/lab/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Probes) }
 
 // listening is what a subscriber says of its channels.
 type listening struct{ confirmed, messages, ended chan string }

@@ -22,6 +22,7 @@ import (
 	"sema/engine/pgengine"
 	"sema/engine/redisengine"
 	"sema/lab/expect"
+	"sema/lab/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "13"); err != nil { // they mostly wait
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Probes)
 }
 
 // start starts a ground for a test.

@@ -16,6 +16,7 @@ import (
 	"sema/lab/faults"
 	"sema/lab/faults/ground"
 	"sema/lab/history"
+	"sema/lab/redistest"
 	"sema/lab/stall"
 )
 
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	})
 	child.Role(workerRole, job.play)
 	child.Play()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Probes)
 }
 
 const runnerRole = "runner"
