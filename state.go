@@ -2,6 +2,7 @@ package sema
 
 import (
 	"context"
+	"slices"
 	"strings"
 )
 
@@ -40,9 +41,12 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 	mine, counted := s.loop.Session().Client()+"-", map[string]bool{}
 	s.loop.Lock()
 	defer s.loop.Unlock()
-	for i := len(st.Waiters) - 1; i >= 0; i-- {
-		if w := &st.Waiters[i]; strings.HasPrefix(w.ID, mine) && !counted[w.Key] {
-			w.Behind, counted[w.Key] = s.loop.Machine.Behind(w.Key), true
+	for i := range slices.Backward(st.Waiters) {
+		if w := &st.Waiters[i]; strings.HasPrefix(w.ID, mine) {
+			w.Behind = 0
+			if !counted[w.Key] {
+				w.Behind, counted[w.Key] = s.loop.Machine.Behind(w.Key), true
+			}
 		}
 	}
 	return st, nil

@@ -15,7 +15,6 @@ package engine
 import (
 	"context"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -240,7 +239,7 @@ type Request struct {
 	Strict   bool          // answer LimitDiffers when the stored limit is another
 	Again    bool          // there was a ticket under this id, or the last Reply was Deaf: the ticket is granted in its turn, even if its client cannot be notified
 	Anew     bool          // the ticket now stands for another caller: Waited counts, though it be less than before
-	Behind   int           // how many more callers wait in the client's process, for the eyes of operators
+	Behind   int           // how many more callers wait in the client's process, for the eyes of operators; one ticket of a client and key says so
 	Detached bool          // outlives the process: only the lease ends it
 
 	// Who, if not nil, makes the permit a named one: several sessions may ask for it,
@@ -438,20 +437,6 @@ func (s State) Waiting() int {
 		n += w.Behind
 	}
 	return n
-}
-
-// CountBehind leaves the number of callers behind a ticket to the last ticket of
-// each client and key, with which they were counted last. Engines call it for State.
-func (s *State) CountBehind() {
-	counted := map[string]bool{}
-	for i := len(s.Waiters) - 1; i >= 0; i-- {
-		client, _, _ := strings.Cut(s.Waiters[i].ID, "-")
-		client += "\x00" + s.Waiters[i].Key
-		if counted[client] {
-			s.Waiters[i].Behind = 0
-		}
-		counted[client] = true
-	}
 }
 
 // Holder is a client with a permit.

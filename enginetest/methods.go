@@ -57,6 +57,32 @@ var methodTests = []test{
 		<-other.Done()
 		e.is(context.Cause(other), sema.ErrReleased)
 	}},
+	{name: "others count all who wait in a process, with tickets and without", run: func(e *env) {
+		s, other := e.sem(1, &sema.Options{Lease: steps}), e.sem(1, &sema.Options{Lease: steps})
+		p := e.acquire(other, 1)
+		var all []*waiter
+		for range 12 {
+			all = append(all, e.start(s, 1))
+		}
+		leave := func(gone ...*waiter) {
+			for _, w := range gone {
+				w.cancel()
+				<-w.got
+			}
+		}
+		counted := func(n int) {
+			e.until(func() bool { return e.state(other).Waiting() == n })
+		}
+		counted(12)
+		leave(all[7:]...)
+		counted(7)
+		leave(all[:4]...)
+		counted(3)
+		leave(all[4:7]...)
+		counted(0)
+		e.release(p)
+		e.empty(other, 1)
+	}},
 	{name: "releasing ends the permit's context", run: func(e *env) {
 		p := e.acquire(e.sem(1, nil), 1)
 		e.release(p)

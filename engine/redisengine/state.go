@@ -329,7 +329,6 @@ func (r *reading) state() (st engine.State, clients []string) {
 		st.Waiters = append(st.Waiters, w.Waiter)
 	}
 	st.Keys = r.keys.states(st.Waiters)
-	st.CountBehind()
 	slices.Sort(clients)
 	return st, slices.Compact(clients)
 }

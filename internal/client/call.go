@@ -66,7 +66,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	if len(f.requests) == 0 {
 		return engine.Call{}, false
 	}
-	m.tellBehind()
+	m.tellBehind(now)
 	f.number++
 	f.flying, f.sent, m.cohort.overruled = true, now, 0
 	keep := m.wantsToKeep()
@@ -77,14 +77,21 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	return engine.Call{Number: f.number, Fence: f.fence, Keep: keep, Requests: f.requests}, true
 }
 
-// tellBehind says with the last ticket of the line how many callers are behind it.
-func (m *Machine) tellBehind() {
-	for i, it := range m.flight.items {
-		if it.claim == nil || it.claim.holder == nil || !it.claim.holder.waiting {
+// tellBehind says how many callers of each line wait without a ticket. One ticket of
+// the line has that number as long as it is one, and the others none: so whoever reads
+// them adds them up, whatever their order.
+func (m *Machine) tellBehind(now time.Duration) {
+	for i, it := range slices.Backward(m.flight.items) {
+		if it.claim == nil || !it.claim.lined() {
 			continue
 		}
-		if l := m.lines.of(it.claim.key); l.next != nil && it.claim.holder.later == l.next {
-			m.flight.requests[i].Behind = l.behind()
+		l := m.lines.of(it.claim.key)
+		if !l.tells() {
+			l.teller = it.claim
+		}
+		if l.teller == it.claim {
+			l.told, l.counted = l.behind(), now
+			m.flight.requests[i].Behind = l.told
 		}
 	}
 }

@@ -84,9 +84,14 @@ func (m *Machine) becomes(c *claim, s stage) {
 	if s == queued { // whatever it had been granted is over
 		c.token, c.last, c.found = 0, 0, false
 	}
-	if was && !c.lined() {
+	if is := c.lined(); is != was {
 		l := m.lines.of(c.key)
-		l.weight -= c.id.Weight
+		if is {
+			l.weight += c.id.Weight
+		} else {
+			l.weight -= c.id.Weight
+		}
+		m.uncounted(l)
 		m.lines.note(l)
 	}
 }
@@ -165,7 +170,9 @@ func (m *Machine) add(c *claim) {
 		m.byID[c.id] = c
 	}
 	if c.lined() {
-		m.lines.of(c.key).weight += c.id.Weight
+		l := m.lines.of(c.key)
+		l.weight += c.id.Weight
+		m.uncounted(l)
 	}
 }
 

@@ -1,17 +1,22 @@
 package client
 
+import "time"
+
 // line is the callers of one key that wait, in the order in which they came. Those
 // before next have claims. Callers without keys are in the line of the key "".
 type line struct {
 	key         string
 	first, last *Acquisition
 	length      int
-	next        *Acquisition // the first without a claim
-	untold      *Acquisition // the first that has not been told that it waits
-	weight      int          // of the claims
-	ahead       int          // tickets ahead in the last answer
-	mixed       bool         // callers of different weight are in line
-	at          [2]int       // one more than its place in each list of lines; 0: none
+	next        *Acquisition  // the first without a claim
+	untold      *Acquisition  // the first that has not been told that it waits
+	weight      int           // of the claims
+	ahead       int           // tickets ahead in the last answer
+	teller      *claim        // the ticket with which the engine was told how many have no claim
+	told        int           // so many
+	counted     time.Duration // when it was told, or was to be
+	mixed       bool          // callers of different weight are in line
+	at          [2]int        // one more than its place in each list of lines; 0: none
 }
 
 // lines are those of all keys.
@@ -139,6 +144,19 @@ func (l *line) behind() int {
 	return l.length - with
 }
 
+// tells reports whether the engine has a ticket that says how many have none.
+func (l *line) tells() bool { return l.teller != nil && l.teller.lined() }
+
+// ticket is one of the line's that the engine has, nil if it has none.
+func (l *line) ticket() *claim {
+	for a := l.first; a != l.next; a = a.later {
+		if a.claim != nil && a.claim.stage == queued {
+			return a.claim
+		}
+	}
+	return nil
+}
+
 // mostTickets is how much weight a line has tickets for at the most: as much as could
 // be granted before the next call, twice the limit, which the lines that wait have
 // between them. With one ticket a key of short work would have one permit a round trip.
@@ -193,6 +211,7 @@ func (m *Machine) join(a *Acquisition) {
 		l.next = a
 	}
 	m.lines.note(l)
+	m.uncounted(l)
 	if a.earlier != nil && a.earlier.state == Waiting && !m.few(l) {
 		m.queued(a, l.ahead+1)
 	} else if l.untold == nil {
@@ -215,6 +234,7 @@ func (m *Machine) leaveLine(a *Acquisition) {
 	}
 	l.remove(a)
 	l.mixed = l.mixed && l.length > 0
+	m.uncounted(l)
 	if next == a {
 		m.lines.findNext(l)
 	} else {

@@ -101,11 +101,13 @@ type Machine struct {
 	outage  outage
 	recheck recheck
 	wake    time.Duration // when Tick is to be called
+
+	recountAt time.Duration // when to look whether the engine is to be told how many wait
 }
 
 // New makes a machine that knows nothing yet.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, byID: map[engine.ID]*claim{}, byNumber: map[uint64]*claim{}, wake: never, recheck: recheck{at: never}}
+	return &Machine{cfg: cfg, byID: map[engine.ID]*claim{}, byNumber: map[uint64]*claim{}, wake: never, recountAt: never, recheck: recheck{at: never}}
 }
 
 // Events returns what happened since the last call of it. The slice is valid

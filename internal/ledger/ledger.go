@@ -684,7 +684,6 @@ func (l *Ledger) State(now int64) engine.State {
 			})
 		}
 	}
-	s.CountBehind()
 	s.Keys = l.keyStates(now)
 	if a := l.auto; l.limit > 0 && a.End > now {
 		s.Auto = &a.Auto

@@ -114,6 +114,16 @@ func (k *checker) caps() {
 	}
 }
 
+// lacks takes in that a server lacks the last steps: what had been given back since,
+// beyond a limit or a cap that is smaller now, is held again.
+func (k *checker) lacks() {
+	_, used, _ := k.w.server.ledger.Load()
+	k.allowed = max(k.allowed, used)
+	for name := range k.byKey {
+		k.byKey[name], _ = k.w.server.ledger.KeyLoad(name)
+	}
+}
+
 // handedOn looks whether a step has left free weight beside a ticket: none does,
 // but for a late copy of a call, and one that has done so much that it has somebody
 // ask. A client that cannot be notified finds out when it asks next, which is soon.
@@ -497,6 +507,7 @@ func (k *checker) waits() {
 	k.strays()
 	k.queued()
 	k.unheard()
+	k.counted()
 	limit, used, tickets := w.server.ledger.Load()
 	if w.server.down || w.server.refuse != nil || w.server.paused > 0 {
 		clear(k.idle)
@@ -593,6 +604,30 @@ func (k *checker) unheard() {
 			if end, granted := w.server.ledger.LeaseEnd(id); granted && end > w.server.now() && c.State() == client.Waiting && k.when[id] < n.doubtful {
 				w.fail("wake-up: %v was granted at %v, a call failed at %v, and its caller waits", id, micros(k.when[id]), micros(n.doubtful))
 			}
+		}
+	}
+}
+
+// counted compares how many callers the server counts, of each process in which the
+// same ones have waited undisturbed since it was to say so, with how many there are.
+func (k *checker) counted() {
+	w := k.w
+	for _, n := range w.nodes {
+		if err := n.machine.Audit(); err != nil {
+			w.fail("count: %s: %v", n.client, err)
+		}
+		wait := 0
+		for _, c := range n.callers {
+			if c.State() == client.Waiting {
+				wait++
+			}
+		}
+		said := n.changed + 2*n.plan.lease/asksPerLease + k.messages()
+		if !n.alive || n.paused || n.cut || w.server.down || w.now < max(n.faulty+said-n.changed, said) || k.calm() > n.changed || n.awaits() {
+			continue
+		}
+		if counted := w.server.ledger.Callers(n.client); counted != wait {
+			w.fail("count: %d callers of %s wait, and the server counts %d", wait, n.client, counted)
 		}
 	}
 }

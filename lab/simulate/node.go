@@ -33,6 +33,7 @@ type node struct {
 	callers   []*caller
 	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
 	totals    engine.Totals      // of its holds, as it has said last
+	changed   int64              // when a caller last came, went, or was granted a permit
 	doubtful  int64              // when a call last ended whose outcome is unknown
 	faulty    int64              // until when something that went wrong may be felt
 
@@ -115,6 +116,16 @@ func (n *node) runs(born int, f func()) {
 	}
 }
 
+// awaits reports whether something was granted to the process that no caller has yet.
+func (n *node) awaits() bool {
+	for id := range n.coming {
+		if _, granted := n.w.server.ledger.LeaseEnd(id); granted {
+			return true
+		}
+	}
+	return false
+}
+
 // next has a caller come.
 func (n *node) next(born int) {
 	n.does(born, func() {
@@ -124,7 +135,7 @@ func (n *node) next(born int) {
 		}
 		c := &caller{n: n, weight: 1 + w.rng.IntN(n.plan.maxWeight), came: w.now, try: w.chance(n.plan.try)}
 		c.Owner, c.Key = c, w.key()
-		n.callers = append(n.callers, c)
+		n.callers, n.changed = append(n.callers, c), w.now
 		n.machine.Acquire(n.clock(), &c.Acquisition, c.weight, !c.try)
 		if w.tracing {
 			w.trace("%s: wants weight %d (%v) %s", n.client, c.weight, c.Came(), c.Key)
@@ -150,7 +161,7 @@ func (n *node) giveUp(c *caller) {
 func (n *node) done(c *caller) {
 	c.over, c.held = true, false
 	i := slices.Index(n.callers, c)
-	n.callers = slices.Delete(n.callers, i, i+1)
+	n.callers, n.changed = slices.Delete(n.callers, i, i+1), n.w.now
 	born := n.born
 	n.w.after(n.w.between(1, n.plan.think), func() { n.next(born) })
 }
@@ -313,7 +324,7 @@ func (n *node) events() {
 		case client.Granted:
 			w.grants++
 			w.longest = max(w.longest, w.now-c.came)
-			c.held, c.token, c.answered = true, c.Token(), n.took
+			c.held, c.token, c.answered, n.changed = true, c.Token(), n.took, w.now
 			w.check.granted(c)
 			n.hold(c)
 		case client.Denied:

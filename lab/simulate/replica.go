@@ -117,6 +117,7 @@ func (s *server) failover() {
 	clear(s.reach)
 	s.ledger, s.judge, w.check.reports = ledger.Load(r.snapshot), ledger.Judge{}, nil
 	s.ledger.Reach = func(client string) bool { return s.reach[client] }
+	w.check.lacks()
 	*r = replica{snapshot: r.snapshot, has: 1, sent: 1, master: r.master + 1}
 	for _, n := range w.nodes {
 		if n.flying > 0 {

@@ -1,0 +1,57 @@
+package client
+
+import "fmt"
+
+// Audit looks whether what the machine keeps twice is the same: who waits in each
+// line, from whom on there are no claims, and the weight of the others' tickets. It is
+// for tests and the simulator.
+func (m *Machine) Audit() error {
+	weight := map[string]int{}
+	for i, c := range m.all {
+		if c.index != i || m.find(c.id) != c {
+			return fmt.Errorf("%v is not where it should be", c.id)
+		}
+		if c.lined() {
+			weight[c.key] += c.id.Weight
+		}
+	}
+	lines := []*line{&m.lines.plain}
+	for _, l := range m.lines.others {
+		lines = append(lines, l)
+	}
+	for _, l := range lines {
+		if err := l.audit(weight[l.key]); err != nil {
+			return fmt.Errorf("key %q: %w", l.key, err)
+		}
+		delete(weight, l.key)
+	}
+	for key := range weight {
+		return fmt.Errorf("key %q has tickets, and no line", key)
+	}
+	return nil
+}
+
+func (l *line) audit(weight int) error {
+	length, last := 0, (*Acquisition)(nil)
+	var next *Acquisition
+	for a := l.first; a != nil; a = a.later {
+		switch {
+		case !a.waiting || a.earlier != last || last != nil && a.came <= last.came:
+			return fmt.Errorf("who came at %v is not in order", a.came)
+		case a.claim == nil && next == nil:
+			next = a
+		}
+		length, last = length+1, a
+	}
+	switch {
+	case l.last != last || l.length != length:
+		return fmt.Errorf("%d callers wait, and %d are counted", length, l.length)
+	case l.next != next:
+		return fmt.Errorf("of %d callers another one is the first without a ticket", length)
+	case l.weight != weight:
+		return fmt.Errorf("the tickets weigh %d, and %d is counted", weight, l.weight)
+	case (l.at[busy] > 0) != (length > 0) || (l.at[behind] > 0) != (next != nil):
+		return fmt.Errorf("%d callers wait, and the lists do not say so", length)
+	}
+	return nil
+}
