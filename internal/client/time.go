@@ -167,6 +167,7 @@ func (m *Machine) recount(now time.Duration) {
 		default:
 			l.counted = now
 			m.push(l.teller)
+			m.uncounted(l) // should it be on its way with an older number
 		}
 	}
 }

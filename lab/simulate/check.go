@@ -622,6 +622,9 @@ func (k *checker) counted() {
 				wait++
 			}
 		}
+		if n.deaf { // its ticket may have gone when its turn came, until it asks again
+			n.changed = w.now
+		}
 		said := n.changed + 2*n.plan.lease/asksPerLease + k.messages()
 		if !n.alive || n.paused || n.cut || w.server.down || w.now < max(n.faulty+said-n.changed, said) || k.calm() > n.changed || n.awaits() {
 			continue
