@@ -5,6 +5,8 @@ package httpengine_test
 import (
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"sema"
 	"sema/engine/httpengine"
 	"sema/enginetest"
@@ -12,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	enginetest.Main(m, func(url string) (sema.Engine, error) { return httpengine.New(url, nil) }, redistest.Probes)
+	enginetest.Main(m, func(url string) (sema.Engine, error) { return httpengine.New(url, nil) }, goleak.IgnoreAnyFunction(redistest.Probes))
 }
 
 func TestPromisesOverMemory(t *testing.T) {

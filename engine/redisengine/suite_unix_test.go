@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
 	"sema"
 	"sema/engine/redisengine"
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 			return nil, err
 		}
 		return redisengine.New(redis.NewClient(o), nil)
-	}, redistest.Probes)
+	}, goleak.IgnoreAnyFunction(redistest.Probes))
 }
 
 func standalone(tb testing.TB) enginetest.Store {

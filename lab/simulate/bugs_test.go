@@ -55,7 +55,7 @@ var planted = []struct {
 	{"a ticket that lasts lapses", queueFile, "return t.lease == 0 && t.end <= now", "return t.end <= now", false},
 	{"what is handed to a ticket that lasts is over at once", ledgerFile, "if t.lease > 0 {\n\t\treturn now + t.lease", "if false && t.lease > 0 {\n\t\treturn now + t.lease", false},
 	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
-	{"what a lost reply told of grants nobody asks for", outageFile, "if !failure.NotExecuted {", "if m.cfg.Lasting && !failure.NotExecuted {", false},
+	{"what a lost reply told of grants nobody asks for", outageFile, "if !failure.NotExecuted {", "if m.cfg.Lasting && !failure.NotExecuted {", true},
 	{"two tickets of a line say how many have none", callFile, "if !l.tells() {", "if true {", false},
 	{"who is not asked again does not say how many wait", timeFile, "case l.teller == nil || l.told == l.behind():", "case true:", false},
 	{"a ticket whose grant lapsed counts for nothing in its line", claimFile, "\t\t\tl.weight += c.id.Weight\n", "", false},

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	})
 	child.Role(workerRole, job.play)
 	child.Play()
-	goleak.VerifyTestMain(m, redistest.Probes)
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.Probes))
 }
 
 const runnerRole = "runner"
