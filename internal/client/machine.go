@@ -21,7 +21,8 @@
 // what the engine has for them (claim.go), the callers in line (line.go), who
 // gets a permit (assign.go), what stays in the process when it is released
 // (keep.go), requests that are about nobody here (order.go), the call in flight
-// (call.go, answer.go), calls that fail (outage.go), and time (time.go).
+// (call.go, answer.go), calls that fail (outage.go), time (time.go), and what tests look
+// at (audit.go).
 package client
 
 import (
