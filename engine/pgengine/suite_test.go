@@ -5,6 +5,7 @@ package pgengine_test
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		_ = flag.Set("test.skip", "^Example") // it takes a server
+	}
 	child.Role(stillRole, standStill)
 	enginetest.Main(m, func(address string) (sema.Engine, error) {
 		o := &pgengine.Options{}
