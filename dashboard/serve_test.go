@@ -14,12 +14,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/lab/expect"
 	"sema/lab/pipenet"
+	"sema/watch"
 )
 
 func TestEveryAnswerHasThePolicy(t *testing.T) {
@@ -179,7 +182,11 @@ func TestAnEngineThatIsAway(t *testing.T) {
 // Ten thousand semaphores, and ten thousand waiters of one of them, are pages
 // like any others.
 func TestTenThousand(t *testing.T) {
-	s := open(t, dashboard.Options{})
+	e := memengine.New()
+	w, err := watch.New(e, &watch.Options{Fresh: time.Hour})
+	expect.OK(t, err)
+	defer w.Close()
+	s := openOn(t, e, dashboard.Options{Watcher: w})
 	for i := range 10_000 {
 		raw, err := s.engine.Open(fmt.Sprintf("s%05d", i), engine.Client{}, func(engine.Notification) {})
 		if err != nil {
@@ -204,6 +211,8 @@ func TestTenThousand(t *testing.T) {
 	if _, err := raw.Step(t.Context(), call); err != nil {
 		t.Fatal(err)
 	}
+	_, _, err = w.Summaries(expect.Within(t), watch.Query{}) // a busy machine takes longer than a page waits
+	expect.OK(t, err)
 	for path, want := range map[string]string{
 		"/":                                   "1 to 50 of 10001 semaphores",
 		"/?page=201":                          "10001 to 10001 of 10001 semaphores",
