@@ -183,7 +183,7 @@ func TestAnEngineThatIsAway(t *testing.T) {
 // like any others.
 func TestTenThousand(t *testing.T) {
 	e := memengine.New()
-	w, err := watch.New(e, &watch.Options{Fresh: time.Hour})
+	w, err := watch.New(e, &watch.Options{Fresh: time.Hour, Rate: 1_000_000})
 	expect.OK(t, err)
 	defer w.Close()
 	s := openOn(t, e, dashboard.Options{Watcher: w})
