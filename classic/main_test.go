@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	_ = flag.Set("test.parallel", "8")
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.Probes))
+	goleak.VerifyTestMain(redistest.Settled(m))
 }
 
 // variant is a type of this package, in one of its forms.

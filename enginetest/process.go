@@ -45,7 +45,7 @@ type job struct {
 // the tests run workers in processes of their own, which open the store by
 // calling open. As they mostly wait, eight tests run at once, unless -parallel says
 // otherwise. No goroutine may be left when the tests end, but those that others ignore.
-func Main(m *testing.M, open func(url string) (sema.Engine, error), others ...goleak.Option) {
+func Main(m goleak.TestingM, open func(url string) (sema.Engine, error), others ...goleak.Option) {
 	for role, work := range map[string]func(context.Context, sema.Engine, job) error{workerRole: work, keeperRole: keepIdle} {
 		child.Role(role, func(j job) error {
 			engine, err := open(j.URL)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	_ = flag.Set("test.parallel", "8")
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.Probes))
+	goleak.VerifyTestMain(redistest.Settled(m))
 }
 
 // slow is a poll interval that is longer than any test, for tests of what wakes

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // who runs beside others waits for Redis, most of the time
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.Probes))
+	goleak.VerifyTestMain(redistest.Settled(m))
 }
 
 // engines are those of the semaphores that newSem makes.

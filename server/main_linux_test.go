@@ -11,5 +11,5 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Play()
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.Probes))
+	goleak.VerifyTestMain(redistest.Settled(m))
 }

@@ -5,8 +5,6 @@ package httpengine_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"sema"
 	"sema/engine/httpengine"
 	"sema/enginetest"
@@ -14,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	enginetest.Main(m, func(url string) (sema.Engine, error) { return httpengine.New(url, nil) }, goleak.IgnoreAnyFunction(redistest.Probes))
+	enginetest.Main(redistest.Settled(m), func(url string) (sema.Engine, error) { return httpengine.New(url, nil) })
 }
 
 func TestPromisesOverMemory(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"sema"
 	"sema/engine/redisengine"
@@ -17,13 +16,13 @@ import (
 
 func TestMain(m *testing.M) {
 	debug.SetMemoryLimit(48 << 20) // of the heap: the race detector takes several times as much
-	enginetest.Main(m, func(url string) (sema.Engine, error) {
+	enginetest.Main(redistest.Settled(m), func(url string) (sema.Engine, error) {
 		o, err := redis.ParseURL(url)
 		if err != nil {
 			return nil, err
 		}
 		return redisengine.New(redis.NewClient(o), nil)
-	}, goleak.IgnoreAnyFunction(redistest.Probes))
+	})
 }
 
 func standalone(tb testing.TB) enginetest.Store {

@@ -16,7 +16,7 @@ import (
 	"sema/lab/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.Probes)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Settled(m)) }
 
 // listening is what a subscriber says of its channels.
 type listening struct{ confirmed, messages, ended chan string }

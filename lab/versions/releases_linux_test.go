@@ -14,7 +14,7 @@ import (
 	"sema/lab/stall"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.Probes)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Settled(m)) }
 
 // last is the archive of the last release.
 func last(tb testing.TB) (path, release string) {

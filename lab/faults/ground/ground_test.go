@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "13"); err != nil { // they mostly wait
 		panic(err)
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.Probes))
+	goleak.VerifyTestMain(redistest.Settled(m))
 }
 
 // start starts a ground for a test.

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	})
 	child.Role(workerRole, job.play)
 	child.Play()
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.Probes))
+	goleak.VerifyTestMain(redistest.Settled(m))
 }
 
 const runnerRole = "runner"

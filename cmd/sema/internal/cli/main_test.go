@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		}
 		code := cli.Main(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 		// After a panic the library that draws may leave its reader behind.
-		if err := goleak.Find(goleak.IgnoreAnyFunction(redistest.Probes)); err != nil && panics == "" {
+		if err := goleak.Find(); err != nil && panics == "" {
 			fmt.Fprintln(os.Stderr, "goroutines outlive Main:", err)
 			os.Exit(99)
 		}
