@@ -39,6 +39,16 @@ func (l *Ledger) Each(f func(id engine.ID, end int64, detached bool)) {
 	}
 }
 
+// Callers is how many callers of a client wait: its tickets, and those behind them.
+func (l *Ledger) Callers(client string) (n int) {
+	for id, t := range l.tickets {
+		if id.Client == client {
+			n += 1 + t.behind
+		}
+	}
+	return n
+}
+
 // Queues reports whether a ticket would get its turn: its client has asked in time.
 func (l *Ledger) Queues(now int64, id engine.ID) bool {
 	t := l.tickets[id]

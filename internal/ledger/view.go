@@ -92,16 +92,6 @@ func (l *Ledger) Via(id engine.ID) string {
 	return ""
 }
 
-// Callers is how many callers of a client wait: its tickets, and those behind them.
-func (l *Ledger) Callers(client string) (n int) {
-	for id, t := range l.tickets {
-		if id.Client == client {
-			n += 1 + t.behind
-		}
-	}
-	return n
-}
-
 // Waits reports whether there is a ticket of this id.
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
 

@@ -507,6 +507,7 @@ func (k *checker) waits() {
 	k.strays()
 	k.queued()
 	k.unheard()
+	k.audited()
 	k.counted()
 	limit, used, tickets := w.server.ledger.Load()
 	if w.server.down || w.server.refuse != nil || w.server.paused > 0 {
@@ -608,14 +609,20 @@ func (k *checker) unheard() {
 	}
 }
 
+// audited looks whether what each process keeps twice is the same.
+func (k *checker) audited() {
+	for _, n := range k.w.nodes {
+		if err := n.machine.Audit(); err != nil {
+			k.w.fail("count: %s: %v", n.client, err)
+		}
+	}
+}
+
 // counted compares how many callers the server counts, of each process in which the
 // same ones have waited undisturbed since it was to say so, with how many there are.
 func (k *checker) counted() {
 	w := k.w
 	for _, n := range w.nodes {
-		if err := n.machine.Audit(); err != nil {
-			w.fail("count: %s: %v", n.client, err)
-		}
 		wait := 0
 		for _, c := range n.callers {
 			if c.State() == client.Waiting {
@@ -625,8 +632,8 @@ func (k *checker) counted() {
 		if n.deaf { // its ticket may have gone when its turn came, until it asks again
 			n.changed = w.now
 		}
-		said := n.changed + 2*n.plan.lease/asksPerLease + k.messages()
-		if !n.alive || n.paused || n.cut || w.server.down || w.now < max(n.faulty+said-n.changed, said) || k.calm() > n.changed || n.awaits() {
+		said := max(n.changed, n.faulty) + 2*n.plan.lease/asksPerLease + k.messages()
+		if !n.alive || n.paused || n.cut || w.server.down || w.now < said || k.calm() > n.changed || n.awaits() {
 			continue
 		}
 		if counted := w.server.ledger.Callers(n.client); counted != wait {
