@@ -19,6 +19,8 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/lab/expect"
+	"sema/watch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -185,11 +187,17 @@ func TestAListShowsUseQueueAndOldestWait(t *testing.T) {
 }
 
 func TestAListIsFilteredSortedAndPaged(t *testing.T) {
-	s := open(t, dashboard.Options{Rows: 10})
+	e := memengine.New()
+	w, err := watch.New(e, nil)
+	expect.OK(t, err)
+	defer w.Close()
+	s := openOn(t, e, dashboard.Options{Rows: 10, Watcher: w})
 	for i := range 25 {
 		sem := s.semaphore(fmt.Sprintf("job-%02d", i), 100, nil)
 		acquire(t, sem, i+1)
 	}
+	_, _, err = w.Summaries(expect.Within(t), watch.Query{}) // a page does not wait for all to be looked at
+	expect.OK(t, err)
 	rows := regexp.MustCompile(`data-key="([^"]*)"`)
 	for _, c := range []struct {
 		path, first string

@@ -3,7 +3,6 @@ package watch
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +72,7 @@ type Query struct {
 	N        int    // at most so many on the page; 0 or less: all
 	Now      bool   // with N: look at the list of names and at each anew, however lately others did
 	Rounds   bool   // have rounds go on for Options.Linger, for those that follow them
-	Soon     bool   // with N: do not wait for a round; names not looked at yet come last, in their order
+	Soon     bool   // with N: do not wait for a round; a name not looked at yet counts as one that nobody uses
 
 	// Match leaves out semaphores by what the last look found, and Rank puts them in an
 	// order of its own, the highest first. nil: none of that. They are called with the
@@ -213,7 +212,8 @@ func (w *Watcher) matching(names []string, match func(Summary) bool) []string {
 }
 
 // sort puts names, which are sorted, into another order by what the last looks
-// found.
+// found. A name that none has looked at is ranked all the same: if it came last, names
+// would change their places, and pages their rows, with each look of the first round.
 func (w *Watcher) sort(names []string, rank func(Summary) float64) {
 	type row struct {
 		name string
@@ -222,10 +222,7 @@ func (w *Watcher) sort(names []string, rank func(Summary) float64) {
 	rows := make([]row, len(names))
 	w.mu.Lock()
 	for i, name := range names {
-		rows[i] = row{name, math.Inf(-1)}
-		if s := w.last(name); !s.Looked.IsZero() || s.Err != nil {
-			rows[i].key = rank(s)
-		}
+		rows[i] = row{name, rank(w.last(name))}
 	}
 	w.mu.Unlock()
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.key, a.key) })

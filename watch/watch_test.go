@@ -583,6 +583,22 @@ func TestAPageThatDoesNotWait(t *testing.T) {
 	})
 }
 
+// A page has the rows it had, though a first round looks at others meanwhile.
+func TestAPageStaysAsItIsDuringTheFirstRound(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
+		for i := range 3000 {
+			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).SetLimit(t.Context(), 1))
+		}
+		for range 4 {
+			page, _, err := w.Summaries(t.Context(), watch.Query{Skip: 2000, N: 50, Soon: true, Order: watch.ByUse})
+			if err != nil || page[0].Name != "s02000" || page[49].Name != "s02049" {
+				t.Fatalf("%s to %s, %v", page[0].Name, page[49].Name, err)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 func TestState(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		s := semaphore(t, e, "x", 3, nil)
