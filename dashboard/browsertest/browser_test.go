@@ -157,13 +157,14 @@ func (b *tab) open(path string) {
 	b.run(chromedp.Navigate(b.url + path))
 }
 
-// until waits for an expression in the page to become true.
+// until waits for an expression to become true in a page that is loaded: what is found
+// while it loads may be gone when something is done with it.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
 	defer cancel()
 	for {
-		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.readyState === "complete" && !!(`+expression+")"))
 		if ok {
 			return
 		}
@@ -192,14 +193,23 @@ func eval[T any](b *tab, expression string) T {
 	return v
 }
 
-// click clicks on what has this text, as a person would: with the mouse.
+// click clicks on what has this text, as a person would: with the mouse. A page that is
+// being loaded, or shows something new, may replace what was just found: it is looked for
+// again, for nothing was clicked then.
 func (b *tab) click(selector, text string) {
 	b.t.Helper()
-	nodes, err := chromedp.Run(b.ctx, chromedp.Nodes(chromedp.Search(fmt.Sprintf(`//%s[starts-with(normalize-space(.), %q)]`, selector, text))))
-	if err != nil {
-		b.t.Fatalf("%s %q: %v; the page is %s", selector, text, err, b.text())
+	for {
+		nodes, err := chromedp.Run(b.ctx, chromedp.Nodes(chromedp.Search(fmt.Sprintf(`//%s[starts-with(normalize-space(.), %q)]`, selector, text))))
+		if err == nil {
+			err = chromedp.Do(b.ctx, chromedp.MouseClickNode(nodes[0]))
+		}
+		if err == nil {
+			return
+		}
+		if !strings.Contains(err.Error(), "Could not find node") {
+			b.t.Fatalf("%s %q: %v; the page is %s", selector, text, err, b.text())
+		}
 	}
-	b.run(chromedp.MouseClickNode(nodes[0]))
 }
 
 // site is a dashboard over an engine in memory, with an operator.
