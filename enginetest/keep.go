@@ -1,11 +1,13 @@
 package enginetest
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"sema"
+	"sema/lab/expect"
 	"sema/lab/history"
 )
 
@@ -273,7 +275,7 @@ var keepTests = []test{
 	}},
 	{name: "passes do not starve others", run: func(e *env) {
 		greedy, other := e.sem(1, &sema.Options{Passes: 3}), e.sem(1, nil)
-		_, stop := e.keepBusy(greedy, time.Microsecond)
+		_, stop := e.keepBusy(greedy, 50*time.Microsecond) // about what the shortest sleep of a real clock is
 		defer stop()
 		for range 20 {
 			e.release(e.acquire(other, 1))
@@ -290,7 +292,9 @@ func (e *env) keepBusy(s *sema.Semaphore, hold time.Duration) (served *atomic.In
 	for range 4 {
 		all.Go(func() {
 			for !stopped.Load() {
-				p, err := s.Acquire(e.ctx())
+				ctx, cancel := context.WithTimeout(context.Background(), expect.Patience) // e.ctx would be kept until the test ends
+				p, err := s.Acquire(ctx)
+				cancel()
 				if err != nil {
 					e.Error(err)
 					return
