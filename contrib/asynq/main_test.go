@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	child.Role("worker", work)
 	child.Play()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(redistest.Settled(m))
 }
 
 // worker is the job of a process.
@@ -61,22 +61,13 @@ func work(w worker) error {
 		return ctx.Err()
 	}))
 	server := limiter.NewServer(rdb, quick(10))
-	if err := server.Start(taken(handler)); err != nil {
+	if err := server.Start(handler); err != nil {
 		return err
 	}
 	defer server.Shutdown()
 	fmt.Println("works")
 	_, _ = child.Order()
 	return nil
-}
-
-// taken says which tasks the process has in its hands.
-func taken(next asynq.Handler) asynq.Handler {
-	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		id, _ := asynq.GetTaskID(ctx)
-		fmt.Println("took", id)
-		return next.ProcessTask(ctx, task)
-	})
 }
 
 // quick is a config that looks for tasks often, and is silent.

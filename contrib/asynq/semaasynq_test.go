@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,11 +42,18 @@ func TestProcesses(t *testing.T) {
 	expect.Until(t, "the victim works", func() bool { return strings.Contains(string(victim.Said()), "began") })
 	victim.Kill()
 	killed := history.Now()
-	// A minute and a half later asynq would find that these are nobody's.
-	for line := range strings.Lines(string(victim.Said())) {
-		if id, ok := strings.CutPrefix(line, "took "); ok {
-			expect.OK(t, q.rdb.ZAddXX(t.Context(), "asynq:{default}:lease", redis.Z{Member: strings.TrimSpace(id)}).Err())
-		}
+	const leases = "asynq:{default}:lease"
+	var left []string
+	expect.Until(t, "what the others had is done", func() bool {
+		before := left
+		var err error
+		left, err = q.rdb.ZRange(t.Context(), leases, 0, -1).Result()
+		expect.OK(t, err)
+		i := q.info(t, "default")
+		return i.Pending+i.Scheduled+i.Retry == 0 && slices.Equal(left, before)
+	})
+	for _, id := range left { // a minute and a half later asynq would find that these are nobody's
+		expect.OK(t, q.rdb.ZAddXX(t.Context(), leases, redis.Z{Member: id}).Err())
 	}
 	all = append(all, run(3)) // finds them as it starts
 

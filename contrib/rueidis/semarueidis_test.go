@@ -140,9 +140,9 @@ func TestConnections(t *testing.T) {
 		t.Errorf("%d connections; want the one of rueidis", n)
 	}
 	to := waiter(t, other)
-	if n, m := connections(t, server, "normal"), connections(t, server, "pubsub"); n != 1 || m != 1 {
-		t.Errorf("%d connections, %d for notifications; want 1 of each", n, m)
-	}
+	expect.Until(t, "one connection, and one for notifications", func() bool {
+		return connections(t, server, "normal") == 1 && connections(t, server, "pubsub") == 1
+	})
 	handsOver(t, held, to)
 }
 
@@ -281,7 +281,7 @@ func TestFailover(t *testing.T) {
 		InitAddress: sentinel.Addrs(), DisableCache: true,
 		Sentinel: rueidis.SentinelOption{MasterSet: redistest.MasterName, TopologyRefreshInterval: time.Second},
 	}
-	o := &sema.Options{Lease: 10 * time.Second}
+	o := &sema.Options{Lease: 10 * time.Second, Patient: true} // sentinels may take longer than a lease
 	ctx := expect.Within(t)
 	sure := openSem(t, through(t, connect(t, option), option, &redisengine.Options{Replicas: 1}), 1, o)
 	held, err := sure.Acquire(ctx)
@@ -294,7 +294,8 @@ func TestFailover(t *testing.T) {
 		return len(after.PubSubChannels(ctx, "sema:*").Val()) > 0
 	})
 	// A renewal needs a replica, of which there is none any more.
-	if err := held.Release(); err != nil {
+	var unknown *sema.EngineError // no answer so far
+	if err := held.Release(); err != nil && !errors.As(err, &unknown) {
 		expect.Is(t, err, sema.ErrLost)
 	}
 	p := <-to

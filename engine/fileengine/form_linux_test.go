@@ -11,6 +11,7 @@ import (
 	"sema/engine"
 	"sema/lab/child"
 	"sema/lab/expect"
+	"sema/lab/stall"
 	"sema/lab/versions"
 )
 
@@ -35,7 +36,7 @@ func init() {
 }
 
 // formOf is the form of the log of the semaphore x.
-func formOf(t *testing.T, dir string) int {
+func formOf(t testing.TB, dir string) int {
 	b, err := os.ReadFile(logOf(dir))
 	expect.OK(t, err)
 	form, _, _ := readForm(b)
@@ -46,39 +47,41 @@ func formOf(t *testing.T, dir string) int {
 // other's place, in both directions, and nobody notices. The log is written in the newer
 // form when the older release was not seen for a while, and in the older one when it is back.
 func TestReleasesShareADirectory(t *testing.T) {
-	dir := t.TempDir()
-	crew := versions.NewCrew(t, versions.Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
-	start := func(newest int) func(versions.Work) *exec.Cmd {
-		return func(w versions.Work) *exec.Cmd {
-			cmd, err := child.Command(releaseRole, release{dir, newest, w})
-			expect.OK(t, err)
-			return cmd
+	stall.Run(t, func(t *stall.Case) { // leases are of 3 s
+		dir := t.TempDir()
+		crew := versions.NewCrew(t, versions.Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
+		start := func(newest int) func(versions.Work) *exec.Cmd {
+			return func(w versions.Work) *exec.Cmd {
+				cmd, err := child.Command(releaseRole, release{dir, newest, w})
+				expect.OK(t, err)
+				return cmd
+			}
 		}
-	}
-	const older, newer = newestForm, newestForm + 1
-	inForm := func(form int) func() bool { return func() bool { return formOf(t, dir) == form } }
+		const older, newer = newestForm, newestForm + 1
+		inForm := func(form int) func() bool { return func() bool { return formOf(t, dir) == form } }
 
-	first, second := crew.Join(start(older)), crew.Join(start(older))
-	third := crew.Join(start(newer)) // the upgrade begins
-	first.Leave()
-	fourth := crew.Join(start(newer))
-	second.Leave()
-	if got := formOf(t, dir); got != older {
-		t.Errorf("an older release was here a moment ago, and the log is in form %d", got)
-	}
-	sign := (&Engine{dir: dir}).signOf(older)
-	long := time.Now().Add(-knownFor - time.Minute)
-	expect.OK(t, os.Chtimes(sign, long, long))
-	expect.Until(t, "the log is in the newer form", inForm(newer))
+		first, second := crew.Join(start(older)), crew.Join(start(older))
+		third := crew.Join(start(newer)) // the upgrade begins
+		first.Leave()
+		fourth := crew.Join(start(newer))
+		second.Leave()
+		if got := formOf(t, dir); got != older {
+			t.Errorf("an older release was here a moment ago, and the log is in form %d", got)
+		}
+		sign := (&Engine{dir: dir}).signOf(older)
+		long := time.Now().Add(-knownFor - time.Minute)
+		expect.OK(t, os.Chtimes(sign, long, long))
+		expect.Until(t, "the log is in the newer form", inForm(newer))
 
-	fifth := crew.Join(start(older)) // is served, although it cannot read that
-	expect.Until(t, "the log is in the older form again", inForm(older))
-	third.Leave()
-	sixth := crew.Join(start(older))
-	fourth.Leave()
-	fifth.Leave()
-	sixth.Leave()
-	crew.Judge()
+		fifth := crew.Join(start(older)) // is served, although it cannot read that
+		expect.Until(t, "the log is in the older form again", inForm(older))
+		third.Leave()
+		sixth := crew.Join(start(older))
+		fourth.Leave()
+		fifth.Leave()
+		sixth.Leave()
+		crew.Judge()
+	})
 }
 
 // A log in a form that is not known is left as it is. The error says who wrote it, and

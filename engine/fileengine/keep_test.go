@@ -1,6 +1,7 @@
 package fileengine_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -45,16 +46,19 @@ func TestNothingIsPassedOnBeforeOtherProcesses(t *testing.T) {
 	p, err := one.Acquire(expect.Within(t))
 	expect.OK(t, err)
 	callers := []*sema.Semaphore{one, one, other, one}
+	var all sync.WaitGroup
 	for i, s := range callers {
-		go func() {
+		all.Go(func() {
 			p, err := s.Acquire(expect.Within(t))
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			served <- i
-			expect.OK(t, p.Release())
-		}()
+			if err := p.Release(); err != nil {
+				t.Error(err)
+			}
+		})
 		<-queued
 	}
 	expect.OK(t, p.Release())
@@ -63,4 +67,5 @@ func TestNothingIsPassedOnBeforeOtherProcesses(t *testing.T) {
 			t.Errorf("number %d is served as number %d", got, i)
 		}
 	}
+	all.Wait()
 }

@@ -82,77 +82,81 @@ func TestAProcessThatStandsStillInTheMidstOfAStep(t *testing.T) {
 // as it is.
 func TestARowThatIsNotToBeHad(t *testing.T) {
 	t.Parallel()
-	s := startServer(t)
-	expect.OK(t, step(t, engineAt(t, s.url(), nil)))
-	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
-	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
-	expect.OK(t, err)
-	var all sync.WaitGroup
-	for range 3 { // one waits for the row, the others for that one
-		all.Go(func() {
-			pool := poolAt(t, s.url())
-			store := pgengine.NewStore(pool, "")
-			for range 3 {
-				ctx, cancel := context.WithTimeout(expect.Within(t), 4*time.Second)
-				err := store.Update(ctx, "x", func(r register.Row) (register.Next, error) { return register.Next{}, errors.New("it was to be had") })
-				cancel()
-				var failed *engine.Error
-				if !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "sema serve") {
-					t.Errorf("%#v", err)
+	stall.Run(t, func(t *stall.Case) {
+		s := startServer(t)
+		expect.OK(t, step(t, engineAt(t, s.url(), nil)))
+		c := s.connect()
+		defer func() { _ = c.Close(context.Background()) }()
+		_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
+		expect.OK(t, err)
+		var all sync.WaitGroup
+		for range 3 { // one waits for the row, the others for that one
+			all.Go(func() {
+				pool := poolAt(t, s.url())
+				store := pgengine.NewStore(pool, "")
+				for range 3 {
+					ctx, cancel := context.WithTimeout(expect.Within(t), 4*time.Second)
+					err := store.Update(ctx, "x", func(r register.Row) (register.Next, error) { return register.Next{}, errors.New("it was to be had") })
+					cancel()
+					var failed *engine.Error
+					if !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "sema serve") {
+						t.Errorf("%#v", err)
+					}
 				}
-			}
-			if n := pool.Stat().NewConnsCount(); n != 1 {
-				t.Errorf("%d connections were made, where one is enough", n)
-			}
-		})
-	}
-	all.Wait()
+				if n := pool.Stat().NewConnsCount(); n != 1 {
+					t.Errorf("%d connections were made, where one is enough", n)
+				}
+			})
+		}
+		all.Wait()
+	})
 }
 
 // Processes that want a row at once have it one after the other, in the order in which they came.
 func TestThoseWhoWantARowStandInAQueue(t *testing.T) {
 	t.Parallel()
-	const processes = 6
-	s := startServer(t)
-	expect.OK(t, step(t, engineAt(t, s.url(), nil)))
-	stores := make([]register.Updater, processes)
-	for i := range stores {
-		store := pgengine.NewStore(poolAt(t, s.url()), "")
-		_, err := store.Read(expect.Within(t), "x") // it has a connection
-		expect.OK(t, err)
-		stores[i] = store
-	}
-	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
-	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
-	expect.OK(t, err)
-	had := make(chan int, processes)
-	var all sync.WaitGroup
-	for i, store := range stores {
-		all.Go(func() {
-			err := store.Update(expect.Within(t), "x", func(r register.Row) (register.Next, error) {
-				had <- i
-				return register.Next{Data: r.Data, Version: r.Version + 1, Until: math.MaxInt64}, nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-		expect.Until(t, "one more that waits", func() bool {
-			waiting := 0
-			expect.OK(t, c.QueryRow(expect.Within(t), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting))
-			return waiting == i+1
-		})
-	}
-	_, err = c.Exec(expect.Within(t), "ROLLBACK")
-	expect.OK(t, err)
-	all.Wait()
-	for want := range processes {
-		if got := <-had; got != want {
-			t.Errorf("%d had it in place of %d", got, want)
+	stall.Run(t, func(t *stall.Case) {
+		const processes = 6
+		s := startServer(t)
+		expect.OK(t, step(t, engineAt(t, s.url(), nil)))
+		stores := make([]register.Updater, processes)
+		for i := range stores {
+			store := pgengine.NewStore(poolAt(t, s.url()), "")
+			_, err := store.Read(expect.Within(t), "x") // it has a connection
+			expect.OK(t, err)
+			stores[i] = store
 		}
-	}
+		c := s.connect()
+		defer func() { _ = c.Close(context.Background()) }()
+		_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
+		expect.OK(t, err)
+		had := make(chan int, processes)
+		var all sync.WaitGroup
+		for i, store := range stores {
+			all.Go(func() {
+				err := store.Update(expect.Within(t), "x", func(r register.Row) (register.Next, error) {
+					had <- i
+					return register.Next{Data: r.Data, Version: r.Version + 1, Until: math.MaxInt64}, nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			expect.Until(t, "one more that waits", func() bool {
+				waiting := 0
+				expect.OK(t, c.QueryRow(expect.Within(t), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting))
+				return waiting == i+1
+			})
+		}
+		_, err = c.Exec(expect.Within(t), "ROLLBACK")
+		expect.OK(t, err)
+		all.Wait()
+		for want := range processes {
+			if got := <-had; got != want {
+				t.Errorf("%d had it in place of %d", got, want)
+			}
+		}
+	})
 }
 
 // A step whose time is over in its midst leaves no transaction behind, which would have the row until somebody borrows that

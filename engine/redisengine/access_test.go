@@ -123,7 +123,7 @@ func everything(t *testing.T, client func() sema.Engine) {
 	late := session(t, e, "y")
 	c := engine.Call{Number: 2, Fence: true, Requests: []engine.Request{late.request(engine.Ask, 1, time.Minute)}}
 	for range 2 {
-		_, err := late.Step(ctx, c)
+		_, err := late.Step(whole, c)
 		expect.OK(t, err)
 	}
 	late.number = 2

@@ -22,7 +22,7 @@ func TestStepsBesideManyClients(t *testing.T) {
 			for range n {
 				d := session(t, e, c.name)
 				stop := c.watch()
-				_, err := d.Step(expect.Within(t), engine.Call{Number: 1, Fence: true, Requests: []engine.Request{d.request(engine.Renew, 1, time.Hour)}})
+				_, err := d.Step(whole, engine.Call{Number: 1, Fence: true, Requests: []engine.Request{d.request(engine.Renew, 1, time.Hour)}})
 				expect.OK(t, err)
 				stop()
 			}
@@ -43,7 +43,7 @@ func TestStepsBesideManyClients(t *testing.T) {
 			number := uint64(0)
 			expect.Until(t, "being heard, and told to keep", func() bool {
 				number++
-				reply, err := d.Step(expect.Within(t), engine.Call{Number: number, Keep: 10 * time.Minute, Requests: []engine.Request{ask}})
+				reply, err := d.Step(whole, engine.Call{Number: number, Keep: 10 * time.Minute, Requests: []engine.Request{ask}})
 				expect.OK(t, err)
 				return reply.Leave == engine.Keep
 			})

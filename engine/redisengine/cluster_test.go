@@ -88,12 +88,13 @@ func TestClusterSubscriptionsAreCut(t *testing.T) {
 		held = append(held, acquire(t, openSem(t, holder, name, 1, o)))
 		line = append(line, queue(t, openSem(t, waiter, name, 1, o)))
 	}
-	all := shardChannels(t, c.Nodes...)
+	listening := func() bool { return shardChannels(t, c.Nodes...) == semaphores }
+	expect.Until(t, "listening to each", listening)
 	for range 3 {
 		for _, node := range c.Nodes {
 			expect.OK(t, node.Client().ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
 		}
-		expect.Until(t, "subscribing again", func() bool { return shardChannels(t, c.Nodes...) == all })
+		expect.Until(t, "listening to each again", listening)
 	}
 	for i, p := range held {
 		expect.OK(t, p.Release())

@@ -136,7 +136,7 @@ func TestWaitersStayWithMemoryFull(t *testing.T) {
 		s.do(ask(n+2, false))
 	}
 	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-	_, err := s.try(ctx, ask(5, false))
+	_, err := s.try(whole, ask(5, false))
 	engineError(t, err, "OOM", "maxmemory", true)
 	if n := rdb.HLen(ctx, "sema:{x}:state").Val() + rdb.ZCard(ctx, "sema:{x}:waiters").Val(); n != 1+4+3 {
 		t.Errorf("after a refused acquisition there are %d entries; want those of before", n)

@@ -238,11 +238,13 @@ func (d *direct) try(ctx context.Context, rs ...engine.Request) (engine.Reply, e
 	return d.Step(ctx, engine.Call{Number: d.number, Requests: rs})
 }
 
-// do has the time that its client allows: a call that can be cancelled is often cut
-// off after quickAttempt, and here nobody repeats it.
+// whole is for steps that nobody repeats. They have the time that their client allows;
+// a call that can be cancelled is often cut off after quickAttempt.
+var whole = context.Background()
+
 func (d *direct) do(rs ...engine.Request) []engine.Answer {
 	d.t.Helper()
-	reply, err := d.try(context.Background(), rs...)
+	reply, err := d.try(whole, rs...)
 	expect.OK(d.t, err)
 	return reply.Answers
 }

@@ -25,7 +25,7 @@ func TestAClientWithoutKeysSharesASemaphoreWithKeys(t *testing.T) {
 				Kind: kind, ID: engine.ID{Client: s.Client(), Number: uint64(n), Weight: 1}, Key: key,
 				Limit: 2, Lease: time.Minute, Ticket: time.Minute, Wait: wait,
 			}
-			reply, err := s.Step(expect.Within(t), engine.Call{Number: calls, Requests: []engine.Request{r}})
+			reply, err := s.Step(whole, engine.Call{Number: calls, Requests: []engine.Request{r}})
 			expect.OK(t, err)
 			return reply.Answers[0]
 		}

@@ -84,7 +84,7 @@ func makeLayout(t *testing.T) []byte {
 				}
 			}
 			number++
-			_, err := s.Step(expect.Within(t), engine.Call{Number: number, Requests: all, Keep: time.Minute, Fence: number == 1})
+			_, err := s.Step(whole, engine.Call{Number: number, Requests: all, Keep: time.Minute, Fence: number == 1})
 			expect.OK(t, err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestLayoutsOfStates(t *testing.T) {
 				expect.OK(t, err)
 				gone = append(gone, engine.Request{Kind: engine.Release, ID: id})
 			}
-			reply, err := s.Step(expect.Within(t), engine.Call{Number: 1, Requests: gone})
+			reply, err := s.Step(whole, engine.Call{Number: 1, Requests: gone})
 			expect.OK(t, err)
 			for i, a := range reply.Answers {
 				if a.Status != engine.Done {

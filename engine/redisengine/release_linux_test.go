@@ -10,6 +10,7 @@ import (
 	"sema/lab/child"
 	"sema/lab/expect"
 	"sema/lab/redistest"
+	"sema/lab/stall"
 	"sema/lab/versions"
 )
 
@@ -48,41 +49,43 @@ func init() {
 // the older release was not seen for a while, and the older one when it is back.
 func TestReleasesShareASemaphore(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client()
-	crew := versions.NewCrew(t, versions.Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
-	start := func(next bool) func(versions.Work) *exec.Cmd {
-		return func(w versions.Work) *exec.Cmd {
-			cmd, err := child.Command(releaseRole, release{server.URL(), next, w})
-			expect.OK(t, err)
-			return cmd
+	stall.Run(t, func(t *stall.Case) { // leases are of 3 s
+		server := redistest.Start(t)
+		rdb := server.Client()
+		crew := versions.NewCrew(t, versions.Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
+		start := func(next bool) func(versions.Work) *exec.Cmd {
+			return func(w versions.Work) *exec.Cmd {
+				cmd, err := child.Command(releaseRole, release{server.URL(), next, w})
+				expect.OK(t, err)
+				return cmd
+			}
 		}
-	}
-	inLayout := func(mark string) func() bool {
-		return func() bool {
-			raw, err := rdb.HGet(expect.Within(t), "sema:{x}:state", "").Result()
-			expect.OK(t, err)
-			return raw[:4] == mark
+		inLayout := func(mark string) func() bool {
+			return func() bool {
+				raw, err := rdb.HGet(expect.Within(t), "sema:{x}:state", "").Result()
+				expect.OK(t, err)
+				return raw[:4] == mark
+			}
 		}
-	}
-	first, second := crew.Join(start(false)), crew.Join(start(false))
-	third := crew.Join(start(true)) // the upgrade begins
-	first.Leave()
-	fourth := crew.Join(start(true))
-	if !inLayout("sem3")() {
-		t.Error("the older release cannot read the state that it uses")
-	}
-	second.Leave()
-	expect.Until(t, "the state has the newer layout", inLayout("sem4"))
+		first, second := crew.Join(start(false)), crew.Join(start(false))
+		third := crew.Join(start(true)) // the upgrade begins
+		first.Leave()
+		fourth := crew.Join(start(true))
+		if !inLayout("sem3")() {
+			t.Error("the older release cannot read the state that it uses")
+		}
+		second.Leave()
+		expect.Until(t, "the state has the newer layout", inLayout("sem4"))
 
-	fifth := crew.Join(start(false)) // is served, although it cannot read that
-	if !inLayout("sem3")() {
-		t.Error("the older release was served, and cannot read the state")
-	}
-	third.Leave()
-	sixth := crew.Join(start(false))
-	fourth.Leave()
-	fifth.Leave()
-	sixth.Leave()
-	crew.Judge()
+		fifth := crew.Join(start(false)) // is served, although it cannot read that
+		if !inLayout("sem3")() {
+			t.Error("the older release was served, and cannot read the state")
+		}
+		third.Leave()
+		sixth := crew.Join(start(false))
+		fourth.Leave()
+		fifth.Leave()
+		sixth.Leave()
+		crew.Judge()
+	})
 }

@@ -143,31 +143,33 @@ func TestAKeeperThatEndsWithoutClose(t *testing.T) {
 	for _, closes := range []bool{true, false} {
 		t.Run(map[bool]string{true: "Close", false: "no Close"}[closes], func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
-			proxy := redistest.StartProxy(t, server.Addr())
-			o := &sema.Options{Lease: unpromisedLease, Keep: unpromisedLease / 6}
-			before := time.Now()
-			keeper := openSem(t, engineAt(t, proxy.Addr()), "x", 1, o)
-			expect.OK(t, acquire(t, keeper).Release())
-			if closes {
-				expect.OK(t, keeper.Close())
-			}
-			proxy.Refuse() // as the end of the process would
-			proxy.DropAll()
-			other := openSem(t, engineAt(t, server.Addr()), "x", 1, o)
-			if closes { // then it is free, and nobody has to wait
-				p, err := other.TryAcquire(expect.Within(t))
-				expect.OK(t, err)
+			stall.Run(t, func(t *stall.Case) {
+				server := redistest.Start(t)
+				proxy := redistest.StartProxy(t, server.Addr())
+				o := &sema.Options{Lease: unpromisedLease, Keep: unpromisedLease / 6}
+				before := time.Now()
+				keeper := openSem(t, engineAt(t, proxy.Addr()), "x", 1, o)
+				expect.OK(t, acquire(t, keeper).Release())
+				if closes {
+					expect.OK(t, keeper.Close())
+				}
+				proxy.Refuse() // as the end of the process would
+				proxy.DropAll()
+				other := openSem(t, engineAt(t, server.Addr()), "x", 1, o)
+				if closes { // then it is free, and nobody has to wait
+					p, err := other.TryAcquire(expect.Within(t))
+					expect.OK(t, err)
+					expect.OK(t, p.Release())
+					return
+				}
+				began := time.Now()
+				p := acquire(t, other)
+				if waited := time.Since(before); waited < unpromisedLease {
+					t.Errorf("another has the permit %v before the lease of the one that kept it can have ended", unpromisedLease-waited)
+				}
+				t.Logf("a process that keeps, lease %v, ends without Close: another has the permit after %v", unpromisedLease, tenths(time.Since(began)))
 				expect.OK(t, p.Release())
-				return
-			}
-			began := time.Now()
-			p := acquire(t, other)
-			if waited := time.Since(before); waited < unpromisedLease {
-				t.Errorf("another has the permit %v before the lease of the one that kept it can have ended", unpromisedLease-waited)
-			}
-			t.Logf("a process that keeps, lease %v, ends without Close: another has the permit after %v", unpromisedLease, tenths(time.Since(began)))
-			expect.OK(t, p.Release())
+			})
 		})
 	}
 }

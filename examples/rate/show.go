@@ -18,7 +18,7 @@ import (
 )
 
 // soon is how long callers wait for a permit that does not come.
-const soon = 100 * time.Millisecond
+const soon = time.Second
 
 // show tells what becomes of callers that are limited in several ways. Rates are for
 // an hour, so that none of them comes back meanwhile.

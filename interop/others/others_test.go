@@ -20,18 +20,19 @@ import (
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
 	"sema/lab/redistest"
+	"sema/lab/stall"
 )
 
 // lease is short, so that what happens at its end is soon to be seen.
 const lease = 300 * time.Millisecond
 
-func semaphore(t *testing.T, rdb *redis.Client, name string, limit int) *sema.Semaphore {
+func semaphore(t testing.TB, rdb *redis.Client, name string, limit int, o *sema.Options) *sema.Semaphore {
 	t.Helper()
 	e, err := redisengine.New(rdb, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := sema.New(e, name, limit, &sema.Options{Lease: lease})
+	s, err := sema.New(e, name, limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +78,15 @@ func TestRedsyncGivesUp(t *testing.T) {
 // hears of a loss when it releases.
 func TestRedislockOutlivesItsTTL(t *testing.T) {
 	locker := redislock.New(redistest.Start(t).Client())
+	if _, err := locker.Obtain(t.Context(), "long", time.Hour, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locker.Obtain(t.Context(), "long", time.Hour, nil); !errors.Is(err, redislock.ErrNotObtained) {
+		t.Errorf("without a strategy: %v", err)
+	}
 	first, err := locker.Obtain(t.Context(), "l", lease, nil)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if _, err := locker.Obtain(t.Context(), "l", lease, nil); !errors.Is(err, redislock.ErrNotObtained) {
-		t.Errorf("without a strategy: %v", err)
 	}
 	if _, err := locker.Obtain(t.Context(), "l", time.Minute, &redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Millisecond)}); err != nil {
 		t.Fatal(err)
@@ -95,23 +99,25 @@ func TestRedislockOutlivesItsTTL(t *testing.T) {
 // A permit of sema is renewed as long as its holder lives, and work under its
 // context ends when it is lost.
 func TestSemaRenewsAndTells(t *testing.T) {
-	server := redistest.Start(t)
-	s := semaphore(t, server.Client(), "s", 1)
-	p, err := s.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := p.Deadline()
-	for p.Deadline().Before(first.Add(2 * lease)) { // three leases from now
-		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
-			t.Fatalf("a second holder of one: %v", err)
+	stall.Run(t, func(t *stall.Case) {
+		server := redistest.Start(t)
+		s := semaphore(t, server.Client(), "s", 1, &sema.Options{Lease: lease})
+		p, err := s.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	server.Kill()
-	<-p.Context(t.Context()).Done()
-	if err := p.Err(); !errors.Is(err, sema.ErrLost) {
-		t.Errorf("without its server: %v", err)
-	}
+		first := p.Deadline()
+		for p.Deadline().Before(first.Add(2 * lease)) { // three leases from now
+			if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+				t.Fatalf("a second holder of one: %v", err)
+			}
+		}
+		server.Kill()
+		<-p.Context(t.Context()).Done()
+		if err := p.Err(); !errors.Is(err, sema.ErrLost) {
+			t.Errorf("without its server: %v", err)
+		}
+	})
 }
 
 // x/sync and sema: the same contract in one process, but for what releasing
@@ -299,7 +305,7 @@ func TestChangeOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := redistest.Start(t).Client()
-			s := semaphore(t, rdb, "new", 1)
+			s := semaphore(t, rdb, "new", 1, nil)
 			old, anew := open(rdb), lock(func(ctx context.Context) (func() error, error) {
 				p, err := s.Acquire(ctx)
 				if err != nil {

@@ -57,7 +57,8 @@ type pair struct {
 
 // RunLaps lets lanes take turns of a slice each, and times every pair. So whatever
 // slows down the machine slows down all of them. laps is how many count. A lap in which the machine stood
-// still, by a timer that was late or time that was stolen from it, counts for none.
+// still, by a timer that was late or time that was stolen from it, counts for none; if all
+// were so, it goes on until one counts, for at most ten times as many.
 func RunLaps(ctx context.Context, s Store, plan LapPlan, lanes []Lane) (result []Timed, laps, stalled int, err error) {
 	if plan.Slice <= 0 || plan.Laps < 1 || len(lanes) == 0 {
 		return nil, 0, 0, fmt.Errorf("%d laps of %d slices of %v: want 1 or more, 1 or more, above 0", plan.Laps, len(lanes), plan.Slice)
@@ -74,7 +75,7 @@ func RunLaps(ctx context.Context, s Store, plan LapPlan, lanes []Lane) (result [
 		watchdog.Watch(done, func(time.Time, time.Duration) { late.Add(1) })
 	}()
 	defer func() { close(done); <-ended }()
-	for lap := -1; lap < plan.Laps; lap++ { // the first one warms up
+	for lap := -1; lap < plan.Laps || laps == 0 && lap < 10*plan.Laps; lap++ { // the first one warms up
 		stood := late.Load() + stolen()
 		runtime.Gosched()
 		for k := range all {
@@ -94,7 +95,7 @@ func RunLaps(ctx context.Context, s Store, plan LapPlan, lanes []Lane) (result [
 		}
 	}
 	if laps == 0 {
-		return nil, 0, 0, fmt.Errorf("the machine stood still in each of %d laps", plan.Laps)
+		return nil, 0, 0, fmt.Errorf("the machine stood still in each of %d laps", stalled)
 	}
 	return timed(all, laps), laps, stalled, nil
 }

@@ -12,10 +12,10 @@ const Tick = 10 * time.Millisecond
 func Watch(done <-chan struct{}, tell func(end time.Time, span time.Duration)) {
 	ticker := time.NewTicker(Tick)
 	defer ticker.Stop()
-	for before := time.Now(); ; {
+	for before, ended := time.Now(), false; !ended; {
 		select {
 		case <-done:
-			return
+			ended = true // a stall may have ended right before
 		case <-ticker.C:
 		}
 		now := time.Now()
