@@ -51,6 +51,7 @@ func newGateway(engine sema.Engine, upstream *url.URL, caps map[string]int, wait
 		// Without the engine, one request of each model from each gateway.
 		Places:       len(caps),
 		PlacesPerKey: 1,
+		AnswerWithin: 3 * time.Second, // a busy machine is no outage
 	}
 	if err := g.limited.Check(); err != nil {
 		g.close()
