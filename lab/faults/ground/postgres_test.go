@@ -39,7 +39,7 @@ func silent(_ *testing.T, d *database) func(context.Context, Extent) error {
 		if err := d.reached(short, 0); short.Err() == nil {
 			return fmt.Errorf("it answers: %v", err)
 		}
-		return nil
+		return ctx.Err()
 	}
 }
 

@@ -44,7 +44,7 @@ func mute(_ *testing.T, s *servers) func(context.Context, Extent) error {
 			if err := n.admin.Set(short, "ground:mute", "", time.Second).Err(); short.Err() == nil {
 				return fmt.Errorf("it answers: %v", err)
 			}
-			return nil
+			return ctx.Err()
 		})
 	}
 }
@@ -173,9 +173,14 @@ func stepped(by time.Duration) sight {
 	return func(t *testing.T, s *servers) func(context.Context, Extent) error {
 		return eachMaster(t, s, func(n *node) func(context.Context) error {
 			off := func(ctx context.Context) time.Duration {
-				now, err := n.admin.Time(ctx).Result()
-				expect.OK(t, err)
-				return time.Until(now)
+				for {
+					asked := time.Now()
+					now, err := n.admin.Time(ctx).Result()
+					expect.OK(t, err)
+					if ahead := now.Sub(asked); time.Since(asked) < by.Abs()/10 {
+						return ahead
+					}
+				}
 			}
 			before := off(expect.Within(t))
 			return func(ctx context.Context) error {
