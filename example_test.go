@@ -92,15 +92,14 @@ func ExampleOptions_slots() {
 	// Output: key-a key-b
 }
 
-// The wait is bounded, the work is not.
-// A caller that has no time for an engine that is away.
+// A caller that has little time for an engine that is away.
 func ExampleAnswerWithin() {
 	sem, err := sema.New(memengine.New(), "db", 1, nil)
 	if err != nil {
 		panic(err)
 	}
 	defer sem.Close()
-	ctx := sema.AnswerWithin(context.Background(), 100*time.Millisecond)
+	ctx := sema.AnswerWithin(context.Background(), time.Second)
 	p, err := sem.Acquire(ctx) // waits for others for as long as it takes
 	if err != nil {
 		fmt.Println("go on without:", err)
@@ -111,6 +110,7 @@ func ExampleAnswerWithin() {
 	// Output: held
 }
 
+// The wait is bounded, the work is not.
 func ExampleSemaphore_Acquire_timeout() {
 	sem, _ := sema.New(memengine.New(), "db", 1, nil)
 	_, _ = sem.Acquire(context.Background())
