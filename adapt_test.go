@@ -14,7 +14,7 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/internal/adapt"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // vendor is a server that refuses what is beyond its capacity.

@@ -15,7 +15,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
 

@@ -38,7 +38,7 @@ var importRules = []struct {
 	{"sema/examples/gateway", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9"}, "examples use what their readers can use"},
 	{"sema/examples/llm", []string{"sema", "sema/semahttp", "sema/engine", "sema/engine/memengine"}, "examples use what their readers can use"},
 	{"sema/examples/internal/page", nil, "it compares an example with its page"},
-	{"sema/enginetest", []string{"sema", "sema/engine", "sema/lab/child", "sema/lab/expect", "sema/lab/history", "sema/lab/stall", "go.uber.org/goleak"}, "a third engine's tests import it"},
+	{"sema/enginetest", []string{"sema", "sema/engine", "sema/internal/fixture/child", "sema/internal/fixture/expect", "sema/internal/fixture/history", "sema/internal/fixture/stall", "go.uber.org/goleak"}, "a third engine's tests import it"},
 	{"sema/watch", []string{"sema/engine"}, "who looks from outside needs no client, and no engine of any kind"},
 	{"sema/history", []string{"sema/access", "sema/engine", "sema/watch"}, "it keeps what a watch sees, over any engine"},
 	{"sema/dashboard", []string{"sema", "sema/access", "sema/engine", "sema/history", "sema/internal/once", "sema/watch", "sema/internal/view", "sema/internal/why"}, "who shows it in a server of his own gets no other dependency"},
@@ -55,32 +55,15 @@ var importRules = []struct {
 	{"sema/internal/rediserror", []string{"github.com/redis/go-redis/v9"}, "one table for all who talk to Redis"},
 	{"sema/internal/redissub", []string{"sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "one listener for all who wait at a Redis"},
 	{"sema/internal/adapt", []string{"sema/engine"}, "a machine knows no clock, no lock and no engine"},
-	{"sema/lab/adaptive", []string{"sema/engine", "sema/internal/adapt"}, "it runs a machine, and nothing beside"},
-	{"sema/lab/plant", nil, "it changes programs, and knows none"},
-	{"sema/lab/simulate", []string{"sema/engine", "sema/internal/client", "sema/internal/ledger"}, "it runs the two machines, and nothing between"},
-	{"sema/lab/local", []string{"github.com/redis/go-redis/v9"}, "servers for examples and tests know no semaphore"},
-	{"sema/lab/atonce", []string{"sema/lab/history"}, "it counts, and knows no semaphore"},
-	{"sema/lab/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
-	{"sema/lab/faults/ground", []string{"sema", "sema/engine", "sema/engine/fileengine", "sema/engine/pgengine", "sema/lab/local", "sema/lab/redistest", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/maintnotifications", "golang.org/x/sys/unix"}, "it breaks what lies below semaphores; of files and tables only an engine can say whether they work"},
-	{"sema/lab/faults", []string{"sema/lab/history"}, "what a round came to, for who plays it and who reports it"},
-	{"sema/lab/chart", nil, "it draws, and knows no figure"},
-	{"sema/lab/shares", []string{"sema", "sema/engine/redisengine", "sema/lab/child", "sema/lab/history", "github.com/redis/go-redis/v9"}, "its workers use what users use"},
-	{"sema/lab/postgres", []string{
-		"sema", "sema/engine/httpengine", "sema/engine/pgengine", "sema/server", "sema/lab/faults", "sema/lab/local", "sema/lab/measure",
-		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
-	}, "it measures what users would write"},
-	{"sema/lab/history", []string{"golang.org/x/sys/unix"}, "the judge knows nothing of whom it judges"},
-	{"sema/lab/child", []string{"sema/lab/expect"}, "processes are anybody's"},
-	{"sema/lab/expect", nil, "every test may import it"},
-	{"sema/lab/stall", []string{"sema/lab/watchdog"}, "every test may import it"},
-	{"sema/lab/watchdog", nil, "sema bench has it, too"},
-	{"sema/lab/faults/run", []string{
-		"sema", "sema/engine", "sema/engine/fileengine", "sema/engine/pgengine", "sema/engine/redisengine", "sema/classic", "sema/lab/faults", "sema/lab/faults/ground",
-		"sema/lab/child", "sema/lab/history", "sema/lab/stall", "github.com/jackc/pgx/v5/pgxpool", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging",
-	}, "workers use what users use"},
-	{"sema/lab/faults/report", []string{"sema/lab/faults", "sema/lab/history"}, "figures come from files"},
-	{"sema/lab/redistest/suites", []string{"sema/lab/redistest"}, "it runs go test, and knows no semaphore"},
-	{"sema/lab/measure", []string{"sema", "sema/lab/watchdog", "github.com/redis/go-redis/v9", "github.com/HdrHistogram/hdrhistogram-go"}, "it measures sema from outside, as its users would, on any engine that it is given"},
+	{"sema/internal/fixture/local", []string{"github.com/redis/go-redis/v9"}, "servers for examples and tests know no semaphore"},
+	{"sema/internal/fixture/atonce", []string{"sema/internal/fixture/history"}, "it counts, and knows no semaphore"},
+	{"sema/internal/fixture/redistest", []string{"github.com/redis/go-redis/v9"}, "test fixtures know no semaphore"},
+	{"sema/internal/fixture/history", []string{"golang.org/x/sys/unix"}, "the judge knows nothing of whom it judges"},
+	{"sema/internal/fixture/child", []string{"sema/internal/fixture/expect"}, "processes are anybody's"},
+	{"sema/internal/fixture/expect", nil, "every test may import it"},
+	{"sema/internal/fixture/stall", []string{"sema/internal/watchdog"}, "every test may import it"},
+	{"sema/internal/watchdog", nil, "sema bench has it, too"},
+	{"sema/internal/measure", []string{"sema", "sema/internal/watchdog", "github.com/redis/go-redis/v9", "github.com/HdrHistogram/hdrhistogram-go"}, "it measures sema from outside, as its users would, on any engine that it is given"},
 	{"sema/cmd/sema/internal/guard", []string{"sema/cmd/sema/internal/early", "golang.org/x/sys/unix"}, "what watches over a command knows no semaphore"},
 	{"sema/cmd/sema/internal/early", nil, "it has to be initialised before syscall"},
 	{"sema/cmd/sema", []string{"sema/cmd/sema/internal/cli"}, "main is a few lines"},
@@ -130,14 +113,13 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 	}
-	laboratory := regexp.MustCompile(`^sema/(lab/|enginetest$)`)
+	laboratory := regexp.MustCompile(`^sema/(internal/fixture/|enginetest$)`)
 	for name, list := range imports {
 		for _, imported := range list {
 			if (strings.HasPrefix(imported, "github.com/jackc/") || imported == home+"engine/pgengine") && name != home+"engine/pgengine" && name != home+"cmd/sema/internal/cli" && !laboratory.MatchString(name) {
 				t.Errorf("%s imports %s: only the program and the engine need PostgreSQL's client", name, imported)
 			}
-			measures := name == home+"cmd/sema/internal/cli" && imported == home+"lab/measure" // for sema bench
-			if strings.HasPrefix(imported, home+"lab/") && !laboratory.MatchString(name) && !measures {
+			if strings.HasPrefix(imported, home+"internal/fixture/") && !laboratory.MatchString(name) {
 				t.Errorf("%s imports %s: what tests are made of is no part of the product", name, imported)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 	"sema"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
 

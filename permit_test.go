@@ -10,7 +10,7 @@ import (
 
 	"sema"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // collect returns when the garbage collector has found, several times, what

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/measure"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
+	"sema/internal/measure"
 )
 
 // asProgram makes the test binary behave as the program: it is its own driver.

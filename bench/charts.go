@@ -1,8 +1,8 @@
 package main
 
 import (
+	"sema/internal/measure"
 	"sema/lab/chart"
-	"sema/lab/measure"
 )
 
 // drawing shows one figure of all contestants in a few scenarios: a group for

@@ -12,7 +12,7 @@ import (
 	"sema"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 	"sema/semahttp"
 )
 

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"sema/lab/measure"
+	"sema/internal/measure"
 )
 
 const help = `usage: peers run [flags]           run the scenarios and write down what came of them

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/classic"
-	"sema/lab/measure"
+	"sema/internal/measure"
 )
 
 // bookPause is how long the book's lock sleeps between two tries. Its

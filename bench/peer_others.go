@@ -14,7 +14,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 	xsemaphore "golang.org/x/sync/semaphore"
 
-	"sema/lab/measure"
+	"sema/internal/measure"
 	"sema/redisson"
 )
 

@@ -13,7 +13,7 @@ import (
 	"sema/engine/httpengine"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/lab/measure"
+	"sema/internal/measure"
 )
 
 // kind says what a contestant is, and so which scenarios it takes part in.

@@ -13,7 +13,7 @@ import (
 	"text/template"
 	"time"
 
-	"sema/lab/measure"
+	"sema/internal/measure"
 )
 
 //go:embed *.tmpl

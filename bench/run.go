@@ -18,7 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/measure"
+	"sema/internal/measure"
 )
 
 // scenario is the same work for all contestants of some kinds.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // The book's own unit tests of chapters 6 and 11, in Go. Where the book sleeps,

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 func TestClocklessLeasePerPermit(t *testing.T) {

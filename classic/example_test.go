@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/classic"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // connect gives an example a client, with a server of its own.

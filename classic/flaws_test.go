@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // The flaws that the types' comments describe, each in its smallest form.

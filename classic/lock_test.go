@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 func TestLockLeaseIsRoundedUpToSeconds(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 var update = flag.Bool("update", false, "rewrite internal/measured/*.json with what this run measures")

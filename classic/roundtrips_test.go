@@ -14,7 +14,7 @@ import (
 	"sema"
 	"sema/classic/internal/measured"
 	"sema/engine/redisengine"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // TestRoundTrips counts the writes of each operation to its connections. A

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/classic/internal/measured"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // TestOverAdmission runs clients with different clocks against each type and

@@ -15,7 +15,7 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // form makes what the confirmation page posts.

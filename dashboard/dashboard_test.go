@@ -19,7 +19,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/watch"
 )
 

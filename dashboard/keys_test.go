@@ -16,8 +16,8 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 	"sema/watch"
 )
 

@@ -21,7 +21,7 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine/memengine"
-	"sema/lab/pipenet"
+	"sema/internal/fixture/pipenet"
 )
 
 // message is what a live page is sent.

@@ -19,7 +19,7 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/history"
-	"sema/lab/pipenet"
+	"sema/internal/fixture/pipenet"
 	"sema/watch"
 )
 

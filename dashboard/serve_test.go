@@ -20,8 +20,8 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/lab/expect"
-	"sema/lab/pipenet"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/pipenet"
 	"sema/watch"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // The version that sessions say is the newest of the changelog, or one on the way to the next.

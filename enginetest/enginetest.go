@@ -15,9 +15,9 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/history"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/stall"
 )
 
 // Store is one place where semaphores live, as an engine's test sets it up.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/history"
+	"sema/internal/fixture/history"
 )
 
 var fencingTests = []test{

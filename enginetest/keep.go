@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/expect"
-	"sema/lab/history"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
 )
 
 // kept are options under which released permits stay with the client for as

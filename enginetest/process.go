@@ -19,10 +19,10 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/history"
-	"sema/lab/stall"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/stall"
 )
 
 // workerRole and keeperRole are those of the processes of the tests.

@@ -19,7 +19,7 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/history"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/watch"
 )
 

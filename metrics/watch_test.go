@@ -17,7 +17,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/metrics"
 	"sema/watch"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // waiting adds waiters of the given needs and takes the signal that each gets

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 	"sema/redisson"
 )
 

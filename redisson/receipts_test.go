@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // The network decides in which order copies of a request and its undoing arrive.

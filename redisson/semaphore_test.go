@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/redisson"
 )
 

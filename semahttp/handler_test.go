@@ -20,7 +20,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/semahttp"
 )
 

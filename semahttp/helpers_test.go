@@ -14,9 +14,9 @@ import (
 
 	"sema"
 	"sema/engine/memengine"
-	"sema/lab/expect"
-	"sema/lab/pipenet"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/pipenet"
+	"sema/internal/fixture/redistest"
 	"sema/semahttp"
 )
 

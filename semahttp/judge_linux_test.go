@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // judge counts the requests that run at an upstream at the same time. A request

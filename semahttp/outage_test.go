@@ -17,9 +17,9 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 	"sema/semahttp"
 )
 

@@ -8,7 +8,7 @@ import (
 	"os"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/semahttp"
 )
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/semahttp"
 )
 

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/semahttp"
 	"sema/sematest"
 )

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/semahttp"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"sema"
 	"sema/enginetest"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
 

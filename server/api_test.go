@@ -22,7 +22,7 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/server"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/stall"
 	"sema/server"
 )
 

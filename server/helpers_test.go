@@ -18,8 +18,8 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/lab/expect"
-	"sema/lab/pipenet"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/pipenet"
 	"sema/server"
 )
 

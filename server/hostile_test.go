@@ -24,9 +24,9 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/pipenet"
 	"sema/internal/wire"
-	"sema/lab/expect"
-	"sema/lab/pipenet"
 	"sema/server"
 )
 

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sema/engine/memengine"
-	"sema/lab/child"
-	"sema/lab/expect"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
 	"sema/server"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sema/lab/child"
-	"sema/lab/redistest"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/redistest"
 )
 
 func TestMain(m *testing.M) {

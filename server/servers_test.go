@@ -14,7 +14,7 @@ import (
 
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/lab/pipenet"
+	"sema/internal/fixture/pipenet"
 	"sema/server"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/metrics"
 	"sema/server"
 )

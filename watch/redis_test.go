@@ -11,8 +11,8 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 	"sema/watch"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"sema"
 	"sema/contrib/asynq"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // How many tasks a second three servers with ten workers each do, with a limiter

@@ -14,10 +14,10 @@ import (
 	"sema"
 	"sema/contrib/asynq"
 	"sema/engine/redisengine"
-	"sema/lab/atonce"
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/atonce"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 func TestMain(m *testing.M) {

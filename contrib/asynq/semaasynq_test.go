@@ -16,11 +16,11 @@ import (
 	"sema"
 	"sema/contrib/asynq"
 	"sema/engine/memengine"
-	"sema/lab/atonce"
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/history"
-	"sema/lab/redistest"
+	"sema/internal/fixture/atonce"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/redistest"
 	"sema/sematest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sema"
 	"sema/contrib/grpc"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // What a message of a stream costs with the server's interceptor, and without.

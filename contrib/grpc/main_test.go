@@ -17,8 +17,8 @@ import (
 
 	"sema"
 	"sema/contrib/grpc"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 	"sema/sematest"
 )
 

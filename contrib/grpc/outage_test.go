@@ -19,8 +19,8 @@ import (
 	"sema"
 	"sema/contrib/grpc"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 	"sema/sematest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // marked is a permit that notes whether its hold went badly.

@@ -19,7 +19,7 @@ import (
 
 	"sema"
 	"sema/contrib/grpc"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
 

@@ -20,7 +20,7 @@ import (
 	"sema/contrib/grpc"
 	"sema/contrib/otel"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/metrics"
 )
 

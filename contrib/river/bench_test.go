@@ -13,8 +13,8 @@ import (
 
 	"sema"
 	"sema/contrib/river"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // How many jobs a second three clients with ten workers each do, with a limiter

@@ -20,10 +20,10 @@ import (
 	"sema"
 	"sema/contrib/river"
 	"sema/engine/redisengine"
-	"sema/lab/atonce"
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/local"
+	"sema/internal/fixture/atonce"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/local"
 )
 
 func TestMain(m *testing.M) {

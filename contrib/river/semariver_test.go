@@ -16,12 +16,12 @@ import (
 	"sema"
 	"sema/contrib/river"
 	"sema/engine/memengine"
-	"sema/lab/atonce"
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/history"
-	"sema/lab/local"
-	"sema/lab/redistest"
+	"sema/internal/fixture/atonce"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/local"
+	"sema/internal/fixture/redistest"
 	"sema/sematest"
 )
 

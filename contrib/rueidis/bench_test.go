@@ -12,8 +12,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"sema"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // BenchmarkInTurns has the same pairs of acquisition and release made in turns

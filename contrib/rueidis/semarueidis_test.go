@@ -21,8 +21,8 @@ import (
 	"sema"
 	"sema/contrib/rueidis"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // connect makes a rueidis client with small buffers: the suites open thousands.

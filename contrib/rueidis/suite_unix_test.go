@@ -13,7 +13,7 @@ import (
 	"sema/contrib/rueidis"
 	"sema/engine/redisengine"
 	"sema/enginetest"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 func TestMain(m *testing.M) {

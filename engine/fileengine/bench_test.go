@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // BenchmarkStart is what a program pays that opens the engine, holds a permit

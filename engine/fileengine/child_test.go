@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sema/engine"
-	"sema/lab/child"
-	"sema/lab/expect"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
 )
 
 // The roles of processes. A job is a directory, but for a holder.

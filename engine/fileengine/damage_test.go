@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // logOf is the path of the log of semaphore x.

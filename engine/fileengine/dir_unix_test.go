@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 func mode(tb testing.TB, path string) fs.FileMode {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 func TestReleaseHandsToTheHeadOfTheQueueInAnotherEngine(t *testing.T) {

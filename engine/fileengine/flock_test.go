@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/child"
-	"sema/lab/expect"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
 )
 
 // stamp is a job of flock's: it says when it ran.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/stall"
-	"sema/lab/versions"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/stall"
+	"sema/internal/fixture/versions"
 )
 
 // releaseRole is a process of a release that knows forms up to some one.

@@ -7,7 +7,7 @@ import (
 
 	"sema"
 	"sema/engine/fileengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // openTwo are two semaphores of limit 1 as two processes have them, the first of

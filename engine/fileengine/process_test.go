@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sema/engine"
-	"sema/lab/child"
-	"sema/lab/expect"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
 )
 
 func TestKilledHolderHandsOver(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/child"
-	"sema/lab/expect"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
 )
 
 // The head of the queue watches over the holder, and each other waiter over the

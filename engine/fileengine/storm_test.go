@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/child"
-	"sema/lab/expect"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
 )
 
 // storm acquires and releases without end. While it holds the permit it has a

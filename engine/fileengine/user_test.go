@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // user is a client in its simplest form: it asks, waits to be told, releases.

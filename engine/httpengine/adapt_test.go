@@ -10,7 +10,7 @@ import (
 	"sema/engine"
 	"sema/engine/httpengine"
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/server"
 )
 

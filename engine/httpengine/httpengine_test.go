@@ -8,7 +8,7 @@ import (
 	"sema"
 	"sema/engine/httpengine"
 	"sema/enginetest"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 func TestMain(m *testing.M) {

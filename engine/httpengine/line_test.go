@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"sema/internal/fixture/expect"
 	"sema/internal/wire"
-	"sema/lab/expect"
 )
 
 // What is no call ends the connection, or is answered by a problem.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/expect"
-	"sema/lab/history"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/redistest"
 )
 
 // On both, the store survives the server. Over Redis with real connections, and

@@ -15,8 +15,8 @@ import (
 	"sema"
 	"sema/engine/httpengine"
 	"sema/engine/memengine"
-	"sema/lab/expect"
-	"sema/lab/pipenet"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/pipenet"
 	"sema/server"
 )
 

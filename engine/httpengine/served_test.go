@@ -19,9 +19,9 @@ import (
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
 	"sema/enginetest"
-	"sema/lab/expect"
-	"sema/lab/pipenet"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/pipenet"
+	"sema/internal/fixture/redistest"
 	"sema/server"
 )
 

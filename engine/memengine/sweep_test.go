@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // Semaphores that nobody uses any more take no memory for ever.

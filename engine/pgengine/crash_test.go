@@ -18,7 +18,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/pgengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // grants are what clients of one server were told, over several of its lives.

@@ -10,7 +10,7 @@ import (
 
 	"sema"
 	"sema/engine/pgengine"
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 )
 
 // A program with database/sql: the engine borrows connections from the program's own pool.

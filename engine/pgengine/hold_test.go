@@ -12,7 +12,7 @@ import (
 
 	"sema"
 	"sema/engine/pgengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // What a transaction has held stays with its permit until the transaction ends, though an

@@ -15,7 +15,7 @@ import (
 	"sema/engine"
 	"sema/engine/pgengine"
 	"sema/engine/register"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 func query(tb testing.TB, s *server, sql string) {

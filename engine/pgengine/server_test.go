@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sema/engine/pgengine"
-	"sema/lab/expect"
-	"sema/lab/local"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/local"
 )
 
 // server is a PostgreSQL of a test's own.

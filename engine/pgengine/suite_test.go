@@ -16,9 +16,9 @@ import (
 	"sema"
 	"sema/engine/pgengine"
 	"sema/enginetest"
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/local"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/local"
 )
 
 func TestMain(m *testing.M) {

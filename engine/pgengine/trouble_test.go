@@ -20,9 +20,9 @@ import (
 	"sema/engine"
 	"sema/engine/pgengine"
 	"sema/engine/register"
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/stall"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/stall"
 )
 
 // stillRole is a process that stops in the midst of a step, at the server with this address.

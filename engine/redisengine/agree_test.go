@@ -15,9 +15,9 @@ import (
 	"pgregory.net/rapid"
 
 	"sema/engine"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 	"sema/internal/ledger"
-	"sema/lab/expect"
-	"sema/lab/redistest"
 )
 
 // The scripts under test read their clock from a key, so that both sides see the

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // What a step costs that has to look at something of every client: those that

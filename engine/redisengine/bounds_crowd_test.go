@@ -15,8 +15,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // snapshot measures what keeps the server busy without a break: a part of a

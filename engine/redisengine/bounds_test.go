@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // However many wait or hold, a step does a bounded part of the work and has

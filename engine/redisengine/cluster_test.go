@@ -9,8 +9,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 func clusterEngine(t *testing.T, c *redistest.Cluster) sema.Engine {

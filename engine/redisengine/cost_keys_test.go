@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // The server's time for each step of the table of keys in docs/redis.md, in µs, lowest

@@ -11,8 +11,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // tokenBook checks fencing as storage would that keeps something for each slot: a caller

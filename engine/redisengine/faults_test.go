@@ -14,8 +14,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // refused checks that an acquisition fails with an error of the given class,

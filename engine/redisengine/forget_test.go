@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 )
 
 // What a server that forgets everything lets happen, which no script can

@@ -14,7 +14,7 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // The suites open thousands of clients. Unless told, go-redis has 32 KiB for each

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // A client that names no keys shares a semaphore with one that does: what it asks for

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // Callers of one process that hold for no time: those of a semaphore without keys, of one key

@@ -15,8 +15,8 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // Keys that never expire (25 million fencing keys in Redisson #6510): after each

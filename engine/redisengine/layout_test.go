@@ -10,9 +10,9 @@ import (
 
 	"sema/engine"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/versions"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/versions"
 )
 
 // stored is what Redis has of a semaphore: hashes and zsets by key.

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 )
 
 // remote is a client behind a proxy, with a connection that is made and scripts

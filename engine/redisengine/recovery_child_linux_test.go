@@ -11,7 +11,7 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
-	"sema/lab/child"
+	"sema/internal/fixture/child"
 )
 
 // crewRole is that of a process that waits.

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // The server is killed, or stands still, while many wait: all of them are served

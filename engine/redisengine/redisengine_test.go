@@ -8,8 +8,8 @@ import (
 	"sema"
 	"sema/engine/redisengine"
 	"sema/enginetest"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 func cluster(tb testing.TB) enginetest.Store {

@@ -7,11 +7,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
-	"sema/lab/versions"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
+	"sema/internal/fixture/versions"
 )
 
 // releaseRole is a process of this release, or of the next one.

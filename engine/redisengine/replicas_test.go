@@ -16,8 +16,8 @@ import (
 	"sema/engine"
 	"sema/engine/redisengine"
 	"sema/enginetest"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // pair is a master and its replica, which can be cut off from it.

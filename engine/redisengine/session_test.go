@@ -13,8 +13,8 @@ import (
 
 	"sema/engine"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // What cannot keep semaphores is refused when the engine is made.

@@ -13,8 +13,8 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // readBy has an engine read so many permits and tickets in one step.

@@ -11,7 +11,7 @@ import (
 	"sema"
 	"sema/engine/redisengine"
 	"sema/enginetest"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 func TestMain(m *testing.M) {

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 )
 
 // These tests show what is not promised, and how much of it there is: their

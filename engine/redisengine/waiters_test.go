@@ -10,9 +10,9 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 )
 
 // "One blocked connection per waiter exhausts the pool": thousands of waiters of

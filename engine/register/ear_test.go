@@ -9,7 +9,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/register"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // slow is a hall where it takes a while to begin to hear.

@@ -12,7 +12,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/register"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // A row of a later release is left as it is, the error says who wrote it, and whoever

@@ -8,7 +8,7 @@ import (
 
 	"sema"
 	"sema/engine/register"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // Processes that only look at the row see within a look that it is their turn, though they

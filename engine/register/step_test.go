@@ -9,7 +9,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/register"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // stepped is a hall whose clock can be set.

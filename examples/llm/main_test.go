@@ -15,8 +15,8 @@ import (
 	"sema"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine/redisengine"
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 )
 
 func main() {

@@ -14,8 +14,8 @@ import (
 
 	"sema"
 	"sema/examples/internal/page"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 	"sema/sematest"
 )
 

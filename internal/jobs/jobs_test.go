@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
 

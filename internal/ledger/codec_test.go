@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"sema/engine"
+	"sema/internal/fixture/versions"
 	"sema/internal/pack"
-	"sema/lab/versions"
 )
 
 func fullSnapshot() Snapshot {

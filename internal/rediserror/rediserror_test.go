@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // reply is the error that go-redis makes of what the server answers.

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 	"sema/internal/redissub"
-	"sema/lab/expect"
-	"sema/lab/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Settled(m)) }

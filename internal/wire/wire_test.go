@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"sema/engine"
+	"sema/internal/fixture/versions"
 	"sema/internal/wire"
-	"sema/lab/versions"
 )
 
 // fill gives every field of a struct a value that is not zero, as rapid draws

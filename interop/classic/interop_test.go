@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"sema/classic"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // table counts what was exercised: who did what, on whose permit.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"testing"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 const interopEnv, pythonEnv = "SEMA_INTEROP", "SEMA_INTEROP_PYTHON"

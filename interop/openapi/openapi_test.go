@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"sema/engine/memengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/server"
 )
 

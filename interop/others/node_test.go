@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/classic"
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // node is a Node.js that uses redis-semaphore as it is told.

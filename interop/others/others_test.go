@@ -19,8 +19,8 @@ import (
 	"sema"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 )
 
 // lease is short, so that what happens at its end is soon to be seen.

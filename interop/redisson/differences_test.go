@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 	"sema/redisson"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // The table of methods must name every method that the Java types declare, each

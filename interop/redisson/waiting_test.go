@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 	"sema/redisson"
 )
 

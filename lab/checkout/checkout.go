@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // Copy copies the files below root, the directory of go.mod, into a new directory of the

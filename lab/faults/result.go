@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"sema/lab/history"
+	"sema/internal/fixture/history"
 )
 
 // Mixed is the name of what a round has whose faults come mixed.

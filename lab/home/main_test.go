@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"sema/internal/fixture/expect"
 	"sema/lab/checkout"
-	"sema/lab/expect"
 )
 
 // at is where the module is at home in the tests. go asks git for a path that ends so

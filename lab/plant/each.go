@@ -9,7 +9,7 @@ import (
 )
 
 // Each builds a program with all bugs at once, and runs it with one of them at a time: see is
-// told what it printed, and how it ended. Build is given the root of the module, for a
+// told what it printed, and how it ended. Build is given the root of the repository, for a
 // package two folders below it.
 func Each(t *testing.T, bugs map[string]Bug, build func(root, dir string, bugs []Bug) (program string, err error), args []string, see func(t *testing.T, out []byte, err error)) {
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 // function.
 type Bug struct{ File, Old, New string }
 
-// Build builds the command of a package, at the root of the module, with all bugs,
+// Build builds a command of module lab, at the root of the repository, with all bugs,
 // into a directory. Switch picks one of them.
 func Build(root, command, dir string, bugs []Bug) (program string, err error) {
 	return build(root, dir, bugs, "build", command)
@@ -73,7 +73,7 @@ func build(root, dir string, bugs []Bug, how ...string) (program string, err err
 	last := len(how) - 1
 	words := append(how[:last:last], "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, how[last])
 	cmd := exec.Command("go", words...)
-	cmd.Dir = root
+	cmd.Dir = filepath.Join(root, "lab")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"sema"
 	"sema/engine/httpengine"
-	"sema/lab/measure"
+	"sema/internal/measure"
 	"sema/server"
 )
 

@@ -17,7 +17,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"sema/lab/measure"
+	"sema/internal/measure"
 )
 
 // results are what was measured.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // The page is made again: what is committed is what the committed results say.

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sema"
-	"sema/lab/measure"
+	"sema/internal/measure"
 )
 
 // The rows of the page, which have a name each.

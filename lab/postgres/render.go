@@ -9,8 +9,8 @@ import (
 	"strings"
 	"text/template"
 
+	"sema/internal/measure"
 	"sema/lab/faults"
-	"sema/lab/measure"
 )
 
 //go:embed postgres.md.tmpl

@@ -15,7 +15,7 @@ import (
 
 	"sema"
 	"sema/engine/pgengine"
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 )
 
 // trip is what is added to each round trip: half a millisecond, as between zones of a cloud.

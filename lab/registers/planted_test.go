@@ -44,7 +44,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		maps.Copy(bugs, seldom)
 	}
 	build := func(root, dir string, bugs []plant.Bug) (string, error) {
-		return plant.BuildTests(root, "./lab/registers", dir, bugs)
+		return plant.BuildTests(root, "./registers", dir, bugs)
 	}
 	args := []string{"-test.run", "TestSeeds", "-seed", strconv.Itoa(first0), "-seeds", strconv.Itoa(most)}
 	plant.Each(t, bugs, build, args, func(t *testing.T, out []byte, err error) {

@@ -23,7 +23,7 @@ func TestSeeds(t *testing.T) {
 		w := draw(seed)
 		synctest.Test(t, w.run)
 		if grants += w.grants; w.failed != nil {
-			t.Fatalf("seed %d: %v\nreplay: go test -count=1 ./lab/registers -run Seeds -seed %d -seeds 1", seed, w.failed, seed)
+			t.Fatalf("seed %d: %v\nreplay: go -C lab test -count=1 ./registers -run Seeds -seed %d -seeds 1", seed, w.failed, seed)
 		}
 	}
 	t.Logf("%d seeds from %d on: %d grants", *seeds, *first, grants)

@@ -11,7 +11,7 @@ import (
 
 	"sema"
 	"sema/engine/register"
-	"sema/lab/history"
+	"sema/internal/fixture/history"
 )
 
 // world is a run. A rate of n means once in n times, 0 never; a mean time of 0 never as well.

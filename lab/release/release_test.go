@@ -24,8 +24,8 @@ import (
 	"syscall"
 	"testing"
 
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 const dist = "../../dist"

@@ -8,10 +8,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/history"
-	"sema/lab/redistest"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/redistest"
 )
 
 var worlds = flag.Int("worlds", 2, "in how many worlds, each by chance, overtakings are counted")

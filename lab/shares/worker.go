@@ -16,8 +16,8 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
-	"sema/lab/child"
-	"sema/lab/history"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/history"
 )
 
 // Role makes this program one whose processes can be started for a world. It is for

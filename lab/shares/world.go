@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"sema/lab/child"
-	"sema/lab/history"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/history"
 )
 
 // Order is how callers of several tenants are put in order.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 const page = "../../docs/planted-bugs.md"
@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the other suites' bugs anew into 
 // of a package lists them, and the command that plants them.
 var others = []struct{ what, dir, list, command string }{
 	{"The promises as tests", "enginetest", "planted", "go test ./enginetest -run PlantedBugs"},
-	{"Engines over one row", "lab/registers", "planted", "go test ./lab/registers -run PlantedBugs"},
+	{"Engines over one row", "lab/registers", "planted", "go -C lab test ./registers -run PlantedBugs"},
 	{"Engines over one row, bugs that take many seeds", "lab/registers", "seldom", "make planted"},
 	{"The limit that adapts", "internal/adapt", "bugs", "go test ./internal/adapt -run PlantedBugs"},
 	{"Real processes and servers", "lab/faults/run", "plantedBugs", "make faults-planted"},
@@ -49,7 +49,7 @@ func TestThePageNamesEveryPlantedBug(t *testing.T) {
 		t.Errorf("%s has %d bugs of the simulator, and there are %d: make planted writes it", page, n, len(planted))
 	}
 	if !strings.HasSuffix(text, "\n"+othersTables(t)) {
-		t.Errorf("%s has not the bugs of the other suites: go test ./lab/simulate -run Page -update", page)
+		t.Errorf("%s has not the bugs of the other suites: go -C lab test ./simulate -run Page -update", page)
 	}
 }
 

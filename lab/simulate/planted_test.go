@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 	"sema/lab/plant"
 )
 
@@ -74,7 +74,7 @@ func build(t *testing.T) string {
 	for _, bug := range planted {
 		bugs = append(bugs, plant.Bug{File: bug.file, Old: bug.old, New: bug.new})
 	}
-	program, err := plant.Build(root, "./lab/simulate/run", t.TempDir(), bugs)
+	program, err := plant.Build(root, "./simulate/run", t.TempDir(), bugs)
 	expect.OK(t, err)
 	return program
 }

@@ -334,5 +334,5 @@ func (s *server) reconnect(n *node) {
 // does so.
 func Replay(seed uint64) string {
 	r := Run(seed, true)
-	return fmt.Sprintf("%s\n%v\nreplay: go run ./lab/simulate/run -seed %d -seeds 1 -trace", r.Trace, r.Err, seed)
+	return fmt.Sprintf("%s\n%v\nreplay: go -C lab run ./simulate/run -seed %d -seeds 1 -trace", r.Trace, r.Err, seed)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // module makes a module with these files, below dir.

@@ -1,7 +1,8 @@
-package versions
+package versions_test
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -9,9 +10,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
+	"sema/internal/fixture/versions"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Settled(m)) }
@@ -26,10 +28,14 @@ func last(tb testing.TB) (path, release string) {
 	return all[0], strings.TrimSuffix(filepath.Base(all[0]), ".tar.gz")
 }
 
-// build makes the program of the load from a source tree.
+// build makes the program of the load from a source tree. Its package had another name in v0.1.0-rc.1.
 func build(tb testing.TB, source string) string {
+	worker := "./internal/fixture/versions/worker"
+	if _, err := os.Stat(filepath.Join(source, worker)); err != nil {
+		worker = "./lab/versions/worker"
+	}
 	program := filepath.Join(tb.TempDir(), "worker")
-	cmd := exec.CommandContext(tb.Context(), "go", "build", "-o", program, "./lab/versions/worker")
+	cmd := exec.CommandContext(tb.Context(), "go", "build", "-o", program, worker)
 	cmd.Dir = source
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("go build in %s: %v\n%s", source, err, out)
@@ -59,9 +65,9 @@ func TestTheLastReleaseAndThisOne(t *testing.T) {
 			stall.Run(t, func(t *stall.Case) { // the leases of the last release's load are 3 s
 				for _, order := range [][2]string{{older, newer}, {newer, older}} {
 					place := url(t)
-					crew := NewCrew(t, Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
-					start := func(program string) Member {
-						return crew.Join(func(w Work) *exec.Cmd {
+					crew := versions.NewCrew(t, versions.Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
+					start := func(program string) versions.Member {
+						return crew.Join(func(w versions.Work) *exec.Cmd {
 							work, err := json.Marshal(w)
 							expect.OK(t, err)
 							return exec.Command(program, place, string(work)) //nolint:gosec // built above

@@ -18,7 +18,7 @@ import (
 
 	"sema/examples/fencing/internal/hosts"
 	"sema/examples/internal/page"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 func TestMain(m *testing.M) {

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 )
 
 // start starts etcd and a kube-apiserver, with an empty report and the policy. The

@@ -10,7 +10,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 )
 
 const bucket, user, password = "reports", "somebody", "not-a-secret"

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/examples/jobs/internal/counter"
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 )
 
 func main() {

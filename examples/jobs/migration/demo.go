@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sema"
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 )
 
 // standStill is a host that stops after the first step, until somebody lets it

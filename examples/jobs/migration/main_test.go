@@ -13,7 +13,7 @@ import (
 
 	"sema"
 	"sema/examples/internal/page"
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 	"sema/sematest"
 )
 

@@ -22,7 +22,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 
 	"sema/examples/jobs/internal/counter"
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 )
 
 func main() {

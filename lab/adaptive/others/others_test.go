@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"sema/internal/fixture/expect"
 	"sema/lab/adaptive"
-	"sema/lab/expect"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // The page is what the command makes of what was measured.

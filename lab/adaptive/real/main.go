@@ -21,8 +21,8 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
-	"sema/lab/child"
-	"sema/lab/local"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/local"
 	"sema/semahttp"
 )
 

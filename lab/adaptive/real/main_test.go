@@ -9,9 +9,9 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
-	"sema/lab/child"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 func TestMain(m *testing.M) {

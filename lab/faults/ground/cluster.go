@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // clusterMasters is how many masters a cluster has, and how many replicas.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // failover makes a fault after which another node is master: replication is

@@ -13,7 +13,7 @@ import (
 
 	"sema"
 	"sema/engine/fileengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // look of a directory: the logs' contents, and all names.

@@ -21,8 +21,8 @@ import (
 	"sema/engine/fileengine"
 	"sema/engine/pgengine"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 func TestMain(m *testing.M) {

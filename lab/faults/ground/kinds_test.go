@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 func merged[S any](all ...map[string]S) map[string]S {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // someOf is of how many pieces one is hit, where hitting all would only be an outage.

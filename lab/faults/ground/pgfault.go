@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"sema/lab/local"
-	"sema/lab/redistest"
+	"sema/internal/fixture/local"
+	"sema/internal/fixture/redistest"
 )
 
 // terminate ends connections of the workers'; what is appended says which.

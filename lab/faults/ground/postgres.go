@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema/engine/pgengine"
-	"sema/lab/local"
-	"sema/lab/redistest"
+	"sema/internal/fixture/local"
+	"sema/internal/fixture/redistest"
 )
 
 // database is a ground of PostgreSQL: a server, and perhaps a standby that has each commit

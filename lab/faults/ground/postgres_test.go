@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 type view = func(*testing.T, *database) func(context.Context, Extent) error

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // look is how often something is looked at that tells nobody when it changes.

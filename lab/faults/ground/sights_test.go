@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 var errNotSeen = errors.New("nothing to see")

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // newStandalone starts one server: with nothing on disk, with an append-only

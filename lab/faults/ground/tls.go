@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"sema/lab/redistest"
+	"sema/internal/fixture/redistest"
 )
 
 // rights are those that docs/redis.md gives the user of a single server.

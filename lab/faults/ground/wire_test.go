@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // hit are the sites that an extent has, and one that it has not, or -1.

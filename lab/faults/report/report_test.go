@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"sema/internal/fixture/history"
 	"sema/lab/faults"
-	"sema/lab/history"
 )
 
 func rounds() []faults.Result {

@@ -9,8 +9,8 @@ import (
 	"text/template"
 	"time"
 
+	"sema/internal/fixture/history"
 	"sema/lab/faults"
-	"sema/lab/history"
 )
 
 // summary is what the page says.

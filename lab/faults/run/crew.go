@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"sema/lab/history"
+	"sema/internal/fixture/history"
 )
 
 // crew is the processes of a round, those that are gone included.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/history"
+	"sema/internal/fixture/history"
 )
 
 // permit is what a holder has: a *sema.Permit, or what an original gives.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"sema/internal/fixture/history"
 	"sema/lab/faults"
-	"sema/lab/history"
 )
 
 // judgeAgain judges the records that were saved of the results in a file, by the

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
 	"sema/lab/faults"
-	"sema/lab/history"
 )
 
 // What a rule of today does not find is gone; what was looked for on the spot, and

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"sema/lab/history"
+	"sema/internal/fixture/history"
 )
 
 // load is what a goroutine of a worker does until it is told to stop. One of each

@@ -19,7 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"sema/lab/child"
+	"sema/internal/fixture/child"
 	"sema/lab/faults/ground"
 )
 

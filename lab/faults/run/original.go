@@ -7,7 +7,7 @@ import (
 
 	"sema"
 	"sema/classic"
-	"sema/lab/history"
+	"sema/internal/fixture/history"
 )
 
 // skew is how far apart the clocks of neighbouring workers are, for the book's

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"sema/internal/fixture/history"
 	"sema/lab/faults"
 	"sema/lab/faults/ground"
-	"sema/lab/history"
 )
 
 // plan is what a round is to be: all of it follows from the seed, and from what

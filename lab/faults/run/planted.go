@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"sema/engine"
-	"sema/lab/history"
+	"sema/internal/fixture/history"
 )
 
 // planted is a bug that workers can have, so that the judge is judged as well.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/history"
+	"sema/internal/fixture/history"
 )
 
 // probe looks, a lease after all workers have gone, whether anything of theirs is

@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"time"
 
-	"sema/lab/child"
-	"sema/lab/history"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/history"
 )
 
 // workerRole makes the program a worker.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/child"
-	"sema/lab/expect"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
 )
 
 // TestKilledRunnerLeavesNoProcess kills the runner while its workers work.

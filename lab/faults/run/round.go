@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/stall"
 	"sema/lab/faults"
 	"sema/lab/faults/ground"
-	"sema/lab/history"
-	"sema/lab/stall"
 )
 
 // round is a round as the runner plays it.

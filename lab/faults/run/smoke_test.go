@@ -11,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
-	"sema/lab/child"
-	"sema/lab/expect"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 	"sema/lab/faults"
 	"sema/lab/faults/ground"
-	"sema/lab/history"
-	"sema/lab/redistest"
-	"sema/lab/stall"
 )
 
 // TestMain lets the test binary be the program: what is started as a worker, or

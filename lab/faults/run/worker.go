@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"sema"
-	"sema/lab/child"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/stall"
 	"sema/lab/faults/ground"
-	"sema/lab/history"
-	"sema/lab/stall"
 )
 
 // job is what a worker is to do.

@@ -14,7 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 
-	"sema/lab/child"
+	"sema/internal/fixture/child"
 	"sema/lab/shares"
 )
 

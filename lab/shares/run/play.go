@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/lab/history"
-	"sema/lab/local"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/local"
 	"sema/lab/shares"
 )
 

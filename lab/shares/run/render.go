@@ -9,8 +9,8 @@ import (
 	"text/template"
 	"time"
 
+	"sema/internal/measure"
 	"sema/lab/chart"
-	"sema/lab/measure"
 	"sema/lab/shares"
 )
 

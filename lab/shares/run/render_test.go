@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sema/lab/expect"
-	"sema/lab/history"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
 	"sema/lab/shares"
 )
 

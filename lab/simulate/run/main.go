@@ -1,8 +1,8 @@
 // Command run simulates so many seeds, or for as long as asked; a minute, if neither
 // is said.
 //
-//	go run ./lab/simulate/run -for 10m
-//	go run ./lab/simulate/run -seed 17 -seeds 1 -trace
+//	go -C lab run ./simulate/run -for 10m
+//	go -C lab run ./simulate/run -seed 17 -seeds 1 -trace
 package main
 
 import (

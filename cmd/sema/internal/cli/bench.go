@@ -15,7 +15,7 @@ import (
 
 	"sema"
 	"sema/engine/memengine"
-	"sema/lab/measure"
+	"sema/internal/measure"
 )
 
 const benchHelp = `Measure sema on an engine, every figure beside a baseline of the same run: what

@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"testing"
 
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // A signal ends a run promptly, and nothing of it is left: no key, no process.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 )
 
 // benchDoc is what scripts may rely on.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 )
 
 // run runs the program to its end.

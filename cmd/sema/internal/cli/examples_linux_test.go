@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // The examples print what docs/jobs.md shows.

@@ -16,8 +16,8 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // A process with more callers than tickets: whoever shows the semaphore counts

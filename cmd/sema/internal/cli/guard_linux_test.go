@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // children are the processes whose parent is the given one.

@@ -19,7 +19,7 @@ import (
 	"sema"
 	"sema/engine/fileengine"
 	"sema/engine/redisengine"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // job is a running sema, with its command's output at hand.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // The time before the server was started anew can still be read, with the acts of operators

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/lab/expect"
-	"sema/lab/redistest"
-	"sema/lab/stall"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/stall"
 )
 
 // stubborn is a command of two processes that do not heed TERM.

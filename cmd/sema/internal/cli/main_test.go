@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"sema/cmd/sema/internal/cli"
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // The test binary is also the program: every test runs it as sema in processes

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sema"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // jealous is a command whose processes all keep a lock, and which writes down

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
-	"sema/lab/local"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/local"
 )
 
 // The commands on PostgreSQL, from a database without the table on.

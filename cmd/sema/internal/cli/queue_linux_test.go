@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"sema"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 const crowd = 40

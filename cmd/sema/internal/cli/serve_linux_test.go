@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // With --audit-required nothing is done that the full disk has no line of, by whatever

@@ -30,8 +30,8 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
 )
 
 // served is sema serve, running.

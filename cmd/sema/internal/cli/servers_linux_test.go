@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/lab/expect"
-	"sema/lab/history"
-	"sema/lab/redistest"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/history"
+	"sema/internal/fixture/redistest"
 )
 
 // pair is two servers over one Redis, either of which may be killed at any moment.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"sema"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // Each scene is played in a real shell on a real terminal, with the bare

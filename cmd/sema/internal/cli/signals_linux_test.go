@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // voices are two processes, of which each prints the signals it gets.

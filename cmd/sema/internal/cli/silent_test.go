@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // A server takes connections and never says a word, as one does that is stopped, or behind a

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // terminal is a sema that runs on a terminal of its own, as the only job of a

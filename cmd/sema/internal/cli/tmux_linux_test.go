@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // tmux is a real terminal of 80 by 24 with a shell in it, whose screen the test

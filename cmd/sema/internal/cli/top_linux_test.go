@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"sema"
-	"sema/lab/expect"
+	"sema/internal/fixture/expect"
 )
 
 // someLoad is a semaphore with holders and waiters, and one that idles.

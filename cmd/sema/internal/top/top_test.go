@@ -17,8 +17,8 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/internal/fixture/expect"
 	"sema/internal/view"
-	"sema/lab/expect"
 	"sema/watch"
 )
 

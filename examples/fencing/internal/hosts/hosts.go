@@ -19,7 +19,7 @@ import (
 
 	"sema"
 	"sema/engine/redisengine"
-	"sema/lab/local"
+	"sema/internal/fixture/local"
 )
 
 // ErrFenced is the error of a write with a token below the largest that the storage
