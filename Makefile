@@ -1,6 +1,6 @@
 .PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build clean cross \
 	demo faults faults-planted faults-report flaky fuzz generated go-versions home home-all image \
-	interop lint long man pictures planted postgres quick recording recovery registers release release-dry release-test \
+	interop lint long man pictures planted postgres check quick recording recovery registers release release-dry release-test \
 	schema servers servers-quick shares simulate site storage storm stress test types vulncheck
 
 # Eight jobs, three at a time: what sema is for. Needs Go only.
@@ -18,11 +18,11 @@ man:
 # make home MODULE=example.org/you/sema. CONTRIBUTING.md says which tags follow.
 VERSION = v0.1.0
 home:
-	go run ./lab/home -module "$(MODULE)" -version $(VERSION)
+	$(call lab,home) -module "$(MODULE)" -version $(VERSION)
 
-# make test in a copy that was given a home. Many minutes.
+# make check in a copy that was given a home. Many minutes.
 home-all:
-	SEMA_HOME_ALL=1 go test -count=1 -timeout 60m -v -run TestHome ./lab/home
+	SEMA_HOME_ALL=1 go -C lab test -count=1 -timeout 60m -v -run TestHome ./home
 
 # The documents as a site, with search: site/index.html. It fails at links that lead nowhere. Needs
 # pip's registry once.
@@ -35,13 +35,13 @@ release:
 	./scripts/release/release.sh
 
 release-dry:
-	./scripts/test-tools.sh buildah
+	./scripts/test-tools.sh all buildah
 	./scripts/release/release.sh --snapshot
 
 AS_ROOT = $(if $(filter 0,$(shell id -u)),,-exec 'sudo -n -E')
 release-test:
-	./scripts/test-tools.sh buildah rpm man
-	go test -count=1 -v $(AS_ROOT) -tags release ./lab/release
+	./scripts/test-tools.sh all buildah rpm man
+	go -C lab test -count=1 -v $(AS_ROOT) -tags release ./release
 
 # The image for this machine's processor, as an OCI archive.
 image:
@@ -49,20 +49,38 @@ image:
 	./scripts/release/image.sh bin/image dev oci-archive:bin/sema-image.tar:localhost/sema:dev
 
 # Modules of their own, so that nobody has to have what only they need.
-MODULES = bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis deploy examples/jobs examples/rate interop/others lab/adaptive/others monitoring
+MODULES = lab bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis deploy examples/jobs examples/rate interop monitoring
 
-TESTRUN = go run ./lab/testrun
-TESTS = -race -fresh
+# A program of lab, built, and run here: paths in its flags are those of the repository.
+lab = go -C lab build -trimpath -o ../bin/lab-$(subst /,-,$(1)) ./$(1) && bin/lab-$(subst /,-,$(1))
 
-# For every save: what needs no server, no process and no race detector.
+TESTRUN = $(call lab,testrun)
+# Modules that start other programs, or run in virtual time: the race detector sees nothing in them.
+PLAIN = -plain 'lab bench dashboard/browsertest deploy interop monitoring'
+# How many tests have to pass, by .ci/least-tests.
+least = -least $(shell awk '$$1 == "$(1)" {print $$2}' .ci/least-tests)
+
+# For every save: the two machines, what is pure, and memory. No server, no process, no race detector.
 quick:
-	$(TESTRUN) -short .
+	$(TESTRUN) -short -vet=off -packages '$(QUICK)' .
+QUICK = . ./engine ./engine/memengine ./engine/register ./internal/adapt ./internal/client ./internal/enum ./internal/ledger ./internal/loop ./internal/pack ./internal/wire ./sematest
 
-# All tests, race detector on; real servers are started as children. Every package
-# is tried, though one has failed.
+# The product, on real servers: what a user and a contributor run. It needs redis-server beside Go. PostgreSQL's
+# tests run where PostgreSQL is.
 test:
+	./scripts/test-tools.sh redis-server
+	$(TESTRUN) -fresh $(call least,test) $(PRODUCT) .
+PRODUCT = $(if $(shell command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null), \
+	-skip '$(EXTRAS)' -left 'tests of terminals and PgBouncer: make check', \
+	-skip '$(EXTRAS)|Postgres' -without engine/pgengine -left 'engine/pgengine and what else needs PostgreSQL, which is not here: apt-get install postgresql; tests of terminals and PgBouncer: make check')
+# They need tmux, curl or pgbouncer.
+EXTRAS = PgBouncer|^TestTop(Pauses|LeavesTheTerminalAsItWas|WithoutAnEngine)?$$|^TestTheLinesOfThePageRun$$
+
+# Everything that can break, race detector on, all modules. Every package is tried, though one has failed.
+check:
 	./scripts/test-tools.sh
-	$(TESTRUN) $(TESTS) . $(MODULES)
+	$(TESTRUN) $(TESTS) $(call least,check) . $(MODULES)
+TESTS = -race -fresh $(PLAIN)
 
 # examples/fencing beside real servers, a kube-apiserver among them, which are built
 # from their Go modules: many minutes where nothing is built yet.
@@ -72,14 +90,14 @@ storage:
 	cd examples/fencing && go vet ./...
 	$(TESTRUN) $(TESTS) examples/fencing
 
-# All tests with each of the Go releases that are supported: the one that go.mod names, and the
+# make check with each of the Go releases that are supported: the one that go.mod names, and the
 # newest. go fetches them from the module proxy.
 GO_VERSIONS = go1.26.0 go1.27.4
 go-versions:
 	./scripts/test-tools.sh
 	@for v in $(GO_VERSIONS); do echo "$$v" && GOTOOLCHAIN=$$v $(TESTRUN) $(TESTS) . $(MODULES) || exit 1; done
 
-# Which tests fail by chance: all of them N times, every other time beside two busy
+# Which tests fail by chance: make check N times, every other time beside two busy
 # loops for each processor.
 N = 10
 flaky:
@@ -143,19 +161,19 @@ bounds:
 # worlds by chance. Some minutes.
 bound:
 	./scripts/test-tools.sh
-	go test -count=1 -timeout 60m -v -run TestNoKeyIsPassed ./lab/shares -worlds 100
+	go -C lab test -count=1 -timeout 60m -v -run TestNoKeyIsPassed ./shares -worlds 100
 
 # What tenants wait for and hold, by shares and otherwise, and docs/shares.md of that.
 # Sixteen minutes. The words are in lab/shares/run/shares.md.tmpl: make shares SHARES=-draw.
 shares:
 	./scripts/test-tools.sh
-	go run ./lab/shares/run $(SHARES)
+	$(call lab,shares/run) $(SHARES)
 
 # PostgreSQL beside what one would write by hand, in turns, and docs/postgres.md of that. A quarter of an hour. The words are in
 # lab/postgres/postgres.md.tmpl: make postgres POSTGRES=-draw, and after make faults POSTGRES='-faults faults.json'.
 postgres:
 	./scripts/test-tools.sh
-	go run ./lab/postgres $(POSTGRES)
+	$(call lab,postgres) $(POSTGRES)
 
 # Redis killed, or stopped, under 1,000 waiting processes and 10,000 waiting
 # goroutines of one. Ten minutes, and 17 GB.
@@ -172,28 +190,28 @@ fuzz:
 # so many seeds: SEEDS=100000. SEED=17 SEEDS=1 TRACE=-trace replays one.
 FOR = 1m
 simulate:
-	go run ./lab/simulate/run $(if $(SEEDS),-seeds $(SEEDS),-for $(FOR)) $(if $(SEED),-seed $(SEED)) $(TRACE)
+	$(call lab,simulate/run) $(if $(SEEDS),-seeds $(SEEDS),-for $(FOR)) $(if $(SEED),-seed $(SEED)) $(TRACE)
 
 # Many processes' engines on one row, in virtual time: make registers SEEDS=10000; SEED=17 SEEDS=1 plays one.
 registers:
-	go test -count=1 -timeout 0 -v -run TestSeeds ./lab/registers -seeds $(or $(SEEDS),10000) $(if $(SEED),-seed $(SEED))
+	go -C lab test -count=1 -timeout 0 -v -run TestSeeds ./registers -seeds $(or $(SEEDS),10000) $(if $(SEED),-seed $(SEED))
 
 # The limit that adapts, on each kind of server: the figures of docs/adaptive.md.
 ADAPT_SEEDS = 1000
 adapt:
-	go run ./lab/adaptive/run -seeds $(ADAPT_SEEDS) -out lab/adaptive
-	cd lab/adaptive/others && go test -count=1 -timeout 60m -run TestOthers . -seeds 3 -out ../others.json
+	$(call lab,adaptive/run) -seeds $(ADAPT_SEEDS) -out lab/adaptive
+	go -C lab test -count=1 -timeout 60m -run TestOthers ./adaptive/others -seeds 3 -out ../others.json
 	$(MAKE) adapt-page
 
 # Real processes on Redis, and a server that refuses: ten minutes.
 adapt-real:
 	./scripts/test-tools.sh
-	go run ./lab/adaptive/real -out lab/adaptive/real.json
+	$(call lab,adaptive/real) -out lab/adaptive/real.json
 	$(MAKE) adapt-page
 
 # docs/adaptive.md and its pictures, from what these two wrote.
 adapt-page:
-	go run ./lab/adaptive/page
+	$(call lab,adaptive/page)
 
 # Real processes on real servers, both broken: some minutes over all grounds, or
 # make faults HOURS=4, with PARALLEL=3 rounds at once. What was played is appended
@@ -203,22 +221,22 @@ PARALLEL = 2
 faults: FOR = 5m
 faults:
 	./scripts/test-tools.sh
-	go run ./lab/faults/run -out $(FAULTS) -parallel $(PARALLEL) -for $(if $(HOURS),$(HOURS)h,$(FOR)) \
+	$(call lab,faults/run) -out $(FAULTS) -parallel $(PARALLEL) -for $(if $(HOURS),$(HOURS)h,$(FOR)) \
 		$(if $(GROUND),-grounds "$(GROUND)") $(if $(FAULT),-fault "$(FAULT)") $(if $(SEED),-seed $(SEED) $(if $(HOURS),,-rounds 1))
 
 # Workers with a bug: the judge has to catch each. Some minutes.
 faults-planted:
 	./scripts/test-tools.sh
-	go run ./lab/faults/run -out $(FAULTS) -parallel $(PARALLEL) -for 1h -grounds standalone -planted all -seed $(or $(SEED),1)
+	$(call lab,faults/run) -out $(FAULTS) -parallel $(PARALLEL) -for 1h -grounds standalone -planted all -seed $(or $(SEED),1)
 
 # docs/faults.md, from what these two wrote.
 faults-report:
-	go run ./lab/faults/report -out docs/faults.md $(FAULTS)
+	$(call lab,faults/report) -out docs/faults.md $(FAULTS)
 
 # How many seeds each planted bug takes, into docs. A quarter of an hour.
 planted:
-	go test -count=1 -timeout 60m ./lab/simulate -run TestPlantedBugsAreFound -starts 9 -table ../../docs/planted-bugs.md
-	go test -count=1 -timeout 60m ./lab/registers -run TestPlantedBugsAreFound -seldom
+	go -C lab test -count=1 -timeout 60m ./simulate -run TestPlantedBugsAreFound -starts 9 -table ../../docs/planted-bugs.md
+	go -C lab test -count=1 -timeout 60m ./registers -run TestPlantedBugsAreFound -seldom
 
 # The suites that need a Redis, on each of the servers that users have; the tables
 # are in docs/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.
@@ -226,12 +244,12 @@ planted:
 SERVERS = redis-7.0 redis-8.0 valkey-8.0 valkey-8.1
 servers:
 	./scripts/test-tools.sh
-	go run ./lab/redistest/suites -table docs/servers.md $(SERVERS)
+	$(call lab,suites) -table docs/servers.md $(SERVERS)
 
 # A part of them on one server that is not the machine's own.
 QUICK_SERVER = valkey-8.0
 servers-quick:
-	go run ./lab/redistest/suites -quick $(QUICK_SERVER)
+	$(call lab,suites) -quick $(QUICK_SERVER)
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ACTIONLINT = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*.yml
@@ -240,9 +258,8 @@ GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.3.0
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: these files want formatting'; exit 1; }
 	go vet ./...
-	go vet -tags interop ./interop/...
-	go vet -tags release ./lab/release
-	cd interop/others && go vet -tags interop .
+	cd lab && go vet -tags release ./release
+	cd interop && go vet -tags interop ./...
 	$(STATICCHECK) ./...
 	$(ACTIONLINT)
 	@for m in $(MODULES); do (cd $$m && go vet ./... && $(STATICCHECK) ./...) || exit 1; done
@@ -253,7 +270,7 @@ cross: export GOFLAGS += '-gcflags=all=-N -l'
 cross:
 	@for to in linux/386 linux/arm64 darwin/arm64 freebsd/amd64 windows/amd64; do \
 		GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./... || exit 1; echo "compiles for $$to"; done
-	@for to in darwin/arm64 windows/amd64; do for m in $(filter-out bench interop/others,$(MODULES)); do \
+	@for to in darwin/arm64 windows/amd64; do for m in $(filter-out bench interop,$(MODULES)); do \
 		(cd $$m && GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./...) || exit 1; echo "$$m compiles for $$to"; done; done
 
 vulncheck:

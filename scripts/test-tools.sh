@@ -1,27 +1,31 @@
 #!/bin/sh
-# Sees to what the tests need beside Go: redis-server, PostgreSQL for engine/pgengine, contrib/river and two of the
+# Sees to what the tests need beside Go. With arguments other than "all", these programs and nothing else, from packages
+# of the same names. Else, for make check: redis-server, PostgreSQL for engine/pgengine, contrib/river and two of the
 # examples, tmux as a terminal, a C compiler for the race detector, Chromium for
 # the dashboard, what clients needs, and what interop/others
-# compares; and the programs that are its arguments, from packages of the same names.
+# compares; and the programs that are named after "all".
 # Installs them with apt where that is there and allowed.
 set -eu
 
 missing=
-command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
-command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
-command -v curl >/dev/null 2>&1 || missing="$missing curl"
-command -v python3 >/dev/null 2>&1 || missing="$missing python3"
-python3 -c "import aiohttp" 2>/dev/null || /usr/bin/python3 -c "import aiohttp" 2>/dev/null || missing="$missing python3-aiohttp"
-command -v node >/dev/null 2>&1 || missing="$missing nodejs"
-command -v npm >/dev/null 2>&1 || missing="$missing npm"
-command -v sem >/dev/null 2>&1 || missing="$missing parallel"
-command -v flock >/dev/null 2>&1 || missing="$missing util-linux"
-# Debian has PostgreSQL's programs outside of the path.
-command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
-PATH="$PATH:/usr/sbin" command -v pgbouncer >/dev/null 2>&1 || missing="$missing pgbouncer"
-command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
-[ -n "${SEMA_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
-	command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"
+if [ $# -eq 0 ] || [ "$1" = all ]; then
+	[ $# -eq 0 ] || shift
+	command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
+	command -v tmux >/dev/null 2>&1 || missing="$missing tmux"
+	command -v curl >/dev/null 2>&1 || missing="$missing curl"
+	command -v python3 >/dev/null 2>&1 || missing="$missing python3"
+	python3 -c "import aiohttp" 2>/dev/null || /usr/bin/python3 -c "import aiohttp" 2>/dev/null || missing="$missing python3-aiohttp"
+	command -v node >/dev/null 2>&1 || missing="$missing nodejs"
+	command -v npm >/dev/null 2>&1 || missing="$missing npm"
+	command -v sem >/dev/null 2>&1 || missing="$missing parallel"
+	command -v flock >/dev/null 2>&1 || missing="$missing util-linux"
+	# Debian has PostgreSQL's programs outside of the path.
+	command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
+	PATH="$PATH:/usr/sbin" command -v pgbouncer >/dev/null 2>&1 || missing="$missing pgbouncer"
+	command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+	[ -n "${SEMA_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+		command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium"
+fi
 for program in "$@"; do
 	command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
 done

@@ -2,11 +2,13 @@
 // has failed, and sums up: the packages that failed, the slowest tests, and how
 // many tests passed and failed.
 //
-//	go run ./lab/testrun -race . contrib/grpc
-//	go run ./lab/testrun -race -rounds 10 -out flaky.json . contrib/grpc
+//	bin/lab-testrun -race . contrib/grpc
+//	bin/lab-testrun -race -rounds 10 -out flaky.json . contrib/grpc
+//	bin/lab-testrun -packages './internal/...' -skip PgBouncer -least 300 .
 //
 // With -rounds it does so again and again, every other time beside two busy loops
-// for each processor, and writes what each test did.
+// for each processor, and writes what each test did. With -least it also fails if
+// fewer tests passed: a run that is green because it ran nothing is not green.
 package main
 
 import (
@@ -14,15 +16,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 )
 
 // options are what the flags say.
 type options struct {
-	modules []string // their directories
-	flags   []string // of go test
-	rounds  int
-	out     string
+	modules  []string // their directories
+	plain    []string // those of them that are run without the race detector
+	flags    []string // of go test
+	packages []string // of each module
+	without  []string // folders of packages that are left out
+	left     string   // said at the end: what is not run here, and why
+	least    int      // how many tests have to pass
+	rounds   int
+	out      string
 }
 
 func main() {
@@ -35,8 +43,15 @@ func main() {
 	fresh := flag.Bool("fresh", false, "run each test, also if nothing has changed since it passed")
 	timeout := flag.Duration("timeout", 10*time.Minute, "how long a package may take")
 	run := flag.String("run", "", "run only the tests that match, as go test has it")
+	skip := flag.String("skip", "", "leave out the tests that match, as go test has it")
+	plain := flag.String("plain", "", "directories of modules to run without the race detector, with blanks between")
+	vet := flag.String("vet", "", "what go test has vet look for; off for nothing")
+	without := flag.String("without", "", "folders of packages to leave out, with blanks between")
+	packages := flag.String("packages", "./...", "the packages of each module, with blanks between")
 	parallel := flag.Int("p", 0, "how many packages run at once; 0: as go test has it")
 	o := options{}
+	flag.StringVar(&o.left, "left", "", "say at the end that this is not run here, and why")
+	flag.IntVar(&o.least, "least", 0, "fail unless so many tests pass")
 	flag.IntVar(&o.rounds, "rounds", 1, "how often all is run; every other time beside busy loops")
 	flag.StringVar(&o.out, "out", "", "write what each test did to this file, as JSON")
 	flag.Parse()
@@ -53,6 +68,14 @@ func main() {
 	if *run != "" {
 		o.flags = append(o.flags, "-run", *run)
 	}
+	if *skip != "" {
+		o.flags = append(o.flags, "-skip", *skip)
+	}
+	if *vet != "" {
+		o.flags = append(o.flags, "-vet", *vet)
+	}
+	o.without = strings.Fields(*without)
+	o.plain, o.packages = strings.Fields(*plain), strings.Fields(*packages)
 	if *parallel > 0 {
 		o.flags = append(o.flags, "-p", fmt.Sprint(*parallel))
 	}
@@ -80,11 +103,11 @@ func runAll(o options, w io.Writer) (ok bool, err error) {
 		}
 		began := time.Now()
 		s := newSummary(w)
-		s.modules(o.modules, o.flags)
+		s.modules(o)
 		stop()
-		s.print(time.Since(began))
+		s.print(time.Since(began), o.left, o.least)
 		all.add(s, busy, time.Since(began))
-		ok = ok && s.ok()
+		ok = ok && s.ok() && s.passed() >= o.least
 	}
 	if o.rounds > 1 {
 		all.print(w)

@@ -55,22 +55,52 @@ const notApplicable = "not applicable: "
 
 // modules runs the tests of the modules in these directories, two at a time: the
 // first may take as long as all others.
-func (s *summary) modules(dirs, flags []string) {
+func (s *summary) modules(o options) {
 	lanes := make(chan bool, 2)
 	var all sync.WaitGroup
-	for _, dir := range dirs {
+	for _, dir := range o.modules {
 		lanes <- true
 		all.Go(func() {
-			s.module(dir, flags)
+			words := append([]string{"test", "-json"}, o.flags...)
+			if slices.Contains(o.plain, dir) {
+				words = slices.DeleteFunc(words, func(w string) bool { return w == "-race" })
+			}
+			packages, err := o.in(dir)
+			if err != nil {
+				s.fail(dir, err)
+			} else {
+				s.module(dir, append(words, packages...))
+			}
 			<-lanes
 		})
 	}
 	all.Wait()
 }
 
-// module runs the tests of the module in a directory.
-func (s *summary) module(dir string, flags []string) {
-	cmd := exec.Command("go", append(append([]string{"test", "-json"}, flags...), "./...")...)
+// in are the packages to test of the module in a directory.
+func (o options) in(dir string) ([]string, error) {
+	if len(o.without) == 0 {
+		return o.packages, nil
+	}
+	cmd := exec.Command("go", append([]string{"list"}, o.packages...)...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	return slices.DeleteFunc(strings.Fields(string(out)), func(path string) bool {
+		return slices.ContainsFunc(o.without, func(folder string) bool { return strings.HasSuffix(path, "/"+folder) })
+	}), err
+}
+
+// fail takes in that the tests of a module could not be run.
+func (s *summary) fail(dir string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.w, "FAIL\t%s: go test: %v\n", dir, err)
+	s.packages = append(s.packages, result{name: "module " + dir, failed: true})
+}
+
+// module runs go with these words in the directory of a module.
+func (s *summary) module(dir string, words []string) {
+	cmd := exec.Command("go", words...)
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
 	// What is built without its directory's name in it need not be built again in another
@@ -86,10 +116,7 @@ func (s *summary) module(dir string, flags []string) {
 		err = cmd.Wait()
 	}
 	if err != nil && !failed {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		fmt.Fprintf(s.w, "FAIL\t%s: go test: %v\n", dir, err)
-		s.packages = append(s.packages, result{name: "module " + dir, failed: true})
+		s.fail(dir, err)
 	}
 }
 
@@ -180,8 +207,18 @@ func (s *summary) ok() bool {
 	return len(s.packages) > 0 && !slices.ContainsFunc(s.packages, func(p result) bool { return p.failed })
 }
 
-// print sums up.
-func (s *summary) print(took time.Duration) {
+// passed is how many tests have passed.
+func (s *summary) passed() (n int) {
+	for _, t := range s.tests {
+		if !t.failed {
+			n++
+		}
+	}
+	return n
+}
+
+// print sums up. It says what was left out, and if fewer tests than least have passed.
+func (s *summary) print(took time.Duration, left string, least int) {
 	slowest := slices.Clone(s.tests)
 	slices.SortStableFunc(slowest, func(a, b result) int { return int(b.took - a.took) })
 	fmt.Fprintf(s.w, "\nThe slowest tests of %v:\n", took.Round(time.Second))
@@ -194,14 +231,8 @@ func (s *summary) print(took time.Duration) {
 	if s.skipped > 0 {
 		fmt.Fprintf(s.w, "%d skipped\n", s.skipped)
 	}
-	passed, failed := 0, 0
-	for _, t := range s.tests {
-		if t.failed {
-			failed++
-		} else {
-			passed++
-		}
-	}
+	passed := s.passed()
+	failed := len(s.tests) - passed
 	for _, p := range s.packages {
 		if p.failed {
 			fmt.Fprintf(s.w, "FAILED: %s\n", p.name)
@@ -214,6 +245,12 @@ func (s *summary) print(took time.Duration) {
 		if t.failed {
 			fmt.Fprintf(s.w, "FAILED: %s\n", t.name)
 		}
+	}
+	if left != "" {
+		fmt.Fprintf(s.w, "not run: %s\n", left)
+	}
+	if passed < least {
+		fmt.Fprintf(s.w, "FAILED: %d tests passed, want at least %d: .ci/least-tests says why\n", passed, least)
 	}
 	fmt.Fprintf(s.w, "%d passed, %d failed\n", passed, failed)
 }

@@ -42,14 +42,14 @@ func TestEveryPackageIsTriedAndSummedUp(t *testing.T) {
 
 	var out bytes.Buffer
 	file := filepath.Join(dir, "record.json")
-	ok, err := runAll(options{modules: []string{one, two, three}, flags: []string{"-count=1"}, rounds: 2, out: file}, &out)
+	ok, err := runAll(options{modules: []string{one, two, three}, flags: []string{"-count=1"}, packages: []string{"./..."}, left: "a thing", least: 5, rounds: 2, out: file}, &out)
 	expect.OK(t, err)
 	text := out.String()
 	for _, want := range []string{
 		"is wrong", "boom", "undefined: undefined", "ok\texample/good\t", "FAIL\texample/bad\t", "FAIL\texample/none\t",
 		"2 cases are not applicable", "1 skipped", "FAILED: example/bad\n", "FAILED: example/dies\n", "FAILED: example/ends\n", "FAILED: example/none\n", "FAILED: module " + three,
 		"FAILED: example/bad TestBad/a\n", "4 passed, 5 failed\n", "2 of 2 rounds had failures", "failed 2 times of 2: example/dies TestDies",
-		"round 2 of 2, beside busy loops: true",
+		"round 2 of 2, beside busy loops: true", "not run: a thing\n", "FAILED: 4 tests passed, want at least 5",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q", want)
