@@ -3,12 +3,17 @@
 	interop lint long man pictures planted postgres check quick recording recovery registers release release-dry release-test \
 	schema servers servers-quick shares simulate site storage storm stress test types vulncheck
 
+# One way to compile all that runs without the race detector, so that nothing is compiled twice: the program, the
+# tests, what the linters read, and the same in another clone.
+export CGO_ENABLED = 0
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+
 # Eight jobs, three at a time: what sema is for. Needs Go only.
 demo: build
 	./examples/eight-jobs.sh
 
 build:
-	CGO_ENABLED=0 go build -o bin/sema ./cmd/sema
+	go build -o bin/sema ./cmd/sema
 
 # Manual pages, made from the commands and their help: man -l bin/man/sema-run.1
 man:
@@ -45,14 +50,14 @@ release-test:
 
 # The image for this machine's processor, as an OCI archive.
 image:
-	CGO_ENABLED=0 GOOS=linux go build -trimpath -o bin/image/linux/$$(go env GOARCH)/sema ./cmd/sema
+	GOOS=linux go build -o bin/image/linux/$$(go env GOARCH)/sema ./cmd/sema
 	./scripts/release/image.sh bin/image dev oci-archive:bin/sema-image.tar:localhost/sema:dev
 
 # Modules of their own, so that nobody has to have what only they need.
 MODULES = lab bench dashboard/browsertest contrib/asynq contrib/grpc contrib/otel contrib/prometheus contrib/river contrib/rueidis deploy examples/jobs examples/rate interop monitoring
 
 # A program of lab, built, and run here: paths in its flags are those of the repository.
-lab = go -C lab build -trimpath -o ../bin/lab-$(subst /,-,$(1)) ./$(1) && bin/lab-$(subst /,-,$(1))
+lab = go -C lab build -o ../bin/lab-$(subst /,-,$(1)) ./$(1) && bin/lab-$(subst /,-,$(1))
 
 TESTRUN = $(call lab,testrun)
 # Modules that start other programs, or run in virtual time: the race detector sees nothing in them.
@@ -269,9 +274,9 @@ lint:
 cross: export GOFLAGS += '-gcflags=all=-N -l'
 cross:
 	@for to in linux/386 linux/arm64 darwin/arm64 freebsd/amd64 windows/amd64; do \
-		GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./... || exit 1; echo "compiles for $$to"; done
+		GOOS=$${to%/*} GOARCH=$${to#*/} go vet ./... || exit 1; echo "compiles for $$to"; done
 	@for to in darwin/arm64 windows/amd64; do for m in $(filter-out bench interop,$(MODULES)); do \
-		(cd $$m && GOOS=$${to%/*} GOARCH=$${to#*/} CGO_ENABLED=0 go vet ./...) || exit 1; echo "$$m compiles for $$to"; done; done
+		(cd $$m && GOOS=$${to%/*} GOARCH=$${to#*/} go vet ./...) || exit 1; echo "$$m compiles for $$to"; done; done
 
 vulncheck:
 	./scripts/vulncheck.sh "$(GOVULNCHECK)"

@@ -2,4 +2,4 @@
 
 package redisengine
 
-const agreeChecks = 2500
+const agreeChecks = 500

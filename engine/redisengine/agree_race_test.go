@@ -3,4 +3,4 @@
 package redisengine
 
 // agreeChecks is smaller under the race detector, which finds nothing here.
-const agreeChecks = 250
+const agreeChecks = 75

@@ -27,7 +27,7 @@ func ground(t *testing.T) (env []string) {
 		t.Skip("it needs servers and processes")
 	}
 	program := filepath.Join(t.TempDir(), "sema")
-	run(t, nil, "go", "-C", "../lab", "build", "-o", program, "sema/cmd/sema")
+	run(t, nil, "go", "-C", "..", "build", "-o", program, "./cmd/sema")
 	return []string{"SEMA_BIN=" + program, "SEMA_ENGINE=" + redistest.Start(t).URL(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=python/src"}
 }
 

@@ -72,7 +72,7 @@ func TestReadmeProgram(t *testing.T) {
 		}
 		return out.String()
 	}
-	if module, err := exec.Command("go", "list", "-m").Output(); err != nil {
+	if module, err := exec.Command("go", "-C", root, "list", "-m").Output(); err != nil {
 		t.Fatal(err)
 	} else if at := strings.TrimSpace(string(module)); at != "sema" { // it has a home, and is taken from here all the same
 		scripts[0] = strings.Replace(scripts[0], "go mod tidy", "go mod edit -require "+at+"@v0.0.0 -replace "+at+"=../sema\ngo mod tidy", 1)
@@ -128,7 +128,7 @@ func TestReadmeShell(t *testing.T) {
 // Lines for a shell run as they stand on the pages.
 func TestPagesShell(t *testing.T) {
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "sema/cmd/sema").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "-C", root, "build", "-o", bin, "./cmd/sema").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for page, prints := range map[string][]string{

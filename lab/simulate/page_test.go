@@ -26,7 +26,7 @@ var others = []struct{ what, dir, list, command string }{
 	{"The promises as tests", "enginetest", "planted", "go test ./enginetest -run PlantedBugs"},
 	{"Engines over one row", "lab/registers", "planted", "go -C lab test ./registers -run PlantedBugs"},
 	{"Engines over one row, bugs that take many seeds", "lab/registers", "seldom", "make planted"},
-	{"The limit that adapts", "internal/adapt", "bugs", "go test ./internal/adapt -run PlantedBugs"},
+	{"The limit that adapts", "lab/adaptive", "bugs", "go -C lab test ./adaptive -run PlantedBugs"},
 	{"Real processes and servers", "lab/faults/run", "plantedBugs", "make faults-planted"},
 }
 

@@ -120,7 +120,7 @@ func test(path string, s suite, quick bool) outcome {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, "./"+s.name)...)
-	cmd.Env = append(os.Environ(), redistest.ServerVariable+"="+path)
+	cmd.Env = append(os.Environ(), redistest.ServerVariable+"="+path, "CGO_ENABLED=1")
 	cmd.Stderr = os.Stderr
 	began := time.Now()
 	o := outcome{suite: s.name}

@@ -50,7 +50,7 @@ func TestRead(t *testing.T) {
 
 // A test that was renamed must not drop out of the quick part.
 func TestQuickTestsExist(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "engine", "redisengine", "*_test.go"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "engine", "redisengine", "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,9 +103,9 @@ func (s *summary) module(dir string, words []string) {
 	cmd := exec.Command("go", words...)
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
-	// What is built without its directory's name in it need not be built again in another
-	// clone, nor in the copies that tests make.
-	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
+	if slices.Contains(words, "-race") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // the race detector is C
+	}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
