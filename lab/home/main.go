@@ -1,7 +1,7 @@
 // Command home gives the module a path, so that others can get it: the modules, their
 // imports, requirements and replacements, and what documents say of them.
 //
-//	go run ./lab/home -module example.org/you/sema [-version v0.1.0] [directory]
+//	bin/lab-home -module example.org/you/sema [-version v0.1.0] [directory]
 //
 // The directory is the root of a checkout; "" means the present one. Nothing is committed. A
 // module that has a home can be given another. CONTRIBUTING.md says which tags follow.

@@ -1,9 +1,9 @@
 // Command postgres measures semaphores in PostgreSQL beside what one would write by hand, in turns, and writes
 // docs/postgres.md of it.
 //
-//	go run ./lab/postgres          # at the root of the repository; some minutes, on an idle machine
-//	go run ./lab/postgres -draw    # the page alone, of the last results
-//	go run ./lab/postgres -faults faults.json   # what rounds of make faults on its grounds came to, and the page
+//	bin/lab-postgres          # at the root of the repository; some minutes, on an idle machine
+//	bin/lab-postgres -draw    # the page alone, of the last results
+//	bin/lab-postgres -faults faults.json   # what rounds of make faults on its grounds came to, and the page
 package main
 
 import (

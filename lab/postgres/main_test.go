@@ -15,6 +15,6 @@ func TestDocsAreOfTheResults(t *testing.T) {
 	want, err := os.ReadFile(filepath.Join(dir, "postgres.md"))
 	expect.OK(t, err)
 	if got, err := os.ReadFile("../../docs/postgres.md"); err != nil || string(got) != string(want) {
-		t.Errorf("docs/postgres.md is not what lab/postgres/results.json says (%v); try: go run ./lab/postgres -draw", err)
+		t.Errorf("docs/postgres.md is not what lab/postgres/results.json says (%v); try: make postgres POSTGRES=-draw", err)
 	}
 }

@@ -2,7 +2,7 @@
 // HTTP server that refuses beyond a capacity, which changes. It fails if they use less
 // of the capacity than is promised, or are refused more.
 //
-//	go run ./lab/adaptive/real -phase 3m -out lab/adaptive/real.json
+//	bin/lab-adaptive-real -phase 3m -out lab/adaptive/real.json
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Command run plays rounds of the fault suite and writes down what came out.
 //
-//	go run ./lab/faults/run -grounds standalone,sentinel -for 10m -seed 1 -out faults.json
-//	go run ./lab/faults/run -grounds sentinel -seed 17 -rounds 1 -fault 'kill -9 of a worker'
+//	bin/lab-faults-run -grounds standalone,sentinel -for 10m -seed 1 -out faults.json
+//	bin/lab-faults-run -grounds sentinel -seed 17 -rounds 1 -fault 'kill -9 of a worker'
 //
 // A round's plan follows from its seed; what processes and servers make of it
 // does so as far as their host allows. Each round is a line of JSON in -out. The
@@ -81,7 +81,7 @@ func run() int {
 
 // replay is the command that plays a round again.
 func (s settings) replay(ground string, seed uint64) string {
-	c := fmt.Sprintf("go run ./lab/faults/run -grounds %s -seed %d -rounds 1", ground, seed)
+	c := fmt.Sprintf("bin/lab-faults-run -grounds %s -seed %d -rounds 1", ground, seed)
 	if s.fault != "" {
 		c += fmt.Sprintf(" -fault %q", s.fault)
 	}

@@ -1,8 +1,8 @@
 // Command run measures what tenants wait for and hold when they share a semaphore, and
 // writes docs/shares.md of it.
 //
-//	go run ./lab/shares/run          # at the root of the repository; ten minutes
-//	go run ./lab/shares/run -draw    # the page alone, of the last results
+//	bin/lab-shares-run          # at the root of the repository; ten minutes
+//	bin/lab-shares-run -draw    # the page alone, of the last results
 package main
 
 import (

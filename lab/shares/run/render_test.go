@@ -18,7 +18,7 @@ func TestDocsAreOfTheResults(t *testing.T) {
 		want, err := os.ReadFile(filepath.Join(dir, name))
 		expect.OK(t, err)
 		if got, err := os.ReadFile(filepath.Join("../../../docs", name)); err != nil || string(got) != string(want) {
-			t.Errorf("docs/%s is not what lab/shares/run/results.json says (%v); try: go run ./lab/shares/run -draw", name, err)
+			t.Errorf("docs/%s is not what lab/shares/run/results.json says (%v); try: make shares SHARES=-draw", name, err)
 		}
 	}
 }
