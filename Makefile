@@ -1,4 +1,4 @@
-.PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build clean cross \
+.PHONY: adapt adapt-page adapt-real agree bench-peers bench-report bound bounds build check clean cross \
 	demo faults faults-planted faults-report flaky fuzz generated go-versions home home-all image \
 	interop lint long man pictures planted postgres check quick recording recovery registers release release-dry release-test \
 	schema servers servers-quick shares simulate site storage storm stress test types vulncheck
