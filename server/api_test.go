@@ -408,8 +408,8 @@ func TestCloseAnswersThoseWhoWait(t *testing.T) {
 		if text := <-held; !strings.Contains(text, `"lost"`) {
 			t.Errorf("%s", text)
 		}
-		if st := h.state("x"); st.Used != 1 || len(st.Waiters) != 0 {
-			t.Errorf("the caller's own permit stays, and nothing else: %+v", st)
+		if st := h.state("x"); st.Used != 1 || len(st.Waiters) != 5 {
+			t.Errorf("the caller's own permit stays, and the places of those who gave ids: %+v", st)
 		}
 		if st := h.state("held"); st.Used != 0 {
 			t.Errorf("held for somebody who is gone: %+v", st)

@@ -151,6 +151,9 @@ type asking struct {
 	id   string // as its caller named it
 	wait time.Duration
 	end  func()
+
+	named  bool // by its caller, who may ask another server for it
+	parted bool // its caller has been told to do so
 }
 
 // ask reads a request for a permit and begins to ask for it. With an error nothing
@@ -196,7 +199,8 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 		s.waiters.Add(-1)
 		return nil, err
 	}
-	return &asking{x, p, id, q.Wait.duration(), func() { leave(); s.waiters.Add(-1) }}, nil
+	end := func() { leave(); s.waiters.Add(-1) }
+	return &asking{x: x, p: p, id: id, wait: q.Wait.duration(), end: end, named: r.PathValue("id") != ""}, nil
 }
 
 // labelOf is what operators see beside the host.
@@ -256,6 +260,7 @@ func (a *asking) await(ctx context.Context, progress func(state client.State, ah
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.x.server.done:
+			a.parted = a.named
 			return closing()
 		}
 	}
@@ -267,7 +272,11 @@ func (a *asking) settle(ctx context.Context, held bool) (answer permitJSON, gone
 	l := &a.x.loop
 	l.Lock()
 	answer, gone = a.x.describe(a.p, a.id), ctx.Err() != nil
-	a.x.names.Leave(l.Now(), &a.p.Named, held && !gone)
+	if a.parted && !gone {
+		a.x.names.Part(&a.p.Named)
+	} else {
+		a.x.names.Leave(l.Now(), &a.p.Named, held && !gone)
+	}
 	l.Start(l.Now())
 	return answer, gone
 }

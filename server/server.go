@@ -208,10 +208,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	compress(s.mux, w, r)
 }
 
-// Close answers all who wait, with status 503 and Retry-After, ends all
-// streams, and gives back what the server holds for clients that live only as
-// long as a response. Permits of others stay until their leases end. Then the
-// server answers everything with 503.
+// Close answers all who wait, with status 503 and Retry-After. Callers that named their
+// permits keep their places, as after kill -9, if they ask another server within
+// seconds. Close ends all streams, and gives back what the server holds for clients
+// that live only as long as a response. Permits of others stay until their leases
+// end. Then the server answers everything with 503.
 func (s *Server) Close() {
 	s.closing.Do(func() {
 		s.remotes.mu.Lock() // nobody opens a session any more

@@ -136,9 +136,18 @@ func (h *house) queue(t *testing.T, ids ...string) (served func() []string) {
 	return func() []string { all.Wait(); return order }
 }
 
-// The order of those that wait survives the server's end, whatever the order in
-// which they ask again.
+// The order of those that wait survives the server's end, by kill -9 or by TERM, whatever
+// the order in which they ask again.
 func TestTheQueueSurvivesTheServer(t *testing.T) {
+	t.Run("kill", func(t *testing.T) {
+		theQueueSurvives(t, func(_ *house, c *cable) { kill(c) })
+	})
+	t.Run("close", func(t *testing.T) {
+		theQueueSurvives(t, func(h *house, _ *cable) { h.server.Close() })
+	})
+}
+
+func theQueueSurvives(t *testing.T, end func(*house, *cable)) {
 	street(t, func(t *testing.T, open func() (*house, *cable)) {
 		first, cable := open()
 		first.want(200, "PUT", "/v1/semaphores/x/permits/gate", `{"limit":1,"lease_seconds":600}`)
@@ -150,10 +159,11 @@ func TestTheQueueSurvivesTheServer(t *testing.T) {
 			first.waiting("x", i+1)
 			time.Sleep(time.Millisecond)
 		}
-		kill(cable)
+		end(first, cable)
 		cancel()
 		all.Wait()
 		h, _ := open()
+		h.waiting("x", len(ids))
 		var mu sync.Mutex
 		tokens := map[string]float64{}
 		for _, id := range []string{"e", "b", "f", "a", "d", "c"} {
@@ -178,6 +188,23 @@ func TestTheQueueSurvivesTheServer(t *testing.T) {
 				t.Errorf("%s, which came earlier, was served after %s: %v", ids[i-1], ids[i], tokens)
 			}
 		}
+	})
+}
+
+// A server that closes takes those out of the queue who cannot ask another one: whose
+// permit it named itself, or would have renewed.
+func TestACloseLeavesNoPlaceToThoseWhoCannotComeBack(t *testing.T) {
+	street(t, func(t *testing.T, open func() (*house, *cable)) {
+		h, _ := open()
+		h.want(200, "PUT", "/v1/semaphores/x/permits/gate", `{"limit":1,"lease_seconds":600}`)
+		var all sync.WaitGroup
+		for i, path := range []string{"/permits", "/hold"} {
+			all.Go(func() { _, _ = h.try(t.Context(), "POST", "/v1/semaphores/x"+path, `{"limit":1,"wait_seconds":600}`) })
+			h.waiting("x", i+1)
+		}
+		h.server.Close()
+		all.Wait()
+		h.waiting("x", 0)
 	})
 }
 

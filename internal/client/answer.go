@@ -77,7 +77,7 @@ func (m *Machine) back(c *claim) {
 // asked takes in the answer to an ask.
 func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply engine.Reply) {
 	if c.stage == ended { // given up while it travelled; its release follows
-		if own := answer.Status == engine.Queued || answer.Status == engine.Granted && !m.brief(c, answer.Lease); c.who != nil && own && !m.Knows(c.id) {
+		if own := answer.Status == engine.Queued || answer.Status == engine.Granted && !m.brief(c, answer.Lease); c.who != nil && own && !c.parted && !m.Knows(c.id) {
 			m.giveBack(c)
 		}
 		return

@@ -45,6 +45,7 @@ type claim struct {
 	unsure    bool          // an ask failed with unknown outcome, and none has been answered since
 	moved     bool          // the ticket is for another caller than the engine knows of
 	found     bool          // named: its permit was there before it was asked for here
+	parted    bool          // named: its caller asks another server
 }
 
 // stage is how far a claim is.

@@ -253,6 +253,15 @@ func (m *Machine) Forget(a *Acquisition) {
 	a.state = Ended
 }
 
+// Part ends an acquisition of AcquireAs whose caller asks another server for it. What the
+// engine has of it stays there: also a ticket that the call in flight brings.
+func (m *Machine) Part(a *Acquisition) {
+	if a.claim != nil {
+		a.claim.parted = true
+	}
+	m.Forget(a)
+}
+
 // Unused reports whether no caller waits, or has a permit.
 func (m *Machine) Unused() bool {
 	return len(m.lines.lists[busy]) == 0 && !slices.ContainsFunc(m.all, func(c *claim) bool { return c.holder != nil })

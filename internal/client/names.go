@@ -78,6 +78,13 @@ func (n *Names) Leave(now time.Duration, p *Named, told bool) {
 	n.Tidy(now, p)
 }
 
+// Part ends the interest of all requests in a permit: they have been told to ask another
+// server. The ticket stays at the engine for as long as that of a server that died.
+func (n *Names) Part(p *Named) {
+	n.machine.Part(&p.Acquisition)
+	n.End(p)
+}
+
 // Tidy drops what nobody wants. It is to be called when a permit is queued: a
 // caller that had it, asked again and went away does not wait for another.
 func (n *Names) Tidy(now time.Duration, p *Named) {

@@ -112,6 +112,26 @@ func TestWhatIsAnsweredTooLateIsGivenBackIfItIsNew(t *testing.T) {
 	}
 }
 
+// A server that closes tells a caller to ask another one. It keeps the place that the engine
+// gives it at that moment.
+func TestWhoeverAsksAnotherServerKeepsThePlace(t *testing.T) {
+	s, n := names(t)
+	s.hold()
+	p := n.Ask(s.now, named(7))
+	c := s.sends("ask7")
+	n.Part(p)
+	s.answers(c)
+	q := n.Ask(s.now, named(8))
+	s.answers(s.sends("ask8"))
+	s.observe(n, "queued")
+	n.Part(q)
+	s.m.Close()
+	s.sends("")
+	if _, _, waiting := s.ledger.Load(); waiting != 2 || n.Len() != 0 {
+		t.Errorf("%d wait", waiting)
+	}
+}
+
 // The release of a wait that ended is still owed when its caller asks again.
 func TestAnOwedReleaseGivesWayToANewAsk(t *testing.T) {
 	s, n := names(t)
