@@ -415,9 +415,9 @@ func TestRefusalsAreAudited(t *testing.T) {
 			t.Error(a.status)
 		}
 		last(`"who":"worker"`, "not for semaphores of this name", `"name":"secret"`)
-		h.token = "boss.guess"
 		for i := range 100 {
-			a := h.want(401, "GET", "/v1/semaphores", "")
+			h.token = fmt.Sprintf("boss.guess-%d", i)
+			a := h.want(map[bool]int{false: 401, true: 429}[i >= 20], "GET", "/v1/semaphores", "")
 			if told := a.header.Get("Retry-After") != ""; told != (i >= 20) {
 				t.Fatalf("guess %d: told to wait: %v", i, told)
 			}
@@ -426,11 +426,29 @@ func TestRefusalsAreAudited(t *testing.T) {
 			t.Errorf("%d lines of guesses", n)
 		}
 		h.token = "boss.secret-of-the-boss"
-		h.want(401, "GET", "/v1/semaphores", "")
+		h.want(429, "GET", "/v1/semaphores", "")
 		h.token = "looker.secret-of-the-looker"
 		h.want(200, "GET", "/v1/semaphores", "")
 		time.Sleep(time.Minute)
 		h.token = "boss.secret-of-the-boss"
+		h.want(200, "GET", "/v1/semaphores", "")
+	})
+}
+
+// A program that still has an old secret is refused, and locks out nobody at its address.
+func TestAnOldSecretLocksNobodyOut(t *testing.T) {
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+		for range 60 {
+			h.token = "boss.secret-of-last-year"
+			h.want(401, "GET", "/v1/semaphores", "")
+		}
+		h.token = "boss.secret-of-the-boss"
+		h.want(200, "GET", "/v1/semaphores", "")
+		for i := range 60 {
+			h.token = fmt.Sprintf("boss.guess-%d", i)
+			h.do("GET", "/v1/semaphores", "")
+		}
+		h.token = "boss.secret-of-the-boss" // which has worked from there
 		h.want(200, "GET", "/v1/semaphores", "")
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,13 @@ import (
 type Tokens struct {
 	byName  atomic.Pointer[map[string]*bearer]
 	guesses rate.Limit // wrong secrets, by address and name
+
+	mu    sync.Mutex
+	shown map[[sha256.Size]byte]struct{} // what an address has shown, right or wrong
 }
+
+// maxShown is how many Tokens remember; then they forget all.
+const maxShown = 10_000
 
 // Who is the bearer of a token. Its name is "local" where none is needed.
 type Who = access.Who
@@ -187,25 +194,39 @@ func (t *Tokens) Expired() bool {
 	return true
 }
 
-// Login is Find for a token that a request shows. An address that shows a wrong secret
-// of one name again and again, 20 times and then more than once a second, is refused
-// that name without a look at the secret. The error says why in a few words, for
-// an audit log.
+// Login is Find for a token that a request shows. An address that shows many wrong secrets
+// of one name, 20 of them and then more than one a second, is refused further ones of that
+// name without a look. A secret that the address showed before is looked at all the same,
+// and is no further guess: a right one is not locked out by an old one that somebody
+// still shows. The error says why in a few words, for an audit log.
 func (t *Tokens) Login(r *http.Request, token string) (*Who, error) {
+	host := access.Host(r)
 	name, _, _ := strings.Cut(token, ".")
-	key := access.Host(r) + " " + name[:min(len(name), 20)]
-	if t.guesses.Wait(key) > 0 {
+	key, secret := host+" "+name[:min(len(name), 20)], sha256.Sum256([]byte(host+" "+token))
+	t.mu.Lock()
+	_, shown := t.shown[secret]
+	t.mu.Unlock()
+	if !shown && t.guesses.Wait(key) > 0 {
 		return nil, errGuessing
 	}
 	who, err := t.find(token)
-	if err != nil {
+	if err != nil && !shown {
 		t.guesses.Take(key)
+	}
+	if !shown && err != errNoToken { // of names that do not exist anybody could show thousands
+		t.mu.Lock()
+		if t.shown == nil || len(t.shown) >= maxShown {
+			t.shown = map[[sha256.Size]byte]struct{}{}
+		}
+		t.shown[secret] = struct{}{}
+		t.mu.Unlock()
 	}
 	return who, err
 }
 
-// Who finds out who sent a request. The error is a *Problem with status 401, or 403 where
-// a browser was led here by another site.
+// Who finds out who sent a request. The error is a *Problem with status 401, with 429 where
+// too many wrong secrets came from there, or with 403 where a browser was led here by
+// another site.
 func (s *Server) Who(r *http.Request) (*Who, error) {
 	if s.tokens == nil {
 		if err := s.ownSite(r); err != nil {
@@ -223,7 +244,8 @@ func (s *Server) Who(r *http.Request) (*Who, error) {
 	}
 	p := problem(http.StatusUnauthorized, "unauthorized", "the token is not one of this server's")
 	if err == errGuessing {
-		p = problem(http.StatusUnauthorized, "guessing", "%v: this token is not looked at", err).after(time.Second)
+		p = problem(http.StatusTooManyRequests, "guessing", "%v: this token is not looked at now", err).after(time.Second)
+		p.Temporary = true
 	}
 	p.audited = err.Error()
 	return nil, p

@@ -37,7 +37,7 @@ const sleep = (seconds, signal, keep = true) => new Promise((done) => {
 
 /** Seconds after which the same request may succeed; undefined: it will not. */
 const again = ({ status, body }) =>
-  [408, 425, 500, 502, 503, 504].includes(status) ? Math.min(5, Math.max(0.1, body.retryAfter ?? 1)) : undefined
+  [408, 425, 500, 502, 503, 504].includes(status) || body.type === "urn:sema:guessing" ? Math.min(5, Math.max(0.1, body.retryAfter ?? 1)) : undefined
 
 export class Client {
   #url
@@ -145,14 +145,16 @@ export class Semaphore {
         if (!loss) return held
         continue // nobody has relied on it yet
       }
-      if (answer?.status === 423 || answer?.status === 429) {
+      const later = answer && again(answer)
+      if (later !== undefined) {
+        pause = later
+      } else if (answer?.status === 423 || answer?.status === 429) {
         if (now() >= deadline) throw new Unavailable(answer.body.detail)
         pause = answer.status === 429 ? 0 : 1
       } else if (answer?.status === 410) {
         throw new PermitLost(answer.body.detail)
       } else if (answer) {
-        pause = again(answer)
-        if (pause === undefined) throw new Refused(answer)
+        throw new Refused(answer)
       }
       if (answer && answer.status < 500) silent = undefined
       else if (silent === undefined || now() - sent > client.patience) silent = sent

@@ -148,7 +148,7 @@ func (l *lines) open(ctx context.Context) (*line, *engine.Error) {
 	failure := refused("", "", answer, body)
 	failure.NotExecuted = true
 	switch answer.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout:
 		return nil, failure
 	}
 	l.mu.Lock()

@@ -106,7 +106,7 @@ class Answer:
     @property
     def again(self) -> float | None:
         """Seconds after which the same request may succeed; None: it will not."""
-        if self.status not in (408, 425, 500, 502, 503, 504):
+        if self.status not in (408, 425, 500, 502, 503, 504) and self.kind != "guessing":
             return None
         return min(5.0, max(0.1, float(self.body.get("retryAfter", 1.0))))
 
@@ -229,16 +229,16 @@ def acquiring(wish: Wish, timeout: float | None, patience: float) -> Generator[R
                 except PermitLost:
                     continue  # nobody has relied on it yet
                 return held
-            if answer.status in (423, 429):
+            if answer.again is not None:
+                pause = answer.again
+            elif answer.status in (423, 429):
                 if now() >= deadline:
                     raise Unavailable(str(answer.body.get("detail", "no permit was free in time")))
                 pause = 0.0 if answer.status == 429 else 1.0
             elif answer.status == 410:
                 raise answer.lost()
-            elif answer.again is None:
-                raise answer.refused()
             else:
-                pause = answer.again
+                raise answer.refused()
         if answer is None or answer.status >= 500:
             silent = sent if silent is None or now() - sent > patience else silent
         else:
