@@ -85,7 +85,7 @@ func ValidateRange[T int | time.Duration](pkg, what string, value, least, most T
 }
 
 // ValidateText says whether s has at most so many bytes and is UTF-8 without
-// control characters. The error is an *ArgumentError about what.
+// control characters, those of bidirectional text among them. The error is an *ArgumentError about what.
 func ValidateText(what, s string, most int) error {
 	switch {
 	case len(s) > most:
@@ -98,8 +98,8 @@ func ValidateText(what, s string, most int) error {
 	return nil
 }
 
-// isControl covers C0, DEL, C1 and the line separators, which would break
-// listings and logs.
+// isControl covers C0, DEL, C1, the line separators, and what sets the direction of
+// text. They would break listings and logs, or show one name as another.
 func isControl(r rune) bool {
-	return r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029'
+	return r < 0x20 || r >= 0x7f && r < 0xa0 || r >= '\u2028' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
 }

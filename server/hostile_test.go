@@ -435,6 +435,56 @@ func TestRefusalsAreAudited(t *testing.T) {
 	})
 }
 
+// A token learns of no permit of a semaphore that it may not see, not even what is none.
+func TestWhatIsNoPermitNeedsTheRightToo(t *testing.T) {
+	file, err := server.ReadTokens(strings.NewReader("chief admin job- secret-of-the-chief\n"))
+	expect.OK(t, err)
+	virtual(t, server.Options{Tokens: file}, func(t *testing.T, h *house) {
+		h.token = "chief.secret-of-the-chief"
+		h.want(403, "POST", "/v1/semaphores/x/holders/nope/revoke", "")
+		h.want(403, "DELETE", "/v1/semaphores/x/holders/nope", "")
+		h.want(404, "DELETE", "/v1/semaphores/job-1/holders/nope", "")
+	})
+}
+
+// Permits have ids that operators can see, and that look like themselves.
+func TestIDsThatCannotBeSeen(t *testing.T) {
+	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+		for _, id := range []string{"%20", "%C2%A0", "a%E2%80%AEb", "a%E2%81%A6b"} {
+			h.want(400, "PUT", "/v1/semaphores/x/permits/"+id, `{"limit":1}`)
+		}
+		h.want(200, "PUT", "/v1/semaphores/x/permits/a%20b", `{"limit":1}`)
+	})
+}
+
+// refusing is an engine whose error lasts.
+type refusing struct{ engine.Engine }
+
+type refusingSession struct{ engine.Session }
+
+func (e refusing) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+	s, err := e.Engine.Open(name, who, notify)
+	return refusingSession{s}, err
+}
+
+func (refusingSession) Step(context.Context, engine.Call) (engine.Reply, error) {
+	return engine.Reply{}, &engine.Error{Op: "step", Name: "x", NotExecuted: true, Err: errors.New("no such database")}
+}
+
+// The log says that the engine refuses everything, once a minute.
+func TestAnEngineErrorThatLastsIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &buffer{}
+		h := newVirtual(t, refusing{memengine.New()}, server.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+		for range 10 {
+			h.want(503, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
+		}
+		if n := strings.Count(log.String(), "no such database"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, log)
+		}
+	})
+}
+
 // A program that still has an old secret is refused, and locks out nobody at its address.
 func TestAnOldSecretLocksNobodyOut(t *testing.T) {
 	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {

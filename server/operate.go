@@ -166,6 +166,9 @@ func operation(what string, do func(*sema.Operator, context.Context) error) hand
 // under several ids: one that is done counts.
 func operationOn(what string, do func(*sema.Operator, context.Context, string) error) handler {
 	return func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+		if _, err := s.nameOf(r, who); err != nil { // or it would tell what is no permit
+			return err
+		}
 		id, err := engine.ParseID(r.PathValue("permit"))
 		if err != nil {
 			return problem(http.StatusNotFound, "no-permit", "%s", plain(err))

@@ -94,8 +94,8 @@ func (x *semaphore) describe(p *permit, id string) permitJSON {
 // callerID is the id that the caller gave to a permit.
 func callerID(r *http.Request) (string, error) {
 	id := r.PathValue("id")
-	if id == "" {
-		return "", &engine.ArgumentError{What: "id", Value: id, Want: "1 to 128 bytes"}
+	if strings.TrimSpace(id) == "" {
+		return "", &engine.ArgumentError{What: "id", Value: id, Want: "1 to 128 bytes that are not all blanks"}
 	}
 	return id, engine.ValidateText("id", id, 128)
 }

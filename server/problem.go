@@ -114,6 +114,11 @@ func plain(err error) string {
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err).at(r.PathValue("name"))
+	var failure *engine.Error
+	if errors.As(err, &failure) && p.Status == http.StatusServiceUnavailable && !failure.Temporary && s.engineErrors.Wait("") == 0 {
+		s.engineErrors.Take("")
+		s.log.Error("the engine refuses, and that will not pass by itself", "error", err)
+	}
 	if p.Status == http.StatusInternalServerError {
 		s.log.Error("internal error", "method", r.Method, "path", r.URL.Path, "error", err)
 	}

@@ -26,6 +26,7 @@ import (
 	"sema/engine"
 	"sema/internal/loop"
 	"sema/internal/once"
+	"sema/internal/rate"
 	"sema/watch"
 )
 
@@ -127,6 +128,8 @@ type Server struct {
 	closing once.Once
 	ended   sync.WaitGroup // of what runs in the background
 	ready   ready
+
+	engineErrors rate.Limit // lines in the log of those that last
 }
 
 // New makes a server over an engine, which stays the caller's to close, after
@@ -160,7 +163,8 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	s := &Server{
 		engine: e, tokens: o.Tokens, log: o.Log, options: options, life: rand.Text(),
 		self: engine.Self("sema serve"), watcher: watcher, origins: origins, path: path,
-		remotes: remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
+		engineErrors: rate.Limit{Burst: 1, Every: time.Minute},
+		remotes:      remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.semaphores.byName = map[string]*semaphore{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -135,6 +136,9 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer at.close()
+	if err := lastingError(ctx, at.Engine); err != nil {
+		return err
+	}
 	adapted, err := p.serveAdapt(ctx, at.Engine, f.adapt, func(c sema.Adapted) {
 		log.Info("limit adapted", "semaphore", c.Semaphore, "from", c.From, "limit", c.Limit, "why", c.Why)
 	})
@@ -193,6 +197,24 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 		return nil
 	}
 	return &exit{exitUnreachable, err}
+}
+
+// lastingError is what the engine answers if that will stay so, such as for a database
+// that does not exist. An engine that is away may come.
+func lastingError(ctx context.Context, e sema.Engine) error {
+	o, err := sema.Operate(e, "sema-readyz")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = o.Close() }() // it has nothing to say
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err = o.State(ctx)
+	var failure *sema.EngineError
+	if errors.As(err, &failure) && !failure.Temporary && ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // readTokens reads the token file, if there is one.

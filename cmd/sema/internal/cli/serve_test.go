@@ -523,3 +523,13 @@ func TestServeRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A server does not start on an engine that will refuse everything.
+func TestServeRefusesAnEngineWhoseErrorLasts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	code, out := run(t, "", "serve", "--listen", "127.0.0.1:0", "--url", s.URL()+"/99")
+	if code == 0 || !strings.Contains(out, "out of range") || strings.Contains(out, "serving") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
