@@ -83,7 +83,8 @@ export class Semaphore {
   tryAcquire(options?: Omit<AcquireOptions, "timeout">): Promise<Permit | null>
   /**
    * Does work with a permit, and releases it. The work gets the permit's signal. Rejects with PermitLost if
-   * the permit was lost meanwhile, once the work has ended.
+   * the permit was lost meanwhile, once the work has ended. A release that the server does not get changes
+   * nothing: the permit ends with its lease.
    */
   run<T>(work: (permit: Permit, signal: AbortSignal) => T | Promise<T>, options?: AcquireOptions): Promise<T>
 }

@@ -121,7 +121,7 @@ export class Semaphore {
       await permit.release().catch(() => {})
       throw permit.signal.aborted ? permit.signal.reason : e
     }
-    await permit.release()
+    await permit.release().catch(onlyLoss)
     return result
   }
 
@@ -257,4 +257,11 @@ export class Permit {
   }
 }
 
-if (Symbol.asyncDispose) Permit.prototype[Symbol.asyncDispose] = Permit.prototype.release
+/** What a release says of the work that it ended: that the permit was lost. Work that went well stays well if only the release failed. */
+function onlyLoss(e) {
+  if (e instanceof PermitLost) throw e
+}
+
+if (Symbol.asyncDispose) Permit.prototype[Symbol.asyncDispose] = function () {
+  return this.release().catch(onlyLoss)
+}

@@ -135,6 +135,19 @@ test("a revoked permit ends the work", async () => {
   }), PermitLost)
 })
 
+test("work that went well stays well", async () => {
+  assert.equal(await client.semaphore(server.name, { limit: 1, lease: 3 }).run(async () => {
+    await server.kill()
+    return 7
+  }), 7)
+})
+
+test("guessing is asked again", async (t) => {
+  t.mock.method(client, "ask", async () => ({ status: 429, body: { type: "urn:sema:guessing", retryAfter: 0.1 } }), { times: 1 })
+  const permit = await semaphore.acquire({ timeout: MINUTE })
+  await permit.release()
+})
+
 test("a renewal of another grant is a loss", async (t) => {
   const ask = client.ask.bind(client)
   t.mock.method(client, "ask", async (method, path, ...rest) => {

@@ -1,9 +1,10 @@
 import asyncio
+import gc
 import unittest
 
 from serving import Serving
 
-from sema_client import PermitLost, Unavailable
+from sema_client import PermitLost, Unavailable, Unreachable
 from sema_client.aio import Client
 
 MINUTE = 60.0
@@ -71,6 +72,26 @@ class Aio(Serving, unittest.IsolatedAsyncioTestCase):
                 self.stop()
                 await asyncio.sleep(MINUTE)
         self.cont()
+
+    async def test_work_that_went_well_stays_well(self) -> None:
+        with self.assertLogs("sema_client", "WARNING"):
+            async with await self.client.semaphore(self.name, limit=1, lease=3).acquire():
+                self.kill()
+
+    async def test_a_closed_client_ends_its_waits_quietly(self) -> None:
+        said: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        async with await self.semaphore.acquire():
+            other = Client(self.url)
+            waits = [asyncio.create_task(other.semaphore(self.name, limit=1).acquire()) for _ in range(3)]
+            await asyncio.to_thread(self.waiting, 3)
+            await other.close()
+            for outcome in await asyncio.gather(*waits, return_exceptions=True):
+                self.assertIsInstance(outcome, Unreachable)
+            await asyncio.to_thread(self.waiting, 0)
+        gc.collect()
+        await asyncio.sleep(0)
+        self.assertEqual(said, [])
 
     async def test_somebody_elses_cancellation_stays_one(self) -> None:
         with self.assertRaises(asyncio.TimeoutError):

@@ -6,6 +6,7 @@ import unittest.mock
 from serving import Serving
 
 from sema_client import Client, PermitLost, Refused, Unavailable, Unreachable
+from sema_client._protocol import Answer, Request
 
 MINUTE = 60.0
 
@@ -119,6 +120,22 @@ class Sync(Serving):
         self.cont()
         with self.assertRaises(PermitLost):
             permit.release()
+
+    def test_work_that_went_well_stays_well(self) -> None:
+        with self.assertLogs("sema_client", "WARNING"):
+            with self.client.semaphore(self.name, limit=1, lease=3).acquire():
+                self.kill()
+
+    def test_guessing_is_asked_again(self) -> None:
+        ask, calls = self.client._ask, 0
+
+        def guessing(request: Request) -> Answer | None:
+            nonlocal calls
+            calls += 1
+            return Answer(429, {"type": "urn:sema:guessing", "retryAfter": 0.1}) if calls == 1 else ask(request)
+
+        with unittest.mock.patch.object(self.client, "_ask", guessing):
+            self.semaphore.acquire(MINUTE).release()
 
     def test_revoked(self) -> None:
         semaphore = self.client.semaphore(self.name, limit=1, lease=1)

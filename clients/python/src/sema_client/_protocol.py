@@ -7,6 +7,7 @@ none. So the client for threads and the one for asyncio behave the same.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -293,6 +294,14 @@ def releasing(held: Held) -> Steps:
         if now() >= end:
             raise Unreachable(f"the permit of {wish.name!r} could not be given back; its lease has ended")
         yield Pause(min(0.5, max(0.0, end - now())))
+
+
+def loss_of(error: SemaError) -> None:
+    """Raises what a release says of the work that it ended: that the permit was lost meanwhile. Work that
+    went well stays well if only the release failed."""
+    if isinstance(error, PermitLost):
+        raise error
+    logging.getLogger("sema_client").warning("%s", error)
 
 
 def abandoning(wish: Wish) -> Steps:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from ._protocol import Answer, Held, Pause, PermitLost, Request, Server, Shown, Unavailable, Wish, abandoning, acquiring, keeping, now, releasing
+from ._protocol import Answer, Held, Pause, PermitLost, Request, SemaError, Server, Shown, Unavailable, Wish, abandoning, acquiring, keeping, loss_of, now, releasing
 
 T = TypeVar("T")
 
@@ -140,6 +140,7 @@ class Semaphore:
 class Permit(Shown):
     """A permit that is held, and renewed in the background. As a context manager it is
     released at the end; a block that ends well after the permit was lost raises PermitLost.
+    A release that the server does not get is logged: the permit ends with its lease.
 
     Python cannot interrupt a thread, so long work asks from time to time: check() raises
     PermitLost once the permit cannot be trusted any more, by this process's own clock.
@@ -195,6 +196,6 @@ class Permit(Shown):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             self.release()
-        except Exception:
+        except SemaError as e:
             if error is None:
-                raise
+                loss_of(e)

@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from ._protocol import Answer, Held, Pause, PermitLost, Request, Server, Shown, Unavailable, Wish, abandoning, acquiring, keeping, releasing
+from ._protocol import (
+    Answer, Held, Pause, PermitLost, Request, SemaError, Server, Shown, Unavailable, Unreachable, Wish, abandoning, acquiring, keeping, loss_of, releasing,
+)
 from ._sync import answer_of
 
 T = TypeVar("T")
@@ -39,6 +41,7 @@ class Client:
         self._context = context
         self._session: aiohttp.ClientSession | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
 
     def semaphore(self, name: str, limit: int, *, lease: float = 30.0, per_key: int = 0) -> Semaphore:
         """The semaphore of that name. limit is stored if it has none yet. lease, in seconds, 0.1 … 31622400, is
@@ -53,21 +56,30 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Waits for what is being given back, and closes all connections. Permits still held are left to their leases."""
+        """Waits for what is being given back, and closes all connections. Permits still held are left to their leases.
+        Callers that wait leave the queue, and get Unreachable."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+        self._closed = True
         if self._session is not None:
             await self._session.close()
 
     def _background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
 
-    async def _run(self, steps: Generator[Request | Pause, Answer | None, T]) -> T:
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may be gone: asyncio is to print nothing
+
+    async def _run(self, steps: Generator[Request | Pause, Answer | None, T], waits: bool = False) -> T:
         step = next(steps)
         while True:
+            if waits and self._closed:
+                raise Unreachable("the client is closed")
             answer: Answer | None = None
             if isinstance(step, Pause):
                 await asyncio.sleep(step.seconds)
@@ -80,6 +92,8 @@ class Client:
                 return result
 
     async def _ask(self, request: Request) -> Answer | None:
+        if self._closed:
+            return None
         if self._session is None:  # a waiter has a connection of its own, so they are not bounded
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=self._context or True))
         try:
@@ -116,11 +130,12 @@ class Semaphore:
         """
         wish = Wish(self.name, self.limit, self.lease, weight, label, slot, key, self.per_key, head_start)
         try:
-            held = await self._client._run(acquiring(wish, timeout, self._client._patience))
+            held = await self._client._run(acquiring(wish, timeout, self._client._patience), waits=True)
         except Unavailable:
             raise
         except BaseException:
-            self._client._background(self._client._run(abandoning(wish)))
+            if not self._client._closed:
+                self._client._background(self._client._run(abandoning(wish)))
             raise
         return Permit(self._client, held)
 
@@ -135,7 +150,8 @@ class Semaphore:
 class Permit(Shown):
     """A permit that is held, and renewed in the background. As a context manager it is
     released at the end. The task in the block is cancelled when the permit is lost, by
-    this process's own clock, and the block raises PermitLost.
+    this process's own clock, and the block raises PermitLost. A release that the server
+    does not get is logged: the permit ends with its lease.
     """
 
     def __init__(self, client: Client, held: Held) -> None:
@@ -179,6 +195,6 @@ class Permit(Shown):
                 raise self._held.loss from error
         try:
             await self.release()
-        except Exception:
+        except SemaError as e:
             if error is None:
-                raise
+                loss_of(e)
