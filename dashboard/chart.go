@@ -141,7 +141,7 @@ func charts(past stretch, points []history.Point) []chart {
 		chartOf("Grants and losses", past, points, number,
 			line{"used", "granted", func(p *history.Point) float64 { return float64(p.Granted) }, true},
 			line{"lost", "perhaps lost", func(p *history.Point) float64 { return float64(p.Lost) }, false},
-			line{"left", "gave up waiting", func(p *history.Point) float64 { return float64(p.Left) }, false}),
+			line{"left", "left the queue, no permit seen", func(p *history.Point) float64 { return float64(p.Left) }, false}),
 	}
 	if slices.ContainsFunc(points, func(p history.Point) bool { return p.Auto }) {
 		list = slices.Insert(list, 1, chartOf("What went badly", past, points, func(v float64) string { return fmt.Sprintf("%g %%", v) },

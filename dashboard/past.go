@@ -203,7 +203,7 @@ func under(w history.Waits, q float64) string {
 
 var ends = map[history.End]string{
 	history.Here: "goes on", history.Released: "gave it back", history.Ended: "its lease may have ended",
-	history.Left: "gave up waiting", history.Unseen: "went while nobody looked",
+	history.Left: "left the queue, no permit seen", history.Unseen: "went while nobody looked",
 }
 
 func laneOf(past stretch, v history.Visit) lane {
@@ -212,7 +212,7 @@ func laneOf(past stretch, v history.Visit) lane {
 	if end.IsZero() {
 		end = now
 	}
-	l := lane{Visit: v, Key: v.ID + v.From().Format(time.RFC3339Nano), Begin: stamp{v.From()}, Waited: "–", Held: "–", How: ends[v.End], Bad: v.End == history.Ended || v.End == history.Left}
+	l := lane{Visit: v, Key: v.ID + v.From().Format(time.RFC3339Nano), Begin: stamp{v.From()}, Waited: "–", Held: "–", How: ends[v.End], Bad: v.End == history.Ended}
 	waitEnd := end
 	if !v.Granted.IsZero() {
 		waitEnd = v.Granted

@@ -160,6 +160,23 @@ func TestAJobIsFound(t *testing.T) {
 	})
 }
 
+// A caller that was granted and released between two looks did not give up, and nothing
+// went badly.
+func TestAQuickGrantIsNoGivingUp(t *testing.T) {
+	kept(t, dashboard.Options{}, func(t *testing.T, s *site) {
+		first := s.named("x", 1, time.Hour, engine.Client{Caller: "job-17"})
+		quick := s.named("x", 1, time.Hour, engine.Client{Caller: "job-18"})
+		time.Sleep(10 * time.Second)
+		first()
+		quick()
+		s.named("x", 1, time.Hour, engine.Client{Caller: "job-19"}) // or the semaphore would be gone
+		time.Sleep(10 * time.Second)
+		page := s.get(200, "/semaphore?name=x")
+		has(t, page, ">job-18<", "left the queue, no permit seen", `data-label="Left, no permit seen">1<`)
+		hasNot(t, page, "gave up", "Gave up", `<span class="tag warn">left`)
+	})
+}
+
 // The page of a past moment says who held the semaphore then, what was waited for,
 // and what an operator did, without JavaScript.
 func TestAPastMoment(t *testing.T) {

@@ -103,7 +103,7 @@ const (
 	Here     End = ""         // it is still there
 	Released End = "released" // given back, or taken, before its lease could have ended
 	Ended    End = "ended"    // its lease may have ended: lost, or released late
-	Left     End = "left"     // it left the queue without a permit
+	Left     End = "left"     // it left the queue: it gave up, or its permit came and went between two looks
 	Unseen   End = "unseen"   // it went while nobody looked
 )
 

@@ -51,7 +51,7 @@ func semaphore(t *testing.T, e engine.Engine, label string) *sema.Semaphore {
 	return s
 }
 
-// An hour later it can be read who held a semaphore when, who waited, and who gave up.
+// An hour later it can be read who held a semaphore when, who waited, and who left the queue.
 func TestWhoWasThereWhen(t *testing.T) {
 	bubble(t, history.Options{}, func(t *testing.T, e engine.Engine, h *history.History) {
 		begin := time.Now()

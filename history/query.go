@@ -18,7 +18,7 @@ type Point struct {
 	Oldest  time.Duration `json:"oldest"`  // the longest wait of those who waited
 	Granted int           `json:"granted"` // permits, as far as looks saw them
 	Lost    int           `json:"lost"`    // of those that went, they may have been lost: see Ended
-	Left    int           `json:"left"`    // waiters that went without a permit
+	Left    int           `json:"left"`    // waiters that went, and no look saw a permit: see Left
 	Waits   Waits         `json:"waits"`   // of the granted
 }
 
