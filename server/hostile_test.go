@@ -435,7 +435,7 @@ func TestRefusalsAreAudited(t *testing.T) {
 	})
 }
 
-// A token learns of no permit of a semaphore that it may not see, not even what is none.
+// A token is refused all paths of a semaphore that it may not see, also those of no permit.
 func TestWhatIsNoPermitNeedsTheRightToo(t *testing.T) {
 	file, err := server.ReadTokens(strings.NewReader("chief admin job- secret-of-the-chief\n"))
 	expect.OK(t, err)

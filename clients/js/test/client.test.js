@@ -143,8 +143,8 @@ test("work that went well stays well", async () => {
 })
 
 test("guessing is asked again", async (t) => {
-  t.mock.method(client, "ask", async () => ({ status: 429, body: { type: "urn:sema:guessing", retryAfter: 0.1 } }), { times: 1 })
   const permit = await semaphore.acquire({ timeout: MINUTE })
+  t.mock.method(client, "ask", async () => ({ status: 429, body: { type: "urn:sema:guessing", retryAfter: 0.1 } }), { times: 1 })
   await permit.release()
 })
 

@@ -134,8 +134,9 @@ class Sync(Serving):
             calls += 1
             return Answer(429, {"type": "urn:sema:guessing", "retryAfter": 0.1}) if calls == 1 else ask(request)
 
+        permit = self.semaphore.acquire(MINUTE)
         with unittest.mock.patch.object(self.client, "_ask", guessing):
-            self.semaphore.acquire(MINUTE).release()
+            permit.release()
 
     def test_revoked(self) -> None:
         semaphore = self.client.semaphore(self.name, limit=1, lease=1)
