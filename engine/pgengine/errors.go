@@ -11,24 +11,26 @@ import (
 	"sema/engine"
 )
 
-// readOnly is what a standby says of all that writes.
-const readOnly = "25006"
+const (
+	readOnly    = "25006" // what a standby says of all that writes
+	lockTimeout = "55P03"
+)
 
 // hints are what to try, for codes of PostgreSQL, or their first two letters.
 var hints = map[string]string{
-	"42P01": "make the table sema_state: sema migrate does, and pgengine.Migrate",
-	"3F000": "make the schema, and the table in it: sema migrate, or pgengine.Migrate",
-	"42501": "GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state to this user",
-	"42":    "the table sema_state is of another version: sema migrate --print says what it has to be",
-	"28":    "check the user and the password",
-	"3D":    "check the name of the database",
-	"0A":    "use PostgreSQL 13 or later",
-	"XX":    "see the server's log",
-	"25006": "connect to the primary; target_session_attrs=read-write finds it",
-	"53100": "make room on the server's disk",
-	"53300": "fewer connections in the pools, or a larger max_connections",
-	"55P03": "fewer processes on this semaphore, or sema serve in front of the database",
-	"57014": "a larger statement_timeout for this user",
+	"42P01":     "make the table sema_state: sema migrate does, and pgengine.Migrate",
+	"3F000":     "make the schema, and the table in it: sema migrate, or pgengine.Migrate",
+	"42501":     "GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state to this user",
+	"42":        "the table sema_state is of another version: sema migrate --print says what it has to be",
+	"28":        "check the user and the password",
+	"3D":        "check the name of the database",
+	"0A":        "use PostgreSQL 13 or later",
+	"XX":        "see the server's log",
+	readOnly:    "connect to the primary; target_session_attrs=read-write finds it",
+	"53100":     "make room on the server's disk",
+	"53300":     "fewer connections in the pools, or a larger max_connections",
+	lockTimeout: "fewer processes on this semaphore, or sema serve in front of the database",
+	"57014":     "a larger statement_timeout for this user",
 }
 
 // lasting are the first letters of codes whose cause does not pass by itself.

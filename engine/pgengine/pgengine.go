@@ -175,20 +175,26 @@ func (s *store) Update(ctx context.Context, name string, f func(register.Row) (r
 	return err
 }
 
-// lock begins a transaction and reads the row, which nobody else writes until its end.
+// lock begins a transaction and reads the row, which nobody else writes until its end. A step that has stood in the queue for
+// nearly deadlock_timeout comes again, see queue.
 func (s *store) lock(ctx context.Context, c *pgx.Conn, name string) (row register.Row, err error) {
-	b := &pgx.Batch{}
 	inQueue, forRow, idle := limits(ctx)
-	b.Queue(begin)
-	b.Queue(queue, name, inQueue, forRow, idle)
-	b.Queue(s.sql.lock, name).QueryRow(func(r pgx.Row) (err error) {
-		row, err = scan(r)
-		return err
-	})
-	if err = c.SendBatch(ctx, b).Close(); err != nil {
+	for end := time.Now().Add(inQueue); ; {
+		b := &pgx.Batch{}
+		b.Queue(begin)
+		b.Queue(queue, name, milliseconds(time.Until(end)), milliseconds(forRow), milliseconds(idle))
+		b.Queue(s.sql.lock, name).QueryRow(func(r pgx.Row) (err error) {
+			row, err = scan(r)
+			return err
+		})
+		if err = c.SendBatch(ctx, b).Close(); err == nil {
+			return row, nil
+		}
 		rollBack(ctx, c)
+		if code(err) != lockTimeout || time.Now().After(end) {
+			return row, err
+		}
 	}
-	return row, err
 }
 
 // write writes the row, ends the transaction, and waits for the disk if it has to.

@@ -82,8 +82,10 @@ const (
 
 	// queue begins a transaction that locks a row; see limits. It commits without waiting for the disk. Those that
 	// want the row stand in a queue first: a row has none. Each version that is written would wake all who wait, and
-	// by chance one has it next.
-	queue = `SELECT set_config('lock_timeout', $2, true), set_config('idle_in_transaction_session_timeout', $4, true),
+	// by chance one has it next. Nobody stands there for deadlock_timeout, a second by default: then PostgreSQL looks for a
+	// deadlock, for each waiter, with all locks of the server locked, and for a time that grows with the cube of the queue.
+	queue = `SELECT set_config('lock_timeout', greatest(1, least($2::text::bigint,
+    (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 900)::bigint))::text, true), set_config('idle_in_transaction_session_timeout', $4, true),
   set_config('synchronous_commit', 'off', true), pg_advisory_xact_lock(hashtextextended($1, 7364)), set_config('lock_timeout', $3, true)`
 
 	notify = "SELECT pg_notify($1, $2)"
@@ -101,14 +103,16 @@ const (
 // as it has them. A process that stops in the midst of a step holds others up for half of a step's time: of a quarter
 // of a lease, where leases are short. The server gives up before the client does, which could only close the
 // connection.
-func limits(ctx context.Context) (inQueue, row, idle string) {
+func limits(ctx context.Context) (inQueue, row, idle time.Duration) {
 	left := longest
 	if end, ok := ctx.Deadline(); ok {
 		left = min(left, time.Until(end))
 	}
-	ms := func(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) } // 0 would be for ever
-	return ms(left * 3 / 5), ms(left / 5), ms(left / 2)
+	return left * 3 / 5, left / 5, left / 2
 }
+
+// milliseconds is a time as the server's settings have it. 0 would be for ever.
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
 // longest is the longest time of a step.
 const longest = 5 * time.Second

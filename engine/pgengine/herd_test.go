@@ -1,0 +1,67 @@
+//go:build unix
+
+package pgengine_test
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"sema/engine/pgengine"
+	"sema/engine/register"
+	"sema/internal/fixture/expect"
+)
+
+// Three hundred processes that want a row at once all have it, and PostgreSQL looks for no deadlock among them: it would
+// do so for each of them, while all others wait, for a time that grows with the cube of their number.
+func TestAHerdIsServed(t *testing.T) {
+	const herd = 300
+	s := startServer(t, "-c", "max_connections=400", "-c", "deadlock_timeout=200ms", "-c", "log_lock_waits=on", "-c", "logging_collector=on")
+	expect.OK(t, step(t, engineAt(t, s.url(), nil)))
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
+	expect.OK(t, err)
+	var all, stand sync.WaitGroup
+	stand.Add(herd)
+	for range herd {
+		all.Go(func() {
+			own := s.connect()
+			defer func() { _ = own.Close(context.Background()) }()
+			stand.Done()
+			for ctx := expect.Within(t); ctx.Err() == nil; { // a step may have to be repeated
+				if pgengine.NewStoreOn(own).Update(ctx, "x", func(r register.Row) (register.Next, error) {
+					return register.Next{Data: r.Data, Version: r.Version + 1, Until: math.MaxInt64}, nil
+				}) == nil {
+					return
+				}
+			}
+			t.Error("one was not served")
+		})
+	}
+	stand.Wait()
+	expect.Until(t, "a queue", func() bool {
+		waiting := 0
+		expect.OK(t, c.QueryRow(expect.Within(t), "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'").Scan(&waiting))
+		return waiting > herd/2
+	})
+	_, err = c.Exec(expect.Within(t), "ROLLBACK")
+	expect.OK(t, err)
+	all.Wait()
+	logs, err := filepath.Glob(filepath.Join(s.Dir, "data", "log", "*"))
+	expect.OK(t, err)
+	if len(logs) == 0 {
+		t.Error("the server has no log")
+	}
+	for _, name := range logs {
+		log, err := os.ReadFile(name)
+		expect.OK(t, err)
+		if n := bytes.Count(log, []byte("on advisory lock")); n > 0 {
+			t.Errorf("the server looked for a deadlock, or said so: %d lines", n)
+		}
+	}
+}
