@@ -13,15 +13,23 @@ import (
 
 const (
 	readOnly    = "25006" // what a standby says of all that writes
+	noRight     = "42501"
 	lockTimeout = "55P03"
+
+	otherVersion = "the table sema_state is of another version: sema migrate --print says what it has to be"
+	pooler       = "default_query_exec_mode=exec in the URL, as behind PgBouncer"
 )
 
 // hints are what to try, for codes of PostgreSQL, or their first two letters.
 var hints = map[string]string{
-	"42P01":     "make the table sema_state: sema migrate does, and pgengine.Migrate",
-	"3F000":     "make the schema, and the table in it: sema migrate, or pgengine.Migrate",
-	"42501":     "GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state to this user",
-	"42":        "the table sema_state is of another version: sema migrate --print says what it has to be",
+	"42P01":     "make the table sema_state: sema migrate does, and pgengine.Migrate, in a schema that is there",
+	"3F000":     "make the schema first, with CREATE SCHEMA; sema migrate and pgengine.Migrate make the table in it",
+	noRight:     "GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state to this user",
+	"42703":     otherVersion,
+	"42804":     otherVersion,
+	"42704":     "check the options in the URL",
+	"42P05":     pooler,
+	"26000":     pooler,
 	"28":        "check the user and the password",
 	"3D":        "check the name of the database",
 	"0A":        "use PostgreSQL 13 or later",

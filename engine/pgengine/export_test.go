@@ -31,3 +31,6 @@ func NewStore(pool *pgxpool.Pool, schema string) Store {
 func NewStoreOn(c *pgx.Conn) Store {
 	return &store{lend: func(_ context.Context, f func(*pgx.Conn) error) error { return f(c) }, sql: statements("")}
 }
+
+// Hint is what an error says to try.
+func Hint(err error) string { return explain(err).Hint }

@@ -101,6 +101,7 @@ func TestErrorsSayWhatToTry(t *testing.T) {
 		lasting             bool
 	}{
 		{"no table", s.url(), "pgengine.Migrate", &pgengine.Options{Schema: "other"}, true},
+		{"a typo in the URL", s.url() + "&aplication_name=x", "options in the URL", nil, true},
 		{"no schema", s.url(), "pgengine.Migrate", &pgengine.Options{Schema: "none"}, true},
 		{"no rights", strings.Replace(s.url(), "sema@", "nobody@", 1), "GRANT", nil, true},
 		{"no user", strings.Replace(s.url(), "sema@", "ghost@", 1), "user", nil, true},
@@ -119,6 +120,22 @@ func TestErrorsSayWhatToTry(t *testing.T) {
 			t.Errorf("%s: %#v", test.what, err)
 		}
 		t.Logf("%s: %v", test.what, err)
+	}
+	query(t, s, "CREATE SCHEMA old; CREATE TABLE old.sema_state (name text)")
+	for _, test := range []struct{ user, schema, hint string }{
+		{"sema", "none", "CREATE SCHEMA"}, {"nobody", "other", "GRANT CREATE"}, {"sema", "old", "another version"},
+	} {
+		err := pgengine.Migrate(expect.Within(t), poolAt(t, strings.Replace(s.url(), "sema@", test.user+"@", 1)), test.schema)
+		if failed := (*engine.Error)(nil); !errors.As(err, &failed) || failed.Op != "migrate" || !strings.Contains(failed.Hint, test.hint) {
+			t.Errorf("migrate %s as %s: %#v", test.schema, test.user, err)
+		}
+	}
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err := c.Exec(expect.Within(t), "PREPARE p AS SELECT 1")
+	expect.OK(t, err)
+	if _, err := c.Exec(expect.Within(t), "PREPARE p AS SELECT 1"); !strings.Contains(pgengine.Hint(err), "exec_mode") {
+		t.Errorf("%v: %q", err, pgengine.Hint(err))
 	}
 	var argument *engine.ArgumentError
 	if _, err := pgengine.New(nil, nil); !errors.As(err, &argument) {

@@ -46,15 +46,22 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
 }
 
-// Migrate makes the table, or finds that it is there. It is not for the user whom the
+// Migrate makes the table, or finds that it is there with the columns that it has to have. It is not for the user whom the
 // engine works as, who needs no right to create anything.
 func Migrate(ctx context.Context, db Execer, schema string) error {
 	if err := engine.ValidateText("schema", schema, maxSchema); err != nil {
 		return err
 	}
-	if _, err := db.Exec(ctx, Schema(schema)); err != nil {
+	_, err := db.Exec(ctx, Schema(schema))
+	if err == nil {
+		_, err = db.Exec(ctx, "SELECT name, version, at, until, heads, lim, used, waiting, state FROM "+Table(schema)+" LIMIT 0")
+	}
+	if err != nil {
 		failed := explain(err)
 		failed.Op = "migrate"
+		if code(err) == noRight {
+			failed.Hint = "migrate as the table's owner, or GRANT CREATE ON SCHEMA to this user"
+		}
 		return failed
 	}
 	return nil
