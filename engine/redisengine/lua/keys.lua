@@ -211,11 +211,13 @@ end
 R.unqueue = function(s, id, place)
   local k = R.key_of(s, id)
   local _, is = R.ticket(s, id)
-  if is then R.put(s, id, false) end
+  if is then
+    R.put(s, id, false)
+    s.queued, k.n, k.changed = s.queued - 1, k.n - 1, true
+  end
   R.begin(s)
   if k.name == '' then redis.call('ZREM', KEYS[3], id) else redis.call('ZREM', KEYS[10], R.member(k, id, is or place)) end
-  s.queued, k.n, k.changed = s.queued - 1, k.n - 1, true
-  if k.head == id then k.head = nil end
+  if k.head == id then k.head, k.changed = nil, true end
 end
 
 R.drop = function(s, id)
@@ -412,7 +414,7 @@ R.mend = function(s, first)
   local all, held = redis.call('HGETALL', KEYS[1]), {}
   for i = 1, #all, 2 do
     local id = all[i]
-    if id ~= '' and s.known[id] ~= false then
+    if s.known[id] ~= false then
       local value = s.known[id] or R.unwrap(s, id, all[i + 1])
       local ticket, name = string.byte(value) == TICKETED, s.key_of[id] or ''
       if ticket and first == 'q' or not ticket and first == 'h' and not redis.call('ZSCORE', KEYS[2], id) then

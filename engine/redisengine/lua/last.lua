@@ -18,12 +18,14 @@ end
 
 if flags >= 8 and not KEYS[8] then return redis.error_reply(string.format(HAS_KEYS, KEYS[1])) end
 local R = rules()
+-- known says of '', the field of the semaphore itself, that it is no permit: somebody
+-- else may have written such a member into a zset.
 local s = {
   limit = limit, used = used, token = token, keep = keep, first = first,
   alarm = alarm, queued = queued, keepers = keepers, keeps = keeps,
   pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, watcher = watcher,
   caller = caller, now = now, turns = MAX_TURNS, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
-  known = {}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, joins = {}, n_joins = 0, places = {}, handed = {}, news = {}, heard = {},
+  known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, joins = {}, n_joins = 0, places = {}, handed = {}, news = {}, heard = {},
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
 for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end

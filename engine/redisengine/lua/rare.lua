@@ -185,7 +185,7 @@ R.mend = function(s, first)
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
     local id, ticket = all[i], string.byte(all[i + 1]) == TICKETED
-    if id ~= '' and ticket == (first == 'q') and s.known[id] ~= false and (ticket or not redis.call('ZSCORE', KEYS[2], id)) then
+    if ticket == (first == 'q') and s.known[id] ~= false and (ticket or not redis.call('ZSCORE', KEYS[2], id)) then
       if not ticket then s.used = s.used - R.shape(id) end
       R.put(s, id, false)
     end

@@ -73,11 +73,14 @@ ticket = function(s, id)
   return ticket_end, place, behind, insist
 end,
 
--- unqueue takes an id out of the queue.
+-- unqueue takes an id out of the queue. One that is no ticket, which somebody else
+-- wrote there, was not counted.
 unqueue = function(s, id)
-  local value = R.look(s, id)
-  if value and string.byte(value) == TICKETED then R.put(s, id, false) end
-  s.places[id], s.queued = false, s.queued - 1
+  if R.ticket(s, id) then
+    R.put(s, id, false)
+    s.queued = s.queued - 1
+  end
+  s.places[id] = false
   if id == s.tail then s.tail = nil end
 end,
 
