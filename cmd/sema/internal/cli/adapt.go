@@ -39,7 +39,7 @@ func (p *program) adaptCommand() *cobra.Command {
 		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.Min < 1 || a.Max < a.Min {
-				return usage("sema adapt "+quote(args[0])+" --min 2 --max 200", "--min %d --max %d: want two limits, the smaller one first", a.Min, a.Max)
+				return usage(p.command("adapt", quote(args[0]), "--min 2 --max 200"), "--min %d --max %d: want two limits, the smaller one first", a.Min, a.Max)
 			}
 			return p.adapt(cmd.Context(), args[0], a)
 		},

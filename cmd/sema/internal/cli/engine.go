@@ -114,13 +114,18 @@ func life(of engine.Engine) (*os.File, error) {
 	return nil, nil //nolint:nilnil // no file is no file
 }
 
+// command is a command to try, on the engine of this one.
+func (p *program) command(verb string, args ...string) string {
+	return strings.Join(append([]string{"sema " + verb + p.urlFlag()}, args...), " ")
+}
+
 // urlFlag repeats the choice of engine in a command we suggest.
 func (p *program) urlFlag() string {
 	if p.url == "" {
 		return ""
 	}
 	if strings.ContainsAny(p.url, "@?") {
-		return " --url " + redact(p.url) // may hold a password
+		return " --url " + quote(redact(p.url)) // may hold a password
 	}
 	return " --url " + quote(p.url)
 }
@@ -132,7 +137,7 @@ func (p *program) operate(ctx context.Context, verb, name string, do func(contex
 		return err
 	}
 	defer closing()
-	return operate(ctx, e, verb, name, do)
+	return p.explained(name, operate(ctx, e, verb, name, do))
 }
 
 func operate(ctx context.Context, e engine.Engine, verb, name string, do func(context.Context, *sema.Operator) error) error {
@@ -143,7 +148,7 @@ func operate(ctx context.Context, e engine.Engine, verb, name string, do func(co
 	defer func() { _ = o.Close() }() // the answer is there
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return explained(name, unreachable(verb, name, do(ctx, o)))
+	return unreachable(verb, name, do(ctx, o))
 }
 
 // state looks at a semaphore; one that does not exist is an error.
@@ -157,12 +162,12 @@ func (p *program) state(ctx context.Context, name string) (st sema.State, err er
 
 // explained is the program's error for a semaphore that does not exist, or is in
 // use.
-func explained(name string, err error) error {
+func (p *program) explained(name string, err error) error {
 	switch {
 	case errors.Is(err, sema.ErrNotFound):
-		return &exit{exitAbsent, usage("sema ls", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
+		return &exit{exitAbsent, usage(p.command("ls"), "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)}
 	case errors.Is(err, sema.ErrInUse):
-		return &exit{exitConflict, usage("sema show "+quote(name), "%q is in use", name)}
+		return &exit{exitConflict, usage(p.command("show", quote(name)), "%q is in use", name)}
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode"
@@ -91,7 +92,7 @@ func (p *program) report(err error) int {
 	if err == nil {
 		return exitOK
 	}
-	code, try := sortError(err)
+	code, try := p.sortError(err)
 	var e *exit
 	if errors.As(err, &e) && e.err == nil {
 		return code
@@ -109,7 +110,7 @@ func (p *program) report(err error) int {
 }
 
 // sortError gives an error's exit code, and what to try.
-func sortError(err error) (code int, try string) {
+func (p *program) sortError(err error) (code int, try string) {
 	var coded *exit
 	var badUsage *usageError
 	var argument *sema.ArgumentError
@@ -119,7 +120,7 @@ func sortError(err error) (code int, try string) {
 	switch {
 	case errors.As(err, &coded):
 		if coded.err != nil {
-			_, try = sortError(coded.err)
+			_, try = p.sortError(coded.err)
 		}
 		return coded.code, try
 	case errors.As(err, &badUsage):
@@ -127,9 +128,9 @@ func sortError(err error) (code int, try string) {
 	case errors.As(err, &argument):
 		return exitUsage, ""
 	case errors.As(err, &weight):
-		return exitUsage, "sema limit " + quote(weight.Name) + " N, with a larger N"
+		return exitUsage, p.command("limit", quote(weight.Name), "N") + ", with a larger N"
 	case errors.As(err, &limit):
-		return exitUsage, "sema limit " + quote(limit.Name) + fmt.Sprintf(" %d", limit.Wanted)
+		return exitUsage, p.command("limit", quote(limit.Name), strconv.Itoa(limit.Wanted))
 	case errors.Is(err, sema.ErrUnavailable):
 		return exitConflict, ""
 	case errors.Is(err, sema.ErrLost):

@@ -45,7 +45,7 @@ func (p *program) findCommand() *cobra.Command {
 
 func (p *program) find(ctx context.Context, text string, revoke bool) error {
 	if text == "" {
-		return usage("sema find job-17", "TEXT is empty")
+		return usage(p.command("find", "job-17"), "TEXT is empty")
 	}
 	e, closing, err := p.engine(defaultLease)
 	if err != nil {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ func (p *program) limitCommand() *cobra.Command {
 			if len(args) == 2 {
 				var err error
 				if n, err = strconv.Atoi(args[1]); err != nil {
-					return usage("sema limit "+quote(args[0])+" 3", "limit %q: want a number", printable(args[1], 60))
+					return usage(p.command("limit", quote(args[0]), "3"), "limit %q: want a number", printable(args[1], 60))
 				}
 				if err := engine.ValidateLimit(n); err != nil {
 					return err
@@ -66,7 +65,7 @@ func (p *program) limitCommand() *cobra.Command {
 			case given("key") && given("per-key"):
 				return usage("one of them", "--key and --per-key exclude each other")
 			case given("per-key") && len(args) == 1:
-				return usage(fmt.Sprintf("sema limit %s 20 --per-key %d", quote(args[0]), perKey), "--per-key %d needs the limit", perKey)
+				return usage(p.command("limit", quote(args[0]), "20 --per-key", strconv.Itoa(perKey)), "--per-key %d needs the limit", perKey)
 			case given("key") && unset:
 				return p.unsetKey(cmd.Context(), args[0], key)
 			case given("key") && (len(args) == 2 || given("share")):

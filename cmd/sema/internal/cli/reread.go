@@ -14,7 +14,7 @@ const rereadEvery = 2 * time.Second
 // reread has files read again whenever one of them is another, or has changed, until ctx
 // ends. While they cannot be used, what was read before stays, and the log says
 // so.
-func reread(ctx context.Context, log *slog.Logger, what string, read func() error, paths ...string) {
+func (p *program) reread(ctx context.Context, log *slog.Logger, what string, read func() error, paths ...string) {
 	look := func() (list []os.FileInfo) {
 		for _, path := range paths {
 			info, _ := os.Stat(path) // nil: there is none at the moment
@@ -46,7 +46,7 @@ func reread(ctx context.Context, log *slog.Logger, what string, read func() erro
 		}
 		last = now
 		if err := read(); err != nil {
-			_, try := sortError(err)
+			_, try := p.sortError(err)
 			log.Error("what was read before stays", "what", what, "error", err, "try", try)
 			continue
 		}

@@ -98,7 +98,7 @@ func (p *program) runCommand() *cobra.Command {
 		Long:              help(runHelp, exitCodesHelp),
 		ValidArgsFunction: p.completeCommand,
 		Args: func(cmd *cobra.Command, args []string) error {
-			const try = "sema run NAME -- COMMAND [ARG...]"
+			try := p.command("run", "NAME -- COMMAND [ARG...]")
 			switch dash := cmd.ArgsLenAtDash(); {
 			case len(args) == 0 || dash == 0:
 				return usage(try, "there is no NAME")

@@ -177,7 +177,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	defer end()
 	if o.Tokens != nil {
 		files.Go(func() {
-			reread(reading, log, "token file", func() error {
+			p.reread(reading, log, "token file", func() error {
 				err := withTokens(f.tokens, o.Tokens.Reread)
 				if err == nil {
 					warnExpired(log, o.Tokens)
@@ -188,7 +188,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	}
 	if o.TLS != nil {
 		files.Go(func() {
-			reread(reading, log, "certificate", func() error { return certificate.read(f.cert, f.key) }, f.cert, f.key)
+			p.reread(reading, log, "certificate", func() error { return certificate.read(f.cert, f.key) }, f.cert, f.key)
 		})
 	}
 	err = s.Serve(ctx, l)

@@ -80,11 +80,11 @@ func (p *program) top(ctx context.Context, f *topFlags) error {
 	case f.every < 100*time.Millisecond:
 		return usage("--every 1", "--every %v: want 100ms or more", f.every)
 	case !f.once && p.json:
-		return usage("sema top --once --json", "--json needs --once")
+		return usage(p.command("top", "--once --json"), "--json needs --once")
 	case !f.once && !(isIn && isOut && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(out.Fd()))):
-		return usage("sema top --once", "standard input and output have to be a terminal")
+		return usage(p.command("top", "--once"), "standard input and output have to be a terminal")
 	case !f.once && p.getenv("TERM") == "dumb":
-		return usage("sema top --once", "this terminal cannot be drawn on: TERM is dumb")
+		return usage(p.command("top", "--once"), "this terminal cannot be drawn on: TERM is dumb")
 	}
 	o := top.Options{Where: p.where(), Order: order, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
 	if f.once {

@@ -48,7 +48,7 @@ func (p *program) whyCommand() *cobra.Command {
 			if len(args) == 2 {
 				w = whyOf(st, args[1], "", 0)
 				if w.weight == 0 {
-					return &exit{exitLost, usage("sema show "+quote(args[0]), "%q has no permit and no waiter %s", args[0], printable(args[1], 60))}
+					return &exit{exitLost, usage(p.command("show", quote(args[0])), "%q has no permit and no waiter %s", args[0], printable(args[1], 60))}
 				}
 			}
 			if p.json {
