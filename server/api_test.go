@@ -74,7 +74,7 @@ func TestAcquireRenewRelease(t *testing.T) {
 			t.Errorf("left over: %+v", st)
 		}
 		heavy := h.want(409, "PUT", "/v1/semaphores/x/permits/job-3", `{"limit":1,"weight":5}`)
-		if heavy.field("type") != "urn:sema:too-heavy" {
+		if heavy.field("type") != "urn:sema:too-heavy" || !strings.Contains(heavy.field("detail").(string), "weight 5 is above the limit 1:") {
 			t.Errorf("%s", heavy.body)
 		}
 		slot := h.want(200, "PUT", "/v1/semaphores/s/permits/job", `{"limit":2,"slot":true}`)
@@ -581,7 +581,7 @@ func TestKeys(t *testing.T) {
 		h.want(409, "PUT", x+"/permits/1", `{"limit":4,"per_key":1,"key":"beta"}`)
 		h.want(429, "PUT", x+"/permits/2", `{"limit":4,"per_key":1,"key":"acme"}`)
 		h.want(200, "PUT", x+"/permits/3", `{"limit":4,"per_key":1,"key":"beta"}`)
-		if heavy := h.want(409, "PUT", x+"/permits/4", `{"limit":4,"per_key":1,"key":"beta","weight":2}`); !strings.Contains(string(heavy.body), "the cap of its key") {
+		if heavy := h.want(409, "PUT", x+"/permits/4", `{"limit":4,"per_key":1,"key":"beta","weight":2}`); !strings.Contains(string(heavy.body), "above 1, the limit or the cap of its key") {
 			t.Errorf("%s", heavy.body)
 		}
 		h.want(204, "PUT", x+"/keys/a%2Fb%20c", `{"cap":3,"share":300}`)

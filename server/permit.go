@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -59,10 +60,10 @@ var (
 	errGone    = problem(http.StatusGone, "gone", "there is no such permit: it was never granted, was given back, or its lease has ended")
 )
 
-func tooHeavy(weight int, key string) error {
-	what := "the limit"
+func tooHeavy(weight, limit int, key string) error {
+	what := fmt.Sprintf("the limit %d", limit)
 	if key != "" {
-		what = "the limit, or above the cap of its key"
+		what = fmt.Sprintf("%d, the limit or the cap of its key", limit)
 	}
 	return problem(http.StatusConflict, "too-heavy", "weight %d is above %s: it could never be granted", weight, what)
 }

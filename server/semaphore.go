@@ -100,7 +100,7 @@ func reason(x *semaphore, e client.Event) error {
 	case client.Refused:
 		return errNone
 	case client.TooHeavy:
-		return tooHeavy(e.A.Weight(), e.A.Owner.(*permit).Wish.Key)
+		return tooHeavy(e.A.Weight(), e.Limit, e.A.Owner.(*permit).Wish.Key)
 	case client.Revoked:
 		return errRevoked
 	case client.EngineFailed:

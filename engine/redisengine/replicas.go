@@ -3,6 +3,7 @@ package redisengine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +73,7 @@ func (c *caller) replicated(ctx context.Context, w *words, key string, args []an
 	o, err := apart(ctx, func() (outcome, error) {
 		master, err := c.master(ctx, key)
 		if err != nil {
-			return outcome{}, errors.Join(errNotSent, err)
+			return outcome{}, fmt.Errorf("%w: %w", errNotSent, err)
 		}
 		source, hash := step()
 		text, on, err := c.sendAndWait(ctx, master, args, evalsha, hash)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -315,5 +316,22 @@ func TestTheFirstWaitKeepsTheOrder(t *testing.T) {
 	got := d.do(ask(d, 1, 2, true), ask(d, 2, 1, true), ask(d, 3, 1, false))
 	if got[0].Status != engine.Queued || got[1].Status != engine.Queued || got[2].Status != engine.Refused {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The error of a call that had no connection is one line.
+func TestNoConnectionInTimeIsOneLine(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t, redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 1})
+	s := session(t, closing(t, rdb), "x")
+	taken := rdb.Conn()
+	defer func() { _ = taken.Close() }()
+	expect.OK(t, taken.Ping(t.Context()).Err())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := s.try(ctx, s.request(engine.Ask, 1, time.Minute))
+	engineError(t, err, "no connection in time: context deadline exceeded", "", true)
+	if err != nil && strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q", err)
 	}
 }

@@ -104,7 +104,7 @@ var errNotSent = errors.New("no connection in time")
 // may come between two attempts.
 func (t *topology) notSent(err error) error {
 	if t.cluster == nil && (err == context.DeadlineExceeded || err == context.Canceled) {
-		return errors.Join(errNotSent, err)
+		return fmt.Errorf("%w: %w", errNotSent, err)
 	}
 	return err
 }

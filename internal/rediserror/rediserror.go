@@ -64,7 +64,7 @@ var replies = []struct {
 	{"NOAUTH ", Meaning{NotExecuted: true, Hint: hintPassword}},
 	// The answer of a server with a password to a request of more than ten words.
 	{"ERR Protocol error: unauthenticated", Meaning{NotExecuted: true, Hint: hintPassword}},
-	{"WRONGPASS ", Meaning{NotExecuted: true, Hint: "user or password is wrong"}},
+	{"WRONGPASS ", Meaning{NotExecuted: true, Hint: "check user and password, redis://user:password@host"}},
 	{"WRONGTYPE ", Meaning{NotExecuted: true, Hint: "another program uses a key of this name: choose another name for the semaphore, or delete that key"}},
 	{"CROSSSLOT ", Meaning{NotExecuted: true, Hint: hintSlots}},
 

@@ -82,7 +82,7 @@ func TestRepliesOfTheServer(t *testing.T) {
 		{"ERR max number of clients reached", again | nothing, "maxclients"},
 		{"NOAUTH Authentication required.", nothing, "password"},
 		{"ERR Protocol error: unauthenticated multibulk length", nothing, "password"},
-		{"WRONGPASS invalid username-password pair or user is disabled.", nothing, "password is wrong"},
+		{"WRONGPASS invalid username-password pair or user is disabled.", nothing, "check user and password"},
 		{"NOPERM this user has no permissions to run the 'evalsha' command", 0, "docs/redis.md"},
 		{"ERR The user executing the script can't run this command or subcommand script: 3d48f9bd9ebfb1ba1b3ef5f4e0a6cdb3a9d4b6a0, on @user_script:1.", 0, "docs/redis.md"},
 		{"WRONGTYPE Operation against a key holding the wrong kind of value", nothing, "another name"},

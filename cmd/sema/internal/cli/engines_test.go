@@ -123,10 +123,18 @@ func TestPassword(t *testing.T) {
 	if code, output := run(t, "SEMA_URL=redis://worker:hush%25me"+at, "run", "x", "--", "echo", "mine"); code != 0 || output != "mine\n" {
 		t.Errorf("exit code %d: %s", code, output)
 	}
-	if code, output := run(t, "SEMA_URL=redis://worker:hush%25you"+at, "run", "x", "--", "true"); code != 69 || !strings.Contains(output, "Try: user or password is wrong") || strings.Contains(output, "hush") {
+	if code, output := run(t, "SEMA_URL=redis://worker:hush%25you"+at, "run", "x", "--", "true"); code != 69 || !strings.Contains(output, "Try: check user and password") || strings.Contains(output, "hush") {
 		t.Errorf("exit code %d: %s", code, output)
 	}
 	if code, output := run(t, "SEMA_URL="+s.URL(), "run", "x", "--", "true"); code != 69 || !strings.Contains(output, "Try: the server wants a password") {
+		t.Errorf("exit code %d: %s", code, output)
+	}
+}
+
+// A password that is also a semaphore's name is not given away by what takes its place.
+func TestNameThatIsThePassword(t *testing.T) {
+	t.Parallel()
+	if code, output := run(t, "SEMA_URL=redis://u:db@127.0.0.1:1", "release", "db", "pabc.1-1-1"); code != 69 || !strings.Contains(output, `release "db": `) {
 		t.Errorf("exit code %d: %s", code, output)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -175,7 +176,9 @@ func (p *program) sayJSON(text, try string, code int) {
 func (p *program) clean(text string) string {
 	text = strings.TrimPrefix(strings.ReplaceAll(text, ": sema: ", ": "), "sema: ")
 	for _, secret := range p.secrets {
-		text = strings.ReplaceAll(text, secret, "…")
+		if !slices.Contains(p.args, secret) { // to hide a name would say that it is the secret
+			text = strings.ReplaceAll(text, secret, "…")
+		}
 	}
 	return printable(text, 1000)
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 )
 
@@ -22,7 +24,7 @@ func (p *program) helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return noCommand(args[0])
+				return noCommand(cmd.Root(), strings.Join(args, " "))
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
@@ -30,8 +32,29 @@ func (p *program) helpCommand() *cobra.Command {
 	}
 }
 
-func noCommand(name string) error {
-	return usage("sema --help", "there is no command %q", printable(name, 60))
+func noCommand(root *cobra.Command, name string) error {
+	try := "sema --help"
+	if meant := root.SuggestionsFor(name); len(meant) > 0 {
+		try = "sema " + strings.Join(meant, ", or sema ")
+	}
+	return usage(try, "there is no command %q", printable(name, 60))
+}
+
+// refuseOthers has "sema completion" refuse a shell that it does not know: cobra prints
+// help.
+func refuseOthers(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("sema completion --help", "there is no completion for %q", printable(args[0], 60))
+			}
+			return cmd.Help()
+		}
+	}
 }
 
 // helpOfNothing has --help behind a command that does not exist fail: cobra
@@ -40,7 +63,7 @@ func (p *program) helpOfNothing(root *cobra.Command) {
 	usual := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if rest := cmd.Flags().Args(); cmd == root && len(rest) > 0 {
-			p.wrongHelp = noCommand(rest[0])
+			p.wrongHelp = noCommand(root, rest[0])
 			return
 		}
 		usual(cmd, args)

@@ -157,6 +157,9 @@ func (p *program) unsetLimit(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if !p.json {
+		return p.write("%d, and forgotten once idle\n", st.Limit)
+	}
 	return p.writeLimit(name, st)
 }
 

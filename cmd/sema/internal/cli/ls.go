@@ -23,13 +23,14 @@ operator set. On Redis this goes through all keys of the database.
     error (only when it cannot be read: the rest may be old, or 0)`
 
 func (p *program) lsCommand() *cobra.Command {
+	filter := ""
 	cmd := &cobra.Command{
 		Use:   "ls [flags]",
 		Short: "List semaphores",
 		Long:  lsHelp,
 		Args:  needArgs(0, 0, "without arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, _, err := p.list(cmd.Context(), top.Options{}, 0)
+			list, _, err := p.list(cmd.Context(), top.Options{Filter: filter}, 0)
 			if err != nil {
 				return err
 			}
@@ -37,7 +38,11 @@ func (p *program) lsCommand() *cobra.Command {
 				return p.writeJSON(listJSON{Semaphores: p.summaries(list)})
 			}
 			if len(list) == 0 {
-				p.say("there are no semaphores now")
+				such := ""
+				if filter != "" {
+					such = fmt.Sprintf(" with %q in their names", filter)
+				}
+				p.say("%s has no semaphores%s now", p.where(), such)
 				return nil
 			}
 			var b strings.Builder
@@ -57,6 +62,7 @@ func (p *program) lsCommand() *cobra.Command {
 			return p.write("%s", b.String())
 		},
 	}
+	cmd.Flags().StringVar(&filter, "filter", "", "names that contain this, whatever the case")
 	p.jsonFlag(cmd)
 	return cmd
 }

@@ -19,7 +19,7 @@ import (
 // own standard streams.
 func Main(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	redis.SetLogger(silence{})
-	p := &program{env: env, stdin: stdin, stdout: stdout, stderr: stderr}
+	p := &program{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root(args...)
 	root.SetArgs(append([]string{}, args...)) // never nil, which would mean os.Args to cobra
 	root.SetIn(stdin)
@@ -35,6 +35,7 @@ func Main(ctx context.Context, args, env []string, stdin io.Reader, stdout, stde
 
 // program is one run of sema.
 type program struct {
+	args   []string
 	env    []string
 	stdin  io.Reader
 	stdout io.Writer

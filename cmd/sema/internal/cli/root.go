@@ -3,9 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"sema"
 	"sema/engine"
@@ -63,6 +65,8 @@ func (p *program) root(args ...string) *cobra.Command {
 		Long:          rootHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+
+		SuggestionsMinimumDistance: 2, // letters that differ
 	}
 	showVersion := false
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version")
@@ -77,6 +81,8 @@ func (p *program) root(args ...string) *cobra.Command {
 		for _, op := range operations {
 			root.AddCommand(p.operationCommand(op))
 		}
+		root.InitDefaultCompletionCmd(args...)
+		refuseOthers(root)
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		// A variable that was meant to hold a URL must not mean this host.
@@ -87,7 +93,7 @@ func (p *program) root(args ...string) *cobra.Command {
 	}
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return noCommand(args[0])
+			return noCommand(root, args[0])
 		}
 		if showVersion {
 			return p.writeVersion()
@@ -96,11 +102,30 @@ func (p *program) root(args ...string) *cobra.Command {
 	}
 	root.Args = cobra.ArbitraryArgs
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(cmd.CommandPath()+" --help", "%s", printable(err.Error(), 200))
+		return usage(cmd.CommandPath()+" --help", "%s", printable(flagText(err), 200))
 	})
 	root.SetHelpCommand(p.helpCommand())
 	p.helpOfNothing(root)
 	return root
+}
+
+// flagText is the error of a flag without strconv's words.
+func flagText(err error) string {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &value) || !errors.As(err, &number) {
+		return err.Error()
+	}
+	want := "a whole number"
+	switch kind := value.GetFlag().Value.Type(); {
+	case errors.Is(number, strconv.ErrRange):
+		want = "a smaller number"
+	case kind == "bool":
+		want = "true or false"
+	case strings.HasPrefix(kind, "float"):
+		want = "a number"
+	}
+	return fmt.Sprintf("--%s %s: want %s", value.GetFlag().Name, value.GetValue(), want)
 }
 
 // needArgs checks the number of arguments; words names them.

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"sema/engine"
 )
 
 const versionHelp = `Print the version of sema.
@@ -53,7 +55,7 @@ type versionJSON struct {
 }
 
 func version() versionJSON {
-	v := versionJSON{Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	v := versionJSON{Version: engine.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if releaseVersion != "" {
 		v.Version, v.Commit, v.Date = releaseVersion, releaseCommit, releaseDate
 		return v
@@ -62,7 +64,7 @@ func version() versionJSON {
 	if !ok {
 		return v
 	}
-	if info.Main.Version != "" {
+	if info.Main.Version != "" && info.Main.Version != "(devel)" {
 		v.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
