@@ -79,7 +79,11 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 	s := &Semaphore{name: name, limit: limit, options: o, unavailable: named(ErrUnavailable, name), released: named(ErrReleased, name)}
 	owner := loop.Owner{Observe: s.observe, Tick: s.takeUp, Ticked: s.watch}
 	config := func(session engine.Session) client.Config { return o.machine(session, limit) }
-	if err := s.loop.Open(e, name, engine.Self(o.Label), owner, config); err != nil {
+	who := engine.Self(o.Label)
+	if o.Renew == NoRenewal {
+		who.Lease = o.Lease // for those who renew the permit by its id
+	}
+	if err := s.loop.Open(e, name, who, owner, config); err != nil {
 		return nil, err
 	}
 	return s, nil

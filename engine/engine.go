@@ -114,9 +114,8 @@ type Client struct {
 	// Version is the release of sema that the client runs; "" if it runs none, or does not say.
 	Version string `json:"version,omitempty"`
 
-	// Of the caller of a named permit, see Request.Who.
-	Caller string        `json:"caller,omitempty"` // what the caller calls the permit
-	Lease  time.Duration `json:"lease,omitempty"`  // how long a lease the caller asks for, if it renews by itself
+	Caller string        `json:"caller,omitempty"` // what the caller of a named permit calls it, see Request.Who
+	Lease  time.Duration `json:"lease,omitempty"`  // how long a lease was asked for, if nobody renews it automatically
 }
 
 // Self describes this process, under a label. A host whose name cannot be had is

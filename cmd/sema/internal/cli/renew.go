@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +13,10 @@ import (
 	"sema/engine"
 )
 
-const renewHelp = `Give a permit that "sema acquire" printed a whole new lease. Renew it well
-before the lease ends: one that has ended is not revived, and the exit code is
-then 76.
+const renewHelp = `Give a permit that "sema acquire" printed a whole new lease. Without --lease it
+is as long as acquire was told, and never less than what is left of the old one.
+Renew it well before the lease ends: one that has ended is not revived, and the
+exit code is then 76.
 
 --json prints an object:
   name, permit, token, lease_seconds`
@@ -28,15 +30,15 @@ func (p *program) renewCommand() *cobra.Command {
 		Args:              needArgs(2, 2, "NAME PERMIT"),
 		ValidArgsFunction: p.completeNamePermit,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if lease == 0 {
+			if lease == 0 && cmd.Flags().Changed("lease") {
 				return usage("--lease 30s", "lease 0s: want more than nothing")
 			}
-			e, closing, err := p.engine(lease)
+			e, closing, err := p.engine(cmp.Or(lease, defaultLease))
 			if err != nil {
 				return err
 			}
 			defer closing()
-			permit, err := renew(cmd.Context(), e, args[0], args[1], lease)
+			permit, lease, err := renew(cmd.Context(), e, args[0], args[1], lease)
 			if err != nil {
 				return unreachable("renew", args[0], err)
 			}
@@ -51,15 +53,17 @@ func (p *program) renewCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().Var(durationOf(&lease, defaultLease), "lease", "how long the permit lives from now on")
+	cmd.Flags().Var(durationOf(&lease, 0), "lease", "how long the permit lives from now on (default: as acquire was told)")
+	cmd.Flags().Lookup("lease").DefValue = ""
 	p.jsonFlag(cmd)
 	return cmd
 }
 
-// renew gives a permit a whole new lease, and leaves it to its holder.
-func renew(ctx context.Context, e engine.Engine, name, id string, lease time.Duration) (*sema.Permit, error) {
+// renew gives a permit a whole new lease, and leaves it to its holder. A lease of 0 is
+// that of the permit.
+func renew(ctx context.Context, e engine.Engine, name, id string, lease time.Duration) (*sema.Permit, time.Duration, error) {
 	if _, err := engine.ParseID(id); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var st sema.State
 	err := operate(ctx, e, "renew", name, func(ctx context.Context, o *sema.Operator) (err error) {
@@ -70,14 +74,29 @@ func renew(ctx context.Context, e engine.Engine, name, id string, lease time.Dur
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
+	}
+	if lease == 0 {
+		lease = leaseOf(st, id)
 	}
 	s, err := sema.New(e, name, st.Limit, &sema.Options{Lease: lease, Renew: sema.NoRenewal, Detached: true})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { _ = s.Close() }() // it leaves the permit alone
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return s.Resume(ctx, id)
+	permit, err := s.Resume(ctx, id)
+	return permit, lease, err
+}
+
+// leaseOf is how long a lease a permit's holder asked for. What is left may be more: an
+// earlier renewal asked for it, or the holder's release of sema did not say.
+func leaseOf(st sema.State, id string) time.Duration {
+	for _, h := range st.Holders {
+		if h.ID == id {
+			return max(cmp.Or(h.Client.Lease, defaultLease), h.Left)
+		}
+	}
+	return defaultLease // the permit is gone
 }
