@@ -153,3 +153,17 @@ func TestFormsOfLogs(t *testing.T) {
 		versions.Reads(t, name+".json", m.ledger.Save())
 	}
 }
+
+// Who changes how a log is written gives newestForm the next number, and adds its digest.
+func TestALayoutOfLogsHasItsNumber(t *testing.T) {
+	digests := map[int]string{5: "4145ccde87a69e44"}
+	kinds := ""
+	for k := engine.Ask; !strings.HasPrefix(k.String(), "Kind("); k++ {
+		kinds += k.String() + " "
+	}
+	header := versions.Digest(func(h header) []byte { return h.encode() })
+	got := versions.Digest(func(r record) []byte { return append(r.encode(), header+kinds...) })
+	if want := digests[newestForm]; got != want {
+		t.Errorf("form %d has the digest %q, not %q: a new layout needs a new number, see docs/compatibility.md", newestForm, got, want)
+	}
+}

@@ -1,6 +1,8 @@
 package redisengine
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"regexp"
 	"slices"
 	"testing"
@@ -16,5 +18,19 @@ func TestTheScriptHasWhatItsWordsMean(t *testing.T) {
 	got := meant("local ONE, TWO = 1, 'it\\'s' -- why\nlocal MADE = f()\nlocal POWER = 2^50\n", "A.ONE(KEYS, TWO)\n"+wordsHere+"ONES POWER MADE")
 	if want := "A.1(KEYS, 'it\\'s')\nlocal MADE = f()\nONES 2^50 MADE"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Who changes what Redis holds gives MARK the next number, and adds its digest.
+func TestALayoutOfStatesHasItsNumber(t *testing.T) {
+	digests := map[string]string{"sem3": "0f225a5fa0043715"}
+	const stored = `(?m)^local (STATE|PERMIT|TICKET|TAIL|PERMIT_SIZE, TICKET_SIZE|KEYED|KEY|KEY_SIZE|ASIDE|KEPT|FENCE|TOTALS|REPORT|AUTO) = (.*?) *(--.*)?$`
+	hash := sha256.New()
+	for _, found := range regexp.MustCompile(stored).FindAllStringSubmatch(wordsLua, -1) {
+		fmt.Fprintln(hash, found[1], found[2])
+	}
+	mark := regexp.MustCompile(`(?m)^local MARK = '(.*)'$`).FindStringSubmatch(wordsLua)[1]
+	if got, want := fmt.Sprintf("%.8x", hash.Sum(nil)), digests[mark]; got != want {
+		t.Errorf("%s has the digest %q, not %q: a new layout needs a new mark, see docs/compatibility.md", mark, got, want)
 	}
 }

@@ -124,3 +124,16 @@ func TestFormsOfSnapshots(t *testing.T) {
 		versions.Reads(t, name+".json", got)
 	}
 }
+
+// Who changes how a snapshot is written gives form the next number, and adds its digest.
+func TestALayoutOfSnapshotsHasItsNumber(t *testing.T) {
+	digests := map[int]string{1: "7652ca0f3f95b9d6"}
+	got := versions.Digest(func(s Snapshot) []byte {
+		w := pack.Writer{}
+		s.Append(&w)
+		return w.B
+	})
+	if want := digests[form]; got != want {
+		t.Errorf("form %d has the digest %q, not %q: a new layout needs a new number, see docs/compatibility.md", form, got, want)
+	}
+}
