@@ -22,7 +22,9 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 
 // State is a snapshot. It is of one moment, but for that of a semaphore in Redis
 // with more than 500 permits and tickets, which is read in parts: see
-// docs/not-promised.md.
+// docs/not-promised.md. A read that does not reach the engine is made again for
+// three seconds. If ctx has no deadline, an engine that says nothing has three
+// seconds as well.
 func (s *Semaphore) State(ctx context.Context) (State, error) {
 	s.loop.Lock()
 	closed := s.loop.Closed()
@@ -30,9 +32,9 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 	if closed {
 		return State{}, named(ErrClosed, s.name)
 	}
-	st, err := s.loop.Session().State(ctx)
+	st, err := s.loop.State(ctx)
 	if err != nil {
-		return st, s.loop.Named("state", err)
+		return st, err
 	}
 	if st.Limit == 0 {
 		st.Limit = s.limit

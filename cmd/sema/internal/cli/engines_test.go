@@ -2,9 +2,12 @@ package cli_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"sema/internal/fixture/expect"
@@ -55,17 +58,20 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 		"u:hush-me@host",
 	} {
 		for _, how := range []string{"flag", "environment"} {
-			args, env := []string{"show", "x"}, "SEMA_URL="+url
-			if how == "flag" {
-				args, env = append(args, "--url", url), "SEMA_URL="
-			}
-			code, output := run(t, env, args...)
-			if code != 64 && code != 69 {
-				t.Errorf("%s: exit code %d", url, code)
-			}
-			if strings.Contains(output, "hush") || strings.Contains(output, "me@") {
-				t.Errorf("%s: %s", url, output)
-			}
+			t.Run(how, func(t *testing.T) {
+				t.Parallel()
+				args, env := []string{"show", "x"}, "SEMA_URL="+url
+				if how == "flag" {
+					args, env = append(args, "--url", url), "SEMA_URL="
+				}
+				code, output := run(t, env, args...)
+				if code != 64 && code != 69 {
+					t.Errorf("%s: exit code %d", url, code)
+				}
+				if strings.Contains(output, "hush") || strings.Contains(output, "me@") {
+					t.Errorf("%s: %s", url, output)
+				}
+			})
 		}
 	}
 }
@@ -87,6 +93,54 @@ func TestUnreachable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who looks, or sets a limit, while a server is taking over sees nothing of that.
+func TestLooksAreTriedAgain(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	server := redistest.Start(t)
+	ok(t, "SEMA_URL="+server.URL(), "limit", "db", "4")
+	for _, args := range [][]string{{"limit", "db", "5"}, {"show", "db"}, {"why", "db"}, {"ls"}, {"find", "nobody"}, {"top", "--once"}} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			addr, refused := refusing(t, server.Addr(), 6)
+			code, output := run(t, "SEMA_URL=redis://"+addr, args...)
+			if want := map[string]int{"find": 1}[args[0]]; code != want || refused.Load() < 6 {
+				t.Errorf("exit code %d after %d attempts: %s", code, refused.Load(), output)
+			}
+		})
+	}
+}
+
+// refusing is an address where the first connections break, and later ones reach a server.
+func refusing(t *testing.T, server string, first int64) (addr string, refused *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	refused = &atomic.Int64{}
+	go func() {
+		for {
+			down, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if refused.Load() < first {
+				refused.Add(1)
+				_ = down.Close()
+				continue
+			}
+			up, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = down.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(up, down); _ = up.Close() }()
+			go func() { _, _ = io.Copy(down, up); _ = down.Close() }()
+		}
+	}()
+	return l.Addr().String(), refused
 }
 
 // Pitfall: two primitives use the same key.

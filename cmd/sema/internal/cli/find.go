@@ -12,6 +12,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/loop"
 	"sema/internal/view"
 	seen "sema/watch"
 )
@@ -59,8 +60,12 @@ func (p *program) find(ctx context.Context, text string, revoke bool) error {
 		return err
 	}
 	defer w.Close()
-	found := view.NewFound()
-	found.Missed, err = w.Each(ctx, nil, func(name string, st engine.State) { found.Add(view.Of(name, st), text) })
+	var found *view.Found
+	err = loop.Repeat(ctx, func() (err error) {
+		found = view.NewFound()
+		found.Missed, err = w.Each(ctx, nil, func(name string, st engine.State) { found.Add(view.Of(name, st), text) })
+		return err
+	})
 	if err != nil {
 		return unreachable("list", "", err)
 	}

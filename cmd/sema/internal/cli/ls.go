@@ -10,6 +10,7 @@ import (
 
 	"sema"
 	"sema/cmd/sema/internal/top"
+	"sema/internal/loop"
 	"sema/internal/view"
 	seen "sema/watch"
 )
@@ -83,7 +84,12 @@ func (p *program) list(ctx context.Context, o top.Options, rows int) ([]seen.Sum
 	defer closing()
 	ctx, cancel := context.WithTimeout(ctx, 6*callTime) // a large database takes time
 	defer cancel()
-	list, total, err := top.Once(ctx, e, o, rows)
+	var list []seen.Summary
+	total := 0
+	err = loop.Repeat(ctx, func() (err error) {
+		list, total, err = top.Once(ctx, e, o, rows)
+		return err
+	})
 	return list, total, unreachable("list", "", err)
 }
 

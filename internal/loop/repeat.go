@@ -1,0 +1,49 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sema/engine"
+	"sema/internal/client"
+)
+
+// Repeat makes a call that reads, which no machine does. It makes the call again after
+// temporary failures, for as long as a machine repeats what an operator asks.
+func Repeat(ctx context.Context, call func() error) error {
+	end := time.Now().Add(client.Patience)
+	for failures := 1; ; failures++ {
+		err := call()
+		failure, pause := (*engine.Error)(nil), client.Pause(failures)
+		if !errors.As(err, &failure) || !failure.Temporary || time.Until(end) < pause {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// State reads the state of the semaphore. A context without a deadline gets one, so that an
+// engine that does not answer cannot hold its caller for ever.
+func (l *Loop) State(ctx context.Context) (st engine.State, err error) {
+	bounded := ctx
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, client.Patience)
+		defer cancel()
+	}
+	err = Repeat(bounded, func() (err error) {
+		st, err = l.session.State(bounded)
+		return err
+	})
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		l.Lock()
+		defer l.Unlock()
+		return st, l.Silent("state", client.Patience)
+	}
+	return st, l.Named("state", err)
+}
