@@ -118,6 +118,8 @@ func checkDir(dir string, own, shared bool) error {
 		return fmt.Errorf("%s can be written by others", dir)
 	case shared && mode&0o070 != 0o070:
 		return fmt.Errorf("%s cannot be used by its group", dir)
+	case !shared && !mine && mode&0o070 == 0o070 && inGroup(info):
+		return fmt.Errorf("%s belongs to another user, %w", dir, errOfGroup)
 	case !shared && !mine, shared && !mine && uid != 0 && !inGroup(info):
 		return fmt.Errorf("%s belongs to another user", dir)
 	}

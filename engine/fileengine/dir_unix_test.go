@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -100,6 +101,24 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 			if _, err := New(at(dir), nil); err == nil {
 				t.Errorf("%s was taken", dir)
 			}
+		}
+		group := at("tmp/group")
+		expect.OK(t, os.Mkdir(group, 0o700))
+		expect.OK(t, os.Chown(group, 12345, 0))
+		expect.OK(t, os.Chmod(group, 0o770|fs.ModeSetgid))
+		var e *engine.Error
+		if _, err := New(group, nil); !errors.As(err, &e) || !strings.Contains(e.Hint, "file://"+group+"?shared") {
+			t.Errorf("a directory for a group's use: %v", err)
+		}
+	}
+}
+
+// Waiting does not help where nothing can be written.
+func TestWhatLastsIsNotTriedAgain(t *testing.T) {
+	for errno, temporary := range map[syscall.Errno]bool{syscall.ENOSPC: false, syscall.EDQUOT: false, syscall.EROFS: false, syscall.EMFILE: true} {
+		var e *engine.Error
+		if err := fail("step", "x", &fs.PathError{Op: "write", Path: "x.log", Err: errno}); !errors.As(err, &e) || e.Temporary != temporary || e.Hint == "" {
+			t.Errorf("%v: %#v", errno, err)
 		}
 	}
 }

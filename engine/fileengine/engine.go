@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"sema/engine"
@@ -80,7 +81,11 @@ func New(dir string, options *Options) (*Engine, error) {
 		e.mode = 0o660
 	}
 	if err := prepare(dir, own, e.options.Shared); err != nil {
-		return nil, &engine.Error{Op: "open", NotExecuted: true, Err: err, Hint: "choose a directory of this user's on a local disk: file:///path"}
+		hint := "choose a directory of this user's on a local disk: file:///path"
+		if errors.Is(err, errOfGroup) {
+			hint = "file://" + filepath.ToSlash(dir) + "?shared, or Options.Shared"
+		}
+		return nil, &engine.Error{Op: "open", NotExecuted: true, Err: err, Hint: hint}
 	}
 	return e, nil
 }
@@ -213,6 +218,13 @@ func (e *Engine) timeOf(m image) int64 {
 	return max(m.last, m.Base+e.uptime().Microseconds())
 }
 
+// errOfGroup says that a directory wants Options.Shared.
+var errOfGroup = errors.New("and its group may use it")
+
+// lasting are errors of a disk that is full, and of a file system that is mounted read-only:
+// waiting does not end them.
+var lasting = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS}
+
 // fail makes an *engine.Error of what prevented a step. Nothing was changed.
 func fail(op, name string, err error) error {
 	var whole *engine.Error
@@ -231,7 +243,7 @@ func fail(op, name string, err error) error {
 		e.Temporary, e.Hint = true, "another process stands still in the middle of a step, or this host is very busy"
 		e.Err = fmt.Errorf("the lock was not free in time: %w", err)
 	default:
-		e.Temporary, e.Hint = true, "see that the directory can be written and its disk is not full"
+		e.Temporary, e.Hint = !slices.ContainsFunc(lasting, func(l error) bool { return errors.Is(err, l) }), "see that the directory can be written and its disk is not full"
 	}
 	return e
 }

@@ -187,7 +187,7 @@ func TestFullDiskChangesNothing(t *testing.T) {
 	_, err = u.call(engine.Request{Kind: engine.Release, ID: held})
 	expect.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &old))
 	var e *engine.Error
-	if !errors.As(err, &e) || !e.NotExecuted || !e.Temporary || e.Hint == "" {
+	if !errors.As(err, &e) || !e.NotExecuted || e.Temporary || e.Hint == "" {
 		t.Fatalf("error %#v", err)
 	}
 	if after, err := os.Stat(logOf(dir)); err != nil || after.Size() != info.Size() {
