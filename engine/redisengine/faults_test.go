@@ -263,7 +263,7 @@ func TestPasswords(t *testing.T) {
 	expect.OK(t, rdb.ConfigSet(ctx, "requirepass", "secret").Err())
 	refused(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil), "unauthenticated", "wants a password")
 	wrong := closing(t, connect(t, redis.Options{Addr: server.Addr(), Password: "wrong"}))
-	refused(t, openSem(t, wrong, "x", 1, nil), "WRONGPASS", "wrong")
+	refused(t, openSem(t, wrong, "x", 1, nil), "WRONGPASS", "check user and password")
 	right := closing(t, connect(t, redis.Options{Addr: server.Addr(), Password: "secret"}))
 	expect.OK(t, acquire(t, openSem(t, right, "x", 1, nil)).Release())
 }
