@@ -28,6 +28,16 @@ func run(t testing.TB, env string, args ...string) (code int, output string) {
 	return shellCode(cmd.ProcessState), string(text)
 }
 
+// ok is run, for a command that succeeds.
+func ok(t *testing.T, env string, args ...string) string {
+	t.Helper()
+	code, out := run(t, env, args...)
+	if code != 0 {
+		t.Fatalf("sema %v: exit code %d: %s", args, code, out)
+	}
+	return out
+}
+
 func TestSecretsAreNeverPrinted(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{

@@ -110,16 +110,6 @@ func (s *served) end() string {
 	return log
 }
 
-// ok is run, for a command that succeeds.
-func ok(t *testing.T, env string, args ...string) string {
-	t.Helper()
-	code, out := run(t, env, args...)
-	if code != 0 {
-		t.Fatalf("sema %v: exit code %d: %s", args, code, out)
-	}
-	return out
-}
-
 func TestServe(t *testing.T) {
 	onEngines(t, func(t *testing.T, url string) {
 		audit := filepath.Join(t.TempDir(), "audit")
