@@ -24,7 +24,7 @@ type Observer struct {
 	// Abandoned: the garbage collector found a permit that nobody released.
 	// It has been given back.
 	Abandoned func(Abandoned)
-	// RenewFailed: an attempt to renew, or to ask again, failed. The next
+	// RenewFailed: an attempt to renew, or to ask, failed. The next
 	// attempt follows soon; the permit is lost only when its time is up.
 	RenewFailed func(RenewFailed)
 	// LimitDiffers: the engine's limit is not the one given to New. Called once

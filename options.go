@@ -90,10 +90,13 @@ type Options struct {
 	// that the process died.
 	Detached bool
 
-	// Patient has callers that wait bear an engine that is away for as long as their
-	// contexts do; Observer.RenewFailed tells of it. Their places in the queue go
-	// by how long they have waited, so an engine that comes back knows them again.
-	// Default: a wait fails once the engine has been away for a lease.
+	// Patient lets a wait last through an engine that is away, for as long as the
+	// wait's context lasts: one that has a place in the queue, and one that the
+	// engine has not answered yet. Observer.RenewFailed tells of each attempt. A place
+	// goes by how long its caller has waited, so an engine that comes back knows it again.
+	// Default: a wait fails once the engine has been away for a lease, and for three
+	// seconds if it has no place yet. TryAcquire and what the engine refuses for good
+	// fail as without Patient.
 	Patient bool
 
 	// MaxHold is how long a permit may be held: then its contexts end, with

@@ -113,8 +113,8 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acq
 // that needs the permit runs under [Permit.Context]. When ctx ends the wait, the
 // error is ErrUnavailable and ctx's own error at once. A first attempt that
 // does not reach the engine fails after three seconds with an *EngineError;
-// once queued, a wait lasts through an outage of up to one lease. On any error
-// nothing is held.
+// once queued, a wait lasts through an outage of up to one lease. Options.Patient
+// takes both bounds away. On any error nothing is held.
 func (s *Semaphore) AcquireN(ctx context.Context, n int) (*Permit, error) {
 	return s.acquire(ctx, "", n, true)
 }

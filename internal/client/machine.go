@@ -55,7 +55,7 @@ type Config struct {
 	Newest   bool // store Limit, once, in place of another that is not pinned
 	Unfair   bool
 	Detached bool
-	Patient  bool // who waits bears an outage of any length
+	Patient  bool // a wait lasts through an outage of any length
 
 	Keep   time.Duration // how long a released permit is kept for the next caller
 	Passes int           // how often in a row a permit is passed on although other clients wait

@@ -317,12 +317,14 @@ func TestAFenceFollowsACallOfUnknownOutcome(t *testing.T) {
 func TestAWishThatNeverReachesTheEngineFailsAfterAWhile(t *testing.T) {
 	s := begin(t, nil)
 	a := s.acquire()
+	told := 0
 	for a.State() == Asking {
 		s.sends("ask1")
 		s.m.Failed(s.now, refused)
 		s.later(maxPause)
+		told++
 	}
-	s.happened("denied")
+	s.happened(strings.Repeat("failed ", told-1) + "denied")
 	if d := s.now - time.Second; d < patience || d > patience+2*maxPause {
 		t.Errorf("after %v", d)
 	}
@@ -493,6 +495,35 @@ func TestAPatientCallerOutlivesAnOutage(t *testing.T) {
 				s.later(time.Second)
 				if s.now > time.Hour {
 					t.Fatal("it is never granted")
+				}
+			}
+		}
+	}
+}
+
+// A herd is slower than three seconds to get its first answers.
+func TestAPatientCallerOutlivesAnOutageBeforeItHasAPlace(t *testing.T) {
+	for _, patient := range []bool{false, true} {
+		for _, wait := range []bool{false, true} {
+			for _, failure := range []error{unknown, refused, &engine.Error{Op: "test", Err: errors.New("wrong token")}} {
+				s := begin(t, func(c *Config) { c.Patient = patient })
+				a := &Acquisition{}
+				s.m.Acquire(s.now, a, 1, wait)
+				for end := s.now + 3*s.m.cfg.Lease; s.now < end; s.later(maxPause) {
+					if _, ok := s.m.Next(s.now); ok {
+						s.m.Failed(s.now, failure)
+					}
+				}
+				outlives := a.State() == Asking
+				if outlives != (patient && wait && failure.(*engine.Error).Temporary) {
+					t.Errorf("patient %v, wait %v, %v: it is %v", patient, wait, failure, a.State())
+				}
+				if outlives {
+					c, _ := s.m.Next(s.now)
+					s.answers(c)
+					if a.State() != Held {
+						t.Errorf("it is %v when the engine is back", a.State())
+					}
 				}
 			}
 		}

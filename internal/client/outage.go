@@ -48,7 +48,7 @@ func (m *Machine) Failed(now time.Duration, err error) {
 	if !failure.Temporary {
 		o.final = now
 	}
-	o.paused, o.err = now+min(minPause<<min(o.failures-1, 10), maxPause), failure
+	o.paused, o.err = now+Pause(o.failures), failure
 	m.schedule(o.paused)
 	orders, fresh := m.orders, m.fresh
 	m.orders, m.fresh = nil, nil
@@ -82,9 +82,9 @@ func (m *Machine) sendAgain(now time.Duration, c *claim, failure *engine.Error) 
 	}
 	if c.stage == wished {
 		m.fresh = append(m.fresh, c)
-		return
+	} else {
+		m.push(c)
 	}
-	m.push(c)
 	if a := c.holder; a != nil {
 		m.tell(Event{Kind: AskFailed, A: a, Err: failure})
 	}
@@ -159,15 +159,16 @@ func (m *Machine) failedFor(now, came time.Duration) time.Duration {
 	return now - max(came, m.outage.began)
 }
 
-// borne is how long a failure is borne for a caller: three seconds if it has had no
-// answer, and a lease if it was told that it waits. A patient one that waits
-// bears an engine that is away for as long as it likes.
+// borne is how long a failure is tolerated for a caller: three seconds if the caller has had
+// no answer, and a lease if it was told that it waits. A patient caller that is willing to
+// wait tolerates an engine that is away for as long as its context lasts, with a place or
+// without one.
 func (m *Machine) borne(a *Acquisition, lease time.Duration, failure *engine.Error) time.Duration {
 	switch {
+	case a != nil && m.cfg.Patient && failure.Temporary && (a.state == Waiting || a.state == Asking && a.wait):
+		return never
 	case a != nil && a.state == Asking:
 		return patience
-	case a != nil && a.state == Waiting && m.cfg.Patient && failure.Temporary:
-		return never
 	}
 	return lease
 }

@@ -178,7 +178,7 @@ func unreachable(op, name string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sema.ErrUnavailable) {
 		var failure *sema.EngineError
 		if !errors.As(err, &failure) {
-			return &sema.EngineError{Op: op, Name: name, Hint: "check that the server runs and the address is right", Err: fmt.Errorf("no answer within %v", callTime)}
+			return &sema.EngineError{Op: op, Name: name, Temporary: true, Hint: "check that the server runs and the address is right", Err: fmt.Errorf("no answer within %v", callTime)}
 		}
 	}
 	return err

@@ -90,7 +90,6 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	env := "SEMA_URL=redis://127.0.0.1:1"
 	for _, args := range [][]string{
-		{"run", "x", "--", "echo", "never"},
 		{"run", "--no-wait", "x", "--", "echo", "never"},
 		{"run", "--lease", "2s", "--wait", "1s", "x", "--", "echo", "never"},
 		{"ls"}, {"show", "x"}, {"limit", "x"}, {"limit", "x", "3"}, {"release", "x", "pabc.1-1-1"},
@@ -117,6 +116,27 @@ func TestLooksAreTriedAgain(t *testing.T) {
 			addr, refused := refusing(t, server.Addr(), 6)
 			code, output := run(t, "SEMA_URL=redis://"+addr, args...)
 			if want := map[string]int{"find": 1}[args[0]]; code != want || refused.Load() < 6 {
+				t.Errorf("exit code %d after %d attempts: %s", code, refused.Load(), output)
+			}
+		})
+	}
+}
+
+// Who waits for a permit waits for the server, too, and hears of it.
+func TestRunWaitsForTheServer(t *testing.T) {
+	ofProcesses(t)
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, args := range [][]string{{"run", "a", "--", "echo", "mine"}, {"run", "-n", "2", "-w", "3", "b", "--", "echo", "never"}} {
+		t.Run(args[1], func(t *testing.T) {
+			t.Parallel()
+			addr, refused := refusing(t, server.Addr(), 200)
+			code, output := run(t, "SEMA_URL=redis://"+addr, args...)
+			want, end := 0, "mine\n"
+			if args[1] == "-n" {
+				want, end = 64, "weight 3 is above the limit 2. Try: -n 3\n"
+			}
+			if code != want || refused.Load() < 200 || !strings.Contains(output, "the engine is away, waiting on: ") || !strings.HasSuffix(output, end) {
 				t.Errorf("exit code %d after %d attempts: %s", code, refused.Load(), output)
 			}
 		})

@@ -36,7 +36,8 @@ Engines, chosen by --url or $SEMA_URL:
                                                 $SEMA_SERVER_TOKEN has the token,
                                                 NAME.SECRET
   …?replicas=N on Redis: a grant counts only when N replicas have it
-A server out of reach is tried for three seconds before a command gives up.
+A server out of reach is tried for three seconds before a command gives up;
+what waits for a permit waits for the server as well, as long as --wait says.
 A semaphore that nobody uses is forgotten after two leases and a minute or two,
 and its limit with it, unless the limit was set with sema limit.
 A password on a command line can be seen by other users of the host: put it

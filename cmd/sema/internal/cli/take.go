@@ -93,6 +93,9 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
+// tries reports whether there is no wait.
+func (f *takeFlags) tries() bool { return f.noWait || f.waitGiven && f.wait == 0 }
+
 // holding is a permit that was taken, and what was learned on the way.
 type holding struct {
 	*sema.Permit
@@ -140,14 +143,8 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 		closeEngine()
 	}
 	signals.wait()
-	var permit *sema.Permit
 	began := time.Now()
-	if err = w.fits(ctx, engine); err == nil {
-		err = w.deadlock(ctx)
-	}
-	if err == nil {
-		permit, err = w.acquire(ctx, signals)
-	}
+	permit, err := w.acquire(ctx, engine, signals)
 	if err != nil {
 		err = w.explain(ctx, err)
 		return nil, closeOrLeave(closing, closeEngine, signals, err)
@@ -243,19 +240,13 @@ func (w *watch) ofKey() string {
 	return " of " + printable(w.flags.key, 40)
 }
 
-// observer passes on what happens without ever blocking.
+// observer passes on what happens.
 func (w *watch) observer() sema.Observer {
-	note := func(format string, args ...any) {
-		select {
-		case w.notes <- fmt.Sprintf(format, args...):
-		default: // nobody reads as fast as that
-		}
-	}
 	o := sema.Observer{
 		Queued: func(e sema.Queued) {
 			w.ahead.Store(int64(e.Ahead))
 			if w.away.Swap(told) == told {
-				note("%q: the engine answers again", e.Semaphore)
+				w.note("%q: the engine answers again", e.Semaphore)
 			}
 			w.away.Store(0)
 			select {
@@ -271,29 +262,37 @@ func (w *watch) observer() sema.Observer {
 					stored, wanted = fmt.Sprintf("%d, %d per key", e.Stored, e.StoredPerKey), fmt.Sprintf("%d, %d per key", e.Wanted, e.WantedPerKey)
 					set = fmt.Sprintf(" --per-key %d", e.WantedPerKey)
 				}
-				note("%q has limit %s, not %s: %s. To set it for all: sema limit%s %s %d%s",
+				w.note("%q has limit %s, not %s: %s. To set it for all: sema limit%s %s %d%s",
 					e.Semaphore, stored, wanted, w.whose(), w.urlFlag(), quote(e.Semaphore), e.Wanted, set)
 			}
 		},
 	}
-	o.RenewFailed = func(e sema.RenewFailed) {
-		now := time.Now().UnixNano()
-		switch since := w.away.Load(); {
-		case w.granted.Load() || since == told: // a permit's renewal, or nothing new
-		case since == 0:
-			w.away.Store(now)
-		case time.Duration(now-since) > awayAfter:
-			w.away.Store(told)
-			note("%q: the engine is away, waiting on: %v", e.Semaphore, e.Err)
-		}
-	}
-	if w.flags.verbose {
-		o.RenewFailed = func(e sema.RenewFailed) {
-			w.away.CompareAndSwap(0, told)
-			note("%q: asked the engine in vain, trying again: %v", e.Semaphore, e.Err)
-		}
-	}
+	o.RenewFailed = func(e sema.RenewFailed) { w.failed(e.Err) }
 	return o
+}
+
+// note has a line said by the goroutine that has the terminal, without ever blocking.
+func (w *watch) note(format string, args ...any) {
+	select {
+	case w.notes <- fmt.Sprintf(format, args...):
+	default: // nobody reads as fast as that
+	}
+}
+
+// failed takes in that the engine did not answer.
+func (w *watch) failed(err error) {
+	now := time.Now().UnixNano()
+	switch since := w.away.Load(); {
+	case w.flags.verbose:
+		w.away.CompareAndSwap(0, told)
+		w.note("%q: asked the engine in vain, trying again: %v", w.name, err)
+	case w.granted.Load() || since == told || w.flags.tries(): // a permit's renewal, or nothing new
+	case since == 0:
+		w.away.Store(now)
+	case time.Duration(now-since) > awayAfter:
+		w.away.Store(told)
+		w.note("%q: the engine is away, waiting on: %v", w.name, err)
+	}
 }
 
 // whose is who set the limit that holds. The engine has just answered, so it is
@@ -311,8 +310,45 @@ func (w *watch) whose() string {
 	}
 }
 
+// ask waits as the flags say. A wait starts with a look at the semaphore that would show it to be
+// in vain, and lasts through an engine that is away there as well.
+func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
+	f := w.flags
+	try := f.tries()
+	if f.waitGiven && !try {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeout(ctx, f.wait)
+		defer done()
+	}
+	for {
+		err := w.fits(ctx, e)
+		if err == nil {
+			err = w.deadlock(ctx)
+		}
+		if err == nil {
+			break
+		}
+		var silent *sema.EngineError
+		if try || ctx.Err() != nil || !errors.As(err, &silent) || !silent.Temporary {
+			return nil, err
+		}
+		w.failed(err)
+	}
+	var from interface {
+		AcquireN(ctx context.Context, n int) (*sema.Permit, error)
+		TryAcquireN(ctx context.Context, n int) (*sema.Permit, error)
+	} = w.sem
+	if f.key != "" {
+		from = w.sem.For(f.key)
+	}
+	if try {
+		return from.TryAcquireN(ctx, f.weight)
+	}
+	return from.AcquireN(ctx, f.weight)
+}
+
 // acquire waits for the permit, for a signal, and shows how it goes.
-func (w *watch) acquire(ctx context.Context, signals *signals) (*sema.Permit, error) {
+func (w *watch) acquire(ctx context.Context, engine sema.Engine, signals *signals) (*sema.Permit, error) {
 	caller := ctx.Done()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	w.cancel = cancel
@@ -320,28 +356,11 @@ func (w *watch) acquire(ctx context.Context, signals *signals) (*sema.Permit, er
 		permit *sema.Permit
 		err    error
 	}
-	var from interface {
-		AcquireN(ctx context.Context, n int) (*sema.Permit, error)
-		TryAcquireN(ctx context.Context, n int) (*sema.Permit, error)
-	} = w.sem
-	if w.flags.key != "" {
-		from = w.sem.For(w.flags.key)
-	}
 	results := make(chan result, 1)
 	began := time.Now()
 	go func() {
-		var r result
-		switch f := w.flags; {
-		case f.noWait, f.waitGiven && f.wait == 0:
-			r.permit, r.err = from.TryAcquireN(ctx, f.weight)
-		case f.waitGiven:
-			bounded, done := context.WithTimeout(ctx, f.wait)
-			r.permit, r.err = from.AcquireN(bounded, f.weight)
-			done()
-		default:
-			r.permit, r.err = from.AcquireN(ctx, f.weight)
-		}
-		results <- r
+		permit, err := w.ask(ctx, engine)
+		results <- result{permit, err}
 	}()
 	live := w.newLive(ctx, began)
 	defer live.close()
