@@ -154,10 +154,10 @@ func channel(process string) string { return "sema_" + process }
 
 // Update implements register.Updater: a flight that locks and reads the row, and one
 // that writes it, gives it free, and only then waits for the disk.
-func (s *store) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
+func (s *store) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
 	var refused error
 	err := s.with(ctx, func(c *pgx.Conn) error {
-		row, err := s.lock(ctx, c, name)
+		row, err := s.lock(ctx, c, name, first)
 		if err != nil {
 			return unsent(err)
 		}
@@ -176,9 +176,13 @@ func (s *store) Update(ctx context.Context, name string, f func(register.Row) (r
 }
 
 // lock begins a transaction and reads the row, which nobody else writes until its end. A step that has stood in the queue for
-// nearly deadlock_timeout comes again, see queue.
-func (s *store) lock(ctx context.Context, c *pgx.Conn, name string) (row register.Row, err error) {
+// nearly deadlock_timeout comes again, see queueFirst.
+func (s *store) lock(ctx context.Context, c *pgx.Conn, name string, first bool) (row register.Row, err error) {
 	inQueue, forRow, idle := limits(ctx)
+	queue := queueLast
+	if first {
+		queue = queueFirst
+	}
 	for end := time.Now().Add(inQueue); ; {
 		b := &pgx.Batch{}
 		b.Queue(begin)

@@ -152,7 +152,7 @@ func TestSweep(t *testing.T) {
 	s := startServer(t)
 	store := pgengine.NewStore(poolAt(t, s.url()), "")
 	for name, until := range map[string]int64{"over": 1, "not over": 1 << 62} {
-		expect.OK(t, store.Update(expect.Within(t), name, func(r register.Row) (register.Next, error) {
+		expect.OK(t, store.Update(expect.Within(t), name, false, func(r register.Row) (register.Next, error) {
 			return register.Next{Data: []byte("x"), Version: r.Now, Until: until}, nil
 		}))
 	}

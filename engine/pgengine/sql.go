@@ -87,13 +87,19 @@ const (
 
 	now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-	// queue begins a transaction that locks a row; see limits. It commits without waiting for the disk. Those that
+	// queueFirst begins a transaction that locks a row; see limits. It commits without waiting for the disk. Those that
 	// want the row stand in a queue first: a row has none. Each version that is written would wake all who wait, and
 	// by chance one has it next. Nobody stands there for deadlock_timeout, a second by default: then PostgreSQL looks for a
 	// deadlock, for each waiter, with all locks of the server locked, and for a time that grows with the cube of the queue.
-	queue = `SELECT set_config('lock_timeout', greatest(1, least($2::text::bigint,
+	//
+	// Whoever has no permit yet stands in a queue before that one, so that a holder finds nobody before it but other
+	// holders and one of the rest.
+	queueFirst = settings + rowQueue
+	queueLast  = settings + "pg_advisory_xact_lock(hashtextextended($1, 7366)), " + rowQueue
+	settings   = `SELECT set_config('lock_timeout', greatest(1, least($2::text::bigint,
     (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 900)::bigint))::text, true), set_config('idle_in_transaction_session_timeout', $4, true),
-  set_config('synchronous_commit', 'off', true), pg_advisory_xact_lock(hashtextextended($1, 7364)), set_config('lock_timeout', $3, true)`
+  set_config('synchronous_commit', 'off', true), `
+	rowQueue = "pg_advisory_xact_lock(hashtextextended($1, 7364)), set_config('lock_timeout', $3, true)"
 
 	notify = "SELECT pg_notify($1, $2)"
 

@@ -36,7 +36,7 @@ func standStill(address string) error {
 		return err
 	}
 	defer pool.Close()
-	err = pgengine.NewStore(pool, "").Update(ctx, "x", func(r register.Row) (register.Next, error) {
+	err = pgengine.NewStore(pool, "").Update(ctx, "x", false, func(r register.Row) (register.Next, error) {
 		fmt.Println("locked")
 		_, err := child.Order()
 		return register.Next{Data: r.Data, Version: r.Version + 1}, err
@@ -96,7 +96,7 @@ func TestARowThatIsNotToBeHad(t *testing.T) {
 				store := pgengine.NewStore(pool, "")
 				for range 3 {
 					ctx, cancel := context.WithTimeout(expect.Within(t), 4*time.Second)
-					err := store.Update(ctx, "x", func(r register.Row) (register.Next, error) { return register.Next{}, errors.New("it was to be had") })
+					err := store.Update(ctx, "x", false, func(r register.Row) (register.Next, error) { return register.Next{}, errors.New("it was to be had") })
 					cancel()
 					var failed *engine.Error
 					if !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "sema serve") {
@@ -134,7 +134,7 @@ func TestThoseWhoWantARowStandInAQueue(t *testing.T) {
 		var all sync.WaitGroup
 		for i, store := range stores {
 			all.Go(func() {
-				err := store.Update(expect.Within(t), "x", func(r register.Row) (register.Next, error) {
+				err := store.Update(expect.Within(t), "x", false, func(r register.Row) (register.Next, error) {
 					had <- i
 					return register.Next{Data: r.Data, Version: r.Version + 1, Until: math.MaxInt64}, nil
 				})
@@ -165,7 +165,7 @@ func TestNoTransactionIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).connect()
 	ctx, cancel := context.WithCancel(expect.Within(t))
-	err := pgengine.NewStoreOn(c).Update(ctx, "x", func(register.Row) (register.Next, error) {
+	err := pgengine.NewStoreOn(c).Update(ctx, "x", false, func(register.Row) (register.Next, error) {
 		cancel()
 		return register.Next{}, context.Canceled
 	})
@@ -214,7 +214,7 @@ func TestAStepThatIsGivenUpIsCutOff(t *testing.T) {
 	defer func() { expect.OK(t, s.Thaw()) }()
 	ctx, cancel := context.WithTimeout(expect.Within(t), time.Second)
 	defer cancel()
-	if err := store.Update(ctx, "x", nil); err == nil {
+	if err := store.Update(ctx, "x", false, nil); err == nil {
 		t.Error("it was done")
 	}
 	select {

@@ -11,13 +11,15 @@ import (
 )
 
 // wrap makes the typed error of a failed operation.
-func wrap(op, name string, err error) *engine.Error {
+func (t *topology) wrap(op, name string, err error) *engine.Error {
 	m := rediserror.Sort(err)
 	switch {
 	case errors.Is(err, errLate), errors.Is(err, errNotSent):
 		m.Temporary, m.NotExecuted = true, true
 	case errors.Is(err, ErrTooFewReplicas):
 		m.Temporary, m.Hint = true, "see whether the replicas are there and keep up, or ask for fewer of them"
+	case t.cluster == nil && redis.HasErrorPrefix(err, "MOVED"):
+		m.Temporary = false // a client of one server stays with that one
 	case errors.Is(err, engine.ErrClosed):
 		m.NotExecuted = true
 	}

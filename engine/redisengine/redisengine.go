@@ -147,7 +147,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 func (e *Engine) List(ctx context.Context) ([]string, error) {
 	names, err := apart(ctx, func() ([]string, error) { return e.list(ctx) })
 	if err != nil {
-		failed := wrap("list", "", err)
+		failed := e.topology.wrap("list", "", err)
 		failed.NotExecuted = true
 		return nil, failed
 	}

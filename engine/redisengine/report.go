@@ -53,7 +53,7 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 		return decodeReports(scalar(time[0])*1e6+scalar(time[1]), state.Val(), all.Val()), nil
 	})
 	if err != nil {
-		e := wrap("reports", s.name, err)
+		e := s.caller.wrap("reports", s.name, err)
 		e.NotExecuted = true
 		return engine.Reports{}, e
 	}

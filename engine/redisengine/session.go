@@ -152,7 +152,7 @@ func (s *session) listen(ctx context.Context) *engine.Error {
 	if err == nil {
 		return nil
 	}
-	e := wrap("subscribe", s.name, err)
+	e := s.caller.wrap("subscribe", s.name, err)
 	e.NotExecuted = true
 	return e
 }
@@ -212,7 +212,7 @@ func (s *session) describe(now time.Time, c engine.Call) *description {
 	return &description{s.who, keep}
 }
 
-func (s *session) fail(err error) error { return wrap("step", s.name, err) }
+func (s *session) fail(err error) error { return s.caller.wrap("step", s.name, err) }
 
 // Close implements engine.Session.
 func (s *session) Close() error {

@@ -34,7 +34,7 @@ const wholeState = 500
 func (s *session) State(ctx context.Context) (engine.State, error) {
 	st, err := apart(ctx, func() (engine.State, error) { return s.readState(ctx) })
 	if err != nil {
-		e := wrap("state", s.name, err)
+		e := s.caller.wrap("state", s.name, err)
 		e.NotExecuted = true
 		return engine.State{}, e
 	}

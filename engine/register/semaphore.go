@@ -58,6 +58,11 @@ type pending struct {
 	done    chan struct{} // closed when reply or err is there
 }
 
+// ofHolder reports whether a call gives back a permit or keeps one.
+func (p *pending) ofHolder() bool {
+	return slices.ContainsFunc(p.call.Requests, func(r engine.Request) bool { return r.Kind == engine.Renew || r.Kind == engine.Release })
+}
+
 // mine is the row as this process wrote it.
 type mine struct {
 	Row
@@ -292,7 +297,8 @@ func (s *semaphore) swap(ctx context.Context, m *mine, o *outcome, upTo int64) (
 func (s *semaphore) update(ctx context.Context, calls []*pending) (o *outcome, err error) {
 	before := time.Now()
 	var m *mine
-	err = s.engine.updater.Update(ctx, s.name, func(row Row) (Next, error) {
+	first := slices.ContainsFunc(calls, (*pending).ofHolder)
+	err = s.engine.updater.Update(ctx, s.name, first, func(row Row) (Next, error) {
 		s.engine.seen(&row, before)
 		if s.careful = max(0, s.careful-1); s.version != 0 && row.Version != s.version {
 			s.careful = carefulFor

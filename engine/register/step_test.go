@@ -34,8 +34,8 @@ func (s *stepped) Swap(ctx context.Context, name string, version int64, n regist
 	return now + by, ok, err
 }
 
-func (s *stepped) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
-	return s.hall.Update(ctx, name, func(row register.Row) (register.Next, error) {
+func (s *stepped) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
+	return s.hall.Update(ctx, name, first, func(row register.Row) (register.Next, error) {
 		row.Now += s.by.Microseconds()
 		return f(row)
 	})
@@ -136,8 +136,8 @@ func (w *watched) Swap(ctx context.Context, name string, version int64, n regist
 	return now, ok, err
 }
 
-func (w *watched) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
-	return w.hall.Update(ctx, name, func(row register.Row) (register.Next, error) {
+func (w *watched) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
+	return w.hall.Update(ctx, name, first, func(row register.Row) (register.Next, error) {
 		n, err := f(row)
 		if err == nil {
 			w.lazy = append(w.lazy, n.Lazy)

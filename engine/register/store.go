@@ -64,7 +64,10 @@ type Updater interface {
 	// Update calls f with a row that nobody else writes meanwhile, and writes what f
 	// returns. Row.Now was read after Update was called. If f fails, nothing is written, and its error is returned as
 	// it is. f computes, for some microseconds.
-	Update(ctx context.Context, name string, f func(Row) (Next, error)) error
+	//
+	// first says that a holder depends on it. Where processes queue for a row, such an update does not wait behind the
+	// others: a crowd that asks must not cost a holder its permit.
+	Update(ctx context.Context, name string, first bool, f func(Row) (Next, error)) error
 }
 
 // Listener is a further ability of a Store.

@@ -69,7 +69,7 @@ func (h *hall) Swap(ctx context.Context, name string, version int64, n register.
 	return now, ok, err
 }
 
-func (h *hall) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
+func (h *hall) Update(ctx context.Context, name string, _ bool, f func(register.Row) (register.Next, error)) error {
 	h.row <- struct{}{}
 	row, _ := h.Read(ctx, name)
 	n, err := f(row)
@@ -130,10 +130,10 @@ func (d distant) Swap(ctx context.Context, name string, version int64, n registe
 	return d.hall.Swap(ctx, name, version, n, from, to)
 }
 
-func (d distant) Update(ctx context.Context, name string, f func(register.Row) (register.Next, error)) error {
+func (d distant) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
 	time.Sleep(distance)
 	defer time.Sleep(distance)
-	return d.hall.Update(ctx, name, func(r register.Row) (register.Next, error) {
+	return d.hall.Update(ctx, name, first, func(r register.Row) (register.Next, error) {
 		time.Sleep(2 * distance) // the row is there, and what becomes of it is on its way
 		return f(r)
 	})

@@ -187,7 +187,7 @@ func (x wire) Sweep(context.Context) error             { return nil }
 // locks is a wire to a store that locks rows.
 type locks struct{ wire }
 
-func (x locks) Update(ctx context.Context, _ string, f func(register.Row) (register.Next, error)) error {
+func (x locks) Update(ctx context.Context, _ string, _ bool, f func(register.Row) (register.Next, error)) error {
 	if err := x.travel(ctx); err != nil {
 		return errUnsent
 	}

@@ -127,16 +127,19 @@ func TestRunWaitsForTheServer(t *testing.T) {
 	ofProcesses(t)
 	t.Parallel()
 	server := redistest.Start(t)
-	for _, args := range [][]string{{"run", "a", "--", "echo", "mine"}, {"run", "-n", "2", "-w", "3", "b", "--", "echo", "never"}} {
-		t.Run(args[1], func(t *testing.T) {
+	for name, row := range map[string]struct {
+		args  []string
+		code  int
+		heard []string // in this order, and nothing after it
+	}{
+		"waits":   {[]string{"run", "a", "--", "echo", "mine"}, 0, []string{"the engine is away, waiting on: ", "mine\n"}},
+		"refused": {[]string{"run", "-n", "2", "-w", "3", "b", "--", "echo", "never"}, 64, []string{"weight 3 is above the limit 2. Try: -n 3\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first, want, end := int64(30), 0, "mine\n"
-			if args[1] == "-n" { // a look is tried for three seconds, and then again
-				first, want, end = 50, 64, "weight 3 is above the limit 2. Try: -n 3\n"
-			}
-			addr, refused := refusing(t, server.Addr(), first)
-			code, output := run(t, "SEMA_URL=redis://"+addr, args...)
-			if code != want || refused.Load() < first || !strings.Contains(output, "the engine is away, waiting on: ") || !strings.HasSuffix(output, end) {
+			addr, refused := refusing(t, server.Addr(), 40) // more than one look may try
+			code, output := run(t, "SEMA_URL=redis://"+addr, row.args...)
+			if code != row.code || refused.Load() < 40 || !strings.Contains(output, row.heard[0]) || !strings.HasSuffix(output, row.heard[len(row.heard)-1]) {
 				t.Errorf("exit code %d after %d attempts: %s", code, refused.Load(), output)
 			}
 		})
