@@ -177,6 +177,24 @@ func TestAHandOffLeavesTimeForTwoRenewals(t *testing.T) {
 	}
 }
 
+// Who hears late of a hand-off gets a whole lease, or waits on.
+func TestAHandOffThatIsHeardOfLateIsRenewedFirst(t *testing.T) {
+	s := begin(t, nil)
+	other := s.hold()
+	a := s.acquire()
+	s.answers(s.sends("ask1"))
+	s.later(5*time.Second - time.Millisecond)
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.later(5 * time.Second) // the notification is on its way, and no ask either
+	s.told()
+	s.happened("queued")
+	s.answers(s.sends("renew1"))
+	s.happened("granted")
+	if left := a.Valid() - s.now; left < 20*time.Second {
+		t.Errorf("valid for %v of a lease of 30s", left)
+	}
+}
+
 // The process stood still while its turn came and lapsed: the wait goes on.
 func TestAHandOffThatLapsedIsAskedForAgain(t *testing.T) {
 	s := begin(t, nil)
