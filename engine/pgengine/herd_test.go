@@ -17,8 +17,9 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// Three hundred processes that want a row at once all have it, a holder among them before the rest, and PostgreSQL looks for no deadlock among them: it would
-// do so for each of them, while all others wait, for a time that grows with the cube of their number.
+// Three hundred processes that want a row at once all have it, and a holder has it before the rest. PostgreSQL looks for
+// no deadlock among them. It would do so for each of them, while all others wait, for a time that grows with the cube of
+// their number.
 func TestAHerdIsServed(t *testing.T) {
 	const herd = 300
 	s := startServer(t, "-c", "max_connections=400", "-c", "deadlock_timeout=200ms", "-c", "log_lock_waits=on", "-c", "logging_collector=on")

@@ -92,8 +92,8 @@ const (
 	// by chance one has it next. Nobody stands there for deadlock_timeout, a second by default: then PostgreSQL looks for a
 	// deadlock, for each waiter, with all locks of the server locked, and for a time that grows with the cube of the queue.
 	//
-	// Whoever has no permit yet stands in a queue before that one, so that a holder finds nobody before it but other
-	// holders and one of the rest.
+	// A process without a permit waits in another queue first. So a holder waits only for other holders, and for one of
+	// the rest.
 	queueFirst = settings + rowQueue
 	queueLast  = settings + "pg_advisory_xact_lock(hashtextextended($1, 7366)), " + rowQueue
 	settings   = `SELECT set_config('lock_timeout', greatest(1, least($2::text::bigint,

@@ -177,7 +177,7 @@ func TestAHandOffLeavesTimeForTwoRenewals(t *testing.T) {
 	}
 }
 
-// Who hears late of a hand-off gets a whole lease, or waits on.
+// A caller that hears late of a hand-off gets a whole lease, or waits on.
 func TestAHandOffThatIsHeardOfLateIsRenewedFirst(t *testing.T) {
 	s := begin(t, nil)
 	other := s.hold()

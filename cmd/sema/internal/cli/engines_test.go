@@ -122,7 +122,7 @@ func TestLooksAreTriedAgain(t *testing.T) {
 	}
 }
 
-// Who waits for a permit waits for the server, too, and hears of it.
+// A command that waits for a permit waits for the server as well, and says so.
 func TestRunWaitsForTheServer(t *testing.T) {
 	ofProcesses(t)
 	t.Parallel()
