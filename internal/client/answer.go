@@ -173,9 +173,9 @@ func (m *Machine) brief(c *claim, lease time.Duration) bool {
 
 // receive gives a permit to a caller, or renews it first. Three kinds of permits are renewed
 // first. The time of the first is up already. The caller of the second has come anew since the
-// call left that told of it. The third has only the rest of its ticket's life, and
-// either nobody will renew it, or that rest leaves no time for two renewals: an engine that is
-// slow to tell of a grant may be slow to renew it.
+// call left that told of it. The third has only the rest of its ticket's life, and nobody
+// will renew it, or that rest leaves no time for two renewals. An engine that is slow to tell
+// of a grant may be slow to renew it.
 func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
 	if now >= c.valid || brief && (c.terms.Renew == 0 || c.valid-now < m.lease(c)/3) || c.again && c.who != nil {
 		c.again = false
