@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// maxRetries is how often a wish that does not wait asks again because
-	// others keep what it wants, each time after twice as long.
+	// A wish that does not wait asks again because others keep what it wants, each time
+	// after twice as long until it has asked maxRetries times, and no longer than recallTime
+	// after it came: then who keeps it does not answer.
 	maxRetries = 4
 	minRetry   = 100 * time.Microsecond
+	recallTime = time.Second
 
 	// minDeaf bounds how often a client asks again that no notification reaches.
 	minDeaf = 20 * time.Millisecond
@@ -133,9 +135,9 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			m.queued(a, answer.Ahead)
 		}
 	case engine.Refused:
-		if a != nil && reply.Recalled && a.retries < maxRetries {
+		if a != nil && reply.Recalled && (a.retries < maxRetries || now-a.came < recallTime) {
 			// What others keep is on its way back.
-			c.due = now + max(now-sent, minRetry)<<a.retries
+			c.due = now + max(now-sent, minRetry)<<min(a.retries, maxRetries-1)
 			a.retries++
 			m.schedule(c.due)
 			return
