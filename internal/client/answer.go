@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// A wish that does not wait asks again because others keep what it wants, each time
-	// after twice as long until it has asked maxRetries times, and no longer than recallTime
-	// after it came: then who keeps it does not answer.
+	// A wish that does not wait asks again while others keep what it wants. Each pause is
+	// twice the one before, for maxRetries pauses. The wish is refused when recallTime is
+	// over: a client that keeps permits for so long after it was told does not answer.
 	maxRetries = 4
 	minRetry   = 100 * time.Microsecond
 	recallTime = time.Second
