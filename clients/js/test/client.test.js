@@ -110,8 +110,8 @@ test("a permit and a wait outlive the server", async () => {
 })
 
 test("renewals outlast the lease", async () => {
-  const permit = await client.semaphore(server.name, { limit: 1, lease: 4 }).acquire()
-  await new Promise((done) => setTimeout(done, 5000))
+  const permit = await client.semaphore(server.name, { limit: 1, lease: 10 }).acquire()
+  await new Promise((done) => setTimeout(done, 11000))
   assert.ok(!permit.signal.aborted)
   assert.equal(await semaphore.tryAcquire(), null)
   await permit.release()

@@ -60,7 +60,11 @@ func wire(t *testing.T, see func(took time.Duration, err error) bool, send func(
 			seen[site] = true
 		}
 		if out >= 0 {
-			if _, err := ping(ctx, out); err != nil {
+			_, err := ping(ctx, out)
+			for err != nil && ctx.Err() == nil { // a busy machine is slow too, but not for as long as the fault lasts
+				_, err = ping(ctx, out)
+			}
+			if err != nil {
 				t.Errorf("site %d, which is not hit: %v", out, err)
 			}
 		}
