@@ -45,10 +45,9 @@ var step = sync.OnceValues(func() (source, hash any) {
 // not do all, and some of them when they are looked for: making functions costs.
 func assembled(first, plain, last string) string {
 	return first + plain + wordsHere +
-		"local function rare(R)\n" + rareLua + "end\n" +
+		"local function rare(R)\n" + rareLua + keysLua + "end\n" +
 		"local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\n" +
-		"return setmetatable(R, {__index = function(_, name)\nsetmetatable(R, nil)\nrare(R)\nreturn R[name]\nend})\nend\n" +
-		"local function with_keys(R)\n" + keysLua + "end\n" + last
+		"return setmetatable(R, {__index = function(_, name)\nsetmetatable(R, nil)\nrare(R)\nreturn R[name]\nend})\nend\n" + last
 }
 
 // meant is a script without the words that are a number or a string: what they mean stands in

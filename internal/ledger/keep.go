@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"sema/engine"
@@ -25,8 +26,9 @@ func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
 	return leave
 }
 
-// maxLooked is how many tickets are looked at for one of another client.
-const maxLooked = 200
+// maxLooked is how many tickets are looked at for one of another client. That one of more
+// tickets is another's is taken for granted, so that the look does not take long.
+const maxLooked = 10_000
 
 // room reports whether each key that waits is at its cap.
 func (l *Ledger) room() bool { return len(l.keys.turn) == 0 }
@@ -34,20 +36,9 @@ func (l *Ledger) room() bool { return len(l.keys.turn) == 0 }
 // stopped reports whether what is released may go to nobody.
 func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.limit }
 
-// othersWait reports whether another client than the caller of the step has a
-// ticket. It looks at maxLooked of them: a client with keys may have thousands.
+// othersWait reports whether another client than the caller of the step has a ticket.
 func (l *Ledger) othersWait() bool {
-	looked := 0
-	for _, keys := range [...][]*key{l.keys.turn, l.keys.aside} {
-		for _, k := range keys {
-			for _, t := range k.queue {
-				if looked++; looked > maxLooked || t.id.Client != l.caller {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return len(l.queue) > maxLooked || slices.ContainsFunc(l.queue, func(t *ticket) bool { return t.id.Client != l.caller })
 }
 
 // recall takes back from other clients what leave allowed them. If the caller of

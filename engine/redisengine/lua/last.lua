@@ -25,35 +25,23 @@ local s = {
   alarm = alarm, queued = queued, keepers = keepers, keeps = keeps,
   pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, watcher = watcher,
   caller = caller, now = now, turns = MAX_TURNS, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
-  known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, joins = {}, n_joins = 0, places = {}, handed = {}, news = {}, heard = {},
+  known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, handed = {}, news = {}, heard = {},
+  joins = {}, leaves = {}, new_lines = {}, strange = {},
+  only = {name = '', line = 3, held = used, n = queued, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0}, key_of = {}, per_key = 0, swept = 0,
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
 for k = 2, got and #got or 0 do s.known[ARGV[k + 1]] = got[k] end
 
--- name_keys has the semaphore tell keys apart from now on. All that it has is of the
--- key ''.
-R.name_keys = function()
-  R.write_waiters(s)
-  s.keyed, s.keys, s.key_of, s.swept = {per_key = 0, time = 0, seq = 0, epoch = 0, swept = 0, rules = 0}, {}, {}, 0
-  s.begun = false
-  R.begin(s)
-  redis.call('DEL', KEYS[8], KEYS[9], KEYS[10])
-  with_keys(R)
-  s.settled, s.extended = false, true
-  local k = R.key(s, '')
-  k.held, k.n = s.used, s.queued
-  R.stand(s, k)
-end
 if flags >= 8 then
-  s.keyed, s.keys, s.key_of, s.swept = {per_key = 0, time = 0, seq = 0, epoch = 0, swept = 0, rules = 0}, {}, {}, 0
+  R.read_keys(s)
+  s.keys = {}
   for id, value in pairs(s.known) do
     if value then s.known[id] = R.unwrap(s, id, value) end
   end
-  with_keys(R)
   local common, t = redis.call('HGET', KEYS[9], ''), s.keyed
   s.read_keys = true
   if common then
-    t.per_key, t.time, t.seq, t.epoch, t.swept, t.rules = struct.unpack(KEYED, common)
+    s.per_key, t.time, t.seq, t.epoch, t.swept, t.rules = struct.unpack(KEYED, common)
   else
     R.mend(s, 'q') -- the key was deleted
   end
@@ -70,8 +58,6 @@ while at <= #call do
   q.names = kind == ASK_KEYED
   if q.names then
     q.per_key, at = struct.unpack('<I4', call, at)
-  elseif s.keyed then
-    q.key, q.per_key = '', 0
   end
   if kind == ASK or kind == ASK_KEYED then
     at = R.ask_all(s, q, ids_at, n, at)
@@ -87,7 +73,7 @@ while at <= #call do
       else
         local begins = s.limit == 0
         if begins then R.put_limit(s, open) end
-        if not s.keyed then R.name_keys() end
+        if s.only then R.name_keys(s) end
         if begins then R.set_per_key(s, q.per_key) end
         R.set_key(s, q)
       end
@@ -134,16 +120,16 @@ if s.asker then
 end
 R.answer(s, 0, 0, 0, 0) -- ends the last record
 local room = s.queued == 0
-if s.keyed then room = R.room(s) end -- before anything is written: it refuses a foreign key
+if not s.only then room = R.room(s) end -- before anything is written: it refuses a foreign key
 
-R.write_waiters(s)
+R.write_lines(s)
 if s.limit > 0 then
   if fence or s.acts then fenced = now + FENCED end
-  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.keyed and 8 or 0)
+  local bits = (s.pinned and 1 or 0) + (s.slots and 2 or 0) + (s.paused and 4 or 0) + (s.only and 0 or 8)
   s.fields[2] = struct.pack(STATE, MARK, s.limit, s.used, s.token, s.keep, s.first, fenced, s.alarm, s.queued, s.keepers, s.keeps, bits, s.watcher)
   R.write_state(s)
   local left = math.ceil((s.keep - now) / 1000)
-  if s.keyed then R.write_keys(s) end
+  if not s.only then R.write_keys(s) end
   if s.pinned or s.paused or s.keyed and s.keyed.rules > 0 then
     if s.persist then redis.call('PERSIST', KEYS[1]) end
     if s.persist and s.keyed then redis.call('PERSIST', KEYS[9]) end
@@ -152,12 +138,12 @@ if s.limit > 0 then
     if s.keyed then redis.call('PEXPIRE', KEYS[9], left) end
   end
   if s.keyed and (s.extended or s.new_turn) then redis.call('PEXPIRE', KEYS[8], left) end
-  if s.keyed and (s.extended or s.new_lines) then redis.call('PEXPIRE', KEYS[10], left) end
+  if s.keyed and (s.extended or s.new_lines[10]) then redis.call('PEXPIRE', KEYS[10], left) end
   if s.extended or not raw then
     redis.call('ZADD', KEYS[2], raw and used > 0 and not s.mended and 'XX' or 'NX', 'inf', KEEPER) -- if it is missing, expire finds out
     redis.call('PEXPIRE', KEYS[2], left)
   end
-  if s.queued > 0 and (s.extended or s.new_waiters) then redis.call('PEXPIRE', KEYS[3], left) end
+  if s.queued > 0 and (s.extended or s.new_lines[3]) then redis.call('PEXPIRE', KEYS[3], left) end
   if s.slots and (s.extended or s.new_slots) then redis.call('PEXPIRE', KEYS[4], left) end
 elseif raw then
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6])
@@ -197,5 +183,5 @@ for who, news in pairs(s.news) do
   end
 end
 local cap = ''
-if s.keyed and s.keyed.per_key > 0 then marked, cap = marked + 32, struct.pack('<d', s.keyed.per_key) end
+if s.per_key > 0 then marked, cap = marked + 32, struct.pack('<d', s.per_key) end
 return struct.pack(HEAD, s.limit, recheck, marked + (room and 16 or 0)) .. cap .. table.concat(s.out) .. own

@@ -93,8 +93,8 @@ end
 R.set_limit = function(s, q)
   R.act(s)
   R.put_limit(s, q.limit)
-  if q.weight > 1 and not s.keyed then R.name_keys(s) end
-  if q.weight > 0 and s.keyed then R.set_per_key(s, q.weight - 1) end
+  if q.weight > 1 and s.only then R.name_keys(s) end
+  if q.weight > 0 and not s.only then R.set_per_key(s, q.weight - 1) end
   s.settled = false
   if q.pin and not s.pinned then s.pinned, s.persist = true, true end
   R.remember(s, 0)
@@ -122,7 +122,7 @@ R.remove = function(s)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
   s.limit, s.pinned, s.paused, s.keep, s.token = 0, false, false, 0, 0
-  if s.keyed then R.forget_keys(s) end
+  if not s.only then R.forget_keys(s) end
   if s.keepers > 0 then
     R.begin(s)
     redis.call('DEL', KEYS[6])
@@ -131,10 +131,13 @@ R.remove = function(s)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- open makes sure the semaphore exists, with the limit that the first user gives,
--- or the newest.
-R.open = function(s, q)
-  if s.limit == 0 or q.pin and not s.pinned then R.put_limit(s, q.limit) end
+-- open makes sure the semaphore exists; new says that it begins, or that the newest user's
+-- limit is another.
+R.open = function(s, q, new, per_key)
+  if new then
+    R.put_limit(s, q.limit)
+    if not s.only then R.set_per_key(s, per_key) end
+  end
   R.remember(s, q.lease)
 end
 
@@ -169,7 +172,7 @@ R.unwrap = function(s, id, value)
 end
 
 R.wrap = function(s, id, value)
-  local name = s.keyed and s.key_of[id] or ''
+  local name = s.key_of[id] or ''
   if name == '' then return value end
   local size = string.byte(value) == TICKETED and TICKET_SIZE or PERMIT_SIZE
   return string.upper(string.sub(value, 1, 1)) .. string.sub(value, 2, size) .. name .. '\0' .. string.sub(value, size + 1)
@@ -179,19 +182,46 @@ R.end_of = function(s, id)
   return s.ends[id] or tonumber(redis.call('ZSCORE', KEYS[2], id) or s.now)
 end
 
--- mend forgets what a zset lost: it was deleted, or its time to live ended. Of holders
--- some may be back, that were granted or renewed since.
+-- mend forgets what a zset lost, which was deleted or whose time to live ended: the permits that
+-- holders has not, or all tickets. It counts anew what is left. Of permits some may be back,
+-- that were granted or renewed since.
 R.mend = function(s, first)
-  local all = redis.call('HGETALL', KEYS[1])
+  local all, held, names = redis.call('HGETALL', KEYS[1]), {}, {}
   for i = 1, #all, 2 do
-    local id, ticket = all[i], string.byte(all[i + 1]) == TICKETED
-    if ticket == (first == 'q') and s.known[id] ~= false and (ticket or not redis.call('ZSCORE', KEYS[2], id)) then
+    if s.known[all[i]] == nil then s.known[all[i]] = R.unwrap(s, all[i], all[i + 1]) end
+  end
+  for id, value in pairs(s.known) do
+    local ticket, name = value and string.byte(value) == TICKETED, s.key_of[id] or ''
+    if not value then
+      -- it is neither
+    elseif ticket and first == 'q' or not ticket and first == 'h' and not redis.call('ZSCORE', KEYS[2], id) then
       if not ticket then s.used = s.used - R.shape(id) end
       R.put(s, id, false)
+    elseif not ticket then
+      held[name] = (held[name] or 0) + R.shape(id)
     end
   end
-  s.extended, s.settled = true, first == 'q'
-  if first == 'q' then s.queued = 0 else s.mended = true end
+  R.begin(s)
+  if first == 'q' then
+    s.queued, s.lost, s.joins, s.leaves = 0, nil, {}, {}
+    redis.call('DEL', KEYS[3])
+    if not s.only then redis.call('DEL', KEYS[8], KEYS[10]) end
+  else
+    s.mended = true
+  end
+  s.extended, s.settled, s.top = true, false, nil
+  if not s.only then
+    for _, field in ipairs(redis.call('HKEYS', KEYS[9])) do
+      if field ~= '' then names[string.sub(field, 2)] = true end
+    end
+    for name in pairs(s.keys) do names[name] = true end
+    for name in pairs(held) do names[name] = true end
+  end
+  for name in pairs(s.only and {[''] = true} or names) do
+    local k = s.only or R.key(s, name)
+    k.held, k.changed = held[name] or 0, true
+    if first == 'q' then k.n, k.where, k.head, k.heads, k.tail = 0, 0, nil, nil, nil else R.stand(s, k) end
+  end
 end
 
 -- prune removes some entries of a hash that are over, as Redis itself does: all would

@@ -6,21 +6,25 @@
 -- changed. Writes wait in s until the step's end, so that an error on the way
 -- leaves nothing behind, and a batch is written at once: s.known has what the
 -- state says of ids (false: nothing), s.fields and then s.changed are what is to
--- be written of it; s.ends, and s.joins and then s.places, are changes of
--- holders and waiters (false: to be removed).
+-- be written of it; s.ends are changes of holders (false: to be removed); s.joins and
+-- then s.leaves are changes of the zsets of tickets.
+--
+-- A semaphore without keys is one whose only key is '', which is s.only then. Its line is
+-- KEYS[3], and nothing else of it is stored. What only named keys need is in keys.lua.
+--
+-- s.settled says that nothing can be granted: the first ticket in turn, s.front_head of the key
+-- s.front, waits for weight. Whatever may change that sets it to false.
 --
 -- Each function here is a field of the table R. Those that few steps need are in rare.lua.
 
 -- ask grants, queues or refuses. q is the run of requests.
 ask = function(s, q, id)
   if s.limit == 0 and q.weight > q.limit then return R.answer(s, TOO_HEAVY, q.limit, 0, 0) end
-  if q.names and (q.key ~= '' or q.per_key > 0 and (s.limit == 0 or q.pin and not s.pinned)) then
-    R.name_keys(s)
-    return R.ask(s, q, id)
-  end
-  if s.limit == 0 or s.keep < q.keep or q.pin and not s.pinned and s.limit ~= q.limit then R.open(s, q) end
-  local known = s.known[id] -- false for most: then much can be left out
-  if known == nil then known = R.look(s, id) end
+  local key, per_key = q.key or '', q.per_key or 0
+  local new = s.limit == 0 or q.pin and not s.pinned and (q.limit ~= s.limit or per_key ~= s.per_key)
+  if s.only and (key ~= '' or per_key > 0 and new) then R.name_keys(s) end
+  if new or s.keep < q.keep then R.open(s, q, new, per_key) end
+  local known = R.look(s, id) -- false for most: then much can be left out
   local of, late = '', nil
   if q.who or known and #known > PERMIT_SIZE then of, late = R.claim(s, q, id, known) end
   local is, token, slot
@@ -29,28 +33,38 @@ ask = function(s, q, id)
     if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
     return R.answer(s, GRANTED, token, slot, R.end_of(s, id) - s.now)
   end
-  if q.strict and (q.limit ~= s.limit or (q.per_key or 0) > 0) then
+  if q.strict and (q.limit ~= s.limit or per_key ~= s.per_key) then
     R.drop(s, id)
     return R.answer(s, LIMIT_DIFFERS, 0, 0, 0)
   end
-  if q.weight > s.limit then
+  local k = s.only or R.key(s, known and R.ticket(s, id) and (s.key_of[id] or '') or key)
+  local most = s.only and s.limit or math.min(s.limit, R.cap_of(s, k))
+  if q.weight > most then
     R.drop(s, id)
-    return R.answer(s, TOO_HEAVY, s.limit, 0, 0)
+    return R.answer(s, TOO_HEAVY, most, 0, 0)
   end
   local place = s.now - q.waited
-  if s.queued > 0 and not s.settled then R.grant(s, q.wait and place or math.huge) end -- those who came later may have to wait for this one
-  if known then is, token, slot = R.holder(s, id) end
-  if is then -- its turn came in this step
-    R.untell(s, id)
-    R.extend(s, id, s.now + q.lease)
-    if q.who and not late then R.give(s, id, s.caller) end
-    return R.answer(s, GRANTED, token, slot, q.lease)
+  if s.queued > 0 then R.grant(s, q.wait and place or math.huge) end -- those who came later may have to wait for this one
+  local old_end, old_place, old_insist, _
+  if known then
+    is, token, slot = R.holder(s, id)
+    if is then -- its turn came in this step
+      R.untell(s, id)
+      R.extend(s, id, s.now + q.lease)
+      if q.who and not late then R.give(s, id, s.caller) end
+      return R.answer(s, GRANTED, token, slot, q.lease)
+    end
+    old_end, old_place, _, old_insist = R.ticket(s, id)
   end
-  local first = not s.paused and (q.unfair or s.queued == 0 or s.head == id or q.wait and place < s.head_place)
-  if first and q.weight <= s.limit - s.used then
-    if known then R.drop(s, id) end
+  if not old_end and not s.only then
+    k = R.key(s, key)
+    s.key_of[id] = key
+  end
+  if not s.paused and q.weight <= s.limit - s.used and (s.only or q.weight <= R.cap_of(s, k) - k.held) and (q.unfair or R.goes_first(s, k, q, id, place)) then
+    if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
+    R.stand(s, k)
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   if not q.wait then
@@ -58,44 +72,34 @@ ask = function(s, q, id)
     s.refused = true
     return R.answer(s, REFUSED, 0, 0, 0)
   end
-  local ticket, ahead, insist, old_end, old_place, _ = s.now + q.ticket, nil, q.again and 1 or 0, nil, nil, nil
-  if known then
-    local old_insist
-    old_end, old_place, _, old_insist = R.ticket(s, id)
-    -- A client that asks again is alive: its ticket is granted in turn even if it
-    -- cannot be notified, and it finds out when it asks next.
-    if old_end then insist = (old_insist == 1 or q.again and not R.hears(s, s.caller)) and 1 or 0 end
-  end
-  if old_end and old_place <= place and not q.anew then
-    ahead = R.position(s, id)
-    R.put(s, id, struct.pack(TICKET, 'q', ticket, old_place, q.behind, insist) .. of)
-  else
-    if old_end then R.drop(s, id) end -- this call took less time than those before, or is another caller's
-    ahead = R.enqueue(s, id, place)
-    R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place, q.behind, insist) .. of)
-  end
+  -- A client that asks again is alive: its ticket is granted in turn even if it
+  -- cannot be notified, and it finds out when it asks next.
+  local insist = q.again and 1 or 0
+  if old_end then insist = (old_insist == 1 or q.again and not R.hears(s, s.caller)) and 1 or 0 end
+  local ticket, stays, ahead = s.now + q.ticket, old_end and old_place <= place and not q.anew, nil
+  if old_end and not stays then R.unqueue(s, id) end -- this call took less time than those before, or is another caller's
+  R.put(s, id, struct.pack(TICKET, 'q', ticket, stays and old_place or place, q.behind, insist) .. of, not known)
+  if stays then ahead = R.position(s, k, id, old_place) else ahead = R.enqueue(s, k, id, place) end
+  R.stand(s, k)
   s.asker, s.again = id, s.again or q.again
   return R.answer(s, QUEUED, ticket, ahead, 0)
 end,
 
--- ask_all carries out a run of asks. Those who come last, as most do, share
--- what has been found for the one before them.
+-- goes_first reports whether an ask goes before everybody that waits.
+goes_first = function(s, k, q, id, place)
+  if k.n < s.queued and R.others_in_turn(s, k) then return false end
+  local head, head_place = R.head(s, k)
+  return k.n == 0 or head == id or q.wait and place < head_place
+end,
+
+-- ask_all carries out a run of asks.
 ask_all = function(s, q, from, n, at)
-  local l, ticket, alike = s.last, s.now + q.ticket, false
+  if q.names and n > 1 and not s.only then R.fetch_asked(s, q, n, at) end
   for k = from, from + n - 1 do
-    local id = ARGV[k]
     q.waited, q.behind, at = struct.unpack(ASKED, call, at)
     if q.others then q.who, at = struct.unpack(NAMED, call, at) end
     if q.names then q.key, at = struct.unpack(KEY_NAME, call, at) end
-    local place = s.now - q.waited
-    if alike and not s.keyed and not q.key and s.tail and place > s.tail_place and s.known[id] == false then
-      R.enqueue(s, id, place)
-      R.put_new(s, id, struct.pack(TICKET, 'q', ticket, place, q.behind, q.again and 1 or 0) .. (q.who and R.claim(s, q, id, false) or ''))
-      s.asker, l.n = id, l.n + 1
-    else
-      R.ask(s, q, id)
-      alike = not s.keyed and q.wait and not q.unfair and s.settled and l.status == QUEUED and l.a == ticket and l.b + l.n == s.queued
-    end
+    R.ask(s, q, ARGV[k])
   end
   return at
 end,
@@ -141,41 +145,46 @@ release = function(s, q, id)
   R.answer(s, found and DONE or GONE, 0, 0, 0)
 end,
 
--- grant hands free weight to the head of the queue, as far as it goes, and up
--- to a place in it. It reads as many tickets at once as there may be room for,
--- and one more. A ticket whose client cannot be told is dropped, once.
+-- grant hands free weight to the heads of the keys in turn, as far as it goes, and up
+-- to a place. A ticket whose client cannot be told is dropped, once.
 grant = function(s, up_to)
-  while s.queued > 0 and not s.settled and not s.paused do
-    R.write_waiters(s)
-    local list = redis.call('ZRANGE', KEYS[3], 0, math.max(0, math.min(s.limit - s.used, s.queued - 1, 500)))
-    if not list[1] then return R.mend(s, 'q') end
-    R.look_all(s, list)
-    for _, id in ipairs(list) do
-      local ticket, place, _, insist = R.ticket(s, id)
-      local weight, slot = R.shape(id)
-      local who, value = (R.via(s, id)), s.known[id]
-      if ticket then
-        s.head, s.head_place = id, place
-        if place > up_to then return end
-        if ticket > s.now and weight <= s.limit and weight > s.limit - s.used then
-          s.settled = true
-          break
-        end
-        if s.turns == 0 then
-          R.tell(s, who).ask = true -- and go on with that
-          s.settled = true
-          break
-        end
-        s.turns = s.turns - 1
+  if s.settled or s.queued == 0 then return end
+  if not s.only then R.sweep(s) end
+  while not s.paused do
+    local k = s.only or R.first_in_turn(s)
+    if s.lost then return R.mend(s, 'q') end
+    if not k or k.n == 0 then return end
+    local id, place = R.head(s, k)
+    if not id then return R.mend(s, 'q') end
+    if place > up_to then return end
+    local weight, slot = R.shape(id)
+    if not s.only and s.turns > 0 and R.lacks(s, k, weight) then -- its cap is smaller than it was
+      s.turns = s.turns - 1
+      R.stand(s, k)
+    else
+      local ticket, _, _, insist = R.ticket(s, id)
+      local over, heavy, granted = not ticket or ticket <= s.now, weight > (s.only and s.limit or math.min(s.limit, R.cap_of(s, k))), false
+      if not over and not heavy and weight > s.limit - s.used then
+        s.settled, s.front, s.front_head = true, k, id
+        return
       end
-      R.unqueue(s, id)
-      if not ticket or ticket <= s.now then
+      local who, value = (R.via(s, id)), s.known[id]
+      if s.turns == 0 then
+        R.tell(s, who).ask = true -- and go on with that
+        s.settled, s.front, s.front_head = true, k, id
+        return
+      end
+      s.turns = s.turns - 1
+      R.unqueue(s, id, k)
+      if over then
         -- fell silent
-      elseif weight > s.limit then
+      elseif heavy then
         R.tell(s, who).ask = true -- could never be served; asking again tells its client
       elseif insist == 1 or R.reach(s, who) then
         R.hand_over(s, id, weight, slot, ticket, who, value)
+        granted = true
       end
+      if granted and not s.only then R.served(s, k) else R.stand(s, k) end
     end
   end
 end,
@@ -183,40 +192,42 @@ end,
 -- hand_over makes a permit of a ticket, whose value this is, and tells its client. The
 -- permit lives as long as the ticket did.
 hand_over = function(s, id, weight, slot, ticket, who, value)
-  local token, index = R.take(s, id, weight, slot, ticket, (R.tail(value)))
+  local token, index = R.take(s, id, weight, slot, ticket, #value > TICKET_SIZE and (R.tail(value)) or '')
   local grants = R.tell(s, who).grants
   grants[#grants + 1] = id
   s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'
 end,
 
 -- watch sees to it that somebody calls when the first lease ends, if anybody
--- waits. s.first is no later than that, which mostly tells enough. Clients that
--- cannot be notified, and know it, ask often enough.
+-- waits: the last ticket of the last key that can be told. s.first is no later than that,
+-- which mostly tells enough. Clients that cannot be notified, and know it, ask often enough.
 watch = function(s)
   if s.queued > 0 and s.used > 0 then
     local first = R.next_look(s)
     if not first then return end
-    local passed, n = 0, 1 -- of those that came last: passed over, and looked at at once
-    while s.queued > passed and s.turns > 0 do
-      R.write_waiters(s)
-      local list = redis.call('ZRANGE', KEYS[3], -passed - n, -passed - 1)
-      if not list[1] then return R.mend(s, 'q') end
-      R.look_all(s, list)
-      for k = #list, 1, -1 do
-        if s.turns == 0 then break end
-        local id = list[k]
-        local ticket, _, _, insist = R.ticket(s, id)
-        if (ticket or 0) > s.now and R.reach(s, (R.via(s, id))) then
-          s.watcher, R.tell(s, (R.via(s, id))).recheck = id, math.max(1, first - s.now)
-          return
-        elseif (ticket or 0) > s.now and insist == 1 then
-          passed = passed + 1
-        else
-          R.unqueue(s, id)
+    local n = 1 -- looked at at once
+    for _, name in ipairs(s.only and {''} or R.last_keys(s)) do
+      local k, passed = s.only or R.key(s, name), 0
+      while k.n > passed and s.turns > 0 do
+        local list = R.some(s, k, passed, n, true)
+        if not list[1] then return R.mend(s, 'q') end
+        R.look_all(s, list)
+        for _, id in ipairs(list) do
+          if s.turns == 0 then break end
+          local ticket, _, _, insist = R.ticket(s, id)
+          if (ticket or 0) > s.now and R.reach(s, (R.via(s, id))) then
+            s.watcher, R.tell(s, (R.via(s, id))).recheck = id, math.max(1, first - s.now)
+            return
+          elseif (ticket or 0) > s.now and insist == 1 then
+            passed = passed + 1
+          else
+            R.unqueue(s, id, k)
+            R.stand(s, k)
+          end
+          s.turns = s.turns - 1
         end
-        s.turns = s.turns - 1
+        n = 50
       end
-      n = 50
     end
   end
   s.alarm, s.watcher = 0, ''
@@ -250,7 +261,7 @@ leave = function(s, keep)
   end
   local what, ends = R.others_wait(s) and PASS_ON or KEEP_ON, s.now + keep
   R.begin(s)
-  local room = s.keyed and R.room(s) and redis.call('ZCARD', KEYS[8]) > 0
+  local room = not s.only and R.room(s) and s.queued > 0
   local new = redis.pcall('HSET', KEYS[6], s.caller, struct.pack(KEPT, what + (room and 4 or 0), ends))
   if new ~= 0 and new ~= 1 then return 0 end -- the key is somebody else's
   if what == KEEP_ON then s.keeps = math.max(s.keeps, ends) end
@@ -265,14 +276,19 @@ end,
 stopped = function(s) return s.limit == 0 or s.paused or s.used > s.limit end,
 
 -- others_wait reports whether another client than the caller of the step has a
--- ticket. A client has few, so one of another is found soon.
+-- ticket. That one of more than MAX_LOOKED tickets is another's is taken for granted.
 others_wait = function(s)
-  if s.settled and s.head and s.queued > 0 and not s.paused and R.client(s.head) ~= s.caller then return true end
-  R.write_waiters(s)
-  for from = 0, s.queued - 1, 100 do
-    for _, id in ipairs(redis.call('ZRANGE', KEYS[3], from, from + 99)) do
-      if R.client(id) ~= s.caller then return true end
-    end
+  if s.settled and R.client(s.front_head) ~= s.caller or s.queued > MAX_LOOKED then return s.queued > 0 end
+  R.write_lines(s)
+  for _, key in ipairs({KEYS[3], not s.only and KEYS[10] or nil}) do
+    local from, list = 0, nil
+    repeat
+      list = redis.call('ZRANGE', key, from, from + 99)
+      for _, member in ipairs(list) do
+        if R.client(key == KEYS[3] and member or R.id_in(member)) ~= s.caller then return true end
+      end
+      from = from + 100
+    until not list[100]
   end
   return false
 end,
@@ -286,7 +302,7 @@ end,
 -- may keep.
 recall = function(s, waits)
   local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0
-  local in_turn = s.keyed and not R.room(s)
+  local in_turn = not s.only and not R.room(s)
   if s.keepers <= s.now or not stopped and not s.limited and not in_turn and (not waits or s.keeps <= s.now) then return false end
   local all = stopped or s.limited
   local list = redis.pcall('HGETALL', KEYS[6])
@@ -332,8 +348,9 @@ take = function(s, id, weight, slotted, lease_end, of)
     redis.call('ZADD', KEYS[4], slot, id)
     s.slots = true
   end
+  local k = s.only or R.key_of(s, id)
   s.token = math.max(s.token + 1, s.now)
-  s.used = s.used + weight
+  s.used, k.held, k.changed = s.used + weight, k.held + weight, true
   R.put(s, id, struct.pack(PERMIT, 'h', s.token, s.now, slot) .. of)
   R.extend(s, id, lease_end)
   return s.token, slot
@@ -348,50 +365,118 @@ end,
 -- forget removes a permit.
 forget = function(s, id)
   local weight, slot = R.shape(id)
-  s.used, s.settled, s.moved = s.used - weight, false, true
+  local k = s.only or R.key_of(s, id)
+  s.used, k.held, k.changed, s.settled, s.moved = s.used - weight, k.held - weight, true, false, true
   R.put(s, id, false)
   s.ends[id], s.removes = false, true
   if slot then
     R.begin(s)
     redis.call('ZREM', KEYS[4], id)
   end
+  R.stand(s, k)
 end,
 
--- enqueue puts a ticket into its place, and returns how many are before it.
--- A ticket that comes last, as most do, costs no call.
-enqueue = function(s, id, place)
-  if not s.tail then
-    R.write_waiters(s)
-    local list = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
-    if s.queued == 0 then s.new_waiters = true end
-    s.tail, s.tail_place = list[1] or '', tonumber(list[2] or -math.huge)
+-- enqueue puts a ticket into its place, and returns how many of its key are before it. A
+-- ticket that comes last, as most do, costs no call. Its key is to stand then.
+enqueue = function(s, k, id, place)
+  local last, line, member, score = k.n == 0, k.line, id, 0
+  if not last and not k.tail then k.tail, k.tail_place = R.last(s, k) end
+  if line == 3 then score = string.format(INTEGER, place) else member = R.member(k, id, place) end
+  local joins = s.joins[line] or {}
+  joins[#joins + 1], joins[#joins + 2], s.joins[line] = score, member, joins
+  if s.leaves[line] then s.leaves[line][member] = nil end -- it may have left in this step
+  if last then s.new_lines[line] = true end
+  s.queued, k.n, k.changed = s.queued + 1, k.n + 1, true
+  if last or k.head and (place < k.head_place or place == k.head_place and id < k.head) then k.head, k.head_place, k.heads = id, place, nil end
+  if last or place > k.tail_place or place == k.tail_place and id > k.tail then
+    k.tail, k.tail_place = id, place
+    return k.n - 1
   end
-  s.places[id] = nil -- it may have left in this step
-  local n = s.n_joins
-  s.joins[n + 1], s.joins[n + 2], s.n_joins = string.format(INTEGER, place), id, n + 2
-  s.queued = s.queued + 1
-  if place > s.tail_place or place == s.tail_place and id > s.tail then
-    s.tail, s.tail_place = id, place
-    if s.queued == 1 then s.head, s.head_place, s.settled = id, place, true end
-    return s.queued - 1
+  k.heads = nil -- it may belong among them
+  return R.position(s, k, id, place)
+end,
+
+-- unqueue takes a ticket out of its line. Its key is to stand then. One that is no ticket,
+-- which somebody else wrote there, was not counted: k is in whose line it was found.
+unqueue = function(s, id, k)
+  local _, place = R.ticket(s, id)
+  k = s.only or place and R.key_of(s, id) or k
+  if place then
+    R.put(s, id, false)
+    s.queued, k.n, k.changed = s.queued - 1, k.n - 1, true
   end
-  s.settled = false -- it may be the head
-  return R.position(s, id)
+  local leaves = s.leaves[k.line] or {}
+  leaves[k.line == 3 and id or place and R.member(k, id, place) or s.strange[id]], s.leaves[k.line] = false, leaves
+  if id == k.tail then k.tail = nil end
+  if id == k.head then
+    k.head, k.changed = nil, true
+    if k.heads then table.remove(k.heads, 1) end
+  else
+    k.heads = nil
+  end
 end,
 
 -- drop removes a ticket, and reports whether there was one.
 drop = function(s, id)
   if not R.ticket(s, id) then return false end
-  R.write_waiters(s) -- it may have joined in this step
+  local k = s.only or R.key_of(s, id)
   R.unqueue(s, id)
-  s.settled = false
+  R.stand(s, k)
   return true
 end,
 
--- position is where a ticket is in the queue.
-position = function(s, id)
-  R.write_waiters(s)
-  return redis.call('ZRANK', KEYS[3], id) or 0
+-- position is where a ticket is in the line of its key.
+position = function(s, k, id, place)
+  if id == k.head then return 0 end
+  R.write_lines(s)
+  if k.line == 3 then return redis.call('ZRANK', KEYS[3], id) or 0 end
+  return redis.call('ZLEXCOUNT', KEYS[10], '[' .. k.name .. '\0', '(' .. R.member(k, id, place))
+end,
+
+-- some are tickets of a key from one of them on, in order; or backwards, from the
+-- last one.
+some = function(s, k, from, n, backwards)
+  R.write_lines(s)
+  if k.line == 3 then return redis.call(backwards and 'ZREVRANGE' or 'ZRANGE', KEYS[3], from, from + n - 1) end
+  return R.some_named(s, k, from, n, backwards)
+end,
+
+-- last is the last ticket of a key, and its place.
+last = function(s, k)
+  if k.line == 10 then return R.last_named(s, k) end
+  R.write_lines(s)
+  local list = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')
+  return list[1] or '', tonumber(list[2] or -math.huge)
+end,
+
+-- head is the first ticket of a key, and its place. In the line of '' as many are read at once as
+-- there may be room for, and one more.
+head = function(s, k)
+  if k.head or k.n == 0 then return k.head, k.head_place end
+  k.changed = true
+  if k.line == 10 then
+    k.head, k.head_place = R.first_named(s, k)
+    return k.head, k.head_place
+  end
+  if not k.heads or not k.heads[1] then
+    k.heads = R.some(s, k, 0, math.max(1, math.min(s.limit - s.used + 1, k.n, 500)))
+    R.look_all(s, k.heads)
+  end
+  k.head = k.heads[1]
+  if k.head then
+    local _, place = R.ticket(s, k.head)
+    k.head_place = place or 0
+  end
+  return k.head, k.head_place
+end,
+
+-- stand puts a key where it belongs, after its head, its weight or its rule has changed.
+stand = function(s, k)
+  if not s.only then
+    R.move(s, k)
+  elseif k.head ~= s.front_head then
+    s.settled = false
+  end
 end,
 
 -- expire ends the permits whose lease is over. It leaves what is more than

@@ -26,7 +26,7 @@ look = function(s, id)
   local value = s.known[id]
   if value == nil then
     value = redis.call('HGET', KEYS[1], id)
-    if value and s.keyed then value = R.unwrap(s, id, value) end
+    if value and not s.only then value = R.unwrap(s, id, value) end
     s.known[id] = value
   end
   return value
@@ -40,16 +40,19 @@ look_all = function(s, list)
   if s.watcher ~= '' and s.known[s.watcher] == nil then missing[#missing + 1] = s.watcher end -- watch will ask
   if not missing[1] then return end
   for k, value in ipairs(redis.call('HMGET', KEYS[1], unpack(missing))) do
-    s.known[missing[k]] = value and s.keyed and R.unwrap(s, missing[k], value) or value
+    s.known[missing[k]] = value and not s.only and R.unwrap(s, missing[k], value) or value
   end
 end,
 
-put = function(s, id, value) s.known[id], s.changed[id] = value, true end,
-
--- put_new is put for an id that the state may not have: such are written first.
-put_new = function(s, id, value)
+-- put is what the state is to have of an id. new says that it had nothing: such are written first.
+put = function(s, id, value, new)
+  s.known[id] = value
+  if not new then
+    s.changed[id] = true
+    return
+  end
   local n = s.n_fields
-  s.known[id], s.fields[n + 1], s.fields[n + 2], s.n_fields = value, id, value, n + 2
+  s.fields[n + 1], s.fields[n + 2], s.n_fields = id, s.only and value or R.wrap(s, id, value), n + 2
 end,
 
 -- holder is 'h' or 'r' of a permit, its token and its slot.
@@ -73,17 +76,6 @@ ticket = function(s, id)
   return ticket_end, place, behind, insist
 end,
 
--- unqueue takes an id out of the queue. One that is no ticket, which somebody else
--- wrote there, was not counted.
-unqueue = function(s, id)
-  if R.ticket(s, id) then
-    R.put(s, id, false)
-    s.queued = s.queued - 1
-  end
-  s.places[id] = false
-  if id == s.tail then s.tail = nil end
-end,
-
 -- begin comes before a write that is not to holders. It refuses a foreign
 -- key; and it writes for those who must pass although the server's memory is
 -- full: after a first write the server refuses nothing.
@@ -92,7 +84,7 @@ begin = function(s)
   s.begun = true
   if s.pass then redis.call('ZREM', KEYS[2], ' ') else redis.call('ZCARD', KEYS[2]) end
   redis.call('ZCARD', KEYS[3])
-  if s.keyed then
+  if not s.only then
     if not s.read_turn then redis.call('ZCARD', KEYS[8]) end
     if not s.read_keys then redis.call('HLEN', KEYS[9]) end
     if not s.read_lines then redis.call('ZCARD', KEYS[10]) end
@@ -106,17 +98,13 @@ write_holders = function(s)
   s.ends = {}
 end,
 
-write_waiters = function(s)
-  if s.n_joins > 0 then
-    R.begin(s)
-    R.bulk('ZADD', KEYS[3], s.joins)
-    s.joins, s.n_joins = {}, 0
-  end
-  if next(s.places) then
-    R.begin(s)
-    R.write_zset(KEYS[3], s.places)
-    s.places = {}
-  end
+-- write_lines writes who has joined the lines of tickets, and who has left them.
+write_lines = function(s)
+  if not next(s.joins) and not next(s.leaves) then return end
+  R.begin(s)
+  for line, joins in pairs(s.joins) do R.bulk('ZADD', KEYS[line], joins) end
+  for line, leaves in pairs(s.leaves) do R.write_zset(KEYS[line], leaves) end
+  s.joins, s.leaves = {}, {}
 end,
 
 write_state = function(s)
@@ -124,7 +112,7 @@ write_state = function(s)
   for id in pairs(s.changed) do
     local value = s.known[id]
     if value then
-      fields[n + 1], fields[n + 2], n = id, s.keyed and R.wrap(s, id, value) or value, n + 2
+      fields[n + 1], fields[n + 2], n = id, s.only and value or R.wrap(s, id, value), n + 2
     else
       gone[#gone + 1] = id
     end
