@@ -354,7 +354,7 @@ type Notification struct {
 	Grants  []Grant
 	Ask     bool          // ask again now for every ticket
 	Renew   bool          // renew every permit now: an operator wants one back
-	Recheck time.Duration // if above 0: ask again for one ticket after that long
+	Recheck time.Duration // if above 0: ask again for one ticket after that long; see AtOnce
 	Recall  Recall        // an earlier Reply.Leave is over
 	Closed  bool          // the engine was closed: nothing can be renewed or granted any more
 }
@@ -367,6 +367,10 @@ const (
 	RecallKept Recall = iota + 1 // another client waits: Pass is left of Keep
 	RecallAll                    // the semaphore was paused, or its limit lowered: GiveBack
 )
+
+// AtOnce is the Recheck of a step that left something to the next one. Any call of the client goes
+// on with it.
+const AtOnce = time.Microsecond
 
 // Merge adds what another notification of the same client tells. Of two Rechecks
 // the earlier counts: a client that asks too early is told the later one again, and

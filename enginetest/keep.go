@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
 )
@@ -271,6 +272,35 @@ var keepTests = []test{
 				e.Errorf("%d callers of another client were served first", n)
 			}
 			e.release(p)
+		}
+	}},
+	{name: "a client with hundreds of tickets knows that it is alone, until it is not", run: func(e *env) {
+		alone := e.session()
+		holds := request(alone, 1, long)
+		e.ask(alone, holds, engine.Granted)
+		leave := func(kind engine.Kind, requests ...engine.Request) engine.Leave {
+			for i := range requests {
+				requests[i].Kind, requests[i].Wait = kind, true
+			}
+			reply, err := alone.Step(e.ctx(), engine.Call{Number: numbers.Add(1), Keep: long / 6, Requests: requests})
+			e.ok(err)
+			return reply.Leave
+		}
+		for range 3 {
+			var asks []engine.Request
+			for range 100 {
+				asks = append(asks, request(alone, 1, long))
+			}
+			if leave(engine.Ask, asks...) == engine.Pass {
+				e.Fatal("a client alone is told that others wait")
+			}
+		}
+		other := e.session()
+		waits := request(other, 1, long)
+		waits.Wait = true
+		e.ask(other, waits, engine.Queued)
+		if leave(engine.Renew, holds) == engine.Keep {
+			e.Error("a client may keep permits beside one that waits")
 		}
 	}},
 	{name: "passes do not starve others", run: func(e *env) {

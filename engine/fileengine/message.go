@@ -14,7 +14,7 @@ func (s *step) message(client string, n *engine.Notification) []byte {
 	w := &pack.Writer{B: make([]byte, 2, 128)}
 	w.Text(client)
 	if n != nil {
-		w.Bits(true, n.Ask, n.Renew)
+		w.Bits(true, n.Ask || n.Recheck > 0, n.Renew)
 		w.Uint(uint64(len(n.Grants)))
 		for _, g := range n.Grants {
 			w.ID(g.ID, client)

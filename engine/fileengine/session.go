@@ -120,7 +120,7 @@ func (s *session) deliver(n engine.Notification) {
 			grants = append(grants, g)
 		}
 	}
-	n.Grants, n.Recheck = grants, 0
+	n.Grants = grants
 	closed := s.closed
 	s.mu.Unlock()
 	if !closed && !n.Empty() {

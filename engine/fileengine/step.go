@@ -244,7 +244,7 @@ func (s *step) deliver() {
 			}
 		} else if !n.Empty() && s.reach(client) {
 			s.out[process].send(s.message(client, n))
-			if n.Ask && len(n.Grants) == 0 {
+			if (n.Ask || n.Recheck > 0) && len(n.Grants) == 0 {
 				delete(s.look, client) // asking is looking
 			}
 		}

@@ -117,7 +117,7 @@ func (c *crowd) step(d *direct, rs ...engine.Request) engine.Reply {
 			c.granted(d, rs[i].ID)
 		}
 	}
-	if c.hear(told{d, reply.Notification}) {
+	if len(c.hear(told{d, reply.Notification})) > 0 {
 		c.told <- told{d, engine.Notification{Ask: true}}
 	}
 	return reply
@@ -137,12 +137,19 @@ func (c *crowd) granted(d *direct, id engine.ID) {
 	c.waits[d] = slices.DeleteFunc(c.waits[d], func(other engine.ID) bool { return other == id })
 }
 
-// hear takes in a notification, and reports whether its client is to ask.
-func (c *crowd) hear(n told) bool {
+// hear takes in a notification, and returns for which tickets its client is to ask now: for all, or for one.
+func (c *crowd) hear(n told) []engine.ID {
 	for _, g := range n.Grants {
 		c.granted(n.who, g.ID)
 	}
-	return n.Ask
+	waits := c.waits[n.who]
+	if n.Ask {
+		return waits
+	}
+	if n.Recheck == engine.AtOnce && len(waits) > 0 {
+		return waits[:1]
+	}
+	return nil
 }
 
 // ask is one of a crowd's: neighbours in the queue are of different clients,
@@ -192,12 +199,13 @@ func (c *crowd) goOn(what string, done func() bool) (steps int) {
 	for !done() {
 		select {
 		case n := <-c.told:
-			if !c.hear(n) || len(c.waits[n.who]) == 0 {
+			ids := c.hear(n)
+			if len(ids) == 0 {
 				continue
 			}
 			queued, holders := c.queued(), c.holders()
 			var again []engine.Request
-			for _, id := range c.waits[n.who] {
+			for _, id := range ids {
 				r := n.who.request(engine.Ask, id.Number, time.Hour)
 				r.Wait, r.Again, r.Ticket = true, true, time.Hour
 				again = append(again, r)

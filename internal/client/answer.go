@@ -95,8 +95,10 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			// one, if that one's time was up.
 			c.began = sent
 			m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease, m.brief(c, answer.Lease))
-		case now >= c.valid || c.token != answer.Token:
+		case now >= c.valid:
 			m.lose(c, m.overdueReason(c))
+		case c.token != answer.Token:
+			m.lose(c, NotRenewed) // the engine has made another grant under this id
 		default: // the hand-off's notification came first
 			c.sent = sent
 			m.validUntil(c, max(c.valid, sent+answer.Lease-c.terms.Margin))

@@ -9,7 +9,7 @@ import (
 )
 
 // maxRequests bounds a call, and so how long it keeps the engine from others.
-const maxRequests = 500
+const maxRequests = 200
 
 // flight is the call that is on its way, and what the next ones need to know of
 // those before.

@@ -269,6 +269,62 @@ func TestTheWordToAskOvertakesTheFirstAnswer(t *testing.T) {
 	s.happened("queued limit denied")
 }
 
+// The engine's clock steps over the end of a hand-off that its client has just heard of, so that its ask has
+// another grant. The permit was not held for too long.
+func TestAnotherGrantIsNoHoldThatLastedTooLong(t *testing.T) {
+	s := begin(t, func(c *Config) { c.MaxHold = time.Second })
+	other := s.hold()
+	s.acquire()
+	s.answers(s.sends("ask1"))
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	s.later(10 * time.Second)
+	ask := s.sends("ask1")
+	s.told()
+	s.happened("queued granted")
+	reply := s.ledger.Step((s.now + time.Minute).Microseconds(), "me", engine.Client{}, ask)
+	s.m.Answer(s.now, reply)
+	if e := s.m.Events(); len(e) != 1 || e[0].Kind != Lost || e[0].Reason != NotRenewed {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A step grants so many tickets at the most, and has the next one asked for. Asking for all that
+// wait, after each such step, took Redis 50 times as long.
+func TestAHandOffOfManyGoesOnWithOneAskEach(t *testing.T) {
+	const n = 500
+	s := begin(t, nil)
+	other := s.hold()
+	for i := range n {
+		a := &Acquisition{Key: fmt.Sprint(i)}
+		s.m.Acquire(s.now, a, 1, true)
+	}
+	deliver := func() (requests int) {
+		for {
+			s.later(time.Millisecond)
+			c, ok := s.m.Next(s.now)
+			if !ok {
+				return requests
+			}
+			requests += len(c.Requests)
+			s.answers(c)
+		}
+	}
+	deliver()
+	s.other(engine.Request{Kind: engine.SetLimit, Limit: n})
+	s.told()
+	asks := deliver()
+	s.other(engine.Request{Kind: engine.Release, ID: other})
+	granted := 0
+	for _, e := range s.m.Events() {
+		if e.Kind == Granted {
+			granted++
+		}
+	}
+	if granted < n-1 || asks > n/16 {
+		t.Errorf("%d of %d granted, with %d asks", granted, n, asks)
+	}
+}
+
 // The timer fires between a notification and the answer that it overtook.
 func TestARenewalIsNotForgottenWhileTheAskTravels(t *testing.T) {
 	s := begin(t, nil)

@@ -28,7 +28,7 @@ func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
 
 // maxLooked is how many tickets are looked at for one of another client. That one of more
 // tickets is another's is taken for granted, so that the look does not take long.
-const maxLooked = 10_000
+const maxLooked = 1000
 
 // room reports whether each key that waits is at its cap.
 func (l *Ledger) room() bool { return len(l.keys.turn) == 0 }

@@ -28,7 +28,7 @@ func (l *Ledger) grant(now, upTo int64) {
 			return
 		}
 		if l.turns == 0 {
-			l.tell(t.via).Ask = true // and go on with that
+			l.goOn(t)
 			return
 		}
 		l.turns--
@@ -88,7 +88,10 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 		for i := len(k.queue) - 1; i >= 0 && l.turns > 0; i-- {
 			switch t := k.queue[i]; {
 			case !t.silent(now) && l.reach(t.via):
-				l.watcher, l.tell(t.via).Recheck = t.id, until(now, first)
+				l.watcher = t.id
+				if n := l.tell(t.via); n.Recheck == 0 {
+					n.Recheck = until(now, first)
+				}
 				return
 			case t.silent(now) || !t.insist:
 				l.drop(t.id)

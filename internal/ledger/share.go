@@ -209,7 +209,7 @@ func (l *Ledger) sweep() {
 	for len(ks.aside) > 0 && ks.aside[0].epoch != ks.epoch {
 		k := ks.aside[0]
 		if ks.swept == maxSwept {
-			l.tell(k.queue[0].via).Ask = true // and go on with that
+			l.goOn(k.queue[0])
 			return
 		}
 		ks.swept++

@@ -95,11 +95,11 @@ func (w *tenants) step(requests ...engine.Request) {
 	w.judge.Before(w.l)
 	reply := w.l.Step(w.now, "c", engine.Client{}, engine.Call{Number: w.calls, Requests: requests})
 	news := w.l.Notifications()
-	ask := reply.Notification.Ask
+	ask := reply.Notification.Ask || reply.Notification.Recheck == engine.AtOnce
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
 		grants = append(grants, n.Grants...)
-		ask = ask || n.Ask
+		ask = ask || n.Ask || n.Recheck == engine.AtOnce
 	}
 	for i, a := range reply.Answers {
 		if id := requests[i].ID; a.Status == engine.Granted && !had[id] {

@@ -71,15 +71,18 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 	}
 }
 
+// asks reports whether a notification has its client ask again now.
+func asks(n *engine.Notification) bool { return n.Ask || n.Recheck == engine.AtOnce }
+
 // shares looks whether a step keeps the order among keys.
 func (k *checker) shares(c engine.Call, grants []engine.Grant, reply engine.Reply, news map[string]*engine.Notification) {
 	w := k.w
 	if len(w.keys) == 0 || len(reply.Answers) < len(c.Requests) { // a late copy does nothing
 		return
 	}
-	told := reply.Notification.Ask || len(c.Requests) == 0 // then the engine itself has ended what is over
+	told := asks(&reply.Notification) || len(c.Requests) == 0 // then the engine itself has ended what is over
 	for _, n := range news {
-		told = told || n.Ask
+		told = told || asks(n)
 	}
 	fresh := slices.DeleteFunc(slices.Clone(grants), func(g engine.Grant) bool { return g.Token <= k.token || k.grants[g.Token] == g.ID })
 	if err := w.server.judge.After(w.server.ledger, c.Requests, fresh, told); err != nil {
@@ -131,10 +134,10 @@ func (k *checker) handedOn(c engine.Call, reply engine.Reply, news map[string]*e
 	l := k.w.server.ledger
 	limit, used, _ := l.Load()
 	head, waits := l.Next()
-	if !waits || l.Paused() || head.Weight > limit-used || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || reply.Notification.Ask {
+	if !waits || l.Paused() || head.Weight > limit-used || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
 		return
 	}
-	if n := news[head.Client]; n == nil || !n.Ask {
+	if n := news[head.Client]; n == nil || !asks(n) {
 		k.w.fail("wake-up: a step leaves %v in the queue with %d of %d held", head, used, limit)
 	}
 }

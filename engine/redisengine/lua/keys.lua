@@ -208,7 +208,7 @@ R.sweep = function(s)
     local k = R.key(s, list[1])
     if s.swept == MAX_SWEPT then
       local head = R.head(s, k)
-      if head then R.tell(s, (R.via(s, head))).ask = true end -- and go on with that
+      if head then R.tell(s, (R.via(s, head))).recheck = 1 end -- and go on with that
       return
     end
     s.swept = s.swept + 1

@@ -170,7 +170,7 @@ grant = function(s, up_to)
       end
       local who, value = (R.via(s, id)), s.known[id]
       if s.turns == 0 then
-        R.tell(s, who).ask = true -- and go on with that
+        R.tell(s, who).recheck = 1 -- and go on with that
         s.settled, s.front, s.front_head = true, k, id
         return
       end
@@ -216,7 +216,8 @@ watch = function(s)
           if s.turns == 0 then break end
           local ticket, _, _, insist = R.ticket(s, id)
           if (ticket or 0) > s.now and R.reach(s, (R.via(s, id))) then
-            s.watcher, R.tell(s, (R.via(s, id))).recheck = id, math.max(1, first - s.now)
+            local news = R.tell(s, (R.via(s, id)))
+            s.watcher, news.recheck = id, news.recheck or math.max(1, first - s.now)
             return
           elseif (ticket or 0) > s.now and insist == 1 then
             passed = passed + 1
@@ -280,12 +281,14 @@ stopped = function(s) return s.limit == 0 or s.paused or s.used > s.limit end,
 others_wait = function(s)
   if s.settled and R.client(s.front_head) ~= s.caller or s.queued > MAX_LOOKED then return s.queued > 0 end
   R.write_lines(s)
-  for _, key in ipairs({KEYS[3], not s.only and KEYS[10] or nil}) do
+  local own, size = s.caller .. '-', #s.caller + 1
+  for line = 3, s.only and 3 or 10, 7 do
     local from, list = 0, nil
     repeat
-      list = redis.call('ZRANGE', key, from, from + 99)
+      list = redis.call('ZRANGE', KEYS[line], from, from + 99)
       for _, member in ipairs(list) do
-        if R.client(key == KEYS[3] and member or R.id_in(member)) ~= s.caller then return true end
+        local at = line == 10 and (string.find(member, '\0', 1, true) or 0) + 9 or 1
+        if string.sub(member, at, at + size - 1) ~= own then return true end
       end
       from = from + 100
     until not list[100]

@@ -98,7 +98,7 @@ local MAX_TURNS = 32
 local MAX_ENDS = 128 -- so many leases
 local MAX_TOLD = 128 -- so many keepers are told
 local MAX_SWEPT = 128 -- so many keys look at a changed cap
-local MAX_LOOKED = 10000 -- so many tickets are looked at for one of another client
+local MAX_LOOKED = 1000 -- so many tickets are looked at for one of another client
 
 local IDLE = 60000000     -- how long beyond a lease the keys live at the least
 local FENCED = 3600000000 -- how long after a fence late calls are refused
