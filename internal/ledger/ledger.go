@@ -91,17 +91,22 @@ type Ledger struct {
 	alarm   int64
 	watcher engine.ID
 
-	limited bool // the step at hand has changed the limit
-
-	caller string               // of the step at hand
-	turns  int                  // how many tickets it may still grant or drop
-	behind bool                 // it left leases that are over to the next step
-	handed map[engine.ID]string // what it granted, and the client that it told
+	step
+	behind bool // the last step left leases that are over to the next one
 	news   map[string]*engine.Notification
 
 	// Memory to be used again.
 	blank     []engine.Answer
 	forgotten []*holder
+}
+
+// step is what lives for one step.
+type step struct {
+	caller  string
+	turns   int                  // how many tickets it may still grant or drop
+	swept   int                  // how many keys that stand aside it has looked at
+	limited bool                 // it has changed a limit or a cap
+	handed  map[engine.ID]string // what it granted, and the client that it told
 }
 
 // owner is whose a permit or a ticket is.
@@ -206,11 +211,11 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 
 // begin begins a step of a client's, or of nobody's.
 func (l *Ledger) begin(caller string) {
-	l.caller, l.turns, l.limited, l.keys.swept = caller, maxTurns, false, 0
+	clear(l.handed)
+	l.step = step{caller: caller, turns: maxTurns, handed: l.handed}
 	if l.handed == nil {
 		l.handed = map[engine.ID]string{}
 	}
-	clear(l.handed)
 }
 
 // answers is memory for n answers. Small calls share an allocation.

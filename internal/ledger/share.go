@@ -62,7 +62,6 @@ type keyed struct {
 	time  int64 // virtual: the largest tag that was served
 	seq   int64 // the last one given
 	epoch int   // grows whenever perKey changes
-	swept int   // how many of those aside this step has looked at
 }
 
 // key finds a key, or makes it.
@@ -208,11 +207,11 @@ func (l *Ledger) sweep() {
 	ks := &l.keys
 	for len(ks.aside) > 0 && ks.aside[0].epoch != ks.epoch {
 		k := ks.aside[0]
-		if ks.swept == maxSwept {
+		if l.swept == maxSwept {
 			l.goOn(k.queue[0])
 			return
 		}
-		ks.swept++
+		l.swept++
 		l.stand(k)
 	}
 }
