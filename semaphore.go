@@ -348,14 +348,18 @@ func logLimit(e LimitDiffers) {
 func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, MinLease/2) }
 
 // Close ends every wait with ErrClosed, ends the contexts of the permits still
-// held, gives them back and waits for that to finish, for a lease at most. The
-// engine stays open. Further calls fail with ErrClosed; closing again does
-// nothing.
-func (s *Semaphore) Close() error {
+// held, and gives them back. That takes three seconds at most, or a lease if that is
+// shorter: what Close could not give back returns with its lease. If the engine is away and has
+// nothing of this Semaphore, Close returns at once. The engine stays open. Further calls
+// fail with ErrClosed; closing again does nothing.
+func (s *Semaphore) Close() error { return s.close(context.Background()) }
+
+// close is Close. Once ctx has ended, it has a moment for a last call.
+func (s *Semaphore) close(ctx context.Context) error {
 	if s.adapt != nil {
-		s.adapt.close()
+		defer s.adapt.close(ctx)()
 	}
-	return s.loop.Close(s.options.Lease, func(now time.Duration) {
+	return s.loop.Close(ctx, func(now time.Duration) {
 		var held []*client.Acquisition
 		m := s.loop.Machine
 		m.EachPermit(func(a *client.Acquisition) { held = append(held, a) })
