@@ -354,6 +354,16 @@ func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, 
 // fail with ErrClosed; closing again does nothing.
 func (s *Semaphore) Close() error { return s.close(context.Background()) }
 
+// Shutdown closes the Semaphore without taking a permit from a holder. From its call on every
+// wait, and every further Acquire, fails with ErrClosed. Permits are held and renewed until
+// they are released, or until ctx ends. Then Shutdown closes the Semaphore as Close does. Once
+// ctx has ended, that takes 250 ms at most. The error is ctx's if ctx ended first, and else
+// nil. Close ends a Shutdown at once.
+func (s *Semaphore) Shutdown(ctx context.Context) error {
+	err := s.loop.Refuse(ctx)
+	return cmp.Or(err, s.close(ctx))
+}
+
 // close is Close. Once ctx has ended, it has a moment for a last call.
 func (s *Semaphore) close(ctx context.Context) error {
 	if s.adapt != nil {

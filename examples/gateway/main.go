@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,7 +34,7 @@ func main() {
 	addr := flag.String("redis", "", "share the caps through Redis at this address")
 	caps := flag.String("cap", "large=2,small=4", "requests at once for each model")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := start(ctx, *listen, *upstream, *addr, *caps); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
@@ -67,7 +68,7 @@ func start(ctx context.Context, listen, upstream, addr, caps string) error {
 	context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		stopped <- server.Shutdown(ending)
+		stopped <- g.shutdown(ending, server)
 	})
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err

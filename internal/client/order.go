@@ -20,7 +20,7 @@ type Order struct {
 	claim    *claim        // of a renewal
 	came     time.Duration // when it was given
 	owed     bool          // it is repeated until it is answered
-	known    bool          // owed: the engine is known to have what it gives back
+	known    bool          // owed: the engine has said that it has this ticket or permit
 	unsure   bool          // an attempt failed with unknown outcome
 	told     bool          // its owner has the answer, or does not want it
 }

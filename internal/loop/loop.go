@@ -73,6 +73,8 @@ type Loop struct {
 	after     []func()      // to be called then
 	closed    bool
 	drained   chan struct{} // closed when Close need not wait any longer
+	unheld    chan struct{} // closed when no caller has a permit any more; nil before Refuse
+	empty     bool          // it is closed
 	deadlines Deadlines
 }
 
@@ -270,6 +272,10 @@ func (l *Loop) Settle(now time.Duration) {
 		close(l.drained)
 		l.drained = nil
 	}
+	if l.unheld != nil && !l.empty && l.Machine.Unused() {
+		close(l.unheld)
+		l.empty = true
+	}
 	l.Unlock()
 	for _, f := range first {
 		f()
@@ -408,6 +414,28 @@ func (l *Loop) Named(op string, err error) error {
 }
 
 func (l *Loop) closedError() error { return fmt.Errorf("%w: %q", engine.ErrClosed, l.name) }
+
+// Refuse ends all waits, refuses all further wishes, and waits until no caller has a permit any
+// more, or ctx ends. It fails with ctx's error then. Close ends it as well.
+func (l *Loop) Refuse(ctx context.Context) error {
+	l.Lock()
+	if l.unheld == nil {
+		l.unheld = make(chan struct{})
+		l.Machine.Close()
+	}
+	l.Start(l.Now())
+	select {
+	case <-l.unheld:
+		return nil
+	default:
+	}
+	select {
+	case <-l.unheld:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // Close closes the machine, has release say what becomes of the permits, with the lock
 // held, sends what is owed to the engine, and closes the session. It takes three seconds or a
