@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// NestedError says that a caller asked for weight that its own permits keep from it: the
-// context of the Acquire is, or comes from, that of a permit of the same semaphore, which is
-// held still. Such a wait would never end. Nothing was changed. To wait for a permit beside the
-// one that is held, acquire under a context that is not the permit's.
+// NestedError says that an acquisition would wait for its own caller: its context comes from
+// Permit.Context or Do of the same semaphore, those permits are still held, and the limit has
+// no room for the new weight beside them. Nothing was changed. Work that outlives those permits
+// acquires under a context of its own.
 type NestedError struct {
 	Name   string // of the semaphore
 	Permit string // the id of the innermost of those that the context holds

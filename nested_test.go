@@ -177,7 +177,7 @@ func TestEnginesThatCannotBeCompared(t *testing.T) {
 	})
 }
 
-// The context of a permit costs three allocations, and whoever asks what it holds none.
+// The context of a permit costs three allocations. A look at what it holds costs none.
 func TestWhatAPermitsContextCosts(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		expect.OK(t, operator(t, e).SetLimit(t.Context(), 2))
