@@ -67,7 +67,7 @@ func OfN(s *sema.Semaphore, n int) Limiter {
 	return Limiter{Name: s.Name(), Acquire: permits(acquire), State: s.State}
 }
 
-// All has every request ask the same semaphore. It panics if s is nil.
+// All limits all requests by the same semaphore. It panics if s is nil.
 func All(s *sema.Semaphore) func(*http.Request) Limiter {
 	l := Of(s)
 	return func(*http.Request) Limiter { return l }
