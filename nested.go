@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// NestedError says that an acquisition would wait for its own caller: its context comes from
-// Permit.Context or Do of the same semaphore, those permits are still held, and the limit has
+// NestedError says that an acquisition would wait for its own caller. Its context comes from
+// Permit.Context or Do of the same semaphore, and those permits are still held. The limit has
 // no room for the new weight beside them. Nothing was changed. Work that outlives those permits
 // acquires under a context of its own.
 type NestedError struct {
