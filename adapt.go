@@ -36,9 +36,6 @@ const (
 	controlLease  = 5 * time.Second
 )
 
-// lastReport bounds what Close takes for it.
-const lastReport = time.Second
-
 // reportEvery is how far two reports of a process are apart.
 const reportEvery = adapt.Window / 4
 
@@ -151,32 +148,37 @@ func (a *adapting) report() {
 			l.Unlock()
 			continue
 		}
-		a.reported = a.totals
-		totals := a.totals
-		last = &loop.Waiter{}
-		now := l.Now()
-		l.Machine.Do(now, &client.Order{Owner: last}, engine.Request{Kind: engine.Report, Totals: &totals})
-		l.Start(now)
+		last = a.tell()
 	}
 }
 
-// close ends both, and says how the last holds went.
-func (a *adapting) close() {
+// tell tells the engine how holds have gone. It is called with the loop's lock held and
+// returns without.
+func (a *adapting) tell() *loop.Waiter {
+	l, told, totals := &a.sem.loop, &loop.Waiter{}, a.totals
+	a.reported = totals
+	now := l.Now()
+	l.Machine.Do(now, &client.Order{Owner: told}, engine.Request{Kind: engine.Report, Totals: &totals})
+	l.Start(now)
+	return told
+}
+
+// close ends both, and says how the last holds went, unless the engine is away. The answer is
+// for the loop's Close to wait for. ended waits until nothing runs any more.
+func (a *adapting) close(ctx context.Context) (ended func()) {
 	a.stop()
 	a.begin.Do(func() {})
-	a.all.Wait()
-	a.sem.loop.Lock()
-	totals, news := a.totals, a.totals != a.reported
-	a.reported = totals
-	a.sem.loop.Unlock()
-	if news {
-		ctx, cancel := context.WithTimeout(context.Background(), lastReport)
-		defer cancel()
-		_, _ = a.sem.loop.Ask(ctx, "report", engine.Request{Kind: engine.Report, Totals: &totals})
-	}
 	if a.control != nil {
-		_ = a.control.leader.Close()
+		a.all.Go(func() { _ = a.control.leader.close(ctx) })
 	}
+	l := &a.sem.loop
+	l.Lock()
+	if a.totals != a.reported && l.Machine.LastError() == nil && !l.Closed() {
+		a.tell()
+	} else {
+		l.Unlock()
+	}
+	return a.all.Wait
 }
 
 // control decides about the limit while this process is the one that does.

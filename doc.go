@@ -34,7 +34,8 @@
 //     context ended. Say "busy", try later;
 //   - a [*WeightError]: more was asked for than the limit, and would never be granted;
 //   - [ErrClosed]: the program is shutting down;
-//   - an [*ArgumentError] or a [*LimitError]: a mistake in the program or its deployment.
+//   - an [*ArgumentError], a [*LimitError] or a [*NestedError]: a mistake in the program or its
+//     deployment.
 //
 // A permit that was lost ends its contexts with [ErrLost] as their cause; [ErrRevoked] and
 // [ErrHeldTooLong] are an ErrLost that says why. Each error names its semaphore, or the

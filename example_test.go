@@ -52,6 +52,29 @@ func ExampleSemaphore_Do() {
 	// <nil>
 }
 
+// A program that is told to stop lets what runs end, and refuses what waits.
+func ExampleSemaphore_Shutdown() {
+	sem, _ := sema.New(memengine.New(), "reports", 1, nil)
+	permit, _ := sem.Acquire(context.Background())
+	waits := make(chan error)
+	go func() {
+		_, err := sem.Acquire(context.Background())
+		waits <- err
+	}()
+	go func() {
+		fmt.Println("the one that waits:", <-waits)
+		fmt.Println("the one that works:", permit.Err())
+		_ = permit.Release()
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fmt.Println(sem.Shutdown(ctx))
+	// Output:
+	// the one that waits: sema: closed: "reports"
+	// the one that works: <nil>
+	// <nil>
+}
+
 func ExampleSemaphore_TryAcquire() {
 	ctx := context.Background()
 	sem, _ := sema.New(memengine.New(), "db", 1, nil)

@@ -102,8 +102,8 @@ func (a *handles) tryUse(name string) (*handle, <-chan struct{}, error) {
 }
 
 // makeRoom sees to it that one more may be open. What is being closed does not
-// count, but there is no more of it than may be open: an engine that is out of
-// reach has a close take up to a lease. The channel is for those who have to wait
+// count, but there is no more of it than may be open: with an engine that is out of
+// reach, a close takes up to three seconds. The channel is for those who have to wait
 // for that. The lock is held.
 func (a *handles) makeRoom(name string) (gone <-chan struct{}, err error) {
 	if len(a.open) < a.most {

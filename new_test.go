@@ -7,6 +7,7 @@ import (
 
 	"sema"
 	"sema/engine/memengine"
+	"sema/engine/redisengine"
 )
 
 // The engine may notify of its end while New is still at it. Whatever is done
@@ -40,5 +41,22 @@ func TestNewWhileTheEngineCloses(t *testing.T) {
 		}
 		all.Go(func() { ended("closing the engine", e.Close()) })
 		all.Wait()
+	}
+}
+
+// An engine that could not be made is refused at once, not at the first call.
+func TestAnEngineThatIsNone(t *testing.T) {
+	for name, e := range map[string]sema.Engine{"nil": nil, "memengine": (*memengine.Engine)(nil), "redisengine": (*redisengine.Engine)(nil)} {
+		for what, try := range map[string]func() error{
+			"New":     func() error { _, err := sema.New(e, "x", 1, nil); return err },
+			"Operate": func() error { _, err := sema.Operate(e, "x"); return err },
+			"NewKeys": func() error { _, err := sema.NewKeys(e, "x", 1, nil); return err },
+			"Control": func() error { return sema.Control(t.Context(), e, "x", sema.Adapt{Min: 1, Max: 2}, nil) },
+		} {
+			var refused *sema.ArgumentError
+			if err := try(); !errors.As(err, &refused) || refused.What != "engine" || refused.Value != nil {
+				t.Errorf("%s of a nil engine, %s: %v", what, name, err)
+			}
+		}
 	}
 }

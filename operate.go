@@ -136,6 +136,6 @@ func (o *Operator) do(ctx context.Context, op string, r engine.Request) error {
 
 func (o *Operator) absent() error { return named(ErrNotFound, o.s.name) }
 
-// Close waits for a call that is under way, for half a minute at most. The engine
+// Close waits for a call that is under way, for three seconds at most. The engine
 // stays open. Closing again does nothing.
 func (o *Operator) Close() error { return o.s.Close() }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"sema/engine"
@@ -35,7 +36,8 @@ type (
 // it: it is safe for concurrent use, and its permits and waits share calls.
 type Semaphore struct {
 	name    string
-	limit   int // as given to New
+	engine  Engine // nil: it cannot be compared
+	limit   int    // as given to New
 	options Options
 	loop    loop.Loop
 
@@ -77,6 +79,9 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 		return nil, err
 	}
 	s := &Semaphore{name: name, limit: limit, options: o, unavailable: named(ErrUnavailable, name), released: named(ErrReleased, name)}
+	if reflect.ValueOf(e).Comparable() {
+		s.engine = e
+	}
 	owner := loop.Owner{Observe: s.observe, Tick: s.takeUp, Ticked: s.watch}
 	config := func(session engine.Session) client.Config { return o.machine(session, limit) }
 	who := engine.Self(o.Label)
@@ -96,12 +101,11 @@ func (s *Semaphore) Name() string { return s.name }
 func (s *Semaphore) String() string {
 	s.loop.Lock()
 	defer s.loop.Unlock()
-	limit := s.limit
-	if stored := s.loop.Machine.Stored(); stored != 0 {
-		limit = stored
-	}
-	return fmt.Sprintf("sema.Semaphore(%q, limit %d)", s.name, limit)
+	return fmt.Sprintf("sema.Semaphore(%q, limit %d)", s.name, s.seen())
 }
+
+// seen is the limit as last seen, or the one given to New. The lock is held.
+func (s *Semaphore) seen() int { return cmp.Or(s.loop.Machine.Stored(), s.limit) }
 
 // Acquire is AcquireN with weight 1.
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, "", 1, true) }
@@ -114,7 +118,9 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acq
 // error is ErrUnavailable and ctx's own error at once. A first attempt that
 // does not reach the engine fails after three seconds with an *EngineError;
 // once queued, a wait lasts through an outage of up to one lease. Options.Patient
-// takes both bounds away. On any error nothing is held.
+// takes both bounds away. Under the context of a permit of this semaphore, a wait that the
+// permit itself would keep from ending fails at once, with a *NestedError. On any error
+// nothing is held.
 func (s *Semaphore) AcquireN(ctx context.Context, n int) (*Permit, error) {
 	return s.acquire(ctx, "", n, true)
 }
@@ -136,6 +142,11 @@ func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (
 	}
 	if ctx.Err() != nil {
 		return nil, s.inVain(ctx)
+	}
+	if wait {
+		if err := s.nested(ctx, n); err != nil {
+			return nil, err
+		}
 	}
 	p := s.newPermit()
 	p.h.Key = key
@@ -348,14 +359,28 @@ func logLimit(e LimitDiffers) {
 func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, MinLease/2) }
 
 // Close ends every wait with ErrClosed, ends the contexts of the permits still
-// held, gives them back and waits for that to finish, for a lease at most. The
-// engine stays open. Further calls fail with ErrClosed; closing again does
-// nothing.
-func (s *Semaphore) Close() error {
+// held, and gives them back. That takes three seconds at most, or a lease if that is
+// shorter: what Close could not give back returns with its lease. If the engine is away and has
+// nothing of this Semaphore, Close returns at once. The engine stays open. Further calls
+// fail with ErrClosed; closing again does nothing.
+func (s *Semaphore) Close() error { return s.close(context.Background()) }
+
+// Shutdown closes the Semaphore without taking a permit from a holder. From its call on every
+// wait, and every further Acquire, fails with ErrClosed. Permits are held and renewed until
+// they are released, or until ctx ends. Then Shutdown closes the Semaphore as Close does. Once
+// ctx has ended, that takes 250 ms at most. The error is ctx's if ctx ended first, and else
+// nil. Close ends a Shutdown at once.
+func (s *Semaphore) Shutdown(ctx context.Context) error {
+	err := s.loop.Refuse(ctx)
+	return cmp.Or(err, s.close(ctx))
+}
+
+// close is Close. Once ctx has ended, it has a moment for a last call.
+func (s *Semaphore) close(ctx context.Context) error {
 	if s.adapt != nil {
-		s.adapt.close()
+		defer s.adapt.close(ctx)()
 	}
-	return s.loop.Close(s.options.Lease, func(now time.Duration) {
+	return s.loop.Close(ctx, func(now time.Duration) {
 		var held []*client.Acquisition
 		m := s.loop.Machine
 		m.EachPermit(func(a *client.Acquisition) { held = append(held, a) })

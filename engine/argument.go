@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -66,10 +67,10 @@ func ValidateName(name string) error {
 // The error is an *ArgumentError.
 func ValidateLimit(limit int) error { return ValidateRange("", "limit", limit, 1, MaxLimit) }
 
-// Validate says whether there is an engine. The error is an *ArgumentError of a
-// package ("" means "sema").
+// Validate says whether there is an engine: a nil pointer is none. The error is an
+// *ArgumentError of a package ("" means "sema").
 func Validate(pkg string, e Engine) error {
-	if e == nil {
+	if v := reflect.ValueOf(e); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &ArgumentError{Package: pkg, What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
 	}
 	return nil

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Timed is a context that ends at its deadline and not before. An engine whose
-// connections heed deadlines need not watch it.
+// Timed is a context that ends at its deadline, and before it only when its caller closes the
+// session. An engine whose connections heed deadlines need not watch it.
 type Timed struct {
 	context.Context
 	cancel context.CancelFunc // never called

@@ -52,6 +52,23 @@ var leakTests = []test{
 		e.ok(s.Close())
 		e.empty(e.sem(2, nil), 2)
 	}},
+	{name: "shutting down refuses waiters and lets holders end", run: func(e *env) {
+		s := e.sem(1, nil)
+		p := e.acquire(s, 1)
+		w := e.queue(s, 1)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Shutdown(e.ctx()) }()
+		if <-w.got != nil {
+			e.Fatal("granted by shutting down")
+		}
+		e.is(w.err, sema.ErrClosed)
+		_, err := s.Acquire(e.ctx())
+		e.is(err, sema.ErrClosed)
+		e.ok(p.Renew(e.ctx()))
+		e.ok(p.Release())
+		e.ok(<-ended)
+		e.empty(e.sem(1, nil), 1)
+	}},
 	{name: "lost permits may be released while the semaphore closes", run: func(e *env) {
 		for range 20 {
 			e.name += "." // what Close overtakes ends with its lease

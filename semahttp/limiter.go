@@ -44,37 +44,59 @@ type Permit interface {
 	Release() error
 }
 
-// Of is a semaphore as a Limiter.
+// given panics if an argument of a constructor is nil, with the *sema.ArgumentError that says so.
+func given(is bool, what, want string) {
+	if !is {
+		panic(invalid(what, nil, want))
+	}
+}
+
+// What constructors want that do not take nil.
+const (
+	aSemaphore = "a semaphore, such as sema.New makes"
+	aFunction  = "a function"
+)
+
+// Of is a semaphore as a Limiter. It panics if s is nil.
 func Of(s *sema.Semaphore) Limiter { return OfN(s, 1) }
 
-// OfN is a semaphore as a Limiter for a request of weight n.
+// OfN is a semaphore as a Limiter for a request of weight n. It panics if s is nil.
 func OfN(s *sema.Semaphore, n int) Limiter {
+	given(s != nil, "semaphore", aSemaphore)
 	acquire := func(ctx context.Context) (*sema.Permit, error) { return s.AcquireN(ctx, n) }
 	return Limiter{Name: s.Name(), Acquire: permits(acquire), State: s.State}
 }
 
-// All has every request ask the same semaphore.
+// All limits all requests by the same semaphore. It panics if s is nil.
 func All(s *sema.Semaphore) func(*http.Request) Limiter {
 	l := Of(s)
 	return func(*http.Request) Limiter { return l }
 }
 
 // AllN is All for requests of different weights. A Handler answers 400 Bad Request
-// to one whose weight is none, 413 Content Too Large to one above the limit.
+// to one whose weight is none, 413 Content Too Large to one above the limit. It panics if an
+// argument is nil.
 func AllN(s *sema.Semaphore, weight func(*http.Request) int) func(*http.Request) Limiter {
+	given(s != nil, "semaphore", aSemaphore)
+	given(weight != nil, "weight", aFunction)
 	return func(r *http.Request) Limiter { return OfN(s, weight(r)) }
 }
 
 // PerKey has every request ask the same semaphore, shared among the requests' keys: a
 // tenant, a user, a model. With sema.Options.PerKey each key has a limit of its own as
 // well. Keys come from authentication: see sema.Semaphore.For. A key that cannot be one,
-// such as an empty one, is the client's mistake: a Handler answers 400 Bad Request.
+// such as an empty one, is the client's mistake: a Handler answers 400 Bad Request. It panics if
+// an argument is nil.
 func PerKey(s *sema.Semaphore, key func(*http.Request) string) func(*http.Request) Limiter {
 	return PerKeyN(s, key, func(*http.Request) int { return 1 })
 }
 
-// PerKeyN is PerKey for requests of different weights. Weights are as for AllN.
+// PerKeyN is PerKey for requests of different weights. Weights are as for AllN. It panics if an
+// argument is nil.
 func PerKeyN(s *sema.Semaphore, key func(*http.Request) string, weight func(*http.Request) int) func(*http.Request) Limiter {
+	given(s != nil, "semaphore", aSemaphore)
+	given(key != nil, "key", aFunction)
+	given(weight != nil, "weight", aFunction)
 	var seen look
 	return func(r *http.Request) Limiter {
 		k, n := s.For(key(r)), weight(r)
@@ -85,7 +107,7 @@ func PerKeyN(s *sema.Semaphore, key func(*http.Request) string, weight func(*htt
 }
 
 // ByHost has every request ask acquire for a permit under its [Host]. It may be
-// the method Acquire of a *sema.Keys.
+// the method Acquire of a *sema.Keys. It panics if acquire is nil.
 func ByHost[P Permit](acquire func(ctx context.Context, host string) (P, error)) func(*http.Request) Limiter {
 	return ByKey(Host, acquire)
 }
@@ -94,15 +116,19 @@ func ByHost[P Permit](acquire func(ctx context.Context, host string) (P, error))
 // tenant, a model, a host. A request whose key is empty is not limited.
 //
 // Acquire may be the method Acquire of a *sema.Keys. A key that this refuses is
-// the client's mistake: a Handler answers 400 Bad Request.
+// the client's mistake: a Handler answers 400 Bad Request. ByKey panics if an argument is nil.
 func ByKey[P Permit](key func(*http.Request) string, acquire func(ctx context.Context, key string) (P, error)) func(*http.Request) Limiter {
+	given(acquire != nil, "acquire", aFunction)
 	one := func(*http.Request) int { return 1 }
 	return ByKeyN(key, one, func(ctx context.Context, key string, _ int) (P, error) { return acquire(ctx, key) })
 }
 
 // ByKeyN is ByKey for requests of different weights, with acquire such as the method
-// AcquireN of a *sema.Keys. Weights are as for AllN.
+// AcquireN of a *sema.Keys. Weights are as for AllN. It panics if an argument is nil.
 func ByKeyN[P Permit](key func(*http.Request) string, weight func(*http.Request) int, acquire func(ctx context.Context, key string, n int) (P, error)) func(*http.Request) Limiter {
+	given(key != nil, "key", aFunction)
+	given(weight != nil, "weight", aFunction)
+	given(acquire != nil, "acquire", aFunction)
 	return func(r *http.Request) Limiter {
 		k := key(r)
 		if k == "" {

@@ -88,3 +88,46 @@ func TestValuesOutOfRange(t *testing.T) {
 		}
 	}
 }
+
+// A constructor that is given nothing panics at once, and says what it wants.
+func TestConstructorsWantTheirArguments(t *testing.T) {
+	sem, err := sema.New(memengine.New(), "x", 1, nil)
+	expect.OK(t, err)
+	defer func() { expect.OK(t, sem.Close()) }()
+	key := func(*http.Request) string { return "a" }
+	one := func(*http.Request) int { return 1 }
+	var acquire func(context.Context, string) (*sema.Permit, error)
+	var acquireN func(context.Context, string, int) (*sema.Permit, error)
+	some := func(context.Context, string) (*sema.Permit, error) { return nil, nil }
+	someN := func(context.Context, string, int) (*sema.Permit, error) { return nil, nil }
+	for _, c := range []struct {
+		what string
+		make func()
+	}{
+		{"semaphore", func() { semahttp.Of(nil) }},
+		{"semaphore", func() { semahttp.OfN(nil, 1) }},
+		{"semaphore", func() { semahttp.All(nil) }},
+		{"semaphore", func() { semahttp.AllN(nil, one) }},
+		{"weight", func() { semahttp.AllN(sem, nil) }},
+		{"semaphore", func() { semahttp.PerKey(nil, key) }},
+		{"key", func() { semahttp.PerKey(sem, nil) }},
+		{"semaphore", func() { semahttp.PerKeyN(nil, key, one) }},
+		{"weight", func() { semahttp.PerKeyN(sem, key, nil) }},
+		{"acquire", func() { semahttp.ByHost(acquire) }},
+		{"acquire", func() { semahttp.ByKey(key, acquire) }},
+		{"key", func() { semahttp.ByKey(nil, some) }},
+		{"acquire", func() { semahttp.ByKeyN(key, one, acquireN) }},
+		{"key", func() { semahttp.ByKeyN(nil, one, someN) }},
+		{"weight", func() { semahttp.ByKeyN(key, nil, someN) }},
+	} {
+		func() {
+			defer func() {
+				refused, ok := recover().(*sema.ArgumentError)
+				if !ok || refused.Package != "semahttp" || refused.What != c.what || refused.Value != nil {
+					t.Errorf("%+v; want the panic of an *ArgumentError about the %s", refused, c.what)
+				}
+			}()
+			c.make()
+		}()
+	}
+}

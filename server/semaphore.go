@@ -164,7 +164,7 @@ func (x *semaphore) stopped(ctx context.Context) bool {
 // close sends what is owed to the engine, and closes the session. The permits of
 // callers stay theirs.
 func (x *semaphore) close() {
-	_ = x.loop.Close(stepTime, func(time.Duration) { x.names.Forget() })
+	_ = x.loop.Close(context.Background(), func(time.Duration) { x.names.Forget() })
 }
 
 // sweep closes the sessions of semaphores that nobody uses.

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"sema"
 	"sema/engine/memengine"
@@ -49,6 +50,7 @@ func openEngine(addr string) (sema.Engine, error) {
 	if addr == "" {
 		return memengine.New(), nil
 	}
+	logging.Disable() // what matters comes as an error of sema
 	return redisengine.New(redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}), nil)
 }
 

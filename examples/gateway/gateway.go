@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"time"
 
 	"sema"
@@ -82,6 +83,18 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(context.WithValue(r.Context(), modelKey{}, sem))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	g.limited.ServeHTTP(w, r)
+}
+
+// shutdown answers waiting and new requests with 503. Answers that stream go on to
+// their last token, or until ctx ends.
+func (g *gateway) shutdown(ctx context.Context, server *http.Server) error {
+	var all sync.WaitGroup
+	for _, sem := range g.models {
+		all.Go(func() { _ = sem.Shutdown(ctx) }) // ctx ends for the server as well
+	}
+	err := server.Shutdown(ctx)
+	all.Wait()
+	return err
 }
 
 func (g *gateway) close() {

@@ -18,9 +18,11 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"sema"
 	"sema/engine/memengine"
@@ -33,7 +35,7 @@ func main() {
 	addr := flag.String("redis", "", "share the caps through Redis at this address")
 	caps := flag.String("cap", "large=2,small=4", "requests at once for each model")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := start(ctx, *listen, *upstream, *addr, *caps); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
@@ -67,7 +69,7 @@ func start(ctx context.Context, listen, upstream, addr, caps string) error {
 	context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		stopped <- server.Shutdown(ending)
+		stopped <- g.shutdown(ending, server)
 	})
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -79,6 +81,7 @@ func openEngine(addr string) (sema.Engine, error) {
 	if addr == "" {
 		return memengine.New(), nil
 	}
+	logging.Disable() // what matters comes as an error of sema
 	return redisengine.New(redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}), nil)
 }
 

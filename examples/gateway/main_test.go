@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sema/engine/memengine"
+	"sema/internal/fixture/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,6 +71,61 @@ func TestAGatewayStopsWhenToldTo(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- start(ctx, "127.0.0.1:0", "http://127.0.0.1:1", "", "a=1") }()
 	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// Told to stop, a gateway refuses the request that waits, and lets the one that streams end.
+func TestAGatewayLetsStreamsEnd(t *testing.T) {
+	caps := map[string]int{"a": 1}
+	behind := httptest.NewServer(newUpstream(caps))
+	defer behind.Close()
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	target, err := url.Parse(behind.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := newGateway(memengine.New(), target, caps, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.close()
+	front := httptest.NewServer(g)
+	defer front.Close()
+	streaming, leave := context.WithCancel(t.Context())
+	defer leave()
+	stream, err := ask(streaming, front.URL, "a", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stream.Body.Close() }()
+	refused := make(chan int, 1)
+	go func() {
+		resp, err := ask(t.Context(), front.URL, "a", false)
+		if err != nil {
+			t.Error(err)
+			refused <- 0
+			return
+		}
+		_ = resp.Body.Close()
+		refused <- resp.StatusCode
+	}()
+	expect.Until(t, "one waits", func() bool {
+		st, err := g.models["a"].State(t.Context())
+		return err == nil && st.Waiting() == 1
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- g.shutdown(t.Context(), front.Config) }()
+	if status := <-refused; status != http.StatusServiceUnavailable {
+		t.Errorf("the request that waited: %d", status)
+	}
+	select {
+	case err := <-ended:
+		t.Error("the stream was not waited for:", err)
+	default:
+	}
+	leave()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"sema"
@@ -37,19 +38,22 @@ type jobKey struct{}
 
 func jobOf(r *http.Request) job { return r.Context().Value(jobKey{}).(job) }
 
-// handler limits the requests that go to next. The semaphores are in use until close
-// is called. The engine may be away: nothing is asked before the first request.
-func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, close func(), err error) {
+// handler limits the requests that go to next. The engine may be away: nothing is asked before
+// the first request. A gateway that stops calls shutdown beside that of its http.Server: waiting
+// and new requests get 503, and streams go on to their end, or until ctx ends.
+func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, shutdown func(ctx context.Context), err error) {
 	models := map[string]*sema.Semaphore{}
-	close = func() {
+	shutdown = func(ctx context.Context) {
+		var all sync.WaitGroup
 		for _, s := range models {
-			_ = s.Close() // what was held comes back with its lease
+			all.Go(func() { _ = s.Shutdown(ctx) }) // what is held then comes back all the same
 		}
+		all.Wait()
 	}
 	for model, tokens := range c.models {
 		if models[model], err = sema.New(engine, c.name+"/"+model, tokens, &sema.Options{PerKey: c.perTenant, Lease: c.lease}); err != nil {
 			delete(models, model)
-			close()
+			shutdown(context.Background())
 			return nil, nil, err
 		}
 	}
@@ -68,10 +72,10 @@ func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, cl
 		Policy: semahttp.FailLocal, Places: c.places, AnswerWithin: c.answer,
 	}
 	if err := limited.Check(); err != nil {
-		close()
+		shutdown(context.Background())
 		return nil, nil, err
 	}
-	return c.read(limited), close, nil
+	return c.read(limited), shutdown, nil
 }
 
 // retryAfter tells clients when to come again: soon if it was for the engine, and

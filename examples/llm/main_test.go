@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -55,7 +56,7 @@ func TestWhatIsNoRequestForAModel(t *testing.T) {
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	h, end, err := c.handler(memengine.New(), next)
 	expect.OK(t, err)
-	defer end()
+	defer end(context.Background())
 	for _, ask := range []struct {
 		tenant, body string
 		want         int
@@ -94,7 +95,7 @@ func TestStartsWithoutItsEngine(t *testing.T) {
 	service := newUpstream()
 	h, end, err := caps{name: "llm", tenants: []string{"acme"}, models: map[string]int{"a": 100}, places: 1, wait: time.Minute}.handler(engine, service)
 	expect.OK(t, err)
-	defer end()
+	defer end(context.Background())
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"model":"a","max_tokens":1}`))
 	r.Header.Set("Tenant", "acme")
 	w := httptest.NewRecorder()

@@ -33,14 +33,14 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer end(context.Background())
 	hurried := c
 	hurried.wait = 50 * time.Millisecond
 	brisk, end, err := hurried.handler(engine, service)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer end(context.Background())
 	front, busy := httptest.NewServer(patient), httptest.NewServer(brisk)
 	defer front.Close()
 	defer busy.Close()
@@ -124,7 +124,7 @@ func (c caps) flood(ctx context.Context, engine sema.Engine, service http.Handle
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer end(context.Background())
 	front := httptest.NewServer(h)
 	defer front.Close()
 	operator, err := sema.Operate(engine, c.name+"/large")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"sema/engine/redisengine"
 	"sema/internal/fixture/local"
@@ -32,6 +33,7 @@ func demo(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer server.Stop()
+	logging.Disable() // what matters comes as an error of sema
 	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Address, ContextTimeoutEnabled: true})
 	defer func() { _ = rdb.Close() }()
 	engine, err := redisengine.New(rdb, nil)

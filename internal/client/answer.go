@@ -80,6 +80,7 @@ func (m *Machine) back(c *claim) {
 func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply engine.Reply) {
 	if c.stage == ended { // given up while it travelled; its release follows
 		if own := answer.Status == engine.Queued || answer.Status == engine.Granted && !m.brief(c, answer.Lease); c.who != nil && own && !c.parted && !m.Knows(c.id) {
+			c.known = true
 			m.giveBack(c)
 		}
 		return

@@ -43,6 +43,7 @@ type claim struct {
 	pending   bool          // in Machine.due, or in the call in flight
 	again     bool          // ask, or renew, once more when the call in flight is back
 	unsure    bool          // an ask failed with unknown outcome, and none has been answered since
+	known     bool          // the engine has said that it has a ticket, or a permit
 	moved     bool          // the ticket is for another caller than the engine knows of
 	found     bool          // named: its permit was there before it was asked for here
 	parted    bool          // named: its caller asks another server
@@ -82,6 +83,7 @@ func (m *Machine) becomes(c *claim, s stage) {
 	}
 	was := c.lined()
 	c.stage = s
+	c.known = c.known || s != ended
 	if s == queued { // whatever it had been granted is over
 		c.token, c.last, c.found = 0, 0, false
 	}

@@ -236,7 +236,7 @@ func (m *Machine) Release(now time.Duration, a *Acquisition) *Order {
 			return nil
 		}
 	}
-	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true}
+	o := &Order{giveBack: giveBack{id: a.id}, came: now, owed: true, known: true}
 	if c != nil {
 		o.token = c.released()
 	}
@@ -340,6 +340,31 @@ func (m *Machine) engineClosed() {
 // Idle reports whether nothing is in flight or wants to be sent.
 func (m *Machine) Idle() bool {
 	return !m.flight.flying && len(m.orders) == 0 && len(m.due) == 0 && len(m.fresh) == 0 && !m.fewTickets()
+}
+
+// Drained reports whether the owner of a closed machine need not wait any longer: all has
+// been sent, or the engine is away and nothing is left that it is known to have.
+func (m *Machine) Drained(now time.Duration) bool {
+	return m.Idle() || m.away(now) && !slices.ContainsFunc(m.orders, (*Order).matters) &&
+		!slices.ContainsFunc(m.flight.items, func(it item) bool { return it.order != nil && it.order.matters() })
+}
+
+// GiveUp leaves to the leases what a closed machine still owes. Owners of orders that have no
+// answer are told so.
+func (m *Machine) GiveUp() {
+	end := func(o *Order) {
+		if o != nil {
+			o.owed = false
+			m.answer(o, Event{Err: m.failure()})
+		}
+	}
+	for _, it := range m.flight.items {
+		end(it.order)
+	}
+	for _, o := range m.orders {
+		end(o)
+	}
+	m.orders = nil
 }
 
 // LastError is the error of the last call, if it failed.

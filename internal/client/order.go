@@ -20,6 +20,7 @@ type Order struct {
 	claim    *claim        // of a renewal
 	came     time.Duration // when it was given
 	owed     bool          // it is repeated until it is answered
+	known    bool          // owed: the engine has said that it has this ticket or permit
 	unsure   bool          // an attempt failed with unknown outcome
 	told     bool          // its owner has the answer, or does not want it
 }
@@ -54,10 +55,6 @@ func (o *Order) Unsure() bool { return o.unsure }
 // Do carries out a request that is not about an acquisition of this machine.
 func (m *Machine) Do(now time.Duration, o *Order, r engine.Request) {
 	o.other, o.came = &r, now
-	if m.closed {
-		m.tell(Event{Kind: Answered, Order: o, Err: engine.ErrClosed})
-		return
-	}
 	m.expect(now)
 	m.orders = append(m.orders, o)
 	if r.Kind == engine.Release && m.Knows(r.ID) {
@@ -74,7 +71,7 @@ func (m *Machine) Return(now time.Duration, o *Order) bool {
 	}
 	m.returnIdle(isPermit)
 	last := &m.orders[len(m.orders)-1]
-	o.giveBack, o.came, o.owed = (*last).giveBack, now, true
+	o.giveBack, o.came, o.owed, o.known = (*last).giveBack, now, true, true
 	*last = o
 	return true
 }
@@ -96,8 +93,11 @@ func (m *Machine) giveBack(c *claim) {
 		m.orders = slices.Delete(m.orders, 0, maxOwed/10)
 	}
 	b := giveBack{id: c.id, token: c.released(), mine: c.id.Client != m.cfg.Client && !c.resumed}
-	m.orders = append(m.orders, &Order{giveBack: b, owed: true, told: true})
+	m.orders = append(m.orders, &Order{giveBack: b, owed: true, known: c.known, told: true})
 }
+
+// matters reports whether somebody waits for an order's answer, or for what it gives back.
+func (o *Order) matters() bool { return !o.told || o.known && o.owed }
 
 // obsolete reports whether a release that nobody waits for would take away what a
 // caller has asked for again since, under the same id.

@@ -134,8 +134,7 @@ func (m *Machine) overdue(now time.Duration) {
 	}
 	m.schedule(now + maxPause)
 	m.outage.began = m.silentSince()
-	failure := errNoAnswer
-	errors.As(m.outage.err, &failure)
+	failure := m.failure()
 	for _, it := range f.items {
 		if it.order != nil {
 			m.bearsOrder(now, it.order, failure, false)
@@ -144,6 +143,22 @@ func (m *Machine) overdue(now time.Duration) {
 		}
 	}
 	m.bear(now, failure)
+}
+
+// failure is that of the last call, or of one that is still on its way.
+func (m *Machine) failure() *engine.Error {
+	failure := errNoAnswer
+	errors.As(m.outage.err, &failure)
+	return failure
+}
+
+// away reports whether the last call did not reach the engine, or none has been answered for
+// three seconds.
+func (m *Machine) away(now time.Duration) bool {
+	if !m.flight.flying && m.outage.failures == 0 {
+		return false
+	}
+	return m.outage.failures > 0 && m.failure().NotExecuted || now >= m.silentSince()+patience
 }
 
 // silentSince is when the first call left that the engine has not answered.

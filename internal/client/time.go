@@ -207,7 +207,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
 	c := m.find(g.ID)
 	if c == nil && g.ID.Client == m.cfg.Client {
-		m.giveBack(&claim{id: g.ID}) // granted at the moment its wait was given up
+		m.giveBack(&claim{id: g.ID, known: true}) // granted at the moment its wait was given up
 	}
 	if c == nil || c.stage > queued || g.Ticket < c.ticket {
 		return

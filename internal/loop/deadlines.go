@@ -18,6 +18,7 @@ type shared struct {
 	most time.Duration
 	end  time.Time
 	ctx  context.Context
+	stop context.CancelFunc
 }
 
 // Within is a context for a call that takes no longer than most, give or take a half.
@@ -32,7 +33,15 @@ func (d *Deadlines) Within(now time.Time, most time.Duration) context.Context {
 	s := &d.all[at]
 	if s.ctx == nil || s.end.Sub(now) < most {
 		s.end = now.Add(most + most/2)
-		s.ctx = engine.Until(s.end)
+		ctx, stop := context.WithDeadline(context.Background(), s.end)
+		s.ctx, s.stop = &engine.Timed{Context: ctx}, stop
 	}
 	return s.ctx
+}
+
+// Stop ends the latest context of each length: nobody waits for the calls any more.
+func (d *Deadlines) Stop() {
+	for _, s := range d.all {
+		s.stop()
+	}
 }

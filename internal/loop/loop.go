@@ -29,6 +29,9 @@ const (
 	// permits it carries.
 	minCall = 250 * time.Millisecond
 	maxCall = 5 * time.Second
+
+	// lastCall is what Close has for its last call after its context has ended.
+	lastCall = minCall
 )
 
 var errPanic = errors.New("the engine panicked")
@@ -69,7 +72,9 @@ type Loop struct {
 	first     []func()      // to be called when the lock is free
 	after     []func()      // to be called then
 	closed    bool
-	idle      chan struct{} // after Close: closed when nothing is to be done any more
+	drained   chan struct{} // closed when Close need not wait any longer
+	unheld    chan struct{} // closed when no caller has a permit any more; nil before Refuse
+	empty     bool          // it is closed
 	deadlines Deadlines
 }
 
@@ -184,7 +189,11 @@ func (l *Loop) next(now time.Duration) (call engine.Call, ok bool) {
 
 // another is the next call for whoever carried the last one. The lock is held.
 func (l *Loop) another(now time.Duration) (call engine.Call, ok bool) {
-	call, l.carrying = l.Machine.Next(now)
+	if l.drained == nil || !l.Machine.Drained(now) {
+		call, l.carrying = l.Machine.Next(now)
+	} else {
+		l.carrying = false
+	}
 	return call, l.carrying
 }
 
@@ -259,9 +268,13 @@ func (l *Loop) Settle(now time.Duration) {
 			l.timer.Reset(at - now)
 		}
 	}
-	if l.closed && l.idle != nil && l.Machine.Idle() {
-		close(l.idle)
-		l.idle = nil
+	if l.drained != nil && l.Machine.Drained(now) {
+		close(l.drained)
+		l.drained = nil
+	}
+	if l.unheld != nil && !l.empty && l.Machine.Unused() {
+		close(l.unheld)
+		l.empty = true
 	}
 	l.Unlock()
 	for _, f := range first {
@@ -402,10 +415,34 @@ func (l *Loop) Named(op string, err error) error {
 
 func (l *Loop) closedError() error { return fmt.Errorf("%w: %q", engine.ErrClosed, l.name) }
 
-// Close closes the machine, has release say what becomes of the permits, with the
-// lock held, waits until what is owed to the engine has been sent, for at most so
-// long, and closes the session. Closing again does nothing.
-func (l *Loop) Close(most time.Duration, release func(now time.Duration)) error {
+// Refuse ends all waits, refuses all further wishes, and waits until no caller has a permit any
+// more, or ctx ends. It fails with ctx's error then. Close ends it as well.
+func (l *Loop) Refuse(ctx context.Context) error {
+	l.Lock()
+	if l.unheld == nil {
+		l.unheld = make(chan struct{})
+		l.Machine.Close()
+	}
+	l.Start(l.Now())
+	select {
+	case <-l.unheld:
+		return nil
+	default:
+	}
+	select {
+	case <-l.unheld:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close closes the machine, has release say what becomes of the permits, with the lock
+// held, sends what is owed to the engine, and closes the session. It takes three seconds or a
+// lease at most, whichever is less, and lastCall at most once ctx has ended. It does not wait
+// for an engine that is away if nothing is left that the engine is known to have. What could
+// not be sent ends with its lease. Closing again does nothing.
+func (l *Loop) Close(ctx context.Context, release func(now time.Duration)) error {
 	l.Lock()
 	if l.closed {
 		l.Unlock()
@@ -415,34 +452,43 @@ func (l *Loop) Close(most time.Duration, release func(now time.Duration)) error 
 	now := l.Now()
 	l.Machine.Close()
 	release(now)
-	l.drain(now, most)
+	l.drain(ctx, now)
 	return l.session.Close()
 }
 
 // drain waits until nothing is owed. It is called with the lock held and returns
 // without.
-func (l *Loop) drain(now, most time.Duration) {
-	idle := make(chan struct{})
-	l.idle = idle
+func (l *Loop) drain(ctx context.Context, now time.Duration) {
+	drained := make(chan struct{})
+	l.drained = drained
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	l.Start(now)
 	// Pauses between failed calls are kept by hand: the timer has stopped.
-	end := time.NewTimer(most)
+	end := time.NewTimer(min(client.Patience, l.lease))
 	defer end.Stop()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for {
+	over := ctx.Done()
+	for waits := true; waits; {
 		select {
-		case <-idle:
-			return
+		case <-drained:
+			waits = false
 		case <-end.C:
-			return
+			waits = false
+		case <-over:
+			over = nil
+			end.Reset(lastCall)
 		case <-again.C:
 			l.tick()
 		}
 	}
+	l.Lock()
+	l.drained = nil
+	l.Machine.GiveUp()
+	l.deadlines.Stop() // also of the call in flight
+	l.Settle(l.Now())
 }
 
 // Within is a context for a call that takes no longer than most, give or take a

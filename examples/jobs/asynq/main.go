@@ -15,6 +15,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"sema/examples/jobs/internal/counter"
 	"sema/internal/fixture/local"
@@ -51,6 +52,7 @@ func demo(ctx context.Context, out io.Writer) error {
 		}
 		return mux
 	}
+	logging.Disable() // what matters comes as an error of sema
 	for range servers {
 		rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Address, ContextTimeoutEnabled: true})
 		defer func() { _ = rdb.Close() }()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
@@ -80,6 +81,7 @@ func demo(ctx context.Context, out io.Writer) error {
 	}
 
 	var count counter.Counter
+	logging.Disable() // what matters comes as an error of sema
 	for range clients {
 		rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: redisServer.Address, ContextTimeoutEnabled: true})
 		defer func() { _ = rdb.Close() }()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"sema"
 	"sema/engine/redisengine"
@@ -107,6 +108,7 @@ func host(ctx context.Context, name string, out io.Writer, open func(address str
 	if err != nil {
 		return err
 	}
+	logging.Disable() // what matters comes as an error of sema
 	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: os.Getenv("REDIS"), ContextTimeoutEnabled: true})
 	defer func() { _ = rdb.Close() }()
 	engine, err := redisengine.New(rdb, nil)

@@ -1,0 +1,38 @@
+package httpengine_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"sema"
+	"sema/engine/httpengine"
+	"sema/internal/fixture/expect"
+)
+
+// Close does not wait until a lease ends, which is an hour here, for a server that is silent.
+func TestCloseWithASilentServer(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.OK(t, err)
+	defer func() { _ = silent.Close() }() // nobody answers
+	e, err := httpengine.New("http://"+silent.Addr().String(), nil)
+	expect.OK(t, err)
+	defer func() { expect.OK(t, e.Close()) }()
+	s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
+	expect.OK(t, err)
+	var failure *sema.EngineError
+	if _, err := s.Acquire(context.Background()); !errors.As(err, &failure) {
+		t.Error(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		expect.OK(t, err)
+	case <-expect.Within(t).Done():
+		t.Fatal("Close waits for its lease")
+	}
+}

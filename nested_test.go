@@ -1,0 +1,201 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"sema"
+	"sema/engine"
+	"sema/internal/fixture/expect"
+)
+
+// wants is how a caller under the context of a permit asks for another.
+type wants = func(ctx context.Context, e sema.Engine, s *sema.Semaphore) error
+
+func refuses(t *testing.T, err error, want sema.NestedError) {
+	t.Helper()
+	var nested *sema.NestedError
+	if !errors.As(err, &nested) {
+		t.Errorf("%v; want a *NestedError", err)
+		return
+	}
+	if nested.Permit == "" || nested.Error() != fmt.Sprintf("sema: %q would wait for itself: this runs under its permit %s, and %d of %d are taken that way", want.Name, nested.Permit, want.Held, want.Limit) {
+		t.Error(nested)
+	}
+	nested.Permit = ""
+	if *nested != want {
+		t.Errorf("%+v; want %+v", *nested, want)
+	}
+}
+
+// A wait for what the waiter holds would never end.
+func TestAWaitUnderItsOwnPermitIsRefused(t *testing.T) {
+	work := func(context.Context) error { return nil }
+	for name, ask := range map[string]wants{
+		"Do": func(ctx context.Context, _ sema.Engine, s *sema.Semaphore) error { return s.Do(ctx, work) },
+		"Acquire": func(ctx context.Context, _ sema.Engine, s *sema.Semaphore) error {
+			_, err := s.Acquire(ctx)
+			return err
+		},
+		"a key": func(ctx context.Context, _ sema.Engine, s *sema.Semaphore) error { return s.For("a").Do(ctx, work) },
+		"below": func(ctx context.Context, _ sema.Engine, s *sema.Semaphore) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			return s.Do(ctx, work)
+		},
+		"another of its name": func(ctx context.Context, e sema.Engine, _ *sema.Semaphore) error {
+			s, err := sema.New(e, "x", 1, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = s.Close() }() // it holds nothing
+			return s.Do(ctx, work)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+				expect.OK(t, s.Do(t.Context(), func(ctx context.Context) error {
+					refuses(t, ask(ctx, e, s), sema.NestedError{Name: "x", Held: 1, Weight: 1, Limit: 1})
+					return nil
+				}))
+			})
+		})
+	}
+}
+
+func TestKeysRefuseAWaitUnderTheirOwnPermit(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, _ *sema.Semaphore) {
+		k, err := sema.NewKeys(e, "tenants", 1, nil)
+		expect.OK(t, err)
+		defer func() { expect.OK(t, k.Close()) }()
+		expect.OK(t, k.Do(t.Context(), "a", func(ctx context.Context) error {
+			refuses(t, k.Do(ctx, "a", func(context.Context) error { return nil }), sema.NestedError{Name: "tenants/a", Held: 1, Weight: 1, Limit: 1})
+			return k.Do(ctx, "b", func(context.Context) error { return nil })
+		}))
+	})
+}
+
+// Weights add up, and one permit counts once however many contexts are made of it.
+func TestWhatIsHeldAddsUp(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		expect.OK(t, operator(t, e).SetLimit(t.Context(), 4))
+		a := acquire(t, s)
+		ctx := a.Context(a.Context(t.Context()))
+		b, err := s.AcquireN(ctx, 2)
+		expect.OK(t, err)
+		c, err := s.Acquire(a.Context(b.Context(ctx)))
+		expect.OK(t, err)
+		expect.OK(t, c.Release())
+		_, err = s.AcquireN(b.Context(ctx), 2)
+		refuses(t, err, sema.NestedError{Name: "x", Held: 3, Weight: 2, Limit: 4})
+		var heavy *sema.WeightError
+		if _, err = s.AcquireN(ctx, 5); !errors.As(err, &heavy) {
+			t.Error(err)
+		}
+		expect.OK(t, b.Release())
+		d, err := s.AcquireN(b.Context(ctx), 2)
+		if err == nil || errors.As(err, new(*sema.NestedError)) { // the context has ended
+			t.Error(d, err)
+		}
+	})
+}
+
+// What merely waits long is allowed, and so is what waits for others.
+func TestAWaitThatCanEndIsAllowed(t *testing.T) {
+	for name, ask := range map[string]wants{
+		"another name": func(ctx context.Context, e sema.Engine, _ *sema.Semaphore) error {
+			s, err := sema.New(e, "y", 1, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = s.Close() }() // it holds nothing
+			return s.Do(ctx, func(context.Context) error { return nil })
+		},
+		"a limit that was raised": func(ctx context.Context, e sema.Engine, s *sema.Semaphore) error {
+			o, err := sema.Operate(e, "x")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = o.Close() }() // it has done its work
+			if err := o.SetLimit(ctx, 2); err != nil {
+				return err
+			}
+			if _, err := s.TryAcquire(ctx); err != nil { // it sees the limit
+				return err
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+				expect.OK(t, s.Do(t.Context(), func(ctx context.Context) error { return ask(ctx, e, s) }))
+			})
+		})
+	}
+}
+
+// A context outlives the permit that it came from, for its values.
+func TestAContextOfAPermitThatIsOver(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		p := acquire(t, s)
+		later := context.WithoutCancel(p.Context(t.Context()))
+		_, err := s.Acquire(later)
+		refuses(t, err, sema.NestedError{Name: "x", Held: 1, Weight: 1, Limit: 1})
+		if _, err := s.TryAcquire(later); !errors.Is(err, sema.ErrUnavailable) {
+			t.Error(err)
+		}
+		expect.OK(t, p.Release())
+		expect.OK(t, s.Do(later, func(context.Context) error { return nil }))
+	})
+}
+
+// uncomparable is an engine that is no pointer, and cannot be compared.
+type uncomparable struct {
+	sema.Engine
+	_ []engine.Session
+}
+
+func TestEnginesThatCannotBeCompared(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, _ *sema.Semaphore) {
+		one, err := sema.New(uncomparable{Engine: e}, "z", 1, nil)
+		expect.OK(t, err)
+		defer func() { expect.OK(t, one.Close()) }()
+		other, err := sema.New(uncomparable{Engine: e}, "z", 1, nil)
+		expect.OK(t, err)
+		defer func() { expect.OK(t, other.Close()) }()
+		expect.OK(t, one.Do(t.Context(), func(ctx context.Context) error {
+			refuses(t, one.Do(ctx, func(context.Context) error { return nil }), sema.NestedError{Name: "z", Held: 1, Weight: 1, Limit: 1})
+			ctx, cancel := context.WithTimeout(ctx, 1)
+			defer cancel()
+			if _, err := other.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			return nil
+		}))
+	})
+}
+
+// The context of a permit costs three allocations. A look at what it holds costs none.
+func TestWhatAPermitsContextCosts(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		expect.OK(t, operator(t, e).SetLimit(t.Context(), 2))
+		p := acquire(t, s)
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if n := testing.AllocsPerRun(100, func() { p.Context(parent) }); n > 3 {
+			t.Errorf("Context: %v allocations", n)
+		}
+		pair := func(ctx context.Context) float64 {
+			return testing.AllocsPerRun(100, func() {
+				p, err := s.Acquire(ctx)
+				expect.OK(t, err)
+				expect.OK(t, p.Release())
+			})
+		}
+		if plain, nested := pair(parent), pair(p.Context(parent)); nested > plain {
+			t.Errorf("Acquire and Release: %v allocations, and %v under a permit", plain, nested)
+		}
+	})
+}
