@@ -8,8 +8,12 @@ import (
 	"sema/engine"
 )
 
-// maxRequests bounds a call, and so how long it keeps the engine from others.
-const maxRequests = 200
+// maxRequests bounds a call, and so how long it keeps the engine from others. An ask takes the
+// engine longer than a renewal or a release.
+const (
+	maxRequests = 500
+	maxAsks     = 200
+)
 
 // flight is the call that is on its way, and what the next ones need to know of
 // those before.
@@ -19,6 +23,7 @@ type flight struct {
 	sent     time.Duration
 	requests []engine.Request
 	items    []item // what each request is about
+	asks     int    // how many of them ask
 	keeps    bool   // it asked what may be kept
 	fence    bool   // the outcome of an earlier call is not known
 }
@@ -53,7 +58,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 		m.schedule(m.outage.paused)
 		return engine.Call{}, false
 	}
-	f.requests, f.items = f.requests[:0], f.items[:0]
+	f.requests, f.items, f.asks = f.requests[:0], f.items[:0], 0
 	if m.lines.moved && m.cohort.leave != leaveKeep {
 		m.takeMoved(now)
 	}
@@ -115,10 +120,15 @@ func (m *Machine) wantsToKeep() time.Duration {
 func (m *Machine) request(it item, r engine.Request) {
 	m.flight.items = append(m.flight.items, it)
 	m.flight.requests = append(m.flight.requests, r)
+	if r.Kind == engine.Ask {
+		m.flight.asks++
+	}
 }
 
 // full reports whether the call has no room for more.
-func (m *Machine) full() bool { return len(m.flight.items) >= maxRequests }
+func (m *Machine) full() bool {
+	return len(m.flight.items) >= maxRequests || m.flight.asks >= maxAsks
+}
 
 // takeMoved asks again for the tickets that are for other callers than the engine
 // knows of: others wait, and their order counts.
@@ -127,7 +137,7 @@ func (m *Machine) takeMoved(now time.Duration) {
 	for _, c := range m.all {
 		switch {
 		case !c.moved || c.stage > queued || c.holder == nil:
-		case c.pending || c.stage == wished || len(m.flight.items) >= maxRequests/2:
+		case c.pending || c.stage == wished || m.flight.asks >= maxAsks/2:
 			m.lines.moved = true // another time
 		default:
 			c.pending = true
