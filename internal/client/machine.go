@@ -57,6 +57,8 @@ type Config struct {
 	Detached bool
 	Patient  bool // a wait lasts through an outage of any length
 
+	MaxWaiting int // so many callers of a key wait; 0: as many as come
+
 	Keep   time.Duration // how long a released permit is kept for the next caller
 	Passes int           // how often in a row a permit is passed on although other clients wait
 
@@ -129,6 +131,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 	case m.closed:
 		m.deny(a, Event{Reason: Closed})
 	case (first == nil || m.cfg.Unfair) && m.takeKept(now, a):
+	case wait && first != nil && first.state == Waiting && m.refuseNext(now, a):
 	case wait:
 		m.returnIdle(isPermit) // somebody needs the weight, and not in these portions
 		m.join(a)

@@ -1,0 +1,96 @@
+package client
+
+import "time"
+
+// This file decides which callers are refused at once because too many wait before them.
+
+// pace is how long a line takes to be granted a weight of 1, as its callers have seen. The zero
+// value knows nothing.
+type pace struct {
+	each time.Duration // 0: not known
+	last time.Duration // when a caller that had waited was last granted
+}
+
+// longest bounds an estimate.
+const longest = 366 * 24 * time.Hour
+
+// learn takes in that a caller was granted, and which weight its line was granted while the
+// caller waited, its own included. A quicker pace counts for a half, and a slower one for an eighth:
+// a stall says less about the next grants than a row of quick ones.
+func (p *pace) learn(now, waited time.Duration, weight int) {
+	each := max(1, waited/time.Duration(max(1, weight)))
+	switch {
+	case p.each == 0:
+		p.each = each
+	case each < p.each:
+		p.each -= (p.each - each) / 2
+	default:
+		p.each += (each - p.each) / 8
+	}
+	p.last = now
+}
+
+// wait estimates how long a line takes to be granted a weight; 0: nothing is known. The
+// estimate holds until no caller has been granted for longer than it says: then the line may
+// have changed, and only a caller that waits can learn its pace.
+func (p *pace) wait(now time.Duration, weight int) (d time.Duration, holds bool) {
+	d = time.Duration(min(float64(p.each)*float64(weight), float64(longest)))
+	return d, d > 0 && now-p.last <= d
+}
+
+// refusal reports whether a caller is refused at once that has so many tickets and callers
+// of its line before it, and with which event: it finds MaxWaiting of them, or would be
+// granted after its deadline. A caller that has none before it is never refused.
+func (m *Machine) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {
+	if before == 0 {
+		return e, false
+	}
+	wait, holds := l.pace.wait(now, l.weigh(before)+a.weight)
+	late := a.Deadline > 0 && holds && wait > a.Deadline-now
+	return Event{Reason: Busy, Wait: wait}, late || m.cfg.MaxWaiting > 0 && before >= m.cfg.MaxWaiting
+}
+
+// refuseNext reports whether a caller is refused that would join a line that waits.
+func (m *Machine) refuseNext(now time.Duration, a *Acquisition) bool {
+	l := m.lines.of(a.Key)
+	e, refused := m.refusal(now, l, a, l.before())
+	if refused {
+		m.deny(a, e)
+	}
+	return refused
+}
+
+// before is how many callers and tickets are before the next caller of the line, as far as
+// this client knows.
+func (l *line) before() int { return l.length + l.others }
+
+// weigh is what so many callers weigh, if they weigh what those in line do on average.
+func (l *line) weigh(callers int) int {
+	if l.length == 0 {
+		return callers
+	}
+	return callers * l.wanted / l.length
+}
+
+// place takes in how many tickets are ahead of one of the line's, in an answer about a.
+func (l *line) place(a *Acquisition, ahead int, first bool) {
+	switch {
+	case first: // the line's other tickets are before it
+		l.others = max(0, ahead-l.tickets)
+		a.others = l.others
+	case a == l.first:
+		l.others = ahead
+	}
+}
+
+// served takes in that a caller in line is granted its permit.
+func (m *Machine) served(now time.Duration, a *Acquisition) {
+	if !a.waiting {
+		return
+	}
+	l := m.lines.of(a.Key)
+	l.served += a.weight
+	if a.state == Waiting {
+		l.pace.learn(now, now-a.came, l.served-a.joined+l.weigh(a.others))
+	}
+}
