@@ -115,7 +115,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			a.came += now - sent
 		}
 		if l := m.lines.of(c.key); c.who == nil && a != nil {
-			l.place(a, answer.Ahead, c.stage == wished)
+			l.place(c, answer.Ahead)
 			if e, refused := m.refusal(now, l, a, answer.Ahead); a.state == Asking && refused {
 				m.refuse(c, e, true)
 				return

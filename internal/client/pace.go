@@ -72,14 +72,15 @@ func (l *line) weigh(callers int) int {
 	return callers * l.wanted / l.length
 }
 
-// place takes in how many tickets are ahead of one of the line's, in an answer about a.
-func (l *line) place(a *Acquisition, ahead int, first bool) {
-	switch {
-	case first: // the line's other tickets are before it
+// place takes in how many tickets are ahead of a caller's. Those of this client are ahead
+// of a new one, and of that of the last caller that has any.
+func (l *line) place(c *claim, ahead int) {
+	switch a := c.holder; {
+	case c.stage == wished:
 		l.others = max(0, ahead-l.tickets)
 		a.others = l.others
-	case a == l.first:
-		l.others = ahead
+	case a.later == l.next:
+		l.others = max(0, ahead-l.tickets+1)
 	}
 }
 
