@@ -17,10 +17,10 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// Ten times as many callers come as can be served: 5,000 a second for 20 ms of work with a limit
-// of 10, each with 500 ms to wait. "unknown" hides the deadline from the Semaphore, which then
-// refuses nobody early; "deadline" and "waiting" are the two bounds of a queue. The rows of
-// "two" share the limit between two clients.
+// BenchmarkOverload sends ten times as many callers as a semaphore can serve: 5,000 a second for
+// 20 ms of work with a limit of 10. Each has 500 ms to wait. "unknown" hides the deadline from
+// the Semaphore, which then refuses nobody early. "deadline" lets it know, and "waiting" adds
+// MaxWaiting. In the rows of "two" two clients share the limit.
 //
 //	go test -run '^$' -bench Overload -benchtime 1x .
 func BenchmarkOverload(b *testing.B) {

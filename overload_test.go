@@ -33,7 +33,7 @@ func (c *crowd) come(n int, key string) {
 	for range n {
 		c.n++
 		go func() { c.done <- c.work(key, 0) }()
-		time.Sleep(time.Millisecond) // who comes at the same time is in no order
+		time.Sleep(time.Millisecond) // callers of one moment have no order
 	}
 }
 
@@ -293,8 +293,8 @@ func TestTheTicketsOfOthersAreBeforeADeadline(t *testing.T) {
 }
 
 // Ten times as many callers come as can be served: 5,000 a second for 20 ms of work with a limit of
-// 10, each with 500 ms to wait. With MaxWaiting = 10 × 100 ms ÷ 20 ms those that are served wait
-// 100 ms, and the limit is in use.
+// 10. Each has 500 ms to wait. With MaxWaiting = 10 × 100 ms ÷ 20 ms the served callers wait 100 ms,
+// and the limit is in use.
 func TestOverload(t *testing.T) {
 	for _, clients := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {

@@ -253,8 +253,8 @@ func (m *Machine) leaveLine(a *Acquisition) {
 	}
 }
 
-// tellQueued tells those that wait without a ticket that they do, or refuses them: the
-// engine has answered since they came, and others of their line go first.
+// tellQueued tells the callers without a ticket that they wait, or refuses them. The engine has
+// answered since they came, and others of their line go first.
 func (m *Machine) tellQueued(now time.Duration) {
 	lists := m.lines.lists[behind]
 	for i := len(lists) - 1; i >= 0; i-- { // backwards, because a line without callers leaves the list

@@ -38,9 +38,9 @@ func (p *pace) wait(now time.Duration, weight int) (d time.Duration, holds bool)
 	return d, d > 0 && now-p.last <= d
 }
 
-// refusal reports whether a caller is refused at once that has so many tickets and callers
-// of its line before it, and with which event: it finds MaxWaiting of them, or would be
-// granted after its deadline. A caller that has none before it is never refused.
+// refusal reports whether a caller is refused at once, and with which event. Before it are so
+// many callers and tickets of its line: MaxWaiting of them, or so many that the grant would come
+// after its deadline. A caller with none before it is never refused.
 func (m *Machine) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {
 	if before == 0 {
 		return e, false
