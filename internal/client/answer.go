@@ -114,7 +114,8 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			// that of somebody who came a moment before.
 			a.came += now - sent
 		}
-		if l := m.lines.of(c.key); c.who == nil && a != nil {
+		if a != nil && a.waiting {
+			l := m.lines.of(c.key)
 			l.place(c, answer.Ahead)
 			if e, refused := m.refusal(now, l, a, answer.Ahead); a.state == Asking && refused {
 				m.refuse(c, e, true)

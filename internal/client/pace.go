@@ -61,7 +61,7 @@ func (m *Machine) refuseNext(now time.Duration, a *Acquisition) bool {
 }
 
 // before is how many callers and tickets are before the next caller of the line, as far as
-// this client knows.
+// this client knows. Callers of other clients that have no ticket are not counted.
 func (l *line) before() int { return l.length + l.others }
 
 // weigh is what so many callers weigh, if they weigh what those in line do on average.
@@ -84,7 +84,8 @@ func (l *line) place(c *claim, ahead int) {
 	}
 }
 
-// served takes in that a caller in line is granted its permit.
+// served takes in that a caller in line is granted its permit. Callers that gave up while it
+// waited do not count: they say nothing of how often the line is granted something.
 func (m *Machine) served(now time.Duration, a *Acquisition) {
 	if !a.waiting {
 		return
