@@ -17,12 +17,12 @@
 // request sent at t is carried out at t or later, so a lease it gives cannot
 // end before t + lease. A permit is valid until one margin before that.
 //
-// There is a file for each thing. Callers: their acquisitions (acquisition.go), what the
-// engine has for them (claim.go), those in line (line.go), who is refused at once (pace.go),
-// who gets a permit (assign.go), what stays in the process when it is released (keep.go).
-// Calls: requests that are about nobody here (order.go), the call in flight (call.go,
-// answer.go), calls that fail (outage.go). And time (time.go), and what tests look at
-// (audit.go).
+// There is a file for each thing: the callers' acquisitions (acquisition.go), what the
+// engine has for them (claim.go), the callers in line (line.go), early refusals (pace.go).
+// Who gets a permit is in assign.go, and what stays in the process after a release in
+// keep.go. Calls have requests that are about nobody here (order.go), the call in flight
+// (call.go, answer.go), calls that fail (outage.go). Then there are time (time.go) and what
+// tests look at (audit.go).
 package client
 
 import (
