@@ -18,11 +18,11 @@
 // end before t + lease. A permit is valid until one margin before that.
 //
 // There is a file for each thing: the callers' acquisitions (acquisition.go), what the
-// engine has for them (claim.go), the callers in line (line.go), early refusals (pace.go).
-// Who gets a permit is in assign.go, and what stays in the process after a release in
-// keep.go. Calls have requests that are about nobody here (order.go), the call in flight
-// (call.go, answer.go), calls that fail (outage.go). Then there are time (time.go) and what
-// tests look at (audit.go).
+// engine has for them (claim.go), the callers in line (line.go), early refusals (pace.go),
+// the assignment of permits (assign.go), permits that stay in the process (keep.go).
+// Calls have requests that are about nobody here (order.go), the call in flight (call.go,
+// answer.go), calls that fail (outage.go). Then there are time (time.go) and what tests look
+// at (audit.go).
 package client
 
 import (
