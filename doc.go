@@ -31,7 +31,7 @@
 //     limit. It comes first, for a context that ends meanwhile makes the error an
 //     ErrUnavailable as well;
 //   - [ErrUnavailable], found with errors.Is: nothing was free, or nothing before the
-//     context ended. Say "busy", try later;
+//     context ended. Say "busy", try later. A [*BusyError] says when;
 //   - a [*WeightError]: more was asked for than the limit, and would never be granted;
 //   - [ErrClosed]: the program is shutting down;
 //   - an [*ArgumentError], a [*LimitError] or a [*NestedError]: a mistake in the program or its

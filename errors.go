@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"sema/engine"
 	"sema/internal/client"
@@ -107,11 +109,32 @@ func (e *WeightError) Error() string {
 	return fmt.Sprintf("sema: weight %d is above the limit %d of %q", e.Weight, e.Limit, e.Name)
 }
 
+// BusyError says that an acquisition was refused at once, because too many wait before it:
+// Options.MaxWaiting of them, or so many that its context's deadline would end the wait. It
+// is an ErrUnavailable. Nothing was changed.
+type BusyError struct {
+	Name string
+
+	// RetryAfter estimates when those before it will have been served, times 0.5 … 1.5 by
+	// chance: callers that are refused together come back at different times. 0: not known.
+	RetryAfter time.Duration
+}
+
+// Error names the semaphore.
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("%v: %q: too many wait", ErrUnavailable, e.Name)
+}
+
+// Unwrap is ErrUnavailable.
+func (e *BusyError) Unwrap() error { return ErrUnavailable }
+
 // reason is the error for the end of an acquisition, or of a permit.
 func (s *Semaphore) reason(e client.Event) error {
 	switch e.Reason {
 	case client.Refused:
 		return s.unavailable
+	case client.Busy:
+		return &BusyError{Name: s.name, RetryAfter: e.Wait/2 + rand.N(e.Wait+1)}
 	case client.TooHeavy:
 		return &WeightError{Name: s.name, Key: e.A.Key, Weight: e.A.Weight(), Limit: e.Limit}
 	case client.LimitIsAnother:

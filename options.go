@@ -81,6 +81,14 @@ type Options struct {
 	// is queued like all others.
 	Unfair bool
 
+	// MaxWaiting is how many callers of a key may wait: another one fails at once, with a
+	// *BusyError. Default: 0, as many as come. At most MaxLimit. It bounds the wait of those
+	// that are served: choose the limit × the longest wait ÷ the time of the work, and at least the
+	// limit, so that no permit lies idle. A process counts its own callers, and the tickets of
+	// other processes as the engine last reported them; so several processes together may
+	// have more that wait, by at most MaxWaiting each.
+	MaxWaiting int
+
 	// Slots gives every permit a slot: an index 0 … limit-1 that no other
 	// live permit with a slot has; for "which API key, which GPU, which port".
 	Slots bool
@@ -178,7 +186,7 @@ func (o Options) validate() error {
 	}
 	return cmp.Or(
 		engine.ValidateRange("", "passes", o.Passes, 0, MaxPasses), engine.ValidateRange("", "limit per key", o.PerKey, 0, MaxLimit),
-		engine.ValidateRange("", "head start", o.HeadStart, 0, MaxHeadStart), engine.ValidateText("label", o.Label, MaxLabel))
+		engine.ValidateRange("", "head start", o.HeadStart, 0, MaxHeadStart), engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, MaxLimit), engine.ValidateText("label", o.Label, MaxLabel))
 }
 
 // machine is what the client machine needs to know of the options.
@@ -188,6 +196,6 @@ func (o Options) machine(session engine.Session, limit int) client.Config {
 		Terms:   client.Terms{Limit: limit, PerKey: o.PerKey, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin, HeadStart: o.HeadStart},
 		MaxHold: o.MaxHold,
 		Slots:   o.Slots, Strict: o.OnConflict == Refuse, Newest: o.OnConflict == Newest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
-		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes,
+		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes, MaxWaiting: o.MaxWaiting,
 	}
 }

@@ -115,7 +115,9 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acq
 //
 // ctx bounds the wait, and nothing else: the permit stays when it ends. Work
 // that needs the permit runs under [Permit.Context]. When ctx ends the wait, the
-// error is ErrUnavailable and ctx's own error at once. A first attempt that
+// error is ErrUnavailable and ctx's own error at once. A caller fails with a *BusyError
+// instead, and does not wait, if so many wait before it that the deadline of ctx would come
+// first, or Options.MaxWaiting of them. A first attempt that
 // does not reach the engine fails after three seconds with an *EngineError;
 // once queued, a wait lasts through an outage of up to one lease. Options.Patient
 // takes both bounds away. Under the context of a permit of this semaphore, a wait that the
@@ -160,6 +162,9 @@ func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (
 	l.Lock()
 	now := l.Now()
 	s.used = now
+	if d, ok := ctx.Deadline(); ok {
+		p.h.Deadline = max(1, l.Of(d))
+	}
 	l.Machine.Acquire(now, &p.h.Acquisition, n, wait)
 	if d := answerWithin(ctx); d > 0 {
 		l.Start(now) // a caller that carries its call is not to be woken meanwhile

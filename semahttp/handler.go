@@ -35,7 +35,8 @@ type Handler struct {
 	Limit func(*http.Request) Limiter
 
 	// Wait is how long a request waits for its permit at most. A client that
-	// leaves ends the wait as well. Default 10 s.
+	// leaves ends the wait as well. A request that cannot be served by then is refused at
+	// once, with Status; see sema.BusyError. Default 10 s.
 	Wait time.Duration
 
 	// Status is the answer to a request that waited in vain: 503 Service
@@ -45,11 +46,12 @@ type Handler struct {
 	Status int
 
 	// RetryAfter is what the header Retry-After of a 503 or 429 says, in whole
-	// seconds, rounded up; 0 or more. Default 1 s.
+	// seconds, rounded up. Default: 0, the estimate of a *sema.BusyError, and 1 s if
+	// there is none.
 	RetryAfter time.Duration
 
 	// RetryAfterOf says the same for each request; 0 for RetryAfter. It must not
-	// block. Default: all are told RetryAfter.
+	// block. Default: RetryAfter.
 	RetryAfterOf func(Refused) time.Duration
 
 	// Position names a header, such as "X-Queue-Position", that tells a request
@@ -140,7 +142,7 @@ func (h *Handler) check(o gate.Options) error {
 	case h.Status != 0 && h.Status != http.StatusServiceUnavailable && h.Status != http.StatusTooManyRequests:
 		return invalid("Status", h.Status, "503 or 429")
 	case h.RetryAfter < 0:
-		return invalid("RetryAfter", h.RetryAfter, "0 for 1s, or more")
+		return invalid("RetryAfter", h.RetryAfter, "0 for an estimate, or more")
 	}
 	return check(o)
 }
@@ -188,6 +190,9 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, l Limiter, came
 			w.Header().Set(h.Position, strconv.Itoa(told.Position))
 		}
 		after := h.RetryAfter
+		if busy, ok := errors.AsType[*sema.BusyError](err); ok && after == 0 {
+			after = busy.RetryAfter
+		}
 		if f := h.RetryAfterOf; f != nil {
 			after = cmp.Or(max(0, f(told)), after)
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,50 @@ func TestAWaitInVainIsAnswered(t *testing.T) {
 				t.Errorf("headers %v", w.Header())
 			}
 			expect.OK(t, p.Release())
+		})
+	}
+}
+
+// A request that cannot be served within Wait is refused at once, and told when those before it
+// will have been served.
+func TestARequestThatIsRefusedAtOnceIsToldWhen(t *testing.T) {
+	for _, c := range []struct {
+		handler     *semahttp.Handler
+		least, most int
+	}{
+		{&semahttp.Handler{Status: 429}, 14, 46},
+		{&semahttp.Handler{Status: 429, RetryAfter: 7 * time.Second}, 7, 7},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sem, err := sema.New(memengine.New(), "x", 1, nil)
+			expect.OK(t, err)
+			defer func() { _ = sem.Close() }()
+			h := c.handler
+			h.Limit, h.Wait = semahttp.All(sem), 25*time.Second
+			h.Next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(10 * time.Second) })
+			done := make(chan int, 4)
+			come := func() {
+				go func() { done <- answer(h, t.Context()).Code }()
+				time.Sleep(time.Millisecond)
+			}
+			for range 3 {
+				come()
+			}
+			if code := <-done; code != 200 { // the next one waited for ten seconds
+				t.Errorf("%d", code)
+			}
+			come()
+			began := time.Now()
+			w := answer(h, t.Context())
+			after, err := strconv.Atoi(w.Header().Get("Retry-After"))
+			if waited := time.Since(began); waited > 0 || w.Code != 429 || err != nil || after < c.least || after > c.most {
+				t.Errorf("after %v: %d, Retry-After %q; want %d … %d at once", waited, w.Code, w.Header().Get("Retry-After"), c.least, c.most)
+			}
+			for range 3 {
+				if code := <-done; code != 200 {
+					t.Errorf("%d", code)
+				}
+			}
 		})
 	}
 }

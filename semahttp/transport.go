@@ -25,7 +25,8 @@ import (
 // http.Transport repeats by itself is one request.
 //
 // A wait ends with the request's context; the error is then sema.ErrUnavailable
-// and the context's own. http.Client.Timeout replaces that error by another,
+// and the context's own. A request that cannot be served by then fails at once, with a
+// *sema.BusyError. http.Client.Timeout replaces that error by another,
 // so bound requests by their context, or by Wait.
 type Transport struct {
 	// Base sends the requests. Default http.DefaultTransport.

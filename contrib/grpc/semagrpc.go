@@ -9,7 +9,8 @@
 // A call waits for its permit before it begins, and has it until it ends: a
 // stream until its last message. What a call without a permit fails with:
 //
-//	ResourceExhausted   nothing was free in time (Limit.Wait); later there may be
+//	ResourceExhausted   nothing was free in time (Limit.Wait); later there may be. A call
+//	                    that is refused at once has a google.rpc.RetryInfo, which says when
 //	Unavailable         the engine cannot be reached (see Limit.Policy), or was closed
 //	Aborted             the permit was lost in the midst of the call, which was cancelled
 //	InvalidArgument     the call's key is none (see sema.Keys.Name), or its weight is
@@ -19,7 +20,7 @@
 //	                    the call's own context ended while it waited
 //
 // On the side where the interceptor is, the errors are also sema's: errors.Is and
-// errors.As find sema.ErrUnavailable, sema.ErrLost, *sema.EngineError.
+// errors.As find sema.ErrUnavailable, *sema.BusyError, sema.ErrLost, *sema.EngineError.
 package semagrpc
 
 import (
@@ -28,8 +29,10 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"sema"
 	"sema/internal/gate"
@@ -65,8 +68,9 @@ type Limit struct {
 	// unary call, and nil for a stream. Default: 1.
 	Weight func(ctx context.Context, method string, request any) int
 
-	// Wait is how long a call waits for its permit, or NoWait. Default: as long
-	// as its own context lets it.
+	// Wait is how long a call waits for its permit, or NoWait. A call that cannot be served
+	// by then is refused at once; see sema.BusyError. Default: as long as its own context
+	// lets it.
 	Wait time.Duration
 
 	// Policy says what happens when the engine does not answer. Default
@@ -253,17 +257,29 @@ func fails(code codes.Code, err error) error {
 	return &failure{status.New(code, err.Error()), err}
 }
 
+// retryAfter is a status that says when to try again.
+func retryAfter(code codes.Code, busy *sema.BusyError) *status.Status {
+	s := status.New(code, busy.Error())
+	if with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(busy.RetryAfter)}); err == nil {
+		s = with
+	}
+	return s
+}
+
 // explain says why a call has no permit. ctx is the call's own context.
 func explain(ctx context.Context, err error) error {
 	var engine *sema.EngineError
 	var argument *sema.ArgumentError
 	var heavy *sema.WeightError
 	var limit *sema.LimitError
+	var busy *sema.BusyError
 	switch {
 	case ctx.Err() != nil:
 		return fails(status.FromContextError(ctx.Err()).Code(), err)
 	case errors.As(err, &engine), errors.Is(err, sema.ErrClosed), errors.Is(err, sema.ErrLost):
 		return fails(codes.Unavailable, err)
+	case errors.As(err, &busy) && busy.RetryAfter > 0:
+		return &failure{retryAfter(codes.ResourceExhausted, busy), err}
 	case errors.Is(err, sema.ErrUnavailable):
 		return fails(codes.ResourceExhausted, err)
 	case errors.As(err, &argument) && argument.What != "limit", errors.As(err, &heavy):

@@ -13,8 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"sema"
@@ -130,6 +132,50 @@ func TestNothingFreeInTime(t *testing.T) {
 			runtime.KeepAlive(held) // lest it is found unread
 		})
 	}
+}
+
+// A call that too many wait before is refused at once, and told when to try again.
+func TestACallThatIsRefusedAtOnceIsToldWhen(t *testing.T) {
+	eachSide(t, func(t *testing.T, connect connector) {
+		e := sematest.New(t)
+		s, err := sema.New(e, "calls", 1, &sema.Options{MaxWaiting: 2})
+		expect.OK(t, err)
+		l, err := semagrpc.New(semagrpc.Limit{Semaphore: s})
+		expect.OK(t, err)
+		conn := connect(t, &service{unary: func(_ context.Context, text string) (string, error) {
+			time.Sleep(10 * time.Second)
+			return text, nil
+		}}, l)
+		ctx := expect.Within(t)
+		done := make(chan error, 4)
+		come := func() {
+			go func() {
+				_, err := call(ctx, conn, "x")
+				done <- err
+			}()
+			time.Sleep(time.Millisecond)
+		}
+		for range 3 {
+			come()
+		}
+		expect.OK(t, <-done) // the next one waited for ten seconds
+		come()
+		_, err = call(ctx, conn, "x")
+		wantCode(t, err, codes.ResourceExhausted)
+		var after time.Duration
+		for _, detail := range status.Convert(err).Details() {
+			if info, ok := detail.(*errdetails.RetryInfo); ok {
+				after = info.RetryDelay.AsDuration()
+			}
+		}
+		if after < 14*time.Second || after > 46*time.Second {
+			t.Errorf("told to try again in %v; three waits of ten seconds are before it", after)
+		}
+		for range 3 {
+			expect.OK(t, <-done)
+		}
+		nothingHeld(t, e)
+	})
 }
 
 func TestTheEngineIsAway(t *testing.T) {

@@ -38,6 +38,9 @@ type Acquisition struct {
 	Owner any    // the machine's owner may keep here what it needs
 	Key   string // whose permit it is to be; see engine.Request. It is set before Acquire
 
+	// Deadline is when its caller will give up waiting; 0: never. It is set before Acquire.
+	Deadline time.Duration
+
 	claim   *claim    // what the engine has for it; nil: nothing yet, or it has ended
 	id      engine.ID // of the claim
 	state   State
@@ -56,6 +59,8 @@ type Acquisition struct {
 
 	waiting        bool // in its line, between these
 	earlier, later *Acquisition
+	joined         int // the weight that its line had been granted when it joined
+	others         int // other clients' tickets that were before it then
 }
 
 // ID names the permit.

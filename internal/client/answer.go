@@ -59,7 +59,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 			m.push(c)
 		}
 	}
-	m.tellQueued()
+	m.tellQueued(now)
 	if reply.Recheck > 0 {
 		m.recheckAt(now+reply.Recheck, f.sent)
 	}
@@ -116,6 +116,14 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			// A later ask may reach the engine faster. It must not change places with
 			// that of somebody who came a moment before.
 			a.came += now - sent
+		}
+		if a != nil && a.waiting {
+			l := m.lines.of(c.key)
+			l.place(c, answer.Ahead)
+			if e, refused := m.refusal(now, l, a, answer.Ahead); a.state == Asking && refused {
+				m.refuse(c, e, true)
+				return
+			}
 		}
 		m.becomes(c, queued)
 		c.sent, c.ticket = sent, answer.Ticket

@@ -6,13 +6,16 @@ import "fmt"
 // line, from whom on there are no claims, and the weight of the others' tickets. It is
 // for tests and the simulator.
 func (m *Machine) Audit() error {
-	weight := map[string]int{}
+	weight, tickets := map[string]int{}, map[string]int{}
 	for i, c := range m.all {
 		if c.index != i || m.find(c.id) != c {
 			return fmt.Errorf("%v is not where it should be", c.id)
 		}
 		if c.lined() {
 			weight[c.key] += c.id.Weight
+			if c.stage == queued {
+				tickets[c.key]++
+			}
 		}
 	}
 	lines := []*line{&m.lines.plain}
@@ -20,7 +23,7 @@ func (m *Machine) Audit() error {
 		lines = append(lines, l)
 	}
 	for _, l := range lines {
-		if err := l.audit(weight[l.key]); err != nil {
+		if err := l.audit(weight[l.key], tickets[l.key]); err != nil {
 			return fmt.Errorf("key %q: %w", l.key, err)
 		}
 		delete(weight, l.key)
@@ -31,8 +34,8 @@ func (m *Machine) Audit() error {
 	return nil
 }
 
-func (l *line) audit(weight int) error {
-	length, last := 0, (*Acquisition)(nil)
+func (l *line) audit(weight, tickets int) error {
+	length, wanted, last := 0, 0, (*Acquisition)(nil)
 	var next *Acquisition
 	for a := l.first; a != nil; a = a.later {
 		switch {
@@ -41,13 +44,17 @@ func (l *line) audit(weight int) error {
 		case a.claim == nil && next == nil:
 			next = a
 		}
-		length, last = length+1, a
+		length, wanted, last = length+1, wanted+a.weight, a
 	}
 	switch {
 	case l.last != last || l.length != length:
 		return fmt.Errorf("%d callers wait, and %d are counted", length, l.length)
 	case l.next != next:
 		return fmt.Errorf("of %d callers another one is the first without a ticket", length)
+	case l.wanted != wanted:
+		return fmt.Errorf("the callers want a weight of %d, and %d is counted", wanted, l.wanted)
+	case l.tickets != tickets:
+		return fmt.Errorf("%d tickets are queued, and %d are counted", tickets, l.tickets)
 	case l.weight != weight:
 		return fmt.Errorf("the tickets weigh %d, and %d is counted", weight, l.weight)
 	case (l.at[busy] > 0) != (length > 0) || (l.at[behind] > 0) != (next != nil):

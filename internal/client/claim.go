@@ -82,8 +82,14 @@ func (m *Machine) becomes(c *claim, s stage) {
 		panic(fmt.Sprintf("client: %v is %v, and cannot become %v", c.id, c.stage, s))
 	}
 	was := c.lined()
+	if was && c.stage == queued {
+		m.lines.of(c.key).tickets--
+	}
 	c.stage = s
 	c.known = c.known || s != ended
+	if s == queued && c.lined() {
+		m.lines.of(c.key).tickets++
+	}
 	if s == queued { // whatever it had been granted is over
 		c.token, c.last, c.found = 0, 0, false
 	}

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"time"
+
 	"sema/engine"
 	"sema/internal/enum"
 )
@@ -30,6 +32,7 @@ type Reason uint8
 // The reasons.
 const (
 	Refused        Reason = iota + 1 // nothing is free
+	Busy                             // too many wait before it; Wait estimates for how long it would
 	TooHeavy                         // its weight is above Limit, or above the cap of its key, which Limit is then
 	LimitIsAnother                   // Strict, and what is stored is Limit and PerKey
 	Gone                             // the engine has no such permit any more
@@ -42,7 +45,7 @@ const (
 
 // String names the reason.
 func (r Reason) String() string {
-	return enum.Name("Reason", r, "none", "refused", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
+	return enum.Name("Reason", r, "none", "refused", "busy", "too heavy", "limit differs", "gone", "revoked", "not renewed", "held too long", "engine failed", "closed")
 }
 
 // Event tells the owner what happened. What does not apply is zero.
@@ -54,6 +57,7 @@ type Event struct {
 	Ahead  int
 	Limit  int
 	PerKey int
+	Wait   time.Duration // 0: not known
 	Answer engine.Answer
 	Err    error
 }

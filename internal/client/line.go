@@ -8,10 +8,15 @@ type line struct {
 	key         string
 	first, last *Acquisition
 	length      int
-	next        *Acquisition  // the first without a claim
-	untold      *Acquisition  // the first that has not been told that it waits
-	weight      int           // of the claims
-	ahead       int           // tickets ahead in the last answer
+	wanted      int          // the weight of the callers
+	next        *Acquisition // the first without a claim
+	untold      *Acquisition // the first that has not been told that it waits
+	weight      int          // of the claims
+	tickets     int          // claims that the engine has queued
+	ahead       int          // tickets ahead in the last answer
+	others      int          // of them, those of other clients
+	served      int          // weight that was granted to callers in line
+	pace        pace
 	teller      *claim        // the ticket with which the engine was told how many have no claim
 	told        int           // so many
 	counted     time.Duration // when it was told, or was to be
@@ -76,6 +81,9 @@ func (ls *lines) list(which int, l *line, in bool) {
 }
 
 func (l *line) add(a *Acquisition) {
+	if l.length == 0 {
+		l.others = 0 // what was known of other clients is of another time
+	}
 	a.waiting, a.earlier, a.later = true, l.last, nil
 	if l.last == nil {
 		l.first = a
@@ -84,6 +92,8 @@ func (l *line) add(a *Acquisition) {
 	}
 	l.last = a
 	l.length++
+	l.wanted += a.weight
+	a.joined, a.others = l.served, l.others
 }
 
 func (l *line) remove(a *Acquisition) {
@@ -99,6 +109,7 @@ func (l *line) remove(a *Acquisition) {
 	}
 	a.waiting, a.earlier, a.later = false, nil, nil
 	l.length--
+	l.wanted -= a.weight
 }
 
 // findNext moves next on to a caller without a claim.
@@ -242,17 +253,28 @@ func (m *Machine) leaveLine(a *Acquisition) {
 	}
 }
 
-// tellQueued tells those that wait without a ticket that they do: the engine has
+// tellQueued tells the callers without a ticket that they wait, or refuses them. The engine has
 // answered since they came, and others of their line go first.
-func (m *Machine) tellQueued() {
-	for _, l := range m.lines.lists[behind] {
+func (m *Machine) tellQueued(now time.Duration) {
+	lists := m.lines.lists[behind]
+	for i := len(lists) - 1; i >= 0; i-- { // backwards, because a line without callers leaves the list
+		l := lists[i]
 		if m.few(l) {
 			continue
 		}
+		before := l.before()
 		for a := l.untold; a != nil; a = a.later {
-			if a.claim == nil {
+			before--
+		}
+		for a := l.untold; a != nil; before++ {
+			later := a.later
+			if e, refused := m.refusal(now, l, a, before); a.claim == nil && a.state == Asking && refused {
+				m.deny(a, e)
+				before--
+			} else if a.claim == nil {
 				m.queued(a, l.ahead+1)
 			}
+			a = later
 		}
 		l.untold = nil
 	}

@@ -17,11 +17,11 @@
 // request sent at t is carried out at t or later, so a lease it gives cannot
 // end before t + lease. A permit is valid until one margin before that.
 //
-// There is a file for each thing: the callers' acquisitions (acquisition.go),
-// what the engine has for them (claim.go), the callers in line (line.go), who
-// gets a permit (assign.go), what stays in the process when it is released
-// (keep.go), requests that are about nobody here (order.go), the call in flight
-// (call.go, answer.go), calls that fail (outage.go), time (time.go), and what tests look
+// There is a file for each thing: the callers' acquisitions (acquisition.go), what the
+// engine has for them (claim.go), the callers in line (line.go), early refusals (pace.go),
+// the assignment of permits (assign.go), permits that stay in the process (keep.go).
+// Calls have requests that are about nobody here (order.go), the call in flight (call.go,
+// answer.go), calls that fail (outage.go). Then there are time (time.go) and what tests look
 // at (audit.go).
 package client
 
@@ -56,6 +56,8 @@ type Config struct {
 	Unfair   bool
 	Detached bool
 	Patient  bool // a wait lasts through an outage of any length
+
+	MaxWaiting int // so many callers of a key wait; 0: as many as come
 
 	Keep   time.Duration // how long a released permit is kept for the next caller
 	Passes int           // how often in a row a permit is passed on although other clients wait
@@ -129,6 +131,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 	case m.closed:
 		m.deny(a, Event{Reason: Closed})
 	case (first == nil || m.cfg.Unfair) && m.takeKept(now, a):
+	case wait && first != nil && first.state == Waiting && m.refuseNext(now, a):
 	case wait:
 		m.returnIdle(isPermit) // somebody needs the weight, and not in these portions
 		m.join(a)

@@ -131,6 +131,9 @@ func (l *Loop) Now() time.Duration { return time.Since(l.base) }
 // At is the moment of a machine's time.
 func (l *Loop) At(t time.Duration) time.Time { return l.base.Add(t) }
 
+// Of is a moment in the machine's time.
+func (l *Loop) Of(t time.Time) time.Duration { return t.Sub(l.base) }
+
 // After has f called when the lock is free. The lock is held.
 func (l *Loop) After(f func()) { l.after = append(l.after, f) }
 

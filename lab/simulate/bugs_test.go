@@ -83,6 +83,8 @@ var planted = []struct {
 	{"reports are added up", reportFile, "Good: max(was.Good, t.Good)", "Good: was.Good + t.Good", false},
 	{"the first report counts", reportFile, "Bad: max(was.Bad, t.Bad)", "Bad: max(was.Bad, min(was.Bad+1, t.Bad))", false},
 	{"all clients report as one", reportFile, "l.reports[l.caller] = Reported", "l.reports[\"\"] = Reported", false},
+	{"a ticket of a caller that is refused at once stays", answerFile, "m.refuse(c, e, true)\n\t\t\t\treturn", "m.refuse(c, e, false)\n\t\t\t\treturn", false},
+	{"a caller without a deadline is refused at once", paceFile, "late := a.Deadline > 0 && holds", "late := holds", false},
 }
 
 const (
@@ -98,6 +100,7 @@ const (
 	answerFile     = "internal/client/answer.go"
 	assignFile     = "internal/client/assign.go"
 	namesFile      = "internal/client/names.go"
+	paceFile       = "internal/client/pace.go"
 	orderFile      = "internal/client/order.go"
 	outageFile     = "internal/client/outage.go"
 	timeFile       = "internal/client/time.go"

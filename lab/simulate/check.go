@@ -462,6 +462,10 @@ func (k *checker) denied(c *caller, e client.Event) {
 		if !c.try {
 			w.fail("wait: %v was refused, though it waits", c.Acquisition.ID())
 		}
+	case client.Busy:
+		if c.try || !c.n.refuses() {
+			w.fail("wait: %v was refused as one of too many, and may wait", c.Acquisition.ID())
+		}
 	case client.TooHeavy, client.LimitIsAnother:
 		if w.limits == 0 && w.rules == 0 && w.restarts == 0 && w.forgets == 0 && !k.declares() {
 			w.fail("wait: %v ended with %v, and nobody changed the limit", c.Acquisition.ID(), e.Reason)

@@ -78,6 +78,9 @@ func (n *node) start() {
 		MaxHold: micros(n.plan.maxHold), Lasting: n.plan.lasting, Base: base, Keep: micros(n.plan.keep), Passes: n.plan.passes,
 		Patient: n.number%2 == 1 && !n.plan.serves, // it draws nothing, so seeds stay what they were
 	}
+	if n.refuses() && n.plan.patience == 0 {
+		cfg.MaxWaiting = 2
+	}
 	if n.plan.noRenewal {
 		cfg.Renew = 0
 	}
@@ -91,6 +94,10 @@ func (n *node) start() {
 		n.w.after(n.w.between(0, 2*millisecond), func() { n.next(born) })
 	}
 }
+
+// refuses reports whether the process refuses callers at once if too many wait: those that
+// would give up before their turn, or more than two. It draws nothing.
+func (n *node) refuses() bool { return n.number >= 2 }
 
 // base is when the processes' clocks began.
 var base = time.Unix(0, 0)
@@ -135,6 +142,9 @@ func (n *node) next(born int) {
 		}
 		c := &caller{n: n, weight: 1 + w.rng.IntN(n.plan.maxWeight), came: w.now, try: w.chance(n.plan.try)}
 		c.Owner, c.Key = c, w.key()
+		if n.refuses() && n.plan.patience > 0 {
+			c.Deadline = n.clock() + micros(n.plan.patience)
+		}
 		n.callers, n.changed = append(n.callers, c), w.now
 		n.machine.Acquire(n.clock(), &c.Acquisition, c.weight, !c.try)
 		if w.tracing {

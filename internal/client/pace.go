@@ -1,0 +1,98 @@
+package client
+
+import "time"
+
+// This file decides which callers are refused at once because too many wait before them.
+
+// pace is how long a line takes to be granted a weight of 1, as its callers have seen. The zero
+// value knows nothing.
+type pace struct {
+	each time.Duration // 0: not known
+	last time.Duration // when a caller that had waited was last granted
+}
+
+// longest bounds an estimate.
+const longest = 366 * 24 * time.Hour
+
+// learn takes in that a caller was granted, and which weight its line was granted while the
+// caller waited, its own included. A quicker pace counts for a half, and a slower one for an eighth:
+// a stall says less about the next grants than a row of quick ones.
+func (p *pace) learn(now, waited time.Duration, weight int) {
+	each := max(1, waited/time.Duration(max(1, weight)))
+	switch {
+	case p.each == 0:
+		p.each = each
+	case each < p.each:
+		p.each -= (p.each - each) / 2
+	default:
+		p.each += (each - p.each) / 8
+	}
+	p.last = now
+}
+
+// wait estimates how long a line takes to be granted a weight; 0: nothing is known. The
+// estimate holds until no caller has been granted for longer than it says: then the line may
+// have changed, and only a caller that waits can learn its pace.
+func (p *pace) wait(now time.Duration, weight int) (d time.Duration, holds bool) {
+	d = time.Duration(min(float64(p.each)*float64(weight), float64(longest)))
+	return d, d > 0 && now-p.last <= d
+}
+
+// refusal reports whether a caller is refused at once, and with which event. Before it are so
+// many callers and tickets of its line: MaxWaiting of them, or so many that the grant would come
+// after its deadline. A caller with none before it is never refused.
+func (m *Machine) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {
+	if before == 0 {
+		return e, false
+	}
+	wait, holds := l.pace.wait(now, l.weigh(before)+a.weight)
+	late := a.Deadline > 0 && holds && wait > a.Deadline-now
+	return Event{Reason: Busy, Wait: wait}, late || m.cfg.MaxWaiting > 0 && before >= m.cfg.MaxWaiting
+}
+
+// refuseNext reports whether a caller is refused that would join a line that waits.
+func (m *Machine) refuseNext(now time.Duration, a *Acquisition) bool {
+	l := m.lines.of(a.Key)
+	e, refused := m.refusal(now, l, a, l.before())
+	if refused {
+		m.deny(a, e)
+	}
+	return refused
+}
+
+// before is how many callers and tickets are before the next caller of the line, as far as
+// this client knows. Callers of other clients that have no ticket are not counted.
+func (l *line) before() int { return l.length + l.others }
+
+// weigh is what so many callers weigh, if they weigh what those in line do on average.
+func (l *line) weigh(callers int) int {
+	if l.length == 0 {
+		return callers
+	}
+	return callers * l.wanted / l.length
+}
+
+// place takes in how many tickets are ahead of a caller's. Those of this client are ahead
+// of a new one, and of that of the last caller that has any.
+func (l *line) place(c *claim, ahead int) {
+	switch a := c.holder; {
+	case c.stage == wished:
+		l.others = max(0, ahead-l.tickets)
+		a.others = l.others
+	case a.later == l.next:
+		l.others = max(0, ahead-l.tickets+1)
+	}
+}
+
+// served takes in that a caller in line is granted its permit. Callers that gave up while it
+// waited do not count: they say nothing of how often the line is granted something.
+func (m *Machine) served(now time.Duration, a *Acquisition) {
+	if !a.waiting {
+		return
+	}
+	l := m.lines.of(a.Key)
+	l.served += a.weight
+	if a.state == Waiting {
+		l.pace.learn(now, now-a.came, l.served-a.joined+l.weigh(a.others))
+	}
+}
