@@ -241,10 +241,10 @@ type Request struct {
 	Behind   int           // how many more callers wait in the client's process, for the eyes of operators; one ticket of a client and key says so
 	Detached bool          // outlives the process: only the lease ends it
 
-	// Who, if not nil, makes the permit a named one: several sessions may ask for it,
-	// under an ID whose Client is no session's, and all get the same ticket or permit.
-	// Another weight is another ID, and so another permit. Who describes the holder
-	// in State, instead of the session's own Client, until another Ask has another.
+	// Who, if not nil, describes the holder in State, instead of the session's own Client,
+	// until another Ask has another. Under an ID whose Client is no session's, it makes the
+	// permit a named one: several sessions may ask for it, and all get the same ticket or permit.
+	// Another weight is another ID, and so another permit.
 	//
 	// The session that asked last is told of what happens to the ticket and the
 	// permit. An Ask with Again takes that over only from a session that

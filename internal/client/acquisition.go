@@ -37,6 +37,7 @@ type Wish struct {
 type Acquisition struct {
 	Owner any    // the machine's owner may keep here what it needs
 	Key   string // whose permit it is to be; see engine.Request. It is set before Acquire
+	Label string // what operators see beside the permit, in place of Config.Self's; "": that. It is set before Acquire
 
 	// Deadline is when its caller will give up waiting; 0: never. It is set before Acquire.
 	Deadline time.Duration

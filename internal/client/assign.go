@@ -59,7 +59,7 @@ func (m *Machine) handOn(now time.Duration, c *claim) bool {
 		return false
 	}
 	switch {
-	case first != nil && first.weight == c.id.Weight:
+	case first != nil && first.weight == c.id.Weight && first.Label == c.label:
 		if m.cohort.leave == leaveKeep {
 			c.passes = 0
 		} else {
@@ -93,7 +93,7 @@ func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
 func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
 	for i := len(m.cohort.idle) - 1; i >= 0; i-- {
 		c := m.cohort.idle[i]
-		if isPermit(c) && c.key == a.Key && c.id.Weight == a.weight && m.mayLeave(now, c) {
+		if isPermit(c) && c.key == a.Key && c.label == a.Label && c.id.Weight == a.weight && m.mayLeave(now, c) {
 			m.unlist(c)
 			m.passOn(now, c, a)
 			return true

@@ -218,6 +218,11 @@ func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 		// An ask that is not the first leaves the ticket to a session that was asked later.
 		r.Who, r.Again = c.who, c.stage == queued || c.unsure
 	}
+	if c.who == nil && c.label != "" {
+		who := m.cfg.Self
+		who.Label = c.label
+		r.Who = &who
+	}
 	if !c.unsure {
 		c.asked = now
 	}

@@ -17,6 +17,7 @@ import (
 type claim struct {
 	id     engine.ID
 	key    string
+	label  string // the engine has been told, or will be
 	stage  stage
 	holder *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
 	terms  *Terms
@@ -160,15 +161,21 @@ func (m *Machine) claim(a *Acquisition) *claim {
 	m.number++
 	c := &claim{
 		id:  engine.ID{Client: m.cfg.Client, Number: m.number, Weight: a.weight, Slot: m.cfg.Slots},
-		key: a.Key, stage: wished, terms: &m.cfg.Terms, once: !a.wait, due: never, slot: -1,
+		key: a.Key, label: a.Label, stage: wished, terms: &m.cfg.Terms, once: !a.wait, due: never, slot: -1,
 	}
 	m.pair(a, c)
 	m.add(c)
 	return c
 }
 
-// pair has a claim be for a caller.
-func (m *Machine) pair(a *Acquisition, c *claim) { a.claim, a.id, c.holder = c, c.id, a }
+// pair has a claim be for a caller. A ticket is asked for again if it has another's label.
+func (m *Machine) pair(a *Acquisition, c *claim) {
+	a.claim, a.id, c.holder = c, c.id, a
+	if c.who == nil && c.label != a.Label && c.stage <= queued {
+		c.label = a.Label
+		m.askAgain(c)
+	}
+}
 
 func (m *Machine) add(c *claim) {
 	c.index = len(m.all)

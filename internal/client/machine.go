@@ -49,6 +49,7 @@ type Terms struct {
 type Config struct {
 	Terms
 	Client   string        // of the session: the first part of the permits' ids
+	Self     engine.Client // this process, as operators see it
 	MaxHold  time.Duration // a permit is held no longer; 0: as long as wanted
 	Slots    bool
 	Strict   bool

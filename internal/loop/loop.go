@@ -89,7 +89,7 @@ func (l *Loop) Open(e engine.Engine, name string, who engine.Client, owner Owner
 	}
 	cfg := config(session)
 	l.name, l.session, l.owner, l.lease, l.base = name, session, owner, cfg.Lease, time.Now()
-	cfg.Client, cfg.Base = session.Client(), l.base
+	cfg.Client, cfg.Self, cfg.Base = session.Client(), who, l.base
 	l.Machine = client.New(cfg)
 	return nil
 }
