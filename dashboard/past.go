@@ -151,7 +151,7 @@ func (h *Handler) past(q semaphoreQuery) pastView {
 	v.Charts = charts(past, points)
 	for _, p := range slices.Backward(points) {
 		v.Figures = append(v.Figures, figure{
-			stamp{p.From}, p, tight(p.Oldest), under(p.Waits, .5), under(p.Waits, .95), under(p.Waits, .99),
+			stamp{p.From}, p, tight(p.Oldest), between(p.Waits, .5), between(p.Waits, .95), between(p.Waits, .99),
 		})
 	}
 	for _, visit := range slices.Backward(visits) {
@@ -193,12 +193,18 @@ func (h *Handler) waysOn(q semaphoreQuery, past stretch, v *pastView) {
 	}
 }
 
-// under is a bound of waits in words.
-func under(w history.Waits, q float64) string {
-	if w.Count() == 0 {
+// between is where a quantile of waits lies, in words.
+func between(w history.Waits, q float64) string {
+	from, to := w.Bounds(q)
+	switch {
+	case w.Count() == 0:
 		return "–"
+	case from == 0:
+		return "under " + tight(to)
+	case to == history.NoBound:
+		return tight(from) + " or more"
 	}
-	return "under " + tight(w.Quantile(q))
+	return tight(from) + " to " + tight(to)
 }
 
 var ends = map[history.End]string{

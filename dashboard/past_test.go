@@ -403,3 +403,25 @@ func TestHosts(t *testing.T) {
 		has(t, s.get(200, "/"), "4 permits are held in all, and 0 callers wait")
 	})
 }
+
+// How long the granted waited is drawn as the bounds that it is known to lie between.
+func TestWaitsAreDrawnAsBands(t *testing.T) {
+	kept(t, dashboard.Options{}, func(t *testing.T, s *site) {
+		release := s.named("x", 1, time.Hour, engine.Client{Caller: "first"})
+		s.named("x", 1, time.Hour, engine.Client{Caller: "second"})
+		time.Sleep(10 * time.Second)
+		release() // after a wait of 8 to 16 seconds
+		time.Sleep(10 * time.Second)
+		page := s.get(200, "/semaphore?name=x&span=5m")
+		has(t, page, `data-label="Half">8s to 16s<`, `data-label="Half">under 1s<`, "half: up to 16s")
+		_, chart, _ := strings.Cut(page, "<b>How long</b>")
+		chart, _, _ = strings.Cut(chart, "</figure>")
+		has(t, chart, ">20s<") // the top, at 0 of 120
+		for _, class := range []string{"p50", "p95", "p99"} {
+			path := regexp.MustCompile(`<path class="band ` + class + `" d="([^"]*)"/>`).FindStringSubmatch(chart)
+			if path == nil || !regexp.MustCompile(`^M[\d.]+ 120\.0V114\.0H[\d.]+V120\.0ZM[\d.]+ 72\.0V24\.0H[\d.]+V72\.0Z$`).MatchString(path[1]) {
+				t.Errorf("%s: %q", class, path)
+			}
+		}
+	})
+}
