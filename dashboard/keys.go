@@ -100,6 +100,7 @@ var (
 				"a smaller cap takes no permit away, and waiters that weigh more than it fail. It outlives idleness, until it is unset."
 		},
 		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.SetKey(ctx, x.Key, x.rule) },
+		undo: undoKey,
 		done: "The cap and the share of the key are set.",
 	}
 	unsetKey = kind{
@@ -109,6 +110,7 @@ var (
 			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(st.PerKey), sema.DefaultShare)
 		},
 		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.UnsetKey(ctx, x.Key) },
+		undo: undoKey,
 		done: "The key has what all keys have.",
 	}
 )

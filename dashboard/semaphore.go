@@ -151,7 +151,7 @@ func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a visito
 		h.unreachable(w, r, a, err)
 		return
 	}
-	v.Done = doneText(r.URL.Query().Get("done"))
+	v.Done, v.Undo = h.undoOffered(r, q.name, r.URL.Query().Get("done"), a)
 	code := http.StatusOK
 	if v.Gone {
 		code = http.StatusNotFound

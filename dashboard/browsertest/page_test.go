@@ -88,6 +88,26 @@ func TestOperatorsSetAndUnsetALimitAndPause(t *testing.T) {
 	}
 }
 
+// The page after a change says the old and the new limit, and one click restores the old one.
+func TestAChangeIsUndone(t *testing.T) {
+	s := newSite(t, quick)
+	s.acquire(s.semaphore("x", 12, "job"), 1)
+	b := s.tab()
+	b.open("semaphore?name=x")
+	b.run(chromedp.SetValue(chromedp.CSS("#limit"), "4"))
+	b.click("button", "Set the limit…")
+	b.until(`document.querySelector("form[method=post][action=act]")`)
+	b.click("button", "Set the limit")
+	b.until(`document.querySelector(".note.good")`)
+	if got := eval[string](b, `document.querySelector(".note.good").innerText.replace(/\s+/g, " ")`); got != "Limit 12 → 4. Undo" {
+		t.Errorf("it says %q", got)
+	}
+	b.until(`document.querySelector("[data-part=facts]").innerText.includes("1 of 4")`)
+	b.click("button", "Undo")
+	b.until(`document.querySelector(".note.good").innerText.startsWith("Limit 4 → 12.")`)
+	b.until(`document.querySelector("[data-part=facts]").innerText.includes("1 of 12") && !document.body.innerText.includes("set by an operator")`)
+}
+
 // live says that a page is whole, and its script runs.
 const live = `document.querySelector("#status").textContent === "Live"`
 
