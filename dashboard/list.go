@@ -212,9 +212,10 @@ type listRow struct {
 // foundRow is a client that a search found.
 type foundRow struct {
 	history.Found
-	Address string
-	When    stamp
-	How     string
+	Address  string
+	HostPage string
+	When     stamp
+	How      string
 }
 
 // foundMost is how many clients a search shows.
@@ -286,7 +287,7 @@ func (h *Handler) listRow(s watch.Summary) listRow {
 func (h *Handler) found(q listQuery, a visitor) []foundRow {
 	var rows []foundRow
 	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return a.Sees(name) && q.has(v) }) {
-		row := foundRow{Found: f, Address: semaphoreAddress(f.Semaphore), When: stamp{f.From()}, How: ends[f.End]}
+		row := foundRow{Found: f, Address: semaphoreAddress(f.Semaphore), HostPage: hostAddress(f.Client.Host), When: stamp{f.From()}, How: ends[f.End]}
 		switch {
 		case !f.Gone.IsZero():
 			row.When = stamp{f.Gone}

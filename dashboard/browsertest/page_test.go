@@ -37,6 +37,7 @@ func TestAChangeIsSeenWithoutReload(t *testing.T) {
 		t.Error("the other page is the same document: the marker proves nothing")
 	}
 	b.js(`window.marker = 1`)
+	b.click("summary", "What happened")
 	if err := sem.Close(); err != nil {
 		t.Fatal(err)
 	}
