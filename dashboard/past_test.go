@@ -138,15 +138,15 @@ func TestAJobIsFound(t *testing.T) {
 		acquire(t, s.semaphore("other", 3, nil), 1)
 		time.Sleep(10 * time.Second)
 		for query, want := range map[string]string{
-			"q=JOB-17": "etl/x", "q=job-1": "etl/x", "q=oth": "other", "q=web-2": "etl/x", "host=web-2": "etl/x", "label=daily": "etl/x",
-			"caller=job-18": "etl/x", "caller=job-19": "", "host=web-1&label=daily": "", "q=other&host=web-1": "",
+			"q=JOB-17": "etl/x", "q=job-1": "etl/x", "q=oth": "other", "q=web-2": "etl/x", "q=daily": "etl/x",
+			"q=job-18": "etl/x", "q=job-19": "", "q=web-1+daily": "", "q=DAILY++web-2": "etl/x", "q=other+web-1": "",
 		} {
 			if got := keys(s.get(200, "/?"+query)); got != want {
 				t.Errorf("%s: %q, not %q", query, got, want)
 			}
 		}
 		has(t, s.get(200, "/?q=job-18"), ">job-18<", "waits", ">daily<", ">web-2<")
-		has(t, s.get(200, "/?host=web-2"), `href="host?host=web-2"`)
+		has(t, s.get(200, "/?q=web-2"), `href="host?host=web-2"`)
 		has(t, s.get(200, "/semaphore?name=etl%2Fx"), ">job-17<", ">job-18<", ">web-1<", ">web-2<")
 		release()
 		time.Sleep(10 * time.Second)
@@ -395,7 +395,7 @@ func TestHosts(t *testing.T) {
 		}
 		time.Sleep(50 * time.Second)
 		page := s.get(200, "/hosts")
-		has(t, page, "1 lease about to end", `data-label="Permits">2<`, `href="host?host=web-1"`, `href="./?host=web-1"`, "1 further hosts")
+		has(t, page, "1 lease about to end", `data-label="Permits">2<`, `href="host?host=web-1"`, `href="./?q=web-1"`, "1 further hosts")
 		hasNot(t, page, "web-3", "web-4")
 		if strings.Index(page, ">web-2<") > strings.Index(page, ">web-1<") {
 			t.Error("the one in trouble is not the first")

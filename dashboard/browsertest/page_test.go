@@ -310,6 +310,23 @@ func TestWithoutJavaScript(t *testing.T) {
 	b.until(`document.querySelector("h1").innerText === "Log in"`)
 }
 
+// The list has one box to search in, which takes words of any kind.
+func TestTheListHasOneSearchBox(t *testing.T) {
+	s := newSite(t, quick)
+	s.crowd("plain", 1, 2, false)
+	s.acquire(s.semaphore("other", 3, "job"), 1)
+	b := s.tab()
+	b.open("")
+	if n := eval[int](b, `document.querySelectorAll("form[role=search] input:not([type=hidden])").length`); n != 1 {
+		t.Fatalf("%d boxes", n)
+	}
+	b.until(`document.querySelectorAll("[data-list=rows] tr").length === 2`)
+	b.run(chromedp.SetValue(chromedp.CSS("#q"), "IMPORT ip-10-0 "+uuid(1)[24:]))
+	b.click("button", "Filter")
+	b.until(`document.querySelectorAll("[data-list=rows] tr").length === 1 && document.querySelector("[data-list=rows]").innerText.includes("plain")`)
+	b.until(`document.querySelectorAll("#clients ~ table tbody tr").length === 1`)
+}
+
 func TestThousandsDoNotFreezeThePage(t *testing.T) {
 	s := newSite(t, quick)
 	for i := range 10_000 {
