@@ -33,6 +33,7 @@ type kind struct {
 	title  func(change) string
 	note   func(change, engine.State) string
 	do     func(context.Context, *sema.Operator, change) error
+	undo   func(change, engine.State) (says string, back url.Values) // nil: nothing undoes it
 	done   string
 	danger bool
 }
@@ -67,6 +68,7 @@ var kinds = map[string]kind{
 			}
 			return o.SetLimit(ctx, x.Limit)
 		},
+		undo: undoLimit,
 		done: "The limit is set.",
 	},
 	"unset-limit": {
@@ -76,6 +78,7 @@ var kinds = map[string]kind{
 			return fmt.Sprintf("The limit stays %d while the semaphore is in use. Once it has been idle it is forgotten, and the next program's limit counts.", st.Limit)
 		},
 		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.UnsetLimit(ctx) },
+		undo: undoUnset,
 		done: "The limit is not kept any more.",
 	},
 	"set-key":   setKey,
@@ -87,6 +90,7 @@ var kinds = map[string]kind{
 			return fmt.Sprintf("Nobody is granted a permit until it is unpaused. %s and may go on; waiters go on waiting.", keep(len(st.Holders)))
 		},
 		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Pause(ctx) },
+		undo: undoPause,
 		done: "The semaphore is paused.",
 	},
 	"unpause": {
@@ -96,6 +100,7 @@ var kinds = map[string]kind{
 			return "Those who wait are served at once, as far as the limit allows."
 		},
 		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Unpause(ctx) },
+		undo: undoPause,
 		done: "The semaphore is not paused any more.",
 	},
 	"revoke": {
@@ -292,13 +297,19 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	if !ok {
 		return
 	}
+	by := access.Record{}.By(a.Who, r)
 	// A change that was confirmed is done even if the browser is gone by now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
-	if err := h.perform(ctx, x, d, access.Record{}.By(a.Who, r)); err != nil {
+	before, err := h.perform(ctx, x, d, by)
+	if err == nil && x.Do == "limit" && r.PostForm.Has("unset") { // an undo, of a limit that nobody had set before
+		_, err = h.perform(ctx, change{Do: "unset-limit", Name: x.Name}, kinds["unset-limit"], by)
+	}
+	if err != nil {
 		h.fail(w, r, a, statusOf(err, http.StatusInternalServerError), h.sentence(err))
 		return
 	}
+	h.offerUndo(w, r, x, d, before)
 	_, _ = h.watcher.State(ctx, x.Name) // so that the page to come does not show what was before
 	to := semaphoreAddress(x.Name) + "&"
 	if x.Do == "remove" {
@@ -309,32 +320,34 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 
 var errAudit = errors.New("the audit log cannot be written, so nothing was changed")
 
-// perform changes something, and writes down that by did, and what became of it.
-func (h *Handler) perform(ctx context.Context, x change, d kind, by access.Record) error {
+// perform changes something, and writes down that by did, and what became of it. It returns
+// what was before.
+func (h *Handler) perform(ctx context.Context, x change, d kind, by access.Record) (before engine.State, err error) {
 	by.What, by.Name, by.Permit, by.Caller, by.Limit, by.PerKey = x.Do, x.Name, x.Permit, x.caller, x.Limit, x.PerKey
 	by.Key, by.Cap, by.Share = x.Key, x.rule.Cap, x.rule.Share
 	if h.options.AuditFirst != nil {
 		if h.options.AuditFirst(by) != nil {
-			return errAudit
+			return before, errAudit
 		}
 	}
-	err := h.change(ctx, x, d)
+	before, err = h.change(ctx, x, d)
 	by.Result = access.ResultOf(err)
 	h.options.Audit(by)
 	h.history.Act(by)
-	return err
+	return before, err
 }
 
-func (h *Handler) change(ctx context.Context, x change, d kind) error {
+func (h *Handler) change(ctx context.Context, x change, d kind) (before engine.State, err error) {
 	o, err := sema.Operate(h.engine, x.Name)
 	if err != nil {
-		return err
+		return before, err
 	}
 	defer func() { _ = o.Close() }() // the answer is there
-	if _, err := o.State(ctx); err != nil {
-		return err // a limit would make one anew
+	before, err = o.State(ctx)
+	if err != nil {
+		return before, err // a limit would make one anew
 	}
-	return d.do(ctx, o, x)
+	return before, d.do(ctx, o, x)
 }
 
 // sentence is an error for those who read pages.

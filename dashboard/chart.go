@@ -30,6 +30,7 @@ type line struct {
 	class, label string
 	value        func(*history.Point) float64
 	area         bool
+	from         func(*history.Point) float64 // not nil: it is a band, from here to value
 }
 
 // chartOf draws lines over the points of a stretch of time. format is how values are
@@ -63,6 +64,10 @@ func chartOf(title string, past stretch, points []history.Point, format func(flo
 		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="0" y2="%d"/>`, x, x, chartHeight)
 	}
 	for _, l := range lines {
+		if l.from != nil {
+			fmt.Fprintf(&b, `<path class="band %s" d="%s"/>`, l.class, band(past, points, l, top))
+			continue
+		}
 		path, area := trace(past, points, func(p *history.Point) float64 { return chartHeight * (1 - l.value(p)/top) })
 		if l.area {
 			fmt.Fprintf(&b, `<path class="area %s" d="%s"/>`, l.class, area)
@@ -106,6 +111,28 @@ func trace(past stretch, points []history.Point, y func(*history.Point) float64)
 	return lines.String(), areas.String()
 }
 
+// band draws a line as boxes. A box lasts until one of its edges changes. There is a gap where
+// the value is 0.
+func band(past stretch, points []history.Point, l line, top float64) string {
+	var boxes strings.Builder
+	for i := 0; i < len(points); {
+		p := &points[i]
+		from, to, end := l.from(p), l.value(p), p.From
+		for i < len(points) && points[i].From.Equal(end) && l.from(&points[i]) == from && l.value(&points[i]) == to {
+			end = end.Add(past.every)
+			i++
+		}
+		if to == history.NoBound.Seconds() {
+			to = top
+		}
+		if to > 0 {
+			y := func(v float64) string { return short(chartHeight * (1 - v/top)) }
+			fmt.Fprintf(&boxes, "M%s %sV%sH%sV%sZ", short(past.x(p.From, chartWidth)), y(from), y(to), short(past.x(end, chartWidth)), y(from))
+		}
+	}
+	return boxes.String()
+}
+
 // niceTop is a round number not below v, whose half is round as well.
 func niceTop(v float64) float64 {
 	for scale := 1.0; ; scale *= 10 {
@@ -124,28 +151,30 @@ func seconds(v float64) string { return tight(time.Duration(v * float64(time.Sec
 
 // charts are the figures of a stretch of time as pictures.
 func charts(past stretch, points []history.Point) []chart {
-	of := func(q float64) func(*history.Point) float64 {
-		return func(p *history.Point) float64 { return p.Waits.Quantile(q).Seconds() }
+	granted := func(class, label string, q float64) line {
+		return line{class: class, label: label,
+			value: func(p *history.Point) float64 { _, to := p.Waits.Bounds(q); return to.Seconds() },
+			from:  func(p *history.Point) float64 { from, _ := p.Waits.Bounds(q); return from.Seconds() }}
 	}
 	list := []chart{
 		chartOf("In use", past, points, number,
-			line{"used", "used", func(p *history.Point) float64 { return float64(p.Used) }, true},
-			line{"limit", "limit", func(p *history.Point) float64 { return float64(p.Limit) }, false}),
+			line{class: "used", label: "used", value: func(p *history.Point) float64 { return float64(p.Used) }, area: true},
+			line{class: "limit", label: "limit", value: func(p *history.Point) float64 { return float64(p.Limit) }}),
 		chartOf("Waiting", past, points, number,
-			line{"queue", "callers", func(p *history.Point) float64 { return float64(p.Waiting) }, true}),
+			line{class: "queue", label: "callers", value: func(p *history.Point) float64 { return float64(p.Waiting) }, area: true}),
 		chartOf("How long", past, points, seconds,
-			line{"queue", "longest of those who wait", func(p *history.Point) float64 { return p.Oldest.Seconds() }, false},
-			line{"p99", "99 % of the granted, under", of(.99), false},
-			line{"p95", "95 %", of(.95), false},
-			line{"p50", "half", of(.5), false}),
+			granted("p99", "99 % of the granted", .99),
+			granted("p95", "95 %", .95),
+			granted("p50", "half", .5),
+			line{class: "queue", label: "longest of those who wait", value: func(p *history.Point) float64 { return p.Oldest.Seconds() }}),
 		chartOf("Grants and losses", past, points, number,
-			line{"used", "granted", func(p *history.Point) float64 { return float64(p.Granted) }, true},
-			line{"lost", "perhaps lost", func(p *history.Point) float64 { return float64(p.Lost) }, false},
-			line{"left", "left the queue, no permit seen", func(p *history.Point) float64 { return float64(p.Left) }, false}),
+			line{class: "used", label: "granted", value: func(p *history.Point) float64 { return float64(p.Granted) }, area: true},
+			line{class: "lost", label: "perhaps lost", value: func(p *history.Point) float64 { return float64(p.Lost) }},
+			line{class: "left", label: "left the queue, no permit seen", value: func(p *history.Point) float64 { return float64(p.Left) }}),
 	}
 	if slices.ContainsFunc(points, func(p history.Point) bool { return p.Auto }) {
 		list = slices.Insert(list, 1, chartOf("What went badly", past, points, func(v float64) string { return fmt.Sprintf("%g %%", v) },
-			line{"lost", "part of the time held", func(p *history.Point) float64 { return 100 * p.Bad }, true}))
+			line{class: "lost", label: "part of the time held", value: func(p *history.Point) float64 { return 100 * p.Bad }, area: true}))
 	}
 	return list
 }

@@ -37,6 +37,22 @@ func tight(d time.Duration) string {
 	return text
 }
 
+// idEnd is how many characters of a long id are shown of its beginning, and of its end.
+const idEnd = 8
+
+// briefID is an id without its middle, if it has more than 17 characters. The ends tell
+// apart: UUIDs in the order of time begin alike, as do the permits of a process.
+func briefID(id string) string {
+	r := []rune(id)
+	if len(r) <= 2*idEnd+1 {
+		return id
+	}
+	return string(r[:idEnd]) + "…" + string(r[len(r)-idEnd:])
+}
+
+// briefIn is a text that has an id in it, with the id brief.
+func briefIn(text, id string) string { return strings.ReplaceAll(text, id, briefID(id)) }
+
 // count is a number and what it counts.
 func count(n int, what string) string {
 	if n == 1 {

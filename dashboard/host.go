@@ -121,7 +121,7 @@ func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) 
 	done := 0
 	_, err = h.onHost(ctx, host, a, func(name string, holder engine.Holder) error {
 		x := change{Do: "revoke", Name: name, Permit: holder.ID, caller: holder.Client.Caller}
-		err := h.perform(ctx, x, kinds[x.Do], access.Record{}.By(a.Who, r))
+		_, err := h.perform(ctx, x, kinds[x.Do], access.Record{}.By(a.Who, r))
 		switch access.ResultOf(err) {
 		case "done":
 			done++

@@ -58,7 +58,7 @@ func (h *Handler) hosts(a visitor) []hostRow {
 	for host, f := range all {
 		row := f.hostRow
 		row.Programs, row.Semaphores = len(f.programs), len(f.semaphores)
-		row.Address, row.List = hostAddress(host), listQuery{host: host, sort: orders[0].key}.address()
+		row.Address, row.List = hostAddress(host), listQuery{find: host, sort: orders[0].key}.address()
 		if row.dying > 0 {
 			row.Trouble = count(row.dying, "lease") + " about to end"
 		}

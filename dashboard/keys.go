@@ -18,6 +18,7 @@ type keyRow struct {
 	view.Key
 	Name          string
 	Most, Longest string // its cap, and the longest wait of its callers
+	Brief         string // Why, with a brief key
 	Admin         bool
 	Set, Unset    string // addresses; empty: there is nothing to do
 }
@@ -29,7 +30,7 @@ func (h *Handler) keyRows() int { return 2 * h.options.Rows }
 // found is since old.
 func (h *Handler) keys(q semaphoreQuery, st engine.State, since time.Duration, a visitor) (rows []keyRow) {
 	for _, k := range window(view.MostWaiting(view.KeysOf(st)), q.keys, h.keyRows()) {
-		row := keyRow{Key: k, Name: k.Key, Most: "–", Longest: "–", Admin: a.May(access.Admin)}
+		row := keyRow{Key: k, Name: k.Key, Brief: briefIn(k.Why, k.Key), Most: "–", Longest: "–", Admin: a.May(access.Admin)}
 		if k.Cap > 0 {
 			row.Most = strconv.Itoa(k.Cap)
 		}
@@ -100,6 +101,7 @@ var (
 				"a smaller cap takes no permit away, and waiters that weigh more than it fail. It outlives idleness, until it is unset."
 		},
 		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.SetKey(ctx, x.Key, x.rule) },
+		undo: undoKey,
 		done: "The cap and the share of the key are set.",
 	}
 	unsetKey = kind{
@@ -109,6 +111,7 @@ var (
 			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(st.PerKey), sema.DefaultShare)
 		},
 		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.UnsetKey(ctx, x.Key) },
+		undo: undoKey,
 		done: "The key has what all keys have.",
 	}
 )

@@ -44,21 +44,17 @@ var states = []struct {
 
 // listQuery is what the address of a list says.
 type listQuery struct {
-	find                string // in names, and in what is known of clients
-	state               string
-	host, label, caller string // of a client
-	sort                string
-	page                int
+	find  string // words, in names and in what is known of clients
+	state string
+	sort  string
+	page  int
 }
 
 func listQueryOf(v url.Values) listQuery {
-	text := func(key string) string {
-		if engine.ValidateText(key, v.Get(key), engine.MaxName) != nil {
-			return ""
-		}
-		return strings.TrimSpace(v.Get(key))
+	q := listQuery{sort: orders[0].key, page: pageOf(v, "page")}
+	if find := v.Get("q"); engine.ValidateText("q", find, engine.MaxName) == nil {
+		q.find = strings.TrimSpace(find)
 	}
-	q := listQuery{find: text("q"), host: text("host"), label: text("label"), caller: text("caller"), sort: orders[0].key, page: pageOf(v, "page")}
 	for _, o := range orders {
 		if v.Get("sort") == o.key {
 			q.sort = o.key
@@ -84,7 +80,7 @@ func pageOf(v url.Values, key string) int {
 // address is the query's in text: the same for the same list.
 func (q listQuery) address() string {
 	v := url.Values{}
-	for key, value := range map[string]string{"q": q.find, "state": q.state, "host": q.host, "label": q.label, "caller": q.caller} {
+	for key, value := range map[string]string{"q": q.find, "state": q.state} {
 		if value != "" {
 			v.Set(key, value)
 		}
@@ -105,18 +101,20 @@ func question(v url.Values) string {
 	return "?" + v.Encode()
 }
 
-// clients reports whether the query asks for clients at all.
-func (q listQuery) clients() bool { return q.find+q.host+q.label+q.caller != "" }
+// in reports whether each word of the query is in one of these texts.
+func (q listQuery) in(texts ...string) bool {
+	all := strings.ToLower(strings.Join(texts, "\n")) // no word has a line break
+	for _, word := range strings.Fields(strings.ToLower(q.find)) {
+		if !strings.Contains(all, word) {
+			return false
+		}
+	}
+	return true
+}
 
 // has reports whether a visit is one that the query asks for.
 func (q listQuery) has(v *history.Visit) bool {
-	c := &v.Client
-	return (q.find == "" || contains(v.ID, q.find) || contains(v.Key, q.find) || contains(c.Caller, q.find) || contains(c.Label, q.find) || contains(c.Host, q.find)) &&
-		contains(c.Host, q.host) && contains(c.Label, q.label) && contains(c.Caller, q.caller)
-}
-
-func contains(text, part string) bool {
-	return part == "" || strings.Contains(strings.ToLower(text), strings.ToLower(part))
+	return q.in(v.ID, v.Key, v.Client.Caller, v.Client.Label, v.Client.Host)
 }
 
 // match is what the query leaves of a list; nil: all of it.
@@ -127,20 +125,19 @@ func (h *Handler) match(q listQuery) func(watch.Summary) bool {
 			in = s.match
 		}
 	}
-	if in == nil && !q.clients() {
+	if in == nil && q.find == "" {
 		return nil
 	}
 	named := map[string]bool{}
-	if q.clients() {
+	if q.find != "" {
 		h.history.Here(func(name string, v *history.Visit) {
 			if q.has(v) {
 				named[name] = true
 			}
 		})
 	}
-	byName := q.find != "" && q.host+q.label+q.caller == ""
 	return func(s watch.Summary) bool {
-		return (in == nil || in(h, s)) && (!q.clients() || named[s.Name] || byName && contains(s.Name, q.find))
+		return (in == nil || in(h, s)) && (named[s.Name] || q.in(s.Name))
 	}
 }
 
@@ -168,16 +165,14 @@ func newPager(what string, page, rows, all int, address func(page int) string) p
 
 type listView struct {
 	frame
-	Find, Sort          string
-	Host, Label, Caller string
-	Limited             bool // the query leaves something out
-	States              []option
-	Heads               []listHead
-	Rows                []listRow
-	Pager               pager
-	Totals              totals
-	Found               []foundRow
-	HostPage            string // of the host that is asked for
+	Find, Sort string
+	Limited    bool // the query leaves something out
+	States     []option
+	Heads      []listHead
+	Rows       []listRow
+	Pager      pager
+	Totals     totals
+	Found      []foundRow
 }
 
 type option struct {
@@ -212,9 +207,10 @@ type listRow struct {
 // foundRow is a client that a search found.
 type foundRow struct {
 	history.Found
-	Address string
-	When    stamp
-	How     string
+	Address  string
+	HostPage string
+	When     stamp
+	How      string
 }
 
 // foundMost is how many clients a search shows.
@@ -233,9 +229,9 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 	if err != nil {
 		return listView{}, err
 	}
-	v := listView{frame: h.frame("Semaphores", a), Find: q.find, Sort: q.sort, Host: q.host, Label: q.label, Caller: q.caller}
+	v := listView{frame: h.frame("Semaphores", a), Find: q.find, Sort: q.sort}
 	v.Live = "live?of=list&" + q.address()[len("./")+min(1, len(q.address())-len("./")):]
-	v.Limited = q.clients() || q.state != ""
+	v.Limited = q.find+q.state != ""
 	for _, s := range states {
 		v.States = append(v.States, option{s.key, s.label, s.key == q.state})
 	}
@@ -261,11 +257,8 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 		other.page = page
 		return other.address()
 	})
-	if q.clients() {
+	if q.find != "" {
 		v.Found = h.found(q, a)
-	}
-	if q.host != "" {
-		v.HostPage = hostAddress(q.host)
 	}
 	return v, nil
 }
@@ -286,7 +279,7 @@ func (h *Handler) listRow(s watch.Summary) listRow {
 func (h *Handler) found(q listQuery, a visitor) []foundRow {
 	var rows []foundRow
 	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return a.Sees(name) && q.has(v) }) {
-		row := foundRow{Found: f, Address: semaphoreAddress(f.Semaphore), When: stamp{f.From()}, How: ends[f.End]}
+		row := foundRow{Found: f, Address: semaphoreAddress(f.Semaphore), HostPage: hostAddress(f.Client.Host), When: stamp{f.From()}, How: ends[f.End]}
 		switch {
 		case !f.Gone.IsZero():
 			row.When = stamp{f.Gone}

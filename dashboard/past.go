@@ -15,9 +15,15 @@ import (
 
 // moment is the time that an address asks for.
 type moment struct {
-	at   time.Time // zero: now
-	span time.Duration
+	at   time.Time     // zero: now
+	span time.Duration // zero: none is asked for
 }
+
+// length is the stretch of time that is shown.
+func (m moment) length() time.Duration { return cmp.Or(m.span, usualSpan) }
+
+// asked reports whether an address asks for a moment, or a stretch, at all.
+func (m moment) asked() bool { return m != moment{} }
 
 // spans are the stretches of time that a page offers.
 var spans = []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 72 * time.Hour}
@@ -35,7 +41,7 @@ const (
 )
 
 func momentOf(v url.Values) moment {
-	m := moment{span: usualSpan}
+	m := moment{}
 	if span, err := time.ParseDuration(v.Get("span")); err == nil && span >= leastSpan && span <= mostSpan {
 		m.span = span
 	}
@@ -48,7 +54,7 @@ func momentOf(v url.Values) moment {
 }
 
 func (m moment) put(v url.Values) {
-	if m.span != usualSpan && m.span != 0 {
+	if m.span != 0 {
 		v.Set("span", tight(m.span))
 	}
 	if !m.at.IsZero() {
@@ -67,13 +73,13 @@ type stretch struct {
 // stretch is the time around a moment; without one, the time until now. Its ends are
 // where points begin.
 func (m moment) stretch(h *history.History) stretch {
-	past := stretch{every: h.Every(m.span / chartPoints), at: m.at, pinned: !m.at.IsZero()}
+	past := stretch{every: h.Every(m.length() / chartPoints), at: m.at, pinned: !m.at.IsZero()}
 	end := time.Now()
 	if past.pinned {
-		end = m.at.Add(m.span / 2)
+		end = m.at.Add(m.length() / 2)
 	}
 	past.to = end.Truncate(past.every).Add(past.every).UTC()
-	past.from = past.to.Add(-m.span)
+	past.from = past.to.Add(-m.length())
 	return past
 }
 
@@ -98,6 +104,7 @@ func (s stamp) Clock() string { return s.Time.UTC().Format("15:04:05") }
 type pastView struct {
 	From, To stamp
 	Pinned   bool
+	Open     bool // the address asks for it
 	Span     string
 	Times    []stamp // at the axis of time, evenly apart
 	Charts   []chart
@@ -122,19 +129,20 @@ type figure struct {
 // lane is a visit as a row of the timeline.
 type lane struct {
 	history.Visit
-	Key    string
-	Begin  stamp
-	Waited string
-	Held   string
-	How    string
-	Bad    bool
-	Bar    template.HTML
+	Key      string
+	HostPage string
+	Begin    stamp
+	Waited   string
+	Held     string
+	How      string
+	Bad      bool
+	Bar      template.HTML
 }
 
 // past is a stretch of a semaphore's history.
 func (h *Handler) past(q semaphoreQuery) pastView {
 	past := q.stretch(h.history)
-	v := pastView{From: stamp{past.from}, To: stamp{past.to}, Pinned: past.pinned, Span: tight(q.span)}
+	v := pastView{From: stamp{past.from}, To: stamp{past.to}, Pinned: past.pinned, Span: tight(q.length()), Open: q.asked()}
 	for i := range past.ticks() + 1 {
 		v.Times = append(v.Times, stamp{past.from.Add(past.to.Sub(past.from) * time.Duration(i) / time.Duration(past.ticks()))})
 	}
@@ -151,7 +159,7 @@ func (h *Handler) past(q semaphoreQuery) pastView {
 	v.Charts = charts(past, points)
 	for _, p := range slices.Backward(points) {
 		v.Figures = append(v.Figures, figure{
-			stamp{p.From}, p, tight(p.Oldest), under(p.Waits, .5), under(p.Waits, .95), under(p.Waits, .99),
+			stamp{p.From}, p, tight(p.Oldest), between(p.Waits, .5), between(p.Waits, .95), between(p.Waits, .99),
 		})
 	}
 	for _, visit := range slices.Backward(visits) {
@@ -180,25 +188,32 @@ func (h *Handler) waysOn(q semaphoreQuery, past stretch, v *pastView) {
 	}
 	for _, span := range spans {
 		l := link{Label: tight(span), Address: to(moment{q.at, span})}
-		if span == q.span {
+		if span == q.length() {
 			l.Class = "here"
 		}
 		v.Spans = append(v.Spans, l)
 	}
-	middle := past.from.Add(q.span / 2)
-	v.Earlier = to(moment{middle.Add(-q.span / 2).Truncate(time.Second), q.span})
+	span := q.length()
+	middle := past.from.Add(span / 2)
+	v.Earlier = to(moment{middle.Add(-span / 2).Truncate(time.Second), span})
 	if past.pinned {
-		v.Now = to(moment{span: q.span})
-		v.Later = to(moment{middle.Add(q.span / 2).Truncate(time.Second), q.span})
+		v.Now = to(moment{span: span})
+		v.Later = to(moment{middle.Add(span / 2).Truncate(time.Second), span})
 	}
 }
 
-// under is a bound of waits in words.
-func under(w history.Waits, q float64) string {
-	if w.Count() == 0 {
+// between is where a quantile of waits lies, in words.
+func between(w history.Waits, q float64) string {
+	from, to := w.Bounds(q)
+	switch {
+	case w.Count() == 0:
 		return "–"
+	case from == 0:
+		return "under " + tight(to)
+	case to == history.NoBound:
+		return tight(from) + " or more"
 	}
-	return "under " + tight(w.Quantile(q))
+	return tight(from) + " to " + tight(to)
 }
 
 var ends = map[history.End]string{
@@ -212,7 +227,7 @@ func laneOf(past stretch, v history.Visit) lane {
 	if end.IsZero() {
 		end = now
 	}
-	l := lane{Visit: v, Key: v.ID + v.From().Format(time.RFC3339Nano), Begin: stamp{v.From()}, Waited: "–", Held: "–", How: ends[v.End], Bad: v.End == history.Ended}
+	l := lane{Visit: v, Key: v.ID + v.From().Format(time.RFC3339Nano), HostPage: hostAddress(v.Client.Host), Begin: stamp{v.From()}, Waited: "–", Held: "–", How: ends[v.End], Bad: v.End == history.Ended}
 	waitEnd := end
 	if !v.Granted.IsZero() {
 		waitEnd = v.Granted

@@ -138,15 +138,15 @@ func TestAJobIsFound(t *testing.T) {
 		acquire(t, s.semaphore("other", 3, nil), 1)
 		time.Sleep(10 * time.Second)
 		for query, want := range map[string]string{
-			"q=JOB-17": "etl/x", "q=job-1": "etl/x", "q=oth": "other", "q=web-2": "etl/x", "host=web-2": "etl/x", "label=daily": "etl/x",
-			"caller=job-18": "etl/x", "caller=job-19": "", "host=web-1&label=daily": "", "q=other&host=web-1": "",
+			"q=JOB-17": "etl/x", "q=job-1": "etl/x", "q=oth": "other", "q=web-2": "etl/x", "q=daily": "etl/x",
+			"q=job-18": "etl/x", "q=job-19": "", "q=web-1+daily": "", "q=DAILY++web-2": "etl/x", "q=other+web-1": "",
 		} {
 			if got := keys(s.get(200, "/?"+query)); got != want {
 				t.Errorf("%s: %q, not %q", query, got, want)
 			}
 		}
 		has(t, s.get(200, "/?q=job-18"), ">job-18<", "waits", ">daily<", ">web-2<")
-		has(t, s.get(200, "/?host=web-2"), `href="host?host=web-2"`)
+		has(t, s.get(200, "/?q=web-2"), `href="host?host=web-2"`)
 		has(t, s.get(200, "/semaphore?name=etl%2Fx"), ">job-17<", ">job-18<", ">web-1<", ">web-2<")
 		release()
 		time.Sleep(10 * time.Second)
@@ -395,11 +395,33 @@ func TestHosts(t *testing.T) {
 		}
 		time.Sleep(50 * time.Second)
 		page := s.get(200, "/hosts")
-		has(t, page, "1 lease about to end", `data-label="Permits">2<`, `href="host?host=web-1"`, `href="./?host=web-1"`, "1 further hosts")
+		has(t, page, "1 lease about to end", `data-label="Permits">2<`, `href="host?host=web-1"`, `href="./?q=web-1"`, "1 further hosts")
 		hasNot(t, page, "web-3", "web-4")
 		if strings.Index(page, ">web-2<") > strings.Index(page, ">web-1<") {
 			t.Error("the one in trouble is not the first")
 		}
 		has(t, s.get(200, "/"), "4 permits are held in all, and 0 callers wait")
+	})
+}
+
+// How long the granted waited is drawn as the bounds that it is known to lie between.
+func TestWaitsAreDrawnAsBands(t *testing.T) {
+	kept(t, dashboard.Options{}, func(t *testing.T, s *site) {
+		release := s.named("x", 1, time.Hour, engine.Client{Caller: "first"})
+		s.named("x", 1, time.Hour, engine.Client{Caller: "second"})
+		time.Sleep(10 * time.Second)
+		release() // after a wait of 8 to 16 seconds
+		time.Sleep(10 * time.Second)
+		page := s.get(200, "/semaphore?name=x&span=5m")
+		has(t, page, `data-label="Half">8s to 16s<`, `data-label="Half">under 1s<`, "half: up to 16s")
+		_, chart, _ := strings.Cut(page, "<b>How long</b>")
+		chart, _, _ = strings.Cut(chart, "</figure>")
+		has(t, chart, ">20s<") // the top, at 0 of 120
+		for _, class := range []string{"p50", "p95", "p99"} {
+			path := regexp.MustCompile(`<path class="band ` + class + `" d="([^"]*)"/>`).FindStringSubmatch(chart)
+			if path == nil || !regexp.MustCompile(`^M[\d.]+ 120\.0V114\.0H[\d.]+V120\.0ZM[\d.]+ 72\.0V24\.0H[\d.]+V72\.0Z$`).MatchString(path[1]) {
+				t.Errorf("%s: %q", class, path)
+			}
+		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
+	"net/url"
 	"sync"
 
 	"sema/access"
@@ -16,7 +17,7 @@ var sources embed.FS
 
 // pages are read when the first one is wanted: a program that has a dashboard in it, and shows none, starts sooner.
 var pages = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").ParseFS(sources, "pages/*.html"))
+	return template.Must(template.New("").Funcs(template.FuncMap{"brief": briefID}).ParseFS(sources, "pages/*.html"))
 })
 
 // frame is what all pages have.
@@ -25,11 +26,12 @@ type frame struct {
 	Who        string
 	Admin      bool
 	Reads      bool
-	Login      bool   // somebody who sees this without a token may have one
-	Logout     bool   // there is a login to end
-	Live       string // address of the stream of changes; empty: nothing changes
-	Done       string // what has just been done
-	Notice     notice // what is wrong now
+	Login      bool       // somebody who sees this without a token may have one
+	Logout     bool       // there is a login to end
+	Live       string     // address of the stream of changes; empty: nothing changes
+	Done       string     // what has just been done
+	Undo       url.Values // the form that undoes it; empty: nothing does
+	Notice     notice     // what is wrong now
 }
 
 // notice is what is wrong now, and since when what is shown is old.

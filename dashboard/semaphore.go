@@ -75,8 +75,10 @@ type holderRow struct {
 type waiterRow struct {
 	engine.Waiter
 	Position int
+	HostPage string
 	Since    string
 	Why      string
+	Brief    string // Why, with a brief key
 }
 
 func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (semaphoreView, error) {
@@ -124,9 +126,10 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	}
 	for i, waiter := range window(st.Waiters, q.waiters, rows) {
 		before := why.Before(st, (q.waiters-1)*rows+i)
-		v.Waiters = append(v.Waiters, waiterRow{
-			Waiter: waiter, Position: before + 1, Since: brief(waiter.Waiting + since), Why: why.Of(st, waiter.Key, waiter.Weight, before),
-		})
+		row := waiterRow{Waiter: waiter, Position: before + 1, HostPage: hostAddress(waiter.Client.Host), Since: brief(waiter.Waiting + since)}
+		row.Why = why.Of(st, waiter.Key, waiter.Weight, before)
+		row.Brief = briefIn(row.Why, waiter.Key)
+		v.Waiters = append(v.Waiters, row)
 	}
 	if a.May(access.Admin) && !v.Gone {
 		v.Actions = actions(q.name, st)
@@ -151,7 +154,7 @@ func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a visito
 		h.unreachable(w, r, a, err)
 		return
 	}
-	v.Done = doneText(r.URL.Query().Get("done"))
+	v.Done, v.Undo = h.undoOffered(r, q.name, r.URL.Query().Get("done"), a)
 	code := http.StatusOK
 	if v.Gone {
 		code = http.StatusNotFound

@@ -27,18 +27,32 @@ func (w Waits) Count() int {
 	return n
 }
 
+// NoBound is the upper bound of waits of 1024 s and more.
+const NoBound time.Duration = time.Second << (waitBounds - 1)
+
 // Quantile returns a duration that the part q of the waits, 0 … 1, was shorter than, rounded
 // up to one of the bounds by which waits are counted. 0: there were no waits. The longest,
-// 2048 s, means 1024 s or more.
+// NoBound, means 1024 s or more.
 func (w Waits) Quantile(q float64) time.Duration {
+	_, to := w.Bounds(q)
+	return to
+}
+
+// Bounds returns the two neighboring bounds that the quantile q of the waits, 0 … 1, lies
+// between: it is from or more, and less than to. Both are 0 if there were no waits.
+func (w Waits) Bounds(q float64) (from, to time.Duration) {
 	all, so := w.Count(), 0
 	for i, n := range w {
 		so += n
 		if n > 0 && float64(so) >= q*float64(all) {
-			return time.Second << i
+			to = time.Second << i
+			if i > 0 {
+				from = to / 2
+			}
+			return from, to
 		}
 	}
-	return 0
+	return 0, 0
 }
 
 func (w *Waits) add(of *[waitBounds]uint16) {

@@ -37,6 +37,7 @@ func TestAChangeIsSeenWithoutReload(t *testing.T) {
 		t.Error("the other page is the same document: the marker proves nothing")
 	}
 	b.js(`window.marker = 1`)
+	b.click("summary", "What happened")
 	if err := sem.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +87,26 @@ func TestOperatorsSetAndUnsetALimitAndPause(t *testing.T) {
 	if len(s.audit) != 4 {
 		t.Errorf("%+v", s.audit)
 	}
+}
+
+// The page after a change says the old and the new limit, and one click restores the old one.
+func TestAChangeIsUndone(t *testing.T) {
+	s := newSite(t, quick)
+	s.acquire(s.semaphore("x", 12, "job"), 1)
+	b := s.tab()
+	b.open("semaphore?name=x")
+	b.run(chromedp.SetValue(chromedp.CSS("#limit"), "4"))
+	b.click("button", "Set the limit…")
+	b.until(`document.querySelector("form[method=post][action=act]")`)
+	b.click("button", "Set the limit")
+	b.until(`document.querySelector(".note.good")`)
+	if got := eval[string](b, `document.querySelector(".note.good").innerText.replace(/\s+/g, " ")`); got != "Limit 12 → 4. Undo" {
+		t.Errorf("it says %q", got)
+	}
+	b.until(`document.querySelector("[data-part=facts]").innerText.includes("1 of 4")`)
+	b.click("button", "Undo")
+	b.until(`document.querySelector(".note.good").innerText.startsWith("Limit 4 → 12.")`)
+	b.until(`document.querySelector("[data-part=facts]").innerText.includes("1 of 12") && !document.body.innerText.includes("set by an operator")`)
 }
 
 // live says that a page is whole, and its script runs.
@@ -287,6 +308,23 @@ func TestWithoutJavaScript(t *testing.T) {
 	b.until(`document.querySelector("h1").innerText === "Log in"`)
 	b.open("")
 	b.until(`document.querySelector("h1").innerText === "Log in"`)
+}
+
+// The list has one box to search in, which takes words of any kind.
+func TestTheListHasOneSearchBox(t *testing.T) {
+	s := newSite(t, quick)
+	s.crowd("plain", 1, 2, false)
+	s.acquire(s.semaphore("other", 3, "job"), 1)
+	b := s.tab()
+	b.open("")
+	if n := eval[int](b, `document.querySelectorAll("form[role=search] input:not([type=hidden])").length`); n != 1 {
+		t.Fatalf("%d boxes", n)
+	}
+	b.until(`document.querySelectorAll("[data-list=rows] tr").length === 2`)
+	b.run(chromedp.SetValue(chromedp.CSS("#q"), "IMPORT ip-10-0 "+uuid(1)[24:]))
+	b.click("button", "Filter")
+	b.until(`document.querySelectorAll("[data-list=rows] tr").length === 1 && document.querySelector("[data-list=rows]").innerText.includes("plain")`)
+	b.until(`document.querySelectorAll("#clients ~ table tbody tr").length === 1`)
 }
 
 func TestThousandsDoNotFreezeThePage(t *testing.T) {

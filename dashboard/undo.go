@@ -1,0 +1,106 @@
+package dashboard
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"sema"
+	"sema/access"
+	"sema/engine"
+)
+
+// undoCookie names the cookie that keeps the last change of a browser, and the form that
+// undoes the change. An address could not keep them: a link of somebody else could then
+// offer to undo a change that nobody has made.
+const undoCookie = "sema_undo"
+
+// undoTime is for how long a change can be undone with one click, in seconds.
+const undoTime = 300
+
+// offer is what a browser keeps of its last change.
+type offer struct {
+	Of   string     // the kind of change
+	Says string     // what was, and what is
+	Back url.Values // the form that undoes it
+}
+
+// offerUndo sends the browser an offer for the page that follows a change. After a change
+// that nothing undoes, it takes back the offer before.
+func (h *Handler) offerUndo(w http.ResponseWriter, r *http.Request, x change, d kind, before engine.State) {
+	c := &http.Cookie{Name: undoCookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: h.options.Secure || access.Secure(r)}
+	if d.undo != nil {
+		if says, back := d.undo(x, before); back != nil {
+			back.Set("name", x.Name)
+			text, _ := json.Marshal(offer{x.Do, says, back}) // plain data
+			c.MaxAge, c.Value = undoTime, base64.RawURLEncoding.EncodeToString(text)
+		}
+	}
+	http.SetCookie(w, c) // without a path: the browser takes ours
+}
+
+// undoOffered is what a page says of a change that was just made, and the form that undoes
+// it, if the browser has an offer.
+func (h *Handler) undoOffered(r *http.Request, name, do string, a visitor) (says string, back url.Values) {
+	if c, err := r.Cookie(undoCookie); err == nil && a.May(access.Admin) {
+		text, _ := base64.RawURLEncoding.DecodeString(c.Value)
+		var o offer
+		if json.Unmarshal(text, &o) == nil && do != "" && o.Of == do && o.Back.Get("name") == name {
+			return o.Says, o.Back
+		}
+	}
+	return doneText(do), nil
+}
+
+func undoLimit(x change, before engine.State) (says string, back url.Values) {
+	says = fmt.Sprintf("Limit %d → %d", before.Limit, x.Limit)
+	back = url.Values{"do": {"limit"}, "limit": {strconv.Itoa(before.Limit)}}
+	if x.PerKey != nil && *x.PerKey != before.PerKey {
+		says += fmt.Sprintf(", %s per key → %s", capOf(before.PerKey), capOf(*x.PerKey))
+		back.Set("per_key", strconv.Itoa(before.PerKey))
+	}
+	if !before.Pinned {
+		back.Set("unset", "1")
+	}
+	return says + ".", back
+}
+
+func undoUnset(_ change, before engine.State) (says string, back url.Values) {
+	if !before.Pinned {
+		return "", nil
+	}
+	return fmt.Sprintf("Limit %d, kept → not kept.", before.Limit), url.Values{"do": {"limit"}, "limit": {strconv.Itoa(before.Limit)}}
+}
+
+func undoPause(x change, before engine.State) (says string, back url.Values) {
+	switch {
+	case before.Paused == (x.Do == "pause"): // nothing has changed
+		return "", nil
+	case before.Paused:
+		return "Grants paused → open.", url.Values{"do": {"pause"}}
+	}
+	return "Grants open → paused.", url.Values{"do": {"unpause"}}
+}
+
+func undoKey(x change, before engine.State) (says string, back url.Values) {
+	was, rule := keyNow(before, x.Key), ruleNow(before, x.Key)
+	says = fmt.Sprintf("Key %s: %s → %s, share %d → %d.", x.Key, capOf(was.Cap), capOf(cmp.Or(x.rule.Cap, before.PerKey)), was.Share, cmp.Or(x.rule.Share, sema.DefaultShare))
+	switch {
+	case x.Do == "unset-key" && !was.Ruled: // nothing has changed
+		return "", nil
+	case !was.Ruled:
+		return says, url.Values{"do": {"unset-key"}, "key": {x.Key}}
+	}
+	back = url.Values{"do": {"set-key"}, "key": {x.Key}}
+	if rule.Cap > 0 {
+		back.Set("cap", strconv.Itoa(rule.Cap))
+	}
+	if rule.Share > 0 {
+		back.Set("share", strconv.Itoa(rule.Share))
+	}
+	return says, back
+}
