@@ -39,6 +39,7 @@ type Observer struct {
 type About struct {
 	Semaphore string
 	Key       string // whose it is, see Semaphore.For; empty: nobody's
+	Label     string // what WithLabel says; empty: that of Options
 	Permit    string // its id; empty while it waits behind others of this process
 	Weight    int
 }

@@ -141,7 +141,7 @@ type Options struct {
 	Adapt *Adapt
 
 	// Label is shown to operators beside host and process id, at most
-	// MaxLabel bytes. Default: none.
+	// MaxLabel bytes. WithLabel has one for a single acquisition. Default: none.
 	Label string
 
 	// Observer is told what happens. Default: nobody.

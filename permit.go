@@ -276,7 +276,7 @@ func (p *Permit) run(ctx context.Context, f func(context.Context) error) error {
 }
 
 func (h *holding) about() About {
-	about := About{Semaphore: h.sem.name, Key: h.Key, Weight: h.Acquisition.Weight()}
+	about := About{Semaphore: h.sem.name, Key: h.Key, Label: h.Label, Weight: h.Acquisition.Weight()}
 	if id := h.ID(); id.Number > 0 { // a caller behind others of this process has none yet
 		about.Permit = id.String()
 	}

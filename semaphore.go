@@ -142,6 +142,10 @@ func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (
 	if n < 1 || n > MaxLimit {
 		return nil, &ArgumentError{What: "weight", Value: n, Want: fmt.Sprintf("1 … %d", MaxLimit)}
 	}
+	label := labelOf(ctx)
+	if err := engine.ValidateText("label", label, MaxLabel); err != nil {
+		return nil, err
+	}
 	if ctx.Err() != nil {
 		return nil, s.inVain(ctx)
 	}
@@ -151,7 +155,7 @@ func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (
 		}
 	}
 	p := s.newPermit()
-	p.h.Key = key
+	p.h.Key, p.h.Label = key, label
 	if s.options.NoteStack {
 		p.h.stack = noteStack()
 	}

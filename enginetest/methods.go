@@ -14,6 +14,16 @@ import (
 
 type valueKey struct{}
 
+// labelled acquires under a label.
+type labelled struct {
+	*sema.Semaphore
+	label string
+}
+
+func (l labelled) AcquireN(ctx context.Context, n int) (*sema.Permit, error) {
+	return l.Semaphore.AcquireN(sema.WithLabel(ctx, l.label), n)
+}
+
 var methodTests = []test{
 	{name: "a deadline is both ours and the context's", run: func(e *env) {
 		s := e.sem(1, nil)
@@ -56,6 +66,44 @@ var methodTests = []test{
 		e.release(p)
 		<-other.Done()
 		e.is(context.Cause(other), sema.ErrReleased)
+	}},
+	{name: "operators see the label of each acquisition", run: func(e *env) {
+		s := e.sem(2, &sema.Options{Label: "program", Lease: long, Keep: long / 6})
+		var permits []*sema.Permit
+		for _, label := range []string{"job 1", "job 2"} {
+			permits = append(permits, e.permit(e.startAs(labelled{s, label}, 1)))
+		}
+		waits := e.startAs(labelled{s, "job 3"}, 1)
+		shown := func() (held, waiting []string) {
+			st := e.state(s)
+			for _, h := range st.Holders {
+				held = append(held, h.Client.Label)
+			}
+			for _, w := range st.Waiters {
+				waiting = append(waiting, w.Client.Label)
+			}
+			return held, waiting
+		}
+		e.until(func() bool {
+			held, waiting := shown()
+			return slices.Equal(held, []string{"job 1", "job 2"}) && slices.Equal(waiting, []string{"job 3"})
+		})
+		e.release(permits[0]) // it does not pass to a caller with another label
+		p := e.permit(waits)
+		if held, _ := shown(); !slices.Equal(held, []string{"job 2", "job 3"}) {
+			e.Errorf("held by %q", held)
+		}
+		e.release(permits[1])
+		e.release(p)
+		plain := e.acquire(s, 1)
+		if held, _ := shown(); !slices.Equal(held, []string{"program"}) {
+			e.Errorf("held by %q", held)
+		}
+		e.release(plain)
+		var refused *sema.ArgumentError
+		if _, err := s.TryAcquire(sema.WithLabel(e.ctx(), "a\nb")); !errors.As(err, &refused) {
+			e.Errorf("a label of two lines: %v", err)
+		}
 	}},
 	{name: "others count all who wait in a process, with tickets and without", run: func(e *env) {
 		s, other := e.sem(1, &sema.Options{Lease: steps}), e.sem(1, &sema.Options{Lease: steps})
