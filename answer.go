@@ -9,7 +9,7 @@ type answerKey struct{}
 
 // AnswerWithin makes a context for acquisitions that shall not wait long for an engine
 // that is away. If the engine has said nothing for d, neither that the permit is
-// granted nor that its caller is queued, they fail with an *EngineError, as they do
+// granted nor that its caller is queued, they fail with ErrEngine, as they do
 // after three seconds otherwise; nothing is held then. A caller that was told that it
 // waits goes on waiting, until ctx ends. A d of 0 or less, of three seconds or more, or
 // longer than the one that ctx has already, changes nothing.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/fixture/expect"
 	"sema/sematest"
@@ -17,8 +18,7 @@ import (
 // then for three seconds, not for a lease.
 func TestCloseWithTheEngineAway(t *testing.T) {
 	failed := func(t *testing.T, s *sema.Semaphore) {
-		var failure *sema.EngineError
-		if _, err := s.Acquire(t.Context()); !errors.As(err, &failure) {
+		if _, err := s.Acquire(t.Context()); !errors.Is(err, sema.ErrEngine) {
 			t.Error(err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestCloseWaitsForASlowEngine(t *testing.T) {
 		e.slow.Store(int64(time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		if _, err := s.Acquire(ctx); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := s.Acquire(ctx); !errors.Is(err, sema.ErrBusy) {
 			t.Error(err)
 		}
 		expect.OK(t, s.Close())
@@ -99,7 +99,7 @@ func TestCloseAnswersWhoeverWaits(t *testing.T) {
 		go func() { ended <- o.Pause(context.Background()) }()
 		synctest.Wait()
 		expect.OK(t, o.Close())
-		var failure *sema.EngineError
+		var failure *engine.Error
 		if err := <-ended; !errors.As(err, &failure) || failure.Name != "x" {
 			t.Error(err)
 		}

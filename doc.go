@@ -23,19 +23,20 @@
 //
 // # Errors
 //
-// An error may be more than one of these. Ask in this order; the first that fits says what
-// to do:
+// An error of a call matches exactly one of these, so any order of tests is right:
 //
-//   - nil: the permit is held, until it is released or its contexts end;
-//   - an [*EngineError], found with errors.As: the engine is away. Fail, or go on without a
-//     limit. It comes first, for a context that ends meanwhile makes the error an
-//     ErrUnavailable as well;
-//   - [ErrUnavailable], found with errors.Is: nothing was free, or nothing before the
-//     context ended. Say "busy", try later. A [*BusyError] says when;
-//   - a [*WeightError]: more was asked for than the limit, and would never be granted;
+//   - [ErrBusy], found with errors.Is: nothing was free, or nothing before the context
+//     ended. Say "busy", try later; a [*BusyError] says when;
+//   - [ErrEngine]: the engine is away. Fail, or go on without a limit. An *engine.Error in
+//     it, found with errors.As, has the details;
 //   - [ErrClosed]: the program is shutting down;
+//   - a [*WeightError], found with errors.As: more was asked for than the limit, and would
+//     never be granted;
 //   - an [*ArgumentError], a [*LimitError] or a [*NestedError]: a mistake in the program or its
 //     deployment.
+//
+// After the end of the caller's own context the error is also that context's error, beside
+// ErrBusy if the caller was queued, and beside ErrEngine if the engine had not answered.
 //
 // A permit that was lost ends its contexts with [ErrLost] as their cause; [ErrRevoked] and
 // [ErrHeldTooLong] are an ErrLost that says why. Each error names its semaphore, or the

@@ -8,21 +8,30 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/class"
 	"sema/internal/client"
 )
 
-// Errors of Acquire and of permits. Compare with errors.Is: what is returned names
-// the semaphore as well.
+// Errors. Compare with errors.Is: what is returned names the semaphore as well. Each error
+// of a call matches exactly one of these, or is a *WeightError, a *LimitError or an
+// *ArgumentError. So any order of tests is right.
 var (
-	// ErrUnavailable: no permit was free, or none in time. After a context
-	// ended the wait, the error is the context's error as well; and an *EngineError,
-	// if it was the engine that did not answer.
-	ErrUnavailable = errors.New("sema: no permit available")
+	// ErrBusy: no permit was free, or none before the caller's context ended. In the
+	// latter case the error is the context's error as well.
+	ErrBusy = class.ErrBusy
+
+	// ErrEngine: the engine could not be reached, did not answer, or refused the call.
+	// An *engine.Error in it, found with errors.As, has the details. If the caller's
+	// context ended before the engine answered, the error is the context's error as well.
+	ErrEngine = engine.ErrEngine
+
+	// ErrClosed: the Semaphore or its engine was closed.
+	ErrClosed = engine.ErrClosed
 
 	// ErrLost: the permit is not, or cannot be trusted to be, held any more.
-	// It is the cause of the permit's contexts. After Semaphore.Close, and when the
-	// engine was closed, it is an ErrClosed as well.
-	ErrLost = errors.New("sema: permit lost")
+	// It is the cause of the permit's contexts. Closing its Semaphore or its engine
+	// loses a permit, too.
+	ErrLost = class.ErrLost
 
 	// ErrRevoked: an operator revoked the permit. It is an ErrLost.
 	ErrRevoked = fmt.Errorf("%w: revoked by an operator", ErrLost)
@@ -33,38 +42,25 @@ var (
 
 	// ErrReleased: the permit was released before. It is the cause of the
 	// permit's contexts after Release.
-	ErrReleased = errors.New("sema: permit already released")
+	ErrReleased = class.ErrReleased
 
 	// ErrInUse: the semaphore cannot be removed, for somebody holds a permit or
 	// waits for one. Nothing was changed.
-	ErrInUse = errors.New("sema: semaphore is in use")
+	ErrInUse = class.ErrInUse
 
 	// ErrNotFound: the engine has no such semaphore. Nothing was changed.
-	ErrNotFound = errors.New("sema: no such semaphore")
-
-	// ErrClosed: the Semaphore or its engine was closed.
-	ErrClosed = engine.ErrClosed
+	ErrNotFound = class.ErrNotFound
 )
 
 var (
 	errNotRenewed   = fmt.Errorf("%w: not renewed in time", ErrLost)
-	errLetGo        = fmt.Errorf("%w: %w", ErrLost, ErrClosed)
-	errEngineClosed = fmt.Errorf("%w: its engine: %w", ErrLost, ErrClosed)
+	errLetGo        = fmt.Errorf("%w: closed", ErrLost)
+	errEngineClosed = fmt.Errorf("%w: its engine was closed", ErrLost)
 	errAbandoned    = fmt.Errorf("%w: nobody could release it any more", ErrLost)
 )
 
 // named is an error about the semaphore of that name.
 func named(err error, name string) error { return fmt.Errorf("%w: %q", err, name) }
-
-type (
-	// ArgumentError says which value was refused and what would have been
-	// taken. Nothing was changed.
-	ArgumentError = engine.ArgumentError
-
-	// EngineError says that an engine could not be reached or refused the call.
-	// Whether the step was carried out is unknown unless NotExecuted is set.
-	EngineError = engine.Error
-)
 
 // LimitError says that the stored limit differs from the one given to New, or the cap of
 // keys from Options.PerKey, under the Refuse policy. Nothing was changed.
@@ -111,7 +107,7 @@ func (e *WeightError) Error() string {
 
 // BusyError says that an acquisition was refused at once, because too many wait before it:
 // Options.MaxWaiting of them, or so many that its context's deadline would end the wait. It
-// is an ErrUnavailable. Nothing was changed.
+// is an ErrBusy. Nothing was changed.
 type BusyError struct {
 	Name string
 
@@ -122,17 +118,17 @@ type BusyError struct {
 
 // Error names the semaphore.
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("%v: %q: too many wait", ErrUnavailable, e.Name)
+	return fmt.Sprintf("%v: %q: too many wait", ErrBusy, e.Name)
 }
 
-// Unwrap is ErrUnavailable.
-func (e *BusyError) Unwrap() error { return ErrUnavailable }
+// Unwrap is ErrBusy.
+func (e *BusyError) Unwrap() error { return ErrBusy }
 
 // reason is the error for the end of an acquisition, or of a permit.
 func (s *Semaphore) reason(e client.Event) error {
 	switch e.Reason {
 	case client.Refused:
-		return s.unavailable
+		return s.busy
 	case client.Busy:
 		return &BusyError{Name: s.name, RetryAfter: e.Wait/2 + rand.N(e.Wait+1)}
 	case client.TooHeavy:
@@ -171,12 +167,25 @@ func noPermit(name string, id engine.ID) error {
 	return fmt.Errorf("%w: %q has no permit %v", ErrLost, name, id)
 }
 
-// inVain joins ErrUnavailable with the reason the context ended, and with its cause
-// if that says more.
+// inVain joins ErrBusy with the end of the caller's context.
 func (s *Semaphore) inVain(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", s.busy, ended(ctx))
+}
+
+// ended is the error of a context that has ended, with its cause if that says more. A
+// cause that matches a class, such as the loss of another permit, is in the text only.
+func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return fmt.Errorf("%w: %w", s.unavailable, cause)
+	_, limit := errors.AsType[*LimitError](cause)
+	_, weight := errors.AsType[*WeightError](cause)
+	_, argument := errors.AsType[*ArgumentError](cause)
+	switch {
+	case cause == err:
+		return err
+	case limit, weight, argument, len(class.Of(cause)) > 0:
+		return fmt.Errorf("%w: %v", err, cause)
+	case errors.Is(cause, err):
+		return cause
 	}
-	return fmt.Errorf("%w: %w: %w", s.unavailable, err, cause)
+	return fmt.Errorf("%w: %w", err, cause)
 }

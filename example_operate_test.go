@@ -178,3 +178,29 @@ func ExampleOperator_SetKey() {
 	// 20 2 acme 5 <nil>
 	// <nil>
 }
+
+// Operators see what each permit is for, beside the process that has it.
+func ExampleWithLabel() {
+	sem, err := sema.New(memengine.New(), "reports", 2, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer sem.Close()
+	for _, job := range []string{"job 7", "job 8"} {
+		permit, err := sem.Acquire(sema.WithLabel(context.Background(), job))
+		if err != nil {
+			panic(err)
+		}
+		defer permit.Release()
+	}
+	state, err := sem.State(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	for _, holder := range state.Holders {
+		fmt.Println(holder.Client.Label)
+	}
+	// Output:
+	// job 7
+	// job 8
+}

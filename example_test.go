@@ -81,7 +81,7 @@ func ExampleSemaphore_TryAcquire() {
 	permit, err := sem.TryAcquire(ctx)
 	fmt.Println(err)
 	_, err = sem.TryAcquire(ctx)
-	fmt.Println(errors.Is(err, sema.ErrUnavailable))
+	fmt.Println(errors.Is(err, sema.ErrBusy))
 	fmt.Println(permit.Release())
 	// Output:
 	// <nil>
@@ -140,6 +140,6 @@ func ExampleSemaphore_Acquire_timeout() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	_, err := sem.Acquire(ctx)
-	fmt.Println(errors.Is(err, sema.ErrUnavailable), err)
+	fmt.Println(errors.Is(err, sema.ErrBusy), err)
 	// Output: true sema: no permit available: "db": context deadline exceeded
 }

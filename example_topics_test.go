@@ -10,7 +10,7 @@ import (
 	"sema/engine/memengine"
 )
 
-// The order in which to ask what an error is; see docs/errors.md.
+// An error is of one class; see docs/errors.md.
 func Example_errors() {
 	sem, err := sema.New(memengine.New(), "db", 1, nil)
 	if err != nil {
@@ -18,16 +18,15 @@ func Example_errors() {
 	}
 	defer sem.Close()
 	say := func(p *sema.Permit, err error) string {
-		var outage *sema.EngineError
 		var heavy *sema.WeightError
 		switch {
 		case err == nil:
 			defer p.Release()
 			return "held"
-		case errors.As(err, &outage):
-			return "the engine is away: " + outage.Hint
-		case errors.Is(err, sema.ErrUnavailable):
+		case errors.Is(err, sema.ErrBusy):
 			return "busy"
+		case errors.Is(err, sema.ErrEngine):
+			return "the engine is away"
 		case errors.As(err, &heavy):
 			return fmt.Sprintf("never: %d of %d", heavy.Weight, heavy.Limit)
 		default:

@@ -5,10 +5,12 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
+	"sema/engine"
+	"sema/internal/class"
+	"sema/internal/loop"
 	"sema/internal/once"
 )
 
@@ -59,11 +61,11 @@ func (a *handles) use(ctx context.Context, name string) (*handle, error) {
 		case <-gone:
 			h, gone, err = a.tryUse(name)
 		case <-within.Done():
-			err := error(&EngineError{Op: "open", Name: name, NotExecuted: true, Temporary: true, Hint: "check the engine", Err: errNoRoom})
+			failure := &engine.Error{Op: "open", Name: name, NotExecuted: true, Temporary: true, Hint: "check the engine", Err: errNoRoom}
 			if ctx.Err() != nil {
-				err = fmt.Errorf("%w: %w: %w", named(ErrUnavailable, name), ctx.Err(), err)
+				return nil, loop.Ended(failure, ended(ctx))
 			}
-			return nil, err
+			return nil, failure
 		}
 	}
 	return h, err
@@ -224,5 +226,5 @@ func (a *handles) close() error {
 		}
 		a.left.Wait()
 	})
-	return errors.Join(errs...)
+	return class.Join(errs...)
 }

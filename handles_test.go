@@ -48,7 +48,7 @@ func TestKeysAreOpenWhileInUseAndIdleForAWhile(t *testing.T) {
 
 		// With all in use a further key has to go away; a used one has not.
 		second, third := acquireKey(t, k, "2"), acquireKey(t, k, "3")
-		if _, err := k.Acquire(t.Context(), "4"); !errors.Is(err, sema.ErrTooManyKeys) || !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := k.Acquire(t.Context(), "4"); !errors.Is(err, sema.ErrTooManyKeys) || !errors.Is(err, sema.ErrBusy) {
 			t.Errorf("a fourth key: %v", err)
 		}
 		if _, err := k.TryAcquire(t.Context(), "3"); errors.Is(err, sema.ErrTooManyKeys) {
@@ -169,7 +169,7 @@ func TestKeysWaitForRoomAsForTheEngine(t *testing.T) {
 		k := newKeys(t, e, 1, &sema.KeysOptions{Open: 1})
 		end := e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})
 		quick := sema.AnswerWithin(t.Context(), 50*time.Millisecond)
-		var failure *sema.EngineError
+		var failure *engine.Error
 		for _, key := range []string{"a", "b"} { // a is being closed, b is idle
 			if _, err := k.Acquire(quick, key); !errors.As(err, &failure) {
 				t.Errorf("%s: %v", key, err)
@@ -181,7 +181,7 @@ func TestKeysWaitForRoomAsForTheEngine(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := k.Acquire(ctx, "c"); !errors.As(err, &failure) || !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := k.Acquire(ctx, "c"); !errors.Is(err, sema.ErrEngine) || errors.Is(err, sema.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("when the context ends: %v", err)
 		}
 		time.AfterFunc(time.Second, end)
@@ -206,7 +206,7 @@ func TestKeysCloseWithADeadEngine(t *testing.T) {
 			callers.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(100+i)*time.Millisecond)
 				defer cancel()
-				if _, err := k.Acquire(ctx, fmt.Sprint("cancelled ", i)); !errors.Is(err, sema.ErrUnavailable) {
+				if _, err := k.Acquire(ctx, fmt.Sprint("cancelled ", i)); !errors.Is(err, sema.ErrEngine) && !errors.Is(err, sema.ErrTooManyKeys) {
 					t.Error(err)
 				}
 			})
@@ -228,7 +228,7 @@ func TestEachKeyHasALimitOfItsOwn(t *testing.T) {
 			for range want {
 				acquireKey(t, k, key)
 			}
-			if _, err := k.TryAcquire(t.Context(), key); !errors.Is(err, sema.ErrUnavailable) {
+			if _, err := k.TryAcquire(t.Context(), key); !errors.Is(err, sema.ErrBusy) {
 				t.Errorf("%s: %v after %d", key, err, want)
 			}
 		}

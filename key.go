@@ -61,7 +61,7 @@ func (k Key) AcquireN(ctx context.Context, n int) (*Permit, error) { return k.ac
 func (k Key) TryAcquire(ctx context.Context) (*Permit, error) { return k.TryAcquireN(ctx, 1) }
 
 // TryAcquireN takes weight n if it is free now, in all and for the key, and nobody waits
-// for it, and fails with ErrUnavailable otherwise. Callers that wait for their keys'
+// for it, and fails with ErrBusy otherwise. Callers that wait for their keys'
 // caps alone are passed.
 func (k Key) TryAcquireN(ctx context.Context, n int) (*Permit, error) {
 	return k.acquire(ctx, n, false)
@@ -87,7 +87,7 @@ func (k Key) Do(ctx context.Context, f func(context.Context) error) error {
 // idleness, until Unset. A semaphore that nobody has used yet is created, with the limit
 // given to New. A larger cap or share serves waiters at once; a smaller cap takes no
 // permit away. It fails with an *ArgumentError on a name or a value out of range, and with
-// an *EngineError if the engine does not answer for three seconds.
+// ErrEngine if the engine does not answer for three seconds.
 func (k Key) Set(ctx context.Context, rule KeyRule) error {
 	return k.s.setKey(ctx, k.name, rule)
 }

@@ -15,8 +15,8 @@ import (
 const keySeparator = "/"
 
 // ErrTooManyKeys: a further key would need a handle more than KeysOptions.Open,
-// and all are in use. It is an ErrUnavailable.
-var ErrTooManyKeys = fmt.Errorf("%w: too many keys in use at once", ErrUnavailable)
+// and all are in use. It is an ErrBusy.
+var ErrTooManyKeys = fmt.Errorf("%w: too many keys in use at once", ErrBusy)
 
 // KeysOptions of a Keys. The zero value of each field is its default.
 type KeysOptions struct {
@@ -143,7 +143,7 @@ func (k *Keys) TryAcquire(ctx context.Context, key string) (*Permit, error) {
 }
 
 // TryAcquireN takes weight n if it is free now for the key, and fails
-// with ErrUnavailable otherwise.
+// with ErrBusy otherwise.
 func (k *Keys) TryAcquireN(ctx context.Context, key string, n int) (*Permit, error) {
 	return k.acquire(ctx, key, n, false)
 }

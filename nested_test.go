@@ -143,7 +143,7 @@ func TestAContextOfAPermitThatIsOver(t *testing.T) {
 		later := context.WithoutCancel(p.Context(t.Context()))
 		_, err := s.Acquire(later)
 		refuses(t, err, sema.NestedError{Name: "x", Held: 1, Weight: 1, Limit: 1})
-		if _, err := s.TryAcquire(later); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := s.TryAcquire(later); !errors.Is(err, sema.ErrBusy) {
 			t.Error(err)
 		}
 		expect.OK(t, p.Release())

@@ -32,7 +32,7 @@ func TestNewWhileTheEngineCloses(t *testing.T) {
 					return
 				}
 				p, err := s.TryAcquire(t.Context())
-				ended("TryAcquire", err, sema.ErrUnavailable)
+				ended("TryAcquire", err, sema.ErrBusy)
 				if err == nil {
 					ended("Release", p.Release(), sema.ErrLost)
 				}

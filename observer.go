@@ -91,7 +91,7 @@ type Abandoned struct {
 // RenewFailed is what Observer.RenewFailed is told.
 type RenewFailed struct {
 	About
-	Err error // an *EngineError
+	Err error // an ErrEngine
 }
 
 // LimitDiffers is what Observer.LimitDiffers is told.

@@ -12,7 +12,7 @@ import (
 // nothing. It is safe for concurrent use.
 //
 // A call that cannot reach the engine is made again for three seconds, and then
-// fails with an *EngineError. With ErrClosed it fails after Close, and when the
+// fails with ErrEngine. With ErrClosed it fails after Close, and when the
 // engine is closed. No method creates a semaphore, but SetLimit.
 type Operator struct {
 	s *Semaphore // its limit is 0: it never acquires

@@ -66,7 +66,7 @@ func (c *crowd) refused(key string, d time.Duration) (after time.Duration, refus
 	select {
 	case err := <-done:
 		var busy *sema.BusyError
-		if !errors.As(err, &busy) || !errors.Is(err, sema.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || busy.Name != "x" {
+		if !errors.As(err, &busy) || !errors.Is(err, sema.ErrBusy) || errors.Is(err, context.DeadlineExceeded) || busy.Name != "x" {
 			c.Fatalf("refused with %v", err)
 		}
 		return busy.RetryAfter, true

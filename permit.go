@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/class"
 	"sema/internal/client"
 	"sema/internal/loop"
 )
@@ -144,7 +145,7 @@ func (p *Permit) Deadline() time.Time {
 
 // Renew gives the permit a whole new lease now. Automatic renewal does the
 // same in the background. It fails with an ErrLost or ErrReleased when the
-// permit is not held any more, and with an *EngineError when the engine could
+// permit is not held any more, and with ErrEngine when the engine could
 // not be asked: the permit is then held until Deadline, as before.
 func (p *Permit) Renew(ctx context.Context) error {
 	if err := p.Err(); err != nil {
@@ -169,7 +170,7 @@ func (p *Permit) Renew(ctx context.Context) error {
 // process, while no other client waits, and else through the engine; see also
 // Options.Keep. It does not depend on any context. It returns nil when the permit was held until now; an
 // ErrLost when it had been lost before; ErrReleased when it had been released
-// before. An *EngineError says that the engine did not confirm: the release is
+// before. ErrEngine says that the engine did not confirm: the release is
 // repeated in the background, and the permit comes back with its lease in any
 // case.
 func (p *Permit) Release() error {
@@ -206,6 +207,9 @@ func (h *holding) release(cause error) error {
 		confirm := l.Within(now, s.callTimeout())
 		l.Run(now)
 		status, err = l.Result(confirm, "release", &h.back, o)
+		if failure, ok := errors.AsType[*engine.Error](err); ok {
+			err = failure // the end of confirm is not that of a caller's context
+		}
 	}
 	switch {
 	case lost != nil:
@@ -269,10 +273,7 @@ func (h *holding) giveUp(now time.Duration) {
 func (p *Permit) run(ctx context.Context, f func(context.Context) error) error {
 	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
 	err := f(p.Context(ctx))
-	if lost := p.Err(); lost != nil {
-		return errors.Join(lost, err)
-	}
-	return err
+	return class.Join(p.Err(), err)
 }
 
 func (h *holding) about() About {

@@ -174,7 +174,7 @@ func TestAWaiterCostsAFewCallsALease(t *testing.T) {
 			t.Errorf("%d calls in 100 leases by one holder and one waiter", n)
 		}
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) || !errors.Is(err, sema.ErrUnavailable) {
+		if err := <-ended; !errors.Is(err, context.Canceled) || !errors.Is(err, sema.ErrBusy) {
 			t.Error(err)
 		}
 	})
@@ -216,9 +216,9 @@ func TestAStalledEngineKeepsNobodyForLong(t *testing.T) {
 				if took := time.Since(began); took > most { // in virtual time
 					t.Errorf("with a call of %v before it: %v, want %v at the most", busy, took, most)
 				}
-				var failure *sema.EngineError
+				var failure *engine.Error
 				if !errors.As(err, &failure) || failure.Name != "x" {
-					t.Errorf("%v, want an *EngineError that names it", err)
+					t.Errorf("%v, want an *engine.Error that names it", err)
 				}
 			}
 			if busy > 0 {
@@ -256,8 +256,7 @@ func TestAnAnswerIsWantedSoon(t *testing.T) {
 		}
 		e.slow.Store(int64(time.Hour))
 		began := time.Now()
-		var failure *sema.EngineError
-		if _, err := s.Acquire(soon); !errors.As(err, &failure) {
+		if _, err := s.Acquire(soon); !errors.Is(err, sema.ErrEngine) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != 100*time.Millisecond { // in virtual time
@@ -265,7 +264,7 @@ func TestAnAnswerIsWantedSoon(t *testing.T) {
 		}
 		for _, ctx := range []context.Context{t.Context(), sema.AnswerWithin(t.Context(), time.Hour), sema.AnswerWithin(sema.AnswerWithin(t.Context(), time.Second), time.Hour)} {
 			began = time.Now()
-			if _, err := s.Acquire(ctx); !errors.As(err, &failure) {
+			if _, err := s.Acquire(ctx); !errors.Is(err, sema.ErrEngine) {
 				t.Error(err)
 			}
 			if took := time.Since(began); took > 3250*time.Millisecond {
@@ -327,8 +326,7 @@ func TestAWaitOutlastsAnOutageOfLessThanALease(t *testing.T) {
 		go wait()
 		synctest.Wait()
 		e.broken.Store(true)
-		var engine *sema.EngineError
-		if err := <-got; !errors.As(err, &engine) { // and not for ever
+		if err := <-got; !errors.Is(err, sema.ErrEngine) { // and not for ever
 			t.Fatal(err)
 		}
 		_ = p.Release()
@@ -342,8 +340,7 @@ func TestAFirstCallThatHangsEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := s.Acquire(ctx)
-		var engine *sema.EngineError
-		if !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &engine) || time.Since(began) != time.Second {
+		if !errors.Is(err, sema.ErrEngine) || errors.Is(err, sema.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -401,7 +398,7 @@ func TestErrorsNameTheValue(t *testing.T) {
 		`sema: weight -3: want 1 … 2147483647`:         &sema.ArgumentError{What: "weight", Value: -3, Want: "1 … 2147483647"},
 		`sema: "api" has limit 2, not 3`:               &sema.LimitError{Name: "api", Stored: 2, Wanted: 3},
 		`sema: weight 5 is above the limit 2 of "api"`: &sema.WeightError{Name: "api", Weight: 5, Limit: 2},
-		`sema: acquire "api": no route to host`:        &sema.EngineError{Op: "acquire", Name: "api", Err: errors.New("no route to host")},
+		`sema: acquire "api": no route to host`:        &engine.Error{Op: "acquire", Name: "api", Err: errors.New("no route to host")},
 		`sema: permit lost: revoked by an operator`:    sema.ErrRevoked,
 	} {
 		if err.Error() != want {
@@ -475,13 +472,13 @@ func TestErrorsNameTheOperation(t *testing.T) {
 	var heard atomic.Pointer[sema.RenewFailed]
 	o := &sema.Options{Detached: true, Observer: sema.Observer{RenewFailed: func(o sema.RenewFailed) { heard.Store(&o) }}}
 	bubble(t, o, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		is := func(err error, want string) {
+		of := func(class, err error, want string) {
 			t.Helper()
-			var failure *sema.EngineError
-			if !errors.As(err, &failure) || err.Error() != want {
+			if !errors.Is(err, class) || err.Error() != want {
 				t.Errorf("%q, want %q", err, want)
 			}
 		}
+		is := func(err error, want string) { t.Helper(); of(sema.ErrEngine, err, want) }
 		p := acquire(t, s)
 		other, err := sema.New(e, "x", 1, nil)
 		if err != nil {
@@ -502,7 +499,7 @@ func TestErrorsNameTheOperation(t *testing.T) {
 		}
 		_ = e.Engine.Close()
 		_, err = other.State(t.Context())
-		is(err, `sema: state "x": closed`)
+		of(sema.ErrClosed, err, `sema: closed: "x"`)
 		_ = other.Close()
 	})
 }

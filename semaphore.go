@@ -14,23 +14,6 @@ import (
 	"sema/internal/loop"
 )
 
-type (
-	// Engine is where semaphores live; see package engine.
-	Engine = engine.Engine
-
-	// State is a snapshot of a semaphore.
-	State = engine.State
-
-	// Holder is a client with a permit.
-	Holder = engine.Holder
-
-	// Waiter is a client with a ticket in the queue.
-	Waiter = engine.Waiter
-
-	// KeyState is what State says of a key.
-	KeyState = engine.KeyState
-)
-
 // Semaphore limits how much weight is held at once under one name, together
 // with every other client of the same engine. Create one per name and share
 // it: it is safe for concurrent use, and its permits and waits share calls.
@@ -41,7 +24,7 @@ type Semaphore struct {
 	options Options
 	loop    loop.Loop
 
-	unavailable, released error // the sentinels, with the name: they are needed often
+	busy, released error // the sentinels, with the name: they are needed often
 
 	adapt *adapting // nil: the limit is what it was set to
 
@@ -78,7 +61,7 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 	if err := cmp.Or(engine.Validate("", e), engine.ValidateName(name)); err != nil {
 		return nil, err
 	}
-	s := &Semaphore{name: name, limit: limit, options: o, unavailable: named(ErrUnavailable, name), released: named(ErrReleased, name)}
+	s := &Semaphore{name: name, limit: limit, options: o, busy: named(ErrBusy, name), released: named(ErrReleased, name)}
 	if reflect.ValueOf(e).Comparable() {
 		s.engine = e
 	}
@@ -115,10 +98,11 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acq
 //
 // ctx bounds the wait, and nothing else: the permit stays when it ends. Work
 // that needs the permit runs under [Permit.Context]. When ctx ends the wait, the
-// error is ErrUnavailable and ctx's own error at once. A caller fails with a *BusyError
+// error is ErrBusy at once, or ErrEngine if the engine has not answered yet; it is ctx's
+// own error as well. A caller fails with a *BusyError
 // instead, and does not wait, if so many wait before it that the deadline of ctx would come
-// first, or Options.MaxWaiting of them. A first attempt that
-// does not reach the engine fails after three seconds with an *EngineError;
+// first, or Options.MaxWaiting of them. A first attempt that does not reach the engine fails
+// after three seconds with ErrEngine;
 // once queued, a wait lasts through an outage of up to one lease. Options.Patient
 // takes both bounds away. Under the context of a permit of this semaphore, a wait that the
 // permit itself would keep from ending fails at once, with a *NestedError. On any error
@@ -133,7 +117,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) {
 }
 
 // TryAcquireN takes weight n if it is free now and nobody waits for it, and
-// fails with ErrUnavailable otherwise.
+// fails with ErrBusy otherwise.
 func (s *Semaphore) TryAcquireN(ctx context.Context, n int) (*Permit, error) {
 	return s.acquire(ctx, "", n, false)
 }
@@ -217,7 +201,7 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 	case !h.Settled():
 		err = s.inVain(ctx)
 		if h.State() == client.Asking {
-			err = l.Unanswered("acquire", err)
+			err = l.Unanswered("acquire", ended(ctx))
 		}
 		l.Machine.Cancel(now, &h.Acquisition)
 		h.Settle(err)
@@ -232,7 +216,8 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 }
 
 // Do runs f while holding a permit. f's context ends when ctx does or the
-// permit is lost; in the latter case the error is an ErrLost, joined with f's.
+// permit is lost. Do returns f's error as it is: an ErrBusy in it may be that of another
+// semaphore. If the permit was lost, an ErrLost is joined with f's error.
 func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error {
 	p, err := s.Acquire(ctx)
 	if err != nil {
@@ -242,7 +227,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error
 }
 
 // Drain takes whatever weight is free now as a single permit. With nothing
-// free, or somebody waiting, it fails with ErrUnavailable. What other clients
+// free, or somebody waiting, it fails with ErrBusy. What other clients
 // keep (see Options.Keep) is not free.
 func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
 	if err := s.loop.GiveBack(ctx, "drain"); err != nil {
@@ -254,12 +239,12 @@ func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
 			return nil, err
 		}
 		if free == 0 {
-			return nil, s.unavailable
+			return nil, s.busy
 		}
 		// Somebody may have been quicker: then less is free, or nothing.
 		p, err := s.TryAcquireN(ctx, free)
 		var heavy *WeightError
-		if err == nil || !errors.Is(err, ErrUnavailable) && !errors.As(err, &heavy) {
+		if err == nil || !errors.Is(err, ErrBusy) && !errors.As(err, &heavy) {
 			return p, err
 		}
 		again, err := s.Available(ctx)
@@ -267,7 +252,7 @@ func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
 			return nil, err
 		}
 		if again >= free { // free, yet refused: others wait for it
-			return nil, s.unavailable
+			return nil, s.busy
 		}
 	}
 }
@@ -283,11 +268,11 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
 	p := s.newPermit()
 	h, l := p.h, &s.loop
+	if ctx.Err() != nil {
+		return nil, l.Unasked("resume", ended(ctx))
+	}
 	l.Lock()
 	if l.Machine.Knows(parsed) {
 		l.Unlock()
@@ -305,7 +290,7 @@ func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
 	l.Lock()
 	defer l.Unlock()
 	l.Machine.Forget(&h.Acquisition) // its lease goes on without us
-	return nil, l.Unanswered("resume", ctx.Err())
+	return nil, l.Unanswered("resume", ended(ctx))
 }
 
 // observe takes in an event of the machine's. The lock is held; what it

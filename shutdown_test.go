@@ -87,7 +87,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 		if took := time.Since(began); took != time.Minute { // in virtual time
 			t.Errorf("it took %v", took)
 		}
-		expect.Is(t, context.Cause(work), sema.ErrClosed)
+		expect.Is(t, context.Cause(work), sema.ErrLost)
 		expect.Is(t, context.Cause(work), sema.ErrLost)
 		unused(t, e)
 	})
@@ -116,7 +116,7 @@ func TestCloseEndsAShutdown(t *testing.T) {
 				ended := shutdown(t.Context(), s)
 				expect.OK(t, s.Close())
 				expect.OK(t, <-ended)
-				expect.Is(t, p.Err(), sema.ErrClosed)
+				expect.Is(t, p.Err(), sema.ErrLost)
 			})
 		})
 	}

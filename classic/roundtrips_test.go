@@ -100,7 +100,7 @@ func semaRoundTrips(t *testing.T) measured.RoundTrips {
 		Type:    "sema",
 		Acquire: c.count(func() { p = acquire() }),
 		Refused: c.count(func() {
-			if _, err := sem.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+			if _, err := sem.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
 				t.Errorf("TryAcquire of a full semaphore: %v", err)
 			}
 		}),

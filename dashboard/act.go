@@ -356,7 +356,6 @@ func (h *Handler) sentence(err error) string { return why.Trouble(h.options.Engi
 // statusOf is the HTTP status of an error.
 func statusOf(err error, otherwise int) int {
 	var argument *engine.ArgumentError
-	var away *engine.Error
 	switch {
 	case errors.Is(err, errAudit):
 		return http.StatusServiceUnavailable
@@ -366,7 +365,7 @@ func statusOf(err error, otherwise int) int {
 		return http.StatusNotFound
 	case errors.Is(err, sema.ErrLost), errors.Is(err, sema.ErrInUse):
 		return http.StatusConflict
-	case errors.As(err, &away), errors.Is(err, engine.ErrClosed):
+	case errors.Is(err, sema.ErrEngine), errors.Is(err, sema.ErrClosed):
 		return http.StatusServiceUnavailable
 	}
 	return otherwise

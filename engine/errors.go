@@ -4,13 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"sema/internal/class"
 )
 
-// ErrClosed says that a session or its engine was closed.
-var ErrClosed = errors.New("sema: closed")
+var (
+	// ErrClosed says that a session or its engine was closed.
+	ErrClosed = class.ErrClosed
+
+	// ErrEngine says that an engine could not be reached, did not answer, or refused a
+	// call. An *Error in it, found with errors.As, has the details.
+	ErrEngine = class.ErrEngine
+)
 
 // Error says that an engine could not be reached or refused a call. Whether
-// the step was carried out is unknown unless NotExecuted is set.
+// the step was carried out is unknown unless NotExecuted is set. It is an ErrEngine; with
+// ErrClosed itself as its Err it is an ErrClosed instead.
 type Error struct {
 	Op          string // "acquire", "renew", "state", …; "step" from a Session, which knows no callers
 	Name        string // of the semaphore; may be empty
@@ -30,7 +39,8 @@ func (e *Error) Error() string {
 	if e.Hint != "" {
 		try = " (" + e.Hint + ")"
 	}
-	return fmt.Sprintf("sema: %s%s: %s%s", e.Op, where, strings.TrimPrefix(fmt.Sprint(e.Err), "sema: "), try)
+	reason := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(e.Err), "sema: "), ".") // more may follow
+	return fmt.Sprintf("sema: %s%s: %s%s", e.Op, where, reason, try)
 }
 
 // WithoutHint is the text of err without what to try, for those who show that
@@ -43,5 +53,15 @@ func WithoutHint(err error) (text, hint string) {
 	return text, ""
 }
 
-// Unwrap is the engine's own error.
-func (e *Error) Unwrap() error { return e.Err }
+// Is implements errors.Is.
+func (e *Error) Is(target error) bool {
+	if e.Err == ErrClosed {
+		return target == ErrClosed
+	}
+	return target == ErrEngine
+}
+
+// Unwrap finds in the engine's own error what errors.Is and errors.As ask for, except the
+// errors of contexts and package sema's sentinel errors: a driver's timeout is not its
+// caller's deadline. Err itself has them.
+func (e *Error) Unwrap() error { return class.Hide(e.Err) }

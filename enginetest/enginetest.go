@@ -165,7 +165,7 @@ type env struct {
 	store  Store
 	name   string // of the test's semaphore
 	engine sema.Engine
-	labels map[*sema.Semaphore]string
+	labels map[*semaphore]string
 	clock  atomic.Int64 // see now
 }
 
@@ -181,14 +181,14 @@ const (
 func (e *env) ctx() context.Context { return expect.Within(e) }
 
 // sem opens the test's semaphore as a client of its own.
-func (e *env) sem(limit int, o *sema.Options) *sema.Semaphore {
+func (e *env) sem(limit int, o *sema.Options) *semaphore {
 	e.Helper()
 	return e.semOn(e.store.Client(e), limit, o)
 }
 
 // semOn opens it on an engine. Each has a label of its own, as each process of a
 // user's may have.
-func (e *env) semOn(engine sema.Engine, limit int, o *sema.Options) *sema.Semaphore {
+func (e *env) semOn(engine sema.Engine, limit int, o *sema.Options) *semaphore {
 	e.Helper()
 	mine := e.store.options(o)
 	if mine.Label == "" {
@@ -197,23 +197,24 @@ func (e *env) semOn(engine sema.Engine, limit int, o *sema.Options) *sema.Semaph
 	if mine.Observer.LimitDiffers == nil {
 		mine.Observer.LimitDiffers = func(sema.LimitDiffers) {} // in place of a line in the tests' output
 	}
-	s, err := sema.New(engine, e.name, limit, &mine)
+	opened, err := sema.New(engine, e.name, limit, &mine)
 	e.ok(err)
+	s := &semaphore{opened, e}
 	e.Cleanup(func() { _ = s.Close() })
 	if e.labels == nil {
-		e.labels = map[*sema.Semaphore]string{}
+		e.labels = map[*semaphore]string{}
 	}
 	e.labels[s] = mine.Label
 	return s
 }
 
 // operator opens the semaphore for an operator, on the suite's engine.
-func (e *env) operator() *sema.Operator {
+func (e *env) operator() *operator {
 	e.Helper()
 	o, err := sema.Operate(e.client(), e.name)
 	e.ok(err)
 	e.Cleanup(func() { _ = o.Close() })
-	return o
+	return &operator{o, e}
 }
 
 // client is the test's engine, shared by its semaphores.
@@ -270,7 +271,7 @@ func (e *env) now() int64 {
 	}
 }
 
-func (e *env) acquire(s *sema.Semaphore, n int) *sema.Permit {
+func (e *env) acquire(s *semaphore, n int) *permit {
 	e.Helper()
 	p, err := s.AcquireN(e.ctx(), n)
 	e.ok(err)
@@ -278,36 +279,36 @@ func (e *env) acquire(s *sema.Semaphore, n int) *sema.Permit {
 }
 
 // keep keeps a permit from the garbage collector until the test ends.
-func (e *env) keep(p *sema.Permit) *sema.Permit {
+func (e *env) keep(p *permit) *permit {
 	e.Cleanup(func() { runtime.KeepAlive(p) })
 	return p
 }
 
-func (e *env) release(p *sema.Permit) {
+func (e *env) release(p *permit) {
 	e.Helper()
 	e.ok(p.Release())
 }
 
 // waiter is an acquisition in the background.
 type waiter struct {
-	got    chan *sema.Permit // the permit, or nil
-	err    error             // set before got is sent to
+	got    chan *permit // the permit, or nil
+	err    error        // set before got is sent to
 	cancel context.CancelFunc
 }
 
 // queue starts an acquisition and returns when it is seen to wait, or has ended.
-func (e *env) queue(s *sema.Semaphore, n int) *waiter {
+func (e *env) queue(s *semaphore, n int) *waiter {
 	e.Helper()
 	return e.queueAs(s, s, n)
 }
 
 // acquirer is a Semaphore, or a Key of one.
 type acquirer interface {
-	AcquireN(ctx context.Context, n int) (*sema.Permit, error)
+	AcquireN(ctx context.Context, n int) (*permit, error)
 }
 
 // queueAs is queue by way of s or of one of its keys.
-func (e *env) queueAs(s *sema.Semaphore, as acquirer, n int) *waiter {
+func (e *env) queueAs(s *semaphore, as acquirer, n int) *waiter {
 	e.Helper()
 	waiting := func() (n int) {
 		for _, w := range e.state(s).Waiters {
@@ -327,13 +328,13 @@ func (e *env) queueAs(s *sema.Semaphore, as acquirer, n int) *waiter {
 }
 
 // start starts an acquisition.
-func (e *env) start(s *sema.Semaphore, n int) *waiter { return e.startAs(s, n) }
+func (e *env) start(s *semaphore, n int) *waiter { return e.startAs(s, n) }
 
 func (e *env) startAs(s acquirer, n int) *waiter {
 	ctx, cancel := context.WithCancel(e.ctx())
-	w := &waiter{got: make(chan *sema.Permit, 1), cancel: cancel}
+	w := &waiter{got: make(chan *permit, 1), cancel: cancel}
 	go func() {
-		var p *sema.Permit
+		var p *permit
 		p, w.err = s.AcquireN(ctx, n)
 		w.got <- p
 	}()
@@ -342,7 +343,7 @@ func (e *env) startAs(s acquirer, n int) *waiter {
 }
 
 // permit waits for the acquisition to succeed.
-func (e *env) permit(w *waiter) *sema.Permit {
+func (e *env) permit(w *waiter) *permit {
 	e.Helper()
 	p := <-w.got
 	if p == nil {
@@ -361,7 +362,7 @@ func (e *env) waits(w *waiter) {
 	}
 }
 
-func (e *env) state(s *sema.Semaphore) sema.State {
+func (e *env) state(s *semaphore) sema.State {
 	e.Helper()
 	st, err := s.State(e.ctx())
 	e.ok(err)
@@ -375,9 +376,9 @@ func (e *env) until(ok func() bool) {
 }
 
 // empty checks that the whole limit can be taken at once and nobody waits.
-func (e *env) empty(s *sema.Semaphore, limit int) {
+func (e *env) empty(s *semaphore, limit int) {
 	e.Helper()
-	var p *sema.Permit
+	var p *permit
 	var err error
 	free := func() bool {
 		p, err = s.TryAcquireN(e.ctx(), limit)

@@ -73,7 +73,7 @@ var fencingTests = []test{
 	}},
 	{name: "the lowest free slot is given, and none beyond a smaller limit", atOnce: true, run: func(e *env) {
 		s := e.sem(4, &sema.Options{Slots: true})
-		var ps []*sema.Permit
+		var ps []*permit
 		for i := range 4 {
 			p := e.acquire(s, 1)
 			if p.Slot() != i {

@@ -29,7 +29,7 @@ var inputTests = []test{
 			s := e.sem(1, nil)
 			e.release(e.acquire(s, 1))
 			p := e.acquire(s, 1)
-			if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+			if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
 				e.Fatalf("%q: %v", name, err)
 			}
 			names, err := e.client().List(e.ctx())

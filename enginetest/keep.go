@@ -64,7 +64,7 @@ var keepTests = []test{
 	}},
 	{name: "a caller of another weight gets what is kept in portions", run: func(e *env) {
 		s := e.sem(4, kept)
-		var all []*sema.Permit
+		var all []*permit
 		for range 4 {
 			all = append(all, e.acquire(s, 1))
 		}
@@ -80,7 +80,7 @@ var keepTests = []test{
 		last := int64(0)
 		var mu sync.Mutex
 		var all sync.WaitGroup
-		for _, s := range []*sema.Semaphore{a, a, a, b, b, b} {
+		for _, s := range []*semaphore{a, a, a, b, b, b} {
 			all.Go(func() {
 				for range 50 {
 					p, err := s.Acquire(e.ctx())
@@ -135,7 +135,7 @@ var keepTests = []test{
 		w := e.queue(s, 1)
 		e.waits(w)
 		_, err := s.TryAcquire(e.ctx())
-		e.is(err, sema.ErrUnavailable)
+		e.is(err, sema.ErrBusy)
 		if !e.state(s).Paused {
 			e.Fatal("not paused")
 		}
@@ -165,7 +165,7 @@ var keepTests = []test{
 	}},
 	{name: "a smaller limit holds for what is kept", run: func(e *env) {
 		s, other := e.sem(3, kept), e.sem(3, nil)
-		var all []*sema.Permit
+		var all []*permit
 		for range 3 {
 			all = append(all, e.acquire(s, 1))
 		}
@@ -211,7 +211,7 @@ var keepTests = []test{
 		lost, o := e.semOn(line, limit, &sema.Options{Lease: short, Keep: short / 6}), &sema.Options{Lease: short}
 		stop := make(chan struct{})
 		var all sync.WaitGroup
-		use := func(s *sema.Semaphore, served func()) {
+		use := func(s *semaphore, served func()) {
 			for {
 				select {
 				case <-stop:
@@ -315,7 +315,7 @@ var keepTests = []test{
 
 // keepBusy has four callers take a semaphore again and again, each for so long, until
 // stop is called. served is how often they have had it.
-func (e *env) keepBusy(s *sema.Semaphore, hold time.Duration) (served *atomic.Int64, stop func()) {
+func (e *env) keepBusy(s *semaphore, hold time.Duration) (served *atomic.Int64, stop func()) {
 	served = &atomic.Int64{}
 	var stopped atomic.Bool
 	var all sync.WaitGroup

@@ -13,12 +13,12 @@ import (
 )
 
 // queueFor starts an acquisition of a key, and returns when it is seen to wait.
-func (e *env) queueFor(s *sema.Semaphore, key string, n int) *waiter {
+func (e *env) queueFor(s *semaphore, key string, n int) *waiter {
 	e.Helper()
 	return e.queueAs(s, s.For(key), n)
 }
 
-func (e *env) acquireFor(s *sema.Semaphore, key string, n int) *sema.Permit {
+func (e *env) acquireFor(s *semaphore, key string, n int) *permit {
 	e.Helper()
 	p, err := s.For(key).AcquireN(e.ctx(), n)
 	e.ok(err)
@@ -26,7 +26,7 @@ func (e *env) acquireFor(s *sema.Semaphore, key string, n int) *sema.Permit {
 }
 
 // keyState is what State says of a key.
-func (e *env) keyState(s *sema.Semaphore, key string) (of sema.KeyState) {
+func (e *env) keyState(s *semaphore, key string) (of sema.KeyState) {
 	e.Helper()
 	for _, k := range e.state(s).Keys {
 		if k.Key == key {
@@ -42,7 +42,7 @@ var keyTests = []test{
 		a, b := e.sem(4, two), e.sem(4, two)
 		first := e.acquireFor(a, "acme", 1)
 		second := e.acquireFor(b, "acme", 1)
-		if _, err := b.For("acme").TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := b.For("acme").TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
 			e.broken("a third of two: %v", err)
 		}
 		w := e.queueFor(b, "acme", 1)
@@ -106,7 +106,7 @@ var keyTests = []test{
 		if st := e.state(e.sem(9, nil)); st.Limit != 5 || st.PerKey != 1 {
 			e.Errorf("%+v", st)
 		}
-		held := []*sema.Permit{e.acquireFor(s, "acme", 1), e.acquireFor(other, "acme", 1), e.acquireFor(s, "beta", 1)}
+		held := []*permit{e.acquireFor(s, "acme", 1), e.acquireFor(other, "acme", 1), e.acquireFor(s, "beta", 1)}
 		w, v := e.queueFor(other, "acme", 1), e.queueFor(other, "beta", 1)
 		e.ok(o.SetKey(e.ctx(), "acme", sema.KeyRule{Cap: 3}))
 		held = append(held, e.permit(w))
@@ -121,7 +121,7 @@ var keyTests = []test{
 			e.release(p)
 		}
 		e.acquireFor(s, "acme", 1)
-		if _, err := other.For("acme").TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := other.For("acme").TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
 			e.Fatal(err)
 		}
 		e.ok(s.For("acme").Unset(e.ctx()))
@@ -324,7 +324,7 @@ var keyTests = []test{
 						}
 						p, err := acquire(ctx, n)
 						if err != nil {
-							if !errors.Is(err, sema.ErrUnavailable) {
+							if !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
 								e.Error(err)
 							}
 							continue

@@ -22,7 +22,7 @@ var leakTests = []test{
 		if <-w.got != nil {
 			e.Fatal("granted")
 		}
-		e.is(w.err, sema.ErrUnavailable)
+		e.is(w.err, sema.ErrBusy)
 		e.is(w.err, context.Canceled)
 		e.until(func() bool { return len(e.state(s).Waiters) == 0 })
 		e.release(p)
@@ -40,9 +40,9 @@ var leakTests = []test{
 			e.Fatal("granted by closing")
 		}
 		e.is(w.err, sema.ErrClosed)
-		for _, p := range []*sema.Permit{a, b} {
+		for _, p := range []*permit{a, b} {
 			<-p.Context(e.ctx()).Done()
-			e.is(context.Cause(p.Context(e.ctx())), sema.ErrClosed)
+			e.is(context.Cause(p.Context(e.ctx())), sema.ErrLost)
 			e.is(p.Release(), sema.ErrReleased)
 		}
 		_, err := s.Acquire(e.ctx())

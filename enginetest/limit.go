@@ -21,14 +21,14 @@ var limitTests = []test{
 			all.Go(func() {
 				for i := range rounds {
 					n := 1 + rand.IntN(limit)
-					var p *sema.Permit
+					var p *permit
 					var err error
 					if i%3 == 0 {
 						p, err = s.TryAcquireN(e.ctx(), n)
 					} else {
 						p, err = s.AcquireN(e.ctx(), n)
 					}
-					if errors.Is(err, sema.ErrUnavailable) && i%3 == 0 {
+					if errors.Is(err, sema.ErrBusy) && i%3 == 0 {
 						continue
 					}
 					if err != nil {
@@ -74,7 +74,7 @@ var limitTests = []test{
 }
 
 // waitFree waits until the whole limit is free.
-func waitFree(e *env, limit int) *sema.Semaphore {
+func waitFree(e *env, limit int) *semaphore {
 	s := e.sem(limit, nil)
 	e.release(e.acquire(s, limit))
 	return s

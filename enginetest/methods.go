@@ -16,25 +16,48 @@ type valueKey struct{}
 
 // labelled acquires under a label.
 type labelled struct {
-	*sema.Semaphore
+	*semaphore
 	label string
 }
 
-func (l labelled) AcquireN(ctx context.Context, n int) (*sema.Permit, error) {
-	return l.Semaphore.AcquireN(sema.WithLabel(ctx, l.label), n)
+func (l labelled) AcquireN(ctx context.Context, n int) (*permit, error) {
+	return l.semaphore.AcquireN(sema.WithLabel(ctx, l.label), n)
+}
+
+// expiring is a context whose deadline passes when done is closed.
+type expiring struct {
+	context.Context
+	done chan struct{}
+}
+
+func (x expiring) Done() <-chan struct{} { return x.done }
+
+func (x expiring) Err() error {
+	select {
+	case <-x.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
 }
 
 var methodTests = []test{
 	{name: "a deadline is both ours and the context's", run: func(e *env) {
-		s := e.sem(1, nil)
+		queued := make(chan struct{})
+		s := e.sem(1, &sema.Options{Observer: sema.Observer{Queued: func(sema.Queued) { close(queued) }}})
 		p := e.acquire(s, 1)
-		ctx, cancel := context.WithTimeout(e.ctx(), 20*time.Millisecond)
-		defer cancel()
-		_, err := s.Acquire(ctx)
-		e.is(err, sema.ErrUnavailable)
+		ctx, failed := expiring{e.ctx(), make(chan struct{})}, make(chan error)
+		go func() {
+			_, err := s.Acquire(ctx)
+			failed <- err
+		}()
+		<-queued // before that it is the engine that the caller waits for
+		close(ctx.done)
+		err := <-failed
+		e.is(err, sema.ErrBusy)
 		e.is(err, context.DeadlineExceeded)
 		_, err = s.Acquire(ctx) // already over
-		e.is(err, sema.ErrUnavailable)
+		e.is(err, sema.ErrBusy)
 		e.is(err, context.DeadlineExceeded)
 		e.release(p)
 	}},
@@ -69,7 +92,7 @@ var methodTests = []test{
 	}},
 	{name: "operators see the label of each acquisition", run: func(e *env) {
 		s := e.sem(2, &sema.Options{Label: "program", Lease: long, Keep: long / 6})
-		var permits []*sema.Permit
+		var permits []*permit
 		for _, label := range []string{"job 1", "job 2"} {
 			permits = append(permits, e.permit(e.startAs(labelled{s, label}, 1)))
 		}
@@ -142,7 +165,7 @@ var methodTests = []test{
 		s := e.sem(1, nil)
 		boom := errors.New("boom")
 		e.is(s.Do(e.ctx(), func(ctx context.Context) error {
-			if _, err := s.TryAcquire(ctx); !errors.Is(err, sema.ErrUnavailable) {
+			if _, err := s.TryAcquire(ctx); !errors.Is(err, sema.ErrBusy) {
 				e.Error("not held:", err)
 			}
 			return boom
@@ -169,11 +192,11 @@ var methodTests = []test{
 			e.Fatalf("drained %d of 3", d.Weight())
 		}
 		_, err = s.Drain(e.ctx())
-		e.is(err, sema.ErrUnavailable)
+		e.is(err, sema.ErrBusy)
 		e.release(d)
 		w := e.queue(s, 5)
 		_, err = s.Drain(e.ctx())
-		e.is(err, sema.ErrUnavailable)
+		e.is(err, sema.ErrBusy)
 		e.release(a)
 		e.release(e.permit(w))
 	}},
@@ -208,9 +231,9 @@ var methodTests = []test{
 		first := e.sem(1, o)
 		p := e.acquire(first, 1)
 		e.ok(first.Close())
-		e.is(p.Err(), sema.ErrClosed)
+		e.is(p.Err(), sema.ErrLost)
 		second := e.semOn(e.store.Client(e), 1, o)
-		if _, err := second.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := second.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
 			e.Fatal("closing ended a detached permit:", err)
 		}
 		r, err := second.Resume(e.ctx(), p.ID())
@@ -416,7 +439,7 @@ var methodTests = []test{
 		}})
 		p := e.acquire(s, 1)
 		_, err := s.TryAcquire(e.ctx())
-		e.is(err, sema.ErrUnavailable)
+		e.is(err, sema.ErrBusy)
 		counts := map[string]int{}
 		await := func(what string) {
 			for counts[what] == 0 {

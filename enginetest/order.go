@@ -47,7 +47,7 @@ var orderTests = []test{
 		heavy := e.queue(s, 2)
 		light := e.queue(other, 1)
 		e.release(a)
-		for _, s := range []*sema.Semaphore{s, other, e.sem(2, nil)} {
+		for _, s := range []*semaphore{s, other, e.sem(2, nil)} {
 			if _, err := s.TryAcquire(e.ctx()); err == nil {
 				e.Fatal("TryAcquire passed the queue")
 			}
@@ -86,7 +86,7 @@ var orderTests = []test{
 			e.Fatal("served out of order")
 		}
 		e.release(p)
-		for _, p := range []*sema.Permit{first, second, e.permit(c)} {
+		for _, p := range []*permit{first, second, e.permit(c)} {
 			e.release(p)
 		}
 	}},

@@ -57,7 +57,7 @@ var policyTests = []test{
 		seen := make(chan sema.LimitDiffers, 10)
 		s := e.sem(5, &sema.Options{OnConflict: sema.Adopt, Observer: sema.Observer{LimitDiffers: func(ev sema.LimitDiffers) { seen <- ev }}})
 		a := e.acquire(s, 1)
-		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
 			e.Fatalf("its own limit held: %v", err)
 		}
 		e.until(func() bool { return len(seen) > 0 }) // which may come late
@@ -138,7 +138,7 @@ var policyTests = []test{
 		s := e.sem(2, nil)
 		p := e.acquire(s, 2)
 		other := e.sem(2, nil)
-		if _, err := other.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := other.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
 			e.Fatal(err)
 		}
 		e.release(p)

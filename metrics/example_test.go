@@ -22,7 +22,7 @@ func ExampleRecorder_Observer() {
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
 	sem, err := sema.New(e, "llm", 1, &sema.Options{Observer: recorder.Observer().And(sema.Observer{
-		Failed: func(f sema.Failed) { fmt.Println("own observer:", errors.Is(f.Err, sema.ErrUnavailable)) },
+		Failed: func(f sema.Failed) { fmt.Println("own observer:", errors.Is(f.Err, sema.ErrBusy)) },
 	})})
 	if err != nil {
 		panic(err)

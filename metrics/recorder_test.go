@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/engine/memengine"
 	"sema/metrics"
 )
@@ -106,7 +107,7 @@ func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 		defer func() { _ = s.Close() }()
 
 		p := take(t, s)
-		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
 			t.Fatal(err)
 		}
 		if _, err := s.AcquireN(t.Context(), 2); err == nil {
@@ -172,12 +173,12 @@ func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 
 func TestRecorderCountsFailuresOfTheEngine(t *testing.T) {
 	for err, want := range map[error]string{
-		&sema.EngineError{Op: "acquire", Err: errors.New("refused")}:                         "failed",
-		fmt.Errorf("%w: %w", context.DeadlineExceeded, &sema.EngineError{Op: "acquire"}):     "failed",
-		fmt.Errorf("%w: %w", sema.ErrUnavailable, context.DeadlineExceeded):                  "timeout",
-		fmt.Errorf("%w: %w: %w", sema.ErrUnavailable, context.Canceled, errors.New("a why")): "canceled",
-		&sema.LimitError{Name: "n", Stored: 1, Wanted: 2}:                                    "invalid",
-		errors.New("something else"):                                                         "failed",
+		&engine.Error{Op: "acquire", Err: errors.New("refused")}:                      "failed",
+		fmt.Errorf("%w: %w", context.DeadlineExceeded, &engine.Error{Op: "acquire"}):  "failed",
+		fmt.Errorf("%w: %w", sema.ErrBusy, context.DeadlineExceeded):                  "timeout",
+		fmt.Errorf("%w: %w: %w", sema.ErrBusy, context.Canceled, errors.New("a why")): "canceled",
+		&sema.LimitError{Name: "n", Stored: 1, Wanted: 2}:                             "invalid",
+		errors.New("something else"):                                                  "failed",
 	} {
 		if got := metrics.ResultOf(err); got != want {
 			t.Errorf("ResultOf(%v) is %q, want %q", err, got, want)
@@ -213,7 +214,7 @@ func TestNamesAreGrouped(t *testing.T) {
 	}})
 	o := r.Observer()
 	for i := range 100 {
-		o.Failed(sema.Failed{About: sema.About{Semaphore: fmt.Sprint("llm/", i)}, Err: sema.ErrUnavailable})
+		o.Failed(sema.Failed{About: sema.About{Semaphore: fmt.Sprint("llm/", i)}, Err: sema.ErrBusy})
 	}
 	wants(t, text(t, r), map[string]string{"sema_acquires_total{sema_name=\"llm\uFFFD\",result=\"refused\"}": "100"})
 }

@@ -17,7 +17,6 @@ import (
 //	closed    the Semaphore was closed
 //	failed    the engine could not be reached, or refused
 func ResultOf(err error) string {
-	var failed *sema.EngineError
 	var weight *sema.WeightError
 	var limit *sema.LimitError
 	switch {
@@ -25,7 +24,7 @@ func ResultOf(err error) string {
 		return acquired
 	case errors.As(err, &weight), errors.As(err, &limit):
 		return "invalid"
-	case errors.As(err, &failed):
+	case errors.Is(err, sema.ErrEngine):
 		return "failed"
 	case errors.Is(err, sema.ErrClosed):
 		return "closed"
@@ -33,7 +32,7 @@ func ResultOf(err error) string {
 		return "timeout"
 	case errors.Is(err, context.Canceled):
 		return "canceled"
-	case errors.Is(err, sema.ErrUnavailable):
+	case errors.Is(err, sema.ErrBusy):
 		return "refused"
 	}
 	return "failed"

@@ -9,10 +9,10 @@ import (
 )
 
 var (
-	// ErrUnavailable says that fewer permits were available than asked for:
+	// ErrBusy says that fewer permits were available than asked for:
 	// at once for the Try methods, until the context ended for the others
 	// (then the context's error is wrapped too). The caller holds nothing.
-	ErrUnavailable = errors.New("redisson: not enough permits available")
+	ErrBusy = errors.New("redisson: not enough permits available")
 
 	// ErrNotHeld says that a permit id is not held: it was released, its lease
 	// ended, or nobody ever issued it.

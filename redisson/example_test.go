@@ -68,7 +68,7 @@ func Example() {
 		panic(err)
 	}
 	err = printers.TryAcquire(ctx, 1)
-	fmt.Println("one more:", errors.Is(err, redisson.ErrUnavailable))
+	fmt.Println("one more:", errors.Is(err, redisson.ErrBusy))
 	err = printers.Release(ctx, 2) // also if ctx has ended
 	fmt.Println("released:", err)
 	// Output:
@@ -90,7 +90,7 @@ func ExampleSemaphore_Acquire_waitTime() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	err := printers.Acquire(ctx, 1)
-	fmt.Println(errors.Is(err, redisson.ErrUnavailable), errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(errors.Is(err, redisson.ErrBusy), errors.Is(err, context.DeadlineExceeded))
 	// Output: true true
 }
 

@@ -28,7 +28,7 @@ func (c *Client) ExpirableSemaphore(name string) (*ExpirableSemaphore, error) {
 
 // TryAcquire takes a permit if one is available now and returns its id: 32
 // hexadecimal digits, with which any process may release it, Java or Go.
-// Otherwise the error is ErrUnavailable. The lease starts when the server
+// Otherwise the error is ErrBusy. The lease starts when the server
 // executes the request; it is counted in milliseconds, rounded up, and is above
 // 0 or NoLease. About ctx and *UnknownError see Semaphore.TryAcquire; the id
 // makes sure that nothing stays taken with Options.NoReceipts too, unless the

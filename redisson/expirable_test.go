@@ -32,7 +32,7 @@ func TestExpirableSemaphoreCounts(t *testing.T) {
 	ctx, s := f.ctx, expirable(t, f.client, "s")
 
 	_, err := s.TryAcquire(ctx, time.Hour)
-	fails(t, "no semaphore yet", err, redisson.ErrUnavailable)
+	fails(t, "no semaphore yet", err, redisson.ErrBusy)
 	wants(t, "permits", 0)(s.Permits(ctx))
 	wants(t, "create", true)(s.TrySetPermits(ctx, 5))
 	wants(t, "create again", false)(s.TrySetPermits(ctx, 9))
@@ -41,7 +41,7 @@ func TestExpirableSemaphoreCounts(t *testing.T) {
 	three, err := s.TryAcquireN(ctx, 3, redisson.NoLease)
 	expect.OK(t, err)
 	_, err = s.TryAcquireN(ctx, 2, time.Hour)
-	fails(t, "2 of 1", err, redisson.ErrUnavailable)
+	fails(t, "2 of 1", err, redisson.ErrBusy)
 	wants(t, "available", 1)(s.AvailablePermits(ctx))
 	wants(t, "acquired", 4)(s.AcquiredPermits(ctx))
 	wants(t, "permits", 5)(s.Permits(ctx))

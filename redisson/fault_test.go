@@ -210,7 +210,7 @@ func TestGivingUpUndoesTheAcquisition(t *testing.T) {
 		cancel()
 		err := errorOf(t, "given up", result)
 		fails(t, "given up", err, context.Canceled)
-		fails(t, "given up", err, redisson.ErrUnavailable)
+		fails(t, "given up", err, redisson.ErrBusy)
 		b.proxy.Resume()
 		settled(t, b.fixture, key, 2)
 	}
@@ -418,7 +418,7 @@ func TestUnreachableServerEndsTheCall(t *testing.T) {
 	s := counter(t, b.remote, "s")
 	b.proxy.Refuse()
 	err := s.Acquire(context.Background(), 1)
-	if err == nil || errors.Is(err, redisson.ErrUnavailable) {
+	if err == nil || errors.Is(err, redisson.ErrBusy) {
 		t.Fatalf("acquire: %v", err)
 	}
 	// Whether the connection is refused, or closed at once, is a matter of moments.

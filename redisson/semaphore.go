@@ -44,7 +44,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration)
 }
 
 // TryAcquire takes n permits, n >= 1, if that many are available now. Otherwise
-// it takes none and returns ErrUnavailable, also when there is no such
+// it takes none and returns ErrBusy, also when there is no such
 // semaphore. When ctx ends before the answer comes, or the outcome stays unknown
 // (*UnknownError), the caller holds nothing: if the permits were granted, they
 // are returned in the background. For the exception see Options.NoReceipts.
@@ -56,7 +56,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) error {
 }
 
 // Acquire takes n permits, n >= 1, all at once. It waits until they are available
-// or ctx ends; then the error is both ErrUnavailable and ctx's. A deadline is
+// or ctx ends; then the error is both ErrBusy and ctx's. A deadline is
 // what Redisson calls wait time. There is no queue across processes: whoever asks
 // at the right moment is served. Within a process, waiters are woken in the order
 // they came. If the semaphore does not exist, Acquire waits until somebody creates

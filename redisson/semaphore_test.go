@@ -21,7 +21,7 @@ func TestSemaphoreCounts(t *testing.T) {
 	f := setUp(t, redisson.Options{})
 	ctx, s := f.ctx, counter(t, f.client, "s")
 
-	fails(t, "no semaphore yet", s.TryAcquire(ctx, 1), redisson.ErrUnavailable)
+	fails(t, "no semaphore yet", s.TryAcquire(ctx, 1), redisson.ErrBusy)
 	wants(t, "available", 0)(s.AvailablePermits(ctx))
 	wants(t, "drain", 0)(s.DrainPermits(ctx))
 	wants(t, "exists", false)(s.Exists(ctx))
@@ -32,7 +32,7 @@ func TestSemaphoreCounts(t *testing.T) {
 	wants(t, "create", true)(s.TrySetPermits(ctx, 5, 0))
 	wants(t, "create again", false)(s.TrySetPermits(ctx, 9, 0))
 	expect.OK(t, s.TryAcquire(ctx, 3))
-	fails(t, "3 of 2", s.TryAcquire(ctx, 3), redisson.ErrUnavailable)
+	fails(t, "3 of 2", s.TryAcquire(ctx, 3), redisson.ErrBusy)
 	wants(t, "available", 2)(s.AvailablePermits(ctx))
 	expect.OK(t, s.Release(ctx, 3))
 	wants(t, "release", true)(s.ReleaseIfExists(ctx, 1))
@@ -138,7 +138,7 @@ func TestReleaseDoesNotReviveACounter(t *testing.T) {
 	expect.OK(t, f.rdb.Del(ctx, "e").Err())
 	expect.OK(t, e.Release(ctx, id)) // held, so no error; there is only nothing to credit
 	_, err = e.TryAcquire(ctx, time.Hour)
-	fails(t, "collection", err, redisson.ErrUnavailable)
+	fails(t, "collection", err, redisson.ErrBusy)
 	if n := f.rdb.Exists(ctx, "s", "e").Val(); n != 0 {
 		t.Fatalf("%d counters came back to life", n)
 	}
@@ -203,7 +203,7 @@ func TestReleaseWorksWithoutMemory(t *testing.T) {
 		id, err := e.TryAcquire(ctx, time.Hour)
 		expect.OK(t, err)
 		expect.OK(t, f.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		if err := s.TryAcquire(ctx, 1); err == nil || errors.Is(err, redisson.ErrUnavailable) {
+		if err := s.TryAcquire(ctx, 1); err == nil || errors.Is(err, redisson.ErrBusy) {
 			t.Fatalf("acquired on a full server: %v", err)
 		}
 		expect.OK(t, s.Release(ctx, 1))

@@ -24,7 +24,7 @@ func (h *handle) try(ctx context.Context, op operation) (attempt, error) {
 			return attempt{}, err
 		}
 		if len(answer) != 4 { // granted, then undone; cannot happen to a caller that waits
-			return attempt{}, h.named(op, ErrUnavailable)
+			return attempt{}, h.named(op, ErrBusy)
 		}
 		if answer[0] == 1 || answer[3] == 0 {
 			next := time.Duration(answer[2]) * time.Millisecond
@@ -43,7 +43,7 @@ const maxWait = 24 * time.Hour
 func (h *handle) tryOnce(ctx context.Context, op operation) error {
 	a, err := h.try(ctx, op)
 	if err == nil && !a.granted {
-		return h.named(op, ErrUnavailable)
+		return h.named(op, ErrBusy)
 	}
 	return err
 }
@@ -87,11 +87,11 @@ func (h *handle) acquire(ctx context.Context, op operation, need int) error {
 	}
 }
 
-// waitEnded is the error of a wait. If ctx ended it, the error is ErrUnavailable
+// waitEnded is the error of a wait. If ctx ended it, the error is ErrBusy
 // and ctx's, whether that happened between two attempts or during one.
 func (h *handle) waitEnded(ctx context.Context, op operation, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err
 	}
-	return h.named(op, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err()))
+	return h.named(op, fmt.Errorf("%w: %w", ErrBusy, ctx.Err()))
 }

@@ -72,19 +72,19 @@ func TestContextEndsTheWait(t *testing.T) {
 	cancel()
 	err := errorOf(t, "cancelled", waiting)
 	fails(t, "cancelled", err, context.Canceled)
-	fails(t, "cancelled", err, redisson.ErrUnavailable)
+	fails(t, "cancelled", err, redisson.ErrBusy)
 
 	ctx, cancel = context.WithTimeout(f.ctx, 20*time.Millisecond)
 	defer cancel()
 	err = s.Acquire(ctx, 1)
 	fails(t, "wait time", err, context.DeadlineExceeded)
-	fails(t, "wait time", err, redisson.ErrUnavailable)
+	fails(t, "wait time", err, redisson.ErrBusy)
 	if errors.Is(err, context.Canceled) {
 		t.Fatalf("%v is two errors", err)
 	}
 	err = s.Acquire(ctx, 1) // ended before it began
 	fails(t, "ended", err, context.DeadlineExceeded)
-	fails(t, "ended", err, redisson.ErrUnavailable)
+	fails(t, "ended", err, redisson.ErrBusy)
 }
 
 // One subscription per process and name, however many wait; none when all left.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/engine/memengine"
 	"sema/semahttp"
 )
@@ -266,7 +267,7 @@ func ExampleHandler() {
 
 // broken is a limiter whose engine is away.
 var broken = semahttp.Limiter{Name: "api", Acquire: func(context.Context) (semahttp.Permit, error) {
-	return nil, &sema.EngineError{Op: "acquire", Name: "api", Err: errors.New("connection refused")}
+	return nil, &engine.Error{Op: "acquire", Name: "api", Err: errors.New("connection refused")}
 }}
 
 // What happens while the engine does not answer is chosen, and told.
@@ -310,7 +311,7 @@ func ExampleTransport_errors() {
 	_, err = client.Get("http://vendor.example/")
 	fmt.Println(err)
 	var seen *url.Error
-	fmt.Println(errors.Is(err, sema.ErrUnavailable), errors.As(err, &seen) && seen.Timeout())
+	fmt.Println(errors.Is(err, sema.ErrBusy), errors.As(err, &seen) && seen.Timeout())
 	// Output:
 	// Get "http://vendor.example/": semahttp: "vendor": sema: no permit available: "vendor": context deadline exceeded
 	// true true

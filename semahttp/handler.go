@@ -93,7 +93,7 @@ type Handler struct {
 type Refused struct {
 	Request  *http.Request
 	Limiter  string // its name
-	Err      error  // an ErrUnavailable, or the *EngineError of an outage
+	Err      error  // a sema.ErrBusy, or the sema.ErrEngine of an outage
 	Position int    // in the queue, as Handler.Position tells it; 0: not known
 }
 
@@ -180,7 +180,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, l Limiter, came
 	status := statusOf(err)
 	if status == http.StatusServiceUnavailable {
 		told := Refused{Request: r, Limiter: l.Name, Err: err}
-		if !gate.Unanswered(err) && errors.Is(err, sema.ErrUnavailable) {
+		if errors.Is(err, sema.ErrBusy) {
 			status = cmp.Or(h.Status, status)
 			if (h.Position != "" || h.RetryAfterOf != nil) && r.Context().Err() == nil {
 				told.Position = h.queues.position(r.Context(), l, came)
@@ -207,7 +207,7 @@ func statusOf(err error) int {
 	var argument *sema.ArgumentError
 	var heavy *sema.WeightError
 	switch {
-	case gate.Unanswered(err), errors.Is(err, sema.ErrClosed), errors.Is(err, sema.ErrUnavailable):
+	case errors.Is(err, sema.ErrBusy), errors.Is(err, sema.ErrEngine), errors.Is(err, sema.ErrClosed):
 		return http.StatusServiceUnavailable
 	case errors.As(err, &heavy):
 		return http.StatusRequestEntityTooLarge

@@ -149,7 +149,7 @@ func TestThePositionInTheQueue(t *testing.T) {
 			expect.OK(t, err)
 			defer func() { _ = other.Close() }()
 			wg.Go(func() {
-				if _, err := other.Acquire(ctx); !errors.Is(err, sema.ErrUnavailable) {
+				if _, err := other.Acquire(ctx); !errors.Is(err, sema.ErrBusy) {
 					t.Error(err)
 				}
 			})
@@ -264,13 +264,18 @@ func TestErrorsOfALimiter(t *testing.T) {
 		status int
 	}{
 		{sema.ErrClosed, 503},
-		{&sema.EngineError{Op: "acquire", Err: errors.New("broken")}, 503},
+		{&engine.Error{Op: "acquire", Err: errors.New("broken")}, 503},
+		{fmt.Errorf("%w: %w", &engine.Error{Op: "acquire"}, context.DeadlineExceeded), 503},
+		{fmt.Errorf("%w: %w", sema.ErrBusy, context.DeadlineExceeded), 429},
+		{sema.ErrTooManyKeys, 429},
+		{&sema.WeightError{Name: "x", Weight: 2, Limit: 1}, 413},
+		{&sema.ArgumentError{What: "key"}, 400},
 		{&sema.LimitError{Name: "x", Stored: 1, Wanted: 2}, 500},
 		{errors.New("something else"), 500},
 	} {
 		h := &semahttp.Handler{Status: 429, Next: http.NotFoundHandler(), Limit: limited("fake", func(context.Context) (*sema.Permit, error) { return nil, c.err })}
 		w := answer(h, t.Context())
-		if w.Code != c.status || (w.Header().Get("Retry-After") != "") != (c.status == 503) {
+		if w.Code != c.status || (w.Header().Get("Retry-After") != "") != (c.status == 503 || c.status == 429) {
 			t.Errorf("%v: %d, %v; want %d", c.err, w.Code, w.Header(), c.status)
 		}
 	}

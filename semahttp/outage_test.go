@@ -129,7 +129,7 @@ func TestManyLimitersGoThroughAnOutage(t *testing.T) {
 		expect.OK(t, err)
 		acquire := func(ctx context.Context, _ string) (*sema.Permit, error) {
 			if !back.Load() {
-				return nil, &sema.EngineError{Op: "acquire", Err: io.ErrUnexpectedEOF}
+				return nil, &engine.Error{Op: "acquire", Err: io.ErrUnexpectedEOF}
 			}
 			return sem.Acquire(ctx)
 		}

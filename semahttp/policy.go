@@ -3,7 +3,7 @@ package semahttp
 import "sema/internal/gate"
 
 // Policy says what happens to a request when the engine does not answer, which
-// an *sema.EngineError tells. That nothing is free, sema.ErrUnavailable, is an
+// a sema.ErrEngine tells. That nothing is free, sema.ErrBusy, is an
 // answer. The zero value is FailClosed.
 //
 // With FailClosed each request asks, for three seconds at most. With the others an

@@ -121,7 +121,7 @@ func TestFailClosed(t *testing.T) {
 			t.Errorf("%d ran, %v, told %+v", c.most.Load(), c.errs, told())
 		}
 		for _, err := range append(c.errs, told()[0].Err) {
-			if failure := (*sema.EngineError)(nil); !errors.As(err, &failure) {
+			if !errors.Is(err, sema.ErrEngine) {
 				t.Error(err)
 			}
 		}
@@ -177,7 +177,7 @@ func TestFailLocal(t *testing.T) {
 			t.Fatalf("failed %v, told %+v", c.errs, told())
 		}
 		for _, err := range c.errs {
-			if failure := (*sema.EngineError)(nil); !errors.As(err, &failure) || !errors.Is(err, sema.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			if !errors.Is(err, sema.ErrEngine) || errors.Is(err, sema.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		}
@@ -546,8 +546,8 @@ func TestRedisStopsAndStarts(t *testing.T) {
 // send sends a request and says how it ended.
 func send(client *http.Client, r *http.Request) string {
 	resp, err := client.Do(r)
-	if failure := (*sema.EngineError)(nil); errors.As(err, &failure) {
-		return "EngineError"
+	if errors.Is(err, sema.ErrEngine) {
+		return "ErrEngine"
 	}
 	if err != nil {
 		return err.Error()

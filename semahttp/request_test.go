@@ -92,7 +92,7 @@ func TestRetryAfterOfEachRequest(t *testing.T) {
 		if w := answer(h, t.Context()); w.Code != 429 || w.Header().Get("Retry-After") != "90" {
 			t.Error(w.Code, w.Header())
 		}
-		if told.Position != 1 || told.Limiter != "x" || !errors.Is(told.Err, sema.ErrUnavailable) || told.Request == nil {
+		if told.Position != 1 || told.Limiter != "x" || !errors.Is(told.Err, sema.ErrBusy) || told.Request == nil {
 			t.Errorf("told %+v", told)
 		}
 		expect.OK(t, p.Release())
@@ -101,8 +101,7 @@ func TestRetryAfterOfEachRequest(t *testing.T) {
 		if w := answer(h, t.Context()); w.Code != 503 || w.Header().Get("Retry-After") != "7" {
 			t.Error(w.Code, w.Header())
 		}
-		var failure *sema.EngineError
-		if told.Position != 0 || !errors.As(told.Err, &failure) {
+		if told.Position != 0 || !errors.Is(told.Err, sema.ErrEngine) {
 			t.Errorf("told %+v", told)
 		}
 		l.back()

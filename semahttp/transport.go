@@ -24,10 +24,10 @@ import (
 // Redirects and retries of an http.Client are requests of their own. What
 // http.Transport repeats by itself is one request.
 //
-// A wait ends with the request's context; the error is then sema.ErrUnavailable
-// and the context's own. A request that cannot be served by then fails at once, with a
-// *sema.BusyError. http.Client.Timeout replaces that error by another,
-// so bound requests by their context, or by Wait.
+// A wait ends with the request's context. The error is then the context's own, and a
+// sema.ErrBusy, or a sema.ErrEngine if the engine had not answered. A request that cannot be
+// served by then fails at once, with a *sema.BusyError. A Timeout of the http.Client replaces
+// that error by another: bound requests by their context, or by Wait.
 type Transport struct {
 	// Base sends the requests. Default http.DefaultTransport.
 	Base http.RoundTripper

@@ -198,7 +198,7 @@ func TestAClosedSemaphoreEndsItsRequests(t *testing.T) {
 		resp := get(t, tr, expect.Within(t), u)
 		expect.OK(t, sem.Close())
 		<-gone
-		if _, err := io.ReadAll(resp.Body); !errors.Is(err, sema.ErrClosed) {
+		if _, err := io.ReadAll(resp.Body); !errors.Is(err, sema.ErrLost) || errors.Is(err, sema.ErrClosed) {
 			t.Errorf("reading: %v", err)
 		}
 		expect.OK(t, resp.Body.Close())
@@ -232,8 +232,8 @@ func TestAWaitInVain(t *testing.T) {
 			want  []error
 			late  bool
 		}{
-			{"longer than Wait", expect.Within(t), semahttp.All(sem), []error{sema.ErrUnavailable, context.DeadlineExceeded}, true},
-			{"cancelled", cancelled, semahttp.All(sem), []error{sema.ErrUnavailable, context.Canceled}, false},
+			{"longer than Wait", expect.Within(t), semahttp.All(sem), []error{sema.ErrBusy, context.DeadlineExceeded}, true},
+			{"cancelled", cancelled, semahttp.All(sem), []error{sema.ErrBusy, context.Canceled}, false},
 			{"refused", expect.Within(t), limited("fake", func(context.Context) (*sema.Permit, error) { return nil, sema.ErrClosed }), []error{sema.ErrClosed}, false},
 			{"nothing given", expect.Within(t), limited("fake", func(context.Context) (*sema.Permit, error) { return nil, nil }), nil, false},
 			{"no Limit", expect.Within(t), nil, nil, false},
@@ -415,11 +415,11 @@ func TestByHostAsksUnderTheHost(t *testing.T) {
 	var asked []string
 	acquire := func(_ context.Context, host string) (*sema.Permit, error) {
 		asked = append(asked, host)
-		return nil, sema.ErrUnavailable
+		return nil, sema.ErrBusy
 	}
 	tr := &semahttp.Transport{Limit: semahttp.ByHost(acquire)}
 	for _, u := range []string{"http://a.example/1", "http://B.example/2"} {
-		if _, err := tr.RoundTrip(request(t, expect.Within(t), u)); !errors.Is(err, sema.ErrUnavailable) || !strings.Contains(err.Error(), ".example") {
+		if _, err := tr.RoundTrip(request(t, expect.Within(t), u)); !errors.Is(err, sema.ErrBusy) || !strings.Contains(err.Error(), ".example") {
 			t.Error(err)
 		}
 	}
@@ -457,7 +457,7 @@ func TestLimitsPerKey(t *testing.T) {
 			}
 			resp, err := tr.RoundTrip(request(t, ctx, "http://"+c.host+"/"))
 			if c.waits != "" {
-				if !errors.Is(err, sema.ErrUnavailable) {
+				if !errors.Is(err, sema.ErrBusy) {
 					t.Errorf("%s: %v, want nothing free", c.host, err)
 				}
 				continue

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"sema"
 	"sema/engine"
 )
 
@@ -51,7 +50,7 @@ type Fault struct {
 	// a call that failed with a Temporary error, for three seconds and longer: to
 	// be seen by an Acquire, such a fault has to last. See Unreachable, NoAnswer
 	// and Full for what the real engines say.
-	Err *sema.EngineError
+	Err *engine.Error
 
 	// Executed says that the call is carried out, and fails then: its answer is
 	// lost. Err.NotExecuted must not be set.
@@ -59,16 +58,16 @@ type Fault struct {
 }
 
 // Unreachable is the error of an engine that nobody can connect to.
-func Unreachable() *sema.EngineError {
-	return &sema.EngineError{
+func Unreachable() *engine.Error {
+	return &engine.Error{
 		Op: "step", NotExecuted: true, Temporary: true, Hint: "check that the server runs and the address is right",
 		Err: &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6379}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
 	}
 }
 
 // NoAnswer is the error of a call whose outcome is unknown: it timed out.
-func NoAnswer() *sema.EngineError {
-	return &sema.EngineError{
+func NoAnswer() *engine.Error {
+	return &engine.Error{
 		Op: "step", Temporary: true, Hint: "check that the server runs and is not overloaded",
 		Err: &net.OpError{Op: "read", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6379}, Err: os.ErrDeadlineExceeded},
 	}
@@ -76,8 +75,8 @@ func NoAnswer() *sema.EngineError {
 
 // Full is the error of a server without memory. It is not temporary: an Acquire
 // fails with it at once.
-func Full() *sema.EngineError {
-	return &sema.EngineError{
+func Full() *engine.Error {
+	return &engine.Error{
 		Op: "step", NotExecuted: true, Hint: "the server's memory is full: raise its maxmemory; releases still work",
 		Err: errors.New("OOM command not allowed when used memory > 'maxmemory'"),
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
@@ -123,20 +124,20 @@ func TestRenewalsThatFailForALease(t *testing.T) {
 }
 
 func TestErrorsOfTheRealOnes(t *testing.T) {
-	for name, err := range map[string]*sema.EngineError{
+	for name, err := range map[string]*engine.Error{
 		"unreachable": sematest.Unreachable(), "no answer": sematest.NoAnswer(), "full": sematest.Full(),
 		"of the user": {Hint: "turn it on", Err: errors.New("it is off")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				engine := sematest.New(t)
-				sem, e := sema.New(engine, "jobs", 1, nil)
+				store := sematest.New(t)
+				sem, e := sema.New(store, "jobs", 1, nil)
 				expect.OK(t, e)
 				defer func() { _ = sem.Close() }()
-				defer engine.Inject(sematest.Fault{On: sematest.Acquire, Err: err, Times: sematest.Always})()
+				defer store.Inject(sematest.Fault{On: sematest.Acquire, Err: err, Times: sematest.Always})()
 				began := time.Now()
 				_, got := sem.Acquire(t.Context())
-				var failure *sema.EngineError
+				var failure *engine.Error
 				if !errors.As(got, &failure) || failure.Temporary != err.Temporary || failure.NotExecuted != err.NotExecuted ||
 					failure.Hint != err.Hint || failure.Err != err.Err || failure.Name != "jobs" || failure.Op != "acquire" {
 					t.Errorf("Acquire: %#v; want what was injected: %#v", got, err)
@@ -150,33 +151,33 @@ func TestErrorsOfTheRealOnes(t *testing.T) {
 }
 
 func TestTheNextCallOnly(t *testing.T) {
-	engine := sematest.New(t)
-	sem, err := sema.New(engine, "jobs", 2, nil)
+	store := sematest.New(t)
+	sem, err := sema.New(store, "jobs", 2, nil)
 	expect.OK(t, err)
 	defer func() { _ = sem.Close() }()
-	engine.Inject(sematest.Fault{Semaphore: "another", Err: sematest.Full()})
-	engine.Inject(sematest.Fault{On: sematest.Operate, Err: sematest.Full()})
-	engine.Inject(sematest.Fault{Semaphore: "jobs", On: sematest.State, Err: sematest.Full()})
+	store.Inject(sematest.Fault{Semaphore: "another", Err: sematest.Full()})
+	store.Inject(sematest.Fault{On: sematest.Operate, Err: sematest.Full()})
+	store.Inject(sematest.Fault{Semaphore: "jobs", On: sematest.State, Err: sematest.Full()})
 	p, err := sem.Acquire(t.Context())
 	expect.OK(t, err)
-	var failure *sema.EngineError
+	var failure *engine.Error
 	if _, err := sem.State(t.Context()); !errors.As(err, &failure) {
 		t.Errorf("State: %v", err)
 	}
 	if _, err := sem.State(t.Context()); err != nil {
 		t.Errorf("State again: %v", err)
 	}
-	if err := operator(t, engine, "jobs").SetLimit(t.Context(), 5); !errors.As(err, &failure) || !failure.NotExecuted {
+	if err := operator(t, store, "jobs").SetLimit(t.Context(), 5); !errors.As(err, &failure) || !failure.NotExecuted {
 		t.Errorf("SetLimit: %v", err)
 	}
 	if limit, err := sem.Limit(t.Context()); limit != 2 || err != nil {
 		t.Errorf("limit %d, %v", limit, err)
 	}
-	engine.Inject(sematest.Fault{On: sematest.Release, Err: &sema.EngineError{Err: errors.New("lost")}, Executed: true})
+	store.Inject(sematest.Fault{On: sematest.Release, Err: &engine.Error{Err: errors.New("lost")}, Executed: true})
 	if err := p.Release(); !errors.As(err, &failure) || failure.NotExecuted {
 		t.Errorf("Release: %v", err)
 	}
-	if held := engine.Held("jobs"); len(held) != 0 {
+	if held := store.Held("jobs"); len(held) != 0 {
 		t.Errorf("it was carried out, yet held: %v", held)
 	}
 }
@@ -232,7 +233,7 @@ func TestGrantsAreHeldUntilTold(t *testing.T) {
 			}()
 			engine.AwaitWaiting(t.Context(), "jobs", i+1)
 		}
-		if _, err := sem.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := sem.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
 			t.Errorf("TryAcquire: %v", err)
 		}
 		time.Sleep(time.Hour)

@@ -108,7 +108,7 @@ func (e *Engine) Close() error {
 
 // HoldGrants stops all grants of a semaphore, now or once it exists, until
 // LetGrants: holders keep their permits, Acquire waits, and TryAcquire
-// fails with ErrUnavailable. It is what Operator.Pause does, and looks like it
+// fails with ErrBusy. It is what Operator.Pause does, and looks like it
 // to operators.
 func (e *Engine) HoldGrants(name string) {
 	e.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
+	"sema/internal/class"
 	"sema/internal/view"
 	"sema/watch"
 )
@@ -181,7 +182,7 @@ func operationOn(what string, do func(*sema.Operator, context.Context, string) e
 			if slices.Contains(errs, nil) {
 				return nil
 			}
-			return errors.Join(errs...)
+			return class.Join(errs...)
 		})
 	}
 }

@@ -79,7 +79,6 @@ func closing() *Problem {
 func problemOf(err error) *Problem {
 	var p *Problem
 	var argument *engine.ArgumentError
-	var failure *engine.Error
 	var size *http.MaxBytesError
 	switch {
 	case errors.As(err, &p):
@@ -88,12 +87,14 @@ func problemOf(err error) *Problem {
 		return problem(http.StatusBadRequest, "argument", "%s", plain(err))
 	case errors.As(err, &size):
 		return problem(http.StatusRequestEntityTooLarge, "too-large", "the body has more than %d bytes", size.Limit)
-	case errors.Is(err, engine.ErrClosed):
-		return closing()
-	case errors.As(err, &failure):
+	case errors.Is(err, sema.ErrEngine):
 		p := problem(http.StatusServiceUnavailable, "engine", "%s", plain(err))
-		p.Hint, p.NotExecuted, p.Temporary = failure.Hint, failure.NotExecuted, failure.Temporary
+		if failure, ok := errors.AsType[*engine.Error](err); ok {
+			p.Hint, p.NotExecuted, p.Temporary = failure.Hint, failure.NotExecuted, failure.Temporary
+		}
 		return p.after(time.Second)
+	case errors.Is(err, sema.ErrClosed):
+		return closing()
 	case errors.Is(err, sema.ErrNotFound):
 		return problem(http.StatusNotFound, "no-semaphore", "%s", plain(err))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"sema/engine"
@@ -33,8 +34,8 @@ type watched struct {
 }
 
 // State is a snapshot of a semaphore, taken after the call began. One that
-// nobody has used has limit 0. Errors are of type *engine.Error,
-// *engine.ArgumentError, or engine.ErrClosed.
+// nobody has used has limit 0. Errors are engine.ErrEngine, *engine.ArgumentError, or
+// engine.ErrClosed.
 func (w *Watcher) State(ctx context.Context, name string) (engine.State, error) {
 	st, _, err := w.stateSince(ctx, name, time.Now())
 	return st, err
@@ -72,6 +73,8 @@ func (w *Watcher) stateSince(ctx context.Context, name string, since time.Time) 
 	return found, time.Now(), w.failed(ctx, "state", name, err)
 }
 
+var errNoAnswer = errors.New("no answer in time")
+
 // failed is the error of a call for its caller, whose context is ctx.
 func (w *Watcher) failed(ctx context.Context, op, name string, err error) error {
 	var whole *engine.Error
@@ -79,7 +82,8 @@ func (w *Watcher) failed(ctx context.Context, op, name string, err error) error 
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		err = ctx.Err()
+		failure := &engine.Error{Op: op, Name: name, NotExecuted: true, Err: errNoAnswer}
+		return fmt.Errorf("%w: %w", failure, ctx.Err())
 	case w.ctx.Err() != nil:
 		return engine.ErrClosed
 	case errors.As(err, &whole):

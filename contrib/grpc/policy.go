@@ -3,7 +3,7 @@ package semagrpc
 import "sema/internal/gate"
 
 // Policy says what happens to a call when the engine does not answer, which an
-// *sema.EngineError tells. That nothing is free is an answer. The zero value is
+// sema.ErrEngine tells. That nothing is free is an answer. The zero value is
 // FailClosed.
 //
 // With FailClosed each call asks, for three seconds at most. With the others an

@@ -20,7 +20,7 @@
 //	                    the call's own context ended while it waited
 //
 // On the side where the interceptor is, the errors are also sema's: errors.Is and
-// errors.As find sema.ErrUnavailable, *sema.BusyError, sema.ErrLost, *sema.EngineError.
+// errors.As find sema.ErrBusy, *sema.BusyError, sema.ErrLost, sema.ErrEngine.
 package semagrpc
 
 import (
@@ -268,7 +268,6 @@ func retryAfter(code codes.Code, busy *sema.BusyError) *status.Status {
 
 // explain says why a call has no permit. ctx is the call's own context.
 func explain(ctx context.Context, err error) error {
-	var engine *sema.EngineError
 	var argument *sema.ArgumentError
 	var heavy *sema.WeightError
 	var limit *sema.LimitError
@@ -276,11 +275,11 @@ func explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fails(status.FromContextError(ctx.Err()).Code(), err)
-	case errors.As(err, &engine), errors.Is(err, sema.ErrClosed), errors.Is(err, sema.ErrLost):
+	case errors.Is(err, sema.ErrEngine), errors.Is(err, sema.ErrClosed), errors.Is(err, sema.ErrLost):
 		return fails(codes.Unavailable, err)
 	case errors.As(err, &busy) && busy.RetryAfter > 0:
 		return &failure{retryAfter(codes.ResourceExhausted, busy), err}
-	case errors.Is(err, sema.ErrUnavailable):
+	case errors.Is(err, sema.ErrBusy):
 		return fails(codes.ResourceExhausted, err)
 	case errors.As(err, &argument) && argument.What != "limit", errors.As(err, &heavy):
 		return fails(codes.InvalidArgument, err)

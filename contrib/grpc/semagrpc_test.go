@@ -213,9 +213,8 @@ func TestTheEngineIsAway(t *testing.T) {
 	defer e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})()
 	_, err := call(expect.Within(t), conn, "x")
 	wantCode(t, err, codes.Unavailable)
-	var engine *sema.EngineError
-	if !errors.As(err, &engine) {
-		t.Errorf("%v is no *sema.EngineError", err)
+	if !errors.Is(err, sema.ErrEngine) {
+		t.Errorf("%v is no sema.ErrEngine", err)
 	}
 }
 

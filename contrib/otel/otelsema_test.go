@@ -127,7 +127,7 @@ func TestMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
 			t.Fatal(err)
 		}
 		if err := p.Release(); err != nil {
@@ -219,7 +219,7 @@ func TestSpans(t *testing.T) {
 		work.End()
 		_, err := x.telemetry.TryAcquire(ctx, s, 1)
 		return err
-	}); !errors.Is(err, sema.ErrUnavailable) {
+	}); !errors.Is(err, sema.ErrBusy) {
 		t.Fatal(err)
 	}
 	job.End()
@@ -317,7 +317,7 @@ func TestSpansOfATryForAKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.telemetry.TryAcquireKey(t.Context(), keys, "acme", 1); !errors.Is(err, sema.ErrUnavailable) {
+	if _, err := x.telemetry.TryAcquireKey(t.Context(), keys, "acme", 1); !errors.Is(err, sema.ErrBusy) {
 		t.Error(err)
 	}
 	if err := p.Release(); err != nil {

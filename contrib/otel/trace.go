@@ -2,7 +2,6 @@ package otelsema
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -10,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sema"
+	"sema/internal/class"
 	"sema/metrics"
 )
 
@@ -135,8 +135,5 @@ func (t *Telemetry) Do(ctx context.Context, s *sema.Semaphore, f func(context.Co
 	}
 	defer func() { _ = p.Release() }() // loss is reported below, the rest ends with the lease
 	err = f(p.Context(ctx))
-	if lost := p.Err(); lost != nil {
-		return errors.Join(lost, err)
-	}
-	return err
+	return class.Join(p.Err(), err)
 }

@@ -36,7 +36,7 @@ func busy(t *testing.T) *metrics.Recorder {
 			o.Acquired(sema.Acquired{About: about, Waited: d})
 			o.Released(sema.Released{About: about, Held: d})
 		}
-		o.Failed(sema.Failed{About: about, Err: sema.ErrUnavailable})
+		o.Failed(sema.Failed{About: about, Err: sema.ErrBusy})
 		o.Lost(sema.Lost{About: about, Err: sema.ErrRevoked, Held: time.Hour})
 	}
 	return r
@@ -159,7 +159,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	if _, err := sem.TryAcquire(ctx); !errors.Is(err, sema.ErrUnavailable) {
+	if _, err := sem.TryAcquire(ctx); !errors.Is(err, sema.ErrBusy) {
 		panic(err)
 	}
 	if err := permit.Release(); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"sema"
 	"sema/contrib/rueidis"
+	"sema/engine"
 	"sema/engine/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
@@ -234,12 +235,11 @@ func TestASilentConnection(t *testing.T) {
 			}
 			expect.OK(t, err)
 			t.Logf("%s: the next acquisition after %.1f s", what, time.Since(start).Seconds())
-			var away *sema.EngineError // some of its connections may still be silent
-			for err = held.Renew(ctx); errors.As(err, &away) && ctx.Err() == nil; err = held.Renew(ctx) {
+			for err = held.Renew(ctx); errors.Is(err, sema.ErrEngine) && ctx.Err() == nil; err = held.Renew(ctx) {
 			}
 			expect.OK(t, err)
 			for _, p := range []*sema.Permit{p, held} {
-				if err := p.Release(); err != nil && !errors.As(err, &away) { // then it ends with its lease
+				if err := p.Release(); err != nil && !errors.Is(err, sema.ErrEngine) { // then it ends with its lease
 					t.Error(err)
 				}
 			}
@@ -294,8 +294,7 @@ func TestFailover(t *testing.T) {
 		return len(after.PubSubChannels(ctx, "sema:*").Val()) > 0
 	})
 	// A renewal needs a replica, of which there is none any more.
-	var unknown *sema.EngineError // no answer so far
-	if err := held.Release(); err != nil && !errors.As(err, &unknown) {
+	if err := held.Release(); err != nil && !errors.Is(err, sema.ErrEngine) {
 		expect.Is(t, err, sema.ErrLost)
 	}
 	p := <-to
@@ -381,7 +380,7 @@ func TestErrors(t *testing.T) {
 		s, err := sema.New(c.engine, c.name, 1, &sema.Options{Lease: time.Second}) // so long does Close try
 		expect.OK(t, err)
 		_, err = s.TryAcquire(ctx)
-		var e *sema.EngineError
+		var e *engine.Error
 		if !errors.As(err, &e) || !strings.Contains(e.Err.Error(), c.word) || !strings.Contains(e.Hint, c.hint) || e.NotExecuted != c.notExecuted {
 			t.Errorf("%+v; want %s, %q, not executed %v", e, c.word, c.hint, c.notExecuted)
 		}

@@ -324,7 +324,7 @@ func TestLockIsWaitedForNoLongerThanTheContext(t *testing.T) {
 	defer cancel()
 	_, err = a.session.Step(ctx, engine.Call{Number: 100, Requests: []engine.Request{{Kind: engine.Release, ID: held}}})
 	var e *engine.Error
-	if !errors.As(err, &e) || !e.NotExecuted || !e.Temporary || !errors.Is(err, ctx.Err()) {
+	if !errors.As(err, &e) || !e.NotExecuted || !e.Temporary || !errors.Is(e.Err, ctx.Err()) {
 		t.Errorf("error %#v", err)
 	}
 	unlockFile(f)

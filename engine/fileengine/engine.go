@@ -236,8 +236,7 @@ func fail(op, name string, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		e.Temporary, e.Hint = true, "bring all programs of this host to one release of sema, or wait until those of the other one have let go of the semaphore; what they hold counts, so delete nothing"
-	case errors.Is(err, engine.ErrClosed):
-	case errors.Is(err, errNoLog):
+	case errors.Is(err, engine.ErrClosed), errors.Is(err, errNoLog):
 		e.Err = engine.ErrClosed
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		e.Temporary, e.Hint = true, "another process stands still in the middle of a step, or this host is very busy"

@@ -14,7 +14,7 @@ import (
 // Hold has nobody be granted anything of a permit's semaphore until tx ends. So what tx writes
 // is written while the permit is held, for certain: no process and no clock is trusted for that. If the permit
 // is not held any more, the error is sema.ErrLost, or the one of Permit.Err; tx is then to be rolled back.
-// An *sema.EngineError says that this could not be found out.
+// A sema.ErrEngine says that this could not be found out.
 //
 // tx is one of the database that has the semaphore, in a table in schema (as in Options), and READ COMMITTED,
 // which is PostgreSQL's default. Its user needs the rights that the engine needs.

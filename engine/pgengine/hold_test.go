@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sema"
+	"sema/engine"
 	"sema/engine/pgengine"
 	"sema/internal/fixture/expect"
 )
@@ -72,7 +73,7 @@ func TestHoldOfWhatIsGone(t *testing.T) {
 		return pgx.BeginFunc(expect.Within(t), c, func(tx pgx.Tx) error { return pgengine.Hold(expect.Within(t), tx, schema, held) })
 	}
 	expect.OK(t, hold(""))
-	var failed *sema.EngineError
+	var failed *engine.Error
 	if err := hold("other"); !errors.As(err, &failed) || failed.Op != "hold" || failed.Name != "x" || failed.Hint == "" {
 		t.Error(err)
 	}

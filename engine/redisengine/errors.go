@@ -21,7 +21,7 @@ func (t *topology) wrap(op, name string, err error) *engine.Error {
 	case t.cluster == nil && redis.HasErrorPrefix(err, "MOVED"):
 		m.Temporary = false // a client of one server stays with that one
 	case errors.Is(err, engine.ErrClosed):
-		m.NotExecuted = true
+		m.NotExecuted, err = true, engine.ErrClosed
 	}
 	if redis.HasErrorPrefix(err, "SEMAVERSION") {
 		err = fmt.Errorf("%w; this is sema %s, which knows %s", err, engine.Version, mark)

@@ -31,8 +31,7 @@ func ExampleNew() {
 	}
 	defer func() { _ = sem.Close() }()
 	_, err = sem.Acquire(context.Background())
-	var away *sema.EngineError
-	if errors.As(err, &away) {
+	if errors.Is(err, sema.ErrEngine) {
 		fmt.Println("Redis is away")
 	}
 	// Output: Redis is away

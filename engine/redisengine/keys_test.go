@@ -214,7 +214,7 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 		})
 		_, looked := s.State(expect.Within(t))
 		for what, err := range map[string]error{"try": tried, "state": looked} {
-			var failure *sema.EngineError
+			var failure *engine.Error
 			if !errors.As(err, &failure) || !failure.Temporary || !failure.NotExecuted || strings.Contains(failure.Hint, "or delete") {
 				t.Errorf("%.4s, %s: %#v", raw, what, err)
 			} else if text := err.Error(); !strings.Contains(text, raw[:4]) || !strings.Contains(text, "sem3") {

@@ -90,7 +90,7 @@ func TestGrantWithoutReplicaIsGivenBack(t *testing.T) {
 	if got, err := s.TryAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("cut off from its replica, the master gave %v, %v", got, err)
 	}
-	var e *sema.EngineError
+	var e *engine.Error
 	if got, err := s.TryAcquire(expect.Within(t)); !errors.Is(err, redisengine.ErrTooFewReplicas) || !errors.As(err, &e) || !e.Temporary || e.NotExecuted || e.Hint == "" {
 		t.Fatalf("cut off from its replica, the master gave %v, %v", got, err)
 	}

@@ -235,7 +235,7 @@ func TestStateHeedsItsContextBetweenParts(t *testing.T) {
 		}})
 		_, err := reader.State(ctx)
 		var failed *engine.Error
-		if !errors.As(err, &failed) || !failed.NotExecuted || !errors.Is(err, context.Canceled) {
+		if !errors.As(err, &failed) || !failed.NotExecuted || !errors.Is(failed.Err, context.Canceled) {
 			t.Errorf("cancelled after call %d: %v", last, err)
 		}
 		for n := 0; n < last; {

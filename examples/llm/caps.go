@@ -81,8 +81,7 @@ func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, sh
 // retryAfter tells clients when to come again: soon if it was for the engine, and
 // later if there is too much to do.
 func retryAfter(r semahttp.Refused) time.Duration {
-	var outage *sema.EngineError
-	if errors.As(r.Err, &outage) {
+	if errors.Is(r.Err, sema.ErrEngine) {
 		return time.Second
 	}
 	return 5 * time.Second

@@ -105,14 +105,14 @@ func noPlace(ctx context.Context, sem *sema.Semaphore, rate *redis_rate.Limiter,
 	spent := 0
 	if _, err := crowd(6, func() error {
 		return l.tokenFirst(short, "no place, token first", service, func() { mu.Lock(); spent++; mu.Unlock() })
-	}); !errors.Is(err, sema.ErrUnavailable) {
+	}); !errors.Is(err, sema.ErrBusy) {
 		return fmt.Errorf("the places were taken: %w", err)
 	}
 	fmt.Fprintf(out, "no place is free, token first: %d sent, %d of 6 tokens spent\n", service.sent, spent)
 
 	short, cancel = context.WithTimeout(ctx, soon)
 	defer cancel()
-	if _, err := crowd(6, func() error { return l.call(short, "no place, permit first", service) }); !errors.Is(err, sema.ErrUnavailable) {
+	if _, err := crowd(6, func() error { return l.call(short, "no place, permit first", service) }); !errors.Is(err, sema.ErrBusy) {
 		return fmt.Errorf("the places were taken: %w", err)
 	}
 	left, err := rate.AllowAtMost(ctx, "no place, permit first", l.limit, 6)
@@ -216,7 +216,7 @@ func overTheRate(ctx context.Context, sem *sema.Semaphore, rate *redis_rate.Limi
 		fmt.Fprintf(out, "globex is above its rate and %s: %d of 1 request of acme sent\n", does, service.sent-before)
 		leave()
 		<-ended
-		if err != nil && !errors.Is(err, sema.ErrUnavailable) {
+		if err != nil && !errors.Is(err, sema.ErrBusy) {
 			return err
 		}
 	}

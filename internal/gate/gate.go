@@ -109,13 +109,6 @@ func (a Asking) acquire(ctx context.Context, answerWithin time.Duration) (Permit
 
 var errNoPermit = errors.New("the limiter gave neither a permit nor an error")
 
-// Unanswered reports whether err says that an engine did not answer, or could
-// not be asked. That nothing was free is no such error.
-func Unanswered(err error) bool {
-	var failure *sema.EngineError
-	return errors.As(err, &failure) && !errors.Is(err, sema.ErrClosed)
-}
-
 // Gate admits requests that share one engine. The zero value is ready.
 type Gate struct {
 	outages
@@ -144,7 +137,7 @@ func (g *Gate) Enter(ctx context.Context, o Options, a Asking) (Permit, error) {
 func (g *Gate) ask(all, ctx context.Context, o Options, a Asking) (Permit, error) {
 	if o.Policy == FailClosed {
 		p, err := a.acquire(ctx, o.AnswerWithin)
-		if Unanswered(err) && all.Err() == nil {
+		if errors.Is(err, sema.ErrEngine) && all.Err() == nil {
 			a.Failed(Failed{Err: err})
 		}
 		return p, err
@@ -166,10 +159,10 @@ func (g *Gate) ask(all, ctx context.Context, o Options, a Asking) (Permit, error
 		return permit, nil
 	case all.Err() != nil:
 		return nil, err
-	case Unanswered(err):
+	case errors.Is(err, sema.ErrEngine):
 		over := g.begin(probe{a, patience, context.WithoutCancel(all)}, err)
 		return g.without(ctx, o, a, err, over)
-	case errors.Is(err, sema.ErrUnavailable):
+	case errors.Is(err, sema.ErrBusy):
 		if over, failure := g.failure(); failure != nil { // it waited in a queue that does not move
 			return g.without(ctx, o, a, failure, over)
 		}
@@ -190,7 +183,7 @@ func (g *Gate) without(ctx context.Context, o Options, a Asking, failure error, 
 		if err != nil {
 			told.Admitted = false
 			a.Failed(told)
-			return nil, fmt.Errorf("%w: %w: without its engine: %w", sema.ErrUnavailable, err, failure)
+			return nil, fmt.Errorf("%w; without it: %w", failure, err)
 		}
 	}
 	a.Failed(told)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 )
 
 const (
@@ -76,6 +77,7 @@ func (x *outages) await(ctx context.Context, most time.Duration) (over <-chan st
 // begin notes that the engine does not answer, and has it asked in the background
 // until it does: then the channel is closed.
 func (x *outages) begin(p probe, err error) (over <-chan struct{}) {
+	err = forOthers(err)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.away != nil {
@@ -98,10 +100,10 @@ func (x *outages) probe(p probe) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.patience)
 	defer cancel()
 	permit, err := p.asking.acquire(ctx, 0)
-	silent := Unanswered(err)
+	silent := errors.Is(err, sema.ErrEngine)
 	x.mu.Lock()
 	if silent {
-		x.away.err = err
+		x.away.err = forOthers(err)
 	}
 	silent = silent || errors.Is(err, sema.ErrTooManyKeys) // no engine was asked
 	if silent && time.Since(x.away.used) < unused {
@@ -114,4 +116,13 @@ func (x *outages) probe(p probe) {
 	if permit != nil {
 		_ = permit.Release() // what fails here ends with the lease
 	}
+}
+
+// forOthers is the engine's own failure in err, without the end of the request's context:
+// other requests fail with it, too.
+func forOthers(err error) error {
+	if failure, ok := errors.AsType[*engine.Error](err); ok {
+		return failure
+	}
+	return err
 }

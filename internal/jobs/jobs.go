@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/internal/class"
 )
 
 // The defaults of Limit.
@@ -89,9 +90,9 @@ func (l *Limiter) Do(ctx context.Context, j Job, work func(context.Context) erro
 	case lost == nil:
 		return err
 	case errors.Is(lost, sema.ErrHeldTooLong): // the work's own fault
-		return errors.Join(lost, err)
+		return class.Join(lost, err)
 	}
-	return l.postponed(errors.Join(lost, err))
+	return l.postponed(class.Join(lost, err))
 }
 
 // Full reports whether so many jobs of a key wait here that a further one would go
@@ -140,8 +141,7 @@ func (l *Limiter) try(ctx context.Context, j Job) (*sema.Permit, error) {
 // explain is what a job ends with that has no permit: it is postponed if there may
 // be one later.
 func (l *Limiter) explain(err error) error {
-	var engine *sema.EngineError
-	if errors.Is(err, sema.ErrUnavailable) || errors.Is(err, sema.ErrLost) || errors.Is(err, sema.ErrClosed) || errors.As(err, &engine) {
+	if errors.Is(err, sema.ErrBusy) || errors.Is(err, sema.ErrLost) || errors.Is(err, sema.ErrClosed) || errors.Is(err, sema.ErrEngine) {
 		return l.postponed(err)
 	}
 	return err

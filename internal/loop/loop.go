@@ -34,7 +34,11 @@ const (
 	lastCall = minCall
 )
 
-var errPanic = errors.New("the engine panicked")
+var (
+	errPanic    = errors.New("the engine panicked")
+	errNoAnswer = errors.New("no answer in time")
+	errUnasked  = errors.New("not asked")
+)
 
 // Owner is what a Loop tells what happened. Its functions are called with the lock
 // held.
@@ -335,7 +339,7 @@ func (l *Loop) Wait(ctx context.Context, w *Waiter) (settled bool) {
 // process, and waits for the answer.
 func (l *Loop) Ask(ctx context.Context, op string, r engine.Request) (engine.Status, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return 0, l.Unasked(op, err)
 	}
 	w := &Waiter{}
 	o := &client.Order{Owner: w}
@@ -386,13 +390,28 @@ func (l *Loop) Result(ctx context.Context, op string, w *Waiter, o *client.Order
 	return w.Status, l.Named(op, w.Err)
 }
 
-// Unanswered joins the end of a wait with what the engine said last, if it was
-// the engine that kept the caller waiting. The lock is held.
+// Unanswered is the error of a caller whose context ended before the engine answered. It
+// joins over, the end of that context, with the engine's last failure. The lock is held.
 func (l *Loop) Unanswered(op string, over error) error {
-	if err := l.Machine.LastError(); err != nil {
-		return fmt.Errorf("%w: %w", over, l.Named(op, err))
+	failure := l.Machine.LastError()
+	if failure == nil {
+		failure = &engine.Error{Hint: "check the engine, or wait longer", Err: errNoAnswer}
 	}
-	return &engine.Error{Op: op, Name: l.name, Hint: "check the engine, or wait longer", Err: fmt.Errorf("no answer in time: %w", over)}
+	return Ended(l.Named(op, failure), over)
+}
+
+// Unasked is Unanswered for a caller whose context had ended before the call.
+func (l *Loop) Unasked(op string, over error) error {
+	return Ended(&engine.Error{Op: op, Name: l.name, NotExecuted: true, Err: errUnasked}, over)
+}
+
+// Ended joins an engine's failure with the end of its caller's context. An engine that was
+// closed has answered.
+func Ended(failure, over error) error {
+	if errors.Is(failure, engine.ErrClosed) {
+		return failure
+	}
+	return fmt.Errorf("%w: %w", failure, over)
 }
 
 // Silent is the error of a caller that has heard nothing of the engine for d.
@@ -403,17 +422,21 @@ func (l *Loop) Silent(op string, d time.Duration) error {
 	return &engine.Error{Op: op, Name: l.name, Temporary: true, Hint: "check the engine", Err: fmt.Errorf("no answer for %v", d)}
 }
 
-// Named says of an engine's failure which operation on which semaphore it was.
+// Named says of an engine's failure which operation on which semaphore it was. What it
+// returns is an *engine.Error, or an ErrClosed if the engine was closed.
 func (l *Loop) Named(op string, err error) error {
-	if failure, ok := err.(*engine.Error); ok {
-		named := *failure
-		named.Op, named.Name = op, l.name
-		return &named
-	}
-	if err == engine.ErrClosed {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, engine.ErrClosed):
 		return l.closedError()
 	}
-	return err
+	named := engine.Error{Err: err}
+	if failure, ok := errors.AsType[*engine.Error](err); ok {
+		named = *failure
+	}
+	named.Op, named.Name = op, l.name
+	return &named
 }
 
 func (l *Loop) closedError() error { return fmt.Errorf("%w: %q", engine.ErrClosed, l.name) }

@@ -40,7 +40,12 @@ func (l *Loop) State(ctx context.Context) (st engine.State, err error) {
 		st, err = l.session.State(bounded)
 		return err
 	})
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+	switch {
+	case err == nil:
+		return st, nil
+	case ctx.Err() != nil:
+		return st, Ended(l.Named("state", err), ctx.Err())
+	case bounded.Err() != nil:
 		l.Lock()
 		defer l.Unlock()
 		return st, l.Silent("state", client.Patience)

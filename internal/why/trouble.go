@@ -18,7 +18,7 @@ func Trouble(called string, err error) string {
 	text := trouble(called, err)
 	var failure *engine.Error
 	if errors.As(err, &failure) && failure.Hint != "" {
-		text += " Try: " + failure.Hint + "."
+		text += " Try: " + strings.TrimSuffix(failure.Hint, ".") + "."
 	}
 	return text
 }

@@ -108,7 +108,7 @@ func TestSemaRenewsAndTells(t *testing.T) {
 		}
 		first := p.Deadline()
 		for p.Deadline().Before(first.Add(2 * lease)) { // three leases from now
-			if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrUnavailable) {
+			if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
 				t.Fatalf("a second holder of one: %v", err)
 			}
 		}
@@ -217,7 +217,7 @@ func TestXSyncHasTheSameContract(t *testing.T) {
 	if err := <-their; !errors.Is(err, context.Canceled) {
 		t.Errorf("theirs: %v", err)
 	}
-	if err := <-our; !errors.Is(err, context.Canceled) || !errors.Is(err, sema.ErrUnavailable) {
+	if err := <-our; !errors.Is(err, context.Canceled) || !errors.Is(err, sema.ErrBusy) {
 		t.Errorf("ours: %v", err)
 	}
 	theirs.Release(2)

@@ -195,9 +195,9 @@ func (p *process) calls(ctx context.Context) {
 		late := own.Err() != nil
 		cancel()
 		if err != nil {
-			if failed := (*sema.EngineError)(nil); late && time.Since(time.Unix(0, hold.Call)) >= 10*time.Minute {
+			if late && time.Since(time.Unix(0, hold.Call)) >= 10*time.Minute {
 				w.fail("wake-up: no permit after ten minutes: %w", err)
-			} else if !errors.As(err, &failed) && !errors.Is(err, sema.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+			} else if !errors.Is(err, sema.ErrEngine) && !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
 				w.fail("error: %w", err)
 			}
 			continue

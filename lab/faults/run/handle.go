@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/fixture/history"
 )
 
@@ -180,7 +181,7 @@ func (h *handle) lost(l sema.Lost) {
 
 // classify names the class of an error, and its text.
 func classify(err error) (class, text string) {
-	var failure *sema.EngineError
+	var failure *engine.Error
 	var weight *sema.WeightError
 	switch {
 	case err == nil:
@@ -191,17 +192,15 @@ func classify(err error) (class, text string) {
 		class = history.ErrReleased
 	case errors.Is(err, sema.ErrClosed):
 		class = history.ErrClosed
-	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &failure), errors.Is(err, context.Canceled) && !errors.As(err, &failure):
-		class = history.ErrContext
-	case errors.Is(err, sema.ErrUnavailable) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
-		class = history.ErrContext // and the engine was silent until then
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		class = history.ErrContext // the permits were busy, or the engine silent, until then
 	case errors.As(err, &weight):
 		class = history.ErrWeight
 	case errors.As(err, &failure) && failure.Temporary:
 		class = history.ErrTemporary
 	case errors.As(err, &failure):
 		class = history.ErrEngine
-	case errors.Is(err, sema.ErrUnavailable):
+	case errors.Is(err, sema.ErrBusy):
 		class = history.ErrRefused
 	default:
 		class = history.ErrOther

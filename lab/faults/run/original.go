@@ -42,9 +42,9 @@ func (h *handle) original(sem classic.Semaphore, err error) error {
 			case ok:
 				return &originalPermit{sem: sem, id: id, until: until}, nil
 			case ctx.Err() != nil:
-				return nil, fmt.Errorf("%w: %w", sema.ErrUnavailable, ctx.Err())
+				return nil, fmt.Errorf("%w: %w", sema.ErrBusy, ctx.Err())
 			case err == nil && try:
-				return nil, sema.ErrUnavailable
+				return nil, sema.ErrBusy
 			}
 			select {
 			case <-ctx.Done():

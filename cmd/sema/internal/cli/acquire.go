@@ -1,11 +1,10 @@
 package cli
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/internal/class"
 )
 
 const acquireHelp = `Take a permit, print its id and end: the permit lives on, until it is released
@@ -52,7 +51,7 @@ func (p *program) acquireCommand() *cobra.Command {
 			}
 			if err != nil {
 				// Nobody knows the permit's name now.
-				return errors.Join(err, h.Release())
+				return class.Join(err, h.Release())
 			}
 			return nil
 		},

@@ -175,11 +175,8 @@ func (p *program) explained(name string, err error) error {
 // unreachable gives a call that ran out of time the same face as one that the
 // engine failed.
 func unreachable(op, name string, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sema.ErrUnavailable) {
-		var failure *sema.EngineError
-		if !errors.As(err, &failure) {
-			return &sema.EngineError{Op: op, Name: name, Temporary: true, Hint: "check that the server runs and the address is right", Err: fmt.Errorf("no answer within %v", callTime)}
-		}
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sema.ErrBusy) && !errors.Is(err, sema.ErrEngine) {
+		return &engine.Error{Op: op, Name: name, Temporary: true, Hint: "check that the server runs and the address is right", Err: fmt.Errorf("no answer within %v", callTime)}
 	}
 	return err
 }

@@ -104,7 +104,7 @@ func (p *program) report(err error) int {
 		return code
 	}
 	if try != "" {
-		text += ". Try: " + try
+		text = strings.TrimSuffix(text, ".") + ". Try: " + try
 	}
 	p.say("%s", text)
 	return code
@@ -117,7 +117,7 @@ func (p *program) sortError(err error) (code int, try string) {
 	var argument *sema.ArgumentError
 	var weight *sema.WeightError
 	var limit *sema.LimitError
-	var failure *sema.EngineError
+	var failure *engine.Error
 	switch {
 	case errors.As(err, &coded):
 		if coded.err != nil {
@@ -132,14 +132,12 @@ func (p *program) sortError(err error) (code int, try string) {
 		return exitUsage, p.command("limit", quote(weight.Name), "N") + ", with a larger N"
 	case errors.As(err, &limit):
 		return exitUsage, p.command("limit", quote(limit.Name), strconv.Itoa(limit.Wanted))
-	case errors.Is(err, sema.ErrUnavailable):
+	case errors.Is(err, sema.ErrBusy):
 		return exitConflict, ""
 	case errors.Is(err, sema.ErrLost):
 		return exitLost, ""
 	case errors.As(err, &failure):
 		return exitUnreachable, failure.Hint
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, sema.ErrClosed):
-		return exitUnreachable, ""
 	}
 	return exitUnreachable, ""
 }

@@ -21,6 +21,7 @@ import (
 
 	"sema"
 	"sema/access"
+	"sema/engine"
 	"sema/server"
 )
 
@@ -210,7 +211,7 @@ func lastingError(ctx context.Context, e sema.Engine) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	_, err = o.State(ctx)
-	var failure *sema.EngineError
+	var failure *engine.Error
 	if errors.As(err, &failure) && !failure.Temporary && ctx.Err() == nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/engine"
 )
 
 // takeFlags are the flags of commands that take a permit.
@@ -178,8 +179,7 @@ const explainTime = 250 * time.Millisecond
 // the end of the program with that error. Of an engine that does not answer nothing is awaited
 // for long: what it has ends by itself. A signal ends it at once.
 func closeOrLeave(closing, closeEngine func(), signals *signals, err error) error {
-	var silent *sema.EngineError
-	if errors.As(err, &silent) {
+	if errors.Is(err, sema.ErrEngine) {
 		// With the engine closed, closing has nothing more to wait for.
 		defer time.AfterFunc(explainTime, closeEngine).Stop()
 	}
@@ -328,7 +328,7 @@ func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
 		if err == nil {
 			break
 		}
-		var silent *sema.EngineError
+		var silent *engine.Error
 		if try || ctx.Err() != nil || !errors.As(err, &silent) || !silent.Temporary {
 			return nil, err
 		}
@@ -423,14 +423,14 @@ func (w *watch) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &stopped):
 		return stopped.asExit()
-	case !errors.Is(err, sema.ErrUnavailable):
+	case !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded):
 		return unreachable("acquire", w.name, err)
 	}
 	// Time ran out: because others hold it, or because nobody answers?
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
 	st, looked := w.sem.State(ctx)
-	var silent *sema.EngineError
+	var silent *engine.Error
 	when := "now"
 	if w.flags.wait > 0 {
 		when = fmt.Sprintf("within %v", w.flags.wait)

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"sema"
+	"sema/engine"
+)
+
+// Each class of error has one exit code, and its report is one sentence after the other.
+func TestExitCodesOfErrors(t *testing.T) {
+	away := &engine.Error{Op: "acquire", Name: "x", Hint: "look at the server", Err: errors.New("it stopped.")}
+	for _, test := range []struct {
+		err  error
+		code int
+		text string
+	}{
+		{sema.ErrBusy, 75, "sema: no permit available\n"},
+		{fmt.Errorf("%w: %w", sema.ErrBusy, context.DeadlineExceeded), 75, "sema: no permit available: context deadline exceeded\n"},
+		{away, 69, "sema: acquire \"x\": it stopped. Try: look at the server\n"},
+		{fmt.Errorf("%w: %w", away, context.DeadlineExceeded), 69, "sema: acquire \"x\": it stopped: context deadline exceeded. Try: look at the server\n"},
+		{sema.ErrClosed, 69, "sema: closed\n"},
+		{sema.ErrRevoked, 76, "sema: permit lost: revoked by an operator\n"},
+		{&sema.WeightError{Name: "x", Weight: 2, Limit: 1}, 64, "sema: weight 2 is above the limit 1 of \"x\". Try: sema limit x N, with a larger N\n"},
+		{&sema.LimitError{Name: "x", Stored: 2, Wanted: 1}, 64, "sema: \"x\" has limit 2, not 1. Try: sema limit x 1\n"},
+		{&sema.ArgumentError{What: "lease", Value: 1, Want: "more"}, 64, "sema: lease 1: want more\n"},
+	} {
+		out := &bytes.Buffer{}
+		if code := (&program{stderr: out}).report(test.err); code != test.code || out.String() != test.text {
+			t.Errorf("%v: code %d, %q; want %d, %q", test.err, code, out, test.code, test.text)
+		}
+	}
+}
