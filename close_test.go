@@ -79,7 +79,7 @@ func TestCloseWaitsForASlowEngine(t *testing.T) {
 		e.slow.Store(int64(time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		if _, err := s.Acquire(ctx); !errors.Is(err, sema.ErrBusy) {
+		if _, err := s.Acquire(ctx); !errors.Is(err, sema.ErrEngine) {
 			t.Error(err)
 		}
 		expect.OK(t, s.Close())
