@@ -192,7 +192,7 @@ const (
 	UnsetKey
 
 	// Report says how the session's holds have gone: Request.Totals. A copy of it, a
-	// late one and a lost one change nothing that the next does not mend. It is forgotten a
+	// late one and a lost one change nothing that the next does not put right. It is forgotten a
 	// minute after the session's last.
 	Report
 )
@@ -236,7 +236,7 @@ type Request struct {
 	Unfair   bool          // take free weight although others wait
 	Newest   bool          // Limit is stored in place of another one, unless that is pinned
 	Strict   bool          // answer LimitDiffers when the stored limit is another
-	Again    bool          // there was a ticket under this id, or the last Reply was Deaf: the ticket is granted in its turn, even if its client cannot be notified
+	Again    bool          // there was a ticket under this id, or the last Reply was Unreachable: the ticket is granted in its turn, even if its client cannot be notified
 	Anew     bool          // the ticket now stands for another caller: Waited counts, though it be less than before
 	Behind   int           // how many more callers wait in the client's process, for the eyes of operators; one ticket of a client and key says so
 	Detached bool          // outlives the process: only the lease ends it
@@ -276,7 +276,7 @@ type Request struct {
 
 // Acts reports whether the request changes what holds for all, as Kind.Act does, and
 // a late copy of it would undo what another operator did since. A controller's
-// next decision mends that.
+// next decision puts that right.
 func (r *Request) Acts() bool { return r.Kind.Act() && r.Auto == nil }
 
 // Status is the outcome of a request.
@@ -322,9 +322,9 @@ type Reply struct {
 	// is then asked for again.
 	Recheck time.Duration
 
-	// Deaf is set when an Ask was Queued, the engine cannot notify the client, and
+	// Unreachable is set when an Ask was Queued, the engine cannot notify the client, and
 	// the Ask had Again or the call Keep. The client asks more often then.
-	Deaf bool
+	Unreachable bool
 
 	// Leave is what the client may do with permits that its callers release, for
 	// Call.Keep from when it sent the call. It has Keep only if the call asked.

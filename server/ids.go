@@ -111,7 +111,7 @@ func carriedSome(err error) error {
 
 // merge adds what a step said beside its answer.
 func merge(all *engine.Reply, one engine.Reply) {
-	all.Deaf = all.Deaf || one.Deaf
+	all.Unreachable = all.Unreachable || one.Unreachable
 	all.Limit, all.PerKey, all.Room = one.Limit, one.PerKey, one.Room
 	all.Leave, all.Recalled = one.Leave, all.Recalled || one.Recalled
 	if one.Recheck > 0 { // the newest knows of all leases

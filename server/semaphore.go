@@ -86,7 +86,7 @@ func (x *semaphore) observe(e client.Event) func() {
 		if p.Users == 0 {
 			return func() {
 				x.loop.Lock()
-				x.names.Tidy(x.loop.Now(), &p.Named)
+				x.names.DropUnwanted(x.loop.Now(), &p.Named)
 				x.loop.Start(x.loop.Now())
 			}
 		}

@@ -105,7 +105,7 @@ func someKeepers(t failer, now int64, got, want map[string]engine.Notification, 
 }
 
 func sameReply(a, b engine.Reply) bool {
-	return a.Limit == b.Limit && a.Recheck == b.Recheck && a.Deaf == b.Deaf && a.Leave == b.Leave && a.Recalled == b.Recalled &&
+	return a.Limit == b.Limit && a.Recheck == b.Recheck && a.Unreachable == b.Unreachable && a.Leave == b.Leave && a.Recalled == b.Recalled &&
 		slices.Equal(a.Answers, b.Answers) && sameNews(a.Notification, b.Notification)
 }
 

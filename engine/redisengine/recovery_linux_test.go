@@ -39,9 +39,9 @@ func TestRecoveryUnderMany(t *testing.T) {
 		{"stopped, released meanwhile", true, nil, false},
 		{"stopped, released when all are back", true, nil, true},
 	} {
-		strike, mend := (*redistest.Server).Kill, (*redistest.Server).Restart
+		strike, repair := (*redistest.Server).Kill, (*redistest.Server).Restart
 		if c.stopped {
-			strike, mend = (*redistest.Server).Stop, (*redistest.Server).Continue
+			strike, repair = (*redistest.Server).Stop, (*redistest.Server).Continue
 		}
 		for _, crew := range []struct {
 			what               string
@@ -65,7 +65,7 @@ func TestRecoveryUnderMany(t *testing.T) {
 				}
 				time.Sleep(outage) // the fault itself
 				r.back = time.Now()
-				mend(r.server)
+				repair(r.server)
 				if !c.stopped {
 					r.before = load{} // a new process counts from 0
 				}

@@ -116,7 +116,7 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 		reply.Answers[i] = second.Answers[k]
 	}
 	reply.Limit, reply.Recheck = second.Limit, second.Recheck
-	reply.Deaf, reply.Leave = second.Deaf, second.Leave
+	reply.Unreachable, reply.Leave = second.Unreachable, second.Leave
 	reply.Recalled = reply.Recalled && slices.ContainsFunc(reply.Answers, func(a engine.Answer) bool { return a.Status == engine.Refused })
 	reply.Notification.Merge(second.Notification)
 	return reply, nil
@@ -192,7 +192,7 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 		}
 		markUnsure(reply.Notification.Grants)
 	}
-	if reply.Deaf && s.sub != nil {
+	if reply.Unreachable && s.sub != nil {
 		s.messages.deaf(s.sub)
 	}
 	return reply, nil

@@ -268,7 +268,7 @@ func decode(text string, requests int) (engine.Reply, error) {
 	}
 	reply := engine.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
 	marks := text[headSize-1]
-	reply.Leave, reply.Deaf, reply.Recalled = engine.Leave(marks&leaveMarks), marks&deafMark != 0, marks&recalledMark != 0
+	reply.Leave, reply.Unreachable, reply.Recalled = engine.Leave(marks&leaveMarks), marks&deafMark != 0, marks&recalledMark != 0
 	reply.Room = marks&roomMark != 0
 	text = text[headSize:]
 	if marks&perKeyMark != 0 {

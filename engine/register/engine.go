@@ -28,8 +28,8 @@ const (
 	storeTime = 5 * time.Second
 	leastTime = time.Second
 
-	// earIdle is for how long a process listens beyond the time when it had to.
-	earIdle = time.Second
+	// listenIdle is for how long a process listens beyond the time when it had to.
+	listenIdle = time.Second
 
 	// closeTime is how long Close waits for what is under way.
 	closeTime = 250 * time.Millisecond
@@ -54,13 +54,13 @@ type Engine struct {
 	semaphores map[string]*semaphore
 	number     uint64
 	swept      time.Time
-	ear        ear
+	listening  listening
 	closed     bool
 }
 
-// ear is the process's connection for what others tell it. There is one while a
+// listening is the process's connection for what others tell it. There is one while a
 // semaphore of the process needs it.
-type ear struct {
+type listening struct {
 	runs  bool
 	up    bool
 	turns int // how often it came up, or went down
@@ -193,27 +193,27 @@ func (e *Engine) start(f func()) bool {
 }
 
 // hearing is whether this process is told of what others do now.
-func (e *Engine) hearing() ear {
+func (e *Engine) hearing() listening {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.ear
+	return e.listening
 }
 
-// listen has this process told of what others do, if it is not, until no semaphore needs that for earIdle.
+// listen has this process told of what others do, if it is not, until no semaphore needs that for listenIdle.
 func (e *Engine) listen() {
 	e.mu.Lock()
-	begins := e.listener != nil && !e.ear.runs && !e.closed
+	begins := e.listener != nil && !e.listening.runs && !e.closed
 	if !begins {
 		e.mu.Unlock()
 		return
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
-	e.ear.runs, e.ear.stop = true, cancel
+	e.listening.runs, e.listening.stop = true, cancel
 	e.mu.Unlock()
 	e.start(func() {
 		e.listener.Listen(ctx, e.process, e.heard, e.up, e.down)
 		e.mu.Lock()
-		e.ear.runs = false
+		e.listening.runs = false
 		e.mu.Unlock()
 		if e.needsEar() { // since it ended
 			e.listen()
@@ -221,7 +221,7 @@ func (e *Engine) listen() {
 	})
 	e.start(func() {
 		defer cancel()
-		tick := time.NewTicker(earIdle)
+		tick := time.NewTicker(listenIdle)
 		defer tick.Stop()
 		for needed := true; needed; {
 			select {
@@ -234,23 +234,22 @@ func (e *Engine) listen() {
 	})
 }
 
-// deaf makes the connection anew on which this process believes to hear, and which the store did not have any more at some
-// moment after before.
-func (e *Engine) deaf(before time.Time) {
+// reconnect replaces the listening connection if the store has dropped it since before.
+func (e *Engine) reconnect(before time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.ear.up && e.ear.since.Before(before) {
-		e.ear.stop()
+	if e.listening.up && e.listening.since.Before(before) {
+		e.listening.stop()
 	}
 }
 
-// hush ends at once that this process is told of what others do, if no semaphore needs it: others are to be told in its place.
-func (e *Engine) hush() {
+// stopListening frees this process's place among the listeners at once, if no semaphore needs it.
+func (e *Engine) stopListening() {
 	needed := e.needsEar()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.ear.runs && !needed {
-		e.ear.stop()
+	if e.listening.runs && !needed {
+		e.listening.stop()
 	}
 }
 
@@ -268,8 +267,8 @@ func (e *Engine) down() { e.turn(false) }
 
 func (e *Engine) turn(up bool) {
 	e.mu.Lock()
-	e.ear.up, e.ear.since = up, time.Now()
-	e.ear.turns++
+	e.listening.up, e.listening.since = up, time.Now()
+	e.listening.turns++
 	all := slices.Collect(maps.Values(e.semaphores))
 	e.mu.Unlock()
 	for _, s := range all {

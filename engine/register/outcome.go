@@ -23,15 +23,15 @@ const maxHeads = 8
 
 // outcome is what a step comes to. It has happened when the store has it.
 type outcome struct {
-	replies []engine.Reply
-	news    map[string]*engine.Notification // for all clients but their callers
-	next    Next
-	same    bool // nothing is to be written
-	exact   bool // it needs the exact time, or to know who listens
-	created bool
-	near    bool                   // this process is among those that are served next
-	crowd   bool                   // and there may be others behind those
-	via     func(engine.ID) string // see ledger.Ledger
+	replies    []engine.Reply
+	news       map[string]*engine.Notification // for all clients but their callers
+	next       Next
+	same       bool // nothing is to be written
+	exact      bool // it needs the exact time, or to know who listens
+	created    bool
+	atHead     bool                   // this process is among those that are served next
+	moreBehind bool                   // and there may be others behind those
+	via        func(engine.ID) string // see ledger.Ledger
 }
 
 // Lease is how much of its lease a permit has left at the time of a row; 0: it is not held. id is the permit's, as engine.ID
@@ -120,7 +120,7 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 	w := pack.Writer{B: make([]byte, 0, len(m.Data)+128)}
 	snapshot.Append(&w)
 	first := line(m.ledger, maxHeads)
-	o.near, o.crowd = slices.Contains(first, e.process), len(first) == maxHeads
+	o.atHead, o.moreBehind = slices.Contains(first, e.process), len(first) == maxHeads
 	heads := slices.DeleteFunc(first, func(p string) bool { return p == e.process && !hears || p != e.process && !slices.Contains(m.Heads, p) })
 	o.next = Next{
 		Data: w.B, Version: after(m.Version, now), At: now, Until: until(snapshot), Heads: heads, Tell: messages(o.news, e.process),

@@ -112,19 +112,19 @@ func (s *semaphore) look() time.Duration {
 	}
 	now := row.time()
 	ahead := slices.Index(line(m.ledger, math.MaxInt), s.engine.process)
-	near, told := ahead >= 0 && ahead < maxHeads, slices.Contains(row.Heads, s.engine.process)
+	atHead, told := ahead >= 0 && ahead < maxHeads, slices.Contains(row.Heads, s.engine.process)
 	s.mu.Lock()
 	next := pause(s.engine.poll, max(0, ahead), s.ahead-ahead, time.Since(s.looked))
-	s.near, s.ahead, s.looked = near, ahead, time.Now()
+	s.atHead, s.ahead, s.looked = atHead, ahead, time.Now()
 	s.mu.Unlock()
 	recheck := time.Duration(0)
-	if end, held := m.ledger.NextEnd(); held && (near || end <= now) {
+	if end, held := m.ledger.NextEnd(); held && (atHead || end <= now) {
 		recheck = max(1, time.Duration(end-now)*time.Microsecond)
 	}
 	for _, session := range s.engine.sessionsOf(s) {
 		session.tell(session.compare(m.ledger, now, recheck))
 	}
-	if told != (near && s.engine.hearing().up) { // a step that asks for nothing says so
+	if told != (atHead && s.engine.hearing().up) { // a step that asks for nothing says so
 		nobody := &session{engine: s.engine, semaphore: s, id: s.engine.process + ".0", notify: func(engine.Notification) {}}
 		p := &pending{session: nobody, call: engine.Call{Number: math.MaxUint64}, done: make(chan struct{})}
 		s.add(p)

@@ -31,17 +31,17 @@ type semaphore struct {
 	name     string
 	sessions map[string]*session // guarded by the engine's lock
 
-	mu      sync.Mutex
-	queue   []*pending // calls that no step has taken
-	running bool
-	looks   *time.Timer // when the row is read again; nil: it is not read by itself
-	seldom  bool        // nothing is waited for, so that this may take a while
-	version int64       // the last one that this process wrote
-	near    bool        // this process is among those that are served next
-	crowd   bool        // and there were others behind those when it waited
-	ahead   int         // at the last look: how many processes were to be served before; -1: it waited for nothing
-	looked  time.Time   // when that was
-	keeps   time.Time   // until when others may have to be told of it that it is to give something back
+	mu         sync.Mutex
+	queue      []*pending // calls that no step has taken
+	running    bool
+	looks      *time.Timer // when the row is read again; nil: it is not read by itself
+	seldom     bool        // nothing is waited for, so that this may take a while
+	version    int64       // the last one that this process wrote
+	atHead     bool        // this process is among those that are served next
+	moreBehind bool        // and there were others behind those when it waited
+	ahead      int         // at the last look: how many processes were to be served before; -1: it waited for nothing
+	looked     time.Time   // when that was
+	keeps      time.Time   // until when others may have to be told of it that it is to give something back
 
 	// Of the step, of which there is one at a time.
 	mine    *mine         // nil: somebody else may have written since
@@ -123,7 +123,7 @@ func (s *semaphore) step(calls []*pending) {
 	if !o.same {
 		s.version = o.next.Version
 	}
-	s.near = o.near
+	s.atHead = o.atHead
 	s.mu.Unlock()
 	for i, p := range calls {
 		p.reply = o.replies[i]
@@ -144,21 +144,21 @@ func (s *semaphore) step(calls []*pending) {
 		s.turn()
 	}
 	s.watch()
-	s.leave(o.crowd)
+	s.leave(o.moreBehind)
 	if o.created {
 		s.engine.sweep()
 	}
 }
 
 // leave has others be told in this process's place, at once, if it does not wait any more where many did.
-func (s *semaphore) leave(crowd bool) {
+func (s *semaphore) leave(moreBehind bool) {
 	waits := s.has(isTicket)
 	s.mu.Lock()
-	s.crowd = crowd || s.crowd && !waits
-	left := s.crowd && !waits
+	s.moreBehind = moreBehind || s.moreBehind && !waits
+	left := s.moreBehind && !waits
 	s.mu.Unlock()
 	if left {
-		s.engine.hush()
+		s.engine.stopListening()
 	}
 }
 
@@ -166,9 +166,9 @@ func (s *semaphore) leave(crowd bool) {
 // or keeps what others may need.
 func (s *semaphore) needsEar() bool {
 	s.mu.Lock()
-	near, keeps := s.near, time.Now().Before(s.keeps)
+	atHead, keeps := s.atHead, time.Now().Before(s.keeps)
 	s.mu.Unlock()
-	return keeps && s.has(isPermit) || near && s.has(isTicket)
+	return keeps && s.has(isPermit) || atHead && s.has(isTicket)
 }
 
 // has reports whether one of the sessions knows of such a ticket or permit.
@@ -220,7 +220,7 @@ func shortest(calls []*pending) time.Duration {
 	return least
 }
 
-// patience is how long a step may take. Renewals wait behind it, so short leases do not bear the whole storeTime.
+// patience is how long a step may take. Renewals wait behind it, so short leases do not wait for the whole storeTime.
 func (s *semaphore) patience(calls []*pending) time.Duration {
 	if lease := shortest(calls); lease < time.Hour {
 		s.lease = lease
@@ -340,6 +340,6 @@ func (e *Engine) read(ctx context.Context, name string) (Row, error) {
 func (e *Engine) seen(row *Row, before time.Time) {
 	e.clock.note(row.Now, before)
 	if slices.Contains(row.Dead, e.process) {
-		e.deaf(before)
+		e.reconnect(before)
 	}
 }

@@ -17,8 +17,8 @@ const (
 	minRetry   = 100 * time.Microsecond
 	recallTime = time.Second
 
-	// minDeaf bounds how often a client asks again that no notification reaches.
-	minDeaf = 20 * time.Millisecond
+	// minUnreachable bounds how often a client asks again that no notification reaches.
+	minUnreachable = 20 * time.Millisecond
 )
 
 // Answer takes in the reply to the call in flight.
@@ -50,7 +50,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 		} else {
 			m.said = m.said || r.Newest
 			if answer.Status == engine.Queued && (r.Again || f.keeps) {
-				m.deaf = reply.Deaf
+				m.unreachable = reply.Unreachable
 			}
 			m.asked(now, it.claim, answer, reply)
 		}
@@ -128,8 +128,8 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 		m.becomes(c, queued)
 		c.sent, c.ticket = sent, answer.Ticket
 		c.due = sent + m.askEvery(c)
-		if reply.Deaf {
-			c.due = sent + min(m.askEvery(c), max(m.askEvery(c)/20, minDeaf))
+		if reply.Unreachable {
+			c.due = sent + min(m.askEvery(c), max(m.askEvery(c)/20, minUnreachable))
 		}
 		if m.cfg.Lasting {
 			c.due = never

@@ -212,7 +212,7 @@ func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	lease, a := m.lease(c), c.holder
 	r := engine.Request{
 		Kind: engine.Ask, ID: c.id, Key: c.key, Limit: c.terms.Limit, PerKey: c.terms.PerKey, Lease: lease, Ticket: m.ticketLife(c), Waited: max(0, now-a.came) + c.terms.HeadStart,
-		Wait: a.wait, Unfair: m.cfg.Unfair, Newest: m.cfg.Newest && !m.said, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.stage == queued || m.deaf,
+		Wait: a.wait, Unfair: m.cfg.Unfair, Newest: m.cfg.Newest && !m.said, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.stage == queued || m.unreachable,
 	}
 	if c.who != nil {
 		// An ask that is not the first leaves the ticket to a session that was asked later.

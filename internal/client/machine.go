@@ -85,12 +85,12 @@ type Machine struct {
 	// byNumber are the others, by the part of their ids that tells them apart.
 	byNumber map[uint64]*claim
 
-	stored int           // the engine's limit as last seen; 0: not seen yet
-	perKey int           // the engine's cap of keys, seen with it
-	deaf   bool          // the engine cannot notify this client, as it last said
-	closed bool          // by Close, or by the engine
-	came   time.Duration // when the last caller came
-	events []Event       // since the last call of Events
+	stored      int           // the engine's limit as last seen; 0: not seen yet
+	perKey      int           // the engine's cap of keys, seen with it
+	unreachable bool          // the engine cannot notify this client, as it last said
+	closed      bool          // by Close, or by the engine
+	came        time.Duration // when the last caller came
+	events      []Event       // since the last call of Events
 
 	lines  lines
 	cohort cohort

@@ -75,7 +75,7 @@ func (n *Names) End(p *Named) {
 func (n *Names) Leave(now time.Duration, p *Named, told bool) {
 	p.Users--
 	p.Told = p.Told || told
-	n.Tidy(now, p)
+	n.DropUnwanted(now, p)
 }
 
 // Part ends the interest of all requests in a permit: they have been told to ask another
@@ -85,9 +85,9 @@ func (n *Names) Part(p *Named) {
 	n.End(p)
 }
 
-// Tidy drops what nobody wants. It is to be called when a permit is queued: a
+// DropUnwanted drops what nobody wants. It is to be called when a permit is queued: a
 // caller that had it, asked again and went away does not wait for another.
-func (n *Names) Tidy(now time.Duration, p *Named) {
+func (n *Names) DropUnwanted(now time.Duration, p *Named) {
 	if p.Users == 0 && !p.Over && (!p.Told || p.State() == Waiting) {
 		n.machine.Drop(now, &p.Acquisition)
 		n.End(p)

@@ -222,7 +222,7 @@ func TestACallerThatHadAPermitDoesNotWaitUnseen(t *testing.T) {
 	n.Leave(s.now, q, false)
 	s.answers(s.sends("ask7"))
 	s.happened("queued")
-	n.Tidy(s.now, q)
+	n.DropUnwanted(s.now, q)
 	s.answers(s.sends("release7"))
 	if _, _, tickets := s.ledger.Load(); tickets != 0 || n.Len() != 0 {
 		t.Errorf("%d wait", tickets)

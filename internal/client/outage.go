@@ -32,7 +32,7 @@ type outage struct {
 var errNoAnswer = &engine.Error{Op: "step", Temporary: true, Err: fmt.Errorf("no answer for %v", patience)}
 
 // Failed takes in that the call in flight had no answer. What it was about is sent
-// again, if that is still wanted, and its failure still borne.
+// again, if that is still wanted, and the failure is still tolerated.
 func (m *Machine) Failed(now time.Duration, err error) {
 	var failure *engine.Error
 	if !errors.As(err, &failure) {
@@ -56,7 +56,7 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		switch {
 		case it.order != nil:
 			it.order.unsure = it.order.unsure || !failure.NotExecuted
-			if m.bearsOrder(now, it.order, failure, !failure.Temporary) {
+			if m.toleratesOrder(now, it.order, failure, !failure.Temporary) {
 				m.orders = append(m.orders, it.order)
 			}
 		default:
@@ -72,12 +72,12 @@ func (m *Machine) Failed(now time.Duration, err error) {
 		m.askAll()
 	}
 	m.orders, m.fresh = append(m.orders, orders...), append(m.fresh, fresh...)
-	m.bear(now, failure)
+	m.expireFailed(now, failure)
 }
 
 // sendAgain has a claim of the call that failed in the next one.
 func (m *Machine) sendAgain(now time.Duration, c *claim, failure *engine.Error) {
-	if c.stage == ended || !m.bears(now, c, failure, !failure.Temporary) {
+	if c.stage == ended || !m.tolerates(now, c, failure, !failure.Temporary) {
 		return
 	}
 	if c.stage == wished {
@@ -90,19 +90,19 @@ func (m *Machine) sendAgain(now time.Duration, c *claim, failure *engine.Error) 
 	}
 }
 
-// bear ends whatever has waited for long enough. As long as calls fail, what had no
-// room in the last one has its time as well.
-func (m *Machine) bear(now time.Duration, failure *engine.Error) {
+// expireFailed applies the time limits of a failing engine to everything that waits to be sent, also
+// to what did not fit into the last call.
+func (m *Machine) expireFailed(now time.Duration, failure *engine.Error) {
 	for _, o := range m.orders {
-		m.bearsOrder(now, o, failure, false)
+		m.toleratesOrder(now, o, failure, false)
 	}
 	for _, list := range [][]*claim{slices.Clone(m.fresh), slices.Clone(m.due)} {
 		for _, c := range list {
-			m.bears(now, c, failure, false)
+			m.tolerates(now, c, failure, false)
 		}
 	}
 	m.fresh = slices.DeleteFunc(m.fresh, func(c *claim) bool { return c.stage != wished })
-	m.refuseLines(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.borne(a, m.cfg.Lease, failure) })
+	m.refuseLines(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.tolerance(a, m.cfg.Lease, failure) })
 }
 
 // expect notes that somebody has come who waits for an answer. The engine's last
@@ -137,12 +137,12 @@ func (m *Machine) overdue(now time.Duration) {
 	failure := m.failure()
 	for _, it := range f.items {
 		if it.order != nil {
-			m.bearsOrder(now, it.order, failure, false)
+			m.toleratesOrder(now, it.order, failure, false)
 		} else {
-			m.bears(now, it.claim, failure, false)
+			m.tolerates(now, it.claim, failure, false)
 		}
 	}
-	m.bear(now, failure)
+	m.expireFailed(now, failure)
 }
 
 // failure is that of the last call, or of one that is still on its way.
@@ -174,11 +174,11 @@ func (m *Machine) failedFor(now, came time.Duration) time.Duration {
 	return now - max(came, m.outage.began)
 }
 
-// borne is how long a failure is tolerated for a caller: three seconds if the caller has had
+// tolerance is how long a failure is tolerated for a caller: three seconds if the caller has had
 // no answer, and a lease if it was told that it waits. A patient caller that is willing to
 // wait tolerates an engine that is away for as long as its context lasts, with a place or
 // without one.
-func (m *Machine) borne(a *Acquisition, lease time.Duration, failure *engine.Error) time.Duration {
+func (m *Machine) tolerance(a *Acquisition, lease time.Duration, failure *engine.Error) time.Duration {
 	switch {
 	case a != nil && m.cfg.Patient && failure.Temporary && (a.state == Waiting || a.state == Asking && a.wait):
 		return never
@@ -188,16 +188,16 @@ func (m *Machine) borne(a *Acquisition, lease time.Duration, failure *engine.Err
 	return lease
 }
 
-// bears reports whether a claim outlives the failure of calls, and ends it if not.
+// tolerates reports whether a claim outlives the failure of calls, and ends it if not.
 // A permit that a caller has ends with its time, and not before. final says that
 // the engine refused the claim itself, and would again.
-func (m *Machine) bears(now time.Duration, c *claim, failure *engine.Error, final bool) bool {
+func (m *Machine) tolerates(now time.Duration, c *claim, failure *engine.Error, final bool) bool {
 	a := c.holder
 	switch {
 	case c.stage == ended || c.stage == held:
 		return true
 	case final && (c.stage == unproven || c.stage == wished && a != nil && a.state == Asking):
-	case m.failedFor(now, c.cameAt()) >= m.borne(a, c.terms.Lease, failure):
+	case m.failedFor(now, c.cameAt()) >= m.tolerance(a, c.terms.Lease, failure):
 	default:
 		return true
 	}
@@ -205,9 +205,9 @@ func (m *Machine) bears(now time.Duration, c *claim, failure *engine.Error, fina
 	return false
 }
 
-// bearsOrder reports whether an order is to be sent again, and tells its owner when
+// toleratesOrder reports whether an order is to be sent again, and tells its owner when
 // it need not wait any longer.
-func (m *Machine) bearsOrder(now time.Duration, o *Order, failure *engine.Error, final bool) bool {
+func (m *Machine) toleratesOrder(now time.Duration, o *Order, failure *engine.Error, final bool) bool {
 	over := final || m.failedFor(now, o.came) >= patience
 	if over {
 		m.answer(o, Event{Err: failure})

@@ -196,7 +196,7 @@ func (l *Ledger) Step(now int64, client string, who engine.Client, c engine.Call
 	recalled := l.recall(now, refused || waits)
 	reply.Recalled = refused && recalled
 	reply.Leave = l.leave(now, c.Keep)
-	reply.Deaf = (again || waits && c.Keep > 0) && !l.hears(client)
+	reply.Unreachable = (again || waits && c.Keep > 0) && !l.hears(client)
 	if first, held := l.NextEnd(); held && waits {
 		reply.Recheck = until(now, first)
 	}
@@ -310,7 +310,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 	k := l.keyOf(r)
 	if r.ID.Weight > min(l.limit, l.capOf(k)) {
 		l.drop(r.ID)
-		l.tidy(k)
+		l.forgetUnused(k)
 		return engine.Answer{Status: engine.TooHeavy, Bound: min(l.limit, l.capOf(k))}
 	}
 	place := now - r.Waited.Microseconds()
@@ -320,7 +320,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 		l.grant(now, last)
 	}
 	if h := l.holder(now, r.ID); h != nil { // its turn came in this step
-		l.tidy(k) // the request may name another key than its ticket had
+		l.forgetUnused(k) // the request may name another key than its ticket had
 		l.untell(r.ID)
 		l.extend(h, now+r.Lease.Microseconds())
 		if r.Who != nil && !late {
@@ -337,12 +337,12 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 			l.give(&of, l.caller)
 		}
 		h := l.take(now, now+r.Lease.Microseconds(), r.ID, k, r.Detached, of)
-		l.stand(k)
+		l.reposition(k)
 		return h.answer(now)
 	}
 	if !r.Wait {
 		l.drop(r.ID)
-		l.tidy(k)
+		l.forgetUnused(k)
 		return engine.Answer{Status: engine.Refused}
 	}
 	t := l.tickets[r.ID]
@@ -362,7 +362,7 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 	if r.Ticket == 0 {
 		t.lease = r.Lease.Microseconds()
 	}
-	l.stand(k) // it may hold less than those in turn: then the step's end grants
+	l.reposition(k) // it may hold less than those in turn: then the step's end grants
 	return engine.Answer{Status: engine.Queued, Ahead: position(k.queue, t), Ticket: t.end}
 }
 
@@ -564,7 +564,7 @@ func (l *Ledger) forget(h *holder) {
 	}
 	heap.Remove(&l.ends, h.index)
 	h.key.held -= h.id.Weight
-	l.stand(h.key)
+	l.reposition(h.key)
 	if len(l.forgotten) < maxForgotten {
 		l.forgotten = append(l.forgotten, h)
 	}

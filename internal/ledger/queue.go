@@ -20,7 +20,7 @@ func (l *Ledger) grant(now, upTo int64) {
 		}
 		if l.turns > 0 && l.lacks(k, t.id.Weight) { // its cap is smaller than it was
 			l.turns--
-			l.stand(k)
+			l.reposition(k)
 			continue
 		}
 		over, tooHeavy := t.silent(now), t.id.Weight > min(l.limit, l.capOf(k))
@@ -45,7 +45,7 @@ func (l *Ledger) grant(now, upTo int64) {
 			l.served(k)
 			continue
 		}
-		l.stand(k)
+		l.reposition(k)
 	}
 }
 
@@ -102,7 +102,7 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 	l.alarm, l.watcher = 0, engine.ID{}
 }
 
-// enqueue puts a ticket into its place. Its key is to stand then.
+// enqueue puts a ticket into its place. Its key is repositioned then.
 func (l *Ledger) enqueue(t *ticket) {
 	l.tickets[t.id] = t
 	l.queue = slices.Insert(l.queue, position(l.queue, t), t)
@@ -116,11 +116,11 @@ func (l *Ledger) drop(id engine.ID) bool {
 		return false
 	}
 	l.pop(t)
-	l.stand(t.key)
+	l.reposition(t.key)
 	return true
 }
 
-// pop takes a ticket out of the queues. Its key is to stand then.
+// pop takes a ticket out of the queues. Its key is repositioned then.
 func (l *Ledger) pop(t *ticket) {
 	delete(l.tickets, t.id)
 	l.queue = without(l.queue, t)

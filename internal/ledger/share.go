@@ -102,13 +102,13 @@ func (l *Ledger) lacks(k *key, weight int) bool {
 	return weight <= most && weight > most-k.held
 }
 
-// stand puts a key where it belongs. It is called whenever its head, its weight or
+// reposition puts a key where it belongs. It is called whenever its head, its weight or
 // its rule has changed.
-func (l *Ledger) stand(k *key) {
+func (l *Ledger) reposition(k *key) {
 	fresh := k.where == nowhere && len(k.queue) > 0
 	l.stepOut(k)
 	if fresh {
-		l.comes(k)
+		l.goLast(k)
 	}
 	l.stepIn(k)
 }
@@ -118,18 +118,18 @@ func (l *Ledger) stand(k *key) {
 func (l *Ledger) served(k *key) {
 	l.keys.time = max(l.keys.time, k.tag)
 	l.stepOut(k)
-	l.comes(k)
+	l.goLast(k)
 	l.stepIn(k)
 }
 
-// comes gives a key a place among those of its level: the last one.
-func (l *Ledger) comes(k *key) {
+// goLast gives a key a place among those of its level: the last one.
+func (l *Ledger) goLast(k *key) {
 	l.keys.seq++
 	k.base, k.seq = l.keys.time, l.keys.seq
 }
 
-// tidy forgets a key that nobody uses.
-func (l *Ledger) tidy(k *key) {
+// forgetUnused forgets a key that nobody uses.
+func (l *Ledger) forgetUnused(k *key) {
 	if l.keys.on && k.idle() {
 		delete(l.keys.all, k.name)
 	}
@@ -143,7 +143,7 @@ func (k *key) idle() bool { return len(k.queue) == 0 && k.held == 0 && !k.ruled 
 func (l *Ledger) nameKeys() {
 	if !l.keys.on {
 		l.keys.on = true
-		l.tidy(l.key(""))
+		l.forgetUnused(l.key(""))
 	}
 }
 
@@ -151,7 +151,7 @@ func (l *Ledger) nameKeys() {
 func (l *Ledger) stepIn(k *key) {
 	ks := &l.keys
 	if len(k.queue) == 0 {
-		l.tidy(k)
+		l.forgetUnused(k)
 		return
 	}
 	if l.lacks(k, k.queue[0].id.Weight) {
@@ -212,7 +212,7 @@ func (l *Ledger) sweep() {
 			return
 		}
 		l.swept++
-		l.stand(k)
+		l.reposition(k)
 	}
 }
 
@@ -240,7 +240,7 @@ func (l *Ledger) setKey(now int64, r *engine.Request) engine.Answer {
 	if r.Kind == engine.SetKey {
 		k.ruled, k.cap, k.share = true, r.Cap, r.Share
 	}
-	l.stand(k)
+	l.reposition(k)
 	l.remember(now, 0)
 	l.limited = true // nobody passes on what another key may get now
 	return engine.Answer{Status: engine.Done}

@@ -37,7 +37,7 @@ func AppendReply(b []byte, r *Reply, own string) []byte {
 		b = putPart(b, 6, func(b []byte) []byte { return appendNotification(b, n, own) })
 	}
 	b = putText(b, 7, r.As)
-	b = putBool(b, 8, r.Reply.Deaf)
+	b = putBool(b, 8, r.Reply.Unreachable)
 	b = putInt(b, 9, int64(r.Reply.PerKey))
 	return putBool(b, 10, r.Reply.Room)
 }
@@ -78,7 +78,7 @@ func (r *Reply) Read(b []byte, own string) error {
 		case 7:
 			r.As = f.textAgain(as)
 		case 8:
-			r.Reply.Deaf = f.bool()
+			r.Reply.Unreachable = f.bool()
 		case 9:
 			r.Reply.PerKey = f.int()
 		case 10:

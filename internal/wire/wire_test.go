@@ -193,7 +193,7 @@ func TestMessagesOfReleases(t *testing.T) {
 	versions.Reads(t, "v1.step.json", s)
 	reply := versions.Fixture(t, "v1.reply", func() []byte {
 		return wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: engine.Reply{
-			Limit: 3, PerKey: 2, Room: true, Deaf: true, Recalled: true, Leave: engine.Pass, Recheck: time.Second,
+			Limit: 3, PerKey: 2, Room: true, Unreachable: true, Recalled: true, Leave: engine.Pass, Recheck: time.Second,
 			Answers:      []engine.Answer{{Status: engine.Granted, Token: 7, Slot: 1, Lease: time.Second}, {Status: engine.Queued, Ahead: 2, Ticket: 9}, {Status: engine.TooHeavy, Bound: 3}},
 			Notification: engine.Notification{Ask: true, Renew: true, Recheck: 4, Recall: engine.RecallAll, Grants: []engine.Grant{{ID: engine.ID{Client: "me", Number: 1, Weight: 1}, Token: 8, Slot: -1, Ticket: 5, Unsure: true}}},
 		}}, "me")

@@ -400,7 +400,7 @@ func (n *node) named(e client.Event, p *client.Named) {
 	case client.Denied, client.Lost:
 		n.names.End(p)
 	case client.Granted, client.Queued:
-		n.names.Tidy(n.clock(), p)
+		n.names.DropUnwanted(n.clock(), p)
 	}
 	for i := 0; i < len(n.renewals); {
 		r := n.renewals[i]

@@ -43,7 +43,7 @@ if flags >= 8 then
   if common then
     s.per_key, t.time, t.seq, t.epoch, t.swept, t.rules = struct.unpack(KEYED, common)
   else
-    R.mend(s, 'q') -- the key was deleted
+    R.repair(s, 'q') -- the key was deleted
   end
 end
 
@@ -140,7 +140,7 @@ if s.limit > 0 then
   if s.keyed and (s.extended or s.new_turn) then redis.call('PEXPIRE', KEYS[8], left) end
   if s.keyed and (s.extended or s.new_lines[10]) then redis.call('PEXPIRE', KEYS[10], left) end
   if s.extended or not raw then
-    redis.call('ZADD', KEYS[2], raw and used > 0 and not s.mended and 'XX' or 'NX', 'inf', KEEPER) -- if it is missing, expire finds out
+    redis.call('ZADD', KEYS[2], raw and used > 0 and not s.repaired and 'XX' or 'NX', 'inf', KEEPER) -- if it is missing, expire finds out
     redis.call('PEXPIRE', KEYS[2], left)
   end
   if s.queued > 0 and (s.extended or s.new_lines[3]) then redis.call('PEXPIRE', KEYS[3], left) end

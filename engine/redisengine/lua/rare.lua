@@ -182,10 +182,10 @@ R.end_of = function(s, id)
   return s.ends[id] or tonumber(redis.call('ZSCORE', KEYS[2], id) or s.now)
 end
 
--- mend forgets what a zset lost, which was deleted or whose time to live ended: the permits that
+-- repair forgets what a zset lost, which was deleted or whose time to live ended: the permits that
 -- holders has not, or all tickets. It counts anew what is left. Of permits some may be back,
 -- that were granted or renewed since.
-R.mend = function(s, first)
+R.repair = function(s, first)
   local all, held, names = redis.call('HGETALL', KEYS[1]), {}, {}
   for i = 1, #all, 2 do
     if s.known[all[i]] == nil then s.known[all[i]] = R.unwrap(s, all[i], all[i + 1]) end
@@ -207,7 +207,7 @@ R.mend = function(s, first)
     redis.call('DEL', KEYS[3])
     if not s.only then redis.call('DEL', KEYS[8], KEYS[10]) end
   else
-    s.mended = true
+    s.repaired = true
   end
   s.extended, s.settled, s.top = true, false, nil
   if not s.only then
@@ -220,7 +220,7 @@ R.mend = function(s, first)
   for name in pairs(s.only and {[''] = true} or names) do
     local k = s.only or R.key(s, name)
     k.held, k.changed = held[name] or 0, true
-    if first == 'q' then k.n, k.where, k.head, k.heads, k.tail = 0, 0, nil, nil, nil else R.stand(s, k) end
+    if first == 'q' then k.n, k.where, k.head, k.heads, k.tail = 0, 0, nil, nil, nil else R.reposition(s, k) end
   end
 end
 

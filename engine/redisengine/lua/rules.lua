@@ -64,7 +64,7 @@ ask = function(s, q, id)
     if old_end then R.unqueue(s, id) end
     token, slot = R.take(s, id, q.weight, q.slot, s.now + q.lease, of)
     if q.who and not late then R.give(s, id, s.caller) end
-    R.stand(s, k)
+    R.reposition(s, k)
     return R.answer(s, GRANTED, token, slot, q.lease)
   end
   if not q.wait then
@@ -80,7 +80,7 @@ ask = function(s, q, id)
   if old_end and not stays then R.unqueue(s, id) end -- this call took less time than those before, or is another caller's
   R.put(s, id, struct.pack(TICKET, 'q', ticket, stays and old_place or place, q.behind, insist) .. of, not known)
   if stays then ahead = R.position(s, k, id, old_place) else ahead = R.enqueue(s, k, id, place) end
-  R.stand(s, k)
+  R.reposition(s, k)
   s.asker, s.again = id, s.again or q.again
   return R.answer(s, QUEUED, ticket, ahead, 0)
 end,
@@ -152,15 +152,15 @@ grant = function(s, up_to)
   if not s.only then R.sweep(s) end
   while not s.paused do
     local k = s.only or R.first_in_turn(s)
-    if s.lost then return R.mend(s, 'q') end
+    if s.lost then return R.repair(s, 'q') end
     if not k or k.n == 0 then return end
     local id, place = R.head(s, k)
-    if not id then return R.mend(s, 'q') end
+    if not id then return R.repair(s, 'q') end
     if place > up_to then return end
     local weight, slot = R.shape(id)
     if not s.only and s.turns > 0 and R.lacks(s, k, weight) then -- its cap is smaller than it was
       s.turns = s.turns - 1
-      R.stand(s, k)
+      R.reposition(s, k)
     else
       local ticket, _, _, insist = R.ticket(s, id)
       local over, heavy, granted = not ticket or ticket <= s.now, weight > (s.only and s.limit or math.min(s.limit, R.cap_of(s, k))), false
@@ -184,7 +184,7 @@ grant = function(s, up_to)
         R.hand_over(s, id, weight, slot, ticket, who, value)
         granted = true
       end
-      if granted and not s.only then R.served(s, k) else R.stand(s, k) end
+      if granted and not s.only then R.served(s, k) else R.reposition(s, k) end
     end
   end
 end,
@@ -210,7 +210,7 @@ watch = function(s)
       local k, passed = s.only or R.key(s, name), 0
       while k.n > passed and s.turns > 0 do
         local list = R.some(s, k, passed, n, true)
-        if not list[1] then return R.mend(s, 'q') end
+        if not list[1] then return R.repair(s, 'q') end
         R.look_all(s, list)
         for _, id in ipairs(list) do
           if s.turns == 0 then break end
@@ -223,7 +223,7 @@ watch = function(s)
             passed = passed + 1
           else
             R.unqueue(s, id, k)
-            R.stand(s, k)
+            R.reposition(s, k)
           end
           s.turns = s.turns - 1
         end
@@ -376,11 +376,11 @@ forget = function(s, id)
     R.begin(s)
     redis.call('ZREM', KEYS[4], id)
   end
-  R.stand(s, k)
+  R.reposition(s, k)
 end,
 
 -- enqueue puts a ticket into its place, and returns how many of its key are before it. A
--- ticket that comes last, as most do, costs no call. Its key is to stand then.
+-- ticket that comes last, as most do, costs no call. Its key is repositioned then.
 enqueue = function(s, k, id, place)
   local last, line, member, score = k.n == 0, k.line, id, 0
   if not last and not k.tail then k.tail, k.tail_place = R.last(s, k) end
@@ -399,7 +399,7 @@ enqueue = function(s, k, id, place)
   return R.position(s, k, id, place)
 end,
 
--- unqueue takes a ticket out of its line. Its key is to stand then. One that is no ticket,
+-- unqueue takes a ticket out of its line. Its key is repositioned then. One that is no ticket,
 -- which somebody else wrote there, was not counted: k is in whose line it was found.
 unqueue = function(s, id, k)
   local _, place = R.ticket(s, id)
@@ -424,7 +424,7 @@ drop = function(s, id)
   if not R.ticket(s, id) then return false end
   local k = s.only or R.key_of(s, id)
   R.unqueue(s, id)
-  R.stand(s, k)
+  R.reposition(s, k)
   return true
 end,
 
@@ -473,8 +473,8 @@ head = function(s, k)
   return k.head, k.head_place
 end,
 
--- stand puts a key where it belongs, after its head, its weight or its rule has changed.
-stand = function(s, k)
+-- reposition puts a key where it belongs, after its head, its weight or its rule has changed.
+reposition = function(s, k)
   if not s.only then
     R.move(s, k)
   elseif k.head ~= s.front_head then
@@ -487,8 +487,8 @@ end,
 expire = function(s)
   -- A state that is pinned or paused outlives the keys with its holders and waiters.
   if s.keep + 1000000 <= s.now and s.used + s.queued > 0 then
-    R.mend(s, 'h')
-    R.mend(s, 'q')
+    R.repair(s, 'h')
+    R.repair(s, 'q')
     s.first, s.moved = math.huge, false
     return
   end
@@ -499,7 +499,7 @@ expire = function(s)
     if R.holder(s, id) then R.forget(s, id) end
     s.ends[id] = false
   end
-  if not redis.call('ZSCORE', KEYS[2], KEEPER) then R.mend(s, 'h') end -- the key was deleted
+  if not redis.call('ZSCORE', KEYS[2], KEEPER) then R.repair(s, 'h') end -- the key was deleted
   local after = redis.call('ZRANGE', KEYS[2], #list, #list, 'WITHSCORES')
   s.first, s.moved = tonumber(after[2] or math.huge), false
   s.behind = s.first <= s.now
@@ -510,7 +510,7 @@ next_end = function(s)
   if s.moved ~= false then
     R.write_holders(s)
     local list = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    if not list[1] then R.mend(s, 'h') end -- not even KEEPER: the key was deleted
+    if not list[1] then R.repair(s, 'h') end -- not even KEEPER: the key was deleted
     s.first, s.moved = tonumber(list[2] or math.huge), false
   end
   return s.first
