@@ -191,9 +191,9 @@ const (
 	// UnsetKey ends the rule of a key.
 	UnsetKey
 
-	// Report says how the session's holds have gone: Request.Totals. A copy of it, a
-	// late one and a lost one change nothing that the next does not put right. It is forgotten a
-	// minute after the session's last.
+	// Report says how the session's holds have gone: Request.Totals. The next
+	// Report puts right what a lost, late or doubled one changed. It is forgotten a minute after the
+	// session's last.
 	Report
 )
 

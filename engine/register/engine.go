@@ -199,7 +199,7 @@ func (e *Engine) hearing() listening {
 	return e.listening
 }
 
-// listen has this process told of what others do, if it is not, until no semaphore needs that for listenIdle.
+// listen opens the listening connection unless there is one. It stays until no semaphore has needed it for listenIdle.
 func (e *Engine) listen() {
 	e.mu.Lock()
 	begins := e.listener != nil && !e.listening.runs && !e.closed

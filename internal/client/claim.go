@@ -168,7 +168,7 @@ func (m *Machine) claim(a *Acquisition) *claim {
 	return c
 }
 
-// pair has a claim be for a caller. A ticket is asked for again if it has another's label.
+// pair gives a claim to a caller. A ticket with another caller's label is asked for again.
 func (m *Machine) pair(a *Acquisition, c *claim) {
 	a.claim, a.id, c.holder = c, c.id, a
 	if c.who == nil && c.label != a.Label && c.stage <= queued {

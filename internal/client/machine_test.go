@@ -288,8 +288,8 @@ func TestAnotherGrantIsNoHoldThatLastedTooLong(t *testing.T) {
 	}
 }
 
-// A step grants so many tickets at the most, and has the next one asked for. Asking for all that
-// wait, after each such step, took Redis 50 times as long.
+// A step grants 32 tickets at the most. One ask makes the next step. Asking for all tickets after each
+// step took Redis 50 times as long.
 func TestAHandOffOfManyGoesOnWithOneAskEach(t *testing.T) {
 	const n = 500
 	s := begin(t, nil)

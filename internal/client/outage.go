@@ -90,8 +90,8 @@ func (m *Machine) sendAgain(now time.Duration, c *claim, failure *engine.Error) 
 	}
 }
 
-// expireFailed applies the time limits of a failing engine to everything that waits to be sent, also
-// to what did not fit into the last call.
+// expireFailed applies the time limits of a failing engine to all requests that wait to be sent. Those
+// that did not fit into the last call are among them.
 func (m *Machine) expireFailed(now time.Duration, failure *engine.Error) {
 	for _, o := range m.orders {
 		m.toleratesOrder(now, o, failure, false)

@@ -71,7 +71,7 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 	}
 }
 
-// asks reports whether a notification has its client ask again now.
+// asks reports whether a notification tells its client to ask again now.
 func asks(n *engine.Notification) bool { return n.Ask || n.Recheck == engine.AtOnce }
 
 // shares looks whether a step keeps the order among keys.

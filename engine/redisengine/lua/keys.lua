@@ -116,7 +116,7 @@ end
 
 -- move puts a key where it belongs, behind all of its level if it waits anew or comes again. It is
 -- added before it is removed elsewhere, so that the zset does not end in between, and its time to
--- live with it. What is before the key at which grant ended may be granted.
+-- live with it. A key that comes before the one at which grant ended may be granted.
 R.move = function(s, k, again)
   local old, old_score = R.spot(k)
   if again or not old and k.n > 0 then
@@ -236,8 +236,7 @@ R.set_key = function(s, q)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- name_keys has the semaphore tell keys apart from now on. All that it has is of the
--- key ''.
+-- name_keys begins to tell keys apart. All permits and tickets of before are of the key ''.
 R.name_keys = function(s)
   R.write_lines(s)
   s.begun = false

@@ -2,12 +2,14 @@
 -- which is their specification. They are made only when plain.lua could not do
 -- all, because making functions costs.
 --
--- s is the semaphore: the fields of STATE, and what the step knows and has
--- changed. Writes wait in s until the step's end, so that an error on the way
--- leaves nothing behind, and a batch is written at once: s.known has what the
--- state says of ids (false: nothing), s.fields and then s.changed are what is to
--- be written of it; s.ends are changes of holders (false: to be removed); s.joins and
--- then s.leaves are changes of the zsets of tickets.
+-- s is the semaphore: the fields of STATE, what the step knows, and its changes. Writes wait in
+-- s until the step's end, so that an error on the way leaves nothing behind, and a batch is
+-- written at once.
+--
+--   s.known            entries of the state by id; false: there is none
+--   s.fields, changed  entries to write, in this order
+--   s.ends             leases to write in holders; false: to remove
+--   s.joins, leaves    tickets to add to the lines, then tickets to remove
 --
 -- A semaphore without keys is one whose only key is '', which is s.only then. Its line is
 -- KEYS[3], and nothing else of it is stored. What only named keys need is in keys.lua.
@@ -400,7 +402,7 @@ enqueue = function(s, k, id, place)
 end,
 
 -- unqueue takes a ticket out of its line. Its key is repositioned then. One that is no ticket,
--- which somebody else wrote there, was not counted: k is in whose line it was found.
+-- which somebody else wrote there, was not counted; k is the key of its line.
 unqueue = function(s, id, k)
   local _, place = R.ticket(s, id)
   k = s.only or place and R.key_of(s, id) or k
