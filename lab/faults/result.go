@@ -119,7 +119,7 @@ func Count(events []history.Event) Load {
 			}
 		case history.Failed:
 			switch e.Error {
-			case history.ErrRefused:
+			case history.ErrRefused, history.ErrHopeless:
 				l.Refused++
 			case history.ErrContext:
 				l.Cancelled++

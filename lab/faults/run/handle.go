@@ -183,9 +183,12 @@ func (h *handle) lost(l sema.Lost) {
 func classify(err error) (class, text string) {
 	var failure *engine.Error
 	var weight *sema.WeightError
+	var busy *sema.BusyError
 	switch {
 	case err == nil:
 		return "", ""
+	case errors.As(err, &busy):
+		class = history.ErrHopeless
 	case errors.Is(err, sema.ErrLost):
 		class = history.ErrLost
 	case errors.Is(err, sema.ErrReleased):

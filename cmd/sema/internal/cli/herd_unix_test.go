@@ -19,15 +19,15 @@ import (
 // As cron starts them at minute 0: all come in the same moment, and none of them fails for it.
 func TestAHerdRuns(t *testing.T) {
 	ofProcesses(t)
-	t.Run("file", func(t *testing.T) { herd(t, 1000, fileURL(t)) })
-	t.Run("redis", func(t *testing.T) { herd(t, 1000, redistest.Start(t).URL()) })
-	t.Run("serve", func(t *testing.T) { herd(t, 300, serve(t, "--url", redistest.Start(t).URL()).url) })
+	t.Run("file", func(t *testing.T) { herd(t, 1000/herdPart, fileURL(t)) })
+	t.Run("redis", func(t *testing.T) { herd(t, 1000/herdPart, redistest.Start(t).URL()) })
+	t.Run("serve", func(t *testing.T) { herd(t, 300/herdPart, serve(t, "--url", redistest.Start(t).URL()).url) })
 	t.Run("postgres", func(t *testing.T) {
 		db, err := local.Postgres(expect.Within(t), "-c", "max_connections=400")
 		expect.OK(t, err)
 		t.Cleanup(db.Stop)
 		ok(t, "SEMA_URL="+db.Address, "migrate")
-		herd(t, 300, db.Address)
+		herd(t, 300/herdPart, db.Address)
 	})
 }
 

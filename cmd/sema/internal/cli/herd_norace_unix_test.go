@@ -1,0 +1,5 @@
+//go:build unix && !race
+
+package cli_test
+
+const herdPart = 1
