@@ -225,6 +225,76 @@ func TestAnOldEstimateRefusesNobody(t *testing.T) {
 	})
 }
 
+// After one hold of four seconds, in which a caller waited, others hold for 10 ms each. Callers with a deadline of three
+// seconds are not refused for long, though others are always before them.
+func TestAStallIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memengine.New()
+		open := func() *sema.Semaphore {
+			s, err := sema.New(e, "x", 1, nil)
+			expect.OK(t, err)
+			return s
+		}
+		other, s := open(), open()
+		p := acquire(t, other)
+		waited := make(chan *sema.Permit)
+		go func() { waited <- acquire(t, s) }()
+		time.Sleep(4 * time.Second)
+		expect.OK(t, p.Release())
+		expect.OK(t, (<-waited).Release())
+		ctx, stop := context.WithCancel(t.Context())
+		for range 12 {
+			go func() {
+				for ctx.Err() == nil {
+					if q, err := other.Acquire(ctx); err == nil {
+						time.Sleep(10 * time.Millisecond)
+						expect.OK(t, q.Release())
+					}
+				}
+			}()
+		}
+		began := time.Now()
+		for served := 0; served < 3; {
+			within, cancel := context.WithTimeout(ctx, 3*time.Second)
+			q, err := s.Acquire(within)
+			cancel()
+			if err == nil {
+				expect.OK(t, q.Release())
+				served++
+			} else if !errors.Is(err, sema.ErrBusy) {
+				t.Fatal(err)
+			}
+			if time.Since(began) > 12*time.Second {
+				t.Fatalf("%d of 3 served in 12 s", served)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		stop()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		expect.OK(t, s.Close())
+		expect.OK(t, other.Close())
+	})
+}
+
+func TestAnUnfairCallerIsNotRefusedForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := sema.New(memengine.New(), "x", 5, &sema.Options{Unfair: true, MaxWaiting: 1})
+		expect.OK(t, err)
+		p := acquire(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = s.AcquireN(ctx, 5) }()
+		synctest.Wait()
+		q, err := s.Acquire(t.Context())
+		expect.OK(t, err)
+		expect.OK(t, q.Release())
+		expect.OK(t, p.Release())
+		cancel()
+		synctest.Wait()
+		expect.OK(t, s.Close())
+	})
+}
+
 func TestEachKeyHasItsOwnLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, memengine.New(), &sema.Options{MaxWaiting: 4})

@@ -2,7 +2,7 @@
 # Sees to what the tests need beside Go. With arguments other than "all", these programs and nothing else, from packages
 # of the same names. Else, for make check: redis-server, PostgreSQL for engine/pgengine, contrib/river and two of the
 # examples, tmux as a terminal, a C compiler for the race detector, Chromium for
-# the dashboard, what clients needs, and what interop/others
+# the dashboard, locales for the judge of the Lua, what clients needs, and what interop/others
 # compares; and the programs that are named after "all".
 # Installs them with apt where that is there and allowed.
 set -eu
@@ -21,6 +21,7 @@ if [ $# -eq 0 ] || [ "$1" = all ]; then
 	command -v flock >/dev/null 2>&1 || missing="$missing util-linux"
 	# Debian has PostgreSQL's programs outside of the path.
 	command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
+	[ -e /usr/share/i18n/locales/en_US ] || missing="$missing locales"
 	PATH="$PATH:/usr/sbin" command -v pgbouncer >/dev/null 2>&1 || missing="$missing pgbouncer"
 	command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 	[ -n "${SEMA_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||

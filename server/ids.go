@@ -76,6 +76,9 @@ func (rs *remoteSession) carrySome(ctx context.Context, c engine.Call, ids [][]e
 			one.ID = id
 			last := k == len(candidates)-1
 			one.Wait = q.Wait && last
+			if !last {
+				one.Who = nil // it would make the permit that of this life
+			}
 			c.Number++
 			reply, err := rs.inner.Step(ctx, engine.Call{Number: c.Number, Fence: c.Fence, Keep: c.Keep, Requests: []engine.Request{one}})
 			if err != nil {

@@ -31,6 +31,9 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 	f.flying, f.fence, m.outage = false, false, outage{}
 	m.cohort.used = false
 	if reply.Limit != 0 && (reply.Limit != m.stored || reply.PerKey != m.perKey) {
+		if reply.Limit > m.stored {
+			m.lines.forgetPaces()
+		}
 		m.stored, m.perKey = reply.Limit, reply.PerKey
 		if reply.Limit != m.cfg.Limit || reply.PerKey != m.cfg.PerKey {
 			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit, PerKey: reply.PerKey})

@@ -103,12 +103,12 @@ func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
 }
 
 // takeSpare is a ticket of this weight that is for nobody.
-func (m *Machine) takeSpare(l *line, weight int) *claim {
+func (m *Machine) takeSpare(l *line, weight int, label string) *claim {
 	if l.mixed {
 		return nil // it would pass those of another weight
 	}
 	for _, c := range m.cohort.idle {
-		if isTicket(c) && c.key == l.key && c.id.Weight == weight {
+		if isTicket(c) && c.key == l.key && c.label == label && c.id.Weight == weight {
 			m.unlist(c)
 			return c
 		}
@@ -124,7 +124,7 @@ func (m *Machine) free(now time.Duration, c *claim) {
 	l, keeps := m.lines.of(c.key), m.cohort.leave == leaveKeep
 	switch a := l.next; {
 	case c.stage == unproven && keeps: // it is being renewed, and goes to the oldest caller then
-	case a != nil && !l.mixed && c.lined() && (keeps || m.cfg.Passes > 0):
+	case a != nil && a.Label == c.label && !l.mixed && c.lined() && (keeps || m.cfg.Passes > 0):
 		m.move(a, c)
 	case a == nil && !l.mixed && keeps && c.lined() && c.touched() && m.spares(c.key) < m.limit():
 		m.putAside(c, now+m.askEvery(c)/20)

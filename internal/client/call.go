@@ -218,10 +218,10 @@ func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 		// An ask that is not the first leaves the ticket to a session that was asked later.
 		r.Who, r.Again = c.who, c.stage == queued || c.unsure
 	}
-	if c.who == nil && c.label != "" {
+	if c.who == nil && (c.label != "" || c.labelled) {
 		who := m.cfg.Self
-		who.Label = c.label
-		r.Who = &who
+		who.Label = cmp.Or(c.label, who.Label)
+		r.Who, c.labelled = &who, true
 	}
 	if !c.unsure {
 		c.asked = now

@@ -15,12 +15,13 @@ import (
 // permit may pass from caller to caller. A claim that its caller named is that
 // caller's to the end.
 type claim struct {
-	id     engine.ID
-	key    string
-	label  string // the engine has been told, or will be
-	stage  stage
-	holder *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
-	terms  *Terms
+	id       engine.ID
+	key      string
+	label    string // the engine has been told, or will be
+	labelled bool   // it has been told of one, so that it has to be told if there is none any more
+	stage    stage
+	holder   *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
+	terms    *Terms
 
 	who     *engine.Client // of a claim that its caller named
 	once    bool           // its caller does not wait

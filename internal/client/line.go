@@ -213,7 +213,7 @@ func (m *Machine) join(a *Acquisition) {
 	}
 	l.add(a)
 	if l.next == nil {
-		if c := m.takeSpare(l, a.weight); c != nil {
+		if c := m.takeSpare(l, a.weight, a.Label); c != nil {
 			m.lines.note(l)
 			m.move(a, c)
 			return

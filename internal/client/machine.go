@@ -132,7 +132,7 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 	case m.closed:
 		m.deny(a, Event{Reason: Closed})
 	case (first == nil || m.cfg.Unfair) && m.takeKept(now, a):
-	case wait && first != nil && first.state == Waiting && m.refuseNext(now, a):
+	case wait && !m.cfg.Unfair && first != nil && first.state == Waiting && m.refuseNext(now, a):
 	case wait:
 		m.returnIdle(isPermit) // somebody needs the weight, and not in these portions
 		m.join(a)

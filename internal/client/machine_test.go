@@ -288,6 +288,49 @@ func TestAnotherGrantIsNoHoldThatLastedTooLong(t *testing.T) {
 	}
 }
 
+// The word to go on may come before the answer to the ask of the only ticket, and before the word of a
+// lease's end, which is older.
+func TestTheWordToGoOnIsHeeded(t *testing.T) {
+	for _, lasting := range []bool{false, true} {
+		s := begin(t, func(c *Config) { c.Lasting, c.Base = lasting, time.Now() })
+		s.hold()
+		s.acquire()
+		ask := s.sends("ask1")
+		reply := s.step("me", ask)
+		reply.Recheck = 0 // as of engines that watch leases themselves
+		s.m.Notify(s.now, engine.Notification{Recheck: engine.AtOnce})
+		s.later(time.Millisecond)
+		s.m.Answer(s.now, reply)
+		s.answers(s.sends("ask1"))
+		s.m.Notify(s.now, engine.Notification{Recheck: engine.AtOnce})
+		s.m.Notify(s.now, engine.Notification{Recheck: 20 * time.Second})
+		s.sends("ask1")
+	}
+}
+
+// The ticket of a caller that gave up has its label, and goes to no caller with another one.
+func TestTicketsPassBetweenCallersOfOneLabel(t *testing.T) {
+	s := begin(t, func(c *Config) { c.Keep = time.Second })
+	s.hold()
+	acquire := func(label string) *Acquisition {
+		a := &Acquisition{Label: label}
+		s.m.Acquire(s.now, a, 1, true)
+		return a
+	}
+	one := acquire("one")
+	s.answers(s.sends("ask1"))
+	acquire("two")
+	s.answers(s.sends("ask2"))
+	acquire("")
+	s.m.Cancel(s.now, one)
+	s.answers(s.sends("release1 ask3"))
+	for _, w := range s.ledger.State(s.now.Microseconds()).Waiters {
+		if want := map[string]string{"me-2-1": "two", "me-3-1": ""}[w.ID]; w.Client.Label != want {
+			t.Errorf("%s has the label %q, want %q", w.ID, w.Client.Label, want)
+		}
+	}
+}
+
 // A step grants 32 tickets at the most. One ask makes the next step. Asking for all tickets after each
 // step took Redis 50 times as long.
 func TestAHandOffOfManyGoesOnWithOneAskEach(t *testing.T) {

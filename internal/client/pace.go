@@ -30,23 +30,31 @@ func (p *pace) learn(now, waited time.Duration, weight int) {
 	p.last = now
 }
 
-// wait estimates how long a line takes to be granted a weight; 0: nothing is known. The
-// estimate holds until no caller has been granted for longer than it says: then the line may
-// have changed, and only a caller that waits can learn its pace.
-func (p *pace) wait(now time.Duration, weight int) (d time.Duration, holds bool) {
-	d = time.Duration(min(float64(p.each)*float64(weight), float64(longest)))
-	return d, d > 0 && now-p.last <= d
+// wait estimates how long a line takes to be granted a weight; 0: nothing is known.
+func (p *pace) wait(weight int) time.Duration {
+	return time.Duration(min(float64(p.each)*float64(weight), float64(longest)))
+}
+
+// forgetPaces forgets how long lines took, because more is to be had from now on.
+func (ls *lines) forgetPaces() {
+	ls.plain.pace = pace{}
+	for _, l := range ls.others {
+		l.pace = pace{}
+	}
 }
 
 // refusal reports whether a caller is refused at once, and with which event. Before it are so
 // many callers and tickets of its line: MaxWaiting of them, or so many that the grant would come
-// after its deadline. A caller with none before it is never refused.
+// after its deadline. A caller with none before it is never refused. Nor is a caller for its
+// deadline if nobody was granted for as long as that is away: the line may have changed, and only
+// callers that wait can learn its pace.
 func (m *Machine) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {
 	if before == 0 {
 		return e, false
 	}
-	wait, holds := l.pace.wait(now, l.weigh(before)+a.weight)
-	late := a.Deadline > 0 && holds && wait > a.Deadline-now
+	wait := l.pace.wait(l.weigh(before) + a.weight)
+	left := max(0, a.Deadline-now)
+	late := a.Deadline > 0 && wait > left && now-l.pace.last <= left
 	return Event{Reason: Busy, Wait: wait}, late || m.cfg.MaxWaiting > 0 && before >= m.cfg.MaxWaiting
 }
 

@@ -198,9 +198,35 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 	if n.Renew {
 		m.doubt()
 	}
-	if n.Recheck > 0 {
+	switch {
+	case n.Recheck == engine.AtOnce:
+		m.goOn()
+	case n.Recheck > 0:
 		m.recheckAt(now+n.Recheck, now)
 	}
+}
+
+// goOn has one ticket asked for again, so that the engine goes on with what a step left. The answer to
+// an ask that travels may be older than that word.
+func (m *Machine) goOn() {
+	var travels *claim
+	for _, c := range m.all {
+		switch {
+		case c.stage > queued || c.holder == nil:
+		case c.pending:
+			travels = c
+		case c.stage == queued:
+			m.push(c)
+			return
+		default:
+			return // its first ask is to be sent
+		}
+	}
+	if travels != nil {
+		travels.again = true
+		return
+	}
+	m.returnIdle(isTicket) // that is a call as well
 }
 
 // notifyGrant takes in that a ticket became a permit.

@@ -65,13 +65,13 @@ var planted = []struct {
 	// Of keys.
 	{"a cap is compared without the new weight", shareFile, "weight > most-k.held", "0 >= most-k.held", false},
 	{"a level counts weight, not shares", shareFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
-	{"a key that was served keeps its tag", shareFile, "\tl.stepOut(k)\n\tl.comes(k)\n\tl.stepIn(k)", "\tl.stepOut(k)\n\tl.stepIn(k)", false},
+	{"a key that was served keeps its tag", shareFile, "\tl.stepOut(k)\n\tl.goLast(k)\n\tl.stepIn(k)", "\tl.stepOut(k)\n\tl.stepIn(k)", false},
 	{"virtual time goes back", shareFile, "l.keys.time = max(l.keys.time, k.tag)", "l.keys.time = k.tag", false},
 	{"ties go by the name", shareFile, "cmp.Compare(o.seq, k.seq)) >= 0", "strings.Compare(o.name, k.name)) >= 0", false},
 	{"a key that was full begins anew", shareFile, "fresh := k.where == nowhere && len", "fresh := k.where != inTurn && len", false},
 	{"nobody looks at a raised cap", queueFile, "\tl.sweep()\n", "", false},
 	{"a smaller cap goes unseen", queueFile, "if l.turns > 0 && l.lacks(k, t.id.Weight)", "if false", false},
-	{"a rule does not move its key", shareFile, "\tl.stand(k)\n\tl.remember", "\tl.remember", false},
+	{"a rule does not move its key", shareFile, "\tl.reposition(k)\n\tl.remember", "\tl.remember", false},
 	{"what a key held stays counted", ledgerFile, "\th.key.held -= h.id.Weight\n", "", false},
 	{"a caller that does not wait passes keys in turn", queueFile, "if len(turn) > 1 || len(turn) == 1 && turn[0] != k {", "if len(turn) > 1 || len(turn) == 1 && turn[0] != k && r.Wait {", false},
 	{"permits pass on beside another key in turn", assignFile, "if others > 0 && (first == nil || !m.cohort.room) {", "if false {", false},
@@ -84,7 +84,7 @@ var planted = []struct {
 	{"the first report counts", reportFile, "Bad: max(was.Bad, t.Bad)", "Bad: max(was.Bad, min(was.Bad+1, t.Bad))", false},
 	{"all clients report as one", reportFile, "l.reports[l.caller] = Reported", "l.reports[\"\"] = Reported", false},
 	{"a ticket of a caller that is refused at once stays", answerFile, "m.refuse(c, e, true)\n\t\t\t\treturn", "m.refuse(c, e, false)\n\t\t\t\treturn", false},
-	{"a caller without a deadline is refused at once", paceFile, "late := a.Deadline > 0 && holds", "late := holds", false},
+	{"a caller without a deadline is refused at once", paceFile, "late := a.Deadline > 0 && wait > left", "late := wait > left", false},
 }
 
 const (

@@ -139,8 +139,8 @@ R.move = function(s, k, again)
   if k == s.front and head ~= s.front_head then s.settled = false end
   if new == old and score == old_score then return end
   if s.settled then
-    local front, front_score = R.spot(s.front)
-    if k == s.front or k.where == 1 and (score < front_score or score == front_score and new < front) then s.settled = false end
+    local f = s.front
+    if k == f or k.where == 1 and (f.where ~= 1 or k.level < f.level or k.level == f.level and (k.tag < f.tag or k.tag == f.tag and k.seq < f.seq)) then s.settled = false end
   end
   s.top, s.new_turn = nil, s.new_turn or not old
   R.begin(s)

@@ -392,11 +392,12 @@ enqueue = function(s, k, id, place)
   if s.leaves[line] then s.leaves[line][member] = nil end -- it may have left in this step
   if last then s.new_lines[line] = true end
   s.queued, k.n, k.changed = s.queued + 1, k.n + 1, true
-  if last or k.head and (place < k.head_place or place == k.head_place and id < k.head) then k.head, k.head_place, k.heads = id, place, nil end
-  if last or place > k.tail_place or place == k.tail_place and id > k.tail then
+  if last or k.head and place < k.head_place then k.head, k.head_place, k.heads = id, place, nil elseif k.head and place == k.head_place then k.head, k.heads = nil, nil end
+  if last or place > k.tail_place then
     k.tail, k.tail_place = id, place
     return k.n - 1
   end
+  if place == k.tail_place then k.tail = nil end
   k.heads = nil -- it may belong among them
   return R.position(s, k, id, place)
 end,

@@ -92,6 +92,7 @@ begin = function(s)
 end,
 
 write_holders = function(s)
+  if next(s.joins) or next(s.leaves) then R.begin(s) end
   if s.pass and not s.begun and not s.removes then redis.call('ZREM', KEYS[2], ' ') end
   s.begun = true
   R.write_zset(KEYS[2], s.ends)
