@@ -204,11 +204,11 @@ var methodTests = []test{
 		s := e.sem(1, &sema.Options{Lease: long, Renew: sema.NoRenewal})
 		p := e.acquire(s, 1)
 		before := p.Deadline()
-		time.Sleep(time.Millisecond)
-		e.ok(p.Renew(e.ctx()))
-		if !p.Deadline().After(before) {
-			e.Error("the deadline did not move")
-		}
+		// An engine that knows its store's clock to within a round trip takes that off the lease.
+		e.until(func() bool {
+			e.ok(p.Renew(e.ctx()))
+			return p.Deadline().After(before)
+		})
 		if left := e.state(s).Holders[0].Left; left > long || left < long/2 {
 			e.Errorf("%v left of a lease of %v", left, long)
 		}
