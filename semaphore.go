@@ -127,8 +127,10 @@ func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (
 		return nil, &ArgumentError{What: "weight", Value: n, Want: fmt.Sprintf("1 … %d", MaxLimit)}
 	}
 	label := labelOf(ctx)
-	if err := engine.ValidateText("label", label, MaxLabel); err != nil {
-		return nil, err
+	if label != "" {
+		if err := engine.ValidateText("label", label, MaxLabel); err != nil {
+			return nil, err
+		}
 	}
 	if ctx.Err() != nil {
 		return nil, s.inVain(ctx)

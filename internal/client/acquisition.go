@@ -44,24 +44,24 @@ type Acquisition struct {
 
 	claim   *claim    // what the engine has for it; nil: nothing yet, or it has ended
 	id      engine.ID // of the claim
-	state   State
 	weight  int
-	wait    bool          // queue if need be
 	came    time.Duration // when the caller came
 	granted time.Duration // when the caller got the permit
 	valid   time.Duration // ended: until when the permit could be trusted
 	token   int64
 	slot    int
-	ahead   int // tickets ahead in the last answer; -1: never queued
-	retries int // of a wish that does not wait
+	ahead   int   // tickets ahead in the last answer; -1: never queued
+	retries int32 // of a wish that does not wait
+	others  int32 // other clients' tickets that were before it when it joined its line
 
+	state   State
+	wait    bool // queue if need be
 	resumed bool // it takes up a permit that another acquisition made
 	had     bool // the caller has, or had, the permit
 
 	waiting        bool // in its line, between these
 	earlier, later *Acquisition
 	joined         int // the weight that its line had been granted when it joined
-	others         int // other clients' tickets that were before it then
 }
 
 // ID names the permit.

@@ -93,7 +93,7 @@ func (l *line) add(a *Acquisition) {
 	l.last = a
 	l.length++
 	l.wanted += a.weight
-	a.joined, a.others = l.served, l.others
+	a.joined, a.others = l.served, int32(l.others)
 }
 
 func (l *line) remove(a *Acquisition) {

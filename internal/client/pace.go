@@ -86,7 +86,7 @@ func (l *line) place(c *claim, ahead int) {
 	switch a := c.holder; {
 	case c.stage == wished:
 		l.others = max(0, ahead-l.tickets)
-		a.others = l.others
+		a.others = int32(l.others)
 	case a.later == l.next:
 		l.others = max(0, ahead-l.tickets+1)
 	}
@@ -101,6 +101,6 @@ func (m *Machine) served(now time.Duration, a *Acquisition) {
 	l := m.lines.of(a.Key)
 	l.served += a.weight
 	if a.state == Waiting {
-		l.pace.learn(now, now-a.came, l.served-a.joined+l.weigh(a.others))
+		l.pace.learn(now, now-a.came, l.served-a.joined+l.weigh(int(a.others)))
 	}
 }
