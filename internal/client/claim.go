@@ -18,7 +18,7 @@ type claim struct {
 	id       engine.ID
 	key      string
 	label    string // the engine has been told, or will be
-	labelled bool   // it has been told of one, so that it has to be told if there is none any more
+	labelled bool   // an ask had a label: later asks say so if there is none
 	stage    stage
 	holder   *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
 	terms    *Terms

@@ -206,7 +206,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 	}
 }
 
-// goOn has one ticket asked for again, so that the engine goes on with what a step left. The answer to
+// goOn asks for one ticket again. That call makes the engine's next step, which goes on where the last one ended. The answer to
 // an ask that travels may be older than that word.
 func (m *Machine) goOn() {
 	var travels *claim

@@ -116,7 +116,7 @@ end
 
 -- move puts a key where it belongs, behind all of its level if it waits anew or comes again. It is
 -- added before it is removed elsewhere, so that the zset does not end in between, and its time to
--- live with it. A key that comes before the one at which grant ended may be granted.
+-- live with it. If a key moves before the one at which grant stopped, grant looks again.
 R.move = function(s, k, again)
   local old, old_score = R.spot(k)
   if again or not old and k.n > 0 then
@@ -236,7 +236,7 @@ R.set_key = function(s, q)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- name_keys begins to tell keys apart. All permits and tickets of before are of the key ''.
+-- name_keys begins to tell keys apart. Older permits and tickets belong to the key ''.
 R.name_keys = function(s)
   R.write_lines(s)
   s.begun = false
