@@ -1,10 +1,12 @@
 #!/bin/sh
-# Sees to what the tests need beside Go. With arguments other than "all", these programs and nothing else, from packages
-# of the same names. Else, for make check: redis-server, PostgreSQL for engine/pgengine, contrib/river and two of the
-# examples, tmux as a terminal, a C compiler for the race detector, Chromium for
-# the dashboard, locales for the judge of the Lua, what clients needs, and what interop/others
-# compares; and the programs that are named after "all".
-# Installs them with apt where that is there and allowed.
+# Installs what the tests need beside Go, with apt where that is there and allowed. With arguments, it installs the programs
+# that they name, from packages of the same names. Without arguments, or after "all", it installs what make check needs:
+#   redis-server, PostgreSQL and PgBouncer   the engines
+#   tmux, curl, parallel, flock              tests of the command
+#   Chromium                                 the dashboard's tests
+#   Python with aiohttp, Node.js, npm        the clients
+#   a C compiler                             the race detector
+#   locales                                  the judge of the Lua
 set -eu
 
 missing=
