@@ -141,7 +141,7 @@ func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (
 		}
 	}
 	p := s.newPermit()
-	p.h.Key, p.h.Label = key, label
+	p.h.Key, p.h.Label, p.h.HeadStart = key, label, s.options.HeadStart
 	if s.options.NoteStack {
 		p.h.stack = noteStack()
 	}

@@ -185,7 +185,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 		return nil, err
 	}
 	wish := client.Wish{
-		Terms: client.Terms{Limit: limit, PerKey: int(q.PerKey), Lease: lease, HeadStart: q.HeadStart.duration()},
+		Terms: client.Terms{Limit: limit, PerKey: int(q.PerKey), Lease: lease},
 		Key:   q.Key,
 		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
 		Who:   engine.Client{Host: access.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
@@ -194,7 +194,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 	if keep {
 		wish.Renew, wish.Margin = lease/3, lease/10
 	}
-	p, err := x.begin(wish)
+	p, err := x.begin(wish, q.HeadStart.duration())
 	if err != nil {
 		leave()
 		s.waiters.Add(-1)
@@ -213,7 +213,7 @@ func labelOf(who *Who, label string) string {
 }
 
 // begin asks for a permit, or joins the requests that ask for the same.
-func (x *semaphore) begin(wish client.Wish) (*permit, error) {
+func (x *semaphore) begin(wish client.Wish, headStart time.Duration) (*permit, error) {
 	l := &x.loop
 	l.Lock()
 	if old := x.permit(wish.ID.Number); old != nil && (old.Wish.ID != wish.ID || old.Wish.Key != wish.Key) {
@@ -221,7 +221,9 @@ func (x *semaphore) begin(wish client.Wish) (*permit, error) {
 		return nil, problem(http.StatusConflict, "another", "the id is in use for a permit of weight %d, slot %t, key %q", old.Wish.ID.Weight, old.Wish.ID.Slot, old.Wish.Key)
 	}
 	old, now := x.permit(wish.ID.Number), l.Now()
-	p := x.names.Ask(now, &newPermit(wish).Named).Owner.(*permit)
+	fresh := newPermit(wish)
+	fresh.HeadStart = headStart
+	p := x.names.Ask(now, &fresh.Named).Owner.(*permit)
 	if old != nil && old.Over {
 		old.end(errGone)
 	}

@@ -39,6 +39,10 @@ type Acquisition struct {
 	Key   string // whose permit it is to be; see engine.Request. It is set before Acquire
 	Label string // what operators see beside the permit, in place of Config.Self's; "": that. It is set before Acquire
 
+	// HeadStart is how much longer its caller counts as having waited, for its place among those of
+	// its key. It is set before Acquire.
+	HeadStart time.Duration
+
 	// Deadline is when its caller will give up waiting; 0: never. It is set before Acquire.
 	Deadline time.Duration
 
@@ -97,6 +101,14 @@ func (a *Acquisition) Valid() time.Duration {
 
 // Came is when the caller came.
 func (a *Acquisition) Came() time.Duration { return a.came }
+
+// since is from when on its caller counts as waiting.
+func (a *Acquisition) since() time.Duration { return a.came - a.HeadStart }
+
+// before reports whether a caller goes before another one of its line.
+func (a *Acquisition) before(b *Acquisition) bool {
+	return a.since() < b.since() || a.since() == b.since() && a.came < b.came
+}
 
 // GrantedAt is when the permit was granted.
 func (a *Acquisition) GrantedAt() time.Duration { return a.granted }

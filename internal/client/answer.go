@@ -266,6 +266,6 @@ func (m *Machine) askAnew(c *claim) {
 		return
 	}
 	c = m.claim(a)
-	i, _ := slices.BinarySearchFunc(m.fresh, c, func(x, y *claim) int { return cmp.Compare(x.cameAt(), y.cameAt()) })
+	i, _ := slices.BinarySearchFunc(m.fresh, c, func(x, y *claim) int { return cmp.Compare(x.since(), y.since()) })
 	m.fresh = slices.Insert(m.fresh, i, c)
 }

@@ -18,10 +18,7 @@ func (m *Machine) deliver(now time.Duration, c *claim) {
 		case mine != nil && ticket != nil:
 			m.move(mine, ticket)
 		case mine != nil:
-			mine.claim = nil
-			if l.next == nil || mine.came < l.next.came {
-				l.next = mine
-			}
+			l.withdraw(mine)
 			m.lines.note(l)
 		case ticket != nil:
 			m.free(now, ticket)

@@ -39,10 +39,12 @@ func (l *line) audit(weight, tickets int) error {
 	var next *Acquisition
 	for a := l.first; a != nil; a = a.later {
 		switch {
-		case !a.waiting || a.earlier != last || last != nil && a.came <= last.came:
+		case !a.waiting || a.earlier != last || last != nil && a.since() < last.since():
 			return fmt.Errorf("who came at %v is not in order", a.came)
 		case a.claim == nil && next == nil:
 			next = a
+		case a.claim != nil && next != nil:
+			return fmt.Errorf("the caller that came at %v has a ticket, and one before it has none", a.came)
 		}
 		length, wanted, last = length+1, wanted+a.weight, a
 	}

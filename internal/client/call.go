@@ -84,8 +84,17 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 
 // tellBehind says how many callers of each line wait without a ticket. One ticket of
 // the line has that number as long as it is one, and the others none: so whoever reads
-// them adds them up, whatever their order.
+// them adds them up, whatever their order. Where tickets are not asked for again and again, that ticket goes
+// along with any call.
 func (m *Machine) tellBehind(now time.Duration) {
+	if m.cfg.Lasting {
+		for _, l := range m.lines.lists[busy] {
+			if c := l.teller; l.tells() && c.stage == queued && c.holder != nil && !c.pending && l.told != l.behind() && !m.full() {
+				c.pending = true
+				m.request(item{claim: c}, m.askFor(now, c))
+			}
+		}
+	}
 	for i, it := range slices.Backward(m.flight.items) {
 		if it.claim == nil || !it.claim.lined() {
 			continue
@@ -95,7 +104,7 @@ func (m *Machine) tellBehind(now time.Duration) {
 			l.teller = it.claim
 		}
 		if l.teller == it.claim {
-			l.told, l.counted = l.behind(), now
+			l.told = l.behind()
 			m.flight.requests[i].Behind = l.told
 		}
 	}
@@ -137,9 +146,12 @@ func (m *Machine) takeMoved(now time.Duration) {
 	for _, c := range m.all {
 		switch {
 		case !c.moved || c.stage > queued || c.holder == nil:
-		case c.pending || c.stage == wished || m.flight.asks >= maxAsks/2:
+		case c.stage == wished || m.flight.asks >= maxAsks/2:
 			m.lines.moved = true // another time
 		default:
+			if c.pending {
+				m.due = slices.DeleteFunc(m.due, func(d *claim) bool { return d == c })
+			}
 			c.pending = true
 			m.request(item{claim: c}, m.askFor(now, c))
 		}
@@ -158,7 +170,7 @@ func (m *Machine) takeOrders() {
 
 func (m *Machine) takeDue(now time.Duration) {
 	// Should the engine have forgotten the tickets, they join again in order.
-	slices.SortFunc(m.due, func(a, b *claim) int { return cmp.Compare(a.cameAt(), b.cameAt()) })
+	slices.SortFunc(m.due, func(a, b *claim) int { return cmp.Compare(a.since(), b.since()) })
 	n := 0
 	for ; n < len(m.due) && !m.full(); n++ {
 		switch c := m.due[n]; {
@@ -184,7 +196,7 @@ func (m *Machine) takeFresh(now time.Duration) {
 			next = m.nextWithout()
 		}
 		switch {
-		case n < len(m.fresh) && (next == nil || m.fresh[n].cameAt() <= next.came):
+		case n < len(m.fresh) && (next == nil || m.fresh[n].since() <= next.since()):
 			c = m.fresh[n]
 			n++
 		case next != nil:
@@ -211,7 +223,7 @@ func (m *Machine) takeFresh(now time.Duration) {
 func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 	lease, a := m.lease(c), c.holder
 	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Key: c.key, Limit: c.terms.Limit, PerKey: c.terms.PerKey, Lease: lease, Ticket: m.ticketLife(c), Waited: max(0, now-a.came) + c.terms.HeadStart,
+		Kind: engine.Ask, ID: c.id, Key: c.key, Limit: c.terms.Limit, PerKey: c.terms.PerKey, Lease: lease, Ticket: m.ticketLife(c), Waited: max(0, now-a.since()),
 		Wait: a.wait, Unfair: m.cfg.Unfair, Newest: m.cfg.Newest && !m.said, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.stage == queued || m.unreachable,
 	}
 	if c.who != nil {

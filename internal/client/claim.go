@@ -19,9 +19,12 @@ type claim struct {
 	key      string
 	label    string // the engine has been told, or will be
 	labelled bool   // an ask had a label: later asks say so if there is none
-	stage    stage
-	holder   *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
-	terms    *Terms
+
+	headStart time.Duration // of the caller that the ticket was last asked for
+
+	stage  stage
+	holder *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
+	terms  *Terms
 
 	who     *engine.Client // of a claim that its caller named
 	once    bool           // its caller does not wait
@@ -102,7 +105,6 @@ func (m *Machine) becomes(c *claim, s stage) {
 		} else {
 			l.weight -= c.id.Weight
 		}
-		m.uncounted(l)
 		m.lines.note(l)
 	}
 }
@@ -148,6 +150,14 @@ func (c *claim) cameAt() time.Duration {
 	return c.holder.came
 }
 
+// since is from when on the caller of a claim counts as waiting.
+func (c *claim) since() time.Duration {
+	if c.holder == nil {
+		return c.began
+	}
+	return c.holder.since()
+}
+
 // isPermit and isTicket pick claims that are for nobody.
 func isPermit(c *claim) bool { return c.stage == held }
 func isTicket(c *claim) bool { return c.stage <= queued }
@@ -162,18 +172,22 @@ func (m *Machine) claim(a *Acquisition) *claim {
 	m.number++
 	c := &claim{
 		id:  engine.ID{Client: m.cfg.Client, Number: m.number, Weight: a.weight, Slot: m.cfg.Slots},
-		key: a.Key, label: a.Label, stage: wished, terms: &m.cfg.Terms, once: !a.wait, due: never, slot: -1,
+		key: a.Key, label: a.Label, headStart: a.HeadStart, stage: wished, terms: &m.cfg.Terms, once: !a.wait, due: never, slot: -1,
 	}
 	m.pair(a, c)
 	m.add(c)
 	return c
 }
 
-// pair gives a claim to a caller. A ticket with another caller's label is asked for again.
+// pair gives a claim to a caller. A ticket is asked for again if the engine has it with the label or the
+// head start of another one.
 func (m *Machine) pair(a *Acquisition, c *claim) {
 	a.claim, a.id, c.holder = c, c.id, a
-	if c.who == nil && c.label != a.Label && c.stage <= queued {
-		c.label = a.Label
+	if c.who == nil && c.stage <= queued && (c.label != a.Label || c.headStart != a.HeadStart) {
+		if c.headStart != a.HeadStart {
+			c.moved, m.lines.moved = true, true
+		}
+		c.label, c.headStart = a.Label, a.HeadStart
 		m.askAgain(c)
 	}
 }
@@ -189,7 +203,6 @@ func (m *Machine) add(c *claim) {
 	if c.lined() {
 		l := m.lines.of(c.key)
 		l.weight += c.id.Weight
-		m.uncounted(l)
 	}
 }
 

@@ -46,36 +46,3 @@ func TestALostReplyMayHaveToldOfAGrant(t *testing.T) {
 		t.Errorf("state %d", b.State())
 	}
 }
-
-// Others see in the engine how many wait, also where nobody asks again.
-func TestTheEngineIsToldHowManyWaitThoughNobodyAsksAgain(t *testing.T) {
-	s := begin(t, lasting)
-	s.hold()
-	counted := func(want int) {
-		t.Helper()
-		if err := s.m.Audit(); err != nil || s.ledger.Callers("me") != want {
-			t.Errorf("the engine counts %d callers, want %d; %v", s.ledger.Callers("me"), want, err)
-		}
-	}
-	all := []*Acquisition{s.acquire()}
-	s.answers(s.sends("ask1"))
-	all = append(all, s.acquire())
-	s.answers(s.sends("ask2"))
-	for range 4 {
-		all = append(all, s.acquire())
-	}
-	s.sends("")
-	s.later(5 * time.Second)
-	s.answers(s.sends("ask1"))
-	counted(6)
-	for _, a := range all[3:] {
-		s.m.Cancel(s.now, a)
-	}
-	s.sends("") // it was told a moment ago
-	counted(6)
-	s.later(5 * time.Second)
-	s.answers(s.sends("ask1"))
-	counted(3)
-	s.later(time.Minute)
-	s.sends("")
-}

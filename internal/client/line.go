@@ -1,6 +1,10 @@
 package client
 
-import "time"
+import (
+	"time"
+
+	"sema/engine"
+)
 
 // line is the callers of one key that wait, in the order in which they came. Those
 // before next have claims. Callers without keys are in the line of the key "".
@@ -17,11 +21,10 @@ type line struct {
 	others      int          // of them, those of other clients
 	served      int          // weight that was granted to callers in line
 	pace        pace
-	teller      *claim        // the ticket with which the engine was told how many have no claim
-	told        int           // so many
-	counted     time.Duration // when it was told, or was to be
-	mixed       bool          // callers of different weight are in line
-	at          [2]int        // one more than its place in each list of lines; 0: none
+	teller      *claim // the ticket with which the engine is told how many have no claim
+	told        int    // so many
+	mixed       bool   // callers of different weight are in line
+	at          [2]int // one more than its place in each list of lines; 0: none
 }
 
 // lines are those of all keys.
@@ -84,13 +87,24 @@ func (l *line) add(a *Acquisition) {
 	if l.length == 0 {
 		l.others = 0 // what was known of other clients is of another time
 	}
-	a.waiting, a.earlier, a.later = true, l.last, nil
-	if l.last == nil {
+	before := l.last
+	for before != nil && before.since() > a.since() {
+		before = before.earlier
+	}
+	a.waiting, a.earlier, a.later = true, before, l.first
+	if before != nil {
+		a.later = before.later
+	}
+	if a.earlier == nil {
 		l.first = a
 	} else {
-		l.last.later = a
+		a.earlier.later = a
 	}
-	l.last = a
+	if a.later == nil {
+		l.last = a
+	} else {
+		a.later.earlier = a
+	}
 	l.length++
 	l.wanted += a.weight
 	a.joined, a.others = l.served, int32(l.others)
@@ -158,16 +172,6 @@ func (l *line) behind() int {
 // tells reports whether the engine has a ticket that says how many have none.
 func (l *line) tells() bool { return l.teller != nil && l.teller.lined() }
 
-// ticket is one of the line's that the engine has, nil if it has none.
-func (l *line) ticket() *claim {
-	for a := l.first; a != l.next; a = a.later {
-		if a.claim != nil && a.claim.stage == queued {
-			return a.claim
-		}
-	}
-	return nil
-}
-
 // mostTickets is how much weight a line has tickets for at the most: as much as could
 // be granted before the next call, twice the limit, which the lines that wait have
 // between them. With one ticket a key of short work would have one permit a round trip.
@@ -197,7 +201,7 @@ func (m *Machine) fewTickets() bool {
 func (m *Machine) nextWithout() (first *Acquisition) {
 	most := m.mostTickets()
 	for _, l := range m.lines.lists[behind] {
-		if l.weight < most && (first == nil || l.next.came < first.came) {
+		if l.weight < most && (first == nil || l.next.since() < first.since()) {
 			first = l.next
 		}
 	}
@@ -212,7 +216,9 @@ func (m *Machine) join(a *Acquisition) {
 		m.returnIdle(ticketOf(l.key))
 	}
 	l.add(a)
-	if l.next == nil {
+	if a.later != nil {
+		m.overtake(l, a)
+	} else if l.next == nil {
 		if c := m.takeSpare(l, a.weight, a.Label); c != nil {
 			m.lines.note(l)
 			m.move(a, c)
@@ -222,10 +228,46 @@ func (m *Machine) join(a *Acquisition) {
 		l.next = a
 	}
 	m.lines.note(l)
-	m.uncounted(l)
 	if a.earlier != nil && a.earlier.state == Waiting && !m.few(l) {
 		m.queued(a, l.ahead+1)
-	} else if l.untold == nil {
+	} else {
+		l.tellLater(a)
+	}
+}
+
+// overtake gives a ticket to a caller that joined before others by its head start: that of the last
+// caller that has one, if it fits. It is asked for again, for its place is another one.
+func (m *Machine) overtake(l *line, a *Acquisition) {
+	if l.next != nil && l.next.since() <= a.since() {
+		return
+	}
+	last := l.last
+	if l.next != nil {
+		last = l.next.earlier
+	}
+	c := last.claim // of a itself: none
+	if c == nil || c.stage > queued || last.weight != a.weight || last.Label != a.Label {
+		m.fresh = append(m.fresh, m.claim(a))
+		return
+	}
+	l.withdraw(last)
+	m.pair(a, c)
+}
+
+// withdraw takes its ticket from a caller in line.
+func (l *line) withdraw(a *Acquisition) {
+	a.claim, a.id = nil, engine.ID{}
+	if l.next == nil || a.before(l.next) {
+		l.next = a
+	}
+	if a.state == Asking {
+		l.tellLater(a)
+	}
+}
+
+// tellLater notes that a caller has not been told that it waits.
+func (l *line) tellLater(a *Acquisition) {
+	if l.untold == nil || a.before(l.untold) {
 		l.untold = a
 	}
 }
@@ -245,7 +287,6 @@ func (m *Machine) leaveLine(a *Acquisition) {
 	}
 	l.remove(a)
 	l.mixed = l.mixed && l.length > 0
-	m.uncounted(l)
 	if next == a {
 		m.lines.findNext(l)
 	} else {

@@ -39,10 +39,6 @@ type Terms struct {
 	Lease  time.Duration
 	Renew  time.Duration // how often a permit is renewed; 0: never
 	Margin time.Duration
-
-	// HeadStart is added to how long a caller has waited, for its place among those of
-	// its key.
-	HeadStart time.Duration
 }
 
 // Config is what does not change in a machine's life.
@@ -105,13 +101,11 @@ type Machine struct {
 	outage  outage
 	recheck recheck
 	wake    time.Duration // when Tick is to be called
-
-	recountAt time.Duration // when to look whether the engine is to be told how many wait
 }
 
 // New makes a machine that knows nothing yet.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, byID: map[engine.ID]*claim{}, byNumber: map[uint64]*claim{}, wake: never, recountAt: never, recheck: recheck{at: never}}
+	return &Machine{cfg: cfg, byID: map[engine.ID]*claim{}, byNumber: map[uint64]*claim{}, wake: never, recheck: recheck{at: never}}
 }
 
 // Events returns what happened since the last call of it. The slice is valid

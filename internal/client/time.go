@@ -67,8 +67,7 @@ func (m *Machine) contact() time.Duration { return m.cfg.Lease / contactsPerLeas
 // Wake is when Tick is to be called. Nothing is wrong with calling it earlier
 // or later, but for what is then late.
 func (m *Machine) Wake() (at time.Duration, ok bool) {
-	at = min(m.wake, m.recountAt)
-	return at, at != never
+	return m.wake, m.wake != never
 }
 
 func (m *Machine) schedule(t time.Duration) { m.wake = min(m.wake, t) }
@@ -144,39 +143,8 @@ func (m *Machine) Tick(now time.Duration) {
 		m.recheck.at = now + m.cfg.Lease/(asksPerLease*looksPerAsk)
 	}
 	m.schedule(m.recheck.at)
-	if m.recountAt != never {
-		m.recount(now)
-	}
 	if now < m.outage.paused {
 		m.schedule(m.outage.paused)
-	}
-}
-
-// recount has the engine told how many callers have no ticket, if that has changed,
-// where nothing else has tickets asked for again.
-func (m *Machine) recount(now time.Duration) {
-	m.recountAt = never
-	for _, l := range m.lines.lists[busy] {
-		if !l.tells() {
-			l.teller, l.told = l.ticket(), 0
-		}
-		switch {
-		case l.teller == nil || l.told == l.behind():
-		case now < l.counted+m.cfg.Lease/asksPerLease:
-			m.uncounted(l)
-		default:
-			l.counted = now
-			m.push(l.teller)
-			m.uncounted(l) // should it be on its way with an older number
-		}
-	}
-}
-
-// uncounted notes that the number of a line's callers without tickets may have changed.
-// The engine is told of that a sixth of a lease after it was told last.
-func (m *Machine) uncounted(l *line) {
-	if m.cfg.Lasting && (l.next != nil || l.told > 0) {
-		m.recountAt = min(m.recountAt, l.counted+m.cfg.Lease/asksPerLease)
 	}
 }
 

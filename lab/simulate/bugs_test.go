@@ -57,11 +57,12 @@ var planted = []struct {
 	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
 	{"what a lost reply told of grants nobody asks for", outageFile, "if !failure.NotExecuted {", "if m.cfg.Lasting && !failure.NotExecuted {", true},
 	{"two tickets of a line say how many have none", callFile, "if !l.tells() {", "if true {", false},
-	{"who is not asked again does not say how many wait", timeFile, "case l.teller == nil || l.told == l.behind():", "case true:", false},
 	{"a ticket whose grant lapsed counts for nothing in its line", claimFile, "\t\t\tl.weight += c.id.Weight\n", "", false},
 	{"a server lets go of a permit that its caller has from another", orderFile, "mine: c.id.Client != m.cfg.Client && !c.resumed", "mine: false", true},
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
+	{"a ticket keeps the head start of its last caller", claimFile, "(c.label != a.Label || c.headStart != a.HeadStart)", "c.label != a.Label", false},
+	{"who passes others by a head start gets no ticket", lineFile, "l.next != nil && l.next.since() <= a.since()", "true", false},
 	// Of keys.
 	{"a cap is compared without the new weight", shareFile, "weight > most-k.held", "0 >= most-k.held", false},
 	{"a level counts weight, not shares", shareFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
@@ -94,6 +95,7 @@ const (
 	ledgerKeepFile = "internal/ledger/keep.go"
 	reportFile     = "internal/ledger/report.go"
 	claimFile      = "internal/client/claim.go"
+	lineFile       = "internal/client/line.go"
 	callFile       = "internal/client/call.go"
 	keepFile       = "internal/client/keep.go"
 	machineFile    = "internal/client/machine.go"

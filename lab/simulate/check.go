@@ -31,6 +31,7 @@ type checker struct {
 	used    int64                    // the last token a caller was given, if the limit never was above 1
 	passes  map[engine.ID]int        // how often a permit was passed on beside somebody who came earlier
 	gone    map[engine.ID]int64      // since when a waiter has had no ticket
+	ghosts  map[engine.ID]bool       // what a late copy of a call asked for, after the server forgot that it is late
 	reports map[string]engine.Totals // that were known after the last step
 }
 
@@ -175,7 +176,7 @@ func (k *checker) grantedAt(id engine.ID, token int64, slot int) {
 		return
 	}
 	if other := k.passedOver(c); other != nil {
-		w.fail("order: %v came %v before %v and still waits", other.Came(), micros(c.came-other.came), id)
+		w.fail("order: %v came %v before %v and still waits", other.Came(), micros(c.since()-other.since()), id)
 	}
 }
 
@@ -200,12 +201,13 @@ func (k *checker) earlier(other, c *caller) bool {
 	if len(k.w.keys) > 0 && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
 		return false // a process with callers of several keys has few tickets for each
 	}
-	return other.Key == c.Key && other.came+k.messages() < c.came && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
+	return other.Key == c.Key && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
 		n.alive && !n.paused && n.faulty < other.came && !k.deaf(n, other) && k.calm() < other.came
 }
 
 // overtaken bounds how many are served before somebody who came earlier: as
-// many as all permits may be passed on in a row.
+// many as all permits may be passed on in a row, and one for each caller with a head start that came since: what
+// was asked for such a caller may be granted before the engine knows whom it is for instead.
 func (k *checker) overtaken(c *caller) {
 	most := 1
 	for _, n := range k.w.nodes {
@@ -216,7 +218,7 @@ func (k *checker) overtaken(c *caller) {
 			if n == c.n || c.n.plan.unfair || c.n.faulty > c.came || c.try || !k.earlier(other, c) {
 				continue
 			}
-			if other.behind++; other.behind > 3*k.allowed*most {
+			if other.behind++; other.behind > (3*k.allowed+k.w.starts-other.starts)*most {
 				k.w.fail("order: %d were served before %v that came later", other.behind, other.Came())
 			}
 		}
@@ -224,9 +226,9 @@ func (k *checker) overtaken(c *caller) {
 }
 
 // deaf reports whether a process that cannot be notified may be passed over: as
-// long as it has not asked again since.
+// long as it has not asked again for its ticket since.
 func (k *checker) deaf(n *node, c *caller) bool {
-	return n.deaf && k.w.now < max(n.deafSince, c.came)+n.plan.lease/4+k.messages()
+	return n.deaf && k.w.now < max(n.deafSince, c.came, c.ticket)+n.plan.lease/4+k.messages()
 }
 
 // tokens looks at the token of a permit that a caller gets, perhaps from another
@@ -272,7 +274,7 @@ func (k *checker) passed(c *caller) {
 			return // it could not be told that somebody else waits
 		}
 		if k.passes[id]++; k.passes[id] > n.plan.passes {
-			w.fail("order: %v came %v before the one to whom %v is passed on", other.Came(), micros(c.came-other.came), id)
+			w.fail("order: %v came %v before the one to whom %v is passed on", other.Came(), micros(c.since()-other.since()), id)
 		}
 	} else {
 		delete(k.passes, id)
@@ -298,7 +300,7 @@ func (k *checker) beside(c *caller) {
 // within looks whether a process serves its callers in the order they came.
 func (k *checker) within(c *caller) {
 	for _, other := range c.n.callers {
-		if c.Key == other.Key && !c.try && !other.try && !other.held && other.weight == c.weight && other.Came() < c.Came() && !c.n.plan.unfair {
+		if c.Key == other.Key && !c.try && !other.try && !other.held && other.weight == c.weight && other.order() < c.order() && !c.n.plan.unfair {
 			k.w.fail("order: %v of %s is served before %v", c.Came(), c.n.client, other.Came())
 		}
 	}
@@ -549,6 +551,16 @@ func (k *checker) waits() {
 	}
 }
 
+// revive notes a late copy of a call that the server does not know to be late. Nobody gives back
+// what it asks for: that ends with its lease.
+func (k *checker) revive(c engine.Call) {
+	for _, r := range c.Requests {
+		if r.Kind == engine.Ask {
+			k.ghosts[r.ID] = true
+		}
+	}
+}
+
 // strays looks for permits and tickets of a process that does not know of them,
 // and is not about to give anything back: they would stay until they lapse.
 func (k *checker) strays() {
@@ -557,7 +569,7 @@ func (k *checker) strays() {
 		if _, held := w.server.ledger.LeaseEnd(id); held {
 			sum += id.Weight
 		}
-		if detached || end <= w.server.now() || w.server.now()-k.given[id] <= k.messages() {
+		if detached || k.ghosts[id] || end <= w.server.now() || w.server.now()-k.given[id] <= k.messages() {
 			return // its client may have to hear of it yet
 		}
 		for _, n := range w.nodes {
@@ -626,7 +638,7 @@ func (k *checker) audited() {
 }
 
 // counted compares how many callers the server counts, of each process in which the
-// same ones have waited undisturbed since it was to say so, with how many there are.
+// same ones have waited undisturbed since its tickets were to be asked for again, with how many there are.
 func (k *checker) counted() {
 	w := k.w
 	for _, n := range w.nodes {
@@ -640,7 +652,7 @@ func (k *checker) counted() {
 			n.changed = w.now
 		}
 		said := max(n.changed, n.faulty) + 2*n.plan.lease/asksPerLease + k.messages()
-		if !n.alive || n.paused || n.cut || w.server.down || w.now < said || k.calm() > n.changed || n.awaits() {
+		if !n.alive || n.paused || n.cut || n.plan.lasting || w.server.down || w.now < said || k.calm() > n.changed || n.awaits() {
 			continue
 		}
 		if counted := w.server.ledger.Callers(n.client); counted != wait {
@@ -668,7 +680,7 @@ func (k *checker) patience(n *node) int64 {
 func (k *checker) oldest() (first *caller, ok bool) {
 	for _, n := range k.w.nodes {
 		for _, c := range n.callers {
-			if !c.try && !n.served(c) && (first == nil || c.came < first.came) {
+			if !c.try && !n.served(c) && (first == nil || c.since() < first.since()) {
 				first = c
 			}
 		}
@@ -728,7 +740,7 @@ func (w *world) recipient(id engine.ID) *caller {
 			switch {
 			case c.Acquisition.ID() == id && (c.try || c.held):
 				return c
-			case !c.try && c.Key == key && c.weight == id.Weight && !n.served(c) && (oldest == nil || c.Came() < oldest.Came()):
+			case !c.try && c.Key == key && c.weight == id.Weight && !n.served(c) && (oldest == nil || c.order() < oldest.order()):
 				oldest = c
 			}
 		}
@@ -745,7 +757,7 @@ func (n *node) served(c *caller) bool {
 	}
 	before, coming := 0, 0
 	for _, other := range n.callers {
-		if !other.held && !other.try && other.Key == c.Key && other.weight == c.weight && other.Came() < c.Came() {
+		if !other.held && !other.try && other.Key == c.Key && other.weight == c.weight && other.order() < c.order() {
 			before++
 		}
 	}

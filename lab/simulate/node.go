@@ -33,6 +33,7 @@ type node struct {
 	callers   []*caller
 	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
 	totals    engine.Totals      // of its holds, as it has said last
+	overtaken int64              // when a caller with a head start last came: it may get what was granted for another
 	changed   int64              // when a caller last came, went, or was granted a permit
 	doubtful  int64              // when a call last ended whose outcome is unknown
 	faulty    int64              // until when something that went wrong may be felt
@@ -56,7 +57,15 @@ type caller struct {
 
 	answered time.Duration // how long the call took that granted its permit; 0: it was told
 	behind   int           // how many were served before it that came later
+	ticket   int64         // when it first had one of its own; 0: not yet
+	starts   int           // how many callers with a head start had come when it did
 }
+
+// since is from when on it counts as waiting.
+func (c *caller) since() int64 { return c.came - c.HeadStart.Microseconds() }
+
+// order is the same by the clock of its process, where no two came at once.
+func (c *caller) order() time.Duration { return c.Came() - c.HeadStart }
 
 func (w *world) newNode(i int, p clientPlan) *node {
 	n := &node{w: w, plan: p, number: i}
@@ -142,9 +151,15 @@ func (n *node) next(born int) {
 		}
 		c := &caller{n: n, weight: 1 + w.rng.IntN(n.plan.maxWeight), came: w.now, try: w.chance(n.plan.try)}
 		c.Owner, c.Key = c, w.key()
+		if n.plan.headStart > 0 && w.chance(3) {
+			c.HeadStart = micros(w.between(0, n.plan.headStart))
+			n.overtaken = w.now
+			w.starts++
+		}
 		if n.refuses() && n.plan.patience > 0 {
 			c.Deadline = n.clock() + micros(n.plan.patience)
 		}
+		c.starts = w.starts
 		n.callers, n.changed = append(n.callers, c), w.now
 		n.machine.Acquire(n.clock(), &c.Acquisition, c.weight, !c.try)
 		if w.tracing {
@@ -331,6 +346,10 @@ func (n *node) events() {
 			w.trace("%s: %v (%v, token %d) %v %v", n.client, c.Acquisition.ID(), c.Came(), c.Token()%1_000_000_000, e.Kind, e.Reason)
 		}
 		switch e.Kind {
+		case client.Queued:
+			if c.ticket == 0 && c.Acquisition.ID().Number > 0 {
+				c.ticket = w.now
+			}
 		case client.Granted:
 			w.grants++
 			w.longest = max(w.longest, w.now-c.came)

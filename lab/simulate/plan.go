@@ -59,7 +59,8 @@ type clientPlan struct {
 	look                                    int   // rate of holders that look whether they still hold
 	keep                                    int64 // how long released permits are kept
 	passes                                  int
-	serves                                  bool // a server of the JSON API: its callers are users
+	serves                                  bool  // a server of the JSON API: its callers are users
+	headStart                               int64 // of some callers, at most; 0: none has any
 }
 
 // draw makes the plan of a seed. A third of all seeds have no faults, so that
@@ -73,6 +74,7 @@ func draw(seed uint64) (plan, *rand.Rand) {
 		}
 		return 0
 	}
+	starts := drawHeadStarts(seed)
 	p := plan{seed: seed, enough: 8000, keys: drawKeys(seed), limit: 1 + rng.IntN(5), delay: pick(100, 500, 2000)}
 	lease := pick(100, 300, 1000, 3000) * millisecond
 	p.length = 8 * lease
@@ -88,6 +90,9 @@ func draw(seed uint64) (plan, *rand.Rand) {
 			unfair: rng.IntN(20) == 0, try: int(maybe(3, 4)),
 			noRenewal: rng.IntN(10) == 0, detached: rng.IntN(20) == 0, newest: rng.IntN(20) == 0, strict: rng.IntN(30) == 0,
 			lasting: p.watched && rng.IntN(8) > 0, look: int(maybe(2, 3)),
+		}
+		if starts {
+			c.headStart = c.lease
 		}
 		if rng.IntN(2) == 0 {
 			c.keep = pick(1, 500, 5000, c.lease/20)
@@ -173,6 +178,11 @@ func drawKeys(seed uint64) (keys []string) {
 		keys = append(keys, string(rune('a'+i)))
 	}
 	return keys
+}
+
+// drawHeadStarts reports whether some callers of a seed have a head start.
+func drawHeadStarts(seed uint64) bool {
+	return rand.New(rand.NewPCG(seed, 0x68656164)).IntN(8) == 0
 }
 
 // key draws whose permit somebody wants: the first key's more often than the others'.

@@ -88,6 +88,9 @@ func (s *server) step(client string, c engine.Call) engine.Reply {
 		s.judge.Before(s.ledger)
 	}
 	reply := s.ledger.Step(s.now(), client, engine.Client{Host: client}, c)
+	if c.Number < s.forgotten[client] {
+		w.check.revive(c)
+	}
 	news := s.ledger.Notifications()
 	if w.tracing {
 		w.trace("server: %s #%d%s ->%s", client, c.Number, calls(c), answers(reply))

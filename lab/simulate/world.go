@@ -19,6 +19,7 @@ type world struct {
 	check   checker
 	back    int64 // by how much the server's clock went back: leases last longer by that
 	ending  bool  // no new callers, no new faults
+	starts  int   // callers with a head start that have come
 	steps   int   // events carried out
 	grants  int
 	longest int64 // that a caller waited
@@ -99,7 +100,7 @@ func (w *world) time() time.Duration { return micros(w.now) }
 
 // trace notes what happens. Formatting costs, so callers ask tracing first.
 func (w *world) trace(format string, args ...any) {
-	const kept = 400
+	const kept = 40000
 	if len(w.lines) >= 2*kept {
 		w.lines = append(w.lines[:0], w.lines[kept:]...)
 	}
