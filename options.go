@@ -12,14 +12,13 @@ import (
 
 // The ranges of what callers may choose.
 const (
-	MaxLimit     = engine.MaxLimit // of a limit, and so of a weight
-	MaxName      = engine.MaxName  // bytes in a name
-	MaxLabel     = 255             // bytes in a label
-	MaxPasses    = 1000            // of Options.Passes
-	MinLease     = 100 * time.Millisecond
-	MaxLease     = 366 * 24 * time.Hour
-	MaxHeadStart = 24 * time.Hour    // of Options.HeadStart
-	NoRenewal    = time.Duration(-1) // for Options.Renew
+	MaxLimit  = engine.MaxLimit // of a limit, and so of a weight
+	MaxName   = engine.MaxName  // bytes in a name
+	MaxLabel  = 255             // bytes in a label
+	MaxPasses = 1000            // of Options.Passes
+	MinLease  = 100 * time.Millisecond
+	MaxLease  = 366 * 24 * time.Hour
+	NoRenewal = time.Duration(-1) // for Options.Renew
 )
 
 // Policy says what happens when the stored limit is not the one given to New. A limit
@@ -69,12 +68,6 @@ type Options struct {
 	// OnConflict goes for both: 0 … MaxLimit. Acquisitions without a key have no such cap.
 	// Default: 0, the limit alone.
 	PerKey int
-
-	// HeadStart puts this Semaphore's callers in front of those of the same key that came
-	// up to so much earlier and have none, as if they had waited that much longer: priority
-	// that starves nobody. State shows it as waited. At most MaxHeadStart. Two Semaphores
-	// of one name and engine may have different ones. Default: 0.
-	HeadStart time.Duration
 
 	// Unfair lets an acquisition take free weight although others wait, as
 	// java.util.concurrent.Semaphore does by default. One that has to wait
@@ -141,7 +134,7 @@ type Options struct {
 	Adapt *Adapt
 
 	// Label is shown to operators beside host and process id, at most
-	// MaxLabel bytes. WithLabel has one for a single acquisition. Default: none.
+	// MaxLabel bytes. Label has one for a single acquisition. Default: none.
 	Label string
 
 	// Observer is told what happens. Default: nobody.
@@ -186,7 +179,7 @@ func (o Options) validate() error {
 	}
 	return cmp.Or(
 		engine.ValidateRange("", "passes", o.Passes, 0, MaxPasses), engine.ValidateRange("", "limit per key", o.PerKey, 0, MaxLimit),
-		engine.ValidateRange("", "head start", o.HeadStart, 0, MaxHeadStart), engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, MaxLimit), engine.ValidateText("label", o.Label, MaxLabel))
+		engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, MaxLimit), engine.ValidateText("label", o.Label, MaxLabel))
 }
 
 // machine is what the client machine needs to know of the options.

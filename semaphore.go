@@ -3,7 +3,6 @@ package sema
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -90,11 +89,8 @@ func (s *Semaphore) String() string {
 // seen is the limit as last seen, or the one given to New. The lock is held.
 func (s *Semaphore) seen() int { return cmp.Or(s.loop.Machine.Stored(), s.limit) }
 
-// Acquire is AcquireN with weight 1.
-func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, "", 1, true) }
-
-// AcquireN waits until weight n is free and everybody who came before has been
-// served, and takes it. All of n is granted at once, or nothing.
+// Acquire waits until its weight is free, in all and for its key, and everybody who came before has
+// been served, and takes it. All of the weight is granted at once, or nothing.
 //
 // ctx bounds the wait, and nothing else: the permit stays when it ends. Work
 // that needs the permit runs under [Permit.Context]. When ctx ends the wait, the
@@ -107,41 +103,37 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acq
 // takes both bounds away. Under the context of a permit of this semaphore, a wait that the
 // permit itself would keep from ending fails at once, with a *NestedError. On any error
 // nothing is held.
-func (s *Semaphore) AcquireN(ctx context.Context, n int) (*Permit, error) {
-	return s.acquire(ctx, "", n, true)
+func (s *Semaphore) Acquire(ctx context.Context, options ...AcquireOption) (*Permit, error) {
+	return s.acquire(ctx, true, options)
 }
 
-// TryAcquire is TryAcquireN with weight 1.
-func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) {
-	return s.acquire(ctx, "", 1, false)
+// TryAcquire takes the weight if it is free now and nobody waits for it, and fails with ErrBusy
+// otherwise. Callers that wait for their keys' caps alone are passed.
+func (s *Semaphore) TryAcquire(ctx context.Context, options ...AcquireOption) (*Permit, error) {
+	return s.acquire(ctx, false, options)
 }
 
-// TryAcquireN takes weight n if it is free now and nobody waits for it, and
-// fails with ErrBusy otherwise.
-func (s *Semaphore) TryAcquireN(ctx context.Context, n int) (*Permit, error) {
-	return s.acquire(ctx, "", n, false)
-}
-
-func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (*Permit, error) {
-	if n < 1 || n > MaxLimit {
-		return nil, &ArgumentError{What: "weight", Value: n, Want: fmt.Sprintf("1 … %d", MaxLimit)}
-	}
-	label := labelOf(ctx)
-	if label != "" {
-		if err := engine.ValidateText("label", label, MaxLabel); err != nil {
-			return nil, err
-		}
+func (s *Semaphore) acquire(ctx context.Context, wait bool, options []AcquireOption) (*Permit, error) {
+	w, err := fold(wait, options)
+	if err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, s.inVain(ctx)
 	}
-	if wait {
-		if err := s.nested(ctx, n); err != nil {
+	if w.wait {
+		if err := s.nested(ctx, w.weight); err != nil {
 			return nil, err
 		}
 	}
+	within := ctx
+	if w.most > 0 {
+		bounded, cancel := context.WithTimeout(ctx, w.most)
+		defer cancel()
+		within = bounded
+	}
 	p := s.newPermit()
-	p.h.Key, p.h.Label, p.h.HeadStart = key, label, s.options.HeadStart
+	p.h.Key, p.h.Label, p.h.HeadStart = w.key, w.label, w.headStart
 	if s.options.NoteStack {
 		p.h.stack = noteStack()
 	}
@@ -152,17 +144,17 @@ func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (
 	l.Lock()
 	now := l.Now()
 	s.used = now
-	if d, ok := ctx.Deadline(); ok {
+	if d, ok := within.Deadline(); ok {
 		p.h.Deadline = max(1, l.Of(d))
 	}
-	l.Machine.Acquire(now, &p.h.Acquisition, n, wait)
-	if d := answerWithin(ctx); d > 0 {
+	l.Machine.Acquire(now, &p.h.Acquisition, w.weight, w.wait)
+	if w.answer > 0 {
 		l.Start(now) // a caller that carries its call is not to be woken meanwhile
-		s.awaitAnswer(ctx, p.h, d)
+		s.awaitAnswer(within, p.h, w.answer)
 	} else {
 		l.Run(now)
 	}
-	return s.outcome(ctx, p)
+	return s.outcome(ctx, within, p)
 }
 
 // awaitAnswer waits for anything that the engine says of an acquisition, for d at
@@ -183,10 +175,10 @@ func (s *Semaphore) awaitAnswer(ctx context.Context, h *holding, d time.Duration
 	l.Start(now)
 }
 
-// outcome waits for an acquisition.
-func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
+// outcome waits for an acquisition, until within ends: that is ctx, with the bound of the wait.
+func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, error) {
 	h, l := p.h, &s.loop
-	if l.Wait(ctx, &h.Waiter) && h.Err == nil && ctx.Err() == nil {
+	if l.Wait(within, &h.Waiter) && h.Err == nil && ctx.Err() == nil {
 		if f := s.options.Observer.Acquired; f != nil {
 			f(Acquired{About: h.about(), Token: h.Token(), Waited: max(0, h.GrantedAt()-h.Came())})
 		}
@@ -201,10 +193,7 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 		h.end(s.released)
 		err = s.inVain(ctx)
 	case !h.Settled():
-		err = s.inVain(ctx)
-		if h.State() == client.Asking {
-			err = l.Unanswered("acquire", ended(ctx))
-		}
+		err = s.unserved(ctx, h)
 		l.Machine.Cancel(now, &h.Acquisition)
 		h.Settle(err)
 	}
@@ -217,46 +206,28 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 	return nil, err
 }
 
+// unserved is the error of an acquisition whose wait has ended. The lock is held.
+func (s *Semaphore) unserved(ctx context.Context, h *holding) error {
+	switch asking := h.State() == client.Asking; {
+	case ctx.Err() == nil && asking:
+		return s.loop.Silent("acquire", s.loop.Now()-h.Came())
+	case ctx.Err() == nil:
+		return s.busy
+	case asking:
+		return s.loop.Unanswered("acquire", ended(ctx))
+	}
+	return s.inVain(ctx)
+}
+
 // Do runs f while holding a permit. f's context ends when ctx does or the
 // permit is lost. Do returns f's error as it is: an ErrBusy in it may be that of another
 // semaphore. If the permit was lost, an ErrLost is joined with f's error.
-func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error {
-	p, err := s.Acquire(ctx)
+func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error, options ...AcquireOption) error {
+	p, err := s.Acquire(ctx, options...)
 	if err != nil {
 		return err
 	}
 	return p.run(ctx, f)
-}
-
-// Drain takes whatever weight is free now as a single permit. With nothing
-// free, or somebody waiting, it fails with ErrBusy. What other clients
-// keep (see Options.Keep) is not free.
-func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
-	if err := s.loop.GiveBack(ctx, "drain"); err != nil {
-		return nil, err
-	}
-	for {
-		free, err := s.Available(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if free == 0 {
-			return nil, s.busy
-		}
-		// Somebody may have been quicker: then less is free, or nothing.
-		p, err := s.TryAcquireN(ctx, free)
-		var heavy *WeightError
-		if err == nil || !errors.Is(err, ErrBusy) && !errors.As(err, &heavy) {
-			return p, err
-		}
-		again, err := s.Available(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if again >= free { // free, yet refused: others wait for it
-			return nil, s.busy
-		}
-	}
 }
 
 // Resume takes up a permit that this or another process acquired, by its id,
