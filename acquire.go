@@ -101,13 +101,13 @@ type wish struct {
 // fold makes a wish of options. Its errors are *ArgumentErrors.
 func fold(wait bool, options []AcquireOption) (w wish, err error) {
 	w = wish{weight: 1, wait: wait}
-	names, named := int64(0), false
+	names := 0
 	for _, o := range options {
 		switch d := time.Duration(o.n); o.kind {
 		case weightOption:
 			w.weight = int(o.n)
 		case keyOption:
-			w.key, names, named = o.text, o.n, o.n > 0
+			w.key, names = o.text, int(o.n)
 		case labelOption:
 			w.label = o.text
 		case waitOption:
@@ -121,15 +121,13 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 	switch {
 	case w.weight < 1 || w.weight > MaxLimit:
 		return w, &ArgumentError{What: "weight", Value: w.weight, Want: fmt.Sprintf("1 … %d", MaxLimit)}
-	case names > 1:
-		return w, &ArgumentError{What: "key", Value: w.key, Want: fmt.Sprintf("one name, not %d", names)}
-	case named:
-		if err := validateKey(w.key); err != nil {
+	case names > 0:
+		if err := validateKey(w.key, names); err != nil {
 			return w, err
 		}
 	}
 	if w.label != "" {
-		if err := engine.ValidateText("label", w.label, MaxLabel); err != nil {
+		if err := engine.ValidateText("label", w.label, engine.MaxLabel); err != nil {
 			return w, err
 		}
 	}
@@ -137,4 +135,23 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 		return w, engine.ValidateRange("", "head start", w.headStart, 0, maxHeadStart)
 	}
 	return w, nil
+}
+
+// keyOf is the key of a path; "" without one. Its errors are *ArgumentErrors.
+func keyOf(path []string) (string, error) {
+	if len(path) == 0 {
+		return "", nil
+	}
+	return path[0], validateKey(path[0], len(path))
+}
+
+// validateKey says whether a path of so many names, of which this is the first, can be a key.
+func validateKey(name string, names int) error {
+	switch {
+	case names > 1:
+		return &ArgumentError{What: "key", Value: name, Want: fmt.Sprintf("one name, not %d", names)}
+	case name == "":
+		return &ArgumentError{What: "key", Value: name, Want: "a key that is not empty"}
+	}
+	return engine.ValidateText("key", name, engine.MaxKey)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/engine/memengine"
 )
 
@@ -33,7 +34,7 @@ func Example_errors() {
 			return err.Error()
 		}
 	}
-	fmt.Println(say(sem.AcquireN(context.Background(), 2)))
+	fmt.Println(say(sem.Acquire(context.Background(), sema.Weight(2))))
 	p, _ := sem.Acquire(context.Background())
 	fmt.Println(say(sem.TryAcquire(context.Background())))
 	_ = p.Release()
@@ -50,7 +51,7 @@ func Example_changingALimit() {
 	ctx, engine := context.Background(), memengine.New()
 	uses := func(limit int) {
 		sem, err := sema.New(engine, "github-api", limit, &sema.Options{Observer: sema.Observer{
-			LimitDiffers: func(d sema.LimitDiffers) { fmt.Println("wanted", d.Wanted, "stored", d.Stored) },
+			LimitDiffers: func(e sema.Event) { fmt.Println(e.Err) },
 		}})
 		if err != nil {
 			fmt.Println(err)
@@ -65,15 +66,15 @@ func Example_changingALimit() {
 	uses(50) // the next deployment
 
 	operator, _ := sema.Operate(engine, "github-api")
-	fmt.Println("an operator sets 10:", operator.SetLimit(ctx, 10))
+	fmt.Println("an operator sets 10:", operator.Set(ctx, sema.Rule{Limit: 10}))
 	uses(50)
-	fmt.Println("and takes that back:", operator.UnsetLimit(ctx))
+	fmt.Println("and takes that back:", operator.Unset(ctx))
 	uses(50)
 	// Output:
 	// limit 2 <nil>
 	// limit 50 <nil>
 	// an operator sets 10: <nil>
-	// wanted 50 stored 10
+	// sema: "github-api" has limit 10, not 50
 	// limit 10 <nil>
 	// and takes that back: <nil>
 	// limit 50 <nil>
@@ -105,7 +106,7 @@ func Example_choosingALease() {
 // Work runs under the permit's context, which ends before anybody else can hold the permit:
 // here because it takes longer than it may.
 func Example_trust() {
-	sem, err := sema.New(memengine.New(), "ledger", 1, &sema.Options{MaxHold: sema.MinLease})
+	sem, err := sema.New(memengine.New(), "ledger", 1, &sema.Options{MaxHold: engine.MinLease})
 	if err != nil {
 		fmt.Println(err)
 		return

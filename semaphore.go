@@ -3,6 +3,7 @@ package sema
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -134,9 +135,6 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, options []AcquireOpt
 	}
 	p := s.newPermit()
 	p.h.Key, p.h.Label, p.h.HeadStart = w.key, w.label, w.headStart
-	if s.options.NoteStack {
-		p.h.stack = noteStack()
-	}
 	if s.adapt != nil {
 		s.adapt.start()
 	}
@@ -180,7 +178,9 @@ func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, er
 	h, l := p.h, &s.loop
 	if l.Wait(within, &h.Waiter) && h.Err == nil && ctx.Err() == nil {
 		if f := s.options.Observer.Acquired; f != nil {
-			f(Acquired{About: h.about(), Token: h.Token(), Waited: max(0, h.GrantedAt()-h.Came())})
+			e := h.event()
+			e.Token, e.Waited = h.Token(), max(0, h.GrantedAt()-h.Came())
+			f(e)
 		}
 		return p, nil
 	}
@@ -201,7 +201,9 @@ func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, er
 	waited := max(0, now-h.Came()) // callers of one moment come a nanosecond apart
 	l.Start(now)                   // this caller's context has ended: another goroutine sends the rest
 	if f := s.options.Observer.Failed; f != nil {
-		f(Failed{About: h.about(), Waited: waited, Err: err})
+		e := h.event()
+		e.Waited, e.Err = waited, err
+		f(e)
 	}
 	return nil, err
 }
@@ -277,8 +279,8 @@ func (s *Semaphore) observe(e client.Event) func() {
 		if f == nil {
 			f = logLimit
 		}
-		told := LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit, WantedPerKey: s.options.PerKey, StoredPerKey: e.PerKey}
-		return func() { f(told) }
+		differs := s.limitError(e)
+		return func() { f(Event{Semaphore: s.name, Limit: e.Limit, Err: differs}) }
 	}
 	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
@@ -292,7 +294,8 @@ func (s *Semaphore) observe(e client.Event) func() {
 	case client.Queued:
 		h.queued = true
 		if f := o.Queued; f != nil {
-			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: max(0, s.loop.Now()-h.Came())}
+			told := h.event()
+			told.Ahead, told.Waited = e.Ahead, max(0, s.loop.Now()-h.Came())
 			return func() { f(told) }
 		}
 	case client.Lost:
@@ -300,30 +303,33 @@ func (s *Semaphore) observe(e client.Event) func() {
 		s.used = s.loop.Now()
 		h.end(err)
 		if f := o.Lost; f != nil {
-			told := Lost{About: h.about(), Token: h.Token(), Held: s.loop.Now() - h.GrantedAt(), Err: err}
+			told := h.event()
+			told.Token, told.Held, told.Err = h.Token(), s.loop.Now()-h.GrantedAt(), err
 			return func() { f(told) }
 		}
 	case client.AskFailed:
 		if f := o.RenewFailed; f != nil {
-			told := RenewFailed{About: h.about(), Err: s.loop.Named(operation(e.A), e.Err)}
+			told := h.event()
+			told.Err = s.loop.Named(operation(e.A), e.Err)
 			return func() { f(told) }
 		}
 	}
 	return nil
 }
 
-// logLimit is what happens if nobody wants to be told of LimitDiffers.
-func logLimit(e LimitDiffers) {
+// logLimit is the default of Observer.LimitDiffers.
+func logLimit(e Event) {
+	d, _ := errors.AsType[*LimitError](e.Err)
 	var perKey []any
-	if e.WantedPerKey != 0 || e.StoredPerKey != 0 {
-		perKey = []any{"given_per_key", e.WantedPerKey, "holds_per_key", e.StoredPerKey}
+	if d.WantedPerKey != 0 || d.StoredPerKey != 0 {
+		perKey = []any{"given_per_key", d.WantedPerKey, "holds_per_key", d.StoredPerKey}
 	}
 	slog.Warn("sema: another limit holds than this process was given; an operator set it, or another process did",
-		append([]any{"semaphore", e.Semaphore, "given", e.Wanted, "holds", e.Stored}, perKey...)...)
+		append([]any{"semaphore", e.Semaphore, "given", d.Wanted, "holds", d.Stored}, perKey...)...)
 }
 
 // callTimeout is how long a release waits for its answer.
-func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, MinLease/2) }
+func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, engine.MinLease/2) }
 
 // Close ends every wait with ErrClosed, ends the contexts of the permits still
 // held, and gives them back. That takes three seconds at most, or a lease if that is

@@ -24,7 +24,7 @@ import (
 // hold takes a permit of a key until the test ends.
 func hold(t *testing.T, s *sema.Semaphore, key string) {
 	t.Helper()
-	p, err := s.For(key).Acquire(t.Context())
+	p, err := s.Acquire(t.Context(), sema.For(key))
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = p.Release() })
 }
@@ -182,7 +182,7 @@ func operateKeys(t *testing.T, e engine.Engine) {
 
 	noted := len(audit)
 	for _, f := range []url.Values{
-		form("set-key", "x"), form("unset-key", "x"), form("set-key", "x", "key", "a\x00b"), form("set-key", "x", "key", strings.Repeat("k", sema.MaxKey+1)),
+		form("set-key", "x"), form("unset-key", "x"), form("set-key", "x", "key", "a\x00b"), form("set-key", "x", "key", strings.Repeat("k", engine.MaxKey+1)),
 		form("set-key", "x", "key", "a", "cap", "many"), form("set-key", "x", "key", "a", "share", "1.5"),
 		form("limit", "x", "limit", "3", "per_key", "-1"), form("limit", "x", "limit", "3", "per_key", "x"),
 	} {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"sema"
+	"sema/engine"
 	"sema/history"
 )
 
@@ -323,7 +323,7 @@ func changeText(c history.Change) string {
 			text += ", with " + capOf(*c.PerKey) + " per key"
 		}
 	case "set-key":
-		text = fmt.Sprintf("sets key %s to %s and a share of %d", c.Key, ownCap(c.Cap), cmp.Or(c.Share, sema.DefaultShare))
+		text = fmt.Sprintf("sets key %s to %s and a share of %d", c.Key, ownCap(c.Cap), cmp.Or(c.Share, engine.DefaultShare))
 	case "unset-key":
 		text = "unsets cap and share of key " + c.Key
 	case "paused", "unpaused":

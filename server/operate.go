@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -125,15 +126,16 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) erro
 		return err
 	}
 	a := access.Record{What: "limit", Limit: limit}
-	if q.PerKey == nil {
-		return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.SetLimit(ctx, limit) })
+	rule := sema.Rule{Limit: limit}
+	if q.PerKey != nil {
+		perKey := int(*q.PerKey)
+		if err := engine.ValidateRange("", "per_key", perKey, 0, sema.MaxLimit); err != nil {
+			return err
+		}
+		a.PerKey = &perKey
+		rule.PerKey = cmp.Or(perKey, sema.MaxLimit)
 	}
-	perKey := int(*q.PerKey)
-	if err := engine.ValidateRange("", "per_key", perKey, 0, sema.MaxLimit); err != nil {
-		return err
-	}
-	a.PerKey = &perKey
-	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.SetLimits(ctx, limit, perKey) })
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule) })
 }
 
 // setKey gives a key a rule of its own.
@@ -145,15 +147,15 @@ func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *Who) error 
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
 	}
-	rule := sema.KeyRule{Cap: int(q.Cap), Share: int(q.Share)}
-	a := access.Record{What: "set-key", Key: r.PathValue("key"), Cap: rule.Cap, Share: rule.Share}
-	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.SetKey(ctx, a.Key, rule) })
+	rule := sema.Rule{Limit: int(q.Cap), Share: int(q.Share)}
+	a := access.Record{What: "set-key", Key: r.PathValue("key"), Cap: rule.Limit, Share: rule.Share}
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule, a.Key) })
 }
 
 // unsetKey ends the rule of a key.
 func (s *Server) unsetKey(w http.ResponseWriter, r *http.Request, who *Who) error {
 	a := access.Record{What: "unset-key", Key: r.PathValue("key")}
-	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.UnsetKey(ctx, a.Key) })
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx, a.Key) })
 }
 
 // operation is a route that does something to a semaphore.

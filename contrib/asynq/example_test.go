@@ -17,7 +17,7 @@ import (
 func ExampleNew() {
 	sem, err := sema.New(memengine.New(), "tasks", 20, &sema.Options{PerKey: 5})
 	if err == nil {
-		err = sem.For("report").Set(context.Background(), sema.KeyRule{Cap: 2})
+		err = sem.For("report").Set(context.Background(), sema.Rule{Limit: 2})
 	}
 	if err != nil {
 		fmt.Println(err)

@@ -163,7 +163,7 @@ func TestRedisIsKilled(t *testing.T) {
 				c.limit.AnswerWithin = 3 * time.Second // a machine that stands still is no outage
 				c.limit.Acquire = func(ctx context.Context, _ string, n int) (semagrpc.Permit, error) {
 					asked.Add(1)
-					return sem.AcquireN(ctx, n)
+					return sem.Acquire(ctx, sema.Weight(n))
 				}
 				c.limit.Observer.EngineFailed = func(semagrpc.EngineFailed) { failures.Add(1) }
 				l, err := semagrpc.New(c.limit)

@@ -50,11 +50,12 @@ type Limit struct {
 	// Keys limits the calls of each key.
 	Keys *sema.Keys
 
-	// Acquire takes a call's permit of weight n, for what neither of them does: spans,
-	// or a semaphore of the call's own. It waits until ctx ends; with NoWait it must not
-	// wait. On an error nothing is held. It may be called in the background as well,
+	// Acquire takes a call's permit, for what neither of them does: spans,
+	// or a semaphore of the call's own. The options are for that semaphore: the call's weight, how
+	// long the engine may say nothing, and with NoWait that the call does not wait. Acquire
+	// waits until ctx ends. On an error nothing is held. It may be called in the background as well,
 	// with the values of a call's context, to learn whether an engine that was away is back.
-	Acquire func(ctx context.Context, key string, n int) (Permit, error)
+	Acquire func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error)
 
 	// Key is a call's key: its tenant, its host. Default: method, the full name such as
 	// /service/method, is the key for Keys and Acquire; a call has none for Semaphore.
@@ -175,8 +176,14 @@ func (l *Limiter) enter(ctx context.Context, method string, request any) (*admit
 	n := l.limit.Weight(ctx, method, request)
 	var err error
 	a.permit, err = l.gate.Enter(ctx, l.options(), gate.Asking{
-		Name:    a.key,
-		Acquire: func(ctx context.Context) (gate.Permit, error) { return l.limit.Acquire(ctx, a.key, n) },
+		Name: a.key,
+		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
+			options = append(options, sema.Weight(n))
+			if l.limit.Wait == NoWait {
+				options = append(options, sema.WaitAtMost(0))
+			}
+			return l.limit.Acquire(ctx, a.key, options...)
+		},
 		Failed: func(f gate.Failed) {
 			if tell := l.limit.Observer.EngineFailed; tell != nil {
 				tell(EngineFailed{method, a.key, f.Err, f.Admitted, f.Local})
@@ -214,28 +221,21 @@ func overloads(err error) bool {
 }
 
 // acquire is the Acquire of Semaphore and Keys.
-func (l Limit) acquire() func(ctx context.Context, key string, n int) (Permit, error) {
-	s, k, try := l.Semaphore, l.Keys, l.Wait == NoWait
+func (l Limit) acquire() func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error) {
+	s, k := l.Semaphore, l.Keys
 	switch {
-	case k != nil && try:
-		return permits(k.TryAcquireN)
 	case k != nil:
-		return permits(k.AcquireN)
-	case l.Key != nil && try:
-		return permits(func(ctx context.Context, key string, n int) (*sema.Permit, error) {
-			return s.For(key).TryAcquireN(ctx, n)
-		})
+		return func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error) {
+			return k.Acquire(ctx, key, options...)
+		}
 	case l.Key != nil:
-		return permits(func(ctx context.Context, key string, n int) (*sema.Permit, error) { return s.For(key).AcquireN(ctx, n) })
-	case try:
-		return permits(func(ctx context.Context, _ string, n int) (*sema.Permit, error) { return s.TryAcquireN(ctx, n) })
+		return func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error) {
+			return s.Acquire(ctx, append(options, sema.For(key))...)
+		}
 	}
-	return permits(func(ctx context.Context, _ string, n int) (*sema.Permit, error) { return s.AcquireN(ctx, n) })
-}
-
-// permits is acquire for all kinds of permits.
-func permits(acquire func(ctx context.Context, key string, n int) (*sema.Permit, error)) func(ctx context.Context, key string, n int) (Permit, error) {
-	return func(ctx context.Context, key string, n int) (Permit, error) { return acquire(ctx, key, n) }
+	return func(ctx context.Context, _ string, options ...sema.AcquireOption) (Permit, error) {
+		return s.Acquire(ctx, options...)
+	}
 }
 
 // failure is an error of sema with the status that a call fails with.

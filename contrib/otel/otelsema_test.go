@@ -162,7 +162,7 @@ func TestNamesAreBounded(t *testing.T) {
 	x := newSDK(t) // two names
 	o := x.telemetry.Observer()
 	for _, name := range []string{"a", "b", "c", "d", "a"} {
-		o.Acquired(sema.Acquired{About: sema.About{Semaphore: name}})
+		o.Acquired(sema.Event{Semaphore: name})
 	}
 	for name, want := range map[string]int64{"a": 2, "b": 1, metrics.Other: 2} {
 		if got := x.sum(metrics.Acquires, attribute.String("sema.name", name), attribute.String("result", "acquired")); got != want {

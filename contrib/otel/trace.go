@@ -19,8 +19,8 @@ const (
 	SpanHold    = "sema.hold"    // from the permit to its release
 )
 
-// The attributes of spans beside metrics.LabelName. The last two are of
-// SpanHold, by which operators find the permit.
+// The attributes of spans beside metrics.LabelName. A failed acquisition has no weight. The last two
+// are of SpanHold, by which operators find the permit.
 const (
 	AttributeWeight = "sema.permit.weight"
 	AttributeKey    = "sema.key"
@@ -36,66 +36,69 @@ type Permit struct {
 	hold *hold
 }
 
-// Acquire is AcquireN of the Semaphore, with a span for the wait, and one for
+// Acquire is that of the Semaphore, with a span for the wait, and one for
 // the hold. Both are children of ctx's span.
-func (t *Telemetry) Acquire(ctx context.Context, s *sema.Semaphore, n int) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), "", n, s.AcquireN)
+func (t *Telemetry) Acquire(ctx context.Context, s *sema.Semaphore, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), "", s.Acquire, options)
 }
 
-// TryAcquire is TryAcquireN of the Semaphore, with the same spans.
-func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, n int) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), "", n, s.TryAcquireN)
+// TryAcquire is that of the Semaphore, with the same spans.
+func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), "", s.TryAcquire, options)
 }
 
-// AcquireFor is AcquireN of one of the keys that share the Semaphore, with the same
+// AcquireFor is Acquire for one of the keys that share the Semaphore, with the same
 // spans. Both have the key as AttributeKey.
-func (t *Telemetry) AcquireFor(ctx context.Context, s *sema.Semaphore, key string, n int) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, n, s.For(key).AcquireN)
+func (t *Telemetry) AcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), key, s.Acquire, append(options, sema.For(key)))
 }
 
-// TryAcquireFor is TryAcquireN of a key, with the same spans as AcquireFor.
-func (t *Telemetry) TryAcquireFor(ctx context.Context, s *sema.Semaphore, key string, n int) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, n, s.For(key).TryAcquireN)
+// TryAcquireFor is TryAcquire for a key, with the same spans as AcquireFor.
+func (t *Telemetry) TryAcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), key, s.TryAcquire, append(options, sema.For(key)))
 }
 
-// AcquireKey is AcquireN of the Keys, with the same spans. Their name is that of the
+// AcquireKey is Acquire of the Keys, with the same spans. Their name is that of the
 // key's semaphore.
-func (t *Telemetry) AcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*Permit, error) {
-	return t.acquireKey(ctx, k, key, n, k.AcquireN)
+func (t *Telemetry) AcquireKey(ctx context.Context, k *sema.Keys, key string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquireKey(ctx, k, key, k.Acquire, options)
 }
 
-// TryAcquireKey is TryAcquireN of the Keys, with the same spans as AcquireKey.
-func (t *Telemetry) TryAcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*Permit, error) {
-	return t.acquireKey(ctx, k, key, n, k.TryAcquireN)
+// TryAcquireKey is TryAcquire of the Keys, with the same spans as AcquireKey.
+func (t *Telemetry) TryAcquireKey(ctx context.Context, k *sema.Keys, key string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquireKey(ctx, k, key, k.TryAcquire, options)
 }
 
-func (t *Telemetry) acquireKey(ctx context.Context, k *sema.Keys, key string, n int, take func(context.Context, string, int) (*sema.Permit, error)) (*Permit, error) {
+func (t *Telemetry) acquireKey(ctx context.Context, k *sema.Keys, key string, take func(context.Context, string, ...sema.AcquireOption) (*sema.Permit, error), options []sema.AcquireOption) (*Permit, error) {
 	name, err := k.Name(key)
 	if err != nil {
 		return nil, err
 	}
-	return t.acquire(ctx, name, "", n, func(ctx context.Context, n int) (*sema.Permit, error) { return take(ctx, key, n) })
+	return t.acquire(ctx, name, "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
+		return take(ctx, key, options...)
+	}, options)
 }
 
 // acquire takes a permit, with its spans.
-func (t *Telemetry) acquire(ctx context.Context, name, key string, n int, take func(context.Context, int) (*sema.Permit, error)) (*Permit, error) {
-	about := []attribute.KeyValue{attribute.String(metrics.LabelName, name), attribute.Int(AttributeWeight, n)}
+func (t *Telemetry) acquire(ctx context.Context, name, key string, take func(context.Context, ...sema.AcquireOption) (*sema.Permit, error), options []sema.AcquireOption) (*Permit, error) {
+	about := []attribute.KeyValue{attribute.String(metrics.LabelName, name)}
 	if key != "" {
 		about = append(about, attribute.String(AttributeKey, key))
 	}
 	common := trace.WithAttributes(about...)
 	waiting, wait := t.tracer.Start(ctx, SpanAcquire, common)
-	p, err := take(waiting, n)
+	p, err := take(waiting, options...)
 	wait.SetAttributes(attribute.String(AttributeResult, metrics.ResultOf(err)))
 	if err != nil {
 		wait.SetStatus(codes.Error, err.Error())
-	}
-	wait.End()
-	if err != nil {
+		wait.End()
 		return nil, err
 	}
+	weight := attribute.Int(AttributeWeight, p.Weight())
+	wait.SetAttributes(weight)
+	wait.End()
 	_, span := t.tracer.Start(ctx, SpanHold, common, trace.WithAttributes(
-		attribute.String(AttributePermit, p.ID()), attribute.Int64(AttributeToken, p.Token())))
+		weight, attribute.String(AttributePermit, p.ID()), attribute.Int64(AttributeToken, p.Token())))
 	return &Permit{p, &hold{span: span}}, nil
 }
 
@@ -128,8 +131,8 @@ func (h *hold) over(err error) error {
 
 // Do is Do of the Semaphore, with the same spans as Acquire. An error of f's is
 // not one of the hold.
-func (t *Telemetry) Do(ctx context.Context, s *sema.Semaphore, f func(context.Context) error) error {
-	p, err := t.Acquire(ctx, s, 1)
+func (t *Telemetry) Do(ctx context.Context, s *sema.Semaphore, f func(context.Context) error, options ...sema.AcquireOption) error {
+	p, err := t.Acquire(ctx, s, options...)
 	if err != nil {
 		return err
 	}

@@ -126,16 +126,16 @@ func (l *Limiter) patience(ctx context.Context) time.Duration {
 
 func (l *Limiter) take(ctx context.Context, j Job) (*sema.Permit, error) {
 	if s := l.limit.Semaphore; s != nil {
-		return s.For(j.Key).AcquireN(ctx, j.Weight)
+		return s.Acquire(ctx, sema.For(j.Key), sema.Weight(j.Weight))
 	}
-	return l.limit.Keys.AcquireN(ctx, j.Key, j.Weight)
+	return l.limit.Keys.Acquire(ctx, j.Key, sema.Weight(j.Weight))
 }
 
 func (l *Limiter) try(ctx context.Context, j Job) (*sema.Permit, error) {
 	if s := l.limit.Semaphore; s != nil {
-		return s.For(j.Key).TryAcquireN(ctx, j.Weight)
+		return s.TryAcquire(ctx, sema.For(j.Key), sema.Weight(j.Weight))
 	}
-	return l.limit.Keys.TryAcquireN(ctx, j.Key, j.Weight)
+	return l.limit.Keys.TryAcquire(ctx, j.Key, sema.Weight(j.Weight))
 }
 
 // explain is what a job ends with that has no permit: it is postponed if there may

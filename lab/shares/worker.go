@@ -48,7 +48,7 @@ func (w World) rules(ctx context.Context, url string) error {
 	sem, err := sema.New(e, w.Name, w.Limit, &sema.Options{PerKey: w.PerKey})
 	for _, t := range w.Tenants {
 		if err == nil && w.Order == Shares && (t.Share != 0 || t.Cap != 0) {
-			err = sem.For(t.Key).Set(ctx, sema.KeyRule{Share: t.Share, Cap: t.Cap})
+			err = sem.For(t.Key).Set(ctx, sema.Rule{Share: t.Share, Limit: t.Cap})
 		}
 	}
 	if sem != nil {
@@ -98,7 +98,7 @@ func work(j job) error {
 }
 
 // note is told that a permit waits.
-func (w *worker) note(q sema.Queued) {
+func (w *worker) note(q sema.Event) {
 	at := history.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +194,7 @@ func (w *worker) caller(ctx context.Context, t Tenant, r *rand.Rand) error {
 func (w *worker) acquire(ctx context.Context, key string, weight int) (*sema.Permit, func() error, error) {
 	switch w.Order {
 	case Shares:
-		p, err := w.sem.For(key).AcquireN(ctx, weight)
+		p, err := w.sem.Acquire(ctx, sema.For(key), sema.Weight(weight))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -204,13 +204,13 @@ func (w *worker) acquire(ctx context.Context, key string, weight int) (*sema.Per
 		if err != nil {
 			return nil, nil, err
 		}
-		p, err := w.sem.AcquireN(ctx, weight)
+		p, err := w.sem.Acquire(ctx, sema.Weight(weight))
 		if err != nil {
 			return nil, nil, errors.Join(err, own.Release())
 		}
 		return p, func() error { return errors.Join(p.Release(), own.Release()) }, nil
 	default:
-		p, err := w.sem.AcquireN(ctx, weight)
+		p, err := w.sem.Acquire(ctx, sema.Weight(weight))
 		if err != nil {
 			return nil, nil, err
 		}

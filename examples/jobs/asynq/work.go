@@ -34,7 +34,7 @@ func work(rdb redis.UniversalClient, mux *asynq.ServeMux) (stop func(), err erro
 		_ = engine.Close()
 	}
 	for name, most := range limits {
-		if err := sem.For(name).Set(context.Background(), sema.KeyRule{Cap: most}); err != nil {
+		if err := sem.For(name).Set(context.Background(), sema.Rule{Limit: most}); err != nil {
 			letGo()
 			return nil, err
 		}

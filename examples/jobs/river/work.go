@@ -37,7 +37,7 @@ func work(ctx context.Context, rdb redis.UniversalClient, pool *pgxpool.Pool, wo
 		_ = engine.Close()
 	}
 	for name, most := range limits {
-		if err := sem.For(name).Set(ctx, sema.KeyRule{Cap: most}); err != nil {
+		if err := sem.For(name).Set(ctx, sema.Rule{Limit: most}); err != nil {
 			letGo()
 			return nil, err
 		}

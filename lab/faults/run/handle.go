@@ -145,7 +145,7 @@ func held(p permit) int64 {
 
 // queued takes in that some acquisition waits: the one that came so long ago. If
 // several did, none is noted.
-func (h *handle) queued(q sema.Queued) {
+func (h *handle) queued(q sema.Event) {
 	now := history.Now()
 	came := now - int64(q.Waited)
 	h.mu.Lock()
@@ -168,7 +168,7 @@ func (h *handle) queued(q sema.Queued) {
 }
 
 // lost takes in that a permit is not held any more.
-func (h *handle) lost(l sema.Lost) {
+func (h *handle) lost(l sema.Event) {
 	e := history.Event{At: history.Now(), Kind: history.Lost, Sem: h.sem}
 	e.Error, e.Text = classify(l.Err)
 	h.mu.Lock()
