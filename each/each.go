@@ -1,196 +1,161 @@
-package sema
+// Package each limits each of many names by itself: one call at a time for each host, two for
+// each API key.
+//
+//	hosts, err := each.New(engine, "hosts", 1, nil)
+//	err = hosts.Do(ctx, "example.org", func(ctx context.Context) error { return call(ctx) })
+//
+// A name's semaphore is made when it is first needed. If the names share a limit as well ("two
+// per tenant, twenty in all"), use one sema.Semaphore with sema.Options.PerKey and sema.For.
+package each
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
-	"sema/engine"
+	"sema"
 )
 
-// keySeparator stands between prefix and key in a semaphore's name. No prefix
-// has one, so that no two pairs of prefix and key make the same name.
-const keySeparator = "/"
+// separator stands between a prefix and a name. No prefix contains it, so no two pairs of prefix
+// and name make the same semaphore.
+const separator = "/"
 
-// ErrTooManyKeys: a further key would need a handle more than KeysOptions.Open,
-// and all are in use. It is an ErrBusy.
-var ErrTooManyKeys = fmt.Errorf("%w: too many keys in use at once", ErrBusy)
+// ErrTooMany: a further name would need one more open Semaphore than Options.Open, and all are
+// in use. It is a sema.ErrBusy. Nothing is held.
+var ErrTooMany = fmt.Errorf("%w: too many names in use at once", sema.ErrBusy)
 
-// KeysOptions of a Keys. The zero value of each field is its default.
-type KeysOptions struct {
-	// Options of each key's Semaphore. The Observer is told of all: prefix/key is the
-	// Semaphore that it is told of a key's.
-	Options Options
+// Options of a Group. The zero value of each field is its default.
+type Options struct {
+	// Semaphore has the options of each name's Semaphore. Its Observer is told of all names.
+	Semaphore sema.Options
 
-	// LimitOf is the limit of a key, 1 … MaxLimit, and 0 for the one given to NewKeys.
-	// It is called when the key's Semaphore is opened: another limit counts when the
-	// key was idle for Idle. It must not block. Default: all have that given to NewKeys.
-	LimitOf func(key string) int
+	// LimitOf is the limit of a name, 1 … sema.MaxLimit; 0 means the one given to New. It is
+	// called when the name's Semaphore is opened, so a new answer counts after the name
+	// was unused for Idle. It must not block, or call the Group. Default: all names have the
+	// limit given to New.
+	LimitOf func(name string) int
 
-	// Open is how many keys' Semaphores may be open at once. One that is not in
-	// use is closed for another; with all in use, a further key fails with
-	// ErrTooManyKeys. At least 1. Default 1000.
+	// Open is how many Semaphores may be open at once, at least 1. Default 1000. A name
+	// beyond that takes the place of the one that is unused for longest. If all are in use, it
+	// fails with ErrTooMany. Each takes a few kilobytes.
 	Open int
 
-	// Idle is how long a Semaphore that is not in use stays open. At least a
-	// millisecond. Default: a minute.
+	// Idle is how long an unused Semaphore stays open, at least 1 ms. Default: 1 min.
 	Idle time.Duration
 }
 
-// Keys is one limit for each key: tenant, host, API key, each apart from all others. The
-// semaphores are made on demand, and shared with every other client of the same engine and
-// prefix. It is safe for concurrent use.
+// Group has one limit for each name. Its names are shared with every other client of the same
+// engine and prefix. It is safe for concurrent use.
 //
-// Where the keys share a limit as well ("two per tenant, twenty in all"), a single
-// Semaphore with Options.PerKey is for them; see Semaphore.For.
-type Keys struct {
-	engine  Engine
+// The semaphore of a name is called prefix/name; operators see it so. Names are compared byte by
+// byte: lower-case hosts before. Hash a name that is a secret, such as an API key. A name has at
+// least one byte, and is UTF-8 without control characters. With prefix and slash it has at
+// most 255 bytes. The methods fail with a *sema.ArgumentError on another name.
+//
+// While a permit of a name is held or waited for, the name's Semaphore stays open.
+type Group struct {
+	engine  sema.Engine
 	prefix  string
 	limit   int
-	options KeysOptions
-	handles handles
+	options Options
+
+	mu      sync.Mutex
+	open    map[string]*handle // by name
+	order   list.List          // of the same: the one first that was asked for least recently
+	timer   *time.Timer        // runs sweep; armed while something is open
+	leaving int                // handles that are being closed
+	room    chan struct{}      // closed, and replaced, when one of them is
+	left    sync.WaitGroup     // the same, for Close
+	closed  bool
+	err     error // the first one of closing a handle
 }
 
-// NewKeys prepares semaphores called prefix/key, each limited to limit. The prefix has 1 … 253 bytes of
-// UTF-8, without control characters and without a slash. It does no I/O, so it
-// fails only on values out of range, with an *ArgumentError. A nil options means
-// the defaults.
-func NewKeys(e Engine, prefix string, limit int, options *KeysOptions) (*Keys, error) {
-	k := &Keys{engine: e, prefix: prefix, limit: limit}
+// New prepares semaphores called prefix/name, each limited to limit. The prefix has 1 … 253 bytes of
+// UTF-8, without control characters and without a slash. New does no I/O. It fails with a
+// *sema.ArgumentError on a value out of range. A nil options means the defaults.
+func New(e sema.Engine, prefix string, limit int, options *Options) (*Group, error) {
+	g := &Group{engine: e, prefix: prefix, limit: limit, open: map[string]*handle{}, room: make(chan struct{})}
 	if options != nil {
-		k.options = *options
+		g.options = *options
 	}
-	if k.options.Open == 0 {
-		k.options.Open = 1000
+	g.options.Open = cmp.Or(g.options.Open, 1000)
+	g.options.Idle = cmp.Or(g.options.Idle, time.Minute)
+	refused := func(what string, value any, want string) (*Group, error) {
+		return nil, &sema.ArgumentError{Package: "each", What: what, Value: value, Want: want}
 	}
-	if k.options.Idle == 0 {
-		k.options.Idle = time.Minute
+	switch o := g.options; {
+	case prefix == "":
+		return refused("prefix", prefix, "a prefix that is not empty")
+	case strings.Contains(prefix, separator):
+		return refused("prefix", prefix, "no slash, which begins the name")
+	case o.Open < 1:
+		return refused("Open", o.Open, "at least 1")
+	case o.Idle < time.Millisecond:
+		return refused("Idle", o.Idle, "at least 1ms")
 	}
-	if err := k.validate(); err != nil {
+	probe, err := g.semaphore("x", limit) // it refuses the same values as those to come
+	if err != nil {
 		return nil, err
 	}
-	k.handles.most, k.handles.idleFor = k.options.Open, k.options.Idle
-	k.handles.make = func(name string) (*Semaphore, error) {
-		return New(e, name, k.limitOf(strings.TrimPrefix(name, prefix+keySeparator)), &k.options.Options)
-	}
-	return k, nil
+	_ = probe.Close()
+	return g, nil
 }
 
-func (k *Keys) limitOf(key string) int {
-	if f := k.options.LimitOf; f != nil {
-		return cmp.Or(f(key), k.limit)
+// Acquire waits for a permit of the name, as sema.Semaphore.Acquire does, with the same errors.
+// If Options.Open names are in use it fails with ErrTooMany at once. If as many again are being
+// closed, it waits for one of them as long as it waits for an engine that does not answer, and
+// fails with sema.ErrEngine.
+func (g *Group) Acquire(ctx context.Context, name string, options ...sema.AcquireOption) (*sema.Permit, error) {
+	h, err := g.use(ctx, name, options)
+	if err != nil {
+		return nil, err
 	}
-	return k.limit
+	defer g.done(h)
+	return h.sem.Acquire(ctx, options...)
 }
 
-func (k *Keys) validate() error {
-	if err := engine.Validate("", k.engine); err != nil {
+// TryAcquire takes a permit of the name if one is free now, as sema.Semaphore.TryAcquire does,
+// and fails with sema.ErrBusy otherwise. It fails like Acquire if too many names are in use.
+func (g *Group) TryAcquire(ctx context.Context, name string, options ...sema.AcquireOption) (*sema.Permit, error) {
+	h, err := g.use(ctx, name, options)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(h)
+	return h.sem.TryAcquire(ctx, options...)
+}
+
+// Do runs f while holding a permit of the name, as sema.Semaphore.Do does. It fails like Acquire,
+// and returns f's error as it is.
+func (g *Group) Do(ctx context.Context, name string, f func(context.Context) error, options ...sema.AcquireOption) error {
+	h, err := g.use(ctx, name, options)
+	if err != nil {
 		return err
 	}
-	switch longest := MaxName - len(keySeparator) - 1; {
-	case k.prefix == "":
-		return &ArgumentError{What: "prefix", Value: k.prefix, Want: "a prefix that is not empty"}
-	case strings.Contains(k.prefix, keySeparator):
-		return &ArgumentError{What: "prefix", Value: k.prefix, Want: "no slash, which begins the key"}
-	case k.options.Open < 1:
-		return &ArgumentError{What: "number of open keys", Value: k.options.Open, Want: "at least 1"}
-	case k.options.Idle < time.Millisecond:
-		return &ArgumentError{What: "idle time", Value: k.options.Idle, Want: "at least 1ms"}
-	default:
-		if err := engine.ValidateText("prefix", k.prefix, longest); err != nil {
-			return err
+	defer g.done(h)
+	return h.sem.Do(ctx, f, options...)
+}
+
+// Close closes the Semaphores of all names at once: waits end with sema.ErrClosed, and permits
+// still held are given back. That takes three seconds at most. Further calls fail with
+// sema.ErrClosed; closing again changes nothing.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	if !g.closed {
+		g.closed = true
+		if g.timer != nil {
+			g.timer.Stop()
 		}
-		if err := engine.ValidateLimit(k.limit); err != nil {
-			return err
+		for _, h := range g.open {
+			g.leave(h)
 		}
-		return k.options.Options.withDefaults().validate()
+		g.tell()
 	}
+	g.mu.Unlock()
+	g.left.Wait()
+	return g.err
 }
-
-// Name is the name of a key's semaphore: the prefix, a slash, and the key as it
-// is. Keys are compared byte by byte: lower-case what means the same, such as
-// hosts. A key has at least one byte and no more than make a name of MaxName, of
-// UTF-8 without control characters; otherwise it fails with an *ArgumentError.
-// Operators see names: a key that is a secret is better hashed.
-func (k *Keys) Name(key string) (string, error) {
-	if key == "" {
-		return "", &ArgumentError{What: "key", Value: key, Want: "a key that is not empty"}
-	}
-	if err := engine.ValidateText("key", key, MaxName-len(k.prefix)-len(keySeparator)); err != nil {
-		return "", err
-	}
-	return k.prefix + keySeparator + key, nil
-}
-
-// Acquire is AcquireN with weight 1.
-func (k *Keys) Acquire(ctx context.Context, key string) (*Permit, error) {
-	return k.acquire(ctx, key, 1, true)
-}
-
-// AcquireN waits until weight n is free for the key, and takes it. It is
-// Semaphore.AcquireN, and fails as that does, with nothing held; with ErrTooManyKeys at
-// once if the key has no handle and there can be no more; and with an *ArgumentError on a
-// key that Name refuses, or a limit of LimitOf that is out of range.
-func (k *Keys) AcquireN(ctx context.Context, key string, n int) (*Permit, error) {
-	return k.acquire(ctx, key, n, true)
-}
-
-// TryAcquire is TryAcquireN with weight 1.
-func (k *Keys) TryAcquire(ctx context.Context, key string) (*Permit, error) {
-	return k.acquire(ctx, key, 1, false)
-}
-
-// TryAcquireN takes weight n if it is free now for the key, and fails
-// with ErrBusy otherwise.
-func (k *Keys) TryAcquireN(ctx context.Context, key string, n int) (*Permit, error) {
-	return k.acquire(ctx, key, n, false)
-}
-
-func (k *Keys) acquire(ctx context.Context, key string, n int, wait bool) (*Permit, error) {
-	name, err := k.Name(key)
-	if err != nil {
-		return nil, err
-	}
-	h, err := k.handles.use(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer k.handles.done(h)
-	return h.sem.acquire(ctx, "", n, wait)
-}
-
-// Do runs f while holding a permit of the key, as Semaphore.Do does.
-func (k *Keys) Do(ctx context.Context, key string, f func(context.Context) error) error {
-	p, err := k.Acquire(ctx, key)
-	if err != nil {
-		return err
-	}
-	return p.run(ctx, f)
-}
-
-// Use calls f with the key's Semaphore, to look at it or to drain it. It
-// stays open until f returns. Use fails with f's error, and as AcquireN does on a
-// key that cannot be used.
-func (k *Keys) Use(key string, f func(*Semaphore) error) error {
-	name, err := k.Name(key)
-	if err != nil {
-		return err
-	}
-	h, err := k.handles.use(context.Background(), name)
-	if err != nil {
-		return err
-	}
-	defer k.handles.done(h)
-	return f(h.sem)
-}
-
-// Len is how many keys' Semaphores are open, in use or idle.
-func (k *Keys) Len() int { return k.handles.len() }
-
-// Close closes the Semaphores of all keys, as Semaphore.Close does, all at once: waits
-// end with ErrClosed, and permits still held are given back. That takes three seconds at
-// most, however many keys there are. Further calls fail with ErrClosed; closing again does
-// nothing.
-func (k *Keys) Close() error { return k.handles.close() }

@@ -1,4 +1,4 @@
-package sema_test
+package each_test
 
 import (
 	"fmt"
@@ -6,66 +6,59 @@ import (
 	"testing"
 
 	"sema"
+	"sema/each"
 	"sema/engine/memengine"
 )
 
-// What a permit of a key costs beside a plain one, in memory: the engine's part is
-// the same for each call.
-func BenchmarkKeys(b *testing.B) {
+// What a permit of a name costs beside a plain one and one of a key, in memory: the engine's
+// part is the same for each call.
+func BenchmarkGroup(b *testing.B) {
 	e := memengine.New()
 	s, err := sema.New(e, "plain", 1, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Run("Semaphore", func(b *testing.B) {
-		for b.Loop() {
-			p, err := s.Acquire(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
-			_ = p.Release()
-		}
-	})
-	b.Run("Key", func(b *testing.B) {
-		for b.Loop() {
-			p, err := s.For("a").Acquire(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
-			_ = p.Release()
-		}
-	})
-	k, err := sema.NewKeys(e, "keys", 1, nil)
+	g, err := each.New(e, "names", 1, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Run("Keys", func(b *testing.B) {
-		for b.Loop() {
-			p, err := k.Acquire(b.Context(), "a")
-			if err != nil {
-				b.Fatal(err)
+	for _, kind := range []struct {
+		name    string
+		acquire func() (*sema.Permit, error)
+	}{
+		{"Semaphore", func() (*sema.Permit, error) { return s.Acquire(b.Context()) }},
+		{"For", func() (*sema.Permit, error) { return s.Acquire(b.Context(), sema.For("a")) }},
+		{"Group", func() (*sema.Permit, error) { return g.Acquire(b.Context(), "a") }},
+		{"Group and Weight", func() (*sema.Permit, error) { return g.Acquire(b.Context(), "a", sema.Weight(1)) }},
+	} {
+		b.Run(kind.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p, err := kind.acquire()
+				if err != nil {
+					b.Fatal(err)
+				}
+				_ = p.Release()
 			}
-			_ = p.Release()
-		}
-	})
-	_ = k.Close()
+		})
+	}
+	_ = g.Close()
 	_ = s.Close()
 }
 
-// What a key that is open and idle keeps of this process's memory.
-func BenchmarkIdleKeys(b *testing.B) {
-	const keys = 10_000
+// What a name that is open and idle keeps of this process's memory.
+func BenchmarkIdleNames(b *testing.B) {
+	const names = 10_000
 	for b.Loop() {
 		var before, after runtime.MemStats
-		e := memengine.New()
-		k, err := sema.NewKeys(e, "idle", 1, &sema.KeysOptions{Open: keys})
+		g, err := each.New(memengine.New(), "idle", 1, &each.Options{Open: names})
 		if err != nil {
 			b.Fatal(err)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		for i := range keys {
-			p, err := k.Acquire(b.Context(), fmt.Sprint(i))
+		for i := range names {
+			p, err := g.Acquire(b.Context(), fmt.Sprint(i))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -73,7 +66,7 @@ func BenchmarkIdleKeys(b *testing.B) {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/keys, "B/key")
-		_ = k.Close()
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/names, "B/name")
+		_ = g.Close()
 	}
 }

@@ -1,11 +1,11 @@
-package sema_test
+package each_test
 
 import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,178 +13,166 @@ import (
 	"pgregory.net/rapid"
 
 	"sema"
+	"sema/each"
+	"sema/engine"
 	"sema/engine/memengine"
+	"sema/engine/redisengine"
+	"sema/internal/class"
 	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
 
-func newKeys(t *testing.T, e sema.Engine, limit int, o *sema.KeysOptions) *sema.Keys {
+func newGroup(t *testing.T, e sema.Engine, limit int, o *each.Options) *each.Group {
 	t.Helper()
-	k, err := sema.NewKeys(e, "tenants", limit, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = k.Close() })
-	return k
+	g, err := each.New(e, "tenants", limit, o)
+	expect.OK(t, err)
+	t.Cleanup(func() { _ = g.Close() })
+	return g
 }
 
-func acquireKey(t *testing.T, k *sema.Keys, key string) *sema.Permit {
+func acquire(t *testing.T, g *each.Group, name string) *sema.Permit {
 	t.Helper()
-	p, err := k.Acquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, err := g.Acquire(t.Context(), name)
+	expect.OK(t, err)
 	t.Cleanup(func() { runtime.KeepAlive(p) }) // lest it is found unreleased
 	return p
 }
 
-func TestKeysHaveNamesOfTheirOwn(t *testing.T) {
-	e := memengine.New()
+// Two pairs of prefix and name that made the same semaphore would wait for each other.
+func TestNamesHaveSemaphoresOfTheirOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		e := memengine.New()
 		text := rapid.StringOfN(rapid.SampledFrom([]rune("a/b: é")), 1, 6, -1)
-		names := map[string][2]string{}
+		taken := map[[2]string]bool{}
 		for range 20 {
-			prefix, key := text.Draw(t, "prefix"), text.Draw(t, "key")
-			k, err := sema.NewKeys(e, prefix, 1, nil)
+			prefix, name := text.Draw(t, "prefix"), text.Draw(t, "name")
+			g, err := each.New(e, prefix, 1, nil)
 			if (err != nil) != strings.Contains(prefix, "/") {
 				t.Fatalf("prefix %q: %v", prefix, err)
 			}
 			if err != nil {
 				continue
 			}
-			name, err := k.Name(key)
-			if err != nil {
-				t.Fatal(err)
+			defer func() { _ = g.Close() }()
+			pair := [2]string{prefix, name}
+			p, err := g.TryAcquire(context.Background(), name)
+			if (err != nil) != taken[pair] {
+				t.Fatalf("%q: %v; taken: %v", pair, err, taken[pair])
 			}
-			pair := [2]string{prefix, key}
-			if other, ok := names[name]; ok && other != pair {
-				t.Fatalf("%q and %q make the same name %q", pair, other, name)
+			if taken[pair] = true; err == nil && p.Name() != prefix+"/"+name {
+				t.Fatalf("%q is called %q", pair, p.Name())
 			}
-			names[name] = pair
 		}
 	})
 }
 
-func TestKeysRefuseBadValues(t *testing.T) {
+func TestBadValuesAreRefused(t *testing.T) {
 	e := memengine.New()
-	for want, do := range map[string]func() (*sema.Keys, error){
-		"sema: engine nil":                     func() (*sema.Keys, error) { return sema.NewKeys(nil, "x", 1, nil) },
-		`sema: prefix "":`:                     func() (*sema.Keys, error) { return sema.NewKeys(e, "", 1, nil) },
-		`sema: prefix "a/b":`:                  func() (*sema.Keys, error) { return sema.NewKeys(e, "a/b", 1, nil) },
-		`sema: prefix "a\nb":`:                 func() (*sema.Keys, error) { return sema.NewKeys(e, "a\nb", 1, nil) },
-		`sema: prefix "\xff":`:                 func() (*sema.Keys, error) { return sema.NewKeys(e, "\xff", 1, nil) },
-		"want at most 253 bytes":               func() (*sema.Keys, error) { return sema.NewKeys(e, strings.Repeat("x", 254), 1, nil) },
-		"sema: limit 0:":                       func() (*sema.Keys, error) { return sema.NewKeys(e, "x", 0, nil) },
-		"sema: number of open keys -1":         func() (*sema.Keys, error) { return sema.NewKeys(e, "x", 1, &sema.KeysOptions{Open: -1}) },
-		"sema: idle time 1ns: want at least 1": func() (*sema.Keys, error) { return sema.NewKeys(e, "x", 1, &sema.KeysOptions{Idle: 1}) },
-		"sema: lease 1ns": func() (*sema.Keys, error) {
-			return sema.NewKeys(e, "x", 1, &sema.KeysOptions{Options: sema.Options{Lease: 1}})
-		},
+	for _, test := range []struct {
+		e       sema.Engine
+		prefix  string
+		limit   int
+		options *each.Options
+		want    string
+	}{
+		{nil, "x", 1, nil, "sema: engine nil"},
+		{(*memengine.Engine)(nil), "x", 1, nil, "sema: engine nil"},
+		{(*redisengine.Engine)(nil), "x", 1, nil, "sema: engine nil"},
+		{e, "", 1, nil, `each: prefix "":`},
+		{e, "a/b", 1, nil, `each: prefix "a/b":`},
+		{e, "a\nb", 1, nil, `sema: name "a\nb/x":`},
+		{e, "\xff", 1, nil, `sema: name "\xff/x":`},
+		{e, strings.Repeat("x", 254), 1, nil, "want at most 255 bytes"},
+		{e, "x", 0, nil, "sema: limit 0:"},
+		{e, "x", 1, &each.Options{Open: -1}, "each: Open -1:"},
+		{e, "x", 1, &each.Options{Idle: 1}, "each: Idle 1ns: want at least 1ms"},
+		{e, "x", 1, &each.Options{Semaphore: sema.Options{Lease: 1}}, "sema: lease 1ns"},
 	} {
-		k, err := do()
-		var argument *sema.ArgumentError
-		if !errors.As(err, &argument) || !strings.Contains(err.Error(), want) || k != nil {
-			t.Errorf("%v; want %s", err, want)
+		g, err := each.New(test.e, test.prefix, test.limit, test.options)
+		if !refused(err, "") || !strings.Contains(err.Error(), test.want) || g != nil {
+			t.Errorf("%v; want %s", err, test.want)
 		}
-	}
-	k := newKeys(t, e, 1, nil)
-	longest := strings.Repeat("k", sema.MaxName-len("tenants/"))
-	for _, key := range []string{"", longest + "k", "a\x00", "\xff", "a\u2028b"} {
-		_, err := k.Acquire(t.Context(), key)
-		_, err2 := k.TryAcquire(t.Context(), key)
-		err3 := k.Use(key, func(*sema.Semaphore) error { return nil })
-		err4 := k.Do(t.Context(), key, func(context.Context) error { return nil })
-		for _, err := range []error{err, err2, err3, err4} {
-			var argument *sema.ArgumentError
-			if !errors.As(err, &argument) || argument.What != "key" {
-				t.Errorf("key %q: %v", key, err)
-			}
-		}
-	}
-	if k.Len() != 0 {
-		t.Errorf("%d open after nothing but refusals", k.Len())
-	}
-	if err := acquireKey(t, k, longest).Release(); err != nil {
-		t.Error(err)
-	}
-	if _, err := k.AcquireN(t.Context(), "a", 0); err == nil {
-		t.Error("weight 0 was taken")
-	}
-	var heavy *sema.WeightError
-	if _, err := k.AcquireN(t.Context(), "a", 2); !errors.As(err, &heavy) || heavy.Name != "tenants/a" {
-		t.Errorf("weight 2 of 1: %v", err)
 	}
 }
 
-// A tenant with very many callers delays another one's first caller by one hold at most.
-func TestABusyKeyDoesNotStarveTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := sematest.New(t)
-		s, err := sema.New(e, "api", 3, &sema.Options{PerKey: 2})
-		expect.OK(t, err)
-		var callers sync.WaitGroup
-		work := func(key string, n int) {
-			for range n {
-				callers.Go(func() {
-					if err := s.For(key).Do(t.Context(), func(context.Context) error { time.Sleep(time.Second); return nil }); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-		}
-		work("busy", 200)
-		work("also busy", 200)
-		e.AwaitWaiting(t.Context(), "api", 1)
-		time.Sleep(5*time.Second + 500*time.Millisecond)
-		began := time.Now()
-		p, err := s.For("quiet").Acquire(t.Context())
-		expect.OK(t, err)
-		expect.OK(t, p.Release())
-		if d := time.Since(began); d > time.Second {
-			t.Errorf("the quiet tenant waited %v, want no more than one hold", d)
-		}
-		callers.Wait()
-		expect.OK(t, s.Close())
-	})
+// An error of a call is of one class.
+func TestErrTooManyIsBusy(t *testing.T) {
+	if classes := class.Of(each.ErrTooMany); !slices.Equal(classes, []error{sema.ErrBusy}) {
+		t.Errorf("%v", classes)
+	}
 }
 
-func TestKeysClose(t *testing.T) {
+// refused reports whether an error is an *ArgumentError, about what if that is not empty.
+func refused(err error, what string) bool {
+	argument, ok := errors.AsType[*sema.ArgumentError](err)
+	return ok && (what == "" || argument.What == what)
+}
+
+func TestBadNamesAreRefused(t *testing.T) {
+	e := &opened{Engine: sematest.New(t)}
+	g := newGroup(t, e, 1, nil)
+	longest := strings.Repeat("k", engine.MaxName-len("tenants/"))
+	for _, name := range []string{"", longest + "k", "a\x00", "\xff", "a\u2028b"} {
+		_, err := g.Acquire(t.Context(), name)
+		_, tried := g.TryAcquire(t.Context(), name)
+		did := g.Do(t.Context(), name, func(context.Context) error { return nil })
+		for _, err := range []error{err, tried, did} {
+			if !refused(err, "name") {
+				t.Errorf("name %q: %v", name, err)
+			}
+		}
+	}
+	if open := e.open(); open != "" {
+		t.Errorf("open after nothing but refusals: %s", open)
+	}
+	expect.OK(t, acquire(t, g, longest).Release())
+}
+
+func TestOptionsOfAnAcquisition(t *testing.T) {
+	g := newGroup(t, sematest.New(t), 2, nil)
+	if _, err := g.Acquire(t.Context(), "a", sema.Weight(0)); !refused(err, "weight") {
+		t.Errorf("weight 0: %v", err)
+	}
+	heavy, ok := errors.AsType[*sema.WeightError](g.Do(t.Context(), "a", func(context.Context) error { return nil }, sema.Weight(3)))
+	if !ok || heavy.Name != "tenants/a" {
+		t.Errorf("weight 3 of 2: %v", heavy)
+	}
+	p, err := g.TryAcquire(t.Context(), "a", sema.Weight(2))
+	expect.OK(t, err)
+	_, err = g.Acquire(t.Context(), "a", sema.WaitAtMost(0))
+	expect.Is(t, err, sema.ErrBusy)
+	expect.OK(t, p.Release())
+}
+
+func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := sematest.New(t)
-		k := newKeys(t, e, 1, nil)
-		p := acquireKey(t, k, "a")
-		acquireKey(t, k, "b")
+		e := &opened{Engine: sematest.New(t)}
+		g := newGroup(t, e, 1, nil)
+		p := acquire(t, g, "a")
+		acquire(t, g, "b")
 		ended := make(chan error, 2)
-		for _, key := range []string{"a", "b"} {
+		for _, name := range []string{"a", "b"} {
 			go func() {
-				_, err := k.Acquire(t.Context(), key)
+				_, err := g.Acquire(t.Context(), name)
 				ended <- err
 			}()
 		}
 		e.AwaitWaiting(t.Context(), "tenants/a", 1)
 		e.AwaitWaiting(t.Context(), "tenants/b", 1)
 		ctx := p.Context(t.Context())
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, g.Close())
 		for range 2 {
-			if err := <-ended; !errors.Is(err, sema.ErrClosed) {
-				t.Error(err)
-			}
+			expect.Is(t, <-ended, sema.ErrClosed)
 		}
 		if err := context.Cause(ctx); !errors.Is(err, sema.ErrLost) || errors.Is(err, sema.ErrClosed) {
 			t.Error(err)
 		}
-		_, err := k.Acquire(t.Context(), "a")
-		if err2 := k.Use("a", func(*sema.Semaphore) error { return nil }); !errors.Is(err, sema.ErrClosed) || !errors.Is(err2, sema.ErrClosed) {
-			t.Error(err, err2)
-		}
-		if err := p.Release(); !errors.Is(err, sema.ErrReleased) {
-			t.Error(err)
-		}
-		if err := k.Close(); err != nil || k.Len() != 0 {
-			t.Error(err, k.Len())
-		}
+		_, err := g.Acquire(t.Context(), "a")
+		expect.Is(t, err, sema.ErrClosed)
+		expect.Is(t, g.Do(t.Context(), "a", nil), sema.ErrClosed)
+		expect.Is(t, p.Release(), sema.ErrReleased)
+		expect.OK(t, g.Close())
+		e.is(t, "")
 		for _, name := range []string{"tenants/a", "tenants/b"} {
 			if held := e.Held(name); len(held) > 0 {
 				t.Errorf("%v held", held)
@@ -193,86 +181,70 @@ func TestKeysClose(t *testing.T) {
 	})
 }
 
-// A permit of a key that the program lost sight of comes back, and its key is
-// idle from then on.
-func TestAForgottenKeyPermitComesBack(t *testing.T) {
-	e := sematest.New(t)
+// A permit that the program lost sight of comes back, and its name is unused from then on.
+func TestAForgottenPermitComesBack(t *testing.T) {
+	e := &opened{Engine: sematest.New(t)}
 	options := sema.Options{Renew: 20 * time.Millisecond} // a permit is watched from its first renewal on
-	k := newKeys(t, e, 1, &sema.KeysOptions{Idle: time.Millisecond, Options: options})
+	g := newGroup(t, e, 1, &each.Options{Idle: time.Millisecond, Semaphore: options})
 	func() {
-		if _, err := k.Acquire(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := g.Acquire(t.Context(), "a")
+		expect.OK(t, err)
 	}()
-	expect.Until(t, "the key is not in use", func() bool { runtime.GC(); return k.Len() == 0 })
+	expect.Until(t, "the name is not in use", func() bool { runtime.GC(); return e.open() == "" })
 	expect.Until(t, "no permit is held", func() bool { return len(e.Held("tenants/a")) == 0 })
 }
 
-// The context alone keeps the key in use.
-func TestAKeyIsInUseWhileItsContextIs(t *testing.T) {
-	e := sematest.New(t)
-	k := newKeys(t, e, 1, &sema.KeysOptions{Idle: time.Millisecond})
+// The context alone keeps the name in use.
+func TestANameIsInUseWhileItsContextIs(t *testing.T) {
+	e := &opened{Engine: sematest.New(t)}
+	options := sema.Options{Renew: 20 * time.Millisecond}
+	g := newGroup(t, e, 1, &each.Options{Idle: time.Millisecond, Semaphore: options})
 	work := func() context.Context {
-		p, err := k.Acquire(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		p, err := g.Acquire(t.Context(), "a")
+		expect.OK(t, err)
 		return p.Context(t.Context())
 	}()
-	collect(t)
-	if work.Err() != nil || k.Len() != 1 {
-		t.Errorf("%v; %d open", work.Err(), k.Len())
-	}
-	expect.OK(t, k.Close())
+	// A permit that was forgotten later is found and given back; so this one would have been.
+	func() {
+		_, err := g.Acquire(t.Context(), "b")
+		expect.OK(t, err)
+	}()
+	expect.Until(t, "the other name is not in use", func() bool { runtime.GC(); return e.open() == "tenants/a" })
+	expect.OK(t, work.Err())
+	expect.OK(t, g.Close())
 }
 
-func TestUseKeepsTheKeyOpen(t *testing.T) {
+func TestDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := sematest.New(t)
-		k := newKeys(t, e, 1, &sema.KeysOptions{Idle: time.Second})
+		e := &opened{Engine: sematest.New(t)}
+		g := newGroup(t, e, 1, &each.Options{Idle: time.Second})
 		errOwn := errors.New("own")
-		err := k.Use("a", func(s *sema.Semaphore) error {
+		if err := g.Do(t.Context(), "a", func(context.Context) error { return errOwn }); err != errOwn {
+			t.Error(err)
+		}
+		err := g.Do(t.Context(), "a", func(ctx context.Context) error {
 			time.Sleep(time.Hour)
-			o, err := sema.Operate(e, s.Name())
-			if err == nil {
-				err = o.SetLimit(t.Context(), 3)
-			}
-			if err != nil {
-				return err
-			}
-			if s.Name() != "tenants/a" {
-				t.Errorf("name %q", s.Name())
-			}
-			return errOwn
-		})
-		if err != errOwn {
-			t.Error(err)
-		}
-		for range 3 { // as many as an operator allowed
-			acquireKey(t, k, "a")
-		}
-		if _, err := k.TryAcquire(t.Context(), "a"); !errors.Is(err, sema.ErrBusy) {
-			t.Error(err)
-		}
-		_ = k.Close()
-	})
-}
-
-func TestKeysDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := sematest.New(t)
-		k := newKeys(t, e, 1, nil)
-		errOwn := errors.New("own")
-		if err := k.Do(t.Context(), "a", func(context.Context) error { return errOwn }); err != errOwn {
-			t.Error(err)
-		}
-		err := k.Do(t.Context(), "a", func(ctx context.Context) error {
+			e.is(t, "tenants/a")
 			e.Lose("tenants/a")
 			<-ctx.Done()
 			return errOwn
 		})
-		if !errors.Is(err, sema.ErrLost) || !errors.Is(err, errOwn) {
-			t.Error(err)
-		}
+		expect.Is(t, err, sema.ErrLost)
+		expect.Is(t, err, errOwn)
+	})
+}
+
+// A wait under the name's own permit can never end; one for another name can.
+func TestAWaitUnderTheNamesOwnPermitIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, sematest.New(t), 1, nil)
+		none := func(context.Context) error { return nil }
+		expect.OK(t, g.Do(t.Context(), "a", func(ctx context.Context) error {
+			nested, ok := errors.AsType[*sema.NestedError](g.Do(ctx, "a", none))
+			if !ok || nested.Name != "tenants/a" {
+				t.Errorf("%v", nested)
+			}
+			return g.Do(ctx, "b", none)
+		}))
 	})
 }

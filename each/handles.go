@@ -1,230 +1,190 @@
-package sema
+package each
 
 import (
 	"cmp"
 	"container/list"
 	"context"
 	"errors"
-	"sync"
+	"fmt"
+	"slices"
 	"time"
 
+	"sema"
 	"sema/engine"
-	"sema/internal/class"
-	"sema/internal/loop"
-	"sema/internal/once"
+	"sema/internal/hooks"
 )
-
-// roomPatience is how long a key waits for others to be closed: as long as an
-// acquisition for an engine that does not answer.
-const roomPatience = 3 * time.Second
 
 var errNoRoom = errors.New("too many others are being closed, and the engine does not answer")
 
-// handles keeps Semaphores open while they are in use, and for a while longer.
-type handles struct {
-	most    int           // open at once
-	idleFor time.Duration // an unused one stays open
-	make    func(name string) (*Semaphore, error)
-
-	mu      sync.Mutex
-	open    map[string]*handle
-	order   list.List // of *handle, all that are open: the one first that was not asked for the longest
-	timer   *time.Timer
-	armed   bool           // it is going to fire: always while something is open
-	leaving int            // handles that are being closed
-	gone    chan struct{}  // closed when one of them is; nil: nobody waits for that
-	left    sync.WaitGroup // the same, for close
-	closed  bool
-	closing once.Once
-}
-
-// handle is an open Semaphore. It is guarded by the lock of handles.
+// handle is an open Semaphore. The Group's lock guards it.
 type handle struct {
 	name  string
-	sem   *Semaphore
+	sem   *sema.Semaphore
 	users int           // between use and done
-	at    *list.Element // in handles.order
+	at    *list.Element // in Group.order
 }
 
-// use opens the Semaphore of that name, if it is not open, and keeps it so until
-// done is called, and as long as somebody has a permit of it. If others have to be closed
-// before, it waits for that as long as an acquisition waits for an engine.
-func (a *handles) use(ctx context.Context, name string) (*handle, error) {
-	h, gone, err := a.tryUse(name)
-	if gone == nil {
+func (g *Group) semaphore(name string, limit int) (*sema.Semaphore, error) {
+	return sema.New(g.engine, g.prefix+separator+name, limit, &g.options.Semaphore)
+}
+
+// about is an error about a name.
+func (g *Group) about(err error, name string) error {
+	return fmt.Errorf("%w: %q", err, g.prefix+separator+name)
+}
+
+// use opens the Semaphore of a name, unless it is open. The Semaphore stays open until done, and
+// while anybody has a permit of it.
+func (g *Group) use(ctx context.Context, name string, options []sema.AcquireOption) (*handle, error) {
+	h, room, err := g.tryUse(name)
+	if room == nil {
 		return h, err
 	}
-	within, cancel := context.WithTimeout(ctx, cmp.Or(answerWithin(ctx), roomPatience))
+	// The clone keeps the caller's options on its stack.
+	within, cancel := context.WithTimeout(ctx, hooks.Patience(slices.Clone(options)))
 	defer cancel()
-	for gone != nil {
+	for room != nil {
 		select {
-		case <-gone:
-			h, gone, err = a.tryUse(name)
+		case <-room:
+			h, room, err = g.tryUse(name)
 		case <-within.Done():
-			failure := &engine.Error{Op: "open", Name: name, NotExecuted: true, Temporary: true, Hint: "check the engine", Err: errNoRoom}
+			err := &engine.Error{Op: "open", Name: g.prefix + separator + name, NotExecuted: true, Temporary: true, Hint: "check the engine", Err: errNoRoom}
 			if ctx.Err() != nil {
-				return nil, loop.Ended(failure, ended(ctx))
+				return nil, fmt.Errorf("%w: %w", err, ctx.Err())
 			}
-			return nil, failure
+			return nil, err
 		}
 	}
 	return h, err
 }
 
-// tryUse is use without waiting. A channel says that it is to be tried again when
-// that is closed.
-func (a *handles) tryUse(name string) (*handle, <-chan struct{}, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return nil, nil, named(ErrClosed, name)
+// tryUse is use without waiting. If it returns a channel, try again when that is closed.
+func (g *Group) tryUse(name string) (h *handle, room <-chan struct{}, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, nil, g.about(sema.ErrClosed, name)
 	}
-	h := a.open[name]
-	if h == nil {
-		if gone, err := a.makeRoom(name); gone != nil || err != nil {
-			return nil, gone, err
+	if h = g.open[name]; h == nil {
+		if h, room, err = g.add(name); h == nil {
+			return nil, room, err
 		}
-		sem, err := a.make(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		h = &handle{name: name, sem: sem}
-		if a.open == nil {
-			a.open = map[string]*handle{}
-		}
-		a.open[name], h.at = h, a.order.PushBack(h)
-		if !a.armed {
-			a.arm(a.idleFor)
-		}
-	} else {
-		a.order.MoveToBack(h.at)
 	}
+	g.order.MoveToBack(h.at)
 	h.users++
 	return h, nil, nil
 }
 
-// makeRoom sees to it that one more may be open. What is being closed does not
-// count, but there is no more of it than may be open: with an engine that is out of
-// reach, a close takes up to three seconds. The channel is for those who have to wait
-// for that. The lock is held.
-func (a *handles) makeRoom(name string) (gone <-chan struct{}, err error) {
-	if len(a.open) < a.most {
-		return nil, nil
+// add opens a further Semaphore, if there is room. The lock is held.
+func (g *Group) add(name string) (h *handle, room <-chan struct{}, err error) {
+	if name == "" {
+		return nil, nil, &sema.ArgumentError{Package: "each", What: "name", Value: name, Want: "a name that is not empty"}
 	}
-	if a.leaving >= a.most {
-		if a.gone == nil {
-			a.gone = make(chan struct{})
-		}
-		return a.gone, nil
+	if err := engine.ValidateName(g.prefix + separator + name); err != nil {
+		return nil, nil, err
 	}
-	for range a.open {
-		h := a.order.Front().Value.(*handle)
-		if _, unused := h.idle(); unused {
-			a.leave(h)
-			return nil, nil
-		}
-		a.order.MoveToBack(h.at) // the next look need not begin with it
+	if room, err := g.makeRoom(name); room != nil || err != nil {
+		return nil, room, err
 	}
-	return nil, named(ErrTooManyKeys, name)
+	limit := g.limit
+	if f := g.options.LimitOf; f != nil {
+		limit = cmp.Or(f(name), limit)
+	}
+	sem, err := g.semaphore(name, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	h = &handle{name: name, sem: sem}
+	h.at = g.order.PushBack(h)
+	g.open[name] = h
+	if len(g.open) == 1 {
+		g.arm(g.options.Idle)
+	}
+	return h, nil, nil
 }
 
-// idle reports whether nobody uses the handle, and for how long. The lock is held.
-func (h *handle) idle() (long time.Duration, unused bool) {
+// makeRoom closes an unused Semaphore if no further one may be open. One that is being closed does
+// not count as open: with an engine out of reach its end takes up to three seconds. As many may be
+// closing as may be open; beyond that the channel says when to try again. The lock is held.
+func (g *Group) makeRoom(name string) (room <-chan struct{}, err error) {
+	if len(g.open) < g.options.Open {
+		return nil, nil
+	}
+	if g.leaving >= g.options.Open {
+		return g.room, nil
+	}
+	for range g.open {
+		h := g.order.Front().Value.(*handle)
+		if _, unused := h.unused(); unused {
+			g.leave(h)
+			return nil, nil
+		}
+		g.order.MoveToBack(h.at) // the next look need not begin with it
+	}
+	return nil, g.about(ErrTooMany, name)
+}
+
+// unused reports whether nobody uses the handle, and for how long. The lock is held.
+func (h *handle) unused() (long time.Duration, unused bool) {
 	if h.users > 0 {
 		return 0, false
 	}
-	return h.sem.unused()
+	return hooks.Unused(h.sem)
 }
 
-// leave closes a handle that nobody uses, in the background. The lock is held.
-func (a *handles) leave(h *handle) {
-	a.order.Remove(h.at)
-	delete(a.open, h.name)
-	a.leaving++
-	a.left.Go(func() {
-		_ = h.sem.Close()
-		a.mu.Lock()
-		a.leaving--
-		a.tell()
-		a.mu.Unlock()
+// leave closes a Semaphore in the background. The lock is held.
+func (g *Group) leave(h *handle) {
+	g.order.Remove(h.at)
+	delete(g.open, h.name)
+	g.leaving++
+	g.left.Go(func() {
+		err := h.sem.Close()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.leaving--
+		g.err = cmp.Or(g.err, err)
+		g.tell()
 	})
 }
 
-// tell has those try again who wait for room. The lock is held.
-func (a *handles) tell() {
-	if a.gone != nil {
-		close(a.gone)
-		a.gone = nil
-	}
+// tell wakes the callers that wait for room. The lock is held.
+func (g *Group) tell() {
+	close(g.room)
+	g.room = make(chan struct{})
 }
 
 // done ends a use.
-func (a *handles) done(h *handle) {
-	a.mu.Lock()
+func (g *Group) done(h *handle) {
+	g.mu.Lock()
 	h.users--
-	a.mu.Unlock()
+	g.mu.Unlock()
 }
 
-// arm has sweep run after d. The lock is held.
-func (a *handles) arm(d time.Duration) {
-	a.armed = true
-	if a.timer == nil {
-		a.timer = time.AfterFunc(d, a.sweep)
-	} else {
-		a.timer.Reset(d)
+// arm runs sweep after d, and not before. The lock is held.
+func (g *Group) arm(d time.Duration) {
+	if g.timer != nil {
+		g.timer.Stop()
 	}
+	g.timer = time.AfterFunc(d, g.sweep)
 }
 
-// sweep closes what has been idle for long enough.
-func (a *handles) sweep() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.armed = false
-	if a.closed {
+// sweep closes what was unused for Idle.
+func (g *Group) sweep() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
 		return
 	}
-	next := a.idleFor
-	for _, h := range a.open {
-		long, unused := h.idle()
-		switch {
-		case unused && long >= a.idleFor:
-			a.leave(h)
+	next := g.options.Idle
+	for _, h := range g.open {
+		switch long, unused := h.unused(); {
+		case unused && long >= g.options.Idle:
+			g.leave(h)
 		case unused:
-			next = min(next, a.idleFor-long)
+			next = min(next, g.options.Idle-long)
 		}
 	}
-	if len(a.open) > 0 {
-		a.arm(next)
+	if len(g.open) > 0 {
+		g.arm(next)
 	}
-}
-
-func (a *handles) len() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.open)
-}
-
-// close closes all at once, and waits for the end of it.
-func (a *handles) close() error {
-	var errs []error
-	a.closing.Do(func() {
-		a.mu.Lock()
-		a.closed = true
-		a.tell()
-		var all []*Semaphore
-		for _, h := range a.open {
-			all = append(all, h.sem)
-		}
-		clear(a.open)
-		if a.timer != nil {
-			a.timer.Stop()
-		}
-		a.mu.Unlock()
-		errs = make([]error, len(all))
-		for i, s := range all {
-			a.left.Go(func() { errs[i] = s.Close() })
-		}
-		a.left.Wait()
-	})
-	return class.Join(errs...)
 }
