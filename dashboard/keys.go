@@ -127,11 +127,3 @@ func capOf(n int) string {
 	}
 	return fmt.Sprintf("a cap of %d", n)
 }
-
-// ownCap is the cap of a rule in words.
-func ownCap(n int) string {
-	if n == 0 {
-		return "the cap of all keys"
-	}
-	return capOf(n)
-}

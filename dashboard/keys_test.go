@@ -155,10 +155,10 @@ func operateKeys(t *testing.T, e engine.Engine) {
 		t.Errorf("%+v", k)
 	}
 	has(t, s.get(200, "/semaphore?name=x"), "do=unset-key", "of its own", "sets key acme &#34;&amp; sons&#34; to a cap of 5 and a share of 300")
-	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" inputmode="numeric" min="1" max="2147483647" placeholder="as all keys" value="5"`, `value="300"`)
+	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" inputmode="numeric" min="1" max="2147483647" placeholder="as it is" value="5"`, `value="300"`)
 
 	a = act("with a cap of 5 and a share of 300. A field", form("set-key", "x", "key", key, "cap", "", "share", "50"))
-	if k := of(); a.Cap != 0 || a.Share != 50 || k.Cap != 2 || k.Share != 50 {
+	if k := of(); a.Cap != 0 || a.Share != 50 || k.Cap != 5 || k.Share != 50 {
 		t.Errorf("%+v, audit: %+v", k, a)
 	}
 	act("Then it has what all keys have: a cap of 2, and a share of 100.", form("unset-key", "x", "key", key))

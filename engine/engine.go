@@ -168,7 +168,7 @@ const (
 	Revoke
 
 	// SetLimit stores the limit. With Pin it outlives an idle semaphore, until
-	// UnsetLimit. Permits held beyond a smaller limit stay.
+	// UnsetLimit. Permits held beyond a smaller limit stay. A Limit creates the semaphore.
 	SetLimit
 
 	// UnsetLimit ends the pinning. The limit stays while the semaphore is used.
@@ -185,7 +185,7 @@ const (
 	Unpause
 
 	// SetKey gives a key a cap and a share of its own, in place of those of all keys,
-	// until UnsetKey. It outlives an idle semaphore. With a Limit, it creates one.
+	// until UnsetKey. It outlives an idle semaphore.
 	SetKey
 
 	// UnsetKey ends the rule of a key.
@@ -216,16 +216,16 @@ func (k Kind) Act() bool {
 type Request struct {
 	Kind  Kind
 	ID    ID  // of the permit: Ask, Renew, Release, Revoke
-	Limit int // Ask, SetKey: stored if the semaphore has none; see Newest. SetKey with 0: it has to exist. SetLimit: the new one
+	Limit int // Ask: stored if the semaphore has none; see Newest. SetLimit: the new one; 0 leaves it as it is
 
 	// Key is whose the permit is, of those that share the semaphore; "" for a
 	// semaphore without keys. An Ask under an id that has a ticket or a permit is about
 	// the key that it was first asked for. SetKey, UnsetKey: whose rule.
 	Key string
 
-	PerKey int // Ask, SetLimit, SetKey: the most weight that a key without a rule may hold, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves it as it is, below 0 ends it
-	Cap    int // SetKey: the most weight that the key may hold; 0: as for all keys
-	Share  int // SetKey: the weight of the key in the order among keys, 1 … MaxShare; 0: DefaultShare
+	PerKey int // Ask, SetLimit: the most weight that a key without a cap of its own may hold, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves it as it is, below 0 ends it
+	Cap    int // SetKey: the most weight that the key may hold; 0 leaves it as it is, at first as for all keys
+	Share  int // SetKey: the weight of the key in the order among keys, 1 … MaxShare; 0 leaves it as it is, at first DefaultShare
 
 	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
 
@@ -287,11 +287,11 @@ const (
 	Granted      Status = iota + 1 // Ask, Renew: the permit is held
 	Queued                         // Ask: a ticket waits in the queue
 	Refused                        // Ask: nothing free, and the request does not wait
-	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause, Report, SetLimit with Auto: no such semaphore
+	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause, Report, SetKey, UnsetKey, SetLimit with Auto or without a Limit: no such semaphore
 	Revoked                        // Ask, Renew: an operator wants the permit back
 	TooHeavy                       // Ask: the weight is above the stored limit; its ticket is gone
 	LimitDiffers                   // Ask: Strict, and the stored limit is another; its ticket is gone
-	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, Report: carried out
+	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, SetKey, UnsetKey, Report: carried out
 	InUse                          // Remove: somebody holds a permit, or waits
 	Pinned                         // SetLimit with Auto: an operator's limit is pinned
 )

@@ -90,7 +90,10 @@ func (r *readKeys) waits(name, id string, weight int, place int64) {
 
 // most is what a key may hold; 0: the limit alone says.
 func (r *readKeys) most(k *readKey) int {
-	if k.cap > 0 || k.name == "" {
+	switch {
+	case k.cap == engine.MaxLimit:
+		return 0
+	case k.cap > 0 || k.name == "":
 		return k.cap
 	}
 	return r.perKey

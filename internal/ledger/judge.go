@@ -159,14 +159,13 @@ func (j *Judge) inOrder(l *Ledger, requests []engine.Request, grants []engine.Gr
 			if r.Auto != nil && (s.Pinned || s.Limit == 0) {
 				continue // an operator's holds
 			}
-			s.Limit = r.Limit
-			if r.PerKey != 0 {
+			s.Limit = cmp.Or(r.Limit, s.Limit)
+			if s.Limit > 0 && r.PerKey != 0 {
 				s.PerKey = max(0, r.PerKey)
 			}
 		case engine.SetKey:
-			of(r.Key).Cap, of(r.Key).Share = r.Cap, r.Share
-			if s.Limit == 0 && r.Limit > 0 {
-				s.Limit, s.PerKey = r.Limit, r.PerKey
+			if k := of(r.Key); s.Limit > 0 {
+				k.Cap, k.Share = cmp.Or(r.Cap, k.Cap), cmp.Or(r.Share, k.Share)
 			}
 		case engine.UnsetKey:
 			of(r.Key).Cap, of(r.Key).Share = 0, 0
