@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/each"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/semahttp"
@@ -154,14 +155,14 @@ func pages(r *http.Request) int {
 
 // Each tenant has ten pages at once. A key that cannot be is answered 400.
 func ExampleByKeyN() {
-	tenants, err := sema.NewKeys(memengine.New(), "tenants", 10, nil)
+	tenants, err := each.New(memengine.New(), "tenants", 10, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer func() { _ = tenants.Close() }()
 	tenantOf := func(r *http.Request) string { return r.Header.Get("Tenant") }
-	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.ByKeyN(tenantOf, pages, tenants.AcquireN)}
+	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.ByKeyN(tenantOf, pages, tenants.Acquire)}
 	for _, tenant := range []string{"acme", "a\tb"} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?pages=10", nil)
 		r.Header.Set("Tenant", tenant)

@@ -19,6 +19,7 @@ import (
 	"sema"
 	"sema/contrib/grpc"
 	"sema/contrib/otel"
+	"sema/each"
 	"sema/engine/memengine"
 	"sema/internal/fixture/expect"
 	"sema/metrics"
@@ -36,11 +37,11 @@ func TestSpansOfCalls(t *testing.T) {
 		},
 		"tenants/acme": func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error) {
 			e := memengine.New()
-			keys, err := sema.NewKeys(e, "tenants", 1, nil)
+			group, err := each.New(e, "tenants", 1, nil)
 			expect.OK(t, err)
-			t.Cleanup(func() { _, _ = keys.Close(), e.Close() })
+			t.Cleanup(func() { _, _ = group.Close(), e.Close() })
 			return func(ctx context.Context, key string, n int) (semagrpc.Permit, error) {
-				return x.telemetry.AcquireKey(ctx, keys, key, n)
+				return x.telemetry.AcquireEach(ctx, group, key, n)
 			}
 		},
 		"shared": func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/each"
 	"sema/engine/redisengine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/history"
@@ -60,8 +61,8 @@ func (w World) rules(ctx context.Context, url string) error {
 // worker is a process of a world.
 type worker struct {
 	job
-	sem  *sema.Semaphore
-	keys *sema.Keys // of TwoLevel
+	sem   *sema.Semaphore
+	group *each.Group // of TwoLevel
 
 	ops    atomic.Int64
 	mu     sync.Mutex
@@ -82,14 +83,14 @@ func work(j job) error {
 	if w.sem, err = sema.New(e, j.Name, j.Limit, options); err != nil {
 		return err
 	}
-	if w.keys, err = sema.NewKeys(e, j.Name, cmp.Or(j.PerKey, j.Limit), nil); err != nil {
+	if w.group, err = each.New(e, j.Name, cmp.Or(j.PerKey, j.Limit), nil); err != nil {
 		return err
 	}
 	fmt.Println("ready")
 	if _, err := child.Order(); err != nil {
 		return err
 	}
-	err = errors.Join(w.play(), w.keys.Close(), w.sem.Close(), end())
+	err = errors.Join(w.play(), w.group.Close(), w.sem.Close(), end())
 	out := bufio.NewWriter(os.Stdout)
 	for _, e := range w.events {
 		_, _ = out.Write(e.Line()) // Flush says it
@@ -200,7 +201,7 @@ func (w *worker) acquire(ctx context.Context, key string, weight int) (*sema.Per
 		}
 		return p, p.Release, nil
 	case TwoLevel:
-		own, err := w.keys.AcquireN(ctx, key, weight)
+		own, err := w.group.Acquire(ctx, key, sema.Weight(weight))
 		if err != nil {
 			return nil, nil, err
 		}
