@@ -316,6 +316,6 @@ bench-peers:
 	./scripts/test-tools.sh
 	cd bench && go run . run $(PEERS) --out results.json
 
-# docs/bench.md and its charts, from what bench-peers wrote down.
+# docs/bench.md, its charts and docs/data/bench.md, from what bench-peers wrote down.
 bench-report:
 	cd bench && go run . report results.json ../docs

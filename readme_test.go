@@ -38,9 +38,9 @@ func TestPageOfShares(t *testing.T) {
 	}
 }
 
-// Each figure of the README stands in docs/bench.md, which is made.
+// Each figure of the README stands in docs/data/bench.md, which is made.
 func TestReadmeFigures(t *testing.T) {
-	bench, err := os.ReadFile("docs/bench.md")
+	bench, err := os.ReadFile("docs/data/bench.md")
 	expect.OK(t, err)
 	readme, err := os.ReadFile("README.md")
 	expect.OK(t, err)
@@ -72,7 +72,7 @@ func TestReadmeFigures(t *testing.T) {
 			return "nothing"
 		}
 		if want := "| " + f.row + " | " + of("sema") + " | " + of("redisson-semaphore") + " |\n"; !strings.Contains(string(readme), want) {
-			t.Errorf("README.md lacks what docs/bench.md says:\n%s", want)
+			t.Errorf("README.md lacks what docs/data/bench.md says:\n%s", want)
 		}
 	}
 }
@@ -81,10 +81,12 @@ func TestReadmeFigures(t *testing.T) {
 func TestLinks(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	expect.OK(t, err)
+	data, err := filepath.Glob("docs/data/*.md")
+	expect.OK(t, err)
 	makefile, err := os.ReadFile("Makefile")
 	expect.OK(t, err)
 	link := regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"#: ]*)(#[^)" ]*)?[)"]`)
-	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md") {
+	for _, page := range append(append(pages, data...), "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md") {
 		text, err := os.ReadFile(page)
 		expect.OK(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
@@ -121,6 +123,25 @@ func TestPages(t *testing.T) {
 		expect.OK(t, err)
 		if at := head.FindIndex(text); at == nil || at[1] > 600 {
 			t.Errorf("%s does not begin with whom it is for, and what to do in short", page)
+		}
+	}
+}
+
+// A page of measurements says in its first line which command made them.
+func TestPagesOfData(t *testing.T) {
+	pages, err := filepath.Glob("docs/data/*.md")
+	expect.OK(t, err)
+	if len(pages) == 0 {
+		t.Fatal("docs/data has no pages")
+	}
+	makefile, err := os.ReadFile("Makefile")
+	expect.OK(t, err)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		expect.OK(t, err)
+		made := regexp.MustCompile("^<!-- (Made|Measured) by `make ([a-z-]+)[^`]*`").FindSubmatch(text)
+		if made == nil || !bytes.Contains(makefile, []byte("\n"+string(made[2])+":")) {
+			t.Errorf("%s does not begin with a target of the Makefile that made it", page)
 		}
 	}
 }
