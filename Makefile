@@ -234,9 +234,9 @@ faults-planted:
 	./scripts/test-tools.sh
 	$(call lab,faults/run) -out $(FAULTS) -parallel $(PARALLEL) -for 1h -grounds standalone -planted all -seed $(or $(SEED),1)
 
-# docs/faults.md, from what these two wrote.
+# docs/data/faults.md, from what these two wrote.
 faults-report:
-	$(call lab,faults/report) -out docs/faults.md $(FAULTS)
+	$(call lab,faults/report) -out docs/data/faults.md $(FAULTS)
 
 # How many seeds each planted bug takes, into docs. A quarter of an hour.
 planted:
