@@ -174,8 +174,8 @@ shares:
 	./scripts/test-tools.sh
 	$(call lab,shares/run) $(SHARES)
 
-# PostgreSQL beside what one would write by hand, in turns, and docs/postgres.md of that. A quarter of an hour. The words are in
-# lab/postgres/postgres.md.tmpl: make postgres POSTGRES=-draw, and after make faults POSTGRES='-faults faults.json'.
+# PostgreSQL beside what one would write by hand, in turns, and docs/data/postgres.md of that. A quarter of an hour. The words are in
+# lab/postgres/data.md.tmpl: make postgres POSTGRES=-draw, and after make faults POSTGRES='-faults faults.json'.
 postgres:
 	./scripts/test-tools.sh
 	$(call lab,postgres) $(POSTGRES)

@@ -81,12 +81,15 @@ func TestReadmeFigures(t *testing.T) {
 func TestLinks(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	expect.OK(t, err)
-	data, err := filepath.Glob("docs/data/*.md")
-	expect.OK(t, err)
+	for _, more := range []string{"docs/data/*.md", "clients/*/README.md", "contrib/*/README.md"} {
+		found, err := filepath.Glob(more)
+		expect.OK(t, err)
+		pages = append(pages, found...)
+	}
 	makefile, err := os.ReadFile("Makefile")
 	expect.OK(t, err)
 	link := regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"#: ]*)(#[^)" ]*)?[)"]`)
-	for _, page := range append(append(pages, data...), "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md") {
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md") {
 		text, err := os.ReadFile(page)
 		expect.OK(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
@@ -127,7 +130,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A page of measurements says in its first line which command made them.
+// A page of measurements names what printed them: in its first line the target of make that made it, or in
+// each section a command.
 func TestPagesOfData(t *testing.T) {
 	pages, err := filepath.Glob("docs/data/*.md")
 	expect.OK(t, err)
@@ -136,12 +140,24 @@ func TestPagesOfData(t *testing.T) {
 	}
 	makefile, err := os.ReadFile("Makefile")
 	expect.OK(t, err)
+	command := regexp.MustCompile(`(?m)^    (go|cd|make|bin/sema|SEMA_\w+=\S+) .+$`)
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		expect.OK(t, err)
-		made := regexp.MustCompile("^<!-- (Made|Measured) by `make ([a-z-]+)[^`]*`").FindSubmatch(text)
-		if made == nil || !bytes.Contains(makefile, []byte("\n"+string(made[2])+":")) {
-			t.Errorf("%s does not begin with a target of the Makefile that made it", page)
+		if made := regexp.MustCompile("^<!-- Made by `make ([a-z-]+)").FindSubmatch(text); made != nil {
+			if !bytes.Contains(makefile, []byte("\n"+string(made[1])+":")) {
+				t.Errorf("%s is made by make %s, and the Makefile has none", page, made[1])
+			}
+			continue
+		}
+		if !bytes.HasPrefix(text, []byte("<!-- Measured: each section names the command that printed its figures. -->\n")) {
+			t.Errorf("%s does not begin with what made it", page)
+		}
+		for _, section := range strings.Split(string(text), "\n## ")[1:] {
+			if !command.MatchString(section) {
+				title, _, _ := strings.Cut(section, "\n")
+				t.Errorf("%s names no command in the section %s", page, title)
+			}
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// The server's time for each step of the table of keys in docs/redis.md, in µs, lowest
+// The server's time for each step of the text of keys in docs/data/redis.md, in µs, lowest
 // and median of rounds of eight, and the memory of a key that waits:
 // go test -run xxx -bench OfKeys -benchtime 100x.
 func BenchmarkServerTimeOfKeys(b *testing.B) {
