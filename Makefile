@@ -245,12 +245,12 @@ planted:
 	go -C lab test -count=1 -timeout 60m ./registers -run TestPlantedBugsAreFound -seldom
 
 # The suites that need a Redis, on each of the servers that users have; the tables
-# are in docs/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.
+# are in docs/data/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.
 # They are fetched with apt, and not installed.
 SERVERS = redis-7.0 redis-8.0 valkey-8.0 valkey-8.1
 servers:
 	./scripts/test-tools.sh
-	$(call lab,suites) -table docs/servers.md $(SERVERS)
+	$(call lab,suites) -table docs/data/servers.md $(SERVERS)
 
 # A part of them on one server that is not the machine's own.
 QUICK_SERVER = valkey-8.0
