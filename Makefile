@@ -201,7 +201,7 @@ simulate:
 registers:
 	go -C lab test -count=1 -timeout 0 -v -run TestSeeds ./registers -seeds $(or $(SEEDS),10000) $(if $(SEED),-seed $(SEED))
 
-# The limit that adapts, on each kind of server: the figures of docs/adaptive.md.
+# The limit that adapts, on each kind of server: the figures of docs/data/adaptive.md.
 ADAPT_SEEDS = 1000
 adapt:
 	$(call lab,adaptive/run) -seeds $(ADAPT_SEEDS) -out lab/adaptive
@@ -214,7 +214,7 @@ adapt-real:
 	$(call lab,adaptive/real) -out lab/adaptive/real.json
 	$(MAKE) adapt-page
 
-# docs/adaptive.md and its pictures, from what these two wrote.
+# docs/data/adaptive.md and its pictures, from what these two wrote.
 adapt-page:
 	$(call lab,adaptive/page)
 
