@@ -130,8 +130,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A page of measurements names what printed them: in its first line the target of make that made it, or in
-// each section a command.
+// A page of tables names what made or checks it: in its first line a target of the Makefile, or a command of go and
+// its packages; or in each section the command that printed it.
 func TestPagesOfData(t *testing.T) {
 	pages, err := filepath.Glob("docs/data/*.md")
 	expect.OK(t, err)
@@ -147,6 +147,14 @@ func TestPagesOfData(t *testing.T) {
 		if made := regexp.MustCompile("^<!-- Made by `make ([a-z-]+)").FindSubmatch(text); made != nil {
 			if !bytes.Contains(makefile, []byte("\n"+string(made[1])+":")) {
 				t.Errorf("%s is made by make %s, and the Makefile has none", page, made[1])
+			}
+			continue
+		}
+		if made := regexp.MustCompile("^<!-- (?:Made|Checked) by `go (?:run|test) ([^`]+)`").FindSubmatch(text); made != nil {
+			for dir := range strings.FieldsSeq(string(made[1])) {
+				if _, err := os.Stat(dir); err != nil {
+					t.Errorf("%s is made by %s: %v", page, dir, err)
+				}
 			}
 			continue
 		}
