@@ -34,7 +34,7 @@ home-all:
 site:
 	./scripts/site/site.sh
 
-# A release: docs/releasing.md. release-dry leaves all of it in dist and publishes nothing;
+# A release: CONTRIBUTING.md. release-dry leaves all of it in dist and publishes nothing;
 # release-test installs and runs what is there, as root.
 release:
 	./scripts/release/release.sh
