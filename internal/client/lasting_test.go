@@ -35,7 +35,7 @@ func TestALostReplyMayHaveToldOfAGrant(t *testing.T) {
 	a, b := s.acquire(), s.acquire()
 	s.answers(s.sends("ask1 ask2"))
 	s.happened("granted queued")
-	s.m.cohort.leave = engine.GiveBack // so that the hand-off is the engine's
+	s.m.keeping.leave = engine.GiveBack // so that the hand-off is the engine's
 	s.m.Release(s.now, a)
 	s.step("me", s.sends("release1"))
 	s.m.Failed(s.now, unknown)
