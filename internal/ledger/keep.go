@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"slices"
 	"time"
 
 	"sema/engine"
@@ -38,7 +37,7 @@ func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.
 
 // othersWait reports whether another client than the caller of the step has a ticket.
 func (l *Ledger) othersWait() bool {
-	return len(l.queue) > maxLooked || slices.ContainsFunc(l.queue, func(t *ticket) bool { return t.id.Client != l.caller })
+	return len(l.tickets) > maxLooked || l.anyTicket(func(t *ticket) bool { return t.id.Client != l.caller })
 }
 
 // recall takes back from other clients what leave allowed them. If the caller of

@@ -70,8 +70,7 @@ type Ledger struct {
 	ends    endHeap         // the same holders, by the end of their lease
 	slots   map[int]*holder // the same, by slot
 	tickets map[engine.ID]*ticket
-	queue   []*ticket // the same tickets, by place
-	keys    keyed     // whose they are
+	keys    keyed // whose they are, and their queues
 
 	// fences has, for each client that lost sight of a call, the smallest
 	// number of a call that still counts.
@@ -604,11 +603,11 @@ func (l *Ledger) expire(now int64) {
 		l.forget(l.ends[0])
 	}
 	waits := func(t *ticket) bool { return !t.silent(now) }
-	if now < l.keep || len(l.holders) > 0 || slices.ContainsFunc(l.queue, waits) {
+	if now < l.keep || len(l.holders) > 0 || l.anyTicket(waits) {
 		return
 	}
-	for len(l.queue) > 0 {
-		l.drop(l.queue[0].id)
+	for id := range l.tickets {
+		l.drop(id)
 	}
 	if !l.pinned && !l.paused && !l.ruled() {
 		l.limit, l.keys = 0, keyed{}
@@ -654,7 +653,7 @@ func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 			l.forget(h)
 		}
 	}
-	for _, t := range slices.Clone(l.queue) {
+	for _, t := range slices.Clone(l.byPlace()) {
 		if !t.detached && dead(t.via) {
 			l.drop(t.id)
 		}

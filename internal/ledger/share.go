@@ -269,14 +269,30 @@ func (l *Ledger) ruled() bool {
 
 // inOrder are the tickets of the keys in turn, key by key, and then of those aside.
 func (l *Ledger) inOrder() []*ticket {
-	if !l.keys.on {
-		return l.queue
-	}
 	var list []*ticket
 	for _, k := range l.keys.standing() {
 		list = append(list, k.queue...)
 	}
 	return list
+}
+
+// byPlace are all tickets by their places, whatever their keys.
+func (l *Ledger) byPlace() []*ticket {
+	switch turn, aside := l.keys.turn, l.keys.aside; {
+	case len(turn) == 1 && len(aside) == 0:
+		return turn[0].queue
+	case len(aside) == 1 && len(turn) == 0:
+		return aside[0].queue
+	}
+	list := l.inOrder()
+	slices.SortFunc(list, byPlace)
+	return list
+}
+
+// anyTicket reports whether f picks any ticket.
+func (l *Ledger) anyTicket(f func(*ticket) bool) bool {
+	picks := func(k *key) bool { return slices.ContainsFunc(k.queue, f) }
+	return slices.ContainsFunc(l.keys.turn, picks) || slices.ContainsFunc(l.keys.aside, picks)
 }
 
 // standing are the keys that wait: those in turn, and those aside.

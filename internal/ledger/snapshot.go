@@ -82,7 +82,7 @@ func (l *Ledger) Save() Snapshot {
 			Revoked: h.revoked, Detached: h.detached, Via: h.via, Rival: h.rival, Client: h.who,
 		})
 	}
-	for _, t := range l.queue {
+	for _, t := range l.byPlace() {
 		s.Waiters = append(s.Waiters, Recorded{ID: t.id, Key: t.key.name, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Rival: t.rival, Client: t.who})
 	}
 	for client, f := range l.fences {
