@@ -56,7 +56,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 			}
 			m.asked(now, it.claim, answer, reply)
 		}
-		if c := it.claim; c.again && (c.stage == unproven || c.stage == held) { // the answer may be older than what was told of it
+		if c := it.claim; c.again && (c.stage == unproven || c.stage == held) { // the answer may be older than a notification about it
 			c.again = false
 			m.push(c)
 		}
@@ -156,7 +156,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 		m.refuse(c, differs, false)
 		m.refuseLines(differs, func(*Acquisition) bool { return true })
 	case engine.Revoked:
-		m.refuse(c, Event{Reason: Revoked}, !c.named()) // whoever named it may be at work with it
+		m.refuse(c, Event{Reason: Revoked}, !c.named()) // its caller may be at work with it
 	default:
 		m.refuse(c, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)
 	}

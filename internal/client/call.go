@@ -83,9 +83,8 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 }
 
 // tellBehind says how many callers of each line wait without a ticket. One ticket of
-// the line has that number as long as it is one, and the others none: so whoever reads
-// them adds them up, whatever their order. Where tickets are not asked for again and again, that ticket goes
-// along with any call.
+// the line carries the number, and the others carry 0: their sum is right in any order. Where
+// tickets last, nothing else asks for that ticket again: so it goes along with any call.
 func (s *sender) tellBehind(now time.Duration) {
 	if s.cfg.Lasting {
 		for _, l := range s.lines.lists[busy] {

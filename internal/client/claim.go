@@ -131,8 +131,8 @@ func (c *claim) released() int64 {
 }
 
 // touched reports whether the engine may have something of it that is to be given
-// back when nobody wants it. Of what a caller named, another server may have told the
-// caller: so that has to be known to be this client's own.
+// back when nobody wants it. Another server may have told a caller of the
+// permit that it named: so that has to be known to be this client's own.
 func (c *claim) touched() bool {
 	if c.named() {
 		return c.stage != wished && !c.found && !c.resumed
@@ -250,7 +250,7 @@ func (cs *claims) end(c *claim) {
 	cs.all = cs.all[:len(cs.all)-1]
 }
 
-// push has a claim renewed, or asked for again, with the next call.
+// push renews a claim, or asks for it again, with the next call.
 func (cs *claims) push(c *claim) {
 	if !c.pending {
 		c.pending = true
@@ -258,8 +258,8 @@ func (cs *claims) push(c *claim) {
 	}
 }
 
-// askAgain has a ticket asked for with the next call. The answer to an ask that
-// travels may be older than what is told.
+// askAgain asks for a ticket with the next call. The answer to an ask that
+// travels may be older than the news.
 func (cs *claims) askAgain(c *claim) {
 	switch {
 	case c.stage > queued:
@@ -296,7 +296,7 @@ func (cs *claims) putAside(c *claim, until time.Duration) {
 	cs.schedule(until)
 }
 
-// unlist takes a claim off the list of what is put aside.
+// unlist takes a claim off the list of those that are put aside.
 func (cs *claims) unlist(c *claim) {
 	if c.holder != nil {
 		return
@@ -345,7 +345,7 @@ func (cs *claims) takeSpare(l *line, weight int, label string) *claim {
 	return nil
 }
 
-// move has a ticket be for another caller of the line.
+// move gives a ticket to another caller of the line.
 func (cs *claims) move(a *Acquisition, c *claim) {
 	cs.pair(a, c)
 	l := cs.lines.of(a.Key)

@@ -6,7 +6,7 @@ import (
 	"sema/engine"
 )
 
-// This file has what a client may do with permits without asking the engine. The
+// This file decides what becomes of a released permit without asking the engine. The
 // idea is lock cohorting (Dice, Marathe, Shavit: "Lock Cohorting", 2012): a lock
 // of two levels, passed on within a process while no other process waits. The
 // engine says with each reply whether any waits, and takes that back by a recall,
@@ -71,7 +71,7 @@ func overrule(l engine.Leave, r engine.Recall) engine.Leave {
 	return l
 }
 
-// doubt has all permits renewed, as one of them may be over. Until the engine has
+// doubt renews all permits, as one of them may be over. Until the engine has
 // said which, none is passed on. A permit that its caller renews is left to the
 // caller.
 func (k *keeping) doubt() {

@@ -7,7 +7,7 @@ import (
 	"sema/engine"
 )
 
-// keepsPermits has a machine keep what is released.
+// keepsPermits configures a machine to keep released permits.
 func keepsPermits(c *Config) { c.Keep = 5 * time.Second }
 
 func (s *story) acquireN(weight int) *Acquisition {

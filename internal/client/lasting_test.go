@@ -7,7 +7,7 @@ import (
 	"sema/engine"
 )
 
-// lasting has an engine keep tickets as long as their process lives.
+// lasting configures an engine that keeps tickets as long as their process lives.
 func lasting(c *Config) { c.Lasting, c.Base = true, time.Unix(1, 0) }
 
 func TestAHandOffToATicketThatLastsIsTrustedAsLongAsItsGrantSays(t *testing.T) {
@@ -29,7 +29,7 @@ func TestAHandOffToATicketThatLastsIsTrustedAsLongAsItsGrantSays(t *testing.T) {
 	}
 }
 
-// Nobody notifies a client of what the reply to its own call told.
+// A client is not notified of grants that the reply to its own call told.
 func TestALostReplyMayHaveToldOfAGrant(t *testing.T) {
 	s := begin(t, lasting)
 	a, b := s.acquire(), s.acquire()

@@ -221,7 +221,7 @@ func (ls *lines) nextWithout() (first *Acquisition) {
 	return first
 }
 
-// join has a caller wait in line.
+// join puts a caller into its line.
 func (m *Machine) join(a *Acquisition) {
 	l := m.lines.of(a.Key)
 	if l.last != nil && l.last.weight != a.weight {

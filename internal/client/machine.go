@@ -3,8 +3,8 @@
 // of internal/ledger, which is the other side.
 //
 // Time, answers, notifications and what callers want come in. Calls for the
-// engine, events for callers, and the next time to look come out. Whoever owns
-// a Machine carries its calls (internal/loop does, and the simulator):
+// engine, events for callers, and the next time to look come out. The owner
+// of a Machine carries its calls (internal/loop is one, the simulator another):
 //
 //	m.Acquire(now, a, 1, true)     // a caller wants a permit
 //	call, ok := m.Next(now)        // what to send, if anything, and nothing is in flight

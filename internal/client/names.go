@@ -158,8 +158,8 @@ func (m *Machine) Part(a *Acquisition) {
 	m.Forget(a)
 }
 
-// recheckName has a claim asked for again, or renewed, before its caller gets what
-// comes of it: another server may have had its ticket since, and its permit.
+// recheckName asks for a claim again, or renews it, before its caller gets the
+// permit: another server may have had its ticket since, and its permit.
 func (cs *claims) recheckName(c *claim) {
 	if c != nil {
 		c.again = c.again || c.pending

@@ -77,15 +77,15 @@ func (m *Machine) Return(now time.Duration, o *Order) bool {
 }
 
 // Abandon says that nobody waits for an order's answer any more. The release of an
-// acquisition is repeated all the same, until it is answered; an order that has not
-// been sent, and is owed to nobody, is not sent any more. The order may be nil.
+// acquisition is repeated all the same, until it is answered. Any other order is dropped if it
+// still waits to be sent. The order may be nil.
 func (s *sender) Abandon(o *Order) {
 	if o != nil {
 		o.told = true
 	}
 }
 
-// giveBack has the engine forget what it may have of a claim. It is repeated
+// giveBack releases at the engine what it may have of a claim. The release is repeated
 // until it is answered, however long that takes: a late copy of the ask may
 // arrive until then. Of very many the eldest are left to their leases.
 func (s *sender) giveBack(c *claim) {

@@ -21,7 +21,7 @@ type sender struct {
 	recheck recheck
 }
 
-// returnIdle gives back what is put aside, of those that which picks.
+// returnIdle gives back those of the idle claims that which picks.
 func (s *sender) returnIdle(which func(*claim) bool) {
 	for i := len(s.claims.idle) - 1; i >= 0; i-- {
 		if c := s.claims.idle[i]; which(c) {
@@ -54,7 +54,7 @@ func (s *sender) refuse(c *claim, e Event, has bool) {
 	s.claims.end(c)
 }
 
-// askAll has all tickets asked for again: something that was told of one may be lost.
+// askAll asks for all tickets again: news of one may be lost.
 func (s *sender) askAll() {
 	s.returnIdle(isTicket) // the next caller asks anew
 	for _, c := range s.claims.all {
@@ -81,8 +81,8 @@ func (s *sender) askAnew(c *claim) {
 	s.claims.fresh = slices.Insert(s.claims.fresh, i, c)
 }
 
-// recheckAt has this client ask again at t for one of its tickets. An older word
-// cannot put off what a newer one said.
+// recheckAt asks for one of the tickets again at t. Older news
+// cannot put off what newer ones said.
 func (s *sender) recheckAt(t, asOf time.Duration) {
 	if s.recheck.at != never && asOf < s.recheck.asOf && t >= s.recheck.at {
 		return

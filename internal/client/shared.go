@@ -25,8 +25,8 @@ func (h *shared) lease(c *claim) time.Duration {
 	return c.terms.Lease
 }
 
-// brief reports whether a lease is less than what is asked for, as the rest of an
-// older one is. Engines count microseconds.
+// brief reports whether a lease is shorter than the one asked for: the rest of an older
+// lease. Engines count microseconds.
 func (h *shared) brief(c *claim, lease time.Duration) bool {
 	return lease < h.lease(c).Truncate(time.Microsecond)
 }

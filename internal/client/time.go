@@ -7,8 +7,8 @@ import (
 	"sema/engine"
 )
 
-// The times that follow from a lease. What a sixth of it has in common is that
-// waiters ask that often, so that the rest is counted in it.
+// Intervals derived from the lease. Waiters ask six times a lease; the others are
+// fractions of that.
 const (
 	// asksPerLease is how often a waiter asks again in a lease.
 	asksPerLease = 6
@@ -34,7 +34,7 @@ const (
 	shortWait = 30 * time.Second
 )
 
-// recheck is when one of the tickets is asked for again, because a lease ends.
+// recheck is the time to ask for one of the tickets again, because a lease ends then.
 type recheck struct {
 	at   time.Duration
 	asOf time.Duration // when that information was sent
@@ -70,7 +70,7 @@ func (m *Machine) Tick(now time.Duration) {
 				m.push(c)
 			}
 		}
-		// What is nearly due goes along with what is due: fewer calls.
+		// Claims that are nearly due go along with those that are: fewer calls.
 		soon := now + c.terms.Lease/(together*asksPerLease)
 		if !c.pending && (c.due <= now || calls && c.due <= soon && !c.once) {
 			m.push(c)

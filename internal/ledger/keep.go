@@ -8,7 +8,7 @@ import (
 
 // leave decides what the caller of the step may do with permits that are
 // released to it, for keep from now on, and notes that it was told so. A client
-// that cannot be notified may do nothing: nobody could tell it to stop.
+// that cannot be notified must give permits back: a recall would not reach it.
 func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
 	delete(l.keepers, l.caller)
 	if keep <= 0 || l.stopped() || !l.hears(l.caller) {

@@ -108,9 +108,9 @@ type step struct {
 	handed  map[engine.ID]string // what it granted, and the client that it told
 }
 
-// owner is whose a permit or a ticket is.
+// owner is the client that a permit or a ticket belongs to.
 type owner struct {
-	via   string        // the session that is told of what happens to it
+	via   string        // the session that receives its notifications
 	rival string        // of a named one: another that has asked for it, and may have told its caller
 	who   engine.Client // the client, as operators see it
 }
@@ -365,11 +365,10 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 	return engine.Answer{Status: engine.Queued, Ahead: position(k.queue, t), Ticket: t.end}
 }
 
-// claim is the owner of the permit or ticket that is asked for. A named one goes to
-// the session of the step, but not from a session that can be notified if this
-// session asks again, or if the ask is late: for a caller that came before the
-// ticket's. Then the session is its rival: it may be the one that its caller still
-// listens to.
+// claim is the owner of the permit or ticket that is asked for. A named ticket moves to
+// the asking session, unless its current session is reachable and this ask is a repeat, or
+// older than the ticket. Then the asking session is its rival: its caller may still
+// listen there.
 func (l *Ledger) claim(now int64, who *engine.Client, r *engine.Request) (is owner, late bool) {
 	of := l.ownerOf(r.ID)
 	switch {
@@ -390,7 +389,7 @@ func (l *Ledger) claim(now int64, who *engine.Client, r *engine.Request) (is own
 	return *of, late
 }
 
-// ownerOf is whose a permit or a ticket is, nil if there is none.
+// ownerOf is the owner of a permit or a ticket, nil if there is none.
 func (l *Ledger) ownerOf(id engine.ID) *owner {
 	if h := l.holders[id]; h != nil {
 		return &h.owner
@@ -451,7 +450,7 @@ func (l *Ledger) release(now int64, r *engine.Request) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
-// revoke makes the next renewal of a permit fail, and has its holder renew now.
+// revoke makes the next renewal of a permit fail, and tells its holder to renew now.
 func (l *Ledger) revoke(now int64, id engine.ID) engine.Answer {
 	h := l.holder(now, id)
 	if h == nil {
@@ -670,7 +669,7 @@ func (l *Ledger) Over(now int64) bool {
 }
 
 // State is a snapshot: holders in the order of their grants, waiters in the
-// order in which they will be served.
+// order of service.
 func (l *Ledger) State(now int64) engine.State {
 	l.expire(now)
 	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used, PerKey: l.keys.perKey}

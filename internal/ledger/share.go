@@ -138,7 +138,7 @@ func (l *Ledger) forgetUnused(k *key) {
 // idle reports whether a key has nothing that has to be known.
 func (k *key) idle() bool { return len(k.queue) == 0 && k.held == 0 && !k.ruled }
 
-// nameKeys has the semaphore tell keys apart from now on. Until then all is of the key
+// nameKeys makes the semaphore tell keys apart from now on. Until then all is of the key
 // "", which is remembered though it may be idle: else each permit would make it anew.
 func (l *Ledger) nameKeys() {
 	if !l.keys.on {
@@ -246,7 +246,7 @@ func (l *Ledger) setKey(now int64, r *engine.Request) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
-// keyOf is whose permit a request is about: as it was first asked for.
+// keyOf is the key of the permit that a request is about: the one of its first ask.
 func (l *Ledger) keyOf(r *engine.Request) *key {
 	if t := l.tickets[r.ID]; t != nil {
 		return t.key

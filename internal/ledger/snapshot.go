@@ -60,7 +60,7 @@ type Recorded struct {
 	Insist   bool  // waiters
 	Behind   int   // waiters
 	Detached bool
-	Via      string // the session that is told of what happens to it
+	Via      string // the session that receives its notifications
 	Rival    string // another that has asked for it
 	Client   engine.Client
 }

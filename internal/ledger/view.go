@@ -92,7 +92,7 @@ func (l *Ledger) Permit(now int64, id engine.ID) (g engine.Grant, end int64, ok 
 	return engine.Grant{ID: id, Token: h.token, Slot: h.slot}, h.end, true
 }
 
-// Via is the session that is told of what happens to a permit or a ticket; "" if
+// Via is the session that receives the notifications of a permit or a ticket; "" if
 // there is none.
 func (l *Ledger) Via(id engine.ID) string {
 	if of := l.ownerOf(id); of != nil {
