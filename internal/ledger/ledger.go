@@ -108,25 +108,6 @@ type step struct {
 	handed  map[engine.ID]string // what it granted, and the client that it told
 }
 
-// owner is the client that a permit or a ticket belongs to.
-type owner struct {
-	via   string        // the session that receives its notifications
-	rival string        // of a named one: another that has asked for it, and may have told its caller
-	who   engine.Client // the client, as operators see it
-}
-
-// give makes a named one that of a session. The one that had it is its rival, if it
-// lives.
-func (l *Ledger) give(o *owner, session string) {
-	was := o.via
-	o.via = session
-	if was != session && l.reach(was) {
-		o.rival = was
-	} else if o.rival == session {
-		o.rival = ""
-	}
-}
-
 type holder struct {
 	owner
 	id       engine.ID
@@ -365,41 +346,6 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 	return engine.Answer{Status: engine.Queued, Ahead: position(k.queue, t), Ticket: t.end}
 }
 
-// claim is the owner of the permit or ticket that is asked for. A named ticket moves to
-// the asking session, unless its current session is reachable and this ask is a repeat, or
-// older than the ticket. Then the asking session is its rival: its caller may still
-// listen there.
-func (l *Ledger) claim(now int64, who *engine.Client, r *engine.Request) (is owner, late bool) {
-	of := l.ownerOf(r.ID)
-	switch {
-	case of == nil && r.Who == nil:
-		return owner{via: r.ID.Client, who: *who}, false
-	case of == nil:
-		return owner{via: l.caller, who: *r.Who}, false
-	case r.Who != nil:
-		of.who = *r.Who
-		t := l.tickets[r.ID]
-		late = t != nil && now-r.Waited.Microseconds() < t.place
-		if !r.Again && !late || !l.reach(of.via) {
-			l.give(of, l.caller)
-		} else if of.via != l.caller {
-			of.rival = l.caller
-		}
-	}
-	return *of, late
-}
-
-// ownerOf is the owner of a permit or a ticket, nil if there is none.
-func (l *Ledger) ownerOf(id engine.ID) *owner {
-	if h := l.holders[id]; h != nil {
-		return &h.owner
-	}
-	if t := l.tickets[id]; t != nil {
-		return &t.owner
-	}
-	return nil
-}
-
 // renew extends a permit.
 func (l *Ledger) renew(now int64, r *engine.Request) engine.Answer {
 	h := l.holder(now, r.ID)
@@ -410,7 +356,7 @@ func (l *Ledger) renew(now int64, r *engine.Request) engine.Answer {
 		return engine.Answer{Status: engine.Revoked}
 	}
 	l.untell(r.ID)
-	if r.Mine && h.via != h.id.Client { // a named one
+	if r.Mine && h.named() {
 		l.give(&h.owner, l.caller)
 	}
 	l.token = max(l.token, r.Token)
@@ -420,21 +366,11 @@ func (l *Ledger) renew(now int64, r *engine.Request) engine.Answer {
 }
 
 // release gives back a permit or leaves the queue. A client whose permit was
-// given back by another renews, and so hears of it. A session that gives back what
-// is its own, because its caller has gone, leaves it to its rival.
+// given back by another renews, and so hears of it.
 func (l *Ledger) release(now int64, r *engine.Request) engine.Answer {
 	h, of := l.holder(now, r.ID), l.ownerOf(r.ID)
-	switch {
-	case of == nil:
-	case r.Mine && of.via == l.caller && of.rival != "":
-		of.via, of.rival = of.rival, ""
-		l.tell(of.via).Ask = true
+	if of != nil && l.keptFor(of, r, h) {
 		return engine.Answer{Status: engine.Gone}
-	case r.Mine && of.via != l.caller, of.via != r.ID.Client && r.Token > 0 && (h == nil || h.token != r.Token):
-		if of.rival == l.caller {
-			of.rival = ""
-		}
-		return engine.Answer{Status: engine.Gone} // what is meant was given back, and asked for anew since
 	}
 	l.untell(r.ID)
 	if h != nil {

@@ -92,15 +92,6 @@ func (l *Ledger) Permit(now int64, id engine.ID) (g engine.Grant, end int64, ok 
 	return engine.Grant{ID: id, Token: h.token, Slot: h.slot}, h.end, true
 }
 
-// Via is the session that receives the notifications of a permit or a ticket; "" if
-// there is none.
-func (l *Ledger) Via(id engine.ID) string {
-	if of := l.ownerOf(id); of != nil {
-		return of.via
-	}
-	return ""
-}
-
 // Waits reports whether there is a ticket of this id.
 func (l *Ledger) Waits(id engine.ID) bool { return l.tickets[id] != nil }
 
