@@ -1,5 +1,5 @@
-// Command postgres measures semaphores in PostgreSQL beside what one would write by hand, in turns, and writes
-// docs/data/postgres.md of it.
+// Command postgres measures semaphores in PostgreSQL, and in turns two that one would write by hand, and writes
+// docs/data/postgres.md.
 //
 //	bin/lab-postgres          # at the root of the repository; some minutes, on an idle machine
 //	bin/lab-postgres -draw    # the page alone, of the last results

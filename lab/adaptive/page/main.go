@@ -1,5 +1,5 @@
-// Command page writes docs/data/adaptive.md and the pictures from what make adapt and
-// make adapt-real measured. Run it at the root of the repository.
+// Command page writes docs/data/adaptive.md and the pictures from the results of make adapt and
+// make adapt-real. Run it at the root of the repository.
 package main
 
 import (
