@@ -128,7 +128,7 @@ func Example_losingAPermit() {
 	// lost: true - a token for storage to compare: true
 }
 
-// Options say what one call wants, of whatever kind the call is.
+// Acquire, TryAcquire and Do take the same options.
 func Example_optionsOfOneCall() {
 	ctx := context.Background()
 	sem, err := sema.New(memengine.New(), "api", 5, nil)
