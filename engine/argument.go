@@ -87,7 +87,7 @@ func ValidateRange[T int | time.Duration](pkg, what string, value, least, most T
 
 // ValidateText checks that s has at most most bytes and is UTF-8 without control
 // characters. The controls of bidirectional text count as such. The error is an
-// *ArgumentError with What set to what.
+// *ArgumentError about what.
 func ValidateText(what, s string, most int) error {
 	switch {
 	case len(s) > most:

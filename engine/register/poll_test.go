@@ -11,12 +11,12 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// Processes that only look at the row see within a look that it is their turn, though they
-// had something, and waited for nothing, when they looked before.
-func TestThoseWhoLookTakeTurns(t *testing.T) {
+// Processes that only poll notice a grant within one poll, also if they held a permit and
+// did not wait at the poll before.
+func TestPollingProcessesAlternate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const turns, poll = 20, 50 * time.Millisecond
-		store := polled()
+		store := newPolledStore()
 		began := time.Now()
 		var all sync.WaitGroup
 		for range 2 {
