@@ -77,7 +77,7 @@ func Validate(pkg string, e Engine) error {
 }
 
 // ValidateRange checks that value is in the range least … most. The error is an
-// *ArgumentError with Package set to pkg ("" means "sema") and What set to what.
+// *ArgumentError about what, with Package set to pkg ("" means "sema").
 func ValidateRange[T int | time.Duration](pkg, what string, value, least, most T) error {
 	if value < least || value > most {
 		return &ArgumentError{Package: pkg, What: what, Value: value, Want: fmt.Sprintf("%v … %v", least, most)}
