@@ -42,13 +42,6 @@ func AppendReply(b []byte, r *Reply, own string) []byte {
 	return putBool(b, 10, r.Reply.Room)
 }
 
-// ReadReply is Reply.Read into a new one.
-func ReadReply(b []byte, own string) (Reply, error) {
-	r := Reply{}
-	err := r.Read(b, own)
-	return r, err
-}
-
 // Read makes r what AppendReply wrote for own. It keeps nothing of b, and uses the memory
 // of r's answers again. The error is ErrMalformed.
 func (r *Reply) Read(b []byte, own string) error {

@@ -146,12 +146,6 @@ func (f *fields) readID(at uint64, id *engine.ID) {
 	}
 }
 
-// ReadStep is Step.Read into a new one.
-func ReadStep(b []byte) (*Step, error) {
-	s := &Step{}
-	return s, s.Read(b)
-}
-
 // Read makes s what AppendStep wrote. It keeps nothing of b, and uses the memory of the
 // requests that s had again. The error is ErrMalformed.
 func (s *Step) Read(b []byte) error {
