@@ -24,7 +24,7 @@ type session struct {
 	closed atomic.Bool
 
 	// Used by the running Step only.
-	inner     string      // the session of the server's engine; "": no server has this session open
+	inner     string      // the session of the server's engine; "": the session is not open
 	earlier   []wire.Life // former inner sessions, which may still hold permits
 	highest   uint64      // the largest number of a permit that was asked for
 	used      bool        // the inner session was asked for a permit
