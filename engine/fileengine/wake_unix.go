@@ -13,7 +13,7 @@ import (
 const pollEvery = 0
 
 // inbox is the named pipe of a living process. A write to it wakes the process. The
-// process counts as alive while any process has the pipe open for reading.
+// process counts as alive while the pipe is open for reading in any process.
 type inbox struct {
 	path string
 	file *os.File
@@ -55,8 +55,8 @@ func (in *inbox) close() { _ = in.file.Close() }
 // outbox is the writing end of another process's pipe.
 type outbox struct{ fd int }
 
-// openOutbox opens the pipe of a process. alive is false if no process has it open for
-// reading, or it does not exist. After any other error it is true.
+// openOutbox opens the pipe of a process. alive is false if the pipe is missing or has no
+// reader. After any other error it is true.
 func openOutbox(path string) (out outbox, alive bool) {
 	for {
 		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|noFollow, 0)
@@ -85,8 +85,8 @@ func (out outbox) close() {
 }
 
 // watch calls died from another goroutine when the last reader of a pipe closes it, unless
-// stop is called before. alive is false if there is no reader now. stop is nil if the pipe
-// cannot be watched, because this process has too many open files.
+// stop was called. alive is false if there is no reader now. With too many open files the
+// pipe cannot be watched, and stop is nil.
 func watch(path string, died func()) (stop func(), alive bool) {
 	out, alive := openOutbox(path)
 	if !alive || out.fd < 0 {
