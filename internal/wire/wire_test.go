@@ -16,8 +16,8 @@ import (
 	"sema/internal/wire"
 )
 
-// fill gives every field of a struct a value that is not zero, as rapid draws
-// it; so a field that is new in package engine and does not travel is found.
+// fill sets every field of a struct to a value drawn by rapid. So the tests find a field
+// of package engine that is not encoded.
 func fill(t *rapid.T, v reflect.Value, skip string) {
 	for i := range v.NumField() {
 		f, name := v.Field(i), v.Type().Field(i).Name
@@ -54,7 +54,7 @@ func fill(t *rapid.T, v reflect.Value, skip string) {
 			f.Set(reflect.New(f.Type().Elem()))
 			fill(t, f.Elem(), skip)
 		default:
-			t.Fatalf("a field %s of kind %v: teach this test", name, f.Kind())
+			t.Fatalf("this test does not support the field %s of kind %v", name, f.Kind())
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestStepTravels(t *testing.T) {
 	})
 }
 
-// TestReadAgain reads one message after the other into the same memory.
+// TestReadAgain reads several messages into the same memory.
 func TestReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		step, reply := &wire.Step{}, &wire.Reply{}
@@ -133,8 +133,8 @@ func TestNewsTravel(t *testing.T) {
 	})
 }
 
-// Somebody newer may send fields that we do not know.
-func TestUnknownFieldsArePassedOver(t *testing.T) {
+// A newer release may send unknown fields.
+func TestUnknownFieldsAreSkipped(t *testing.T) {
 	text := wire.AppendStep(nil, &wire.Step{Client: "me", Call: engine.Call{Number: 7}})
 	unknown := []byte{
 		15 << 3, 0x85, 1, // a number
@@ -183,7 +183,7 @@ func FuzzReadReply(f *testing.F) {
 	})
 }
 
-// Messages that a release sent are read for ever.
+// The messages of all releases stay readable.
 func TestMessagesOfReleases(t *testing.T) {
 	who := engine.Client{Host: "h", PID: 3, Label: "l", Version: "0.1.0", Caller: "c", Lease: time.Second}
 	step := versions.Fixture(t, "v1.step", func() []byte {
