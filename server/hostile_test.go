@@ -555,7 +555,7 @@ func TestTokensChange(t *testing.T) {
 			expect.OK(t, err)
 			_ = one.answer.Body.Close()
 			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			if last := lines[len(lines)-1]; !strings.Contains(last, one.end) || !strings.Contains(last, "the token is not taken any more") {
+			if last := lines[len(lines)-1]; !strings.Contains(last, one.end) || !strings.Contains(last, "the token is no longer valid") {
 				t.Errorf("%s; want %s at the end", text, one.end)
 			}
 		}
