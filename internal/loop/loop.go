@@ -458,10 +458,10 @@ func (l *Loop) Refuse(ctx context.Context) error {
 
 // Close closes the machine, calls release with the lock held to release or keep the
 // permits, sends the remaining requests, and closes the session. It takes at most three
-// seconds or a lease, whichever is less, and at most lastCall after ctx has ended. If the
-// engine does not answer and is not known to have a permit or ticket of this client, Close
-// does not wait. Permits whose release could not be sent end with their leases. Closing
-// again does nothing.
+// seconds or a lease, whichever is less, and at most lastCall after ctx has ended. It waits
+// for a silent engine only if the engine may have a permit or ticket of this client.
+// Permits whose release could not be sent end with their leases. Closing again does
+// nothing.
 func (l *Loop) Close(ctx context.Context, release func(now time.Duration)) error {
 	l.Lock()
 	if l.closed {
