@@ -35,7 +35,7 @@ func NewLog(out io.Writer, log *slog.Logger) *Log {
 }
 
 // Add writes a line. It fits the option Audit of a server and of a dashboard. If lines cannot be
-// written, a line with What Missed reports their number once writing works again.
+// written, a Missed line reports their number once writing works again.
 func (l *Log) Add(a Record) {
 	if a.What == Refusal && !l.mayRefuse(&a) {
 		return

@@ -34,7 +34,7 @@ type Tokens struct {
 // maxShown is the largest size of Tokens.shown; above it, it starts again empty.
 const maxShown = 10_000
 
-// Who is the bearer of a token. Its name is "local" on a server without tokens.
+// A Who is the bearer of a token. Its name is "local" on a server without tokens.
 type Who = access.Who
 
 // bearer is a token's name with its right and its secrets.

@@ -24,8 +24,8 @@ type follower struct {
 // Follow returns at once. From then on, until ctx or the Watcher ends, f is called with
 // each successful look at any semaphore, in order for each semaphore. With always, the
 // Watcher makes a round each Options.Rounds all the time; otherwise f receives only the
-// looks that other callers cause. f is called with the Watcher's lock held, so it must be
-// quick and not call the Watcher.
+// looks that other callers cause. The Watcher's lock is held during f. So f must be quick
+// and not call the Watcher.
 func (w *Watcher) Follow(ctx context.Context, always bool, f func(Look)) {
 	follower := &follower{f, always}
 	w.mu.Lock()
