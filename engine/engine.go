@@ -132,8 +132,8 @@ type Call struct {
 
 	// Fence says that an earlier call failed with unknown outcome, so that a
 	// copy of it may still arrive. From this step on, calls of this session with a
-	// smaller number change nothing. If this call executes an Act, neither does a
-	// copy of the call itself: it could undo a later change by another operator.
+	// smaller number change nothing. If a request of this call Acts, neither does a copy
+	// of the call itself.
 	Fence bool
 
 	// Keep is how long the client may pass on or keep its permits without a further
@@ -200,16 +200,6 @@ const (
 	MaxShare     = 1000
 )
 
-// Act reports whether the operation changes a setting of the whole semaphore or of a
-// key: the limit, the pause, the rule of a key.
-func (k Kind) Act() bool {
-	switch k {
-	case SetLimit, UnsetLimit, Pause, Unpause, SetKey, UnsetKey:
-		return true
-	}
-	return false
-}
-
 // Request is one operation of a call.
 type Request struct {
 	Kind  Kind
@@ -275,10 +265,16 @@ type Request struct {
 	Totals *Totals // Report: of this session
 }
 
-// Acts reports whether the request changes a setting, as Kind.Act does, and a late
-// copy of it could undo a later change by another operator. A controller's request
-// does not count: its next decision corrects the limit.
-func (r *Request) Acts() bool { return r.Kind.Act() && r.Auto == nil }
+// Acts reports whether the request changes a setting: the limit, the pause, the rule of a
+// key. A late copy of such a request could undo a later change by another operator. A
+// controller's request does not count, because its next decision corrects the limit.
+func (r *Request) Acts() bool {
+	switch r.Kind {
+	case SetLimit, UnsetLimit, Pause, Unpause, SetKey, UnsetKey:
+		return r.Auto == nil
+	}
+	return false
+}
 
 // Status is the outcome of a request.
 type Status uint8

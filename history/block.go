@@ -223,24 +223,22 @@ func (s *semaphore) recordEvent(step time.Duration, l watch.Look, e watch.Event,
 	switch e.Kind {
 	case watch.Granted:
 		if l.Since > 0 || e.Held < 2*step { // not a permit that was old at the first look
-			into.Granted = more(into.Granted)
+			into.Granted = sum(into.Granted, 1)
 			bound := boundOf(e.Waited)
-			into.Waits[bound] = more(into.Waits[bound])
+			into.Waits[bound] = sum(into.Waits[bound], 1)
 		}
 	case watch.Released:
 		s.endVisit(step, e, Released)
 	case watch.Ended:
-		into.Lost = more(into.Lost)
+		into.Lost = sum(into.Lost, 1)
 		s.endVisit(step, e, Ended)
 	case watch.Left:
-		into.Left = more(into.Left)
+		into.Left = sum(into.Left, 1)
 		s.endVisit(step, e, Left)
 	case watch.Limit, watch.Paused, watch.Unpaused, watch.Removed:
 		s.change(step, Change{Time: e.Time, What: string(e.Kind), Limit: e.Limit})
 	}
 }
-
-func more(n uint16) uint16 { return n + min(1, math.MaxUint16-n) }
 
 func (s *semaphore) endVisit(step time.Duration, e watch.Event, how End) {
 	v := s.here[e.Permit]

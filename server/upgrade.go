@@ -123,8 +123,7 @@ func (s *Server) call(c net.Conn, in *bufio.Reader, who *Who, r *http.Request) (
 	if _, err := io.ReadFull(in, m.in); err != nil {
 		return false, false
 	}
-	// Leave room for the length, which is known at the end.
-	b := append(m.out[:0], make([]byte, binary.MaxVarintLen64)...)
+	b := append(m.out[:0], make([]byte, wire.Room)...)
 	b = append(b, wire.KindReply)
 	var answer []byte
 	if !s.stillAllowed(r, who) {
@@ -138,14 +137,10 @@ func (s *Server) call(c net.Conn, in *bufio.Reader, who *Who, r *http.Request) (
 			s.log.Error("internal error", "path", r.URL.Path, "error", err)
 		}
 		text, _ := json.Marshal(p) // never fails: it has only texts and numbers
-		answer = append(append(b[:binary.MaxVarintLen64], wire.KindProblem), text...)
+		answer = append(append(b[:wire.Room], wire.KindProblem), text...)
 	}
 	m.out = answer
-	var length [binary.MaxVarintLen64]byte
-	n := binary.PutUvarint(length[:], uint64(len(answer)-binary.MaxVarintLen64))
-	start := binary.MaxVarintLen64 - n
-	copy(answer[start:], length[:n])
 	_ = c.SetWriteDeadline(time.Now().Add(writeTime))
-	_, err = c.Write(answer[start:])
+	_, err = c.Write(wire.WithLength(answer))
 	return bodyDeadline, err == nil
 }

@@ -173,7 +173,7 @@ func (e *Engine) isClosed() bool {
 // get requests a path and decodes the JSON of the answer into v.
 func (e *Engine) get(ctx context.Context, op, name, path string, v any) error {
 	if e.isClosed() {
-		return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: engine.ErrClosed}
+		return notExecuted(op, name, engine.ErrClosed)
 	}
 	r, err := e.request(ctx, http.MethodGet, path, nil)
 	if err != nil {

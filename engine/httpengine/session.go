@@ -2,7 +2,6 @@ package httpengine
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net/http"
 	"net/url"
@@ -43,7 +42,7 @@ func (s *session) Client() string { return s.client }
 // and sends the call again.
 func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	if s.closed.Load() || s.engine.isClosed() {
-		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
+		return engine.Reply{}, notExecuted("step", s.name, engine.ErrClosed)
 	}
 	highest, used := s.highest, s.used
 	for i := range c.Requests {
@@ -85,15 +84,15 @@ func (s *session) send(ctx context.Context, c engine.Call) (engine.Reply, *engin
 	if until, ok := ctx.Deadline(); ok {
 		step.Within = max(1, time.Until(until))
 	}
-	// The body begins with room for its length. The transport may still read the body of
-	// an abandoned request, so each call has its own.
-	room := make([]byte, binary.MaxVarintLen64, 128+40*len(c.Requests))
+	// The transport may still read the body of an abandoned request, so each call has its
+	// own.
+	room := make([]byte, wire.Room, 128+40*len(c.Requests))
 	body := wire.AppendStep(room, &step)
 	answer, failure := s.engine.upgraded.call(ctx, body, s.answer)
 	skip := 1
 	if failure != nil && failure.Err == errNoUpgrade {
 		skip = 0
-		answer, failure = s.post(ctx, body[binary.MaxVarintLen64:])
+		answer, failure = s.post(ctx, body[wire.Room:])
 	}
 	if failure != nil {
 		failure.Op, failure.Name = "step", s.name
@@ -123,26 +122,24 @@ var wireType = []string{wire.ContentType}
 
 // State implements engine.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {
-	st := engine.State{}
-	if s.closed.Load() {
-		return st, &engine.Error{Op: "state", Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
-	}
-	if err := s.engine.get(ctx, "state", s.name, "/v1/engine/state?name="+url.QueryEscape(s.name), &st); err != nil {
-		return engine.State{}, err
-	}
-	return st, nil
+	return read[engine.State](ctx, s, "state")
 }
 
 // Reports implements engine.Reporting.
 func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
+	return read[engine.Reports](ctx, s, "reports")
+}
+
+// read requests something about the semaphore. op is also the last part of the path.
+func read[T any](ctx context.Context, s *session, op string) (none T, err error) {
 	if s.closed.Load() {
-		return engine.Reports{}, &engine.Error{Op: "reports", Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
+		return none, notExecuted(op, s.name, engine.ErrClosed)
 	}
-	var r engine.Reports
-	if err := s.engine.get(ctx, "reports", s.name, "/v1/engine/reports?name="+url.QueryEscape(s.name), &r); err != nil {
-		return engine.Reports{}, err
+	var v T
+	if err := s.engine.get(ctx, op, s.name, "/v1/engine/"+op+"?name="+url.QueryEscape(s.name), &v); err != nil {
+		return none, err
 	}
-	return r, nil
+	return v, nil
 }
 
 // closeTime bounds the request that closes a session at the server.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -61,7 +60,7 @@ func (e *Engine) readStream(ctx context.Context, last *string) error {
 	if answer.StatusCode != http.StatusOK {
 		return errors.New(answer.Status)
 	}
-	in := newReader(answer.Body)
+	in := bufio.NewReader(answer.Body)
 	for {
 		n, err := wire.ReadNews(in)
 		if err != nil {
@@ -113,5 +112,3 @@ func (e *Engine) startStream() {
 	e.stream = cancel
 	e.streams.Go(func() { e.runStream(ctx) })
 }
-
-func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 4096) }

@@ -192,13 +192,9 @@ func (l *connPool) call(ctx context.Context, body, buffer []byte) ([]byte, *engi
 	return answer, nil
 }
 
-// exchange sends a message and reads the answer. body begins with room for its length.
+// exchange sends the message after wire.Room bytes of body, and reads the answer.
 func (c *upgradedConn) exchange(body, buffer []byte) ([]byte, error) {
-	var length [binary.MaxVarintLen64]byte
-	n := binary.PutUvarint(length[:], uint64(len(body)-binary.MaxVarintLen64))
-	start := binary.MaxVarintLen64 - n
-	copy(body[start:], length[:n])
-	if _, err := c.Write(body[start:]); err != nil {
+	if _, err := c.Write(wire.WithLength(body)); err != nil {
 		return nil, err
 	}
 	size, err := binary.ReadUvarint(c.in)

@@ -205,3 +205,15 @@ const (
 	KindReply   = 0
 	KindProblem = 1
 )
+
+// Room is how many bytes a buffer has before the message, for WithLength.
+const Room = binary.MaxVarintLen64
+
+// WithLength writes the length of the message after Room bytes of b directly before the
+// message, and returns both, in the memory of b.
+func WithLength(b []byte) []byte {
+	var length [Room]byte
+	n := binary.PutUvarint(length[:], uint64(len(b)-Room))
+	copy(b[Room-n:], length[:n])
+	return b[Room-n:]
+}
