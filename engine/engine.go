@@ -155,7 +155,7 @@ const (
 	// Renew gives a permit a new lease. It never grants, and never revives.
 	Renew
 
-	// Release gives back a permit, or leaves the queue.
+	// Release releases a permit, or removes a ticket from the queue.
 	Release
 
 	// Revoke makes the next renewal of a permit fail, and notifies its holder to
@@ -174,7 +174,7 @@ const (
 	Remove
 
 	// Pause stops all grants until Unpause: a holder keeps its permit, a waiter
-	// goes on waiting. It outlives an idle semaphore, as a pinned limit does.
+	// keeps waiting. It outlives an idle semaphore, as a pinned limit does.
 	Pause
 
 	// Unpause ends a pause.
@@ -289,7 +289,7 @@ const (
 	TooHeavy                       // Ask: the weight is above the stored limit; its ticket is gone
 	LimitDiffers                   // Ask: Strict, and another limit is stored; its ticket is gone
 	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, Report: executed
-	InUse                          // Remove: somebody holds a permit, or waits
+	InUse                          // Remove: there are holders or waiters
 	Pinned                         // SetLimit with Auto: an operator's limit is pinned
 )
 
@@ -314,8 +314,8 @@ type Reply struct {
 	// of another key.
 	Room bool
 
-	// Recheck is set if an answer is Queued and somebody holds a permit: the time
-	// until the first lease ends. The client then asks again for one of its tickets.
+	// Recheck is set if an answer is Queued and there are holders: the time until the
+	// first lease ends. The client then asks again for one of its tickets.
 	Recheck time.Duration
 
 	// Unreachable is set if an Ask was Queued, the engine cannot notify the client,

@@ -228,7 +228,7 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a acc
 	case errors.Is(err, sema.ErrLost):
 		err = errGone
 	case errors.Is(err, sema.ErrInUse):
-		err = problem(http.StatusConflict, "in-use", "somebody holds a permit, or waits for one")
+		err = problem(http.StatusConflict, "in-use", "the semaphore has holders or waiters")
 	}
 	s.options.Audit(a.By(*who, r))
 	if err == nil {

@@ -178,7 +178,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 		p.NotExecuted, p.Temporary = true, true
 		return nil, p.after(5 * time.Second)
 	}
-	x, leave, err := s.semaphore(name)
+	x, done, err := s.semaphore(name)
 	if err != nil {
 		s.waiters.Add(-1)
 		return nil, err
@@ -195,11 +195,11 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 	}
 	p, err := x.begin(wish, q.HeadStart.duration())
 	if err != nil {
-		leave()
+		done()
 		s.waiters.Add(-1)
 		return nil, err
 	}
-	end := func() { leave(); s.waiters.Add(-1) }
+	end := func() { done(); s.waiters.Add(-1) }
 	return &asking{x: x, p: p, id: id, wait: q.Wait.duration(), end: end, named: r.PathValue("id") != ""}, nil
 }
 

@@ -24,11 +24,11 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if err != nil {
 		return err
 	}
-	x, id, leave, err := s.about(r, who)
+	x, id, done, err := s.about(r, who)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer done()
 	p, err := x.renewed(r.Context(), numberOf(who, id), lease)
 	if err != nil {
 		return err
@@ -123,11 +123,11 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 
 // release releases a permit.
 func (s *Server) release(w http.ResponseWriter, r *http.Request, who *Who) error {
-	x, id, leave, err := s.about(r, who)
+	x, id, done, err := s.about(r, who)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer done()
 	if err := x.released(r.Context(), numberOf(who, id)); err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func (x *semaphore) released(ctx context.Context, number uint64) error {
 }
 
 // about returns the semaphore and the caller's id of the permit in a request. The caller
-// calls leave at the end.
-func (s *Server) about(r *http.Request, who *Who) (x *semaphore, id string, leave func(), err error) {
+// calls done at the end.
+func (s *Server) about(r *http.Request, who *Who) (x *semaphore, id string, done func(), err error) {
 	name, err := s.nameOf(r, who)
 	if err != nil {
 		return nil, "", nil, err
@@ -182,6 +182,6 @@ func (s *Server) about(r *http.Request, who *Who) (x *semaphore, id string, leav
 	if id, err = callerID(r); err != nil {
 		return nil, "", nil, err
 	}
-	x, leave, err = s.semaphore(name)
-	return x, id, leave, err
+	x, done, err = s.semaphore(name)
+	return x, id, done, err
 }

@@ -39,8 +39,8 @@ type semaphore struct {
 const semaphoreIdle = time.Minute
 
 // semaphore returns the semaphore with a name, and opens its session if necessary. The
-// caller calls leave at the end.
-func (s *Server) semaphore(name string) (x *semaphore, leave func(), err error) {
+// caller calls done at the end.
+func (s *Server) semaphore(name string) (x *semaphore, done func(), err error) {
 	all := &s.semaphores
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -80,21 +80,21 @@ func (s *Server) counted(name string, h http.HandlerFunc) http.HandlerFunc {
 type statusWriter struct {
 	http.ResponseWriter
 	status int
-	told   bool   // status is final
+	final  bool   // status does not change any more
 	who    string // the name of the token; "": there was no valid one
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *statusWriter) WriteHeader(status int) {
-	if !w.told && status >= 200 {
-		w.status, w.told = status, true
+	if !w.final && status >= 200 {
+		w.status, w.final = status, true
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (w *statusWriter) Write(b []byte) (int, error) {
-	w.told = true
+	w.final = true
 	return w.ResponseWriter.Write(b)
 }
 

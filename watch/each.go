@@ -14,11 +14,11 @@ import (
 // not change them. missed is how many semaphores could not be read. Each fails if the names
 // cannot be listed, if no semaphore could be read, or when ctx ends.
 func (w *Watcher) Each(ctx context.Context, prefixes []string, found func(name string, st engine.State)) (missed int, err error) {
-	inner, leave, err := w.enter(ctx)
+	inner, done, err := w.enter(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer leave()
+	defer done()
 	names, err := w.list(inner, time.Now())
 	if err != nil {
 		return 0, w.failed(ctx, "list", "", err)

@@ -96,11 +96,11 @@ func (t *stream) drain() []Event {
 
 // addListener adds a stream to the listeners of one semaphore, after a first look.
 func (w *Watcher) addListener(ctx context.Context, s *watched, t *stream) {
-	ctx, leave, err := w.enter(ctx)
+	ctx, done, err := w.enter(ctx)
 	if err != nil {
 		return
 	}
-	defer leave()
+	defer done()
 	w.keepRounds(0)
 	if w.lockLook(ctx, s) != nil {
 		return

@@ -50,11 +50,11 @@ func (w *Watcher) stateSince(ctx context.Context, name string, since time.Time) 
 	if err := engine.ValidateName(name); err != nil {
 		return engine.State{}, time.Time{}, err
 	}
-	inner, leave, err := w.enter(ctx)
+	inner, done, err := w.enter(ctx)
 	if err != nil {
 		return engine.State{}, time.Time{}, err
 	}
-	defer leave()
+	defer done()
 	w.keepRounds(0)
 	s := w.use(name)
 	defer w.release(s)
@@ -181,9 +181,9 @@ func (w *Watcher) missed(ctx context.Context, s *watched, err error) error {
 func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	heard := len(s.listeners) > 0 || w.hasWideListener(s.name)
+	listened := len(s.listeners) > 0 || w.hasWideListener(s.name)
 	seen := Look{Summary: Summarize(s.name, now, st), State: st}
-	if heard {
+	if listened {
 		if s.err != nil {
 			w.publish(s, []Event{{Time: now, Semaphore: s.name, Kind: Reachable}})
 		}
@@ -200,7 +200,7 @@ func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep 
 	s.err, s.began, s.looked, w.reached = nil, began, now, now
 	s.summary = seen.Summary
 	s.state = nil
-	if keep || heard {
+	if keep || listened {
 		s.state = &st
 	}
 }

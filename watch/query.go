@@ -112,11 +112,11 @@ func (w *Watcher) Summaries(ctx context.Context, q Query) (page []Summary, total
 	if q.After != "" && q.rank() != nil {
 		return nil, 0, &engine.ArgumentError{What: "after", Value: q.After, Want: "none, except in the order of names"}
 	}
-	inner, leave, err := w.enter(ctx)
+	inner, done, err := w.enter(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer leave()
+	defer done()
 	page, total, err = w.summaries(inner, q)
 	return page, total, w.failed(ctx, "list", "", err)
 }

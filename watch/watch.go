@@ -170,8 +170,8 @@ func (w *Watcher) Close() {
 }
 
 // enter begins a call that Close waits for. inner ends with ctx or the Watcher. If enter
-// succeeds, the caller calls leave at the end.
-func (w *Watcher) enter(ctx context.Context) (inner context.Context, leave func(), err error) {
+// succeeds, the caller calls done at the end.
+func (w *Watcher) enter(ctx context.Context) (inner context.Context, done func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

@@ -261,12 +261,12 @@ func TestALostPermitIsNotCalledReleased(t *testing.T) {
 
 func TestARevokedHolderThatDoesNotListen(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
-		raw := ignore(e.Open("x", engine.Client{Label: "deaf"}, func(engine.Notification) {}))
+		raw := ignore(e.Open("x", engine.Client{Label: "silent"}, func(engine.Notification) {}))
 		id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
 		ignore(raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute}}}))
 		h := listen(t, w, watch.Filter{Name: "x"})
 		expect.OK(t, operator(t, e, "x").Revoke(t.Context(), id.String()))
-		if got := h.want("revoked"); got.Permit != id.String() || got.Client.Label != "deaf" {
+		if got := h.want("revoked"); got.Permit != id.String() || got.Client.Label != "silent" {
 			t.Errorf("%+v", got)
 		}
 		h.want("ended")
@@ -500,7 +500,7 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 		sem := semaphore(t, e, "x", 3, &sema.Options{Label: "job"})
 		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 3))
 		f := &follower{}
-		ctx, leave := context.WithCancel(t.Context())
+		ctx, stop := context.WithCancel(t.Context())
 		w.Follow(ctx, false, f.add)
 		time.Sleep(time.Hour)
 		if n := e.states.Load(); n != 0 {
@@ -517,7 +517,7 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 		if events := looks[1].Events; len(events) != 1 || events[0].Kind != watch.Granted || events[0].Held != 10*time.Second {
 			t.Errorf("%+v", events)
 		}
-		leave()
+		stop()
 		time.Sleep(time.Second)
 		w.Follow(t.Context(), true, f.add)
 		expect.OK(t, p.Release())

@@ -71,8 +71,8 @@ func (l *log) lockForStep(ctx context.Context, create, passive bool) error {
 	}
 	living, pause := 0, 2*time.Millisecond
 	for try := 0; ; try++ {
-		anew := try > 0 && living == 0 || try == 10
-		err := l.openAndLock(ctx, create, anew)
+		replace := try > 0 && living == 0 || try == 10
+		err := l.openAndLock(ctx, create, replace)
 		if err == nil {
 			return nil
 		}
@@ -97,8 +97,8 @@ func (l *log) lockForStep(ctx context.Context, create, passive bool) error {
 }
 
 // openAndLock opens and locks the file and reads the new records. After an error nothing is
-// locked. With anew, it replaces a damaged log.
-func (l *log) openAndLock(ctx context.Context, create, anew bool) error {
+// locked. With replace, it replaces a damaged log.
+func (l *log) openAndLock(ctx context.Context, create, replace bool) error {
 	for {
 		made, err := l.open(create)
 		if err != nil {
@@ -115,7 +115,7 @@ func (l *log) openAndLock(ctx context.Context, create, anew bool) error {
 			continue
 		}
 		err = l.read(here.Size())
-		if made || errors.Is(err, errDamaged) && (anew || l.hasOwn()) {
+		if made || errors.Is(err, errDamaged) && (replace || l.hasOwn()) {
 			err = l.recreate(made)
 		}
 		if err == nil && l.Boot != l.engine.boot {

@@ -66,8 +66,8 @@ func (e *Engine) receive(in *inbox) {
 // handle handles one message. ok is false if it cannot be decoded.
 func (e *Engine) handle(b []byte) (ok bool) {
 	r := &pack.Reader{B: string(b)}
-	client, told, n := r.Text(), false, engine.Notification{}
-	r.Bits(&told, &n.Ask, &n.Renew)
+	client, notified, n := r.Text(), false, engine.Notification{}
+	r.Bits(&notified, &n.Ask, &n.Renew)
 	now := time.Now()
 	for range r.Count() {
 		g := engine.Grant{ID: r.ID(client), Token: r.Int(), Slot: int(r.Int()), Ticket: r.Int()}
@@ -80,7 +80,7 @@ func (e *Engine) handle(b []byte) (ok bool) {
 	session := e.session(client)
 	switch {
 	case session == nil: // it was closed
-	case !told:
+	case !notified:
 		// Wait a moment: the process that has just been handed the permit needs the
 		// processor first.
 		time.AfterFunc(lookDelay, session.log.look)

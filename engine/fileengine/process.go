@@ -177,10 +177,10 @@ func (e *Engine) Close() error {
 	// process can be granted their permits.
 	for _, s := range sessions {
 		s.mu.Lock()
-		told := s.closed
+		wasClosed := s.closed
 		s.closed = true
 		s.mu.Unlock()
-		if !told {
+		if !wasClosed {
 			s.notify(engine.Notification{Closed: true})
 		}
 	}

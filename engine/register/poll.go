@@ -115,7 +115,7 @@ func (s *semaphore) look() time.Duration {
 	}
 	now := row.time()
 	ahead := slices.Index(processesInOrder(m.ledger, math.MaxInt), s.engine.process)
-	atHead, told := ahead >= 0 && ahead < maxHeads, slices.Contains(row.Heads, s.engine.process)
+	atHead, listed := ahead >= 0 && ahead < maxHeads, slices.Contains(row.Heads, s.engine.process)
 	s.mu.Lock()
 	next := pause(s.engine.poll, max(0, ahead), s.ahead-ahead, time.Since(s.looked))
 	s.atHead, s.ahead, s.looked = atHead, ahead, time.Now()
@@ -127,9 +127,9 @@ func (s *semaphore) look() time.Duration {
 	for _, session := range s.engine.sessionsOf(s) {
 		session.tell(session.compare(m.ledger, now, recheck))
 	}
-	if told != (atHead && s.engine.listenerState().up) { // a step without requests corrects Row.Heads
-		nobody := &session{engine: s.engine, semaphore: s, id: s.engine.process + ".0", notify: func(engine.Notification) {}}
-		p := &pending{session: nobody, call: engine.Call{Number: math.MaxUint64}, done: make(chan struct{})}
+	if listed != (atHead && s.engine.listenerState().up) { // a step without requests corrects Row.Heads
+		stepper := &session{engine: s.engine, semaphore: s, id: s.engine.process + ".0", notify: func(engine.Notification) {}}
+		p := &pending{session: stepper, call: engine.Call{Number: math.MaxUint64}, done: make(chan struct{})}
 		s.add(p)
 		<-p.done
 	}

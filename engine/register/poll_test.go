@@ -15,7 +15,7 @@ import (
 // did not wait at the poll before.
 func TestPollingProcessesAlternate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const turns, poll = 20, 50 * time.Millisecond
+		const rounds, poll = 20, 50 * time.Millisecond
 		store := newPolledStore()
 		began := time.Now()
 		var all sync.WaitGroup
@@ -27,7 +27,7 @@ func TestPollingProcessesAlternate(t *testing.T) {
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = s.Close() })
 			all.Go(func() {
-				for range turns {
+				for range rounds {
 					p, err := s.Acquire(t.Context())
 					if err == nil {
 						time.Sleep(time.Millisecond)
@@ -40,8 +40,8 @@ func TestPollingProcessesAlternate(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if took := time.Since(began); took > 2*turns*(poll+2*time.Millisecond) {
-			t.Errorf("%d turns took %v", 2*turns, took)
+		if took := time.Since(began); took > 2*rounds*(poll+2*time.Millisecond) {
+			t.Errorf("%d rounds took %v", 2*rounds, took)
 		}
 	})
 }
