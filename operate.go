@@ -28,9 +28,6 @@ func Operate(e Engine, name string) (*Operator, error) {
 	return &Operator{s}, nil
 }
 
-// Name is the name given to Operate.
-func (o *Operator) Name() string { return o.s.name }
-
 // State is a snapshot, as Semaphore.State is. It fails with ErrNotFound when
 // there is no such semaphore.
 func (o *Operator) State(ctx context.Context) (State, error) {
@@ -169,6 +166,7 @@ func (o *Operator) doTo(ctx context.Context, op string, kind engine.Kind, id str
 }
 
 func (o *Operator) do(ctx context.Context, op string, r engine.Request) error {
+	o.s.made()
 	status, err := o.s.loop.Ask(ctx, op, r)
 	switch {
 	case err != nil:
