@@ -40,9 +40,9 @@ func newAway(t *testing.T, limit int) *away {
 	return &away{Semaphore: sem, gone: &e.now}
 }
 
-func (l *away) Acquire(ctx context.Context) (*sema.Permit, error) {
+func (l *away) Acquire(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
 	l.asked.Add(1)
-	return l.Semaphore.Acquire(ctx)
+	return l.Semaphore.Acquire(ctx, options...)
 }
 
 // back has the engine come back, and waits until that is known.
@@ -203,7 +203,9 @@ func TestFailLocalCountsAllKeysTogether(t *testing.T) {
 			l, c := newAway(t, 100), &crowd{leave: make(chan struct{})}
 			c.rt = &semahttp.Transport{Base: c.base(), Policy: semahttp.FailLocal, Places: 5, PlacesPerKey: perKey,
 				Limit: semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") },
-					func(ctx context.Context, _ string) (*sema.Permit, error) { return l.Acquire(ctx) })}
+					func(ctx context.Context, _ string, options ...sema.AcquireOption) (*sema.Permit, error) {
+						return l.Acquire(ctx, options...)
+					})}
 			l.gone.Store(true)
 			want := []int64{5, 5, 5}
 			if perKey == 2 {
@@ -375,9 +377,9 @@ func tenantsWhileRedisIsKilled(t *testing.T, tenants int) {
 	defer func() { _ = group.Close() }()
 	var asked atomic.Int64
 	tr := &semahttp.Transport{Policy: semahttp.FailOpen,
-		Limit: semahttp.ByHost(func(ctx context.Context, host string) (*sema.Permit, error) {
+		Limit: semahttp.ByHost(func(ctx context.Context, host string, options ...sema.AcquireOption) (*sema.Permit, error) {
 			asked.Add(1)
-			return group.Acquire(ctx, host)
+			return group.Acquire(ctx, host, options...)
 		}),
 		Base: roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 204, Body: http.NoBody}, nil

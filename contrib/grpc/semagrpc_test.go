@@ -455,7 +455,7 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 	expect.OK(t, err)
 	g, err := each.New(e, "calls", 1, nil)
 	expect.OK(t, err)
-	acquire := func(context.Context, string, int) (semagrpc.Permit, error) { return nil, nil }
+	acquire := func(context.Context, string, ...sema.AcquireOption) (semagrpc.Permit, error) { return nil, nil }
 	for name, l := range map[string]semagrpc.Limit{
 		"neither":            {},
 		"both":               {Semaphore: s, Group: g},

@@ -218,7 +218,7 @@ func TestSpans(t *testing.T) {
 	if err := x.telemetry.Do(ctx, s, func(ctx context.Context) error {
 		_, work := x.tracer.Start(ctx, "work")
 		work.End()
-		_, err := x.telemetry.TryAcquire(ctx, s, 1)
+		_, err := x.telemetry.TryAcquire(ctx, s)
 		return err
 	}); !errors.Is(err, sema.ErrBusy) {
 		t.Fatal(err)
@@ -277,8 +277,8 @@ func TestSpansOfRequests(t *testing.T) {
 			work.End()
 		}),
 		Limit: semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") },
-			func(ctx context.Context, tenant string) (*otelsema.Permit, error) {
-				return x.telemetry.AcquireEach(ctx, group, tenant, 1)
+			func(ctx context.Context, tenant string, options ...sema.AcquireOption) (*otelsema.Permit, error) {
+				return x.telemetry.AcquireEach(ctx, group, tenant, options...)
 			}),
 	}
 	ctx, request := x.tracer.Start(t.Context(), "request")
@@ -314,11 +314,11 @@ func TestSpansOfATryForAKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = group.Close() }()
-	p, err := x.telemetry.TryAcquireEach(t.Context(), group, "acme", 1)
+	p, err := x.telemetry.TryAcquireEach(t.Context(), group, "acme")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.telemetry.TryAcquireEach(t.Context(), group, "acme", 1); !errors.Is(err, sema.ErrBusy) {
+	if _, err := x.telemetry.TryAcquireEach(t.Context(), group, "acme"); !errors.Is(err, sema.ErrBusy) {
 		t.Error(err)
 	}
 	if err := p.Release(); err != nil {
@@ -341,7 +341,7 @@ func TestSpanOfALostPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newSDK(t)
 		s := x.semaphore(1)
-		p, err := x.telemetry.Acquire(t.Context(), s, 1)
+		p, err := x.telemetry.Acquire(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
