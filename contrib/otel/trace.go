@@ -2,6 +2,7 @@ package otelsema
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -51,12 +52,12 @@ func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, options .
 // AcquireFor is Acquire for one of the keys that share the Semaphore, with the same
 // spans. Both have the key as AttributeKey.
 func (t *Telemetry) AcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, s.Acquire, append(options, sema.For(key)))
+	return t.acquire(ctx, s.Name(), key, s.Acquire, append(slices.Clip(options), sema.For(key)))
 }
 
 // TryAcquireFor is TryAcquire for a key, with the same spans as AcquireFor.
 func (t *Telemetry) TryAcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, s.TryAcquire, append(options, sema.For(key)))
+	return t.acquire(ctx, s.Name(), key, s.TryAcquire, append(slices.Clip(options), sema.For(key)))
 }
 
 // AcquireEach is Acquire of the Group, with the same spans. The span of a failed acquisition has no

@@ -46,16 +46,20 @@ func (w World) rules(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	sem, err := sema.New(e, w.Name, w.Limit, &sema.Options{PerKey: w.PerKey})
-	for _, t := range w.Tenants {
-		if err == nil && w.Order == Shares && (t.Share != 0 || t.Cap != 0) {
-			err = sem.For(t.Key).Set(ctx, sema.Rule{Share: t.Share, Limit: t.Cap})
+	operator, err := sema.Operate(e, w.Name)
+	if err != nil {
+		return errors.Join(err, end())
+	}
+	set := func(r sema.Rule, path ...string) { err = errors.Join(err, operator.Set(ctx, r, path...)) }
+	if w.Order == Shares {
+		set(sema.Rule{Limit: w.Limit, PerKey: w.PerKey})
+		for _, t := range w.Tenants {
+			if t.Share != 0 || t.Cap != 0 {
+				set(sema.Rule{Limit: t.Cap, Share: t.Share}, t.Key)
+			}
 		}
 	}
-	if sem != nil {
-		err = errors.Join(err, sem.Close())
-	}
-	return errors.Join(err, end())
+	return errors.Join(err, operator.Close(), end())
 }
 
 // worker is a process of a world.
