@@ -74,8 +74,10 @@ func ExampleByHost() {
 		return
 	}
 	fmt.Println(resp.Status, resp.Body.Close())
+	fmt.Println(semahttp.Host(resp.Request) == resp.Request.URL.Host)
 	// Output:
 	// 200 OK <nil>
+	// true
 }
 
 // A limit for some requests only.
