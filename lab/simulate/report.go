@@ -45,7 +45,7 @@ func (k *checker) reported(by string, c engine.Call, reply engine.Reply) {
 	if w.reports == 0 || len(reply.Answers) < len(c.Requests) {
 		return
 	}
-	all := w.server.ledger.Reports(w.server.now()).Totals
+	all := w.server.ledger.ledger.Reports(w.server.now()).Totals
 	for i, r := range c.Requests {
 		if r.Kind != engine.Report || reply.Answers[i].Status != engine.Done {
 			continue
@@ -73,9 +73,9 @@ func atLeast(a, b engine.Totals) bool {
 }
 
 // pins looks whether a controller's limit counts although an operator's is pinned.
-func (k *checker) pins(r engine.Request, pinned bool, reply engine.Reply, before load) {
-	limit, _, _ := k.w.server.ledger.Load()
-	if r.Auto != nil && (pinned || before.limit == 0) && (limit != before.limit || reply.Answers[0].Status == engine.Done) {
-		k.w.fail("pin: a controller has set the limit to %d, and an operator's is %d (%s)", limit, before.limit, fmt.Sprint(reply.Answers[0].Status))
+func (k *checker) pins(r engine.Request, reply engine.Reply, before *view) {
+	limit := k.w.server.ledger.Limit
+	if r.Auto != nil && (before.Pinned || before.Limit == 0) && (limit != before.Limit || reply.Answers[0].Status == engine.Done) {
+		k.w.fail("pin: a controller has set the limit to %d, and an operator's is %d (%s)", limit, before.Limit, fmt.Sprint(reply.Answers[0].Status))
 	}
 }

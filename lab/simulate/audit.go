@@ -1,0 +1,71 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+// dawn is a time before all others. At dawn no lease is over, and no ticket: so State
+// shows everything and ends nothing.
+const dawn = 0
+
+// Audit compares the ledger with one that is made of what is written: that one has
+// counted the weights, and sorted the keys, anew. The error says what differs.
+func (b *book) Audit() error {
+	if b.Limit == 0 || b.audited == b.view {
+		return nil
+	}
+	anew := ledger.Load(b.Snapshot)
+	if s := anew.Save(); !sameSnapshot(s, b.Snapshot) {
+		return fmt.Errorf("%+v is written, and read as %+v", b.Snapshot, s)
+	}
+	if is, want := b.ledger.State(dawn), anew.State(dawn); !sameState(is, want) {
+		return fmt.Errorf("the ledger shows %+v, and what it has written %+v", is, want)
+	}
+	b.audited = b.view
+	return nil
+}
+
+// audit looks for what a view says that cannot be so.
+func (v *view) audit() error {
+	if n := len(v.Holders) + len(v.Waiters); v.Limit == 0 && n > 0 {
+		return fmt.Errorf("there is no semaphore, and it has %d permits and tickets", n)
+	}
+	for _, k := range v.Keys {
+		t := v.find(k.Name)
+		switch {
+		case len(t.queue) == 0 && t.Full:
+			return fmt.Errorf("key %q is said to be full, and nobody waits", t.Name)
+		case len(t.queue) == 0 && !t.Ruled:
+			return fmt.Errorf("key %q is remembered for nothing", t.Name)
+		case t.Full && t.Epoch != v.Epoch:
+			return fmt.Errorf("key %q is full by a cap of the past", t.Name)
+		case t.Full && !t.lacks():
+			return fmt.Errorf("key %q is said to be full, and holds %d of %d", t.Name, t.held, t.most)
+		}
+	}
+	return nil
+}
+
+// sameSnapshot is reflect.DeepEqual, which is slow for lists, of two snapshots.
+func sameSnapshot(a, b ledger.Snapshot) bool {
+	if !slices.Equal(a.Holders, b.Holders) || !slices.Equal(a.Waiters, b.Waiters) || !slices.Equal(a.Keys, b.Keys) || !maps.Equal(a.Fences, b.Fences) {
+		return false
+	}
+	a.Holders, a.Waiters, a.Keys, a.Fences = b.Holders, b.Waiters, b.Keys, b.Fences
+	return reflect.DeepEqual(a, b)
+}
+
+// sameState is the same of two states.
+func sameState(a, b engine.State) bool {
+	if !slices.Equal(a.Holders, b.Holders) || !slices.Equal(a.Waiters, b.Waiters) || !slices.Equal(a.Keys, b.Keys) {
+		return false
+	}
+	a.Holders, a.Waiters, a.Keys = b.Holders, b.Waiters, b.Keys
+	return reflect.DeepEqual(a, b)
+}
