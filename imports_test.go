@@ -27,7 +27,7 @@ var importRules = []struct {
 	{"sema/engine/fileengine", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "golang.org/x/sys/unix", "golang.org/x/sys/windows"}, "what the kernel knows is asked of the kernel"},
 	{"sema/engine/register", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "sema/internal/wire"}, "a store's author brings the store's client, and nothing else"},
 	{"sema/engine/pgengine", []string{"sema", "sema/engine", "sema/engine/register", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool", "github.com/jackc/pgx/v5/stdlib"}, "only programs with PostgreSQL need its client"},
-	{"sema/engine/redisengine", []string{"sema/engine", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
+	{"sema/engine/redisengine", []string{"sema/engine", "sema/internal/ledger", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
 	{"sema/engine/httpengine", []string{"sema/engine", "sema/internal/wire"}, "a client of the server needs no store's client"},
 	{"sema/internal/wire", []string{"sema/engine"}, "bytes of what both sides say"},
 	{"sema/internal/rate", nil, "it counts, and knows nobody"},
