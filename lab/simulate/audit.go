@@ -10,12 +10,13 @@ import (
 	"sema/internal/ledger"
 )
 
-// dawn is a time before all others. At dawn no lease is over, and no ticket: so State
-// shows everything and ends nothing.
+// dawn is a time before all others. State at dawn shows everything and ends nothing: no
+// lease is over yet, and no ticket.
 const dawn = 0
 
-// Audit compares the ledger with one that is made of what is written: that one has
-// counted the weights, and sorted the keys, anew. The error says what differs.
+// Audit loads a second ledger from the view, and compares both. Loading adds up the
+// weights and sorts the keys anew. So a sum or an order that the first has let drift is
+// different in the second. The error has both.
 func (b *book) Audit() error {
 	if b.Limit == 0 || b.audited == b.view {
 		return nil
@@ -31,8 +32,8 @@ func (b *book) Audit() error {
 	return nil
 }
 
-// audit looks for what a view says that cannot be so.
-func (v *view) audit() error {
+// sound reports a contradiction within a view; nil if there is none.
+func (v *view) sound() error {
 	if n := len(v.Holders) + len(v.Waiters); v.Limit == 0 && n > 0 {
 		return fmt.Errorf("there is no semaphore, and it has %d permits and tickets", n)
 	}
@@ -52,7 +53,7 @@ func (v *view) audit() error {
 	return nil
 }
 
-// sameSnapshot is reflect.DeepEqual, which is slow for lists, of two snapshots.
+// sameSnapshot does for snapshots the same as reflect.DeepEqual, but compares lists faster.
 func sameSnapshot(a, b ledger.Snapshot) bool {
 	if !slices.Equal(a.Holders, b.Holders) || !slices.Equal(a.Waiters, b.Waiters) || !slices.Equal(a.Keys, b.Keys) || !maps.Equal(a.Fences, b.Fences) {
 		return false
@@ -61,7 +62,7 @@ func sameSnapshot(a, b ledger.Snapshot) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// sameState is the same of two states.
+// sameState does so for states.
 func sameState(a, b engine.State) bool {
 	if !slices.Equal(a.Holders, b.Holders) || !slices.Equal(a.Waiters, b.Waiters) || !slices.Equal(a.Keys, b.Keys) {
 		return false

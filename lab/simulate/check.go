@@ -49,7 +49,7 @@ func (k *checker) stepped(before *view, c engine.Call, reply engine.Reply, news 
 	if w.server.paused > 0 && used > before.used {
 		w.fail("pause: the server has granted during a pause")
 	}
-	if err := w.server.ledger.audit(); err != nil {
+	if err := w.server.ledger.sound(); err != nil {
 		w.fail("count: %v", err)
 	}
 	k.caps()
@@ -619,7 +619,7 @@ func (k *checker) unheard() {
 	}
 }
 
-// audited looks whether what each process keeps twice is the same.
+// audited looks whether what the server and each process keep twice is the same.
 func (k *checker) audited() {
 	if err := k.w.server.ledger.Audit(); err != nil {
 		k.w.fail("count: the server: %v", err)

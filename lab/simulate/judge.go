@@ -58,9 +58,9 @@ func (j *judge) step(before, after *view, requests []engine.Request, grants []en
 	return j.bounded(after, grants, asked)
 }
 
-// bounded counts how often keys are served before others that stand: at the same
-// level no more often than the cost of the one's head is that of the other's, and
-// once if they cost the same.
+// bounded counts how often a key is served before another one that stands at the same
+// level. The bound is the cost of the other's head, divided by the least cost of these
+// grants, and rounded up: once, if the costs are equal.
 func (j *judge) bounded(after *view, grants []engine.Grant, asked map[engine.ID]engine.Request) error {
 	now, served, held := map[string]stood{}, map[string]bool{}, map[string]int{}
 	for _, t := range after.tenants {
@@ -129,7 +129,7 @@ func (j *judge) bounded(after *view, grants []engine.Grant, asked map[engine.ID]
 	return nil
 }
 
-// inOrder works out to whom the grants go of a step that asks for nothing.
+// inOrder works out the grants of a step that asks for nothing, and compares.
 func inOrder(before, after *view, requests []engine.Request, grants []engine.Grant) error {
 	if len(grants) == 0 {
 		return nil
@@ -160,8 +160,9 @@ func inOrder(before, after *view, requests []engine.Request, grants []engine.Gra
 	return nil
 }
 
-// carriedOut is a view of its own for which requests are carried out that ask for nothing, and nothing
-// is granted yet.
+// carriedOut is the view before a step, with the step's requests carried out and nothing
+// granted yet. None of the requests asks for a permit. A release counts if its permit or
+// ticket is missing after the step.
 func carriedOut(before, after *view, requests []engine.Request) *view {
 	s := before.Snapshot
 	s.Keys = slices.Clone(s.Keys)

@@ -94,8 +94,7 @@ func (w *sharing) step(requests ...engine.Request) {
 		had[h.ID] = true
 	}
 	before := w.l.view
-	reply := w.l.Step(w.now, "c", engine.Call{Number: w.calls, Requests: requests})
-	news := w.l.ledger.Notifications()
+	reply, news := w.l.Step(w.now, "c", engine.Call{Number: w.calls, Requests: requests})
 	ask := reply.Notification.Ask || reply.Notification.Recheck == engine.AtOnce
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
@@ -121,7 +120,7 @@ func (w *sharing) step(requests ...engine.Request) {
 // sums looks at what keys hold, beside their caps.
 func (w *sharing) sums() {
 	w.t.Helper()
-	if err := cmp.Or(w.l.audit(), w.l.Audit()); err != nil {
+	if err := cmp.Or(w.l.sound(), w.l.Audit()); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, h := range w.l.Holders {

@@ -45,7 +45,7 @@ func (k *checker) reported(by string, c engine.Call, reply engine.Reply) {
 	if w.reports == 0 || len(reply.Answers) < len(c.Requests) {
 		return
 	}
-	all := w.server.ledger.ledger.Reports(w.server.now()).Totals
+	all := w.server.ledger.Reports(w.server.now()).Totals
 	for i, r := range c.Requests {
 		if r.Kind != engine.Report || reply.Answers[i].Status != engine.Done {
 			continue

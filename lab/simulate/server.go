@@ -84,14 +84,13 @@ func (s *server) take(n *node, client string, c engine.Call) {
 func (s *server) step(client string, c engine.Call) engine.Reply {
 	w := s.w
 	if len(w.keys) > 0 {
-		s.ledger.Expire(s.now()) // for the judge
+		s.ledger.Expire(s.now()) // the judge expects it
 	}
 	before, gone := s.ledger.view, s.gone(c)
-	reply := s.ledger.Step(s.now(), client, c)
+	reply, news := s.ledger.Step(s.now(), client, c)
 	if c.Number < s.forgotten[client] {
 		w.check.revive(c)
 	}
-	news := s.ledger.ledger.Notifications()
 	if w.tracing {
 		w.trace("server: %s #%d%s ->%s", client, c.Number, calls(c), answers(reply))
 	}

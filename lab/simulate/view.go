@@ -3,14 +3,13 @@ package simulate
 import (
 	"cmp"
 	"math"
-	"slices"
 
 	"sema/engine"
 	"sema/internal/ledger"
 )
 
-// view is what a ledger has written at one moment. It counts for itself what the ledger
-// counts as well. Nobody changes a view.
+// view is what a ledger has written at one moment. The view adds up the weights and sorts
+// the keys itself, as a judge of the ledger. It does not change.
 type view struct {
 	ledger.Snapshot
 	used    int       // the weight that is held
@@ -97,7 +96,7 @@ func (t *tenant) level(held int) int { return held * engine.DefaultShare / t.sha
 // the least.
 func (t *tenant) cost(weight int) int64 { return max(1, int64(weight)*1000/int64(t.shares())) }
 
-// tag is the virtual time at which the key's first ticket will have been served.
+// tag is the virtual time after the key's first ticket.
 func (t *tenant) tag() int64 { return t.Base + t.cost(t.queue[0].ID.Weight) }
 
 // byTurn is the order of the keys in turn.
@@ -211,35 +210,12 @@ func (v *view) Callers(client string) (n int) {
 	return n
 }
 
-// book is the server's ledger, and the view of what is written in it. Each method that
-// may change the ledger makes the view anew.
-type book struct {
-	ledger *ledger.Ledger
-	*view
-	audited *view // the last one that Audit found right
-}
-
-// newBook is the book of a ledger, which nobody else changes from now on.
-func newBook(l *ledger.Ledger) *book { return &book{ledger: l, view: see(l.Save())} }
-
-func (b *book) look() { b.view = see(b.ledger.Save()) }
-
-// Step carries out a call.
-func (b *book) Step(now int64, client string, c engine.Call) engine.Reply {
-	defer b.look()
-	return b.ledger.Step(now, client, engine.Client{Host: client}, c)
-}
-
-// Expire ends what is over.
-func (b *book) Expire(now int64) {
-	if first, held := b.ledger.NextEnd(); now >= b.Keep || held && first <= now {
-		b.ledger.Over(now)
-		b.look()
+// NextEnd is when the first lease ends; ok is false without any.
+func (v *view) NextEnd() (end int64, ok bool) {
+	for i := range v.Holders {
+		if h := &v.Holders[i]; !ok || h.End < end {
+			end, ok = h.End, true
+		}
 	}
-}
-
-// Reap ends everything of clients that are dead.
-func (b *book) Reap(now int64, dead []string) {
-	b.ledger.Reap(now, func(client string) bool { return slices.Contains(dead, client) })
-	b.look()
+	return end, ok
 }

@@ -33,7 +33,7 @@ func (s *server) date(n *node, grants []engine.Grant) {
 // attend has the engine look when the first lease ends, if somebody waits.
 func (s *server) attend() {
 	w := s.w
-	end, held := s.ledger.ledger.NextEnd()
+	end, held := s.ledger.NextEnd()
 	if !w.watched || !held || len(s.ledger.Waiters) == 0 {
 		return
 	}
@@ -73,8 +73,7 @@ func (s *server) bury() {
 		w.trace("server: looks, and finds %v dead", dead)
 	}
 	before := s.ledger.view
-	s.ledger.Reap(s.now(), dead)
-	news := s.ledger.ledger.Notifications()
+	news := s.ledger.Reap(s.now(), dead)
 	w.check.stepped(before, engine.Call{}, engine.Reply{}, news)
 	s.send(news)
 	s.attend()
