@@ -187,14 +187,13 @@ func carriedOut(before, after *view, requests []engine.Request) *view {
 			if r.Auto != nil && (s.Pinned || s.Limit == 0) {
 				continue // an operator's holds
 			}
-			s.Limit = r.Limit
-			if r.PerKey != 0 {
+			s.Limit = cmp.Or(r.Limit, s.Limit)
+			if s.Limit > 0 && r.PerKey != 0 {
 				s.PerKey = max(0, r.PerKey)
 			}
 		case engine.SetKey:
-			rule(r, r.Cap, r.Share)
-			if s.Limit == 0 && r.Limit > 0 {
-				s.Limit, s.PerKey = r.Limit, r.PerKey
+			if k := of(r.Key); s.Limit > 0 {
+				k.Cap, k.Share = cmp.Or(r.Cap, k.Cap), cmp.Or(r.Share, k.Share)
 			}
 		case engine.UnsetKey:
 			rule(r, 0, 0)
