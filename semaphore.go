@@ -16,7 +16,8 @@ import (
 
 // Semaphore limits how much weight is held at once under one name, together
 // with every other client of the same engine. Create one per name and share
-// it: it is safe for concurrent use, and its permits and waits share calls.
+// it: it is safe for concurrent use, and its permits and waits share calls. Methods panic on a
+// Semaphore that New did not make.
 type Semaphore struct {
 	name    string
 	engine  Engine // nil: it cannot be compared
@@ -77,11 +78,19 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 	return s, nil
 }
 
+// made panics if the Semaphore is nil, or a zero value: a mistake that no caller can handle.
+func (s *Semaphore) made() {
+	if s == nil || s.loop.Machine == nil {
+		panic("sema: a Semaphore that New, or an Operator that Operate, did not make")
+	}
+}
+
 // Name is the name given to New.
 func (s *Semaphore) Name() string { return s.name }
 
 // String names the semaphore and its limit, for logs.
 func (s *Semaphore) String() string {
+	s.made()
 	s.loop.Lock()
 	defer s.loop.Unlock()
 	return fmt.Sprintf("sema.Semaphore(%q, limit %d)", s.name, s.seen())
@@ -115,6 +124,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, options ...AcquireOption) (*
 }
 
 func (s *Semaphore) acquire(ctx context.Context, wait bool, options []AcquireOption) (*Permit, error) {
+	s.made()
 	w, err := fold(wait, options)
 	if err != nil {
 		return nil, err
@@ -223,8 +233,11 @@ func (s *Semaphore) unserved(ctx context.Context, h *holding) error {
 
 // Do runs f while holding a permit. f's context ends when ctx does or the
 // permit is lost. Do returns f's error as it is: an ErrBusy in it may be that of another
-// semaphore. If the permit was lost, an ErrLost is joined with f's error.
+// semaphore. If the permit was lost, an ErrLost is joined with f's error. Do panics if f is nil.
 func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error, options ...AcquireOption) error {
+	if f == nil {
+		panic("sema: Do without a function")
+	}
 	p, err := s.Acquire(ctx, options...)
 	if err != nil {
 		return err
@@ -239,6 +252,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error, optio
 // permit, once it is released, may have gone on to another caller of its process,
 // which then holds it as well.
 func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
+	s.made()
 	parsed, err := engine.ParseID(id)
 	if err != nil {
 		return nil, err
@@ -279,8 +293,8 @@ func (s *Semaphore) observe(e client.Event) func() {
 		if f == nil {
 			f = logLimit
 		}
-		differs := s.limitError(e)
-		return func() { f(Event{Semaphore: s.name, Limit: e.Limit, Err: differs}) }
+		told := Event{Semaphore: s.name, Limit: e.Limit, Err: s.limitError(e)} // e itself would move to the heap, for each grant
+		return func() { f(told) }
 	}
 	h, o := e.A.Owner.(*holding), &s.options.Observer
 	switch e.Kind {
@@ -344,12 +358,14 @@ func (s *Semaphore) Close() error { return s.close(context.Background()) }
 // ctx has ended, that takes 250 ms at most. The error is ctx's if ctx ended first, and else
 // nil. Close ends a Shutdown at once.
 func (s *Semaphore) Shutdown(ctx context.Context) error {
+	s.made()
 	err := s.loop.Refuse(ctx)
 	return cmp.Or(err, s.close(ctx))
 }
 
 // close is Close. Once ctx has ended, it has a moment for a last call.
 func (s *Semaphore) close(ctx context.Context) error {
+	s.made()
 	if s.adapt != nil {
 		defer s.adapt.close(ctx)()
 	}

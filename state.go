@@ -12,6 +12,7 @@ import (
 // three seconds. If ctx has no deadline, an engine that says nothing has three
 // seconds as well.
 func (s *Semaphore) State(ctx context.Context) (State, error) {
+	s.made()
 	s.loop.Lock()
 	closed := s.loop.Closed()
 	s.loop.Unlock()

@@ -35,8 +35,8 @@ type Options struct {
 
 	// LimitOf is the limit of a name, 1 … sema.MaxLimit; 0 means the one given to New. It is
 	// called when the name's Semaphore is opened, so a new answer counts after the name
-	// was unused for Idle. It must not block, or call the Group. Default: all names have the
-	// limit given to New.
+	// was unused for Idle. It must not block, or call the Group. Default: each
+	// name gets the one given to New.
 	LimitOf func(name string) int
 
 	// Open is how many Semaphores may be open at once, at least 1. Default 1000. A name

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/each"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/internal/fixture/expect"
@@ -273,7 +274,7 @@ func TestErrorsOfALimiter(t *testing.T) {
 		{&sema.LimitError{Name: "x", Stored: 1, Wanted: 2}, 500},
 		{errors.New("something else"), 500},
 	} {
-		h := &semahttp.Handler{Status: 429, Next: http.NotFoundHandler(), Limit: limited("fake", func(context.Context) (*sema.Permit, error) { return nil, c.err })}
+		h := &semahttp.Handler{Status: 429, Next: http.NotFoundHandler(), Limit: limited("fake", func(context.Context, ...sema.AcquireOption) (*sema.Permit, error) { return nil, c.err })}
 		w := answer(h, t.Context())
 		if w.Code != c.status || (w.Header().Get("Retry-After") != "") != (c.status == 503 || c.status == 429) {
 			t.Errorf("%v: %d, %v; want %d", c.err, w.Code, w.Header(), c.status)

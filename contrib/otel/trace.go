@@ -2,6 +2,7 @@ package otelsema
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -9,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sema"
+	"sema/each"
 	"sema/internal/class"
 	"sema/metrics"
 )
@@ -50,43 +52,39 @@ func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, options .
 // AcquireFor is Acquire for one of the keys that share the Semaphore, with the same
 // spans. Both have the key as AttributeKey.
 func (t *Telemetry) AcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, s.Acquire, append(options, sema.For(key)))
+	return t.acquire(ctx, s.Name(), key, s.Acquire, append(slices.Clip(options), sema.For(key)))
 }
 
 // TryAcquireFor is TryAcquire for a key, with the same spans as AcquireFor.
 func (t *Telemetry) TryAcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, s.TryAcquire, append(options, sema.For(key)))
+	return t.acquire(ctx, s.Name(), key, s.TryAcquire, append(slices.Clip(options), sema.For(key)))
 }
 
-// AcquireKey is Acquire of the Keys, with the same spans. Their name is that of the
-// key's semaphore.
-func (t *Telemetry) AcquireKey(ctx context.Context, k *sema.Keys, key string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquireKey(ctx, k, key, k.Acquire, options)
-}
-
-// TryAcquireKey is TryAcquire of the Keys, with the same spans as AcquireKey.
-func (t *Telemetry) TryAcquireKey(ctx context.Context, k *sema.Keys, key string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquireKey(ctx, k, key, k.TryAcquire, options)
-}
-
-func (t *Telemetry) acquireKey(ctx context.Context, k *sema.Keys, key string, take func(context.Context, string, ...sema.AcquireOption) (*sema.Permit, error), options []sema.AcquireOption) (*Permit, error) {
-	name, err := k.Name(key)
-	if err != nil {
-		return nil, err
-	}
-	return t.acquire(ctx, name, "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
-		return take(ctx, key, options...)
+// AcquireEach is Acquire of the Group, with the same spans. The span of a failed acquisition has no
+// metrics.LabelName; its status names the semaphore.
+func (t *Telemetry) AcquireEach(ctx context.Context, g *each.Group, name string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, "", "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
+		return g.Acquire(ctx, name, options...)
 	}, options)
 }
 
-// acquire takes a permit, with its spans.
+// TryAcquireEach is TryAcquire of the Group, with the same spans as AcquireEach.
+func (t *Telemetry) TryAcquireEach(ctx context.Context, g *each.Group, name string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, "", "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
+		return g.TryAcquire(ctx, name, options...)
+	}, options)
+}
+
+// acquire takes a permit, with its spans. A name "" is known by the permit only.
 func (t *Telemetry) acquire(ctx context.Context, name, key string, take func(context.Context, ...sema.AcquireOption) (*sema.Permit, error), options []sema.AcquireOption) (*Permit, error) {
-	about := []attribute.KeyValue{attribute.String(metrics.LabelName, name)}
+	var about []attribute.KeyValue
+	if name != "" {
+		about = append(about, attribute.String(metrics.LabelName, name))
+	}
 	if key != "" {
 		about = append(about, attribute.String(AttributeKey, key))
 	}
-	common := trace.WithAttributes(about...)
-	waiting, wait := t.tracer.Start(ctx, SpanAcquire, common)
+	waiting, wait := t.tracer.Start(ctx, SpanAcquire, trace.WithAttributes(about...))
 	p, err := take(waiting, options...)
 	wait.SetAttributes(attribute.String(AttributeResult, metrics.ResultOf(err)))
 	if err != nil {
@@ -94,11 +92,14 @@ func (t *Telemetry) acquire(ctx context.Context, name, key string, take func(con
 		wait.End()
 		return nil, err
 	}
-	weight := attribute.Int(AttributeWeight, p.Weight())
-	wait.SetAttributes(weight)
+	if name == "" {
+		about = append(about, attribute.String(metrics.LabelName, p.Name()))
+	}
+	about = append(about, attribute.Int(AttributeWeight, p.Weight()))
+	wait.SetAttributes(about...)
 	wait.End()
-	_, span := t.tracer.Start(ctx, SpanHold, common, trace.WithAttributes(
-		weight, attribute.String(AttributePermit, p.ID()), attribute.Int64(AttributeToken, p.Token())))
+	_, span := t.tracer.Start(ctx, SpanHold, trace.WithAttributes(about...), trace.WithAttributes(
+		attribute.String(AttributePermit, p.ID()), attribute.Int64(AttributeToken, p.Token())))
 	return &Permit{p, &hold{span: span}}, nil
 }
 

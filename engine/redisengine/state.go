@@ -3,18 +3,21 @@ package redisengine
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
+	"sema/internal/ledger"
 )
 
 // wholeState is how many permits and tickets are read at the most in one step,
 // and so in each part of a larger semaphore. More would keep the server from others
-// for longer; docs/redis.md has the measurement.
+// for longer; docs/data/redis.md has the measurement.
 const wholeState = 500
 
 // State implements engine.Session.
@@ -162,11 +165,12 @@ func clientOf(id string) string {
 
 // reading is a state that is put together.
 type reading struct {
-	head    engine.State // without holders and waiters
-	now     int64        // the moment of it
-	keys    *readKeys    // nil: it has none
-	whole   bool         // all is of that moment
-	entries map[string]entry
+	ledger.Snapshot              // without permits and tickets
+	now             int64        // the moment of it
+	used            int          // the weight held then
+	auto            *engine.Auto // what a controller said; nil: none did
+	whole           bool         // all is of that moment
+	entries         map[string]entry
 }
 
 // entry is what was last read of a permit or ticket, and when.
@@ -226,14 +230,13 @@ func decodeState(v []any) (*reading, error) {
 		return nil, errShort
 	}
 	now, flags := scalar(v[0]), scalar(v[2])
-	r := &reading{now: now, whole: scalar(v[4]) == 1, entries: map[string]entry{}}
-	r.head = engine.State{Limit: int(scalar(v[1])), Pinned: flags&1 != 0, Paused: flags&4 != 0, Used: int(scalar(v[3]))}
+	r := &reading{now: now, used: int(scalar(v[3])), whole: scalar(v[4]) == 1, entries: map[string]entry{}}
+	r.Snapshot = ledger.Snapshot{Limit: int(scalar(v[1])), Pinned: flags&1 != 0, Paused: flags&4 != 0, Keep: math.MaxInt64}
 	if flags&8 != 0 {
-		r.keys = decodeKeys(v[8])
-		r.head.PerKey = r.keys.perKey
+		r.decodeKeys(v[8])
 	}
 	if auto, _ := v[9].(string); auto != "" {
-		r.head.Auto = decodeAuto(now, auto)
+		r.auto = decodeAuto(now, auto)
 	}
 	ids, _ := v[5].([]any)
 	values, _ := v[6].([]any)
@@ -253,6 +256,25 @@ func decodeState(v []any) (*reading, error) {
 	return r, nil
 }
 
+// decodeKeys reads what state.lua has of keys.
+func (r *reading) decodeKeys(keys any) {
+	r.Keyed = true
+	fields, _ := keys.([]any)
+	for i := 0; i+1 < len(fields); i += 2 {
+		name, _ := fields[i].(string)
+		value, _ := fields[i+1].(string)
+		number := func(at int) int64 { return int64(numberAt(value[at:])) }
+		switch {
+		case name == "" && len(value) >= 48:
+			r.PerKey, r.Epoch = int(number(0)), int(number(24))
+		case strings.HasPrefix(name, "k") && len(value) >= 66:
+			k := ledger.RecordedKey{Name: name[1:], Ruled: value[32] == 1, Base: number(34), Seq: number(42), Full: value[33] == 2, Epoch: int(number(50))}
+			k.Cap, k.Share = int(number(16)), int(number(24))
+			r.Keys = append(r.Keys, k)
+		}
+	}
+}
+
 // part adds what HSCAN has found, ids and values. ends are those of the permits
 // among them, 0 for one that is gone by now. What is read again replaces what was
 // read before.
@@ -266,69 +288,56 @@ func (r *reading) part(now int64, found []string, ends []float64) {
 	}
 }
 
-// state is what was read, and the clients in it.
+// state is what was read, as a ledger has it, and the clients in it. Leases that were read
+// later end as much earlier: so what is left of them is as it was read.
 func (r *reading) state() (st engine.State, clients []string) {
-	st = r.head
-	type placed struct {
-		engine.Waiter
-		place int64
-	}
-	var queue []placed
-	used, ended := 0, 0 // weight
+	s, ended := r.Snapshot, 0
+	waits := map[string]bool{}
 	for name, e := range r.entries {
 		id, err := engine.ParseID(name)
-		named := false
-		switch {
-		case err != nil:
+		if err != nil {
 			continue // not ours
-		case isPermit(e.value) && e.end > e.now:
-			h := engine.Holder{ID: name, Weight: id.Weight, Revoked: e.value[0]|0x20 == 'r', Left: micros(e.end - e.now)}
-			h.Token, h.Slot = int64(numberAt(e.value[1:])), int(numberAt(e.value[17:]))
-			h.Age = micros(max(0, e.now-int64(numberAt(e.value[9:]))))
-			used += h.Weight
-			key, tail := keyOf(e.value, permitSize)
-			h.Client, named = described(tail)
-			h.Key = key
-			r.keys.holds(key, id.Weight)
-			st.Holders = append(st.Holders, h)
-		case isPermit(e.value) && 0 < e.end && e.end <= r.now:
-			ended += id.Weight // no step has counted it out
-			key, _ := keyOf(e.value, permitSize)
-			r.keys.ended(key)
-			continue
-		case isTicket(e.value):
-			key, tail := keyOf(e.value, ticketSize)
-			r.keys.waits(key, name, id.Weight, int64(numberAt(e.value[9:])))
-			if int64(numberAt(e.value[1:])) <= e.now {
-				continue // it fell silent
+		}
+		later, named := e.now-r.now, false
+		number := func(at int) int64 { return int64(numberAt(e.value[at:])) }
+		is := ledger.Recorded{ID: id}
+		switch {
+		case isPermit(e.value) && e.end > 0:
+			is.End, is.Token, is.Since, is.Slot, is.Revoked = e.end-later, number(1), number(9)-later, int(number(17)), e.value[0]|0x20 == 'r'
+			var tail string
+			is.Key, tail = keyOf(e.value, permitSize)
+			is.Client, named = described(tail)
+			s.Holders = append(s.Holders, is)
+			if e.end <= r.now {
+				ended += id.Weight // no step has counted it out
 			}
-			w := placed{engine.Waiter{ID: name, Weight: id.Weight}, int64(numberAt(e.value[9:]))}
-			w.Waiting = micros(max(0, e.now-w.place))
-			w.Behind = int(e.value[17]) | int(e.value[18])<<8 | int(e.value[19])<<16 | int(e.value[20])<<24
-			w.Client, named = described(tail)
-			w.Key = key
-			queue = append(queue, w)
+		case isTicket(e.value):
+			is.End, is.Place = number(1)-later, number(9)
+			is.Behind = int(binary.LittleEndian.Uint32([]byte(e.value[17:])))
+			var tail string
+			is.Key, tail = keyOf(e.value, ticketSize)
+			is.Client, named = described(tail)
+			s.Waiters = append(s.Waiters, is)
+			waits[is.Key] = true
 		default:
 			continue
 		}
-		if !named {
+		if !named && is.End > r.now {
 			clients = append(clients, id.Client)
 		}
 	}
-	st.Used -= ended
-	if r.whole {
-		st.Used = used
+	slices.SortFunc(s.Waiters, func(a, b ledger.Recorded) int {
+		return cmp.Or(cmp.Compare(a.Place, b.Place), strings.Compare(a.ID.String(), b.ID.String()))
+	})
+	s.Keys = slices.DeleteFunc(slices.Clone(s.Keys), func(k ledger.RecordedKey) bool { return !k.Ruled && !waits[k.Name] })
+	for i := range s.Keys {
+		s.Keys[i].Full = s.Keys[i].Full && waits[s.Keys[i].Name]
 	}
-	slices.SortFunc(st.Holders, func(a, b engine.Holder) int { return cmp.Compare(a.Token, b.Token) })
-	slices.SortFunc(queue, func(a, b placed) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.ID, b.ID)) })
-	if r.keys != nil {
-		r.keys.order()
-		slices.SortStableFunc(queue, func(a, b placed) int { return cmp.Compare(r.keys.of(a.Key).at, r.keys.of(b.Key).at) })
+	st = ledger.Load(s).State(r.now)
+	st.Auto = r.auto
+	if !r.whole {
+		st.Used = r.used - ended
 	}
-	for _, w := range queue {
-		st.Waiters = append(st.Waiters, w.Waiter)
-	}
-	st.Keys = r.keys.states(st.Waiters)
 	slices.Sort(clients)
 	return st, slices.Compact(clients)
 }

@@ -23,15 +23,6 @@ func (s State) String() string {
 	return enum.Name("State", s, "", "asking", "waiting", "held", "ended")
 }
 
-// Wish is what a caller wants that names its permit.
-type Wish struct {
-	Terms
-	ID   engine.ID // the same each time the caller asks; see engine.Request.Who
-	Key  string
-	Who  engine.Client // for the eyes of operators
-	Wait bool          // queue if need be
-}
-
 // Acquisition is a caller's way to a permit, from its wish to the permit's end.
 // The zero value is ready for Machine.Acquire, AcquireAs or Resume.
 type Acquisition struct {

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"errors"
-	"slices"
 	"time"
 
 	"sema/engine"
@@ -29,7 +28,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 		return
 	}
 	f.flying, f.fence, m.outage = false, false, outage{}
-	m.cohort.used = false
+	m.keeping.used = false
 	if reply.Limit != 0 && (reply.Limit != m.stored || reply.PerKey != m.perKey) {
 		if reply.Limit > m.stored {
 			m.lines.forgetPaces()
@@ -39,8 +38,8 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 			m.tell(Event{Kind: LimitDiffers, Limit: reply.Limit, PerKey: reply.PerKey})
 		}
 	}
-	m.cohort.room = reply.Room
-	m.allow(overrule(reply.Leave, m.cohort.overruled), f.sent+m.contact())
+	m.keeping.room = reply.Room
+	m.allow(overrule(reply.Leave, m.keeping.overruled), f.sent+m.contact())
 	for i, answer := range reply.Answers {
 		it, r := f.items[i], &f.requests[i]
 		if it.order != nil {
@@ -57,7 +56,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 			}
 			m.asked(now, it.claim, answer, reply)
 		}
-		if c := it.claim; c.again && (c.stage == unproven || c.stage == held) { // the answer may be older than what was told of it
+		if c := it.claim; c.again && (c.stage == unproven || c.stage == held) { // the answer may be older than a notification about it
 			c.again = false
 			m.push(c)
 		}
@@ -70,19 +69,10 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 	m.Notify(now, reply.Notification)
 }
 
-// back notes that a claim is not in the call in flight any more. While it was,
-// Tick passed over what is due for it.
-func (m *Machine) back(c *claim) {
-	c.pending = false
-	if c.stage != ended {
-		m.schedule(c.due)
-	}
-}
-
 // asked takes in the answer to an ask.
 func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply engine.Reply) {
 	if c.stage == ended { // given up while it travelled; its release follows
-		if own := answer.Status == engine.Queued || answer.Status == engine.Granted && !m.brief(c, answer.Lease); c.who != nil && own && !c.parted && !m.Knows(c.id) {
+		if own := answer.Status == engine.Queued || answer.Status == engine.Granted && !m.brief(c, answer.Lease); c.named() && own && !c.parted && !m.Knows(c.id) {
 			c.known = true
 			m.giveBack(c)
 		}
@@ -115,7 +105,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			}
 			return // the hand-off overtook this answer
 		}
-		if c.who != nil && a != nil && c.stage == wished {
+		if c.named() && a != nil && c.stage == wished {
 			// A later ask may reach the engine faster. It must not change places with
 			// that of somebody who came a moment before.
 			a.came += now - sent
@@ -142,7 +132,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			m.push(c)
 		}
 		m.schedule(c.due)
-		if c.who == nil {
+		if !c.named() {
 			m.lines.of(c.key).ahead = answer.Ahead
 		}
 		if a != nil { // it is not spare
@@ -166,7 +156,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 		m.refuse(c, differs, false)
 		m.refuseLines(differs, func(*Acquisition) bool { return true })
 	case engine.Revoked:
-		m.refuse(c, Event{Reason: Revoked}, c.who == nil) // whoever named it may be at work with it
+		m.refuse(c, Event{Reason: Revoked}, !c.named()) // its caller may be at work with it
 	default:
 		m.refuse(c, Event{Reason: EngineFailed, Err: &engine.Error{Op: "acquire", Err: errors.New("the engine's answer makes no sense")}}, true)
 	}
@@ -181,19 +171,13 @@ func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent
 	m.receive(now, c, brief)
 }
 
-// brief reports whether a lease is less than what is asked for, as the rest of an
-// older one is. Engines count microseconds.
-func (m *Machine) brief(c *claim, lease time.Duration) bool {
-	return lease < m.lease(c).Truncate(time.Microsecond)
-}
-
 // receive gives a permit to a caller, or renews it first. Three kinds of permits are renewed
 // first. The time of the first is up already. The caller of the second has come anew since the
 // call left that told of it. The third has only the rest of its ticket's life, and nobody
 // will renew it, or that rest leaves no time for two renewals. An engine that is slow to tell
 // of a grant may be slow to renew it.
 func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
-	if now >= c.valid || brief && (c.terms.Renew == 0 || c.valid-now < m.lease(c)/3) || c.again && c.who != nil {
+	if now >= c.valid || brief && (c.terms.Renew == 0 || c.valid-now < m.lease(c)/3) || c.again && c.named() {
 		c.again = false
 		m.becomes(c, unproven)
 		m.push(c)
@@ -204,14 +188,6 @@ func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
 	m.deliver(now, c)
 }
 
-// validUntil sets until when a permit may be trusted.
-func (m *Machine) validUntil(c *claim, t time.Duration) {
-	if m.cfg.MaxHold > 0 {
-		t = min(t, c.began+m.cfg.MaxHold)
-	}
-	c.valid = t
-}
-
 // renewed takes in the answer to a renewal.
 func (m *Machine) renewed(now time.Duration, c *claim, answer engine.Answer) {
 	sent := m.flight.sent
@@ -219,7 +195,7 @@ func (m *Machine) renewed(now time.Duration, c *claim, answer engine.Answer) {
 	case c.stage != unproven && c.stage != held:
 	case c.stage == held && now >= c.valid:
 		m.lose(c, m.overdueReason(c)) // too late: somebody may have been told
-	case c.stage == held && answer.Status == engine.Granted && answer.Token != c.token && c.who == nil:
+	case c.stage == held && answer.Status == engine.Granted && answer.Token != c.token && !c.named():
 		m.lose(c, NotRenewed) // the engine has made another grant under this id
 	case answer.Status == engine.Granted:
 		c.sent = sent
@@ -241,7 +217,7 @@ func (m *Machine) renewed(now time.Duration, c *claim, answer engine.Answer) {
 	case c.stage == held:
 		m.lose(c, Gone)
 	case answer.Status == engine.Revoked:
-		m.refuse(c, Event{Reason: Revoked}, !c.resumed && c.who == nil)
+		m.refuse(c, Event{Reason: Revoked}, !c.resumed && !c.named())
 	case c.resumed:
 		m.refuse(c, Event{Reason: Gone}, false)
 	default:
@@ -249,23 +225,4 @@ func (m *Machine) renewed(now time.Duration, c *claim, answer engine.Answer) {
 		// its old place.
 		m.askAnew(c)
 	}
-}
-
-// askAnew has the caller of a claim that came to nothing ask again: under another
-// id, or under the one that it named.
-func (m *Machine) askAnew(c *claim) {
-	a := c.holder
-	if a != nil && c.who != nil {
-		m.becomes(c, queued)
-		c.due = never
-		m.push(c)
-		return
-	}
-	m.drop(c)
-	if a == nil {
-		return
-	}
-	c = m.claim(a)
-	i, _ := slices.BinarySearchFunc(m.fresh, c, func(x, y *claim) int { return cmp.Compare(x.since(), y.since()) })
-	m.fresh = slices.Insert(m.fresh, i, c)
 }

@@ -52,19 +52,19 @@ func (m *Machine) handOn(now time.Duration, c *claim) bool {
 	if first != nil {
 		others--
 	}
-	if others > 0 && (first == nil || !m.cohort.room) {
+	if others > 0 && (first == nil || !m.keeping.room) {
 		return false
 	}
 	switch {
 	case first != nil && first.weight == c.id.Weight && first.Label == c.label:
-		if m.cohort.leave == leaveKeep {
+		if m.keeping.leave == leaveKeep {
 			c.passes = 0
 		} else {
 			c.passes++
 		}
 		m.passOn(now, c, first)
-	case first == nil && m.cohort.leave == leaveKeep && m.cfg.Keep > 0:
-		m.putAside(c, min(now+m.cfg.Keep, m.cohort.until))
+	case first == nil && m.keeping.leave == leaveKeep && m.cfg.Keep > 0:
+		m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))
 	default:
 		return false
 	}
@@ -80,16 +80,16 @@ func (m *Machine) passOn(now time.Duration, c *claim, a *Acquisition) {
 	if ticket != nil {
 		m.free(now, ticket)
 	}
-	if !m.cohort.used {
-		m.cohort.used = true
-		m.schedule(m.cohort.until - m.contact()/2)
+	if !m.keeping.used {
+		m.keeping.used = true
+		m.schedule(m.keeping.until - m.contact()/2)
 	}
 }
 
 // takeKept passes a kept permit on, to a caller that has just come.
 func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
-	for i := len(m.cohort.idle) - 1; i >= 0; i-- {
-		c := m.cohort.idle[i]
+	for i := len(m.idle) - 1; i >= 0; i-- {
+		c := m.idle[i]
 		if isPermit(c) && c.key == a.Key && c.label == a.Label && c.id.Weight == a.weight && m.mayLeave(now, c) {
 			m.unlist(c)
 			m.passOn(now, c, a)
@@ -99,26 +99,12 @@ func (m *Machine) takeKept(now time.Duration, a *Acquisition) bool {
 	return false
 }
 
-// takeSpare is a ticket of this weight that is for nobody.
-func (m *Machine) takeSpare(l *line, weight int, label string) *claim {
-	if l.mixed {
-		return nil // it would pass those of another weight
-	}
-	for _, c := range m.cohort.idle {
-		if isTicket(c) && c.key == l.key && c.label == label && c.id.Weight == weight {
-			m.unlist(c)
-			return c
-		}
-	}
-	return nil
-}
-
 // free finds a use for a ticket that lost its caller: the next caller gets it, or
 // it is put aside for a moment, or given back. In a line of different weights it is
 // always given back: it would overtake others.
 func (m *Machine) free(now time.Duration, c *claim) {
 	c.holder = nil
-	l, keeps := m.lines.of(c.key), m.cohort.leave == leaveKeep
+	l, keeps := m.lines.of(c.key), m.keeping.leave == leaveKeep
 	switch a := l.next; {
 	case c.stage == unproven && keeps: // it is being renewed, and goes to the oldest caller then
 	case a != nil && a.Label == c.label && !l.mixed && c.lined() && (keeps || m.cfg.Passes > 0):
@@ -128,15 +114,4 @@ func (m *Machine) free(now time.Duration, c *claim) {
 	default:
 		m.drop(c)
 	}
-}
-
-// move has a ticket be for another caller of the line.
-func (m *Machine) move(a *Acquisition, c *claim) {
-	m.pair(a, c)
-	l := m.lines.of(a.Key)
-	m.lines.findNext(l)
-	if a.state == Asking && c.stage == queued {
-		m.queued(a, l.ahead)
-	}
-	c.moved, m.lines.moved = true, true
 }

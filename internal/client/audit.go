@@ -2,9 +2,8 @@ package client
 
 import "fmt"
 
-// Audit looks whether what the machine keeps twice is the same: who waits in each
-// line, from whom on there are no claims, and the weight of the others' tickets. It is
-// for tests and the simulator.
+// Audit compares what the machine keeps twice: the callers of each line, the first one
+// without a claim, and the weight of the tickets. It is for tests and the simulator.
 func (m *Machine) Audit() error {
 	weight, tickets := map[string]int{}, map[string]int{}
 	for i, c := range m.all {

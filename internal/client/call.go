@@ -59,7 +59,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 		return engine.Call{}, false
 	}
 	f.requests, f.items, f.asks = f.requests[:0], f.items[:0], 0
-	if m.lines.moved && m.cohort.leave != leaveKeep {
+	if m.lines.moved && m.keeping.leave != leaveKeep {
 		m.takeMoved(now)
 	}
 	m.takeOrders()
@@ -73,7 +73,7 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 	}
 	m.tellBehind(now)
 	f.number++
-	f.flying, f.sent, m.cohort.overruled = true, now, 0
+	f.flying, f.sent, m.keeping.overruled = true, now, 0
 	keep := m.wantsToKeep()
 	f.keeps = keep > 0
 	if slices.ContainsFunc(f.items, item.awaited) {
@@ -83,125 +83,108 @@ func (m *Machine) Next(now time.Duration) (engine.Call, bool) {
 }
 
 // tellBehind says how many callers of each line wait without a ticket. One ticket of
-// the line has that number as long as it is one, and the others none: so whoever reads
-// them adds them up, whatever their order. Where tickets are not asked for again and again, that ticket goes
-// along with any call.
-func (m *Machine) tellBehind(now time.Duration) {
-	if m.cfg.Lasting {
-		for _, l := range m.lines.lists[busy] {
-			if c := l.teller; l.tells() && c.stage == queued && c.holder != nil && !c.pending && l.told != l.behind() && !m.full() {
+// the line carries the number, and the others carry 0: their sum is right in any order. Where
+// tickets last, nothing else asks for that ticket again: so it goes along with any call.
+func (s *sender) tellBehind(now time.Duration) {
+	if s.cfg.Lasting {
+		for _, l := range s.lines.lists[busy] {
+			if c := l.teller; l.tells() && c.stage == queued && c.holder != nil && !c.pending && l.told != l.behind() && !s.full() {
 				c.pending = true
-				m.request(item{claim: c}, m.askFor(now, c))
+				s.request(item{claim: c}, s.askFor(now, c))
 			}
 		}
 	}
-	for i, it := range slices.Backward(m.flight.items) {
+	for i, it := range slices.Backward(s.flight.items) {
 		if it.claim == nil || !it.claim.lined() {
 			continue
 		}
-		l := m.lines.of(it.claim.key)
+		l := s.lines.of(it.claim.key)
 		if !l.tells() {
 			l.teller = it.claim
 		}
 		if l.teller == it.claim {
 			l.told = l.behind()
-			m.flight.requests[i].Behind = l.told
+			s.flight.requests[i].Behind = l.told
 		}
 	}
 }
 
-// wantsToKeep is for how long permits would be passed on, or kept. Asking costs
-// the engine a write. A lone caller gains nothing from it.
-func (m *Machine) wantsToKeep() time.Duration {
-	wants := m.cfg.Keep > 0
-	for _, l := range m.lines.lists[busy] {
-		wants = wants || l.length > 1 || l.first.state == Waiting
-		if wants {
-			break
-		}
-	}
-	if wants && m.cfg.passing() && !m.closed && len(m.all) > 0 {
-		return m.contact()
-	}
-	return 0
-}
-
-func (m *Machine) request(it item, r engine.Request) {
-	m.flight.items = append(m.flight.items, it)
-	m.flight.requests = append(m.flight.requests, r)
+func (s *sender) request(it item, r engine.Request) {
+	s.flight.items = append(s.flight.items, it)
+	s.flight.requests = append(s.flight.requests, r)
 	if r.Kind == engine.Ask {
-		m.flight.asks++
+		s.flight.asks++
 	}
 }
 
 // full reports whether the call has no room for more.
-func (m *Machine) full() bool {
-	return len(m.flight.items) >= maxRequests || m.flight.asks >= maxAsks
+func (s *sender) full() bool {
+	return len(s.flight.items) >= maxRequests || s.flight.asks >= maxAsks
 }
 
 // takeMoved asks again for the tickets that are for other callers than the engine
 // knows of: others wait, and their order counts.
-func (m *Machine) takeMoved(now time.Duration) {
-	m.lines.moved = false
-	for _, c := range m.all {
+func (s *sender) takeMoved(now time.Duration) {
+	s.lines.moved = false
+	for _, c := range s.claims.all {
 		switch {
 		case !c.moved || c.stage > queued || c.holder == nil:
-		case c.stage == wished || m.flight.asks >= maxAsks/2:
-			m.lines.moved = true // another time
+		case c.stage == wished || s.flight.asks >= maxAsks/2:
+			s.lines.moved = true // another time
 		default:
 			if c.pending {
-				m.due = slices.DeleteFunc(m.due, func(d *claim) bool { return d == c })
+				s.claims.due = slices.DeleteFunc(s.claims.due, func(d *claim) bool { return d == c })
 			}
 			c.pending = true
-			m.request(item{claim: c}, m.askFor(now, c))
+			s.request(item{claim: c}, s.askFor(now, c))
 		}
 	}
 }
 
-func (m *Machine) takeOrders() {
+func (s *sender) takeOrders() {
 	n := 0
-	for ; n < len(m.orders) && !m.full(); n++ {
-		if o := m.orders[n]; (!o.told || o.owed) && !m.obsolete(o) {
-			m.request(item{order: o}, o.request())
+	for ; n < len(s.orders) && !s.full(); n++ {
+		if o := s.orders[n]; (!o.told || o.owed) && !s.obsolete(o) {
+			s.request(item{order: o}, o.request())
 		}
 	}
-	m.orders = slices.Delete(m.orders, 0, n)
+	s.orders = slices.Delete(s.orders, 0, n)
 }
 
-func (m *Machine) takeDue(now time.Duration) {
+func (s *sender) takeDue(now time.Duration) {
 	// Should the engine have forgotten the tickets, they join again in order.
-	slices.SortFunc(m.due, func(a, b *claim) int { return cmp.Compare(a.since(), b.since()) })
+	slices.SortFunc(s.claims.due, func(a, b *claim) int { return cmp.Compare(a.since(), b.since()) })
 	n := 0
-	for ; n < len(m.due) && !m.full(); n++ {
-		switch c := m.due[n]; {
+	for ; n < len(s.claims.due) && !s.full(); n++ {
+		switch c := s.claims.due[n]; {
 		case c.stage == unproven || c.stage == held:
-			m.request(item{claim: c}, m.renewal(now, c))
+			s.request(item{claim: c}, s.renewal(now, c))
 		case c.stage <= queued && c.holder != nil:
-			m.request(item{claim: c}, m.askFor(now, c))
+			s.request(item{claim: c}, s.askFor(now, c))
 			c.due = never
 		default:
 			c.pending = false // it has ended, or is spare
 		}
 	}
-	m.due = slices.Delete(m.due, 0, n)
+	s.claims.due = slices.Delete(s.claims.due, 0, n)
 }
 
-func (m *Machine) takeFresh(now time.Duration) {
-	more := len(m.flight.requests) > 0 || len(m.fresh) > 0 || m.fewTickets()
+func (s *sender) takeFresh(now time.Duration) {
+	more := len(s.flight.requests) > 0 || len(s.claims.fresh) > 0 || s.lines.fewTickets()
 	n := 0
-	for !m.full() {
+	for !s.full() {
 		var c *claim
 		var next *Acquisition
 		if more {
-			next = m.nextWithout()
+			next = s.lines.nextWithout()
 		}
 		switch {
-		case n < len(m.fresh) && (next == nil || m.fresh[n].since() <= next.since()):
-			c = m.fresh[n]
+		case n < len(s.claims.fresh) && (next == nil || s.claims.fresh[n].since() <= next.since()):
+			c = s.claims.fresh[n]
 			n++
 		case next != nil:
-			c = m.claim(next)
-			m.lines.findNext(m.lines.of(next.Key))
+			c = s.claims.claim(next)
+			s.lines.findNext(s.lines.of(next.Key))
 		}
 		if c == nil {
 			break
@@ -210,28 +193,28 @@ func (m *Machine) takeFresh(now time.Duration) {
 			continue
 		}
 		if c.holder == nil {
-			m.drop(c)
+			s.drop(c)
 			continue
 		}
 		c.pending = true
-		m.request(item{claim: c}, m.askFor(now, c))
+		s.request(item{claim: c}, s.askFor(now, c))
 	}
-	m.fresh = slices.Delete(m.fresh, 0, n)
+	s.claims.fresh = slices.Delete(s.claims.fresh, 0, n)
 }
 
 // askFor is the next ask for a claim.
-func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
-	lease, a := m.lease(c), c.holder
+func (s *sender) askFor(now time.Duration, c *claim) engine.Request {
+	lease, a := s.lease(c), c.holder
 	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Key: c.key, Limit: c.terms.Limit, PerKey: c.terms.PerKey, Lease: lease, Ticket: m.ticketLife(c), Waited: max(0, now-a.since()),
-		Wait: a.wait, Unfair: m.cfg.Unfair, Newest: m.cfg.Newest && !m.said, Strict: m.cfg.Strict, Detached: m.cfg.Detached, Anew: c.moved, Again: c.stage == queued || m.unreachable,
+		Kind: engine.Ask, ID: c.id, Key: c.key, Limit: c.terms.Limit, PerKey: c.terms.PerKey, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
+		Wait: a.wait, Unfair: s.cfg.Unfair, Newest: s.cfg.Newest && !s.said, Strict: s.cfg.Strict, Detached: s.cfg.Detached, Anew: c.moved, Again: c.stage == queued || s.unreachable,
 	}
-	if c.who != nil {
+	if c.named() {
 		// An ask that is not the first leaves the ticket to a session that was asked later.
 		r.Who, r.Again = c.who, c.stage == queued || c.unsure
 	}
-	if c.who == nil && (c.label != "" || c.labelled) {
-		who := m.cfg.Self
+	if !c.named() && (c.label != "" || c.labelled) {
+		who := s.cfg.Self
 		who.Label = cmp.Or(c.label, who.Label)
 		r.Who, c.labelled = &who, true
 	}
@@ -243,18 +226,10 @@ func (m *Machine) askFor(now time.Duration, c *claim) engine.Request {
 }
 
 // renewal is the next renewal of a claim.
-func (m *Machine) renewal(now time.Duration, c *claim) engine.Request {
-	lease := m.lease(c)
-	if m.cfg.MaxHold > 0 && c.issued() {
-		lease = max(time.Millisecond, min(c.terms.Lease, c.began+m.cfg.MaxHold+c.terms.Margin-now))
+func (s *sender) renewal(now time.Duration, c *claim) engine.Request {
+	lease := s.lease(c)
+	if s.cfg.MaxHold > 0 && c.issued() {
+		lease = max(time.Millisecond, min(c.terms.Lease, c.began+s.cfg.MaxHold+c.terms.Margin-now))
 	}
 	return engine.Request{Kind: engine.Renew, ID: c.id, Lease: lease, Token: c.passed(), Mine: c.found && c.stage == unproven}
-}
-
-// lease is what is asked for.
-func (m *Machine) lease(c *claim) time.Duration {
-	if m.cfg.MaxHold > 0 {
-		return min(c.terms.Lease, m.cfg.MaxHold+c.terms.Margin)
-	}
-	return c.terms.Lease
 }

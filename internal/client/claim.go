@@ -82,38 +82,36 @@ var next = [...][]stage{
 }
 
 // becomes changes how far a claim is.
-func (m *Machine) becomes(c *claim, s stage) {
+func (cs *claims) becomes(c *claim, s stage) {
 	if c.stage == ended || !slices.Contains(next[c.stage], s) {
 		panic(fmt.Sprintf("client: %v is %v, and cannot become %v", c.id, c.stage, s))
 	}
-	was := c.lined()
-	if was && c.stage == queued {
-		m.lines.of(c.key).tickets--
-	}
+	weight, tickets := c.counts()
 	c.stage = s
 	c.known = c.known || s != ended
-	if s == queued && c.lined() {
-		m.lines.of(c.key).tickets++
-	}
 	if s == queued { // whatever it had been granted is over
 		c.token, c.last, c.found = 0, 0, false
 	}
-	if is := c.lined(); is != was {
-		l := m.lines.of(c.key)
-		if is {
-			l.weight += c.id.Weight
-		} else {
-			l.weight -= c.id.Weight
-		}
-		m.lines.note(l)
-	}
+	now, queues := c.counts()
+	cs.lines.change(c, now-weight, queues-tickets)
 }
 
 // issued reports whether a caller has the permit.
 func (c *claim) issued() bool { return c.stage == held && c.holder != nil }
 
 // lined reports whether it is, or will be, a ticket for the callers in line.
-func (c *claim) lined() bool { return !c.once && c.who == nil && c.stage <= queued }
+func (c *claim) lined() bool { return !c.once && !c.named() && c.stage <= queued }
+
+// counts is what it counts for in its line: weight, and tickets that the engine has queued.
+func (c *claim) counts() (weight, tickets int) {
+	if !c.lined() {
+		return 0, 0
+	}
+	if c.stage == queued {
+		tickets = 1
+	}
+	return c.id.Weight, tickets
+}
 
 // passed is the last token given out, if the engine does not know it.
 func (c *claim) passed() int64 {
@@ -126,17 +124,17 @@ func (c *claim) passed() int64 {
 // released is the token for a release: the last one given out, or the one of a grant
 // to a caller that named it, and may have another grant under that name by then.
 func (c *claim) released() int64 {
-	if c.who != nil {
+	if c.named() {
 		return c.token
 	}
 	return c.passed()
 }
 
 // touched reports whether the engine may have something of it that is to be given
-// back when nobody wants it. Of what a caller named, another server may have told the
-// caller: so that has to be known to be this client's own.
+// back when nobody wants it. Another server may have told a caller of the
+// permit that it named: so that has to be known to be this client's own.
 func (c *claim) touched() bool {
-	if c.who != nil {
+	if c.named() {
 		return c.stage != wished && !c.found && !c.resumed
 	}
 	return c.stage != wished || c.pending || c.unsure
@@ -167,135 +165,211 @@ func ticketOf(key string) func(*claim) bool {
 	return func(c *claim) bool { return c.key == key && isTicket(c) }
 }
 
+// claims are what the engine has for this client.
+type claims struct {
+	*shared
+	lines *lines
+
+	number   uint64               // of the last claim
+	all      []*claim             // that have not ended
+	byID     map[engine.ID]*claim // those of them that a caller named, or resumed
+	byNumber map[uint64]*claim    // the others, by the part of their ids that tells them apart: half the price of an id
+
+	idle  []*claim // permits and tickets for the next callers
+	due   []*claim // to be renewed, or asked for again
+	fresh []*claim // that have had no answer, in the order in which their callers came
+}
+
 // claim makes a claim for a caller.
-func (m *Machine) claim(a *Acquisition) *claim {
-	m.number++
+func (cs *claims) claim(a *Acquisition) *claim {
+	cs.number++
 	c := &claim{
-		id:  engine.ID{Client: m.cfg.Client, Number: m.number, Weight: a.weight, Slot: m.cfg.Slots},
-		key: a.Key, label: a.Label, headStart: a.HeadStart, stage: wished, terms: &m.cfg.Terms, once: !a.wait, due: never, slot: -1,
+		id:  engine.ID{Client: cs.cfg.Client, Number: cs.number, Weight: a.weight, Slot: cs.cfg.Slots},
+		key: a.Key, label: a.Label, headStart: a.HeadStart, stage: wished, terms: &cs.cfg.Terms, once: !a.wait, due: never, slot: -1,
 	}
-	m.pair(a, c)
-	m.add(c)
+	cs.pair(a, c)
+	cs.add(c)
 	return c
 }
 
 // pair gives a claim to a caller. A ticket is asked for again if the engine has it with the label or the
 // head start of another one.
-func (m *Machine) pair(a *Acquisition, c *claim) {
+func (cs *claims) pair(a *Acquisition, c *claim) {
 	a.claim, a.id, c.holder = c, c.id, a
-	if c.who == nil && c.stage <= queued && (c.label != a.Label || c.headStart != a.HeadStart) {
+	if !c.named() && c.stage <= queued && (c.label != a.Label || c.headStart != a.HeadStart) {
 		if c.headStart != a.HeadStart {
-			c.moved, m.lines.moved = true, true
+			c.moved, cs.lines.moved = true, true
 		}
 		c.label, c.headStart = a.Label, a.HeadStart
-		m.askAgain(c)
+		cs.askAgain(c)
 	}
 }
 
-func (m *Machine) add(c *claim) {
-	c.index = len(m.all)
-	m.all = append(m.all, c)
+func (cs *claims) add(c *claim) {
+	c.index = len(cs.all)
+	cs.all = append(cs.all, c)
 	if c.numbered() {
-		m.byNumber[c.id.Number] = c
+		cs.byNumber[c.id.Number] = c
 	} else {
-		m.byID[c.id] = c
+		cs.byID[c.id] = c
 	}
-	if c.lined() {
-		l := m.lines.of(c.key)
-		l.weight += c.id.Weight
-	}
+	weight, tickets := c.counts()
+	cs.lines.change(c, weight, tickets)
 }
 
 // numbered reports whether this machine gave the claim its number.
-func (c *claim) numbered() bool { return c.who == nil && !c.resumed }
+func (c *claim) numbered() bool { return !c.named() && !c.resumed }
 
 // find is the claim of an id, nil if there is none.
-func (m *Machine) find(id engine.ID) *claim {
-	if c := m.byNumber[id.Number]; c != nil && c.id == id {
+func (cs *claims) find(id engine.ID) *claim {
+	if c := cs.byNumber[id.Number]; c != nil && c.id == id {
 		return c
 	}
-	return m.byID[id]
+	return cs.byID[id]
 }
 
 // end takes a claim out of the machine.
-func (m *Machine) end(c *claim) {
+func (cs *claims) end(c *claim) {
 	if c.stage == ended {
 		return
 	}
 	if a := c.holder; a != nil && a.claim == c {
 		a.claim, a.valid = nil, c.valid
 	}
-	m.unlist(c)
+	cs.unlist(c)
 	c.holder = nil
-	m.becomes(c, ended)
+	cs.becomes(c, ended)
 	if c.numbered() {
-		delete(m.byNumber, c.id.Number)
+		delete(cs.byNumber, c.id.Number)
 	} else {
-		delete(m.byID, c.id)
+		delete(cs.byID, c.id)
 	}
-	last := m.all[len(m.all)-1]
-	m.all[c.index], last.index = last, c.index
-	m.all[len(m.all)-1] = nil
-	m.all = m.all[:len(m.all)-1]
+	last := cs.all[len(cs.all)-1]
+	cs.all[c.index], last.index = last, c.index
+	cs.all[len(cs.all)-1] = nil
+	cs.all = cs.all[:len(cs.all)-1]
 }
 
-// drop ends a claim, and gives back what the engine may have of it.
-func (m *Machine) drop(c *claim) {
-	if c.stage == ended {
-		return
-	}
-	touched := c.touched()
-	m.end(c)
-	if touched {
-		m.giveBack(c)
-	}
-}
-
-// refuse ends a claim, and its caller if it has one. has says that the engine may
-// have something of it.
-func (m *Machine) refuse(c *claim, e Event, has bool) {
-	if a := c.holder; a != nil {
-		m.deny(a, e)
-	}
-	if has {
-		m.giveBack(c)
-	}
-	m.end(c)
-}
-
-// push has a claim renewed, or asked for again, with the next call.
-func (m *Machine) push(c *claim) {
+// push renews a claim, or asks for it again, with the next call.
+func (cs *claims) push(c *claim) {
 	if !c.pending {
 		c.pending = true
-		m.due = append(m.due, c)
+		cs.due = append(cs.due, c)
 	}
 }
 
-// askAll has all tickets asked for again: something that was told of one may be lost.
-func (m *Machine) askAll() {
-	m.returnIdle(isTicket) // the next caller asks anew
-	for _, c := range m.all {
-		m.askAgain(c)
-	}
-}
-
-// askAgain has a ticket asked for with the next call. The answer to an ask that
-// travels may be older than what is told.
-func (m *Machine) askAgain(c *claim) {
+// askAgain asks for a ticket with the next call. The answer to an ask that
+// travels may be older than the news.
+func (cs *claims) askAgain(c *claim) {
 	switch {
 	case c.stage > queued:
 	case c.pending:
 		c.again = true
 	case c.stage == queued:
-		m.push(c)
+		cs.push(c)
 	}
 }
 
-// recheckName has a claim asked for again, or renewed, before its caller gets what
-// comes of it: another server may have had its ticket since, and its permit.
-func (m *Machine) recheckName(c *claim) {
-	if c != nil {
-		c.again = c.again || c.pending
-		m.askAgain(c)
+// overtake gives a ticket to a caller that joined before others by its head start: that of the last
+// caller that has one, if it fits. It is asked for again, for its place is another one.
+func (cs *claims) overtake(l *line, a *Acquisition) {
+	if l.next != nil && l.next.since() <= a.since() {
+		return
+	}
+	last := l.last
+	if l.next != nil {
+		last = l.next.earlier
+	}
+	c := last.claim // of a itself: none
+	if c == nil || c.stage > queued || last.weight != a.weight || last.Label != a.Label {
+		cs.fresh = append(cs.fresh, cs.claim(a))
+		return
+	}
+	l.withdraw(last)
+	cs.pair(a, c)
+}
+
+// putAside keeps a claim for the next caller.
+func (cs *claims) putAside(c *claim, until time.Duration) {
+	c.holder, c.keepUntil = nil, until
+	cs.idle = append(cs.idle, c)
+	cs.schedule(until)
+}
+
+// unlist takes a claim off the list of those that are put aside.
+func (cs *claims) unlist(c *claim) {
+	if c.holder != nil {
+		return
+	}
+	list := cs.idle
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i] == c {
+			copy(list[i:], list[i+1:])
+			list[len(list)-1] = nil
+			cs.idle = list[:len(list)-1]
+			return
+		}
+	}
+}
+
+// spares is how many tickets of a key are put aside.
+func (cs *claims) spares(key string) (n int) {
+	for _, c := range cs.idle {
+		if c.key == key && isTicket(c) {
+			n++
+		}
+	}
+	return n
+}
+
+// back notes that a claim is not in the call in flight any more. While it was,
+// Tick passed over what is due for it.
+func (cs *claims) back(c *claim) {
+	c.pending = false
+	if c.stage != ended {
+		cs.schedule(c.due)
+	}
+}
+
+// takeSpare is a ticket of this weight that is for nobody.
+func (cs *claims) takeSpare(l *line, weight int, label string) *claim {
+	if l.mixed {
+		return nil // it would pass those of another weight
+	}
+	for _, c := range cs.idle {
+		if isTicket(c) && c.key == l.key && c.label == label && c.id.Weight == weight {
+			cs.unlist(c)
+			return c
+		}
+	}
+	return nil
+}
+
+// move gives a ticket to another caller of the line.
+func (cs *claims) move(a *Acquisition, c *claim) {
+	cs.pair(a, c)
+	l := cs.lines.of(a.Key)
+	cs.lines.findNext(l)
+	if a.state == Asking && c.stage == queued {
+		cs.lines.queued(a, l.ahead)
+	}
+	c.moved, cs.lines.moved = true, true
+}
+
+// Knows reports whether the machine has something under an id.
+func (cs *claims) Knows(id engine.ID) bool { return cs.find(id) != nil }
+
+// Unused reports whether no caller waits, or has a permit.
+func (cs *claims) Unused() bool {
+	return len(cs.lines.lists[busy]) == 0 && !slices.ContainsFunc(cs.all, func(c *claim) bool { return c.holder != nil })
+}
+
+// EachPermit calls f for every acquisition whose caller has a permit. f does not
+// use the machine.
+func (cs *claims) EachPermit(f func(*Acquisition)) {
+	for _, c := range cs.all {
+		if c.issued() {
+			f(c.holder)
+		}
 	}
 }

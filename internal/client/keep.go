@@ -6,20 +6,24 @@ import (
 	"sema/engine"
 )
 
-// This file has what a client may do with permits without asking the engine. The
+// This file decides what becomes of a released permit without asking the engine. The
 // idea is lock cohorting (Dice, Marathe, Shavit: "Lock Cohorting", 2012): a lock
 // of two levels, passed on within a process while no other process waits. The
 // engine says with each reply whether any waits, and takes that back by a recall,
 // as NFSv4 recalls delegations.
 
-// cohort is what the callers of this client may do among themselves.
-type cohort struct {
+// keeping is what the callers of this client may do among themselves.
+type keeping struct {
+	*shared
+	lines  *lines
+	claims *claims
+	sender *sender
+
 	leave     engine.Leave  // what may be done with released permits without a call
 	until     time.Duration // so long
 	overruled engine.Recall // came while the call in flight was on its way
 	room      bool          // callers of other keys wait for weight of their own key
 	used      bool          // permits were passed on since the last call
-	idle      []*claim      // permits and tickets for the next callers
 }
 
 // leaveKeep is engine.Keep, beside Config.Keep.
@@ -31,72 +35,30 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
-func (m *Machine) mayLeave(now time.Duration, c *claim) bool {
-	return m.cohort.leave != engine.GiveBack && now < m.cohort.until && !m.closed && !c.resumed && m.asNew(c) &&
-		(m.cohort.leave == leaveKeep || c.passes < m.cfg.Passes) && c.valid-now >= m.cfg.Lease/3
+func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
+	return k.leave != engine.GiveBack && now < k.until && !k.closed && !c.resumed && k.asNew(c) &&
+		(k.leave == leaveKeep || c.passes < k.cfg.Passes) && c.valid-now >= k.cfg.Lease/3
 }
 
 // asNew reports whether the current limit still allows this slot, and this caller.
-func (m *Machine) asNew(c *claim) bool {
-	return c.slot < m.limit() && (!m.cfg.Strict || m.limit() == m.cfg.Limit)
-}
-
-// putAside keeps a claim for the next caller.
-func (m *Machine) putAside(c *claim, until time.Duration) {
-	c.holder, c.keepUntil = nil, until
-	m.cohort.idle = append(m.cohort.idle, c)
-	m.schedule(until)
-}
-
-// unlist takes a claim off the list of what is put aside.
-func (m *Machine) unlist(c *claim) {
-	if c.holder != nil {
-		return
-	}
-	list := m.cohort.idle
-	for i := len(list) - 1; i >= 0; i-- {
-		if list[i] == c {
-			copy(list[i:], list[i+1:])
-			list[len(list)-1] = nil
-			m.cohort.idle = list[:len(list)-1]
-			return
-		}
-	}
-}
-
-// spares is how many tickets of a key are put aside.
-func (m *Machine) spares(key string) (n int) {
-	for _, c := range m.cohort.idle {
-		if c.key == key && isTicket(c) {
-			n++
-		}
-	}
-	return n
-}
-
-// returnIdle gives back what is put aside, of those that which picks.
-func (m *Machine) returnIdle(which func(*claim) bool) {
-	for i := len(m.cohort.idle) - 1; i >= 0; i-- {
-		if c := m.cohort.idle[i]; which(c) {
-			m.drop(c)
-		}
-	}
+func (k *keeping) asNew(c *claim) bool {
+	return c.slot < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit)
 }
 
 // allow takes in what may be done with released permits from now on.
-func (m *Machine) allow(l engine.Leave, until time.Duration) {
-	m.cohort.leave, m.cohort.until = l, until
+func (k *keeping) allow(l engine.Leave, until time.Duration) {
+	k.leave, k.until = l, until
 	if l != leaveKeep {
-		m.returnIdle(isPermit)
-		m.returnIdle(isTicket)
+		k.sender.returnIdle(isPermit)
+		k.sender.returnIdle(isTicket)
 	}
 }
 
 // recall takes in that what the engine allowed is over. The reply to a call that
 // is in flight may be older.
-func (m *Machine) recall(r engine.Recall) {
-	m.cohort.overruled = max(m.cohort.overruled, r)
-	m.allow(overrule(m.cohort.leave, r), m.cohort.until)
+func (k *keeping) recall(r engine.Recall) {
+	k.overruled = max(k.overruled, r)
+	k.allow(overrule(k.leave, r), k.until)
 }
 
 func overrule(l engine.Leave, r engine.Recall) engine.Leave {
@@ -109,46 +71,62 @@ func overrule(l engine.Leave, r engine.Recall) engine.Leave {
 	return l
 }
 
-// doubt has all permits renewed, as one of them may be over. Until the engine has
+// doubt renews all permits, as one of them may be over. Until the engine has
 // said which, none is passed on. A permit that its caller renews is left to the
 // caller.
-func (m *Machine) doubt() {
-	m.recall(engine.RecallAll)
-	for _, c := range m.all {
-		if c.who != nil && c.terms.Renew == 0 {
+func (k *keeping) doubt() {
+	k.recall(engine.RecallAll)
+	for _, c := range k.claims.all {
+		if c.named() && c.terms.Renew == 0 {
 			continue
 		}
 		if c.pending {
 			c.again = true // the answer on its way may be older
 		}
 		if c.issued() {
-			m.push(c)
+			k.claims.push(c)
 		}
 	}
 }
 
 // expireIdle gives back what was put aside for long enough, and has a client that
 // passes permits on speak to the engine in time.
-func (m *Machine) expireIdle(now time.Duration) {
-	for i := len(m.cohort.idle) - 1; i >= 0; i-- {
-		if c := m.cohort.idle[i]; now >= c.keepUntil {
-			m.drop(c)
+func (k *keeping) expireIdle(now time.Duration) {
+	for i := len(k.claims.idle) - 1; i >= 0; i-- {
+		if c := k.claims.idle[i]; now >= c.keepUntil {
+			k.sender.drop(c)
 		} else {
-			m.schedule(c.keepUntil)
+			k.schedule(c.keepUntil)
 		}
 	}
-	if !m.cohort.used || m.cohort.leave == engine.GiveBack {
+	if !k.used || k.leave == engine.GiveBack {
 		return
 	}
-	if soon := m.cohort.until - m.contact()/2; now < soon {
-		m.schedule(soon)
+	if soon := k.until - k.contact()/2; now < soon {
+		k.schedule(soon)
 		return
 	}
-	m.cohort.used = false
-	for _, c := range m.all {
+	k.used = false
+	for _, c := range k.claims.all {
 		if c.stage == held {
-			m.push(c) // renewing any permit will do
+			k.claims.push(c) // renewing any permit will do
 			return
 		}
 	}
+}
+
+// wantsToKeep is for how long permits would be passed on, or kept. Asking costs
+// the engine a write. A lone caller gains nothing from it.
+func (k *keeping) wantsToKeep() time.Duration {
+	wants := k.cfg.Keep > 0
+	for _, l := range k.lines.lists[busy] {
+		wants = wants || l.length > 1 || l.first.state == Waiting
+		if wants {
+			break
+		}
+	}
+	if wants && k.cfg.passing() && !k.closed && len(k.claims.all) > 0 {
+		return k.contact()
+	}
+	return 0
 }

@@ -7,8 +7,8 @@ import (
 	"sema/engine"
 )
 
-// keeping has a machine keep what is released.
-func keeping(c *Config) { c.Keep = 5 * time.Second }
+// keepsPermits configures a machine to keep released permits.
+func keepsPermits(c *Config) { c.Keep = 5 * time.Second }
 
 func (s *story) acquireN(weight int) *Acquisition {
 	a := &Acquisition{}
@@ -17,7 +17,7 @@ func (s *story) acquireN(weight int) *Acquisition {
 }
 
 func TestAResumedPermitIsNotPassedOn(t *testing.T) {
-	s := begin(t, keeping)
+	s := begin(t, keepsPermits)
 	id := s.hold()
 	a := &Acquisition{}
 	s.m.Resume(s.now, a, id)
@@ -32,7 +32,7 @@ func TestAResumedPermitIsNotPassedOn(t *testing.T) {
 }
 
 func TestAPermitThatItsOwnClientReleasedByIDIsNotPassedOn(t *testing.T) {
-	s := begin(t, keeping)
+	s := begin(t, keepsPermits)
 	a := s.acquire()
 	s.answers(s.sends("ask1"))
 	s.m.Do(s.now, &Order{}, engine.Request{Kind: engine.Release, ID: a.ID()})
@@ -46,7 +46,7 @@ func TestAPermitThatItsOwnClientReleasedByIDIsNotPassedOn(t *testing.T) {
 }
 
 func TestARevocationDuringARenewalIsNotForgotten(t *testing.T) {
-	s := begin(t, keeping)
+	s := begin(t, keepsPermits)
 	a := s.acquire()
 	s.answers(s.sends("ask1"))
 	s.happened("granted")
@@ -60,7 +60,7 @@ func TestARevocationDuringARenewalIsNotForgotten(t *testing.T) {
 }
 
 func TestARevocationDuringTheFirstAskIsNotForgotten(t *testing.T) {
-	s := begin(t, keeping)
+	s := begin(t, keepsPermits)
 	a := s.acquire()
 	reply := s.step("me", s.sends("ask1"))
 	s.other(engine.Request{Kind: engine.Revoke, ID: a.ID()})
@@ -136,7 +136,7 @@ func TestWhatIsKeptIsRefusedToAStrictCallerOfAnotherLimit(t *testing.T) {
 }
 
 func TestASparedTicketIsAskedForAgainLikeOthers(t *testing.T) {
-	s := begin(t, keeping)
+	s := begin(t, keepsPermits)
 	held := s.acquire()
 	s.answers(s.sends("ask1"))
 	waits, gone := s.acquire(), s.acquire()
@@ -159,7 +159,7 @@ func TestASparedTicketIsAskedForAgainLikeOthers(t *testing.T) {
 }
 
 func TestACallIsNotLostToAClaimThatNobodyWants(t *testing.T) {
-	s := begin(t, keeping)
+	s := begin(t, keepsPermits)
 	held := s.acquire()
 	s.answers(s.sends("ask1"))
 	a := s.acquire()

@@ -7,7 +7,7 @@ import (
 	"sema/engine"
 )
 
-// lasting has an engine keep tickets as long as their process lives.
+// lasting configures an engine that keeps tickets as long as their process lives.
 func lasting(c *Config) { c.Lasting, c.Base = true, time.Unix(1, 0) }
 
 func TestAHandOffToATicketThatLastsIsTrustedAsLongAsItsGrantSays(t *testing.T) {
@@ -29,13 +29,13 @@ func TestAHandOffToATicketThatLastsIsTrustedAsLongAsItsGrantSays(t *testing.T) {
 	}
 }
 
-// Nobody notifies a client of what the reply to its own call told.
+// A client is not notified of grants that the reply to its own call told.
 func TestALostReplyMayHaveToldOfAGrant(t *testing.T) {
 	s := begin(t, lasting)
 	a, b := s.acquire(), s.acquire()
 	s.answers(s.sends("ask1 ask2"))
 	s.happened("granted queued")
-	s.m.cohort.leave = engine.GiveBack // so that the hand-off is the engine's
+	s.m.keeping.leave = engine.GiveBack // so that the hand-off is the engine's
 	s.m.Release(s.now, a)
 	s.step("me", s.sends("release1"))
 	s.m.Failed(s.now, unknown)

@@ -29,6 +29,8 @@ type line struct {
 
 // lines are those of all keys.
 type lines struct {
+	*shared
+
 	plain  line             // of the key ""
 	others map[string]*line // that have callers, or claims
 	lists  [2][]*line
@@ -66,6 +68,17 @@ func (ls *lines) note(l *line) {
 	if l.length == 0 && l.weight == 0 && l != &ls.plain {
 		delete(ls.others, l.key)
 	}
+}
+
+// change takes in that a claim counts for more in its line, or for less.
+func (ls *lines) change(c *claim, weight, tickets int) {
+	if weight == 0 && tickets == 0 {
+		return
+	}
+	l := ls.of(c.key)
+	l.weight += weight
+	l.tickets += tickets
+	ls.note(l)
 }
 
 // list puts a line on a list, or takes it off.
@@ -148,12 +161,12 @@ func (l *line) oldest(weight int) *Acquisition {
 }
 
 // Behind is how many callers of a key wait without a ticket.
-func (m *Machine) Behind(key string) int {
-	if l := m.lines.others[key]; l != nil {
+func (ls *lines) Behind(key string) int {
+	if l := ls.others[key]; l != nil {
 		return l.behind()
 	}
 	if key == "" {
-		return m.lines.plain.behind()
+		return ls.plain.behind()
 	}
 	return 0
 }
@@ -175,21 +188,21 @@ func (l *line) tells() bool { return l.teller != nil && l.teller.lined() }
 // mostTickets is how much weight a line has tickets for at the most: as much as could
 // be granted before the next call, twice the limit, which the lines that wait have
 // between them. With one ticket a key of short work would have one permit a round trip.
-func (m *Machine) mostTickets() int {
-	if n := len(m.lines.lists[busy]); n > 1 {
-		return max(2, (2*m.limit()+n-1)/n)
+func (ls *lines) mostTickets() int {
+	if n := len(ls.lists[busy]); n > 1 {
+		return max(2, (2*ls.limit()+n-1)/n)
 	}
-	return 2 * m.limit()
+	return 2 * ls.limit()
 }
 
 // few reports whether callers of a line should have tickets by now. A client asks for
 // more when half of them are gone, or when it calls anyway.
-func (m *Machine) few(l *line) bool { return l.next != nil && l.weight <= m.mostTickets()/2 }
+func (ls *lines) few(l *line) bool { return l.next != nil && l.weight <= ls.mostTickets()/2 }
 
 // fewTickets reports whether callers of any line should.
-func (m *Machine) fewTickets() bool {
-	for _, l := range m.lines.lists[behind] {
-		if m.few(l) {
+func (ls *lines) fewTickets() bool {
+	for _, l := range ls.lists[behind] {
+		if ls.few(l) {
 			return true
 		}
 	}
@@ -198,9 +211,9 @@ func (m *Machine) fewTickets() bool {
 
 // nextWithout is the caller without a claim that came first, of the lines that may
 // have more tickets.
-func (m *Machine) nextWithout() (first *Acquisition) {
-	most := m.mostTickets()
-	for _, l := range m.lines.lists[behind] {
+func (ls *lines) nextWithout() (first *Acquisition) {
+	most := ls.mostTickets()
+	for _, l := range ls.lists[behind] {
 		if l.weight < most && (first == nil || l.next.since() < first.since()) {
 			first = l.next
 		}
@@ -208,7 +221,7 @@ func (m *Machine) nextWithout() (first *Acquisition) {
 	return first
 }
 
-// join has a caller wait in line.
+// join puts a caller into its line.
 func (m *Machine) join(a *Acquisition) {
 	l := m.lines.of(a.Key)
 	if l.last != nil && l.last.weight != a.weight {
@@ -235,25 +248,6 @@ func (m *Machine) join(a *Acquisition) {
 	}
 }
 
-// overtake gives a ticket to a caller that joined before others by its head start: that of the last
-// caller that has one, if it fits. It is asked for again, for its place is another one.
-func (m *Machine) overtake(l *line, a *Acquisition) {
-	if l.next != nil && l.next.since() <= a.since() {
-		return
-	}
-	last := l.last
-	if l.next != nil {
-		last = l.next.earlier
-	}
-	c := last.claim // of a itself: none
-	if c == nil || c.stage > queued || last.weight != a.weight || last.Label != a.Label {
-		m.fresh = append(m.fresh, m.claim(a))
-		return
-	}
-	l.withdraw(last)
-	m.pair(a, c)
-}
-
 // withdraw takes its ticket from a caller in line.
 func (l *line) withdraw(a *Acquisition) {
 	a.claim, a.id = nil, engine.ID{}
@@ -273,11 +267,11 @@ func (l *line) tellLater(a *Acquisition) {
 }
 
 // leaveLine takes a caller out of the line.
-func (m *Machine) leaveLine(a *Acquisition) {
+func (ls *lines) leaveLine(a *Acquisition) {
 	if !a.waiting {
 		return
 	}
-	l := m.lines.of(a.Key)
+	l := ls.of(a.Key)
 	if l.untold == a {
 		l.untold = a.later
 	}
@@ -288,19 +282,19 @@ func (m *Machine) leaveLine(a *Acquisition) {
 	l.remove(a)
 	l.mixed = l.mixed && l.length > 0
 	if next == a {
-		m.lines.findNext(l)
+		ls.findNext(l)
 	} else {
-		m.lines.note(l)
+		ls.note(l)
 	}
 }
 
 // tellQueued tells the callers without a ticket that they wait, or refuses them. The engine has
 // answered since they came, and others of their line go first.
-func (m *Machine) tellQueued(now time.Duration) {
-	lists := m.lines.lists[behind]
+func (ls *lines) tellQueued(now time.Duration) {
+	lists := ls.lists[behind]
 	for i := len(lists) - 1; i >= 0; i-- { // backwards, because a line without callers leaves the list
 		l := lists[i]
-		if m.few(l) {
+		if ls.few(l) {
 			continue
 		}
 		before := l.before()
@@ -309,11 +303,11 @@ func (m *Machine) tellQueued(now time.Duration) {
 		}
 		for a := l.untold; a != nil; before++ {
 			later := a.later
-			if e, refused := m.refusal(now, l, a, before); a.claim == nil && a.state == Asking && refused {
-				m.deny(a, e)
+			if e, refused := ls.refusal(now, l, a, before); a.claim == nil && a.state == Asking && refused {
+				ls.deny(a, e)
 				before--
 			} else if a.claim == nil {
-				m.queued(a, l.ahead+1)
+				ls.queued(a, l.ahead+1)
 			}
 			a = later
 		}
@@ -322,25 +316,25 @@ func (m *Machine) tellQueued(now time.Duration) {
 }
 
 // queued tells a caller that it waits, and behind how many tickets.
-func (m *Machine) queued(a *Acquisition, ahead int) {
+func (ls *lines) queued(a *Acquisition, ahead int) {
 	if a.state == Asking {
 		a.state = Waiting
 	}
 	if a.ahead != ahead {
 		a.ahead = ahead
-		m.tell(Event{Kind: Queued, A: a, Ahead: ahead})
+		ls.tell(Event{Kind: Queued, A: a, Ahead: ahead})
 	}
 }
 
 // refuseLines refuses callers in line that have no ticket, for the same reason as
 // one before them: their asks would hold up those behind, one after the other.
-func (m *Machine) refuseLines(e Event, which func(*Acquisition) bool) {
-	lists := m.lines.lists[behind]
+func (ls *lines) refuseLines(e Event, which func(*Acquisition) bool) {
+	lists := ls.lists[behind]
 	for i := len(lists) - 1; i >= 0; i-- { // backwards, because a line without callers leaves the list
 		for a := lists[i].next; a != nil; {
 			later := a.later
 			if a.claim == nil && which(a) {
-				m.deny(a, e)
+				ls.deny(a, e)
 			}
 			a = later
 		}
@@ -348,8 +342,20 @@ func (m *Machine) refuseLines(e Event, which func(*Acquisition) bool) {
 }
 
 // denyLines refuses all callers in line.
-func (m *Machine) denyLines(e Event) {
-	for len(m.lines.lists[busy]) > 0 {
-		m.deny(m.lines.lists[busy][0].first, e)
+func (ls *lines) denyLines(e Event) {
+	for len(ls.lists[busy]) > 0 {
+		ls.deny(ls.lists[busy][0].first, e)
 	}
+}
+
+// deny ends an acquisition without a permit. Its claim is for the function that
+// calls deny to deal with.
+func (ls *lines) deny(a *Acquisition, e Event) {
+	ls.leaveLine(a)
+	if a.claim != nil {
+		a.claim.holder, a.claim = nil, nil
+	}
+	a.state = Ended
+	e.Kind, e.A = Denied, a
+	ls.tell(e)
 }

@@ -3,8 +3,8 @@
 // of internal/ledger, which is the other side.
 //
 // Time, answers, notifications and what callers want come in. Calls for the
-// engine, events for callers, and the next time to look come out. Whoever owns
-// a Machine carries its calls (internal/loop does, and the simulator):
+// engine, events for callers, and the next time to look come out. The owner
+// of a Machine carries its calls (internal/loop is one, the simulator another):
 //
 //	m.Acquire(now, a, 1, true)     // a caller wants a permit
 //	call, ok := m.Next(now)        // what to send, if anything, and nothing is in flight
@@ -17,16 +17,20 @@
 // request sent at t is carried out at t or later, so a lease it gives cannot
 // end before t + lease. A permit is valid until one margin before that.
 //
-// There is a file for each thing: the callers' acquisitions (acquisition.go), what the
-// engine has for them (claim.go), the callers in line (line.go), early refusals (pace.go),
-// the assignment of permits (assign.go), permits that stay in the process (keep.go).
-// Calls have requests that are about nobody here (order.go), the call in flight (call.go,
-// answer.go), calls that fail (outage.go). Then there are time (time.go) and what tests look
-// at (audit.go).
+// A Machine joins parts that lie one above the other. Each knows those below it, and none above:
+//
+//	shared    the configuration, the limit, the clock's next alarm, the events (shared.go)
+//	lines     who waits here, in which order, and who is refused at once (line.go, pace.go)
+//	claims    what the engine has for this client: wishes, tickets, permits (claim.go)
+//	sender    what is to be sent, the call in flight, what failed (sender.go, call.go, order.go, outage.go)
+//	keeping   what a released permit may do without a call (keep.go)
+//
+// The way of one value through them, in the order of time: a caller comes (machine.go), its wish
+// is sent (call.go), the answer comes (answer.go) or a notification (time.go), and a caller gets what was
+// granted (assign.go). Permits that their callers named have names.go.
 package client
 
 import (
-	"slices"
 	"time"
 
 	"sema/engine"
@@ -68,55 +72,27 @@ type Config struct {
 	Lasting bool
 }
 
-// never is later than everything.
-const never = time.Duration(1<<63 - 1)
-
-// Machine is one process's side of one semaphore.
+// Machine is one process's side of one semaphore. It joins parts, each of which knows those
+// before it and none behind it.
 type Machine struct {
-	cfg    Config
-	number uint64               // of the last claim
-	all    []*claim             // that have not ended
-	byID   map[engine.ID]*claim // those of them that a caller named, or resumed
+	*shared
+	lines   // the callers that wait here
+	claims  // what the engine has for them
+	sender  // what is sent, and what failed
+	keeping // what a released permit may do
 
-	// byNumber are the others, by the part of their ids that tells them apart.
-	byNumber map[uint64]*claim
-
-	stored      int           // the engine's limit as last seen; 0: not seen yet
-	perKey      int           // the engine's cap of keys, seen with it
-	unreachable bool          // the engine cannot notify this client, as it last said
-	closed      bool          // by Close, or by the engine
-	came        time.Duration // when the last caller came
-	events      []Event       // since the last call of Events
-
-	lines  lines
-	cohort cohort
-
-	// What waits to be sent.
-	orders []*Order
-	due    []*claim // to be renewed, or asked for again
-	fresh  []*claim // that have had no answer, in the order their callers came
-	said   bool     // the engine has had the limit, see Config.Newest
-
-	flight  flight
-	outage  outage
-	recheck recheck
-	wake    time.Duration // when Tick is to be called
+	came time.Duration // when the last caller came
 }
 
 // New makes a machine that knows nothing yet.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, byID: map[engine.ID]*claim{}, byNumber: map[uint64]*claim{}, wake: never, recheck: recheck{at: never}}
+	h := &shared{cfg: cfg, wake: never}
+	m := &Machine{shared: h, lines: lines{shared: h}}
+	m.claims = claims{shared: h, lines: &m.lines, byID: map[engine.ID]*claim{}, byNumber: map[uint64]*claim{}}
+	m.sender = sender{shared: h, lines: &m.lines, claims: &m.claims, recheck: recheck{at: never}}
+	m.keeping = keeping{shared: h, lines: &m.lines, claims: &m.claims, sender: &m.sender}
+	return m
 }
-
-// Events returns what happened since the last call of it. The slice is valid
-// until the machine is used again.
-func (m *Machine) Events() []Event {
-	events := m.events
-	m.events = m.events[:0]
-	return events
-}
-
-func (m *Machine) tell(e Event) { m.events = append(m.events, e) }
 
 // Acquire takes in a caller's wish for a permit of some weight; wait says that
 // it queues if there is none now.
@@ -140,23 +116,6 @@ func (m *Machine) Acquire(now time.Duration, a *Acquisition, weight int, wait bo
 	}
 }
 
-// AcquireAs is Acquire for a caller that names its permit. The claim stays the
-// caller's: it is not in line here, and its ticket and permit pass to nobody. The
-// machine has nothing under the id (see Knows); what it still owed the engine under
-// it is not owed any more. w is the caller's, and stays as it is until the
-// acquisition has ended; only its Lease may change, for the next renewal.
-func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
-	m.begin(now, a, w.ID.Weight, w.Wait)
-	if m.closed {
-		m.deny(a, Event{Reason: Closed})
-		return
-	}
-	c := &claim{id: w.ID, key: w.Key, stage: wished, terms: &w.Terms, who: &w.Who, once: !w.Wait, due: never, slot: -1}
-	m.pair(a, c)
-	m.add(c)
-	m.fresh = append(m.fresh, c)
-}
-
 // begin makes an acquisition one whose caller has just come.
 func (m *Machine) begin(now time.Duration, a *Acquisition, weight int, wait bool) {
 	a.weight, a.wait, a.ahead, a.slot, a.state = weight, wait, -1, -1, Asking
@@ -170,11 +129,6 @@ func (m *Machine) Resume(now time.Duration, a *Acquisition, id engine.ID) {
 	m.resume(now, a, &claim{id: id, terms: &m.cfg.Terms})
 }
 
-// ResumeAs is Resume for a caller that names its permit; see AcquireAs.
-func (m *Machine) ResumeAs(now time.Duration, a *Acquisition, w *Wish) {
-	m.resume(now, a, &claim{id: w.ID, terms: &w.Terms, who: &w.Who})
-}
-
 func (m *Machine) resume(now time.Duration, a *Acquisition, c *claim) {
 	*a = Acquisition{Owner: a.Owner, id: c.id, state: Asking, weight: c.id.Weight, resumed: true, came: now, granted: now, slot: -1, ahead: -1}
 	if m.closed {
@@ -186,9 +140,6 @@ func (m *Machine) resume(now time.Duration, a *Acquisition, c *claim) {
 	m.add(c)
 	m.push(c)
 }
-
-// Knows reports whether the machine has something under an id.
-func (m *Machine) Knows(id engine.ID) bool { return m.find(id) != nil }
 
 // Cancel ends an acquisition whose caller does not want it any more, before it
 // has the permit.
@@ -207,18 +158,6 @@ func (m *Machine) Cancel(now time.Duration, a *Acquisition) {
 	default:
 		m.drop(c)
 	}
-}
-
-// Drop ends an acquisition of AcquireAs, held or not, whose caller has not heard of
-// a permit and never will. What the engine has of it is given back, unless another
-// session has asked for it since.
-func (m *Machine) Drop(now time.Duration, a *Acquisition) {
-	if c := a.claim; a.state == Held && c != nil {
-		a.state = Ended
-		m.drop(c)
-		return
-	}
-	m.Cancel(now, a)
 }
 
 // Release gives back the permit of an acquisition that was granted; also one
@@ -251,30 +190,6 @@ func (m *Machine) Forget(a *Acquisition) {
 	a.state = Ended
 }
 
-// Part ends an acquisition of AcquireAs whose caller asks another server for it. What the
-// engine has of it stays there: also a ticket that the call in flight brings.
-func (m *Machine) Part(a *Acquisition) {
-	if a.claim != nil {
-		a.claim.parted = true
-	}
-	m.Forget(a)
-}
-
-// Unused reports whether no caller waits, or has a permit.
-func (m *Machine) Unused() bool {
-	return len(m.lines.lists[busy]) == 0 && !slices.ContainsFunc(m.all, func(c *claim) bool { return c.holder != nil })
-}
-
-// EachPermit calls f for every acquisition whose caller has a permit. f does not
-// use the machine.
-func (m *Machine) EachPermit(f func(*Acquisition)) {
-	for _, c := range m.all {
-		if c.issued() {
-			f(c.holder)
-		}
-	}
-}
-
 // Renew renews a held permit now.
 func (m *Machine) Renew(now time.Duration, o *Order, a *Acquisition) {
 	o.claim, o.came = a.claim, now
@@ -288,19 +203,6 @@ func (m *Machine) Overdue(now time.Duration, a *Acquisition) {
 	if c := a.claim; c != nil && c.issued() && now >= c.valid {
 		m.lose(c, m.overdueReason(c))
 	}
-}
-
-func (m *Machine) overdueReason(c *claim) Reason {
-	if m.lastsItsHold(c) {
-		return HeldTooLong
-	}
-	return NotRenewed
-}
-
-// lastsItsHold reports whether a permit is valid for as long as it may be held. Engines
-// count microseconds, so what a renewal gives may be less by a part of one.
-func (m *Machine) lastsItsHold(c *claim) bool {
-	return m.cfg.MaxHold > 0 && c.valid > c.began+m.cfg.MaxHold-time.Microsecond
 }
 
 // Close ends all acquisitions that have no permit yet, gives back what is kept,
@@ -333,72 +235,4 @@ func (m *Machine) engineClosed() {
 		m.end(c)
 	}
 	m.denyLines(Event{Reason: Closed})
-}
-
-// Idle reports whether nothing is in flight or wants to be sent.
-func (m *Machine) Idle() bool {
-	return !m.flight.flying && len(m.orders) == 0 && len(m.due) == 0 && len(m.fresh) == 0 && !m.fewTickets()
-}
-
-// Drained reports whether the owner of a closed machine need not wait any longer: all has
-// been sent, or the engine is away and nothing is left that it is known to have.
-func (m *Machine) Drained(now time.Duration) bool {
-	return m.Idle() || m.away(now) && !slices.ContainsFunc(m.orders, (*Order).matters) &&
-		!slices.ContainsFunc(m.flight.items, func(it item) bool { return it.order != nil && it.order.matters() })
-}
-
-// GiveUp leaves to the leases what a closed machine still owes. Owners of orders that have no
-// answer are told so.
-func (m *Machine) GiveUp() {
-	end := func(o *Order) {
-		if o != nil {
-			o.owed = false
-			m.answer(o, Event{Err: m.failure()})
-		}
-	}
-	for _, it := range m.flight.items {
-		end(it.order)
-	}
-	for _, o := range m.orders {
-		end(o)
-	}
-	m.orders = nil
-}
-
-// LastError is the error of the last call, if it failed.
-func (m *Machine) LastError() error { return m.outage.err }
-
-// Stored is the engine's limit as last seen, or 0.
-func (m *Machine) Stored() int { return m.stored }
-
-// limit is the engine's limit, as far as it is known.
-func (m *Machine) limit() int {
-	if m.stored > 0 {
-		return m.stored
-	}
-	return m.cfg.Limit
-}
-
-// deny ends an acquisition without a permit. Its claim is for the function that
-// calls deny to deal with.
-func (m *Machine) deny(a *Acquisition, e Event) {
-	m.leaveLine(a)
-	if a.claim != nil {
-		a.claim.holder, a.claim = nil, nil
-	}
-	a.state = Ended
-	e.Kind, e.A = Denied, a
-	m.tell(e)
-}
-
-// lose ends a permit that is not held any more.
-func (m *Machine) lose(c *claim, why Reason) {
-	a := c.holder
-	if a == nil { // it was kept
-		m.drop(c)
-		return
-	}
-	m.end(c)
-	a.state = Ended
-	m.tell(Event{Kind: Lost, A: a, Reason: why})
 }

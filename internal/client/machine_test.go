@@ -45,7 +45,7 @@ func (s *story) step(client string, c engine.Call) engine.Reply {
 	return s.ledger.Step(s.now.Microseconds(), client, engine.Client{}, c)
 }
 
-// hold has another client take what there is, for a long time.
+// hold takes all there is for another client, for a long time.
 func (s *story) hold() engine.ID {
 	id := engine.ID{Client: "other", Number: 1, Weight: 1}
 	s.other(engine.Request{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Hour})
@@ -76,7 +76,7 @@ func (s *story) sends(want string) engine.Call {
 	return c
 }
 
-// answers has the ledger carry out a call, and the machine take in the reply.
+// answers carries out a call in the ledger, and gives the reply to the machine.
 func (s *story) answers(c engine.Call) {
 	reply := s.step("me", c)
 	s.m.Answer(s.now, reply)
@@ -448,7 +448,7 @@ func TestAWishThatNeverReachesTheEngineFailsAfterAWhile(t *testing.T) {
 	s.sends("") // nothing was carried out, so nothing is given back
 }
 
-// The engine neither answers nor refuses: whoever came fails after three seconds, and
+// The engine neither answers nor refuses: a caller fails after three seconds, and
 // not when the call is given up.
 func TestAStalledCallFailsThoseWhoWaitForIt(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Limit = 2 })

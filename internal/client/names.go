@@ -1,6 +1,10 @@
 package client
 
-import "time"
+import (
+	"time"
+
+	"sema/engine"
+)
 
 // Names are the permits of callers that name them, as one server has them: which
 // requests wait for each, and whether its caller has been told of it. The server's
@@ -101,3 +105,67 @@ func (n *Names) Forget() {
 	}
 	clear(n.all)
 }
+
+// Wish is what a caller wants that names its permit.
+type Wish struct {
+	Terms
+	ID   engine.ID // the same each time the caller asks; see engine.Request.Who
+	Key  string
+	Who  engine.Client // for the eyes of operators
+	Wait bool          // queue if need be
+}
+
+// AcquireAs is Acquire for a caller that names its permit. The claim stays the
+// caller's: it is not in line here, and its ticket and permit pass to nobody. The
+// machine has nothing under the id (see Knows); what it still owed the engine under
+// it is not owed any more. w is the caller's, and stays as it is until the
+// acquisition has ended; only its Lease may change, for the next renewal.
+func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
+	m.begin(now, a, w.ID.Weight, w.Wait)
+	if m.closed {
+		m.deny(a, Event{Reason: Closed})
+		return
+	}
+	c := &claim{id: w.ID, key: w.Key, stage: wished, terms: &w.Terms, who: &w.Who, once: !w.Wait, due: never, slot: -1}
+	m.pair(a, c)
+	m.add(c)
+	m.fresh = append(m.fresh, c)
+}
+
+// ResumeAs is Resume for a caller that names its permit; see AcquireAs.
+func (m *Machine) ResumeAs(now time.Duration, a *Acquisition, w *Wish) {
+	m.resume(now, a, &claim{id: w.ID, terms: &w.Terms, who: &w.Who})
+}
+
+// Drop ends an acquisition of AcquireAs, held or not, whose caller has not heard of
+// a permit and never will. What the engine has of it is given back, unless another
+// session has asked for it since.
+func (m *Machine) Drop(now time.Duration, a *Acquisition) {
+	if c := a.claim; a.state == Held && c != nil {
+		a.state = Ended
+		m.drop(c)
+		return
+	}
+	m.Cancel(now, a)
+}
+
+// Part ends an acquisition of AcquireAs whose caller asks another server for it. What the
+// engine has of it stays there: also a ticket that the call in flight brings.
+func (m *Machine) Part(a *Acquisition) {
+	if a.claim != nil {
+		a.claim.parted = true
+	}
+	m.Forget(a)
+}
+
+// recheckName asks for a claim again, or renews it, before its caller gets the
+// permit: another server may have had its ticket since, and its permit.
+func (cs *claims) recheckName(c *claim) {
+	if c != nil {
+		c.again = c.again || c.pending
+		cs.askAgain(c)
+	}
+}
+
+// named reports whether its caller named a claim.
+func (c *claim) named() bool { return c.who != nil }

@@ -63,23 +63,23 @@ func (m *Machine) Do(now time.Duration, o *Order, r engine.Request) {
 }
 
 // Abandon says that nobody waits for an order's answer any more. The release of an
-// acquisition is repeated all the same, until it is answered; an order that has not
-// been sent, and is owed to nobody, is not sent any more. The order may be nil.
-func (m *Machine) Abandon(o *Order) {
+// acquisition is repeated all the same, until it is answered. Any other order is dropped if it
+// still waits to be sent. The order may be nil.
+func (s *sender) Abandon(o *Order) {
 	if o != nil {
 		o.told = true
 	}
 }
 
-// giveBack has the engine forget what it may have of a claim. It is repeated
+// giveBack releases at the engine what it may have of a claim. The release is repeated
 // until it is answered, however long that takes: a late copy of the ask may
 // arrive until then. Of very many the eldest are left to their leases.
-func (m *Machine) giveBack(c *claim) {
-	if len(m.orders) >= maxOwed {
-		m.orders = slices.Delete(m.orders, 0, maxOwed/10)
+func (s *sender) giveBack(c *claim) {
+	if len(s.orders) >= maxOwed {
+		s.orders = slices.Delete(s.orders, 0, maxOwed/10)
 	}
-	b := giveBack{id: c.id, token: c.released(), mine: c.id.Client != m.cfg.Client && !c.resumed}
-	m.orders = append(m.orders, &Order{giveBack: b, owed: true, known: c.known, told: true})
+	b := giveBack{id: c.id, token: c.released(), mine: c.id.Client != s.cfg.Client && !c.resumed}
+	s.orders = append(s.orders, &Order{giveBack: b, owed: true, known: c.known, told: true})
 }
 
 // matters reports whether somebody waits for an order's answer, or for what it gives back.
@@ -87,9 +87,9 @@ func (o *Order) matters() bool { return !o.told || o.known && o.owed }
 
 // obsolete reports whether a release that nobody waits for would take away what a
 // caller has asked for again since, under the same id.
-func (m *Machine) obsolete(o *Order) bool {
+func (s *sender) obsolete(o *Order) bool {
 	b, releases := o.releases()
-	return o.told && releases && m.Knows(b.id)
+	return o.told && releases && s.claims.Knows(b.id)
 }
 
 // orderAnswered takes in the answer to an order.
@@ -110,10 +110,10 @@ func (m *Machine) orderAnswered(now time.Duration, o *Order, answer engine.Answe
 }
 
 // answer tells the owner of an order what came of it, once.
-func (m *Machine) answer(o *Order, e Event) {
+func (s *sender) answer(o *Order, e Event) {
 	if !o.told {
 		o.told = true
 		e.Kind, e.Order = Answered, o
-		m.tell(e)
+		s.tell(e)
 	}
 }

@@ -76,111 +76,111 @@ func (m *Machine) Failed(now time.Duration, err error) {
 }
 
 // sendAgain has a claim of the call that failed in the next one.
-func (m *Machine) sendAgain(now time.Duration, c *claim, failure *engine.Error) {
-	if c.stage == ended || !m.tolerates(now, c, failure, !failure.Temporary) {
+func (s *sender) sendAgain(now time.Duration, c *claim, failure *engine.Error) {
+	if c.stage == ended || !s.tolerates(now, c, failure, !failure.Temporary) {
 		return
 	}
 	if c.stage == wished {
-		m.fresh = append(m.fresh, c)
+		s.claims.fresh = append(s.claims.fresh, c)
 	} else {
-		m.push(c)
+		s.claims.push(c)
 	}
 	if a := c.holder; a != nil {
-		m.tell(Event{Kind: AskFailed, A: a, Err: failure})
+		s.tell(Event{Kind: AskFailed, A: a, Err: failure})
 	}
 }
 
 // expireFailed applies the time limits of a failing engine to all requests that wait to be sent. Those
 // that did not fit into the last call are among them.
-func (m *Machine) expireFailed(now time.Duration, failure *engine.Error) {
-	for _, o := range m.orders {
-		m.toleratesOrder(now, o, failure, false)
+func (s *sender) expireFailed(now time.Duration, failure *engine.Error) {
+	for _, o := range s.orders {
+		s.toleratesOrder(now, o, failure, false)
 	}
-	for _, list := range [][]*claim{slices.Clone(m.fresh), slices.Clone(m.due)} {
+	for _, list := range [][]*claim{slices.Clone(s.claims.fresh), slices.Clone(s.claims.due)} {
 		for _, c := range list {
-			m.tolerates(now, c, failure, false)
+			s.tolerates(now, c, failure, false)
 		}
 	}
-	m.fresh = slices.DeleteFunc(m.fresh, func(c *claim) bool { return c.stage != wished })
-	m.refuseLines(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return m.failedFor(now, a.came) >= m.tolerance(a, m.cfg.Lease, failure) })
+	s.claims.fresh = slices.DeleteFunc(s.claims.fresh, func(c *claim) bool { return c.stage != wished })
+	s.lines.refuseLines(Event{Reason: EngineFailed, Err: failure}, func(a *Acquisition) bool { return s.failedFor(now, a.came) >= s.tolerance(a, s.cfg.Lease, failure) })
 }
 
 // expect notes that somebody has come who waits for an answer. The engine's last
 // refusal may have been of something else, so the pause is a short one.
-func (m *Machine) expect(now time.Duration) {
-	if o := &m.outage; o.final != 0 {
+func (s *sender) expect(now time.Duration) {
+	if o := &s.outage; o.final != 0 {
 		o.paused = min(o.paused, o.final+minPause)
-		m.schedule(o.paused)
+		s.schedule(o.paused)
 	}
-	if m.flight.flying {
-		m.schedule(now + patience)
+	if s.flight.flying {
+		s.schedule(now + patience)
 	}
 }
 
 // overdue ends what has waited for long enough for the call in flight: its carrier
 // may wait for longer than those whom it is about.
-func (m *Machine) overdue(now time.Duration) {
-	f := &m.flight
+func (s *sender) overdue(now time.Duration) {
+	f := &s.flight
 	if !f.flying {
 		return
 	}
 	waits := func(c *claim) bool { return item{claim: c}.awaited() }
-	if !slices.ContainsFunc(f.items, item.awaited) && !slices.ContainsFunc(m.fresh, waits) && len(m.lines.lists[busy]) == 0 && len(m.orders) == 0 {
+	if !slices.ContainsFunc(f.items, item.awaited) && !slices.ContainsFunc(s.claims.fresh, waits) && len(s.lines.lists[busy]) == 0 && len(s.orders) == 0 {
 		return
 	}
-	if now < m.silentSince()+patience {
-		m.schedule(m.silentSince() + patience)
+	if now < s.silentSince()+patience {
+		s.schedule(s.silentSince() + patience)
 		return
 	}
-	m.schedule(now + maxPause)
-	m.outage.began = m.silentSince()
-	failure := m.failure()
+	s.schedule(now + maxPause)
+	s.outage.began = s.silentSince()
+	failure := s.failure()
 	for _, it := range f.items {
 		if it.order != nil {
-			m.toleratesOrder(now, it.order, failure, false)
+			s.toleratesOrder(now, it.order, failure, false)
 		} else {
-			m.tolerates(now, it.claim, failure, false)
+			s.tolerates(now, it.claim, failure, false)
 		}
 	}
-	m.expireFailed(now, failure)
+	s.expireFailed(now, failure)
 }
 
 // failure is that of the last call, or of one that is still on its way.
-func (m *Machine) failure() *engine.Error {
+func (s *sender) failure() *engine.Error {
 	failure := errNoAnswer
-	errors.As(m.outage.err, &failure)
+	errors.As(s.outage.err, &failure)
 	return failure
 }
 
 // away reports whether the last call did not reach the engine, or none has been answered for
 // three seconds.
-func (m *Machine) away(now time.Duration) bool {
-	if !m.flight.flying && m.outage.failures == 0 {
+func (s *sender) away(now time.Duration) bool {
+	if !s.flight.flying && s.outage.failures == 0 {
 		return false
 	}
-	return m.outage.failures > 0 && m.failure().NotExecuted || now >= m.silentSince()+patience
+	return s.outage.failures > 0 && s.failure().NotExecuted || now >= s.silentSince()+patience
 }
 
 // silentSince is when the first call left that the engine has not answered.
-func (m *Machine) silentSince() time.Duration {
-	if m.outage.failures > 0 {
-		return m.outage.began
+func (s *sender) silentSince() time.Duration {
+	if s.outage.failures > 0 {
+		return s.outage.began
 	}
-	return m.flight.sent
+	return s.flight.sent
 }
 
 // failedFor is how long calls have failed for something that came at a time.
-func (m *Machine) failedFor(now, came time.Duration) time.Duration {
-	return now - max(came, m.outage.began)
+func (s *sender) failedFor(now, came time.Duration) time.Duration {
+	return now - max(came, s.outage.began)
 }
 
 // tolerance is how long a failure is tolerated for a caller: three seconds if the caller has had
 // no answer, and a lease if it was told that it waits. A patient caller that is willing to
 // wait tolerates an engine that is away for as long as its context lasts, with a place or
 // without one.
-func (m *Machine) tolerance(a *Acquisition, lease time.Duration, failure *engine.Error) time.Duration {
+func (s *sender) tolerance(a *Acquisition, lease time.Duration, failure *engine.Error) time.Duration {
 	switch {
-	case a != nil && m.cfg.Patient && failure.Temporary && (a.state == Waiting || a.state == Asking && a.wait):
+	case a != nil && s.cfg.Patient && failure.Temporary && (a.state == Waiting || a.state == Asking && a.wait):
 		return never
 	case a != nil && a.state == Asking:
 		return patience
@@ -191,28 +191,28 @@ func (m *Machine) tolerance(a *Acquisition, lease time.Duration, failure *engine
 // tolerates reports whether a claim outlives the failure of calls, and ends it if not.
 // A permit that a caller has ends with its time, and not before. final says that
 // the engine refused the claim itself, and would again.
-func (m *Machine) tolerates(now time.Duration, c *claim, failure *engine.Error, final bool) bool {
+func (s *sender) tolerates(now time.Duration, c *claim, failure *engine.Error, final bool) bool {
 	a := c.holder
 	switch {
 	case c.stage == ended || c.stage == held:
 		return true
 	case final && (c.stage == unproven || c.stage == wished && a != nil && a.state == Asking):
-	case m.failedFor(now, c.cameAt()) >= m.tolerance(a, c.terms.Lease, failure):
+	case s.failedFor(now, c.cameAt()) >= s.tolerance(a, c.terms.Lease, failure):
 	default:
 		return true
 	}
-	m.refuse(c, Event{Reason: EngineFailed, Err: failure}, !c.resumed && c.touched())
+	s.refuse(c, Event{Reason: EngineFailed, Err: failure}, !c.resumed && c.touched())
 	return false
 }
 
 // toleratesOrder reports whether an order is to be sent again, and tells its owner when
 // it need not wait any longer.
-func (m *Machine) toleratesOrder(now time.Duration, o *Order, failure *engine.Error, final bool) bool {
-	over := final || m.failedFor(now, o.came) >= patience
+func (s *sender) toleratesOrder(now time.Duration, o *Order, failure *engine.Error, final bool) bool {
+	over := final || s.failedFor(now, o.came) >= patience
 	if over {
-		m.answer(o, Event{Err: failure})
+		s.answer(o, Event{Err: failure})
 	}
-	if errors.Is(failure, engine.ErrClosed) || m.closed && final {
+	if errors.Is(failure, engine.ErrClosed) || s.closed && final {
 		return false // it would be refused again, and somebody waits for the end
 	}
 	return o.owed || !over && !o.told

@@ -48,22 +48,22 @@ func (ls *lines) forgetPaces() {
 // after its deadline. A caller with none before it is never refused. Nor is a caller for its
 // deadline if nobody was granted for as long as that is away: the line may have changed, and only
 // callers that wait can learn its pace.
-func (m *Machine) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {
+func (ls *lines) refusal(now time.Duration, l *line, a *Acquisition, before int) (e Event, refused bool) {
 	if before == 0 {
 		return e, false
 	}
 	wait := l.pace.wait(l.weigh(before) + a.weight)
 	left := max(0, a.Deadline-now)
 	late := a.Deadline > 0 && wait > left && now-l.pace.last <= left
-	return Event{Reason: Busy, Wait: wait}, late || m.cfg.MaxWaiting > 0 && before >= m.cfg.MaxWaiting
+	return Event{Reason: Busy, Wait: wait}, late || ls.cfg.MaxWaiting > 0 && before >= ls.cfg.MaxWaiting
 }
 
 // refuseNext reports whether a caller is refused that would join a line that waits.
-func (m *Machine) refuseNext(now time.Duration, a *Acquisition) bool {
-	l := m.lines.of(a.Key)
-	e, refused := m.refusal(now, l, a, l.before())
+func (ls *lines) refuseNext(now time.Duration, a *Acquisition) bool {
+	l := ls.of(a.Key)
+	e, refused := ls.refusal(now, l, a, l.before())
 	if refused {
-		m.deny(a, e)
+		ls.deny(a, e)
 	}
 	return refused
 }
@@ -94,11 +94,11 @@ func (l *line) place(c *claim, ahead int) {
 
 // served takes in that a caller in line is granted its permit. Callers that gave up while it
 // waited do not count: they say nothing of how often the line is granted something.
-func (m *Machine) served(now time.Duration, a *Acquisition) {
+func (ls *lines) served(now time.Duration, a *Acquisition) {
 	if !a.waiting {
 		return
 	}
-	l := m.lines.of(a.Key)
+	l := ls.of(a.Key)
 	l.served += a.weight
 	if a.state == Waiting {
 		l.pace.learn(now, now-a.came, l.served-a.joined+l.weigh(int(a.others)))

@@ -7,8 +7,8 @@ import (
 	"sema/engine"
 )
 
-// The times that follow from a lease. What a sixth of it has in common is that
-// waiters ask that often, so that the rest is counted in it.
+// Intervals derived from the lease. Waiters ask six times a lease; the others are
+// fractions of that.
 const (
 	// asksPerLease is how often a waiter asks again in a lease.
 	asksPerLease = 6
@@ -34,70 +34,10 @@ const (
 	shortWait = 30 * time.Second
 )
 
-// waits is the lease that a wait goes by.
-func (m *Machine) waits(c *claim) time.Duration {
-	return min(c.terms.Lease, max(m.lease(c), shortWait))
-}
-
-// ticketLife is how long a waiter that fell silent keeps its place, and the
-// first lease of a permit that is handed over. It is two thirds of a lease: a
-// grant that nobody received does not lie for a whole one, and a holder that
-// got one has time for two renewals that fail.
-func (m *Machine) ticketLife(c *claim) time.Duration {
-	life := m.waits(c) * 2 / 3
-	if c.who != nil {
-		return min(life, namedTicket)
-	}
-	return life
-}
-
-// askEvery is how often a waiter asks again: so that two asks of a ticket's life may
-// fail.
-func (m *Machine) askEvery(c *claim) time.Duration {
-	every := m.waits(c) / asksPerLease
-	if c.who != nil {
-		return min(every, namedTicket/3)
-	}
-	return every
-}
-
-// contact is for how long after a call permits are passed on.
-func (m *Machine) contact() time.Duration { return m.cfg.Lease / contactsPerLease }
-
-// Wake is when Tick is to be called. Nothing is wrong with calling it earlier
-// or later, but for what is then late.
-func (m *Machine) Wake() (at time.Duration, ok bool) {
-	return m.wake, m.wake != never
-}
-
-func (m *Machine) schedule(t time.Duration) { m.wake = min(m.wake, t) }
-
-// plan sets when a held permit is renewed next: in a third of the time it is
-// valid at the latest, so that two renewals may fail.
-func (m *Machine) plan(now time.Duration, c *claim) {
-	m.schedule(c.valid)
-	c.due = never
-	if c.terms.Renew == 0 || m.lastsItsHold(c) {
-		return
-	}
-	c.due = now + min(c.terms.Renew, (c.valid-now)/3)
-	m.schedule(c.due)
-}
-
-// recheck is when one of the tickets is asked for again, because a lease ends.
+// recheck is the time to ask for one of the tickets again, because a lease ends then.
 type recheck struct {
 	at   time.Duration
 	asOf time.Duration // when that information was sent
-}
-
-// recheckAt has this client ask again at t for one of its tickets. An older word
-// cannot put off what a newer one said.
-func (m *Machine) recheckAt(t, asOf time.Duration) {
-	if m.recheck.at != never && asOf < m.recheck.asOf && t >= m.recheck.at {
-		return
-	}
-	m.recheck = recheck{t, asOf}
-	m.schedule(t)
 }
 
 // Tick ends the permits whose time is up, and has asked for again, or renewed,
@@ -130,7 +70,7 @@ func (m *Machine) Tick(now time.Duration) {
 				m.push(c)
 			}
 		}
-		// What is nearly due goes along with what is due: fewer calls.
+		// Claims that are nearly due go along with those that are: fewer calls.
 		soon := now + c.terms.Lease/(together*asksPerLease)
 		if !c.pending && (c.due <= now || calls && c.due <= soon && !c.once) {
 			m.push(c)
@@ -172,29 +112,6 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 	case n.Recheck > 0:
 		m.recheckAt(now+n.Recheck, now)
 	}
-}
-
-// goOn asks for one ticket again. That call makes the engine's next step, which goes on where the last one ended. The answer to
-// an ask that travels may be older than that word.
-func (m *Machine) goOn() {
-	var travels *claim
-	for _, c := range m.all {
-		switch {
-		case c.stage > queued || c.holder == nil:
-		case c.pending:
-			travels = c
-		case c.stage == queued:
-			m.push(c)
-			return
-		default:
-			return // its first ask is to be sent
-		}
-	}
-	if travels != nil {
-		travels.again = true
-		return
-	}
-	m.returnIdle(isTicket) // that is a call as well
 }
 
 // notifyGrant takes in that a ticket became a permit.

@@ -1,5 +1,5 @@
-// Package hooks has what package each needs of package sema, and no user of it does. Package
-// sema sets the functions when it is initialised. Their arguments are its own types, which
+// Package hooks tells package each what package sema tells no user. Package sema sets the
+// functions when it is initialised. Their arguments are its own types, which
 // this package cannot name.
 package hooks
 

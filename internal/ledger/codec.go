@@ -23,7 +23,7 @@ var (
 	ErrDamaged = errors.New("damaged")
 )
 
-// Append appends the snapshot to what is being written. The same snapshot gives the
+// Append appends the snapshot to b. The same snapshot gives the
 // same bytes.
 //
 // Nearly all times are near that of the last token, and are written as what they are

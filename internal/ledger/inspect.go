@@ -30,7 +30,7 @@ func (l *Ledger) Each(f func(id engine.ID, end int64, detached bool)) {
 	for _, h := range l.ends {
 		f(h.id, h.end, h.detached)
 	}
-	for _, t := range l.queue {
+	for _, t := range l.byPlace() {
 		end := t.end
 		if t.lease > 0 {
 			end = last

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"slices"
 	"time"
 
 	"sema/engine"
@@ -9,7 +8,7 @@ import (
 
 // leave decides what the caller of the step may do with permits that are
 // released to it, for keep from now on, and notes that it was told so. A client
-// that cannot be notified may do nothing: nobody could tell it to stop.
+// that cannot be notified must give permits back: a recall would not reach it.
 func (l *Ledger) leave(now int64, keep time.Duration) engine.Leave {
 	delete(l.keepers, l.caller)
 	if keep <= 0 || l.stopped() || !l.hears(l.caller) {
@@ -38,7 +37,7 @@ func (l *Ledger) stopped() bool { return l.limit == 0 || l.paused || l.used > l.
 
 // othersWait reports whether another client than the caller of the step has a ticket.
 func (l *Ledger) othersWait() bool {
-	return len(l.queue) > maxLooked || slices.ContainsFunc(l.queue, func(t *ticket) bool { return t.id.Client != l.caller })
+	return len(l.tickets) > maxLooked || l.anyTicket(func(t *ticket) bool { return t.id.Client != l.caller })
 }
 
 // recall takes back from other clients what leave allowed them. If the caller of

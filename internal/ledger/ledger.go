@@ -70,8 +70,7 @@ type Ledger struct {
 	ends    endHeap         // the same holders, by the end of their lease
 	slots   map[int]*holder // the same, by slot
 	tickets map[engine.ID]*ticket
-	queue   []*ticket // the same tickets, by place
-	keys    keyed     // whose they are
+	keys    keyed // whose they are, and their queues
 
 	// fences has, for each client that lost sight of a call, the smallest
 	// number of a call that still counts.
@@ -107,25 +106,6 @@ type step struct {
 	swept   int                  // how many keys that stand aside it has looked at
 	limited bool                 // it has changed a limit or a cap
 	handed  map[engine.ID]string // what it granted, and the client that it told
-}
-
-// owner is whose a permit or a ticket is.
-type owner struct {
-	via   string        // the session that is told of what happens to it
-	rival string        // of a named one: another that has asked for it, and may have told its caller
-	who   engine.Client // the client, as operators see it
-}
-
-// give makes a named one that of a session. The one that had it is its rival, if it
-// lives.
-func (l *Ledger) give(o *owner, session string) {
-	was := o.via
-	o.via = session
-	if was != session && l.reach(was) {
-		o.rival = was
-	} else if o.rival == session {
-		o.rival = ""
-	}
 }
 
 type holder struct {
@@ -366,42 +346,6 @@ func (l *Ledger) ask(now int64, who *engine.Client, r *engine.Request) engine.An
 	return engine.Answer{Status: engine.Queued, Ahead: position(k.queue, t), Ticket: t.end}
 }
 
-// claim is the owner of the permit or ticket that is asked for. A named one goes to
-// the session of the step, but not from a session that can be notified if this
-// session asks again, or if the ask is late: for a caller that came before the
-// ticket's. Then the session is its rival: it may be the one that its caller still
-// listens to.
-func (l *Ledger) claim(now int64, who *engine.Client, r *engine.Request) (is owner, late bool) {
-	of := l.ownerOf(r.ID)
-	switch {
-	case of == nil && r.Who == nil:
-		return owner{via: r.ID.Client, who: *who}, false
-	case of == nil:
-		return owner{via: l.caller, who: *r.Who}, false
-	case r.Who != nil:
-		of.who = *r.Who
-		t := l.tickets[r.ID]
-		late = t != nil && now-r.Waited.Microseconds() < t.place
-		if !r.Again && !late || !l.reach(of.via) {
-			l.give(of, l.caller)
-		} else if of.via != l.caller {
-			of.rival = l.caller
-		}
-	}
-	return *of, late
-}
-
-// ownerOf is whose a permit or a ticket is, nil if there is none.
-func (l *Ledger) ownerOf(id engine.ID) *owner {
-	if h := l.holders[id]; h != nil {
-		return &h.owner
-	}
-	if t := l.tickets[id]; t != nil {
-		return &t.owner
-	}
-	return nil
-}
-
 // renew extends a permit.
 func (l *Ledger) renew(now int64, r *engine.Request) engine.Answer {
 	h := l.holder(now, r.ID)
@@ -412,7 +356,7 @@ func (l *Ledger) renew(now int64, r *engine.Request) engine.Answer {
 		return engine.Answer{Status: engine.Revoked}
 	}
 	l.untell(r.ID)
-	if r.Mine && h.via != h.id.Client { // a named one
+	if r.Mine && h.named() {
 		l.give(&h.owner, l.caller)
 	}
 	l.token = max(l.token, r.Token)
@@ -422,21 +366,11 @@ func (l *Ledger) renew(now int64, r *engine.Request) engine.Answer {
 }
 
 // release gives back a permit or leaves the queue. A client whose permit was
-// given back by another renews, and so hears of it. A session that gives back what
-// is its own, because its caller has gone, leaves it to its rival.
+// given back by another renews, and so hears of it.
 func (l *Ledger) release(now int64, r *engine.Request) engine.Answer {
 	h, of := l.holder(now, r.ID), l.ownerOf(r.ID)
-	switch {
-	case of == nil:
-	case r.Mine && of.via == l.caller && of.rival != "":
-		of.via, of.rival = of.rival, ""
-		l.tell(of.via).Ask = true
+	if of != nil && l.keptFor(of, r, h) {
 		return engine.Answer{Status: engine.Gone}
-	case r.Mine && of.via != l.caller, of.via != r.ID.Client && r.Token > 0 && (h == nil || h.token != r.Token):
-		if of.rival == l.caller {
-			of.rival = ""
-		}
-		return engine.Answer{Status: engine.Gone} // what is meant was given back, and asked for anew since
 	}
 	l.untell(r.ID)
 	if h != nil {
@@ -452,7 +386,7 @@ func (l *Ledger) release(now int64, r *engine.Request) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
-// revoke makes the next renewal of a permit fail, and has its holder renew now.
+// revoke makes the next renewal of a permit fail, and tells its holder to renew now.
 func (l *Ledger) revoke(now int64, id engine.ID) engine.Answer {
 	h := l.holder(now, id)
 	if h == nil {
@@ -606,11 +540,11 @@ func (l *Ledger) expire(now int64) {
 		l.forget(l.ends[0])
 	}
 	waits := func(t *ticket) bool { return !t.silent(now) }
-	if now < l.keep || len(l.holders) > 0 || slices.ContainsFunc(l.queue, waits) {
+	if now < l.keep || len(l.holders) > 0 || l.anyTicket(waits) {
 		return
 	}
-	for len(l.queue) > 0 {
-		l.drop(l.queue[0].id)
+	for id := range l.tickets {
+		l.drop(id)
 	}
 	if !l.pinned && !l.paused && !l.ruled() {
 		l.limit, l.keys = 0, keyed{}
@@ -656,7 +590,7 @@ func (l *Ledger) Reap(now int64, dead func(client string) bool) {
 			l.forget(h)
 		}
 	}
-	for _, t := range slices.Clone(l.queue) {
+	for _, t := range slices.Clone(l.byPlace()) {
 		if !t.detached && dead(t.via) {
 			l.drop(t.id)
 		}
@@ -673,7 +607,7 @@ func (l *Ledger) Over(now int64) bool {
 }
 
 // State is a snapshot: holders in the order of their grants, waiters in the
-// order in which they will be served.
+// order of service.
 func (l *Ledger) State(now int64) engine.State {
 	l.expire(now)
 	s := engine.State{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Used: l.used, PerKey: l.keys.perKey}

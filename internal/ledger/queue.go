@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"strings"
@@ -73,7 +74,7 @@ func (t *ticket) silent(now int64) bool { return t.lease == 0 && t.end <= now }
 // cannot be notified, and know it, ask often enough.
 func (l *Ledger) watch(now int64, asker engine.ID) {
 	first, held := l.NextEnd()
-	if l.Watched || !held || len(l.queue) == 0 {
+	if l.Watched || !held || len(l.tickets) == 0 {
 		l.alarm, l.watcher = 0, engine.ID{}
 		return
 	}
@@ -105,7 +106,6 @@ func (l *Ledger) watch(now int64, asker engine.ID) {
 // enqueue puts a ticket into its place. Its key is repositioned then.
 func (l *Ledger) enqueue(t *ticket) {
 	l.tickets[t.id] = t
-	l.queue = slices.Insert(l.queue, position(l.queue, t), t)
 	t.key.queue = slices.Insert(t.key.queue, position(t.key.queue, t), t)
 }
 
@@ -123,27 +123,27 @@ func (l *Ledger) drop(id engine.ID) bool {
 // pop takes a ticket out of the queues. Its key is repositioned then.
 func (l *Ledger) pop(t *ticket) {
 	delete(l.tickets, t.id)
-	l.queue = without(l.queue, t)
-	t.key.queue = without(t.key.queue, t)
-}
-
-// without is a queue less a ticket, most often the first.
-func without(queue []*ticket, t *ticket) []*ticket {
-	i := position(queue, t)
-	if i > 0 {
-		return slices.Delete(queue, i, i+1)
+	queue := &t.key.queue
+	if i := position(*queue, t); i > 0 {
+		*queue = slices.Delete(*queue, i, i+1)
+		return
 	}
-	queue[0] = nil
-	return queue[1:]
+	(*queue)[0] = nil // most often it is the first
+	*queue = (*queue)[1:]
 }
 
 // position is where a ticket is, or belongs, in a queue.
 func position(queue []*ticket, t *ticket) int {
-	return sort.Search(len(queue), func(i int) bool {
-		q := queue[i]
-		if q.place != t.place {
-			return q.place > t.place
-		}
-		return q.id == t.id || strings.Compare(q.id.String(), t.id.String()) >= 0
-	})
+	return sort.Search(len(queue), func(i int) bool { return byPlace(queue[i], t) >= 0 })
+}
+
+// byPlace is the order of tickets. Of two that came at once it goes by their ids.
+func byPlace(a, b *ticket) int {
+	if a.place != b.place {
+		return cmp.Compare(a.place, b.place)
+	}
+	if a.id == b.id {
+		return 0
+	}
+	return strings.Compare(a.id.String(), b.id.String())
 }

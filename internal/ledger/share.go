@@ -138,7 +138,7 @@ func (l *Ledger) forgetUnused(k *key) {
 // idle reports whether a key has nothing that has to be known.
 func (k *key) idle() bool { return len(k.queue) == 0 && k.held == 0 && !k.ruled }
 
-// nameKeys has the semaphore tell keys apart from now on. Until then all is of the key
+// nameKeys makes the semaphore tell keys apart from now on. Until then all is of the key
 // "", which is remembered though it may be idle: else each permit would make it anew.
 func (l *Ledger) nameKeys() {
 	if !l.keys.on {
@@ -243,7 +243,7 @@ func (l *Ledger) setKey(now int64, r *engine.Request) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
-// keyOf is whose permit a request is about: as it was first asked for.
+// keyOf is the key of the permit that a request is about: the one of its first ask.
 func (l *Ledger) keyOf(r *engine.Request) *key {
 	if t := l.tickets[r.ID]; t != nil {
 		return t.key
@@ -266,14 +266,30 @@ func (l *Ledger) ruled() bool {
 
 // inOrder are the tickets of the keys in turn, key by key, and then of those aside.
 func (l *Ledger) inOrder() []*ticket {
-	if !l.keys.on {
-		return l.queue
-	}
 	var list []*ticket
 	for _, k := range l.keys.standing() {
 		list = append(list, k.queue...)
 	}
 	return list
+}
+
+// byPlace are all tickets by their places, whatever their keys.
+func (l *Ledger) byPlace() []*ticket {
+	switch turn, aside := l.keys.turn, l.keys.aside; {
+	case len(turn) == 1 && len(aside) == 0:
+		return turn[0].queue
+	case len(aside) == 1 && len(turn) == 0:
+		return aside[0].queue
+	}
+	list := l.inOrder()
+	slices.SortFunc(list, byPlace)
+	return list
+}
+
+// anyTicket reports whether f picks any ticket.
+func (l *Ledger) anyTicket(f func(*ticket) bool) bool {
+	picks := func(k *key) bool { return slices.ContainsFunc(k.queue, f) }
+	return slices.ContainsFunc(l.keys.turn, picks) || slices.ContainsFunc(l.keys.aside, picks)
 }
 
 // standing are the keys that wait: those in turn, and those aside.

@@ -60,7 +60,7 @@ type Recorded struct {
 	Insist   bool  // waiters
 	Behind   int   // waiters
 	Detached bool
-	Via      string // the session that is told of what happens to it
+	Via      string // the session that receives its notifications
 	Rival    string // another that has asked for it
 	Client   engine.Client
 }
@@ -82,7 +82,7 @@ func (l *Ledger) Save() Snapshot {
 			Revoked: h.revoked, Detached: h.detached, Via: h.via, Rival: h.rival, Client: h.who,
 		})
 	}
-	for _, t := range l.queue {
+	for _, t := range l.byPlace() {
 		s.Waiters = append(s.Waiters, Recorded{ID: t.id, Key: t.key.name, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Rival: t.rival, Client: t.who})
 	}
 	for client, f := range l.fences {

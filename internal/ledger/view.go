@@ -12,10 +12,18 @@ import (
 // Head is the ticket whose caller has waited for the longest; ok is false if nobody
 // waits.
 func (l *Ledger) Head() (id engine.ID, ok bool) {
-	if len(l.queue) == 0 {
+	var first *ticket
+	for _, keys := range [][]*key{l.keys.turn, l.keys.aside} {
+		for _, k := range keys {
+			if first == nil || byPlace(k.queue[0], first) < 0 {
+				first = k.queue[0]
+			}
+		}
+	}
+	if first == nil {
 		return engine.ID{}, false
 	}
-	return l.queue[0].id, true
+	return first.id, true
 }
 
 // Behind is the ticket that follows the given one.
@@ -24,11 +32,12 @@ func (l *Ledger) Behind(id engine.ID) (next engine.ID, ok bool) {
 	if t == nil {
 		return engine.ID{}, false
 	}
-	i := position(l.queue, t) + 1
-	if i >= len(l.queue) {
+	all := l.byPlace()
+	i := position(all, t) + 1
+	if i >= len(all) {
 		return engine.ID{}, false
 	}
-	return l.queue[i].id, true
+	return all[i].id, true
 }
 
 // InService calls f with the session of each ticket, in the order in which they are
@@ -49,7 +58,7 @@ func (l *Ledger) InService(f func(client string) bool) {
 // they have none. ahead is the client of the ticket in front of it, or
 // "" if it is the first. Tickets that do not end with their clients do not count.
 func (l *Ledger) InFront(mine func(client string) bool) (ahead string, ok bool) {
-	for _, t := range l.queue {
+	for _, t := range l.byPlace() {
 		if mine(t.via) {
 			return ahead, true
 		}
@@ -81,15 +90,6 @@ func (l *Ledger) Permit(now int64, id engine.ID) (g engine.Grant, end int64, ok 
 		return engine.Grant{}, 0, false
 	}
 	return engine.Grant{ID: id, Token: h.token, Slot: h.slot}, h.end, true
-}
-
-// Via is the session that is told of what happens to a permit or a ticket; "" if
-// there is none.
-func (l *Ledger) Via(id engine.ID) string {
-	if of := l.ownerOf(id); of != nil {
-		return of.via
-	}
-	return ""
 }
 
 // Waits reports whether there is a ticket of this id.

@@ -22,12 +22,12 @@ var planted = []struct {
 	{"a hand-off lasts a moment, and the client does not know", queueFile, "h := l.take(now, t.leaseEnd(now), t.id, k, t.detached, t.owner)", "h := l.take(now, now+1, t.id, k, t.detached, t.owner)", false},
 	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease,", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease,", false},
 	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, sent+answer.Lease-c.terms.Margin)\n\t\tif c.stage == held", "m.validUntil(c, now+answer.Lease)\n\t\tif c.stage == held", false},
-	{"a cancelled wait is not given back", claimFile, "\tif touched {\n\t\tm.giveBack(c)", "\tif touched && false {\n\t\tm.giveBack(c)", false},
-	{"a retry asks under another name", outageFile, "\t\tm.fresh = append(m.fresh, c)\n\t} else {", "\t\tif a := c.holder; a != nil {\n\t\t\tm.end(c)\n\t\t\tc = m.claim(a)\n\t\t}\n\t\tm.fresh = append(m.fresh, c)\n\t} else {", false},
+	{"a cancelled wait is not given back", senderFile, "\tif touched {\n\t\ts.giveBack(c)", "\tif touched && false {\n\t\ts.giveBack(c)", false},
+	{"a retry asks under another name", outageFile, "\t\ts.claims.fresh = append(s.claims.fresh, c)\n\t} else {", "\t\tif a := c.holder; a != nil {\n\t\t\ts.claims.end(c)\n\t\t\tc = s.claims.claim(a)\n\t\t}\n\t\ts.claims.fresh = append(s.claims.fresh, c)\n\t} else {", false},
 	{"the grant of an older ticket counts", timeFile, "|| g.Ticket < c.ticket {", "{", true},
 	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= c.valid || brief && (", "if brief && (", false},
 	{"the longest hold counts from the last ask", timeFile, "c.ticket, c.began = g.Ticket, now", "c.ticket, c.began = g.Ticket, sent", false},
-	{"a waiter that may hold for a moment leaves the queue between its asks", callFile, "Ticket: m.ticketLife(c),", "Ticket: min(m.ticketLife(c), lease),", false},
+	{"a waiter that may hold for a moment leaves the queue between its asks", callFile, "Ticket: s.ticketLife(c),", "Ticket: min(s.ticketLife(c), lease),", false},
 	{"a waiter asks once and never again", answerFile, "c.due = sent + m.askEvery(c)\n", "c.due = never\n", false},
 	{"a slot of a grant that lapsed is kept", answerFile, "\t\tcase c.stage != held:\n", "\t\tcase c.stage <= queued:\n", false},
 	{"what waits for the call in flight is forgotten", answerFile, "\t\t\tif c.stage == unproven { // and its renewal waited for this call\n\t\t\t\tm.push(c)\n\t\t\t}\n", "", false},
@@ -36,18 +36,18 @@ var planted = []struct {
 	{"a pause is told to nobody", ledgerKeepFile, "if told < maxTold {", "if told < maxTold && of != engine.RecallAll {", true},
 	{"what may be kept during a pause", ledgerKeepFile, "keep <= 0 || l.stopped() ||", "keep <= 0 ||", true},
 	{"a pause grants all the same", queueFile, "for len(l.keys.turn) > 0 && !l.paused {", "for len(l.keys.turn) > 0 {", false},
-	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.cohort.overruled), f.sent+m.contact())", "m.allow(reply.Leave, f.sent+m.contact())", false},
-	{"permits are passed on for as long as they last", keepFile, "m.cohort.leave != engine.GiveBack && now < m.cohort.until && !m.closed", "m.cohort.leave != engine.GiveBack && !m.closed", true},
-	{"permits are passed on without end", keepFile, "c.passes < m.cfg.Passes", "m.cfg.Passes > 0", false},
+	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.keeping.overruled), f.sent+m.contact())", "m.allow(reply.Leave, f.sent+m.contact())", false},
+	{"permits are passed on for as long as they last", keepFile, "k.leave != engine.GiveBack && now < k.until && !k.closed", "k.leave != engine.GiveBack && !k.closed", true},
+	{"permits are passed on without end", keepFile, "c.passes < k.cfg.Passes", "k.cfg.Passes > 0", false},
 	{"a passed permit keeps its token", assignFile, "c.last = max(c.last+1, c.token+(now-c.received).Microseconds())", "_ = now", false},
 	{"nobody reports the tokens of passed permits", claimFile, "\tif c.last > c.token {\n\t\treturn c.last", "\tif false && c.last > c.token {\n\t\treturn c.last", true},
 	{"a permit goes to the caller that asked, not to the oldest", assignFile, "mine, first := c.holder, l.oldest(c.id.Weight)", "mine, first := c.holder, c.holder", false},
-	{"moved tickets are never corrected", callFile, "\tif m.lines.moved && m.cohort.leave != leaveKeep {", "\tif false && m.cohort.leave != leaveKeep {", true},
-	{"what is kept is kept for good", assignFile, "m.putAside(c, min(now+m.cfg.Keep, m.cohort.until))", "m.putAside(c, never)", false},
+	{"moved tickets are never corrected", callFile, "\tif m.lines.moved && m.keeping.leave != leaveKeep {", "\tif false && m.keeping.leave != leaveKeep {", true},
+	{"what is kept is kept for good", assignFile, "m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))", "m.putAside(c, never)", false},
 	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false", true},
 	{"a hand-off counts before a replica has it", timeFile, "if g.Unsure {", "if false && g.Unsure {", true},
 	{"a fence is forgotten", outageFile, "f.flying, f.fence = false, f.fence || !failure.NotExecuted", "f.flying, f.fence = false, false", false},
-	{"a machine wakes in the past", keepFile, "\t\t\tm.drop(c)\n\t\t} else {\n\t\t\tm.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !m.cohort.used", "\t\t\tm.schedule(c.keepUntil)\n\t\t} else {\n\t\t\tm.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !m.cohort.used", false},
+	{"a machine wakes in the past", keepFile, "\t\t\tk.sender.drop(c)\n\t\t} else {\n\t\t\tk.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !k.used", "\t\t\tk.schedule(c.keepUntil)\n\t\t} else {\n\t\t\tk.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !k.used", false},
 	{"who looks again while its call travels does so all the time", timeFile, "m.recheck.at = now + m.cfg.Lease/(asksPerLease*looksPerAsk)", "m.recheck.at = now + time.Microsecond", false},
 	{"a release is repeated though it was answered", orderFile, "\tm.answer(o, Event{Answer: answer})", "\tif o.owed && len(m.orders) == 0 {\n\t\tm.orders = append(m.orders, o)\n\t}\n\tm.answer(o, Event{Answer: answer})", false},
 	{"a permit whose time is up is held until the next tick", machineFile, "if c := a.claim; c != nil && c.issued() && now >= c.valid {", "if c := a.claim; c != nil && c.issued() && now > c.valid && m.wake > now {", false},
@@ -57,12 +57,12 @@ var planted = []struct {
 	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
 	{"what a lost reply told of grants nobody asks for", outageFile, "if !failure.NotExecuted {", "if m.cfg.Lasting && !failure.NotExecuted {", true},
 	{"two tickets of a line say how many have none", callFile, "if !l.tells() {", "if true {", false},
-	{"a ticket whose grant lapsed counts for nothing in its line", claimFile, "\t\t\tl.weight += c.id.Weight\n", "", false},
-	{"a server lets go of a permit that its caller has from another", orderFile, "mine: c.id.Client != m.cfg.Client && !c.resumed", "mine: false", true},
+	{"a ticket whose grant lapsed counts for nothing in its line", claimFile, "now-weight, queues-tickets)", "min(0, now-weight), queues-tickets)", false},
+	{"a server lets go of a permit that its caller has from another", orderFile, "mine: c.id.Client != s.cfg.Client && !c.resumed", "mine: false", true},
 	{"what its caller was told of is given back with the connection", namesFile, "p.Told = p.Told || told", "_ = told", false},
 	{"the first connection that breaks ends the wait of all", namesFile, "if p.Users == 0 && !p.Over", "if p.Users >= 0 && !p.Over", false},
 	{"a ticket keeps the head start of its last caller", claimFile, "(c.label != a.Label || c.headStart != a.HeadStart)", "c.label != a.Label", false},
-	{"who passes others by a head start gets no ticket", lineFile, "l.next != nil && l.next.since() <= a.since()", "true", false},
+	{"who passes others by a head start gets no ticket", claimFile, "l.next != nil && l.next.since() <= a.since()", "true", false},
 	// Of keys.
 	{"a cap is compared without the new weight", shareFile, "weight > most-k.held", "0 >= most-k.held", false},
 	{"a level counts weight, not shares", shareFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
@@ -75,10 +75,10 @@ var planted = []struct {
 	{"a rule does not move its key", shareFile, "\tl.reposition(k)\n\tl.remember", "\tl.remember", false},
 	{"what a key held stays counted", ledgerFile, "\th.key.held -= h.id.Weight\n", "", false},
 	{"a caller that does not wait passes keys in turn", queueFile, "if len(turn) > 1 || len(turn) == 1 && turn[0] != k {", "if len(turn) > 1 || len(turn) == 1 && turn[0] != k && r.Wait {", false},
-	{"permits pass on beside another key in turn", assignFile, "if others > 0 && (first == nil || !m.cohort.room) {", "if false {", false},
+	{"permits pass on beside another key in turn", assignFile, "if others > 0 && (first == nil || !m.keeping.room) {", "if false {", false},
 	{"a kept permit goes to another key", assignFile, "isPermit(c) && c.key == a.Key &&", "isPermit(c) &&", false},
-	{"a spare ticket goes to another key", assignFile, "isTicket(c) && c.key == l.key &&", "isTicket(c) &&", false},
-	{"there is always room", answerFile, "m.cohort.room = reply.Room", "m.cohort.room = true", false},
+	{"a spare ticket goes to another key", claimFile, "isTicket(c) && c.key == l.key &&", "isTicket(c) &&", false},
+	{"there is always room", answerFile, "m.keeping.room = reply.Room", "m.keeping.room = true", false},
 	// Of reports.
 	{"a controller's limit counts though another is pinned", reportFile, "case l.pinned:", "case false:", false},
 	{"reports are added up", reportFile, "Good: max(was.Good, t.Good)", "Good: was.Good + t.Good", false},
@@ -95,13 +95,13 @@ const (
 	ledgerKeepFile = "internal/ledger/keep.go"
 	reportFile     = "internal/ledger/report.go"
 	claimFile      = "internal/client/claim.go"
-	lineFile       = "internal/client/line.go"
 	callFile       = "internal/client/call.go"
 	keepFile       = "internal/client/keep.go"
 	machineFile    = "internal/client/machine.go"
 	answerFile     = "internal/client/answer.go"
 	assignFile     = "internal/client/assign.go"
 	namesFile      = "internal/client/names.go"
+	senderFile     = "internal/client/sender.go"
 	paceFile       = "internal/client/pace.go"
 	orderFile      = "internal/client/order.go"
 	outageFile     = "internal/client/outage.go"

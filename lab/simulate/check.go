@@ -205,9 +205,9 @@ func (k *checker) earlier(other, c *caller) bool {
 		n.alive && !n.paused && n.faulty < other.came && !k.deaf(n, other) && k.calm() < other.came
 }
 
-// overtaken bounds how many are served before somebody who came earlier: as
-// many as all permits may be passed on in a row, and one for each caller with a head start that came since: what
-// was asked for such a caller may be granted before the engine knows whom it is for instead.
+// overtaken bounds how many callers are served before one that came earlier: as
+// many as all permits may be passed on in a row, and as many for each caller with a head start that came
+// since. Its ticket may go to another caller and be granted before the engine knows that.
 func (k *checker) overtaken(c *caller) {
 	most := 1
 	for _, n := range k.w.nodes {

@@ -1,0 +1,38 @@
+package cli_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"sema/cmd/sema/internal/cli"
+	"sema/internal/fixture/pages"
+)
+
+// Each command line of sema that a page shows has a command and flags that there are.
+func TestPagesShowCommandsThatThereAre(t *testing.T) {
+	root := cli.Root()
+	pages.Check{
+		Claim: regexp.MustCompile("`(sema [a-z][^`\n]*)`|(?m)^ *(?:\\$ )?(sema [a-z]+ [^\n#|]* -[^\n#|]*)$"),
+		True: func(line string) bool {
+			words := strings.Fields(line)[1:]
+			command, rest, err := root.Find(words)
+			if err != nil || command == root {
+				return words[0] == "help" || line == "sema log 5" // how a file begins
+			}
+			command.InitDefaultHelpFlag()
+			for _, word := range rest {
+				name, long := strings.CutPrefix(word, "--")
+				switch name, _, _ = strings.Cut(strings.TrimRight(name, ".,;:)"), "="); {
+				case !long:
+				case name == "": // the command behind it is another program's
+					return true
+				case command.Flags().Lookup(name) == nil && command.InheritedFlags().Lookup(name) == nil:
+					return false
+				}
+			}
+			return true
+		},
+		Is: "command line",
+	}.Run(t, "Then `sema run --patience 5 x -- true` waits.")
+}

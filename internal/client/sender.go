@@ -1,0 +1,160 @@
+package client
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// sender is what is sent to the engine, what is in flight, and what failed.
+type sender struct {
+	*shared
+	lines  *lines
+	claims *claims
+
+	orders      []*Order
+	said        bool // the engine has had the limit, see Config.Newest
+	unreachable bool // the engine cannot notify this client, as it last said
+
+	flight  flight
+	outage  outage
+	recheck recheck
+}
+
+// returnIdle gives back those of the idle claims that which picks.
+func (s *sender) returnIdle(which func(*claim) bool) {
+	for i := len(s.claims.idle) - 1; i >= 0; i-- {
+		if c := s.claims.idle[i]; which(c) {
+			s.drop(c)
+		}
+	}
+}
+
+// drop ends a claim, and gives back what the engine may have of it.
+func (s *sender) drop(c *claim) {
+	if c.stage == ended {
+		return
+	}
+	touched := c.touched()
+	s.claims.end(c)
+	if touched {
+		s.giveBack(c)
+	}
+}
+
+// refuse ends a claim, and its caller if it has one. has says that the engine may
+// have something of it.
+func (s *sender) refuse(c *claim, e Event, has bool) {
+	if a := c.holder; a != nil {
+		s.lines.deny(a, e)
+	}
+	if has {
+		s.giveBack(c)
+	}
+	s.claims.end(c)
+}
+
+// askAll asks for all tickets again: news of one may be lost.
+func (s *sender) askAll() {
+	s.returnIdle(isTicket) // the next caller asks anew
+	for _, c := range s.claims.all {
+		s.claims.askAgain(c)
+	}
+}
+
+// askAnew has the caller of a claim that came to nothing ask again: under another
+// id, or under the one that it named.
+func (s *sender) askAnew(c *claim) {
+	a := c.holder
+	if a != nil && c.named() {
+		s.claims.becomes(c, queued)
+		c.due = never
+		s.claims.push(c)
+		return
+	}
+	s.drop(c)
+	if a == nil {
+		return
+	}
+	c = s.claims.claim(a)
+	i, _ := slices.BinarySearchFunc(s.claims.fresh, c, func(x, y *claim) int { return cmp.Compare(x.since(), y.since()) })
+	s.claims.fresh = slices.Insert(s.claims.fresh, i, c)
+}
+
+// recheckAt asks for one of the tickets again at t. Older news
+// cannot put off what newer ones said.
+func (s *sender) recheckAt(t, asOf time.Duration) {
+	if s.recheck.at != never && asOf < s.recheck.asOf && t >= s.recheck.at {
+		return
+	}
+	s.recheck = recheck{t, asOf}
+	s.schedule(t)
+}
+
+// goOn asks for one ticket again. That call makes the engine's next step, which goes on where the last one ended. The answer to
+// an ask that travels may be older than that word.
+func (s *sender) goOn() {
+	var travels *claim
+	for _, c := range s.claims.all {
+		switch {
+		case c.stage > queued || c.holder == nil:
+		case c.pending:
+			travels = c
+		case c.stage == queued:
+			s.claims.push(c)
+			return
+		default:
+			return // its first ask is to be sent
+		}
+	}
+	if travels != nil {
+		travels.again = true
+		return
+	}
+	s.returnIdle(isTicket) // that is a call as well
+}
+
+// Idle reports whether nothing is in flight or wants to be sent.
+func (s *sender) Idle() bool {
+	return !s.flight.flying && len(s.orders) == 0 && len(s.claims.due) == 0 && len(s.claims.fresh) == 0 && !s.lines.fewTickets()
+}
+
+// Drained reports whether the owner of a closed machine need not wait any longer: all has
+// been sent, or the engine is away and nothing is left that it is known to have.
+func (s *sender) Drained(now time.Duration) bool {
+	return s.Idle() || s.away(now) && !slices.ContainsFunc(s.orders, (*Order).matters) &&
+		!slices.ContainsFunc(s.flight.items, func(it item) bool { return it.order != nil && it.order.matters() })
+}
+
+// GiveUp leaves to the leases what a closed machine still owes. Owners of orders that have no
+// answer are told so.
+func (s *sender) GiveUp() {
+	end := func(o *Order) {
+		if o != nil {
+			o.owed = false
+			s.answer(o, Event{Err: s.failure()})
+		}
+	}
+	for _, it := range s.flight.items {
+		end(it.order)
+	}
+	for _, o := range s.orders {
+		end(o)
+	}
+	s.orders = nil
+}
+
+// LastError is the error of the last call, if it failed.
+func (s *sender) LastError() error { return s.outage.err }
+
+// lose ends a permit that is not held any more.
+func (s *sender) lose(c *claim, why Reason) {
+	a := c.holder
+	if a == nil { // it was kept
+		s.drop(c)
+		return
+	}
+	s.claims.end(c)
+	a.state = Ended
+	s.tell(Event{Kind: Lost, A: a, Reason: why})
+}

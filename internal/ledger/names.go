@@ -1,0 +1,91 @@
+package ledger
+
+import "sema/engine"
+
+// Permits that their callers named. A caller of the JSON API may ask for one permit at several servers, one after the
+// other or at once, when it does not know whether the first has heard it. So such a permit and its ticket
+// belong to the session that asked last, and remember one that asked before.
+
+// owner is the client that a permit or a ticket belongs to.
+type owner struct {
+	via   string        // the session that receives its notifications
+	rival string        // of a named one: another that has asked for it, and may have told its caller
+	who   engine.Client // the client, as operators see it
+}
+
+// give makes a named one that of a session. The one that had it is its rival, if it
+// lives.
+func (l *Ledger) give(o *owner, session string) {
+	was := o.via
+	o.via = session
+	if was != session && l.reach(was) {
+		o.rival = was
+	} else if o.rival == session {
+		o.rival = ""
+	}
+}
+
+// claim is the owner of the permit or ticket that is asked for. A named ticket moves to
+// the asking session, unless its current session is reachable and this ask is a repeat, or
+// older than the ticket. Then the asking session is its rival: its caller may still
+// listen there.
+func (l *Ledger) claim(now int64, who *engine.Client, r *engine.Request) (is owner, late bool) {
+	of := l.ownerOf(r.ID)
+	switch {
+	case of == nil && r.Who == nil:
+		return owner{via: r.ID.Client, who: *who}, false
+	case of == nil:
+		return owner{via: l.caller, who: *r.Who}, false
+	case r.Who != nil:
+		of.who = *r.Who
+		t := l.tickets[r.ID]
+		late = t != nil && now-r.Waited.Microseconds() < t.place
+		if !r.Again && !late || !l.reach(of.via) {
+			l.give(of, l.caller)
+		} else if of.via != l.caller {
+			of.rival = l.caller
+		}
+	}
+	return *of, late
+}
+
+// ownerOf is the owner of a permit or a ticket, nil if there is none.
+func (l *Ledger) ownerOf(id engine.ID) *owner {
+	if h := l.holders[id]; h != nil {
+		return &h.owner
+	}
+	if t := l.tickets[id]; t != nil {
+		return &t.owner
+	}
+	return nil
+}
+
+// Via is the session that receives the notifications of a permit or a ticket; "" if
+// there is none.
+func (l *Ledger) Via(id engine.ID) string {
+	if of := l.ownerOf(id); of != nil {
+		return of.via
+	}
+	return ""
+}
+
+// keptFor reports whether a permit or ticket stays although a session releases it: for its rival, if the
+// session gives back its own because its caller has gone; or for its caller, if it was given back
+// and asked for anew since.
+func (l *Ledger) keptFor(of *owner, r *engine.Request, h *holder) bool {
+	switch {
+	case r.Mine && of.via == l.caller && of.rival != "":
+		of.via, of.rival = of.rival, ""
+		l.tell(of.via).Ask = true
+		return true
+	case r.Mine && of.via != l.caller, of.via != r.ID.Client && r.Token > 0 && (h == nil || h.token != r.Token):
+		if of.rival == l.caller {
+			of.rival = ""
+		}
+		return true
+	}
+	return false
+}
+
+// named reports whether its caller named a permit.
+func (h *holder) named() bool { return h.via != h.id.Client }
