@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// mostProse is how many lines of help may stand before the usage of a command, and
-// mostRootProse before the list of commands.
+// The longest help before the usage of a command, and before the list of commands, in
+// lines.
 const (
-	mostProse     = 22
+	mostProse     = 16
 	mostRootProse = 45
 )
 

@@ -15,19 +15,18 @@ import (
 
 const limitHelp = `Print the limit of a semaphore. With N, set it; with --unset, unset it.
 
-A limit that is set this way is pinned: it stays when nobody uses the semaphore,
-and replaces the -n of all programs. A larger limit serves waiters at once. A
-smaller limit takes no permit away: sema grants again when less than it is held.
-
-With --per-key N, each key (see sema run --key) may hold at most N; 0 ends this.
-With --key K, N and --share are for that key only:
-
   sema limit api 20 --per-key 2
   sema limit api --key acme 5 --share 300
-  sema limit api --key acme --unset
 
-What a command leaves out stays as it is. After --unset the limit stays only
-while the semaphore is in use. "sema rm" removes an idle semaphore at once.`
+A limit that is set is pinned: it stays when nobody uses the semaphore, and
+replaces the -n of all programs. A larger limit serves waiters at once. A
+smaller limit takes no permit away: sema grants again when less than it is held.
+After --unset the limit stays only while the semaphore is in use. "sema rm"
+removes an idle semaphore at once.
+
+With --per-key N, each key (see sema run --key) may hold at most N; 0 ends this.
+With --key K, N, --share and --unset are for that key only. What a command
+leaves out stays as it is.`
 
 func (p *program) limitCommand() *cobra.Command {
 	unset, perKey, key, share := false, 0, "", 0
@@ -77,8 +76,8 @@ func (p *program) limitCommand() *cobra.Command {
 	cmd.Flags().SortFlags = false
 	cmd.Flags().IntVar(&perKey, "per-key", 0, "how much each key may hold; 0: as much as the limit")
 	cmd.Flags().StringVar(&key, "key", "", "print, set or unset the rule of this key")
-	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight in the order of the keys that wait, 1 to 1000 (default 100)")
-	cmd.Flags().BoolVar(&unset, "unset", false, "forget the limit, or the key's rule, once nobody uses the semaphore")
+	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight in the order of the keys that wait, 1 to 1000; a key without a share has 100")
+	cmd.Flags().BoolVar(&unset, "unset", false, "unset the limit, or with --key the rule of the key")
 	p.jsonFlag(cmd, `limit prints an object:
   name, limit, pinned, per_key (0: none), previous (only with N or
     --per-key: the limit before, null: none)

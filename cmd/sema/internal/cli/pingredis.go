@@ -64,13 +64,17 @@ func (r *pingRedis) checks(ctx context.Context) (version string, list []check) {
 		node := &redisNode{client: nodes[name], name: name, cluster: r.at.kind == "cluster", user: r.user()}
 		its := node.checks(ctx, r.at.address.replicas)
 		version = node.version(ctx)
+		for i := range its {
+			if its[i].State != checkOK && len(nodes) > 1 {
+				its[i].Detail = node.client.Options().Addr + ": " + its[i].Detail
+			}
+		}
 		if list == nil {
 			list = its
 			continue
 		}
 		for i, c := range its { // of several, the first that is not ok
-			if list[i].State == checkOK && c.State != checkOK {
-				c.Detail = node.client.Options().Addr + ": " + c.Detail
+			if list[i].State == checkOK {
 				list[i] = c
 			}
 		}
