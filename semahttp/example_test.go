@@ -58,20 +58,15 @@ func ExampleTransport() {
 
 // Two requests at a time for each host, whatever the number of hosts.
 func ExampleByHost() {
-	engine, hosts := memengine.New(), map[string]*sema.Semaphore{}
-	acquire := func(ctx context.Context, host string, options ...sema.AcquireOption) (*sema.Permit, error) {
-		if hosts[host] == nil { // with a lock around it in a program
-			sem, err := sema.New(engine, "host:"+host, 2, nil)
-			if err != nil {
-				return nil, err
-			}
-			hosts[host] = sem
-		}
-		return hosts[host].Acquire(ctx, options...)
+	hosts, err := each.New(memengine.New(), "hosts", 2, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
+	defer func() { _ = hosts.Close() }()
 	site := httptest.NewServer(http.HandlerFunc(hello))
 	defer site.Close()
-	client := &http.Client{Transport: &semahttp.Transport{Limit: semahttp.ByHost(acquire)}}
+	client := &http.Client{Transport: &semahttp.Transport{Limit: semahttp.ByHost(hosts.Acquire)}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(site.URL)
 	if err != nil {
@@ -79,7 +74,7 @@ func ExampleByHost() {
 		return
 	}
 	fmt.Println(resp.Status, resp.Body.Close())
-	fmt.Println(hosts[semahttp.Host(resp.Request)].Name() == "host:"+resp.Request.URL.Host)
+	fmt.Println(semahttp.Host(resp.Request) == resp.Request.URL.Host)
 	// Output:
 	// 200 OK <nil>
 	// true
