@@ -87,7 +87,7 @@ func TestPingOutOfReach(t *testing.T) {
 		"postgres://u:hush@127.0.0.1:1/": "check that the server runs and the address is right",
 		"http://127.0.0.1:1":             "check that the server runs and the address is right",
 		stranger.URL:                     "check that the URL is that of sema serve",
-		"file:///proc/sema":              "choose a directory of this user's on a local disk",
+		"file:///proc/sema":              "choose a directory of this user on a local disk",
 	} {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()

@@ -41,7 +41,7 @@ func checkWrite(dir string) check {
 	}
 	c := checkOf(what, err)
 	if err != nil {
-		c.Try = "file:///dir, a directory of this user's on a local disk with room"
+		c.Try = "file:///dir, a directory of this user on a local disk with room"
 	}
 	return c
 }
