@@ -200,7 +200,7 @@ var (
 	deniedKey     = regexp.MustCompile(`access .*\bkeys?\b`)
 )
 
-// refused is the check of commands that the server refused, with what it said; none: ok.
+// refused is the check of commands that the server refused, with the texts of its errors; ok if there are none.
 func (n *redisNode) refused(what string, commands, texts []string) check {
 	if len(commands) == 0 {
 		return check{What: what, State: checkOK}
@@ -300,7 +300,7 @@ func (n *redisNode) memory(ctx context.Context) check {
 	return check{What: what, State: checkOK, Detail: "maxmemory-policy " + policy}
 }
 
-// version is what the server says that it is; "": it does not say.
+// version is the name and version of the server; "" if it does not tell them.
 func (n *redisNode) version(ctx context.Context) string {
 	if info, err := n.client.InfoMap(ctx, "server").Result(); err == nil {
 		server := info["Server"]
