@@ -207,8 +207,7 @@ func (w *world) faults() {
 		case 0:
 			r = engine.Request{Kind: engine.UnsetKey, Key: r.Key}
 		case 1:
-			limit, _, _ := s.ledger.Load()
-			r = engine.Request{Kind: engine.SetLimit, Limit: max(1, limit), PerKey: w.rng.IntN(4) - 1}
+			r = engine.Request{Kind: engine.SetLimit, Limit: max(1, s.ledger.Limit), PerKey: w.rng.IntN(4) - 1}
 		}
 		s.operate(r)
 	})
@@ -273,9 +272,10 @@ func (s *server) operate(r engine.Request) {
 	s.w.disturbed(0)
 	defer s.settle() // an operator is told when the replica has it
 	s.acts++
-	before, pinned := s.before(), s.ledger.Pinned(s.now())
+	s.ledger.Expire(s.now())
+	before := s.ledger.view
 	reply := s.step("operator", engine.Call{Number: s.acts, Requests: []engine.Request{r}})
-	s.w.check.pins(r, pinned, reply, before)
+	s.w.check.pins(r, reply, before)
 	switch done := reply.Answers[0].Status == engine.Done; {
 	case done && r.Kind == engine.Pause && s.paused == 0:
 		s.paused = s.w.now
