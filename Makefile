@@ -130,7 +130,7 @@ long:
 	$(MAKE) storage
 	$(MAKE) interop
 
-# The dashboard's pictures in docs, taken by its tests.
+# The dashboard's pictures in docs, taken by its tests at the end of an hour of virtual time. Half a minute.
 pictures:
 	./scripts/test-tools.sh
 	cd dashboard/browsertest && SEMA_PICTURES=$(CURDIR)/docs go test -count=1 -run Pictures .
