@@ -115,7 +115,7 @@ const (
 // The prompt of the script, which begins a typed line.
 const prompt, afterPrompt = "\x1b[1;32m$", "\x1b[0m"
 
-// draw makes the picture of what was printed. Two writes that are less than a frame apart
+// draw makes a picture of the printed text. Two writes that are less than a frame apart
 // appear together.
 func draw(writes []write) ([]byte, error) {
 	const frame = 20 * time.Millisecond
