@@ -18,7 +18,7 @@ import (
 // much. One process of all decides, every two seconds. See docs/adaptive.md.
 //
 // The limit given to New is where it starts. An operator's limit holds in any case,
-// until Operator.UnsetLimit.
+// until Operator.Unset.
 type Adapt struct {
 	// Min and Max are the range of the limit, 1 … MaxLimit. Min is no less than the
 	// heaviest weight that anybody acquires: beyond the limit that fails with a
@@ -95,7 +95,7 @@ func (s *Semaphore) newAdapting(e Engine) error {
 	reports, err := reportingOf(s.loop.Session(), e)
 	a := &adapting{sem: s, options: o}
 	if err == nil && o.Max > 0 {
-		a.control, err = newControl(e, s, reports, o, s.options.Observer.Adapted)
+		a.control, err = newControl(e, s, reports, o, s.options.Observer.LimitChanged)
 	}
 	if err != nil {
 		_ = s.Close()
@@ -187,14 +187,14 @@ type control struct {
 	reports engine.Reporting
 	options Adapt
 	leader  *Semaphore
-	told    func(Adapted)
+	told    func(Event)
 
 	word engine.Auto // that the engine has
 	said time.Time
 }
 
-func newControl(e Engine, s *Semaphore, reports engine.Reporting, o Adapt, told func(Adapted)) (*control, error) {
-	leader, err := New(e, s.name+controlSuffix, 1, &Options{Lease: controlLease, Label: s.options.Label, OnConflict: Adopt})
+func newControl(e Engine, s *Semaphore, reports engine.Reporting, o Adapt, told func(Event)) (*control, error) {
+	leader, err := New(e, s.name+controlSuffix, 1, &Options{Lease: controlLease, Label: s.options.Label, OnConflict: LimitStored})
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (c *control) apply(ctx context.Context, r engine.Reports, d adapt.Decision)
 	}
 	c.word, c.said = word, time.Now()
 	if c.told != nil && d.Limit != r.Limit {
-		c.told(Adapted{Semaphore: c.sem.name, From: r.Limit, Limit: d.Limit, Bad: d.Bad, Why: d.Why})
+		c.told(Event{Semaphore: c.sem.name, From: r.Limit, Limit: d.Limit, Bad: d.Bad, Why: d.Why})
 	}
 }
 
@@ -262,10 +262,10 @@ const wordEvery = 20 * time.Second
 
 // Control decides about the limit of a semaphore whose holders only report, until ctx
 // ends; see Adapt. Of several that would, one at a time does. told, if not nil, is told of each
-// change. It fails at once with an *ArgumentError on values out of range, or if the
+// change, as Observer.LimitChanged is. It fails at once with an *ArgumentError on values out of range, or if the
 // engine takes no reports; and otherwise returns ctx's error when ctx ends. The
 // semaphore begins with its holders.
-func Control(ctx context.Context, e Engine, name string, a Adapt, told func(Adapted)) error {
+func Control(ctx context.Context, e Engine, name string, a Adapt, told func(Event)) error {
 	if a.Max == 0 {
 		return &ArgumentError{What: "range of the limit", Value: fmt.Sprintf("%d…%d", a.Min, a.Max), Want: fmt.Sprintf("two limits of 1 … %d, the smaller one first", MaxLimit)}
 	}

@@ -97,7 +97,7 @@ func TestAdaptFollowsAServer(t *testing.T) {
 		e := memengine.New()
 		ctx, cancel := context.WithCancel(context.Background())
 		v := &vendor{}
-		o := sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200}, Observer: sema.Observer{Adapted: func(a sema.Adapted) {
+		o := sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200}, Observer: sema.Observer{LimitChanged: func(a sema.Event) {
 			if a.Limit < 2 || a.Limit > 200 || a.Why == "" || a.From == a.Limit {
 				t.Errorf("%+v", a)
 			}
@@ -109,8 +109,9 @@ func TestAdaptFollowsAServer(t *testing.T) {
 			v.since(time.Second)
 			time.Sleep(time.Minute)
 			used, refused := v.since(time.Minute)
-			if limit, err := all[0].Limit(ctx); err != nil || used < 0.95 || refused > 0.03 {
-				t.Errorf("capacity %d: limit %d, %.3f used, %.3f refused, %v", capacity, limit, used, refused, err)
+			st, err := all[0].State(ctx)
+			if err != nil || used < 0.95 || refused > 0.03 {
+				t.Errorf("capacity %d: limit %d, %.3f used, %.3f refused, %v", capacity, st.Limit, used, refused, err)
 			}
 		}
 		cancel()
@@ -131,17 +132,17 @@ func TestAdaptLeavesOperatorsTheirLimit(t *testing.T) {
 		op, err := sema.Operate(e, "vendor")
 		expect.OK(t, err)
 		time.Sleep(time.Minute)
-		expect.OK(t, op.SetLimit(ctx, 4))
+		expect.OK(t, op.Set(ctx, sema.Rule{Limit: 4}))
 		for range 100 {
 			time.Sleep(time.Second)
-			if n, err := all[1].Limit(ctx); n != 4 || err != nil {
-				t.Fatalf("the operator's limit was 4, and it is %d (%v)", n, err)
+			if st, err := all[1].State(ctx); st.Limit != 4 || err != nil {
+				t.Fatalf("the operator's limit was 4, and it is %d (%v)", st.Limit, err)
 			}
 		}
-		expect.OK(t, op.UnsetLimit(ctx))
+		expect.OK(t, op.Unset(ctx))
 		time.Sleep(time.Minute)
-		if n, _ := all[1].Limit(ctx); n < 17 || n > 23 {
-			t.Errorf("a minute after it was unset the limit is %d, want about 20", n)
+		if st, _ := all[1].State(ctx); st.Limit < 17 || st.Limit > 23 {
+			t.Errorf("a minute after it was unset the limit is %d, want about 20", st.Limit)
 		}
 		cancel()
 		done.Wait()
@@ -161,19 +162,19 @@ func TestControl(t *testing.T) {
 		v := &vendor{capacity: 20}
 		all, done := fleet(t, ctx, e, 3, 20, v, sema.Options{Adapt: &sema.Adapt{}})
 		time.Sleep(time.Minute)
-		if n, _ := all[1].Limit(ctx); n != 10 {
-			t.Fatalf("nobody decides, and the limit is %d", n)
+		if st, _ := all[1].State(ctx); st.Limit != 10 {
+			t.Fatalf("nobody decides, and the limit is %d", st.Limit)
 		}
 		var changes int
 		for range 2 {
 			within, end := context.WithTimeout(ctx, time.Minute)
-			err := sema.Control(within, e, "vendor", sema.Adapt{Min: 2, Max: 200}, func(sema.Adapted) { changes++ })
+			err := sema.Control(within, e, "vendor", sema.Adapt{Min: 2, Max: 200}, func(sema.Event) { changes++ })
 			end()
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatal(err)
 			}
-			if n, _ := all[1].Limit(ctx); n < 17 || n > 23 {
-				t.Errorf("the limit is %d, want about 20", n)
+			if st, _ := all[1].State(ctx); st.Limit < 17 || st.Limit > 23 {
+				t.Errorf("the limit is %d, want about 20", st.Limit)
 			}
 		}
 		if changes == 0 {
@@ -195,8 +196,8 @@ func TestAdaptGoesByAGoal(t *testing.T) {
 		o := sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 200, Slow: 100 * time.Millisecond}}
 		all, done := fleet(t, ctx, e, 3, 20, &vendor{capacity: 1000}, o)
 		time.Sleep(time.Minute)
-		if n, _ := all[0].Limit(ctx); n != 2 {
-			t.Errorf("all is too slow, and the limit is %d", n)
+		if st, _ := all[0].State(ctx); st.Limit != 2 {
+			t.Errorf("all is too slow, and the limit is %d", st.Limit)
 		}
 		cancel()
 		done.Wait()
@@ -219,7 +220,7 @@ func TestAdaptRefuses(t *testing.T) {
 	if _, err := sema.New(plain{e}, "x", 10, &sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 20}}); !errors.As(err, &wrong) {
 		t.Errorf("an engine that takes no reports: %v", err)
 	}
-	if _, err := sema.New(e, "x", 10, &sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 20}, OnConflict: sema.Refuse}); !errors.As(err, &wrong) {
+	if _, err := sema.New(e, "x", 10, &sema.Options{Adapt: &sema.Adapt{Min: 2, Max: 20}, OnConflict: sema.LimitStrict}); !errors.As(err, &wrong) {
 		t.Error(err)
 	}
 	for name, a := range map[string]sema.Adapt{"x": {}, "": {Min: 2, Max: 20}} {
@@ -286,7 +287,7 @@ func TestTheControllerIsReplaced(t *testing.T) {
 		first, done1 := fleet(t, ctx, mortal{e, dead}, 1, 10, v, sema.Options{Adapt: adapts, Label: "first", Lease: 10 * time.Second})
 		time.Sleep(time.Minute) // it leads
 		told := make(chan time.Time, 1000)
-		second, done2 := fleet(t, ctx, e, 1, 60, v, sema.Options{Adapt: adapts, Label: "second", Observer: sema.Observer{Adapted: func(sema.Adapted) { told <- time.Now() }}})
+		second, done2 := fleet(t, ctx, e, 1, 60, v, sema.Options{Adapt: adapts, Label: "second", Observer: sema.Observer{LimitChanged: func(sema.Event) { told <- time.Now() }}})
 		time.Sleep(time.Minute)
 		if len(told) != 0 {
 			t.Error("two find the limit at once")

@@ -16,8 +16,7 @@ import (
 
 // aliased are the root's aliases, of which go doc shows the comment and nothing else.
 var aliased = map[string]reflect.Type{
-	"Engine": reflect.TypeFor[sema.Engine](), "State": reflect.TypeFor[sema.State](), "Holder": reflect.TypeFor[sema.Holder](),
-	"Waiter": reflect.TypeFor[sema.Waiter](), "KeyState": reflect.TypeFor[sema.KeyState](), "ArgumentError": reflect.TypeFor[sema.ArgumentError](),
+	"Engine": reflect.TypeFor[sema.Engine](), "State": reflect.TypeFor[sema.State](), "ArgumentError": reflect.TypeFor[sema.ArgumentError](),
 }
 
 // The comment of an alias lists the fields and methods of what it is an alias of.

@@ -63,7 +63,8 @@ var (
 func named(err error, name string) error { return fmt.Errorf("%w: %q", err, name) }
 
 // LimitError says that the stored limit differs from the one given to New, or the cap of
-// keys from Options.PerKey, under the Refuse policy. Nothing was changed.
+// keys from Options.PerKey: an error of Acquire under LimitStrict, and Event.Err of
+// Observer.LimitDiffers. Nothing was changed.
 type LimitError struct {
 	Name   string
 	Stored int
@@ -134,7 +135,7 @@ func (s *Semaphore) reason(e client.Event) error {
 	case client.TooHeavy:
 		return &WeightError{Name: s.name, Key: e.A.Key, Weight: e.A.Weight(), Limit: e.Limit}
 	case client.LimitIsAnother:
-		return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit, StoredPerKey: e.PerKey, WantedPerKey: s.options.PerKey}
+		return s.limitError(e)
 	case client.Gone:
 		return noPermit(s.name, e.A.ID())
 	case client.Revoked:
@@ -150,6 +151,11 @@ func (s *Semaphore) reason(e client.Event) error {
 		return named(ErrClosed, s.name)
 	}
 	return named(errNotRenewed, s.name)
+}
+
+// limitError compares the limit of an event with the one given to New.
+func (s *Semaphore) limitError(e client.Event) *LimitError {
+	return &LimitError{Name: s.name, Stored: e.Limit, Wanted: s.limit, StoredPerKey: e.PerKey, WantedPerKey: s.options.PerKey}
 }
 
 // operation is what was asked of the engine for an acquisition.

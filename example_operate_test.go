@@ -14,7 +14,7 @@ import (
 func ExampleSemaphore_State() {
 	ctx := context.Background()
 	sem, _ := sema.New(memengine.New(), "db", 3, &sema.Options{Label: "nightly report"})
-	permit, _ := sem.TryAcquireN(ctx, 2)
+	permit, _ := sem.TryAcquire(ctx, sema.Weight(2))
 	state, _ := sem.State(ctx)
 	fmt.Println(state.Used, "of", state.Limit, "held")
 	holder := state.Holders[0]
@@ -28,14 +28,14 @@ func ExampleSemaphore_State() {
 }
 
 // An operator's limit outlives the program, and is not what New was given.
-func ExampleOperator_SetLimit() {
+func ExampleOperator_Set() {
 	ctx := context.Background()
 	engine := memengine.New()
 	operator, _ := sema.Operate(engine, "db")
-	_ = operator.SetLimit(ctx, 5)
+	_ = operator.Set(ctx, sema.Rule{Limit: 5})
 	sem, _ := sema.New(engine, "db", 3, nil)
-	limit, _ := sem.Limit(ctx)
-	fmt.Println(limit, operator.UnsetLimit(ctx))
+	state, _ := sem.State(ctx)
+	fmt.Println(state.Limit, operator.Unset(ctx))
 	// Output: 5 <nil>
 }
 
@@ -46,7 +46,7 @@ func ExampleOperator_Pause() {
 	sem, _ := sema.New(engine, "db", 3, nil)
 	operator, _ := sema.Operate(engine, "db")
 	fmt.Println(operator.Pause(ctx)) // nobody has used it yet, and nobody set its limit
-	_ = operator.SetLimit(ctx, 3)
+	_ = operator.Set(ctx, sema.Rule{Limit: 3})
 	_ = operator.Pause(ctx)
 	_, err := sem.TryAcquire(ctx)
 	fmt.Println(err)
@@ -92,21 +92,6 @@ func ExampleOperator_Release() {
 	// <nil>
 }
 
-// All that is free, as one permit.
-func ExampleSemaphore_Drain() {
-	ctx := context.Background()
-	sem, _ := sema.New(memengine.New(), "workers", 4, nil)
-	one, _ := sem.Acquire(ctx)
-	rest, _ := sem.Drain(ctx)
-	fmt.Println(rest.Weight())
-	_, err := sem.Drain(ctx)
-	fmt.Println(err)
-	_, _ = one.Release(), rest.Release()
-	// Output:
-	// 3
-	// sema: no permit available: "workers"
-}
-
 // A permit that outlives its process: another one takes it up.
 func ExampleSemaphore_Resume() {
 	ctx := context.Background()
@@ -150,8 +135,8 @@ func ExamplePermit_Token() {
 // Two that observe one Semaphore.
 func ExampleObserver_And() {
 	count := 0
-	counting := sema.Observer{Acquired: func(sema.Acquired) { count++ }}
-	logging := sema.Observer{Released: func(r sema.Released) { fmt.Println(r.Semaphore, "released") }}
+	counting := sema.Observer{Acquired: func(sema.Event) { count++ }}
+	logging := sema.Observer{Released: func(r sema.Event) { fmt.Println(r.Semaphore, "released") }}
 	sem, _ := sema.New(memengine.New(), "db", 1, &sema.Options{Observer: counting.And(logging)})
 	permit, _ := sem.Acquire(context.Background())
 	_ = permit.Release()
@@ -162,16 +147,16 @@ func ExampleObserver_And() {
 }
 
 // What an operator gives to keys: two each, and more to one that pays for it.
-func ExampleOperator_SetKey() {
+func ExampleRule() {
 	ctx := context.Background()
 	operator, _ := sema.Operate(memengine.New(), "api")
 	defer func() { _ = operator.Close() }()
 
-	fmt.Println(operator.SetLimits(ctx, 20, 2))
-	fmt.Println(operator.SetKey(ctx, "acme", sema.KeyRule{Cap: 5, Share: 300}))
+	fmt.Println(operator.Set(ctx, sema.Rule{Limit: 20, PerKey: 2}))
+	fmt.Println(operator.Set(ctx, sema.Rule{Limit: 5, Share: 300}, "acme"))
 	state, err := operator.State(ctx)
 	fmt.Println(state.Limit, state.PerKey, state.Keys[0].Key, state.Keys[0].Cap, err)
-	fmt.Println(operator.UnsetKey(ctx, "acme"))
+	fmt.Println(operator.Unset(ctx, "acme"))
 	// Output:
 	// <nil>
 	// <nil>
@@ -180,14 +165,14 @@ func ExampleOperator_SetKey() {
 }
 
 // Operators see what each permit is for, beside the process that has it.
-func ExampleWithLabel() {
+func ExampleLabel() {
 	sem, err := sema.New(memengine.New(), "reports", 2, nil)
 	if err != nil {
 		panic(err)
 	}
 	defer sem.Close()
 	for _, job := range []string{"job 7", "job 8"} {
-		permit, err := sem.Acquire(sema.WithLabel(context.Background(), job))
+		permit, err := sem.Acquire(context.Background(), sema.Label(job))
 		if err != nil {
 			panic(err)
 		}

@@ -33,7 +33,7 @@ func Example() {
 		})
 	}
 	jobs.Wait()
-	both, err := sem.AcquireN(context.Background(), 2)
+	both, err := sem.Acquire(context.Background(), sema.Weight(2))
 	fmt.Println(both.Weight(), "free again,", err)
 	// Output: 2 free again, <nil>
 }
@@ -90,13 +90,13 @@ func ExampleSemaphore_TryAcquire() {
 }
 
 // A weight takes more than one unit of the limit at once.
-func ExampleSemaphore_AcquireN() {
+func ExampleWeight() {
 	ctx := context.Background()
 	sem, _ := sema.New(memengine.New(), "gpu-memory-gb", 24, nil)
-	big, _ := sem.AcquireN(ctx, 16)
-	free, _ := sem.Available(ctx)
-	fmt.Println(big.Weight(), "held,", free, "free")
-	_, err := sem.AcquireN(ctx, 40)
+	big, _ := sem.Acquire(ctx, sema.Weight(16))
+	state, _ := sem.State(ctx)
+	fmt.Println(big.Weight(), "held,", state.Limit-state.Used, "free")
+	_, err := sem.Acquire(ctx, sema.Weight(40))
 	fmt.Println(err)
 	// Output:
 	// 16 held, 8 free
@@ -122,8 +122,8 @@ func ExampleAnswerWithin() {
 		panic(err)
 	}
 	defer sem.Close()
-	ctx := sema.AnswerWithin(context.Background(), time.Second)
-	p, err := sem.Acquire(ctx) // waits for others for as long as it takes
+	// It waits for others for as long as it takes.
+	p, err := sem.Acquire(context.Background(), sema.AnswerWithin(time.Second))
 	if err != nil {
 		fmt.Println("go on without:", err)
 		return
@@ -142,4 +142,44 @@ func ExampleSemaphore_Acquire_timeout() {
 	_, err := sem.Acquire(ctx)
 	fmt.Println(errors.Is(err, sema.ErrBusy), err)
 	// Output: true sema: no permit available: "db": context deadline exceeded
+}
+
+// The wait is bounded, and the work has all the time of its context.
+func ExampleWaitAtMost() {
+	sem, _ := sema.New(memengine.New(), "db", 1, nil)
+	work := func(context.Context) error { return nil }
+	fmt.Println(sem.Do(context.Background(), work, sema.WaitAtMost(time.Second)))
+	_, _ = sem.Acquire(context.Background()) // somebody else
+	fmt.Println(sem.Do(context.Background(), work, sema.WaitAtMost(time.Millisecond)))
+	// Output:
+	// <nil>
+	// sema: no permit available: "db"
+}
+
+// A person who waits goes before jobs that came up to a minute earlier, and before no other
+// person.
+func ExampleHeadStart() {
+	ctx := context.Background()
+	sem, _ := sema.New(memengine.New(), "model", 1, nil)
+	held, _ := sem.Acquire(ctx)
+	served := make(chan string)
+	waits := func(who string, options ...sema.AcquireOption) {
+		before, _ := sem.State(ctx)
+		go func() {
+			permit, _ := sem.Acquire(ctx, options...)
+			served <- who
+			_ = permit.Release()
+		}()
+		for after := before; after.Waiting() == before.Waiting(); {
+			after, _ = sem.State(ctx)
+		}
+	}
+	waits("a job")
+	waits("a person", sema.HeadStart(time.Minute))
+	_ = held.Release()
+	fmt.Println(<-served)
+	fmt.Println(<-served)
+	// Output:
+	// a person
+	// a job
 }

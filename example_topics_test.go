@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 	"sema/engine/memengine"
 )
 
@@ -33,7 +34,7 @@ func Example_errors() {
 			return err.Error()
 		}
 	}
-	fmt.Println(say(sem.AcquireN(context.Background(), 2)))
+	fmt.Println(say(sem.Acquire(context.Background(), sema.Weight(2))))
 	p, _ := sem.Acquire(context.Background())
 	fmt.Println(say(sem.TryAcquire(context.Background())))
 	_ = p.Release()
@@ -46,11 +47,11 @@ func Example_errors() {
 
 // The number in the code of the process that was started last holds, until an operator
 // says another.
-func Example_changingALimit() {
+func Example_limits() {
 	ctx, engine := context.Background(), memengine.New()
 	uses := func(limit int) {
 		sem, err := sema.New(engine, "github-api", limit, &sema.Options{Observer: sema.Observer{
-			LimitDiffers: func(d sema.LimitDiffers) { fmt.Println("wanted", d.Wanted, "stored", d.Stored) },
+			LimitDiffers: func(e sema.Event) { fmt.Println(e.Err) },
 		}})
 		if err != nil {
 			fmt.Println(err)
@@ -65,15 +66,15 @@ func Example_changingALimit() {
 	uses(50) // the next deployment
 
 	operator, _ := sema.Operate(engine, "github-api")
-	fmt.Println("an operator sets 10:", operator.SetLimit(ctx, 10))
+	fmt.Println("an operator sets 10:", operator.Set(ctx, sema.Rule{Limit: 10}))
 	uses(50)
-	fmt.Println("and takes that back:", operator.UnsetLimit(ctx))
+	fmt.Println("and takes that back:", operator.Unset(ctx))
 	uses(50)
 	// Output:
 	// limit 2 <nil>
 	// limit 50 <nil>
 	// an operator sets 10: <nil>
-	// wanted 50 stored 10
+	// sema: "github-api" has limit 10, not 50
 	// limit 10 <nil>
 	// and takes that back: <nil>
 	// limit 50 <nil>
@@ -81,7 +82,7 @@ func Example_changingALimit() {
 
 // A permit of a process that was killed is back after ten seconds, and work has one second
 // to stop in when its permit is lost. How long the work takes is another matter.
-func Example_choosingALease() {
+func ExampleOptions_lease() {
 	sem, err := sema.New(memengine.New(), "import", 1, &sema.Options{
 		Lease:   10 * time.Second, // renewed every three
 		Margin:  time.Second,      // to stop in, after a loss
@@ -104,8 +105,8 @@ func Example_choosingALease() {
 
 // Work runs under the permit's context, which ends before anybody else can hold the permit:
 // here because it takes longer than it may.
-func Example_trust() {
-	sem, err := sema.New(memengine.New(), "ledger", 1, &sema.Options{MaxHold: sema.MinLease})
+func Example_losingAPermit() {
+	sem, err := sema.New(memengine.New(), "ledger", 1, &sema.Options{MaxHold: engine.MinLease})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -125,4 +126,24 @@ func Example_trust() {
 	// Output:
 	// sema: permit lost: held longer than allowed: "ledger"
 	// lost: true - a token for storage to compare: true
+}
+
+// Acquire, TryAcquire and Do take the same options.
+func Example_optionsOfOneCall() {
+	ctx := context.Background()
+	sem, err := sema.New(memengine.New(), "api", 5, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+	options := []sema.AcquireOption{sema.Weight(3), sema.For("acme"), sema.WaitAtMost(time.Second), sema.Label("job 7")}
+	fmt.Println(sem.Do(ctx, func(ctx context.Context) error {
+		_, err := sem.TryAcquire(ctx, options...) // three more are not free
+		fmt.Println(err)
+		return ctx.Err()
+	}, options...))
+	// Output:
+	// sema: no permit available: "api"
+	// <nil>
 }

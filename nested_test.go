@@ -39,7 +39,9 @@ func TestAWaitUnderItsOwnPermitIsRefused(t *testing.T) {
 			_, err := s.Acquire(ctx)
 			return err
 		},
-		"a key": func(ctx context.Context, _ sema.Engine, s *sema.Semaphore) error { return s.For("a").Do(ctx, work) },
+		"a key": func(ctx context.Context, _ sema.Engine, s *sema.Semaphore) error {
+			return s.Do(ctx, work, sema.For("a"))
+		},
 		"below": func(ctx context.Context, _ sema.Engine, s *sema.Semaphore) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -65,37 +67,25 @@ func TestAWaitUnderItsOwnPermitIsRefused(t *testing.T) {
 	}
 }
 
-func TestKeysRefuseAWaitUnderTheirOwnPermit(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, e *counting, _ *sema.Semaphore) {
-		k, err := sema.NewKeys(e, "tenants", 1, nil)
-		expect.OK(t, err)
-		defer func() { expect.OK(t, k.Close()) }()
-		expect.OK(t, k.Do(t.Context(), "a", func(ctx context.Context) error {
-			refuses(t, k.Do(ctx, "a", func(context.Context) error { return nil }), sema.NestedError{Name: "tenants/a", Held: 1, Weight: 1, Limit: 1})
-			return k.Do(ctx, "b", func(context.Context) error { return nil })
-		}))
-	})
-}
-
 // Weights add up, and one permit counts once however many contexts are made of it.
 func TestWhatIsHeldAddsUp(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		expect.OK(t, operator(t, e).SetLimit(t.Context(), 4))
+		expect.OK(t, operator(t, e).Set(t.Context(), sema.Rule{Limit: 4}))
 		a := acquire(t, s)
 		ctx := a.Context(a.Context(t.Context()))
-		b, err := s.AcquireN(ctx, 2)
+		b, err := s.Acquire(ctx, sema.Weight(2))
 		expect.OK(t, err)
 		c, err := s.Acquire(a.Context(b.Context(ctx)))
 		expect.OK(t, err)
 		expect.OK(t, c.Release())
-		_, err = s.AcquireN(b.Context(ctx), 2)
+		_, err = s.Acquire(b.Context(ctx), sema.Weight(2))
 		refuses(t, err, sema.NestedError{Name: "x", Held: 3, Weight: 2, Limit: 4})
 		var heavy *sema.WeightError
-		if _, err = s.AcquireN(ctx, 5); !errors.As(err, &heavy) {
+		if _, err = s.Acquire(ctx, sema.Weight(5)); !errors.As(err, &heavy) {
 			t.Error(err)
 		}
 		expect.OK(t, b.Release())
-		d, err := s.AcquireN(b.Context(ctx), 2)
+		d, err := s.Acquire(b.Context(ctx), sema.Weight(2))
 		if err == nil || errors.As(err, new(*sema.NestedError)) { // the context has ended
 			t.Error(d, err)
 		}
@@ -119,7 +109,7 @@ func TestAWaitThatCanEndIsAllowed(t *testing.T) {
 				return err
 			}
 			defer func() { _ = o.Close() }() // it has done its work
-			if err := o.SetLimit(ctx, 2); err != nil {
+			if err := o.Set(ctx, sema.Rule{Limit: 2}); err != nil {
 				return err
 			}
 			if _, err := s.TryAcquire(ctx); err != nil { // it sees the limit
@@ -180,7 +170,7 @@ func TestEnginesThatCannotBeCompared(t *testing.T) {
 // The context of a permit costs three allocations. A look at what it holds costs none.
 func TestWhatAPermitsContextCosts(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
-		expect.OK(t, operator(t, e).SetLimit(t.Context(), 2))
+		expect.OK(t, operator(t, e).Set(t.Context(), sema.Rule{Limit: 2}))
 		p := acquire(t, s)
 		parent, cancel := context.WithCancel(t.Context())
 		defer cancel()

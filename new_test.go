@@ -50,7 +50,6 @@ func TestAnEngineThatIsNone(t *testing.T) {
 		for what, try := range map[string]func() error{
 			"New":     func() error { _, err := sema.New(e, "x", 1, nil); return err },
 			"Operate": func() error { _, err := sema.Operate(e, "x"); return err },
-			"NewKeys": func() error { _, err := sema.NewKeys(e, "x", 1, nil); return err },
 			"Control": func() error { return sema.Control(t.Context(), e, "x", sema.Adapt{Min: 1, Max: 2}, nil) },
 		} {
 			var refused *sema.ArgumentError

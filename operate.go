@@ -7,13 +7,13 @@ import (
 	"sema/engine"
 )
 
-// Operator does to one semaphore what operators do: it looks, sets the limit,
+// Operator does to one semaphore what operators do: it looks, sets limits,
 // pauses, and takes back permits by their ids. It needs no limit, and acquires
 // nothing. It is safe for concurrent use.
 //
 // A call that cannot reach the engine is made again for three seconds, and then
 // fails with ErrEngine. With ErrClosed it fails after Close, and when the
-// engine is closed. No method creates a semaphore, but SetLimit.
+// engine is closed. No method creates a semaphore, but Set.
 type Operator struct {
 	s *Semaphore // its limit is 0: it never acquires
 }
@@ -28,9 +28,6 @@ func Operate(e Engine, name string) (*Operator, error) {
 	return &Operator{s}, nil
 }
 
-// Name is the name given to Operate.
-func (o *Operator) Name() string { return o.s.name }
-
 // State is a snapshot, as Semaphore.State is. It fails with ErrNotFound when
 // there is no such semaphore.
 func (o *Operator) State(ctx context.Context) (State, error) {
@@ -41,41 +38,90 @@ func (o *Operator) State(ctx context.Context) (State, error) {
 	return st, err
 }
 
-// SetLimit stores the limit, 1 … MaxLimit, for all clients and for good: it
-// outlives idleness, until UnsetLimit. A semaphore that does not exist is created.
-// A larger limit serves waiters at once; a smaller one revokes nobody, and grants
-// resume when less than it is held. Waiters that weigh more than it fail with a
-// *WeightError.
-func (o *Operator) SetLimit(ctx context.Context, limit int) error {
-	if err := engine.ValidateLimit(limit); err != nil {
-		return err
-	}
-	return o.do(ctx, "limit", engine.Request{Kind: engine.SetLimit, Limit: limit, Pin: true})
+// Rule is what Operator.Set stores for a semaphore or for one of its keys. A field of 0 leaves
+// its value as it is.
+type Rule struct {
+	// Limit of the semaphore: the most weight that is held at once. Of a key: its cap, the
+	// most weight that the key may hold, which may be above PerKey. 1 … MaxLimit; a key with
+	// MaxLimit has no cap but the limit.
+	Limit int
+
+	// PerKey is the most weight that each key may hold that has no cap of its own, see
+	// Options.PerKey. It is of the semaphore alone. 1 … MaxLimit, and MaxLimit is no cap.
+	PerKey int
+
+	// Share is how much of the semaphore a key gets while several wait, beside the shares of
+	// the others: 1 … 1000. A key has a share of 100 before. It is of a key alone.
+	Share int
 }
 
-// SetLimits is SetLimit that stores the most weight that a key may hold as well (see
-// Options.PerKey), 1 … MaxLimit; 0 ends that. SetLimit leaves it as it is.
-func (o *Operator) SetLimits(ctx context.Context, limit, perKey int) error {
-	if err := cmp.Or(engine.ValidateLimit(limit), engine.ValidateRange("", "limit per key", perKey, 0, MaxLimit)); err != nil {
+// Set stores a rule, for all clients and for good: it outlives idleness, until Unset. Without a
+// path it is the rule of the semaphore, else that of the key, see For. At least one field
+// is not 0.
+//
+// Set with a Limit creates the semaphore if there is none. PerKey alone, and the rule of a key,
+// fail with ErrNotFound then. PerKey alone also pins the limit that is stored.
+//
+// A larger limit or cap serves waiters at once. A smaller one revokes nobody: grants resume when
+// less than it is held. Waiters that weigh more than it fail with a *WeightError. Set fails with an
+// *ArgumentError on values out of range, and on a field that is of the other kind of rule.
+func (o *Operator) Set(ctx context.Context, rule Rule, path ...string) error {
+	r, err := rule.request(path)
+	if err != nil {
 		return err
 	}
-	if perKey == 0 {
-		perKey = -1
-	}
-	return o.do(ctx, "limit", engine.Request{Kind: engine.SetLimit, Limit: limit, PerKey: perKey, Pin: true})
+	return o.do(ctx, "set", r)
 }
 
-// UnsetLimit ends what SetLimit began: the limit stays while the semaphore is in
-// use, and is forgotten when it has been idle. It fails with ErrNotFound when
-// there is no such semaphore.
-func (o *Operator) UnsetLimit(ctx context.Context) error {
-	return o.do(ctx, "unset limit", engine.Request{Kind: engine.UnsetLimit})
+// Unset ends what Set began. Without a path: the limit stays while the semaphore is in use, is
+// forgotten when it has been idle, and gives way to that of a program. With a path: the key has
+// what all keys have; if it has no rule nothing changes. Unset fails with ErrNotFound when there is no
+// such semaphore.
+func (o *Operator) Unset(ctx context.Context, path ...string) error {
+	key, err := keyOf(path)
+	if err != nil {
+		return err
+	}
+	if len(path) == 0 {
+		return o.do(ctx, "unset", engine.Request{Kind: engine.UnsetLimit})
+	}
+	return o.do(ctx, "unset", engine.Request{Kind: engine.UnsetKey, Key: key})
+}
+
+// request is what stores the rule. Its errors are *ArgumentErrors.
+func (r Rule) request(path []string) (engine.Request, error) {
+	key, err := keyOf(path)
+	if err != nil {
+		return engine.Request{}, err
+	}
+	limit := "limit"
+	if len(path) > 0 {
+		limit = "limit of a key"
+	}
+	if err := cmp.Or(
+		engine.ValidateRange("", limit, r.Limit, 0, MaxLimit), engine.ValidateRange("", "limit per key", r.PerKey, 0, MaxLimit),
+		engine.ValidateRange("", "share", r.Share, 0, engine.MaxShare)); err != nil {
+		return engine.Request{}, err
+	}
+	switch {
+	case r == Rule{}:
+		return engine.Request{}, &ArgumentError{What: "rule", Value: r, Want: "one with a value"}
+	case len(path) == 0 && r.Share != 0:
+		return engine.Request{}, &ArgumentError{What: "share", Value: r.Share, Want: "0 without a key"}
+	case len(path) > 0 && r.PerKey != 0:
+		return engine.Request{}, &ArgumentError{What: "limit per key", Value: r.PerKey, Want: "0 for a key"}
+	case len(path) > 0:
+		return engine.Request{Kind: engine.SetKey, Key: key, Cap: r.Limit, Share: r.Share}, nil
+	case r.PerKey == MaxLimit:
+		r.PerKey = -1
+	}
+	return engine.Request{Kind: engine.SetLimit, Limit: r.Limit, PerKey: r.PerKey, Pin: true}, nil
 }
 
 // Pause stops all grants, until Unpause: a holder keeps its permit, a waiter goes
-// on waiting, and newcomers queue. It outlives idleness, as SetLimit does. It fails
+// on waiting, and newcomers queue. It outlives idleness, as a limit by Set does. It fails
 // with ErrNotFound when there is no such semaphore: one that nobody has used
-// yet gets its limit from SetLimit first.
+// yet gets its limit from Set first.
 func (o *Operator) Pause(ctx context.Context) error {
 	return o.do(ctx, "pause", engine.Request{Kind: engine.Pause})
 }
@@ -120,6 +166,7 @@ func (o *Operator) doTo(ctx context.Context, op string, kind engine.Kind, id str
 }
 
 func (o *Operator) do(ctx context.Context, op string, r engine.Request) error {
+	o.s.made()
 	status, err := o.s.loop.Ask(ctx, op, r)
 	switch {
 	case err != nil:

@@ -60,7 +60,7 @@ func TestAStateIsReadAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &unread{Engine: memengine.New(), silent: test.silent}
 				o := operator(t, e)
-				if err := o.SetLimit(t.Context(), 5); err != nil {
+				if err := o.Set(t.Context(), sema.Rule{Limit: 5}); err != nil {
 					t.Fatal(err)
 				}
 				e.failures.Store(test.failures)

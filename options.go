@@ -7,46 +7,43 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
-	"sema/internal/enum"
 )
 
-// The ranges of what callers may choose.
+// Values with a name. The ranges of names, keys, labels and leases are in package engine.
 const (
-	MaxLimit     = engine.MaxLimit // of a limit, and so of a weight
-	MaxName      = engine.MaxName  // bytes in a name
-	MaxLabel     = 255             // bytes in a label
-	MaxPasses    = 1000            // of Options.Passes
-	MinLease     = 100 * time.Millisecond
-	MaxLease     = 366 * 24 * time.Hour
-	MaxHeadStart = 24 * time.Hour    // of Options.HeadStart
-	NoRenewal    = time.Duration(-1) // for Options.Renew
+	MaxLimit  = engine.MaxLimit   // of a limit, and so of a weight
+	NoRenewal = time.Duration(-1) // for Options.Renew
 )
 
-// Policy says what happens when the stored limit is not the one given to New. A limit
-// that an operator set, with Operator.SetLimit or at a terminal, holds in any case.
-type Policy uint8
+// maxPasses bounds Options.Passes.
+const maxPasses = 1000
+
+// LimitPolicy says what happens when the stored limit is not the one given to New. A limit
+// that an operator set, with Operator.Set or at a terminal, holds in any case.
+type LimitPolicy uint8
 
 // The policies.
 const (
-	// Newest stores the given limit with this Semaphore's first acquisition, once: what
-	// the process says holds that was started last, and so in the end what the
-	// newest deployment says. Those with another limit go by it, and report the
+	// LimitNewest stores the given limit with this Semaphore's first acquisition, once. So
+	// the limit of the process that was started last holds, and in the end that of the
+	// newest deployment. Processes with another limit go by the stored one, and report the
 	// difference to Observer.LimitDiffers.
-	Newest Policy = iota
-	// Adopt goes by the stored limit and reports the difference to
+	LimitNewest LimitPolicy = iota
+	// LimitStored goes by the stored limit and reports the difference to
 	// Observer.LimitDiffers. The given one counts if none is stored.
-	Adopt
-	// Refuse fails Acquire with a *LimitError.
-	Refuse
+	LimitStored
+	// LimitStrict fails Acquire with a *LimitError.
+	LimitStrict
 )
-
-// String is the constant's name; Policy(42) for a value that is none of them.
-func (p Policy) String() string { return enum.Name("Policy", p, "Newest", "Adopt", "Refuse") }
 
 // Options of a Semaphore. The zero value of each field is its default.
 type Options struct {
-	// Lease is how long a permit lives unless renewed, MinLease … MaxLease.
-	// A crashed holder's permit comes back after this time. Default 30 s.
+	// Lease is how long a permit lives unless renewed, 100 ms … 366 days. Default 30 s. On
+	// Redis, and behind a server, a dead holder's permit comes back after this time, and
+	// holders lose their permits when the engine is away for as long. A shorter lease brings both
+	// sooner and costs more calls: three in a lease for a holder, six for a client that waits. Work
+	// may take longer than the lease, which is renewed. Choose at least four times what the
+	// work needs to stop.
 	Lease time.Duration
 
 	// Renew is how often a held permit is renewed. Default: a third of the
@@ -61,20 +58,14 @@ type Options struct {
 	Margin time.Duration
 
 	// OnConflict says what to do about a stored limit that differs.
-	// Default Newest.
-	OnConflict Policy
+	// Default LimitNewest.
+	OnConflict LimitPolicy
 
-	// PerKey is the most weight that each key may hold that has no rule of its own, see
-	// Semaphore.For: "two per tenant, twenty in all". It is stored with the limit, and
+	// PerKey is the most weight that each key may hold that has no cap of its own, see
+	// For: "two per tenant, twenty in all". It is stored with the limit, and
 	// OnConflict goes for both: 0 … MaxLimit. Acquisitions without a key have no such cap.
 	// Default: 0, the limit alone.
 	PerKey int
-
-	// HeadStart puts this Semaphore's callers in front of those of the same key that came
-	// up to so much earlier and have none, as if they had waited that much longer: priority
-	// that starves nobody. State shows it as waited. At most MaxHeadStart. Two Semaphores
-	// of one name and engine may have different ones. Default: 0.
-	HeadStart time.Duration
 
 	// Unfair lets an acquisition take free weight although others wait, as
 	// java.util.concurrent.Semaphore does by default. One that has to wait
@@ -109,7 +100,7 @@ type Options struct {
 
 	// MaxHold is how long a permit may be held: then its contexts end, with
 	// cause ErrHeldTooLong, and one margin later it comes back, released or not.
-	// At least MinLease. Default: as long as its holder likes.
+	// At least 100 ms. Default: as long as its holder likes.
 	MaxHold time.Duration
 
 	// Keep is how long a released permit stays in this process for its next
@@ -127,21 +118,17 @@ type Options struct {
 	// of this process although callers of other clients came earlier. That is
 	// several times as fast as one call for each, and makes the others wait as
 	// much longer. While no other client waits permits are passed on within the
-	// process in any case, which is no unfairness. 0 … MaxPasses. Default 0: first
+	// process in any case, which is no unfairness. 0 … 1000. Default 0: first
 	// come, first served across all processes, to within a message's delay.
 	Passes int
 
-	// NoteStack notes where each permit is acquired, for Observer.Abandoned. It
-	// costs about a microsecond for each. Default: not noted.
-	NoteStack bool
-
 	// Adapt, if not nil, has the semaphore find its limit between two bounds. The
-	// limit given to New is where it starts, and OnConflict is Adopt. Close ends
+	// limit given to New is where it starts, and OnConflict is LimitStored. Close ends
 	// what it does in the background. Default: the limit is what it was set to.
 	Adapt *Adapt
 
 	// Label is shown to operators beside host and process id, at most
-	// MaxLabel bytes. WithLabel has one for a single acquisition. Default: none.
+	// 255 bytes. The option Label is for a single acquisition. Default: none.
 	Label string
 
 	// Observer is told what happens. Default: nobody.
@@ -158,14 +145,14 @@ func (o Options) withDefaults() Options {
 	if o.Renew == 0 {
 		o.Renew = (o.Lease - o.Margin) / 3
 	}
-	if o.Adapt != nil && o.OnConflict == Newest {
-		o.OnConflict = Adopt
+	if o.Adapt != nil && o.OnConflict == LimitNewest {
+		o.OnConflict = LimitStored
 	}
 	return o
 }
 
 func (o Options) validate() error {
-	if err := engine.ValidateRange("", "lease", o.Lease, MinLease, MaxLease); err != nil {
+	if err := engine.ValidateRange("", "lease", o.Lease, engine.MinLease, engine.MaxLease); err != nil {
 		return err
 	}
 	switch {
@@ -173,20 +160,20 @@ func (o Options) validate() error {
 		return &ArgumentError{What: "margin", Value: o.Margin, Want: fmt.Sprintf("0 … %v, a quarter of the lease", o.Lease/4)}
 	case o.Renew != NoRenewal && (o.Renew <= 0 || o.Renew >= o.Lease-o.Margin):
 		return &ArgumentError{What: "renewal interval", Value: o.Renew, Want: fmt.Sprintf("more than 0 and less than %v, the lease less the margin", o.Lease-o.Margin)}
-	case o.MaxHold != 0 && o.MaxHold < MinLease:
-		return &ArgumentError{What: "longest hold", Value: o.MaxHold, Want: fmt.Sprintf("0, or at least %v", MinLease)}
+	case o.MaxHold != 0 && o.MaxHold < engine.MinLease:
+		return &ArgumentError{What: "longest hold", Value: o.MaxHold, Want: fmt.Sprintf("0, or at least %v", engine.MinLease)}
 	case o.Keep < 0 || o.Keep > o.Lease/6:
 		return &ArgumentError{What: "time to keep", Value: o.Keep, Want: fmt.Sprintf("0 … %v, a sixth of the lease", o.Lease/6)}
 	case o.Keep > 0 && (o.Renew == NoRenewal || o.MaxHold > 0 || o.Detached):
 		return &ArgumentError{What: "time to keep", Value: o.Keep, Want: "0 with NoRenewal, MaxHold or Detached: such permits are each caller's own"}
-	case o.Adapt != nil && o.OnConflict == Refuse:
-		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Adopt with Adapt: the limit changes"}
-	case o.OnConflict > Refuse:
-		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "Newest, Adopt or Refuse"}
+	case o.Adapt != nil && o.OnConflict == LimitStrict:
+		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "LimitStored with Adapt: the limit changes"}
+	case o.OnConflict > LimitStrict:
+		return &ArgumentError{What: "limit policy", Value: o.OnConflict, Want: "LimitNewest, LimitStored or LimitStrict"}
 	}
 	return cmp.Or(
-		engine.ValidateRange("", "passes", o.Passes, 0, MaxPasses), engine.ValidateRange("", "limit per key", o.PerKey, 0, MaxLimit),
-		engine.ValidateRange("", "head start", o.HeadStart, 0, MaxHeadStart), engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, MaxLimit), engine.ValidateText("label", o.Label, MaxLabel))
+		engine.ValidateRange("", "passes", o.Passes, 0, maxPasses), engine.ValidateRange("", "limit per key", o.PerKey, 0, MaxLimit),
+		engine.ValidateRange("", "number of waiting callers", o.MaxWaiting, 0, MaxLimit), engine.ValidateText("label", o.Label, engine.MaxLabel))
 }
 
 // machine is what the client machine needs to know of the options.
@@ -195,7 +182,7 @@ func (o Options) machine(session engine.Session, limit int) client.Config {
 	return client.Config{
 		Terms:   client.Terms{Limit: limit, PerKey: o.PerKey, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
 		MaxHold: o.MaxHold,
-		Slots:   o.Slots, Strict: o.OnConflict == Refuse, Newest: o.OnConflict == Newest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
+		Slots:   o.Slots, Strict: o.OnConflict == LimitStrict, Newest: o.OnConflict == LimitNewest, Unfair: o.Unfair, Detached: o.Detached, Patient: o.Patient,
 		Lasting: ok && lasting.Lasting(), Keep: o.Keep, Passes: o.Passes, MaxWaiting: o.MaxWaiting,
 	}
 }

@@ -44,11 +44,11 @@ func (c *crowd) work(key string, d time.Duration) error {
 		ctx, cancel = context.WithTimeout(ctx, d)
 	}
 	defer cancel()
-	acquire := c.s.Acquire
+	options := []sema.AcquireOption{}
 	if key != "" {
-		acquire = c.s.For(key).Acquire
+		options = append(options, sema.For(key))
 	}
-	p, err := acquire(ctx)
+	p, err := c.s.Acquire(ctx, options...)
 	if err == nil {
 		time.Sleep(time.Second)
 		err = p.Release()
@@ -283,7 +283,7 @@ func TestAnUnfairCallerIsNotRefusedForOthers(t *testing.T) {
 		expect.OK(t, err)
 		p := acquire(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _, _ = s.AcquireN(ctx, 5) }()
+		go func() { _, _ = s.Acquire(ctx, sema.Weight(5)) }()
 		synctest.Wait()
 		q, err := s.Acquire(t.Context())
 		expect.OK(t, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"strconv"
 	"time"
 
 	"sema/engine"
@@ -34,7 +33,6 @@ type holding struct {
 	over     error // why the permit ended
 	cause    error // the same when it ended first: released may follow on lost
 	contexts []ending
-	stack    []uintptr       // where it was acquired, if asked for
 	young    *Permit         // the caller's handle, until it is watched
 	cleanup  runtime.Cleanup // of the caller's handle, once it is watched
 }
@@ -120,9 +118,6 @@ func (p *Permit) Name() string { return p.h.sem.name }
 
 // Weight is how much of the limit the permit takes.
 func (p *Permit) Weight() int { return p.h.Acquisition.ID().Weight }
-
-// Key is the key that the permit was acquired for; "" if for none, and after Resume.
-func (p *Permit) Key() string { return p.h.Acquisition.Key }
 
 // Token is the fencing token: larger than that of every permit before it in the
 // same slot (see Options.Slots), and so of every permit before it where the limit
@@ -219,12 +214,16 @@ func (h *holding) release(cause error) error {
 	case status == engine.Gone:
 		err = noPermit(s.name, h.ID())
 		if f := s.options.Observer.Lost; f != nil {
-			f(Lost{About: h.about(), Token: token, Held: held, Err: err})
+			e := h.event()
+			e.Token, e.Held, e.Err = token, held, err
+			f(e)
 		}
 		return err
 	}
 	if f := s.options.Observer.Released; f != nil {
-		f(Released{About: h.about(), Token: token, Held: held})
+		e := h.event()
+		e.Token, e.Held = token, held
+		f(e)
 	}
 	return nil
 }
@@ -264,7 +263,8 @@ func (h *holding) giveUp(now time.Duration) {
 	h.end(named(errAbandoned, s.name))
 	m.Abandon(m.Release(now, &h.Acquisition))
 	if f := s.options.Observer.Abandoned; f != nil {
-		told := Abandoned{About: h.about(), Token: h.Token(), Held: now - h.GrantedAt(), Stack: stackText(h.stack)}
+		told := h.event()
+		told.Token, told.Held = h.Token(), now-h.GrantedAt()
 		s.loop.After(func() { f(told) })
 	}
 }
@@ -276,34 +276,16 @@ func (p *Permit) run(ctx context.Context, f func(context.Context) error) error {
 	return class.Join(p.Err(), err)
 }
 
-func (h *holding) about() About {
-	about := About{Semaphore: h.sem.name, Key: h.Key, Label: h.Label, Weight: h.Acquisition.Weight()}
+// event is about the holding; the rest depends on what happened.
+func (h *holding) event() Event {
+	e := Event{Semaphore: h.sem.name, Label: h.Label, Weight: h.Acquisition.Weight()}
+	if h.Key != "" {
+		e.Path = []string{h.Key}
+	}
 	if id := h.ID(); id.Number > 0 { // a caller behind others of this process has none yet
-		about.Permit = id.String()
+		e.Permit = id.String()
 	}
-	return about
-}
-
-// noteStack is where the caller of the package is.
-func noteStack() []uintptr {
-	pcs := make([]uintptr, 32)
-	return pcs[:runtime.Callers(3, pcs)]
-}
-
-func stackText(pcs []uintptr) string {
-	if len(pcs) == 0 {
-		return ""
-	}
-	text, frames := []byte(nil), runtime.CallersFrames(pcs)
-	for {
-		f, more := frames.Next()
-		text = append(text, f.Function+"\n\t"+f.File+":"...)
-		text = strconv.AppendInt(text, int64(f.Line), 10)
-		text = append(text, '\n')
-		if !more {
-			return string(text)
-		}
-	}
+	return e
 }
 
 // permitContext ends with its permit. Err looks at the clock itself, because

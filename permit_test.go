@@ -38,7 +38,7 @@ func TestAbandonedPermitsWithContexts(t *testing.T) {
 	found := make(chan string, 2)
 	s, err := sema.New(memengine.New(), "x", 2, &sema.Options{
 		Renew:    20 * time.Millisecond, // a permit is watched from its first renewal on
-		Observer: sema.Observer{Abandoned: func(o sema.Abandoned) { found <- o.Permit }},
+		Observer: sema.Observer{Abandoned: func(o sema.Event) { found <- o.Permit }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestContextsEndBeforeObserversAreTold(t *testing.T) {
 		e := &counting{Engine: memengine.New()}
 		var works []context.Context
 		told := make(chan int, 3)
-		s, err := sema.New(e, "x", 3, &sema.Options{Observer: sema.Observer{Lost: func(sema.Lost) {
+		s, err := sema.New(e, "x", 3, &sema.Options{Observer: sema.Observer{Lost: func(sema.Event) {
 			ended := 0
 			for _, w := range works {
 				select {

@@ -238,10 +238,10 @@ func TestAStalledEngineKeepsNobodyForLong(t *testing.T) {
 func TestAnAnswerIsWantedSoon(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		held := acquire(t, s)
-		soon := sema.AnswerWithin(t.Context(), 100*time.Millisecond)
+		soon := sema.AnswerWithin(100 * time.Millisecond)
 		granted := make(chan *sema.Permit)
 		go func() {
-			p, err := s.Acquire(soon)
+			p, err := s.Acquire(t.Context(), soon)
 			if err != nil {
 				t.Error(err)
 			}
@@ -256,15 +256,15 @@ func TestAnAnswerIsWantedSoon(t *testing.T) {
 		}
 		e.slow.Store(int64(time.Hour))
 		began := time.Now()
-		if _, err := s.Acquire(soon); !errors.Is(err, sema.ErrEngine) {
+		if _, err := s.Acquire(t.Context(), soon); !errors.Is(err, sema.ErrEngine) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != 100*time.Millisecond { // in virtual time
 			t.Errorf("it took %v to know", took)
 		}
-		for _, ctx := range []context.Context{t.Context(), sema.AnswerWithin(t.Context(), time.Hour), sema.AnswerWithin(sema.AnswerWithin(t.Context(), time.Second), time.Hour)} {
+		for _, options := range [][]sema.AcquireOption{nil, {sema.AnswerWithin(time.Hour)}, {sema.AnswerWithin(-1)}, {sema.AnswerWithin(time.Second), sema.AnswerWithin(time.Hour)}} {
 			began = time.Now()
-			if _, err := s.Acquire(ctx); !errors.Is(err, sema.ErrEngine) {
+			if _, err := s.Acquire(t.Context(), options...); !errors.Is(err, sema.ErrEngine) {
 				t.Error(err)
 			}
 			if took := time.Since(began); took > 3250*time.Millisecond {
@@ -273,7 +273,7 @@ func TestAnAnswerIsWantedSoon(t *testing.T) {
 		}
 		e.slow.Store(0)
 		time.Sleep(time.Minute)
-		if p, err := s.TryAcquire(soon); err != nil {
+		if p, err := s.TryAcquire(t.Context(), soon); err != nil {
 			t.Error("what was given up was not given back:", err)
 		} else if err := p.Release(); err != nil {
 			t.Error(err)
@@ -412,7 +412,7 @@ func TestErrorsNameTheValue(t *testing.T) {
 func TestTheCauseOfAContextMadeLate(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		o := operator(t, e)
-		if err := o.SetLimit(t.Context(), 2); err != nil {
+		if err := o.Set(t.Context(), sema.Rule{Limit: 2}); err != nil {
 			t.Fatal(err)
 		}
 		parent, cancel := context.WithCancel(t.Context())
@@ -469,8 +469,8 @@ func TestTheOrderWithinAProcessIsExact(t *testing.T) {
 
 // Errors say what failed, and say "sema" once.
 func TestErrorsNameTheOperation(t *testing.T) {
-	var heard atomic.Pointer[sema.RenewFailed]
-	o := &sema.Options{Detached: true, Observer: sema.Observer{RenewFailed: func(o sema.RenewFailed) { heard.Store(&o) }}}
+	var heard atomic.Pointer[sema.Event]
+	o := &sema.Options{Detached: true, Observer: sema.Observer{RenewFailed: func(o sema.Event) { heard.Store(&o) }}}
 	bubble(t, o, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		of := func(class, err error, want string) {
 			t.Helper()
@@ -492,7 +492,7 @@ func TestErrorsNameTheOperation(t *testing.T) {
 		is(err, `sema: resume "x": broken`)
 		_, err = other.Acquire(t.Context())
 		is(err, `sema: acquire "x": broken`)
-		is(operator(t, e).SetLimit(t.Context(), 2), `sema: limit "x": broken`)
+		is(operator(t, e).Set(t.Context(), sema.Rule{Limit: 2}), `sema: set "x": broken`)
 		e.broken.Store(false)
 		if err := p.Release(); err != nil {
 			t.Error(err)

@@ -16,7 +16,8 @@ import (
 
 // Semaphore limits how much weight is held at once under one name, together
 // with every other client of the same engine. Create one per name and share
-// it: it is safe for concurrent use, and its permits and waits share calls.
+// it: it is safe for concurrent use, and its permits and waits share calls. Methods panic on a
+// Semaphore that New did not make.
 type Semaphore struct {
 	name    string
 	engine  Engine // nil: it cannot be compared
@@ -77,11 +78,19 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 	return s, nil
 }
 
+// made panics if the Semaphore is nil, or a zero value: a mistake that no caller can handle.
+func (s *Semaphore) made() {
+	if s == nil || s.loop.Machine == nil {
+		panic("sema: a Semaphore that New, or an Operator that Operate, did not make")
+	}
+}
+
 // Name is the name given to New.
 func (s *Semaphore) Name() string { return s.name }
 
 // String names the semaphore and its limit, for logs.
 func (s *Semaphore) String() string {
+	s.made()
 	s.loop.Lock()
 	defer s.loop.Unlock()
 	return fmt.Sprintf("sema.Semaphore(%q, limit %d)", s.name, s.seen())
@@ -90,11 +99,8 @@ func (s *Semaphore) String() string {
 // seen is the limit as last seen, or the one given to New. The lock is held.
 func (s *Semaphore) seen() int { return cmp.Or(s.loop.Machine.Stored(), s.limit) }
 
-// Acquire is AcquireN with weight 1.
-func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, "", 1, true) }
-
-// AcquireN waits until weight n is free and everybody who came before has been
-// served, and takes it. All of n is granted at once, or nothing.
+// Acquire waits until its weight is free, in all and for its key, and everybody who came before has
+// been served, and takes it. All of the weight is granted at once, or nothing.
 //
 // ctx bounds the wait, and nothing else: the permit stays when it ends. Work
 // that needs the permit runs under [Permit.Context]. When ctx ends the wait, the
@@ -107,44 +113,38 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acq
 // takes both bounds away. Under the context of a permit of this semaphore, a wait that the
 // permit itself would keep from ending fails at once, with a *NestedError. On any error
 // nothing is held.
-func (s *Semaphore) AcquireN(ctx context.Context, n int) (*Permit, error) {
-	return s.acquire(ctx, "", n, true)
+func (s *Semaphore) Acquire(ctx context.Context, options ...AcquireOption) (*Permit, error) {
+	return s.acquire(ctx, true, options)
 }
 
-// TryAcquire is TryAcquireN with weight 1.
-func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) {
-	return s.acquire(ctx, "", 1, false)
+// TryAcquire takes the weight if it is free now and nobody waits for it, and fails with ErrBusy
+// otherwise. Callers that wait for their keys' caps alone are passed.
+func (s *Semaphore) TryAcquire(ctx context.Context, options ...AcquireOption) (*Permit, error) {
+	return s.acquire(ctx, false, options)
 }
 
-// TryAcquireN takes weight n if it is free now and nobody waits for it, and
-// fails with ErrBusy otherwise.
-func (s *Semaphore) TryAcquireN(ctx context.Context, n int) (*Permit, error) {
-	return s.acquire(ctx, "", n, false)
-}
-
-func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (*Permit, error) {
-	if n < 1 || n > MaxLimit {
-		return nil, &ArgumentError{What: "weight", Value: n, Want: fmt.Sprintf("1 … %d", MaxLimit)}
-	}
-	label := labelOf(ctx)
-	if label != "" {
-		if err := engine.ValidateText("label", label, MaxLabel); err != nil {
-			return nil, err
-		}
+func (s *Semaphore) acquire(ctx context.Context, wait bool, options []AcquireOption) (*Permit, error) {
+	s.made()
+	w, err := fold(wait, options)
+	if err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, s.inVain(ctx)
 	}
-	if wait {
-		if err := s.nested(ctx, n); err != nil {
+	if w.wait {
+		if err := s.nested(ctx, w.weight); err != nil {
 			return nil, err
 		}
 	}
-	p := s.newPermit()
-	p.h.Key, p.h.Label, p.h.HeadStart = key, label, s.options.HeadStart
-	if s.options.NoteStack {
-		p.h.stack = noteStack()
+	within := ctx
+	if w.most > 0 {
+		bounded, cancel := context.WithTimeout(ctx, w.most)
+		defer cancel()
+		within = bounded
 	}
+	p := s.newPermit()
+	p.h.Key, p.h.Label, p.h.HeadStart = w.key, w.label, w.headStart
 	if s.adapt != nil {
 		s.adapt.start()
 	}
@@ -152,17 +152,17 @@ func (s *Semaphore) acquire(ctx context.Context, key string, n int, wait bool) (
 	l.Lock()
 	now := l.Now()
 	s.used = now
-	if d, ok := ctx.Deadline(); ok {
+	if d, ok := within.Deadline(); ok {
 		p.h.Deadline = max(1, l.Of(d))
 	}
-	l.Machine.Acquire(now, &p.h.Acquisition, n, wait)
-	if d := answerWithin(ctx); d > 0 {
+	l.Machine.Acquire(now, &p.h.Acquisition, w.weight, w.wait)
+	if w.answer > 0 {
 		l.Start(now) // a caller that carries its call is not to be woken meanwhile
-		s.awaitAnswer(ctx, p.h, d)
+		s.awaitAnswer(within, p.h, w.answer)
 	} else {
 		l.Run(now)
 	}
-	return s.outcome(ctx, p)
+	return s.outcome(ctx, within, p)
 }
 
 // awaitAnswer waits for anything that the engine says of an acquisition, for d at
@@ -183,12 +183,14 @@ func (s *Semaphore) awaitAnswer(ctx context.Context, h *holding, d time.Duration
 	l.Start(now)
 }
 
-// outcome waits for an acquisition.
-func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
+// outcome waits for an acquisition, until within ends: that is ctx, with the bound of the wait.
+func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, error) {
 	h, l := p.h, &s.loop
-	if l.Wait(ctx, &h.Waiter) && h.Err == nil && ctx.Err() == nil {
+	if l.Wait(within, &h.Waiter) && h.Err == nil && ctx.Err() == nil {
 		if f := s.options.Observer.Acquired; f != nil {
-			f(Acquired{About: h.about(), Token: h.Token(), Waited: max(0, h.GrantedAt()-h.Came())})
+			e := h.event()
+			e.Token, e.Waited = h.Token(), max(0, h.GrantedAt()-h.Came())
+			f(e)
 		}
 		return p, nil
 	}
@@ -201,10 +203,7 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 		h.end(s.released)
 		err = s.inVain(ctx)
 	case !h.Settled():
-		err = s.inVain(ctx)
-		if h.State() == client.Asking {
-			err = l.Unanswered("acquire", ended(ctx))
-		}
+		err = s.unserved(ctx, h)
 		l.Machine.Cancel(now, &h.Acquisition)
 		h.Settle(err)
 	}
@@ -212,51 +211,38 @@ func (s *Semaphore) outcome(ctx context.Context, p *Permit) (*Permit, error) {
 	waited := max(0, now-h.Came()) // callers of one moment come a nanosecond apart
 	l.Start(now)                   // this caller's context has ended: another goroutine sends the rest
 	if f := s.options.Observer.Failed; f != nil {
-		f(Failed{About: h.about(), Waited: waited, Err: err})
+		e := h.event()
+		e.Waited, e.Err = waited, err
+		f(e)
 	}
 	return nil, err
 }
 
+// unserved is the error of an acquisition whose wait has ended. The lock is held.
+func (s *Semaphore) unserved(ctx context.Context, h *holding) error {
+	switch asking := h.State() == client.Asking; {
+	case ctx.Err() == nil && asking:
+		return s.loop.Silent("acquire", s.loop.Now()-h.Came())
+	case ctx.Err() == nil:
+		return s.busy
+	case asking:
+		return s.loop.Unanswered("acquire", ended(ctx))
+	}
+	return s.inVain(ctx)
+}
+
 // Do runs f while holding a permit. f's context ends when ctx does or the
 // permit is lost. Do returns f's error as it is: an ErrBusy in it may be that of another
-// semaphore. If the permit was lost, an ErrLost is joined with f's error.
-func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error) error {
-	p, err := s.Acquire(ctx)
+// semaphore. If the permit was lost, an ErrLost is joined with f's error. Do panics if f is nil.
+func (s *Semaphore) Do(ctx context.Context, f func(context.Context) error, options ...AcquireOption) error {
+	if f == nil {
+		panic("sema: Do without a function")
+	}
+	p, err := s.Acquire(ctx, options...)
 	if err != nil {
 		return err
 	}
 	return p.run(ctx, f)
-}
-
-// Drain takes whatever weight is free now as a single permit. With nothing
-// free, or somebody waiting, it fails with ErrBusy. What other clients
-// keep (see Options.Keep) is not free.
-func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
-	if err := s.loop.GiveBack(ctx, "drain"); err != nil {
-		return nil, err
-	}
-	for {
-		free, err := s.Available(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if free == 0 {
-			return nil, s.busy
-		}
-		// Somebody may have been quicker: then less is free, or nothing.
-		p, err := s.TryAcquireN(ctx, free)
-		var heavy *WeightError
-		if err == nil || !errors.Is(err, ErrBusy) && !errors.As(err, &heavy) {
-			return p, err
-		}
-		again, err := s.Available(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if again >= free { // free, yet refused: others wait for it
-			return nil, s.busy
-		}
-	}
 }
 
 // Resume takes up a permit that this or another process acquired, by its id,
@@ -266,6 +252,7 @@ func (s *Semaphore) Drain(ctx context.Context) (*Permit, error) {
 // permit, once it is released, may have gone on to another caller of its process,
 // which then holds it as well.
 func (s *Semaphore) Resume(ctx context.Context, id string) (*Permit, error) {
+	s.made()
 	parsed, err := engine.ParseID(id)
 	if err != nil {
 		return nil, err
@@ -306,7 +293,7 @@ func (s *Semaphore) observe(e client.Event) func() {
 		if f == nil {
 			f = logLimit
 		}
-		told := LimitDiffers{Semaphore: s.name, Wanted: s.limit, Stored: e.Limit, WantedPerKey: s.options.PerKey, StoredPerKey: e.PerKey}
+		told := Event{Semaphore: s.name, Limit: e.Limit, Err: s.limitError(e)} // e itself would move to the heap, for each grant
 		return func() { f(told) }
 	}
 	h, o := e.A.Owner.(*holding), &s.options.Observer
@@ -321,7 +308,8 @@ func (s *Semaphore) observe(e client.Event) func() {
 	case client.Queued:
 		h.queued = true
 		if f := o.Queued; f != nil {
-			told := Queued{About: h.about(), Ahead: e.Ahead, Waited: max(0, s.loop.Now()-h.Came())}
+			told := h.event()
+			told.Ahead, told.Waited = e.Ahead, max(0, s.loop.Now()-h.Came())
 			return func() { f(told) }
 		}
 	case client.Lost:
@@ -329,30 +317,33 @@ func (s *Semaphore) observe(e client.Event) func() {
 		s.used = s.loop.Now()
 		h.end(err)
 		if f := o.Lost; f != nil {
-			told := Lost{About: h.about(), Token: h.Token(), Held: s.loop.Now() - h.GrantedAt(), Err: err}
+			told := h.event()
+			told.Token, told.Held, told.Err = h.Token(), s.loop.Now()-h.GrantedAt(), err
 			return func() { f(told) }
 		}
 	case client.AskFailed:
 		if f := o.RenewFailed; f != nil {
-			told := RenewFailed{About: h.about(), Err: s.loop.Named(operation(e.A), e.Err)}
+			told := h.event()
+			told.Err = s.loop.Named(operation(e.A), e.Err)
 			return func() { f(told) }
 		}
 	}
 	return nil
 }
 
-// logLimit is what happens if nobody wants to be told of LimitDiffers.
-func logLimit(e LimitDiffers) {
+// logLimit is the default of Observer.LimitDiffers.
+func logLimit(e Event) {
+	d, _ := errors.AsType[*LimitError](e.Err)
 	var perKey []any
-	if e.WantedPerKey != 0 || e.StoredPerKey != 0 {
-		perKey = []any{"given_per_key", e.WantedPerKey, "holds_per_key", e.StoredPerKey}
+	if d.WantedPerKey != 0 || d.StoredPerKey != 0 {
+		perKey = []any{"given_per_key", d.WantedPerKey, "holds_per_key", d.StoredPerKey}
 	}
 	slog.Warn("sema: another limit holds than this process was given; an operator set it, or another process did",
-		append([]any{"semaphore", e.Semaphore, "given", e.Wanted, "holds", e.Stored}, perKey...)...)
+		append([]any{"semaphore", e.Semaphore, "given", d.Wanted, "holds", d.Stored}, perKey...)...)
 }
 
 // callTimeout is how long a release waits for its answer.
-func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, MinLease/2) }
+func (s *Semaphore) callTimeout() time.Duration { return max(s.options.Lease/6, engine.MinLease/2) }
 
 // Close ends every wait with ErrClosed, ends the contexts of the permits still
 // held, and gives them back. That takes three seconds at most, or a lease if that is
@@ -367,12 +358,14 @@ func (s *Semaphore) Close() error { return s.close(context.Background()) }
 // ctx has ended, that takes 250 ms at most. The error is ctx's if ctx ended first, and else
 // nil. Close ends a Shutdown at once.
 func (s *Semaphore) Shutdown(ctx context.Context) error {
+	s.made()
 	err := s.loop.Refuse(ctx)
 	return cmp.Or(err, s.close(ctx))
 }
 
 // close is Close. Once ctx has ended, it has a moment for a last call.
 func (s *Semaphore) close(ctx context.Context) error {
+	s.made()
 	if s.adapt != nil {
 		defer s.adapt.close(ctx)()
 	}

@@ -6,26 +6,13 @@ import (
 	"strings"
 )
 
-// Limit is the limit stored in the engine, or the one given to New as long as
-// the engine has none.
-func (s *Semaphore) Limit(ctx context.Context) (int, error) {
-	st, err := s.State(ctx)
-	return st.Limit, err
-}
-
-// Available is the weight that is free now: the limit less what is held, and
-// never below 0. With others waiting, it is not for a newcomer to take.
-func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	st, err := s.State(ctx)
-	return max(0, st.Limit-st.Used), err
-}
-
 // State is a snapshot. It is of one moment, but for that of a semaphore in Redis
 // with more than 500 permits and tickets, which is read in parts: see
 // docs/not-promised.md. A read that does not reach the engine is made again for
 // three seconds. If ctx has no deadline, an engine that says nothing has three
 // seconds as well.
 func (s *Semaphore) State(ctx context.Context) (State, error) {
+	s.made()
 	s.loop.Lock()
 	closed := s.loop.Closed()
 	s.loop.Unlock()

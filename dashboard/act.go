@@ -23,7 +23,7 @@ type change struct {
 	Do, Name, Permit, Key string
 	Limit                 int
 	PerKey                *int // with the limit; nil: as it is
-	rule                  sema.KeyRule
+	rule                  sema.Rule
 	caller                string // what the caller calls the permit, for the record
 }
 
@@ -63,10 +63,11 @@ var kinds = map[string]kind{
 			return note
 		},
 		do: func(ctx context.Context, o *sema.Operator, x change) error {
+			rule := sema.Rule{Limit: x.Limit}
 			if x.PerKey != nil {
-				return o.SetLimits(ctx, x.Limit, *x.PerKey)
+				rule.PerKey = cmp.Or(*x.PerKey, sema.MaxLimit)
 			}
-			return o.SetLimit(ctx, x.Limit)
+			return o.Set(ctx, rule)
 		},
 		undo: undoLimit,
 		done: "The limit is set.",
@@ -77,7 +78,7 @@ var kinds = map[string]kind{
 		note: func(_ change, st engine.State) string {
 			return fmt.Sprintf("The limit stays %d while the semaphore is in use. Once it has been idle it is forgotten, and the next program's limit counts.", st.Limit)
 		},
-		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.UnsetLimit(ctx) },
+		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Unset(ctx) },
 		undo: undoUnset,
 		done: "The limit is not kept any more.",
 	},
@@ -212,7 +213,7 @@ func changeOf(v url.Values, a visitor) (change, kind, error) {
 		}
 		var err error
 		x.rule, err = ruleOf(v)
-		return x, d, cmp.Or(engine.ValidateText("key", x.Key, sema.MaxKey), err)
+		return x, d, cmp.Or(engine.ValidateText("key", x.Key, engine.MaxKey), err)
 	case "revoke", "release":
 		_, err := engine.ParseID(x.Permit)
 		return x, d, err
@@ -233,7 +234,7 @@ type confirmView struct {
 	Heading, Note, Button string
 	Danger                bool
 	Holder                *engine.Holder
-	Rule                  *sema.KeyRule // what the key has now, for set-key
+	Rule                  *sema.Rule // what the key has now, for set-key
 	Back                  string
 }
 
@@ -324,7 +325,7 @@ var errAudit = errors.New("the audit log cannot be written, so nothing was chang
 // what was before.
 func (h *Handler) perform(ctx context.Context, x change, d kind, by access.Record) (before engine.State, err error) {
 	by.What, by.Name, by.Permit, by.Caller, by.Limit, by.PerKey = x.Do, x.Name, x.Permit, x.caller, x.Limit, x.PerKey
-	by.Key, by.Cap, by.Share = x.Key, x.rule.Cap, x.rule.Share
+	by.Key, by.Cap, by.Share = x.Key, x.rule.Limit, x.rule.Share
 	if h.options.AuditFirst != nil {
 		if h.options.AuditFirst(by) != nil {
 			return before, errAudit

@@ -82,7 +82,7 @@ func operate(t *testing.T, e engine.Engine) {
 			t.Errorf("a failure was noted as %+v, want %q", a, want)
 		}
 	}
-	if err := s.operator("idle").SetLimit(t.Context(), 2); err != nil {
+	if err := s.operator("idle").Set(t.Context(), sema.Rule{Limit: 2}); err != nil {
 		t.Fatal(err)
 	}
 	has(t, s.get(200, "/semaphore?name=idle"), "do=remove")
@@ -275,8 +275,8 @@ func TestHTMLInLabelsIsText(t *testing.T) {
 	}
 	id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
 	if _, err := raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{
-		{Kind: engine.Ask, ID: id, Limit: 1, Lease: sema.MaxLease},
-		{Kind: engine.Ask, ID: engine.ID{Client: raw.Client(), Number: 2, Weight: 1}, Limit: 1, Lease: sema.MaxLease, Ticket: sema.MaxLease, Wait: true},
+		{Kind: engine.Ask, ID: id, Limit: 1, Lease: engine.MaxLease},
+		{Kind: engine.Ask, ID: engine.ID{Client: raw.Client(), Number: 2, Weight: 1}, Limit: 1, Lease: engine.MaxLease, Ticket: engine.MaxLease, Wait: true},
 	}}); err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func (s *site) operator(name string) *sema.Operator {
 // acquire takes a permit until the test ends.
 func acquire(t *testing.T, s *sema.Semaphore, n int) *sema.Permit {
 	t.Helper()
-	p, err := s.AcquireN(t.Context(), n)
+	p, err := s.Acquire(t.Context(), sema.Weight(n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func acquire(t *testing.T, s *sema.Semaphore, n int) *sema.Permit {
 func queue(t *testing.T, e engine.Engine, name, label string, n int) {
 	t.Helper()
 	queued := make(chan struct{}, 1)
-	s, err := sema.New(e, name, 1, &sema.Options{Label: label, OnConflict: sema.Adopt, Observer: sema.Observer{Queued: func(sema.Queued) {
+	s, err := sema.New(e, name, 1, &sema.Options{Label: label, OnConflict: sema.LimitStored, Observer: sema.Observer{Queued: func(sema.Event) {
 		select {
 		case queued <- struct{}{}:
 		default:
@@ -112,7 +112,7 @@ func queue(t *testing.T, e engine.Engine, name, label string, n int) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if p, err := s.AcquireN(ctx, n); err == nil {
+		if p, err := s.Acquire(ctx, sema.Weight(n)); err == nil {
 			<-ctx.Done()
 			_ = p.Release()
 		}

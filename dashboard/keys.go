@@ -48,10 +48,9 @@ func (h *Handler) keys(q semaphoreQuery, st engine.State, since time.Duration, a
 	return rows
 }
 
-// ruleOf is what an operator wants a key to have. Empty fields stand for what all keys
-// have.
-func ruleOf(v url.Values) (rule sema.KeyRule, err error) {
-	if rule.Cap, err = wholeOf(v, "cap"); err == nil {
+// ruleOf is the rule in the form that an operator has filled in. An empty field leaves its value as it is.
+func ruleOf(v url.Values) (rule sema.Rule, err error) {
+	if rule.Limit, err = wholeOf(v, "cap"); err == nil {
 		rule.Share, err = wholeOf(v, "share")
 	}
 	return rule, err
@@ -76,16 +75,16 @@ func keyNow(st engine.State, key string) engine.KeyState {
 			return k
 		}
 	}
-	return engine.KeyState{Key: key, Cap: st.PerKey, Share: sema.DefaultShare}
+	return engine.KeyState{Key: key, Cap: st.PerKey, Share: engine.DefaultShare}
 }
 
 // ruleNow is the rule that a key has, as far as it differs from what all keys have.
-func ruleNow(st engine.State, key string) (rule sema.KeyRule) {
+func ruleNow(st engine.State, key string) (rule sema.Rule) {
 	k := keyNow(st, key)
 	if k.Ruled && k.Cap != st.PerKey {
-		rule.Cap = k.Cap
+		rule.Limit = k.Cap
 	}
-	if k.Share != sema.DefaultShare {
+	if k.Share != engine.DefaultShare {
 		rule.Share = k.Share
 	}
 	return rule
@@ -97,10 +96,10 @@ var (
 		button: "Set cap and share",
 		title:  func(change) string { return "Set the cap and the share of this key?" },
 		note: func(x change, st engine.State) string {
-			return keyNote(x, st) + " A field that is left empty stands for what all keys have. A larger cap or share serves those who wait at once; " +
+			return keyNote(x, st) + " A field that is left empty stays as it is. A larger cap or share serves those who wait at once; " +
 				"a smaller cap takes no permit away, and waiters that weigh more than it fail. It outlives idleness, until it is unset."
 		},
-		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.SetKey(ctx, x.Key, x.rule) },
+		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.Set(ctx, x.rule, x.Key) },
 		undo: undoKey,
 		done: "The cap and the share of the key are set.",
 	}
@@ -108,9 +107,9 @@ var (
 		button: "Unset cap and share",
 		title:  func(change) string { return "Unset the cap and the share of this key?" },
 		note: func(x change, st engine.State) string {
-			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(st.PerKey), sema.DefaultShare)
+			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(st.PerKey), engine.DefaultShare)
 		},
-		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.UnsetKey(ctx, x.Key) },
+		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.Unset(ctx, x.Key) },
 		undo: undoKey,
 		done: "The key has what all keys have.",
 	}
@@ -123,16 +122,8 @@ func keyNote(x change, st engine.State) string {
 
 // capOf is a cap in words.
 func capOf(n int) string {
-	if n == 0 {
+	if n == 0 || n == engine.MaxLimit {
 		return "no cap"
 	}
 	return fmt.Sprintf("a cap of %d", n)
-}
-
-// ownCap is the cap of a rule in words.
-func ownCap(n int) string {
-	if n == 0 {
-		return "the cap of all keys"
-	}
-	return capOf(n)
 }

@@ -24,7 +24,7 @@ import (
 // hold takes a permit of a key until the test ends.
 func hold(t *testing.T, s *sema.Semaphore, key string) {
 	t.Helper()
-	p, err := s.For(key).Acquire(t.Context())
+	p, err := s.Acquire(t.Context(), sema.For(key))
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = p.Release() })
 }
@@ -155,10 +155,10 @@ func operateKeys(t *testing.T, e engine.Engine) {
 		t.Errorf("%+v", k)
 	}
 	has(t, s.get(200, "/semaphore?name=x"), "do=unset-key", "of its own", "sets key acme &#34;&amp; sons&#34; to a cap of 5 and a share of 300")
-	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" inputmode="numeric" min="1" max="2147483647" placeholder="as all keys" value="5"`, `value="300"`)
+	has(t, s.get(200, "/act?"+form("set-key", "x", "key", key).Encode()), `name="cap" type="number" inputmode="numeric" min="1" max="2147483647" placeholder="as it is" value="5"`, `value="300"`)
 
 	a = act("with a cap of 5 and a share of 300. A field", form("set-key", "x", "key", key, "cap", "", "share", "50"))
-	if k := of(); a.Cap != 0 || a.Share != 50 || k.Cap != 2 || k.Share != 50 {
+	if k := of(); a.Cap != 0 || a.Share != 50 || k.Cap != 5 || k.Share != 50 {
 		t.Errorf("%+v, audit: %+v", k, a)
 	}
 	act("Then it has what all keys have: a cap of 2, and a share of 100.", form("unset-key", "x", "key", key))
@@ -182,7 +182,7 @@ func operateKeys(t *testing.T, e engine.Engine) {
 
 	noted := len(audit)
 	for _, f := range []url.Values{
-		form("set-key", "x"), form("unset-key", "x"), form("set-key", "x", "key", "a\x00b"), form("set-key", "x", "key", strings.Repeat("k", sema.MaxKey+1)),
+		form("set-key", "x"), form("unset-key", "x"), form("set-key", "x", "key", "a\x00b"), form("set-key", "x", "key", strings.Repeat("k", engine.MaxKey+1)),
 		form("set-key", "x", "key", "a", "cap", "many"), form("set-key", "x", "key", "a", "share", "1.5"),
 		form("limit", "x", "limit", "3", "per_key", "-1"), form("limit", "x", "limit", "3", "per_key", "x"),
 	} {

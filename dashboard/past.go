@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"sema"
 	"sema/history"
 )
 
@@ -315,6 +314,10 @@ func changeText(c history.Change) string {
 	text := ""
 	switch c.What {
 	case "limit":
+		if c.Limit == 0 && c.PerKey != nil { // the limit stays as it is
+			text = "sets " + capOf(*c.PerKey) + " per key"
+			break
+		}
 		text = fmt.Sprintf("the limit is %d", c.Limit)
 		if c.Who != "" {
 			text = fmt.Sprintf("sets the limit to %d", c.Limit)
@@ -323,7 +326,14 @@ func changeText(c history.Change) string {
 			text += ", with " + capOf(*c.PerKey) + " per key"
 		}
 	case "set-key":
-		text = fmt.Sprintf("sets key %s to %s and a share of %d", c.Key, ownCap(c.Cap), cmp.Or(c.Share, sema.DefaultShare))
+		var to []string
+		if c.Cap > 0 {
+			to = append(to, capOf(c.Cap))
+		}
+		if c.Share > 0 {
+			to = append(to, fmt.Sprintf("a share of %d", c.Share))
+		}
+		text = fmt.Sprintf("sets key %s to %s", c.Key, strings.Join(to, " and "))
 	case "unset-key":
 		text = "unsets cap and share of key " + c.Key
 	case "paused", "unpaused":

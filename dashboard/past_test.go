@@ -95,7 +95,7 @@ func TestWhatNeedsAttentionComesFirst(t *testing.T) {
 		}
 		s.named("w-dying", 2, 2*time.Minute, engine.Client{Host: "web-1", Caller: "job-2"})
 		for name, do := range map[string]func(*sema.Operator) error{
-			"x-lowered": func(o *sema.Operator) error { return o.SetLimit(t.Context(), 3) },
+			"x-lowered": func(o *sema.Operator) error { return o.Set(t.Context(), sema.Rule{Limit: 3}) },
 			"y-paused":  func(o *sema.Operator) error { return o.Pause(t.Context()) },
 		} {
 			if err := do(s.operator(name)); err != nil {

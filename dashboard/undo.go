@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"sema"
 	"sema/access"
 	"sema/engine"
 )
@@ -87,20 +86,22 @@ func undoPause(x change, before engine.State) (says string, back url.Values) {
 }
 
 func undoKey(x change, before engine.State) (says string, back url.Values) {
-	was, rule := keyNow(before, x.Key), ruleNow(before, x.Key)
-	says = fmt.Sprintf("Key %s: %s → %s, share %d → %d.", x.Key, capOf(was.Cap), capOf(cmp.Or(x.rule.Cap, before.PerKey)), was.Share, cmp.Or(x.rule.Share, sema.DefaultShare))
+	was, now := keyNow(before, x.Key), keyNow(before, x.Key)
+	if x.Do == "unset-key" {
+		now.Cap, now.Share = before.PerKey, engine.DefaultShare
+	} else {
+		now.Cap, now.Share = cmp.Or(x.rule.Limit, was.Cap), cmp.Or(x.rule.Share, was.Share)
+	}
+	says = fmt.Sprintf("Key %s: %s → %s, share %d → %d.", x.Key, capOf(was.Cap), capOf(now.Cap), was.Share, now.Share)
 	switch {
 	case x.Do == "unset-key" && !was.Ruled: // nothing has changed
 		return "", nil
 	case !was.Ruled:
 		return says, url.Values{"do": {"unset-key"}, "key": {x.Key}}
 	}
-	back = url.Values{"do": {"set-key"}, "key": {x.Key}}
-	if rule.Cap > 0 {
-		back.Set("cap", strconv.Itoa(rule.Cap))
-	}
-	if rule.Share > 0 {
-		back.Set("share", strconv.Itoa(rule.Share))
+	back = url.Values{"do": {"set-key"}, "key": {x.Key}, "share": {strconv.Itoa(was.Share)}}
+	if was.Cap != now.Cap {
+		back.Set("cap", strconv.Itoa(cmp.Or(was.Cap, engine.MaxLimit)))
 	}
 	return says, back
 }

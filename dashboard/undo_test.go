@@ -78,7 +78,7 @@ func TestChangesAreUndone(t *testing.T) {
 		{new(form("pause", "x")), form("unpause", "x"), "Grants paused → open."},
 		{new(form("limit", "x", "limit", "5")), form("limit", "x", "limit", "6"), "Limit 5 → 6."},
 		{nil, form("unset-limit", "x"), "Limit 5, kept → not kept."},
-		{new(form("set-key", "x", "key", "acme", "share", "300")), form("set-key", "x", "key", "acme", "cap", "1"), "Key acme: a cap of 3 → a cap of 1, share 300 → 100."},
+		{new(form("set-key", "x", "key", "acme", "share", "300")), form("set-key", "x", "key", "acme", "cap", "1"), "Key acme: a cap of 3 → a cap of 1, share 300 → 300."},
 		{nil, form("unset-key", "x", "key", "acme"), "Key acme: a cap of 3 → a cap of 3, share 300 → 100."},
 	} {
 		if c.before != nil {

@@ -13,6 +13,10 @@ import (
 const (
 	MaxLimit = math.MaxInt32 // of a limit, and so of a weight
 	MaxName  = 255           // bytes in a name
+	MaxKey   = 255           // bytes in a key
+	MaxLabel = 255           // bytes in a label
+	MinLease = 100 * time.Millisecond
+	MaxLease = 366 * 24 * time.Hour
 )
 
 // ArgumentError says which value was refused and which values are allowed.

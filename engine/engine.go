@@ -164,7 +164,7 @@ const (
 	Revoke
 
 	// SetLimit stores the limit. With Pin it outlives an idle semaphore, until
-	// UnsetLimit. Permits held beyond a smaller limit stay.
+	// UnsetLimit. Permits held beyond a smaller limit stay. A Limit creates the semaphore.
 	SetLimit
 
 	// UnsetLimit ends the pinning. The limit stays while the semaphore is used.
@@ -181,8 +181,7 @@ const (
 	Unpause
 
 	// SetKey gives a key its own cap and share in place of the common ones, until
-	// UnsetKey. This rule outlives an idle semaphore. With a Limit, SetKey creates
-	// the semaphore.
+	// UnsetKey. This rule outlives an idle semaphore.
 	SetKey
 
 	// UnsetKey ends the rule of a key.
@@ -204,16 +203,16 @@ const (
 type Request struct {
 	Kind  Kind
 	ID    ID  // of the permit: Ask, Renew, Release, Revoke
-	Limit int // Ask, SetKey: stored if the semaphore has none; see Newest. SetKey with 0: the semaphore must exist. SetLimit: the new limit
+	Limit int // Ask: stored if the semaphore has none; see Newest. SetLimit: the new limit; 0 leaves it as it is
 
 	// Key is the key of the semaphore that the permit counts for; "" for a
 	// semaphore without keys. A repeated Ask uses the key of the first Ask under its
 	// id. SetKey, UnsetKey: the key whose rule changes.
 	Key string
 
-	PerKey int // Ask, SetLimit, SetKey: the most weight that a key without a rule may hold, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves it as it is, below 0 ends it
-	Cap    int // SetKey: the most weight that the key may hold; 0: PerKey
-	Share  int // SetKey: the weight of the key in the order among keys, 1 … MaxShare; 0: DefaultShare
+	PerKey int // Ask, SetLimit: the most weight that a key without a cap of its own may hold, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves it as it is, below 0 ends it
+	Cap    int // SetKey: the most weight that the key may hold; 0 leaves it as it is, at first as for all keys
+	Share  int // SetKey: the weight of the key in the order among keys, 1 … MaxShare; 0 leaves it as it is, at first DefaultShare
 
 	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
 
@@ -284,11 +283,11 @@ const (
 	Granted      Status = iota + 1 // Ask, Renew: the permit is held
 	Queued                         // Ask: a ticket waits in the queue
 	Refused                        // Ask: not enough is free, and the request does not wait
-	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause, Report, SetLimit with Auto: no such semaphore
+	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause, Report, SetKey, UnsetKey, SetLimit with Auto or without a Limit: no such semaphore
 	Revoked                        // Ask, Renew: an operator wants the permit back
 	TooHeavy                       // Ask: the weight is above the stored limit; its ticket is gone
 	LimitDiffers                   // Ask: Strict, and another limit is stored; its ticket is gone
-	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, Report: executed
+	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, SetKey, UnsetKey, Report: executed
 	InUse                          // Remove: there are holders or waiters
 	Pinned                         // SetLimit with Auto: an operator's limit is pinned
 )

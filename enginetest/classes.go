@@ -9,15 +9,10 @@ import (
 	"sema"
 )
 
-// semaphore, key, permit and operator are package sema's own. The test judges every error
+// semaphore, permit and operator are package sema's own. The test judges every error
 // that they return.
 type semaphore struct {
 	*sema.Semaphore
-	e *env
-}
-
-type key struct {
-	sema.Key
 	e *env
 }
 
@@ -39,22 +34,13 @@ func (e *env) got(ctx context.Context, p *sema.Permit, err error) (*permit, erro
 	return &permit{p, e}, nil
 }
 
-func (s *semaphore) Acquire(ctx context.Context) (*permit, error) { return s.AcquireN(ctx, 1) }
-
-func (s *semaphore) AcquireN(ctx context.Context, n int) (*permit, error) {
-	p, err := s.Semaphore.AcquireN(ctx, n)
+func (s *semaphore) Acquire(ctx context.Context, options ...sema.AcquireOption) (*permit, error) {
+	p, err := s.Semaphore.Acquire(ctx, options...)
 	return s.e.got(ctx, p, err)
 }
 
-func (s *semaphore) TryAcquire(ctx context.Context) (*permit, error) { return s.TryAcquireN(ctx, 1) }
-
-func (s *semaphore) TryAcquireN(ctx context.Context, n int) (*permit, error) {
-	p, err := s.Semaphore.TryAcquireN(ctx, n)
-	return s.e.got(ctx, p, err)
-}
-
-func (s *semaphore) Drain(ctx context.Context) (*permit, error) {
-	p, err := s.Semaphore.Drain(ctx)
+func (s *semaphore) TryAcquire(ctx context.Context, options ...sema.AcquireOption) (*permit, error) {
+	p, err := s.Semaphore.TryAcquire(ctx, options...)
 	return s.e.got(ctx, p, err)
 }
 
@@ -64,13 +50,13 @@ func (s *semaphore) Resume(ctx context.Context, id string) (*permit, error) {
 }
 
 // Do does not judge an error with one of f's in it, which is f's own.
-func (s *semaphore) Do(ctx context.Context, f func(context.Context) error) error {
+func (s *semaphore) Do(ctx context.Context, f func(context.Context) error, options ...sema.AcquireOption) error {
 	own := false
 	err := s.Semaphore.Do(ctx, func(ctx context.Context) error {
 		err := f(ctx)
 		own = err != nil
 		return err
-	})
+	}, options...)
 	if own {
 		return err
 	}
@@ -81,33 +67,6 @@ func (s *semaphore) State(ctx context.Context) (sema.State, error) {
 	st, err := s.Semaphore.State(ctx)
 	return st, s.e.judged(ctx, err)
 }
-
-func (s *semaphore) Available(ctx context.Context) (int, error) {
-	n, err := s.Semaphore.Available(ctx)
-	return n, s.e.judged(ctx, err)
-}
-
-func (s *semaphore) For(name string) key { return key{s.Semaphore.For(name), s.e} }
-
-func (k key) Acquire(ctx context.Context) (*permit, error) { return k.AcquireN(ctx, 1) }
-
-func (k key) AcquireN(ctx context.Context, n int) (*permit, error) {
-	p, err := k.Key.AcquireN(ctx, n)
-	return k.e.got(ctx, p, err)
-}
-
-func (k key) TryAcquire(ctx context.Context) (*permit, error) { return k.TryAcquireN(ctx, 1) }
-
-func (k key) TryAcquireN(ctx context.Context, n int) (*permit, error) {
-	p, err := k.Key.TryAcquireN(ctx, n)
-	return k.e.got(ctx, p, err)
-}
-
-func (k key) Set(ctx context.Context, rule sema.KeyRule) error {
-	return k.e.judged(ctx, k.Key.Set(ctx, rule))
-}
-
-func (k key) Unset(ctx context.Context) error { return k.e.judged(ctx, k.Key.Unset(ctx)) }
 
 func (p *permit) Err() error { return p.e.judged(context.Background(), p.Permit.Err()) }
 
@@ -120,24 +79,12 @@ func (o *operator) State(ctx context.Context) (sema.State, error) {
 	return st, o.e.judged(ctx, err)
 }
 
-func (o *operator) SetLimit(ctx context.Context, n int) error {
-	return o.e.judged(ctx, o.Operator.SetLimit(ctx, n))
+func (o *operator) Set(ctx context.Context, rule sema.Rule, path ...string) error {
+	return o.e.judged(ctx, o.Operator.Set(ctx, rule, path...))
 }
 
-func (o *operator) SetLimits(ctx context.Context, n, perKey int) error {
-	return o.e.judged(ctx, o.Operator.SetLimits(ctx, n, perKey))
-}
-
-func (o *operator) SetKey(ctx context.Context, key string, rule sema.KeyRule) error {
-	return o.e.judged(ctx, o.Operator.SetKey(ctx, key, rule))
-}
-
-func (o *operator) UnsetKey(ctx context.Context, key string) error {
-	return o.e.judged(ctx, o.Operator.UnsetKey(ctx, key))
-}
-
-func (o *operator) UnsetLimit(ctx context.Context) error {
-	return o.e.judged(ctx, o.Operator.UnsetLimit(ctx))
+func (o *operator) Unset(ctx context.Context, path ...string) error {
+	return o.e.judged(ctx, o.Operator.Unset(ctx, path...))
 }
 
 func (o *operator) Pause(ctx context.Context) error { return o.e.judged(ctx, o.Operator.Pause(ctx)) }

@@ -23,7 +23,7 @@ func TestAnErrorIsOfOneClass(t *testing.T) {
 		{t.Context(), sema.ErrBusy, false},
 		{t.Context(), away, false},
 		{t.Context(), sema.ErrRevoked, false},
-		{t.Context(), sema.ErrTooManyKeys, false},
+		{t.Context(), fmt.Errorf("%w: too many", sema.ErrBusy), false},
 		{t.Context(), &sema.WeightError{}, false},
 		{ended, fmt.Errorf("%w: %w", sema.ErrBusy, context.Canceled), false},
 		{ended, fmt.Errorf("%w: %w", away, context.Canceled), false},

@@ -195,7 +195,7 @@ func (e *env) semOn(engine sema.Engine, limit int, o *sema.Options) *semaphore {
 		mine.Label = fmt.Sprint("client ", len(e.labels)+1)
 	}
 	if mine.Observer.LimitDiffers == nil {
-		mine.Observer.LimitDiffers = func(sema.LimitDiffers) {} // in place of a line in the tests' output
+		mine.Observer.LimitDiffers = func(sema.Event) {} // in place of a line in the tests' output
 	}
 	opened, err := sema.New(engine, e.name, limit, &mine)
 	e.ok(err)
@@ -273,7 +273,7 @@ func (e *env) now() int64 {
 
 func (e *env) acquire(s *semaphore, n int) *permit {
 	e.Helper()
-	p, err := s.AcquireN(e.ctx(), n)
+	p, err := s.Acquire(e.ctx(), sema.Weight(n))
 	e.ok(err)
 	return e.keep(p)
 }
@@ -297,18 +297,7 @@ type waiter struct {
 }
 
 // queue starts an acquisition and returns when it is seen to wait, or has ended.
-func (e *env) queue(s *semaphore, n int) *waiter {
-	e.Helper()
-	return e.queueAs(s, s, n)
-}
-
-// acquirer is a Semaphore, or a Key of one.
-type acquirer interface {
-	AcquireN(ctx context.Context, n int) (*permit, error)
-}
-
-// queueAs is queue by way of s or of one of its keys.
-func (e *env) queueAs(s *semaphore, as acquirer, n int) *waiter {
+func (e *env) queue(s *semaphore, n int, options ...sema.AcquireOption) *waiter {
 	e.Helper()
 	waiting := func() (n int) {
 		for _, w := range e.state(s).Waiters {
@@ -319,7 +308,7 @@ func (e *env) queueAs(s *semaphore, as acquirer, n int) *waiter {
 		return n
 	}
 	before := waiting()
-	w := e.startAs(as, n)
+	w := e.start(s, n, options...)
 	e.until(func() bool { return waiting() > before || len(w.got) > 0 })
 	if e.store.Virtual {
 		time.Sleep(time.Millisecond) // callers that come at the same instant are in no order
@@ -328,14 +317,12 @@ func (e *env) queueAs(s *semaphore, as acquirer, n int) *waiter {
 }
 
 // start starts an acquisition.
-func (e *env) start(s *semaphore, n int) *waiter { return e.startAs(s, n) }
-
-func (e *env) startAs(s acquirer, n int) *waiter {
+func (e *env) start(s *semaphore, n int, options ...sema.AcquireOption) *waiter {
 	ctx, cancel := context.WithCancel(e.ctx())
 	w := &waiter{got: make(chan *permit, 1), cancel: cancel}
 	go func() {
 		var p *permit
-		p, w.err = s.AcquireN(ctx, n)
+		p, w.err = s.Acquire(ctx, append(options, sema.Weight(n))...)
 		w.got <- p
 	}()
 	e.Cleanup(cancel)
@@ -381,7 +368,7 @@ func (e *env) empty(s *semaphore, limit int) {
 	var p *permit
 	var err error
 	free := func() bool {
-		p, err = s.TryAcquireN(e.ctx(), limit)
+		p, err = s.TryAcquire(e.ctx(), sema.Weight(limit))
 		return err == nil
 	}
 	if e.store.Keep { // a process that keeps it gives it back, and may be a moment late

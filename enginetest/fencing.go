@@ -86,7 +86,7 @@ var fencingTests = []test{
 		if p := e.acquire(s, 1); p.Slot() != 1 {
 			e.Fatalf("slot %d, want 1", p.Slot())
 		}
-		e.ok(e.operator().SetLimit(e.ctx(), 3))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
 		e.release(ps[0])
 		if p := e.acquire(s, 1); p.Slot() != 0 {
 			e.Fatalf("slot %d, want 0", p.Slot())

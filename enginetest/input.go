@@ -57,9 +57,9 @@ var inputTests = []test{
 		e.bad("no engine", err, "engine")
 		s := e.sem(2, nil)
 		p := e.acquire(s, 1)
-		e.bad("SetLimit", e.operator().SetLimit(e.ctx(), 0), "limit")
+		e.bad("Set", e.operator().Set(e.ctx(), sema.Rule{Limit: -1}), "limit")
 		for _, n := range []int{0, -1, tooMuch()} {
-			_, err := s.AcquireN(e.ctx(), n)
+			_, err := s.Acquire(e.ctx(), sema.Weight(n))
 			e.bad("weight", err, "weight")
 		}
 		for what, o := range map[string]sema.Options{
@@ -70,7 +70,7 @@ var inputTests = []test{
 			"limit policy":     {OnConflict: 7},
 			"longest hold":     {MaxHold: 1},
 			"time to keep":     {MaxHold: time.Minute, Keep: time.Second},
-			"label":            {Label: strings.Repeat("x", sema.MaxLabel+1)},
+			"label":            {Label: strings.Repeat("x", engine.MaxLabel+1)},
 		} {
 			_, err := sema.New(e.client(), e.name, 1, &o)
 			e.bad(what, err, strings.TrimSuffix(what, " too long"))

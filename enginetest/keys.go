@@ -10,23 +10,24 @@ import (
 	"time"
 
 	"sema"
+	"sema/engine"
 )
 
 // queueFor starts an acquisition of a key, and returns when it is seen to wait.
-func (e *env) queueFor(s *semaphore, key string, n int) *waiter {
+func (e *env) queueFor(s *semaphore, key string, n int, options ...sema.AcquireOption) *waiter {
 	e.Helper()
-	return e.queueAs(s, s.For(key), n)
+	return e.queue(s, n, append(options, sema.For(key))...)
 }
 
 func (e *env) acquireFor(s *semaphore, key string, n int) *permit {
 	e.Helper()
-	p, err := s.For(key).AcquireN(e.ctx(), n)
+	p, err := s.Acquire(e.ctx(), sema.For(key), sema.Weight(n))
 	e.ok(err)
 	return e.keep(p)
 }
 
 // keyState is what State says of a key.
-func (e *env) keyState(s *semaphore, key string) (of sema.KeyState) {
+func (e *env) keyState(s *semaphore, key string) (of engine.KeyState) {
 	e.Helper()
 	for _, k := range e.state(s).Keys {
 		if k.Key == key {
@@ -42,14 +43,14 @@ var keyTests = []test{
 		a, b := e.sem(4, two), e.sem(4, two)
 		first := e.acquireFor(a, "acme", 1)
 		second := e.acquireFor(b, "acme", 1)
-		if _, err := b.For("acme").TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
+		if _, err := b.TryAcquire(e.ctx(), sema.For("acme")); !errors.Is(err, sema.ErrBusy) {
 			e.broken("a third of two: %v", err)
 		}
 		w := e.queueFor(b, "acme", 1)
-		if k := e.keyState(a, "acme"); k.Held != 2 || k.Waiting != 1 || k.Cap != 2 || !k.Full || k.Ruled || k.Share != sema.DefaultShare {
+		if k := e.keyState(a, "acme"); k.Held != 2 || k.Waiting != 1 || k.Cap != 2 || !k.Full || k.Ruled || k.Share != engine.DefaultShare {
 			e.Errorf("%+v", k)
 		}
-		p, err := a.For("beta").TryAcquire(e.ctx()) // passes what waits for its cap
+		p, err := a.TryAcquire(e.ctx(), sema.For("beta")) // passes what waits for its cap
 		e.ok(err)
 		q, err := b.TryAcquire(e.ctx()) // and so does a caller without a key
 		e.ok(err)
@@ -83,8 +84,8 @@ var keyTests = []test{
 	}},
 	{name: "a share is what a key gets of what several want", run: func(e *env) {
 		s := e.sem(4, nil)
-		e.ok(s.For("big").Set(e.ctx(), sema.KeyRule{Share: 300}))
 		gate := e.acquire(s, 4)
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Share: 300}, "big"))
 		big, small := e.sem(4, nil), e.sem(4, nil)
 		for range 4 {
 			e.queueFor(small, "small", 1)
@@ -98,22 +99,20 @@ var keyTests = []test{
 	}},
 	{name: "the rule of a key holds for all, serves, and ends", run: func(e *env) {
 		o := e.operator()
-		e.is(o.SetKey(e.ctx(), "acme", sema.KeyRule{Cap: 1}), sema.ErrNotFound)
-		e.is(o.UnsetKey(e.ctx(), "acme"), sema.ErrNotFound)
+		e.is(o.Set(e.ctx(), sema.Rule{Limit: 1}, "acme"), sema.ErrNotFound)
+		e.is(o.Unset(e.ctx(), "acme"), sema.ErrNotFound)
 		one := &sema.Options{PerKey: 1}
 		s, other := e.sem(5, one), e.sem(5, one)
-		e.ok(s.For("acme").Set(e.ctx(), sema.KeyRule{Cap: 2})) // nobody has used it yet
-		if st := e.state(e.sem(9, nil)); st.Limit != 5 || st.PerKey != 1 {
-			e.Errorf("%+v", st)
-		}
+		e.release(e.acquire(s, 1))
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 2}, "acme")) // a key that nobody has used yet
 		held := []*permit{e.acquireFor(s, "acme", 1), e.acquireFor(other, "acme", 1), e.acquireFor(s, "beta", 1)}
 		w, v := e.queueFor(other, "acme", 1), e.queueFor(other, "beta", 1)
-		e.ok(o.SetKey(e.ctx(), "acme", sema.KeyRule{Cap: 3}))
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 3}, "acme"))
 		held = append(held, e.permit(w))
 		e.waits(v)
-		e.ok(o.SetLimits(e.ctx(), 5, 2))
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 5, PerKey: 2}))
 		held = append(held, e.permit(v))
-		e.ok(o.SetKey(e.ctx(), "acme", sema.KeyRule{Cap: 1})) // and takes nothing away
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 1}, "acme")) // and takes nothing away
 		if k := e.keyState(s, "acme"); k.Held != 3 || k.Cap != 1 || !k.Ruled {
 			e.Errorf("%+v", k)
 		}
@@ -121,11 +120,11 @@ var keyTests = []test{
 			e.release(p)
 		}
 		e.acquireFor(s, "acme", 1)
-		if _, err := other.For("acme").TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
+		if _, err := other.TryAcquire(e.ctx(), sema.For("acme")); !errors.Is(err, sema.ErrBusy) {
 			e.Fatal(err)
 		}
-		e.ok(s.For("acme").Unset(e.ctx()))
-		e.ok(s.For("acme").Unset(e.ctx()))
+		e.ok(o.Unset(e.ctx(), "acme"))
+		e.ok(o.Unset(e.ctx(), "acme"))
 		e.acquireFor(other, "acme", 1)
 		if k := e.keyState(s, "acme"); k.Held != 2 || k.Cap != 2 || k.Ruled {
 			e.Errorf("%+v", k)
@@ -134,7 +133,7 @@ var keyTests = []test{
 	{name: "what is above the cap of its key fails, and says so", run: func(e *env) {
 		s := e.sem(5, &sema.Options{PerKey: 2})
 		e.release(e.acquireFor(s, "acme", 2))
-		_, err := s.For("acme").AcquireN(e.ctx(), 3)
+		_, err := s.Acquire(e.ctx(), sema.For("acme"), sema.Weight(3))
 		var heavy *sema.WeightError
 		if !errors.As(err, &heavy) || heavy.Key != "acme" || heavy.Limit != 2 || !strings.Contains(err.Error(), "acme") {
 			e.Fatal(err)
@@ -144,7 +143,7 @@ var keyTests = []test{
 			held := e.acquireFor(s, "acme", 1)
 			defer e.release(held)
 			w := e.queueFor(e.sem(5, &sema.Options{PerKey: 2}), "acme", 2)
-			e.ok(e.operator().SetKey(e.ctx(), "acme", sema.KeyRule{Cap: 1}))
+			e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1}, "acme"))
 			return w
 		}()
 		if p := <-w.got; p != nil || !errors.As(w.err, &heavy) || heavy.Limit != 1 {
@@ -153,27 +152,61 @@ var keyTests = []test{
 	}},
 	{name: "one policy is for the limit and the cap of keys", run: func(e *env) {
 		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 3}), "a", 3))
-		seen := make(chan sema.LimitDiffers, 10)
-		adopts := e.sem(9, &sema.Options{PerKey: 1, OnConflict: sema.Adopt, Observer: sema.Observer{LimitDiffers: func(ev sema.LimitDiffers) { seen <- ev }}})
+		seen := make(chan sema.Event, 10)
+		adopts := e.sem(9, &sema.Options{PerKey: 1, OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
 		e.release(e.acquireFor(adopts, "a", 3))
 		e.until(func() bool { return len(seen) > 0 }) // which may come late
-		if told := <-seen; told.WantedPerKey != 1 || told.StoredPerKey != 3 || len(seen) != 0 {
+		if told := differs(<-seen); told.WantedPerKey != 1 || told.StoredPerKey != 3 || len(seen) != 0 {
 			e.Errorf("reported %+v, and %d more", told, len(seen))
 		}
-		_, err := e.sem(9, &sema.Options{OnConflict: sema.Refuse}).For("a").Acquire(e.ctx())
+		_, err := e.sem(9, &sema.Options{OnConflict: sema.LimitStrict}).Acquire(e.ctx(), sema.For("a"))
 		var refused *sema.LimitError
 		if !errors.As(err, &refused) || refused.StoredPerKey != 3 || refused.WantedPerKey != 0 || !strings.Contains(err.Error(), "3 per key") {
 			e.Errorf("refused: %v", err)
 		}
 		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 4}), "a", 4))
-		e.ok(e.operator().SetLimits(e.ctx(), 8, 5))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 8, PerKey: 5}))
 		e.release(e.acquireFor(e.sem(9, &sema.Options{PerKey: 1}), "a", 5))
-		e.ok(e.operator().SetLimit(e.ctx(), 7)) // leaves it
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 7})) // leaves it
 		if st := e.state(adopts); st.Limit != 7 || st.PerKey != 5 {
 			e.Errorf("%+v", st)
 		}
-		e.ok(e.operator().SetLimits(e.ctx(), 7, 0))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{PerKey: 6})) // leaves the limit
+		if st := e.state(adopts); st.Limit != 7 || st.PerKey != 6 || !st.Pinned {
+			e.Errorf("%+v", st)
+		}
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{PerKey: sema.MaxLimit}))
+		if st := e.state(adopts); st.PerKey != 0 {
+			e.Errorf("%+v", st)
+		}
 		e.release(e.acquireFor(adopts, "a", 7))
+	}},
+	{name: "a rule leaves what it does not name", run: func(e *env) {
+		o, s := e.operator(), e.sem(9, &sema.Options{PerKey: 2})
+		e.is(o.Set(e.ctx(), sema.Rule{PerKey: 3}), sema.ErrNotFound)
+		e.release(e.acquire(s, 1))
+		was := func(key string, most, share int) {
+			e.Helper()
+			if k := e.keyState(s, key); k.Cap != most || k.Share != share || !k.Ruled {
+				e.Errorf("%+v, want a cap of %d and a share of %d", k, most, share)
+			}
+		}
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 5}, "acme"))
+		was("acme", 5, engine.DefaultShare)
+		e.ok(o.Set(e.ctx(), sema.Rule{Share: 300}, "acme"))
+		was("acme", 5, 300)
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: 4}, "acme"))
+		was("acme", 4, 300)
+		e.ok(o.Set(e.ctx(), sema.Rule{Limit: sema.MaxLimit}, "acme")) // whatever other keys may hold
+		was("acme", 0, 300)
+		e.release(e.acquireFor(s, "acme", 9))
+		e.ok(o.Set(e.ctx(), sema.Rule{Share: 50}, "beta"))
+		was("beta", 2, 50)
+		e.ok(o.Set(e.ctx(), sema.Rule{PerKey: 3}))
+		was("beta", 3, 50)
+		e.ok(o.Unset(e.ctx(), "acme"))
+		e.ok(o.Set(e.ctx(), sema.Rule{Share: 200}, "acme")) // a rule that ended leaves nothing
+		was("acme", 3, 200)
 	}},
 	{name: "a larger cap of keys serves all that are full", run: func(e *env) {
 		const keys = 300 // more than a step looks at
@@ -185,23 +218,22 @@ var keyTests = []test{
 		}
 		other := e.sem(1000, one)
 		for i := range keys {
-			line = append(line, e.startAs(other.For(fmt.Sprint(i)), 1))
+			line = append(line, e.start(other, 1, sema.For(fmt.Sprint(i))))
 		}
 		e.until(func() bool { return e.state(s).Waiting() == keys })
-		e.ok(e.operator().SetLimits(e.ctx(), 1000, 2))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1000, PerKey: 2}))
 		for _, w := range line {
 			e.permit(w)
 		}
 	}},
 	{name: "a head start passes those of the same key that came less than that before", run: func(e *env) {
-		far := &sema.Options{Lease: long, HeadStart: time.Hour}
-		near := &sema.Options{Lease: long, HeadStart: apart}
-		gate := e.acquireFor(e.sem(1, &sema.Options{Lease: long}), "acme", 1)
-		old := e.queueFor(e.sem(1, &sema.Options{Lease: long}), "acme", 1)
+		options := &sema.Options{Lease: long}
+		gate := e.acquireFor(e.sem(1, options), "acme", 1)
+		old := e.queueFor(e.sem(1, options), "acme", 1)
 		came := time.Now()
 		e.pass(func() time.Time { return came.Add(3 * apart) })
-		late := e.queueFor(e.sem(1, near), "acme", 1)
-		quick := e.queueFor(e.sem(1, far), "acme", 1)
+		late := e.queueFor(e.sem(1, options), "acme", 1, sema.HeadStart(apart))
+		quick := e.queueFor(e.sem(1, options), "acme", 1, sema.HeadStart(time.Hour))
 		e.release(gate)
 		for i, w := range []*waiter{quick, old, late} {
 			p := e.permit(w)
@@ -221,15 +253,15 @@ var keyTests = []test{
 		e.waits(again)
 		e.release(a)
 		q := e.permit(again)
-		if p.Key() != "c" || q.Key() != "a" {
-			e.Errorf("%q, %q", p.Key(), q.Key())
+		if held := e.keyState(s, "a").Held + e.keyState(s, "c").Held; held != 2 {
+			e.Errorf("%d, want a permit for each of two keys", held)
 		}
 		e.release(p)
 		e.release(q)
 		e.empty(s, 2)
 	}},
 	{name: "a semaphore in use may begin to have keys", atOnce: true, run: func(e *env) {
-		plain, keyed := e.sem(2, nil), e.sem(2, &sema.Options{PerKey: 1, OnConflict: sema.Newest})
+		plain, keyed := e.sem(2, nil), e.sem(2, &sema.Options{PerKey: 1, OnConflict: sema.LimitNewest})
 		p, q := e.acquire(plain, 1), e.acquire(plain, 1)
 		w := e.queue(plain, 1)
 		v := e.queueFor(keyed, "acme", 1)
@@ -268,27 +300,33 @@ var keyTests = []test{
 	}},
 	{name: "a bad key, or a bad rule, fails and changes nothing", run: func(e *env) {
 		s := e.sem(2, nil)
-		for _, key := range []string{"", "a\x00b", "a\nb", "\xff", strings.Repeat("k", sema.MaxKey+1)} {
-			k := s.For(key)
-			_, err := k.Acquire(e.ctx())
-			_, err2 := k.TryAcquireN(e.ctx(), 1)
-			for _, err := range []error{err, err2, k.Set(e.ctx(), sema.KeyRule{Cap: 1}), k.Unset(e.ctx()), k.Do(e.ctx(), func(context.Context) error { return nil }), e.operator().SetKey(e.ctx(), key, sema.KeyRule{})} {
+		for _, key := range []string{"", "a\x00b", "a\nb", "\xff", strings.Repeat("k", engine.MaxKey+1)} {
+			k, o := sema.For(key), e.operator()
+			_, err := s.Acquire(e.ctx(), k)
+			_, err2 := s.TryAcquire(e.ctx(), k)
+			for _, err := range []error{err, err2, s.Do(e.ctx(), func(context.Context) error { return nil }, k), o.Set(e.ctx(), sema.Rule{Limit: 1}, key), o.Unset(e.ctx(), key)} {
 				var bad *sema.ArgumentError
 				if !errors.As(err, &bad) || bad.What != "key" {
 					e.Errorf("key %q: %v", key, err)
 				}
 			}
 		}
-		for _, rule := range []sema.KeyRule{{Cap: -1}, {Share: -1}, {Share: sema.MaxShare + 1}} {
+		for _, rule := range []sema.Rule{{}, {Limit: -1}, {Share: -1}, {Share: engine.MaxShare + 1}, {Limit: 1, PerKey: 1}} {
 			var bad *sema.ArgumentError
-			if err := s.For("a").Set(e.ctx(), rule); !errors.As(err, &bad) {
+			if err := e.operator().Set(e.ctx(), rule, "a"); !errors.As(err, &bad) {
+				e.Errorf("%+v: %v", rule, err)
+			}
+		}
+		for _, rule := range []sema.Rule{{}, {Limit: -1}, {PerKey: -1}, {Limit: 1, Share: 1}} {
+			var bad *sema.ArgumentError
+			if err := e.operator().Set(e.ctx(), rule); !errors.As(err, &bad) {
 				e.Errorf("%+v: %v", rule, err)
 			}
 		}
 		if st := e.state(e.sem(3, nil)); st.Limit != 3 || len(st.Keys) > 0 {
 			e.Errorf("there is something: %+v", st)
 		}
-		longest := strings.Repeat("ü", sema.MaxKey/2)
+		longest := strings.Repeat("ü", engine.MaxKey/2)
 		e.release(e.acquireFor(s, longest, 2))
 	}},
 	{name: "many callers of many keys keep both limits", run: func(e *env) {
@@ -312,17 +350,16 @@ var keyTests = []test{
 					r := rand.New(rand.NewPCG(uint64(client), uint64(i)))
 					for range 30 {
 						key, n, ctx := fmt.Sprint(r.IntN(6)), 1+r.IntN(2), e.ctx()
-						k := s.For(key)
-						acquire := k.AcquireN
+						acquire := s.Acquire
 						switch r.IntN(4) {
 						case 0:
-							acquire = k.TryAcquireN
+							acquire = s.TryAcquire
 						case 1:
 							short, cancel := context.WithTimeout(ctx, time.Duration(r.IntN(most))*time.Millisecond)
 							defer cancel()
 							ctx = short
 						}
-						p, err := acquire(ctx, n)
+						p, err := acquire(ctx, sema.For(key), sema.Weight(n))
 						if err != nil {
 							if !errors.Is(err, sema.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
 								e.Error(err)

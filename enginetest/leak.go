@@ -47,7 +47,7 @@ var leakTests = []test{
 		}
 		_, err := s.Acquire(e.ctx())
 		e.is(err, sema.ErrClosed)
-		_, err = s.Limit(e.ctx())
+		_, err = s.State(e.ctx())
 		e.is(err, sema.ErrClosed)
 		e.ok(s.Close())
 		e.empty(e.sem(2, nil), 2)
@@ -93,7 +93,7 @@ var leakTests = []test{
 			all.Go(func() {
 				for i := range 10 {
 					ctx, cancel := context.WithTimeout(e.ctx(), time.Duration(rand.IntN(50))*time.Millisecond)
-					p, err := s.AcquireN(ctx, 1+i%limit)
+					p, err := s.Acquire(ctx, sema.Weight(1+i%limit))
 					if i == 9 {
 						line.cut.Store(true)
 					}
@@ -107,7 +107,7 @@ var leakTests = []test{
 		all.Wait()
 		s := e.sem(limit, nil)
 		e.until(func() bool { // an ask of the dead that is on its way yet is granted once more
-			p, err := s.TryAcquireN(e.ctx(), limit)
+			p, err := s.TryAcquire(e.ctx(), sema.Weight(limit))
 			if err == nil {
 				e.release(p)
 			}

@@ -24,9 +24,9 @@ var limitTests = []test{
 					var p *permit
 					var err error
 					if i%3 == 0 {
-						p, err = s.TryAcquireN(e.ctx(), n)
+						p, err = s.TryAcquire(e.ctx(), sema.Weight(n))
 					} else {
-						p, err = s.AcquireN(e.ctx(), n)
+						p, err = s.Acquire(e.ctx(), sema.Weight(n))
 					}
 					if errors.Is(err, sema.ErrBusy) && i%3 == 0 {
 						continue
@@ -60,13 +60,13 @@ var limitTests = []test{
 		s := e.session()
 		lasting := request(s, 1, long)
 		e.ask(s, lasting, engine.Granted)
-		e.ask(s, request(s, 1, sema.MinLease), engine.Refused)
+		e.ask(s, request(s, 1, engine.MinLease), engine.Refused)
 		e.renew(s, lasting, engine.Granted)
-		e.ask(s, request(s, 1, sema.MinLease), engine.Refused)
+		e.ask(s, request(s, 1, engine.MinLease), engine.Refused)
 	}},
 	{name: "leases that end free their weight", run: func(e *env) {
 		s := e.session()
-		r := request(s, 3, sema.MinLease)
+		r := request(s, 3, engine.MinLease)
 		r.ID = id(s, 3)
 		e.ask(s, r, engine.Granted)
 		e.empty(waitFree(e, 3), 3)

@@ -30,7 +30,7 @@ var lossTests = []test{
 		line := &cutEngine{Engine: e.store.Client(e)}
 		failed := make(chan struct{}, 1000)
 		s := e.semOn(line, 1, &sema.Options{Lease: steps, Observer: sema.Observer{
-			RenewFailed: func(sema.RenewFailed) { failed <- struct{}{} },
+			RenewFailed: func(sema.Event) { failed <- struct{}{} },
 		}})
 		p := e.acquire(s, 1)
 		for range 3 {
@@ -53,7 +53,7 @@ var lossTests = []test{
 		e.release(p)
 	}},
 	{name: "without renewal the permit ends with its lease", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: 2 * sema.MinLease, Renew: sema.NoRenewal})
+		s := e.sem(1, &sema.Options{Lease: 2 * engine.MinLease, Renew: sema.NoRenewal})
 		p := e.acquire(s, 1)
 		w := e.queue(e.sem(1, nil), 1)
 		<-p.Context(e.ctx()).Done()
@@ -98,7 +98,7 @@ var lossTests = []test{
 	{name: "a paused holder reads as lost at its first look", run: func(e *env) {
 		// The timer that ends the context has no chance to run before Err is
 		// asked: the lease ends while this goroutine spins.
-		s := e.sem(1, &sema.Options{Lease: sema.MinLease, Renew: sema.NoRenewal})
+		s := e.sem(1, &sema.Options{Lease: engine.MinLease, Renew: sema.NoRenewal})
 		p := e.acquire(s, 1)
 		e.pass(p.Deadline)
 		if err, over := p.Err(), p.Context(e.ctx()).Err(); err == nil || over == nil {

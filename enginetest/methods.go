@@ -14,16 +14,6 @@ import (
 
 type valueKey struct{}
 
-// labelled acquires under a label.
-type labelled struct {
-	*semaphore
-	label string
-}
-
-func (l labelled) AcquireN(ctx context.Context, n int) (*permit, error) {
-	return l.semaphore.AcquireN(sema.WithLabel(ctx, l.label), n)
-}
-
 // expiring is a context whose deadline passes when done is closed.
 type expiring struct {
 	context.Context
@@ -44,7 +34,7 @@ func (x expiring) Err() error {
 var methodTests = []test{
 	{name: "a deadline is both ours and the context's", run: func(e *env) {
 		queued := make(chan struct{})
-		s := e.sem(1, &sema.Options{Observer: sema.Observer{Queued: func(sema.Queued) { close(queued) }}})
+		s := e.sem(1, &sema.Options{Observer: sema.Observer{Queued: func(sema.Event) { close(queued) }}})
 		p := e.acquire(s, 1)
 		ctx, failed := expiring{e.ctx(), make(chan struct{})}, make(chan error)
 		go func() {
@@ -94,9 +84,9 @@ var methodTests = []test{
 		s := e.sem(2, &sema.Options{Label: "program", Lease: long, Keep: long / 6})
 		var permits []*permit
 		for _, label := range []string{"job 1", "job 2"} {
-			permits = append(permits, e.permit(e.startAs(labelled{s, label}, 1)))
+			permits = append(permits, e.permit(e.start(s, 1, sema.Label(label))))
 		}
-		waits := e.startAs(labelled{s, "job 3"}, 1)
+		waits := e.start(s, 1, sema.Label("job 3"))
 		shown := func() (held, waiting []string) {
 			st := e.state(s)
 			for _, h := range st.Holders {
@@ -124,7 +114,7 @@ var methodTests = []test{
 		}
 		e.release(plain)
 		var refused *sema.ArgumentError
-		if _, err := s.TryAcquire(sema.WithLabel(e.ctx(), "a\nb")); !errors.As(err, &refused) {
+		if _, err := s.TryAcquire(e.ctx(), sema.Label("a\nb")); !errors.As(err, &refused) {
 			e.Errorf("a label of two lines: %v", err)
 		}
 	}},
@@ -186,19 +176,20 @@ var methodTests = []test{
 		e.is(err, sema.ErrLost)
 		e.is(err, boom)
 	}},
-	{name: "Drain takes what is free", run: func(e *env) {
+	{name: "a weight of all that is free is granted if nobody waits", run: func(e *env) {
 		s := e.sem(5, nil)
 		a := e.acquire(s, 2)
-		d, err := s.Drain(e.ctx())
+		st := e.state(s)
+		d, err := s.TryAcquire(e.ctx(), sema.Weight(st.Limit-st.Used))
 		e.ok(err)
 		if d.Weight() != 3 {
-			e.Fatalf("drained %d of 3", d.Weight())
+			e.Fatalf("took %d of 3", d.Weight())
 		}
-		_, err = s.Drain(e.ctx())
+		_, err = s.TryAcquire(e.ctx())
 		e.is(err, sema.ErrBusy)
 		e.release(d)
 		w := e.queue(s, 5)
-		_, err = s.Drain(e.ctx())
+		_, err = s.TryAcquire(e.ctx(), sema.Weight(3))
 		e.is(err, sema.ErrBusy)
 		e.release(a)
 		e.release(e.permit(w))
@@ -331,8 +322,8 @@ var methodTests = []test{
 		if st := e.state(s); st.Limit != 7 || st.Used != 0 {
 			e.Errorf("%+v", st)
 		}
-		if n, err := s.Available(e.ctx()); n != 7 || err != nil {
-			e.Error(n, err)
+		if st, err := s.State(e.ctx()); st.Limit-st.Used != 7 || err != nil {
+			e.Error(st, err)
 		}
 		names, err := e.client().List(e.ctx())
 		e.ok(err)
@@ -348,7 +339,7 @@ var methodTests = []test{
 	{name: "a pinned limit is marked, and can be unset", run: func(e *env) {
 		s := e.sem(1, nil)
 		o := e.operator()
-		for what, do := range map[string]func(context.Context) error{"unset": o.UnsetLimit, "pause": o.Pause, "unpause": o.Unpause, "remove": o.Remove} {
+		for what, do := range map[string]func(context.Context) error{"unset": func(ctx context.Context) error { return o.Unset(ctx) }, "pause": o.Pause, "unpause": o.Unpause, "remove": o.Remove} {
 			if err := do(e.ctx()); !errors.Is(err, sema.ErrNotFound) {
 				e.Errorf("%s without a semaphore: %v", what, err)
 			}
@@ -362,11 +353,11 @@ var methodTests = []test{
 		}
 		e.ok(o.Close())
 		e.is(o.Pause(e.ctx()), sema.ErrClosed)
-		e.ok(e.operator().SetLimit(e.ctx(), 2))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 2}))
 		if st := e.state(s); !st.Pinned || st.Limit != 2 {
 			e.Errorf("%+v", st)
 		}
-		e.ok(e.operator().UnsetLimit(e.ctx()))
+		e.ok(e.operator().Unset(e.ctx()))
 		if st := e.state(s); st.Pinned || st.Limit != 2 {
 			e.Errorf("unset: %+v", st)
 		}
@@ -398,12 +389,12 @@ var methodTests = []test{
 		e.is(p.Release(), sema.ErrHeldTooLong)
 	}},
 	{name: "a permit that is lost from sight is given back and reported", run: func(e *env) {
-		found := make(chan sema.Abandoned, 1)
-		s := e.sem(1, &sema.Options{Lease: steps, NoteStack: true, Observer: sema.Observer{
-			Abandoned: func(o sema.Abandoned) { found <- o },
+		found := make(chan sema.Event, 1)
+		s := e.sem(1, &sema.Options{Lease: steps, Observer: sema.Observer{
+			Abandoned: func(o sema.Event) { found <- o },
 		}})
 		lose := func() string {
-			p, err := s.Acquire(e.ctx())
+			p, err := s.Acquire(e.ctx(), sema.Label("here"))
 			e.ok(err)
 			return p.ID()
 		}
@@ -413,7 +404,7 @@ var methodTests = []test{
 			time.Sleep(steps / 100)
 			return len(found) == 1
 		})
-		if o := <-found; o.Permit != id || !strings.Contains(o.Stack, "enginetest.") {
+		if o := <-found; o.Permit != id || o.Label != "here" {
 			e.Errorf("%+v", o)
 		}
 		e.release(e.acquire(s, 1))
@@ -427,18 +418,18 @@ var methodTests = []test{
 	}},
 	{name: "the observer hears of everything", run: func(e *env) {
 		heard := make(chan string, 100)
-		note := func(what string, about sema.About) {
+		note := func(what string, about sema.Event) {
 			if about.Semaphore != e.name || about.Permit == "" || about.Weight != 1 {
 				e.Errorf("%s: %+v", what, about)
 			}
 			heard <- what
 		}
 		s := e.sem(1, &sema.Options{Lease: steps, Observer: sema.Observer{
-			Queued:   func(o sema.Queued) { note("queued", o.About) },
-			Acquired: func(o sema.Acquired) { note("acquired", o.About) },
-			Failed:   func(o sema.Failed) { note("failed", o.About) },
-			Released: func(o sema.Released) { note("released", o.About) },
-			Lost:     func(o sema.Lost) { note("lost", o.About) },
+			Queued:   func(o sema.Event) { note("queued", o) },
+			Acquired: func(o sema.Event) { note("acquired", o) },
+			Failed:   func(o sema.Event) { note("failed", o) },
+			Released: func(o sema.Event) { note("released", o) },
+			Lost:     func(o sema.Event) { note("lost", o) },
 		}})
 		p := e.acquire(s, 1)
 		_, err := s.TryAcquire(e.ctx())

@@ -46,9 +46,9 @@ var onceTests = []test{
 			undo    func() error
 			holds   func(sema.State) bool
 		}{
-			{engine.Request{Kind: engine.SetLimit, Limit: 3, Pin: true}, func() error { return operator.SetLimit(e.ctx(), 10) }, func(st sema.State) bool { return st.Limit == 10 }},
+			{engine.Request{Kind: engine.SetLimit, Limit: 3, Pin: true}, func() error { return operator.Set(e.ctx(), sema.Rule{Limit: 10}) }, func(st sema.State) bool { return st.Limit == 10 }},
 			{engine.Request{Kind: engine.Pause}, func() error { return operator.Unpause(e.ctx()) }, func(st sema.State) bool { return !st.Paused }},
-			{engine.Request{Kind: engine.UnsetLimit}, func() error { return operator.SetLimit(e.ctx(), 10) }, func(st sema.State) bool { return st.Pinned }},
+			{engine.Request{Kind: engine.UnsetLimit}, func() error { return operator.Set(e.ctx(), sema.Rule{Limit: 10}) }, func(st sema.State) bool { return st.Pinned }},
 		} {
 			call := engine.Call{Number: numbers.Add(1), Requests: []engine.Request{act.request}}
 			_, err := s.Step(e.ctx(), call)

@@ -79,7 +79,7 @@ var orderTests = []test{
 		s := e.sem(1, nil)
 		p := e.acquire(s, 1)
 		a, b, c := e.queue(s, 1), e.queue(s, 1), e.queue(s, 1)
-		e.ok(e.operator().SetLimit(e.ctx(), 3))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
 		first, second := e.permit(a), e.permit(b)
 		e.waits(c)
 		if first.Token() > second.Token() {

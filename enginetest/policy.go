@@ -8,24 +8,30 @@ import (
 	"sema"
 )
 
+// differs is what Observer.LimitDiffers was told.
+func differs(told sema.Event) *sema.LimitError {
+	d, _ := errors.AsType[*sema.LimitError](told.Err)
+	return d
+}
+
 var policyTests = []test{
 	{name: "the newest limit holds, and others go by it and report it", run: func(e *env) {
-		seen := make(chan sema.LimitDiffers, 10)
-		old := e.sem(2, &sema.Options{Observer: sema.Observer{LimitDiffers: func(ev sema.LimitDiffers) { seen <- ev }}})
+		seen := make(chan sema.Event, 10)
+		old := e.sem(2, &sema.Options{Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
 		e.release(e.acquire(old, 2))
 		deployed := e.sem(50, nil)
 		e.release(e.acquire(deployed, 50))
 		// Sidekiq #4857: limits flapped while two versions were deployed.
 		e.release(e.acquire(old, 3))
-		if n, err := old.Limit(e.ctx()); n != 50 || err != nil {
-			e.Fatal("the old version took it back:", n, err)
+		if st, err := old.State(e.ctx()); st.Limit != 50 || err != nil {
+			e.Fatal("the old version took it back:", st.Limit, err)
 		}
 		e.until(func() bool { return len(seen) > 0 }) // which may come late
-		if told := <-seen; told.Wanted != 2 || told.Stored != 50 || len(seen) != 0 {
+		if told := differs(<-seen); told.Wanted != 2 || told.Stored != 50 || len(seen) != 0 {
 			e.Fatalf("reported %+v, and %d more", told, len(seen))
 		}
 		e.release(e.acquire(e.sem(3, nil), 3)) // and less is as new as more
-		_, err := deployed.TryAcquireN(e.ctx(), 4)
+		_, err := deployed.TryAcquire(e.ctx(), sema.Weight(4))
 		var heavy *sema.WeightError
 		if !errors.As(err, &heavy) || heavy.Limit != 3 {
 			e.Fatal(err)
@@ -42,40 +48,40 @@ var policyTests = []test{
 	{name: "an operator's limit holds whoever is deployed, until it is unset", run: func(e *env) {
 		s := e.sem(2, nil)
 		e.release(e.acquire(s, 1))
-		e.ok(e.operator().SetLimit(e.ctx(), 4))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 4}))
 		deployed := e.sem(9, nil)
 		e.release(e.acquire(deployed, 4))
-		if n, err := s.Limit(e.ctx()); n != 4 || err != nil {
-			e.Fatal("the operator's was 4, and it is", n, err)
+		if st, err := s.State(e.ctx()); st.Limit != 4 || err != nil {
+			e.Fatal("the operator's was 4, and it is", st.Limit, err)
 		}
-		e.ok(e.operator().UnsetLimit(e.ctx()))
+		e.ok(e.operator().Unset(e.ctx()))
 		e.release(e.acquire(e.sem(9, nil), 9))
 	}},
 	{name: "adopt goes by the stored limit and reports it", run: func(e *env) {
 		first := e.sem(2, nil)
 		p := e.acquire(first, 1)
-		seen := make(chan sema.LimitDiffers, 10)
-		s := e.sem(5, &sema.Options{OnConflict: sema.Adopt, Observer: sema.Observer{LimitDiffers: func(ev sema.LimitDiffers) { seen <- ev }}})
+		seen := make(chan sema.Event, 10)
+		s := e.sem(5, &sema.Options{OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
 		a := e.acquire(s, 1)
 		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
 			e.Fatalf("its own limit held: %v", err)
 		}
 		e.until(func() bool { return len(seen) > 0 }) // which may come late
-		if told := <-seen; told.Wanted != 5 || told.Stored != 2 || len(seen) != 0 {
+		if told := differs(<-seen); told.Wanted != 5 || told.Stored != 2 || len(seen) != 0 {
 			e.Fatalf("reported %+v, and %d more", told, len(seen))
 		}
-		if n, err := s.Limit(e.ctx()); n != 2 || err != nil {
-			e.Fatal(n, err)
+		if st, err := s.State(e.ctx()); st.Limit != 2 || err != nil {
+			e.Fatal(st, err)
 		}
-		if n, err := s.Available(e.ctx()); n != 0 || err != nil {
-			e.Fatal(n, err)
+		if st, err := s.State(e.ctx()); st.Limit-st.Used != 0 || err != nil {
+			e.Fatal(st, err)
 		}
 		e.release(p)
 		e.release(a)
 	}},
 	{name: "refuse fails and changes nothing", run: func(e *env) {
 		p := e.acquire(e.sem(2, nil), 1)
-		strict := e.sem(3, &sema.Options{OnConflict: sema.Refuse})
+		strict := e.sem(3, &sema.Options{OnConflict: sema.LimitStrict})
 		_, err := strict.Acquire(e.ctx())
 		var differs *sema.LimitError
 		if !errors.As(err, &differs) || differs.Stored != 2 || differs.Wanted != 3 {
@@ -85,17 +91,17 @@ var policyTests = []test{
 			e.Fatalf("%+v", st)
 		}
 		e.release(p)
-		e.release(e.acquire(e.sem(2, &sema.Options{OnConflict: sema.Refuse}), 2))
+		e.release(e.acquire(e.sem(2, &sema.Options{OnConflict: sema.LimitStrict}), 2))
 	}},
 	{name: "a refused waiter is out of the way", run: func(e *env) {
 		o := sema.Options{Lease: long}
 		strict := o
-		strict.OnConflict = sema.Refuse
+		strict.OnConflict = sema.LimitStrict
 		s := e.sem(3, &o)
 		p := e.acquire(s, 1)
 		heavy := e.queue(e.sem(3, &strict), 3)
 		light := e.queue(s, 1)
-		e.ok(e.operator().SetLimit(e.ctx(), 4))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 4}))
 		e.release(p) // whichever comes first: all of it is served or told
 		if h := <-heavy.got; h != nil {
 			e.release(h)
@@ -112,7 +118,7 @@ var policyTests = []test{
 		e.release(a)
 		e.release(b)
 		e.release(c) // and it may stay there
-		e.ok(e.operator().SetLimit(e.ctx(), 2))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 2}))
 		e.until(func() bool { return e.state(others).Used == 0 }) // the keeper has heard of it
 		if p := e.acquire(keeper, 1); p.Slot() >= 2 {
 			e.Errorf("slot %d of a limit of 2", p.Slot())
@@ -121,14 +127,14 @@ var policyTests = []test{
 	{name: "a smaller limit revokes nobody and drains", run: func(e *env) {
 		s := e.sem(3, nil)
 		a, b, c := e.acquire(s, 1), e.acquire(s, 1), e.acquire(s, 1)
-		e.ok(e.operator().SetLimit(e.ctx(), 1))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1}))
 		w := e.queue(s, 1)
 		e.release(a)
 		e.release(b)
 		e.waits(w)
 		e.ok(c.Err())
-		if n, err := s.Available(e.ctx()); n != 0 || err != nil {
-			e.Fatal(n, err)
+		if st, err := s.State(e.ctx()); st.Limit-st.Used != 0 || err != nil {
+			e.Fatal(st, err)
 		}
 		e.release(c)
 		e.release(e.permit(w))
@@ -147,7 +153,7 @@ var policyTests = []test{
 	{name: "a weight above the stored limit fails and changes nothing", run: func(e *env) {
 		s := e.sem(2, nil)
 		e.release(e.acquire(s, 1))
-		_, err := e.sem(5, &sema.Options{OnConflict: sema.Adopt}).AcquireN(e.ctx(), 3)
+		_, err := e.sem(5, &sema.Options{OnConflict: sema.LimitStored}).Acquire(e.ctx(), sema.Weight(3))
 		var heavy *sema.WeightError
 		if !errors.As(err, &heavy) || heavy.Weight != 3 || heavy.Limit != 2 {
 			e.Fatal(err)
@@ -155,7 +161,7 @@ var policyTests = []test{
 		e.empty(s, 2)
 		// Nor does a first user that weighs too much make a semaphore.
 		e.name += " fresh"
-		if _, err := e.sem(2, nil).AcquireN(e.ctx(), 3); !errors.As(err, &heavy) || heavy.Limit != 2 {
+		if _, err := e.sem(2, nil).Acquire(e.ctx(), sema.Weight(3)); !errors.As(err, &heavy) || heavy.Limit != 2 {
 			e.Fatal(err)
 		}
 		names, err := e.client().List(e.ctx())
@@ -169,7 +175,7 @@ var policyTests = []test{
 		s := e.sem(3, o)
 		p := e.acquire(s, 1)
 		heavy, light := e.queue(e.sem(3, o), 3), e.queue(e.sem(3, o), 1)
-		e.ok(e.operator().SetLimit(e.ctx(), 2))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 2}))
 		if <-heavy.got != nil {
 			e.Fatal("granted")
 		}

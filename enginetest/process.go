@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
@@ -77,7 +78,7 @@ func work(ctx context.Context, engine sema.Engine, j job) error {
 	var mu sync.Mutex
 	joined := map[string]int64{}
 	sem, err := sema.New(engine, j.Name, j.Limit, &sema.Options{Lease: j.Lease, Keep: j.Keep, Slots: true, Observer: sema.Observer{
-		Queued: func(e sema.Queued) {
+		Queued: func(e sema.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			if joined[e.Permit] == 0 {
@@ -97,7 +98,7 @@ func work(ctx context.Context, engine sema.Engine, j job) error {
 				if long {
 					h.Weight = 1 // the others go on beside it
 				}
-				p, err := sem.AcquireN(ctx, h.Weight)
+				p, err := sem.Acquire(ctx, sema.Weight(h.Weight))
 				if err != nil {
 					continue // stopped, or a store in trouble; the history shows what was granted
 				}
@@ -267,7 +268,7 @@ func runProcesses(c *stall.Case, store Store, name string, faults int) {
 		c.Broken("%v", err)
 	}
 	expect.OK(c, err)
-	p, err := looker.AcquireN(expect.Within(c), limit) // when the leases of the dead are over
+	p, err := looker.Acquire(expect.Within(c), sema.Weight(limit)) // when the leases of the dead are over
 	expect.OK(c, err)
 	expect.OK(c, p.Release())
 	if st, err := looker.State(expect.Within(c)); err != nil || st.Used > 0 || len(st.Waiters) > 0 {
@@ -280,14 +281,14 @@ func runProcesses(c *stall.Case, store Store, name string, faults int) {
 func freeze(tb testing.TB, w *worker, operator *sema.Operator) {
 	for {
 		expect.OK(tb, w.Stop())
-		ctx, cancel := context.WithTimeout(context.Background(), sema.MinLease)
+		ctx, cancel := context.WithTimeout(context.Background(), engine.MinLease)
 		err := operator.Release(ctx, "p1.1-1-1") // a step that changes nothing
 		cancel()
 		if errors.Is(err, sema.ErrLost) { // there is no such permit
 			return
 		}
 		expect.OK(tb, w.Continue())
-		time.Sleep(sema.MinLease) // for the others to catch up
+		time.Sleep(engine.MinLease) // for the others to catch up
 	}
 }
 
@@ -319,7 +320,7 @@ func RunKeepers(t *testing.T, store Store) {
 				defer func() { _ = s.Close() }()
 				st, err := s.State(expect.Within(c)) // it may have given back what it kept before it was hit
 				expect.OK(c, err)
-				p, err := s.AcquireN(expect.Within(c), limit)
+				p, err := s.Acquire(expect.Within(c), sema.Weight(limit))
 				expect.OK(c, err)
 				got := time.Now()
 				expect.OK(c, p.Release())

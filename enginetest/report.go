@@ -61,7 +61,7 @@ var reportTests = []test{
 		}
 		auto := engine.Request{Kind: engine.SetLimit, Limit: 7, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
 		e.says(c, auto, engine.Gone) // it creates none
-		s := e.sem(2, &sema.Options{OnConflict: sema.Adopt})
+		s := e.sem(2, &sema.Options{OnConflict: sema.LimitStored})
 		p := e.acquire(s, 2)
 		w := e.queue(s, 1)
 		e.says(c, auto, engine.Done)
@@ -69,8 +69,8 @@ var reportTests = []test{
 		e.release(p)
 		limit := func(want int) {
 			e.Helper()
-			if n, err := s.Limit(e.ctx()); n != want || err != nil {
-				e.Fatal("want", want, "got", n, err)
+			if st, err := s.State(e.ctx()); st.Limit != want || err != nil {
+				e.Fatal("want", want, "got", st.Limit, err)
 			}
 		}
 		limit(7)
@@ -79,10 +79,10 @@ var reportTests = []test{
 		if got.Auto != *auto.Auto {
 			e.Errorf("%+v", got.Auto)
 		}
-		e.ok(e.operator().SetLimit(e.ctx(), 3))
+		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
 		e.says(c, auto, engine.Pinned)
 		limit(3)
-		e.ok(e.operator().UnsetLimit(e.ctx()))
+		e.ok(e.operator().Unset(e.ctx()))
 		e.says(c, auto, engine.Done)
 		limit(7)
 	}},

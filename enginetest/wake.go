@@ -123,7 +123,7 @@ var deadTests = []test{
 		p := e.acquire(s, 1)
 		dead := e.session()
 		r := request(dead, 1, short)
-		r.Wait, r.Ticket = true, sema.MinLease
+		r.Wait, r.Ticket = true, engine.MinLease
 		e.ask(dead, r, engine.Queued)
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
@@ -136,7 +136,7 @@ var deadTests = []test{
 		p := e.acquire(s, 1)
 		slow := e.session()
 		r := request(slow, 1, short)
-		r.Wait, r.Ticket, r.Waited = true, sema.MinLease, time.Second // longer than a step is on its way
+		r.Wait, r.Ticket, r.Waited = true, engine.MinLease, time.Second // longer than a step is on its way
 		came := time.Now().Add(-r.Waited)
 		e.ask(slow, r, engine.Queued)
 		w := e.queue(s, 1)

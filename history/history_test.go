@@ -58,7 +58,7 @@ func TestWhoWasThereWhen(t *testing.T) {
 		begin := time.Now()
 		at := func(d time.Duration) { time.Sleep(time.Until(begin.Add(d))) }
 		first, second, third := semaphore(t, e, "first"), semaphore(t, e, "second"), semaphore(t, e, "third")
-		p, err := first.AcquireN(t.Context(), 2)
+		p, err := first.Acquire(t.Context(), sema.Weight(2))
 		expect.OK(t, err)
 		at(time.Minute)
 		done := make(chan *sema.Permit)
@@ -70,7 +70,7 @@ func TestWhoWasThereWhen(t *testing.T) {
 		at(2 * time.Minute)
 		impatient, giveUp := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer giveUp()
-		go func() { _, _ = third.AcquireN(impatient, 2); done <- nil }()
+		go func() { _, _ = third.Acquire(impatient, sema.Weight(2)); done <- nil }()
 		at(4*time.Minute + 3*time.Second)
 		expect.OK(t, p.Release())
 		q := <-done
@@ -165,12 +165,12 @@ func TestWhoseItWas(t *testing.T) {
 	bubble(t, history.Options{}, func(t *testing.T, e engine.Engine, h *history.History) {
 		begin := time.Now()
 		s := semaphore(t, e, "job")
-		p, err := s.For("acme").AcquireN(t.Context(), 2)
+		p, err := s.Acquire(t.Context(), sema.For("acme"), sema.Weight(2))
 		expect.OK(t, err)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			p, err := s.For("beta").Acquire(context.Background())
+			p, err := s.Acquire(context.Background(), sema.For("beta"))
 			expect.OK(t, err)
 			expect.OK(t, p.Release())
 		}()

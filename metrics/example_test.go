@@ -22,7 +22,7 @@ func ExampleRecorder_Observer() {
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
 	sem, err := sema.New(e, "llm", 1, &sema.Options{Observer: recorder.Observer().And(sema.Observer{
-		Failed: func(f sema.Failed) { fmt.Println("own observer:", errors.Is(f.Err, sema.ErrBusy)) },
+		Failed: func(f sema.Event) { fmt.Println("own observer:", errors.Is(f.Err, sema.ErrBusy)) },
 	})})
 	if err != nil {
 		panic(err)
@@ -60,7 +60,7 @@ func ExampleNewWatch() {
 	defer func() { _ = sem.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	permit, err := sem.AcquireN(ctx, 2)
+	permit, err := sem.Acquire(ctx, sema.Weight(2))
 	if err != nil {
 		panic(err)
 	}

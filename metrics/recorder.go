@@ -79,11 +79,11 @@ func NewRecorder(options *Options) (*Recorder, error) {
 // that observes for itself as well joins its own with sema.Observer.And.
 func (r *Recorder) Observer() sema.Observer {
 	return sema.Observer{
-		Acquired:  func(e sema.Acquired) { r.acquired(e.Semaphore, acquired, e.Waited) },
-		Failed:    func(e sema.Failed) { r.acquired(e.Semaphore, ResultOf(e.Err), 0) },
-		Released:  func(e sema.Released) { r.ended(e.Semaphore, "", e.Held) },
-		Lost:      func(e sema.Lost) { r.ended(e.Semaphore, ReasonOf(e.Err), e.Held) },
-		Abandoned: func(e sema.Abandoned) { r.ended(e.Semaphore, Abandoned, e.Held) },
+		Acquired:  func(e sema.Event) { r.acquired(e.Semaphore, acquired, e.Waited) },
+		Failed:    func(e sema.Event) { r.acquired(e.Semaphore, ResultOf(e.Err), 0) },
+		Released:  func(e sema.Event) { r.ended(e.Semaphore, "", e.Held) },
+		Lost:      func(e sema.Event) { r.ended(e.Semaphore, ReasonOf(e.Err), e.Held) },
+		Abandoned: func(e sema.Event) { r.ended(e.Semaphore, Abandoned, e.Held) },
 	}
 }
 

@@ -97,12 +97,12 @@ func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 		told := map[string]int{}
 		tell := func(what string) { mu.Lock(); told[what]++; mu.Unlock() }
 		s := semaphore(t, e, "llm", 1, sema.Options{MaxHold: 20 * time.Second, Observer: r.Observer().And(sema.Observer{
-			Queued:    func(sema.Queued) { tell("queued") },
-			Acquired:  func(sema.Acquired) { tell("acquired") },
-			Failed:    func(sema.Failed) { tell("failed") },
-			Released:  func(sema.Released) { tell("released") },
-			Lost:      func(sema.Lost) { tell("lost") },
-			Abandoned: func(sema.Abandoned) { tell("abandoned") },
+			Queued:    func(sema.Event) { tell("queued") },
+			Acquired:  func(sema.Event) { tell("acquired") },
+			Failed:    func(sema.Event) { tell("failed") },
+			Released:  func(sema.Event) { tell("released") },
+			Lost:      func(sema.Event) { tell("lost") },
+			Abandoned: func(sema.Event) { tell("abandoned") },
 		})})
 		defer func() { _ = s.Close() }()
 
@@ -110,7 +110,7 @@ func TestRecorderCountsWhatCallersExperience(t *testing.T) {
 		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, sema.ErrBusy) {
 			t.Fatal(err)
 		}
-		if _, err := s.AcquireN(t.Context(), 2); err == nil {
+		if _, err := s.Acquire(t.Context(), sema.Weight(2)); err == nil {
 			t.Fatal("a weight above the limit was granted")
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -193,9 +193,9 @@ func TestNamesAreBounded(t *testing.T) {
 	r := recorder(t, &metrics.Options{Names: 2})
 	o := r.Observer()
 	for i := range 10_000 {
-		o.Acquired(sema.Acquired{About: sema.About{Semaphore: fmt.Sprint("tenant-", i)}})
+		o.Acquired(sema.Event{Semaphore: fmt.Sprint("tenant-", i)})
 	}
-	o.Acquired(sema.Acquired{About: sema.About{Semaphore: "tenant-1"}})
+	o.Acquired(sema.Event{Semaphore: "tenant-1"})
 	got := text(t, r)
 	wants(t, got, map[string]string{
 		`sema_acquires_total{sema_name="tenant-0",result="acquired"}`: "1",
@@ -214,14 +214,14 @@ func TestNamesAreGrouped(t *testing.T) {
 	}})
 	o := r.Observer()
 	for i := range 100 {
-		o.Failed(sema.Failed{About: sema.About{Semaphore: fmt.Sprint("llm/", i)}, Err: sema.ErrBusy})
+		o.Failed(sema.Event{Semaphore: fmt.Sprint("llm/", i), Err: sema.ErrBusy})
 	}
 	wants(t, text(t, r), map[string]string{"sema_acquires_total{sema_name=\"llm\uFFFD\",result=\"refused\"}": "100"})
 }
 
 func TestLabelsAreEscaped(t *testing.T) {
 	r := recorder(t, nil)
-	r.Observer().Acquired(sema.Acquired{About: sema.About{Semaphore: "a\"} 1\nb\\"}})
+	r.Observer().Acquired(sema.Event{Semaphore: "a\"} 1\nb\\"})
 	wants(t, text(t, r), map[string]string{`sema_acquires_total{sema_name="a\"} 1\nb\\",result="acquired"}`: "1"})
 }
 
@@ -256,7 +256,7 @@ func TestHandler(t *testing.T) {
 	if w := ask(http.MethodGet); w.Code != http.StatusOK || w.Body.Len() != 0 {
 		t.Errorf("nothing to tell: status %d, body %q", w.Code, w.Body)
 	}
-	r.Observer().Released(sema.Released{About: sema.About{Semaphore: "n"}, Held: time.Minute})
+	r.Observer().Released(sema.Event{Semaphore: "n", Held: time.Minute})
 	w := ask(http.MethodGet)
 	if got := w.Header().Get("Content-Type"); got != "text/plain; version=0.0.4; charset=utf-8" {
 		t.Errorf("content type %q", got)
@@ -274,9 +274,9 @@ func TestRecorderIsSafeForConcurrentUse(t *testing.T) {
 	for i := range 8 {
 		g.Go(func() {
 			for j := range 500 {
-				about := sema.About{Semaphore: fmt.Sprint(j % (i + 1))}
-				o.Acquired(sema.Acquired{About: about})
-				o.Lost(sema.Lost{About: about, Err: sema.ErrRevoked})
+				name := fmt.Sprint(j % (i + 1))
+				o.Acquired(sema.Event{Semaphore: name})
+				o.Lost(sema.Event{Semaphore: name, Err: sema.ErrRevoked})
 				if j%100 == 0 {
 					r.Families(t.Context())
 				}
@@ -303,12 +303,12 @@ func BenchmarkObserver(b *testing.B) {
 		b.Fatal(err)
 	}
 	o := r.Observer()
-	about := sema.About{Semaphore: "llm"}
+	name := "llm"
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			o.Acquired(sema.Acquired{About: about, Waited: time.Millisecond})
-			o.Released(sema.Released{About: about, Held: time.Second})
+			o.Acquired(sema.Event{Semaphore: name, Waited: time.Millisecond})
+			o.Released(sema.Event{Semaphore: name, Held: time.Second})
 		}
 	})
 }
@@ -349,7 +349,7 @@ func BenchmarkScrape(b *testing.B) {
 		}
 		o := r.Observer()
 		for i := range n {
-			o.Acquired(sema.Acquired{About: sema.About{Semaphore: fmt.Sprint("tenant-", i)}})
+			o.Acquired(sema.Event{Semaphore: fmt.Sprint("tenant-", i)})
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			var text strings.Builder

@@ -63,13 +63,13 @@ func TestWatchHasTheFiguresOfTheEngine(t *testing.T) {
 	watched(t, nil, func(t *testing.T, e *fragile, x *metrics.Watch) {
 		s := semaphore(t, e, "llm", 3, sema.Options{})
 		defer func() { _ = s.Close() }()
-		p, err := s.AcquireN(t.Context(), 2)
+		p, err := s.Acquire(t.Context(), sema.Weight(2))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
 			go func() {
-				if p, err := s.AcquireN(t.Context(), 2); err == nil {
+				if p, err := s.Acquire(t.Context(), sema.Weight(2)); err == nil {
 					_ = p.Release()
 				}
 			}()
@@ -118,7 +118,7 @@ func TestWatchNamesNoKey(t *testing.T) {
 		for i := range 5 {
 			for range 3 {
 				all.Go(func() {
-					p, err := watching.For(fmt.Sprintf("tenant-%d", i)).Acquire(ctx)
+					p, err := watching.Acquire(ctx, sema.For(fmt.Sprintf("tenant-%d", i)))
 					if err == nil {
 						<-ctx.Done()
 						_ = p.Release()
@@ -128,7 +128,7 @@ func TestWatchNamesNoKey(t *testing.T) {
 		}
 		synctest.Wait()
 		all.Go(func() {
-			p, err := s.For("tenant-late").Acquire(ctx)
+			p, err := s.Acquire(ctx, sema.For("tenant-late"))
 			if err == nil {
 				_ = p.Release()
 			}
@@ -233,7 +233,7 @@ func TestWatchShowsTheBusiest(t *testing.T) {
 				t.Errorf("%s is shown; want %s", got, name)
 			}
 		}
-		if err := operator(t, e, "idle").SetLimit(t.Context(), 5); err != nil {
+		if err := operator(t, e, "idle").Set(t.Context(), sema.Rule{Limit: 5}); err != nil {
 			t.Fatal(err)
 		}
 		want("idle")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/each"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/semahttp"
@@ -48,8 +49,8 @@ func ExampleTransport() {
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	fmt.Println(string(body), err)
-	free, err := sem.Available(context.Background())
-	fmt.Println(free, "free again,", err)
+	state, err := sem.State(context.Background())
+	fmt.Println(state.Limit-state.Used, "free again,", err)
 	// Output:
 	// hello <nil>
 	// 5 free again, <nil>
@@ -57,20 +58,15 @@ func ExampleTransport() {
 
 // Two requests at a time for each host, whatever the number of hosts.
 func ExampleByHost() {
-	engine, hosts := memengine.New(), map[string]*sema.Semaphore{}
-	acquire := func(ctx context.Context, host string) (*sema.Permit, error) {
-		if hosts[host] == nil { // with a lock around it in a program
-			sem, err := sema.New(engine, "host:"+host, 2, nil)
-			if err != nil {
-				return nil, err
-			}
-			hosts[host] = sem
-		}
-		return hosts[host].Acquire(ctx)
+	hosts, err := each.New(memengine.New(), "hosts", 2, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
+	defer func() { _ = hosts.Close() }()
 	site := httptest.NewServer(http.HandlerFunc(hello))
 	defer site.Close()
-	client := &http.Client{Transport: &semahttp.Transport{Limit: semahttp.ByHost(acquire)}}
+	client := &http.Client{Transport: &semahttp.Transport{Limit: semahttp.ByHost(hosts.Acquire)}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(site.URL)
 	if err != nil {
@@ -78,7 +74,7 @@ func ExampleByHost() {
 		return
 	}
 	fmt.Println(resp.Status, resp.Body.Close())
-	fmt.Println(hosts[semahttp.Host(resp.Request)].Name() == "host:"+resp.Request.URL.Host)
+	fmt.Println(semahttp.Host(resp.Request) == resp.Request.URL.Host)
 	// Output:
 	// 200 OK <nil>
 	// true
@@ -113,9 +109,9 @@ func ExampleByKey() {
 		Next: http.HandlerFunc(hello),
 		Limit: semahttp.ByKey(
 			func(r *http.Request) string { return r.Header.Get("Tenant") },
-			func(ctx context.Context, tenant string) (*sema.Permit, error) {
+			func(ctx context.Context, tenant string, options ...sema.AcquireOption) (*sema.Permit, error) {
 				if l, ok := tenants[tenant]; ok {
-					return l.Acquire(ctx)
+					return l.Acquire(ctx, options...)
 				}
 				return nil, errors.New("no such tenant")
 			}),
@@ -154,14 +150,14 @@ func pages(r *http.Request) int {
 
 // Each tenant has ten pages at once. A key that cannot be is answered 400.
 func ExampleByKeyN() {
-	tenants, err := sema.NewKeys(memengine.New(), "tenants", 10, nil)
+	tenants, err := each.New(memengine.New(), "tenants", 10, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer func() { _ = tenants.Close() }()
 	tenantOf := func(r *http.Request) string { return r.Header.Get("Tenant") }
-	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.ByKeyN(tenantOf, pages, tenants.AcquireN)}
+	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.ByKeyN(tenantOf, pages, tenants.Acquire)}
 	for _, tenant := range []string{"acme", "a\tb"} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?pages=10", nil)
 		r.Header.Set("Tenant", tenant)
@@ -266,7 +262,7 @@ func ExampleHandler() {
 }
 
 // broken is a limiter whose engine is away.
-var broken = semahttp.Limiter{Name: "api", Acquire: func(context.Context) (semahttp.Permit, error) {
+var broken = semahttp.Limiter{Name: "api", Acquire: func(context.Context, ...sema.AcquireOption) (semahttp.Permit, error) {
 	return nil, &engine.Error{Op: "acquire", Name: "api", Err: errors.New("connection refused")}
 }}
 

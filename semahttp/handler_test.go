@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/each"
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/internal/fixture/expect"
@@ -179,7 +180,7 @@ func TestThePositionInTheQueueOfAKey(t *testing.T) {
 		sem, err := sema.New(e, "x", 1, nil)
 		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
-		p, err := sem.For("acme").Acquire(t.Context())
+		p, err := sem.Acquire(t.Context(), sema.For("acme"))
 		expect.OK(t, err)
 		var all sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
@@ -187,7 +188,7 @@ func TestThePositionInTheQueueOfAKey(t *testing.T) {
 			other, err := sema.New(e, "x", 1, nil)
 			expect.OK(t, err)
 			defer func() { _ = other.Close() }()
-			all.Go(func() { _, _ = other.For(key).Acquire(ctx) })
+			all.Go(func() { _, _ = other.Acquire(ctx, sema.For(key)) })
 			synctest.Wait()
 			time.Sleep(time.Millisecond) // a place in the queue is counted in microseconds
 		}
@@ -233,7 +234,7 @@ func TestTheKeysShareALook(t *testing.T) {
 		sem, err := sema.New(e, "x", 1, nil)
 		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
-		p, err := sem.For("busy").Acquire(t.Context())
+		p, err := sem.Acquire(t.Context(), sema.For("busy"))
 		expect.OK(t, err)
 		h := &semahttp.Handler{
 			Limit: semahttp.PerKey(sem, func(r *http.Request) string { return r.Header.Get("Tenant") }), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
@@ -267,13 +268,13 @@ func TestErrorsOfALimiter(t *testing.T) {
 		{&engine.Error{Op: "acquire", Err: errors.New("broken")}, 503},
 		{fmt.Errorf("%w: %w", &engine.Error{Op: "acquire"}, context.DeadlineExceeded), 503},
 		{fmt.Errorf("%w: %w", sema.ErrBusy, context.DeadlineExceeded), 429},
-		{sema.ErrTooManyKeys, 429},
+		{each.ErrTooMany, 429},
 		{&sema.WeightError{Name: "x", Weight: 2, Limit: 1}, 413},
 		{&sema.ArgumentError{What: "key"}, 400},
 		{&sema.LimitError{Name: "x", Stored: 1, Wanted: 2}, 500},
 		{errors.New("something else"), 500},
 	} {
-		h := &semahttp.Handler{Status: 429, Next: http.NotFoundHandler(), Limit: limited("fake", func(context.Context) (*sema.Permit, error) { return nil, c.err })}
+		h := &semahttp.Handler{Status: 429, Next: http.NotFoundHandler(), Limit: limited("fake", func(context.Context, ...sema.AcquireOption) (*sema.Permit, error) { return nil, c.err })}
 		w := answer(h, t.Context())
 		if w.Code != c.status || (w.Header().Get("Retry-After") != "") != (c.status == 503 || c.status == 429) {
 			t.Errorf("%v: %d, %v; want %d", c.err, w.Code, w.Header(), c.status)

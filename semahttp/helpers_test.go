@@ -137,9 +137,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // limited has every request ask a function, under a name.
-func limited(name string, acquire func(context.Context) (*sema.Permit, error)) func(*http.Request) semahttp.Limiter {
-	l := semahttp.Limiter{Name: name, Acquire: func(ctx context.Context) (semahttp.Permit, error) {
-		if p, err := acquire(ctx); p != nil || err != nil {
+func limited(name string, acquire func(context.Context, ...sema.AcquireOption) (*sema.Permit, error)) func(*http.Request) semahttp.Limiter {
+	l := semahttp.Limiter{Name: name, Acquire: func(ctx context.Context, options ...sema.AcquireOption) (semahttp.Permit, error) {
+		if p, err := acquire(ctx, options...); p != nil || err != nil {
 			return p, err
 		}
 		return nil, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"sema"
@@ -17,10 +18,11 @@ type Limiter struct {
 	// share PlacesPerKey.
 	Name string
 
-	// Acquire waits for a permit, until ctx ends. On an error nothing is held. It
+	// Acquire waits for a permit, until ctx ends. On an error nothing is held. The options
+	// are for the Semaphore that it asks: how long the engine may say nothing. Acquire
 	// may be called in the background as well, with the values of a request's
 	// context, to learn whether an engine that was away is back. Required.
-	Acquire func(ctx context.Context) (Permit, error)
+	Acquire func(ctx context.Context, options ...sema.AcquireOption) (Permit, error)
 
 	// State says who waits, for Handler.Position. Default: the position is not
 	// told.
@@ -30,9 +32,11 @@ type Limiter struct {
 // asking is how a request asks the limiter, and whom it tells of the engine.
 func (l Limiter) asking(r *http.Request, o *Observer) gate.Asking {
 	return gate.Asking{
-		Name:    l.Name,
-		Acquire: func(ctx context.Context) (gate.Permit, error) { return l.Acquire(ctx) },
-		Failed:  func(f gate.Failed) { o.engineFailed(EngineFailed{r, l.Name, f.Err, f.Admitted, f.Local}) },
+		Name: l.Name,
+		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
+			return l.Acquire(ctx, options...)
+		},
+		Failed: func(f gate.Failed) { o.engineFailed(EngineFailed{r, l.Name, f.Err, f.Admitted, f.Local}) },
 	}
 }
 
@@ -63,8 +67,7 @@ func Of(s *sema.Semaphore) Limiter { return OfN(s, 1) }
 // OfN is a semaphore as a Limiter for a request of weight n. It panics if s is nil.
 func OfN(s *sema.Semaphore, n int) Limiter {
 	given(s != nil, "semaphore", aSemaphore)
-	acquire := func(ctx context.Context) (*sema.Permit, error) { return s.AcquireN(ctx, n) }
-	return Limiter{Name: s.Name(), Acquire: permits(acquire), State: s.State}
+	return Limiter{Name: s.Name(), Acquire: permits(s.Acquire, sema.Weight(n)), State: s.State}
 }
 
 // All limits all requests by the same semaphore. It panics if s is nil.
@@ -84,7 +87,7 @@ func AllN(s *sema.Semaphore, weight func(*http.Request) int) func(*http.Request)
 
 // PerKey has every request ask the same semaphore, shared among the requests' keys: a
 // tenant, a user, a model. With sema.Options.PerKey each key has a limit of its own as
-// well. Keys come from authentication: see sema.Semaphore.For. A key that cannot be one,
+// well. Keys come from authentication: see sema.For. A key that cannot be one,
 // such as an empty one, is the client's mistake: a Handler answers 400 Bad Request. It panics if
 // an argument is nil.
 func PerKey(s *sema.Semaphore, key func(*http.Request) string) func(*http.Request) Limiter {
@@ -99,33 +102,30 @@ func PerKeyN(s *sema.Semaphore, key func(*http.Request) string, weight func(*htt
 	given(weight != nil, "weight", aFunction)
 	var seen look
 	return func(r *http.Request) Limiter {
-		k, n := s.For(key(r)), weight(r)
-		acquire := func(ctx context.Context) (*sema.Permit, error) { return k.AcquireN(ctx, n) }
-		state := func(ctx context.Context) (sema.State, error) { return seen.of(ctx, s, k.Name()) }
-		return Limiter{Name: k.Name(), Acquire: permits(acquire), State: state}
+		k, n := key(r), weight(r)
+		state := func(ctx context.Context) (sema.State, error) { return seen.of(ctx, s, k) }
+		return Limiter{Name: k, Acquire: permits(s.Acquire, sema.For(k), sema.Weight(n)), State: state}
 	}
 }
 
 // ByHost has every request ask acquire for a permit under its [Host]. It may be
-// the method Acquire of a *sema.Keys. It panics if acquire is nil.
-func ByHost[P Permit](acquire func(ctx context.Context, host string) (P, error)) func(*http.Request) Limiter {
+// the method Acquire of an *each.Group. It panics if acquire is nil.
+func ByHost[P Permit](acquire func(ctx context.Context, host string, options ...sema.AcquireOption) (P, error)) func(*http.Request) Limiter {
 	return ByKey(Host, acquire)
 }
 
 // ByKey has every request ask acquire for a permit under the request's key: a
 // tenant, a model, a host. A request whose key is empty is not limited.
 //
-// Acquire may be the method Acquire of a *sema.Keys. A key that this refuses is
+// Acquire may be the method Acquire of an *each.Group. A key that this refuses is
 // the client's mistake: a Handler answers 400 Bad Request. ByKey panics if an argument is nil.
-func ByKey[P Permit](key func(*http.Request) string, acquire func(ctx context.Context, key string) (P, error)) func(*http.Request) Limiter {
-	given(acquire != nil, "acquire", aFunction)
-	one := func(*http.Request) int { return 1 }
-	return ByKeyN(key, one, func(ctx context.Context, key string, _ int) (P, error) { return acquire(ctx, key) })
+func ByKey[P Permit](key func(*http.Request) string, acquire func(ctx context.Context, key string, options ...sema.AcquireOption) (P, error)) func(*http.Request) Limiter {
+	return ByKeyN(key, func(*http.Request) int { return 1 }, acquire)
 }
 
-// ByKeyN is ByKey for requests of different weights, with acquire such as the method
-// AcquireN of a *sema.Keys. Weights are as for AllN. It panics if an argument is nil.
-func ByKeyN[P Permit](key func(*http.Request) string, weight func(*http.Request) int, acquire func(ctx context.Context, key string, n int) (P, error)) func(*http.Request) Limiter {
+// ByKeyN is ByKey for requests of different weights. Acquire gets the weight as an option. Weights
+// are as for AllN. It panics if an argument is nil.
+func ByKeyN[P Permit](key func(*http.Request) string, weight func(*http.Request) int, acquire func(ctx context.Context, key string, options ...sema.AcquireOption) (P, error)) func(*http.Request) Limiter {
 	given(key != nil, "key", aFunction)
 	given(weight != nil, "weight", aFunction)
 	given(acquire != nil, "acquire", aFunction)
@@ -134,16 +134,20 @@ func ByKeyN[P Permit](key func(*http.Request) string, weight func(*http.Request)
 		if k == "" {
 			return Limiter{}
 		}
-		n := weight(r)
-		return Limiter{Name: k, Acquire: permits(func(ctx context.Context) (P, error) { return acquire(ctx, k, n) })}
+		asks := func(ctx context.Context, options ...sema.AcquireOption) (P, error) {
+			return acquire(ctx, k, options...)
+		}
+		return Limiter{Name: k, Acquire: permits(asks, sema.Weight(weight(r)))}
 	}
 }
 
-// permits is acquire for all kinds of permits. A P that is nil is no Permit.
-func permits[P Permit](acquire func(context.Context) (P, error)) func(context.Context) (Permit, error) {
-	return func(ctx context.Context) (Permit, error) {
+// permits is acquire for all kinds of permits, with options before those of the call. A P that
+// is nil is no Permit.
+func permits[P Permit](acquire func(context.Context, ...sema.AcquireOption) (P, error), first ...sema.AcquireOption) func(context.Context, ...sema.AcquireOption) (Permit, error) {
+	first = slices.Clip(first) // calls at once must not share what append adds
+	return func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
 		var none P
-		p, err := acquire(ctx)
+		p, err := acquire(ctx, append(first, options...)...)
 		if err != nil || any(p) == any(none) {
 			return nil, err
 		}

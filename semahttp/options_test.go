@@ -96,10 +96,8 @@ func TestConstructorsWantTheirArguments(t *testing.T) {
 	defer func() { expect.OK(t, sem.Close()) }()
 	key := func(*http.Request) string { return "a" }
 	one := func(*http.Request) int { return 1 }
-	var acquire func(context.Context, string) (*sema.Permit, error)
-	var acquireN func(context.Context, string, int) (*sema.Permit, error)
-	some := func(context.Context, string) (*sema.Permit, error) { return nil, nil }
-	someN := func(context.Context, string, int) (*sema.Permit, error) { return nil, nil }
+	var acquire func(context.Context, string, ...sema.AcquireOption) (*sema.Permit, error)
+	some := func(context.Context, string, ...sema.AcquireOption) (*sema.Permit, error) { return nil, nil }
 	for _, c := range []struct {
 		what string
 		make func()
@@ -116,9 +114,9 @@ func TestConstructorsWantTheirArguments(t *testing.T) {
 		{"acquire", func() { semahttp.ByHost(acquire) }},
 		{"acquire", func() { semahttp.ByKey(key, acquire) }},
 		{"key", func() { semahttp.ByKey(nil, some) }},
-		{"acquire", func() { semahttp.ByKeyN(key, one, acquireN) }},
-		{"key", func() { semahttp.ByKeyN(nil, one, someN) }},
-		{"weight", func() { semahttp.ByKeyN(key, nil, someN) }},
+		{"acquire", func() { semahttp.ByKeyN(key, one, acquire) }},
+		{"key", func() { semahttp.ByKeyN(nil, one, some) }},
+		{"weight", func() { semahttp.ByKeyN(key, nil, some) }},
 	} {
 		func() {
 			defer func() {

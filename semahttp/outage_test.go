@@ -127,11 +127,11 @@ func TestManyLimitersGoThroughAnOutage(t *testing.T) {
 		var back atomic.Bool
 		sem, err := sema.New(memengine.New(), "x", 1000, nil)
 		expect.OK(t, err)
-		acquire := func(ctx context.Context, _ string) (*sema.Permit, error) {
+		acquire := func(ctx context.Context, _ string, options ...sema.AcquireOption) (*sema.Permit, error) {
 			if !back.Load() {
 				return nil, &engine.Error{Op: "acquire", Err: io.ErrUnexpectedEOF}
 			}
-			return sem.Acquire(ctx)
+			return sem.Acquire(ctx, options...)
 		}
 		admitted := 0
 		tr := &semahttp.Transport{Limit: semahttp.ByHost(acquire), Policy: semahttp.FailLocal, Places: 1,

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"sema"
 	"sema/internal/fixture/expect"
 	"sema/semahttp"
 )
@@ -26,7 +27,7 @@ func (m marked) Release() error                               { close(m.released
 func one() (limit func(*http.Request) semahttp.Limiter, bad func(t *testing.T) bool) {
 	m := marked{make(chan struct{}), make(chan struct{})}
 	limit = func(*http.Request) semahttp.Limiter {
-		return semahttp.Limiter{Name: "x", Acquire: func(context.Context) (semahttp.Permit, error) { return m, nil }}
+		return semahttp.Limiter{Name: "x", Acquire: func(context.Context, ...sema.AcquireOption) (semahttp.Permit, error) { return m, nil }}
 	}
 	return limit, func(t *testing.T) bool {
 		<-m.released

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/each"
 	"sema/engine/memengine"
 	"sema/engine/redisengine"
 	"sema/internal/fixture/expect"
@@ -39,9 +40,9 @@ func newAway(t *testing.T, limit int) *away {
 	return &away{Semaphore: sem, gone: &e.now}
 }
 
-func (l *away) Acquire(ctx context.Context) (*sema.Permit, error) {
+func (l *away) Acquire(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
 	l.asked.Add(1)
-	return l.Semaphore.Acquire(ctx)
+	return l.Semaphore.Acquire(ctx, options...)
 }
 
 // back has the engine come back, and waits until that is known.
@@ -202,7 +203,9 @@ func TestFailLocalCountsAllKeysTogether(t *testing.T) {
 			l, c := newAway(t, 100), &crowd{leave: make(chan struct{})}
 			c.rt = &semahttp.Transport{Base: c.base(), Policy: semahttp.FailLocal, Places: 5, PlacesPerKey: perKey,
 				Limit: semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") },
-					func(ctx context.Context, _ string) (*sema.Permit, error) { return l.Acquire(ctx) })}
+					func(ctx context.Context, _ string, options ...sema.AcquireOption) (*sema.Permit, error) {
+						return l.Acquire(ctx, options...)
+					})}
 			l.gone.Store(true)
 			want := []int64{5, 5, 5}
 			if perKey == 2 {
@@ -287,9 +290,9 @@ func TestAQueueThatDoesNotMoveEndsByPolicy(t *testing.T) {
 func TestManyTenantsGoThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &hanging{Engine: memengine.New()}
-		keys, err := sema.NewKeys(e, "tenants", 1, &sema.KeysOptions{Open: 100})
+		group, err := each.New(e, "tenants", 1, &each.Options{Open: 100})
 		expect.OK(t, err)
-		tr := &semahttp.Transport{Policy: semahttp.FailOpen, Limit: semahttp.ByHost(keys.Acquire),
+		tr := &semahttp.Transport{Policy: semahttp.FailOpen, Limit: semahttp.ByHost(group.Acquire),
 			Base: roundTripper(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: 204, Body: http.NoBody}, nil
 			})}
@@ -322,7 +325,7 @@ func TestManyTenantsGoThroughAnOutage(t *testing.T) {
 		}
 		e.now.Store(false)
 		time.Sleep(10 * time.Second)
-		expect.OK(t, keys.Close())
+		expect.OK(t, group.Close())
 	})
 }
 
@@ -369,14 +372,14 @@ func tenantsWhileRedisIsKilled(t *testing.T, tenants int) {
 	e, err := redisengine.New(rdb, nil)
 	expect.OK(t, err)
 	defer func() { _ = e.Close() }()
-	keys, err := sema.NewKeys(e, "tenants", 2, &sema.KeysOptions{Open: handles, Options: sema.Options{Lease: 2 * time.Second}})
+	group, err := each.New(e, "tenants", 2, &each.Options{Open: handles, Semaphore: sema.Options{Lease: 2 * time.Second}})
 	expect.OK(t, err)
-	defer func() { _ = keys.Close() }()
+	defer func() { _ = group.Close() }()
 	var asked atomic.Int64
 	tr := &semahttp.Transport{Policy: semahttp.FailOpen,
-		Limit: semahttp.ByHost(func(ctx context.Context, host string) (*sema.Permit, error) {
+		Limit: semahttp.ByHost(func(ctx context.Context, host string, options ...sema.AcquireOption) (*sema.Permit, error) {
 			asked.Add(1)
-			return keys.Acquire(ctx, host)
+			return group.Acquire(ctx, host, options...)
 		}),
 		Base: roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 204, Body: http.NoBody}, nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/each"
 	"sema/engine/memengine"
 	"sema/internal/fixture/expect"
 	"sema/semahttp"
@@ -44,14 +45,14 @@ func TestTheRouteIsSeenOutside(t *testing.T) {
 
 // Nothing that a client sends makes a 500.
 func TestAKeyOrWeightThatCannotBe(t *testing.T) {
-	keys, err := sema.NewKeys(memengine.New(), "tenants", 5, nil)
+	group, err := each.New(memengine.New(), "tenants", 5, nil)
 	expect.OK(t, err)
-	defer func() { expect.OK(t, keys.Close()) }()
+	defer func() { expect.OK(t, group.Close()) }()
 	tenant, weight := "", 1
 	tooMuch := sema.MaxLimit
 	tooMuch++ // on 32 bits below 0, which is as wrong
 	h := &semahttp.Handler{Next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
-		Limit: semahttp.ByKeyN(func(*http.Request) string { return tenant }, func(*http.Request) int { return weight }, keys.AcquireN)}
+		Limit: semahttp.ByKeyN(func(*http.Request) string { return tenant }, func(*http.Request) int { return weight }, group.Acquire)}
 	for _, c := range []struct {
 		tenant string
 		weight int
@@ -70,10 +71,10 @@ func TestAKeyOrWeightThatCannotBe(t *testing.T) {
 
 // A limit that a function says wrong is no mistake of the client's.
 func TestALimitThatCannotBeIsTheServersMistake(t *testing.T) {
-	keys, err := sema.NewKeys(memengine.New(), "tenants", 5, &sema.KeysOptions{LimitOf: func(string) int { return -1 }})
+	group, err := each.New(memengine.New(), "tenants", 5, &each.Options{LimitOf: func(string) int { return -1 }})
 	expect.OK(t, err)
-	defer func() { expect.OK(t, keys.Close()) }()
-	h := &semahttp.Handler{Next: http.NotFoundHandler(), Limit: semahttp.ByHost(keys.Acquire)}
+	defer func() { expect.OK(t, group.Close()) }()
+	h := &semahttp.Handler{Next: http.NotFoundHandler(), Limit: semahttp.ByHost(group.Acquire)}
 	if w := answer(h, t.Context()); w.Code != 500 {
 		t.Errorf("%d, want 500", w.Code)
 	}
@@ -170,7 +171,7 @@ func TestWhatIsolatesGoesOutside(t *testing.T) {
 	for _, outside := range []string{"tenant", "model"} {
 		synctest.Test(t, func(t *testing.T) {
 			e := memengine.New()
-			tenants, err := sema.NewKeys(e, "tenants", 2, nil)
+			tenants, err := each.New(e, "tenants", 2, nil)
 			expect.OK(t, err)
 			model, err := sema.New(e, "model", 4, nil)
 			expect.OK(t, err)

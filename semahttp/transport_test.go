@@ -234,8 +234,8 @@ func TestAWaitInVain(t *testing.T) {
 		}{
 			{"longer than Wait", expect.Within(t), semahttp.All(sem), []error{sema.ErrBusy, context.DeadlineExceeded}, true},
 			{"cancelled", cancelled, semahttp.All(sem), []error{sema.ErrBusy, context.Canceled}, false},
-			{"refused", expect.Within(t), limited("fake", func(context.Context) (*sema.Permit, error) { return nil, sema.ErrClosed }), []error{sema.ErrClosed}, false},
-			{"nothing given", expect.Within(t), limited("fake", func(context.Context) (*sema.Permit, error) { return nil, nil }), nil, false},
+			{"refused", expect.Within(t), limited("fake", func(context.Context, ...sema.AcquireOption) (*sema.Permit, error) { return nil, sema.ErrClosed }), []error{sema.ErrClosed}, false},
+			{"nothing given", expect.Within(t), limited("fake", func(context.Context, ...sema.AcquireOption) (*sema.Permit, error) { return nil, nil }), nil, false},
 			{"no Limit", expect.Within(t), nil, nil, false},
 		} {
 			tr := &semahttp.Transport{Base: never, Limit: c.limit, Wait: 10 * time.Millisecond}
@@ -281,7 +281,10 @@ func TestWhatTheTransportRepeatsIsOneRequest(t *testing.T) {
 		sem := newSem(t, 1)
 		acquired := atomic.Int64{}
 		tr := transport(t, sem)
-		tr.Limit = limited("fake", func(ctx context.Context) (*sema.Permit, error) { acquired.Add(1); return sem.Acquire(ctx) })
+		tr.Limit = limited("fake", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
+			acquired.Add(1)
+			return sem.Acquire(ctx, options...)
+		})
 		for range 2 {
 			r, err := http.NewRequestWithContext(expect.Within(t), http.MethodPost, u, strings.NewReader("hello"))
 			expect.OK(t, err)
@@ -413,7 +416,7 @@ func TestHost(t *testing.T) {
 
 func TestByHostAsksUnderTheHost(t *testing.T) {
 	var asked []string
-	acquire := func(_ context.Context, host string) (*sema.Permit, error) {
+	acquire := func(_ context.Context, host string, _ ...sema.AcquireOption) (*sema.Permit, error) {
 		asked = append(asked, host)
 		return nil, sema.ErrBusy
 	}

@@ -16,7 +16,7 @@ import (
 
 // forgets is a function that forgets to release.
 func forgets(t *testing.T, sem *sema.Semaphore) *sema.Permit {
-	p, err := sem.AcquireN(t.Context(), 2)
+	p, err := sem.Acquire(t.Context(), sema.Weight(2))
 	expect.OK(t, err)
 	t.Cleanup(func() { runtime.KeepAlive(p) })
 	return p

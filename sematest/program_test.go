@@ -167,11 +167,11 @@ func TestTheNextCallOnly(t *testing.T) {
 	if _, err := sem.State(t.Context()); err != nil {
 		t.Errorf("State again: %v", err)
 	}
-	if err := operator(t, store, "jobs").SetLimit(t.Context(), 5); !errors.As(err, &failure) || !failure.NotExecuted {
-		t.Errorf("SetLimit: %v", err)
+	if err := operator(t, store, "jobs").Set(t.Context(), sema.Rule{Limit: 5}); !errors.As(err, &failure) || !failure.NotExecuted {
+		t.Errorf("Set: %v", err)
 	}
-	if limit, err := sem.Limit(t.Context()); limit != 2 || err != nil {
-		t.Errorf("limit %d, %v", limit, err)
+	if st, err := sem.State(t.Context()); st.Limit != 2 || err != nil {
+		t.Errorf("limit %d, %v", st.Limit, err)
 	}
 	store.Inject(sematest.Fault{On: sematest.Release, Err: &engine.Error{Err: errors.New("lost")}, Executed: true})
 	if err := p.Release(); !errors.As(err, &failure) || failure.NotExecuted {
@@ -244,8 +244,8 @@ func TestGrantsAreHeldUntilTold(t *testing.T) {
 		for range 3 {
 			<-got
 		}
-		if limit, err := sem.Limit(t.Context()); limit != 2 || err != nil {
-			t.Errorf("limit %d, %v; want the program's", limit, err)
+		if st, err := sem.State(t.Context()); st.Limit != 2 || err != nil {
+			t.Errorf("limit %d, %v; want the program's", st.Limit, err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -124,35 +125,50 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) erro
 		return err
 	}
 	a := access.Record{What: "limit", Limit: limit}
-	if q.PerKey == nil {
-		return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.SetLimit(ctx, limit) })
+	rule := sema.Rule{Limit: limit}
+	if q.PerKey != nil {
+		perKey := int(*q.PerKey)
+		if err := engine.ValidateRange("", "per_key", perKey, 0, sema.MaxLimit); err != nil {
+			return err
+		}
+		a.PerKey = &perKey
+		rule.PerKey = cmp.Or(perKey, sema.MaxLimit)
 	}
-	perKey := int(*q.PerKey)
-	if err := engine.ValidateRange("", "per_key", perKey, 0, sema.MaxLimit); err != nil {
-		return err
-	}
-	a.PerKey = &perKey
-	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.SetLimits(ctx, limit, perKey) })
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule) })
 }
 
 // setKey sets the rule of a key.
 func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *Who) error {
 	q := struct {
-		Cap   whole `json:"cap"`
-		Share whole `json:"share"`
+		Cap   *whole `json:"cap"`
+		Share *whole `json:"share"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
 	}
-	rule := sema.KeyRule{Cap: int(q.Cap), Share: int(q.Share)}
-	a := access.Record{What: "set-key", Key: r.PathValue("key"), Cap: rule.Cap, Share: rule.Share}
-	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.SetKey(ctx, a.Key, rule) })
+	if q.Cap == nil && q.Share == nil {
+		return &engine.ArgumentError{What: "rule", Value: "{}", Want: "a cap, a share or both"}
+	}
+	rule, err := sema.Rule{}, error(nil)
+	if q.Cap != nil {
+		rule.Limit = int(*q.Cap)
+		err = engine.ValidateRange("", "cap", rule.Limit, 1, sema.MaxLimit)
+	}
+	if q.Share != nil {
+		rule.Share = int(*q.Share)
+		err = cmp.Or(err, engine.ValidateRange("", "share", rule.Share, 1, engine.MaxShare))
+	}
+	if err != nil {
+		return err
+	}
+	a := access.Record{What: "set-key", Key: r.PathValue("key"), Cap: rule.Limit, Share: rule.Share}
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule, a.Key) })
 }
 
 // unsetKey ends the rule of a key.
 func (s *Server) unsetKey(w http.ResponseWriter, r *http.Request, who *Who) error {
 	a := access.Record{What: "unset-key", Key: r.PathValue("key")}
-	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.UnsetKey(ctx, a.Key) })
+	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx, a.Key) })
 }
 
 // operation makes the handler of an operation on a semaphore.

@@ -61,6 +61,7 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 const (
 	defaultLease = 30 * time.Second
 	maxWait      = time.Hour
+	maxHeadStart = 24 * time.Hour
 )
 
 // check refuses values out of range, and returns the limit and the lease.
@@ -76,12 +77,12 @@ func (q *acquireRequest) check() (limit int, lease time.Duration, err error) {
 		return 0, 0, &engine.ArgumentError{What: "weight", Value: q.Weight, Want: "1 … 2147483647"}
 	case q.Wait < 0 || float64(q.Wait) > maxWait.Seconds():
 		return 0, 0, &engine.ArgumentError{What: "wait_seconds", Value: float64(q.Wait), Want: "0 … 3600"}
-	case q.HeadStart < 0 || float64(q.HeadStart) > sema.MaxHeadStart.Seconds():
+	case q.HeadStart < 0 || float64(q.HeadStart) > maxHeadStart.Seconds():
 		return 0, 0, &engine.ArgumentError{What: "head_start_seconds", Value: float64(q.HeadStart), Want: "0 … 86400"}
 	}
 	return limit, lease, cmp.Or(
-		engine.ValidateRange("", "per_key", int(q.PerKey), 0, sema.MaxLimit), engine.ValidateText("key", q.Key, sema.MaxKey),
-		engine.ValidateText("label", q.Label, sema.MaxLabel))
+		engine.ValidateRange("", "per_key", int(q.PerKey), 0, sema.MaxLimit), engine.ValidateText("key", q.Key, engine.MaxKey),
+		engine.ValidateText("label", q.Label, engine.MaxLabel))
 }
 
 // leaseOf is the lease_seconds of a body, or usual if it has none.
@@ -89,7 +90,7 @@ func leaseOf(s *seconds, usual time.Duration) (time.Duration, error) {
 	if s == nil {
 		return usual, nil
 	}
-	if float64(*s) < sema.MinLease.Seconds() || float64(*s) > sema.MaxLease.Seconds() {
+	if float64(*s) < engine.MinLease.Seconds() || float64(*s) > engine.MaxLease.Seconds() {
 		return 0, &engine.ArgumentError{What: "lease_seconds", Value: float64(*s), Want: "0.1 … 31622400"}
 	}
 	return s.duration(), nil

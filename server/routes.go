@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/rand"
 	_ "embed"
 	"io"
@@ -37,7 +38,7 @@ var routes = []route{
 	{"GET", "/v1/semaphores/{name}", access.Read, (*Server).show},
 	{"DELETE", "/v1/semaphores/{name}", access.Admin, operation("remove", (*sema.Operator).Remove)},
 	{"PUT", "/v1/semaphores/{name}/limit", access.Admin, (*Server).setLimit},
-	{"DELETE", "/v1/semaphores/{name}/limit", access.Admin, operation("unset-limit", (*sema.Operator).UnsetLimit)},
+	{"DELETE", "/v1/semaphores/{name}/limit", access.Admin, operation("unset-limit", func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx) })},
 	{"PUT", "/v1/semaphores/{name}/keys/{key}", access.Admin, (*Server).setKey},
 	{"DELETE", "/v1/semaphores/{name}/keys/{key}", access.Admin, (*Server).unsetKey},
 	{"POST", "/v1/semaphores/{name}/pause", access.Admin, operation("pause", (*sema.Operator).Pause)},

@@ -56,12 +56,12 @@ func BenchmarkLook(b *testing.B) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			queued := make(chan struct{}, 1000)
-			s, err := sema.New(e, "x", max(1, n), &sema.Options{Observer: sema.Observer{Queued: func(sema.Queued) { queued <- struct{}{} }}})
+			s, err := sema.New(e, "x", max(1, n), &sema.Options{Observer: sema.Observer{Queued: func(sema.Event) { queued <- struct{}{} }}})
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer func() { _ = s.Close() }()
-			expect.OK(b, operator(b, e, "x").SetLimit(ctx, max(1, n)))
+			expect.OK(b, operator(b, e, "x").Set(ctx, sema.Rule{Limit: max(1, n)}))
 			for range n {
 				if _, err := s.Acquire(ctx); err != nil {
 					b.Fatal(err)

@@ -150,7 +150,7 @@ func TestALifeIsHeard(t *testing.T) {
 		for _, of := range []watch.Filter{{Name: "x"}, {Prefixes: []string{"nobody", "x"}}, {}} {
 			h := listen(t, w, of)
 			s := semaphore(t, e, "x", 2, &sema.Options{Label: "job"})
-			p := ignore(s.AcquireN(t.Context(), 2))
+			p := ignore(s.Acquire(t.Context(), sema.Weight(2)))
 			if got := h.want("limit"); got.Limit != 2 || got.Pinned || got.Semaphore != "x" {
 				t.Errorf("%+v", got)
 			}
@@ -170,7 +170,7 @@ func TestALifeIsHeard(t *testing.T) {
 			o := operator(t, e, "x")
 			expect.OK(t, o.Pause(t.Context()))
 			h.want("paused")
-			expect.OK(t, o.SetLimit(t.Context(), 1))
+			expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 1}))
 			if got := h.want("limit"); got.Limit != 1 || !got.Pinned {
 				t.Errorf("%+v", got)
 			}
@@ -191,7 +191,7 @@ func TestALifeIsHeard(t *testing.T) {
 			if got := h.want("released"); got.Permit != second.ID() {
 				t.Errorf("%+v", got)
 			}
-			expect.OK(t, o.UnsetLimit(t.Context()))
+			expect.OK(t, o.Unset(t.Context()))
 			if got := h.want("limit"); got.Pinned {
 				t.Errorf("%+v", got)
 			}
@@ -208,13 +208,13 @@ func TestKeysAreTold(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		h := listen(t, w, watch.Filter{Name: "x"})
 		s := semaphore(t, e, "x", 3, &sema.Options{PerKey: 2})
-		p := ignore(s.For("acme").AcquireN(t.Context(), 2))
+		p := ignore(s.Acquire(t.Context(), sema.For("acme"), sema.Weight(2)))
 		if got := h.want("limit", "granted"); got.Key != "acme" {
 			t.Errorf("%+v", got)
 		}
 		done := make(chan *sema.Permit, 3)
 		wait := func(key string, n int) {
-			go func() { done <- ignore(s.For(key).AcquireN(context.Background(), n)) }()
+			go func() { done <- ignore(s.Acquire(context.Background(), sema.For(key), sema.Weight(n))) }()
 			if got := h.want("queued"); got.Key != key {
 				t.Errorf("%+v", got)
 			}
@@ -277,14 +277,14 @@ func TestARevokedHolderThatDoesNotListen(t *testing.T) {
 func TestAStreamSaysThatTheEngineIsAway(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		o := operator(t, e, "x")
-		expect.OK(t, o.SetLimit(t.Context(), 1))
+		expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 1}))
 		one, all := listen(t, w, watch.Filter{Name: "x"}), listen(t, w, watch.Filter{})
 		e.broken.Store(true)
 		if got := one.want("unreachable"); !errors.Is(got.Err, errBroken) {
 			t.Errorf("%+v", got)
 		}
 		all.want("unreachable", "unreachable") // from the semaphore and from the list
-		expect.OK(t, o.SetLimit(t.Context(), 2))
+		expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 2}))
 		e.broken.Store(false)
 		one.want("reachable", "limit")
 		var kinds []watch.Kind
@@ -322,7 +322,7 @@ func TestASlowListenerIsToldHowMuchItMissed(t *testing.T) {
 // A hundred listeners cost as many looks as one.
 func TestListenersShareLooks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
-		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 1))
+		expect.OK(t, operator(t, e, "x").Set(t.Context(), sema.Rule{Limit: 1}))
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 100 {
 			go func() {
@@ -357,12 +357,12 @@ func TestSummaries(t *testing.T) {
 		for i := range 25 {
 			name := fmt.Sprintf("job-%02d", i)
 			s, o := semaphore(t, e, name, 30, nil), operator(t, e, name)
-			expect.OK(t, o.SetLimit(t.Context(), 30))
+			expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 30}))
 			if i > 0 {
-				ignore(s.AcquireN(t.Context(), i))
+				ignore(s.Acquire(t.Context(), sema.Weight(i)))
 			}
 			if i == 7 {
-				ignore(s.AcquireN(t.Context(), 23))
+				ignore(s.Acquire(t.Context(), sema.Weight(23)))
 				expect.OK(t, o.Pause(t.Context()))
 				for range 3 {
 					go func() { _, _ = s.Acquire(context.Background()) }()
@@ -370,7 +370,7 @@ func TestSummaries(t *testing.T) {
 			}
 			if i == 9 {
 				time.Sleep(time.Second)
-				go func() { _, _ = s.AcquireN(context.Background(), 30) }()
+				go func() { _, _ = s.Acquire(context.Background(), sema.Weight(30)) }()
 				time.Sleep(time.Second)
 			}
 		}
@@ -498,7 +498,7 @@ func (f *follower) list() []watch.Look {
 func TestFollowersAreToldOfAllLooks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		sem := semaphore(t, e, "x", 3, &sema.Options{Label: "job"})
-		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 3))
+		expect.OK(t, operator(t, e, "x").Set(t.Context(), sema.Rule{Limit: 3}))
 		f := &follower{}
 		ctx, stop := context.WithCancel(t.Context())
 		w.Follow(ctx, false, f.add)
@@ -507,7 +507,7 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 			t.Errorf("%d looks without a call that needs them", n)
 		}
 		ignore(w.State(t.Context(), "x"))
-		p := ignore(sem.AcquireN(t.Context(), 2))
+		p := ignore(sem.Acquire(t.Context(), sema.Weight(2)))
 		time.Sleep(10 * time.Second)
 		ignore(w.State(t.Context(), "x"))
 		looks := f.list()
@@ -556,7 +556,7 @@ func TestAWaitIsAsLongAsItWas(t *testing.T) {
 func TestAPageThatDoesNotWait(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		for i := range 3000 {
-			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).SetLimit(t.Context(), i+1))
+			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).Set(t.Context(), sema.Rule{Limit: i + 1}))
 		}
 		query := watch.Query{
 			N: 50, Soon: true, Rounds: true, Rank: func(s watch.Summary) float64 { return float64(s.Limit) },
@@ -587,7 +587,7 @@ func TestAPageThatDoesNotWait(t *testing.T) {
 func TestAPageStaysAsItIsDuringTheFirstRound(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		for i := range 3000 {
-			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).SetLimit(t.Context(), 1))
+			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).Set(t.Context(), sema.Rule{Limit: 1}))
 		}
 		for range 4 {
 			page, _, err := w.Summaries(t.Context(), watch.Query{Skip: 2000, N: 50, Soon: true, Order: watch.ByUse})
@@ -641,8 +641,8 @@ func TestState(t *testing.T) {
 func TestASemaphoreThatCannotBeRead(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		e.hidden = []string{"", "bad\x00name"} // from other programs' keys in the store
-		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 3))
-		expect.OK(t, operator(t, e, "y").SetLimit(t.Context(), 3))
+		expect.OK(t, operator(t, e, "x").Set(t.Context(), sema.Rule{Limit: 3}))
+		expect.OK(t, operator(t, e, "y").Set(t.Context(), sema.Rule{Limit: 3}))
 		failing := &oneFails{counting: e, name: "x"}
 		w2, err := watch.New(failing, nil)
 		expect.OK(t, err)
@@ -674,7 +674,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		e := &counting{Engine: memengine.New(), takes: time.Hour}
 		w, err := watch.New(e, &watch.Options{Timeout: 2 * time.Hour})
 		expect.OK(t, err)
-		expect.OK(t, operator(t, e, "x").SetLimit(t.Context(), 1))
+		expect.OK(t, operator(t, e, "x").Set(t.Context(), sema.Rule{Limit: 1}))
 		ended := make(chan error, 4)
 		go func() { _, err := w.State(context.Background(), "x"); ended <- err }()
 		go func() { _, _, err := w.Summaries(context.Background(), watch.Query{}); ended <- err }()

@@ -2,6 +2,7 @@ package semaasynq_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hibiken/asynq"
@@ -15,9 +16,15 @@ import (
 // Twenty tasks at once on all servers together, five of each type, and of reports
 // two. Reports have a queue of their own, which is left alone while reports wait.
 func ExampleNew() {
-	sem, err := sema.New(memengine.New(), "tasks", 20, &sema.Options{PerKey: 5})
+	engine, ctx := memengine.New(), context.Background()
+	sem, err := sema.New(engine, "tasks", 20, &sema.Options{PerKey: 5})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	operator, err := sema.Operate(engine, "tasks")
 	if err == nil {
-		err = sem.For("report").Set(context.Background(), sema.KeyRule{Cap: 2})
+		err = errors.Join(operator.Set(ctx, sema.Rule{Limit: 20, PerKey: 5}), operator.Set(ctx, sema.Rule{Limit: 2}, "report"), operator.Close())
 	}
 	if err != nil {
 		fmt.Println(err)

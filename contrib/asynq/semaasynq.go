@@ -17,10 +17,9 @@
 // A queue whose tasks are all of one type can be left alone while tasks of that
 // type wait (Limit.Queues): then the check comes before a task is taken.
 //
-// What can never have a permit is a failed try: a key that is none (see
-// sema.Keys.Name), a weight that is none or above the limit, a limit that
-// sema.Options say to refuse. So is a task that was held longer than
-// sema.Options.MaxHold.
+// A task that can never have a permit fails its try: its key is not valid (see sema.For and
+// each.Group), its weight is below 1 or above the limit, or the limit is one that sema.Options say
+// to refuse. So does a task that was held longer than sema.Options.MaxHold.
 package semaasynq
 
 import (
@@ -32,18 +31,19 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/each"
 	"sema/internal/jobs"
 )
 
 // Limit says which tasks share which semaphore. The zero value of each field is
-// its default; one of Semaphore and Keys has to be there.
+// its default; one of Semaphore and Group has to be there.
 type Limit struct {
 	// Semaphore limits all tasks together, and shares them among their keys. With
 	// sema.Options.PerKey it limits those of each key as well.
 	Semaphore *sema.Semaphore
 
-	// Keys limits the tasks of each key alone.
-	Keys *sema.Keys
+	// Group limits the tasks of each key by themselves. The key is the name in the Group.
+	Group *each.Group
 
 	// Key is a task's key: its tenant, its queue (asynq.GetQueueName). Default: its
 	// type.
@@ -77,7 +77,7 @@ type Limiter struct {
 // contradicts itself. The semaphores stay the caller's, to be closed after the
 // server has shut down.
 func New(limit Limit) (*Limiter, error) {
-	j, err := jobs.New("semaasynq", jobs.Limit{Semaphore: limit.Semaphore, Keys: limit.Keys, Wait: limit.Wait, Back: limit.Back})
+	j, err := jobs.New("semaasynq", jobs.Limit{Semaphore: limit.Semaphore, Group: limit.Group, Wait: limit.Wait, Back: limit.Back})
 	if err != nil {
 		return nil, err
 	}

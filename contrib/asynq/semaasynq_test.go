@@ -15,6 +15,7 @@ import (
 
 	"sema"
 	"sema/contrib/asynq"
+	"sema/each"
 	"sema/engine/memengine"
 	"sema/internal/fixture/atonce"
 	"sema/internal/fixture/child"
@@ -98,13 +99,13 @@ func TestProcesses(t *testing.T) {
 }
 
 // held is a key of which somebody else has the only permit.
-func held(t *testing.T, server *redistest.Server, key string) (keys *sema.Keys, release func()) {
+func held(t *testing.T, server *redistest.Server, key string) (group *each.Group, release func()) {
 	t.Helper()
-	make := func(label string) *sema.Keys {
-		keys, err := sema.NewKeys(client(t, server, label), "tasks", 1, &sema.KeysOptions{Options: sema.Options{Label: label}})
+	make := func(label string) *each.Group {
+		group, err := each.New(client(t, server, label), "tasks", 1, &each.Options{Semaphore: sema.Options{Label: label}})
 		expect.OK(t, err)
-		t.Cleanup(func() { expect.OK(t, keys.Close()) })
-		return keys
+		t.Cleanup(func() { expect.OK(t, group.Close()) })
+		return group
 	}
 	permit, err := make("other").Acquire(expect.Within(t), key)
 	expect.OK(t, err)
@@ -116,10 +117,10 @@ func held(t *testing.T, server *redistest.Server, key string) (keys *sema.Keys, 
 func TestOneTypeDoesNotHoldUpAnother(t *testing.T) {
 	server := redistest.Start(t)
 	q := newQueue(t, server)
-	keys, release := held(t, server, "a")
+	group, release := held(t, server, "a")
 	q.add(t, "a", 50, asynq.MaxRetry(1))
 	q.add(t, "b", 10, asynq.MaxRetry(1))
-	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Wait: 20 * time.Millisecond, Back: 20 * time.Millisecond})
+	limiter, err := semaasynq.New(semaasynq.Limit{Group: group, Wait: 20 * time.Millisecond, Back: 20 * time.Millisecond})
 	expect.OK(t, err)
 	var b atomic.Int64
 	start(t, server, limiter, quick(2), func(_ context.Context, task *asynq.Task) error {
@@ -137,10 +138,10 @@ func TestOneTypeDoesNotHoldUpAnother(t *testing.T) {
 func TestQueueIsLeftAlone(t *testing.T) {
 	server := redistest.Start(t)
 	q := newQueue(t, server)
-	keys, release := held(t, server, "a")
+	group, release := held(t, server, "a")
 	const a = 300
 	q.add(t, "a", a, asynq.Queue("as"))
-	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Wait: 100 * time.Millisecond, Queues: map[string]string{"as": "a"}})
+	limiter, err := semaasynq.New(semaasynq.Limit{Group: group, Wait: 100 * time.Millisecond, Queues: map[string]string{"as": "a"}})
 	expect.OK(t, err)
 	config := quick(2)
 	config.Queues = map[string]int{"as": 1, "bs": 1}
@@ -168,10 +169,10 @@ func TestQueueIsLeftAlone(t *testing.T) {
 func TestLastTryIsNotLost(t *testing.T) {
 	server := redistest.Start(t)
 	q := newQueue(t, server)
-	keys, release := held(t, server, "a")
+	group, release := held(t, server, "a")
 	q.add(t, "a", 1, asynq.MaxRetry(0))
 	q.add(t, "a", 10, asynq.MaxRetry(1))
-	limiter, err := semaasynq.New(semaasynq.Limit{Keys: keys, Wait: 10 * time.Millisecond, Back: 10 * time.Millisecond})
+	limiter, err := semaasynq.New(semaasynq.Limit{Group: group, Wait: 10 * time.Millisecond, Back: 10 * time.Millisecond})
 	expect.OK(t, err)
 	start(t, server, limiter, quick(2), func(context.Context, *asynq.Task) error { return nil })
 	expect.Until(t, "a task has waited in vain", func() bool { return q.info(t, "default").Retry > 0 })
@@ -276,11 +277,11 @@ func TestKeyAndWeight(t *testing.T) {
 	server := redistest.Start(t)
 	q := newQueue(t, server)
 	e := sematest.New(t)
-	keys, err := sema.NewKeys(e, "queues", 5, nil)
+	group, err := each.New(e, "queues", 5, nil)
 	expect.OK(t, err)
-	t.Cleanup(func() { expect.OK(t, keys.Close()) })
+	t.Cleanup(func() { expect.OK(t, group.Close()) })
 	limiter, err := semaasynq.New(semaasynq.Limit{
-		Keys:   keys,
+		Group:  group,
 		Key:    func(ctx context.Context, _ *asynq.Task) string { name, _ := asynq.GetQueueName(ctx); return name },
 		Weight: func(_ context.Context, task *asynq.Task) int { return len(task.Payload()) },
 	})

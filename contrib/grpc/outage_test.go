@@ -161,9 +161,9 @@ func TestRedisIsKilled(t *testing.T) {
 				var asked, failures atomic.Int64
 				c := c
 				c.limit.AnswerWithin = 3 * time.Second // a machine that stands still is no outage
-				c.limit.Acquire = func(ctx context.Context, _ string, n int) (semagrpc.Permit, error) {
+				c.limit.Acquire = func(ctx context.Context, _ string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
 					asked.Add(1)
-					return sem.AcquireN(ctx, n)
+					return sem.Acquire(ctx, options...)
 				}
 				c.limit.Observer.EngineFailed = func(semagrpc.EngineFailed) { failures.Add(1) }
 				l, err := semagrpc.New(c.limit)

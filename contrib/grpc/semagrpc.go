@@ -13,7 +13,7 @@
 //	                    that is refused at once has a google.rpc.RetryInfo, which says when
 //	Unavailable         the engine cannot be reached (see Limit.Policy), or was closed
 //	Aborted             the permit was lost in the midst of the call, which was cancelled
-//	InvalidArgument     the call's key is none (see sema.Keys.Name), or its weight is
+//	InvalidArgument     the call's key is none (see sema.For, each.Group), or its weight is
 //	                    none or above the limit
 //	FailedPrecondition  the engine has another limit, and sema.Options say to refuse that
 //	DeadlineExceeded, Canceled
@@ -35,6 +35,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"sema"
+	"sema/each"
 	"sema/internal/gate"
 )
 
@@ -42,22 +43,23 @@ import (
 const NoWait = gate.NoWait
 
 // Limit says which calls share which semaphore. The zero value of each field is
-// its default; one of Semaphore, Keys and Acquire has to be there.
+// its default; one of Semaphore, Group and Acquire has to be there.
 type Limit struct {
 	// Semaphore limits all calls together. With Key it shares them among the keys.
 	Semaphore *sema.Semaphore
 
-	// Keys limits the calls of each key.
-	Keys *sema.Keys
+	// Group limits the calls of each key by themselves. The key is the name in the Group.
+	Group *each.Group
 
-	// Acquire takes a call's permit of weight n, for what neither of them does: spans,
-	// or a semaphore of the call's own. It waits until ctx ends; with NoWait it must not
-	// wait. On an error nothing is held. It may be called in the background as well,
+	// Acquire takes a call's permit, for what neither of them does: spans,
+	// or a semaphore of the call's own. The options are for that semaphore: the call's weight, how
+	// long the engine may say nothing, and with NoWait that the call does not wait. Acquire
+	// waits until ctx ends. On an error nothing is held. It may be called in the background as well,
 	// with the values of a call's context, to learn whether an engine that was away is back.
-	Acquire func(ctx context.Context, key string, n int) (Permit, error)
+	Acquire func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error)
 
 	// Key is a call's key: its tenant, its host. Default: method, the full name such as
-	// /service/method, is the key for Keys and Acquire; a call has none for Semaphore.
+	// /service/method, is the key for Group and Acquire; a call has none for Semaphore.
 	Key func(ctx context.Context, method string) string
 
 	// Skip says which calls need no permit, such as those of health checks.
@@ -119,14 +121,14 @@ type Limiter struct {
 // after the server or the connection.
 func New(limit Limit) (*Limiter, error) {
 	given := 0
-	for _, is := range []bool{limit.Semaphore != nil, limit.Keys != nil, limit.Acquire != nil} {
+	for _, is := range []bool{limit.Semaphore != nil, limit.Group != nil, limit.Acquire != nil} {
 		if is {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		return nil, refused("limit", fmt.Sprintf("with %d of them", given), "one of Semaphore, Keys and Acquire")
+		return nil, refused("limit", fmt.Sprintf("with %d of them", given), "one of Semaphore, Group and Acquire")
 	case limit.Wait < 0 && limit.Wait != NoWait:
 		return nil, refused("wait", limit.Wait, "0 for as long as the call's context lets it, NoWait, or more than 0")
 	}
@@ -175,8 +177,14 @@ func (l *Limiter) enter(ctx context.Context, method string, request any) (*admit
 	n := l.limit.Weight(ctx, method, request)
 	var err error
 	a.permit, err = l.gate.Enter(ctx, l.options(), gate.Asking{
-		Name:    a.key,
-		Acquire: func(ctx context.Context) (gate.Permit, error) { return l.limit.Acquire(ctx, a.key, n) },
+		Name: a.key,
+		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
+			options = append(options, sema.Weight(n))
+			if l.limit.Wait == NoWait {
+				options = append(options, sema.WaitAtMost(0))
+			}
+			return l.limit.Acquire(ctx, a.key, options...)
+		},
 		Failed: func(f gate.Failed) {
 			if tell := l.limit.Observer.EngineFailed; tell != nil {
 				tell(EngineFailed{method, a.key, f.Err, f.Admitted, f.Local})
@@ -213,29 +221,22 @@ func overloads(err error) bool {
 	return status.FromContextError(err).Code() == codes.DeadlineExceeded
 }
 
-// acquire is the Acquire of Semaphore and Keys.
-func (l Limit) acquire() func(ctx context.Context, key string, n int) (Permit, error) {
-	s, k, try := l.Semaphore, l.Keys, l.Wait == NoWait
+// acquire is the Acquire of Semaphore and Group.
+func (l Limit) acquire() func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error) {
+	s, g := l.Semaphore, l.Group
 	switch {
-	case k != nil && try:
-		return permits(k.TryAcquireN)
-	case k != nil:
-		return permits(k.AcquireN)
-	case l.Key != nil && try:
-		return permits(func(ctx context.Context, key string, n int) (*sema.Permit, error) {
-			return s.For(key).TryAcquireN(ctx, n)
-		})
+	case g != nil:
+		return func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error) {
+			return g.Acquire(ctx, key, options...)
+		}
 	case l.Key != nil:
-		return permits(func(ctx context.Context, key string, n int) (*sema.Permit, error) { return s.For(key).AcquireN(ctx, n) })
-	case try:
-		return permits(func(ctx context.Context, _ string, n int) (*sema.Permit, error) { return s.TryAcquireN(ctx, n) })
+		return func(ctx context.Context, key string, options ...sema.AcquireOption) (Permit, error) {
+			return s.Acquire(ctx, append(options, sema.For(key))...)
+		}
 	}
-	return permits(func(ctx context.Context, _ string, n int) (*sema.Permit, error) { return s.AcquireN(ctx, n) })
-}
-
-// permits is acquire for all kinds of permits.
-func permits(acquire func(ctx context.Context, key string, n int) (*sema.Permit, error)) func(ctx context.Context, key string, n int) (Permit, error) {
-	return func(ctx context.Context, key string, n int) (Permit, error) { return acquire(ctx, key, n) }
+	return func(ctx context.Context, _ string, options ...sema.AcquireOption) (Permit, error) {
+		return s.Acquire(ctx, options...)
+	}
 }
 
 // failure is an error of sema with the status that a call fails with.

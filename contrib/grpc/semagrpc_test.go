@@ -21,6 +21,7 @@ import (
 
 	"sema"
 	"sema/contrib/grpc"
+	"sema/each"
 	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
@@ -360,9 +361,9 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 		sem, err := sema.New(e, "methods", 1, &sema.Options{PerKey: 1})
 		expect.OK(t, err)
 		t.Cleanup(func() { _ = sem.Close() })
-		keys, err := sema.NewKeys(e, "methods", 1, nil)
+		group, err := each.New(e, "methods", 1, nil)
 		expect.OK(t, err)
-		t.Cleanup(func() { _ = keys.Close() })
+		t.Cleanup(func() { _ = group.Close() })
 		byMethod := func(_ context.Context, method string) string { return method }
 		l, err := semagrpc.New(semagrpc.Limit{Semaphore: sem, Key: byMethod, Wait: semagrpc.NoWait, Skip: func(_ context.Context, method string) bool { return method == upload }})
 		expect.OK(t, err)
@@ -386,7 +387,7 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 		if m.Value != "0" {
 			t.Errorf("a call that needs no permit took %s", m.Value)
 		}
-		alone, err := semagrpc.New(semagrpc.Limit{Keys: keys})
+		alone, err := semagrpc.New(semagrpc.Limit{Group: group})
 		expect.OK(t, err)
 		_, err = call(expect.Within(t), connect(t, &service{unary: func(context.Context, string) (string, error) {
 			if n := len(e.Held("methods/" + unary)); n != 1 {
@@ -396,7 +397,7 @@ func TestLimitsByKeyAndCallsWithoutOne(t *testing.T) {
 		}}, alone), "x")
 		expect.OK(t, err)
 		none := func(context.Context, string) string { return "" }
-		for _, limit := range []semagrpc.Limit{{Keys: keys, Key: none}, {Semaphore: sem, Key: none}} {
+		for _, limit := range []semagrpc.Limit{{Group: group, Key: none}, {Semaphore: sem, Key: none}} {
 			bad, err := semagrpc.New(limit)
 			expect.OK(t, err)
 			_, err = call(expect.Within(t), connect(t, &service{}, bad), "x")
@@ -452,14 +453,14 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 	e := sematest.New(t)
 	s, err := sema.New(e, "calls", 1, nil)
 	expect.OK(t, err)
-	k, err := sema.NewKeys(e, "calls", 1, nil)
+	g, err := each.New(e, "calls", 1, nil)
 	expect.OK(t, err)
-	acquire := func(context.Context, string, int) (semagrpc.Permit, error) { return nil, nil }
+	acquire := func(context.Context, string, ...sema.AcquireOption) (semagrpc.Permit, error) { return nil, nil }
 	for name, l := range map[string]semagrpc.Limit{
 		"neither":            {},
-		"both":               {Semaphore: s, Keys: k},
-		"all three":          {Semaphore: s, Keys: k, Acquire: acquire},
-		"two of them":        {Keys: k, Acquire: acquire},
+		"both":               {Semaphore: s, Group: g},
+		"all three":          {Semaphore: s, Group: g, Acquire: acquire},
+		"two of them":        {Group: g, Acquire: acquire},
 		"no such policy":     {Semaphore: s, Policy: semagrpc.FailLocal + 1},
 		"no places":          {Semaphore: s, Policy: semagrpc.FailLocal},
 		"places without use": {Semaphore: s, Policy: semagrpc.FailOpen, Places: 1},
@@ -480,8 +481,8 @@ func TestAnotherLimitIsAFailedPrecondition(t *testing.T) {
 	e := sematest.New(t)
 	first, err := sema.Operate(e, "calls")
 	expect.OK(t, err)
-	expect.OK(t, first.SetLimit(expect.Within(t), 2))
-	s, err := sema.New(e, "calls", 1, &sema.Options{OnConflict: sema.Refuse})
+	expect.OK(t, first.Set(expect.Within(t), sema.Rule{Limit: 2}))
+	s, err := sema.New(e, "calls", 1, &sema.Options{OnConflict: sema.LimitStrict})
 	expect.OK(t, err)
 	l, err := semagrpc.New(semagrpc.Limit{Semaphore: s})
 	expect.OK(t, err)

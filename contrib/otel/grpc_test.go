@@ -19,36 +19,40 @@ import (
 	"sema"
 	"sema/contrib/grpc"
 	"sema/contrib/otel"
+	"sema/each"
 	"sema/engine/memengine"
 	"sema/internal/fixture/expect"
 	"sema/metrics"
 )
 
+// acquires is semagrpc.Limit's Acquire.
+type acquires = func(context.Context, string, ...sema.AcquireOption) (semagrpc.Permit, error)
+
 // gRPC calls, unary and streams, have spans for the wait and the hold: of one
 // semaphore, and of keys. What the handler does is below the hold.
 func TestSpansOfCalls(t *testing.T) {
-	for name, acquire := range map[string]func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error){
-		"llm": func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error) {
+	for name, acquire := range map[string]func(x *sdk) acquires{
+		"llm": func(x *sdk) acquires {
 			sem := x.semaphore(5)
-			return func(ctx context.Context, _ string, n int) (semagrpc.Permit, error) {
-				return x.telemetry.Acquire(ctx, sem, n)
+			return func(ctx context.Context, _ string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
+				return x.telemetry.Acquire(ctx, sem, options...)
 			}
 		},
-		"tenants/acme": func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error) {
+		"tenants/acme": func(x *sdk) acquires {
 			e := memengine.New()
-			keys, err := sema.NewKeys(e, "tenants", 1, nil)
+			group, err := each.New(e, "tenants", 1, nil)
 			expect.OK(t, err)
-			t.Cleanup(func() { _, _ = keys.Close(), e.Close() })
-			return func(ctx context.Context, key string, n int) (semagrpc.Permit, error) {
-				return x.telemetry.AcquireKey(ctx, keys, key, n)
+			t.Cleanup(func() { _, _ = group.Close(), e.Close() })
+			return func(ctx context.Context, key string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
+				return x.telemetry.AcquireEach(ctx, group, key, options...)
 			}
 		},
-		"shared": func(x *sdk) func(context.Context, string, int) (semagrpc.Permit, error) {
+		"shared": func(x *sdk) acquires {
 			sem, err := sema.New(memengine.New(), "shared", 5, &sema.Options{PerKey: 1})
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = sem.Close() })
-			return func(ctx context.Context, key string, n int) (semagrpc.Permit, error) {
-				return x.telemetry.AcquireFor(ctx, sem, key, n)
+			return func(ctx context.Context, key string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
+				return x.telemetry.AcquireFor(ctx, sem, key, options...)
 			}
 		},
 	} {

@@ -103,11 +103,11 @@ func New(options *Options) (*Telemetry, error) {
 // itself as well joins its own with sema.Observer.And.
 func (t *Telemetry) Observer() sema.Observer {
 	return sema.Observer{
-		Acquired:  func(e sema.Acquired) { t.ended(e.Semaphore, nil, e.Waited) },
-		Failed:    func(e sema.Failed) { t.ended(e.Semaphore, e.Err, 0) },
-		Released:  func(e sema.Released) { t.over(e.Semaphore, "", e.Held) },
-		Lost:      func(e sema.Lost) { t.over(e.Semaphore, metrics.ReasonOf(e.Err), e.Held) },
-		Abandoned: func(e sema.Abandoned) { t.over(e.Semaphore, metrics.Abandoned, e.Held) },
+		Acquired:  func(e sema.Event) { t.ended(e.Semaphore, nil, e.Waited) },
+		Failed:    func(e sema.Event) { t.ended(e.Semaphore, e.Err, 0) },
+		Released:  func(e sema.Event) { t.over(e.Semaphore, "", e.Held) },
+		Lost:      func(e sema.Event) { t.over(e.Semaphore, metrics.ReasonOf(e.Err), e.Held) },
+		Abandoned: func(e sema.Event) { t.over(e.Semaphore, metrics.Abandoned, e.Held) },
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"sema"
 	"sema/contrib/otel"
+	"sema/each"
 	"sema/engine/memengine"
 	"sema/metrics"
 	"sema/semahttp"
@@ -162,7 +163,7 @@ func TestNamesAreBounded(t *testing.T) {
 	x := newSDK(t) // two names
 	o := x.telemetry.Observer()
 	for _, name := range []string{"a", "b", "c", "d", "a"} {
-		o.Acquired(sema.Acquired{About: sema.About{Semaphore: name}})
+		o.Acquired(sema.Event{Semaphore: name})
 	}
 	for name, want := range map[string]int64{"a": 2, "b": 1, metrics.Other: 2} {
 		if got := x.sum(metrics.Acquires, attribute.String("sema.name", name), attribute.String("result", "acquired")); got != want {
@@ -217,7 +218,7 @@ func TestSpans(t *testing.T) {
 	if err := x.telemetry.Do(ctx, s, func(ctx context.Context) error {
 		_, work := x.tracer.Start(ctx, "work")
 		work.End()
-		_, err := x.telemetry.TryAcquire(ctx, s, 1)
+		_, err := x.telemetry.TryAcquire(ctx, s)
 		return err
 	}); !errors.Is(err, sema.ErrBusy) {
 		t.Fatal(err)
@@ -265,19 +266,19 @@ func TestSpansOfRequests(t *testing.T) {
 	x := newSDK(t)
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
-	keys, err := sema.NewKeys(e, "tenants", 1, &sema.KeysOptions{Options: sema.Options{Observer: x.telemetry.Observer()}})
+	group, err := each.New(e, "tenants", 1, &each.Options{Semaphore: sema.Options{Observer: x.telemetry.Observer()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = keys.Close() }()
+	defer func() { _ = group.Close() }()
 	h := &semahttp.Handler{
 		Next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			_, work := x.tracer.Start(r.Context(), "work")
 			work.End()
 		}),
 		Limit: semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") },
-			func(ctx context.Context, tenant string) (*otelsema.Permit, error) {
-				return x.telemetry.AcquireKey(ctx, keys, tenant, 1)
+			func(ctx context.Context, tenant string, options ...sema.AcquireOption) (*otelsema.Permit, error) {
+				return x.telemetry.AcquireEach(ctx, group, tenant, options...)
 			}),
 	}
 	ctx, request := x.tracer.Start(t.Context(), "request")
@@ -308,16 +309,16 @@ func TestSpansOfATryForAKey(t *testing.T) {
 	x := newSDK(t)
 	e := memengine.New()
 	defer func() { _ = e.Close() }()
-	keys, err := sema.NewKeys(e, "tenants", 1, nil)
+	group, err := each.New(e, "tenants", 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = keys.Close() }()
-	p, err := x.telemetry.TryAcquireKey(t.Context(), keys, "acme", 1)
+	defer func() { _ = group.Close() }()
+	p, err := x.telemetry.TryAcquireEach(t.Context(), group, "acme")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.telemetry.TryAcquireKey(t.Context(), keys, "acme", 1); !errors.Is(err, sema.ErrBusy) {
+	if _, err := x.telemetry.TryAcquireEach(t.Context(), group, "acme"); !errors.Is(err, sema.ErrBusy) {
 		t.Error(err)
 	}
 	if err := p.Release(); err != nil {
@@ -340,7 +341,7 @@ func TestSpanOfALostPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newSDK(t)
 		s := x.semaphore(1)
-		p, err := x.telemetry.Acquire(t.Context(), s, 1)
+		p, err := x.telemetry.Acquire(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package otelsema
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -9,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sema"
+	"sema/each"
 	"sema/internal/class"
 	"sema/metrics"
 )
@@ -19,8 +21,8 @@ const (
 	SpanHold    = "sema.hold"    // from the permit to its release
 )
 
-// The attributes of spans beside metrics.LabelName. The last two are of
-// SpanHold, by which operators find the permit.
+// The attributes of spans beside metrics.LabelName. A failed acquisition has no weight. The last two
+// are of SpanHold, by which operators find the permit.
 const (
 	AttributeWeight = "sema.permit.weight"
 	AttributeKey    = "sema.key"
@@ -36,65 +38,67 @@ type Permit struct {
 	hold *hold
 }
 
-// Acquire is AcquireN of the Semaphore, with a span for the wait, and one for
+// Acquire is that of the Semaphore, with a span for the wait, and one for
 // the hold. Both are children of ctx's span.
-func (t *Telemetry) Acquire(ctx context.Context, s *sema.Semaphore, n int) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), "", n, s.AcquireN)
+func (t *Telemetry) Acquire(ctx context.Context, s *sema.Semaphore, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), "", s.Acquire, options)
 }
 
-// TryAcquire is TryAcquireN of the Semaphore, with the same spans.
-func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, n int) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), "", n, s.TryAcquireN)
+// TryAcquire is that of the Semaphore, with the same spans.
+func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), "", s.TryAcquire, options)
 }
 
-// AcquireFor is AcquireN of one of the keys that share the Semaphore, with the same
+// AcquireFor is Acquire for one of the keys that share the Semaphore, with the same
 // spans. Both have the key as AttributeKey.
-func (t *Telemetry) AcquireFor(ctx context.Context, s *sema.Semaphore, key string, n int) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, n, s.For(key).AcquireN)
+func (t *Telemetry) AcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), key, s.Acquire, append(slices.Clip(options), sema.For(key)))
 }
 
-// TryAcquireFor is TryAcquireN of a key, with the same spans as AcquireFor.
-func (t *Telemetry) TryAcquireFor(ctx context.Context, s *sema.Semaphore, key string, n int) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, n, s.For(key).TryAcquireN)
+// TryAcquireFor is TryAcquire for a key, with the same spans as AcquireFor.
+func (t *Telemetry) TryAcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, s.Name(), key, s.TryAcquire, append(slices.Clip(options), sema.For(key)))
 }
 
-// AcquireKey is AcquireN of the Keys, with the same spans. Their name is that of the
-// key's semaphore.
-func (t *Telemetry) AcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*Permit, error) {
-	return t.acquireKey(ctx, k, key, n, k.AcquireN)
+// AcquireEach is Acquire of the Group, with the same spans. The span of a failed acquisition has no
+// metrics.LabelName; its status names the semaphore.
+func (t *Telemetry) AcquireEach(ctx context.Context, g *each.Group, name string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, "", "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
+		return g.Acquire(ctx, name, options...)
+	}, options)
 }
 
-// TryAcquireKey is TryAcquireN of the Keys, with the same spans as AcquireKey.
-func (t *Telemetry) TryAcquireKey(ctx context.Context, k *sema.Keys, key string, n int) (*Permit, error) {
-	return t.acquireKey(ctx, k, key, n, k.TryAcquireN)
+// TryAcquireEach is TryAcquire of the Group, with the same spans as AcquireEach.
+func (t *Telemetry) TryAcquireEach(ctx context.Context, g *each.Group, name string, options ...sema.AcquireOption) (*Permit, error) {
+	return t.acquire(ctx, "", "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
+		return g.TryAcquire(ctx, name, options...)
+	}, options)
 }
 
-func (t *Telemetry) acquireKey(ctx context.Context, k *sema.Keys, key string, n int, take func(context.Context, string, int) (*sema.Permit, error)) (*Permit, error) {
-	name, err := k.Name(key)
-	if err != nil {
-		return nil, err
+// acquire takes a permit, with its spans. A name "" is known by the permit only.
+func (t *Telemetry) acquire(ctx context.Context, name, key string, take func(context.Context, ...sema.AcquireOption) (*sema.Permit, error), options []sema.AcquireOption) (*Permit, error) {
+	var about []attribute.KeyValue
+	if name != "" {
+		about = append(about, attribute.String(metrics.LabelName, name))
 	}
-	return t.acquire(ctx, name, "", n, func(ctx context.Context, n int) (*sema.Permit, error) { return take(ctx, key, n) })
-}
-
-// acquire takes a permit, with its spans.
-func (t *Telemetry) acquire(ctx context.Context, name, key string, n int, take func(context.Context, int) (*sema.Permit, error)) (*Permit, error) {
-	about := []attribute.KeyValue{attribute.String(metrics.LabelName, name), attribute.Int(AttributeWeight, n)}
 	if key != "" {
 		about = append(about, attribute.String(AttributeKey, key))
 	}
-	common := trace.WithAttributes(about...)
-	waiting, wait := t.tracer.Start(ctx, SpanAcquire, common)
-	p, err := take(waiting, n)
+	waiting, wait := t.tracer.Start(ctx, SpanAcquire, trace.WithAttributes(about...))
+	p, err := take(waiting, options...)
 	wait.SetAttributes(attribute.String(AttributeResult, metrics.ResultOf(err)))
 	if err != nil {
 		wait.SetStatus(codes.Error, err.Error())
-	}
-	wait.End()
-	if err != nil {
+		wait.End()
 		return nil, err
 	}
-	_, span := t.tracer.Start(ctx, SpanHold, common, trace.WithAttributes(
+	if name == "" {
+		about = append(about, attribute.String(metrics.LabelName, p.Name()))
+	}
+	about = append(about, attribute.Int(AttributeWeight, p.Weight()))
+	wait.SetAttributes(about...)
+	wait.End()
+	_, span := t.tracer.Start(ctx, SpanHold, trace.WithAttributes(about...), trace.WithAttributes(
 		attribute.String(AttributePermit, p.ID()), attribute.Int64(AttributeToken, p.Token())))
 	return &Permit{p, &hold{span: span}}, nil
 }
@@ -128,8 +132,8 @@ func (h *hold) over(err error) error {
 
 // Do is Do of the Semaphore, with the same spans as Acquire. An error of f's is
 // not one of the hold.
-func (t *Telemetry) Do(ctx context.Context, s *sema.Semaphore, f func(context.Context) error) error {
-	p, err := t.Acquire(ctx, s, 1)
+func (t *Telemetry) Do(ctx context.Context, s *sema.Semaphore, f func(context.Context) error, options ...sema.AcquireOption) error {
+	p, err := t.Acquire(ctx, s, options...)
 	if err != nil {
 		return err
 	}

@@ -31,13 +31,12 @@ func busy(t *testing.T) *metrics.Recorder {
 	}
 	o := r.Observer()
 	for _, name := range []string{"llm", "a \"quoted\"\nname\\ with everything, {} # 1 \u2603", strings.Repeat("x", 255)} {
-		about := sema.About{Semaphore: name}
 		for _, d := range []time.Duration{-time.Microsecond, 0, time.Millisecond, 333 * time.Millisecond, time.Second, 100 * time.Hour} {
-			o.Acquired(sema.Acquired{About: about, Waited: d})
-			o.Released(sema.Released{About: about, Held: d})
+			o.Acquired(sema.Event{Semaphore: name, Waited: d})
+			o.Released(sema.Event{Semaphore: name, Held: d})
 		}
-		o.Failed(sema.Failed{About: about, Err: sema.ErrBusy})
-		o.Lost(sema.Lost{About: about, Err: sema.ErrRevoked, Held: time.Hour})
+		o.Failed(sema.Event{Semaphore: name, Err: sema.ErrBusy})
+		o.Lost(sema.Event{Semaphore: name, Err: sema.ErrRevoked, Held: time.Hour})
 	}
 	return r
 }

@@ -2,6 +2,7 @@ package semariver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/riverqueue/river"
@@ -16,9 +17,15 @@ import (
 // Twenty jobs at once in all clients together, five of each kind, and of reports
 // two.
 func ExampleNew() {
-	sem, err := sema.New(memengine.New(), "jobs", 20, &sema.Options{PerKey: 5})
+	engine, ctx := memengine.New(), context.Background()
+	sem, err := sema.New(engine, "jobs", 20, &sema.Options{PerKey: 5})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	operator, err := sema.Operate(engine, "jobs")
 	if err == nil {
-		err = sem.For("report").Set(context.Background(), sema.KeyRule{Cap: 2})
+		err = errors.Join(operator.Set(ctx, sema.Rule{Limit: 20, PerKey: 5}), operator.Set(ctx, sema.Rule{Limit: 2}, "report"), operator.Close())
 	}
 	if err != nil {
 		fmt.Println(err)

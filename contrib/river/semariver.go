@@ -19,10 +19,9 @@
 // The driver has River take no job of a kind while jobs of that kind wait. Without
 // it such jobs are taken and snoozed.
 //
-// What can never have a permit is a failed attempt: a key that is none (see
-// sema.Keys.Name), a weight that is none or above the limit, a limit that
-// sema.Options say to refuse. So is a job that was held longer than
-// sema.Options.MaxHold.
+// A job that can never have a permit fails its attempt: its key is not valid (see sema.For and
+// each.Group), its weight is below 1 or above the limit, or the limit is one that sema.Options say
+// to refuse. So does a job that was held longer than sema.Options.MaxHold.
 package semariver
 
 import (
@@ -34,18 +33,19 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"sema"
+	"sema/each"
 	"sema/internal/jobs"
 )
 
 // Limit says which jobs share which semaphore. The zero value of each field is its
-// default; one of Semaphore and Keys has to be there.
+// default; one of Semaphore and Group has to be there.
 type Limit struct {
 	// Semaphore limits all jobs together, and shares them among their keys. With
 	// sema.Options.PerKey it limits those of each key as well.
 	Semaphore *sema.Semaphore
 
-	// Keys limits the jobs of each key alone.
-	Keys *sema.Keys
+	// Group limits the jobs of each key by themselves. The key is the name in the Group.
+	Group *each.Group
 
 	// Key is a job's key: its tenant, its queue. With one of its own, Driver takes
 	// jobs of all kinds all the time. Default: its kind.
@@ -78,7 +78,7 @@ var _ rivertype.WorkerMiddleware = (*Limiter)(nil)
 // contradicts itself. The semaphores stay the caller's, to be closed after the
 // client has stopped.
 func New(limit Limit) (*Limiter, error) {
-	j, err := jobs.New("semariver", jobs.Limit{Semaphore: limit.Semaphore, Keys: limit.Keys, Wait: limit.Wait, Back: limit.Back})
+	j, err := jobs.New("semariver", jobs.Limit{Semaphore: limit.Semaphore, Group: limit.Group, Wait: limit.Wait, Back: limit.Back})
 	if err != nil {
 		return nil, err
 	}

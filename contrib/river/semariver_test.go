@@ -15,6 +15,7 @@ import (
 
 	"sema"
 	"sema/contrib/river"
+	"sema/each"
 	"sema/engine/memengine"
 	"sema/internal/fixture/atonce"
 	"sema/internal/fixture/child"
@@ -89,17 +90,17 @@ func TestProcesses(t *testing.T) {
 func TestOneKindDoesNotHoldUpAnother(t *testing.T) {
 	g := newGround(t)
 	e := sematest.New(t)
-	newKeys := func() *sema.Keys {
-		keys, err := sema.NewKeys(e, "jobs", 1, nil)
+	newGroup := func() *each.Group {
+		group, err := each.New(e, "jobs", 1, nil)
 		expect.OK(t, err)
-		t.Cleanup(func() { expect.OK(t, keys.Close()) })
-		return keys
+		t.Cleanup(func() { expect.OK(t, group.Close()) })
+		return group
 	}
-	permit, err := newKeys().Acquire(t.Context(), "mail")
+	permit, err := newGroup().Acquire(t.Context(), "mail")
 	expect.OK(t, err)
 	const mails = 300
 	g.add(mail{}, mails, &river.InsertOpts{MaxAttempts: 1})
-	limiter, err := semariver.New(semariver.Limit{Keys: newKeys(), Wait: 100 * time.Millisecond})
+	limiter, err := semariver.New(semariver.Limit{Group: newGroup(), Wait: 100 * time.Millisecond})
 	expect.OK(t, err)
 	var done atomic.Int64
 	g.start(limiter, quick(2, func(_ context.Context, job *rivertype.JobRow) error {
@@ -204,11 +205,11 @@ func TestSemaphore(t *testing.T) {
 func TestKeyAndWeight(t *testing.T) {
 	g := newGround(t)
 	e := sematest.New(t)
-	keys, err := sema.NewKeys(e, "queues", 5, nil)
+	group, err := each.New(e, "queues", 5, nil)
 	expect.OK(t, err)
-	t.Cleanup(func() { expect.OK(t, keys.Close()) })
+	t.Cleanup(func() { expect.OK(t, group.Close()) })
 	limiter, err := semariver.New(semariver.Limit{
-		Keys:   keys,
+		Group:  group,
 		Key:    func(job *rivertype.JobRow) string { return job.Queue },
 		Weight: func(job *rivertype.JobRow) int { return 3 * job.Priority },
 	})

@@ -308,7 +308,7 @@ func (s *site) operator(name string) *sema.Operator {
 
 func (s *site) acquire(sem *sema.Semaphore, n int) *sema.Permit {
 	s.t.Helper()
-	p, err := sem.AcquireN(s.t.Context(), n)
+	p, err := sem.Acquire(s.t.Context(), sema.Weight(n))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func (s *site) acquire(sem *sema.Semaphore, n int) *sema.Permit {
 func (s *site) wait(name, label string, n int) {
 	s.t.Helper()
 	queued := make(chan struct{}, 1)
-	sem, err := sema.New(s.engine, name, 1, &sema.Options{Label: label, OnConflict: sema.Adopt, Observer: sema.Observer{Queued: func(sema.Queued) {
+	sem, err := sema.New(s.engine, name, 1, &sema.Options{Label: label, OnConflict: sema.LimitStored, Observer: sema.Observer{Queued: func(sema.Event) {
 		select {
 		case queued <- struct{}{}:
 		default:
@@ -333,7 +333,7 @@ func (s *site) wait(name, label string, n int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		if p, err := sem.AcquireN(ctx, n); err == nil {
+		if p, err := sem.Acquire(ctx, sema.Weight(n)); err == nil {
 			<-ctx.Done()
 			_ = p.Release()
 		}
@@ -362,12 +362,12 @@ func (s *site) town() (revocable *sema.Permit) {
 	}
 	s.wait("reports/month end", "report", 1)
 	s.ask("tenants", 6, 2, "acme", "acme", "beta", "beta", "acme", "acme", "acme", "", "delta", "epsilon")
-	if err := s.operator("tenants").SetKey(s.t.Context(), "beta", sema.KeyRule{Cap: 3, Share: 300}); err != nil {
+	if err := s.operator("tenants").Set(s.t.Context(), sema.Rule{Limit: 3, Share: 300}, "beta"); err != nil {
 		s.t.Fatal(err)
 	}
 	vendor := s.semaphore("vendor-x.query", 12, "etl")
 	s.acquire(vendor, 9)
-	if err := s.operator("vendor-x.query").SetLimit(s.t.Context(), 8); err != nil {
+	if err := s.operator("vendor-x.query").Set(s.t.Context(), sema.Rule{Limit: 8}); err != nil {
 		s.t.Fatal(err)
 	}
 	return revocable

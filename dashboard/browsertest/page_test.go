@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"sema"
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
@@ -128,7 +129,7 @@ func TestKeysAreSeenWithoutReload(t *testing.T) {
 	}
 	b.js(`window.marker = 1`)
 	first(0)
-	if err := s.operator("x").SetLimits(t.Context(), 3, 2); err != nil {
+	if err := s.operator("x").Set(t.Context(), sema.Rule{Limit: 3, PerKey: 2}); err != nil {
 		t.Fatal(err)
 	}
 	release := s.ask("x", 3, 2, "acme", "acme", "acme", "acme", "beta", "beta")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"sema"
 	"sema/engine"
 )
 
@@ -135,7 +136,7 @@ func TestAPageOfManyIsAFewScreensHigh(t *testing.T) {
 	b.until(`document.querySelector("svg.chart").checkVisibility() && document.querySelector(".lately").checkVisibility()`)
 	b.js(`window.row = document.querySelector("[data-list=holders] tr"); window.lately = document.querySelector(".lately")`)
 	held := eval[string](b, `window.row.innerText`)
-	if err := s.operator("keyed").SetLimit(t.Context(), 130); err != nil {
+	if err := s.operator("keyed").Set(t.Context(), sema.Rule{Limit: 130}); err != nil {
 		t.Fatal(err)
 	}
 	b.until(fmt.Sprintf(`window.row.innerText !== %q && !window.lately.isConnected`, held)) // the page has changed

@@ -18,7 +18,7 @@ func openTwo(t *testing.T, queued chan bool) (one, other *sema.Semaphore) {
 		e, err := fileengine.New(dir, nil)
 		expect.OK(t, err)
 		t.Cleanup(func() { _ = e.Close() })
-		o.Observer.Queued = func(sema.Queued) { queued <- true }
+		o.Observer.Queued = func(sema.Event) { queued <- true }
 		s, err := sema.New(e, "x", 1, o)
 		expect.OK(t, err)
 		t.Cleanup(func() { _ = s.Close() })

@@ -40,7 +40,7 @@ func (s *session) Lasting() bool {
 func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, err error) {
 	creates, asks := false, false
 	for _, r := range c.Requests {
-		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit || r.Kind == engine.SetKey && r.Limit > 0
+		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit && r.Limit > 0
 		asks = asks || r.Kind == engine.Ask
 	}
 	c.Keep = 0 // this engine cannot recall a kept permit

@@ -33,7 +33,7 @@ func TestPermitsAndWaitersSurviveARestart(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *restartable, lease time.Duration) {
 		ctx := expect.Within(t)
 		failed := make(chan struct{}, 1000)
-		o := &sema.Options{Lease: lease, Observer: sema.Observer{RenewFailed: func(sema.RenewFailed) { failed <- struct{}{} }}}
+		o := &sema.Options{Lease: lease, Observer: sema.Observer{RenewFailed: func(sema.Event) { failed <- struct{}{} }}}
 		s := r.semaphore(1, o)
 		p, err := s.Acquire(ctx)
 		expect.OK(t, err)
@@ -177,7 +177,7 @@ func TestTheLimitHoldsThroughRestarts(t *testing.T) {
 		all.Wait()
 		expect.OK(t, holds.Check(limit, 0))
 		s := r.semaphore(limit, nil)
-		p, err := s.AcquireN(ctx, limit)
+		p, err := s.Acquire(ctx, sema.Weight(limit))
 		expect.OK(t, err)
 		expect.OK(t, p.Release())
 		t.Logf("%d grants through %d restarts", holds.Len(), restarts)

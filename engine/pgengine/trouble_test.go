@@ -251,7 +251,7 @@ func TestReadOnlyByDefault(t *testing.T) {
 	e := engineAt(t, address, nil)
 	sem := semAt(t, e, "a")
 	for range 20 {
-		for _, acquire := range []func(context.Context) (*sema.Permit, error){sem.Acquire, sem.TryAcquire} {
+		for _, acquire := range []func(context.Context, ...sema.AcquireOption) (*sema.Permit, error){sem.Acquire, sem.TryAcquire} {
 			p, err := acquire(expect.Within(t))
 			expect.OK(t, err)
 			expect.OK(t, p.Release())

@@ -112,14 +112,14 @@ func everything(t *testing.T, client func() sema.Engine) {
 	_ = q.Release()
 	expect.OK(t, next.Release())
 	expect.OK(t, w.permit(t).Release())
-	expect.OK(t, operator(t, e, "x").SetLimit(ctx, 3))
+	expect.OK(t, operator(t, e, "x").Set(ctx, sema.Rule{Limit: 3}))
 	if st := stateOf(t, s); st.Limit != 3 {
 		t.Errorf("state %+v", st)
 	}
 	if names, err := e.List(ctx); err != nil || len(names) != 1 {
 		t.Errorf("list: %v, %v", names, err)
 	}
-	expect.OK(t, operator(t, e, "x").UnsetLimit(ctx))
+	expect.OK(t, operator(t, e, "x").Unset(ctx))
 	late := session(t, e, "y")
 	c := engine.Call{Number: 2, Fence: true, Requests: []engine.Request{late.request(engine.Ask, 1, time.Minute)}}
 	for range 2 {
@@ -238,7 +238,7 @@ func TestAMuteUserKeepsTheLimit(t *testing.T) {
 	a, b := acquire(t, speechless), acquire(t, speechless)
 	waiter := make(chan *sema.Permit, 1)
 	go func() {
-		p, err := heavy.AcquireN(expect.Within(t), 2)
+		p, err := heavy.Acquire(expect.Within(t), sema.Weight(2))
 		if err != nil {
 			t.Error(err)
 		}

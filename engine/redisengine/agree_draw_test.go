@@ -86,21 +86,20 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	}
 	if len(j.names) > 0 && !aboutPermit(kind) && one(t, 2, "rule") {
 		r.Kind, r.Key = engine.SetKey, j.key(t)
-		r.Cap, r.Share = rapid.IntRange(0, 4).Draw(t, "cap"), rapid.SampledFrom([]int{0, 1, 50, 100, 333, 1000}).Draw(t, "share")
+		r.Cap, r.Share = rapid.SampledFrom([]int{0, 1, 2, 3, 4, engine.MaxLimit}).Draw(t, "cap"), rapid.SampledFrom([]int{0, 1, 50, 100, 333, 1000}).Draw(t, "share")
 		if one(t, 3, "unset") {
 			r.Kind, r.Cap, r.Share = engine.UnsetKey, 0, 0
 		}
-		if one(t, 2, "exists") {
-			r.Limit = 0
-		} else if r.Kind == engine.SetKey {
-			r.PerKey = rapid.IntRange(0, 3).Draw(t, "per key")
-		}
+		r.Limit = 0
 		return r
 	}
 	if !aboutPermit(kind) {
 		r.Pin = one(t, 4, "pin")
 		if len(j.names) > 0 && r.Kind == engine.SetLimit {
 			r.PerKey = rapid.IntRange(-1, 4).Draw(t, "per key")
+		}
+		if r.Kind == engine.SetLimit && one(t, 4, "as it is") {
+			r.Limit = 0
 		}
 		return r
 	}

@@ -124,7 +124,7 @@ func wholeLimit(t testing.TB, s *sema.Semaphore, limit int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(expect.Within(t), expect.Patience/2)
 	defer cancel()
-	p, err := s.AcquireN(ctx, limit)
+	p, err := s.Acquire(ctx, sema.Weight(limit))
 	if err != nil {
 		t.Fatalf("the limit of %d does not come free: %v; %+v", limit, err, stateOf(t, s))
 	}

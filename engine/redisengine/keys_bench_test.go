@@ -42,13 +42,13 @@ func BenchmarkKeysOfAProcess(b *testing.B) {
 			var all sync.WaitGroup
 			began := time.Now()
 			for c := range callers {
-				acquire := k.sem.Acquire
-				if key := k.keys[c%len(k.keys)]; key != "" {
-					acquire = k.sem.For(key).Acquire
+				key := sema.AcquireOption{}
+				if name := k.keys[c%len(k.keys)]; name != "" {
+					key = sema.For(name)
 				}
 				all.Go(func() {
 					for {
-						p, err := acquire(ctx)
+						p, err := k.sem.Acquire(ctx, key)
 						if err != nil {
 							return
 						}
@@ -81,11 +81,11 @@ func BenchmarkHandOverAtOnce(b *testing.B) {
 		for _, n := range []int{1000, 4000} {
 			for _, kind := range []string{"keyless", "keys"} {
 				name := fmt.Sprint(kind, "-", n)
-				of := func(s *sema.Semaphore, i int) func(context.Context) (*sema.Permit, error) {
+				of := func(i int) (key sema.AcquireOption) {
 					if kind == "keys" {
-						return s.For(fmt.Sprint(i)).Acquire
+						key = sema.For(fmt.Sprint(i))
 					}
-					return s.Acquire
+					return key
 				}
 				o := &sema.Options{Lease: 5 * time.Minute}
 				first, second := openSem(b, engineAt(b, server.Addr()), fmt.Sprint(name, round), n, o), openSem(b, engineAt(b, server.Addr()), fmt.Sprint(name, round), n, o)
@@ -93,7 +93,7 @@ func BenchmarkHandOverAtOnce(b *testing.B) {
 				take := func(s *sema.Semaphore, wg *sync.WaitGroup) {
 					for i := range n {
 						wg.Go(func() {
-							p, err := of(s, i)(b.Context())
+							p, err := s.Acquire(b.Context(), of(i))
 							expect.OK(b, err)
 							held <- p
 						})

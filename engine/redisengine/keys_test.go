@@ -85,7 +85,7 @@ func TestOnlyAPinnedStateStays(t *testing.T) {
 	e := engineAt(t, server.Addr())
 	s := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "l"})
 	p := acquire(t, s)
-	expect.OK(t, operator(t, e, "x").SetLimit(expect.Within(t), 1))
+	expect.OK(t, operator(t, e, "x").Set(expect.Within(t), sema.Rule{Limit: 1}))
 	w := queue(t, s)
 	want := "sema:{x}:state"
 	for _, after := range []string{"with a holder and a waiter", "after all was released"} {
@@ -363,10 +363,12 @@ func TestAForeignKeyIsRefused(t *testing.T) {
 func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Client, kind, of string, inUse bool, value string, fails []string) {
 	expect.OK(t, rdb.FlushAll(ctx).Err())
 	s := openSem(t, e, "x", 1, &sema.Options{Slots: true, Label: "l", Renew: sema.NoRenewal})
-	take, try := s.Acquire, s.TryAcquire
+	key := sema.AcquireOption{}
 	if of != "" {
-		take, try = s.For(of).Acquire, s.For(of).TryAcquire
+		key = sema.For(of)
 	}
+	take := func(ctx context.Context) (*sema.Permit, error) { return s.Acquire(ctx, key) }
+	try := func(ctx context.Context) (*sema.Permit, error) { return s.TryAcquire(ctx, key) }
 	o := operator(t, e, "x")
 	defer func() { expect.OK(t, rdb.Del(ctx, "sema:{x}:"+kind).Err()); expect.OK(t, s.Close()) }() // what is owed goes out
 	var held *sema.Permit
@@ -375,23 +377,23 @@ func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Cli
 		held, err = take(ctx)
 		expect.OK(t, err)
 	}
-	key := "sema:{x}:" + kind
-	expect.OK(t, rdb.Del(ctx, key).Err())
+	at := "sema:{x}:" + kind
+	expect.OK(t, rdb.Del(ctx, at).Err())
 	switch value {
 	case "string":
-		expect.OK(t, rdb.Set(ctx, key, "theirs", 0).Err())
+		expect.OK(t, rdb.Set(ctx, at, "theirs", 0).Err())
 	case "list":
-		expect.OK(t, rdb.LPush(ctx, key, "theirs").Err())
+		expect.OK(t, rdb.LPush(ctx, at, "theirs").Err())
 	case "hash":
 		if kind == "fences" || kind == "keepers" || kind == "keys" {
 			return // is one
 		}
-		expect.OK(t, rdb.HSet(ctx, key, "theirs", 1).Err())
+		expect.OK(t, rdb.HSet(ctx, at, "theirs", 1).Err())
 	}
 	for what, do := range map[string]func() error{
 		"acquire":   func() error { _, err := take(ctx); return err },
 		"try":       func() error { _, err := try(ctx); return err },
-		"set limit": func() error { return o.SetLimit(ctx, 7) },
+		"set limit": func() error { return o.Set(ctx, sema.Rule{Limit: 7}) },
 		"state":     func() error { _, err := s.State(ctx); return err },
 		"renew":     func() error { return held.Renew(ctx) },
 	} {
@@ -411,11 +413,11 @@ func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Cli
 		switch {
 		case errors.As(err, &failed) && !sameDump(before, after):
 			t.Errorf("%s with a foreign %s: %v, and changed\nbefore %q\nafter %q", what, kind, err, before, after)
-		case before[key] != after[key]:
-			t.Errorf("%s changed %s of another program: %q, now %q", what, kind, before[key], after[key])
+		case before[at] != after[at]:
+			t.Errorf("%s changed %s of another program: %q, now %q", what, kind, before[at], after[at])
 		}
 		if what == "set limit" && err == nil {
-			expect.OK(t, o.SetLimit(ctx, 1))
+			expect.OK(t, o.Set(ctx, sema.Rule{Limit: 1}))
 		}
 	}
 }

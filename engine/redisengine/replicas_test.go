@@ -107,7 +107,7 @@ func TestHandOffWaitsForReplica(t *testing.T) {
 	o := sema.Options{Lease: 15 * time.Second}
 	one := openSem(t, p.engine(t, 1), "x", 1, &o)
 	failed := make(chan error, 100)
-	o.Observer.RenewFailed = func(f sema.RenewFailed) { failed <- f.Err }
+	o.Observer.RenewFailed = func(f sema.Event) { failed <- f.Err }
 	other := openSem(t, p.engine(t, 1), "x", 1, &o)
 	held := acquire(t, one)
 	w := queue(t, other)

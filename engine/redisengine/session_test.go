@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sema"
 	"sema/engine"
 	"sema/engine/redisengine"
 	"sema/internal/fixture/expect"
@@ -276,11 +277,11 @@ func TestUnsetAndRemove(t *testing.T) {
 	ctx := expect.Within(t)
 	e := patientAt(t, server.Addr())
 	s, o := openSem(t, e, "x", 2, nil), operator(t, e, "x")
-	expect.OK(t, o.SetLimit(ctx, 5))
+	expect.OK(t, o.Set(ctx, sema.Rule{Limit: 5}))
 	if list := eternal(t, rdb); len(list) != 1 {
 		t.Errorf("pinned: %v", list)
 	}
-	expect.OK(t, o.UnsetLimit(ctx))
+	expect.OK(t, o.Unset(ctx))
 	if list := eternal(t, rdb); len(list) != 0 {
 		t.Errorf("no longer pinned: %v", list)
 	}

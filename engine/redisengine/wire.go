@@ -67,7 +67,7 @@ type terms struct {
 	flags         byte
 	limit, weight int
 	lease, ticket time.Duration
-	perKey, open  int // open: the limit that a SetKey creates the semaphore with
+	perKey        int
 }
 
 func (w *words) termsOf(r *engine.Request) terms {
@@ -98,7 +98,7 @@ func (w *words) termsOf(r *engine.Request) terms {
 			t.weight = 1 + max(0, r.PerKey)
 		}
 	case engine.SetKey:
-		t.limit, t.weight, t.open, t.perKey = r.Cap, r.Share, r.Limit, r.PerKey
+		t.limit, t.weight = r.Cap, r.Share
 	}
 	if r.Kind == engine.Ask && (r.Key != "" || r.PerKey > 0) {
 		t.kind, t.perKey = askKeyed, r.PerKey
@@ -149,11 +149,8 @@ func (w *words) encode(c engine.Call, who *description) []any {
 			n++
 		}
 		w.buf = appendRun(w.buf, t, n)
-		if t.kind == askKeyed || t.kind == engine.SetKey {
+		if t.kind == askKeyed {
 			w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(t.perKey))
-		}
-		if t.kind == engine.SetKey {
-			w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(t.open))
 		}
 		for i := range n {
 			switch r := &rest[i]; {

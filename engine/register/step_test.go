@@ -113,8 +113,8 @@ func TestLostVersionsAreNotRepeated(t *testing.T) {
 		before := store.rows["x"]
 		use(first)
 		store.rows["x"] = before // the store loses two steps; two others follow
-		expect.OK(t, other.SetLimit(t.Context(), 5))
-		expect.OK(t, other.SetLimit(t.Context(), 7))
+		expect.OK(t, other.Set(t.Context(), sema.Rule{Limit: 5}))
+		expect.OK(t, other.Set(t.Context(), sema.Rule{Limit: 7}))
 		use(first)
 		if is, err := first.State(t.Context()); err != nil || is.Limit != 7 {
 			t.Errorf("the limit is %d, not 7; %v", is.Limit, err)

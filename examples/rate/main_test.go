@@ -65,9 +65,9 @@ func TestTheWaitForATokenEndsWithThePermit(t *testing.T) {
 		cancel()
 		// At once, unless the caller left before it knew of its permit.
 		expect.Until(t, how.ends+", and the permit is free", func() bool {
-			free, err := l.atOnce.Available(t.Context())
+			st, err := l.atOnce.State(t.Context())
 			expect.OK(t, err)
-			return free == 1
+			return st.Used == st.Limit-1
 		})
 	}
 }

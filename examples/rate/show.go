@@ -93,7 +93,7 @@ func (l limits) tokenFirst(ctx context.Context, key string, service *service, to
 // noPlace: six callers find both places taken, and leave.
 func noPlace(ctx context.Context, sem *sema.Semaphore, rate *redis_rate.Limiter, out io.Writer) error {
 	l := limits{atOnce: sem, rate: rate, limit: redis_rate.PerHour(6)}
-	all, err := sem.AcquireN(ctx, 2)
+	all, err := sem.Acquire(ctx, sema.Weight(2))
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func longQueue(ctx context.Context, sem *sema.Semaphore, rate *redis_rate.Limite
 			return l.call(ctx, key, service)
 		}},
 	} {
-		all, err := sem.AcquireN(ctx, 2)
+		all, err := sem.Acquire(ctx, sema.Weight(2))
 		if err != nil {
 			return err
 		}
@@ -199,12 +199,13 @@ func overTheRate(ctx context.Context, sem *sema.Semaphore, rate *redis_rate.Limi
 		does := "gives its permits back"
 		if l.patience > 0 {
 			does = "keeps its permits"
-			for free := 2; free > 0; {
-				var err error
-				if free, err = sem.Available(ctx); err != nil {
+			for used := 0; used < 2; {
+				st, err := sem.State(ctx)
+				if err != nil {
 					leave()
 					return err
 				}
+				used = st.Used
 			}
 		} else {
 			<-ended

@@ -62,20 +62,6 @@ func (m *Machine) Do(now time.Duration, o *Order, r engine.Request) {
 	}
 }
 
-// Return gives back what is kept for callers that have not come yet. It reports
-// whether that was anything; the order is then in the event that answers it.
-func (m *Machine) Return(now time.Duration, o *Order) bool {
-	m.returnIdle(isTicket)
-	if len(m.idle) == 0 {
-		return false
-	}
-	m.returnIdle(isPermit)
-	last := &m.orders[len(m.orders)-1]
-	o.giveBack, o.came, o.owed, o.known = (*last).giveBack, now, true, true
-	*last = o
-	return true
-}
-
 // Abandon says that nobody waits for an order's answer any more. The release of an
 // acquisition is repeated all the same, until it is answered. Any other order is dropped if it
 // still waits to be sent. The order may be nil.

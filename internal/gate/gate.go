@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/each"
 	"sema/internal/enum"
 )
 
@@ -80,7 +81,7 @@ type Permit interface {
 // Asking is how one request asks for its permit.
 type Asking struct {
 	Name    string // of what is limited: those of one name share PlacesPerKey
-	Acquire func(context.Context) (Permit, error)
+	Acquire func(context.Context, ...sema.AcquireOption) (Permit, error)
 	Failed  func(Failed) // is told that the engine did not answer for the request
 }
 
@@ -94,10 +95,7 @@ type Failed struct {
 // acquire asks for a permit. The engine may be silent for so long; 0: as long as it
 // is for others.
 func (a Asking) acquire(ctx context.Context, answerWithin time.Duration) (Permit, error) {
-	if answerWithin > 0 {
-		ctx = sema.AnswerWithin(ctx, answerWithin)
-	}
-	switch p, err := a.Acquire(ctx); {
+	switch p, err := a.Acquire(ctx, sema.AnswerWithin(answerWithin)); {
 	case err != nil:
 		return nil, err
 	case p == nil:
@@ -147,7 +145,7 @@ func (g *Gate) ask(all, ctx context.Context, o Options, a Asking) (Permit, error
 	}
 	patience := cmp.Or(o.AnswerWithin, quickAnswer)
 	permit, err := a.acquire(ctx, patience)
-	if errors.Is(err, sema.ErrTooManyKeys) {
+	if errors.Is(err, each.ErrTooMany) {
 		// Perhaps the others ask an engine that is away: then that is known within patience.
 		if over, failure := g.await(ctx, 2*patience); failure != nil {
 			return g.without(ctx, o, a, failure, over)

@@ -17,7 +17,7 @@ func TestAnOutageIsOfOneClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate
 		away := &engine.Error{Op: "acquire", Name: "x", Err: errors.New("no answer")}
-		asking := Asking{Name: "x", Failed: func(Failed) {}, Acquire: func(context.Context) (Permit, error) {
+		asking := Asking{Name: "x", Failed: func(Failed) {}, Acquire: func(context.Context, ...sema.AcquireOption) (Permit, error) {
 			return nil, fmt.Errorf("%w: %w", away, context.DeadlineExceeded)
 		}}
 		o := Options{Policy: FailLocal, Places: 1, Wait: NoWait}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/each"
 	"sema/engine"
 )
 
@@ -105,7 +106,7 @@ func (x *outages) probe(p probe) {
 	if silent {
 		x.away.err = forOthers(err)
 	}
-	silent = silent || errors.Is(err, sema.ErrTooManyKeys) // no engine was asked
+	silent = silent || errors.Is(err, each.ErrTooMany) // no engine was asked
 	if silent && time.Since(x.away.used) < unused {
 		time.AfterFunc(time.Until(next), func() { x.probe(p) })
 	} else {

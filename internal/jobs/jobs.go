@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/each"
 	"sema/internal/class"
 )
 
@@ -23,7 +24,7 @@ const (
 // Limit is what the limiters' own Limit says.
 type Limit struct {
 	Semaphore  *sema.Semaphore // either this one
-	Keys       *sema.Keys      // or these
+	Group      *each.Group     // or this one
 	Wait, Back time.Duration
 }
 
@@ -36,7 +37,7 @@ type Limiter struct {
 
 // Job is a job that was taken from its queue.
 type Job struct {
-	Key    string // of Keys, or of the Semaphore
+	Key    string // of the Semaphore, or the name in the Group
 	Weight int
 	Stays  bool // it cannot be postponed, and waits as long as its context lets it
 }
@@ -64,8 +65,8 @@ func New(name string, limit Limit) (*Limiter, error) {
 		return nil, &sema.ArgumentError{Package: name, What: what, Value: value, Want: want}
 	}
 	switch {
-	case (limit.Semaphore == nil) == (limit.Keys == nil):
-		return refused("limit", limit.Semaphore, "either Semaphore or Keys")
+	case (limit.Semaphore == nil) == (limit.Group == nil):
+		return refused("limit", limit.Semaphore, "either Semaphore or Group")
 	case limit.Wait < 0:
 		return refused("wait", limit.Wait, "0 for a second, or more")
 	case limit.Back < 0:
@@ -126,16 +127,16 @@ func (l *Limiter) patience(ctx context.Context) time.Duration {
 
 func (l *Limiter) take(ctx context.Context, j Job) (*sema.Permit, error) {
 	if s := l.limit.Semaphore; s != nil {
-		return s.For(j.Key).AcquireN(ctx, j.Weight)
+		return s.Acquire(ctx, sema.For(j.Key), sema.Weight(j.Weight))
 	}
-	return l.limit.Keys.AcquireN(ctx, j.Key, j.Weight)
+	return l.limit.Group.Acquire(ctx, j.Key, sema.Weight(j.Weight))
 }
 
 func (l *Limiter) try(ctx context.Context, j Job) (*sema.Permit, error) {
 	if s := l.limit.Semaphore; s != nil {
-		return s.For(j.Key).TryAcquireN(ctx, j.Weight)
+		return s.TryAcquire(ctx, sema.For(j.Key), sema.Weight(j.Weight))
 	}
-	return l.limit.Keys.TryAcquireN(ctx, j.Key, j.Weight)
+	return l.limit.Group.TryAcquire(ctx, j.Key, sema.Weight(j.Weight))
 }
 
 // explain is what a job ends with that has no permit: it is postponed if there may

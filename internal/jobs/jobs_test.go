@@ -13,26 +13,27 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
+	"sema/each"
 	"sema/internal/fixture/expect"
 	"sema/sematest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limited is a limiter of keys that are called jobs, in a bubble.
-func limited(t *testing.T, limit int, o *sema.KeysOptions, l Limit) (*sematest.Engine, *Limiter) {
+// limited is a limiter of a Group that is called jobs, in a bubble.
+func limited(t *testing.T, limit int, o *each.Options, l Limit) (*sematest.Engine, *Limiter) {
 	t.Helper()
 	e := sematest.New(t)
 	return e, another(t, e, limit, o, l)
 }
 
 // another is another process's limiter of the same engine.
-func another(t *testing.T, e *sematest.Engine, limit int, o *sema.KeysOptions, l Limit) *Limiter {
+func another(t *testing.T, e *sematest.Engine, limit int, o *each.Options, l Limit) *Limiter {
 	t.Helper()
-	keys, err := sema.NewKeys(e, "jobs", limit, o)
+	group, err := each.New(e, "jobs", limit, o)
 	expect.OK(t, err)
-	t.Cleanup(func() { _ = keys.Close() })
-	l.Keys = keys
+	t.Cleanup(func() { _ = group.Close() })
+	l.Group = group
 	limiter, err := New("test", l)
 	expect.OK(t, err)
 	return limiter
@@ -197,7 +198,7 @@ func TestLost(t *testing.T) {
 // One that was held for too long has failed: it would be so again.
 func TestHeldTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := limited(t, 1, &sema.KeysOptions{Options: sema.Options{MaxHold: time.Second}}, Limit{})
+		_, l := limited(t, 1, &each.Options{Semaphore: sema.Options{MaxHold: time.Second}}, Limit{})
 		err := l.Do(t.Context(), Job{Key: "a", Weight: 1}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -232,7 +233,7 @@ func TestOutage(t *testing.T) {
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := limited(t, 1, nil, Limit{})
-		expect.OK(t, l.limit.Keys.Close())
+		expect.OK(t, l.limit.Group.Close())
 		wantPostponed(t, l.job(t.Context(), "a", 0), sema.ErrClosed)
 	})
 }
@@ -241,7 +242,7 @@ func TestBadLimits(t *testing.T) {
 	s, err := sema.New(sematest.New(t), "jobs", 1, nil)
 	expect.OK(t, err)
 	defer func() { expect.OK(t, s.Close()) }()
-	for _, bad := range []Limit{{}, {Semaphore: s, Keys: &sema.Keys{}}, {Semaphore: s, Wait: -1}, {Semaphore: s, Back: -1}} {
+	for _, bad := range []Limit{{}, {Semaphore: s, Group: &each.Group{}}, {Semaphore: s, Wait: -1}, {Semaphore: s, Back: -1}} {
 		var argument *sema.ArgumentError
 		if _, err := New("test", bad); !errors.As(err, &argument) || argument.Package != "test" {
 			t.Errorf("%+v: %v", bad, err)

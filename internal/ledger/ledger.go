@@ -397,9 +397,11 @@ func (l *Ledger) revoke(now int64, id engine.ID) engine.Answer {
 	return engine.Answer{Status: engine.Done}
 }
 
-// setLimit stores the limit; pin makes it outlive idleness.
+// setLimit stores the limit; 0 leaves it as it is. pin makes it outlive idleness.
 func (l *Ledger) setLimit(now int64, limit, perKey int, pin bool) engine.Answer {
-
+	if limit = cmp.Or(limit, l.limit); limit == 0 {
+		return engine.Answer{Status: engine.Gone}
+	}
 	l.limited = l.limited || l.limit != limit
 	l.limit, l.pinned = limit, l.pinned || pin
 	if perKey != 0 {

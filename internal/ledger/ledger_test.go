@@ -86,10 +86,9 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 				r.Mine = (r.Kind == engine.Release || r.Kind == engine.Renew) && oneIn("mine", 2)
 			case engine.SetKey:
 				r.Cap, r.Share = number("cap", 0, 3), number("share", 0, 3)*100
-				r.Limit, r.PerKey = number("limit", 0, 6), number("per key", 0, 3)
 			case engine.SetLimit:
 				r.PerKey = number("per key", -1, 3)
-				r.Limit, r.Pin = number("limit", 1, 6), oneIn("pin", 10)
+				r.Limit, r.Pin = number("limit", 0, 6), oneIn("pin", 10)
 			}
 			return r
 		}

@@ -227,18 +227,15 @@ func (l *Ledger) setPerKey(most int) {
 
 // setKey gives a key a rule of its own, or takes it back.
 func (l *Ledger) setKey(now int64, r *engine.Request) engine.Answer {
-	switch {
-	case l.limit > 0:
-	case r.Kind == engine.SetKey && r.Limit > 0:
-		l.open(now, r)
-	default:
+	if l.limit == 0 {
 		return engine.Answer{Status: engine.Gone}
 	}
 	l.nameKeys()
 	k := l.key(r.Key)
-	k.ruled, k.cap, k.share = false, 0, 0
 	if r.Kind == engine.SetKey {
-		k.ruled, k.cap, k.share = true, r.Cap, r.Share
+		k.ruled, k.cap, k.share = true, cmp.Or(r.Cap, k.cap), cmp.Or(r.Share, k.share)
+	} else {
+		k.ruled, k.cap, k.share = false, 0, 0
 	}
 	l.reposition(k)
 	l.remember(now, 0)

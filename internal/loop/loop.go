@@ -350,19 +350,6 @@ func (l *Loop) Ask(ctx context.Context, op string, r engine.Request) (engine.Sta
 	return l.Result(ctx, op, w, o)
 }
 
-// GiveBack releases the permits that are kept for later callers, and waits for the answer.
-func (l *Loop) GiveBack(ctx context.Context, op string) error {
-	w := &Waiter{}
-	o := &client.Order{Owner: w}
-	l.Lock()
-	if !l.Machine.Return(l.Now(), o) {
-		l.Run(l.Now())
-		return nil
-	}
-	_, err := l.Finish(ctx, op, w, o)
-	return err
-}
-
 // Finish runs the loop, and waits for the answer to an order. It is called with
 // the lock held.
 func (l *Loop) Finish(ctx context.Context, op string, w *Waiter, o *client.Order) (engine.Status, error) {

@@ -131,9 +131,9 @@ func (s Store) holding(ctx context.Context, o Setup) (Gate, error) {
 	g, _ := s.idle(ctx, o)
 	g.Close = func() error { defer end(); return closing() }
 	g.Check = func(ctx context.Context) error {
-		left, err := all[0].Available(ctx)
-		if err == nil && left > 0 {
-			err = fmt.Errorf("%d of %d permits were lost", left, o.Crowd)
+		st, err := all[0].State(ctx)
+		if err == nil && st.Used < st.Limit {
+			err = fmt.Errorf("%d of %d permits were lost", st.Limit-st.Used, o.Crowd)
 		}
 		return err
 	}

@@ -135,7 +135,7 @@ func TestXSyncDiffers(t *testing.T) {
 	// A weight of 0, and one below.
 	var argument *sema.ArgumentError
 	for _, n := range []int{0, -1} {
-		if _, err := ours.AcquireN(ctx, n); !errors.As(err, &argument) {
+		if _, err := ours.Acquire(ctx, sema.Weight(n)); !errors.As(err, &argument) {
 			t.Errorf("ours, weight %d: %v", n, err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestXSyncDiffers(t *testing.T) {
 	panics(t, "theirs, weight -1", func() { _ = theirs.Acquire(ctx, -1) })
 	// A weight above the limit.
 	var heavy *sema.WeightError
-	if _, err := ours.AcquireN(ctx, 4); !errors.As(err, &heavy) {
+	if _, err := ours.Acquire(ctx, sema.Weight(4)); !errors.As(err, &heavy) {
 		t.Errorf("ours, weight 4 of 3: %v", err)
 	}
 	their := make(chan error, 1)
@@ -194,7 +194,7 @@ func TestXSyncHasTheSameContract(t *testing.T) {
 	if err := theirs.Acquire(ctx, 2); err != nil {
 		t.Fatal(err)
 	}
-	p, err := ours.AcquireN(ctx, 2)
+	p, err := ours.Acquire(ctx, sema.Weight(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestXSyncHasTheSameContract(t *testing.T) {
 	soon, cancel := context.WithCancel(ctx)
 	their, our := make(chan error, 1), make(chan error, 1)
 	go func() { their <- theirs.Acquire(soon, 2) }()
-	go func() { _, err := ours.AcquireN(soon, 2); our <- err }()
+	go func() { _, err := ours.Acquire(soon, sema.Weight(2)); our <- err }()
 	for theirs.TryAcquire(1) {
 		theirs.Release(1)
 	}

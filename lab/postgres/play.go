@@ -364,8 +364,8 @@ func (r *results) waiters(ctx context.Context, p plan, b *bench) error {
 	if err != nil {
 		return err
 	}
-	came := make(chan sema.Queued, processes)
-	o := &sema.Options{Lease: crowdLease, Observer: sema.Observer{Queued: func(q sema.Queued) { came <- q }}}
+	came := make(chan sema.Event, processes)
+	o := &sema.Options{Lease: crowdLease, Observer: sema.Observer{Queued: func(q sema.Event) { came <- q }}}
 	first, err := sema.New(holder, "crowd", 1, o)
 	if err != nil {
 		return err

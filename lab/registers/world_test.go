@@ -155,7 +155,7 @@ func (w *world) wholly(t *testing.T, s *sema.Semaphore) {
 	w.vault.mu.Unlock()
 	for began := time.Now(); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		p, err := s.AcquireN(ctx, w.limit)
+		p, err := s.Acquire(ctx, sema.Weight(w.limit))
 		cancel()
 		if err == nil {
 			_ = p.Release()
@@ -168,7 +168,7 @@ func (w *world) wholly(t *testing.T, s *sema.Semaphore) {
 	}
 }
 
-func (p *process) queued(q sema.Queued) {
+func (p *process) queued(q sema.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.joined[q.Permit] == 0 {

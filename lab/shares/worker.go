@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
+	"sema/each"
 	"sema/engine/redisengine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/history"
@@ -45,23 +46,27 @@ func (w World) rules(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	sem, err := sema.New(e, w.Name, w.Limit, &sema.Options{PerKey: w.PerKey})
-	for _, t := range w.Tenants {
-		if err == nil && w.Order == Shares && (t.Share != 0 || t.Cap != 0) {
-			err = sem.For(t.Key).Set(ctx, sema.KeyRule{Share: t.Share, Cap: t.Cap})
+	operator, err := sema.Operate(e, w.Name)
+	if err != nil {
+		return errors.Join(err, end())
+	}
+	set := func(r sema.Rule, path ...string) { err = errors.Join(err, operator.Set(ctx, r, path...)) }
+	if w.Order == Shares {
+		set(sema.Rule{Limit: w.Limit, PerKey: w.PerKey})
+		for _, t := range w.Tenants {
+			if t.Share != 0 || t.Cap != 0 {
+				set(sema.Rule{Limit: t.Cap, Share: t.Share}, t.Key)
+			}
 		}
 	}
-	if sem != nil {
-		err = errors.Join(err, sem.Close())
-	}
-	return errors.Join(err, end())
+	return errors.Join(err, operator.Close(), end())
 }
 
 // worker is a process of a world.
 type worker struct {
 	job
-	sem  *sema.Semaphore
-	keys *sema.Keys // of TwoLevel
+	sem   *sema.Semaphore
+	group *each.Group // of TwoLevel
 
 	ops    atomic.Int64
 	mu     sync.Mutex
@@ -82,14 +87,14 @@ func work(j job) error {
 	if w.sem, err = sema.New(e, j.Name, j.Limit, options); err != nil {
 		return err
 	}
-	if w.keys, err = sema.NewKeys(e, j.Name, cmp.Or(j.PerKey, j.Limit), nil); err != nil {
+	if w.group, err = each.New(e, j.Name, cmp.Or(j.PerKey, j.Limit), nil); err != nil {
 		return err
 	}
 	fmt.Println("ready")
 	if _, err := child.Order(); err != nil {
 		return err
 	}
-	err = errors.Join(w.play(), w.keys.Close(), w.sem.Close(), end())
+	err = errors.Join(w.play(), w.group.Close(), w.sem.Close(), end())
 	out := bufio.NewWriter(os.Stdout)
 	for _, e := range w.events {
 		_, _ = out.Write(e.Line()) // Flush says it
@@ -98,7 +103,7 @@ func work(j job) error {
 }
 
 // note is told that a permit waits.
-func (w *worker) note(q sema.Queued) {
+func (w *worker) note(q sema.Event) {
 	at := history.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,23 +199,23 @@ func (w *worker) caller(ctx context.Context, t Tenant, r *rand.Rand) error {
 func (w *worker) acquire(ctx context.Context, key string, weight int) (*sema.Permit, func() error, error) {
 	switch w.Order {
 	case Shares:
-		p, err := w.sem.For(key).AcquireN(ctx, weight)
+		p, err := w.sem.Acquire(ctx, sema.For(key), sema.Weight(weight))
 		if err != nil {
 			return nil, nil, err
 		}
 		return p, p.Release, nil
 	case TwoLevel:
-		own, err := w.keys.AcquireN(ctx, key, weight)
+		own, err := w.group.Acquire(ctx, key, sema.Weight(weight))
 		if err != nil {
 			return nil, nil, err
 		}
-		p, err := w.sem.AcquireN(ctx, weight)
+		p, err := w.sem.Acquire(ctx, sema.Weight(weight))
 		if err != nil {
 			return nil, nil, errors.Join(err, own.Release())
 		}
 		return p, func() error { return errors.Join(p.Release(), own.Release()) }, nil
 	default:
-		p, err := w.sem.AcquireN(ctx, weight)
+		p, err := w.sem.Acquire(ctx, sema.Weight(weight))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -166,14 +167,12 @@ func inOrder(before, after *view, requests []engine.Request, grants []engine.Gra
 func carriedOut(before, after *view, requests []engine.Request) *view {
 	s := before.Snapshot
 	s.Keys = slices.Clone(s.Keys)
-	rule := func(r *engine.Request, most, share int) {
-		for i := range s.Keys {
-			if s.Keys[i].Name == r.Key {
-				s.Keys[i].Cap, s.Keys[i].Share = most, share
-				return
-			}
+	of := func(name string) *ledger.RecordedKey {
+		i := slices.IndexFunc(s.Keys, func(k ledger.RecordedKey) bool { return k.Name == name })
+		if i < 0 {
+			i, s.Keys = len(s.Keys), append(s.Keys, ledger.RecordedKey{Name: name})
 		}
-		s.Keys = append(s.Keys, ledger.RecordedKey{Name: r.Key, Cap: most, Share: share})
+		return &s.Keys[i]
 	}
 	for i := range requests {
 		switch r := &requests[i]; r.Kind {
@@ -187,17 +186,17 @@ func carriedOut(before, after *view, requests []engine.Request) *view {
 			if r.Auto != nil && (s.Pinned || s.Limit == 0) {
 				continue // an operator's holds
 			}
-			s.Limit = r.Limit
-			if r.PerKey != 0 {
+			s.Limit = cmp.Or(r.Limit, s.Limit)
+			if s.Limit > 0 && r.PerKey != 0 {
 				s.PerKey = max(0, r.PerKey)
 			}
 		case engine.SetKey:
-			rule(r, r.Cap, r.Share)
-			if s.Limit == 0 && r.Limit > 0 {
-				s.Limit, s.PerKey = r.Limit, r.PerKey
+			if k := of(r.Key); s.Limit > 0 {
+				k.Cap, k.Share = cmp.Or(r.Cap, k.Cap), cmp.Or(r.Share, k.Share)
 			}
 		case engine.UnsetKey:
-			rule(r, 0, 0)
+			k := of(r.Key)
+			k.Cap, k.Share = 0, 0
 		}
 	}
 	return see(s)

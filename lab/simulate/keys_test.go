@@ -80,7 +80,7 @@ func (w *sharing) request(limit, perKey int) engine.Request {
 		}
 		return engine.Request{Kind: kind, Key: w.pick(), Cap: w.rng.IntN(5), Share: []int{0, 50, 100, 300, 1000}[w.rng.IntN(5)]}
 	default:
-		return engine.Request{Kind: engine.SetLimit, Limit: 1 + w.rng.IntN(6), PerKey: w.rng.IntN(4) - 1}
+		return engine.Request{Kind: engine.SetLimit, Limit: w.rng.IntN(7), PerKey: w.rng.IntN(4) - 1}
 	}
 }
 

@@ -200,14 +200,11 @@ func (w *world) faults() {
 	})
 	w.every(w.rules, func() {
 		r := engine.Request{Kind: engine.SetKey, Key: w.key(), Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}
-		if r.Cap > 1 { // as a program does; an operator's does not create the semaphore
-			r.Limit, r.PerKey = w.limit, w.perKey
-		}
 		switch w.rng.IntN(4) {
 		case 0:
 			r = engine.Request{Kind: engine.UnsetKey, Key: r.Key}
 		case 1:
-			r = engine.Request{Kind: engine.SetLimit, Limit: max(1, s.ledger.Limit), PerKey: w.rng.IntN(4) - 1}
+			r = engine.Request{Kind: engine.SetLimit, PerKey: w.rng.IntN(4) - 1}
 		}
 		s.operate(r)
 	})

@@ -222,12 +222,14 @@ R.set_per_key = function(s, most)
   end
 end
 
--- set_key gives a key a rule of its own, or takes it back.
+-- set_key gives a key a rule of its own, or ends the rule. A 0 changes nothing of a rule.
 R.set_key = function(s, q)
   R.act(s)
   local k, ruled = R.key(s, q.key), q.kind == SET_KEY and 1 or 0
   s.keyed.rules = s.keyed.rules + ruled - k.ruled
-  k.ruled, k.cap, k.share = ruled, ruled * q.limit, ruled * q.weight
+  k.ruled = ruled
+  k.cap = ruled == 0 and 0 or q.limit > 0 and q.limit or k.cap
+  k.share = ruled == 0 and 0 or q.weight > 0 and q.weight or k.share
   s.settled = false
   R.move(s, k)
   if ruled == 1 then s.persist = true else s.extended = true end

@@ -64,17 +64,12 @@ while at <= #call do
     ids_at = ids_at + n
   elseif kind == SET_KEY or kind == UNSET_KEY then
     q.kind = kind
-    local open = 0
-    if kind == SET_KEY then q.per_key, open, at = struct.unpack('<I4I4', call, at) end
     for _ = 1, n do
       q.key, at = struct.unpack(KEY_NAME, call, at)
-      if s.limit == 0 and open == 0 then
+      if s.limit == 0 then
         R.answer(s, GONE, 0, 0, 0)
       else
-        local begins = s.limit == 0
-        if begins then R.put_limit(s, open) end
         if s.only then R.name_keys(s) end
-        if begins then R.set_per_key(s, q.per_key) end
         R.set_key(s, q)
       end
     end

@@ -89,10 +89,11 @@ R.auto_limit = function(s, q, auto)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- set_limit stores the limit; pin makes it outlive idleness.
+-- set_limit stores the limit; 0 leaves it as it is. pin makes it outlive idleness.
 R.set_limit = function(s, q)
+  if q.limit == 0 and s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   R.act(s)
-  R.put_limit(s, q.limit)
+  if q.limit > 0 then R.put_limit(s, q.limit) end
   if q.weight > 1 and s.only then R.name_keys(s) end
   if q.weight > 0 and not s.only then R.set_per_key(s, q.weight - 1) end
   s.settled = false

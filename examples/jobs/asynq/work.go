@@ -19,6 +19,19 @@ var limits = map[string]int{"report": 2, "mail": 3}
 
 const inAll = 4
 
+// setLimits stores the limits for good.
+func setLimits(ctx context.Context, engine sema.Engine) error {
+	operator, err := sema.Operate(engine, "tasks")
+	if err != nil {
+		return err
+	}
+	err = operator.Set(ctx, sema.Rule{Limit: inAll, PerKey: 1})
+	for name, most := range limits {
+		err = errors.Join(err, operator.Set(ctx, sema.Rule{Limit: most}, name))
+	}
+	return errors.Join(err, operator.Close())
+}
+
 // work starts a server that keeps the limits. stop shuts it down.
 func work(rdb redis.UniversalClient, mux *asynq.ServeMux) (stop func(), err error) {
 	engine, err := redisengine.New(rdb, nil)
@@ -33,11 +46,9 @@ func work(rdb redis.UniversalClient, mux *asynq.ServeMux) (stop func(), err erro
 		_ = sem.Close()
 		_ = engine.Close()
 	}
-	for name, most := range limits {
-		if err := sem.For(name).Set(context.Background(), sema.KeyRule{Cap: most}); err != nil {
-			letGo()
-			return nil, err
-		}
+	if err := setLimits(context.Background(), engine); err != nil {
+		letGo()
+		return nil, err
 	}
 	limiter, err := semaasynq.New(semaasynq.Limit{Semaphore: sem})
 	if err != nil {

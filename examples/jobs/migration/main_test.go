@@ -41,8 +41,8 @@ func TestEveryHostLosesItsPermit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Stop()
-	engine, lost := sematest.New(t), make(chan sema.Lost)
-	sem, err := sema.New(engine, "migration", 1, &sema.Options{Observer: sema.Observer{Lost: func(l sema.Lost) { go func() { lost <- l }() }}})
+	engine, lost := sematest.New(t), make(chan sema.Event)
+	sem, err := sema.New(engine, "migration", 1, &sema.Options{Observer: sema.Observer{Lost: func(l sema.Event) { go func() { lost <- l }() }}})
 	if err != nil {
 		t.Fatal(err)
 	}

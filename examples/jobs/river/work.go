@@ -22,6 +22,19 @@ var limits = map[string]int{"report": 2, "mail": 3}
 
 const inAll = 4
 
+// setLimits stores the limits for good.
+func setLimits(ctx context.Context, engine sema.Engine) error {
+	operator, err := sema.Operate(engine, "jobs")
+	if err != nil {
+		return err
+	}
+	err = operator.Set(ctx, sema.Rule{Limit: inAll, PerKey: 1})
+	for name, most := range limits {
+		err = errors.Join(err, operator.Set(ctx, sema.Rule{Limit: most}, name))
+	}
+	return errors.Join(err, operator.Close())
+}
+
 // work starts a client that keeps the limits. stop stops it.
 func work(ctx context.Context, rdb redis.UniversalClient, pool *pgxpool.Pool, workers *river.Workers) (stop func(), err error) {
 	engine, err := redisengine.New(rdb, nil)
@@ -36,11 +49,9 @@ func work(ctx context.Context, rdb redis.UniversalClient, pool *pgxpool.Pool, wo
 		_ = sem.Close()
 		_ = engine.Close()
 	}
-	for name, most := range limits {
-		if err := sem.For(name).Set(ctx, sema.KeyRule{Cap: most}); err != nil {
-			letGo()
-			return nil, err
-		}
+	if err := setLimits(ctx, engine); err != nil {
+		letGo()
+		return nil, err
 	}
 	limiter, err := semariver.New(semariver.Limit{Semaphore: sem})
 	if err != nil {

@@ -150,7 +150,7 @@ func TestLeftOfFiles(t *testing.T) {
 	expect.OK(t, err)
 	s, err := sema.Operate(e, "pinned")
 	expect.OK(t, err)
-	expect.OK(t, s.SetLimit(ctx, 2))
+	expect.OK(t, s.Set(ctx, sema.Rule{Limit: 2}))
 	expect.OK(t, s.Close())
 	expect.OK(t, e.Close())
 	left, err = g.Left(ctx)

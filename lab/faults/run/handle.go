@@ -68,14 +68,14 @@ func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) 
 		return nil, err
 	}
 	h.acquire = func(ctx context.Context, key string, weight int, try bool) (permit, error) {
-		acquire, tryAcquire := sem.AcquireN, sem.TryAcquireN
+		options := []sema.AcquireOption{sema.Weight(weight)}
 		if key != "" {
-			acquire, tryAcquire = sem.For(key).AcquireN, sem.For(key).TryAcquireN
+			options = append(options, sema.For(key))
 		}
 		if try {
-			acquire = tryAcquire
+			options = append(options, sema.WaitAtMost(0))
 		}
-		p, err := acquire(ctx, weight)
+		p, err := sem.Acquire(ctx, options...)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,8 @@ func (w *worker) handle(at *place, i int, s history.Semaphore) (*handle, error) 
 	if err != nil {
 		return nil, err
 	}
-	h.setLimit, h.close = operator.SetLimit, func() error { return errors.Join(sem.Close(), operator.Close()) }
+	h.setLimit = func(ctx context.Context, n int) error { return operator.Set(ctx, sema.Rule{Limit: n}) }
+	h.close = func() error { return errors.Join(sem.Close(), operator.Close()) }
 	return h, nil
 }
 
@@ -145,7 +146,7 @@ func held(p permit) int64 {
 
 // queued takes in that some acquisition waits: the one that came so long ago. If
 // several did, none is noted.
-func (h *handle) queued(q sema.Queued) {
+func (h *handle) queued(q sema.Event) {
 	now := history.Now()
 	came := now - int64(q.Waited)
 	h.mu.Lock()
@@ -168,7 +169,7 @@ func (h *handle) queued(q sema.Queued) {
 }
 
 // lost takes in that a permit is not held any more.
-func (h *handle) lost(l sema.Lost) {
+func (h *handle) lost(l sema.Event) {
 	e := history.Event{At: history.Now(), Kind: history.Lost, Sem: h.sem}
 	e.Error, e.Text = classify(l.Err)
 	h.mu.Lock()

@@ -95,7 +95,7 @@ func probeOne(ctx context.Context, e sema.Engine, s history.Semaphore, leak func
 		if err != nil {
 			return err
 		}
-		return errors.Join(operator.UnsetLimit(ctx), operator.Close())
+		return errors.Join(operator.Unset(ctx), operator.Close())
 	}
 	return nil
 }

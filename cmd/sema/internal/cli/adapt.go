@@ -69,7 +69,7 @@ func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
 	defer closeEngine()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	err = sema.Control(ctx, e, name, a, func(c sema.Adapted) {
+	err = sema.Control(ctx, e, name, a, func(c sema.Event) {
 		if err := p.writeAdapted(c); err != nil {
 			fail(err)
 		}
@@ -83,7 +83,7 @@ func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
 	return err
 }
 
-func (p *program) writeAdapted(c sema.Adapted) error {
+func (p *program) writeAdapted(c sema.Event) error {
 	if p.json {
 		return p.writeJSON(adaptedJSON{c.Semaphore, c.From, c.Limit, c.Bad, c.Why})
 	}
@@ -142,7 +142,7 @@ func (f *adaptFlags) check(cmd *cobra.Command, t *takeFlags) (err error) {
 }
 
 // serveAdapt has a server find limits, each as NAME=MIN:MAX, until done is called.
-func (p *program) serveAdapt(ctx context.Context, e sema.Engine, list []string, told func(sema.Adapted)) (done func(), err error) {
+func (p *program) serveAdapt(ctx context.Context, e sema.Engine, list []string, told func(sema.Event)) (done func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var ended []chan struct{}
 	done = func() {

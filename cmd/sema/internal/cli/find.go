@@ -129,7 +129,7 @@ func foundTable(found *view.Found) string {
 		if keyed {
 			key = printable(key, 60) + "\t"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, sema.MaxName), permit, state, key, printable(caller, 60), printable(host, 60), pid, printable(label, 60))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%d\t%s\n", printable(name, engine.MaxName), permit, state, key, printable(caller, 60), printable(host, 60), pid, printable(label, 60))
 	}
 	for _, h := range found.Holders {
 		state := "holds"

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -19,10 +20,10 @@ semaphore, and holds for everybody, whatever their -n says. A larger limit
 serves waiters at once. A smaller one takes no permit away; new ones are
 granted when less than it is held.
 
-With --per-key N as well, no key (see sema run --key) holds more than that; 0 ends
-it. With --key K, N is the most that this key may hold, whatever holds for the
+With --per-key N no key (see sema run --key) holds more than that; 0 ends it.
+With --key K, N is the most that this key may hold, whatever holds for the
 others, and --share its weight in the order among keys that wait, 100 for those
-that have none of their own:
+that have none of their own. What is not named stays as it is:
 
   sema limit api 20 --per-key 2
   sema limit api --key acme 5 --share 300
@@ -32,8 +33,8 @@ that have none of their own:
 forgotten when it has been idle. To be rid of an idle semaphore now: sema rm.
 
 --json prints an object:
-  name, limit, pinned, per_key (0: none), previous (only with N: the limit
-    before, null: none)
+  name, limit, pinned, per_key (0: none), previous (only with N or
+    --per-key: the limit before, null: none)
   with --key: name, key, held, waiting, cap (0: the limit alone), share, ruled
     (it has a cap or a share of its own)`
 
@@ -64,30 +65,28 @@ func (p *program) limitCommand() *cobra.Command {
 				return usage("--key K", "--share %d needs --key", share)
 			case given("key") && given("per-key"):
 				return usage("one of them", "--key and --per-key exclude each other")
-			case given("per-key") && len(args) == 1:
-				return usage(p.command("limit", quote(args[0]), "20 --per-key", strconv.Itoa(perKey)), "--per-key %d needs the limit", perKey)
 			case given("key") && unset:
 				return p.unsetKey(cmd.Context(), args[0], key)
 			case given("key") && (len(args) == 2 || given("share")):
-				return p.setKey(cmd.Context(), args[0], key, sema.KeyRule{Cap: n, Share: share})
+				return p.setKey(cmd.Context(), args[0], key, sema.Rule{Limit: n, Share: share})
 			case given("key"):
 				return p.printKey(cmd.Context(), args[0], key)
 			case unset:
 				return p.unsetLimit(cmd.Context(), args[0])
-			case len(args) == 1:
+			case len(args) == 1 && !given("per-key"):
 				return p.printLimit(cmd.Context(), args[0])
 			}
-			set := func(ctx context.Context, o *sema.Operator) error { return o.SetLimit(ctx, n) }
+			rule := sema.Rule{Limit: n}
 			if given("per-key") {
-				set = func(ctx context.Context, o *sema.Operator) error { return o.SetLimits(ctx, n, perKey) }
+				rule.PerKey = cmp.Or(perKey, sema.MaxLimit)
 			}
-			return p.setLimit(cmd.Context(), args[0], n, set)
+			return p.setLimit(cmd.Context(), args[0], rule)
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().IntVar(&perKey, "per-key", 0, "with N: how much each key may hold; 0: no such cap")
+	cmd.Flags().IntVar(&perKey, "per-key", 0, "set how much each key may hold; 0: no such cap")
 	cmd.Flags().StringVar(&key, "key", "", "print, set or unset what this key may hold")
-	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight among keys that wait, 1 to 1000; 0: 100")
+	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight among keys that wait, 1 to 1000")
 	cmd.Flags().BoolVar(&unset, "unset", false, "forget the limit once nobody uses the semaphore")
 	p.jsonFlag(cmd)
 	return cmd
@@ -120,13 +119,13 @@ func (p *program) writeLimit(name string, st sema.State) error {
 	return p.write("%d\n", st.Limit)
 }
 
-func (p *program) setLimit(ctx context.Context, name string, n int, set func(context.Context, *sema.Operator) error) error {
+func (p *program) setLimit(ctx context.Context, name string, rule sema.Rule) error {
 	var before, after sema.State
 	err := p.operate(ctx, "limit", name, func(ctx context.Context, o *sema.Operator) (err error) {
 		if before, err = o.State(ctx); err != nil && !errors.Is(err, sema.ErrNotFound) {
 			return err
 		}
-		if err := set(ctx, o); err != nil {
+		if err := o.Set(ctx, rule); err != nil {
 			return err
 		}
 		after, err = o.State(ctx)
@@ -136,19 +135,19 @@ func (p *program) setLimit(ctx context.Context, name string, n int, set func(con
 		return err
 	}
 	if p.json {
-		v := limitSetJSON{limitJSON: limitJSON{name, n, true, after.PerKey}}
+		v := limitSetJSON{limitJSON: limitJSON{name, after.Limit, true, after.PerKey}}
 		if before.Limit != 0 {
 			v.Previous = &before.Limit
 		}
 		return p.writeJSON(v)
 	}
-	return p.write("%d\n", n)
+	return p.write("%d\n", after.Limit)
 }
 
 func (p *program) unsetLimit(ctx context.Context, name string) error {
 	var st sema.State
 	err := p.operate(ctx, "unset limit", name, func(ctx context.Context, o *sema.Operator) error {
-		err := o.UnsetLimit(ctx)
+		err := o.Unset(ctx)
 		if err == nil {
 			st, err = o.State(ctx)
 		}
@@ -168,12 +167,12 @@ type keyJSON struct {
 	view.Key
 }
 
-func (p *program) setKey(ctx context.Context, name, key string, rule sema.KeyRule) error {
-	return p.withKey(ctx, "set key", name, key, func(ctx context.Context, o *sema.Operator) error { return o.SetKey(ctx, key, rule) })
+func (p *program) setKey(ctx context.Context, name, key string, rule sema.Rule) error {
+	return p.withKey(ctx, "set key", name, key, func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, rule, key) })
 }
 
 func (p *program) unsetKey(ctx context.Context, name, key string) error {
-	return p.withKey(ctx, "unset key", name, key, func(ctx context.Context, o *sema.Operator) error { return o.UnsetKey(ctx, key) })
+	return p.withKey(ctx, "unset key", name, key, func(ctx context.Context, o *sema.Operator) error { return o.Unset(ctx, key) })
 }
 
 func (p *program) printKey(ctx context.Context, name, key string) error {
@@ -193,7 +192,7 @@ func (p *program) withKey(ctx context.Context, op, name, key string, do func(con
 	if err != nil {
 		return err
 	}
-	of := view.Key{Key: key, Cap: st.PerKey, Share: sema.DefaultShare} // one that nobody uses
+	of := view.Key{Key: key, Cap: st.PerKey, Share: engine.DefaultShare} // one that nobody uses
 	for _, k := range view.Of(name, st).Keys {
 		if k.Key == key {
 			of = k

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sema"
 	"sema/cmd/sema/internal/top"
+	"sema/engine"
 	"sema/internal/loop"
 	"sema/internal/view"
 	seen "sema/watch"
@@ -57,7 +57,7 @@ func (p *program) lsCommand() *cobra.Command {
 				case s.Paused:
 					state = "  paused"
 				}
-				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, sema.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
+				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d%s\n", printable(s.Name, engine.MaxName), s.Limit, s.Used, s.Holders, s.Waiting, state)
 			}
 			_ = t.Flush() // into memory
 			return p.write("%s", b.String())

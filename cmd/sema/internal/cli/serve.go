@@ -140,7 +140,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) error {
 	if err := lastingError(ctx, at.Engine); err != nil {
 		return err
 	}
-	adapted, err := p.serveAdapt(ctx, at.Engine, f.adapt, func(c sema.Adapted) {
+	adapted, err := p.serveAdapt(ctx, at.Engine, f.adapt, func(c sema.Event) {
 		log.Info("limit adapted", "semaphore", c.Semaphore, "from", c.From, "limit", c.Limit, "why", c.Why)
 	})
 	if err != nil {

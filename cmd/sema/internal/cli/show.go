@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/view"
 	reasons "sema/internal/why"
 )
@@ -75,7 +76,7 @@ func table(name string, st sema.State) string {
 	if st.PerKey > 0 {
 		pinned = fmt.Sprintf(", %d per key%s", st.PerKey, pinned)
 	}
-	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, sema.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used), st.Waiting())
+	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, engine.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used), st.Waiting())
 	if text := reasons.Adapting(st); text != "" {
 		fmt.Fprintf(&b, "%s\n", text)
 	}

@@ -55,13 +55,13 @@ func (f *takeFlags) register(cmd *cobra.Command) {
 }
 
 // policies are the values of --on-conflict.
-var policies = map[string]sema.Policy{"newest": sema.Newest, "adopt": sema.Adopt, "refuse": sema.Refuse}
+var policies = map[string]sema.LimitPolicy{"newest": sema.LimitNewest, "adopt": sema.LimitStored, "refuse": sema.LimitStrict}
 
 // policy is what to do about a stored limit. Without -n there is none to put in its
 // place.
-func (f *takeFlags) policy() sema.Policy {
+func (f *takeFlags) policy() sema.LimitPolicy {
 	if !f.limitGiven {
-		return sema.Adopt
+		return sema.LimitStored
 	}
 	return policies[f.conflict]
 }
@@ -87,7 +87,7 @@ func (f *takeFlags) check(cmd *cobra.Command) error {
 	case f.conflictCode < 0 || f.conflictCode > 255:
 		return usage("-E 75", "--conflict-exit-code %d: want 0 … 255", f.conflictCode)
 	case f.lease == 0: // to the library it means the default
-		return usage("--lease 30s", "lease 0s: want %v … %v", sema.MinLease, sema.MaxLease)
+		return usage("--lease 30s", "lease 0s: want %v … %v", engine.MinLease, engine.MaxLease)
 	case f.limitGiven && f.weight > f.limit && f.conflict == "refuse":
 		return usage("a larger --limit", "weight %d is above the limit %d", f.weight, f.limit)
 	}
@@ -131,7 +131,7 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	w := &watch{program: p, name: name, flags: f, notes: notes, moved: make(chan struct{}, 1), cancel: func(error) {}}
 	w.ahead.Store(-1)
 	o.Lease, o.OnConflict, o.Observer, o.Patient = f.lease, f.policy(), w.observer(), true
-	o.PerKey, o.HeadStart = f.perKey, f.headStart
+	o.PerKey = f.perKey
 	sem, err := sema.New(engine, name, f.limit, &o)
 	if err != nil {
 		closeEngine()
@@ -156,8 +156,8 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	} else if time.Since(began) > quick {
 		// Another goroutine took in the answer, and may not have told of another limit yet.
 		within, cancel := context.WithTimeout(ctx, explainTime)
-		if n, err := sem.Limit(within); err == nil && n > 0 {
-			limit = n
+		if st, err := sem.State(within); err == nil && st.Limit > 0 {
+			limit = st.Limit
 		}
 		cancel()
 	}
@@ -243,7 +243,7 @@ func (w *watch) ofKey() string {
 // observer passes on what happens.
 func (w *watch) observer() sema.Observer {
 	o := sema.Observer{
-		Queued: func(e sema.Queued) {
+		Queued: func(e sema.Event) {
 			w.ahead.Store(int64(e.Ahead))
 			if w.away.Swap(told) == told {
 				w.note("%q: the engine answers again", e.Semaphore)
@@ -254,20 +254,21 @@ func (w *watch) observer() sema.Observer {
 			default:
 			}
 		},
-		LimitDiffers: func(e sema.LimitDiffers) {
-			w.stored.Store(int64(e.Stored))
+		LimitDiffers: func(e sema.Event) {
+			w.stored.Store(int64(e.Limit))
+			d, _ := errors.AsType[*sema.LimitError](e.Err)
 			if w.flags.limitGiven || w.flags.verbose {
-				stored, wanted, set := fmt.Sprint(e.Stored), fmt.Sprint(e.Wanted), ""
-				if e.StoredPerKey != e.WantedPerKey {
-					stored, wanted = fmt.Sprintf("%d, %d per key", e.Stored, e.StoredPerKey), fmt.Sprintf("%d, %d per key", e.Wanted, e.WantedPerKey)
-					set = fmt.Sprintf(" --per-key %d", e.WantedPerKey)
+				stored, wanted, set := fmt.Sprint(d.Stored), fmt.Sprint(d.Wanted), ""
+				if d.StoredPerKey != d.WantedPerKey {
+					stored, wanted = fmt.Sprintf("%d, %d per key", d.Stored, d.StoredPerKey), fmt.Sprintf("%d, %d per key", d.Wanted, d.WantedPerKey)
+					set = fmt.Sprintf(" --per-key %d", d.WantedPerKey)
 				}
 				w.note("%q has limit %s, not %s: %s. To set it for all: sema limit%s %s %d%s",
-					e.Semaphore, stored, wanted, w.whose(), w.urlFlag(), quote(e.Semaphore), e.Wanted, set)
+					e.Semaphore, stored, wanted, w.whose(), w.urlFlag(), quote(e.Semaphore), d.Wanted, set)
 			}
 		},
 	}
-	o.RenewFailed = func(e sema.RenewFailed) { w.failed(e.Err) }
+	o.RenewFailed = func(e sema.Event) { w.failed(e.Err) }
 	return o
 }
 
@@ -334,17 +335,14 @@ func (w *watch) ask(ctx context.Context, e sema.Engine) (*sema.Permit, error) {
 		}
 		w.failed(err)
 	}
-	var from interface {
-		AcquireN(ctx context.Context, n int) (*sema.Permit, error)
-		TryAcquireN(ctx context.Context, n int) (*sema.Permit, error)
-	} = w.sem
+	options := []sema.AcquireOption{sema.Weight(f.weight), sema.HeadStart(f.headStart)}
 	if f.key != "" {
-		from = w.sem.For(f.key)
+		options = append(options, sema.For(f.key))
 	}
 	if try {
-		return from.TryAcquireN(ctx, f.weight)
+		return w.sem.TryAcquire(ctx, options...)
 	}
-	return from.AcquireN(ctx, f.weight)
+	return w.sem.Acquire(ctx, options...)
 }
 
 // acquire waits for the permit, for a signal, and shows how it goes.

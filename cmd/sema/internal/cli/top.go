@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"sema"
 	"sema/cmd/sema/internal/top"
+	"sema/engine"
 	seen "sema/watch"
 )
 
@@ -136,7 +136,7 @@ func (p *program) writeTop(list []seen.Summary, total int) error {
 		if i >= 0 {
 			row = top.Row(list[i])
 		}
-		row[0] = printable(row[0], sema.MaxName)
+		row[0] = printable(row[0], engine.MaxName)
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row[:], "\t"), "\t"))
 	}
 	_ = t.Flush() // into memory

@@ -23,7 +23,7 @@ func someLoad(t *testing.T, url string) *looker {
 	idle, err := sema.Operate(look(t, url, "idle").engine, "idle")
 	expect.OK(t, err)
 	defer func() { _ = idle.Close() }()
-	expect.OK(t, idle.SetLimit(t.Context(), 7))
+	expect.OK(t, idle.Set(t.Context(), sema.Rule{Limit: 7}))
 	return l
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/engine"
 	"sema/internal/view"
 	reasons "sema/internal/why"
 )
@@ -70,7 +71,7 @@ type why struct {
 	key      string
 	weight   int // 0: there is no such permit
 	position int // 0: it does not wait
-	before   []sema.Waiter
+	before   []engine.Waiter
 	ahead    int // weight of those
 }
 
@@ -143,13 +144,13 @@ func (w why) asked() sema.State {
 		return st
 	}
 	st.Keys = slices.Clone(st.Keys)
-	at := slices.IndexFunc(st.Keys, func(k sema.KeyState) bool { return k.Key == w.key })
+	at := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == w.key })
 	if at < 0 {
 		most := st.PerKey
 		if w.key == "" {
 			most = 0
 		}
-		st.Keys = append(st.Keys, sema.KeyState{Key: w.key, Cap: most, Share: sema.DefaultShare})
+		st.Keys = append(st.Keys, engine.KeyState{Key: w.key, Cap: most, Share: engine.DefaultShare})
 		at = len(st.Keys) - 1
 	}
 	k := &st.Keys[at]
@@ -158,7 +159,7 @@ func (w why) asked() sema.State {
 		k.Before = 0
 		for _, other := range st.Keys {
 			// Of two that hold as much, the one that waits already goes first.
-			if other.Waiting > 0 && !other.Full && other.Held*sema.DefaultShare/other.Share <= k.Held*sema.DefaultShare/k.Share {
+			if other.Waiting > 0 && !other.Full && other.Held*engine.DefaultShare/other.Share <= k.Held*engine.DefaultShare/k.Share {
 				k.Before++
 			}
 		}
@@ -176,7 +177,7 @@ func (w why) text(name string) string {
 	case w.key != "":
 		subject += " for " + printable(w.key, 60)
 	}
-	fmt.Fprintf(&b, "%s: in front of %s: %s\n", printable(name, sema.MaxName), subject, w.reason())
+	fmt.Fprintf(&b, "%s: in front of %s: %s\n", printable(name, engine.MaxName), subject, w.reason())
 	if w.position == 0 || len(w.st.Holders)+len(w.before) == 0 {
 		return b.String()
 	}

@@ -50,8 +50,8 @@ func TestAHistoryOutlivesItsProcess(t *testing.T) {
 		o, err := sema.Operate(e, "x")
 		expect.OK(t, err)
 		defer func() { _ = o.Close() }()
-		expect.OK(t, o.SetLimit(t.Context(), 3)) // it stays when it is idle
-		p, err := sem.AcquireN(context.Background(), 2)
+		expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 3})) // it stays when it is idle
+		p, err := sem.Acquire(context.Background(), sema.Weight(2))
 		expect.OK(t, err)
 		record(t, file, 24*time.Hour, 30*time.Minute, e, nil)
 		record(t, file, 24*time.Hour, 32*time.Minute, e, func(h *history.History) {

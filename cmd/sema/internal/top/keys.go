@@ -96,7 +96,7 @@ func (m *model) operate(k string) {
 	case k == "l":
 		m.askLimit(name)
 	case k == "u":
-		m.confirm(name, "unset the limit of "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.UnsetLimit(ctx) })
+		m.confirm(name, "unset the limit of "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.Unset(ctx) })
 	case m.paused():
 		m.confirm(name, "unpause "+clean(name), func(ctx context.Context, o *sema.Operator) error { return o.Unpause(ctx) })
 	default:

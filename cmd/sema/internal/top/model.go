@@ -220,6 +220,6 @@ func (m *model) askLimit(name string) {
 			m.note = fmt.Sprintf("limit %q: want 1 … %d", word, engine.MaxLimit)
 			return
 		}
-		m.confirm(name, fmt.Sprintf("set the limit of %s to %d", clean(name), n), func(ctx context.Context, o *sema.Operator) error { return o.SetLimit(ctx, n) })
+		m.confirm(name, fmt.Sprintf("set the limit of %s to %d", clean(name), n), func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, sema.Rule{Limit: n}) })
 	}}
 }

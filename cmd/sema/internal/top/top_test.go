@@ -148,7 +148,7 @@ func TestTenThousandSemaphoresPage(t *testing.T) {
 		defer func() { _ = e.Close() }()
 		for i := range 10_000 {
 			o := operator(t, e, fmt.Sprintf("tenant-%05d", i))
-			expect.OK(t, o.SetLimit(t.Context(), 1+i%7))
+			expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 1 + i%7}))
 			_ = o.Close()
 		}
 		v := viewed(t, e, Options{})
@@ -260,7 +260,7 @@ func TestASemaphoreThatGoes(t *testing.T) {
 		e := memengine.New()
 		defer func() { _ = e.Close() }()
 		o := operator(t, e, "gone")
-		expect.OK(t, o.SetLimit(t.Context(), 3))
+		expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 3}))
 		v := viewed(t, e, Options{})
 		v.until("> gone")
 		v.key("enter")
@@ -326,7 +326,7 @@ func TestTheKeysOfASemaphore(t *testing.T) {
 		defer cancel()
 		use := func(key string) {
 			all.Go(func() {
-				p, err := s.For(key).Acquire(ctx)
+				p, err := s.Acquire(ctx, sema.For(key))
 				if err == nil {
 					<-ctx.Done()
 					_ = p.Release()
@@ -355,7 +355,7 @@ func TestTheKeysOfASemaphore(t *testing.T) {
 		v.until("only a permit that is held can be revoked")
 		v.key("down")
 		v.until("waits: gamma is next; 0 of 3 free")
-		expect.OK(t, operator(t, e, "llm").SetKey(t.Context(), "gamma", sema.KeyRule{Share: 300}))
+		expect.OK(t, operator(t, e, "llm").Set(t.Context(), sema.Rule{Share: 300}, "gamma"))
 		v.until("300*")
 		v.until("> gamma") // under the cursor
 		for _, size := range []tea.WindowSizeMsg{{Width: 20, Height: 5}, {Width: 80, Height: 24}, {Width: 300, Height: 100}} {
@@ -367,7 +367,7 @@ func TestTheKeysOfASemaphore(t *testing.T) {
 		v.key("t")
 		cancel()
 		v.until("nobody waits")
-		expect.OK(t, operator(t, e, "llm").UnsetKey(t.Context(), "gamma"))
+		expect.OK(t, operator(t, e, "llm").Unset(t.Context(), "gamma"))
 		v.until("esc back  r revoke") // without keys there is nothing to show by key
 	})
 }

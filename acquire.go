@@ -1,0 +1,157 @@
+package sema
+
+import (
+	"fmt"
+	"time"
+
+	"sema/engine"
+)
+
+// AcquireOption changes one acquisition. The zero value changes nothing. Of several options of
+// one kind the last one counts.
+type AcquireOption struct {
+	kind optionKind
+	n    int64
+	text string
+}
+
+type optionKind uint8
+
+const (
+	noOption optionKind = iota
+	weightOption
+	keyOption
+	labelOption
+	waitOption
+	answerOption
+	headStartOption
+)
+
+// Weight takes n of the limit, all of it at once or nothing: 1 … MaxLimit. Default: 1. A weight
+// above the limit, or above the cap of the key, fails with a *WeightError.
+func Weight(n int) AcquireOption { return AcquireOption{kind: weightOption, n: int64(n)} }
+
+// For is the key of the acquisition: a tenant, a host, a user, a model. Its permits count against
+// the limit of the Semaphore, and against the cap of the key: Options.PerKey, or the cap that
+// Operator.Set gave it.
+//
+// Within a key callers are served in the order in which they came. Among keys the next
+// free weight goes to the key that holds the fewest whole shares; among such keys, in
+// turn. So a key with a thousand callers delays the others no more than one with two, and
+// what nobody else wants is any key's, up to its cap. A key at its cap holds up nobody.
+//
+// Keys are compared byte by byte: lower-case what means the same, such as hosts. A key has
+// 1 … 255 bytes of UTF-8 without control characters; Acquire fails with an *ArgumentError on another
+// one. Operators see keys: hash what is a secret, such as an API key. Take keys from
+// authentication and not from the caller's own words: a caller that makes up many keys gets as
+// many shares. For() is no key. Default: no key.
+func For(path ...string) AcquireOption {
+	// A copy of the name, because an option that kept the slice would cost an allocation.
+	o := AcquireOption{kind: keyOption, n: int64(len(path))}
+	if len(path) > 0 {
+		o.text = path[0]
+	}
+	return o
+}
+
+// Label is shown to operators beside the permit or the wait: "job 7". At most 255 bytes of
+// printable UTF-8; Acquire fails with an *ArgumentError on another one. The label of a permit stays
+// as it was at its acquisition. Permits pass within a process, see Options.Keep, between callers of the
+// same label only. Two callers of a process that the engine serves in the other order, because a
+// message was late, may be shown under each other's labels. On Redis an acquisition with a label
+// takes the server about as long as one that waits. Default: Options.Label.
+func Label(text string) AcquireOption { return AcquireOption{kind: labelOption, text: text} }
+
+// WaitAtMost bounds the wait, beside the context: Acquire fails with ErrBusy after d. With a d of
+// 0 or less it does not wait, as TryAcquire. In Do it bounds the wait and leaves the work alone.
+// Default: the context bounds the wait.
+func WaitAtMost(d time.Duration) AcquireOption {
+	return AcquireOption{kind: waitOption, n: int64(max(0, d))}
+}
+
+// AnswerWithin bounds the wait for an engine that is away. If the engine has said nothing for d, neither
+// that the permit is granted nor that its caller is queued, Acquire fails with ErrEngine. Nothing is
+// held then. A caller that the engine has queued goes on waiting. Default: three seconds. A d of 0 or
+// less, or of three seconds or more, changes nothing.
+func AnswerWithin(d time.Duration) AcquireOption {
+	return AcquireOption{kind: answerOption, n: int64(max(0, d))}
+}
+
+// HeadStart counts as time that the caller has waited already, for its place among those of its
+// key: priority that starves nobody. State shows it as waited. 0 … 24 h; Acquire fails with an
+// *ArgumentError on another one. Default: 0.
+func HeadStart(d time.Duration) AcquireOption {
+	return AcquireOption{kind: headStartOption, n: int64(d)}
+}
+
+// maxHeadStart bounds HeadStart.
+const maxHeadStart = 24 * time.Hour
+
+// wish is what the options of an acquisition come to.
+type wish struct {
+	weight    int
+	key       string
+	label     string
+	wait      bool          // queue if need be
+	most      time.Duration // so long; 0: as the context says
+	answer    time.Duration // 0: as long as usual
+	headStart time.Duration
+}
+
+// fold makes a wish of options. Its errors are *ArgumentErrors.
+func fold(wait bool, options []AcquireOption) (w wish, err error) {
+	w = wish{weight: 1, wait: wait}
+	names := 0
+	for _, o := range options {
+		switch d := time.Duration(o.n); o.kind {
+		case weightOption:
+			w.weight = int(o.n)
+		case keyOption:
+			w.key, names = o.text, int(o.n)
+		case labelOption:
+			w.label = o.text
+		case waitOption:
+			w.wait, w.most = wait && d > 0, d
+		case answerOption:
+			w.answer = d
+		case headStartOption:
+			w.headStart = d
+		}
+	}
+	switch {
+	case w.weight < 1 || w.weight > MaxLimit:
+		return w, &ArgumentError{What: "weight", Value: w.weight, Want: fmt.Sprintf("1 … %d", MaxLimit)}
+	case names > 0:
+		if err := validateKey(w.key, names); err != nil {
+			return w, err
+		}
+	}
+	if w.label != "" {
+		if err := engine.ValidateText("label", w.label, engine.MaxLabel); err != nil {
+			return w, err
+		}
+	}
+	if w.headStart != 0 {
+		return w, engine.ValidateRange("", "head start", w.headStart, 0, maxHeadStart)
+	}
+	return w, nil
+}
+
+// keyOf is the key of a path; "" without one. Its errors are *ArgumentErrors.
+func keyOf(path []string) (string, error) {
+	if len(path) == 0 {
+		return "", nil
+	}
+	return path[0], validateKey(path[0], len(path))
+}
+
+// validateKey says whether a path of so many names, of which this is the first, can be a key.
+func validateKey(name string, names int) error {
+	switch {
+	case names > 1:
+		return &ArgumentError{What: "key", Value: name, Want: fmt.Sprintf("one name, not %d", names)}
+	case name == "":
+		return &ArgumentError{What: "key", Value: name, Want: "a key that is not empty"}
+	}
+	return engine.ValidateText("key", name, engine.MaxKey)
+}

@@ -1,0 +1,17 @@
+package sema
+
+import (
+	"cmp"
+	"time"
+
+	"sema/internal/client"
+	"sema/internal/hooks"
+)
+
+func init() {
+	hooks.Unused = func(s any) (time.Duration, bool) { return s.(*Semaphore).unused() }
+	hooks.Patience = func(options any) time.Duration {
+		w, _ := fold(true, options.([]AcquireOption)) // the acquisition refuses what is wrong
+		return min(cmp.Or(w.answer, client.Patience), cmp.Or(w.most, client.Patience), client.Patience)
+	}
+}

@@ -1,0 +1,16 @@
+// Package hooks tells package each what package sema tells no user. Package sema sets the
+// functions when it is initialised. Their arguments are its own types, which
+// this package cannot name.
+package hooks
+
+import "time"
+
+var (
+	// Unused reports whether nobody waits for a permit of a *sema.Semaphore, or has one,
+	// and for how long.
+	Unused func(semaphore any) (long time.Duration, unused bool)
+
+	// Patience is how long an acquisition with these options, a []sema.AcquireOption, waits
+	// for an engine that says nothing.
+	Patience func(options any) time.Duration
+)

@@ -1,0 +1,186 @@
+package sema_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sema"
+	"sema/engine/memengine"
+	"sema/internal/fixture/expect"
+)
+
+// A bad option fails before anything is asked of the engine.
+func TestABadOptionIsRefusedAtOnce(t *testing.T) {
+	for what, options := range map[string][]sema.AcquireOption{
+		"weight":     {sema.Weight(0)},
+		"key":        {sema.For("")},
+		"label":      {sema.Label("two\nlines")},
+		"head start": {sema.HeadStart(25 * time.Hour)},
+	} {
+		bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+			_, err := s.Acquire(t.Context(), options...)
+			_, err2 := s.TryAcquire(t.Context(), options...)
+			err3 := s.Do(t.Context(), func(context.Context) error { return nil }, options...)
+			for _, err := range []error{err, err2, err3} {
+				var refused *sema.ArgumentError
+				if !errors.As(err, &refused) || refused.What != what {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if n := e.calls.Load(); n != 0 {
+				t.Errorf("%s: the engine was asked %d times", what, n)
+			}
+		})
+	}
+}
+
+// Of several options of one kind the last one counts, and For() and the zero option ask for nothing.
+func TestTheLastOptionOfAKindCounts(t *testing.T) {
+	bubble(t, &sema.Options{PerKey: 1}, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		p, err := s.Acquire(t.Context(), sema.AcquireOption{}, sema.Weight(0), sema.Weight(1), sema.For(""), sema.For("a"),
+			sema.Label("one\ntwo"), sema.Label("job 7"), sema.HeadStart(-1), sema.HeadStart(0))
+		expect.OK(t, err)
+		st, err := s.State(t.Context())
+		expect.OK(t, err)
+		if h := st.Holders[0]; h.Key != "a" || h.Client.Label != "job 7" || h.Weight != 1 {
+			t.Errorf("%+v", h)
+		}
+		expect.OK(t, p.Release())
+		p, err = s.Acquire(t.Context(), sema.For("a"), sema.For())
+		expect.OK(t, err)
+		if st, err = s.State(t.Context()); err != nil || st.Holders[0].Key != "" {
+			t.Errorf("%+v, %v", st, err)
+		}
+		expect.OK(t, p.Release())
+	})
+}
+
+// WaitAtMost bounds the wait alone: that of Do leaves the work its time.
+func TestTheWaitIsBounded(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
+		expect.OK(t, s.Do(t.Context(), func(ctx context.Context) error {
+			time.Sleep(time.Minute)
+			return ctx.Err()
+		}, sema.WaitAtMost(time.Second)))
+		held := acquire(t, s)
+		for most, want := range map[time.Duration]time.Duration{time.Second: time.Second, 0: 0, -time.Second: 0} {
+			began := time.Now()
+			_, err := s.Acquire(t.Context(), sema.WaitAtMost(most))
+			wantOnly(t, err, sema.ErrBusy, nil)
+			if took := time.Since(began); took != want { // in virtual time
+				t.Errorf("it took %v, want %v", took, want)
+			}
+		}
+		e.slow.Store(int64(time.Hour))
+		_, err := s.Acquire(t.Context(), sema.WaitAtMost(time.Second)) // nobody knows whether a permit is free
+		wantOnly(t, err, sema.ErrEngine, nil)
+		e.slow.Store(0)
+		_ = held.Release()
+	})
+}
+
+// What no program can handle panics, and says what is wrong.
+func TestMisusePanics(t *testing.T) {
+	ctx, work := t.Context(), func(context.Context) error { return nil }
+	sem, err := sema.New(memengine.New(), "x", 1, nil)
+	expect.OK(t, err)
+	defer func() { expect.OK(t, sem.Close()) }()
+	var none *sema.Semaphore
+	for what, do := range map[string]func(){
+		"Do without a function":   func() { _ = sem.Do(ctx, nil) },
+		"Acquire of a zero value": func() { _, _ = new(sema.Semaphore).Acquire(ctx) },
+		"Do of a zero value":      func() { _ = new(sema.Semaphore).Do(ctx, work) },
+		"TryAcquire of nil":       func() { _, _ = none.TryAcquire(ctx) },
+		"Resume of a zero value":  func() { _, _ = new(sema.Semaphore).Resume(ctx, "a-1-1") },
+		"State of a zero value":   func() { _, _ = new(sema.Semaphore).State(ctx) },
+		"Close of a zero value":   func() { _ = new(sema.Semaphore).Close() },
+		"Shutdown of nil":         func() { _ = none.Shutdown(ctx) },
+		"Pause of a zero value":   func() { _ = new(sema.Operator).Pause(ctx) },
+	} {
+		func() {
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.HasPrefix(said, "sema: ") {
+					t.Errorf("%s: %s", what, said)
+				}
+			}()
+			do()
+			t.Errorf("%s: no panic", what)
+		}()
+	}
+	if st, err := sem.State(ctx); err != nil || st.Used != 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// An option costs no memory.
+func TestAllocationsOfAnAcquisition(t *testing.T) {
+	sem, err := sema.New(memengine.New(), "x", 2, &sema.Options{Keep: time.Second, PerKey: 2})
+	expect.OK(t, err)
+	defer func() { expect.OK(t, sem.Close()) }()
+	ctx, tenant := t.Context(), "tenant"
+	for what, acquire := range map[string]func() (*sema.Permit, error){
+		"no option": func() (*sema.Permit, error) { return sem.Acquire(ctx) },
+		"For":       func() (*sema.Permit, error) { return sem.Acquire(ctx, sema.For(tenant)) },
+		"Weight":    func() (*sema.Permit, error) { return sem.Acquire(ctx, sema.Weight(2)) },
+	} {
+		pair := func() {
+			p, err := acquire()
+			expect.OK(t, err)
+			expect.OK(t, p.Release())
+		}
+		if n := testing.AllocsPerRun(1000, pair); n != 2 {
+			t.Errorf("%s: %v allocations, want 2", what, n)
+		}
+	}
+}
+
+// The package stays one that is read in a sitting: each exported name is one to learn.
+func TestTheNamesOfThePackage(t *testing.T) {
+	const most = 75
+	files, err := filepath.Glob("*.go")
+	expect.OK(t, err)
+	var names []string
+	add := func(name string) {
+		if ast.IsExported(name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		expect.OK(t, err)
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if ofExported(d) {
+					add(d.Name.Name)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						add(s.Name.Name)
+					case *ast.ValueSpec:
+						for _, n := range s.Names {
+							add(n.Name)
+						}
+					}
+				}
+			}
+		}
+	}
+	if len(names) > most || len(names) < most/2 {
+		t.Errorf("%d exported names, want at most %d: %v", len(names), most, names)
+	}
+	t.Logf("%d exported names", len(names))
+}
