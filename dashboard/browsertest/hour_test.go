@@ -55,15 +55,15 @@ var orders = []struct {
 	record access.Record
 }{
 	{time.Minute, func(ctx context.Context, o *sema.Operator) error {
-		return o.SetKey(ctx, "beta", sema.KeyRule{Cap: 3, Share: 300})
+		return o.Set(ctx, sema.Rule{Limit: 3, Share: 300}, "beta")
 	}, access.Record{What: "set-key", Name: "tenants", Key: "beta", Cap: 3, Share: 300}},
-	{20 * time.Minute, func(ctx context.Context, o *sema.Operator) error { return o.SetLimit(ctx, 3) },
+	{20 * time.Minute, func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, sema.Rule{Limit: 3}) },
 		access.Record{What: "limit", Name: "github-api", Limit: 3}},
-	{36 * time.Minute, func(ctx context.Context, o *sema.Operator) error { return o.SetLimit(ctx, 5) },
+	{36 * time.Minute, func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, sema.Rule{Limit: 5}) },
 		access.Record{What: "limit", Name: "github-api", Limit: 5}},
 	{57 * time.Minute, func(ctx context.Context, o *sema.Operator) error { return o.Pause(ctx) },
 		access.Record{What: "pause", Name: "reports/month end"}},
-	{59 * time.Minute, func(ctx context.Context, o *sema.Operator) error { return o.SetLimit(ctx, 8) },
+	{59 * time.Minute, func(ctx context.Context, o *sema.Operator) error { return o.Set(ctx, sema.Rule{Limit: 8}) },
 		access.Record{What: "limit", Name: "vendor-x.query", Limit: 8}},
 }
 
@@ -81,7 +81,7 @@ func anHour(t *testing.T) *site {
 		for range j.processes {
 			pid += 17
 			chance := rand.New(rand.NewPCG(seed, uint64(pid)))
-			sem, err := sema.New(process{s.engine, j.host, pid}, j.name, j.limit, &sema.Options{Label: j.label, PerKey: j.perKey, OnConflict: sema.Adopt})
+			sem, err := sema.New(process{s.engine, j.host, pid}, j.name, j.limit, &sema.Options{Label: j.label, PerKey: j.perKey, OnConflict: sema.LimitStored})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,13 +112,13 @@ func (j job) work(ctx context.Context, sem *sema.Semaphore, chance *rand.Rand) {
 		case <-ctx.Done():
 		}
 	}
-	acquire := sem.AcquireN
+	options := []sema.AcquireOption{sema.Weight(j.weight)}
 	if j.key != "" {
-		acquire = sem.For(j.key).AcquireN
+		options = append(options, sema.For(j.key))
 	}
 	for {
 		pause(j.gap)
-		p, err := acquire(ctx, j.weight)
+		p, err := sem.Acquire(ctx, options...)
 		if err != nil {
 			return // ctx has ended
 		}
