@@ -215,7 +215,7 @@ func (k *checker) overtaken(c *caller) {
 	}
 	for _, n := range k.w.nodes {
 		for _, other := range n.callers {
-			if n == c.n || c.n.plan.unfair || c.n.faulty > c.came || c.try || !k.earlier(other, c) {
+			if n == c.n || c.n.plan.unfair || c.n.faulty > c.came || c.try || !k.earlier(other, c) || k.uninformed(c.n, other) {
 				continue
 			}
 			if other.behind++; other.behind > (3*k.allowed+k.w.starts-other.starts)*most {
@@ -229,6 +229,12 @@ func (k *checker) overtaken(c *caller) {
 // long as it has not asked again for its ticket since.
 func (k *checker) deaf(n *node, c *caller) bool {
 	return n.deaf && k.w.now < max(n.deafSince, c.came, c.ticket)+n.plan.lease/4+k.messages()
+}
+
+// uninformed reports whether a process that cannot be notified may not know yet that another's caller
+// waits: it passes permits on for a sixth of its lease after its last call.
+func (k *checker) uninformed(n *node, other *caller) bool {
+	return n.deaf && k.w.now < other.came+n.plan.lease/6+k.messages()
 }
 
 // tokens looks at the token of a permit that a caller gets, perhaps from another
@@ -270,8 +276,8 @@ func (k *checker) passed(c *caller) {
 	}
 	k.beside(c)
 	if other := k.passedOver(c); other != nil {
-		if n.deaf && w.now < other.came+contact {
-			return // it could not be told that somebody else waits
+		if k.uninformed(n, other) {
+			return
 		}
 		if k.passes[id]++; k.passes[id] > n.plan.passes {
 			w.fail("order: %v came %v before the one to whom %v is passed on", other.Came(), micros(c.since()-other.since()), id)
