@@ -134,7 +134,7 @@ func policyTest(t *testing.T, o Options, limit int, f func(t *testing.T, c *crow
 	})
 }
 
-func TestFailClosed(t *testing.T) {
+func TestClosed(t *testing.T) {
 	policyTest(t, Options{Policy: Policy{}}, 2, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 5)
@@ -150,7 +150,7 @@ func TestFailClosed(t *testing.T) {
 	})
 }
 
-func TestFailOpen(t *testing.T) {
+func TestOpen(t *testing.T) {
 	policyTest(t, Options{Policy: Open}, 2, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 5)
@@ -182,7 +182,7 @@ func TestFailOpen(t *testing.T) {
 	})
 }
 
-func TestFailLocal(t *testing.T) {
+func TestLocal(t *testing.T) {
 	policyTest(t, Options{Policy: Local(3, 0), Wait: time.Minute}, 10, func(t *testing.T, c *crowd) {
 		c.away()
 		c.send(t.Context(), 5)
@@ -218,7 +218,7 @@ func TestFailLocal(t *testing.T) {
 }
 
 // The places are for all keys together; those of one key are bounded beside that.
-func TestFailLocalCountsAllKeysTogether(t *testing.T) {
+func TestLocalCountsAllKeysTogether(t *testing.T) {
 	for perKey, want := range map[int][]int64{0: {5, 5, 5}, 2: {2, 4, 5}} {
 		policyTest(t, Options{Policy: Local(5, perKey)}, 100, func(t *testing.T, c *crowd) {
 			c.away()
