@@ -152,7 +152,7 @@ func TestRedisStopsAndStarts(t *testing.T) {
 						want = c.admitted
 					case "back":
 						srv.Restart()
-						// Whoever asks finds out; until then the policy goes on.
+						// The policy goes on until a probe is answered.
 						expect.Until(t, "the engine is asked again", func() bool {
 							before := failures.Load()
 							r := request(t, expect.Within(t), s.URL)

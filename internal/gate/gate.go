@@ -42,7 +42,7 @@ type Permit interface {
 
 // Asking is how one request asks for its permit.
 type Asking struct {
-	Name    string // of what is limited: those of one name share the places per key
+	Name    string // requests of one name share the places per key
 	Acquire func(context.Context, ...sema.AcquireOption) (Permit, error)
 	Failed  func(Failed) // is told that the engine did not answer for the request
 }
