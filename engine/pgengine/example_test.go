@@ -16,7 +16,7 @@ import (
 // A program with database/sql: the engine borrows connections from the program's own pool.
 func ExampleNewSQL() {
 	ctx := context.Background()
-	server, err := local.Postgres(ctx) // yours is there already
+	server, err := local.Postgres(ctx) // you have a server already
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func ExampleNewSQL() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	if _, err := db.ExecContext(ctx, pgengine.Schema("")); err != nil { // once, by whoever makes your other tables
+	if _, err := db.ExecContext(ctx, pgengine.Schema("")); err != nil { // once, with your other tables
 		log.Fatal(err)
 	}
 

@@ -13,11 +13,12 @@ import (
 	"sema/engine/register"
 )
 
-// Schema is the SQL that makes the table, in a schema that is there; "" means the first of search_path.
-// Running it again changes nothing.
+// Schema is the SQL that creates the table in an existing schema; "" means the first of
+// search_path. Running it again changes nothing.
 //
-// The version is part of the key. So the newest row is the last of its name in the index,
-// and what an old transaction elsewhere keeps from being vacuumed is never visited.
+// The version is part of the key. So the newest row of a name is its last one in the
+// index, and a read never visits old row versions that a long transaction keeps from
+// being vacuumed.
 func Schema(schema string) string {
 	return strings.ReplaceAll(`BEGIN;
 SELECT pg_advisory_xact_lock(7363);
@@ -26,7 +27,7 @@ CREATE TABLE IF NOT EXISTS sema_state (
   version bigint NOT NULL,
   at bigint NOT NULL,      -- time of the last step, in microseconds since 1970
   until bigint NOT NULL,   -- the row may be deleted then
-  heads text[] NOT NULL,   -- processes that are told next, and listen
+  heads text[] NOT NULL,   -- listening processes at the head of the queue
   lim int NOT NULL,        -- this and the next two are for people
   used bigint NOT NULL,
   waiting int NOT NULL,
@@ -41,13 +42,13 @@ COMMIT;
 `, table, Table(schema))
 }
 
-// Execer is what runs statements: a connection, a pool or a transaction of pgx.
+// Execer executes statements: a connection, a pool or a transaction of pgx.
 type Execer interface {
 	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
 }
 
-// Migrate makes the table, or finds that it is there with the columns that it has to have. It is not for the user whom the
-// engine works as, who needs no right to create anything.
+// Migrate creates the table, or checks that an existing one has the right columns. Run it
+// as the owner of the schema: the engine's own user needs no right to create anything.
 func Migrate(ctx context.Context, db Execer, schema string) error {
 	if err := engine.ValidateText("schema", schema, maxSchema); err != nil {
 		return err
@@ -69,7 +70,7 @@ func Migrate(ctx context.Context, db Execer, schema string) error {
 
 const table = "sema_state"
 
-// Table is the table's name as SQL has it, with that of its schema in front if that is not "".
+// Table is the table's name in SQL, qualified with schema unless that is "".
 func Table(schema string) string {
 	if schema == "" {
 		return table
@@ -81,19 +82,23 @@ func Table(schema string) string {
 type queries struct{ read, lock, swap, swapLazily, update, insert, flush, names, sweep, hold string }
 
 const (
-	// begin overrides what the database's defaults say.
+	// begin overrides the database's defaults.
 	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 	commit = "COMMIT"
 
 	now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-	// queueFirst begins a transaction that locks a row; see limits. It commits without waiting for the disk. Those that
-	// want the row stand in a queue first: a row has none. Each version that is written would wake all who wait, and
-	// by chance one has it next. Nobody stands there for deadlock_timeout, a second by default: then PostgreSQL looks for a
-	// deadlock, for each waiter, with all locks of the server locked, and for a time that grows with the cube of the queue.
+	// queueFirst begins a transaction that locks a row; see limits. Its commit does not
+	// wait for the disk. It first queues for an advisory lock, because PostgreSQL has no
+	// queue for a row: each write would wake all waiting transactions, and a random one
+	// would get the row.
 	//
-	// A process without a permit waits in another queue first. So a holder waits only for other holders, and for one of
-	// the rest.
+	// A transaction leaves the queue before deadlock_timeout, one second by default.
+	// After that time PostgreSQL searches for a deadlock, for each waiting transaction. The
+	// search blocks all locks of the server and takes time cubic in the queue's length.
+	//
+	// A process without a permit waits in a second queue before. So a holder waits only
+	// for other holders and for one other process.
 	queueFirst = settings + rowQueue
 	queueLast  = settings + "pg_advisory_xact_lock(hashtextextended($1, 7366)), " + rowQueue
 	settings   = `SELECT set_config('lock_timeout', greatest(1, least($2::text::bigint,
@@ -103,19 +108,20 @@ const (
 
 	notify = "SELECT pg_notify($1, $2)"
 
-	// Whoever listens has this lock; so whoever can have it as well sees that nobody
-	// does.
-	lockEar    = "SELECT pg_advisory_lock(hashtextextended($1, 7365))"
-	lockEarToo = "SELECT pg_is_in_recovery(), pg_try_advisory_lock(hashtextextended($1, 7365))"
-	row        = "SELECT " + now + `, coalesce(version, 0), coalesce(at, 0), state, coalesce(heads, '{}'), coalesce(dead, '{}') FROM (SELECT 1) one LEFT JOIN LATERAL (
+	// A listening process holds this lock. A process that can take it too knows that
+	// the other one does not listen.
+	lockListener    = "SELECT pg_advisory_lock(hashtextextended($1, 7365))"
+	tryLockListener = "SELECT pg_is_in_recovery(), pg_try_advisory_lock(hashtextextended($1, 7365))"
+
+	row = "SELECT " + now + `, coalesce(version, 0), coalesce(at, 0), state, coalesce(heads, '{}'), coalesce(dead, '{}') FROM (SELECT 1) one LEFT JOIN LATERAL (
   SELECT version, at, state, heads, ARRAY(SELECT h FROM unnest(heads) h WHERE pg_try_advisory_xact_lock_shared(hashtextextended(h, 7365))) AS dead
   FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1`
 )
 
-// limits are for how long the server lets a step stand in the queue, wait for the row then, and have that while nothing comes,
-// as it has them. A process that stops in the midst of a step holds others up for half of a step's time: of a quarter
-// of a lease, where leases are short. The server gives up before the client does, which could only close the
-// connection.
+// limits are how long the server lets a step wait in the queue, wait for the row after
+// that, and be idle with the row locked. A process that stops during a step delays others
+// for half of a step's time; with short leases that is a quarter of a lease. The server
+// gives up before the client, which could only close the connection.
 func limits(ctx context.Context) (inQueue, row, idle time.Duration) {
 	left := longest
 	if end, ok := ctx.Deadline(); ok {
@@ -124,7 +130,8 @@ func limits(ctx context.Context) (inQueue, row, idle time.Duration) {
 	return left * 3 / 5, left / 5, left / 2
 }
 
-// milliseconds is a time as the server's settings have it. 0 would be for ever.
+// milliseconds is a time in the form of the server's settings, at least 1: there, 0 means
+// no limit.
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
 // longest is the longest time of a step.
@@ -151,7 +158,7 @@ func statements(schema string) queries {
 	}
 }
 
-// values are the first nine arguments of what writes a row.
+// values are the first nine arguments of each statement that writes a row.
 func values(name string, n register.Next) []any {
 	heads := n.Heads
 	if heads == nil {
