@@ -16,4 +16,8 @@ func init() {
 		w, _ := fold(true, options.([]AcquireOption)) // the acquisition refuses what is wrong
 		return min(cmp.Or(w.answer, client.Patience), cmp.Or(w.most, client.Patience), client.Patience)
 	}
+	hooks.Key = func(options any) string {
+		w, _ := fold(true, options.([]AcquireOption))
+		return w.key
+	}
 }

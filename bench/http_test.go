@@ -120,12 +120,13 @@ func contestants(b *testing.B) []contestant {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { _ = sem.Close() })
+		limiter := func(*http.Request) semahttp.Limiter { return semahttp.Of(sem) }
 		all = append(all, contestant{
 			e.name,
 			func(rt http.RoundTripper) http.RoundTripper {
-				return &semahttp.Transport{Base: rt, Limit: semahttp.All(sem)}
+				return &semahttp.Transport{Base: rt, Limit: limiter}
 			},
-			func(h http.Handler) http.Handler { return &semahttp.Handler{Next: h, Limit: semahttp.All(sem)} },
+			func(h http.Handler) http.Handler { return &semahttp.Handler{Next: h, Limit: limiter} },
 		})
 	}
 	return all

@@ -15,6 +15,7 @@ import (
 	"sema/each"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/outage"
 	"sema/semahttp"
 )
 
@@ -37,7 +38,7 @@ func ExampleTransport() {
 	sem := semaphore("vendor", 5)
 
 	client := &http.Client{Transport: &semahttp.Transport{
-		Limit: semahttp.All(sem),
+		Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(sem) },
 		Wait:  10 * time.Second,
 	}}
 	defer client.CloseIdleConnections()
@@ -57,7 +58,7 @@ func ExampleTransport() {
 }
 
 // Two requests at a time for each host, whatever the number of hosts.
-func ExampleByHost() {
+func ExampleOfEach() {
 	hosts, err := each.New(memengine.New(), "hosts", 2, nil)
 	if err != nil {
 		fmt.Println(err)
@@ -66,7 +67,9 @@ func ExampleByHost() {
 	defer func() { _ = hosts.Close() }()
 	site := httptest.NewServer(http.HandlerFunc(hello))
 	defer site.Close()
-	client := &http.Client{Transport: &semahttp.Transport{Limit: semahttp.ByHost(hosts.Acquire)}}
+	client := &http.Client{Transport: &semahttp.Transport{Limit: func(r *http.Request) semahttp.Limiter {
+		return semahttp.OfEach(hosts, semahttp.Host(r))
+	}}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(site.URL)
 	if err != nil {
@@ -80,66 +83,37 @@ func ExampleByHost() {
 	// true
 }
 
-// A limit for some requests only.
+// Twenty pages at once in all, ten of each tenant; a request without a tenant is not limited. A tenant
+// with a thousand requests delays the others no more than one with two.
 func ExampleOf() {
-	uploads := semahttp.Of(semaphore("uploads", 2))
+	sem, err := sema.New(memengine.New(), "pages", 20, &sema.Options{PerKey: 10})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
 	app := &semahttp.Handler{
 		Next: http.HandlerFunc(hello),
 		Limit: func(r *http.Request) semahttp.Limiter {
-			if r.Method == http.MethodPost {
-				return uploads
+			tenant := r.Header.Get("Tenant") // a real one looks up the API key
+			if tenant == "" {
+				return semahttp.Limiter{}
 			}
-			return semahttp.Limiter{}
+			return semahttp.Of(sem, sema.For(tenant), sema.Weight(pages(r)))
 		},
 	}
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		w := httptest.NewRecorder()
-		app.ServeHTTP(w, httptest.NewRequest(method, "/", nil))
-		fmt.Println(method, w.Code)
-	}
-	// Output:
-	// GET 200
-	// POST 200
-}
-
-// A limit for each tenant; who gives no tenant is not limited.
-func ExampleByKey() {
-	tenants := map[string]*sema.Semaphore{"a": semaphore("tenant-a", 1), "b": semaphore("tenant-b", 1)}
-	app := &semahttp.Handler{
-		Next: http.HandlerFunc(hello),
-		Limit: semahttp.ByKey(
-			func(r *http.Request) string { return r.Header.Get("Tenant") },
-			func(ctx context.Context, tenant string, options ...sema.AcquireOption) (*sema.Permit, error) {
-				if l, ok := tenants[tenant]; ok {
-					return l.Acquire(ctx, options...)
-				}
-				return nil, errors.New("no such tenant")
-			}),
-	}
-	for _, tenant := range []string{"", "a", "c"} {
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header.Set("Tenant", tenant)
+	for _, c := range []struct{ tenant, pages string }{{"acme", "3"}, {"acme", "11"}, {"acme", "none"}, {"a\tb", "3"}, {"", "99"}} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?pages="+c.pages, nil)
+		r.Header.Set("Tenant", c.tenant)
 		app.ServeHTTP(w, r)
-		fmt.Printf("%q: %d\n", tenant, w.Code)
+		fmt.Printf("%q, %s pages: %d\n", c.tenant, c.pages, w.Code)
 	}
 	// Output:
-	// "": 200
-	// "a": 200
-	// "c": 500
-}
-
-// Requests that weigh more take more of the limit: here a page of a document takes one.
-func ExampleAllN() {
-	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.AllN(semaphore("pages", 10), pages)}
-	for _, pages := range []string{"3", "11", "none"} {
-		w := httptest.NewRecorder()
-		app.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?pages="+pages, nil))
-		fmt.Println(pages, w.Code)
-	}
-	// Output:
-	// 3 200
-	// 11 413
-	// none 400
+	// "acme", 3 pages: 200
+	// "acme", 11 pages: 413
+	// "acme", none pages: 400
+	// "a\tb", 3 pages: 400
+	// "", 99 pages: 200
 }
 
 // pages is a request's weight; 0, which is none, if it says nothing of the kind.
@@ -148,87 +122,31 @@ func pages(r *http.Request) int {
 	return n
 }
 
-// Each tenant has ten pages at once. A key that cannot be is answered 400.
-func ExampleByKeyN() {
-	tenants, err := each.New(memengine.New(), "tenants", 10, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer func() { _ = tenants.Close() }()
-	tenantOf := func(r *http.Request) string { return r.Header.Get("Tenant") }
-	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.ByKeyN(tenantOf, pages, tenants.Acquire)}
-	for _, tenant := range []string{"acme", "a\tb"} {
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?pages=10", nil)
-		r.Header.Set("Tenant", tenant)
-		app.ServeHTTP(w, r)
-		fmt.Printf("%q: %d\n", tenant, w.Code)
-	}
-	// Output:
-	// "acme": 200
-	// "a\tb": 400
-}
-
-// Twenty requests at once in all, two of each tenant. A tenant with a thousand requests
-// delays the others no more than one with two.
-func ExamplePerKey() {
-	sem, err := sema.New(memengine.New(), "api", 20, &sema.Options{PerKey: 2})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer func() { _ = sem.Close() }()
-	tenantOf := func(r *http.Request) string { return r.Header.Get("Tenant") } // a real one looks up the API key
-	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.PerKey(sem, tenantOf)}
-	for _, tenant := range []string{"acme", ""} {
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header.Set("Tenant", tenant)
-		app.ServeHTTP(w, r)
-		fmt.Printf("%q: %d\n", tenant, w.Code)
-	}
-	// Output:
-	// "acme": 200
-	// "": 400
-}
-
-// The same in pages: fifty at once in all, ten of each tenant.
-func ExamplePerKeyN() {
-	sem, err := sema.New(memengine.New(), "pages", 50, &sema.Options{PerKey: 10})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer func() { _ = sem.Close() }()
-	tenantOf := func(*http.Request) string { return "acme" }
-	app := &semahttp.Handler{Next: http.HandlerFunc(hello), Limit: semahttp.PerKeyN(sem, tenantOf, pages)}
-	for _, pages := range []string{"10", "11"} {
-		w := httptest.NewRecorder()
-		app.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?pages="+pages, nil))
-		fmt.Println(pages, w.Code)
-	}
-	// Output:
-	// 10 200
-	// 11 413
-}
-
-// Two semaphores, by what is asked for. Check finds at the start what every request
-// would fail for.
-func ExampleOfN() {
-	small, large := semaphore("small", 100), semaphore("large", 10)
+// A limiter that does more: here it counts the requests that wait. Check finds at the start what every
+// request would fail for.
+func ExampleLimiter() {
+	sem := semaphore("api", 5)
+	waiting := 0
 	app := &semahttp.Handler{
 		Next: http.HandlerFunc(hello),
-		Limit: func(r *http.Request) semahttp.Limiter {
-			if n := pages(r); n > 5 {
-				return semahttp.OfN(large, n)
+		Limit: func(*http.Request) semahttp.Limiter {
+			l := semahttp.Of(sem)
+			acquire := l.Acquire
+			l.Acquire = func(ctx context.Context, options ...sema.AcquireOption) (semahttp.Permit, error) {
+				waiting++
+				return acquire(ctx, options...)
 			}
-			return semahttp.OfN(small, 1)
+			return l
 		},
 	}
 	fmt.Println(app.Check())
+	app.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(waiting)
 	fmt.Println((&semahttp.Transport{}).Check())
 	// Output:
 	// <nil>
-	// semahttp: Limit nil: want a function such as All, ByHost or ByKey give
+	// 1
+	// semahttp: Limit nil: want a function that returns a Limiter
 }
 
 // What is refused says when to come again, and where it stood.
@@ -236,7 +154,7 @@ func ExampleHandler() {
 	sem := semaphore("reports", 1)
 	app := &semahttp.Handler{
 		Next:       http.HandlerFunc(hello),
-		Limit:      semahttp.All(sem),
+		Limit:      func(*http.Request) semahttp.Limiter { return semahttp.Of(sem) },
 		Wait:       20 * time.Millisecond,
 		Status:     http.StatusTooManyRequests,
 		RetryAfter: 5 * time.Second,
@@ -267,30 +185,29 @@ var broken = semahttp.Limiter{Name: "api", Acquire: func(context.Context, ...sem
 }}
 
 // What happens while the engine does not answer is chosen, and told.
-func ExamplePolicy() {
-	for _, app := range []*semahttp.Handler{
-		{Policy: semahttp.FailClosed},
-		{Policy: semahttp.FailLocal, Places: 2},
-		{Policy: semahttp.FailOpen},
-	} {
-		app.Next = http.HandlerFunc(hello)
-		app.Limit = func(*http.Request) semahttp.Limiter { return broken }
-		app.Observer = semahttp.Observer{
-			EngineFailed: func(e semahttp.EngineFailed) {
-				fmt.Printf("%s: %v; admitted %v, counted here %v\n", e.Limiter, e.Err, e.Admitted, e.Local)
+func ExampleHandler_outage() {
+	for _, policy := range []outage.Policy{outage.Closed, outage.Local(2, 1), outage.Open.After(time.Second)} {
+		app := &semahttp.Handler{
+			Next:   http.HandlerFunc(hello),
+			Limit:  func(*http.Request) semahttp.Limiter { return broken },
+			Outage: policy,
+			Observer: semahttp.Observer{
+				EngineFailed: func(e semahttp.EngineFailed) {
+					fmt.Printf("%v, %s: %v; admitted %v\n", policy, e.Limiter, e.Err, e.Admitted)
+				},
+				Abandoned: func(a semahttp.Abandoned) { fmt.Println("nobody closed", a.URL) },
 			},
-			Abandoned: func(a semahttp.Abandoned) { fmt.Println("nobody closed", a.URL) },
 		}
 		w := httptest.NewRecorder()
 		app.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		fmt.Println(w.Code)
 	}
 	// Output:
-	// api: sema: acquire "api": connection refused; admitted false, counted here false
+	// outage.Closed, api: sema: acquire "api": connection refused; admitted false
 	// 503
-	// api: sema: acquire "api": connection refused; admitted true, counted here true
+	// outage.Local(2, 1), api: sema: acquire "api": connection refused; admitted true
 	// 200
-	// api: sema: acquire "api": connection refused; admitted true, counted here false
+	// outage.Open.After(1s), api: sema: acquire "api": connection refused; admitted true
 	// 200
 }
 
@@ -303,7 +220,8 @@ func ExampleTransport_errors() {
 		return
 	}
 	defer func() { _ = permit.Release() }()
-	client := &http.Client{Transport: &semahttp.Transport{Limit: semahttp.All(sem), Wait: 10 * time.Millisecond}}
+	limit := func(*http.Request) semahttp.Limiter { return semahttp.Of(sem) }
+	client := &http.Client{Transport: &semahttp.Transport{Limit: limit, Wait: 10 * time.Millisecond}}
 	_, err = client.Get("http://vendor.example/")
 	fmt.Println(err)
 	var seen *url.Error

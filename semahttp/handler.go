@@ -12,6 +12,7 @@ import (
 
 	"sema"
 	"sema/internal/gate"
+	"sema/outage"
 )
 
 // Handler is an http.Handler that limits how many requests run in Next at once. A
@@ -31,12 +32,12 @@ type Handler struct {
 	Next http.Handler
 
 	// Limit is the limiter that a request has to pass; the zero Limiter for a
-	// request that is not limited. See All, ByHost, ByKey, Of. Required.
+	// request that is not limited. See Of and OfEach. Required.
 	Limit func(*http.Request) Limiter
 
-	// Wait is how long a request waits for its permit at most. A client that
+	// Wait is how long a request waits for its permit at most, or NoWait. A client that
 	// leaves ends the wait as well. A request that cannot be served by then is refused at
-	// once, with Status; see sema.BusyError. Default 10 s.
+	// once, with Status; see sema.BusyError. Default: 0, which is 10 s.
 	Wait time.Duration
 
 	// Status is the answer to a request that waited in vain: 503 Service
@@ -56,27 +57,14 @@ type Handler struct {
 
 	// Position names a header, such as "X-Queue-Position", that tells a request
 	// which waited in vain where it stood in the queue at the end: 1 is the head.
-	// It is told if the limiter has State, as that of a Semaphore does. It may be a
-	// second old, and is the least that it can have been: only tickets in the engine's
+	// It is told for limiters that Of makes, and counts those of the request's key. It may be
+	// a second old, and is the least that it can have been: only tickets in the engine's
 	// queue count, not callers behind them in other processes. Default: not told.
 	Position string
 
-	// Policy says what happens when the engine does not answer. Default
-	// FailClosed.
-	Policy Policy
-
-	// AnswerWithin is how long the engine may say nothing to a request before it
-	// counts as away: neither that the request is admitted nor that it waits.
-	// Default 100 ms; with FailClosed, and at most, three seconds.
-	AnswerWithin time.Duration
-
-	// Places is how many requests FailLocal lets through at once, in all and whatever
-	// they weigh, 1 … MaxPlaces. Required with FailLocal; else 0.
-	Places int
-
-	// PlacesPerKey is how many of them may be of one limiter's name, 1 … Places.
-	// Default: all.
-	PlacesPerKey int
+	// Outage says what happens when the engine does not answer: outage.Open, outage.Local.
+	// Default outage.Closed.
+	Outage outage.Policy
 
 	// Overloaded says which answers of Next show that it has too much to do, for a
 	// semaphore with sema.Options.Adapt. Default: 429, 503 and 504.
@@ -131,7 +119,7 @@ func (h *Handler) Check() error {
 }
 
 func (h *Handler) admission() gate.Options {
-	return gate.Options{Wait: cmp.Or(h.Wait, 10*time.Second), Policy: h.Policy, AnswerWithin: h.AnswerWithin, Places: h.Places, PlacesPerKey: h.PlacesPerKey}
+	return gate.Options{Wait: cmp.Or(h.Wait, 10*time.Second), Policy: gate.Policy(h.Outage)}
 }
 
 // check says what the handler cannot serve with.
@@ -144,7 +132,7 @@ func (h *Handler) check(o gate.Options) error {
 	case h.RetryAfter < 0:
 		return invalid("RetryAfter", h.RetryAfter, "0 for an estimate, or more")
 	}
-	return check(o)
+	return o.Check("semahttp")
 }
 
 // serve serves an admitted request.

@@ -50,7 +50,7 @@ func TestAWaitInVainIsAnswered(t *testing.T) {
 			p, err := sem.Acquire(t.Context())
 			expect.OK(t, err)
 			h := c.handler
-			h.Limit = semahttp.All(sem)
+			h.Limit = by(sem)
 			h.Next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was served") })
 			began := time.Now()
 			w := answer(h, t.Context())
@@ -80,7 +80,7 @@ func TestARequestThatIsRefusedAtOnceIsToldWhen(t *testing.T) {
 			expect.OK(t, err)
 			defer func() { _ = sem.Close() }()
 			h := c.handler
-			h.Limit, h.Wait = semahttp.All(sem), 25*time.Second
+			h.Limit, h.Wait = by(sem), 25*time.Second
 			h.Next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(10 * time.Second) })
 			done := make(chan int, 4)
 			come := func() {
@@ -116,7 +116,7 @@ func TestWhoTheClientLeavesWaitsNoMore(t *testing.T) {
 		defer func() { _ = sem.Close() }()
 		p, err := sem.Acquire(t.Context())
 		expect.OK(t, err)
-		h := &semahttp.Handler{Limit: semahttp.All(sem), Next: http.NotFoundHandler(), Wait: time.Hour}
+		h := &semahttp.Handler{Limit: by(sem), Next: http.NotFoundHandler(), Wait: time.Hour}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan int)
 		go func() { done <- answer(h, ctx).Code }()
@@ -142,7 +142,7 @@ func TestThePositionInTheQueue(t *testing.T) {
 		defer func() { _ = sem.Close() }()
 		p, err := sem.Acquire(t.Context())
 		expect.OK(t, err)
-		h := &semahttp.Handler{Limit: semahttp.All(sem), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position"}
+		h := &semahttp.Handler{Limit: by(sem), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position"}
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 3 {
@@ -194,7 +194,7 @@ func TestThePositionInTheQueueOfAKey(t *testing.T) {
 		}
 		for key, want := range map[string]string{"acme": "4", "beta": "2", "gamma": "1"} {
 			h := &semahttp.Handler{
-				Limit: semahttp.PerKey(sem, func(*http.Request) string { return key }), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
+				Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(sem, sema.For(key)) }, Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
 			}
 			if got := answer(h, t.Context()).Header().Get("Queue-Position"); got != want {
 				t.Errorf("%s: %q, want %q", key, got, want)
@@ -237,7 +237,7 @@ func TestTheKeysShareALook(t *testing.T) {
 		p, err := sem.Acquire(t.Context(), sema.For("busy"))
 		expect.OK(t, err)
 		h := &semahttp.Handler{
-			Limit: semahttp.PerKey(sem, func(r *http.Request) string { return r.Header.Get("Tenant") }), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
+			Limit: byTenant(sem), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
 		}
 		var all sync.WaitGroup
 		for i := range 1000 {
@@ -292,7 +292,7 @@ func TestErrorsOfALimiter(t *testing.T) {
 func TestTheHandlerHoldsWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sem := newSem(t, 1)
-		h := &semahttp.Handler{Limit: semahttp.All(sem)}
+		h := &semahttp.Handler{Limit: by(sem)}
 		h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if n := used(t, sem); n != 1 {
 				t.Errorf("%d held", n)
@@ -323,7 +323,7 @@ func TestALostPermitEndsTheContextOfTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sem := newSem(t, 1)
 		cause := make(chan error, 1)
-		h := &semahttp.Handler{Limit: semahttp.All(sem)}
+		h := &semahttp.Handler{Limit: by(sem)}
 		h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			revoke(t, sem)
 			<-r.Context().Done()
@@ -342,7 +342,7 @@ func TestWhatTheServerCanDo(t *testing.T) {
 		t.Run(fmt.Sprintf("HTTP/%d", proto), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sem, goOn := newSem(t, 1), make(chan struct{})
-				h := &semahttp.Handler{Limit: semahttp.All(sem)}
+				h := &semahttp.Handler{Limit: by(sem)}
 				h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					rc := http.NewResponseController(w)
 					if err := errors.Join(rc.SetReadDeadline(time.Now().Add(time.Hour)), rc.SetWriteDeadline(time.Now().Add(time.Hour)), rc.EnableFullDuplex()); err != nil && proto == 1 {
@@ -406,7 +406,7 @@ func TestMiddlewareBetween(t *testing.T) {
 			{"with Flusher", func(w http.ResponseWriter) http.ResponseWriter { return flushes{w, w.(http.Flusher)} }, true, false},
 			{"with ReaderFrom", func(w http.ResponseWriter) http.ResponseWriter { return reads{plain{w}, w.(io.ReaderFrom)} }, false, true},
 		} {
-			h, served := &semahttp.Handler{Limit: semahttp.All(sem)}, make(chan struct{})
+			h, served := &semahttp.Handler{Limit: by(sem)}, make(chan struct{})
 			h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				defer close(served)
 				_, f := w.(http.Flusher)
@@ -427,7 +427,7 @@ func TestMiddlewareBetween(t *testing.T) {
 			<-served
 		}
 		// One that says it can be hijacked, and cannot.
-		h := &semahttp.Handler{Limit: semahttp.All(sem)}
+		h := &semahttp.Handler{Limit: by(sem)}
 		h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
 				t.Errorf("hijacking: %v", err)
@@ -448,7 +448,7 @@ func TestMiddlewareBetween(t *testing.T) {
 func TestFilesOfAFormAreRemoved(t *testing.T) {
 	sem := newSem(t, 1)
 	name := make(chan string, 1)
-	h := &semahttp.Handler{Limit: semahttp.All(sem)}
+	h := &semahttp.Handler{Limit: by(sem)}
 	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		expect.OK(t, r.ParseMultipartForm(1))
 		f, err := r.MultipartForm.File["f"][0].Open()

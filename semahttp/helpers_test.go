@@ -80,7 +80,7 @@ func connections(t testing.TB) *http.Transport {
 
 // transport is a Transport over connections.
 func transport(t testing.TB, sem *sema.Semaphore) *semahttp.Transport {
-	return &semahttp.Transport{Base: connections(t), Limit: semahttp.All(sem)}
+	return &semahttp.Transport{Base: connections(t), Limit: by(sem)}
 }
 
 // serve serves until the test ends, in memory.
@@ -145,4 +145,14 @@ func limited(name string, acquire func(context.Context, ...sema.AcquireOption) (
 		return nil, nil
 	}}
 	return func(*http.Request) semahttp.Limiter { return l }
+}
+
+// by limits every request by the same semaphore.
+func by(s *sema.Semaphore) func(*http.Request) semahttp.Limiter {
+	return func(*http.Request) semahttp.Limiter { return semahttp.Of(s) }
+}
+
+// byTenant limits every request by a semaphore, under the key in its header Tenant.
+func byTenant(s *sema.Semaphore) func(*http.Request) semahttp.Limiter {
+	return func(r *http.Request) semahttp.Limiter { return semahttp.Of(s, sema.For(r.Header.Get("Tenant"))) }
 }

@@ -8,25 +8,69 @@ import (
 	"strings"
 
 	"sema"
+	"sema/each"
 	"sema/internal/gate"
+	"sema/internal/hooks"
 )
 
-// Limiter gives out permits under a name. The zero Limiter is for a request that
-// is not limited.
+// Limiter gives out permits under a name. [Of] and [OfEach] make one. The zero Limiter is for
+// a request that is not limited.
 type Limiter struct {
 	// Name says in errors and reports what is limited. Limiters of the same name
-	// share PlacesPerKey.
+	// share the places of one key; see outage.Local.
 	Name string
 
 	// Acquire waits for a permit, until ctx ends. On an error nothing is held. The options
-	// are for the Semaphore that it asks: how long the engine may say nothing. Acquire
-	// may be called in the background as well, with the values of a request's
-	// context, to learn whether an engine that was away is back. Required.
+	// are for the semaphore that it asks: how long the engine may say nothing, and with NoWait
+	// that the request does not wait. Acquire may be called in the background as well, with
+	// the values of a request's context, to learn whether an engine that was away is back.
+	// Required.
 	Acquire func(ctx context.Context, options ...sema.AcquireOption) (Permit, error)
 
-	// State says who waits, for Handler.Position. Default: the position is not
-	// told.
-	State func(ctx context.Context) (sema.State, error)
+	semaphore *sema.Semaphore // whose queue Handler.Position tells; nil: of none
+	key       string          // of the request
+}
+
+// Of limits a request by a semaphore:
+//
+//	semahttp.Of(sem, sema.For(tenant(r)), sema.Weight(n))
+//
+// Its name is the key, or without one the semaphore's name. A Handler answers 400 Bad Request to a key or
+// a weight that cannot be, and 413 Content Too Large to a weight above the limit. Of panics if s is nil.
+func Of(s *sema.Semaphore, options ...sema.AcquireOption) Limiter {
+	if s == nil {
+		panic(invalid("semaphore", nil, "a semaphore, such as sema.New makes"))
+	}
+	own := slices.Clone(options)
+	l := Limiter{Name: s.Name(), Acquire: permits(s.Acquire, own), semaphore: s, key: hooks.Key(own)}
+	if l.key != "" {
+		l.Name = l.key
+	}
+	return l
+}
+
+// OfEach limits a request by the semaphore that a Group has for a name, which is the Limiter's name
+// as well. Its answers are those of Of. OfEach panics if g is nil.
+func OfEach(g *each.Group, name string, options ...sema.AcquireOption) Limiter {
+	if g == nil {
+		panic(invalid("group", nil, "a group, such as each.New makes"))
+	}
+	acquire := func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
+		return g.Acquire(ctx, name, options...)
+	}
+	return Limiter{Name: name, Acquire: permits(acquire, slices.Clone(options))}
+}
+
+// permits is acquire with options before those of the call. own is nobody else's.
+func permits(acquire func(context.Context, ...sema.AcquireOption) (*sema.Permit, error), own []sema.AcquireOption) func(context.Context, ...sema.AcquireOption) (Permit, error) {
+	own = slices.Clip(own) // calls at once must not share what append adds
+	return func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
+		p, err := acquire(ctx, append(own, options...)...)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
 }
 
 // asking is how a request asks the limiter, and whom it tells of the engine.
@@ -36,7 +80,7 @@ func (l Limiter) asking(r *http.Request, o *Observer) gate.Asking {
 		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
 			return l.Acquire(ctx, options...)
 		},
-		Failed: func(f gate.Failed) { o.engineFailed(EngineFailed{r, l.Name, f.Err, f.Admitted, f.Local}) },
+		Failed: func(f gate.Failed) { o.engineFailed(EngineFailed{r, l.Name, f.Err, f.Admitted}) },
 	}
 }
 
@@ -48,112 +92,8 @@ type Permit interface {
 	Release() error
 }
 
-// given panics if an argument of a constructor is nil, with the *sema.ArgumentError that says so.
-func given(is bool, what, want string) {
-	if !is {
-		panic(invalid(what, nil, want))
-	}
-}
-
-// What constructors want that do not take nil.
-const (
-	aSemaphore = "a semaphore, such as sema.New makes"
-	aFunction  = "a function"
-)
-
-// Of is a semaphore as a Limiter. It panics if s is nil.
-func Of(s *sema.Semaphore) Limiter { return OfN(s, 1) }
-
-// OfN is a semaphore as a Limiter for a request of weight n. It panics if s is nil.
-func OfN(s *sema.Semaphore, n int) Limiter {
-	given(s != nil, "semaphore", aSemaphore)
-	return Limiter{Name: s.Name(), Acquire: permits(s.Acquire, sema.Weight(n)), State: s.State}
-}
-
-// All limits all requests by the same semaphore. It panics if s is nil.
-func All(s *sema.Semaphore) func(*http.Request) Limiter {
-	l := Of(s)
-	return func(*http.Request) Limiter { return l }
-}
-
-// AllN is All for requests of different weights. A Handler answers 400 Bad Request
-// to one whose weight is none, 413 Content Too Large to one above the limit. It panics if an
-// argument is nil.
-func AllN(s *sema.Semaphore, weight func(*http.Request) int) func(*http.Request) Limiter {
-	given(s != nil, "semaphore", aSemaphore)
-	given(weight != nil, "weight", aFunction)
-	return func(r *http.Request) Limiter { return OfN(s, weight(r)) }
-}
-
-// PerKey has every request ask the same semaphore, shared among the requests' keys: a
-// tenant, a user, a model. With sema.Options.PerKey each key has a limit of its own as
-// well. Keys come from authentication: see sema.For. A key that cannot be one,
-// such as an empty one, is the client's mistake: a Handler answers 400 Bad Request. It panics if
-// an argument is nil.
-func PerKey(s *sema.Semaphore, key func(*http.Request) string) func(*http.Request) Limiter {
-	return PerKeyN(s, key, func(*http.Request) int { return 1 })
-}
-
-// PerKeyN is PerKey for requests of different weights. Weights are as for AllN. It panics if an
-// argument is nil.
-func PerKeyN(s *sema.Semaphore, key func(*http.Request) string, weight func(*http.Request) int) func(*http.Request) Limiter {
-	given(s != nil, "semaphore", aSemaphore)
-	given(key != nil, "key", aFunction)
-	given(weight != nil, "weight", aFunction)
-	var seen look
-	return func(r *http.Request) Limiter {
-		k, n := key(r), weight(r)
-		state := func(ctx context.Context) (sema.State, error) { return seen.of(ctx, s, k) }
-		return Limiter{Name: k, Acquire: permits(s.Acquire, sema.For(k), sema.Weight(n)), State: state}
-	}
-}
-
-// ByHost has every request ask acquire for a permit under its [Host]. It may be
-// the method Acquire of an *each.Group. It panics if acquire is nil.
-func ByHost[P Permit](acquire func(ctx context.Context, host string, options ...sema.AcquireOption) (P, error)) func(*http.Request) Limiter {
-	return ByKey(Host, acquire)
-}
-
-// ByKey has every request ask acquire for a permit under the request's key: a
-// tenant, a model, a host. A request whose key is empty is not limited.
-//
-// Acquire may be the method Acquire of an *each.Group. A key that this refuses is
-// the client's mistake: a Handler answers 400 Bad Request. ByKey panics if an argument is nil.
-func ByKey[P Permit](key func(*http.Request) string, acquire func(ctx context.Context, key string, options ...sema.AcquireOption) (P, error)) func(*http.Request) Limiter {
-	return ByKeyN(key, func(*http.Request) int { return 1 }, acquire)
-}
-
-// ByKeyN is ByKey for requests of different weights. Acquire gets the weight as an option. Weights
-// are as for AllN. It panics if an argument is nil.
-func ByKeyN[P Permit](key func(*http.Request) string, weight func(*http.Request) int, acquire func(ctx context.Context, key string, options ...sema.AcquireOption) (P, error)) func(*http.Request) Limiter {
-	given(key != nil, "key", aFunction)
-	given(weight != nil, "weight", aFunction)
-	given(acquire != nil, "acquire", aFunction)
-	return func(r *http.Request) Limiter {
-		k := key(r)
-		if k == "" {
-			return Limiter{}
-		}
-		asks := func(ctx context.Context, options ...sema.AcquireOption) (P, error) {
-			return acquire(ctx, k, options...)
-		}
-		return Limiter{Name: k, Acquire: permits(asks, sema.Weight(weight(r)))}
-	}
-}
-
-// permits is acquire for all kinds of permits, with options before those of the call. A P that
-// is nil is no Permit.
-func permits[P Permit](acquire func(context.Context, ...sema.AcquireOption) (P, error), first ...sema.AcquireOption) func(context.Context, ...sema.AcquireOption) (Permit, error) {
-	first = slices.Clip(first) // calls at once must not share what append adds
-	return func(ctx context.Context, options ...sema.AcquireOption) (Permit, error) {
-		var none P
-		p, err := acquire(ctx, append(first, options...)...)
-		if err != nil || any(p) == any(none) {
-			return nil, err
-		}
-		return p, nil
-	}
-}
+// NoWait is for Handler.Wait and Transport.Wait: a request that finds nothing free is refused at once.
+const NoWait = gate.NoWait
 
 // Host is the host that a request is for, in lower case, with the port unless
 // it is the scheme's own: "example.org", "example.org:8080", "[::1]:8080".

@@ -6,7 +6,7 @@ import "net/http"
 // are called from the goroutine at hand, must not block, and must not change the
 // request.
 type Observer struct {
-	// EngineFailed: the engine did not answer for a request. Policy decided what
+	// EngineFailed: the engine did not answer for a request. Outage decided what
 	// became of it.
 	EngineFailed func(EngineFailed)
 
@@ -22,9 +22,7 @@ type EngineFailed struct {
 	Limiter string // its name
 	Err     error  // what the engine said, to this request or to the last that asked it
 
-	// Admitted: the request goes on without a permit. Local: among those that
-	// FailLocal counts.
-	Admitted, Local bool
+	Admitted bool // the request goes on without a permit
 }
 
 // Abandoned is what Observer.Abandoned is told.

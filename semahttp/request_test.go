@@ -16,7 +16,9 @@ import (
 	"sema/each"
 	"sema/engine/memengine"
 	"sema/internal/fixture/expect"
+	"sema/outage"
 	"sema/semahttp"
+	"sema/sematest"
 )
 
 // Middleware around a Handler sees the route that a mux within it found.
@@ -25,7 +27,7 @@ func TestTheRouteIsSeenOutside(t *testing.T) {
 	mux.HandleFunc("GET /users/{id}/files/{path...}", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /panic/{id}", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	mux.HandleFunc("GET /{$}", func(http.ResponseWriter, *http.Request) {})
-	h := &semahttp.Handler{Next: mux, Limit: semahttp.All(newSem(t, 1))}
+	h := &semahttp.Handler{Next: mux, Limit: by(newSem(t, 1))}
 	for target, want := range map[string][3]string{
 		"/users/7/files/a/b": {"GET /users/{id}/files/{path...}", "7", "a/b"},
 		"/panic/8":           {"GET /panic/{id}", "8", ""},
@@ -52,7 +54,7 @@ func TestAKeyOrWeightThatCannotBe(t *testing.T) {
 	tooMuch := sema.MaxLimit
 	tooMuch++ // on 32 bits below 0, which is as wrong
 	h := &semahttp.Handler{Next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
-		Limit: semahttp.ByKeyN(func(*http.Request) string { return tenant }, func(*http.Request) int { return weight }, group.Acquire)}
+		Limit: func(*http.Request) semahttp.Limiter { return semahttp.OfEach(group, tenant, sema.Weight(weight)) }}
 	for _, c := range []struct {
 		tenant string
 		weight int
@@ -74,7 +76,7 @@ func TestALimitThatCannotBeIsTheServersMistake(t *testing.T) {
 	group, err := each.New(memengine.New(), "tenants", 5, &each.Options{LimitOf: func(string) int { return -1 }})
 	expect.OK(t, err)
 	defer func() { expect.OK(t, group.Close()) }()
-	h := &semahttp.Handler{Next: http.NotFoundHandler(), Limit: semahttp.ByHost(group.Acquire)}
+	h := &semahttp.Handler{Next: http.NotFoundHandler(), Limit: func(r *http.Request) semahttp.Limiter { return semahttp.OfEach(group, semahttp.Host(r)) }}
 	if w := answer(h, t.Context()); w.Code != 500 {
 		t.Errorf("%d, want 500", w.Code)
 	}
@@ -83,12 +85,14 @@ func TestALimitThatCannotBeIsTheServersMistake(t *testing.T) {
 // Retry-After is told by a function, which is told the position and what failed.
 func TestRetryAfterOfEachRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newAway(t, 1)
+		e := sematest.New(t)
+		sem, err := sema.New(e, "x", 1, nil)
+		expect.OK(t, err)
 		var told semahttp.Refused
 		after := 90 * time.Second
-		h := &semahttp.Handler{Next: http.NotFoundHandler(), Wait: time.Second, Status: 429, RetryAfter: 7 * time.Second, Limit: semahttp.All(l.Semaphore),
+		h := &semahttp.Handler{Next: http.NotFoundHandler(), Wait: time.Second, Status: 429, RetryAfter: 7 * time.Second, Limit: by(sem),
 			RetryAfterOf: func(r semahttp.Refused) time.Duration { told = r; return after }}
-		p, err := l.Semaphore.Acquire(t.Context())
+		p, err := sem.Acquire(t.Context())
 		expect.OK(t, err)
 		if w := answer(h, t.Context()); w.Code != 429 || w.Header().Get("Retry-After") != "90" {
 			t.Error(w.Code, w.Header())
@@ -98,21 +102,20 @@ func TestRetryAfterOfEachRequest(t *testing.T) {
 		}
 		expect.OK(t, p.Release())
 		after = 0
-		l.gone.Store(true)
+		silence(e)
 		if w := answer(h, t.Context()); w.Code != 503 || w.Header().Get("Retry-After") != "7" {
 			t.Error(w.Code, w.Header())
 		}
 		if told.Position != 0 || !errors.Is(told.Err, sema.ErrEngine) {
 			t.Errorf("told %+v", told)
 		}
-		l.back()
-		expect.OK(t, l.Close())
+		expect.OK(t, sem.Close())
 	})
 }
 
 // What every request would fail for is found before the first.
 func TestCheckFindsWhatEveryRequestFailsFor(t *testing.T) {
-	limit := semahttp.All(newSem(t, 1))
+	limit := by(newSem(t, 1))
 	for _, c := range []struct {
 		check func() error
 		field string
@@ -120,13 +123,11 @@ func TestCheckFindsWhatEveryRequestFailsFor(t *testing.T) {
 		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit}).Check, ""},
 		{(&semahttp.Handler{Limit: limit}).Check, "Next"},
 		{(&semahttp.Handler{Next: http.NotFoundHandler()}).Check, "Limit"},
-		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit, Wait: -1}).Check, "Wait"},
+		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit, Wait: -2}).Check, "Wait"},
 		{(&semahttp.Handler{Next: http.NotFoundHandler(), Limit: limit, Status: 500}).Check, "Status"},
 		{(&semahttp.Transport{Limit: limit}).Check, ""},
 		{(&semahttp.Transport{}).Check, "Limit"},
-		{(&semahttp.Transport{Limit: limit, Policy: semahttp.FailLocal}).Check, "Places"},
-		{(&semahttp.Transport{Limit: limit, Policy: semahttp.FailLocal, Places: 2, PlacesPerKey: 3}).Check, "PlacesPerKey"},
-		{(&semahttp.Transport{Limit: limit, AnswerWithin: -1}).Check, "AnswerWithin"},
+		{(&semahttp.Transport{Limit: limit, Outage: outage.Local(0, 0)}).Check, "places"},
 	} {
 		err := c.check()
 		refused := &sema.ArgumentError{}
@@ -147,7 +148,7 @@ func TestATimeoutHandlerBelongsOutside(t *testing.T) {
 			began.Add(1)
 			<-leave // whatever becomes of its request
 		})
-		h := http.TimeoutHandler(&semahttp.Handler{Next: app, Limit: semahttp.All(sem)}, time.Second, "late")
+		h := http.TimeoutHandler(&semahttp.Handler{Next: app, Limit: by(sem)}, time.Second, "late")
 		for range 6 {
 			if w := answer(h, context.Background()); w.Code != 503 {
 				t.Errorf("%d", w.Code)
@@ -175,7 +176,7 @@ func TestWhatIsolatesGoesOutside(t *testing.T) {
 			expect.OK(t, err)
 			model, err := sema.New(e, "model", 4, nil)
 			expect.OK(t, err)
-			perTenant := semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") }, tenants.Acquire)
+			perTenant := func(r *http.Request) semahttp.Limiter { return semahttp.OfEach(tenants, r.Header.Get("Tenant")) }
 			within := func(limit func(*http.Request) semahttp.Limiter, next http.RoundTripper) http.RoundTripper {
 				return &semahttp.Transport{Limit: limit, Base: next}
 			}
@@ -184,9 +185,9 @@ func TestWhatIsolatesGoesOutside(t *testing.T) {
 				return &http.Response{StatusCode: 204, Body: http.NoBody}, nil
 			})
 			if outside == "tenant" {
-				rt = within(perTenant, within(semahttp.All(model), rt))
+				rt = within(perTenant, within(by(model), rt))
 			} else {
-				rt = within(semahttp.All(model), within(perTenant, rt))
+				rt = within(by(model), within(perTenant, rt))
 			}
 			send := func(tenant string) time.Duration {
 				came, r := time.Now(), request(t, t.Context(), "http://model.test")

@@ -142,7 +142,7 @@ func TestNeverMoreThanTheLimitAtTheUpstream(t *testing.T) {
 	abandoned := atomic.Int64{}
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
-	tr := &semahttp.Transport{Base: base, Limit: semahttp.All(sem)}
+	tr := &semahttp.Transport{Base: base, Limit: by(sem)}
 	tr.Observer.Abandoned = func(semahttp.Abandoned) { abandoned.Add(1) }
 	client := &http.Client{Transport: tr}
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/internal/gate"
+	"sema/outage"
 )
 
 // Transport is an http.RoundTripper that limits how many requests run at once. A
@@ -33,29 +34,16 @@ type Transport struct {
 	Base http.RoundTripper
 
 	// Limit is the limiter that a request has to pass; the zero Limiter for a
-	// request that is not limited. See All, ByHost, ByKey, Of. Required.
+	// request that is not limited. See Of and OfEach. Required.
 	Limit func(*http.Request) Limiter
 
-	// Wait is how long a request waits for its permit at most. Default: as long
+	// Wait is how long a request waits for its permit at most, or NoWait. Default: 0, as long
 	// as its context lasts.
 	Wait time.Duration
 
-	// Policy says what happens when the engine does not answer. Default
-	// FailClosed.
-	Policy Policy
-
-	// AnswerWithin is how long the engine may say nothing to a request before it
-	// counts as away: neither that the request is admitted nor that it waits.
-	// Default 100 ms; with FailClosed, and at most, three seconds.
-	AnswerWithin time.Duration
-
-	// Places is how many requests FailLocal lets through at once, in all and whatever
-	// they weigh, 1 … MaxPlaces. Required with FailLocal; else 0.
-	Places int
-
-	// PlacesPerKey is how many of them may be of one limiter's name, 1 … Places.
-	// Default: all.
-	PlacesPerKey int
+	// Outage says what happens when the engine does not answer: outage.Open, outage.Local.
+	// Default outage.Closed.
+	Outage outage.Policy
 
 	// Overloaded says which responses and errors of Base show that the server has too much
 	// to do, for a semaphore with sema.Options.Adapt. It does not read the body. Default:
@@ -141,22 +129,22 @@ func (t *Transport) base() http.RoundTripper {
 func (t *Transport) Check() error { return t.check(t.admission()) }
 
 func (t *Transport) admission() gate.Options {
-	return gate.Options{Wait: t.Wait, Policy: t.Policy, AnswerWithin: t.AnswerWithin, Places: t.Places, PlacesPerKey: t.PlacesPerKey}
+	return gate.Options{Wait: t.Wait, Policy: gate.Policy(t.Outage)}
 }
 
 func (t *Transport) check(o gate.Options) error {
 	if t.Limit == nil {
 		return errNoLimit
 	}
-	return check(o)
+	return o.Check("semahttp")
 }
 
-var errNoLimit = invalid("Limit", nil, "a function such as All, ByHost or ByKey give")
+var errNoLimit = invalid("Limit", nil, "a function that returns a Limiter")
 
 // limiterOf asks limit for a request's limiter.
 func limiterOf(limit func(*http.Request) Limiter, r *http.Request) (Limiter, error) {
 	l := limit(r)
-	if l.Acquire == nil && (l.Name != "" || l.State != nil) {
+	if l.Acquire == nil && l.Name != "" {
 		return Limiter{}, invalid("Limiter.Acquire", nil, "a function, or the zero Limiter for a request that is not limited")
 	}
 	return l, nil

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"sema"
+	"sema/each"
+	"sema/engine/memengine"
 	"sema/internal/fixture/expect"
 	"sema/semahttp"
 	"sema/sematest"
@@ -131,7 +133,7 @@ func TestAnAnswerWithoutBodyHoldsNothing(t *testing.T) {
 			expect.OK(t, resp.Body.Close())
 		}
 		for _, resp := range []*http.Response{{StatusCode: 200}, {StatusCode: 101}, {StatusCode: 204, Body: io.NopCloser(strings.NewReader(""))}} {
-			bare := &semahttp.Transport{Limit: semahttp.All(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { return resp, nil })}
+			bare := &semahttp.Transport{Limit: by(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { return resp, nil })}
 			_, err := bare.RoundTrip(request(t, expect.Within(t), u))
 			if n := used(t, sem); err != nil || n != 0 {
 				t.Errorf("%+v: %d held, %v", resp, n, err)
@@ -232,8 +234,8 @@ func TestAWaitInVain(t *testing.T) {
 			want  []error
 			late  bool
 		}{
-			{"longer than Wait", expect.Within(t), semahttp.All(sem), []error{sema.ErrBusy, context.DeadlineExceeded}, true},
-			{"cancelled", cancelled, semahttp.All(sem), []error{sema.ErrBusy, context.Canceled}, false},
+			{"longer than Wait", expect.Within(t), by(sem), []error{sema.ErrBusy, context.DeadlineExceeded}, true},
+			{"cancelled", cancelled, by(sem), []error{sema.ErrBusy, context.Canceled}, false},
 			{"refused", expect.Within(t), limited("fake", func(context.Context, ...sema.AcquireOption) (*sema.Permit, error) { return nil, sema.ErrClosed }), []error{sema.ErrClosed}, false},
 			{"nothing given", expect.Within(t), limited("fake", func(context.Context, ...sema.AcquireOption) (*sema.Permit, error) { return nil, nil }), nil, false},
 			{"no Limit", expect.Within(t), nil, nil, false},
@@ -328,7 +330,7 @@ func TestHTTP2(t *testing.T) {
 		gone <- r.Context().Err()
 	}), true)
 	sem := newSem(t, 2)
-	tr := &semahttp.Transport{Base: base, Limit: semahttp.All(sem)}
+	tr := &semahttp.Transport{Base: base, Limit: by(sem)}
 	told := make(chan semahttp.Abandoned, 1)
 	tr.Observer.Abandoned = func(a semahttp.Abandoned) { told <- a }
 	first, dropped := get(t, tr, expect.Within(t), u), get(t, tr, expect.Within(t), u)
@@ -350,7 +352,7 @@ func TestHTTP2(t *testing.T) {
 func TestAPanicBelowReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sem := newSem(t, 1)
-		tr := &semahttp.Transport{Limit: semahttp.All(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { panic("below") })}
+		tr := &semahttp.Transport{Limit: by(sem), Base: roundTripper(func(*http.Request) (*http.Response, error) { panic("below") })}
 		func() {
 			defer func() { _ = recover() }()
 			_, _ = tr.RoundTrip(request(t, expect.Within(t), "http://example.org"))
@@ -414,24 +416,78 @@ func TestHost(t *testing.T) {
 	}
 }
 
-func TestByHostAsksUnderTheHost(t *testing.T) {
-	var asked []string
-	acquire := func(_ context.Context, host string, _ ...sema.AcquireOption) (*sema.Permit, error) {
-		asked = append(asked, host)
-		return nil, sema.ErrBusy
-	}
-	tr := &semahttp.Transport{Limit: semahttp.ByHost(acquire)}
-	for _, u := range []string{"http://a.example/1", "http://B.example/2"} {
-		if _, err := tr.RoundTrip(request(t, expect.Within(t), u)); !errors.Is(err, sema.ErrBusy) || !strings.Contains(err.Error(), ".example") {
-			t.Error(err)
+// A limiter has the name of what it limits, which its errors say.
+func TestNamesOfLimiters(t *testing.T) {
+	sem := newSem(t, 1)
+	hosts, err := each.New(memengine.New(), "hosts", 1, nil)
+	expect.OK(t, err)
+	defer func() { expect.OK(t, hosts.Close()) }()
+	for _, c := range []struct {
+		l    semahttp.Limiter
+		want string
+	}{
+		{semahttp.Of(sem), "upstream"},
+		{semahttp.Of(sem, sema.Weight(2)), "upstream"},
+		{semahttp.Of(sem, sema.For("a"), sema.Weight(2), sema.For("b")), "b"},
+		{semahttp.OfEach(hosts, "a.example", sema.Weight(2)), "a.example"},
+	} {
+		tr := &semahttp.Transport{Limit: func(*http.Request) semahttp.Limiter { return c.l }}
+		_, err := tr.RoundTrip(request(t, cancelledContext(), "http://a.example"))
+		if c.l.Name != c.want || err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("semahttp: %q:", c.want)) {
+			t.Errorf("%q: %v; want %q", c.l.Name, err, c.want)
 		}
 	}
-	if fmt.Sprint(asked) != "[a.example b.example]" {
-		t.Errorf("asked for %v", asked)
-	}
-	if l := semahttp.ByKey(func(*http.Request) string { return "" }, acquire)(nil); l.Acquire != nil {
-		t.Errorf("an empty key has the limiter %v", l)
-	}
+}
+
+func cancelledContext() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// The options of Of and OfEach reach the semaphore, and those of a call at once do not mix.
+func TestOptionsOfALimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := sematest.New(t)
+		sem, err := sema.New(engine, "x", 10, nil)
+		expect.OK(t, err)
+		group, err := each.New(engine, "g", 10, nil)
+		expect.OK(t, err)
+		for name, l := range map[string]semahttp.Limiter{
+			"x":   semahttp.Of(sem, sema.For("acme"), sema.Weight(3)),
+			"g/a": semahttp.OfEach(group, "a", sema.For("acme"), sema.Weight(3)),
+		} {
+			p, err := l.Acquire(t.Context(), sema.AnswerWithin(time.Second))
+			expect.OK(t, err)
+			held := engine.Held(name)
+			if len(held) != 1 || held[0].Key != "acme" || held[0].Weight != 3 {
+				t.Errorf("%s: held %+v", name, held)
+			}
+			expect.OK(t, p.Release())
+		}
+		expect.OK(t, group.Close())
+		expect.OK(t, sem.Close())
+	})
+}
+
+// With NoWait a request is refused at once.
+func TestNoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sem := newSem(t, 1)
+		p, err := sem.Acquire(t.Context())
+		expect.OK(t, err)
+		began := time.Now()
+		tr := &semahttp.Transport{Limit: by(sem), Wait: semahttp.NoWait}
+		if _, err := tr.RoundTrip(request(t, t.Context(), "http://a.example")); !errors.Is(err, sema.ErrBusy) {
+			t.Error(err)
+		}
+		h := &semahttp.Handler{Limit: by(sem), Wait: semahttp.NoWait, Next: http.NotFoundHandler()}
+		if w := answer(h, t.Context()); w.Code != 503 || time.Since(began) != 0 {
+			t.Errorf("%d after %v, want 503 at once", w.Code, time.Since(began))
+		}
+		expect.OK(t, p.Release())
+		expect.OK(t, sem.Close())
+	})
 }
 
 // Two at once for each host and three in all.
@@ -447,7 +503,7 @@ func TestLimitsPerKey(t *testing.T) {
 			held := fmt.Sprint(len(own), len(all))
 			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(held)), Request: r}, nil
 		})
-		tr := &semahttp.Transport{Base: base, Limit: semahttp.PerKey(sem, semahttp.Host)}
+		tr := &semahttp.Transport{Base: base, Limit: func(r *http.Request) semahttp.Limiter { return semahttp.Of(sem, sema.For(semahttp.Host(r))) }}
 		var open []*http.Response
 		for _, c := range []struct{ host, held, waits string }{{"a", "1 1", ""}, {"a", "2 2", ""}, {"a", "", "a"}, {"b", "1 3", ""}, {"c", "", "c"}} {
 			ctx, cancel := context.WithCancel(expect.Within(t))

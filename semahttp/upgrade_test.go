@@ -127,7 +127,7 @@ func throughProxy(t *testing.T, in, out *sema.Semaphore, observer semahttp.Obser
 	expect.OK(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = transport(t, out)
-	return serve(t, (&semahttp.Handler{Next: proxy, Limit: semahttp.All(in), Observer: observer}).ServeHTTP)
+	return serve(t, (&semahttp.Handler{Next: proxy, Limit: by(in), Observer: observer}).ServeHTTP)
 }
 
 func TestAnUpgradeThroughAProxy(t *testing.T) {
@@ -163,7 +163,7 @@ func hijacking(t *testing.T, sem *sema.Semaphore, observer semahttp.Observer) (n
 		rw *bufio.ReadWriter
 	}
 	got := make(chan taken, 1)
-	h := &semahttp.Handler{Limit: semahttp.All(sem), Observer: observer}
+	h := &semahttp.Handler{Limit: by(sem), Observer: observer}
 	h.Next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {

@@ -80,21 +80,8 @@ func TestProcesses(t *testing.T) {
 	if n := q.info(t, "default").Archived; n != 0 {
 		t.Errorf("%d tasks are archived; want none", n)
 	}
-	jobs, byKey := map[string]bool{}, map[string][]atonce.Span{}
-	for _, s := range spans() {
-		jobs[s.Job] = true
-		byKey[s.Key] = append(byKey[s.Key], s)
-	}
-	if len(jobs) != a+b {
-		t.Errorf("%d tasks were worked on; want %d", len(jobs), a+b)
-	}
-	for key, spans := range byKey {
-		if n, _ := atonce.Most(spans); n > ofType {
-			t.Errorf("%d of %s at once; the limit is %d", n, key, ofType)
-		}
-	}
-	if n, _ := atonce.Most(spans()); n > inAll {
-		t.Errorf("%d at once; the limit is %d", n, inAll)
+	for _, fault := range atonce.Faults(spans(), a+b, ofType, inAll) {
+		t.Error(fault)
 	}
 }
 

@@ -11,7 +11,7 @@
 //
 //	ResourceExhausted   nothing was free in time (Limit.Wait); later there may be. A call
 //	                    that is refused at once has a google.rpc.RetryInfo, which says when
-//	Unavailable         the engine cannot be reached (see Limit.Policy), or was closed
+//	Unavailable         the engine cannot be reached (see Limit.Outage), or was closed
 //	Aborted             the permit was lost in the midst of the call, which was cancelled
 //	InvalidArgument     the call's key is none (see sema.For, each.Group), or its weight is
 //	                    none or above the limit
@@ -37,6 +37,7 @@ import (
 	"sema"
 	"sema/each"
 	"sema/internal/gate"
+	"sema/outage"
 )
 
 // NoWait is for Limit.Wait: a call that finds nothing free fails at once.
@@ -71,25 +72,13 @@ type Limit struct {
 	Weight func(ctx context.Context, method string, request any) int
 
 	// Wait is how long a call waits for its permit, or NoWait. A call that cannot be served
-	// by then is refused at once; see sema.BusyError. Default: as long as its own context
+	// by then is refused at once; see sema.BusyError. Default: 0, as long as its own context
 	// lets it.
 	Wait time.Duration
 
-	// Policy says what happens when the engine does not answer. Default
-	// FailClosed.
-	Policy Policy
-
-	// AnswerWithin is how long the engine may say nothing to a call before it counts
-	// as away: neither that the call is admitted nor that it waits. Default 100 ms; with
-	// FailClosed, and at most, three seconds.
-	AnswerWithin time.Duration
-
-	// Places is how many calls FailLocal lets through at once, in all and whatever
-	// they weigh, 1 … MaxPlaces. Required with FailLocal; else 0.
-	Places int
-
-	// PlacesPerKey is how many of them may be of one key, 1 … Places. Default: all.
-	PlacesPerKey int
+	// Outage says what happens when the engine does not answer: outage.Open, outage.Local.
+	// Default outage.Closed: the call fails with Unavailable.
+	Outage outage.Policy
 
 	// Overloaded says which errors of a call show that whatever serves it has too much to
 	// do, for a semaphore with sema.Options.Adapt. Default: those with code ResourceExhausted,
@@ -126,11 +115,8 @@ func New(limit Limit) (*Limiter, error) {
 			given++
 		}
 	}
-	switch {
-	case given != 1:
-		return nil, refused("limit", fmt.Sprintf("with %d of them", given), "one of Semaphore, Group and Acquire")
-	case limit.Wait < 0 && limit.Wait != NoWait:
-		return nil, refused("wait", limit.Wait, "0 for as long as the call's context lets it, NoWait, or more than 0")
+	if given != 1 {
+		return nil, &sema.ArgumentError{Package: "semagrpc", What: "limit", Value: fmt.Sprintf("with %d of them", given), Want: "one of Semaphore, Group and Acquire"}
 	}
 	l := &Limiter{limit: limit}
 	if err := l.options().Check("semagrpc"); err != nil {
@@ -156,12 +142,8 @@ func New(limit Limit) (*Limiter, error) {
 	return l, nil
 }
 
-func refused(what string, value any, want string) error {
-	return &sema.ArgumentError{Package: "semagrpc", What: what, Value: value, Want: want}
-}
-
 func (l *Limiter) options() gate.Options {
-	return gate.Options{Wait: l.limit.Wait, Policy: l.limit.Policy, AnswerWithin: l.limit.AnswerWithin, Places: l.limit.Places, PlacesPerKey: l.limit.PlacesPerKey}
+	return gate.Options{Wait: l.limit.Wait, Policy: gate.Policy(l.limit.Outage)}
 }
 
 // admitted is a call that runs.
@@ -179,15 +161,11 @@ func (l *Limiter) enter(ctx context.Context, method string, request any) (*admit
 	a.permit, err = l.gate.Enter(ctx, l.options(), gate.Asking{
 		Name: a.key,
 		Acquire: func(ctx context.Context, options ...sema.AcquireOption) (gate.Permit, error) {
-			options = append(options, sema.Weight(n))
-			if l.limit.Wait == NoWait {
-				options = append(options, sema.WaitAtMost(0))
-			}
-			return l.limit.Acquire(ctx, a.key, options...)
+			return l.limit.Acquire(ctx, a.key, append(options, sema.Weight(n))...)
 		},
 		Failed: func(f gate.Failed) {
 			if tell := l.limit.Observer.EngineFailed; tell != nil {
-				tell(EngineFailed{method, a.key, f.Err, f.Admitted, f.Local})
+				tell(EngineFailed{method, a.key, f.Err, f.Admitted})
 			}
 		},
 	})

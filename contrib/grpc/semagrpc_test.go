@@ -23,6 +23,7 @@ import (
 	"sema/contrib/grpc"
 	"sema/each"
 	"sema/internal/fixture/expect"
+	"sema/outage"
 	"sema/sematest"
 )
 
@@ -457,20 +458,15 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 	expect.OK(t, err)
 	acquire := func(context.Context, string, ...sema.AcquireOption) (semagrpc.Permit, error) { return nil, nil }
 	for name, l := range map[string]semagrpc.Limit{
-		"neither":            {},
-		"both":               {Semaphore: s, Group: g},
-		"all three":          {Semaphore: s, Group: g, Acquire: acquire},
-		"two of them":        {Group: g, Acquire: acquire},
-		"no such policy":     {Semaphore: s, Policy: semagrpc.FailLocal + 1},
-		"no places":          {Semaphore: s, Policy: semagrpc.FailLocal},
-		"places without use": {Semaphore: s, Policy: semagrpc.FailOpen, Places: 1},
-		"too many places":    {Semaphore: s, Policy: semagrpc.FailLocal, Places: semagrpc.MaxPlaces + 1},
-		"places of a key":    {Semaphore: s, Policy: semagrpc.FailLocal, Places: 1, PlacesPerKey: 2},
-		"answer within":      {Semaphore: s, AnswerWithin: -1},
-		"wait":               {Semaphore: s, Wait: -2},
+		"neither":     {},
+		"both":        {Semaphore: s, Group: g},
+		"all three":   {Semaphore: s, Group: g, Acquire: acquire},
+		"two of them": {Group: g, Acquire: acquire},
+		"no places":   {Semaphore: s, Outage: outage.Local(0, 0)},
+		"wait":        {Semaphore: s, Wait: -2},
 	} {
 		var argument *sema.ArgumentError
-		if _, err := semagrpc.New(l); !errors.As(err, &argument) || argument.Package != "semagrpc" {
+		if _, err := semagrpc.New(l); !errors.As(err, &argument) || argument.Package != "semagrpc" && argument.Package != "outage" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -52,7 +52,7 @@ func TestSpansOfCalls(t *testing.T) {
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = sem.Close() })
 			return func(ctx context.Context, key string, options ...sema.AcquireOption) (semagrpc.Permit, error) {
-				return x.telemetry.AcquireFor(ctx, sem, key, options...)
+				return x.telemetry.Acquire(ctx, sem, append(options, sema.For(key))...)
 			}
 		},
 	} {
@@ -80,6 +80,9 @@ func TestSpansOfCalls(t *testing.T) {
 				}
 				if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(metrics.LabelName, name)) {
 					t.Errorf("the hold: %v, %v", hold.Status(), hold.Attributes())
+				}
+				if keyed := slices.Contains(hold.Attributes(), attribute.String(otelsema.AttributeKey, "acme")); keyed != (name == "shared") {
+					t.Errorf("the hold has a key: %v", keyed)
 				}
 			}
 		})

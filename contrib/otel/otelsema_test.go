@@ -218,7 +218,7 @@ func TestSpans(t *testing.T) {
 	if err := x.telemetry.Do(ctx, s, func(ctx context.Context) error {
 		_, work := x.tracer.Start(ctx, "work")
 		work.End()
-		_, err := x.telemetry.TryAcquire(ctx, s)
+		_, err := x.telemetry.Acquire(ctx, s, sema.WaitAtMost(0))
 		return err
 	}); !errors.Is(err, sema.ErrBusy) {
 		t.Fatal(err)
@@ -276,10 +276,12 @@ func TestSpansOfRequests(t *testing.T) {
 			_, work := x.tracer.Start(r.Context(), "work")
 			work.End()
 		}),
-		Limit: semahttp.ByKey(func(r *http.Request) string { return r.Header.Get("Tenant") },
-			func(ctx context.Context, tenant string, options ...sema.AcquireOption) (*otelsema.Permit, error) {
+		Limit: func(r *http.Request) semahttp.Limiter {
+			tenant := r.Header.Get("Tenant")
+			return semahttp.Limiter{Name: tenant, Acquire: func(ctx context.Context, options ...sema.AcquireOption) (semahttp.Permit, error) {
 				return x.telemetry.AcquireEach(ctx, group, tenant, options...)
-			}),
+			}}
+		},
 	}
 	ctx, request := x.tracer.Start(t.Context(), "request")
 	for tenant, want := range map[string]int{"acme": 200, "a\tb": 400} {
@@ -314,11 +316,11 @@ func TestSpansOfATryForAKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = group.Close() }()
-	p, err := x.telemetry.TryAcquireEach(t.Context(), group, "acme")
+	p, err := x.telemetry.AcquireEach(t.Context(), group, "acme", sema.WaitAtMost(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.telemetry.TryAcquireEach(t.Context(), group, "acme"); !errors.Is(err, sema.ErrBusy) {
+	if _, err := x.telemetry.AcquireEach(t.Context(), group, "acme", sema.WaitAtMost(0)); !errors.Is(err, sema.ErrBusy) {
 		t.Error(err)
 	}
 	if err := p.Release(); err != nil {

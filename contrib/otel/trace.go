@@ -12,6 +12,7 @@ import (
 	"sema"
 	"sema/each"
 	"sema/internal/class"
+	"sema/internal/hooks"
 	"sema/metrics"
 )
 
@@ -38,26 +39,10 @@ type Permit struct {
 	hold *hold
 }
 
-// Acquire is that of the Semaphore, with a span for the wait, and one for
-// the hold. Both are children of ctx's span.
+// Acquire is that of the Semaphore, with a span for the wait, and one for the hold. Both are
+// children of ctx's span, and have the key of the acquisition as AttributeKey.
 func (t *Telemetry) Acquire(ctx context.Context, s *sema.Semaphore, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), "", s.Acquire, options)
-}
-
-// TryAcquire is that of the Semaphore, with the same spans.
-func (t *Telemetry) TryAcquire(ctx context.Context, s *sema.Semaphore, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), "", s.TryAcquire, options)
-}
-
-// AcquireFor is Acquire for one of the keys that share the Semaphore, with the same
-// spans. Both have the key as AttributeKey.
-func (t *Telemetry) AcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, s.Acquire, append(slices.Clip(options), sema.For(key)))
-}
-
-// TryAcquireFor is TryAcquire for a key, with the same spans as AcquireFor.
-func (t *Telemetry) TryAcquireFor(ctx context.Context, s *sema.Semaphore, key string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, s.Name(), key, s.TryAcquire, append(slices.Clip(options), sema.For(key)))
+	return t.acquire(ctx, s.Name(), hooks.Key(slices.Clone(options)), s.Acquire, options)
 }
 
 // AcquireEach is Acquire of the Group, with the same spans. The span of a failed acquisition has no
@@ -65,13 +50,6 @@ func (t *Telemetry) TryAcquireFor(ctx context.Context, s *sema.Semaphore, key st
 func (t *Telemetry) AcquireEach(ctx context.Context, g *each.Group, name string, options ...sema.AcquireOption) (*Permit, error) {
 	return t.acquire(ctx, "", "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
 		return g.Acquire(ctx, name, options...)
-	}, options)
-}
-
-// TryAcquireEach is TryAcquire of the Group, with the same spans as AcquireEach.
-func (t *Telemetry) TryAcquireEach(ctx context.Context, g *each.Group, name string, options ...sema.AcquireOption) (*Permit, error) {
-	return t.acquire(ctx, "", "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
-		return g.TryAcquire(ctx, name, options...)
 	}, options)
 }
 

@@ -59,7 +59,7 @@ func TestProcesses(t *testing.T) {
 	expect.Until(t, "all jobs are done", func() bool { return g.count("state = 'completed'") == mails+reports })
 	all[3].Ends()
 
-	jobs, byKey, spans := map[string]bool{}, map[string][]atonce.Span{}, []atonce.Span(nil)
+	var spans []atonce.Span
 	for _, p := range all {
 		end := int64(0)
 		if p == victim {
@@ -67,20 +67,8 @@ func TestProcesses(t *testing.T) {
 		}
 		spans = append(spans, atonce.Read(p.Said(), end)...)
 	}
-	for _, s := range spans {
-		jobs[s.Job] = true
-		byKey[s.Key] = append(byKey[s.Key], s)
-	}
-	if len(jobs) != mails+reports {
-		t.Errorf("%d jobs were worked on; want %d", len(jobs), mails+reports)
-	}
-	for key, spans := range byKey {
-		if n, _ := atonce.Most(spans); n > ofKind {
-			t.Errorf("%d of %s at once; the limit is %d", n, key, ofKind)
-		}
-	}
-	if n, _ := atonce.Most(spans); n > inAll {
-		t.Errorf("%d at once; the limit is %d", n, inAll)
+	for _, fault := range atonce.Faults(spans, mails+reports, ofKind, inAll) {
+		t.Error(fault)
 	}
 }
 

@@ -70,7 +70,9 @@ func run(ctx context.Context, engine sema.Engine, sites []string, out io.Writer)
 		return err
 	}
 	defer func() { _ = limits.Close() }() // everything has been given back by then
-	client := &http.Client{Transport: &semahttp.Transport{Base: base, Limit: semahttp.PerKey(limits, semahttp.Host)}}
+	client := &http.Client{Transport: &semahttp.Transport{Base: base, Limit: func(r *http.Request) semahttp.Limiter {
+		return semahttp.Of(limits, sema.For(semahttp.Host(r)))
+	}}}
 
 	results := make([]result, len(sites))
 	var wg sync.WaitGroup

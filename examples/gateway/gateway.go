@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/outage"
 	"sema/semahttp"
 )
 
@@ -48,11 +49,8 @@ func newGateway(engine sema.Engine, upstream *url.URL, caps map[string]int, wait
 		Wait:     wait,
 		Status:   http.StatusTooManyRequests, // as clients of such services expect
 		Position: "X-Queue-Position",
-		Policy:   semahttp.FailLocal,
-		// Without the engine, one request of each model from each gateway.
-		Places:       len(caps),
-		PlacesPerKey: 1,
-		AnswerWithin: 3 * time.Second, // a busy machine is no outage
+		// Without the engine, one request of each model from each gateway. A busy machine is no outage.
+		Outage: outage.Local(len(caps), 1).After(3 * time.Second),
 	}
 	if err := g.limited.Check(); err != nil {
 		g.close()

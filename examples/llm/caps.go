@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/outage"
 	"sema/semahttp"
 )
 
@@ -57,19 +58,17 @@ func (c caps) handler(engine sema.Engine, next http.Handler) (h http.Handler, sh
 			return nil, nil, err
 		}
 	}
-	weight := func(r *http.Request) int { return jobOf(r).tokens }
-	tenant := func(r *http.Request) string { return jobOf(r).tenant }
 	limited := &semahttp.Handler{
 		Next: next, Wait: c.wait,
 		Limit: func(r *http.Request) semahttp.Limiter {
-			model := models[jobOf(r).model]
+			j := jobOf(r)
 			if c.blind {
-				return semahttp.OfN(model, weight(r))
+				return semahttp.Of(models[j.model], sema.Weight(j.tokens))
 			}
-			return semahttp.PerKeyN(model, tenant, weight)(r)
+			return semahttp.Of(models[j.model], sema.For(j.tenant), sema.Weight(j.tokens))
 		},
 		Status: http.StatusTooManyRequests, RetryAfterOf: retryAfter, // as clients of such services expect
-		Policy: semahttp.FailLocal, Places: c.places, AnswerWithin: c.answer,
+		Outage: outage.Local(c.places, 0).After(c.answer),
 	}
 	if err := limited.Check(); err != nil {
 		shutdown(context.Background())

@@ -24,5 +24,5 @@ func (l limits) handler(key func(*http.Request) string, next http.Handler) http.
 			next.ServeHTTP(w, r)
 		}
 	})
-	return &semahttp.Handler{Next: rated, Limit: semahttp.All(l.atOnce)}
+	return &semahttp.Handler{Next: rated, Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(l.atOnce) }}
 }

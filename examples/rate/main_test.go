@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestPrintsWhatTheDocsShow(t *testing.T) {
 	var out bytes.Buffer
 	expect.OK(t, demo(t.Context(), &out))
-	page.Shows(t, "../../docs/rate.md", "cd examples/rate && go run .", out.String())
+	page.Shows(t, "../../docs/llm.md", "cd examples/rate && go run .", out.String())
 }
 
 // limited has a limit of 1 at once, on an engine that can lose permits.

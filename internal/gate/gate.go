@@ -11,64 +11,26 @@ import (
 
 	"sema"
 	"sema/each"
-	"sema/internal/enum"
 )
-
-// Policy says what happens to a request while the engine does not answer.
-type Policy uint8
-
-// The policies.
-const (
-	FailClosed Policy = iota // it fails
-	FailOpen                 // it runs without a limit
-	FailLocal                // it runs if it finds one of Options.Places
-)
-
-// String is the constant's name; Policy(42) for a value that is none of them.
-func (p Policy) String() string {
-	return enum.Name("Policy", p, "FailClosed", "FailOpen", "FailLocal")
-}
-
-// MaxPlaces is the most that FailLocal can let through at once.
-const MaxPlaces = 1_000_000
 
 // NoWait is for Options.Wait.
 const NoWait = time.Duration(-1)
-
-// quickAnswer is the default of AnswerWithin, unless requests fail closed.
-const quickAnswer = 100 * time.Millisecond
 
 // releasePatience is how long Release waits for the engine.
 const releasePatience = 250 * time.Millisecond
 
 // Options is what requests are admitted under.
 type Options struct {
-	Wait         time.Duration // for a permit or a place; 0: as long as the context lasts; NoWait: for no place
-	Policy       Policy
-	AnswerWithin time.Duration // 0: the default
-	Places       int           // of FailLocal
-	PlacesPerKey int           // of one name; 0: all
+	Wait   time.Duration // for a permit or a place; 0: as long as the context lasts; NoWait: not at all
+	Policy Policy
 }
 
-// Check says what nothing can be admitted under, as an error of a package. Wait is
-// for the package to check.
+// Check says what nothing can be admitted under. An error about Wait is one of the package.
 func (o Options) Check(pkg string) error {
-	invalid := func(what string, value any, want string) error {
-		return &sema.ArgumentError{Package: pkg, What: what, Value: value, Want: want}
+	if o.Wait < 0 && o.Wait != NoWait {
+		return &sema.ArgumentError{Package: pkg, What: "Wait", Value: o.Wait, Want: "0 for the default, NoWait, or more than 0"}
 	}
-	switch {
-	case o.Policy > FailLocal:
-		return invalid("Policy", o.Policy, "FailClosed, FailOpen or FailLocal")
-	case o.AnswerWithin < 0:
-		return invalid("AnswerWithin", o.AnswerWithin, "0 for the default, or more")
-	case o.Policy == FailLocal && (o.Places < 1 || o.Places > MaxPlaces):
-		return invalid("Places", o.Places, fmt.Sprintf("1 … %d", MaxPlaces))
-	case o.Policy != FailLocal && o.Places != 0:
-		return invalid("Places", o.Places, "0 without FailLocal")
-	case o.PlacesPerKey < 0 || o.PlacesPerKey > o.Places:
-		return invalid("PlacesPerKey", o.PlacesPerKey, fmt.Sprintf("0 … %d, the number of Places", o.Places))
-	}
-	return nil
+	return o.Policy.check()
 }
 
 // Permit is what a request holds while it runs.
@@ -80,7 +42,7 @@ type Permit interface {
 
 // Asking is how one request asks for its permit.
 type Asking struct {
-	Name    string // of what is limited: those of one name share PlacesPerKey
+	Name    string // requests of one name share the places per key
 	Acquire func(context.Context, ...sema.AcquireOption) (Permit, error)
 	Failed  func(Failed) // is told that the engine did not answer for the request
 }
@@ -89,13 +51,16 @@ type Asking struct {
 type Failed struct {
 	Err      error // what the engine said, to this request or to the last that asked it
 	Admitted bool  // it runs without a permit
-	Local    bool  // it was for FailLocal to decide
 }
 
 // acquire asks for a permit. The engine may be silent for so long; 0: as long as it
 // is for others.
-func (a Asking) acquire(ctx context.Context, answerWithin time.Duration) (Permit, error) {
-	switch p, err := a.Acquire(ctx, sema.AnswerWithin(answerWithin)); {
+func (a Asking) acquire(ctx context.Context, o Options, answerWithin time.Duration) (Permit, error) {
+	options := []sema.AcquireOption{sema.AnswerWithin(answerWithin)}
+	if o.Wait == NoWait {
+		options = append(options, sema.WaitAtMost(0))
+	}
+	switch p, err := a.Acquire(ctx, options...); {
 	case err != nil:
 		return nil, err
 	case p == nil:
@@ -133,8 +98,8 @@ func (g *Gate) Enter(ctx context.Context, o Options, a Asking) (Permit, error) {
 // ask is Enter, but fails with errAnswers if the request waited for a place until the
 // engine was back. all is the request's context, and ctx ends with its wait.
 func (g *Gate) ask(all, ctx context.Context, o Options, a Asking) (Permit, error) {
-	if o.Policy == FailClosed {
-		p, err := a.acquire(ctx, o.AnswerWithin)
+	if o.Policy.kind == closed {
+		p, err := a.acquire(ctx, o, o.Policy.after)
 		if errors.Is(err, sema.ErrEngine) && all.Err() == nil {
 			a.Failed(Failed{Err: err})
 		}
@@ -143,14 +108,14 @@ func (g *Gate) ask(all, ctx context.Context, o Options, a Asking) (Permit, error
 	if over, failure := g.failure(); failure != nil {
 		return g.without(ctx, o, a, failure, over)
 	}
-	patience := cmp.Or(o.AnswerWithin, quickAnswer)
-	permit, err := a.acquire(ctx, patience)
+	patience := cmp.Or(o.Policy.after, quickAnswer)
+	permit, err := a.acquire(ctx, o, patience)
 	if errors.Is(err, each.ErrTooMany) {
 		// Perhaps the others ask an engine that is away: then that is known within patience.
 		if over, failure := g.await(ctx, 2*patience); failure != nil {
 			return g.without(ctx, o, a, failure, over)
 		}
-		permit, err = a.acquire(ctx, patience)
+		permit, err = a.acquire(ctx, o, patience)
 	}
 	switch {
 	case err == nil:
@@ -158,7 +123,7 @@ func (g *Gate) ask(all, ctx context.Context, o Options, a Asking) (Permit, error
 	case all.Err() != nil:
 		return nil, err
 	case errors.Is(err, sema.ErrEngine):
-		over := g.begin(probe{a, patience, context.WithoutCancel(all)}, err)
+		over := g.begin(probe{a, o, patience, context.WithoutCancel(all)}, err)
 		return g.without(ctx, o, a, err, over)
 	case errors.Is(err, sema.ErrBusy):
 		if over, failure := g.failure(); failure != nil { // it waited in a queue that does not move
@@ -170,9 +135,9 @@ func (g *Gate) ask(all, ctx context.Context, o Options, a Asking) (Permit, error
 
 // without lets a request through by policy, unless the outage is over before.
 func (g *Gate) without(ctx context.Context, o Options, a Asking, failure error, over <-chan struct{}) (Permit, error) {
-	told := Failed{Err: failure, Admitted: true, Local: o.Policy == FailLocal}
+	told := Failed{Err: failure, Admitted: true}
 	leave := func() {}
-	if told.Local {
+	if o.Policy.kind == local {
 		var err error
 		leave, err = g.places.enter(ctx, over, a.Name, o)
 		if err == errAnswers {

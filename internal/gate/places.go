@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// places are what FailLocal lets requests through by: one of its name, if names are
+// places are what Local lets requests through by: one of its name, if names are
 // limited, and then one of all.
 type places struct {
 	mu    sync.Mutex
@@ -29,7 +29,7 @@ var errNoPlace = errors.New("no place is free")
 // enter takes a place, until leave is called. It fails with errAnswers when over is
 // closed before.
 func (p *places) enter(ctx context.Context, over <-chan struct{}, name string, o Options) (leave func(), err error) {
-	of, done := p.of(name, o.Places, o.PlacesPerKey)
+	of, done := p.of(name, o.Policy.places, o.Policy.perKey)
 	for i, c := range of {
 		if err := place(ctx, over, c, o.Wait != NoWait); err != nil {
 			back(of[:i])

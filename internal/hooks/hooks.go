@@ -1,4 +1,4 @@
-// Package hooks tells packages each and adapt what package sema tells no user. Package sema sets the
+// Package hooks tells the packages around package sema what it tells no user. Package sema sets the
 // functions when it is initialised. Their arguments are its own types, which
 // this package cannot name.
 package hooks
@@ -19,4 +19,7 @@ var (
 	// Patience is how long an acquisition with these options, a []sema.AcquireOption, waits
 	// for an engine that says nothing.
 	Patience func(options any) time.Duration
+
+	// Key is the key of an acquisition with these options, a []sema.AcquireOption; "" without one.
+	Key func(options any) string
 )

@@ -109,7 +109,7 @@ func (l *Limiter) acquire(ctx context.Context, j Job) (*sema.Permit, error) {
 	within, cancel := context.WithTimeout(ctx, l.patience(ctx))
 	defer cancel()
 	if !l.rooms.enter(j.Key) {
-		return l.try(within, j)
+		return l.take(within, j, sema.WaitAtMost(0))
 	}
 	p, err := l.take(within, j)
 	l.rooms.leave(j.Key, err == nil)
@@ -125,18 +125,13 @@ func (l *Limiter) patience(ctx context.Context) time.Duration {
 	return l.limit.Wait
 }
 
-func (l *Limiter) take(ctx context.Context, j Job) (*sema.Permit, error) {
+// take is Acquire for a job, with more options.
+func (l *Limiter) take(ctx context.Context, j Job, more ...sema.AcquireOption) (*sema.Permit, error) {
+	options := append(more, sema.Weight(j.Weight))
 	if s := l.limit.Semaphore; s != nil {
-		return s.Acquire(ctx, sema.For(j.Key), sema.Weight(j.Weight))
+		return s.Acquire(ctx, append(options, sema.For(j.Key))...)
 	}
-	return l.limit.Group.Acquire(ctx, j.Key, sema.Weight(j.Weight))
-}
-
-func (l *Limiter) try(ctx context.Context, j Job) (*sema.Permit, error) {
-	if s := l.limit.Semaphore; s != nil {
-		return s.TryAcquire(ctx, sema.For(j.Key), sema.Weight(j.Weight))
-	}
-	return l.limit.Group.TryAcquire(ctx, j.Key, sema.Weight(j.Weight))
+	return l.limit.Group.Acquire(ctx, j.Key, options...)
 }
 
 // explain is what a job ends with that has no permit: it is postponed if there may

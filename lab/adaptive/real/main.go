@@ -60,7 +60,7 @@ func call(j job) error {
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	client := &http.Client{Transport: &semahttp.Transport{Limit: semahttp.All(s)}}
+	client := &http.Client{Transport: &semahttp.Transport{Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(s) }}}
 	var all sync.WaitGroup
 	for range j.Callers {
 		all.Go(func() {

@@ -1,0 +1,28 @@
+package semagrpc
+
+// Observer is told what nobody else is told. Fields may be nil. The functions are
+// called from the goroutine at hand, and must not block.
+type Observer struct {
+	// EngineFailed: the engine did not answer for a call. Outage decided what became
+	// of it.
+	EngineFailed func(EngineFailed)
+
+	// Abandoned: the garbage collector found a client's stream that had not ended. It
+	// has been cancelled, and its permit given back.
+	Abandoned func(Abandoned)
+}
+
+// EngineFailed is what Observer.EngineFailed is told.
+type EngineFailed struct {
+	Method string // the full name
+	Key    string // as Limit.Key has it; the name of Limit.Semaphore
+	Err    error  // what the engine said, to this call or to the last that asked it
+
+	Admitted bool // the call goes on without a permit
+}
+
+// Abandoned is what Observer.Abandoned is told.
+type Abandoned struct {
+	Method string // the full name
+	Key    string // as for EngineFailed
+}
