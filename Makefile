@@ -34,7 +34,7 @@ home-all:
 site:
 	./scripts/site/site.sh
 
-# A release: docs/releasing.md. release-dry leaves all of it in dist and publishes nothing;
+# A release: CONTRIBUTING.md. release-dry leaves all of it in dist and publishes nothing;
 # release-test installs and runs what is there, as root.
 release:
 	./scripts/release/release.sh
@@ -174,8 +174,8 @@ shares:
 	./scripts/test-tools.sh
 	$(call lab,shares/run) $(SHARES)
 
-# PostgreSQL beside what one would write by hand, in turns, and docs/postgres.md of that. A quarter of an hour. The words are in
-# lab/postgres/postgres.md.tmpl: make postgres POSTGRES=-draw, and after make faults POSTGRES='-faults faults.json'.
+# PostgreSQL beside what one would write by hand, in turns, and docs/data/postgres.md of that. A quarter of an hour. The words are in
+# lab/postgres/data.md.tmpl: make postgres POSTGRES=-draw, and after make faults POSTGRES='-faults faults.json'.
 postgres:
 	./scripts/test-tools.sh
 	$(call lab,postgres) $(POSTGRES)
@@ -201,7 +201,7 @@ simulate:
 registers:
 	go -C lab test -count=1 -timeout 0 -v -run TestSeeds ./registers -seeds $(or $(SEEDS),10000) $(if $(SEED),-seed $(SEED))
 
-# The limit that adapts, on each kind of server: the figures of docs/adaptive.md.
+# The limit that adapts, on each kind of server: the figures of docs/data/adaptive.md.
 ADAPT_SEEDS = 1000
 adapt:
 	$(call lab,adaptive/run) -seeds $(ADAPT_SEEDS) -out lab/adaptive
@@ -214,7 +214,7 @@ adapt-real:
 	$(call lab,adaptive/real) -out lab/adaptive/real.json
 	$(MAKE) adapt-page
 
-# docs/adaptive.md and its pictures, from what these two wrote.
+# docs/data/adaptive.md and its pictures, from what these two wrote.
 adapt-page:
 	$(call lab,adaptive/page)
 
@@ -234,22 +234,23 @@ faults-planted:
 	./scripts/test-tools.sh
 	$(call lab,faults/run) -out $(FAULTS) -parallel $(PARALLEL) -for 1h -grounds standalone -planted all -seed $(or $(SEED),1)
 
-# docs/faults.md, from what these two wrote.
+# docs/data/faults.md, from what these two wrote.
 faults-report:
-	$(call lab,faults/report) -out docs/faults.md $(FAULTS)
+	$(call lab,faults/report) -out docs/data/faults.md $(FAULTS)
 
-# How many seeds each planted bug takes, into docs. A quarter of an hour.
+# How many seeds each planted bug takes, into docs/data. A quarter of an hour with STARTS=9.
+STARTS = 2
 planted:
-	go -C lab test -count=1 -timeout 60m ./simulate -run TestPlantedBugsAreFound -starts 9 -table ../../docs/planted-bugs.md
+	go -C lab test -count=1 -timeout 60m ./simulate -run TestPlantedBugsAreFound -starts $(STARTS) -table ../../docs/data/planted-bugs.md
 	go -C lab test -count=1 -timeout 60m ./registers -run TestPlantedBugsAreFound -seldom
 
 # The suites that need a Redis, on each of the servers that users have; the tables
-# are in docs/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.
+# are in docs/data/servers.md. Half an hour. One of them: make servers SERVERS=valkey-8.1.
 # They are fetched with apt, and not installed.
 SERVERS = redis-7.0 redis-8.0 valkey-8.0 valkey-8.1
 servers:
 	./scripts/test-tools.sh
-	$(call lab,suites) -table docs/servers.md $(SERVERS)
+	$(call lab,suites) -table docs/data/servers.md $(SERVERS)
 
 # A part of them on one server that is not the machine's own.
 QUICK_SERVER = valkey-8.0
@@ -316,6 +317,6 @@ bench-peers:
 	./scripts/test-tools.sh
 	cd bench && go run . run $(PEERS) --out results.json
 
-# docs/bench.md and its charts, from what bench-peers wrote down.
+# docs/bench.md, its charts and docs/data/bench.md, from what bench-peers wrote down.
 bench-report:
 	cd bench && go run . report results.json ../docs

@@ -38,9 +38,9 @@ func TestPageOfShares(t *testing.T) {
 	}
 }
 
-// Each figure of the README stands in docs/bench.md, which is made.
+// Each figure of the README stands in docs/data/bench.md, which is made.
 func TestReadmeFigures(t *testing.T) {
-	bench, err := os.ReadFile("docs/bench.md")
+	bench, err := os.ReadFile("docs/data/bench.md")
 	expect.OK(t, err)
 	readme, err := os.ReadFile("README.md")
 	expect.OK(t, err)
@@ -72,7 +72,7 @@ func TestReadmeFigures(t *testing.T) {
 			return "nothing"
 		}
 		if want := "| " + f.row + " | " + of("sema") + " | " + of("redisson-semaphore") + " |\n"; !strings.Contains(string(readme), want) {
-			t.Errorf("README.md lacks what docs/bench.md says:\n%s", want)
+			t.Errorf("README.md lacks what docs/data/bench.md says:\n%s", want)
 		}
 	}
 }
@@ -81,6 +81,11 @@ func TestReadmeFigures(t *testing.T) {
 func TestLinks(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	expect.OK(t, err)
+	for _, more := range []string{"docs/data/*.md", "clients/*/README.md", "contrib/*/README.md"} {
+		found, err := filepath.Glob(more)
+		expect.OK(t, err)
+		pages = append(pages, found...)
+	}
 	makefile, err := os.ReadFile("Makefile")
 	expect.OK(t, err)
 	link := regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"#: ]*)(#[^)" ]*)?[)"]`)
@@ -121,6 +126,46 @@ func TestPages(t *testing.T) {
 		expect.OK(t, err)
 		if at := head.FindIndex(text); at == nil || at[1] > 600 {
 			t.Errorf("%s does not begin with whom it is for, and what to do in short", page)
+		}
+	}
+}
+
+// A page of tables names what made or checks it: in its first line a target of the Makefile, or a command of go and
+// its packages; or in each section the command that printed it.
+func TestPagesOfData(t *testing.T) {
+	pages, err := filepath.Glob("docs/data/*.md")
+	expect.OK(t, err)
+	if len(pages) == 0 {
+		t.Fatal("docs/data has no pages")
+	}
+	makefile, err := os.ReadFile("Makefile")
+	expect.OK(t, err)
+	command := regexp.MustCompile(`(?m)^    (go|cd|make|bin/sema|SEMA_\w+=\S+) .+$`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		expect.OK(t, err)
+		if made := regexp.MustCompile("^<!-- Made by `make ([a-z-]+)").FindSubmatch(text); made != nil {
+			if !bytes.Contains(makefile, []byte("\n"+string(made[1])+":")) {
+				t.Errorf("%s is made by make %s, and the Makefile has none", page, made[1])
+			}
+			continue
+		}
+		if made := regexp.MustCompile("^<!-- (?:Made|Checked) by `go (?:run|test) ([^`]+)`").FindSubmatch(text); made != nil {
+			for dir := range strings.FieldsSeq(string(made[1])) {
+				if _, err := os.Stat(dir); err != nil {
+					t.Errorf("%s is made by %s: %v", page, dir, err)
+				}
+			}
+			continue
+		}
+		if !bytes.HasPrefix(text, []byte("<!-- Measured: each section names the command that printed its figures. -->\n")) {
+			t.Errorf("%s does not begin with what made it", page)
+		}
+		for _, section := range strings.Split(string(text), "\n## ")[1:] {
+			if !command.MatchString(section) {
+				title, _, _ := strings.Cut(section, "\n")
+				t.Errorf("%s names no command in the section %s", page, title)
+			}
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Command peers runs the same work on sema and on what a user would pick in
-// its place, and writes docs/bench.md about it. See "make bench-peers".
+// its place, and writes docs/bench.md and docs/data/bench.md about it. See "make bench-peers".
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 const help = `usage: peers run [flags]           run the scenarios and write down what came of them
-       peers report FILE DIRECTORY  write bench.md and its charts from that
+       peers report FILE DIRECTORY  write bench.md, data/bench.md and the charts from that
 `
 
 func main() {

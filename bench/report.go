@@ -19,9 +19,12 @@ import (
 //go:embed *.tmpl
 var templates embed.FS
 
-// write makes bench.md and its charts in a directory.
+// write makes bench.md, data/bench.md and the charts in a directory.
 func write(r *results, docs string) error {
 	files, err := render(r)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(docs, "data"), 0o755)
+	}
 	for name, text := range files {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(docs, name), text, 0o644)
@@ -56,8 +59,10 @@ func render(r *results) (map[string][]byte, error) {
 		files[name] = b.Bytes()
 		return err
 	}
-	if err := fill("bench.md", "bench.md.tmpl", r); err != nil {
-		return nil, err
+	for name, tmpl := range map[string]string{"bench.md": "bench.md.tmpl", "data/bench.md": "data.md.tmpl"} {
+		if err := fill(name, tmpl, r); err != nil {
+			return nil, err
+		}
 	}
 	for _, d := range drawings {
 		svg, err := d.chart(r).SVG()

@@ -337,11 +337,11 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestAccessRules gives a user the rights that docs/classic.md lists, and no
+// TestAccessRules gives a user the rights that docs/fleets.md lists, and no
 // others.
 func TestAccessRules(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/classic.md")
+	page, err := os.ReadFile("../docs/fleets.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestAccessRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok, err := other.Acquire(t.Context()); ok || err == nil || !strings.Contains(err.Error(), "docs/classic.md") {
+		if _, ok, err := other.Acquire(t.Context()); ok || err == nil || !strings.Contains(err.Error(), "docs/fleets.md") {
 			t.Errorf("a name without rights: %v, %v", ok, err)
 		}
 	})

@@ -53,6 +53,6 @@
 // deleted or has expired; nor does the collection of ended leases. Ended leases
 // are collected at most 1000 at a time. DrainPermits and AddPermits keep the time
 // to live. An increment publishes what is available, at least 1. Permits out of
-// range of Java's int are refused. docs/redisson.md has a table of all methods,
+// range of Java's int are refused. docs/data/redisson.md has a table of all methods,
 // and all differences in data.
 package redisson

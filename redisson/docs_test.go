@@ -12,12 +12,12 @@ import (
 
 // The table of methods in the docs must have all of ours.
 func TestDocsNameEveryMethod(t *testing.T) {
-	page, err := os.ReadFile("../docs/redisson.md")
+	page, err := os.ReadFile("../docs/data/redisson.md")
 	expect.OK(t, err)
 	for _, v := range []any{&redisson.Semaphore{}, &redisson.ExpirableSemaphore{}} {
 		for m := range reflect.TypeOf(v).Methods() {
 			if !strings.Contains(string(page), "."+m.Name+"(") {
-				t.Errorf("docs/redisson.md lacks %T.%s", v, m.Name)
+				t.Errorf("docs/data/redisson.md lacks %T.%s", v, m.Name)
 			}
 		}
 	}

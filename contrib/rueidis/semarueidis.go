@@ -7,7 +7,7 @@
 //	sem, err := sema.New(engine, "github-api", 5, nil)
 //
 // It is a module of its own, so that only those have rueidis among their modules
-// who use it. docs/redis.md says what it costs, and what it saves.
+// who use it. README.md says what it costs, and what it saves.
 package semarueidis
 
 import (

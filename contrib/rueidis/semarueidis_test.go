@@ -409,18 +409,23 @@ func TestCredentials(t *testing.T) {
 	handsOver(t, held, waiter(t, openSem(t, e, 1, nil)))
 }
 
-// The rights that docs/redis.md lists suffice, with the one more that it names.
+// The rights that docs/redis.md lists suffice, with the one more that README.md names.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "redis.md"))
-	expect.OK(t, err)
-	found := regexp.MustCompile("(?s)rueidis asks for `(.client.tracking)`,.*?\nACL SETUSER (sema on .*?)\n```").FindSubmatch(page)
-	if found == nil {
-		t.Fatal("docs/redis.md does not list the rights")
+	documented := func(path, pattern string) string {
+		page, err := os.ReadFile(path)
+		expect.OK(t, err)
+		found := regexp.MustCompile(pattern).FindSubmatch(page)
+		if found == nil {
+			t.Fatalf("%s does not list the rights", path)
+		}
+		return string(found[1])
 	}
+	listed := documented(filepath.Join("..", "..", "docs", "redis.md"), "(?s)\nACL SETUSER (sema on .*?)\n```")
+	more := documented("README.md", "rueidis needs `(.client.tracking)`")
 	server := redistest.Start(t)
 	words := []any{"ACL", "SETUSER"}
-	for _, w := range strings.Fields(strings.ReplaceAll(string(found[2]), "\\", "") + " " + string(found[1])) {
+	for _, w := range strings.Fields(strings.ReplaceAll(listed, "\\", "") + " " + more) {
 		words = append(words, w)
 	}
 	ctx := expect.Within(t)

@@ -14,9 +14,9 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// The server's time for each step of the table of keys in docs/redis.md, in µs, lowest
-// and median of rounds of eight, and the memory of a key that waits:
-// go test -run xxx -bench OfKeys -benchtime 100x.
+// The figures of keys in docs/data/redis.md: the server's time for each step in µs, lowest
+// and median of rounds of eight, and the memory of a key that waits.
+// go test -run xxx -bench OfKeys -benchtime 100x prints them.
 func BenchmarkServerTimeOfKeys(b *testing.B) {
 	server := redistest.Start(b)
 	rdb := server.Client()

@@ -14,7 +14,7 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// The server's time for each step of the table in docs/redis.md, in µs, lowest and
+// The server's time for each step of the table in docs/data/redis.md, in µs, lowest and
 // median of b.N rounds: go test -run xxx -bench ServerTime -benchtime 200x. One that is
 // short is made twenty times in a round.
 func BenchmarkServerTime(b *testing.B) {

@@ -16,7 +16,7 @@
 // A server clock that jumps forward ends leases early. An eviction policy can
 // remove a semaphore, also a volatile-… one, because its keys have a time to
 // live: use noeviction, where memory pressure refuses acquisitions but neither
-// renewals nor releases. docs/redis.md has the settings and the figures.
+// renewals nor releases. docs/redis.md has the settings, docs/data/redis.md the figures.
 package redisengine
 
 import (

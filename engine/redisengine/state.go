@@ -17,7 +17,7 @@ import (
 
 // wholeState is how many permits and tickets are read at the most in one step,
 // and so in each part of a larger semaphore. More would keep the server from others
-// for longer; docs/redis.md has the measurement.
+// for longer; docs/data/redis.md has the measurement.
 const wholeState = 500
 
 // State implements engine.Session.

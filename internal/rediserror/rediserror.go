@@ -34,7 +34,7 @@ type Meaning struct {
 
 const (
 	hintPassword = "the server wants a password: redis://user:password@host"
-	hintRights   = "the user lacks rights: see docs/redis.md for those that sema needs, docs/redisson.md and docs/classic.md for the others"
+	hintRights   = "the user lacks rights: see docs/redis.md for those that sema needs, docs/fleets.md for the others"
 	hintSlots    = "on a cluster all keys of one request must be in the same slot: give the name a hash tag, such as {name}"
 )
 

@@ -37,7 +37,7 @@ func (w world) state() string {
 	return s
 }
 
-// Redisson and we act differently on the same data. docs/redisson.md says where;
+// Redisson and we act differently on the same data. docs/data/redisson.md says where;
 // each of its lines is here, so that neither can change unnoticed.
 func TestDifferencesInData(t *testing.T) {
 	w := standalone(t)

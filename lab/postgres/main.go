@@ -1,5 +1,5 @@
-// Command postgres measures semaphores in PostgreSQL beside what one would write by hand, in turns, and writes
-// docs/postgres.md of it.
+// Command postgres measures semaphores in PostgreSQL, and in turns two that one would write by hand, and writes
+// docs/data/postgres.md.
 //
 //	bin/lab-postgres          # at the root of the repository; some minutes, on an idle machine
 //	bin/lab-postgres -draw    # the page alone, of the last results
@@ -39,7 +39,7 @@ type ratio struct {
 
 func main() {
 	file := flag.String("results", "lab/postgres/results.json", "what was measured")
-	docs := flag.String("docs", "docs", "directory of the page")
+	docs := flag.String("docs", "docs/data", "directory of the page")
 	draw := flag.Bool("draw", false, "measure nothing")
 	played := flag.String("faults", "", "measure nothing; sum up this `file` that make faults wrote")
 	rounds := flag.Int("rounds", 5, "how often each has its turn")

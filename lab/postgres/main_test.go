@@ -14,7 +14,7 @@ func TestDocsAreOfTheResults(t *testing.T) {
 	expect.OK(t, run(t.Context(), "results.json", dir, "", true, plan{}))
 	want, err := os.ReadFile(filepath.Join(dir, "postgres.md"))
 	expect.OK(t, err)
-	if got, err := os.ReadFile("../../docs/postgres.md"); err != nil || string(got) != string(want) {
-		t.Errorf("docs/postgres.md is not what lab/postgres/results.json says (%v); try: make postgres POSTGRES=-draw", err)
+	if got, err := os.ReadFile("../../docs/data/postgres.md"); err != nil || string(got) != string(want) {
+		t.Errorf("docs/data/postgres.md is not what lab/postgres/results.json says (%v); try: make postgres POSTGRES=-draw", err)
 	}
 }

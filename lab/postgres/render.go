@@ -13,7 +13,7 @@ import (
 	"sema/lab/faults"
 )
 
-//go:embed postgres.md.tmpl
+//go:embed data.md.tmpl
 var words string
 
 // page makes the page. All words are in the template, and every figure is measured.

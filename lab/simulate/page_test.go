@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +17,9 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-const page = "../../docs/planted-bugs.md"
+const page = "../../docs/data/planted-bugs.md"
 
-var update = flag.Bool("update", false, "write the other suites' bugs anew into the page of planted bugs")
+var update = flag.Bool("update", false, "write the other suites' bugs, and the files of the simulator's, anew into the page of planted bugs")
 
 // others are the suites beside the simulator that find planted bugs: which variable
 // of a package lists them, and the command that plants them.
@@ -30,19 +31,24 @@ var others = []struct{ what, dir, list, command string }{
 	{"Real processes and servers", "lab/faults/run", "plantedBugs", "make faults-planted"},
 }
 
-// TestThePageNamesEveryPlantedBug compares docs/planted-bugs.md with the lists.
+// TestThePageNamesEveryPlantedBug compares docs/data/planted-bugs.md with the lists, and the commands of
+// docs/planted-bugs.md with the suites.
 func TestThePageNamesEveryPlantedBug(t *testing.T) {
 	data, err := os.ReadFile(page)
 	expect.OK(t, err)
 	text := string(data)
 	own, _, _ := strings.Cut(text, othersBegin)
 	if *update {
+		for _, bug := range planted { // which may have moved to another file
+			row := regexp.MustCompile(`(?m)^(\| ` + regexp.QuoteMeta(bug.what) + ` \| )[^|]* `)
+			own = row.ReplaceAllString(own, "${1}"+filepath.Base(bug.file)+" ")
+		}
 		text = own + othersTables(t)
 		expect.OK(t, os.WriteFile(page, []byte(text), 0o644))
 	}
 	for _, bug := range planted {
 		if !strings.Contains(own, "| "+bug.what+" | "+filepath.Base(bug.file)+" |") {
-			t.Errorf("%s does not have %q: make planted writes it", page, bug.what)
+			t.Errorf("%s does not have %q in %s: -update writes the file, make planted the row", page, bug.what, filepath.Base(bug.file))
 		}
 	}
 	if n := strings.Count(own, "\n|") - 2; n != len(planted) {
@@ -51,16 +57,20 @@ func TestThePageNamesEveryPlantedBug(t *testing.T) {
 	if !strings.HasSuffix(text, "\n"+othersTables(t)) {
 		t.Errorf("%s has not the bugs of the other suites: go -C lab test ./simulate -run Page -update", page)
 	}
+	prose, err := os.ReadFile("../../docs/planted-bugs.md")
+	expect.OK(t, err)
+	for _, suite := range others {
+		if !strings.Contains(string(prose), "| `"+suite.command+"` |") {
+			t.Errorf("docs/planted-bugs.md has no row with the command %s", suite.command)
+		}
+	}
 }
 
 // ownTable is the page's part with the simulator's bugs.
 func ownTable(rows []string) string {
-	return "<!-- Made by `make planted`. -->\n# Planted bugs\n\nFor those who doubt the tests.\n\n" +
-		"**In short:** each bug below was put in on purpose, and found; `make planted` does it again.\n\n" +
-		"A checker that finds nothing proves nothing. So each is given bugs that it has to find.\n\n" +
+	return "<!-- Made by `make planted`. -->\n# Each planted bug\n\n[planted-bugs.md](../planted-bugs.md) says what they are for.\n\n" +
 		"## The two machines in virtual time\n\n" +
-		fmt.Sprintf("One line changed in client or ledger. How many seeds the [simulator](simulation.md) takes, from %d starting points\n", *starts) +
-		"(`make planted`), and the promises that it then finds broken.\n\n" +
+		fmt.Sprintf("How many seeds the [simulator](../simulation.md) takes, from %d starting points, and the promises that it then finds broken.\n\n", *starts) +
 		fmt.Sprintf("<details markdown=\"1\"><summary>All %d of them</summary>\n\n", len(rows)) +
 		"| bug | file | seeds, median | at the most | found as |\n|---|---|---:|---:|---|\n" + strings.Join(rows, "") + "\n</details>\n\n"
 }
@@ -76,7 +86,7 @@ func othersTables(t *testing.T) string {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "## %s\n\n`%s` finds each of these, planted in [%s](../%s).\n\n| bug |\n|---|\n", suite.what, suite.command, suite.dir, suite.dir)
+		fmt.Fprintf(&b, "## %s\n\n`%s` finds each of these, planted in [%s](../../%s).\n\n| bug |\n|---|\n", suite.what, suite.command, suite.dir, suite.dir)
 		names := listed(t, filepath.Join("../..", suite.dir), suite.list)
 		slices.Sort(names)
 		for _, name := range names {

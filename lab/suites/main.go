@@ -1,7 +1,7 @@
 // Command suites runs the tests that need a Redis on several servers, each
 // fetched by scripts/fetch-server.sh, and writes a table for each.
 //
-//	bin/lab-suites -table docs/servers.md redis-8.0 valkey-8.0
+//	bin/lab-suites -table docs/data/servers.md redis-8.0 valkey-8.0
 //	bin/lab-suites -quick valkey-8.0
 //
 // A server that cannot be fetched is a failure; with SEMA_SERVERS_OPTIONAL=1 it

@@ -76,14 +76,14 @@ func TestSections(t *testing.T) {
 		{suite: "redisson", passed: 3, failed: 1, failures: []string{"TestX"}},
 	}}.section(now)
 	for _, want := range []string{
-		"### Valkey 8.0.1\n\n2026-01-02, go", "\n| classic | 7 | 0 | 0 | 2 |\n| redisson | 3 | 1 | 0 | 0 |\n", "\n- redisson: `TestX`\n",
+		"## Valkey 8.0.1\n\n2026-01-02, go", "\n| classic | 7 | 0 | 0 | 2 |\n| redisson | 3 | 1 | 0 | 0 |\n", "\n- redisson: `TestX`\n",
 	} {
 		if !strings.Contains(good, want) {
 			t.Errorf("no %q in\n%s", want, good)
 		}
 	}
 	silent := result{"redis-8.0", "", []outcome{{suite: "classic", broken: true}}}.section(now)
-	for _, want := range []string{"### redis-8.0\n", "\n| classic | 0 | broken | 0 | 0 |\n"} {
+	for _, want := range []string{"## redis-8.0\n", "\n| classic | 0 | broken | 0 | 0 |\n"} {
 		if !strings.Contains(silent, want) {
 			t.Errorf("no %q in\n%s", want, silent)
 		}

@@ -57,7 +57,7 @@ func replace(page, server, section string) (string, error) {
 
 func (r result) section(now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s\n\n%s, %s, %s/%s with %d cores.\n\n", r.title(),
+	fmt.Fprintf(&b, "## %s\n\n%s, %s, %s/%s with %d cores.\n\n", r.title(),
 		now.UTC().Format(time.DateOnly), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	b.WriteString("| suite | passed | failed | skipped | seconds |\n|---|---:|---:|---:|---:|\n")
 	var failures strings.Builder

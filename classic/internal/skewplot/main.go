@@ -1,5 +1,5 @@
-// Command skewplot puts the committed measurements of package classic into its
-// comparison page: the tables, and the picture of over-admission against clock
+// Command skewplot puts the committed measurements of package classic into
+// docs/data/classic.md: the tables, and the picture of over-admission against clock
 // skew. Run it at the root of the repository after
 //
 //	go test ./classic -run 'TestOverAdmission|TestRoundTrips' -update
@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	page := flag.String("page", "docs/classic.md", "page whose tables are replaced")
+	page := flag.String("page", "docs/data/classic.md", "page whose tables are replaced")
 	picture := flag.String("svg", "docs/classic-skew.svg", "picture to write")
 	flag.Parse()
 	if err := run(*page, *picture); err != nil {

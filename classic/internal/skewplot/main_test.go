@@ -18,14 +18,14 @@ func TestPageIsUpToDate(t *testing.T) {
 		return string(b)
 	}
 	page, picture := filepath.Join(t.TempDir(), "page"), filepath.Join(t.TempDir(), "picture")
-	if err := os.WriteFile(page, []byte(read(docs+"classic.md")), 0o600); err != nil {
+	if err := os.WriteFile(page, []byte(read(docs+"data/classic.md")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(page, picture); err != nil {
 		t.Fatal(err)
 	}
-	if read(page) != read(docs+"classic.md") || read(picture) != read(docs+"classic-skew.svg") {
-		t.Error("docs/classic.md or docs/classic-skew.svg is not what was measured; try: go run ./classic/internal/skewplot")
+	if read(page) != read(docs+"data/classic.md") || read(picture) != read(docs+"classic-skew.svg") {
+		t.Error("docs/data/classic.md or docs/classic-skew.svg is not what was measured; try: go run ./classic/internal/skewplot")
 	}
 }
 

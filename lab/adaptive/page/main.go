@@ -1,5 +1,5 @@
-// Command page writes docs/adaptive.md and its pictures from what make adapt and
-// make adapt-real measured. Run it at the root of the repository.
+// Command page writes docs/data/adaptive.md and the pictures from the results of make adapt and
+// make adapt-real. Run it at the root of the repository.
 package main
 
 import (
@@ -15,12 +15,12 @@ import (
 	"sema/lab/adaptive"
 )
 
-//go:embed adaptive.md.tmpl chart.svg.tmpl
+//go:embed data.md.tmpl chart.svg.tmpl
 var templates embed.FS
 
 func main() {
 	from := flag.String("from", "lab/adaptive", "directory with what was measured")
-	to := flag.String("to", "docs", "directory for the page and its pictures")
+	to := flag.String("to", "docs", "directory for data/adaptive.md and the pictures")
 	flag.Parse()
 	if err := write(*from, *to); err != nil {
 		fmt.Fprintln(os.Stderr, "page:", err)
@@ -76,11 +76,14 @@ func write(from, to string) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(filepath.Join(to, "data"), 0o755); err != nil {
+		return err
+	}
 	for name, data := range map[string]struct {
 		template string
 		data     any
 	}{
-		"adaptive.md":        {"adaptive.md.tmpl", p},
+		"data/adaptive.md":   {"data.md.tmpl", p},
 		"adaptive-model.svg": {"chart.svg.tmpl", p.model()},
 		"adaptive-real.svg":  {"chart.svg.tmpl", p.Real.chart()},
 	} {

@@ -12,7 +12,7 @@ import (
 func TestThePageIsWhatWasMeasured(t *testing.T) {
 	dir := t.TempDir()
 	expect.OK(t, write("..", dir))
-	for _, name := range []string{"adaptive.md", "adaptive-model.svg", "adaptive-real.svg"} {
+	for _, name := range []string{"data/adaptive.md", "adaptive-model.svg", "adaptive-real.svg"} {
 		want, err := os.ReadFile(filepath.Join(dir, name))
 		expect.OK(t, err)
 		got, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", name))

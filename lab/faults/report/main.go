@@ -1,6 +1,6 @@
 // Command report makes a page of what rounds of the fault suite came to.
 //
-//	bin/lab-faults-report -out docs/faults.md faults.json …
+//	bin/lab-faults-report -out docs/data/faults.md faults.json …
 //
 // All figures of the page come from those files, the words from faults.md.tmpl.
 package main

@@ -92,3 +92,30 @@ func TestReportOfAnInterruptedRun(t *testing.T) {
 		t.Error("a report of nothing")
 	}
 }
+
+// The results of hours are not kept, so the committed page cannot be made again. It has each line of the
+// template that holds no figure, and each row has the cells of its table's head.
+func TestCommittedPageIsOfTheTemplate(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/data/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]bool{}
+	cells := 0
+	for line := range strings.Lines(string(text)) {
+		has[line] = true
+		switch n := strings.Count(line, "|"); {
+		case n == 0:
+			cells = 0
+		case cells == 0:
+			cells = n
+		case n != cells:
+			t.Errorf("%d cells below a head of %d: %s", n-1, cells-1, line)
+		}
+	}
+	for line := range strings.Lines(words) {
+		if !strings.Contains(line, "{{") && !has[line] {
+			t.Errorf("docs/data/faults.md lacks %q", line)
+		}
+	}
+}

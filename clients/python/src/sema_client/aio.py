@@ -1,4 +1,4 @@
-"""The client for asyncio. It needs aiohttp: pip install sema-client[aio].
+"""The client for asyncio. It needs aiohttp: pip install './clients/python[aio]'.
 
     async with Client() as client:
         downloads = client.semaphore("downloads", limit=3)
