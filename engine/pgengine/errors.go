@@ -22,8 +22,8 @@ const (
 
 // hints are what to try, for codes of PostgreSQL, or their first two letters.
 var hints = map[string]string{
-	"42P01":     "make the table sema_state: sema migrate does, and pgengine.Migrate, in a schema that is there",
-	"3F000":     "make the schema first, with CREATE SCHEMA; sema migrate and pgengine.Migrate make the table in it",
+	"42P01":     "make the table sema_state: sema migrate does, and pgengine's Migrate, in a schema that is there",
+	"3F000":     "make the schema first, with CREATE SCHEMA; sema migrate and pgengine's Migrate make the table in it",
 	noRight:     "GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state to this user",
 	"42703":     otherVersion,
 	"42804":     otherVersion,

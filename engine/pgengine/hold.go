@@ -16,17 +16,16 @@ import (
 // is not held any more, the error is sema.ErrLost, or the one of Permit.Err; tx is then to be rolled back.
 // A sema.ErrEngine says that this could not be found out.
 //
-// tx is one of the database that has the semaphore, in a table in schema (as in Options), and READ COMMITTED,
-// which is PostgreSQL's default. Its user needs the rights that the engine needs.
+// tx is a transaction in the engine's database, and READ COMMITTED, which is PostgreSQL's default. Its user needs the rights that the engine needs.
 //
 // The price: until tx ends, every step of this semaphore waits, in all processes, renewals and releases too. So call Hold
 // last, right before Commit. What takes longer than a third of a lease may cost holders their permits.
-func Hold(ctx context.Context, tx pgx.Tx, schema string, permit *sema.Permit) error {
+func (e *Engine) Hold(ctx context.Context, tx pgx.Tx, permit *sema.Permit) error {
 	if err := permit.Err(); err != nil {
 		return err
 	}
 	name, row := permit.Name(), register.Row{}
-	err := tx.QueryRow(ctx, statements(schema).hold, name).Scan(&row.Now, &row.Version, &row.At, &row.Data)
+	err := tx.QueryRow(ctx, e.store.sql.hold, name).Scan(&row.Now, &row.Version, &row.At, &row.Data)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		failed := explain(err)
 		failed.Op, failed.Name = "hold", name

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"sema/engine"
-	"sema/engine/register"
 )
 
 // lender lends f a connection. Its error is that there is none, or f's.
@@ -30,7 +29,7 @@ func lendFrom(pool *pgxpool.Pool) lender {
 // NewSQL is New for a program with database/sql, whose driver has to be pgx's: sql.Open("pgx", …), or
 // package stdlib of pgx. The engine looks at the semaphores that it waits for, unless Options.Listen says
 // how it can listen.
-func NewSQL(db *sql.DB, o *Options) (*register.Engine, error) {
+func NewSQL(db *sql.DB, o *Options) (*Engine, error) {
 	if db == nil {
 		return nil, &engine.ArgumentError{Package: "pgengine", What: "db", Value: nil, Want: `a database, such as sql.Open("pgx", …) makes`}
 	}

@@ -10,7 +10,7 @@
 // semaphores, and the server tells it by that connection's lock whether it lives. A process that cannot
 // listen looks at the rows that it waits for.
 //
-// The table has to be there: see [Migrate]. The engine needs the rights to select,
+// The table has to be there: see [Engine.Migrate]. The engine needs the rights to select,
 // insert, update and delete there, and no others.
 package pgengine
 
@@ -45,12 +45,19 @@ type Options struct {
 	Poll time.Duration
 }
 
+// Engine keeps semaphores in a table. Create it with New or NewSQL and share it.
+type Engine struct {
+	*register.Engine
+	store  *store
+	schema string
+}
+
 // New makes an engine on a pool, which stays the caller's to close, after the engine. It
 // does no I/O. What cannot be used is an *engine.ArgumentError.
 //
 // The engine uses a connection of the pool for each semaphore that is at work at a moment. It
 // interrupts none of them when a caller's context ends: the call is left behind.
-func New(pool *pgxpool.Pool, o *Options) (*register.Engine, error) {
+func New(pool *pgxpool.Pool, o *Options) (*Engine, error) {
 	if pool == nil {
 		return nil, &engine.ArgumentError{Package: "pgengine", What: "pool", Value: nil, Want: "a pool, such as pgxpool.New makes"}
 	}
@@ -68,7 +75,7 @@ func New(pool *pgxpool.Pool, o *Options) (*register.Engine, error) {
 }
 
 // engine makes an engine that borrows connections, and listens on one of its own.
-func (o *Options) engine(lend lender, own connConfig) (*register.Engine, error) {
+func (o *Options) engine(lend lender, own connConfig) (*Engine, error) {
 	if err := engine.ValidateText("schema", o.Schema, maxSchema); err != nil {
 		return nil, err
 	}
@@ -76,10 +83,17 @@ func (o *Options) engine(lend lender, own connConfig) (*register.Engine, error) 
 	if o.Listen != nil {
 		own = func(context.Context) (*pgx.ConnConfig, error) { return o.Listen.Copy(), nil }
 	}
+	var inner *register.Engine
+	var err error
 	if o.Poll != 0 || own == nil {
-		return register.New(s, &register.Options{Poll: o.Poll})
+		inner, err = register.New(s, &register.Options{Poll: o.Poll})
+	} else {
+		inner, err = register.New(&listener{s, own}, nil)
 	}
-	return register.New(&listener{s, own}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{inner, s, o.Schema}, nil
 }
 
 // connConfig is how to connect to listen.

@@ -7,18 +7,20 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
-	"sema/engine"
 	"sema/engine/register"
 )
 
-// Schema is the SQL that makes the table, in a schema that is there; "" means the first of search_path.
-// Running it again changes nothing.
+// SQL is what Migrate runs: it makes the table in o.Schema, which has to exist. A nil o means the
+// defaults. Running the SQL again changes nothing.
 //
 // The version is part of the key. So the newest row is the last of its name in the index,
 // and what an old transaction elsewhere keeps from being vacuumed is never visited.
-func Schema(schema string) string {
+func (o *Options) SQL() string {
+	schema := ""
+	if o != nil {
+		schema = o.Schema
+	}
 	return strings.ReplaceAll(`BEGIN;
 SELECT pg_advisory_xact_lock(7363);
 CREATE TABLE IF NOT EXISTS sema_state (
@@ -38,24 +40,20 @@ CREATE TABLE IF NOT EXISTS sema_state (
   toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 2000
 );
 COMMIT;
-`, table, Table(schema))
+`, table, tableIn(schema))
 }
 
-// Execer is what runs statements: a connection, a pool or a transaction of pgx.
-type Execer interface {
-	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
-}
-
-// Migrate makes the table, or finds that it is there with the columns that it has to have. It is not for the user whom the
-// engine works as, who needs no right to create anything.
-func Migrate(ctx context.Context, db Execer, schema string) error {
-	if err := engine.ValidateText("schema", schema, maxSchema); err != nil {
+// Migrate makes the table, or checks that the existing one has its columns. It runs through the
+// engine's pool, whose user needs the right to create tables for it. A program without that
+// right gets the table by an engine of another user, or by Options.SQL. Errors are *engine.Errors.
+func (e *Engine) Migrate(ctx context.Context) error {
+	err := e.store.with(ctx, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, (&Options{Schema: e.schema}).SQL())
+		if err == nil {
+			_, err = c.Exec(ctx, "SELECT name, version, at, until, heads, lim, used, waiting, state FROM "+tableIn(e.schema)+" LIMIT 0")
+		}
 		return err
-	}
-	_, err := db.Exec(ctx, Schema(schema))
-	if err == nil {
-		_, err = db.Exec(ctx, "SELECT name, version, at, until, heads, lim, used, waiting, state FROM "+Table(schema)+" LIMIT 0")
-	}
+	})
 	if err != nil {
 		failed := explain(err)
 		failed.Op = "migrate"
@@ -69,8 +67,8 @@ func Migrate(ctx context.Context, db Execer, schema string) error {
 
 const table = "sema_state"
 
-// Table is the table's name as SQL has it, with that of its schema in front if that is not "".
-func Table(schema string) string {
+// tableIn is the table's name as SQL has it, with that of its schema in front if that is not "".
+func tableIn(schema string) string {
 	if schema == "" {
 		return table
 	}
@@ -131,7 +129,7 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Mi
 const longest = 5 * time.Second
 
 func statements(schema string) queries {
-	in := func(s string) string { return strings.ReplaceAll(s, table, Table(schema)) }
+	in := func(s string) string { return strings.ReplaceAll(s, table, tableIn(schema)) }
 	const (
 		set = "UPDATE sema_state SET version = $2, at = $3, until = $4, heads = $5, lim = $6, used = $7, waiting = $8, state = $9"
 		if1 = " WHERE name = $1 AND version = $10"
