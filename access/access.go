@@ -1,5 +1,5 @@
-// Package access has the rights of those who use semaphores from outside, and the
-// record of what they did: the same for package server and package dashboard.
+// Package access has the rights of users and the audit log of their acts. Package server and
+// package dashboard share it.
 package access
 
 import (
@@ -13,34 +13,34 @@ import (
 	"sema/internal/enum"
 )
 
-// Right is what somebody may do.
+// Right is what a user may do.
 type Right uint8
 
 // The rights. Each includes those before it.
 const (
 	None  Right = iota
-	Read        // look at semaphores, who holds them and who waits
+	Read        // see semaphores, their holders and their waiters
 	Use         // acquire, renew and release
-	Admin       // set limits, pause, revoke, remove, release what others hold
+	Admin       // set limits, pause, revoke, remove, release permits of others
 )
 
 var rights = []string{None: "none", Read: "read", Use: "use", Admin: "admin"}
 
-// String is the right's word, such as "read"; Right(42) for a value that is none
-// of the constants.
+// String is the name of the right, such as "read"; Right(42) for a value that is none of the
+// constants.
 func (r Right) String() string { return enum.Name("Right", r, rights...) }
 
-// ParseRight is the right of a word; None for a word that is no right's.
+// ParseRight returns the right with a name; None for any other text.
 func ParseRight(word string) Right { return Right(max(0, slices.Index(rights, word))) }
 
-// Who is somebody with a right. The zero Who may do nothing.
+// A Who is a user and the user's rights. The zero Who may do nothing.
 type Who struct {
-	Name     string   // such as a token's; may be empty
-	Right    Right    // the highest
+	Name     string   // for example of a token; may be empty
+	Right    Right    // the highest right
 	Prefixes []string // only semaphores whose names begin with one of these; none: all
 }
 
-// May reports whether somebody has a right.
+// May reports whether the user has a right.
 func (w Who) May(right Right) bool { return w.Right >= right }
 
 // Sees reports whether the prefixes cover a name.
@@ -48,8 +48,8 @@ func (w Who) Sees(name string) bool {
 	return len(w.Prefixes) == 0 || slices.ContainsFunc(w.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// Among returns the prefixes of those names that begin with prefix and that w sees. An
-// empty list covers any name. any is false if w sees no such name.
+// Among returns prefixes that cover the names that begin with prefix and that w sees. An empty
+// list covers all names. any is false if w sees no such name.
 func (w Who) Among(prefix string) (prefixes []string, any bool) {
 	if len(w.Prefixes) == 0 {
 		if prefix != "" {
@@ -68,51 +68,50 @@ func (w Who) Among(prefix string) (prefixes []string, any bool) {
 	return prefixes, len(prefixes) > 0
 }
 
-// Record is one thing that an operator did, or that failed, or that somebody was
-// refused. As JSON it is a line of a Log. Fields may be added; none changes its
-// meaning.
+// Record is one act of an operator, successful or not, or one refused request. Its JSON is a
+// line of a Log. Fields may be added, but none changes its meaning.
 type Record struct {
 	Time    time.Time `json:"time"`              // UTC
-	Who     string    `json:"who"`               // Who.Name; "local" at a server without tokens; "" for somebody unknown
-	From    string    `json:"from"`              // address of the other end: a proxy's, behind one that is not trusted
+	Who     string    `json:"who"`               // Who.Name; "local" at a server without tokens; "" for an unknown user
+	From    string    `json:"from"`              // address of the client, or of a proxy that is not trusted
 	What    string    `json:"what"`              // limit, unset-limit, set-key, unset-key, pause, unpause, revoke, release, remove, adapt; Refusal, Missed
 	Name    string    `json:"name"`              // of the semaphore
 	Permit  string    `json:"permit,omitempty"`  // revoke, release
-	Caller  string    `json:"caller,omitempty"`  // revoke, release: the id that the holder gave to the permit
+	Caller  string    `json:"caller,omitempty"`  // revoke, release: the caller's id of the permit
 	Limit   int       `json:"limit,omitempty"`   // limit
-	PerKey  *int      `json:"per_key,omitempty"` // limit: with it the most of a key, if that was set; 0: none
-	Key     string    `json:"key,omitempty"`     // set-key, unset-key: which
-	Cap     int       `json:"cap,omitempty"`     // set-key; 0: that of all keys
-	Share   int       `json:"share,omitempty"`   // set-key; 0: the usual one
+	PerKey  *int      `json:"per_key,omitempty"` // limit: the cap of keys without a rule, if it was set; 0: no cap
+	Key     string    `json:"key,omitempty"`     // set-key, unset-key
+	Cap     int       `json:"cap,omitempty"`     // set-key; 0: that of keys without a rule
+	Share   int       `json:"share,omitempty"`   // set-key; 0: engine.DefaultShare
 	Request string    `json:"request,omitempty"` // refused: its method and path
-	Lines   int       `json:"lines,omitempty"`   // how many lines like this, or before it, are not there
-	Result  string    `json:"result"`            // done, gone, in-use; else the error; Begun
+	Lines   int       `json:"lines,omitempty"`   // refused: how many lines were left out before this one; missed: how many were lost
+	Result  string    `json:"result"`            // done, gone, in-use; Begun; or an error
 }
 
-// Values of Record.What that are no operations.
+// Values of Record.What that are not operations.
 const (
 	Refusal = "refused" // a request without the right, or with a wrong token
 	Missed  = "missed"  // lines that could not be written
 )
 
-// Begun is the result of an operation that is about to be tried.
+// Begun is the Result of an operation before it is tried.
 const Begun = "begun"
 
-// By returns the record with the present time, the name of who, and the address that r
-// came from.
+// By returns the record with the current time, the name of who, and the address of the
+// sender of r.
 func (a Record) By(who Who, r *http.Request) Record {
 	a.Time, a.Who, a.From = time.Now().UTC(), who.Name, r.RemoteAddr
 	return a
 }
 
-// Refused is the record of a request that was refused. why is in a few words.
+// Refused makes the record of a refused request. why is the reason in a few words.
 func Refused(who Who, r *http.Request, name, why string) Record {
 	const most = 200
 	request := r.Method + " " + r.URL.Path
 	return Record{What: Refusal, Name: name[:min(len(name), most)], Request: request[:min(len(request), most)], Result: why}.By(who, r)
 }
 
-// ResultOf is what a Record says of the outcome of an operation.
+// ResultOf is the Result of an operation that returned err.
 func ResultOf(err error) string {
 	switch {
 	case err == nil:

@@ -89,7 +89,7 @@ func TestALogThatCannotBeWritten(t *testing.T) {
 	if !strings.Contains(told.String(), "disk full") {
 		t.Errorf("told %q", &told)
 	}
-	NewLog(broken{}, nil).Add(Record{}) // nobody to tell
+	NewLog(broken{}, nil).Add(Record{}) // without a log for the error
 	NewLog(nil, nil).Add(Record{})
 }
 
@@ -97,7 +97,7 @@ type broken struct{ io.Writer }
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-// disk takes so many bytes.
+// disk has room for a number of bytes.
 type disk struct {
 	bytes.Buffer
 	room int
@@ -113,8 +113,8 @@ func (d *disk) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// After a disk was full, every line is whole but the one that broke off, and one says
-// how many are missing.
+// After the disk was full, all lines but one are complete, and one line has the number of missing
+// lines.
 func TestADiskThatWasFull(t *testing.T) {
 	d := &disk{room: 250}
 	l := NewLog(d, nil)
@@ -139,11 +139,11 @@ func TestADiskThatWasFull(t *testing.T) {
 		missed += a.Lines
 	}
 	if whole["pause"]+missed != 6 || whole["pause"] == 0 || whole["unpause"] != 1 || broken != 1 {
-		t.Errorf("%v, %d broken, %d said to be missing:\n%s", whole, broken, missed, d.String())
+		t.Errorf("%v, %d broken, %d reported as missing:\n%s", whole, broken, missed, d.String())
 	}
 }
 
-// A caller that is refused all the time does not fill the disk, and the log says how often.
+// A client that is refused all the time does not fill the disk. The log counts its requests.
 func TestRefusalsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -177,9 +177,9 @@ func TestProxies(t *testing.T) {
 		from, forwarded, proto, want string
 		secure                       bool
 	}{
-		{"203.0.113.9:1", "198.51.100.1", "https", "203.0.113.9:1", false}, // a liar
+		{"203.0.113.9:1", "198.51.100.1", "https", "203.0.113.9:1", false}, // a forged header
 		{"10.1.2.3:1", "198.51.100.1", "https", "198.51.100.1", true},
-		{"10.1.2.3:1", "6.6.6.6, 198.51.100.1", "http", "198.51.100.1", false}, // its client lied
+		{"10.1.2.3:1", "6.6.6.6, 198.51.100.1", "http", "198.51.100.1", false}, // the proxy's client forged the first address
 		{"10.1.2.3:1", "198.51.100.1, 10.9.9.9", "", "198.51.100.1", false},    // two proxies
 		{"10.1.2.3:1", "", "", "10.1.2.3", false},
 		{"10.1.2.3:1", "unknown", "https", "10.1.2.3", true},
@@ -200,7 +200,7 @@ func TestProxies(t *testing.T) {
 	}
 	for _, wrong := range []string{"", "x", "10.0.0.0/99", "10.0.0.1,"} {
 		if _, err := ParseProxies(wrong); err == nil {
-			t.Errorf("%q is taken", wrong)
+			t.Errorf("%q is accepted", wrong)
 		}
 	}
 }

@@ -7,14 +7,14 @@ import (
 
 type admitted struct{}
 
-// WhenAdmitted returns r with f attached, which Admitted calls. It is for a server whose
-// handler checks rights by itself.
+// WhenAdmitted returns r with f attached, which Admitted calls. A server uses it with a handler
+// that checks rights itself.
 func WhenAdmitted(r *http.Request, f func()) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), admitted{}, f))
 }
 
-// Admitted notes that the sender of a request was found to have a right: it calls what
-// WhenAdmitted attached. A handler that checks rights by itself calls it.
+// Admitted reports that the sender of a request has a right: it calls the function that
+// WhenAdmitted attached. A handler that checks rights itself calls Admitted.
 func Admitted(r *http.Request) {
 	if f, ok := r.Context().Value(admitted{}).(func()); ok {
 		f()

@@ -11,22 +11,22 @@ import (
 	"sema/internal/rate"
 )
 
-// Log writes records down, one line of JSON for each. Create it with NewLog; it
-// is safe for concurrent use. Of what one address is refused it writes 20 lines, and then
-// one every ten seconds, which says how many it left out.
+// Log is an audit log with one line of JSON for each record. Create it with NewLog. It is safe
+// for concurrent use. For the refused requests of one address it writes 20 lines, and then one
+// every ten seconds with the number of lines that it left out.
 type Log struct {
 	log      *slog.Logger
 	refusals rate.Limit
 
 	mu     sync.Mutex
 	out    io.Writer
-	torn   bool           // the last line is not whole
+	torn   bool           // the last line is incomplete
 	missed int            // lines that could not be written
-	left   map[string]int // lines of refusals that were left out, by address and name
+	left   map[string]int // lines about refusals that were left out, by address and name
 }
 
-// NewLog makes a Log. Lines go to out, unless that is nil. The same records, and lines
-// that cannot be written, are told to log, unless that is nil.
+// NewLog makes a Log. It writes lines to out, and the same records and the errors of out to
+// log. Both may be nil.
 func NewLog(out io.Writer, log *slog.Logger) *Log {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -34,8 +34,8 @@ func NewLog(out io.Writer, log *slog.Logger) *Log {
 	return &Log{out: out, log: log, refusals: rate.Limit{Burst: 20, Every: 10 * time.Second}, left: map[string]int{}}
 }
 
-// Add writes a line. It is for the option Audit of a server and of a dashboard. A line
-// that cannot be written is noted in a line of its own, Missed, once writing works again.
+// Add writes a line. It fits the option Audit of a server and of a dashboard. If lines cannot be
+// written, a Missed line reports their number once writing works again.
 func (l *Log) Add(a Record) {
 	if a.What == Refusal && !l.mayRefuse(&a) {
 		return
@@ -47,21 +47,20 @@ func (l *Log) Add(a Record) {
 	}
 }
 
-// Begin writes a line for an operation that is about to be tried, with the result
-// Begun. It is for the option AuditFirst of a server and of a dashboard. An error says
-// that the line is not there.
+// Begin writes a line with the Result Begun before an operation is tried. It fits the option
+// AuditFirst of a server and of a dashboard. It fails if the line could not be written.
 func (l *Log) Begin(a Record) error {
 	a.Result = Begun
 	if err := l.write(a); err != nil {
-		l.log.Error("the audit log cannot be written, so nothing is done", "error", err)
+		l.log.Error("the audit log cannot be written, so the operation is refused", "error", err)
 		return fmt.Errorf("sema: the audit log cannot be written: %w", err)
 	}
 	return nil
 }
 
-// mayRefuse reports whether a refusal gets a line, and how many did not.
+// mayRefuse reports whether a refusal gets a line. If so, it sets Lines of the record.
 func (l *Log) mayRefuse(a *Record) bool {
-	from := hostOf(a.From) + " " + a.Who // nobody's refusals hide a bearer's
+	from := hostOf(a.From) + " " + a.Who // so unknown users cannot hide the refusals of a token
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refusals.Wait(from) > 0 {
@@ -98,7 +97,7 @@ func (l *Log) write(a Record) error {
 	return err
 }
 
-// line writes one line, on a line of its own even if the last one broke off.
+// line writes one line. After an incomplete line it first begins a new one.
 func (l *Log) line(a Record) error {
 	text, err := json.Marshal(a)
 	if err != nil {

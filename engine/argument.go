@@ -19,13 +19,13 @@ const (
 	MaxLease = 366 * 24 * time.Hour
 )
 
-// ArgumentError says which value was refused and what would have been taken.
+// ArgumentError says which value was refused and which values are allowed.
 // Nothing was changed and nothing was sent.
 type ArgumentError struct {
 	Package string // the package that refused it: "redisson", "classic"; "" means "sema"
-	What    string // which value: "name", "limit", "lease", …
-	Value   any    // the value as it was given
-	Want    string // what it would have to be
+	What    string // the value's name: "name", "limit", "lease", …
+	Value   any    // the refused value
+	Want    string // the allowed values
 }
 
 // Error is "PACKAGE: WHAT VALUE: want WANT". Text is quoted and at most 60 of
@@ -51,15 +51,15 @@ func show(value any) string {
 		}
 		end := shown
 		for end > shown-utf8.UTFMax && !utf8.RuneStart(v[end]) {
-			end-- // not in the midst of a character
+			end-- // cut between characters
 		}
 		return fmt.Sprintf("%q…", v[:end])
 	}
 	return fmt.Sprint(value)
 }
 
-// ValidateName says whether a semaphore can have this name: 1 … MaxName bytes
-// of UTF-8 without control characters. The error is an *ArgumentError.
+// ValidateName checks the name of a semaphore: 1 … MaxName bytes of UTF-8
+// without control characters. The error is an *ArgumentError.
 func ValidateName(name string) error {
 	if name == "" {
 		return &ArgumentError{What: "name", Value: name, Want: "a name that is not empty"}
@@ -67,12 +67,12 @@ func ValidateName(name string) error {
 	return ValidateText("name", name, MaxName)
 }
 
-// ValidateLimit says whether a semaphore can have this limit: 1 … MaxLimit.
-// The error is an *ArgumentError.
+// ValidateLimit checks the limit of a semaphore: 1 … MaxLimit. The error is an
+// *ArgumentError.
 func ValidateLimit(limit int) error { return ValidateRange("", "limit", limit, 1, MaxLimit) }
 
-// Validate says whether there is an engine: a nil pointer is none. The error is an
-// *ArgumentError of a package ("" means "sema").
+// Validate checks that e is neither nil nor a nil pointer. The error is an
+// *ArgumentError with Package set to pkg ("" means "sema").
 func Validate(pkg string, e Engine) error {
 	if v := reflect.ValueOf(e); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &ArgumentError{Package: pkg, What: "engine", Value: nil, Want: "an engine, such as redisengine.New or memengine.New make"}
@@ -80,8 +80,8 @@ func Validate(pkg string, e Engine) error {
 	return nil
 }
 
-// ValidateRange says whether a value is in the range least … most. The error is
-// an *ArgumentError of a package ("" means "sema") about what.
+// ValidateRange checks that value is in the range least … most. The error is an
+// *ArgumentError about what, with Package set to pkg ("" means "sema").
 func ValidateRange[T int | time.Duration](pkg, what string, value, least, most T) error {
 	if value < least || value > most {
 		return &ArgumentError{Package: pkg, What: what, Value: value, Want: fmt.Sprintf("%v … %v", least, most)}
@@ -89,8 +89,9 @@ func ValidateRange[T int | time.Duration](pkg, what string, value, least, most T
 	return nil
 }
 
-// ValidateText says whether s has at most so many bytes and is UTF-8 without
-// control characters, those of bidirectional text among them. The error is an *ArgumentError about what.
+// ValidateText checks that s has at most most bytes and is UTF-8 without control
+// characters. The controls of bidirectional text count as such. The error is an
+// *ArgumentError about what.
 func ValidateText(what, s string, most int) error {
 	switch {
 	case len(s) > most:
@@ -103,8 +104,8 @@ func ValidateText(what, s string, most int) error {
 	return nil
 }
 
-// isControl covers C0, DEL, C1, the line separators, and what sets the direction of
-// text. They would break listings and logs, or show one name as another.
+// isControl covers C0, DEL, C1, the line separators and the controls of text
+// direction. They would break listings and logs, or make one name look like another.
 func isControl(r rune) bool {
 	return r < 0x20 || r >= 0x7f && r < 0xa0 || r >= '\u2028' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
 }

@@ -20,9 +20,9 @@ func TestArgumentError(t *testing.T) {
 		{ArgumentError{"classic", "name", "a\n\xff", "text"}, `classic: name "a\n\xff": want text`},
 		{ArgumentError{"classic", "name", long[:60], "text"}, `classic: name "` + long[:60] + `": want text`},
 		{ArgumentError{"classic", "name", long, "text"}, `classic: name "` + long[:60] + `"…: want text`},
-		// 59 bytes and a character of three: it is left out, not cut.
+		// 59 bytes and a character of three bytes: it is dropped whole.
 		{ArgumentError{"classic", "name", long[:59] + "名字", "text"}, `classic: name "` + long[:59] + `"…: want text`},
-		// Nothing but continuation bytes has no place where a character begins.
+		// Only continuation bytes: no character begins anywhere.
 		{ArgumentError{"classic", "name", strings.Repeat("\x80", 61), "text"}, `classic: name "` + strings.Repeat(`\x80`, 56) + `"…: want text`},
 		{ArgumentError{"redisson", "client", nil, "a client"}, "redisson: client nil: want a client"},
 	} {

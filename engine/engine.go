@@ -1,15 +1,15 @@
-// Package engine is what the two sides of a semaphore say to each other: the
-// client, which is package sema, and the place where semaphores live, which is
-// an [Engine]. Users of semaphores do not need it; authors of engines do.
+// Package engine defines the protocol between a client, which is package sema,
+// and an [Engine], which stores semaphores. Authors of engines need it; users of
+// semaphores do not.
 //
-// A client talks to one semaphore through a [Session]. What it wants goes into
-// a [Call]: asks, renewals, releases. The engine carries out a call as one
-// step, atomic towards all other clients, and answers with a [Reply]. What
-// happens to a client's tickets in somebody else's step reaches it as a
-// [Notification]. A notification may be lost: the same facts are in the
-// engine, and a client that asks again finds them.
+// A client uses one semaphore through a [Session]. It sends a [Call] with its
+// requests: asks, renewals, releases. The engine executes a call as one step,
+// atomically towards all other clients, and answers with a [Reply]. If a step of
+// another client changes a client's tickets, the engine sends that client a
+// [Notification]. A notification may be lost: the engine still has the facts, and
+// a client that asks again receives them.
 //
-// Package enginetest has the promises that every engine keeps.
+// Package enginetest tests the promises that every engine keeps.
 package engine
 
 import (
@@ -18,108 +18,105 @@ import (
 	"time"
 )
 
-// Engine is where semaphores live. Implementations are safe for concurrent
-// use.
+// Engine stores semaphores. Implementations are safe for concurrent use.
 //
-// An engine stores and decides; it does not wait. Waiting, renewing, repeating
-// failed calls and noticing loss are done once, by the client.
+// An engine stores and decides; it does not wait. The client waits, renews leases,
+// repeats failed calls and notices lost permits, for all engines alike.
 type Engine interface {
 	// Open prepares the use of one semaphore by one client. It does no I/O.
-	// notify is called from any goroutine, possibly during a Step. It does not
-	// block, and it may not be called with a lock held that Step or Close takes.
+	// The engine calls notify from any goroutine, possibly during a Step, but not
+	// while it holds a lock that Step or Close takes. notify does not block.
 	Open(name string, who Client, notify func(Notification)) (Session, error)
 
 	// List returns the names of all semaphores that exist, sorted.
 	List(ctx context.Context) ([]string, error)
 
-	// Close closes all sessions and frees what the engine itself opened. Each
-	// session is notified with Closed. What was handed to the engine, such as a
-	// Redis client, stays open.
+	// Close closes all sessions and frees the resources that the engine opened. It
+	// notifies each session with Closed. Resources that were passed to the engine,
+	// such as a Redis client, stay open.
 	Close() error
 }
 
 // Session is one client's access to one semaphore.
 type Session interface {
-	// Client is the first part of the ids of this session's permits; unique
-	// among all sessions, of lower-case letters, digits and dots.
+	// Client is the first part of the ids of this session's permits. It is unique
+	// among all sessions and has only lower-case letters, digits and dots.
 	Client() string
 
-	// Step carries out a call as one step. At the start of every step the
-	// permits whose lease has ended are gone; at its end free weight has been
-	// handed to the head of the queue. The answers are in the order of the
-	// requests. There is one Step at a time.
+	// Step executes a call as one step. A step first removes the permits whose
+	// lease has ended, and finally grants free weight to the head of the queue. The
+	// answers are in the order of the requests. The caller makes one Step at a time.
 	//
 	// Errors are of type *Error. Step returns within a quarter of a second of
 	// the end of ctx, though the step may still happen then; ctx is often a *Timed.
-	// The memory of c.Requests is the caller's again when Step has returned: what
-	// goes on without it has a copy. Step repeats nothing whose outcome is unknown:
-	// the client does that, under the same ids.
+	// The caller may reuse the memory of c.Requests when Step has returned, so an
+	// engine that continues then needs a copy. Step never repeats a call with
+	// unknown outcome: the client does that, under the same ids.
 	Step(ctx context.Context, c Call) (Reply, error)
 
-	// State is a snapshot. A semaphore that nobody has used has limit 0. Of a
-	// large one, an engine may put it together from several moments: a client that
-	// holds or waits all the time is then in it exactly once.
+	// State is a snapshot. An unused semaphore has limit 0. An engine may assemble
+	// the snapshot of a large semaphore from several moments. A client that holds
+	// or waits during all of them is then listed exactly once.
 	State(ctx context.Context) (State, error)
 
-	// Close frees what the session holds locally. It gives nothing back.
+	// Close frees the session's local resources. It releases no permit.
 	Close() error
 }
 
 // Lasting is a further ability of a Session.
 type Lasting interface {
-	// Lasting reports whether a ticket lives as long as its process. A client that
-	// was told true asks again only when it is notified. The
-	// first lease of a permit that is handed over is then a whole one, and its
-	// Grant says until when.
+	// Lasting reports whether a ticket lives as long as its process. If so, the
+	// client asks again only when it is notified. A permit that is handed over then
+	// starts with a whole lease, and its Grant says how long that is.
 	Lasting() bool
 }
 
-// Totals are how a client's holds have gone since its session began. They only
-// grow. A permit of weight 2 that was held for a second counts for two seconds, when
-// it is released.
+// Totals sum up the outcome of a client's holds since its session began. They only
+// grow. A hold is added when its permit is released: weight 2 for one second counts
+// as two seconds.
 type Totals struct {
-	Good   int64 // weight × microseconds of the holds that went well
-	Bad    int64 // of those that did not: whatever it is that the limit protects was overloaded
+	Good   int64 // weight × microseconds of the holds without overload
+	Bad    int64 // weight × microseconds of the holds that saw the protected resource overloaded
 	Waited int64 // how many grants had to wait
 }
 
-// Auto is what a controller says with the limit that it found.
+// Auto is a controller's report about the limit that it sets.
 type Auto struct {
 	Min int // the range of the limit
 	Max int
-	Bad int // the part of the time held that was bad in the last window, in thousandths
+	Bad int // the bad part of the time held in the last window, in thousandths
 }
 
 // Reporting is a further ability of a Session.
 type Reporting interface {
-	// Reports is what sessions and controllers of the semaphore have reported within
+	// Reports returns the reports of the semaphore's sessions and controllers within
 	// the last minute. Errors are those of State.
 	Reports(ctx context.Context) (Reports, error)
 }
 
-// Reports is what Reporting reads.
+// Reports are the reports about one semaphore.
 type Reports struct {
 	Limit  int               // as stored; 0: there is no semaphore
 	Pinned bool              // an operator set it
 	Totals map[string]Totals // by session
-	Auto   Auto              // the last controller's word; zero: none sets the limit
+	Auto   Auto              // the last controller's report; zero: no controller sets the limit
 }
 
-// Client describes a client, for the eyes of operators.
+// Client describes a client to operators.
 type Client struct {
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
 	Label string `json:"label,omitempty"`
 
-	// Version is the release of sema that the client runs; "" if it runs none, or does not say.
+	// Version is the release of sema that the client runs; "" if unknown, or if it runs none.
 	Version string `json:"version,omitempty"`
 
-	Caller string        `json:"caller,omitempty"` // what the caller of a named permit calls it, see Request.Who
-	Lease  time.Duration `json:"lease,omitempty"`  // how long a lease was asked for, if nobody renews it automatically
+	Caller string        `json:"caller,omitempty"` // the name that the caller gave a named permit, see Request.Who
+	Lease  time.Duration `json:"lease,omitempty"`  // the requested lease, if nobody renews it automatically
 }
 
-// Self describes this process, under a label. A host whose name cannot be had is
-// "unknown".
+// Self describes this process, with a label. Host is "unknown" if the system does not
+// tell its name.
 func Self(label string) Client {
 	host, err := os.Hostname()
 	if err != nil {
@@ -128,26 +125,25 @@ func Self(label string) Client {
 	return Client{Host: host, PID: os.Getpid(), Label: label, Version: Version}
 }
 
-// Call is what a client wants of one semaphore in one step.
+// Call holds the requests of a client to one semaphore, for one step.
 type Call struct {
-	// Number is larger than that of every call the session made before.
+	// Number is larger than the numbers of all earlier calls of the session.
 	Number uint64
 
 	// Fence says that an earlier call failed with unknown outcome, so that a
-	// copy of it may still be on its way. From this step on, calls of this
-	// session with a smaller number change nothing. After a call that carried out an
-	// Act that holds for its own number as well: a copy of it must not undo what
-	// another operator did since.
+	// copy of it may still arrive. From this step on, calls of this session with a
+	// smaller number change nothing. If a request of this call Acts, neither does a copy
+	// of the call itself.
 	Fence bool
 
-	// Keep is for how long from now on the client would pass its permits on, or
-	// keep them, without a further call; see Reply.Leave. 0: not at all.
+	// Keep is how long the client may pass on or keep its permits without a further
+	// call, counted from the sending of this one; see Reply.Leave. 0: not at all.
 	Keep time.Duration
 
 	Requests []Request
 }
 
-// Kind is what a request wants.
+// Kind is the operation that a request asks for.
 type Kind uint8
 
 // The kinds of requests.
@@ -159,12 +155,12 @@ const (
 	// Renew gives a permit a new lease. It never grants, and never revives.
 	Renew
 
-	// Release gives back a permit, or leaves the queue.
+	// Release releases a permit, or removes a ticket from the queue.
 	Release
 
-	// Revoke makes the next renewal of a permit fail, and has its holder told to
-	// renew now. Its weight stays taken until the holder has released it, or its
-	// lease has ended.
+	// Revoke makes the next renewal of a permit fail, and notifies its holder to
+	// renew now. The weight stays taken until the holder releases it or the lease
+	// ends.
 	Revoke
 
 	// SetLimit stores the limit. With Pin it outlives an idle semaphore, until
@@ -178,49 +174,40 @@ const (
 	Remove
 
 	// Pause stops all grants until Unpause: a holder keeps its permit, a waiter
-	// goes on waiting. It outlives an idle semaphore, as a pinned limit does.
+	// keeps waiting. It outlives an idle semaphore, as a pinned limit does.
 	Pause
 
 	// Unpause ends a pause.
 	Unpause
 
-	// SetKey gives a key a cap and a share of its own, in place of those of all keys,
-	// until UnsetKey. It outlives an idle semaphore.
+	// SetKey gives a key its own cap and share in place of the common ones, until
+	// UnsetKey. This rule outlives an idle semaphore.
 	SetKey
 
 	// UnsetKey ends the rule of a key.
 	UnsetKey
 
-	// Report says how the session's holds have gone: Request.Totals. The next
-	// Report puts right what a lost, late or doubled one changed. It is forgotten a minute after the
-	// session's last.
+	// Report stores Request.Totals, the outcome of the session's holds. Each Report
+	// replaces the one before, so a lost, late or doubled one does no lasting harm.
+	// The engine forgets a session's reports a minute after the last one.
 	Report
 )
 
-// What a key of a semaphore has, and may have.
+// The share of a key without a rule, and the largest one.
 const (
 	DefaultShare = 100
 	MaxShare     = 1000
 )
 
-// Act reports whether it changes what holds for all: the limit, or a pause.
-func (k Kind) Act() bool {
-	switch k {
-	case SetLimit, UnsetLimit, Pause, Unpause, SetKey, UnsetKey:
-		return true
-	}
-	return false
-}
-
 // Request is one operation of a call.
 type Request struct {
 	Kind  Kind
 	ID    ID  // of the permit: Ask, Renew, Release, Revoke
-	Limit int // Ask: stored if the semaphore has none; see Newest. SetLimit: the new one; 0 leaves it as it is
+	Limit int // Ask: stored if the semaphore has none; see Newest. SetLimit: the new limit; 0 leaves it as it is
 
-	// Key is whose the permit is, of those that share the semaphore; "" for a
-	// semaphore without keys. An Ask under an id that has a ticket or a permit is about
-	// the key that it was first asked for. SetKey, UnsetKey: whose rule.
+	// Key is the key of the semaphore that the permit counts for; "" for a
+	// semaphore without keys. A repeated Ask uses the key of the first Ask under its
+	// id. SetKey, UnsetKey: the key whose rule changes.
 	Key string
 
 	PerKey int // Ask, SetLimit: the most weight that a key without a cap of its own may hold, stored with Limit; 0: no such cap. The key "" has none. SetLimit: 0 leaves it as it is, below 0 ends it
@@ -230,54 +217,63 @@ type Request struct {
 	Lease time.Duration // Ask, Renew: life of the permit from the step that grants or renews it
 
 	// Of an Ask.
-	Ticket   time.Duration // life of the ticket from this step on; at most half a minute more than Lease. 0: its process's (see Lasting)
+	Ticket   time.Duration // life of the ticket from this step on; at most half a minute more than Lease. 0: the life of its process (see Lasting)
 	Waited   time.Duration // how long its caller has waited; orders the queue
 	Wait     bool          // queue if it cannot be granted now
 	Unfair   bool          // take free weight although others wait
-	Newest   bool          // Limit is stored in place of another one, unless that is pinned
-	Strict   bool          // answer LimitDiffers when the stored limit is another
-	Again    bool          // there was a ticket under this id, or the last Reply was Unreachable: the ticket is granted in its turn, even if its client cannot be notified
-	Anew     bool          // the ticket now stands for another caller: Waited counts, though it be less than before
-	Behind   int           // how many more callers wait in the client's process, for the eyes of operators; one ticket of a client and key says so
+	Newest   bool          // Limit replaces the stored limit, unless that is pinned
+	Strict   bool          // answer LimitDiffers if another limit is stored
+	Again    bool          // there was a ticket under this id, or the last Reply was Unreachable: the ticket is granted in its order, even if its client cannot be notified
+	Anew     bool          // the ticket now serves another caller: Waited counts, even if it is less than before
+	Behind   int           // how many more callers wait in the client's process, for operators; one ticket of a client and key reports it
 	Detached bool          // outlives the process: only the lease ends it
 
-	// Who, if not nil, describes the holder in State, instead of the session's own Client,
-	// until another Ask has another. Under an ID whose Client is no session's, it makes the
-	// permit a named one: several sessions may ask for it, and all get the same ticket or permit.
-	// Another weight is another ID, and so another permit.
+	// Who, if not nil, describes the holder in State in place of the session's Client,
+	// until another Ask changes it. Under an ID whose Client belongs to no session, Who
+	// makes the permit a named one: several sessions may ask for it, and all get the
+	// same ticket or permit. Another weight is another ID, and so another permit.
 	//
-	// The session that asked last is told of what happens to the ticket and the
-	// permit. An Ask with Again takes that over only from a session that
-	// cannot be notified, or if its caller came before the ticket's: it was late.
-	// Renew takes it over with Mine only, and Release never. Without Who the permit is that of
-	// the session in its ID.
+	// The engine notifies the session that asked last about the ticket and the
+	// permit. An Ask with Again takes the notifications over only from a session that
+	// cannot be notified, or if its caller came before the ticket's caller: then the
+	// Ask was late. Renew takes them over only with Mine; Release never does. Without
+	// Who the session in the permit's ID is notified.
 	Who *Client
 
-	// Mine has a Release done only if this session is the one that is told of
-	// what happens to the permit, see Who, and no other session that asked
-	// for it lives. Otherwise the answer is Gone, the permit or ticket stays, and is that
-	// other session's to be told of: the caller may still listen there. It has a Renew make this session the one: before it tells its
-	// own caller of a permit that it found, and that another one may give back.
+	// Release with Mine succeeds only if this session receives the permit's
+	// notifications (see Who) and no other session that asked for it is alive.
+	// Otherwise the answer is Gone and the permit or ticket stays, and the other
+	// session receives its notifications, since the caller may still listen there.
+	//
+	// Renew with Mine makes this session the one that receives them. A session that
+	// found a permit does so before it tells its caller, since the other session
+	// might release the permit.
 	Mine bool
 
 	// Token is, for a Release or a Renew, the last fencing token that the client gave
-	// out for the permit; 0: the granted one. The Release of a named permit is
-	// about the grant of this token alone: of another one the answer is Gone, and
-	// nothing changes. 0: of any.
+	// out for the permit; 0: the granted one. The Release of a named permit concerns
+	// only the grant with this token: otherwise the answer is Gone and nothing
+	// changes. 0: any grant.
 	Token int64
 	Pin   bool // SetLimit: outlives an idle semaphore
 
-	// Auto, if not nil, has a SetLimit be a controller's, and not an operator's. It
-	// changes nothing while a limit is pinned, and creates no semaphore.
+	// Auto, if not nil, marks the SetLimit of a controller. It changes nothing while
+	// an operator's limit is pinned, and creates no semaphore.
 	Auto *Auto
 
 	Totals *Totals // Report: of this session
 }
 
-// Acts reports whether the request changes what holds for all, as Kind.Act does, and
-// a late copy of it would undo what another operator did since. A controller's
-// next decision puts that right.
-func (r *Request) Acts() bool { return r.Kind.Act() && r.Auto == nil }
+// Acts reports whether the request changes a setting: the limit, the pause, the rule of a
+// key. A late copy of such a request could undo a later change by another operator. A
+// controller's request does not count, because its next decision corrects the limit.
+func (r *Request) Acts() bool {
+	switch r.Kind {
+	case SetLimit, UnsetLimit, Pause, Unpause, SetKey, UnsetKey:
+		return r.Auto == nil
+	}
+	return false
+}
 
 // Status is the outcome of a request.
 type Status uint8
@@ -286,13 +282,13 @@ type Status uint8
 const (
 	Granted      Status = iota + 1 // Ask, Renew: the permit is held
 	Queued                         // Ask: a ticket waits in the queue
-	Refused                        // Ask: nothing free, and the request does not wait
+	Refused                        // Ask: not enough is free, and the request does not wait
 	Gone                           // Renew, Release, Revoke: there is no such permit. UnsetLimit, Remove, Pause, Unpause, Report, SetKey, UnsetKey, SetLimit with Auto or without a Limit: no such semaphore
 	Revoked                        // Ask, Renew: an operator wants the permit back
 	TooHeavy                       // Ask: the weight is above the stored limit; its ticket is gone
-	LimitDiffers                   // Ask: Strict, and the stored limit is another; its ticket is gone
-	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, SetKey, UnsetKey, Report: carried out
-	InUse                          // Remove: somebody holds a permit, or waits
+	LimitDiffers                   // Ask: Strict, and another limit is stored; its ticket is gone
+	Done                           // Release, Revoke, SetLimit, UnsetLimit, Remove, Pause, Unpause, SetKey, UnsetKey, Report: executed
+	InUse                          // Remove: there are holders or waiters
 	Pinned                         // SetLimit with Auto: an operator's limit is pinned
 )
 
@@ -301,40 +297,40 @@ type Answer struct {
 	Status Status
 	Token  int64         // Granted: the fencing token
 	Slot   int           // Granted: the slot, or -1
-	Lease  time.Duration // Granted: what is left of the lease at this step
+	Lease  time.Duration // Granted: the rest of the lease at this step
 	Ahead  int           // Queued: how many tickets are before this one
 	Ticket int64         // Queued: names this life of the ticket; grows with each
-	Bound  int           // TooHeavy: the limit, or the cap of the key, whichever is less
+	Bound  int           // TooHeavy: the limit or the key's cap, the smaller of the two
 }
 
-// Reply is what a step says to its caller.
+// Reply is the result of a step.
 type Reply struct {
 	Limit   int // as stored; 0: there is no semaphore
 	PerKey  int // as stored
 	Answers []Answer
 
-	// Room is set when each key that waits is at its cap: whoever waits does not wait
-	// for another key.
+	// Room is set if every waiting key is at its cap: no waiter waits for the weight
+	// of another key.
 	Room bool
 
-	// Recheck is set when one of the answers is Queued and somebody holds a
-	// permit: the time until the first lease ends. One of the client's tickets
-	// is then asked for again.
+	// Recheck is set if an answer is Queued and there are holders: the time until the
+	// first lease ends. The client then asks again for one of its tickets.
 	Recheck time.Duration
 
-	// Unreachable is set when an Ask was Queued, the engine cannot notify the client, and
-	// the Ask had Again or the call Keep. The client asks more often then.
+	// Unreachable is set if an Ask was Queued, the engine cannot notify the client,
+	// and the Ask had Again or the call had Keep. The client then asks more often.
 	Unreachable bool
 
-	// Leave is what the client may do with permits that its callers release, for
-	// Call.Keep from when it sent the call. It has Keep only if the call asked.
+	// Leave says what the client may do with permits that its callers release. It is
+	// valid for Call.Keep from the sending of the call. It is Keep only if the call
+	// had Keep.
 	Leave Leave
 
-	// Recalled is set when an Ask was Refused and another client was told to
-	// give back what it keeps: asking again in a moment may succeed.
+	// Recalled is set if an Ask was Refused and the engine told another client to
+	// release the permits that it keeps: another Ask may soon succeed.
 	Recalled bool
 
-	// Notification is what else the step has to tell its caller.
+	// Notification holds the step's other news for its caller.
 	Notification Notification
 }
 
@@ -344,12 +340,12 @@ type Leave uint8
 // What a client may do with a released permit.
 const (
 	GiveBack Leave = iota // nothing: it goes back to the engine
-	Pass                  // hand it to another caller of the process, at most Options.Passes times in a row: other clients wait
-	Keep                  // hand it on, or keep it for the next caller: no other client waits
+	Pass                  // pass it to another caller of the process, at most Options.Passes times in a row: other clients wait
+	Keep                  // pass it on, or keep it for the next caller: no other client waits
 )
 
-// Notification tells a client what happened to its tickets in a step of
-// somebody else's. It may be lost, late, doubled or out of order.
+// Notification tells a client what a step of another client did to its tickets. It
+// may be lost, late, doubled or out of order.
 type Notification struct {
 	Grants  []Grant
 	Ask     bool          // ask again now for every ticket
@@ -364,17 +360,17 @@ type Recall uint8
 
 // What is taken back.
 const (
-	RecallKept Recall = iota + 1 // another client waits: Pass is left of Keep
+	RecallKept Recall = iota + 1 // another client waits: Keep becomes Pass
 	RecallAll                    // the semaphore was paused, or its limit lowered: GiveBack
 )
 
-// AtOnce is the Recheck of a step that left something to the next one. Any call of the client goes
-// on with it.
+// AtOnce is the Recheck of a step that left work for the next one. Any call of the
+// client continues that work.
 const AtOnce = time.Microsecond
 
-// Merge adds what another notification of the same client tells. Of two Rechecks
-// the earlier counts: a client that asks too early is told the later one again, and
-// one that asks too late has left free weight lying.
+// Merge adds another notification of the same client. Of two Rechecks the earlier
+// counts: a client that asks too early is told the later one again, but one that asks
+// too late leaves weight unused.
 func (n *Notification) Merge(m Notification) {
 	n.Grants = append(n.Grants, m.Grants...)
 	n.Ask, n.Renew, n.Closed = n.Ask || m.Ask, n.Renew || m.Renew, n.Closed || m.Closed
@@ -389,7 +385,7 @@ func (n *Notification) Empty() bool {
 	return len(n.Grants) == 0 && !n.Ask && !n.Renew && n.Recheck == 0 && n.Recall == 0 && !n.Closed
 }
 
-// Grant tells that a ticket has become a permit.
+// Grant says that a ticket has become a permit.
 type Grant struct {
 	ID     ID
 	Token  int64
@@ -414,10 +410,10 @@ type State struct {
 	Holders []Holder
 	Waiters []Waiter // in the order they will be served; with keys, key by key
 
-	Auto *Auto // a controller has found the limit, within the last minute; nil: none has
+	Auto *Auto // the report of the controller that set the limit within the last minute; nil: none did
 
 	PerKey int        // the most weight that a key without a rule may hold; 0: no such cap
-	Keys   []KeyState // of a semaphore with keys: those in turn, in their order; those at their cap; the others
+	Keys   []KeyState // of a semaphore with keys: those that can be served, in their order; those at their cap; the others
 }
 
 // KeyState is one of the keys that share a semaphore.
@@ -425,15 +421,15 @@ type KeyState struct {
 	Key     string `json:"key"`
 	Held    int    `json:"held"`            // weight
 	Waiting int    `json:"waiting"`         // tickets
-	Cap     int    `json:"cap,omitempty"`   // the most weight that it may hold; 0: the limit alone
+	Cap     int    `json:"cap,omitempty"`   // the most weight that it may hold; 0: only the limit applies
 	Share   int    `json:"share"`           // in the order among keys
 	Ruled   bool   `json:"ruled,omitempty"` // an operator gave it a cap or a share of its own
-	Full    bool   `json:"full,omitempty"`  // its first waiter waits for weight of the key's own
-	Before  int    `json:"before"`          // how many keys go before it, if it waits and is not full
+	Full    bool   `json:"full,omitempty"`  // the key's cap holds up its first waiter
+	Before  int    `json:"before"`          // how many keys are served before it, if it waits and is not full
 }
 
-// Waiting is how many callers wait: those with tickets, and those behind them in
-// their processes.
+// Waiting is how many callers wait: those with tickets and those behind them in the
+// same processes.
 func (s State) Waiting() int {
 	n := len(s.Waiters)
 	for _, w := range s.Waiters {
@@ -459,8 +455,8 @@ type Holder struct {
 type Waiter struct {
 	ID      string        `json:"id"`
 	Weight  int           `json:"weight"`
-	Waiting time.Duration `json:"waiting"`          // since it came
-	Behind  int           `json:"behind,omitempty"` // so many more callers wait in its process
+	Waiting time.Duration `json:"waiting"`          // how long it has waited
+	Behind  int           `json:"behind,omitempty"` // how many more callers wait in its process
 	Key     string        `json:"key,omitempty"`
 	Client  Client        `json:"client"`
 }

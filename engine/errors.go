@@ -23,14 +23,13 @@ var (
 type Error struct {
 	Op          string // "acquire", "renew", "state", …; "step" from a Session, which knows no callers
 	Name        string // of the semaphore; may be empty
-	NotExecuted bool   // certainly nothing was changed
+	NotExecuted bool   // it is certain that nothing was changed
 	Temporary   bool   // the same call may succeed soon
 	Hint        string // what to try; may be empty
 	Err         error
 }
 
-// Error names the operation, the semaphore and the reason, and in brackets what to
-// try.
+// Error names the operation, the semaphore and the reason, and the hint in brackets.
 func (e *Error) Error() string {
 	where, try := "", ""
 	if e.Name != "" {
@@ -43,8 +42,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("sema: %s%s: %s%s", e.Op, where, reason, try)
 }
 
-// WithoutHint is the text of err without what to try, for those who show that
-// elsewhere. hint is that of an Error in err; "": there is none.
+// WithoutHint splits the text of err, for programs that show the hint elsewhere. hint
+// is the Hint of an *Error in err, or "".
 func WithoutHint(err error) (text, hint string) {
 	text = err.Error()
 	if failure := (*Error)(nil); errors.As(err, &failure) && failure.Hint != "" {
@@ -61,7 +60,6 @@ func (e *Error) Is(target error) bool {
 	return target == ErrEngine
 }
 
-// Unwrap finds in the engine's own error what errors.Is and errors.As ask for, except the
-// errors of contexts and package sema's sentinel errors: a driver's timeout is not its
-// caller's deadline. Err itself has them.
+// Unwrap gives errors.Is and errors.As access to Err, but hides the errors of contexts
+// and package sema's sentinel errors: a driver's timeout is not its caller's deadline.
 func (e *Error) Unwrap() error { return class.Hide(e.Err) }

@@ -11,7 +11,7 @@ import (
 	"sema/internal/class"
 )
 
-// An Error is an ErrEngine, and nothing else that a caller of package sema looks for.
+// An Error is an ErrEngine and no other sentinel error of package sema.
 func TestAnErrorIsAnErrEngine(t *testing.T) {
 	network := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
 	for _, cause := range []error{nil, network, context.DeadlineExceeded, context.Canceled, class.ErrBusy, class.ErrLost, fmt.Errorf("inner: %w", ErrClosed)} {

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// ID names a permit. The client makes it before it asks, so that asking again
-// cannot take a second permit; and it says what an engine must know to forget
-// the permit. In text it is client-number-weight, or client-numbers-weight for
-// a permit with a slot.
+// ID names a permit. The client makes it before it asks, so a repeated ask cannot take
+// a second permit. It holds all that an engine needs to remove the permit. Its text is
+// client-number-weight, or client-numbers-weight for a permit with a slot.
 type ID struct {
 	Client string // the session's Client
 	Number uint64 // unique within the client
@@ -16,10 +15,10 @@ type ID struct {
 	Slot   bool   // the permit carries a slot
 }
 
-// String is the permit's name in text.
+// String is the text of the ID.
 func (id ID) String() string { return string(id.Append(make([]byte, 0, len(id.Client)+33))) }
 
-// Append appends the permit's name in text.
+// Append appends the text of the ID to b.
 func (id ID) Append(b []byte) []byte {
 	b = append(b, id.Client...)
 	b = append(b, '-')
@@ -34,8 +33,8 @@ func (id ID) Append(b []byte) []byte {
 // maxClient is the longest client in an ID, in bytes.
 const maxClient = 64
 
-// ParseID reads a permit's name. It fails with an *ArgumentError on anything
-// that ID.String cannot have made.
+// ParseID reads the text of an ID. It fails with an *ArgumentError on any text that
+// ID.String cannot produce.
 func ParseID(s string) (ID, error) {
 	client, rest, ok := strings.Cut(s, "-")
 	middle, weight, ok2 := strings.Cut(rest, "-")

@@ -15,18 +15,18 @@ var (
 	recallWords = []string{"nothing", RecallKept: "recall what is kept", RecallAll: "recall all"}
 )
 
-// String is what the request wants, such as "set limit"; Kind(42) for a value
-// that is none of the constants.
+// String names the operation, such as "set limit"; Kind(42) for a value that is none of
+// the constants.
 func (k Kind) String() string { return enum.Name("Kind", k, kindWords...) }
 
-// String is the outcome, such as "limit differs"; Status(42) for a value that is
-// none of the constants.
+// String names the outcome, such as "limit differs"; Status(42) for a value that is none
+// of the constants.
 func (s Status) String() string { return enum.Name("Status", s, statusWords...) }
 
-// String is what the client may do, such as "give back"; Leave(42) for a value
-// that is none of the constants.
+// String names what the client may do, such as "give back"; Leave(42) for a value that is
+// none of the constants.
 func (l Leave) String() string { return enum.Name("Leave", l, leaveWords...) }
 
-// String is what is taken back, such as "recall all", or "nothing"; Recall(42)
-// for a value that is neither 0 nor one of the constants.
+// String names the recall, such as "recall all", or "nothing" for 0; Recall(42) for a
+// value that is none of the constants.
 func (r Recall) String() string { return enum.Name("Recall", r, recallWords...) }

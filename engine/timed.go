@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Timed is a context that ends at its deadline, and before it only when its caller closes the
-// session. An engine whose connections heed deadlines need not watch it.
+// Timed is a context that ends at its deadline. It ends earlier only if its caller closes
+// the session. An engine that sets deadlines on its connections need not watch it.
 type Timed struct {
 	context.Context
 	cancel context.CancelFunc // never called
 }
 
-// Until is a context that ends at t.
+// Until returns a context that ends at t.
 func Until(t time.Time) *Timed {
 	ctx, cancel := context.WithDeadline(context.Background(), t)
 	return &Timed{ctx, cancel}

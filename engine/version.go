@@ -1,5 +1,5 @@
 package engine
 
-// Version is the release of sema that this is, or is on its way to. Sessions say it, so that
-// operators see which releases share a semaphore; nothing is decided by it.
+// Version is this release of sema, or the next one in development. Sessions report it, so
+// that operators see which releases share a semaphore. No decision depends on it.
 const Version = "0.1.0"

@@ -9,7 +9,7 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// The version that sessions say is the newest of the changelog, or one on the way to the next.
+// The changelog has a section for the version that sessions report.
 func TestVersionIsInTheChangelog(t *testing.T) {
 	text, err := os.ReadFile("../CHANGELOG.md")
 	expect.OK(t, err)

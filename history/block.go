@@ -10,10 +10,10 @@ import (
 	"sema/watch"
 )
 
-// row is how a semaphore was in some steps that were alike.
+// row has the figures of a semaphore in one or more equal steps.
 type row struct {
-	At      uint8              `json:"at"` // the first step, counted from the block's begin
-	N       uint8              `json:"n"`  // how many steps
+	At      uint8              `json:"at"` // the first step, counted from the beginning of the block
+	N       uint8              `json:"n"`  // the number of steps
 	Granted uint16             `json:"granted,omitempty"`
 	Lost    uint16             `json:"lost,omitempty"`
 	Left    uint16             `json:"left,omitempty"`
@@ -21,36 +21,36 @@ type row struct {
 	Limit   int32              `json:"limit"`
 	Waiting int32              `json:"waiting,omitempty"`
 	Oldest  uint32             `json:"oldest_ms,omitempty"`
-	Bad     uint16             `json:"bad,omitempty"` // thousandths of the time held that went badly, and 1; 0: no controller finds the limit
+	Bad     uint16             `json:"bad,omitempty"` // 1 + the thousandths of the time held that were bad; 0: no controller sets the limit
 	Waits   [waitBounds]uint16 `json:"waits,omitzero"`
 }
 
-// alike reports whether b only goes on as a was.
+// alike reports whether b has the same figures as a, without events in a.
 func (a *row) alike(b *row) bool {
 	c := *b
 	c.At, c.N = a.At, a.N
 	return *a == c && a.Granted == 0 && a.Lost == 0 && a.Left == 0
 }
 
-// block is sixty steps of a semaphore.
+// block has sixty steps of a semaphore.
 type block struct {
 	from    time.Time
 	rows    []row
-	visits  []Visit // that ended in these steps
+	visits  []Visit // visits that ended in these steps
 	changes []Change
-	stored  bool // the Store has it as it is
+	stored  bool // the Store has the block unchanged
 }
 
 func (b *block) end(step time.Duration) time.Time { return b.from.Add(blockSteps * step) }
 
-// clone is a copy that shares nothing that changes.
+// clone returns a copy that shares no changing data.
 func (b *block) clone() block {
 	c := *b
 	c.rows, c.visits, c.changes = slices.Clone(b.rows), slices.Clone(b.visits), slices.Clone(b.changes)
 	return c
 }
 
-// size is memory in bytes, about.
+// size is an approximate amount of memory in bytes.
 type size struct{ rows, visits int }
 
 func (a size) plus(b size) size  { return size{a.rows + b.rows, a.visits + b.visits} }
@@ -65,29 +65,29 @@ func (b *block) size() size {
 	return n
 }
 
-// Visit is one caller's way: it came, perhaps waited, perhaps held a permit, and went.
-// Times are right to within the time between two looks.
+// Visit is one caller's use of a semaphore: its wait, its permit, or both. Times are exact to
+// within the time between two looks.
 type Visit struct {
 	ID      string        `json:"id"`
 	Client  engine.Client `json:"client"`
 	Weight  int           `json:"weight"`
-	Key     string        `json:"key,omitempty"` // of those that share the semaphore
+	Key     string        `json:"key,omitempty"` // the key of a semaphore with keys
 	Token   int64         `json:"token,omitempty"`
-	Came    time.Time     `json:"came,omitzero"`    // zero: it was not seen to wait
+	Came    time.Time     `json:"came,omitzero"`    // the beginning of the wait; zero: no look saw it wait
 	Granted time.Time     `json:"granted,omitzero"` // zero: not granted
-	Gone    time.Time     `json:"gone,omitzero"`    // zero: it is still there
+	Gone    time.Time     `json:"gone,omitzero"`    // the end; zero: the visit is current
 	End     End           `json:"end,omitempty"`
 
-	lease time.Duration // the most that was left of it
-	left  time.Duration // of the lease, at the last look
+	lease time.Duration // the longest rest of the lease in any look
+	left  time.Duration // the rest of the lease in the last look
 }
 
-// texts is how many bytes are behind a visit's strings.
+// texts is the number of bytes in a visit's strings.
 func (v *Visit) texts() int {
 	return len(v.ID) + len(v.Client.Host) + len(v.Client.Label) + len(v.Client.Version) + len(v.Client.Caller) + len(v.Key)
 }
 
-// From is when it was first seen, or came.
+// From is the beginning of the visit: Came, or else Granted.
 func (v *Visit) From() time.Time {
 	if v.Came.IsZero() {
 		return v.Granted
@@ -100,42 +100,42 @@ type End string
 
 // The ends of visits.
 const (
-	Here     End = ""         // it is still there
-	Released End = "released" // given back, or taken, before its lease could have ended
-	Ended    End = "ended"    // its lease may have ended: lost, or released late
-	Left     End = "left"     // it left the queue: it gave up, or its permit came and went between two looks
-	Unseen   End = "unseen"   // it went while nobody looked
+	Here     End = ""         // the visit is current
+	Released End = "released" // its holder or an operator released the permit before the lease could have ended
+	Ended    End = "ended"    // the lease may have ended: the permit was lost, or released late
+	Left     End = "left"     // it left the queue: it gave up, or it held a permit only between two looks
+	Unseen   End = "unseen"   // it ended at a time without looks
 )
 
-// Change is a change of the semaphore, or what an operator did.
+// Change is a change of a semaphore or an operator's act.
 type Change struct {
 	Time   time.Time `json:"time"`
-	What   string    `json:"what"`             // as in access.Record, or limit, paused, unpaused, removed as seen by a watch
-	Who    string    `json:"who,omitempty"`    // the operator; empty: it was seen, not told
+	What   string    `json:"what"`             // as in access.Record, or limit, paused, unpaused, removed from a look
+	Who    string    `json:"who,omitempty"`    // the operator; empty: the change is from a look
 	Permit string    `json:"permit,omitempty"` // revoke, release
 	Limit  int       `json:"limit,omitempty"`
-	PerKey *int      `json:"per_key,omitempty"` // limit: with it, if that was set; 0: none
+	PerKey *int      `json:"per_key,omitempty"` // limit: the cap of keys without a rule, if it was set; 0: no cap
 	Key    string    `json:"key,omitempty"`     // set-key, unset-key
-	Cap    int       `json:"cap,omitempty"`     // set-key; 0: that of all keys
-	Share  int       `json:"share,omitempty"`   // set-key; 0: the usual one
+	Cap    int       `json:"cap,omitempty"`     // set-key; 0: that of keys without a rule
+	Share  int       `json:"share,omitempty"`   // set-key; 0: engine.DefaultShare
 	Result string    `json:"result,omitempty"`  // of an operator's act
 }
 
-// maxHere bounds how many visits of a semaphore are followed at the same time, and
-// hereBytes is what one takes, about.
+// maxHere is the most current visits of a semaphore that are followed. hereBytes is the
+// approximate size of one in bytes.
 const (
 	maxHere   = 1000
 	hereBytes = 400
 )
 
-// maxChanges bounds the changes of a block.
+// maxChanges is the most changes in a block.
 const maxChanges = 200
 
-// semaphore is what is kept of one. Guarded by the History's lock.
+// semaphore is the data of one semaphore. It is guarded by the History's lock.
 type semaphore struct {
 	blocks []*block // the oldest first
 	here   map[string]*Visit
-	room   *int // for so many more visits, of all semaphores
+	room   *int // how many more current visits may be followed, in all semaphores
 	looked time.Time
 	dying  int // holders that have not renewed for two thirds of their lease
 	size   size
@@ -144,7 +144,7 @@ type semaphore struct {
 	usualAt time.Time
 }
 
-// block is the one that t is in, made if need be.
+// block returns the block of t, or makes it.
 func (s *semaphore) block(step time.Duration, t time.Time) *block {
 	from := t.Truncate(blockSteps * step)
 	if n := len(s.blocks); n > 0 && !s.blocks[n-1].from.Before(from) {
@@ -156,7 +156,7 @@ func (s *semaphore) block(step time.Duration, t time.Time) *block {
 	return b
 }
 
-// edit changes a block.
+// edit changes a block, and updates the size.
 func (s *semaphore) edit(b *block, f func()) {
 	s.size = s.size.minus(b.size())
 	f()
@@ -173,8 +173,8 @@ func (s *semaphore) dropBlock() bool {
 	return true
 }
 
-// dropVisits drops the older half of the visits, or else the changes, of the oldest
-// block that has some.
+// dropVisits drops the older half of the visits in the oldest block that has visits or
+// changes. If it has no visits, dropVisits drops its changes.
 func (s *semaphore) dropVisits() bool {
 	for _, b := range s.blocks {
 		if cap(b.visits)+cap(b.changes) == 0 {
@@ -201,16 +201,16 @@ func (s *semaphore) change(step time.Duration, c Change) {
 	})
 }
 
-// add notes what a look found.
+// add records a look.
 func (s *semaphore) add(step time.Duration, l watch.Look) {
 	fresh := row{Used: clip(l.Used), Limit: clip(l.Limit), Waiting: clip(l.Waiting), Oldest: uint32(min(l.Oldest.Milliseconds(), math.MaxUint32))}
 	if l.Auto != nil {
 		fresh.Bad = uint16(min(max(l.Auto.Bad, 0), 1000) + 1)
 	}
 	for _, e := range l.Events {
-		s.hear(step, l, e, &fresh)
+		s.recordEvent(step, l, e, &fresh)
 	}
-	s.see(step, l)
+	s.recordVisits(step, l)
 	b := s.block(step, l.Looked)
 	s.edit(b, func() { b.note(int(l.Looked.Sub(b.from)/step), fresh) })
 	s.looked = l.Looked
@@ -218,33 +218,31 @@ func (s *semaphore) add(step time.Duration, l watch.Look) {
 
 func clip(n int) int32 { return int32(min(n, math.MaxInt32)) }
 
-// hear notes an event.
-func (s *semaphore) hear(step time.Duration, l watch.Look, e watch.Event, into *row) {
+// recordEvent records an event.
+func (s *semaphore) recordEvent(step time.Duration, l watch.Look, e watch.Event, into *row) {
 	switch e.Kind {
 	case watch.Granted:
-		if l.Since > 0 || e.Held < 2*step { // not one that is as old as the first look
-			into.Granted = more(into.Granted)
+		if l.Since > 0 || e.Held < 2*step { // not a permit that was old at the first look
+			into.Granted = sum(into.Granted, 1)
 			bound := boundOf(e.Waited)
-			into.Waits[bound] = more(into.Waits[bound])
+			into.Waits[bound] = sum(into.Waits[bound], 1)
 		}
 	case watch.Released:
-		s.gone(step, e, Released)
+		s.endVisit(step, e, Released)
 	case watch.Ended:
-		into.Lost = more(into.Lost)
-		s.gone(step, e, Ended)
+		into.Lost = sum(into.Lost, 1)
+		s.endVisit(step, e, Ended)
 	case watch.Left:
-		into.Left = more(into.Left)
-		s.gone(step, e, Left)
+		into.Left = sum(into.Left, 1)
+		s.endVisit(step, e, Left)
 	case watch.Limit, watch.Paused, watch.Unpaused, watch.Removed:
 		s.change(step, Change{Time: e.Time, What: string(e.Kind), Limit: e.Limit})
 	}
 }
 
-func more(n uint16) uint16 { return n + min(1, math.MaxUint16-n) }
-
-func (s *semaphore) gone(step time.Duration, e watch.Event, how End) {
+func (s *semaphore) endVisit(step time.Duration, e watch.Event, how End) {
 	v := s.here[e.Permit]
-	if v == nil { // it came and went between two looks
+	if v == nil { // it began and ended between two looks
 		return
 	}
 	delete(s.here, e.Permit)
@@ -254,8 +252,8 @@ func (s *semaphore) gone(step time.Duration, e watch.Event, how End) {
 	s.edit(b, func() { b.visits = append(b.visits, *v) })
 }
 
-// see follows those who hold and wait now.
-func (s *semaphore) see(step time.Duration, l watch.Look) {
+// recordVisits follows the current holders and waiters.
+func (s *semaphore) recordVisits(step time.Duration, l watch.Look) {
 	visit := func(id, key string, c engine.Client, weight int) *Visit {
 		v := s.here[id]
 		if v == nil && len(s.here) < maxHere && *s.room > 0 {
@@ -266,7 +264,7 @@ func (s *semaphore) see(step time.Duration, l watch.Look) {
 		return v
 	}
 	var now map[string]bool
-	if l.Since == 0 { // nobody looked for a while: events do not say who went
+	if l.Since == 0 { // there was no look before, so there are no events for ended visits
 		now = make(map[string]bool, len(l.State.Holders)+len(l.State.Waiters))
 	}
 	s.dying = 0
@@ -304,7 +302,7 @@ func (s *semaphore) see(step time.Duration, l watch.Look) {
 	}
 	for id, v := range s.here {
 		if !now[id] {
-			s.gone(step, watch.Event{Permit: id, Time: later(s.looked, v.From())}, Unseen)
+			s.endVisit(step, watch.Event{Permit: id, Time: later(s.looked, v.From())}, Unseen)
 		}
 	}
 }
@@ -316,11 +314,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Dying reports whether a holder has not renewed for two thirds of its lease, by the
-// last look: it would have done so twice.
+// Dying reports whether a holder had not renewed for two thirds of its lease at the last
+// look. A living holder renews twice in that time.
 func (v *Visit) Dying() bool { return !v.Granted.IsZero() && v.left < v.lease/3 }
 
-// note adds what one look found to the block.
+// note adds the figures of a look to the block.
 func (b *block) note(at int, fresh row) {
 	at = min(max(at, 0), blockSteps-1)
 	fresh.At, fresh.N = uint8(at), 1
@@ -330,7 +328,7 @@ func (b *block) note(at int, fresh row) {
 	}
 	last := &b.rows[len(b.rows)-1]
 	switch end := int(last.At) + int(last.N); {
-	case at < end: // a further look in the same step
+	case at < end: // another look in the same step
 		if last.N > 1 {
 			if last.alike(&fresh) {
 				return

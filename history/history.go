@@ -1,15 +1,15 @@
-// Package history keeps what package watch sees: how much of each semaphore was
-// used, who waited how long, who held it when, and what operators did.
+// Package history records the looks of package watch: the use of each semaphore, its
+// holders, its waiters and their waits, and the acts of operators.
 //
 //	h, err := history.New(watcher, &history.Options{Always: true})
 //	defer h.Close()
 //	points, err := h.Series("downloads", time.Now().Add(-time.Hour), time.Now(), time.Minute)
 //	visits, err := h.Visits("downloads", from, to)
 //
-// It keeps an hour in memory, within a bound of bytes, and with a Store what is older.
-// It has no more than a watch.Watcher sees: a permit that was held
-// for less than the time between two looks may be missing, so counts are lower
-// bounds, and times are right to within that time.
+// A History has the last hour in memory, up to a number of bytes. With a Store it also has
+// older data. It knows only the looks of a watch.Watcher, and may miss a permit that is held
+// for less than the time between two looks. So counts are lower bounds, and times are exact
+// to within that time.
 package history
 
 import (
@@ -27,32 +27,34 @@ import (
 
 // Options of a History. The zero value of each field is its default.
 type Options struct {
-	// Keep is how far back memory goes, 1 min … 24 h. Default 1 h.
+	// Keep is how long data stays in memory. Default 1 h, range 1 min … 24 h.
 	Keep time.Duration
 
-	// Step is how fine it is, 10 ms … 1 min. Default 5 s.
+	// Step is the resolution of the figures. Default 5 s, range 10 ms … 1 min.
 	Step time.Duration
 
-	// Bytes bounds the memory: 1 MB … 2 GB (2³¹ - 1 bytes). When it is full, the semaphore with the most
-	// loses its oldest. Default 70 MB: an hour of 1,000 semaphores that change all the time.
+	// Bytes is the largest size of the data in memory. When it is reached, the semaphore
+	// with the most data loses its oldest part. Default 70 MB, enough for an hour of 1,000
+	// semaphores that change all the time. Range 1 MB … 2 GB (2³¹ - 1 bytes).
 	Bytes int
 
-	// Always has the Watcher look at all semaphores all the time, once each of its
-	// Options.Rounds. Default: it is kept what others look at.
+	// Always makes the Watcher look at all semaphores all the time, once each of its
+	// Options.Rounds. Default false: the History records only looks that others cause.
 	Always bool
 
-	// Store keeps what is older than Keep, and outlives the process. Default: nothing does.
+	// Store keeps the data that is older than Keep, also after the process has ended.
+	// Default: none.
 	Store Store
 
-	// Log has what went wrong with the Store. Default slog.Default.
+	// Log receives the errors of the Store. Default slog.Default.
 	Log *slog.Logger
 }
 
-// blockSteps is how many steps a block has.
+// blockSteps is the number of steps in a block.
 const blockSteps = 60
 
-// History keeps what a Watcher sees. Create it with New, share it, and close
-// it. It is safe for concurrent use.
+// History records the looks of a Watcher. Create it with New, share it, and close it. It is
+// safe for concurrent use.
 type History struct {
 	options Options
 	began   time.Time
@@ -62,13 +64,13 @@ type History struct {
 
 	mu         sync.Mutex
 	semaphores map[string]*semaphore
-	size       size // of all
-	room       int  // for so many more visits that are still there
+	size       size // of all semaphores
+	room       int  // how many more current visits may be followed
 }
 
-// New begins to keep what a Watcher sees. The Watcher stays the caller's to close,
-// after the History. A nil options means the defaults. It fails only
-// on values out of range, with an *engine.ArgumentError.
+// New begins to record the looks of a Watcher. The caller closes the Watcher, after the
+// History. Nil options are the defaults. New fails only on options out of range, with an
+// *engine.ArgumentError.
 func New(w *watch.Watcher, o *Options) (*History, error) {
 	if o == nil {
 		o = &Options{}
@@ -92,18 +94,17 @@ func New(w *watch.Watcher, o *Options) (*History, error) {
 	return h, nil
 }
 
-// Close ends the keeping, and stores what is to be stored. The part in memory can still be
-// asked for.
+// Close stops recording and stores the latest data. The data in memory can still be read.
 func (h *History) Close() {
 	h.cancel()
 	h.running.Wait()
 }
 
-// Options are those in force, defaults filled in.
+// Options returns the History's options with the defaults filled in.
 func (h *History) Options() Options { return h.options }
 
-// Act keeps what an operator did. It is for the option Audit of a server, beside
-// the Add of an access.Log; a dashboard tells its History by itself.
+// Act records an operator's act. Call it from the option Audit of a server, in addition to
+// the Add of an access.Log. A dashboard calls Act of its History itself.
 func (h *History) Act(r access.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +116,7 @@ func (h *History) Act(r access.Record) {
 	})
 }
 
-// use is what is kept of a semaphore, made if need be. The lock is held.
+// use returns the data of a semaphore, or makes it. The lock is held.
 func (h *History) use(name string) *semaphore {
 	s := h.semaphores[name]
 	if s == nil {
@@ -125,26 +126,26 @@ func (h *History) use(name string) *semaphore {
 	return s
 }
 
-// add keeps what a look found.
+// add records a look.
 func (h *History) add(l watch.Look) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.semaphores[l.Name]
 	if s == nil && l.Limit == 0 {
-		return // a name that somebody asked for, and nobody uses
+		return // a caller asked for the name of an unused semaphore
 	}
 	s = h.use(l.Name)
 	h.resize(s, func() { s.add(h.options.Step, l) })
 }
 
-// resize notes how much memory a change of a semaphore took, and makes room. The
-// lock is held.
+// resize changes the data of a semaphore, counts its memory, and drops old data if there is
+// too much. The lock is held.
 func (h *History) resize(s *semaphore, change func()) {
 	h.size = h.size.minus(s.size)
 	change()
 	h.size = h.size.plus(s.size)
-	// Figures have six parts of eight, visits that have ended one, and those that go
-	// on one: a crowd of visits leaves the figures alone.
+	// Six eighths are for figures, one for visits that have ended, and one for current
+	// visits. So many visits do not displace the figures.
 	for h.size.rows > h.options.Bytes/4*3 {
 		if !h.shrink(func(s size) int { return s.rows }, (*semaphore).dropBlock) {
 			break
@@ -157,7 +158,7 @@ func (h *History) resize(s *semaphore, change func()) {
 	}
 }
 
-// shrink drops something of the semaphore that has the most. The lock is held.
+// shrink drops data of the semaphore that has the most. The lock is held.
 func (h *History) shrink(of func(size) int, drop func(*semaphore) bool) bool {
 	var most *semaphore
 	for _, s := range h.semaphores {
@@ -171,7 +172,7 @@ func (h *History) shrink(of func(size) int, drop func(*semaphore) bool) bool {
 	return dropped
 }
 
-// keep forgets what is old, and has it stored before, until Close.
+// keep stores new data and drops old data from time to time, until Close.
 func (h *History) keep() {
 	ticker := time.NewTicker(min(time.Minute, h.options.Keep/10))
 	defer ticker.Stop()
@@ -187,7 +188,7 @@ func (h *History) keep() {
 	}
 }
 
-// forget drops what ended before then.
+// forget drops data that ended before a time.
 func (h *History) forget(before time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

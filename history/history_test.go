@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bubble runs f in virtual time, with a history that looks all the time.
+// bubble runs f in virtual time, with a history that records all the time.
 func bubble(t *testing.T, o history.Options, f func(t *testing.T, e engine.Engine, h *history.History)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
@@ -51,7 +51,8 @@ func semaphore(t *testing.T, e engine.Engine, label string) *sema.Semaphore {
 	return s
 }
 
-// An hour later it can be read who held a semaphore when, who waited, and who left the queue.
+// The history has the holders of a semaphore, the waiters, and those who left the queue, with
+// their times, for an hour.
 func TestWhoWasThereWhen(t *testing.T) {
 	bubble(t, history.Options{}, func(t *testing.T, e engine.Engine, h *history.History) {
 		begin := time.Now()
@@ -153,13 +154,13 @@ func TestWhoWasThereWhen(t *testing.T) {
 		expect.OK(t, first.Close())
 		time.Sleep(2 * time.Hour)
 		if points, _ := h.Series("x", begin, begin.Add(30*time.Minute), time.Minute); len(points) != 0 {
-			t.Errorf("%d points are kept for ever", len(points))
+			t.Errorf("%d points were never dropped", len(points))
 		}
 	})
 }
 
-// A job is found by what its caller calls it, in whatever semaphore, now and later.
-// It is kept whose permit it was, and what operators said that a key may have.
+// Find finds visits by the caller's id in all semaphores, during the visit and afterwards. The
+// history has the key of each permit, and the rules that operators set for keys.
 func TestWhoseItWas(t *testing.T) {
 	bubble(t, history.Options{}, func(t *testing.T, e engine.Engine, h *history.History) {
 		begin := time.Now()
@@ -214,7 +215,7 @@ func TestFind(t *testing.T) {
 		}
 		time.Sleep(40 * time.Second)
 		if h.Glance("x").Dying != 1 {
-			t.Error("its lease runs out, and that is not seen")
+			t.Error("a holder whose lease runs out is not dying")
 		}
 		time.Sleep(30 * time.Second)
 		if found := h.Find(10, job); len(found) != 1 || found[0].End != history.Ended || h.Glance("x").Dying != 0 {
@@ -228,8 +229,7 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// busy is an engine of semaphores that are different at each look, with a new holder
-// each time.
+// busy is an engine whose semaphores have a new holder and other figures at each look.
 type busy struct {
 	engine.Engine
 	names []string
@@ -261,9 +261,9 @@ func (s *busySession) State(context.Context) (engine.State, error) {
 
 func (s *busySession) Close() error { return nil }
 
-// An hour of 1,000 semaphores, all of which change all the time, is 64 MB at the
-// most: the figures of all of it, and the last of those who held. With
-// SEMA_HISTORY=1000 it is all of them, which takes minutes; without, a tenth.
+// An hour of 1,000 semaphores that change all the time takes at most 64 MB: all figures, and
+// the latest visits. SEMA_HISTORY=1000 tests all 1,000 semaphores, which takes minutes;
+// without it the test uses a tenth.
 func TestAnHourOfAThousandSemaphores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, n := &busy{}, 100
@@ -307,7 +307,7 @@ func TestAnHourOfAThousandSemaphores(t *testing.T) {
 	})
 }
 
-// The oldest is forgotten when there is no room for more.
+// When the memory is used up, the oldest data is dropped.
 func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &busy{names: []string{"a", "b"}}
@@ -324,7 +324,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("%d points", n)
 		}
 		if last := points[len(points)-1]; time.Since(last.From) > time.Second {
-			t.Errorf("the last is of %v ago", time.Since(last.From))
+			t.Errorf("the last point is %v old", time.Since(last.From))
 		}
 	})
 }

@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// Point is how a semaphore was in a stretch of time. Of what was looked at several
-// times it has the most, but for the Limit, which is the last.
+// Point has the figures of a semaphore in a period. If there were several looks, Limit is
+// from the last, and the other figures are the largest.
 type Point struct {
 	From    time.Time     `json:"from"`
 	Used    int           `json:"used"`
 	Limit   int           `json:"limit"`
 	Waiting int           `json:"waiting"` // callers
-	Auto    bool          `json:"auto"`    // a controller found the limit
-	Bad     float64       `json:"bad"`     // the largest part of the time held that went badly, as the controller saw it, 0 … 1
-	Oldest  time.Duration `json:"oldest"`  // the longest wait of those who waited
-	Granted int           `json:"granted"` // permits, as far as looks saw them
-	Lost    int           `json:"lost"`    // of those that went, they may have been lost: see Ended
-	Left    int           `json:"left"`    // waiters that went, and no look saw a permit: see Left
-	Waits   Waits         `json:"waits"`   // of the granted
+	Auto    bool          `json:"auto"`    // a controller set the limit
+	Bad     float64       `json:"bad"`     // the controller's largest bad part of the time held, 0 … 1
+	Oldest  time.Duration `json:"oldest"`  // the longest wait of a waiter
+	Granted int           `json:"granted"` // the number of grants that looks saw
+	Lost    int           `json:"lost"`    // the number of permits that ended and may have been lost: see Ended
+	Left    int           `json:"left"`    // the number of waiters that left without a permit in any look: see Left
+	Waits   Waits         `json:"waits"`   // the waits before the grants
 }
 
-// Every returns a length for the points of Series that is not shorter than want: a
-// multiple of Options.Step. If it is long enough, a minute, an hour or a day is a multiple
-// of it.
+// Every returns a period for the points of Series: a multiple of Options.Step that is at
+// least want. If possible it divides a minute, an hour or a day.
 func (h *History) Every(want time.Duration) time.Duration {
 	step := h.options.Step
 	for _, round := range []time.Duration{step, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
@@ -36,9 +35,9 @@ func (h *History) Every(want time.Duration) time.Duration {
 	return (want + step - 1) / step * step
 }
 
-// Series is how a semaphore was from a moment to another, a point for each of
-// every, which is Options.Step at least. Points begin at whole multiples of every since
-// the year 1, and there is none where nobody looked. It fails if the Store does.
+// Series returns the points of a semaphore in a period, one for each every, which is at
+// least Options.Step. Points begin at whole multiples of every since the year 1. There is no
+// point for a time without looks. It fails if the Store fails.
 func (h *History) Series(name string, from, to time.Time, every time.Duration) ([]Point, error) {
 	every = max(every, h.options.Step)
 	blocks, err := h.blocks(name, from.Truncate(every), to)
@@ -71,8 +70,8 @@ func (p *Point) add(r *row) {
 	p.Waits.add(&r.Waits)
 }
 
-// Visits are those that were there at some time from a moment to another, in the
-// order they came. Of those that go on Gone is zero. It fails if the Store does.
+// Visits returns the visits of a semaphore that overlap a period, in the order of their
+// beginning. Gone of a current visit is zero. It fails if the Store fails.
 func (h *History) Visits(name string, from, to time.Time) ([]Visit, error) {
 	blocks, err := h.blocks(name, from, time.Time{})
 	var list []Visit
@@ -101,10 +100,10 @@ func (h *History) Visits(name string, from, to time.Time) ([]Visit, error) {
 	return once(list), err
 }
 
-// sameVisit is how far apart two beginnings of one visit may seem to be.
+// sameVisit is the largest difference between two recorded beginnings of one visit.
 const sameVisit = 10 * time.Second
 
-// once leaves out what a Store kept of visits while they went on.
+// once removes doubled visits, which a Store has if it kept a visit before its end.
 func once(list []Visit) []Visit {
 	last := map[string]*Visit{}
 	for i := range list {
@@ -124,8 +123,8 @@ func once(list []Visit) []Visit {
 	return slices.DeleteFunc(list, func(v Visit) bool { return v.ID == "" })
 }
 
-// Changes are those from a moment to another, the oldest first: what operators did,
-// and what else was seen to change. It fails if the Store does.
+// Changes returns the changes of a semaphore and the acts of operators in a period, the
+// oldest first. It fails if the Store fails.
 func (h *History) Changes(name string, from, to time.Time) ([]Change, error) {
 	blocks, err := h.blocks(name, from, time.Time{})
 	var list []Change
@@ -140,11 +139,11 @@ func (h *History) Changes(name string, from, to time.Time) ([]Change, error) {
 	return list, err
 }
 
-// blocks are copies of those from a moment to another; to is zero: to the end.
+// blocks returns copies of the blocks in a period. A zero to means the present.
 func (h *History) blocks(name string, from, to time.Time) ([]block, error) {
 	h.mu.Lock()
 	var list []block
-	began := time.Now() // of what is in memory
+	began := time.Now() // of the data in memory
 	if s := h.semaphores[name]; s != nil && len(s.blocks) > 0 {
 		began = s.blocks[0].from
 		for _, b := range s.blocks {
@@ -157,8 +156,8 @@ func (h *History) blocks(name string, from, to time.Time) ([]block, error) {
 	if h.options.Store == nil {
 		return list, nil
 	}
-	if len(list) > 0 && list[0].from.Before(h.began) { // the process before this one began it
-		if err := h.join(name, &list[0]); err != nil {
+	if len(list) > 0 && list[0].from.Before(h.began) { // an earlier process may have begun the block
+		if err := h.prependStored(name, &list[0]); err != nil {
 			return list, err
 		}
 	}
@@ -169,18 +168,18 @@ func (h *History) blocks(name string, from, to time.Time) ([]block, error) {
 	return append(older, list...), err
 }
 
-// Glance is what a history says of a semaphore at a glance.
+// Glance is a summary of a semaphore's history in memory.
 type Glance struct {
 	// Dying is how many holders have not renewed for two thirds of their lease.
 	Dying int
 
-	// Usual is what nineteen of twenty waits were shorter than, of those that
-	// memory has, and Waits is how many those were: as of a minute ago at the most.
+	// Usual is a duration that nineteen of twenty waits in memory did not reach. Waits is
+	// the number of waits. Both may be a minute old.
 	Usual time.Duration
 	Waits int
 }
 
-// Glance is what memory says of a semaphore at a glance.
+// Glance summarizes a semaphore's history in memory.
 func (h *History) Glance(name string) Glance {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -199,14 +198,14 @@ func (h *History) Glance(name string) Glance {
 	return Glance{Dying: s.dying, Usual: s.usual.Quantile(.95), Waits: s.usual.Count()}
 }
 
-// Found is a visit, and where it was.
+// Found is a visit with its semaphore.
 type Found struct {
 	Semaphore string
 	Visit
 }
 
-// Find returns the visits in memory, of all semaphores, for which match is true; at most
-// so many. Those that go on come first, then the others, the last gone first.
+// Find returns the visits in memory, of all semaphores, for which match is true, at most most
+// of them. Current visits come first, then the others, the latest end first.
 func (h *History) Find(most int, match func(semaphore string, v *Visit) bool) []Found {
 	var here, gone []Found
 	h.mu.Lock()
@@ -236,8 +235,8 @@ func (h *History) Find(most int, match func(semaphore string, v *Visit) bool) []
 	return here[:min(most, len(here))]
 }
 
-// Here calls f with each visit that goes on, as the last looks had it. It is called
-// with the History's lock held, and does not keep the visit.
+// Here calls f with each current visit in its state at the last look. The History's lock is
+// held meanwhile, and f must not keep the visit.
 func (h *History) Here(f func(semaphore string, v *Visit)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Block is a stretch of a semaphore's history, as a Store keeps it: sixty steps.
+// Block has sixty steps of a semaphore's history, for a Store.
 type Block struct {
 	Name string
 	From time.Time
 	Data []byte // JSON, compressed
 }
 
-// Store keeps what is older than memory goes. It is safe for concurrent use.
+// Store keeps data longer than memory does. It is safe for concurrent use.
 type Store interface {
-	// Put keeps blocks, in place of those of the same name and time.
+	// Put stores blocks. They replace blocks with the same name and time.
 	Put(blocks []Block) error
 
-	// Get returns the blocks of a semaphore that begin from a moment on, and before
-	// another, the oldest first.
+	// Get returns the blocks of a semaphore that begin at from or later, and before
+	// before, the oldest first.
 	Get(name string, from, before time.Time) ([]Block, error)
 }
 
-// stored is a block as JSON.
+// stored is the JSON of a block.
 type stored struct {
 	Step    time.Duration `json:"step"`
 	Rows    []row         `json:"rows"`
@@ -44,7 +44,7 @@ func (b *block) pack(name string, step time.Duration) (Block, error) {
 	return Block{name, b.from, out.Bytes()}, err
 }
 
-// unpack is a block as it was packed. One of other steps is left out: ok is false.
+// unpack decodes a block. ok is false if its steps have another length.
 func (b Block) unpack(step time.Duration) (unpacked *block, ok bool, err error) {
 	z, err := gzip.NewReader(bytes.NewReader(b.Data))
 	if err != nil {
@@ -57,7 +57,7 @@ func (b Block) unpack(step time.Duration) (unpacked *block, ok bool, err error) 
 	return &block{from: b.From, rows: s.Rows, visits: s.Visits, changes: s.Changes, stored: true}, s.Step == step, nil
 }
 
-// load is what the Store has of a semaphore, from the block on that from is in.
+// load returns the Store's blocks of a semaphore, from the block that contains from on.
 func (h *History) load(name string, from, before time.Time) ([]block, error) {
 	found, err := h.options.Store.Get(name, from.Truncate(blockSteps*h.options.Step), before)
 	if err != nil {
@@ -76,7 +76,7 @@ func (h *History) load(name string, from, before time.Time) ([]block, error) {
 	return list, nil
 }
 
-// store has the Store keep what has changed.
+// store passes the changed blocks to the Store.
 func (h *History) store() {
 	if h.options.Store == nil {
 		return
@@ -95,7 +95,7 @@ func (h *History) store() {
 			}
 			p := piece{name, b, b.clone()}
 			b.stored = true
-			if i == len(s.blocks)-1 { // the process may end before those who are there go
+			if i == len(s.blocks)-1 { // the process may end before the current visits do
 				for _, v := range s.here {
 					gone := *v
 					gone.Gone, gone.End = s.looked, Unseen
@@ -110,8 +110,8 @@ func (h *History) store() {
 	var err error
 	for i := range pieces {
 		p := &pieces[i]
-		if p.copy.from.Before(h.began) { // the process before this one may have begun it
-			if err = h.join(p.name, &p.copy); err != nil {
+		if p.copy.from.Before(h.began) { // an earlier process may have begun the block
+			if err = h.prependStored(p.name, &p.copy); err != nil {
 				break
 			}
 		}
@@ -135,8 +135,8 @@ func (h *History) store() {
 	}
 }
 
-// join puts what the Store has of a block in front of what memory has.
-func (h *History) join(name string, b *block) error {
+// prependStored inserts the Store's data of a block before the data in memory.
+func (h *History) prependStored(name string, b *block) error {
 	old, err := h.load(name, b.from, b.from.Add(1))
 	if err != nil || len(old) == 0 {
 		return err
@@ -145,7 +145,7 @@ func (h *History) join(name string, b *block) error {
 	var rows []row
 	for _, r := range old[0].rows {
 		if len(b.rows) > 0 {
-			r.N = min(r.N, max(b.rows[0].At, r.At)-r.At) // further steps are this process's
+			r.N = min(r.N, max(b.rows[0].At, r.At)-r.At) // later steps are from this process
 		}
 		if r.N > 0 {
 			rows = append(rows, r)

@@ -2,14 +2,14 @@ package history
 
 import "time"
 
-// waitBounds is how many bounds waits are counted by.
+// waitBounds is the number of classes of waits.
 const waitBounds = 12
 
-// Waits counts waits by how long they were: under a second, under two, under
-// four, … under 1024 seconds, and longer.
+// Waits counts waits in classes: under one second, under two, under four, … under 1024
+// seconds, and longer.
 type Waits [waitBounds]int
 
-// boundOf is where a wait is counted.
+// boundOf is the class of a wait.
 func boundOf(wait time.Duration) int {
 	n := 0
 	for bound := time.Second; wait >= bound && n < waitBounds-1; bound *= 2 {
@@ -18,7 +18,7 @@ func boundOf(wait time.Duration) int {
 	return n
 }
 
-// Count is how many waits there are.
+// Count is the number of waits.
 func (w Waits) Count() int {
 	n := 0
 	for _, of := range w {
@@ -30,16 +30,15 @@ func (w Waits) Count() int {
 // NoBound is the upper bound of waits of 1024 s and more.
 const NoBound time.Duration = time.Second << (waitBounds - 1)
 
-// Quantile returns a duration that the part q of the waits, 0 … 1, was shorter than, rounded
-// up to one of the bounds by which waits are counted. 0: there were no waits. The longest,
-// NoBound, means 1024 s or more.
+// Quantile returns a duration that the part q of the waits, 0 … 1, did not reach, rounded up
+// to the bound of a class. 0: there were no waits. NoBound means 1024 s or more.
 func (w Waits) Quantile(q float64) time.Duration {
 	_, to := w.Bounds(q)
 	return to
 }
 
-// Bounds returns the two neighboring bounds that the quantile q of the waits, 0 … 1, lies
-// between: it is from or more, and less than to. Both are 0 if there were no waits.
+// Bounds returns the bounds of the class with the quantile q of the waits, 0 … 1. The quantile
+// is at least from and less than to. Both are 0 if there were no waits.
 func (w Waits) Bounds(q float64) (from, to time.Duration) {
 	all, so := w.Count(), 0
 	for i, n := range w {

@@ -7,7 +7,7 @@ import (
 	"sema/history"
 )
 
-// A quantile lies between two bounds that are counted by; the last ones have no upper bound.
+// A quantile lies between the bounds of a class. The last class has no upper bound.
 func TestBoundsOfWaits(t *testing.T) {
 	for _, c := range []struct {
 		waits    history.Waits

@@ -27,7 +27,7 @@ import (
 )
 
 func TestEveryRouteIsDescribed(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		var described []string
 		for path, item := range h.spec.doc["paths"].(map[string]any) {
 			for method, op := range item.(map[string]any) {
@@ -42,7 +42,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 }
 
 func TestAcquireRenewRelease(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		a := h.want(200, "PUT", "/v1/semaphores/x/permits/job-1", `{"limit":1,"label":"first","lease_seconds":20}`)
 		if a.field("id") != "job-1" || a.field("token").(float64) == 0 || a.field("lease_seconds").(float64) > 20 {
 			t.Errorf("%s", a.body)
@@ -85,7 +85,7 @@ func TestAcquireRenewRelease(t *testing.T) {
 }
 
 func TestALongPollIsGrantedInItsTurn(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
 		tokens := make([]float64, 10)
 		var all sync.WaitGroup
@@ -106,7 +106,7 @@ func TestALongPollIsGrantedInItsTurn(t *testing.T) {
 				}
 			})
 			h.waiting("x", i+1)
-			time.Sleep(time.Millisecond) // the next one comes later
+			time.Sleep(time.Millisecond) // so that the next request comes later
 		}
 		h.want(204, "DELETE", "/v1/semaphores/x/permits/a", ``)
 		all.Wait()
@@ -117,7 +117,7 @@ func TestALongPollIsGrantedInItsTurn(t *testing.T) {
 }
 
 func TestADroppedConnectionLeavesTheQueue(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
@@ -136,11 +136,11 @@ func TestADroppedConnectionLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// At the moment of the grant the connection is dropped: either the answer had
-// come, or the permit is given back, or asking again gives the same. It is not
-// given back once asking again has given it.
+// The connection drops at the moment of the grant. Then the client has the answer, or the
+// permit is released, or another ask returns the same permit. A permit that another ask has
+// returned is not released.
 func TestADropAtTheMomentOfTheGrantLeaksNothing(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		const wish = `{"limit":1,"wait_seconds":60,"lease_seconds":1000}`
 		answered := 0
 		for i := range 500 {
@@ -156,7 +156,7 @@ func TestADropAtTheMomentOfTheGrantLeaksNothing(t *testing.T) {
 			h.waiting("x", 1)
 			all.Go(func() { h.do("DELETE", "/v1/semaphores/x/permits/gate", "") })
 			all.Go(func() {
-				for range i { // finds the moment
+				for range i { // to try different moments
 					runtime.Gosched()
 				}
 				cancel()
@@ -168,7 +168,7 @@ func TestADropAtTheMomentOfTheGrantLeaksNothing(t *testing.T) {
 				h.want(200, "PUT", path, wish)
 			}
 			if i%2 == 0 {
-				synctest.Wait() // the server has seen the end of the first connection
+				synctest.Wait() // until the server has noticed the end of the first connection
 			}
 			h.want(204, "DELETE", path, "")
 		}
@@ -179,7 +179,7 @@ func TestADropAtTheMomentOfTheGrantLeaksNothing(t *testing.T) {
 	})
 }
 
-// slowEngine takes its time for each step.
+// slowEngine delays each step.
 type slowEngine struct {
 	engine.Engine
 	takes atomic.Int64
@@ -200,7 +200,7 @@ func (s *slowSession) Step(ctx context.Context, c engine.Call) (engine.Reply, er
 	return s.Session.Step(ctx, c)
 }
 
-// A caller who has a permit asks again, and its connection drops.
+// A caller with a permit keeps it when its connection drops during another ask.
 func TestADropWhileAskingAgainTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &slowEngine{Engine: memengine.New()}
@@ -213,12 +213,12 @@ func TestADropWhileAskingAgainTakesNothing(t *testing.T) {
 			defer cancel()
 			_, err := h.try(ctx, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1,"wait_seconds":60}`)
 			expect.Is(t, err, context.DeadlineExceeded)
-			time.Sleep(5 * time.Second) // the server has done whatever it does then
+			time.Sleep(5 * time.Second) // until the server has handled the drop
 			e.takes.Store(0)
 		}
 		drop()
 		h.want(200, "POST", "/v1/semaphores/x/permits/a/renew", ``)
-		// What it has no more it does not wait for either.
+		// A released permit leaves no ticket behind.
 		h.want(204, "DELETE", "/v1/semaphores/x/holders/"+permit, ``)
 		h.want(200, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
 		drop()
@@ -231,7 +231,7 @@ func TestADropWhileAskingAgainTakesNothing(t *testing.T) {
 }
 
 func TestOperators(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		h.want(404, "GET", "/v1/semaphores/x", ``)
 		h.want(404, "DELETE", "/v1/semaphores/x", ``)
 		h.want(404, "DELETE", "/v1/semaphores/x/limit", ``)
@@ -282,7 +282,7 @@ func TestOperators(t *testing.T) {
 }
 
 func TestListIsPaged(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		for _, name := range []string{"b1", "a", "b2", "b3", "c"} {
 			h.want(204, "PUT", "/v1/semaphores/"+name+"/limit", `{"limit":1}`)
 		}
@@ -309,7 +309,7 @@ func TestListIsPaged(t *testing.T) {
 }
 
 func TestOddNames(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		for _, name := range []string{"a/b", "../../etc/passwd", "a?b#c", "a%2Fb", "日本 語", "{name}", "*", strings.Repeat("é", 127)} {
 			path := "/v1/semaphores/" + url.PathEscape(name)
 			h.want(200, "PUT", path+"/permits/"+url.PathEscape("a/../b"), `{"limit":1}`)
@@ -329,7 +329,7 @@ func TestOddNames(t *testing.T) {
 }
 
 func TestHoldLivesAsLongAsItsResponse(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		start := func() (*bufio.Scanner, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(context.Background())
 			r, err := http.NewRequestWithContext(ctx, "POST", h.url+"/v1/semaphores/x/hold", strings.NewReader(`{"limit":1,"wait_seconds":60,"lease_seconds":0.3}`))
@@ -356,7 +356,7 @@ func TestHoldLivesAsLongAsItsResponse(t *testing.T) {
 		if granted["event"] != "granted" {
 			t.Fatalf("%v", granted)
 		}
-		for range 5 { // renewed beyond its lease
+		for range 5 { // beyond the first lease
 			if v := next(first); v["event"] != "held" || v["token"] != granted["token"] {
 				t.Fatalf("%v", v)
 			}
@@ -381,12 +381,12 @@ func TestHoldLivesAsLongAsItsResponse(t *testing.T) {
 		if !strings.Contains(got["reason"].(string), "revoked") {
 			t.Errorf("%v", got)
 		}
-		expect.Until(h, "the revoked permit is given back", func() bool { return h.state("x").Used == 0 })
+		expect.Until(h, "the release of the revoked permit", func() bool { return h.state("x").Used == 0 })
 	})
 }
 
 func TestCloseAnswersThoseWhoWait(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
 		held := make(chan string, 1)
 		go func() {
@@ -402,17 +402,17 @@ func TestCloseAnswersThoseWhoWait(t *testing.T) {
 				}
 			})
 		}
-		expect.Until(h, "five wait, and one holds", func() bool { return len(h.state("x").Waiters) == 5 && h.state("held").Used == 1 })
+		expect.Until(h, "five waiters and one holder", func() bool { return len(h.state("x").Waiters) == 5 && h.state("held").Used == 1 })
 		h.server.Close()
 		all.Wait()
 		if text := <-held; !strings.Contains(text, `"lost"`) {
 			t.Errorf("%s", text)
 		}
 		if st := h.state("x"); st.Used != 1 || len(st.Waiters) != 5 {
-			t.Errorf("the caller's own permit stays, and the places of those who gave ids: %+v", st)
+			t.Errorf("want the caller's own permit, and the tickets of callers that chose ids: %+v", st)
 		}
 		if st := h.state("held"); st.Used != 0 {
-			t.Errorf("held for somebody who is gone: %+v", st)
+			t.Errorf("a permit of hold after the end of its response: %+v", st)
 		}
 		h.want(503, "GET", "/v1/semaphores", ``)
 		h.want(503, "GET", "/readyz", ``)
@@ -421,7 +421,7 @@ func TestCloseAnswersThoseWhoWait(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, "GET", h.url+"/v1/events?name=x", nil)
@@ -463,10 +463,10 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// The id that a caller gave its permit is shown wherever the permit is, and finds it in
-// all semaphores that the bearer may see.
+// The caller's id of a permit is shown with the permit everywhere. A search for it finds the
+// permits in all semaphores that the token may see.
 func TestTheCallersID(t *testing.T) {
-	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *testServer) {
 		h.token = "worker.secret-of-the-worker"
 		h.want(200, "PUT", "/v1/semaphores/x/permits/job-17", `{"limit":1,"label":"nightly"}`)
 		waiting := make(chan answer, 1)
@@ -498,7 +498,7 @@ func TestTheCallersID(t *testing.T) {
 		find(boss, "of=job-17&prefix=x", "x job-17")
 		find(boss, "of=night", "x job-17")
 		find(boss, "of=job-18", "x job-18")
-		find(boss, "of="+permits[1], "job-a job-17", "x job-17") // the same id is the same permit's name in each
+		find(boss, "of="+permits[1], "job-a job-17", "x job-17") // the permit's id is the same in each semaphore
 		find(boss, "of=nobody")
 		find(other, "of=job-17", "job-a job-17")
 		find(other, "of=job-17&prefix=x")
@@ -515,8 +515,8 @@ func TestTheCallersID(t *testing.T) {
 	})
 }
 
-// Lists and pages are compressed for those who can read that, streams and what is small
-// are not.
+// Lists and pages are compressed for clients that accept gzip. Streams and small answers are
+// not.
 func TestCompression(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -525,7 +525,7 @@ func TestCompression(t *testing.T) {
 			_, _ = io.WriteString(w, strings.Repeat("<p>a page", 200))
 		}
 	})
-	virtual(t, server.Options{Dashboard: page}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{Dashboard: page}, func(t *testing.T, h *testServer) {
 		for i := range 100 {
 			h.want(204, "PUT", fmt.Sprintf("/v1/semaphores/s%d/limit", i), `{"limit":1}`)
 		}
@@ -552,7 +552,7 @@ func TestCompression(t *testing.T) {
 			_, _, plain := get(path, "identity")
 			for _, refuses := range []string{"br", "gzip;q=0", "deflate, gzip;q=0.0"} {
 				if encoding, _, _ := get(path, refuses); encoding != "" {
-					t.Errorf("%s is sent as %s to whoever takes %s", path, encoding, refuses)
+					t.Errorf("%s is sent as %s to a client that accepts %s", path, encoding, refuses)
 				}
 			}
 			for _, takes := range []string{"gzip", "br, gzip;q=0.5"} {
@@ -569,9 +569,9 @@ func TestCompression(t *testing.T) {
 	})
 }
 
-// Keys share a semaphore: callers name theirs, and operators say what each may hold.
+// Callers name the key of their permits, and operators set the rules of keys.
 func TestKeys(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		const x = "/v1/semaphores/x"
 		held := h.want(200, "PUT", x+"/permits/1", `{"limit":4,"per_key":1,"key":"acme"}`)
 		if held.field("key") != "acme" {
@@ -625,9 +625,9 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// A caller with a head start goes before one of its key that came before it.
+// A caller with a head start is served before an earlier caller of its key.
 func TestAHeadStart(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		h.want(200, "PUT", "/v1/semaphores/x/permits/held", `{"limit":1,"key":"acme"}`)
 		first := make(chan string, 2)
 		var callers sync.WaitGroup

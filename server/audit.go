@@ -11,14 +11,14 @@ import (
 	"sema/engine"
 )
 
-// operations are what the audit log calls the kinds of requests.
+// operations are the names of kinds of requests in the audit log.
 var operations = map[engine.Kind]string{
 	engine.Revoke: "revoke", engine.SetLimit: "limit", engine.UnsetLimit: "unset-limit", engine.Remove: "remove",
 	engine.Pause: "pause", engine.Unpause: "unpause", engine.Release: "release", engine.SetKey: "set-key", engine.UnsetKey: "unset-key",
 }
 
-// refused writes down that a request was refused for want of a right. who may be nil.
-func (s *Server) refused(r *http.Request, who *Who, err error) {
+// auditRefused logs a request that was refused for lack of a right. who may be nil.
+func (s *Server) auditRefused(r *http.Request, who *Who, err error) {
 	var p *Problem
 	if !errors.As(err, &p) || p.Status != http.StatusUnauthorized && p.Status != http.StatusForbidden && p.audited == "" {
 		return
@@ -30,22 +30,21 @@ func (s *Server) refused(r *http.Request, who *Who, err error) {
 	s.options.Audit(access.Refused(*who, r, name, cmp.Or(p.audited, p.Detail)))
 }
 
-// begin notes an operation that is about to be tried, if that is asked for. An error is a
-// *Problem: it must not be tried.
-func (s *Server) begin(a access.Record, who *Who, r *http.Request) error {
+// auditFirst calls Options.AuditFirst, if set, before an operation. After an error, which is a
+// *Problem, the operation must not be tried.
+func (s *Server) auditFirst(a access.Record, who *Who, r *http.Request) error {
 	if s.options.AuditFirst == nil {
 		return nil
 	}
 	if err := s.options.AuditFirst(a.By(*who, r)); err != nil {
 		p := problem(http.StatusServiceUnavailable, "audit", "the audit log cannot be written, so nothing was changed")
 		p.NotExecuted, p.Hint = true, "look at the server's log and at its disk"
-		return p.after(10 * time.Second) // sooner, it would be another line of the log, no more
+		return p.after(10 * time.Second) // an earlier retry would only add a line to the server's log
 	}
 	return nil
 }
 
-// audited are the records of what a Go client's call does as an operator's, by the
-// number of the request.
+// audited returns records of the operator's requests in a Go client's call, by their index.
 func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, who *Who) map[int]access.Record {
 	var list map[int]access.Record
 	for i := range c.Requests {
@@ -54,11 +53,11 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, 
 		case engine.Ask, engine.Renew, engine.Report:
 			continue
 		case engine.SetLimit:
-			if q.Auto != nil { // no operator's
+			if q.Auto != nil { // a controller's limit, see auditAdapted
 				continue
 			}
 		case engine.Release:
-			if q.ID.Client == rs.as || len(rs.was) > 0 && rs.had(q.ID.Client) || q.ID.Client == rs.client {
+			if q.ID.Client == rs.innerName || len(rs.earlier) > 0 && rs.hadInner(q.ID.Client) || q.ID.Client == rs.client {
 				continue
 			}
 		}
@@ -84,9 +83,9 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, 
 	return list
 }
 
-// adapted writes down that a controller has changed the limit. It tells the engine the
-// same limit again and again, of which nobody wants a line.
-func (s *Server) adapted(rs *remoteSession, c engine.Call, reply engine.Reply, who *Who, r *http.Request) {
+// auditAdapted logs a change of the limit by a controller. It skips requests with an unchanged
+// limit, which a controller sends all the time.
+func (s *Server) auditAdapted(rs *remoteSession, c engine.Call, reply engine.Reply, who *Who, r *http.Request) {
 	was := rs.limit
 	rs.limit = reply.Limit
 	for i := range min(len(c.Requests), len(reply.Answers)) {
@@ -97,9 +96,9 @@ func (s *Server) adapted(rs *remoteSession, c engine.Call, reply engine.Reply, w
 	}
 }
 
-// had reports whether an earlier life of the session had this name.
-func (rs *remoteSession) had(as string) bool {
-	for _, l := range rs.was {
+// hadInner reports whether as was the engine's session in an earlier life of the session.
+func (rs *remoteSession) hadInner(as string) bool {
+	for _, l := range rs.earlier {
 		if l.As == as {
 			return true
 		}

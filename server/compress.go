@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// compress passes on a request to h, and compresses what it answers if the client can
-// read that: pages, lists and what belongs to them. Streams and small answers stay as
-// they are.
+// compress calls h, and compresses pages, lists and scripts if the client accepts gzip. It
+// does not compress streams and small answers.
 func compress(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet || !readsGzip(r) {
 		h.ServeHTTP(w, r)
@@ -21,7 +20,7 @@ func compress(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(c, r)
 }
 
-// readsGzip reports whether a request's sender takes gzip.
+// readsGzip reports whether the sender of a request accepts gzip.
 func readsGzip(r *http.Request) bool {
 	for word := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(word), ";")
@@ -32,13 +31,13 @@ func readsGzip(r *http.Request) bool {
 	return false
 }
 
-// compressible are the types of what is worth it.
+// compressible are the content types that compress well.
 var compressible = map[string]bool{
 	"text/html": true, "text/css": true, "text/javascript": true, "text/plain": true, "image/svg+xml": true,
 	"application/json": true, "application/openmetrics-text": true,
 }
 
-const minCompressed = 1 << 10 // bytes; less is sent as it is
+const minCompressed = 1 << 10 // bytes; smaller answers are not compressed
 
 // compressor decides at the first write.
 type compressor struct {
@@ -49,7 +48,7 @@ type compressor struct {
 }
 
 var zips = sync.Pool{New: func() any {
-	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is one
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only with an invalid level
 	return z
 }}
 
@@ -58,7 +57,7 @@ func (c *compressor) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter. It waits for the first write.
 func (c *compressor) WriteHeader(status int) {
-	if status < 200 { // there is another one to come
+	if status < 200 { // the final status follows
 		c.ResponseWriter.WriteHeader(status)
 		return
 	}
@@ -75,7 +74,7 @@ func (c *compressor) Write(b []byte) (int, error) {
 	return c.ResponseWriter.Write(b)
 }
 
-// FlushError sends what was written so far, for http.ResponseController.
+// FlushError sends everything written so far, for http.ResponseController.
 func (c *compressor) FlushError() error {
 	c.decide(0)
 	if c.zip != nil {
@@ -86,7 +85,7 @@ func (c *compressor) FlushError() error {
 	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
-// decide decides by what the first write has.
+// decide decides about compression from the header and the size of the first write.
 func (c *compressor) decide(size int) {
 	if c.decided {
 		return
@@ -109,10 +108,10 @@ func (c *compressor) decide(size int) {
 	}
 }
 
-// end sends the rest.
+// end sends the rest of the answer.
 func (c *compressor) end() {
 	if !c.decided && c.status == 0 {
-		return // nothing was answered, or on a connection of its own
+		return // there was no answer, or the connection was upgraded
 	}
 	c.decide(0)
 	if c.zip != nil {

@@ -11,29 +11,29 @@ import (
 	"sync"
 )
 
-// conns is a listener with at most so many connections open at a time. A new one
-// takes the place of the one that has worked for nobody for the longest: it has sent
-// no request yet, or half of one, or one without a right. So a caller without a right
-// keeps nobody out. While all work, the new one waits.
+// conns is a listener with a limited number of open connections. Above that number a new
+// connection replaces the one that has been idle longest. A connection is idle if it has
+// sent no request, half a request, or a request without a right. So clients without a
+// right cannot lock others out. If no connection is idle, the new one waits.
 type conns struct {
 	net.Listener
 	most    int
-	changed chan struct{} // a place may have come free
+	changed chan struct{} // has an element when a connection was closed or became idle
 	done    chan struct{}
 	end     func() // closes done
 
 	mu   sync.Mutex
 	open int
-	idle list.List // of *conn: those that work for nobody, the longest first
+	idle list.List // of *conn, the longest idle first
 }
 
 // conn is one connection of conns.
 type conn struct {
 	net.Conn
-	of     *conns
-	work   int           // requests that it works for; guarded by of.mu, like the rest
-	place  *list.Element // among the idle
-	closed bool
+	pool      *conns
+	inUse     int           // running requests with a right; guarded by pool.mu, like the next two
+	idleEntry *list.Element // in pool.idle
+	closed    bool
 }
 
 func limitConns(l net.Listener, most int) *conns {
@@ -47,12 +47,12 @@ func (l *conns) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: raw, of: l}
+	c := &conn{Conn: raw, pool: l}
 	for {
 		l.mu.Lock()
 		if l.open < l.most {
 			l.open++
-			c.place = l.idle.PushBack(c)
+			c.idleEntry = l.idle.PushBack(c)
 			l.mu.Unlock()
 			return c, nil
 		}
@@ -77,8 +77,8 @@ func (l *conns) Close() error {
 	return l.Listener.Close()
 }
 
-// freed says that a place may have come free. The lock is held.
-func (l *conns) freed() {
+// wakeAccept wakes an Accept that waits. The lock is held.
+func (l *conns) wakeAccept() {
 	select {
 	case l.changed <- struct{}{}:
 	default:
@@ -87,73 +87,72 @@ func (l *conns) freed() {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	l := c.of
+	l := c.pool
 	l.mu.Lock()
 	if !c.closed {
 		c.closed = true
 		l.open--
-		c.rest()
-		l.freed()
+		c.leaveIdle()
+		l.wakeAccept()
 	}
 	l.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// rest takes the connection out of the idle. The lock is held.
-func (c *conn) rest() {
-	if c.place != nil {
-		c.of.idle.Remove(c.place)
-		c.place = nil
+// leaveIdle removes the connection from the idle ones. The lock is held.
+func (c *conn) leaveIdle() {
+	if c.idleEntry != nil {
+		c.pool.idle.Remove(c.idleEntry)
+		c.idleEntry = nil
 	}
 }
 
-// turn is a request's use of its connection. The nil turn is that of a request of no
-// connection of ours.
-type turn struct {
+// connUse is a request's use of its connection. It is nil if the connection is not from conns.
+type connUse struct {
 	c     *conn
 	begun bool
 }
 
-// beginWith is begin once the request's body has come to its end.
-func (t *turn) beginWith(body io.ReadCloser) {
-	if u, ok := body.(*unhurried); ok {
-		u.whole = t.begin
+// beginWith calls begin at the end of the request's body.
+func (t *connUse) beginWith(body io.ReadCloser) {
+	if u, ok := body.(*deadlineBody); ok {
+		u.atEnd = t.begin
 		return
 	}
 	t.begin()
 }
 
-// begin says that the connection works: the request has its right, and is complete.
-func (t *turn) begin() {
+// begin marks the connection as used: the request is complete and has its right.
+func (t *connUse) begin() {
 	if t == nil || t.begun {
 		return
 	}
 	t.begun = true
-	l := t.c.of
+	l := t.c.pool
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.c.work++
-	t.c.rest()
+	t.c.inUse++
+	t.c.leaveIdle()
 }
 
-// end says that the request is answered.
-func (t *turn) end() {
+// end marks the request as answered.
+func (t *connUse) end() {
 	if t == nil || !t.begun {
 		return
 	}
-	l := t.c.of
+	l := t.c.pool
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t.c.work--; t.c.work == 0 && !t.c.closed {
-		t.c.place = l.idle.PushBack(t.c)
-		l.freed()
+	if t.c.inUse--; t.c.inUse == 0 && !t.c.closed {
+		t.c.idleEntry = l.idle.PushBack(t.c)
+		l.wakeAccept()
 	}
 }
 
-// connKey is that of a request's *conn in its context.
+// connKey is the key of a request's *conn in its context.
 type connKey struct{}
 
-// withConn is for http.Server.ConnContext.
+// withConn fits http.Server.ConnContext.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -161,22 +160,22 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// connOf is the connection of a request; nil: none of ours.
+// connOf is the connection of a request, or nil if it is not from conns.
 func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c
 }
 
-// turnOf is a request's turn.
-func turnOf(r *http.Request) *turn {
+// connUseOf makes the connUse of a request.
+func connUseOf(r *http.Request) *connUse {
 	if c := connOf(r); c != nil {
-		return &turn{c: c}
+		return &connUse{c: c}
 	}
 	return nil
 }
 
-// defaultConns is how many connections there are if nobody says: fewer than the
-// system has files for this process, as the engine needs some, too.
+// defaultConns is the default of Options.MaxConns. It is less than the number of files that
+// this process may open, since the engine needs some too.
 func defaultConns() int {
 	const usual = 30_000
 	return max(1, min(usual, cmp.Or(openFiles(), usual*2)*3/4))

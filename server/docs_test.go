@@ -16,8 +16,8 @@ import (
 	"sema/server"
 )
 
-// program finds a program that the test needs. The test runs beside others, as
-// it mostly waits for the program.
+// program finds a program that the test needs. The test runs in parallel, because it mostly
+// waits for the program.
 func program(t *testing.T, name, install string) string {
 	t.Helper()
 	if testing.Short() {
@@ -31,7 +31,7 @@ func program(t *testing.T, name, install string) string {
 	return path
 }
 
-// run runs a script to its end, which must be success.
+// run runs a script, which must succeed, and returns its output.
 func run(t testing.TB, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -45,7 +45,7 @@ func run(t testing.TB, env []string, name string, args ...string) string {
 	return out.String()
 }
 
-// The lines of the page run, one block after the other.
+// The commands of the documentation page work, block after block.
 func TestTheLinesOfThePageRun(t *testing.T) {
 	bash := program(t, "bash", "bash")
 	_, err := exec.LookPath("curl")
@@ -56,15 +56,15 @@ func TestTheLinesOfThePageRun(t *testing.T) {
 	if len(blocks) < 4 {
 		t.Fatalf("%d blocks", len(blocks))
 	}
-	stall.Run(t, func(c *stall.Case) { // one of them looks for two seconds
+	stall.Run(t, func(c *stall.Case) { // one block watches for two seconds
 		h := open(c, server.Options{})
 		out := ""
 		for i, b := range blocks {
-			if i == 2 { // something to look at
+			if i == 2 { // this block shows holders
 				h.want(204, "PUT", "/v1/semaphores/downloads/limit", `{"limit":3}`)
 			}
 			out += run(c, []string{"url=" + h.url + "/v1/semaphores", "json=Content-Type: application/json"}, bash, "-euc", string(b[1]))
-			expect.Until(c, "the block has given back what it held", func() bool { return h.state("downloads").Used == 0 })
+			expect.Until(c, "the release of the block's permits", func() bool { return h.state("downloads").Used == 0 })
 		}
 		for _, want := range []string{`"id":"job-17"`, `the work, with: {"event":"granted"`, `"semaphores":[{"name":"downloads"`, "event: began"} {
 			if !strings.Contains(out, want) {

@@ -10,8 +10,7 @@ import (
 	"sema/watch"
 )
 
-// eventJSON is what happened to a semaphore. Fields that say nothing of an
-// event's kind are left out.
+// eventJSON is an event of a semaphore. It omits fields that do not apply to its kind.
 type eventJSON struct {
 	Time   time.Time `json:"time"`
 	Name   string    `json:"name,omitempty"`
@@ -30,8 +29,8 @@ type eventJSON struct {
 	Missed int       `json:"missed,omitempty"`
 }
 
-// events tells what happens, as server-sent events, until the reader goes. One
-// that reads too slowly is told how many events it missed.
+// events sends events as server-sent events until the client disconnects. A client that
+// reads too slowly is told how many events it missed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error {
 	which, err := s.filter(r, who)
 	if err != nil {
@@ -53,7 +52,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error 
 	}()
 	defer func() {
 		cancel()
-		for range seen { // until its goroutine has ended
+		for range seen { // wait for the goroutine's end
 		}
 	}()
 	out := newStream(w, "text/event-stream")
@@ -70,17 +69,18 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error 
 				return err
 			}
 		case <-ticker.C:
-			if !s.still(r, who) {
+			if !s.stillAllowed(r, who) {
 				return nil
 			}
 		}
 		if out.write(line) != nil {
-			return nil //nolint:nilerr // the reader is gone
+			return nil //nolint:nilerr // the client has disconnected
 		}
 	}
 }
 
-// filter is what a request wants to hear of, as far as its token goes.
+// filter returns the semaphores that a request asks for, limited to those that its token may
+// see.
 func (s *Server) filter(r *http.Request, who *Who) (watch.Filter, error) {
 	q := r.URL.Query()
 	if q.Has("name") {
@@ -88,17 +88,17 @@ func (s *Server) filter(r *http.Request, who *Who) (watch.Filter, error) {
 		if err := engine.ValidateName(name); err != nil {
 			return watch.Filter{}, err
 		}
-		return watch.Filter{Name: name}, s.sees(who, name)
+		return watch.Filter{Name: name}, s.checkSees(who, name)
 	}
 	prefix := q.Get("prefix")
 	prefixes, any := who.Among(prefix)
 	if !any {
-		return watch.Filter{}, s.sees(who, prefix)
+		return watch.Filter{}, s.checkSees(who, prefix)
 	}
 	return watch.Filter{Prefixes: prefixes}, nil
 }
 
-// eventText is an event on its way to the reader. JSON has no line breaks.
+// eventText encodes an event. The JSON has no line breaks.
 func (s *Server) eventText(e watch.Event) ([]byte, error) {
 	text, err := json.Marshal(eventJSON{
 		Time: e.Time.UTC(), Name: e.Semaphore, Permit: s.remotes.outerText(e.Permit), Key: e.Key, Weight: e.Weight, Token: e.Token,

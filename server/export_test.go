@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Routes are all routes for the public with their rights, sorted. What is below
-// /v1/engine is between programs of sema.
+// Routes are all public routes with their rights, sorted. Routes below /v1/engine are only
+// for programs of sema.
 func Routes() []string {
 	var list []string
 	for _, one := range routes {

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// openFiles is how many files this process may have open; 0: nobody knows.
+// openFiles is how many files this process may have open; 0: unknown.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return 0
 	}
-	return int(min(uint64(limit.Cur), math.MaxInt32)) //nolint:unconvert // the type is the system's
+	return int(min(uint64(limit.Cur), math.MaxInt32)) //nolint:unconvert // the type depends on the system
 }

@@ -23,8 +23,8 @@ import (
 	"sema/server"
 )
 
-// house is a server under test, over memory.
-type house struct {
+// testServer is a server under test, with an engine in memory.
+type testServer struct {
 	testing.TB
 	server *server.Server
 	engine engine.Engine
@@ -54,31 +54,31 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// virtual visits a server in virtual time: connections are in memory, and whatever
-// the server does is over when the test ends.
-func virtual(t *testing.T, o server.Options, visit func(t *testing.T, h *house)) {
+// virtual runs a test with a server in virtual time. Its connections are in memory, and all
+// its goroutines end with the test.
+func virtual(t *testing.T, o server.Options, run func(t *testing.T, h *testServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		visit(t, newVirtual(t, memengine.New(), o))
+		run(t, newVirtual(t, memengine.New(), o))
 	})
 }
 
-// newVirtual is for a test that is in a bubble already.
-func newVirtual(t *testing.T, e engine.Engine, o server.Options) *house {
-	h := newHouse(t, e, o, func(s http.Handler) *httptest.Server { return pipenet.Serve(s, nil) })
+// newVirtual makes the server for a test that already runs in a bubble.
+func newVirtual(t *testing.T, e engine.Engine, o server.Options) *testServer {
+	h := newTestServer(t, e, o, func(s http.Handler) *httptest.Server { return pipenet.Serve(s, nil) })
 	h.settle = synctest.Wait
 	return h
 }
 
-// open has a server for other programs: with sockets.
-func open(tb testing.TB, o server.Options) *house {
-	return newHouse(tb, memengine.New(), o, httptest.NewServer)
+// open makes a server with sockets, for other programs.
+func open(tb testing.TB, o server.Options) *testServer {
+	return newTestServer(tb, memengine.New(), o, httptest.NewServer)
 }
 
-func newHouse(tb testing.TB, e engine.Engine, o server.Options, serve func(http.Handler) *httptest.Server) *house {
+func newTestServer(tb testing.TB, e engine.Engine, o server.Options, serve func(http.Handler) *httptest.Server) *testServer {
 	sp, err := readSpec()
 	expect.OK(tb, err)
-	h := &house{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
+	h := &testServer{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
 	o.Audit = access.NewLog(h.audit, o.Log).Add
 	h.server, err = server.New(e, &o)
 	expect.OK(tb, err)
@@ -92,7 +92,7 @@ func newHouse(tb testing.TB, e engine.Engine, o server.Options, serve func(http.
 	return h
 }
 
-// answer is a response that was read to its end.
+// answer is a response with its whole body.
 type answer struct {
 	status int
 	header http.Header
@@ -102,19 +102,19 @@ type answer struct {
 // field is a field of the body's object.
 func (a answer) field(name string) any {
 	var v map[string]any
-	_ = json.Unmarshal(a.body, &v) // nil fields fail the test that asks
+	_ = json.Unmarshal(a.body, &v) // after an error the field is nil, which fails the test
 	return v[name]
 }
 
-// do makes a request and holds the answer against the description of the API.
-func (h *house) do(method, path, body string, header ...string) answer {
+// do sends a request and checks the answer against the OpenAPI description.
+func (h *testServer) do(method, path, body string, header ...string) answer {
 	h.Helper()
 	a, err := h.try(context.Background(), method, path, body, header...)
 	expect.OK(h, err)
 	return a
 }
 
-func (h *house) try(ctx context.Context, method, path, body string, header ...string) (answer, error) {
+func (h *testServer) try(ctx context.Context, method, path, body string, header ...string) (answer, error) {
 	r, err := http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -139,7 +139,7 @@ func (h *house) try(ctx context.Context, method, path, body string, header ...st
 	}
 	a := answer{w.StatusCode, w.Header, text}
 	h.spec.check(h, r, a)
-	switch a.status { // each says how it is with a semaphore
+	switch a.status { // problems about the state of a semaphore
 	case 409, 410, 423, 429:
 		rest, ok := strings.CutPrefix(r.URL.Path, "/v1/semaphores/")
 		name, _, _ := strings.Cut(rest, "/")
@@ -150,8 +150,8 @@ func (h *house) try(ctx context.Context, method, path, body string, header ...st
 	return a, nil
 }
 
-// want is do, for an answer of this status.
-func (h *house) want(status int, method, path, body string) answer {
+// want is do, and checks the status.
+func (h *testServer) want(status int, method, path, body string) answer {
 	h.Helper()
 	a := h.do(method, path, body)
 	if a.status != status {
@@ -160,15 +160,15 @@ func (h *house) want(status int, method, path, body string) answer {
 	return a
 }
 
-// waiting waits until so many wait for a permit, which the server shows no event for.
-func (h *house) waiting(name string, n int) {
+// waiting waits until n tickets wait for a semaphore. There is no event for that.
+func (h *testServer) waiting(name string, n int) {
 	h.Helper()
-	expect.Until(h, fmt.Sprint(n, " wait for ", name), func() bool { return len(h.state(name).Waiters) == n })
+	expect.Until(h, fmt.Sprint(n, " waiters of ", name), func() bool { return len(h.state(name).Waiters) == n })
 }
 
-// state is a semaphore as the engine has it; in virtual time, after the server has
-// done all it has to do by now, such as to take back a wish that was refused.
-func (h *house) state(name string) engine.State {
+// state reads a semaphore from the engine. In virtual time it first waits until the server
+// is idle, for example has withdrawn a refused ask.
+func (h *testServer) state(name string) engine.State {
 	h.Helper()
 	h.settle()
 	s, err := h.engine.Open(name, engine.Client{}, func(engine.Notification) {})
@@ -179,13 +179,13 @@ func (h *house) state(name string) engine.State {
 	return st
 }
 
-// spec is the description of the API.
+// spec is the OpenAPI description.
 type spec struct {
 	doc     map[string]any
 	schemas map[string]*jsonschema.Schema
 }
 
-// readSpec reads what a server says of itself, once for all tests.
+// readSpec reads the description from a server, once for all tests.
 var readSpec = sync.OnceValues(func() (*spec, error) {
 	e := memengine.New()
 	s, err := server.New(e, nil)
@@ -212,7 +212,7 @@ var readSpec = sync.OnceValues(func() (*spec, error) {
 	return sp, nil
 })
 
-// at is a part of the description, behind its references.
+// at returns a part of the description, with references resolved.
 func (s *spec) at(v any, path ...string) any {
 	for _, p := range path {
 		v = at(v, p)
@@ -234,7 +234,7 @@ func at(v any, path ...string) any {
 	return v
 }
 
-// operation finds what the description says of a request.
+// operation returns the description of a request.
 func (s *spec) operation(method, path string) any {
 	words := strings.Split(path, "/")
 	for pattern, item := range s.doc["paths"].(map[string]any) {
@@ -250,19 +250,19 @@ func (s *spec) operation(method, path string) any {
 	return nil
 }
 
-// check holds an answer against the description.
+// check checks an answer against the description.
 func (s *spec) check(tb testing.TB, r *http.Request, a answer) {
 	tb.Helper()
 	op := s.operation(r.Method, r.URL.EscapedPath())
-	own := strings.HasPrefix(r.URL.Path, "/v1/engine/") // between programs of sema
+	own := strings.HasPrefix(r.URL.Path, "/v1/engine/") // only for programs of sema
 	schema := ""
 	if own && a.status < 400 {
 		return
 	}
-	if op == nil { // of no route: the answer is a problem all the same
+	if op == nil { // there is no such route: the answer must still be a problem
 		schema = "Problem"
 		if a.status < 400 {
-			tb.Errorf("%s %s: status %d, and nothing describes it", r.Method, r.URL.Path, a.status)
+			tb.Errorf("%s %s: status %d, but the route is not described", r.Method, r.URL.Path, a.status)
 		}
 	} else {
 		kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
@@ -289,7 +289,7 @@ func (s *spec) check(tb testing.TB, r *http.Request, a answer) {
 	if schema == "" || schema == "ServerSentEvent" {
 		return
 	}
-	for line := range strings.Lines(string(a.body)) { // a line is an object, in streams too
+	for line := range strings.Lines(string(a.body)) { // each line is an object, also in streams
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
 		if err == nil {
 			err = s.schemas[schema].Validate(v)

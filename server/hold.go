@@ -8,7 +8,7 @@ import (
 	"sema/internal/client"
 )
 
-// holdEvent is a line of the response that a permit lives as long as.
+// holdEvent is a line of the response of hold.
 type holdEvent struct {
 	Event string `json:"event"` // waiting, granted, held, lost, refused
 	Ahead *int   `json:"ahead,omitempty"`
@@ -16,9 +16,8 @@ type holdEvent struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// hold is acquire for callers who cannot renew: the server renews, the response
-// goes on as long as the permit is held, and when it ends, the permit is given
-// back.
+// hold is acquire for clients that cannot renew. The server renews the permit while the
+// response lasts, and releases it when the client disconnects.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 	id, began := newID(), time.Now()
 	ask, err := s.ask(w, r, who, id, true)
@@ -41,7 +40,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 		return out.write(append(line, '\n'))
 	}
 	sayOver := func(event string, err error) {
-		_ = say(holdEvent{Event: event, Reason: plain(problemOf(err).at(x.name))}) // perhaps nobody listens
+		_ = say(holdEvent{Event: event, Reason: plain(problemOf(err).at(x.name))}) // the client may be gone
 	}
 	sayHeld := func(event string) error {
 		x.loop.Lock()
@@ -56,7 +55,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 		return say(holdEvent{Event: "waiting", Ahead: &ahead})
 	})
 	if err != nil {
-		if err == errNone && x.stopped(r.Context()) {
+		if err == errNone && x.isPaused(r.Context()) {
 			err = errPaused
 		}
 		if out == nil {
@@ -65,7 +64,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 		sayOver("refused", err)
 		return nil
 	}
-	if !s.still(r, who) { // it may have waited for an hour
+	if !s.stillAllowed(r, who) { // the wait may have lasted an hour
 		if out == nil {
 			return errTokenOver
 		}
@@ -73,8 +72,8 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 		return nil
 	}
 	if c := connOf(r); c != nil {
-		noticeWithin(c.Conn, p.Wish.Lease)
-		defer noticeWithin(c.Conn, 0) // the connection's next request has no permit
+		setUserTimeout(c.Conn, p.Wish.Lease)
+		defer setUserTimeout(c.Conn, 0) // the connection's next request has no permit
 	}
 	if sayHeld("granted") != nil {
 		return nil
@@ -93,7 +92,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
 		select {
 		case <-changed:
 		case <-beats.C:
-			if !s.still(r, who) {
+			if !s.stillAllowed(r, who) {
 				sayOver("lost", errTokenOver)
 				return nil
 			}

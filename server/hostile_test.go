@@ -33,7 +33,7 @@ import (
 const acquireX = "/v1/semaphores/x/permits/a"
 
 func TestWrongBodies(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		for _, body := range []string{
 			"{", "[]", "null x", `"x"`, "12", `{"limit":"1"}`, `{"limit":1.5}`, `{"limit":0}`, `{"limit":-1}`, `{"limit":99999999999}`,
 			`{"limit":1,"weight":-1}`, `{"limit":1,"lease_seconds":0}`, `{"limit":1,"lease_seconds":1e300}`, `{"limit":1,"wait_seconds":-1}`,
@@ -60,13 +60,13 @@ func TestWrongBodies(t *testing.T) {
 		h.want(405, "PATCH", "/v1/semaphores/x", ``)
 		h.want(404, "GET", "/v2/semaphores", ``)
 		if names, err := h.engine.List(context.Background()); err != nil || len(names) != 0 {
-			t.Errorf("something was made: %v, %v", names, err)
+			t.Errorf("a semaphore was created: %v, %v", names, err)
 		}
 	})
 }
 
 func TestWrongCalls(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		call := func(status int, body []byte, kind string) answer {
 			t.Helper()
 			a := h.do("POST", "/v1/engine/step", string(body), "Content-Type", kind)
@@ -103,10 +103,10 @@ func TestWrongCalls(t *testing.T) {
 	})
 }
 
-// A body that the description of the API forbids is refused, though encoding/json takes
-// it; a body that it allows is taken.
+// The server refuses a body that the OpenAPI description forbids, even if encoding/json
+// accepts it. It accepts a body that the description allows.
 func TestBodiesAreReadAsDescribed(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		for _, body := range []string{
 			`{"limit":1,"limit":2}`, `{"limit":1,"Limit":2}`, `{"LIMIT":1}`, `{"limit":1,"\u006cimit":2}`, `{"limit":1,"` + "\u017f" + `lot":true}`,
 			`{"limit":1,"weight":0}`, `{"limit":1,"weight":null}`, `{"limit":1,"slot":null}`, `{"limit":null}`, `{"limit":1,"label":"` + "\xff" + `"}`,
@@ -123,7 +123,7 @@ func TestBodiesAreReadAsDescribed(t *testing.T) {
 		}
 		h.want(400, "GET", "/v1/events?name=", ``)
 		if names, err := h.engine.List(context.Background()); err != nil || len(names) != 0 {
-			t.Errorf("something was made: %v, %v", names, err)
+			t.Errorf("a semaphore was created: %v, %v", names, err)
 		}
 		for i, body := range []string{
 			`{"limit":9.0}`, `{"limit":9e0,"weight":1.0}`, ` {"limit" : 9, "label":"\ud83d\ude00" } `, `{"limit":9,"lease_seconds":1e2,"wait_seconds":0.0}`,
@@ -131,12 +131,12 @@ func TestBodiesAreReadAsDescribed(t *testing.T) {
 			h.want(200, "PUT", fmt.Sprint("/v1/semaphores/x/permits/", i), body)
 		}
 		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":3600.0}`)
-		h.want(404, "POST", "/v1/semaphores/x/holders/0/revoke", ``) // no permit can have this name
+		h.want(404, "POST", "/v1/semaphores/x/holders/0/revoke", ``) // no permit can have this id
 		h.want(404, "DELETE", "/v1/semaphores/x/holders/%04", ``)
 	})
 }
 
-// serving is a server that limits time and connections by itself, in memory.
+// serving runs Server.Serve with connections in memory.
 func serving(t *testing.T, o server.Options) *pipenet.Listener {
 	e := memengine.New()
 	l := pipenet.Listen()
@@ -153,8 +153,8 @@ func serving(t *testing.T, o server.Options) *pipenet.Listener {
 	return l
 }
 
-// A client that sends half a request and then nothing is cut off, and holds up nobody: at
-// every route, and with whatever answer.
+// The server disconnects a client that sends only half a request, at every route and with
+// every answer. The client does not delay others.
 func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := serving(t, server.Options{Tokens: tokens(t), Dashboard: http.NotFoundHandler()})
@@ -177,7 +177,7 @@ func TestSlowClients(t *testing.T) {
 			began := time.Now()
 			_, err = io.WriteString(c, text)
 			expect.OK(t, err)
-			got, err := io.ReadAll(c) // to the end: the server closes
+			got, err := io.ReadAll(c) // ends when the server closes the connection
 			if took := time.Since(began); err != nil || !strings.Contains(string(got), status) || took > 15*time.Second {
 				t.Errorf("%q, %v, after %v", got, err, took)
 			}
@@ -186,8 +186,8 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// One connection more than the limit waits while all others work, and takes the place
-// of one that works for nobody.
+// A connection above the limit waits while all others are in use, and replaces one that is
+// idle.
 func TestLimitOfConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := serving(t, server.Options{MaxConns: 2})
@@ -215,7 +215,7 @@ func TestLimitOfConnections(t *testing.T) {
 		says := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
-			var got []string // of several connections, in any order
+			var got []string // from several connections, in any order
 			for len(answered) > 0 {
 				got = append(got, <-answered)
 			}
@@ -237,7 +237,7 @@ func TestLimitOfConnections(t *testing.T) {
 		fourth := ask("fourth", acquire("c"))
 		says("third is closed")
 		fifth := ask("fifth", look)
-		says() // both others work
+		says() // both other connections are in use
 		_ = second.Close()
 		says("second is closed", "fifth 200 OK")
 		for _, c := range []net.Conn{first, third, fourth, fifth} {
@@ -263,7 +263,7 @@ func tokens(tb testing.TB) *server.Tokens {
 
 func TestTokens(t *testing.T) {
 	var logged buffer
-	virtual(t, server.Options{Tokens: tokens(t), Log: slog.New(slog.NewTextHandler(&logged, nil))}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{Tokens: tokens(t), Log: slog.New(slog.NewTextHandler(&logged, nil))}, func(t *testing.T, h *testServer) {
 		as := func(token string, status int, method, path, body string) answer {
 			t.Helper()
 			h.token = token
@@ -298,12 +298,12 @@ func TestTokens(t *testing.T) {
 		as(worker, 403, "POST", "/v1/semaphores/x/pause", "")
 		as(boss, 204, "PUT", "/v1/semaphores/y/limit", `{"limit":1}`)
 		if a := as(worker, 200, "GET", "/v1/semaphores", ""); strings.Contains(string(a.body), `"y"`) {
-			t.Errorf("shown to a token that is not for it: %s", a.body)
+			t.Errorf("a token sees another name: %s", a.body)
 		}
 		if a := as(worker, 200, "GET", "/v1/engine/list", ""); string(a.body) != "[\"x\"]\n" {
 			t.Errorf("%s", a.body)
 		}
-		// The same id of another token is another permit.
+		// The same id with another token is another permit.
 		as(worker, 200, "PUT", "/v1/semaphores/job-1/permits/a", `{"limit":5}`)
 		as(other, 410, "DELETE", "/v1/semaphores/job-1/permits/a", "")
 		as(other, 200, "PUT", "/v1/semaphores/job-1/permits/a", `{"limit":5}`)
@@ -319,9 +319,9 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// The engine's protocol has the same rights.
+// The same rights apply to the protocol of Go clients.
 func TestTokensOfGoClients(t *testing.T) {
-	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *testServer) {
 		step := func(status int, token, client, name string, r engine.Request) {
 			t.Helper()
 			h.token = token
@@ -342,7 +342,7 @@ func TestTokensOfGoClients(t *testing.T) {
 		step(403, other, "http.other.a.1", "job-1", engine.Request{Kind: engine.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
 		step(403, worker, "http.worker.a.1", "job-1", engine.Request{Kind: engine.SetLimit, Limit: 9})
 		step(403, worker, "http.worker.a.1", "job-1", engine.Request{Kind: engine.Pause})
-		for _, h2 := range h.state("job-1").Holders { // by the name that the engine has for it
+		for _, h2 := range h.state("job-1").Holders { // by its id in the engine
 			id, err := engine.ParseID(h2.ID)
 			expect.OK(t, err)
 			step(403, other, "http.other.a.1", "job-1", engine.Request{Kind: engine.Release, ID: id})
@@ -352,7 +352,7 @@ func TestTokensOfGoClients(t *testing.T) {
 		}
 		step(200, worker, "http.worker.b.1", "job-1", engine.Request{Kind: engine.Release, ID: engine.ID{Client: "http.worker.a.1", Number: 1, Weight: 1}})
 		if st := h.state("job-1"); st.Used != 0 {
-			t.Errorf("the same token may release it: %+v", st)
+			t.Errorf("want the permit released by the same token: %+v", st)
 		}
 		step(200, boss, "http.boss.a.1", "job-1", engine.Request{Kind: engine.SetLimit, Limit: 9})
 		for _, want := range []string{`"what":"release"`, `"permit":"http.worker.a.1-1-1"`, `"what":"limit"`, `"limit":9`} {
@@ -386,10 +386,10 @@ func TestTokenFilesThatAreWrong(t *testing.T) {
 	}
 }
 
-// Whatever is refused for want of a right is in the audit log, and who guesses is told
-// to wait: the others are not.
+// Every request that is refused for lack of a right is in the audit log. A client that
+// guesses secrets is told to wait, and no other client.
 func TestRefusalsAreAudited(t *testing.T) {
-	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *testServer) {
 		last := func(want ...string) {
 			t.Helper()
 			lines := strings.Split(strings.TrimSpace(h.audit.String()), "\n")
@@ -419,11 +419,11 @@ func TestRefusalsAreAudited(t *testing.T) {
 			h.token = fmt.Sprintf("boss.guess-%d", i)
 			a := h.want(map[bool]int{false: 401, true: 429}[i >= 20], "GET", "/v1/semaphores", "")
 			if told := a.header.Get("Retry-After") != ""; told != (i >= 20) {
-				t.Fatalf("guess %d: told to wait: %v", i, told)
+				t.Fatalf("guess %d: asked to wait: %v", i, told)
 			}
 		}
 		if n := strings.Count(h.audit.String(), `the secret of \"boss\" is wrong`); n != 20 {
-			t.Errorf("%d lines of guesses", n)
+			t.Errorf("%d lines about guesses", n)
 		}
 		h.token = "boss.secret-of-the-boss"
 		h.want(429, "GET", "/v1/semaphores", "")
@@ -435,11 +435,11 @@ func TestRefusalsAreAudited(t *testing.T) {
 	})
 }
 
-// A token is refused all paths of a semaphore that it may not see, also those of no permit.
+// A token for other names is refused at every path of a semaphore, also with an invalid permit.
 func TestWhatIsNoPermitNeedsTheRightToo(t *testing.T) {
 	file, err := server.ReadTokens(strings.NewReader("chief admin job- secret-of-the-chief\n"))
 	expect.OK(t, err)
-	virtual(t, server.Options{Tokens: file}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{Tokens: file}, func(t *testing.T, h *testServer) {
 		h.token = "chief.secret-of-the-chief"
 		h.want(403, "POST", "/v1/semaphores/x/holders/nope/revoke", "")
 		h.want(403, "DELETE", "/v1/semaphores/x/holders/nope", "")
@@ -447,9 +447,9 @@ func TestWhatIsNoPermitNeedsTheRightToo(t *testing.T) {
 	})
 }
 
-// Permits have ids that operators can see, and that look like themselves.
+// The server refuses ids with invisible characters, or with characters that change how the id looks.
 func TestIDsThatCannotBeSeen(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		for _, id := range []string{"%20", "%C2%A0", "a%E2%80%AEb", "a%E2%81%A6b"} {
 			h.want(400, "PUT", "/v1/semaphores/x/permits/"+id, `{"limit":1}`)
 		}
@@ -457,7 +457,7 @@ func TestIDsThatCannotBeSeen(t *testing.T) {
 	})
 }
 
-// refusing is an engine whose error lasts.
+// refusing is an engine that always fails with a permanent error.
 type refusing struct{ engine.Engine }
 
 type refusingSession struct{ engine.Session }
@@ -471,7 +471,7 @@ func (refusingSession) Step(context.Context, engine.Call) (engine.Reply, error) 
 	return engine.Reply{}, &engine.Error{Op: "step", Name: "x", NotExecuted: true, Err: errors.New("no such database")}
 }
 
-// The log says that the engine refuses everything, once a minute.
+// A permanent error of the engine is logged once a minute.
 func TestAnEngineErrorThatLastsIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &buffer{}
@@ -485,9 +485,9 @@ func TestAnEngineErrorThatLastsIsLogged(t *testing.T) {
 	})
 }
 
-// A program that still has an old secret is refused, and locks out nobody at its address.
+// A program with an old secret is refused, but does not lock out other clients at its address.
 func TestAnOldSecretLocksNobodyOut(t *testing.T) {
-	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{Tokens: tokens(t)}, func(t *testing.T, h *testServer) {
 		for range 60 {
 			h.token = "boss.secret-of-last-year"
 			h.want(401, "GET", "/v1/semaphores", "")
@@ -498,18 +498,17 @@ func TestAnOldSecretLocksNobodyOut(t *testing.T) {
 			h.token = fmt.Sprintf("boss.guess-%d", i)
 			h.do("GET", "/v1/semaphores", "")
 		}
-		h.token = "boss.secret-of-the-boss" // which has worked from there
+		h.token = "boss.secret-of-the-boss" // valid, and used before from this address
 		h.want(200, "GET", "/v1/semaphores", "")
 	})
 }
 
-// A name may have two secrets, one of which expires; what a new file does not have is
-// not taken any more, by connections that are open either; a wrong file changes
-// nothing.
+// A name may have two secrets, of which one expires. A new token file ends the tokens that it
+// lacks, also on open connections. An invalid file changes nothing.
 func TestTokensChange(t *testing.T) {
 	list, err := server.ReadTokens(strings.NewReader("a use * the-old-secret-of-a expires=2000-01-03\na use * the-new-secret-of-a\nb read * the-secret-of-b-now"))
 	expect.OK(t, err)
-	virtual(t, server.Options{Tokens: list}, func(t *testing.T, h *house) { // begins on 2000-01-01
+	virtual(t, server.Options{Tokens: list}, func(t *testing.T, h *testServer) { // virtual time begins on 2000-01-01
 		as := func(token string, status int) {
 			t.Helper()
 			h.token = token
@@ -521,7 +520,7 @@ func TestTokensChange(t *testing.T) {
 		as("a.the-old-secret-of-a", 401)
 		as("a.the-new-secret-of-a", 200)
 		if err := list.Reread(strings.NewReader("a use\n")); err == nil {
-			t.Error("a wrong file was taken")
+			t.Error("an invalid file was accepted")
 		}
 		as("b.the-secret-of-b-now", 200)
 		r, err := http.NewRequest("GET", h.url+"/v1/events", nil)
@@ -544,7 +543,7 @@ func TestTokensChange(t *testing.T) {
 		as("a.the-new-secret-of-a", 401)
 		as("a.the-next-secret-of-a", 200)
 		as("b.the-secret-of-b-now", 401)
-		_, err = io.Copy(io.Discard, events.Body) // to its end
+		_, err = io.Copy(io.Discard, events.Body) // until the server ends it
 		expect.OK(t, err)
 		_ = events.Body.Close()
 		for _, one := range []struct {
@@ -555,17 +554,17 @@ func TestTokensChange(t *testing.T) {
 			expect.OK(t, err)
 			_ = one.answer.Body.Close()
 			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			if last := lines[len(lines)-1]; !strings.Contains(last, one.end) || !strings.Contains(last, "the token is not taken any more") {
+			if last := lines[len(lines)-1]; !strings.Contains(last, one.end) || !strings.Contains(last, "the token is no longer valid") {
 				t.Errorf("%s; want %s at the end", text, one.end)
 			}
 		}
 		if st := h.state("x"); st.Used != 0 || len(st.Waiters) != 0 {
-			t.Errorf("held without a token: %+v", st)
+			t.Errorf("a permit is held without a valid token: %+v", st)
 		}
 	})
 }
 
-// Tokens that have all expired let nobody in.
+// If all tokens have expired, every request is refused.
 func TestExpired(t *testing.T) {
 	for file, want := range map[string]bool{
 		"a use * the-old-secret-of-a expires=2000-01-03":                                                 true,
@@ -580,8 +579,8 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// A live page is work: its connection does not give way at the bound. One without a
-// right does.
+// The connection of a live page with a right is in use, so no new connection replaces it. One
+// without a right is replaced.
 func TestALivePageAtTheLimitOfConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
@@ -606,7 +605,7 @@ func TestALivePageAtTheLimitOfConnections(t *testing.T) {
 			t.Fatal(w.Status)
 		}
 		wrong, _ := ask(fmt.Sprintf(live, "wrong"))
-		for range 3 { // each takes the place of the one before
+		for range 3 { // each replaces the one before
 			c, in := ask("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			w, err := http.ReadResponse(in, nil)
 			expect.OK(t, err)
@@ -614,9 +613,9 @@ func TestALivePageAtTheLimitOfConnections(t *testing.T) {
 			defer func() { _ = c.Close() }()
 		}
 		time.Sleep(time.Minute)
-		for text := make([]byte, 1000); ; { // what it was sent until now
+		for text := make([]byte, 1000); ; { // everything sent so far
 			if n, err := w.Body.Read(text); err != nil || strings.HasSuffix(string(text[:n]), ":\n\n") {
-				expect.OK(t, err) // the heartbeat after the others came
+				expect.OK(t, err) // the heartbeat after the other connections
 				break
 			}
 		}
@@ -625,7 +624,7 @@ func TestALivePageAtTheLimitOfConnections(t *testing.T) {
 	})
 }
 
-// A change of which the audit log cannot have a line is refused, and not done.
+// The server refuses a change that it cannot log, and does not execute it.
 func TestAuditFirst(t *testing.T) {
 	full := false
 	first := func(access.Record) error {
@@ -634,7 +633,7 @@ func TestAuditFirst(t *testing.T) {
 		}
 		return nil
 	}
-	virtual(t, server.Options{AuditFirst: first}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{AuditFirst: first}, func(t *testing.T, h *testServer) {
 		h.want(204, "PUT", "/v1/semaphores/x/limit", `{"limit":1}`)
 		full = true
 		if a := h.want(503, "PUT", "/v1/semaphores/x/limit", `{"limit":2}`); a.field("type") != "urn:sema:audit" || a.field("notExecuted") != true || a.field("temporary") == true {
@@ -647,18 +646,18 @@ func TestAuditFirst(t *testing.T) {
 		if st := h.state("x"); st.Limit != 1 {
 			t.Errorf("%+v", st)
 		}
-		h.want(200, "PUT", acquireX, `{"limit":1}`) // no operator's
+		h.want(200, "PUT", acquireX, `{"limit":1}`) // not an operator's change
 	})
 }
 
-// Behind a proxy that is trusted, the caller's host is the caller's; below the path of
-// the public address everything is as below /.
+// Behind a trusted proxy the server sees the caller's own address. Paths below the path of the
+// public address mean the same as paths below /.
 func TestBehindAProxy(t *testing.T) {
 	proxies, err := access.ParseProxies("127.0.0.1")
 	expect.OK(t, err)
 	public, err := url.Parse("https://sema.example.org/ops/")
 	expect.OK(t, err)
-	virtual(t, server.Options{Proxies: proxies, PublicURL: public}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{Proxies: proxies, PublicURL: public}, func(t *testing.T, h *testServer) {
 		from := []string{"X-Forwarded-For", "198.51.100.7"}
 		if a := h.do("PUT", acquireX, `{"limit":1}`, from...); a.status != 200 {
 			t.Fatalf("%s", a.body)
@@ -693,9 +692,9 @@ func TestBehindAProxy(t *testing.T) {
 	})
 }
 
-// Without tokens, no web page reaches the server through somebody's browser.
+// Pages of other sites cannot use a server without tokens through a browser.
 func TestOtherSites(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		for _, c := range []struct {
 			host, origin, site string
 			status             int
@@ -726,13 +725,13 @@ func TestOtherSites(t *testing.T) {
 }
 
 func TestLimitOfWaiters(t *testing.T) {
-	virtual(t, server.Options{MaxWaiters: 1}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{MaxWaiters: 1}, func(t *testing.T, h *testServer) {
 		h.want(200, "PUT", acquireX, `{"limit":1}`)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_, _ = h.try(ctx, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1,"wait_seconds":60}`) // is cancelled
+			_, _ = h.try(ctx, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1,"wait_seconds":60}`) // fails when it is cancelled
 		}()
 		h.waiting("x", 1)
 		if a := h.want(503, "PUT", "/v1/semaphores/x/permits/c", `{"limit":1}`); a.field("type") != "urn:sema:too-many-waiters" {
@@ -743,9 +742,9 @@ func TestLimitOfWaiters(t *testing.T) {
 	})
 }
 
-// A label is what somebody else wrote: it must not break a line or a header.
+// A label with special characters must not break a line of the log or a header.
 func TestLabelsAreEscaped(t *testing.T) {
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		h.want(200, "PUT", acquireX, `{"limit":1,"label":"<script>\u0022 data: x"}`)
 		a := h.want(200, "GET", "/v1/semaphores/x", ``)
 		if bytes.Contains(a.body, []byte("<script>")) || a.header.Get("X-Content-Type-Options") != "nosniff" {

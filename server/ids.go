@@ -8,13 +8,13 @@ import (
 	"sema/engine"
 )
 
-// candidates are the ids that a request's permit may have to the engine, oldest
-// first. What is not the session's own takes the same token, or admin. A named
-// permit has one id everywhere.
+// candidates are the ids that a request's permit may have in the engine, oldest first. For
+// another session's permit, the request needs that session's token or the right admin. A
+// named permit has the same id everywhere.
 func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Request, who *Who) ([]engine.ID, error) {
 	id := q.ID
 	if id.Client == rs.client {
-		q.Mine = false // it is, under whichever name
+		q.Mine = false // only this session has the permit
 		return rs.all(id), nil
 	}
 	if !who.May(access.Admin) && !ownedBy(id.Client, who) {
@@ -26,7 +26,7 @@ func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Re
 	if other := s.remotes.byClient(id.Client); other != nil && other.name == rs.name {
 		return other.all(id), nil
 	}
-	// Of a client that this server does not know, or not any more.
+	// The permit belongs to a client that this server does not know, or has forgotten.
 	st, err := rs.inner.State(ctx)
 	if err != nil {
 		return nil, err
@@ -37,16 +37,16 @@ func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Re
 			return []engine.ID{found}, nil
 		}
 	}
-	return []engine.ID{id}, nil // which the engine does not have
+	return []engine.ID{id}, nil // the engine has no permit with this id
 }
 
-// newer reports whether a permit with this number was asked for in this life only.
+// newer reports whether the permit with this number cannot be from an earlier life.
 func (rs *remoteSession) newer(number uint64) bool {
-	n := len(rs.was)
-	return n == 0 || number > rs.was[n-1].Upto
+	n := len(rs.earlier)
+	return n == 0 || number > rs.earlier[n-1].Upto
 }
 
-// all are the ids that a permit may have to the engine.
+// all are the ids that a permit may have in the engine.
 func (rs *remoteSession) all(id engine.ID) []engine.ID {
 	var list []engine.ID
 	for _, as := range rs.livesOf(id.Number) {
@@ -55,15 +55,14 @@ func (rs *remoteSession) all(id engine.ID) []engine.ID {
 	return list
 }
 
-// partBits leaves room between the numbers of calls for those of a call's parts: of
-// two steps with one number, the engine may take the second for a copy.
+// partBits leaves room between the numbers of calls for the numbers of a call's parts. The
+// engine may take a second step with the same number for a copy.
 const partBits = 16
 
-// carrySome carries out a call with permits of earlier lives: a step for each
-// request, and for each id that it may be about. A ticket of an earlier life
-// would never hear of its turn. So there a request only asks for what it may
-// hold, and queues in this life.
-func (rs *remoteSession) carrySome(ctx context.Context, c engine.Call, ids [][]engine.ID) (engine.Reply, error) {
+// executeSeparately executes a call with permits of earlier lives: one step for each request and
+// for each id that its permit may have. A ticket of an earlier life would never be
+// notified. So a request does not wait in an earlier life, only in this one.
+func (rs *remoteSession) executeSeparately(ctx context.Context, c engine.Call, ids [][]engine.ID) (engine.Reply, error) {
 	var all engine.Reply
 	for i, q := range c.Requests {
 		candidates := ids[i]
@@ -77,14 +76,14 @@ func (rs *remoteSession) carrySome(ctx context.Context, c engine.Call, ids [][]e
 			last := k == len(candidates)-1
 			one.Wait = q.Wait && last
 			if !last {
-				one.Who = nil // it would make the permit that of this life
+				one.Who = nil // with it the engine would take the id for a named permit
 			}
 			c.Number++
 			reply, err := rs.inner.Step(ctx, engine.Call{Number: c.Number, Fence: c.Fence, Keep: c.Keep, Requests: []engine.Request{one}})
 			if err != nil {
-				return engine.Reply{}, carriedSome(err)
+				return engine.Reply{}, maybeExecuted(err)
 			}
-			if len(reply.Answers) == 0 { // the call came too late
+			if len(reply.Answers) == 0 { // the engine has executed a later call
 				return reply, nil
 			}
 			merge(&all, reply)
@@ -101,8 +100,8 @@ func (rs *remoteSession) carrySome(ctx context.Context, c engine.Call, ids [][]e
 	return all, nil
 }
 
-// carriedSome is an error after which part of a call may have been carried out.
-func carriedSome(err error) error {
+// maybeExecuted changes an error to say that a part of the call may have been executed.
+func maybeExecuted(err error) error {
 	failure, ok := err.(*engine.Error)
 	if !ok {
 		return err
@@ -112,12 +111,12 @@ func carriedSome(err error) error {
 	return &unsure
 }
 
-// merge adds what a step said beside its answer.
+// merge adds a step's reply to all, except for its answers.
 func merge(all *engine.Reply, one engine.Reply) {
 	all.Unreachable = all.Unreachable || one.Unreachable
 	all.Limit, all.PerKey, all.Room = one.Limit, one.PerKey, one.Room
 	all.Leave, all.Recalled = one.Leave, all.Recalled || one.Recalled
-	if one.Recheck > 0 { // the newest knows of all leases
+	if one.Recheck > 0 { // the latest step knows all leases
 		all.Recheck = one.Recheck
 	}
 	all.Notification.Merge(one.Notification)

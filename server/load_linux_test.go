@@ -24,12 +24,12 @@ import (
 	"sema/server"
 )
 
-// serverRole is that of a server over memory. It says its address.
+// serverRole is a process with a server and an engine in memory. It prints its address.
 const serverRole = "server"
 
-// serverJob is what such a server is like.
+// serverJob configures such a server.
 type serverJob struct {
-	Files  uint64 // how many it may have open; 0: as this process
+	Files  uint64 // how many files it may open; 0: as many as this process
 	Tokens bool
 }
 
@@ -49,7 +49,7 @@ func init() {
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		go func() {
-			_, _ = child.Order() // none: the end
+			_, _ = child.Order() // returns when the test ends
 			stop()
 		}()
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -66,7 +66,7 @@ func init() {
 	})
 }
 
-// process is a server in a process of its own.
+// process is a server in a separate process.
 type process struct {
 	*child.Tested
 	addr string
@@ -79,7 +79,7 @@ func startProcess(tb testing.TB, job serverJob) *process {
 	return p
 }
 
-// poll is a connection of its own that waits for a permit.
+// poll is a connection that waits for a permit.
 type poll struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -109,9 +109,8 @@ func (c *poll) receive(v any) (int, error) {
 	return r.StatusCode, err
 }
 
-// longPolls has n connections wait for one permit, each with a label of its own or
-// none, looks at the server for a while as they do, and lets them have it one after
-// the other, in their order.
+// longPolls opens n connections that wait for one permit, each with its own label or without
+// one. It measures the server for a while, and then serves the connections in order.
 func longPolls(tb testing.TB, n int, labels bool, while time.Duration) (perPoll float64, waiting, serving, served time.Duration) {
 	p := startProcess(tb, serverJob{})
 	gate, look := p.dial(tb), p.dial(tb)
@@ -162,7 +161,7 @@ func longPolls(tb testing.TB, n int, labels bool, while time.Duration) (perPoll 
 			}
 		})
 	}
-	expect.Until(tb, "all wait", func() bool { return show().Waiters == n })
+	expect.Until(tb, "all waiters", func() bool { return show().Waiters == n })
 	order := show().List
 	after := p.Uses()
 	time.Sleep(while)
@@ -180,7 +179,7 @@ func longPolls(tb testing.TB, n int, labels bool, while time.Duration) (perPoll 
 		last = tokens[w.Permit]
 	}
 	if s := show(); s.Waiters != 0 {
-		tb.Errorf("%d wait still", s.Waiters)
+		tb.Errorf("%d are still waiting", s.Waiters)
 	}
 	return float64(after.Resident-before.Resident) / float64(n), idled.CPU - after.CPU, end.CPU - idled.CPU, served
 }
@@ -191,13 +190,13 @@ func TestLongPollsAreServedInOrder(t *testing.T) {
 	}
 }
 
-// What 5,000 long polls cost a server, by themselves and with a label each:
-// docs/serve.md has the figures.
+// BenchmarkLongPolls measures the cost of 5,000 long polls for a server, without labels and
+// with a label each. docs/serve.md has the figures.
 func BenchmarkLongPolls(b *testing.B) {
 	for _, labels := range []bool{false, true} {
 		b.Run(fmt.Sprintf("labels=%t", labels), func(b *testing.B) {
 			for b.Loop() {
-				const while = 15 * time.Second // each asks three times meanwhile
+				const while = 15 * time.Second // enough for three asks of each
 				perPoll, waiting, serving, served := longPolls(b, 5000, labels, while)
 				b.ReportMetric(perPoll/1024, "KiB/poll")
 				b.ReportMetric(100*waiting.Seconds()/while.Seconds(), "%cpu-waiting")
@@ -208,8 +207,8 @@ func BenchmarkLongPolls(b *testing.B) {
 	}
 }
 
-// Those without a right, and those of whom half a request came, cannot use up the
-// files of a server, so it answers others all the while.
+// Clients without a right, and clients that send only half a request, cannot use up the files of
+// a server: it still answers other clients.
 func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 	for _, tokens := range []bool{false, true} {
 		p := startProcess(t, serverJob{Files: 1024, Tokens: tokens})
@@ -221,7 +220,7 @@ func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 		}
 		for range 20 {
 			c := p.dial(t)
-			expect.OK(t, c.conn.SetDeadline(time.Now().Add(10*time.Second))) // else it were an outage
+			expect.OK(t, c.conn.SetDeadline(time.Now().Add(10*time.Second))) // a later answer would be an outage
 			_, err := fmt.Fprint(c.conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			expect.OK(t, err)
 			if status, err := c.receive(nil); err != nil || status != 200 {
@@ -231,8 +230,8 @@ func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// A client that is gone without a word, as with its power, loses the permit that its
-// connection holds: within two leases, and not when TCP gives up.
+// A client that vanishes without closing its connection, as after a power failure, loses its
+// permit of hold within two leases, long before TCP gives up.
 func TestHoldOfAClientThatVanished(t *testing.T) {
 	const lease = 3 * time.Second
 	p := startProcess(t, serverJob{})
@@ -259,12 +258,12 @@ func TestHoldOfAClientThatVanished(t *testing.T) {
 	}
 	vanish(t, c.conn)
 	began := time.Now()
-	expect.Until(t, "the permit is given back", func() bool { return used() == 0 })
+	expect.Until(t, "the release of the permit", func() bool { return used() == 0 })
 	t.Logf("given back after %.1f s; the lease is %v", time.Since(began).Seconds(), lease)
 }
 
-// vanish has this end of a connection hear nothing any more, and so say nothing: the
-// kernel drops whatever comes before TCP sees it.
+// vanish makes the kernel drop all packets for this end of a connection before TCP sees them. So
+// this end does not answer any more.
 func vanish(t *testing.T, c net.Conn) {
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	expect.OK(t, err)

@@ -15,8 +15,7 @@ import (
 	"sema/watch"
 )
 
-// show answers with a semaphore, its holders and its waiters; of either, at
-// most as many as asked for.
+// show answers with a semaphore, its holders and its waiters, at most max of each.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, who *Who) error {
 	name, err := s.nameOf(r, who)
 	if err != nil {
@@ -42,8 +41,8 @@ func absent(name string) error {
 	return problem(http.StatusNotFound, "no-semaphore", "there is no semaphore %q: nobody uses it now, and nobody set its limit", name)
 }
 
-// find answers with all who hold or wait, of the semaphores that the bearer may see,
-// and whose permit, caller, host or label is what was asked for.
+// find answers with the holders and waiters whose permit, caller, host or label matches, of
+// all semaphores that the token may see.
 func (s *Server) find(w http.ResponseWriter, r *http.Request, who *Who) error {
 	q := r.URL.Query()
 	text := q.Get("of")
@@ -75,7 +74,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, who *Who) error {
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// list answers with the semaphores that exist, sorted by name, a page at a time.
+// list answers with a page of the existing semaphores, sorted by name.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 	most, err := number(r, "max", 100, 1000)
 	if err != nil {
@@ -101,7 +100,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 	}
 	for _, one := range page {
 		if one.Limit == 0 && one.Err == nil {
-			continue // gone since
+			continue // it has ended since
 		}
 		shown := view.Summarize(one)
 		if one.Err != nil {
@@ -112,7 +111,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// setLimit stores a limit for good.
+// setLimit pins a limit.
 func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) error {
 	q := struct {
 		Limit  *whole `json:"limit"`
@@ -138,7 +137,7 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) erro
 	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule) })
 }
 
-// setKey gives a key a rule of its own.
+// setKey sets the rule of a key.
 func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *Who) error {
 	q := struct {
 		Cap   whole `json:"cap"`
@@ -158,18 +157,18 @@ func (s *Server) unsetKey(w http.ResponseWriter, r *http.Request, who *Who) erro
 	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx, a.Key) })
 }
 
-// operation is a route that does something to a semaphore.
+// operation makes the handler of an operation on a semaphore.
 func operation(what string, do func(*sema.Operator, context.Context) error) handler {
 	return func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
 		return s.operate(w, r, who, access.Record{What: what}, do)
 	}
 }
 
-// operationOn is a route that does something to a permit. The engine may have it
-// under several ids: one that is done counts.
+// operationOn makes the handler of an operation on a permit. The permit may have one of
+// several ids in the engine: the operation tries all, and succeeds if one succeeds.
 func operationOn(what string, do func(*sema.Operator, context.Context, string) error) handler {
 	return func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
-		if _, err := s.nameOf(r, who); err != nil { // or it would tell what is no permit
+		if _, err := s.nameOf(r, who); err != nil { // check rights before the permit's id
 			return err
 		}
 		id, err := engine.ParseID(r.PathValue("permit"))
@@ -189,12 +188,11 @@ func operationOn(what string, do func(*sema.Operator, context.Context, string) e
 	}
 }
 
-// callerOf is what a holder's caller calls its permit, for the audit log; "" if that
-// cannot be told.
+// callerOf is the caller's id of a held permit, for the audit log; "" if unknown.
 func (s *Server) callerOf(ctx context.Context, name string, who *Who, permit string) string {
 	st, err := s.look(ctx, name, who)
 	if err != nil {
-		return "" // the operation itself says so
+		return "" // the operation will report the error
 	}
 	for _, h := range st.Holders {
 		if h.ID == permit {
@@ -204,7 +202,7 @@ func (s *Server) callerOf(ctx context.Context, name string, who *Who, permit str
 	return ""
 }
 
-// operate carries out what an operator wants, and writes it down.
+// operate executes an operation of an operator and logs it.
 func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a access.Record, do func(*sema.Operator, context.Context) error) error {
 	name, err := s.nameOf(r, who)
 	if err != nil {
@@ -214,14 +212,14 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a acc
 	if err != nil {
 		return err
 	}
-	defer func() { _ = o.Close() }() // the answer is there
+	defer func() { _ = o.Close() }() // after the answer; an error does not matter
 	ctx, cancel := context.WithTimeout(r.Context(), stepTime)
 	defer cancel()
 	a.Name = name
 	if a.Permit != "" {
 		a.Caller = s.callerOf(ctx, name, who, a.Permit)
 	}
-	if err := s.begin(a, who, r); err != nil {
+	if err := s.auditFirst(a, who, r); err != nil {
 		return err
 	}
 	err = do(o, ctx)
@@ -232,7 +230,7 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a acc
 	case errors.Is(err, sema.ErrLost):
 		err = errGone
 	case errors.Is(err, sema.ErrInUse):
-		err = problem(http.StatusConflict, "in-use", "somebody holds a permit, or waits for one")
+		err = problem(http.StatusConflict, "in-use", "the semaphore has holders or waiters")
 	}
 	s.options.Audit(a.By(*who, r))
 	if err == nil {

@@ -14,16 +14,16 @@ import (
 	"sema/internal/client"
 )
 
-// named is the first part of the ids of permits that callers of the JSON API name.
-// No session is called so.
+// named is the first part of the ids of all permits of the JSON API. No session has this
+// name.
 const named = "api"
 
-// permit is one of the JSON API, from the wish to its end. It is guarded by the
-// loop's lock.
+// permit is a permit of the JSON API, from the ask to its end. It is guarded by the loop's
+// lock.
 type permit struct {
 	client.Named
-	err     error         // why it is over
-	changed chan struct{} // closed, and another made, whenever something changes
+	err     error         // the reason of its end
+	changed chan struct{} // closed and replaced at each change
 }
 
 func newPermit(wish client.Wish) *permit {
@@ -32,19 +32,19 @@ func newPermit(wish client.Wish) *permit {
 	return p
 }
 
-// poke tells the requests that wait for it that something changed.
-func (p *permit) poke() {
+// signal wakes the requests that wait for a change.
+func (p *permit) signal() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// end notes why it is over.
+// end records the reason of the permit's end.
 func (p *permit) end(err error) {
 	p.err = err
-	p.poke()
+	p.signal()
 }
 
-// permit is what this server has under a number; nil: nothing. The lock is held.
+// permit returns this server's permit with a number, or nil. The lock is held.
 func (x *semaphore) permit(number uint64) *permit {
 	if p := x.names.Find(number); p != nil {
 		return p.Owner.(*permit)
@@ -52,7 +52,7 @@ func (x *semaphore) permit(number uint64) *permit {
 	return nil
 }
 
-// The reasons why there is no permit.
+// The reasons for an ask or a permit to end.
 var (
 	errNone    = problem(http.StatusTooManyRequests, "unavailable", "no permit was free, or none in time").after(time.Second)
 	errPaused  = problem(http.StatusLocked, "paused", "an operator has paused the semaphore: nobody is granted a permit").after(5 * time.Second)
@@ -68,7 +68,7 @@ func tooHeavy(weight, limit int, key string) error {
 	return problem(http.StatusConflict, "too-heavy", "weight %d is above %s: it could never be granted", weight, what)
 }
 
-// permitJSON is a permit as its holder sees it.
+// permitJSON is the answer with a permit.
 type permitJSON struct {
 	Name   string  `json:"name"`
 	ID     string  `json:"id"`
@@ -80,7 +80,7 @@ type permitJSON struct {
 	Lease  float64 `json:"lease_seconds"`
 }
 
-// describe is what to tell of a permit that is held. The lock is held.
+// describe makes the answer with a held permit. The lock is held.
 func (x *semaphore) describe(p *permit, id string) permitJSON {
 	j := permitJSON{
 		Name: x.name, ID: id, Permit: p.Wish.ID.String(), Weight: p.Wish.ID.Weight, Key: p.Wish.Key, Token: p.Token(),
@@ -92,7 +92,7 @@ func (x *semaphore) describe(p *permit, id string) permitJSON {
 	return j
 }
 
-// callerID is the id that the caller gave to a permit.
+// callerID is the caller's id of a permit.
 func callerID(r *http.Request) (string, error) {
 	id := r.PathValue("id")
 	if strings.TrimSpace(id) == "" {
@@ -101,8 +101,8 @@ func callerID(r *http.Request) (string, error) {
 	return id, engine.ValidateText("id", id, 128)
 }
 
-// numberOf makes the number of a permit of the id that its caller gave it. It
-// is the same on every server and in every life.
+// numberOf makes the number of a permit from the caller's id. It is the same on every
+// server, and after a restart.
 func numberOf(who *Who, id string) uint64 {
 	hash := sha256.Sum256([]byte(who.Name + "\x00" + id))
 	return binary.BigEndian.Uint64(hash[:]) >> 4
@@ -117,7 +117,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *Who) error
 	return s.acquireAs(w, r, who, id)
 }
 
-// acquireAny is acquire under an id that the server makes.
+// acquireAny is acquire with an id that the server makes.
 func (s *Server) acquireAny(w http.ResponseWriter, r *http.Request, who *Who) error {
 	return s.acquireAs(w, r, who, newID())
 }
@@ -136,8 +136,8 @@ func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *Who, id 
 	}
 	switch {
 	case gone:
-		return r.Context().Err() // nobody reads it
-	case err == errNone && ask.x.stopped(r.Context()):
+		return r.Context().Err() // the client is gone
+	case err == errNone && ask.x.isPaused(r.Context()):
 		return errPaused
 	case err != nil:
 		return err
@@ -149,17 +149,16 @@ func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *Who, id 
 type asking struct {
 	x    *semaphore
 	p    *permit
-	id   string // as its caller named it
+	id   string // the caller's id
 	wait time.Duration
 	end  func()
 
-	named  bool // by its caller, who may ask another server for it
-	parted bool // its caller has been told to do so
+	named      bool // the caller chose the id, so it can ask another server for the permit
+	redirected bool // the caller was told to do so
 }
 
-// ask reads a request for a permit and begins to ask for it. With an error nothing
-// has begun; else end is to be called, and before it settle. keep has the server
-// renew the permit.
+// ask reads a request for a permit and asks for the permit. If it succeeds, the caller
+// calls settle and then end. With keep the server renews the permit.
 func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string, keep bool) (*asking, error) {
 	name, err := s.nameOf(r, who)
 	if err != nil {
@@ -179,7 +178,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 		p.NotExecuted, p.Temporary = true, true
 		return nil, p.after(5 * time.Second)
 	}
-	x, leave, err := s.semaphore(name)
+	x, done, err := s.semaphore(name)
 	if err != nil {
 		s.waiters.Add(-1)
 		return nil, err
@@ -196,15 +195,15 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 	}
 	p, err := x.begin(wish, q.HeadStart.duration())
 	if err != nil {
-		leave()
+		done()
 		s.waiters.Add(-1)
 		return nil, err
 	}
-	end := func() { leave(); s.waiters.Add(-1) }
+	end := func() { done(); s.waiters.Add(-1) }
 	return &asking{x: x, p: p, id: id, wait: q.Wait.duration(), end: end, named: r.PathValue("id") != ""}, nil
 }
 
-// labelOf is what operators see beside the host.
+// labelOf is the label of a permit's holder: the token's name and the caller's label.
 func labelOf(who *Who, label string) string {
 	if who == local {
 		return label
@@ -212,7 +211,7 @@ func labelOf(who *Who, label string) string {
 	return strings.TrimSpace(who.Name + " " + label)
 }
 
-// begin asks for a permit, or joins the requests that ask for the same.
+// begin asks for a permit, or joins the requests that have asked for the same one.
 func (x *semaphore) begin(wish client.Wish, headStart time.Duration) (*permit, error) {
 	l := &x.loop
 	l.Lock()
@@ -231,9 +230,9 @@ func (x *semaphore) begin(wish client.Wish, headStart time.Duration) (*permit, e
 	return p, nil
 }
 
-// await waits until the permit is held, for at most as long as its caller said in
-// the queue. The engine has some time more to say whether a permit is free.
-// progress, if any, is called whenever something changed, without the lock.
+// await waits until the permit is held. It waits in the queue for at most a.wait. The
+// engine has stepTime more to answer. await calls progress, if not nil, after each change,
+// without the lock.
 func (a *asking) await(ctx context.Context, progress func(state client.State, ahead int) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.wait+stepTime)
 	defer cancel()
@@ -263,19 +262,19 @@ func (a *asking) await(ctx context.Context, progress func(state client.State, ah
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.x.server.done:
-			a.parted = a.named
+			a.redirected = a.named
 			return closing()
 		}
 	}
 }
 
-// settle ends a request's interest in its permit. held says that its caller is told
-// of it now; gone that nobody listens.
+// settle ends a request's use of its permit. held says that the caller now receives the
+// permit. gone is true if the caller has disconnected.
 func (a *asking) settle(ctx context.Context, held bool) (answer permitJSON, gone bool) {
 	l := &a.x.loop
 	l.Lock()
 	answer, gone = a.x.describe(a.p, a.id), ctx.Err() != nil
-	if a.parted && !gone {
+	if a.redirected && !gone {
 		a.x.names.Part(&a.p.Named)
 	} else {
 		a.x.names.Leave(l.Now(), &a.p.Named, held && !gone)

@@ -15,26 +15,26 @@ import (
 	"sema/engine"
 )
 
-// Problem is an error as RFC 9457 has it, and as the server answers it.
+// Problem is an error in the form of RFC 9457. The server answers errors with it.
 type Problem struct {
-	Type   string `json:"type"` // "urn:sema:" and a word that is the same for ever
+	Type   string `json:"type"` // "urn:sema:" and a word that never changes
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 
 	Hint        string  `json:"hint,omitempty"`        // what to try
 	RetryAfter  float64 `json:"retryAfter,omitempty"`  // seconds; rounded up in the header
-	NotExecuted bool    `json:"notExecuted,omitempty"` // certainly nothing was changed
+	NotExecuted bool    `json:"notExecuted,omitempty"` // it is certain that nothing was changed
 	Temporary   bool    `json:"temporary,omitempty"`   // the same request may succeed soon
 
-	audited string // what the audit log has in place of Detail, which says less
+	audited string // replaces Detail in the audit log, which may be more precise
 	name    string // of the semaphore, if neither path nor query of the request have it
 }
 
-// Error is the detail.
+// Error is "sema: " and the detail.
 func (p *Problem) Error() string { return "sema: " + p.Detail }
 
-// ProblemType begins the type of every Problem.
+// ProblemType is the beginning of the type of every Problem.
 const ProblemType = "urn:sema:"
 
 func problem(status int, kind, format string, args ...any) *Problem {
@@ -49,13 +49,13 @@ func (p *Problem) after(d time.Duration) *Problem {
 	return p
 }
 
-// of notes which semaphore it is about, for the audit log.
+// of sets the semaphore for the audit log.
 func (p *Problem) of(name string) *Problem {
 	p.name = name
 	return p
 }
 
-// at names the semaphore that the request was for, where the problem is its state.
+// at adds the semaphore's name to the detail, if the problem is the semaphore's state.
 func (p *Problem) at(name string) *Problem {
 	switch p.Status {
 	case http.StatusConflict, http.StatusGone, http.StatusLocked, http.StatusTooManyRequests:
@@ -68,14 +68,14 @@ func (p *Problem) at(name string) *Problem {
 	return p
 }
 
-// closing is what those are told who wait when the server ends.
+// closing is the answer to requests while the server closes.
 func closing() *Problem {
 	p := problem(http.StatusServiceUnavailable, "closing", "the server is being stopped: nothing was granted")
 	p.NotExecuted, p.Temporary = true, true
 	return p.after(time.Second)
 }
 
-// problemOf is what an error is to a client.
+// problemOf makes the problem with which the server answers an error.
 func problemOf(err error) *Problem {
 	var p *Problem
 	var argument *engine.ArgumentError
@@ -105,8 +105,7 @@ func problemOf(err error) *Problem {
 	return problem(http.StatusInternalServerError, "internal", "internal error; the server's log has more")
 }
 
-// plain is an error's text without the word that begins those of the library, and
-// without a hint.
+// plain is an error's text without the prefix "sema: " and without the hint.
 func plain(err error) string {
 	text, _ := engine.WithoutHint(err)
 	return strings.TrimPrefix(text, "sema: ")
@@ -118,7 +117,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var failure *engine.Error
 	if errors.As(err, &failure) && p.Status == http.StatusServiceUnavailable && !failure.Temporary && s.engineErrors.Wait("") == 0 {
 		s.engineErrors.Take("")
-		s.log.Error("the engine refuses, and that will not pass by itself", "error", err)
+		s.log.Error("the engine refuses calls, with an error that does not pass by itself", "error", err)
 	}
 	if p.Status == http.StatusInternalServerError {
 		s.log.Error("internal error", "method", r.Method, "path", r.URL.Path, "error", err)
@@ -133,8 +132,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("WWW-Authenticate", `Bearer realm="sema"`)
 	}
 	if p.Status == http.StatusRequestTimeout {
-		h.Set("Connection", "close") // the rest of the body may be on its way
+		h.Set("Connection", "close") // the rest of the body may still arrive
 	}
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // a caller that does not read it does not need it
+	_ = json.NewEncoder(w).Encode(p) // fails only if the client is gone
 }

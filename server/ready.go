@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// ready is when the engine last answered.
+// ready is the result of the last check of the engine.
 type ready struct {
 	mu  sync.Mutex
 	at  time.Time
 	err error
 }
 
-// readyz says whether the engine answers, as of a second ago at most.
+// readyz answers whether the engine answers. The result may be a second old.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *Who) error {
 	if s.closed.Load() {
 		return closing()
@@ -34,7 +34,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *Who) error {
 	return writeText(w, "ready\n")
 }
 
-// healthz says that the process lives.
+// healthz answers that the process is alive.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request, _ *Who) error {
 	return writeText(w, "alive\n")
 }

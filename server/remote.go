@@ -12,116 +12,115 @@ import (
 )
 
 const (
-	// grace is how long a client may be without a stream and without a call
-	// until its sessions are closed. Its tickets then count as those of a client
-	// that cannot be reached. Its permits have their leases.
+	// grace is how long a client may have neither a stream nor a call. Then the server
+	// closes its sessions: the engine cannot notify it any more. Its permits stay until
+	// their leases end.
 	grace = 2 * time.Second
 
-	// sweepEvery is how often such clients are looked for.
+	// sweepEvery is how often the server looks for such clients.
 	sweepEvery = 500 * time.Millisecond
 )
 
-// remotes are the engines of Go clients elsewhere.
+// remotes are the engines of Go clients in other processes.
 type remotes struct {
 	mu       sync.RWMutex
 	byID     map[string]*remote
-	sessions map[string]*remoteSession // by the client's name of them
-	lives    map[string]life           // by those of the server's engine, earlier and closed ones too
-	pruned   time.Time                 // when lives was last gone through
+	sessions map[string]*remoteSession // by the client's name for the session
+	lives    map[string]life           // by the engine's name for the session, with earlier and closed ones
+	pruned   time.Time                 // when old lives were last removed
 }
 
-// life is whose permits those of a session of the server's engine are.
+// life says which client's permits a session of the server's engine has.
 type life struct {
 	client string
 	base   uint64
-	closed time.Time // zero: it is open
+	closed time.Time // zero: the session is open
 }
 
-// Permits outlive sessions, so the server remembers the names of sessions: each
-// for a day, and 100,000 at most.
+// Permits outlive sessions, so the server remembers the names of closed sessions: for a
+// day, and at most 100,000 of them.
 const (
 	rememberLife  = 24 * time.Hour
 	rememberLives = 100_000
 )
 
-// remote is one engine of a client, with its stream.
+// remote is an engine in another process, with its stream.
 type remote struct {
 	id       string
 	sessions map[string]*remoteSession // guarded by remotes.mu
 
-	busy atomic.Int32 // steps at hand
-	seen atomic.Int64 // when it last made a step or had a stream, in ns
+	busy atomic.Int32 // running steps
+	seen atomic.Int64 // the last time of a step or a stream, in ns
 
 	mu     sync.Mutex
-	stream chan struct{}    // closed when another stream takes over; nil: none
-	wake   chan struct{}    // has an element when there is something to tell
-	dirty  []*remoteSession // with something to tell
+	stream chan struct{}    // closed when another stream replaces it; nil: there is none
+	wake   chan struct{}    // has an element when dirty has one
+	dirty  []*remoteSession // sessions with a notification to send
 }
 
-// remoteSession is one session of a client, and the session of the server's
-// engine that carries out its calls.
+// remoteSession is a session of a client, together with the session of the server's engine
+// that executes its calls.
 //
-// The engine's session has a name of its own, and a client's permits have to
-// keep theirs: so ids are translated. A permit that the client calls h-n is
-// u-(base+n) to the engine, where base is made of h. If the session had earlier
-// lives, on a server that was restarted, its permits of then may have the
-// engine's names of then: each is looked for.
+// The two sessions have different names, but the ids of the client's permits must not
+// change. So the server translates ids: the client's permit h-n is u-(base+n) in the
+// engine, where base depends on h. If the session had earlier lives, on a server that was
+// restarted, a permit may have an id of an earlier life: the server tries all of them.
 type remoteSession struct {
-	remote *remote
-	client string // h
-	name   string // of the semaphore
-	base   uint64
-	inner  engine.Session
-	as     string      // u
-	was    []wire.Life // earlier ones, oldest first
-	turn   chan struct{}
-	limit  int // as the last reply had it; of whoever has its turn
+	remote    *remote
+	client    string // h
+	name      string // of the semaphore
+	base      uint64
+	inner     engine.Session
+	innerName string        // u
+	earlier   []wire.Life   // the earlier lives, oldest first
+	callLock  chan struct{} // the lock of a call: full while one runs
+	limit     int           // in the last reply; guarded by callLock
 
 	// Guarded by remote.mu.
-	news  engine.Notification // to be told
-	queue bool                // it is in remote.dirty
+	news  engine.Notification // not sent yet
+	queue bool                // the session is in remote.dirty
 }
 
-// baseOf is added to the numbers of a client's permits. It is large enough that
-// no two clients come near each other, even on an engine that gives out the same
-// session names again after a restart; and exact in a double.
+// baseOf is added to the numbers of a client's permits. It differs so much between clients
+// that their numbers never overlap, even on an engine that assigns the same session names
+// again after a restart. The sum is exact in a double.
 func baseOf(client string) uint64 {
 	hash := sha256.Sum256([]byte(client))
 	return binary.BigEndian.Uint64(hash[:]) >> 16
 }
 
-// inner is a permit's id to the engine, in the given life.
+// innerID is a permit's id in the engine, if it was granted in the given life.
 func (rs *remoteSession) innerID(id engine.ID, as string) engine.ID {
 	id.Client, id.Number = as, rs.base+id.Number
 	return id
 }
 
-// outer gives the permits of grants their ids to clients. A named permit has
-// the same everywhere.
+// outer translates the ids of grants to those of the client. A named permit has the same
+// id everywhere.
 func (rs *remoteSession) outer(grants []engine.Grant) {
 	for i := range grants {
-		if id := &grants[i].ID; id.Client == rs.as {
+		if id := &grants[i].ID; id.Client == rs.innerName {
 			id.Client, id.Number = rs.client, id.Number-rs.base
 		}
 	}
 }
 
-// lives are the engine's names under which the session may have asked for the
-// permit with this number, oldest first.
+// livesOf lists the engine's sessions that may have asked for the permit with this number,
+// oldest first.
 func (rs *remoteSession) livesOf(number uint64) []string {
 	var list []string
-	for i, l := range rs.was {
+	for i, l := range rs.earlier {
 		if number <= l.Upto {
-			for _, l := range rs.was[i:] {
+			for _, l := range rs.earlier[i:] {
 				list = append(list, l.As)
 			}
 			break
 		}
 	}
-	return append(list, rs.as)
+	return append(list, rs.innerName)
 }
 
-// find is a session, marked as busy until its remote's busy is lowered.
+// find returns an open session and increments its remote's busy.
 func (m *remotes) find(client string) *remoteSession {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -132,8 +131,7 @@ func (m *remotes) find(client string) *remoteSession {
 	return rs
 }
 
-// byInner is whose permits those are that the server's engine has under this
-// name of a session.
+// byInner returns the life of a session of the server's engine.
 func (m *remotes) byInner(as string) (l life, ok bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -147,7 +145,7 @@ func (m *remotes) byClient(client string) *remoteSession {
 	return m.sessions[client]
 }
 
-// remoteOf is the remote with this id, made if need be. The lock is held.
+// remoteOf returns the remote with this id, or makes it. The lock is held.
 func (m *remotes) remoteOf(id string) (r *remote, fresh bool) {
 	if r = m.byID[id]; r != nil {
 		return r, false
@@ -158,7 +156,8 @@ func (m *remotes) remoteOf(id string) (r *remote, fresh bool) {
 	return r, true
 }
 
-// open opens a session, marked as busy, unless it is open already.
+// open returns the client's session, and opens it if necessary. It increments the remote's
+// busy.
 func (s *Server) open(id, client string, o *wire.Open) (*remoteSession, error) {
 	m := &s.remotes
 	m.mu.Lock()
@@ -171,28 +170,28 @@ func (s *Server) open(id, client string, o *wire.Open) (*remoteSession, error) {
 		return rs, nil
 	}
 	r, _ := m.remoteOf(id)
-	rs := &remoteSession{remote: r, client: client, name: o.Name, base: baseOf(client), was: o.Was, turn: make(chan struct{}, 1)}
+	rs := &remoteSession{remote: r, client: client, name: o.Name, base: baseOf(client), earlier: o.Was, callLock: make(chan struct{}, 1)}
 	inner, err := s.engine.Open(o.Name, o.Who, rs.notify)
 	if err != nil {
 		return nil, err
 	}
-	rs.inner, rs.as = inner, inner.Client()
+	rs.inner, rs.innerName = inner, inner.Client()
 	m.sessions[client], r.sessions[client] = rs, rs
-	for _, l := range rs.was {
+	for _, l := range rs.earlier {
 		if old, ok := m.lives[l.As]; !ok || !old.closed.IsZero() {
 			m.lives[l.As] = life{client: client, base: rs.base}
 		}
 	}
-	m.lives[rs.as] = life{client: client, base: rs.base}
+	m.lives[rs.innerName] = life{client: client, base: rs.base}
 	r.busy.Add(1)
 	return rs, nil
 }
 
-// remove forgets a session. The lock is held; the caller closes what is inner.
+// remove removes a session. The lock is held. The caller closes rs.inner.
 func (m *remotes) remove(rs *remoteSession) {
 	delete(m.sessions, rs.client)
 	delete(rs.remote.sessions, rs.client)
-	for _, as := range append(rs.livesOf(0), rs.as) {
+	for _, as := range append(rs.livesOf(0), rs.innerName) {
 		if l := m.lives[as]; l.client == rs.client {
 			l.closed = time.Now()
 			m.lives[as] = l
@@ -200,8 +199,8 @@ func (m *remotes) remove(rs *remoteSession) {
 	}
 }
 
-// shut closes a session, as its client asked.
-func (m *remotes) shut(client string) {
+// closeSession closes a session at its client's request.
+func (m *remotes) closeSession(client string) {
 	m.mu.Lock()
 	rs := m.sessions[client]
 	if rs != nil {
@@ -213,7 +212,7 @@ func (m *remotes) shut(client string) {
 	}
 }
 
-// sweep closes the sessions of those that have not been heard of since.
+// sweep closes the sessions of remotes without a stream and without a call since then.
 func (m *remotes) sweep(since time.Time) {
 	var gone []*remoteSession
 	m.mu.Lock()
@@ -248,10 +247,10 @@ func (m *remotes) sweep(since time.Time) {
 	}
 }
 
-// maxGrants bounds what is remembered for a client that does not listen.
+// maxGrants is the most grants that are kept for a client without a stream.
 const maxGrants = 10_000
 
-// notify takes in a notification of the engine's.
+// notify queues a notification of the engine for the client's stream.
 func (rs *remoteSession) notify(n engine.Notification) {
 	n.Closed = false // the client's session outlives this server
 	if n.Empty() {
@@ -264,18 +263,18 @@ func (rs *remoteSession) notify(n engine.Notification) {
 	had := len(p.Grants)
 	p.Merge(n)
 	rs.outer(p.Grants[had:])
-	if len(p.Grants) > maxGrants { // asking again tells the same
+	if len(p.Grants) > maxGrants { // the client finds its grants when it asks again
 		p.Grants, p.Ask = nil, true
 	}
 	if !rs.queue {
 		rs.queue = true
 		r.dirty = append(r.dirty, rs)
 	}
-	r.poke()
+	r.wakeStream()
 }
 
-// take is what there is to tell.
-func (r *remote) take(b []byte) []byte {
+// takeNews appends the queued notifications to b and removes them from the queue.
+func (r *remote) takeNews(b []byte) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rs := range r.dirty {

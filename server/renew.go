@@ -11,8 +11,8 @@ import (
 	"sema/internal/loop"
 )
 
-// renew gives a permit a new lease: as long as the body says, or as its caller asked
-// for last.
+// renew gives a permit a new lease. Its length is that in the body, or else the length of
+// the permit's last lease.
 func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *Who) error {
 	q := struct {
 		Lease *seconds `json:"lease_seconds"`
@@ -24,11 +24,11 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if err != nil {
 		return err
 	}
-	x, id, leave, err := s.about(r, who)
+	x, id, done, err := s.about(r, who)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer done()
 	p, err := x.renewed(r.Context(), numberOf(who, id), lease)
 	if err != nil {
 		return err
@@ -39,8 +39,7 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *Who) error {
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// renewed is a permit with a new lease, of the length given; 0: as its caller asked
-// for last.
+// renewed gives a permit a new lease of the given length; 0: that of the last lease.
 func (x *semaphore) renewed(ctx context.Context, number uint64, lease time.Duration) (*permit, error) {
 	p, fresh, err := x.holding(ctx, number, lease)
 	if err != nil || fresh {
@@ -68,15 +67,14 @@ func (x *semaphore) renewed(ctx context.Context, number uint64, lease time.Durat
 	x.loop.Lock()
 	over := p.Over
 	x.loop.Unlock()
-	if over { // another grant than this server knew of, and its own had ended by then
+	if over { // the grant that this server knew had ended, and there is a newer one
 		p, _, err = x.holding(ctx, number, lease)
 	}
 	return p, err
 }
 
-// holding is the permit that is held under a number. One that another server gave,
-// or an earlier life of this one, is taken up here, which renews it: then it is
-// fresh.
+// holding returns the held permit with a number. If another server granted it, or this one
+// before a restart, this server takes it over. That renews it, and fresh is true.
 func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Duration) (p *permit, fresh bool, err error) {
 	l := &x.loop
 	l.Lock()
@@ -98,10 +96,10 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 		}
 		l.Start(l.Now())
 	}
-	for { // it may be asked for at the moment
+	for { // an ask for the permit may be in flight
 		l.Lock()
 		if next := x.permit(number); p.Over && next != nil {
-			p, fresh = next, false // it is asked for anew, meanwhile
+			p, fresh = next, false // there is a new ask under the same id
 		}
 		state, err, changed := p.State(), p.err, p.changed
 		l.Unlock()
@@ -123,13 +121,13 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 	}
 }
 
-// release gives back a permit.
+// release releases a permit.
 func (s *Server) release(w http.ResponseWriter, r *http.Request, who *Who) error {
-	x, id, leave, err := s.about(r, who)
+	x, id, done, err := s.about(r, who)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer done()
 	if err := x.released(r.Context(), numberOf(who, id)); err != nil {
 		return err
 	}
@@ -137,8 +135,8 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request, who *Who) error
 	return nil
 }
 
-// released gives back the permit that is held under a number: the one that this
-// server knows of, or the one that another has granted since.
+// released releases the held permit with a number. If this server knows no such permit, or
+// its grant is over, it releases a later grant of another server.
 func (x *semaphore) released(ctx context.Context, number uint64) error {
 	var here, there *client.Order
 	status, err := x.order(ctx, "release", func(now time.Duration, w *loop.Waiter) (*client.Order, error) {
@@ -169,14 +167,14 @@ func (x *semaphore) released(ctx context.Context, number uint64) error {
 	x.loop.Lock()
 	defer x.loop.Unlock()
 	if err == errGone && (here != nil && here.Unsure() || there != nil && there.Unsure()) {
-		return nil // it was there, and an attempt whose answer was lost has given it back
+		return nil // an earlier attempt, whose answer was lost, has released it
 	}
 	return err
 }
 
-// about is the semaphore and the permit that a request names. The caller calls leave
-// in the end.
-func (s *Server) about(r *http.Request, who *Who) (x *semaphore, id string, leave func(), err error) {
+// about returns the semaphore and the caller's id of the permit in a request. The caller
+// calls done at the end.
+func (s *Server) about(r *http.Request, who *Who) (x *semaphore, id string, done func(), err error) {
 	name, err := s.nameOf(r, who)
 	if err != nil {
 		return nil, "", nil, err
@@ -184,6 +182,6 @@ func (s *Server) about(r *http.Request, who *Who) (x *semaphore, id string, leav
 	if id, err = callerID(r); err != nil {
 		return nil, "", nil, err
 	}
-	x, leave, err = s.semaphore(name)
-	return x, id, leave, err
+	x, done, err = s.semaphore(name)
+	return x, id, done, err
 }

@@ -7,13 +7,13 @@ import (
 	"sema/engine"
 )
 
-// engineReports is what the holders of a semaphore have reported, for a Go client.
+// engineReports answers a Go client with the reports of a semaphore.
 func (s *Server) engineReports(w http.ResponseWriter, r *http.Request, who *Who) error {
 	name := r.URL.Query().Get("name")
 	if err := engine.ValidateName(name); err != nil {
 		return err
 	}
-	if err := s.sees(who, name); err != nil {
+	if err := s.checkSees(who, name); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), stepTime)
@@ -25,7 +25,7 @@ func (s *Server) engineReports(w http.ResponseWriter, r *http.Request, who *Who)
 	return writeJSON(w, http.StatusOK, reports)
 }
 
-// reportsOf is what is reported as the engine has it.
+// reportsOf reads the reports of a semaphore from the engine.
 func (s *Server) reportsOf(ctx context.Context, name string) (engine.Reports, error) {
 	inner, err := s.engine.Open(name, s.self, func(engine.Notification) {})
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Server) reportsOf(ctx context.Context, name string) (engine.Reports, er
 	return reporting.Reports(ctx)
 }
 
-// checkReport says whether a report, or a controller's limit, can be stored.
+// checkReport checks a report or a controller's limit.
 func checkReport(q *engine.Request) error {
 	switch {
 	case (q.Kind == engine.Report) != (q.Totals != nil):

@@ -20,7 +20,7 @@ import (
 	"sema/engine"
 )
 
-// maxBody bounds the body of a request of the JSON API, in bytes.
+// maxBody is the largest body of a request of the JSON API, in bytes.
 const maxBody = 64 << 10
 
 // acquireRequest is the body of a request for a permit.
@@ -37,7 +37,7 @@ type acquireRequest struct {
 	HeadStart seconds `json:"head_start_seconds"`
 }
 
-// whole is a whole number as JSON has it: 3, 3.0 and 3e0 are the same.
+// whole is a whole number in JSON: 3, 3.0 and 3e0 are the same.
 type whole int
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -47,13 +47,13 @@ func (n *whole) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	if f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
-		return fmt.Errorf("%s: want a whole number, at most %d", cut(string(text)), math.MaxInt32)
+		return fmt.Errorf("%s: want a whole number, at most %d", shorten(string(text)), math.MaxInt32)
 	}
 	*n = whole(f)
 	return nil
 }
 
-// seconds is a duration as JSON has it: a number, with fractions.
+// seconds is a duration in JSON: a number that may have a fraction.
 type seconds float64
 
 func (s seconds) duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
@@ -64,7 +64,7 @@ const (
 	maxHeadStart = 24 * time.Hour
 )
 
-// check refuses what is out of range, and is the limit and the lease.
+// check refuses values out of range, and returns the limit and the lease.
 func (q *acquireRequest) check() (limit int, lease time.Duration, err error) {
 	if lease, err = leaseOf(q.Lease, defaultLease); err != nil {
 		return 0, 0, err
@@ -85,7 +85,7 @@ func (q *acquireRequest) check() (limit int, lease time.Duration, err error) {
 		engine.ValidateText("label", q.Label, engine.MaxLabel))
 }
 
-// leaseOf is a body's lease_seconds, or what is usual if it has none.
+// leaseOf is the lease_seconds of a body, or usual if it has none.
 func leaseOf(s *seconds, usual time.Duration) (time.Duration, error) {
 	if s == nil {
 		return usual, nil
@@ -96,7 +96,7 @@ func leaseOf(s *seconds, usual time.Duration) (time.Duration, error) {
 	return s.duration(), nil
 }
 
-// limitOf is a body's limit, which has to be there.
+// limitOf is the limit of a body. It must not be missing.
 func limitOf(n *whole) (int, error) {
 	if n == nil {
 		return 0, problem(http.StatusBadRequest, "argument", "the field \"limit\" is missing: want 1 … %d", sema.MaxLimit)
@@ -104,8 +104,8 @@ func limitOf(n *whole) (int, error) {
 	return int(*n), engine.ValidateLimit(int(*n))
 }
 
-// readJSON reads the body of a request. A body that is missing leaves v as it
-// is, unless it is needed.
+// readJSON decodes the body of a request into v. A missing body leaves v unchanged, or is
+// an error if needed is set.
 func readJSON(w http.ResponseWriter, r *http.Request, v any, needed bool) error {
 	body := http.MaxBytesReader(w, r.Body, maxBody)
 	text, err := io.ReadAll(body)
@@ -129,9 +129,9 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any, needed bool) error 
 	return nil
 }
 
-// strict refuses what encoding/json takes and the description of the API forbids:
-// a field that comes twice, is null, or is written in another case, text that is no
-// UTF-8, and something behind the object.
+// strict refuses bodies that encoding/json accepts and the OpenAPI description forbids: a
+// field that occurs twice, is null, or has another case; text that is not UTF-8; bytes
+// after the object.
 func strict(text []byte) error {
 	if !utf8.Valid(text) {
 		return errors.New("want UTF-8")
@@ -145,21 +145,21 @@ func strict(text []byte) error {
 	}
 	for name, value := range fields {
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
-			return fmt.Errorf("unknown field %q", cut(name))
+			return fmt.Errorf("unknown field %q", shorten(name))
 		}
 		if string(value) == "null" {
-			return fmt.Errorf("the field %q is null: leave it out", cut(name))
+			return fmt.Errorf("the field %q is null: leave it out", shorten(name))
 		}
 	}
 	d, n := json.NewDecoder(bytes.NewReader(text)), 0
-	for { // the object's own fields: a word and a value each
+	for { // two tokens for each field of the object, if no value is an object or array
 		if _, err := d.Token(); err != nil {
 			break
 		}
 		n++
 	}
 	if n != 2+2*len(fields) {
-		return errors.New("a field comes twice, or has more than one value")
+		return errors.New("a field occurs twice, or has more than one value")
 	}
 	return nil
 }
@@ -170,10 +170,10 @@ func unreadable(err error) error {
 	if errors.As(err, &size) {
 		return err
 	}
-	return problem(http.StatusRequestTimeout, "unreadable", "the body did not come to its end in time")
+	return problem(http.StatusRequestTimeout, "unreadable", "the body was not complete in time")
 }
 
-// number reads a number of the query.
+// number reads a number from the query: 1 … most, or usual if it is missing.
 func number(r *http.Request, name string, usual, most int) (int, error) {
 	q := r.URL.Query()
 	if !q.Has(name) {
@@ -187,17 +187,17 @@ func number(r *http.Request, name string, usual, most int) (int, error) {
 	return n, nil
 }
 
-// nameOf is the semaphore that a request is about, if the bearer may see it.
+// nameOf is the name of a request's semaphore. It fails if the sender may not see it.
 func (s *Server) nameOf(r *http.Request, who *Who) (string, error) {
 	name := r.PathValue("name")
 	if err := engine.ValidateName(name); err != nil {
 		return "", err
 	}
-	return name, s.sees(who, name)
+	return name, s.checkSees(who, name)
 }
 
-// sees refuses what the prefixes of a token do not cover.
-func (s *Server) sees(who *Who, name string) error {
+// checkSees refuses a name that the prefixes of a token do not cover.
+func (s *Server) checkSees(who *Who, name string) error {
 	if who.Sees(name) {
 		return nil
 	}

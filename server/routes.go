@@ -15,15 +15,15 @@ import (
 	"sema/access"
 )
 
-// openAPI describes the routes below; a test holds it against them.
+// openAPI describes the routes below; a test compares them.
 //
 //go:embed openapi.json
 var openAPI []byte
 
-// route is a way to ask the server for something.
+// route is a method and path with its handler.
 type route struct {
 	method, path string
-	right        access.Right // None: nothing has to be shown
+	right        access.Right // None: no token is needed
 	do           handler
 }
 
@@ -86,7 +86,7 @@ func (s *Server) routes() *http.ServeMux {
 	if h := s.options.Metrics; h != nil {
 		mux.HandleFunc("GET /metrics", s.counted("GET /metrics", s.guarded(route{right: access.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
 			if len(who.Prefixes) > 0 {
-				return problem(http.StatusForbidden, "forbidden", "the token %q is not for all names; these figures are", who.Name)
+				return problem(http.StatusForbidden, "forbidden", "the token %q is not for all names, but these figures are", who.Name)
 			}
 			h.ServeHTTP(w, r)
 			return nil
@@ -96,16 +96,16 @@ func (s *Server) routes() *http.ServeMux {
 		return problem(http.StatusNotFound, "no-route", "there is nothing at this path: see /v1/openapi.json")
 	}}
 	if h := s.options.Dashboard; h != nil {
-		mux.HandleFunc("/v1/", s.counted("/v1/", s.guarded(rest))) // programs ask here, and want no page of HTML
+		mux.HandleFunc("/v1/", s.counted("/v1/", s.guarded(rest))) // the clients here are programs, which need no HTML page
 		rest = route{do: func(s *Server, w http.ResponseWriter, r *http.Request, _ *Who) error {
 			if s.tokens == nil {
 				if err := s.ownSite(r); err != nil {
 					return err
 				}
 			}
-			t := turnOf(r)
+			t := connUseOf(r)
 			defer t.end()
-			h.ServeHTTP(w, access.WhenAdmitted(r, t.begin)) // a live page's connection works
+			h.ServeHTTP(w, access.WhenAdmitted(r, t.begin)) // then the connection counts as used
 			return nil
 		}}
 	}
@@ -119,8 +119,8 @@ func (s *Server) routes() *http.ServeMux {
 	return mux
 }
 
-// guarded is a route with everything around it: the right that it needs, how long
-// the body may take, and what an error looks like.
+// guarded adds to a route the check of rights, the deadline of the body, and the answer to
+// an error.
 func (s *Server) guarded(one route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := s.admit(one, r)
@@ -128,7 +128,7 @@ func (s *Server) guarded(one route) http.HandlerFunc {
 			c.who = who.Name
 		}
 		if err == nil {
-			t := turnOf(r)
+			t := connUseOf(r)
 			defer t.end()
 			if one.right != access.None {
 				t.beginWith(r.Body)
@@ -136,13 +136,13 @@ func (s *Server) guarded(one route) http.HandlerFunc {
 			err = one.do(s, w, r, who)
 		}
 		if err != nil {
-			s.refused(r, who, err)
+			s.auditRefused(r, who, err)
 			s.fail(w, r, err)
 		}
 	}
 }
 
-// admit is who sent a request, if it may be answered.
+// admit returns the sender of a request. It fails if the sender lacks the route's right.
 func (s *Server) admit(one route, r *http.Request) (*Who, error) {
 	if one.right == access.None {
 		return &Who{}, nil
@@ -157,42 +157,42 @@ func (s *Server) admit(one route, r *http.Request) (*Who, error) {
 	return who, err
 }
 
-// hurry gives a request's body a deadline.
-func hurry(w http.ResponseWriter, r *http.Request) {
+// setBodyDeadline sets a deadline for a request's body.
+func setBodyDeadline(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
 	}
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Now().Add(bodyTime)) // a test's writer has none
-	r.Body = &unhurried{body: r.Body, c: c, whole: func() {}}
+	_ = c.SetReadDeadline(time.Now().Add(bodyTime)) // fails with a test's writer
+	r.Body = &deadlineBody{body: r.Body, c: c, atEnd: func() {}}
 }
 
-// unhurried ends the body's deadline with the body: afterwards a connection may
-// be silent for as long as its request waits.
-type unhurried struct {
+// deadlineBody removes the deadline at the end of the body. After that a connection may be
+// silent for as long as its request waits.
+type deadlineBody struct {
 	body  io.ReadCloser
 	c     *http.ResponseController
-	whole func() // is called then
+	atEnd func() // called at the end of the body
 }
 
-func (u *unhurried) Read(b []byte) (int, error) {
+func (u *deadlineBody) Read(b []byte) (int, error) {
 	n, err := u.body.Read(b)
 	if err == io.EOF && u.c != nil {
 		_ = u.c.SetReadDeadline(time.Time{})
 		u.c = nil
-		u.whole()
+		u.atEnd()
 	}
 	return n, err
 }
 
-func (u *unhurried) Close() error { return u.body.Close() }
+func (u *deadlineBody) Close() error { return u.body.Close() }
 
-// describe answers with the description of the API.
+// describe answers with the OpenAPI description.
 func (s *Server) describe(w http.ResponseWriter, _ *http.Request, _ *Who) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(openAPI)
 	return nil
 }
 
-// newID makes an id for a permit whose caller gave none.
+// newID makes an id for a permit without one.
 func newID() string { return rand.Text() }

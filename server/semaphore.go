@@ -10,36 +10,37 @@ import (
 	"sema/internal/loop"
 )
 
-// semaphores are those that callers of the JSON API use, by name.
+// semaphores are the semaphores in use by the JSON API.
 type semaphores struct {
-	mu     sync.Mutex
-	byName map[string]*semaphore
-	closed bool
-	using  sync.WaitGroup // requests at hand
+	mu       sync.Mutex
+	byName   map[string]*semaphore
+	closed   bool
+	requests sync.WaitGroup // running requests
 }
 
-// semaphore is one semaphore to the callers of the JSON API. They are callers of the
-// client machine, as those of package sema are, but name their permits: so any
-// server of the same engine finds them, and they renew by themselves.
+// semaphore is a semaphore in use by the JSON API. The API's callers use the client
+// machine as callers of package sema do, with two differences: they choose the ids of
+// their permits, so that every server of the engine finds these, and they renew the
+// permits themselves.
 type semaphore struct {
 	server *Server
 	name   string
 	loop   loop.Loop
-	users  int       // requests at hand; guarded by semaphores.mu
-	used   time.Time // when the last one ended; likewise
+	users  int       // running requests; guarded by semaphores.mu
+	used   time.Time // the end of the last request; guarded by semaphores.mu
 
 	// Guarded by the loop's lock.
-	names    *client.Names // the permits that this server knows of
-	paused   bool          // as of pausedAt
+	names    *client.Names // the permits that this server knows
+	paused   bool          // at pausedAt
 	pausedAt time.Time
 }
 
-// semaphoreIdle is how long the session of a semaphore is kept that nobody uses.
+// semaphoreIdle is how long an unused semaphore keeps its session.
 const semaphoreIdle = time.Minute
 
-// semaphore finds or makes what belongs to a semaphore. The caller calls leave in
-// the end.
-func (s *Server) semaphore(name string) (x *semaphore, leave func(), err error) {
+// semaphore returns the semaphore with a name, and opens its session if necessary. The
+// caller calls done at the end.
+func (s *Server) semaphore(name string) (x *semaphore, done func(), err error) {
 	all := &s.semaphores
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -59,30 +60,30 @@ func (s *Server) semaphore(name string) (x *semaphore, leave func(), err error) 
 		all.byName[name] = x
 	}
 	x.users++
-	all.using.Add(1)
+	all.requests.Add(1)
 	return x, func() {
 		all.mu.Lock()
 		x.users--
 		x.used = time.Now()
 		all.mu.Unlock()
-		all.using.Done()
+		all.requests.Done()
 	}, nil
 }
 
-// observe takes in what happened to a permit.
+// observe handles an event of a permit.
 func (x *semaphore) observe(e client.Event) func() {
 	if e.A == nil {
-		return nil // the limit is another
+		return nil // the limit has changed
 	}
 	p := e.A.Owner.(*permit)
 	switch e.Kind {
 	case client.Granted:
-		p.poke()
+		p.signal()
 	case client.Denied, client.Lost:
 		x.names.End(&p.Named)
 		p.end(reason(x, e))
 	case client.Queued:
-		p.poke()
+		p.signal()
 		if p.Users == 0 {
 			return func() {
 				x.loop.Lock()
@@ -94,7 +95,7 @@ func (x *semaphore) observe(e client.Event) func() {
 	return nil
 }
 
-// reason is why there is no permit, or no more.
+// reason is the error for the end of an ask or a permit.
 func reason(x *semaphore, e client.Event) error {
 	switch e.Reason {
 	case client.Refused:
@@ -111,8 +112,8 @@ func reason(x *semaphore, e client.Event) error {
 	return errGone
 }
 
-// order has a request carried out, and waits for its outcome. begin gives it to the
-// machine, with the waiter as its owner, or says why there is none.
+// order executes a request and waits for the outcome. begin passes the request to the
+// machine, with the waiter as its owner, or fails.
 func (x *semaphore) order(ctx context.Context, op string, begin func(now time.Duration, w *loop.Waiter) (*client.Order, error)) (engine.Status, error) {
 	w := &loop.Waiter{}
 	x.loop.Lock()
@@ -125,7 +126,7 @@ func (x *semaphore) order(ctx context.Context, op string, begin func(now time.Du
 	return x.loop.Result(ctx, op, w, o)
 }
 
-// find is a permit that some server has given under a number, as the engine has it.
+// find returns the engine's permit with a number, whichever server granted it.
 func (x *semaphore) find(ctx context.Context, number uint64) (engine.ID, engine.Holder, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
@@ -141,8 +142,8 @@ func (x *semaphore) find(ctx context.Context, number uint64) (engine.ID, engine.
 	return engine.ID{}, engine.Holder{}, errGone
 }
 
-// stopped reports whether the semaphore is paused, as of a second ago at most.
-func (x *semaphore) stopped(ctx context.Context) bool {
+// isPaused reports whether the semaphore is paused. The result may be a second old.
+func (x *semaphore) isPaused(ctx context.Context) bool {
 	x.loop.Lock()
 	fresh, paused := time.Since(x.pausedAt) < time.Second, x.paused
 	x.loop.Unlock()
@@ -161,13 +162,13 @@ func (x *semaphore) stopped(ctx context.Context) bool {
 	return x.paused
 }
 
-// close sends what is owed to the engine, and closes the session. The permits of
-// callers stay theirs.
+// close sends the remaining requests to the engine and closes the session. Callers keep
+// their permits.
 func (x *semaphore) close() {
 	_ = x.loop.Close(context.Background(), func(time.Duration) { x.names.Forget() })
 }
 
-// sweep closes the sessions of semaphores that nobody uses.
+// sweep closes the sessions of unused semaphores.
 func (all *semaphores) sweep(s *Server, now time.Time) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -182,15 +183,14 @@ func (all *semaphores) sweep(s *Server, now time.Time) {
 	}
 }
 
-// close waits for the requests at hand, which have been told to end, and closes all
-// sessions.
+// close waits for the running requests, which are ending, and closes all sessions.
 func (all *semaphores) close() {
 	all.mu.Lock()
 	all.closed = true
 	all.mu.Unlock()
-	all.using.Wait()
+	all.requests.Wait()
 	var closed sync.WaitGroup
-	for _, x := range all.byName { // nobody changes it any more
+	for _, x := range all.byName { // it does not change after closed was set
 		closed.Go(x.close)
 	}
 	closed.Wait()

@@ -1,10 +1,10 @@
-// Package server offers the semaphores of an engine over HTTP: to programs in
-// any language as an API of JSON, described by /v1/openapi.json, and to Go
-// programs as an engine, through package engine/httpengine.
+// Package server offers the semaphores of an engine over HTTP. Programs in any language
+// use its JSON API, described by /v1/openapi.json. Go programs use it as an engine,
+// through package engine/httpengine.
 //
-// The server decides nothing and keeps nothing that it could not lose: limits,
-// queues and permits are the engine's. Over Redis, permits survive a restart of
-// the server within their leases; over memory nothing does.
+// The engine decides, and has all limits, queues and permits; the server can lose its own
+// state. With Redis behind it, permits survive a restart of the server within their
+// leases. With an engine in memory a restart loses everything.
 package server
 
 import (
@@ -32,88 +32,85 @@ import (
 
 // Options of a Server. The zero value of each field is its default.
 type Options struct {
-	// Tokens are what clients have to show. Default: nothing, and everybody may
-	// do everything; then the server answers only requests for localhost or for
-	// an IP address, so that no web page reaches it under a name of its own.
+	// Tokens are the tokens that clients may use. Default: none, and every client may
+	// do everything. Then the server answers only requests for localhost or for an IP
+	// address, so that a web page cannot reach it under the page's own host name.
 	Tokens *Tokens
 
-	// Log is told of errors and of what operators do. Default: nobody.
+	// Log receives errors and the operations of operators. Default: no log.
 	Log *slog.Logger
 
-	// Audit is told of everything that operators do, once it is done or has
-	// failed: set a limit, pause, revoke, remove, release what is not theirs; and
-	// of every request that is refused for want of a right. It
-	// may be the method Add of an access.Log. Default: Log is told.
+	// Audit receives every operation of an operator, after it succeeded or failed: set a
+	// limit, pause, revoke, remove, release another's permit. It also receives every
+	// request that is refused for lack of a right. The method Add of an access.Log
+	// fits. Default: the records go to Log.
 	Audit func(access.Record)
 
-	// AuditFirst is told of each change that an operator wants before it is
-	// tried: an error refuses it. It may be the method Begin of an access.Log.
-	// Default: nobody is.
+	// AuditFirst receives each operation of an operator before it is tried. If it
+	// returns an error, the operation is refused. The method Begin of an access.Log
+	// fits. Default: none.
 	AuditFirst func(access.Record) error
 
-	// PublicURL is the address under which users know the server, where a proxy
-	// changes it: pages from there may change something. If it has a path, what is
-	// asked for below that is the same as below /. Default: the address that a
-	// request was sent to.
+	// PublicURL is the address of the server for its users, if a proxy changes it. Pages
+	// from that address may change semaphores. If it has a path, paths below it mean the
+	// same as paths below /. Default: the address in each request.
 	PublicURL *url.URL
 
-	// Proxies are those whose X-Forwarded-For and X-Forwarded-Proto are believed.
-	// Default: none.
+	// Proxies are the proxies whose X-Forwarded-For and X-Forwarded-Proto the server
+	// trusts. Default: none.
 	Proxies access.Proxies
 
-	// AccessLog has Log told of each request once it is answered: at level info, with
-	// a status of 400 and more at warn, of 500 and more at error. Default: it is not.
+	// AccessLog writes each answered request to Log: at level info, from status 400 on
+	// at warn, from 500 on at error. Default: false.
 	AccessLog bool
 
-	// Dashboard is served at /. It checks rights by itself, as browsers show no
-	// bearer tokens, and says so by access.Admitted: then the request's connection
-	// works, see MaxConns. Default: nothing.
+	// Dashboard is served at /. It checks rights itself, because browsers send no
+	// bearer tokens. It reports a request with a right by access.Admitted; then the
+	// request's connection counts as used, see MaxConns. Default: none.
 	Dashboard http.Handler
 
-	// Metrics is what is served at /metrics, to tokens for all names. Default:
-	// nothing.
+	// Metrics is served at /metrics, to tokens for all names. Default: none.
 	Metrics http.Handler
 
-	// Closing is called when the server begins to close: it ends what Dashboard
-	// and Metrics keep open. Default: nothing.
+	// Closing is called when the server begins to close. It ends the open responses of
+	// Dashboard and Metrics. Default: none.
 	Closing func()
 
-	// Watcher is what /v1/events listens to; it stays the caller's to close,
-	// after the server. Default: one of the server's own.
+	// Watcher is the source of /v1/events. The caller closes it, after the server.
+	// Default: the server makes its own.
 	Watcher *watch.Watcher
 
-	// MaxWaiters bounds how many wait for a permit through the JSON API at a
-	// time, 1 … 1,000,000; the next is answered with status 503. Default 20,000.
+	// MaxWaiters is how many requests of the JSON API may wait for a permit at a time.
+	// The next one is answered with status 503. Default 20,000, range 1 … 1,000,000.
 	MaxWaiters int
 
-	// MaxConns bounds the connections that Serve has open at a time, 1 … 1,000,000.
-	// At the bound a new one takes the place of one that works for nobody, such as
-	// one without a request or without a right; while all work, it waits. Default
-	// 30,000, or three quarters of the files that the process may have open if
-	// those are fewer.
+	// MaxConns is how many connections Serve may have open at a time. At that number a
+	// new connection replaces an idle one, for example one without a request or without
+	// a right; if none is idle, it waits. Default 30,000, or three quarters of the files
+	// that the process may open if that is less; range 1 … 1,000,000.
 	MaxConns int
 
-	// TLS is what Serve answers with; it has a certificate or GetCertificate, and
-	// clients may speak HTTP/2 then. Default: no TLS.
+	// TLS configures Serve. It has a certificate or GetCertificate, and allows HTTP/2.
+	// Default: no TLS.
 	TLS *tls.Config
 }
 
 // Server is an http.Handler over an engine. Create it with New.
 type Server struct {
-	engine  engine.Engine
-	tokens  *Tokens
-	log     *slog.Logger
-	options Options
-	self    engine.Client
-	life    string // one life of the server
-	mux     *http.ServeMux
-	origins *http.CrossOriginProtection
-	path    string // of PublicURL, without the slash at its end
-	toSlash http.HandlerFunc
-	stats   stats
-	remotes remotes
-	lines   lines
-	steps   struct {
+	engine   engine.Engine
+	tokens   *Tokens
+	log      *slog.Logger
+	options  Options
+	self     engine.Client
+	life     string // identifies this run of the server
+	mux      *http.ServeMux
+	origins  *http.CrossOriginProtection
+	path     string // of PublicURL, without the slash at its end
+	toSlash  http.HandlerFunc
+	stats    stats
+	remotes  remotes
+	upgraded upgradedConns
+	steps    struct {
 		sync.Mutex
 		loop.Deadlines
 	}
@@ -126,15 +123,15 @@ type Server struct {
 	cancel  context.CancelFunc
 	done    <-chan struct{} // closed by Close
 	closing once.Once
-	ended   sync.WaitGroup // of what runs in the background
+	ended   sync.WaitGroup // background goroutines
 	ready   ready
 
-	engineErrors rate.Limit // lines in the log of those that last
+	engineErrors rate.Limit // limits the log lines about permanent errors
 }
 
-// New makes a server over an engine, which stays the caller's to close, after
-// the server. A nil options means the defaults. It does no I/O, so it fails only
-// on values out of range, with an *engine.ArgumentError.
+// New makes a server for an engine. The caller closes the engine, after the server. Nil
+// options are the defaults. New does no I/O. It fails only on invalid options, with an
+// *engine.ArgumentError.
 func New(e engine.Engine, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
@@ -180,7 +177,7 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	return s, nil
 }
 
-// sweep forgets from time to time what nobody uses any more.
+// sweep closes unused sessions from time to time.
 func (s *Server) sweep() {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
@@ -197,11 +194,11 @@ func (s *Server) sweep() {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	hurry(w, r) // before all else: whatever is answered, its body has to come
+	setBodyDeadline(w, r) // first, because the deadline of the body holds for every answer
 	if len(s.options.Proxies) > 0 {
 		r = s.options.Proxies.Resolve(r)
 	}
-	if s.path != "" && r.URL.Path == s.path { // links of the pages below count from the slash
+	if s.path != "" && r.URL.Path == s.path { // the pages' relative links need the slash
 		s.toSlash(w, r)
 		return
 	}
@@ -212,14 +209,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	compress(s.mux, w, r)
 }
 
-// Close answers all who wait, with status 503 and Retry-After. Callers that named their
-// permits keep their places, as after kill -9, if they ask another server within
-// seconds. Close ends all streams, and gives back what the server holds for clients
-// that live only as long as a response. Permits of others stay until their leases
-// end. Then the server answers everything with 503.
+// Close answers all waiting requests with status 503 and Retry-After. A caller that named
+// its permit keeps its place in the queue if it asks another server within seconds, as
+// after kill -9. Close ends all streams, and releases permits that last only as long as a
+// response. Other permits stay until their leases end. After Close the server answers
+// every request with 503.
 func (s *Server) Close() {
 	s.closing.Do(func() {
-		s.remotes.mu.Lock() // nobody opens a session any more
+		s.remotes.mu.Lock() // no session is opened after this
 		s.closed.Store(true)
 		s.remotes.mu.Unlock()
 		s.cancel()
@@ -230,7 +227,7 @@ func (s *Server) Close() {
 			s.watcher.Close()
 		}
 		s.ended.Wait()
-		s.lines.close()
+		s.upgraded.close()
 		s.semaphores.close()
 		s.remotes.sweepAll()
 	})
@@ -243,9 +240,9 @@ func (m *remotes) sweepAll() {
 	m.sessions, m.byID = map[string]*remoteSession{}, map[string]*remote{}
 	m.mu.Unlock()
 	for _, rs := range sessions {
-		rs.turn <- struct{}{} // the call at hand is carried out
+		rs.callLock <- struct{}{} // waits for the running call
 		_ = rs.inner.Close()
-		<-rs.turn
+		<-rs.callLock
 	}
 }
 
@@ -257,10 +254,9 @@ const (
 	listTime   = time.Minute // for the list of a large engine
 )
 
-// Serve answers requests that come through l, with limits of time and size,
-// until ctx ends. Then it closes the server: waiting callers are answered, requests at
-// hand are carried out, for at most ten seconds. The error is nil then, and
-// else l's.
+// Serve answers the requests of l's connections, with limits of time and size, until ctx
+// ends. Then it closes the server: it answers waiting callers and completes running
+// requests, for at most ten seconds, and returns nil. If l fails, it returns that error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
@@ -272,7 +268,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	bounded := limitConns(l, s.options.MaxConns)
 	failed := make(chan error, 1)
 	go func() {
-		if h.TLSConfig != nil { // outside of the bound: so requests know that they came by TLS
+		if h.TLSConfig != nil { // TLS around bounded, so that requests know of it
 			failed <- h.ServeTLS(bounded, "", "")
 			return
 		}
@@ -287,7 +283,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
 	defer cancel()
 	stopped := make(chan error, 1)
-	go func() { stopped <- h.Shutdown(last) }() // nobody connects any more
+	go func() { stopped <- h.Shutdown(last) }() // accepts no more connections
 	s.Close()
 	err := <-stopped
 	<-failed
@@ -301,15 +297,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// ownSite refuses requests that a web page of another site has a browser send.
-// It is for servers without tokens, which is all that such a page lacks.
+// ownSite refuses requests that a browser sends for a web page of another site. A server
+// without tokens needs it: otherwise such a page could do everything.
 func (s *Server) ownSite(r *http.Request) error {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	if net.ParseIP(strings.Trim(host, "[]")) == nil && !strings.EqualFold(host, "localhost") {
-		return problem(http.StatusForbidden, "forbidden", "without tokens, the server answers requests for localhost or an IP address, not for %q", cut(host))
+		return problem(http.StatusForbidden, "forbidden", "without tokens, the server answers requests for localhost or an IP address, not for %q", shorten(host))
 	}
 	if err := s.origins.Check(r); err != nil {
 		return problem(http.StatusForbidden, "forbidden", "a page of another site sent the request")

@@ -18,55 +18,54 @@ import (
 	"sema/server"
 )
 
-// cable is what a server has of an engine that others share. Cut, it is as if the
-// server had been killed: nothing of it reaches the engine any more, and nothing
-// reaches it.
-type cable struct {
+// engineCable connects one of several servers to a shared engine. When it is cut, no call and no
+// notification passes, as if the server had been killed.
+type engineCable struct {
 	engine.Engine
 	cut atomic.Bool
 }
 
-func (c *cable) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+func (c *engineCable) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
 	s, err := c.Engine.Open(name, who, func(n engine.Notification) {
 		if !c.cut.Load() {
 			notify(n)
 		}
 	})
-	return &cableSession{s, c}, err
+	return &cutSession{s, c}, err
 }
 
-func (c *cable) Close() error { return nil } // the engine is the others' as well
+func (c *engineCable) Close() error { return nil } // other servers use the engine too
 
-type cableSession struct {
+type cutSession struct {
 	engine.Session
-	cable *cable
+	cable *engineCable
 }
 
 var errCut = &engine.Error{Op: "step", NotExecuted: true, Temporary: true, Err: errors.New("cut")}
 
-func (s *cableSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *cutSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	if s.cable.cut.Load() {
 		return engine.Reply{}, errCut
 	}
 	return s.Session.Step(ctx, c)
 }
 
-func (s *cableSession) State(ctx context.Context) (engine.State, error) {
+func (s *cutSession) State(ctx context.Context) (engine.State, error) {
 	if s.cable.cut.Load() {
 		return engine.State{}, errCut
 	}
 	return s.Session.State(ctx)
 }
 
-// street has servers over one engine in memory, in virtual time.
-func street(t *testing.T, visit func(t *testing.T, open func() (*house, *cable))) {
+// withServers runs a test with several servers over one engine in memory, in virtual time.
+func withServers(t *testing.T, run func(t *testing.T, open func() (*testServer, *engineCable))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
 		t.Cleanup(func() { _ = e.Close() })
-		visit(t, func() (*house, *cable) {
-			c := &cable{Engine: e}
-			h := newHouse(t, c, server.Options{}, func(s http.Handler) *httptest.Server { return pipenet.Serve(s, nil) })
+		run(t, func() (*testServer, *engineCable) {
+			c := &engineCable{Engine: e}
+			h := newTestServer(t, c, server.Options{}, func(s http.Handler) *httptest.Server { return pipenet.Serve(s, nil) })
 			h.settle = synctest.Wait
 			return h, c
 		})
@@ -74,15 +73,15 @@ func street(t *testing.T, visit func(t *testing.T, open func() (*house, *cable))
 }
 
 // kill ends a server as kill -9 would.
-func kill(c *cable) {
+func kill(c *engineCable) {
 	c.cut.Store(true)
 	synctest.Wait()
 }
 
-// An id that was held when the server was killed waits in its turn afterwards, and
-// is told of it.
+// An id that held a permit when the server was killed can wait again at another server: it is
+// granted in order and notified.
 func TestAnIDOfAnEarlierLifeWaitsLikeAnyOther(t *testing.T) {
-	street(t, func(t *testing.T, open func() (*house, *cable)) {
+	withServers(t, func(t *testing.T, open func() (*testServer, *engineCable)) {
 		first, cable := open()
 		token := first.want(200, "PUT", "/v1/semaphores/x/permits/nightly", `{"limit":1}`).field("token")
 		kill(cable)
@@ -103,14 +102,14 @@ func TestAnIDOfAnEarlierLifeWaitsLikeAnyOther(t *testing.T) {
 			t.Errorf("served in the order %v", got)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %v to serve four that hold for a moment", took)
+			t.Errorf("it took %v to serve four callers that release at once", took)
 		}
 	})
 }
 
-// queue has callers wait for x, one after the other. They give back what they get
-// at once. The function it returns waits for their end.
-func (h *house) queue(t *testing.T, ids ...string) (served func() []string) {
+// queue starts callers that wait for x, one after the other, and release their permits at
+// once. The function that it returns waits for their end.
+func (h *testServer) queue(t *testing.T, ids ...string) (served func() []string) {
 	var mu sync.Mutex
 	var order []string
 	var all sync.WaitGroup
@@ -131,24 +130,24 @@ func (h *house) queue(t *testing.T, ids ...string) (served func() []string) {
 			}
 		})
 		h.waiting("x", n+i+1)
-		time.Sleep(time.Millisecond) // the next one comes later
+		time.Sleep(time.Millisecond) // so that the next caller comes later
 	}
 	return func() []string { all.Wait(); return order }
 }
 
-// The order of those that wait survives the server's end, by kill -9 or by TERM, whatever
-// the order in which they ask again.
+// The order of the queue survives the server's end, by kill -9 or by TERM. The order in which
+// callers ask again does not matter.
 func TestTheQueueSurvivesTheServer(t *testing.T) {
 	t.Run("kill", func(t *testing.T) {
-		theQueueSurvives(t, func(_ *house, c *cable) { kill(c) })
+		theQueueSurvives(t, func(_ *testServer, c *engineCable) { kill(c) })
 	})
 	t.Run("close", func(t *testing.T) {
-		theQueueSurvives(t, func(h *house, _ *cable) { h.server.Close() })
+		theQueueSurvives(t, func(h *testServer, _ *engineCable) { h.server.Close() })
 	})
 }
 
-func theQueueSurvives(t *testing.T, end func(*house, *cable)) {
-	street(t, func(t *testing.T, open func() (*house, *cable)) {
+func theQueueSurvives(t *testing.T, end func(*testServer, *engineCable)) {
+	withServers(t, func(t *testing.T, open func() (*testServer, *engineCable)) {
 		first, cable := open()
 		first.want(200, "PUT", "/v1/semaphores/x/permits/gate", `{"limit":1,"lease_seconds":600}`)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -185,16 +184,16 @@ func theQueueSurvives(t *testing.T, end func(*house, *cable)) {
 		all.Wait()
 		for i := 1; i < len(ids); i++ {
 			if tokens[ids[i-1]] >= tokens[ids[i]] {
-				t.Errorf("%s, which came earlier, was served after %s: %v", ids[i-1], ids[i], tokens)
+				t.Errorf("%s came earlier, but was served after %s: %v", ids[i-1], ids[i], tokens)
 			}
 		}
 	})
 }
 
-// A server that closes takes those out of the queue who cannot ask another one: whose
-// permit it named itself, or would have renewed.
+// A server that closes removes the tickets of callers that cannot ask another server: the
+// server has chosen their ids, or would have renewed their permits.
 func TestACloseLeavesNoPlaceToThoseWhoCannotComeBack(t *testing.T) {
-	street(t, func(t *testing.T, open func() (*house, *cable)) {
+	withServers(t, func(t *testing.T, open func() (*testServer, *engineCable)) {
 		h, _ := open()
 		h.want(200, "PUT", "/v1/semaphores/x/permits/gate", `{"limit":1,"lease_seconds":600}`)
 		var all sync.WaitGroup
@@ -208,9 +207,9 @@ func TestACloseLeavesNoPlaceToThoseWhoCannotComeBack(t *testing.T) {
 	})
 }
 
-// A renewal without a body keeps the lease that the caller asked for, at any server.
+// A renewal without a body keeps the length of the last lease, also at another server.
 func TestARenewalAtAnotherServerKeepsTheLease(t *testing.T) {
-	street(t, func(t *testing.T, open func() (*house, *cable)) {
+	withServers(t, func(t *testing.T, open func() (*testServer, *engineCable)) {
 		u, _ := open()
 		v, cable := open()
 		u.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1,"lease_seconds":600}`)
@@ -236,10 +235,10 @@ func TestARenewalAtAnotherServerKeepsTheLease(t *testing.T) {
 	})
 }
 
-// A caller that asks two servers at once has one permit, whichever answers it, and
-// keeps it though the connection to the first breaks.
+// A caller that asks two servers at once gets one permit. It keeps the permit if the connection to
+// the first server breaks.
 func TestOneIDAtTwoServersIsOnePermit(t *testing.T) {
-	street(t, func(t *testing.T, open func() (*house, *cable)) {
+	withServers(t, func(t *testing.T, open func() (*testServer, *engineCable)) {
 		u, _ := open()
 		v, _ := open()
 		u.want(200, "PUT", "/v1/semaphores/x/permits/gate", `{"limit":1,"lease_seconds":600}`)
@@ -256,7 +255,7 @@ func TestOneIDAtTwoServersIsOnePermit(t *testing.T) {
 			answered <- a
 		}()
 		synctest.Wait()
-		u.waiting("x", 1) // the same
+		u.waiting("x", 1) // the same ticket
 		cancel()
 		<-broken
 		synctest.Wait()

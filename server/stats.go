@@ -15,23 +15,23 @@ import (
 	"sema/metrics"
 )
 
-// stats is what the server counts about itself.
+// stats are the server's counts about itself.
 type stats struct {
 	routes []*routeStats // complete before the first request
-	conns  atomic.Int64  // open, but for those that are lines
+	conns  atomic.Int64  // open connections, without the upgraded ones
 	grants spread        // of the JSON API: from the request to the permit
-	calls  spread        // of Go clients: what the engine took for them
+	calls  spread        // of Go clients: the engine's time for a call
 }
 
-// routeStats are those of one route.
+// routeStats are the counts of one route.
 type routeStats struct {
-	name   string // method and path, as in the description of the API
+	name   string // method and path, as in the OpenAPI description
 	open   atomic.Int64
 	status [6]atomic.Uint64 // by the first digit
 	took   spread
 }
 
-// bounds are those of all durations, in seconds: a grant may be waited for.
+// bounds are the bounds of the histograms in seconds. They include long waits.
 var bounds = []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 30, 120, 600, 3600}
 
 // spread counts durations.
@@ -54,8 +54,8 @@ func (d *spread) shown() metrics.Spread {
 	return s
 }
 
-// counted is a route whose requests are counted, and told to the access log if
-// there is one.
+// counted counts the requests of a route, and writes them to the access log if there is
+// one.
 func (s *Server) counted(name string, h http.HandlerFunc) http.HandlerFunc {
 	x := &routeStats{name: name}
 	s.stats.routes = append(s.stats.routes, x)
@@ -76,29 +76,29 @@ func (s *Server) counted(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// statusWriter notes the status of an answer, and whom it is for.
+// statusWriter records the status of an answer and the name of the request's token.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
-	told   bool
-	who    string // the name of the token; "": it showed none that is right
+	final  bool   // status does not change any more
+	who    string // the name of the token; "": there was no valid one
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *statusWriter) WriteHeader(status int) {
-	if !w.told && status >= 200 {
-		w.status, w.told = status, true
+	if !w.final && status >= 200 {
+		w.status, w.final = status, true
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (w *statusWriter) Write(b []byte) (int, error) {
-	w.told = true
+	w.final = true
 	return w.ResponseWriter.Write(b)
 }
 
-// Hijack is for http.ResponseController: the connection becomes a line.
+// Hijack is for http.ResponseController: the connection is upgraded.
 func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, both, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
@@ -110,8 +110,8 @@ func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// logAccess tells of a request that was answered. Neither the header nor the query
-// is told, which may have secrets.
+// logAccess logs an answered request. It logs neither the header nor the query, since both
+// may have secrets.
 func (s *Server) logAccess(r *http.Request, route, who string, status int, took time.Duration) {
 	level := slog.LevelInfo
 	switch {
@@ -134,18 +134,18 @@ func (t *stats) connState(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// Families implements [metrics.Source]: what the server counts about itself, since
-// New. The names begin with sema.server. Durations are of all that was answered
-// under a route, long polls with their wait and streams with their life.
+// Families implements [metrics.Source] with the server's counts about itself since New. The
+// names begin with sema.server. The duration of a request includes the wait of a long poll
+// and the whole life of a stream.
 func (s *Server) Families(context.Context) []metrics.Family {
-	requests := metrics.Family{Name: "sema.server.requests", Unit: "{request}", Kind: metrics.Counter, Help: "Requests that were answered, by route and first digit of the status."}
-	open := metrics.Family{Name: "sema.server.requests.open", Unit: "{request}", Help: "Requests at hand: long polls, streams and holds among them."}
-	took := metrics.Family{Name: "sema.server.request.duration", Unit: "s", Kind: metrics.Histogram, Help: "From a request to the end of its answer, waiting included."}
+	requests := metrics.Family{Name: "sema.server.requests", Unit: "{request}", Kind: metrics.Counter, Help: "Answered requests, by route and first digit of the status."}
+	open := metrics.Family{Name: "sema.server.requests.open", Unit: "{request}", Help: "Requests that are not answered yet, including long polls, streams and holds."}
+	took := metrics.Family{Name: "sema.server.request.duration", Unit: "s", Kind: metrics.Histogram, Help: "Time from a request to the end of its answer, including waits."}
 	routes := slices.SortedFunc(slices.Values(s.stats.routes), func(a, b *routeStats) int { return cmp.Compare(a.name, b.name) })
 	for _, x := range routes {
 		route := metrics.Label{Name: "route", Value: x.name}
 		d := x.took.shown()
-		if d.Count() > 0 || x.open.Load() > 0 { // most have never been asked for
+		if d.Count() > 0 || x.open.Load() > 0 { // most routes are never used
 			open.Series = append(open.Series, metrics.Series{Labels: []metrics.Label{route}, Value: float64(x.open.Load())})
 			took.Series = append(took.Series, metrics.Series{Labels: []metrics.Label{route}, Spread: d})
 		}
@@ -156,9 +156,9 @@ func (s *Server) Families(context.Context) []metrics.Family {
 			}
 		}
 	}
-	s.lines.mu.Lock()
-	lines := len(s.lines.open)
-	s.lines.mu.Unlock()
+	s.upgraded.mu.Lock()
+	upgraded := len(s.upgraded.open)
+	s.upgraded.mu.Unlock()
 	gauge := func(name, unit, help string, value int64) metrics.Family {
 		return metrics.Family{Name: name, Unit: unit, Help: help, Series: []metrics.Series{{Value: float64(value)}}}
 	}
@@ -167,12 +167,12 @@ func (s *Server) Families(context.Context) []metrics.Family {
 	}
 	return []metrics.Family{
 		requests, open, took,
-		duration("sema.server.grant.wait", "From a request of the JSON API to its permit.", &s.stats.grants),
-		duration("sema.server.call.duration", "What the engine took for a call of a Go client.", &s.stats.calls),
-		gauge("sema.server.waiters", "{request}", "Requests of the JSON API that wait, or are held by hold.", s.waiters.Load()),
-		gauge("sema.server.waiters.limit", "{request}", "So many of them may be.", int64(s.options.MaxWaiters)),
-		gauge("sema.server.connections", "{connection}", "Open connections, lines included.", s.stats.conns.Load()+int64(lines)),
-		gauge("sema.server.connections.limit", "{connection}", "So many of them may be.", int64(s.options.MaxConns)),
-		gauge("sema.server.lines", "{connection}", "Connections that carry calls of Go clients.", int64(lines)),
+		duration("sema.server.grant.wait", "Time from a request of the JSON API to its permit.", &s.stats.grants),
+		duration("sema.server.call.duration", "Time of the engine for a call of a Go client.", &s.stats.calls),
+		gauge("sema.server.waiters", "{request}", "Requests of the JSON API that wait for a permit, or hold one with hold.", s.waiters.Load()),
+		gauge("sema.server.waiters.limit", "{request}", "The largest number of such requests.", int64(s.options.MaxWaiters)),
+		gauge("sema.server.connections", "{connection}", "Open connections, including upgraded ones.", s.stats.conns.Load()+int64(upgraded)),
+		gauge("sema.server.connections.limit", "{connection}", "The largest number of open connections.", int64(s.options.MaxConns)),
+		gauge("sema.server.lines", "{connection}", "Upgraded connections, which carry calls of Go clients.", int64(upgraded)),
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"sema/server"
 )
 
-// figures are what a server tells of itself, line by line.
-func (h *house) figures() map[string]string {
+// figures reads the metrics of a server, by series.
+func (h *testServer) figures() map[string]string {
 	h.Helper()
 	h.settle()
 	var text strings.Builder
@@ -31,7 +31,7 @@ func (h *house) figures() map[string]string {
 	return lines
 }
 
-func (h *house) wantFigures(want map[string]string) {
+func (h *testServer) wantFigures(want map[string]string) {
 	h.Helper()
 	got := h.figures()
 	for series, v := range want {
@@ -42,7 +42,7 @@ func (h *house) wantFigures(want map[string]string) {
 }
 
 func TestTheServerTellsOfItself(t *testing.T) {
-	virtual(t, server.Options{MaxWaiters: 7, MaxConns: 70}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{MaxWaiters: 7, MaxConns: 70}, func(t *testing.T, h *testServer) {
 		const put, del = `route="PUT /v1/semaphores/{name}/permits/{id}"`, `route="DELETE /v1/semaphores/{name}/permits/{id}"`
 		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
 		h.want(429, "PUT", "/v1/semaphores/x/permits/b", `{"limit":1}`)
@@ -85,11 +85,11 @@ func TestTheServerTellsOfItself(t *testing.T) {
 	})
 }
 
-// The page of metrics has each of them.
+// The documentation page has every metric of the server.
 func TestThePageHasTheServersMetrics(t *testing.T) {
 	page, err := os.ReadFile("../docs/metrics.md")
 	expect.OK(t, err)
-	virtual(t, server.Options{}, func(t *testing.T, h *house) {
+	virtual(t, server.Options{}, func(t *testing.T, h *testServer) {
 		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
 		var names []string
 		for _, f := range h.server.Families(t.Context()) {
@@ -114,7 +114,7 @@ func TestThePageHasTheServersMetrics(t *testing.T) {
 func TestAccessLog(t *testing.T) {
 	log := &buffer{}
 	o := server.Options{Tokens: tokens(t), AccessLog: true, Log: slog.New(slog.NewTextHandler(log, nil))}
-	virtual(t, o, func(t *testing.T, h *house) {
+	virtual(t, o, func(t *testing.T, h *testServer) {
 		h.token = "boss.secret-of-the-boss"
 		h.want(200, "PUT", "/v1/semaphores/x/permits/a", `{"limit":1}`)
 		h.want(200, "GET", "/v1/semaphores?prefix=query-with-a-secret", ``)

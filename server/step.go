@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// maxCall bounds the body of a Go client's call, in bytes.
+	// maxCall is the largest body of a Go client's call, in bytes.
 	maxCall = 8 << 20
 
-	// stepTime bounds a step of the engine.
+	// stepTime is the time limit of a step of the engine.
 	stepTime = 10 * time.Second
 )
 
-// ClientPrefix begins the names of all sessions of Go clients. Behind it come
-// the name of the client's token, a random word and a number, with dots between.
+// ClientPrefix begins the names of all sessions of Go clients. The name of the client's
+// token, a random word and a number follow, separated by dots.
 const ClientPrefix = "http."
 
-// scratch is memory that calls use one after the other.
+// scratch is memory that successive calls reuse.
 type scratch struct {
 	in, out []byte
 	step    wire.Step
@@ -35,23 +35,23 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{in: make([]byte, 0, 4096), out: make([]byte, 0, 4096)} }}
 
-// usualRequests is how many requests a call of sema's client has at the most.
+// usualRequests is the most requests in a call of package sema's client.
 const usualRequests = 500
 
-// back gives the memory to the next call, unless a call was unusual.
-func (m *scratch) back() {
+// release makes the memory available to the next call, unless it has become too large.
+func (m *scratch) release() {
 	if cap(m.step.Call.Requests) <= 2*usualRequests {
 		scratches.Put(m)
 	}
 }
 
-// step carries out one call of a Go client.
+// step executes one call of a Go client.
 func (s *Server) step(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if r.Header.Get("Content-Type") != wire.ContentType {
 		return problem(http.StatusUnsupportedMediaType, "media-type", "want the content type %s", wire.ContentType)
 	}
 	m := scratches.Get().(*scratch)
-	defer m.back()
+	defer m.release()
 	body, err := wire.ReadAll(http.MaxBytesReader(w, r.Body, maxCall), m.in[:0])
 	m.in = body
 	if err != nil {
@@ -64,11 +64,11 @@ func (s *Server) step(w http.ResponseWriter, r *http.Request, who *Who) error {
 	m.out = answer
 	w.Header()["Content-Type"] = wireType
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(answer))}
-	_, _ = w.Write(answer) // a client that does not read it asks again
+	_, _ = w.Write(answer) // a client that does not receive it asks again
 	return nil
 }
 
-// answer carries out the call that has come in, and appends the reply to b.
+// answer executes the call in m.in and appends the reply to b.
 func (s *Server) answer(ctx context.Context, m *scratch, b []byte, who *Who, r *http.Request) ([]byte, error) {
 	call := &m.step
 	if call.Read(m.in) != nil {
@@ -83,28 +83,28 @@ func (s *Server) answer(ctx context.Context, m *scratch, b []byte, who *Who, r *
 		rs.remote.busy.Add(-1)
 	}()
 	within := stepTime
-	if call.Within > 0 && call.Within < within { // a call that its caller gave up holds up the next one
+	if call.Within > 0 && call.Within < within { // an abandoned call would delay the client's next one
 		within = call.Within
 	}
-	ctx, cancel := s.until(ctx, within)
+	ctx, cancel := s.callContext(ctx, within)
 	defer cancel()
 	began := time.Now()
-	reply, err := s.carry(ctx, rs, call.Call, who, r)
+	reply, err := s.execute(ctx, rs, call.Call, who, r)
 	s.stats.calls.add(time.Since(began))
 	if err != nil {
 		return nil, err
 	}
-	return wire.AppendReply(b, &wire.Reply{As: rs.as, Reply: reply}, rs.client), nil
+	return wire.AppendReply(b, &wire.Reply{As: rs.innerName, Reply: reply}, rs.client), nil
 }
 
-// until is a context of a call. That of a line has no other end than the call's time, so
-// it may be shared, and last half as long again.
-func (s *Server) until(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+// callContext returns the context of a call. The context of an upgraded connection never ends, so
+// calls of such connections share contexts, which may last half as long again.
+func (s *Server) callContext(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
 	if ctx.Done() != nil || within < loop.QuickCall {
 		return context.WithTimeout(ctx, within)
 	}
 	most := loop.QuickCall
-	for 2*most <= within { // few lengths
+	for 2*most <= within { // only a few different time limits
 		most *= 2
 	}
 	s.steps.Lock()
@@ -135,21 +135,21 @@ func (s *Server) sessionOf(call *wire.Step, who *Who) (*remoteSession, error) {
 		if len(o.Was) > maxLives {
 			return nil, problem(http.StatusBadRequest, "argument", "%d earlier lives of a session: want at most %d", len(o.Was), maxLives)
 		}
-		if err := s.sees(who, o.Name); err != nil {
+		if err := s.checkSees(who, o.Name); err != nil {
 			return nil, err
 		}
 		if rs, err = s.open(engineID, call.Client, o); err != nil {
 			return nil, err
 		}
 	}
-	if err := cmp.Or(s.owns(who, call.Client), s.sees(who, rs.name)); err != nil {
+	if err := cmp.Or(s.checkOwner(who, call.Client), s.checkSees(who, rs.name)); err != nil {
 		rs.remote.busy.Add(-1)
 		return nil, err
 	}
 	return rs, nil
 }
 
-// checkClient says whether a description can be shown to operators.
+// checkClient checks that a client's description can be shown to operators.
 func checkClient(c *engine.Client) error {
 	for what, text := range map[string]string{"host": c.Host, "label": c.Label, "version": c.Version, "caller": c.Caller} {
 		if err := engine.ValidateText(what, text, maxText); err != nil {
@@ -159,7 +159,7 @@ func checkClient(c *engine.Client) error {
 	return nil
 }
 
-// checkKey says whether a request's key, and what the key may have, can be stored.
+// checkKey checks a request's key and the key's rule.
 func checkKey(q *engine.Request) error {
 	switch {
 	case q.Key == "" && (q.Kind == engine.SetKey || q.Kind == engine.UnsetKey):
@@ -179,53 +179,53 @@ const (
 	maxLives = 64
 )
 
-// owner checks that a session's name belongs to the token, and is the name of
-// the engine that the session is of.
+// owner checks that a session's name belongs to the token. It returns the name of the
+// session's engine.
 func (s *Server) owner(client string, who *Who) (engineID string, err error) {
 	if _, err := engine.ParseID(client + "-1-1"); err != nil {
-		return "", problem(http.StatusBadRequest, "argument", "%q is no name of a session", cut(client))
+		return "", problem(http.StatusBadRequest, "argument", "%q is not a session's name", shorten(client))
 	}
 	i := strings.LastIndexByte(client, '.')
 	if !strings.HasPrefix(client, ClientPrefix) || i <= len(ClientPrefix) {
-		return "", problem(http.StatusBadRequest, "argument", "%q is no name of a session: want %sTOKEN.WORD.NUMBER", client, ClientPrefix)
+		return "", problem(http.StatusBadRequest, "argument", "%q is not a session's name: want %sTOKEN.WORD.NUMBER", client, ClientPrefix)
 	}
-	return client[:i], s.owns(who, client)
+	return client[:i], s.checkOwner(who, client)
 }
 
-// owns refuses a session that is of another token.
-func (s *Server) owns(who *Who, client string) error {
+// checkOwner refuses a session of another token.
+func (s *Server) checkOwner(who *Who, client string) error {
 	if s.tokens != nil && !ownedBy(client, who) {
 		return problem(http.StatusForbidden, "forbidden", "the session %q belongs to another token than %q", client, who.Name)
 	}
 	return nil
 }
 
-// ownedBy reports whether a session's name, or a permit's, has the name of the
-// token.
+// ownedBy reports whether the name of a session, or of a permit's session, contains the name
+// of the token.
 func ownedBy(client string, who *Who) bool {
 	rest, ok := strings.CutPrefix(client, ClientPrefix)
 	name, _, _ := strings.Cut(rest, ".")
 	return ok && name == who.Name
 }
 
-// cut is the beginning of a text that somebody else wrote.
-func cut(text string) string { return text[:min(len(text), 60)] }
+// shorten shortens a text from a client.
+func shorten(text string) string { return text[:min(len(text), 60)] }
 
-// needs is the right that a kind of request wants.
-func needs(q *engine.Request) access.Right {
+// requiredRight is the right that a request needs.
+func requiredRight(q *engine.Request) access.Right {
 	switch q.Kind {
 	case engine.Ask, engine.Renew, engine.Release, engine.Report:
 		return access.Use
 	case engine.SetLimit:
-		if q.Auto != nil { // the holders' own; an operator's wins
+		if q.Auto != nil { // holders may adapt a limit that no operator has pinned
 			return access.Use
 		}
 	}
 	return access.Admin
 }
 
-// carry carries out a call: checked, with the ids translated.
-func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, who *Who, r *http.Request) (engine.Reply, error) {
+// execute checks a call, translates its ids, and executes it.
+func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, who *Who, r *http.Request) (engine.Reply, error) {
 	simple := true
 	ids := make([][]engine.ID, 0, 8) // for each request that has several
 	for i := range c.Requests {
@@ -233,8 +233,8 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 		if q.Kind < engine.Ask || q.Kind > engine.Report {
 			return engine.Reply{}, problem(http.StatusBadRequest, "argument", "a request of unknown kind %d", q.Kind)
 		}
-		if !who.May(needs(q)) {
-			return engine.Reply{}, forbidden(who, needs(q)).of(rs.name)
+		if !who.May(requiredRight(q)) {
+			return engine.Reply{}, forbidden(who, requiredRight(q)).of(rs.name)
 		}
 		if err := cmp.Or(checkKey(q), checkReport(q)); err != nil {
 			return engine.Reply{}, err
@@ -244,13 +244,13 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 				return engine.Reply{}, err
 			}
 		}
-		q.Detached = true // the holder is another process than the server
+		q.Detached = true // the holder is not this process
 		if q.ID == (engine.ID{Client: rs.client}) {
-			q.ID = engine.ID{} // of a request that is about no permit
+			q.ID = engine.ID{} // the request concerns no permit
 			continue
 		}
 		if q.ID.Client == rs.client && rs.newer(q.ID.Number) {
-			q.ID, q.Mine = rs.innerID(q.ID, rs.as), false // it is, under whichever name
+			q.ID, q.Mine = rs.innerID(q.ID, rs.innerName), false // only this session has the permit
 			continue
 		}
 		candidates, err := s.candidates(ctx, rs, q, who)
@@ -267,9 +267,9 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 		}
 		ids[i] = candidates
 	}
-	select { // one at a time; a call that was given up may be at it
-	case rs.turn <- struct{}{}:
-		defer func() { <-rs.turn }()
+	select { // one call at a time; an abandoned call may still run
+	case rs.callLock <- struct{}{}:
+		defer func() { <-rs.callLock }()
 	case <-ctx.Done():
 		p := problemOf(ctx.Err())
 		p.NotExecuted = true
@@ -278,7 +278,7 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 	c.Number <<= partBits
 	audited := s.audited(ctx, rs, c, who)
 	for _, a := range audited {
-		if err := s.begin(a, who, r); err != nil {
+		if err := s.auditFirst(a, who, r); err != nil {
 			return engine.Reply{}, err
 		}
 	}
@@ -287,7 +287,7 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 	if simple {
 		reply, err = rs.inner.Step(ctx, c)
 	} else {
-		reply, err = rs.carrySome(ctx, c, ids)
+		reply, err = rs.executeSeparately(ctx, c, ids)
 	}
 	for i, a := range audited {
 		a.Result = resultOf(reply, i, err)
@@ -296,7 +296,7 @@ func (s *Server) carry(ctx context.Context, rs *remoteSession, c engine.Call, wh
 	if err != nil {
 		return engine.Reply{}, err
 	}
-	s.adapted(rs, c, reply, who, r)
+	s.auditAdapted(rs, c, reply, who, r)
 	rs.outer(reply.Notification.Grants)
 	return reply, nil
 }

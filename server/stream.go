@@ -12,21 +12,22 @@ import (
 )
 
 const (
-	// beat is how often a stream shows that it lives.
+	// beat is how often a stream sends something, to show that it is alive.
 	beat = 5 * time.Second
 
-	// writeTime bounds each write to a stream: a client that does not read is cut off.
+	// writeTime is the time limit of each write to a stream: a client that does not read
+	// is disconnected.
 	writeTime = 10 * time.Second
 )
 
-// news tells a Go client of its notifications, for as long as it listens.
+// news streams notifications to a Go client until it disconnects.
 func (s *Server) news(w http.ResponseWriter, r *http.Request, who *Who) error {
 	id := r.URL.Query().Get("client")
 	if _, err := s.owner(id+".1", who); err != nil {
 		return err
 	}
 	out := newStream(w, wire.ContentType)
-	mine := make(chan struct{})
+	own := make(chan struct{})
 	s.remotes.mu.Lock()
 	if s.closed.Load() {
 		s.remotes.mu.Unlock()
@@ -37,14 +38,14 @@ func (s *Server) news(w http.ResponseWriter, r *http.Request, who *Who) error {
 	if m.stream != nil {
 		close(m.stream)
 	}
-	m.stream = mine
+	m.stream = own
 	m.mu.Unlock()
 	s.remotes.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.seen.Store(time.Now().UnixNano())
-		if m.stream == mine {
+		if m.stream == own {
 			m.stream = nil
 		}
 	}()
@@ -55,7 +56,7 @@ func (s *Server) news(w http.ResponseWriter, r *http.Request, who *Who) error {
 	defer ticker.Stop()
 	var buffer []byte
 	for {
-		buffer = m.take(buffer[:0])
+		buffer = m.takeNews(buffer[:0])
 		if len(buffer) > 0 {
 			if err := out.write(buffer); err != nil {
 				return nil //nolint:nilerr // the client is gone
@@ -64,14 +65,14 @@ func (s *Server) news(w http.ResponseWriter, r *http.Request, who *Who) error {
 		select {
 		case <-m.wake:
 		case <-ticker.C:
-			if !s.still(r, who) {
+			if !s.stillAllowed(r, who) {
 				return nil
 			}
 			if err := out.write([]byte{0}); err != nil {
 				return nil //nolint:nilerr // the client is gone
 			}
-		case <-mine:
-			m.poke() // what is to be told is the other stream's
+		case <-own:
+			m.wakeStream() // the other stream sends the rest
 			return nil
 		case <-r.Context().Done():
 			return nil
@@ -81,15 +82,15 @@ func (s *Server) news(w http.ResponseWriter, r *http.Request, who *Who) error {
 	}
 }
 
-// poke has the stream look for what there is to tell.
-func (r *remote) poke() {
+// wakeStream wakes the stream to send new notifications.
+func (r *remote) wakeStream() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// stream is a response of which each part is sent at once.
+// stream is a response that sends each write at once.
 type stream struct {
 	w http.ResponseWriter
 	c *http.ResponseController
@@ -99,12 +100,12 @@ func newStream(w http.ResponseWriter, contentType string) stream {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would keep it back
+	h.Set("X-Accel-Buffering", "no") // nginx would buffer the response
 	return stream{w, http.NewResponseController(w)}
 }
 
 func (o stream) write(b []byte) error {
-	_ = o.c.SetWriteDeadline(time.Now().Add(writeTime)) // a test's writer has none
+	_ = o.c.SetWriteDeadline(time.Now().Add(writeTime)) // fails with a test's writer
 	if _, err := o.w.Write(b); err != nil {
 		return err
 	}
@@ -117,12 +118,12 @@ func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *Who) er
 	if _, err := s.owner(client, who); err != nil {
 		return err
 	}
-	s.remotes.shut(client)
+	s.remotes.closeSession(client)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// engineState is a snapshot for a Go client.
+// engineState answers a Go client with a snapshot of a semaphore.
 func (s *Server) engineState(w http.ResponseWriter, r *http.Request, who *Who) error {
 	st, err := s.look(r.Context(), r.URL.Query().Get("name"), who)
 	if err != nil {
@@ -131,7 +132,7 @@ func (s *Server) engineState(w http.ResponseWriter, r *http.Request, who *Who) e
 	return writeJSON(w, http.StatusOK, st)
 }
 
-// engineList is the names of all semaphores that the client may see.
+// engineList answers with the names of all semaphores that the client may see.
 func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *Who) error {
 	ctx, cancel := context.WithTimeout(r.Context(), listTime)
 	defer cancel()
@@ -148,12 +149,12 @@ func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *Who) er
 	return writeJSON(w, http.StatusOK, names)
 }
 
-// look is a snapshot of a semaphore, with the ids as clients know them.
+// look returns a snapshot of a semaphore with the clients' ids.
 func (s *Server) look(ctx context.Context, name string, who *Who) (engine.State, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return engine.State{}, err
 	}
-	if err := s.sees(who, name); err != nil {
+	if err := s.checkSees(who, name); err != nil {
 		return engine.State{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
@@ -171,7 +172,7 @@ func (s *Server) look(ctx context.Context, name string, who *Who) (engine.State,
 	return st, nil
 }
 
-// stateOf is a snapshot of a semaphore as the engine has it.
+// stateOf returns a snapshot of a semaphore with the engine's ids.
 func (s *Server) stateOf(ctx context.Context, name string) (engine.State, error) {
 	inner, err := s.engine.Open(name, s.self, func(engine.Notification) {})
 	if err != nil {
@@ -181,37 +182,35 @@ func (s *Server) stateOf(ctx context.Context, name string) (engine.State, error)
 	return inner.State(ctx)
 }
 
-// outerText is a permit's id as its client knows it.
+// outerText translates a permit's id in the engine to that of its client.
 func (m *remotes) outerText(text string) string {
 	id, err := engine.ParseID(text)
 	if err != nil {
 		return text
 	}
 	l, ok := m.byInner(id.Client)
-	if !ok || id.Number-l.base > 1<<47 { // of somebody else's life, under the same name
+	if !ok || id.Number-l.base > 1<<47 { // another client's session with the same name
 		return text
 	}
 	id.Client, id.Number = l.client, id.Number-l.base
 	return id.String()
 }
 
-// innerIDs are the ids to the engine of a permit that an operator names as
-// State shows it.
+// innerIDs are the ids in the engine that a permit may have whose id, as in State, is id.
 func (s *Server) innerIDs(id engine.ID) []engine.ID {
 	if strings.HasPrefix(id.Client, ClientPrefix) {
 		if rs := s.remotes.byClient(id.Client); rs != nil {
 			return rs.all(id)
 		}
-		if as := s.remotes.formerly(id.Client); as != "" {
+		if as := s.remotes.closedInner(id.Client); as != "" {
 			id.Client, id.Number = as, baseOf(id.Client)+id.Number
 		}
 	}
 	return []engine.ID{id}
 }
 
-// formerly is the engine's name of a session that its client has closed; "" if
-// it is not known any more.
-func (m *remotes) formerly(client string) string {
+// closedInner is the engine's name of a session that its client has closed; "" if unknown.
+func (m *remotes) closedInner(client string) string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for as, l := range m.lives {
@@ -232,6 +231,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that does not read it does not need it
+	_, _ = w.Write(append(text, '\n')) // fails only if the client is gone
 	return nil
 }

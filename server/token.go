@@ -21,23 +21,23 @@ import (
 	"sema/internal/wire"
 )
 
-// Tokens are the bearer tokens that a server takes. Create them with ReadTokens; they
+// Tokens are the bearer tokens that a server accepts. Create them with ReadTokens. They
 // are safe for concurrent use.
 type Tokens struct {
 	byName  atomic.Pointer[map[string]*bearer]
 	guesses rate.Limit // wrong secrets, by address and name
 
 	mu    sync.Mutex
-	shown map[[sha256.Size]byte]struct{} // what an address has shown, right or wrong
+	shown map[[sha256.Size]byte]struct{} // hashes of address and token, valid or not
 }
 
-// maxShown is how many Tokens remember; then they forget all.
+// maxShown is the largest size of Tokens.shown; above it, it starts again empty.
 const maxShown = 10_000
 
-// Who is the bearer of a token. Its name is "local" where none is needed.
+// A Who is the bearer of a token. Its name is "local" on a server without tokens.
 type Who = access.Who
 
-// bearer is a name with its right and its secrets.
+// bearer is a token's name with its right and its secrets.
 type bearer struct {
 	Who
 	secrets []secret
@@ -48,22 +48,22 @@ type secret struct {
 	expires time.Time // zero: never
 }
 
-// taken reports whether it has not expired.
-func (s secret) taken() bool { return s.expires.IsZero() || time.Now().Before(s.expires) }
+// valid reports whether the secret has not expired.
+func (s secret) valid() bool { return s.expires.IsZero() || time.Now().Before(s.expires) }
 
-// local is everybody, to a server without tokens.
+// local is the bearer of every request to a server without tokens.
 var local = &Who{Name: "local", Right: access.Admin}
 
-// ReadTokens reads a token file. Each line has four words or five; empty lines and
-// those that begin with # are passed over:
+// ReadTokens reads a token file. It ignores empty lines and lines that begin with #. Each
+// other line has four or five words:
 //
 //	NAME  read|use|admin  PREFIX[,PREFIX…] or *  SECRET or sha256:HEX  [expires=2027-01-31]
 //
-// NAME is 1 … 16 lower-case letters and digits; SECRET has at least 16
-// characters; HEX is the SHA-256 of the secret. A client shows NAME.SECRET. From the
-// beginning of the day of expires on, in UTC, it is not taken any more. A name with
-// several secrets has as many lines, with the same right and prefixes. An error names
-// the line, never a secret.
+// NAME is 1 … 16 lower-case letters and digits. SECRET has at least 16 characters, and HEX
+// is the SHA-256 of a secret. A client sends the token NAME.SECRET. The token expires at
+// the beginning of the day in expires, in UTC. A name with several secrets has one line
+// for each, with the same right and prefixes. An error names the line, and never contains
+// a secret.
 func ReadTokens(r io.Reader) (*Tokens, error) {
 	t := &Tokens{guesses: rate.Limit{Burst: 20, Every: time.Second}}
 	if err := t.Reread(r); err != nil {
@@ -72,9 +72,9 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 	return t, nil
 }
 
-// Reread takes the tokens of a token file in place of those of before, for requests
-// that come from now on, and for connections and streams that are open within seconds.
-// With an error, which is as that of ReadTokens, those of before stay.
+// Reread replaces the tokens by those of a token file. This concerns new requests at once,
+// and open connections and streams within seconds. After an error, which is as that of
+// ReadTokens, the old tokens stay valid.
 func (t *Tokens) Reread(r io.Reader) error {
 	byName := map[string]*bearer{}
 	lines := bufio.NewScanner(r)
@@ -88,7 +88,7 @@ func (t *Tokens) Reread(r io.Reader) error {
 			if old := byName[who.Name]; old == nil {
 				byName[who.Name] = who
 			} else if old.Right != who.Right || !slices.Equal(old.Prefixes, who.Prefixes) {
-				err = fmt.Errorf("the name %q is there twice, with different rights or prefixes", who.Name)
+				err = fmt.Errorf("the name %q occurs twice, with different rights or prefixes", who.Name)
 			} else {
 				old.secrets = append(old.secrets, who.secrets...)
 			}
@@ -155,8 +155,8 @@ var (
 	errGuessing = errors.New("too many wrong secrets from this address")
 )
 
-// Find is the bearer of a token, NAME.SECRET; nil if there is none. How long it
-// takes says nothing of the secret.
+// Find returns the bearer of a token, NAME.SECRET, or nil if the token is not valid. Its time
+// reveals nothing about the secret.
 func (t *Tokens) Find(token string) *Who {
 	who, _ := t.find(token)
 	return who
@@ -174,7 +174,7 @@ func (t *Tokens) find(token string) (*Who, error) {
 		if subtle.ConstantTimeCompare(hash[:], one.hash[:]) != 1 {
 			continue
 		}
-		if one.taken() {
+		if one.valid() {
 			return &who.Who, nil
 		}
 		err = fmt.Errorf("the secret of %q has expired", name)
@@ -182,11 +182,11 @@ func (t *Tokens) find(token string) (*Who, error) {
 	return nil, err
 }
 
-// Expired reports whether no token is taken any more: each has expired.
+// Expired reports whether all tokens have expired.
 func (t *Tokens) Expired() bool {
 	for _, who := range *t.byName.Load() {
 		for _, one := range who.secrets {
-			if one.taken() {
+			if one.valid() {
 				return false
 			}
 		}
@@ -194,11 +194,11 @@ func (t *Tokens) Expired() bool {
 	return true
 }
 
-// Login is Find for a token that a request shows. An address that shows many wrong secrets
-// of one name, 20 of them and then more than one a second, is refused further ones of that
-// name without a look. A secret that the address showed before is looked at all the same,
-// and is no further guess: a right one is not locked out by an old one that somebody
-// still shows. The error says why in a few words, for an audit log.
+// Login is Find with a limit on guesses. An address may try 20 wrong secrets of a name, and
+// then one a second. Beyond that Login refuses further secrets of that name without
+// checking them. A secret that the address has tried before is always checked, and counts
+// as no guess. So a client that still sends an old secret does not lock out a valid one.
+// The error gives the reason in a few words, for an audit log.
 func (t *Tokens) Login(r *http.Request, token string) (*Who, error) {
 	host := access.Host(r)
 	name, _, _ := strings.Cut(token, ".")
@@ -213,7 +213,7 @@ func (t *Tokens) Login(r *http.Request, token string) (*Who, error) {
 	if err != nil && !shown {
 		t.guesses.Take(key)
 	}
-	if !shown && err != errNoToken { // of names that do not exist anybody could show thousands
+	if !shown && err != errNoToken { // unknown names are unlimited, and would fill the map
 		t.mu.Lock()
 		if t.shown == nil || len(t.shown) >= maxShown {
 			t.shown = map[[sha256.Size]byte]struct{}{}
@@ -224,9 +224,9 @@ func (t *Tokens) Login(r *http.Request, token string) (*Who, error) {
 	return who, err
 }
 
-// Who finds out who sent a request. The error is a *Problem with status 401, with 429 where
-// too many wrong secrets came from there, or with 403 where a browser was led here by
-// another site.
+// Who returns the sender of a request. The error is a *Problem: with status 401, with 429
+// after too many wrong secrets from the same address, or with 403 if a page of another site
+// caused the request.
 func (s *Server) Who(r *http.Request) (*Who, error) {
 	if s.tokens == nil {
 		if err := s.ownSite(r); err != nil {
@@ -236,7 +236,7 @@ func (s *Server) Who(r *http.Request) (*Who, error) {
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return nil, problem(http.StatusUnauthorized, "unauthorized", "this server wants a token: Authorization: Bearer NAME.SECRET")
+		return nil, problem(http.StatusUnauthorized, "unauthorized", "this server needs a token: Authorization: Bearer NAME.SECRET")
 	}
 	who, err := s.tokens.Login(r, strings.TrimSpace(token))
 	if err == nil {
@@ -244,19 +244,19 @@ func (s *Server) Who(r *http.Request) (*Who, error) {
 	}
 	p := problem(http.StatusUnauthorized, "unauthorized", "the token is not one of this server's")
 	if err == errGuessing {
-		p = problem(http.StatusTooManyRequests, "guessing", "%v: this token is not looked at now", err).after(time.Second)
+		p = problem(http.StatusTooManyRequests, "guessing", "%v: this token is not checked now", err).after(time.Second)
 		p.Temporary = true
 	}
 	p.audited = err.Error()
 	return nil, p
 }
 
-// errTokenOver ends what goes on for a token that is not taken any more.
-var errTokenOver = problem(http.StatusUnauthorized, "unauthorized", "the token is not taken any more: it has expired, or was taken out of the file")
+// errTokenOver ends a stream or a hold whose token is no longer valid.
+var errTokenOver = problem(http.StatusUnauthorized, "unauthorized", "the token is no longer valid: it has expired, or was removed from the file")
 
-// still reports whether a request that goes on has the right that it began with: its
-// token may have been taken out of the file, or have expired.
-func (s *Server) still(r *http.Request, who *Who) bool {
+// stillAllowed reports whether a running request still has the right with which it began. Its
+// token may have expired or been removed from the file.
+func (s *Server) stillAllowed(r *http.Request, who *Who) bool {
 	if s.tokens == nil {
 		return true
 	}

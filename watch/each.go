@@ -8,17 +8,17 @@ import (
 	"sema/engine"
 )
 
-// Each calls found with a snapshot of each semaphore that exists and whose name begins
-// with one of the prefixes (none: all), one after the other and in no order. The
-// snapshots are from after the call began, and others may have them, too. missed is how
-// many semaphores could not be read. It fails if the names cannot be listed, if no
-// semaphore could be read, or when ctx ends.
+// Each calls found with a snapshot of each existing semaphore whose name begins with one of
+// the prefixes (none: all). The calls come one at a time, in no particular order. The
+// snapshots are taken after Each was called; other callers may share them, so found must
+// not change them. missed is how many semaphores could not be read. Each fails if the names
+// cannot be listed, if no semaphore could be read, or when ctx ends.
 func (w *Watcher) Each(ctx context.Context, prefixes []string, found func(name string, st engine.State)) (missed int, err error) {
-	inner, leave, err := w.enter(ctx)
+	inner, done, err := w.enter(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer leave()
+	defer done()
 	names, err := w.list(inner, time.Now())
 	if err != nil {
 		return 0, w.failed(ctx, "list", "", err)
@@ -32,12 +32,12 @@ func (w *Watcher) Each(ctx context.Context, prefixes []string, found func(name s
 	var one sync.Mutex
 	missed, err = w.each(inner, wanted, 0, func(name string) error {
 		s := w.use(name)
-		defer w.disuse(s)
-		if err := w.take(inner, s); err != nil {
+		defer w.release(s)
+		if err := w.lockLook(inner, s); err != nil {
 			return err
 		}
 		st, err := w.look(inner, s, false)
-		<-s.turn
+		<-s.lookLock
 		if err != nil || st.Limit == 0 {
 			return err
 		}

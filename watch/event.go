@@ -6,60 +6,60 @@ import (
 	"sema/engine"
 )
 
-// Kind is what happened.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds of events.
 const (
-	// Began is the first event of every stream: changes from here on are
-	// seen. Of one semaphore it has the Limit, or 0 if there is none.
+	// Began is the first event of every stream. The stream has all later changes. For one
+	// semaphore it has the Limit, or 0 if the semaphore does not exist.
 	Began Kind = "began"
 
 	// Of permits and tickets.
 	Queued   Kind = "queued"   // a ticket joined the queue
-	Granted  Kind = "granted"  // a permit is held. Waited is known if its ticket was seen
-	Released Kind = "released" // a permit is gone before its lease could have ended: given back, or taken
-	Ended    Kind = "ended"    // a permit is gone, and its lease may have ended: lost, or released late
-	Left     Kind = "left"     // a ticket is gone: given up, ended, or granted and released since the last look
-	Revoked  Kind = "revoked"  // an operator wants a permit back; it is still held
+	Granted  Kind = "granted"  // a permit is held. Waited is known if a look saw the ticket
+	Released Kind = "released" // a permit ended before its lease could have ended: its holder or an operator released it
+	Ended    Kind = "ended"    // a permit ended, and its lease may have ended: it was lost, or released late
+	Left     Kind = "left"     // a ticket ended: its caller gave up, its life ended, or it was granted and released since the last look
+	Revoked  Kind = "revoked"  // an operator revoked a permit; it is still held
 
 	// Of the semaphore.
-	Limit    Kind = "limit"    // it is new, or its limit or pinning changed
-	Paused   Kind = "paused"   // nobody is granted any more
-	Unpaused Kind = "unpaused" // that is over
-	Removed  Kind = "removed"  // it is gone: removed, or forgotten because it was idle
+	Limit    Kind = "limit"    // the semaphore is new, or its limit or pinning changed
+	Paused   Kind = "paused"   // grants are stopped
+	Unpaused Kind = "unpaused" // grants continue
+	Removed  Kind = "removed"  // the semaphore ended: an operator removed it, or it was idle
 
 	// Of the stream.
-	Unreachable Kind = "unreachable" // a look failed, see Err; it is told once
-	Reachable   Kind = "reachable"   // a look succeeded again; what changed meanwhile follows
-	Missed      Kind = "missed"      // the listener was slow and lost so many older events
+	Unreachable Kind = "unreachable" // a look failed, see Err; sent once
+	Reachable   Kind = "reachable"   // a look succeeded again; events of the changes in between follow
+	Missed      Kind = "missed"      // the listener was too slow, and older events were dropped
 )
 
-// Event is something that happened to a semaphore between two looks.
+// Event is a change of a semaphore between two looks.
 type Event struct {
-	Time      time.Time // of the look that saw it
+	Time      time.Time // of the look that found the change
 	Semaphore string
 	Kind      Kind
 
 	// Of permits and tickets.
 	Permit string // its id, the same from queued to released
-	Key    string // whose it is, of those that share the semaphore; "": nobody's
+	Key    string // the key of a semaphore with keys; "": none
 	Client engine.Client
 	Weight int
 	Token  int64         // of a permit
-	Waited time.Duration // granted, left: how long it was in the queue; left: as last seen
-	Held   time.Duration // granted, released, ended, revoked: since the grant, as last seen
+	Waited time.Duration // granted, left: the time in the queue; left: at the last look that saw it
+	Held   time.Duration // granted, released, ended, revoked: the time since the grant, at the last look that saw it
 
 	// Of the semaphore.
-	Limit  int  // limit, began, paused, unpaused: what it is now; removed: what it was
+	Limit  int  // limit, began, paused, unpaused: the current limit; removed: the last limit
 	Pinned bool // limit: an operator set it
 
-	Missed int   // missed: how many
-	Err    error // unreachable: why
+	Missed int   // missed: the number of dropped events
+	Err    error // unreachable: the error of the look
 }
 
-// changes are what happened between two snapshots, the second taken so long
-// after the first began.
+// changes returns the events between two snapshots. between is the time from the beginning
+// of the first look to the second snapshot.
 func changes(name string, old, now engine.State, at time.Time, between time.Duration) []Event {
 	var list []Event
 	add := func(e Event) {
@@ -90,7 +90,7 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 	for _, w := range now.Waiters {
 		here[w.ID] = true
 	}
-	// A permit that made room comes before the one that took it.
+	// The end of a permit comes before the grant of the freed weight.
 	for _, h := range old.Holders {
 		if here[h.ID] {
 			continue
@@ -113,7 +113,7 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 			e.Kind, e.Held = Granted, h.Age
 			if ticket := waited[h.ID]; ticket != nil {
 				e.Waited = ticket.Waiting
-				if h.Token != 0 { // its age is known
+				if h.Token != 0 { // the engine knows the permit's age
 					e.Waited += max(0, between-h.Age)
 				}
 			}

@@ -7,25 +7,25 @@ import (
 	"sema/engine"
 )
 
-// Look is what one look found, and what had changed since the one before.
+// Look is the result of a look, with the changes since the look before.
 type Look struct {
 	Summary
 	State  engine.State
-	Since  time.Duration // since the look before began; 0: there was none to compare with
+	Since  time.Duration // since the beginning of the look before; 0: there was none to compare with
 	Events []Event
 }
 
-// follower is told of all looks.
+// follower receives all looks.
 type follower struct {
 	f      func(Look)
 	always bool
 }
 
-// Follow has f called with each look that succeeds, at any semaphore, until ctx or
-// the Watcher ends. It returns at once. Looks at one semaphore come one
-// after the other. With always, rounds go on all the time, one each Options.Rounds;
-// otherwise f is told of the looks that others ask for. f is called with the
-// Watcher's lock held: it is quick and does not call the Watcher.
+// Follow returns at once. From then on, until ctx or the Watcher ends, f is called with
+// each successful look at any semaphore, in order for each semaphore. With always, the
+// Watcher makes a round each Options.Rounds all the time; otherwise f receives only the
+// looks that other callers cause. The Watcher's lock is held during f. So f must be quick
+// and not call the Watcher.
 func (w *Watcher) Follow(ctx context.Context, always bool, f func(Look)) {
 	follower := &follower{f, always}
 	w.mu.Lock()
@@ -35,11 +35,11 @@ func (w *Watcher) Follow(ctx context.Context, always bool, f func(Look)) {
 	}
 	w.followers[follower] = struct{}{}
 	if always {
-		w.hurry()
+		w.startRound()
 	}
 	w.mu.Unlock()
 	if always {
-		w.keep(0)
+		w.keepRounds(0)
 	}
 	context.AfterFunc(ctx, func() {
 		w.mu.Lock()
@@ -48,14 +48,14 @@ func (w *Watcher) Follow(ctx context.Context, always bool, f func(Look)) {
 	})
 }
 
-// tellFollowers passes on a look. The lock is held.
+// tellFollowers passes a look to all followers. The lock is held.
 func (w *Watcher) tellFollowers(l Look) {
 	for follower := range w.followers {
 		follower.f(l)
 	}
 }
 
-// followedAlways reports whether somebody wants rounds all the time. The lock is held.
+// followedAlways reports whether a follower needs rounds all the time. The lock is held.
 func (w *Watcher) followedAlways() bool {
 	for follower := range w.followers {
 		if follower.always {

@@ -7,35 +7,33 @@ import (
 	"time"
 )
 
-// Filter says which semaphores to hear of.
+// Filter selects the semaphores of a listener.
 type Filter struct {
-	Name     string   // this semaphore alone, looked at every Options.Interval
-	Prefixes []string // without Name: those that begin with one of these; none: all
+	Name     string   // only this semaphore, with a look every Options.Interval
+	Prefixes []string // without Name: semaphores that begin with one of these; none: all
 }
 
-// stream is what one listener has still to hear.
+// stream has the events that a listener has not received yet.
 type stream struct {
 	prefixes []string
 	most     int
-	hears    bool // guarded by the Watcher's lock: of many semaphores, after a first round
-	away     bool // guarded by the Watcher's lock: it was told that rounds fail
+	live     bool // guarded by the Watcher's lock: the first round is complete
+	failing  bool // guarded by the Watcher's lock: the listener knows that rounds fail
 
 	mu     sync.Mutex
 	events []Event
 	missed int
-	more   chan struct{} // has a value when there is something new
+	more   chan struct{} // has an element when there are new events
 }
 
-// Events is what happens from now on, until ctx or the Watcher ends, or the
-// loop does:
+// Events returns the events from now on, until the loop ends, or ctx or the Watcher:
 //
 //	for e := range w.Events(ctx, watch.Filter{Name: "downloads"}) { … }
 //
-// The first event is Began. Events of one semaphore come in an order in which
-// they can have happened. Many semaphores are looked at round after round,
-// every Options.Interval if the Rate allows. A listener that is slow loses the
-// oldest events and is told how many (Missed). A name that cannot be stays
-// Unreachable.
+// The first event is Began. The events of one semaphore come in a possible order of their
+// changes. For many semaphores the Watcher makes a round every Options.Interval, or less
+// often if the Rate requires that. A slow listener loses the oldest events, and is told
+// their number (Missed). An invalid name stays Unreachable.
 func (w *Watcher) Events(ctx context.Context, of Filter) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -44,15 +42,15 @@ func (w *Watcher) Events(ctx context.Context, of Filter) iter.Seq[Event] {
 		t := &stream{prefixes: of.Prefixes, most: w.options.Buffer, more: make(chan struct{}, 1)}
 		if of.Name != "" {
 			s := w.use(of.Name)
-			defer w.disuse(s)
-			defer w.leave(s, t)
-			w.join(ctx, s, t)
+			defer w.release(s)
+			defer w.removeListener(s, t)
+			w.addListener(ctx, s, t)
 		} else {
-			defer w.leaveAll(t)
-			w.joinAll(ctx, t)
+			defer w.removeWide(t)
+			w.addWide(ctx, t)
 		}
 		for ctx.Err() == nil {
-			for _, e := range t.take() {
+			for _, e := range t.drain() {
 				if !yield(e) {
 					return
 				}
@@ -65,7 +63,7 @@ func (w *Watcher) Events(ctx context.Context, of Filter) iter.Seq[Event] {
 	}
 }
 
-// add has a listener hear of events, if there is room.
+// add queues events for the listener. If there are too many, it drops the oldest.
 func (t *stream) add(events ...Event) {
 	if len(events) == 0 {
 		return
@@ -83,8 +81,9 @@ func (t *stream) add(events ...Event) {
 	}
 }
 
-// take is what has come, in front of it what was missed.
-func (t *stream) take() []Event {
+// drain returns the queued events and empties the queue. If events were dropped, the first
+// one is Missed.
+func (t *stream) drain() []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	events := t.events
@@ -95,18 +94,18 @@ func (t *stream) take() []Event {
 	return events
 }
 
-// join has a stream hear of one semaphore, from a first look on.
-func (w *Watcher) join(ctx context.Context, s *watched, t *stream) {
-	ctx, leave, err := w.enter(ctx)
+// addListener adds a stream to the listeners of one semaphore, after a first look.
+func (w *Watcher) addListener(ctx context.Context, s *watched, t *stream) {
+	ctx, done, err := w.enter(ctx)
 	if err != nil {
 		return
 	}
-	defer leave()
-	w.keep(0)
-	if w.take(ctx, s) != nil {
+	defer done()
+	w.keepRounds(0)
+	if w.lockLook(ctx, s) != nil {
 		return
 	}
-	defer func() { <-s.turn }()
+	defer func() { <-s.lookLock }()
 	st, err := w.look(ctx, s, true)
 	if ctx.Err() != nil {
 		return
@@ -129,7 +128,7 @@ func (w *Watcher) join(ctx context.Context, s *watched, t *stream) {
 	}
 }
 
-func (w *Watcher) leave(s *watched, t *stream) {
+func (w *Watcher) removeListener(s *watched, t *stream) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(s.listeners, t)
@@ -139,9 +138,9 @@ func (w *Watcher) leave(s *watched, t *stream) {
 	}
 }
 
-// poll looks at a semaphore as long as somebody listens to it.
+// poll looks at a semaphore every Interval, as long as it has listeners.
 func (w *Watcher) poll(ctx context.Context, s *watched) {
-	defer w.disuse(s)
+	defer w.release(s)
 	ticker := time.NewTicker(w.options.Interval)
 	defer ticker.Stop()
 	for {
@@ -150,18 +149,18 @@ func (w *Watcher) poll(ctx context.Context, s *watched) {
 		case <-ctx.Done():
 			return
 		}
-		_ = w.glance(ctx, s.name, time.Now().Add(-w.options.Interval/2)) // listeners are told
+		_ = w.ensureLook(ctx, s.name, time.Now().Add(-w.options.Interval/2)) // listeners receive an error as an event
 	}
 }
 
-// joinAll has a stream hear of many semaphores, after a first round.
-func (w *Watcher) joinAll(ctx context.Context, t *stream) {
+// addWide adds a stream to the listeners of many semaphores, after a first round.
+func (w *Watcher) addWide(ctx context.Context, t *stream) {
 	w.mu.Lock()
-	w.wide[t] = struct{}{} // from now on what looks find is kept
+	w.wide[t] = struct{}{} // from now on the Watcher keeps snapshots, to compare them
 	asked, done := time.Now(), w.rounds.done
-	w.hurry()
+	w.startRound()
 	w.mu.Unlock()
-	w.keep(0)
+	w.keepRounds(0)
 	var err error
 	for ctx.Err() == nil {
 		select {
@@ -172,12 +171,12 @@ func (w *Watcher) joinAll(ctx context.Context, t *stream) {
 		w.mu.Lock()
 		done, err = w.rounds.done, w.rounds.err
 		current := !w.rounds.began.Before(asked)
-		if err != nil && !t.away {
-			t.away = true
+		if err != nil && !t.failing {
+			t.failing = true
 			t.add(Event{Time: time.Now(), Kind: Unreachable, Err: err})
 		}
 		if current {
-			t.hears = true
+			t.live = true
 			t.add(Event{Time: time.Now(), Kind: Began})
 		}
 		w.mu.Unlock()
@@ -187,15 +186,15 @@ func (w *Watcher) joinAll(ctx context.Context, t *stream) {
 	}
 }
 
-func (w *Watcher) leaveAll(t *stream) {
+func (w *Watcher) removeWide(t *stream) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.wide, t)
 }
 
-// heard reports whether a stream of many semaphores has this one, or somebody
-// follows all looks. The lock is held.
-func (w *Watcher) heard(name string) bool {
+// hasWideListener reports whether a stream of many semaphores includes this one, or there is a
+// follower. The lock is held.
+func (w *Watcher) hasWideListener(name string) bool {
 	if len(w.followers) > 0 {
 		return true
 	}
@@ -207,7 +206,7 @@ func (w *Watcher) heard(name string) bool {
 	return false
 }
 
-// publish tells all listeners of a semaphore. The lock is held.
+// publish sends events to all listeners of a semaphore. The lock is held.
 func (w *Watcher) publish(s *watched, events []Event) {
 	if len(events) == 0 {
 		return
@@ -216,20 +215,20 @@ func (w *Watcher) publish(s *watched, events []Event) {
 		t.add(events...)
 	}
 	for t := range w.wide {
-		if t.hears && begins(s.name, t.prefixes) {
+		if t.live && begins(s.name, t.prefixes) {
 			t.add(events...)
 		}
 	}
 }
 
-// tellWide tells listeners of many semaphores whether rounds succeed. The lock
-// is held.
+// tellWide sends Reachable or Unreachable to the listeners of many semaphores, if the result
+// of rounds has changed. The lock is held.
 func (w *Watcher) tellWide(err error) {
 	for t := range w.wide {
-		if !t.hears || t.away == (err != nil) {
+		if !t.live || t.failing == (err != nil) {
 			continue
 		}
-		t.away = err != nil
+		t.failing = err != nil
 		e := Event{Time: time.Now(), Kind: Reachable}
 		if err != nil {
 			e.Kind, e.Err = Unreachable, err

@@ -13,36 +13,35 @@ import (
 // idleSession is how long a session stays open after the last look.
 const idleSession = time.Minute
 
-// watched is what a Watcher knows about one semaphore.
+// watched is the state of one semaphore in a Watcher.
 type watched struct {
-	name string
-	turn chan struct{} // a lock that lasts through a look
+	name     string
+	lookLock chan struct{} // the lock of a look: full while one runs
 
-	session engine.Session // guarded by turn
+	session engine.Session // guarded by lookLock
 
-	// Guarded by the Watcher's lock. The findings of a look are written with turn held.
-	users     int           // so many hold or await the turn
-	listed    bool          // the engine listed it when last asked
-	place     *list.Element // in Watcher.open
-	looked    time.Time     // when the last look that succeeded ended
-	began     time.Time     // and when it began
-	summary   Summary       // of that look; its Looked is zero: there was none
-	state     *engine.State // of that look, if somebody may want it
+	// Guarded by the Watcher's lock. A look writes its results with lookLock held as well.
+	users     int           // how many goroutines have or wait for lookLock
+	listed    bool          // it is in the engine's last list
+	openEntry *list.Element // in Watcher.open
+	looked    time.Time     // the end of the last successful look
+	began     time.Time     // the beginning of that look
+	summary   Summary       // of that look; Looked is zero if there was none
+	state     *engine.State // of that look; nil unless a caller may need it
 	err       error         // of the last look
 	listeners map[*stream]struct{}
 	stop      context.CancelFunc // of its poller; nil: there is none
 }
 
-// State is a snapshot of a semaphore, taken after the call began. One that
-// nobody has used has limit 0. Errors are engine.ErrEngine, *engine.ArgumentError, or
-// engine.ErrClosed.
+// State returns a snapshot of a semaphore that is taken after the call. An unused semaphore
+// has limit 0. Errors are engine.ErrEngine, *engine.ArgumentError, or engine.ErrClosed.
 func (w *Watcher) State(ctx context.Context, name string) (engine.State, error) {
 	st, _, err := w.stateSince(ctx, name, time.Now())
 	return st, err
 }
 
-// Recent is State, but the snapshot may have been taken for somebody else, at
-// most Options.Fresh ago. It says when: ages and waits grew since then.
+// Recent is State, but the snapshot may be up to Options.Fresh old, so that callers share
+// it. Recent also returns the time of the snapshot: ages and waits have grown since then.
 func (w *Watcher) Recent(ctx context.Context, name string) (engine.State, time.Time, error) {
 	return w.stateSince(ctx, name, time.Now().Add(-w.options.Fresh))
 }
@@ -51,18 +50,18 @@ func (w *Watcher) stateSince(ctx context.Context, name string, since time.Time) 
 	if err := engine.ValidateName(name); err != nil {
 		return engine.State{}, time.Time{}, err
 	}
-	inner, leave, err := w.enter(ctx)
+	inner, done, err := w.enter(ctx)
 	if err != nil {
 		return engine.State{}, time.Time{}, err
 	}
-	defer leave()
-	w.keep(0)
+	defer done()
+	w.keepRounds(0)
 	s := w.use(name)
-	defer w.disuse(s)
-	if err := w.take(inner, s); err != nil {
+	defer w.release(s)
+	if err := w.lockLook(inner, s); err != nil {
 		return engine.State{}, time.Time{}, w.failed(ctx, "state", name, err)
 	}
-	defer func() { <-s.turn }()
+	defer func() { <-s.lookLock }()
 	w.mu.Lock()
 	st, began, looked := s.state, s.began, s.looked
 	w.mu.Unlock()
@@ -75,7 +74,7 @@ func (w *Watcher) stateSince(ctx context.Context, name string, since time.Time) 
 
 var errNoAnswer = errors.New("no answer in time")
 
-// failed is the error of a call for its caller, whose context is ctx.
+// failed makes the error of a call. ctx is the context of the caller.
 func (w *Watcher) failed(ctx context.Context, op, name string, err error) error {
 	var whole *engine.Error
 	switch {
@@ -92,49 +91,49 @@ func (w *Watcher) failed(ctx context.Context, op, name string, err error) error 
 	return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: err}
 }
 
-// use is what is known of a name, made if need be, and kept until disuse.
+// use returns the state of a name, or makes it. It is kept until release.
 func (w *Watcher) use(name string) *watched {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.semaphores[name]
 	if s == nil {
-		s = &watched{name: name, turn: make(chan struct{}, 1)}
+		s = &watched{name: name, lookLock: make(chan struct{}, 1)}
 		w.semaphores[name] = s
 	}
 	s.users++
 	return s
 }
 
-func (w *Watcher) disuse(s *watched) {
+func (w *Watcher) release(s *watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.users--
-	w.tidy(s)
+	w.removeUnused(s)
 }
 
-// tidy forgets a semaphore that nobody needs: the names that people ask for may be
-// any. The lock is held.
-func (w *Watcher) tidy(s *watched) {
-	if s.users == 0 && !s.listed && s.place == nil && len(s.listeners) == 0 {
+// removeUnused removes the state of a semaphore if it is unused: callers may ask for any number of
+// names. The lock is held.
+func (w *Watcher) removeUnused(s *watched) {
+	if s.users == 0 && !s.listed && s.openEntry == nil && len(s.listeners) == 0 {
 		delete(w.semaphores, s.name)
 	}
 }
 
-// take waits for the turn of a semaphore. Its owner gives it back by receiving.
-func (w *Watcher) take(ctx context.Context, s *watched) error {
+// lockLook locks a semaphore for a look. The caller unlocks it by receiving from lookLock.
+func (w *Watcher) lockLook(ctx context.Context, s *watched) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	select {
-	case s.turn <- struct{}{}:
+	case s.lookLock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// look takes a snapshot, notes it, and tells the listeners what changed. The
-// turn is held. keep says that somebody may want the whole of it once more.
+// look takes a snapshot, records it, and sends the changes to the listeners. The caller has
+// locked the semaphore. With keep, the whole snapshot is kept for later callers.
 func (w *Watcher) look(ctx context.Context, s *watched, keep bool) (engine.State, error) {
 	select {
 	case w.parallel <- struct{}{}:
@@ -151,7 +150,7 @@ func (w *Watcher) look(ctx context.Context, s *watched, keep bool) (engine.State
 	}
 	idle := w.opened(s)
 	for _, other := range idle {
-		w.shut(other)
+		w.closeSession(other)
 	}
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, w.options.Timeout)
@@ -164,7 +163,7 @@ func (w *Watcher) look(ctx context.Context, s *watched, keep bool) (engine.State
 	return st, nil
 }
 
-// missed notes that a look failed, unless its caller had enough.
+// missed records that a look failed, unless the caller's context ended.
 func (w *Watcher) missed(ctx context.Context, s *watched, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -178,13 +177,13 @@ func (w *Watcher) missed(ctx context.Context, s *watched, err error) error {
 	return err
 }
 
-// found notes what a look found.
+// found records the result of a look.
 func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	heard := len(s.listeners) > 0 || w.heard(s.name)
+	listened := len(s.listeners) > 0 || w.hasWideListener(s.name)
 	seen := Look{Summary: Summarize(s.name, now, st), State: st}
-	if heard {
+	if listened {
 		if s.err != nil {
 			w.publish(s, []Event{{Time: now, Semaphore: s.name, Kind: Reachable}})
 		}
@@ -192,7 +191,7 @@ func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep 
 		case s.state != nil:
 			seen.Since = now.Sub(s.began)
 			seen.Events = changes(s.name, *s.state, st, now, seen.Since)
-		case s.summary.Looked.IsZero() && s.err == nil: // it was not there when others were first looked at
+		case s.summary.Looked.IsZero() && s.err == nil: // the semaphore is new since the first round
 			seen.Events = changes(s.name, engine.State{}, st, now, 0)
 		}
 		w.publish(s, seen.Events)
@@ -201,26 +200,27 @@ func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep 
 	s.err, s.began, s.looked, w.reached = nil, began, now, now
 	s.summary = seen.Summary
 	s.state = nil
-	if keep || heard {
+	if keep || listened {
 		s.state = &st
 	}
 }
 
-// opened notes that a semaphore has a session, and picks those to be closed for it.
+// opened records that a semaphore has a session, and picks sessions to close if there are too
+// many.
 func (w *Watcher) opened(s *watched) (idle []*watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s.place != nil {
-		w.open.MoveToBack(s.place)
+	if s.openEntry != nil {
+		w.open.MoveToBack(s.openEntry)
 	} else {
-		s.place = w.open.PushBack(s)
+		s.openEntry = w.open.PushBack(s)
 	}
 	return w.pick(func(other *watched, open int) bool { return open > w.options.Open && other != s })
 }
 
-// pick takes the turns of semaphores whose session is to be closed, from the one
-// looked at longest ago on, as long as f says so. Those in use are passed over.
-// The lock is held; the caller shuts them without it.
+// pick locks semaphores whose sessions are to be closed, in the order of their last look, as
+// long as f returns true. It skips those in use. The Watcher's lock is held; the caller
+// passes the result to closeSession without it.
 func (w *Watcher) pick(f func(s *watched, open int) bool) (picked []*watched) {
 	for at, open := w.open.Front(), w.open.Len(); at != nil; {
 		s, next := at.Value.(*watched), at.Next()
@@ -229,7 +229,7 @@ func (w *Watcher) pick(f func(s *watched, open int) bool) (picked []*watched) {
 		}
 		if len(s.listeners) == 0 {
 			select {
-			case s.turn <- struct{}{}:
+			case s.lookLock <- struct{}{}:
 				w.unlist(s)
 				s.users++
 				picked = append(picked, s)
@@ -243,21 +243,21 @@ func (w *Watcher) pick(f func(s *watched, open int) bool) (picked []*watched) {
 }
 
 func (w *Watcher) unlist(s *watched) {
-	w.open.Remove(s.place)
-	s.place = nil
+	w.open.Remove(s.openEntry)
+	s.openEntry = nil
 }
 
-// shut closes the session of a semaphore that pick returned.
-func (w *Watcher) shut(s *watched) {
+// closeSession closes the session of a semaphore that pick returned.
+func (w *Watcher) closeSession(s *watched) {
 	if s.session != nil {
-		_ = s.session.Close() // it frees local things only
+		_ = s.session.Close() // frees only local resources
 		s.session = nil
 	}
 	w.mu.Lock()
-	if !w.heard(s.name) {
+	if !w.hasWideListener(s.name) {
 		s.state = nil
 	}
 	w.mu.Unlock()
-	<-s.turn
-	w.disuse(s)
+	<-s.lookLock
+	w.release(s)
 }

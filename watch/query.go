@@ -10,28 +10,28 @@ import (
 	"sema/engine"
 )
 
-// oldRound is how old the last round may be for a page that it puts in order.
+// oldRound is how old the last round may be for the order of a page.
 const oldRound = time.Minute
 
-// Summary is a semaphore in one line.
+// Summary summarizes a semaphore.
 type Summary struct {
 	Name    string
-	Limit   int // 0: it was gone when looked at
+	Limit   int // 0: the semaphore did not exist at the look
 	Used    int // weight held; above Limit after that was lowered
 	Pinned  bool
 	Paused  bool
 	Holders int           // permits
 	Waiting int           // callers: tickets, and those behind them in their processes
 	Oldest  time.Duration // the longest wait of a ticket, at the time of the look
-	Keys    int           // keys that hold, wait, or have a rule; 0: nobody shares it
-	InTurn  int           // keys that wait for others, or for free weight
-	Full    int           // keys that wait for what they hold themselves: they are at their caps
-	Auto    *engine.Auto  // what the controller that finds the limit said last; nil: there is none
-	Looked  time.Time     // when this was so
-	Err     error         // the last look failed; the rest, if Looked is not zero, is of the one before
+	Keys    int           // keys that hold, wait, or have a rule; 0: the semaphore has no keys
+	InTurn  int           // waiting keys below their caps: they wait for other keys, or for free weight
+	Full    int           // waiting keys at their caps: they wait for their own permits
+	Auto    *engine.Auto  // the last report of the controller that sets the limit; nil: there is none
+	Looked  time.Time     // the time of the look
+	Err     error         // the error of the last look; the other fields are from the last successful one, if Looked is not zero
 }
 
-// Summarize is a snapshot, taken at looked, in one line.
+// Summarize summarizes a snapshot that was taken at looked.
 func Summarize(name string, looked time.Time, st engine.State) Summary {
 	s := Summary{
 		Name: name, Limit: st.Limit, Used: st.Used, Pinned: st.Pinned, Paused: st.Paused,
@@ -57,26 +57,26 @@ type Order uint8
 // The orders. Equals are sorted by name.
 const (
 	ByName    Order = iota
-	ByUse           // the fullest first: used by limit
+	ByUse           // the fullest first: by Used / Limit
 	ByWaiting       // the most callers waiting first
 	ByOldest        // the longest wait first
 )
 
-// Query says which semaphores, and which page of them.
+// Query selects semaphores, and a page of them.
 type Query struct {
-	Filter   string   // the name contains it, whatever the case; empty: any name
+	Filter   string   // the name contains it, ignoring case; empty: any name
 	Prefixes []string // the name begins with one of these; none: any name
 	Order    Order
 	After    string // names after this one; only in the order of names
-	Skip     int    // so many of the list are left out before the page
-	N        int    // at most so many on the page; 0 or less: all
-	Now      bool   // with N: look at the list of names and at each anew, however lately others did
-	Rounds   bool   // have rounds go on for Options.Linger, for those that follow them
-	Soon     bool   // with N: do not wait for a round; a name not looked at yet counts as one that nobody uses
+	Skip     int    // how many semaphores to skip before the page
+	N        int    // the most semaphores on the page; 0 or less: all
+	Now      bool   // with N: list the names and look at each semaphore again, regardless of Options.Fresh
+	Rounds   bool   // continue rounds for Options.Linger, for followers
+	Soon     bool   // with N: do not wait for a round; a semaphore without a look counts as unused
 
-	// Match leaves out semaphores by what the last look found, and Rank puts them in an
-	// order of its own, the highest first. nil: none of that. They are called with the
-	// Watcher's lock held. A Summary whose Looked is zero has a name and nothing else.
+	// Match selects semaphores by their last Summary. Rank replaces Order: the highest
+	// value comes first. Both may be nil. They are called with the Watcher's lock held. A
+	// Summary without a look has only a name, and its Looked is zero.
 	Match func(Summary) bool
 	Rank  func(Summary) float64
 }
@@ -96,16 +96,15 @@ func begins(name string, prefixes []string) bool {
 	return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// Summaries is a page of the semaphores that exist, and how many there are on
-// all pages.
+// Summaries returns a page of the existing semaphores, and their number on all pages.
 //
-// Sorted by name, it looks only at those that it returns. In any other order,
-// and without N, the last round is what counts, at most a minute old; those on
-// the page are then looked at again, so a row's figures can be newer than the ones
-// it was sorted by. The first such call waits for a round.
+// In the order of names it looks only at the semaphores on the page. In any other order,
+// and without N, it uses the last round, which is at most a minute old; the first such call
+// waits for a round. It then looks again at the semaphores on the page, so the figures can
+// be newer than those of the order.
 //
-// It fails if the names cannot be listed, if no look succeeded, or when ctx
-// ends. A single look that failed is in Summary.Err.
+// It fails if the names cannot be listed, if no look succeeded, or when ctx ends. The error
+// of a single look is in Summary.Err.
 func (w *Watcher) Summaries(ctx context.Context, q Query) (page []Summary, total int, err error) {
 	if q.Order > ByOldest {
 		return nil, 0, &engine.ArgumentError{What: "order", Value: int(q.Order), Want: "ByName … ByOldest"}
@@ -113,11 +112,11 @@ func (w *Watcher) Summaries(ctx context.Context, q Query) (page []Summary, total
 	if q.After != "" && q.rank() != nil {
 		return nil, 0, &engine.ArgumentError{What: "after", Value: q.After, Want: "none, except in the order of names"}
 	}
-	inner, leave, err := w.enter(ctx)
+	inner, done, err := w.enter(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer leave()
+	defer done()
 	page, total, err = w.summaries(inner, q)
 	return page, total, w.failed(ctx, "list", "", err)
 }
@@ -133,9 +132,9 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 			return nil, 0, err
 		}
 	} else if q.Rounds || all {
-		w.keep(w.options.Linger)
+		w.keepRounds(w.options.Linger)
 	} else {
-		w.keep(0)
+		w.keepRounds(0)
 	}
 	w.mu.Lock()
 	listed := since
@@ -184,7 +183,7 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 	return page, total, nil
 }
 
-// ranks are what the orders are by.
+// ranks are the sort keys of the orders.
 var ranks = [...]func(Summary) float64{
 	ByName:    nil,
 	ByUse:     func(s Summary) float64 { return float64(s.Used) / float64(max(1, s.Limit)) },
@@ -192,7 +191,7 @@ var ranks = [...]func(Summary) float64{
 	ByOldest:  func(s Summary) float64 { return float64(s.Oldest) },
 }
 
-// last is what is known of a semaphore. The lock is held.
+// last returns the last Summary of a semaphore. The lock is held.
 func (w *Watcher) last(name string) Summary {
 	found := Summary{Name: name}
 	if s := w.semaphores[name]; s != nil {
@@ -204,16 +203,16 @@ func (w *Watcher) last(name string) Summary {
 	return found
 }
 
-// matching leaves out names by what the last looks found.
+// matching returns the names whose last Summary matches.
 func (w *Watcher) matching(names []string, match func(Summary) bool) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(names, func(name string) bool { return !match(w.last(name)) })
 }
 
-// sort puts names, which are sorted, into another order by what the last looks
-// found. A name that none has looked at is ranked all the same: if it came last, names
-// would change their places, and pages their rows, with each look of the first round.
+// sort sorts names by the rank of their last Summary, and keeps the order of equal ranks. It
+// ranks a name without a look like an unused semaphore. If such names came last, rows would
+// change places with each look of the first round.
 func (w *Watcher) sort(names []string, rank func(Summary) float64) {
 	type row struct {
 		name string
@@ -231,16 +230,16 @@ func (w *Watcher) sort(names []string, rank func(Summary) float64) {
 	}
 }
 
-// Totals are sums over semaphores, by the last looks.
+// Totals are sums over the last looks at semaphores.
 type Totals struct {
-	Listed  int // semaphores, by the last list
-	Looked  int // of those, how many a look found something of: the rest is about these
+	Listed  int // semaphores in the last list
+	Looked  int // semaphores of those with a look; the next fields are sums over these
 	Holders int // permits
 	Waiting int // callers
 }
 
-// Totals sums up the semaphores whose names begin with one of these; none: all. It looks
-// at nothing: see Query.Rounds.
+// Totals sums up the semaphores whose names begin with one of the prefixes; none: all. It
+// makes no look: see Query.Rounds.
 func (w *Watcher) Totals(prefixes []string) Totals {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -259,16 +258,17 @@ func (w *Watcher) Totals(prefixes []string) Totals {
 	return t
 }
 
-// Reached is when the engine last answered; zero: never so far.
+// Reached returns the time of the engine's last answer; zero: there was none.
 func (w *Watcher) Reached() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reached
 }
 
-// awaitRound has rounds go on, and waits if none has ended lately.
+// awaitRound continues rounds for Options.Linger. It waits for the next one if the last is
+// older than oldRound.
 func (w *Watcher) awaitRound(ctx context.Context) error {
-	w.keep(w.options.Linger)
+	w.keepRounds(w.options.Linger)
 	w.mu.Lock()
 	began, done := w.rounds.began, w.rounds.done
 	w.mu.Unlock()
@@ -285,7 +285,7 @@ func (w *Watcher) awaitRound(ctx context.Context) error {
 	return w.rounds.err
 }
 
-// contains is strings.Contains for whatever case.
+// contains is strings.Contains, ignoring case.
 func contains(name, part string) bool {
 	return part == "" || strings.Contains(strings.ToLower(name), strings.ToLower(part))
 }

@@ -16,7 +16,7 @@ import (
 	"sema/watch"
 )
 
-// What is seen of an engine that is another process.
+// A Watcher sees the semaphores of an engine with other processes.
 func TestOnRedis(t *testing.T) {
 	client := redistest.Start(t).Client()
 	e := ignore(redisengine.New(client, nil))
@@ -32,7 +32,7 @@ func TestOnRedis(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	all.want("limit", "granted")
-	expect.Until(t, "a round knows of it", func() bool { // the last one may have begun before
+	expect.Until(t, "a round with the semaphore", func() bool { // the running one may have begun before
 		page, total, err := w.Summaries(t.Context(), watch.Query{Order: watch.ByUse, N: 5})
 		expect.OK(t, err)
 		return total == 1 && page[0].Used == 1 && page[0].Holders == 1
@@ -42,8 +42,8 @@ func TestOnRedis(t *testing.T) {
 	all.want("released")
 }
 
-// BenchmarkLook is a look at a semaphore on Redis with so many holders, and as
-// many waiters.
+// BenchmarkLook measures a look at a semaphore on Redis with many holders, and as many
+// waiters.
 func BenchmarkLook(b *testing.B) {
 	for _, n := range []int{0, 1, 10, 100} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -85,8 +85,8 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// BenchmarkRound is a round through 10,000 semaphores on Redis, each with one
-// holder, as fast as can be: the time of this process and of the server.
+// BenchmarkRound measures a round without a rate limit through 10,000 semaphores on Redis,
+// each with one holder: the time of this process and of the server.
 func BenchmarkRound(b *testing.B) {
 	const semaphores = 10_000
 	client := redistest.Start(b).Client()

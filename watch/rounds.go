@@ -9,41 +9,41 @@ import (
 	"sema/engine"
 )
 
-// housekeeping is how often idle sessions are looked for.
+// housekeeping is how often idle sessions are closed.
 const housekeeping = 5 * time.Second
 
-// listTime bounds how long listing the names may take.
+// listTime is the time limit of listing the names.
 const listTime = 30 * time.Second
 
-// rounds is the state of going through all semaphores. Guarded by the
-// Watcher's lock.
+// rounds is the state of the rounds through all semaphores. It is guarded by the Watcher's
+// lock.
 type rounds struct {
-	until   time.Time     // they go on until then
-	keeping bool          // keeper runs
-	hurry   bool          // the next one is due now
-	wake    chan struct{} // a word for the keeper
-	done    chan struct{} // closed at the end of each round, and made anew
-	began   time.Time     // the last one that ended without an error
-	err     error         // of the last one
+	until   time.Time     // rounds continue until then
+	keeping bool          // the keeper runs
+	due     bool          // the next round is due now
+	wake    chan struct{} // an element wakes the keeper
+	done    chan struct{} // closed and replaced at the end of each round
+	began   time.Time     // the beginning of the last successful round
+	err     error         // of the last round
 }
 
-// names is what exists. The list is guarded by the Watcher's lock, and written
-// with turn held.
+// names are the existing semaphores. The fields are guarded by the Watcher's lock, and
+// written with listLock held as well.
 type names struct {
-	turn  chan struct{}
-	list  []string
-	began time.Time // zero: not known
-	took  time.Duration
+	listLock chan struct{} // the lock of a list: full while one runs
+	list     []string
+	began    time.Time // zero: there is no list
+	took     time.Duration
 }
 
-// keep has the keeper run, and rounds go on for so long.
-func (w *Watcher) keep(rounds time.Duration) {
+// keepRounds starts the keeper, and continues rounds for the given time.
+func (w *Watcher) keepRounds(rounds time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r, now := &w.rounds, time.Now()
 	if rounds > 0 {
 		if now.After(r.until) {
-			w.hurry()
+			w.startRound()
 		}
 		r.until = now.Add(rounds)
 	}
@@ -53,28 +53,28 @@ func (w *Watcher) keep(rounds time.Duration) {
 	}
 }
 
-// hurry has the keeper begin a round now. The lock is held.
-func (w *Watcher) hurry() {
-	w.rounds.hurry = true
+// startRound makes the keeper begin a round now. The lock is held.
+func (w *Watcher) startRound() {
+	w.rounds.due = true
 	select {
 	case w.rounds.wake <- struct{}{}:
 	default:
 	}
 }
 
-// keeper goes round and closes idle sessions, until nothing is left to be done.
+// keeper makes rounds and closes idle sessions, until both are done.
 func (w *Watcher) keeper() {
-	var next time.Time // round
+	var next time.Time // the time of the next round
 	for {
 		now := time.Now()
 		w.mu.Lock()
 		r, wide := &w.rounds, len(w.wide) > 0
 		going := wide || w.followedAlways() || now.Before(r.until)
-		due := going && (r.hurry || !now.Before(next))
-		r.hurry = r.hurry && !due
+		due := going && (r.due || !now.Before(next))
+		r.due = r.due && !due
 		if !going && now.Sub(w.names.began) > housekeeping {
 			r.began = time.Time{}
-			w.name(nil)
+			w.setNames(nil)
 			w.names.list, w.names.began = nil, time.Time{}
 		}
 		idle := w.pick(func(s *watched, _ int) bool { return now.Sub(s.looked) > idleSession })
@@ -85,7 +85,7 @@ func (w *Watcher) keeper() {
 		}
 		w.mu.Unlock()
 		for _, s := range idle {
-			w.shut(s)
+			w.closeSession(s)
 		}
 		rest := housekeeping
 		if due {
@@ -109,7 +109,7 @@ func (w *Watcher) keeper() {
 	}
 }
 
-// round looks at all semaphores once. It returns how long it took to list them.
+// round looks at all semaphores once. It returns the time that listing them took.
 func (w *Watcher) round() time.Duration {
 	began := time.Now()
 	found, err := w.list(w.ctx, began)
@@ -130,8 +130,8 @@ func (w *Watcher) round() time.Duration {
 	return w.names.took
 }
 
-// alsoGone adds the names that were there when last looked at: listeners want
-// to hear that they are gone.
+// alsoGone adds the semaphores that existed at their last look, so that listeners are
+// notified of their end.
 func (w *Watcher) alsoGone(found []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,17 +144,15 @@ func (w *Watcher) alsoGone(found []string) []string {
 	return all
 }
 
-// lookAll looks at the semaphores whose last look began before since, at most
-// rate a second (0: as fast as can be). It fails only if no look succeeded, or
-// ctx ended.
+// lookAll looks at the semaphores whose last look began before since, at most rate a second
+// (0: no limit). It fails only if no look succeeded, or ctx ended.
 func (w *Watcher) lookAll(ctx context.Context, list []string, since time.Time, rate int) error {
-	_, err := w.each(ctx, list, rate, func(name string) error { return w.glance(ctx, name, since) })
+	_, err := w.each(ctx, list, rate, func(name string) error { return w.ensureLook(ctx, name, since) })
 	return err
 }
 
-// each looks at semaphores as look does, several at a time and at most rate a second
-// (0: as fast as can be), and says how many looks failed. The error is nil unless all
-// did, or ctx ended.
+// each calls look for each name, several at a time and at most rate a second (0: no limit).
+// It returns how many failed. The error is nil unless all failed, or ctx ended.
 func (w *Watcher) each(ctx context.Context, list []string, rate int, look func(name string) error) (failures int, failure error) {
 	began, work := time.Now(), make(chan string)
 	var mu sync.Mutex
@@ -175,7 +173,7 @@ func (w *Watcher) each(ctx context.Context, list []string, rate int, look func(n
 			}
 		})
 	}
-	enough := func() bool { // the engine is away: no need to hear it from all
+	enough := func() bool { // the engine is away, so the other looks would fail too
 		mu.Lock()
 		defer mu.Unlock()
 		return succeeded == 0 && failures > 2*w.options.Parallel
@@ -197,7 +195,7 @@ func (w *Watcher) each(ctx context.Context, list []string, rate int, look func(n
 	return failures, failure
 }
 
-// pause sleeps, if it is worth it.
+// pause sleeps for d, unless d is under a millisecond.
 func pause(ctx context.Context, d time.Duration) {
 	if d < time.Millisecond {
 		return
@@ -210,14 +208,14 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// glance sees to it that a look at a semaphore has begun since then.
-func (w *Watcher) glance(ctx context.Context, name string, since time.Time) error {
+// ensureLook looks at a semaphore, unless its last look began after since.
+func (w *Watcher) ensureLook(ctx context.Context, name string, since time.Time) error {
 	s := w.use(name)
-	defer w.disuse(s)
-	if err := w.take(ctx, s); err != nil {
+	defer w.release(s)
+	if err := w.lockLook(ctx, s); err != nil {
 		return err
 	}
-	defer func() { <-s.turn }()
+	defer func() { <-s.lookLock }()
 	w.mu.Lock()
 	known := s.err == nil && s.began.After(since)
 	w.mu.Unlock()
@@ -228,12 +226,12 @@ func (w *Watcher) glance(ctx context.Context, name string, since time.Time) erro
 	return err
 }
 
-// list is the names of all semaphores, listed since then.
+// list returns the names of all semaphores, from a list that began after since.
 func (w *Watcher) list(ctx context.Context, since time.Time) ([]string, error) {
 	n := &w.names
 	select {
-	case n.turn <- struct{}{}:
-		defer func() { <-n.turn }()
+	case n.listLock <- struct{}{}:
+		defer func() { <-n.listLock }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -253,30 +251,30 @@ func (w *Watcher) list(ctx context.Context, since time.Time) ([]string, error) {
 		}
 		return nil, err
 	}
-	// A key that looks like ours under a name that cannot be is nobody's.
+	// Drop invalid names: they come from other programs' keys in the store.
 	list = slices.DeleteFunc(list, func(name string) bool { return engine.ValidateName(name) != nil })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.name(list)
+	w.setNames(list)
 	n.list, n.began, n.took, w.reached = list, began, time.Since(began), time.Now()
 	return list, nil
 }
 
-// name keeps the semaphores of these names, and forgets others that nobody needs.
-// The lock is held.
-func (w *Watcher) name(list []string) {
+// setNames makes the state of the listed semaphores, and removes that of unused ones. The lock is
+// held.
+func (w *Watcher) setNames(list []string) {
 	for _, s := range w.semaphores {
 		s.listed = false
 	}
 	for _, name := range list {
 		s := w.semaphores[name]
 		if s == nil {
-			s = &watched{name: name, turn: make(chan struct{}, 1)}
+			s = &watched{name: name, lookLock: make(chan struct{}, 1)}
 			w.semaphores[name] = s
 		}
 		s.listed = true
 	}
 	for _, s := range w.semaphores {
-		w.tidy(s)
+		w.removeUnused(s)
 	}
 }

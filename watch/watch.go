@@ -1,5 +1,5 @@
-// Package watch looks at semaphores from outside, over any engine: who holds,
-// who waits, and what changes. It holds no permits and changes nothing.
+// Package watch observes the semaphores of any engine: holders, waiters and changes. It
+// holds no permits and changes nothing.
 //
 //	w, err := watch.New(engine, nil)
 //	defer w.Close()
@@ -10,22 +10,20 @@
 //
 // # What it sees
 //
-// Engines do not tell outsiders what happens, so a Watcher takes snapshots and
-// compares them. Each snapshot is exact: the engine makes it in one step. A change
-// that came and went between two of them is not seen: a permit that was held for
-// less than Options.Interval may never show, nor one that a process passed from
-// one of its callers to another without asking the engine. Counts of events
-// are therefore lower bounds; for exact ones there is sema.Observer in the
-// programs themselves.
+// Engines do not send events to observers, so a Watcher takes snapshots and compares them.
+// Each snapshot is exact, because the engine makes it in one step. A Watcher misses what
+// begins and ends between two snapshots, such as a permit that is held for less than
+// Options.Interval. It also misses a permit that a process passes from one of its callers
+// to another without a call to the engine. So counts of events are lower bounds. For exact
+// counts, programs use sema.Observer.
 //
 // # What it costs
 //
-// One snapshot is one read of the engine. All that listen to one semaphore
-// share one snapshot for each Interval. To sort by anything but the name,
-// to hear of many names at once, and to follow all looks, all semaphores are
-// looked at, round after round, at most Options.Rate of them a second. That
-// begins when it is first asked for and ends when nobody has asked for
-// Options.Linger.
+// A snapshot is one read of the engine. All listeners to a semaphore share one snapshot in
+// each Interval. Some calls need all semaphores: a sort by another order than the name,
+// listeners to many names, and followers. For those the Watcher looks at all semaphores in
+// rounds, at most Options.Rate of them a second. Rounds begin with the first such call and
+// end Options.Linger after the last.
 package watch
 
 import (
@@ -41,40 +39,38 @@ import (
 // Options of a Watcher. The zero value of each field is its default. Durations
 // are 1 ms … MaxTime, numbers 1 … 1,000,000 unless their field says otherwise.
 type Options struct {
-	// Interval is how often a semaphore is looked at that somebody listens to.
-	// Default 1 s.
+	// Interval is the time between two looks at a semaphore with listeners. Default 1 s.
 	Interval time.Duration
 
 	// Fresh is how old the answer to Recent and Summaries may be, so that many
 	// callers share one look. Default half of the Interval.
 	Fresh time.Duration
 
-	// Rounds is how often all semaphores are looked at. Default 5 s. A round
-	// takes longer if the Rate demands it, and rounds are further apart if
-	// listing the names takes long: that never takes more than a tenth of the time.
+	// Rounds is the time between two rounds through all semaphores. Default 5 s. It
+	// becomes longer if the Rate requires that. It is also at least ten times as long as
+	// the listing of the names takes.
 	Rounds time.Duration
 
-	// Linger is how long the rounds go on after the last call that needed them.
-	// Default 10 min.
+	// Linger is how long rounds continue after the last call that needed them. Default
+	// 10 min.
 	Linger time.Duration
 
-	// Rate is how many semaphores a round looks at in a second, at most:
-	// 1 … 1,000,000,000. Default 1000.
+	// Rate is the most looks of a round in a second. Default 1000, range
+	// 1 … 1,000,000,000.
 	Rate int
 
-	// Parallel is how many looks are under way at the same time, at most: 1 … 10,000.
-	// Default 8.
+	// Parallel is the most looks at the same time. Default 8, range 1 … 10,000.
 	Parallel int
 
-	// Open is how many sessions stay open for the next look, at most, beside
-	// those somebody listens to. Default 256. An idle one closes after a minute.
+	// Open is the most sessions that stay open for a later look, not counting those of
+	// semaphores with listeners. An idle session closes after a minute. Default 256.
 	Open int
 
-	// Buffer is how many events a listener may be behind before it loses the
-	// oldest. Default 256.
+	// Buffer is how many events wait for a slow listener before the oldest are dropped.
+	// Default 256.
 	Buffer int
 
-	// Timeout bounds a look. Default 3 s.
+	// Timeout is the time limit of a look. Default 3 s.
 	Timeout time.Duration
 }
 
@@ -116,13 +112,13 @@ type Watcher struct {
 	who      engine.Client
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
-	parallel chan struct{} // a place for each look under way
+	parallel chan struct{} // has an element for each running look
 	running  sync.WaitGroup
 
 	mu         sync.Mutex
 	closed     bool
 	semaphores map[string]*watched
-	open       *list.List // of semaphores with a session, the one looked at longest ago first
+	open       *list.List // of semaphores with a session, in the order of their last look
 	wide       map[*stream]struct{}
 	followers  map[*follower]struct{}
 	reached    time.Time // the end of the last look, or list, that succeeded
@@ -130,9 +126,9 @@ type Watcher struct {
 	names      names
 }
 
-// New makes a Watcher over an engine, which stays the caller's to close, after
-// the Watcher. A nil options means the defaults. It does no I/O, so it fails
-// only on values out of range, with an *engine.ArgumentError.
+// New makes a Watcher for an engine. The caller closes the engine, after the Watcher. Nil
+// options are the defaults. New does no I/O. It fails only on a nil engine or an option out
+// of range, with an *engine.ArgumentError.
 func New(e engine.Engine, o *Options) (*Watcher, error) {
 	if o == nil {
 		o = &Options{}
@@ -148,11 +144,11 @@ func New(e engine.Engine, o *Options) (*Watcher, error) {
 	w.parallel = make(chan struct{}, w.options.Parallel)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.rounds.done, w.rounds.wake = make(chan struct{}), make(chan struct{}, 1)
-	w.names.turn = make(chan struct{}, 1)
+	w.names.listLock = make(chan struct{}, 1)
 	return w, nil
 }
 
-// Options are those in force, defaults filled in.
+// Options returns the Watcher's options with the defaults filled in.
 func (w *Watcher) Options() Options { return w.options }
 
 // Close ends all streams and looks, and waits for them. The engine stays open.
@@ -168,14 +164,14 @@ func (w *Watcher) Close() {
 	for w.open.Len() > 0 {
 		s := w.open.Front().Value.(*watched)
 		w.unlist(s)
-		_ = s.session.Close() // it frees local things only
+		_ = s.session.Close() // frees only local resources
 		s.session = nil
 	}
 }
 
-// enter begins something that Close waits for. ctx then ends with the Watcher,
-// too. Without an error, leave has to be called.
-func (w *Watcher) enter(ctx context.Context) (inner context.Context, leave func(), err error) {
+// enter begins a call that Close waits for. inner ends with ctx or the Watcher. If enter
+// succeeds, the caller calls done at the end.
+func (w *Watcher) enter(ctx context.Context) (inner context.Context, done func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

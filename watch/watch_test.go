@@ -23,14 +23,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// counting is an engine that counts what it is asked, and fails on demand.
+// counting is an engine that counts its calls, and fails on demand.
 type counting struct {
 	engine.Engine
 	opened, closed, states, lists atomic.Int64
 	atOnce, most                  atomic.Int64
 	broken                        atomic.Bool
-	takes                         time.Duration // of a State
-	hidden                        []string      // further names that List says
+	takes                         time.Duration // the time of a State
+	hidden                        []string      // further names in the result of List
 }
 
 var errBroken = &engine.Error{Op: "state", Err: errors.New("broken")}
@@ -78,7 +78,7 @@ func (s *countingSession) Close() error {
 	return s.Session.Close()
 }
 
-// bubble runs f where time is virtual.
+// bubble runs f in virtual time.
 func bubble(t *testing.T, o *watch.Options, f func(t *testing.T, e *counting, w *watch.Watcher)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func semaphore(t *testing.T, e engine.Engine, name string, limit int, o *sema.Op
 	return s
 }
 
-// operator is for operators of a semaphore.
+// operator makes an operator of a semaphore.
 func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
 	t.Helper()
 	o, err := sema.Operate(e, name)
@@ -118,23 +118,23 @@ func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
 	return o
 }
 
-// heard is a listener that can be asked for its next event.
-type heard struct {
+// listener returns the events of a stream one by one.
+type listener struct {
 	t    *testing.T
 	next func() (watch.Event, bool)
 }
 
-func listen(t *testing.T, w *watch.Watcher, of watch.Filter) *heard {
+func listen(t *testing.T, w *watch.Watcher, of watch.Filter) *listener {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	next, stop := iter.Pull(w.Events(ctx, of))
 	t.Cleanup(func() { stop(); cancel() })
-	h := &heard{t, next}
+	h := &listener{t, next}
 	h.want("began")
 	return h
 }
 
 // want checks the kinds of the next events and returns the last.
-func (h *heard) want(kinds ...watch.Kind) (e watch.Event) {
+func (h *listener) want(kinds ...watch.Kind) (e watch.Event) {
 	h.t.Helper()
 	for i, kind := range kinds {
 		var ok bool
@@ -184,10 +184,10 @@ func TestALifeIsHeard(t *testing.T) {
 			if got.Permit != waiter.Permit || got.Waited < 2*time.Second || got.Token != second.Token() {
 				t.Errorf("%+v", got)
 			}
-			time.Sleep(time.Second / 3) // between two looks
+			time.Sleep(time.Second / 3) // to be between two looks
 			expect.OK(t, o.Revoke(t.Context(), second.ID()))
 			<-second.Context(t.Context()).Done()
-			_ = second.Release() // it is lost, in one way or another
+			_ = second.Release() // the error does not matter
 			if got := h.want("released"); got.Permit != second.ID() {
 				t.Errorf("%+v", got)
 			}
@@ -203,7 +203,7 @@ func TestALifeIsHeard(t *testing.T) {
 	})
 }
 
-// Events name the key, and a summary says how many keys wait for what.
+// Events have the key, and a summary has the numbers of waiting keys.
 func TestKeysAreTold(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		h := listen(t, w, watch.Filter{Name: "x"})
@@ -245,7 +245,7 @@ func ignore[T any](v T, err error) T {
 	return v
 }
 
-// The holder died: its lease ends, nobody releases.
+// The permit of a dead holder ends with its lease, and not with a release.
 func TestALostPermitIsNotCalledReleased(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		s := semaphore(t, e, "x", 1, &sema.Options{Lease: 10 * time.Second, Renew: sema.NoRenewal, Detached: true})
@@ -261,12 +261,12 @@ func TestALostPermitIsNotCalledReleased(t *testing.T) {
 
 func TestARevokedHolderThatDoesNotListen(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
-		raw := ignore(e.Open("x", engine.Client{Label: "deaf"}, func(engine.Notification) {}))
+		raw := ignore(e.Open("x", engine.Client{Label: "silent"}, func(engine.Notification) {}))
 		id := engine.ID{Client: raw.Client(), Number: 1, Weight: 1}
 		ignore(raw.Step(t.Context(), engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: id, Limit: 1, Lease: time.Minute}}}))
 		h := listen(t, w, watch.Filter{Name: "x"})
 		expect.OK(t, operator(t, e, "x").Revoke(t.Context(), id.String()))
-		if got := h.want("revoked"); got.Permit != id.String() || got.Client.Label != "deaf" {
+		if got := h.want("revoked"); got.Permit != id.String() || got.Client.Label != "silent" {
 			t.Errorf("%+v", got)
 		}
 		h.want("ended")
@@ -283,7 +283,7 @@ func TestAStreamSaysThatTheEngineIsAway(t *testing.T) {
 		if got := one.want("unreachable"); !errors.Is(got.Err, errBroken) {
 			t.Errorf("%+v", got)
 		}
-		all.want("unreachable", "unreachable") // the semaphore, and the list
+		all.want("unreachable", "unreachable") // from the semaphore and from the list
 		expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 2}))
 		e.broken.Store(false)
 		one.want("reachable", "limit")
@@ -309,7 +309,7 @@ func TestASlowListenerIsToldHowMuchItMissed(t *testing.T) {
 			expect.OK(t, p.Release())
 			time.Sleep(2 * time.Second)
 		}
-		// limit, and 30 times granted and released
+		// The events are limit, and 30 times granted and released.
 		if got := h.want("missed"); got.Missed != 51 {
 			t.Errorf("%+v", got)
 		}
@@ -341,10 +341,10 @@ func TestListenersShareLooks(t *testing.T) {
 		before = e.states.Load()
 		time.Sleep(2 * time.Minute)
 		if n := e.states.Load() - before; n != 0 {
-			t.Errorf("%d looks though nobody listens", n)
+			t.Errorf("%d looks without listeners", n)
 		}
-		if opened, closed := e.opened.Load(), e.closed.Load(); opened != closed+1 { // the test's own is open
-			t.Errorf("%d sessions opened, %d closed: an idle one stays open", opened, closed)
+		if opened, closed := e.opened.Load(), e.closed.Load(); opened != closed+1 { // the test's own session is open
+			t.Errorf("%d sessions opened, %d closed: an idle session is still open", opened, closed)
 		}
 	})
 }
@@ -429,7 +429,7 @@ func TestSummaries(t *testing.T) {
 	})
 }
 
-// Ten thousand semaphores: a page costs what it shows, a round keeps to its
+// With ten thousand semaphores, a page costs only the looks at its rows, a round respects its
 // rate, and few sessions stay open.
 func TestTenThousandSemaphores(t *testing.T) {
 	bubble(t, &watch.Options{Linger: 70 * time.Second}, func(t *testing.T, e *counting, w *watch.Watcher) {
@@ -469,15 +469,15 @@ func TestTenThousandSemaphores(t *testing.T) {
 		after := e.states.Load()
 		time.Sleep(20 * time.Minute)
 		if n := e.states.Load() - after; n != 0 || after-before > 20*1000 {
-			t.Errorf("%d looks in a while, and %d after that: nobody has asked", after-before, n)
+			t.Errorf("%d looks while rounds continue, and %d after that", after-before, n)
 		}
 		if open := e.opened.Load() - e.closed.Load(); open != 0 {
-			t.Errorf("%d sessions stay open", open)
+			t.Errorf("%d sessions are still open", open)
 		}
 	})
 }
 
-// follower keeps the looks that it is told of.
+// follower records the looks that it receives.
 type follower struct {
 	mu    sync.Mutex
 	looks []watch.Look
@@ -500,11 +500,11 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 		sem := semaphore(t, e, "x", 3, &sema.Options{Label: "job"})
 		expect.OK(t, operator(t, e, "x").Set(t.Context(), sema.Rule{Limit: 3}))
 		f := &follower{}
-		ctx, leave := context.WithCancel(t.Context())
+		ctx, stop := context.WithCancel(t.Context())
 		w.Follow(ctx, false, f.add)
 		time.Sleep(time.Hour)
 		if n := e.states.Load(); n != 0 {
-			t.Errorf("%d looks though nobody asked for any", n)
+			t.Errorf("%d looks without a call that needs them", n)
 		}
 		ignore(w.State(t.Context(), "x"))
 		p := ignore(sem.Acquire(t.Context(), sema.Weight(2)))
@@ -517,7 +517,7 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 		if events := looks[1].Events; len(events) != 1 || events[0].Kind != watch.Granted || events[0].Held != 10*time.Second {
 			t.Errorf("%+v", events)
 		}
-		leave()
+		stop()
 		time.Sleep(time.Second)
 		w.Follow(t.Context(), true, f.add)
 		expect.OK(t, p.Release())
@@ -528,7 +528,7 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 	})
 }
 
-// A wait ends with the grant, and not with the last look before it.
+// The wait of a granted event lasts until the grant, and not only until the look before it.
 func TestAWaitIsAsLongAsItWas(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		sem, other := semaphore(t, e, "x", 1, nil), semaphore(t, e, "x", 1, nil)
@@ -552,7 +552,7 @@ func TestAWaitIsAsLongAsItWas(t *testing.T) {
 	})
 }
 
-// A page in any order comes at once, of what is known so far.
+// With Soon, a page in any order uses the looks so far and does not wait.
 func TestAPageThatDoesNotWait(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		for i := range 3000 {
@@ -583,7 +583,7 @@ func TestAPageThatDoesNotWait(t *testing.T) {
 	})
 }
 
-// A page has the rows it had, though a first round looks at others meanwhile.
+// The rows of a page do not change while the first round looks at other semaphores.
 func TestAPageStaysAsItIsDuringTheFirstRound(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
 		for i := range 3000 {
@@ -612,7 +612,7 @@ func TestState(t *testing.T) {
 			t.Errorf("recent: %+v %v", st, err)
 		}
 		if st, err := w.State(t.Context(), "x"); err != nil || st.Used != 2 {
-			t.Errorf("a state from before the call: %+v %v", st, err)
+			t.Errorf("a snapshot from before the call: %+v %v", st, err)
 		}
 		if st, err := w.State(t.Context(), "nobody"); err != nil || st.Limit != 0 {
 			t.Errorf("%+v %v", st, err)
@@ -637,10 +637,10 @@ func TestState(t *testing.T) {
 	})
 }
 
-// A look at one semaphore that fails does not spoil the page.
+// A failed look at one semaphore leaves the rest of the page intact.
 func TestASemaphoreThatCannotBeRead(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, w *watch.Watcher) {
-		e.hidden = []string{"", "bad\x00name"} // keys that look like ours
+		e.hidden = []string{"", "bad\x00name"} // from other programs' keys in the store
 		expect.OK(t, operator(t, e, "x").Set(t.Context(), sema.Rule{Limit: 3}))
 		expect.OK(t, operator(t, e, "y").Set(t.Context(), sema.Rule{Limit: 3}))
 		failing := &oneFails{counting: e, name: "x"}
@@ -656,7 +656,7 @@ func TestASemaphoreThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// oneFails is an engine on which one semaphore cannot be opened.
+// oneFails is an engine that fails to open one semaphore.
 type oneFails struct {
 	*counting
 	name string

@@ -8,8 +8,8 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// BenchmarkStart is what a program pays that opens the engine, holds a permit
-// once and goes.
+// BenchmarkStart measures a program that opens the engine, acquires and releases one
+// permit, and closes the engine.
 func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()
 	for b.Loop() {
@@ -21,7 +21,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkUncontended is a permit acquired and released.
+// BenchmarkUncontended measures an acquire and a release.
 func BenchmarkUncontended(b *testing.B) {
 	u := openUser(b, openEngine(b, b.TempDir()), "x", 1)
 	for b.Loop() {
@@ -29,7 +29,7 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkStepBesideQueue is a renewal while 10,000 wait.
+// BenchmarkStepBesideQueue measures a renewal while 10,000 tickets wait.
 func BenchmarkStepBesideQueue(b *testing.B) {
 	e := openEngine(b, b.TempDir())
 	u, others := openUser(b, e, "x", 1), openUser(b, e, "x", 1)

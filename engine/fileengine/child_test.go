@@ -17,7 +17,7 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// The roles of processes. A job is a directory, but for a holder.
+// The roles of processes. Their job is a directory, except that of a holder.
 const (
 	holderRole = "fileengine holder"
 	stormRole  = "fileengine storm"
@@ -38,13 +38,13 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-// holder waits for a permit, says so, keeps it for a while or until it is told
-// to go on, and releases it.
+// holder waits for a permit, holds it for a time or until an order, and releases it. It
+// reports each of these steps.
 type holder struct {
 	Dir    string
 	Limit  int
-	Hold   time.Duration // negative: until told
-	Life   bool          // another process has its engine's life open
+	Hold   time.Duration // negative: until an order
+	Life   bool          // another process has the file of Engine.Life open
 	Shared bool
 }
 
@@ -101,20 +101,20 @@ func (h holder) play() error {
 	return e.Close()
 }
 
-// process is a process of a test.
+// process is a child process of a test.
 type process struct{ *child.Tested }
 
-// start starts a holder that holds until it is told to go on.
+// start starts a holder that holds its permit until an order.
 func start(tb testing.TB, dir string, limit int) process {
 	tb.Helper()
 	return process{child.Run(tb, holderRole, holder{Dir: dir, Limit: limit, Hold: -1})}
 }
 
-// granted wants it to say that it has the permit, and returns since when.
+// granted waits until the process reports its grant, and returns the time of the grant.
 func (p process) granted() (at int64) { p.Says("granted", &at); return at }
 
-// released wants it to say that it releases, and returns when.
+// released waits until the process reports its release, and returns the time of that.
 func (p process) released() (at int64) { p.Says("releases", &at); return at }
 
-// kill kills it, and does not wait for its end.
+// kill kills the process without waiting for its end.
 func (p process) kill(tb testing.TB) { tb.Helper(); expect.OK(tb, p.Signal(syscall.SIGKILL)) }

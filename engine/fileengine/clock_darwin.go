@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uptime is the time since the host was booted, but for the time that it was
-// asleep: see clock_linux.go.
+// uptime is the time since the boot of the host, without the time in suspend: see
+// clock_linux.go.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_UPTIME_RAW, &t) != nil {
@@ -16,7 +16,7 @@ func uptime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// boot names the time since the host was booted.
+// boot identifies the current boot of the host.
 func boot() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {

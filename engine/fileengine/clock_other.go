@@ -4,9 +4,9 @@ package fileengine
 
 import "time"
 
-// uptime is the system's clock: there is none here that goes on in suspend and
-// is the same in all processes. A clock that jumps forward ends leases early.
+// uptime is the system time: this system has no monotonic clock that all processes share.
+// If the system time jumps forward, leases end early.
 func uptime() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
-// boot is unknown here. The clock does not start anew with the host.
+// boot is constant: the system time does not start again with a boot of the host.
 func boot() string { return "?" }

@@ -26,7 +26,7 @@ func TestTornTailIsCut(t *testing.T) {
 	expect.OK(t, err)
 	rec := record{At: 1, Client: "f.1", Call: engine.Call{Number: 1}}
 	torn, _ := frame(nil, 0, rec.encode())
-	for cut := range len(torn) { // even a whole one, as its checksum does not go on from the last
+	for cut := range len(torn) { // even a complete record: its checksum does not follow from the last one
 		expect.OK(t, os.WriteFile(logOf(dir), slices.Concat(whole, torn[:cut+1]), 0o600))
 		if got := b.status(t, b.ask(false)); got != engine.Refused {
 			t.Fatalf("with %d bytes of a torn record: status %v", cut+1, got)
@@ -59,7 +59,7 @@ func TestCompactedLogIsGoneOnWith(t *testing.T) {
 	expect.OK(t, b.release(held))
 }
 
-// A file that is damaged in any way, while a and b hold 2 of 2.
+// A log that is damaged while a and b hold 2 of 2 permits is restored.
 func TestDamagedFileIsRestored(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"empty":     func(path string) error { return os.Truncate(path, 0) },
@@ -73,17 +73,17 @@ func TestDamagedFileIsRestored(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "sema")
 			a, b := openUser(t, openEngine(t, dir), "x", 2), openUser(t, openEngine(t, dir), "x", 2)
 			ha, hb := a.take(t), b.take(t)
-			a.state(t) // so that it knows of both
+			a.state(t) // reads both permits
 			expect.OK(t, damage(logOf(dir)))
-			a.engine.checked = time.Time{} // as if some seconds had gone by
+			a.engine.checked = time.Time{} // as if some seconds had passed
 			b.engine.checked = time.Time{}
 			renew := engine.Request{Kind: engine.Renew, ID: ha, Lease: a.lease}
 			if got := a.status(t, renew); got != engine.Granted {
-				t.Errorf("renewal by who restores it: status %v", got)
+				t.Errorf("renewal by the process that restores the log: status %v", got)
 			}
 			c := openUser(t, openEngine(t, dir), "x", 2)
 			if got := c.status(t, c.ask(false)); name != "directory" && got != engine.Refused {
-				t.Errorf("a third: status %v", got)
+				t.Errorf("a third permit: status %v", got)
 			}
 			expect.OK(t, a.release(ha))
 			reply, err := b.call(engine.Request{Kind: engine.Release, ID: hb})
@@ -94,8 +94,8 @@ func TestDamagedFileIsRestored(t *testing.T) {
 	}
 }
 
-// Whoever comes new to a damaged file asks the living what was in it.
-func TestNewcomerToDamagedFileAsksTheLiving(t *testing.T) {
+// A process that opens a damaged log asks the living processes to restore it.
+func TestANewProcessGetsADamagedLogRestored(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
@@ -108,28 +108,28 @@ func TestNewcomerToDamagedFileAsksTheLiving(t *testing.T) {
 	b.take(t)
 }
 
-func TestDamagedFileHealsWhereNobodyHolds(t *testing.T) {
+func TestDamagedFileWithoutHoldersIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	expect.OK(t, os.WriteFile(logOf(dir), []byte("hello"), 0o600))
 	u := openUser(t, openEngine(t, dir), "x", 1)
 	expect.OK(t, u.release(u.take(t)))
 }
 
-// A permit that is in nobody's file any more is gone, and a new file counts.
+// A permit is lost if its log was removed and another process has begun a new one.
 func TestReplacedLogCounts(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
 	expect.OK(t, os.Remove(logOf(dir)))
 	b := openUser(t, openEngine(t, dir), "x", 1)
-	b.take(t) // at most until the next renewal
+	b.take(t) // above the limit, until a's next renewal
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Gone {
 		t.Errorf("renewal: status %v", got)
 	}
 }
 
-// Waiters whose files were all removed come back by themselves, once a holder
-// has noticed.
+// If the whole directory was removed, the waiters queue again as soon as a holder has
+// noticed.
 func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sema")
 	a := openUser(t, openEngine(t, dir), "x", 1)
@@ -161,10 +161,10 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	}
 }
 
-// Who waits is woken when the log it waits in was removed, and another has begun
-// anew without it.
+// A waiter is woken if its log was removed, and a process without its ticket has begun a
+// new log.
 func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
-	for what, restored := range map[string]bool{"a holder restores it": true, "a newcomer begins anew": false} {
+	for what, restored := range map[string]bool{"a holder restores it": true, "a new process begins another": false} {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
 			a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
@@ -174,12 +174,12 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 				t.Fatalf("status %v", got)
 			}
 			expect.OK(t, os.Remove(logOf(dir)))
-			var newcomers engine.ID
+			var another engine.ID
 			c := openUser(t, openEngine(t, dir), "x", 1)
 			if !restored {
-				newcomers = c.take(t)
+				another = c.take(t)
 			}
-			// a has not seen that b waits, as its last step was before.
+			// a does not know that b waits, since its last step was before.
 			got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease})
 			if want := map[bool]engine.Status{true: engine.Granted, false: engine.Gone}[restored]; got != want {
 				t.Fatalf("renewal: status %v, want %v", got, want)
@@ -193,15 +193,15 @@ func TestWhoWaitsLearnsThatTheLogIsAnother(t *testing.T) {
 			if restored {
 				expect.OK(t, a.release(held))
 			} else {
-				expect.OK(t, c.release(newcomers))
+				expect.OK(t, c.release(another))
 			}
 			b.granted(t, r.ID)
 		})
 	}
 }
 
-// A log that was damaged in its middle goes on from before. Whoever has read more
-// of it notices that in its next step, and has all look.
+// A log that was damaged in its middle continues from there. A process that has read the
+// lost records notices that in its next step, and asks all others to look.
 func TestLogThatLostItsEndWakesAll(t *testing.T) {
 	dir := t.TempDir()
 	a, b, c := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
@@ -214,7 +214,7 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 			t.Fatalf("status %v", got)
 		}
 	}
-	expect.OK(t, os.Truncate(logOf(dir), info.Size())) // as after bad bytes
+	expect.OK(t, os.Truncate(logOf(dir), info.Size())) // as after damage in the middle
 	if got := a.status(t, engine.Request{Kind: engine.Renew, ID: held, Lease: a.lease}); got != engine.Granted {
 		t.Fatalf("renewal: status %v", got)
 	}
@@ -229,8 +229,8 @@ func TestLogThatLostItsEndWakesAll(t *testing.T) {
 	}
 }
 
-// Where no log can be made, because the directory is gone at that very moment,
-// nothing is granted.
+// Nothing is granted if the log cannot be created, because the directory has just been
+// removed.
 func TestNothingIsGrantedWithoutALog(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
@@ -242,13 +242,13 @@ func TestNothingIsGrantedWithoutALog(t *testing.T) {
 	}
 }
 
-// Who lives, and whose pipe somebody removed, is taken for dead. It learns of
-// that in its next step, and is not taken for dead again.
+// A living process whose pipe was removed counts as dead. It learns of that in its next
+// step, and from then on counts as alive.
 func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
-	expect.OK(t, os.Remove(a.engine.life(a.engine.process)))
+	expect.OK(t, os.Remove(a.engine.pipePath(a.engine.process)))
 	other := b.take(t)
 	r := a.ask(true)
 	if got := a.status(t, r); got != engine.Queued {
@@ -264,11 +264,11 @@ func TestWhoWasTakenForDeadLearnsOfIt(t *testing.T) {
 	expect.OK(t, b.release(other))
 	a.granted(t, r.ID)
 	if got := b.status(t, b.ask(false)); got != engine.Refused {
-		t.Errorf("beside it another one is granted: status %v", got)
+		t.Errorf("another ask beside it: status %v", got)
 	}
 }
 
-func TestStopsOfTheClockAreNotFelt(t *testing.T) {
+func TestChangesOfTheSystemTimeHaveNoEffect(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openUser(t, openEngine(t, dir), "x", 1), openUser(t, openEngine(t, dir), "x", 1)
 	a.take(t)
@@ -278,7 +278,7 @@ func TestStopsOfTheClockAreNotFelt(t *testing.T) {
 			t.Errorf("system clock %v: status %v", step, got)
 		}
 	}
-	// The clock that counts does end leases, at once for who waits.
+	// The host's clock does end leases, and waiters are granted the permits at once.
 	r := b.ask(true)
 	if got := b.status(t, r); got != engine.Queued {
 		t.Fatalf("status %v", got)
@@ -289,7 +289,7 @@ func TestStopsOfTheClockAreNotFelt(t *testing.T) {
 	b.granted(t, r.ID)
 }
 
-// After a restart of the host nobody holds anything; limits and tokens go on.
+// A restart of the host ends all permits; the limit and the last token stay.
 func TestRestartOfTheHost(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
@@ -300,7 +300,7 @@ func TestRestartOfTheHost(t *testing.T) {
 
 	b := openUser(t, openEngine(t, dir), "x", 1)
 	b.engine.boot, b.engine.uptime = "the next", func() time.Duration { return 5 * time.Second }
-	b.engine.wall = func() time.Time { return time.Now().Add(-time.Hour) } // until the network sets it
+	b.engine.wall = func() time.Time { return time.Now().Add(-time.Hour) } // wrong until the network sets it
 	if st := b.state(t); st.Limit != 3 || !st.Pinned || len(st.Holders) != 0 {
 		t.Errorf("state %+v", st)
 	}
@@ -345,7 +345,7 @@ func FuzzLog(f *testing.F) {
 		if m, err := readImage(b, newestForm); err == nil {
 			m.ledger.State(m.last)
 		}
-		// Checksums keep the rest from chance, so the decoders get theirs too.
+		// Random bytes hardly ever have a valid checksum, so test the decoders directly too.
 		r := rand.New(rand.NewPCG(seed, 0))
 		for range 10 {
 			if len(b) > 0 {

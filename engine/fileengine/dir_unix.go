@@ -18,13 +18,13 @@ import (
 // noFollow refuses a symbolic link at the end of a path.
 const noFollow = unix.O_NOFOLLOW
 
-// DefaultDir is where New("", nil) keeps semaphores: /var/tmp/sema-UID, or
-// /tmp/sema-UID where /var/tmp cannot be written.
+// DefaultDir is the directory of New("", nil): /var/tmp/sema-UID, or /tmp/sema-UID if
+// /var/tmp cannot be written.
 //
-// It is the same for every session of a user: XDG_RUNTIME_DIR and TMPDIR,
-// which cron does not set, play no part. It stays when the user logs out, as
-// neither XDG_RUNTIME_DIR nor /dev/shm does, and limits set by an operator
-// outlive a restart of the host. Home directories may be on a network.
+// It is the same for every session of a user, since it does not depend on XDG_RUNTIME_DIR
+// and TMPDIR, which cron does not set. Unlike XDG_RUNTIME_DIR and /dev/shm it survives the
+// user's logout, and an operator's limits survive a restart of the host. Unlike a home
+// directory it is not on a network.
 func DefaultDir() string {
 	name := "sema-" + strconv.Itoa(os.Geteuid())
 	if unix.Access("/var/tmp", unix.W_OK|unix.X_OK) != nil && unix.Access("/tmp", unix.W_OK|unix.X_OK) == nil {
@@ -33,9 +33,9 @@ func DefaultDir() string {
 	return filepath.Join("/var/tmp", name)
 }
 
-// prepare makes the directory if it is not there, and refuses it if somebody
-// else could have a hand in it. What exists is checked before anything is made.
-func prepare(dir string, own, shared bool) error {
+// prepareDir creates a missing directory, and refuses one that other users could tamper
+// with. It checks existing directories before it creates anything.
+func prepareDir(dir string, own, shared bool) error {
 	var missing []string
 	part := dir
 	for ; ; part = filepath.Dir(part) {
@@ -61,7 +61,7 @@ func prepare(dir string, own, shared bool) error {
 		}
 	}
 	if shared && len(missing) > 0 {
-		// Of the umask's making until here.
+		// Mkdir has applied the umask.
 		if err := os.Chmod(dir, 0o770|fs.ModeSetgid); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
@@ -69,9 +69,9 @@ func prepare(dir string, own, shared bool) error {
 	return checkDir(dir, own, shared)
 }
 
-// checkAbove refuses a place that others can write, but for directories in
-// which everybody can remove only what is their own, such as /tmp. Below such
-// a directory the path must go on with a part of this user's or of root's.
+// checkAbove refuses a path with a directory that everybody can write. It allows sticky
+// directories such as /tmp, in which users can remove only their own files. The next part
+// of the path must then belong to this user or to root.
 func checkAbove(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -101,14 +101,14 @@ func checkAbove(path string) error {
 	}
 }
 
-// checkDir refuses a directory that others could have prepared.
+// checkDir refuses a directory that other users could have prepared or can write.
 func checkDir(dir string, own, shared bool) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
 	uid, mode := owner(info), info.Mode()
-	mine := uid == os.Geteuid()
+	owned := uid == os.Geteuid()
 	switch {
 	case mode&fs.ModeSymlink != 0:
 		return fmt.Errorf("%s is a symbolic link", dir)
@@ -118,9 +118,9 @@ func checkDir(dir string, own, shared bool) error {
 		return fmt.Errorf("%s can be written by others", dir)
 	case shared && mode&0o070 != 0o070:
 		return fmt.Errorf("%s cannot be used by its group", dir)
-	case !shared && !mine && mode&0o070 == 0o070 && inGroup(info):
-		return fmt.Errorf("%s belongs to another user, %w", dir, errOfGroup)
-	case !shared && !mine, shared && !mine && uid != 0 && !inGroup(info):
+	case !shared && !owned && mode&0o070 == 0o070 && inGroup(info):
+		return fmt.Errorf("%s belongs to another user, %w", dir, errNeedsShared)
+	case !shared && !owned, shared && !owned && uid != 0 && !inGroup(info):
 		return fmt.Errorf("%s belongs to another user", dir)
 	}
 	return nil
@@ -128,7 +128,7 @@ func checkDir(dir string, own, shared bool) error {
 
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// inGroup reports whether a file is of one of this user's groups.
+// inGroup reports whether a file belongs to one of this user's groups.
 func inGroup(info fs.FileInfo) bool {
 	gid := int(info.Sys().(*syscall.Stat_t).Gid)
 	groups, _ := os.Getgroups()

@@ -48,7 +48,7 @@ func TestSharedDirectory(t *testing.T) {
 	expect.OK(t, err)
 	defer e.Close()
 	u := openUser(t, e, "x", 1)
-	for range 200 { // until the log has been written anew
+	for range 200 { // until the log has been rewritten
 		expect.OK(t, u.release(u.take(t)))
 	}
 	if got := mode(t, dir); got != fs.ModeDir|fs.ModeSetgid|0o770 {
@@ -78,14 +78,14 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 		_, err := New(at(dir), nil)
 		var e *engine.Error
 		if err == nil {
-			t.Errorf("%s was taken", dir)
+			t.Errorf("%s was accepted", dir)
 		} else if !errors.As(err, &e) || !e.NotExecuted || e.Hint == "" {
 			t.Errorf("%s: %#v", dir, err)
 		}
 	}
 	for _, made := range []string{"nowhere", "open/below"} {
 		if _, err := os.Lstat(at(made)); err == nil {
-			t.Errorf("%s was made", made)
+			t.Errorf("%s was created", made)
 		}
 	}
 	if left, _ := os.ReadDir(at("target")); len(left) != 0 {
@@ -94,12 +94,12 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 	if _, err := New(at("tmp/sema-1"), nil); err != nil {
 		t.Errorf("below a sticky directory: %v", err)
 	}
-	if os.Getuid() == 0 { // others' directories
+	if os.Getuid() == 0 { // directories of other users
 		expect.OK(t, os.Mkdir(at("tmp/theirs"), 0o700))
 		expect.OK(t, os.Chown(at("tmp/theirs"), 12345, 12345))
 		for _, dir := range []string{"tmp/theirs", "tmp/theirs/below"} {
 			if _, err := New(at(dir), nil); err == nil {
-				t.Errorf("%s was taken", dir)
+				t.Errorf("%s was accepted", dir)
 			}
 		}
 		group := at("tmp/group")
@@ -113,8 +113,8 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 	}
 }
 
-// Waiting does not help where nothing can be written.
-func TestWhatLastsIsNotTriedAgain(t *testing.T) {
+// Errors of a full or read-only disk are not temporary.
+func TestPermanentErrors(t *testing.T) {
 	for errno, temporary := range map[syscall.Errno]bool{syscall.ENOSPC: false, syscall.EDQUOT: false, syscall.EROFS: false, syscall.EMFILE: true} {
 		var e *engine.Error
 		if err := fail("step", "x", &fs.PathError{Op: "write", Path: "x.log", Err: errno}); !errors.As(err, &e) || e.Temporary != temporary || e.Hint == "" {
@@ -137,7 +137,7 @@ func TestLinksInTheDirectoryAreNotFollowed(t *testing.T) {
 	}
 }
 
-// The same for all sessions of a user, whatever their environment.
+// The default directory is the same for all sessions of a user, whatever their environment.
 func TestDefaultDirDoesNotDependOnTheSession(t *testing.T) {
 	dir := DefaultDir()
 	for _, name := range []string{"XDG_RUNTIME_DIR", "TMPDIR", "HOME"} {

@@ -7,8 +7,8 @@ import (
 
 const noFollow = 0
 
-// DefaultDir is where New("", nil) keeps semaphores: sema, in the directory
-// for the user's local application data.
+// DefaultDir is the directory of New("", nil): sema, in the directory of the user's local
+// application data.
 func DefaultDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -17,6 +17,5 @@ func DefaultDir() string {
 	return filepath.Join(dir, "sema")
 }
 
-// prepare makes the directory if it is not there. Access is as the directory
-// above it says.
-func prepare(dir string, _, _ bool) error { return os.MkdirAll(dir, 0o700) }
+// prepareDir creates a missing directory. It inherits the access rights of its parent.
+func prepareDir(dir string, _, _ bool) error { return os.MkdirAll(dir, 0o700) }

@@ -1,60 +1,60 @@
-// Package fileengine keeps semaphores in a directory, for the processes of one
-// host: of one user, or of a group. Nothing has to run.
+// Package fileengine keeps semaphores in a directory, for processes of one host that
+// belong to one user or one group. It needs no server.
 //
-//	NAME~HASH.log   what happened to one semaphore, record by record
-//	PROCESS.life    a named pipe that each process has open while it lives
-//	formN           touched by programs that know logs up to form N
-//	swept           touched when somebody removed what the dead left
+//	NAME~HASH.log   the steps of one semaphore, record by record
+//	PROCESS.life    a named pipe that a process has open while it lives
+//	formN           touched by programs that can read logs up to form N
+//	swept           touched when a process removed the files of dead processes
 //
 // # Steps
 //
-// All processes run the same state machine over the same log. A step locks the
-// log, reads what others appended since the last one, appends a record of its
-// own, and unlocks: it does not grow with the queue. The lock is waited for in
-// the kernel. A log that has grown long is written anew, with the state in
-// front. What a process wrote when it died in the middle of it has no valid
-// checksum, and is cut off.
+// All processes run the same state machine over the same log. A step locks the log,
+// reads the records that others have appended since its last step, appends its own
+// record, and unlocks. Its cost does not grow with the queue. Processes wait for the
+// lock in the kernel. A long log is replaced by a short one that begins with the state.
+// If a process dies while it writes, its record has no valid checksum, and the next
+// process truncates it.
 //
-// # Waking, and who died
+// # Waking processes, and noticing their death
 //
-// Writing to a process's pipe wakes it: a hand-off writes the permit to the
-// pipe of the next process, and then a word to the one after that. A process that
-// has the writing end of a pipe open is told by the kernel when its last reader
-// died, however it died. The head of the queue has the holders' pipes open, and
-// every other waiter that of the one in front of it: should the head die, the
-// next takes over. A waiter that died unnoticed is found when its turn comes.
-// So a waiter does nothing while it waits, but for a look every two
+// A write to a process's pipe wakes it. A hand-off writes the permit to the pipe of the
+// next process, and then a short message to the process after that.
+//
+// A process that has the writing end of a pipe open learns from the kernel when the
+// last reader has died. The head of the queue watches the pipes of the holders, and
+// every other waiter watches the waiter before it. If the head dies, the next waiter
+// becomes the head. The death of a waiter that nobody noticed is found when it becomes
+// the head. So a waiter does nothing while it waits, except for one check every two
 // minutes.
 //
-// The permits of a dead process are free at once. A process that stands still
-// keeps them until their leases end. One that is stopped (SIGSTOP) in the
-// middle of a step, some ten microseconds long, keeps everybody from that
-// semaphore; others' calls then fail when their time is up.
+// The permits of a dead process are free at once. A process that stalls keeps its
+// permits until their leases end. A process that is stopped (SIGSTOP) during a step,
+// which takes some ten microseconds, blocks its semaphore: the calls of other processes
+// then fail at their time limit.
 //
 // # Time
 //
-// Leases go by the monotonic clock of the host, which no change of the system's
-// time moves. It stands still in suspend, as do the holders. After a restart of
-// the host nobody holds anything; limits and the last token stay.
+// Leases use the monotonic clock of the host, which changes of the system time do not
+// affect. The clock stops in suspend, as the holders do. A restart of the host ends all
+// permits; limits and the last token stay.
 //
-// # Files that somebody damaged or removed
+// # Damaged and removed files
 //
-// The directory is looked after: files are touched while they are in use, and
-// each run removes what the dead left and what nobody uses any more.
+// Processes touch the files that they use, so that cleaners of temporary directories
+// keep them. They also remove the files of dead processes and unused semaphores.
 //
-// A log that was damaged, cut or removed is written again by the first process
-// that notices and has a permit or a ticket in it, from its memory; at the
-// latest when a permit is renewed, after a third of its lease. A process that opens
-// a damaged log asks the living ones to do so and waits for up to a
-// second; where nobody lives that could know, it begins a new one. A log that
-// was removed cannot be told from one that never was: until a holder notices,
-// others may be granted what it holds. The holder then learns that its permit
-// is gone. So the limit is exceeded for a third of a lease at most, and
-// permits are lost rather than doubled.
+// If a log was damaged, cut or removed, a process that has a permit or a ticket in it
+// writes it again from memory, as soon as it notices. A renewal notices at the latest,
+// after a third of a lease. A process that opens a damaged log asks the living
+// processes to restore it. If none does so within a second, it begins a new log.
 //
-// # Where
+// A removed log looks like one that never existed. Until a holder notices, others may
+// be granted its permit; then the holder learns that its permit is lost. So the limit
+// is exceeded for at most a third of a lease, and permits are lost rather than doubled.
 //
-// The directory must be on a local file system that knows named pipes. Systems
-// without them (Windows) look four times a second instead, and [Engine.Life]
-// is not available there.
+// # Requirements
+//
+// The directory must be on a local file system that supports named pipes. On systems
+// without them (Windows) the engine polls four times a second, and [Engine.Life] is not
+// available.
 package fileengine

@@ -19,12 +19,11 @@ import (
 	"sema/engine"
 )
 
-// Options are what is not usual. The zero value is for one user of one host.
+// Options configure an engine. The zero value is for one user of one host.
 type Options struct {
-	// Shared makes a directory for several users: those of its group. The
-	// directory gets the group of the user that makes it, unless the directory
-	// above it passes its own on (setgid), and nobody can lock others out by
-	// the rights of files.
+	// Shared lets all users of the directory's group use it. A new directory gets the
+	// group of the user who creates it, or the group of its parent if that is setgid.
+	// All files are writable by the group, whatever the umask. Default: one user.
 	Shared bool
 }
 
@@ -34,15 +33,15 @@ type Engine struct {
 	own     bool // dir is DefaultDir
 	options Options
 	mode    os.FileMode // of files
-	newest  int         // the latest form of a log that it knows
-	process string      // this engine's name; clients' ids begin with it
+	newest  int         // the latest form of a log that this engine can read
+	process string      // this engine's name, the first part of its clients' ids
 	boot    string
 	uptime  func() time.Duration
 	wall    func() time.Time
 
 	mu       sync.Mutex
-	inbox    *inbox // nil before it is needed
-	lives    bool   // Life was called
+	inbox    *inbox // nil until the first Ask
+	kept     bool   // Life was called
 	checked  time.Time
 	touched  time.Time
 	timer    *time.Timer
@@ -58,8 +57,8 @@ const (
 	tempSuffix = ".tmp"
 )
 
-// New makes an engine on a directory, which is created if it does not exist,
-// for this user only. "" means DefaultDir. A nil options means the defaults.
+// New makes an engine on a directory; "" means DefaultDir. It creates a missing directory
+// for this user only, unless options.Shared is set. Nil options are the defaults.
 func New(dir string, options *Options) (*Engine, error) {
 	if options == nil {
 		options = &Options{}
@@ -80,9 +79,9 @@ func New(dir string, options *Options) (*Engine, error) {
 	if e.options.Shared {
 		e.mode = 0o660
 	}
-	if err := prepare(dir, own, e.options.Shared); err != nil {
-		hint := "choose a directory of this user's on a local disk: file:///path"
-		if errors.Is(err, errOfGroup) {
+	if err := prepareDir(dir, own, e.options.Shared); err != nil {
+		hint := "choose a directory of this user on a local disk: file:///path"
+		if errors.Is(err, errNeedsShared) {
 			hint = "file://" + filepath.ToSlash(dir) + "?shared, or Options.Shared"
 		}
 		return nil, &engine.Error{Op: "open", NotExecuted: true, Err: err, Hint: hint}
@@ -90,13 +89,13 @@ func New(dir string, options *Options) (*Engine, error) {
 	return e, nil
 }
 
-// Dir is the directory.
+// Dir is the directory of the semaphores.
 func (e *Engine) Dir() string { return e.dir }
 
 func (e *Engine) path(file string) string { return filepath.Join(e.dir, file) }
 
-// life is the file that tells whether a process lives.
-func (e *Engine) life(process string) string { return e.path(process + lifeSuffix) }
+// pipePath is the path of a process's pipe, which shows whether the process is alive.
+func (e *Engine) pipePath(process string) string { return e.path(process + lifeSuffix) }
 
 // Open implements engine.Engine.
 func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
@@ -110,7 +109,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	}
 	l := e.logs[name]
 	if l == nil {
-		l = &log{engine: e, name: name, path: e.path(fileName(name)), mine: make(chan struct{}, 1), watches: map[string]*watcher{}}
+		l = &log{engine: e, name: name, path: e.path(fileName(name)), stepLock: make(chan struct{}, 1), watches: map[string]*watcher{}}
 		e.logs[name] = l
 	}
 	l.sessions++
@@ -123,8 +122,8 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	return s, nil
 }
 
-// drop forgets a session, and its log with the last one.
-func (e *Engine) drop(s *session) {
+// forget removes a session, and its log with the last session.
+func (e *Engine) forget(s *session) {
 	e.mu.Lock()
 	delete(e.sessions, s.id)
 	s.log.sessions--
@@ -138,12 +137,12 @@ func (e *Engine) drop(s *session) {
 	}
 }
 
-// close frees what a log has open, when the step at hand is over.
+// close frees the log's resources after the running step.
 func (l *log) close() {
-	l.mine <- struct{}{}
-	defer func() { <-l.mine }()
+	l.stepLock <- struct{}{}
+	defer func() { <-l.stepLock }()
 	l.closed = true
-	l.shut()
+	l.closeFile()
 	for _, w := range l.watches {
 		w.stop()
 	}
@@ -182,7 +181,7 @@ func (e *Engine) List(ctx context.Context) ([]string, error) {
 		if ctx.Err() != nil {
 			return nil, fail("list", "", ctx.Err())
 		}
-		if m, ok := e.glance(f.Name()); ok && !m.ledger.Over(e.timeOf(m)) {
+		if m, ok := e.readUnlocked(f.Name()); ok && !m.ledger.Over(e.timeOf(m)) {
 			names = append(names, m.Name)
 		}
 	}
@@ -190,8 +189,8 @@ func (e *Engine) List(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// glance reads a log without its lock.
-func (e *Engine) glance(file string) (m image, ok bool) {
+// readUnlocked reads a log without locking it.
+func (e *Engine) readUnlocked(file string) (m image, ok bool) {
 	if !strings.HasSuffix(file, logSuffix) {
 		return m, false
 	}
@@ -210,7 +209,7 @@ func (e *Engine) glance(file string) (m image, ok bool) {
 	return m, err == nil && fileName(m.Name) == file
 }
 
-// timeOf is the time of a log now.
+// timeOf is the current time of a log.
 func (e *Engine) timeOf(m image) int64 {
 	if m.Boot != e.boot {
 		return e.wall().UnixMicro()
@@ -218,14 +217,14 @@ func (e *Engine) timeOf(m image) int64 {
 	return max(m.last, m.Base+e.uptime().Microseconds())
 }
 
-// errOfGroup says that a directory wants Options.Shared.
-var errOfGroup = errors.New("and its group may use it")
+// errNeedsShared says that a directory needs Options.Shared.
+var errNeedsShared = errors.New("and its group may use it")
 
-// lasting are errors of a disk that is full, and of a file system that is mounted read-only:
-// waiting does not end them.
-var lasting = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS}
+// permanent are the errors of a full disk and of a read-only file system. They do not pass
+// by themselves.
+var permanent = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS}
 
-// fail makes an *engine.Error of what prevented a step. Nothing was changed.
+// fail makes the *engine.Error of a step that changed nothing.
 func fail(op, name string, err error) error {
 	var whole *engine.Error
 	if err == nil || errors.As(err, &whole) {
@@ -235,14 +234,14 @@ func fail(op, name string, err error) error {
 	unknown := (*formError)(nil)
 	switch {
 	case errors.As(err, &unknown):
-		e.Temporary, e.Hint = true, "bring all programs of this host to one release of sema, or wait until those of the other one have let go of the semaphore; what they hold counts, so delete nothing"
+		e.Temporary, e.Hint = true, "bring all programs of this host to one release of sema, or wait until the programs of the other release no longer use the semaphore; their permits count, so delete nothing"
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, errNoLog):
 		e.Err = engine.ErrClosed
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		e.Temporary, e.Hint = true, "another process stands still in the middle of a step, or this host is very busy"
+		e.Temporary, e.Hint = true, "another process is stopped during a step, or this host is very busy"
 		e.Err = fmt.Errorf("the lock was not free in time: %w", err)
 	default:
-		e.Temporary, e.Hint = !slices.ContainsFunc(lasting, func(l error) bool { return errors.Is(err, l) }), "see that the directory can be written and its disk is not full"
+		e.Temporary, e.Hint = !slices.ContainsFunc(permanent, func(l error) bool { return errors.Is(err, l) }), "check that the directory can be written and its disk is not full"
 	}
 	return e
 }

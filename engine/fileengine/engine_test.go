@@ -44,17 +44,16 @@ func TestClosedEngineGivesBackWhatItHeld(t *testing.T) {
 	b.granted(t, r.ID)
 }
 
-// read is how far a user's process has read the log.
+// read returns how far a user's process has read the log.
 func (u *user) read() int64 {
 	l := u.session.(*session).log
-	l.mine <- struct{}{}
-	defer func() { <-l.mine }()
+	l.stepLock <- struct{}{}
+	defer func() { <-l.stepLock }()
 	return l.end
 }
 
-// A hand-off concerns the one who is next and the one after that. All others
-// sleep on.
-func TestHandOffWakesOnlyWhomItConcerns(t *testing.T) {
+// A hand-off wakes the next two waiters, and no others.
+func TestHandOffWakesTwoWaiters(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
@@ -82,7 +81,7 @@ func TestHandOffWakesOnlyWhomItConcerns(t *testing.T) {
 	}
 }
 
-// Weights, slots and tokens are the ledger's; the log passes them on.
+// A grant carries the token, the slot and the end of the lease to another process.
 func TestGrantTellsTokenSlotAndLease(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openUser(t, openEngine(t, dir), "x", 3), openUser(t, openEngine(t, dir), "x", 3)

@@ -14,7 +14,7 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// stamp is a job of flock's: it says when it ran.
+// stamp is a program for flock(1): it prints the time.
 func stamp() error {
 	fmt.Println("granted", monotonic())
 	time.Sleep(5 * time.Millisecond)
@@ -22,8 +22,7 @@ func stamp() error {
 	return nil
 }
 
-// locked is a process that waits in the kernel for a lock, as flock(1) does,
-// without starting a program then.
+// locked waits in the kernel for a lock, as flock(1) does, but starts no program.
 func locked(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -40,8 +39,8 @@ func locked(dir string) error {
 	return nil
 }
 
-// chain runs n jobs that wait for one lock, and returns the sorted times from
-// the end of one to the start of the next.
+// chain runs n jobs that wait for one lock. It returns the sorted times between the end of
+// one job and the start of the next.
 func chain(tb testing.TB, n int, job func(dir string) process) []time.Duration {
 	dir := tb.TempDir()
 	lock := filepath.Join(dir, "lock")
@@ -69,9 +68,8 @@ func chain(tb testing.TB, n int, job func(dir string) process) []time.Duration {
 	return gaps
 }
 
-// BenchmarkHandOff is how long a hand-off takes from process to process, beside
-// the same by flock(2), and by flock(1) with the start of a program. SEMA_STRESS
-// says among how many processes.
+// BenchmarkHandOff measures a hand-off between processes. It compares flock(2), and flock(1)
+// with the start of a program. SEMA_STRESS sets the number of processes.
 func BenchmarkHandOff(b *testing.B) {
 	n := max(processes(b), 12)
 	report := func(b *testing.B, took []time.Duration) {

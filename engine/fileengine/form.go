@@ -11,28 +11,28 @@ import (
 	"sema/engine"
 )
 
-// The form of a log is how it is laid out and what a record in it does. A release reads the
-// forms from oldestForm to newestForm, and writes the newest one that all programs know
-// which were in the directory lately. So releases share a directory until the older one
-// has gone, and may come back: see docs/compatibility.md.
+// The form of a log is its layout together with the meaning of its records. A release
+// reads the forms from oldestForm to newestForm. It writes the newest form that all
+// programs can read which used the directory lately. So two releases can share a
+// directory during an upgrade and after its reversal: see docs/compatibility.md.
 const (
 	oldestForm = 5
 	newestForm = 5
 
-	// knownFor is for how long after its last sign a program counts as one that may come
-	// back. A program that is in use gives a sign every touchEvery.
+	// knownFor is how long a program that has touched its form's file counts as present.
+	// A program in use touches the file every touchEvery.
 	knownFor = 2 * touchEvery
 
-	formWords = "sema log "
-	signWord  = "form"
-	maxForm   = 64 // bytes of the line
+	formWords  = "sema log "
+	formPrefix = "form"
+	maxForm    = 64 // bytes of the line
 )
 
-// formError says that a log is in a form that this release does not know. Whoever wrote
-// it may let go of it, or write another one.
+// formError says that this release cannot read the form of a log. The error is temporary:
+// the other program may stop using the semaphore, or write the log in another form.
 type formError struct {
 	form    int
-	release string // "": not known
+	release string // "": unknown
 }
 
 func (e *formError) Error() string {
@@ -50,12 +50,12 @@ func formsKnown() string {
 	return fmt.Sprintf("%d to %d", oldestForm, newestForm)
 }
 
-// formLine begins a log: its form, and the release that wrote it.
+// formLine is the first line of a log: its form and the release that wrote it.
 func formLine(form int) string {
 	return formWords + strconv.Itoa(form) + " " + engine.Version + "\n"
 }
 
-// readForm reads the line that begins a log. A form of 0 says that there is none.
+// readForm reads the first line of a log. form is 0 if the line is not valid.
 func readForm(b []byte) (form int, release string, rest []byte) {
 	line, rest, whole := bytes.Cut(b[:min(len(b), maxForm)], []byte("\n"))
 	words, ok := strings.CutPrefix(string(line), formWords)
@@ -70,29 +70,30 @@ func readForm(b []byte) (form int, release string, rest []byte) {
 	return form, release, b[len(b[:min(len(b), maxForm)])-len(rest):]
 }
 
-// signOf is a file that is touched by programs which know no later form than this.
-func (e *Engine) signOf(form int) string { return e.path(signWord + strconv.Itoa(form)) }
+// formFile is the path of the file that is touched by programs whose newest form is form.
+func (e *Engine) formFile(form int) string { return e.path(formPrefix + strconv.Itoa(form)) }
 
-// sign says that this program is here, and what it knows. Without the sign others may
-// write what it cannot read, and then it waits until it is seen: so no error is one.
-func (e *Engine) sign() {
-	path := e.signOf(e.newest)
+// announceForm shows other programs which forms this one can read. Errors do no harm: other
+// programs may then write a form that this one cannot read, and it tries again until
+// they see its file.
+func (e *Engine) announceForm() {
+	path := e.formFile(e.newest)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|noFollow, e.mode)
 	if err != nil {
 		return
 	}
 	if e.options.Shared {
-		_ = f.Chmod(e.mode) // whatever the umask
+		_ = f.Chmod(e.mode) // regardless of the umask
 	}
 	_ = f.Close()
 	now := time.Now()
 	_ = os.Chtimes(path, now, now)
 }
 
-// form is the one to write.
+// form is the form in which to write logs.
 func (e *Engine) form() int {
 	for form := oldestForm; form < e.newest; form++ {
-		if info, err := os.Lstat(e.signOf(form)); err == nil && time.Since(info.ModTime()).Abs() < knownFor {
+		if info, err := os.Lstat(e.formFile(form)); err == nil && time.Since(info.ModTime()).Abs() < knownFor {
 			return form
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"sema/internal/fixture/versions"
 )
 
-// releaseRole is a process of a release that knows forms up to some one.
+// releaseRole is a process of a release with a given newest form.
 const releaseRole = "fileengine release"
 
 type release struct {
@@ -35,7 +35,7 @@ func init() {
 	})
 }
 
-// formOf is the form of the log of the semaphore x.
+// formOf returns the form of the log of the semaphore x.
 func formOf(t testing.TB, dir string) int {
 	b, err := os.ReadFile(logOf(dir))
 	expect.OK(t, err)
@@ -43,11 +43,11 @@ func formOf(t testing.TB, dir string) int {
 	return form
 }
 
-// Programs of a release and of the next one share a directory while the one takes the
-// other's place, in both directions, and nobody notices. The log is written in the newer
-// form when the older release was not seen for a while, and in the older one when it is back.
+// Programs of two successive releases share a directory during an upgrade and during its
+// reversal, without errors. The log changes to the newer form when the older release has
+// been absent for a while, and back when it returns.
 func TestReleasesShareADirectory(t *testing.T) {
-	stall.Run(t, func(t *stall.Case) { // leases are of 3 s
+	stall.Run(t, func(t *stall.Case) { // leases last 3 s
 		dir := t.TempDir()
 		crew := versions.NewCrew(t, versions.Work{Name: "x", Limit: 3, Callers: 4, Keeps: 1})
 		start := func(newest int) func(versions.Work) *exec.Cmd {
@@ -66,14 +66,14 @@ func TestReleasesShareADirectory(t *testing.T) {
 		fourth := crew.Join(start(newer))
 		second.Leave()
 		if got := formOf(t, dir); got != older {
-			t.Errorf("an older release was here a moment ago, and the log is in form %d", got)
+			t.Errorf("the log is in form %d although the older release is present", got)
 		}
-		sign := (&Engine{dir: dir}).signOf(older)
+		sign := (&Engine{dir: dir}).formFile(older)
 		long := time.Now().Add(-knownFor - time.Minute)
 		expect.OK(t, os.Chtimes(sign, long, long))
 		expect.Until(t, "the log is in the newer form", inForm(newer))
 
-		fifth := crew.Join(start(older)) // is served, although it cannot read that
+		fifth := crew.Join(start(older)) // is served, although it cannot read the newer form
 		expect.Until(t, "the log is in the older form again", inForm(older))
 		third.Leave()
 		sixth := crew.Join(start(older))
@@ -84,8 +84,8 @@ func TestReleasesShareADirectory(t *testing.T) {
 	})
 }
 
-// A log in a form that is not known is left as it is. The error says who wrote it, and
-// that it may pass.
+// The engine does not change a log in an unknown form. The error names the release that
+// wrote it, and is temporary.
 func TestALogOfALaterForm(t *testing.T) {
 	for _, line := range []string{"sema log 9\n", "sema log 10 0.7.1\n", "sema log 4 0.0.1\n"} {
 		dir := t.TempDir()
@@ -109,7 +109,7 @@ func TestALogOfALaterForm(t *testing.T) {
 	}
 }
 
-// What only looks like the beginning of a log is damage.
+// A file with an invalid first line is a damaged log.
 func TestTheLineOfALog(t *testing.T) {
 	for text, want := range map[string]int{
 		"sema log 5 0.1.0\nx": 5, "sema log 5\nx": 5, "sema log 12 0.2.0-rc.1\nx": 12,
@@ -123,7 +123,7 @@ func TestTheLineOfALog(t *testing.T) {
 	}
 }
 
-// Logs of every form that a release wrote are read for ever.
+// The logs of all releases stay readable.
 func TestFormsOfLogs(t *testing.T) {
 	for _, name := range []string{"form5"} {
 		b := versions.Fixture(t, name+".log", func() []byte {
@@ -154,7 +154,8 @@ func TestFormsOfLogs(t *testing.T) {
 	}
 }
 
-// Who changes how a log is written gives newestForm the next number, and adds its digest.
+// A change of the layout of logs requires the next number for newestForm, and a new digest
+// in this test.
 func TestALayoutOfLogsHasItsNumber(t *testing.T) {
 	digests := map[int]string{5: "4145ccde87a69e44"}
 	kinds := ""

@@ -8,37 +8,36 @@ import (
 	"sema/internal/ledger"
 )
 
-// image is a log as read up to some place: the ledger that its records make.
+// image is the state of a log after the records that this process has read.
 type image struct {
 	header
-	form   int // see newestForm; 0: it is not written yet
-	ledger *ledger.Ledger
-	last   int64  // time of the last record
-	whole  int64  // bytes of the line and the header
-	end    int64  // bytes read
-	sum    uint32 // checksum at end
+	form      int // see newestForm; 0: the log is not written yet
+	ledger    *ledger.Ledger
+	last      int64  // time of the last record
+	headerEnd int64  // bytes of the line and the header
+	end       int64  // bytes read
+	sum       uint32 // checksum at end
 
-	buried []string // processes that were found dead since the last step here
+	reaped []string // processes that other steps found dead since this process's last step
 }
 
-// newImage begins a log with the given header.
+// newImage makes the image of a log that has only a header.
 func newImage(h header) image {
 	m := image{header: h, ledger: ledger.Load(h.State)}
 	m.ledger.Watched = true
 	return m
 }
 
-// text is the whole log anew, in a form: all that happened until now goes into its
-// header.
-func (m *image) text(form int) []byte {
+// encodeLog encodes a new log in the given form. Its header has the whole state.
+func (m *image) encodeLog(form int) []byte {
 	m.State, m.form = m.ledger.Save(), form
 	b, sum := frame([]byte(formLine(form)), 0, m.encode())
-	m.whole, m.end, m.sum = int64(len(b)), int64(len(b)), sum
+	m.headerEnd, m.end, m.sum = int64(len(b)), int64(len(b)), sum
 	return b
 }
 
-// readImage reads a log of a form up to newest from its beginning, as far as it is
-// whole.
+// readImage reads a log from its beginning to its last valid record. It can read the forms
+// up to newest.
 func readImage(b []byte, newest int) (m image, err error) {
 	form, release, rest := readForm(b)
 	switch {
@@ -57,15 +56,15 @@ func readImage(b []byte, newest int) (m image, err error) {
 	}
 	m = newImage(h)
 	m.form, m.sum = form, sum
-	m.whole = int64(len(b) - len(rest))
-	m.end = m.whole
+	m.headerEnd = int64(len(b) - len(rest))
+	m.end = m.headerEnd
 	m.replay(rest)
-	m.ledger.Notifications() // of times gone by, as is who was buried
-	m.buried = nil
+	m.ledger.Notifications() // drop those of old records, and the list of dead processes
+	m.reaped = nil
 	return m, nil
 }
 
-// replay applies records, and returns what is not one.
+// replay applies the records in b, and returns the bytes from the first invalid one on.
 func (m *image) replay(b []byte) (rest []byte) {
 	for len(b) > 0 {
 		payload, rest, sum, ok := unframe(b, m.sum)
@@ -83,12 +82,12 @@ func (m *image) replay(b []byte) (rest []byte) {
 	return nil
 }
 
-// apply carries out one step.
+// apply executes a record. reach reports whether a client can be notified.
 func (m *image) apply(rec *record, reach func(client string) bool) (reply engine.Reply) {
 	m.last = max(m.last, rec.At)
 	m.ledger.Reach = reach
 	if len(rec.Reap) > 0 || rec.Client == "" {
-		m.buried = append(m.buried, rec.Reap...)
+		m.reaped = append(m.reaped, rec.Reap...)
 		m.ledger.Reap(rec.At, func(client string) bool { return slices.Contains(rec.Reap, processOf(client)) })
 	}
 	if rec.Client != "" {

@@ -10,8 +10,8 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// openTwo are two semaphores of limit 1 as two processes have them, the first of
-// which would keep what is released.
+// openTwo opens a semaphore of limit 1 twice, as in two processes. The first one has an
+// option to keep released permits.
 func openTwo(t *testing.T, queued chan bool) (one, other *sema.Semaphore) {
 	dir := t.TempDir()
 	open := func(o *sema.Options) *sema.Semaphore {
@@ -27,8 +27,7 @@ func openTwo(t *testing.T, queued chan bool) (one, other *sema.Semaphore) {
 	return open(&sema.Options{Keep: 5 * time.Second}), open(&sema.Options{})
 }
 
-// A process could not be told that another one wants what it keeps. So it keeps
-// nothing, whatever its options.
+// This engine cannot recall a kept permit. So no process keeps one, whatever its options.
 func TestNothingIsKeptFromOtherProcesses(t *testing.T) {
 	one, other := openTwo(t, nil)
 	p, err := one.Acquire(expect.Within(t))
@@ -39,7 +38,7 @@ func TestNothingIsKeptFromOtherProcesses(t *testing.T) {
 	expect.OK(t, p.Release())
 }
 
-// Nor does it pass on what another process waits for.
+// A process does not pass a permit on while another process waits for it.
 func TestNothingIsPassedOnBeforeOtherProcesses(t *testing.T) {
 	queued, served := make(chan bool, 100), make(chan int, 4)
 	one, other := openTwo(t, queued)
@@ -62,9 +61,9 @@ func TestNothingIsPassedOnBeforeOtherProcesses(t *testing.T) {
 		<-queued
 	}
 	expect.OK(t, p.Release())
-	for i := range callers { // in the order in which they came
+	for i := range callers { // in the order of their calls
 		if got := <-served; got != i {
-			t.Errorf("number %d is served as number %d", got, i)
+			t.Errorf("caller %d is served as number %d", got, i)
 		}
 	}
 	all.Wait()

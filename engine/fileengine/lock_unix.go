@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes the lock of an open file, which all processes that open it
-// share. Without wait, ok is false if another process has it.
+// lockFile locks an open file, against all other processes that open it. Without wait, ok
+// is false if another process has the lock.
 func lockFile(f *os.File, wait bool) (ok bool, err error) {
 	how := unix.LOCK_EX
 	if !wait {

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// The lock is of a byte that no log reaches: Windows lets nobody else read
-// what is locked.
+// lockedByte is beyond the end of every log: on Windows no other process can read a locked
+// range.
 func lockedByte() *windows.Overlapped { return &windows.Overlapped{OffsetHigh: 1 << 30} }
 
-// lockFile takes the lock of an open file, which all processes that open it
-// share. Without wait, ok is false if another process has it.
+// lockFile locks an open file, against all other processes that open it. Without wait, ok
+// is false if another process has the lock.
 func lockFile(f *os.File, wait bool) (ok bool, err error) {
 	flags := uint32(windows.LOCKFILE_EXCLUSIVE_LOCK)
 	if !wait {

@@ -15,23 +15,23 @@ import (
 	"sema/internal/ledger"
 )
 
-// compactAt is the size from which a log is written anew, if it has grown to
-// twice what is in it. A process that opens the log reads that much.
+// compactAt is the smallest size at which a log is rewritten, provided that it is more
+// than twice as long as its header. A process that opens a log reads all of it.
 const compactAt = 8 << 10
 
-// quiet is how long nobody writes to a log where leases are usual and all is
-// well.
+// quiet is longer than the time between two writes to a used log, with usual leases. A
+// log that is silent for longer may have a problem.
 const quiet = 20 * time.Second
 
 var errNoLog = errors.New("there is no log")
 
-// log is a semaphore's file and what this process has read of it.
+// log is the file of a semaphore together with this process's image of it.
 //
-// All processes append to it under its lock, which the kernel gives back when
-// a process dies, and have the same ledger after the same record. A log that
-// is removed, cut or overwritten is written again by the first living process
-// that notices and had a part in it. A process that had none asks the others
-// to, and begins a new one when none of them does within a second.
+// All processes append to the file under its lock, which the kernel releases when a
+// process dies. After the same record they have the same ledger. If the file was
+// removed, cut or overwritten, the first process that notices and has a permit or ticket
+// in it writes it again. A process without one asks the others to do so, and begins a new
+// log if none of them does within a second.
 type log struct {
 	engine *Engine
 	name   string
@@ -39,65 +39,66 @@ type log struct {
 
 	sessions int // guarded by engine.mu
 
-	mine    chan struct{} // held during a step of this process
-	pending atomic.Bool   // a look is about to begin
-	doubted atomic.Bool   // what was read of it is to be compared with what is there
+	stepLock    chan struct{} // the lock of the fields below: full during a step of this process
+	lookPending atomic.Bool   // a look will begin soon
+	readWhole   atomic.Bool   // the next step reads the whole file
 
-	// Guarded by mine.
+	// Guarded by stepLock.
 	image
 	file    *os.File
 	watches map[string]*watcher
-	timer   *time.Timer // looks when the first lease ends
-	seen    fs.FileInfo // a file that was found to be of this log
-	reopen  bool        // file is another than that which image was read from
-	fresh   bool        // image was read as a whole since the last step
-	changed bool        // the log was replaced since holders and waiters read it
+	timer   *time.Timer // starts a look when the first lease ends
+	seen    fs.FileInfo // a file that was checked to be this log
+	reopen  bool        // image does not come from file
+	fresh   bool        // the whole image was read since the last step
+	changed bool        // the log was replaced, and holders and waiters may have read the old one
 	closed  bool
 }
 
-// take gets the log for a step: alone in this process and among all, and up to
-// date. On an error it is not taken. With passive, a log that is not there or
-// damaged is left to others.
-func (l *log) take(ctx context.Context, create, passive bool) error {
+// lockForStep locks the log for a step, in this process and among all processes, and reads the
+// new records. After an error the log is not locked. With passive, it leaves a missing or
+// damaged log to other processes.
+func (l *log) lockForStep(ctx context.Context, create, passive bool) error {
 	select {
-	case l.mine <- struct{}{}:
+	case l.stepLock <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	l.pending.Store(false)
+	l.lookPending.Store(false)
 	if l.closed {
-		<-l.mine
+		<-l.stepLock
 		return engine.ErrClosed
 	}
 	living, pause := 0, 2*time.Millisecond
 	for try := 0; ; try++ {
-		anew := try > 0 && living == 0 || try == 10
-		err := l.enter(ctx, create, anew)
+		replace := try > 0 && living == 0 || try == 10
+		err := l.openAndLock(ctx, create, replace)
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, errLeft) {
-			return ctx.Err() // lock's goroutine gives mine back after the file's lock
+		if errors.Is(err, errGaveUp) {
+			return ctx.Err() // lock's goroutine releases the file's lock and then stepLock
 		}
 		if unknown := (*formError)(nil); errors.As(err, &unknown) && !passive {
-			l.engine.rally() // newer programs see the sign of this one, and write what it knows
+			l.engine.wakeAll() // newer programs see the form of this one, and write the log in it
 		}
 		if !errors.Is(err, errDamaged) || passive || ctx.Err() != nil {
-			<-l.mine
+			<-l.stepLock
 			return err
 		}
 		if try == 0 {
-			living = l.engine.rally()
+			living = l.engine.wakeAll()
 		}
 		if living > 0 || try == 0 {
-			time.Sleep(pause) // it may be new, and its maker not there yet
+			time.Sleep(pause) // the log may be new, and its header not written yet
 			pause = min(2*pause, 200*time.Millisecond)
 		}
 	}
 }
 
-// enter opens and locks the file and reads on. On an error nothing is locked.
-func (l *log) enter(ctx context.Context, create, anew bool) error {
+// openAndLock opens and locks the file and reads the new records. After an error nothing is
+// locked. With replace, it replaces a damaged log.
+func (l *log) openAndLock(ctx context.Context, create, replace bool) error {
 	for {
 		made, err := l.open(create)
 		if err != nil {
@@ -109,37 +110,36 @@ func (l *log) enter(ctx context.Context, create, anew bool) error {
 		here, err1 := l.file.Stat()
 		there, err2 := os.Lstat(l.path)
 		if err1 != nil || err2 != nil || !os.SameFile(here, there) {
-			l.leave() // written anew, or removed
-			l.shut()
+			l.unlock() // the file was replaced or removed
+			l.closeFile()
 			continue
 		}
 		err = l.read(here.Size())
-		if made || errors.Is(err, errDamaged) && (anew || l.known()) {
-			err = l.begin(made)
+		if made || errors.Is(err, errDamaged) && (replace || l.hasOwn()) {
+			err = l.recreate(made)
 		}
 		if err == nil && l.Boot != l.engine.boot {
-			// Its clients ended with the host.
+			// The host was restarted, which ended all clients of the log.
 			l.image = newImage(l.newHeader(l.ledger.Save().Forgotten()))
 			err = l.rewrite()
 		}
 		if err != nil {
-			l.leave()
+			l.unlock()
 		}
 		return err
 	}
 }
 
-// stale reports whether the log is not the one that was read, or nobody has
-// written to it for so long that something may be wrong. It is much cheaper
-// than to look.
+// stale reports whether the file is not the log that was read, or has been silent for so
+// long that there may be a problem. It costs much less than a look.
 func (l *log) stale() bool {
 	select {
-	case l.mine <- struct{}{}:
-		defer func() { <-l.mine }()
+	case l.stepLock <- struct{}{}:
+		defer func() { <-l.stepLock }()
 	default:
-		return false // a step reads it
+		return false // a running step reads the log
 	}
-	if !l.known() {
+	if !l.hasOwn() {
 		return false
 	}
 	info, err := os.Lstat(l.path)
@@ -162,31 +162,32 @@ func (l *log) stale() bool {
 	return false
 }
 
-// known reports whether this process has permits or tickets in the log, as far
-// as it has read. Then the log has no business to be gone.
-func (l *log) known() (known bool) {
+// hasOwn reports whether this process has permits or tickets in its image of the log. Then
+// a missing log was removed by mistake.
+func (l *log) hasOwn() (has bool) {
 	if l.ledger == nil {
 		return false
 	}
 	now := l.now()
 	l.ledger.Holders(func(id engine.ID, client string, _ bool) {
 		_, _, valid := l.ledger.Permit(now, id)
-		known = known || valid && l.isMine(client)
+		has = has || valid && l.isOwn(client)
 	})
-	if !known {
-		_, known = l.ledger.InFront(l.isMine)
+	if !has {
+		_, has = l.ledger.InFront(l.isOwn)
 	}
-	return known
+	return has
 }
 
-func (l *log) isMine(client string) bool { return processOf(client) == l.engine.process }
+func (l *log) isOwn(client string) bool { return processOf(client) == l.engine.process }
 
-// open opens the file, and makes it if that is wanted or it was there before.
+// open opens the file. It creates a missing file if create is set, or if this process has
+// permits or tickets in the log.
 func (l *log) open(create bool) (made bool, err error) {
 	for l.file == nil {
 		f, err := os.OpenFile(l.path, os.O_RDWR|noFollow, 0)
-		if errors.Is(err, fs.ErrNotExist) && (create || l.known()) {
-			if err := l.engine.revive(true); err != nil {
+		if errors.Is(err, fs.ErrNotExist) && (create || l.hasOwn()) {
+			if err := l.engine.ensureInbox(true); err != nil {
 				return false, err
 			}
 			f, err = os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, l.engine.mode)
@@ -195,8 +196,8 @@ func (l *log) open(create bool) (made bool, err error) {
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			continue
-		case errors.Is(err, fs.ErrNotExist) && (create || l.known()):
-			return false, err // the directory was removed a moment ago, once more
+		case errors.Is(err, fs.ErrNotExist) && (create || l.hasOwn()):
+			return false, err // the directory was removed again
 		case errors.Is(err, fs.ErrNotExist):
 			l.image = image{}
 			return false, errNoLog
@@ -208,7 +209,7 @@ func (l *log) open(create bool) (made bool, err error) {
 			err = &os.PathError{Op: "open", Path: l.path, Err: errors.New("is not a file")}
 		}
 		if err == nil && made && l.engine.options.Shared {
-			err = f.Chmod(l.engine.mode) // whatever the umask
+			err = f.Chmod(l.engine.mode) // regardless of the umask
 		}
 		if err != nil {
 			_ = f.Close()
@@ -219,11 +220,11 @@ func (l *log) open(create bool) (made bool, err error) {
 	return made, nil
 }
 
-// errLeft says that ctx ended while the lock was waited for.
-var errLeft = errors.New("left")
+// errGaveUp says that ctx ended while lock waited.
+var errGaveUp = errors.New("gave up")
 
-// lock waits for the file's lock, in the kernel. If ctx ends before, a goroutine
-// waits on, gives the lock back at once, and then mine.
+// lock waits for the file's lock, in the kernel. If ctx ends first, a goroutine waits on:
+// it releases the lock as soon as it has it, and then stepLock.
 func (l *log) lock(ctx context.Context) error {
 	f := l.file
 	if ok, err := lockFile(f, false); ok || err != nil {
@@ -239,7 +240,7 @@ func (l *log) lock(ctx context.Context) error {
 			if err == nil {
 				unlockFile(f)
 			}
-			<-l.mine
+			<-l.stepLock
 		}
 	}()
 	select {
@@ -247,35 +248,35 @@ func (l *log) lock(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		close(left)
-		return errLeft
+		return errGaveUp
 	}
 }
 
-// leave gives back the file's lock.
-func (l *log) leave() {
+// unlock releases the file's lock.
+func (l *log) unlock() {
 	if l.file != nil {
 		unlockFile(l.file)
 	}
 }
 
-// shut closes the file. What was read of it is kept.
-func (l *log) shut() {
+// closeFile closes the file, and keeps the image.
+func (l *log) closeFile() {
 	if l.file != nil {
 		_ = l.file.Close()
 		l.file = nil
 	}
 }
 
-// read takes in what others wrote since the last time, or all of it. What is
-// not whole at the end was left by somebody who died, and is cut off.
+// read reads the records that other processes have appended, or the whole file. It
+// truncates an invalid record at the end: its process died while it wrote.
 func (l *log) read(size int64) error {
-	doubted := l.doubted.Swap(false)
+	readWhole := l.readWhole.Swap(false)
 	if l.ledger != nil && !l.reopen && size >= l.end {
 		tail := make([]byte, size-l.end)
 		if _, err := l.file.ReadAt(tail, l.end); err != nil {
 			return err
 		}
-		if len(l.replay(tail)) == 0 && !doubted {
+		if len(l.replay(tail)) == 0 && !readWhole {
 			return nil
 		}
 	}
@@ -291,9 +292,9 @@ func (l *log) read(size int64) error {
 		return err
 	}
 	other := m.identity != l.identity
-	cut := !l.reopen && m.whole == l.whole && (m.end != l.end || m.sum != l.sum) // its end is gone, perhaps with another one since
+	cut := !l.reopen && m.headerEnd == l.headerEnd && (m.end != l.end || m.sum != l.sum) // the file has lost its last records, and may have new ones
 	if other || cut {
-		l.changed = l.known()
+		l.changed = l.hasOwn()
 	}
 	if m.end < size {
 		if err := l.file.Truncate(m.end); err != nil {
@@ -304,9 +305,10 @@ func (l *log) read(size int64) error {
 	return nil
 }
 
-// begin writes the log from what this process knows, or an empty one.
-func (l *log) begin(made bool) error {
-	l.changed = l.known()
+// recreate writes the log from this process's image if it has permits or tickets in it, or
+// else an empty log.
+func (l *log) recreate(made bool) error {
+	l.changed = l.hasOwn()
 	if !l.changed {
 		l.image = newImage(l.newHeader(ledger.Snapshot{}))
 	}
@@ -316,7 +318,7 @@ func (l *log) begin(made bool) error {
 	return l.rewrite()
 }
 
-// newHeader begins a log now. Its clock goes on from the system's.
+// newHeader makes the header of a new log. The log's time starts at the system time.
 func (l *log) newHeader(s ledger.Snapshot) header {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -326,16 +328,17 @@ func (l *log) newHeader(s ledger.Snapshot) header {
 	}
 }
 
-// now is the time of the log, which never goes back.
+// now is the current time of the log. It never goes back.
 func (l *log) now() int64 { return max(l.last, l.Base+l.engine.uptime().Microseconds()) }
 
-// until is a time of the log by this process's own clock, or a little earlier.
-func (l *log) until(t int64) time.Time {
+// localTime converts a time of the log to this process's clock. The result may be a little
+// early.
+func (l *log) localTime(t int64) time.Time {
 	now := time.Now()
 	return now.Add(time.Duration(t-l.Base)*time.Microsecond - l.engine.uptime())
 }
 
-// append writes records. What fails half-way does not count.
+// append writes records. After an error the file has none of them.
 func (l *log) append(b []byte) error {
 	if _, err := l.file.WriteAt(b, l.end); err != nil {
 		_ = l.file.Truncate(l.end)
@@ -343,19 +346,19 @@ func (l *log) append(b []byte) error {
 		return err
 	}
 	l.end += int64(len(b))
-	if l.end > compactAt && l.end > 2*l.whole {
-		_ = l.rewrite() // it only is longer than it need be
+	if l.end > compactAt && l.end > 2*l.headerEnd {
+		_ = l.rewrite() // after an error the log is just longer than necessary
 	}
 	return nil
 }
 
-// rewrite replaces the file by one that has only a header, and locks it.
+// rewrite replaces the file by a new, locked one that has only a header.
 func (l *log) rewrite() error {
-	if runtime.GOOS == "windows" { // where nobody can replace what is open
+	if runtime.GOOS == "windows" { // which cannot replace an open file
 		return l.overwrite()
 	}
 	next := l.image
-	b := next.text(l.engine.form())
+	b := next.encodeLog(l.engine.form())
 	temp := l.engine.path(l.engine.process + "-" + fileName(l.name) + tempSuffix)
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC|noFollow, l.engine.mode)
 	if err != nil {
@@ -376,16 +379,16 @@ func (l *log) rewrite() error {
 		_ = os.Remove(temp)
 		return err
 	}
-	l.shut()
+	l.closeFile()
 	l.file, l.image, l.reopen = f, next, false
 	return nil
 }
 
-// overwrite is rewrite within the file. Should this process die meanwhile, the
-// log is damaged.
+// overwrite does the same within the file. If this process dies meanwhile, the log is
+// damaged.
 func (l *log) overwrite() error {
 	next := l.image
-	b := next.text(l.engine.form())
+	b := next.encodeLog(l.engine.form())
 	err := l.file.Truncate(0)
 	if err == nil {
 		_, err = l.file.WriteAt(b, 0)
@@ -394,11 +397,11 @@ func (l *log) overwrite() error {
 	return err
 }
 
-// remove deletes the log of a semaphore that is no more.
+// remove deletes the log of a semaphore that has ended.
 func (l *log) remove() error {
 	err := os.Remove(l.path)
-	l.leave()
-	l.shut()
+	l.unlock()
+	l.closeFile()
 	l.image = image{}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"sema/internal/pack"
 )
 
-// message is for another process: that a client is told something, or that the
-// client's log has something for its process to see.
+// message encodes a notification for a client of another process. With a nil n, or if the
+// notification is too large, it asks that process to look at the client's log.
 func (s *step) message(client string, n *engine.Notification) []byte {
 	w := &pack.Writer{B: make([]byte, 2, 128)}
 	w.Text(client)
@@ -21,7 +21,7 @@ func (s *step) message(client string, n *engine.Notification) []byte {
 			w.Int(g.Token)
 			w.Int(int64(g.Slot))
 			w.Int(g.Ticket)
-			w.Duration(s.log.engine.uptime() + time.Until(g.Until)) // by the clock of all
+			w.Duration(s.log.engine.uptime() + time.Until(g.Until)) // by the host's clock
 		}
 	}
 	if len(w.B) > maxMessage {
@@ -35,7 +35,7 @@ func (s *step) message(client string, n *engine.Notification) []byte {
 	return w.B
 }
 
-// receive takes in the messages of other processes, until the inbox is closed.
+// receive handles the messages of other processes until the inbox is closed.
 func (e *Engine) receive(in *inbox) {
 	buf := make([]byte, 64<<10)
 	have := 0
@@ -48,10 +48,10 @@ func (e *Engine) receive(in *inbox) {
 		for len(b) >= 2 {
 			size := int(binary.LittleEndian.Uint16(b))
 			if size > len(b)-2 && size <= maxMessage {
-				break // the rest follows
+				break // the rest of the message follows
 			}
-			if size == 0 || size > maxMessage || !e.heed(b[2:2+size]) {
-				e.lookAll(false) // called to, or not understood
+			if size == 0 || size > maxMessage || !e.handle(b[2:2+size]) {
+				e.lookAll(false) // a request to look, or a message that cannot be decoded
 				b = b[:min(len(b), 2)]
 			}
 			b = b[min(len(b), 2+size):]
@@ -63,11 +63,11 @@ func (e *Engine) receive(in *inbox) {
 	}
 }
 
-// heed carries out a message.
-func (e *Engine) heed(b []byte) (ok bool) {
+// handle handles one message. ok is false if it cannot be decoded.
+func (e *Engine) handle(b []byte) (ok bool) {
 	r := &pack.Reader{B: string(b)}
-	client, told, n := r.Text(), false, engine.Notification{}
-	r.Bits(&told, &n.Ask, &n.Renew)
+	client, notified, n := r.Text(), false, engine.Notification{}
+	r.Bits(&notified, &n.Ask, &n.Renew)
 	now := time.Now()
 	for range r.Count() {
 		g := engine.Grant{ID: r.ID(client), Token: r.Int(), Slot: int(r.Int()), Ticket: r.Int()}
@@ -79,11 +79,11 @@ func (e *Engine) heed(b []byte) (ok bool) {
 	}
 	session := e.session(client)
 	switch {
-	case session == nil: // closed meanwhile
-	case !told:
-		// Not at once: a process that was handed a permit has better use for
-		// the processor now.
-		time.AfterFunc(lookSoon, session.log.look)
+	case session == nil: // it was closed
+	case !notified:
+		// Wait a moment: the process that has just been handed the permit needs the
+		// processor first.
+		time.AfterFunc(lookDelay, session.log.look)
 	default:
 		session.deliver(n)
 	}

@@ -14,43 +14,46 @@ import (
 )
 
 const (
-	// checkEvery is how often a process that is in use sees to its file.
+	// checkEvery is how often a process in use checks that its pipe still exists.
 	checkEvery = 5 * time.Second
-	// touchEvery keeps cleaners of temporary files away.
+	// touchEvery is how often files are touched, so that cleaners of temporary
+	// directories keep them.
 	touchEvery = time.Hour
-	// maxMessage is what a pipe takes in one piece, at its smallest.
+	// maxMessage is the largest message in bytes. Every system writes that many bytes to
+	// a pipe in one piece.
 	maxMessage = 512
-	// lookSoon is how long a process takes to look when it is told to.
-	lookSoon = 2 * time.Millisecond
-	// fullInbox is so much at once that more may have been lost.
+	// lookDelay is the delay of a look that another process asked for.
+	lookDelay = 2 * time.Millisecond
+	// fullInbox is a number of bytes read at once, above which messages may have been
+	// lost because the pipe was full.
 	fullInbox = 3 << 10
 )
 
-// revive makes this process known as alive, before it holds or waits for
-// anything, and makes what somebody removed again. now is for when something
-// was found missing.
-func (e *Engine) revive(now bool) error {
+// ensureInbox creates this process's pipe, before the process holds a permit or waits for one.
+// It also creates a removed pipe or directory again. It checks for that only every
+// checkEvery, unless now is set because a file was found missing.
+func (e *Engine) ensureInbox(now bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return engine.ErrClosed
 	}
 	if e.inbox == nil && now {
-		return prepare(e.dir, e.own, e.options.Shared) // it takes no part itself
+		return prepareDir(e.dir, e.own, e.options.Shared) // without permits and tickets it needs no pipe
 	}
 	if e.inbox != nil && !now && time.Since(e.checked) < checkEvery {
 		return nil
 	}
 	e.checked = time.Now()
-	if e.inbox != nil && e.inbox.there() {
+	if e.inbox != nil && e.inbox.named() {
 		return nil
 	}
-	in, err := newInbox(e.life(e.process), e.mode)
+	in, err := newInbox(e.pipePath(e.process), e.mode)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := prepare(e.dir, e.own, e.options.Shared); err != nil {
+		if err := prepareDir(e.dir, e.own, e.options.Shared); err != nil {
 			return err
 		}
-		in, err = newInbox(e.life(e.process), e.mode)
+		in, err = newInbox(e.pipePath(e.process), e.mode)
 	}
 	if err != nil {
 		return err
@@ -60,32 +63,32 @@ func (e *Engine) revive(now bool) error {
 		e.inbox.close()
 	}
 	e.inbox, e.touched = in, e.checked
-	e.sign()
+	e.announceForm()
 	if e.timer == nil {
 		e.timer = time.AfterFunc(e.tickEvery(), e.tick)
 	}
 	return nil
 }
 
-// unnamed reports whether this process had a pipe that others do not find.
-func (e *Engine) unnamed() bool {
+// inboxRemoved reports whether this process's pipe was removed, so that others cannot find it.
+func (e *Engine) inboxRemoved() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.inbox != nil && !e.inbox.there()
+	return e.inbox != nil && !e.inbox.named()
 }
 
-// Life returns an open file. This engine counts as alive, and keeps its
-// permits as long as their leases are renewed, until all copies of that file
-// are closed, in whatever processes they are: a child that inherits it keeps
-// the permits if this process is killed. The caller closes it.
+// Life returns an open file that keeps this engine alive. While any process has a copy
+// of the file open, the engine's permits stay taken until their leases end. So if a
+// child process inherits the file, the permits survive when this process is killed. The
+// caller closes the file.
 func (e *Engine) Life() (*os.File, error) {
-	if err := e.revive(false); err != nil {
+	if err := e.ensureInbox(false); err != nil {
 		return nil, fail("open", "", err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	f, err := e.inbox.life()
-	e.lives = e.lives || err == nil
+	f, err := e.inbox.openReader()
+	e.kept = e.kept || err == nil
 	return f, fail("open", "", err)
 }
 
@@ -96,10 +99,10 @@ func (e *Engine) tickEvery() time.Duration {
 	return lookEvery
 }
 
-// tick looks at everything once in a while: at what no message came of, at
-// leases that end while the head of the queue stands still, and at files.
+// tick runs from time to time. It finds changes whose message was lost and leases that
+// ended while the head of the queue was stopped, and it checks and touches files.
 func (e *Engine) tick() {
-	_ = e.revive(false) // the next step says what is wrong
+	_ = e.ensureInbox(false) // the next step reports the error
 	e.mu.Lock()
 	touch := time.Since(e.touched) > touchEvery
 	if touch {
@@ -107,9 +110,9 @@ func (e *Engine) tick() {
 	}
 	e.mu.Unlock()
 	if touch {
-		e.sign()
+		e.announceForm()
 		now := time.Now()
-		for _, path := range append(e.lookAll(false), e.dir, e.life(e.process)) {
+		for _, path := range append(e.lookAll(false), e.dir, e.pipePath(e.process)) {
 			_ = os.Chtimes(path, now, now)
 		}
 		e.sweep()
@@ -123,8 +126,8 @@ func (e *Engine) tick() {
 	}
 }
 
-// lookAll looks at all logs, or only at those that need it, and returns their
-// paths.
+// lookAll looks at all logs, or with needed only at the stale ones. It returns the paths
+// of all.
 func (e *Engine) lookAll(needed bool) (paths []string) {
 	e.mu.Lock()
 	logs := slices.Collect(maps.Values(e.logs))
@@ -133,7 +136,7 @@ func (e *Engine) lookAll(needed bool) (paths []string) {
 		paths = append(paths, l.path)
 		if !needed || l.stale() {
 			if !needed {
-				l.doubted.Store(true)
+				l.readWhole.Store(true)
 			}
 			l.look()
 		}
@@ -141,15 +144,15 @@ func (e *Engine) lookAll(needed bool) (paths []string) {
 	return paths
 }
 
-// rally asks all living processes to look at their logs, and counts them.
-func (e *Engine) rally() (living int) {
+// wakeAll asks all other living processes to look at their logs, and returns their number.
+func (e *Engine) wakeAll() (living int) {
 	files, _ := os.ReadDir(e.dir)
 	for _, f := range files {
 		process, ok := strings.CutSuffix(f.Name(), lifeSuffix)
 		if !ok || process == e.process {
 			continue
 		}
-		if out, alive := openOutbox(e.life(process)); alive {
+		if out, alive := openOutbox(e.pipePath(process)); alive {
 			out.send([]byte{0, 0})
 			out.close()
 			living++
@@ -158,8 +161,8 @@ func (e *Engine) rally() (living int) {
 	return living
 }
 
-// Close implements engine.Engine. What its sessions still hold is lost and,
-// unless detached or kept by Life, comes back to the others at once.
+// Close implements engine.Engine. The permits of its sessions are lost. They are free at
+// once, unless they are detached or Life keeps the engine alive.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed {
@@ -170,14 +173,14 @@ func (e *Engine) Close() error {
 	sessions := slices.Collect(maps.Values(e.sessions))
 	logs := slices.Collect(maps.Values(e.logs))
 	e.mu.Unlock()
-	// Told while this process still counts as alive: before anybody else can
-	// have what its sessions hold.
+	// Notify the sessions while this process still counts as alive: before another
+	// process can be granted their permits.
 	for _, s := range sessions {
 		s.mu.Lock()
-		told := s.closed
+		wasClosed := s.closed
 		s.closed = true
 		s.mu.Unlock()
-		if !told {
+		if !wasClosed {
 			s.notify(engine.Notification{Closed: true})
 		}
 	}
@@ -185,7 +188,7 @@ func (e *Engine) Close() error {
 		go l.close()
 	}
 	e.mu.Lock()
-	in, lives := e.inbox, e.lives
+	in, kept := e.inbox, e.kept
 	if e.timer != nil {
 		e.timer.Stop()
 	}
@@ -194,18 +197,18 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	in.close()
-	if out, alive := openOutbox(in.path); !alive || !lives {
+	if out, alive := openOutbox(in.path); !alive || !kept {
 		out.close()
 		_ = os.Remove(in.path)
 	} else {
-		out.close() // a sweep removes it
+		out.close() // a later sweep removes the pipe
 	}
 	e.sweepSometimes()
 	return nil
 }
 
-// fileName is a semaphore's file: readable, and distinct for every name even
-// where file systems take upper and lower case for the same.
+// fileName is the name of a semaphore's file. It is readable. It differs for all names,
+// also on file systems that ignore case.
 func fileName(name string) string {
 	readable := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' {

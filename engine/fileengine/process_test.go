@@ -30,7 +30,7 @@ func TestKilledHolderHandsOver(t *testing.T) {
 	b.granted()
 }
 
-func TestKilledHeadOfTheQueueIsSucceeded(t *testing.T) {
+func TestKilledHeadOfTheQueueIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	a := start(t, dir, 1)
 	a.granted()
@@ -40,15 +40,15 @@ func TestKilledHeadOfTheQueueIsSucceeded(t *testing.T) {
 		c.Says("queued")
 		queue = append(queue, c)
 	}
-	queue[1].kill(t) // one in the middle
-	queue[0].kill(t) // the one who watches the holder
-	a.kill(t)        // whom now the third has to watch
+	queue[1].kill(t) // in the middle of the queue
+	queue[0].kill(t) // watches the holder
+	a.kill(t)        // the holder, which the third waiter must watch now
 	queue[2].granted()
 	queue[2].Tell("go on")
 	queue[3].granted()
 }
 
-func TestKilledWaiterIsPassedOver(t *testing.T) {
+func TestKilledWaiterIsSkipped(t *testing.T) {
 	dir := t.TempDir()
 	a := openUser(t, openEngine(t, dir), "x", 1)
 	held := a.take(t)
@@ -61,7 +61,7 @@ func TestKilledWaiterIsPassedOver(t *testing.T) {
 	c.granted()
 }
 
-// The permit ends with the last process that has the engine's life open.
+// The permit ends with the last process that has the file of Life open.
 func TestLifeOutlivesTheEngine(t *testing.T) {
 	dir := t.TempDir()
 	a := process{child.Run(t, holderRole, holder{Dir: dir, Limit: 1, Hold: -1, Life: true})}
@@ -71,7 +71,7 @@ func TestLifeOutlivesTheEngine(t *testing.T) {
 	b := start(t, dir, 1)
 	b.Says("queued")
 	a.Kill()
-	c := start(t, dir, 1) // comes later, and finds a's pipe without a
+	c := start(t, dir, 1) // finds the pipe of a still open, without a
 	c.Says("queued")
 	u := openUser(t, openEngine(t, dir), "x", 1)
 	if st := u.state(t); len(st.Holders) != 1 || len(st.Waiters) != 2 {
@@ -107,7 +107,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Errorf("state %+v", st)
 	}
 	expect.OK(t, e.Close())
-	// The limits are remembered for a while.
+	// The log keeps the limit for some time.
 	e = openEngine(t, dir)
 	e.uptime = func() time.Duration { return uptime() + time.Hour }
 	u = openUser(t, e, "third", 1)
@@ -120,21 +120,21 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	files, err := os.ReadDir(dir)
 	expect.OK(t, err)
 	for _, f := range files {
-		if path := e.path(f.Name()); f.Name() != sweptFile && path != e.signOf(newestForm) {
+		if path := e.path(f.Name()); f.Name() != sweptFile && path != e.formFile(newestForm) {
 			t.Errorf("left: %s", f.Name())
 		}
 	}
 }
 
-// Root and the members of a group use one directory, whoever came first. Only
-// root can play all of them.
+// Root and the members of a group share a directory, whoever uses it first. Only root can
+// run this test with all these users.
 func TestSharedByUsersOfAGroup(t *testing.T) {
 	if os.Getuid() != 0 {
 		return
 	}
 	const group = 54321
 	top := t.TempDir()
-	expect.OK(t, os.Chmod(top, 0o755)) // whatever the umask
+	expect.OK(t, os.Chmod(top, 0o755)) // regardless of the umask
 	expect.OK(t, os.Chmod(filepath.Dir(top), 0o755))
 	program := filepath.Join(top, "program")
 	text, err := os.ReadFile(os.Args[0])
@@ -144,7 +144,7 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	expect.OK(t, os.Mkdir(dir, 0o700))
 	expect.OK(t, os.Chown(dir, 0, group))
 	expect.OK(t, os.Chmod(dir, 0o770|os.ModeSetgid))
-	var complaint bytes.Buffer // of who may not
+	var complaint bytes.Buffer // of the user outside of the group
 	as := func(uid, gid uint32) process {
 		cmd, err := child.Command(holderRole, holder{Dir: dir, Limit: 1, Hold: -1, Shared: true})
 		expect.OK(t, err)
@@ -174,7 +174,8 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	again.granted()
 }
 
-// A disk that is full, as far as a process can have it without being root.
+// A step changes nothing on a full disk. A limit of the file size simulates it without
+// root.
 func TestFullDiskChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	u := openUser(t, openEngine(t, dir), "x", 1)
@@ -199,17 +200,17 @@ func TestFullDiskChangesNothing(t *testing.T) {
 	expect.OK(t, u.release(held))
 }
 
-// crowd is processes that wait for a permit, in this order, and who holds it.
-type crowd struct {
+// waitingProcesses are processes in the order of their wait for a permit, and its holder.
+type waitingProcesses struct {
 	holder *user
 	held   engine.ID
 	all    []process
 }
 
-// queue starts n processes, each as the last one waits.
-func queue(tb testing.TB, n int) *crowd {
+// queue starts n processes one after the other, each when the one before waits.
+func queue(tb testing.TB, n int) *waitingProcesses {
 	dir := tb.TempDir()
-	c := &crowd{holder: openUser(tb, openEngine(tb, dir), "x", 1)}
+	c := &waitingProcesses{holder: openUser(tb, openEngine(tb, dir), "x", 1)}
 	c.held = c.holder.take(tb)
 	for range n {
 		p := process{child.Run(tb, holderRole, holder{Dir: dir, Limit: 1, Hold: 5 * time.Millisecond})}
@@ -220,23 +221,22 @@ func queue(tb testing.TB, n int) *crowd {
 	return c
 }
 
-func (c *crowd) renew(tb testing.TB) {
+func (c *waitingProcesses) renew(tb testing.TB) {
 	tb.Helper()
 	if got := c.holder.status(tb, engine.Request{Kind: engine.Renew, ID: c.held, Lease: c.holder.lease}); got != engine.Granted {
 		tb.Fatalf("renewal: status %v", got)
 	}
 }
 
-// handOffs has the processes take the permit one after the other, and returns how
-// long each took to have it after the one before began to release it. That one is
-// the one before it in the queue.
-func handOffs(tb testing.TB, c *crowd) (took []time.Duration) {
+// handOffs releases the permit, so that the processes get it one after the other. It
+// returns for each process the time from the release before it to its own grant.
+func handOffs(tb testing.TB, c *waitingProcesses) (took []time.Duration) {
 	released := monotonic()
 	expect.OK(tb, c.holder.release(c.held))
 	for i, p := range c.all {
 		d := time.Duration(p.granted() - released)
 		if d < 0 {
-			tb.Fatalf("process %d of %d has the permit %v before the one in front of it releases it", i, len(c.all), -d)
+			tb.Fatalf("process %d of %d has the permit %v before the release of its predecessor", i, len(c.all), -d)
 		}
 		took = append(took, d)
 		released = p.released()
@@ -244,7 +244,7 @@ func handOffs(tb testing.TB, c *crowd) (took []time.Duration) {
 	return took
 }
 
-// processes is SEMA_STRESS, a number of processes.
+// processes returns the number of processes in SEMA_STRESS.
 func processes(tb testing.TB) int {
 	text := os.Getenv("SEMA_STRESS")
 	if text == "" {
@@ -255,8 +255,8 @@ func processes(tb testing.TB) int {
 	return n
 }
 
-// Each has the permit when the one in front of it is ready to release it, and not
-// before. SEMA_STRESS is how many, up to some thousand.
+// Waiting processes get the permit in order, each after the release of its predecessor.
+// SEMA_STRESS sets their number, up to some thousand.
 func TestProcessesInOrder(t *testing.T) {
 	n := processes(t)
 	if n == 0 {
@@ -266,9 +266,8 @@ func TestProcessesInOrder(t *testing.T) {
 	handOffs(t, queue(t, n))
 }
 
-// BenchmarkIdle is the processor time of processes that wait, in thousandths of a
-// core for all of them together. SEMA_STRESS is how many, SEMA_STRESS_IDLE for how
-// long.
+// BenchmarkIdle measures the processor time of all waiting processes together, in
+// thousandths of a core. SEMA_STRESS sets their number, SEMA_STRESS_IDLE the time.
 func BenchmarkIdle(b *testing.B) {
 	n := max(processes(b), 20)
 	idle := 2 * time.Second
@@ -280,7 +279,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 	for b.Loop() {
 		c := queue(b, n)
-		time.Sleep(3 * time.Second) // what comes after the start
+		time.Sleep(3 * time.Second) // the work after the start
 		used := func() (all time.Duration) {
 			for _, p := range c.all {
 				all += p.Uses().CPU

@@ -10,48 +10,49 @@ import (
 	"sema/internal/pack"
 )
 
-// A log is the line of its form, a frame with the header, and a frame for each
-// record. A frame is the payload's length and checksum, 4 bytes each, and the
-// payload. Each checksum goes on from the one before, so that a record counts
-// only behind those that it was written behind.
+// A log has a line with its form, a frame with the header, and a frame for each record. A
+// frame is the payload's length and checksum, 4 bytes each, and the payload. Each checksum
+// includes the one before, so a record is valid only after the records that it was
+// written after.
 //
-// Payloads are written and read by package pack.
+// Package pack encodes the payloads.
 const (
 	frameHead  = 8
 	maxPayload = 64 << 20
 )
 
-// castagnoli is made with the first call, and not for programs that use another engine.
+// castagnoli makes the table at the first call, so programs with another engine do not pay
+// for it.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 var errDamaged = errors.New("damaged")
 
-// header begins a log: whose it is, and the semaphore up to here.
+// header is the first frame of a log.
 type header struct {
 	identity
-	Base  int64 // what to add to the clock, in microseconds
+	Base  int64 // the log's time minus the host's clock, in microseconds
 	State ledger.Snapshot
 }
 
-// identity is what no rewriting changes.
+// identity identifies a log. Rewriting does not change it.
 type identity struct {
 	Name string
-	Boot string // of the host; the clock starts anew with each
+	Boot string // of the host; its clock starts again with each boot
 	ID   uint64 // of the log; random
 }
 
-// record is one step. All processes that apply the same records to the same
-// ledger have the same ledger.
+// record is one step. Processes that apply the same records to the same ledger get the
+// same result.
 type record struct {
 	At     int64
 	Reap   []string // processes found dead before the step
 	Lost   []string // clients that could not be reached during the step
-	Client string   // "": nobody's call, only time goes on
+	Client string   // "": there is no call; only the time advances
 	Who    engine.Client
 	Call   engine.Call
 }
 
-// frame appends a frame to b, and returns the checksum to go on from.
+// frame appends a frame to b. It returns b and the checksum for the next frame.
 func frame(b []byte, sum uint32, payload []byte) ([]byte, uint32) {
 	sum = crc32.Update(sum, castagnoli(), payload)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
@@ -59,7 +60,7 @@ func frame(b []byte, sum uint32, payload []byte) ([]byte, uint32) {
 	return append(b, payload...), sum
 }
 
-// unframe takes a frame off b. ok is false if there is none that is whole.
+// unframe reads the frame at the beginning of b. ok is false if it is not valid.
 func unframe(b []byte, sum uint32) (payload, rest []byte, next uint32, ok bool) {
 	if len(b) < frameHead {
 		return nil, b, sum, false
@@ -169,7 +170,7 @@ func decodeHeader(payload []byte) (h header, ok bool) {
 	return h, err == nil && r.Whole()
 }
 
-// peek reads the identity off the beginning of a log.
+// peek reads the identity from the beginning of a log.
 func peek(b []byte) (id identity, ok bool) {
 	_, _, rest := readForm(b)
 	if len(rest) < frameHead {

@@ -20,10 +20,10 @@ type session struct {
 	who    engine.Client
 	notify func(engine.Notification)
 
-	lasting atomic.Bool // tickets last as long as this process
+	lasting atomic.Bool // tickets live as long as this process
 
 	mu      sync.Mutex
-	waiting map[engine.ID]int64 // tickets, and their lives
+	waiting map[engine.ID]int64 // tickets and their lives, as in engine.Answer.Ticket
 	closed  bool
 }
 
@@ -43,7 +43,7 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 		creates = creates || r.Kind == engine.Ask || r.Kind == engine.SetLimit && r.Limit > 0
 		asks = asks || r.Kind == engine.Ask
 	}
-	c.Keep = 0 // another process could not take it back
+	c.Keep = 0 // this engine cannot recall a kept permit
 	if asks && s.lasting.Load() {
 		c.Requests = slices.Clone(c.Requests)
 		for i := range c.Requests {
@@ -53,19 +53,20 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 	if s.isClosed() {
 		err = engine.ErrClosed
 	} else if asks {
-		err = s.log.engine.revive(false)
+		err = s.log.engine.ensureInbox(false)
 	}
 	if err == nil {
 		err = s.log.step(ctx, creates, false, func(t *step) { reply = s.carryOut(t, c) })
 	}
-	if errors.Is(err, errNoLog) { // so there is nothing to renew or release
+	if errors.Is(err, errNoLog) { // there is nothing to renew or release
 		none := &ledger.Ledger{}
 		return none.Step(0, s.id, s.who, c), nil
 	}
 	return reply, fail("step", s.log.name, err)
 }
 
-// carryOut makes a step of a call.
+// carryOut executes a call. If an Ask was refused although nobody waits, it removes dead
+// holders and tries again.
 func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
 	reply := t.carryOut(record{Client: s.id, Who: s.who, Call: c})
 	_, waits := t.log.ledger.Head()
@@ -75,7 +76,7 @@ func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
 			refused = append(refused, i)
 		}
 	}
-	if len(refused) > 0 && t.buryHolders() {
+	if len(refused) > 0 && t.reapHolders() {
 		again := engine.Call{Number: c.Number}
 		for _, i := range refused {
 			again.Requests = append(again.Requests, c.Requests[i])
@@ -86,14 +87,14 @@ func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
 		}
 		reply.Notification.Merge(second.Notification)
 	}
-	t.date(&reply.Notification)
+	t.setUntil(&reply.Notification)
 	s.note(c, reply)
-	t.settle()
-	reply.Recheck = 0 // the engine itself watches leases
+	t.reapBlockers()
+	reply.Recheck = 0 // this engine itself watches the leases
 	return reply
 }
 
-// note keeps in mind which tickets wait.
+// note records which tickets wait.
 func (s *session) note(c engine.Call, reply engine.Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +111,7 @@ func (s *session) note(c engine.Call, reply engine.Reply) {
 	}
 }
 
-// deliver passes on what concerns tickets that still wait, each grant once.
+// deliver passes a notification on, with each grant of a waiting ticket once.
 func (s *session) deliver(n engine.Notification) {
 	s.mu.Lock()
 	var grants []engine.Grant
@@ -128,14 +129,14 @@ func (s *session) deliver(n engine.Notification) {
 	}
 }
 
-// tickets lists what waits.
+// tickets returns the waiting tickets and their lives.
 func (s *session) tickets() map[engine.ID]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.waiting)
 }
 
-// forget takes a ticket that is not there any more for one that does not wait.
+// forget removes a ticket that is not in the log any more.
 func (s *session) forget(id engine.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +149,7 @@ func (s *session) isClosed() bool {
 	return s.closed
 }
 
-// State implements engine.Session. What the dead left counts no more.
+// State implements engine.Session. It leaves out the permits and tickets of dead processes.
 func (s *session) State(ctx context.Context) (state engine.State, err error) {
 	if s.isClosed() {
 		return state, fail("state", s.log.name, engine.ErrClosed)
@@ -157,18 +158,18 @@ func (s *session) State(ctx context.Context) (state engine.State, err error) {
 	err = s.log.step(ctx, false, false, func(t *step) {
 		var dead []string
 		for _, client := range t.log.ledger.Clients() {
-			if process := processOf(client); !slices.Contains(dead, process) && !t.lives(process) {
+			if process := processOf(client); !slices.Contains(dead, process) && !t.alive(process) {
 				dead = append(dead, process)
 			}
 		}
 		if len(dead) > 0 {
 			t.carryOut(record{Reap: dead})
-			t.settle()
+			t.reapBlockers()
 		}
 		state, known = t.log.ledger.State(t.at), true
 	})
 	if known || errors.Is(err, errNoLog) {
-		return state, nil // even if it cannot be written down who is dead
+		return state, nil // even if the record about dead processes could not be written
 	}
 	return state, fail("state", s.log.name, err)
 }
@@ -185,8 +186,8 @@ func (s *session) Reports(ctx context.Context) (reports engine.Reports, err erro
 	return reports, fail("reports", s.log.name, err)
 }
 
-// Close implements engine.Session. Tickets that still wait leave the queue, for
-// nobody would hear of their grants; but for those that another session asked for since.
+// Close implements engine.Session. It releases waiting tickets, because nobody would
+// receive their grants. It keeps a ticket that another session has asked for since.
 func (s *session) Close() error {
 	s.mu.Lock()
 	closed := s.closed
@@ -205,9 +206,9 @@ func (s *session) Close() error {
 		defer cancel()
 		_ = s.log.step(ctx, false, true, func(t *step) {
 			t.carryOut(record{Client: s.id, Who: s.who, Call: c})
-			t.settle()
+			t.reapBlockers()
 		})
 	}
-	s.log.engine.drop(s)
+	s.log.engine.forget(s)
 	return nil
 }

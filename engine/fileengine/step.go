@@ -9,58 +9,58 @@ import (
 	"sema/engine"
 )
 
-// step is one turn at a log, of one record or a few.
+// step is one locked use of a log. It appends some records, often one.
 type step struct {
 	log  *log
 	at   int64
 	text []byte                          // records to append
-	news map[string]*engine.Notification // for clients, by name
-	look map[string]bool                 // clients whose process is to look at the log
-	out  map[string]outbox               // of living processes reached so far
+	news map[string]*engine.Notification // by client
+	look map[string]bool                 // clients whose processes should look at the log
+	out  map[string]outbox               // open pipes of other processes
 }
 
-// step carries out f on the log and tells the clients concerned.
+// step calls f with the locked log, and notifies the clients concerned.
 func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) error {
-	if err := l.take(ctx, create, passive); err != nil {
+	if err := l.lockForStep(ctx, create, passive); err != nil {
 		return err
 	}
 	s := &step{
 		log: l, at: l.now(),
 		news: map[string]*engine.Notification{}, look: map[string]bool{}, out: map[string]outbox{},
 	}
-	for client, n := range l.ledger.Notifications() { // of what others did since
+	for client, n := range l.ledger.Notifications() { // about the records of other processes
 		if processOf(client) == l.engine.process {
 			s.tell(client, n)
 		}
 	}
-	if slices.Contains(l.buried, l.engine.process) || l.fresh && (l.changed || l.engine.unnamed()) {
-		s.rise()
+	if slices.Contains(l.reaped, l.engine.process) || l.fresh && (l.changed || l.engine.inboxRemoved()) {
+		s.recheckAll()
 	} else if l.fresh {
 		s.compare()
 	}
-	changed := l.changed && !(passive && l.fresh) // a step that rally caused does not rally again
-	l.fresh, l.changed, l.buried = false, false, nil
+	changed := l.changed && !(passive && l.fresh) // a step that wakeAll caused must not call it again
+	l.fresh, l.changed, l.reaped = false, false, nil
 	f(s)
 	err := s.write()
 	if err == nil && passive && l.file != nil && l.form != l.engine.form() {
-		_ = l.rewrite() // an older release has gone, or has come
+		_ = l.rewrite() // programs of an older release have ended, or begun
 	}
-	l.leave()
+	l.unlock()
 	if err == nil {
-		l.attend()
+		l.updateWatchers()
 	} else {
-		clear(s.news) // it did not happen
+		clear(s.news) // nothing was written
 		clear(s.look)
 	}
-	<-l.mine
+	<-l.stepLock
 	s.deliver()
 	if changed {
-		l.engine.rally() // waiters of the old log may be missing in this one, and asleep
+		l.engine.wakeAll() // waiters of the old log may be missing in this one without knowing
 	}
 	return err
 }
 
-// write appends what the step did. A semaphore that is no more leaves no file.
+// write appends the step's records, or removes the log if the semaphore has ended.
 func (s *step) write() error {
 	if len(s.text) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func (s *step) write() error {
 	return s.log.append(s.text)
 }
 
-// carryOut applies a record to the ledger and notes which clients to tell.
+// carryOut applies a record to the ledger and collects notifications.
 func (s *step) carryOut(rec record) engine.Reply {
 	l := s.log
 	rec.At = s.at
@@ -94,8 +94,8 @@ func (s *step) carryOut(rec record) engine.Reply {
 	for client, n := range l.ledger.Notifications() {
 		s.tell(client, n)
 	}
-	// The head of the queue watches the holders and the first lease end, each
-	// other ticket the one in front of it. Clients whose part has changed look.
+	// The head of the queue watches the holders and the first end of a lease. Every
+	// other ticket watches the one before it. Clients with something new to watch look.
 	for _, id := range behind {
 		if l.ledger.Waits(id) {
 			s.look[l.ledger.Via(id)] = true
@@ -103,14 +103,14 @@ func (s *step) carryOut(rec record) engine.Reply {
 	}
 	next, waits := l.ledger.Head()
 	sooner, _ := l.ledger.NextEnd()
-	if waits && (next != head || held && sooner < end || taken(rec, reply)) {
+	if waits && (next != head || held && sooner < end || grantsAny(rec, reply)) {
 		s.look[l.ledger.Via(next)] = true
 	}
 	return reply
 }
 
-// taken reports whether a call took a permit.
-func taken(rec record, reply engine.Reply) bool {
+// grantsAny reports whether a call acquired a permit.
+func grantsAny(rec record, reply engine.Reply) bool {
 	for i, a := range reply.Answers {
 		if a.Status == engine.Granted && rec.Call.Requests[i].Kind == engine.Ask {
 			return true
@@ -119,11 +119,11 @@ func taken(rec record, reply engine.Reply) bool {
 	return false
 }
 
-// settle buries the dead that stand in the way: those that this process has to
-// watch, and a new head of the queue. It ends leases that are over.
-func (s *step) settle() {
+// reapBlockers removes dead processes that block the queue: those that this process watches, and
+// a new head of the queue. It also ends leases whose time is over.
+func (s *step) reapBlockers() {
 	l := s.log
-	buried := map[string]bool{l.engine.process: true}
+	reaped := map[string]bool{l.engine.process: true}
 	for {
 		suspects := l.inFront()
 		head, waits := l.ledger.Head()
@@ -132,8 +132,8 @@ func (s *step) settle() {
 		}
 		var dead []string
 		for _, process := range suspects {
-			if l.watches[process] == nil && !buried[process] && !s.lives(process) {
-				dead, buried[process] = append(dead, process), true
+			if l.watches[process] == nil && !reaped[process] && !s.alive(process) {
+				dead, reaped[process] = append(dead, process), true
 			}
 		}
 		end, held := l.ledger.NextEnd()
@@ -144,11 +144,11 @@ func (s *step) settle() {
 	}
 }
 
-// buryHolders buries all dead holders, and reports whether there were any.
-func (s *step) buryHolders() bool {
+// reapHolders removes all dead holders, and reports whether there were any.
+func (s *step) reapHolders() bool {
 	var dead []string
 	for _, process := range s.log.holders() {
-		if !s.lives(process) {
+		if !s.alive(process) {
 			dead = append(dead, process)
 		}
 	}
@@ -158,8 +158,7 @@ func (s *step) buryHolders() bool {
 	return len(dead) > 0
 }
 
-// reach reports whether a client lives, and keeps its pipe open for what it is
-// to be told.
+// reach reports whether a client's process is alive, and keeps its pipe open for messages.
 func (s *step) reach(client string) bool {
 	e, process := s.log.engine, processOf(client)
 	if process == e.process {
@@ -168,25 +167,25 @@ func (s *step) reach(client string) bool {
 	if _, ok := s.out[process]; ok {
 		return true
 	}
-	out, alive := openOutbox(e.life(process))
+	out, alive := openOutbox(e.pipePath(process))
 	if alive {
 		s.out[process] = out
 	}
 	return alive
 }
 
-// lives reports whether a process lives.
-func (s *step) lives(process string) bool {
+// alive reports whether a process is alive.
+func (s *step) alive(process string) bool {
 	if _, reached := s.out[process]; reached || process == s.log.engine.process {
 		return true
 	}
-	out, alive := openOutbox(s.log.engine.life(process))
+	out, alive := openOutbox(s.log.engine.pipePath(process))
 	out.close()
 	return alive
 }
 
 func (s *step) tell(client string, n *engine.Notification) {
-	s.date(n)
+	s.setUntil(n)
 	to := s.news[client]
 	if to == nil {
 		s.news[client] = n
@@ -195,30 +194,30 @@ func (s *step) tell(client string, n *engine.Notification) {
 	to.Merge(*n)
 }
 
-// date says until when the permits of grants last. One that is over already is
-// to be asked for again.
-func (s *step) date(n *engine.Notification) {
+// setUntil sets Until of the grants. It replaces a grant whose lease has ended by a request to
+// ask again.
+func (s *step) setUntil(n *engine.Notification) {
 	for i, g := range slices.Backward(n.Grants) {
 		if _, end, ok := s.log.ledger.Permit(s.at, g.ID); ok {
-			n.Grants[i].Until = s.log.until(end)
+			n.Grants[i].Until = s.log.localTime(end)
 		} else {
 			n.Grants, n.Ask = slices.Delete(n.Grants, i, i+1), true
 		}
 	}
 }
 
-// rise has all permits and tickets of this process looked after, some of which may
-// be gone: somebody removed its pipe, and others took it for dead; or the log.
-func (s *step) rise() {
-	_ = s.log.engine.revive(true) // the next step says what is wrong
+// recheckAll tells all sessions to check their permits and tickets, because some may be lost:
+// the log was replaced, or this process's pipe was removed and others took it for dead.
+func (s *step) recheckAll() {
+	_ = s.log.engine.ensureInbox(true) // the next step reports the error
 	s.compare()
 	for _, session := range s.log.engine.sessionsOf(s.log) {
 		s.tell(session.id, &engine.Notification{Ask: true, Renew: true})
 	}
 }
 
-// compare finds what became of the tickets of this process in a log of which
-// it did not see all records.
+// compare finds out what happened to this process's tickets in records that it did not
+// read.
 func (s *step) compare() {
 	l := s.log
 	for _, session := range l.engine.sessionsOf(l) {
@@ -234,7 +233,7 @@ func (s *step) compare() {
 	}
 }
 
-// deliver tells those concerned what they are to know.
+// deliver sends the step's notifications, and asks processes to look.
 func (s *step) deliver() {
 	e := s.log.engine
 	for client, n := range s.news {
@@ -245,7 +244,7 @@ func (s *step) deliver() {
 		} else if !n.Empty() && s.reach(client) {
 			s.out[process].send(s.message(client, n))
 			if (n.Ask || n.Recheck > 0) && len(n.Grants) == 0 {
-				delete(s.look, client) // asking is looking
+				delete(s.look, client) // the client's next ask reads the log anyway
 			}
 		}
 	}
@@ -259,32 +258,32 @@ func (s *step) deliver() {
 	}
 }
 
-// lookEvery is how often a process looks at its logs though nobody told it to.
+// lookEvery is how often a process looks at its logs without a message.
 const lookEvery = 2 * time.Minute
 
-// look has the log read, and what stands in the way buried, in the background.
+// look reads the log and removes dead processes that block the queue, in the background.
 func (l *log) look() {
-	if !l.pending.CompareAndSwap(false, true) {
+	if !l.lookPending.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		err := l.step(ctx, false, true, (*step).settle)
+		err := l.step(ctx, false, true, (*step).reapBlockers)
 		if err == nil {
 			return
 		}
-		l.pending.Store(false)
+		l.lookPending.Store(false)
 		if !errors.Is(err, errNoLog) && !errors.Is(err, errDamaged) && !errors.Is(err, engine.ErrClosed) {
-			time.AfterFunc(time.Second, l.look) // such as a full disk
+			time.AfterFunc(time.Second, l.look) // the error may pass, such as that of a full disk
 		}
 	}()
 }
 
-// inFront lists the processes that this one has to watch: of the ticket in
-// front of its first one, or of all holders if that is the head of the queue.
+// inFront lists the processes that this one has to watch: the process of the ticket before
+// its first one, or all holders if its first ticket is the head of the queue.
 func (l *log) inFront() []string {
-	ahead, waits := l.ledger.InFront(l.isMine)
+	ahead, waits := l.ledger.InFront(l.isOwn)
 	switch {
 	case !waits:
 		return nil
@@ -294,7 +293,8 @@ func (l *log) inFront() []string {
 	return []string{processOf(ahead)}
 }
 
-// holders lists the other processes with permits that end with them.
+// holders lists the other processes that hold permits. It ignores detached permits, which
+// outlive their process.
 func (l *log) holders() []string {
 	var list []string
 	l.ledger.Holders(func(_ engine.ID, client string, detached bool) {
@@ -306,11 +306,11 @@ func (l *log) holders() []string {
 	return list
 }
 
-// watcher is a process whose death will be told.
+// watcher waits for the death of a process.
 type watcher struct{ stop func() }
 
-// attend watches the processes that this one has to watch now.
-func (l *log) attend() {
+// updateWatchers starts and stops watchers, and sets the timer for the next end of a lease.
+func (l *log) updateWatchers() {
 	if l.ledger == nil {
 		return
 	}
@@ -326,7 +326,7 @@ func (l *log) attend() {
 			continue
 		}
 		w := &watcher{}
-		stop, alive := watch(l.engine.life(process), func() { l.died(process, w) })
+		stop, alive := watch(l.engine.pipePath(process), func() { l.died(process, w) })
 		if !alive {
 			l.look()
 			continue
@@ -347,15 +347,15 @@ func (l *log) attend() {
 	}
 }
 
-// died looks after the end of a watched process's pipe. It may have made a new
-// one, because somebody removed all files: then this process makes its own, so
-// that the next one is told in turn.
+// died looks at the log after the end of a watched process's pipe. The process may be
+// alive with a new pipe, because all files were removed. So this process creates its own
+// pipe again if necessary, which in turn wakes the process that watches it.
 func (l *log) died(process string, w *watcher) {
-	_ = l.engine.revive(true)
-	l.mine <- struct{}{}
+	_ = l.engine.ensureInbox(true)
+	l.stepLock <- struct{}{}
 	if l.watches[process] == w {
 		delete(l.watches, process)
 	}
-	<-l.mine
+	<-l.stepLock
 	l.look()
 }

@@ -9,10 +9,10 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// The head of the queue watches over the holder, and each other waiter over the
-// one in front of it. So a head that stands still does not see the holder die, and
-// nobody sees that it does not: those behind it wait until it goes on, or until
-// they look themselves, every two minutes. SEMA_LOOK=1 waits for that.
+// The head of the queue watches the holder, and each other waiter watches the one before
+// it. A stopped head does not notice the holder's death, and no other process notices
+// that. The waiters behind it wait until it continues, or until their own check every two
+// minutes. SEMA_LOOK=1 waits for that check.
 func TestHolderDiesWhileTheHeadStandsStill(t *testing.T) {
 	dir := t.TempDir()
 	first := start(t, dir, 1)

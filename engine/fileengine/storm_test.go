@@ -16,8 +16,8 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// storm acquires and releases without end. While it holds the permit it has a
-// lock of the kernel's, which tells whether anybody else holds one.
+// storm acquires and releases without end. While it holds the permit it also takes a lock
+// of the kernel, which fails if another process holds a permit.
 func storm(dir string) error {
 	e, err := New(filepath.Join(dir, "sema"), nil)
 	if err != nil {
@@ -27,10 +27,10 @@ func storm(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := e.revive(false); err != nil {
+	if err := e.ensureInbox(false); err != nil {
 		return err
 	}
-	// Opened last: Linux drops it before the pipe when this process dies.
+	// Opened last: when this process dies, Linux closes it before the pipe.
 	truth, err := os.OpenFile(filepath.Join(dir, "truth"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func storm(dir string) error {
 			return err
 		}
 		if ok, err := lockFile(truth, false); !ok || err != nil {
-			return fmt.Errorf("a permit while another holds one: %v", err)
+			return fmt.Errorf("two processes hold the permit: %v", err)
 		}
 		fmt.Println("held")
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
@@ -52,8 +52,8 @@ func storm(dir string) error {
 	}
 }
 
-// Processes are killed at random moments, in the middle of steps too. Never do
-// two hold the permit, and those who live go on.
+// Processes are killed at random moments, also during steps. Two processes never hold the
+// permit at once, and the living ones continue.
 func TestStormOfKills(t *testing.T) {
 	t.Parallel()
 	kills, _ := strconv.Atoi(os.Getenv("SEMA_STRESS_KILLS"))
@@ -66,9 +66,9 @@ func TestStormOfKills(t *testing.T) {
 		all[i] = child.Run(t, stormRole, dir)
 	}
 	for range kills {
-		time.Sleep(time.Duration(rand.IntN(20_000)) * time.Microsecond) // the moment is the input
+		time.Sleep(time.Duration(rand.IntN(20_000)) * time.Microsecond) // the random moment of the kill
 		i := rand.IntN(len(all))
-		expect.OK(t, all[i].Signal(syscall.SIGKILL)) // unless it has ended by itself
+		expect.OK(t, all[i].Signal(syscall.SIGKILL)) // fails if the process has ended by itself
 		all[i] = child.Run(t, stormRole, dir)
 	}
 	for _, c := range all {

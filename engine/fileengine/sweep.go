@@ -14,7 +14,7 @@ const (
 	sweptFile  = "swept"
 )
 
-// sweepSometimes sweeps if nobody has for a while.
+// sweepSometimes sweeps if no process has for sweepEvery.
 func (e *Engine) sweepSometimes() {
 	info, err := os.Lstat(e.path(sweptFile))
 	if err == nil && time.Since(info.ModTime()).Abs() < sweepEvery {
@@ -30,8 +30,8 @@ func (e *Engine) sweepSometimes() {
 	}
 }
 
-// sweep removes some of what the dead left: their pipes, what they were about
-// to write, and semaphores that are no more.
+// sweep removes at most sweepMost files: pipes and temporary files of dead processes, logs
+// of ended semaphores, and old form files.
 func (e *Engine) sweep() {
 	dir, err := os.Open(e.dir)
 	if err != nil {
@@ -43,9 +43,9 @@ func (e *Engine) sweep() {
 	for _, name := range names {
 		info, err := os.Lstat(e.path(name))
 		if err != nil || time.Since(info.ModTime()) < sweepEvery || removed >= sweepMost {
-			continue // what is new may be about to come alive
+			continue // the process of a new file may not have opened it yet
 		}
-		if n, ok := strings.CutPrefix(name, signWord); ok && time.Since(info.ModTime()) > knownFor {
+		if n, ok := strings.CutPrefix(name, formPrefix); ok && time.Since(info.ModTime()) > knownFor {
 			if _, err := strconv.Atoi(n); err == nil && os.Remove(e.path(name)) == nil {
 				removed++
 			}
@@ -54,21 +54,21 @@ func (e *Engine) sweep() {
 		process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
 		switch filepath.Ext(name) {
 		case lifeSuffix, tempSuffix:
-			out, alive := openOutbox(e.life(process))
+			out, alive := openOutbox(e.pipePath(process))
 			out.close()
 			if !alive && os.Remove(e.path(name)) == nil {
 				removed++
 			}
 		case logSuffix:
-			if m, ok := e.glance(name); ok && m.ledger.Over(e.timeOf(m)) && e.removeOver(m.Name) {
+			if m, ok := e.readUnlocked(name); ok && m.ledger.Over(e.timeOf(m)) && e.removeOver(m.Name) {
 				removed++
 			}
 		}
 	}
 }
 
-// removeOver removes the log of a semaphore that is no more, if that is still
-// so under its lock.
+// removeOver locks the log of an ended semaphore, and removes it if no process has used
+// it since.
 func (e *Engine) removeOver(name string) (removed bool) {
 	path := e.path(fileName(name))
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
@@ -85,6 +85,6 @@ func (e *Engine) removeOver(name string) (removed bool) {
 	if err1 != nil || err2 != nil || !os.SameFile(here, there) {
 		return false
 	}
-	m, ok := e.glance(fileName(name))
+	m, ok := e.readUnlocked(fileName(name))
 	return ok && m.ledger.Over(e.timeOf(m)) && os.Remove(path) == nil
 }

@@ -12,7 +12,7 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// user is a client in its simplest form: it asks, waits to be told, releases.
+// user is a minimal client: it asks, waits for the notification, and releases.
 type user struct {
 	engine  *Engine
 	session engine.Session
@@ -20,7 +20,7 @@ type user struct {
 	limit   int
 	lease   time.Duration
 	told    chan engine.Notification
-	came    map[engine.ID]time.Time // when an id was asked for first
+	came    map[engine.ID]time.Time // the time of the first ask
 }
 
 const testLease = time.Minute
@@ -112,7 +112,7 @@ func openUser(tb testing.TB, e *Engine, name string, limit int) *user {
 	return u
 }
 
-// take asks without waiting and wants a permit.
+// take acquires a free permit.
 func (u *user) take(tb testing.TB) engine.ID {
 	tb.Helper()
 	r := u.ask(false)
@@ -136,7 +136,7 @@ func (u *user) state(tb testing.TB) engine.State {
 	return st
 }
 
-// granted wants the grant of a ticket, some time soon.
+// granted waits for the grant of a ticket.
 func (u *user) granted(tb testing.TB, id engine.ID) {
 	tb.Helper()
 	deadline := time.After(expect.Patience)

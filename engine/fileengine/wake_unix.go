@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollEvery is how often to look where the kernel does not tell.
+// pollEvery is the polling interval on systems without named pipes. 0: no polling.
 const pollEvery = 0
 
-// inbox is the named pipe of a living process. Writing to it wakes the process,
-// which counts as alive as long as somebody has the pipe open for reading.
+// inbox is the named pipe of a living process. A write to it wakes the process. The
+// process counts as alive while the pipe is open for reading in any process.
 type inbox struct {
 	path string
 	file *os.File
@@ -26,7 +26,7 @@ func newInbox(path string, mode os.FileMode) (*inbox, error) {
 	// Open for writing as well: a pipe without a writer is at its end.
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK|noFollow, 0)
 	if err == nil && mode&0o070 != 0 {
-		err = os.Chmod(path, mode) // whatever the umask
+		err = os.Chmod(path, mode) // regardless of the umask
 	}
 	if err != nil {
 		_ = os.Remove(path)
@@ -35,18 +35,18 @@ func newInbox(path string, mode os.FileMode) (*inbox, error) {
 	return &inbox{path: path, file: f}, nil
 }
 
-// read waits for what others write.
+// read waits for messages.
 func (in *inbox) read(b []byte) (int, error) { return in.file.Read(b) }
 
-// there reports whether the pipe's name still leads to it.
-func (in *inbox) there() bool {
+// named reports whether the path still names this pipe.
+func (in *inbox) named() bool {
 	a, err1 := in.file.Stat()
 	b, err2 := os.Lstat(in.path)
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// life opens the pipe once more, for others to keep.
-func (in *inbox) life() (*os.File, error) {
+// openReader opens the pipe for reading, for another process.
+func (in *inbox) openReader() (*os.File, error) {
 	return os.OpenFile(in.path, os.O_RDONLY|unix.O_NONBLOCK|noFollow, 0)
 }
 
@@ -55,8 +55,8 @@ func (in *inbox) close() { _ = in.file.Close() }
 // outbox is the writing end of another process's pipe.
 type outbox struct{ fd int }
 
-// openOutbox opens the pipe of a process. alive is false if nobody reads it,
-// or there is none. What cannot be judged counts as alive.
+// openOutbox opens the pipe of a process. alive is false if the pipe is missing or has no
+// reader. After any other error it is true.
 func openOutbox(path string) (out outbox, alive bool) {
 	for {
 		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|noFollow, 0)
@@ -70,8 +70,8 @@ func openOutbox(path string) (out outbox, alive bool) {
 	}
 }
 
-// send writes a message in one piece. A pipe that is full wakes its reader
-// anyway, which then looks at everything.
+// send writes a message in one piece. If the pipe is full the message is lost: the reader
+// finds the pipe full and looks at all logs.
 func (out outbox) send(b []byte) {
 	if out.fd >= 0 {
 		_, _ = unix.Write(out.fd, b)
@@ -84,9 +84,9 @@ func (out outbox) close() {
 	}
 }
 
-// watch calls died, from another goroutine, when the last reader of a pipe is
-// gone, unless stop is called before. alive is false if there is none now. stop
-// is nil if it cannot be watched, because this process has too many files open.
+// watch calls died from another goroutine when the last reader of a pipe closes it, unless
+// stop was called. alive is false if there is no reader now. With too many open files the
+// pipe cannot be watched, and stop is nil.
 func watch(path string, died func()) (stop func(), alive bool) {
 	out, alive := openOutbox(path)
 	if !alive || out.fd < 0 {
@@ -99,8 +99,8 @@ func watch(path string, died func()) (stop func(), alive bool) {
 		return nil, true
 	}
 	go func() {
-		// The kernel reports the end of the readers as an error of the writing
-		// end, for which Go waits as for room to write.
+		// The kernel reports the end of the last reader as an error of the writing end. Go
+		// waits for that error as it waits for space in the pipe.
 		err := conn.Write(func(fd uintptr) bool {
 			p := []unix.PollFd{{Fd: int32(fd)}}
 			_, err := unix.Poll(p, 0)

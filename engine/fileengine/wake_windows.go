@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// pollEvery is how often to look where the kernel does not tell.
+// pollEvery is the polling interval, because there are no named pipes.
 const pollEvery = 250 * time.Millisecond
 
-// inbox is the file that a process keeps locked while it lives. Nobody can
-// write to it: waiting processes look by themselves.
+// inbox is a file that a process keeps locked while it lives. It carries no messages:
+// waiting processes poll.
 type inbox struct {
 	path string
 	file *os.File
@@ -34,19 +34,19 @@ func (in *inbox) read([]byte) (int, error) {
 	return 0, os.ErrClosed
 }
 
-func (in *inbox) there() bool { return true } // what is open cannot be removed
+func (in *inbox) named() bool { return true } // an open file cannot be removed
 
-func (in *inbox) life() (*os.File, error) { return nil, errors.ErrUnsupported }
+func (in *inbox) openReader() (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func (in *inbox) close() {
 	close(in.done)
 	_ = in.file.Close()
 }
 
-// outbox sends nothing here.
+// outbox sends nothing on this system.
 type outbox struct{}
 
-// openOutbox reports whether a process lives: whether its file is locked.
+// openOutbox reports whether a process is alive: whether its file is locked.
 func openOutbox(path string) (out outbox, alive bool) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"sema/server"
 )
 
-// Holders with the right to use a semaphore find its limit, and each change has a line
-// in the audit log. An operator's limit is not theirs to set.
+// Holders with the right to use a semaphore may adapt its limit, and the audit log has a
+// line for each change. They may not set an operator's limit.
 func TestHoldersAdaptTheLimit(t *testing.T) {
 	tokens, err := server.ReadTokens(strings.NewReader("worker use * secret-of-the-worker"))
 	expect.OK(t, err)
@@ -78,6 +78,6 @@ func TestHoldersAdaptTheLimit(t *testing.T) {
 		}
 	}
 	if adapted != 1 {
-		t.Errorf("%d lines of the change, want one: %+v", adapted, lines)
+		t.Errorf("%d lines about the change, want one: %+v", adapted, lines)
 	}
 }

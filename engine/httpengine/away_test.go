@@ -12,12 +12,12 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// Close does not wait until a lease ends, which is an hour here, for a server that is silent.
+// Close does not wait for a silent server until the lease of one hour ends.
 func TestCloseWithASilentServer(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	expect.OK(t, err)
-	defer func() { _ = silent.Close() }() // nobody answers
+	defer func() { _ = silent.Close() }() // no connection is ever answered
 	e, err := httpengine.New("http://"+silent.Addr().String(), nil)
 	expect.OK(t, err)
 	defer func() { expect.OK(t, e.Close()) }()
@@ -32,6 +32,6 @@ func TestCloseWithASilentServer(t *testing.T) {
 	case err := <-closed:
 		expect.OK(t, err)
 	case <-expect.Within(t).Done():
-		t.Fatal("Close waits for its lease")
+		t.Fatal("Close waits for the lease")
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"sema/engine"
 )
 
-// unreached is the error of a request without an answer.
-func unreached(op, name string, err error) *engine.Error {
+// noAnswer makes the error of a request without an answer.
+func noAnswer(op, name string, err error) *engine.Error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // it has the whole address
+		err = wrapped.Err // url.Error shows the whole URL
 	}
 	failure := &engine.Error{Op: op, Name: name, Temporary: true, Err: err, Hint: "check that the server runs and the address is right"}
 	var dial *net.OpError
@@ -23,7 +23,7 @@ func unreached(op, name string, err error) *engine.Error {
 	return failure
 }
 
-// problem is what a server says when it refuses; see RFC 9457.
+// problem is the body of a server's refusal; see RFC 9457.
 type problem struct {
 	Type        string `json:"type"`
 	Status      int    `json:"status"`
@@ -33,17 +33,17 @@ type problem struct {
 	Temporary   bool   `json:"temporary"`
 }
 
-// errNoSession: the server has forgotten the session, or never knew it.
+// errNoSession says that the session is not open at the server.
 var errNoSession = errors.New("the server does not know the session")
 
-// refused is the error of an answer other than success.
+// refused makes the error of an answer with a status other than success.
 func refused(op, name string, answer *http.Response, body []byte) *engine.Error {
 	failure := &engine.Error{Op: op, Name: name}
 	p := problem{}
 	if json.Unmarshal(body, &p) != nil || p.Type == "" {
 		failure.Err = fmt.Errorf("the server answers %s", answer.Status)
 		failure.Temporary = answer.StatusCode >= 500
-		failure.Hint = notOurs
+		failure.Hint = checkURL
 		return failure
 	}
 	failure.Err, failure.Hint = errors.New(p.Detail), p.Hint

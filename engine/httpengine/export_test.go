@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// DialBy has the engine make its connections another way, from now on.
+// DialBy makes the engine open its next connections with dial.
 func (e *Engine) DialBy(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	e.lines.dial = dial
+	e.upgraded.dial = dial
 	e.client.Transport.(*http.Transport).DialContext = dial
 }

@@ -1,19 +1,17 @@
-// Package httpengine keeps semaphores in the engine behind a server of package
-// server ("sema serve"): for programs that hold no credentials of the store
-// itself, and for fleets that do not all reach it.
+// Package httpengine uses the engine behind a server of package server ("sema serve").
+// It is for programs without credentials of the store, or without a network path to it.
 //
-// Every call is answered once; what happens to tickets meanwhile comes over one
-// response that goes on for as long as the engine is open. Calls go over
-// connections that are upgraded, or, where a proxy does not let those through,
-// as requests of their own. Permits have their
-// leases at the engine behind the server: a server that is restarted takes
-// nothing from those who hold them, unless it keeps its semaphores in memory.
+// The server answers each call once. It sends notifications as one response that lasts
+// until the engine is closed. Calls use upgraded connections, or plain HTTP requests if a
+// proxy does not support upgrades. The engine behind the server has the permits' leases.
+// So a restart of the server costs no holder its permit, unless the server keeps its
+// semaphores in memory.
 //
-// # What it cannot promise
+// # Limitations
 //
-// What the engine behind the server cannot. A permit that a caller was granted
-// in the first call after a server has come back, and whose answer was lost with
-// that server too, stays taken until its lease ends.
+// The limitations of the server's engine apply. In addition, one kind of permit stays
+// taken until its lease ends: it was granted in the first call after a restart of the
+// server, and its answer was lost because the server ended again.
 package httpengine
 
 import (
@@ -36,36 +34,35 @@ import (
 	"sema/internal/wire"
 )
 
-// Options are what an engine can be told. The zero value of each field is its
-// default.
+// Options configure an engine. The zero value of each field is its default.
 type Options struct {
-	// Token is what is shown to the server, NAME.SECRET, of at most 4096 printable
-	// ASCII characters. It is never part of an error. Default: nothing.
+	// Token authenticates the client to the server: NAME.SECRET, at most 4096 printable
+	// ASCII characters. No error contains it. Default: no token.
 	Token string
 
-	// TLS is for servers at https://. Default: Go's.
+	// TLS configures connections to servers at https://. Default: Go's configuration.
 	TLS *tls.Config
 }
 
-// Engine keeps semaphores behind a server. Create it with New and share it: its
-// sessions share connections.
+// Engine uses the semaphores of a server. Create it with New and share it: its sessions
+// share connections.
 type Engine struct {
-	base   string // of all addresses
-	token  string // of the header; "": none
-	id     string // of the engine; begins the names of its sessions
-	client *http.Client
-	lines  lines
+	base     string // the URL before the path of a request
+	token    string // for the Authorization header; "": none
+	id       string // the first part of the names of its sessions
+	client   *http.Client
+	upgraded connPool
 
 	mu       sync.Mutex
 	number   uint64
 	sessions map[string]*session
 	closed   bool
-	stream   context.CancelFunc // nil: nobody has waited yet
+	stream   context.CancelFunc // ends the stream of notifications; nil: not started
 	streams  sync.WaitGroup
 }
 
-// New makes an engine of the server at an http:// or https:// URL, which may
-// have a path. It does no I/O. What cannot be used is an *engine.ArgumentError.
+// New makes an engine for the server at an http:// or https:// URL, which may have a path.
+// It does no I/O. An invalid URL or token is an *engine.ArgumentError.
 func New(rawURL string, o *Options) (*Engine, error) {
 	if o == nil {
 		o = &Options{}
@@ -81,7 +78,7 @@ func New(rawURL string, o *Options) (*Engine, error) {
 	if !wire.TokenName(name) || secret == "" || len(o.Token) > maxToken || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &engine.ArgumentError{What: "token", Value: "…", Want: fmt.Sprintf("NAME.SECRET, at most %d characters, the name of 1 to 16 lower-case letters and digits", maxToken)}
 	}
-	word := strings.ToLower(rand.Text()[:13])
+	random := strings.ToLower(rand.Text()[:13])
 	var secure *tls.Config
 	if u.Scheme == "https" {
 		if secure = o.TLS.Clone(); secure == nil {
@@ -95,8 +92,8 @@ func New(rawURL string, o *Options) (*Engine, error) {
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	return &Engine{
-		lines: lines{url: u, token: o.Token, tls: secure, dial: dial, never: proxy != nil || err != nil},
-		base:  strings.TrimSuffix(u.String(), "/"), token: o.Token, id: "http." + name + "." + word,
+		upgraded: connPool{url: u, token: o.Token, tls: secure, dial: dial, never: proxy != nil || err != nil},
+		base:     strings.TrimSuffix(u.String(), "/"), token: o.Token, id: "http." + name + "." + random,
 		client: &http.Client{
 			Transport: &http.Transport{
 				Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: o.TLS,
@@ -114,7 +111,7 @@ const (
 	maxToken = 4096
 )
 
-// printable is what may be shown of a URL: it may have a password.
+// printable is the part of a URL that an error may show: the rest may have a password.
 func printable(u *url.URL) string {
 	if u == nil || u.Host == "" {
 		return "…"
@@ -138,7 +135,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	return s, nil
 }
 
-// List implements engine.Engine. It has the names that the token may see.
+// List implements engine.Engine. It returns the names that the token may see.
 func (e *Engine) List(ctx context.Context) ([]string, error) {
 	names := []string{}
 	if err := e.get(ctx, "list", "", "/v1/engine/list", &names); err != nil {
@@ -161,7 +158,7 @@ func (e *Engine) Close() error {
 		s.notify(engine.Notification{Closed: true})
 	}
 	e.streams.Wait()
-	e.lines.close()
+	e.upgraded.close()
 	e.client.CloseIdleConnections()
 	return nil
 }
@@ -173,14 +170,14 @@ func (e *Engine) isClosed() bool {
 	return e.closed
 }
 
-// get reads something as JSON.
+// get requests a path and decodes the JSON of the answer into v.
 func (e *Engine) get(ctx context.Context, op, name, path string, v any) error {
 	if e.isClosed() {
-		return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: engine.ErrClosed}
+		return notExecuted(op, name, engine.ErrClosed)
 	}
 	r, err := e.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return unsent(op, name, err)
+		return notExecuted(op, name, err)
 	}
 	body, failure := e.do(r, op, name, nil)
 	if failure != nil {
@@ -188,14 +185,14 @@ func (e *Engine) get(ctx context.Context, op, name, path string, v any) error {
 		return failure
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: fmt.Errorf("the server's answer is not understood: %w", err), Hint: notOurs}
+		return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: fmt.Errorf("the server's answer cannot be decoded: %w", err), Hint: checkURL}
 	}
 	return nil
 }
 
-const notOurs = "check that the URL is that of sema serve"
+const checkURL = "check that the URL is that of sema serve"
 
-func unsent(op, name string, err error) *engine.Error {
+func notExecuted(op, name string, err error) *engine.Error {
 	return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: err}
 }
 
@@ -211,20 +208,20 @@ func (e *Engine) request(ctx context.Context, method, path string, body []byte) 
 	return r, err
 }
 
-// maxAnswer bounds what a server may answer, in bytes.
+// maxAnswer is the largest answer of a server, in bytes.
 const maxAnswer = 64 << 20
 
-// do makes a request and reads the answer into buffer. An answer other than
-// success is an error.
+// do sends a request and reads the answer into buffer. A status other than success is an
+// error.
 func (e *Engine) do(r *http.Request, op, name string, buffer []byte) ([]byte, *engine.Error) {
 	answer, err := e.client.Do(r)
 	if err != nil {
-		return nil, unreached(op, name, err)
+		return nil, noAnswer(op, name, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := wire.ReadAll(io.LimitReader(answer.Body, maxAnswer), buffer[:0])
 	if err != nil {
-		return nil, unreached(op, name, err)
+		return nil, noAnswer(op, name, err)
 	}
 	if answer.StatusCode >= 300 {
 		return nil, refused(op, name, answer, body)

@@ -48,7 +48,7 @@ func BenchmarkWithoutUpgrades(b *testing.B) {
 
 func BenchmarkOverRedis(b *testing.B) { enginetest.Benchmark(b, overRedis) }
 
-// What the server's engine does by itself, in the same run.
+// BenchmarkDirectRedis measures the server's engine without the server, for comparison.
 func BenchmarkDirectRedis(b *testing.B) {
 	enginetest.Benchmark(b, func(tb testing.TB) enginetest.Store {
 		s := redistest.Start(tb)

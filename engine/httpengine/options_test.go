@@ -9,7 +9,7 @@ import (
 	"sema/engine/httpengine"
 )
 
-func TestWhatCannotBeUsedIsRefused(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	longest := "a." + strings.Repeat("s", 4094)
 	for _, c := range []struct{ url, token, refused string }{
 		{"http://localhost", "", ""},

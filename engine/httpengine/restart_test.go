@@ -16,9 +16,10 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// On both, the store survives the server. Over Redis with real connections, and
-// in virtual time with the leases that end while a real machine stands still.
-func overBoth(t *testing.T, f func(t *testing.T, r *served, lease time.Duration)) {
+// overBoth runs f on two servers with a store that survives a restart. In virtual time,
+// with memory, leases are short; with Redis and real connections they are long, because a
+// busy machine may stall.
+func overBoth(t *testing.T, f func(t *testing.T, r *restartable, lease time.Duration)) {
 	t.Run("virtual", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { f(t, overSameMemory(t), 3*time.Second) })
 	})
@@ -29,7 +30,7 @@ func overBoth(t *testing.T, f func(t *testing.T, r *served, lease time.Duration)
 
 func TestPermitsAndWaitersSurviveARestart(t *testing.T) {
 	t.Parallel()
-	overBoth(t, func(t *testing.T, r *served, lease time.Duration) {
+	overBoth(t, func(t *testing.T, r *restartable, lease time.Duration) {
 		ctx := expect.Within(t)
 		failed := make(chan struct{}, 1000)
 		o := &sema.Options{Lease: lease, Observer: sema.Observer{RenewFailed: func(sema.Event) { failed <- struct{}{} }}}
@@ -45,21 +46,21 @@ func TestPermitsAndWaitersSurviveARestart(t *testing.T) {
 			}
 			got <- next
 		}()
-		expect.Until(t, "one waits", func() bool {
+		expect.Until(t, "a waiter", func() bool {
 			st, err := s.State(ctx)
 			expect.OK(t, err)
 			return len(st.Waiters) == 1
 		})
 		for range 3 {
 			r.kill()
-			if lease == time.Minute { // it would renew by itself in a while
+			if lease == time.Minute { // the next automatic renewal is too late for this test
 				r.start()
-				expect.Until(t, "it is renewed", func() bool { return p.Err() != nil || p.Renew(ctx) == nil })
+				expect.Until(t, "a renewal", func() bool { return p.Err() != nil || p.Renew(ctx) == nil })
 			} else {
 				<-failed
 				r.start()
 				before := p.Deadline()
-				expect.Until(t, "it is renewed", func() bool { return p.Err() != nil || p.Deadline().After(before) })
+				expect.Until(t, "a renewal", func() bool { return p.Err() != nil || p.Deadline().After(before) })
 			}
 			expect.OK(t, p.Err())
 		}
@@ -85,10 +86,10 @@ func TestPermitsAndWaitersSurviveARestart(t *testing.T) {
 	})
 }
 
-// Another process releases, by its id, what was acquired before the restart.
+// After a restart another process can release a permit by its id.
 func TestAPermitIsReleasedByItsIDAfterARestart(t *testing.T) {
 	t.Parallel()
-	overBoth(t, func(t *testing.T, r *served, _ time.Duration) {
+	overBoth(t, func(t *testing.T, r *restartable, _ time.Duration) {
 		ctx := expect.Within(t)
 		e := r.client(t)
 		s, err := sema.New(e, t.Name(), 1, &sema.Options{Detached: true, Lease: time.Minute})
@@ -111,8 +112,9 @@ func TestAPermitIsReleasedByItsIDAfterARestart(t *testing.T) {
 	})
 }
 
-// A memory engine gives out the same session names again after a restart.
-func TestARestartThatForgetsLosesPermits(t *testing.T) {
+// A restarted memory engine assigns the same session names again. Nevertheless the old
+// holder's permit is lost, and the new holder keeps its own.
+func TestARestartWithoutStoreLosesPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := serve(t, memory, inMemory, nil)
 		ctx := expect.Within(t)
@@ -128,32 +130,32 @@ func TestARestartThatForgetsLosesPermits(t *testing.T) {
 		if p.Err() == nil || next.Err() != nil {
 			t.Fatalf("the old holder: %v; the new one: %v", p.Err(), next.Err())
 		}
-		_ = p.Release() // says that it was lost
+		_ = p.Release() // fails: the permit was lost
 		expect.OK(t, next.Err())
 		expect.OK(t, next.Renew(ctx))
 		expect.OK(t, next.Release())
 	})
 }
 
-// Many clients work while the server is killed and comes back. At no time do
-// more hold than the limit, by their own clocks, and in the end all is free.
+// The server is killed and restarted while many clients work. By their own clocks they
+// never hold more than the limit, and in the end everything is free.
 func TestTheLimitHoldsThroughRestarts(t *testing.T) {
 	const limit, clients, restarts = 3, 8, 5
 	t.Parallel()
-	overBoth(t, func(t *testing.T, r *served, _ time.Duration) {
+	overBoth(t, func(t *testing.T, r *restartable, _ time.Duration) {
 		ctx := expect.Within(t)
 		work, stop := context.WithCancel(ctx)
 		holds := &history.Holds{}
 		var all sync.WaitGroup
 		for i := range clients {
-			// A release that was lost with the server may cost a whole lease.
+			// A release that is lost with the server keeps its permit taken for a lease.
 			s := r.semaphore(limit, &sema.Options{Lease: 10 * time.Second})
 			all.Go(func() {
 				for n := 0; work.Err() == nil; n++ {
 					hold := history.Hold{ID: fmt.Sprint(i, ".", n), Weight: 1, Slot: -1, Call: holds.Now()}
 					p, err := s.Acquire(work)
 					if err != nil {
-						continue // the server is away, or the test is over
+						continue // the server is down, or the test has ended
 					}
 					hold.Return, hold.Token = holds.Now(), p.Token()
 					select {
@@ -162,13 +164,13 @@ func TestTheLimitHoldsThroughRestarts(t *testing.T) {
 					}
 					hold.Release, hold.Trusted = holds.Now(), p.Deadline().UnixNano()
 					holds.Add(hold)
-					_ = p.Release() // fails while the server is away
+					_ = p.Release() // fails while the server is down
 				}
 			})
 		}
 		for range restarts {
 			before := holds.Len()
-			expect.Until(t, "50 more were granted", func() bool { return holds.Len() >= before+50 })
+			expect.Until(t, "50 more grants", func() bool { return holds.Len() >= before+50 })
 			r.restart(t)
 		}
 		stop()

@@ -20,7 +20,7 @@ import (
 	"sema/server"
 )
 
-// Calls and news travel under TLS to a server that wants a token.
+// Calls and notifications use TLS and a token, if the server requires them.
 func TestTLSAndTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, err := server.ReadTokens(strings.NewReader("worker use * secret-of-the-worker"))
@@ -70,11 +70,11 @@ func TestTLSAndTokens(t *testing.T) {
 			}
 			next <- p
 		}()
-		synctest.Wait() // it is in the queue
+		synctest.Wait() // until the ask is queued
 		expect.OK(t, p.Release())
 		expect.OK(t, (<-next).Release())
 		if n := upgraded.Load(); n != 2 {
-			t.Errorf("%d lines for calls; want one for each client", n)
+			t.Errorf("%d upgraded connections; want one for each client", n)
 		}
 
 		for name, o := range map[string]*httpengine.Options{

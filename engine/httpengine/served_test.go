@@ -25,14 +25,13 @@ import (
 	"sema/server"
 )
 
-// served is a server that can be killed and started again. Reached in memory, it
-// leaves nothing behind when the test ends: so it may be within a bubble of
-// testing/synctest.
-type served struct {
-	tb     testing.TB
-	over   func() engine.Engine // another process's engine each time
-	listen func() net.Listener
-	front  func(http.Handler) http.Handler // what is before it
+// restartable is a server that can be killed and started again. With a listener in memory
+// it leaves no goroutine after the test, so it works in a bubble of testing/synctest.
+type restartable struct {
+	tb        testing.TB
+	newEngine func() engine.Engine // makes the engine of each new server
+	listen    func() net.Listener
+	wrap      func(http.Handler) http.Handler // puts a proxy in front of the server
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -42,22 +41,22 @@ type served struct {
 	done     chan struct{}
 }
 
-// serve starts a server. A listen or front of nil is a socket or nothing.
-func serve(tb testing.TB, over func() engine.Engine, listen func() net.Listener, front func(http.Handler) http.Handler) *served {
+// serve starts a server. By default it listens on a socket and has no proxy in front.
+func serve(tb testing.TB, newEngine func() engine.Engine, listen func() net.Listener, wrap func(http.Handler) http.Handler) *restartable {
 	if listen == nil {
-		listen = sockets(tb)
+		listen = samePort(tb)
 	}
-	if front == nil {
-		front = func(h http.Handler) http.Handler { return h }
+	if wrap == nil {
+		wrap = func(h http.Handler) http.Handler { return h }
 	}
-	r := &served{tb: tb, over: over, listen: listen, front: front}
+	r := &restartable{tb: tb, newEngine: newEngine, listen: listen, wrap: wrap}
 	r.start()
 	tb.Cleanup(r.kill)
 	return r
 }
 
-// sockets listens at the same port each time.
-func sockets(tb testing.TB) func() net.Listener {
+// samePort returns a function that listens on the same port each time.
+func samePort(tb testing.TB) func() net.Listener {
 	addr := "127.0.0.1:0"
 	return func() net.Listener {
 		l, err := net.Listen("tcp", addr)
@@ -70,7 +69,7 @@ func sockets(tb testing.TB) func() net.Listener {
 // inMemory listens in memory.
 func inMemory() net.Listener { return pipenet.Listen() }
 
-// withoutUpgrades is in front of a server, and knows plain HTTP only.
+// withoutUpgrades is a proxy that supports plain HTTP only.
 func withoutUpgrades(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Upgrade")
@@ -78,40 +77,40 @@ func withoutUpgrades(h http.Handler) http.Handler {
 	})
 }
 
-func (r *served) start() {
+func (r *restartable) start() {
 	l := r.listen()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.listener, r.e = l, r.over()
+	r.listener, r.e = l, r.newEngine()
 	s, err := server.New(r.e, nil)
 	if err != nil {
-		panic(err) // in whatever goroutine starts it again
+		panic(err) // start also runs outside the test's goroutine
 	}
 	r.s = s
-	h, done := &http.Server{Handler: r.front(r.s)}, make(chan struct{})
+	h, done := &http.Server{Handler: r.wrap(r.s)}, make(chan struct{})
 	r.http, r.done = h, done
 	go func() { defer close(done); _ = h.Serve(l) }()
 }
 
-// kill cuts all connections, as kill -9 does. What the process then leaves
-// behind in this test is closed.
-func (r *served) kill() {
+// kill cuts all connections, as kill -9 would, and then closes the server and its engine,
+// because they share the test's process.
+func (r *restartable) kill() {
 	_ = r.http.Close()
 	<-r.done
 	r.s.Close()
 	_ = r.e.Close()
 }
 
-func (r *served) restart(testing.TB) {
+func (r *restartable) restart(testing.TB) {
 	r.kill()
-	time.Sleep(time.Millisecond) // a process does not start at the instant that another one ends
+	time.Sleep(time.Millisecond) // a new process starts later than the old one ends
 	r.start()
 }
 
-func (r *served) address() string { return r.listener.Addr().String() }
+func (r *restartable) address() string { return r.listener.Addr().String() }
 
-// client is an engine of the server, as another process would have it.
-func (r *served) client(tb testing.TB) sema.Engine {
+// client makes an engine for the server, as in another process.
+func (r *restartable) client(tb testing.TB) sema.Engine {
 	c, err := httpengine.New("http://"+r.address()+"/", nil)
 	expect.OK(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
@@ -126,7 +125,7 @@ func (r *served) client(tb testing.TB) sema.Engine {
 	return c
 }
 
-func (r *served) semaphore(limit int, o *sema.Options) *sema.Semaphore {
+func (r *restartable) semaphore(limit int, o *sema.Options) *sema.Semaphore {
 	s, err := sema.New(r.client(r.tb), r.tb.Name(), limit, o)
 	expect.OK(r.tb, err)
 	r.tb.Cleanup(func() { _ = s.Close() })
@@ -135,24 +134,24 @@ func (r *served) semaphore(limit int, o *sema.Options) *sema.Semaphore {
 
 func memory() engine.Engine { return memengine.New() }
 
-// overMemory is a server over memory, which forgets everything if it is restarted.
-func overMemory(listen func() net.Listener, front func(http.Handler) http.Handler) func(tb testing.TB) enginetest.Store {
+// overMemory makes servers that keep semaphores in memory, and lose them in a restart.
+func overMemory(listen func() net.Listener, wrap func(http.Handler) http.Handler) func(tb testing.TB) enginetest.Store {
 	return func(tb testing.TB) enginetest.Store {
-		r := serve(tb, memory, listen, front)
+		r := serve(tb, memory, listen, wrap)
 		_, virtual := r.listener.(*pipenet.Listener)
 		return enginetest.Store{Virtual: virtual, Forget: r.restart, Client: r.client}
 	}
 }
 
-// survivor is a memory engine that outlives the server in front of it.
-type survivor struct{ engine.Engine }
+// unclosed is an engine that stays open when its server closes it.
+type unclosed struct{ engine.Engine }
 
-func (survivor) Close() error { return nil }
+func (unclosed) Close() error { return nil }
 
-func overSameMemory(tb testing.TB) *served {
+func overSameMemory(tb testing.TB) *restartable {
 	e := memengine.New()
 	tb.Cleanup(func() { _ = e.Close() })
-	return serve(tb, func() engine.Engine { return survivor{e} }, inMemory, nil)
+	return serve(tb, func() engine.Engine { return unclosed{e} }, inMemory, nil)
 }
 
 func redisAt(tb testing.TB, s *redistest.Server) engine.Engine {
@@ -166,15 +165,15 @@ func redisAt(tb testing.TB, s *redistest.Server) engine.Engine {
 	return e
 }
 
-// overSameRedis is a server over a Redis that goes on when the server is killed.
-func overSameRedis(tb testing.TB, s *redistest.Server) *served {
+// overSameRedis makes a server with a Redis that outlives it.
+func overSameRedis(tb testing.TB, s *redistest.Server) *restartable {
 	return serve(tb, func() engine.Engine { return redisAt(tb, s) }, nil, nil)
 }
 
-// overTwo is two servers over one Redis, whose clients are at either in turn.
+// overTwo makes two servers with one Redis. Clients use them alternately.
 func overTwo(tb testing.TB) enginetest.Store {
 	s := redistest.Start(tb)
-	servers := []*served{overSameRedis(tb, s), overSameRedis(tb, s)}
+	servers := []*restartable{overSameRedis(tb, s), overSameRedis(tb, s)}
 	var clients atomic.Int64
 	return enginetest.Store{
 		Client: func(tb testing.TB) sema.Engine { return servers[clients.Add(1)%2].client(tb) },

@@ -2,7 +2,6 @@ package httpengine
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net/http"
 	"net/url"
@@ -20,100 +19,100 @@ type session struct {
 	who    engine.Client
 	notify func(engine.Notification)
 	client string
-	opened atomic.Bool // some server has answered a call
+	opened atomic.Bool // a server has answered a call
 	closed atomic.Bool
 
-	// Of Step, of which there is one at a time.
-	as     string // the session of the server's engine; "": the server does not know this one
-	was    []wire.Life
-	asked  uint64 // the largest number of a permit that was ever asked for
-	asks   bool   // something was asked for since the server opened it
-	waits  bool   // somebody has waited: the stream is there
-	answer []byte
+	// Used by the running Step only.
+	inner     string      // the session of the server's engine; "": the session is not open
+	earlier   []wire.Life // former inner sessions, which may still hold permits
+	highest   uint64      // the largest number of a permit that was asked for
+	used      bool        // the inner session was asked for a permit
+	streaming bool        // an Ask had Wait, so the stream was started
+	answer    []byte      // memory for the next answer
 }
 
-// maxLives bounds how many earlier lives of a session count. They end with the
-// leases that were given in them.
+// maxLives bounds the number of earlier lives that a session reports. A life matters
+// until the leases granted in it have ended.
 const maxLives = 16
 
 // Client implements engine.Session.
 func (s *session) Client() string { return s.client }
 
-// Step implements engine.Session. To a server that does not know the session it
-// is sent again, with what opens it.
+// Step implements engine.Session. If the server does not know the session, Step opens it
+// and sends the call again.
 func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	if s.closed.Load() || s.engine.isClosed() {
-		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
+		return engine.Reply{}, notExecuted("step", s.name, engine.ErrClosed)
 	}
-	asked, asks := s.asked, s.asks
+	highest, used := s.highest, s.used
 	for i := range c.Requests {
 		r := &c.Requests[i]
 		if r.Kind != engine.Ask {
 			continue
 		}
-		asks = true
+		used = true
 		if r.ID.Client == s.client {
-			asked = max(asked, r.ID.Number)
+			highest = max(highest, r.ID.Number)
 		}
-		if r.Wait && !s.waits {
-			s.waits = true
-			s.engine.startNews()
+		if r.Wait && !s.streaming {
+			s.streaming = true
+			s.engine.startStream()
 		}
 	}
 	reply, err := s.send(ctx, c)
 	if err != nil && errors.Is(err.Err, errNoSession) {
-		if s.asks && s.as != "" {
-			s.was = append(s.was, wire.Life{As: s.as, Upto: s.asked})
-			s.was = s.was[max(0, len(s.was)-maxLives):]
+		if s.used && s.inner != "" {
+			s.earlier = append(s.earlier, wire.Life{As: s.inner, Upto: s.highest})
+			s.earlier = s.earlier[max(0, len(s.earlier)-maxLives):]
 		}
-		s.as = ""
+		s.inner = ""
 		reply, err = s.send(ctx, c)
 	}
-	s.asked, s.asks = asked, asks
+	s.highest, s.used = highest, used
 	if err != nil {
 		return engine.Reply{}, err
 	}
 	return reply, nil
 }
 
-// send makes one request of a call.
+// send sends a call once.
 func (s *session) send(ctx context.Context, c engine.Call) (engine.Reply, *engine.Error) {
 	step := wire.Step{Client: s.client, Call: c}
-	if s.as == "" {
-		step.Open = &wire.Open{Name: s.name, Who: s.who, Was: s.was}
+	if s.inner == "" {
+		step.Open = &wire.Open{Name: s.name, Who: s.who, Was: s.earlier}
 	}
 	if until, ok := ctx.Deadline(); ok {
 		step.Within = max(1, time.Until(until))
 	}
-	// Room for the length in front. A request that was given up may still be read
-	// by the transport, so each call has its own.
-	room := make([]byte, binary.MaxVarintLen64, 128+40*len(c.Requests))
+	// The transport may still read the body of an abandoned request, so each call has its
+	// own.
+	room := make([]byte, wire.Room, 128+40*len(c.Requests))
 	body := wire.AppendStep(room, &step)
-	answer, failure := s.engine.lines.call(ctx, body, s.answer)
+	answer, failure := s.engine.upgraded.call(ctx, body, s.answer)
 	skip := 1
-	if failure != nil && failure.Err == errNoLine {
+	if failure != nil && failure.Err == errNoUpgrade {
 		skip = 0
-		answer, failure = s.post(ctx, body[binary.MaxVarintLen64:])
+		answer, failure = s.post(ctx, body[wire.Room:])
 	}
 	if failure != nil {
 		failure.Op, failure.Name = "step", s.name
 		return engine.Reply{}, failure
 	}
 	s.answer = answer[:0]
-	reply := wire.Reply{As: s.as, Reply: engine.Reply{Answers: make([]engine.Answer, 0, len(c.Requests))}}
+	reply := wire.Reply{As: s.inner, Reply: engine.Reply{Answers: make([]engine.Answer, 0, len(c.Requests))}}
 	if err := reply.Read(answer[skip:], s.client); err != nil || reply.As == "" {
-		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, Err: wire.ErrMalformed, Hint: notOurs}
+		return engine.Reply{}, &engine.Error{Op: "step", Name: s.name, Err: wire.ErrMalformed, Hint: checkURL}
 	}
-	s.as = reply.As
+	s.inner = reply.As
 	s.opened.Store(true)
 	return reply.Reply, nil
 }
 
-// post makes a request of its own of a call.
+// post sends a call as a plain HTTP request.
 func (s *session) post(ctx context.Context, body []byte) ([]byte, *engine.Error) {
 	r, err := s.engine.request(ctx, http.MethodPost, "/v1/engine/step", body)
 	if err != nil {
-		return nil, unsent("", "", err)
+		return nil, notExecuted("", "", err)
 	}
 	r.Header["Content-Type"] = wireType
 	return s.engine.do(r, "", "", s.answer)
@@ -123,29 +122,27 @@ var wireType = []string{wire.ContentType}
 
 // State implements engine.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {
-	st := engine.State{}
-	if s.closed.Load() {
-		return st, &engine.Error{Op: "state", Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
-	}
-	if err := s.engine.get(ctx, "state", s.name, "/v1/engine/state?name="+url.QueryEscape(s.name), &st); err != nil {
-		return engine.State{}, err
-	}
-	return st, nil
+	return read[engine.State](ctx, s, "state")
 }
 
 // Reports implements engine.Reporting.
 func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
-	if s.closed.Load() {
-		return engine.Reports{}, &engine.Error{Op: "reports", Name: s.name, NotExecuted: true, Err: engine.ErrClosed}
-	}
-	var r engine.Reports
-	if err := s.engine.get(ctx, "reports", s.name, "/v1/engine/reports?name="+url.QueryEscape(s.name), &r); err != nil {
-		return engine.Reports{}, err
-	}
-	return r, nil
+	return read[engine.Reports](ctx, s, "reports")
 }
 
-// closeTime bounds telling the server that a session is over.
+// read requests something about the semaphore. op is also the last part of the path.
+func read[T any](ctx context.Context, s *session, op string) (none T, err error) {
+	if s.closed.Load() {
+		return none, notExecuted(op, s.name, engine.ErrClosed)
+	}
+	var v T
+	if err := s.engine.get(ctx, op, s.name, "/v1/engine/"+op+"?name="+url.QueryEscape(s.name), &v); err != nil {
+		return none, err
+	}
+	return v, nil
+}
+
+// closeTime bounds the request that closes a session at the server.
 const closeTime = 500 * time.Millisecond
 
 // Close implements engine.Session.
@@ -162,7 +159,7 @@ func (s *session) Close() error {
 	defer cancel()
 	r, err := e.request(ctx, http.MethodDelete, "/v1/engine/sessions/"+s.client, nil)
 	if err == nil {
-		_, _ = e.do(r, "close", s.name, nil) // it forgets the session by itself, later
+		_, _ = e.do(r, "close", s.name, nil) // if this fails, the server closes the session later
 	}
 	return nil
 }

@@ -21,16 +21,16 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// grants are what clients of one server were told, over several of its lives.
+// grants records the answers that clients of one server received, across its restarts.
 type grants struct {
 	told, released atomic.Int64
 	crashing       atomic.Bool
 	mu             sync.Mutex
-	held           map[string]int64 // permits that are held for certain, and their tokens
+	held           map[string]int64 // permits that are certainly held, and their tokens
 }
 
-// work takes permits and gives them back until a call fails, and holds up to twenty.
-// Only two semaphores are for all, so that most steps lock the row.
+// work acquires and releases permits until a call fails, and holds up to twenty. All
+// clients share two semaphores, so that most steps lock the row.
 func (g *grants) work(tb testing.TB, e sema.Engine, name string) {
 	s, err := e.Open(name, engine.Client{}, func(engine.Notification) {})
 	if err != nil {
@@ -41,7 +41,7 @@ func (g *grants) work(tb testing.TB, e sema.Engine, name string) {
 	step := func(n uint64, r engine.Request) (engine.Answer, bool) {
 		reply, err := s.Step(expect.Within(tb), engine.Call{Number: n, Requests: []engine.Request{r}})
 		var failed *engine.Error
-		for !g.crashing.Load() && errors.As(err, &failed) && failed.Temporary && failed.NotExecuted { // others had the row for long
+		for !g.crashing.Load() && errors.As(err, &failed) && failed.Temporary && failed.NotExecuted { // the row was locked for too long
 			reply, err = s.Step(expect.Within(tb), engine.Call{Number: n, Requests: []engine.Request{r}})
 		}
 		if err != nil {
@@ -77,8 +77,8 @@ func (g *grants) work(tb testing.TB, e sema.Engine, name string) {
 	}
 }
 
-// crash has clients work on a server that is killed in the midst, so many times, and counts
-// the grants of which they were told and that the server has forgotten.
+// crash runs clients and kills their server, rounds times. It counts the grants that the
+// clients received and the server has lost.
 func crash(t *testing.T, rounds int, open func(*pgxpool.Pool) (sema.Engine, error)) (g *grants, forgotten int) {
 	s := startServer(t)
 	g = &grants{held: map[string]int64{}}
@@ -133,8 +133,8 @@ func stateOf(tb testing.TB, e sema.Engine, name string) engine.State {
 	return st
 }
 
-// No kill -9 of the server makes it forget a grant that somebody was told of. More
-// of them: SEMA_CRASHES=200.
+// No kill -9 of the server loses a grant that a client has received. SEMA_CRASHES=200 sets the
+// number of kills.
 func TestNoGrantIsForgotten(t *testing.T) {
 	t.Parallel()
 	rounds, err := strconv.Atoi(os.Getenv("SEMA_CRASHES"))
@@ -146,8 +146,8 @@ func TestNoGrantIsForgotten(t *testing.T) {
 	}
 }
 
-// A planted bug: a transaction that has only a number waits for nothing, so its
-// COMMIT says nothing about those before it.
+// A planted bug: the COMMIT of a transaction that only has an id does not wait for the
+// disk, so it does not make earlier transactions durable.
 func TestForgottenGrantsAreFound(t *testing.T) {
 	t.Parallel()
 	for range 10 {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	readOnly    = "25006" // what a standby says of all that writes
+	readOnly    = "25006" // a standby's error for every write
 	noRight     = "42501"
 	lockTimeout = "55P03"
 
-	otherVersion = "the table sema_state is of another version: sema migrate --print says what it has to be"
+	otherVersion = "the table sema_state is of another version: sema migrate --print shows the right columns"
 	pooler       = "default_query_exec_mode=exec in the URL, as behind PgBouncer"
 )
 
-// hints are what to try, for codes of PostgreSQL, or their first two letters.
+// hints says what to try, by PostgreSQL's error code or the code's first two letters.
 var hints = map[string]string{
-	"42P01":     "make the table sema_state: sema migrate does, and pgengine's Migrate, in a schema that is there",
-	"3F000":     "make the schema first, with CREATE SCHEMA; sema migrate and pgengine's Migrate make the table in it",
+	"42P01":     "create the table sema_state with sema migrate or pgengine's Migrate; the schema must exist",
+	"3F000":     "create the schema first, with CREATE SCHEMA, and then the table with sema migrate or pgengine's Migrate",
 	noRight:     "GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state to this user",
 	"42703":     otherVersion,
 	"42804":     otherVersion,
@@ -35,19 +35,19 @@ var hints = map[string]string{
 	"0A":        "use PostgreSQL 13 or later",
 	"XX":        "see the server's log",
 	readOnly:    "connect to the primary; target_session_attrs=read-write finds it",
-	"53100":     "make room on the server's disk",
+	"53100":     "free some space on the server's disk",
 	"53300":     "fewer connections in the pools, or a larger max_connections",
 	lockTimeout: "fewer processes on this semaphore, or sema serve in front of the database",
 	"57014":     "a larger statement_timeout for this user",
 }
 
-// lasting are the first letters of codes whose cause does not pass by itself.
-var lasting = []string{"42", "3F", "3D", "28", "0A", "XX"}
+// permanent are the first letters of the codes of errors that do not pass by themselves.
+var permanent = []string{"42", "3F", "3D", "28", "0A", "XX"}
 
-// unknown are those that may come after a COMMIT has been carried out.
-var unknown = []string{"57P", "08", "XX"}
+// uncertain are the first letters of the codes of errors that may follow a completed COMMIT.
+var uncertain = []string{"57P", "08", "XX"}
 
-// code is PostgreSQL's of an error; "": it is none of the server's.
+// code is PostgreSQL's code of an error; "": the error is not from the server.
 func code(err error) string {
 	if e := (*pgconn.PgError)(nil); errors.As(err, &e) {
 		return e.Code
@@ -55,7 +55,7 @@ func code(err error) string {
 	return ""
 }
 
-// explain says what an error means for the next step.
+// explain makes an *engine.Error, with a hint.
 func explain(err error) *engine.Error {
 	if known := (*engine.Error)(nil); errors.As(err, &known) {
 		return known
@@ -69,14 +69,14 @@ func explain(err error) *engine.Error {
 			e.Hint = "check that the server runs and the address is right"
 		}
 	} else {
-		e.NotExecuted, e.Temporary = !slices.ContainsFunc(unknown, begins), !slices.ContainsFunc(lasting, begins)
+		e.NotExecuted, e.Temporary = !slices.ContainsFunc(uncertain, begins), !slices.ContainsFunc(permanent, begins)
 		e.Hint = cmp.Or(hints[is], hints[is[:2]])
 	}
 	return e
 }
 
-// unsent explains an error of something that has changed nothing.
-func unsent(err error) *engine.Error {
+// notExecuted explains an error of an operation that has changed nothing.
+func notExecuted(err error) *engine.Error {
 	e := explain(err)
 	e.NotExecuted = true
 	return e

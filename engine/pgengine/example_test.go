@@ -16,7 +16,7 @@ import (
 // A program with database/sql: the engine borrows connections from the program's own pool.
 func ExampleNewSQL() {
 	ctx := context.Background()
-	server, err := local.Postgres(ctx) // yours is there already
+	server, err := local.Postgres(ctx) // you have a server already
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,15 +11,18 @@ import (
 	"sema/engine/register"
 )
 
-// Hold has nobody be granted anything of a permit's semaphore until tx ends. So what tx writes
-// is written while the permit is held, for certain: no process and no clock is trusted for that. If the permit
-// is not held any more, the error is sema.ErrLost, or the one of Permit.Err; tx is then to be rolled back.
-// A sema.ErrEngine says that this could not be found out.
+// Hold blocks all grants of a permit's semaphore until tx ends. So the writes of tx
+// certainly happen while the permit is held; that depends on no process and no clock. If
+// the permit is not held any more, the error is sema.ErrLost, or the one of Permit.Err:
+// then roll tx back. The error sema.ErrEngine means that Hold could not check the permit.
 //
-// tx is a transaction in the engine's database, and READ COMMITTED, which is PostgreSQL's default. Its user needs the rights that the engine needs.
+// tx is a transaction in the engine's database, with isolation level READ COMMITTED,
+// which is PostgreSQL's default. The transaction's user needs the same rights as the
+// engine.
 //
-// The price: until tx ends, every step of this semaphore waits, in all processes, renewals and releases too. So call Hold
-// last, right before Commit. What takes longer than a third of a lease may cost holders their permits.
+// Hold has a cost: until tx ends, every step of this semaphore waits, in all processes,
+// renewals and releases too. So call Hold last, right before Commit. If tx then takes
+// longer than a third of a lease, holders may lose their permits.
 func (e *Engine) Hold(ctx context.Context, tx pgx.Tx, permit *sema.Permit) error {
 	if err := permit.Err(); err != nil {
 		return err

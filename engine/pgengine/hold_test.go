@@ -16,8 +16,8 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// What a transaction has held stays with its permit until the transaction ends, though an
-// operator gives the permit back meanwhile.
+// After Hold the permit stays granted until the transaction ends, even if an operator
+// releases it meanwhile.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -61,8 +61,8 @@ func TestHold(t *testing.T) {
 	expect.OK(t, tx.Rollback(expect.Within(t)))
 }
 
-// A permit that is not in the row is lost, whatever its process thinks.
-func TestHoldOfWhatIsGone(t *testing.T) {
+// A permit that is not in the row is lost, even if its process still trusts it.
+func TestHoldOfALostPermit(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	e := engineAt(t, s.url(), &pgengine.Options{Poll: expect.Patience})
@@ -85,12 +85,12 @@ func TestHoldOfWhatIsGone(t *testing.T) {
 	expect.Is(t, hold(e), sema.ErrReleased)
 }
 
-// waitsForLock waits until somebody waits for a lock.
+// waitsForLock returns when a transaction waits for a lock.
 func waitsForLock(tb testing.TB, s *server) {
 	tb.Helper()
 	c := s.connect()
 	defer func() { _ = c.Close(context.Background()) }()
-	expect.Until(tb, "somebody who waits", func() bool {
+	expect.Until(tb, "a waiting transaction", func() bool {
 		n := 0
 		expect.OK(tb, c.QueryRow(expect.Within(tb), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&n))
 		return n > 0

@@ -12,7 +12,8 @@ import (
 	"sema/engine"
 )
 
-// lender lends f a connection. Its error is that there is none, or f's.
+// lender calls f with a connection of a pool. It returns the error of f, or that of the
+// pool if it has no connection.
 type lender func(ctx context.Context, f func(*pgx.Conn) error) error
 
 func lendFrom(pool *pgxpool.Pool) lender {
@@ -26,9 +27,9 @@ func lendFrom(pool *pgxpool.Pool) lender {
 	}
 }
 
-// NewSQL is New for a program with database/sql, whose driver has to be pgx's: sql.Open("pgx", …), or
-// package stdlib of pgx. The engine looks at the semaphores that it waits for, unless Options.Listen says
-// how it can listen.
+// NewSQL is New for a program that uses database/sql with the driver of pgx:
+// sql.Open("pgx", …), or package stdlib of pgx. The engine polls the semaphores on which it
+// waits, unless Options.Listen is set.
 func NewSQL(db *sql.DB, o *Options) (*Engine, error) {
 	if db == nil {
 		return nil, &engine.ArgumentError{Package: "pgengine", What: "db", Value: nil, Want: `a database, such as sql.Open("pgx", …) makes`}

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// A connection that says nothing is asked so often whether it is still there,
-	// and not of a server that has become a standby.
+	// pingEvery is how often a silent connection is checked: the server must answer, and
+	// must not have become a standby.
 	pingEvery = 10 * time.Second
 	pingTime  = 5 * time.Second
 
@@ -18,18 +18,18 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// listener is a store that can be listened to.
+// listener is a store with the ability of a register.Listener.
 type listener struct {
 	*store
 	config connConfig
 }
 
 // Listen implements register.Listener.
-func (l *listener) Listen(ctx context.Context, process string, heard func(string), up, down func()) {
+func (l *listener) Listen(ctx context.Context, process string, receive func(string), up, down func()) {
 	pause := firstPause
 	for ctx.Err() == nil {
 		begun := false
-		_ = l.hear(ctx, process, heard, func() { begun = true; up() }) // the next try meets it again
+		_ = l.listenOnce(ctx, process, receive, func() { begun = true; up() }) // try again after any error
 		if begun {
 			down()
 			pause = firstPause
@@ -46,8 +46,8 @@ func (l *listener) Listen(ctx context.Context, process string, heard func(string
 
 var errStandby = errors.New("a standby")
 
-// hear listens on one connection, to its end.
-func (l *listener) hear(ctx context.Context, process string, heard func(string), up func()) error {
+// listenOnce listens on one connection until that fails or ctx ends.
+func (l *listener) listenOnce(ctx context.Context, process string, receive func(string), up func()) error {
 	c, err := l.connect(ctx)
 	if err != nil {
 		return err
@@ -62,10 +62,10 @@ func (l *listener) hear(ctx context.Context, process string, heard func(string),
 	if _, err := c.Exec(first, "LISTEN "+pgx.Identifier{channel(process)}.Sanitize()); err != nil {
 		return err
 	}
-	// The server may still have the connection before this one, and that the lock.
-	// Without it, a process counts as dead.
+	// The server may not have noticed the end of the previous connection, which then
+	// still has the lock. Without the lock a process counts as dead.
 	_, _ = c.Exec(first, "SET lock_timeout = '2s'")
-	_, _ = c.Exec(first, lockEar, process)
+	_, _ = c.Exec(first, lockListener, process)
 	locked, err := ping(first, c, process)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (l *listener) hear(ctx context.Context, process string, heard func(string),
 		cancel()
 		switch {
 		case err == nil:
-			heard(n.Payload)
+			receive(n.Payload)
 		case ctx.Err() != nil || !silent:
 			return err
 		default:
@@ -96,11 +96,11 @@ func (l *listener) hear(ctx context.Context, process string, heard func(string),
 	}
 }
 
-// ping asks whether the server is there and is no standby, and takes the lock, which
-// may be had more than once.
+// ping checks that the server answers and is no standby. It also takes the lock, which
+// one connection may take more than once.
 func ping(ctx context.Context, c *pgx.Conn, process string) (locked bool, err error) {
 	standby := false
-	err = c.QueryRow(ctx, lockEarToo, process).Scan(&standby, &locked)
+	err = c.QueryRow(ctx, tryLockListener, process).Scan(&standby, &locked)
 	if err == nil && standby {
 		err = errStandby
 	}

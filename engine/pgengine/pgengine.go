@@ -1,17 +1,17 @@
 // Package pgengine keeps semaphores in PostgreSQL (13 or later), through pgx.
 //
-// There is one row for each semaphore. Every call is one step at the server's clock: a
-// single UPDATE if no other process has written since this one's last step, otherwise a
-// transaction that locks the row for a round trip. What was granted survives a crash of the
-// server, as long as synchronous_commit is on, which is PostgreSQL's default. A release is written
-// without waiting for the disk: a crash that forgets it leaves a permit to end with its lease.
+// Each semaphore has one row. Every call is one step at the server's clock: a single
+// UPDATE if no other process has written since this one's last step, otherwise a
+// transaction that locks the row for a round trip. Grants survive a crash of the server
+// if synchronous_commit is on, which is PostgreSQL's default. A release does not wait
+// for the disk: if a crash loses it, the permit ends with its lease.
 //
-// A process that waits listens on a connection of its own (LISTEN), one for all
-// semaphores, and the server tells it by that connection's lock whether it lives. A process that cannot
-// listen looks at the rows that it waits for.
+// A waiting process listens (LISTEN) on one extra connection for all semaphores. An
+// advisory lock of that connection shows the other processes that it is alive. A
+// process that cannot listen polls the rows on which it waits.
 //
-// The table has to be there: see [Engine.Migrate]. The engine needs the rights to select,
-// insert, update and delete there, and no others.
+// The table must exist: see [Engine.Migrate]. The engine needs the rights to select,
+// insert, update and delete in it, and no others.
 package pgengine
 
 import (
@@ -30,18 +30,20 @@ import (
 	"sema/engine/register"
 )
 
-// Options are what an engine can be told.
+// Options configure an engine.
 type Options struct {
-	// Schema is where the table is. Default: the first of search_path that has it.
+	// Schema is the schema of the table. Default: the first of search_path that has it.
 	Schema string
 
-	// Listen is how to connect to listen, if the pool's own way leads to a pooler that
-	// shares connections among transactions. Default: as the pool does.
+	// Listen configures the listening connection. Set it if the pool connects to a
+	// pooler that shares connections among transactions. Default: the pool's own
+	// configuration.
 	Listen *pgx.ConnConfig
 
-	// Poll, 1 ms … 1 h, has the engine never listen, and look so often at a semaphore at the head
-	// of whose queue it waits; for where only a pooler can be reached. Default: it listens, and
-	// looks every 50 ms while it cannot.
+	// Poll is the time between two reads of a row while the process waits first in the
+	// queue, range 1 ms … 1 h. With Poll the engine never listens: set it if only a
+	// pooler can be reached. Default 0: the engine listens, and polls every 50 ms while
+	// it cannot.
 	Poll time.Duration
 }
 
@@ -52,11 +54,11 @@ type Engine struct {
 	schema string
 }
 
-// New makes an engine on a pool, which stays the caller's to close, after the engine. It
-// does no I/O. What cannot be used is an *engine.ArgumentError.
+// New makes an engine on a pool. The caller closes the pool, after the engine. New does no
+// I/O. A nil pool or an option out of range is an *engine.ArgumentError.
 //
-// The engine uses a connection of the pool for each semaphore that is at work at a moment. It
-// interrupts none of them when a caller's context ends: the call is left behind.
+// Each semaphore uses one connection of the pool during a step. The end of a caller's
+// context does not interrupt the step: the call returns and the step continues.
 func New(pool *pgxpool.Pool, o *Options) (*Engine, error) {
 	if pool == nil {
 		return nil, &engine.ArgumentError{Package: "pgengine", What: "pool", Value: nil, Want: "a pool, such as pgxpool.New makes"}
@@ -74,7 +76,8 @@ func New(pool *pgxpool.Pool, o *Options) (*Engine, error) {
 	return o.engine(lendFrom(pool), own)
 }
 
-// engine makes an engine that borrows connections, and listens on one of its own.
+// engine makes an engine that borrows connections from lend and listens on a connection
+// made with own; nil: it polls, unless o.Listen is set.
 func (o *Options) engine(lend lender, own connConfig) (*Engine, error) {
 	if err := engine.ValidateText("schema", o.Schema, maxSchema); err != nil {
 		return nil, err
@@ -96,17 +99,17 @@ func (o *Options) engine(lend lender, own connConfig) (*Engine, error) {
 	return &Engine{inner, s, o.Schema}, nil
 }
 
-// connConfig is how to connect to listen.
+// connConfig returns the configuration of the listening connection.
 type connConfig func(context.Context) (*pgx.ConnConfig, error)
 
-// maxSchema is the most bytes in a name of PostgreSQL's.
+// maxSchema is the longest name in PostgreSQL, in bytes.
 const maxSchema = 63
 
 // store keeps rows in a table.
 type store struct {
-	lend  lender
-	sql   queries
-	known atomic.Bool // that the server is a PostgreSQL
+	lend    lender
+	sql     queries
+	checked atomic.Bool // the server is a PostgreSQL
 }
 
 // Read implements register.Store.
@@ -123,8 +126,8 @@ func scan(r pgx.Row) (row register.Row, err error) {
 	return row, err
 }
 
-// Swap implements register.Store. A row is locked until it is durable, which is no
-// matter where only one process writes it. The first row of a name is left to Update.
+// Swap implements register.Store. It locks the row until it is durable, which does no harm
+// while only one process writes it. It leaves the first row of a name to Update.
 func (s *store) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (now int64, ok bool, err error) {
 	if version == 0 {
 		return 0, false, nil
@@ -135,7 +138,7 @@ func (s *store) Swap(ctx context.Context, name string, version int64, n register
 			sql = s.sql.swapLazily
 		}
 		err := c.QueryRow(ctx, sql, append(values(name, n), version, from, to)...).Scan(&now)
-		if errors.Is(err, pgx.ErrNoRows) || code(err) == readOnly { // by default; Update says what it wants
+		if errors.Is(err, pgx.ErrNoRows) || code(err) == readOnly { // transactions may be read-only by default; Update's are not
 			return nil
 		}
 		if ok = err == nil; ok {
@@ -146,17 +149,18 @@ func (s *store) Swap(ctx context.Context, name string, version int64, n register
 	return now, ok, err
 }
 
-// tell wakes other processes. It is a transaction of its own: a COMMIT that notifies takes a lock
-// that all such commits of the server share, and one that writes would hold it for the disk.
+// tell sends messages to other processes. It uses a separate transaction: a COMMIT with
+// notifications takes one lock for the whole server, and would hold it during a write to
+// disk.
 func (s *store) tell(ctx context.Context, c *pgx.Conn, all []register.Message) {
 	if len(all) > 0 {
 		b := &pgx.Batch{}
-		queueNews(b, all)
-		_ = c.SendBatch(ctx, b).Close() // who is not told finds out
+		queueMessages(b, all)
+		_ = c.SendBatch(ctx, b).Close() // the clients of a lost message ask again
 	}
 }
 
-func queueNews(b *pgx.Batch, all []register.Message) {
+func queueMessages(b *pgx.Batch, all []register.Message) {
 	b.Queue(begin)
 	for _, m := range all {
 		b.Queue(notify, channel(m.Process), m.Text)
@@ -166,14 +170,14 @@ func queueNews(b *pgx.Batch, all []register.Message) {
 
 func channel(process string) string { return "sema_" + process }
 
-// Update implements register.Updater: a flight that locks and reads the row, and one
-// that writes it, gives it free, and only then waits for the disk.
+// Update implements register.Updater. It sends one batch to lock and read the row, and a
+// second one to write and unlock it. Only then it waits for the disk.
 func (s *store) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
 	var refused error
 	err := s.with(ctx, func(c *pgx.Conn) error {
 		row, err := s.lock(ctx, c, name, first)
 		if err != nil {
-			return unsent(err)
+			return notExecuted(err)
 		}
 		n, err := f(row)
 		if err != nil {
@@ -189,8 +193,8 @@ func (s *store) Update(ctx context.Context, name string, first bool, f func(regi
 	return err
 }
 
-// lock begins a transaction and reads the row, which nobody else writes until its end. A step that has stood in the queue for
-// nearly deadlock_timeout comes again, see queueFirst.
+// lock begins a transaction, and locks and reads the row. After nearly deadlock_timeout in
+// the queue it leaves and joins it again, see queueFirst.
 func (s *store) lock(ctx context.Context, c *pgx.Conn, name string, first bool) (row register.Row, err error) {
 	inQueue, forRow, idle := limits(ctx)
 	queue := queueLast
@@ -215,14 +219,14 @@ func (s *store) lock(ctx context.Context, c *pgx.Conn, name string, first bool) 
 	}
 }
 
-// write writes the row, ends the transaction, and waits for the disk if it has to.
+// write writes the row, commits, and waits for the disk unless the step is lazy.
 func (s *store) write(ctx context.Context, c *pgx.Conn, name string, version int64, n register.Next) (err error) {
 	b, committed, done := &pgx.Batch{}, false, false
-	sql, words := s.sql.insert, values(name, n)
+	sql, args := s.sql.insert, values(name, n)
 	if version != 0 {
-		sql, words = s.sql.update, append(words, version)
+		sql, args = s.sql.update, append(args, version)
 	}
-	b.Queue(sql, words...).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != 1 {
 			return fmt.Errorf("%d rows of the semaphore were written", tag.RowsAffected())
 		}
@@ -230,17 +234,17 @@ func (s *store) write(ctx context.Context, c *pgx.Conn, name string, version int
 	})
 	b.Queue(commit).Exec(func(pgconn.CommandTag) error { committed, done = true, n.Lazy; return nil })
 	if !n.Lazy {
-		// A transaction that has written something waits for all that was written before
-		// it. One that only took a number (pg_current_xact_id) does not.
+		// The COMMIT of a transaction that has written waits until all earlier writes are
+		// on disk. A transaction that only has an id (pg_current_xact_id) does not wait.
 		b.Queue(begin)
 		b.Queue(s.sql.flush)
 		b.Queue(commit).Exec(func(pgconn.CommandTag) error { done = true; return nil })
 	}
 	if len(n.Tell) > 0 {
-		queueNews(b, n.Tell)
+		queueMessages(b, n.Tell)
 	}
 	switch err = c.SendBatch(ctx, b).Close(); {
-	case err == nil || done: // or nobody was told: they find out
+	case err == nil || done: // only the messages may have failed
 		return nil
 	case committed:
 		e := explain(err)
@@ -276,38 +280,41 @@ func (s *store) Sweep(ctx context.Context) error {
 	})
 }
 
-// with lends f a connection. Its error says what it means.
+// with calls f with a connection of the pool. Its error is an *engine.Error.
 func (s *store) with(ctx context.Context, f func(*pgx.Conn) error) error {
 	var failed error
 	err := s.lend(ctx, func(c *pgx.Conn) error {
-		if !s.known.Load() {
-			if err := isPostgres(ctx, c); err != nil {
+		if !s.checked.Load() {
+			if err := checkPostgres(ctx, c); err != nil {
 				return err
 			}
-			s.known.Store(true)
+			s.checked.Store(true)
 		}
-		// The pool must not keep to a standby, nor, until it lends that again, to a transaction that has the row.
+		// Close connections to a standby, and those with an open transaction: it would
+		// hold the row until the next use of the connection.
 		if failed = f(c); code(failed) == readOnly || c.PgConn().TxStatus() != 'I' {
 			_ = c.Close(ctx)
 		}
 		if c.IsClosed() {
-			// pgx first asks for what is under way to be cancelled, which takes until the server answers again. By then the
-			// step that was given up would have the row, and nobody to end it.
+			// pgx keeps the socket until it has asked the server to cancel the statement,
+			// which may take until the server answers again. Meanwhile the abandoned step
+			// could lock the row, and nothing would end its transaction.
 			_ = c.PgConn().Conn().Close()
 		}
 		return nil
 	})
 	switch {
 	case err != nil:
-		return unsent(err)
+		return notExecuted(err)
 	case failed != nil:
 		return explain(failed)
 	}
 	return nil
 }
 
-// isPostgres refuses databases that speak its protocol and lack what the engine needs.
-func isPostgres(ctx context.Context, c *pgx.Conn) error {
+// checkPostgres refuses databases that speak PostgreSQL's protocol but lack features that
+// the engine needs.
+func checkPostgres(ctx context.Context, c *pgx.Conn) error {
 	version := ""
 	if err := c.QueryRow(ctx, "SELECT version()").Scan(&version); err != nil {
 		return err

@@ -42,8 +42,8 @@ func semAt(tb testing.TB, e sema.Engine, label string) *sema.Semaphore {
 	return s
 }
 
-// handOver has one client wait for what another one has.
-func handOver(tb testing.TB, first, second sema.Engine) {
+// checkHandOff tests that a waiting client gets the permit that another one releases.
+func checkHandOff(tb testing.TB, first, second sema.Engine) {
 	tb.Helper()
 	a, b := semAt(tb, first, "a"), semAt(tb, second, "b")
 	held, err := a.Acquire(expect.Within(tb))
@@ -70,7 +70,7 @@ func TestMinimalRights(t *testing.T) {
 	s := startServer(t)
 	query(t, s, "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state TO app")
 	address := strings.Replace(s.url(), "sema@", "app@", 1)
-	handOver(t, engineAt(t, address, nil), engineAt(t, address, nil))
+	checkHandOff(t, engineAt(t, address, nil), engineAt(t, address, nil))
 	expect.OK(t, pgengine.NewStore(poolAt(t, address), "").Sweep(expect.Within(t)))
 }
 
@@ -85,11 +85,11 @@ func TestSchema(t *testing.T) {
 	for range 2 {
 		expect.OK(t, first.Migrate(expect.Within(t)))
 	}
-	handOver(t, first, engineAt(t, s.url(), o))
+	checkHandOff(t, first, engineAt(t, s.url(), o))
 }
 
-// What is wrong with a database is said with what to try.
-func TestErrorsSayWhatToTry(t *testing.T) {
+// The error of a broken database setup has a hint, and says whether it is temporary.
+func TestErrorHints(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	query(t, s, "CREATE ROLE nobody LOGIN; CREATE SCHEMA other")
@@ -146,7 +146,7 @@ func TestErrorsSayWhatToTry(t *testing.T) {
 	}
 }
 
-// Rows whose time is over go, and no others.
+// Sweep removes exactly the rows whose Until has passed.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -165,7 +165,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// waits has a client that does nothing by itself wait for a permit.
+// waits queues a ticket of a client that does nothing after that.
 func waits(tb testing.TB, e sema.Engine) {
 	tb.Helper()
 	s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
@@ -179,7 +179,7 @@ func waits(tb testing.TB, e sema.Engine) {
 	}
 }
 
-// The server knows which waiters are gone, and a release passes them over.
+// The server knows which waiters are dead, and a release skips them.
 func TestADeadWaiterIsSkipped(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -205,8 +205,8 @@ func TestADeadWaiterIsSkipped(t *testing.T) {
 	expect.OK(t, <-got)
 }
 
-// Who waits when its connection for notifications is cut is served all the same.
-func TestAListenerThatIsCutOff(t *testing.T) {
+// A waiter is served although the server closes its listening connection.
+func TestAListenerThatIsDisconnected(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	holder, waiter := semAt(t, engineAt(t, s.url(), nil), "a"), semAt(t, engineAt(t, s.url(), nil), "b")

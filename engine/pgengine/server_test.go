@@ -13,13 +13,13 @@ import (
 	"sema/internal/fixture/local"
 )
 
-// server is a PostgreSQL of a test's own.
+// server is a PostgreSQL server for one test.
 type server struct {
 	*local.Server
 	tb testing.TB
 }
 
-// startServer starts one with the table in it.
+// startServer starts a server and creates the table.
 func startServer(tb testing.TB, args ...string) *server {
 	tb.Helper()
 	if testing.Short() {
@@ -48,8 +48,8 @@ func (s *server) connect() *pgx.Conn {
 	return c
 }
 
-// start starts it again. What the one before left may be there for a moment.
+// start restarts the server. Processes of the previous run may prevent that for a moment.
 func (s *server) start() {
 	s.tb.Helper()
-	expect.Until(s.tb, "a server that serves", func() bool { return s.Restart(expect.Within(s.tb)) == nil })
+	expect.Until(s.tb, "a restarted server", func() bool { return s.Restart(expect.Within(s.tb)) == nil })
 }

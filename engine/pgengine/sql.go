@@ -11,11 +11,12 @@ import (
 	"sema/engine/register"
 )
 
-// SQL is what Migrate runs: it makes the table in o.Schema, which has to exist. A nil o means the
-// defaults. Running the SQL again changes nothing.
+// SQL is the SQL that Migrate runs: it creates the table in o.Schema, which must exist. A nil
+// o means the defaults. Running the SQL again changes nothing.
 //
-// The version is part of the key. So the newest row is the last of its name in the index,
-// and what an old transaction elsewhere keeps from being vacuumed is never visited.
+// The version is part of the key. So the newest row of a name is its last one in the
+// index, and a read never visits old row versions that a long transaction keeps from
+// being vacuumed.
 func (o *Options) SQL() string {
 	schema := ""
 	if o != nil {
@@ -28,7 +29,7 @@ CREATE TABLE IF NOT EXISTS sema_state (
   version bigint NOT NULL,
   at bigint NOT NULL,      -- time of the last step, in microseconds since 1970
   until bigint NOT NULL,   -- the row may be deleted then
-  heads text[] NOT NULL,   -- processes that are told next, and listen
+  heads text[] NOT NULL,   -- listening processes at the head of the queue
   lim int NOT NULL,        -- this and the next two are for people
   used bigint NOT NULL,
   waiting int NOT NULL,
@@ -43,9 +44,10 @@ COMMIT;
 `, table, tableIn(schema))
 }
 
-// Migrate makes the table, or checks that the existing one has its columns. It runs through the
-// engine's pool, whose user needs the right to create tables for it. A program without that
-// right gets the table by an engine of another user, or by Options.SQL. Errors are *engine.Errors.
+// Migrate creates the table, or checks that an existing one has the right columns. It runs
+// through the engine's pool, whose user needs the right to create tables. To keep that right
+// from the program, run Migrate or Options.SQL as the owner of the schema. Errors are
+// *engine.Errors.
 func (e *Engine) Migrate(ctx context.Context) error {
 	err := e.store.with(ctx, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, (&Options{Schema: e.schema}).SQL())
@@ -67,7 +69,7 @@ func (e *Engine) Migrate(ctx context.Context) error {
 
 const table = "sema_state"
 
-// tableIn is the table's name as SQL has it, with that of its schema in front if that is not "".
+// tableIn is the table's name in SQL, qualified with schema unless that is "".
 func tableIn(schema string) string {
 	if schema == "" {
 		return table
@@ -79,19 +81,23 @@ func tableIn(schema string) string {
 type queries struct{ read, lock, swap, swapLazily, update, insert, flush, names, sweep, hold string }
 
 const (
-	// begin overrides what the database's defaults say.
+	// begin overrides the database's defaults.
 	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 	commit = "COMMIT"
 
 	now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-	// queueFirst begins a transaction that locks a row; see limits. It commits without waiting for the disk. Those that
-	// want the row stand in a queue first: a row has none. Each version that is written would wake all who wait, and
-	// by chance one has it next. Nobody stands there for deadlock_timeout, a second by default: then PostgreSQL looks for a
-	// deadlock, for each waiter, with all locks of the server locked, and for a time that grows with the cube of the queue.
+	// queueFirst begins a transaction that locks a row; see limits. Its commit does not
+	// wait for the disk. It first queues for an advisory lock, because PostgreSQL has no
+	// queue for a row: each write would wake all waiting transactions, and a random one
+	// would get the row.
 	//
-	// A process without a permit waits in another queue first. So a holder waits only for other holders, and for one of
-	// the rest.
+	// A transaction leaves the queue before deadlock_timeout, one second by default.
+	// After that time PostgreSQL searches for a deadlock, for each waiting transaction. The
+	// search blocks all locks of the server and takes time cubic in the queue's length.
+	//
+	// A process without a permit waits in a second queue before. So a holder waits only
+	// for other holders and for one other process.
 	queueFirst = settings + rowQueue
 	queueLast  = settings + "pg_advisory_xact_lock(hashtextextended($1, 7366)), " + rowQueue
 	settings   = `SELECT set_config('lock_timeout', greatest(1, least($2::text::bigint,
@@ -101,19 +107,20 @@ const (
 
 	notify = "SELECT pg_notify($1, $2)"
 
-	// Whoever listens has this lock; so whoever can have it as well sees that nobody
-	// does.
-	lockEar    = "SELECT pg_advisory_lock(hashtextextended($1, 7365))"
-	lockEarToo = "SELECT pg_is_in_recovery(), pg_try_advisory_lock(hashtextextended($1, 7365))"
-	row        = "SELECT " + now + `, coalesce(version, 0), coalesce(at, 0), state, coalesce(heads, '{}'), coalesce(dead, '{}') FROM (SELECT 1) one LEFT JOIN LATERAL (
+	// A listening process holds this lock. A process that can take it too knows that
+	// the other one does not listen.
+	lockListener    = "SELECT pg_advisory_lock(hashtextextended($1, 7365))"
+	tryLockListener = "SELECT pg_is_in_recovery(), pg_try_advisory_lock(hashtextextended($1, 7365))"
+
+	row = "SELECT " + now + `, coalesce(version, 0), coalesce(at, 0), state, coalesce(heads, '{}'), coalesce(dead, '{}') FROM (SELECT 1) one LEFT JOIN LATERAL (
   SELECT version, at, state, heads, ARRAY(SELECT h FROM unnest(heads) h WHERE pg_try_advisory_xact_lock_shared(hashtextextended(h, 7365))) AS dead
   FROM sema_state WHERE name = $1 ORDER BY version DESC LIMIT 1`
 )
 
-// limits are for how long the server lets a step stand in the queue, wait for the row then, and have that while nothing comes,
-// as it has them. A process that stops in the midst of a step holds others up for half of a step's time: of a quarter
-// of a lease, where leases are short. The server gives up before the client does, which could only close the
-// connection.
+// limits are how long the server lets a step wait in the queue, wait for the row after
+// that, and be idle with the row locked. A process that stops during a step delays others
+// for half of a step's time; with short leases that is a quarter of a lease. The server
+// gives up before the client, which could only close the connection.
 func limits(ctx context.Context) (inQueue, row, idle time.Duration) {
 	left := longest
 	if end, ok := ctx.Deadline(); ok {
@@ -122,7 +129,8 @@ func limits(ctx context.Context) (inQueue, row, idle time.Duration) {
 	return left * 3 / 5, left / 5, left / 2
 }
 
-// milliseconds is a time as the server's settings have it. 0 would be for ever.
+// milliseconds is a time in the form of the server's settings, at least 1: there, 0 means
+// no limit.
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
 // longest is the longest time of a step.
@@ -149,7 +157,7 @@ func statements(schema string) queries {
 	}
 }
 
-// values are the first nine arguments of what writes a row.
+// values are the first nine arguments of each statement that writes a row.
 func values(name string, n register.Next) []any {
 	heads := n.Heads
 	if heads == nil {

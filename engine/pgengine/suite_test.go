@@ -24,9 +24,9 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
-		_ = flag.Set("test.skip", "^Example") // it takes a server
+		_ = flag.Set("test.skip", "^Example") // the examples need a server
 	}
-	child.Role(stillRole, standStill)
+	child.Role(stalledRole, stallInStep)
 	enginetest.Main(m, func(address string) (sema.Engine, error) {
 		o := &pgengine.Options{}
 		if strings.Contains(address, pooled) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// engineAt is an engine on a pool of its own, as another process would be.
+// engineAt makes an engine with its own pool, as in another process.
 func engineAt(tb testing.TB, address string, o *pgengine.Options) *pgengine.Engine {
 	tb.Helper()
 	config, err := pgxpool.ParseConfig(address)
@@ -67,14 +67,14 @@ func open(tb testing.TB) enginetest.Store {
 	}
 }
 
-// openPooled has a pooler in front of the server, so that nobody can listen.
+// openPooled puts a pooler in front of the server, so that clients cannot listen.
 func openPooled(tb testing.TB) enginetest.Store {
 	s := startServer(tb)
 	pooler, err := local.PgBouncer(expect.Within(tb), s.Server)
 	expect.OK(tb, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var keeping sync.WaitGroup
-	keeping.Go(func() { pooler.Keep(ctx, nil) }) // PgBouncer 1.18 ends now and then when a client goes: "bad client state"
+	keeping.Go(func() { pooler.Keep(ctx, nil) }) // PgBouncer 1.18 sometimes exits when a client disconnects: "bad client state"
 	tb.Cleanup(func() {
 		cancel()
 		keeping.Wait()
@@ -89,7 +89,7 @@ func openPooled(tb testing.TB) enginetest.Store {
 
 var polling = &pgengine.Options{Poll: 50 * time.Millisecond}
 
-// pooled is in the URL of a pooler.
+// pooled is a part of a pooler's URL.
 const pooled = "port=6432"
 
 func TestPromises(t *testing.T) {
@@ -102,7 +102,7 @@ func TestPromisesThroughPgBouncer(t *testing.T) {
 	enginetest.Run(t, openPooled)
 }
 
-// TestPromisesThroughDatabaseSQL has the pool that database/sql makes.
+// TestPromisesThroughDatabaseSQL uses the pool of database/sql.
 func TestPromisesThroughDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
@@ -127,7 +127,8 @@ func TestProcesses(t *testing.T) {
 	enginetest.RunProcesses(t, open(t), 4)
 }
 
-// What is handed over lies idle for half a look here, so two faults take as long as four above.
+// Here a handed-over permit is unused for half a poll on average, so two faults take as long as
+// four above.
 func TestProcessesThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	enginetest.RunProcesses(t, openPooled(t), 2)

@@ -25,10 +25,10 @@ import (
 	"sema/internal/fixture/stall"
 )
 
-// stillRole is a process that stops in the midst of a step, at the server with this address.
-const stillRole = "pgengine: in the midst of a step"
+// stalledRole is a process that stops during a step, at the server with the address in its argument.
+const stalledRole = "pgengine: stalled during a step"
 
-func standStill(address string) error {
+func stallInStep(address string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	defer cancel()
 	pool, err := pgxpool.New(ctx, address)
@@ -41,24 +41,24 @@ func standStill(address string) error {
 		_, err := child.Order()
 		return register.Next{Data: r.Data, Version: r.Version + 1}, err
 	})
-	fmt.Println("over", err == nil)
+	fmt.Println("done", err == nil)
 	return nil
 }
 
-// A process that stands still while it has the row's lock holds others up for some
-// seconds, and its step changes nothing afterwards.
-func TestAProcessThatStandsStillInTheMidstOfAStep(t *testing.T) {
+// A process that stalls while it has the row's lock delays others for some seconds, and its
+// step changes nothing afterwards.
+func TestAProcessThatStallsDuringAStep(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	sem := semAt(t, engineAt(t, s.url(), nil), "a")
 	p, err := sem.Acquire(expect.Within(t))
 	expect.OK(t, err)
 	before := versionOf(t, s)
-	process := child.Run(t, stillRole, s.url())
+	process := child.Run(t, stalledRole, s.url())
 	process.Says("locked")
 	expect.OK(t, process.Stop())
 	began := time.Now()
-	if err := p.Release(); err != nil { // it is repeated until it succeeds
+	if err := p.Release(); err != nil { // the client repeats it until it succeeds
 		t.Log(err)
 	}
 	q, err := sem.Acquire(expect.Within(t))
@@ -70,17 +70,17 @@ func TestAProcessThatStandsStillInTheMidstOfAStep(t *testing.T) {
 	}
 	expect.OK(t, process.Continue())
 	process.Tell("go on")
-	carriedOut := true
-	process.Says("over", &carriedOut)
-	if after := versionOf(t, s); carriedOut || after <= before+1 {
-		t.Errorf("the step of the one that stood still was carried out: %v; version %d, before %d", carriedOut, after, before)
+	executed := true
+	process.Says("done", &executed)
+	if after := versionOf(t, s); executed || after <= before+1 {
+		t.Errorf("the stalled process's step was executed: %v; version %d, before %d", executed, after, before)
 	}
 	expect.OK(t, q.Release())
 }
 
-// A step that waits in vain for a row that somebody has is given up by the server, before its time is over: the connection stays
-// as it is.
-func TestARowThatIsNotToBeHad(t *testing.T) {
+// The server ends a step that waits too long for a locked row, before the client's time limit. So
+// the connection stays open.
+func TestARowThatStaysLocked(t *testing.T) {
 	t.Parallel()
 	stall.Run(t, func(t *stall.Case) {
 		s := startServer(t)
@@ -90,13 +90,15 @@ func TestARowThatIsNotToBeHad(t *testing.T) {
 		_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
 		expect.OK(t, err)
 		var all sync.WaitGroup
-		for range 3 { // one waits for the row, the others for that one
+		for range 3 { // one waits for the row, the others in the queue behind it
 			all.Go(func() {
 				pool := poolAt(t, s.url())
 				store := pgengine.NewStore(pool, "")
 				for range 3 {
 					ctx, cancel := context.WithTimeout(expect.Within(t), 4*time.Second)
-					err := store.Update(ctx, "x", false, func(r register.Row) (register.Next, error) { return register.Next{}, errors.New("it was to be had") })
+					err := store.Update(ctx, "x", false, func(r register.Row) (register.Next, error) {
+						return register.Next{}, errors.New("the row was not locked")
+					})
 					cancel()
 					var failed *engine.Error
 					if !errors.As(err, &failed) || !failed.Temporary || !failed.NotExecuted || !strings.Contains(failed.Hint, "sema serve") {
@@ -104,7 +106,7 @@ func TestARowThatIsNotToBeHad(t *testing.T) {
 					}
 				}
 				if n := pool.Stat().NewConnsCount(); n != 1 {
-					t.Errorf("%d connections were made, where one is enough", n)
+					t.Errorf("%d connections were made, want 1", n)
 				}
 			})
 		}
@@ -112,8 +114,8 @@ func TestARowThatIsNotToBeHad(t *testing.T) {
 	})
 }
 
-// Processes that want a row at once have it one after the other, in the order in which they came.
-func TestThoseWhoWantARowStandInAQueue(t *testing.T) {
+// Concurrent updates of a row happen in the order in which they were started.
+func TestUpdatesOfARowAreQueued(t *testing.T) {
 	t.Parallel()
 	stall.Run(t, func(t *stall.Case) {
 		const processes = 6
@@ -122,7 +124,7 @@ func TestThoseWhoWantARowStandInAQueue(t *testing.T) {
 		stores := make([]register.Updater, processes)
 		for i := range stores {
 			store := pgengine.NewStore(poolAt(t, s.url()), "")
-			_, err := store.Read(expect.Within(t), "x") // it has a connection
+			_, err := store.Read(expect.Within(t), "x") // opens the connection
 			expect.OK(t, err)
 			stores[i] = store
 		}
@@ -142,7 +144,7 @@ func TestThoseWhoWantARowStandInAQueue(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			expect.Until(t, "one more that waits", func() bool {
+			expect.Until(t, "one more waiting update", func() bool {
 				waiting := 0
 				expect.OK(t, c.QueryRow(expect.Within(t), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting))
 				return waiting == i+1
@@ -153,15 +155,15 @@ func TestThoseWhoWantARowStandInAQueue(t *testing.T) {
 		all.Wait()
 		for want := range processes {
 			if got := <-had; got != want {
-				t.Errorf("%d had it in place of %d", got, want)
+				t.Errorf("%d updated the row in place of %d", got, want)
 			}
 		}
 	})
 }
 
-// A step whose time is over in its midst leaves no transaction behind, which would have the row until somebody borrows that
-// connection.
-func TestNoTransactionIsLeftBehind(t *testing.T) {
+// A step that ends early leaves no open transaction, which would lock the row until the next use
+// of the connection.
+func TestNoTransactionStaysOpen(t *testing.T) {
 	t.Parallel()
 	c := startServer(t).connect()
 	ctx, cancel := context.WithCancel(expect.Within(t))
@@ -174,20 +176,21 @@ func TestNoTransactionIsLeftBehind(t *testing.T) {
 	}
 }
 
-// closing tells of its end.
-type closing struct {
+// closeHook calls over when it is closed.
+type closeHook struct {
 	net.Conn
 	over func()
 }
 
-func (c closing) Close() error {
+func (c closeHook) Close() error {
 	c.over()
 	return c.Conn.Close()
 }
 
-// A step that is given up because nothing is answered loses its connection at once, before it is known whether the server
-// can be asked to cancel it: what it left there would have the row some day, and nobody to end it.
-func TestAStepThatIsGivenUpIsCutOff(t *testing.T) {
+// A step that the client abandons for lack of an answer loses its connection at once, and not only after
+// the server was asked to cancel it. Otherwise the step could lock the row later, and nothing
+// would end its transaction.
+func TestAnAbandonedStepLosesItsConnection(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	config, err := pgxpool.ParseConfig(s.url())
@@ -196,12 +199,12 @@ func TestAStepThatIsGivenUpIsCutOff(t *testing.T) {
 	dial, first := config.ConnConfig.DialFunc, true
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !first {
-			<-end // nobody can be asked
+			<-end // a request to cancel cannot connect
 			return nil, io.EOF
 		}
 		first = false
 		c, err := dial(ctx, network, address)
-		return closing{c, sync.OnceFunc(func() { close(cut) })}, err
+		return closeHook{c, sync.OnceFunc(func() { close(cut) })}, err
 	}
 	config.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(expect.Within(t), config)
@@ -215,12 +218,12 @@ func TestAStepThatIsGivenUpIsCutOff(t *testing.T) {
 	ctx, cancel := context.WithTimeout(expect.Within(t), time.Second)
 	defer cancel()
 	if err := store.Update(ctx, "x", false, nil); err == nil {
-		t.Error("it was done")
+		t.Error("the step succeeded on a frozen server")
 	}
 	select {
 	case <-cut:
-	case <-time.After(10 * time.Second): // it would ask for 15
-		t.Error("it has its connection while the server cannot be asked to cancel it")
+	case <-time.After(10 * time.Second): // pgx tries to cancel for 15 s
+		t.Error("the connection stays open until the server can be asked to cancel the step")
 	}
 	close(end)
 }
@@ -232,17 +235,19 @@ func versionOf(tb testing.TB, s *server) int64 {
 	return row.Version
 }
 
-// as is the server's address for another user, whom it makes, with the rights that the engine needs.
-func as(tb testing.TB, s *server, user, set string) string {
+// addressAs creates a user with the rights that the engine needs and one setting. It returns the
+// server's address for that user.
+func addressAs(tb testing.TB, s *server, user, set string) string {
 	query(tb, s, "CREATE ROLE "+user+" LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state TO "+user+"; ALTER ROLE "+user+" SET "+set)
 	return strings.Replace(s.url(), "sema@", user+"@", 1)
 }
 
-// A user whose transactions only read, by default, can use semaphores, as the engine says that it writes.
+// A user whose transactions are read-only by default can use semaphores: the engine begins its
+// transactions as READ WRITE.
 func TestReadOnlyByDefault(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	address := as(t, s, "reader", "default_transaction_read_only = on")
+	address := addressAs(t, s, "reader", "default_transaction_read_only = on")
 	e := engineAt(t, address, nil)
 	sem := semAt(t, e, "a")
 	for range 20 {
@@ -252,10 +257,10 @@ func TestReadOnlyByDefault(t *testing.T) {
 			expect.OK(t, p.Release())
 		}
 	}
-	handOver(t, e, engineAt(t, address, nil))
+	checkHandOff(t, e, engineAt(t, address, nil))
 }
 
-// step asks for the permit x once.
+// step asks once for a permit of the semaphore x.
 func step(tb testing.TB, e sema.Engine) error {
 	tb.Helper()
 	s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
@@ -267,11 +272,11 @@ func step(tb testing.TB, e sema.Engine) error {
 	return err
 }
 
-// A step that a user's statement_timeout ends, because somebody has the row, is an error that passes.
+// If a user's statement_timeout ends a step on a locked row, the error is temporary.
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	e := engineAt(t, as(t, s, "hasty", "statement_timeout = '500ms'"), nil)
+	e := engineAt(t, addressAs(t, s, "hasty", "statement_timeout = '500ms'"), nil)
 	expect.Until(t, "a step", func() bool { return step(t, e) == nil })
 	c := s.connect()
 	defer func() { _ = c.Close(context.Background()) }()
@@ -286,13 +291,13 @@ func TestStatementTimeout(t *testing.T) {
 	expect.Until(t, "a step", func() bool { return step(t, e) == nil })
 }
 
-// diskFull has the server answer all that writes a semaphore as it does when its disk is full.
+// diskFull makes all writes to the table fail like those on a full disk.
 const diskFull = `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
 	$$ BEGIN RAISE 'could not extend file "base/5/16384": No space left on device' USING ERRCODE = 'disk_full'; END $$;
 	CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON sema_state EXECUTE FUNCTION full_disk()`
 
-// Where the disk is full, an error says so, and a holder whose renewals fail knows that it has lost its permit
-// before anybody else can have it.
+// On a full disk the error says so. A holder whose renewals fail notices the loss of its permit before
+// another client can get the permit.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	stall.Run(t, func(t *stall.Case) {
@@ -312,7 +317,7 @@ func TestDiskFull(t *testing.T) {
 		is := stateOf(t, e, "x")
 		expect.Is(t, p.Err(), sema.ErrLost)
 		if len(is.Holders) != 1 || is.Holders[0].Left <= 0 {
-			t.Errorf("its holder knew of the loss when its lease was over: %+v", is)
+			t.Errorf("the holder noticed the loss only after its lease: %+v", is)
 		}
 		query(t, s, "DROP TRIGGER full_disk ON sema_state")
 		q, err := sem.Acquire(expect.Within(t))

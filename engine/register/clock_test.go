@@ -8,9 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the rate of the store's clock is within what is promised, and however long a
-// reading travels, the estimate is a time that the clock has reached, and it is in doubt by
-// no less than it is wrong.
+// The clock has always reached the estimate, and its error is at most the doubt. This
+// holds for every rate that a store may have and for every travel time of a reading.
 func TestEstimate(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		rate := rapid.Int64Range(-200, 200).Draw(r, "parts per million")

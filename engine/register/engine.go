@@ -14,24 +14,25 @@ import (
 	"sema/engine"
 )
 
-// Options are what an engine can be told.
+// Options configure an engine.
 type Options struct {
-	// Poll is how often an engine reads a semaphore on which it waits, if it is not told of
-	// what happens there: for one that is next in the queue. Default: 50 ms, at least 1 ms.
+	// Poll is the time between two reads of a semaphore's row while a process waits
+	// first in the queue and is not listening. Default 50 ms, range 1 ms … 1 h.
 	Poll time.Duration
 }
 
 const (
 	defaultPoll = 50 * time.Millisecond
 
-	// storeTime bounds each call of a Store, and leastTime is the least that a step has.
+	// storeTime is the longest time for a call of a Store and for a step, and leastTime
+	// the shortest time limit of a step.
 	storeTime = 5 * time.Second
 	leastTime = time.Second
 
-	// listenIdle is for how long a process listens beyond the time when it had to.
+	// listenIdle is how often the engine checks whether it still needs to listen.
 	listenIdle = time.Second
 
-	// closeTime is how long Close waits for what is under way.
+	// closeTime is how long Close waits for running work.
 	closeTime = 250 * time.Millisecond
 
 	sweepEvery = time.Minute
@@ -40,36 +41,36 @@ const (
 // Engine is an engine.Engine over a Store. Create it with New and share it.
 type Engine struct {
 	store    Store
-	updater  Updater  // nil: it is none
-	listener Listener // nil: it is none
+	updater  Updater  // nil: the store is no Updater
+	listener Listener // nil: the store is no Listener
 	poll     time.Duration
 	process  string
 	clock    clock
 	ctx      context.Context // until Close
 	cancel   context.CancelFunc
-	all      sync.WaitGroup // what ends with ctx
+	all      sync.WaitGroup // goroutines that end with ctx
 
 	mu         sync.Mutex
 	sessions   map[string]*session
 	semaphores map[string]*semaphore
 	number     uint64
 	swept      time.Time
-	listening  listening
+	listening  listenerState
 	closed     bool
 }
 
-// listening is the process's connection for what others tell it. There is one while a
-// semaphore of the process needs it.
-type listening struct {
-	runs  bool
-	up    bool
-	turns int // how often it came up, or went down
-	since time.Time
-	stop  context.CancelFunc // of the connection
+// listenerState is the state of the connection that receives messages of other
+// processes. It exists while a semaphore of the process needs it.
+type listenerState struct {
+	runs    bool
+	up      bool
+	changes int                // how often up changed
+	since   time.Time          // the last change of up
+	stop    context.CancelFunc // closes the connection
 }
 
-// New makes an engine. The store stays the caller's, to be closed after it. What cannot be used is
-// an *engine.ArgumentError.
+// New makes an engine. The caller closes the store after the engine. A nil store or an
+// option out of range is an *engine.ArgumentError.
 func New(store Store, o *Options) (*Engine, error) {
 	if store == nil {
 		return nil, &engine.ArgumentError{What: "store", Value: nil, Want: "a store"}
@@ -86,11 +87,11 @@ func New(store Store, o *Options) (*Engine, error) {
 	e := &Engine{store: store, poll: poll, sessions: map[string]*session{}, semaphores: map[string]*semaphore{}}
 	e.updater, _ = store.(Updater)
 	e.listener, _ = store.(Listener)
-	mark := polls
+	prefix := pollPrefix
 	if e.listener != nil {
-		mark = listens
+		prefix = listenPrefix
 	}
-	e.process = mark + strings.ToLower(base32.StdEncoding.EncodeToString(random))
+	e.process = prefix + strings.ToLower(base32.StdEncoding.EncodeToString(random))
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e, nil
 }
@@ -119,7 +120,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	return s, nil
 }
 
-// forget drops a session, and its semaphore with the last one.
+// forget removes a session, and its semaphore with the last session.
 func (e *Engine) forget(s *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,13 +137,10 @@ func (e *Engine) session(id string) *session {
 	return e.sessions[id]
 }
 
-// sessionsOf lists those of a semaphore, or all if it is nil.
+// sessionsOf lists the sessions of a semaphore.
 func (e *Engine) sessionsOf(s *semaphore) []*session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s == nil {
-		return slices.Collect(maps.Values(e.sessions))
-	}
 	return slices.Collect(maps.Values(s.sessions))
 }
 
@@ -151,7 +149,7 @@ func (e *Engine) List(ctx context.Context) ([]string, error) {
 	if e.ctx.Err() != nil {
 		return nil, engine.ErrClosed
 	}
-	names, err := apart(ctx, e.store.Names)
+	names, err := readDetached(ctx, e.store.Names)
 	if err != nil {
 		return nil, fail("list", "", err, true)
 	}
@@ -177,29 +175,28 @@ func (e *Engine) Close() error {
 		e.all.Wait()
 		close(over)
 	}()
-	within(closeTime, over)
+	waitFor(closeTime, over)
 	return nil
 }
 
-// start runs f until the engine is closed. It reports whether it is not.
-func (e *Engine) start(f func()) bool {
+// start runs f in a goroutine that Close waits for. A closed engine does not run it.
+func (e *Engine) start(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
-		return false
+	if !e.closed {
+		e.all.Go(f)
 	}
-	e.all.Go(f)
-	return true
 }
 
-// hearing is whether this process is told of what others do now.
-func (e *Engine) hearing() listening {
+// listenerState returns the current state of the listening connection.
+func (e *Engine) listenerState() listenerState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.listening
 }
 
-// listen opens the listening connection unless there is one. It stays until no semaphore has needed it for listenIdle.
+// listen opens the listening connection unless there is one. The connection is closed
+// at most listenIdle after no semaphore needs it any more.
 func (e *Engine) listen() {
 	e.mu.Lock()
 	begins := e.listener != nil && !e.listening.runs && !e.closed
@@ -211,11 +208,11 @@ func (e *Engine) listen() {
 	e.listening.runs, e.listening.stop = true, cancel
 	e.mu.Unlock()
 	e.start(func() {
-		e.listener.Listen(ctx, e.process, e.heard, e.up, e.down)
+		e.listener.Listen(ctx, e.process, e.receive, e.up, e.down)
 		e.mu.Lock()
 		e.listening.runs = false
 		e.mu.Unlock()
-		if e.needsEar() { // since it ended
+		if e.needsListener() { // a semaphore began to need it while it ended
 			e.listen()
 		}
 	})
@@ -229,7 +226,7 @@ func (e *Engine) listen() {
 				return
 			case <-tick.C:
 			}
-			needed = e.needsEar()
+			needed = e.needsListener()
 		}
 	})
 }
@@ -243,9 +240,9 @@ func (e *Engine) reconnect(before time.Time) {
 	}
 }
 
-// stopListening frees this process's place among the listeners at once, if no semaphore needs it.
+// stopListening frees this process's place among the listeners at once if no semaphore needs it.
 func (e *Engine) stopListening() {
-	needed := e.needsEar()
+	needed := e.needsListener()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.listening.runs && !needed {
@@ -253,30 +250,30 @@ func (e *Engine) stopListening() {
 	}
 }
 
-// needsEar reports whether a semaphore needs the process to be told of what others do.
-func (e *Engine) needsEar() bool {
+// needsListener reports whether a semaphore needs the messages of other processes.
+func (e *Engine) needsListener() bool {
 	e.mu.Lock()
 	all := slices.Collect(maps.Values(e.semaphores))
 	e.mu.Unlock()
-	return slices.ContainsFunc(all, (*semaphore).needsEar)
+	return slices.ContainsFunc(all, (*semaphore).needsListener)
 }
 
-// up takes in that this process is told from now on, and down that it is not any more.
-func (e *Engine) up()   { e.turn(true) }
-func (e *Engine) down() { e.turn(false) }
+// up and down record that the listening connection was made or lost.
+func (e *Engine) up()   { e.setListening(true) }
+func (e *Engine) down() { e.setListening(false) }
 
-func (e *Engine) turn(up bool) {
+func (e *Engine) setListening(up bool) {
 	e.mu.Lock()
 	e.listening.up, e.listening.since = up, time.Now()
-	e.listening.turns++
+	e.listening.changes++
 	all := slices.Collect(maps.Values(e.semaphores))
 	e.mu.Unlock()
 	for _, s := range all {
-		s.turn()
+		s.lookAgain()
 	}
 }
 
-// sweep has the store remove what is over, once in a while.
+// sweep starts a Sweep of the store if the last one was more than sweepEvery ago.
 func (e *Engine) sweep() {
 	e.mu.Lock()
 	due := time.Since(e.swept) > sweepEvery
@@ -288,7 +285,7 @@ func (e *Engine) sweep() {
 		e.start(func() {
 			ctx, cancel := context.WithTimeout(e.ctx, storeTime)
 			defer cancel()
-			_ = e.store.Sweep(ctx) // another time
+			_ = e.store.Sweep(ctx) // after a failure the next sweep removes the rows
 		})
 	}
 }

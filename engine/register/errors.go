@@ -8,7 +8,7 @@ import (
 	"sema/engine"
 )
 
-// fail makes the typed error of a failed operation. reads says that it changes nothing.
+// fail makes the *engine.Error of a failed operation. reads says that the operation only reads.
 func fail(op, name string, err error, reads bool) *engine.Error {
 	out := engine.Error{Temporary: true, Err: err}
 	if known := (*engine.Error)(nil); errors.As(err, &known) {
@@ -22,9 +22,9 @@ func closed(op, name string) error {
 	return &engine.Error{Op: op, Name: name, NotExecuted: true, Err: engine.ErrClosed}
 }
 
-// apart reads something from the store in its own time, and leaves that behind when
-// ctx ends: the clients of many databases give up a connection if they are interrupted.
-func apart[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+// readDetached calls f in a goroutine with its own time limit and returns when ctx ends,
+// while f continues: many database clients close a connection if a read is interrupted.
+func readDetached[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -45,14 +45,12 @@ func apart[T any](ctx context.Context, f func(context.Context) (T, error)) (T, e
 	}
 }
 
-// within waits for something for so long at the most, and reports whether it happened.
-func within(d time.Duration, happens <-chan struct{}) bool {
+// waitFor waits until done is closed, for at most d.
+func waitFor(d time.Duration, done <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-happens:
-		return true
+	case <-done:
 	case <-timer.C:
-		return false
 	}
 }

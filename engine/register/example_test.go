@@ -10,20 +10,20 @@ import (
 	"sema/engine/register"
 )
 
-// shelf is a whole store: rows in a map.
-type shelf struct {
+// mapStore is a complete store: rows in a map.
+type mapStore struct {
 	mu   sync.Mutex
 	rows map[string]register.Next
 }
 
-func (s *shelf) Read(_ context.Context, name string) (register.Row, error) {
+func (s *mapStore) Read(_ context.Context, name string) (register.Row, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.rows[name]
 	return register.Row{Data: r.Data, Version: r.Version, At: r.At, Now: time.Now().UnixMicro()}, nil
 }
 
-func (s *shelf) Swap(_ context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+func (s *mapStore) Swap(_ context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now().UnixMicro()
@@ -34,7 +34,7 @@ func (s *shelf) Swap(_ context.Context, name string, version int64, n register.N
 	return now, true, nil
 }
 
-func (s *shelf) Names(context.Context) (names []string, err error) {
+func (s *mapStore) Names(context.Context) (names []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, r := range s.rows {
@@ -45,7 +45,7 @@ func (s *shelf) Names(context.Context) (names []string, err error) {
 	return names, nil
 }
 
-func (s *shelf) Sweep(context.Context) error {
+func (s *mapStore) Sweep(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, r := range s.rows {
@@ -56,9 +56,9 @@ func (s *shelf) Sweep(context.Context) error {
 	return nil
 }
 
-// An engine over a map. Nobody is woken by such a store, so who waits looks.
+// An engine over a map. Such a store sends no messages, so waiting processes poll.
 func Example() {
-	engine, err := register.New(&shelf{rows: map[string]register.Next{}}, nil)
+	engine, err := register.New(&mapStore{rows: map[string]register.Next{}}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -15,12 +15,12 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// A row of a later release is left as it is, the error says who wrote it, and whoever
-// waits is served when it has gone. What a later release writes behind a row that can
-// be read is no harm.
+// The engine does not change a row of a later release, and its error names that release.
+// Waiters are served when the row has gone. Bytes that a later release appends to a
+// readable row do no harm.
 func TestARowOfALaterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newHall()
+		store := newLockingStore()
 		e, err := register.New(store, nil)
 		expect.OK(t, err)
 		defer func() { _ = e.Close() }()
@@ -44,7 +44,7 @@ func TestARowOfALaterRelease(t *testing.T) {
 		more.Data = append(bytes.Clone(more.Data), "what is to come"...)
 		put(more)
 		if st, err := s.State(t.Context()); err != nil || st.Used != 1 {
-			t.Errorf("more behind a row: %+v, %v", st, err)
+			t.Errorf("a row with more bytes: %+v, %v", st, err)
 		}
 		expect.OK(t, p.Release())
 
@@ -58,7 +58,7 @@ func TestARowOfALaterRelease(t *testing.T) {
 		_, err = s.TryAcquire(ctx)
 		var failure *engine.Error
 		if !errors.As(err, &failure) || !failure.Temporary || !failure.NotExecuted || failure.Hint == "" {
-			t.Fatalf("a later row: %#v", err)
+			t.Fatalf("a row of a later release: %#v", err)
 		}
 		for _, word := range []string{"form 2", "0.7.1", "form 1", engine.Version} {
 			if !strings.Contains(err.Error(), word) {

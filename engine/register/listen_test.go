@@ -12,18 +12,18 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// slow is a hall where it takes a while to begin to hear.
-type slow struct{ *hall }
+// slowListener is a lockingStore in which Listen takes 300 ms to begin.
+type slowListener struct{ *lockingStore }
 
-func (s slow) Listen(ctx context.Context, process string, heard func(string), up, down func()) {
+func (s slowListener) Listen(ctx context.Context, process string, receive func(string), up, down func()) {
 	time.Sleep(300 * time.Millisecond)
-	s.hall.Listen(ctx, process, heard, up, down)
+	s.lockingStore.Listen(ctx, process, receive, up, down)
 }
 
-// What happens to a ticket before its process hears is found out when it does.
-func TestWhatHappensBeforeAProcessHears(t *testing.T) {
+// A process that begins to listen finds the grants that it missed.
+func TestGrantsBeforeAProcessListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall()
+		h := newLockingStore()
 		open := func(store register.Store) (engine.Session, chan engine.Notification) {
 			e, err := register.New(store, &register.Options{Poll: time.Hour})
 			expect.OK(t, err)
@@ -46,26 +46,27 @@ func TestWhatHappensBeforeAProcessHears(t *testing.T) {
 			}
 		}
 		holder, _ := open(h)
-		waiter, told := open(slow{h})
+		waiter, told := open(slowListener{h})
 		do(holder, engine.Ask, engine.Granted)
 		do(waiter, engine.Ask, engine.Queued)
 		time.Sleep(100 * time.Millisecond)
-		do(holder, engine.Release, engine.Done) // the waiter hears since 200 ms later
+		do(holder, engine.Release, engine.Done) // the waiter listens only 200 ms later
 		select {
 		case n := <-told:
 			if len(n.Grants) != 1 {
 				t.Errorf("told %+v", n)
 			}
 		case <-time.After(30 * time.Minute):
-			t.Error("it does not look what became of its ticket")
+			t.Error("the waiter did not find its grant")
 		}
 	})
 }
 
-// A process that the store takes for gone, and that does not know it, learns that from the row, and is told again.
-func TestAnEarThatWentDeafUnnoticed(t *testing.T) {
+// A process whose listening connection the store has dropped unnoticed learns that from
+// the row, and listens again.
+func TestAListenerThatWasDroppedUnnoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall()
+		h := newLockingStore()
 		open := func() *sema.Semaphore {
 			e, err := register.New(h, &register.Options{Poll: time.Hour})
 			expect.OK(t, err)
@@ -88,28 +89,28 @@ func TestAnEarThatWentDeafUnnoticed(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		h.mu.Lock()
-		clear(h.ears)
+		clear(h.listeners)
 		h.mu.Unlock()
-		time.Sleep(time.Minute / 3) // it asks again meanwhile
+		time.Sleep(time.Minute / 3) // meanwhile the waiter asks again
 		released := time.Now()
 		expect.OK(t, held.Release())
 		if waited := (<-got).Sub(released); waited > 0 {
-			t.Errorf("it was told after %v", waited)
+			t.Errorf("the waiter was notified after %v", waited)
 		}
 	})
 }
 
-// However many processes wait, those listen that are served next, and all are served in order.
+// Only the first eight of many waiting processes listen, and all are served in order.
 func TestOnlyTheFirstListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const processes, listeners = 30, 8
-		h := newHall()
+		h := newLockingStore()
 		listen := func() int {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			return len(h.ears)
+			return len(h.listeners)
 		}
-		first, served := crowd(t, h, processes)
+		first, served := startQueue(t, h, processes)
 		time.Sleep(10 * time.Second)
 		if n := listen(); n != listeners {
 			t.Errorf("%d processes listen", n)
@@ -126,17 +127,17 @@ func TestOnlyTheFirstListen(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		if n := listen(); n > 0 {
-			t.Errorf("%d processes listen, and nobody waits", n)
+			t.Errorf("%d processes listen after the last was served", n)
 		}
 	})
 }
 
-// A process that was served, beside many that wait, makes room for the next one that is to be told.
-func TestThoseWhoWereServedListenNoMore(t *testing.T) {
+// A served process stops listening at once, so that the next waiting one can listen.
+func TestServedProcessesStopListening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const processes, listeners = 60, 8
-		h := newHall()
-		first, served := crowd(t, distant{h}, processes)
+		h := newLockingStore()
+		first, served := startQueue(t, distantStore{h}, processes)
 		time.Sleep(time.Minute)
 		began := time.Now()
 		expect.OK(t, first.Release())
@@ -148,20 +149,20 @@ func TestThoseWhoWereServedListenNoMore(t *testing.T) {
 		h.mu.Lock()
 		most := h.most
 		h.mu.Unlock()
-		if most > listeners+1 { // one has been served and has not given back
+		if most > listeners+1 { // the process that was served last may still hold the permit
 			t.Errorf("%d processes listened at once", most)
 		}
-		// The first of those who do not listen may have looked just before.
+		// The first process that does not listen may have polled just before its grant.
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("all were served after %v", took)
 		}
-		time.Sleep(time.Second) // for the last one to give back
+		time.Sleep(time.Second) // the last process releases the permit
 	})
 }
 
-// crowd has so many processes wait, one after the other, for a permit, which each gives back at once. It returns that
-// permit, and a channel with those that are served.
-func crowd(t *testing.T, store register.Store, processes int) (*sema.Permit, chan int) {
+// startQueue acquires a permit and starts processes that wait for it, in order. Each
+// releases it at once. It returns the permit and a channel of the processes served.
+func startQueue(t *testing.T, store register.Store, processes int) (*sema.Permit, chan int) {
 	t.Helper()
 	open := func() *sema.Semaphore {
 		e, err := register.New(store, nil)

@@ -15,21 +15,21 @@ func processOf(client string) string {
 	return process
 }
 
-// Those who listen and those who poll have names of their own, so that a step sees by a
-// client's name how it is to be told.
+// The first letter of a client's name says whether its process can listen or only polls,
+// so a step knows which clients it can send messages to.
 const (
-	listens = "p"
-	polls   = "q"
+	listenPrefix = "p"
+	pollPrefix   = "q"
 )
 
-// messages makes texts for processes other than own of what a step tells their clients.
-// Processes that poll are told nothing.
+// messages encodes a step's notifications as one or more messages for each listening
+// process except own.
 func messages(news map[string]*engine.Notification, own string) []Message {
 	texts := map[string][]byte{}
 	var all []Message
 	for client, n := range news {
 		process := processOf(client)
-		if process == own || !strings.HasPrefix(process, listens) || n.Empty() {
+		if process == own || !strings.HasPrefix(process, listenPrefix) || n.Empty() {
 			continue
 		}
 		more := wire.AppendNews(nil, &wire.News{Client: client, Notification: *n})
@@ -49,11 +49,11 @@ func messages(news map[string]*engine.Notification, own string) []Message {
 	return all
 }
 
-// heard passes on what another process tells.
-func (e *Engine) heard(text string) {
+// receive passes the notifications in a message of another process to their sessions.
+func (e *Engine) receive(text string) {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return // somebody else's
+		return // not a message of this package
 	}
 	for r := bytes.NewReader(b); r.Len() > 0; {
 		n, err := wire.ReadNews(r)

@@ -14,28 +14,29 @@ import (
 	"sema/internal/pack"
 )
 
-// errSame says that a step would change nothing.
+// errSame ends an update that would change nothing.
 var errSame = errors.New("nothing to write")
 
-// maxHeads is how many of the processes that wait listen: those that are served next. What the store
-// pays for a message grows with all who listen; the others look now and then.
+// maxHeads is how many waiting processes listen: those at the head of the queue. The
+// others poll, because the store's cost of a message grows with all listeners.
 const maxHeads = 8
 
-// outcome is what a step comes to. It has happened when the store has it.
+// outcome is the result of a step. It counts once the store has written next.
 type outcome struct {
 	replies    []engine.Reply
-	news       map[string]*engine.Notification // for all clients but their callers
+	news       map[string]*engine.Notification // for clients other than the callers
 	next       Next
-	same       bool // nothing is to be written
-	exact      bool // it needs the exact time, or to know who listens
+	same       bool // there is nothing to write
+	exact      bool // the step needs the exact time, or the list of listeners
 	created    bool
-	atHead     bool                   // this process is among those that are served next
-	moreBehind bool                   // and there may be others behind those
+	atHead     bool                   // this process is among the maxHeads that are served next
+	moreBehind bool                   // more processes may wait behind those
 	via        func(engine.ID) string // see ledger.Ledger
 }
 
-// Lease is how much of its lease a permit has left at the time of a row; 0: it is not held. id is the permit's, as engine.ID
-// writes it. It is for stores that can do more in a transaction of the row's.
+// Lease returns the rest of a permit's lease at the time of the row; 0: the permit is
+// not held. id is the text of an engine.ID. Lease serves stores that check a permit
+// within a transaction on its row.
 func (r Row) Lease(id string) (time.Duration, error) {
 	m, err := r.load()
 	if err != nil {
@@ -49,15 +50,15 @@ func (r Row) Lease(id string) (time.Duration, error) {
 	return 0, nil
 }
 
-// mine is the row that the outcome has become.
-func (o *outcome) mine(l *ledger.Ledger) *mine {
-	return &mine{Row{Data: o.next.Data, Version: o.next.Version, At: o.next.At, Heads: o.next.Heads}, l}
+// written is the row and ledger after the store has written the outcome.
+func (o *outcome) written(l *ledger.Ledger) *loaded {
+	return &loaded{Row{Data: o.next.Data, Version: o.next.Version, At: o.next.At, Heads: o.next.Heads}, l}
 }
 
-// time is when a step on a row happens. It never falls back.
+// time is when a step on a row happens. It never goes back.
 func (r *Row) time() int64 { return max(r.At, r.Now) }
 
-// snapshot is the semaphore in a row.
+// snapshot decodes the semaphore in a row.
 func (r *Row) snapshot() (ledger.Snapshot, error) {
 	if r.Version == 0 || len(r.Data) == 0 {
 		return ledger.Snapshot{}, nil
@@ -67,42 +68,42 @@ func (r *Row) snapshot() (ledger.Snapshot, error) {
 		later := errors.Is(err, ledger.ErrForm)
 		e := &engine.Error{NotExecuted: true, Temporary: later, Err: fmt.Errorf("the semaphore's row: %w", err), Hint: "see what else writes to the store's table"}
 		if later {
-			e.Hint = "bring all programs that share the store to one release of sema, or wait until those of the other one have let go of the semaphore; what they hold counts, so delete nothing"
+			e.Hint = "bring all programs that share the store to one release of sema, or wait until the programs of the other release no longer use the semaphore; their permits count, so delete nothing"
 		}
 		return s, e
 	}
 	return s, nil
 }
 
-func (r *Row) load() (*mine, error) {
+func (r *Row) load() (*loaded, error) {
 	s, err := r.snapshot()
 	if err != nil {
 		return nil, err
 	}
-	return &mine{*r, ledger.Load(s)}, nil
+	return &loaded{*r, ledger.Load(s)}, nil
 }
 
-// carryOut carries out calls on m's ledger, at a time that the store's clock has reached.
-// It may be later by doubt: so much less than a lease has its holder. The engine
-// minds what may be kept for so much longer.
-func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*outcome, error) {
+// carryOut executes calls on m's ledger, at a time that the store's clock has reached.
+// The clock may be later by doubt. So a holder gets its lease less doubt, and the
+// ledger counts a permit as kept for doubt longer.
+func (s *semaphore) carryOut(m *loaded, calls []*pending, doubt time.Duration) (*outcome, error) {
 	e, now, o := s.engine, m.time(), &outcome{created: m.Version == 0, via: m.ledger.Via}
-	hears := e.hearing().up
+	listens := e.listenerState().up
 	m.ledger.Reach = func(client string) bool {
 		process := processOf(client)
 		if process == e.process {
 			return e.session(client) != nil
 		}
 		if !slices.Contains(m.Heads, process) {
-			return true // it looks for itself
+			return true // that process polls
 		}
 		o.exact = true
 		return !slices.Contains(m.Dead, process)
 	}
 	for _, p := range calls {
 		c := p.call
-		if c.Keep += doubt; !hears || p.call.Keep == 0 {
-			c.Keep = 0 // nobody could take it back
+		if c.Keep += doubt; !listens || p.call.Keep == 0 {
+			c.Keep = 0 // no recall would reach this process
 		}
 		reply := m.ledger.Step(now, p.session.id, p.session.who, c)
 		for i, a := range reply.Answers {
@@ -119,11 +120,13 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 	snapshot := m.ledger.Save()
 	w := pack.Writer{B: make([]byte, 0, len(m.Data)+128)}
 	snapshot.Append(&w)
-	first := line(m.ledger, maxHeads)
+	first := processesInOrder(m.ledger, maxHeads)
 	o.atHead, o.moreBehind = slices.Contains(first, e.process), len(first) == maxHeads
-	heads := slices.DeleteFunc(first, func(p string) bool { return p == e.process && !hears || p != e.process && !slices.Contains(m.Heads, p) })
+	heads := slices.DeleteFunc(first, func(p string) bool {
+		return p == e.process && !listens || p != e.process && !slices.Contains(m.Heads, p)
+	})
 	o.next = Next{
-		Data: w.B, Version: after(m.Version, now), At: now, Until: until(snapshot), Heads: heads, Tell: messages(o.news, e.process),
+		Data: w.B, Version: nextVersion(m.Version, now), At: now, Until: expiry(snapshot), Heads: heads, Tell: messages(o.news, e.process),
 		Lazy: lazy(calls, o), Limit: snapshot.Limit, Waiting: len(snapshot.Waiters),
 	}
 	for _, h := range snapshot.Holders {
@@ -134,18 +137,18 @@ func (s *semaphore) carryOut(m *mine, calls []*pending, doubt time.Duration) (*o
 	return o, nil
 }
 
-// after is a version after another one. A crash may forget some, and nobody may take what comes then for what he
-// wrote before: so versions go by the time, and by chance where the clock was set back.
-func after(version, now int64) int64 {
+// nextVersion returns a larger version. A crash of the store can lose committed versions,
+// and a new version must not repeat a lost one. So versions are timestamps, with a random
+// step if the clock was set back.
+func nextVersion(version, now int64) int64 {
 	if now > version {
 		return now
 	}
 	return version + 1 + rand.Int64N(1<<20)
 }
 
-// lazy reports whether a crash may forget a step: nobody was told that it has
-// anything, or that anything was changed but by a release, which the lease's end
-// makes good.
+// lazy reports whether a crash may lose a step: it granted nothing and changed nothing
+// except by releases. The end of the lease repairs a lost release.
 func lazy(calls []*pending, o *outcome) bool {
 	for i, p := range calls {
 		for k, a := range o.replies[i].Answers {
@@ -165,8 +168,8 @@ func lazy(calls []*pending, o *outcome) bool {
 	return true
 }
 
-// until is when a semaphore is over, so that its row may go.
-func until(s ledger.Snapshot) int64 {
+// expiry is when a semaphore ends, so that Sweep may remove its row.
+func expiry(s ledger.Snapshot) int64 {
 	if s.Limit == 0 {
 		return 0
 	}
@@ -182,8 +185,8 @@ func until(s ledger.Snapshot) int64 {
 	return end
 }
 
-// line lists processes that wait, in the order in which they are served, at most so many of them.
-func line(l *ledger.Ledger, most int) (list []string) {
+// processesInOrder lists the first waiting processes in the order of service, at most most.
+func processesInOrder(l *ledger.Ledger, most int) (list []string) {
 	seen := map[string]bool{}
 	l.InService(func(client string) bool {
 		if process := processOf(client); !seen[process] {

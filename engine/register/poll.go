@@ -11,91 +11,94 @@ import (
 )
 
 const (
-	// pollHeld is how often the row of a semaphore is read of which something is held, and
-	// nothing is waited for.
+	// pollHeld is the time between two polls of a process that holds a permit and has
+	// no waiting ticket.
 	pollHeld = time.Second
 
-	// maxPoll is the longest pause between two looks of one that waits, and standing is by how much pauses grow
-	// beside a queue in which nobody is served.
-	maxPoll  = 5 * time.Second
-	standing = 4
+	// maxPoll is the longest time between two polls of a waiting process. stalledFactor
+	// multiplies that time while no process before it is served.
+	maxPoll       = 5 * time.Second
+	stalledFactor = 4
 )
 
-// pause is when one looks again that has so many processes before it, of which some have gone since its last look; fewer than
-// none: it was not behind them. Those far behind look when they will have half of the way behind them, so that the
-// reads of all grow with how many are served, and hardly with how many wait.
+// pause is the time to the next poll. ahead is how many processes are before this one,
+// gone how many of them left since the last poll (below 0: unknown), and since the time
+// from the last poll. A process far back polls when it expects to have moved half its way
+// to the head. So the number of polls grows with the processes served, not with those
+// that wait.
 func pause(poll time.Duration, ahead, gone int, since time.Duration) time.Duration {
 	least := min(maxPoll, poll*time.Duration(8+ahead)/8)
 	if ahead < maxHeads || gone < 0 {
 		return least
 	}
-	most := min(maxPoll, standing*least)
+	most := min(maxPoll, stalledFactor*least)
 	if gone == 0 {
 		return most
 	}
 	return min(most, max(least, since*time.Duration(ahead+1-maxHeads)/time.Duration(2*gone)))
 }
 
-// watch has this process told of what others do, or the row read every now and then, while it waits for
-// something or holds something.
+// watch starts to listen or to poll if this process has a ticket or a permit.
 func (s *semaphore) watch() {
-	if s.needsEar() {
+	if s.needsListener() {
 		s.engine.listen()
 	}
-	if s.engine.hearing().up || !s.has(isAny) {
+	if s.engine.listenerState().up || !s.has(isAny) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.looks == nil:
-		s.looks, s.ahead = time.NewTimer(s.engine.poll), -1
+	case s.pollTimer == nil:
+		s.pollTimer, s.ahead = time.NewTimer(s.engine.poll), -1
 		s.engine.start(s.poll)
-	case s.seldom && s.has(isTicket): // it has begun to wait
-		s.looks.Reset(s.engine.poll)
-		s.seldom = false
+	case s.pollSlowly && s.has(isTicket): // a ticket began to wait
+		s.pollTimer.Reset(s.engine.poll)
+		s.pollSlowly = false
 	}
 }
 
-// poll reads the row until nothing is waited for or held, or others tell.
+// poll reads the row from time to time, until this process listens, or has no ticket and
+// no permit.
 func (s *semaphore) poll() {
 	s.mu.Lock()
-	looks := s.looks
+	timer := s.pollTimer
 	s.mu.Unlock()
-	defer looks.Stop()
+	defer timer.Stop()
 	for {
 		select {
 		case <-s.engine.ctx.Done():
 			return
-		case <-looks.C:
+		case <-timer.C:
 		}
 		s.mu.Lock()
-		if s.engine.hearing().up || !s.has(isAny) {
-			s.looks = nil
+		if s.engine.listenerState().up || !s.has(isAny) {
+			s.pollTimer = nil
 			s.mu.Unlock()
 			return
 		}
 		s.mu.Unlock()
 		next := s.look()
 		s.mu.Lock()
-		if s.seldom = !s.has(isTicket); s.seldom {
+		if s.pollSlowly = !s.has(isTicket); s.pollSlowly {
 			next = max(pollHeld, s.engine.poll)
 		}
-		looks.Reset(next)
+		timer.Reset(next)
 		s.mu.Unlock()
 		s.watch()
 	}
 }
 
-// turn looks at the row, because this process has begun to hear, or does not hear any more.
-func (s *semaphore) turn() {
+// lookAgain reads the row after the process began or ceased to listen.
+func (s *semaphore) lookAgain() {
 	if s.has(isAny) {
 		s.engine.start(func() { s.look(); s.watch() })
 	}
 }
 
-// look reads the row, and tells the sessions what a message would have told them. It
-// returns when to look again, if something is waited for. A row older than what this process wrote says nothing.
+// look reads the row and notifies the sessions of changes, as messages would have done. It
+// returns the time to the next look for a waiting process. It ignores a row older than
+// this process's last write.
 func (s *semaphore) look() time.Duration {
 	s.mu.Lock()
 	version := s.version
@@ -111,8 +114,8 @@ func (s *semaphore) look() time.Duration {
 		return s.engine.poll
 	}
 	now := row.time()
-	ahead := slices.Index(line(m.ledger, math.MaxInt), s.engine.process)
-	atHead, told := ahead >= 0 && ahead < maxHeads, slices.Contains(row.Heads, s.engine.process)
+	ahead := slices.Index(processesInOrder(m.ledger, math.MaxInt), s.engine.process)
+	atHead, listed := ahead >= 0 && ahead < maxHeads, slices.Contains(row.Heads, s.engine.process)
 	s.mu.Lock()
 	next := pause(s.engine.poll, max(0, ahead), s.ahead-ahead, time.Since(s.looked))
 	s.atHead, s.ahead, s.looked = atHead, ahead, time.Now()
@@ -124,17 +127,17 @@ func (s *semaphore) look() time.Duration {
 	for _, session := range s.engine.sessionsOf(s) {
 		session.tell(session.compare(m.ledger, now, recheck))
 	}
-	if told != (atHead && s.engine.hearing().up) { // a step that asks for nothing says so
-		nobody := &session{engine: s.engine, semaphore: s, id: s.engine.process + ".0", notify: func(engine.Notification) {}}
-		p := &pending{session: nobody, call: engine.Call{Number: math.MaxUint64}, done: make(chan struct{})}
+	if listed != (atHead && s.engine.listenerState().up) { // a step without requests corrects Row.Heads
+		stepper := &session{engine: s.engine, semaphore: s, id: s.engine.process + ".0", notify: func(engine.Notification) {}}
+		p := &pending{session: stepper, call: engine.Call{Number: math.MaxUint64}, done: make(chan struct{})}
 		s.add(p)
 		<-p.done
 	}
 	return next
 }
 
-// compare is what the session is to be told of a ledger that others have changed. recheck is
-// when those that wait ask again, for a lease ends then.
+// compare returns the notification of the changes by other processes in the ledger. recheck
+// is the time to the next end of a lease: waiting clients then ask again.
 func (s *session) compare(l *ledger.Ledger, now int64, recheck time.Duration) (n engine.Notification) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +146,7 @@ func (s *session) compare(l *ledger.Ledger, now int64, recheck time.Duration) (n
 		ours := l.Via(id) == s.id
 		switch {
 		case isTicket(f) && held:
-			if ours { // the store may not be sure of it yet: those who are told are told later
+			if ours { // a crash may still undo this grant; a message would come only after that
 				g.Ticket, g.Unsure = f.ticket, true
 				n.Grants = append(n.Grants, g)
 			}

@@ -11,12 +11,12 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// Processes that only look at the row see within a look that it is their turn, though they
-// had something, and waited for nothing, when they looked before.
-func TestThoseWhoLookTakeTurns(t *testing.T) {
+// Processes that only poll notice a grant within one poll, also if they held a permit and
+// did not wait at the poll before.
+func TestPollingProcessesAlternate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const turns, poll = 20, 50 * time.Millisecond
-		store := polled()
+		const rounds, poll = 20, 50 * time.Millisecond
+		store := newPolledStore()
 		began := time.Now()
 		var all sync.WaitGroup
 		for range 2 {
@@ -27,7 +27,7 @@ func TestThoseWhoLookTakeTurns(t *testing.T) {
 			expect.OK(t, err)
 			t.Cleanup(func() { _ = s.Close() })
 			all.Go(func() {
-				for range turns {
+				for range rounds {
 					p, err := s.Acquire(t.Context())
 					if err == nil {
 						time.Sleep(time.Millisecond)
@@ -40,8 +40,8 @@ func TestThoseWhoLookTakeTurns(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if took := time.Since(began); took > 2*turns*(poll+2*time.Millisecond) {
-			t.Errorf("%d turns took %v", 2*turns, took)
+		if took := time.Since(began); took > 2*rounds*(poll+2*time.Millisecond) {
+			t.Errorf("%d rounds took %v", 2*rounds, took)
 		}
 	})
 }

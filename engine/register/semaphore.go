@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// maxCalls is how many calls are one step at the most.
+	// maxCalls is the most calls that one step executes.
 	maxCalls = 64
 
-	// carefulFor is for how many steps a process locks the row at once, or reads it,
-	// after another one has written in between.
+	// carefulFor is how many steps lock or read the row first, after another process
+	// has written it.
 	carefulFor = 8
 
-	// maxPause bounds the pause before a row is read again that others wrote
-	// meanwhile.
+	// maxPause bounds the pause before the next try, if another process wrote the row
+	// between read and swap.
 	maxPause = 50 * time.Millisecond
 )
 
-// semaphore is what the sessions of one process on one name share.
+// semaphore is the state that the sessions of one process on one semaphore share.
 type semaphore struct {
 	engine   *Engine
 	name     string
@@ -34,22 +34,22 @@ type semaphore struct {
 	mu         sync.Mutex
 	queue      []*pending // calls that no step has taken
 	running    bool
-	looks      *time.Timer // when the row is read again; nil: it is not read by itself
-	seldom     bool        // nothing is waited for, so that this may take a while
+	pollTimer  *time.Timer // fires when the row is due to be read; nil: the row is not polled
+	pollSlowly bool        // no ticket waits, so pollTimer may run for pollHeld
 	version    int64       // the last one that this process wrote
-	atHead     bool        // this process is among those that are served next
-	moreBehind bool        // and there were others behind those when it waited
-	ahead      int         // at the last look: how many processes were to be served before; -1: it waited for nothing
-	looked     time.Time   // when that was
-	keeps      time.Time   // until when others may have to be told of it that it is to give something back
+	atHead     bool        // this process is among the maxHeads that are served next
+	moreBehind bool        // more processes waited behind those, since this one began to wait
+	ahead      int         // at the last poll: how many processes were before this one; -1: no ticket of it waited
+	looked     time.Time   // the time of the last poll
+	keepUntil  time.Time   // until then another process may recall a permit that this one keeps
 
-	// Of the step, of which there is one at a time.
-	mine    *mine         // nil: somebody else may have written since
-	careful int           // see carefulFor
-	lease   time.Duration // the shortest that the last step with one had; 0: none had
+	// Used by the running step only.
+	own     *loaded       // the row as this process wrote it last; nil: another process may have written since
+	careful int           // how many more steps lock or read the row first, see carefulFor
+	lease   time.Duration // the shortest lease in the last step that requested one; 0: none did
 }
 
-// pending is a call that waits for its step.
+// pending is a queued call.
 type pending struct {
 	session *session
 	call    engine.Call
@@ -58,18 +58,18 @@ type pending struct {
 	done    chan struct{} // closed when reply or err is there
 }
 
-// ofHolder reports whether a call gives back a permit or keeps one.
+// ofHolder reports whether a call renews or releases a permit.
 func (p *pending) ofHolder() bool {
 	return slices.ContainsFunc(p.call.Requests, func(r engine.Request) bool { return r.Kind == engine.Renew || r.Kind == engine.Release })
 }
 
-// mine is the row as this process wrote it.
-type mine struct {
+// loaded is a row with its ledger.
+type loaded struct {
 	Row
 	ledger *ledger.Ledger
 }
 
-// add has a call carried out with the next step.
+// add queues a call for the next step.
 func (s *semaphore) add(p *pending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *semaphore) add(p *pending) {
 	}
 }
 
-// withdraw takes a call back, and reports whether no step has it.
+// withdraw removes a call from the queue. It reports false if a step has taken the call.
 func (s *semaphore) withdraw(p *pending) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *semaphore) withdraw(p *pending) bool {
 	return i >= 0
 }
 
-// run makes steps of the calls until there are none.
+// run makes steps until the queue is empty.
 func (s *semaphore) run() {
 	for {
 		s.mu.Lock()
@@ -107,9 +107,9 @@ func (s *semaphore) run() {
 	}
 }
 
-// step carries out calls, and tells everybody concerned.
+// step executes calls, answers them, and notifies the other sessions of this process.
 func (s *semaphore) step(calls []*pending) {
-	turns := s.engine.hearing().turns
+	changes := s.engine.listenerState().changes
 	began := time.Now()
 	o, err := s.decide(calls)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *semaphore) step(calls []*pending) {
 		p.session.note(p.call, p.reply, o.via)
 		if p.reply.Leave != engine.GiveBack || p.call.Keep > 0 && p.session.has(isPermit) {
 			s.mu.Lock()
-			s.keeps = began.Add(p.call.Keep)
+			s.keepUntil = began.Add(p.call.Keep)
 			s.mu.Unlock()
 		}
 		close(p.done)
@@ -140,18 +140,19 @@ func (s *semaphore) step(calls []*pending) {
 			to.tell(*n)
 		}
 	}
-	if s.engine.hearing().turns != turns { // before it was known what waits
-		s.turn()
+	if s.engine.listenerState().changes != changes { // the change found no new ticket yet
+		s.lookAgain()
 	}
 	s.watch()
-	s.leave(o.moreBehind)
+	s.yieldListener(o.moreBehind)
 	if o.created {
 		s.engine.sweep()
 	}
 }
 
-// leave has others be told in this process's place, at once, if it does not wait any more where many did.
-func (s *semaphore) leave(moreBehind bool) {
+// yieldListener frees this process's place among the listeners for a process further back
+// in the queue, as soon as this one has no waiting ticket.
+func (s *semaphore) yieldListener(moreBehind bool) {
 	waits := s.has(isTicket)
 	s.mu.Lock()
 	s.moreBehind = moreBehind || s.moreBehind && !waits
@@ -162,28 +163,28 @@ func (s *semaphore) leave(moreBehind bool) {
 	}
 }
 
-// needsEar reports whether this process has to be told at once of what others do: it is going to be served soon,
-// or keeps what others may need.
-func (s *semaphore) needsEar() bool {
+// needsListener reports whether this process needs messages: it is at the head of the
+// queue, or keeps a permit that another process may recall.
+func (s *semaphore) needsListener() bool {
 	s.mu.Lock()
-	atHead, keeps := s.atHead, time.Now().Before(s.keeps)
+	atHead, recallable := s.atHead, time.Now().Before(s.keepUntil)
 	s.mu.Unlock()
-	return keeps && s.has(isPermit) || atHead && s.has(isTicket)
+	return recallable && s.has(isPermit) || atHead && s.has(isTicket)
 }
 
-// has reports whether one of the sessions knows of such a ticket or permit.
+// has reports whether a session has a ticket or permit for which which is true.
 func (s *semaphore) has(which func(fact) bool) bool {
 	return slices.ContainsFunc(s.engine.sessionsOf(s), func(of *session) bool { return of.has(which) })
 }
 
-// decide carries out calls in the cheapest way that is exact enough.
+// decide executes calls in the cheapest way that is exact enough.
 func (s *semaphore) decide(calls []*pending) (*outcome, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.patience(calls))
+	ctx, cancel := context.WithTimeout(context.Background(), s.stepTimeout(calls))
 	defer cancel()
-	o, err := s.blind(ctx, calls)
+	o, err := s.swapUnread(ctx, calls)
 	for pause := time.Millisecond; o == nil && err == nil; {
 		locks := s.engine.updater != nil
-		if locks && (s.careful > 0 || !tries(calls)) {
+		if locks && (s.careful > 0 || !onlyTries(calls)) {
 			return s.update(ctx, calls)
 		}
 		if o, err = s.optimistic(ctx, calls); o == nil && err == nil && !locks {
@@ -197,17 +198,17 @@ func (s *semaphore) decide(calls []*pending) (*outcome, error) {
 	return o, err
 }
 
-var errBusy = errors.New("others wrote the semaphore each time this process was about to")
+var errBusy = errors.New("other processes changed the semaphore before each write of this one")
 
-// tries reports whether nothing is asked for but what is granted at once or refused:
-// most of that is refused where much is asked for, and then nothing is locked.
-func tries(calls []*pending) bool {
+// onlyTries reports whether all requests are asks that do not wait. On a busy semaphore
+// most of them are refused, which needs no lock.
+func onlyTries(calls []*pending) bool {
 	return !slices.ContainsFunc(calls, func(p *pending) bool {
 		return slices.ContainsFunc(p.call.Requests, func(r engine.Request) bool { return r.Kind != engine.Ask || r.Wait })
 	})
 }
 
-// shortest is the shortest lease that is asked for.
+// shortest is the shortest requested lease, or an hour.
 func shortest(calls []*pending) time.Duration {
 	least := time.Hour
 	for _, p := range calls {
@@ -220,8 +221,9 @@ func shortest(calls []*pending) time.Duration {
 	return least
 }
 
-// patience is how long a step may take. Renewals wait behind it, so short leases do not wait for the whole storeTime.
-func (s *semaphore) patience(calls []*pending) time.Duration {
+// stepTimeout is how long a step may take: half the shortest lease, at least leastTime and
+// at most storeTime. Renewals wait behind the step.
+func (s *semaphore) stepTimeout(calls []*pending) time.Duration {
 	if lease := shortest(calls); lease < time.Hour {
 		s.lease = lease
 	}
@@ -231,11 +233,11 @@ func (s *semaphore) patience(calls []*pending) time.Duration {
 	return min(storeTime, max(leastTime, s.lease/2))
 }
 
-// blind carries out calls on what this process wrote last, without reading anything.
-// The outcome is nil if that is not possible, or others have written since.
-func (s *semaphore) blind(ctx context.Context, calls []*pending) (*outcome, error) {
-	m := s.mine
-	s.mine = nil
+// swapUnread executes calls on the row that this process wrote last, without reading it.
+// The outcome is nil if that is not possible, or another process has written since.
+func (s *semaphore) swapUnread(ctx context.Context, calls []*pending) (*outcome, error) {
+	m := s.own
+	s.own = nil
 	now, doubt, ok := s.engine.clock.estimate()
 	if m == nil || s.careful > 0 || !ok || doubt > shortest(calls)/maxDoubt || m.ledger.Over(now) {
 		return nil, nil
@@ -250,14 +252,14 @@ func (s *semaphore) blind(ctx context.Context, calls []*pending) (*outcome, erro
 		if err != nil || row.Version != m.Version {
 			return nil, err
 		}
-		s.mine = m
+		s.own = m
 		return o, nil
 	}
 	return s.swap(ctx, m, o, now+doubt.Microseconds())
 }
 
-// optimistic reads the row and swaps it. The outcome is nil if others wrote it
-// meanwhile.
+// optimistic reads the row and swaps it. The outcome is nil if another process wrote it
+// in between.
 func (s *semaphore) optimistic(ctx context.Context, calls []*pending) (*outcome, error) {
 	before := time.Now()
 	row, err := s.engine.read(ctx, s.name)
@@ -275,9 +277,9 @@ func (s *semaphore) optimistic(ctx context.Context, calls []*pending) (*outcome,
 	return s.swap(ctx, m, o, row.Now+time.Since(before).Microseconds())
 }
 
-// swap writes an outcome that was computed at m.Now, if the row is as it was then. upTo is what the clock may
-// show now.
-func (s *semaphore) swap(ctx context.Context, m *mine, o *outcome, upTo int64) (*outcome, error) {
+// swap writes an outcome that was computed at m.Now, if the row has not changed since.
+// upTo is the latest time that the store's clock may show now.
+func (s *semaphore) swap(ctx context.Context, m *loaded, o *outcome, upTo int64) (*outcome, error) {
 	before := time.Now()
 	now, ok, err := s.engine.store.Swap(ctx, s.name, m.Version, o.next, m.Now, upTo+clockStep.Microseconds())
 	switch {
@@ -289,17 +291,17 @@ func (s *semaphore) swap(ctx context.Context, m *mine, o *outcome, upTo int64) (
 		return nil, nil
 	}
 	s.engine.clock.note(now, before)
-	s.mine = o.mine(m.ledger)
+	s.own = o.written(m.ledger)
 	return o, nil
 }
 
-// update carries out calls on a row that nobody else writes meanwhile.
+// update executes calls on the locked row.
 func (s *semaphore) update(ctx context.Context, calls []*pending) (o *outcome, err error) {
 	before := time.Now()
-	var m *mine
+	var m *loaded
 	first := slices.ContainsFunc(calls, (*pending).ofHolder)
 	err = s.engine.updater.Update(ctx, s.name, first, func(row Row) (Next, error) {
-		s.engine.seen(&row, before)
+		s.engine.noteRow(&row, before)
 		if s.careful = max(0, s.careful-1); s.version != 0 && row.Version != s.version {
 			s.careful = carefulFor
 		}
@@ -320,24 +322,25 @@ func (s *semaphore) update(ctx context.Context, calls []*pending) (o *outcome, e
 	if err != nil {
 		return nil, err
 	}
-	s.mine = o.mine(m.ledger)
+	s.own = o.written(m.ledger)
 	return o, nil
 }
 
-// read reads a row, and the clock with it.
+// read reads a row and the store's clock.
 func (e *Engine) read(ctx context.Context, name string) (Row, error) {
 	before := time.Now()
 	row, err := e.store.Read(ctx, name)
 	if err == nil {
-		e.seen(&row, before)
+		e.noteRow(&row, before)
 	} else {
 		err = fail("", "", err, true) // nothing was written
 	}
 	return row, err
 }
 
-// seen takes in what a row says of the store, and of this process.
-func (e *Engine) seen(row *Row, before time.Time) {
+// noteRow records the clock reading in a row, and reconnects the listener if the row says
+// that this process does not listen.
+func (e *Engine) noteRow(row *Row, before time.Time) {
 	e.clock.note(row.Now, before)
 	if slices.Contains(row.Dead, e.process) {
 		e.reconnect(before)

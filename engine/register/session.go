@@ -24,23 +24,23 @@ type session struct {
 	known map[engine.ID]fact
 }
 
-// fact is what a session knows of a ticket or a permit.
+// fact is a session's knowledge of a ticket or permit.
 type fact struct {
-	ticket  int64 // its life; 0: it is a permit
+	ticket  int64 // its life, as in engine.Answer.Ticket; 0: it is a permit
 	revoked bool
-	ours    bool // this session is told of what happens to it
+	ours    bool // this session receives its notifications
 }
 
 // Client implements engine.Session.
 func (s *session) Client() string { return s.id }
 
-// Step implements engine.Session. It is left behind when ctx ends; what has not begun
-// by then is not done.
+// Step implements engine.Session. When ctx ends it returns; a call in a running step may
+// still take effect, a queued one does not.
 func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
 	if s.closed.Load() {
 		return engine.Reply{}, closed("step", s.semaphore.name)
 	}
-	c.Requests = slices.Clone(c.Requests) // the caller's again when it is left behind
+	c.Requests = slices.Clone(c.Requests) // the caller may reuse its own after ctx has ended
 	p := &pending{session: s, call: c, done: make(chan struct{})}
 	s.semaphore.add(p)
 	select {
@@ -57,22 +57,22 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 
 // State implements engine.Session.
 func (s *session) State(ctx context.Context) (engine.State, error) {
-	return see(ctx, s, "state", (*ledger.Ledger).State)
+	return readState(ctx, s, "state", (*ledger.Ledger).State)
 }
 
 // Reports implements engine.Reporting.
 func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
-	return see(ctx, s, "reports", (*ledger.Ledger).Reports)
+	return readState(ctx, s, "reports", (*ledger.Ledger).Reports)
 }
 
-// see is something of the semaphore as the store has it.
-func see[T any](ctx context.Context, s *session, op string, of func(l *ledger.Ledger, now int64) T) (none T, err error) {
+// readState reads the row and returns the result of of on its ledger.
+func readState[T any](ctx context.Context, s *session, op string, of func(l *ledger.Ledger, now int64) T) (none T, err error) {
 	name := s.semaphore.name
 	if s.closed.Load() {
 		return none, closed(op, name)
 	}
-	row, err := apart(ctx, func(ctx context.Context) (Row, error) { return s.engine.store.Read(ctx, name) })
-	var m *mine
+	row, err := readDetached(ctx, func(ctx context.Context) (Row, error) { return s.engine.store.Read(ctx, name) })
+	var m *loaded
 	if err == nil {
 		m, err = row.load()
 	}
@@ -82,8 +82,8 @@ func see[T any](ctx context.Context, s *session, op string, of func(l *ledger.Le
 	return of(m.ledger, row.time()), nil
 }
 
-// Close implements engine.Session. Tickets that still wait leave the queue, for nobody
-// would hear of their grants; but for those that another session asked for since.
+// Close implements engine.Session. It releases waiting tickets, because nobody would
+// receive their grants. It keeps a ticket that another session has asked for since.
 func (s *session) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -99,11 +99,12 @@ func (s *session) Close() error {
 	}
 	p := &pending{session: s, call: c, done: make(chan struct{})}
 	s.semaphore.add(p)
-	within(closeTime, p.done)
+	waitFor(closeTime, p.done)
 	return nil
 }
 
-// note keeps in mind what waits and what is held. via says which session is told of it.
+// note records the tickets and permits in a reply. via returns the session that receives
+// the notifications of a permit.
 func (s *session) note(c engine.Call, reply engine.Reply, via func(engine.ID) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +127,7 @@ func (s *session) noteGrants(grants []engine.Grant) {
 	}
 }
 
-// tell tells the client something.
+// tell notifies the client, unless the session is closed or n is empty.
 func (s *session) tell(n engine.Notification) {
 	s.mu.Lock()
 	s.noteGrants(n.Grants)
@@ -140,7 +141,7 @@ func isTicket(f fact) bool { return f.ticket > 0 }
 func isPermit(f fact) bool { return f.ticket == 0 }
 func isAny(fact) bool      { return true }
 
-// has reports whether the session knows of such a ticket or permit.
+// has reports whether the session has a ticket or permit for which which is true.
 func (s *session) has(which func(fact) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +153,7 @@ func (s *session) has(which func(fact) bool) bool {
 	return false
 }
 
-// tickets lists what waits.
+// tickets lists the waiting tickets.
 func (s *session) tickets() (ids []engine.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,41 +12,41 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// stepped is a hall whose clock can be set.
-type stepped struct {
-	*hall
+// steppedStore is a lockingStore with a clock that can be set.
+type steppedStore struct {
+	*lockingStore
 	by    time.Duration
-	swaps int // that were carried out
+	swaps int // that succeeded
 }
 
-func (s *stepped) Read(ctx context.Context, name string) (register.Row, error) {
-	row, err := s.hall.Read(ctx, name)
+func (s *steppedStore) Read(ctx context.Context, name string) (register.Row, error) {
+	row, err := s.lockingStore.Read(ctx, name)
 	row.Now += s.by.Microseconds()
 	return row, err
 }
 
-func (s *stepped) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+func (s *steppedStore) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
 	by := s.by.Microseconds()
-	now, ok, err := s.hall.Swap(ctx, name, version, n, from-by, to-by)
+	now, ok, err := s.lockingStore.Swap(ctx, name, version, n, from-by, to-by)
 	if ok {
 		s.swaps++
 	}
 	return now + by, ok, err
 }
 
-func (s *stepped) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
-	return s.hall.Update(ctx, name, first, func(row register.Row) (register.Next, error) {
+func (s *steppedStore) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
+	return s.lockingStore.Update(ctx, name, first, func(row register.Row) (register.Next, error) {
 		row.Now += s.by.Microseconds()
 		return f(row)
 	})
 }
 
-// A store's clock that is set, forward or back, takes nothing off a lease that is given
-// afterwards, and tokens grow.
+// After the store's clock was set forward or back, new leases are not shorter, and tokens
+// grow.
 func TestSteppedClock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 3 * time.Second, -time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &stepped{hall: newHall()}
+			store := &steppedStore{lockingStore: newLockingStore()}
 			e, err := register.New(store, nil)
 			expect.OK(t, err)
 			defer func() { _ = e.Close() }()
@@ -80,11 +80,11 @@ func TestSteppedClock(t *testing.T) {
 	}
 }
 
-// What a crash made a store forget is nobody's any more, though its clock was set back: what is written then has another
-// version.
-func TestVersionsThatWereForgotten(t *testing.T) {
+// After a crash has lost versions, new rows have other versions, even if the clock was set
+// back: a process does not take them for its own lost ones.
+func TestLostVersionsAreNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &stepped{hall: newHall()}
+		store := &steppedStore{lockingStore: newLockingStore()}
 		open := func() (*sema.Semaphore, *sema.Operator) {
 			e, err := register.New(store, nil)
 			expect.OK(t, err)
@@ -107,12 +107,12 @@ func TestVersionsThatWereForgotten(t *testing.T) {
 		_, other := open()
 		use(first)
 		store.by = -time.Hour
-		for range 10 { // until it swaps again what it wrote itself
+		for range 10 { // until it swaps without reading again
 			use(first)
 		}
 		before := store.rows["x"]
 		use(first)
-		store.rows["x"] = before // two steps are forgotten, and two others take their place
+		store.rows["x"] = before // the store loses two steps; two others follow
 		expect.OK(t, other.Set(t.Context(), sema.Rule{Limit: 5}))
 		expect.OK(t, other.Set(t.Context(), sema.Rule{Limit: 7}))
 		use(first)
@@ -122,22 +122,22 @@ func TestVersionsThatWereForgotten(t *testing.T) {
 	})
 }
 
-// watched notes whether what an engine writes may be forgotten in a crash.
-type watched struct {
-	*hall
+// lazyRecorder records Next.Lazy of each write.
+type lazyRecorder struct {
+	*lockingStore
 	lazy []bool
 }
 
-func (w *watched) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
-	now, ok, err := w.hall.Swap(ctx, name, version, n, from, to)
+func (w *lazyRecorder) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+	now, ok, err := w.lockingStore.Swap(ctx, name, version, n, from, to)
 	if ok {
 		w.lazy = append(w.lazy, n.Lazy)
 	}
 	return now, ok, err
 }
 
-func (w *watched) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
-	return w.hall.Update(ctx, name, first, func(row register.Row) (register.Next, error) {
+func (w *lazyRecorder) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
+	return w.lockingStore.Update(ctx, name, first, func(row register.Row) (register.Next, error) {
 		n, err := f(row)
 		if err == nil {
 			w.lazy = append(w.lazy, n.Lazy)
@@ -146,11 +146,11 @@ func (w *watched) Update(ctx context.Context, name string, first bool, f func(re
 	})
 }
 
-// A row can be seen before it is sure to survive a crash. Who asks again and finds a permit there is told of it when
-// that is so: the answer waits for a write.
-func TestWhatOthersWroteIsMadeSure(t *testing.T) {
+// A row can be read before it is durable. An ask that finds its permit in such a row is
+// answered only after a write, which makes the grant durable.
+func TestAFoundGrantIsMadeDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall()
+		h := newLockingStore()
 		open := func(store register.Store) func(engine.Kind, bool) engine.Answer {
 			e, err := register.New(store, nil)
 			expect.OK(t, err)
@@ -167,7 +167,7 @@ func TestWhatOthersWroteIsMadeSure(t *testing.T) {
 				return reply.Answers[0]
 			}
 		}
-		seen := &watched{hall: h}
+		seen := &lazyRecorder{lockingStore: h}
 		holder, waiter := open(h), open(seen)
 		holder(engine.Ask, false)
 		waiter(engine.Ask, false)

@@ -2,78 +2,82 @@ package register
 
 import "context"
 
-// Row is what a store has of a semaphore. The zero Row, but for Now, is that of one
-// which nobody has used.
+// Row is a semaphore's row in a store. For an unused semaphore all fields but Now are
+// zero.
 type Row struct {
 	Data    []byte   // see Next; the engine does not change it
 	Version int64    // see Next; 0: there is no row
 	At      int64    // see Next
-	Now     int64    // the store's clock when the row was read, in microseconds since 1970
-	Heads   []string // see Next; empty where the store is no Listener
-	Dead    []string // those of Heads that certainly do not listen; may be empty
+	Now     int64    // the store's clock at the time of the read, in microseconds since 1970
+	Heads   []string // see Next; empty if the store is no Listener
+	Dead    []string // processes in Heads that certainly do not listen; may be empty
 }
 
-// Next is what a row is to be from now on.
+// Next is the new content of a row.
 type Next struct {
 	Data    []byte   // the semaphore
-	Version int64    // larger than that of the row before
-	At      int64    // the time of the step, in microseconds; never falls
-	Until   int64    // the row matters until the store's clock is there; math.MaxInt64: for ever
-	Heads   []string // processes that are told something soon, and listen; at most 8
-	Lazy    bool     // nobody is harmed if a crash of the store forgets this step
+	Version int64    // larger than the version of the row before
+	At      int64    // the time of the step, in microseconds; never goes back
+	Until   int64    // the store may sweep the row once its clock has passed this; math.MaxInt64: never
+	Heads   []string // listening processes at the head of the queue; at most 8
+	Lazy    bool     // a crash of the store may lose this step without harm
 
-	// Tell is for processes that listen. It is to be told when the row is there, and
-	// if not Lazy, when no crash can forget it any more. That it gets lost is no error.
+	// Tell are messages to listening processes. The store sends them after it has
+	// written the row, and if not Lazy, after the row is durable. Messages may be lost.
 	Tell []Message
 
 	Limit, Used, Waiting int // for people who look at the store
 }
 
-// MaxText is the most bytes of a Message's Text.
+// MaxText is the largest size of Message.Text in bytes.
 const MaxText = 7900
 
-// Message is something to be told to a process.
+// Message is sent to another process.
 type Message struct {
 	Process string // as in Listener.Listen
 	Text    string // ASCII, at most MaxText bytes
 }
 
-// Store keeps rows. Its methods are safe for concurrent use. They return soon after
-// their context has ended, which is not that of any caller: the engine gives them five seconds, or half a lease if that is less.
+// Store keeps rows. Its methods are safe for concurrent use, and return soon after their
+// context has ended. The engine gives a step's calls half its shortest lease together,
+// at least one second and at most five, and any other call five seconds.
 //
-// An error of type *engine.Error says by NotExecuted, Temporary and Hint what it means; its Op
-// and Name are not read. Any other error is temporary, and leaves open what was done.
+// The engine reads NotExecuted, Temporary and Hint of an error of type *engine.Error, and
+// sets its Op and Name. It takes any other error for temporary, with unknown outcome.
 type Store interface {
-	// Read reads a row, without waiting for those who write it.
+	// Read reads a row. It does not wait for writers.
 	Read(ctx context.Context, name string) (Row, error)
 
-	// Swap writes a row if it still has a version, 0 being that of no row, and if the store's clock
-	// is in the range from … to. It reports whether it did, and if so what the clock
-	// showed then.
+	// Swap writes n if the row still has the given version and the store's clock is in
+	// the range from … to. Version 0 means that there is no row. ok reports whether it
+	// wrote, and now is the store's clock at that moment.
 	Swap(ctx context.Context, name string, version int64, n Next, from, to int64) (now int64, ok bool, err error)
 
 	// Names lists the rows whose Until is later than the store's clock, in any order.
 	Names(ctx context.Context) ([]string, error)
 
-	// Sweep removes rows whose Until is over. It is called once in a while.
+	// Sweep removes the rows whose Until has passed. An engine calls it at most once a minute.
 	Sweep(ctx context.Context) error
 }
 
-// Updater is a further ability of a Store.
+// Updater is an optional ability of a Store.
 type Updater interface {
-	// Update calls f with a row that nobody else writes meanwhile, and writes what f
-	// returns. Row.Now was read after Update was called. If f fails, nothing is written, and its error is returned as
-	// it is. f computes, for some microseconds.
+	// Update locks a row, calls f with it, and writes the result of f. Row.Now is a
+	// reading of the clock after the call of Update. If f fails, Update writes nothing
+	// and returns the error of f unchanged. f takes some microseconds.
 	//
-	// first says that a holder depends on it. Where processes queue for a row, such an update does not wait behind the
-	// others: a crowd that asks must not cost a holder its permit.
+	// first marks a step that renews or releases a permit. If processes queue for the
+	// row's lock, such an update goes before the others, so that many asking clients
+	// cannot cost a holder its permit.
 	Update(ctx context.Context, name string, first bool, f func(Row) (Next, error)) error
 }
 
-// Listener is a further ability of a Store.
+// Listener is an optional ability of a Store.
 type Listener interface {
-	// Listen receives what others tell a process, until ctx ends. It calls up when
-	// it begins to hear, down when it ceases to, and makes the connection again by
-	// itself. While it hears, the process is in no Row.Dead; one that finds itself there ends ctx, and listens anew. Calls come one at a time, and do not block.
-	Listen(ctx context.Context, process string, heard func(text string), up, down func())
+	// Listen receives the messages to a process until ctx ends, and calls receive with
+	// each text. It calls up when it begins to listen and down when it ceases, and
+	// reconnects by itself. While it listens, the process is in no Row.Dead; an engine
+	// that finds its process there ends ctx and calls Listen again. Listen makes one of
+	// these calls at a time; they do not block.
+	Listen(ctx context.Context, process string, receive func(text string), up, down func())
 }

@@ -14,54 +14,54 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// hall is a store that wakes others, and locks.
-type hall struct {
-	shelf
-	row  chan struct{} // whoever has put something in has all rows locked
-	ears map[string]func(string)
-	most int // that heard at once
+// lockingStore is a store with both optional abilities: an Updater and a Listener.
+type lockingStore struct {
+	mapStore
+	row       chan struct{} // the lock of all rows: locked while it holds an element
+	listeners map[string]func(string)
+	most      int // the largest number of listeners so far
 }
 
-func newHall() *hall {
-	return &hall{shelf: shelf{rows: map[string]register.Next{}}, row: make(chan struct{}, 1), ears: map[string]func(string){}}
+func newLockingStore() *lockingStore {
+	return &lockingStore{mapStore: mapStore{rows: map[string]register.Next{}}, row: make(chan struct{}, 1), listeners: map[string]func(string){}}
 }
 
-func (h *hall) Listen(ctx context.Context, process string, heard func(string), up, down func()) {
+func (h *lockingStore) Listen(ctx context.Context, process string, receive func(string), up, down func()) {
 	set := func(f func(string)) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.ears[process] = f; f == nil {
-			delete(h.ears, process)
+		if h.listeners[process] = f; f == nil {
+			delete(h.listeners, process)
 		}
-		h.most = max(h.most, len(h.ears))
+		h.most = max(h.most, len(h.listeners))
 	}
-	set(heard)
+	set(receive)
 	up()
 	<-ctx.Done()
 	set(nil)
 	down()
 }
 
-func (h *hall) Read(ctx context.Context, name string) (register.Row, error) {
-	row, err := h.shelf.Read(ctx, name)
+func (h *lockingStore) Read(ctx context.Context, name string) (register.Row, error) {
+	row, err := h.mapStore.Read(ctx, name)
 	h.dead(name, &row)
 	return row, err
 }
 
-func (h *hall) dead(name string, row *register.Row) {
+func (h *lockingStore) dead(name string, row *register.Row) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	row.Heads = h.rows[name].Heads
 	for _, process := range row.Heads {
-		if h.ears[process] == nil {
+		if h.listeners[process] == nil {
 			row.Dead = append(row.Dead, process)
 		}
 	}
 }
 
-func (h *hall) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+func (h *lockingStore) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
 	h.row <- struct{}{}
-	now, ok, err := h.shelf.Swap(ctx, name, version, n, from, to)
+	now, ok, err := h.mapStore.Swap(ctx, name, version, n, from, to)
 	<-h.row
 	if ok {
 		h.tell(n.Tell)
@@ -69,7 +69,7 @@ func (h *hall) Swap(ctx context.Context, name string, version int64, n register.
 	return now, ok, err
 }
 
-func (h *hall) Update(ctx context.Context, name string, _ bool, f func(register.Row) (register.Next, error)) error {
+func (h *lockingStore) Update(ctx context.Context, name string, _ bool, f func(register.Row) (register.Next, error)) error {
 	h.row <- struct{}{}
 	row, _ := h.Read(ctx, name)
 	n, err := f(row)
@@ -85,19 +85,18 @@ func (h *hall) Update(ctx context.Context, name string, _ bool, f func(register.
 	return err
 }
 
-func (h *hall) tell(all []register.Message) {
+func (h *lockingStore) tell(all []register.Message) {
 	for _, m := range all {
 		h.mu.Lock()
-		heard := h.ears[m.Process]
+		receive := h.listeners[m.Process]
 		h.mu.Unlock()
-		if heard != nil {
-			heard(m.Text)
+		if receive != nil {
+			receive(m.Text)
 		}
 	}
 }
 
-// open makes stores whose clients are engines of their own, as those of other
-// processes are.
+// open makes stores in which every client has its own engine, as in separate processes.
 func open(store func() register.Store, is enginetest.Store) func(tb testing.TB) enginetest.Store {
 	return func(tb testing.TB) enginetest.Store {
 		one, is := store(), is
@@ -113,47 +112,51 @@ func open(store func() register.Store, is enginetest.Store) func(tb testing.TB) 
 	}
 }
 
-// distant is a hall behind a network: a message takes a while.
-type distant struct{ *hall }
+// distantStore is a lockingStore behind a slow network.
+type distantStore struct{ *lockingStore }
 
 const distance = time.Millisecond
 
-func (d distant) Read(ctx context.Context, name string) (register.Row, error) {
+func (d distantStore) Read(ctx context.Context, name string) (register.Row, error) {
 	time.Sleep(distance)
 	defer time.Sleep(distance)
-	return d.hall.Read(ctx, name)
+	return d.lockingStore.Read(ctx, name)
 }
 
-func (d distant) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+func (d distantStore) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
 	time.Sleep(distance)
 	defer time.Sleep(distance)
-	return d.hall.Swap(ctx, name, version, n, from, to)
+	return d.lockingStore.Swap(ctx, name, version, n, from, to)
 }
 
-func (d distant) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
+func (d distantStore) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
 	time.Sleep(distance)
 	defer time.Sleep(distance)
-	return d.hall.Update(ctx, name, first, func(r register.Row) (register.Next, error) {
-		time.Sleep(2 * distance) // the row is there, and what becomes of it is on its way
+	return d.lockingStore.Update(ctx, name, first, func(r register.Row) (register.Next, error) {
+		time.Sleep(2 * distance) // the row travels to the process, and the new row back
 		return f(r)
 	})
 }
 
-func polled() register.Store { return &shelf{rows: map[string]register.Next{}} }
-func told() register.Store   { return newHall() }
+func newPolledStore() register.Store   { return &mapStore{rows: map[string]register.Next{}} }
+func newListenedStore() register.Store { return newLockingStore() }
 
-func TestPromises(t *testing.T) { enginetest.Run(t, open(told, enginetest.Store{Virtual: true})) }
-
-func TestPromisesOfThoseWhoKeep(t *testing.T) {
-	enginetest.Run(t, open(told, enginetest.Store{Virtual: true, Keep: true}))
+func TestPromises(t *testing.T) {
+	enginetest.Run(t, open(newListenedStore, enginetest.Store{Virtual: true}))
 }
 
-func TestPromisesOfThoseWhoPoll(t *testing.T) {
-	enginetest.Run(t, open(polled, enginetest.Store{Virtual: true}))
+func TestPromisesWithKeep(t *testing.T) {
+	enginetest.Run(t, open(newListenedStore, enginetest.Store{Virtual: true, Keep: true}))
+}
+
+func TestPromisesWithPolling(t *testing.T) {
+	enginetest.Run(t, open(newPolledStore, enginetest.Store{Virtual: true}))
 }
 
 func TestPromisesOfADistantStore(t *testing.T) {
-	enginetest.Run(t, open(func() register.Store { return distant{newHall()} }, enginetest.Store{Virtual: true}))
+	enginetest.Run(t, open(func() register.Store { return distantStore{newLockingStore()} }, enginetest.Store{Virtual: true}))
 }
 
-func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open(told, enginetest.Store{})) }
+func BenchmarkEngine(b *testing.B) {
+	enginetest.Benchmark(b, open(newListenedStore, enginetest.Store{}))
+}

@@ -1,10 +1,9 @@
-// Package adapt finds the limit of a semaphore from what its holders say of how
-// their holds went. It is a pure machine: time and totals come in, a decision comes
-// out, with the sentence that explains it.
+// Package adapt adjusts the limit of a semaphore to its holders' reports. It is a pure
+// function of time and totals. Each decision has a sentence that explains it.
 //
-// Holders report weight × time held, and not calls. A refusal takes a tenth of the
-// time of a call, so counting calls would overstate overload ten times. By time the
-// bad part is the part of the limit that was too much.
+// Holders report weight × time held instead of numbers of calls. A refused call takes a
+// tenth of the time of a successful one, so a count would overstate overload ten times.
+// Measured by time, the bad part equals the part of the limit that was too much.
 package adapt
 
 import (
@@ -18,40 +17,39 @@ import (
 	"sema/engine"
 )
 
-// Window is how long the controller looks before each decision. What was held
-// longer counts when it ends.
+// Window is the time between two decisions. A hold counts in the window in which it ends.
 const Window = 2 * time.Second
 
 const (
-	pause     = Window + Window/2 // after a cut: what was in flight then speaks of the old limit
-	tolerated = 0.02              // the bad part of the time held that is no overload
-	enough    = 0.05              // of limit × window: less than that held says nothing
-	most      = 0.5               // no window takes away more of the limit
-	below     = 0.97              // a cut goes a little further than the bad part
-	mostKnown = 100_000           // clients, after which it begins anew
-	fewest    = 3                 // clients, from which on the worst of them are left out
+	pause      = Window + Window/2 // no decision for so long after a cut: earlier holds had the old limit
+	tolerated  = 0.02              // a bad part of the time held up to this is no overload
+	minHeld    = 0.05              // less time held, as a part of limit × window, is too little for a decision
+	minKept    = 0.5               // a cut leaves at least this part of the limit
+	cutFurther = 0.97              // a cut multiplies the good part of the limit by this
+	maxClients = 100_000           // known clients; above that the controller forgets them and starts again
+	minClients = 3                 // with so many clients, the worst tenth of them does not count
 )
 
-// Controller decides about one limit. It keeps nothing that a successor cannot do
-// without: one that takes over waits for a window.
+// Controller decides about one limit. A successor can start without its state: it only
+// waits for one window.
 type Controller struct {
 	Min, Max int // the range of the limit
 
-	before map[string]engine.Totals // as they were last seen, of those that are gone as well
-	pause  time.Duration            // until when nothing is decided
-	cut    int                      // the limit that was too much, last; 0: none was yet
-	clean  int                      // windows since then that went well
+	before map[string]engine.Totals // the last totals of each client, also of clients that have gone
+	pause  time.Duration            // no decision before this time
+	cut    int                      // the limit before the last cut; 0: there was none
+	clean  int                      // windows without overload since then
 }
 
-// Decision is what follows from a window.
+// Decision is the result of a window.
 type Decision struct {
-	Limit int     // what the limit is to be
-	Bad   float64 // the part of the time held that was bad, 0 … 1
-	Why   string  // in a sentence
+	Limit int     // the new limit
+	Bad   float64 // the bad part of the time held, 0 … 1
+	Why   string  // the reason, as a sentence
 }
 
-// Decide takes in the totals of all clients at the end of a window, and the limit
-// that held in it.
+// Decide decides at the end of a window. limit was in force during the window, and totals
+// are those of all clients.
 func (c *Controller) Decide(now time.Duration, limit int, totals map[string]engine.Totals) Decision {
 	first := c.before == nil
 	good, bad, waited, seen := c.window(totals)
@@ -69,13 +67,13 @@ func (c *Controller) Decide(now time.Duration, limit int, totals map[string]engi
 		d.Why = "begins to look"
 	case seen == 0:
 		d.Why = "nobody reports"
-	case float64(held) < enough*float64(limit)*float64(Window.Microseconds()):
+	case float64(held) < minHeld*float64(limit)*float64(Window.Microseconds()):
 		d.Why = "too little was held to tell"
 	case now < c.pause:
 		d.Why = "waits for the effect of the last cut"
 	case d.Bad > tolerated:
 		c.cut, c.clean, c.pause = limit, 0, now+pause
-		d.Limit = max(c.Min, min(limit-1, int(math.Round(float64(limit)*max(most, 1-d.Bad)*below))))
+		d.Limit = max(c.Min, min(limit-1, int(math.Round(float64(limit)*max(minKept, 1-d.Bad)*cutFurther))))
 		d.Why = fmt.Sprintf("%s of the time held was bad in the last window", Percent(d.Bad))
 	default:
 		c.clean++
@@ -84,7 +82,7 @@ func (c *Controller) Decide(now time.Duration, limit int, totals map[string]engi
 	return d
 }
 
-// grown is the next limit after a window that went well, and why.
+// grown returns the limit after a window without overload, and the reason.
 func (c *Controller) grown(limit int, waited int64) (int, string) {
 	next := limit
 	switch {
@@ -92,7 +90,7 @@ func (c *Controller) grown(limit int, waited int64) (int, string) {
 		return limit, "the limit kept nobody waiting"
 	case c.cut == 0:
 		next = limit + max(1, limit/2)
-	case limit >= c.cut-1 && limit <= c.cut: // where it was too much before
+	case limit >= c.cut-1 && limit <= c.cut: // close to the limit of the last overload
 		if c.clean%4 != 0 {
 			return limit, fmt.Sprintf("%d was too much before", c.cut)
 		}
@@ -102,7 +100,7 @@ func (c *Controller) grown(limit int, waited int64) (int, string) {
 	default:
 		next = limit + max(1, limit/20)
 	}
-	if limit < c.cut-1 { // and goes slowly where it was too much before
+	if limit < c.cut-1 { // stop there, to grow more slowly
 		next = min(next, c.cut-1)
 	}
 	return min(next, c.Max), "the window went well, and callers waited"
@@ -114,13 +112,13 @@ type share struct {
 	good, bad int64
 }
 
-// window adds up what the clients reported since the last one, but for those that
-// did worst: one that fails for reasons of its own, or lies, is not to lower the
-// limit of all. One that was not there before counts with all that it has held: it may
-// be a command that reports once, at its end.
+// window adds up the clients' reports since the last window. It leaves out the clients with
+// the largest bad part, so that one with a problem of its own, or with false reports, does
+// not lower the limit for all. A new client counts with its whole totals: it may be a
+// command that reports once, at its end.
 func (c *Controller) window(totals map[string]engine.Totals) (good, bad, waited int64, seen int) {
 	var shares []share
-	if c.before == nil || len(c.before) > mostKnown {
+	if c.before == nil || len(c.before) > maxClients {
 		c.before = maps.Clone(totals)
 		return 0, 0, 0, 0
 	}
@@ -136,7 +134,7 @@ func (c *Controller) window(totals map[string]engine.Totals) (good, bad, waited 
 	slices.SortFunc(shares, func(a, b share) int {
 		return cmp.Or(cmp.Compare(b.part(), a.part()), cmp.Compare(a.client, b.client))
 	})
-	if n := len(shares); n >= fewest {
+	if n := len(shares); n >= minClients {
 		shares = shares[max(1, n/10):]
 	}
 	for _, s := range shares {
@@ -145,8 +143,8 @@ func (c *Controller) window(totals map[string]engine.Totals) (good, bad, waited 
 	return good, bad, waited, seen
 }
 
-// part is the bad part of what a client held.
+// part is the bad part of a client's time held.
 func (s share) part() float64 { return float64(s.bad) / float64(s.good+s.bad) }
 
-// Percent writes a part of 0 … 1 for people.
+// Percent formats a part of 0 … 1, such as "12.5 %".
 func Percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }

@@ -8,8 +8,8 @@ import (
 	"sema/internal/adapt"
 )
 
-// totals are of clients that have held so much, in seconds of weight × time, all
-// with one grant that waited for each second.
+// totals makes the totals of clients with the given good and bad seconds of weight × time.
+// One grant had to wait for each second.
 func totals(clients ...[2]float64) map[string]engine.Totals {
 	all := map[string]engine.Totals{}
 	for i, c := range clients {
@@ -18,7 +18,7 @@ func totals(clients ...[2]float64) map[string]engine.Totals {
 	return all
 }
 
-// A story of one controller: what it sees at the end of each window, and decides.
+// The totals that a controller sees at the end of successive windows, and its decisions.
 func TestDecisions(t *testing.T) {
 	c := &adapt.Controller{Min: 2, Max: 50}
 	limit := 10
@@ -35,8 +35,8 @@ func TestDecisions(t *testing.T) {
 		{totals([2]float64{1090, 507}), 14, "the window went well, and callers waited"},
 		{totals([2]float64{1110, 507}), 14, "15 was too much before"},
 		{map[string]engine.Totals{"a": {Good: 1130e6, Bad: 507e6, Waited: 1617}}, 14, "the limit kept nobody waiting"},
-		{totals([2]float64{0, 0}), 14, "too little was held to tell"},      // a client that begins anew: nothing is negative
-		{totals([2]float64{1130, 507}), 14, "too little was held to tell"}, // and what was late
+		{totals([2]float64{0, 0}), 14, "too little was held to tell"},      // a client that started again: no difference is negative
+		{totals([2]float64{1130, 507}), 14, "too little was held to tell"}, // and a late report
 		{map[string]engine.Totals{"new": {Good: 9000e6, Bad: 9000e6}}, 7, "50.0 % of the time held was bad in the last window"},
 		{nil, 7, "nobody reports"},
 	} {

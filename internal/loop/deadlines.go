@@ -7,11 +7,11 @@ import (
 	"sema/engine"
 )
 
-// Deadlines are contexts of calls. A timer for each call would have the runtime wake a
-// thread each time, so calls of the same length share one. The zero value has none
-// yet; whoever uses it sees to it that nobody else does meanwhile.
+// Deadlines makes contexts for calls. Calls with the same time limit share a context,
+// because each timer may make the runtime wake a thread. The zero value is ready for use.
+// Its methods are not safe for concurrent use.
 type Deadlines struct {
-	all []shared // the lengths are few
+	all []shared // there are few different time limits
 }
 
 type shared struct {
@@ -21,7 +21,7 @@ type shared struct {
 	stop context.CancelFunc
 }
 
-// Within is a context for a call that takes no longer than most, give or take a half.
+// Within returns a context for a call. It ends after most to one and a half times most.
 func (d *Deadlines) Within(now time.Time, most time.Duration) context.Context {
 	at := 0
 	for at < len(d.all) && d.all[at].most != most {
@@ -39,7 +39,7 @@ func (d *Deadlines) Within(now time.Time, most time.Duration) context.Context {
 	return s.ctx
 }
 
-// Stop ends the latest context of each length: nobody waits for the calls any more.
+// Stop ends the latest context of each time limit.
 func (d *Deadlines) Stop() {
 	for _, s := range d.all {
 		s.stop()

@@ -1,7 +1,6 @@
-// Package loop drives a client.Machine: it owns the lock, the timer and the session.
-// It feeds the machine with time and answers, carries its calls one at a time, and
-// tells its owner what happened. Package sema is one owner, the server's JSON API
-// another.
+// Package loop drives a client.Machine: it owns the lock, the timer and the session. It
+// passes time and answers to the machine, makes the machine's calls one at a time, and
+// passes events to its owner. The owners are package sema and the server's JSON API.
 package loop
 
 import (
@@ -17,20 +16,19 @@ import (
 	"sema/internal/client"
 )
 
-// QuickCall bounds a call that a caller carries itself. Such calls share their
-// deadlines, so one takes up to half as long again, and the caller's context is
-// ignored meanwhile. Where calls take longer they would fail, and be made again:
-// so after one that did, callers carry none until one was answered in half of it.
+// QuickCall is the time limit of a call that a caller makes in its own goroutine. Such
+// calls share deadlines, so a call may take half as long again. Meanwhile it ignores the
+// caller's context. If the engine is slower, these calls would fail and be repeated. So
+// after a slow call callers make none, until a call is answered in half of QuickCall.
 const QuickCall = 150 * time.Millisecond
 
 const (
-	// minCall and maxCall bound any other call. Between them it is a third of
-	// the lease: a connection that swallows everything must not outlast the
-	// permits it carries.
+	// minCall and maxCall bound the time limit of other calls, a third of the lease. So a
+	// dead connection is noticed before the leases end.
 	minCall = 250 * time.Millisecond
 	maxCall = 5 * time.Second
 
-	// lastCall is what Close has for its last call after its context has ended.
+	// lastCall is the time for the last call of Close after its context has ended.
 	lastCall = minCall
 )
 
@@ -40,12 +38,10 @@ var (
 	errUnasked  = errors.New("not asked")
 )
 
-// Owner is what a Loop tells what happened. Its functions are called with the lock
-// held.
+// Owner receives the events of a Loop. Its functions are called with the lock held.
 type Owner struct {
-	// Observe takes in an event of the machine's, but for the answers to orders, which
-	// are told to the Waiters that own them. What it returns, if anything, is
-	// called when the lock is free.
+	// Observe handles an event of the machine. Answers to orders go to their Waiters
+	// instead. If the result is not nil, the loop calls it after it has released the lock.
 	Observe func(client.Event) func()
 
 	// Tick is called before the machine looks at the clock, and Ticked after it.
@@ -53,12 +49,11 @@ type Owner struct {
 	Tick, Ticked func(now time.Duration)
 }
 
-// Loop is the life of a machine. The zero value becomes one with Open.
+// Loop drives one machine. Open makes the zero value ready for use.
 //
-// Whoever has something for the machine takes the lock, tells the machine, and
-// calls Run. If nothing is in flight, Run carries the machine's next call in
-// the caller's own goroutine, which saves waking another; what waits when that
-// is back leaves in a goroutine of its own.
+// To change the machine, take the lock, call the machine, and call Run. If no call is in
+// flight, Run makes the machine's next call in the caller's goroutine, which saves waking
+// another. The calls after that run in a separate goroutine.
 type Loop struct {
 	sync.Mutex
 	Machine *client.Machine
@@ -67,25 +62,25 @@ type Loop struct {
 	session engine.Session
 	owner   Owner
 	lease   time.Duration
-	base    time.Time // the machine's time counts from here
+	base    time.Time // the zero of the machine's time
 
 	timer     *time.Timer
 	armed     time.Duration // when the timer fires; 0: not armed
-	carrying  bool          // somebody carries calls, and will carry what comes
-	slow      bool          // callers carry no calls, see QuickCall
-	first     []func()      // to be called when the lock is free
-	after     []func()      // to be called then
+	calling   bool          // a goroutine makes calls, and will make the next ones
+	slow      bool          // callers make no calls, see QuickCall
+	first     []func()      // called after the release of the lock
+	after     []func()      // called after those in first
 	closed    bool
-	drained   chan struct{} // closed when Close need not wait any longer
-	unheld    chan struct{} // closed when no caller has a permit any more; nil before Refuse
-	empty     bool          // it is closed
+	drained   chan struct{} // closed when the machine owes nothing; nil before Close
+	unheld    chan struct{} // closed when no caller has a permit; nil before Refuse
+	empty     bool          // unheld is closed
 	deadlines Deadlines
 }
 
-// Open opens a session of an engine, and makes the machine that config describes.
-// It does no I/O.
+// Open opens a session of an engine and makes a machine with the result of config. It
+// does no I/O.
 func (l *Loop) Open(e engine.Engine, name string, who engine.Client, owner Owner, config func(engine.Session) client.Config) error {
-	l.Lock() // an engine that is being closed may notify before all is ready
+	l.Lock() // an engine that is being closed may notify before the machine exists
 	defer l.Unlock()
 	session, err := e.Open(name, who, l.notify)
 	if err != nil {
@@ -98,23 +93,23 @@ func (l *Loop) Open(e engine.Engine, name string, who engine.Client, owner Owner
 	return nil
 }
 
-// Session is the engine's session.
+// Session returns the session of the engine.
 func (l *Loop) Session() engine.Session { return l.session }
 
 // Closed reports whether Close was called. The lock is held.
 func (l *Loop) Closed() bool { return l.closed }
 
-// Waiter waits for an event. What it is told is written under the loop's lock, and
-// may be read without when it is settled.
+// Waiter waits for an event. Its fields are written under the loop's lock. They may be
+// read without it once the waiter is settled.
 type Waiter struct {
-	Err    error         // why it failed
+	Err    error         // nil after a success
 	Status engine.Status // of the answer to an order
 
 	settled atomic.Bool
-	done    chan struct{} // closed when settled; nil as long as nobody waits
+	done    chan struct{} // closed when settled; nil before Wait
 }
 
-// Settle tells the waiter, once. The lock is held.
+// Settle settles the waiter with err. Further calls do nothing. The lock is held.
 func (w *Waiter) Settle(err error) {
 	if w.settled.Load() {
 		return
@@ -126,93 +121,94 @@ func (w *Waiter) Settle(err error) {
 	}
 }
 
-// Settled reports whether it was told.
+// Settled reports whether Settle was called.
 func (w *Waiter) Settled() bool { return w.settled.Load() }
 
-// Now is the machine's time.
+// Now is the current time of the machine.
 func (l *Loop) Now() time.Duration { return time.Since(l.base) }
 
-// At is the moment of a machine's time.
+// At converts a time of the machine.
 func (l *Loop) At(t time.Duration) time.Time { return l.base.Add(t) }
 
-// Of is a moment in the machine's time.
+// Of converts t to the machine's time.
 func (l *Loop) Of(t time.Time) time.Duration { return t.Sub(l.base) }
 
-// After has f called when the lock is free. The lock is held.
+// After makes the loop call f after the release of the lock. The lock is held.
 func (l *Loop) After(f func()) { l.after = append(l.after, f) }
 
-// First is After, before all that After has called.
+// First does the same as After, but f is called before all functions of After.
 func (l *Loop) First(f func()) { l.first = append(l.first, f) }
 
-// Run passes on what happened and carries the machine's next call, if there is
-// one. It is called with the lock held and returns without.
+// Run passes the machine's events on and makes its next call, if there is one. It is
+// called with the lock held and returns without it.
 func (l *Loop) Run(now time.Duration) {
 	call, ok := l.next(now)
 	if ok && !l.slow {
 		ctx := l.Within(now, QuickCall)
 		l.settleBefore(now, call)
-		now = l.carry(ctx, call, now)
+		now = l.makeCall(ctx, call, now)
 		call, ok = l.another(now)
 	}
 	l.settleThen(now, call, ok)
 }
 
-// settleBefore is Settle before a call is carried. Should an observer panic, and
-// its caller survive that, somebody else carries the call.
+// settleBefore is Settle before a call. If an observer panics, another goroutine makes the
+// call, because the caller may recover.
 func (l *Loop) settleBefore(now time.Duration, call engine.Call) {
-	told := false
+	returned := false
 	defer func() {
-		if !told {
-			go l.carryAll(call)
+		if !returned {
+			go l.makeCalls(call)
 		}
 	}()
 	l.Settle(now)
-	told = true
+	returned = true
 }
 
-// Start is Run for those who cannot carry a call themselves.
+// Start is Run for a goroutine that must not make a call: another one makes it.
 func (l *Loop) Start(now time.Duration) {
 	call, ok := l.next(now)
 	l.settleThen(now, call, ok)
 }
 
-// settleThen is Settle, and has the next call carried, if there is one: also
-// after an observer's panic that its caller survives.
+// settleThen is Settle, and then starts a goroutine for the call if ok is set, also if an
+// observer panics.
 func (l *Loop) settleThen(now time.Duration, call engine.Call, ok bool) {
 	if ok {
-		defer func() { go l.carryAll(call) }()
+		defer func() { go l.makeCalls(call) }()
 	}
 	l.Settle(now)
 }
 
-// next is a call for the caller to carry, unless somebody else is at it. The
-// lock is held.
+// next returns the machine's next call, unless another goroutine makes calls. The lock is
+// held.
 func (l *Loop) next(now time.Duration) (call engine.Call, ok bool) {
-	if l.carrying {
+	if l.calling {
 		return call, false
 	}
 	return l.another(now)
 }
 
-// another is the next call for whoever carried the last one. The lock is held.
+// another returns the machine's next call, for the goroutine that made the last one. The
+// lock is held.
 func (l *Loop) another(now time.Duration) (call engine.Call, ok bool) {
 	if l.drained == nil || !l.Machine.Drained(now) {
-		call, l.carrying = l.Machine.Next(now)
+		call, l.calling = l.Machine.Next(now)
 	} else {
-		l.carrying = false
+		l.calling = false
 	}
-	return call, l.carrying
+	return call, l.calling
 }
 
-// carryAll carries calls until there is none.
-func (l *Loop) carryAll(call engine.Call) {
+// makeCalls makes calls until there is none left.
+func (l *Loop) makeCalls(call engine.Call) {
 	for ok := true; ok; {
 		l.Lock()
 		now := l.Now()
 		ctx := l.Within(now, max(minCall, min(maxCall, l.lease/3)))
 		l.Unlock()
-		l.Settle(l.carry(ctx, call, now))
-		// Those who were told run first: what they do next goes along.
+		l.Settle(l.makeCall(ctx, call, now))
+		// The woken callers run first, so the next call includes their next requests.
 		runtime.Gosched()
 		l.Lock()
 		now = l.Now()
@@ -221,15 +217,15 @@ func (l *Loop) carryAll(call engine.Call) {
 	}
 }
 
-// carry carries one call, and tells the machine what came of it. It is called
-// without the lock and returns with it.
-func (l *Loop) carry(ctx context.Context, call engine.Call, began time.Duration) (now time.Duration) {
+// makeCall makes one call and passes the outcome to the machine. It is called without the
+// lock and returns with it.
+func (l *Loop) makeCall(ctx context.Context, call engine.Call, began time.Duration) (now time.Duration) {
 	answered := false
 	defer func() {
-		if !answered { // a panic below, which the caller may survive
+		if !answered { // Step panicked, and the caller may recover
 			l.Lock()
 			l.Machine.Failed(l.Now(), &engine.Error{Op: "step", Err: errPanic})
-			l.carrying = false
+			l.calling = false
 			l.Settle(l.Now())
 		}
 	}()
@@ -247,8 +243,7 @@ func (l *Loop) carry(ctx context.Context, call engine.Call, began time.Duration)
 	return now
 }
 
-// Gather tells the machine's events to those who wait for them. The lock is
-// held.
+// Gather passes the machine's events to their Waiters and to the owner. The lock is held.
 func (l *Loop) Gather() {
 	for _, e := range l.Machine.Events() {
 		if e.Kind == client.Answered {
@@ -261,8 +256,8 @@ func (l *Loop) Gather() {
 	}
 }
 
-// Settle passes on what happened, arms the timer, and gives up the lock. Then what
-// the owner wants to have called is called.
+// Settle passes the machine's events on, sets the timer, and releases the lock. Then it
+// calls the functions of First, After and Observe.
 func (l *Loop) Settle(now time.Duration) {
 	l.Gather()
 	first, after := l.first, l.after
@@ -292,7 +287,7 @@ func (l *Loop) Settle(now time.Duration) {
 	}
 }
 
-// tick runs when the timer fires.
+// tick runs when the timer fires, and lets the machine look at the clock.
 func (l *Loop) tick() {
 	l.Lock()
 	now := l.Now()
@@ -307,8 +302,8 @@ func (l *Loop) tick() {
 	l.Start(now)
 }
 
-// notify takes in a notification of the engine's. It may be called from within
-// a Step that holds up somebody else's: so it carries nothing itself.
+// notify passes a notification of the engine to the machine. It makes no call itself,
+// because the engine may call it within a Step that other Steps wait for.
 func (l *Loop) notify(n engine.Notification) {
 	l.Lock()
 	now := l.Now()
@@ -335,8 +330,8 @@ func (l *Loop) Wait(ctx context.Context, w *Waiter) (settled bool) {
 	}
 }
 
-// Ask has the engine carry out a request that is about no permit of this
-// process, and waits for the answer.
+// Ask sends a request about the semaphore, or about a permit of another process, and waits
+// for the answer.
 func (l *Loop) Ask(ctx context.Context, op string, r engine.Request) (engine.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, l.Unasked(op, err)
@@ -349,9 +344,8 @@ func (l *Loop) Ask(ctx context.Context, op string, r engine.Request) (engine.Sta
 		return 0, l.closedError()
 	}
 	l.Machine.Do(l.Now(), o, r)
-	// Not in this goroutine: a call that its caller carries is given up soon, and
-	// made again. Of a removal that was made twice nobody knows whether there was
-	// anything to remove.
+	// Not in this goroutine: a caller's own call has a short time limit and is then
+	// repeated. After a repeated removal nobody knows whether the semaphore existed.
 	l.Start(l.Now())
 	return l.Result(ctx, op, w, o)
 }
@@ -377,7 +371,7 @@ func (l *Loop) Result(ctx context.Context, op string, w *Waiter, o *client.Order
 }
 
 // Unanswered is the error of a caller whose context ended before the engine answered. It
-// joins over, the end of that context, with the engine's last failure. The lock is held.
+// joins the engine's last failure with over, the error of the context. The lock is held.
 func (l *Loop) Unanswered(op string, over error) error {
 	failure := l.Machine.LastError()
 	if failure == nil {
@@ -391,8 +385,8 @@ func (l *Loop) Unasked(op string, over error) error {
 	return Ended(&engine.Error{Op: op, Name: l.name, NotExecuted: true, Err: errUnasked}, over)
 }
 
-// Ended joins an engine's failure with the end of its caller's context. An engine that was
-// closed has answered.
+// Ended joins an engine's failure with over, the error of the caller's context. The error
+// of a closed engine stays as it is, because it is an answer.
 func Ended(failure, over error) error {
 	if errors.Is(failure, engine.ErrClosed) {
 		return failure
@@ -400,7 +394,7 @@ func Ended(failure, over error) error {
 	return fmt.Errorf("%w: %w", failure, over)
 }
 
-// Silent is the error of a caller that has heard nothing of the engine for d.
+// Silent is the error of a caller that got no answer from the engine for d.
 func (l *Loop) Silent(op string, d time.Duration) error {
 	if err := l.Machine.LastError(); err != nil {
 		return l.Named(op, err)
@@ -408,8 +402,8 @@ func (l *Loop) Silent(op string, d time.Duration) error {
 	return &engine.Error{Op: op, Name: l.name, Temporary: true, Hint: "check the engine", Err: fmt.Errorf("no answer for %v", d)}
 }
 
-// Named says of an engine's failure which operation on which semaphore it was. What it
-// returns is an *engine.Error, or an ErrClosed if the engine was closed.
+// Named adds the operation and the semaphore to an engine's failure. The result is an
+// *engine.Error, or an ErrClosed if the engine was closed.
 func (l *Loop) Named(op string, err error) error {
 	switch {
 	case err == nil:
@@ -427,8 +421,8 @@ func (l *Loop) Named(op string, err error) error {
 
 func (l *Loop) closedError() error { return fmt.Errorf("%w: %q", engine.ErrClosed, l.name) }
 
-// Refuse ends all waits, refuses all further wishes, and waits until no caller has a permit any
-// more, or ctx ends. It fails with ctx's error then. Close ends it as well.
+// Refuse ends all waits and refuses all further asks. It then waits until no caller has a
+// permit, or Close is called. If ctx ends first, it fails with the error of ctx.
 func (l *Loop) Refuse(ctx context.Context) error {
 	l.Lock()
 	if l.unheld == nil {
@@ -449,11 +443,12 @@ func (l *Loop) Refuse(ctx context.Context) error {
 	}
 }
 
-// Close closes the machine, has release say what becomes of the permits, with the lock
-// held, sends what is owed to the engine, and closes the session. It takes three seconds or a
-// lease at most, whichever is less, and lastCall at most once ctx has ended. It does not wait
-// for an engine that is away if nothing is left that the engine is known to have. What could
-// not be sent ends with its lease. Closing again does nothing.
+// Close closes the machine, calls release with the lock held to release or keep the
+// permits, sends the remaining requests, and closes the session. It takes at most three
+// seconds or a lease, whichever is less, and at most lastCall after ctx has ended. It waits
+// for a silent engine only if the engine may have a permit or ticket of this client.
+// Permits whose release could not be sent end with their leases. Closing again does
+// nothing.
 func (l *Loop) Close(ctx context.Context, release func(now time.Duration)) error {
 	l.Lock()
 	if l.closed {
@@ -468,8 +463,8 @@ func (l *Loop) Close(ctx context.Context, release func(now time.Duration)) error
 	return l.session.Close()
 }
 
-// drain waits until nothing is owed. It is called with the lock held and returns
-// without.
+// drain waits until the machine has nothing to send. It is called with the lock held and
+// returns without it.
 func (l *Loop) drain(ctx context.Context, now time.Duration) {
 	drained := make(chan struct{})
 	l.drained = drained
@@ -477,7 +472,7 @@ func (l *Loop) drain(ctx context.Context, now time.Duration) {
 		l.timer.Stop()
 	}
 	l.Start(now)
-	// Pauses between failed calls are kept by hand: the timer has stopped.
+	// Call tick from here, for the pauses between failed calls: the timer is stopped.
 	end := time.NewTimer(min(client.Patience, l.lease))
 	defer end.Stop()
 	again := time.NewTicker(10 * time.Millisecond)
@@ -499,12 +494,12 @@ func (l *Loop) drain(ctx context.Context, now time.Duration) {
 	l.Lock()
 	l.drained = nil
 	l.Machine.GiveUp()
-	l.deadlines.Stop() // also of the call in flight
+	l.deadlines.Stop() // which also ends the call in flight
 	l.Settle(l.Now())
 }
 
-// Within is a context for a call that takes no longer than most, give or take a
-// half. The lock is held.
+// Within returns a context for a call. It ends after most to one and a half times most.
+// The lock is held.
 func (l *Loop) Within(now, most time.Duration) context.Context {
 	return l.deadlines.Within(l.At(now), most)
 }

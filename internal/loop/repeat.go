@@ -9,8 +9,8 @@ import (
 	"sema/internal/client"
 )
 
-// Repeat makes a call that reads, which no machine does. It makes the call again after
-// temporary failures, for as long as a machine repeats what an operator asks.
+// Repeat makes a call that only reads. It repeats the call after temporary failures, until
+// client.Patience has passed or ctx ends.
 func Repeat(ctx context.Context, call func() error) error {
 	end := time.Now().Add(client.Patience)
 	for failures := 1; ; failures++ {
@@ -27,8 +27,8 @@ func Repeat(ctx context.Context, call func() error) error {
 	}
 }
 
-// State reads the state of the semaphore. A context without a deadline gets one, so that an
-// engine that does not answer cannot hold its caller for ever.
+// State reads the state of the semaphore. If ctx has no deadline, it waits for the engine
+// for at most client.Patience.
 func (l *Loop) State(ctx context.Context) (st engine.State, err error) {
 	bounded := ctx
 	if _, ok := ctx.Deadline(); !ok {

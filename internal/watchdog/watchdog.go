@@ -1,14 +1,14 @@
-// Package watchdog notes when the whole process stood still.
+// Package watchdog notices when the whole process was stopped.
 package watchdog
 
 import "time"
 
-// Tick is how often a watchdog looks at the clock. What is shorter than two ticks
-// goes unseen.
+// Tick is how often a watchdog looks at the clock. It does not notice stalls shorter than
+// two ticks.
 const Tick = 10 * time.Millisecond
 
-// Watch looks at the clock each Tick until done is closed, and tells of each stall
-// when it is over: the moment it ended, and how much longer than a Tick passed.
+// Watch looks at the clock each Tick until done is closed. After each stall it calls tell
+// with the end of the stall and its length.
 func Watch(done <-chan struct{}, tell func(end time.Time, span time.Duration)) {
 	ticker := time.NewTicker(Tick)
 	defer ticker.Stop()

@@ -9,13 +9,12 @@ import (
 
 // Reply answers a Step.
 type Reply struct {
-	As    string // the session of the server's engine; see Life
+	As    string // the session of the server's engine, see Life
 	Reply engine.Reply
 }
 
-// AppendReply appends the message. Grants of permits of the client named own
-// travel without the first part of their ids. Grant.Until stays here: it is on
-// this process's clock.
+// AppendReply appends the message. Ids of permits of the client own are sent without
+// their first part. Grant.Until is not sent, because it is a time of this process's clock.
 func AppendReply(b []byte, r *Reply, own string) []byte {
 	b = putInt(b, 1, int64(r.Reply.Limit))
 	for i := range r.Reply.Answers {
@@ -42,15 +41,8 @@ func AppendReply(b []byte, r *Reply, own string) []byte {
 	return putBool(b, 10, r.Reply.Room)
 }
 
-// ReadReply is Reply.Read into a new one.
-func ReadReply(b []byte, own string) (Reply, error) {
-	r := Reply{}
-	err := r.Read(b, own)
-	return r, err
-}
-
-// Read makes r what AppendReply wrote for own. It keeps nothing of b, and uses the memory
-// of r's answers again. The error is ErrMalformed.
+// Read decodes a message that AppendReply wrote for own. It keeps no reference to b, and
+// reuses the memory of r's answers. The error is ErrMalformed.
 func (r *Reply) Read(b []byte, own string) error {
 	*r = Reply{As: r.As, Reply: engine.Reply{Answers: r.Reply.Answers[:0]}}
 	as := r.As
@@ -62,11 +54,11 @@ func (r *Reply) Read(b []byte, own string) error {
 			r.Reply.Limit = f.int()
 		case 2:
 			r.Reply.Answers = append(r.Reply.Answers, engine.Answer{})
-			a, in := &r.Reply.Answers[len(r.Reply.Answers)-1], f.within()
+			a, in := &r.Reply.Answers[len(r.Reply.Answers)-1], f.nested()
 			for in.next() {
 				readAnswer(&in, a)
 			}
-			f.left(in)
+			f.finish(in)
 		case 3:
 			r.Reply.Recheck = f.time()
 		case 4:
@@ -76,7 +68,7 @@ func (r *Reply) Read(b []byte, own string) error {
 		case 6:
 			f.readNotification(&r.Reply.Notification, own)
 		case 7:
-			r.As = f.textAgain(as)
+			r.As = f.textReusing(as)
 		case 8:
 			r.Reply.Unreachable = f.bool()
 		case 9:
@@ -125,9 +117,9 @@ func appendNotification(b []byte, n *engine.Notification, own string) []byte {
 	return putBool(b, 6, n.Closed)
 }
 
-// readNotification takes in a field that has one within.
+// readNotification decodes a field with a notification.
 func (f *fields) readNotification(n *engine.Notification, own string) {
-	in := f.within()
+	in := f.nested()
 	for in.next() {
 		switch in.field {
 		case 1:
@@ -144,12 +136,12 @@ func (f *fields) readNotification(n *engine.Notification, own string) {
 			n.Closed = in.bool()
 		}
 	}
-	f.left(in)
+	f.finish(in)
 }
 
-// readGrant is the grant that a field has within.
+// readGrant decodes a field with a grant.
 func (f *fields) readGrant(own string) engine.Grant {
-	g, in := engine.Grant{ID: engine.ID{Client: own}}, f.within()
+	g, in := engine.Grant{ID: engine.ID{Client: own}}, f.nested()
 	for in.next() {
 		switch in.field {
 		case 1, 2, 3, 4:
@@ -164,24 +156,24 @@ func (f *fields) readGrant(own string) engine.Grant {
 			g.Unsure = in.bool()
 		}
 	}
-	f.left(in)
+	f.finish(in)
 	return g
 }
 
-// News is one message of the stream that tells a client of its notifications.
-// The first one is a greeting. Empty ones show that the server lives.
+// News is one message of the stream of a client's notifications. The first message is a
+// greeting. Empty messages show that the server is alive.
 type News struct {
-	Server string // greeting: one life of one server
+	Server string // greeting: identifies one run of a server
 	Fresh  bool   // greeting: the server has no session of the client
 
-	Client       string // the session that is notified
+	Client       string // the session that receives the notification
 	Notification engine.Notification
 }
 
-// maxNews bounds one message of the stream, in bytes.
+// maxNews is the largest size of a message of the stream, in bytes.
 const maxNews = 16 << 20
 
-// AppendNews appends the message with its length in front.
+// AppendNews appends the length of the message and the message.
 func AppendNews(b []byte, n *News) []byte {
 	var message []byte
 	message = putText(message, 1, n.Server)

@@ -2,8 +2,8 @@ package wire
 
 import "sema/engine"
 
-// appendReport uses the fields 18 and 19 of a request: what its session reports, and
-// what a controller says.
+// appendReport uses the fields 18 and 19 of a request: the report of a session, and that of
+// a controller.
 func appendReport(b []byte, r *engine.Request) []byte {
 	if t := r.Totals; t != nil {
 		b = putPart(b, 18, func(b []byte) []byte {
@@ -18,12 +18,12 @@ func appendReport(b []byte, r *engine.Request) []byte {
 	return b
 }
 
-// readReport takes in one of the two fields.
+// readReport decodes one of the two fields.
 func (f *fields) readReport(r *engine.Request) {
 	if f.field == 18 {
 		t := &engine.Totals{}
 		r.Totals = t
-		in := f.within()
+		in := f.nested()
 		for in.next() {
 			switch in.field {
 			case 1:
@@ -34,12 +34,12 @@ func (f *fields) readReport(r *engine.Request) {
 				t.Waited = in.int64()
 			}
 		}
-		f.left(in)
+		f.finish(in)
 		return
 	}
 	a := &engine.Auto{}
 	r.Auto = a
-	in := f.within()
+	in := f.nested()
 	for in.next() {
 		switch in.field {
 		case 1:
@@ -50,5 +50,5 @@ func (f *fields) readReport(r *engine.Request) {
 			a.Bad = in.int()
 		}
 	}
-	f.left(in)
+	f.finish(in)
 }

@@ -6,20 +6,20 @@ import (
 	"sema/engine"
 )
 
-// ContentType is that of all messages.
+// ContentType is the content type of all messages.
 const ContentType = "application/x-sema-wire"
 
-// Step is one call of one session of a client's.
+// Step is one call of a client's session.
 type Step struct {
 	Client string // the session; the first part of the ids of its permits
 	Open   *Open  // nil: the server has opened the session
 	Call   engine.Call
 
-	// Within is how long the client waits for the answer. 0: as long as it takes.
+	// Within is how long the client waits for the answer. 0: without limit.
 	Within time.Duration
 }
 
-// Open is what a server has to know to open a session.
+// Open tells a server to open a session.
 type Open struct {
 	Name string // of the semaphore
 	Who  engine.Client
@@ -29,14 +29,14 @@ type Open struct {
 	Was []Life
 }
 
-// Life is a session as it was open on a server.
+// Life is the time for which a server had a session open.
 type Life struct {
-	As   string // the session of the server's engine that carried out its calls
-	Upto uint64 // the largest number of a permit that was asked for in it, or before
+	As   string // the session of the server's engine that executed its calls
+	Upto uint64 // the largest number of a permit that was asked for until its end
 }
 
-// AppendStep appends the message. Ids of the session's own permits travel
-// without their first part.
+// AppendStep appends the message. Ids of the session's own permits are sent without their
+// first part.
 func AppendStep(b []byte, s *Step) []byte {
 	b = putText(b, 1, s.Client)
 	if o := s.Open; o != nil {
@@ -71,7 +71,7 @@ func appendClient(b []byte, c *engine.Client) []byte {
 	return putText(b, 8, c.Version)
 }
 
-// readClient takes in one of the fields of a client.
+// readClient decodes one of the fields of a client.
 func (f *fields) readClient(c *engine.Client) {
 	switch f.field {
 	case 2:
@@ -116,7 +116,7 @@ func appendRequest(b []byte, r *engine.Request, own string) []byte {
 	return putPart(b, 13, func(b []byte) []byte { return appendClient(b, r.Who) })
 }
 
-// flags are what travels of a request as bits, the lowest first.
+// flags are the fields of a request that are sent as bits, the lowest bit first.
 func flags(r *engine.Request) [9]*bool {
 	return [9]*bool{&r.Wait, &r.Unfair, &r.Strict, &r.Anew, &r.Detached, &r.Pin, &r.Again, &r.Mine, &r.Newest}
 }
@@ -132,7 +132,7 @@ func appendID(b []byte, first int, id engine.ID, own string) []byte {
 	return b
 }
 
-// readID takes in one of the four fields of an id.
+// readID decodes one of the four fields of an id.
 func (f *fields) readID(at uint64, id *engine.ID) {
 	switch at {
 	case 0:
@@ -146,14 +146,8 @@ func (f *fields) readID(at uint64, id *engine.ID) {
 	}
 }
 
-// ReadStep is Step.Read into a new one.
-func ReadStep(b []byte) (*Step, error) {
-	s := &Step{}
-	return s, s.Read(b)
-}
-
-// Read makes s what AppendStep wrote. It keeps nothing of b, and uses the memory of the
-// requests that s had again. The error is ErrMalformed.
+// Read decodes a message that AppendStep wrote. It keeps no reference to b, and reuses the
+// memory of s's requests. The error is ErrMalformed.
 func (s *Step) Read(b []byte) error {
 	client := s.Client
 	*s = Step{Call: engine.Call{Requests: s.Call.Requests[:0]}}
@@ -161,14 +155,14 @@ func (s *Step) Read(b []byte) error {
 	for f.next() {
 		switch f.field {
 		case 1:
-			s.Client = f.textAgain(client)
+			s.Client = f.textReusing(client)
 		case 2:
 			s.Open = &Open{}
-			in := f.within()
+			in := f.nested()
 			for in.next() {
 				s.Open.read(&in)
 			}
-			f.left(in)
+			f.finish(in)
 		case 3:
 			s.Call.Number = f.number
 		case 4:
@@ -177,11 +171,11 @@ func (s *Step) Read(b []byte) error {
 			s.Call.Keep = f.time()
 		case 6:
 			s.Call.Requests = append(s.Call.Requests, engine.Request{ID: engine.ID{Client: s.Client}})
-			r, in := &s.Call.Requests[len(s.Call.Requests)-1], f.within()
+			r, in := &s.Call.Requests[len(s.Call.Requests)-1], f.nested()
 			for in.next() {
 				readRequest(&in, r)
 			}
-			f.left(in)
+			f.finish(in)
 		case 7:
 			s.Within = f.time()
 		}
@@ -194,7 +188,7 @@ func (o *Open) read(f *fields) {
 	case 1:
 		o.Name = f.text()
 	case 5:
-		l, in := Life{}, f.within()
+		l, in := Life{}, f.nested()
 		for in.next() {
 			switch in.field {
 			case 1:
@@ -203,7 +197,7 @@ func (o *Open) read(f *fields) {
 				l.Upto = in.number
 			}
 		}
-		f.left(in)
+		f.finish(in)
 		o.Was = append(o.Was, l)
 	default:
 		f.readClient(&o.Who)
@@ -234,11 +228,11 @@ func readRequest(f *fields, r *engine.Request) {
 		r.Token = f.int64()
 	case 13:
 		r.Who = &engine.Client{}
-		in := f.within()
+		in := f.nested()
 		for in.next() {
 			in.readClient(r.Who)
 		}
-		f.left(in)
+		f.finish(in)
 	case 14:
 		r.Key = f.text()
 	case 15:

@@ -1,10 +1,9 @@
-// Package wire is what travels between package engine/httpengine and package
-// server, as bytes. Each message is a list of fields, each with its number, as
-// in Protocol Buffers; so either side may be older than the other: fields that a
-// reader does not know are passed over, and those that are missing are zero.
+// Package wire encodes the messages between package engine/httpengine and package server.
+// A message is a list of numbered fields, as in Protocol Buffers. So either side may be
+// the older one: a reader skips unknown fields, and missing fields are zero.
 //
-// The numbers are in the functions that write them. They are never used again
-// for something else.
+// The functions that write the fields define their numbers. A number is never used for
+// another field.
 package wire
 
 import (
@@ -17,16 +16,16 @@ import (
 	"time"
 )
 
-// ErrMalformed says that bytes are no message.
+// ErrMalformed says that bytes are not a valid message.
 var ErrMalformed = errors.New("sema: malformed message")
 
-// TokenName reports whether a token can have this name: 1 … 16 lower-case letters
-// and digits. It is short enough that a permit's id has room for it.
+// TokenName reports whether s is a valid name of a token: 1 … 16 lower-case letters and
+// digits. Such a name fits into a permit's id.
 func TokenName(s string) bool {
 	return s != "" && len(s) <= 16 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 }
 
-// ReadAll is io.ReadAll into a slice that is there.
+// ReadAll is io.ReadAll that appends to b.
 func ReadAll(r io.Reader, b []byte) ([]byte, error) {
 	for {
 		if len(b) == cap(b) {
@@ -43,8 +42,8 @@ func ReadAll(r io.Reader, b []byte) ([]byte, error) {
 	}
 }
 
-// The two kinds of fields that are written. Readers pass over the others of
-// Protocol Buffers.
+// The two kinds of fields that are written. Readers skip the other kinds of Protocol
+// Buffers.
 const (
 	kindNumber = 0
 	kindBytes  = 2
@@ -80,8 +79,8 @@ func putText(b []byte, field int, s string) []byte {
 	return append(b, s...)
 }
 
-// putPart appends a message within a message, also an empty one. Most are
-// shorter than 128 bytes, so a byte is kept free for the length.
+// putPart appends a nested message, also an empty one. It reserves one byte for the
+// length, because most messages are shorter than 128 bytes.
 func putPart(b []byte, field int, write func([]byte) []byte) []byte {
 	b = append(binary.AppendUvarint(b, uint64(field<<3|kindBytes)), 0)
 	start := len(b)
@@ -99,16 +98,16 @@ func putPart(b []byte, field int, write func([]byte) []byte) []byte {
 	return b
 }
 
-// fields goes through the fields of a message.
+// fields reads the fields of a message.
 type fields struct {
 	rest   []byte
 	field  uint64
-	number uint64 // of a number
-	bytes  []byte // of text, or of a message within
+	number uint64 // the value of a number
+	bytes  []byte // the value of a text or a nested message
 	err    error
 }
 
-// next reads the next field; false at the end, or when err is set.
+// next reads the next field. It returns false at the end, and after an error.
 func (f *fields) next() bool {
 	if len(f.rest) == 0 || f.err != nil {
 		return false
@@ -157,7 +156,7 @@ func (f *fields) int64() int64 { return int64(f.number>>1) ^ -int64(f.number&1) 
 
 func (f *fields) time() time.Duration { return time.Duration(f.int64()) }
 
-// int is a number that fits into 32 bits, so that it is the same everywhere.
+// int is a number of at most 32 bits, which fits into an int on every system.
 func (f *fields) int() int {
 	v := f.int64()
 	if v < math.MinInt32 || v > math.MaxInt32 {
@@ -178,30 +177,43 @@ func (f *fields) bool() bool { return f.number != 0 }
 
 func (f *fields) text() string { return string(f.bytes) }
 
-// textAgain is text that is often the same as it was: then it takes no memory.
-func (f *fields) textAgain(was string) string {
+// textReusing is text. If it equals was, it needs no new memory.
+func (f *fields) textReusing(was string) string {
 	if was == string(f.bytes) {
 		return was
 	}
 	return f.text()
 }
 
-// within are the fields of a message within. When they have been gone through, left says
-// so. A function that goes through them would cost each message an allocation.
-func (f *fields) within() fields { return fields{rest: f.bytes} }
+// nested returns the fields of a nested message. After the last of them, the caller passes
+// the result to finish. A callback for each field would cost an allocation for each message.
+func (f *fields) nested() fields { return fields{rest: f.bytes} }
 
-func (f *fields) left(within fields) {
-	if within.err != nil {
-		f.err = within.err
+// finish takes over the error of a nested message.
+func (f *fields) finish(nested fields) {
+	if nested.err != nil {
+		f.err = nested.err
 	}
 }
 
-// Upgrade is the protocol of connections that carry calls without HTTP around
-// each. Either side sends messages with their lengths in front. Those of the
-// client are Steps. Those of the server begin with a byte: KindReply before a
-// Reply, KindProblem before a problem as JSON.
+// Upgrade is the protocol of upgraded connections, which carry calls without the overhead
+// of HTTP. Both sides send each message after its length. The client sends Steps. The
+// server's messages begin with a byte: KindReply before a Reply, KindProblem before a
+// problem in JSON.
 const (
 	Upgrade     = "sema-calls"
 	KindReply   = 0
 	KindProblem = 1
 )
+
+// Room is how many bytes a buffer has before the message, for WithLength.
+const Room = binary.MaxVarintLen64
+
+// WithLength writes the length of the message after Room bytes of b directly before the
+// message, and returns both, in the memory of b.
+func WithLength(b []byte) []byte {
+	var length [Room]byte
+	n := binary.PutUvarint(length[:], uint64(len(b)-Room))
+	copy(b[Room-n:], length[:n])
+	return b[Room-n:]
+}

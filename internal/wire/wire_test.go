@@ -16,8 +16,8 @@ import (
 	"sema/internal/wire"
 )
 
-// fill gives every field of a struct a value that is not zero, as rapid draws
-// it; so a field that is new in package engine and does not travel is found.
+// fill sets every field of a struct to a value drawn by rapid. So the tests find a field
+// of package engine that is not encoded.
 func fill(t *rapid.T, v reflect.Value, skip string) {
 	for i := range v.NumField() {
 		f, name := v.Field(i), v.Type().Field(i).Name
@@ -54,23 +54,34 @@ func fill(t *rapid.T, v reflect.Value, skip string) {
 			f.Set(reflect.New(f.Type().Elem()))
 			fill(t, f.Elem(), skip)
 		default:
-			t.Fatalf("a field %s of kind %v: teach this test", name, f.Kind())
+			t.Fatalf("this test does not support the field %s of kind %v", name, f.Kind())
 		}
 	}
+}
+
+func readStep(b []byte) (*wire.Step, error) {
+	s := &wire.Step{}
+	return s, s.Read(b)
+}
+
+func readReply(b []byte, own string) (wire.Reply, error) {
+	r := wire.Reply{}
+	err := r.Read(b, own)
+	return r, err
 }
 
 func TestStepTravels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &wire.Step{}
 		fill(t, reflect.ValueOf(s).Elem(), "")
-		got, err := wire.ReadStep(wire.AppendStep(nil, s))
+		got, err := readStep(wire.AppendStep(nil, s))
 		if err != nil || !reflect.DeepEqual(got, s) {
 			t.Fatalf("%+v, %v; want %+v", got, err, s)
 		}
 	})
 }
 
-// TestReadAgain reads one message after the other into the same memory.
+// TestReadAgain reads several messages into the same memory.
 func TestReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		step, reply := &wire.Step{}, &wire.Reply{}
@@ -95,7 +106,7 @@ func TestReplyTravels(t *testing.T) {
 		if r.Reply.Notification.Empty() {
 			r.Reply.Notification.Ask = true
 		}
-		got, err := wire.ReadReply(wire.AppendReply(nil, &r, "me"), "me")
+		got, err := readReply(wire.AppendReply(nil, &r, "me"), "me")
 		if err != nil || !reflect.DeepEqual(got, r) {
 			t.Fatalf("%+v, %v; want %+v", got, err, r)
 		}
@@ -122,8 +133,8 @@ func TestNewsTravel(t *testing.T) {
 	})
 }
 
-// Somebody newer may send fields that we do not know.
-func TestUnknownFieldsArePassedOver(t *testing.T) {
+// A newer release may send unknown fields.
+func TestUnknownFieldsAreSkipped(t *testing.T) {
 	text := wire.AppendStep(nil, &wire.Step{Client: "me", Call: engine.Call{Number: 7}})
 	unknown := []byte{
 		15 << 3, 0x85, 1, // a number
@@ -131,7 +142,7 @@ func TestUnknownFieldsArePassedOver(t *testing.T) {
 		15<<3 | 2, 3, 'n', 'e', 'w',
 		15<<3 | 5, 1, 2, 3, 4,
 	}
-	got, err := wire.ReadStep(append(unknown, text...))
+	got, err := readStep(append(unknown, text...))
 	if err != nil || got.Client != "me" || got.Call.Number != 7 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -139,7 +150,7 @@ func TestUnknownFieldsArePassedOver(t *testing.T) {
 
 func TestMalformed(t *testing.T) {
 	for _, text := range []string{"\xff", "\x0a\xff", "\x0a\x05me", "\x03", "\x18", "\x19\x01", "\x32\x02\x10", "\x32\x03\x18\xff\xff"} {
-		if s, err := wire.ReadStep([]byte(text)); !errors.Is(err, wire.ErrMalformed) {
+		if s, err := readStep([]byte(text)); !errors.Is(err, wire.ErrMalformed) {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
 	}
@@ -151,11 +162,11 @@ func FuzzReadStep(f *testing.F) {
 		Call: engine.Call{Number: 1, Requests: []engine.Request{{Kind: engine.Ask, ID: engine.ID{Number: 1, Weight: 1}, Limit: 3, Wait: true}}},
 	}))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := wire.ReadStep(text)
+		s, err := readStep(text)
 		if err != nil {
 			return
 		}
-		if again, err := wire.ReadStep(wire.AppendStep(nil, s)); err != nil || len(again.Call.Requests) != len(s.Call.Requests) {
+		if again, err := readStep(wire.AppendStep(nil, s)); err != nil || len(again.Call.Requests) != len(s.Call.Requests) {
 			t.Fatalf("%+v became %+v, %v", s, again, err)
 		}
 	})
@@ -164,15 +175,15 @@ func FuzzReadStep(f *testing.F) {
 func FuzzReadReply(f *testing.F) {
 	f.Add(wire.AppendReply(nil, &wire.Reply{As: "m1", Reply: engine.Reply{Limit: 3, Answers: []engine.Answer{{Status: engine.Granted, Token: 9, Slot: -1}}}}, "me"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if r, err := wire.ReadReply(text, "me"); err == nil {
-			if _, err := wire.ReadReply(wire.AppendReply(nil, &r, "me"), "me"); err != nil {
+		if r, err := readReply(text, "me"); err == nil {
+			if _, err := readReply(wire.AppendReply(nil, &r, "me"), "me"); err != nil {
 				t.Fatal(err)
 			}
 		}
 	})
 }
 
-// Messages that a release sent are read for ever.
+// The messages of all releases stay readable.
 func TestMessagesOfReleases(t *testing.T) {
 	who := engine.Client{Host: "h", PID: 3, Label: "l", Version: "0.1.0", Caller: "c", Lease: time.Second}
 	step := versions.Fixture(t, "v1.step", func() []byte {
@@ -186,7 +197,7 @@ func TestMessagesOfReleases(t *testing.T) {
 			}},
 		})
 	})
-	s, err := wire.ReadStep(step)
+	s, err := readStep(step)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +209,7 @@ func TestMessagesOfReleases(t *testing.T) {
 			Notification: engine.Notification{Ask: true, Renew: true, Recheck: 4, Recall: engine.RecallAll, Grants: []engine.Grant{{ID: engine.ID{Client: "me", Number: 1, Weight: 1}, Token: 8, Slot: -1, Ticket: 5, Unsure: true}}},
 		}}, "me")
 	})
-	r, err := wire.ReadReply(reply, "me")
+	r, err := readReply(reply, "me")
 	if err != nil {
 		t.Fatal(err)
 	}

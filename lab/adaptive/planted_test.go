@@ -17,7 +17,7 @@ var bugs = map[string]plant.Bug{
 	"no pause after a cut":                     {File: controller, Old: "case now < c.pause:", New: "case false:"},
 	"what is seen in a pause extends it":       {File: controller, Old: "\t\td.Why = \"waits for the effect of the last cut\"", New: "\t\tif d.Bad > tolerated {\n\t\t\tc.pause = now + pause\n\t\t}"},
 	"it grows though nobody waits":             {File: controller, Old: "case waited == 0:", New: "case false:"},
-	"nobody is left out":                       {File: controller, Old: "if n := len(shares); n >= fewest {", New: "if n := len(shares); n < 0 {"},
+	"nobody is left out":                       {File: controller, Old: "if n := len(shares); n >= minClients {", New: "if n := len(shares); n < 0 {"},
 	"those with most that is bad are left out": {File: controller, Old: "cmp.Compare(b.part(), a.part())", New: "cmp.Compare(b.good+b.bad, a.good+a.bad)"},
 	"a cut goes below the range":               {File: controller, Old: "max(c.Min, min(limit-1,", New: "max(0, min(limit-1,"},
 	"it grows beyond the range":                {File: controller, Old: "return min(next, c.Max),", New: "return next,"},

@@ -19,7 +19,7 @@ func TestPostgres(t *testing.T) {
 	t.Cleanup(db.Stop)
 	env := "SEMA_URL=" + db.Address
 	for _, args := range [][]string{{"run", "x", "--", "echo", "never"}, {"show", "x"}, {"ls"}, {"limit", "x", "3"}} {
-		if code, output := run(t, env, args...); code != 69 || !strings.Contains(output, "Try: make the table sema_state: sema migrate does") {
+		if code, output := run(t, env, args...); code != 69 || !strings.Contains(output, "Try: create the table sema_state with sema migrate") {
 			t.Errorf("%v: exit code %d: %s", args, code, output)
 		}
 	}

@@ -500,7 +500,7 @@ func TestServeRefuses(t *testing.T) {
 		"Try: chmod 600":                                            {"--token-file", open},
 		"--audit-required needs --audit":                            {"--audit-required"},
 		"--public-url ftp://… is no address of a site":              {"--public-url", "ftp://x"},
-		"--trusted-proxy: \"x\" is no network":                      {"--trusted-proxy", "x"},
+		"--trusted-proxy: \"x\" is neither a network":               {"--trusted-proxy", "x"},
 		"audit log: open ":                                          {"--audit", filepath.Join(dir, "no", "dir")},
 		"the URL nonsense is of no known kind":                      {"--url", "nonsense"},
 		"want sema serve without arguments":                         {"x"},

@@ -17,24 +17,24 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// Three hundred processes that want a row at once all have it, and a holder has it before the rest. PostgreSQL looks for
-// no deadlock among them. It would do so for each of them, while all others wait, for a time that grows with the cube of
-// their number.
-func TestAHerdIsServed(t *testing.T) {
-	const herd = 300
+// Three hundred processes that update one row at once all succeed, and a holder's update goes first. PostgreSQL
+// searches for no deadlock among them: one search per process, each blocking all others, would take time cubic
+// in their number.
+func TestManyProcessesWantOneRow(t *testing.T) {
+	const processes = 300
 	s := startServer(t, "-c", "max_connections=400", "-c", "deadlock_timeout=200ms", "-c", "log_lock_waits=on", "-c", "logging_collector=on")
 	expect.OK(t, step(t, engineAt(t, s.url(), nil)))
 	c := s.connect()
 	defer func() { _ = c.Close(context.Background()) }()
 	_, err := c.Exec(expect.Within(t), "BEGIN; SELECT FROM sema_state FOR UPDATE")
 	expect.OK(t, err)
-	var all, stand sync.WaitGroup
+	var all, ready sync.WaitGroup
 	var served atomic.Int64
-	stand.Add(herd)
+	ready.Add(processes)
 	update := func(first bool) {
 		own := s.connect()
 		defer func() { _ = own.Close(context.Background()) }()
-		stand.Done()
+		ready.Done()
 		for ctx := expect.Within(t); ctx.Err() == nil; { // a step may have to be repeated
 			if pgengine.NewStoreOn(own).Update(ctx, "x", first, func(r register.Row) (register.Next, error) {
 				return register.Next{Data: r.Data, Version: r.Version + 1, Until: math.MaxInt64}, nil
@@ -45,21 +45,21 @@ func TestAHerdIsServed(t *testing.T) {
 				return
 			}
 		}
-		t.Error("one was not served")
+		t.Error("an update did not succeed")
 	}
 	waiting := func() (n int) {
 		expect.OK(t, c.QueryRow(expect.Within(t), "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'").Scan(&n))
 		return n
 	}
-	for range herd {
+	for range processes {
 		all.Go(func() { update(false) })
 	}
-	stand.Wait()
-	expect.Until(t, "a queue", func() bool { return waiting() > herd/2 })
-	stand.Add(1)
+	ready.Wait()
+	expect.Until(t, "a queue", func() bool { return waiting() > processes/2 })
+	ready.Add(1)
 	all.Go(func() { update(true) })
-	stand.Wait()
-	expect.Until(t, "a queue again", func() bool { return waiting() > herd/2 })
+	ready.Wait()
+	expect.Until(t, "a queue again", func() bool { return waiting() > processes/2 })
 	_, err = c.Exec(expect.Within(t), "ROLLBACK")
 	expect.OK(t, err)
 	all.Wait()
@@ -72,7 +72,7 @@ func TestAHerdIsServed(t *testing.T) {
 		log, err := os.ReadFile(name)
 		expect.OK(t, err)
 		if n := bytes.Count(log, []byte("on advisory lock")); n > 0 {
-			t.Errorf("the server looked for a deadlock, or said so: %d lines", n)
+			t.Errorf("the server searched for a deadlock: %d lines of its log", n)
 		}
 	}
 }

@@ -19,23 +19,22 @@ import (
 	"sema/internal/wire"
 )
 
-// lines are connections that carry calls without the rest of HTTP around each.
-// Where something between us and the server does not let them through, calls
-// are requests of their own.
-type lines struct {
+// connPool has upgraded connections, which carry calls without the overhead of HTTP. If
+// a proxy before the server does not support them, calls are plain HTTP requests.
+type connPool struct {
 	url   *url.URL
 	token string
-	tls   *tls.Config // nil: without
+	tls   *tls.Config // nil: no TLS
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
-	idle   []*line // the one used last at the end
-	never  bool    // they do not get through
+	idle   []*upgradedConn // in the order of their last use
+	never  bool            // upgrades do not work
 	closed bool
 }
 
-// line is one such connection. It carries one call at a time.
-type line struct {
+// upgradedConn is an upgraded connection. It carries one call at a time.
+type upgradedConn struct {
 	net.Conn
 	in    *bufio.Reader
 	used  time.Time
@@ -43,28 +42,28 @@ type line struct {
 }
 
 const (
-	// lineIdle is less than a server leaves a line without a call.
-	lineIdle = time.Minute
+	// connIdle is how long an idle connection is kept. A server closes it later.
+	connIdle = time.Minute
 
-	// lineTime bounds a call whose context does not.
-	lineTime = 15 * time.Second
+	// callTime bounds a call if its context has no deadline.
+	callTime = 15 * time.Second
 
 	maxIdle = 64
 )
 
-var errNoLine = errors.New("calls have to be requests of their own")
+var errNoUpgrade = errors.New("the server's connections cannot be upgraded")
 
-// take is a line to the server, an idle one if there is any.
-func (l *lines) take(ctx context.Context) (*line, *engine.Error) {
+// take returns an idle connection to the server, or opens one.
+func (l *connPool) take(ctx context.Context) (*upgradedConn, *engine.Error) {
 	l.mu.Lock()
 	if l.never {
 		l.mu.Unlock()
-		return nil, &engine.Error{NotExecuted: true, Err: errNoLine}
+		return nil, &engine.Error{NotExecuted: true, Err: errNoUpgrade}
 	}
 	for n := len(l.idle); n > 0; n = len(l.idle) {
 		c := l.idle[n-1]
 		l.idle = l.idle[:n-1]
-		if time.Since(c.used) < lineIdle {
+		if time.Since(c.used) < connIdle {
 			l.mu.Unlock()
 			return c, nil
 		}
@@ -74,8 +73,8 @@ func (l *lines) take(ctx context.Context) (*line, *engine.Error) {
 	return l.open(ctx)
 }
 
-// put gives back a line that is in order.
-func (l *lines) put(c *line) {
+// put returns a working connection to the pool.
+func (l *connPool) put(c *upgradedConn) {
 	c.used = time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +85,7 @@ func (l *lines) put(c *line) {
 	l.idle = append(l.idle, c)
 }
 
-func (l *lines) close() {
+func (l *connPool) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -96,18 +95,18 @@ func (l *lines) close() {
 	l.idle = nil
 }
 
-// open makes a line.
-func (l *lines) open(ctx context.Context) (*line, *engine.Error) {
+// open opens and upgrades a connection.
+func (l *connPool) open(ctx context.Context) (*upgradedConn, *engine.Error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	fail := func(err error) (*line, *engine.Error) {
-		failure := unreached("", "", err)
-		failure.NotExecuted = true // nothing was asked yet
+	fail := func(err error) (*upgradedConn, *engine.Error) {
+		failure := noAnswer("", "", err)
+		failure.NotExecuted = true // no call was sent yet
 		return nil, failure
 	}
 	address := l.url.Host
 	if l.url.Port() == "" {
-		address = net.JoinHostPort(l.url.Hostname(), l.url.Scheme) // the port has the scheme's name
+		address = net.JoinHostPort(l.url.Hostname(), l.url.Scheme) // a port may be named by the scheme
 	}
 	raw, err := l.dial(ctx, "tcp", address)
 	if err != nil {
@@ -122,7 +121,7 @@ func (l *lines) open(ctx context.Context) (*line, *engine.Error) {
 	defer context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Now()) })()
 	c := raw
 	if l.tls != nil {
-		c = tls.Client(raw, l.tls) // the first write begins the handshake
+		c = tls.Client(raw, l.tls) // the first write starts the handshake
 	}
 	head := "GET " + l.url.EscapedPath() + "/v1/engine/calls HTTP/1.1\r\nHost: " + l.url.Host + "\r\nConnection: Upgrade\r\nUpgrade: " + wire.Upgrade + "\r\n"
 	if l.token != "" {
@@ -138,7 +137,7 @@ func (l *lines) open(ctx context.Context) (*line, *engine.Error) {
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols && strings.EqualFold(answer.Header.Get("Upgrade"), wire.Upgrade) {
 		made = true
-		return &line{Conn: c, in: in}, nil
+		return &upgradedConn{Conn: c, in: in}, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
 	_ = answer.Body.Close()
@@ -154,18 +153,18 @@ func (l *lines) open(ctx context.Context) (*line, *engine.Error) {
 	l.mu.Lock()
 	l.never = true
 	l.mu.Unlock()
-	return nil, &engine.Error{NotExecuted: true, Err: errNoLine}
+	return nil, &engine.Error{NotExecuted: true, Err: errNoUpgrade}
 }
 
-// call carries a call, and reads the reply's bytes into buffer.
-func (l *lines) call(ctx context.Context, body, buffer []byte) ([]byte, *engine.Error) {
+// call sends a call and reads the encoded reply into buffer.
+func (l *connPool) call(ctx context.Context, body, buffer []byte) ([]byte, *engine.Error) {
 	c, failure := l.take(ctx)
 	if failure != nil {
 		return nil, failure
 	}
 	until, ok := ctx.Deadline()
 	if !ok {
-		until = time.Now().Add(lineTime)
+		until = time.Now().Add(callTime)
 	}
 	if until != c.until { // calls share contexts
 		c.until = until
@@ -176,7 +175,7 @@ func (l *lines) call(ctx context.Context, body, buffer []byte) ([]byte, *engine.
 		stop = context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
 	}
 	answer, err := c.exchange(body, buffer)
-	if !stop() || err != nil { // its deadline may be changed any moment, or it is not in order
+	if !stop() || err != nil { // the end of ctx may still change the deadline, or the connection is broken
 		_ = c.Close()
 	} else {
 		l.put(c)
@@ -185,21 +184,17 @@ func (l *lines) call(ctx context.Context, body, buffer []byte) ([]byte, *engine.
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, unreached("", "", err)
+		return nil, noAnswer("", "", err)
 	}
 	if answer[0] == wire.KindProblem {
-		return nil, refused("", "", &http.Response{Status: "a problem that is not understood"}, answer[1:])
+		return nil, refused("", "", &http.Response{Status: "a problem that cannot be decoded"}, answer[1:])
 	}
 	return answer, nil
 }
 
-// exchange sends a message and reads the one that answers it.
-func (c *line) exchange(body, buffer []byte) ([]byte, error) {
-	var length [binary.MaxVarintLen64]byte
-	n := binary.PutUvarint(length[:], uint64(len(body)-binary.MaxVarintLen64))
-	start := binary.MaxVarintLen64 - n
-	copy(body[start:], length[:n])
-	if _, err := c.Write(body[start:]); err != nil {
+// exchange sends the message after wire.Room bytes of body, and reads the answer.
+func (c *upgradedConn) exchange(body, buffer []byte) ([]byte, error) {
+	if _, err := c.Write(wire.WithLength(body)); err != nil {
 		return nil, err
 	}
 	size, err := binary.ReadUvarint(c.in)

@@ -15,8 +15,8 @@ import (
 	"sema/internal/wire"
 )
 
-// What is no call ends the connection, or is answered by a problem.
-func TestHostileLines(t *testing.T) {
+// Bytes that are no call end the connection, or are answered with a problem.
+func TestMalformedCalls(t *testing.T) {
 	addr := serve(t, memory, nil, nil).address()
 	for name, c := range map[string]struct{ sent, want string }{
 		"huge":      {string(binary.AppendUvarint(nil, 1<<40)), ""},

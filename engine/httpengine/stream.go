@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -12,14 +11,14 @@ import (
 	"sema/internal/wire"
 )
 
-// readNews listens to the server until the engine is closed, and passes on what
-// it tells.
-func (e *Engine) readNews(ctx context.Context) {
+// runStream reads the server's notifications until the engine is closed, and reconnects
+// after each error.
+func (e *Engine) runStream(ctx context.Context) {
 	pause := firstPause
 	last := ""
 	for ctx.Err() == nil {
 		began := time.Now()
-		_ = e.listen(ctx, &last) // it only ends by an error, which says nothing new
+		_ = e.readStream(ctx, &last) // reconnect after any error
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
@@ -37,14 +36,14 @@ const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = time.Second
 
-	// silence is how long a stream may tell nothing, not even that the server
-	// lives.
+	// silence is how long a stream may be silent. A live server sends an empty message
+	// more often.
 	silence = 20 * time.Second
 )
 
-// listen reads one stream to its end. last is the life of the server that the
-// stream before it came from.
-func (e *Engine) listen(ctx context.Context, last *string) error {
+// readStream reads one response until it fails. last identifies the run of the server
+// that sent the response before.
+func (e *Engine) readStream(ctx context.Context, last *string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet := time.AfterFunc(silence, cancel)
@@ -61,7 +60,7 @@ func (e *Engine) listen(ctx context.Context, last *string) error {
 	if answer.StatusCode != http.StatusOK {
 		return errors.New(answer.Status)
 	}
-	in := newReader(answer.Body)
+	in := bufio.NewReader(answer.Body)
 	for {
 		n, err := wire.ReadNews(in)
 		if err != nil {
@@ -69,9 +68,9 @@ func (e *Engine) listen(ctx context.Context, last *string) error {
 		}
 		quiet.Reset(silence)
 		if n.Server != "" {
-			// What was told meanwhile is lost: the sessions ask.
+			// Notifications in between were lost, so the sessions ask again.
 			if n.Fresh || *last != "" && *last != n.Server {
-				e.tellAll()
+				e.askAgain()
 			}
 			*last = n.Server
 		}
@@ -86,8 +85,9 @@ func (e *Engine) listen(ctx context.Context, last *string) error {
 	}
 }
 
-// tellAll has every session that a server knew ask for everything again.
-func (e *Engine) tellAll() {
+// askAgain tells every session that a server knew to ask for its tickets and to renew its
+// permits.
+func (e *Engine) askAgain() {
 	var opened []*session
 	e.mu.Lock()
 	for _, s := range e.sessions {
@@ -101,8 +101,8 @@ func (e *Engine) tellAll() {
 	}
 }
 
-// startNews listens to the server from now on.
-func (e *Engine) startNews() {
+// startStream starts to read the server's notifications, unless that has begun before.
+func (e *Engine) startStream() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || e.stream != nil {
@@ -110,7 +110,5 @@ func (e *Engine) startNews() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.stream = cancel
-	e.streams.Go(func() { e.readNews(ctx) })
+	e.streams.Go(func() { e.runStream(ctx) })
 }
-
-func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 4096) }
