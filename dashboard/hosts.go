@@ -6,7 +6,8 @@ import (
 	"net/http"
 	"slices"
 
-	"sema/history"
+	"sema/internal/admit"
+	"sema/internal/history"
 	"sema/watch"
 )
 
@@ -35,7 +36,7 @@ func (h *Handler) hosts(a visitor) []hostRow {
 	}
 	all := map[string]*found{}
 	h.history.Here(func(name string, v *history.Visit) {
-		if !a.Sees(name) {
+		if !admit.Sees(a.Who, name) {
 			return
 		}
 		f := all[v.Client.Host]

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sema/access"
+	"sema/internal/admit"
 	"sema/metrics"
 )
 
@@ -121,7 +121,7 @@ func (s *Server) logAccess(r *http.Request, route, who string, status int, took 
 		level = slog.LevelWarn
 	}
 	s.log.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "route", route, "status", status,
-		"seconds", took.Seconds(), "who", who, "from", access.Host(r))
+		"seconds", took.Seconds(), "who", who, "from", admit.Host(r))
 }
 
 // connState counts the connections of Serve.

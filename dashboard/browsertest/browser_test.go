@@ -23,7 +23,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/history"
+	"sema/internal/history"
 	"sema/watch"
 )
 
@@ -244,7 +244,8 @@ func newSiteOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.kept, o.Watcher, o.History = kept, w, kept
+	s.kept, o.Watcher = kept, w
+	history.Give(&o, kept)
 	d, err := dashboard.New(s.engine, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +266,7 @@ func newSiteOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
 func (s *site) tab() *tab { return newTab(s.t, s.server.URL+"/sema/") }
 
 func operator(*http.Request) access.Who {
-	return access.Who{Right: access.Admin, Name: "olga"}
+	return access.Who{Right: "admin", Name: "olga"}
 }
 
 // semaphore is a client, as a process has one.

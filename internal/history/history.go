@@ -68,6 +68,11 @@ type History struct {
 	room       int  // how many more current visits may be followed
 }
 
+// Give makes the dashboard that is made with options, a *dashboard.Options, show h in place of
+// an hour of its own. The caller closes h, after the dashboard. The dashboard tells h what
+// operators do there. Package dashboard sets Give.
+var Give func(options any, h *History)
+
 // New begins to record the looks of a Watcher. The caller closes the Watcher, after the
 // History. Nil options are the defaults. New fails only on options out of range, with an
 // *engine.ArgumentError.
@@ -104,7 +109,7 @@ func (h *History) Close() {
 func (h *History) Options() Options { return h.options }
 
 // Act records an operator's act. Call it from the option Audit of a server, in addition to
-// the Add of an access.Log. A dashboard calls Act of its History itself.
+// the Add of an admit.Log. A dashboard calls Act of its History itself.
 func (h *History) Act(r access.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
