@@ -24,7 +24,6 @@ import (
 	"sema/each"
 	"sema/engine/memengine"
 	"sema/internal/figures"
-	"sema/metrics"
 	"sema/semahttp"
 )
 
