@@ -86,7 +86,7 @@ func (x *Watch) Close() {
 // listen counts the leases that end.
 func (x *Watch) listen(ctx context.Context) {
 	for e := range x.watcher.Events(ctx, watch.Filter{}) {
-		if e.Kind == watch.Ended {
+		if e.Kind == "ended" {
 			label := x.names.Label(e.Semaphore)
 			x.mu.Lock()
 			if _, ok := x.ends[label]; !ok && len(x.ends) >= figures.MaxNames { // nobody scrapes

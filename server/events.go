@@ -107,5 +107,5 @@ func (s *Server) eventText(e watch.Event) ([]byte, error) {
 		Waited: e.Waited.Seconds(), Held: e.Held.Seconds(), Limit: e.Limit, Pinned: e.Pinned,
 		Host: e.Client.Host, PID: e.Client.PID, Label: e.Client.Label, Caller: e.Client.Caller, Missed: e.Missed,
 	})
-	return []byte("event: " + string(e.Kind) + "\ndata: " + string(text) + "\n\n"), err
+	return []byte("event: " + e.Kind + "\ndata: " + string(text) + "\n\n"), err
 }

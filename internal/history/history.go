@@ -22,6 +22,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/looks"
 	"sema/watch"
 )
 
@@ -94,7 +95,7 @@ func New(w *watch.Watcher, o *Options) (*History, error) {
 	}
 	h := &History{options: options, began: time.Now(), semaphores: map[string]*semaphore{}, room: options.Bytes / 8 / hereBytes}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	w.Follow(h.ctx, options.Always, h.add)
+	looks.Follow(h.ctx, w, options.Always, h.add)
 	h.running.Go(h.keep)
 	return h, nil
 }
@@ -132,7 +133,7 @@ func (h *History) use(name string) *semaphore {
 }
 
 // add records a look.
-func (h *History) add(l watch.Look) {
+func (h *History) add(l looks.Look) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.semaphores[l.Name]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -63,17 +64,16 @@ func (p *program) topCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.filter, "filter", "", "names that contain this, whatever the case")
 	cmd.Flags().IntVar(&f.rows, "rows", 0, "with --once: print at most so many (0: all)")
 	cmd.Flags().Var(durationOf(&f.every, time.Second), "every", "look this often: seconds, or 500ms")
-	offerValues(cmd, "sort", "name", "use", "waiting", "oldest")
+	offerValues(cmd, "sort", top.Orders...)
 	p.jsonFlag(cmd)
 	return cmd
 }
 
 func (p *program) top(ctx context.Context, f *topFlags) error {
-	order, ok := top.ParseOrder(f.sort)
 	in, isIn := p.stdin.(*os.File)
 	out, isOut := p.stdout.(*os.File)
 	switch {
-	case !ok:
+	case !slices.Contains(top.Orders, f.sort):
 		return usage("name, use, waiting or oldest", "there is no --sort=%s", printable(f.sort, 60))
 	case f.rows < 0:
 		return usage("--rows 10", "--rows %d is negative", f.rows)
@@ -86,7 +86,7 @@ func (p *program) top(ctx context.Context, f *topFlags) error {
 	case !f.once && p.getenv("TERM") == "dumb":
 		return usage(p.command("top", "--once"), "this terminal cannot be drawn on: TERM is dumb")
 	}
-	o := top.Options{Where: p.where(), Order: order, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
+	o := top.Options{Where: p.where(), Order: f.sort, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
 	if f.once {
 		list, total, err := p.list(ctx, o, f.rows)
 		if err != nil {

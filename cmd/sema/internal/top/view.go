@@ -75,7 +75,7 @@ const (
 )
 
 func (m *model) viewList() []string {
-	head := fmt.Sprintf("sema top  %s  sorted by %s", m.where, orders[m.query.Order])
+	head := fmt.Sprintf("sema top  %s  sorted by %s", m.where, m.query.Order)
 	if m.query.Filter != "" {
 		head += "  filter " + clean(m.query.Filter)
 	}
