@@ -1,5 +1,5 @@
-// Package access has what package server and package dashboard say of the users who see and
-// operate semaphores: who a user is, and what an operator did.
+// Package access has the two types that package server and package dashboard share: a user who
+// sees or operates semaphores, and the record of an operator's act.
 package access
 
 import "time"
@@ -10,7 +10,7 @@ type Who struct {
 
 	// Right is the highest right: "read" sees semaphores, their holders and their waiters;
 	// "use" also acquires, renews and releases; "admin" also sets limits, pauses, revokes,
-	// removes, and releases permits of others. Default: none. Any other word is no right either.
+	// removes, and releases permits of others. Default: none. Any other word gives none.
 	Right string
 
 	Prefixes []string // only semaphores whose names begin with one of these; none: all

@@ -12,7 +12,7 @@ import (
 	"sema/internal/figures"
 )
 
-// contentType is the media type of what WriteText writes.
+// contentType is the media type of the text that WriteText writes.
 const contentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Source is where figures come from: a [Recorder], a [Watch], [Process], or a server of package

@@ -26,7 +26,7 @@ var rights = []string{None, Read, Use, Admin}
 // IsRight reports whether a word is the name of a right.
 func IsRight(word string) bool { return word != None && slices.Contains(rights, word) }
 
-// May reports whether a user has a right. A word that is no right gives none, and nobody has it.
+// May reports whether a user has a right. It is false if either word is unknown.
 func May(w access.Who, right string) bool {
 	needed := slices.Index(rights, right)
 	return needed >= 0 && slices.Index(rights, w.Right) >= needed

@@ -1,5 +1,5 @@
-// Package figures has what sources of metrics and their readers share: the names of metrics and
-// labels, and their values at one moment. Package metrics, package server and the modules for
+// Package figures has the types that sources of metrics and their readers share: the names of
+// metrics and labels, and their values at one moment. Package metrics, package server and the modules for
 // Prometheus and OpenTelemetry use it.
 package figures
 

@@ -1,4 +1,4 @@
-// Package view has what is said of semaphores to programs and to people: one JSON, and the same
+// Package view describes semaphores to programs and to people: in one JSON, and in the same
 // words, for the command, the server and the dashboard. Times in JSON are seconds, with
 // fractions. Fields may be added; none changes its meaning.
 package view
