@@ -69,9 +69,9 @@ func WaitAtMost(d time.Duration) AcquireOption {
 	return AcquireOption{kind: waitOption, n: int64(max(0, d))}
 }
 
-// AnswerWithin bounds the wait for an engine that is away: if it has said nothing for d, neither that
-// the permit is granted nor that its caller is queued, Acquire fails with ErrEngine, and nothing is
-// held. A caller that was told that it waits goes on waiting. Default: three seconds. A d of 0 or
+// AnswerWithin bounds the wait for an engine that is away. If the engine has said nothing for d, neither
+// that the permit is granted nor that its caller is queued, Acquire fails with ErrEngine. Nothing is
+// held then. A caller that the engine has queued goes on waiting. Default: three seconds. A d of 0 or
 // less, or of three seconds or more, changes nothing.
 func AnswerWithin(d time.Duration) AcquireOption {
 	return AcquireOption{kind: answerOption, n: int64(max(0, d))}

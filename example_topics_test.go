@@ -47,7 +47,7 @@ func Example_errors() {
 
 // The number in the code of the process that was started last holds, until an operator
 // says another.
-func Example_changingALimit() {
+func Example_limits() {
 	ctx, engine := context.Background(), memengine.New()
 	uses := func(limit int) {
 		sem, err := sema.New(engine, "github-api", limit, &sema.Options{Observer: sema.Observer{
@@ -82,7 +82,7 @@ func Example_changingALimit() {
 
 // A permit of a process that was killed is back after ten seconds, and work has one second
 // to stop in when its permit is lost. How long the work takes is another matter.
-func Example_choosingALease() {
+func ExampleOptions_lease() {
 	sem, err := sema.New(memengine.New(), "import", 1, &sema.Options{
 		Lease:   10 * time.Second, // renewed every three
 		Margin:  time.Second,      // to stop in, after a loss
@@ -105,7 +105,7 @@ func Example_choosingALease() {
 
 // Work runs under the permit's context, which ends before anybody else can hold the permit:
 // here because it takes longer than it may.
-func Example_trust() {
+func Example_losingAPermit() {
 	sem, err := sema.New(memengine.New(), "ledger", 1, &sema.Options{MaxHold: engine.MinLease})
 	if err != nil {
 		fmt.Println(err)
@@ -126,4 +126,24 @@ func Example_trust() {
 	// Output:
 	// sema: permit lost: held longer than allowed: "ledger"
 	// lost: true - a token for storage to compare: true
+}
+
+// Acquire, TryAcquire and Do take the same options.
+func Example_optionsOfOneCall() {
+	ctx := context.Background()
+	sem, err := sema.New(memengine.New(), "api", 5, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = sem.Close() }()
+	options := []sema.AcquireOption{sema.Weight(3), sema.For("acme"), sema.WaitAtMost(time.Second), sema.Label("job 7")}
+	fmt.Println(sem.Do(ctx, func(ctx context.Context) error {
+		_, err := sem.TryAcquire(ctx, options...) // three more are not free
+		fmt.Println(err)
+		return ctx.Err()
+	}, options...))
+	// Output:
+	// sema: no permit available: "api"
+	// <nil>
 }

@@ -60,11 +60,11 @@ type Rule struct {
 // is not 0.
 //
 // Set with a Limit creates the semaphore if there is none. PerKey alone, and the rule of a key,
-// fail with ErrNotFound then. PerKey alone holds the limit as it is as well, against programs with
-// another one.
+// fail with ErrNotFound then. PerKey alone also pins the limit that is stored.
 //
-// More room serves waiters at once. Less room revokes nobody: grants resume when less than
-// it is held. Waiters that weigh more than the limit, or than the cap of their key, fail with a *WeightError.
+// A larger limit or cap serves waiters at once. A smaller one revokes nobody: grants resume when
+// less than it is held. Waiters that weigh more than it fail with a *WeightError. Set fails with an
+// *ArgumentError on values out of range, and on a field that is of the other kind of rule.
 func (o *Operator) Set(ctx context.Context, rule Rule, path ...string) error {
 	r, err := rule.request(path)
 	if err != nil {
@@ -74,9 +74,9 @@ func (o *Operator) Set(ctx context.Context, rule Rule, path ...string) error {
 }
 
 // Unset ends what Set began. Without a path: the limit stays while the semaphore is in use, is
-// forgotten when it has been idle, and gives way to that of a program. With one: the key has
-// neither a cap nor a share of its own any more; without a rule nothing changes. It fails with ErrNotFound when there is no such
-// semaphore.
+// forgotten when it has been idle, and gives way to that of a program. With a path: the key has
+// what all keys have; if it has no rule nothing changes. Unset fails with ErrNotFound when there is no
+// such semaphore.
 func (o *Operator) Unset(ctx context.Context, path ...string) error {
 	key, err := keyOf(path)
 	if err != nil {

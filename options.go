@@ -38,8 +38,12 @@ const (
 
 // Options of a Semaphore. The zero value of each field is its default.
 type Options struct {
-	// Lease is how long a permit lives unless renewed, 100 ms … 366 days.
-	// A crashed holder's permit comes back after this time. Default 30 s.
+	// Lease is how long a permit lives unless renewed, 100 ms … 366 days. Default 30 s. On
+	// Redis, and behind a server, a dead holder's permit comes back after this time, and
+	// holders lose their permits when the engine is away for as long. A shorter lease brings both
+	// sooner and costs more calls: three in a lease for a holder, six for a client that waits. Work
+	// may take longer than the lease, which is renewed. Choose at least four times what the
+	// work needs to stop.
 	Lease time.Duration
 
 	// Renew is how often a held permit is renewed. Default: a third of the

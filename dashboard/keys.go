@@ -48,7 +48,7 @@ func (h *Handler) keys(q semaphoreQuery, st engine.State, since time.Duration, a
 	return rows
 }
 
-// ruleOf is what an operator wants a key to have. Empty fields leave what it has.
+// ruleOf is the rule in the form that an operator has filled in. An empty field leaves its value as it is.
 func ruleOf(v url.Values) (rule sema.Rule, err error) {
 	if rule.Limit, err = wholeOf(v, "cap"); err == nil {
 		rule.Share, err = wholeOf(v, "share")

@@ -18,7 +18,7 @@ const grace = time.Second
 // Permit is a permit that somebody holds.
 type Permit struct {
 	Semaphore string
-	Key       string // whose it is, see sema.Semaphore.For
+	Key       string // whose it is, see sema.For
 	ID        string
 	Weight    int
 

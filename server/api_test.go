@@ -606,7 +606,7 @@ func TestKeys(t *testing.T) {
 		for _, body := range []string{`{"limit":1,"key":"a\u0000"}`, `{"limit":1,"per_key":-1}`, `{"limit":1,"head_start_seconds":-1}`, `{"limit":1,"head_start_seconds":86401}`} {
 			h.want(400, "PUT", x+"/permits/6", body)
 		}
-		for _, body := range []string{`{"cap":-1}`, `{"share":1001}`, `{"caps":1}`} {
+		for _, body := range []string{`{}`, `{"cap":-1}`, `{"cap":0,"share":1}`, `{"share":0}`, `{"share":1001}`, `{"caps":1}`} {
 			h.want(400, "PUT", x+"/keys/acme", body)
 		}
 		h.want(400, "PUT", x+"/keys/a%00", `{"cap":1}`)

@@ -141,13 +141,27 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Wh
 // setKey sets the rule of a key.
 func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	q := struct {
-		Cap   whole `json:"cap"`
-		Share whole `json:"share"`
+		Cap   *whole `json:"cap"`
+		Share *whole `json:"share"`
 	}{}
 	if err := readJSON(w, r, &q, true); err != nil {
 		return err
 	}
-	rule := sema.Rule{Limit: int(q.Cap), Share: int(q.Share)}
+	if q.Cap == nil && q.Share == nil {
+		return &engine.ArgumentError{What: "rule", Value: "{}", Want: "a cap, a share or both"}
+	}
+	rule, err := sema.Rule{}, error(nil)
+	if q.Cap != nil {
+		rule.Limit = int(*q.Cap)
+		err = engine.ValidateRange("", "cap", rule.Limit, 1, sema.MaxLimit)
+	}
+	if q.Share != nil {
+		rule.Share = int(*q.Share)
+		err = cmp.Or(err, engine.ValidateRange("", "share", rule.Share, 1, engine.MaxShare))
+	}
+	if err != nil {
+		return err
+	}
 	a := access.Record{What: "set-key", Key: r.PathValue("key"), Cap: rule.Limit, Share: rule.Share}
 	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Set(ctx, rule, a.Key) })
 }

@@ -228,12 +228,12 @@ func (j *judge) time(t *rapid.T) {
 // pass has so much time pass that keys may expire.
 func (j *judge) pass(t failer, after time.Duration) {
 	j.sync(t)
-	limit, _, _ := j.ledger.Load()
+	saved := j.ledger.Save()
 	j.now += after.Microseconds()
 	if err := j.rdb.EvalSha(context.Background(), j.bench.pass, nil, after.Milliseconds()).Err(); err != nil && err != redis.Nil {
 		t.Fatal(err)
 	}
-	if limit > 0 && ledger.Load(j.ledger.Save()).Over(j.now) {
+	if saved.Limit > 0 && ledger.Load(saved).Over(j.now) {
 		j.forgotten.Add(1)
 	}
 }

@@ -70,8 +70,8 @@ func TestWhatNobodyWasToldOfIsGivenBack(t *testing.T) {
 		t.Error("the release takes the permit though another server was asked since")
 	}
 	s.answers(c)
-	if _, used, _ := s.ledger.Load(); used != 0 || n.Len() != 0 {
-		t.Errorf("%d held", used)
+	if permits, _ := s.written(); permits != 0 || n.Len() != 0 {
+		t.Errorf("%d held", permits)
 	}
 }
 
@@ -84,8 +84,8 @@ func TestWhatWasThereBeforeIsNotGivenBack(t *testing.T) {
 	s.observe(n, "granted")
 	n.Leave(s.now, p, false)
 	s.sends("")
-	if _, used, _ := s.ledger.Load(); used != 1 {
-		t.Errorf("%d held", used)
+	if permits, _ := s.written(); permits != 1 {
+		t.Errorf("%d held", permits)
 	}
 }
 
@@ -106,8 +106,8 @@ func TestWhatIsAnsweredTooLateIsGivenBackIfItIsNew(t *testing.T) {
 		} else {
 			s.answers(s.sends("release7"))
 		}
-		if _, used, _ := s.ledger.Load(); used != map[bool]int{true: 1}[held] {
-			t.Errorf("held before: %v; held now: %d", held, used)
+		if permits, _ := s.written(); permits != map[bool]int{true: 1}[held] {
+			t.Errorf("held before: %v; held now: %d", held, permits)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestWhoeverAsksAnotherServerKeepsThePlace(t *testing.T) {
 	n.Part(q)
 	s.m.Close()
 	s.sends("")
-	if _, _, waiting := s.ledger.Load(); waiting != 2 || n.Len() != 0 {
+	if _, waiting := s.written(); waiting != 2 || n.Len() != 0 {
 		t.Errorf("%d wait", waiting)
 	}
 }
@@ -224,7 +224,7 @@ func TestACallerThatHadAPermitDoesNotWaitUnseen(t *testing.T) {
 	s.happened("queued")
 	n.DropUnwanted(s.now, q)
 	s.answers(s.sends("release7"))
-	if _, _, tickets := s.ledger.Load(); tickets != 0 || n.Len() != 0 {
+	if _, tickets := s.written(); tickets != 0 || n.Len() != 0 {
 		t.Errorf("%d wait", tickets)
 	}
 }
@@ -268,7 +268,7 @@ func TestATicketInThePlaceOfAPermitIsGivenBack(t *testing.T) {
 	s.happened("queued")
 	n.Leave(s.now, p, false)
 	s.answers(s.sends("release7"))
-	if _, _, tickets := s.ledger.Load(); tickets != 0 {
+	if _, tickets := s.written(); tickets != 0 {
 		t.Errorf("%d wait for nobody", tickets)
 	}
 }

@@ -8,9 +8,12 @@ import (
 	"time"
 )
 
-// Package sema sets these, for package each.
+// Package sema sets these, for packages each and adapt.
 
 var (
+	// Decide decides about the limit of a *sema.Semaphore with sema.Options.Adapt, until ctx ends.
+	Decide func(ctx context.Context, semaphore any)
+
 	// Unused reports whether nobody waits for a permit of a *sema.Semaphore, or has one,
 	// and for how long.
 	Unused func(semaphore any) (long time.Duration, unused bool)

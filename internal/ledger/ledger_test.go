@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -30,7 +31,11 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 		kept, saved := equip(&Ledger{}), equip(&Ledger{})
 		now := int64(1_800_000_000_000_000)
 		both := func(what string, f func(l *Ledger) string) {
-			saved = equip(Load(saved.Save()))
+			written := saved.Save()
+			saved = equip(Load(written))
+			if again := saved.Save(); !reflect.DeepEqual(again, written) {
+				t.Fatalf("before %s: written %+v\nand read as %+v", what, written, again)
+			}
 			if a, b := f(kept), f(saved); a != b {
 				t.Fatalf("%s: kept %s\nsaved %s", what, a, b)
 			}

@@ -182,7 +182,7 @@ func (l *Ledger) stepOut(k *key) {
 		i := ks.besides(k)
 		ks.aside = slices.Delete(ks.aside, i, i+1)
 	}
-	k.where = nowhere
+	k.where, k.epoch = nowhere, 0
 }
 
 // turns is where a key is, or belongs, among those in turn.

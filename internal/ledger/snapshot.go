@@ -76,12 +76,14 @@ type Keeper struct {
 // Save is the ledger as data.
 func (l *Ledger) Save() Snapshot {
 	s := Snapshot{Limit: l.limit, Pinned: l.pinned, Paused: l.paused, Token: l.token, Keep: l.keep, Alarm: l.alarm, Watcher: l.watcher}
+	s.Holders = slices.Grow(s.Holders, len(l.ends))
 	for _, h := range l.ends {
 		s.Holders = append(s.Holders, Recorded{
 			ID: h.id, Key: h.key.name, End: h.end, Since: h.since, Token: h.token, Slot: h.slot,
 			Revoked: h.revoked, Detached: h.detached, Via: h.via, Rival: h.rival, Client: h.who,
 		})
 	}
+	s.Waiters = slices.Grow(s.Waiters, len(l.tickets))
 	for _, t := range l.byPlace() {
 		s.Waiters = append(s.Waiters, Recorded{ID: t.id, Key: t.key.name, End: t.end, Place: t.place, Lease: t.lease, Insist: t.insist, Behind: t.behind, Detached: t.detached, Via: t.via, Rival: t.rival, Client: t.who})
 	}

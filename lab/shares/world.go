@@ -18,7 +18,7 @@ type Order string
 
 // The orders.
 const (
-	Shares   Order = "shares"                  // sema.Semaphore.For
+	Shares   Order = "shares"                  // sema.For
 	Come     Order = "first come first served" // one semaphore, which knows no tenants
 	TwoLevel Order = "two-level"               // a semaphore for each tenant, and one for all behind it
 )

@@ -35,12 +35,12 @@ type checker struct {
 	reports map[string]engine.Totals // that were known after the last step
 }
 
-// stepped looks at a step: before is the server's load before it.
-func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
+// stepped looks at a step: before is what was written before it.
+func (k *checker) stepped(before *view, c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
 	w := k.w
-	limit, used, _ := w.server.ledger.Load()
+	limit, used := w.server.ledger.Limit, w.server.ledger.used
 	k.allowed = max(limit, min(k.allowed, used))
-	if limit < before.limit {
+	if limit < before.Limit {
 		k.allowed = max(limit, before.used)
 	}
 	if used > k.allowed && used > before.used {
@@ -49,7 +49,7 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 	if w.server.paused > 0 && used > before.used {
 		w.fail("pause: the server has granted during a pause")
 	}
-	if err := w.server.ledger.Audit(); err != nil {
+	if err := w.server.ledger.sound(); err != nil {
 		w.fail("count: %v", err)
 	}
 	k.caps()
@@ -66,7 +66,7 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 		}
 	}
 	slices.SortFunc(grants, func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
-	k.shares(c, grants, reply, news)
+	k.shares(before, c, grants, reply, news)
 	for _, g := range grants {
 		k.grantedAt(g.ID, g.Token, g.Slot)
 	}
@@ -76,7 +76,7 @@ func (k *checker) stepped(before load, c engine.Call, reply engine.Reply, news m
 func asks(n *engine.Notification) bool { return n.Ask || n.Recheck == engine.AtOnce }
 
 // shares looks whether a step keeps the order among keys.
-func (k *checker) shares(c engine.Call, grants []engine.Grant, reply engine.Reply, news map[string]*engine.Notification) {
+func (k *checker) shares(before *view, c engine.Call, grants []engine.Grant, reply engine.Reply, news map[string]*engine.Notification) {
 	w := k.w
 	if len(w.keys) == 0 || len(reply.Answers) < len(c.Requests) { // a late copy does nothing
 		return
@@ -86,7 +86,7 @@ func (k *checker) shares(c engine.Call, grants []engine.Grant, reply engine.Repl
 		told = told || asks(n)
 	}
 	fresh := slices.DeleteFunc(slices.Clone(grants), func(g engine.Grant) bool { return g.Token <= k.token || k.grants[g.Token] == g.ID })
-	if err := w.server.judge.After(w.server.ledger, c.Requests, fresh, told); err != nil {
+	if err := w.server.judge.step(before, w.server.ledger.view, c.Requests, fresh, told); err != nil {
 		w.fail("share: %v", err)
 	}
 }
@@ -121,8 +121,7 @@ func (k *checker) caps() {
 // lacks takes in that a server lacks the last steps: what had been given back since,
 // beyond a limit or a cap that is smaller now, is held again.
 func (k *checker) lacks() {
-	_, used, _ := k.w.server.ledger.Load()
-	k.allowed = max(k.allowed, used)
+	k.allowed = max(k.allowed, k.w.server.ledger.used)
 	for name := range k.byKey {
 		k.byKey[name], _ = k.w.server.ledger.KeyLoad(name)
 	}
@@ -133,13 +132,12 @@ func (k *checker) lacks() {
 // ask. A client that cannot be notified finds out when it asks next, which is soon.
 func (k *checker) handedOn(c engine.Call, reply engine.Reply, news map[string]*engine.Notification) {
 	l := k.w.server.ledger
-	limit, used, _ := l.Load()
 	head, waits := l.Next()
-	if !waits || l.Paused() || head.Weight > limit-used || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
+	if !waits || l.Paused || head.Weight > l.Limit-l.used || !k.w.server.reach[head.Client] || len(reply.Answers) < len(c.Requests) || asks(&reply.Notification) {
 		return
 	}
 	if n := news[head.Client]; n == nil || !asks(n) {
-		k.w.fail("wake-up: a step leaves %v in the queue with %d of %d held", head, used, limit)
+		k.w.fail("wake-up: a step leaves %v in the queue with %d of %d held", head, l.used, l.Limit)
 	}
 }
 
@@ -194,9 +192,8 @@ func (k *checker) passedOver(c *caller) *caller {
 }
 
 func (k *checker) earlier(other, c *caller) bool {
-	limit, _, _ := k.w.server.ledger.Load()
 	_, most := k.w.server.ledger.KeyLoad(other.Key)
-	limit = min(limit, most)
+	limit := min(k.w.server.ledger.Limit, most)
 	n := other.n
 	if len(k.w.keys) > 0 && !k.w.server.ledger.Waits(other.Acquisition.ID()) {
 		return false // a process with callers of several keys has few tickets for each
@@ -215,7 +212,7 @@ func (k *checker) overtaken(c *caller) {
 	}
 	for _, n := range k.w.nodes {
 		for _, other := range n.callers {
-			if n == c.n || c.n.plan.unfair || c.n.faulty > c.came || c.try || !k.earlier(other, c) {
+			if n == c.n || c.n.plan.unfair || c.n.faulty > c.came || c.try || !k.earlier(other, c) || k.uninformed(c.n, other) {
 				continue
 			}
 			if other.behind++; other.behind > (3*k.allowed+k.w.starts-other.starts)*most {
@@ -231,6 +228,12 @@ func (k *checker) deaf(n *node, c *caller) bool {
 	return n.deaf && k.w.now < max(n.deafSince, c.came, c.ticket)+n.plan.lease/4+k.messages()
 }
 
+// uninformed reports whether a process that cannot be notified may not know yet that another's caller
+// waits: it passes permits on for a sixth of its lease after its last call.
+func (k *checker) uninformed(n *node, other *caller) bool {
+	return n.deaf && k.w.now < other.came+n.plan.lease/6+k.messages()
+}
+
 // tokens looks at the token of a permit that a caller gets, perhaps from another
 // caller.
 func (k *checker) tokens(c *caller) {
@@ -238,7 +241,7 @@ func (k *checker) tokens(c *caller) {
 	if w.back > 0 {
 		return // what was given out and not reported may be ahead of the server's clock
 	}
-	if limit, _, _ := w.server.ledger.Load(); limit != 1 || w.limits > 0 || w.limit != 1 {
+	if w.server.ledger.Limit != 1 || w.limits > 0 || w.limit != 1 {
 		k.used = 1 << 62
 	}
 	if k.used != 1<<62 {
@@ -270,8 +273,8 @@ func (k *checker) passed(c *caller) {
 	}
 	k.beside(c)
 	if other := k.passedOver(c); other != nil {
-		if n.deaf && w.now < other.came+contact {
-			return // it could not be told that somebody else waits
+		if k.uninformed(n, other) {
+			return
 		}
 		if k.passes[id]++; k.passes[id] > n.plan.passes {
 			w.fail("order: %v came %v before the one to whom %v is passed on", other.Came(), micros(c.since()-other.since()), id)
@@ -418,8 +421,8 @@ func (k *checker) userGranted(u *user, came int64) {
 		if _, granted := w.server.ledger.LeaseEnd(other.id()); granted {
 			continue // and is about to hear of it
 		}
-		if limit, _, _ := w.server.ledger.Load(); other.key == u.key && other.came > 0 && other.came+k.messages()+w.userTime() < came && other.sure < other.came+1 &&
-			other.weight <= limit && k.calm() < other.came && other.undisturbed() {
+		if other.key == u.key && other.came > 0 && other.came+k.messages()+w.userTime() < came && other.sure < other.came+1 &&
+			other.weight <= w.server.ledger.Limit && k.calm() < other.came && other.undisturbed() {
 			w.fail("order: user %d came %v before user %d and still waits", other.number, micros(came-other.came), u.number)
 		}
 	}
@@ -518,12 +521,12 @@ func (k *checker) waits() {
 	k.unheard()
 	k.audited()
 	k.counted()
-	limit, used, tickets := w.server.ledger.Load()
+	limit, used := w.server.ledger.Limit, w.server.ledger.used
 	if w.server.down || w.server.refuse != nil || w.server.paused > 0 {
 		clear(k.idle)
 		return
 	}
-	if _, ok := k.oldest(); !ok && tickets == 0 {
+	if _, ok := k.oldest(); !ok && len(w.server.ledger.Waiters) == 0 {
 		clear(k.idle)
 		return
 	}
@@ -564,11 +567,8 @@ func (k *checker) revive(c engine.Call) {
 // strays looks for permits and tickets of a process that does not know of them,
 // and is not about to give anything back: they would stay until they lapse.
 func (k *checker) strays() {
-	w, sum := k.w, 0
+	w := k.w
 	w.server.ledger.Each(func(id engine.ID, end int64, detached bool) {
-		if _, held := w.server.ledger.LeaseEnd(id); held {
-			sum += id.Weight
-		}
 		if detached || k.ghosts[id] || end <= w.server.now() || w.server.now()-k.given[id] <= k.messages() {
 			return // its client may have to hear of it yet
 		}
@@ -578,9 +578,6 @@ func (k *checker) strays() {
 			}
 		}
 	})
-	if _, used, _ := w.server.ledger.Load(); used != sum {
-		w.fail("limit: the server counts %d, and %d is held", used, sum)
-	}
 }
 
 // queued looks whether whoever waits has its place at the server all the time. With
@@ -628,8 +625,11 @@ func (k *checker) unheard() {
 	}
 }
 
-// audited looks whether what each process keeps twice is the same.
+// audited looks whether what the server and each process keep twice is the same.
 func (k *checker) audited() {
+	if err := k.w.server.ledger.Audit(); err != nil {
+		k.w.fail("count: the server: %v", err)
+	}
 	for _, n := range k.w.nodes {
 		if err := n.machine.Audit(); err != nil {
 			k.w.fail("count: %s: %v", n.client, err)
@@ -691,10 +691,7 @@ func (k *checker) oldest() (first *caller, ok bool) {
 // left looks what remains when everybody has gone.
 func (k *checker) left() {
 	w := k.w
-	st := w.server.ledger.State(w.server.now())
-	detached := false
 	for _, n := range w.nodes {
-		detached = detached || n.plan.detached
 		if len(n.callers) > 0 {
 			c := n.callers[0]
 			w.fail("leak: %v has not ended (state %d)", c.Acquisition.ID(), c.State())
@@ -703,9 +700,11 @@ func (k *checker) left() {
 			w.fail("leak: %s still wants to send something", n.client)
 		}
 	}
-	if len(st.Holders) > 0 || len(st.Waiters) > 0 {
-		w.fail("leak: the server still has %+v %+v", st.Holders, st.Waiters)
-	}
+	w.server.ledger.Each(func(id engine.ID, end int64, _ bool) {
+		if end > w.server.now() {
+			w.fail("leak: the server still has %v", id)
+		}
+	})
 }
 
 // heaviest is the largest weight that somebody waits for: less than that may be

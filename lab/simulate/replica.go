@@ -33,7 +33,7 @@ const replicaWait = 100 * millisecond
 func (s *server) replicate() {
 	w, r := s.w, &s.replica
 	r.sent++
-	steps, master, snapshot := r.sent, r.master, s.ledger.Save()
+	steps, master, snapshot := r.sent, r.master, s.ledger.Snapshot
 	delay := w.between(20, w.delay)
 	if w.chance(w.lag) {
 		delay = w.between(w.delay, second)
@@ -63,7 +63,7 @@ func (s *server) received(steps int, snapshot ledger.Snapshot) {
 // settle has the replica receive everything at once.
 func (s *server) settle() {
 	if r := &s.replica; s.w.failovers > 0 && r.has < r.sent {
-		s.received(r.sent, s.ledger.Save())
+		s.received(r.sent, s.ledger.Snapshot)
 	}
 }
 
@@ -115,8 +115,9 @@ func (s *server) failover() {
 	}
 	s.down = true
 	clear(s.reach)
-	s.ledger, s.judge, w.check.reports = ledger.Load(r.snapshot), ledger.Judge{}, nil
-	s.ledger.Reach = func(client string) bool { return s.reach[client] }
+	l := ledger.Load(r.snapshot)
+	s.ledger, s.judge, w.check.reports = newBook(l), judge{}, nil
+	l.Reach = func(client string) bool { return s.reach[client] }
 	w.check.lacks()
 	*r = replica{snapshot: r.snapshot, has: 1, sent: 1, master: r.master + 1}
 	for _, n := range w.nodes {

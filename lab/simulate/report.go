@@ -73,9 +73,9 @@ func atLeast(a, b engine.Totals) bool {
 }
 
 // pins looks whether a controller's limit counts although an operator's is pinned.
-func (k *checker) pins(r engine.Request, pinned bool, reply engine.Reply, before load) {
-	limit, _, _ := k.w.server.ledger.Load()
-	if r.Auto != nil && (pinned || before.limit == 0) && (limit != before.limit || reply.Answers[0].Status == engine.Done) {
-		k.w.fail("pin: a controller has set the limit to %d, and an operator's is %d (%s)", limit, before.limit, fmt.Sprint(reply.Answers[0].Status))
+func (k *checker) pins(r engine.Request, reply engine.Reply, before *view) {
+	limit := k.w.server.ledger.Limit
+	if r.Auto != nil && (before.Pinned || before.Limit == 0) && (limit != before.Limit || reply.Answers[0].Status == engine.Done) {
+		k.w.fail("pin: a controller has set the limit to %d, and an operator's is %d (%s)", limit, before.Limit, fmt.Sprint(reply.Answers[0].Status))
 	}
 }

@@ -269,9 +269,10 @@ func (s *server) operate(r engine.Request) {
 	s.w.disturbed(0)
 	defer s.settle() // an operator is told when the replica has it
 	s.acts++
-	before, pinned := s.before(), s.ledger.Pinned(s.now())
+	s.ledger.Expire(s.now())
+	before := s.ledger.view
 	reply := s.step("operator", engine.Call{Number: s.acts, Requests: []engine.Request{r}})
-	s.w.check.pins(r, pinned, reply, before)
+	s.w.check.pins(r, reply, before)
 	switch done := reply.Answers[0].Status == engine.Done; {
 	case done && r.Kind == engine.Pause && s.paused == 0:
 		s.paused = s.w.now

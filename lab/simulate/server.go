@@ -12,7 +12,7 @@ import (
 // server is the engine: a ledger behind a network.
 type server struct {
 	w      *world
-	ledger *ledger.Ledger
+	ledger *book
 	offset int64 // of its clock
 	down   bool
 	acts   uint64          // of operators
@@ -25,7 +25,7 @@ type server struct {
 
 	replica replica
 	watch   watch
-	judge   ledger.Judge
+	judge   judge
 }
 
 func newServer(w *world) *server {
@@ -36,9 +36,9 @@ func newServer(w *world) *server {
 
 // forget loses all data.
 func (s *server) forget() {
-	s.paused, s.judge, s.w.check.reports = 0, ledger.Judge{}, nil
+	s.paused, s.judge, s.w.check.reports = 0, judge{}, nil
 	s.forgotten = maps.Clone(s.fenced)
-	s.ledger = &ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }, Watched: s.w.watched}
+	s.ledger = newBook(&ledger.Ledger{Reach: func(client string) bool { return s.reach[client] }, Watched: s.w.watched})
 }
 
 func (s *server) now() int64 { return 1_800_000_000_000_000 + s.w.now + s.offset }
@@ -82,16 +82,15 @@ func (s *server) take(n *node, client string, c engine.Call) {
 
 // step carries out a call, and sends the notifications.
 func (s *server) step(client string, c engine.Call) engine.Reply {
-	w, before, gone := s.w, s.before(), s.gone(c)
+	w := s.w
 	if len(w.keys) > 0 {
-		s.ledger.Over(s.now()) // ends what is over
-		s.judge.Before(s.ledger)
+		s.ledger.Expire(s.now()) // the judge expects it
 	}
-	reply := s.ledger.Step(s.now(), client, engine.Client{Host: client}, c)
+	before, gone := s.ledger.view, s.gone(c)
+	reply, news := s.ledger.Step(s.now(), client, c)
 	if c.Number < s.forgotten[client] {
 		w.check.revive(c)
 	}
-	news := s.ledger.Notifications()
 	if w.tracing {
 		w.trace("server: %s #%d%s ->%s", client, c.Number, calls(c), answers(reply))
 	}
@@ -131,11 +130,6 @@ func (s *server) send(news map[string]*engine.Notification) {
 	}
 }
 
-func (s *server) before() load {
-	limit, used, tickets := s.ledger.Load()
-	return load{limit, used, tickets}
-}
-
 // gone is which renewals of a call are of permits that do not exist. A ticket is
 // none: after a failover it may become one in the very step.
 func (s *server) gone(c engine.Call) (gone []int) {
@@ -146,8 +140,6 @@ func (s *server) gone(c engine.Call) (gone []int) {
 	}
 	return gone
 }
-
-type load struct{ limit, used, tickets int }
 
 func bit(b bool) int {
 	if b {

@@ -171,8 +171,7 @@ func (u *user) told(attempt int, got bool, token, until, before int64) {
 		w.check.userDenied(u)
 		u.sure = w.now
 		u.asked++
-		limit, _, _ := w.server.ledger.Load()
-		if _, most := w.server.ledger.KeyLoad(u.key); u.weight > min(limit, most) { // it could never be granted
+		if _, most := w.server.ledger.KeyLoad(u.key); u.weight > min(w.server.ledger.Limit, most) { // it could never be granted
 			u.came = 0
 			w.after(w.between(1, u.lease), u.come)
 			return

@@ -1,10 +1,6 @@
 package simulate
 
-import (
-	"slices"
-
-	"sema/engine"
-)
+import "sema/engine"
 
 // watch is what an engine of one host does by itself: it notices when leases end
 // and when processes die. Tickets live as long as their processes, which ask again
@@ -38,7 +34,7 @@ func (s *server) date(n *node, grants []engine.Grant) {
 func (s *server) attend() {
 	w := s.w
 	end, held := s.ledger.NextEnd()
-	if _, waits := s.ledger.Head(); !w.watched || !held || !waits {
+	if !w.watched || !held || len(s.ledger.Waiters) == 0 {
 		return
 	}
 	at := end - s.now() + w.now + millisecond
@@ -76,9 +72,8 @@ func (s *server) bury() {
 	if w.tracing {
 		w.trace("server: looks, and finds %v dead", dead)
 	}
-	before := s.before()
-	s.ledger.Reap(s.now(), func(client string) bool { return slices.Contains(dead, client) })
-	news := s.ledger.Notifications()
+	before := s.ledger.view
+	news := s.ledger.Reap(s.now(), dead)
 	w.check.stepped(before, engine.Call{}, engine.Reply{}, news)
 	s.send(news)
 	s.attend()

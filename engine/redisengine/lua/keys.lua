@@ -222,7 +222,7 @@ R.set_per_key = function(s, most)
   end
 end
 
--- set_key gives a key a rule of its own, of which 0 leaves a value as it is, or takes it back.
+-- set_key gives a key a rule of its own, or ends the rule. A 0 changes nothing of a rule.
 R.set_key = function(s, q)
   R.act(s)
   local k, ruled = R.key(s, q.key), q.kind == SET_KEY and 1 or 0

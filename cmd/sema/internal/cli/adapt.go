@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/adapt"
 )
 
 const adaptHelp = `Find the limit of a semaphore, until INT or TERM: as much as its holders say that
@@ -69,7 +70,7 @@ func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
 	defer closeEngine()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	err = sema.Control(ctx, e, name, a, func(c sema.Event) {
+	err = adapt.Control(ctx, e, name, a, func(c sema.Event) {
 		if err := p.writeAdapted(c); err != nil {
 			fail(err)
 		}
@@ -172,7 +173,7 @@ func (p *program) serveAdapt(ctx context.Context, e sema.Engine, list []string, 
 		ended = append(ended, over)
 		go func() {
 			defer close(over)
-			_ = sema.Control(ctx, e, text[:i], *a, told) // it ends with ctx
+			_ = adapt.Control(ctx, e, text[:i], *a, told) // it ends with ctx
 		}()
 	}
 	return done, nil

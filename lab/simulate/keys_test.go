@@ -1,4 +1,4 @@
-package ledger
+package simulate
 
 import (
 	"cmp"
@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/ledger"
 )
 
-// tenants is a random world of clients that ask for keys, with rules that change.
-type tenants struct {
+// sharing is a random world of clients that ask for keys, with rules that change.
+type sharing struct {
 	t      *testing.T
 	rng    *rand.Rand
-	l      *Ledger
+	l      *book
 	now    int64
 	calls  uint64
 	names  []string
@@ -25,13 +26,13 @@ type tenants struct {
 	weight int                  // the largest
 
 	allowed map[string]int // the most that a key may hold: its cap, or what a smaller one found
-	judge   Judge
+	judge   judge
 }
 
-func newTenants(t *testing.T, seed uint64) *tenants {
+func newSharing(t *testing.T, seed uint64) *sharing {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	w := &tenants{
-		t: t, rng: rng, l: &Ledger{Watched: true}, now: 1_800_000_000_000_000, of: map[engine.ID]string{}, weight: 1,
+	w := &sharing{
+		t: t, rng: rng, l: newBook(&ledger.Ledger{Watched: true}), now: 1_800_000_000_000_000, of: map[engine.ID]string{}, weight: 1,
 		allowed: map[string]int{},
 	}
 	for i := range 2 + rng.IntN(6) {
@@ -46,14 +47,14 @@ func newTenants(t *testing.T, seed uint64) *tenants {
 	return w
 }
 
-func (w *tenants) pick() string { return w.names[w.rng.IntN(len(w.names))] }
+func (w *sharing) pick() string { return w.names[w.rng.IntN(len(w.names))] }
 
 // request draws what somebody does.
-func (w *tenants) request(limit, perKey int) engine.Request {
+func (w *sharing) request(limit, perKey int) engine.Request {
 	switch n := w.rng.IntN(20); {
 	case n < 2 && len(w.live) > 0: // again, and under another key, which changes nothing
 		id, key := w.live[w.rng.IntN(len(w.live))], w.pick()
-		if w.l.ownerOf(id) == nil {
+		if w.l.entry(id) == nil {
 			key = w.of[id]
 		}
 		return engine.Request{Kind: engine.Ask, ID: id, Key: key, Limit: limit, PerKey: perKey, Lease: time.Minute, Ticket: time.Minute, Wait: true, Again: true}
@@ -84,17 +85,16 @@ func (w *tenants) request(limit, perKey int) engine.Request {
 }
 
 // step carries out requests, and looks at what that does.
-func (w *tenants) step(requests ...engine.Request) {
+func (w *sharing) step(requests ...engine.Request) {
 	w.t.Helper()
 	w.calls++
 	w.now += w.rng.Int64N(1000)
 	had := map[engine.ID]bool{}
-	for id := range w.l.holders {
-		had[id] = true
+	for _, h := range w.l.Holders {
+		had[h.ID] = true
 	}
-	w.judge.Before(w.l)
-	reply := w.l.Step(w.now, "c", engine.Client{}, engine.Call{Number: w.calls, Requests: requests})
-	news := w.l.Notifications()
+	before := w.l.view
+	reply, news := w.l.Step(w.now, "c", engine.Call{Number: w.calls, Requests: requests})
 	ask := reply.Notification.Ask || reply.Notification.Recheck == engine.AtOnce
 	grants := slices.Clone(reply.Notification.Grants)
 	for _, n := range news {
@@ -110,7 +110,7 @@ func (w *tenants) step(requests ...engine.Request) {
 		w.t.Fatal("somebody is told to ask again")
 	}
 	slices.SortFunc(grants, func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })
-	if err := w.judge.After(w.l, requests, grants, ask); err != nil {
+	if err := w.judge.step(before, w.l.view, requests, grants, ask); err != nil {
 		w.t.Fatal(err)
 	}
 	w.sums()
@@ -118,14 +118,14 @@ func (w *tenants) step(requests ...engine.Request) {
 }
 
 // sums looks at what keys hold, beside their caps.
-func (w *tenants) sums() {
+func (w *sharing) sums() {
 	w.t.Helper()
-	if err := w.l.Audit(); err != nil {
+	if err := cmp.Or(w.l.sound(), w.l.Audit()); err != nil {
 		w.t.Fatal(err)
 	}
-	for id, h := range w.l.holders {
-		if h.key.name != w.of[id] {
-			w.t.Fatalf("%v was asked for by %q, and is %q's", id, w.of[id], h.key.name)
+	for _, h := range w.l.Holders {
+		if h.Key != w.of[h.ID] {
+			w.t.Fatalf("%v was asked for by %q, and is %q's", h.ID, w.of[h.ID], h.Key)
 		}
 	}
 	for _, name := range w.names {
@@ -139,10 +139,10 @@ func (w *tenants) sums() {
 }
 
 // conserves looks whether free weight lies beside a key in turn.
-func (w *tenants) conserves(told bool) {
+func (w *sharing) conserves(told bool) {
 	w.t.Helper()
-	if turn := w.l.keys.turn; len(turn) > 0 && !told && turn[0].queue[0].id.Weight <= w.l.limit-w.l.used {
-		w.t.Fatalf("%q waits for %d, and %d of %d is held", turn[0].name, turn[0].queue[0].id.Weight, w.l.used, w.l.limit)
+	if next, ok := w.l.Next(); ok && !told && next.Weight <= w.l.Limit-w.l.used {
+		w.t.Fatalf("%v waits, and %d of %d is held", next, w.l.used, w.l.Limit)
 	}
 }
 
@@ -150,7 +150,7 @@ func (w *tenants) conserves(told bool) {
 // free weight lies beside a key in turn.
 func TestShares(t *testing.T) {
 	for seed := range uint64(400) {
-		w := newTenants(t, seed)
+		w := newSharing(t, seed)
 		limit, perKey := 1+w.rng.IntN(6), w.rng.IntN(4)
 		w.step(engine.Request{Kind: engine.SetLimit, Limit: limit, PerKey: max(1, perKey)})
 		for range 300 {
@@ -166,8 +166,8 @@ func TestShares(t *testing.T) {
 		for _, name := range w.names {
 			w.step(engine.Request{Kind: engine.UnsetKey, Key: name})
 		}
-		if n := len(w.l.keys.all); n > 0 {
-			t.Fatalf("seed %d: %d keys are left", seed, n)
+		if left := w.l.ledger.State(w.now).Keys; len(left) > 0 {
+			t.Fatalf("seed %d: keys are left: %+v", seed, left)
 		}
 	}
 }

@@ -1,0 +1,72 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+// dawn is a time before all others. State at dawn shows everything and ends nothing: no
+// lease is over yet, and no ticket.
+const dawn = 0
+
+// Audit loads a second ledger from the view, and compares both. Loading adds up the
+// weights and sorts the keys anew. So a sum or an order that the first has let drift is
+// different in the second. The error has both.
+func (b *book) Audit() error {
+	if b.Limit == 0 || b.audited == b.view {
+		return nil
+	}
+	anew := ledger.Load(b.Snapshot)
+	if s := anew.Save(); !sameSnapshot(s, b.Snapshot) {
+		return fmt.Errorf("%+v is written, and read as %+v", b.Snapshot, s)
+	}
+	if is, want := b.ledger.State(dawn), anew.State(dawn); !sameState(is, want) {
+		return fmt.Errorf("the ledger shows %+v, and what it has written %+v", is, want)
+	}
+	b.audited = b.view
+	return nil
+}
+
+// sound reports a contradiction within a view; nil if there is none.
+func (v *view) sound() error {
+	if n := len(v.Holders) + len(v.Waiters); v.Limit == 0 && n > 0 {
+		return fmt.Errorf("there is no semaphore, and it has %d permits and tickets", n)
+	}
+	for _, k := range v.Keys {
+		t := v.find(k.Name)
+		switch {
+		case len(t.queue) == 0 && t.Full:
+			return fmt.Errorf("key %q is said to be full, and nobody waits", t.Name)
+		case len(t.queue) == 0 && !t.Ruled:
+			return fmt.Errorf("key %q is remembered for nothing", t.Name)
+		case t.Full && t.Epoch != v.Epoch:
+			return fmt.Errorf("key %q is full by a cap of the past", t.Name)
+		case t.Full && !t.lacks():
+			return fmt.Errorf("key %q is said to be full, and holds %d of %d", t.Name, t.held, t.most)
+		}
+	}
+	return nil
+}
+
+// sameSnapshot does for snapshots the same as reflect.DeepEqual, but compares lists faster.
+func sameSnapshot(a, b ledger.Snapshot) bool {
+	if !slices.Equal(a.Holders, b.Holders) || !slices.Equal(a.Waiters, b.Waiters) || !slices.Equal(a.Keys, b.Keys) || !maps.Equal(a.Fences, b.Fences) {
+		return false
+	}
+	a.Holders, a.Waiters, a.Keys, a.Fences = b.Holders, b.Waiters, b.Keys, b.Fences
+	return reflect.DeepEqual(a, b)
+}
+
+// sameState does so for states.
+func sameState(a, b engine.State) bool {
+	if !slices.Equal(a.Holders, b.Holders) || !slices.Equal(a.Waiters, b.Waiters) || !slices.Equal(a.Keys, b.Keys) {
+		return false
+	}
+	a.Holders, a.Waiters, a.Keys = b.Holders, b.Waiters, b.Keys
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,203 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"sema/engine"
+	"sema/internal/ledger"
+)
+
+// judge looks at steps of a ledger from outside: whether grants keep the order among
+// keys and its bound. It works that out from views. The zero value is ready.
+type judge struct {
+	stands map[string]stood
+	passed map[[2]string]passing // one key stands, the other was served
+}
+
+// stood is how a key has stood in turn since it came, or was last served, or had
+// another head.
+type stood struct {
+	seq          int64
+	level, share int
+	head         engine.ID
+}
+
+// passing is how often a key was served before another one that stood at its level.
+type passing struct {
+	times int64
+	least int64 // the least that one of these cost
+}
+
+// step looks at a step, from the views right before and after it. Leases that are over
+// must have ended before. grants are those of the step, those in answers included, in the
+// order of their tokens. told is whether a client was told to ask again.
+func (j *judge) step(before, after *view, requests []engine.Request, grants []engine.Grant, told bool) error {
+	asked := map[engine.ID]engine.Request{}
+	for _, r := range requests {
+		if r.Kind == engine.Ask {
+			asked[r.ID] = r
+		}
+	}
+	for _, g := range grants {
+		r, ok := asked[g.ID]
+		if !ok || r.Wait || r.Unfair || after.Limit != before.Limit || len(requests) > 1 {
+			continue
+		}
+		for name, s := range j.stands {
+			if t := after.find(name); name != after.KeyOf(g.ID) && t != nil && t.inTurn() && t.Seq == s.seq {
+				return fmt.Errorf("%v does not wait, and passes key %q", g.ID, name)
+			}
+		}
+	}
+	if len(asked) == 0 && !told {
+		if err := inOrder(before, after, requests, grants); err != nil {
+			return err
+		}
+	}
+	return j.bounded(after, grants, asked)
+}
+
+// bounded counts how often a key is served before another one that stands at the same
+// level. The bound is the cost of the other's head, divided by the least cost of these
+// grants, and rounded up: once, if the costs are equal.
+func (j *judge) bounded(after *view, grants []engine.Grant, asked map[engine.ID]engine.Request) error {
+	now, served, held := map[string]stood{}, map[string]bool{}, map[string]int{}
+	for _, t := range after.tenants {
+		if t.inTurn() {
+			now[t.Name] = stood{t.Seq, t.level(t.held), t.shares(), t.queue[0].ID}
+		}
+	}
+	for _, g := range grants {
+		name := after.KeyOf(g.ID)
+		served[name] = true
+		if _, ok := held[name]; !ok {
+			held[name], _ = after.KeyLoad(name)
+		}
+		held[name] -= g.ID.Weight // before the step
+	}
+	for name, s := range j.stands {
+		_, again := asked[s.head] // it may have been silent, and dropped, and back again
+		if n, ok := now[name]; ok && n == s && !served[name] && !again {
+			continue
+		}
+		delete(j.stands, name)
+		for pair := range j.passed {
+			if pair[0] == name {
+				delete(j.passed, pair)
+			}
+		}
+	}
+	for _, g := range grants {
+		name := after.KeyOf(g.ID)
+		t := after.find(name)
+		if t == nil {
+			continue // it is over again
+		}
+		level := t.level(held[name])
+		held[name] += g.ID.Weight
+		if asked[g.ID].Unfair {
+			continue
+		}
+		for waits, s := range j.stands {
+			if waits == name || s.level != level {
+				continue
+			}
+			if j.passed == nil {
+				j.passed = map[[2]string]passing{}
+			}
+			pair, cost := [2]string{waits, name}, t.cost(g.ID.Weight)
+			p := j.passed[pair]
+			if p.times++; p.times == 1 || cost < p.least {
+				p.least = cost
+			}
+			j.passed[pair] = p
+			own := after.find(waits).cost(s.head.Weight)
+			if most := max(1, (own+p.least-1)/p.least); p.times > most {
+				return fmt.Errorf("key %q was served %d times at level %d before %q, at the most %d expected", name, p.times, level, waits, most)
+			}
+		}
+	}
+	if j.stands == nil {
+		j.stands = map[string]stood{}
+	}
+	for name, s := range now {
+		if _, ok := j.stands[name]; !ok {
+			j.stands[name] = s
+		}
+	}
+	return nil
+}
+
+// inOrder works out the grants of a step that asks for nothing, and compares.
+func inOrder(before, after *view, requests []engine.Request, grants []engine.Grant) error {
+	if len(grants) == 0 {
+		return nil
+	}
+	now := carriedOut(before, after, requests)
+	for len(grants) > 0 {
+		best := now.first(func(t *tenant) bool { return len(t.queue) > 0 && !t.lacks() })
+		if best == nil {
+			return fmt.Errorf("%v is granted, and no key is in turn", grants[0].ID)
+		}
+		tag, head := best.tag(), best.queue[0].ID
+		best.queue = best.queue[1:]
+		if head != grants[0].ID {
+			if after.entry(head) == nil {
+				continue // its client was silent, or could not be told
+			}
+			return fmt.Errorf("%v of key %q is granted, and %v of %q was next", grants[0].ID, after.KeyOf(grants[0].ID), head, best.Name)
+		}
+		now.Seq++
+		now.Time = max(now.Time, tag)
+		best.Base, best.Seq = now.Time, now.Seq
+		best.held += head.Weight
+		if now.used += head.Weight; now.used > now.Limit {
+			return fmt.Errorf("%v is granted beyond the limit", head)
+		}
+		grants = grants[1:]
+	}
+	return nil
+}
+
+// carriedOut is the view before a step, with the step's requests carried out and nothing
+// granted yet. None of the requests asks for a permit. A release counts if its permit or
+// ticket is missing after the step.
+func carriedOut(before, after *view, requests []engine.Request) *view {
+	s := before.Snapshot
+	s.Keys = slices.Clone(s.Keys)
+	of := func(name string) *ledger.RecordedKey {
+		i := slices.IndexFunc(s.Keys, func(k ledger.RecordedKey) bool { return k.Name == name })
+		if i < 0 {
+			i, s.Keys = len(s.Keys), append(s.Keys, ledger.RecordedKey{Name: name})
+		}
+		return &s.Keys[i]
+	}
+	for i := range requests {
+		switch r := &requests[i]; r.Kind {
+		case engine.Release:
+			if after.entry(r.ID) == nil {
+				of := func(o ledger.Recorded) bool { return o.ID == r.ID }
+				s.Holders = slices.DeleteFunc(slices.Clone(s.Holders), of)
+				s.Waiters = slices.DeleteFunc(slices.Clone(s.Waiters), of)
+			}
+		case engine.SetLimit:
+			if r.Auto != nil && (s.Pinned || s.Limit == 0) {
+				continue // an operator's holds
+			}
+			s.Limit = cmp.Or(r.Limit, s.Limit)
+			if s.Limit > 0 && r.PerKey != 0 {
+				s.PerKey = max(0, r.PerKey)
+			}
+		case engine.SetKey:
+			if k := of(r.Key); s.Limit > 0 {
+				k.Cap, k.Share = cmp.Or(r.Cap, k.Cap), cmp.Or(r.Share, k.Share)
+			}
+		case engine.UnsetKey:
+			k := of(r.Key)
+			k.Cap, k.Share = 0, 0
+		}
+	}
+	return see(s)
+}
