@@ -115,8 +115,8 @@ func TestPagesNameWhatTheCodeHas(t *testing.T) {
 			switch {
 			case names[claim], claim == "server.Shutdown", claim == "server.RegisterOnShutdown": // of net/http
 				return true
-			case of == "engine": // a variable of a program as well, of sematest's or another Engine
-				return names["sematest.Engine."+name]
+			case of == "engine": // a variable of a program as well, of sematest's, pgengine's or another Engine
+				return names["sematest.Engine."+name] || names["pgengine.Engine."+name]
 			}
 			return false
 		},

@@ -12,7 +12,8 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
-	"sema/internal/why"
+	"sema/internal/admit"
+	"sema/internal/view"
 )
 
 // actTime bounds a change.
@@ -190,7 +191,7 @@ func changeOf(v url.Values, a visitor) (change, kind, error) {
 	if err := engine.ValidateName(x.Name); err != nil {
 		return x, d, err
 	}
-	if !a.Sees(x.Name) {
+	if !admit.Sees(a.Who, x.Name) {
 		return x, d, sema.ErrNotFound
 	}
 	switch x.Do {
@@ -240,14 +241,14 @@ type confirmView struct {
 
 // mayAct answers those who may not change anything, or not that.
 func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v url.Values) (x change, d kind, ok bool) {
-	if !a.May(access.Admin) {
+	if !admit.May(a.Who, admit.Admin) {
 		h.refused(r, a, v, "the right is not enough")
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
 		return x, d, false
 	}
 	x, d, err := changeOf(v, a)
 	if err != nil {
-		if !a.Sees(x.Name) {
+		if !admit.Sees(a.Who, x.Name) {
 			h.refused(r, a, v, "the name is not one of those that may be seen")
 		}
 		h.fail(w, r, a, statusOf(err, http.StatusBadRequest), h.sentence(err))
@@ -259,7 +260,7 @@ func (h *Handler) mayAct(w http.ResponseWriter, r *http.Request, a visitor, v ur
 // refused writes down that somebody tried to change what they may not.
 func (h *Handler) refused(r *http.Request, a visitor, v url.Values, why string) {
 	if r.Method == http.MethodPost {
-		h.options.Audit(access.Refused(a.Who, r, v.Get("name"), cut(v.Get("do"), 60)+": "+why))
+		h.options.Audit(admit.Refused(a.Who, r, v.Get("name"), cut(v.Get("do"), 60)+": "+why))
 	}
 }
 
@@ -298,7 +299,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request, a visitor) {
 	if !ok {
 		return
 	}
-	by := access.Record{}.By(a.Who, r)
+	by := admit.By(access.Record{}, a.Who, r)
 	// A change that was confirmed is done even if the browser is gone by now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
@@ -332,7 +333,7 @@ func (h *Handler) perform(ctx context.Context, x change, d kind, by access.Recor
 		}
 	}
 	before, err = h.change(ctx, x, d)
-	by.Result = access.ResultOf(err)
+	by.Result = admit.ResultOf(err)
 	h.options.Audit(by)
 	h.history.Act(by)
 	return before, err
@@ -352,7 +353,7 @@ func (h *Handler) change(ctx context.Context, x change, d kind) (before engine.S
 }
 
 // sentence is an error for those who read pages.
-func (h *Handler) sentence(err error) string { return why.Trouble(h.options.Engine, err) }
+func (h *Handler) sentence(err error) string { return view.Trouble(h.options.Engine, err) }
 
 // statusOf is the HTTP status of an error.
 func statusOf(err error, otherwise int) int {

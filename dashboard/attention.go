@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"sema/internal/why"
+	"sema/internal/view"
 	"sema/watch"
 )
 
@@ -30,7 +30,7 @@ func (h *Handler) troubles(s watch.Summary) (list []string, rank float64) {
 	}
 	glance := h.history.Glance(s.Name)
 	if s.Err != nil {
-		add(6, "cannot be read: "+why.Trouble(h.options.Engine, s.Err))
+		add(6, "cannot be read: "+view.Trouble(h.options.Engine, s.Err))
 	}
 	switch bound := max(longWait, usualTimes*glance.Usual); {
 	case glance.Waits >= enoughWaits && s.Oldest > bound:

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"sema/history"
+	"sema/internal/history"
 )
 
 // A chart's picture, in units of its own: it is stretched to the place that it has,

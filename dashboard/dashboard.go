@@ -23,7 +23,8 @@ import (
 
 	"sema/access"
 	"sema/engine"
-	"sema/history"
+	"sema/internal/admit"
+	"sema/internal/history"
 	"sema/internal/once"
 	"sema/watch"
 )
@@ -32,15 +33,15 @@ import (
 type Options struct {
 	// Allow says what the sender of a request may do. With Login it is asked
 	// about those who have not logged in. Default:
-	// access.Read, or with Login access.None.
+	// the right "read", or with Login none.
 	Allow func(*http.Request) access.Who
 
 	// Login says what the bearer of a token may do that a request shows; ok is false
 	// if there is no such token. It is called for every request, and has to compare
 	// in constant time. With it, the dashboard has a page to log in. The browser keeps the
 	// token in a cookie that scripts cannot read and that other sites cannot
-	// have sent (HttpOnly, SameSite=Strict; Secure if access.Secure says that the
-	// request came by TLS). Default: nobody logs in.
+	// have sent (HttpOnly, SameSite=Strict; Secure if the
+	// request came by TLS, to this process or to one of the Proxies of package server). Default: nobody logs in.
 	Login func(r *http.Request, token string) (who access.Who, ok bool)
 
 	// Secure marks the cookie as Secure though requests come without TLS: for
@@ -53,22 +54,17 @@ type Options struct {
 	Origins *http.CrossOriginProtection
 
 	// Audit is told of everything that operators do, once it is done or has
-	// failed, and of posts that are refused. It may be the method Add of an
-	// access.Log. Default: Log is told.
+	// failed, and of posts that are refused. Each record as
+	// JSON is a line of an audit log. Default: Log is told.
 	Audit func(access.Record)
 
 	// AuditFirst is told of each change before it is tried: an error refuses it.
-	// It may be the method Begin of an access.Log. Default: nobody is.
+	// Default: nobody is.
 	AuditFirst func(access.Record) error
 
 	// Watcher looks at the semaphores. Give it to share one; it stays the
 	// caller's to close. Default: one of the Handler's own.
 	Watcher *watch.Watcher
-
-	// History is what the charts, the timelines and the search show. Give it to share one
-	// that keeps more; it stays the caller's to close, and is told of what operators do
-	// here. Default: one of the Handler's own, that keeps for an hour what its pages look at.
-	History *history.History
 
 	// Title heads the pages. Default "sema".
 	Title string
@@ -88,6 +84,12 @@ type Options struct {
 
 	// Log has what went wrong. Default slog.Default.
 	Log *slog.Logger
+
+	history *history.History // nil: the Handler makes its own; see history.Give
+}
+
+func init() {
+	history.Give = func(options any, h *history.History) { options.(*Options).history = h }
 }
 
 // Handler is the dashboard. Create it with New and close it.
@@ -127,7 +129,7 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 	); err != nil {
 		return nil, err
 	}
-	h := &Handler{engine: e, options: options, watcher: o.Watcher, history: o.History, origins: o.Origins}
+	h := &Handler{engine: e, options: options, watcher: o.Watcher, history: o.history, origins: o.Origins}
 	if h.watcher == nil {
 		w, err := watch.New(e, nil)
 		if err != nil {
@@ -150,7 +152,7 @@ func New(e engine.Engine, o *Options) (*Handler, error) {
 		h.options.Log = slog.Default()
 	}
 	if h.options.Audit == nil {
-		h.options.Audit = access.NewLog(nil, h.options.Log).Add
+		h.options.Audit = admit.NewLog(nil, h.options.Log).Add
 	}
 	h.feeds.init()
 	h.mux = http.NewServeMux()

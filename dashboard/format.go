@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"sema/history"
+	"sema/internal/history"
 )
 
 // brief is a duration in whole units, the two largest.

@@ -10,6 +10,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 	"sema/watch"
 )
 
@@ -106,7 +107,7 @@ func (h *Handler) hostPage(w http.ResponseWriter, r *http.Request, a visitor) {
 
 // revokeHost revokes all permits of a host.
 func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) {
-	if !a.May(access.Admin) {
+	if !admit.May(a.Who, admit.Admin) {
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")
 		return
 	}
@@ -121,8 +122,8 @@ func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) 
 	done := 0
 	_, err = h.onHost(ctx, host, a, func(name string, holder engine.Holder) error {
 		x := change{Do: "revoke", Name: name, Permit: holder.ID, caller: holder.Client.Caller}
-		_, err := h.perform(ctx, x, kinds[x.Do], access.Record{}.By(a.Who, r))
-		switch access.ResultOf(err) {
+		_, err := h.perform(ctx, x, kinds[x.Do], admit.By(access.Record{}, a.Who, r))
+		switch admit.ResultOf(err) {
 		case "done":
 			done++
 		case "gone": // it is free already

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"slices"
 
-	"sema/history"
+	"sema/internal/admit"
+	"sema/internal/history"
+	"sema/internal/looks"
 	"sema/watch"
 )
 
@@ -35,7 +37,7 @@ func (h *Handler) hosts(a visitor) []hostRow {
 	}
 	all := map[string]*found{}
 	h.history.Here(func(name string, v *history.Visit) {
-		if !a.Sees(name) {
+		if !admit.Sees(a.Who, name) {
 			return
 		}
 		f := all[v.Client.Host]
@@ -73,7 +75,7 @@ func (h *Handler) hosts(a visitor) []hostRow {
 func (h *Handler) hostsPage(w http.ResponseWriter, r *http.Request, a visitor) {
 	ctx, cancel := context.WithTimeout(r.Context(), lateTime)
 	defer cancel()
-	if _, _, err := h.watcher.Summaries(ctx, watch.Query{Prefixes: a.Prefixes, N: 1, Soon: true, Rounds: true}); err != nil { // rounds go on
+	if _, _, err := looks.Summaries(ctx, h.watcher, looks.Query{Query: watch.Query{Prefixes: a.Prefixes, N: 1}, Soon: true, Rounds: true}); err != nil { // rounds go on
 		h.unreachable(w, r, a, err)
 		return
 	}

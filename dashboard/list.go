@@ -5,28 +5,27 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
 	"sema/engine"
-	"sema/history"
+	"sema/internal/admit"
+	"sema/internal/history"
+	"sema/internal/looks"
 	"sema/watch"
 )
 
 // listOrder is a way to sort the list.
-type listOrder struct {
-	key, label string
-	order      watch.Order
-}
+type listOrder struct{ key, label string }
 
-// orders are the columns that a list can be sorted by, the usual one first.
+// orders are the columns that a list can be sorted by, the usual one first. The keys of the others
+// are values of watch.Query.Order.
 var orders = []listOrder{
-	{"attention", "Needs attention", watch.ByName},
-	{"name", "Semaphore", watch.ByName},
-	{"use", "In use", watch.ByUse},
-	{"waiting", "Waiting", watch.ByWaiting},
-	{"oldest", "Oldest wait", watch.ByOldest},
+	{"attention", "Needs attention"},
+	{"name", "Semaphore"},
+	{"use", "In use"},
+	{"waiting", "Waiting"},
+	{"oldest", "Oldest wait"},
 }
 
 // states are what a list can be limited to.
@@ -217,15 +216,13 @@ type foundRow struct {
 const foundMost = 20
 
 func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, error) {
-	order := orders[slices.IndexFunc(orders, func(o listOrder) bool { return o.key == q.sort })]
-	query := watch.Query{
-		Prefixes: a.Prefixes, Order: order.order, Match: h.match(q), Soon: true, Rounds: true,
-		Skip: (q.page - 1) * h.options.Rows, N: h.options.Rows,
-	}
+	query := looks.Query{Match: h.match(q), Soon: true, Rounds: true}
+	query.Prefixes, query.Order, query.Skip, query.N = a.Prefixes, q.sort, (q.page-1)*h.options.Rows, h.options.Rows
 	if q.sort == "attention" {
+		query.Order = ""
 		query.Rank = func(s watch.Summary) float64 { _, rank := h.troubles(s); return rank }
 	}
-	page, total, err := h.watcher.Summaries(ctx, query)
+	page, total, err := looks.Summaries(ctx, h.watcher, query)
 	if err != nil {
 		return listView{}, err
 	}
@@ -245,7 +242,7 @@ func (h *Handler) list(ctx context.Context, q listQuery, a visitor) (listView, e
 		v.Heads = append(v.Heads, head)
 	}
 	v.Heads[0], v.Heads[1] = v.Heads[1], v.Heads[0] // the name heads its row
-	v.Totals = totals{h.watcher.Totals(a.Prefixes), query.Rank != nil || order.order != watch.ByName || v.Limited}
+	v.Totals = totals{h.watcher.Totals(a.Prefixes), q.sort != "name" || v.Limited}
 	for _, s := range page {
 		if s.Limit == 0 && s.Err == nil {
 			continue // gone since it was listed
@@ -278,7 +275,7 @@ func (h *Handler) listRow(s watch.Summary) listRow {
 // found are the clients that a search found, in all semaphores.
 func (h *Handler) found(q listQuery, a visitor) []foundRow {
 	var rows []foundRow
-	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return a.Sees(name) && q.has(v) }) {
+	for _, f := range h.history.Find(foundMost, func(name string, v *history.Visit) bool { return admit.Sees(a.Who, name) && q.has(v) }) {
 		row := foundRow{Found: f, Address: semaphoreAddress(f.Semaphore), HostPage: hostAddress(f.Client.Host), When: stamp{f.From()}, How: ends[f.End]}
 		switch {
 		case !f.Gone.IsZero():

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/admit"
 )
 
 const (
@@ -230,7 +231,7 @@ func (h *Handler) source(v url.Values, a visitor) (page source, ok bool) {
 		return page, true
 	case "semaphore":
 		q := semaphoreQueryOf(v)
-		if engine.ValidateName(q.name) != nil || !a.Sees(q.name) {
+		if engine.ValidateName(q.name) != nil || !admit.Sees(a.Who, q.name) {
 			return page, false
 		}
 		page.key = string(rights) + q.address()

@@ -231,10 +231,13 @@ func TestAHundredLivePages(t *testing.T) {
 func TestStreamsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &flaky{Engine: memengine.New()}
-		var right atomic.Uint32
-		right.Store(uint32(access.Read))
+		var may atomic.Bool
+		may.Store(true)
 		d, err := dashboard.New(e, &dashboard.Options{Allow: func(*http.Request) access.Who {
-			return access.Who{Right: access.Right(right.Load())}
+			if !may.Load() {
+				return access.Who{}
+			}
+			return access.Who{Right: "read"}
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -260,7 +263,7 @@ func TestStreamsEnd(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		e.away.Store(false)
 		time.Sleep(10 * time.Second)
-		right.Store(uint32(access.None))
+		may.Store(false)
 		<-done
 		l := &live{}
 		var notices []string
@@ -283,7 +286,7 @@ func TestStreamsEnd(t *testing.T) {
 			t.Error("no heartbeat")
 		}
 
-		right.Store(uint32(access.Read))
+		may.Store(true)
 		ctx, leave := context.WithCancel(t.Context())
 		_, done = stream(ctx)
 		time.Sleep(time.Second)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"sema/history"
+	"sema/internal/history"
 )
 
 // moment is the time that an address asks for.

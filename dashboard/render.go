@@ -8,8 +8,8 @@ import (
 	"net/url"
 	"sync"
 
-	"sema/access"
-	"sema/internal/why"
+	"sema/internal/admit"
+	"sema/internal/view"
 )
 
 //go:embed pages
@@ -42,8 +42,8 @@ type notice struct {
 
 func (h *Handler) frame(page string, a visitor) frame {
 	return frame{
-		Site: h.options.Title, Page: page, Who: a.Name, Admin: a.May(access.Admin), Reads: a.May(access.Read),
-		Login: h.options.Login != nil && !a.loggedIn && a.May(access.Read), Logout: a.loggedIn && a.May(access.Read),
+		Site: h.options.Title, Page: page, Who: a.Name, Admin: admit.May(a.Who, admit.Admin), Reads: admit.May(a.Who, admit.Read),
+		Login: h.options.Login != nil && !a.loggedIn && admit.May(a.Who, admit.Read), Logout: a.loggedIn && admit.May(a.Who, admit.Read),
 	}
 }
 
@@ -79,7 +79,7 @@ func (h *Handler) unreachable(w http.ResponseWriter, r *http.Request, a visitor,
 	h.options.Log.Warn("sema: the dashboard cannot look at the engine", "error", err)
 	w.Header().Set("Retry-After", "5")
 	w.Header().Set("Refresh", "5")
-	text := why.Trouble(h.options.Engine, err)
+	text := view.Trouble(h.options.Engine, err)
 	if reached := h.watcher.Reached(); !reached.IsZero() {
 		text += " It last did at " + stamp{reached}.Clock() + " UTC."
 	}
@@ -88,5 +88,5 @@ func (h *Handler) unreachable(w http.ResponseWriter, r *http.Request, a visitor,
 
 // stale is the notice that what is shown is old.
 func (h *Handler) stale(err error) notice {
-	return notice{why.Trouble(h.options.Engine, err), stamp{h.watcher.Reached()}}
+	return notice{view.Trouble(h.options.Engine, err), stamp{h.watcher.Reached()}}
 }

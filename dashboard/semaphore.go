@@ -8,10 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 	"sema/internal/view"
-	"sema/internal/why"
 	"sema/watch"
 )
 
@@ -87,7 +86,7 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		return semaphoreView{}, err
 	}
 	since := max(0, time.Since(looked))
-	v := semaphoreView{frame: h.frame(q.name, a), Name: q.name, State: st, Gone: st.Limit == 0, Adapting: why.Adapting(st)}
+	v := semaphoreView{frame: h.frame(q.name, a), Name: q.name, State: st, Gone: st.Limit == 0, Adapting: view.Adapts(st)}
 	v.Live = "live?of=semaphore&" + q.address()[len("semaphore?"):]
 	v.Summary = watch.Summarize(q.name, looked, st)
 	v.Bar, v.Spark = bar(st.Used, st.Limit), h.spark(q.name)
@@ -119,19 +118,19 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 		if holder.Token != 0 {
 			row.Held = brief(holder.Age + since)
 		}
-		if a.May(access.Admin) {
+		if admit.May(a.Who, admit.Admin) {
 			row.Revoke, row.Release = actAddress("revoke", q.name, "permit", holder.ID), actAddress("release", q.name, "permit", holder.ID)
 		}
 		v.Holders = append(v.Holders, row)
 	}
 	for i, waiter := range window(st.Waiters, q.waiters, rows) {
-		before := why.Before(st, (q.waiters-1)*rows+i)
+		before := view.Before(st, (q.waiters-1)*rows+i)
 		row := waiterRow{Waiter: waiter, Position: before + 1, HostPage: hostAddress(waiter.Client.Host), Since: brief(waiter.Waiting + since)}
-		row.Why = why.Of(st, waiter.Key, waiter.Weight, before)
+		row.Why = view.Why(st, waiter.Key, waiter.Weight, before)
 		row.Brief = briefIn(row.Why, waiter.Key)
 		v.Waiters = append(v.Waiters, row)
 	}
-	if a.May(access.Admin) && !v.Gone {
+	if admit.May(a.Who, admit.Admin) && !v.Gone {
 		v.Actions = actions(q.name, st)
 	}
 	return v, nil
@@ -145,7 +144,7 @@ func window[T any](list []T, page, rows int) []T {
 
 func (h *Handler) semaphorePage(w http.ResponseWriter, r *http.Request, a visitor) {
 	q := semaphoreQueryOf(r.URL.Query())
-	if engine.ValidateName(q.name) != nil || !a.Sees(q.name) {
+	if engine.ValidateName(q.name) != nil || !admit.Sees(a.Who, q.name) {
 		h.fail(w, r, a, http.StatusNotFound, "There is no such semaphore.")
 		return
 	}

@@ -81,15 +81,19 @@ func TestAWaiterKeepsItsNameOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &opened{Engine: sematest.New(t)}
 		g := newGroup(t, e, 1, &each.Options{Open: 1, Idle: time.Second})
-		e.HoldGrants("tenants/a")
+		operator, err := sema.Operate(e.Engine, "tenants/a")
+		expect.OK(t, err)
+		defer func() { _ = operator.Close() }()
+		expect.OK(t, operator.Set(t.Context(), sema.Rule{Limit: 1}))
+		expect.OK(t, operator.Pause(t.Context()))
 		served := make(chan error)
 		go func() { served <- g.Do(t.Context(), "a", func(context.Context) error { return nil }) }()
 		e.AwaitWaiting(t.Context(), "tenants/a", 1)
 		time.Sleep(time.Minute)
-		_, err := g.Acquire(t.Context(), "b")
+		_, err = g.Acquire(t.Context(), "b")
 		expect.Is(t, err, each.ErrTooMany)
 		e.is(t, "tenants/a")
-		e.LetGrants("tenants/a")
+		expect.OK(t, operator.Unpause(t.Context()))
 		expect.OK(t, <-served)
 	})
 }

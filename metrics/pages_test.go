@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"sema/internal/figures"
 	"sema/internal/fixture/pages"
 )
 
@@ -13,7 +14,7 @@ import (
 // own test.
 func TestPagesNameMetricsThatThereAre(t *testing.T) {
 	var names []string
-	for _, f := range about {
+	for _, f := range figures.All() {
 		names = append(names, f.PrometheusName())
 	}
 	others := []string{"sema_name", "sema_state", "sema_schema", "sema_poll", "sema_listen", "sema_client"} // a label, and what PostgreSQL and Python have

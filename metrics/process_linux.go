@@ -13,7 +13,7 @@ import (
 const tick = time.Second / 100
 
 // processFigures reads /proc. ok is false where that cannot be read.
-func processFigures() (f figures) {
+func processFigures() (f systemFigures) {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
 		return f
@@ -36,7 +36,7 @@ func processFigures() (f figures) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return f
 	}
-	f = figures{
+	f = systemFigures{
 		ok: true, cpu: time.Duration(number(14)+number(15)) * tick, files: uint64(len(files)) - 1, // without the directory itself
 		maxFiles: limit.Cur, virtual: number(23), resident: number(24) * uint64(os.Getpagesize()),
 	}

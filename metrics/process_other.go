@@ -3,4 +3,4 @@
 package metrics
 
 // processFigures has none: only Linux shows them as files.
-func processFigures() figures { return figures{} }
+func processFigures() systemFigures { return systemFigures{} }

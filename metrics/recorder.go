@@ -10,12 +10,13 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/figures"
 )
 
 // Options of a Recorder. The zero value of each field is its default.
 type Options struct {
-	// Names bounds how many semaphores have series of their own, 1 … MaxNames.
-	// Default DefaultNames.
+	// Names bounds how many semaphores have series of their own, 1 … 100,000.
+	// Default 200.
 	Names int
 
 	// Group turns a semaphore's name into the value of the label sema.name.
@@ -27,17 +28,11 @@ type Options struct {
 	Bounds []float64
 }
 
-// DefaultBounds are the upper bounds of the histograms' buckets, in seconds.
-// Waits and holds are as short as a call to a server and as long as a batch job.
-func DefaultBounds() []float64 {
-	return []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
-}
-
 // Recorder counts what the callers of this process experience. Any number of
 // Semaphores share one; it is safe for concurrent use. It is a [Source] of
 // sema.acquires, sema.acquire.wait, sema.lease.duration and sema.leases.lost.
 type Recorder struct {
-	names  *Names
+	names  *figures.Names
 	bounds []float64
 
 	mu     sync.RWMutex
@@ -47,10 +42,10 @@ type Recorder struct {
 // counts are the figures under one value of sema.name.
 type counts struct {
 	mu       sync.Mutex
-	acquires [7]uint64 // by the index in results
-	lost     [4]uint64 // by the index in reasons
-	wait     Spread
-	held     Spread
+	acquires [len(figures.Results)]uint64 // by the index in figures.Results
+	lost     [len(figures.Reasons)]uint64 // by the index in figures.Reasons
+	wait     figures.Spread
+	held     figures.Spread
 }
 
 // NewRecorder makes a Recorder. A nil options means the defaults. It fails only
@@ -59,13 +54,13 @@ func NewRecorder(options *Options) (*Recorder, error) {
 	if options == nil {
 		options = &Options{}
 	}
-	names, err := NewNames(options.Names, options.Group)
+	names, err := figures.NewNames(options.Names, options.Group)
 	if err != nil {
 		return nil, err
 	}
 	bounds := slices.Clone(options.Bounds)
 	if len(bounds) == 0 {
-		bounds = DefaultBounds()
+		bounds = figures.DefaultBounds()
 	}
 	for i, b := range bounds {
 		if !(b > 0) || math.IsInf(b, 1) || i > 0 && !(b > bounds[i-1]) {
@@ -79,11 +74,11 @@ func NewRecorder(options *Options) (*Recorder, error) {
 // that observes for itself as well joins its own with sema.Observer.And.
 func (r *Recorder) Observer() sema.Observer {
 	return sema.Observer{
-		Acquired:  func(e sema.Event) { r.acquired(e.Semaphore, acquired, e.Waited) },
-		Failed:    func(e sema.Event) { r.acquired(e.Semaphore, ResultOf(e.Err), 0) },
+		Acquired:  func(e sema.Event) { r.acquired(e.Semaphore, figures.Acquired, e.Waited) },
+		Failed:    func(e sema.Event) { r.acquired(e.Semaphore, figures.ResultOf(e.Err), 0) },
 		Released:  func(e sema.Event) { r.ended(e.Semaphore, "", e.Held) },
-		Lost:      func(e sema.Event) { r.ended(e.Semaphore, ReasonOf(e.Err), e.Held) },
-		Abandoned: func(e sema.Event) { r.ended(e.Semaphore, Abandoned, e.Held) },
+		Lost:      func(e sema.Event) { r.ended(e.Semaphore, figures.ReasonOf(e.Err), e.Held) },
+		Abandoned: func(e sema.Event) { r.ended(e.Semaphore, figures.Abandoned, e.Held) },
 	}
 }
 
@@ -92,9 +87,9 @@ func (r *Recorder) acquired(semaphore, result string, waited time.Duration) {
 	c := r.of(semaphore)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.acquires[slices.Index(results, result)]++
-	if result == acquired {
-		c.wait.add(waited)
+	c.acquires[slices.Index(figures.Results[:], result)]++
+	if result == figures.Acquired {
+		c.wait.Add(waited)
 	}
 }
 
@@ -104,9 +99,9 @@ func (r *Recorder) ended(semaphore, reason string, held time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if reason != "" {
-		c.lost[slices.Index(reasons, reason)]++
+		c.lost[slices.Index(figures.Reasons[:], reason)]++
 	}
-	c.held.add(held)
+	c.held.Add(held)
 }
 
 // of is where to count what happens to a semaphore.
@@ -121,14 +116,14 @@ func (r *Recorder) of(semaphore string) *counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c = r.counts[label]; c == nil {
-		c = &counts{wait: newSpread(r.bounds), held: newSpread(r.bounds)}
+		c = &counts{wait: figures.NewSpread(r.bounds), held: figures.NewSpread(r.bounds)}
 		r.counts[label] = c
 	}
 	return c
 }
 
 // Families implements [Source].
-func (r *Recorder) Families(context.Context) []Family {
+func (r *Recorder) Families(context.Context) []figures.Family {
 	type labelled struct {
 		label string
 		*counts
@@ -140,35 +135,19 @@ func (r *Recorder) Families(context.Context) []Family {
 	}
 	r.mu.RUnlock()
 	slices.SortFunc(all, func(a, b labelled) int { return cmp.Compare(a.label, b.label) })
-	var acquires, waits, holds, lost []Series
+	var acquires, waits, holds, lost []figures.Series
 	for _, c := range all {
-		name := Label{LabelName, c.label}
+		name := figures.Label{Name: figures.LabelName, Value: c.label}
 		c.mu.Lock()
-		for i, result := range results {
-			acquires = append(acquires, Series{Labels: []Label{name, {LabelResult, result}}, Value: float64(c.acquires[i])})
+		for i, result := range figures.Results {
+			acquires = append(acquires, figures.Series{Labels: []figures.Label{name, {Name: figures.LabelResult, Value: result}}, Value: float64(c.acquires[i])})
 		}
-		for i, reason := range reasons {
-			lost = append(lost, Series{Labels: []Label{name, {LabelReason, reason}}, Value: float64(c.lost[i])})
+		for i, reason := range figures.Reasons {
+			lost = append(lost, figures.Series{Labels: []figures.Label{name, {Name: figures.LabelReason, Value: reason}}, Value: float64(c.lost[i])})
 		}
-		waits = append(waits, Series{Labels: []Label{name}, Spread: c.wait.clone()})
-		holds = append(holds, Series{Labels: []Label{name}, Spread: c.held.clone()})
+		waits = append(waits, figures.Series{Labels: []figures.Label{name}, Spread: c.wait.Clone()})
+		holds = append(holds, figures.Series{Labels: []figures.Label{name}, Spread: c.held.Clone()})
 		c.mu.Unlock()
 	}
-	return []Family{family(Acquires, acquires), family(AcquireWait, waits), family(LeaseDuration, holds), family(LeasesLost, lost)}
-}
-
-func newSpread(bounds []float64) Spread {
-	return Spread{Bounds: bounds, Counts: make([]uint64, len(bounds)+1)}
-}
-
-func (s *Spread) add(d time.Duration) {
-	seconds := max(0, d).Seconds()
-	at, _ := slices.BinarySearch(s.Bounds, seconds)
-	s.Counts[at]++
-	s.Sum += seconds
-}
-
-func (s Spread) clone() Spread {
-	s.Counts = slices.Clone(s.Counts)
-	return s
+	return []figures.Family{figures.Of(figures.Acquires, acquires), figures.Of(figures.AcquireWait, waits), figures.Of(figures.LeaseDuration, holds), figures.Of(figures.LeasesLost, lost)}
 }

@@ -8,10 +8,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"sema/internal/figures"
 )
 
-// ContentType is the media type of what [WriteText] writes.
-const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+// contentType is the media type of the text that WriteText writes.
+const contentType = "text/plain; version=0.0.4; charset=utf-8"
+
+// Source is where figures come from: a [Recorder], a [Watch], [Process], or a server of package
+// server. Its figures are for the packages of sema.
+type Source interface {
+	// Families are the figures of this moment. Those that cannot be had before
+	// ctx ends are left out. It is safe for concurrent use.
+	Families(ctx context.Context) []figures.Family
+}
 
 // Handler serves the figures of all sources in Prometheus' text format, to GET
 // and HEAD. It is for the address from which Prometheus scrapes. The caller sees
@@ -25,7 +35,7 @@ func Handler(sources ...Source) http.Handler {
 		}
 		var text bytes.Buffer
 		_ = WriteText(r.Context(), &text, sources...) // into memory
-		w.Header().Set("Content-Type", ContentType)
+		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Content-Length", strconv.Itoa(text.Len()))
 		_, _ = w.Write(text.Bytes()) // whoever asked may have gone
 	})
@@ -35,13 +45,13 @@ func Handler(sources ...Source) http.Handler {
 // version 0.0.4. Two sources must not have series of the same metric with the
 // same labels. The error is w's.
 func WriteText(ctx context.Context, w io.Writer, sources ...Source) error {
-	all := slices.Clone(about)
+	all := figures.All()
 	for _, s := range sources {
 		for _, f := range s.Families(ctx) {
-			i := slices.IndexFunc(all, func(known Family) bool { return known.Name == f.Name })
+			i := slices.IndexFunc(all, func(known figures.Family) bool { return known.Name == f.Name })
 			if i < 0 { // a source's own
 				i = len(all)
-				all = append(all, Family{Name: f.Name, Unit: f.Unit, Help: f.Help, Kind: f.Kind})
+				all = append(all, figures.Family{Name: f.Name, Unit: f.Unit, Help: f.Help, Kind: f.Kind})
 			}
 			all[i].Series = append(all[i].Series, f.Series...)
 		}
@@ -49,19 +59,19 @@ func WriteText(ctx context.Context, w io.Writer, sources ...Source) error {
 	var text []byte
 	for _, f := range all {
 		if len(f.Series) > 0 {
-			text = f.appendText(text)
+			text = appendFamily(text, f)
 		}
 	}
 	_, err := w.Write(text)
 	return err
 }
 
-func (f Family) appendText(text []byte) []byte {
+func appendFamily(text []byte, f figures.Family) []byte {
 	name := f.PrometheusName()
 	text = append(text, "# HELP "+name+" "+f.Help+"\n# TYPE "+name+" "+[]string{"gauge", "counter", "histogram"}[f.Kind]+"\n"...)
 	for _, s := range f.Series {
-		labels := s.text()
-		if f.Kind != Histogram {
+		labels := labelsOf(s)
+		if f.Kind != figures.Histogram {
 			text = appendLine(text, name, "", labels, "", s.Value)
 			continue
 		}
@@ -83,8 +93,8 @@ func (f Family) appendText(text []byte) []byte {
 // escapes are those of a label's value.
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// text is the labels between the braces.
-func (s Series) text() string {
+// labelsOf is the labels of a series, as between the braces.
+func labelsOf(s figures.Series) string {
 	var text strings.Builder
 	for i, l := range s.Labels {
 		if i > 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/figures"
 	"sema/watch"
 )
 
@@ -18,7 +19,7 @@ const watchTimeout = 5 * time.Second
 // WatchOptions of a Watch. The zero value of each field is its default.
 type WatchOptions struct {
 	// Names and Group are those of Options. Under a group limits, weights and
-	// callers are added up; of the waits it is the longest. Other is such a group
+	// callers are added up; of the waits it is the longest. "_other" is such a group
 	// without a limit. A name keeps its own series while something is held or
 	// waited for, and for ten minutes longer. A place that is free goes to the name
 	// with the most waiting callers, then with the most weight held.
@@ -46,7 +47,7 @@ type WatchOptions struct {
 // that is too much.
 type Watch struct {
 	watcher *watch.Watcher
-	names   *Names
+	names   *figures.Names
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -65,7 +66,7 @@ func NewWatch(w *watch.Watcher, options *WatchOptions) (*Watch, error) {
 	if w == nil {
 		return nil, &engine.ArgumentError{Package: "metrics", What: "watcher", Value: nil, Want: "a watcher that watch.New has made"}
 	}
-	names, err := NewNames(options.Names, options.Group)
+	names, err := figures.NewNames(options.Names, options.Group)
 	if err != nil {
 		return nil, err
 	}
@@ -85,11 +86,11 @@ func (x *Watch) Close() {
 // listen counts the leases that end.
 func (x *Watch) listen(ctx context.Context) {
 	for e := range x.watcher.Events(ctx, watch.Filter{}) {
-		if e.Kind == watch.Ended {
-			label := x.names.label(e.Semaphore)
+		if e.Kind == "ended" {
+			label := x.names.Label(e.Semaphore)
 			x.mu.Lock()
-			if _, ok := x.ends[label]; !ok && len(x.ends) >= MaxNames { // nobody scrapes
-				label = Other
+			if _, ok := x.ends[label]; !ok && len(x.ends) >= figures.MaxNames { // nobody scrapes
+				label = figures.Other
 			}
 			x.ends[label]++
 			x.mu.Unlock()
@@ -98,53 +99,53 @@ func (x *Watch) listen(ctx context.Context) {
 }
 
 // Families implements [Source].
-func (x *Watch) Families(ctx context.Context) []Family {
+func (x *Watch) Families(ctx context.Context) []figures.Family {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	list, _, err := x.watcher.Summaries(ctx, watch.Query{})
 	if err != nil {
-		return []Family{family(EngineUp, []Series{{Value: 0}}), family(LeasesReclaimed, x.ended(nil))}
+		return []figures.Family{figures.Of(figures.EngineUp, []figures.Series{{Value: 0}}), figures.Of(figures.LeasesReclaimed, x.ended(nil))}
 	}
-	sums, demands := map[string]watch.Summary{}, map[string]demand{}
+	sums, demands := map[string]watch.Summary{}, map[string]figures.Demand{}
 	for _, s := range list {
 		if s.Limit > 0 { // else it is gone since, or was never seen
-			label := x.names.label(s.Name)
+			label := x.names.Label(s.Name)
 			sums[label] = sum(sums[label], s)
-			demands[label] = demand{sums[label].Waiting, sums[label].Used}
+			demands[label] = figures.Demand{Waiting: sums[label].Waiting, Used: sums[label].Used}
 		}
 	}
-	labels := x.names.choose(time.Now(), demands)
+	labels := x.names.Choose(time.Now(), demands)
 	shown := map[string]watch.Summary{}
 	for label, s := range sums {
 		if !labels[label] {
-			label = Other
+			label = figures.Other
 		}
 		shown[label] = sum(shown[label], s)
 	}
-	var limit, bad, active, size, oldest, inTurn, full []Series
+	var limit, bad, active, size, oldest, inTurn, full []figures.Series
 	for label, s := range shown {
-		name := []Label{{LabelName, label}}
-		if label != Other { // a sum of limits limits nothing
-			limit = append(limit, Series{Labels: name, Value: float64(s.Limit)})
+		name := []figures.Label{{Name: figures.LabelName, Value: label}}
+		if label != figures.Other { // a sum of limits limits nothing
+			limit = append(limit, figures.Series{Labels: name, Value: float64(s.Limit)})
 			if s.Auto != nil {
-				bad = append(bad, Series{Labels: name, Value: float64(s.Auto.Bad) / 1000})
+				bad = append(bad, figures.Series{Labels: name, Value: float64(s.Auto.Bad) / 1000})
 			}
 		}
-		active = append(active, Series{Labels: name, Value: float64(s.Used)})
-		size = append(size, Series{Labels: name, Value: float64(s.Waiting)})
-		oldest = append(oldest, Series{Labels: name, Value: s.Oldest.Seconds()})
+		active = append(active, figures.Series{Labels: name, Value: float64(s.Used)})
+		size = append(size, figures.Series{Labels: name, Value: float64(s.Waiting)})
+		oldest = append(oldest, figures.Series{Labels: name, Value: s.Oldest.Seconds()})
 		if s.Keys > 0 {
-			inTurn = append(inTurn, Series{Labels: name, Value: float64(s.InTurn)})
-			full = append(full, Series{Labels: name, Value: float64(s.Full)})
+			inTurn = append(inTurn, figures.Series{Labels: name, Value: float64(s.InTurn)})
+			full = append(full, figures.Series{Labels: name, Value: float64(s.Full)})
 		}
 	}
-	for _, series := range [][]Series{limit, bad, active, size, oldest, inTurn, full} {
+	for _, series := range [][]figures.Series{limit, bad, active, size, oldest, inTurn, full} {
 		sortByName(series)
 	}
-	return []Family{
-		family(Limit, limit), family(LimitBad, bad), family(LeasesActive, active), family(QueueSize, size), family(QueueOldest, oldest),
-		family(KeysInTurn, inTurn), family(KeysFull, full),
-		family(LeasesReclaimed, x.ended(labels)), family(EngineUp, []Series{{Value: 1}}),
+	return []figures.Family{
+		figures.Of(figures.Limit, limit), figures.Of(figures.LimitBad, bad), figures.Of(figures.LeasesActive, active), figures.Of(figures.QueueSize, size), figures.Of(figures.QueueOldest, oldest),
+		figures.Of(figures.KeysInTurn, inTurn), figures.Of(figures.KeysFull, full),
+		figures.Of(figures.LeasesReclaimed, x.ended(labels)), figures.Of(figures.EngineUp, []figures.Series{{Value: 1}}),
 	}
 }
 
@@ -165,19 +166,19 @@ func sum(a, b watch.Summary) watch.Summary {
 
 // ended is how many leases ended, by label. Labels that have no place any more are
 // forgotten, unless who has one is unknown.
-func (x *Watch) ended(used map[string]bool) []Series {
+func (x *Watch) ended(used map[string]bool) []figures.Series {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if used != nil {
 		for label, n := range x.ends {
 			if !used[label] {
-				label = Other
+				label = figures.Other
 			}
 			x.reclaimed[label] += n
 		}
 		clear(x.ends)
 		for label := range x.reclaimed {
-			if !used[label] && label != Other {
+			if !used[label] && label != figures.Other {
 				delete(x.reclaimed, label)
 			}
 		}
@@ -185,14 +186,14 @@ func (x *Watch) ended(used map[string]bool) []Series {
 			x.reclaimed[label] += 0
 		}
 	}
-	var series []Series
+	var series []figures.Series
 	for label, n := range x.reclaimed {
-		series = append(series, Series{Labels: []Label{{LabelName, label}}, Value: n})
+		series = append(series, figures.Series{Labels: []figures.Label{{Name: figures.LabelName, Value: label}}, Value: n})
 	}
 	sortByName(series)
 	return series
 }
 
-func sortByName(series []Series) {
-	slices.SortFunc(series, func(a, b Series) int { return cmp.Compare(a.Labels[0].Value, b.Labels[0].Value) })
+func sortByName(series []figures.Series) {
+	slices.SortFunc(series, func(a, b figures.Series) int { return cmp.Compare(a.Labels[0].Value, b.Labels[0].Value) })
 }

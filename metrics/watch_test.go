@@ -17,6 +17,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/internal/figures"
 	"sema/internal/fixture/expect"
 	"sema/metrics"
 	"sema/watch"
@@ -299,7 +300,7 @@ func TestWatchOptionsOutOfRangeAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	for n, ok := range map[int]bool{0: true, 1: true, metrics.MaxNames: true, metrics.MaxNames + 1: false, -1: false} {
+	for n, ok := range map[int]bool{0: true, 1: true, figures.MaxNames: true, figures.MaxNames + 1: false, -1: false} {
 		x, err := metrics.NewWatch(w, &metrics.WatchOptions{Names: n})
 		var argument *sema.ArgumentError
 		switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/template"
 
-	"sema/metrics"
+	"sema/internal/figures"
 )
 
 func alerts(t *testing.T) map[string]rulefmt.Rule {
@@ -184,14 +184,14 @@ func known(t *testing.T, where, text string) {
 	}
 	there := map[string]bool{}
 	for _, name := range []string{
-		metrics.LeasesActive, metrics.Limit, metrics.QueueSize, metrics.QueueOldest, metrics.KeysInTurn, metrics.KeysFull, metrics.LeasesReclaimed, metrics.EngineUp,
-		metrics.AcquireWait, metrics.LeaseDuration, metrics.Acquires, metrics.LeasesLost,
+		figures.LeasesActive, figures.Limit, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed, figures.EngineUp,
+		figures.AcquireWait, figures.LeaseDuration, figures.Acquires, figures.LeasesLost,
 	} {
-		f, ok := metrics.Describe(name)
+		f, ok := figures.Describe(name)
 		if !ok {
 			t.Fatalf("no metric %s", name)
 		}
-		if f.Kind != metrics.Histogram {
+		if f.Kind != figures.Histogram {
 			there[f.PrometheusName()] = true
 			continue
 		}

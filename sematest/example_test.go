@@ -86,7 +86,7 @@ func ExampleEngine_Inject() {
 	engine := sematest.New(t)
 	sem, _ := sema.New(engine, "jobs", 1, nil)
 
-	engine.Inject(sematest.Fault{On: sematest.Acquire, Err: sematest.Full()})
+	engine.Inject(sematest.Fault{On: "acquire", Err: sematest.Full()})
 	_, err := sem.Acquire(ctx)
 	fmt.Println(err)
 	permit, err := sem.Acquire(ctx)
@@ -104,20 +104,23 @@ func ExampleFault() {
 	engine := sematest.New(t)
 	sem, _ := sema.New(engine, "jobs", 1, nil)
 
-	engine.Inject(sematest.Fault{On: sematest.Acquire, Err: sematest.NoAnswer(), Executed: true})
-	engine.Inject(sematest.Fault{On: sematest.Acquire, Err: sematest.Unreachable(), Times: 2})
+	engine.Inject(sematest.Fault{On: "acquire", Err: sematest.NoAnswer(), Executed: true})
+	engine.Inject(sematest.Fault{On: "acquire", Err: sematest.Unreachable(), Times: 2})
 	permit, err := sem.Acquire(ctx)
 	fmt.Println(err, len(engine.Held("jobs")), permit.Release())
 	t.end()
 	// Output: <nil> 1 <nil>
 }
 
-// Three callers queue, and are served in their order when the test says so.
-func ExampleEngine_HoldGrants() {
+// The test pauses the semaphore as an operator does: three callers queue, and are served in
+// their order after it goes on.
+func ExampleEngine_AwaitWaiting() {
 	ctx, t := context.Background(), &shown{}
 	engine := sematest.New(t)
 	sem, _ := sema.New(engine, "jobs", 1, nil)
-	engine.HoldGrants("jobs")
+	operator, _ := sema.Operate(engine, "jobs")
+	_ = operator.Set(ctx, sema.Rule{Limit: 1}) // nobody has used it yet, and Pause wants a semaphore that exists
+	_ = operator.Pause(ctx)
 	served := make(chan int, 3)
 	for i := range 3 {
 		go func() {
@@ -129,9 +132,9 @@ func ExampleEngine_HoldGrants() {
 		engine.AwaitWaiting(ctx, "jobs", i+1)
 	}
 	fmt.Println(len(served), "served")
-	engine.LetGrants("jobs")
+	_ = operator.Unpause(ctx)
 	fmt.Println(<-served, <-served, <-served)
-	_ = sem.Close()
+	_, _ = sem.Close(), operator.Close()
 	t.end()
 	// Output:
 	// 0 served

@@ -6,25 +6,12 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"sema/engine"
-)
-
-// On says which calls a Fault is about. A call carries what several callers
-// want; it is hit as a whole if one of its requests is meant.
-type On uint8
-
-// What a call may want.
-const (
-	Every   On = iota // all calls, State included
-	Acquire           // to acquire, or to keep a place in the queue
-	Renew             // to renew a permit, or to resume one
-	Release           // to release a permit, or to leave the queue
-	Operate           // what operators do: revoke, limit, pause, remove
-	State             // to look: State, Holders, Waiters, Available, Limit
 )
 
 // Always is for Fault.Times.
@@ -35,8 +22,17 @@ type Fault struct {
 	// Semaphore is the name of the one whose calls are hit. Default: of all.
 	Semaphore string
 
-	// On says which of its calls. Default: every one.
-	On On
+	// On is the operation whose calls are hit. Default: all calls. Otherwise one of
+	//
+	//	acquire  acquires a permit, or keeps a place in the queue
+	//	renew    renews a permit, or resumes one
+	//	release  releases a permit, or leaves the queue
+	//	operate  is an operator's: set, unset, pause, unpause, revoke, release, remove
+	//	state    looks: State
+	//
+	// A call carries the requests of several callers. It is hit as a whole if one of its
+	// requests is of the operation.
+	On string
 
 	// Times is how many calls are hit; Always: until it is ended. Default 1.
 	Times int
@@ -88,8 +84,10 @@ func Full() *engine.Error {
 func (e *Engine) Inject(f Fault) (end func()) {
 	e.tb.Helper()
 	switch {
-	case f.Times < Always, f.Delay < 0, f.On > State:
-		e.tb.Fatalf("sematest: fault %+v: want Times of at least Always, a Delay of at least 0 and an On of the package", f)
+	case f.Times < Always, f.Delay < 0:
+		e.tb.Fatalf("sematest: fault %+v: want Times of at least Always and a Delay of at least 0", f)
+	case f.On != "" && !slices.Contains(operations, f.On):
+		e.tb.Fatalf("sematest: fault on %q: want no On, or %s", f.On, strings.Join(operations, ", "))
 	case f.Executed && (f.Err == nil || f.Err.NotExecuted):
 		e.tb.Fatalf("sematest: fault %+v: Executed wants an error that does not say NotExecuted", f)
 	}
@@ -124,7 +122,7 @@ func (e *Engine) fault(name string, requests []engine.Request) *injected {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, f := range e.faults {
-		if f.Semaphore != "" && f.Semaphore != name || !f.On.meant(requests) {
+		if f.Semaphore != "" && f.Semaphore != name || !meant(f.On, requests) {
 			continue
 		}
 		if f.Times > 0 {
@@ -137,22 +135,27 @@ func (e *Engine) fault(name string, requests []engine.Request) *injected {
 	return nil
 }
 
-// meant reports whether a call with these requests is meant.
-func (on On) meant(requests []engine.Request) bool {
-	return on == Every || on == State && requests == nil ||
-		slices.ContainsFunc(requests, func(r engine.Request) bool { return kindOf(r.Kind) == on })
+const acquire, renew, release, operate, state = "acquire", "renew", "release", "operate", "state"
+
+// operations are the values of Fault.On.
+var operations = []string{acquire, renew, release, operate, state}
+
+// meant reports whether a fault on an operation hits a call with these requests.
+func meant(on string, requests []engine.Request) bool {
+	return on == "" || on == state && requests == nil ||
+		slices.ContainsFunc(requests, func(r engine.Request) bool { return operationOf(r.Kind) == on })
 }
 
-func kindOf(k engine.Kind) On {
+func operationOf(k engine.Kind) string {
 	switch k {
 	case engine.Ask:
-		return Acquire
+		return acquire
 	case engine.Renew:
-		return Renew
+		return renew
 	case engine.Release:
-		return Release
+		return release
 	}
-	return Operate
+	return operate
 }
 
 // before is the fault on a call's way to the engine. An error says that it never

@@ -161,9 +161,9 @@ func TestUseThatMakesNoSense(t *testing.T) {
 		},
 		"want Times of at least": func(e *sematest.Engine) { e.Inject(sematest.Fault{Times: -2}) },
 		"a Delay of at least":    func(e *sematest.Engine) { e.Inject(sematest.Fault{Delay: -1}) },
-		"an On of the package":   func(e *sematest.Engine) { e.Inject(sematest.Fault{On: 99}) },
-		"Executed wants":         func(e *sematest.Engine) { e.Inject(sematest.Fault{Err: full, Executed: true}) },
-		"Executed wants an":      func(e *sematest.Engine) { e.Inject(sematest.Fault{Executed: true}) },
+		`fault on "x": want no On, or acquire, renew, release, operate, state`: func(e *sematest.Engine) { e.Inject(sematest.Fault{On: "x"}) },
+		"Executed wants":    func(e *sematest.Engine) { e.Inject(sematest.Fault{Err: full, Executed: true}) },
+		"Executed wants an": func(e *sematest.Engine) { e.Inject(sematest.Fault{Executed: true}) },
 	} {
 		test := &told{TB: t}
 		if got := test.fatal(func() { do(sematest.New(test)) }); !strings.Contains(got, want) {

@@ -112,7 +112,7 @@ func TestRenewalsThatFailForALease(t *testing.T) {
 		defer func() { _ = sem.Close() }()
 		p, err := sem.Acquire(t.Context())
 		expect.OK(t, err)
-		end := engine.Inject(sematest.Fault{On: sematest.Renew, Err: sematest.Unreachable(), Times: sematest.Always})
+		end := engine.Inject(sematest.Fault{On: "renew", Err: sematest.Unreachable(), Times: sematest.Always})
 		began := time.Now()
 		<-p.Context(t.Context()).Done()
 		if d := time.Since(began); d < 20*time.Second || d > 30*time.Second {
@@ -134,7 +134,7 @@ func TestErrorsOfTheRealOnes(t *testing.T) {
 				sem, e := sema.New(store, "jobs", 1, nil)
 				expect.OK(t, e)
 				defer func() { _ = sem.Close() }()
-				defer store.Inject(sematest.Fault{On: sematest.Acquire, Err: err, Times: sematest.Always})()
+				defer store.Inject(sematest.Fault{On: "acquire", Err: err, Times: sematest.Always})()
 				began := time.Now()
 				_, got := sem.Acquire(t.Context())
 				var failure *engine.Error
@@ -156,8 +156,8 @@ func TestTheNextCallOnly(t *testing.T) {
 	expect.OK(t, err)
 	defer func() { _ = sem.Close() }()
 	store.Inject(sematest.Fault{Semaphore: "another", Err: sematest.Full()})
-	store.Inject(sematest.Fault{On: sematest.Operate, Err: sematest.Full()})
-	store.Inject(sematest.Fault{Semaphore: "jobs", On: sematest.State, Err: sematest.Full()})
+	store.Inject(sematest.Fault{On: "operate", Err: sematest.Full()})
+	store.Inject(sematest.Fault{Semaphore: "jobs", On: "state", Err: sematest.Full()})
 	p, err := sem.Acquire(t.Context())
 	expect.OK(t, err)
 	var failure *engine.Error
@@ -173,7 +173,7 @@ func TestTheNextCallOnly(t *testing.T) {
 	if st, err := sem.State(t.Context()); st.Limit != 2 || err != nil {
 		t.Errorf("limit %d, %v", st.Limit, err)
 	}
-	store.Inject(sematest.Fault{On: sematest.Release, Err: &engine.Error{Err: errors.New("lost")}, Executed: true})
+	store.Inject(sematest.Fault{On: "release", Err: &engine.Error{Err: errors.New("lost")}, Executed: true})
 	if err := p.Release(); !errors.As(err, &failure) || failure.NotExecuted {
 		t.Errorf("Release: %v", err)
 	}
@@ -197,7 +197,7 @@ func TestDelays(t *testing.T) {
 		}
 		expect.OK(t, p.Release())
 
-		end := engine.Inject(sematest.Fault{On: sematest.Acquire, Delay: time.Hour, Times: sematest.Always})
+		end := engine.Inject(sematest.Fault{On: "acquire", Delay: time.Hour, Times: sematest.Always})
 		ended := make(chan error, 1)
 		go func() {
 			p, err := sem.Acquire(t.Context())
@@ -216,10 +216,15 @@ func TestDelays(t *testing.T) {
 	})
 }
 
-func TestGrantsAreHeldUntilTold(t *testing.T) {
+// An operator's pause reaches the callers in the test, as it does those of a real engine.
+func TestAPauseHoldsGrantsUntilItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := sematest.New(t)
-		engine.HoldGrants("jobs") // which nobody has used yet
+		operator, err := sema.Operate(engine, "jobs")
+		expect.OK(t, err)
+		defer func() { _ = operator.Close() }()
+		expect.OK(t, operator.Set(t.Context(), sema.Rule{Limit: 2}))
+		expect.OK(t, operator.Pause(t.Context()))
 		sem, err := sema.New(engine, "jobs", 2, nil)
 		expect.OK(t, err)
 		defer func() { _ = sem.Close() }()
@@ -240,39 +245,9 @@ func TestGrantsAreHeldUntilTold(t *testing.T) {
 		if len(got) > 0 {
 			t.Fatal("granted")
 		}
-		engine.LetGrants("jobs")
+		expect.OK(t, operator.Unpause(t.Context()))
 		for range 3 {
 			<-got
 		}
-		if st, err := sem.State(t.Context()); st.Limit != 2 || err != nil {
-			t.Errorf("limit %d, %v; want the program's", st.Limit, err)
-		}
 	})
-}
-
-func TestGrantsHeldAgainAndAgain(t *testing.T) {
-	engine := sematest.New(t)
-	ended := make(chan error)
-	for range 8 {
-		go func() {
-			sem, err := sema.New(engine, "jobs", 2, nil)
-			for range 200 {
-				if err == nil {
-					err = sem.Do(t.Context(), func(context.Context) error { return nil })
-				}
-			}
-			_ = sem.Close()
-			ended <- err
-		}()
-	}
-	for running := 8; running > 0; {
-		engine.HoldGrants("jobs")
-		engine.LetGrants("jobs")
-		select {
-		case err := <-ended:
-			expect.OK(t, err)
-			running--
-		default:
-		}
-	}
 }

@@ -8,7 +8,6 @@
 //	engine.AwaitHeld(ctx, "jobs", 1)
 //	engine.Lose("jobs")                      // its context ends, with cause sema.ErrLost
 //	engine.Inject(sematest.Fault{Err: sematest.Unreachable(), Times: sematest.Always})
-//	engine.HoldGrants("jobs")                // whoever acquires waits
 //
 // Each acquisition and each release is a call to it: permits are not passed on,
 // or kept, within the process, and sema.Options.Keep and Passes change nothing.
@@ -43,7 +42,6 @@ type Engine struct {
 	places   map[engine.ID][]string // where what is held, or asked for, was acquired
 	detached map[engine.ID]bool     // of these: those that are meant to outlive the program
 	lost     map[engine.ID]bool     // held, and to be refused when they are renewed; true once that was tried
-	holding  map[string]bool        // semaphores whose grants are held
 	changed  chan struct{}          // closed after each step, and made anew
 	closing  once.Once
 	leaks    []Permit // found when the engine was closed
@@ -57,7 +55,7 @@ type Engine struct {
 func New(tb testing.TB) *Engine {
 	e := &Engine{
 		tb: tb, inner: memengine.New(), sessions: map[string]*session{}, places: map[engine.ID][]string{},
-		detached: map[engine.ID]bool{}, lost: map[engine.ID]bool{}, holding: map[string]bool{}, changed: make(chan struct{}),
+		detached: map[engine.ID]bool{}, lost: map[engine.ID]bool{}, changed: make(chan struct{}),
 	}
 	tb.Cleanup(func() {
 		tb.Helper()
@@ -104,42 +102,6 @@ func (e *Engine) Close() error {
 		e.leaks = e.unreleased()
 	})
 	return e.inner.Close()
-}
-
-// HoldGrants stops all grants of a semaphore, now or once it exists, until
-// LetGrants: holders keep their permits, Acquire waits, and TryAcquire
-// fails with ErrBusy. It is what Operator.Pause does, and looks like it
-// to operators.
-func (e *Engine) HoldGrants(name string) {
-	e.mu.Lock()
-	e.holding[name] = true
-	e.mu.Unlock()
-	e.do(name, engine.Request{Kind: engine.Pause})
-}
-
-// LetGrants ends what HoldGrants began, and serves those who wait.
-func (e *Engine) LetGrants(name string) {
-	e.mu.Lock()
-	delete(e.holding, name)
-	e.mu.Unlock()
-	e.do(name, engine.Request{Kind: engine.Unpause})
-}
-
-func (e *Engine) held(name string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.holding[name]
-}
-
-// do carries out a request as a client of its own, past all faults.
-func (e *Engine) do(name string, r engine.Request) {
-	s, err := e.inner.Open(name, engine.Client{Label: "sematest"}, func(engine.Notification) {})
-	if err != nil {
-		return // closed: there is nothing left to do it to
-	}
-	defer func() { _ = s.Close() }()
-	_, _ = s.Step(context.Background(), engine.Call{Number: 1, Requests: []engine.Request{r}})
-	e.stepped()
 }
 
 // stepped wakes those who wait for something to happen.
@@ -199,36 +161,19 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 func (e *Engine) prepare(s *session, c *engine.Call) map[int]engine.Kind {
 	c.Keep = 0
 	e.mu.Lock()
-	hold := 0
+	defer e.mu.Unlock()
 	var lost map[int]engine.Kind
 	for i, r := range c.Requests {
-		switch r.Kind {
-		case engine.Ask:
-			if e.holding[s.name] {
-				hold = r.Limit
-			}
-		case engine.Renew, engine.Release:
-			if _, ok := e.lost[r.ID]; !ok {
-				continue
-			}
-			if lost == nil {
-				lost = map[int]engine.Kind{}
-				c.Requests = append([]engine.Request(nil), c.Requests...) // the rest is the caller's
-			}
-			lost[i] = r.Kind
-			if r.Kind == engine.Renew { // ask for what changes nothing
-				c.Requests[i] = engine.Request{Kind: engine.Release, ID: engine.ID{Client: s.Client(), Weight: 1}}
-			}
+		if _, ok := e.lost[r.ID]; !ok || r.Kind != engine.Renew && r.Kind != engine.Release {
+			continue
 		}
-	}
-	e.mu.Unlock()
-	if hold > 0 {
-		if e.state(s.name).Limit == 0 {
-			e.do(s.name, engine.Request{Kind: engine.SetLimit, Limit: hold})
+		if lost == nil {
+			lost = map[int]engine.Kind{}
+			c.Requests = append([]engine.Request(nil), c.Requests...) // the rest is the caller's
 		}
-		e.do(s.name, engine.Request{Kind: engine.Pause})
-		if !e.held(s.name) { // let meanwhile
-			e.do(s.name, engine.Request{Kind: engine.Unpause})
+		lost[i] = r.Kind
+		if r.Kind == engine.Renew { // ask for what changes nothing
+			c.Requests[i] = engine.Request{Kind: engine.Release, ID: engine.ID{Client: s.Client(), Weight: 1}}
 		}
 	}
 	return lost

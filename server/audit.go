@@ -9,6 +9,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 )
 
 // operations are the names of kinds of requests in the audit log.
@@ -18,25 +19,25 @@ var operations = map[engine.Kind]string{
 }
 
 // auditRefused logs a request that was refused for lack of a right. who may be nil.
-func (s *Server) auditRefused(r *http.Request, who *Who, err error) {
-	var p *Problem
+func (s *Server) auditRefused(r *http.Request, who *access.Who, err error) {
+	var p *httpProblem
 	if !errors.As(err, &p) || p.Status != http.StatusUnauthorized && p.Status != http.StatusForbidden && p.audited == "" {
 		return
 	}
 	if who == nil {
-		who = &Who{}
+		who = &access.Who{}
 	}
 	name := cmp.Or(p.name, r.PathValue("name"), r.URL.Query().Get("name"))
-	s.options.Audit(access.Refused(*who, r, name, cmp.Or(p.audited, p.Detail)))
+	s.options.Audit(admit.Refused(*who, r, name, cmp.Or(p.audited, p.Detail)))
 }
 
 // auditFirst calls Options.AuditFirst, if set, before an operation. After an error, which is a
-// *Problem, the operation must not be tried.
-func (s *Server) auditFirst(a access.Record, who *Who, r *http.Request) error {
+// *httpProblem, the operation must not be tried.
+func (s *Server) auditFirst(a access.Record, who *access.Who, r *http.Request) error {
 	if s.options.AuditFirst == nil {
 		return nil
 	}
-	if err := s.options.AuditFirst(a.By(*who, r)); err != nil {
+	if err := s.options.AuditFirst(admit.By(a, *who, r)); err != nil {
 		p := problem(http.StatusServiceUnavailable, "audit", "the audit log cannot be written, so nothing was changed")
 		p.NotExecuted, p.Hint = true, "look at the server's log and at its disk"
 		return p.after(10 * time.Second) // an earlier retry would only add a line to the server's log
@@ -45,7 +46,7 @@ func (s *Server) auditFirst(a access.Record, who *Who, r *http.Request) error {
 }
 
 // audited returns records of the operator's requests in a Go client's call, by their index.
-func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, who *Who) map[int]access.Record {
+func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, who *access.Who) map[int]access.Record {
 	var list map[int]access.Record
 	for i := range c.Requests {
 		q := &c.Requests[i]
@@ -85,13 +86,13 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call, 
 
 // auditAdapted logs a change of the limit by a controller. It skips requests with an unchanged
 // limit, which a controller sends all the time.
-func (s *Server) auditAdapted(rs *remoteSession, c engine.Call, reply engine.Reply, who *Who, r *http.Request) {
+func (s *Server) auditAdapted(rs *remoteSession, c engine.Call, reply engine.Reply, who *access.Who, r *http.Request) {
 	was := rs.limit
 	rs.limit = reply.Limit
 	for i := range min(len(c.Requests), len(reply.Answers)) {
 		q := &c.Requests[i]
 		if q.Auto != nil && reply.Answers[i].Status == engine.Done && was != 0 && was != q.Limit {
-			s.options.Audit(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}.By(*who, r))
+			s.options.Audit(admit.By(access.Record{What: "adapt", Name: rs.name, Limit: q.Limit, Result: "done"}, *who, r))
 		}
 	}
 }
@@ -109,7 +110,7 @@ func (rs *remoteSession) hadInner(as string) bool {
 func resultOf(reply engine.Reply, i int, err error) string {
 	switch {
 	case err != nil:
-		return access.ResultOf(err)
+		return admit.ResultOf(err)
 	case i >= len(reply.Answers):
 		return "overtaken by a newer call"
 	}

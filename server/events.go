@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 	"sema/watch"
 )
 
@@ -31,7 +33,7 @@ type eventJSON struct {
 
 // events sends events as server-sent events until the client disconnects. A client that
 // reads too slowly is told how many events it missed.
-func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) events(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	which, err := s.filter(r, who)
 	if err != nil {
 		return err
@@ -81,7 +83,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, who *Who) error 
 
 // filter returns the semaphores that a request asks for, limited to those that its token may
 // see.
-func (s *Server) filter(r *http.Request, who *Who) (watch.Filter, error) {
+func (s *Server) filter(r *http.Request, who *access.Who) (watch.Filter, error) {
 	q := r.URL.Query()
 	if q.Has("name") {
 		name := q.Get("name")
@@ -91,7 +93,7 @@ func (s *Server) filter(r *http.Request, who *Who) (watch.Filter, error) {
 		return watch.Filter{Name: name}, s.checkSees(who, name)
 	}
 	prefix := q.Get("prefix")
-	prefixes, any := who.Among(prefix)
+	prefixes, any := admit.Among(*who, prefix)
 	if !any {
 		return watch.Filter{}, s.checkSees(who, prefix)
 	}
@@ -105,5 +107,5 @@ func (s *Server) eventText(e watch.Event) ([]byte, error) {
 		Waited: e.Waited.Seconds(), Held: e.Held.Seconds(), Limit: e.Limit, Pinned: e.Pinned,
 		Host: e.Client.Host, PID: e.Client.PID, Label: e.Client.Label, Caller: e.Client.Caller, Missed: e.Missed,
 	})
-	return []byte("event: " + string(e.Kind) + "\ndata: " + string(text) + "\n\n"), err
+	return []byte("event: " + e.Kind + "\ndata: " + string(text) + "\n\n"), err
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -13,7 +14,7 @@ func Routes() []string {
 		if strings.HasPrefix(one.path, "/v1/engine/") {
 			continue
 		}
-		list = append(list, one.method+" "+one.path+" "+one.right.String())
+		list = append(list, one.method+" "+one.path+" "+cmp.Or(one.right, "none"))
 	}
 	slices.Sort(list)
 	return list

@@ -15,9 +15,9 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"sema/access"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/internal/admit"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"
 	"sema/server"
@@ -79,7 +79,7 @@ func newTestServer(tb testing.TB, e engine.Engine, o server.Options, serve func(
 	sp, err := readSpec()
 	expect.OK(tb, err)
 	h := &testServer{TB: tb, engine: e, audit: &buffer{}, spec: sp, settle: func() {}}
-	o.Audit = access.NewLog(h.audit, o.Log).Add
+	o.Audit = admit.NewLog(h.audit, o.Log).Add
 	h.server, err = server.New(e, &o)
 	expect.OK(tb, err)
 	s := serve(h.server)

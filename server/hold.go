@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"sema/access"
 	"sema/internal/client"
 )
 
@@ -18,7 +19,7 @@ type holdEvent struct {
 
 // hold is acquire for clients that cannot renew. The server renews the permit while the
 // response lasts, and releases it when the client disconnects.
-func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) hold(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	id, began := newID(), time.Now()
 	ask, err := s.ask(w, r, who, id, true)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
+	"sema/internal/admit"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"
 	"sema/internal/wire"
@@ -585,7 +586,7 @@ func TestALivePageAtTheLimitOfConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
 		d, err := dashboard.New(e, &dashboard.Options{Login: func(_ *http.Request, token string) (access.Who, bool) {
-			return access.Who{Right: access.Read}, token == "right"
+			return access.Who{Right: "read"}, token == "right"
 		}})
 		expect.OK(t, err)
 		l := serving(t, server.Options{MaxConns: 2, Dashboard: d, Closing: d.Close})
@@ -653,7 +654,7 @@ func TestAuditFirst(t *testing.T) {
 // Behind a trusted proxy the server sees the caller's own address. Paths below the path of the
 // public address mean the same as paths below /.
 func TestBehindAProxy(t *testing.T) {
-	proxies, err := access.ParseProxies("127.0.0.1")
+	proxies, err := admit.ParseProxies("127.0.0.1")
 	expect.OK(t, err)
 	public, err := url.Parse("https://sema.example.org/ops/")
 	expect.OK(t, err)

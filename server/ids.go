@@ -6,21 +6,22 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 )
 
 // candidates are the ids that a request's permit may have in the engine, oldest first. For
 // another session's permit, the request needs that session's token or the right admin. A
 // named permit has the same id everywhere.
-func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Request, who *Who) ([]engine.ID, error) {
+func (s *Server) candidates(ctx context.Context, rs *remoteSession, q *engine.Request, who *access.Who) ([]engine.ID, error) {
 	id := q.ID
 	if id.Client == rs.client {
 		q.Mine = false // only this session has the permit
 		return rs.all(id), nil
 	}
-	if !who.May(access.Admin) && !ownedBy(id.Client, who) {
-		return nil, forbidden(who, access.Admin)
+	if !admit.May(*who, admit.Admin) && !ownedBy(id.Client, who) {
+		return nil, forbidden(who, admit.Admin)
 	}
-	if !strings.HasPrefix(id.Client, ClientPrefix) {
+	if !strings.HasPrefix(id.Client, clientPrefix) {
 		return []engine.ID{id}, nil
 	}
 	if other := s.remotes.byClient(id.Client); other != nil && other.name == rs.name {

@@ -10,13 +10,14 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 	"sema/internal/class"
 	"sema/internal/view"
 	"sema/watch"
 )
 
 // show answers with a semaphore, its holders and its waiters, at most max of each.
-func (s *Server) show(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) show(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	name, err := s.nameOf(r, who)
 	if err != nil {
 		return err
@@ -43,14 +44,14 @@ func absent(name string) error {
 
 // find answers with the holders and waiters whose permit, caller, host or label matches, of
 // all semaphores that the token may see.
-func (s *Server) find(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) find(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	q := r.URL.Query()
 	text := q.Get("of")
 	if text == "" || len(text) > maxText {
 		return &engine.ArgumentError{What: "of", Value: text, Want: "1 to 255 bytes of a caller's id, a permit, a host or a label"}
 	}
 	answer := view.NewFound()
-	prefixes, any := who.Among(q.Get("prefix"))
+	prefixes, any := admit.Among(*who, q.Get("prefix"))
 	if !any {
 		return writeJSON(w, http.StatusOK, answer)
 	}
@@ -75,7 +76,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, who *Who) error {
 }
 
 // list answers with a page of the existing semaphores, sorted by name.
-func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) list(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	most, err := number(r, "max", 100, 1000)
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 		Semaphores []view.Summary `json:"semaphores"`
 		Next       string         `json:"next"`
 	}{Semaphores: []view.Summary{}}
-	prefixes, any := who.Among(r.URL.Query().Get("prefix"))
+	prefixes, any := admit.Among(*who, r.URL.Query().Get("prefix"))
 	if !any {
 		return writeJSON(w, http.StatusOK, answer)
 	}
@@ -112,7 +113,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, who *Who) error {
 }
 
 // setLimit pins a limit.
-func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	q := struct {
 		Limit  *whole `json:"limit"`
 		PerKey *whole `json:"per_key"`
@@ -138,7 +139,7 @@ func (s *Server) setLimit(w http.ResponseWriter, r *http.Request, who *Who) erro
 }
 
 // setKey sets the rule of a key.
-func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	q := struct {
 		Cap   *whole `json:"cap"`
 		Share *whole `json:"share"`
@@ -166,14 +167,14 @@ func (s *Server) setKey(w http.ResponseWriter, r *http.Request, who *Who) error 
 }
 
 // unsetKey ends the rule of a key.
-func (s *Server) unsetKey(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) unsetKey(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	a := access.Record{What: "unset-key", Key: r.PathValue("key")}
 	return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx, a.Key) })
 }
 
 // operation makes the handler of an operation on a semaphore.
 func operation(what string, do func(*sema.Operator, context.Context) error) handler {
-	return func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+	return func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error {
 		return s.operate(w, r, who, access.Record{What: what}, do)
 	}
 }
@@ -181,7 +182,7 @@ func operation(what string, do func(*sema.Operator, context.Context) error) hand
 // operationOn makes the handler of an operation on a permit. The permit may have one of
 // several ids in the engine: the operation tries all, and succeeds if one succeeds.
 func operationOn(what string, do func(*sema.Operator, context.Context, string) error) handler {
-	return func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+	return func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error {
 		if _, err := s.nameOf(r, who); err != nil { // check rights before the permit's id
 			return err
 		}
@@ -203,7 +204,7 @@ func operationOn(what string, do func(*sema.Operator, context.Context, string) e
 }
 
 // callerOf is the caller's id of a held permit, for the audit log; "" if unknown.
-func (s *Server) callerOf(ctx context.Context, name string, who *Who, permit string) string {
+func (s *Server) callerOf(ctx context.Context, name string, who *access.Who, permit string) string {
 	st, err := s.look(ctx, name, who)
 	if err != nil {
 		return "" // the operation will report the error
@@ -217,7 +218,7 @@ func (s *Server) callerOf(ctx context.Context, name string, who *Who, permit str
 }
 
 // operate executes an operation of an operator and logs it.
-func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a access.Record, do func(*sema.Operator, context.Context) error) error {
+func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *access.Who, a access.Record, do func(*sema.Operator, context.Context) error) error {
 	name, err := s.nameOf(r, who)
 	if err != nil {
 		return err
@@ -237,7 +238,7 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a acc
 		return err
 	}
 	err = do(o, ctx)
-	a.Result = access.ResultOf(err)
+	a.Result = admit.ResultOf(err)
 	switch {
 	case errors.Is(err, sema.ErrNotFound):
 		err = absent(name)
@@ -246,7 +247,7 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, who *Who, a acc
 	case errors.Is(err, sema.ErrInUse):
 		err = problem(http.StatusConflict, "in-use", "the semaphore has holders or waiters")
 	}
-	s.options.Audit(a.By(*who, r))
+	s.options.Audit(admit.By(a, *who, r))
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}

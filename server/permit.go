@@ -11,6 +11,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 	"sema/internal/client"
 )
 
@@ -103,13 +104,13 @@ func callerID(r *http.Request) (string, error) {
 
 // numberOf makes the number of a permit from the caller's id. It is the same on every
 // server, and after a restart.
-func numberOf(who *Who, id string) uint64 {
+func numberOf(who *access.Who, id string) uint64 {
 	hash := sha256.Sum256([]byte(who.Name + "\x00" + id))
 	return binary.BigEndian.Uint64(hash[:]) >> 4
 }
 
 // acquire grants a permit, or waits for one.
-func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	id, err := callerID(r)
 	if err != nil {
 		return err
@@ -118,11 +119,11 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *Who) error
 }
 
 // acquireAny is acquire with an id that the server makes.
-func (s *Server) acquireAny(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) acquireAny(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	return s.acquireAs(w, r, who, newID())
 }
 
-func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *Who, id string) error {
+func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *access.Who, id string) error {
 	began := time.Now()
 	ask, err := s.ask(w, r, who, id, false)
 	if err != nil {
@@ -159,7 +160,7 @@ type asking struct {
 
 // ask reads a request for a permit and asks for the permit. If it succeeds, the caller
 // calls settle and then end. With keep the server renews the permit.
-func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string, keep bool) (*asking, error) {
+func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id string, keep bool) (*asking, error) {
 	name, err := s.nameOf(r, who)
 	if err != nil {
 		return nil, err
@@ -187,7 +188,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 		Terms: client.Terms{Limit: limit, PerKey: int(q.PerKey), Lease: lease},
 		Key:   q.Key,
 		ID:    engine.ID{Client: named, Number: numberOf(who, id), Weight: int(q.Weight), Slot: q.Slot},
-		Who:   engine.Client{Host: access.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
+		Who:   engine.Client{Host: admit.Host(r), Label: labelOf(who, q.Label), Caller: id, Lease: lease},
 		Wait:  q.Wait > 0,
 	}
 	if keep {
@@ -204,7 +205,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *Who, id string
 }
 
 // labelOf is the label of a permit's holder: the token's name and the caller's label.
-func labelOf(who *Who, label string) string {
+func labelOf(who *access.Who, label string) string {
 	if who == local {
 		return label
 	}

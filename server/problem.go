@@ -15,8 +15,8 @@ import (
 	"sema/engine"
 )
 
-// Problem is an error in the form of RFC 9457. The server answers errors with it.
-type Problem struct {
+// httpProblem is an error in the form of RFC 9457. The server answers errors with it.
+type httpProblem struct {
 	Type   string `json:"type"` // "urn:sema:" and a word that never changes
 	Title  string `json:"title"`
 	Status int    `json:"status"`
@@ -32,31 +32,31 @@ type Problem struct {
 }
 
 // Error is "sema: " and the detail.
-func (p *Problem) Error() string { return "sema: " + p.Detail }
+func (p *httpProblem) Error() string { return "sema: " + p.Detail }
 
-// ProblemType is the beginning of the type of every Problem.
-const ProblemType = "urn:sema:"
+// problemType is the beginning of the type of every httpProblem.
+const problemType = "urn:sema:"
 
-func problem(status int, kind, format string, args ...any) *Problem {
-	return &Problem{
-		Type: ProblemType + kind, Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...),
+func problem(status int, kind, format string, args ...any) *httpProblem {
+	return &httpProblem{
+		Type: problemType + kind, Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...),
 		NotExecuted: status < 500,
 	}
 }
 
-func (p *Problem) after(d time.Duration) *Problem {
+func (p *httpProblem) after(d time.Duration) *httpProblem {
 	p.RetryAfter = d.Seconds()
 	return p
 }
 
 // of sets the semaphore for the audit log.
-func (p *Problem) of(name string) *Problem {
+func (p *httpProblem) of(name string) *httpProblem {
 	p.name = name
 	return p
 }
 
 // at adds the semaphore's name to the detail, if the problem is the semaphore's state.
-func (p *Problem) at(name string) *Problem {
+func (p *httpProblem) at(name string) *httpProblem {
 	switch p.Status {
 	case http.StatusConflict, http.StatusGone, http.StatusLocked, http.StatusTooManyRequests:
 		if name != "" {
@@ -69,15 +69,15 @@ func (p *Problem) at(name string) *Problem {
 }
 
 // closing is the answer to requests while the server closes.
-func closing() *Problem {
+func closing() *httpProblem {
 	p := problem(http.StatusServiceUnavailable, "closing", "the server is being stopped: nothing was granted")
 	p.NotExecuted, p.Temporary = true, true
 	return p.after(time.Second)
 }
 
 // problemOf makes the problem with which the server answers an error.
-func problemOf(err error) *Problem {
-	var p *Problem
+func problemOf(err error) *httpProblem {
+	var p *httpProblem
 	var argument *engine.ArgumentError
 	var size *http.MaxBytesError
 	switch {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"sema/access"
 )
 
 // ready is the result of the last check of the engine.
@@ -15,7 +17,7 @@ type ready struct {
 }
 
 // readyz answers whether the engine answers. The result may be a second old.
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *Who) error {
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *access.Who) error {
 	if s.closed.Load() {
 		return closing()
 	}
@@ -35,7 +37,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *Who) error {
 }
 
 // healthz answers that the process is alive.
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request, _ *Who) error {
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request, _ *access.Who) error {
 	return writeText(w, "alive\n")
 }
 

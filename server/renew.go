@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"sema/access"
 	"sema/engine"
 	"sema/internal/client"
 	"sema/internal/loop"
@@ -13,7 +14,7 @@ import (
 
 // renew gives a permit a new lease. Its length is that in the body, or else the length of
 // the permit's last lease.
-func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) renew(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	q := struct {
 		Lease *seconds `json:"lease_seconds"`
 	}{}
@@ -122,7 +123,7 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 }
 
 // release releases a permit.
-func (s *Server) release(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) release(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	x, id, done, err := s.about(r, who)
 	if err != nil {
 		return err
@@ -174,7 +175,7 @@ func (x *semaphore) released(ctx context.Context, number uint64) error {
 
 // about returns the semaphore and the caller's id of the permit in a request. The caller
 // calls done at the end.
-func (s *Server) about(r *http.Request, who *Who) (x *semaphore, id string, done func(), err error) {
+func (s *Server) about(r *http.Request, who *access.Who) (x *semaphore, id string, done func(), err error) {
 	name, err := s.nameOf(r, who)
 	if err != nil {
 		return nil, "", nil, err

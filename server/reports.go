@@ -4,11 +4,12 @@ import (
 	"context"
 	"net/http"
 
+	"sema/access"
 	"sema/engine"
 )
 
 // engineReports answers a Go client with the reports of a semaphore.
-func (s *Server) engineReports(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) engineReports(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	name := r.URL.Query().Get("name")
 	if err := engine.ValidateName(name); err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 )
 
 // maxBody is the largest body of a request of the JSON API, in bytes.
@@ -188,7 +189,7 @@ func number(r *http.Request, name string, usual, most int) (int, error) {
 }
 
 // nameOf is the name of a request's semaphore. It fails if the sender may not see it.
-func (s *Server) nameOf(r *http.Request, who *Who) (string, error) {
+func (s *Server) nameOf(r *http.Request, who *access.Who) (string, error) {
 	name := r.PathValue("name")
 	if err := engine.ValidateName(name); err != nil {
 		return "", err
@@ -197,13 +198,13 @@ func (s *Server) nameOf(r *http.Request, who *Who) (string, error) {
 }
 
 // checkSees refuses a name that the prefixes of a token do not cover.
-func (s *Server) checkSees(who *Who, name string) error {
-	if who.Sees(name) {
+func (s *Server) checkSees(who *access.Who, name string) error {
+	if admit.Sees(*who, name) {
 		return nil
 	}
 	return problem(http.StatusForbidden, "forbidden", "the token %q is not for semaphores of this name", who.Name).of(name)
 }
 
-func forbidden(who *Who, right access.Right) *Problem {
+func forbidden(who *access.Who, right string) *httpProblem {
 	return problem(http.StatusForbidden, "forbidden", "the token %q has the right %v; this needs %v", who.Name, who.Right, right)
 }

@@ -13,6 +13,7 @@ import (
 
 	"sema"
 	"sema/access"
+	"sema/internal/admit"
 )
 
 // openAPI describes the routes below; a test compares them.
@@ -23,46 +24,46 @@ var openAPI []byte
 // route is a method and path with its handler.
 type route struct {
 	method, path string
-	right        access.Right // None: no token is needed
+	right        string // None: no token is needed
 	do           handler
 }
 
-type handler func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error
+type handler func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error
 
 var routes = []route{
-	{"GET", "/healthz", access.None, (*Server).healthz},
-	{"GET", "/readyz", access.None, (*Server).readyz},
-	{"GET", "/v1/openapi.json", access.None, (*Server).describe},
+	{"GET", "/healthz", admit.None, (*Server).healthz},
+	{"GET", "/readyz", admit.None, (*Server).readyz},
+	{"GET", "/v1/openapi.json", admit.None, (*Server).describe},
 
-	{"GET", "/v1/semaphores", access.Read, (*Server).list},
-	{"GET", "/v1/semaphores/{name}", access.Read, (*Server).show},
-	{"DELETE", "/v1/semaphores/{name}", access.Admin, operation("remove", (*sema.Operator).Remove)},
-	{"PUT", "/v1/semaphores/{name}/limit", access.Admin, (*Server).setLimit},
-	{"DELETE", "/v1/semaphores/{name}/limit", access.Admin, operation("unset-limit", func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx) })},
-	{"PUT", "/v1/semaphores/{name}/keys/{key}", access.Admin, (*Server).setKey},
-	{"DELETE", "/v1/semaphores/{name}/keys/{key}", access.Admin, (*Server).unsetKey},
-	{"POST", "/v1/semaphores/{name}/pause", access.Admin, operation("pause", (*sema.Operator).Pause)},
-	{"POST", "/v1/semaphores/{name}/unpause", access.Admin, operation("unpause", (*sema.Operator).Unpause)},
+	{"GET", "/v1/semaphores", admit.Read, (*Server).list},
+	{"GET", "/v1/semaphores/{name}", admit.Read, (*Server).show},
+	{"DELETE", "/v1/semaphores/{name}", admit.Admin, operation("remove", (*sema.Operator).Remove)},
+	{"PUT", "/v1/semaphores/{name}/limit", admit.Admin, (*Server).setLimit},
+	{"DELETE", "/v1/semaphores/{name}/limit", admit.Admin, operation("unset-limit", func(o *sema.Operator, ctx context.Context) error { return o.Unset(ctx) })},
+	{"PUT", "/v1/semaphores/{name}/keys/{key}", admit.Admin, (*Server).setKey},
+	{"DELETE", "/v1/semaphores/{name}/keys/{key}", admit.Admin, (*Server).unsetKey},
+	{"POST", "/v1/semaphores/{name}/pause", admit.Admin, operation("pause", (*sema.Operator).Pause)},
+	{"POST", "/v1/semaphores/{name}/unpause", admit.Admin, operation("unpause", (*sema.Operator).Unpause)},
 
-	{"POST", "/v1/semaphores/{name}/permits", access.Use, (*Server).acquireAny},
-	{"PUT", "/v1/semaphores/{name}/permits/{id}", access.Use, (*Server).acquire},
-	{"POST", "/v1/semaphores/{name}/permits/{id}/renew", access.Use, (*Server).renew},
-	{"DELETE", "/v1/semaphores/{name}/permits/{id}", access.Use, (*Server).release},
-	{"POST", "/v1/semaphores/{name}/hold", access.Use, (*Server).hold},
+	{"POST", "/v1/semaphores/{name}/permits", admit.Use, (*Server).acquireAny},
+	{"PUT", "/v1/semaphores/{name}/permits/{id}", admit.Use, (*Server).acquire},
+	{"POST", "/v1/semaphores/{name}/permits/{id}/renew", admit.Use, (*Server).renew},
+	{"DELETE", "/v1/semaphores/{name}/permits/{id}", admit.Use, (*Server).release},
+	{"POST", "/v1/semaphores/{name}/hold", admit.Use, (*Server).hold},
 
-	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", access.Admin, operationOn("revoke", (*sema.Operator).Revoke)},
-	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", access.Admin, operationOn("release", (*sema.Operator).Release)},
+	{"POST", "/v1/semaphores/{name}/holders/{permit}/revoke", admit.Admin, operationOn("revoke", (*sema.Operator).Revoke)},
+	{"DELETE", "/v1/semaphores/{name}/holders/{permit}", admit.Admin, operationOn("release", (*sema.Operator).Release)},
 
-	{"GET", "/v1/find", access.Read, (*Server).find},
-	{"GET", "/v1/events", access.Read, (*Server).events},
+	{"GET", "/v1/find", admit.Read, (*Server).find},
+	{"GET", "/v1/events", admit.Read, (*Server).events},
 
-	{"POST", "/v1/engine/step", access.Read, (*Server).step},
-	{"GET", "/v1/engine/calls", access.Read, (*Server).calls},
-	{"GET", "/v1/engine/news", access.Read, (*Server).news},
-	{"GET", "/v1/engine/state", access.Read, (*Server).engineState},
-	{"GET", "/v1/engine/reports", access.Read, (*Server).engineReports},
-	{"GET", "/v1/engine/list", access.Read, (*Server).engineList},
-	{"DELETE", "/v1/engine/sessions/{client}", access.Read, (*Server).endSession},
+	{"POST", "/v1/engine/step", admit.Read, (*Server).step},
+	{"GET", "/v1/engine/calls", admit.Read, (*Server).calls},
+	{"GET", "/v1/engine/news", admit.Read, (*Server).news},
+	{"GET", "/v1/engine/state", admit.Read, (*Server).engineState},
+	{"GET", "/v1/engine/reports", admit.Read, (*Server).engineReports},
+	{"GET", "/v1/engine/list", admit.Read, (*Server).engineList},
+	{"DELETE", "/v1/engine/sessions/{client}", admit.Read, (*Server).endSession},
 }
 
 // routes makes the mux.
@@ -84,7 +85,7 @@ func (s *Server) routes() *http.ServeMux {
 		mux.HandleFunc(path, other)
 	}
 	if h := s.options.Metrics; h != nil {
-		mux.HandleFunc("GET /metrics", s.counted("GET /metrics", s.guarded(route{right: access.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *Who) error {
+		mux.HandleFunc("GET /metrics", s.counted("GET /metrics", s.guarded(route{right: admit.Read, do: func(s *Server, w http.ResponseWriter, r *http.Request, who *access.Who) error {
 			if len(who.Prefixes) > 0 {
 				return problem(http.StatusForbidden, "forbidden", "the token %q is not for all names, but these figures are", who.Name)
 			}
@@ -92,12 +93,12 @@ func (s *Server) routes() *http.ServeMux {
 			return nil
 		}})))
 	}
-	rest := route{right: access.Read, do: func(*Server, http.ResponseWriter, *http.Request, *Who) error {
+	rest := route{right: admit.Read, do: func(*Server, http.ResponseWriter, *http.Request, *access.Who) error {
 		return problem(http.StatusNotFound, "no-route", "there is nothing at this path: see /v1/openapi.json")
 	}}
 	if h := s.options.Dashboard; h != nil {
 		mux.HandleFunc("/v1/", s.counted("/v1/", s.guarded(rest))) // the clients here are programs, which need no HTML page
-		rest = route{do: func(s *Server, w http.ResponseWriter, r *http.Request, _ *Who) error {
+		rest = route{do: func(s *Server, w http.ResponseWriter, r *http.Request, _ *access.Who) error {
 			if s.tokens == nil {
 				if err := s.ownSite(r); err != nil {
 					return err
@@ -105,7 +106,7 @@ func (s *Server) routes() *http.ServeMux {
 			}
 			t := connUseOf(r)
 			defer t.end()
-			h.ServeHTTP(w, access.WhenAdmitted(r, t.begin)) // then the connection counts as used
+			h.ServeHTTP(w, admit.WhenAdmitted(r, t.begin)) // then the connection counts as used
 			return nil
 		}}
 	}
@@ -130,7 +131,7 @@ func (s *Server) guarded(one route) http.HandlerFunc {
 		if err == nil {
 			t := connUseOf(r)
 			defer t.end()
-			if one.right != access.None {
+			if one.right != admit.None {
 				t.beginWith(r.Body)
 			}
 			err = one.do(s, w, r, who)
@@ -143,15 +144,15 @@ func (s *Server) guarded(one route) http.HandlerFunc {
 }
 
 // admit returns the sender of a request. It fails if the sender lacks the route's right.
-func (s *Server) admit(one route, r *http.Request) (*Who, error) {
-	if one.right == access.None {
-		return &Who{}, nil
+func (s *Server) admit(one route, r *http.Request) (*access.Who, error) {
+	if one.right == admit.None {
+		return &access.Who{}, nil
 	}
 	if s.closed.Load() {
 		return nil, closing()
 	}
-	who, err := s.Who(r)
-	if err == nil && !who.May(one.right) {
+	who, err := s.who(r)
+	if err == nil && !admit.May(*who, one.right) {
 		err = forbidden(who, one.right)
 	}
 	return who, err
@@ -188,7 +189,7 @@ func (u *deadlineBody) Read(b []byte) (int, error) {
 func (u *deadlineBody) Close() error { return u.body.Close() }
 
 // describe answers with the OpenAPI description.
-func (s *Server) describe(w http.ResponseWriter, _ *http.Request, _ *Who) error {
+func (s *Server) describe(w http.ResponseWriter, _ *http.Request, _ *access.Who) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(openAPI)
 	return nil

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -24,9 +25,9 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 	"sema/internal/loop"
 	"sema/internal/once"
-	"sema/internal/rate"
 	"sema/watch"
 )
 
@@ -42,13 +43,13 @@ type Options struct {
 
 	// Audit receives every operation of an operator, after it succeeded or failed: set a
 	// limit, pause, revoke, remove, release another's permit. It also receives every
-	// request that is refused for lack of a right. The method Add of an access.Log
-	// fits. Default: the records go to Log.
+	// request that is refused for lack of a right. Each record as
+	// JSON is a line of an audit log. Default: the records go to Log.
 	Audit func(access.Record)
 
 	// AuditFirst receives each operation of an operator before it is tried. If it
-	// returns an error, the operation is refused. The method Begin of an access.Log
-	// fits. Default: none.
+	// returns an error, the operation is refused.
+	// Default: none.
 	AuditFirst func(access.Record) error
 
 	// PublicURL is the address of the server for its users, if a proxy changes it. Pages
@@ -58,15 +59,15 @@ type Options struct {
 
 	// Proxies are the proxies whose X-Forwarded-For and X-Forwarded-Proto the server
 	// trusts. Default: none.
-	Proxies access.Proxies
+	Proxies []netip.Prefix
 
 	// AccessLog writes each answered request to Log: at level info, from status 400 on
 	// at warn, from 500 on at error. Default: false.
 	AccessLog bool
 
 	// Dashboard is served at /. It checks rights itself, because browsers send no
-	// bearer tokens. It reports a request with a right by access.Admitted; then the
-	// request's connection counts as used, see MaxConns. Default: none.
+	// bearer tokens. The Handler of package dashboard also tells the server which requests
+	// have a right; their connections count as used, see MaxConns. Default: none.
 	Dashboard http.Handler
 
 	// Metrics is served at /metrics, to tokens for all names. Default: none.
@@ -126,7 +127,7 @@ type Server struct {
 	ended   sync.WaitGroup // background goroutines
 	ready   ready
 
-	engineErrors rate.Limit // limits the log lines about permanent errors
+	engineErrors admit.RateLimit // limits the log lines about permanent errors
 }
 
 // New makes a server for an engine. The caller closes the engine, after the server. Nil
@@ -146,7 +147,7 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	); err != nil {
 		return nil, err
 	}
-	origins, path, err := access.Origins(o.PublicURL)
+	origins, path, err := admit.Origins(o.PublicURL)
 	if err != nil {
 		return nil, &engine.ArgumentError{What: "Options.PublicURL", Value: o.PublicURL.Redacted(), Want: "http or https, a host, perhaps a path"}
 	}
@@ -160,7 +161,7 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 	s := &Server{
 		engine: e, tokens: o.Tokens, log: o.Log, options: options, life: rand.Text(),
 		self: engine.Self("sema serve"), watcher: watcher, origins: origins, path: path,
-		engineErrors: rate.Limit{Burst: 1, Every: time.Minute},
+		engineErrors: admit.RateLimit{Burst: 1, Every: time.Minute},
 		remotes:      remotes{byID: map[string]*remote{}, sessions: map[string]*remoteSession{}, lives: map[string]life{}},
 	}
 	s.semaphores.byName = map[string]*semaphore{}
@@ -170,7 +171,7 @@ func New(e engine.Engine, o *Options) (*Server, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.options.Audit == nil {
-		s.options.Audit = access.NewLog(nil, s.log).Add
+		s.options.Audit = admit.NewLog(nil, s.log).Add
 	}
 	s.mux = s.routes()
 	s.ended.Go(s.sweep)
@@ -196,7 +197,7 @@ func (s *Server) sweep() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setBodyDeadline(w, r) // first, because the deadline of the body holds for every answer
 	if len(s.options.Proxies) > 0 {
-		r = s.options.Proxies.Resolve(r)
+		r = admit.Proxies(s.options.Proxies).Resolve(r)
 	}
 	if s.path != "" && r.URL.Path == s.path { // the pages' relative links need the slash
 		s.toSlash(w, r)

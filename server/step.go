@@ -11,6 +11,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 	"sema/internal/loop"
 	"sema/internal/wire"
 )
@@ -23,9 +24,9 @@ const (
 	stepTime = 10 * time.Second
 )
 
-// ClientPrefix begins the names of all sessions of Go clients. The name of the client's
+// clientPrefix begins the names of all sessions of Go clients. The name of the client's
 // token, a random word and a number follow, separated by dots.
-const ClientPrefix = "http."
+const clientPrefix = "http."
 
 // scratch is memory that successive calls reuse.
 type scratch struct {
@@ -46,7 +47,7 @@ func (m *scratch) release() {
 }
 
 // step executes one call of a Go client.
-func (s *Server) step(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) step(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	if r.Header.Get("Content-Type") != wire.ContentType {
 		return problem(http.StatusUnsupportedMediaType, "media-type", "want the content type %s", wire.ContentType)
 	}
@@ -69,7 +70,7 @@ func (s *Server) step(w http.ResponseWriter, r *http.Request, who *Who) error {
 }
 
 // answer executes the call in m.in and appends the reply to b.
-func (s *Server) answer(ctx context.Context, m *scratch, b []byte, who *Who, r *http.Request) ([]byte, error) {
+func (s *Server) answer(ctx context.Context, m *scratch, b []byte, who *access.Who, r *http.Request) ([]byte, error) {
 	call := &m.step
 	if call.Read(m.in) != nil {
 		return nil, problem(http.StatusBadRequest, "malformed", "the body is no call")
@@ -115,7 +116,7 @@ func (s *Server) callContext(ctx context.Context, within time.Duration) (context
 var wireType = []string{wire.ContentType}
 
 // sessionOf finds or opens the session of a call, and marks it as busy.
-func (s *Server) sessionOf(call *wire.Step, who *Who) (*remoteSession, error) {
+func (s *Server) sessionOf(call *wire.Step, who *access.Who) (*remoteSession, error) {
 	rs := s.remotes.find(call.Client)
 	if rs == nil {
 		engineID, err := s.owner(call.Client, who)
@@ -181,19 +182,19 @@ const (
 
 // owner checks that a session's name belongs to the token. It returns the name of the
 // session's engine.
-func (s *Server) owner(client string, who *Who) (engineID string, err error) {
+func (s *Server) owner(client string, who *access.Who) (engineID string, err error) {
 	if _, err := engine.ParseID(client + "-1-1"); err != nil {
 		return "", problem(http.StatusBadRequest, "argument", "%q is not a session's name", shorten(client))
 	}
 	i := strings.LastIndexByte(client, '.')
-	if !strings.HasPrefix(client, ClientPrefix) || i <= len(ClientPrefix) {
-		return "", problem(http.StatusBadRequest, "argument", "%q is not a session's name: want %sTOKEN.WORD.NUMBER", client, ClientPrefix)
+	if !strings.HasPrefix(client, clientPrefix) || i <= len(clientPrefix) {
+		return "", problem(http.StatusBadRequest, "argument", "%q is not a session's name: want %sTOKEN.WORD.NUMBER", client, clientPrefix)
 	}
 	return client[:i], s.checkOwner(who, client)
 }
 
 // checkOwner refuses a session of another token.
-func (s *Server) checkOwner(who *Who, client string) error {
+func (s *Server) checkOwner(who *access.Who, client string) error {
 	if s.tokens != nil && !ownedBy(client, who) {
 		return problem(http.StatusForbidden, "forbidden", "the session %q belongs to another token than %q", client, who.Name)
 	}
@@ -202,8 +203,8 @@ func (s *Server) checkOwner(who *Who, client string) error {
 
 // ownedBy reports whether the name of a session, or of a permit's session, contains the name
 // of the token.
-func ownedBy(client string, who *Who) bool {
-	rest, ok := strings.CutPrefix(client, ClientPrefix)
+func ownedBy(client string, who *access.Who) bool {
+	rest, ok := strings.CutPrefix(client, clientPrefix)
 	name, _, _ := strings.Cut(rest, ".")
 	return ok && name == who.Name
 }
@@ -212,20 +213,20 @@ func ownedBy(client string, who *Who) bool {
 func shorten(text string) string { return text[:min(len(text), 60)] }
 
 // requiredRight is the right that a request needs.
-func requiredRight(q *engine.Request) access.Right {
+func requiredRight(q *engine.Request) string {
 	switch q.Kind {
 	case engine.Ask, engine.Renew, engine.Release, engine.Report:
-		return access.Use
+		return admit.Use
 	case engine.SetLimit:
 		if q.Auto != nil { // holders may adapt a limit that no operator has pinned
-			return access.Use
+			return admit.Use
 		}
 	}
-	return access.Admin
+	return admit.Admin
 }
 
 // execute checks a call, translates its ids, and executes it.
-func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, who *Who, r *http.Request) (engine.Reply, error) {
+func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, who *access.Who, r *http.Request) (engine.Reply, error) {
 	simple := true
 	ids := make([][]engine.ID, 0, 8) // for each request that has several
 	for i := range c.Requests {
@@ -233,7 +234,7 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, 
 		if q.Kind < engine.Ask || q.Kind > engine.Report {
 			return engine.Reply{}, problem(http.StatusBadRequest, "argument", "a request of unknown kind %d", q.Kind)
 		}
-		if !who.May(requiredRight(q)) {
+		if !admit.May(*who, requiredRight(q)) {
 			return engine.Reply{}, forbidden(who, requiredRight(q)).of(rs.name)
 		}
 		if err := cmp.Or(checkKey(q), checkReport(q)); err != nil {
@@ -291,7 +292,7 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, 
 	}
 	for i, a := range audited {
 		a.Result = resultOf(reply, i, err)
-		s.options.Audit(a.By(*who, r))
+		s.options.Audit(admit.By(a, *who, r))
 	}
 	if err != nil {
 		return engine.Reply{}, err

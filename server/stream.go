@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"sema/access"
 	"sema/engine"
+	"sema/internal/admit"
 	"sema/internal/wire"
 )
 
@@ -21,7 +23,7 @@ const (
 )
 
 // news streams notifications to a Go client until it disconnects.
-func (s *Server) news(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) news(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	id := r.URL.Query().Get("client")
 	if _, err := s.owner(id+".1", who); err != nil {
 		return err
@@ -113,7 +115,7 @@ func (o stream) write(b []byte) error {
 }
 
 // endSession closes a session of a Go client.
-func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	client := r.PathValue("client")
 	if _, err := s.owner(client, who); err != nil {
 		return err
@@ -124,7 +126,7 @@ func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *Who) er
 }
 
 // engineState answers a Go client with a snapshot of a semaphore.
-func (s *Server) engineState(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) engineState(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	st, err := s.look(r.Context(), r.URL.Query().Get("name"), who)
 	if err != nil {
 		return err
@@ -133,7 +135,7 @@ func (s *Server) engineState(w http.ResponseWriter, r *http.Request, who *Who) e
 }
 
 // engineList answers with the names of all semaphores that the client may see.
-func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	ctx, cancel := context.WithTimeout(r.Context(), listTime)
 	defer cancel()
 	all, err := s.engine.List(ctx)
@@ -142,7 +144,7 @@ func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *Who) er
 	}
 	names := []string{}
 	for _, name := range all {
-		if who.Sees(name) {
+		if admit.Sees(*who, name) {
 			names = append(names, name)
 		}
 	}
@@ -150,7 +152,7 @@ func (s *Server) engineList(w http.ResponseWriter, r *http.Request, who *Who) er
 }
 
 // look returns a snapshot of a semaphore with the clients' ids.
-func (s *Server) look(ctx context.Context, name string, who *Who) (engine.State, error) {
+func (s *Server) look(ctx context.Context, name string, who *access.Who) (engine.State, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return engine.State{}, err
 	}
@@ -198,7 +200,7 @@ func (m *remotes) outerText(text string) string {
 
 // innerIDs are the ids in the engine that a permit may have whose id, as in State, is id.
 func (s *Server) innerIDs(id engine.ID) []engine.ID {
-	if strings.HasPrefix(id.Client, ClientPrefix) {
+	if strings.HasPrefix(id.Client, clientPrefix) {
 		if rs := s.remotes.byClient(id.Client); rs != nil {
 			return rs.all(id)
 		}

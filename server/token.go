@@ -17,7 +17,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
-	"sema/internal/rate"
+	"sema/internal/admit"
 	"sema/internal/wire"
 )
 
@@ -25,7 +25,7 @@ import (
 // are safe for concurrent use.
 type Tokens struct {
 	byName  atomic.Pointer[map[string]*bearer]
-	guesses rate.Limit // wrong secrets, by address and name
+	guesses admit.RateLimit // wrong secrets, by address and name
 
 	mu    sync.Mutex
 	shown map[[sha256.Size]byte]struct{} // hashes of address and token, valid or not
@@ -34,12 +34,9 @@ type Tokens struct {
 // maxShown is the largest size of Tokens.shown; above it, it starts again empty.
 const maxShown = 10_000
 
-// A Who is the bearer of a token. Its name is "local" on a server without tokens.
-type Who = access.Who
-
 // bearer is a token's name with its right and its secrets.
 type bearer struct {
-	Who
+	access.Who
 	secrets []secret
 }
 
@@ -52,7 +49,7 @@ type secret struct {
 func (s secret) valid() bool { return s.expires.IsZero() || time.Now().Before(s.expires) }
 
 // local is the bearer of every request to a server without tokens.
-var local = &Who{Name: "local", Right: access.Admin}
+var local = &access.Who{Name: "local", Right: admit.Admin}
 
 // ReadTokens reads a token file. It ignores empty lines and lines that begin with #. Each
 // other line has four or five words:
@@ -65,7 +62,7 @@ var local = &Who{Name: "local", Right: access.Admin}
 // for each, with the same right and prefixes. An error names the line, and never contains
 // a secret.
 func ReadTokens(r io.Reader) (*Tokens, error) {
-	t := &Tokens{guesses: rate.Limit{Burst: 20, Every: time.Second}}
+	t := &Tokens{guesses: admit.RateLimit{Burst: 20, Every: time.Second}}
 	if err := t.Reread(r); err != nil {
 		return nil, err
 	}
@@ -111,13 +108,13 @@ func readToken(words []string) (*bearer, error) {
 	if len(words) != 4 && len(words) != 5 {
 		return nil, fmt.Errorf("%d words; want NAME RIGHT PREFIXES SECRET, and perhaps expires=YEAR-MONTH-DAY", len(words))
 	}
-	who := &bearer{Who: Who{Name: words[0], Right: access.ParseRight(words[1])}}
+	who := &bearer{Who: access.Who{Name: words[0], Right: words[1]}}
 	switch {
 	case !wire.TokenName(who.Name):
 		return nil, fmt.Errorf("the first word is no name: want 1 to 16 lower-case letters and digits")
 	case who.Name == local.Name:
 		return nil, fmt.Errorf("the name %q is taken: want another", who.Name)
-	case who.Right == access.None:
+	case !admit.IsRight(who.Right):
 		return nil, fmt.Errorf("the second word is no right: want read, use or admin")
 	}
 	if words[2] != "*" {
@@ -157,12 +154,12 @@ var (
 
 // Find returns the bearer of a token, NAME.SECRET, or nil if the token is not valid. Its time
 // reveals nothing about the secret.
-func (t *Tokens) Find(token string) *Who {
+func (t *Tokens) Find(token string) *access.Who {
 	who, _ := t.find(token)
 	return who
 }
 
-func (t *Tokens) find(token string) (*Who, error) {
+func (t *Tokens) find(token string) (*access.Who, error) {
 	name, text, _ := strings.Cut(token, ".")
 	hash := sha256.Sum256([]byte(text))
 	who := (*t.byName.Load())[name]
@@ -199,8 +196,8 @@ func (t *Tokens) Expired() bool {
 // checking them. A secret that the address has tried before is always checked, and counts
 // as no guess. So a client that still sends an old secret does not lock out a valid one.
 // The error gives the reason in a few words, for an audit log.
-func (t *Tokens) Login(r *http.Request, token string) (*Who, error) {
-	host := access.Host(r)
+func (t *Tokens) Login(r *http.Request, token string) (*access.Who, error) {
+	host := admit.Host(r)
 	name, _, _ := strings.Cut(token, ".")
 	key, secret := host+" "+name[:min(len(name), 20)], sha256.Sum256([]byte(host+" "+token))
 	t.mu.Lock()
@@ -224,10 +221,10 @@ func (t *Tokens) Login(r *http.Request, token string) (*Who, error) {
 	return who, err
 }
 
-// Who returns the sender of a request. The error is a *Problem: with status 401, with 429
+// who finds the sender of a request. The error is an *httpProblem: with status 401, with 429
 // after too many wrong secrets from the same address, or with 403 if a page of another site
 // caused the request.
-func (s *Server) Who(r *http.Request) (*Who, error) {
+func (s *Server) who(r *http.Request) (*access.Who, error) {
 	if s.tokens == nil {
 		if err := s.ownSite(r); err != nil {
 			return nil, err
@@ -256,7 +253,7 @@ var errTokenOver = problem(http.StatusUnauthorized, "unauthorized", "the token i
 
 // stillAllowed reports whether a running request still has the right with which it began. Its
 // token may have expired or been removed from the file.
-func (s *Server) stillAllowed(r *http.Request, who *Who) bool {
+func (s *Server) stillAllowed(r *http.Request, who *access.Who) bool {
 	if s.tokens == nil {
 		return true
 	}

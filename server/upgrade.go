@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"sema/access"
 	"sema/internal/wire"
 )
 
@@ -69,7 +70,7 @@ func (l *upgradedConns) close() {
 }
 
 // calls upgrades a request's connection, and answers calls until the client closes it.
-func (s *Server) calls(w http.ResponseWriter, r *http.Request, who *Who) error {
+func (s *Server) calls(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), wire.Upgrade) {
 		w.Header().Set("Upgrade", wire.Upgrade)
 		return problem(http.StatusUpgradeRequired, "upgrade", "want Connection: Upgrade and Upgrade: %s", wire.Upgrade)
@@ -105,7 +106,7 @@ func (s *Server) calls(w http.ResponseWriter, r *http.Request, who *Who) error {
 
 // call answers one call. ok is false at the end of the connection. bodyDeadline says that the
 // connection's deadline is still that of the call's body.
-func (s *Server) call(c net.Conn, in *bufio.Reader, who *Who, r *http.Request) (bodyDeadline, ok bool) {
+func (s *Server) call(c net.Conn, in *bufio.Reader, who *access.Who, r *http.Request) (bodyDeadline, ok bool) {
 	size, err := binary.ReadUvarint(in)
 	if err != nil || size > maxCall {
 		return false, false

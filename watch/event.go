@@ -6,40 +6,53 @@ import (
 	"sema/engine"
 )
 
-// Kind is the kind of an event.
-type Kind string
-
-// The kinds of events.
+// The values of Event.Kind.
 const (
-	// Began is the first event of every stream. The stream has all later changes. For one
-	// semaphore it has the Limit, or 0 if the semaphore does not exist.
-	Began Kind = "began"
-
-	// Of permits and tickets.
-	Queued   Kind = "queued"   // a ticket joined the queue
-	Granted  Kind = "granted"  // a permit is held. Waited is known if a look saw the ticket
-	Released Kind = "released" // a permit ended before its lease could have ended: its holder or an operator released it
-	Ended    Kind = "ended"    // a permit ended, and its lease may have ended: it was lost, or released late
-	Left     Kind = "left"     // a ticket ended: its caller gave up, its life ended, or it was granted and released since the last look
-	Revoked  Kind = "revoked"  // an operator revoked a permit; it is still held
-
-	// Of the semaphore.
-	Limit    Kind = "limit"    // the semaphore is new, or its limit or pinning changed
-	Paused   Kind = "paused"   // grants are stopped
-	Unpaused Kind = "unpaused" // grants continue
-	Removed  Kind = "removed"  // the semaphore ended: an operator removed it, or it was idle
-
-	// Of the stream.
-	Unreachable Kind = "unreachable" // a look failed, see Err; sent once
-	Reachable   Kind = "reachable"   // a look succeeded again; events of the changes in between follow
-	Missed      Kind = "missed"      // the listener was too slow, and older events were dropped
+	kindBegan       = "began"
+	kindQueued      = "queued"
+	kindGranted     = "granted"
+	kindReleased    = "released"
+	kindEnded       = "ended"
+	kindLeft        = "left"
+	kindRevoked     = "revoked"
+	kindLimit       = "limit"
+	kindPaused      = "paused"
+	kindUnpaused    = "unpaused"
+	kindRemoved     = "removed"
+	kindUnreachable = "unreachable"
+	kindReachable   = "reachable"
+	kindMissed      = "missed"
 )
 
 // Event is a change of a semaphore between two looks.
 type Event struct {
 	Time      time.Time // of the look that found the change
 	Semaphore string
-	Kind      Kind
+
+	// Kind is the kind of the change. Of permits and tickets:
+	//
+	//	queued       a ticket joined the queue
+	//	granted      a permit is held. Waited is known if a look saw the ticket
+	//	released     a permit ended before its lease could have ended: its holder or an operator released it
+	//	ended        a permit ended, and its lease may have ended: it was lost, or released late
+	//	left         a ticket ended: its caller gave up, its life ended, or it was granted and released since the last look
+	//	revoked      an operator revoked a permit; it is still held
+	//
+	// Of the semaphore:
+	//
+	//	limit        the semaphore is new, or its limit or pinning changed
+	//	paused       grants are stopped
+	//	unpaused     grants continue
+	//	removed      the semaphore ended: an operator removed it, or it was idle
+	//
+	// Of the stream:
+	//
+	//	began        the first event: the stream has all later changes. For one semaphore it
+	//	             has the Limit, or 0 if the semaphore does not exist
+	//	unreachable  a look failed, see Err; sent once
+	//	reachable    a look succeeded again; events of the changes in between follow
+	//	missed       the listener was too slow, and older events were dropped
+	Kind string
 
 	// Of permits and tickets.
 	Permit string // its id, the same from queued to released
@@ -67,12 +80,12 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 		list = append(list, e)
 	}
 	if now.Limit != old.Limit && now.Limit != 0 || now.Pinned != old.Pinned && now.Limit != 0 {
-		add(Event{Kind: Limit, Limit: now.Limit, Pinned: now.Pinned})
+		add(Event{Kind: kindLimit, Limit: now.Limit, Pinned: now.Pinned})
 	}
 	if now.Paused != old.Paused && now.Limit != 0 {
-		kind := Unpaused
+		kind := kindUnpaused
 		if now.Paused {
-			kind = Paused
+			kind = kindPaused
 		}
 		add(Event{Kind: kind, Limit: now.Limit})
 	}
@@ -95,22 +108,22 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 		if here[h.ID] {
 			continue
 		}
-		e := Event{Kind: Released, Permit: h.ID, Key: h.Key, Client: h.Client, Weight: h.Weight, Token: h.Token, Held: h.Age}
+		e := Event{Kind: kindReleased, Permit: h.ID, Key: h.Key, Client: h.Client, Weight: h.Weight, Token: h.Token, Held: h.Age}
 		if h.Left <= between {
-			e.Kind = Ended
+			e.Kind = kindEnded
 		}
 		add(e)
 	}
 	for _, w := range old.Waiters {
 		if !here[w.ID] {
-			add(Event{Kind: Left, Permit: w.ID, Key: w.Key, Client: w.Client, Weight: w.Weight, Waited: w.Waiting})
+			add(Event{Kind: kindLeft, Permit: w.ID, Key: w.Key, Client: w.Client, Weight: w.Weight, Waited: w.Waiting})
 		}
 	}
 	for _, h := range now.Holders {
 		e := Event{Permit: h.ID, Key: h.Key, Client: h.Client, Weight: h.Weight, Token: h.Token}
 		before := held[h.ID]
 		if before == nil {
-			e.Kind, e.Held = Granted, h.Age
+			e.Kind, e.Held = kindGranted, h.Age
 			if ticket := waited[h.ID]; ticket != nil {
 				e.Waited = ticket.Waiting
 				if h.Token != 0 { // the engine knows the permit's age
@@ -120,17 +133,17 @@ func changes(name string, old, now engine.State, at time.Time, between time.Dura
 			add(e)
 		}
 		if h.Revoked && (before == nil || !before.Revoked) {
-			e.Kind, e.Waited, e.Held = Revoked, 0, h.Age
+			e.Kind, e.Waited, e.Held = kindRevoked, 0, h.Age
 			add(e)
 		}
 	}
 	for _, w := range now.Waiters {
 		if waited[w.ID] == nil && held[w.ID] == nil {
-			add(Event{Kind: Queued, Permit: w.ID, Key: w.Key, Client: w.Client, Weight: w.Weight})
+			add(Event{Kind: kindQueued, Permit: w.ID, Key: w.Key, Client: w.Client, Weight: w.Weight})
 		}
 	}
 	if now.Limit == 0 && old.Limit != 0 {
-		add(Event{Kind: Removed, Limit: old.Limit})
+		add(Event{Kind: kindRemoved, Limit: old.Limit})
 	}
 	return list
 }

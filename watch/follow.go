@@ -5,28 +5,35 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/hooks"
 )
 
-// Look is the result of a look, with the changes since the look before.
-type Look struct {
+func init() {
+	hooks.Follow = func(ctx context.Context, w any, always bool, f any) {
+		w.(*Watcher).follow(ctx, always, f.(func(Summary, engine.State, time.Duration, []Event)))
+	}
+	hooks.Summaries = func(ctx context.Context, w, q any, rounds, soon bool, match, rank any) (any, int, error) {
+		page, total, err := w.(*Watcher).query(ctx, query{q.(Query), rounds, soon, match.(func(Summary) bool), rank.(func(Summary) float64)})
+		return page, total, err
+	}
+}
+
+// look is the result of a look, with the changes since the look before.
+type look struct {
 	Summary
-	State  engine.State
-	Since  time.Duration // since the beginning of the look before; 0: there was none to compare with
-	Events []Event
+	state  engine.State
+	since  time.Duration // since the beginning of the look before; 0: there was none to compare with
+	events []Event
 }
 
 // follower receives all looks.
 type follower struct {
-	f      func(Look)
+	f      func(Summary, engine.State, time.Duration, []Event)
 	always bool
 }
 
-// Follow returns at once. From then on, until ctx or the Watcher ends, f is called with
-// each successful look at any semaphore, in order for each semaphore. With always, the
-// Watcher makes a round each Options.Rounds all the time; otherwise f receives only the
-// looks that other callers cause. The Watcher's lock is held during f. So f must be quick
-// and not call the Watcher.
-func (w *Watcher) Follow(ctx context.Context, always bool, f func(Look)) {
+// follow is what looks.Follow does.
+func (w *Watcher) follow(ctx context.Context, always bool, f func(Summary, engine.State, time.Duration, []Event)) {
 	follower := &follower{f, always}
 	w.mu.Lock()
 	if w.closed {
@@ -49,9 +56,9 @@ func (w *Watcher) Follow(ctx context.Context, always bool, f func(Look)) {
 }
 
 // tellFollowers passes a look to all followers. The lock is held.
-func (w *Watcher) tellFollowers(l Look) {
+func (w *Watcher) tellFollowers(l look) {
 	for follower := range w.followers {
-		follower.f(l)
+		follower.f(l.Summary, l.state, l.since, l.events)
 	}
 }
 

@@ -88,7 +88,7 @@ func (t *stream) drain() []Event {
 	defer t.mu.Unlock()
 	events := t.events
 	if t.missed > 0 {
-		events = append([]Event{{Time: time.Now(), Kind: Missed, Missed: t.missed}}, events...)
+		events = append([]Event{{Time: time.Now(), Kind: kindMissed, Missed: t.missed}}, events...)
 	}
 	t.events, t.missed = nil, 0
 	return events
@@ -110,9 +110,9 @@ func (w *Watcher) addListener(ctx context.Context, s *watched, t *stream) {
 	if ctx.Err() != nil {
 		return
 	}
-	t.add(Event{Time: time.Now(), Semaphore: s.name, Kind: Began, Limit: st.Limit})
+	t.add(Event{Time: time.Now(), Semaphore: s.name, Kind: kindBegan, Limit: st.Limit})
 	if err != nil {
-		t.add(Event{Time: time.Now(), Semaphore: s.name, Kind: Unreachable, Err: err})
+		t.add(Event{Time: time.Now(), Semaphore: s.name, Kind: kindUnreachable, Err: err})
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,11 +173,11 @@ func (w *Watcher) addWide(ctx context.Context, t *stream) {
 		current := !w.rounds.began.Before(asked)
 		if err != nil && !t.failing {
 			t.failing = true
-			t.add(Event{Time: time.Now(), Kind: Unreachable, Err: err})
+			t.add(Event{Time: time.Now(), Kind: kindUnreachable, Err: err})
 		}
 		if current {
 			t.live = true
-			t.add(Event{Time: time.Now(), Kind: Began})
+			t.add(Event{Time: time.Now(), Kind: kindBegan})
 		}
 		w.mu.Unlock()
 		if current {
@@ -229,9 +229,9 @@ func (w *Watcher) tellWide(err error) {
 			continue
 		}
 		t.failing = err != nil
-		e := Event{Time: time.Now(), Kind: Reachable}
+		e := Event{Time: time.Now(), Kind: kindReachable}
 		if err != nil {
-			e.Kind, e.Err = Unreachable, err
+			e.Kind, e.Err = kindUnreachable, err
 		}
 		t.add(e)
 	}

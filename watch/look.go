@@ -171,7 +171,7 @@ func (w *Watcher) missed(ctx context.Context, s *watched, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s.err == nil {
-		w.publish(s, []Event{{Time: time.Now(), Semaphore: s.name, Kind: Unreachable, Err: err}})
+		w.publish(s, []Event{{Time: time.Now(), Semaphore: s.name, Kind: kindUnreachable, Err: err}})
 	}
 	s.err = err
 	return err
@@ -182,19 +182,19 @@ func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	listened := len(s.listeners) > 0 || w.hasWideListener(s.name)
-	seen := Look{Summary: Summarize(s.name, now, st), State: st}
+	seen := look{Summary: Summarize(s.name, now, st), state: st}
 	if listened {
 		if s.err != nil {
-			w.publish(s, []Event{{Time: now, Semaphore: s.name, Kind: Reachable}})
+			w.publish(s, []Event{{Time: now, Semaphore: s.name, Kind: kindReachable}})
 		}
 		switch {
 		case s.state != nil:
-			seen.Since = now.Sub(s.began)
-			seen.Events = changes(s.name, *s.state, st, now, seen.Since)
+			seen.since = now.Sub(s.began)
+			seen.events = changes(s.name, *s.state, st, now, seen.since)
 		case s.summary.Looked.IsZero() && s.err == nil: // the semaphore is new since the first round
-			seen.Events = changes(s.name, engine.State{}, st, now, 0)
+			seen.events = changes(s.name, engine.State{}, st, now, 0)
 		}
-		w.publish(s, seen.Events)
+		w.publish(s, seen.events)
 	}
 	w.tellFollowers(seen)
 	s.err, s.began, s.looked, w.reached = nil, began, now, now

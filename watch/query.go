@@ -51,43 +51,32 @@ func Summarize(name string, looked time.Time, st engine.State) Summary {
 	return s
 }
 
-// Order is how a list of semaphores is sorted.
-type Order uint8
-
-// The orders. Equals are sorted by name.
-const (
-	ByName    Order = iota
-	ByUse           // the fullest first: by Used / Limit
-	ByWaiting       // the most callers waiting first
-	ByOldest        // the longest wait first
-)
-
 // Query selects semaphores, and a page of them.
 type Query struct {
 	Filter   string   // the name contains it, ignoring case; empty: any name
 	Prefixes []string // the name begins with one of these; none: any name
-	Order    Order
-	After    string // names after this one; only in the order of names
-	Skip     int    // how many semaphores to skip before the page
-	N        int    // the most semaphores on the page; 0 or less: all
-	Now      bool   // with N: list the names and look at each semaphore again, regardless of Options.Fresh
-	Rounds   bool   // continue rounds for Options.Linger, for followers
-	Soon     bool   // with N: do not wait for a round; a semaphore without a look counts as unused
+	Order    string   // name (default), use: the fullest first, by Used / Limit; waiting: the most callers first; oldest: the longest wait first. Equals are sorted by name
+	After    string   // names after this one; only in the order of names
+	Skip     int      // how many semaphores to skip before the page
+	N        int      // the most semaphores on the page; 0 or less: all
+	Now      bool     // with N: list the names and look at each semaphore again, regardless of Options.Fresh
+}
 
-	// Match selects semaphores by their last Summary. Rank replaces Order: the highest
-	// value comes first. Both may be nil. They are called with the Watcher's lock held. A
-	// Summary without a look has only a name, and its Looked is zero.
-	Match func(Summary) bool
-	Rank  func(Summary) float64
+// query is a looks.Query.
+type query struct {
+	Query
+	rounds, soon bool
+	match        func(Summary) bool
+	rank         func(Summary) float64 // nil: by ranks
 }
 
 func (q *Query) matches(name string) bool {
 	return begins(name, q.Prefixes) && contains(name, q.Filter)
 }
 
-func (q *Query) rank() func(Summary) float64 {
-	if q.Rank != nil {
-		return q.Rank
+func (q *query) ranked() func(Summary) float64 {
+	if q.rank != nil {
+		return q.rank
 	}
 	return ranks[q.Order]
 }
@@ -106,10 +95,14 @@ func begins(name string, prefixes []string) bool {
 // It fails if the names cannot be listed, if no look succeeded, or when ctx ends. The error
 // of a single look is in Summary.Err.
 func (w *Watcher) Summaries(ctx context.Context, q Query) (page []Summary, total int, err error) {
-	if q.Order > ByOldest {
-		return nil, 0, &engine.ArgumentError{What: "order", Value: int(q.Order), Want: "ByName … ByOldest"}
+	return w.query(ctx, query{Query: q})
+}
+
+func (w *Watcher) query(ctx context.Context, q query) (page []Summary, total int, err error) {
+	if _, ok := ranks[q.Order]; !ok {
+		return nil, 0, &engine.ArgumentError{What: "order", Value: q.Order, Want: "name, use, waiting or oldest"}
 	}
-	if q.After != "" && q.rank() != nil {
+	if q.After != "" && q.ranked() != nil {
 		return nil, 0, &engine.ArgumentError{What: "after", Value: q.After, Want: "none, except in the order of names"}
 	}
 	inner, done, err := w.enter(ctx)
@@ -121,17 +114,17 @@ func (w *Watcher) Summaries(ctx context.Context, q Query) (page []Summary, total
 	return page, total, w.failed(ctx, "list", "", err)
 }
 
-func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error) {
+func (w *Watcher) summaries(ctx context.Context, q query) ([]Summary, int, error) {
 	since := time.Now()
 	if !q.Now {
 		since = since.Add(-w.options.Fresh)
 	}
-	all := q.Order != ByName || q.N <= 0 || q.Match != nil || q.Rank != nil
-	if all && !(q.Soon && q.N > 0) {
+	all := q.ranked() != nil || q.N <= 0 || q.match != nil
+	if all && !(q.soon && q.N > 0) {
 		if err := w.awaitRound(ctx); err != nil {
 			return nil, 0, err
 		}
-	} else if q.Rounds || all {
+	} else if q.rounds || all {
 		w.keepRounds(w.options.Linger)
 	} else {
 		w.keepRounds(0)
@@ -152,11 +145,11 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 			wanted = append(wanted, name)
 		}
 	}
-	if q.Match != nil {
-		wanted = w.matching(wanted, q.Match)
+	if q.match != nil {
+		wanted = w.matching(wanted, q.match)
 	}
 	total := len(wanted)
-	if rank := q.rank(); rank != nil {
+	if rank := q.ranked(); rank != nil {
 		w.sort(wanted, rank)
 	}
 	if q.After != "" {
@@ -184,11 +177,12 @@ func (w *Watcher) summaries(ctx context.Context, q Query) ([]Summary, int, error
 }
 
 // ranks are the sort keys of the orders.
-var ranks = [...]func(Summary) float64{
-	ByName:    nil,
-	ByUse:     func(s Summary) float64 { return float64(s.Used) / float64(max(1, s.Limit)) },
-	ByWaiting: func(s Summary) float64 { return float64(s.Waiting) },
-	ByOldest:  func(s Summary) float64 { return float64(s.Oldest) },
+var ranks = map[string]func(Summary) float64{
+	"":        nil,
+	"name":    nil,
+	"use":     func(s Summary) float64 { return float64(s.Used) / float64(max(1, s.Limit)) },
+	"waiting": func(s Summary) float64 { return float64(s.Waiting) },
+	"oldest":  func(s Summary) float64 { return float64(s.Oldest) },
 }
 
 // last returns the last Summary of a semaphore. The lock is held.
@@ -239,7 +233,7 @@ type Totals struct {
 }
 
 // Totals sums up the semaphores whose names begin with one of the prefixes; none: all. It
-// makes no look: see Query.Rounds.
+// makes no look.
 func (w *Watcher) Totals(prefixes []string) Totals {
 	w.mu.Lock()
 	defer w.mu.Unlock()

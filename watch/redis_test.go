@@ -33,7 +33,7 @@ func TestOnRedis(t *testing.T) {
 	}
 	all.want("limit", "granted")
 	expect.Until(t, "a round with the semaphore", func() bool { // the running one may have begun before
-		page, total, err := w.Summaries(t.Context(), watch.Query{Order: watch.ByUse, N: 5})
+		page, total, err := w.Summaries(t.Context(), watch.Query{Order: "use", N: 5})
 		expect.OK(t, err)
 		return total == 1 && page[0].Used == 1 && page[0].Holders == 1
 	})
@@ -123,7 +123,7 @@ func BenchmarkRound(b *testing.B) {
 	for b.Loop() {
 		w, err := watch.New(e, &watch.Options{Rate: 1e9})
 		expect.OK(b, err)
-		page, total, err := w.Summaries(ctx, watch.Query{Order: watch.ByUse, N: 1})
+		page, total, err := w.Summaries(ctx, watch.Query{Order: "use", N: 1})
 		if err != nil || total != semaphores || page[0].Used != 1 {
 			b.Fatalf("%v %d %v", page, total, err)
 		}

@@ -3,7 +3,7 @@
 //
 //	w, err := watch.New(engine, nil)
 //	defer w.Close()
-//	page, total, err := w.Summaries(ctx, watch.Query{Order: watch.ByWaiting, N: 20})
+//	page, total, err := w.Summaries(ctx, watch.Query{Order: "waiting", N: 20})
 //	for e := range w.Events(ctx, watch.Filter{Name: "downloads"}) {
 //		fmt.Println(e.Time, e.Kind, e.Permit, e.Client.Label)
 //	}
@@ -37,7 +37,7 @@ import (
 )
 
 // Options of a Watcher. The zero value of each field is its default. Durations
-// are 1 ms … MaxTime, numbers 1 … 1,000,000 unless their field says otherwise.
+// are 1 ms … 24 h, numbers 1 … 1,000,000 unless their field says otherwise.
 type Options struct {
 	// Interval is the time between two looks at a semaphore with listeners. Default 1 s.
 	Interval time.Duration
@@ -74,8 +74,8 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// MaxTime is the longest of the Options' durations.
-const MaxTime = 24 * time.Hour
+// maxTime is the longest of the Options' durations.
+const maxTime = 24 * time.Hour
 
 func (o Options) withDefaults() Options {
 	o.Interval = cmp.Or(o.Interval, time.Second)
@@ -92,7 +92,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) validate() error {
 	last := func(what string, d time.Duration) error {
-		return engine.ValidateRange("watch", "Options."+what, d, time.Millisecond, MaxTime)
+		return engine.ValidateRange("watch", "Options."+what, d, time.Millisecond, maxTime)
 	}
 	count := func(what string, n, most int) error {
 		return engine.ValidateRange("watch", "Options."+what, n, 1, most)

@@ -18,6 +18,7 @@ import (
 	"sema/engine"
 	"sema/engine/memengine"
 	"sema/internal/fixture/expect"
+	"sema/internal/looks"
 	"sema/watch"
 )
 
@@ -134,7 +135,7 @@ func listen(t *testing.T, w *watch.Watcher, of watch.Filter) *listener {
 }
 
 // want checks the kinds of the next events and returns the last.
-func (h *listener) want(kinds ...watch.Kind) (e watch.Event) {
+func (h *listener) want(kinds ...string) (e watch.Event) {
 	h.t.Helper()
 	for i, kind := range kinds {
 		var ok bool
@@ -287,13 +288,13 @@ func TestAStreamSaysThatTheEngineIsAway(t *testing.T) {
 		expect.OK(t, o.Set(t.Context(), sema.Rule{Limit: 2}))
 		e.broken.Store(false)
 		one.want("reachable", "limit")
-		var kinds []watch.Kind
+		var kinds []string
 		for range 3 {
 			got, _ := all.next()
 			kinds = append(kinds, got.Kind)
 		}
 		slices.Sort(kinds)
-		if !slices.Equal(kinds, []watch.Kind{"limit", "reachable", "reachable"}) {
+		if !slices.Equal(kinds, []string{"limit", "reachable", "reachable"}) {
 			t.Error(kinds)
 		}
 	})
@@ -400,10 +401,10 @@ func TestSummaries(t *testing.T) {
 			{watch.Query{Filter: "B-1", N: 3}, "job-10", 3, 10},
 			{watch.Query{Filter: "none", N: 3}, "", 0, 0},
 			{watch.Query{Prefixes: []string{"job-2", "x", "job-11"}, N: 9}, "job-11", 6, 6},
-			{watch.Query{Order: watch.ByUse, N: 2}, "job-07", 2, 25},
-			{watch.Query{Order: watch.ByUse, N: 2, Skip: 1}, "job-24", 2, 25},
-			{watch.Query{Order: watch.ByWaiting, N: 2}, "job-07", 2, 25},
-			{watch.Query{Order: watch.ByOldest, N: 2}, "job-07", 2, 25},
+			{watch.Query{Order: "use", N: 2}, "job-07", 2, 25},
+			{watch.Query{Order: "use", N: 2, Skip: 1}, "job-24", 2, 25},
+			{watch.Query{Order: "waiting", N: 2}, "job-07", 2, 25},
+			{watch.Query{Order: "oldest", N: 2}, "job-07", 2, 25},
 		} {
 			list, total := names(c.q)
 			first := ""
@@ -421,7 +422,7 @@ func TestSummaries(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		var argument *engine.ArgumentError
-		for _, q := range []watch.Query{{Order: 9}, {Order: watch.ByUse, After: "x"}} {
+		for _, q := range []watch.Query{{Order: "size"}, {Order: "use", After: "x"}} {
 			if _, _, err := w.Summaries(t.Context(), q); !errors.As(err, &argument) {
 				t.Errorf("%+v: %v", q, err)
 			}
@@ -447,14 +448,14 @@ func TestTenThousandSemaphores(t *testing.T) {
 			t.Errorf("%d looks for a page of 50", n)
 		}
 		began := time.Now()
-		if _, _, err := w.Summaries(t.Context(), watch.Query{Order: watch.ByUse, N: 50}); err != nil {
+		if _, _, err := w.Summaries(t.Context(), watch.Query{Order: "use", N: 50}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took < 9*time.Second || took > 11*time.Second {
 			t.Errorf("a round takes %v", took)
 		}
 		began = time.Now()
-		if _, _, err := w.Summaries(t.Context(), watch.Query{Order: watch.ByUse, N: 50}); err != nil || time.Since(began) > time.Second {
+		if _, _, err := w.Summaries(t.Context(), watch.Query{Order: "use", N: 50}); err != nil || time.Since(began) > time.Second {
 			t.Errorf("a second page takes %v, %v", time.Since(began), err)
 		}
 		time.Sleep(time.Minute)
@@ -480,16 +481,16 @@ func TestTenThousandSemaphores(t *testing.T) {
 // follower records the looks that it receives.
 type follower struct {
 	mu    sync.Mutex
-	looks []watch.Look
+	looks []looks.Look
 }
 
-func (f *follower) add(l watch.Look) {
+func (f *follower) add(l looks.Look) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looks = append(f.looks, l)
 }
 
-func (f *follower) list() []watch.Look {
+func (f *follower) list() []looks.Look {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.looks)
@@ -501,7 +502,7 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 		expect.OK(t, operator(t, e, "x").Set(t.Context(), sema.Rule{Limit: 3}))
 		f := &follower{}
 		ctx, stop := context.WithCancel(t.Context())
-		w.Follow(ctx, false, f.add)
+		looks.Follow(ctx, w, false, f.add)
 		time.Sleep(time.Hour)
 		if n := e.states.Load(); n != 0 {
 			t.Errorf("%d looks without a call that needs them", n)
@@ -510,16 +511,16 @@ func TestFollowersAreToldOfAllLooks(t *testing.T) {
 		p := ignore(sem.Acquire(t.Context(), sema.Weight(2)))
 		time.Sleep(10 * time.Second)
 		ignore(w.State(t.Context(), "x"))
-		looks := f.list()
-		if len(looks) != 2 || looks[0].Since != 0 || looks[1].Since != 10*time.Second || looks[1].Used != 2 || len(looks[1].State.Holders) != 1 {
-			t.Fatalf("%+v", looks)
+		found := f.list()
+		if len(found) != 2 || found[0].Since != 0 || found[1].Since != 10*time.Second || found[1].Used != 2 || len(found[1].State.Holders) != 1 {
+			t.Fatalf("%+v", found)
 		}
-		if events := looks[1].Events; len(events) != 1 || events[0].Kind != watch.Granted || events[0].Held != 10*time.Second {
+		if events := found[1].Events; len(events) != 1 || events[0].Kind != "granted" || events[0].Held != 10*time.Second {
 			t.Errorf("%+v", events)
 		}
 		stop()
 		time.Sleep(time.Second)
-		w.Follow(t.Context(), true, f.add)
+		looks.Follow(t.Context(), w, true, f.add)
 		expect.OK(t, p.Release())
 		time.Sleep(time.Hour)
 		if n := len(f.list()) - 2; n < 700 || n > 725 {
@@ -536,7 +537,7 @@ func TestAWaitIsAsLongAsItWas(t *testing.T) {
 		granted := make(chan *sema.Permit)
 		go func() { granted <- ignore(other.Acquire(t.Context())) }()
 		f := &follower{}
-		w.Follow(t.Context(), false, f.add)
+		looks.Follow(t.Context(), w, false, f.add)
 		time.Sleep(2 * time.Second)
 		ignore(w.State(t.Context(), "x"))
 		time.Sleep(3 * time.Second)
@@ -545,7 +546,7 @@ func TestAWaitIsAsLongAsItWas(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		ignore(w.State(t.Context(), "x"))
 		for _, event := range f.list()[1].Events {
-			if event.Kind == watch.Granted && event.Waited != 5*time.Second {
+			if event.Kind == "granted" && event.Waited != 5*time.Second {
 				t.Errorf("waited %v", event.Waited)
 			}
 		}
@@ -558,11 +559,11 @@ func TestAPageThatDoesNotWait(t *testing.T) {
 		for i := range 3000 {
 			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).Set(t.Context(), sema.Rule{Limit: i + 1}))
 		}
-		query := watch.Query{
-			N: 50, Soon: true, Rounds: true, Rank: func(s watch.Summary) float64 { return float64(s.Limit) },
+		query := looks.Query{
+			Query: watch.Query{N: 50}, Soon: true, Rounds: true, Rank: func(s watch.Summary) float64 { return float64(s.Limit) },
 			Match: func(s watch.Summary) bool { return s.Limit != 2999 },
 		}
-		page, total, err := w.Summaries(t.Context(), query)
+		page, total, err := looks.Summaries(t.Context(), w, query)
 		if err != nil || total != 3000 || len(page) != 50 || page[0].Looked.IsZero() {
 			t.Fatalf("%v %d %v", page, total, err)
 		}
@@ -576,7 +577,7 @@ func TestAPageThatDoesNotWait(t *testing.T) {
 		if got := w.Totals([]string{"s0000", "x"}); got.Listed != 10 {
 			t.Errorf("%+v", got)
 		}
-		page, total, err = w.Summaries(t.Context(), query)
+		page, total, err = looks.Summaries(t.Context(), w, query)
 		if err != nil || total != 2999 || page[0].Name != "s02999" || page[1].Name != "s02997" {
 			t.Errorf("%v %d %v", page[:2], total, err)
 		}
@@ -590,7 +591,7 @@ func TestAPageStaysAsItIsDuringTheFirstRound(t *testing.T) {
 			expect.OK(t, operator(t, e, fmt.Sprintf("s%05d", i)).Set(t.Context(), sema.Rule{Limit: 1}))
 		}
 		for range 4 {
-			page, _, err := w.Summaries(t.Context(), watch.Query{Skip: 2000, N: 50, Soon: true, Order: watch.ByUse})
+			page, _, err := looks.Summaries(t.Context(), w, looks.Query{Query: watch.Query{Skip: 2000, N: 50, Order: "use"}, Soon: true})
 			if err != nil || page[0].Name != "s02000" || page[49].Name != "s02049" {
 				t.Fatalf("%s to %s, %v", page[0].Name, page[49].Name, err)
 			}
@@ -630,7 +631,7 @@ func TestState(t *testing.T) {
 		if _, err := w.State(t.Context(), "x"); !errors.Is(err, errBroken) {
 			t.Error(err)
 		}
-		if _, _, err := w.Summaries(t.Context(), watch.Query{Order: watch.ByUse}); !errors.Is(err, errBroken) {
+		if _, _, err := w.Summaries(t.Context(), watch.Query{Order: "use"}); !errors.Is(err, errBroken) {
 			t.Error(err)
 		}
 		e.broken.Store(false)
@@ -647,7 +648,7 @@ func TestASemaphoreThatCannotBeRead(t *testing.T) {
 		w2, err := watch.New(failing, nil)
 		expect.OK(t, err)
 		defer w2.Close()
-		for _, q := range []watch.Query{{N: 10}, {Order: watch.ByUse, N: 10}, {}} {
+		for _, q := range []watch.Query{{N: 10}, {Order: "use", N: 10}, {}} {
 			page, total, err := w2.Summaries(t.Context(), q)
 			if err != nil || total != 2 || len(page) != 2 || page[0].Name != "x" || !errors.Is(page[0].Err, errBroken) || page[1].Limit != 3 || page[1].Err != nil {
 				t.Errorf("%+v: %+v %d %v", q, page, total, err)

@@ -204,7 +204,7 @@ func TestTheEngineIsAway(t *testing.T) {
 		ctx, cancel := context.WithCancel(expect.Within(t))
 		s, err := open(ctx, conn, stream)
 		expect.OK(t, err)
-		e.Inject(sematest.Fault{On: sematest.Release, Delay: time.Second})
+		e.Inject(sematest.Fault{On: "release", Delay: time.Second})
 		cancel()
 		wantCode(t, s.RecvMsg(new(wrapperspb.StringValue)), codes.Canceled)
 		nothingHeld(t, e)
@@ -224,7 +224,11 @@ func TestTheCallEndsWhileItWaits(t *testing.T) {
 	eachSide(t, func(t *testing.T, connect connector) {
 		e, l := limited(t, 1, semagrpc.Limit{})
 		conn := connect(t, &service{}, l)
-		e.HoldGrants("calls")
+		operator, err := sema.Operate(e, "calls")
+		expect.OK(t, err)
+		defer func() { _ = operator.Close() }()
+		expect.OK(t, operator.Set(expect.Within(t), sema.Rule{Limit: 1}))
+		expect.OK(t, operator.Pause(expect.Within(t)))
 		ctx, cancel := context.WithCancel(expect.Within(t))
 		ended := make(chan error, 1)
 		go func() {
@@ -236,7 +240,7 @@ func TestTheCallEndsWhileItWaits(t *testing.T) {
 		wantCode(t, <-ended, codes.Canceled)
 		ctx, cancel = context.WithTimeout(expect.Within(t), 20*time.Millisecond)
 		defer cancel()
-		_, err := call(ctx, conn, "x")
+		_, err = call(ctx, conn, "x")
 		wantCode(t, err, codes.DeadlineExceeded)
 	})
 }

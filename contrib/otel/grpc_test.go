@@ -21,8 +21,8 @@ import (
 	"sema/contrib/otel"
 	"sema/each"
 	"sema/engine/memengine"
+	"sema/internal/figures"
 	"sema/internal/fixture/expect"
-	"sema/metrics"
 )
 
 // acquires is semagrpc.Limit's Acquire.
@@ -78,7 +78,7 @@ func TestSpansOfCalls(t *testing.T) {
 				if !wait.Parent().Equal(call) || !hold.Parent().Equal(call) || !spans["work"].Parent().Equal(hold.SpanContext()) {
 					t.Errorf("spans are not where they belong: %v", spans)
 				}
-				if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(metrics.LabelName, name)) {
+				if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(figures.LabelName, name)) {
 					t.Errorf("the hold: %v, %v", hold.Status(), hold.Attributes())
 				}
 				if keyed := slices.Contains(hold.Attributes(), attribute.String(otelsema.AttributeKey, "acme")); keyed != (name == "shared") {

@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sema"
+	"sema/internal/figures"
 	"sema/metrics"
 )
 
@@ -46,7 +47,7 @@ type Options struct {
 // Telemetry tells OpenTelemetry what happens to semaphores. Any number of them
 // share one; it is safe for concurrent use.
 type Telemetry struct {
-	names    *metrics.Names
+	names    *figures.Names
 	meter    metric.Meter
 	tracer   trace.Tracer
 	acquires metric.Int64Counter
@@ -77,21 +78,21 @@ func New(options *Options) (*Telemetry, error) {
 		return nil, err
 	}
 	if len(o.Bounds) == 0 {
-		o.Bounds = metrics.DefaultBounds()
+		o.Bounds = figures.DefaultBounds()
 	}
-	names, err := metrics.NewNames(o.Names, o.Group)
+	names, err := figures.NewNames(o.Names, o.Group)
 	if err != nil {
 		return nil, err
 	}
 	t := &Telemetry{names: names, meter: o.MeterProvider.Meter(Scope), tracer: o.TracerProvider.Tracer(Scope)}
-	for name, counter := range map[string]*metric.Int64Counter{metrics.Acquires: &t.acquires, metrics.LeasesLost: &t.lost} {
-		f, _ := metrics.Describe(name)
+	for name, counter := range map[string]*metric.Int64Counter{figures.Acquires: &t.acquires, figures.LeasesLost: &t.lost} {
+		f, _ := figures.Describe(name)
 		if *counter, err = t.meter.Int64Counter(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help)); err != nil {
 			return nil, fmt.Errorf("otelsema: %s: %w", name, err)
 		}
 	}
-	for name, histogram := range map[string]*metric.Float64Histogram{metrics.AcquireWait: &t.wait, metrics.LeaseDuration: &t.held} {
-		f, _ := metrics.Describe(name)
+	for name, histogram := range map[string]*metric.Float64Histogram{figures.AcquireWait: &t.wait, figures.LeaseDuration: &t.held} {
+		f, _ := figures.Describe(name)
 		if *histogram, err = t.meter.Float64Histogram(name, metric.WithUnit(f.Unit), metric.WithDescription(f.Help), metric.WithExplicitBucketBoundaries(o.Bounds...)); err != nil {
 			return nil, fmt.Errorf("otelsema: %s: %w", name, err)
 		}
@@ -106,15 +107,15 @@ func (t *Telemetry) Observer() sema.Observer {
 		Acquired:  func(e sema.Event) { t.ended(e.Semaphore, nil, e.Waited) },
 		Failed:    func(e sema.Event) { t.ended(e.Semaphore, e.Err, 0) },
 		Released:  func(e sema.Event) { t.over(e.Semaphore, "", e.Held) },
-		Lost:      func(e sema.Event) { t.over(e.Semaphore, metrics.ReasonOf(e.Err), e.Held) },
-		Abandoned: func(e sema.Event) { t.over(e.Semaphore, metrics.Abandoned, e.Held) },
+		Lost:      func(e sema.Event) { t.over(e.Semaphore, figures.ReasonOf(e.Err), e.Held) },
+		Abandoned: func(e sema.Event) { t.over(e.Semaphore, figures.Abandoned, e.Held) },
 	}
 }
 
 // ended counts the end of an acquisition.
 func (t *Telemetry) ended(semaphore string, err error, waited time.Duration) {
 	name, ctx := t.names.Of(semaphore), context.Background()
-	t.acquires.Add(ctx, 1, t.with(set{name, metrics.LabelResult, metrics.ResultOf(err)}))
+	t.acquires.Add(ctx, 1, t.with(set{name, figures.LabelResult, figures.ResultOf(err)}))
 	if err == nil {
 		t.wait.Record(ctx, max(0, waited).Seconds(), t.with(set{name: name}))
 	}
@@ -124,7 +125,7 @@ func (t *Telemetry) ended(semaphore string, err error, waited time.Duration) {
 func (t *Telemetry) over(semaphore, reason string, held time.Duration) {
 	name, ctx := t.names.Of(semaphore), context.Background()
 	if reason != "" {
-		t.lost.Add(ctx, 1, t.with(set{name, metrics.LabelReason, reason}))
+		t.lost.Add(ctx, 1, t.with(set{name, figures.LabelReason, reason}))
 	}
 	t.held.Record(ctx, max(0, held).Seconds(), t.with(set{name: name}))
 }
@@ -134,7 +135,7 @@ func (t *Telemetry) with(s set) metric.MeasurementOption {
 	if known, ok := t.sets.Load(s); ok {
 		return known.(metric.MeasurementOption)
 	}
-	attributes := []attribute.KeyValue{attribute.String(metrics.LabelName, s.name)}
+	attributes := []attribute.KeyValue{attribute.String(figures.LabelName, s.name)}
 	if s.key != "" {
 		attributes = append(attributes, attribute.String(s.key, s.value))
 	}

@@ -23,7 +23,7 @@ import (
 	"sema/contrib/otel"
 	"sema/each"
 	"sema/engine/memengine"
-	"sema/metrics"
+	"sema/internal/figures"
 	"sema/semahttp"
 )
 
@@ -144,15 +144,15 @@ func TestMetrics(t *testing.T) {
 		_ = p.Release()
 		synctest.Wait() // contexts end before observers are told
 		for result, want := range map[string]int64{"acquired": 2, "refused": 1} {
-			if got := x.sum(metrics.Acquires, llm, attribute.String("result", result)); got != want {
+			if got := x.sum(figures.Acquires, llm, attribute.String("result", result)); got != want {
 				t.Errorf("%s: %d, want %d", result, got, want)
 			}
 		}
-		if got := x.sum(metrics.LeasesLost, llm, attribute.String("reason", "revoked")); got != 1 {
+		if got := x.sum(figures.LeasesLost, llm, attribute.String("reason", "revoked")); got != 1 {
 			t.Errorf("%d permits revoked, want 1", got)
 		}
-		for name, want := range map[string]uint64{metrics.AcquireWait: 2, metrics.LeaseDuration: 2} {
-			if h := x.histogram(name); h.Count != want || len(h.Bounds) != len(metrics.DefaultBounds()) {
+		for name, want := range map[string]uint64{figures.AcquireWait: 2, figures.LeaseDuration: 2} {
+			if h := x.histogram(name); h.Count != want || len(h.Bounds) != len(figures.DefaultBounds()) {
 				t.Errorf("%s: %+v, want %d values", name, h, want)
 			}
 		}
@@ -165,8 +165,8 @@ func TestNamesAreBounded(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "a"} {
 		o.Acquired(sema.Event{Semaphore: name})
 	}
-	for name, want := range map[string]int64{"a": 2, "b": 1, metrics.Other: 2} {
-		if got := x.sum(metrics.Acquires, attribute.String("sema.name", name), attribute.String("result", "acquired")); got != want {
+	for name, want := range map[string]int64{"a": 2, "b": 1, figures.Other: 2} {
+		if got := x.sum(figures.Acquires, attribute.String("sema.name", name), attribute.String("result", "acquired")); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
@@ -175,16 +175,16 @@ func TestNamesAreBounded(t *testing.T) {
 // engineSource is a source as a metrics.Watch is one.
 type engineSource struct{}
 
-func (engineSource) Families(context.Context) (all []metrics.Family) {
+func (engineSource) Families(context.Context) (all []figures.Family) {
 	for name, v := range map[string]float64{
-		metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.QueueOldest: 1.5, metrics.KeysInTurn: 4, metrics.KeysFull: 6, metrics.LeasesReclaimed: 7,
+		figures.Limit: 5, figures.LeasesActive: 3, figures.QueueSize: 2, figures.QueueOldest: 1.5, figures.KeysInTurn: 4, figures.KeysFull: 6, figures.LeasesReclaimed: 7,
 	} {
-		f, _ := metrics.Describe(name)
-		f.Series = []metrics.Series{{Labels: []metrics.Label{{Name: metrics.LabelName, Value: "llm"}}, Value: v}}
+		f, _ := figures.Describe(name)
+		f.Series = []figures.Series{{Labels: []figures.Label{{Name: figures.LabelName, Value: "llm"}}, Value: v}}
 		all = append(all, f)
 	}
-	up, _ := metrics.Describe(metrics.EngineUp)
-	up.Series = []metrics.Series{{Value: 1}}
+	up, _ := figures.Describe(figures.EngineUp)
+	up.Series = []figures.Series{{Value: 1}}
 	return append(all, up)
 }
 
@@ -194,16 +194,16 @@ func TestObserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int64{metrics.Limit: 5, metrics.LeasesActive: 3, metrics.QueueSize: 2, metrics.KeysInTurn: 4, metrics.KeysFull: 6, metrics.LeasesReclaimed: 7} {
+	for name, want := range map[string]int64{figures.Limit: 5, figures.LeasesActive: 3, figures.QueueSize: 2, figures.KeysInTurn: 4, figures.KeysFull: 6, figures.LeasesReclaimed: 7} {
 		if got := x.sum(name, llm); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
-	oldest, ok := x.metric(metrics.QueueOldest).Data.(metricdata.Gauge[float64])
+	oldest, ok := x.metric(figures.QueueOldest).Data.(metricdata.Gauge[float64])
 	if !ok || len(oldest.DataPoints) != 1 || oldest.DataPoints[0].Value != 1.5 {
 		t.Errorf("oldest: %+v", oldest)
 	}
-	if up, ok := x.metric(metrics.EngineUp).Data.(metricdata.Gauge[float64]); !ok || len(up.DataPoints) != 1 || up.DataPoints[0].Value != 1 || up.DataPoints[0].Attributes.Len() != 0 {
+	if up, ok := x.metric(figures.EngineUp).Data.(metricdata.Gauge[float64]); !ok || len(up.DataPoints) != 1 || up.DataPoints[0].Value != 1 || up.DataPoints[0].Attributes.Len() != 0 {
 		t.Errorf("up: %+v", up)
 	}
 	if err := registration.Unregister(); err != nil {
@@ -301,7 +301,7 @@ func TestSpansOfRequests(t *testing.T) {
 	if len(spans) != 4 || !wait.Parent().Equal(request.SpanContext()) || !hold.Parent().Equal(request.SpanContext()) || !spans["work"].Parent().Equal(hold.SpanContext()) {
 		t.Errorf("spans: %v", spans)
 	}
-	if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(metrics.LabelName, "tenants/acme")) {
+	if hold.Status().Code != codes.Unset || !slices.Contains(hold.Attributes(), attribute.String(figures.LabelName, "tenants/acme")) {
 		t.Errorf("the hold: %v, %v", hold.Status(), hold.Attributes())
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"sema"
 	"sema/each"
 	"sema/internal/class"
+	"sema/internal/figures"
 	"sema/internal/hooks"
-	"sema/metrics"
 )
 
 // The names of the spans.
@@ -22,12 +22,12 @@ const (
 	SpanHold    = "sema.hold"    // from the permit to its release
 )
 
-// The attributes of spans beside metrics.LabelName. A failed acquisition has no weight. The last two
+// The attributes of spans beside "sema.name". A failed acquisition has no weight. The last two
 // are of SpanHold, by which operators find the permit.
 const (
 	AttributeWeight = "sema.permit.weight"
 	AttributeKey    = "sema.key"
-	AttributeResult = "sema.result" // as metrics.ResultOf has it
+	AttributeResult = "sema.result" // as the label result of sema_acquires_total, see docs/metrics.md
 	AttributePermit = "sema.permit.id"
 	AttributeToken  = "sema.permit.token"
 )
@@ -46,7 +46,7 @@ func (t *Telemetry) Acquire(ctx context.Context, s *sema.Semaphore, options ...s
 }
 
 // AcquireEach is Acquire of the Group, with the same spans. The span of a failed acquisition has no
-// metrics.LabelName; its status names the semaphore.
+// "sema.name"; its status names the semaphore.
 func (t *Telemetry) AcquireEach(ctx context.Context, g *each.Group, name string, options ...sema.AcquireOption) (*Permit, error) {
 	return t.acquire(ctx, "", "", func(ctx context.Context, options ...sema.AcquireOption) (*sema.Permit, error) {
 		return g.Acquire(ctx, name, options...)
@@ -57,21 +57,21 @@ func (t *Telemetry) AcquireEach(ctx context.Context, g *each.Group, name string,
 func (t *Telemetry) acquire(ctx context.Context, name, key string, take func(context.Context, ...sema.AcquireOption) (*sema.Permit, error), options []sema.AcquireOption) (*Permit, error) {
 	var about []attribute.KeyValue
 	if name != "" {
-		about = append(about, attribute.String(metrics.LabelName, name))
+		about = append(about, attribute.String(figures.LabelName, name))
 	}
 	if key != "" {
 		about = append(about, attribute.String(AttributeKey, key))
 	}
 	waiting, wait := t.tracer.Start(ctx, SpanAcquire, trace.WithAttributes(about...))
 	p, err := take(waiting, options...)
-	wait.SetAttributes(attribute.String(AttributeResult, metrics.ResultOf(err)))
+	wait.SetAttributes(attribute.String(AttributeResult, figures.ResultOf(err)))
 	if err != nil {
 		wait.SetStatus(codes.Error, err.Error())
 		wait.End()
 		return nil, err
 	}
 	if name == "" {
-		about = append(about, attribute.String(metrics.LabelName, p.Name()))
+		about = append(about, attribute.String(figures.LabelName, p.Name()))
 	}
 	about = append(about, attribute.Int(AttributeWeight, p.Weight()))
 	wait.SetAttributes(about...)

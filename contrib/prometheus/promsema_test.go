@@ -19,6 +19,7 @@ import (
 	"sema"
 	"sema/contrib/prometheus"
 	"sema/engine/memengine"
+	"sema/internal/figures"
 	"sema/metrics"
 )
 
@@ -42,15 +43,15 @@ func busy(t *testing.T) *metrics.Recorder {
 }
 
 // source is one as a metrics.Watch is one.
-type source []metrics.Family
+type source []figures.Family
 
-func (s source) Families(context.Context) []metrics.Family { return s }
+func (s source) Families(context.Context) []figures.Family { return s }
 
 func gauges() source {
 	var all source
-	for i, name := range []string{metrics.Limit, metrics.LeasesActive, metrics.QueueSize, metrics.QueueOldest, metrics.KeysInTurn, metrics.KeysFull, metrics.LeasesReclaimed} {
-		f, _ := metrics.Describe(name)
-		f.Series = []metrics.Series{{Labels: []metrics.Label{{Name: metrics.LabelName, Value: "llm"}}, Value: 1.5 + float64(i)}}
+	for i, name := range []string{figures.Limit, figures.LeasesActive, figures.QueueSize, figures.QueueOldest, figures.KeysInTurn, figures.KeysFull, figures.LeasesReclaimed} {
+		f, _ := figures.Describe(name)
+		f.Series = []figures.Series{{Labels: []figures.Label{{Name: figures.LabelName, Value: "llm"}}, Value: 1.5 + float64(i)}}
 		all = append(all, f)
 	}
 	return all
@@ -122,9 +123,9 @@ func TestNamesFollowThePractice(t *testing.T) {
 
 // badLabels has a label twice.
 func badLabels() source {
-	f, _ := metrics.Describe(metrics.Limit)
-	l := metrics.Label{Name: metrics.LabelName, Value: "llm"}
-	f.Series = []metrics.Series{{Labels: []metrics.Label{l, l}}}
+	f, _ := figures.Describe(figures.Limit)
+	l := figures.Label{Name: figures.LabelName, Value: "llm"}
+	f.Series = []figures.Series{{Labels: []figures.Label{l, l}}}
 	return source{f}
 }
 

@@ -23,7 +23,7 @@ import (
 	"sema/dashboard"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/history"
+	"sema/internal/history"
 	"sema/watch"
 )
 
@@ -253,7 +253,8 @@ func newSiteEvery(t *testing.T, e engine.Engine, o dashboard.Options, step time.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.kept, o.Watcher, o.History = kept, w, kept
+	s.kept, o.Watcher = kept, w
+	history.Give(&o, kept)
 	d, err := dashboard.New(s.engine, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +282,7 @@ func (s *site) serve() {
 func (s *site) tab() *tab { return newTab(s.t, s.server.URL+"/sema/") }
 
 func operator(*http.Request) access.Who {
-	return access.Who{Right: access.Admin, Name: "olga"}
+	return access.Who{Right: "admin", Name: "olga"}
 }
 
 // semaphore is a client, as a process has one.

@@ -22,8 +22,8 @@ const (
 
 // hints says what to try, by PostgreSQL's error code or the code's first two letters.
 var hints = map[string]string{
-	"42P01":     "create the table sema_state with sema migrate or pgengine.Migrate; the schema must exist",
-	"3F000":     "create the schema first, with CREATE SCHEMA, and then the table with sema migrate or pgengine.Migrate",
+	"42P01":     "create the table sema_state with sema migrate or pgengine's Migrate; the schema must exist",
+	"3F000":     "create the schema first, with CREATE SCHEMA, and then the table with sema migrate or pgengine's Migrate",
 	noRight:     "GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state to this user",
 	"42703":     otherVersion,
 	"42804":     otherVersion,

@@ -26,15 +26,15 @@ func ExampleNewSQL() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	if _, err := db.ExecContext(ctx, pgengine.Schema("")); err != nil { // once, with your other tables
-		log.Fatal(err)
-	}
 
 	engine, err := pgengine.NewSQL(db, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = engine.Close() }()
+	if err := engine.Migrate(ctx); err != nil { // or run the SQL of Options.SQL with your other migrations
+		log.Fatal(err)
+	}
 	sem, err := sema.New(engine, "github-api", 5, nil)
 	if err != nil {
 		log.Fatal(err)

@@ -43,7 +43,7 @@ func TestHold(t *testing.T) {
 	defer func() { _ = c.Close(context.Background()) }()
 	tx, err := c.Begin(expect.Within(t))
 	expect.OK(t, err)
-	expect.OK(t, pgengine.Hold(expect.Within(t), tx, "", held))
+	expect.OK(t, first.Hold(expect.Within(t), tx, held))
 	operator, err := sema.Operate(second, "x")
 	expect.OK(t, err)
 	defer func() { _ = operator.Close() }()
@@ -57,7 +57,7 @@ func TestHold(t *testing.T) {
 
 	tx, err = c.Begin(expect.Within(t))
 	expect.OK(t, err)
-	expect.Is(t, pgengine.Hold(expect.Within(t), tx, "", held), sema.ErrLost)
+	expect.Is(t, first.Hold(expect.Within(t), tx, held), sema.ErrLost)
 	expect.OK(t, tx.Rollback(expect.Within(t)))
 }
 
@@ -65,22 +65,24 @@ func TestHold(t *testing.T) {
 func TestHoldOfALostPermit(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	held, err := semAt(t, engineAt(t, s.url(), &pgengine.Options{Poll: expect.Patience}), "a").Acquire(expect.Within(t))
+	e := engineAt(t, s.url(), &pgengine.Options{Poll: expect.Patience})
+	elsewhere := engineAt(t, s.url(), &pgengine.Options{Schema: "other"})
+	held, err := semAt(t, e, "a").Acquire(expect.Within(t))
 	expect.OK(t, err)
 	c := s.connect()
 	defer func() { _ = c.Close(context.Background()) }()
-	hold := func(schema string) error {
-		return pgx.BeginFunc(expect.Within(t), c, func(tx pgx.Tx) error { return pgengine.Hold(expect.Within(t), tx, schema, held) })
+	hold := func(e *pgengine.Engine) error {
+		return pgx.BeginFunc(expect.Within(t), c, func(tx pgx.Tx) error { return e.Hold(expect.Within(t), tx, held) })
 	}
-	expect.OK(t, hold(""))
+	expect.OK(t, hold(e))
 	var failed *engine.Error
-	if err := hold("other"); !errors.As(err, &failed) || failed.Op != "hold" || failed.Name != "x" || failed.Hint == "" {
+	if err := hold(elsewhere); !errors.As(err, &failed) || failed.Op != "hold" || failed.Name != "x" || failed.Hint == "" {
 		t.Error(err)
 	}
 	query(t, s, "DELETE FROM sema_state")
-	expect.Is(t, hold(""), sema.ErrLost)
+	expect.Is(t, hold(e), sema.ErrLost)
 	_ = held.Release()
-	expect.Is(t, hold(""), sema.ErrReleased)
+	expect.Is(t, hold(e), sema.ErrReleased)
 }
 
 // waitsForLock returns when a transaction waits for a lock.

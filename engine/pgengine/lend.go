@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"sema/engine"
-	"sema/engine/register"
 )
 
 // lender calls f with a connection of a pool. It returns the error of f, or that of the
@@ -31,7 +30,7 @@ func lendFrom(pool *pgxpool.Pool) lender {
 // NewSQL is New for a program that uses database/sql with the driver of pgx:
 // sql.Open("pgx", …), or package stdlib of pgx. The engine polls the semaphores on which it
 // waits, unless Options.Listen is set.
-func NewSQL(db *sql.DB, o *Options) (*register.Engine, error) {
+func NewSQL(db *sql.DB, o *Options) (*Engine, error) {
 	if db == nil {
 		return nil, &engine.ArgumentError{Package: "pgengine", What: "db", Value: nil, Want: `a database, such as sql.Open("pgx", …) makes`}
 	}

@@ -10,8 +10,8 @@
 // advisory lock of that connection shows the other processes that it is alive. A
 // process that cannot listen polls the rows on which it waits.
 //
-// The table must exist: see [Migrate]. The engine needs the rights to select, insert,
-// update and delete in it, and no others.
+// The table must exist: see [Engine.Migrate]. The engine needs the rights to select,
+// insert, update and delete in it, and no others.
 package pgengine
 
 import (
@@ -47,12 +47,19 @@ type Options struct {
 	Poll time.Duration
 }
 
+// Engine keeps semaphores in a table. Create it with New or NewSQL and share it.
+type Engine struct {
+	*register.Engine
+	store  *store
+	schema string
+}
+
 // New makes an engine on a pool. The caller closes the pool, after the engine. New does no
 // I/O. A nil pool or an option out of range is an *engine.ArgumentError.
 //
 // Each semaphore uses one connection of the pool during a step. The end of a caller's
 // context does not interrupt the step: the call returns and the step continues.
-func New(pool *pgxpool.Pool, o *Options) (*register.Engine, error) {
+func New(pool *pgxpool.Pool, o *Options) (*Engine, error) {
 	if pool == nil {
 		return nil, &engine.ArgumentError{Package: "pgengine", What: "pool", Value: nil, Want: "a pool, such as pgxpool.New makes"}
 	}
@@ -71,7 +78,7 @@ func New(pool *pgxpool.Pool, o *Options) (*register.Engine, error) {
 
 // engine makes an engine that borrows connections from lend and listens on a connection
 // made with own; nil: it polls, unless o.Listen is set.
-func (o *Options) engine(lend lender, own connConfig) (*register.Engine, error) {
+func (o *Options) engine(lend lender, own connConfig) (*Engine, error) {
 	if err := engine.ValidateText("schema", o.Schema, maxSchema); err != nil {
 		return nil, err
 	}
@@ -79,10 +86,17 @@ func (o *Options) engine(lend lender, own connConfig) (*register.Engine, error) 
 	if o.Listen != nil {
 		own = func(context.Context) (*pgx.ConnConfig, error) { return o.Listen.Copy(), nil }
 	}
+	var inner *register.Engine
+	var err error
 	if o.Poll != 0 || own == nil {
-		return register.New(s, &register.Options{Poll: o.Poll})
+		inner, err = register.New(s, &register.Options{Poll: o.Poll})
+	} else {
+		inner, err = register.New(&listener{s, own}, nil)
 	}
-	return register.New(&listener{s, own}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{inner, s, o.Schema}, nil
 }
 
 // connConfig returns the configuration of the listening connection.

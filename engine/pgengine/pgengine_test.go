@@ -80,13 +80,12 @@ func TestSchema(t *testing.T) {
 	s := startServer(t)
 	const schema = `odd "name"; $1`
 	query(t, s, `CREATE SCHEMA "odd ""name""; $1"; DROP TABLE sema_state`)
-	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
-	for range 2 {
-		expect.OK(t, pgengine.Migrate(expect.Within(t), c, schema))
-	}
 	o := &pgengine.Options{Schema: schema}
-	checkHandOff(t, engineAt(t, s.url(), o), engineAt(t, s.url(), o))
+	first := engineAt(t, s.url(), o)
+	for range 2 {
+		expect.OK(t, first.Migrate(expect.Within(t)))
+	}
+	checkHandOff(t, first, engineAt(t, s.url(), o))
 }
 
 // The error of a broken database setup has a hint, and says whether it is temporary.
@@ -100,9 +99,9 @@ func TestErrorHints(t *testing.T) {
 		options             *pgengine.Options
 		lasting             bool
 	}{
-		{"no table", s.url(), "pgengine.Migrate", &pgengine.Options{Schema: "other"}, true},
+		{"no table", s.url(), "pgengine's Migrate", &pgengine.Options{Schema: "other"}, true},
 		{"a typo in the URL", s.url() + "&aplication_name=x", "options in the URL", nil, true},
-		{"no schema", s.url(), "pgengine.Migrate", &pgengine.Options{Schema: "none"}, true},
+		{"no schema", s.url(), "pgengine's Migrate", &pgengine.Options{Schema: "none"}, true},
 		{"no rights", strings.Replace(s.url(), "sema@", "nobody@", 1), "GRANT", nil, true},
 		{"no user", strings.Replace(s.url(), "sema@", "ghost@", 1), "user", nil, true},
 		{"no database", strings.Replace(s.url(), "/postgres?", "/ghost?", 1), "database", nil, true},
@@ -125,7 +124,8 @@ func TestErrorHints(t *testing.T) {
 	for _, test := range []struct{ user, schema, hint string }{
 		{"sema", "none", "CREATE SCHEMA"}, {"nobody", "other", "GRANT CREATE"}, {"sema", "old", "another version"},
 	} {
-		err := pgengine.Migrate(expect.Within(t), poolAt(t, strings.Replace(s.url(), "sema@", test.user+"@", 1)), test.schema)
+		e := engineAt(t, strings.Replace(s.url(), "sema@", test.user+"@", 1), &pgengine.Options{Schema: test.schema})
+		err := e.Migrate(expect.Within(t))
 		if failed := (*engine.Error)(nil); !errors.As(err, &failed) || failed.Op != "migrate" || !strings.Contains(failed.Hint, test.hint) {
 			t.Errorf("migrate %s as %s: %#v", test.schema, test.user, err)
 		}

@@ -3,10 +3,10 @@
 package pgengine_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema/engine/pgengine"
 	"sema/internal/fixture/expect"
@@ -29,9 +29,13 @@ func startServer(tb testing.TB, args ...string) *server {
 	expect.OK(tb, err)
 	tb.Cleanup(one.Stop)
 	s := &server{one, tb}
-	c := s.connect()
-	defer func() { _ = c.Close(context.Background()) }()
-	expect.OK(tb, pgengine.Migrate(expect.Within(tb), c, ""))
+	pool, err := pgxpool.New(expect.Within(tb), s.url())
+	expect.OK(tb, err)
+	defer pool.Close()
+	e, err := pgengine.New(pool, nil)
+	expect.OK(tb, err)
+	defer func() { _ = e.Close() }()
+	expect.OK(tb, e.Migrate(expect.Within(tb)))
 	return s
 }
 

@@ -7,19 +7,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
-	"sema/engine"
 	"sema/engine/register"
 )
 
-// Schema is the SQL that creates the table in an existing schema; "" means the first of
-// search_path. Running it again changes nothing.
+// SQL is the SQL that Migrate runs: it creates the table in o.Schema, which must exist. A nil
+// o means the defaults. Running the SQL again changes nothing.
 //
 // The version is part of the key. So the newest row of a name is its last one in the
 // index, and a read never visits old row versions that a long transaction keeps from
 // being vacuumed.
-func Schema(schema string) string {
+func (o *Options) SQL() string {
+	schema := ""
+	if o != nil {
+		schema = o.Schema
+	}
 	return strings.ReplaceAll(`BEGIN;
 SELECT pg_advisory_xact_lock(7363);
 CREATE TABLE IF NOT EXISTS sema_state (
@@ -39,24 +41,21 @@ CREATE TABLE IF NOT EXISTS sema_state (
   toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 2000
 );
 COMMIT;
-`, table, Table(schema))
+`, table, tableIn(schema))
 }
 
-// Execer executes statements: a connection, a pool or a transaction of pgx.
-type Execer interface {
-	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
-}
-
-// Migrate creates the table, or checks that an existing one has the right columns. Run it
-// as the owner of the schema: the engine's own user needs no right to create anything.
-func Migrate(ctx context.Context, db Execer, schema string) error {
-	if err := engine.ValidateText("schema", schema, maxSchema); err != nil {
+// Migrate creates the table, or checks that an existing one has the right columns. It runs
+// through the engine's pool, whose user needs the right to create tables. To keep that right
+// from the program, run Migrate or Options.SQL as the owner of the schema. Errors are
+// *engine.Errors.
+func (e *Engine) Migrate(ctx context.Context) error {
+	err := e.store.with(ctx, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, (&Options{Schema: e.schema}).SQL())
+		if err == nil {
+			_, err = c.Exec(ctx, "SELECT name, version, at, until, heads, lim, used, waiting, state FROM "+tableIn(e.schema)+" LIMIT 0")
+		}
 		return err
-	}
-	_, err := db.Exec(ctx, Schema(schema))
-	if err == nil {
-		_, err = db.Exec(ctx, "SELECT name, version, at, until, heads, lim, used, waiting, state FROM "+Table(schema)+" LIMIT 0")
-	}
+	})
 	if err != nil {
 		failed := explain(err)
 		failed.Op = "migrate"
@@ -70,8 +69,8 @@ func Migrate(ctx context.Context, db Execer, schema string) error {
 
 const table = "sema_state"
 
-// Table is the table's name in SQL, qualified with schema unless that is "".
-func Table(schema string) string {
+// tableIn is the table's name in SQL, qualified with schema unless that is "".
+func tableIn(schema string) string {
 	if schema == "" {
 		return table
 	}
@@ -138,7 +137,7 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Mi
 const longest = 5 * time.Second
 
 func statements(schema string) queries {
-	in := func(s string) string { return strings.ReplaceAll(s, table, Table(schema)) }
+	in := func(s string) string { return strings.ReplaceAll(s, table, tableIn(schema)) }
 	const (
 		set = "UPDATE sema_state SET version = $2, at = $3, until = $4, heads = $5, lim = $6, used = $7, waiting = $8, state = $9"
 		if1 = " WHERE name = $1 AND version = $10"

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 // engineAt makes an engine with its own pool, as in another process.
-func engineAt(tb testing.TB, address string, o *pgengine.Options) sema.Engine {
+func engineAt(tb testing.TB, address string, o *pgengine.Options) *pgengine.Engine {
 	tb.Helper()
 	config, err := pgxpool.ParseConfig(address)
 	expect.OK(tb, err)

@@ -1,6 +1,6 @@
-// Package view is how semaphores look to programs: one JSON for the command and
-// for the server. Times are seconds, with fractions. Fields may be added; none
-// changes its meaning.
+// Package view describes semaphores to programs and to people: in one JSON, and in the same
+// words, for the command, the server and the dashboard. Times in JSON are seconds, with
+// fractions. Fields may be added; none changes its meaning.
 package view
 
 import (
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/internal/why"
 	"sema/watch"
 )
 
@@ -154,7 +153,7 @@ func KeysOf(st engine.State) []Key {
 	for _, k := range st.Keys {
 		one := Key{Key: k.Key, Held: k.Held, Cap: k.Cap, Share: k.Share, Ruled: k.Ruled, Full: k.Full, Before: k.Before}
 		if q := queues[k.Key]; q != nil {
-			one.Waiting, one.Oldest, one.Why = q.callers, q.oldest.Seconds(), why.OfKey(st, k, q.weight, 0)
+			one.Waiting, one.Oldest, one.Why = q.callers, q.oldest.Seconds(), WhyKey(st, k, q.weight, 0)
 		}
 		list = append(list, one)
 	}

@@ -38,7 +38,7 @@ func newBench(ctx context.Context) (*bench, error) {
 	b := &bench{Server: s, closing: []func(){s.Stop}}
 	c, err := pgx.Connect(ctx, s.Address)
 	if err == nil {
-		err = pgengine.Migrate(ctx, c, "")
+		_, err = c.Exec(ctx, (*pgengine.Options)(nil).SQL())
 	}
 	if err == nil {
 		_, err = c.Exec(ctx, `CREATE TABLE slots (name text, slot int, owner text, until timestamptz NOT NULL, PRIMARY KEY (name, slot)) WITH (fillfactor = 50);

@@ -17,7 +17,7 @@ import (
 
 // standStill is a host that stops after the first step, until somebody lets it
 // go on, and has a statement on its way then.
-func standStill(ctx context.Context, sem *sema.Semaphore, database string, say func(string, ...any)) error {
+func standStill(ctx context.Context, sem *sema.Semaphore, database string, f fence, say func(string, ...any)) error {
 	permit, err := sem.Acquire(ctx)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func standStill(ctx context.Context, sem *sema.Semaphore, database string, say f
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	last := func(tx pgx.Tx) error { return hold(ctx, tx, permit) }
+	last := func(tx pgx.Tx) error { return f(ctx, tx, permit) }
 	if _, err := carryOut(work, conn, permit.Token(), steps[0], last); err != nil {
 		return err
 	}

@@ -53,14 +53,14 @@ func host(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer pool.Close()
-	if err := pgengine.Migrate(ctx, pool, ""); err != nil {
-		return err
-	}
 	engine, err := pgengine.New(pool, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = engine.Close() }()
+	if err := engine.Migrate(ctx); err != nil {
+		return err
+	}
 	sem, err := sema.New(engine, "migration", 1, &sema.Options{Lease: 2 * time.Second, Label: name})
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func host(ctx context.Context, out io.Writer) error {
 
 	say := func(format string, args ...any) { fmt.Fprintf(out, name+": "+format+"\n", args...) }
 	if os.Getenv("STANDS_STILL") != "" {
-		return standStill(ctx, sem, database, say)
+		return standStill(ctx, sem, database, engine.Hold, say)
 	}
-	if err := migrate(ctx, sem, database, steps, hold, func(s step) { say("%s", s.name) }); err != nil {
+	if err := migrate(ctx, sem, database, steps, engine.Hold, func(s step) { say("%s", s.name) }); err != nil {
 		return err
 	}
 	say("the database is up to date")

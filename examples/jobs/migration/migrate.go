@@ -10,19 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sema"
-	"sema/engine/pgengine"
 )
 
 // step changes the database, once and for all. Its name is never used again.
 type step struct{ name, sql string }
 
-// fence has a transaction commit only while a permit is held. nil: the token alone is judged.
+// fence lets a transaction commit only while a permit is held: Hold of the engine, if the semaphore is in the
+// same database. nil: the token alone is judged.
 type fence func(context.Context, pgx.Tx, *sema.Permit) error
-
-// hold is the fence of a semaphore that is in the same database.
-func hold(ctx context.Context, tx pgx.Tx, permit *sema.Permit) error {
-	return pgengine.Hold(ctx, tx, "", permit)
-}
 
 // migrate carries out the steps that have not been, on one host at a time: every
 // host calls it at every start. done is told of each step that this host did.

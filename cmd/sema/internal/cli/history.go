@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema/cmd/sema/internal/historydb"
-	"sema/history"
+	"sema/internal/history"
 	watching "sema/watch"
 )
 

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"sema/engine/pgengine"
 )
 
 // pingPostgres asks a database.
@@ -42,7 +41,10 @@ func (g *pingPostgres) checks(ctx context.Context) (version string, list []check
 
 // table checks the table and the rights to it, then notifications.
 func (g *pingPostgres) table(ctx context.Context, user string) (list []check) {
-	name := pgengine.Table(g.is.options.Schema)
+	name := "sema_state" // as pgengine.SQL names it
+	if schema := g.is.options.Schema; schema != "" {
+		name = identifier(schema) + "." + name
+	}
 	verbs := []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 	var there bool
 	may := make([]bool, len(verbs))

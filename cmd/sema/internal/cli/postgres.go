@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -126,7 +127,7 @@ func (p *program) migrateCommand() *cobra.Command {
 				}
 			}
 			if show {
-				return p.write("%s", pgengine.Schema(is.options.Schema))
+				return p.write("%s", is.options.SQL())
 			}
 			return p.migrate(cmd.Context(), is)
 		},
@@ -144,7 +145,12 @@ func (p *program) migrate(ctx context.Context, is postgres) error {
 		return err
 	}
 	defer pool.Close()
-	if err := pgengine.Migrate(ctx, pool, is.options.Schema); err != nil {
+	e, err := pgengine.New(pool, &is.options)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = e.Close() }()
+	if err := e.Migrate(ctx); err != nil {
 		return unreachable("migrate", "", err)
 	}
 	if p.json {
@@ -152,5 +158,9 @@ func (p *program) migrate(ctx context.Context, is postgres) error {
 			Migrated bool `json:"migrated"`
 		}{true})
 	}
-	return p.write("the table %s is there\n", pgengine.Table(is.options.Schema))
+	table := "sema_state"
+	if is.options.Schema != "" {
+		table = pgx.Identifier{is.options.Schema, table}.Sanitize()
+	}
+	return p.write("the table %s is there\n", table)
 }

@@ -15,7 +15,6 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/view"
-	reasons "sema/internal/why"
 )
 
 const showHelp = `Show a semaphore: its limit, its holders and its waiters, in the order of
@@ -75,7 +74,7 @@ func table(name string, st sema.State) string {
 		pinned = fmt.Sprintf(", %d per key%s", st.PerKey, pinned)
 	}
 	fmt.Fprintf(&b, "%s: limit %d%s, used %d, free %d, waiting %d\n", printable(name, engine.MaxName), st.Limit, pinned, st.Used, max(0, st.Limit-st.Used), st.Waiting())
-	if text := reasons.Adapting(st); text != "" {
+	if text := view.Adapts(st); text != "" {
 		fmt.Fprintf(&b, "%s\n", text)
 	}
 	if text := releases(st); text != "" {

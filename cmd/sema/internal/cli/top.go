@@ -55,7 +55,7 @@ func (p *program) topCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return p.top(cmd.Context(), f) },
 	}
 	cmd.Flags().BoolVar(&f.once, "once", false, "print the list and end")
-	choiceFlag(cmd, &f.sort, "sort", "waiting", "what to sort by", "name", "use", "waiting", "oldest")
+	choiceFlag(cmd, &f.sort, "sort", "waiting", "what to sort by", top.Orders...)
 	cmd.Flags().StringVar(&f.filter, "filter", "", "only names that contain this, in upper or lower case")
 	cmd.Flags().IntVar(&f.rows, "rows", 0, "with --once: print at most so many (0: all)")
 	cmd.Flags().Var(durationOf(&f.every, time.Second), "every", "time between looks: seconds, or 500ms")
@@ -66,7 +66,6 @@ func (p *program) topCommand() *cobra.Command {
 }
 
 func (p *program) top(ctx context.Context, f *topFlags) error {
-	order, _ := top.ParseOrder(f.sort) // the flag takes no other word
 	in, isIn := p.stdin.(*os.File)
 	out, isOut := p.stdout.(*os.File)
 	switch {
@@ -81,7 +80,7 @@ func (p *program) top(ctx context.Context, f *topFlags) error {
 	case !f.once && p.getenv("TERM") == "dumb":
 		return usage(p.command("top", "--once"), "this terminal cannot be drawn on: TERM is dumb")
 	}
-	o := top.Options{Where: p.where(), Order: order, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
+	o := top.Options{Where: p.where(), Order: f.sort, Filter: f.filter, Every: f.every, In: in, Out: out, Env: p.env, Program: topProgram}
 	if f.once {
 		list, total, err := p.list(ctx, o, f.rows)
 		if err != nil {

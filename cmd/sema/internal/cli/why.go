@@ -11,7 +11,6 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/view"
-	reasons "sema/internal/why"
 )
 
 const whyHelp = `Say who is in front of a permit: who holds the semaphore, since when, and who
@@ -131,7 +130,7 @@ func (w why) reason() string {
 	case w.position == 0:
 		return "nothing: the permit is held"
 	}
-	return reasons.Of(w.asked(), w.key, w.weight, len(w.before))
+	return view.Why(w.asked(), w.key, w.weight, len(w.before))
 }
 
 // asked is the state as it is once the permit has been asked for.

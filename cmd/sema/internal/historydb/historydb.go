@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
-	"sema/history"
+	"sema/internal/history"
 )
 
 // DB is the file. Open it, and close it after the History that it is the Store of.

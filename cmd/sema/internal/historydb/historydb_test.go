@@ -13,8 +13,8 @@ import (
 	"sema/cmd/sema/internal/historydb"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/history"
 	"sema/internal/fixture/expect"
+	"sema/internal/history"
 	"sema/watch"
 )
 

@@ -2,13 +2,13 @@ package top
 
 import (
 	"context"
+	"slices"
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 
 	"sema"
 	"sema/engine"
-	"sema/watch"
 )
 
 // key does what a key says.
@@ -59,7 +59,7 @@ func (m *model) keyOfList(k string) {
 			m.ask()
 		}
 	case "s":
-		m.query.Order = (m.query.Order + 1) % watch.Order(len(orders))
+		m.query.Order = Orders[(slices.Index(Orders, m.query.Order)+1)%len(Orders)]
 		m.top()
 	case "/":
 		m.prompt = prompt{kind: filtering, text: "filter: ", word: m.query.Filter}

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -12,18 +13,8 @@ import (
 	"sema/watch"
 )
 
-// orders are the orders of the list, as they are named.
-var orders = []string{watch.ByName: "name", watch.ByUse: "use", watch.ByWaiting: "waiting", watch.ByOldest: "oldest"}
-
-// ParseOrder is the order of a name: name, use, waiting or oldest.
-func ParseOrder(name string) (o watch.Order, ok bool) {
-	for i, n := range orders {
-		if n == name {
-			return watch.Order(i), true
-		}
-	}
-	return 0, false
-}
+// Orders are the orders of the list, as watch.Query.Order has them, in the order of their key.
+var Orders = []string{"name", "use", "waiting", "oldest"}
 
 // model is what is shown. It is changed by one goroutine.
 type model struct {
@@ -66,7 +57,7 @@ const (
 
 func newModel(f *feed, o Options) *model {
 	m := &model{feed: f, where: clean(o.Where), width: 80, height: 24}
-	m.query.Order, m.query.Filter = o.Order, o.Filter
+	m.query.Order, m.query.Filter = cmp.Or(o.Order, Orders[0]), o.Filter
 	return m
 }
 

@@ -24,7 +24,7 @@ import (
 // Options of Run and Once.
 type Options struct {
 	Where  string        // the engine, as people know it
-	Order  watch.Order   // of the list
+	Order  string        // of the list: one of Orders; default the first
 	Filter string        // names contain it
 	Every  time.Duration // between two looks
 

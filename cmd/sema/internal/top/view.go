@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"sema/engine"
-	"sema/internal/why"
+	"sema/internal/view"
 	"sema/watch"
 )
 
@@ -54,7 +54,7 @@ func (m *model) fill(head, rows []string, keys string, err error) []string {
 	lines = lines[:max(0, m.height-2)]
 	switch {
 	case err != nil:
-		lines = append(lines, m.line(red, "! "+clean(why.Trouble("The store", err))))
+		lines = append(lines, m.line(red, "! "+clean(view.Trouble("The store", err))))
 	default:
 		lines = append(lines, m.line(yellow, m.note))
 	}
@@ -75,7 +75,7 @@ const (
 )
 
 func (m *model) viewList() []string {
-	head := fmt.Sprintf("sema top  %s  sorted by %s", m.where, orders[m.query.Order])
+	head := fmt.Sprintf("sema top  %s  sorted by %s", m.where, m.query.Order)
 	if m.query.Filter != "" {
 		head += "  filter " + clean(m.query.Filter)
 	}
@@ -168,7 +168,7 @@ func (m *model) viewOne() []string {
 			}
 		}
 		head += fmt.Sprintf("  held %d  free %d  %d holding  %d waiting", st.Used, max(0, st.Limit-st.Used), len(st.Holders), st.Waiting())
-		if text := why.Adapting(st); text != "" {
+		if text := view.Adapts(st); text != "" {
 			head += "  " + text
 		}
 		head += keyHead(m.one.keys, st.PerKey)
@@ -220,7 +220,7 @@ func (m *model) who(row int) string {
 	if w.Behind > 0 {
 		label += fmt.Sprintf(" (+%d)", w.Behind)
 	}
-	place := why.Before(st, row-len(st.Holders)) + 1
+	place := view.Before(st, row-len(st.Holders)) + 1
 	return m.wide(fmt.Sprintf("%d.", place), keyName(w.Key), fmt.Sprint(w.Weight), Brief(w.Waiting), "", clean(w.Client.Host), fmt.Sprint(w.Client.PID), label)
 }
 
@@ -258,7 +258,7 @@ func (m *model) detail() []string {
 	}
 	w := m.row - len(st.Holders)
 	waiter := st.Waiters[w]
-	return []string{m.line(plain, id+of(waiter.Key)), m.line(plain, "waits: "+clean(why.Of(st, waiter.Key, waiter.Weight, why.Before(st, w))))}
+	return []string{m.line(plain, id+of(waiter.Key)), m.line(plain, "waits: "+clean(view.Why(st, waiter.Key, waiter.Weight, view.Before(st, w))))}
 }
 
 // clean makes text that others wrote fit for a terminal: nothing in it moves the

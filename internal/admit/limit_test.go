@@ -1,4 +1,4 @@
-package rate
+package admit
 
 import (
 	"strconv"
@@ -9,7 +9,7 @@ import (
 
 func TestEachKeyHasItsBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Limit{Burst: 3, Every: time.Second}
+		l := &RateLimit{Burst: 3, Every: time.Second}
 		for range 3 {
 			if d := l.Wait("a"); d != 0 {
 				t.Errorf("wait %v", d)

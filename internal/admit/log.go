@@ -1,4 +1,4 @@
-package access
+package admit
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"sema/internal/rate"
+	"sema/access"
 )
 
 // Log is an audit log with one line of JSON for each record. Create it with NewLog. It is safe
@@ -16,7 +16,7 @@ import (
 // every ten seconds with the number of lines that it left out.
 type Log struct {
 	log      *slog.Logger
-	refusals rate.Limit
+	refusals RateLimit
 
 	mu     sync.Mutex
 	out    io.Writer
@@ -31,12 +31,12 @@ func NewLog(out io.Writer, log *slog.Logger) *Log {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Log{out: out, log: log, refusals: rate.Limit{Burst: 20, Every: 10 * time.Second}, left: map[string]int{}}
+	return &Log{out: out, log: log, refusals: RateLimit{Burst: 20, Every: 10 * time.Second}, left: map[string]int{}}
 }
 
 // Add writes a line. It fits the option Audit of a server and of a dashboard. If lines cannot be
 // written, a Missed line reports their number once writing works again.
-func (l *Log) Add(a Record) {
+func (l *Log) Add(a access.Record) {
 	if a.What == Refusal && !l.mayRefuse(&a) {
 		return
 	}
@@ -49,7 +49,7 @@ func (l *Log) Add(a Record) {
 
 // Begin writes a line with the Result Begun before an operation is tried. It fits the option
 // AuditFirst of a server and of a dashboard. It fails if the line could not be written.
-func (l *Log) Begin(a Record) error {
+func (l *Log) Begin(a access.Record) error {
 	a.Result = Begun
 	if err := l.write(a); err != nil {
 		l.log.Error("the audit log cannot be written, so the operation is refused", "error", err)
@@ -59,7 +59,7 @@ func (l *Log) Begin(a Record) error {
 }
 
 // mayRefuse reports whether a refusal gets a line. If so, it sets Lines of the record.
-func (l *Log) mayRefuse(a *Record) bool {
+func (l *Log) mayRefuse(a *access.Record) bool {
 	from := hostOf(a.From) + " " + a.Who // so unknown users cannot hide the refusals of a token
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,14 +76,14 @@ func (l *Log) mayRefuse(a *Record) bool {
 	return true
 }
 
-func (l *Log) write(a Record) error {
+func (l *Log) write(a access.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out == nil {
 		return nil
 	}
 	if l.missed > 0 {
-		missed := Record{Time: time.Now().UTC(), What: Missed, Lines: l.missed, Result: "lines that could not be written"}
+		missed := access.Record{Time: time.Now().UTC(), What: Missed, Lines: l.missed, Result: "lines that could not be written"}
 		if err := l.line(missed); err != nil {
 			l.missed++
 			return err
@@ -98,7 +98,7 @@ func (l *Log) write(a Record) error {
 }
 
 // line writes one line. After an incomplete line it first begins a new one.
-func (l *Log) line(a Record) error {
+func (l *Log) line(a access.Record) error {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err

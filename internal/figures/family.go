@@ -1,8 +1,12 @@
-package metrics
+// Package figures has the types that sources of metrics and their readers share: the names of
+// metrics and labels, and their values at one moment. Package metrics, package server and the modules for
+// Prometheus and OpenTelemetry use it.
+package figures
 
 import (
-	"context"
+	"slices"
 	"strings"
+	"time"
 )
 
 // The metrics. Durations are seconds.
@@ -28,14 +32,6 @@ const (
 	LabelResult = "result"
 	LabelReason = "reason"
 )
-
-// Source is where figures come from. Implementations are safe for concurrent
-// use.
-type Source interface {
-	// Families are the figures of this moment. Those that cannot be had before
-	// ctx ends are left out.
-	Families(ctx context.Context) []Family
-}
 
 // Kind is what a figure means.
 type Kind int
@@ -82,6 +78,31 @@ func (s Spread) Count() uint64 {
 	return n
 }
 
+// DefaultBounds are the upper bounds of the histograms' buckets, in seconds.
+// Waits and holds are as short as a call to a server and as long as a batch job.
+func DefaultBounds() []float64 {
+	return []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
+}
+
+// NewSpread is a Spread of no values.
+func NewSpread(bounds []float64) Spread {
+	return Spread{Bounds: bounds, Counts: make([]uint64, len(bounds)+1)}
+}
+
+// Add counts a duration; one below 0 counts as 0.
+func (s *Spread) Add(d time.Duration) {
+	seconds := max(0, d).Seconds()
+	at, _ := slices.BinarySearch(s.Bounds, seconds)
+	s.Counts[at]++
+	s.Sum += seconds
+}
+
+// Clone is a copy that shares the bounds.
+func (s Spread) Clone() Spread {
+	s.Counts = slices.Clone(s.Counts)
+	return s
+}
+
 // PrometheusName is the name as Prometheus has it: sema_acquire_wait_seconds.
 func (f Family) PrometheusName() string {
 	name := strings.ReplaceAll(f.Name, ".", "_")
@@ -125,8 +146,11 @@ func Describe(name string) (f Family, ok bool) {
 	return Family{}, false
 }
 
-// family is the metric of that name, with these series.
-func family(name string, series []Series) Family {
+// All are the metrics without series, in the order they are shown.
+func All() []Family { return slices.Clone(about) }
+
+// Of is the metric of that name, with these series.
+func Of(name string, series []Series) Family {
 	f, _ := Describe(name)
 	f.Series = series
 	return f

@@ -1,16 +1,15 @@
-// Package rate bounds how often something may happen, for each key by itself.
-package rate
+package admit
 
 import (
 	"sync"
 	"time"
 )
 
-// Limit lets something happen Burst times at once for each key, and then once for
+// RateLimit lets something happen Burst times at once for each key, and then once for
 // each time that Every has passed. The zero value with both set is ready; it is safe
 // for concurrent use. It remembers some thousand keys, and forgets all of them rather
 // than more.
-type Limit struct {
+type RateLimit struct {
 	Burst int
 	Every time.Duration
 
@@ -21,7 +20,7 @@ type Limit struct {
 const maxKeys = 10_000
 
 // Wait is how long a key has to wait until it may again; 0: it may now.
-func (l *Limit) Wait(key string) time.Duration {
+func (l *RateLimit) Wait(key string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, ok := l.full[key]
@@ -32,7 +31,7 @@ func (l *Limit) Wait(key string) time.Duration {
 }
 
 // Take notes that it happened.
-func (l *Limit) Take(key string) {
+func (l *RateLimit) Take(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()

@@ -1,10 +1,10 @@
-package why_test
+package view_test
 
 import (
 	"testing"
 
 	"sema/engine"
-	"sema/internal/why"
+	"sema/internal/view"
 )
 
 // keyed is a semaphore of 10 with keys, of which so much is held.
@@ -12,7 +12,7 @@ func keyed(used int, keys ...engine.KeyState) engine.State {
 	return engine.State{Limit: 10, Used: used, Keys: keys}
 }
 
-func TestOf(t *testing.T) {
+func TestWhy(t *testing.T) {
 	queue := func(weights ...int) (list []engine.Waiter) {
 		for _, w := range weights {
 			list = append(list, engine.Waiter{Weight: w})
@@ -42,7 +42,7 @@ func TestOf(t *testing.T) {
 		{"a key before", keyed(5, engine.KeyState{Key: "", Before: 1}), 1, 0, "1 key goes before the caller without a key", ""},
 		{"the next key", keyed(7, engine.KeyState{Key: "acme"}), 10, 0, "acme is next; wants 10, 3 of 10 free", "acme"},
 	} {
-		if got := why.Of(c.st, c.key, c.weight, c.before); got != c.want {
+		if got := view.Why(c.st, c.key, c.weight, c.before); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package metrics
+package figures
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func ResultOf(err error) string {
 	var limit *sema.LimitError
 	switch {
 	case err == nil:
-		return acquired
+		return Acquired
 	case errors.As(err, &weight), errors.As(err, &limit):
 		return "invalid"
 	case errors.Is(err, sema.ErrEngine):
@@ -38,10 +38,11 @@ func ResultOf(err error) string {
 	return "failed"
 }
 
-const acquired = "acquired"
+// Acquired is the label "result" of an acquisition that succeeded.
+const Acquired = "acquired"
 
-// results is what ResultOf returns.
-var results = []string{acquired, "canceled", "closed", "failed", "invalid", "refused", "timeout"}
+// Results are all that ResultOf returns.
+var Results = [...]string{Acquired, "canceled", "closed", "failed", "invalid", "refused", "timeout"}
 
 // Abandoned is the label "reason" of a permit that the program forgot to
 // release.
@@ -62,5 +63,5 @@ func ReasonOf(err error) string {
 	return "expired"
 }
 
-// reasons is what ReasonOf returns, and Abandoned.
-var reasons = []string{Abandoned, "expired", "held_too_long", "revoked"}
+// Reasons are all that ReasonOf returns, and Abandoned.
+var Reasons = [...]string{Abandoned, "expired", "held_too_long", "revoked"}

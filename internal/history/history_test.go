@@ -18,8 +18,8 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/history"
 	"sema/internal/fixture/expect"
+	"sema/internal/history"
 	"sema/watch"
 )
 

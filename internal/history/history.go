@@ -22,6 +22,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/looks"
 	"sema/watch"
 )
 
@@ -68,6 +69,11 @@ type History struct {
 	room       int  // how many more current visits may be followed
 }
 
+// Give makes the dashboard that is made with options, a *dashboard.Options, show h in place of
+// an hour of its own. The caller closes h, after the dashboard. The dashboard tells h what
+// operators do there. Package dashboard sets Give.
+var Give func(options any, h *History)
+
 // New begins to record the looks of a Watcher. The caller closes the Watcher, after the
 // History. Nil options are the defaults. New fails only on options out of range, with an
 // *engine.ArgumentError.
@@ -89,7 +95,7 @@ func New(w *watch.Watcher, o *Options) (*History, error) {
 	}
 	h := &History{options: options, began: time.Now(), semaphores: map[string]*semaphore{}, room: options.Bytes / 8 / hereBytes}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	w.Follow(h.ctx, options.Always, h.add)
+	looks.Follow(h.ctx, w, options.Always, h.add)
 	h.running.Go(h.keep)
 	return h, nil
 }
@@ -104,7 +110,7 @@ func (h *History) Close() {
 func (h *History) Options() Options { return h.options }
 
 // Act records an operator's act. Call it from the option Audit of a server, in addition to
-// the Add of an access.Log. A dashboard calls Act of its History itself.
+// the Add of an admit.Log. A dashboard calls Act of its History itself.
 func (h *History) Act(r access.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +133,7 @@ func (h *History) use(name string) *semaphore {
 }
 
 // add records a look.
-func (h *History) add(l watch.Look) {
+func (h *History) add(l looks.Look) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.semaphores[l.Name]

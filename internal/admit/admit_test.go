@@ -1,4 +1,4 @@
-package access
+package admit
 
 import (
 	"bytes"
@@ -11,36 +11,30 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sema/access"
 )
 
 func TestRights(t *testing.T) {
-	for r, want := range map[Right]string{None: "none", Read: "read", Use: "use", Admin: "admin", 4: "Right(4)", 255: "Right(255)"} {
-		if r.String() != want {
-			t.Errorf("%d reads as %q, want %q", r, r, want)
+	words := []string{"", "read", "use", "admin"}
+	for has, word := range words {
+		if IsRight(word) != (has > 0) {
+			t.Errorf("%q is a right: %v", word, has == 0)
 		}
-		if got := ParseRight(want); r <= Admin && got != r || r > Admin && got != None {
-			t.Errorf("%q is the right %v", want, got)
+		for needed, right := range words {
+			if got := May(access.Who{Right: word}, right); got != (has >= needed) {
+				t.Errorf("%q may what needs %q: %v", word, right, got)
+			}
 		}
 	}
-	for _, word := range []string{"", "Admin", "admin ", strings.Repeat("read", 1000)} {
-		if got := ParseRight(word); got != None {
-			t.Errorf("%.20q is the right %v, want none", word, got)
+	for _, word := range []string{"none", "Admin", "admin ", strings.Repeat("read", 1000)} {
+		if IsRight(word) || May(access.Who{Right: word}, Read) || May(access.Who{Right: word}, None) || May(access.Who{Right: Admin}, word) {
+			t.Errorf("%.20q is a right", word)
 		}
 	}
 }
 
-func TestWhoMayDoWhat(t *testing.T) {
-	for w, want := range map[Right]int{None: 1, Read: 2, Use: 3, Admin: 4} {
-		n := 0
-		for _, r := range []Right{None, Read, Use, Admin} {
-			if (Who{Right: w}).May(r) {
-				n++
-			}
-		}
-		if n != want {
-			t.Errorf("%v may do %d, want %d", w, n, want)
-		}
-	}
+func TestPrefixes(t *testing.T) {
 	for _, c := range []struct {
 		prefixes string
 		name     string
@@ -49,7 +43,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{"", "", true}, {"", "x", true}, {"a/", "a/", true}, {"a/", "a/b", true}, {"a/", "a", false}, {"a/", "", false},
 		{"a/ b/", "b/c", true}, {"a/ b/", "c", false}, {"é", "éa", true}, {"é", "e", false},
 	} {
-		if got := (Who{Prefixes: strings.Fields(c.prefixes)}).Sees(c.name); got != c.want {
+		if got := Sees(access.Who{Prefixes: strings.Fields(c.prefixes)}, c.name); got != c.want {
 			t.Errorf("prefixes %q see %q: %v, want %v", c.prefixes, c.name, got, c.want)
 		}
 	}
@@ -60,9 +54,9 @@ func TestALogHasALineForEachRecord(t *testing.T) {
 	l := NewLog(&out, slog.New(slog.NewTextHandler(&told, nil)))
 	r := httptest.NewRequest("POST", "/", nil)
 	long := strings.Repeat("x", 100_000)
-	want := []Record{
-		Record{What: "pause", Name: "a\nb", Result: "done"}.By(Who{Name: "olga"}, r),
-		Record{What: "limit", Name: long, Limit: 5, Result: "in-use"}.By(Who{}, r),
+	want := []access.Record{
+		By(access.Record{What: "pause", Name: "a\nb", Result: "done"}, access.Who{Name: "olga"}, r),
+		By(access.Record{What: "limit", Name: long, Limit: 5, Result: "in-use"}, access.Who{}, r),
 		{},
 	}
 	for _, a := range want {
@@ -73,7 +67,7 @@ func TestALogHasALineForEachRecord(t *testing.T) {
 		t.Fatalf("%d lines, %d told; want %d", len(lines), strings.Count(told.String(), "\n"), len(want))
 	}
 	for i, line := range lines {
-		var a Record
+		var a access.Record
 		if err := json.Unmarshal([]byte(line), &a); err != nil || a != want[i] {
 			t.Errorf("%.200s: %v", line, err)
 		}
@@ -85,12 +79,12 @@ func TestALogHasALineForEachRecord(t *testing.T) {
 
 func TestALogThatCannotBeWritten(t *testing.T) {
 	var told bytes.Buffer
-	NewLog(broken{}, slog.New(slog.NewTextHandler(&told, nil))).Add(Record{What: "pause"})
+	NewLog(broken{}, slog.New(slog.NewTextHandler(&told, nil))).Add(access.Record{What: "pause"})
 	if !strings.Contains(told.String(), "disk full") {
 		t.Errorf("told %q", &told)
 	}
-	NewLog(broken{}, nil).Add(Record{}) // without a log for the error
-	NewLog(nil, nil).Add(Record{})
+	NewLog(broken{}, nil).Add(access.Record{}) // without a log for the error
+	NewLog(nil, nil).Add(access.Record{})
 }
 
 type broken struct{ io.Writer }
@@ -119,18 +113,18 @@ func TestADiskThatWasFull(t *testing.T) {
 	d := &disk{room: 250}
 	l := NewLog(d, nil)
 	for range 5 {
-		l.Add(Record{What: "pause", Name: "x", Result: "done"})
+		l.Add(access.Record{What: "pause", Name: "x", Result: "done"})
 	}
-	if err := l.Begin(Record{What: "pause"}); err == nil || !strings.Contains(err.Error(), "disk full") {
+	if err := l.Begin(access.Record{What: "pause"}); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Error(err)
 	}
 	d.room = 10_000
-	if err := l.Begin(Record{What: "unpause"}); err != nil {
+	if err := l.Begin(access.Record{What: "unpause"}); err != nil {
 		t.Error(err)
 	}
 	whole, broken, missed := map[string]int{}, 0, 0
 	for line := range strings.Lines(d.String()) {
-		var a Record
+		var a access.Record
 		if json.Unmarshal([]byte(line), &a) != nil {
 			broken++
 			continue
@@ -151,7 +145,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		r := httptest.NewRequest("PUT", "/v1/semaphores/x/limit?secret=1", nil)
 		guess := func(from string) {
 			r.RemoteAddr = from
-			l.Add(Refused(Who{}, r, "x", "no"))
+			l.Add(Refused(access.Who{}, r, "x", "no"))
 		}
 		for range 1000 {
 			guess("192.0.2.1:1")

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"sema/engine"
+	"sema/internal/looks"
 	"sema/watch"
 )
 
@@ -202,7 +203,7 @@ func (s *semaphore) change(step time.Duration, c Change) {
 }
 
 // add records a look.
-func (s *semaphore) add(step time.Duration, l watch.Look) {
+func (s *semaphore) add(step time.Duration, l looks.Look) {
 	fresh := row{Used: clip(l.Used), Limit: clip(l.Limit), Waiting: clip(l.Waiting), Oldest: uint32(min(l.Oldest.Milliseconds(), math.MaxUint32))}
 	if l.Auto != nil {
 		fresh.Bad = uint16(min(max(l.Auto.Bad, 0), 1000) + 1)
@@ -219,23 +220,23 @@ func (s *semaphore) add(step time.Duration, l watch.Look) {
 func clip(n int) int32 { return int32(min(n, math.MaxInt32)) }
 
 // recordEvent records an event.
-func (s *semaphore) recordEvent(step time.Duration, l watch.Look, e watch.Event, into *row) {
+func (s *semaphore) recordEvent(step time.Duration, l looks.Look, e watch.Event, into *row) {
 	switch e.Kind {
-	case watch.Granted:
+	case "granted":
 		if l.Since > 0 || e.Held < 2*step { // not a permit that was old at the first look
 			into.Granted = sum(into.Granted, 1)
 			bound := boundOf(e.Waited)
 			into.Waits[bound] = sum(into.Waits[bound], 1)
 		}
-	case watch.Released:
+	case "released":
 		s.endVisit(step, e, Released)
-	case watch.Ended:
+	case "ended":
 		into.Lost = sum(into.Lost, 1)
 		s.endVisit(step, e, Ended)
-	case watch.Left:
+	case "left":
 		into.Left = sum(into.Left, 1)
 		s.endVisit(step, e, Left)
-	case watch.Limit, watch.Paused, watch.Unpaused, watch.Removed:
+	case "limit", "paused", "unpaused", "removed":
 		s.change(step, Change{Time: e.Time, What: string(e.Kind), Limit: e.Limit})
 	}
 }
@@ -253,7 +254,7 @@ func (s *semaphore) endVisit(step time.Duration, e watch.Event, how End) {
 }
 
 // recordVisits follows the current holders and waiters.
-func (s *semaphore) recordVisits(step time.Duration, l watch.Look) {
+func (s *semaphore) recordVisits(step time.Duration, l looks.Look) {
 	visit := func(id, key string, c engine.Client, weight int) *Visit {
 		v := s.here[id]
 		if v == nil && len(s.here) < maxHere && *s.room > 0 {

@@ -1,4 +1,4 @@
-package why_test
+package view_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"sema/engine"
-	"sema/internal/why"
+	"sema/internal/view"
 )
 
 func TestTrouble(t *testing.T) {
@@ -25,7 +25,7 @@ func TestTrouble(t *testing.T) {
 		"This server is about to end.":                                              engine.ErrClosed,
 		"No such semaphore: \"x\".":                                                 errors.New(`sema: no such semaphore: "x"`),
 	} {
-		if got := why.Trouble("Redis", err); got != want {
+		if got := view.Trouble("Redis", err); got != want {
 			t.Errorf("%v:\n%s, not\n%s", err, got, want)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/history"
+	"sema/internal/history"
 )
 
 // A quantile lies between the bounds of a class. The last class has no upper bound.

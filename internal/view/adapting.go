@@ -1,4 +1,4 @@
-package why
+package view
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"sema/engine"
 )
 
-// Adapting says how a limit is found; "" if nobody finds it.
-func Adapting(st engine.State) string {
+// Adapts says how a limit is found; "" if nobody finds it.
+func Adapts(st engine.State) string {
 	a := st.Auto
 	if a == nil {
 		return ""

@@ -1,6 +1,4 @@
-// Package why says what stands in front of a waiter, for every front end in the
-// same words.
-package why
+package view
 
 import (
 	"fmt"
@@ -8,15 +6,15 @@ import (
 	"sema/engine"
 )
 
-// Of says in a few words what stands in front of a permit of a weight, for a key, with
+// Why says in a few words what stands in front of a permit of a weight, for a key, with
 // so many tickets of that key before it in the queue of a semaphore. The key is "" if the
 // permit is for none.
-func Of(st engine.State, key string, weight, before int) string {
-	return OfKey(st, keyOf(st, key), weight, before)
+func Why(st engine.State, key string, weight, before int) string {
+	return WhyKey(st, keyOf(st, key), weight, before)
 }
 
-// OfKey is Of for a key that is known already: to ask about each of many takes no search.
-func OfKey(st engine.State, k engine.KeyState, weight, before int) string {
+// WhyKey is Why for a key that is known already: to ask about each of many takes no search.
+func WhyKey(st engine.State, k engine.KeyState, weight, before int) string {
 	key := k.Key
 	free := max(0, st.Limit-st.Used)
 	room := fmt.Sprintf("%d of %d free", free, st.Limit)

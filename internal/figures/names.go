@@ -1,4 +1,4 @@
-package metrics
+package figures
 
 import (
 	"cmp"
@@ -24,14 +24,14 @@ const (
 
 // Names gives semaphores their value of the label sema.name, and bounds how
 // many there are. The first to come have a value of their own, and keep it; all
-// others share [Other]. A [Watch], which sees all of them, chooses by another rule.
-// It is safe for concurrent use.
+// others share [Other]. A watch of the engine sees all of them, and chooses by another
+// rule: see [Names.Choose]. It is safe for concurrent use.
 type Names struct {
 	most int
 	name func(string) string
 
 	mu    sync.Mutex
-	taken map[string]time.Time // when something was last held or waited for, if a Watch has seen that
+	taken map[string]time.Time // when something was last held or waited for, if Choose was told
 }
 
 // NewNames is for at most so many values beside Other, 1 … MaxNames; 0 means
@@ -50,7 +50,7 @@ func NewNames(most int, group func(semaphore string) string) (*Names, error) {
 
 // Of is the label's value for a semaphore. It is valid UTF-8.
 func (n *Names) Of(semaphore string) string {
-	label := n.label(semaphore)
+	label := n.Label(semaphore)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.taken[label]; ok {
@@ -63,8 +63,8 @@ func (n *Names) Of(semaphore string) string {
 	return label
 }
 
-// label is the value for a semaphore if there is no bound.
-func (n *Names) label(semaphore string) string {
+// Label is the value for a semaphore if there is no bound.
+func (n *Names) Label(semaphore string) string {
 	if n.name == nil {
 		return semaphore
 	}
@@ -74,16 +74,16 @@ func (n *Names) label(semaphore string) string {
 // keepPlace is how long an idle label keeps its place from a busy one.
 const keepPlace = 10 * time.Minute
 
-// demand is what is going on under a label.
-type demand struct{ waiting, used int }
+// Demand is what is going on under a label.
+type Demand struct{ Waiting, Used int }
 
-func (d demand) busy() bool { return d != demand{} }
+func (d Demand) busy() bool { return d != Demand{} }
 
-// choose gives places to labels, of all that there are, and reports which have one.
+// Choose gives places to labels, of all that there are, and reports which have one.
 // A label keeps its place while something is held or waited for, and for keepPlace
 // longer. What is free goes to labels with the most waiting callers, then with the
 // most weight held, then by name; an idle one makes room for a busy one.
-func (n *Names) choose(now time.Time, all map[string]demand) (taken map[string]bool) {
+func (n *Names) Choose(now time.Time, all map[string]Demand) (taken map[string]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var idle, rest []string
@@ -105,7 +105,7 @@ func (n *Names) choose(now time.Time, all map[string]demand) (taken map[string]b
 	slices.SortFunc(idle, func(a, b string) int { return cmp.Or(n.taken[a].Compare(n.taken[b]), cmp.Compare(b, a)) })
 	slices.SortFunc(rest, func(a, b string) int {
 		x, y := all[a], all[b]
-		return cmp.Or(cmp.Compare(y.waiting, x.waiting), cmp.Compare(y.used, x.used), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(y.Waiting, x.Waiting), cmp.Compare(y.Used, x.Used), cmp.Compare(a, b))
 	})
 	for _, label := range rest {
 		busy := all[label].busy()
