@@ -8,9 +8,10 @@
 export CGO_ENABLED = 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
-# Eight jobs, three at a time: what sema is for. Needs Go only.
+# Six jobs share two permits, and one job is killed: a quarter of a minute, as in docs/demo.svg. Needs Go and bash.
+demo recording: export PATH := $(CURDIR)/bin:$(PATH)
 demo: build
-	./examples/eight-jobs.sh
+	./scripts/demo/play.sh
 
 build:
 	go build -o bin/sema ./cmd/sema
@@ -129,15 +130,14 @@ long:
 	$(MAKE) storage
 	$(MAKE) interop
 
-# The dashboard's pictures in docs, taken by its tests.
+# The dashboard's pictures in docs, taken by its tests at the end of an hour of virtual time. Half a minute.
 pictures:
 	./scripts/test-tools.sh
 	cd dashboard/browsertest && SEMA_PICTURES=$(CURDIR)/docs go test -count=1 -run Pictures .
 
-# The terminal at the top of README.md: played, recorded, and drawn as docs/demo.svg.
-# Needs pip's and npm's registries once.
+# The terminal at the top of README.md: what make demo prints, drawn as docs/demo.svg.
 recording: build
-	./scripts/demo/record.sh
+	$(call lab,demo)
 
 # The Lua beside package ledger, 20,000 random histories. Some minutes.
 agree:

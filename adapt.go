@@ -22,7 +22,7 @@ import (
 type Adapt struct {
 	// Min and Max are the range of the limit, 1 … MaxLimit. Min is no less than the
 	// heaviest weight that anybody acquires: beyond the limit that fails with a
-	// *WeightError. Both 0: this process only reports, and others decide; see Control.
+	// *WeightError. Both 0: this process only reports, and others decide: see package sema/adapt.
 	Min, Max int
 
 	// Slow is how long a hold may last before it counts as gone badly, without
@@ -79,7 +79,8 @@ func (p *Permit) Overloaded() {
 type adapting struct {
 	sem     *Semaphore
 	options Adapt
-	control *control // nil: others decide
+	reports engine.Reporting
+	leader  *Semaphore // of which the process that decides has the one permit; nil: others decide
 
 	totals, reported engine.Totals // guarded by the loop's lock
 
@@ -93,9 +94,9 @@ type adapting struct {
 func (s *Semaphore) newAdapting(e Engine) error {
 	o := *s.options.Adapt
 	reports, err := reportingOf(s.loop.Session(), e)
-	a := &adapting{sem: s, options: o}
+	a := &adapting{sem: s, options: o, reports: reports}
 	if err == nil && o.Max > 0 {
-		a.control, err = newControl(e, s, reports, o, s.options.Observer.LimitChanged)
+		a.leader, err = New(e, s.name+controlSuffix, 1, &Options{Lease: controlLease, Label: s.options.Label, OnConflict: LimitStored})
 	}
 	if err != nil {
 		_ = s.Close()
@@ -113,8 +114,8 @@ func (a *adapting) start() {
 			return
 		}
 		a.all.Go(a.report)
-		if a.control != nil {
-			a.all.Go(func() { a.control.run(a.ctx) })
+		if a.leader != nil {
+			a.all.Go(func() { a.decide(a.ctx) })
 		}
 	})
 }
@@ -168,8 +169,8 @@ func (a *adapting) tell() *loop.Waiter {
 func (a *adapting) close(ctx context.Context) (ended func()) {
 	a.stop()
 	a.begin.Do(func() {})
-	if a.control != nil {
-		a.all.Go(func() { _ = a.control.leader.close(ctx) })
+	if a.leader != nil {
+		a.all.Go(func() { _ = a.leader.close(ctx) })
 	}
 	l := &a.sem.loop
 	l.Lock()
@@ -181,111 +182,25 @@ func (a *adapting) close(ctx context.Context) (ended func()) {
 	return a.all.Wait
 }
 
-// control decides about the limit while this process is the one that does.
-type control struct {
-	sem     *Semaphore // whose limit it is
-	reports engine.Reporting
-	options Adapt
-	leader  *Semaphore
-	told    func(Event)
-
-	word engine.Auto // that the engine has
-	said time.Time
-}
-
-func newControl(e Engine, s *Semaphore, reports engine.Reporting, o Adapt, told func(Event)) (*control, error) {
-	leader, err := New(e, s.name+controlSuffix, 1, &Options{Lease: controlLease, Label: s.options.Label, OnConflict: LimitStored})
-	if err != nil {
-		return nil, err
-	}
-	return &control{sem: s, reports: reports, options: o, leader: leader, told: told}, nil
-}
-
-// run decides whenever it is this process's turn, until ctx ends.
-func (c *control) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		p, err := c.leader.Acquire(ctx)
-		if err != nil {
-			pause(ctx, adapt.Window)
-			continue
-		}
-		c.decide(p.Context(ctx))
-		_ = p.Release()
-	}
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// decide looks once in each window, until ctx ends.
-func (c *control) decide(ctx context.Context) {
-	machine := adapt.Controller{Min: c.options.Min, Max: c.options.Max}
-	began := time.Now()
-	c.word, c.said = engine.Auto{}, time.Time{}
-	for ; ctx.Err() == nil; pause(ctx, adapt.Window) {
-		within, cancel := context.WithTimeout(ctx, adapt.Window)
-		r, err := c.reports.Reports(within)
-		if err == nil && r.Limit > 0 { // a look that failed says nothing
-			c.apply(within, r, machine.Decide(time.Since(began), r.Limit, r.Totals))
-		}
-		cancel()
-	}
-}
-
-// apply stores what was decided. An operator's limit wins at the engine. What has
-// not changed is not told again, but for what would be forgotten.
-func (c *control) apply(ctx context.Context, r engine.Reports, d adapt.Decision) {
-	word := engine.Auto{Min: c.options.Min, Max: c.options.Max, Bad: int(d.Bad*1000 + 0.5)}
-	if r.Pinned || d.Limit == r.Limit && word == c.word && time.Since(c.said) < wordEvery {
-		return
-	}
-	status, err := c.sem.loop.Ask(ctx, "adapt", engine.Request{Kind: engine.SetLimit, Limit: d.Limit, Auto: &word})
-	if err != nil || status != engine.Done {
-		return
-	}
-	c.word, c.said = word, time.Now()
-	if c.told != nil && d.Limit != r.Limit {
-		c.told(Event{Semaphore: c.sem.name, From: r.Limit, Limit: d.Limit, Bad: d.Bad, Why: d.Why})
-	}
-}
-
-// wordEvery is how often the engine is told what has not changed: it forgets it after
-// a minute.
-const wordEvery = 20 * time.Second
-
-// Control decides about the limit of a semaphore whose holders only report, until ctx
-// ends; see Adapt. Of several that would, one at a time does. told, if not nil, is told of each
-// change, as Observer.LimitChanged is. It fails at once with an *ArgumentError on values out of range, or if the
-// engine takes no reports; and otherwise returns ctx's error when ctx ends. The
-// semaphore begins with its holders.
-func Control(ctx context.Context, e Engine, name string, a Adapt, told func(Event)) error {
-	if a.Max == 0 {
-		return &ArgumentError{What: "range of the limit", Value: fmt.Sprintf("%d…%d", a.Min, a.Max), Want: fmt.Sprintf("two limits of 1 … %d, the smaller one first", MaxLimit)}
-	}
-	if err := a.validate(name, 0); err != nil {
-		return err
-	}
-	s, err := open(e, name, 0, Options{}.withDefaults())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }()
-	reports, err := reportingOf(s.loop.Session(), e)
-	if err != nil {
-		return err
-	}
-	c, err := newControl(e, s, reports, a, told)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.leader.Close() }()
-	c.run(ctx)
-	return ctx.Err()
+// decide decides about the limit while this process is the one that does, until ctx ends.
+func (a *adapting) decide(ctx context.Context) {
+	adapt.Host{
+		Lead: func(ctx context.Context) (context.Context, func(), error) {
+			p, err := a.leader.Acquire(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			return p.Context(ctx), func() { _ = p.Release() }, nil
+		},
+		Reports: a.reports.Reports,
+		Set: func(ctx context.Context, limit int, word engine.Auto) bool {
+			status, err := a.sem.loop.Ask(ctx, "adapt", engine.Request{Kind: engine.SetLimit, Limit: limit, Auto: &word})
+			return err == nil && status == engine.Done
+		},
+		Changed: func(from int, d adapt.Decision) {
+			if f := a.sem.options.Observer.LimitChanged; f != nil {
+				f(Event{Semaphore: a.sem.name, From: from, Limit: d.Limit, Bad: d.Bad, Why: d.Why})
+			}
+		},
+	}.Run(ctx, a.options.Min, a.options.Max)
 }

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"sema"
+	"sema/adapt"
 	"sema/engine"
 	"sema/engine/memengine"
-	"sema/internal/adapt"
+	finder "sema/internal/adapt"
 	"sema/internal/fixture/expect"
 )
 
@@ -168,7 +169,7 @@ func TestControl(t *testing.T) {
 		var changes int
 		for range 2 {
 			within, end := context.WithTimeout(ctx, time.Minute)
-			err := sema.Control(within, e, "vendor", sema.Adapt{Min: 2, Max: 200}, func(sema.Event) { changes++ })
+			err := adapt.Control(within, e, "vendor", sema.Adapt{Min: 2, Max: 200}, func(sema.Event) { changes++ })
 			end()
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatal(err)
@@ -224,7 +225,7 @@ func TestAdaptRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	for name, a := range map[string]sema.Adapt{"x": {}, "": {Min: 2, Max: 20}} {
-		if err := sema.Control(context.Background(), e, name, a, nil); !errors.As(err, &wrong) {
+		if err := adapt.Control(context.Background(), e, name, a, nil); !errors.As(err, &wrong) {
 			t.Errorf("Control of %q, %+v: %v", name, a, err)
 		}
 	}
@@ -304,7 +305,7 @@ func TestTheControllerIsReplaced(t *testing.T) {
 		v.set(8) // there is something to say
 		at := <-told
 		// The engine counts in microseconds: the lease's end and the window's are rounded up.
-		if after, most := at.Sub(began), 5*time.Second+adapt.Window+2*time.Microsecond; after > most {
+		if after, most := at.Sub(began), 5*time.Second+finder.Window+2*time.Microsecond; after > most {
 			t.Errorf("another one finds the limit after %v; want %v at the most", after, most)
 		} else {
 			t.Logf("another one finds the limit after %v", after)

@@ -2,6 +2,7 @@ package sema
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"sema/internal/client"
@@ -9,6 +10,7 @@ import (
 )
 
 func init() {
+	hooks.Decide = func(ctx context.Context, s any) { s.(*Semaphore).adapt.decide(ctx) }
 	hooks.Unused = func(s any) (time.Duration, bool) { return s.(*Semaphore).unused() }
 	hooks.Patience = func(options any) time.Duration {
 		w, _ := fold(true, options.([]AcquireOption)) // the acquisition refuses what is wrong

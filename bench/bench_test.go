@@ -230,3 +230,26 @@ func TestRender(t *testing.T) {
 		t.Errorf("of a stranger: %v", err)
 	}
 }
+
+// A picture has sema, and of each library what made the most pairs and kept to the limit.
+func TestDrawn(t *testing.T) {
+	c := &measure.Case{Name: "64-of-8", Limit: 8, Contestants: []measure.Series{
+		did("sema", 8, 100), did("sema-keep", 8, 300), did("sema-passes", 8, 400), did("sema-memory", 8, 900),
+		did("classic-basic", 9, 999), did("classic-fair", 8, 50), did("classic-locked", 8, 40), did("classic-lock", 8, 90),
+		did("redisson-go-permit", 8, 5), did("redisson-permit", 8, 6), did("redisson-semaphore", 8, 7), did("node-redis-semaphore", 8, 1), did("noop-pool", 0, 2000),
+	}}
+	var got []string
+	for _, s := range drawn(c) {
+		got = append(got, s.Name)
+	}
+	if want := []string{"sema", "sema-passes", "classic-fair", "redisson-go-permit", "redisson-semaphore", "node-redis-semaphore"}; !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
+	got = nil
+	for _, g := range (drawing{scenario: "64-of-8", column: rate}).chart(&results{Scenarios: []*measure.Case{c}}).Groups {
+		got = append(got, g.Name+" "+g.Bars[0].Text)
+	}
+	if len(got) != 6 || got[1] != "sema-passes 400" {
+		t.Errorf("%q", got)
+	}
+}

@@ -243,6 +243,24 @@ var keyTests = []test{
 			e.release(p)
 		}
 	}},
+	{name: "a head start passes callers of its own process", run: func(e *env) {
+		options := &sema.Options{Lease: long}
+		gate := e.acquireFor(e.sem(1, options), "acme", 1)
+		s := e.sem(1, options)
+		first := e.queueFor(s, "acme", 1)
+		second := e.queueFor(s, "acme", 1)
+		third := e.queueFor(s, "acme", 1) // behind as many as have tickets
+		quick := e.queueFor(s, "acme", 1, sema.HeadStart(time.Hour))
+		e.release(gate)
+		order := []*waiter{quick, first, second, third}
+		for i, w := range order {
+			p := e.permit(w)
+			for _, other := range order[i+1:] {
+				e.waits(other)
+			}
+			e.release(p)
+		}
+	}},
 	{name: "within a process as well permits go to the key whose turn it is", run: func(e *env) {
 		s := e.sem(2, &sema.Options{PerKey: 1})
 		a, b := e.acquireFor(s, "a", 1), e.acquireFor(s, "b", 1)

@@ -214,10 +214,11 @@ func (b *tab) click(selector, text string) {
 
 // site is a dashboard over an engine in memory, with an operator.
 type site struct {
-	t      *testing.T
-	engine engine.Engine
-	kept   *history.History
-	server *httptest.Server
+	t         *testing.T
+	engine    engine.Engine
+	kept      *history.History
+	dashboard *dashboard.Handler
+	server    *httptest.Server
 
 	mu    sync.Mutex
 	audit []access.Record
@@ -230,17 +231,25 @@ func newSite(t *testing.T, o dashboard.Options) *site {
 
 func newSiteOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
 	t.Helper()
+	s := newSiteEvery(t, e, o, 100*time.Millisecond)
+	s.serve()
+	return s
+}
+
+// newSiteEvery has a history of looks so far apart, and no server yet.
+func newSiteEvery(t *testing.T, e engine.Engine, o dashboard.Options, step time.Duration) *site {
+	t.Helper()
 	s := &site{t: t, engine: e}
 	o.Audit = func(a access.Record) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.audit = append(s.audit, a)
 	}
-	w, err := watch.New(s.engine, &watch.Options{Rounds: 100 * time.Millisecond})
+	w, err := watch.New(s.engine, &watch.Options{Rounds: step})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := history.New(w, &history.Options{Step: 100 * time.Millisecond, Always: true})
+	kept, err := history.New(w, &history.Options{Step: step, Always: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,17 +258,24 @@ func newSiteOn(t *testing.T, e engine.Engine, o dashboard.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/sema/", http.StripPrefix("/sema", d)) // as in a program of a user
-	s.server = httptest.NewServer(mux)
+	s.dashboard = d
 	t.Cleanup(func() {
-		d.Close()
-		s.server.Close()
 		kept.Close()
 		w.Close()
 		_ = s.engine.Close()
 	})
 	return s
+}
+
+// serve lets browsers see the dashboard.
+func (s *site) serve() {
+	mux := http.NewServeMux()
+	mux.Handle("/sema/", http.StripPrefix("/sema", s.dashboard)) // as in a program of a user
+	s.server = httptest.NewServer(mux)
+	s.t.Cleanup(func() {
+		s.dashboard.Close()
+		s.server.Close()
+	})
 }
 
 func (s *site) tab() *tab { return newTab(s.t, s.server.URL+"/sema/") }
@@ -394,28 +410,4 @@ func (s *site) history(n int) {
 		}
 		time.Sleep(20 * time.Millisecond) // a sample comes with the clock
 	}
-}
-
-// busy lets some seconds pass in which semaphores are used.
-func (s *site) busy() {
-	s.history(5)
-	use := func(name string, limit int, steps ...int) {
-		sem := s.semaphore(name, limit, "job")
-		for i, n := range steps {
-			var p *sema.Permit
-			if n > 0 {
-				p = s.acquire(sem, n)
-			}
-			s.history(10 + 5*i)
-			if p != nil {
-				if err := p.Release(); err != nil {
-					s.t.Error(err)
-				}
-			}
-		}
-	}
-	var all sync.WaitGroup
-	all.Go(func() { use("llm/gpt-large", 8, 1, 2, 1, 0, 1, 2, 2, 0, 1) })
-	all.Go(func() { use("downloads", 3, 0, 1, 2, 2, 1, 2, 0, 1, 2) })
-	all.Wait()
 }

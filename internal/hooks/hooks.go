@@ -1,11 +1,17 @@
-// Package hooks tells the packages around package sema what that tells no user. Package sema sets the
+// Package hooks tells the packages around package sema what it tells no user. Package sema sets the
 // functions when it is initialised. Their arguments are its own types, which
 // this package cannot name.
 package hooks
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 var (
+	// Decide decides about the limit of a *sema.Semaphore with sema.Options.Adapt, until ctx ends.
+	Decide func(ctx context.Context, semaphore any)
+
 	// Unused reports whether nobody waits for a permit of a *sema.Semaphore, or has one,
 	// and for how long.
 	Unused func(semaphore any) (long time.Duration, unused bool)

@@ -7,26 +7,23 @@ import (
 	"sema/internal/class"
 )
 
-const acquireHelp = `Take a permit, print its id and end: the permit lives on, until it is released
-or its lease ends. Nobody renews it but "sema renew". For scripts and unit files
-that cannot put a command under "sema run", which is safer: it gives the permit
-back however the command ends.
+const acquireHelp = `Take a permit, print its id and end. The permit stays taken until somebody
+releases it or its lease ends. Only "sema renew" renews it. This is for scripts
+and unit files that cannot put a command under "sema run". "sema run" is safer:
+it gives the permit back however the command ends.
 
   permit=$(sema acquire -n 3 --lease 10m downloads) || exit
   …
   sema release downloads "$permit"
 
-While it waits, a signal leaves the queue.
-
---json prints an object:
-  name, permit, token, weight, limit (as stored), lease_seconds`
+While sema waits, a signal leaves the queue.`
 
 func (p *program) acquireCommand() *cobra.Command {
 	f := &takeFlags{}
 	cmd := &cobra.Command{
 		Use:               "acquire [flags] NAME",
 		Short:             "Take a permit for a script, and print it",
-		Long:              help(acquireHelp, exitCodesHelp),
+		Long:              acquireHelp,
 		Args:              needArgs(1, 1, "[flags] NAME"),
 		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,8 +54,8 @@ func (p *program) acquireCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().Lookup("label").Usage = `shown to operators (default: "sema acquire")`
-	p.jsonFlag(cmd)
+	cmd.Flags().Lookup("label").Usage = `what others see beside the permit (default: "sema acquire")`
+	p.jsonFlag(cmd, "acquire prints an object:\n  name, permit, token, weight, limit (as stored), lease_seconds")
 	return cmd
 }
 

@@ -13,28 +13,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
+	"sema/adapt"
 )
 
-const adaptHelp = `Find the limit of a semaphore, until INT or TERM: as much as its holders say that
-it takes, between --min and --max.
+const adaptHelp = `Find the limit of a semaphore from the reports of its holders, between --min and
+--max, until INT or TERM.
 
   sema adapt vendor --min 2 --max 200
 
-It is for holders that only report: sema run --adapt report --overload-exit 75,
-and programs with an Adapt that has no range. Of several that find the limit of
-one semaphore, one at a time does; when it dies, another one takes over within
-seconds. An operator's limit holds in any case; sema limit --unset ends it.
+Holders report with sema run --adapt report --overload-exit 75, or as programs
+with an Adapt without a range. If several processes adapt one semaphore, one at
+a time sets the limit; when it dies, another takes over within seconds. An
+operator's limit replaces theirs until sema limit --unset.
 
-Each change is a line: time, limit before and after, and why. --json prints an
-object for each:
-  name, from, limit, bad (part of the time held that went badly, 0 to 1), why`
+Each change is a line: time, limit before and after, and why.`
 
 func (p *program) adaptCommand() *cobra.Command {
 	var a sema.Adapt
 	cmd := &cobra.Command{
 		Use:               "adapt [flags] NAME",
 		Short:             "Find the limit of a semaphore from what its holders report",
-		Long:              help(adaptHelp, exitCodesHelp),
+		Long:              adaptHelp,
 		Args:              needArgs(1, 1, "NAME"),
 		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,9 +44,10 @@ func (p *program) adaptCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().IntVar(&a.Min, "min", 0, "the smallest limit: no less than the heaviest weight that anybody takes")
+	cmd.Flags().IntVar(&a.Min, "min", 0, "the smallest limit; at least the largest weight that anybody takes")
 	cmd.Flags().IntVar(&a.Max, "max", 0, "the largest limit")
-	p.jsonFlag(cmd)
+	p.jsonFlag(cmd, `adapt prints an object for each change:
+  name, from, limit, bad (part of the time held that went badly, 0 to 1), why`)
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func (p *program) adapt(ctx context.Context, name string, a sema.Adapt) error {
 	defer closeEngine()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	err = sema.Control(ctx, e, name, a, func(c sema.Event) {
+	err = adapt.Control(ctx, e, name, a, func(c sema.Event) {
 		if err := p.writeAdapted(c); err != nil {
 			fail(err)
 		}
@@ -112,8 +112,8 @@ type adaptFlags struct {
 }
 
 func (f *adaptFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.adapt, "adapt", "", "find the limit between two, such as 2:200, from how the commands end; or report: say how, and leave the limit to sema adapt")
-	cmd.Flags().IntSliceVar(&f.overload, "overload-exit", []int{exitConflict}, "with --adapt: exit codes which say that what is limited had too much to do")
+	cmd.Flags().StringVar(&f.adapt, "adapt", "", "MIN:MAX: find the limit between them from exit codes; report: only report them to sema adapt")
+	cmd.Flags().IntSliceVar(&f.overload, "overload-exit", []int{exitConflict}, "with --adapt: exit codes that mean overload")
 }
 
 // check reads the flags. Without -n the limit begins at the smallest.
@@ -172,7 +172,7 @@ func (p *program) serveAdapt(ctx context.Context, e sema.Engine, list []string, 
 		ended = append(ended, over)
 		go func() {
 			defer close(over)
-			_ = sema.Control(ctx, e, text[:i], *a, told) // it ends with ctx
+			_ = adapt.Control(ctx, e, text[:i], *a, told) // it ends with ctx
 		}()
 	}
 	return done, nil

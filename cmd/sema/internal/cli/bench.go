@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,61 +19,15 @@ import (
 	"sema/internal/measure"
 )
 
-const benchHelp = `Measure sema on an engine, every figure beside a baseline of the same run: what
-this machine, network and server do at best without a semaphore. Rounds of sema
-and of its baselines take turns, so that ratios hold on a busy machine too.
+const benchHelp = `Measure sema on an engine. Every figure is beside a baseline of the same run:
+the best of this machine, network and server without a semaphore. sema and its
+baselines take turns, so ratios are right on a busy machine too.
 
   sema bench --url redis://127.0.0.1:6379
   sema bench --url memory: --scenario uncontended,contended --rounds 3 --json
 
---url memory: is this command's own memory. With the default values it takes
-about five minutes. Figures of the server count all that it does: use one that
-nobody else uses. Semaphores are called sema-bench-… with a random part and are
-removed at the end, also after an error or a signal; behind sema serve they stay
-until they are forgotten, a few minutes later.
-On files and PostgreSQL, where every step costs more the more wait or hold, the defaults are
---waiters 10,1000 and --permits 1000.
-
-Scenarios:
-  alone        one caller, in turns of 2 ms with its baselines, all in one process: the
-               times of single pairs of acquire and release, and what a call costs the
-               server. Turns in which the machine stood still are left out
-               for all. Baselines as for uncontended
-  uncontended  room for everybody, by --goroutines: once with each release given
-               back, once with released permits kept for 20 ms. Baselines: on
-               Redis, for each pair two calls of a script that does nothing, on a
-               pool of connections, and the same through go-redis's automatic
-               pipelining; on PostgreSQL two commits; on other engines a Go channel
-  contended    a limit of 8, by those of --goroutines above 8 (if none, 64), held
-               for 0, 1 and 10 ms. Baseline: a Go channel
-  hand-off     from release to acquired by another process. Baseline: on Redis
-               PUBLISH to receive between the two; on files a socket
-  cohort       a limit of 8 shared by 1, 2, 4 and 8 processes of 16 goroutines each,
-               without and with Passes. Baseline: on Redis two no-op calls, on
-               PostgreSQL two commits, on other engines a Go channel
-  newcomer     from New to acquired beside a process that has all permits among
-               its own goroutines
-  many-names   --names semaphores at once. Baselines as for uncontended
-  queue        hand-offs while --waiters wait: what they cost the server, and its
-               memory
-  renew        --permits are held and renewed: what they cost the server, and its
-               memory. Baseline: the idle server
-
---json prints an object when all is done:
-  version, revision, go, os, arch, cpus, engine, redis_version (Redis only),
-  rounds, round_seconds, warmup_seconds
-  results: list of scenario, about, rows: list of case, who (sema or the
-    baseline), baseline (true or false), figures. These are objects of median,
-    min and max of the rounds (alone: of 95 % of other draws of its turns), where
-    they mean something of:
-      rate (pairs of acquire and release in a second), p50_ns, p99_ns (of the
-      waits; alone: p10_ns, p50_ns and p90_ns of the pairs), longest_ns, p99_over_p50, of_possible (rate over that of permits which lie idle
-      for one round trip between two holders), allocs (heap objects for a pair),
-      client_cpu_ns, script_ns (alone:
-      script_p50_ns and script_mean_ns of a call), server_cpu_ns (for a pair: CPU time of sema's
-      process, the server's time in scripts, CPU time of its main thread), core
-      (CPU time as a part of one core), calls (of scripts, in a renewal period),
-      bytes_permit, bytes_waiter (for each), ratio, ratio_of_p99s`
+--url memory: is the memory of this command. With the defaults a run takes about
+five minutes. sema help bench-details explains the scenarios.`
 
 // memoryURL is the engine in memory, which only sema bench can use: no other
 // process reaches it.
@@ -91,9 +46,14 @@ func (p *program) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [flags]",
 		Short: "Measure an engine, beside what it could do at best",
-		Long:  help(benchHelp, exitCodesHelp),
+		Long:  benchHelp,
 		Args:  needArgs(0, 0, "without arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, word := range b.Scenarios {
+				if known := measure.ScenarioNames(); !slices.Contains(known, word) {
+					return noChoiceError("scenario", &noChoice{word, known})
+				}
+			}
 			place, err := p.benchPlace()
 			if err != nil {
 				return err
@@ -116,16 +76,17 @@ func (p *program) benchCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringSliceVar(&b.Scenarios, "scenario", measure.ScenarioNames(), "what to measure, separated by commas")
-	flags.IntVar(&plan.Rounds, "rounds", 5, "how many rounds; figures are the median of them")
+	flags.IntVar(&plan.Rounds, "rounds", 5, "how many rounds; figures are their median")
 	flags.DurationVar(&plan.Round, "round", time.Second, "how long each contestant runs in each round")
-	flags.DurationVar(&plan.Warmup, "warmup", 300*time.Millisecond, "how long each contestant runs before, uncounted")
-	flags.IntSliceVar(&b.Goroutines, "goroutines", []int{1, 64, 512}, "of uncontended and contended")
+	flags.DurationVar(&plan.Warmup, "warmup", 300*time.Millisecond, "how long each contestant runs before the first round")
+	flags.IntSliceVar(&b.Goroutines, "goroutines", []int{1, 64, 512}, "goroutines of uncontended and contended")
 	flags.IntVar(&b.Names, "names", 1000, "semaphores of many-names")
 	flags.IntSliceVar(&b.Waiters, "waiters", []int{10, benchMany}, "waiters of queue")
 	flags.IntVar(&b.Permits, "permits", benchMany, "permits of renew")
 	flags.DurationVar(&b.Lease, "lease", defaultLease, "of permits; renew takes about as long")
-	flags.BoolVar(&progress, "progress", false, "say on standard error what is being measured, if that is no terminal")
-	p.jsonFlag(cmd)
+	flags.BoolVar(&progress, "progress", false, "print progress on standard error even if it is no terminal")
+	p.jsonFlag(cmd, "bench prints an object at the end: see sema help bench-details")
+	lessUsed(cmd, "warmup", "goroutines", "names", "waiters", "permits", "lease", "progress")
 	return cmd
 }
 

@@ -93,9 +93,3 @@ func startingWith(all []string, start string) []string {
 	}
 	return some
 }
-
-// offerValues has the shell offer a flag's values.
-func offerValues(cmd *cobra.Command, flag string, values ...string) {
-	// It fails only for a flag that is not there.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, offerNothing))
-}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"sema"
@@ -29,7 +30,11 @@ type openEngine struct {
 	kind  string                // "file", "redis", "sentinel", "cluster", "http", "postgres"
 	dir   string                // of files
 	redis redis.UniversalClient // nil: none
+	pool  *pgxpool.Pool         // nil: none
+	pg    postgres              // of pool
 	close func()
+
+	address address // what the URL says
 
 	commit func(context.Context) error // of a database: see measure.Store; nil: none
 }
@@ -76,7 +81,7 @@ func (p *program) open(lease time.Duration) (*openEngine, error) {
 		_ = rdb.Close()
 		return nil, err
 	}
-	return &openEngine{Engine: e, kind: a.kind, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
+	return &openEngine{Engine: e, kind: a.kind, address: a, redis: rdb, close: func() { _, _ = e.Close(), rdb.Close() }}, nil
 }
 
 // openServer opens the engine behind a server.
@@ -93,7 +98,7 @@ func (p *program) openServer(a address) (*openEngine, error) {
 	case err != nil:
 		return nil, usage("http://host:7362 or https://host:7362, and $SEMA_SERVER_TOKEN", "the URL %s has something that no server's has", redact(a.raw))
 	}
-	return &openEngine{Engine: e, kind: a.kind, close: func() { _ = e.Close() }}, nil
+	return &openEngine{Engine: e, kind: a.kind, address: a, close: func() { _ = e.Close() }}, nil
 }
 
 // engine is open for those who want no more than the engine.

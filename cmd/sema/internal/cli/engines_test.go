@@ -235,6 +235,9 @@ func TestSentinel(t *testing.T) {
 		if code, output := run(t, "SEMA_URL="+s.URL()+"?db=2", "run", "x", "--", "echo", "mine"); code != 0 || output != "mine\n" {
 			t.Errorf("exit code %d: %s", code, output)
 		}
+		if code, output := run(t, "SEMA_URL="+s.URL()+"?db=2", "ping"); code != 0 || !strings.Contains(output, "engine      sentinel 127.0.0.1:") {
+			t.Errorf("exit code %d: %s", code, output)
+		}
 		if code, output := run(t, "SEMA_URL=redis+sentinel://"+s.Sentinels[0].Addr()+"/nobody", "show", "x"); code != 69 {
 			t.Errorf("unknown master: exit code %d: %s", code, output)
 		}

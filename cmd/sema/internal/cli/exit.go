@@ -30,20 +30,6 @@ const (
 	exitSignal        = 128 // plus the number of the signal
 )
 
-const exitCodesHelp = `Exit codes:
-  0    done
-  1    there is no such semaphore
-  64   usage: a flag, name, limit, weight, duration or URL is wrong; nothing was done
-  69   the engine cannot be reached, or refused the call
-  74   standard output cannot be written
-  75   run, acquire: no permit in time (--conflict-exit-code changes it)
-  76   the permit was lost; renew, release, revoke: there is no such permit
-  126  run: the command cannot be executed
-  127  run: there is no such command
-  128+n  as shells count it: signal n ended the command, and sema with it; or sema
-         alone, while it waited
-  other  run: the exit code of the command`
-
 // exit ends the program with a code, and an error to be printed, if any.
 type exit struct {
 	code int // -n: by signal n

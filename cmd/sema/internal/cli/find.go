@@ -17,29 +17,27 @@ import (
 	seen "sema/watch"
 )
 
-const findHelp = `Find who holds and who waits in all semaphores: by what the caller calls its
-permit (as in PUT …/permits/job-17), by the permit, by the key (see sema run
---key), by the host, or by a part of the label. On Redis this goes through all keys of the database. The exit code is
-1 if nobody is found.
+const findHelp = `Find holders and waiters in all semaphores by TEXT. TEXT is the caller's own id
+of a permit (as in PUT …/permits/job-17), a permit, a key (see sema run --key),
+a host, or a part of a label. On Redis this reads all keys of the database. The
+exit code is 1 if nobody is found.
 
---revoke tells each holder that is found to stop, as "sema revoke" does.
-
---json prints an object:
-  holders, waiters: lists as those of "sema show --json", each with name, that of
-    the semaphore
-  missed: how many semaphores could not be read
-  revoked: how many permits were revoked`
+--revoke tells each holder that is found to stop, as "sema revoke" does.`
 
 func (p *program) findCommand() *cobra.Command {
 	revoke := false
 	cmd := &cobra.Command{
 		Use:   "find [flags] TEXT",
 		Short: "Find holders and waiters in all semaphores",
-		Long:  help(findHelp, exitCodesHelp),
+		Long:  findHelp,
 		Args:  needArgs(1, 1, "TEXT"),
 		RunE:  func(cmd *cobra.Command, args []string) error { return p.find(cmd.Context(), args[0], revoke) },
 	}
-	p.jsonFlag(cmd)
+	p.jsonFlag(cmd, `find prints an object:
+  holders, waiters: lists as those of "sema show --json", each with name, that of
+    the semaphore
+  missed: how many semaphores could not be read
+  revoked: how many permits were revoked`)
 	cmd.Flags().BoolVar(&revoke, "revoke", false, "revoke the permits that are found")
 	return cmd
 }

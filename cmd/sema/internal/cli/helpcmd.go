@@ -9,13 +9,13 @@ import (
 // helpCommand is cobra's, but a command that does not exist is an error.
 func (p *program) helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Print the help of a command",
+		Use:   "help [COMMAND|TOPIC]",
+		Short: "Print the help of a command, or of a topic",
 		Args:  cobra.ArbitraryArgs,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, c := range cmd.Root().Commands() {
-				if len(args) == 0 && c.IsAvailableCommand() {
+				if len(args) == 0 && (c.IsAvailableCommand() || isTopic(c)) {
 					names = append(names, c.Name()+"\t"+c.Short)
 				}
 			}
@@ -34,7 +34,20 @@ func (p *program) helpCommand() *cobra.Command {
 
 func noCommand(root *cobra.Command, name string) error {
 	try := "sema --help"
-	if meant := root.SuggestionsFor(name); len(meant) > 0 {
+	var known []string
+	for _, c := range root.Commands() {
+		switch {
+		case isTopic(c):
+			known = append(known, "help "+c.Name())
+		case c.IsAvailableCommand():
+			known = append(known, c.Name())
+		}
+	}
+	meant := nearest(name, known)
+	if len(meant) == 0 {
+		meant = nearest("help "+name, known)
+	}
+	if len(meant) > 0 {
 		try = "sema " + strings.Join(meant, ", or sema ")
 	}
 	return usage(try, "there is no command %q", printable(name, 60))
@@ -50,7 +63,15 @@ func refuseOthers(root *cobra.Command) {
 		c.Args = cobra.ArbitraryArgs
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("sema completion --help", "there is no completion for %q", printable(args[0], 60))
+				try := "sema completion --help"
+				var shells []string
+				for _, s := range cmd.Commands() {
+					shells = append(shells, s.Name())
+				}
+				if meant := nearest(args[0], shells); len(meant) > 0 {
+					try = "sema completion " + strings.Join(meant, ", or sema completion ")
+				}
+				return usage(try, "there is no completion for %q", printable(args[0], 60))
 			}
 			return cmd.Help()
 		}

@@ -28,8 +28,8 @@ const (
 
 func (f *historyFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.DurationVar(&f.keep, "history", usualHistory, "how long the dashboard's history goes back, 24h at the most without --history-file; 0: nothing is kept")
-	flags.StringVar(&f.file, "history-file", "", "file that keeps the history, longer than memory and beyond the end of the server")
+	flags.DurationVar(&f.keep, "history", usualHistory, "how far the dashboard's history goes back, at most 24h without --history-file; 0: no history")
+	flags.StringVar(&f.file, "history-file", "", "file for the history, which then outlives the server")
 }
 
 func (f *historyFlags) check() error {

@@ -13,30 +13,20 @@ import (
 	"sema/internal/view"
 )
 
-const limitHelp = `Print the limit of a semaphore, or with N set it, or with --unset unset it.
-
-A limit that was set this way is pinned: it is kept when nobody uses the
-semaphore, and holds for everybody, whatever their -n says. A larger limit
-serves waiters at once. A smaller one takes no permit away; new ones are
-granted when less than it is held.
-
-With --per-key N no key (see sema run --key) holds more than that; 0 ends it.
-With --key K, N is the most that this key may hold, whatever holds for the
-others, and --share its weight in the order among keys that wait, 100 for those
-that have none of their own. What is not named stays as it is:
+const limitHelp = `Print the limit of a semaphore. With N, set it; with --unset, unset it.
 
   sema limit api 20 --per-key 2
   sema limit api --key acme 5 --share 300
-  sema limit api --key acme --unset
 
---unset ends that: the limit stays while the semaphore is in use, and is
-forgotten when it has been idle. To be rid of an idle semaphore now: sema rm.
+A limit that is set is pinned: it stays when nobody uses the semaphore, and
+replaces the -n of all programs. A larger limit serves waiters at once. A
+smaller limit takes no permit away: sema grants again when less than it is held.
+After --unset the limit stays only while the semaphore is in use. "sema rm"
+removes an idle semaphore at once.
 
---json prints an object:
-  name, limit, pinned, per_key (0: none), previous (only with N or
-    --per-key: the limit before, null: none)
-  with --key: name, key, held, waiting, cap (0: the limit alone), share, ruled
-    (it has a cap or a share of its own)`
+With --per-key N, each key (see sema run --key) may hold at most N; 0 ends this.
+With --key K, N, --share and --unset are for that key only. What a command
+leaves out stays as it is.`
 
 func (p *program) limitCommand() *cobra.Command {
 	unset, perKey, key, share := false, 0, "", 0
@@ -84,11 +74,15 @@ func (p *program) limitCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().IntVar(&perKey, "per-key", 0, "set how much each key may hold; 0: no such cap")
-	cmd.Flags().StringVar(&key, "key", "", "print, set or unset what this key may hold")
-	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight among keys that wait, 1 to 1000")
-	cmd.Flags().BoolVar(&unset, "unset", false, "forget the limit once nobody uses the semaphore")
-	p.jsonFlag(cmd)
+	cmd.Flags().IntVar(&perKey, "per-key", 0, "how much each key may hold; 0: as much as the limit")
+	cmd.Flags().StringVar(&key, "key", "", "print, set or unset the rule of this key")
+	cmd.Flags().IntVar(&share, "share", 0, "with --key: its weight in the order of the keys that wait, 1 to 1000; a key without a share has 100")
+	cmd.Flags().BoolVar(&unset, "unset", false, "unset the limit, or with --key the rule of the key")
+	p.jsonFlag(cmd, `limit prints an object:
+  name, limit, pinned, per_key (0: none), previous (only with N or
+    --per-key: the limit before, null: none)
+  with --key: name, key, held, waiting, cap (0: the limit alone), share, ruled
+    (it has a cap or a share of its own)`)
 	return cmd
 }
 

@@ -15,13 +15,8 @@ import (
 	seen "sema/watch"
 )
 
-const lsHelp = `List the semaphores that exist: those in use, and those whose limit an
-operator set. On Redis this goes through all keys of the database.
-
---json prints an object with one list:
-  semaphores: list of name, limit, pinned, paused, used, free (weights),
-    holding (permits), waiting (callers), oldest_seconds (the longest wait),
-    error (only when it cannot be read: the rest may be old, or 0)`
+const lsHelp = `List the semaphores that exist: those in use, and those whose limit an operator
+set. On Redis this reads all keys of the database.`
 
 func (p *program) lsCommand() *cobra.Command {
 	filter := ""
@@ -63,8 +58,11 @@ func (p *program) lsCommand() *cobra.Command {
 			return p.write("%s", b.String())
 		},
 	}
-	cmd.Flags().StringVar(&filter, "filter", "", "names that contain this, whatever the case")
-	p.jsonFlag(cmd)
+	cmd.Flags().StringVar(&filter, "filter", "", "only names that contain this, in upper or lower case")
+	p.jsonFlag(cmd, `ls prints an object with one list:
+  semaphores: list of name, limit, pinned, paused, used, free (weights),
+    holding (permits), waiting (callers), oldest_seconds (the longest wait),
+    error (only if the semaphore cannot be read: the rest may be old, or 0)`)
 	return cmd
 }
 

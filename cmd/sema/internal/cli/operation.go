@@ -16,50 +16,37 @@ type operation struct {
 	do   func(*sema.Operator, context.Context) error
 	doTo func(o *sema.Operator, ctx context.Context, permit string) error // instead of do
 
+	json string // the fields that --json prints
 	done string // the field that --json prints beside the names
 	no   bool   // it is false
 }
 
-const pauseHelp = `Grant nobody a permit of a semaphore any more, until "sema unpause NAME".
-Holders keep their permits, waiters go on waiting, and newcomers queue. A pause
-outlives an idle semaphore. "sema show", "ls" and "why" say that it is paused.
+const pauseHelp = `Grant no permits of a semaphore until "sema unpause NAME". Holders keep their
+permits, waiters keep their places, and newcomers queue. A pause stays when
+nobody uses the semaphore. "sema show", "ls" and "why" say that it is paused.`
 
---json prints an object:
-  name, paused (true)`
+const unpauseHelp = `End the pause of a semaphore, and serve those who wait. Nothing changes if the
+semaphore is not paused.`
 
-const unpauseHelp = `End what "sema pause NAME" began, and serve those who wait. For a semaphore that
-is not paused, nothing changes.
+const rmHelp = `Forget a semaphore that nobody uses, and its limit with it. The next user of the
+name stores a new limit. If somebody holds a permit or waits for one, nothing
+changes and the exit code is 75.`
 
---json prints an object:
-  name, paused (false)`
+const releaseHelp = `Give back a permit that "sema acquire" printed. The next waiter gets it at once.`
 
-const rmHelp = `Forget a semaphore that nobody uses, and its limit with it: whoever uses the
-name next stores a limit anew. While somebody holds a permit or waits for one,
-nothing is changed and the exit code is 75.
+const revokeHelp = `Tell the holder of a permit to stop. The holder learns at its next renewal that
+the permit is lost, and "sema run" then stops its command. The weight is free
+when the holder has given the permit back, or when the lease has ended.
 
---json prints an object:
-  name, removed (true)`
-
-const releaseHelp = `Give back a permit that "sema acquire" printed. The next waiter has it at once.
-
---json prints an object:
-  name, permit, released (true)`
-
-const revokeHelp = `Tell the holder of a permit to stop: at its next renewal it learns that it has
-lost the permit, and "sema run" stops its command. The weight is free when the
-holder has given it back, or when its lease has ended. "sema show NAME" lists
-permits; "sema release NAME PERMIT" takes one back at once, unseen by its
-holder until its next renewal.
-
---json prints an object:
-  name, permit, revoked (true)`
+"sema show NAME" lists permits. "sema release NAME PERMIT" takes a permit back
+at once; its holder notices only at its next renewal.`
 
 var operations = []operation{
-	{name: "pause", short: "Grant nobody a permit, until unpause", help: pauseHelp, do: (*sema.Operator).Pause, done: "paused"},
-	{name: "unpause", short: "Grant permits again", help: unpauseHelp, do: (*sema.Operator).Unpause, done: "paused", no: true},
-	{name: "rm", short: "Remove a semaphore that nobody uses", help: rmHelp, do: (*sema.Operator).Remove, done: "removed"},
-	{name: "release", short: "Give back a permit", help: releaseHelp, doTo: (*sema.Operator).Release, done: "released"},
-	{name: "revoke", short: "Tell the holder of a permit to stop", help: revokeHelp, doTo: (*sema.Operator).Revoke, done: "revoked"},
+	{name: "pause", short: "Grant nobody a permit, until unpause", help: pauseHelp, json: "name, paused (true)", do: (*sema.Operator).Pause, done: "paused"},
+	{name: "unpause", short: "Grant permits again", help: unpauseHelp, json: "name, paused (false)", do: (*sema.Operator).Unpause, done: "paused", no: true},
+	{name: "rm", short: "Remove a semaphore that nobody uses", help: rmHelp, json: "name, removed (true)", do: (*sema.Operator).Remove, done: "removed"},
+	{name: "release", short: "Give back a permit", help: releaseHelp, json: "name, permit, released (true)", doTo: (*sema.Operator).Release, done: "released"},
+	{name: "revoke", short: "Tell the holder of a permit to stop", help: revokeHelp, json: "name, permit, revoked (true)", doTo: (*sema.Operator).Revoke, done: "revoked"},
 }
 
 func (p *program) operationCommand(op operation) *cobra.Command {
@@ -70,7 +57,7 @@ func (p *program) operationCommand(op operation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               op.name + " [flags] " + words,
 		Short:             op.short,
-		Long:              help(op.help, exitCodesHelp),
+		Long:              op.help,
 		Args:              needArgs(n, n, words),
 		ValidArgsFunction: complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,6 +75,6 @@ func (p *program) operationCommand(op operation) *cobra.Command {
 			return p.writeJSON(done)
 		},
 	}
-	p.jsonFlag(cmd)
+	p.jsonFlag(cmd, op.name+" prints an object:\n  "+op.json)
 	return cmd
 }

@@ -52,7 +52,8 @@ func (a *address) postgres(lease time.Duration) (is postgres, err error) {
 	} else if name != "" {
 		user = url.User(name).String() + "@"
 	}
-	at := func(hosts string) string { return "postgres://" + user + hosts + "/" + a.path + "?" + query.Encode() }
+	options := strings.ReplaceAll(query.Encode(), "+", "%20") // pgx reads + as a plus
+	at := func(hosts string) string { return "postgres://" + user + hosts + "/" + a.path + "?" + options }
 	// An error's text may quote the password, so it is not passed on.
 	if is.config, err = pgxpool.ParseConfig(at(a.hosts[0])); err != nil {
 		return is, wrong("user, password, hosts or options that cannot be understood")
@@ -86,7 +87,7 @@ func (p *program) openPostgres(a address, lease time.Duration) (*openEngine, err
 		_, err := pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'sema', '')")
 		return err
 	}
-	return &openEngine{Engine: e, kind: a.kind, commit: commit, close: func() { _ = e.Close(); pool.Close() }}, nil
+	return &openEngine{Engine: e, kind: a.kind, address: a, pool: pool, pg: is, commit: commit, close: func() { _ = e.Close(); pool.Close() }}, nil
 }
 
 const migrateHelp = `Make the table in which PostgreSQL keeps semaphores, or find that it is there.
@@ -94,20 +95,18 @@ const migrateHelp = `Make the table in which PostgreSQL keeps semaphores, or fin
   sema migrate --url postgres://admin@db.internal/app
   sema migrate --print | psql app
 
-It is for a user who may create tables; the programs need no more than the rights to
-select, insert, update and delete there. With ?sema_schema=S in the URL the table is
-made in that schema, which has to be there, and all others have to say so too.
---print prints the SQL in place of that, for whatever makes your other tables.
-
---json prints an object:
-  migrated (true)`
+The user of this command needs the right to create tables. The programs need
+only the rights to select, insert, update and delete in this table. With
+?sema_schema=S in the URL the table is in that schema. The schema must exist,
+and all programs need the same option. --print prints the SQL, for the tool that
+makes your other tables.`
 
 func (p *program) migrateCommand() *cobra.Command {
 	show := false
 	cmd := &cobra.Command{
 		Use:   "migrate [--print]",
 		Short: "Make the table for semaphores in PostgreSQL",
-		Long:  help(migrateHelp, exitCodesHelp),
+		Long:  migrateHelp,
 		Args:  needArgs(0, 0, "without arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, err := address{}, error(nil)
@@ -133,7 +132,7 @@ func (p *program) migrateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, and do nothing")
-	p.jsonFlag(cmd)
+	p.jsonFlag(cmd, "migrate prints an object:\n  migrated (true)")
 	return cmd
 }
 

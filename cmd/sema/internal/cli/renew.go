@@ -13,13 +13,10 @@ import (
 	"sema/engine"
 )
 
-const renewHelp = `Give a permit that "sema acquire" printed a whole new lease. Without --lease it
-is as long as acquire was told, and never less than what is left of the old one.
-Renew it well before the lease ends: one that has ended is not revived, and the
-exit code is then 76.
-
---json prints an object:
-  name, permit, token, lease_seconds`
+const renewHelp = `Give a permit that "sema acquire" printed a new lease. Without --lease the lease
+is as long as acquire was told, and never shorter than the rest of the old one.
+Renew the permit well before its lease ends. A permit whose lease has ended
+stays lost: the exit code is then 76.`
 
 func (p *program) renewCommand() *cobra.Command {
 	var lease time.Duration
@@ -53,9 +50,9 @@ func (p *program) renewCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().Var(durationOf(&lease, 0), "lease", "how long the permit lives from now on (default: as acquire was told)")
+	cmd.Flags().Var(durationOf(&lease, 0), "lease", "length of the new lease (default: as acquire was told)")
 	cmd.Flags().Lookup("lease").DefValue = ""
-	p.jsonFlag(cmd)
+	p.jsonFlag(cmd, "renew prints an object:\n  name, permit, token, lease_seconds")
 	return cmd
 }
 

@@ -17,43 +17,30 @@ const rootHelp = `Run at most N commands at once, across processes and hosts.
 
   sema run -n 3 downloads -- curl -O https://example.org/file
 
-A semaphore is a name with a limit; everybody with the same name and the same
-engine shares it. The newest -n holds, and one that an operator sets with sema
-limit holds against all. Permits are granted in the order they were asked for.
+A semaphore is a name with a limit. All processes that use one name on one
+engine share it. sema grants permits in the order of the requests. The limit is
+the newest -n, unless an operator sets it with sema limit.
 
-Engines, chosen by --url or $SEMA_URL:
-  (none)                                        this user on this host, nothing to install:
-                                                /var/tmp/sema-UID
-  file:///dir                                   the same in a directory of choice (local disk);
-                                                ?shared behind it: for all members of the
-                                                directory's group
-  redis://[user:password@]host[:port][/db]      across hosts; rediss:// with TLS
-  redis+sentinel://host[:port],…/master[?db=n]  Redis behind Sentinel; rediss+sentinel://
-  redis+cluster://host[:port],…                 Redis Cluster; rediss+cluster://
-  postgres://[user@]host[:port]/database        in a table that sema migrate makes;
-                                                $PGPASSWORD or ~/.pgpass has the password
-  http://host:port                              behind sema serve; https:// with TLS;
-                                                $SEMA_SERVER_TOKEN has the token,
-                                                NAME.SECRET
-  …?replicas=N on Redis: a grant counts only when N replicas have it
-A server out of reach is tried for three seconds before a command gives up;
-what waits for a permit waits for the server as well, as long as --wait says.
-A semaphore that nobody uses is forgotten after two leases and a minute or two,
-and its limit with it, unless the limit was set with sema limit.
-A password on a command line can be seen by other users of the host: put it
-into $SEMA_URL. Behind Sentinel, user:password@ is for the Redis servers;
-?sentinel_username=…&sentinel_password=… for the Sentinels.
+Engines, by --url or $SEMA_URL:
+  (none)                              one user on one host; nothing to install
+  file:///dir                         the same, in another directory
+  redis://host:6379/0                 all hosts that reach this Redis or Valkey
+  redis+sentinel://host:26379/master  Redis behind Sentinel
+  redis+cluster://host:6379           Redis Cluster
+  postgres://user@host/database       a table in PostgreSQL: see sema migrate
+  http://host:7362                    the engine of a sema serve
 
-With --json an error is an object too, in one line on standard error:
-  error, try (what to do instead; may be ""), exit_code
-Completion of commands, flags, names and permits: sema completion --help.
-
-` + exitCodesHelp
+Does the engine answer, and may sema work there? sema ping says so.`
 
 // Root is the tree of commands, for what is made from their help.
 func Root() *cobra.Command {
 	root := (&program{}).root()
 	root.DisableAutoGenTag = true // the same pages every day
+	for _, c := range root.Commands() {
+		if fields := c.Annotations[jsonMark]; fields != "" {
+			c.Long = help(c.Long, "With --json, "+fields)
+		}
+	}
 	return root
 }
 
@@ -66,19 +53,18 @@ func (p *program) root(args ...string) *cobra.Command {
 		Long:          rootHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-
-		SuggestionsMinimumDistance: 2, // letters that differ
 	}
 	showVersion := false
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version")
-	root.PersistentFlags().StringVar(&p.url, "url", "", "where semaphores live (default $SEMA_URL, or else a directory of this user)")
+	root.PersistentFlags().StringVar(&p.url, "url", "", "engine; default $SEMA_URL, or else a directory of this user")
 	root.AddCommand(p.runCommand())
 	if len(args) == 0 || args[0] != "run" {
 		root.AddCommand(
 			p.acquireCommand(), p.renewCommand(),
 			p.lsCommand(), p.findCommand(), p.showCommand(), p.whyCommand(), p.topCommand(), p.limitCommand(), p.adaptCommand(), p.serveCommand(),
-			p.migrateCommand(), p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
+			p.migrateCommand(), p.pingCommand(), p.benchCommand(), p.benchDriverCommand(), p.versionCommand(),
 		)
+		root.AddCommand(topics()...)
 		for _, op := range operations {
 			root.AddCommand(p.operationCommand(op))
 		}
@@ -102,11 +88,13 @@ func (p *program) root(args ...string) *cobra.Command {
 		return cmd.Help()
 	}
 	root.Args = cobra.ArbitraryArgs
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(cmd.CommandPath()+" --help", "%s", printable(flagText(err), 200))
-	})
-	root.SetHelpCommand(p.helpCommand())
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(writeUsage)
+	helpCommand := p.helpCommand()
+	root.SetHelpCommand(helpCommand)
+	root.AddCommand(helpCommand)
 	p.helpOfNothing(root)
+	group(root)
 	return root
 }
 
@@ -152,11 +140,6 @@ func checkName(name string) error {
 	return err
 }
 
-// jsonFlag adds --json to a command.
-func (p *program) jsonFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.json, "json", false, "print JSON, errors too")
-}
-
 // write prints to standard output.
 func (p *program) write(format string, args ...any) error {
 	if _, err := fmt.Fprintf(p.stdout, format, args...); err != nil {
@@ -164,6 +147,3 @@ func (p *program) write(format string, args ...any) error {
 	}
 	return nil
 }
-
-// help joins the parts of a command's help.
-func help(parts ...string) string { return strings.Join(parts, "\n\n") }

@@ -25,37 +25,17 @@ import (
 	"sema/server"
 )
 
-const serveHelp = `Offer the semaphores of an engine over HTTP: to programs in any language, as an
-API of JSON that GET /v1/openapi.json describes, and to sema itself, as an
-engine: sema run --url http://host:7362 …
+const serveHelp = `Offer the semaphores of an engine over HTTP: to programs in any language, with
+JSON, and to sema itself, as an engine.
 
   sema serve --url redis://10.0.0.5
+  sema run --url http://127.0.0.1:7362 …
 
-Beyond this host it wants a token file, whose lines are
+For clients on other hosts the server needs a token file. Each line is
   NAME  read|use|admin  PREFIX[,PREFIX…] or *  SECRET or sha256:HEX
-and perhaps expires=2027-01-31 behind that, the first day it is not taken.
-read: look; use: acquire, renew, release; admin: limits, pause, revoke, remove.
-NAME is 1 to 16 lower-case letters and digits, SECRET at least 16 characters,
-HEX the SHA-256 of the secret. Clients show NAME.SECRET, as $SEMA_SERVER_TOKEN
-or as "Authorization: Bearer NAME.SECRET". PREFIX: names that begin so. A name
-with two lines has two secrets. The file and the certificate are read again when
-they change; if something is wrong with them then, those of before stay. Nobody
-else may read the token file and the key.
+TERM and INT end the server. The log goes to standard error. / is the dashboard.
 
-TERM and INT end it: waiters are told to come again, requests at hand are
-carried out, for at most ten seconds. Permits have their leases, so a restart
-takes none away. /healthz answers as long as the process lives, /readyz as long
-as the engine answers. / is the dashboard, for browsers; /metrics is for
-Prometheus, and looks at the engine only once it was asked.
-
-The log goes to standard error. The audit log has what operators did, and what
-was refused for want of a right, a line of JSON each: time, who (name of the
-token), from, what (limit, unset-limit, pause, unpause, revoke, release, remove,
-adapt, refused), name, permit, caller, limit, request, lines, result.
-
-The dashboard shows who held what when, for an hour: for that all semaphores are
-looked at every five seconds. --history 72h --history-file FILE has it go back
-three days and outlive the server; --history 0 keeps nothing.`
+sema help serve-details says more: tokens, restarts, paths, audit log, history.`
 
 // defaultListen is where sema serve listens, reached from this host only.
 const defaultListen = "127.0.0.1:7362"
@@ -74,24 +54,25 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Offer semaphores over HTTP",
-		Long:  help(serveHelp, exitCodesHelp),
+		Long:  serveHelp,
 		Args:  needArgs(0, 0, "without arguments"),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.listen, "listen", defaultListen, "address and port; port 0: any that is free")
-	flags.StringVar(&f.tokens, "token-file", "", "who may do what; needed beyond this host")
-	flags.StringVar(&f.cert, "tls-cert", "", "file with the certificate, and those that lead to its root")
+	flags.StringVar(&f.listen, "listen", defaultListen, "address and port; port 0: any free port")
+	flags.StringVar(&f.tokens, "token-file", "", "file of tokens and their rights; needed for clients on other hosts")
+	flags.StringVar(&f.cert, "tls-cert", "", "file with the certificate and its chain")
 	flags.StringVar(&f.key, "tls-key", "", "file with the certificate's key")
-	flags.BoolVar(&f.accessLog, "access-log", false, "log each request: path, status, seconds, who, from")
-	flags.StringVar(&f.profile, "profile", "", "address of this host, such as 127.0.0.1:6060, for profiles: go tool pprof http://127.0.0.1:6060/debug/pprof/heap")
-	flags.StringVar(&f.audit, "audit", "", "file for the audit log, appended to; - is standard output")
-	flags.BoolVar(&f.auditRequired, "audit-required", false, "change nothing of which the audit log cannot have a line, written before")
-	flags.StringVar(&f.public, "public-url", "", "where a proxy has the server for its users, such as https://sema.example.org/ops")
-	flags.StringVar(&f.proxies, "trusted-proxy", "", "addresses or networks, with commas between, whose X-Forwarded-For and -Proto are believed")
-	flags.StringArrayVar(&f.adapt, "adapt", nil, "find the limit of a semaphore from what its holders report, as NAME=MIN:MAX; once for each; see sema adapt")
+	flags.StringVar(&f.audit, "audit", "", "append the audit log to this file; - is standard output")
 	f.history.add(cmd)
+	flags.StringVar(&f.public, "public-url", "", "the server's address for its users behind a proxy, such as https://sema.example.org/ops")
+	flags.StringVar(&f.proxies, "trusted-proxy", "", "addresses or networks of proxies whose X-Forwarded-For and -Proto are true, with commas between")
+	flags.BoolVar(&f.auditRequired, "audit-required", false, "refuse a change if the audit log cannot be written first")
+	flags.BoolVar(&f.accessLog, "access-log", false, "log each request: path, status, seconds, who, from")
+	flags.StringArrayVar(&f.adapt, "adapt", nil, "NAME=MIN:MAX: find the limit of a semaphore; may be repeated; see sema adapt")
+	flags.StringVar(&f.profile, "profile", "", "address on this host for profiles, such as 127.0.0.1:6060: go tool pprof http://127.0.0.1:6060/debug/pprof/heap")
+	lessUsed(cmd, "public-url", "trusted-proxy", "audit-required", "access-log", "adapt", "profile")
 	return cmd
 }
 
@@ -252,7 +233,7 @@ func withTokens(path string, read func(io.Reader) error) error {
 		return err
 	}
 	if err := read(in); err != nil {
-		return usage("sema serve --help", "%v", err)
+		return usage("sema help serve-details", "%v", err)
 	}
 	return nil
 }
@@ -281,7 +262,7 @@ func checkListen(address string, tokens bool) error {
 		return usage("--listen "+defaultListen, "--listen %s: want HOST:PORT, or :PORT for all addresses", printable(address, 100))
 	}
 	if !tokens && !loopback(address) {
-		return usage("--token-file FILE; sema serve --help has its form", "--listen %s lets other hosts in, so a token file is needed", printable(address, 100))
+		return usage("--token-file FILE; sema help serve-details has its form", "--listen %s lets other hosts in, so a token file is needed", printable(address, 100))
 	}
 	return nil
 }

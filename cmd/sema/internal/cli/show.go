@@ -18,28 +18,10 @@ import (
 	reasons "sema/internal/why"
 )
 
-const showHelp = `Show a semaphore: its limit, what is held, who holds it and who waits, the
-waiters in the order they will be served. If keys share it (see sema run --key),
-the keys come first, the one that most wait for before the others, and a hundred
-of them at most; and waiters key by key.
-
---json prints an object; times are seconds, with fractions:
-  name, limit, pinned (an operator set the limit; it is kept when idle),
-  paused (nobody is granted a permit), used, free (weights), holding (permits),
-  waiting (callers), oldest_seconds (the longest wait)
-  per_key (the most that a key without a rule may hold, 0: no such cap)
-  adapting (missing if nobody finds the limit): min, max, bad (part of the time
-    held that went badly in the last window, 0 to 1)
-  keys: list of key, held, waiting, oldest_seconds, cap (0: the limit alone),
-    share, ruled (it has a cap or a share of its own), full (it waits for what
-    it holds itself), before (so many keys go before it), why
-  holders: list of permit, key, weight, slot (null: none), token (null: not
-    recorded), age_seconds (null: not recorded), lease_left_seconds,
-    revoked, host, pid, label, version (of sema, if it says), caller (what it
-    calls the permit)
-  waiters: list of position (from 1, in its key), permit, key, weight, waiting_seconds,
-    behind (so many more callers wait in its process), host, pid, label, version,
-    caller`
+const showHelp = `Show a semaphore: its limit, its holders and its waiters, in the order of
+service. If keys share it (see sema run --key), the keys come first, at most a
+hundred of them, the one with the most waiters at the top; then the waiters, key
+by key.`
 
 func (p *program) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -59,7 +41,23 @@ func (p *program) showCommand() *cobra.Command {
 			return p.write("%s", table(args[0], st))
 		},
 	}
-	p.jsonFlag(cmd)
+	p.jsonFlag(cmd, `show prints an object; times are seconds, with fractions:
+  name, limit, pinned (an operator set the limit; it stays when idle),
+  paused (no permits are granted), used, free (weights), holding (permits),
+  waiting (callers), oldest_seconds (the longest wait)
+  per_key (the most that a key without a rule may hold, 0: no such cap)
+  adapting (missing if nobody finds the limit): min, max, bad (part of the time
+    held that went badly in the last window, 0 to 1)
+  keys: list of key, held, waiting, oldest_seconds, cap (0: the limit alone),
+    share, ruled (it has a cap or a share of its own), full (its own permits are
+    all that it waits for), before (how many keys go before it), why
+  holders: list of permit, key, weight, slot (null: none), token (null: not
+    recorded), age_seconds (null: not recorded), lease_left_seconds,
+    revoked, host, pid, label, version (of sema, if known), caller (the
+    caller's own id of the permit)
+  waiters: list of position (from 1, in its key), permit, key, weight,
+    waiting_seconds, behind (how many more callers wait in its process), host,
+    pid, label, version, caller`)
 	return cmd
 }
 

@@ -37,21 +37,22 @@ type takeFlags struct {
 func (f *takeFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; holds until somebody says another (see sema limit)")
+	flags.IntVarP(&f.limit, "limit", "n", 1, "how much weight may be held at once; stays until somebody sets another limit")
+	flags.Var(durationOf(&f.wait, 0), "wait", "longest wait for a permit: seconds, or 1m30s; without it, for ever")
+	flags.Lookup("wait").DefValue = "" // help would say 0s
+	flags.BoolVar(&f.noWait, "no-wait", false, "take a permit now, or end with the conflict exit code")
 	flags.IntVarP(&f.weight, "weight", "w", 1, "how much of the limit to take")
-	flags.StringVar(&f.key, "key", "", "whose permit it is, of those that share the semaphore: a tenant, a host")
+	flags.Var(durationOf(&f.lease, defaultLease), "lease", "how long the permit lives unless renewed")
+	flags.StringVar(&f.label, "label", "", "what others see beside the permit (default: the command line, shortened)")
+	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print position, time waited and failed renewals on standard error")
+
+	flags.StringVar(&f.key, "key", "", "the tenant, host or other key that the permit counts for")
 	flags.IntVar(&f.perKey, "per-key", 0, "with -n: how much each key may hold (default: no more than -n in all)")
 	flags.Var(durationOf(&f.headStart, 0), "head-start", "go before those of the same key that came less than this earlier")
 	flags.Lookup("head-start").DefValue = ""
-	flags.Var(durationOf(&f.wait, 0), "wait", "wait for a permit no longer than this: seconds, or 1m30s; without it, for ever")
-	flags.Lookup("wait").DefValue = "" // help would say 0s
-	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait: take a permit now, or end with the conflict exit code")
-	flags.IntVarP(&f.conflictCode, "conflict-exit-code", "E", exitConflict, "exit code when there is no permit in time")
-	flags.Var(durationOf(&f.lease, defaultLease), "lease", "how long the permit lives unless renewed")
-	flags.StringVar(&f.conflict, "on-conflict", "newest", "when the stored limit is not -n: the newest holds, adopt the stored one, or refuse to go on")
-	flags.StringVar(&f.label, "label", "", "shown to all who can see the semaphore (default: the command line, shortened)")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on standard error: position in the queue, time waited, renewals that failed")
-	offerValues(cmd, "on-conflict", "newest", "adopt", "refuse")
+	choiceFlag(cmd, &f.conflict, "on-conflict", "newest", "when the stored limit is not -n: set -n, adopt the stored limit, or refuse to run", "newest", "adopt", "refuse")
+	lessUsed(cmd, "key", "per-key", "head-start", "on-conflict")
 }
 
 // policies are the values of --on-conflict.
@@ -70,10 +71,7 @@ func (f *takeFlags) policy() sema.LimitPolicy {
 // check.
 func (f *takeFlags) check(cmd *cobra.Command) error {
 	f.limitGiven, f.waitGiven = cmd.Flags().Changed("limit"), cmd.Flags().Changed("wait")
-	_, known := policies[f.conflict]
 	switch {
-	case !known:
-		return usage("newest, adopt or refuse", "there is no --on-conflict=%s", printable(f.conflict, 60))
 	case cmd.Flags().Changed("on-conflict") && f.conflict != "adopt" && !f.limitGiven:
 		return usage("--limit N", "--on-conflict=%s needs --limit", f.conflict)
 	case cmd.Flags().Changed("per-key") && !f.limitGiven:

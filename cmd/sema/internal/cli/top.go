@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -18,25 +19,20 @@ import (
 	seen "sema/watch"
 )
 
-const topHelp = `Watch all semaphores on the terminal, and one with its holders and waiters.
-The list is sorted by the callers that wait; s sorts it otherwise.
+const topHelp = `Watch all semaphores on the terminal, or one with its holders and waiters.
 
-  enter    show one: who holds it, who waits and why
-  /        filter by name; esc ends it
-  s        sort by name, use, waiting, oldest
+  enter    show one semaphore: who holds it, who waits and why
+  /        filter by name; esc ends the filter
+  s        sort by waiting callers, name, use or longest wait
   l, u     set the limit; unset it
-  p        pause: nobody is granted a permit, holders keep theirs; or unpause
-  r        revoke the permit under the cursor (where one semaphore is shown)
-  t        the keys that share it, the one that most wait for first; or back to
-           who holds and who waits (where one semaphore is shown)
+  p        pause, or unpause: while paused, no permits are granted
+  r        revoke the permit under the cursor (in the view of one semaphore)
+  t        list the keys, or holders and waiters (in the view of one semaphore)
   arrows, page up and down, home, end, or k j g G
   esc, q   back; quit
-What changes something asks first. NO_COLOR is heeded.
 
---once prints the list and ends. With it, --json prints an object; times are
-seconds, with fractions:
-  total (of those that match; --rows may show fewer)
-  semaphores: as "sema ls --json" has them`
+Keys that change something ask first. NO_COLOR is respected. --once prints the
+list and ends.`
 
 // topProgram is set by tests.
 var topProgram []tea.ProgramOption
@@ -54,27 +50,26 @@ func (p *program) topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [flags]",
 		Short: "Watch semaphores on the terminal",
-		Long:  help(topHelp, exitCodesHelp),
+		Long:  topHelp,
 		Args:  needArgs(0, 0, "without arguments"),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return p.top(cmd.Context(), f) },
 	}
 	cmd.Flags().BoolVar(&f.once, "once", false, "print the list and end")
-	cmd.Flags().StringVar(&f.sort, "sort", "waiting", "by name, use, waiting or oldest")
-	cmd.Flags().StringVar(&f.filter, "filter", "", "names that contain this, whatever the case")
+	choiceFlag(cmd, &f.sort, "sort", "waiting", "what to sort by", "name", "use", "waiting", "oldest")
+	cmd.Flags().StringVar(&f.filter, "filter", "", "only names that contain this, in upper or lower case")
 	cmd.Flags().IntVar(&f.rows, "rows", 0, "with --once: print at most so many (0: all)")
-	cmd.Flags().Var(durationOf(&f.every, time.Second), "every", "look this often: seconds, or 500ms")
-	offerValues(cmd, "sort", "name", "use", "waiting", "oldest")
-	p.jsonFlag(cmd)
+	cmd.Flags().Var(durationOf(&f.every, time.Second), "every", "time between looks: seconds, or 500ms")
+	p.jsonFlag(cmd, `top --once prints an object; times are seconds, with fractions:
+  total (of those that match; --rows may show fewer)
+  semaphores: as "sema ls --json" has them`)
 	return cmd
 }
 
 func (p *program) top(ctx context.Context, f *topFlags) error {
-	order, ok := top.ParseOrder(f.sort)
+	order, _ := top.ParseOrder(f.sort) // the flag takes no other word
 	in, isIn := p.stdin.(*os.File)
 	out, isOut := p.stdout.(*os.File)
 	switch {
-	case !ok:
-		return usage("name, use, waiting or oldest", "there is no --sort=%s", printable(f.sort, 60))
 	case f.rows < 0:
 		return usage("--rows 10", "--rows %d is negative", f.rows)
 	case f.every < 100*time.Millisecond:
@@ -117,6 +112,13 @@ func (p *program) where() string {
 		return redact(p.rawURL())
 	case a.kind == "file":
 		return a.path
+	case a.kind == "http":
+		if u, err := url.Parse(a.raw); err == nil {
+			return printable("http "+u.Scheme+"://"+u.Host+u.Path, 100)
+		}
+		return redact(a.raw)
+	case a.kind == "postgres":
+		return printable("postgres "+strings.Join(a.hosts, ",")+"/"+a.path, 100)
 	}
 	return printable(a.kind+" "+strings.Join(a.hosts, ","), 100)
 }

@@ -14,7 +14,7 @@ func TestSuggestedCommandsKeepTheEngine(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", "-w", "2", "busy", "--", "true"},
 		{"run", "-n", "2", "--on-conflict=refuse", "busy", "--", "true"},
-		{"rm", "busy"}, {"show", "idle"}, {"limit", "busy", "x"}, {"limit", "busy", "--per-key", "2"},
+		{"rm", "busy"}, {"show", "idle"}, {"limit", "busy", "x"},
 		{"why", "busy", "nobody"}, {"top"}, {"run", "busy"}, {"adapt", "busy", "--min", "2", "--max", "1"},
 		{"acquire", "--no-wait", "busy"},
 	} {

@@ -3,10 +3,12 @@ package cli
 import (
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +59,9 @@ func parseAddress(raw string) (address, error) {
 	wrong := func(what string) error { return usage(tryURL, "%s in the URL %s", what, redact(raw)) }
 	scheme, rest, ok := strings.Cut(raw, "://")
 	a, known := kinds[strings.ToLower(scheme)]
+	if meant := nearest(scheme, slices.Sorted(maps.Keys(kinds))); ok && !known && len(meant) > 0 {
+		return a, usage(strings.Join(meant, "://, or ")+"://", "the URL %s is of no known kind", redact(raw))
+	}
 	if !ok || !known {
 		return a, usage(tryURL, "the URL %s is of no known kind", redact(raw))
 	}

@@ -9,11 +9,7 @@ import (
 	"sema/engine"
 )
 
-const versionHelp = `Print the version of sema.
-
---json prints an object:
-  version, commit (of the source), date (of the commit, RFC 3339), go, os, arch
-What the build does not know is "".`
+const versionHelp = `Print the version of sema.`
 
 func (p *program) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -28,7 +24,8 @@ func (p *program) versionCommand() *cobra.Command {
 			return p.writeVersion()
 		},
 	}
-	p.jsonFlag(cmd)
+	p.jsonFlag(cmd, `version prints an object. What the build does not know is "":
+  version, commit (of the source), date (of the commit, RFC 3339), go, os, arch`)
 	return cmd
 }
 

@@ -14,27 +14,19 @@ import (
 	reasons "sema/internal/why"
 )
 
-const whyHelp = `Say what stands in front of a permit: who holds the semaphore, since when, and
-who waits before it. Without PERMIT it is about a run that would ask now, with
-the weight -w and the key --key; with the PERMIT of a waiter, as "sema show NAME" lists it, about
-that one.
+const whyHelp = `Say who is in front of a permit: who holds the semaphore, since when, and who
+waits. Without PERMIT it is about a run that would ask now, with weight -w and
+key --key. With PERMIT it is about that waiter; "sema show NAME" lists waiters.
 
   sema why downloads
-  sema why api --key acme
-
---json prints an object; times are seconds, with fractions:
-  name, limit, used, permit ("" without PERMIT), key, weight, waits (false: it holds
-    the permit, or would have one at once), reason (a few words), position (from
-    1, among those of its key; 0: it does not wait), weight_before (of the
-    waiters of its key before it)
-  holders, before: lists as "sema show --json" has them as holders and waiters`
+  sema why api --key acme`
 
 func (p *program) whyCommand() *cobra.Command {
 	weight, key := 1, ""
 	cmd := &cobra.Command{
 		Use:               "why [flags] NAME [PERMIT]",
 		Short:             "Say who is in front, since when, and what they are",
-		Long:              help(whyHelp, exitCodesHelp),
+		Long:              whyHelp,
 		Args:              needArgs(1, 2, "NAME [PERMIT]"),
 		ValidArgsFunction: p.completeNameWaiter,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,9 +50,14 @@ func (p *program) whyCommand() *cobra.Command {
 			return p.write("%s", w.text(args[0]))
 		},
 	}
-	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: of the run that would ask")
-	cmd.Flags().StringVar(&key, "key", "", "without PERMIT: the key of the run that would ask")
-	p.jsonFlag(cmd)
+	cmd.Flags().IntVarP(&weight, "weight", "w", 1, "without PERMIT: weight of the run that would ask")
+	cmd.Flags().StringVar(&key, "key", "", "without PERMIT: key of the run that would ask")
+	p.jsonFlag(cmd, `why prints an object; times are seconds, with fractions:
+  name, limit, used, permit ("" without PERMIT), key, weight, waits (false: it
+    holds the permit, or would get one at once), reason (a few words), position
+    (from 1, among those of its key; 0: it does not wait), weight_before (of the
+    waiters of its key before it)
+  holders, before: lists as "sema show --json" has them as holders and waiters`)
 	return cmd
 }
 

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// groups are the commands as help lists them. A command that is not here is not listed.
+var groups = []struct {
+	id, title string
+	commands  []string
+}{
+	{"run", "Run commands, take permits:", []string{"run", "acquire", "renew", "release"}},
+	{"look", "Look:", []string{"ls", "show", "why", "find", "top"}},
+	{"change", "Change:", []string{"limit", "adapt", "pause", "unpause", "revoke", "rm", "migrate"}},
+	{"serve", "Serve:", []string{"serve"}},
+	{"other", "Other:", []string{"ping", "bench", "version", "completion", "help"}},
+}
+
+// group puts the commands into their groups.
+func group(root *cobra.Command) {
+	of := map[string]string{}
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, name := range g.commands {
+			of[name] = g.id
+		}
+	}
+	for _, c := range root.Commands() {
+		c.GroupID = of[c.Name()]
+	}
+}
+
+// topic is a page of help that is no command.
+func topic(name, short string, parts ...string) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Long: help(parts...)}
+}
+
+// isTopic reports whether a command is a page of help only.
+func isTopic(c *cobra.Command) bool { return !c.Hidden && !c.Runnable() && !c.HasSubCommands() }
+
+// topics are the pages that say more than the help of a command.
+func topics() []*cobra.Command {
+	return []*cobra.Command{
+		topic("engines", "Where semaphores live: URLs, passwords, outages", enginesHelp),
+		topic("exit-codes", "Exit codes of all commands, and errors as JSON", exitCodesHelp),
+		topic("run-details", "Environment, signals, lost permits and processes of sema run", runDetails),
+		topic("serve-details", "Token file, restarts, audit log and history of sema serve", serveDetails),
+		topic("bench-details", "Scenarios and JSON of sema bench", benchDetails),
+	}
+}
+
+// lessUsed marks flags that help lists after the others.
+func lessUsed(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().Lookup(name).Annotations = map[string][]string{lessUsedMark: nil}
+	}
+}
+
+const lessUsedMark = "sema_less_used"
+
+// jsonMark is the annotation of a command that has the fields of its JSON.
+const jsonMark = "json"
+
+// jsonFlag adds --json to a command; fields documents what it prints.
+func (p *program) jsonFlag(cmd *cobra.Command, fields string) {
+	cmd.Flags().BoolVar(&p.json, "json", false, "print JSON, errors too")
+	cmd.Flags().SortFlags = false
+	cmd.Annotations = map[string]string{jsonMark: fields}
+}
+
+// helpWidth is the longest line of help, in columns.
+const helpWidth = 80
+
+// writeUsage writes what help shows below a command's description.
+func writeUsage(c *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:\n")
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s COMMAND\n", c.CommandPath())
+	} else {
+		fmt.Fprintf(&b, "  %s\n", c.UseLine())
+	}
+	writeCommands(&b, c)
+	common, rest := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	common.SortFlags, rest.SortFlags = false, false
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if _, ok := f.Annotations[lessUsedMark]; ok {
+			rest.AddFlag(f)
+		} else {
+			common.AddFlag(f)
+		}
+	})
+	for _, set := range []struct {
+		title string
+		flags *pflag.FlagSet
+	}{{"Flags", common}, {"More flags", rest}, {"Flags of all commands", c.InheritedFlags()}} {
+		if set.flags.HasAvailableFlags() {
+			fmt.Fprintf(&b, "\n%s:\n%s", set.title, set.flags.FlagUsagesWrapped(helpWidth))
+		}
+	}
+	if fields := c.Annotations[jsonMark]; fields != "" {
+		fmt.Fprintf(&b, "\nWith --json, %s\n", fields)
+	}
+	if !c.HasParent() {
+		b.WriteString("\nTopics:\n")
+		for _, t := range c.Commands() {
+			if isTopic(t) {
+				fmt.Fprintf(&b, "  sema help %-15s %s\n", t.Name(), t.Short)
+			}
+		}
+		b.WriteString("\nMore about a command: sema COMMAND --help\n")
+	} else if c.Runnable() {
+		b.WriteString("\nExit codes: sema help exit-codes\n")
+	}
+	_, err := c.OutOrStdout().Write([]byte(b.String()))
+	return err
+}
+
+// writeCommands lists the commands below c, by group if they have one.
+func writeCommands(b *strings.Builder, c *cobra.Command) {
+	line := func(s *cobra.Command) { fmt.Fprintf(b, "  %-11s %s\n", s.Name(), s.Short) }
+	if c.HasParent() {
+		if c.HasAvailableSubCommands() {
+			b.WriteString("\nCommands:\n")
+		}
+		for _, s := range c.Commands() {
+			if s.IsAvailableCommand() {
+				line(s)
+			}
+		}
+		return
+	}
+	byName := map[string]*cobra.Command{}
+	for _, s := range c.Commands() {
+		byName[s.Name()] = s
+	}
+	for _, g := range groups {
+		fmt.Fprintf(b, "\n%s\n", g.title)
+		for _, name := range g.commands {
+			if s := byName[name]; s != nil {
+				line(s)
+			}
+		}
+	}
+}
+
+// help joins the parts of a command's help.
+func help(parts ...string) string { return strings.Join(parts, "\n\n") }

@@ -1,0 +1,201 @@
+package cli
+
+const enginesHelp = `An engine is where semaphores live. --url names it; without --url, $SEMA_URL does.
+
+  (none)                                        files in /var/tmp/sema-UID, for this
+                                                user on this host
+  file:///dir                                   files in a directory on a local disk;
+                                                file:///dir?shared is for all members
+                                                of the directory's group
+  redis://[user:password@]host[:port][/db]      Redis or Valkey; rediss:// with TLS
+  redis+sentinel://host[:port],…/master[?db=n]  behind Sentinel; rediss+sentinel://
+                                                with TLS
+  redis+cluster://host[:port],…                 Redis Cluster; rediss+cluster:// with TLS
+  postgres://[user@]host[:port]/database        a table that sema migrate makes
+  http://host[:port]                            sema serve; https:// with TLS
+
+Passwords. Other users of the host can read a command line. Put a URL with a
+password into $SEMA_URL. PostgreSQL takes the password from $PGPASSWORD or
+~/.pgpass as well. $SEMA_SERVER_TOKEN has the token of sema serve, NAME.SECRET.
+Behind Sentinel, user:password@ is for the Redis servers, and
+?sentinel_username=…&sentinel_password=… for the Sentinels.
+
+Options. With ?replicas=N on Redis, a grant counts only when N replicas have it.
+PostgreSQL takes sema_schema, sema_listen and sema_poll: see docs/postgres.md.
+
+Outages. If the server does not answer, a command tries again for three seconds,
+then fails. A command that waits for a permit waits for the server as well, for
+as long as --wait allows.
+
+Idle semaphores. The engine forgets a semaphore that nobody has used for two
+leases and a minute or two. It forgets the limit too, unless somebody set the
+limit with sema limit.`
+
+const exitCodesHelp = `Exit codes:
+  0      done
+  1      there is no such semaphore; find: nobody was found
+  64     a flag, name, limit, weight, duration or URL is wrong; nothing was done
+  69     the engine cannot be reached, or refused the call
+  74     standard output cannot be written
+  75     run, acquire: no permit in time (--conflict-exit-code changes it);
+         rm: somebody uses the semaphore
+  76     the permit was lost; renew, release, revoke, why: there is no such permit
+  126    run: the command cannot be executed
+  127    run: there is no such command
+  128+n  signal n ended the command, and sema with it; or signal n ended sema
+         while it waited
+  other  run: the exit code of the command
+
+With --json an error is an object too, on one line of standard error:
+  error, try (what to do instead; may be ""), exit_code`
+
+const runDetails = `Environment of the command:
+  SEMA_NAME    the semaphore
+  SEMA_PERMIT  the id of its permit
+  SEMA_TOKEN   the fencing token: larger than that of any earlier permit
+  SEMA_LIMIT   the limit as stored
+  SEMA_SLOT    with --slots: an index from 0 to limit-1 that no other permit with
+               a slot has
+  SEMA_HELD    the ids of all permits that the command runs under, the outermost
+               first
+
+Start. sema runs the command directly, without a shell: in the same process
+group, with the same terminal, standard streams and other inherited files.
+/bin/sh runs a script without #!. Messages of sema go to standard error. On a
+terminal, a wait of more than a second shows a line with position, holders and
+time. A run inside a run of the same name that could never get its permit,
+because the outer run has it, fails with exit code 64.
+
+Limits that find themselves. With --adapt 2:200 the limit moves between 2 and
+200. An exit code of --overload-exit says that the limited thing was overloaded,
+and the limit shrinks. It grows while all goes well and somebody waits. See
+sema adapt.
+
+Signals. The command gets what the terminal or "kill %1" sends to the job; ^C,
+^\, ^Z, bg and fg work as without sema. If INT, TERM, HUP, QUIT, USR1 or USR2
+reaches sema alone, sema passes it on to the command's first process. If a
+signal ends the command, the same signal ends sema, so loops and scripts stop.
+While sema waits, any of these signals leaves the queue at once. A second signal
+ends sema even if the engine does not answer. A signal that was ignored when
+sema started stays ignored: INT in background jobs of a script, HUP under nohup.
+
+Loss. sema renews the permit while the command runs. If renewals fail for so
+long that the lease may end, or if somebody revokes the permit, sema sends TERM
+to all processes of the command, and KILL after --kill-after. KILL comes before
+the lease can have ended. TERM comes at most a quarter of the lease before that,
+so a --kill-after of 5 seconds needs a lease of at least 22 seconds. The exit
+code is 76, whatever the command's was. With --on-lost=warn the command runs on
+without a permit, and its own exit code counts.
+
+Redis without its data. A Redis that restarted without persistence, was flushed,
+or failed over to a replica that lagged behind has forgotten the permit. sema
+learns of it at its next renewal, after at most a third of the lease. Until sema
+has stopped the command, Redis can grant the permit again: for up to a third of
+the lease and --kill-after, 15 seconds with the defaults. The exit code is 76
+too if the command has ended meanwhile.
+
+Processes on Linux. A small guard process is the command's parent. The guard
+covers every process that the command started, in any group or session, daemons
+included. If somebody kills sema (kill -9), the guard kills them all at once. On
+one host the permit comes back only when the last of them has ended, even if the
+guard was killed too. The guard also kills them if sema was stopped (SIGSTOP,
+^Z) for longer than the lease. It cannot kill processes of another user (sudo, a
+setuid program): it waits for them, and on one host they keep the permit until
+its lease ends. When the command's first process ends by itself, sema gives the
+permit back, and background processes run on without one. As the first process
+of a container, sema reaps all orphans.
+
+Processes elsewhere. On macOS and BSD the command has a process group of its
+own, which gets the terminal. sema kills only that group, and the group runs on
+if sema is killed. Windows has no process groups and signals: on loss sema kills
+the command's first process.`
+
+const serveDetails = `Token file. Each line is
+  NAME  read|use|admin  PREFIX[,PREFIX…] or *  SECRET or sha256:HEX
+and may end with expires=2027-01-31, the first day on which the token is no
+longer valid.
+  NAME    1 to 16 lower-case letters and digits; two lines with one NAME give it
+          two secrets
+  read    look
+  use     acquire, renew, release; and read
+  admin   set limits, pause, revoke, remove; and use
+  PREFIX  the token is for names that begin with it; *: for all names
+  SECRET  at least 16 characters
+  HEX     the SHA-256 of the secret
+A client shows NAME.SECRET: in $SEMA_SERVER_TOKEN, or in the header
+"Authorization: Bearer NAME.SECRET". Other users must not be able to read the
+token file and the key of the certificate. The server reads the token file and
+the certificate again when they change. If they are wrong then, the old ones
+stay valid.
+
+Restarts. On TERM and INT the server tells waiters to ask again, and ends when
+the current requests are done, after at most ten seconds. Leases are kept by the
+engine, so a restart takes no permit away.
+
+Paths. GET /v1/openapi.json describes the API. /healthz answers while the
+process lives, /readyz while the engine answers. / is the dashboard, for
+browsers. /metrics is for Prometheus; the server looks at the engine for it only
+after the first request.
+
+Audit log. Each line is a JSON object about a change by an operator, or about a
+request that was refused for want of a right:
+  time, who (name of the token), from, what (limit, unset-limit, set-key,
+  unset-key, pause, unpause, revoke, release, remove, adapt, refused, missed),
+  name, permit, caller, limit, per_key, key, cap, share, request, lines, result
+
+History. The dashboard shows who held what when, for an hour. For that the
+server looks at all semaphores every five seconds. With --history 72h
+--history-file FILE the history goes back three days and outlives the server.
+--history 0 keeps none.`
+
+const benchDetails = `Semaphores of sema bench are called sema-bench-… with a random part. They are
+removed at the end, also after an error or a signal. Behind sema serve they stay
+until the engine forgets them, a few minutes later. Figures of the server count
+all its work, so use a server that nobody else uses. On files and PostgreSQL
+each step costs more with more waiters and holders; the defaults there are
+--waiters 10,1000 and --permits 1000.
+
+Scenarios:
+  alone        one caller takes turns of 2 ms with its baselines, in one process:
+               the times of single pairs of acquire and release, and what a call
+               costs the server. Turns in which the machine stood still count
+               for nobody. Baselines as for uncontended
+  uncontended  permits for all of --goroutines: once with each release given
+               back, once with released permits kept for 20 ms. Baselines: on
+               Redis two calls of an empty script for each pair, through a pool
+               of connections and through go-redis's automatic pipelining; on
+               PostgreSQL two commits; on other engines a Go channel
+  contended    a limit of 8, by those of --goroutines above 8 (if none, 64), held
+               for 0, 1 and 10 ms. Baseline: a Go channel
+  hand-off     from release to acquired by another process. Baseline: on Redis
+               PUBLISH to receive between the two; on files a socket
+  cohort       1, 2, 4 and 8 processes of 16 goroutines each share a limit of 8,
+               without and with Passes. Baseline: on Redis two empty calls, on
+               PostgreSQL two commits, on other engines a Go channel
+  newcomer     from New to acquired beside a process that has all permits among
+               its own goroutines
+  many-names   --names semaphores at once. Baselines as for uncontended
+  queue        hand-offs while --waiters wait: what they cost the server, and its
+               memory
+  renew        --permits are held and renewed: what they cost the server, and its
+               memory. Baseline: the idle server
+
+With --json, sema bench prints an object at the end:
+  version, commit, date, go, os, arch, cpus, engine, redis_version (Redis only),
+  rounds, round_seconds, warmup_seconds
+  results: list of scenario, about, rows: list of case, who (sema or the
+    baseline), baseline (true or false), figures. Each figure is an object of
+    median, min and max of the rounds (alone: of 95 % of other draws of its
+    turns). Figures that mean nothing in a scenario are missing:
+      rate (pairs of acquire and release in a second)
+      p50_ns, p99_ns (of the waits; alone: p10_ns, p50_ns and p90_ns of the
+        pairs), longest_ns, p99_over_p50
+      of_possible (rate over that of permits which lie idle for one round trip
+        between two holders)
+      allocs (heap objects for a pair)
+      client_cpu_ns, script_ns (alone: script_p50_ns and script_mean_ns of a
+        call), server_cpu_ns (for a pair: CPU time of sema's process, the
+        server's time in scripts, CPU time of its main thread)
+      core (CPU time as a part of one core)
+      calls (of scripts, in a renewal period)
+      bytes_permit, bytes_waiter (for each), ratio, ratio_of_p99s`
