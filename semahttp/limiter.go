@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"sema"
 	"sema/each"
@@ -93,7 +94,7 @@ type Permit interface {
 }
 
 // NoWait is for Handler.Wait and Transport.Wait: a request that finds nothing free is refused at once.
-const NoWait = gate.NoWait
+const NoWait = time.Duration(-1)
 
 // Host is the host that a request is for, in lower case, with the port unless
 // it is the scheme's own: "example.org", "example.org:8080", "[::1]:8080".

@@ -41,7 +41,7 @@ import (
 )
 
 // NoWait is for Limit.Wait: a call that finds nothing free fails at once.
-const NoWait = gate.NoWait
+const NoWait = time.Duration(-1)
 
 // Limit says which calls share which semaphore. The zero value of each field is
 // its default; one of Semaphore, Group and Acquire has to be there.
