@@ -69,7 +69,7 @@ least = -least $(shell awk '$$1 == "$(1)" {print $$2}' .ci/least-tests)
 # For every save: the two machines, what is pure, and memory. No server, no process, no race detector.
 quick:
 	$(TESTRUN) -short -vet=off -packages '$(QUICK)' .
-QUICK = . ./engine ./engine/memengine ./engine/register ./internal/adapt ./internal/client ./internal/enum ./internal/ledger ./internal/loop ./internal/pack ./internal/wire ./sematest
+QUICK = . ./engine ./engines/memengine ./engines/register ./internal/adapt ./internal/client ./internal/enum ./internal/ledger ./internal/loop ./internal/pack ./internal/wire ./sematest
 
 # The product, on real servers: what a user and a contributor run. It needs redis-server beside Go. PostgreSQL's
 # tests run where PostgreSQL is.
@@ -78,7 +78,7 @@ test:
 	$(TESTRUN) -fresh $(call least,test) $(PRODUCT) .
 PRODUCT = $(if $(shell command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null), \
 	-skip '$(EXTRAS)' -left 'tests of terminals and PgBouncer: make check', \
-	-skip '$(EXTRAS)|Postgres' -without engine/pgengine -left 'engine/pgengine and what else needs PostgreSQL, which is not here: apt-get install postgresql; tests of terminals and PgBouncer: make check')
+	-skip '$(EXTRAS)|Postgres' -without engines/pgengine -left 'engines/pgengine and what else needs PostgreSQL, which is not here: apt-get install postgresql; tests of terminals and PgBouncer: make check')
 # They need tmux, curl or pgbouncer.
 EXTRAS = PgBouncer|^TestTop(Pauses|LeavesTheTerminalAsItWas|WithoutAnEngine)?$$|^TestTheLinesOfThePageRun$$
 
@@ -142,25 +142,25 @@ recording: build
 # The Lua beside package ledger, 20,000 random histories. Some minutes.
 agree:
 	./scripts/test-tools.sh
-	go test -count=1 -timeout 60m -v -run TestScriptAgrees ./engine/redisengine -rapid.checks=10000
+	go test -count=1 -timeout 60m -v -run TestScriptAgrees ./engines/redisengine -rapid.checks=10000
 
 # The cancellation storm, 100,000 rounds on each engine. Some minutes.
 storm:
 	./scripts/test-tools.sh
-	SEMA_STORM=500 go test -count=1 -timeout 60m -v -run 'TestPromises$$/8_NothingLeaks/a_wait_cancelled' ./engine/memengine ./engine/fileengine ./engine/redisengine
+	SEMA_STORM=500 go test -count=1 -timeout 60m -v -run 'TestPromises$$/8_NothingLeaks/a_wait_cancelled' ./engines/memengine ./engines/fileengine ./engines/redisengine
 
 # As many processes as users have, idle, handing over, killed at random; and
 # 1,000 kill -9 of sema run. Many minutes, on a machine that does nothing else.
 stress:
-	for n in 1 40 300 500 1000; do SEMA_STRESS=$$n go test -count=1 -timeout 20m -v -run TestProcessesInOrder -bench 'HandOff|Idle' -benchtime 1x ./engine/fileengine || exit 1; done
-	SEMA_STRESS_KILLS=1000 go test -count=1 -timeout 20m -v -run TestStormOfKills ./engine/fileengine
-	go test -count=200 -timeout 20m -run TestKilled ./engine/fileengine
+	for n in 1 40 300 500 1000; do SEMA_STRESS=$$n go test -count=1 -timeout 20m -v -run TestProcessesInOrder -bench 'HandOff|Idle' -benchtime 1x ./engines/fileengine || exit 1; done
+	SEMA_STRESS_KILLS=1000 go test -count=1 -timeout 20m -v -run TestStormOfKills ./engines/fileengine
+	go test -count=200 -timeout 20m -run TestKilled ./engines/fileengine
 	SEMA_KILLS=1000 go test -count=1 -timeout 30m -v -run 'KillMinusNineAtRandomMoments' ./cmd/sema/internal/cli
 
 # The longest step with 100,000 that wait and 100,000 that hold, on Redis. A minute.
 bounds:
 	./scripts/test-tools.sh
-	SEMA_BOUNDS=100000 go test -count=1 -timeout 20m -v -run 'TestStepsAreBounded|TestStepsBesideManyClients' ./engine/redisengine
+	SEMA_BOUNDS=100000 go test -count=1 -timeout 20m -v -run 'TestStepsAreBounded|TestStepsBesideManyClients' ./engines/redisengine
 
 # How often keys that share a semaphore pass each other, among real processes, in 100
 # worlds by chance. Some minutes.
@@ -184,7 +184,7 @@ postgres:
 # goroutines of one. Ten minutes, and 17 GB.
 recovery:
 	./scripts/test-tools.sh
-	SEMA_RECOVERY=1000,10000 go test -count=1 -timeout 40m -v -run TestRecoveryUnderMany ./engine/redisengine
+	SEMA_RECOVERY=1000,10000 go test -count=1 -timeout 40m -v -run TestRecoveryUnderMany ./engines/redisengine
 
 # What others send: a minute for each reader of it.
 fuzz:

@@ -13,7 +13,7 @@ import (
 	"sema"
 	"sema/adapt"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	finder "sema/internal/adapt"
 	"sema/internal/fixture/expect"
 )

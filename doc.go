@@ -6,8 +6,8 @@
 // At most five calls run at once, in all processes that use the name on the same engine. Do waits
 // for a permit, first come, first served, runs the function and gives the permit back. The
 // function's context ends when ctx does, or when the permit is lost. An [Engine] stores
-// semaphores: in Redis (engine/redisengine), PostgreSQL (engine/pgengine), a directory on one host
-// (engine/fileengine), memory (engine/memengine), or behind "sema serve" (engine/httpengine).
+// semaphores: in Redis (engines/redisengine), PostgreSQL (engines/pgengine), a directory on one host
+// (engines/fileengine), memory (engines/memengine), or behind "sema serve" (engines/httpengine).
 //
 // # Options of one call
 //

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // The vendor does not say how much it takes. So each caller says how its call went, and

@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"sema"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // Two at once for each tenant, and three in all.

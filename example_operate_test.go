@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // Who holds, who waits, and how much is free.

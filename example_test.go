@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // At most two of these jobs run at once, in the order they came.

@@ -8,7 +8,7 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // An error is of one class; see docs/errors.md.

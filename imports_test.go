@@ -26,12 +26,12 @@ var importRules = []struct {
 	{"sema/internal/client", []string{"sema/engine", "sema/internal/enum"}, "a machine knows no clock, no lock and no engine"},
 	{"sema/internal/pack", []string{"sema/engine"}, "bytes of what engines keep"},
 	{"sema/internal/ledger", []string{"sema/engine", "sema/internal/pack"}, "a machine knows no clock, no lock and no client"},
-	{"sema/engine/memengine", []string{"sema/engine", "sema/internal/ledger"}, "memory needs nothing"},
-	{"sema/engine/fileengine", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "golang.org/x/sys/unix", "golang.org/x/sys/windows"}, "what the kernel knows is asked of the kernel"},
-	{"sema/engine/register", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "sema/internal/wire"}, "a store's author brings the store's client, and nothing else"},
-	{"sema/engine/pgengine", []string{"sema", "sema/engine", "sema/engine/register", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool", "github.com/jackc/pgx/v5/stdlib"}, "only programs with PostgreSQL need its client"},
-	{"sema/engine/redisengine", []string{"sema/engine", "sema/internal/ledger", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
-	{"sema/engine/httpengine", []string{"sema/engine", "sema/internal/wire"}, "a client of the server needs no store's client"},
+	{"sema/engines/memengine", []string{"sema/engine", "sema/internal/ledger"}, "memory needs nothing"},
+	{"sema/engines/fileengine", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "golang.org/x/sys/unix", "golang.org/x/sys/windows"}, "what the kernel knows is asked of the kernel"},
+	{"sema/engines/register", []string{"sema/engine", "sema/internal/ledger", "sema/internal/pack", "sema/internal/wire"}, "a store's author brings the store's client, and nothing else"},
+	{"sema/engines/pgengine", []string{"sema", "sema/engine", "sema/engines/register", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool", "github.com/jackc/pgx/v5/stdlib"}, "only programs with PostgreSQL need its client"},
+	{"sema/engines/redisengine", []string{"sema/engine", "sema/internal/ledger", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "go-redis is the one dependency of users"},
+	{"sema/engines/httpengine", []string{"sema/engine", "sema/internal/wire"}, "a client of the server needs no store's client"},
 	{"sema/internal/wire", []string{"sema/engine"}, "bytes of what both sides say"},
 	{"sema/access", nil, "plain types"},
 	{"sema/internal/admit", []string{"sema", "sema/access"}, "whoever shows or serves semaphores says the same of rights"},
@@ -39,9 +39,9 @@ var importRules = []struct {
 	{"sema/internal/gate", []string{"sema", "sema/each", "sema/engine"}, "it admits requests and calls of whatever kind, by any engine"},
 	{"sema/outage", []string{"sema/internal/gate"}, "a policy is a value"},
 	{"sema/semahttp", []string{"sema", "sema/each", "sema/internal/gate", "sema/internal/hooks", "sema/internal/once", "sema/outage"}, "it limits requests by any engine, and so needs none"},
-	{"sema/examples/crawler", []string{"sema", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging"}, "examples use what their readers can use"},
-	{"sema/examples/gateway", []string{"sema", "sema/outage", "sema/semahttp", "sema/engine/memengine", "sema/engine/redisengine", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging"}, "examples use what their readers can use"},
-	{"sema/examples/llm", []string{"sema", "sema/outage", "sema/semahttp", "sema/engine", "sema/engine/memengine"}, "examples use what their readers can use"},
+	{"sema/examples/crawler", []string{"sema", "sema/semahttp", "sema/engines/memengine", "sema/engines/redisengine", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging"}, "examples use what their readers can use"},
+	{"sema/examples/gateway", []string{"sema", "sema/outage", "sema/semahttp", "sema/engines/memengine", "sema/engines/redisengine", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/logging"}, "examples use what their readers can use"},
+	{"sema/examples/llm", []string{"sema", "sema/outage", "sema/semahttp", "sema/engine", "sema/engines/memengine"}, "examples use what their readers can use"},
 	{"sema/examples/internal/page", nil, "it compares an example with its page"},
 	{"sema/enginetest", []string{"sema", "sema/engine", "sema/internal/fixture/child", "sema/internal/fixture/expect", "sema/internal/fixture/history", "sema/internal/fixture/stall", "go.uber.org/goleak"}, "a third engine's tests import it"},
 	{"sema/watch", []string{"sema/engine", "sema/internal/hooks"}, "who looks from outside needs no client, and no engine of any kind"},
@@ -51,7 +51,7 @@ var importRules = []struct {
 	{"sema/internal/once", nil, "it is sync.Once but for one thing"},
 	{"sema/internal/view", []string{"sema/engine", "sema/watch"}, "one JSON, and the same words, for all who show a semaphore"},
 	{"sema/internal/jobs", []string{"sema", "sema/each", "sema/internal/class"}, "what limiters of job queues share knows no job queue"},
-	{"sema/sematest", []string{"sema", "sema/engine", "sema/internal/once", "sema/engine/memengine"}, "users' tests import it: it costs them what their program has anyway"},
+	{"sema/sematest", []string{"sema", "sema/engine", "sema/internal/once", "sema/engines/memengine"}, "users' tests import it: it costs them what their program has anyway"},
 	{"sema/classic", []string{"sema/engine", "sema/internal/rediserror", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors"},
 	{"sema/redisson", []string{"sema/engine", "sema/internal/once", "sema/internal/rediserror", "sema/internal/redissub", "github.com/redis/go-redis/v9"}, "the originals stand alone, but for the words of errors and the subscriptions"},
 	{"sema/internal/figures", []string{"sema", "sema/engine"}, "who counts and who collects agree on names, and know no client library"},
@@ -122,7 +122,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	laboratory := regexp.MustCompile(`^sema/(internal/fixture/|enginetest$)`)
 	for name, list := range imports {
 		for _, imported := range list {
-			if (strings.HasPrefix(imported, "github.com/jackc/") || imported == home+"engine/pgengine") && name != home+"engine/pgengine" && name != home+"cmd/sema/internal/cli" && !laboratory.MatchString(name) {
+			if (strings.HasPrefix(imported, "github.com/jackc/") || imported == home+"engines/pgengine") && name != home+"engines/pgengine" && name != home+"cmd/sema/internal/cli" && !laboratory.MatchString(name) {
 				t.Errorf("%s imports %s: only the program and the engine need PostgreSQL's client", name, imported)
 			}
 			if strings.HasPrefix(imported, home+"internal/fixture/") && !laboratory.MatchString(name) {

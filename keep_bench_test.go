@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 func BenchmarkKept(b *testing.B) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // A heavier caller gets what its own process keeps, also while a call is under way.

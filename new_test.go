@@ -7,8 +7,8 @@ import (
 
 	"sema"
 	"sema/adapt"
-	"sema/engine/memengine"
-	"sema/engine/redisengine"
+	"sema/engines/memengine"
+	"sema/engines/redisengine"
 )
 
 // The engine may notify of its end while New is still at it. Whatever is done

@@ -11,7 +11,7 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // unread is an engine whose states cannot be read so often.

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine/fileengine"
-	"sema/engine/memengine"
-	"sema/engine/redisengine"
+	"sema/engines/fileengine"
+	"sema/engines/memengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/redistest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,7 @@ import (
 
 	"sema"
 	"sema/adapt"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // One program decides about the limit for a fleet whose processes only report: those

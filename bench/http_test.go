@@ -10,8 +10,8 @@ import (
 	xsync "golang.org/x/sync/semaphore"
 
 	"sema"
-	"sema/engine/memengine"
-	"sema/engine/redisengine"
+	"sema/engines/memengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/redistest"
 	"sema/semahttp"
 )

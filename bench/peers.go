@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/classic"
-	"sema/engine/httpengine"
-	"sema/engine/memengine"
-	"sema/engine/redisengine"
+	"sema/engines/httpengine"
+	"sema/engines/memengine"
+	"sema/engines/redisengine"
 	"sema/internal/measure"
 )
 
@@ -53,10 +53,10 @@ const (
 // all contestants, in the order of the tables. The first of those on Redis and
 // the first within one process are what the others are compared with.
 var all = []peer{
-	{"sema", semaphore, "", "sema", nil, "`sema` with `engine/redisengine`", "defaults", "–"},
+	{"sema", semaphore, "", "sema", nil, "`sema` with `engines/redisengine`", "defaults", "–"},
 	{"sema-keep", semaphore, "", "sema", nil, "the same", "`Keep: 20ms`", "a permit that a process keeps when it ends without `Close` is taken for a lease"},
 	{"sema-passes", semaphore, "", "sema", nil, "the same", "`Passes: 16`", "first come, first served among processes: up to 16 turns out of order"},
-	{behindServer, semaphore, "", "sema", nil, "the same through `sema serve`, a process of its own on the same machine, with `engine/httpengine`", "defaults", "–"},
+	{behindServer, semaphore, "", "sema", nil, "the same through `sema serve`, a process of its own on the same machine, with `engines/httpengine`", "defaults", "–"},
 	{"classic-lock", lock, "", "", book(steady, bookLock), "`sema/classic`.`Lock` (*Redis in Action*, 6.2.5 and 11.2.2)", "`Lua`; polls each ms by itself", "no fairness, no renewal, no notice of loss"},
 	{"classic-basic", semaphore, "", "", book(steady, classic.NewBasic), "`sema/classic`.`Basic` (6.3.1)", classicPause + "defaults", "the limit, when two callers overlap or clocks differ; fairness, renewal, notice of loss"},
 	{"classic-fair", semaphore, "", "", book(steady, classic.NewFair), "`sema/classic`.`Fair` (6.3.2)", classicPause + "defaults", "the limit, when two callers overlap; waiters have no place in line; renewal by hand, no notice of loss"},
@@ -78,7 +78,7 @@ var all = []peer{
 	{"noop-pool", yardstick, "", "noop-pool", nil, "`EVALSHA` of `return 1` to acquire, another to release, on a plain go-redis pool", "defaults", unlimited},
 	{relayed, yardstick, "", "noop-pool", nil, "`noop-pool` by way of a process that passes bytes on, and does nothing else: what a server between costs at least", "defaults", unlimited},
 	{"noop-autopipeline", yardstick, "", "noop-autopipeline", nil, "the same through go-redis's automatic pipelining", "unordered, up to 80 batches of 300 at once", unlimited},
-	{"sema-memory", inProcess, "", "sema", nil, "`sema` with `engine/memengine`", "defaults", "other processes"},
+	{"sema-memory", inProcess, "", "sema", nil, "`sema` with `engines/memengine`", "defaults", "other processes"},
 	{"sema-memory-keep", inProcess, "", "sema", nil, "the same", "`Keep: 20ms`", "other processes"},
 	{"x-sync", inProcess, "", "", xSync, "golang.org/x/sync/semaphore, `Weighted`", "–", "leases, notice of loss, names, a view of who holds and waits"},
 	{"channel", inProcess, "", "channel", nil, "a buffered channel, with a `select` on the caller's context", "–", "weights, and all that `x-sync` lacks"},

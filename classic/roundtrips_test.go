@@ -13,7 +13,7 @@ import (
 
 	"sema"
 	"sema/classic/internal/measured"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/redistest"
 )
 

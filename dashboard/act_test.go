@@ -13,8 +13,8 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
-	"sema/engine/memengine"
-	"sema/engine/redisengine"
+	"sema/engines/memengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/redistest"
 )
 

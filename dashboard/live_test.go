@@ -20,7 +20,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/dashboard"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/pipenet"
 )
 

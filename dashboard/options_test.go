@@ -8,7 +8,7 @@ import (
 
 	"sema/dashboard"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 func TestOptionsOutOfRangeAreRefused(t *testing.T) {

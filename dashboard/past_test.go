@@ -17,7 +17,7 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/pipenet"
 	"sema/internal/history"
 	"sema/watch"

@@ -19,7 +19,7 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"
 	"sema/watch"

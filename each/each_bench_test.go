@@ -7,7 +7,7 @@ import (
 
 	"sema"
 	"sema/each"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // What a permit of a name costs beside a plain one and one of a key, in memory: the engine's

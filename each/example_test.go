@@ -6,7 +6,7 @@ import (
 
 	"sema"
 	"sema/each"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // One at a time for each host, however many hosts there are.

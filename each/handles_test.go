@@ -17,7 +17,7 @@ import (
 	"sema"
 	"sema/each"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/client"
 	"sema/internal/fixture/expect"
 	"sema/sematest"

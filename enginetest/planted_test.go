@@ -13,7 +13,7 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // A suite that passes everything proves nothing. Each engine here has one bug

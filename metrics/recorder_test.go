@@ -15,7 +15,7 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/figures"
 	"sema/metrics"
 )

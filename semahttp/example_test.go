@@ -14,7 +14,7 @@ import (
 	"sema"
 	"sema/each"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/outage"
 	"sema/semahttp"
 )

@@ -21,7 +21,7 @@ import (
 	"sema"
 	"sema/each"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/semahttp"
 )

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"
 	"sema/internal/fixture/redistest"

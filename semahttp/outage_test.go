@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"

@@ -14,7 +14,7 @@ import (
 
 	"sema"
 	"sema/each"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/outage"
 	"sema/semahttp"

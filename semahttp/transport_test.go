@@ -18,7 +18,7 @@ import (
 
 	"sema"
 	"sema/each"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/semahttp"
 	"sema/sematest"

@@ -25,7 +25,7 @@ import (
 	"testing"
 
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/once"
 )
 

@@ -23,7 +23,7 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/admit"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pipenet"

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
 	"sema/server"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/server"
 )
 

@@ -1,6 +1,6 @@
 // Package server offers the semaphores of an engine over HTTP. Programs in any language
 // use its JSON API, described by /v1/openapi.json. Go programs use it as an engine,
-// through package engine/httpengine.
+// through package engines/httpengine.
 //
 // The engine decides, and has all limits, queues and permits; the server can lose its own
 // state. With Redis behind it, permits survive a restart of the server within their

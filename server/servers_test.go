@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/pipenet"
 	"sema/server"
 )

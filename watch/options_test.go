@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/watch"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/watch"

@@ -16,7 +16,7 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/looks"
 	"sema/watch"

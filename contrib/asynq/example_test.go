@@ -10,7 +10,7 @@ import (
 
 	"sema"
 	"sema/contrib/asynq"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // Twenty tasks at once on all servers together, five of each type, and of reports

@@ -13,7 +13,7 @@ import (
 
 	"sema"
 	"sema/contrib/asynq"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/atonce"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"

@@ -8,7 +8,7 @@ import (
 
 	"sema"
 	"sema/contrib/grpc"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"sema"
 	"sema/contrib/grpc"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // A server that works at a hundred calls at once, together with all its

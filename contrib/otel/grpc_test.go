@@ -20,7 +20,7 @@ import (
 	"sema/contrib/grpc"
 	"sema/contrib/otel"
 	"sema/each"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/figures"
 	"sema/internal/fixture/expect"
 )

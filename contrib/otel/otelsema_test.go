@@ -22,7 +22,7 @@ import (
 	"sema"
 	"sema/contrib/otel"
 	"sema/each"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/figures"
 	"sema/semahttp"
 )

@@ -18,7 +18,7 @@ import (
 
 	"sema"
 	"sema/contrib/prometheus"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/figures"
 	"sema/metrics"
 )

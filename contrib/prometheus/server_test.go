@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"sema/contrib/prometheus"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/metrics"
 	"sema/server"
 )

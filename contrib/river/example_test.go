@@ -11,7 +11,7 @@ import (
 
 	"sema"
 	"sema/contrib/river"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // Twenty jobs at once in all clients together, five of each kind, and of reports

@@ -19,7 +19,7 @@ import (
 
 	"sema"
 	"sema/contrib/river"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/atonce"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"

@@ -16,7 +16,7 @@ import (
 	"sema"
 	"sema/contrib/river"
 	"sema/each"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/atonce"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"

@@ -21,7 +21,7 @@ import (
 	"sema"
 	"sema/contrib/rueidis"
 	"sema/engine"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )

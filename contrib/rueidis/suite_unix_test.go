@@ -11,7 +11,7 @@ import (
 
 	"sema"
 	"sema/contrib/rueidis"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/enginetest"
 	"sema/internal/fixture/redistest"
 )

@@ -22,7 +22,7 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/history"
 	"sema/watch"
 )

@@ -11,7 +11,7 @@ import (
 	"sema/access"
 	"sema/dashboard"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // job is what some processes of a host do, again and again: they hold permits for some

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 // The figures under the pointer are those of the table, and times are local when somebody

@@ -21,8 +21,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"sema"
-	"sema/engine/memengine"
-	"sema/engine/redisengine"
+	"sema/engines/memengine"
+	"sema/engines/redisengine"
 	"sema/semahttp"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -25,8 +25,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"sema"
-	"sema/engine/memengine"
-	"sema/engine/redisengine"
+	"sema/engines/memengine"
+	"sema/engines/redisengine"
 )
 
 func main() {

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 )
 
 func main() {

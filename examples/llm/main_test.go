@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/engine/memengine"
-	"sema/engine/redisengine"
+	"sema/engines/memengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/local"
 )
 

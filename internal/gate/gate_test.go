@@ -18,7 +18,7 @@ import (
 	"sema"
 	"sema/each"
 	"sema/engine"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/sematest"

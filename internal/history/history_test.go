@@ -17,7 +17,7 @@ import (
 	"sema"
 	"sema/access"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/history"
 	"sema/watch"

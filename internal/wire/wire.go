@@ -1,4 +1,4 @@
-// Package wire encodes the messages between package engine/httpengine and package server.
+// Package wire encodes the messages between package engines/httpengine and package server.
 // A message is a list of numbered fields, as in Protocol Buffers. So either side may be
 // the older one: a reader skips unknown fields, and missing fields are zero.
 //

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/server"
 )

@@ -17,8 +17,8 @@ import (
 	xsemaphore "golang.org/x/sync/semaphore"
 
 	"sema"
-	"sema/engine/memengine"
-	"sema/engine/redisengine"
+	"sema/engines/memengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema"
-	"sema/engine/httpengine"
+	"sema/engines/httpengine"
 	"sema/internal/measure"
 	"sema/server"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema"
-	"sema/engine/pgengine"
+	"sema/engines/pgengine"
 	"sema/internal/fixture/local"
 )
 

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	semaphoreFile = "engine/register/semaphore.go"
-	outcomeFile   = "engine/register/outcome.go"
-	pollFile      = "engine/register/poll.go"
+	semaphoreFile = "engines/register/semaphore.go"
+	outcomeFile   = "engines/register/outcome.go"
+	pollFile      = "engines/register/poll.go"
 )
 
 // planted are bugs that TestSeeds has to find.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
-	"sema/engine/register"
+	"sema/engines/register"
 )
 
 // vault is the store. It has one row, which is seen before it is durable, as that of a database whose row is

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine/register"
+	"sema/engines/register"
 	"sema/internal/fixture/history"
 )
 

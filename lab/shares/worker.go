@@ -16,7 +16,7 @@ import (
 
 	"sema"
 	"sema/each"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/history"
 )

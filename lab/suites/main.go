@@ -30,7 +30,7 @@ type suite struct {
 // The first suite says which server it runs on.
 var suites = []suite{
 	{"internal/fixture/redistest", "."},
-	{"engine/redisengine", "^(" + strings.Join(quickTests, "|") + ")$"},
+	{"engines/redisengine", "^(" + strings.Join(quickTests, "|") + ")$"},
 	{"redisson", "."},
 	{"classic", "."},
 	{"cmd/sema/internal/cli", ""},

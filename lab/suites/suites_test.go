@@ -50,7 +50,7 @@ func TestRead(t *testing.T) {
 
 // A test that was renamed must not drop out of the quick part.
 func TestQuickTestsExist(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "engine", "redisengine", "*_test.go"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "engines", "redisengine", "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestQuickTestsExist(t *testing.T) {
 	}
 	for _, name := range quickTests {
 		if !strings.Contains(code.String(), "\nfunc "+name+"(t *testing.T)") {
-			t.Errorf("engine/redisengine has no %s", name)
+			t.Errorf("engines/redisengine has no %s", name)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"sema"
 	"sema/contrib/asynq"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 )
 
 // So many tasks of each type run at once, and in all, whatever the number of

@@ -22,7 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sema"
-	"sema/engine/pgengine"
+	"sema/engines/pgengine"
 )
 
 func main() {

@@ -13,7 +13,7 @@ import (
 
 	"sema"
 	"sema/contrib/river"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 )
 
 // So many jobs of each kind run at once, and in all, whatever the number of

@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/local"
 	"sema/semahttp"

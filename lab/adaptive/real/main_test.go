@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"

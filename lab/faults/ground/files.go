@@ -15,7 +15,7 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/fileengine"
+	"sema/engines/fileengine"
 )
 
 // files is a ground of one directory. All its sites reach the same.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine/fileengine"
+	"sema/engines/fileengine"
 	"sema/internal/fixture/expect"
 )
 

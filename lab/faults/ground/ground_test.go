@@ -18,9 +18,9 @@ import (
 	"go.uber.org/goleak"
 
 	"sema"
-	"sema/engine/fileengine"
-	"sema/engine/pgengine"
-	"sema/engine/redisengine"
+	"sema/engines/fileengine"
+	"sema/engines/pgengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 )

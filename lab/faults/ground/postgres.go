@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"sema/engine/pgengine"
+	"sema/engines/pgengine"
 	"sema/internal/fixture/local"
 	"sema/internal/fixture/redistest"
 )

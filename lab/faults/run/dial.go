@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
-	"sema/engine/fileengine"
-	"sema/engine/pgengine"
-	"sema/engine/redisengine"
+	"sema/engines/fileengine"
+	"sema/engines/pgengine"
+	"sema/engines/redisengine"
 	"sema/lab/faults/ground"
 )
 

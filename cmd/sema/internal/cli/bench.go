@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sema"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/measure"
 )
 

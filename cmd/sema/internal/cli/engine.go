@@ -13,9 +13,9 @@ import (
 
 	"sema"
 	"sema/engine"
-	"sema/engine/fileengine"
-	"sema/engine/httpengine"
-	"sema/engine/redisengine"
+	"sema/engines/fileengine"
+	"sema/engines/httpengine"
+	"sema/engines/redisengine"
 )
 
 // callTime bounds the calls of commands that do not wait for a permit.

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine/fileengine"
-	"sema/engine/redisengine"
+	"sema/engines/fileengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 )
 

@@ -51,8 +51,8 @@ func TestMain(m *testing.M) {
 		// A connection that is given up is closed in the background by pgx.
 		// After a panic the library that draws may leave its reader behind.
 		if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"), goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).queuedNewConn.func2"),
-			goleak.IgnoreAnyFunction("sema/engine/fileengine.(*log).enter"), goleak.IgnoreAnyFunction("sema/engine/fileengine.(*log).look.func1"), goleak.IgnoreAnyFunction("sema/engine/fileengine.(*log).lock.func1"),
-			goleak.IgnoreAnyFunction("sema/engine/fileengine.(*log).close"), goleak.IgnoreAnyFunction("sema/engine/fileengine.(*log).died"), goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1")); err != nil && panics == "" {
+			goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).enter"), goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).look.func1"), goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).lock.func1"),
+			goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).close"), goleak.IgnoreAnyFunction("sema/engines/fileengine.(*log).died"), goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1")); err != nil && panics == "" {
 			fmt.Fprintln(os.Stderr, "goroutines outlive Main:", err)
 			os.Exit(99)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"sema/engine/pgengine"
+	"sema/engines/pgengine"
 )
 
 const tryPostgres = "postgres://user@host:5432/database, and $PGPASSWORD or ~/.pgpass"

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 )
 
 // address is an engine's URL, taken apart by hand: net/url knows neither lists

@@ -12,7 +12,7 @@ import (
 	"sema"
 	"sema/cmd/sema/internal/historydb"
 	"sema/engine"
-	"sema/engine/memengine"
+	"sema/engines/memengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/history"
 	"sema/watch"

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"sema"
-	"sema/engine/redisengine"
+	"sema/engines/redisengine"
 	"sema/internal/fixture/local"
 )
 

@@ -1,0 +1,28 @@
+package memengine_test
+
+import (
+	"context"
+	"testing"
+
+	"sema/engine"
+	"sema/engines/memengine"
+)
+
+// Whoever is told that the engine closes may use it.
+func TestCloseNotifiesWithoutItsLock(t *testing.T) {
+	e := memengine.New()
+	told := 0
+	_, err := e.Open("x", engine.Client{}, func(engine.Notification) {
+		told++
+		if _, err := e.List(context.Background()); err == nil {
+			t.Error("a closed engine lists")
+		}
+		_ = e.Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil || told != 1 {
+		t.Errorf("%v; told %d times", err, told)
+	}
+}

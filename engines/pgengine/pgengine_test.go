@@ -1,0 +1,232 @@
+//go:build unix
+
+package pgengine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"sema"
+	"sema/engine"
+	"sema/engines/pgengine"
+	"sema/engines/register"
+	"sema/internal/fixture/expect"
+)
+
+func query(tb testing.TB, s *server, sql string) {
+	tb.Helper()
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err := c.Exec(expect.Within(tb), sql)
+	expect.OK(tb, err)
+}
+
+func poolAt(tb testing.TB, address string) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(context.Background(), address)
+	expect.OK(tb, err)
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+func semAt(tb testing.TB, e sema.Engine, label string) *sema.Semaphore {
+	tb.Helper()
+	s, err := sema.New(e, "x", 1, &sema.Options{Label: label, Lease: 10 * expect.Patience})
+	expect.OK(tb, err)
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// checkHandOff tests that a waiting client gets the permit that another one releases.
+func checkHandOff(tb testing.TB, first, second sema.Engine) {
+	tb.Helper()
+	a, b := semAt(tb, first, "a"), semAt(tb, second, "b")
+	held, err := a.Acquire(expect.Within(tb))
+	expect.OK(tb, err)
+	got := make(chan error, 1)
+	go func() {
+		p, err := b.Acquire(expect.Within(tb))
+		if err == nil {
+			err = p.Release()
+		}
+		got <- err
+	}()
+	expect.Until(tb, "a waiter", func() bool {
+		st, err := a.State(expect.Within(tb))
+		return err == nil && len(st.Waiters) == 1
+	})
+	expect.OK(tb, held.Release())
+	expect.OK(tb, <-got)
+}
+
+// The rights that the package's documentation lists are enough.
+func TestMinimalRights(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	query(t, s, "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON sema_state TO app")
+	address := strings.Replace(s.url(), "sema@", "app@", 1)
+	checkHandOff(t, engineAt(t, address, nil), engineAt(t, address, nil))
+	expect.OK(t, pgengine.NewStore(poolAt(t, address), "").Sweep(expect.Within(t)))
+}
+
+// A table may be in a schema of its own, whatever its name is.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	const schema = `odd "name"; $1`
+	query(t, s, `CREATE SCHEMA "odd ""name""; $1"; DROP TABLE sema_state`)
+	o := &pgengine.Options{Schema: schema}
+	first := engineAt(t, s.url(), o)
+	for range 2 {
+		expect.OK(t, first.Migrate(expect.Within(t)))
+	}
+	checkHandOff(t, first, engineAt(t, s.url(), o))
+}
+
+// The error of a broken database setup has a hint, and says whether it is temporary.
+func TestErrorHints(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	query(t, s, "CREATE ROLE nobody LOGIN; CREATE SCHEMA other")
+	query(t, s, `INSERT INTO sema_state VALUES ('x', 1, 0, 9000000000000000000, '{}', 0, 0, 0, '\xff01')`)
+	for _, test := range []struct {
+		what, address, hint string
+		options             *pgengine.Options
+		lasting             bool
+	}{
+		{"no table", s.url(), "pgengine's Migrate", &pgengine.Options{Schema: "other"}, true},
+		{"a typo in the URL", s.url() + "&aplication_name=x", "options in the URL", nil, true},
+		{"no schema", s.url(), "pgengine's Migrate", &pgengine.Options{Schema: "none"}, true},
+		{"no rights", strings.Replace(s.url(), "sema@", "nobody@", 1), "GRANT", nil, true},
+		{"no user", strings.Replace(s.url(), "sema@", "ghost@", 1), "user", nil, true},
+		{"no database", strings.Replace(s.url(), "/postgres?", "/ghost?", 1), "database", nil, true},
+		{"another release's state", s.url(), "one release", nil, false},
+		{"no server", "postgres://sema@/postgres?host=/nowhere", "", nil, false},
+	} {
+		e := engineAt(t, test.address, test.options)
+		session, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+		expect.OK(t, err)
+		_, err = session.Step(expect.Within(t), engine.Call{Number: 1, Requests: []engine.Request{{
+			Kind: engine.Ask, ID: engine.ID{Client: session.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Minute, Ticket: time.Minute, Wait: true,
+		}}})
+		var failed *engine.Error
+		if !errors.As(err, &failed) || failed.Temporary == test.lasting || !failed.NotExecuted || !strings.Contains(failed.Hint, test.hint) || failed.Name != "x" {
+			t.Errorf("%s: %#v", test.what, err)
+		}
+		t.Logf("%s: %v", test.what, err)
+	}
+	query(t, s, "CREATE SCHEMA old; CREATE TABLE old.sema_state (name text)")
+	for _, test := range []struct{ user, schema, hint string }{
+		{"sema", "none", "CREATE SCHEMA"}, {"nobody", "other", "GRANT CREATE"}, {"sema", "old", "another version"},
+	} {
+		e := engineAt(t, strings.Replace(s.url(), "sema@", test.user+"@", 1), &pgengine.Options{Schema: test.schema})
+		err := e.Migrate(expect.Within(t))
+		if failed := (*engine.Error)(nil); !errors.As(err, &failed) || failed.Op != "migrate" || !strings.Contains(failed.Hint, test.hint) {
+			t.Errorf("migrate %s as %s: %#v", test.schema, test.user, err)
+		}
+	}
+	c := s.connect()
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err := c.Exec(expect.Within(t), "PREPARE p AS SELECT 1")
+	expect.OK(t, err)
+	if _, err := c.Exec(expect.Within(t), "PREPARE p AS SELECT 1"); !strings.Contains(pgengine.Hint(err), "exec_mode") {
+		t.Errorf("%v: %q", err, pgengine.Hint(err))
+	}
+	var argument *engine.ArgumentError
+	if _, err := pgengine.New(nil, nil); !errors.As(err, &argument) {
+		t.Error(err)
+	}
+	if _, err := pgengine.New(poolAt(t, s.url()), &pgengine.Options{Poll: -1}); !errors.As(err, &argument) {
+		t.Error(err)
+	}
+}
+
+// Sweep removes exactly the rows whose Until has passed.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	store := pgengine.NewStore(poolAt(t, s.url()), "")
+	for name, until := range map[string]int64{"over": 1, "not over": 1 << 62} {
+		expect.OK(t, store.Update(expect.Within(t), name, false, func(r register.Row) (register.Next, error) {
+			return register.Next{Data: []byte("x"), Version: r.Now, Until: until}, nil
+		}))
+	}
+	expect.OK(t, store.Sweep(expect.Within(t)))
+	for name, want := range map[string]bool{"over": false, "not over": true} {
+		row, err := store.Read(expect.Within(t), name)
+		if err != nil || row.Version > 0 != want {
+			t.Errorf("%s: %+v, %v", name, row, err)
+		}
+	}
+}
+
+// waits queues a ticket of a client that does nothing after that.
+func waits(tb testing.TB, e sema.Engine) {
+	tb.Helper()
+	s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+	expect.OK(tb, err)
+	reply, err := s.Step(expect.Within(tb), engine.Call{Number: 1, Requests: []engine.Request{{
+		Kind: engine.Ask, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true,
+	}}})
+	expect.OK(tb, err)
+	if got := reply.Answers[0].Status; got != engine.Queued {
+		tb.Fatal(got)
+	}
+}
+
+// The server knows which waiters are dead, and a release skips them.
+func TestADeadWaiterIsSkipped(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	holder := semAt(t, engineAt(t, s.url(), nil), "a")
+	p, err := holder.Acquire(expect.Within(t))
+	expect.OK(t, err)
+	dead := engineAt(t, s.url(), nil)
+	waits(t, dead)
+	store := pgengine.NewStore(poolAt(t, s.url()), "")
+	expect.Until(t, "a waiter that listens", func() bool {
+		row, err := store.Read(expect.Within(t), "x")
+		return err == nil && len(row.Heads) == 1
+	})
+	expect.OK(t, dead.Close())
+	next := semAt(t, engineAt(t, s.url(), nil), "b")
+	got := make(chan error, 1)
+	go func() {
+		_, err := next.Acquire(expect.Within(t))
+		got <- err
+	}()
+	expect.Until(t, "two waiters", func() bool { return len(stateOf(t, engineAt(t, s.url(), nil), "x").Waiters) == 2 })
+	expect.OK(t, p.Release())
+	expect.OK(t, <-got)
+}
+
+// A waiter is served although the server closes its listening connection.
+func TestAListenerThatIsDisconnected(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	holder, waiter := semAt(t, engineAt(t, s.url(), nil), "a"), semAt(t, engineAt(t, s.url(), nil), "b")
+	for range 3 {
+		p, err := holder.Acquire(expect.Within(t))
+		expect.OK(t, err)
+		got := make(chan error, 1)
+		go func() {
+			p, err := waiter.Acquire(expect.Within(t))
+			if err == nil {
+				err = p.Release()
+			}
+			got <- err
+		}()
+		expect.Until(t, "a waiter", func() bool {
+			st, err := holder.State(expect.Within(t))
+			return err == nil && len(st.Waiters) == 1
+		})
+		query(t, s, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'")
+		expect.OK(t, p.Release())
+		expect.OK(t, <-got)
+	}
+}

@@ -1,0 +1,142 @@
+//go:build unix
+
+package pgengine_test
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"sema"
+	"sema/engines/pgengine"
+	"sema/enginetest"
+	"sema/internal/fixture/child"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/local"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		_ = flag.Set("test.skip", "^Example") // the examples need a server
+	}
+	child.Role(stalledRole, stallInStep)
+	enginetest.Main(m, func(address string) (sema.Engine, error) {
+		o := &pgengine.Options{}
+		if strings.Contains(address, pooled) {
+			o = polling
+		}
+		pool, err := pgxpool.New(context.Background(), address)
+		if err != nil {
+			return nil, err
+		}
+		return pgengine.New(pool, o)
+	})
+}
+
+// engineAt makes an engine with its own pool, as in another process.
+func engineAt(tb testing.TB, address string, o *pgengine.Options) *pgengine.Engine {
+	tb.Helper()
+	config, err := pgxpool.ParseConfig(address)
+	expect.OK(tb, err)
+	config.MaxConns = 4
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	expect.OK(tb, err)
+	e, err := pgengine.New(pool, o)
+	expect.OK(tb, err)
+	tb.Cleanup(func() {
+		_ = e.Close()
+		pool.Close()
+	})
+	return e
+}
+
+func open(tb testing.TB) enginetest.Store {
+	s := startServer(tb)
+	return enginetest.Store{
+		URL:    s.url(),
+		Freeze: func() { expect.OK(tb, s.Freeze()) },
+		Thaw:   func() { expect.OK(tb, s.Thaw()) },
+		Client: func(tb testing.TB) sema.Engine { return engineAt(tb, s.url(), nil) },
+	}
+}
+
+// openPooled puts a pooler in front of the server, so that clients cannot listen.
+func openPooled(tb testing.TB) enginetest.Store {
+	s := startServer(tb)
+	pooler, err := local.PgBouncer(expect.Within(tb), s.Server)
+	expect.OK(tb, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var keeping sync.WaitGroup
+	keeping.Go(func() { pooler.Keep(ctx, nil) }) // PgBouncer 1.18 sometimes exits when a client disconnects: "bad client state"
+	tb.Cleanup(func() {
+		cancel()
+		keeping.Wait()
+		pooler.Stop()
+	})
+	store := enginetest.Store{URL: pooler.Address, Client: func(tb testing.TB) sema.Engine { return engineAt(tb, pooler.Address, polling) }}
+	if !strings.Contains(store.URL, pooled) {
+		tb.Fatal(store.URL)
+	}
+	return store
+}
+
+var polling = &pgengine.Options{Poll: 50 * time.Millisecond}
+
+// pooled is a part of a pooler's URL.
+const pooled = "port=6432"
+
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, open)
+}
+
+func TestPromisesThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, openPooled)
+}
+
+// TestPromisesThroughDatabaseSQL uses the pool of database/sql.
+func TestPromisesThroughDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, func(tb testing.TB) enginetest.Store {
+		s := startServer(tb)
+		return enginetest.Store{Client: func(tb testing.TB) sema.Engine {
+			db, err := sql.Open("pgx", s.url())
+			expect.OK(tb, err)
+			db.SetMaxOpenConns(4)
+			e, err := pgengine.NewSQL(db, nil)
+			expect.OK(tb, err)
+			tb.Cleanup(func() {
+				_ = e.Close()
+				_ = db.Close()
+			})
+			return e
+		}}
+	})
+}
+
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	enginetest.RunProcesses(t, open(t), 4)
+}
+
+// Here a handed-over permit is unused for half a poll on average, so two faults take as long as
+// four above.
+func TestProcessesThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	enginetest.RunProcesses(t, openPooled(t), 2)
+}
+
+func TestKeepers(t *testing.T) {
+	t.Parallel()
+	enginetest.RunKeepers(t, open(t))
+}
+
+func BenchmarkEngine(b *testing.B) { enginetest.Benchmark(b, open) }

@@ -1,0 +1,163 @@
+package redisengine_test
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema/engine"
+	"sema/engines/redisengine"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+	"sema/internal/fixture/versions"
+)
+
+// stored is what Redis has of a semaphore: hashes and zsets by key.
+type stored map[string]struct {
+	Hash map[string][]byte `json:"hash,omitempty"`
+	Zset []member          `json:"zset,omitempty"`
+}
+
+type member struct {
+	Name  []byte `json:"name"`
+	Score string `json:"score"`
+}
+
+func store(t *testing.T, rdb *redis.Client) stored {
+	all := stored{}
+	for _, key := range rdb.Keys(expect.Within(t), "*").Val() {
+		one := all[key]
+		switch rdb.Type(expect.Within(t), key).Val() {
+		case "hash":
+			one.Hash = map[string][]byte{}
+			for field, value := range rdb.HGetAll(expect.Within(t), key).Val() {
+				one.Hash[field] = []byte(value)
+			}
+		case "zset":
+			for _, z := range rdb.ZRangeWithScores(expect.Within(t), key, 0, -1).Val() {
+				one.Zset = append(one.Zset, member{[]byte(z.Member.(string)), strconv.FormatFloat(z.Score, 'f', -1, 64)})
+			}
+		case "string":
+			continue // descriptions, which have a time to live of their own
+		}
+		all[key] = one
+	}
+	return all
+}
+
+func (all stored) restore(t *testing.T, rdb *redis.Client) {
+	for key, one := range all {
+		for field, value := range one.Hash {
+			expect.OK(t, rdb.HSet(expect.Within(t), key, field, value).Err())
+		}
+		for _, m := range one.Zset {
+			expect.OK(t, rdb.Do(expect.Within(t), "zadd", key, m.Score, m.Name).Err())
+		}
+	}
+}
+
+// The leases of the fixtures end in this century, but late.
+const long = 60 * 365 * 24 * time.Hour
+
+// makeLayout uses all that a state can have.
+func makeLayout(t *testing.T) []byte {
+	server := redistest.Start(t)
+	rdb := server.Client()
+	e, err := redisengine.New(rdb, nil)
+	expect.OK(t, err)
+	defer func() { _ = e.Close() }()
+	number := uint64(0)
+	session := func(name string) func(...engine.Request) {
+		s, err := e.Open(name, engine.Client{Host: "h", PID: 7, Label: "l"}, func(engine.Notification) {})
+		expect.OK(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return func(all ...engine.Request) {
+			for i := range all {
+				if r := &all[i]; r.Kind == engine.Ask {
+					r.Lease, r.Ticket, r.Wait = long, long, true
+					if r.Who == nil {
+						r.ID.Client = s.Client()
+					}
+				}
+			}
+			number++
+			_, err := s.Step(whole, engine.Call{Number: number, Requests: all, Keep: time.Minute, Fence: number == 1})
+			expect.OK(t, err)
+		}
+	}
+	ask := func(n uint64, weight int) engine.Request {
+		return engine.Request{Kind: engine.Ask, ID: engine.ID{Number: n, Weight: weight}, Limit: 4}
+	}
+	plain := session("plain")
+	slot := ask(1, 2)
+	slot.ID.Slot = true
+	named := ask(2, 1)
+	named.ID.Client, named.Who = "api", &engine.Client{Host: "other", PID: 9, Label: "m", Caller: "job 7", Lease: time.Minute}
+	plain(slot, ask(3, 1))
+	plain(ask(4, 1))
+	plain(ask(5, 3), ask(6, 1))
+	plain(engine.Request{Kind: engine.SetLimit, Limit: 4, Pin: true})
+	plain(engine.Request{Kind: engine.Report, Totals: &engine.Totals{Good: 5, Bad: 2, Waited: 1}})
+	plain(named)
+	keyed := session("keyed")
+	for n, key := range []string{"acme", "acme", "beta", "", "acme"} {
+		r := ask(uint64(n+1), 1)
+		r.Key, r.PerKey = key, 1
+		keyed(r)
+	}
+	keyed(engine.Request{Kind: engine.SetKey, Key: "beta", Cap: 2, Share: 300})
+	b, err := json.MarshalIndent(store(t, rdb), "", " ")
+	expect.OK(t, err)
+	return append(b, '\n')
+}
+
+// States of every layout that a release wrote are read for ever, and go on.
+func TestLayoutsOfStates(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []string{"sem3"} {
+		var all stored
+		expect.OK(t, json.Unmarshal(versions.Fixture(t, layout+".redis.json", func() []byte { return makeLayout(t) }), &all))
+		server := redistest.Start(t)
+		all.restore(t, server.Client())
+		e := patientAt(t, server.Addr())
+		for _, name := range []string{"plain", "keyed"} {
+			s, err := e.Open(name, engine.Client{}, func(engine.Notification) {})
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = s.Close() })
+			st, err := s.State(expect.Within(t))
+			expect.OK(t, err)
+			for i := range st.Holders {
+				st.Holders[i].Age, st.Holders[i].Left = 0, 0
+			}
+			for i := range st.Waiters {
+				st.Waiters[i].Waiting = 0
+			}
+			versions.Reads(t, layout+"."+name+".state.json", st)
+			// All that hold and wait give back what they have, and then all of it is free.
+			var gone []engine.Request
+			for _, h := range st.Holders {
+				id, err := engine.ParseID(h.ID)
+				expect.OK(t, err)
+				gone = append(gone, engine.Request{Kind: engine.Release, ID: id})
+			}
+			for _, w := range st.Waiters {
+				id, err := engine.ParseID(w.ID)
+				expect.OK(t, err)
+				gone = append(gone, engine.Request{Kind: engine.Release, ID: id})
+			}
+			reply, err := s.Step(whole, engine.Call{Number: 1, Requests: gone})
+			expect.OK(t, err)
+			for i, a := range reply.Answers {
+				if a.Status != engine.Done {
+					t.Errorf("%s, %v: %v", name, gone[i].ID, a.Status)
+				}
+			}
+			if after, err := s.State(expect.Within(t)); err != nil || after.Used != 0 || after.Waiting() != 0 {
+				t.Errorf("%s: %+v, %v", name, after, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package redisengine_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine"
+	"sema/engines/redisengine"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+)
+
+// What cannot keep semaphores is refused when the engine is made.
+func TestNewRefuses(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { _ = rdb.Close() })
+	ring := redis.NewRing(&redis.RingOptions{})
+	t.Cleanup(func() { _ = ring.Close() })
+	var none *redis.Client
+	for what, c := range map[string]struct {
+		rdb redis.UniversalClient
+		o   *redisengine.Options
+	}{
+		"nil":             {nil, nil},
+		"a nil *Client":   {none, nil},
+		"a *Ring":         {ring, nil},
+		"a brace":         {rdb, &redisengine.Options{Prefix: "a{b"}},
+		"a control sign":  {rdb, &redisengine.Options{Prefix: "a\nb"}},
+		"what is no UTF8": {rdb, &redisengine.Options{Prefix: "\xff"}},
+	} {
+		var refused *engine.ArgumentError
+		if e, err := redisengine.New(c.rdb, c.o); !errors.As(err, &refused) || e != nil {
+			t.Errorf("%s: %v, %v", what, e, err)
+		}
+	}
+}
+
+// Engines with different prefixes do not see each other's semaphores.
+func TestPrefixes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	ctx := expect.Within(t)
+	var tokens []int64
+	for _, prefix := range []string{"", "a:", "a*:", "[a]?", `a\:`} {
+		e, err := redisengine.New(connect(t, redis.Options{Addr: server.Addr()}), &redisengine.Options{Prefix: prefix})
+		expect.OK(t, err)
+		t.Cleanup(func() { _ = e.Close() })
+		s := openSem(t, e, "x", 1, nil)
+		p := acquire(t, s)
+		w := queue(t, s)
+		if names, err := e.List(ctx); err != nil || !slices.Equal(names, []string{"x"}) {
+			t.Errorf("prefix %q: listed %q, %v", prefix, names, err)
+		}
+		expect.OK(t, p.Release())
+		tokens = append(tokens, p.Token())
+		expect.OK(t, w.permit(t).Release())
+		if prefix == "" {
+			prefix = "sema:"
+		}
+		if n := server.Client().Exists(ctx, prefix+"{x}:state").Val(); n != 1 {
+			t.Errorf("prefix %q: no state there", prefix)
+		}
+	}
+	if len(slices.Compact(tokens)) != 5 {
+		t.Errorf("tokens %v", tokens)
+	}
+}
+
+// blocker is a dialer that can hang for ever, as one does behind a firewall
+// that forgets, but longer.
+type blocker struct {
+	mu   sync.Mutex
+	shut chan struct{} // nil: dials
+}
+
+func (b *blocker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	b.mu.Lock()
+	shut := b.shut
+	b.mu.Unlock()
+	if shut != nil {
+		<-shut // whatever ctx says
+	}
+	return (&net.Dialer{}).DialContext(context.WithoutCancel(ctx), network, addr)
+}
+
+func (b *blocker) block() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shut = make(chan struct{})
+}
+
+func (b *blocker) free() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shut != nil {
+		close(b.shut)
+	}
+	b.shut = nil
+}
+
+// The connection for subscriptions hangs, for ever: steps and Close return all
+// the same, and when it is there at last, the waiter is told to ask.
+func TestASubscriptionHangs(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var b blocker
+	t.Cleanup(b.free)
+	rdb := connect(t, redis.Options{Addr: server.Addr(), Dialer: b.dial, DialerRetries: 1, DialTimeout: time.Hour, ReadTimeout: expect.Patience})
+	e := closing(t, rdb)
+	s, other := session(t, e, "x"), session(t, e, "y")
+	ask := func(s *direct, number uint64) engine.Answer {
+		r := s.request(engine.Ask, number, time.Minute)
+		r.Wait = true
+		return s.do(r)[0]
+	}
+	for _, s := range []*direct{s, other} {
+		if a := ask(s, 1); a.Status != engine.Granted {
+			t.Fatalf("free, and %+v", a)
+		}
+	}
+	b.block()
+	for _, s := range []*direct{s, other, s} {
+		if a := ask(s, 2); a.Status != engine.Queued {
+			t.Errorf("nobody listens yet: %+v; want it queued", a)
+		}
+	}
+	closed := closing(t, rdb)
+	third := session(t, closed, "x")
+	ask(third, 1)
+	expect.OK(t, third.Close())
+	expect.OK(t, closed.Close())
+	b.free()
+	for n := range s.told {
+		if n.Ask {
+			break
+		}
+	}
+	s.do(s.request(engine.Release, 1, 0)) // hands over
+	if a := ask(s, 2); a.Status != engine.Granted {
+		t.Errorf("after the hand-off: %+v", a)
+	}
+}
+
+// The server stands still, and the client has no time limits at all: a Step
+// returns when its context ends, and the step is of unknown outcome.
+func TestContextsAreHeeded(t *testing.T) {
+	t.Parallel()
+	for what, heeds := range map[string]bool{"a client that heeds deadlines": true, "one that does not": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			proxy := redistest.StartProxy(t, server.Addr())
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: heeds, ReadTimeout: -1, WriteTimeout: -1})
+			t.Cleanup(func() { _ = rdb.Close() })
+			s := session(t, closing(t, rdb), "x")
+			s.do(s.request(engine.Ask, 1, time.Minute))
+			s.do(s.request(engine.Renew, 1, time.Minute)) // by now the server is known to be quick
+			proxy.Silence()
+			t.Cleanup(proxy.Resume)
+			for range 3 {
+				ctx, cancel := context.WithCancel(context.Background())
+				time.AfterFunc(200*time.Millisecond, cancel) // it is sent by then
+				_, err := s.try(ctx, s.request(engine.Renew, 1, time.Minute))
+				var failed *engine.Error
+				if !errors.As(err, &failed) || failed.NotExecuted {
+					t.Errorf("cancelled: %v", err)
+				}
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			if _, err := s.State(ctx); err == nil {
+				t.Error("a state from a server that stands still")
+			}
+		})
+	}
+}
+
+// A copy of a call that arrives after a fence changes nothing, and is known for
+// what it is.
+func TestALateCallChangesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	s := session(t, patientAt(t, server.Addr()), "x")
+	set := func(number uint64, fence bool, limit int) error {
+		_, err := s.Step(whole, engine.Call{Number: number, Fence: fence, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: limit}}})
+		return err
+	}
+	expect.OK(t, set(1, false, 3))
+	expect.OK(t, set(3, true, 10))
+	before := dump(t, rdb)
+	var late *engine.Error
+	if err := set(2, false, 3); !errors.As(err, &late) || !late.NotExecuted || !late.Temporary {
+		t.Errorf("late: %v", err)
+	}
+	if !sameDump(before, dump(t, rdb)) {
+		t.Error("a late call changed something")
+	}
+	expect.OK(t, set(4, false, 11))
+	other := session(t, patientAt(t, server.Addr()), "x")
+	if a := other.do(other.request(engine.Ask, 1, time.Minute))[0]; a.Status != engine.Granted {
+		t.Errorf("another session, beside the fence: %+v", a)
+	}
+	if list := eternal(t, rdb); len(list) > 0 {
+		t.Errorf("no time to live: %v", list)
+	}
+}
+
+// "Lua unpack fails at about 8,000 values" (node redis-semaphore, Redisson): one
+// call may have many times as many requests, and as many leases may end at once.
+func TestThousandsInOneCall(t *testing.T) {
+	t.Parallel()
+	const n = 9000
+	server := redistest.Start(t)
+	s := session(t, patientAt(t, server.Addr()), "x")
+	call := func(kind engine.Kind, lease time.Duration) (all []engine.Request) {
+		for i := range n {
+			r := s.request(kind, uint64(i), lease)
+			r.Limit, r.Wait = n/2, true
+			all = append(all, r)
+		}
+		return all
+	}
+	// Of nothing that ends: so many requests may take longer than a call may that
+	// keeps its caller from heeding a cancellation. A Semaphore's have 500 at most.
+	do := func(rs []engine.Request) []engine.Answer {
+		reply, err := s.try(context.Background(), rs...)
+		expect.OK(t, err)
+		return reply.Answers
+	}
+	count := func(answers []engine.Answer, status engine.Status) (n int) {
+		for _, a := range answers {
+			if a.Status == status {
+				n++
+			}
+		}
+		return n
+	}
+	if granted := count(do(call(engine.Ask, time.Hour)), engine.Granted); granted != n/2 {
+		t.Errorf("granted %d, want %d", granted, n/2)
+	}
+	if renewed := count(do(call(engine.Renew, time.Millisecond)), engine.Granted); renewed != n/2 {
+		t.Errorf("renewed %d, want %d", renewed, n/2)
+	}
+	expect.Until(t, "the end of all leases", func() bool {
+		st, err := s.State(expect.Within(t))
+		expect.OK(t, err)
+		return st.Used == 0
+	})
+	if granted := count(do(call(engine.Ask, time.Minute)), engine.Granted); granted > n/2 {
+		t.Errorf("granted %d, of %d", granted, n/2)
+	}
+	do(call(engine.Renew, time.Minute))
+	do(call(engine.Release, 0))
+	st, err := s.State(expect.Within(t))
+	expect.OK(t, err)
+	if st.Used != 0 || len(st.Holders) != 0 || len(st.Waiters) != 0 {
+		t.Errorf("after all: %d used, %d holders, %d waiters", st.Used, len(st.Holders), len(st.Waiters))
+	}
+}
+
+// A limit that is not pinned any more goes with the semaphore; what nobody uses
+// can be removed.
+func TestUnsetAndRemove(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client()
+	ctx := expect.Within(t)
+	e := patientAt(t, server.Addr())
+	s, o := openSem(t, e, "x", 2, nil), operator(t, e, "x")
+	expect.OK(t, o.Set(ctx, sema.Rule{Limit: 5}))
+	if list := eternal(t, rdb); len(list) != 1 {
+		t.Errorf("pinned: %v", list)
+	}
+	expect.OK(t, o.Unset(ctx))
+	if list := eternal(t, rdb); len(list) != 0 {
+		t.Errorf("no longer pinned: %v", list)
+	}
+	p := acquire(t, s)
+	if err := o.Remove(ctx); err == nil {
+		t.Error("removed in use")
+	}
+	expect.OK(t, p.Release())
+	expect.OK(t, o.Remove(ctx))
+	for key := range dump(t, rdb) {
+		if key == "sema:{x}:state" || key == "sema:{x}:holders" {
+			t.Errorf("%s is left", key)
+		}
+	}
+	if names, err := patientAt(t, server.Addr()).List(ctx); err != nil || len(names) != 0 {
+		t.Errorf("removed, and listed: %q, %v", names, err)
+	}
+}
+
+// The first call that waits keeps the order, too: a light ask does not pass a
+// heavy one before it, whether it waits itself or not.
+func TestTheFirstWaitKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	e := patientAt(t, server.Addr())
+	ask := func(d *direct, number uint64, weight int, wait bool) engine.Request {
+		r := d.request(engine.Ask, number, time.Minute)
+		r.ID.Weight, r.Limit, r.Wait = weight, 2, wait
+		return r
+	}
+	holder, d := session(t, e, "x"), session(t, e, "x")
+	holder.do(ask(holder, 1, 1, false))
+	got := d.do(ask(d, 1, 2, true), ask(d, 2, 1, true), ask(d, 3, 1, false))
+	if got[0].Status != engine.Queued || got[1].Status != engine.Queued || got[2].Status != engine.Refused {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The error of a call that had no connection is one line.
+func TestNoConnectionInTimeIsOneLine(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t, redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 1})
+	s := session(t, closing(t, rdb), "x")
+	taken := rdb.Conn()
+	defer func() { _ = taken.Close() }()
+	expect.OK(t, taken.Ping(t.Context()).Err())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := s.try(ctx, s.request(engine.Ask, 1, time.Minute))
+	engineError(t, err, "no connection in time: context deadline exceeded", "", true)
+	if err != nil && strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q", err)
+	}
+}

@@ -1,0 +1,249 @@
+package redisengine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sema"
+	"sema/engine"
+	"sema/engines/redisengine"
+	"sema/internal/fixture/expect"
+	"sema/internal/fixture/redistest"
+)
+
+// readBy has an engine read so many permits and tickets in one step.
+func readBy(e sema.Engine, n int) sema.Engine {
+	e.(*redisengine.Engine).ReadBy(n)
+	return e
+}
+
+// timeless is a state without what differs between two moments.
+func timeless(t *testing.T, s engine.Session) engine.State {
+	t.Helper()
+	st, err := s.State(expect.Within(t))
+	expect.OK(t, err)
+	for i := range st.Holders {
+		h := &st.Holders[i]
+		if h.Age < 0 || h.Left <= 0 || h.Left > time.Hour {
+			t.Errorf("times of %+v", *h)
+		}
+		h.Age, h.Left = 0, 0
+	}
+	for i := range st.Waiters {
+		w := &st.Waiters[i]
+		if w.Waiting < 0 || w.Waiting > expect.Patience {
+			t.Errorf("times of %+v", *w)
+		}
+		w.Waiting = 0
+	}
+	return st
+}
+
+// many makes so many requests about permits of the session's, from a number on.
+func (d *direct) many(kind engine.Kind, from, n int, lease time.Duration) (rs []engine.Request) {
+	for i := range n {
+		r := d.request(kind, uint64(from+i), lease)
+		r.Limit, r.Wait = 100, true
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+// A state that is read in parts has all that one has that is read in one step.
+func TestStateInParts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	e := patientAt(t, server.Addr())
+	whole := session(t, e, "x")
+	inParts := map[int]*direct{}
+	for _, n := range []int{0, 1, 7, 59, 60, 61} {
+		inParts[n] = session(t, readBy(patientAt(t, server.Addr()), n), "x")
+	}
+	same := func(what string, holders, waiters int) {
+		t.Helper()
+		want := timeless(t, whole)
+		if len(want.Holders) != holders || len(want.Waiters) != waiters {
+			t.Errorf("%s: %d hold and %d wait; want %d and %d", what, len(want.Holders), len(want.Waiters), holders, waiters)
+		}
+		for n, s := range inParts {
+			if got := timeless(t, s); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s, in parts of %d:\n%+v\nwant\n%+v", what, n, got, want)
+			}
+		}
+	}
+
+	same("no semaphore", 0, 0)
+	whole.do(engine.Request{Kind: engine.SetLimit, Limit: 100}, engine.Request{Kind: engine.Pause})
+	same("nobody", 0, 0)
+	whole.do(engine.Request{Kind: engine.Unpause})
+	others := []*direct{session(t, e, "x"), session(t, e, "x"), session(t, e, "x")}
+	for k, d := range others {
+		asks := d.many(engine.Ask, 1, 20, time.Hour) // 8 permits of 4, and tickets
+		for i := range asks {
+			asks[i].ID.Slot, asks[i].ID.Weight = i%2 == 0, 4
+			asks[i].Behind = i + k
+		}
+		d.do(asks...)
+	}
+	st := timeless(t, whole)
+	id, err := engine.ParseID(st.Holders[3].ID)
+	expect.OK(t, err)
+	whole.do(engine.Request{Kind: engine.Revoke, ID: id})
+	whole.do(engine.Request{Kind: engine.Pause}, engine.Request{Kind: engine.SetLimit, Limit: 90, Pin: true})
+	same("60 that hold or wait", 25, 35)
+	st = timeless(t, inParts[7])
+	if st.Limit != 90 || !st.Pinned || !st.Paused || st.Used != 100 || !st.Holders[3].Revoked || st.Holders[0].Slot != 0 ||
+		st.Holders[1].Slot != -1 || st.Holders[0].Weight != 4 || st.Holders[0].Client != (engine.Client{Host: "test", PID: 1}) ||
+		st.Waiters[34].Client != st.Holders[0].Client || st.Waiters[34].Behind == 0 {
+		t.Errorf("%+v", st)
+	}
+	for _, d := range others {
+		gone := d.many(engine.Release, 1, 20, 0)
+		for i := range gone {
+			gone[i].ID.Slot, gone[i].ID.Weight = i%2 == 0, 4
+		}
+		d.do(gone...)
+	}
+	same("nobody any more", 0, 0)
+}
+
+// Leases that have ended hold nothing, though no step has removed them.
+func TestEndedLeasesAreNotInTheState(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	holder := session(t, patientAt(t, server.Addr()), "x")
+	holder.do(append(holder.many(engine.Ask, 1, 50, time.Hour), holder.many(engine.Ask, 51, 40, 20*time.Millisecond)...)...)
+	reader := session(t, readBy(patientAt(t, server.Addr()), 10), "x")
+	expect.Until(t, "the end of the leases", func() bool {
+		st, err := reader.State(expect.Within(t))
+		expect.OK(t, err)
+		return st.Used == 50 && len(st.Holders) == 50
+	})
+	if n := server.Client().ZCard(expect.Within(t), "sema:{x}:holders").Val(); n != 91 {
+		t.Errorf("%d are left; want all 90, and the one that keeps the key", n)
+	}
+}
+
+// between calls f after each call of a client.
+type between struct{ f func() }
+
+func (b between) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (b between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { defer b.f(); return next(ctx, cmd) }
+}
+func (b between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { defer b.f(); return next(ctx, cmds) }
+}
+
+// Between the parts of a state others come and go, many at once, all renew,
+// for a longer or a shorter time, and who waited is granted. Whoever stays is in the
+// state once.
+func TestWhoStaysIsInTheState(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	e := patientAt(t, server.Addr())
+	const each, most = 100, 400 // others come, at the most
+	holder, waiter, other := session(t, e, "x"), session(t, e, "x"), session(t, e, "x")
+	rdb := connect(t, redis.Options{Addr: server.Addr(), ReadTimeout: expect.Patience})
+	reader := session(t, readBy(closing(t, rdb), 10), "x")
+	limit := func(n int) engine.Request { return engine.Request{Kind: engine.SetLimit, Limit: n} }
+
+	calls, act := 0, func(int) {}
+	rdb.AddHook(between{func() { calls++; act(calls) }})
+	stay := func(what string, change func(call int)) {
+		t.Helper()
+		holder.do(limit(each))
+		holder.do(holder.many(engine.Ask, 1, each, time.Hour)...)
+		waiter.do(waiter.many(engine.Ask, 1, each, time.Hour)...)
+		calls, act = 0, change
+		st, err := reader.State(expect.Within(t))
+		expect.OK(t, err)
+		act = func(int) {}
+		found := map[string]int{}
+		for _, h := range st.Holders {
+			found[h.ID]++
+		}
+		for _, w := range st.Waiters {
+			found[w.ID]++
+		}
+		for _, d := range []*direct{holder, waiter} {
+			for _, r := range d.many(engine.Ask, 1, each, time.Hour) {
+				if n := found[r.ID.String()]; n != 1 {
+					t.Errorf("%s: %s is there %d times", what, r.ID, n)
+				}
+			}
+		}
+		if !slices.IsSortedFunc(st.Holders, func(a, b engine.Holder) int { return int(a.Token - b.Token) }) {
+			t.Errorf("%s: holders out of order", what)
+		}
+		if calls < 2*each/10 {
+			t.Errorf("%s: read in %d calls", what, calls)
+		}
+		for d, asked := range map[*direct]int{other: most, waiter: each, holder: each} {
+			d.do(d.many(engine.Release, 1, asked, 0)...)
+		}
+	}
+
+	stay("nothing changes", func(int) {})
+	stay("all renew", func(call int) {
+		lease := time.Duration(1+(call*7919)%50) * time.Minute
+		holder.do(holder.many(engine.Renew, 1, each, lease)...)
+	})
+	stay("others come and go", func(call int) {
+		if call%2 == 0 {
+			other.do(other.many(engine.Release, 1, most, 0)...)
+		} else {
+			other.do(other.many(engine.Ask, 1, min(call*20, most), time.Hour)...)
+		}
+	})
+	stay("those who wait are served", func(call int) {
+		waiter.do(limit(each + 10*call))
+	})
+	stay("those who wait ask again", func(call int) {
+		again := waiter.many(engine.Ask, 1, each, time.Hour)
+		for i := range again {
+			again[i].Anew, again[i].Waited = true, time.Duration((i*call)%each)*time.Second
+		}
+		waiter.do(again...)
+	})
+}
+
+// A reading ends between two parts when its context does.
+func TestStateHeedsItsContextBetweenParts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	holder := session(t, patientAt(t, server.Addr()), "x")
+	holder.do(holder.many(engine.Ask, 1, 100, time.Hour)...)
+	for last := 1; last <= 3; last++ {
+		rdb := connect(t, redis.Options{Addr: server.Addr(), ReadTimeout: expect.Patience})
+		reader := session(t, readBy(closing(t, rdb), 2), "x")
+		timeless(t, reader) // by now the connection and the script are there
+		ctx, cancel := context.WithCancel(expect.Within(t))
+		calls, ended := 0, make(chan int, 100)
+		rdb.AddHook(between{func() {
+			calls++
+			if calls == last {
+				cancel()
+			}
+			ended <- calls
+		}})
+		_, err := reader.State(ctx)
+		var failed *engine.Error
+		if !errors.As(err, &failed) || !failed.NotExecuted || !errors.Is(failed.Err, context.Canceled) {
+			t.Errorf("cancelled after call %d: %v", last, err)
+		}
+		for n := 0; n < last; {
+			n = <-ended
+		}
+		expect.OK(t, reader.Close())
+		if n := len(ended); n > 0 {
+			t.Errorf("cancelled after call %d, and went on for %d", last, n)
+		}
+	}
+}

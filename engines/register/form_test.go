@@ -1,0 +1,84 @@
+package register_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/engine"
+	"sema/engines/register"
+	"sema/internal/fixture/expect"
+)
+
+// The engine does not change a row of a later release, and its error names that release.
+// Waiters are served when the row has gone. Bytes that a later release appends to a
+// readable row do no harm.
+func TestARowOfALaterRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLockingStore()
+		e, err := register.New(store, nil)
+		expect.OK(t, err)
+		defer func() { _ = e.Close() }()
+		s, err := sema.New(e, "x", 1, nil)
+		expect.OK(t, err)
+		defer func() { _ = s.Close() }()
+		p, err := s.Acquire(t.Context())
+		expect.OK(t, err)
+
+		row := func() register.Next {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			return store.rows["x"]
+		}
+		put := func(n register.Next) {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			store.rows["x"] = n
+		}
+		more := row()
+		more.Data = append(bytes.Clone(more.Data), "what is to come"...)
+		put(more)
+		if st, err := s.State(t.Context()); err != nil || st.Used != 1 {
+			t.Errorf("a row with more bytes: %+v, %v", st, err)
+		}
+		expect.OK(t, p.Release())
+
+		was := row()
+		later := was
+		later.Version++
+		later.Data = []byte("\x02\x050.7.1 whatever")
+		put(later)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = s.TryAcquire(ctx)
+		var failure *engine.Error
+		if !errors.As(err, &failure) || !failure.Temporary || !failure.NotExecuted || failure.Hint == "" {
+			t.Fatalf("a row of a later release: %#v", err)
+		}
+		for _, word := range []string{"form 2", "0.7.1", "form 1", engine.Version} {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%q has no %q", err, word)
+			}
+		}
+		if !bytes.Equal(row().Data, later.Data) {
+			t.Errorf("the row became %q", row().Data)
+		}
+		got := make(chan error)
+		go func() {
+			p, err := s.Acquire(context.Background())
+			if err == nil {
+				err = p.Release()
+			}
+			got <- err
+		}()
+		time.Sleep(time.Second)
+		was.Version = later.Version + 1
+		put(was)
+		expect.OK(t, <-got)
+	})
+}

@@ -1,0 +1,180 @@
+package register_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sema"
+	"sema/engine"
+	"sema/engines/register"
+	"sema/internal/fixture/expect"
+)
+
+// steppedStore is a lockingStore with a clock that can be set.
+type steppedStore struct {
+	*lockingStore
+	by    time.Duration
+	swaps int // that succeeded
+}
+
+func (s *steppedStore) Read(ctx context.Context, name string) (register.Row, error) {
+	row, err := s.lockingStore.Read(ctx, name)
+	row.Now += s.by.Microseconds()
+	return row, err
+}
+
+func (s *steppedStore) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+	by := s.by.Microseconds()
+	now, ok, err := s.lockingStore.Swap(ctx, name, version, n, from-by, to-by)
+	if ok {
+		s.swaps++
+	}
+	return now + by, ok, err
+}
+
+func (s *steppedStore) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
+	return s.lockingStore.Update(ctx, name, first, func(row register.Row) (register.Next, error) {
+		row.Now += s.by.Microseconds()
+		return f(row)
+	})
+}
+
+// After the store's clock was set forward or back, new leases are not shorter, and tokens
+// grow.
+func TestSteppedClock(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 3 * time.Second, -time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &steppedStore{lockingStore: newLockingStore()}
+			e, err := register.New(store, nil)
+			expect.OK(t, err)
+			defer func() { _ = e.Close() }()
+			const lease = 20 * time.Second
+			s, err := sema.New(e, "x", 1, &sema.Options{Lease: lease, Renew: sema.NoRenewal})
+			expect.OK(t, err)
+			defer func() { _ = s.Close() }()
+			token := int64(0)
+			for i := range 40 {
+				if i == 20 {
+					store.by = by
+				}
+				p, err := s.Acquire(t.Context())
+				expect.OK(t, err)
+				st, err := s.State(t.Context())
+				expect.OK(t, err)
+				if len(st.Holders) != 1 || st.Holders[0].Left < time.Until(p.Deadline()) {
+					t.Fatalf("set by %v: %v is trusted for %v", by, st.Holders, time.Until(p.Deadline()))
+				}
+				if p.Token() <= token {
+					t.Fatalf("set by %v: token %d after %d", by, p.Token(), token)
+				}
+				token = p.Token()
+				expect.OK(t, p.Release())
+				time.Sleep(time.Millisecond)
+			}
+			if store.swaps < 40 {
+				t.Errorf("set by %v: only %d swaps of 80 steps and more", by, store.swaps)
+			}
+		})
+	}
+}
+
+// After a crash has lost versions, new rows have other versions, even if the clock was set
+// back: a process does not take them for its own lost ones.
+func TestLostVersionsAreNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &steppedStore{lockingStore: newLockingStore()}
+		open := func() (*sema.Semaphore, *sema.Operator) {
+			e, err := register.New(store, nil)
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = e.Close() })
+			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Hour})
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = s.Close() })
+			o, err := sema.Operate(e, "x")
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = o.Close() })
+			return s, o
+		}
+		use := func(s *sema.Semaphore) {
+			t.Helper()
+			p, err := s.Acquire(t.Context())
+			expect.OK(t, err)
+			expect.OK(t, p.Release())
+		}
+		first, _ := open()
+		_, other := open()
+		use(first)
+		store.by = -time.Hour
+		for range 10 { // until it swaps without reading again
+			use(first)
+		}
+		before := store.rows["x"]
+		use(first)
+		store.rows["x"] = before // the store loses two steps; two others follow
+		expect.OK(t, other.Set(t.Context(), sema.Rule{Limit: 5}))
+		expect.OK(t, other.Set(t.Context(), sema.Rule{Limit: 7}))
+		use(first)
+		if is, err := first.State(t.Context()); err != nil || is.Limit != 7 {
+			t.Errorf("the limit is %d, not 7; %v", is.Limit, err)
+		}
+	})
+}
+
+// lazyRecorder records Next.Lazy of each write.
+type lazyRecorder struct {
+	*lockingStore
+	lazy []bool
+}
+
+func (w *lazyRecorder) Swap(ctx context.Context, name string, version int64, n register.Next, from, to int64) (int64, bool, error) {
+	now, ok, err := w.lockingStore.Swap(ctx, name, version, n, from, to)
+	if ok {
+		w.lazy = append(w.lazy, n.Lazy)
+	}
+	return now, ok, err
+}
+
+func (w *lazyRecorder) Update(ctx context.Context, name string, first bool, f func(register.Row) (register.Next, error)) error {
+	return w.lockingStore.Update(ctx, name, first, func(row register.Row) (register.Next, error) {
+		n, err := f(row)
+		if err == nil {
+			w.lazy = append(w.lazy, n.Lazy)
+		}
+		return n, err
+	})
+}
+
+// A row can be read before it is durable. An ask that finds its permit in such a row is
+// answered only after a write, which makes the grant durable.
+func TestAFoundGrantIsMadeDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newLockingStore()
+		open := func(store register.Store) func(engine.Kind, bool) engine.Answer {
+			e, err := register.New(store, nil)
+			expect.OK(t, err)
+			t.Cleanup(func() { _ = e.Close() })
+			s, err := e.Open("x", engine.Client{}, func(engine.Notification) {})
+			expect.OK(t, err)
+			number := uint64(0)
+			return func(kind engine.Kind, again bool) engine.Answer {
+				number++
+				reply, err := s.Step(t.Context(), engine.Call{Number: number, Requests: []engine.Request{{
+					Kind: kind, ID: engine.ID{Client: s.Client(), Number: 1, Weight: 1}, Limit: 1, Lease: time.Hour, Ticket: time.Hour, Wait: true, Again: again,
+				}}})
+				expect.OK(t, err)
+				return reply.Answers[0]
+			}
+		}
+		seen := &lazyRecorder{lockingStore: h}
+		holder, waiter := open(h), open(seen)
+		holder(engine.Ask, false)
+		waiter(engine.Ask, false)
+		holder(engine.Release, false)
+		seen.lazy = nil
+		if got := waiter(engine.Ask, true); got.Status != engine.Granted || len(seen.lazy) != 1 || seen.lazy[0] {
+			t.Errorf("%v, and it wrote %v", got.Status, seen.lazy)
+		}
+	})
+}
