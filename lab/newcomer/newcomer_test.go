@@ -77,11 +77,11 @@ func TestReadmeProgram(t *testing.T) {
 	} else if at := strings.TrimSpace(string(module)); at != "sema" { // it has a home, and is taken from here all the same
 		scripts[0] = strings.Replace(scripts[0], "go mod tidy", "go mod edit -require "+at+"@v0.0.0 -replace "+at+"=../sema\ngo mod tidy", 1)
 	}
-	if out := run(scripts[0]); !strings.HasSuffix(out, " working\n") {
+	if out := run(scripts[0]); !regexp.MustCompile(` working\n.* done: <nil>\n$`).MatchString(out) {
 		t.Errorf("the program printed\n%s", out)
 	}
 	server.Kill()
-	if out := run("go run ."); !strings.Contains(out, " Redis is away: ") {
+	if out := run("go run ."); !strings.Contains(out, " done: sema: ") || !strings.Contains(out, server.Addr()) {
 		t.Errorf("without a server the program printed\n%s", out)
 	}
 }
