@@ -69,7 +69,7 @@ type Options struct {
 
 	// Unfair lets an acquisition take free weight although others wait, as
 	// java.util.concurrent.Semaphore does by default. One that has to wait
-	// is queued like all others.
+	// is queued like all others. Default: false.
 	Unfair bool
 
 	// MaxWaiting is how many callers of a key may wait: another one fails at once, with a
@@ -81,12 +81,13 @@ type Options struct {
 	MaxWaiting int
 
 	// Slots gives every permit a slot: an index 0 … limit-1 that no other
-	// live permit with a slot has; for "which API key, which GPU, which port".
+	// live permit with a slot has; for "which API key, which GPU, which port". Default:
+	// false.
 	Slots bool
 
 	// Detached permits outlive the process and Close; Resume takes them up
 	// again. Without it an engine may take a permit back as soon as it sees
-	// that the process died.
+	// that the process died. Default: false.
 	Detached bool
 
 	// Patient lets a wait last through an engine that is away, for as long as the
