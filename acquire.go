@@ -62,8 +62,8 @@ func For(path ...string) AcquireOption {
 // takes the server about as long as one that waits. Default: Options.Label.
 func Label(text string) AcquireOption { return AcquireOption{kind: labelOption, text: text} }
 
-// WaitAtMost bounds the wait, beside the context: Acquire fails with ErrBusy after d. With a d of
-// 0 or less it does not wait, as TryAcquire. In Do it bounds the wait and leaves the work alone.
+// WaitAtMost bounds the wait, beside the context, and in Do leaves the work alone: Acquire fails with
+// ErrBusy after d. With a d of 0 or less it does not wait, as TryAcquire.
 // Default: the context bounds the wait.
 func WaitAtMost(d time.Duration) AcquireOption {
 	return AcquireOption{kind: waitOption, n: int64(max(0, d))}

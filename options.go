@@ -111,7 +111,7 @@ type Options struct {
 	// other clients see the weight as held for that time, or until they ask for it; and a
 	// process that ends without Close leaves the permit to its lease, as a crashed
 	// holder does. So: for long-lived processes, and a few milliseconds are
-	// enough. At most a sixth of the lease. Default: 0, Release gives back at once.
+	// enough. 0 … a sixth of the lease. Default: 0, Release gives back at once.
 	// With NoRenewal, MaxHold or Detached it has to be 0.
 	Keep time.Duration
 

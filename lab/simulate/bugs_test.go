@@ -23,7 +23,7 @@ var planted = []struct {
 	{"a lease counts from the answer", answerFile, "m.grant(now, c, answer.Token, answer.Slot, sent, answer.Lease,", "m.grant(now, c, answer.Token, answer.Slot, now+m.cfg.Margin, answer.Lease,", false},
 	{"a renewal counts beyond its lease", answerFile, "m.validUntil(c, sent+answer.Lease-c.terms.Margin)\n\t\tif c.stage == held", "m.validUntil(c, now+answer.Lease)\n\t\tif c.stage == held", false},
 	{"a cancelled wait is not given back", senderFile, "\tif touched {\n\t\ts.giveBack(c)", "\tif touched && false {\n\t\ts.giveBack(c)", false},
-	{"a retry asks under another name", outageFile, "\t\ts.claims.fresh = append(s.claims.fresh, c)\n\t} else {", "\t\tif a := c.holder; a != nil {\n\t\t\ts.claims.end(c)\n\t\t\tc = s.claims.claim(a)\n\t\t}\n\t\ts.claims.fresh = append(s.claims.fresh, c)\n\t} else {", false},
+	{"a retry asks under another name", failureFile, "\t\ts.claims.fresh = append(s.claims.fresh, c)\n\t} else {", "\t\tif a := c.holder; a != nil {\n\t\t\ts.claims.end(c)\n\t\t\tc = s.claims.claim(a)\n\t\t}\n\t\ts.claims.fresh = append(s.claims.fresh, c)\n\t} else {", false},
 	{"the grant of an older ticket counts", timeFile, "|| g.Ticket < c.ticket {", "{", true},
 	{"a hand-off that lapsed is given to its caller", answerFile, "if now >= c.valid || brief && (", "if brief && (", false},
 	{"the longest hold counts from the last ask", timeFile, "c.ticket, c.began = g.Ticket, now", "c.ticket, c.began = g.Ticket, sent", false},
@@ -46,7 +46,7 @@ var planted = []struct {
 	{"what is kept is kept for good", assignFile, "m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))", "m.putAside(c, never)", false},
 	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false", true},
 	{"a hand-off counts before a replica has it", timeFile, "if g.Unsure {", "if false && g.Unsure {", true},
-	{"a fence is forgotten", outageFile, "f.flying, f.fence = false, f.fence || !failure.NotExecuted", "f.flying, f.fence = false, false", false},
+	{"a fence is forgotten", failureFile, "f.flying, f.fence = false, f.fence || !failure.NotExecuted", "f.flying, f.fence = false, false", false},
 	{"a machine wakes in the past", keepFile, "\t\t\tk.sender.drop(c)\n\t\t} else {\n\t\t\tk.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !k.used", "\t\t\tk.schedule(c.keepUntil)\n\t\t} else {\n\t\t\tk.schedule(c.keepUntil)\n\t\t}\n\t}\n\tif !k.used", false},
 	{"who looks again while its call travels does so all the time", timeFile, "m.recheck.at = now + m.cfg.Lease/(asksPerLease*looksPerAsk)", "m.recheck.at = now + time.Microsecond", false},
 	{"a release is repeated though it was answered", orderFile, "\tm.answer(o, Event{Answer: answer})", "\tif o.owed && len(m.orders) == 0 {\n\t\tm.orders = append(m.orders, o)\n\t}\n\tm.answer(o, Event{Answer: answer})", false},
@@ -55,7 +55,7 @@ var planted = []struct {
 	{"a ticket that lasts lapses", queueFile, "return t.lease == 0 && t.end <= now", "return t.end <= now", false},
 	{"what is handed to a ticket that lasts is over at once", ledgerFile, "if t.lease > 0 {\n\t\treturn now + t.lease", "if false && t.lease > 0 {\n\t\treturn now + t.lease", false},
 	{"what the dead leave is handed to nobody", ledgerFile, "\tl.grant(now, last)\n\tl.watch(now, engine.ID{})", "\tl.watch(now, engine.ID{})", false},
-	{"what a lost reply told of grants nobody asks for", outageFile, "if !failure.NotExecuted {", "if m.cfg.Lasting && !failure.NotExecuted {", true},
+	{"what a lost reply told of grants nobody asks for", failureFile, "if !failure.NotExecuted {", "if m.cfg.Lasting && !failure.NotExecuted {", true},
 	{"two tickets of a line say how many have none", callFile, "if !l.tells() {", "if true {", false},
 	{"a ticket whose grant lapsed counts for nothing in its line", claimFile, "now-weight, queues-tickets)", "min(0, now-weight), queues-tickets)", false},
 	{"a server lets go of a permit that its caller has from another", orderFile, "mine: c.id.Client != s.cfg.Client && !c.resumed", "mine: false", true},
@@ -66,6 +66,7 @@ var planted = []struct {
 	// Of keys.
 	{"a cap is compared without the new weight", shareFile, "weight > most-k.held", "0 >= most-k.held", false},
 	{"a level counts weight, not shares", shareFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
+	{"a rule forgets what it does not name", shareFile, "cmp.Or(r.Cap, k.cap)", "r.Cap", false},
 	{"a key that was served keeps its tag", shareFile, "\tl.stepOut(k)\n\tl.goLast(k)\n\tl.stepIn(k)", "\tl.stepOut(k)\n\tl.stepIn(k)", false},
 	{"virtual time goes back", shareFile, "l.keys.time = max(l.keys.time, k.tag)", "l.keys.time = k.tag", false},
 	{"ties go by the name", shareFile, "cmp.Compare(o.seq, k.seq)) >= 0", "strings.Compare(o.name, k.name)) >= 0", false},
@@ -85,7 +86,7 @@ var planted = []struct {
 	{"the first report counts", reportFile, "Bad: max(was.Bad, t.Bad)", "Bad: max(was.Bad, min(was.Bad+1, t.Bad))", false},
 	{"all clients report as one", reportFile, "l.reports[l.caller] = Reported", "l.reports[\"\"] = Reported", false},
 	{"a ticket of a caller that is refused at once stays", answerFile, "m.refuse(c, e, true)\n\t\t\t\treturn", "m.refuse(c, e, false)\n\t\t\t\treturn", false},
-	{"a caller without a deadline is refused at once", paceFile, "late := a.Deadline > 0 && wait > left", "late := wait > left", false},
+	{"a caller without a deadline is refused at once", refusalFile, "late := a.Deadline > 0 && wait > left", "late := wait > left", false},
 }
 
 const (
@@ -102,8 +103,8 @@ const (
 	assignFile     = "internal/client/assign.go"
 	namesFile      = "internal/client/names.go"
 	senderFile     = "internal/client/sender.go"
-	paceFile       = "internal/client/pace.go"
+	refusalFile    = "internal/client/refusal.go"
 	orderFile      = "internal/client/order.go"
-	outageFile     = "internal/client/outage.go"
+	failureFile    = "internal/client/failure.go"
 	timeFile       = "internal/client/time.go"
 )

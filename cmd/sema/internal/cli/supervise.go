@@ -100,7 +100,7 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 				return e.Code, nil
 			case guard.Broken:
 				s.broken = true
-				s.command.kill()
+				s.command.kill() // all its processes: on Linux the guard does it, guard/child.go
 				return -int(syscall.SIGKILL), nil
 			default:
 				s.note(e)

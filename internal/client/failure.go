@@ -1,3 +1,5 @@
+// What becomes of calls that had no answer: a lost reply, an engine that is away or refuses.
+
 package client
 
 import (
@@ -217,3 +219,9 @@ func (s *sender) toleratesOrder(now time.Duration, o *Order, failure *engine.Err
 	}
 	return o.owed || !over && !o.told
 }
+
+// Patience is how long a read is repeated: as long as a request whose caller has had no answer.
+const Patience = patience
+
+// Pause is the pause after so many failed reads in a row.
+func Pause(failures int) time.Duration { return min(minPause<<min(failures-1, 10), maxPause) }
