@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/client"
 )
 
 // AcquireOption changes one acquisition. The zero value changes nothing. Of several options of
@@ -63,7 +64,8 @@ func For(path ...string) AcquireOption {
 func Label(text string) AcquireOption { return AcquireOption{kind: labelOption, text: text} }
 
 // WaitAtMost bounds the wait, beside the context, and in Do leaves the work alone: Acquire fails with
-// ErrBusy after d. With a d of 0 or less it does not wait, as TryAcquire.
+// ErrBusy after d, or with ErrEngine if the engine has failed until then. With a d of 0 or less
+// it does not wait, as TryAcquire.
 // Default: the context bounds the wait.
 func WaitAtMost(d time.Duration) AcquireOption {
 	return AcquireOption{kind: waitOption, n: int64(max(0, d))}
@@ -113,7 +115,9 @@ func fold(wait bool, options []AcquireOption) (w wish, err error) {
 		case waitOption:
 			w.wait, w.most = wait && d > 0, d
 		case answerOption:
-			w.answer = d
+			if 0 < d && d < client.Patience {
+				w.answer = d
+			}
 		case headStartOption:
 			w.headStart = d
 		}

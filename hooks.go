@@ -16,6 +16,19 @@ func init() {
 		w, _ := fold(true, options.([]AcquireOption)) // the acquisition refuses what is wrong
 		return min(cmp.Or(w.answer, client.Patience), cmp.Or(w.most, client.Patience), client.Patience)
 	}
+	hooks.Rest = func(options any, waited time.Duration) any {
+		rest := options.([]AcquireOption)
+		for i := range rest {
+			if o := &rest[i]; (o.kind == waitOption || o.kind == answerOption) && o.n > 0 {
+				o.n = max(1, o.n-int64(waited))
+			}
+		}
+		return rest
+	}
+	hooks.HeadStart = func(options any) time.Duration {
+		w, _ := fold(true, options.([]AcquireOption))
+		return w.headStart
+	}
 	hooks.Key = func(options any) string {
 		w, _ := fold(true, options.([]AcquireOption))
 		return w.key

@@ -79,6 +79,7 @@ func TestTheWaitIsBounded(t *testing.T) {
 				t.Errorf("it took %v, want %v", took, want)
 			}
 		}
+		time.Sleep(time.Second) // the ticket of the last one that waited is not kept for longer
 		e.slow.Store(int64(time.Hour))
 		_, err := s.Acquire(t.Context(), sema.WaitAtMost(time.Second)) // nobody knows whether a permit is free
 		wantOnly(t, err, sema.ErrEngine, nil)

@@ -182,8 +182,13 @@ func (h *holding) release(cause error) error {
 	l.Gather()
 	lost := h.over
 	if errors.Is(lost, ErrReleased) || errors.Is(lost, errLetGo) || l.Closed() {
+		err := s.released
+		if errors.Is(lost, ErrLost) && !errors.Is(lost, errLetGo) { // before its Semaphore was closed
+			err = lost
+			h.end(cause)
+		}
 		l.Settle(now)
-		return s.released
+		return err
 	}
 	s.used = now
 	h.end(cause)

@@ -111,7 +111,7 @@ func (s *Semaphore) seen() int { return cmp.Or(s.loop.Machine.Stored(), s.limit)
 // after three seconds with ErrEngine;
 // once queued, a wait lasts through an outage of up to one lease. Options.Patient
 // takes both bounds away. Under the context of a permit of this semaphore, a wait that the
-// permit itself would keep from ending fails at once, with a *NestedError. On any error
+// permit itself would keep from ending, by the limit, fails at once, with a *NestedError. On any error
 // nothing is held.
 func (s *Semaphore) Acquire(ctx context.Context, options ...AcquireOption) (*Permit, error) {
 	return s.acquire(ctx, true, options)
@@ -156,10 +156,13 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, options []AcquireOpt
 		p.h.Deadline = max(1, l.Of(d))
 	}
 	l.Machine.Acquire(now, &p.h.Acquisition, w.weight, w.wait)
-	if w.answer > 0 {
-		l.Start(now) // a caller that carries its call is not to be woken meanwhile
+	switch { // a caller that carries its call is not to be woken meanwhile
+	case w.answer > 0:
+		l.Start(now)
 		s.awaitAnswer(within, p.h, w.answer)
-	} else {
+	case w.most > 0 && w.most < 2*loop.QuickCall:
+		l.Start(now)
+	default:
 		l.Run(now)
 	}
 	return s.outcome(ctx, within, p)
@@ -177,8 +180,12 @@ func (s *Semaphore) awaitAnswer(ctx context.Context, h *holding, d time.Duration
 	l.Lock()
 	now := l.Now()
 	if !h.Settled() && h.State() == client.Asking {
+		err := s.busy
+		if h.Unanswered() {
+			err = l.Silent("acquire", d)
+		}
 		l.Machine.Cancel(now, &h.Acquisition)
-		h.Settle(l.Silent("acquire", d))
+		h.Settle(err)
 	}
 	l.Start(now)
 }
@@ -187,17 +194,15 @@ func (s *Semaphore) awaitAnswer(ctx context.Context, h *holding, d time.Duration
 func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, error) {
 	h, l := p.h, &s.loop
 	if l.Wait(within, &h.Waiter) && h.Err == nil && ctx.Err() == nil {
-		if f := s.options.Observer.Acquired; f != nil {
-			e := h.event()
-			e.Token, e.Waited = h.Token(), max(0, h.GrantedAt()-h.Came())
-			f(e)
-		}
-		return p, nil
+		return s.granted(p)
 	}
 	l.Lock()
 	now := l.Now()
 	err := h.Err
 	switch {
+	case h.Settled() && err == nil && ctx.Err() == nil: // granted as the bound of the wait ended
+		l.Start(now)
+		return s.granted(p)
 	case h.Settled() && err == nil: // granted as the context ended
 		l.Machine.Abandon(l.Machine.Release(now, &h.Acquisition))
 		h.end(s.released)
@@ -218,14 +223,25 @@ func (s *Semaphore) outcome(ctx, within context.Context, p *Permit) (*Permit, er
 	return nil, err
 }
 
-// unserved is the error of an acquisition whose wait has ended. The lock is held.
+// granted tells the Observer of a permit.
+func (s *Semaphore) granted(p *Permit) (*Permit, error) {
+	if f := s.options.Observer.Acquired; f != nil {
+		e := p.h.event()
+		e.Token, e.Waited = p.h.Token(), max(0, p.h.GrantedAt()-p.h.Came())
+		f(e)
+	}
+	return p, nil
+}
+
+// unserved is the error of an acquisition whose wait has ended. Within the bound of a wait an
+// engine that has not failed may just be slower. The lock is held.
 func (s *Semaphore) unserved(ctx context.Context, h *holding) error {
-	switch asking := h.State() == client.Asking; {
-	case ctx.Err() == nil && asking:
+	switch failed := s.loop.Machine.LastError() != nil; {
+	case ctx.Err() == nil && h.Unanswered() && failed:
 		return s.loop.Silent("acquire", s.loop.Now()-h.Came())
 	case ctx.Err() == nil:
 		return s.busy
-	case asking:
+	case h.Unanswered():
 		return s.loop.Unanswered("acquire", ended(ctx))
 	}
 	return s.inVain(ctx)

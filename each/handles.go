@@ -34,12 +34,13 @@ func (g *Group) about(err error, name string) error {
 }
 
 // use opens the Semaphore of a name, unless it is open. The Semaphore stays open until done, and
-// while anybody has a permit of it.
-func (g *Group) use(ctx context.Context, name string, options []sema.AcquireOption) (*handle, error) {
+// while anybody has a permit of it. waited is how long there was no room for it.
+func (g *Group) use(ctx context.Context, name string, options []sema.AcquireOption) (h *handle, waited time.Duration, err error) {
 	h, room, err := g.tryUse(name)
 	if room == nil {
-		return h, err
+		return h, 0, err
 	}
+	began := time.Now()
 	// The clone keeps the caller's options on its stack.
 	within, cancel := context.WithTimeout(ctx, hooks.Patience(slices.Clone(options)))
 	defer cancel()
@@ -50,12 +51,20 @@ func (g *Group) use(ctx context.Context, name string, options []sema.AcquireOpti
 		case <-within.Done():
 			err := &engine.Error{Op: "open", Name: g.prefix + separator + name, NotExecuted: true, Temporary: true, Hint: "check the engine", Err: errNoRoom}
 			if ctx.Err() != nil {
-				return nil, fmt.Errorf("%w: %w", err, ctx.Err())
+				return nil, 0, fmt.Errorf("%w: %w", err, ctx.Err())
 			}
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return h, err
+	return h, time.Since(began), err
+}
+
+// rest is the options of an acquisition that has waited already: its bounds hold from its beginning.
+func rest(options []sema.AcquireOption, waited time.Duration) []sema.AcquireOption {
+	if waited == 0 {
+		return options
+	}
+	return hooks.Rest(slices.Clone(options), waited).([]sema.AcquireOption)
 }
 
 // tryUse is use without waiting. If it returns a channel, try again when that is closed.

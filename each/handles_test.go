@@ -220,6 +220,25 @@ func TestNamesWaitForRoomAsForTheEngine(t *testing.T) {
 	})
 }
 
+// What a caller waited for room counts within the bound of its wait.
+func TestTheBoundOfAWaitCountsFromItsBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := sematest.New(t)
+		g := newGroup(t, e, 1, &each.Options{Open: 1})
+		end := e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})
+		for _, name := range []string{"a", "b"} { // a is being closed, which takes three seconds, b is idle
+			_, err := g.Acquire(t.Context(), name, sema.AnswerWithin(50*time.Millisecond))
+			expect.Is(t, err, sema.ErrEngine)
+		}
+		began := time.Now()
+		_, err := g.Acquire(t.Context(), "c", sema.WaitAtMost(2990*time.Millisecond))
+		if took := time.Since(began); err == nil || took > 2990*time.Millisecond {
+			t.Errorf("%v after %v", err, took)
+		}
+		end()
+	})
+}
+
 // Close waits for an engine that is dead for three seconds in all, however many names owe it
 // something: permits that are held, asks that were cancelled, handles that are being closed.
 func TestCloseWithADeadEngine(t *testing.T) {

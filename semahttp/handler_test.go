@@ -159,6 +159,13 @@ func TestThePositionInTheQueue(t *testing.T) {
 		if got := answer(h, t.Context()).Header().Get("Queue-Position"); got != "4" {
 			t.Errorf("behind three: %q", got)
 		}
+		first := &semahttp.Handler{
+			Limit: func(*http.Request) semahttp.Limiter { return semahttp.Of(sem, sema.HeadStart(time.Hour)) },
+			Next:  http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position",
+		}
+		if got := answer(first, t.Context()).Header().Get("Queue-Position"); got != "1" {
+			t.Errorf("before three: %q", got)
+		}
 		ignorant := &semahttp.Handler{Limit: limited("fake", sem.Acquire), Next: http.NotFoundHandler(), Wait: time.Second, Position: "Queue-Position"}
 		if got := answer(ignorant, t.Context()).Header().Get("Queue-Position"); got != "" {
 			t.Errorf("of a limiter that does not know: %q", got)

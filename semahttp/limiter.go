@@ -30,6 +30,7 @@ type Limiter struct {
 
 	semaphore *sema.Semaphore // whose queue Handler.Position tells; nil: of none
 	key       string          // of the request
+	headStart time.Duration   // of its acquisition
 }
 
 // Of limits a request by a semaphore:
@@ -43,7 +44,7 @@ func Of(s *sema.Semaphore, options ...sema.AcquireOption) Limiter {
 		panic(invalid("semaphore", nil, "a semaphore, such as sema.New makes"))
 	}
 	own := slices.Clone(options)
-	l := Limiter{Name: s.Name(), Acquire: permits(s.Acquire, own), semaphore: s, key: hooks.Key(own)}
+	l := Limiter{Name: s.Name(), Acquire: permits(s.Acquire, own), semaphore: s, key: hooks.Key(own), headStart: hooks.HeadStart(own)}
 	if l.key != "" {
 		l.Name = l.key
 	}

@@ -50,6 +50,7 @@ type Acquisition struct {
 	others  int32 // other clients' tickets that were before it when it joined its line
 
 	state   State
+	heard   bool // the engine has answered an ask, and it asks again
 	wait    bool // queue if need be
 	resumed bool // it takes up a permit that another acquisition made
 	had     bool // the caller has, or had, the permit
@@ -89,6 +90,9 @@ func (a *Acquisition) Valid() time.Duration {
 	}
 	return a.valid
 }
+
+// Unanswered reports whether the engine has said nothing of it yet.
+func (a *Acquisition) Unanswered() bool { return a.state == Asking && !a.heard }
 
 // Came is when the caller came.
 func (a *Acquisition) Came() time.Duration { return a.came }

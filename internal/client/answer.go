@@ -143,6 +143,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			// What others keep is on its way back.
 			c.due = now + max(now-sent, minRetry)<<min(a.retries, maxRetries-1)
 			a.retries++
+			a.heard = true
 			m.schedule(c.due)
 			return
 		}

@@ -61,7 +61,14 @@ func (ls *lines) refusal(now time.Duration, l *line, a *Acquisition, before int)
 // refuseNext reports whether a caller is refused that would join a line that waits.
 func (ls *lines) refuseNext(now time.Duration, a *Acquisition) bool {
 	l := ls.of(a.Key)
-	e, refused := ls.refusal(now, l, a, l.before())
+	before := l.before()
+	if a.HeadStart > 0 { // the engine says how many of other clients are before it
+		before = 0
+		for b := l.first; b != nil && b.since() <= a.since(); b = b.later {
+			before++
+		}
+	}
+	e, refused := ls.refusal(now, l, a, before)
 	if refused {
 		ls.deny(a, e)
 	}

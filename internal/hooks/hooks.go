@@ -22,6 +22,13 @@ var (
 	// for an engine that says nothing.
 	Patience func(options any) time.Duration
 
+	// Rest takes a time that an acquisition has waited already from the bounds in its options, a
+	// []sema.AcquireOption, which it changes and returns.
+	Rest func(options any, waited time.Duration) any
+
+	// HeadStart is that of an acquisition with these options, a []sema.AcquireOption.
+	HeadStart func(options any) time.Duration
+
 	// Key is the key of an acquisition with these options, a []sema.AcquireOption; "" without one.
 	Key func(options any) string
 )
