@@ -66,7 +66,7 @@ var planted = []struct {
 	// Of keys.
 	{"a cap is compared without the new weight", shareFile, "weight > most-k.held", "0 >= most-k.held", false},
 	{"a level counts weight, not shares", shareFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
-	{"a rule forgets what it does not name", shareFile, "cmp.Or(r.Cap, k.cap)", "r.Cap", false},
+	{"a rule forgets what it does not name", shareFile, "cmp.Or(r.Cap, k.cap)", "r.Cap", true},
 	{"a key that was served keeps its tag", shareFile, "\tl.stepOut(k)\n\tl.goLast(k)\n\tl.stepIn(k)", "\tl.stepOut(k)\n\tl.stepIn(k)", false},
 	{"virtual time goes back", shareFile, "l.keys.time = max(l.keys.time, k.tag)", "l.keys.time = k.tag", false},
 	{"ties go by the name", shareFile, "cmp.Compare(o.seq, k.seq)) >= 0", "strings.Compare(o.name, k.name)) >= 0", false},
