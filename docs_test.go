@@ -123,7 +123,7 @@ func TestPagesNameWhatTheCodeHas(t *testing.T) {
 		Is: "exported name",
 	}.Run(t, "Call `sema.Acquirre(ctx)` first.")
 	pages.Check{
-		Claim: regexp.MustCompile("[^.\\w]Options\\.([A-Z]\\w*)"),
+		Claim: regexp.MustCompile(`[^.\w]Options\.([A-Z]\w*)`),
 		True: func(field string) bool {
 			for of := range packages {
 				if names[of+".Options."+field] {
