@@ -74,8 +74,8 @@ func (o *Operator) Set(ctx context.Context, rule Rule, path ...string) error {
 }
 
 // Unset ends what Set began. Without a path: the limit stays while the semaphore is in use, is
-// forgotten when it has been idle, and gives way to that of a program. With a path: the key has
-// what all keys have; if it has no rule nothing changes. Unset fails with ErrNotFound when there is no
+// forgotten when it has been idle, and gives way to that of a program. With a path: the key's rule
+// ends, and the cap and the share of all keys hold for it. Without a rule nothing changes. Unset fails with ErrNotFound when there is no
 // such semaphore.
 func (o *Operator) Unset(ctx context.Context, path ...string) error {
 	key, err := keyOf(path)

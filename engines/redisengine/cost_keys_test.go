@@ -14,8 +14,9 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// The figures of keys in docs/data/redis.md: the server's time for each step in µs, lowest
+// The figures of keys in docs/data/redis.md. They are the server's time for each step in µs, lowest
 // and median of rounds of eight, and the memory of a key that waits.
+//
 // go test -run xxx -bench OfKeys -benchtime 100x prints them.
 func BenchmarkServerTimeOfKeys(b *testing.B) {
 	server := redistest.Start(b)

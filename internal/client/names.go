@@ -117,9 +117,9 @@ type Wish struct {
 
 // AcquireAs is Acquire for a caller that names its permit. The claim stays the
 // caller's: it is not in line here, and its ticket and permit pass to nobody. The
-// machine has nothing under the id (see Knows); what it still owed the engine under
-// it is not owed any more. w is the caller's, and stays as it is until the
-// acquisition has ended; only its Lease may change, for the next renewal.
+// machine must have nothing under the id (see Knows). A release that it still owes the engine
+// under that id is dropped. w stays the caller's. It must not change until the acquisition has ended, but for
+// its Lease: the next renewal takes that.
 func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
 	m.begin(now, a, w.ID.Weight, w.Wait)
 	if m.closed {
