@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sema/cmd/sema/internal/cli"
+	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pages"
 )
 
@@ -35,4 +36,18 @@ func TestPagesShowCommandsThatThereAre(t *testing.T) {
 		},
 		Is: "command line",
 	}.Run(t, "Then `sema run --patience 5 x -- true` waits.")
+}
+
+// Each address on this host that a page shows has the port of sema serve, of its profiles, or of Redis.
+func TestPagesShowThePortsThatThereAre(t *testing.T) {
+	serve, _, err := cli.Root().Find([]string{"serve"})
+	expect.OK(t, err)
+	_, port, _ := strings.Cut(serve.Flag("listen").DefValue, ":")
+	pages.Check{
+		Claim: regexp.MustCompile(`(?:https?://|redis://|--listen |--profile )(?:127\.0\.0\.1|localhost|sema):(\d+)`),
+		True: func(claim string) bool {
+			return claim == port || claim == "6379" || strings.Contains(serve.Flag("profile").Usage, ":"+claim+":")
+		},
+		Is: "port",
+	}.Run(t, "Then `curl http://127.0.0.1:8080/v1` asks it.")
 }
