@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"sema/cmd/sema/internal/cli"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/pages"
@@ -36,6 +39,24 @@ func TestPagesShowCommandsThatThereAre(t *testing.T) {
 		},
 		Is: "command line",
 	}.Run(t, "Then `sema run --patience 5 x -- true` waits.")
+}
+
+// Each flag that a page names by itself is one of some command.
+func TestPagesNameFlagsThatThereAre(t *testing.T) {
+	flags := map[string]bool{"sidecar": true, "fg": true, "st": true} // of versitygw and GNU sem
+	var add func(c *cobra.Command)
+	add = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
+		for _, below := range c.Commands() {
+			add(below)
+		}
+	}
+	add(cli.Root())
+	pages.Check{
+		Claim: regexp.MustCompile("`--([a-z-]+)[^`\n]*`"),
+		True:  func(claim string) bool { return flags[claim] },
+		Is:    "flag",
+	}.Run(t, "With `--patience 5s` it waits.")
 }
 
 // Each address on this host that a page shows has the port of sema serve, of its profiles, or of Redis.
