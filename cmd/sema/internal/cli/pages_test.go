@@ -17,7 +17,7 @@ import (
 func TestPagesShowCommandsThatThereAre(t *testing.T) {
 	root := cli.Root()
 	pages.Check{
-		Claim: regexp.MustCompile("`(sema [a-z][^`\n]*)`|(?m)^ *(?:\\$ )?(sema [a-z]+ [^\n#|]* -[^\n#|]*)$"),
+		Claim: regexp.MustCompile("`(sema [a-z][^`\n]*)`|(?m)^ *(?:\\$ )?(?:bin/)?(sema [a-z]+ [^\n#|]*-[^\n#|]*)(?:[#|].*)?$"),
 		True: func(line string) bool {
 			words := strings.Fields(line)[1:]
 			command, rest, err := root.Find(words)
