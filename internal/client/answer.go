@@ -73,8 +73,7 @@ func (m *Machine) Answer(now time.Duration, reply engine.Reply) {
 func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply engine.Reply) {
 	if c.stage == ended { // given up while it travelled; its release follows
 		if own := answer.Status == engine.Queued || answer.Status == engine.Granted && !m.brief(c, answer.Lease); c.named() && own && !c.parted && !m.Knows(c.id) {
-			c.known = true
-			m.giveBack(c)
+			m.giveBack(c, true)
 		}
 		return
 	}
@@ -95,7 +94,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 			m.lose(c, NotRenewed) // the engine has made another grant under this id
 		default: // the hand-off's notification came first
 			c.sent = sent
-			m.validUntil(c, max(c.valid, sent+answer.Lease-c.terms.Margin))
+			m.validUntil(c, max(c.valid, sent+answer.Lease-m.terms(c).Margin))
 			m.plan(now, c)
 		}
 	case engine.Queued:
@@ -149,7 +148,7 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 		}
 		m.refuse(c, Event{Reason: Refused}, false)
 	case engine.TooHeavy:
-		limit := cmp.Or(answer.Bound, reply.Limit, c.terms.Limit)
+		limit := cmp.Or(answer.Bound, reply.Limit, m.terms(c).Limit)
 		m.refuse(c, Event{Reason: TooHeavy, Limit: limit}, false)
 		m.refuseLines(Event{Reason: TooHeavy, Limit: limit}, func(a *Acquisition) bool { return a.Key == c.key && a.weight > limit })
 	case engine.LimitDiffers:
@@ -167,8 +166,8 @@ func (m *Machine) asked(now time.Duration, c *claim, answer engine.Answer, reply
 // MaxHold from c.began on; brief says that it is less than was asked for.
 func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent, lease time.Duration, brief bool) {
 	c.sent, c.due = sent, never
-	c.token, c.last, c.received, c.slot = token, token, now, slot
-	m.validUntil(c, sent+lease-c.terms.Margin)
+	c.token, c.last, c.received, c.slot = token, token, now, int32(slot)
+	m.validUntil(c, sent+lease-m.terms(c).Margin)
 	m.receive(now, c, brief)
 }
 
@@ -178,7 +177,7 @@ func (m *Machine) grant(now time.Duration, c *claim, token int64, slot int, sent
 // will renew it, or that rest leaves no time for two renewals. An engine that is slow to tell
 // of a grant may be slow to renew it.
 func (m *Machine) receive(now time.Duration, c *claim, brief bool) {
-	if now >= c.valid || brief && (c.terms.Renew == 0 || c.valid-now < m.lease(c)/3) || c.again && c.named() {
+	if now >= c.valid || brief && (m.terms(c).Renew == 0 || c.valid-now < m.lease(c)/3) || c.again && c.named() {
 		c.again = false
 		m.becomes(c, unproven)
 		m.push(c)
@@ -204,10 +203,10 @@ func (m *Machine) renewed(now time.Duration, c *claim, answer engine.Answer) {
 			c.holder.token, c.holder.slot = answer.Token, answer.Slot
 		}
 		if c.stage == unproven || answer.Token != c.token { // what it had is over, or not enough: it begins now
-			c.began, c.slot = sent, answer.Slot
+			c.began, c.slot = sent, int32(answer.Slot)
 			c.token, c.last, c.received = answer.Token, answer.Token, now
 		}
-		m.validUntil(c, sent+answer.Lease-c.terms.Margin)
+		m.validUntil(c, sent+answer.Lease-m.terms(c).Margin)
 		if c.stage == held {
 			m.plan(now, c)
 		} else {

@@ -206,20 +206,20 @@ func (s *sender) takeFresh(now time.Duration) {
 func (s *sender) askFor(now time.Duration, c *claim) engine.Request {
 	lease, a := s.lease(c), c.holder
 	r := engine.Request{
-		Kind: engine.Ask, ID: c.id, Key: c.key, Limit: c.terms.Limit, PerKey: c.terms.PerKey, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
+		Kind: engine.Ask, ID: c.id, Key: c.key, Limit: s.terms(c).Limit, PerKey: s.terms(c).PerKey, Lease: lease, Ticket: s.ticketLife(c), Waited: max(0, now-a.since()),
 		Wait: a.wait, Unfair: s.cfg.Unfair, Newest: s.cfg.Newest && !s.said, Strict: s.cfg.Strict, Detached: s.cfg.Detached, Anew: c.moved, Again: c.stage == queued || s.unreachable,
 	}
 	if c.named() {
 		// An ask that is not the first leaves the ticket to a session that was asked later.
-		r.Who, r.Again = c.who, c.stage == queued || c.unsure
+		r.Who, r.Again = &c.wish.Who, c.stage == queued || c.unsure
 	}
 	if !c.named() && (c.label != "" || c.labelled) {
 		who := s.cfg.Self
 		who.Label = cmp.Or(c.label, who.Label)
 		r.Who, c.labelled = &who, true
 	}
-	if !c.unsure {
-		c.asked = now
+	if c.stage == wished && !c.unsure {
+		c.sent = now
 	}
 	c.moved = false
 	return r
@@ -229,7 +229,7 @@ func (s *sender) askFor(now time.Duration, c *claim) engine.Request {
 func (s *sender) renewal(now time.Duration, c *claim) engine.Request {
 	lease := s.lease(c)
 	if s.cfg.MaxHold > 0 && c.issued() {
-		lease = max(time.Millisecond, min(c.terms.Lease, c.began+s.cfg.MaxHold+c.terms.Margin-now))
+		lease = max(time.Millisecond, min(s.terms(c).Lease, c.began+s.cfg.MaxHold+s.terms(c).Margin-now))
 	}
 	return engine.Request{Kind: engine.Renew, ID: c.id, Lease: lease, Token: c.passed(), Mine: c.found && c.stage == unproven}
 }

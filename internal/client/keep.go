@@ -37,12 +37,12 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // another client made may not: what the engine has to say of it goes there.
 func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
 	return k.leave != engine.GiveBack && now < k.until && !k.closed && !c.resumed && k.asNew(c) &&
-		(k.leave == leaveKeep || c.passes < k.cfg.Passes) && c.valid-now >= k.cfg.Lease/3
+		(k.leave == leaveKeep || int(c.passes) < k.cfg.Passes) && c.valid-now >= k.cfg.Lease/3
 }
 
 // asNew reports whether the current limit still allows this slot, and this caller.
 func (k *keeping) asNew(c *claim) bool {
-	return c.slot < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit)
+	return int(c.slot) < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit)
 }
 
 // allow takes in what may be done with released permits from now on.
@@ -77,7 +77,7 @@ func overrule(l engine.Leave, r engine.Recall) engine.Leave {
 func (k *keeping) doubt() {
 	k.recall(engine.RecallAll)
 	for _, c := range k.claims.all {
-		if c.named() && c.terms.Renew == 0 {
+		if c.named() && k.terms(c).Renew == 0 {
 			continue
 		}
 		if c.pending {

@@ -71,15 +71,15 @@ func (s *sender) Abandon(o *Order) {
 	}
 }
 
-// giveBack releases at the engine what it may have of a claim. The release is repeated
+// giveBack releases at the engine what it may have of a claim; known says that the engine has said so. The release is repeated
 // until it is answered, however long that takes: a late copy of the ask may
 // arrive until then. Of very many the eldest are left to their leases.
-func (s *sender) giveBack(c *claim) {
+func (s *sender) giveBack(c *claim, known bool) {
 	if len(s.orders) >= maxOwed {
 		s.orders = slices.Delete(s.orders, 0, maxOwed/10)
 	}
 	b := giveBack{id: c.id, token: c.released(), mine: c.id.Client != s.cfg.Client && !c.resumed}
-	s.orders = append(s.orders, &Order{giveBack: b, owed: true, known: c.known, told: true})
+	s.orders = append(s.orders, &Order{giveBack: b, owed: true, known: known, told: true})
 }
 
 // matters reports whether somebody waits for an order's answer, or for what it gives back.
