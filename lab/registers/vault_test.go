@@ -15,7 +15,7 @@ import (
 // unlocked before the disk has it.
 type vault struct {
 	w      *world
-	locked chan struct{} // whoever has put something in
+	locked chan struct{} // full while the row is locked
 
 	mu      sync.Mutex
 	row     register.Next

@@ -10,8 +10,8 @@ import (
 	"sema/internal/client"
 )
 
-// checker judges a run after every event, from what clients believe and what
-// the server has written.
+// checker judges a run after every event, by the state of the clients and of
+// the server.
 type checker struct {
 	w         *world
 	faultless bool // nothing is planned to go wrong
@@ -25,7 +25,7 @@ type checker struct {
 	turns   map[string]int64         // since when each key has stood in turn
 	given   map[engine.ID]int64      // the token of the last grant to each
 	when    map[engine.ID]int64      // and when it was
-	grants  map[int64]engine.ID      // to whom the grant of each token was
+	grants  map[int64]engine.ID      // the permit of each token
 	idle    map[*node]int64          // since when weight was free beside a waiter of that node
 	lately  int64                    // when the server last granted
 	used    int64                    // the last token a caller was given, if the limit never was above 1
@@ -365,8 +365,8 @@ func (k *checker) granted(c *caller) {
 	}
 }
 
-// trust compares until when a client trusts its permit with what the server
-// has written.
+// trust checks that a client trusts its permit no longer than the server's
+// lease lasts.
 func (k *checker) trust(c *caller) {
 	w := k.w
 	if w.now < k.doubt {
@@ -432,8 +432,8 @@ func (k *checker) userGranted(u *user, came int64) {
 	}
 }
 
-// userTrusts compares until when a user trusts its permit with what the server has
-// written.
+// userTrusts checks that a user trusts its permit no longer than the server's
+// lease lasts.
 func (k *checker) userTrusts(u *user) {
 	w := k.w
 	k.held()
@@ -584,8 +584,8 @@ func (k *checker) strays() {
 	})
 }
 
-// queued looks whether whoever waits has its place at the server all the time. With
-// faults it may lose it, and has it back when it asks again.
+// queued checks that each waiter has its place at the server all the time. With
+// faults a waiter may lose its place, and gets it back when it asks again.
 func (k *checker) queued() {
 	if !k.faultless {
 		return
@@ -666,8 +666,8 @@ func (k *checker) counted() {
 }
 
 // patience is how long weight may be free beside a waiter. Without faults that
-// is a matter of messages. With faults, of whoever is to ask again: itself, or
-// a ticket in front of it whose process is in trouble.
+// is a matter of messages. With faults it also depends on the next ask: its
+// own, or that of a ticket in front of it whose process has a fault.
 func (k *checker) patience(n *node) int64 {
 	w := k.w
 	if k.faultless {

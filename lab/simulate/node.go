@@ -323,7 +323,7 @@ func (n *node) news(told engine.Notification) {
 	}
 }
 
-// hears has the process take in a notification.
+// hears passes a notification to the process.
 func (n *node) hears(born int, told engine.Notification) {
 	n.does(born, func() { n.machine.Notify(n.clock(), told) })
 }
@@ -430,7 +430,7 @@ func (n *node) crash() {
 	})
 }
 
-// pause has the process stand still for a while.
+// pause stops the process for a while.
 func (n *node) pause(us int64) {
 	w, born := n.w, n.born
 	if !n.alive || n.paused {

@@ -7,7 +7,7 @@ const (
 	second      = 1000 * millisecond
 )
 
-// plan is what a seed draws: who takes part, and what goes wrong how often.
+// plan is drawn from a seed: the participants, and how often each fault occurs.
 // A rate of n means once in n times, 0 never.
 type plan struct {
 	seed    uint64
@@ -36,7 +36,7 @@ type plan struct {
 
 	keys   []string // that callers share the semaphore under; none: it has no keys
 	perKey int
-	rules  int64 // mean time between two changes of what a key may have
+	rules  int64 // mean time between two changes of the keys' rules
 
 	users                          int // of the JSON API; see user.go
 	userWeight                     int

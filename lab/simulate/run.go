@@ -27,10 +27,9 @@ func Run(seed uint64, trace bool) Result {
 	return carryOut(p, rng, trace)
 }
 
-// Alternate has two processes share a semaphore for so long, one with callers
-// all the time, the other with some now and then: so that the first is alone with
-// it, then joined, then alone again. Nothing goes wrong but that messages take
-// their time.
+// Alternate simulates two processes that share a semaphore for a time. One has
+// callers all the time, the other only now and then, so the first one is mostly
+// alone. There are no faults except the delay of messages.
 func Alternate(seed uint64, long time.Duration) Result {
 	rng := rand.New(rand.NewPCG(seed, 0x5e3a))
 	one := clientPlan{callers: 5, lease: 3 * second, maxWeight: 1, hold: 20 * millisecond, think: millisecond, keep: 5 * millisecond}
@@ -281,7 +280,7 @@ func (s *server) operate(r engine.Request) {
 	}
 }
 
-// restart has the server go away and come back after a while.
+// restart stops the server and starts it again after a while.
 func (s *server) restart(forgets bool) {
 	w := s.w
 	if s.down {
@@ -308,7 +307,7 @@ func (s *server) restart(forgets bool) {
 	})
 }
 
-// reconnect has a client's subscription come back, after which it asks again.
+// reconnect restores a client's subscription; then the client asks again.
 func (s *server) reconnect(n *node) {
 	w, client, d := s.w, n.client, s.w.between(millisecond, 100*millisecond)
 	if w.watched { // until then callers may queue behind tickets that are gone

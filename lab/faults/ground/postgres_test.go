@@ -126,7 +126,7 @@ func rewritten(t *testing.T, d *database) func(context.Context, Extent) error {
 	}
 }
 
-// deafDatabase is a connection that hears nothing of what is told.
+// deafDatabase sees the fault by a connection that receives no notifications.
 func deafDatabase(t *testing.T, d *database) func(context.Context, Extent) error {
 	ctx := expect.Within(t)
 	var all []*pgx.Conn

@@ -80,7 +80,7 @@ type least time.Duration
 
 func failing(_ time.Duration, err error) bool { return err != nil }
 
-// deaf is a subscription that hears nothing of what is published.
+// deaf sees the fault by a subscription that receives no messages.
 func deaf(t *testing.T, s *servers) func(context.Context, Extent) error {
 	ctx := expect.Within(t)
 	var subs []*redis.PubSub
