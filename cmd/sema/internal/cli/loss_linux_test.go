@@ -260,8 +260,8 @@ func TestNoCommandRunsBesideAGuardInItsGroup(t *testing.T) {
 	}
 }
 
-// The command does not run on without its guard; sema, then without both, says
-// so and ends as the command did.
+// The command ends with its guard. Then sema reports that, and ends as the
+// command did.
 func TestKillMinusNineOfTheGuard(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
