@@ -112,7 +112,8 @@ func (e *Engine) stepped() {
 	e.changed = make(chan struct{})
 }
 
-// session is a session of the memory engine, with what was told in between.
+// session is a session of the memory engine, to which Engine adds faults and
+// checks.
 type session struct {
 	engine.Session
 	engine *Engine
