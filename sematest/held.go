@@ -50,7 +50,7 @@ func (p Permit) Lose() {
 	}
 	e.mu.Unlock()
 	// The holder may be on its way out of the call that granted the permit, and
-	// does not heed the first word.
+	// ignores the first notification.
 	ticks := time.NewTicker(poke)
 	defer ticks.Stop()
 	for left := grace; left > 0; {

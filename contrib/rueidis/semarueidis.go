@@ -46,9 +46,9 @@ func New(client rueidis.Client, option rueidis.ClientOption) (redis.UniversalCli
 	if option.ReplicaOnly {
 		return nil, &sema.ArgumentError{What: "ReplicaOnly of the rueidis client", Value: true, Want: "a client that may write"}
 	}
-	// ContextTimeoutEnabled stays off. rueidis does not heed a context while it waits
-	// for a connection that another caller is making, and with it off the engine
-	// leaves such a call behind.
+	// ContextTimeoutEnabled stays off. rueidis ignores a context while it waits for a
+	// connection that another caller is making, and with it off the engine leaves
+	// such a call behind.
 	o := redis.UniversalOptions{
 		Addrs: option.InitAddress, DB: option.SelectDB, ClientName: option.ClientName,
 		Username: option.Username, Password: option.Password,

@@ -203,7 +203,7 @@ func (k *checker) earlier(other, c *caller) bool {
 		return false // a process with callers of several keys has few tickets for each
 	}
 	return other.Key == c.Key && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
-		n.alive && !n.paused && n.faulty < other.came && !k.deaf(n, other) && k.calm() < other.came
+		n.alive && !n.paused && n.faulty < other.came && !k.mayBePassed(n, other) && k.calm() < other.came
 }
 
 // overtaken bounds how many callers are served before one that came earlier: as
@@ -226,16 +226,16 @@ func (k *checker) overtaken(c *caller) {
 	}
 }
 
-// deaf reports whether a process that cannot be notified may be passed over: as
+// mayBePassed reports whether a process that cannot be notified may be passed over: as
 // long as it has not asked again for its ticket since.
-func (k *checker) deaf(n *node, c *caller) bool {
-	return n.deaf && k.w.now < max(n.deafSince, c.came, c.ticket)+n.plan.lease/4+k.messages()
+func (k *checker) mayBePassed(n *node, c *caller) bool {
+	return n.unreachable && k.w.now < max(n.unreachableSince, c.came, c.ticket)+n.plan.lease/4+k.messages()
 }
 
 // uninformed reports whether a process that cannot be notified may not know yet that another's caller
 // waits: it passes permits on for a sixth of its lease after its last call.
 func (k *checker) uninformed(n *node, other *caller) bool {
-	return n.deaf && k.w.now < other.came+n.plan.lease/6+k.messages()
+	return n.unreachable && k.w.now < other.came+n.plan.lease/6+k.messages()
 }
 
 // tokens looks at the token of a permit that a caller gets, perhaps from another
@@ -542,7 +542,7 @@ func (k *checker) waits() {
 				waiting = c
 			}
 		}
-		if n.deaf {
+		if n.unreachable {
 			continue // it hears of what it was granted when it asks again
 		}
 		if waiting == nil || !n.alive || n.paused || n.cut || limit == 0 || used+w.heaviest() > limit {
@@ -652,7 +652,7 @@ func (k *checker) counted() {
 				wait++
 			}
 		}
-		if n.deaf { // its ticket may have gone when its turn came, until it asks again
+		if n.unreachable { // its ticket may have gone when its turn came, until it asks again
 			n.changed = w.now
 		}
 		said := max(n.changed, n.faulty) + 2*n.plan.lease/asksPerLease + k.messages()

@@ -76,7 +76,7 @@ func (w *world) windUp() {
 	w.loseCall, w.loseReply, w.loseNews, w.lateCall, w.lateReply, w.lateNews = 0, 0, 0, 0, 0, 0
 	longest := int64(0)
 	for _, n := range w.nodes {
-		n.cut, n.deaf = false, false
+		n.cut, n.unreachable = false, false
 		longest = max(longest, n.plan.lease, n.plan.hold)
 	}
 	longest = max(longest, w.plan.userLease, w.plan.userHold)
@@ -107,7 +107,7 @@ func (w *world) windUp() {
 func (w *world) faultless() bool {
 	p := w.plan
 	return p.loseCall|p.loseReply|p.loseNews|p.lateCall|p.lateReply|p.lateNews|p.breaks == 0 &&
-		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.deafs|p.failovers|p.rules == 0 && !w.someStrict()
+		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.lostSubscriptions|p.failovers|p.rules == 0 && !w.someStrict()
 }
 
 func (w *world) someStrict() bool {
@@ -146,16 +146,16 @@ func (w *world) faults() {
 			}
 		})
 	})
-	w.every(w.deafs, func() {
+	w.every(w.lostSubscriptions, func() {
 		n := some()
-		if born := n.born; !n.deaf && n.alive {
+		if born := n.born; !n.unreachable && n.alive {
 			if w.tracing {
 				w.trace("%s: cannot be notified", n.client)
 			}
-			n.deaf, n.deafSince, s.reach[n.client] = true, w.now, false
+			n.unreachable, n.unreachableSince, s.reach[n.client] = true, w.now, false
 			w.after(w.between(millisecond, 6*n.plan.lease), func() {
 				if n.born == born {
-					n.deaf = false
+					n.unreachable = false
 					n.blame(0)
 					s.reconnect(n)
 				}
@@ -314,7 +314,7 @@ func (s *server) reconnect(n *node) {
 		n.faulty = max(n.faulty, w.now+d+w.check.messages())
 	}
 	w.after(d, func() {
-		if n.client != client || s.down || n.cut || n.deaf {
+		if n.client != client || s.down || n.cut || n.unreachable {
 			return
 		}
 		s.reach[client] = true

@@ -239,7 +239,7 @@ func (u *user) renew(token int64) {
 	})
 }
 
-// renewFor renews the permit of a user. A lost answer is the user's to bear.
+// renewFor renews the permit of a user, who handles a lost answer.
 func (n *node) renewFor(u *user, token int64) {
 	p := n.names.Find(u.number)
 	switch {
@@ -422,5 +422,5 @@ func (w *world) userTime() int64 { return 4 * w.delay }
 // asked once, at a server that has had no trouble since.
 func (u *user) undisturbed() bool {
 	n := u.node
-	return n != nil && n.alive && !n.paused && !n.deaf && n.faulty < u.came
+	return n != nil && n.alive && !n.paused && !n.unreachable && n.faulty < u.came
 }

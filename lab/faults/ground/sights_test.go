@@ -212,7 +212,7 @@ var network = wired(func(ctx context.Context, s *servers, site int) error {
 	return s.clients[site].Set(ctx, "sema:ground:wire", strings.Repeat("x", 20_000), time.Minute).Err()
 })
 
-var subscriptions = map[string]sight{"network: subscriptions half open": deaf}
+var subscriptions = map[string]sight{"network: subscriptions half open": halfOpen}
 
 var anyServer = map[string]sight{
 	"server: CLIENT KILL TYPE normal": cutOff(false),
