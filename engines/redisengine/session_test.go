@@ -154,12 +154,12 @@ func TestASubscriptionHangs(t *testing.T) {
 // context ends, with an unknown outcome.
 func TestContextsAreHeeded(t *testing.T) {
 	t.Parallel()
-	for what, heeds := range map[string]bool{"a client that heeds deadlines": true, "one that does not": false} {
+	for what, wireDeadlines := range map[string]bool{"a client that ends calls at deadlines": true, "one that does not": false} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			proxy := redistest.StartProxy(t, server.Addr())
-			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: heeds, ReadTimeout: -1, WriteTimeout: -1})
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: wireDeadlines, ReadTimeout: -1, WriteTimeout: -1})
 			t.Cleanup(func() { _ = rdb.Close() })
 			s := session(t, closing(t, rdb), "x")
 			s.do(s.request(engine.Ask, 1, time.Minute))

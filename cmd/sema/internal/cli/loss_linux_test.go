@@ -16,7 +16,7 @@ import (
 	"sema/internal/fixture/stall"
 )
 
-// stubborn is a command of two processes that do not heed TERM.
+// stubborn is a command of two processes that ignore TERM.
 const stubborn = `exec 9>"$LIFELINE"; trap 'echo term' TERM; (trap '' TERM; echo ready; while :; do sleep 1; done) & while :; do wait; done`
 
 // leaseEnd is when the server lets go of the only holder, as its own record
