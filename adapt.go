@@ -12,10 +12,10 @@ import (
 	"sema/internal/loop"
 )
 
-// Adapt has a semaphore find its limit: what the thing behind it takes, as far as the
-// holders' reports tell. A holder says with Permit.Overloaded that its hold went badly.
-// The part of the time held that went badly is the part of the limit that was too
-// much. One process of all decides, every two seconds. See docs/adaptive.md.
+// Adapt makes a semaphore find its limit by its holders' reports: as much as the
+// resource behind it can take. A holder reports with Permit.Overloaded that its hold
+// went badly. If a tenth of the time held went badly, the limit was a tenth too high.
+// One of the processes decides, every two seconds. See docs/adaptive.md.
 //
 // The limit given to New is where it starts. An operator's limit holds in any case,
 // until Operator.Unset.

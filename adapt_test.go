@@ -55,8 +55,8 @@ func (v *vendor) set(capacity int) {
 	v.capacity = capacity
 }
 
-// since is what part of the capacity was used since it was last asked, of what part of
-// the time held was refused.
+// since returns the used part of the capacity since its last call, and the refused
+// part of the time held.
 func (v *vendor) since(d time.Duration) (used, refused float64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

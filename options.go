@@ -123,9 +123,9 @@ type Options struct {
 	// come, first served across all processes, to within a message's delay.
 	Passes int
 
-	// Adapt, if not nil, has the semaphore find its limit between two bounds. The
-	// limit given to New is where it starts, and OnConflict is LimitStored. Close ends
-	// what it does in the background. Default: the limit is what it was set to.
+	// Adapt, if not nil, makes the semaphore find its limit between two bounds. It
+	// starts at the limit given to New; OnConflict must be LimitStored. Close ends its
+	// work in the background. Default: nil, the limit stays as set.
 	Adapt *Adapt
 
 	// Label is shown to operators beside host and process id, at most

@@ -48,9 +48,9 @@ func (s *Semaphore) newPermit() *Permit {
 	return p
 }
 
-// watch has the garbage collector tell when nobody has the handle any more. It
-// is called when the permit is first renewed: most are released before, and need
-// not pay for it. The lock is held.
+// watch makes the garbage collector report when nobody has the handle any more.
+// It is called at the permit's first renewal: most permits are released before,
+// and should not pay for it. The lock is held.
 func (h *holding) watch() {
 	if h.young != nil && h.over == nil {
 		h.cleanup = runtime.AddCleanup(h.young, (*holding).abandon, h)
@@ -233,8 +233,8 @@ func (h *holding) release(cause error) error {
 	return nil
 }
 
-// end notes that the permit is over, and why, and has its contexts end once the
-// lock is free.
+// end notes that the permit is over, and why. Its contexts end once the lock is
+// free.
 func (h *holding) end(cause error) {
 	h.over = cause
 	if h.cause == nil {
@@ -295,8 +295,8 @@ func (h *holding) event() Event {
 
 // permitContext ends with its permit. Err looks at the clock itself, because
 // after a pause of the whole process the timer that should have ended the
-// context may not have run yet. Whoever has it, or a context made from it, keeps
-// the handle from the garbage collector.
+// context may not have run yet. A reference to it, or to a context made from it,
+// keeps the handle from the garbage collector.
 type permitContext struct {
 	ending
 	permit *Permit
@@ -315,7 +315,7 @@ func (x *permitContext) Err() error {
 	if err := x.Context.Err(); err != nil {
 		return err
 	}
-	if x.permit.Err() != nil { // and whoever found out may not have come to this context yet
+	if x.permit.Err() != nil { // the goroutine that ends the contexts may not have reached this one yet
 		x.end(x.permit.cause())
 	}
 	return x.Context.Err()

@@ -140,7 +140,8 @@ func anchors(page string) (all []string) {
 	return all
 }
 
-// The changelog has the headings of keepachangelog.com, and says of each line whom it is for.
+// The changelog has the headings of keepachangelog.com, and each entry names its readers:
+// "For …".
 func TestChangelog(t *testing.T) {
 	text, err := os.ReadFile("CHANGELOG.md")
 	expect.OK(t, err)

@@ -233,8 +233,8 @@ func TestAStalledEngineKeepsNobodyForLong(t *testing.T) {
 	}
 }
 
-// Those that have no time for an outage learn of it at once, and wait all the same
-// where it is others that they wait for.
+// AnswerWithin bounds the wait for an engine that does not answer, but not the
+// wait for other holders.
 func TestAnAnswerIsWantedSoon(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *counting, s *sema.Semaphore) {
 		held := acquire(t, s)

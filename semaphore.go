@@ -416,7 +416,7 @@ func (s *Semaphore) takeUp(now time.Duration) {
 	s.abandoned = nil
 }
 
-// watch has the garbage collector look for permits that are lost sight of.
+// watch makes the garbage collector look for abandoned permits.
 func (s *Semaphore) watch(time.Duration) {
 	s.loop.Machine.EachPermit(func(a *client.Acquisition) { a.Owner.(*holding).watch() })
 }

@@ -41,7 +41,7 @@ func TestOperatorsAct(t *testing.T) {
 func operate(t *testing.T, e engine.Engine) {
 	var audit []access.Record
 	s := openOn(t, e, dashboard.Options{Allow: admin, Audit: func(a access.Record) { audit = append(audit, a) }})
-	sem := s.semaphore("x", 3, &sema.Options{Label: "job", Renew: 100 * time.Millisecond}) // who renews learns of a revocation
+	sem := s.semaphore("x", 3, &sema.Options{Label: "job", Renew: 100 * time.Millisecond}) // a holder learns of a revocation when it renews
 	p, q := acquire(t, sem, 2), acquire(t, sem, 1)
 	page := "/semaphore?name=x"
 	act := func(wants string, f url.Values) {
@@ -264,7 +264,7 @@ func TestAnAdminOfSomeNames(t *testing.T) {
 	hasNot(t, s.get(200, "/"), "c/x")
 }
 
-// What others wrote is shown as they wrote it, and is nothing but text.
+// Names and labels are shown as written, and only as text.
 func TestHTMLInLabelsIsText(t *testing.T) {
 	s := open(t, dashboard.Options{Allow: admin})
 	evil := `"><script>alert(1)</script><img src=x onerror=alert(1)>`

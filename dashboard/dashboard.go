@@ -6,11 +6,11 @@
 //	mux.Handle("/sema/", http.StripPrefix("/sema", d))
 //
 // Without options everybody that reaches the handler sees everything and
-// changes nothing. Options.Login asks for a token; Options.Allow decides by
-// what a program has already: its own sessions, a proxy's header.
+// changes nothing. Options.Login asks for a token; Options.Allow decides by the
+// program's own means, such as its sessions or a proxy's header.
 //
-// Pages are HTML from this program alone: no other host is asked, nothing is
-// built, and everything but the live change works without JavaScript.
+// Pages are plain HTML of this program: they load nothing from other hosts and
+// need no build step. Only the live updates need JavaScript.
 package dashboard
 
 import (

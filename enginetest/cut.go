@@ -14,19 +14,19 @@ import (
 // cable were pulled. To the store it looks dead.
 type cutEngine struct {
 	sema.Engine
-	cut     atomic.Bool  // calls fail, news are lost
-	deaf    atomic.Bool  // only news are lost
-	forgets atomic.Bool  // calls are carried out and then fail
-	mislays atomic.Bool  // the answer of one call is lost; then it is false again
-	refuses atomic.Bool  // renewals fail, certainly not carried out
-	limits  atomic.Int64 // limits that were set
+	cut      atomic.Bool  // calls fail, news are lost
+	silenced atomic.Bool  // only news are lost
+	forgets  atomic.Bool  // calls are carried out and then fail
+	mislays  atomic.Bool  // the answer of one call is lost; then it is false again
+	refuses  atomic.Bool  // renewals fail, certainly not carried out
+	limits   atomic.Int64 // limits that were set
 }
 
 var errCut = errors.New("the test cut the line")
 
 func (e *cutEngine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
 	s, err := e.Engine.Open(name, who, func(n engine.Notification) {
-		if !e.cut.Load() && !e.deaf.Load() {
+		if !e.cut.Load() && !e.silenced.Load() {
 			notify(n)
 		}
 	})
@@ -52,7 +52,7 @@ func (s *cutSession) Step(ctx context.Context, c engine.Call) (engine.Reply, err
 			s.engine.limits.Add(1)
 		}
 	}
-	if s.engine.deaf.Load() {
+	if s.engine.silenced.Load() {
 		reply.Notification = engine.Notification{}
 	}
 	if s.engine.cut.Load() || s.engine.forgets.Load() {

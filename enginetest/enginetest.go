@@ -427,7 +427,7 @@ func (e *env) ask(s engine.Session, r engine.Request, want engine.Status) engine
 	return a
 }
 
-// renew asks for a renewal of what r asked for.
+// renew renews the permit that r asked for.
 func (e *env) renew(s engine.Session, r engine.Request, want engine.Status) engine.Answer {
 	e.Helper()
 	r.Kind = engine.Renew

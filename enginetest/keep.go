@@ -12,8 +12,8 @@ import (
 	"sema/internal/fixture/history"
 )
 
-// kept are options under which released permits stay with the client for as
-// long as is allowed, if the engine lets them.
+// kept are options for keeping released permits as long as possible, if the
+// engine allows it.
 var kept = &sema.Options{Lease: long, Keep: long / 6}
 
 // The tests of permits that are kept and passed on hold whether or not the

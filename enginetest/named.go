@@ -25,7 +25,7 @@ func (e *env) caller() *caller {
 	return c
 }
 
-// Step has what a reply tells heard with the rest.
+// Step also passes a reply's notification to news.
 func (c *caller) Step(ctx context.Context, call engine.Call) (engine.Reply, error) {
 	reply, err := c.Session.Step(ctx, call)
 	if n := reply.Notification; !n.Empty() {
@@ -34,8 +34,8 @@ func (c *caller) Step(ctx context.Context, call engine.Call) (engine.Reply, erro
 	return reply, err
 }
 
-// grantedToTheSecond has two sessions wait under one name, and the one that asked
-// last hear of the grant.
+// grantedToTheSecond lets two sessions wait under one name. The session that
+// asked last is told of the grant.
 func (e *env) grantedToTheSecond() (a, b *caller, r engine.Request) {
 	e.Helper()
 	holder := e.caller()

@@ -33,7 +33,7 @@ var onceTests = []test{
 		second := request(s, 1, long)
 		second.Wait = true
 		e.ask(s, second, engine.Queued)
-		time.Sleep(time.Millisecond) // a ticket lives on by what time has passed
+		time.Sleep(time.Millisecond) // a repeated ask moves the ticket's end by the time that has passed
 		b := e.ask(s, r, engine.Queued)
 		if b.Ahead != 0 || b.Ticket <= a.Ticket {
 			e.Fatalf("asked again: %+v, before: %+v", b, a)

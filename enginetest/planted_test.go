@@ -110,8 +110,8 @@ var planted = map[string]struct {
 			}
 		}
 	})},
-	// The server that asked first is told of what happens, though its caller has
-	// gone to another one.
+	// The server that asked first still gets the notifications, though the
+	// caller has gone to another one.
 	"a name stays with the first to ask": {"12_NamesAreForAll", replaced(engine.Ask, func(_ *plantedSession, r *engine.Request) { r.Again = true })},
 	// A server that gives up a caller gives back what another server holds for it.
 	"given back for another": {"12_NamesAreForAll", replaced(engine.Release, func(_ *plantedSession, r *engine.Request) { r.Mine = false })},

@@ -45,7 +45,7 @@ var wakeTests = []test{
 	{name: "a lost message costs no more than the time until it asks again", run: func(e *env) {
 		// Redisson #5762: a lost message hung a waiter for ever.
 		line := &cutEngine{Engine: e.store.Client(e)}
-		line.deaf.Store(true)
+		line.silenced.Store(true)
 		s := e.sem(1, nil)
 		p := e.acquire(s, 1)
 		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: steps}), 1)

@@ -35,11 +35,10 @@ func (p Permit) String() string {
 	return fmt.Sprintf("permit %s of %q, weight %d,", p.ID, p.Semaphore, p.Weight)
 }
 
-// Lose has the permit's holder lose it: when it returns, the holder's next
-// renewal has been refused, and in a moment the permit's contexts end with cause
-// sema.ErrLost. With a fault that keeps the renewal away that may take a second,
-// and the loss is seen when the fault is over, or the lease is. Nobody else has the permit before it was released, or its lease
-// has ended. Losing a permit that is not held any more does nothing.
+// Lose makes the holder lose the permit. When Lose returns, the holder's next renewal has been refused, and in a moment
+// the permit's contexts end with cause sema.ErrLost. If a fault stops the renewal, Lose may take a second, and the
+// holder sees the loss when the fault or the lease ends. Nobody else gets the permit before its holder releases it or
+// its lease ends. Losing a permit that is not held does nothing.
 func (p Permit) Lose() {
 	e := p.engine
 	if !e.holds(p) {
@@ -51,7 +50,7 @@ func (p Permit) Lose() {
 	}
 	e.mu.Unlock()
 	// The holder may be on its way out of the call that granted the permit, and
-	// does not heed the first word.
+	// ignores the first notification.
 	ticks := time.NewTicker(poke)
 	defer ticks.Stop()
 	for left := grace; left > 0; {

@@ -85,7 +85,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	return s, nil
 }
 
-// List implements engine.Engine. It heeds no faults.
+// List implements engine.Engine. Faults do not affect it.
 func (e *Engine) List(ctx context.Context) ([]string, error) { return e.inner.List(ctx) }
 
 // Close implements engine.Engine. What is held then and was not released is
@@ -112,7 +112,8 @@ func (e *Engine) stepped() {
 	e.changed = make(chan struct{})
 }
 
-// session is a session of the memory engine, with what was told in between.
+// session is a session of the memory engine, to which Engine adds faults and
+// checks.
 type session struct {
 	engine.Session
 	engine *Engine

@@ -343,7 +343,7 @@ func (s *site) wait(name, label string, n int) {
 	<-queued
 }
 
-// town fills an engine with what a team might have.
+// town fills an engine with semaphores as a team might have them.
 func (s *site) town() (revocable *sema.Permit) {
 	github := s.semaphore("github-api", 5, "sync-issues")
 	for range 3 {
@@ -374,7 +374,8 @@ func (s *site) town() (revocable *sema.Permit) {
 	return revocable
 }
 
-// ask has a process ask for a permit of each of these keys, and keep to that.
+// ask asks for a permit of each of these keys, as another process. release
+// gives back the n-th.
 func (s *site) ask(name string, limit, perKey int, keys ...string) (release func(n int)) {
 	s.t.Helper()
 	raw, err := s.engine.Open(name, engine.Client{Host: "web-1", PID: 7, Label: "api"}, func(engine.Notification) {})

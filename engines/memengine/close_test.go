@@ -8,7 +8,7 @@ import (
 	"sema/engines/memengine"
 )
 
-// Whoever is told that the engine closes may use it.
+// A session that is told of the engine's end may call the engine.
 func TestCloseNotifiesWithoutItsLock(t *testing.T) {
 	e := memengine.New()
 	told := 0

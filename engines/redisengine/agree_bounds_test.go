@@ -7,8 +7,7 @@ import (
 	"sema/engine"
 )
 
-// The script and the ledger agree where a step leaves a part of the work to the
-// next ones.
+// The script and the ledger agree in steps that leave work to the next ones.
 func TestScriptAgreesAtTheBounds(t *testing.T) {
 	t.Parallel()
 	var m met
@@ -36,7 +35,7 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 		t.Fatalf("%d hold", n)
 	}
 
-	j.now += 2 * lease.Microseconds() // all leases are over, and some ask for what is theirs no more
+	j.now += 2 * lease.Microseconds() // all leases have ended, and some clients ask for their old permits
 	ended := ask
 	ended.ID, ended.Limit, ended.Wait = engine.ID{Client: first, Number: 999, Weight: mostEnds}, 200, false
 	more := ended
@@ -57,7 +56,7 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	one(engine.Request{Kind: engine.Release, ID: heavy.ID})
 
 	ask.Limit = 200
-	j.each(j.clients, ask, lease) // all keep
+	j.each(j.clients, ask, lease) // all keep permits
 	one(engine.Request{Kind: engine.Ask, ID: engine.ID{Client: first, Number: 1001, Weight: 1}, Lease: lease, Ticket: lease, Wait: true})
 	one(engine.Request{Kind: engine.Pause})
 	if m.told.Load() == 0 {
@@ -65,8 +64,8 @@ func TestScriptAgreesAtTheBounds(t *testing.T) {
 	}
 }
 
-// What was pinned or paused is there when its keys with holders and waiters have
-// expired, and nobody is left in it.
+// A pinned or paused semaphore outlives its keys with holders and waiters, and
+// is then empty.
 func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {
 	t.Parallel()
 	var m met
@@ -109,7 +108,8 @@ func TestScriptAgreesOnWhatOutlivesIdleness(t *testing.T) {
 	}
 }
 
-// A fence ends an hour after it was raised, whoever raised another one since.
+// A fence ends an hour after it was raised, also if another client raised one
+// since.
 func TestScriptAgreesOnTheEndOfAFence(t *testing.T) {
 	t.Parallel()
 	var m met
@@ -139,8 +139,8 @@ func TestScriptAgreesOnTheEndOfAFence(t *testing.T) {
 	}
 }
 
-// The server knows who a client is for as long as it knows a permit or a ticket
-// of it, whichever leases its calls have.
+// The server keeps the description of a client at least as long as any of its
+// permits and tickets, with any mix of leases.
 func TestAClientIsKnownAsLongAsItsPermits(t *testing.T) {
 	s := &session{who: "who"}
 	now := time.Now()
@@ -150,7 +150,7 @@ func TestAClientIsKnownAsLongAsItsPermits(t *testing.T) {
 	}{
 		{0, time.Second, true},
 		{time.Second, time.Second, false},
-		{time.Second, time.Hour, true}, // the permit outlives what was said a second ago
+		{time.Second, time.Hour, true}, // the permit outlives the description of a second ago
 		{40 * time.Second, time.Second, false},
 		{30 * time.Minute, time.Hour, false},
 		{20 * time.Minute, time.Hour, true},
@@ -162,9 +162,9 @@ func TestAClientIsKnownAsLongAsItsPermits(t *testing.T) {
 			t.Errorf("%v later, with a lease of %v: described: %v", c.after, c.lease, said)
 		}
 		if who != nil {
-			s.known = now.Add(who.keep)
+			s.describedUntil = now.Add(who.keep)
 		}
-		if s.known.Before(now.Add(c.lease)) {
+		if s.describedUntil.Before(now.Add(c.lease)) {
 			t.Errorf("a lease of %v outlives the description", c.lease)
 		}
 	}

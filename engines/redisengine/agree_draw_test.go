@@ -39,7 +39,7 @@ const (
 	mixed = "mixed"
 )
 
-// who is whom a named permit is for, nil of another.
+// who returns the caller that a named permit is for; nil of any other permit.
 func (j *judge) who(t *rapid.T, id engine.ID) *engine.Client {
 	if id.Client != api && (id.Client != mixed || one(t, 2, "of a session")) {
 		return nil
@@ -134,7 +134,7 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	return r
 }
 
-// keep is for how long a call would keep permits.
+// keep is the Keep of a call.
 func keep(t *rapid.T) time.Duration {
 	return time.Duration(rapid.IntRange(1, 60).Draw(t, "keep")) * time.Millisecond
 }
@@ -144,7 +144,7 @@ func (j *judge) next() engine.Call {
 	return engine.Call{Number: j.calls}
 }
 
-// both makes one call.
+// both sends one call to both sides.
 func (j *judge) both(t *rapid.T) {
 	client, c := j.client(t), j.next()
 	c.Fence = one(t, 20, "fence")
@@ -154,7 +154,7 @@ func (j *judge) both(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "requests") {
 		r := j.request(t, client)
 		c.Requests = append(c.Requests, r)
-		if one(t, 4, "run") && aboutPermit(r.Kind) { // several that travel together
+		if one(t, 4, "run") && aboutPermit(r.Kind) { // several in one run
 			for range rapid.IntRange(1, 4).Draw(t, "more") {
 				r.ID.Number = j.id(t, client).Number
 				if r.Who != nil {
@@ -170,15 +170,15 @@ func (j *judge) both(t *rapid.T) {
 	if one(t, 2, "keeps") {
 		c.Keep = keep(t)
 	}
-	if !one(t, 6, "deaf") { // most who call can be told
+	if !one(t, 6, "deaf") { // most callers can be notified
 		j.lives(client)
 	}
 	j.step(client, c)
 }
 
-// all has many clients do the same, one after the other.
+// all makes the same call for many clients, one after the other.
 func (j *judge) all(t *rapid.T) {
-	j.sync(t) // a pipeline of a whole crowd's life would be long
+	j.sync(t) // otherwise the pipeline would get long
 	r := engine.Request{
 		Kind:  rapid.SampledFrom([]engine.Kind{engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release}).Draw(t, "kind of all"),
 		Limit: j.limit(t), Lease: time.Duration(rapid.IntRange(1, 50).Draw(t, "lease")) * time.Millisecond, Wait: !one(t, 4, "try"),
@@ -187,7 +187,7 @@ func (j *judge) all(t *rapid.T) {
 	j.each(j.clients[:rapid.IntRange(1, len(j.clients)).Draw(t, "all")], r, keep(t))
 }
 
-// each has clients do the same, each with a permit of its own.
+// each makes the same request for clients, each with a permit of its own.
 func (j *judge) each(clients []string, r engine.Request, keep time.Duration) {
 	for _, client := range clients {
 		if r.Kind == engine.Ask {
@@ -195,7 +195,7 @@ func (j *judge) each(clients []string, r engine.Request, keep time.Duration) {
 			j.known = append(j.known, j.last[client])
 		}
 		if r.ID = j.last[client]; r.ID.Client == "" {
-			continue // it never asked
+			continue // the client never asked
 		}
 		c := j.next()
 		c.Requests, c.Keep = []engine.Request{r}, keep
@@ -203,15 +203,15 @@ func (j *judge) each(clients []string, r engine.Request, keep time.Duration) {
 	}
 }
 
-// open makes room for many.
+// open sets a limit for many clients.
 func (j *judge) open(t *rapid.T) {
 	c := j.next()
 	c.Requests = []engine.Request{{Kind: engine.SetLimit, Limit: 300}, {Kind: engine.Unpause}}
 	j.step(j.client(t), c)
 }
 
-// time passes, in steps that meet the ends of leases and tickets, and now and
-// then so much that all is over.
+// time moves the clock, mostly to the ends of leases and tickets, sometimes
+// past the end of all.
 func (j *judge) time(t *rapid.T) {
 	if !one(t, 12, "much later") {
 		j.now += 500 * int64(rapid.IntRange(1, 60).Draw(t, "half ms"))
@@ -225,7 +225,7 @@ func (j *judge) time(t *rapid.T) {
 	j.pass(t, after)
 }
 
-// pass has so much time pass that keys may expire.
+// pass moves the clock so far that keys may expire.
 func (j *judge) pass(t failer, after time.Duration) {
 	j.sync(t)
 	saved := j.ledger.Save()
@@ -238,8 +238,8 @@ func (j *judge) pass(t failer, after time.Duration) {
 	}
 }
 
-// apart reports whether it makes no difference, after so long, that the server's
-// keys expire by a clock that cannot be set.
+// apart reports whether the keys' expiry is unambiguous after such a time. The
+// server's keys expire by a clock that the test cannot set.
 func (j *judge) apart(after time.Duration) bool {
 	now := j.now + after.Microseconds()
 	near := func(end int64) bool { return now-2_000_000 < end && end < now+30_000_000 }

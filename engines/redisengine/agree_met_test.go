@@ -17,7 +17,7 @@ const (
 	mostTold  = 128
 )
 
-// describer is the client of a number.
+// describer returns the description of client n.
 func describer(n int) engine.Client {
 	return engine.Client{Host: "host" + strconv.Itoa(n), PID: n, Label: strings.Repeat("l", n%3)}
 }
@@ -29,7 +29,7 @@ func text(c engine.Client) string {
 
 func (j *judge) place(client string) int { return slices.Index(j.clients, client) }
 
-// notice takes down what a call is about to meet.
+// notice counts the rare cases that a call is about to meet.
 func (j *judge) notice(client string, c engine.Call) {
 	for _, r := range c.Requests {
 		if (r.Kind == engine.Ask || r.Kind == engine.Renew) && r.Who == nil && r.ID.Client != client && r.ID.Client != api {
@@ -47,7 +47,8 @@ func (j *judge) notice(client string, c engine.Call) {
 	}
 }
 
-// noticed takes down what it has met, and was told.
+// noticed counts the rare cases that a call has met, and notes what it told the
+// client.
 func (j *judge) noticed(client string, c engine.Call, late bool, reply engine.Reply, told map[string]engine.Notification) {
 	if late {
 		return
@@ -71,7 +72,7 @@ func (j *judge) noticed(client string, c engine.Call, late bool, reply engine.Re
 	j.keeps[client] = keeping{reply.Leave, j.now + c.Keep.Microseconds()}
 }
 
-// recalled is how many are told that keeping is over.
+// recalled counts the notified keepers.
 func recalled(told map[string]engine.Notification) (n int) {
 	for _, news := range told {
 		if news.Recall != 0 {
@@ -81,8 +82,9 @@ func recalled(told map[string]engine.Notification) (n int) {
 	return n
 }
 
-// someKeepers checks that the script tells as many keepers as the ledger, though
-// others, as there are more than a step tells; and leaves these out.
+// someKeepers checks that the script and the ledger notify equally many keepers,
+// and removes those notifications. With more keepers than a step notifies, the
+// two may choose different ones.
 func someKeepers(t failer, now int64, got, want map[string]engine.Notification, keeps map[string]keeping) {
 	if recalled(got) != recalled(want) {
 		t.Fatalf("at %d %d keepers are told, want %d", now, recalled(got), recalled(want))
@@ -109,7 +111,7 @@ func sameReply(a, b engine.Reply) bool {
 		slices.Equal(a.Answers, b.Answers) && sameNews(a.Notification, b.Notification)
 }
 
-// sameNews compares what is told. The order of grants does not matter.
+// sameNews compares notifications, without the order of grants.
 func sameNews(a, b engine.Notification) bool {
 	byToken := func(gs []engine.Grant) []engine.Grant {
 		return slices.SortedFunc(slices.Values(gs), func(a, b engine.Grant) int { return cmp.Compare(a.Token, b.Token) })

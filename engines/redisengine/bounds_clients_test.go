@@ -9,9 +9,8 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// What a step costs that has to look at something of every client: those that
-// lost sight of a call in the last hour, and those that keep permits.
-// SEMA_BOUNDS=100000 has 5,000 of either.
+// The cost of a step that looks at all clients with a fence, and at all clients
+// that keep permits. SEMA_BOUNDS=100000 makes 5,000 of each.
 func TestStepsBesideManyClients(t *testing.T) {
 	t.Parallel()
 	clients := boundsSize(t) / 20

@@ -8,9 +8,9 @@ import (
 	"sema/engine"
 )
 
-// The same with keys: ten tickets of each, neighbours of different ones. A larger cap of
-// keys is noticed by a bounded number of them in each step, and by all in the end.
-// SEMA_BOUNDS=100000 measures it, too.
+// The same with keys: ten tickets of each, neighbours in the queue with different keys.
+// After the cap of keys grows, each step handles a bounded number of keys, and later
+// steps handle the rest. SEMA_BOUNDS=100000 measures it, too.
 func TestStepsOfKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	n := boundsSize(t)
@@ -26,7 +26,7 @@ func TestStepsOfKeysAreBounded(t *testing.T) {
 		t.Fatalf("%d wait; want %d", queued, n)
 	}
 	c.handOffs(fmt.Sprintf("100 hand-offs, %d of %d keys wait", n, c.keys), head, head.request(engine.Release, 1, 0))
-	base := c.queued() // and one is held
+	base := c.queued() // one permit is held
 
 	act := func(perKey, limit int) {
 		c.step(head, engine.Request{Kind: engine.SetLimit, Limit: limit, PerKey: perKey, Pin: true})

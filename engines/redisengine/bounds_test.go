@@ -12,9 +12,9 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// However many wait or hold, a step does a bounded part of the work and has
-// somebody go on: nobody keeps the server from others for long, and all are
-// served in the end. SEMA_BOUNDS=100000 measures it, too.
+// With any number of waiters and holders, a step does a bounded part of the
+// work and tells a client to go on. So no step blocks the server for long, and
+// all are served in the end. SEMA_BOUNDS=100000 measures it, too.
 func TestStepsAreBounded(t *testing.T) {
 	t.Parallel()
 	n := boundsSize(t)
@@ -55,7 +55,8 @@ func TestStepsAreBounded(t *testing.T) {
 	c.measured(fmt.Sprintf("the limit from 1 to %d", n), func() {
 		c.step(head, engine.Request{Kind: engine.SetLimit, Limit: n, Pin: true})
 		steps := c.goOn("a larger limit", func() bool { return c.queued() == 0 })
-		// A step takes off so many, and its own if that is the next.
+		// A step removes at most so many tickets, and its own if that is the
+		// next.
 		if least := (n - 100 - mostTurns) / (mostTurns + 1); steps < least-1 {
 			t.Errorf("%d were served in %d steps", n, steps)
 		}
@@ -70,8 +71,8 @@ func TestStepsAreBounded(t *testing.T) {
 	c.expireAll(n)
 }
 
-// handOffs has the permit that owner has handed over a hundred times, and counts
-// the last holder among those who hold.
+// handOffs hands owner's permit over a hundred times, and adds the last holder
+// to c.held.
 func (c *crowd) handOffs(what string, owner *direct, release engine.Request) {
 	c.t.Helper()
 	c.measured(what, func() {
@@ -87,7 +88,7 @@ func (c *crowd) handOffs(what string, owner *direct, release engine.Request) {
 	c.held[release.ID] = owner
 }
 
-// asks are the largest call of asks, or of releases of the same.
+// asks returns the largest call of asks, or of releases of the same permits.
 func asks(d *direct, ask bool, lease time.Duration) (rs []engine.Request) {
 	for n := range uint64(largestCall) {
 		r := d.request(engine.Release, n+1, 0)
@@ -126,7 +127,7 @@ func (c *crowd) manyAtOnce() {
 	})
 }
 
-// expireAll has all leases end at one moment, while as many wait.
+// expireAll ends all leases at one moment, while equally many tickets wait.
 func (c *crowd) expireAll(n int) {
 	end := time.Now().Add(time.Duration(n)*100*time.Microsecond + 2*time.Second)
 	of := map[*direct][]engine.Request{}
@@ -147,11 +148,11 @@ func (c *crowd) expireAll(n int) {
 	}
 	clear(c.held)
 	queued := c.queued()
-	time.Sleep(time.Until(end) + 10*time.Millisecond) // no event tells that a lease has ended
+	time.Sleep(time.Until(end) + 10*time.Millisecond) // there is no event for the end of a lease
 	c.measured(fmt.Sprintf("%d leases end at once, %d wait", c.holders(), queued), func() {
 		for c.queued() > 0 {
 			for client, d := range c.clients {
-				if len(c.waits[d]) > 0 { // who watches over the next lease's end would ask as this one does
+				if len(c.waits[d]) > 0 { // the client that was told to ask at the next lease's end would ask so
 					r := c.ask(client, int(c.waits[d][0].Number), time.Hour)
 					r.Again = true
 					c.step(d, r)
@@ -163,7 +164,7 @@ func (c *crowd) expireAll(n int) {
 	})
 }
 
-// boundsSize is how many wait, and hold, in TestStepsAreBounded.
+// boundsSize is the number of waiters, and of holders, in TestStepsAreBounded.
 func boundsSize(t testing.TB) int {
 	words := os.Getenv("SEMA_BOUNDS")
 	if words == "" {

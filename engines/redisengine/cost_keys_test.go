@@ -43,8 +43,8 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 	keyed.do(ask(keyed, 1, "other", engine.MaxLimit))
 	plain.do(ask(plain, 1, "", engine.MaxLimit))
 
-	// Queues: tickets of so many keys, of one client. The holder of the only permit
-	// is always the client itself.
+	// Queues: tickets of so many keys, all of one client, which also holds the only
+	// permit.
 	type queue struct {
 		name          string
 		keys, tickets int
@@ -81,7 +81,7 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 			bytes[q.name] = (memory() - before) / float64(q.tickets)
 		}
 	}
-	// handOff releases the permit, and hears who has it next. The queue stays as long.
+	// handOff releases the permit. The reply names the ticket that gets it.
 	handOff := func(q *queue) {
 		granted := []engine.Grant{}
 		released := q.s.request(engine.Release, uint64(q.holds), 0)
@@ -127,14 +127,14 @@ func BenchmarkServerTimeOfKeys(b *testing.B) {
 		b.ReportMetric(all[0], what+"-µs")
 		b.ReportMetric(all[len(all)/2], what+"-median-µs")
 	}
-	for name, n := range bytes { // here: what was reported before is forgotten with the timer
+	for name, n := range bytes { // here, because resetting the timer deletes earlier metrics
 		b.ReportMetric(n, name+"-B/ticket")
 	}
 	b.ReportMetric(0, "ns/op")
 	b.Cleanup(func() { expect.OK(b, rdb.FlushDB(expect.Within(b)).Err()) })
 }
 
-// What keys leave behind when nobody uses them any more: nothing.
+// Keys that nobody uses any more leave nothing behind.
 func TestIdleKeysLeaveNothing(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
@@ -173,7 +173,7 @@ func TestIdleKeysLeaveNothing(t *testing.T) {
 	for part := range slices.Chunk(releases, 500) {
 		s.do(part...)
 	}
-	if n := count(); n > 1 { // what holds for all keys
+	if n := count(); n > 1 { // the record common to all keys
 		t.Errorf("%d entries are left", n)
 	}
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // The server's time for each step of the table in docs/data/redis.md, in µs, lowest and
-// median of b.N rounds: go test -run xxx -bench ServerTime -benchtime 200x. One that is
-// short is made twenty times in a round.
+// median of b.N rounds: go test -run xxx -bench ServerTime -benchtime 200x. A short
+// step is made twenty times in a round.
 func BenchmarkServerTime(b *testing.B) {
 	server := redistest.Start(b)
 	rdb := server.Client()
@@ -64,7 +64,7 @@ func BenchmarkServerTime(b *testing.B) {
 		}
 		holder, waiter := session(b, e, "narrow"), session(b, e, "narrow")
 		one(holder, engine.Ask, 1, 1, 1)
-		one(waiter, engine.Ask, 1, 1, 1) // it listens from now on
+		one(waiter, engine.Ask, 1, 1, 1) // it subscribes
 		measured("join", 20, func(i int) { one(waiter, engine.Ask, 1, 2+i, 1) })
 		one(holder, engine.Release, 1, 1, 1)
 		measured("hand-off", 20, func(i int) { one(waiter, engine.Release, 1, 1+i, 1) })
@@ -82,8 +82,8 @@ func BenchmarkServerTime(b *testing.B) {
 	}
 }
 
-// bare is what bounds a plain acquire and release: the commands that each of them gives,
-// without what decides on them.
+// bare is the lower bound for a plain acquire and release: the commands that each of
+// them runs, without the decisions.
 var bare = map[string]*redis.Script{
 	"no-op": redis.NewScript(`return 1`),
 	"commands-of-acquire": redis.NewScript(`
@@ -101,7 +101,8 @@ var bare = map[string]*redis.Script{
 		return 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'`),
 }
 
-// perCall is what a run of the script has taken, in µs, since the counts began.
+// perCall is the mean time of a run of the script, in µs, since the statistics
+// were reset.
 func perCall(b *testing.B, rdb *redis.Client) (us float64) {
 	info, err := rdb.Info(expect.Within(b), "commandstats").Result()
 	expect.OK(b, err)

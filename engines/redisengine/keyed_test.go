@@ -10,8 +10,8 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// A client that names no keys shares a semaphore with one that does: what it asks for
-// is the key ""'s.
+// A client that names no keys shares a semaphore with one that does: its permits
+// belong to the key "".
 func TestAClientWithoutKeysSharesASemaphoreWithKeys(t *testing.T) {
 	server := redistest.Start(t)
 	open := func() (engine.Session, func(kind engine.Kind, n int, key string, wait bool) engine.Answer) {
@@ -38,7 +38,7 @@ func TestAClientWithoutKeysSharesASemaphoreWithKeys(t *testing.T) {
 	}
 	_, a := open()
 	s, b := open()
-	status(b(engine.Ask, 1, "", true), engine.Granted) // and there are no keys yet
+	status(b(engine.Ask, 1, "", true), engine.Granted) // the semaphore has no keys yet
 	status(a(engine.Ask, 1, "acme", true), engine.Granted)
 	status(a(engine.Ask, 2, "acme", true), engine.Queued)
 	status(b(engine.Ask, 2, "", true), engine.Queued)
@@ -48,7 +48,7 @@ func TestAClientWithoutKeysSharesASemaphoreWithKeys(t *testing.T) {
 		t.Error(got)
 	}
 	status(a(engine.Release, 1, "", false), engine.Done)
-	status(a(engine.Renew, 2, "", false), engine.Granted) // it held fewer
+	status(a(engine.Renew, 2, "", false), engine.Granted) // its key held fewer permits
 	status(b(engine.Release, 1, "", false), engine.Done)
 	status(b(engine.Renew, 2, "", false), engine.Granted)
 	status(b(engine.Release, 2, "", false), engine.Done)

@@ -15,7 +15,7 @@ import (
 	"sema/internal/fixture/versions"
 )
 
-// stored is what Redis has of a semaphore: hashes and zsets by key.
+// stored is a semaphore's data in Redis: hashes and zsets by key.
 type stored map[string]struct {
 	Hash map[string][]byte `json:"hash,omitempty"`
 	Zset []member          `json:"zset,omitempty"`
@@ -59,10 +59,11 @@ func (all stored) restore(t *testing.T, rdb *redis.Client) {
 	}
 }
 
-// The leases of the fixtures end in this century, but late.
+// long is the lease of the fixtures, which must not end while this test is in
+// use.
 const long = 60 * 365 * 24 * time.Hour
 
-// makeLayout uses all that a state can have.
+// makeLayout makes states with each kind of entry.
 func makeLayout(t *testing.T) []byte {
 	server := redistest.Start(t)
 	rdb := server.Client()
@@ -114,7 +115,8 @@ func makeLayout(t *testing.T) []byte {
 	return append(b, '\n')
 }
 
-// States of every layout that a release wrote are read for ever, and go on.
+// Each release reads and changes the states of all layouts that earlier
+// releases wrote.
 func TestLayoutsOfStates(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []string{"sem3"} {
@@ -136,7 +138,7 @@ func TestLayoutsOfStates(t *testing.T) {
 				st.Waiters[i].Waiting = 0
 			}
 			versions.Reads(t, layout+"."+name+".state.json", st)
-			// All that hold and wait give back what they have, and then all of it is free.
+			// All permits and tickets are released; then the whole limit is free.
 			var gone []engine.Request
 			for _, h := range st.Holders {
 				id, err := engine.ParseID(h.ID)

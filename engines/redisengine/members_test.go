@@ -10,13 +10,13 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// Members that somebody else wrote into the zsets are dropped. The state's own field
-// has the name "", which is thus no permit and no ticket.
+// Foreign members of the zsets are dropped. The state's own field has the name "",
+// so a member "" is neither permit nor ticket.
 func TestUnknownMembersAreDropped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb, e := server.Client(), patientAt(t, server.Addr())
-	for _, keys := range [][2]string{{}, {"acme", "acme"}, {"acme", ""}} { // of the first ask, of the others
+	for _, keys := range [][2]string{{}, {"acme", "acme"}, {"acme", ""}} { // the key of the first ask, and of the others
 		for _, zset := range []string{"holders", "waiters"} {
 			for _, member := range []string{"", "x"} {
 				name := fmt.Sprintf("%q %s %q", keys, zset, member)

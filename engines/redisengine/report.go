@@ -9,12 +9,12 @@ import (
 	"sema/engine"
 )
 
-// appendTotals appends TOTALS.
+// appendTotals appends t as TOTALS of lua/words.lua.
 func appendTotals(b []byte, t *engine.Totals) []byte {
 	return appendNumber(appendNumber(appendNumber(b, float64(t.Good)), float64(t.Bad)), float64(t.Waited))
 }
 
-// appendAuto appends AUTO.
+// appendAuto appends a as AUTO of lua/words.lua.
 func appendAuto(b []byte, a *engine.Auto) []byte {
 	for _, n := range []int{a.Min, a.Max, a.Bad} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
@@ -22,18 +22,18 @@ func appendAuto(b []byte, a *engine.Auto) []byte {
 	return b
 }
 
-// The sizes of what the reports have.
+// The sizes of stored reports, in bytes.
 const (
 	mark       = "sem" + layout
 	layout     = "3"
-	stateFlags = len(mark) + 10*8 // behind the numbers of STATE
+	stateFlags = len(mark) + 10*8 // the offset of the flags in STATE
 	reportSize = 32
 	autoSize   = 20
 )
 
 // Reports implements engine.Reporting.
 func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
-	r, err := apart(ctx, func() (engine.Reports, error) {
+	r, err := cancellable(ctx, func() (engine.Reports, error) {
 		var now *redis.Cmd
 		var state *redis.StringCmd
 		var all *redis.MapStringStringCmd
@@ -43,14 +43,14 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 			all = p.HGetAll(ctx, s.keys.reports)
 			return nil
 		})
-		if err != nil && err != redis.Nil { // without a state
+		if err != nil && err != redis.Nil { // redis.Nil: there is no state
 			return engine.Reports{}, err
 		}
 		time, _ := now.Slice()
 		if len(time) != 2 {
 			return engine.Reports{}, errShort
 		}
-		return decodeReports(scalar(time[0])*1e6+scalar(time[1]), state.Val(), all.Val()), nil
+		return decodeReports(integer(time[0])*1e6+integer(time[1]), state.Val(), all.Val()), nil
 	})
 	if err != nil {
 		e := s.caller.wrap("reports", s.name, err)
@@ -60,7 +60,8 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 	return r, nil
 }
 
-// decodeAuto reads AUTO and its end; nil if it is over.
+// decodeAuto reads AUTO and its end. It returns nil if the end is not after
+// now.
 func decodeAuto(now int64, text string) *engine.Auto {
 	if len(text) != autoSize || int64(numberAt(text[12:])) <= now {
 		return nil
@@ -69,8 +70,8 @@ func decodeAuto(now int64, text string) *engine.Auto {
 	return &engine.Auto{Min: n(0), Max: n(4), Bad: n(8)}
 }
 
-// decodeReports reads what is known at a time. It leaves out what it does not
-// understand.
+// decodeReports reads the reports that have not ended at now. It skips entries
+// that it does not understand.
 func decodeReports(now int64, state string, all map[string]string) engine.Reports {
 	r := engine.Reports{Totals: map[string]engine.Totals{}}
 	if len(state) > stateFlags {

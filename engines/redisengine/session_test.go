@@ -19,7 +19,7 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// What cannot keep semaphores is refused when the engine is made.
+// New refuses clients that cannot keep semaphores.
 func TestNewRefuses(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -75,11 +75,11 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// blocker is a dialer that can hang for ever, as one does behind a firewall
-// that forgets, but longer.
+// blocker is a dialer that can hang for ever. Behind a firewall that drops
+// packets, a dialer hangs for a long time.
 type blocker struct {
 	mu   sync.Mutex
-	shut chan struct{} // nil: dials
+	shut chan struct{} // nil: dial at once
 }
 
 func (b *blocker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -107,8 +107,8 @@ func (b *blocker) free() {
 	b.shut = nil
 }
 
-// The connection for subscriptions hangs, for ever: steps and Close return all
-// the same, and when it is there at last, the waiter is told to ask.
+// The connection for subscriptions hangs: steps and Close still return. When it
+// is made at last, the waiter is told to ask.
 func TestASubscriptionHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -150,25 +150,25 @@ func TestASubscriptionHangs(t *testing.T) {
 	}
 }
 
-// The server stands still, and the client has no time limits at all: a Step
-// returns when its context ends, and the step is of unknown outcome.
+// The server is stopped, and the client has no timeouts: Step returns when its
+// context ends, with an unknown outcome.
 func TestContextsAreHeeded(t *testing.T) {
 	t.Parallel()
-	for what, heeds := range map[string]bool{"a client that heeds deadlines": true, "one that does not": false} {
+	for what, wireDeadlines := range map[string]bool{"a client that ends calls at deadlines": true, "one that does not": false} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			proxy := redistest.StartProxy(t, server.Addr())
-			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: heeds, ReadTimeout: -1, WriteTimeout: -1})
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: wireDeadlines, ReadTimeout: -1, WriteTimeout: -1})
 			t.Cleanup(func() { _ = rdb.Close() })
 			s := session(t, closing(t, rdb), "x")
 			s.do(s.request(engine.Ask, 1, time.Minute))
-			s.do(s.request(engine.Renew, 1, time.Minute)) // by now the server is known to be quick
+			s.do(s.request(engine.Renew, 1, time.Minute)) // so that caller.quick is set
 			proxy.Silence()
 			t.Cleanup(proxy.Resume)
 			for range 3 {
 				ctx, cancel := context.WithCancel(context.Background())
-				time.AfterFunc(200*time.Millisecond, cancel) // it is sent by then
+				time.AfterFunc(200*time.Millisecond, cancel) // by then the call is sent
 				_, err := s.try(ctx, s.request(engine.Renew, 1, time.Minute))
 				var failed *engine.Error
 				if !errors.As(err, &failed) || failed.NotExecuted {
@@ -184,8 +184,8 @@ func TestContextsAreHeeded(t *testing.T) {
 	}
 }
 
-// A copy of a call that arrives after a fence changes nothing, and is known for
-// what it is.
+// A copy of a call that arrives after a fence changes nothing, and gets
+// errFenced.
 func TestALateCallChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -215,8 +215,9 @@ func TestALateCallChangesNothing(t *testing.T) {
 	}
 }
 
-// "Lua unpack fails at about 8,000 values" (node redis-semaphore, Redisson): one
-// call may have many times as many requests, and as many leases may end at once.
+// "Lua unpack fails at about 8,000 values" (node redis-semaphore, Redisson):
+// here one call may have many times that number of requests, and so many leases
+// may end at once.
 func TestThousandsInOneCall(t *testing.T) {
 	t.Parallel()
 	const n = 9000
@@ -230,8 +231,8 @@ func TestThousandsInOneCall(t *testing.T) {
 		}
 		return all
 	}
-	// Of nothing that ends: so many requests may take longer than a call may that
-	// keeps its caller from heeding a cancellation. A Semaphore's have 500 at most.
+	// A context that never ends: so many requests may take longer than
+	// quickAttempt. A call of a Semaphore has 500 requests at most.
 	do := func(rs []engine.Request) []engine.Answer {
 		reply, err := s.try(context.Background(), rs...)
 		expect.OK(t, err)
@@ -268,8 +269,8 @@ func TestThousandsInOneCall(t *testing.T) {
 	}
 }
 
-// A limit that is not pinned any more goes with the semaphore; what nobody uses
-// can be removed.
+// An unpinned limit expires with the semaphore, and an unused semaphore can be
+// removed.
 func TestUnsetAndRemove(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -301,8 +302,8 @@ func TestUnsetAndRemove(t *testing.T) {
 	}
 }
 
-// The first call that waits keeps the order, too: a light ask does not pass a
-// heavy one before it, whether it waits itself or not.
+// The first call with a waiting ask keeps the order, too: a light ask does not
+// overtake an earlier heavy one, whether it may wait or not.
 func TestTheFirstWaitKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -320,7 +321,7 @@ func TestTheFirstWaitKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// The error of a call that had no connection is one line.
+// The error of a call without a connection is one line.
 func TestNoConnectionInTimeIsOneLine(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t, redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 1})

@@ -17,13 +17,13 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// readBy has an engine read so many permits and tickets in one step.
+// readBy sets how many permits and tickets an engine reads in one step.
 func readBy(e sema.Engine, n int) sema.Engine {
 	e.(*redisengine.Engine).ReadBy(n)
 	return e
 }
 
-// timeless is a state without what differs between two moments.
+// timeless reads the state, without the values that change with time.
 func timeless(t *testing.T, s engine.Session) engine.State {
 	t.Helper()
 	st, err := s.State(expect.Within(t))
@@ -45,7 +45,7 @@ func timeless(t *testing.T, s engine.Session) engine.State {
 	return st
 }
 
-// many makes so many requests about permits of the session's, from a number on.
+// many makes requests about permits of the session with consecutive numbers.
 func (d *direct) many(kind engine.Kind, from, n int, lease time.Duration) (rs []engine.Request) {
 	for i := range n {
 		r := d.request(kind, uint64(from+i), lease)
@@ -55,7 +55,7 @@ func (d *direct) many(kind engine.Kind, from, n int, lease time.Duration) (rs []
 	return rs
 }
 
-// A state that is read in parts has all that one has that is read in one step.
+// A state that is read in parts equals one that is read in one step.
 func TestStateInParts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -141,14 +141,14 @@ func (b between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return func(ctx context.Context, cmds []redis.Cmder) error { defer b.f(); return next(ctx, cmds) }
 }
 
-// Between the parts of a state others come and go, many at once, all renew,
-// for a longer or a shorter time, and who waited is granted. Whoever stays is in the
-// state once.
+// Between the parts of a state, many others come and go at once, all renew with
+// different leases, and a waiter is granted. Each client that stays is in the state
+// exactly once.
 func TestWhoStaysIsInTheState(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	e := patientAt(t, server.Addr())
-	const each, most = 100, 400 // others come, at the most
+	const each, most = 100, 400 // how many others come at once, and in all
 	holder, waiter, other := session(t, e, "x"), session(t, e, "x"), session(t, e, "x")
 	rdb := connect(t, redis.Options{Addr: server.Addr(), ReadTimeout: expect.Patience})
 	reader := session(t, readBy(closing(t, rdb), 10), "x")
@@ -214,7 +214,7 @@ func TestWhoStaysIsInTheState(t *testing.T) {
 	})
 }
 
-// A reading ends between two parts when its context does.
+// State returns between two parts when its context ends.
 func TestStateHeedsItsContextBetweenParts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -223,7 +223,7 @@ func TestStateHeedsItsContextBetweenParts(t *testing.T) {
 	for last := 1; last <= 3; last++ {
 		rdb := connect(t, redis.Options{Addr: server.Addr(), ReadTimeout: expect.Patience})
 		reader := session(t, readBy(closing(t, rdb), 2), "x")
-		timeless(t, reader) // by now the connection and the script are there
+		timeless(t, reader) // makes the connection and loads the script
 		ctx, cancel := context.WithCancel(expect.Within(t))
 		calls, ended := 0, make(chan int, 100)
 		rdb.AddHook(between{func() {

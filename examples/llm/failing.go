@@ -15,7 +15,7 @@ type failing struct {
 	failed atomic.Bool
 }
 
-// fail has it fail until end is called.
+// fail makes the engine fail until end is called.
 func (e *failing) fail() (end func()) {
 	e.failed.Store(true)
 	return func() { e.failed.Store(false) }

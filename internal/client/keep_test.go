@@ -70,8 +70,8 @@ func TestARevocationDuringTheFirstAskIsNotForgotten(t *testing.T) {
 	s.happened("granted lost")
 }
 
-// Who does not wait asks again for what is on its way back. A call that fails
-// meanwhile is no reason to give up.
+// An acquisition that does not wait asks again while a recalled permit is on
+// its way back. A failed call meanwhile does not end it.
 func TestWhatIsRecalledIsAskedForThoughACallFails(t *testing.T) {
 	s := begin(t, nil)
 	s.later(time.Hour)

@@ -7,8 +7,8 @@ import (
 	"sema/engine"
 )
 
-// What a clock that is stepped does to leases, on the rules themselves: forward,
-// it ends those with less left than that; back, it makes them last longer.
+// The effect of a stepped clock on leases, in the rules themselves. A step
+// forward ends the leases with less time left. A step back prolongs them.
 func TestASteppedClock(t *testing.T) {
 	const lease, second = 10 * time.Second, int64(1_000_000)
 	for _, c := range []struct {

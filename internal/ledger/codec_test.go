@@ -125,7 +125,7 @@ func TestFormsOfSnapshots(t *testing.T) {
 	}
 }
 
-// Who changes how a snapshot is written gives form the next number, and adds its digest.
+// A change of the snapshots' form needs the next number in form, and its digest here.
 func TestALayoutOfSnapshotsHasItsNumber(t *testing.T) {
 	digests := map[int]string{1: "7652ca0f3f95b9d6"}
 	got := versions.Digest(func(s Snapshot) []byte {

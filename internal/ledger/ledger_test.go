@@ -24,7 +24,7 @@ func TestSavedLedgerGoesOnAsBefore(t *testing.T) {
 		watched := rapid.Bool().Draw(t, "watched")
 		keys := rapid.SampledFrom([][]string{{""}, {"", "x", "y", "z"}}).Draw(t, "keys")
 		key := func() string { return rapid.SampledFrom(keys).Draw(t, "key") }
-		equip := func(l *Ledger) *Ledger { // with what is the engine's
+		equip := func(l *Ledger) *Ledger { // sets the functions of the engine
 			l.Reach, l.Watched = func(client string) bool { return !deaf[client] }, watched
 			return l
 		}
@@ -217,8 +217,9 @@ func TestANamedPermitIsThatOfTheLastToAsk(t *testing.T) {
 	}
 }
 
-// What a call releases goes to its own older waiter, though that one asks behind
-// the release: not to who came later and happens to have a ticket.
+// A call releases a permit, and behind the release asks for an older waiter of
+// its own. The permit goes to that waiter, not to a later one that has a ticket
+// already.
 func TestAReleaseFindsTheOlderAskBehindIt(t *testing.T) {
 	l := &Ledger{}
 	id := func(client string, n uint64) engine.ID { return engine.ID{Client: client, Number: n, Weight: 1} }

@@ -10,8 +10,8 @@ import (
 	"sema/internal/client"
 )
 
-// checker judges a run after every event, from what clients believe and what
-// the server has written.
+// checker judges a run after every event, by the state of the clients and of
+// the server.
 type checker struct {
 	w         *world
 	faultless bool // nothing is planned to go wrong
@@ -25,7 +25,7 @@ type checker struct {
 	turns   map[string]int64         // since when each key has stood in turn
 	given   map[engine.ID]int64      // the token of the last grant to each
 	when    map[engine.ID]int64      // and when it was
-	grants  map[int64]engine.ID      // to whom the grant of each token was
+	grants  map[int64]engine.ID      // the permit of each token
 	idle    map[*node]int64          // since when weight was free beside a waiter of that node
 	lately  int64                    // when the server last granted
 	used    int64                    // the last token a caller was given, if the limit never was above 1
@@ -203,7 +203,7 @@ func (k *checker) earlier(other, c *caller) bool {
 		return false // a process with callers of several keys has few tickets for each
 	}
 	return other.Key == c.Key && other.since()+k.messages() < c.since() && max(other.came, n.overtaken)+k.messages() < k.w.now && !n.served(other) && !other.try && other.weight <= limit && !n.plan.unfair &&
-		n.alive && !n.paused && n.faulty < other.came && !k.deaf(n, other) && k.calm() < other.came
+		n.alive && !n.paused && n.faulty < other.came && !k.mayBePassed(n, other) && k.calm() < other.came
 }
 
 // overtaken bounds how many callers are served before one that came earlier: as
@@ -226,16 +226,16 @@ func (k *checker) overtaken(c *caller) {
 	}
 }
 
-// deaf reports whether a process that cannot be notified may be passed over: as
+// mayBePassed reports whether a process that cannot be notified may be passed over: as
 // long as it has not asked again for its ticket since.
-func (k *checker) deaf(n *node, c *caller) bool {
-	return n.deaf && k.w.now < max(n.deafSince, c.came, c.ticket)+n.plan.lease/4+k.messages()
+func (k *checker) mayBePassed(n *node, c *caller) bool {
+	return n.unreachable && k.w.now < max(n.unreachableSince, c.came, c.ticket)+n.plan.lease/4+k.messages()
 }
 
 // uninformed reports whether a process that cannot be notified may not know yet that another's caller
 // waits: it passes permits on for a sixth of its lease after its last call.
 func (k *checker) uninformed(n *node, other *caller) bool {
-	return n.deaf && k.w.now < other.came+n.plan.lease/6+k.messages()
+	return n.unreachable && k.w.now < other.came+n.plan.lease/6+k.messages()
 }
 
 // tokens looks at the token of a permit that a caller gets, perhaps from another
@@ -365,8 +365,8 @@ func (k *checker) granted(c *caller) {
 	}
 }
 
-// trust compares until when a client trusts its permit with what the server
-// has written.
+// trust checks that a client trusts its permit no longer than the server's
+// lease lasts.
 func (k *checker) trust(c *caller) {
 	w := k.w
 	if w.now < k.doubt {
@@ -432,8 +432,8 @@ func (k *checker) userGranted(u *user, came int64) {
 	}
 }
 
-// userTrusts compares until when a user trusts its permit with what the server has
-// written.
+// userTrusts checks that a user trusts its permit no longer than the server's
+// lease lasts.
 func (k *checker) userTrusts(u *user) {
 	w := k.w
 	k.held()
@@ -542,7 +542,7 @@ func (k *checker) waits() {
 				waiting = c
 			}
 		}
-		if n.deaf {
+		if n.unreachable {
 			continue // it hears of what it was granted when it asks again
 		}
 		if waiting == nil || !n.alive || n.paused || n.cut || limit == 0 || used+w.heaviest() > limit {
@@ -584,8 +584,8 @@ func (k *checker) strays() {
 	})
 }
 
-// queued looks whether whoever waits has its place at the server all the time. With
-// faults it may lose it, and has it back when it asks again.
+// queued checks that each waiter has its place at the server all the time. With
+// faults a waiter may lose its place, and gets it back when it asks again.
 func (k *checker) queued() {
 	if !k.faultless {
 		return
@@ -652,7 +652,7 @@ func (k *checker) counted() {
 				wait++
 			}
 		}
-		if n.deaf { // its ticket may have gone when its turn came, until it asks again
+		if n.unreachable { // its ticket may have gone when its turn came, until it asks again
 			n.changed = w.now
 		}
 		said := max(n.changed, n.faulty) + 2*n.plan.lease/asksPerLease + k.messages()
@@ -666,8 +666,8 @@ func (k *checker) counted() {
 }
 
 // patience is how long weight may be free beside a waiter. Without faults that
-// is a matter of messages. With faults, of whoever is to ask again: itself, or
-// a ticket in front of it whose process is in trouble.
+// is a matter of messages. With faults it also depends on the next ask: its
+// own, or that of a ticket in front of it whose process has a fault.
 func (k *checker) patience(n *node) int64 {
 	w := k.w
 	if k.faultless {

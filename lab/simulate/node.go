@@ -12,31 +12,31 @@ import (
 
 // node is one process: a client machine, its network and its callers.
 type node struct {
-	w         *world
-	plan      clientPlan
-	number    int
-	born      int // how often it was started
-	client    string
-	machine   *client.Machine
-	alive     bool
-	paused    bool
-	waiting   []func() // what happens to it when it goes on
-	deaf      bool     // notifications do not reach it, and the server knows
-	deafSince int64
-	cut       bool          // nothing it sends arrives, and nothing reaches it
-	offset    int64         // its clock's start
-	flying    uint64        // the call in flight; 0: none
-	sent      time.Duration // when it left
-	took      time.Duration // how long the call took whose answer is being taken in; else 0
-	timer     int64         // when it ticks; 0: not set
-	ticks     int           // in a row, and nothing else happened
-	callers   []*caller
-	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
-	totals    engine.Totals      // of its holds, as it has said last
-	overtaken int64              // when a caller with a head start last came: it may get what was granted for another
-	changed   int64              // when a caller last came, went, or was granted a permit
-	doubtful  int64              // when a call last ended whose outcome is unknown
-	faulty    int64              // until when something that went wrong may be felt
+	w                *world
+	plan             clientPlan
+	number           int
+	born             int // how often it was started
+	client           string
+	machine          *client.Machine
+	alive            bool
+	paused           bool
+	waiting          []func() // what happens to it when it goes on
+	unreachable      bool     // notifications do not reach it, and the server knows
+	unreachableSince int64
+	cut              bool          // nothing it sends arrives, and nothing reaches it
+	offset           int64         // its clock's start
+	flying           uint64        // the call in flight; 0: none
+	sent             time.Duration // when it left
+	took             time.Duration // how long the call took whose answer is being taken in; else 0
+	timer            int64         // when it ticks; 0: not set
+	ticks            int           // in a row, and nothing else happened
+	callers          []*caller
+	coming           map[engine.ID]bool // what the server has granted, and no caller has yet
+	totals           engine.Totals      // of its holds, as it has said last
+	overtaken        int64              // when a caller with a head start last came: it may get what was granted for another
+	changed          int64              // when a caller last came, went, or was granted a permit
+	doubtful         int64              // when a call last ended whose outcome is unknown
+	faulty           int64              // until when something that went wrong may be felt
 
 	// Of a server of the JSON API.
 	names    *client.Names
@@ -77,7 +77,7 @@ func (w *world) newNode(i int, p clientPlan) *node {
 func (n *node) start() {
 	n.born++
 	n.client = fmt.Sprintf("n%d.%d", n.number, n.born)
-	n.alive, n.paused, n.cut, n.deaf, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]bool{}
+	n.alive, n.paused, n.cut, n.unreachable, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]bool{}
 	n.totals = engine.Totals{}
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
@@ -323,7 +323,7 @@ func (n *node) news(told engine.Notification) {
 	}
 }
 
-// hears has the process take in a notification.
+// hears passes a notification to the process.
 func (n *node) hears(born int, told engine.Notification) {
 	n.does(born, func() { n.machine.Notify(n.clock(), told) })
 }
@@ -430,7 +430,7 @@ func (n *node) crash() {
 	})
 }
 
-// pause has the process stand still for a while.
+// pause stops the process for a while.
 func (n *node) pause(us int64) {
 	w, born := n.w, n.born
 	if !n.alive || n.paused {

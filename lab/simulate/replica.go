@@ -103,7 +103,7 @@ func markUnsure(grants []engine.Grant) {
 	}
 }
 
-// failover has the replica take the server's place, after a while. No permit that
+// failover lets the replica take the server's place after a while. No permit that
 // somebody trusts may be forgotten.
 func (s *server) failover() {
 	w, r := s.w, &s.replica

@@ -21,7 +21,7 @@ func (p *plan) drawReports(lease int64) {
 	p.controller = p.limits > 0
 }
 
-// report has a process say how its holds have gone so far.
+// report lets a process report the totals of its holds.
 func (n *node) report() {
 	w := n.w
 	n.does(n.born, func() {

@@ -27,10 +27,9 @@ func Run(seed uint64, trace bool) Result {
 	return carryOut(p, rng, trace)
 }
 
-// Alternate has two processes share a semaphore for so long, one with callers
-// all the time, the other with some now and then: so that the first is alone with
-// it, then joined, then alone again. Nothing goes wrong but that messages take
-// their time.
+// Alternate simulates two processes that share a semaphore for a time. One has
+// callers all the time, the other only now and then, so the first one is mostly
+// alone. There are no faults except the delay of messages.
 func Alternate(seed uint64, long time.Duration) Result {
 	rng := rand.New(rand.NewPCG(seed, 0x5e3a))
 	one := clientPlan{callers: 5, lease: 3 * second, maxWeight: 1, hold: 20 * millisecond, think: millisecond, keep: 5 * millisecond}
@@ -77,7 +76,7 @@ func (w *world) windUp() {
 	w.loseCall, w.loseReply, w.loseNews, w.lateCall, w.lateReply, w.lateNews = 0, 0, 0, 0, 0, 0
 	longest := int64(0)
 	for _, n := range w.nodes {
-		n.cut, n.deaf = false, false
+		n.cut, n.unreachable = false, false
 		longest = max(longest, n.plan.lease, n.plan.hold)
 	}
 	longest = max(longest, w.plan.userLease, w.plan.userHold)
@@ -108,7 +107,7 @@ func (w *world) windUp() {
 func (w *world) faultless() bool {
 	p := w.plan
 	return p.loseCall|p.loseReply|p.loseNews|p.lateCall|p.lateReply|p.lateNews|p.breaks == 0 &&
-		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.deafs|p.failovers|p.rules == 0 && !w.someStrict()
+		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.lostSubscriptions|p.failovers|p.rules == 0 && !w.someStrict()
 }
 
 func (w *world) someStrict() bool {
@@ -147,16 +146,16 @@ func (w *world) faults() {
 			}
 		})
 	})
-	w.every(w.deafs, func() {
+	w.every(w.lostSubscriptions, func() {
 		n := some()
-		if born := n.born; !n.deaf && n.alive {
+		if born := n.born; !n.unreachable && n.alive {
 			if w.tracing {
 				w.trace("%s: cannot be notified", n.client)
 			}
-			n.deaf, n.deafSince, s.reach[n.client] = true, w.now, false
+			n.unreachable, n.unreachableSince, s.reach[n.client] = true, w.now, false
 			w.after(w.between(millisecond, 6*n.plan.lease), func() {
 				if n.born == born {
-					n.deaf = false
+					n.unreachable = false
 					n.blame(0)
 					s.reconnect(n)
 				}
@@ -281,7 +280,7 @@ func (s *server) operate(r engine.Request) {
 	}
 }
 
-// restart has the server go away and come back after a while.
+// restart stops the server and starts it again after a while.
 func (s *server) restart(forgets bool) {
 	w := s.w
 	if s.down {
@@ -308,14 +307,14 @@ func (s *server) restart(forgets bool) {
 	})
 }
 
-// reconnect has a client's subscription come back, after which it asks again.
+// reconnect restores a client's subscription; then the client asks again.
 func (s *server) reconnect(n *node) {
 	w, client, d := s.w, n.client, s.w.between(millisecond, 100*millisecond)
 	if w.watched { // until then callers may queue behind tickets that are gone
 		n.faulty = max(n.faulty, w.now+d+w.check.messages())
 	}
 	w.after(d, func() {
-		if n.client != client || s.down || n.cut || n.deaf {
+		if n.client != client || s.down || n.cut || n.unreachable {
 			return
 		}
 		s.reach[client] = true

@@ -66,7 +66,7 @@ func (s *server) take(n *node, client string, c engine.Call) {
 	if c.Fence {
 		s.fenced[client] = c.Number
 	}
-	if n.client == client && !n.deaf {
+	if n.client == client && !n.unreachable {
 		s.reach[client] = true // it subscribes before it asks
 	}
 	if !s.w.watched {
@@ -123,7 +123,7 @@ func (s *server) send(news map[string]*engine.Notification) {
 			w.trace("server: tells %s %+v", n.client, told)
 		}
 		for range 1 + bit(w.chance(w.doubleNews)) {
-			if !n.deaf {
+			if !n.unreachable {
 				n.news(told)
 			}
 		}

@@ -200,8 +200,8 @@ func (u *user) told(attempt int, got bool, token, until, before int64) {
 	w.after(u.ends-w.now, func() { u.release(token) })
 }
 
-// askForHeld has a user ask again under the id of the permit that it holds, and its
-// connection break before the answer.
+// askForHeld makes a user ask again under the id of the permit that it holds; its
+// connection breaks before the answer.
 func (u *user) askForHeld(token int64) {
 	w := u.w
 	if !u.holds || u.token != token || u.gives || w.now >= u.until {
@@ -225,8 +225,8 @@ func (u *user) askForHeld(token int64) {
 	}, func() {})
 }
 
-// renew renews the permit, a third of the lease after the last answer, at any
-// server: at the one that has it, or as one that finds it in the engine.
+// renew renews the permit at any server, a third of the lease after the last
+// answer. A server that does not have the permit finds it in the engine.
 func (u *user) renew(token int64) {
 	w := u.w
 	w.after(u.lease/3, func() {
@@ -239,7 +239,7 @@ func (u *user) renew(token int64) {
 	})
 }
 
-// renewFor renews the permit of a user. A lost answer is the user's to bear.
+// renewFor renews the permit of a user, who handles a lost answer.
 func (n *node) renewFor(u *user, token int64) {
 	p := n.names.Find(u.number)
 	switch {
@@ -422,5 +422,5 @@ func (w *world) userTime() int64 { return 4 * w.delay }
 // asked once, at a server that has had no trouble since.
 func (u *user) undisturbed() bool {
 	n := u.node
-	return n != nil && n.alive && !n.paused && !n.deaf && n.faulty < u.came
+	return n != nil && n.alive && !n.paused && !n.unreachable && n.faulty < u.came
 }

@@ -30,7 +30,7 @@ func (s *server) date(n *node, grants []engine.Grant) {
 	}
 }
 
-// attend has the engine look when the first lease ends, if somebody waits.
+// attend makes the engine look when the first lease ends, if somebody waits.
 func (s *server) attend() {
 	w := s.w
 	end, held := s.ledger.NextEnd()

@@ -88,8 +88,7 @@ func (f *feed) stop() {
 	f.running.Wait()
 }
 
-// want has the feed look for something else from now on. It is called by one
-// goroutine.
+// want sets what the feed reads from now on. It is called by one goroutine.
 func (f *feed) want(w subject) {
 	select {
 	case <-f.subjects:

@@ -1,5 +1,5 @@
 // Package top is a live view of semaphores on a terminal: all of them, or one
-// with who holds it and who waits, and what operators do about it.
+// with its holders and waiters. Operators can also act on them.
 //
 // A feed looks at the engine, as often as the view is drawn anew, and an update
 // never waits for it: what a key asks of the engine comes back as a message.

@@ -206,8 +206,8 @@ func TestWhatOthersWroteStaysText(t *testing.T) {
 	})
 }
 
-// What is done is done to what was asked about, even if another line is under
-// the cursor by then.
+// A confirmed action applies to the line that the question named, even if
+// another line is under the cursor by then.
 func TestAYesIsAboutWhatWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
@@ -302,8 +302,8 @@ func TestARowThatIsGone(t *testing.T) {
 	})
 }
 
-// One semaphore is shown by key as well, and those who wait have their places among
-// those of their key.
+// The view of one semaphore has a line for each key, and counts a waiter's place
+// among the waiters of its key.
 func TestTheKeysOfASemaphore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memengine.New()
