@@ -557,7 +557,7 @@ func TestARemovalWhoseAnswerIsLostSucceeds(t *testing.T) {
 func TestWhatHasNoRoomInAnOutageFailsAfterAWhile(t *testing.T) {
 	s := begin(t, nil)
 	for n := range maxRequests {
-		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1}})
+		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: uint64(1000 + n), Weight: 1}}, false)
 	}
 	a, o := s.acquire(), &Order{}
 	s.m.Do(s.now, o, engine.Request{Kind: engine.SetLimit, Limit: 2})
@@ -790,7 +790,7 @@ func TestAWaiterWithAShortHoldKeepsItsPlace(t *testing.T) {
 func TestWhatIsOwedIsBounded(t *testing.T) {
 	s := begin(t, nil)
 	for range maxOwed + maxOwed/2 {
-		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: 1, Weight: 1}})
+		s.m.giveBack(&claim{id: engine.ID{Client: "me", Number: 1, Weight: 1}}, false)
 	}
 	if n := len(s.m.orders); n > maxOwed {
 		t.Errorf("%d releases are owed", n)
