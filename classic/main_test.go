@@ -13,7 +13,7 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-var update = flag.Bool("update", false, "rewrite internal/measured/*.json with what this run measures")
+var update = flag.Bool("update", false, "write what this run measures to testdata, docs/data/classic.md and docs/classic-skew.svg")
 
 // Tests wait for servers more than they compute.
 func TestMain(m *testing.M) {

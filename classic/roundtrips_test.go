@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/classic/internal/measured"
 	"sema/engines/redisengine"
 	"sema/internal/fixture/redistest"
 )
@@ -22,7 +21,7 @@ import (
 // operation writes again before it has read the answer. The figures must be those
 // of the comparison page; -update puts them there.
 func TestRoundTrips(t *testing.T) {
-	var got []measured.RoundTrips
+	var got []roundTrips
 	forEach(t, func(t *testing.T, v variant, srv *redistest.Server) {
 		c := newCounter(t, srv)
 		const limit = 3
@@ -42,7 +41,7 @@ func TestRoundTrips(t *testing.T) {
 				must(t, sem)
 			}
 		}
-		r := measured.RoundTrips{Type: v.name}
+		r := roundTrips{Type: v.name}
 		r.Acquire = c.count(func() { id = must(t, sem) })
 		r.Refused = c.count(func() { mustNot(t, sem) })
 		if v.refresh {
@@ -60,18 +59,17 @@ func TestRoundTrips(t *testing.T) {
 	t.Logf("round trips, without contention:\n%s", s)
 
 	if *update {
-		writeJSON(t, "internal/measured/roundtrips.json", got)
+		publish(t, roundTripsFile, got)
 		return
 	}
-	want, err := measured.ReadRoundTrips()
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("measured %v, committed %v (%v); try: go test ./classic -run TestRoundTrips -update", got, want, err)
+	if want := committed[[]roundTrips](t, roundTripsFile); !slices.Equal(got, want) {
+		t.Errorf("measured %v, committed %v; try: go test ./classic -run TestRoundTrips -update", got, want)
 	}
 }
 
 // semaRoundTrips measures package sema for the comparison, without renewals,
 // which it does by itself.
-func semaRoundTrips(t *testing.T) measured.RoundTrips {
+func semaRoundTrips(t *testing.T) roundTrips {
 	c := newCounter(t, redistest.Start(t))
 	store, err := redisengine.New(c.rdb, nil)
 	if err != nil {
@@ -96,7 +94,7 @@ func semaRoundTrips(t *testing.T) measured.RoundTrips {
 	}
 	giveBack(acquire())
 	var p *sema.Permit
-	return measured.RoundTrips{
+	return roundTrips{
 		Type:    "sema",
 		Acquire: c.count(func() { p = acquire() }),
 		Refused: c.count(func() {

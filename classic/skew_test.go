@@ -2,16 +2,13 @@ package classic
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/classic/internal/measured"
 	"sema/internal/fixture/redistest"
 )
 
@@ -34,10 +31,10 @@ func TestOverAdmission(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := measured.Skew{
+	out := skewFigures{
 		Redis: info["Server"]["redis_version"], Clients: spread.clients, Limit: spread.limit,
 		HoldMS: ms(spread.hold), LeaseMS: ms(spread.lease), RunMS: ms(spread.run),
-		Near: measured.NearEndOfHold{
+		Near: nearEndOfHold{
 			Clients: near.clients, Limit: near.limit,
 			HoldMS: ms(near.hold), LeaseMS: ms(near.lease), RunMS: ms(near.run),
 		},
@@ -77,7 +74,7 @@ func TestOverAdmission(t *testing.T) {
 		near.clients, near.limit, near.hold, near.lease, table(out.Near.Runs))
 
 	if *update {
-		writeJSON(t, "internal/measured/skew.json", out)
+		publish(t, skewFile, out)
 	}
 }
 
@@ -117,7 +114,7 @@ func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 
 // play runs one type at one skew. A request takes 2 to 8 ms, half of it on the
 // way there. A client that was refused tries again after 5 to 25 ms.
-func (f *fleet) play(t *testing.T, v variant, sc scene, skewMS int) measured.SkewRun {
+func (f *fleet) play(t *testing.T, v variant, sc scene, skewMS int) skewRun {
 	t.Helper()
 	f.runs++
 	name := fmt.Sprintf("run-%d", f.runs)
@@ -128,7 +125,7 @@ func (f *fleet) play(t *testing.T, v variant, sc scene, skewMS int) measured.Ske
 	random := rand.New(rand.NewPCG(6, 11)) // the same in each run
 	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(random.Int64N(int64(hi-lo))) }
 	w := &world{}
-	r := measured.SkewRun{Type: v.name, SkewMS: skewMS}
+	r := skewRun{Type: v.name, SkewMS: skewMS}
 	held := 0
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -199,23 +196,12 @@ func turnBy(sem Semaphore, w *world) {
 	}
 }
 
-func table(runs []measured.SkewRun) string {
+func table(runs []skewRun) string {
 	s := fmt.Sprintf("%-14s %8s %8s %8s %8s", "", "skew ms", "granted", "extra", "most")
 	for _, r := range runs {
 		s += fmt.Sprintf("\n%-14s %8d %8d %8d %8d", r.Type, r.SkewMS, r.Acquired, r.Extra, r.Most)
 	}
 	return s
-}
-
-func writeJSON(t *testing.T, path string, v any) {
-	t.Helper()
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func ms(d time.Duration) int { return int(d / time.Millisecond) }
