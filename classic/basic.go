@@ -27,7 +27,7 @@ import (
 //   - There is no refresh.
 //
 // Use it where exceeding the limit now and then does no harm.
-type Basic struct{ core }
+type Basic struct{ *core }
 
 // NewBasic returns the semaphore name with the given limit (1 to 2^31−1).
 // Options in use: Lease, ScoreUnit, Clock.
@@ -51,21 +51,5 @@ func (b *Basic) Acquire(ctx context.Context) (string, bool, error) {
 		p.ZAdd(ctx, b.name, redis.Z{Score: now, Member: id})
 		rank = p.ZRank(ctx, b.name, id)
 	})
-	switch {
-	case err != nil:
-		return b.undoFailed(ctx, id, err, b.remove)
-	case rank.Val() >= int64(b.limit):
-		return b.undoRefused(ctx, id, b.remove)
-	}
-	return id, true, nil
-}
-
-// Release gives the permit back; see [Semaphore].
-func (b *Basic) Release(ctx context.Context, id string) (bool, error) {
-	return b.byID(ctx, "release", id, b.remove)
-}
-
-func (b *Basic) remove(ctx context.Context, id string) (bool, error) {
-	n, err := b.rdb.ZRem(ctx, b.name, id).Result()
-	return n == 1, err
+	return b.ranked(ctx, id, rank, err)
 }

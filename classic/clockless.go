@@ -31,7 +31,7 @@ const minLease = time.Millisecond
 //
 // Use it with Lua where leases differ or clocks cannot be trusted.
 type Clockless struct {
-	core
+	*core
 	lua bool
 }
 
@@ -41,11 +41,13 @@ func NewClockless(rdb redis.UniversalClient, name string, limit int, o Options) 
 	if _, err := duration("lease", o.Lease, defaultLease, minLease); err != nil {
 		return nil, err
 	}
-	c, err := newCore(rdb, name, limit, o)
+	made, err := newCore(rdb, name, limit, o)
 	if err != nil {
 		return nil, err
 	}
-	return &Clockless{c, o.Lua}, nil
+	c := &Clockless{made, o.Lua}
+	c.remove = c.removeHolder
+	return c, nil
 }
 
 // Acquire tries once to get a permit for Options.Lease; see [Semaphore].
@@ -81,13 +83,7 @@ func (c *Clockless) AcquireFor(ctx context.Context, lease time.Duration) (string
 		p.ZAdd(ctx, ownerKey(c.name), redis.Z{Score: float64(number), Member: id})
 		rank = p.ZRank(ctx, ownerKey(c.name), id)
 	})
-	switch {
-	case err != nil:
-		return c.undoFailed(ctx, id, err, c.remove)
-	case rank.Val() >= int64(c.limit):
-		return c.undoRefused(ctx, id, c.remove)
-	}
-	return id, true, nil
+	return c.ranked(ctx, id, rank, err)
 }
 
 // draw takes the entries whose lease has ended out of the ZSET of owners, and
@@ -126,21 +122,10 @@ func (c *Clockless) acquireLua(ctx context.Context, lease time.Duration) (string
 	keys := []string{ownerKey(c.name), counterKey(c.name), holderKey(c.name, id)}
 	taken, err := clocklessAcquire.Run(ctx, c.rdb, keys,
 		holderPrefix(c.name), c.limit, lease.Milliseconds(), id).Bool()
-	switch {
-	case err != nil:
-		return c.undoFailed(ctx, id, err, c.remove)
-	case !taken:
-		return "", false, nil
-	}
-	return id, true, nil
+	return c.scripted(ctx, id, taken, err)
 }
 
-// Release gives the permit back; see [Semaphore].
-func (c *Clockless) Release(ctx context.Context, id string) (bool, error) {
-	return c.byID(ctx, "release", id, c.remove)
-}
-
-func (c *Clockless) remove(ctx context.Context, id string) (bool, error) {
+func (c *Clockless) removeHolder(ctx context.Context, id string) (bool, error) {
 	var key *redis.IntCmd
 	err := c.transaction(ctx, func(p redis.Pipeliner) {
 		p.ZRem(ctx, ownerKey(c.name), id)

@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -23,6 +24,9 @@ type core struct {
 	lease time.Duration
 	unit  time.Duration // of scores; 0: seconds with a fraction
 	clock func() time.Time
+
+	// remove takes an entry out, and reports whether its permit was held.
+	remove func(ctx context.Context, id string) (bool, error)
 }
 
 // now is the caller's time as a score. In seconds with a fraction it is what
@@ -52,23 +56,46 @@ func (c *core) cutoff(now float64) string {
 // scoreText writes a score in the shortest form that reads back the same.
 func scoreText(score float64) string { return strconv.FormatFloat(score, 'f', -1, 64) }
 
-// undoFailed ends an acquire whose request failed. Redis may have executed it,
-// so the entry is taken out again.
-func (c *core) undoFailed(ctx context.Context, id string, err error, remove func(context.Context, string) (bool, error)) (string, bool, error) {
-	ctx, cancel := cleanup(ctx)
-	defer cancel()
-	// The first error is the one that tells the caller what is wrong.
-	_, _ = remove(ctx, id)
-	return "", false, failed("acquire", c.name, err)
+// removeMember is remove of the types that keep only the ZSET of that name.
+func (c *core) removeMember(ctx context.Context, id string) (bool, error) {
+	n, err := c.rdb.ZRem(ctx, c.name, id).Result()
+	return n == 1, err
 }
 
-// undoRefused ends an acquire that came when all permits were out. Its entry
-// is taken out again, or it would count as a holder until its lease ends.
-func (c *core) undoRefused(ctx context.Context, id string, remove func(context.Context, string) (bool, error)) (string, bool, error) {
+// Release gives the permit back; see [Semaphore].
+func (c *core) Release(ctx context.Context, id string) (bool, error) {
+	return c.byID(ctx, "release", id, c.remove)
+}
+
+// ranked ends an acquire that added an entry, and asked for its rank. When all
+// permits were out, the entry is taken out again, or it would count as a holder
+// until its lease ends; and when the request failed, because Redis may have
+// executed it.
+func (c *core) ranked(ctx context.Context, id string, rank *redis.IntCmd, err error) (string, bool, error) {
+	if err != nil || rank.Val() >= int64(c.limit) {
+		return c.undo(ctx, id, err)
+	}
+	return id, true, nil
+}
+
+// scripted ends an acquire by a script, which adds no entry when it refuses.
+func (c *core) scripted(ctx context.Context, id string, taken bool, err error) (string, bool, error) {
+	switch {
+	case err != nil:
+		return c.undo(ctx, id, err)
+	case !taken:
+		return "", false, nil
+	}
+	return id, true, nil
+}
+
+// undo takes out the entry of an acquire that failed with err, or was refused.
+func (c *core) undo(ctx context.Context, id string, err error) (string, bool, error) {
 	ctx, cancel := cleanup(ctx)
 	defer cancel()
-	_, err := remove(ctx, id)
-	return "", false, failed("acquire", c.name, err)
+	_, undoErr := c.remove(ctx, id)
+	// The first error is the one that tells the caller what is wrong.
+	return "", false, failed("acquire", c.name, cmp.Or(err, undoErr))
 }
 
 // cleanup is the context for what must be done even though ctx has ended.

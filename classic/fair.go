@@ -28,7 +28,7 @@ import (
 //
 // Use it where order matters more than the exact number of holders; else
 // [Locked], or better [Scripted].
-type Fair struct{ core }
+type Fair struct{ *core }
 
 // NewFair returns the semaphore name with the given limit (1 to 2^31−1).
 // Options in use: Lease, ScoreUnit, Clock.
@@ -37,7 +37,9 @@ func NewFair(rdb redis.UniversalClient, name string, limit int, o Options) (*Fai
 	if err != nil {
 		return nil, err
 	}
-	return &Fair{c}, nil
+	f := &Fair{c}
+	f.remove = f.removeBoth
+	return f, nil
 }
 
 // Acquire tries once to get a permit; see [Semaphore].
@@ -76,18 +78,7 @@ func (f *Fair) Acquire(ctx context.Context) (string, bool, error) {
 		p.ZAdd(ctx, owner, redis.Z{Score: float64(number.Val()), Member: id})
 		rank = p.ZRank(ctx, owner, id)
 	})
-	switch {
-	case err != nil:
-		return f.undoFailed(ctx, id, err, f.remove)
-	case rank.Val() >= int64(f.limit):
-		return f.undoRefused(ctx, id, f.remove)
-	}
-	return id, true, nil
-}
-
-// Release gives the permit back; see [Semaphore].
-func (f *Fair) Release(ctx context.Context, id string) (bool, error) {
-	return f.byID(ctx, "release", id, f.remove)
+	return f.ranked(ctx, id, rank, err)
 }
 
 // Refresh starts the permit's lease anew; see [Refresher].
@@ -107,9 +98,9 @@ func (f *Fair) touch(ctx context.Context, id string) (bool, error) {
 	return false, err
 }
 
-// remove takes the entry out of both ZSETs. The one by time tells whether it
-// was held, since leases end there.
-func (f *Fair) remove(ctx context.Context, id string) (bool, error) {
+// removeBoth takes the entry out of both ZSETs. The one by time tells whether
+// it was held, since leases end there.
+func (f *Fair) removeBoth(ctx context.Context, id string) (bool, error) {
 	var held *redis.IntCmd
 	err := f.transaction(ctx, func(p redis.Pipeliner) {
 		held = p.ZRem(ctx, f.name, id)

@@ -30,7 +30,7 @@ const retryEvery = time.Millisecond
 //
 // No clock is compared: the lease is counted by Redis.
 type Lock struct {
-	core
+	*core
 	key   string
 	wait  time.Duration
 	ttl   time.Duration // the lease in whole seconds
@@ -54,10 +54,12 @@ func NewLock(rdb redis.UniversalClient, name string, o Options) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Lock{
-		core: c, key: lockKey(name), wait: wait, ttl: wholeSeconds(c.lease), lua: o.Lua,
+	l := &Lock{
+		core: c, key: lockKey(name), wait: wait, ttl: (c.lease + time.Second - 1).Truncate(time.Second), lua: o.Lua,
 		timer: timer{now: time.Now, pause: pause},
-	}, nil
+	}
+	c.remove = l.unlock
+	return l, nil
 }
 
 // Acquire tries until it has the lock or Options.Wait is over, at least once;
@@ -76,7 +78,7 @@ func (l *Lock) Acquire(ctx context.Context) (string, bool, error) {
 		taken, err := try(ctx, id)
 		switch {
 		case err != nil:
-			return l.undoFailed(ctx, id, err, l.remove)
+			return l.undo(ctx, id, err)
 		case taken:
 			return id, true, nil
 		case !l.timer.now().Before(end):
@@ -86,11 +88,6 @@ func (l *Lock) Acquire(ctx context.Context) (string, bool, error) {
 			return "", false, fmt.Errorf("classic: acquire %q: %w", l.name, err)
 		}
 	}
-}
-
-// Release gives the lock up if it is still the caller's; see [Semaphore].
-func (l *Lock) Release(ctx context.Context, id string) (bool, error) {
-	return l.byID(ctx, "release", id, l.remove)
 }
 
 func (l *Lock) tryLua(ctx context.Context, id string) (bool, error) {
@@ -122,18 +119,11 @@ func (l *Lock) tryPlain(ctx context.Context, id string) (bool, error) {
 	return taken, l.rdb.Expire(ctx, l.key, l.ttl).Err()
 }
 
-func (l *Lock) remove(ctx context.Context, id string) (bool, error) {
+func (l *Lock) unlock(ctx context.Context, id string) (bool, error) {
 	if l.lua {
 		return lockRelease.Run(ctx, l.rdb, []string{l.key}, id).Bool()
 	}
 	return l.deleteIf(ctx, l.key, id)
-}
-
-func wholeSeconds(d time.Duration) time.Duration {
-	if whole := d.Truncate(time.Second); whole < d {
-		return whole + time.Second
-	}
-	return d
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -62,25 +62,27 @@ const (
 )
 
 // newCore checks what all constructors are given and fills in the defaults.
-func newCore(rdb redis.UniversalClient, name string, limit int, o Options) (core, error) {
+func newCore(rdb redis.UniversalClient, name string, limit int, o Options) (*core, error) {
 	lease, err := duration("lease", o.Lease, defaultLease, time.Nanosecond)
 	switch {
 	case err != nil:
-		return core{}, err
+		return nil, err
 	case isNil(rdb):
-		return core{}, invalid("client", nil, "a go-redis client")
+		return nil, invalid("client", nil, "a go-redis client")
 	case limit < 1 || limit > maxLimit:
-		return core{}, invalid("limit", limit, "1 to 2147483647")
+		return nil, invalid("limit", limit, "1 to 2147483647")
 	case o.ScoreUnit != 0 && o.ScoreUnit != time.Millisecond && o.ScoreUnit != time.Second:
-		return core{}, invalid("score unit", o.ScoreUnit, "0 for seconds with a fraction, 1ms or 1s")
+		return nil, invalid("score unit", o.ScoreUnit, "0 for seconds with a fraction, 1ms or 1s")
 	}
 	if err := checkName(name); err != nil {
-		return core{}, err
+		return nil, err
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return core{rdb: rdb, name: name, limit: limit, lease: lease, unit: o.ScoreUnit, clock: o.Clock}, nil
+	c := &core{rdb: rdb, name: name, limit: limit, lease: lease, unit: o.ScoreUnit, clock: o.Clock}
+	c.remove = c.removeMember
+	return c, nil
 }
 
 // isNil tells whether there is no client, or a nil pointer to one.

@@ -20,7 +20,7 @@ import (
 //
 // Use it to join a fleet that uses the book's, or where leases are much longer
 // than clocks differ.
-type Scripted struct{ core }
+type Scripted struct{ *core }
 
 // NewScripted returns the semaphore name with the given limit (1 to 2^31−1).
 // Options in use: Lease, ScoreUnit, Clock.
@@ -41,18 +41,7 @@ func (s *Scripted) Acquire(ctx context.Context) (string, bool, error) {
 	id, now := newID(), s.now()
 	taken, err := scriptedAcquire.Run(ctx, s.rdb, []string{s.name},
 		s.cutoff(now), s.limit, scoreText(now), id).Bool()
-	switch {
-	case err != nil:
-		return s.undoFailed(ctx, id, err, s.remove)
-	case !taken:
-		return "", false, nil
-	}
-	return id, true, nil
-}
-
-// Release gives the permit back; see [Semaphore].
-func (s *Scripted) Release(ctx context.Context, id string) (bool, error) {
-	return s.byID(ctx, "release", id, s.remove)
+	return s.scripted(ctx, id, taken, err)
 }
 
 // Refresh starts the permit's lease anew; see [Refresher].
@@ -60,9 +49,4 @@ func (s *Scripted) Refresh(ctx context.Context, id string) (bool, error) {
 	return s.byID(ctx, "refresh", id, func(ctx context.Context, id string) (bool, error) {
 		return scriptedRefresh.Run(ctx, s.rdb, []string{s.name}, id, scoreText(s.now())).Bool()
 	})
-}
-
-func (s *Scripted) remove(ctx context.Context, id string) (bool, error) {
-	n, err := s.rdb.ZRem(ctx, s.name, id).Result()
-	return n == 1, err
 }
