@@ -1,9 +1,9 @@
 package redisson
 
 import (
-	"container/list"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -39,7 +39,7 @@ type waitList struct {
 	on        *redissub.Subscriber // its own if it is sharded: channels may be on different nodes
 	confirmed bool                 // the server tells what is published
 	refused   bool                 // the server refused this subscription, or another one
-	waiters   *list.List           // of *waiter, in the order they came
+	waiters   []*waiter            // in the order they came
 	timer     *time.Timer
 	due       time.Time // when the timer fires
 }
@@ -49,7 +49,6 @@ type waiter struct {
 	need     int
 	collects bool          // its attempts return permits whose lease has ended
 	wake     chan struct{} // holds one signal
-	element  *list.Element
 	list     *waitList
 }
 
@@ -76,13 +75,13 @@ func (d *dispatcher) add(channel string, sharded bool, need int, collects bool) 
 	}
 	l := d.lists[channel]
 	if l == nil {
-		l = &waitList{channel: channel, sharded: sharded, on: d.subscriber(sharded), waiters: list.New()}
+		l = &waitList{channel: channel, sharded: sharded, on: d.subscriber(sharded)}
 		d.lists[channel] = l
 		l.on.Set(channel, true)
 		l.timer = time.AfterFunc(d.schedulePoll(l), func() { d.timerFired(l) })
 	}
 	w := &waiter{need: need, collects: collects, wake: make(chan struct{}, 1), list: l}
-	w.element = l.waiters.PushBack(w)
+	l.waiters = append(l.waiters, w)
 	if l.confirmed {
 		w.signal()
 	}
@@ -118,8 +117,9 @@ func (d *dispatcher) remove(w *waiter, available int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := w.list
-	l.waiters.Remove(w.element)
-	if l.waiters.Len() == 0 {
+	at := slices.Index(l.waiters, w)
+	l.waiters = slices.Delete(l.waiters, at, at+1)
+	if len(l.waiters) == 0 {
 		l.timer.Stop()
 		if d.lists[l.channel] == l {
 			delete(d.lists, l.channel)
@@ -252,8 +252,8 @@ func (d *dispatcher) schedulePoll(l *waitList) time.Duration {
 }
 
 func (l *waitList) wakeFirst() {
-	if first := l.waiters.Front(); first != nil {
-		first.Value.(*waiter).signal()
+	if len(l.waiters) > 0 {
+		l.waiters[0].signal()
 	}
 }
 
@@ -261,19 +261,19 @@ func (l *waitList) wakeFirst() {
 // leases. The first of all may wait for the other kind of semaphore, whose
 // attempts do not look at leases.
 func (l *waitList) wakeCollector() {
-	for e := l.waiters.Front(); e != nil; e = e.Next() {
-		if w := e.Value.(*waiter); w.collects {
-			w.signal()
-			return
-		}
+	if at := slices.IndexFunc(l.waiters, func(w *waiter) bool { return w.collects }); at >= 0 {
+		l.waiters[at].signal()
 	}
 }
 
 // wakeFor wakes the waiters that v permits are enough for, in the order they
 // came.
 func (l *waitList) wakeFor(v int) {
-	for e := l.waiters.Front(); e != nil && v > 0; e = e.Next() {
-		if w := e.Value.(*waiter); w.need <= v {
+	for _, w := range l.waiters {
+		if v < 1 {
+			return
+		}
+		if w.need <= v {
 			w.signal()
 			v -= w.need
 		}

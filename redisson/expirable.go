@@ -2,6 +2,7 @@ package redisson
 
 import (
 	"context"
+	"encoding/hex"
 	"time"
 )
 
@@ -43,14 +44,7 @@ func (s *ExpirableSemaphore) TryAcquire(ctx context.Context, lease time.Duration
 
 // TryAcquireN is TryAcquire for n permits, 1 to 1000, all of them or none.
 func (s *ExpirableSemaphore) TryAcquireN(ctx context.Context, n int, lease time.Duration) ([]string, error) {
-	op, ids, err := s.acquisition(n, lease)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.tryOnce(ctx, op); err != nil {
-		return nil, err
-	}
-	return showIDs(ids), nil
+	return s.acquireIDs(n, lease, func(op operation) error { return s.tryOnce(ctx, op) })
 }
 
 // Acquire is TryAcquire that waits until a permit is available or ctx ends; see
@@ -65,33 +59,31 @@ func (s *ExpirableSemaphore) Acquire(ctx context.Context, lease time.Duration) (
 
 // AcquireN is Acquire for n permits, 1 to 1000, all at once.
 func (s *ExpirableSemaphore) AcquireN(ctx context.Context, n int, lease time.Duration) ([]string, error) {
-	op, ids, err := s.acquisition(n, lease)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.acquire(ctx, op, n); err != nil {
-		return nil, err
-	}
-	return showIDs(ids), nil
+	return s.acquireIDs(n, lease, func(op operation) error { return s.acquire(ctx, op, n) })
 }
 
-func (s *ExpirableSemaphore) acquisition(n int, lease time.Duration) (operation, []string, error) {
+// acquireIDs makes n ids, and an acquisition of them for run.
+func (s *ExpirableSemaphore) acquireIDs(n int, lease time.Duration, run func(operation) error) ([]string, error) {
 	if n < 1 || n > maxIDs {
-		return operation{}, nil, invalid("permits", n, "1 to 1000")
+		return nil, invalid("permits", n, "1 to 1000")
 	}
 	ms, err := leaseMillis(lease)
 	if err != nil {
-		return operation{}, nil, err
+		return nil, err
 	}
-	ids := newIDs(n)
-	args := []any{ms}
-	for _, id := range ids {
-		args = append(args, id)
+	ids, args := make([]string, n), []any{ms}
+	for i := range ids {
+		raw := random(idBytes)
+		ids[i], args = hex.EncodeToString(raw), append(args, string(raw))
 	}
-	return operation{
+	err = run(operation{
 		what: "acquire", script: expirableAcquire, undo: expirableUndo,
 		writes: true, repeatable: true, args: args,
-	}, ids, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
 }
 
 func leaseMillis(lease time.Duration) (int64, error) {
@@ -188,11 +180,7 @@ func (s *ExpirableSemaphore) Permits(ctx context.Context) (int, error) {
 }
 
 func (s *ExpirableSemaphore) count(ctx context.Context, which int) (int, error) {
-	answer, err := s.perform(ctx, operation{what: "count", script: expirableCounts})
-	if err != nil {
-		return 0, err
-	}
-	return toInt(answer[which]), nil
+	return s.number(ctx, operation{what: "count", script: expirableCounts}, which)
 }
 
 // TrySetPermits creates the semaphore with n permits in all, n >= 0, if it does

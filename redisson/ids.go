@@ -3,7 +3,6 @@ package redisson
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 )
 
 // idBytes is the length of a permit id in Redis (Redisson 3.17 and later). Users
@@ -14,24 +13,10 @@ const idBytes = 16
 // returns, so that its script stays short.
 const maxIDs = 1000
 
-// newIDs makes n ids, as Redis keeps them.
-func newIDs(n int) []string {
-	ids := make([]string, n)
-	for i := range ids {
-		var raw [idBytes]byte
-		_, _ = rand.Read(raw[:]) // never fails since Go 1.24
-		ids[i] = string(raw[:])
-	}
-	return ids
-}
-
-// showIDs turns ids from Redis into those users see.
-func showIDs(raw []string) []string {
-	ids := make([]string, len(raw))
-	for i, id := range raw {
-		ids[i] = hex.EncodeToString([]byte(id))
-	}
-	return ids
+func random(n int) []byte {
+	raw := make([]byte, n)
+	_, _ = rand.Read(raw) // never fails since Go 1.24
+	return raw
 }
 
 // readIDs turns ids from users into those in Redis.
@@ -53,11 +38,4 @@ func readIDs(ids []string) ([]any, error) {
 		raw[i] = string(b)
 	}
 	return raw, nil
-}
-
-// newHandleID names one handle's receipts.
-func newHandleID() string {
-	var raw [8]byte
-	_, _ = rand.Read(raw[:])
-	return fmt.Sprintf("%x", raw)
 }

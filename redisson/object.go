@@ -45,6 +45,15 @@ func (h *handle) yes(ctx context.Context, op operation) (bool, error) {
 	return answer[0] == 1, nil
 }
 
+// number runs an operation that answers with numbers, and returns one of them.
+func (h *handle) number(ctx context.Context, op operation, which int) (int, error) {
+	answer, err := h.perform(ctx, op)
+	if err != nil {
+		return 0, err
+	}
+	return toInt(answer[which]), nil
+}
+
 // Name is the semaphore's name.
 func (h *handle) Name() string { return h.name }
 

@@ -2,6 +2,7 @@ package redisson
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -41,7 +42,7 @@ func newHandle(c *Client, name string) (*handle, error) {
 	if err := checkName(name, c.cluster); err != nil {
 		return nil, err
 	}
-	h := &handle{client: c, name: name, keys: newKeys(name, newHandleID()), receipts: !c.options.NoReceipts}
+	h := &handle{client: c, name: name, keys: newKeys(name, hex.EncodeToString(random(8))), receipts: !c.options.NoReceipts}
 	h.data = []string{h.keys.counter, h.keys.channel}
 	return h, nil
 }
@@ -100,8 +101,13 @@ func (h *handle) perform(ctx context.Context, op operation) ([]int64, error) {
 // maybeExecuted tells that an earlier copy may have been executed.
 func (h *handle) sendUntilKnown(ctx context.Context, op operation, id requestID, maybeExecuted bool) ([]int64, error) {
 	for try := 0; ; try++ {
-		answer, err := h.send(ctx, op, id, maybeExecuted)
-		switch outcomeOf(err) {
+		var answer []int64
+		publish, err := h.client.publishCommand(ctx)
+		sent := err == nil
+		if sent {
+			answer, err = h.send(ctx, op, publish, id, maybeExecuted)
+		}
+		switch outcomeOf(err, sent) {
 		case answered:
 			return answer, nil
 		case rejected:
@@ -125,11 +131,7 @@ func (h *handle) sendUntilKnown(ctx context.Context, op operation, id requestID,
 }
 
 // send sends one copy of a request.
-func (h *handle) send(ctx context.Context, op operation, id requestID, maybeExecuted bool) ([]int64, error) {
-	publish, err := h.client.publishCommand(ctx)
-	if err != nil {
-		return nil, &prepareError{err}
-	}
+func (h *handle) send(ctx context.Context, op operation, publish string, id requestID, maybeExecuted bool) ([]int64, error) {
 	keys, lane, mode := h.data, "", "first"
 	if id.number > 0 {
 		keys = append(keys[:len(keys):len(keys)], h.keys.receipts)

@@ -1,9 +1,9 @@
 package redisson
 
 import (
-	"crypto/sha1"
 	"embed"
-	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
 )
 
 //go:embed lua/*.lua
@@ -24,8 +24,7 @@ func newScript(names ...string) *script {
 		}
 		source += string(text)
 	}
-	sum := sha1.Sum([]byte(source))
-	return &script{source: source, sha: hex.EncodeToString(sum[:])}
+	return &script{source: source, sha: redis.NewScript(source).Hash()}
 }
 
 var (

@@ -104,19 +104,11 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 // semaphore's time to live (Redisson drops it), and returns 0 without a
 // semaphore. On *UnknownError the permits may have been taken.
 func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
-	answer, err := s.perform(ctx, operation{what: "drain", script: counterDrain, writes: true})
-	if err != nil {
-		return 0, err
-	}
-	return toInt(answer[0]), nil
+	return s.number(ctx, operation{what: "drain", script: counterDrain, writes: true}, 0)
 }
 
 // AvailablePermits is how many permits are available now: 0 if there is no
 // semaphore, below 0 when AddPermits removed more than there were.
 func (s *Semaphore) AvailablePermits(ctx context.Context) (int, error) {
-	answer, err := s.perform(ctx, operation{what: "count", script: counterAvailable})
-	if err != nil {
-		return 0, err
-	}
-	return toInt(answer[0]), nil
+	return s.number(ctx, operation{what: "count", script: counterAvailable}, 0)
 }

@@ -2,7 +2,6 @@ package redisson
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -57,15 +56,9 @@ const (
 	uncertain                // executed or not
 )
 
-// prepareError wraps the error of a step before the request itself: the request
-// was certainly not sent.
-type prepareError struct{ error }
-
-func (e *prepareError) Unwrap() error { return e.error }
-
-// outcomeOf sorts the error of a request that was sent once.
-func outcomeOf(err error) outcome {
-	var before *prepareError
+// outcomeOf sorts the error of a request that was sent once, or, if not sent, of
+// what came before it.
+func outcomeOf(err error, sent bool) outcome {
 	meaning := rediserror.Sort(err)
 	switch {
 	case err == nil:
@@ -74,10 +67,10 @@ func outcomeOf(err error) outcome {
 		return sendAgain
 	case meaning.NotExecuted, rediserror.FromServer(err):
 		return rejected
-	case errors.As(err, &before):
-		return sendAgain
+	case sent:
+		return uncertain
 	}
-	return uncertain
+	return sendAgain
 }
 
 // explain wraps ErrWrongType too, if that is what the server's words mean.

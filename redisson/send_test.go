@@ -43,15 +43,15 @@ func TestOutcomes(t *testing.T) {
 		{errors.New("anything"), uncertain, sendAgain},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("wrapped: %w", c.err)} {
-			if got := outcomeOf(err); got != c.sent {
+			if got := outcomeOf(err, true); got != c.sent {
 				t.Errorf("%v: %d; want %d", err, got, c.sent)
 			}
-			if got := outcomeOf(&prepareError{err}); got != c.prepare {
+			if got := outcomeOf(err, false); got != c.prepare {
 				t.Errorf("before the request: %v: %d; want %d", err, got, c.prepare)
 			}
 		}
 	}
-	if got := outcomeOf(nil); got != answered {
+	if got := outcomeOf(nil, true); got != answered {
 		t.Errorf("no error: %d", got)
 	}
 }

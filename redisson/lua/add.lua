@@ -4,7 +4,6 @@
 -- KEYS    counter, channel, [timeouts], [receipts]
 -- ARGV[5] n
 -- Returns {1 done | -1 the counter would leave Java's int, nothing has changed}
-local earlier = earlier_answer()
 if earlier then return earlier end
 local n, v = tonumber(ARGV[5]), value() or 0
 if v + n > MAX or v + n < MIN then return answer(false, -1) end

@@ -2,7 +2,6 @@
 --
 -- KEYS    counter, channel, [receipts]
 -- Returns {what was available, below 0 if it was}
-local earlier = earlier_answer()
 if earlier then return earlier end
 local v = value() or 0
 if v > 0 then redis.call('DECRBY', K, v) elseif v < 0 then credit(-v) end

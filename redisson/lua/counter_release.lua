@@ -3,7 +3,6 @@
 -- KEYS    counter, channel, [receipts]
 -- ARGV[5] n
 -- Returns {1 done | 0 no such semaphore | -1 too many permits}; unless 1, nothing has changed
-local earlier = earlier_answer()
 if earlier then return earlier end
 allow_without_memory()
 local n, v = tonumber(ARGV[5]), value()

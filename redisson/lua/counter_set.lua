@@ -4,7 +4,6 @@
 -- ARGV[5] n
 -- ARGV[6] time to live in ms, 0 for none
 -- Returns {1 created | 0 exists}
-local earlier = earlier_answer()
 if earlier then return earlier end
 if value() then return answer(false, 0) end
 if ARGV[6] == '0' then

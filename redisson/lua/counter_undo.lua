@@ -7,7 +7,6 @@
 -- KEYS    counter, channel, [receipts]
 -- ARGV[5] n
 -- Returns {0}
-local earlier = earlier_answer()
 if earlier and earlier[1] ~= 1 then return earlier end
 allow_without_memory()
 local n, v = tonumber(ARGV[5]), value()

@@ -6,7 +6,6 @@
 -- ARGV[6...] ids of 16 bytes, made by the client
 -- Returns {1 granted | 0 refused, permits available now, ms until the next lease ends or -1,
 --          1 when more ended leases wait to be collected}
-local earlier = earlier_answer()
 if earlier then return earlier end
 -- Without receipts the ids tell that an earlier copy was executed.
 if ARGV[4] == 'again' and redis.call('ZSCORE', T, ARGV[6]) then return answer(true, 1, value() or 0, -1, 0) end

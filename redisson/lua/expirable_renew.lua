@@ -4,7 +4,6 @@
 -- ARGV[5] lease in ms, below 0 for none
 -- ARGV[6] id
 -- Returns {1 set | 0 not held}
-local earlier = earlier_answer()
 if earlier then return earlier end
 local t, score = now(), redis.call('ZSCORE', T, ARGV[6])
 if not score or tonumber(score) <= t then return answer(false, 0) end

@@ -5,7 +5,6 @@
 -- ARGV[5] n
 -- ARGV[6] 'always', or 'new' to leave a semaphore alone that exists
 -- Returns {1 set | 0 exists}
-local earlier = earlier_answer()
 if earlier then return earlier end
 local n, v = tonumber(ARGV[5]), value()
 if v and ARGV[6] == 'new' then return answer(false, 0) end

@@ -5,9 +5,6 @@
 -- ARGV[5]    lease in ms; not used, the acquisition has it there
 -- ARGV[6...] ids of the acquisition
 -- Returns {0}
-local earlier = earlier_answer()
 if earlier and earlier[1] ~= 1 then return earlier end
-local ids = {}
-for i = 6, #ARGV do ids[#ids + 1] = ARGV[i] end
-return_permits(ids)
+return_permits({unpack(ARGV, 6)})
 return answer(true, 0)

@@ -4,7 +4,6 @@
 -- ARGV[5] 'del', 'pexpire', 'pexpireat', 'persist', 'pttl' or 'exists'
 -- ARGV[6] ms or epoch ms, for the second and third
 -- Returns {what Redis answers for the counter}
-local earlier = earlier_answer()
 if earlier then return earlier end
 local result
 for i, key in ipairs(KEYS) do

@@ -16,9 +16,9 @@ local MAX, MIN = 2147483647, -2147483648 -- Redisson reads the counter into a Ja
 local EXACT = 9007199254740992           -- 2^53: Lua counts exactly up to here
 local KEEP = 600000                      -- ms a receipt lives after its handle's last change
 
--- earlier_answer returns what an earlier copy of this request answered. It
--- returns {} when a later request has used the lane, because nobody waits for
--- this copy any more, and nil when there was no earlier copy.
+-- earlier is what an earlier copy of this request answered; {} when a later
+-- request has used the lane, because nobody waits for this copy any more; nil
+-- when there was no earlier copy.
 local function earlier_answer()
   local receipt = R and redis.call('HGET', R, ARGV[2])
   if not receipt then return nil end
@@ -27,8 +27,8 @@ local function earlier_answer()
   local number = table.remove(numbers, 1)
   if number == tonumber(ARGV[3]) then return numbers end
   if number > tonumber(ARGV[3]) then return {} end
-  return nil
 end
+local earlier = earlier_answer()
 
 -- answer returns its numbers and keeps them as a receipt. An answer that
 -- changed nothing needs a receipt only if other copies of the request may follow.
