@@ -54,7 +54,7 @@ func (j *judge) compare() {
 	now := j.now
 	want, others := j.want()
 	j.pipe.Set(ctx, "now", now, 0)
-	state := j.pipe.EvalSha(ctx, j.bench.state, j.keys.all(), 3500)
+	state := j.pipe.EvalSha(ctx, j.bench.state, j.keys.ofState(), 3500)
 	var clients []string
 	for _, h := range want.Holders {
 		clients = append(clients, clientOf(h.ID))
@@ -67,10 +67,10 @@ func (j *judge) compare() {
 	for _, c := range slices.Compact(clients) {
 		who[c] = j.pipe.Get(ctx, j.keys.client(c))
 	}
-	raw := j.pipe.HGet(ctx, j.keys.main[0], "")
-	reports, wantReports := j.pipe.HGetAll(ctx, j.keys.reports), j.ledger.Reports(now)
+	raw := j.pipe.HGet(ctx, j.keys.state(), "")
+	reports, wantReports := j.pipe.HGetAll(ctx, j.keys.reports()), j.ledger.Reports(now)
 	wantReports.Limit, wantReports.Pinned = want.Limit, want.Pinned
-	count := j.pipe.EvalSha(ctx, j.count, append(j.keys.main[:], j.keys.keyed[:]...))
+	count := j.pipe.EvalSha(ctx, j.count, append(j.keys.all[:mainKeys:mainKeys], j.keys.all[describedKeys:keyedKeys]...))
 	j.verdicts = append(j.verdicts, func(t failer) {
 		r := decoded(t, state)
 		if !r.whole {
@@ -121,7 +121,7 @@ func (j *judge) whole(t *rapid.T) {
 	saved := j.ledger.Save()
 	written := len(saved.Holders) + len(saved.Waiters)
 	for _, most := range []int{defaultReadSize, 0} {
-		r := decoded(t, j.rdb.EvalSha(ctx, j.bench.state, j.keys.all(), most))
+		r := decoded(t, j.rdb.EvalSha(ctx, j.bench.state, j.keys.ofState(), most))
 		all := len(want.Holders) + len(want.Waiters)
 		if r.whole && all > most || !r.whole && most == defaultReadSize && written == 0 {
 			t.Fatalf("at %d: at most %d in a step of %d; all were read: %v", j.now, most, all, r.whole)
@@ -137,13 +137,13 @@ func (j *judge) whole(t *rapid.T) {
 func (j *judge) parts(t *rapid.T, r *reading) {
 	ctx := context.Background()
 	for cursor, last := uint64(0), false; !last; last = cursor == 0 {
-		found, next, err := j.rdb.HScan(ctx, j.keys.main[0], cursor, "", 2).Result()
+		found, next, err := j.rdb.HScan(ctx, j.keys.state(), cursor, "", 2).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
 		var ends []float64
 		if holders := permits(found); len(holders) > 0 {
-			if ends, err = j.rdb.ZMScore(ctx, j.keys.main[1], holders...).Result(); err != nil {
+			if ends, err = j.rdb.ZMScore(ctx, j.keys.holders(), holders...).Result(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -19,7 +19,7 @@ const (
 // caller makes the calls of an engine's sessions, and ends them with their
 // contexts.
 type caller struct {
-	*topology
+	topology
 	replicas int         // Options.Replicas
 	readSize int         // how many permits and tickets State reads in one step
 	quick    atomic.Bool // the last answer came within quickReply
@@ -42,7 +42,7 @@ func (c *caller) run(ctx context.Context, now time.Time, w *words, args []any) (
 		}
 		ctx = &earlyDeadline{ctx, now.Add(quickAttempt)}
 	}
-	text, err := runStep(ctx, c.rdb, args)
+	text, err := runStep(ctx, c.rdb, args, nil)
 	c.setQuick(time.Since(now), err)
 	return text, c.notSent(err)
 }
@@ -51,7 +51,7 @@ func (c *caller) run(ctx context.Context, now time.Time, w *words, args []any) (
 // variables are allocated on the heap, also when run would not use them.
 func (c *caller) runCancellable(ctx context.Context, now time.Time, w *words, args []any) (string, error) {
 	w.detach() // the goroutine may still use args after this call has returned
-	text, err := cancellable(ctx, func() (string, error) { return runStep(ctx, c.rdb, args) })
+	text, err := cancellable(ctx, func() (string, error) { return runStep(ctx, c.rdb, args, nil) })
 	c.setQuick(time.Since(now), err)
 	return text, err
 }

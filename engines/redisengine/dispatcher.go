@@ -25,7 +25,7 @@ type dispatcher struct {
 // subscriber is a connection to a node.
 type subscriber struct {
 	*redissub.Subscriber
-	node node
+	addr string // the node's; "": not of a cluster
 }
 
 // subscription is a session's channel on a subscriber.
@@ -51,7 +51,7 @@ func newDispatcher(t *topology) *dispatcher {
 // subscribe returns the subscription to a channel. It reuses the existing one
 // if the key is still on the same node. It does not wait for the server.
 func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify func(engine.Notification)) (*subscription, error) {
-	n, err := d.topology.node(ctx, key)
+	node, addr, err := d.topology.node(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +61,13 @@ func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify 
 		return nil, engine.ErrClosed
 	}
 	before := d.channels[channel]
-	if before != nil && before.on.node.addr == n.addr && !before.slotMoved && len(before.refusal) == 0 {
+	if before != nil && before.on.addr == addr && !before.slotMoved && len(before.refusal) == 0 {
 		return before, nil
 	}
-	on := d.subscribers[n.addr]
+	on := d.subscribers[addr]
 	if on == nil {
-		on = &subscriber{redissub.New(n.Node, d), n}
-		d.subscribers[n.addr] = on
+		on = &subscriber{redissub.New(node, d), addr}
+		d.subscribers[addr] = on
 	}
 	sub := &subscription{
 		channel: channel, notify: notify, on: on, missed: before != nil,
@@ -139,7 +139,7 @@ func (d *dispatcher) unsubscribe(channel string) {
 func (d *dispatcher) drop(sub *subscription) {
 	on := sub.on
 	on.Set(sub.channel, false)
-	if !on.node.Sharded {
+	if on.addr == "" {
 		return
 	}
 	for _, other := range d.channels {
@@ -147,8 +147,8 @@ func (d *dispatcher) drop(sub *subscription) {
 			return
 		}
 	}
-	if d.subscribers[on.node.addr] == on {
-		delete(d.subscribers, on.node.addr)
+	if d.subscribers[on.addr] == on {
+		delete(d.subscribers, on.addr)
 	}
 	on.Quit()
 }

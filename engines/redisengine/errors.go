@@ -10,7 +10,7 @@ import (
 	"sema/internal/rediserror"
 )
 
-// wrap makes the *engine.Error of a failed operation.
+// wrap makes the *engine.Error of a failed operation. Only a step changes anything.
 func (t *topology) wrap(op, name string, err error) *engine.Error {
 	m := rediserror.Sort(err)
 	switch {
@@ -26,5 +26,5 @@ func (t *topology) wrap(op, name string, err error) *engine.Error {
 	if redis.HasErrorPrefix(err, "SEMAVERSION") {
 		err = fmt.Errorf("%w; this is sema %s, which knows %s", err, engine.Version, mark)
 	}
-	return &engine.Error{Op: op, Name: name, NotExecuted: m.NotExecuted, Temporary: m.Temporary, Hint: m.Hint, Err: err}
+	return &engine.Error{Op: op, Name: name, NotExecuted: m.NotExecuted || op != "step", Temporary: m.Temporary, Hint: m.Hint, Err: err}
 }

@@ -22,12 +22,20 @@ import (
 //	client:… string  host, pid and label of a client
 //	inbox:…  channel notifications for a client
 type keys struct {
-	prefix string    // sema:{name}:
-	main   [6]string // in the order of the scripts' KEYS
-	keyed  [3]string // further ones of a semaphore with keys
+	prefix string // sema:{name}:
 
-	reports string // of a semaphore with reports
+	// all has the scripts' KEYS, in their order. The state also takes the place
+	// of the caller's description, in calls that send none.
+	all [11]string
 }
+
+// How many of the KEYS a call has: all up to those that it needs.
+const (
+	mainKeys      = 6
+	describedKeys = 7
+	keyedKeys     = 10
+	reportingKeys = 11
+)
 
 // defaultPrefix begins all keys and channels.
 const defaultPrefix = "sema:"
@@ -41,22 +49,18 @@ var (
 
 func keysOf(prefix, name string) keys {
 	k := keys{prefix: prefix + "{" + escape.Replace(name) + "}:"}
-	for i, kind := range []string{"state", "holders", "waiters", "slots", "fences", "keepers"} {
-		k.main[i] = k.prefix + kind
+	for i, kind := range []string{"state", "holders", "waiters", "slots", "fences", "keepers", "state", "turn", "keys", "lines", "reports"} {
+		k.all[i] = k.prefix + kind
 	}
-	for i, kind := range []string{"turn", "keys", "lines"} {
-		k.keyed[i] = k.prefix + kind
-	}
-	k.reports = k.prefix + "reports"
 	return k
 }
 
-func (k *keys) state() string { return k.main[0] }
+func (k *keys) state() string   { return k.all[0] }
+func (k *keys) holders() string { return k.all[1] }
+func (k *keys) reports() string { return k.all[10] }
 
-// all returns the keys in the order of state.lua.
-func (k *keys) all() []string {
-	return append(slices.Clone(k.main[:3]), k.keyed[1], k.keyed[2], k.reports)
-}
+// ofState returns the KEYS of state.lua.
+func (k *keys) ofState() []string { return append(slices.Clone(k.all[:3]), k.all[8:]...) }
 
 func (k *keys) client(client string) string { return k.prefix + "client:" + client }
 func (k *keys) inbox(client string) string  { return k.prefix + "inbox:" + client }

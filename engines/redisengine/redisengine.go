@@ -21,11 +21,11 @@
 package redisengine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,7 +61,6 @@ const MaxReplicas = 100
 type Engine struct {
 	prefix   string // of keys
 	clients  string // of the clients' names
-	topology topology
 	caller   caller
 	messages *dispatcher
 
@@ -84,33 +83,29 @@ func New(rdb redis.UniversalClient, o *Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefix := defaultPrefix
-	if o != nil && o.Prefix != "" {
-		prefix = o.Prefix
+	var is Options
+	if o != nil {
+		is = *o
 	}
+	prefix := cmp.Or(is.Prefix, defaultPrefix)
 	if err := engine.ValidateText("prefix", prefix, engine.MaxName); err != nil {
 		return nil, err
 	}
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, &engine.ArgumentError{What: "prefix", Value: prefix, Want: "no braces: they mark the slot in a cluster"}
 	}
-	replicas := 0
-	if o != nil {
-		replicas = o.Replicas
-	}
-	if replicas < 0 || replicas > MaxReplicas {
-		return nil, &engine.ArgumentError{What: "number of replicas", Value: replicas, Want: fmt.Sprintf("0 … %d", MaxReplicas)}
+	if err := engine.ValidateRange("", "number of replicas", is.Replicas, 0, MaxReplicas); err != nil {
+		return nil, err
 	}
 	random := make([]byte, 5)
 	_, _ = rand.Read(random) // never fails
 	e := &Engine{
 		prefix:   prefix,
-		clients:  t.publishMark() + layout + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
-		topology: t,
+		clients:  t.publishMark + layout + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
+		caller:   caller{topology: t, replicas: is.Replicas, readSize: defaultReadSize},
 		sessions: map[*session]struct{}{},
 	}
-	e.caller.topology, e.caller.replicas, e.caller.readSize = &e.topology, replicas, defaultReadSize
-	e.messages = newDispatcher(&e.topology)
+	e.messages = newDispatcher(&e.caller.topology)
 	return e, nil
 }
 
@@ -148,9 +143,7 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 func (e *Engine) List(ctx context.Context) ([]string, error) {
 	names, err := cancellable(ctx, func() ([]string, error) { return e.list(ctx) })
 	if err != nil {
-		failed := e.topology.wrap("list", "", err)
-		failed.NotExecuted = true
-		return nil, failed
+		return nil, e.caller.wrap("list", "", err)
 	}
 	return names, nil
 }
@@ -158,7 +151,7 @@ func (e *Engine) List(ctx context.Context) ([]string, error) {
 func (e *Engine) list(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
 	names := []string{}
-	err := e.topology.each(ctx, func(ctx context.Context, c *redis.Client) error {
+	err := e.caller.each(ctx, func(ctx context.Context, c *redis.Client) error {
 		it := c.Scan(ctx, 0, statePattern(e.prefix), 1000).Iterator()
 		for it.Next(ctx) {
 			if name, ok := nameOf(e.prefix, it.Val()); ok {

@@ -1,11 +1,11 @@
 package redisengine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -77,31 +77,14 @@ func (c *caller) replicated(ctx context.Context, w *words, key string, args []an
 		if err != nil {
 			return outcome{}, fmt.Errorf("%w: %w", errNotSent, err)
 		}
-		source, hash := step()
-		text, on, err := c.sendAndWait(ctx, master, args, evalsha, hash)
-		if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			text, on, err = c.sendAndWait(ctx, master, args, eval, source)
-		}
-		if err != nil {
+		wait := redis.NewIntCmd(ctx, "wait", c.replicas, c.waitTime(ctx).Milliseconds())
+		text, err := runStep(ctx, master, args, wait)
+		if err = cmp.Or(err, wait.Err()); err != nil {
 			c.reload(ctx) // the slot may have moved; go-redis reads the map in the background
 		}
-		return outcome{text, on}, err
+		return outcome{text, int(wait.Val())}, err
 	})
 	return o.text, o.on, err
-}
-
-func (c *caller) sendAndWait(ctx context.Context, master redis.Cmdable, words []any, command, script any) (string, int, error) {
-	words[0], words[1] = command, script
-	step := onceCmd{redis.NewStringCmd(ctx, words...)}
-	wait := redis.NewIntCmd(ctx, "wait", c.replicas, c.waitTime(ctx).Milliseconds())
-	pipe := master.Pipeline()
-	_, _ = pipe.Process(ctx, step), pipe.Process(ctx, wait)
-	_, _ = pipe.Exec(ctx) // the commands have the errors
-	text, err := step.Result()
-	if err == nil {
-		err = wait.Err()
-	}
-	return text, int(wait.Val()), err
 }
 
 // waitTime is how long the server waits for replicas: half of the time that the

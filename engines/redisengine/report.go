@@ -38,24 +38,18 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 		var state *redis.StringCmd
 		var all *redis.MapStringStringCmd
 		_, err := s.caller.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			now = p.Eval(ctx, clock, s.keys.main[:1])
+			now = p.Eval(ctx, clock, s.keys.all[:1])
 			state = p.HGet(ctx, s.keys.state(), "")
-			all = p.HGetAll(ctx, s.keys.reports)
+			all = p.HGetAll(ctx, s.keys.reports())
 			return nil
 		})
 		if err != nil && err != redis.Nil { // redis.Nil: there is no state
 			return engine.Reports{}, err
 		}
-		time, _ := now.Slice()
-		if len(time) != 2 {
-			return engine.Reports{}, errShort
-		}
-		return decodeReports(integer(time[0])*1e6+integer(time[1]), state.Val(), all.Val()), nil
+		return decodeReports(integer(now.Val()), state.Val(), all.Val()), nil
 	})
 	if err != nil {
-		e := s.caller.wrap("reports", s.name, err)
-		e.NotExecuted = true
-		return engine.Reports{}, e
+		return engine.Reports{}, s.caller.wrap("reports", s.name, err)
 	}
 	return r, nil
 }

@@ -125,20 +125,27 @@ func (onceCmd) NoRetry() bool { return true }
 // The commands as interface values, made once so that a call allocates none.
 var evalsha, eval any = "evalsha", "eval"
 
-// runStep runs the script once. It sends the hash, and the whole script if the
-// server does not know the hash. It sets the first two words.
-func runStep(ctx context.Context, rdb redis.UniversalClient, words []any) (string, error) {
+// runStep runs the script once, and then wait on the same connection; nil: nothing.
+// It sends the hash, and the whole script if the server does not know the hash. It
+// sets the first two words.
+func runStep(ctx context.Context, rdb redis.UniversalClient, words []any, wait redis.Cmder) (string, error) {
 	source, hash := step()
-	reply, err := send(ctx, rdb, words, evalsha, hash)
-	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		return send(ctx, rdb, words, eval, source)
+	reply, err := send(ctx, rdb, words, evalsha, hash, wait)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return send(ctx, rdb, words, eval, source, wait)
 	}
 	return reply, err
 }
 
-func send(ctx context.Context, rdb redis.UniversalClient, words []any, command, script any) (string, error) {
+func send(ctx context.Context, rdb redis.UniversalClient, words []any, command, script any, wait redis.Cmder) (string, error) {
 	words[0], words[1] = command, script
 	cmd := onceCmd{redis.NewStringCmd(ctx, words...)}
-	_ = rdb.Process(ctx, cmd) // cmd has the error
+	if wait == nil {
+		_ = rdb.Process(ctx, cmd) // cmd has the error
+	} else {
+		pipe := rdb.Pipeline()
+		_, _ = pipe.Process(ctx, cmd), pipe.Process(ctx, wait)
+		_, _ = pipe.Exec(ctx) // the commands have the errors
+	}
 	return cmd.Result()
 }

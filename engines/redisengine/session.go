@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
 )
@@ -153,9 +154,7 @@ func (s *session) listen(ctx context.Context) *engine.Error {
 	if err == nil {
 		return nil
 	}
-	e := s.caller.wrap("subscribe", s.name, err)
-	e.NotExecuted = true
-	return e
+	return s.caller.wrap("subscribe", s.name, err)
 }
 
 // step runs the script once.
@@ -172,7 +171,7 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 		} else {
 			text, err = s.caller.run(ctx, now, &s.words, args)
 		}
-		if keyed || err == nil || !strings.HasPrefix(err.Error(), "SEMAKEYED ") {
+		if keyed || !redis.HasErrorPrefix(err, "SEMAKEYED") {
 			break
 		}
 		s.words.keyed = true // the script has changed nothing: send the call again, with the keys

@@ -37,15 +37,13 @@ const defaultReadSize = 500
 func (s *session) State(ctx context.Context) (engine.State, error) {
 	st, err := cancellable(ctx, func() (engine.State, error) { return s.readState(ctx) })
 	if err != nil {
-		e := s.caller.wrap("state", s.name, err)
-		e.NotExecuted = true
-		return engine.State{}, e
+		return engine.State{}, s.caller.wrap("state", s.name, err)
 	}
 	return st, nil
 }
 
 func (s *session) readState(ctx context.Context) (engine.State, error) {
-	values, err := stateScript().Run(ctx, s.caller.rdb, s.keys.all(), s.caller.readSize).Slice()
+	values, err := stateScript().Run(ctx, s.caller.rdb, s.keys.ofState(), s.caller.readSize).Slice()
 	if err != nil {
 		return engine.State{}, err
 	}
@@ -60,10 +58,10 @@ func (s *session) readState(ctx context.Context) (engine.State, error) {
 	return st, s.readClients(ctx, &st, clients)
 }
 
-// clock returns the server's time. A script with a key makes the whole pipeline go
+// clock returns the server's time in microseconds. A script with a key makes the whole pipeline go
 // to the key's master, even if the client reads from replicas. HSCAN needs that: its
 // cursor is valid on one server only.
-const clock = `return redis.call('TIME')`
+const clock = `local t = redis.call('TIME') return t[1] * 1000000 + t[2]`
 
 // readParts reads the permits and tickets in parts, with HSCAN on the state.
 // HSCAN returns each field that exists during the whole scan at least once, and
@@ -82,21 +80,17 @@ func (s *session) readParts(ctx context.Context, r *reading) error {
 		var ends *redis.FloatSliceCmd
 		var next *redis.ScanCmd
 		_, err := s.caller.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			now = p.Eval(ctx, clock, s.keys.main[:1])
+			now = p.Eval(ctx, clock, s.keys.all[:1])
 			if len(holders) > 0 {
-				ends = p.ZMScore(ctx, s.keys.main[1], holders...)
+				ends = p.ZMScore(ctx, s.keys.holders(), holders...)
 			}
 			if !last {
-				next = p.HScan(ctx, s.keys.main[0], cursor, "", int64(s.caller.readSize))
+				next = p.HScan(ctx, s.keys.state(), cursor, "", int64(s.caller.readSize))
 			}
 			return nil
 		})
 		if err != nil {
 			return err
-		}
-		time, _ := now.Slice()
-		if len(time) != 2 {
-			return errShort
 		}
 		var scores []float64
 		if ends != nil {
@@ -105,7 +99,7 @@ func (s *session) readParts(ctx context.Context, r *reading) error {
 		if len(scores) != len(holders) {
 			return errShort
 		}
-		r.add(integer(time[0])*1e6+integer(time[1]), found, scores)
+		r.add(integer(now.Val()), found, scores)
 		if last {
 			return nil
 		}

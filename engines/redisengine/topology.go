@@ -19,14 +19,12 @@ type topology struct {
 	rdb           redis.UniversalClient
 	cluster       *redis.ClusterClient // nil: one server, or Sentinel
 	wireDeadlines bool                 // the client ends a call at its context's deadline (ContextTimeoutEnabled)
+	readTimeout   time.Duration        // the client's; 0: none, or not known
 
-	readTimeout time.Duration // the client's; 0: none, or not known
-}
-
-// node is the server that has a semaphore's channels.
-type node struct {
-	redissub.Node
-	addr string // "" if there is only one
+	// publishMark is the first byte of each client's name. It tells the scripts how to
+	// publish to the client: p means PUBLISH, s means SPUBLISH. The second byte is the
+	// layout, so that a later release sees which clients cannot read its own.
+	publishMark string
 }
 
 // topologyOf returns the topology of a client, or an *engine.ArgumentError for
@@ -36,43 +34,35 @@ func topologyOf(rdb redis.UniversalClient) (topology, error) {
 	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return topology{}, &engine.ArgumentError{What: "redis client", Value: nil, Want: want}
 	}
-	t := topology{rdb: rdb}
+	t := topology{rdb: rdb, publishMark: "p"}
 	switch c := rdb.(type) {
 	case *redis.Client:
 		t.wireDeadlines, t.readTimeout = c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
 	case *redis.ClusterClient:
-		t.cluster, t.wireDeadlines, t.readTimeout = c, c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
+		t.cluster, t.publishMark = c, "s"
+		t.wireDeadlines, t.readTimeout = c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
 	case *redis.Ring: // its servers are independent: a key would be in two places after a change of servers
 		return topology{}, &engine.ArgumentError{What: "redis client", Value: "*redis.Ring", Want: want}
 	}
 	return t, nil
 }
 
-// publishMark is the first byte of each client's name. It tells the scripts how to
-// publish to the client: p means PUBLISH, s means SPUBLISH. The second byte is the
-// layout, so that a later release sees which clients cannot read its own.
-func (t *topology) publishMark() string {
-	if t.cluster != nil {
-		return "s"
-	}
-	return "p"
-}
-
-// node finds the node of a key. It may wait for the cluster's map.
-func (t *topology) node(ctx context.Context, key string) (node, error) {
+// node finds the server that has a semaphore's channels, and its address; "" if
+// there is only one. It may wait for the cluster's map.
+func (t *topology) node(ctx context.Context, key string) (redissub.Node, string, error) {
 	if t.cluster == nil {
-		return node{Node: redissub.Node{Open: func(ctx context.Context) *redis.PubSub { return t.rdb.Subscribe(ctx) }}}, nil
+		return redissub.Node{Open: func(ctx context.Context) *redis.PubSub { return t.rdb.Subscribe(ctx) }}, "", nil
 	}
 	master, err := t.cluster.MasterForKey(ctx, key)
 	if err != nil {
-		return node{}, err
+		return redissub.Node{}, "", err
 	}
 	open := func(ctx context.Context) *redis.PubSub { return master.SSubscribe(ctx) }
-	return node{redissub.Node{Sharded: true, Open: open}, master.Options().Addr}, nil
+	return redissub.Node{Sharded: true, Open: open}, master.Options().Addr, nil
 }
 
 // master is a client for the server that has a key.
-func (t *topology) master(ctx context.Context, key string) (redis.Cmdable, error) {
+func (t *topology) master(ctx context.Context, key string) (redis.UniversalClient, error) {
 	if t.cluster == nil {
 		return t.rdb, nil
 	}

@@ -132,13 +132,13 @@ func (w *words) encode(c engine.Call, who *description) []any {
 		marks = fenceMark
 	}
 	for i := range c.Requests {
-		reports = reports || c.Requests[i].Totals != nil || c.Requests[i].Auto != nil
-		switch k := c.Requests[i].Kind; {
-		case k == engine.Renew, k == engine.Release, k == engine.Revoke, k == engine.Ask && c.Requests[i].Again:
-			marks |= passMark
+		r := &c.Requests[i]
+		reports = reports || r.Totals != nil || r.Auto != nil
+		if aboutPermit(r.Kind) {
 			ids++
-		case aboutPermit(k):
-			ids++
+			if r.Kind != engine.Ask || r.Again {
+				marks |= passMark
+			}
 		}
 	}
 	w.buf = appendNumber(w.buf[:0], float64(c.Number))
@@ -190,25 +190,22 @@ func (w *words) encode(c engine.Call, who *description) []any {
 		w.texts = append(w.texts, all[from:end])
 		from = end
 	}
-	args := append(w.args[:0], nil, nil, len(w.keys.main))
-	for i := range w.keys.main {
-		args = append(args, &w.keys.main[i])
-	}
+	keys := mainKeys
 	switch {
+	case reports:
+		keys = reportingKeys
+	case w.keyed:
+		keys = keyedKeys
 	case who != nil:
-		args = append(args, w.keys.client(w.client))
-	case w.keyed || reports:
-		args = append(args, &w.keys.main[0]) // takes the client's place, so that those behind keep theirs
+		keys = describedKeys
 	}
-	for i := range w.keys.keyed {
-		if w.keyed || reports {
-			args = append(args, &w.keys.keyed[i])
-		}
+	args := append(w.args[:0], nil, nil, keys)
+	for i := range keys {
+		args = append(args, &w.keys.all[i])
 	}
-	if reports {
-		args = append(args, &w.keys.reports)
+	if who != nil {
+		args[2+describedKeys] = w.keys.client(w.client)
 	}
-	args[2] = len(args) - 3
 	args = append(args, &w.client)
 	for i := range w.texts {
 		args = append(args, &w.texts[i])
@@ -285,7 +282,7 @@ func decode(text string, requests int) (engine.Reply, error) {
 		if len(text) < recordSize {
 			return engine.Reply{}, errShort
 		}
-		n := int(text[1]) | int(text[2])<<8 | int(text[3])<<16 | int(text[4])<<24
+		n := int(binary.LittleEndian.Uint32([]byte(text[1:5])))
 		if n < 1 || n > requests-len(reply.Answers) {
 			return engine.Reply{}, fmt.Errorf("the script's reply has %d answers for %d requests", n, requests-len(reply.Answers))
 		}
@@ -312,11 +309,7 @@ func decode(text string, requests int) (engine.Reply, error) {
 
 // numberAt reads the number at the start of text, which must have 8 bytes.
 func numberAt(text string) float64 {
-	var bits uint64
-	for i := 7; i >= 0; i-- {
-		bits = bits<<8 | uint64(text[i])
-	}
-	return math.Float64frombits(bits)
+	return math.Float64frombits(binary.LittleEndian.Uint64([]byte(text[:8])))
 }
 
 // parseNotification reads the lines that the script publishes. It skips lines
