@@ -229,6 +229,7 @@ end
 -- set_key sets or removes a key's own rule. A cap or share of 0 leaves that part of the
 -- rule unchanged.
 R.set_key = function(s, q)
+  if s.only then R.name_keys(s) end
   R.act(s)
   local k, ruled = R.key(s, q.key), q.kind == SET_KEY and 1 or 0
   s.keyed.rules = s.keyed.rules + ruled - k.ruled

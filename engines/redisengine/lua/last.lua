@@ -48,55 +48,41 @@ if flags >= 8 then
 end
 
 if raw then R.expire(s) end
+local rules_of = {'ask', 'renew', 'release', 'revoke', 'set_limit', 'mark', 'remove', 'mark', 'mark', 'set_key', 'set_key', 'report'} -- by kind
 local at, ids_at = start, 3
 while at <= #call do
   local kind, run_flags, n, q = nil, nil, nil, {}
   kind, run_flags, n, q.limit, q.weight, q.lease, q.ticket, at = struct.unpack(RUN, call, at)
   q.wait, q.unfair, q.strict = run_flags % 2 == 1, run_flags % 4 >= 2, run_flags % 8 >= 4
   q.slot, q.pin, q.again, q.anew, q.others = run_flags % 16 >= 8, run_flags % 32 >= 16, run_flags % 64 >= 32, run_flags % 128 >= 64, run_flags >= 128
-  q.keep, q.token = now + q.lease + IDLE, 0
-  q.names = kind == ASK_KEYED
-  if q.names then
-    q.per_key, at = struct.unpack('<I4', call, at)
+  q.keep, q.token, q.kind = now + q.lease + IDLE, 0, kind
+  local keyed, auto = kind == ASK_KEYED, kind == SET_LIMIT and q.anew
+  if keyed then
+    kind, q.per_key, at = ASK, struct.unpack('<I4', call, at)
+    if n > 1 and not s.only then R.fetch_asked(s, q, n, at) end
   end
-  if kind == ASK or kind == ASK_KEYED then
-    at = R.ask_all(s, q, ids_at, n, at)
-    ids_at = ids_at + n
-  elseif kind == SET_KEY or kind == UNSET_KEY then
-    q.kind = kind
-    for _ = 1, n do
-      q.key, at = struct.unpack(KEY_NAME, call, at)
-      if s.limit == 0 then
-        R.answer(s, GONE, 0, 0, 0)
-      else
-        if s.only then R.name_keys(s) end
-        R.set_key(s, q)
-      end
-    end
-  elseif kind == REPORT_KIND then
-    for _ = 1, n do
-      local good, bad, waited
-      good, bad, waited, at = struct.unpack(TOTALS, call, at)
-      R.report(s, good, bad, waited)
-    end
-  elseif kind == SET_LIMIT and q.anew then
-    for _ = 1, n do
-      local auto
-      auto, at = struct.unpack(AUTO, call, at)
-      R.auto_limit(s, q, auto)
-    end
-  elseif kind > REVOKE then
-    local marks = kind == UNSET_LIMIT or kind == PAUSE or kind == UNPAUSE
-    local carry_out = kind == SET_LIMIT and R.set_limit or marks and R.mark or R.remove
-    q.kind = kind
-    for _ = 1, n do carry_out(s, q) end
-  else
-    local carry_out = kind == RENEW and R.renew or kind == RELEASE and R.release or R.revoke
-    for k = ids_at, ids_at + n - 1 do
+  local carry_out = R[auto and 'auto_limit' or rules_of[kind]]
+  for _ = 1, n do
+    local id
+    if kind <= REVOKE then id, ids_at = ARGV[ids_at], ids_at + 1 end
+    if kind == ASK then
+      q.waited, q.behind, at = struct.unpack(ASKED, call, at)
+      if q.others then q.who, at = struct.unpack(NAMED, call, at) end
+      if keyed then q.key, at = struct.unpack(KEY_NAME, call, at) end
+    elseif id then
       if q.pin then q.token, at = struct.unpack(TOKEN, call, at) end
-      carry_out(s, q, ARGV[k])
+    elseif kind == SET_KEY or kind == UNSET_KEY then
+      q.key, at = struct.unpack(KEY_NAME, call, at)
+    elseif kind == REPORT_KIND then
+      q.good, q.bad, q.waited, at = struct.unpack(TOTALS, call, at)
+    elseif auto then
+      q.auto, at = struct.unpack(AUTO, call, at)
     end
-    ids_at = ids_at + n
+    if s.limit == 0 and not id and (kind ~= SET_LIMIT or auto or q.limit == 0) then
+      R.answer(s, GONE, 0, 0, 0)
+    else
+      carry_out(s, q, id)
+    end
   end
 end
 R.grant(s, math.huge)

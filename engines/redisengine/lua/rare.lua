@@ -68,8 +68,8 @@ end
 
 -- report stores the totals of the caller's holds. Totals only grow, so the
 -- greater one is the later one.
-R.report = function(s, good, bad, waited)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
+R.report = function(s, q)
+  local good, bad, waited = q.good, q.bad, q.waited
   local was = s.report or redis.call('HGET', KEYS[11], s.caller)
   if was then
     local good_was, bad_was, waited_was, ends = struct.unpack(REPORT, was)
@@ -81,19 +81,17 @@ end
 
 -- auto_limit stores the limit that a controller found. It does not prolong the
 -- life of an idle semaphore.
-R.auto_limit = function(s, q, auto)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
+R.auto_limit = function(s, q)
   if s.pinned then return R.answer(s, PINNED, 0, 0, 0) end
   redis.call('HGET', KEYS[11], '') -- fails if the key has a foreign type, before anything is written
   R.put_limit(s, q.limit)
-  s.auto = auto .. struct.pack('<d', s.now + REPORTED)
+  s.auto = q.auto .. struct.pack('<d', s.now + REPORTED)
   R.answer(s, DONE, 0, 0, 0)
 end
 
 -- set_limit stores the limit; 0 leaves it unchanged. With pin, an idle semaphore
 -- is not forgotten.
 R.set_limit = function(s, q)
-  if q.limit == 0 and s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   R.act(s)
   if q.limit > 0 then R.put_limit(s, q.limit) end
   if q.weight > 1 and s.only then R.name_keys(s) end
@@ -107,7 +105,6 @@ end
 -- mark unpins the limit, pauses or unpauses. A semaphore that is pinned or
 -- paused is not forgotten when idle.
 R.mark = function(s, q)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   R.act(s)
   if q.kind == UNSET_LIMIT then
     s.pinned, s.extended = false, true
@@ -122,7 +119,6 @@ end
 
 -- remove deletes a semaphore without permits and tickets.
 R.remove = function(s)
-  if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
   s.limit, s.pinned, s.paused, s.keep, s.token = 0, false, false, 0, 0
   if not s.only then R.forget_keys(s) end

@@ -97,18 +97,6 @@ goes_first = function(s, k, q, id, place)
   return k.n == 0 or head == id or q.wait and place < head_place
 end,
 
--- ask_all carries out a run of asks.
-ask_all = function(s, q, from, n, at)
-  if q.names and n > 1 and not s.only then R.fetch_asked(s, q, n, at) end
-  for k = from, from + n - 1 do
-    q.waited, q.behind, at = struct.unpack(ASKED, call, at)
-    if q.others then q.who, at = struct.unpack(NAMED, call, at) end
-    if q.names then q.key, at = struct.unpack(KEY_NAME, call, at) end
-    R.ask(s, q, ARGV[k])
-  end
-  return at
-end,
-
 -- renew extends a permit.
 renew = function(s, q, id)
   local is, token, slot = R.holder(s, id)
