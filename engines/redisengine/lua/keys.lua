@@ -3,28 +3,21 @@
 
 -- key returns the record of a key, which it reads or makes.
 R.key = function(s, name)
-  local k = s.keys[name]
-  if not k then
-    k = R.new_key(s, name)
-    local raw = redis.call('HGET', KEYS[9], 'k' .. name)
-    if raw then R.unpack_key(k, raw) end
-  end
-  return k
+  return s.keys[name] or R.new_key(s, name, redis.call('HGET', KEYS[9], 'k' .. name))
 end
 
--- new_key makes an empty record.
-R.new_key = function(s, name)
+-- new_key makes a record of what is stored; false: an empty one.
+R.new_key = function(s, name, raw)
   local k = {name = name, line = name == '' and 3 or 10, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0}
+  if raw then
+    k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag, k.head_place = struct.unpack(KEY, raw)
+    if #raw > KEY_SIZE then k.head = string.sub(raw, KEY_SIZE + 1) end
+  end
   s.keys[name] = k
   return k
 end
 
 R.key_of = function(s, id) return R.key(s, s.key_of[id] or '') end
-
-R.unpack_key = function(k, raw)
-  k.held, k.n, k.cap, k.share, k.ruled, k.where, k.base, k.seq, k.level, k.tag, k.head_place = struct.unpack(KEY, raw)
-  if #raw > KEY_SIZE then k.head = string.sub(raw, KEY_SIZE + 1) end
-end
 
 -- fetch reads the records of several keys, and their heads, with two commands. It skips
 -- those that were read before.
@@ -37,8 +30,7 @@ R.fetch = function(s, names)
   end
   for from = 1, missing[2] and #fields or 0, 2000 do
     for i, raw in ipairs(redis.call('HMGET', KEYS[9], unpack(fields, from, math.min(from + 1999, #fields)))) do
-      local k = R.new_key(s, missing[from + i - 1])
-      if raw then R.unpack_key(k, raw) end
+      R.new_key(s, missing[from + i - 1], raw)
     end
   end
   for _, name in ipairs(names) do
@@ -61,12 +53,9 @@ end
 -- member is the member of lines for a ticket of a key with a name.
 R.member = function(k, id, place) return k.name .. '\0' .. struct.pack('>I8', place) .. id end
 
-R.id_in = function(member) return string.sub(member, (string.find(member, '\0', 1, true) or 0) + 9) end
-
--- some_named is some for a key with a name; it also returns the places. s.foreign has the
--- member of each id, for members that turn out to be no tickets.
+-- some_named is some for a key with a name. s.foreign has the member of each id, for
+-- members that turn out to be no tickets.
 R.some_named = function(s, k, from, n, backwards)
-  R.write_lines(s)
   s.read_lines = true
   local low, high, list, places = '[' .. k.name .. '\0', '(' .. k.name .. '\1', nil, {}
   if backwards then
@@ -75,20 +64,10 @@ R.some_named = function(s, k, from, n, backwards)
     list = redis.call('ZRANGEBYLEX', KEYS[10], low, high, 'LIMIT', from, n)
   end
   for i, member in ipairs(list) do
-    places[i], list[i] = #member >= #k.name + 9 and struct.unpack('>I8', member, #k.name + 2) or 0, R.id_in(member)
+    places[i], list[i] = #member >= #k.name + 9 and struct.unpack('>I8', member, #k.name + 2) or 0, string.sub(member, #k.name + 10)
     s.foreign[list[i]] = member
   end
   return list, places
-end
-
-R.first_named = function(s, k)
-  local list, places = R.some_named(s, k, 0, 1)
-  return list[1], places[1]
-end
-
-R.last_named = function(s, k)
-  local list, places = R.some_named(s, k, 0, 1, true)
-  return list[1] or '', places[1] or math.huge
 end
 
 -- cap_of returns how much weight a key may hold.
@@ -105,8 +84,6 @@ R.lacks = function(s, k, weight)
 end
 
 R.shares = function(k) return k.share > 0 and k.share or 100 end
-
-R.cost = function(k, weight) return math.max(1, math.floor(weight * 1000 / R.shares(k))) end
 
 -- turn_member returns a key's member and score in the zset turn; nil if it is
 -- not there.
@@ -132,7 +109,7 @@ R.move = function(s, k, again)
     if R.lacks(s, k, weight) then
       k.where, k.level = 2, s.keyed.epoch
     else
-      k.where, k.level, k.tag = 1, math.floor(k.held * 100 / R.shares(k)), k.base + R.cost(k, weight)
+      k.where, k.level, k.tag = 1, math.floor(k.held * 100 / R.shares(k)), k.base + math.max(1, math.floor(weight * 1000 / R.shares(k)))
     end
   elseif k.n > 0 then
     s.lost, s.settled = true, false -- its tickets were deleted
@@ -169,8 +146,6 @@ R.standing = function(s, from, to, backwards)
   end
   return names, turns
 end
-
-R.last_keys = function(s) return (R.standing(s, 0, MAX_TURNS, true)) end
 
 -- in_turn returns the names of the first two keys in turn, or fewer if there
 -- are fewer.

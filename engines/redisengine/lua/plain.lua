@@ -143,6 +143,11 @@ if plain and ids > 1 and ids <= 2000 then
     local kind, run_flags, n, want, weight, lease, ticket
     kind, run_flags, n, want, weight, lease, ticket, at = struct.unpack(RUN, call, at)
     local ends = string.format(integer, now + lease)
+    for _ = 1, (kind == RENEW or kind == RELEASE) and run_flags % 32 >= 16 and n or 0 do
+      local told
+      told, at = struct.unpack(TOKEN, call, at)
+      new_token = math.max(new_token, told)
+    end
     if kind == ASK then
       plain, at = new_used + n * weight <= limit and run_flags % 16 < 4 and (run_flags < 16 or run_flags < 32 and (pinned or want == limit)) and keep >= now + lease + IDLE, at + 12 * n
       local next_token = math.max(new_token + 1, now)
@@ -158,11 +163,6 @@ if plain and ids > 1 and ids <= 2000 then
       end
     elseif kind == RENEW then
       plain = keep >= now + lease + IDLE and run_flags < 32
-      for _ = 1, run_flags % 32 >= 16 and n or 0 do
-        local told
-        told, at = struct.unpack(TOKEN, call, at)
-        new_token = math.max(new_token, told)
-      end
       new_first = math.min(new_first, now + lease)
       local from, of_run, with_slot = 0, 0, 0 -- permits that were granted together have consecutive tokens, and share a RECORD
       for _ = 1, plain and n or 0 do
@@ -181,11 +181,6 @@ if plain and ids > 1 and ids <= 2000 then
       end
       out[#out + 1] = struct.pack(RECORD, GRANTED, of_run, from, with_slot, lease)
     elseif kind == RELEASE and run_flags % 16 < 8 and run_flags < 32 then
-      for _ = 1, run_flags >= 16 and n or 0 do
-        local told
-        told, at = struct.unpack(TOKEN, call, at)
-        new_token = math.max(new_token, told)
-      end
       new_used = new_used - n * weight
       out[#out + 1] = struct.pack(RECORD, DONE, n, 0, 0, 0)
       for _ = 1, n do

@@ -52,7 +52,7 @@ ask = function(s, q, id)
   if known then
     is, token, slot = R.holder(s, id)
     if is then -- the ticket was granted in this step
-      R.untell(s, id)
+      s.handed[id] = nil
       R.extend(s, id, s.now + q.lease)
       if q.who and not late then R.give(s, id, s.caller) end
       return R.answer(s, GRANTED, token, slot, q.lease)
@@ -102,7 +102,7 @@ renew = function(s, q, id)
   local is, token, slot = R.holder(s, id)
   if not is then return R.answer(s, GONE, 0, 0, 0) end
   if is ~= 'h' then return R.answer(s, REVOKED, 0, 0, 0) end
-  R.untell(s, id)
+  s.handed[id] = nil
   if q.again and R.via(s, id) ~= R.client(id) then R.give(s, id, s.caller) end
   s.token = math.max(s.token, q.token)
   R.extend(s, id, s.now + q.lease)
@@ -128,7 +128,7 @@ release = function(s, q, id)
     if rival == s.caller then R.set_owner(s, id, via, '') end
     return R.answer(s, GONE, 0, 0, 0) -- the token is of an earlier permit under this id
   end
-  R.untell(s, id)
+  s.handed[id] = nil
   if found then
     s.token = math.max(s.token, q.token)
     R.forget(s, id)
@@ -202,7 +202,7 @@ watch = function(s)
     local first = R.next_look(s)
     if not first then return end
     local n = 1 -- number of tickets to read at once
-    for _, name in ipairs(s.only and {''} or R.last_keys(s)) do
+    for _, name in ipairs(s.only and {''} or (R.standing(s, 0, MAX_TURNS, true))) do
       local k, passed = s.only or R.key(s, name), 0
       while k.n > passed and s.turns > 0 do
         local list = R.some(s, k, passed, n, true)
@@ -378,7 +378,10 @@ end,
 -- repositions the key.
 enqueue = function(s, k, id, place)
   local last, line, member, score = k.n == 0, k.line, id, 0
-  if not last and not k.tail then k.tail, k.tail_place = R.last(s, k) end
+  if not last and not k.tail then
+    local tail, places = R.some(s, k, 0, 1, true)
+    k.tail, k.tail_place = tail[1] or '', places[1] or math.huge
+  end
   if line == 3 then score = string.format(INTEGER, place) else member = R.member(k, id, place) end
   local joins = s.joins[line] or {}
   joins[#joins + 1], joins[#joins + 2], s.joins[line] = score, member, joins
@@ -409,7 +412,10 @@ unqueue = function(s, id, k)
   if id == k.tail then k.tail = nil end
   if id == k.head then
     k.head, k.changed = nil, true
-    if k.heads then table.remove(k.heads, 1) end
+    if k.heads then
+      table.remove(k.heads, 1)
+      table.remove(k.places, 1)
+    end
   else
     k.heads = nil
   end
@@ -432,20 +438,16 @@ position = function(s, k, id, place)
   return redis.call('ZLEXCOUNT', KEYS[10], '[' .. k.name .. '\0', '(' .. R.member(k, id, place))
 end,
 
--- some returns up to n tickets of a key in order, without the first from;
--- backwards counts from the last one.
+-- some returns up to n tickets of a key in order, without the first from, and their
+-- places; backwards counts from the last one.
 some = function(s, k, from, n, backwards)
   R.write_lines(s)
-  if k.line == 3 then return redis.call(backwards and 'ZREVRANGE' or 'ZRANGE', KEYS[3], from, from + n - 1) end
-  return R.some_named(s, k, from, n, backwards)
-end,
-
--- last returns the last ticket of a key, and its place.
-last = function(s, k)
-  if k.line == 10 then return R.last_named(s, k) end
-  R.write_lines(s)
-  local list = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')
-  return list[1] or '', tonumber(list[2] or -math.huge)
+  if k.line == 10 then return R.some_named(s, k, from, n, backwards) end
+  local all, list, places = redis.call(backwards and 'ZREVRANGE' or 'ZRANGE', KEYS[3], from, from + n - 1, 'WITHSCORES'), {}, {}
+  for i = 1, #all, 2 do
+    list[#list + 1], places[#places + 1] = all[i], tonumber(all[i + 1])
+  end
+  return list, places
 end,
 
 -- head returns the first ticket of a key, and its place. For the key '' it reads as many tickets
@@ -453,19 +455,11 @@ end,
 head = function(s, k)
   if k.head or k.n == 0 then return k.head, k.head_place end
   k.changed = true
-  if k.line == 10 then
-    k.head, k.head_place = R.first_named(s, k)
-    return k.head, k.head_place
-  end
   if not k.heads or not k.heads[1] then
-    k.heads = R.some(s, k, 0, math.max(1, math.min(s.limit - s.used + 1, k.n, 500)))
-    R.lookup_all(s, k.heads)
+    k.heads, k.places = R.some(s, k, 0, k.line == 3 and math.max(1, math.min(s.limit - s.used + 1, k.n, 500)) or 1)
+    if k.line == 3 then R.lookup_all(s, k.heads) end
   end
-  k.head = k.heads[1]
-  if k.head then
-    local _, place = R.ticket(s, k.head)
-    k.head_place = place or 0
-  end
+  k.head, k.head_place = k.heads[1], k.places[1]
   return k.head, k.head_place
 end,
 
@@ -550,6 +544,3 @@ tell = function(s, who)
   end
   return news
 end,
-
--- untell removes the notification of a permit that was granted in this step.
-untell = function(s, id) s.handed[id] = nil end,
