@@ -5,22 +5,9 @@ import (
 	"strings"
 )
 
-// The data model at one glance. Every key of a semaphore begins with
+// All names of keys. Every key of a semaphore begins with
 // sema:{name}: so that all of them, and the channels, live in one cluster slot.
-// Options.Prefix may replace "sema:". lua/words.lua says how values are packed.
-//
-//	state    hash    limit, weight held, …; and each permit and ticket
-//	holders  zset    permit id -> end of its lease in microseconds
-//	waiters  zset    permit id -> place in the queue
-//	slots    zset    permit id -> slot
-//	fences   hash    client -> smallest number of a call that still counts
-//	keepers  hash    client -> what it may do with released permits, and until when
-//	turn     zset    of a semaphore with keys: those in turn, and those at their cap
-//	keys     hash    key -> what it holds, and may hold
-//	lines    zset    the tickets of the keys
-//	reports  hash    client -> how its holds have gone
-//	client:… string  host, pid and label of a client
-//	inbox:…  channel notifications for a client
+// Options.Prefix may replace "sema:". lua/words.lua says what each key has.
 type keys struct {
 	prefix string // sema:{name}:
 

@@ -16,7 +16,7 @@ func beOfTheNextRelease() {
 		}
 		return strings.ReplaceAll(text, from, to)
 	}
-	words := replace(wordsLua, "local MARK = 'sem3'\n", `local MARK, OLD, KNOWN = 'sem4', 'sem3', 1000000
+	words := replace(lua("words"), "local MARK = 'sem3'\n", `local MARK, OLD, KNOWN = 'sem4', 'sem3', 1000000
 local older, seen = true, 0 -- whether to write the older layout, and when that was last needed
 `)
 	number := "local STATE = '<c4dddddddddddBs'"
@@ -29,7 +29,7 @@ end
 `)
 	const numbers = "limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher"
 	const refuse = "  if string.sub(raw, 1, 4) ~= MARK then\n"
-	head, rest, _ := strings.Cut(firstLua, refuse)
+	head, rest, _ := strings.Cut(lua("first"), refuse)
 	refusal, rest, _ := strings.Cut(rest, "  end\n  _, "+numbers+" = struct.unpack(STATE, raw)\n")
 	first := head + `  local behind
   if string.sub(raw, 1, 4) == OLD then
@@ -49,9 +49,9 @@ end
     end
   else
 ` + refusal + "  end\n" + rest
-	first = replace(first, "local _, "+numbers+"\n", "seen = now\nlocal _, "+numbers+"\n")
-	plain := replace(plainLua, "struct.pack(STATE, MARK, ", "pack_state(")
-	last := replace(lastLua, "struct.pack(STATE, MARK, ", "pack_state(")
+	first = replace(first, "local _, "+numbers+" = ", "seen = now\nlocal _, "+numbers+" = ")
+	plain := replace(lua("plain"), "struct.pack(STATE, MARK, ", "pack_state(")
+	last := replace(lua("last"), "struct.pack(STATE, MARK, ", "pack_state(")
 	source := words + assemble(first, plain, last)
 	step = func() (any, any) { return source, redis.NewScript(source).Hash() }
 }

@@ -3,42 +3,33 @@ package redisengine
 import (
 	"cmp"
 	"context"
-	_ "embed"
+	"embed"
 	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/words.lua
-	wordsLua string
-	//go:embed lua/first.lua
-	firstLua string
-	//go:embed lua/plain.lua
-	plainLua string
-	//go:embed lua/rules.lua
-	rulesLua string
-	//go:embed lua/store.lua
-	storeLua string
-	//go:embed lua/rare.lua
-	rareLua string
-	//go:embed lua/keys.lua
-	keysLua string
-	//go:embed lua/last.lua
-	lastLua string
-	//go:embed lua/state.lua
-	stateLua string
-)
+//go:embed lua/*.lua
+var files embed.FS
 
-var stateScript = sync.OnceValue(func() *redis.Script { return redis.NewScript(wordsLua + stateLua) })
+// lua returns a file of the folder lua.
+func lua(name string) string {
+	text, err := files.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+var stateScript = sync.OnceValue(func() *redis.Script { return redis.NewScript(lua("words") + lua("state")) })
 
 const wordsPlace = "-- words\n"
 
 // step returns the script that carries out calls, and its hash. Both are
 // strings.
 var step = sync.OnceValues(func() (source, hash any) {
-	text := inlined(wordsLua, assemble(firstLua, plainLua, lastLua))
+	text := inlined(lua("words"), assemble(lua("first"), lua("plain"), lua("last")))
 	return text, redis.NewScript(text).Hash()
 })
 
@@ -47,8 +38,8 @@ var step = sync.OnceValues(func() (source, hash any) {
 // The fields of rare.lua and keys.lua are made at the first use of one.
 func assemble(first, plain, last string) string {
 	return first + plain + wordsPlace +
-		"local function rare(R)\n" + rareLua + keysLua + "end\n" +
-		"local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\n" +
+		"local function rare(R)\n" + lua("rare") + lua("keys") + "end\n" +
+		"local function rules()\nlocal R\nR = {\n" + lua("rules") + lua("store") + "}\n" +
 		"return setmetatable(R, {__index = function(_, name)\nsetmetatable(R, nil)\nrare(R)\nreturn R[name]\nend})\nend\n" + last
 }
 
@@ -76,24 +67,20 @@ func inlined(words, script string) string {
 	// compiling one takes time.
 	var b strings.Builder
 	b.Grow(len(script))
-	for from := 0; from < len(script); {
-		to := from
-		for to < len(script) && isNameByte(script[to]) {
-			to++
+	for script != "" {
+		rest := strings.TrimLeftFunc(script, inName)
+		if rest == script {
+			rest = script[1:]
 		}
-		if to == from {
-			b.WriteByte(script[from])
-			from++
-			continue
-		}
-		b.WriteString(cmp.Or(values[script[from:to]], script[from:to]))
-		from = to
+		part := script[:len(script)-len(rest)]
+		b.WriteString(cmp.Or(values[part], part))
+		script = rest
 	}
 	return b.String()
 }
 
-// isNameByte reports whether a byte may be part of a name.
-func isNameByte(c byte) bool {
+// inName reports whether a character may be part of a name.
+func inName(c rune) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 

@@ -27,10 +27,10 @@ func TestALayoutOfStatesHasItsNumber(t *testing.T) {
 	digests := map[string]string{"sem3": "0f225a5fa0043715"}
 	const stored = `(?m)^local (STATE|PERMIT|TICKET|TAIL|PERMIT_SIZE, TICKET_SIZE|KEYED|KEY|KEY_SIZE|ASIDE|KEPT|FENCE|TOTALS|REPORT|AUTO) = (.*?) *(--.*)?$`
 	hash := sha256.New()
-	for _, found := range regexp.MustCompile(stored).FindAllStringSubmatch(wordsLua, -1) {
+	for _, found := range regexp.MustCompile(stored).FindAllStringSubmatch(lua("words"), -1) {
 		fmt.Fprintln(hash, found[1], found[2])
 	}
-	mark := regexp.MustCompile(`(?m)^local MARK = '(.*)'$`).FindStringSubmatch(wordsLua)[1]
+	mark := regexp.MustCompile(`(?m)^local MARK = '(.*)'$`).FindStringSubmatch(lua("words"))[1]
 	if got, want := fmt.Sprintf("%.8x", hash.Sum(nil)), digests[mark]; got != want {
 		t.Errorf("%s has the digest %q, not %q: a new layout needs a new mark, see docs/compatibility.md", mark, got, want)
 	}

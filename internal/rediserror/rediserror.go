@@ -79,9 +79,13 @@ var replies = []struct {
 // Sort says what err means. It finds the error of go-redis or of the network
 // through wrapping. Sort(nil) is the zero Meaning.
 func Sort(err error) Meaning {
-	var reply redis.Error
-	if errors.As(err, &reply) {
-		return sortReply(reply.Error())
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		for _, r := range replies {
+			if strings.HasPrefix(reply.Error(), r.prefix) {
+				return r.Meaning
+			}
+		}
+		return Meaning{}
 	}
 	var connection *net.OpError
 	var network net.Error
@@ -107,18 +111,9 @@ func Sort(err error) Meaning {
 	return Meaning{}
 }
 
-func sortReply(text string) Meaning {
-	for _, r := range replies {
-		if strings.HasPrefix(text, r.prefix) {
-			return r.Meaning
-		}
-	}
-	return Meaning{}
-}
-
 // FromServer reports whether err is an error reply of the server. Errors of the
 // connection are none, nor are go-redis's own redis.Nil and redis.TxFailedErr.
 func FromServer(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && !strings.HasPrefix(reply.Error(), "redis: ")
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && !strings.HasPrefix(reply.Error(), "redis: ")
 }

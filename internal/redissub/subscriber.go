@@ -283,6 +283,6 @@ func (s *Subscriber) receive(p *redis.PubSub) (worked bool) {
 }
 
 func isTimeout(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout()
+	network, ok := errors.AsType[net.Error](err)
+	return ok && network.Timeout()
 }

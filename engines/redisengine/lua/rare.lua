@@ -188,7 +188,7 @@ end
 -- removes the permits that are not in holders; some are there, if they were granted or renewed
 -- since. first is 'q': it removes all tickets. Then it counts what is left.
 R.repair = function(s, first)
-  local all, held, names = redis.call('HGETALL', KEYS[1]), {}, {}
+  local all, held = redis.call('HGETALL', KEYS[1]), {}
   for i = 1, #all, 2 do
     if s.known[all[i]] == nil then s.known[all[i]] = R.unwrap(s, all[i], all[i + 1]) end
   end
@@ -214,13 +214,11 @@ R.repair = function(s, first)
   s.extended, s.settled, s.top = true, false, nil
   if not s.only then
     for _, field in ipairs(redis.call('HKEYS', KEYS[9])) do
-      if field ~= '' then names[string.sub(field, 2)] = true end
+      if field ~= '' then R.key(s, string.sub(field, 2)) end
     end
-    for name in pairs(s.keys) do names[name] = true end
-    for name in pairs(held) do names[name] = true end
+    for name in pairs(held) do R.key(s, name) end
   end
-  for name in pairs(s.only and {[''] = true} or names) do
-    local k = s.only or R.key(s, name)
+  for name, k in pairs(s.keys or {[''] = s.only}) do
     k.held, k.changed = held[name] or 0, true
     if first == 'q' then k.n, k.where, k.head, k.heads, k.tail = 0, 0, nil, nil, nil else R.reposition(s, k) end
   end
