@@ -51,43 +51,29 @@ if plain and ids == 1 then
   local told = 0 -- the last token that the client knows of
   local status, a, b, c, permit = nil, 0, 0, 0, nil
   local changed = new_keeps ~= keeps or new_keepers ~= keepers
-  local key, about, per_key = nil, nil, 0 -- the permit's key, the record of that key, and the cap of keys
+  local key, value, about, per_key = '', nil, nil, 0 -- the permit's key, its entry, the changed record of the key ('': none), and the cap of keys
   if (kind == RELEASE or kind == RENEW) and run_flags % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
   if keyed then
+    local wanted, held, tickets, cap, _, ruled = 0, 0, 0, 0, 0, 0
     if kind == ASK_KEYED then
-      local wanted
       wanted, next_run = struct.unpack('<I4', call, next_run)
       key, next_run = struct.unpack(KEY_NAME, call, next_run + 12)
-      local known = redis.call('HMGET', KEYS[9], '', 'k' .. key)
-      if known[1] then
-        per_key, about = struct.unpack('<d', known[1]), known[2]
-        local held, cap = 0, 0
-        if about then held, _, cap = struct.unpack('<ddd', about) end
-        if cap == 0 then cap = key ~= '' and per_key > 0 and per_key or math.huge end
-        if weight <= cap - held and (run_flags < 16 or pinned or wanted == per_key) then
-          kind = ASK
-          about = about and struct.pack('<d', held + weight) .. string.sub(about, 9) or struct.pack(KEY, weight, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-        end
-      end
-    elseif kind == RELEASE and run_flags < 32 and next_run > #call then
-      local value = redis.call('HGET', KEYS[1], id)
+    else
+      value = redis.call('HGET', KEYS[1], id)
       if value and string.byte(value) == 72 then -- 'H': held, of a key with a name
         key = string.sub(value, PERMIT_SIZE + 1, string.find(value, '\0', PERMIT_SIZE + 1, true) - 1)
-        local known = redis.call('HMGET', KEYS[9], '', 'k' .. key)
-        if known[1] and known[2] then
-          per_key, about = struct.unpack('<d', known[1]), known[2]
-          local held, tickets, _, _, ruled = struct.unpack('<ddddB', about)
-          about = (held > weight or tickets > 0 or ruled > 0) and struct.pack('<d', held - weight) .. string.sub(about, 9)
-        else
-          kind = 0
-        end
-      else
-        kind = 0
       end
-    elseif kind == RENEW then
-      per_key = redis.call('HGET', KEYS[9], '')
-      per_key = per_key and struct.unpack('<d', per_key) or 0
-    else
+    end
+    local known = redis.call('HMGET', KEYS[9], '', 'k' .. key)
+    if known[1] then per_key = struct.unpack('<d', known[1]) end
+    if known[2] then held, tickets, cap, _, ruled = struct.unpack('<ddddB', known[2]) end
+    if cap == 0 then cap = key ~= '' and per_key > 0 and per_key or math.huge end
+    if kind == ASK_KEYED and known[1] and weight <= cap - held and (run_flags < 16 or pinned or wanted == per_key) then
+      kind = ASK
+      about = struct.pack('<d', held + weight) .. (known[2] and string.sub(known[2], 9) or string.rep('\0', KEY_SIZE - 8))
+    elseif kind == RELEASE and known[1] and known[2] then
+      about = (held > weight or tickets > 0 or ruled > 0) and struct.pack('<d', held - weight) .. string.sub(known[2], 9) or ''
+    elseif kind ~= RENEW then
       kind = 0
     end
   end
@@ -97,7 +83,7 @@ if plain and ids == 1 then
     if used + weight <= limit and run_flags % 16 < 4 and (run_flags < 16 or run_flags < 32 and (pinned or want == limit)) and keep >= ends + IDLE
       and redis.call('ZADD', KEYS[2], 'NX', score, id) == 1 then
       used, token, first = used + weight, math.max(token + 1, now), math.min(first, ends)
-      permit = key and key ~= '' and struct.pack(PERMIT, 'H', token, now, -1) .. key .. '\0' or struct.pack(PERMIT, 'h', token, now, -1)
+      permit = key == '' and struct.pack(PERMIT, 'h', token, now, -1) or struct.pack(PERMIT, 'H', token, now, -1) .. key .. '\0'
       status, a, b, c = GRANTED, token, -1, lease
     end
   elseif kind == RELEASE then
@@ -106,8 +92,8 @@ if plain and ids == 1 then
       used, changed, status = used - weight, true, DONE
     end
   elseif kind == RENEW and run_flags < 32 and keep >= ends + IDLE and first <= ends then
-    local value = redis.call('HGET', KEYS[1], id)
-    if value and (string.byte(value) == HELD or keyed and string.byte(value) == 72) then
+    if not keyed then value = redis.call('HGET', KEYS[1], id) end
+    if value and (string.byte(value) == HELD or string.byte(value) == 72) then
       _, a, _, b = struct.unpack(PERMIT, value)
       status, c = GRANTED, lease
       redis.call('ZREM', KEYS[2], ' ') -- works with full memory, and so do all commands after it
@@ -120,10 +106,10 @@ if plain and ids == 1 then
       local state = struct.pack(STATE, MARK, limit, used, token, keep, first, fenced, alarm, 0, new_keepers, new_keeps, flags, '')
       if permit then redis.call('HSET', KEYS[1], '', state, id, permit) else redis.call('HSET', KEYS[1], '', state) end
     end
-    if about then
-      redis.call('HSET', KEYS[9], 'k' .. key, about)
-    elseif key then
+    if about == '' then
       redis.call('HDEL', KEYS[9], 'k' .. key)
+    elseif about then
+      redis.call('HSET', KEYS[9], 'k' .. key, about)
     end
     if write_keeper then write_keeper() end
     if per_key > 0 then return struct.pack(HEAD, limit, 0, may + 48) .. struct.pack('<d', per_key) .. struct.pack(RECORD, status, 1, a, b, c) end
