@@ -3,7 +3,6 @@ package redisengine
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"sema/engine"
@@ -34,11 +33,11 @@ type subscription struct {
 	notify  func(engine.Notification)
 	on      *subscriber
 
-	confirmed atomic.Bool   // the server has confirmed the subscription at least once
-	ready     chan struct{} // closed at the first confirmation
-	refusal   chan error    // receives the error with which the server refused
+	ready   chan struct{} // closed at the first confirmation
+	refusal chan error    // receives the error with which the server refused
 
 	// Guarded by the dispatcher's lock.
+	confirmed bool // the server has confirmed the subscription at least once
 	missed    bool // a message may have been lost before the next confirmation
 	slotMoved bool // the slot has moved to another node
 	suspect   bool // the server said that nobody listens, and no message came since
@@ -193,7 +192,8 @@ func (d *dispatcher) Confirmed(on *redissub.Subscriber, channel string) {
 	}
 	missed := sub.missed
 	sub.missed = true // a further confirmation means that messages may have been lost before it
-	if !sub.confirmed.Swap(true) {
+	if !sub.confirmed {
+		sub.confirmed = true
 		close(sub.ready)
 	}
 	d.mu.Unlock()
@@ -221,7 +221,7 @@ func (d *dispatcher) Refused(on *redissub.Subscriber, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, sub := range d.channels {
-		if sub.on.Subscriber == on && !sub.confirmed.Load() && len(sub.refusal) == 0 {
+		if sub.on.Subscriber == on && !sub.confirmed && len(sub.refusal) == 0 {
 			on.Set(sub.channel, false)
 			sub.refusal <- err
 		}
