@@ -129,7 +129,7 @@ type Options struct {
 	Adapt *Adapt
 
 	// Label is shown to operators beside host and process id, at most
-	// 255 bytes. The option Label is for a single acquisition. Default: none.
+	// 255 bytes. The option Label is for a single acquisition. Default: the program's name.
 	Label string
 
 	// Observer is told what happens. Default: nobody.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
 	"time"
 
@@ -68,7 +70,7 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 	}
 	owner := loop.Owner{Observe: s.observe, Tick: s.takeUp, Ticked: s.watch}
 	config := func(session engine.Session) client.Config { return o.machine(session, limit) }
-	who := engine.Self(o.Label)
+	who := engine.Self(cmp.Or(o.Label, program()))
 	if o.Renew == NoRenewal {
 		who.Lease = o.Lease // for those who renew the permit by its id
 	}
@@ -76,6 +78,18 @@ func open(e Engine, name string, limit int, o Options) (*Semaphore, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// program is the name of this program, as far as it can be a label.
+func program() string {
+	if len(os.Args) == 0 {
+		return ""
+	}
+	name := filepath.Base(os.Args[0])
+	if engine.ValidateText("label", name, engine.MaxLabel) != nil {
+		return ""
+	}
+	return name
 }
 
 // made panics if the Semaphore is nil, or a zero value: a mistake that no caller can handle.
