@@ -7,6 +7,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // Values with a name. The ranges of names, keys, labels and leases are in package engine.
@@ -178,8 +179,8 @@ func (o Options) validate() error {
 }
 
 // machine is what the client machine needs to know of the options.
-func (o Options) machine(session engine.Session, limit int) client.Config {
-	lasting, ok := session.(engine.Lasting)
+func (o Options) machine(session protocol.Session, limit int) client.Config {
+	lasting, ok := session.(protocol.Lasting)
 	return client.Config{
 		Terms:   client.Terms{Limit: limit, PerKey: o.PerKey, Lease: o.Lease, Renew: max(0, o.Renew), Margin: o.Margin},
 		MaxHold: o.MaxHold,
