@@ -1,6 +1,6 @@
-// Package engine has what every engine shows of its semaphores, whatever stores them: their
-// state, errors, and the ranges of names and values. The engines are in sema/engines;
-// an engine on another store is made with package register.
+// Package engine defines what users see of every engine: the state of a semaphore, errors, and
+// the ranges of names and values. The engines are in sema/engines; an engine on another store is
+// made with package register.
 package engine
 
 import (
