@@ -2,10 +2,10 @@ package enginetest
 
 import (
 	"errors"
-	"sema/internal/protocol"
 	"time"
 
 	"sema"
+	"sema/internal/protocol"
 )
 
 var onceTests = []test{

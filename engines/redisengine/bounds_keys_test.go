@@ -2,9 +2,10 @@ package redisengine_test
 
 import (
 	"fmt"
-	"sema/internal/protocol"
 	"testing"
 	"time"
+
+	"sema/internal/protocol"
 )
 
 // The same with keys: ten tickets of each, neighbours in the queue with different keys.

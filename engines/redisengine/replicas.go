@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sema/internal/protocol"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"sema/internal/protocol"
 )
 
 // ErrTooFewReplicas means that fewer than Options.Replicas replicas confirmed a

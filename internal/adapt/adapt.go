@@ -11,9 +11,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"sema/internal/protocol"
 	"slices"
 	"time"
+
+	"sema/internal/protocol"
 )
 
 // Window is the time between two decisions. A hold counts in the window in which it ends.

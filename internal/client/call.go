@@ -2,9 +2,10 @@ package client
 
 import (
 	"cmp"
-	"sema/internal/protocol"
 	"slices"
 	"time"
+
+	"sema/internal/protocol"
 )
 
 // maxRequests bounds a call, and so how long it keeps the engine from others. An ask takes the

@@ -1,8 +1,9 @@
 package client
 
 import (
-	"sema/internal/protocol"
 	"time"
+
+	"sema/internal/protocol"
 )
 
 // This file decides what becomes of a released permit without asking the engine. The

@@ -1,9 +1,10 @@
 package client
 
 import (
-	"sema/internal/protocol"
 	"testing"
 	"time"
+
+	"sema/internal/protocol"
 )
 
 // keepsPermits configures a machine to keep released permits.

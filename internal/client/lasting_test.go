@@ -1,9 +1,10 @@
 package client
 
 import (
-	"sema/internal/protocol"
 	"testing"
 	"time"
+
+	"sema/internal/protocol"
 )
 
 // lasting configures an engine that keeps tickets as long as their process lives.

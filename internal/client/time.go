@@ -1,9 +1,10 @@
 package client
 
 import (
-	"sema/internal/protocol"
 	"slices"
 	"time"
+
+	"sema/internal/protocol"
 )
 
 // Intervals derived from the lease. Waiters ask six times a lease; the others are

@@ -1,8 +1,9 @@
 package ledger
 
 import (
-	"sema/internal/protocol"
 	"time"
+
+	"sema/internal/protocol"
 )
 
 // leave decides what the caller of the step may do with permits that are

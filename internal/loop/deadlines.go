@@ -2,8 +2,9 @@ package loop
 
 import (
 	"context"
-	"sema/internal/protocol"
 	"time"
+
+	"sema/internal/protocol"
 )
 
 // Deadlines makes contexts for calls. Calls with the same time limit share a context,
