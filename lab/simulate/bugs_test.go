@@ -64,16 +64,16 @@ var planted = []struct {
 	{"a ticket keeps the head start of its last caller", claimFile, "(c.label != a.Label || c.headStart != a.HeadStart)", "c.label != a.Label", false},
 	{"who passes others by a head start gets no ticket", claimFile, "l.next != nil && l.next.since() <= a.since()", "true", false},
 	// Of keys.
-	{"a cap is compared without the new weight", shareFile, "weight > most-k.held", "0 >= most-k.held", false},
-	{"a level counts weight, not shares", shareFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
-	{"a rule forgets what it does not name", shareFile, "cmp.Or(r.Cap, k.cap)", "r.Cap", true},
-	{"a key that was served keeps its tag", shareFile, "\tl.stepOut(k)\n\tl.goLast(k)\n\tl.stepIn(k)", "\tl.stepOut(k)\n\tl.stepIn(k)", false},
-	{"virtual time goes back", shareFile, "l.keys.time = max(l.keys.time, k.tag)", "l.keys.time = k.tag", false},
-	{"ties go by the name", shareFile, "cmp.Compare(o.seq, k.seq)) >= 0", "strings.Compare(o.name, k.name)) >= 0", false},
-	{"a key that was full begins anew", shareFile, "fresh := k.where == nowhere && len", "fresh := k.where != inTurn && len", false},
+	{"a cap is compared without the new weight", keysFile, "weight > most-k.held", "0 >= most-k.held", false},
+	{"a level counts weight, not shares", keysFile, "k.held*engine.DefaultShare/k.shares()", "k.held", false},
+	{"a rule forgets what it does not name", keysFile, "cmp.Or(r.Cap, k.cap)", "r.Cap", true},
+	{"a key that was served keeps its tag", keysFile, "\tl.stepOut(k)\n\tl.goLast(k)\n\tl.stepIn(k)", "\tl.stepOut(k)\n\tl.stepIn(k)", false},
+	{"virtual time goes back", keysFile, "l.keys.time = max(l.keys.time, k.tag)", "l.keys.time = k.tag", false},
+	{"ties go by the name", keysFile, "cmp.Compare(o.seq, k.seq)) >= 0", "strings.Compare(o.name, k.name)) >= 0", false},
+	{"a key that was full begins anew", keysFile, "fresh := k.where == nowhere && len", "fresh := k.where != inTurn && len", false},
 	{"nobody looks at a raised cap", queueFile, "\tl.sweep()\n", "", false},
 	{"a smaller cap goes unseen", queueFile, "if l.turns > 0 && l.lacks(k, t.id.Weight)", "if false", false},
-	{"a rule does not move its key", shareFile, "\tl.reposition(k)\n\tl.remember", "\tl.remember", false},
+	{"a rule does not move its key", keysFile, "\tl.reposition(k)\n\tl.remember", "\tl.remember", false},
 	{"what a key held stays counted", ledgerFile, "\th.key.held -= h.id.Weight\n", "", false},
 	{"a caller that does not wait passes keys in turn", queueFile, "if len(turn) > 1 || len(turn) == 1 && turn[0] != k {", "if len(turn) > 1 || len(turn) == 1 && turn[0] != k && r.Wait {", false},
 	{"permits pass on beside another key in turn", assignFile, "if others > 0 && (first == nil || !m.keeping.room) {", "if false {", false},
@@ -92,7 +92,7 @@ var planted = []struct {
 const (
 	ledgerFile     = "internal/ledger/ledger.go"
 	queueFile      = "internal/ledger/queue.go"
-	shareFile      = "internal/ledger/share.go"
+	keysFile       = "internal/ledger/keys.go"
 	ledgerKeepFile = "internal/ledger/keep.go"
 	reportFile     = "internal/ledger/report.go"
 	claimFile      = "internal/client/claim.go"
