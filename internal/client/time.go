@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Intervals derived from the lease. Waiters ask six times a lease; the others are
@@ -89,7 +89,7 @@ func (m *Machine) Tick(now time.Duration) {
 }
 
 // Notify takes in what a step of another client's did to this one's tickets.
-func (m *Machine) Notify(now time.Duration, n engine.Notification) {
+func (m *Machine) Notify(now time.Duration, n protocol.Notification) {
 	if n.Recall != 0 { // before the grants: none of them is kept
 		m.recall(n.Recall)
 	}
@@ -107,7 +107,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 		m.doubt()
 	}
 	switch {
-	case n.Recheck == engine.AtOnce:
+	case n.Recheck == protocol.AtOnce:
 		m.goOn()
 	case n.Recheck > 0:
 		m.recheckAt(now+n.Recheck, now)
@@ -115,7 +115,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 }
 
 // notifyGrant takes in that a ticket became a permit.
-func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
+func (m *Machine) notifyGrant(now time.Duration, g protocol.Grant) {
 	c := m.find(g.ID)
 	if c == nil && g.ID.Client == m.cfg.Client {
 		m.giveBack(&claim{id: g.ID}, true) // granted at the moment its wait was given up
