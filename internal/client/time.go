@@ -88,6 +88,18 @@ func (m *Machine) Tick(now time.Duration) {
 	}
 }
 
+// plan sets when a held permit is renewed next: in a third of the time it is
+// valid at the latest, so that two renewals may fail.
+func (h *shared) plan(now time.Duration, c *claim) {
+	h.schedule(c.valid)
+	c.due = never
+	if h.terms(c).Renew == 0 || h.lastsItsHold(c) {
+		return
+	}
+	c.due = now + min(h.terms(c).Renew, (c.valid-now)/3)
+	h.schedule(c.due)
+}
+
 // Notify takes in what a step of another client's did to this one's tickets.
 func (m *Machine) Notify(now time.Duration, n protocol.Notification) {
 	if n.Recall != 0 { // before the grants: none of them is kept

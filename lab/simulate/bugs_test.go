@@ -39,11 +39,11 @@ var planted = []struct {
 	{"a recall is forgotten when an older reply comes", answerFile, "m.allow(overrule(reply.Leave, m.keeping.overruled), f.sent+m.contact())", "m.allow(reply.Leave, f.sent+m.contact())", false},
 	{"permits are passed on for as long as they last", keepFile, "k.leave != protocol.GiveBack && now < k.until && !k.closed", "k.leave != protocol.GiveBack && !k.closed", true},
 	{"permits are passed on without end", keepFile, "int(c.passes) < k.cfg.Passes", "k.cfg.Passes > 0", false},
-	{"a passed permit keeps its token", assignFile, "c.last = max(c.last+1, c.token+(now-c.received).Microseconds())", "_ = now", false},
+	{"a passed permit keeps its token", keepFile, "c.last = max(c.last+1, c.token+(now-c.received).Microseconds())", "_ = now", false},
 	{"nobody reports the tokens of passed permits", claimFile, "\tif c.last > c.token {\n\t\treturn c.last", "\tif false && c.last > c.token {\n\t\treturn c.last", true},
 	{"a permit goes to the caller that asked, not to the oldest", assignFile, "mine, first := c.holder, l.oldest(c.id.Weight)", "mine, first := c.holder, c.holder", false},
 	{"moved tickets are never corrected", callFile, "\tif m.lines.moved && m.keeping.leave != leaveKeep {", "\tif false && m.keeping.leave != leaveKeep {", true},
-	{"what is kept is kept for good", assignFile, "m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))", "m.putAside(c, never)", false},
+	{"what is kept is kept for good", keepFile, "m.putAside(c, min(now+m.cfg.Keep, m.keeping.until))", "m.putAside(c, never)", false},
 	{"whom no notification reaches never gets a turn", ledgerFile, "t.insist = t.insist || r.Again && !l.hears(l.caller)", "t.insist = false", true},
 	{"a hand-off counts before a replica has it", timeFile, "if g.Unsure {", "if false && g.Unsure {", true},
 	{"a fence is forgotten", failureFile, "f.flying, f.fence = false, f.fence || !failure.NotExecuted", "f.flying, f.fence = false, false", false},
@@ -76,8 +76,8 @@ var planted = []struct {
 	{"a rule does not move its key", keysFile, "\tl.reposition(k)\n\tl.remember", "\tl.remember", false},
 	{"what a key held stays counted", ledgerFile, "\th.key.held -= h.id.Weight\n", "", false},
 	{"a caller that does not wait passes keys in turn", queueFile, "if len(turn) > 1 || len(turn) == 1 && turn[0] != k {", "if len(turn) > 1 || len(turn) == 1 && turn[0] != k && r.Wait {", false},
-	{"permits pass on beside another key in turn", assignFile, "if others > 0 && (first == nil || !m.keeping.room) {", "if false {", false},
-	{"a kept permit goes to another key", assignFile, "isPermit(c) && c.key == a.Key &&", "isPermit(c) &&", false},
+	{"permits pass on beside another key in turn", keepFile, "if others > 0 && (first == nil || !m.keeping.room) {", "if false {", false},
+	{"a kept permit goes to another key", keepFile, "isPermit(c) && c.key == a.Key &&", "isPermit(c) &&", false},
 	{"a spare ticket goes to another key", claimFile, "isTicket(c) && c.key == l.key &&", "isTicket(c) &&", false},
 	{"there is always room", answerFile, "m.keeping.room = reply.Room", "m.keeping.room = true", false},
 	// Of reports.
@@ -86,7 +86,7 @@ var planted = []struct {
 	{"the first report counts", reportFile, "Bad: max(was.Bad, t.Bad)", "Bad: max(was.Bad, min(was.Bad+1, t.Bad))", false},
 	{"all clients report as one", reportFile, "l.reports[l.caller] = Reported", "l.reports[\"\"] = Reported", false},
 	{"a ticket of a caller that is refused at once stays", answerFile, "m.refuse(c, e, true)\n\t\t\t\treturn", "m.refuse(c, e, false)\n\t\t\t\treturn", false},
-	{"a caller without a deadline is refused at once", refusalFile, "late := a.Deadline > 0 && wait > left", "late := wait > left", false},
+	{"a caller without a deadline is refused at once", tooManyFile, "late := a.Deadline > 0 && wait > left", "late := wait > left", false},
 }
 
 const (
@@ -103,7 +103,7 @@ const (
 	assignFile     = "internal/client/assign.go"
 	namesFile      = "internal/client/names.go"
 	senderFile     = "internal/client/sender.go"
-	refusalFile    = "internal/client/refusal.go"
+	tooManyFile    = "internal/client/toomany.go"
 	orderFile      = "internal/client/order.go"
 	failureFile    = "internal/client/failure.go"
 	timeFile       = "internal/client/time.go"
