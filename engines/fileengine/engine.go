@@ -235,8 +235,7 @@ func fail(op, name string, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		e.Temporary, e.Hint = true, "bring all programs of this host to one release of sema, or wait until the programs of the other release no longer use the semaphore; their permits count, so delete nothing"
-	case errors.Is(err, engine.ErrClosed), errors.Is(err, errNoLog):
-		e.Err = engine.ErrClosed
+	case errors.Is(err, engine.ErrClosed):
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		e.Temporary, e.Hint = true, "another process is stopped during a step, or this host is very busy"
 		e.Err = fmt.Errorf("the lock was not free in time: %w", err)

@@ -176,11 +176,7 @@ func (e *Engine) Close() error {
 	// Notify the sessions while this process still counts as alive: before another
 	// process can be granted their permits.
 	for _, s := range sessions {
-		s.mu.Lock()
-		wasClosed := s.closed
-		s.closed = true
-		s.mu.Unlock()
-		if !wasClosed {
+		if !s.closed.Swap(true) {
 			s.notify(engine.Notification{Closed: true})
 		}
 	}

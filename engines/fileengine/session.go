@@ -3,7 +3,7 @@ package fileengine
 import (
 	"context"
 	"errors"
-	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,10 +21,10 @@ type session struct {
 	notify func(engine.Notification)
 
 	lasting atomic.Bool // tickets live as long as this process
+	closed  atomic.Bool
 
 	mu      sync.Mutex
 	waiting map[engine.ID]int64 // tickets and their lives, as in engine.Answer.Ticket
-	closed  bool
 }
 
 // Client implements engine.Session.
@@ -50,7 +50,7 @@ func (s *session) Step(ctx context.Context, c engine.Call) (reply engine.Reply, 
 			c.Requests[i].Ticket = 0
 		}
 	}
-	if s.isClosed() {
+	if s.closed.Load() {
 		err = engine.ErrClosed
 	} else if asks {
 		err = s.log.engine.ensureInbox(false)
@@ -122,40 +122,15 @@ func (s *session) deliver(n engine.Notification) {
 		}
 	}
 	n.Grants = grants
-	closed := s.closed
 	s.mu.Unlock()
-	if !closed && !n.Empty() {
+	if !s.closed.Load() && !n.Empty() {
 		s.notify(n)
 	}
 }
 
-// tickets returns the waiting tickets and their lives.
-func (s *session) tickets() map[engine.ID]int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.waiting)
-}
-
-// forget removes a ticket that is not in the log any more.
-func (s *session) forget(id engine.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waiting, id)
-}
-
-func (s *session) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
 // State implements engine.Session. It leaves out the permits and tickets of dead processes.
 func (s *session) State(ctx context.Context) (state engine.State, err error) {
-	if s.isClosed() {
-		return state, fail("state", s.log.name, engine.ErrClosed)
-	}
-	known := false
-	err = s.log.step(ctx, false, false, func(t *step) {
+	err = s.read(ctx, "state", func(t *step) {
 		var dead []string
 		for _, client := range t.log.ledger.Clients() {
 			if process := processOf(client); !slices.Contains(dead, process) && !t.alive(process) {
@@ -166,41 +141,46 @@ func (s *session) State(ctx context.Context) (state engine.State, err error) {
 			t.carryOut(record{Reap: dead})
 			t.reapBlockers()
 		}
-		state, known = t.log.ledger.State(t.at), true
+		state = t.log.ledger.State(t.at)
 	})
-	if known || errors.Is(err, errNoLog) {
-		return state, nil // even if the record about dead processes could not be written
-	}
-	return state, fail("state", s.log.name, err)
+	return state, err
 }
 
 // Reports implements engine.Reporting.
 func (s *session) Reports(ctx context.Context) (reports engine.Reports, err error) {
-	if s.isClosed() {
-		return reports, fail("reports", s.log.name, engine.ErrClosed)
+	err = s.read(ctx, "reports", func(t *step) { reports = t.log.ledger.Reports(t.at) })
+	return reports, err
+}
+
+// read calls f with the log, unless there is none. It succeeds even if the records that f
+// adds cannot be written.
+func (s *session) read(ctx context.Context, op string, f func(t *step)) error {
+	if s.closed.Load() {
+		return fail(op, s.log.name, engine.ErrClosed)
 	}
-	err = s.log.step(ctx, false, false, func(t *step) { reports = t.log.ledger.Reports(t.at) })
-	if errors.Is(err, errNoLog) {
-		err = nil
+	done := false
+	err := s.log.step(ctx, false, false, func(t *step) {
+		f(t)
+		done = true
+	})
+	if done || errors.Is(err, errNoLog) {
+		return nil
 	}
-	return reports, fail("reports", s.log.name, err)
+	return fail(op, s.log.name, err)
 }
 
 // Close implements engine.Session. It releases waiting tickets, because nobody would
 // receive their grants. It keeps a ticket that another session has asked for since.
 func (s *session) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
 	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	var c engine.Call
-	c.Number = 1<<64 - 1
+	c := engine.Call{Number: math.MaxUint64}
 	for id := range s.waiting {
 		c.Requests = append(c.Requests, engine.Request{Kind: engine.Release, ID: id, Mine: true})
 	}
 	s.mu.Unlock()
-	if closed {
-		return nil
-	}
 	if len(c.Requests) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second/4)
 		defer cancel()

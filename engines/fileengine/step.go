@@ -221,15 +221,17 @@ func (s *step) recheckAll() {
 func (s *step) compare() {
 	l := s.log
 	for _, session := range l.engine.sessionsOf(l) {
-		for id, life := range session.tickets() {
+		session.mu.Lock()
+		for id, life := range session.waiting {
 			if g, _, ok := l.ledger.Permit(s.at, id); ok {
 				g.Ticket = life
 				s.tell(session.id, &engine.Notification{Grants: []engine.Grant{g}})
 			} else if !l.ledger.Waits(id) {
-				session.forget(id)
+				delete(session.waiting, id)
 				s.tell(session.id, &engine.Notification{Ask: true})
 			}
 		}
+		session.mu.Unlock()
 	}
 }
 
