@@ -7,6 +7,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,6 +97,38 @@ func (e *Engine) path(file string) string { return filepath.Join(e.dir, file) }
 
 // pipePath is the path of a process's pipe, which shows whether the process is alive.
 func (e *Engine) pipePath(process string) string { return e.path(process + lifeSuffix) }
+
+// create opens a file for writing. A missing file gets the mode of all files of the engine,
+// regardless of the umask.
+func (e *Engine) create(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|os.O_RDWR|os.O_CREATE|noFollow, e.mode)
+	if err != nil || !e.options.Shared {
+		return f, err
+	}
+	if err := f.Chmod(e.mode); err != nil && !errors.Is(err, fs.ErrPermission) { // of another user's file
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// touch sets the time of a file to now, and creates a missing file. It writes to the file,
+// because only its owner may set its time.
+func (e *Engine) touch(path string) error {
+	f, err := e.create(path, 0)
+	if err == nil {
+		_, _ = f.WriteAt([]byte("\n"), 0)
+		_ = f.Close()
+	}
+	return err
+}
+
+// fileAt returns the current properties of a file, and whether a path still names it.
+func fileAt(path string, f *os.File) (info fs.FileInfo, is bool) {
+	info, err := f.Stat()
+	named, err2 := os.Lstat(path)
+	return info, err == nil && err2 == nil && os.SameFile(info, named)
+}
 
 // Open implements engine.Engine.
 func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {

@@ -77,17 +77,7 @@ func (e *Engine) formFile(form int) string { return e.path(formPrefix + strconv.
 // programs may then write a form that this one cannot read, and it tries again until
 // they see its file.
 func (e *Engine) announceForm() {
-	path := e.formFile(e.newest)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|noFollow, e.mode)
-	if err != nil {
-		return
-	}
-	if e.options.Shared {
-		_ = f.Chmod(e.mode) // regardless of the umask
-	}
-	_ = f.Close()
-	now := time.Now()
-	_ = os.Chtimes(path, now, now)
+	_ = e.touch(e.formFile(e.newest))
 }
 
 // form is the form in which to write logs.

@@ -107,14 +107,13 @@ func (l *log) openAndLock(ctx context.Context, create, replace bool) error {
 		if err := l.lock(ctx); err != nil {
 			return err
 		}
-		here, err1 := l.file.Stat()
-		there, err2 := os.Lstat(l.path)
-		if err1 != nil || err2 != nil || !os.SameFile(here, there) {
+		info, is := fileAt(l.path, l.file)
+		if !is {
 			l.unlock() // the file was replaced or removed
 			l.closeFile()
 			continue
 		}
-		err = l.read(here.Size())
+		err = l.read(info.Size())
 		if made || errors.Is(err, errDamaged) && (replace || l.hasOwn()) {
 			err = l.recreate(made)
 		}
@@ -190,7 +189,7 @@ func (l *log) open(create bool) (made bool, err error) {
 			if err := l.engine.ensureInbox(true); err != nil {
 				return false, err
 			}
-			f, err = os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, l.engine.mode)
+			f, err = l.engine.create(l.path, os.O_EXCL)
 			made = err == nil
 		}
 		switch {
@@ -207,9 +206,6 @@ func (l *log) open(create bool) (made bool, err error) {
 		info, err := f.Stat()
 		if err == nil && !info.Mode().IsRegular() {
 			err = &os.PathError{Op: "open", Path: l.path, Err: errors.New("is not a file")}
-		}
-		if err == nil && made && l.engine.options.Shared {
-			err = f.Chmod(l.engine.mode) // regardless of the umask
 		}
 		if err != nil {
 			_ = f.Close()
@@ -360,14 +356,11 @@ func (l *log) rewrite() error {
 	next := l.image
 	b := next.encodeLog(l.engine.form())
 	temp := l.engine.path(l.engine.process + "-" + fileName(l.name) + tempSuffix)
-	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC|noFollow, l.engine.mode)
+	f, err := l.engine.create(temp, os.O_TRUNC)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteAt(b, 0)
-	if err == nil && l.engine.options.Shared {
-		err = f.Chmod(l.engine.mode)
-	}
 	if err == nil {
 		_, err = lockFile(f, false)
 	}

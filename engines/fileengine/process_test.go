@@ -159,8 +159,15 @@ func TestSharedByUsersOfAGroup(t *testing.T) {
 	}
 	root := as(0, 0)
 	root.granted()
+	sign := (&Engine{dir: dir}).formFile(newestForm)
+	expect.OK(t, os.Chown(sign, 20002, group)) // of a user who was last here long ago
+	long := time.Now().Add(-2 * knownFor)
+	expect.OK(t, os.Chtimes(sign, long, long))
 	alice := as(20001, group)
 	alice.Says("queued")
+	if info, err := os.Stat(sign); err != nil || time.Since(info.ModTime()) > knownFor {
+		t.Errorf("the form that alice can read was announced last at %v, %v", info.ModTime(), err)
+	}
 	bob := as(20002, group)
 	bob.Says("queued")
 	if err := as(20003, 20003).Wait(expect.Within(t)); err == nil || !strings.Contains(complaint.String(), "permission denied") {

@@ -20,12 +20,7 @@ func (e *Engine) sweepSometimes() {
 	if err == nil && time.Since(info.ModTime()).Abs() < sweepEvery {
 		return
 	}
-	if f, err := os.OpenFile(e.path(sweptFile), os.O_CREATE|os.O_WRONLY|noFollow, e.mode); err == nil {
-		if e.options.Shared {
-			_ = f.Chmod(e.mode)
-		}
-		_, _ = f.WriteAt([]byte("\n"), 0)
-		_ = f.Close()
+	if e.touch(e.path(sweptFile)) == nil {
 		e.sweep()
 	}
 }
@@ -80,9 +75,7 @@ func (e *Engine) removeOver(name string) (removed bool) {
 		return false
 	}
 	defer unlockFile(f)
-	here, err1 := f.Stat()
-	there, err2 := os.Lstat(path)
-	if err1 != nil || err2 != nil || !os.SameFile(here, there) {
+	if _, is := fileAt(path, f); !is {
 		return false
 	}
 	m, ok := e.readUnlocked(fileName(name))
