@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,16 +143,18 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	}
 	l := e.logs[name]
 	if l == nil {
-		l = &log{engine: e, name: name, path: e.path(fileName(name)), stepLock: make(chan struct{}, 1), watches: map[string]*watcher{}}
+		l = &log{
+			engine: e, name: name, path: e.path(fileName(name)), sessions: map[string]*session{},
+			stepLock: make(chan struct{}, 1), watches: map[string]*watcher{},
+		}
 		e.logs[name] = l
 	}
-	l.sessions++
 	e.clients++
 	s := &session{
 		log: l, id: e.process + "." + strconv.FormatUint(e.clients, 36), who: who, notify: notify,
 		waiting: map[engine.ID]int64{},
 	}
-	e.sessions[s.id] = s
+	e.sessions[s.id], l.sessions[s.id] = s, s
 	return s, nil
 }
 
@@ -159,8 +162,8 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 func (e *Engine) forget(s *session) {
 	e.mu.Lock()
 	delete(e.sessions, s.id)
-	s.log.sessions--
-	last := s.log.sessions == 0
+	delete(s.log.sessions, s.id)
+	last := len(s.log.sessions) == 0
 	if last {
 		delete(e.logs, s.log.name)
 	}
@@ -194,13 +197,7 @@ func (e *Engine) session(client string) *session {
 func (e *Engine) sessionsOf(l *log) []*session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var list []*session
-	for _, s := range e.sessions {
-		if s.log == l {
-			list = append(list, s)
-		}
-	}
-	return list
+	return slices.Collect(maps.Values(l.sessions))
 }
 
 // List implements engine.Engine.

@@ -37,7 +37,7 @@ type log struct {
 	name   string
 	path   string
 
-	sessions int // guarded by engine.mu
+	sessions map[string]*session // guarded by engine.mu
 
 	stepLock    chan struct{} // the lock of the fields below: full during a step of this process
 	lookPending atomic.Bool   // a look will begin soon

@@ -76,7 +76,7 @@ func (s *session) carryOut(t *step, c engine.Call) engine.Reply {
 			refused = append(refused, i)
 		}
 	}
-	if len(refused) > 0 && t.reapHolders() {
+	if len(refused) > 0 && len(t.reapDead(t.log.holders())) > 0 {
 		again := engine.Call{Number: c.Number}
 		for _, i := range refused {
 			again.Requests = append(again.Requests, c.Requests[i])
@@ -131,14 +131,11 @@ func (s *session) deliver(n engine.Notification) {
 // State implements engine.Session. It leaves out the permits and tickets of dead processes.
 func (s *session) State(ctx context.Context) (state engine.State, err error) {
 	err = s.read(ctx, "state", func(t *step) {
-		var dead []string
+		var processes []string
 		for _, client := range t.log.ledger.Clients() {
-			if process := processOf(client); !slices.Contains(dead, process) && !t.alive(process) {
-				dead = append(dead, process)
-			}
+			processes = append(processes, processOf(client))
 		}
-		if len(dead) > 0 {
-			t.carryOut(record{Reap: dead})
+		if len(t.reapDead(slices.Compact(processes))) > 0 {
 			t.reapBlockers()
 		}
 		state = t.log.ledger.State(t.at)

@@ -123,39 +123,36 @@ func grantsAny(rec record, reply engine.Reply) bool {
 // a new head of the queue. It also ends leases whose time is over.
 func (s *step) reapBlockers() {
 	l := s.log
-	reaped := map[string]bool{l.engine.process: true}
+	var reaped []string
 	for {
 		suspects := l.inFront()
 		head, waits := l.ledger.Head()
 		if client := l.ledger.Via(head); waits && s.look[client] {
 			suspects = append(suspects, processOf(client))
 		}
-		var dead []string
-		for _, process := range suspects {
-			if l.watches[process] == nil && !reaped[process] && !s.alive(process) {
-				dead, reaped[process] = append(dead, process), true
-			}
-		}
-		end, held := l.ledger.NextEnd()
-		if len(dead) == 0 && (!waits || !held || end > s.at) {
+		dead := s.reapDead(slices.DeleteFunc(suspects, func(process string) bool {
+			return l.watches[process] != nil || slices.Contains(reaped, process)
+		}))
+		reaped = append(reaped, dead...)
+		if end, held := l.ledger.NextEnd(); waits && held && end <= s.at {
+			s.carryOut(record{}) // ends leases
+		} else if len(dead) == 0 {
 			return
 		}
-		s.carryOut(record{Reap: dead})
 	}
 }
 
-// reapHolders removes all dead holders, and reports whether there were any.
-func (s *step) reapHolders() bool {
-	var dead []string
-	for _, process := range s.log.holders() {
-		if !s.alive(process) {
+// reapDead removes those of the given processes that are dead, and returns them.
+func (s *step) reapDead(processes []string) (dead []string) {
+	for _, process := range processes {
+		if !slices.Contains(dead, process) && !s.alive(process) {
 			dead = append(dead, process)
 		}
 	}
 	if len(dead) > 0 {
 		s.carryOut(record{Reap: dead})
 	}
-	return len(dead) > 0
+	return dead
 }
 
 // reach reports whether a client's process is alive, and keeps its pipe open for messages.
@@ -176,12 +173,8 @@ func (s *step) reach(client string) bool {
 
 // alive reports whether a process is alive.
 func (s *step) alive(process string) bool {
-	if _, reached := s.out[process]; reached || process == s.log.engine.process {
-		return true
-	}
-	out, alive := openOutbox(s.log.engine.pipePath(process))
-	out.close()
-	return alive
+	_, reached := s.out[process]
+	return reached || process == s.log.engine.process || isAlive(s.log.engine.pipePath(process))
 }
 
 func (s *step) tell(client string, n *engine.Notification) {

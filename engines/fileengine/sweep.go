@@ -49,9 +49,7 @@ func (e *Engine) sweep() {
 		process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
 		switch filepath.Ext(name) {
 		case lifeSuffix, tempSuffix:
-			out, alive := openOutbox(e.pipePath(process))
-			out.close()
-			if !alive && os.Remove(e.path(name)) == nil {
+			if !isAlive(e.pipePath(process)) && os.Remove(e.path(name)) == nil {
 				removed++
 			}
 		case logSuffix:
