@@ -185,22 +185,21 @@ func (l *log) isOwn(client string) bool { return processOf(client) == l.engine.p
 func (l *log) open(create bool) (made bool, err error) {
 	for l.file == nil {
 		f, err := os.OpenFile(l.path, os.O_RDWR|noFollow, 0)
-		if errors.Is(err, fs.ErrNotExist) && (create || l.hasOwn()) {
+		missing := errors.Is(err, fs.ErrNotExist)
+		if missing && (create || l.hasOwn()) {
 			if err := l.engine.ensureInbox(true); err != nil {
 				return false, err
 			}
 			f, err = l.engine.create(l.path, os.O_EXCL)
 			made = err == nil
-		}
-		switch {
-		case errors.Is(err, fs.ErrExist):
-			continue
-		case errors.Is(err, fs.ErrNotExist) && (create || l.hasOwn()):
-			return false, err // the directory was removed again
-		case errors.Is(err, fs.ErrNotExist):
+		} else if missing {
 			l.image = image{}
 			return false, errNoLog
-		case err != nil:
+		}
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
 			return false, err
 		}
 		info, err := f.Stat()
@@ -325,7 +324,7 @@ func (l *log) newHeader(s ledger.Snapshot) header {
 }
 
 // now is the current time of the log. It never goes back.
-func (l *log) now() int64 { return max(l.last, l.Base+l.engine.uptime().Microseconds()) }
+func (l *log) now() int64 { return l.engine.timeOf(l.image) }
 
 // localTime converts a time of the log to this process's clock. The result may be a little
 // early.

@@ -40,30 +40,26 @@ func (e *Engine) sweep() {
 		if err != nil || time.Since(info.ModTime()) < sweepEvery || removed >= sweepMost {
 			continue // the process of a new file may not have opened it yet
 		}
-		if n, ok := strings.CutPrefix(name, formPrefix); ok && time.Since(info.ModTime()) > knownFor {
-			if _, err := strconv.Atoi(n); err == nil && os.Remove(e.path(name)) == nil {
-				removed++
-			}
-			continue
-		}
-		process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
+		unused := false
 		switch filepath.Ext(name) {
+		case "":
+			form, is := strings.CutPrefix(name, formPrefix)
+			_, err := strconv.Atoi(form)
+			unused = is && err == nil && time.Since(info.ModTime()) > knownFor
 		case lifeSuffix, tempSuffix:
-			if !isAlive(e.pipePath(process)) && os.Remove(e.path(name)) == nil {
-				removed++
-			}
-		case logSuffix:
-			if m, ok := e.readUnlocked(name); ok && m.ledger.Over(e.timeOf(m)) && e.removeOver(m.Name) {
-				removed++
-			}
+			process, _, _ := strings.Cut(strings.TrimSuffix(name, lifeSuffix), "-")
+			unused = !isAlive(e.pipePath(process))
+		}
+		if unused && os.Remove(e.path(name)) == nil || filepath.Ext(name) == logSuffix && e.removeOver(name) {
+			removed++
 		}
 	}
 }
 
-// removeOver locks the log of an ended semaphore, and removes it if no process has used
-// it since.
-func (e *Engine) removeOver(name string) (removed bool) {
-	path := e.path(fileName(name))
+// removeOver removes the log of an ended semaphore. It ignores a log that another process
+// has locked.
+func (e *Engine) removeOver(file string) (removed bool) {
+	path := e.path(file)
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
 		return false
@@ -76,6 +72,6 @@ func (e *Engine) removeOver(name string) (removed bool) {
 	if _, is := fileAt(path, f); !is {
 		return false
 	}
-	m, ok := e.readUnlocked(fileName(name))
+	m, ok := e.readUnlocked(file)
 	return ok && m.ledger.Over(e.timeOf(m)) && os.Remove(path) == nil
 }
