@@ -29,7 +29,7 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 		news: map[string]*engine.Notification{}, look: map[string]bool{}, out: map[string]outbox{},
 	}
 	for client, n := range l.ledger.Notifications() { // about the records of other processes
-		if processOf(client) == l.engine.process {
+		if l.isOwn(client) {
 			s.tell(client, n)
 		}
 	}
@@ -232,19 +232,19 @@ func (s *step) compare() {
 func (s *step) deliver() {
 	e := s.log.engine
 	for client, n := range s.news {
-		if process := processOf(client); process == e.process {
+		if s.log.isOwn(client) {
 			if session := e.session(client); session != nil {
 				session.deliver(*n)
 			}
 		} else if !n.Empty() && s.reach(client) {
-			s.out[process].send(s.message(client, n))
+			s.out[processOf(client)].send(s.message(client, n))
 			if (n.Ask || n.Recheck > 0) && len(n.Grants) == 0 {
 				delete(s.look, client) // the client's next ask reads the log anyway
 			}
 		}
 	}
 	for client := range s.look {
-		if processOf(client) != e.process && s.reach(client) {
+		if !s.log.isOwn(client) && s.reach(client) {
 			s.out[processOf(client)].send(s.message(client, nil))
 		}
 	}
@@ -336,7 +336,7 @@ func (l *log) updateWatchers() {
 		l.timer.Stop()
 	}
 	head, _ := l.ledger.Head()
-	if end, held := l.ledger.NextEnd(); held && processOf(l.ledger.Via(head)) == l.engine.process {
+	if end, held := l.ledger.NextEnd(); held && l.isOwn(l.ledger.Via(head)) {
 		in := time.Duration(end-l.now())*time.Microsecond + time.Millisecond
 		l.timer = time.AfterFunc(in, l.look)
 	}
