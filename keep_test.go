@@ -59,7 +59,8 @@ func TestWhatWaitsIsCarriedAlthoughAnObserverPanics(t *testing.T) {
 	})
 }
 
-// Who waits without a ticket is told of, and refused, with its own weight.
+// The events and the error of a caller that waits without a ticket have its own
+// weight.
 func TestWhoWaitsWithoutATicketHasItsWeight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queued := make(chan sema.Event, 100)

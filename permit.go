@@ -11,6 +11,7 @@ import (
 	"sema/internal/class"
 	"sema/internal/client"
 	"sema/internal/loop"
+	"sema/internal/protocol"
 )
 
 // Permit is one successful acquisition. Its methods are safe for concurrent
@@ -48,9 +49,9 @@ func (s *Semaphore) newPermit() *Permit {
 	return p
 }
 
-// watch has the garbage collector tell when nobody has the handle any more. It
-// is called when the permit is first renewed: most are released before, and need
-// not pay for it. The lock is held.
+// watch makes the garbage collector report when nobody has the handle any more.
+// It is called at the permit's first renewal: most permits are released before,
+// and should not pay for it. The lock is held.
 func (h *holding) watch() {
 	if h.young != nil && h.over == nil {
 		h.cleanup = runtime.AddCleanup(h.young, (*holding).abandon, h)
@@ -198,7 +199,7 @@ func (h *holding) release(cause error) error {
 	}
 	h.young = nil
 	h.cleanup.Stop()
-	var status engine.Status
+	var status protocol.Status
 	var err error
 	if o := l.Machine.Release(now, &h.Acquisition); o == nil { // passed on within this process
 		l.Run(now)
@@ -216,7 +217,7 @@ func (h *holding) release(cause error) error {
 		return lost
 	case err != nil:
 		return err
-	case status == engine.Gone:
+	case status == protocol.Gone:
 		err = noPermit(s.name, h.ID())
 		if f := s.options.Observer.Lost; f != nil {
 			e := h.event()
@@ -233,8 +234,8 @@ func (h *holding) release(cause error) error {
 	return nil
 }
 
-// end notes that the permit is over, and why, and has its contexts end once the
-// lock is free.
+// end notes that the permit is over, and why. Its contexts end once the lock is
+// free.
 func (h *holding) end(cause error) {
 	h.over = cause
 	if h.cause == nil {
@@ -295,8 +296,8 @@ func (h *holding) event() Event {
 
 // permitContext ends with its permit. Err looks at the clock itself, because
 // after a pause of the whole process the timer that should have ended the
-// context may not have run yet. Whoever has it, or a context made from it, keeps
-// the handle from the garbage collector.
+// context may not have run yet. A reference to it, or to a context made from it,
+// keeps the handle from the garbage collector.
 type permitContext struct {
 	ending
 	permit *Permit
@@ -315,7 +316,7 @@ func (x *permitContext) Err() error {
 	if err := x.Context.Err(); err != nil {
 		return err
 	}
-	if x.permit.Err() != nil { // and whoever found out may not have come to this context yet
+	if x.permit.Err() != nil { // the goroutine that ends the contexts may not have reached this one yet
 		x.end(x.permit.cause())
 	}
 	return x.Context.Err()

@@ -32,8 +32,8 @@ func collect(t *testing.T) {
 	}
 }
 
-// A permit whose contexts nobody has any more is found like one that never had
-// any; one whose context is still in use is not.
+// The garbage collector finds an abandoned permit, also if it had contexts, but
+// not while a context is in use.
 func TestAbandonedPermitsWithContexts(t *testing.T) {
 	found := make(chan string, 2)
 	s, err := sema.New(memengine.New(), "x", 2, &sema.Options{

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"sema/internal/fixture/expect"
+	"sema/internal/fixture/pages"
 )
 
 // fenced are the blocks of code of a page in a language.
@@ -38,69 +39,19 @@ func TestPageOfShares(t *testing.T) {
 	}
 }
 
-// Each figure of the README stands in docs/data/bench.md, which is made.
-func TestReadmeFigures(t *testing.T) {
-	bench, err := os.ReadFile("docs/data/bench.md")
-	expect.OK(t, err)
-	readme, err := os.ReadFile("README.md")
-	expect.OK(t, err)
-	for _, f := range []struct {
-		row, scenario, column string
-		who                   []string // has the figure; "": none
-	}{
-		{"one caller alone, acquire and release: p50", "alone", "p50", []string{"sema", "classic-scripted-backoff", "redislock", "redsync"}},
-		{"512 callers, 8 permits, 10 ms of work: longest wait", "512-of-8-hold-10ms", "longest wait", []string{"sema", "classic-scripted-backoff", "", ""}},
-		{"8 callers, limit 1, no work: longest wait", "locks", "longest wait", []string{"sema", "", "redislock", "redsync"}},
-	} {
-		_, section, _ := strings.Cut(string(bench), "(`"+f.scenario+"`)\n")
-		of := func(who string) string {
-			columns := []string{}
-			for line := range strings.Lines(section) {
-				cells := strings.Split(strings.Trim(line, "|\n"), "|")
-				for i := range cells {
-					cells[i] = strings.TrimSpace(cells[i])
-				}
-				if strings.Contains(line, f.column) && len(columns) == 0 {
-					columns = cells
-				}
-				if cells[0] == "`"+who+"`" {
-					for i, c := range columns {
-						if c == f.column {
-							figure, _, _ := strings.Cut(strings.Trim(cells[i], "*"), " (")
-							return figure
-						}
-					}
-				}
-			}
-			return "nothing"
-		}
-		want := "| " + f.row
-		for _, who := range f.who {
-			figure := "–"
-			if who != "" {
-				figure = of(who)
-			}
-			want += " | " + figure
-		}
-		if want += " |\n"; !strings.Contains(string(readme), want) {
-			t.Errorf("README.md lacks what docs/data/bench.md says:\n%s", want)
-		}
-	}
-}
-
 // What pages link to is there, and so are the targets of make that README.md names.
 func TestLinks(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
+	paths, err := filepath.Glob("docs/*.md")
 	expect.OK(t, err)
 	for _, more := range []string{"docs/data/*.md", "clients/*/README.md", "contrib/*/README.md"} {
 		found, err := filepath.Glob(more)
 		expect.OK(t, err)
-		pages = append(pages, found...)
+		paths = append(paths, found...)
 	}
 	makefile, err := os.ReadFile("Makefile")
 	expect.OK(t, err)
-	link := regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"#: ]*)(#[^)" ]*)?[)"]`)
-	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md") {
+	link := regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"#: ]*)(#[^)" ]*)?[)" ]`)
+	for _, page := range append(paths, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md") {
 		text, err := os.ReadFile(page)
 		expect.OK(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
@@ -129,10 +80,10 @@ func TestLinks(t *testing.T) {
 
 // A page says below its title for whom it is, and then in short what to do.
 func TestPages(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
+	paths, err := filepath.Glob("docs/*.md")
 	expect.OK(t, err)
 	head := regexp.MustCompile(`^(<!-- .* -->\n)?# .+\n\nFor [^|]*?\*\*In short:\*\*`)
-	for _, page := range pages {
+	for _, page := range paths {
 		text, err := os.ReadFile(page)
 		expect.OK(t, err)
 		if at := head.FindIndex(text); at == nil || at[1] > 600 {
@@ -144,15 +95,15 @@ func TestPages(t *testing.T) {
 // A page of tables names what made or checks it: in its first line a target of the Makefile, or a command of go and
 // its packages; or in each section the command that printed it.
 func TestPagesOfData(t *testing.T) {
-	pages, err := filepath.Glob("docs/data/*.md")
+	paths, err := filepath.Glob("docs/data/*.md")
 	expect.OK(t, err)
-	if len(pages) == 0 {
+	if len(paths) == 0 {
 		t.Fatal("docs/data has no pages")
 	}
 	makefile, err := os.ReadFile("Makefile")
 	expect.OK(t, err)
-	command := regexp.MustCompile(`(?m)^    (go|cd|make|bin/sema|SEMA_\w+=\S+) .+$`)
-	for _, page := range pages {
+	command := regexp.MustCompile(`(?m)^    (go|cd|make|bin/sema|scripts/\S+\.sh|SEMA_\w+=\S+)( .+)?$`)
+	for _, page := range paths {
 		text, err := os.ReadFile(page)
 		expect.OK(t, err)
 		if made := regexp.MustCompile("^<!-- Made by `make ([a-z-]+)").FindSubmatch(text); made != nil {
@@ -184,13 +135,13 @@ func TestPagesOfData(t *testing.T) {
 // anchors are what headings of a page can be linked as.
 func anchors(page string) (all []string) {
 	for _, m := range regexp.MustCompile("(?m)^#+ (.*)$").FindAllStringSubmatch(page, -1) {
-		anchor := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
-		all = append(all, "#"+strings.ReplaceAll(anchor, " ", "-"))
+		all = append(all, "#"+pages.Anchor(m[1]))
 	}
 	return all
 }
 
-// The changelog has the headings of keepachangelog.com, and says of each line whom it is for.
+// The changelog has the headings of keepachangelog.com, and each entry names its readers:
+// "For …".
 func TestChangelog(t *testing.T) {
 	text, err := os.ReadFile("CHANGELOG.md")
 	expect.OK(t, err)

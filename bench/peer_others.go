@@ -31,8 +31,8 @@ func xSync(_ context.Context, _ *redis.Client, s measure.Setup) (measure.Gate, e
 	}}, nil
 }
 
-// redisLock is github.com/bsm/redislock. It gives up after a lease; who has to
-// have the lock goes on.
+// redisLock is github.com/bsm/redislock. It gives up after a lease, so the gate
+// tries again until it has the lock.
 func redisLock(_ context.Context, rdb *redis.Client, s measure.Setup) (measure.Gate, error) {
 	locker := redislock.New(rdb)
 	return polls(steady, func(ctx context.Context) (release, error) {
@@ -49,8 +49,8 @@ func redisLock(_ context.Context, rdb *redis.Client, s measure.Setup) (measure.G
 
 var redsyncSteady = []redsync.Option{redsync.WithRetryDelay(time.Millisecond), redsync.WithTries(math.MaxInt)}
 
-// redSync is github.com/go-redsync/redsync on one server. It gives up after so
-// many tries; who has to have the lock goes on.
+// redSync is github.com/go-redsync/redsync on one server. It gives up after a
+// number of tries, so the gate tries again until it has the lock.
 func redSync(options ...redsync.Option) opener {
 	return func(_ context.Context, rdb *redis.Client, s measure.Setup) (measure.Gate, error) {
 		sync := redsync.New(goredis.NewPool(rdb))

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// relayed is the yardstick of what a server between costs that does nothing but pass on.
+// relayed is the yardstick for servers in between: a server that only passes data on.
 const relayed = "noop-relay"
 
-// relay passes on what comes, to an address and back, for whoever connects. It prints where.
-// It ends with its process.
+// relay passes data between its clients and an address, in both directions. It prints its
+// own address. It runs until its process ends.
 func relay(to string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,7 +36,8 @@ func relay(to string) error {
 	}
 }
 
-// passOn is not io.Copy, which has the kernel do it: a server has to look at what comes.
+// passOn does not use io.Copy, because there the kernel moves the data: a real server
+// has to read it.
 func passOn(to, from net.Conn) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	b := make([]byte, 16<<10)

@@ -82,8 +82,8 @@ type run struct {
 	lease                  time.Duration
 	scenarios, contestants []string // none: all; sema runs always
 	url                    string   // of a Redis server; "": one of its own
-	out                    string   // file for the results; "": none. What was found so far is in part
-	goOn                   bool     // with what a run that was stopped left
+	out                    string   // file for the results; "": none. part has the results so far
+	goOn                   bool     // go on from the results of a stopped run
 	progress               func(text string)
 
 	built    map[string]error    // of drivers
@@ -144,7 +144,7 @@ func (r *run) do(ctx context.Context) (*results, error) {
 	return res, nil
 }
 
-// part is the file with what a run has found so far.
+// part is the file with the results so far.
 func (r *run) part() string { return r.out + ".part" }
 
 // keep writes down what was found so far.
@@ -280,7 +280,7 @@ func startServer(ctx context.Context) (url string, stop func(), err error) {
 	stop = func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port, MaxRetries: 50})
 	defer func() { _ = rdb.Close() }()
-	// Whoever answers must be our child, not a stranger on its port.
+	// The server that answers must be our child, not another one on its port.
 	info, err := rdb.InfoMap(ctx, "server").Result()
 	if err == nil && info["Server"]["process_id"] != strconv.Itoa(cmd.Process.Pid) {
 		err = errors.New("another server took its port")

@@ -158,8 +158,8 @@ func (c *Clockless) Refresh(ctx context.Context, id string) (bool, error) {
 	})
 }
 
-// Extend adds by (at least 1 ms) to what remains of the permit's lease. It is
-// the second way that the texts give: read the TTL, then SET with XX. It
+// Extend adds by (at least 1 ms) to the remaining time of the permit's lease.
+// It is the second way that the texts give: read the TTL, then SET with XX. It
 // reports false when the permit was lost, before or between the two requests.
 //
 // What is wrong with it:

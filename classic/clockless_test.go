@@ -54,8 +54,8 @@ func TestClocklessRefreshKeepsTheLengthOfTheLease(t *testing.T) {
 		t.Errorf("refreshed to %v, want 1h", d)
 	}
 
-	// Extend adds to what remains. The next Refresh still gives the length that
-	// the permit was acquired for.
+	// Extend adds to the remaining time. The next Refresh still gives the
+	// length that the permit was acquired for.
 	rdb.PExpire(t.Context(), key, 10*time.Second)
 	if ok, err := sem.Extend(t.Context(), id, 20*time.Second); err != nil || !ok {
 		t.Errorf("Extend = %v, %v", ok, err)
@@ -107,8 +107,8 @@ func TestClocklessExtendRevivesNothing(t *testing.T) {
 	must(t, newClockless(t, admin, 1, Options{}))
 }
 
-// TestClocklessOwnerWithoutKeyIsNoHolder has a thousand ended leases: the
-// scripts must work however many there are.
+// TestClocklessOwnerWithoutKeyIsNoHolder makes a thousand ended leases: the
+// scripts must work with any number.
 func TestClocklessOwnerWithoutKeyIsNoHolder(t *testing.T) {
 	t.Parallel()
 	for _, lua := range []bool{false, true} {

@@ -17,7 +17,7 @@ const retryEvery = time.Millisecond
 // key holds the owner's id and expires with the lease.
 //
 // Acquire tries once a millisecond until Options.Wait is over. There is no
-// queue: whoever tries first after a release gets the lock.
+// queue: the caller that tries first after a release gets the lock.
 //
 // What is wrong with it:
 //   - A holder that outlives its lease does not notice, and another one gets

@@ -12,7 +12,7 @@ import (
 // lock within Options.Wait.
 //
 // It never over-admits as long as all callers use the lock, and clocks differ
-// by less than what remains of any lease when its holder releases or refreshes.
+// by less than a lease's remaining time when its holder releases or refreshes.
 // Beyond that:
 //   - A caller whose clock is ahead by more ends the leases of others early and
 //     admits one caller too many. The book says that a difference within a

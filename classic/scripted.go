@@ -11,8 +11,8 @@ import (
 // scripts, which Redis executes one after the other. Acquire and Refresh are a
 // script each, Release is one ZREM: one round trip for each operation.
 //
-// It never over-admits as long as clocks differ by less than what remains of
-// any lease when its holder releases or refreshes. Beyond that:
+// It never over-admits as long as clocks differ by less than a lease's
+// remaining time when its holder releases or refreshes. Beyond that:
 //   - A caller whose clock is ahead ends the permits of others early; it then
 //     over-admits exactly as [Locked] does.
 //   - A caller whose clock is behind loses its own permit early.

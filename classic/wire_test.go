@@ -55,8 +55,8 @@ func monitor(t *testing.T, srv *redistest.Server) func() []string {
 	}
 }
 
-// TestWire compares what each type sends to Redis, command by command, with what
-// the book's Python sends (seen with MONITOR), and looks at what is in Redis
+// TestWire compares the commands of each type, one by one, with those of the
+// book's Python program (seen with MONITOR). It also checks the data in Redis
 // afterwards.
 func TestWire(t *testing.T) {
 	t.Parallel()

@@ -78,7 +78,7 @@ func keyNow(st engine.State, key string) engine.KeyState {
 	return engine.KeyState{Key: key, Cap: st.PerKey, Share: engine.DefaultShare}
 }
 
-// ruleNow is the rule that a key has, as far as it differs from what all keys have.
+// ruleNow returns the part of a key's rule that differs from the rule of all keys.
 func ruleNow(st engine.State, key string) (rule sema.Rule) {
 	k := keyNow(st, key)
 	if k.Ruled && k.Cap != st.PerKey {

@@ -187,10 +187,11 @@ type listHead struct {
 // totals are what all semaphores come to, that the visitor sees.
 type totals struct {
 	watch.Totals
-	Ordered bool // the list is by what looks found
+	Ordered bool // the list is in the order of the values that looks found
 }
 
-// Partial reports that the list is by what looks found, and many are still to come.
+// Partial reports that the list is in that order, and that many semaphores have not
+// been looked at yet.
 func (t totals) Partial() bool { return t.Ordered && t.Looked*10 < t.Listed*9 } // some may be new
 
 type listRow struct {

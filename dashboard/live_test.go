@@ -152,8 +152,9 @@ func TestAChangeIsSeenLive(t *testing.T) {
 	})
 }
 
-// A hundred pages and two hundred changes a second: everybody has what is true
-// in the end, who reads slowly as well, and one page is made for all.
+// A hundred pages and two hundred changes a second: in the end each page shows
+// the truth, also one that reads slowly, and the server makes each page once
+// for all.
 func TestAHundredLivePages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, dashboard.Options{Interval: 50 * time.Millisecond, Streams: 101})
@@ -226,8 +227,8 @@ func TestAHundredLivePages(t *testing.T) {
 	})
 }
 
-// In virtual time: one who may not read any more is cut off, an engine that is
-// away is said to be, and nothing goes on when nobody looks.
+// In virtual time: a stream ends when its reader loses the right, it reports an
+// engine that is away, and all activity ends with the last reader.
 func TestStreamsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &flaky{Engine: memengine.New()}

@@ -35,7 +35,7 @@ const (
 	// chartPoints is how many points a chart has at most, about.
 	chartPoints = 120
 
-	// happened is how many lines a page says of what happened.
+	// happened is how many events a page lists.
 	happened = 20
 )
 

@@ -1,2 +1,2 @@
-// Package deploy has the tests of what is in this directory.
+// Package deploy tests the files of this directory.
 package deploy

@@ -8,6 +8,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var inputTests = []test{
@@ -18,7 +19,7 @@ var inputTests = []test{
 		} {
 			_, err := sema.New(e.client(), name, 1, nil)
 			e.bad(what, err, "name")
-			_, err = e.client().Open(name, engine.Client{}, func(engine.Notification) {})
+			_, err = e.client().Open(name, engine.Client{}, func(protocol.Notification) {})
 			e.bad(what+" at the engine", err, "name")
 		}
 	}},

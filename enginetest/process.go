@@ -32,7 +32,7 @@ const (
 	keeperRole = "enginetest keeper"
 )
 
-// job is what such a process does.
+// job is the job of a process of these tests.
 type job struct {
 	URL   string        `json:"url"`
 	Name  string        `json:"name"`
@@ -72,8 +72,8 @@ func Main(m goleak.TestingM, open func(url string) (sema.Engine, error), others 
 	goleak.VerifyTestMain(m, others...)
 }
 
-// work acquires, holds and releases until the context ends. It says each hold
-// twice: when it has it and when it releases it.
+// work acquires, holds and releases until the context ends. It reports each
+// hold twice: at the grant and at the release.
 func work(ctx context.Context, engine sema.Engine, j job) error {
 	var mu sync.Mutex
 	joined := map[string]int64{}
@@ -292,9 +292,9 @@ func freeze(tb testing.TB, w *worker, operator *sema.Operator) {
 	}
 }
 
-// RunKeepers has a process keep all permits of a semaphore while it is killed or
-// stopped, and says how long another one waits for them. That one gets them once
-// the leases have ended, and not while they may be trusted.
+// RunKeepers kills or stops a process that keeps all permits of a semaphore, and
+// logs how long another process waits for them. That process must get them once
+// the leases have ended, and not while the keeper may still trust them.
 func RunKeepers(t *testing.T, store Store) {
 	const limit = 3
 	const lease = 2 * time.Second

@@ -5,6 +5,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var wakeTests = []test{
@@ -45,7 +46,7 @@ var wakeTests = []test{
 	{name: "a lost message costs no more than the time until it asks again", run: func(e *env) {
 		// Redisson #5762: a lost message hung a waiter for ever.
 		line := &cutEngine{Engine: e.store.Client(e)}
-		line.deaf.Store(true)
+		line.silenced.Store(true)
 		s := e.sem(1, nil)
 		p := e.acquire(s, 1)
 		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: steps}), 1)
@@ -68,14 +69,14 @@ var wakeTests = []test{
 	{name: "the end of a lease wakes the head without anybody's call", run: func(e *env) {
 		// dv/redis-semaphore: swept only on acquire, so idle waiters hung.
 		dead := e.session()
-		e.ask(dead, request(dead, 1, short), engine.Granted)
+		e.ask(dead, request(dead, 1, short), protocol.Granted)
 		w := e.start(e.sem(1, &sema.Options{Lease: long}), 1)
 		e.release(e.permit(w))
 	}},
 	{name: "the watch passes on when its keeper leaves", run: func(e *env) {
 		o := &sema.Options{Lease: long}
 		dead := e.session()
-		e.ask(dead, request(dead, 1, 2*short), engine.Granted)
+		e.ask(dead, request(dead, 1, 2*short), protocol.Granted)
 		head := e.queue(e.sem(1, o), 1)
 		tail := e.queue(e.sem(1, o), 1)
 		tail.cancel()
@@ -90,7 +91,7 @@ var wakeTests = []test{
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait, r.Ticket = true, steps
-		e.ask(dead, r, engine.Queued)
+		e.ask(dead, r, protocol.Queued)
 		w := e.queue(e.sem(1, o), 1)
 		e.release(p)
 		e.release(e.permit(w))
@@ -113,7 +114,7 @@ var deadTests = []test{
 		dead := e.session()
 		r := request(dead, 1, long)
 		r.Wait, r.Ticket = true, short
-		e.ask(dead, r, engine.Queued)
+		e.ask(dead, r, protocol.Queued)
 		w := e.queue(s, 1)
 		e.release(p)
 		e.release(e.permit(w)) // within the test's patience
@@ -124,12 +125,12 @@ var deadTests = []test{
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait, r.Ticket = true, engine.MinLease
-		e.ask(dead, r, engine.Queued)
+		e.ask(dead, r, protocol.Queued)
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		e.release(p)
 		e.release(e.permit(w))
-		e.renew(dead, r, engine.Gone)
+		e.renew(dead, r, protocol.Gone)
 	}},
 	{name: "who was passed over and lives has its place back", run: func(e *env) {
 		s := e.sem(1, nil)
@@ -138,14 +139,14 @@ var deadTests = []test{
 		r := request(slow, 1, short)
 		r.Wait, r.Ticket, r.Waited = true, engine.MinLease, time.Second // longer than a step is on its way
 		came := time.Now().Add(-r.Waited)
-		e.ask(slow, r, engine.Queued)
+		e.ask(slow, r, protocol.Queued)
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		r.Waited, r.Ticket = time.Since(came), long
-		if again := e.ask(slow, r, engine.Queued); again.Ahead != 0 {
+		if again := e.ask(slow, r, protocol.Queued); again.Ahead != 0 {
 			e.Fatalf("%d tickets ahead; it was first", again.Ahead)
 		}
-		e.letGo(slow, r, engine.Done)
+		e.letGo(slow, r, protocol.Done)
 		e.release(p)
 		e.release(e.permit(w))
 	}},

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Prints the directory of programs of a Python environment that has what a file of
-# requirements says. It is made with pip in a cache, once for each set of them.
+# Prints the directory of programs of a Python environment with the packages of a
+# requirements file. pip makes the environment in a cache, once for each set of
+# packages.
 #
 #     venv.sh requirements.txt
 set -eu

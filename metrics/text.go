@@ -37,7 +37,7 @@ func Handler(sources ...Source) http.Handler {
 		_ = WriteText(r.Context(), &text, sources...) // into memory
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Content-Length", strconv.Itoa(text.Len()))
-		_, _ = w.Write(text.Bytes()) // whoever asked may have gone
+		_, _ = w.Write(text.Bytes()) // the client may have gone
 	})
 }
 

@@ -27,14 +27,13 @@ type WatchOptions struct {
 	Group func(semaphore string) string
 }
 
-// Watch has the figures of all semaphores of an engine, as a Watcher sees them.
-// It is safe for concurrent use, and a [Source] of sema.limit,
-// sema.leases.active, sema.queue.size, sema.queue.oldest,
-// sema.leases.reclaimed and sema.engine.up, and of a semaphore that keys share also
-// of sema.keys.in_turn and sema.keys.full. No key is ever a label. The first scrape may find
-// sema.engine.up alone, when the Watcher needs longer than five seconds for its
-// first look at everything. While the engine does not answer, the gauges but
-// for sema.engine.up are left out: nobody knows them.
+// Watch has the figures of all semaphores of an engine, as a Watcher sees them. It is safe
+// for concurrent use. As a [Source] it has sema.limit, sema.leases.active, sema.queue.size,
+// sema.queue.oldest, sema.leases.reclaimed and sema.engine.up. For a semaphore with keys it
+// also has sema.keys.in_turn and sema.keys.full. No key is ever a label. The first scrape
+// may find sema.engine.up alone, when the Watcher needs longer than five seconds for its
+// first look at everything. While the engine does not answer, the gauges but for
+// sema.engine.up are left out: nobody knows them.
 //
 // A lease that ended is seen when two looks are compared, so
 // sema.leases.reclaimed is close rather than exact: a permit that came and went

@@ -41,9 +41,9 @@ func woken(all []*waiter) string {
 	return s
 }
 
-// Which event wakes whom: the pitfalls "the wake-up count is in threads, not
-// permits", "every release wakes every waiter" and "an abandoned waiter eats a
-// permit".
+// Each event wakes the right waiters. The pitfalls: "the wake-up count is in
+// threads, not permits", "every release wakes every waiter" and "an abandoned
+// waiter eats a permit".
 func TestWhoIsWoken(t *testing.T) {
 	t.Parallel()
 	c, err := New(redistest.Start(t).Client(), &Options{Poll: time.Hour})

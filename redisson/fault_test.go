@@ -343,7 +343,7 @@ func TestUnconfirmedReleaseIsCompleted(t *testing.T) {
 		} else {
 			wants(t, "before any copy has arrived", "0")(b.rdb.Get(b.ctx, "s").Result())
 		}
-		b.proxy.DropAll() // with what was held up
+		b.proxy.DropAll() // and the data that it held up
 		b.proxy.Resume()
 		settled(t, b.fixture, "s", 2)
 		if err := b.remote.Close(); err != nil && !errors.Is(err, redisson.ErrUnsettled) {

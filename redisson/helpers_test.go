@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(redistest.Settled(m))
 }
 
-// slow is a poll interval that is longer than any test, for tests of what wakes
-// waiters besides the poll.
+// slow is a poll interval longer than any test, for tests in which something
+// else must wake the waiters.
 const slow = time.Hour
 
 // newClient makes a Client that is closed at the end of the test. It does not give

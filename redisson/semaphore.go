@@ -12,10 +12,10 @@ type Semaphore struct{ *handle }
 
 // Semaphore returns the semaphore of that name, whether or not it exists on the
 // server. A name is 1 to 1024 bytes of UTF-8. On a cluster, two kinds of names
-// are refused as well: those whose braces put Redisson's keys into different
-// slots, such as "a{b", and those for which Redisson takes the wrong slot and so
-// never wakes a Java waiter, such as "a}b{c}". The error is an *ArgumentError.
-// Keep the result and use it again: each one has receipts of its own.
+// are refused as well. With names such as "a{b", the braces put Redisson's keys
+// into different slots. With names such as "a}b{c}", Redisson uses the wrong
+// slot and so never wakes a Java waiter. The error is an *ArgumentError. Keep
+// the result and use it again: each one has receipts of its own.
 //
 // With a name mapper in Redisson's configuration, pass the mapped name.
 func (c *Client) Semaphore(name string) (*Semaphore, error) {
@@ -27,8 +27,9 @@ func (c *Client) Semaphore(name string) (*Semaphore, error) {
 }
 
 // TrySetPermits creates the semaphore with n permits, n >= 0, if it does not
-// exist; else it returns false and changes nothing, even if no permit is
-// available. A ttl above 0 removes the semaphore when it has passed; 0 keeps it.
+// exist. Otherwise it returns false and leaves the semaphore unchanged, even one
+// without available permits. A ttl above 0 removes the semaphore when it has
+// passed; 0 keeps it.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
 	if err := checkPermits(n, 0); err != nil {
 		return false, err
@@ -56,12 +57,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) error {
 }
 
 // Acquire takes n permits, n >= 1, all at once. It waits until they are available
-// or ctx ends; then the error is both ErrBusy and ctx's. A deadline is
-// what Redisson calls wait time. There is no queue across processes: whoever asks
-// at the right moment is served. Within a process, waiters are woken in the order
-// they came. If the semaphore does not exist, Acquire waits until somebody creates
-// it. If the server cannot be reached for Options.Timeout, Acquire returns the
-// error. Otherwise it is as TryAcquire.
+// or ctx ends; then the error is both ErrBusy and ctx's. A deadline is what
+// Redisson calls wait time. There is no queue across processes: the process that
+// asks first after a release is served. Within a process, waiters are woken in the
+// order they came. If the semaphore does not exist, Acquire waits until somebody
+// creates it. If the server cannot be reached for Options.Timeout, Acquire returns
+// the error. Otherwise it is as TryAcquire.
 func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	if err := checkPermits(n, 1); err != nil {
 		return err

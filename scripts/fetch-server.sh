@@ -104,6 +104,6 @@ mkdir "$work/done"
 mv "$work/root" "$work/done/root"
 printf '#!/bin/sh\nexec %s "$@"\n' "$(start "$final/root")" >"$work/done/server"
 chmod +x "$work/done/server"
-# Whoever fetched the same meanwhile has the same.
+# Another process may have put the same files there meanwhile.
 mv -T "$work/done" "$final" 2>/dev/null || [ -x "$final/server" ]
 echo "$final/server"

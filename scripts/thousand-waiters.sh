@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A thousand waiting sema run on one name: what they cost while they wait, whether
-# all run, in the order they came, and the same with some of them killed.
+# A thousand processes `sema run` wait on one name. Measures their cost while they
+# wait, and checks that all run, in order of arrival. Then the same with some of
+# them killed.
 #
 #   scripts/thousand-waiters.sh [WAITERS [KILLED [SECONDS]]]
 set -euo pipefail

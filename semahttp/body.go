@@ -22,12 +22,12 @@ type stream struct {
 	ending ending
 }
 
-// start has the stream end with ctx, which is what the request was sent under,
-// and when the body that it returns is dropped.
+// start makes the stream end with ctx, the context of the request, and when the
+// returned body is garbage-collected.
 func (s *stream) start(ctx context.Context) io.ReadCloser {
 	b := &body{s}
 	if s.upgraded {
-		// Whoever upgraded a connection may end the context of the request.
+		// After an upgrade, the caller may end the context of the request.
 		ctx = s.pass.context(context.WithoutCancel(s.caller))
 	}
 	watch(&s.ending, ctx, b, s.end)
@@ -37,10 +37,10 @@ func (s *stream) start(ctx context.Context) io.ReadCloser {
 	return b
 }
 
-// end ends the request and then gives back its pass. The next request must not
-// be at the upstream before this one is gone, so the connection is closed first.
-// http.Transport closes it within Close only if the context has ended before.
-// found says that the garbage collector found the body.
+// end ends the request and then gives back its pass. The connection is closed
+// first, so that the next request cannot overlap with this one at the upstream.
+// http.Transport closes the connection within Close only if the context has
+// ended before. found says whether the garbage collector found the body.
 func (s *stream) end(found bool) error {
 	return s.ending.do(found, func() error { s.cancel(); return s.inner.Close() }, s.pass, s.abandoned)
 }

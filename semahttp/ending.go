@@ -8,7 +8,7 @@ import (
 	"sema/internal/once"
 )
 
-// ending is the end of what holds a pass: a response that is still arriving, or a
+// ending ends the use of a pass: by a response that is still arriving, or by a
 // connection that a handler took over.
 type ending struct {
 	mu      sync.Mutex // guards what follows while watch runs

@@ -8,8 +8,7 @@ import (
 	"sema"
 )
 
-// limitError says at which limiter a request failed. It is seen through: the
-// reason is sema's.
+// limitError adds the limiter's name to an error of sema, which it wraps.
 type limitError struct {
 	name string
 	err  error

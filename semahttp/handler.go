@@ -148,8 +148,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, p *pass) {
 	h.Next.ServeHTTP(h.wrap(w, hold), inner)
 }
 
-// tellOutside has those around the handler see what those within found out about the
-// request: the server removes a form's files, middleware logs the route.
+// tellOutside copies the results of inner handlers from the inner request to the
+// outer one. The server needs the form, to remove its files, and middleware logs the
+// route.
 func tellOutside(r, inner *http.Request) {
 	r.MultipartForm = inner.MultipartForm
 	if r.Pattern == inner.Pattern {

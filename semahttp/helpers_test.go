@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // who runs beside others waits for Redis, most of the time
+	_ = flag.Set("test.parallel", "8") // parallel tests mostly wait for Redis
 	goleak.VerifyTestMain(redistest.Settled(m))
 }
 
@@ -70,8 +70,8 @@ func revoke(t testing.TB, s *sema.Semaphore) {
 	expect.OK(t, o.Revoke(expect.Within(t), st.Holders[0].ID))
 }
 
-// connections is a transport to what serve serves, whose connections are gone when
-// the test ends.
+// connections returns a transport to the handlers of serve. Its connections are
+// closed when the test ends.
 func connections(t testing.TB) *http.Transport {
 	base := &http.Transport{DialContext: pipenet.Dial}
 	t.Cleanup(base.CloseIdleConnections)
@@ -125,7 +125,7 @@ func read(t testing.TB, r io.Reader) string {
 	return string(all)
 }
 
-// collectUntil has the garbage collector run until ok.
+// collectUntil runs the garbage collector until ok.
 func collectUntil(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	expect.Until(t, what, func() bool { runtime.GC(); return ok() })
@@ -136,7 +136,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// limited has every request ask a function, under a name.
+// limited makes each request ask the limiter of that name and function.
 func limited(name string, acquire func(context.Context, ...sema.AcquireOption) (*sema.Permit, error)) func(*http.Request) semahttp.Limiter {
 	l := semahttp.Limiter{Name: name, Acquire: func(ctx context.Context, options ...sema.AcquireOption) (semahttp.Permit, error) {
 		if p, err := acquire(ctx, options...); p != nil || err != nil {

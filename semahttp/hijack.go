@@ -95,8 +95,9 @@ type takeover struct {
 	ending ending
 }
 
-// start has the connection closed when the permit is lost, or c is dropped. The
-// request's context ends when its handler returns, so it does not count.
+// start makes the connection close when the permit is lost or c is
+// garbage-collected. The request's context does not count, because it ends when
+// the handler returns.
 func (t *takeover) start(c *conn) {
 	watch(&t.ending, t.hold.pass.context(context.Background()), c, t.end)
 }

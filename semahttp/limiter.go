@@ -75,7 +75,8 @@ func permits(acquire func(context.Context, ...sema.AcquireOption) (*sema.Permit,
 	}
 }
 
-// asking is how a request asks the limiter, and whom it tells of the engine.
+// asking returns the gate's settings for a request: how it acquires, and which
+// observer learns of the engine's outages.
 func (l Limiter) asking(r *http.Request, o *Observer) gate.Asking {
 	return gate.Asking{
 		Name: l.Name,

@@ -229,7 +229,7 @@ func TestAHijackedConnectionEndsWithItsPermit(t *testing.T) {
 func TestAHijackedConnectionThatNobodyClosesIsFound(t *testing.T) {
 	sem, told := newSem(t, 1), make(chan semahttp.Abandoned, 1)
 	_, rw, client := hijacking(t, sem, semahttp.Observer{Abandoned: func(a semahttp.Abandoned) { told <- a }})
-	for range 5 { // whoever has the writer has the connection
+	for range 5 { // the writer keeps the connection from the garbage collector
 		collectUntil(t, "a collection", func() bool { return true })
 	}
 	_, err := rw.WriteString("hi\n")

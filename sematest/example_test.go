@@ -80,7 +80,7 @@ func ExampleNew() {
 	// 1 held
 }
 
-// The server's memory is full: the next call fails with what Redis says then.
+// The server's memory is full: the next call fails with Redis's error for that.
 func ExampleEngine_Inject() {
 	ctx, t := context.Background(), &shown{}
 	engine := sematest.New(t)

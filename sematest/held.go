@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // grace is how long the end of the test waits for releases that are on their
@@ -35,11 +36,10 @@ func (p Permit) String() string {
 	return fmt.Sprintf("permit %s of %q, weight %d,", p.ID, p.Semaphore, p.Weight)
 }
 
-// Lose has the permit's holder lose it: when it returns, the holder's next
-// renewal has been refused, and in a moment the permit's contexts end with cause
-// sema.ErrLost. With a fault that keeps the renewal away that may take a second,
-// and the loss is seen when the fault is over, or the lease is. Nobody else has the permit before it was released, or its lease
-// has ended. Losing a permit that is not held any more does nothing.
+// Lose makes the holder lose the permit. When Lose returns, the holder's next renewal has been refused, and in a moment
+// the permit's contexts end with cause sema.ErrLost. If a fault stops the renewal, Lose may take a second, and the
+// holder sees the loss when the fault or the lease ends. Nobody else gets the permit before its holder releases it or
+// its lease ends. Losing a permit that is not held does nothing.
 func (p Permit) Lose() {
 	e := p.engine
 	if !e.holds(p) {
@@ -51,12 +51,12 @@ func (p Permit) Lose() {
 	}
 	e.mu.Unlock()
 	// The holder may be on its way out of the call that granted the permit, and
-	// does not heed the first word.
+	// ignores the first notification.
 	ticks := time.NewTicker(poke)
 	defer ticks.Stop()
 	for left := grace; left > 0; {
 		changed := e.change()
-		if !e.notify(p.Semaphore, engine.Notification{Renew: true}) {
+		if !e.notify(p.Semaphore, protocol.Notification{Renew: true}) {
 			return // no process of the test has it
 		}
 		select {
@@ -85,7 +85,7 @@ func (e *Engine) tried(id engine.ID) bool {
 }
 
 // notify tells all clients of a semaphore, and reports whether there is one.
-func (e *Engine) notify(name string, n engine.Notification) (any bool) {
+func (e *Engine) notify(name string, n protocol.Notification) (any bool) {
 	e.mu.Lock()
 	var all []*session
 	for _, s := range e.sessions {
@@ -158,7 +158,7 @@ func (e *Engine) await(ctx context.Context, name string, count func() (int, stri
 		select {
 		case <-changed:
 		case <-soon.C:
-			e.notify(name, engine.Notification{Ask: true})
+			e.notify(name, protocol.Notification{Ask: true})
 			soon.Reset(poke)
 		case <-ctx.Done():
 			e.tb.Fatalf("sematest: %d permits of %q %s, want %d: %v", got, name, what, n, context.Cause(ctx))
@@ -179,7 +179,7 @@ func (e *Engine) change() <-chan struct{} {
 
 // state is a snapshot past all faults; empty if the engine was closed.
 func (e *Engine) state(name string) engine.State {
-	s, err := e.inner.Open(name, engine.Client{Label: "sematest"}, func(engine.Notification) {})
+	s, err := e.inner.Open(name, engine.Client{Label: "sematest"}, func(protocol.Notification) {})
 	if err != nil {
 		return engine.State{}
 	}

@@ -221,9 +221,9 @@ func (t *Tokens) Login(r *http.Request, token string) (*access.Who, error) {
 	return who, err
 }
 
-// who finds the sender of a request. The error is an *httpProblem: with status 401, with 429
-// after too many wrong secrets from the same address, or with 403 if a page of another site
-// caused the request.
+// who returns the sender of a request. The error is an *httpProblem: with status 401, with
+// 429 after too many wrong secrets from the same address, or with 403 if a page of another
+// site caused the request.
 func (s *Server) who(r *http.Request) (*access.Who, error) {
 	if s.tokens == nil {
 		if err := s.ownSite(r); err != nil {

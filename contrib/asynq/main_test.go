@@ -146,7 +146,7 @@ func client(tb testing.TB, server *redistest.Server, label string) *redisengine.
 	return engine
 }
 
-// start has a server work on tasks until the test ends.
+// start starts a server, which works on tasks until the test ends.
 func start(tb testing.TB, server *redistest.Server, limiter *semaasynq.Limiter, config asynq.Config, work asynq.HandlerFunc) {
 	tb.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})

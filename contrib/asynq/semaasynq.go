@@ -131,11 +131,11 @@ func Postponed(err error) bool {
 	return errors.As(err, &p)
 }
 
-// NewServer is asynq.NewServerFromRedisClient with what the limiter needs: a task
-// that goes back is no failure and comes again after Limit.Back, and a queue of
-// Limit.Queues is left alone while its tasks wait. What the config says of other
-// errors stays. rdb stays the caller's, to be closed after the server has shut
-// down.
+// NewServer is asynq.NewServerFromRedisClient with the limiter's additions to
+// config. A task that goes back does not count as failed, and comes again after
+// Limit.Back. The server takes no tasks from a queue of Limit.Queues while its
+// tasks wait. For other errors config holds unchanged. The caller closes rdb
+// after the server has shut down.
 func (l *Limiter) NewServer(rdb redis.UniversalClient, config asynq.Config) *asynq.Server {
 	failure, delay := config.IsFailure, config.RetryDelayFunc
 	if failure == nil {

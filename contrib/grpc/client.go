@@ -28,10 +28,10 @@ func (l *Limiter) UnaryClient(ctx context.Context, method string, request, reply
 
 // StreamClient is a grpc.StreamClientInterceptor. The permit is held until the
 // stream is over: RecvMsg has returned an error, io.EOF included, or the only
-// answer; Header or SendMsg has failed; the context of the call has ended. A
-// stream that the program lost sight of before is cancelled once the garbage
-// collector finds it. When the permit is lost, the stream is cancelled, and what
-// waits for it fails with Aborted.
+// answer; Header or SendMsg has failed; the context of the call has ended. An
+// abandoned stream is cancelled once the garbage collector finds it. When the
+// permit is lost, the stream is cancelled, and calls that wait for it fail with
+// Aborted.
 func (l *Limiter) StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
 	if l.limit.Skip(ctx, method) {
 		return open(ctx, desc, conn, method, options...)

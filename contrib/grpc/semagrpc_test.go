@@ -103,7 +103,8 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 	})
 }
 
-// collectUntilNothingIsHeld has the garbage collector run until a stream is found.
+// collectUntilNothingIsHeld runs the garbage collector until it finds the
+// abandoned stream.
 func collectUntilNothingIsHeld(t *testing.T, e *sematest.Engine) {
 	t.Helper()
 	expect.Until(t, "nothing is held", func() bool { runtime.GC(); return len(e.Held("calls")) == 0 })
@@ -197,7 +198,8 @@ func TestTheEngineIsAway(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// The engine hangs while a stream ends: whoever ends it waits in virtual time.
+	// The engine hangs while a stream ends: the goroutine that ends it waits in
+	// virtual time.
 	synctest.Test(t, func(t *testing.T) {
 		e, l := limited(t, 1, semagrpc.Limit{})
 		conn := atClient(t, &service{stream: func(s grpc.ServerStream) error { <-s.Context().Done(); return nil }}, l)
@@ -209,7 +211,8 @@ func TestTheEngineIsAway(t *testing.T) {
 		wantCode(t, s.RecvMsg(new(wrapperspb.StringValue)), codes.Canceled)
 		nothingHeld(t, e)
 	})
-	// Nothing in time because the engine does not answer is no full semaphore.
+	// The engine does not answer in time: that must not count as a full
+	// semaphore.
 	e, l := limited(t, 1, semagrpc.Limit{Wait: 20 * time.Millisecond})
 	conn := atClient(t, &service{}, l)
 	defer e.Inject(sematest.Fault{Delay: time.Hour, Times: sematest.Always})()

@@ -135,7 +135,7 @@ type spanned struct {
 
 func (s *spanned) Context() context.Context { return s.ctx }
 
-// spansOf has a call made, and returns its four spans when they have ended.
+// spansOf makes a call, and returns its four spans when they have ended.
 func (x *sdk) spansOf(call func()) map[string]sdktrace.ReadOnlySpan {
 	x.t.Helper()
 	x.spans.Reset()

@@ -11,10 +11,10 @@ import (
 	"sema/metrics"
 )
 
-// Observe has the meter read the gauges and counters of a source whenever it
-// collects, such as those of a metrics.Watch. What a metrics.Recorder counts is left
-// out: that is recorded as it happens, see Telemetry.Observer.
-// Unregister ends it. The error is the meter's.
+// Observe makes the meter read the gauges and counters of a source, such as a
+// metrics.Watch, at each collection. It leaves out what a metrics.Recorder counts:
+// Telemetry.Observer records that as it happens. Unregister ends it. The error is
+// the meter's.
 func (t *Telemetry) Observe(source metrics.Source) (metric.Registration, error) {
 	x, err := t.observables()
 	if err != nil {

@@ -63,7 +63,7 @@ func quick(workers int, work func(ctx context.Context, job *rivertype.JobRow) er
 	}
 }
 
-// soon has what failed tried again soon.
+// soon retries a failed job at once.
 type soon struct{}
 
 func (soon) NextRetry(*rivertype.JobRow) time.Time { return time.Now() }
@@ -183,7 +183,7 @@ func (g *ground) allDone(n int) {
 	}
 }
 
-// start has a client work on jobs until the test ends.
+// start starts a client, which works on jobs until the test ends.
 func (g *ground) start(limiter *semariver.Limiter, config *river.Config) {
 	g.tb.Helper()
 	client, err := river.NewClient(semariver.Driver(limiter, riverpgxv5.New(g.newPool())), config)

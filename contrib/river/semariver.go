@@ -10,14 +10,14 @@
 //		…
 //	})
 //
-// The middleware is what keeps the limit: a job takes its permit after River has
-// taken it from its queue, and before its worker's Work is called. One that finds
-// none in time (Limit.Wait) is snoozed, and so is one that loses its permit, whatever
-// Work returned: its context ends, with cause sema.ErrLost. Neither is a failed
-// attempt.
+// The middleware keeps the limit: a job takes its permit after River has taken it
+// from its queue, and before its worker's Work is called. A job that gets no permit
+// in time (Limit.Wait) is snoozed. If a job loses its permit, its context ends with
+// cause sema.ErrLost, and it is snoozed, too, whatever Work returns. Neither is a
+// failed attempt.
 //
-// The driver has River take no job of a kind while jobs of that kind wait. Without
-// it such jobs are taken and snoozed.
+// With the driver, River takes no job of a kind while jobs of that kind wait.
+// Without it such jobs are taken and snoozed.
 //
 // A job that can never have a permit fails its attempt: its key is not valid (see sema.For and
 // each.Group), its weight is below 1 or above the limit, or the limit is one that sema.Options say

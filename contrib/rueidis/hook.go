@@ -14,11 +14,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// through has a go-redis client send commands through a rueidis client.
+// through sends the commands of a go-redis client through a rueidis client.
 type through struct{ client rueidis.Client }
 
-// keyAt says which word of a command is its key. What is not here is left to
-// go-redis: it is rare, or, as WAIT, would keep the connections from others.
+// keyAt says which word of a command is its key. Other commands go over
+// connections of go-redis: they are rare, or, like WAIT, would block a shared
+// connection.
 var keyAt = map[string]int{"evalsha": 3, "eval": 3, "get": 1, "hscan": 1, "zmscore": 1}
 
 // tries is how often a command is sent that go-redis would repeat, too.
@@ -117,8 +118,9 @@ func (t through) command(cmd redis.Cmder) rueidis.Completed {
 	return t.client.B().Arbitrary(words[:key]...).Keys(words[key]).Args(words[key+1:]...).Build()
 }
 
-// shared is a context without its deadline, which Done tells all the same. At a
-// deadline rueidis would close the connection, with what other callers wait for.
+// shared is a context that hides its deadline; its Done still ends then. At a
+// deadline rueidis would close the connection, and fail the calls of others on
+// it.
 type shared struct{ context.Context }
 
 // Deadline implements context.Context.
@@ -181,8 +183,9 @@ func (e replyError) Error() string { return string(e) }
 // RedisError implements redis.Error.
 func (replyError) RedisError() {}
 
-// lost is an error that says no more than that there was no answer: the client
-// closes a connection, or knows no node for a slot.
+// lost is an error without an answer of the server: the client closes a
+// connection, or knows no node for a slot. The outcome of the command is
+// unknown.
 type lost struct{ error }
 
 // Unwrap is for errors.Is and errors.As.

@@ -26,13 +26,13 @@ import (
 // is what client was made with. Both clients stay the caller's to close: after
 // the engine, the one of go-redis first.
 //
-// The engine's steps and what it reads of a semaphore go through client: alone
-// or in a cluster, or to the master that it knows from Sentinel. What else the
-// engine does has connections of go-redis, which are made in the way that option
-// says: one for notifications when somebody waits (one for each node of a
-// cluster), and more while semaphores are listed, the map of a cluster is read,
-// or redisengine.Options.Replicas is used. Their names and passwords are asked
-// of AuthCredentialsFn with the first address of option.
+// The engine's steps and its reads of a semaphore go through client: to its one
+// server, to the nodes of its cluster, or to the master that it knows from
+// Sentinel. For the rest, go-redis makes connections as option says. There is
+// one for notifications while somebody waits (one for each node of a cluster).
+// Listing semaphores, reading the map of a cluster, and
+// redisengine.Options.Replicas need further ones. AuthCredentialsFn gives their
+// names and passwords; it is called with the first address of option.
 //
 // A nil client, one that only reads, and an option without an address are a
 // *sema.ArgumentError.
@@ -46,9 +46,9 @@ func New(client rueidis.Client, option rueidis.ClientOption) (redis.UniversalCli
 	if option.ReplicaOnly {
 		return nil, &sema.ArgumentError{What: "ReplicaOnly of the rueidis client", Value: true, Want: "a client that may write"}
 	}
-	// ContextTimeoutEnabled stays off. rueidis does not heed a context while it waits
-	// for a connection that another caller is making, and with it off the engine
-	// leaves such a call behind.
+	// ContextTimeoutEnabled stays off. rueidis ignores a context while it waits for a
+	// connection that another caller is making, and with it off the engine leaves
+	// such a call behind.
 	o := redis.UniversalOptions{
 		Addrs: option.InitAddress, DB: option.SelectDB, ClientName: option.ClientName,
 		Username: option.Username, Password: option.Password,

@@ -126,8 +126,8 @@ func connections(tb testing.TB, s *redistest.Server, kind string) int {
 	return strings.Count(list, "\n") - strings.Count(list, "cmd=client|list")
 }
 
-// What an engine does while nobody waits goes over the connections that the
-// program has. Who waits has one more.
+// While nobody waits, an engine uses only the program's connections. A waiter
+// needs one more.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -194,8 +194,8 @@ func TestOthersOnTheConnection(t *testing.T) {
 	expect.OK(t, <-theirs)
 }
 
-// A connection that brings nothing any more, though neither end has closed it, is
-// left when rueidis finds out. Who holds a permit keeps it.
+// A connection delivers nothing any more, though neither end has closed it. When
+// rueidis notices, the client uses another one, and holders keep their permits.
 func TestASilentConnection(t *testing.T) {
 	t.Parallel()
 	type dialer func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error)
@@ -304,8 +304,8 @@ func TestFailover(t *testing.T) {
 	expect.OK(t, p.Release())
 }
 
-// A server that comes back without data and connections is used again, also by
-// what only reads.
+// A server comes back without data and connections: steps and reads use it
+// again.
 func TestTheServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -388,8 +388,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Who asks for name and password at each connection is asked for those of
-// notifications, too.
+// A function that gives name and password for each connection is also called
+// for those of notifications.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Options configure an engine. The zero value is for one user of one host.
@@ -131,8 +132,8 @@ func fileAt(path string, f *os.File) (info fs.FileInfo, is bool) {
 	return info, err == nil && err2 == nil && os.SameFile(info, named)
 }
 
-// Open implements engine.Engine.
-func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
@@ -200,7 +201,7 @@ func (e *Engine) sessionsOf(l *log) []*session {
 	return slices.Collect(maps.Values(l.sessions))
 }
 
-// List implements engine.Engine.
+// List implements sema.Engine.
 func (e *Engine) List(ctx context.Context) ([]string, error) {
 	files, err := os.ReadDir(e.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

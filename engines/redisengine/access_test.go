@@ -22,13 +22,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
+	"sema/internal/protocol"
 )
 
-// documented is what the first group of pattern matches in docs/redis.md.
+// documented returns the match of pattern's first group in docs/redis.md.
 func documented(t *testing.T, pattern string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "redis.md"))
@@ -47,8 +47,8 @@ func documentedRights(t *testing.T, user string) []string {
 	return strings.Fields(strings.ReplaceAll(rights, "\\\n", " "))
 }
 
-// createUser does what docs/redis.md says for a user: the rights that are listed,
-// and one more where the server knows it.
+// createUser creates a user as docs/redis.md says: with the listed rights, and
+// with one more on servers that know it.
 func createUser(t *testing.T, rdb *redis.Client, user string, rights []string) {
 	t.Helper()
 	ctx := expect.Within(t)
@@ -65,7 +65,8 @@ func createUser(t *testing.T, rdb *redis.Client, user string, rights []string) {
 	expect.OK(t, rdb.Do(ctx, args...).Err())
 }
 
-// rights is what sema itself sends, and the commands that its scripts call.
+// rights are the rights to the commands that sema sends, and to those that its
+// scripts call.
 func rights(t *testing.T, cluster bool) []string {
 	t.Helper()
 	used := map[string]bool{"evalsha": true, "eval": true, "get": true, "scan": true, "ping": true, "hscan": true, "zmscore": true}
@@ -96,10 +97,10 @@ func rights(t *testing.T, cluster bool) []string {
 	return list
 }
 
-// everything uses all that the engine can do, as two clients.
+// everything uses each ability of the engine, as two clients.
 func everything(t *testing.T, client func() sema.Engine) {
 	ctx := expect.Within(t)
-	e := readBy(client(), 1) // states of more are read in parts
+	e := readBy(client(), 1) // so that states are read in parts
 	s := openSem(t, e, "x", 2, &sema.Options{Slots: true, Label: "l"})
 	other := openSem(t, client(), "x", 2, nil)
 	p, q := acquire(t, s), acquire(t, other)
@@ -121,14 +122,14 @@ func everything(t *testing.T, client func() sema.Engine) {
 	}
 	expect.OK(t, operator(t, e, "x").Unset(ctx))
 	late := session(t, e, "y")
-	c := engine.Call{Number: 2, Fence: true, Requests: []engine.Request{late.request(engine.Ask, 1, time.Minute)}}
+	c := protocol.Call{Number: 2, Fence: true, Requests: []protocol.Request{late.request(protocol.Ask, 1, time.Minute)}}
 	for range 2 {
 		_, err := late.Step(whole, c)
 		expect.OK(t, err)
 	}
 	late.number = 2
-	late.do(late.request(engine.Release, 1, 0))
-	late.do(engine.Request{Kind: engine.Remove})
+	late.do(late.request(protocol.Release, 1, 0))
+	late.do(protocol.Request{Kind: protocol.Remove})
 }
 
 // deniedTo fails the test if the server refused the user anything.
@@ -143,7 +144,8 @@ func deniedTo(t *testing.T, rdb *redis.Client, user string) {
 	}
 }
 
-// The rights that docs/redis.md names are those that are used, and they suffice.
+// The rights that docs/redis.md names are exactly the used ones, and they
+// suffice.
 func TestMinimalRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -205,7 +207,8 @@ func TestMinimalRightsOnCluster(t *testing.T) {
 	}
 }
 
-// Who lacks a right is told where they are listed, and at once.
+// The error of a missing right comes at once, and says where the rights are
+// listed.
 func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -225,15 +228,16 @@ func TestMissingRights(t *testing.T) {
 	expect.OK(t, gate.Release())
 }
 
-// A user without rights to the channels cannot tell a waiter of its permit. That
-// must not leave half a step behind: the waiter finds out when it asks again.
+// A user without rights to the channels cannot notify a waiter of its permit.
+// The step must still be written whole: the waiter learns of the permit when it
+// asks again.
 func TestAMuteUserKeepsTheLimit(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
 	expect.OK(t, rdb.Do(expect.Within(t), "ACL", "SETUSER", "mute", "on", ">secret", "~sema:*", "+@all", "resetchannels").Err())
 	mute := closing(t, connect(t, redis.Options{Addr: server.Addr(), Username: "mute", Password: "secret"}))
-	o := &sema.Options{Lease: 10 * time.Second} // who waits asks again after a third
+	o := &sema.Options{Lease: 10 * time.Second} // a waiter asks again after a third of it
 	speechless, heavy := openSem(t, mute, "x", 2, o), openSem(t, engineAt(t, server.Addr()), "x", 2, o)
 	a, b := acquire(t, speechless), acquire(t, speechless)
 	waiter := make(chan *sema.Permit, 1)
@@ -246,7 +250,7 @@ func TestAMuteUserKeepsTheLimit(t *testing.T) {
 	}()
 	expect.Until(t, "queueing", func() bool { return len(stateOf(t, heavy).Waiters) == 1 })
 	expect.OK(t, a.Release())
-	expect.OK(t, b.Release()) // hands over, and may not say so
+	expect.OK(t, b.Release()) // hands over, without the right to publish
 	if p, err := speechless.TryAcquire(expect.Within(t)); err == nil {
 		t.Errorf("got %s beside a permit of the whole limit: %+v", p.ID(), stateOf(t, heavy))
 	}
@@ -256,7 +260,7 @@ func TestAMuteUserKeepsTheLimit(t *testing.T) {
 	wholeLimit(t, heavy, 2)
 }
 
-// TLS is the client's option; everything goes through it, the news too.
+// TLS is the client's option. Calls and notifications both use it.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

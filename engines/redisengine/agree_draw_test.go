@@ -9,6 +9,7 @@ import (
 
 	"sema/engine"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 func one(t *rapid.T, in int, what string) bool { return rapid.IntRange(1, in).Draw(t, what) == 1 }
@@ -39,7 +40,7 @@ const (
 	mixed = "mixed"
 )
 
-// who is whom a named permit is for, nil of another.
+// who returns the caller that a named permit is for; nil of any other permit.
 func (j *judge) who(t *rapid.T, id engine.ID) *engine.Client {
 	if id.Client != api && (id.Client != mixed || one(t, 2, "of a session")) {
 		return nil
@@ -63,42 +64,42 @@ func (j *judge) limit(t *rapid.T) int {
 	return rapid.IntRange(1, 6).Draw(t, "limit")
 }
 
-func (j *judge) request(t *rapid.T, client string) engine.Request {
-	kind := rapid.SampledFrom([]engine.Kind{
-		engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Renew,
-		engine.Release, engine.Release, engine.Release, engine.Release, engine.Revoke, engine.SetLimit, engine.UnsetLimit,
-		engine.Remove, engine.Unpause,
+func (j *judge) request(t *rapid.T, client string) protocol.Request {
+	kind := rapid.SampledFrom([]protocol.Kind{
+		protocol.Ask, protocol.Ask, protocol.Ask, protocol.Ask, protocol.Ask, protocol.Ask, protocol.Renew, protocol.Renew,
+		protocol.Release, protocol.Release, protocol.Release, protocol.Release, protocol.Revoke, protocol.SetLimit, protocol.UnsetLimit,
+		protocol.Remove, protocol.Unpause,
 	}).Draw(t, "kind")
-	r := engine.Request{Kind: kind, Limit: j.limit(t)}
-	if kind == engine.Unpause && one(t, 2, "pause") {
-		r.Kind = engine.Pause
+	r := protocol.Request{Kind: kind, Limit: j.limit(t)}
+	if kind == protocol.Unpause && one(t, 2, "pause") {
+		r.Kind = protocol.Pause
 	}
 	if !aboutPermit(kind) && one(t, 3, "reports") {
-		r.Kind, r.Limit, r.Totals = engine.Report, 0, &engine.Totals{}
+		r.Kind, r.Limit, r.Totals = protocol.Report, 0, &protocol.Totals{}
 		for _, n := range []*int64{&r.Totals.Good, &r.Totals.Bad, &r.Totals.Waited} {
 			*n = rapid.Int64Range(-1, 1<<53).Draw(t, "total")
 		}
 		return r
 	}
-	if kind == engine.SetLimit && one(t, 2, "auto") {
+	if kind == protocol.SetLimit && one(t, 2, "auto") {
 		r.Auto = &engine.Auto{Min: 1, Max: rapid.IntRange(1, 1<<31-1).Draw(t, "max"), Bad: rapid.IntRange(0, 1000).Draw(t, "bad")}
 		return r
 	}
 	if len(j.names) > 0 && !aboutPermit(kind) && one(t, 2, "rule") {
-		r.Kind, r.Key = engine.SetKey, j.key(t)
+		r.Kind, r.Key = protocol.SetKey, j.key(t)
 		r.Cap, r.Share = rapid.SampledFrom([]int{0, 1, 2, 3, 4, engine.MaxLimit}).Draw(t, "cap"), rapid.SampledFrom([]int{0, 1, 50, 100, 333, 1000}).Draw(t, "share")
 		if one(t, 3, "unset") {
-			r.Kind, r.Cap, r.Share = engine.UnsetKey, 0, 0
+			r.Kind, r.Cap, r.Share = protocol.UnsetKey, 0, 0
 		}
 		r.Limit = 0
 		return r
 	}
 	if !aboutPermit(kind) {
 		r.Pin = one(t, 4, "pin")
-		if len(j.names) > 0 && r.Kind == engine.SetLimit {
+		if len(j.names) > 0 && r.Kind == protocol.SetLimit {
 			r.PerKey = rapid.IntRange(-1, 4).Draw(t, "per key")
 		}
-		if r.Kind == engine.SetLimit && one(t, 4, "as it is") {
+		if r.Kind == protocol.SetLimit && one(t, 4, "as it is") {
 			r.Limit = 0
 		}
 		return r
@@ -109,8 +110,8 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 		r.Lease = time.Hour
 	}
 	r.Ticket = r.Lease / 2
-	r.Mine = (kind == engine.Release || kind == engine.Renew) && one(t, 3, "mine")
-	if kind == engine.Ask {
+	r.Mine = (kind == protocol.Release || kind == protocol.Renew) && one(t, 3, "mine")
+	if kind == protocol.Ask {
 		r.Who = j.who(t, r.ID)
 		if len(j.names) > 0 {
 			r.Key, r.PerKey = j.key(t), rapid.IntRange(0, 3).Draw(t, "per key")
@@ -125,7 +126,7 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 			r.Behind = rapid.IntRange(0, 100_000).Draw(t, "behind")
 		}
 	}
-	if (kind == engine.Renew || kind == engine.Release) && one(t, 3, "passed on") {
+	if (kind == protocol.Renew || kind == protocol.Release) && one(t, 3, "passed on") {
 		r.Token = j.now + int64(rapid.IntRange(-30_000, 30_000).Draw(t, "token"))
 		if g, _, ok := j.ledger.Permit(j.now, r.ID); ok && one(t, 2, "its token") {
 			r.Token = g.Token
@@ -134,17 +135,17 @@ func (j *judge) request(t *rapid.T, client string) engine.Request {
 	return r
 }
 
-// keep is for how long a call would keep permits.
+// keep is the Keep of a call.
 func keep(t *rapid.T) time.Duration {
 	return time.Duration(rapid.IntRange(1, 60).Draw(t, "keep")) * time.Millisecond
 }
 
-func (j *judge) next() engine.Call {
+func (j *judge) next() protocol.Call {
 	j.calls++
-	return engine.Call{Number: j.calls}
+	return protocol.Call{Number: j.calls}
 }
 
-// both makes one call.
+// both sends one call to both sides.
 func (j *judge) both(t *rapid.T) {
 	client, c := j.client(t), j.next()
 	c.Fence = one(t, 20, "fence")
@@ -154,7 +155,7 @@ func (j *judge) both(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "requests") {
 		r := j.request(t, client)
 		c.Requests = append(c.Requests, r)
-		if one(t, 4, "run") && aboutPermit(r.Kind) { // several that travel together
+		if one(t, 4, "run") && aboutPermit(r.Kind) { // several in one run
 			for range rapid.IntRange(1, 4).Draw(t, "more") {
 				r.ID.Number = j.id(t, client).Number
 				if r.Who != nil {
@@ -170,48 +171,48 @@ func (j *judge) both(t *rapid.T) {
 	if one(t, 2, "keeps") {
 		c.Keep = keep(t)
 	}
-	if !one(t, 6, "deaf") { // most who call can be told
+	if !one(t, 6, "deaf") { // most callers can be notified
 		j.lives(client)
 	}
 	j.step(client, c)
 }
 
-// all has many clients do the same, one after the other.
+// all makes the same call for many clients, one after the other.
 func (j *judge) all(t *rapid.T) {
-	j.sync(t) // a pipeline of a whole crowd's life would be long
-	r := engine.Request{
-		Kind:  rapid.SampledFrom([]engine.Kind{engine.Ask, engine.Ask, engine.Ask, engine.Renew, engine.Release}).Draw(t, "kind of all"),
+	j.sync(t) // otherwise the pipeline would get long
+	r := protocol.Request{
+		Kind:  rapid.SampledFrom([]protocol.Kind{protocol.Ask, protocol.Ask, protocol.Ask, protocol.Renew, protocol.Release}).Draw(t, "kind of all"),
 		Limit: j.limit(t), Lease: time.Duration(rapid.IntRange(1, 50).Draw(t, "lease")) * time.Millisecond, Wait: !one(t, 4, "try"),
 	}
 	r.Ticket = r.Lease
 	j.each(j.clients[:rapid.IntRange(1, len(j.clients)).Draw(t, "all")], r, keep(t))
 }
 
-// each has clients do the same, each with a permit of its own.
-func (j *judge) each(clients []string, r engine.Request, keep time.Duration) {
+// each makes the same request for clients, each with a permit of its own.
+func (j *judge) each(clients []string, r protocol.Request, keep time.Duration) {
 	for _, client := range clients {
-		if r.Kind == engine.Ask {
+		if r.Kind == protocol.Ask {
 			j.last[client] = j.newID(client)
 			j.known = append(j.known, j.last[client])
 		}
 		if r.ID = j.last[client]; r.ID.Client == "" {
-			continue // it never asked
+			continue // the client never asked
 		}
 		c := j.next()
-		c.Requests, c.Keep = []engine.Request{r}, keep
+		c.Requests, c.Keep = []protocol.Request{r}, keep
 		j.step(client, c)
 	}
 }
 
-// open makes room for many.
+// open sets a limit for many clients.
 func (j *judge) open(t *rapid.T) {
 	c := j.next()
-	c.Requests = []engine.Request{{Kind: engine.SetLimit, Limit: 300}, {Kind: engine.Unpause}}
+	c.Requests = []protocol.Request{{Kind: protocol.SetLimit, Limit: 300}, {Kind: protocol.Unpause}}
 	j.step(j.client(t), c)
 }
 
-// time passes, in steps that meet the ends of leases and tickets, and now and
-// then so much that all is over.
+// time moves the clock, mostly to the ends of leases and tickets, sometimes
+// past the end of all.
 func (j *judge) time(t *rapid.T) {
 	if !one(t, 12, "much later") {
 		j.now += 500 * int64(rapid.IntRange(1, 60).Draw(t, "half ms"))
@@ -225,7 +226,7 @@ func (j *judge) time(t *rapid.T) {
 	j.pass(t, after)
 }
 
-// pass has so much time pass that keys may expire.
+// pass moves the clock so far that keys may expire.
 func (j *judge) pass(t failer, after time.Duration) {
 	j.sync(t)
 	saved := j.ledger.Save()
@@ -238,8 +239,8 @@ func (j *judge) pass(t failer, after time.Duration) {
 	}
 }
 
-// apart reports whether it makes no difference, after so long, that the server's
-// keys expire by a clock that cannot be set.
+// apart reports whether the keys' expiry is unambiguous after such a time. The
+// server's keys expire by a clock that the test cannot set.
 func (j *judge) apart(after time.Duration) bool {
 	now := j.now + after.Microseconds()
 	near := func(end int64) bool { return now-2_000_000 < end && end < now+30_000_000 }

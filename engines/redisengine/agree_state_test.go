@@ -15,8 +15,8 @@ import (
 	"sema/internal/ledger"
 )
 
-// want is the ledger's state. Whose a permit is that somebody else asked for,
-// and not by name, is not said.
+// want is the ledger's state. It has no client for a permit that another client
+// asked for without a name.
 func (j *judge) want() (st engine.State, others map[engine.ID]bool) {
 	l, others := ledger.Load(j.ledger.Save()), maps.Clone(j.others)
 	return anonymous(l.State(j.now), others), others
@@ -40,7 +40,8 @@ func anonymous(st engine.State, others map[engine.ID]bool) engine.State {
 	return st
 }
 
-// look compares the state after each action, of many clients now and then.
+// look compares the state after each action; with many clients only now and
+// then.
 func (j *judge) look(*rapid.T) {
 	if j.looks++; !j.crowded() || j.looks%8 == 0 {
 		j.compare()
@@ -111,18 +112,18 @@ func same(t failer, now int64, r *reading, want engine.State, others map[engine.
 	}
 }
 
-// whole compares the state as it is read by State: in one step of a small
-// semaphore, and in parts.
+// whole compares the state as State reads it: in one step if the semaphore is
+// small, and in parts.
 func (j *judge) whole(t *rapid.T) {
 	ctx := context.Background()
 	j.rdb.Set(ctx, "now", j.now, 0)
 	want, others := j.want()
 	saved := j.ledger.Save()
 	written := len(saved.Holders) + len(saved.Waiters)
-	for _, most := range []int{wholeState, 0} {
+	for _, most := range []int{defaultReadSize, 0} {
 		r := decoded(t, j.rdb.EvalSha(ctx, j.bench.state, j.keys.all(), most))
 		all := len(want.Holders) + len(want.Waiters)
-		if r.whole && all > most || !r.whole && most == wholeState && written == 0 {
+		if r.whole && all > most || !r.whole && most == defaultReadSize && written == 0 {
 			t.Fatalf("at %d: at most %d in a step of %d; all were read: %v", j.now, most, all, r.whole)
 		}
 		if !r.whole {
@@ -146,13 +147,13 @@ func (j *judge) parts(t *rapid.T, r *reading) {
 				t.Fatal(err)
 			}
 		}
-		r.part(j.now, found, ends)
+		r.add(j.now, found, ends)
 		cursor = next
 	}
 }
 
-// counts checks that what the script counts is there: weight, tickets, and an
-// entry of the state for each.
+// counts checks the script's counters against the entries: the weight held, the
+// tickets, and one entry of the state for each.
 func counts(t failer, now int64, count *redis.Cmd) {
 	values, err := count.Slice()
 	if err != nil {
@@ -172,8 +173,8 @@ func counts(t failer, now int64, count *redis.Cmd) {
 		weight += int64(id.Weight)
 		holders++
 	}
-	waiters := scalar(values[3])
-	got, want := []int64{scalar(values[0]), scalar(values[1]), scalar(values[2])}, []int64{weight, waiters, holders + waiters}
+	waiters := integer(values[3])
+	got, want := []int64{integer(values[0]), integer(values[1]), integer(values[2])}, []int64{weight, waiters, holders + waiters}
 	if !slices.Equal(got, want) {
 		t.Fatalf("at %d the script counts %v for weight, tickets and both; there are %v", now, got, want)
 	}

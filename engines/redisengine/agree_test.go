@@ -19,11 +19,12 @@ import (
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/ledger"
+	"sema/internal/protocol"
 )
 
 // The scripts under test read their clock from a key, so that both sides see the
-// same time. Who listens is the test's to say, and what is published the
-// test's to read.
+// same time. The test decides which clients are subscribed, and reads the
+// published messages.
 var forTest = strings.NewReplacer(
 	"local clock = redis.call('TIME')\nlocal now = clock[1] * 1000000 + clock[2]\n", "local now = tonumber(redis.call('GET', 'now'))\n",
 	"redis.call('PUBSUB', string.byte(who) == 115 and 'SHARDNUMSUB' or 'NUMSUB', s.inbox .. who)", "{'', redis.call('SISMEMBER', 'dead', who) == 1 and 0 or 1}",
@@ -32,15 +33,15 @@ var forTest = strings.NewReplacer(
 )
 
 const (
-	// countLua returns what the script counts, weight, tickets and entries of the
-	// state, and what there is of it.
+	// countLua returns the counters of the script and the counted values: weight,
+	// tickets, and entries of the state.
 	countLua = `local raw = redis.call('HGET', KEYS[1], '')
 		if not raw then return {0, 0, redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9]), 0, {}} end
 		local _, limit, used, _, keep, _, _, _, queued = struct.unpack(STATE, raw)
 		if keep <= tonumber(redis.call('GET', 'now')) then return {0, 0, 0, 0, {}} end -- the next step takes the rest for gone
 		return {used, queued, redis.call('HLEN', KEYS[1]) - 1, redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[9]), redis.call('ZRANGE', KEYS[2], 0, -1)}`
 
-	// passLua has so many milliseconds pass for all that expires.
+	// passLua shortens all times to live by so many milliseconds.
 	passLua = `for _, key in ipairs(redis.call('KEYS', '*')) do
 			local left = redis.call('PTTL', key)
 			if left >= 0 and left <= tonumber(ARGV[1]) then redis.call('DEL', key) end
@@ -48,23 +49,24 @@ const (
 		end`
 )
 
-// bench is a server with the scripts, and what was met there.
+// bench is a server with the scripts, and counts the rare cases that the tests
+// met there.
 type bench struct {
 	rdb                      *redis.Client
 	step, state, count, pass string // hashes
 	*met
 }
 
-// met counts what a few clients hardly ever meet.
+// met counts cases that a few clients hardly ever meet.
 type met struct {
 	turns, ends, told atomic.Int64 // steps that met MAX_TURNS, MAX_ENDS, MAX_TOLD
 	forgotten         atomic.Int64 // semaphores, with their limit
-	fences            atomic.Int64 // calls that a fence had refused, had it not ended
-	described         atomic.Int64 // calls that said who their client is
+	fences            atomic.Int64 // calls that a fence would have refused, but it had ended
+	described         atomic.Int64 // calls with a description of their client
 }
 
-// ofAmericans is an environment in which Lua compares strings otherwise than zsets do, byte by byte, as the servers
-// of many have it. It is empty where the locale cannot be made: make check installs what that takes.
+// ofAmericans is an environment with an American locale: there Lua compares strings differently from zsets, which
+// compare bytes. Many servers run so. It is empty if the locale cannot be made; make check installs its tools.
 func ofAmericans(dir string) []string {
 	if exec.Command("localedef", "-i", "en_US", "-f", "UTF-8", filepath.Join(dir, "en_US.UTF-8")).Run() != nil {
 		return nil
@@ -91,9 +93,9 @@ func newBench(t *testing.T, m *met) *bench {
 	return b
 }
 
-// The proof of the Lua: whatever is asked, in whatever order and at whatever
-// time, the script says and does what the ledger does. -rapid.checks is how
-// often that is tried, by each of two.
+// The proof of the Lua: for any calls, in any order and at any time, the script
+// answers and acts as the ledger does. Two judges run, each for -rapid.checks
+// sequences of calls.
 func TestScriptAgreesWithLedger(t *testing.T) {
 	t.Parallel()
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
@@ -102,7 +104,7 @@ func TestScriptAgreesWithLedger(t *testing.T) {
 	var m met
 	few := flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int) < 5000
 	t.Run("both", func(t *testing.T) {
-		for range 2 { // one at the server, the other one at what is asked next
+		for range 2 { // while one waits for the server, the other one draws calls
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t, &m)
@@ -144,8 +146,8 @@ func (b *bench) check(t *rapid.T) {
 	}
 }
 
-// judge runs the same calls on the ledger and on the script. What the script is
-// sent waits in a pipeline: the ledger alone decides what is asked next.
+// judge runs the same calls on the ledger and on the script. The script's calls
+// wait in a pipeline, because only the ledger's replies decide the next calls.
 type judge struct {
 	*bench
 	keys     keys
@@ -155,26 +157,26 @@ type judge struct {
 	number   uint64
 	clients  []string
 	sessions map[string]*session  // of each client
-	known    []engine.ID          // that were used
-	last     map[string]engine.ID // of each client, that it asked for when all did
-	others   map[engine.ID]bool   // another client asked for it, or renewed it
-	dead     map[string]bool      // clients nobody listens for
-	names    []string             // of keys; none: the semaphore has none
-	keeps    map[string]keeping   // what clients were told
-	fences   map[string]fencing   // that clients raised
-	looks    int                  // since the state was compared
+	known    []engine.ID          // ids that were used
+	last     map[string]engine.ID // of each client: the id in the last call of all
+	others   map[engine.ID]bool   // permits that another client asked for or renewed
+	dead     map[string]bool      // clients without a subscription
+	names    []string             // of keys; empty: a semaphore without keys
+	keeps    map[string]keeping   // the right that each client has
+	fences   map[string]fencing   // the fence that each client raised
+	looks    int                  // actions since the state was compared
 	pipe     redis.Pipeliner
-	verdicts []func(failer) // on what waits in it
+	verdicts []func(failer) // checks of the replies to the pipeline
 }
 
-// failer is a test, or a try of package rapid.
+// failer is a test, or an attempt of package rapid.
 type failer interface {
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
 
 type keeping struct {
-	leave engine.Leave
+	leave protocol.Leave
 	end   int64
 }
 
@@ -205,7 +207,7 @@ func newJudge(b *bench, crowd bool) *judge {
 
 func (j *judge) crowded() bool { return len(j.clients) > 3 }
 
-// sync has the script do what it was sent, and compares.
+// sync sends the pipeline to the script, and compares the replies.
 func (j *judge) sync(t failer) {
 	_, _ = j.pipe.Exec(context.Background()) // each command has its error
 	verdicts := j.verdicts
@@ -215,7 +217,7 @@ func (j *judge) sync(t failer) {
 	}
 }
 
-// die has a client, or many, hear nothing any more.
+// die ends the subscriptions of one client or of many.
 func (j *judge) die(t *rapid.T) {
 	from, n := rapid.IntRange(0, len(j.clients)-1).Draw(t, "client"), 1
 	if j.crowded() && one(t, 4, "many die") {
@@ -234,13 +236,13 @@ func (j *judge) lives(client string) {
 
 // step carries out one call on both sides and compares replies and notifications.
 // It returns the ledger's reply.
-func (j *judge) step(client string, c engine.Call) engine.Reply {
+func (j *judge) step(client string, c protocol.Call) protocol.Reply {
 	ctx := context.Background()
 	now, s := j.now, j.sessions[client]
 	j.notice(client, c)
 	who := s.describe(time.UnixMicro(now), c)
 	want := j.ledger.Step(now, client, describer(j.place(client)), c)
-	wantTold := map[string]engine.Notification{}
+	wantTold := map[string]protocol.Notification{}
 	for other, n := range j.ledger.Notifications() {
 		if !n.Empty() {
 			wantTold[other] = *n
@@ -249,9 +251,9 @@ func (j *judge) step(client string, c engine.Call) engine.Reply {
 	late := len(c.Requests) > 0 && want.Answers == nil
 	j.noticed(client, c, late, want, wantTold)
 	if late {
-		who = nil // it may be said or not
+		who = nil // a late call may send it or not
 	} else if who != nil {
-		s.known = time.UnixMicro(now).Add(who.keep)
+		s.describedUntil = time.UnixMicro(now).Add(who.keep)
 		j.described.Add(1)
 	}
 
@@ -272,10 +274,10 @@ func (j *judge) step(client string, c engine.Call) engine.Reply {
 			t.Fatalf("%s at %d: %+v: %v", client, now, c, err)
 		}
 		got, err := decode(text, len(c.Requests))
-		if err != nil && err != errLate {
+		if err != nil && err != errFenced {
 			t.Fatal(err)
 		}
-		told := map[string]engine.Notification{}
+		told := map[string]protocol.Notification{}
 		for i := 0; i < len(published.Val()); i += 2 {
 			told[published.Val()[i]] = parseNotification(published.Val()[i+1])
 		}

@@ -13,7 +13,7 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// Close does not wait until a lease ends, which is an hour here, for a server that is away.
+// Close of an unreachable server returns long before the lease ends, which is an hour here.
 func TestCloseWithoutAServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

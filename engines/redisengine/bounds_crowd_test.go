@@ -17,6 +17,7 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 const (
@@ -26,29 +27,29 @@ const (
 	eachClient  = 100 // tickets of each client in a crowd
 )
 
-// crowd is many clients with many tickets on one semaphore, below package sema:
-// what a thousand processes would have. Neighbours in its queue are of different
-// clients, which is what costs a step most: each of them is told in a message of
-// its own.
+// crowd is many clients with many tickets on one semaphore, below package sema,
+// as of a thousand processes. Neighbours in the queue belong to different
+// clients. That costs a step most, because each client gets a message of its
+// own.
 type crowd struct {
 	t       testing.TB
 	rdb     *redis.Client
 	server  *redistest.Server
 	name    string
 	began   time.Time
-	pid     int // of the server; 0: nothing is measured
-	keys    int // that share the semaphore; neighbours in the queue are of different ones
+	pid     int // of the server; 0: do not measure
+	keys    int // number of keys; neighbours in the queue have different ones
 	clients []*direct
 	told    chan told
-	scripts atomic.Int64          // that the server has run
-	ran     []time.Duration       // by the server, for each call
-	held    map[engine.ID]*direct // what the clients know to be granted
+	scripts atomic.Int64          // number of script runs
+	ran     []time.Duration       // the server's time for each call
+	held    map[engine.ID]*direct // the permits that the clients know of
 	waits   map[*direct][]engine.ID
 }
 
 type told struct {
 	who *direct
-	engine.Notification
+	protocol.Notification
 }
 
 func newCrowd(t testing.TB, size int) *crowd {
@@ -61,7 +62,7 @@ func newCrowd(t testing.TB, size int) *crowd {
 	for range size / eachClient {
 		d := &direct{t: t}
 		var err error
-		d.Session, err = e.Open(c.name, engine.Client{Host: "test", PID: 1}, func(n engine.Notification) { c.told <- told{d, n} })
+		d.Session, err = e.Open(c.name, engine.Client{Host: "test", PID: 1}, func(n protocol.Notification) { c.told <- told{d, n} })
 		expect.OK(t, err)
 		c.clients = append(c.clients, d)
 	}
@@ -72,21 +73,23 @@ func newCrowd(t testing.TB, size int) *crowd {
 	expect.OK(t, err)
 	c.pid, err = strconv.Atoi(info["Server"]["process_id"])
 	expect.OK(t, err)
-	// Nested commands have entries of their own, which would cost time if all were
-	// written down.
+	// The slow log also records the commands within a script, and recording all
+	// would cost time.
 	expect.OK(t, c.rdb.ConfigSet(expect.Within(t), "slowlog-log-slower-than", "200").Err())
 	expect.OK(t, c.rdb.ConfigSet(expect.Within(t), "slowlog-max-len", "100000").Err())
 	return c
 }
 
-// engine is one whose calls a stalled machine does not end.
+// engine returns an engine with such long timeouts that a stalled machine ends
+// no call.
 func (c *crowd) engine() sema.Engine {
 	rdb := connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: expect.Patience, WriteTimeout: expect.Patience})
 	rdb.AddHook(counting{c})
 	return closing(c.t, rdb)
 }
 
-// counting counts the steps: a call makes two if nobody listens for its session yet.
+// counting counts the steps. A call takes two if its session has no subscription
+// yet.
 type counting struct{ *crowd }
 
 func (c counting) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -105,25 +108,26 @@ func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// step is one call of one client; what it tells its caller is taken in.
-func (c *crowd) step(d *direct, rs ...engine.Request) engine.Reply {
+// step makes one call of one client, and notes the grants and the notification
+// in the reply.
+func (c *crowd) step(d *direct, rs ...protocol.Request) protocol.Reply {
 	c.t.Helper()
 	stop := c.watch()
 	reply, err := d.try(context.Background(), rs...)
 	expect.OK(c.t, err)
 	stop()
 	for i, a := range reply.Answers {
-		if rs[i].Kind == engine.Ask && a.Status == engine.Granted {
+		if rs[i].Kind == protocol.Ask && a.Status == protocol.Granted {
 			c.granted(d, rs[i].ID)
 		}
 	}
 	if len(c.hear(told{d, reply.Notification})) > 0 {
-		c.told <- told{d, engine.Notification{Ask: true}}
+		c.told <- told{d, protocol.Notification{Ask: true}}
 	}
 	return reply
 }
 
-// watch measures for how long the server runs until stop.
+// watch measures the server's time until stop is called.
 func (c *crowd) watch() (stop func()) {
 	if c.pid == 0 {
 		return func() {}
@@ -137,7 +141,8 @@ func (c *crowd) granted(d *direct, id engine.ID) {
 	c.waits[d] = slices.DeleteFunc(c.waits[d], func(other engine.ID) bool { return other == id })
 }
 
-// hear takes in a notification, and returns for which tickets its client is to ask now: for all, or for one.
+// hear handles a notification. It returns the tickets for which its client must ask now: all of them, or
+// one.
 func (c *crowd) hear(n told) []engine.ID {
 	for _, g := range n.Grants {
 		c.granted(n.who, g.ID)
@@ -146,17 +151,17 @@ func (c *crowd) hear(n told) []engine.ID {
 	if n.Ask {
 		return waits
 	}
-	if n.Recheck == engine.AtOnce && len(waits) > 0 {
+	if n.Recheck == protocol.AtOnce && len(waits) > 0 {
 		return waits[:1]
 	}
 	return nil
 }
 
-// ask is one of a crowd's: neighbours in the queue are of different clients,
-// however long the calls before it took.
-func (c *crowd) ask(client, number int, lease time.Duration) engine.Request {
+// ask returns an ask with a place such that neighbours in the queue belong to
+// different clients, regardless of when the calls arrive.
+func (c *crowd) ask(client, number int, lease time.Duration) protocol.Request {
 	d := c.clients[client]
-	r := d.request(engine.Ask, uint64(number), lease)
+	r := d.request(protocol.Ask, uint64(number), lease)
 	r.Wait, r.Ticket, r.Limit = true, lease, len(c.clients)*eachClient
 	if c.keys > 0 {
 		r.Key = fmt.Sprint("key ", (number*len(c.clients)+client)%c.keys)
@@ -165,10 +170,11 @@ func (c *crowd) ask(client, number int, lease time.Duration) engine.Request {
 	return r
 }
 
-// askAll has every client ask once for all it has; from is the number of its first.
+// askAll makes one call of every client, which asks for all its tickets; from is
+// the number of the first.
 func (c *crowd) askAll(from int, lease func() time.Duration) {
 	for client, d := range c.clients {
-		var asks []engine.Request
+		var asks []protocol.Request
 		life := lease()
 		for n := range eachClient {
 			asks = append(asks, c.ask(client, from+n, life))
@@ -187,12 +193,12 @@ func (c *crowd) queued() int {
 }
 
 func (c *crowd) holders() int {
-	return int(c.rdb.ZCard(context.Background(), "sema:{x}:holders").Val()) - 1 // and the one that keeps the key
+	return int(c.rdb.ZCard(context.Background(), "sema:{x}:holders").Val()) - 1 // without KEEPER
 }
 
-// goOn has the clients ask that are told to, one after the other, until done:
-// each step does a part of the work and names who goes on. No step may do more
-// than its part.
+// goOn makes the calls of the clients that were told to ask, one after the
+// other, until done. Each step does a part of the work and notifies a client
+// that goes on. No step may do more than the bound allows.
 func (c *crowd) goOn(what string, done func() bool) (steps int) {
 	c.t.Helper()
 	before := c.scripts.Load()
@@ -204,9 +210,9 @@ func (c *crowd) goOn(what string, done func() bool) (steps int) {
 				continue
 			}
 			queued, holders := c.queued(), c.holders()
-			var again []engine.Request
+			var again []protocol.Request
 			for _, id := range ids {
-				r := n.who.request(engine.Ask, id.Number, time.Hour)
+				r := n.who.request(protocol.Ask, id.Number, time.Hour)
 				r.Wait, r.Again, r.Ticket = true, true, time.Hour
 				again = append(again, r)
 			}
@@ -226,9 +232,9 @@ func (c *crowd) goOn(what string, done func() bool) (steps int) {
 	return int(c.scripts.Load() - before)
 }
 
-// measured prints what the server spent on scripts meanwhile: by its own watch,
-// which goes on while others have the processor, and how long it ran for one
-// call, with all the messages that it sent.
+// measured prints the server's time for scripts during f. One figure is by the
+// server's own clock, which also counts waits for the processor. The other is
+// the processor time of one call, with all the messages that it sent.
 func (c *crowd) measured(what string, f func()) {
 	c.t.Helper()
 	if c.pid == 0 {
@@ -240,7 +246,7 @@ func (c *crowd) measured(what string, f func()) {
 	expect.OK(c.t, c.rdb.ConfigResetStat(ctx).Err())
 	c.ran = nil
 	f()
-	ctx = expect.Within(c.t) // f may have taken long
+	ctx = expect.Within(c.t) // f may have used up the time of the first one
 	slow, err := c.rdb.SlowLogGet(ctx, -1).Result()
 	expect.OK(c.t, err)
 	var times []time.Duration
@@ -269,7 +275,7 @@ func (c *crowd) measured(what string, f func()) {
 		millis(time.Duration(usec)*time.Microsecond/time.Duration(max(1, calls))), longest, c.running())
 }
 
-// running says for how long the server ran for a call.
+// running returns the server's processor time for a call.
 func (c *crowd) running() string {
 	if len(c.ran) == 0 {
 		return ""

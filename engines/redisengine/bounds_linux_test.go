@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// threadTime is how long the main thread of a process has run. What others run
-// on the machine does not count. A thread that has just fallen asleep is waited
-// for: only then its time is written down.
+// threadTime is the processor time of the main thread of a process. Other
+// programs on the machine do not count. It waits until the thread sleeps,
+// because only then the kernel has updated the time.
 func threadTime(pid int) (ran time.Duration) {
 	for {
 		before := ran

@@ -9,8 +9,8 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// snapshot measures what keeps the server busy without a break: a part of a
-// snapshot, which is what travels together.
+// snapshot measures how long a snapshot blocks the server: the time of one
+// part, that is, of one pipeline.
 func (c *crowd) snapshot(what string, holders, waiters int) {
 	c.t.Helper()
 	rdb := connect(c.t, redis.Options{Addr: c.server.Addr(), ReadTimeout: expect.Patience, WriteTimeout: expect.Patience})
@@ -35,7 +35,7 @@ func (c *crowd) snapshot(what string, holders, waiters int) {
 	})
 }
 
-// stopwatch notes how long the server ran for what travels together.
+// stopwatch notes the server's time for each pipeline.
 type stopwatch struct{ *crowd }
 
 func (s stopwatch) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -8,21 +8,21 @@ import (
 	"testing"
 	"time"
 
-	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
-// However many wait or hold, a step does a bounded part of the work and has
-// somebody go on: nobody keeps the server from others for long, and all are
-// served in the end. SEMA_BOUNDS=100000 measures it, too.
+// With any number of waiters and holders, a step does a bounded part of the
+// work and tells a client to go on. So no step blocks the server for long, and
+// all are served in the end. SEMA_BOUNDS=100000 measures it, too.
 func TestStepsAreBounded(t *testing.T) {
 	t.Parallel()
 	n := boundsSize(t)
 	small := newCrowd(t, 2*eachClient)
 	first := session(t, small.engine(), small.name)
-	first.do(first.request(engine.Ask, 1, time.Hour))
+	first.do(first.request(protocol.Ask, 1, time.Hour))
 	small.askAll(1, func() time.Duration { return time.Hour })
-	small.handOffs(fmt.Sprintf("100 hand-offs, %d wait", small.queued()), first, first.request(engine.Release, 1, 0))
+	small.handOffs(fmt.Sprintf("100 hand-offs, %d wait", small.queued()), first, first.request(protocol.Release, 1, 0))
 
 	full := newCrowd(t, 5*eachClient)
 	hour := func() time.Duration { return time.Hour }
@@ -31,7 +31,7 @@ func TestStepsAreBounded(t *testing.T) {
 
 	c := newCrowd(t, n)
 	head := session(t, c.engine(), c.name)
-	head.do(head.request(engine.Ask, 1, time.Hour))
+	head.do(head.request(protocol.Ask, 1, time.Hour))
 
 	c.measured(fmt.Sprintf("%d join, %d in a call", n, eachClient), func() { c.askAll(1, hour) })
 	if queued := c.queued(); queued != n {
@@ -47,15 +47,16 @@ func TestStepsAreBounded(t *testing.T) {
 		c.step(late, again...)
 	})
 	c.measured(fmt.Sprintf("%d leave in a call", largestCall), func() { c.step(late, asks(late, false, 0)...) })
-	c.measured("pause", func() { c.step(head, engine.Request{Kind: engine.Pause}) })
-	c.measured("unpause", func() { c.step(head, engine.Request{Kind: engine.Unpause}) })
-	c.handOffs(fmt.Sprintf("100 hand-offs, %d wait", n), head, head.request(engine.Release, 1, 0))
+	c.measured("pause", func() { c.step(head, protocol.Request{Kind: protocol.Pause}) })
+	c.measured("unpause", func() { c.step(head, protocol.Request{Kind: protocol.Unpause}) })
+	c.handOffs(fmt.Sprintf("100 hand-offs, %d wait", n), head, head.request(protocol.Release, 1, 0))
 	c.snapshot(fmt.Sprintf("a snapshot: 1 holds, %d wait", n-100), 1, n-100)
 
 	c.measured(fmt.Sprintf("the limit from 1 to %d", n), func() {
-		c.step(head, engine.Request{Kind: engine.SetLimit, Limit: n, Pin: true})
+		c.step(head, protocol.Request{Kind: protocol.SetLimit, Limit: n, Pin: true})
 		steps := c.goOn("a larger limit", func() bool { return c.queued() == 0 })
-		// A step takes off so many, and its own if that is the next.
+		// A step removes at most so many tickets, and its own if that is the
+		// next.
 		if least := (n - 100 - mostTurns) / (mostTurns + 1); steps < least-1 {
 			t.Errorf("%d were served in %d steps", n, steps)
 		}
@@ -70,9 +71,9 @@ func TestStepsAreBounded(t *testing.T) {
 	c.expireAll(n)
 }
 
-// handOffs has the permit that owner has handed over a hundred times, and counts
-// the last holder among those who hold.
-func (c *crowd) handOffs(what string, owner *direct, release engine.Request) {
+// handOffs hands owner's permit over a hundred times, and adds the last holder
+// to c.held.
+func (c *crowd) handOffs(what string, owner *direct, release protocol.Request) {
 	c.t.Helper()
 	c.measured(what, func() {
 		for range 100 {
@@ -87,12 +88,12 @@ func (c *crowd) handOffs(what string, owner *direct, release engine.Request) {
 	c.held[release.ID] = owner
 }
 
-// asks are the largest call of asks, or of releases of the same.
-func asks(d *direct, ask bool, lease time.Duration) (rs []engine.Request) {
+// asks returns the largest call of asks, or of releases of the same permits.
+func asks(d *direct, ask bool, lease time.Duration) (rs []protocol.Request) {
 	for n := range uint64(largestCall) {
-		r := d.request(engine.Release, n+1, 0)
+		r := d.request(protocol.Release, n+1, 0)
 		if ask {
-			r = d.request(engine.Ask, n+1, lease)
+			r = d.request(protocol.Ask, n+1, lease)
 			r.Wait = true
 		}
 		rs = append(rs, r)
@@ -104,16 +105,16 @@ func asks(d *direct, ask bool, lease time.Duration) (rs []engine.Request) {
 func (c *crowd) manyAtOnce() {
 	d := session(c.t, c.engine(), c.name)
 	limit := len(c.clients) * eachClient
-	d.do(engine.Request{Kind: engine.SetLimit, Limit: limit + largestCall, Pin: true})
+	d.do(protocol.Request{Kind: protocol.SetLimit, Limit: limit + largestCall, Pin: true})
 	c.measured(fmt.Sprintf("%d acquire in a call", largestCall), func() { c.step(d, asks(d, true, time.Hour)...) })
 	c.measured(fmt.Sprintf("%d renew in a call", largestCall), func() {
 		renew := asks(d, false, 0)
 		for i := range renew {
-			renew[i].Kind, renew[i].Lease = engine.Renew, time.Hour
+			renew[i].Kind, renew[i].Lease = protocol.Renew, time.Hour
 		}
 		c.step(d, renew...)
 	})
-	d.do(engine.Request{Kind: engine.SetLimit, Limit: len(c.held), Pin: true})
+	d.do(protocol.Request{Kind: protocol.SetLimit, Limit: len(c.held), Pin: true})
 	from := 1 + eachClient
 	c.askAll(from, func() time.Duration { return time.Hour })
 	queued := c.queued()
@@ -126,12 +127,12 @@ func (c *crowd) manyAtOnce() {
 	})
 }
 
-// expireAll has all leases end at one moment, while as many wait.
+// expireAll ends all leases at one moment, while equally many tickets wait.
 func (c *crowd) expireAll(n int) {
 	end := time.Now().Add(time.Duration(n)*100*time.Microsecond + 2*time.Second)
-	of := map[*direct][]engine.Request{}
+	of := map[*direct][]protocol.Request{}
 	for id, d := range c.held {
-		r := d.request(engine.Renew, id.Number, 0)
+		r := d.request(protocol.Renew, id.Number, 0)
 		of[d] = append(of[d], r)
 	}
 	for d, rs := range of {
@@ -147,11 +148,11 @@ func (c *crowd) expireAll(n int) {
 	}
 	clear(c.held)
 	queued := c.queued()
-	time.Sleep(time.Until(end) + 10*time.Millisecond) // no event tells that a lease has ended
+	time.Sleep(time.Until(end) + 10*time.Millisecond) // there is no event for the end of a lease
 	c.measured(fmt.Sprintf("%d leases end at once, %d wait", c.holders(), queued), func() {
 		for c.queued() > 0 {
 			for client, d := range c.clients {
-				if len(c.waits[d]) > 0 { // who watches over the next lease's end would ask as this one does
+				if len(c.waits[d]) > 0 { // the client that was told to ask at the next lease's end would ask so
 					r := c.ask(client, int(c.waits[d][0].Number), time.Hour)
 					r.Again = true
 					c.step(d, r)
@@ -163,7 +164,7 @@ func (c *crowd) expireAll(n int) {
 	})
 }
 
-// boundsSize is how many wait, and hold, in TestStepsAreBounded.
+// boundsSize is the number of waiters, and of holders, in TestStepsAreBounded.
 func boundsSize(t testing.TB) int {
 	words := os.Getenv("SEMA_BOUNDS")
 	if words == "" {

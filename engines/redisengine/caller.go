@@ -7,70 +7,74 @@ import (
 )
 
 const (
-	// quickAttempt bounds a call that keeps its caller from heeding the
-	// cancellation of its context.
+	// quickAttempt bounds a call in the caller's own goroutine: until it ends,
+	// a cancellation of the context has no effect.
 	quickAttempt = 250 * time.Millisecond
 
-	// quickReply is how soon a server must answer for callers to wait for its
-	// reply in their own goroutines.
+	// quickReply is the longest time that the server's last answer may have
+	// taken if the next call is to run in the caller's own goroutine.
 	quickReply = 20 * time.Millisecond
 )
 
-// caller makes the calls of an engine's sessions, and heeds their contexts.
+// caller makes the calls of an engine's sessions, and ends them with their
+// contexts.
 type caller struct {
 	*topology
-	replicas int         // so many must have what counts
-	part     int         // so many permits and tickets are read in one step
-	quick    atomic.Bool // the server's last answer was
+	replicas int         // Options.Replicas
+	readSize int         // how many permits and tickets State reads in one step
+	quick    atomic.Bool // the last answer came within quickReply
 }
 
-// run runs step with the words, which it made from w.
+// run runs the script with args, which w made.
 //
-// The caller's own goroutine does it where it can: to wake another one, the
-// runtime may have to wake a thread. go-redis heeds a deadline on the wire, but
-// not a cancellation; so the goroutine's own call is a short one, and only while
-// the server answers soon. All others are left behind when the context ends.
+// The caller's own goroutine makes the call if possible: another goroutine would
+// cost a switch, and perhaps the wake-up of a thread. But go-redis ends a call
+// only at a deadline, not at a cancellation. So the call in the caller's
+// goroutine takes at most quickAttempt, and is made only while the server
+// answers quickly. All other calls run in a goroutine that is abandoned when the
+// context ends.
 func (c *caller) run(ctx context.Context, now time.Time, w *words, args []any) (string, error) {
 	deadline, _ := ctx.Deadline()
-	soon := c.heeds && !deadline.IsZero() && !deadline.After(now.Add(quickAttempt))
+	soon := c.wireDeadlines && !deadline.IsZero() && !deadline.After(now.Add(quickAttempt))
 	if !soon && ctx.Done() != nil {
-		if !c.heeds || !c.quick.Load() {
-			return c.runApart(ctx, now, w, args)
+		if !c.wireDeadlines || !c.quick.Load() {
+			return c.runCancellable(ctx, now, w, args)
 		}
-		ctx = &short{ctx, now.Add(quickAttempt)}
+		ctx = &earlyDeadline{ctx, now.Add(quickAttempt)}
 	}
 	text, err := runStep(ctx, c.rdb, args)
-	c.took(time.Since(now), err)
+	c.setQuick(time.Since(now), err)
 	return text, c.notSent(err)
 }
 
-// runApart is run in a goroutine of its own. It stands alone because its variables would cost
-// run memory.
-func (c *caller) runApart(ctx context.Context, now time.Time, w *words, args []any) (string, error) {
-	w.part() // with args
-	text, err := apart(ctx, func() (string, error) { return runStep(ctx, c.rdb, args) })
-	c.took(time.Since(now), err)
+// runCancellable is run with a goroutine for the call. It is a function of its own because its
+// variables are allocated on the heap, also when run would not use them.
+func (c *caller) runCancellable(ctx context.Context, now time.Time, w *words, args []any) (string, error) {
+	w.detach() // the goroutine may still use args after this call has returned
+	text, err := cancellable(ctx, func() (string, error) { return runStep(ctx, c.rdb, args) })
+	c.setQuick(time.Since(now), err)
 	return text, err
 }
 
-func (c *caller) took(d time.Duration, err error) {
+func (c *caller) setQuick(d time.Duration, err error) {
 	if quick := d < quickReply && err == nil; quick != c.quick.Load() {
 		c.quick.Store(quick)
 	}
 }
 
-// short is a context whose deadline, which is heeded on the wire, is earlier
-// than its end. It needs no timer.
-type short struct {
+// earlyDeadline is a context that reports an earlier deadline than its own.
+// go-redis sets the connection's deadline by it, so it needs no timer.
+type earlyDeadline struct {
 	context.Context
 	deadline time.Time
 }
 
 // Deadline implements context.Context.
-func (s *short) Deadline() (time.Time, bool) { return s.deadline, true }
+func (s *earlyDeadline) Deadline() (time.Time, bool) { return s.deadline, true }
 
-// apart runs f, and leaves it behind when ctx ends.
-func apart[T any](ctx context.Context, f func() (T, error)) (T, error) {
+// cancellable runs f in a goroutine. If ctx ends first, it returns ctx's error
+// and lets f run on.
+func cancellable[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	if ctx.Done() == nil {
 		return f()
 	}

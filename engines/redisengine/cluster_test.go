@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 func clusterEngine(t *testing.T, c *redistest.Cluster) sema.Engine {
@@ -19,7 +19,7 @@ func clusterEngine(t *testing.T, c *redistest.Cluster) sema.Engine {
 	return closing(t, rdb)
 }
 
-// shardChannels counts the inboxes somebody listens to, on one node or all.
+// shardChannels counts the inboxes with subscriptions, on one node or all.
 func shardChannels(t *testing.T, nodes ...*redistest.Server) int {
 	t.Helper()
 	n := 0
@@ -33,8 +33,8 @@ func shardChannels(t *testing.T, nodes ...*redistest.Server) int {
 	return n
 }
 
-// A semaphore's slot moves to another node while a waiter waits: its inbox
-// follows, and it is served.
+// A semaphore's slot moves to another node during a wait: the waiter's
+// subscription follows, and it is served.
 func TestTheSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
@@ -45,7 +45,7 @@ func TestTheSlotMoves(t *testing.T) {
 	w := queue(t, openSem(t, clusterEngine(t, c), "x", 1, o))
 	slot := c.Nodes[0].Client().ClusterKeySlot(ctx, "sema:{x}:state").Val()
 	from := slotOwner(c, slot)
-	for i := range 2 { // there, and further: the first line ended with its last channel
+	for i := range 2 { // twice: after the first move, the connection to the first node has ended
 		to := (from + 1) % 3
 		c.MoveSlot(slot, c.Nodes[from], c.Nodes[to])
 		expect.Until(t, "the inbox's move", func() bool { return shardChannels(t, c.Nodes[to]) > 0 })
@@ -72,14 +72,14 @@ func slotOwner(c *redistest.Cluster, slot int64) int {
 }
 
 // Subscriptions to channels of several slots come back after their connections
-// were cut: repeated in one command, they would be refused (CROSSSLOT), and
-// their waiters deaf from then on.
+// were cut. One command for all of them would be refused (CROSSSLOT), and the
+// waiters would receive no messages from then on.
 func TestClusterSubscriptionsAreCut(t *testing.T) {
 	t.Parallel()
 	const semaphores = 12
 	c := redistest.StartCluster(t, 3)
 	ctx := expect.Within(t)
-	o := &sema.Options{Lease: 10 * time.Minute} // nobody is saved by asking again
+	o := &sema.Options{Lease: 10 * time.Minute} // no waiter asks again in time
 	holder, waiter := clusterEngine(t, c), clusterEngine(t, c)
 	var held []*sema.Permit
 	var line []*waiting
@@ -102,8 +102,8 @@ func TestClusterSubscriptionsAreCut(t *testing.T) {
 	}
 }
 
-// A state is read in parts from one server, also by a client that may read from
-// several.
+// All parts of a state are read from one server, also if the client may read
+// from several.
 func TestClusterStateInParts(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
@@ -112,7 +112,7 @@ func TestClusterStateInParts(t *testing.T) {
 	e := readBy(closing(t, rdb), 5)
 	for i := range 5 {
 		s := session(t, e, fmt.Sprint("x", i))
-		s.do(s.many(engine.Ask, 1, 110, time.Hour)...)
+		s.do(s.many(protocol.Ask, 1, 110, time.Hour)...)
 		if st := timeless(t, s); len(st.Holders) != 100 || len(st.Waiters) != 10 || st.Used != 100 {
 			t.Errorf("%d hold %d, %d wait", len(st.Holders), st.Used, len(st.Waiters))
 		}

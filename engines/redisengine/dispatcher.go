@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 	"sema/internal/redissub"
 )
 
-// dispatcher knows which session wants which messages. There is one subscriber,
-// or in a cluster one for each node that has semaphores with waiters here.
+// dispatcher passes on messages to the sessions that subscribed to them. It has
+// one subscriber; in a cluster, one for each node with a semaphore that a
+// session here waits for.
 type dispatcher struct {
 	topology *topology
 
-	mu          sync.Mutex // never held while the network, or a session, is waited for
+	mu          sync.Mutex // never held during a wait for the network or a session
 	subscribers map[string]*subscriber
 	channels    map[string]*subscription
 	closed      bool
@@ -30,26 +32,26 @@ type subscriber struct {
 // subscription is a session's channel on a subscriber.
 type subscription struct {
 	channel string
-	notify  func(engine.Notification)
+	notify  func(protocol.Notification)
 	on      *subscriber
 
-	heard   atomic.Bool   // the server has confirmed it
-	ready   chan struct{} // closed when it first did
-	refusal chan error    // what it said instead
+	confirmed atomic.Bool   // the server has confirmed the subscription at least once
+	ready     chan struct{} // closed at the first confirmation
+	refusal   chan error    // receives the error with which the server refused
 
 	// Guarded by the dispatcher's lock.
-	missed  bool // a message may have been lost before the next confirmation
-	gone    bool // the slot is not that node's any more
-	doubted bool // the server said that nobody listens, and has told nothing since
+	missed    bool // a message may have been lost before the next confirmation
+	slotMoved bool // the slot has moved to another node
+	suspect   bool // the server said that nobody listens, and no message came since
 }
 
 func newDispatcher(t *topology) *dispatcher {
 	return &dispatcher{topology: t, subscribers: map[string]*subscriber{}, channels: map[string]*subscription{}}
 }
 
-// subscribe returns the subscription to a channel, which is that of before if
-// the key is still on its node. It does not wait for the server.
-func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify func(engine.Notification)) (*subscription, error) {
+// subscribe returns the subscription to a channel. It reuses the existing one
+// if the key is still on the same node. It does not wait for the server.
+func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify func(protocol.Notification)) (*subscription, error) {
 	n, err := d.topology.node(ctx, key)
 	if err != nil {
 		return nil, err
@@ -60,7 +62,7 @@ func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify 
 		return nil, engine.ErrClosed
 	}
 	before := d.channels[channel]
-	if before != nil && before.on.node.addr == n.addr && !before.gone && len(before.refusal) == 0 {
+	if before != nil && before.on.node.addr == n.addr && !before.slotMoved && len(before.refusal) == 0 {
 		return before, nil
 	}
 	on := d.subscribers[n.addr]
@@ -80,8 +82,9 @@ func (d *dispatcher) subscribe(ctx context.Context, key, channel string, notify 
 	return sub, nil
 }
 
-// wait waits a while for the server to confirm a subscription. It is no error
-// that it did not: it will, and then the session is told to ask.
+// wait waits up to most for the server to confirm a subscription, and returns
+// the server's refusal. A missing confirmation is no error: when it comes, the
+// session is told to ask again.
 func (d *dispatcher) wait(ctx context.Context, sub *subscription, most time.Duration) error {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -90,7 +93,7 @@ func (d *dispatcher) wait(ctx context.Context, sub *subscription, most time.Dura
 		return nil
 	case err := <-sub.refusal:
 		select {
-		case sub.refusal <- err: // so that it is asked for again
+		case sub.refusal <- err: // kept, so that the next call subscribes again
 		default:
 		}
 		return err
@@ -103,25 +106,26 @@ func (d *dispatcher) wait(ctx context.Context, sub *subscription, most time.Dura
 	return nil
 }
 
-// deaf takes in that a session's server says nobody listens to a subscription.
-// It is asked for again. If the server says so once more before anything was heard,
-// the connection is dead and its end has not noticed, or it is to a server that is
-// not the master any more, which confirms whatever is asked for: then it is made anew.
-func (d *dispatcher) deaf(sub *subscription) {
+// resubscribe is called when the server says that nobody listens to a subscription.
+// The first time it sends the subscription again. If the server says so once more
+// before a message comes, the connection is replaced: either it is dead and this end
+// has not noticed, or it leads to a server that is no longer the master. Such a server
+// confirms every subscription, and never sends a message.
+func (d *dispatcher) resubscribe(sub *subscription) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.channels[sub.channel] != sub || len(sub.refusal) > 0:
-	case sub.doubted:
+	case sub.suspect:
 		sub.on.Reconnect(settleTime)
 	default:
-		sub.doubted = true
+		sub.suspect = true
 		sub.on.Set(sub.channel, true)
 	}
 }
 
-// leave ends a session's subscription.
-func (d *dispatcher) leave(channel string) {
+// unsubscribe ends a session's subscription.
+func (d *dispatcher) unsubscribe(channel string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if sub := d.channels[channel]; sub != nil {
@@ -130,8 +134,9 @@ func (d *dispatcher) leave(channel string) {
 	}
 }
 
-// drop takes a subscription that is not current any more off its subscriber. The
-// connection to one node of a cluster ends with its last one: the node may leave.
+// drop removes a subscription that is no longer current from its subscriber. In a
+// cluster, the last subscription to a node closes the connection, because the
+// node may leave the cluster.
 func (d *dispatcher) drop(sub *subscription) {
 	on := sub.on
 	on.Set(sub.channel, false)
@@ -149,8 +154,8 @@ func (d *dispatcher) drop(sub *subscription) {
 	on.Quit()
 }
 
-// close ends all subscribers. It does not wait long for one whose connection
-// hangs.
+// close ends all subscribers. It waits up to closeWait in all, because a
+// connection may hang.
 func (d *dispatcher) close() {
 	d.mu.Lock()
 	d.closed = true
@@ -177,8 +182,9 @@ const (
 	settleTime = time.Second            // for a new connection and its subscriptions
 )
 
-// Confirmed notes that the server will tell from now on. What it told before a
-// connection was made again is lost, so the session asks.
+// Confirmed notes that the server delivers messages on a channel from now on.
+// Earlier messages may be lost, for example before a reconnect; then the
+// session asks again.
 func (d *dispatcher) Confirmed(on *redissub.Subscriber, channel string) {
 	d.mu.Lock()
 	sub := d.channels[channel]
@@ -187,22 +193,22 @@ func (d *dispatcher) Confirmed(on *redissub.Subscriber, channel string) {
 		return
 	}
 	missed := sub.missed
-	sub.missed = true // whatever comes before a further confirmation
-	if !sub.heard.Swap(true) {
+	sub.missed = true // a further confirmation means that messages may have been lost before it
+	if !sub.confirmed.Swap(true) {
 		close(sub.ready)
 	}
 	d.mu.Unlock()
 	if missed {
-		sub.notify(engine.Notification{Ask: true})
+		sub.notify(protocol.Notification{Ask: true})
 	}
 }
 
-// Message passes on what the server tells.
+// Message passes a message on to its session.
 func (d *dispatcher) Message(channel, payload string) {
 	d.mu.Lock()
 	sub := d.channels[channel]
 	if sub != nil {
-		sub.doubted = false
+		sub.suspect = false
 	}
 	d.mu.Unlock()
 	if sub != nil {
@@ -210,30 +216,32 @@ func (d *dispatcher) Message(channel, payload string) {
 	}
 }
 
-// Refused passes on a refusal to all who wait for a confirmation.
+// Refused passes a refusal on to all subscriptions that wait for a
+// confirmation.
 func (d *dispatcher) Refused(on *redissub.Subscriber, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, sub := range d.channels {
-		if sub.on.Subscriber == on && !sub.heard.Load() && len(sub.refusal) == 0 {
+		if sub.on.Subscriber == on && !sub.confirmed.Load() && len(sub.refusal) == 0 {
 			on.Set(sub.channel, false)
 			sub.refusal <- err
 		}
 	}
 }
 
-// Ended handles a slot that has left a node. The session asks again, when the
-// cluster's map has had the time to be read again: asking moves the subscription.
+// Ended handles a slot that has left a node. The session asks again after
+// moveTime, when go-redis has read the cluster's map again. That ask moves the
+// subscription.
 func (d *dispatcher) Ended(on *redissub.Subscriber, channel string) {
 	d.mu.Lock()
 	sub := d.channels[channel]
 	current := sub != nil && sub.on.Subscriber == on
 	if current {
-		sub.gone = true
+		sub.slotMoved = true
 	}
 	d.mu.Unlock()
 	if current {
-		d.topology.moved(context.Background())
-		sub.notify(engine.Notification{Recheck: moveTime})
+		d.topology.reload(context.Background())
+		sub.notify(protocol.Notification{Recheck: moveTime})
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"sema/internal/rediserror"
 )
 
-// wrap makes the typed error of a failed operation.
+// wrap makes the *engine.Error of a failed operation.
 func (t *topology) wrap(op, name string, err error) *engine.Error {
 	m := rediserror.Sort(err)
 	switch {
-	case errors.Is(err, errLate), errors.Is(err, errNotSent):
+	case errors.Is(err, errFenced), errors.Is(err, errNotSent):
 		m.Temporary, m.NotExecuted = true, true
 	case errors.Is(err, ErrTooFewReplicas):
 		m.Temporary, m.Hint = true, "see whether the replicas are there and keep up, or ask for fewer of them"

@@ -12,8 +12,8 @@ import (
 	"sema/engines/redisengine"
 )
 
-// While its server is away, go-redis logs dozens of lines a minute. A program that has them
-// from sema, as errors, does without.
+// While the server is away, go-redis logs dozens of lines a minute. A program that gets
+// these errors from sema can switch the log off.
 func ExampleNew() {
 	logging.Disable()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true}) // nobody listens

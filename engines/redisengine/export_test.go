@@ -1,4 +1,4 @@
 package redisengine
 
-// ReadBy has an engine read so many permits and tickets in one step.
-func (e *Engine) ReadBy(n int) { e.caller.part = n }
+// ReadBy sets how many permits and tickets an engine reads in one step.
+func (e *Engine) ReadBy(n int) { e.caller.readSize = n }

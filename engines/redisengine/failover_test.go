@@ -15,9 +15,9 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// tokenBook checks fencing as storage would that keeps something for each slot: a caller
-// that asks after a slot was granted to another one, and gets that slot, gets a larger
-// token. Nobody gets a token twice.
+// tokenBook checks fencing tokens as a storage with one item for each slot would: a
+// caller that asks after the slot's last grant, and gets the slot, has a larger token.
+// No token is given out twice.
 type tokenBook struct {
 	mu      sync.Mutex
 	largest [2]int64 // by slot
@@ -44,9 +44,10 @@ func (b *tokenBook) granted(t *testing.T, before [2]int64, slot int, token int64
 }
 
 // "A failover loses the last grants: more holders than the limit, tokens that
-// repeat." The first cannot be helped where replication is asynchronous, and is
-// measured here; tokens do not repeat, holders live on or learn of their loss,
-// waiters are served, and nothing is left taken.
+// repeat." With asynchronous replication nobody can prevent the extra holders,
+// so the test measures them. Tokens do not repeat, holders keep their permits
+// or learn of the loss, all waiters are served, and all weight is free in the
+// end.
 func TestFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	const limit, clients, lease = 2, 4, 8 * time.Second
@@ -58,7 +59,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 		t.Cleanup(func() { _ = rdb.Close() })
 		return closing(t, rdb)
 	}
-	ctx := context.Background() // the failover takes as long as the Sentinels need
+	ctx := context.Background() // without a deadline: the Sentinels decide how long a failover takes
 	o := &sema.Options{Lease: lease}
 	keep := acquire(t, openSem(t, client(), "kept", 1, o))
 
@@ -67,7 +68,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 	var mu sync.Mutex
 	var killed time.Time
 	var outage time.Duration
-	lost, served := 0, make([]int, 2*clients) // by each worker since the failover
+	lost, served := 0, make([]int, 2*clients) // acquisitions of each worker since the failover
 	stop, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for c := range clients {

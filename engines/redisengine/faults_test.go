@@ -16,10 +16,11 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
 // refused checks that an acquisition fails with an error of the given class,
-// and that nothing of it was left in the background for another to trip over.
+// and leaves nothing behind in the background.
 func refused(t *testing.T, s *sema.Semaphore, word, hint string) {
 	t.Helper()
 	_, err := s.TryAcquire(expect.Within(t))
@@ -88,8 +89,8 @@ func TestRestartWithData(t *testing.T) {
 	expect.OK(t, next.Release())
 }
 
-// A server that comes back without: its holders learn of it when they renew,
-// waiters are served, and the tokens still grow.
+// A server that comes back without its data: holders learn of the loss when
+// they renew, waiters are served, and the tokens still grow.
 func TestRestartWithoutData(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -112,7 +113,7 @@ func TestLoading(t *testing.T) {
 	ctx := expect.Within(t)
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
 	expect.OK(t, acquire(t, s).Release())
-	// The data is loaded again for minutes while clients look on.
+	// The server loads its data for minutes while clients call it.
 	expect.OK(t, rdb.Do(ctx, "DEBUG", "POPULATE", "50000").Err())
 	expect.OK(t, rdb.ConfigSet(ctx, "loading-process-events-interval-bytes", "1024").Err())
 	expect.OK(t, rdb.ConfigSet(ctx, "key-load-delay", "2000").Err())
@@ -140,8 +141,8 @@ func TestReadOnlyReplica(t *testing.T) {
 	expect.OK(t, p.Release())
 }
 
-// Somebody else's script blocks the server. Nobody waits for it unheard, and
-// all goes on when it was killed.
+// A foreign script blocks the server. Callers get an error, and all goes on
+// when the script is killed.
 func TestBusyScript(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--busy-reply-threshold", "50")
@@ -167,8 +168,8 @@ func TestBusyScript(t *testing.T) {
 	expect.OK(t, p.Release())
 }
 
-// Memory is full: acquisitions are refused, renewals and releases are not, also
-// when they travel together.
+// Memory is full: acquisitions are refused, renewals and releases are carried
+// out, also in one call.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -188,17 +189,17 @@ func TestOutOfMemory(t *testing.T) {
 
 	// One step with a ticket to keep and a permit to renew.
 	d := session(t, e, "x")
-	held := d.request(engine.Renew, 0, time.Minute)
+	held := d.request(protocol.Renew, 0, time.Minute)
 	var err error
 	held.ID, err = engine.ParseID(q.ID())
 	expect.OK(t, err)
-	answers := d.do(d.request(engine.Ask, 1, time.Minute), held)
-	if answers[1].Status != engine.Granted {
+	answers := d.do(d.request(protocol.Ask, 1, time.Minute), held)
+	if answers[1].Status != protocol.Granted {
 		t.Errorf("renewed beside an acquisition: %+v", answers[1])
 	}
 	expect.OK(t, q.Release())
 	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-	d.do(d.request(engine.Release, 1, 0))
+	d.do(d.request(protocol.Release, 1, 0))
 	wholeLimit(t, s, 3)
 }
 
@@ -242,8 +243,8 @@ func TestNoConnectionLeft(t *testing.T) {
 	ctx := expect.Within(t)
 	expect.OK(t, rdb.ConfigSet(ctx, "maxclients", "1").Err())
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
-	// The server speaks before it hangs up, but not always is it heard: then
-	// it is unknown what became of the request.
+	// The server sends an error before it closes the connection. The client may
+	// not receive it; then the outcome of the request is unknown.
 	_, err := s.TryAcquire(ctx)
 	var e *engine.Error
 	if !errors.As(err, &e) || !strings.Contains(e.Hint, "maxclients") {

@@ -11,9 +11,9 @@ import (
 	"sema/internal/fixture/stall"
 )
 
-// What a server that forgets everything lets happen, which no script can
-// prevent: newcomers are admitted beside the holders it knew, until those ask
-// the next time. This measures how many, and for how long.
+// No script can prevent the effect of a server that forgets everything: it
+// admits new holders beside the forgotten ones, until those ask again. This
+// test measures how many, and for how long.
 func TestOverAdmissionAfterForgetting(t *testing.T) {
 	t.Parallel()
 	const holders, lease = 5, 3 * time.Second
@@ -25,7 +25,7 @@ func TestOverAdmissionAfterForgetting(t *testing.T) {
 	}{
 		"restart without data": {restart, 0},
 		"FLUSHALL":             {flush, 0},
-		"FLUSHALL, NoRenewal":  {flush, sema.NoRenewal}, // they learn of it from the clock only
+		"FLUSHALL, NoRenewal":  {flush, sema.NoRenewal}, // the holders learn of the loss only from their clocks
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -15,18 +15,19 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
-// The suites open thousands of clients. Unless told, go-redis has 32 KiB for each
-// direction of a connection, and 200 KiB for news of maintenance, which only Redis
-// Enterprise sends.
+// The suites open thousands of clients. By default, go-redis allocates 32 KiB for
+// each direction of a connection, and 200 KiB for messages about maintenance,
+// which only Redis Enterprise sends.
 const buffer = 4 << 10
 
 func noNews() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// connect makes a go-redis client that gives up on a call when its context ends.
+// connect makes a go-redis client that ends a call at its context's deadline.
 func connect(t testing.TB, o redis.Options) *redis.Client {
 	o.ContextTimeoutEnabled, o.ReadBufferSize, o.WriteBufferSize, o.MaintNotificationsConfig = true, buffer, buffer, noNews()
 	rdb := redis.NewClient(&o)
@@ -37,13 +38,14 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 	return rdb
 }
 
-// patientAt is an engine for sessions that make calls themselves: one that fails
-// because the machine stood still is not repeated.
+// patientAt returns an engine with long timeouts, for tests that call sessions
+// directly: they do not repeat a call that failed because the machine stood
+// still.
 func patientAt(t testing.TB, addr string) sema.Engine {
 	return closing(t, connect(t, redis.Options{Addr: addr, ReadTimeout: expect.Patience, WriteTimeout: expect.Patience}))
 }
 
-// engineAt is an engine on a client of its own, as another process would be.
+// engineAt returns an engine with a client of its own, as in another process.
 func engineAt(t testing.TB, addr string) sema.Engine {
 	return closing(t, connect(t, redis.Options{Addr: addr}))
 }
@@ -59,7 +61,7 @@ func openSem(t testing.TB, e sema.Engine, name string, limit int, o *sema.Option
 	return s
 }
 
-// operator is for operators of a semaphore.
+// operator returns an operator of a semaphore.
 func operator(t testing.TB, e sema.Engine, name string) *sema.Operator {
 	t.Helper()
 	o, err := sema.Operate(e, name)
@@ -118,8 +120,8 @@ func stateOf(t testing.TB, s *sema.Semaphore) sema.State {
 	return st
 }
 
-// wholeLimit checks that all of the limit is free, or comes free when the
-// leases of the dead end, and that nothing is left in the way.
+// wholeLimit checks that the whole limit is free, or becomes free when the
+// leases of dead clients end, and that the queue is empty.
 func wholeLimit(t testing.TB, s *sema.Semaphore, limit int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(expect.Within(t), expect.Patience/2)
@@ -131,7 +133,7 @@ func wholeLimit(t testing.TB, s *sema.Semaphore, limit int) {
 	expect.OK(t, p.Release())
 }
 
-// dump is every key with its content, and its absolute expiry.
+// dump returns each key with its content and its absolute expiry.
 func dump(t testing.TB, rdb redis.UniversalClient) map[string]string {
 	t.Helper()
 	ctx := expect.Within(t)
@@ -166,8 +168,8 @@ func eternal(t testing.TB, rdb redis.UniversalClient) []string {
 	return list
 }
 
-// engineError checks the class of an error: what hint it gives, and whether
-// the caller is told that nothing happened.
+// engineError checks the class of an error: its hint, and whether it says that
+// nothing was executed.
 func engineError(t testing.TB, err error, word, hint string, notExecuted bool) {
 	t.Helper()
 	var e *engine.Error
@@ -179,7 +181,7 @@ func engineError(t testing.TB, err error, word, hint string, notExecuted bool) {
 	}
 }
 
-// calls is how often the server has carried out a command.
+// calls returns how often the server has carried out a command.
 func calls(t testing.TB, rdb *redis.Client, command string) int {
 	t.Helper()
 	info, err := rdb.Info(expect.Within(t), "commandstats").Result()
@@ -195,7 +197,7 @@ func calls(t testing.TB, rdb *redis.Client, command string) int {
 	return 0
 }
 
-// connections lists who is connected, but for the asking client itself.
+// connections lists the server's connections, without the one that asks.
 func connections(t testing.TB, rdb *redis.Client) []string {
 	t.Helper()
 	list, err := rdb.ClientList(expect.Within(t)).Result()
@@ -209,40 +211,41 @@ func connections(t testing.TB, rdb *redis.Client) []string {
 	return others
 }
 
-// direct is a semaphore below package sema: a client that does nothing by itself.
+// direct is a session used directly, without package sema: it makes no calls by
+// itself.
 type direct struct {
-	engine.Session
+	protocol.Session
 	t      testing.TB
 	number uint64
-	told   chan engine.Notification
+	told   chan protocol.Notification
 }
 
 func session(t testing.TB, e sema.Engine, name string) *direct {
 	t.Helper()
-	d := &direct{t: t, told: make(chan engine.Notification, 1000)}
+	d := &direct{t: t, told: make(chan protocol.Notification, 1000)}
 	var err error
-	d.Session, err = e.Open(name, engine.Client{Host: "test", PID: 1}, func(n engine.Notification) { d.told <- n })
+	d.Session, err = e.Open(name, engine.Client{Host: "test", PID: 1}, func(n protocol.Notification) { d.told <- n })
 	expect.OK(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
 
-// request is one about a permit of the session's.
-func (d *direct) request(kind engine.Kind, number uint64, lease time.Duration) engine.Request {
+// request makes a request about a permit of the session.
+func (d *direct) request(kind protocol.Kind, number uint64, lease time.Duration) protocol.Request {
 	id := engine.ID{Client: d.Client(), Number: number, Weight: 1}
-	return engine.Request{Kind: kind, ID: id, Limit: 1, Lease: lease, Ticket: lease / 2}
+	return protocol.Request{Kind: kind, ID: id, Limit: 1, Lease: lease, Ticket: lease / 2}
 }
 
-func (d *direct) try(ctx context.Context, rs ...engine.Request) (engine.Reply, error) {
+func (d *direct) try(ctx context.Context, rs ...protocol.Request) (protocol.Reply, error) {
 	d.number++
-	return d.Step(ctx, engine.Call{Number: d.number, Requests: rs})
+	return d.Step(ctx, protocol.Call{Number: d.number, Requests: rs})
 }
 
-// whole is for steps that nobody repeats. They have the time that their client allows;
-// a call that can be cancelled is often cut off after quickAttempt.
+// whole is the context of steps that nobody repeats. It cannot be cancelled, so only
+// the client's timeouts bound the call: quickAttempt does not apply.
 var whole = context.Background()
 
-func (d *direct) do(rs ...engine.Request) []engine.Answer {
+func (d *direct) do(rs ...protocol.Request) []protocol.Answer {
 	d.t.Helper()
 	reply, err := d.try(whole, rs...)
 	expect.OK(d.t, err)

@@ -23,17 +23,17 @@ import (
 //	inbox:…  channel notifications for a client
 type keys struct {
 	prefix string    // sema:{name}:
-	main   [6]string // as the scripts take them
-	keyed  [3]string // and those of a semaphore with keys
+	main   [6]string // in the order of the scripts' KEYS
+	keyed  [3]string // further ones of a semaphore with keys
 
-	reports string // and that of reports
+	reports string // of a semaphore with reports
 }
 
 // defaultPrefix begins all keys and channels.
 const defaultPrefix = "sema:"
 
-// The hash tag ends at the first brace, and an empty one is none: braces in a
-// name, and the escape sign itself, are escaped.
+// Redis ends a hash tag at the first closing brace, and ignores an empty tag.
+// So braces in a name are escaped, and the escape character itself.
 var (
 	escape   = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 	unescape = strings.NewReplacer("%25", "%", "%7B", "{", "%7D", "}")
@@ -52,19 +52,23 @@ func keysOf(prefix, name string) keys {
 }
 
 func (k *keys) state() string { return k.main[0] }
+
+// all returns the keys in the order of state.lua.
 func (k *keys) all() []string {
 	return append(slices.Clone(k.main[:3]), k.keyed[1], k.keyed[2], k.reports)
-}                                           // as state.lua takes them
+}
+
 func (k *keys) client(client string) string { return k.prefix + "client:" + client }
 func (k *keys) inbox(client string) string  { return k.prefix + "inbox:" + client }
 
-// globs are the characters that mean something in a pattern of SCAN.
+// globs escapes the special characters of a SCAN pattern.
 var globs = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
 // statePattern matches the state keys of all semaphores.
 func statePattern(prefix string) string { return globs.Replace(prefix) + "{*}:state" }
 
-// nameOf is the semaphore whose state key this is.
+// nameOf returns the name of the semaphore whose state key this is; false if it
+// is no state key.
 func nameOf(prefix, stateKey string) (string, bool) {
 	s, ok := strings.CutPrefix(stateKey, prefix+"{")
 	s, ok2 := strings.CutSuffix(s, "}:state")

@@ -15,9 +15,9 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// Callers of one process that hold for no time: those of a semaphore without keys, of one key
-// and of two keys take turns of 50 ms, and medians are beside each other:
-// go test -run xxx -bench KeysOfAProcess -benchtime 31x.
+// Callers of one process acquire and release at once. A semaphore without keys, one with one
+// key and one with two keys take turns of 50 ms; it prints the medians: go test -run xxx
+// -bench KeysOfAProcess -benchtime 31x.
 func BenchmarkKeysOfAProcess(b *testing.B) {
 	const limit, callers, turn = 8, 64, 50 * time.Millisecond
 	server := redistest.Start(b)
@@ -70,9 +70,9 @@ func BenchmarkKeysOfAProcess(b *testing.B) {
 	}
 }
 
-// As many permits as wait are given back at once, by another process, with a key for each
-// ticket or without keys: the server's time for all, and for a call, in ms:
-// go test -run xxx -bench HandOverAtOnce -benchtime 5x.
+// Another process releases as many permits as there are tickets, all at once, with a key
+// for each ticket or without keys. It prints the server's time for all, and for a call,
+// in ms: go test -run xxx -bench HandOverAtOnce -benchtime 5x.
 func BenchmarkHandOverAtOnce(b *testing.B) {
 	server := redistest.Start(b)
 	rdb := server.Client()

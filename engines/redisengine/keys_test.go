@@ -17,10 +17,11 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
-// Keys that never expire (25 million fencing keys in Redisson #6510): after each
-// kind of operation every key has a time to live.
+// "Keys that never expire" (25 million fencing keys in Redisson #6510): here
+// each key has a time to live after each kind of operation.
 func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -63,9 +64,9 @@ func TestEveryKeyExpires(t *testing.T) {
 	expect.OK(t, acquire(t, newest).Release())
 	check("a newer limit")
 
-	// Idle, all of it goes away by itself: nothing is kept much longer than
-	// two leases and two minutes; what a client fenced off that lost sight of a
-	// call, as on a busy machine, for an hour.
+	// All keys of an idle semaphore expire: after little more than two leases
+	// and two minutes. Only fences stay for an hour. They exist if a client
+	// lost a reply, as on a busy machine.
 	for key := range dump(t, rdb) {
 		most := 2 * (30*time.Second + time.Minute)
 		if strings.HasSuffix(key, ":fences") {
@@ -77,7 +78,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	}
 }
 
-// A pinned limit outlives idleness, and only the key that holds it.
+// A pinned limit does not expire; all other keys do.
 func TestOnlyAPinnedStateStays(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -143,8 +144,8 @@ func TestAShortLeaseShortensNothing(t *testing.T) {
 	check("its end")
 }
 
-// Somebody deleted the state under a holder: the semaphore begins anew, and the
-// holder learns of it at its next renewal.
+// The state is deleted under a holder: the semaphore begins anew, and the
+// holder learns of the loss at its next renewal.
 func TestADeletedStateBeginsAnew(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -168,13 +169,13 @@ func TestADeletedStateBeginsAnew(t *testing.T) {
 	wholeLimit(t, s, 1)
 }
 
-// Somebody deleted the queue: who asks again is back in its place.
+// The queue is deleted: a waiter that asks again gets its old place.
 func TestADeletedQueue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := session(t, patientAt(t, server.Addr()), "x")
-	ask := func(number uint64, waited time.Duration) engine.Answer {
-		r := s.request(engine.Ask, number, time.Minute)
+	ask := func(number uint64, waited time.Duration) protocol.Answer {
+		r := s.request(protocol.Ask, number, time.Minute)
 		r.Wait, r.Waited = true, waited
 		return s.do(r)[0]
 	}
@@ -182,18 +183,18 @@ func TestADeletedQueue(t *testing.T) {
 	ask(2, time.Second)
 	expect.OK(t, server.Client().Del(expect.Within(t), "sema:{x}:waiters").Err())
 	ask(3, 0)
-	if again := ask(2, 2*time.Second); again.Status != engine.Queued || again.Ahead != 0 {
+	if again := ask(2, 2*time.Second); again.Status != protocol.Queued || again.Ahead != 0 {
 		t.Errorf("asked again: %+v; want its place at the head", again)
 	}
-	s.do(s.request(engine.Release, 1, 0))
-	if a := ask(2, 2*time.Second); a.Status != engine.Granted {
+	s.do(s.request(protocol.Release, 1, 0))
+	if a := ask(2, 2*time.Second); a.Status != protocol.Granted {
 		t.Errorf("after the release: %+v", a)
 	}
 }
 
-// Another version of sema uses the semaphore: that is said, with both versions, and it
-// is worth waiting for; nothing is touched, whatever the other layout is, but for the
-// mark behind the state, by which the other version sees that this one waits.
+// Another version of sema uses the semaphore. The error names both versions and is
+// temporary. Nothing is changed, whatever the other layout is, except for a mark
+// behind the state: it tells the other version that this one waits.
 func TestAnotherVersionIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -208,7 +209,7 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 			return err
 		}
 		var tried error
-		expect.Until(t, "the server's answer", func() bool { // a first call connects and loads the script, and may take longer than it is given
+		expect.Until(t, "the server's answer", func() bool { // the first call connects and loads the script, and may take longer than its deadline
 			tried = try()
 			return strings.Contains(fmt.Sprint(tried), raw[:4])
 		})
@@ -234,7 +235,7 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 			return err != nil && strings.Contains(err.Error(), "sema 0.9.1") && strings.Contains(err.Error(), "sema "+engine.Version)
 		})
 	}
-	// When the other one has let go, the wait goes on.
+	// When the other version has left, the wait goes on.
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, nil)
 	got := make(chan error, 1)
 	go func() {
@@ -244,7 +245,7 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 		}
 		got <- err
 	}()
-	refused := func() string { // how often, by the server's count
+	refused := func() string { // by the server's count of errors
 		_, rest, _ := strings.Cut(rdb.Info(expect.Within(t), "errorstats").Val(), "errorstat_SEMAVERSION:")
 		count, _, _ := strings.Cut(rest, "\r\n")
 		return count
@@ -255,17 +256,16 @@ func TestAnotherVersionIsWaitedFor(t *testing.T) {
 	expect.OK(t, <-got)
 }
 
-// Somebody deleted the leases, or the server evicted them, and one of those who held
-// is dead: its weight comes back, as that of any that dies, although the semaphore is
-// in use all the time.
+// The leases are deleted or evicted, and one of the holders is dead. Its weight comes
+// back as after any death, although the semaphore is in use all the time.
 func TestDeletedLeasesComeBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := expect.Within(t)
 	dead, user := session(t, patientAt(t, server.Addr()), "x"), session(t, patientAt(t, server.Addr()), "x")
-	ask := func(d *direct, number uint64, weight int, lease time.Duration) engine.Answer {
-		r := d.request(engine.Ask, number, lease)
+	ask := func(d *direct, number uint64, weight int, lease time.Duration) protocol.Answer {
+		r := d.request(protocol.Ask, number, lease)
 		r.ID.Weight, r.Limit = weight, 3
 		return d.do(r)[0]
 	}
@@ -274,14 +274,14 @@ func TestDeletedLeasesComeBack(t *testing.T) {
 	expect.OK(t, rdb.Del(ctx, "sema:{x}:holders").Err())
 	for number := uint64(2); ; number++ {
 		expect.OK(t, ctx.Err())
-		user.do(user.request(engine.Renew, 1, time.Minute))
-		ask(user, number, 1, time.Hour) // longer than what is known: the keys' time to live is set again
-		user.do(user.request(engine.Release, number, 0))
-		if a := ask(user, 1_000_000, 2, time.Minute); a.Status == engine.Granted {
-			break // what the dead had
+		user.do(user.request(protocol.Renew, 1, time.Minute))
+		ask(user, number, 1, time.Hour) // the longest lease so far, so the keys' time to live is set again
+		user.do(user.request(protocol.Release, number, 0))
+		if a := ask(user, 1_000_000, 2, time.Minute); a.Status == protocol.Granted {
+			break // the dead one's weight is free
 		}
 	}
-	if a := user.do(user.request(engine.Renew, 1, time.Minute))[0]; a.Status != engine.Granted {
+	if a := user.do(user.request(protocol.Renew, 1, time.Minute))[0]; a.Status != protocol.Granted {
 		t.Errorf("the permit of the one that lives: %+v", a)
 	}
 	if st, err := user.State(ctx); err != nil || st.Used != 3 || len(st.Holders) != 2 {
@@ -289,8 +289,8 @@ func TestDeletedLeasesComeBack(t *testing.T) {
 	}
 }
 
-// The whole key's time to live is refreshed on a grant only: elsewhere a
-// saturated semaphore vanished under its holders. Here renewals and waiting do.
+// "Only a grant refreshes the key's time to live": elsewhere a saturated
+// semaphore vanished under its holders. Here renewals and asks refresh it, too.
 func TestASaturatedSemaphoreStays(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -299,12 +299,12 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 	words, err := os.ReadFile("lua/words.lua")
 	expect.OK(t, err)
 	s := session(t, patientAt(t, server.Addr()), "x")
-	holder, waiter := s.request(engine.Ask, 1, time.Hour), s.request(engine.Ask, 2, time.Hour)
+	holder, waiter := s.request(protocol.Ask, 1, time.Hour), s.request(protocol.Ask, 2, time.Hour)
 	waiter.Wait = true
-	for what, r := range map[string]engine.Request{"a renewal": s.request(engine.Renew, 1, time.Hour), "an ask": waiter} {
+	for what, r := range map[string]protocol.Request{"a renewal": s.request(protocol.Renew, 1, time.Hour), "an ask": waiter} {
 		s.do(holder)
 		s.do(waiter)
-		// As if most of the time had passed.
+		// As after most of the time to live.
 		expect.OK(t, rdb.Eval(ctx, string(words)+`
 			local s = {struct.unpack(STATE, redis.call('HGET', KEYS[1], ''))}
 			s[5] = tonumber(ARGV[1])
@@ -322,16 +322,17 @@ func TestASaturatedSemaphoreStays(t *testing.T) {
 	}
 }
 
-// Two primitives use one key name (maven-resolver #1374): a clear error, and
-// nothing is changed, be the semaphore new or in use. What does not need that
-// key may go on; the key is left alone.
+// "Two primitives use one key name" (maven-resolver #1374): here the error is
+// clear and nothing is changed, on a new semaphore and on one in use. Calls
+// that do not need the foreign key may go on, and the key stays as it is.
 func TestAForeignKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := expect.Within(t)
 	e := engineAt(t, server.Addr())
-	// What must fail, by the key that is foreign and whether there is a holder.
+	// The calls that must fail, by whether there is a holder and by the foreign
+	// key.
 	all := []string{"acquire", "try", "set limit", "state", "renew"}
 	fails := map[bool]map[string][]string{
 		false: {"state": all, "holders": all[:3], "waiters": all[:3], "slots": all[:3], "fences": all[:3], "keepers": all[:3]},
@@ -344,7 +345,7 @@ func TestAForeignKeyIsRefused(t *testing.T) {
 			}
 		}
 	}
-	// Those of a semaphore that keys share.
+	// The same for a semaphore with keys.
 	fails = map[bool]map[string][]string{
 		false: {"turn": all[:2], "keys": all[:2], "lines": all[:2]},
 		true:  {"turn": {"acquire", "set limit"}, "keys": {"acquire", "try", "set limit", "state", "renew"}, "lines": {"acquire", "state"}},
@@ -358,8 +359,8 @@ func TestAForeignKeyIsRefused(t *testing.T) {
 	}
 }
 
-// foreignKey has somebody else use a key that a semaphore needs; its permits are those of
-// a key that shares it, or nobody's.
+// foreignKey writes a foreign value to a key that a semaphore needs, and tries all calls.
+// of is the key of the permits; "": the semaphore has no keys.
 func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Client, kind, of string, inUse bool, value string, fails []string) {
 	expect.OK(t, rdb.FlushAll(ctx).Err())
 	s := openSem(t, e, "x", 1, &sema.Options{Slots: true, Label: "l", Renew: sema.NoRenewal})
@@ -370,7 +371,7 @@ func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Cli
 	take := func(ctx context.Context) (*sema.Permit, error) { return s.Acquire(ctx, key) }
 	try := func(ctx context.Context) (*sema.Permit, error) { return s.TryAcquire(ctx, key) }
 	o := operator(t, e, "x")
-	defer func() { expect.OK(t, rdb.Del(ctx, "sema:{x}:"+kind).Err()); expect.OK(t, s.Close()) }() // what is owed goes out
+	defer func() { expect.OK(t, rdb.Del(ctx, "sema:{x}:"+kind).Err()); expect.OK(t, s.Close()) }() // Close sends the releases that are due
 	var held *sema.Permit
 	if inUse {
 		var err error
@@ -386,7 +387,7 @@ func foreignKey(ctx context.Context, t *testing.T, e sema.Engine, rdb *redis.Cli
 		expect.OK(t, rdb.LPush(ctx, at, "theirs").Err())
 	case "hash":
 		if kind == "fences" || kind == "keepers" || kind == "keys" {
-			return // is one
+			return // the key is a hash anyway
 		}
 		expect.OK(t, rdb.HSet(ctx, at, "theirs", 1).Err())
 	}

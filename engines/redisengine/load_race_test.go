@@ -2,7 +2,7 @@
 
 package redisengine_test
 
-// manyWaiters is smaller under the race detector. It keeps up to 256 kB for each
-// goroutine that lived at one time, and other tests' goroutines fill that later: with
-// 2000 the tests needed 480 MB in the end.
+// manyWaiters is smaller under the race detector. The detector keeps up to 256 kB for
+// each goroutine of the largest number that lived at once. With 2000 waiters the
+// tests needed 480 MB.
 const manyWaiters = 500

@@ -15,8 +15,8 @@ import (
 	"sema/internal/fixture/stall"
 )
 
-// remote is a client behind a proxy, with a connection that is made and scripts
-// that are known, so that the next answer is the one to a step.
+// remote is a client behind a proxy. Its connection is made and its script
+// loaded, so the next answer is that of a step.
 func remote(t *testing.T) (near, far *sema.Semaphore, proxy *redistest.Proxy) {
 	server := redistest.Start(t)
 	proxy = redistest.StartProxy(t, server.Addr())
@@ -27,8 +27,8 @@ func remote(t *testing.T) (near, far *sema.Semaphore, proxy *redistest.Proxy) {
 }
 
 // "After a timeout the acquire is sent again and takes a second permit"
-// (Redisson #6517; go-redis by itself left three): the permit is named before
-// it is asked for.
+// (Redisson #6517; go-redis's own retries left three). Here the client names
+// the permit before it asks.
 func TestALostAnswerToAnAcquisition(t *testing.T) {
 	t.Parallel()
 	near, far, proxy := remote(t)
@@ -44,8 +44,8 @@ func TestALostAnswerToAnAcquisition(t *testing.T) {
 	wholeLimit(t, near, 3)
 }
 
-// A release whose answer was lost finds nothing the second time, and is not
-// reported as lost.
+// The answer to a release is lost. The repeated release finds no permit, and
+// the permit is not reported as lost.
 func TestALostAnswerToARelease(t *testing.T) {
 	t.Parallel()
 	near, far, proxy := remote(t)
@@ -82,11 +82,11 @@ func TestALostAnswerToARenewal(t *testing.T) {
 	expect.OK(t, p.Release())
 }
 
-// holeConn is a connection that can be made to swallow everything, as one whose
-// state a firewall forgot.
+// holeConn is a connection that can be made to discard all data, like one that
+// a firewall has forgotten.
 type holeConn struct {
 	net.Conn
-	hole chan struct{} // closed: swallows what is written, so nothing is answered
+	hole chan struct{} // closed: written data is discarded, so no answer comes
 }
 
 func (c *holeConn) swallows() bool {
@@ -105,8 +105,8 @@ func (c *holeConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// One connection that swallows everything does not cost the permits whose
-// renewals it carries: the next attempt takes another, within the lease.
+// A connection that discards all data costs no permit: the next renewal uses
+// another connection, within the lease.
 func TestADeadConnectionIsLeftInTime(t *testing.T) {
 	t.Parallel()
 	stall.Run(t, func(t *stall.Case) {

@@ -9,7 +9,7 @@ import (
 	"sema/engine"
 )
 
-// A tail is somebody else's words.
+// A tail may contain anything.
 func TestTail(t *testing.T) {
 	for _, c := range []struct {
 		tail string
@@ -23,7 +23,7 @@ func TestTail(t *testing.T) {
 		{tail: "p1.1\x00p2.1\x00{", ok: true},
 		{tail: "p1.1\x00\x00" + `{"host":"h","pid":1,"caller":"c","lease":7}`, who: engine.Client{Host: "h", PID: 1, Caller: "c", Lease: 7}, ok: true},
 	} {
-		if who, ok := described(c.tail); who != c.who || ok != c.ok {
+		if who, ok := ownClient(c.tail); who != c.who || ok != c.ok {
 			t.Errorf("%q: %+v, %v; want %+v, %v", c.tail, who, ok, c.who, c.ok)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// beOfTheNextRelease has this process run a release to come: its state has another layout, sem4, with
-// one more number in front. It does what docs/compatibility.md wants of it: it reads both, and writes the older one
-// while that was written, or asked for, a moment ago, or one of those who hold or wait cannot read the other.
+// beOfTheNextRelease makes this process act like the next release. That release's state has another layout, sem4,
+// with one more number in front. As docs/compatibility.md demands, it reads both layouts. It writes the older one
+// while an older release wrote or asked a moment ago, and while a holder or waiter cannot read the newer one.
 func beOfTheNextRelease() {
 	replace := func(text, from, to string) string {
 		if !strings.Contains(text, from) {
@@ -17,7 +17,7 @@ func beOfTheNextRelease() {
 		return strings.ReplaceAll(text, from, to)
 	}
 	words := replace(wordsLua, "local MARK = 'sem3'\n", `local MARK, OLD, KNOWN = 'sem4', 'sem3', 1000000
-local older, seen = true, 0 -- whether the state is to be written as before, and when that was last needed
+local older, seen = true, 0 -- whether to write the older layout, and when that was last needed
 `)
 	number := "local STATE = '<c4dddddddddddBs'"
 	words = replace(words, "local STATE = '<c4ddddddddddBs'", number+`
@@ -52,9 +52,10 @@ end
 	first = replace(first, "local _, "+numbers+"\n", "seen = now\nlocal _, "+numbers+"\n")
 	plain := replace(plainLua, "struct.pack(STATE, MARK, ", "pack_state(")
 	last := replace(lastLua, "struct.pack(STATE, MARK, ", "pack_state(")
-	source := words + assembled(first, plain, last)
+	source := words + assemble(first, plain, last)
 	step = func() (any, any) { return source, redis.NewScript(source).Hash() }
 }
 
-// ofTheNextRelease gives the clients of an engine names that say that they read sem4.
+// ofTheNextRelease gives the engine's clients names that mark them as readers of
+// sem4.
 func (e *Engine) ofTheNextRelease() { e.clients = e.clients[:1] + "4" + e.clients[2:] }

@@ -14,13 +14,13 @@ import (
 	"sema/internal/fixture/child"
 )
 
-// crewRole is that of a process that waits.
+// crewRole is the role of a process that waits.
 const crewRole = "redisengine crew"
 
 func init() { child.Role(crewRole, crewJob.play) }
 
-// crewJob is what such a process does: when it is told to, so many goroutines
-// acquire once each, one after the other, and say when they were served.
+// crewJob is the job of such a process. On an order, its goroutines acquire
+// once each, queue one after the other, and report when they were served.
 type crewJob struct {
 	URL     string        `json:"url"`
 	Name    string        `json:"name"`
@@ -28,11 +28,11 @@ type crewJob struct {
 	Lease   time.Duration `json:"lease"`
 }
 
-// served is what a waiter says when it has released.
+// served is a waiter's report after its release.
 type served struct {
 	at     time.Time
 	token  int64
-	number int // of the waiter within its process, in the order of its queue
+	number int // of the waiter in its process, by its place in the process's queue
 	from   *crewChild
 	failed string
 }
@@ -41,7 +41,7 @@ func (j crewJob) play() error {
 	if err := j.wait(); err != nil {
 		fmt.Println("failed", err)
 	}
-	_, _ = child.Order() // none: the end, when the test has seen what it wants of this process
+	_, _ = child.Order() // returns when the test is done with this process
 	return nil
 }
 
@@ -63,7 +63,7 @@ func (j crewJob) wait() error {
 		return err
 	}
 	ctx := context.Background()
-	if _, err := s.State(ctx); err != nil { // so that the connection is there
+	if _, err := s.State(ctx); err != nil { // makes the connection
 		return err
 	}
 	fmt.Println("ready")
@@ -88,7 +88,7 @@ func (j crewJob) wait() error {
 		if j.Waiters == 1 {
 			break
 		}
-		for queued := 0; queued <= n; { // the next one comes after this one
+		for queued := 0; queued <= n; { // the next one asks after this one
 			st, err := s.State(ctx)
 			if err != nil {
 				return err
@@ -102,14 +102,14 @@ func (j crewJob) wait() error {
 	return s.Close()
 }
 
-// crewChild is such a process.
+// crewChild is a process with the role crewRole.
 type crewChild struct{ *child.Tested }
 
 func startCrew(t testing.TB, j crewJob) *crewChild {
 	return &crewChild{child.Run(t, crewRole, j)}
 }
 
-// wait has the process's goroutines acquire, and passes on what they say.
+// wait makes the process's goroutines acquire, and passes on their reports.
 func (c *crewChild) wait(t testing.TB, tell chan<- served) {
 	c.Says("ready")
 	c.Tell("go")
@@ -130,11 +130,11 @@ func (c *crewChild) wait(t testing.TB, tell chan<- served) {
 	}()
 }
 
-// end has the process end by itself, and says what it has used.
+// end makes the process exit normally, and returns its use of time and memory.
 func (c *crewChild) end() (cpu time.Duration) {
 	c.Ends()
 	return c.Uses().CPU
 }
 
-// memory is the most that the process has had at once, in bytes.
+// memory returns the peak memory of the process, in bytes.
 func (c *crewChild) memory() int { return c.Uses().Peak }

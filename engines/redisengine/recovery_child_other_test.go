@@ -2,5 +2,5 @@
 
 package redisengine_test
 
-// playCrew has nothing to do where TestRecoveryUnderMany is not.
+// playCrew does nothing: TestRecoveryUnderMany does not exist on this system.
 func playCrew() bool { return false }

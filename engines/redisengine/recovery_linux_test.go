@@ -19,10 +19,11 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// The server is killed, or stands still, while many wait: all of them are served
-// afterwards, and nobody spins. In order, too, if the permit is released when they
-// listen again; who does not listen yet is passed over. SEMA_RECOVERY=1000,10000
-// measures that with so many processes, and so many goroutines of one.
+// The server is killed, or stopped, while many wait: afterwards all are served,
+// and nobody spins. They are served in order if the permit is released after all
+// have subscribed again; a waiter without a subscription is passed over.
+// SEMA_RECOVERY=1000,10000 measures it with so many processes, and so many
+// goroutines of one.
 func TestRecoveryUnderMany(t *testing.T) {
 	processes, goroutines, outage := recoverySize(t)
 	withData := []string{"--appendonly", "yes"}
@@ -30,7 +31,7 @@ func TestRecoveryUnderMany(t *testing.T) {
 		what    string
 		stopped bool
 		args    []string
-		later   bool // the permit is released when all waiters are back
+		later   bool // the permit is released when all waiters have subscribed again
 	}{
 		{"killed, with its data, released meanwhile", false, withData, false},
 		{"killed, with its data, released when all are back", false, withData, true},
@@ -47,23 +48,23 @@ func TestRecoveryUnderMany(t *testing.T) {
 			what               string
 			processes, waiters int
 		}{{"processes", processes, 1}, {"goroutines", 1, goroutines}} {
-			if crew.processes == 1 && c.later { // has two tickets, and so nobody to overtake
+			if crew.processes == 1 && c.later { // a single process has two tickets: nothing to overtake
 				continue
 			}
 			t.Run(crew.what+"/"+c.what, func(t *testing.T) {
-				if os.Getenv("SEMA_RECOVERY") == "" { // figures want the machine for themselves
+				if os.Getenv("SEMA_RECOVERY") == "" { // measurements run alone
 					t.Parallel()
 				}
 				r := newRecovery(t, crew.processes, crew.waiters, c.args)
 				strike(r.server)
 				var releasing sync.WaitGroup
 				release := func() {
-					releasing.Go(func() { _ = r.gate.Release() }) // may not wait for the server, which hears of it all the same
+					releasing.Go(func() { _ = r.gate.Release() }) // may return an error; the release is sent when the server is back
 				}
 				if !c.later {
 					release()
 				}
-				time.Sleep(outage) // the fault itself
+				time.Sleep(outage) // the fault's duration
 				r.back = time.Now()
 				repair(r.server)
 				if !c.stopped {
@@ -85,7 +86,7 @@ func TestRecoveryUnderMany(t *testing.T) {
 	}
 }
 
-// recoverySize is how many wait, and how long the server is away.
+// recoverySize returns the number of waiters, and how long the server is away.
 func recoverySize(t *testing.T) (processes, goroutines int, outage time.Duration) {
 	words := os.Getenv("SEMA_RECOVERY")
 	if words == "" {
@@ -104,18 +105,18 @@ type recovery struct {
 	rdb    *redis.Client
 	crew   []*crewChild
 	gate   *sema.Permit
-	place  map[int]int // of processes, in the queue before the fault
+	place  map[int]int // by process: its place in the queue before the fault
 	tell   chan served
 	all    []served
 	n      int
 
-	back          time.Time // when the server began to be there again
+	back          time.Time // when the server came back
 	before, after load
-	peak          load // in a second
-	memory        int  // of the server, the most seen
+	peak          load // the most in any second
+	memory        int  // of the server, the largest value seen
 }
 
-// load is what the server has done so far.
+// load counts the server's work so far.
 type load struct {
 	connections, steps, subscriptions, hellos, memory int
 	cpu                                               time.Duration
@@ -135,7 +136,7 @@ func newRecovery(t *testing.T, processes, waiters int, args []string) *recovery 
 	for range processes {
 		r.crew = append(r.crew, startCrew(t, j))
 	}
-	for i, c := range r.crew { // the next one comes when this one waits: they are further apart than a message takes
+	for i, c := range r.crew { // each starts after the one before waits, so their order is certain
 		c.wait(t, r.tell)
 		r.place[c.PID()] = i
 		expect.Until(t, "queueing", func() bool { return stateOf(t, s).Waiting() >= (i+1)*waiters })
@@ -144,7 +145,7 @@ func newRecovery(t *testing.T, processes, waiters int, args []string) *recovery 
 	return r
 }
 
-// load asks the server what it has done.
+// load reads the server's counters.
 func (r *recovery) load() (l load) {
 	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	defer cancel()
@@ -179,7 +180,8 @@ func (l load) since(b load) load {
 	}
 }
 
-// listening reports whether all that wait are in the queue and listen.
+// listening reports whether all waiters are in the queue and have
+// subscriptions.
 func (r *recovery) listening() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	defer cancel()
@@ -192,7 +194,8 @@ func (r *recovery) listening() bool {
 	return strings.Count(list, "\n") == r.n && len(channels) == r.n && int(queued) == r.n
 }
 
-// watch takes in who is served, and looks at the server, until done.
+// watch collects the reports of the waiters, and samples the server's load,
+// until done.
 func (r *recovery) watch(what string, done func() bool) {
 	last := r.load()
 	at := time.Now()
@@ -225,7 +228,7 @@ func (r *recovery) watch(what string, done func() bool) {
 	r.after = l.since(r.before)
 }
 
-// overtaken counts those whose turn came after that of somebody behind them.
+// overtaken counts the waiters that were served after somebody behind them.
 func (r *recovery) overtaken() (n int) {
 	slices.SortFunc(r.all, func(a, b served) int { return cmp.Compare(a.token, b.token) })
 	most := -1

@@ -1,22 +1,23 @@
 // Package redisengine keeps semaphores in Redis (6.2 or later) or Valkey (7.2
-// or later): alone, behind Sentinel, or as a cluster; through go-redis, so TLS,
-// users and passwords are its options.
+// or later): one server, a master behind Sentinel, or a cluster. The connection
+// is go-redis's, so TLS, users and passwords are options of its client.
 //
-// Every call is one step of a Lua script at the server's clock; the data model
-// is described in keys.go, the script in lua/words.lua. A release hands the
-// freed weight to the next waiter in the same step and publishes that to its
-// process. The message only tells: a client that asks again under the same
-// permit id finds out as well, so lost messages cost time, never a permit.
+// Every call is one run of a Lua script, and the script uses the server's
+// clock. keys.go describes the data model, lua/words.lua the script. A release
+// gives the freed weight to the next waiter in the same step, and publishes a
+// message to the waiter's process. The message may be lost: the client then
+// learns of the grant when it asks again under the same permit id. So a lost
+// message costs time, never a permit.
 //
 // # What it cannot promise
 //
-// Asynchronous replication may forget the last grants in a failover; their
-// holders learn of it at their next renewal, and until then more can be held
-// than the limit. The same goes for a server that restarts without its data.
-// A server clock that jumps forward ends leases early. An eviction policy can
-// remove a semaphore, also a volatile-… one, because its keys have a time to
-// live: use noeviction, where memory pressure refuses acquisitions but neither
-// renewals nor releases. docs/redis.md has the settings, docs/data/redis.md the figures.
+// Replication is asynchronous, so a failover may forget the last grants. Their holders
+// learn of the loss at their next renewal; until then more can be held than the limit.
+// The same holds for a server that restarts without its data. A server clock that jumps
+// forward ends leases early. Any eviction policy can remove a semaphore, also a
+// volatile-… policy, because the keys have a time to live. Use noeviction: a full server
+// then refuses acquisitions, but carries out renewals and releases. docs/redis.md has
+// the settings, docs/data/redis.md the figures.
 package redisengine
 
 import (
@@ -33,30 +34,31 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
-// Options are what an engine can be told.
+// Options configure an engine. The zero value is valid.
 type Options struct {
 	// Prefix begins all keys and channels. Engines with different prefixes share
 	// a server without seeing each other's semaphores. Default: "sema:".
 	Prefix string
 
-	// Replicas is how many replicas must have a grant, a renewal, or a limit that
-	// was set, before it counts (WAIT), 0 … MaxReplicas. Fewer fail the call with
-	// ErrTooFewReplicas; it is repeated, and a grant that came to nothing is given
-	// back. With as many as there are, a failover forgets no permit that somebody
-	// trusts. The price: a round trip to the replicas for each call, one more for
-	// each hand-off between processes, and permits end with their leases while
-	// too few replicas answer. Default: 0.
+	// Replicas is how many replicas must confirm a grant, a renewal or a new limit
+	// before it counts (WAIT). Default: 0; at most MaxReplicas. With fewer
+	// confirmations the call fails with ErrTooFewReplicas: the client repeats it,
+	// and gives back a grant that it does not use. Set Replicas to the number of
+	// replicas; then a failover loses no trusted permit. The price: each call
+	// takes a round trip to the replicas, each hand-off between processes one
+	// more; and while too few replicas answer, permits end with their leases.
 	Replicas int
 }
 
-// MaxReplicas is the most of Options.Replicas.
+// MaxReplicas is the largest Options.Replicas.
 const MaxReplicas = 100
 
 // Engine keeps semaphores in the Redis behind a client. Create it with New and
-// share it: its sessions share one subscription connection (one for each node
-// of a cluster).
+// share it: its sessions share one subscription connection (in a cluster, one
+// for each node).
 type Engine struct {
 	prefix   string // of keys
 	clients  string // of the clients' names
@@ -70,14 +72,14 @@ type Engine struct {
 	closed   bool
 }
 
-// New makes an engine on a client, which stays the caller's to close, after
-// the engine. A *redis.ClusterClient needs servers with sharded
-// publish/subscribe (Redis 7 or later). What cannot be used is an
-// *engine.ArgumentError.
+// New makes an engine on a client. The caller closes the client, after the
+// engine. A *redis.ClusterClient needs servers with sharded publish/subscribe
+// (Redis 7 or later). An unusable client or option is an *engine.ArgumentError.
 //
-// The client's own retries are not used for steps, but its timeouts are: with
-// ContextTimeoutEnabled a call ends on the wire when its context does. Without it each
-// call is made in a goroutine of its own, and takes up to twice the time.
+// Steps use the client's timeouts, but not its retries. With ContextTimeoutEnabled,
+// the client stops waiting for a reply at the context's deadline. Without
+// ContextTimeoutEnabled, each call runs in a goroutine of its own, which can take up
+// to twice the time.
 func New(rdb redis.UniversalClient, o *Options) (*Engine, error) {
 	t, err := topologyOf(rdb)
 	if err != nil {
@@ -104,17 +106,17 @@ func New(rdb redis.UniversalClient, o *Options) (*Engine, error) {
 	_, _ = rand.Read(random) // never fails
 	e := &Engine{
 		prefix:   prefix,
-		clients:  t.mark() + layout + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
+		clients:  t.publishMark() + layout + strings.ToLower(base32.StdEncoding.EncodeToString(random)) + ".",
 		topology: t,
 		sessions: map[*session]struct{}{},
 	}
-	e.caller.topology, e.caller.replicas, e.caller.part = &e.topology, replicas, wholeState
+	e.caller.topology, e.caller.replicas, e.caller.readSize = &e.topology, replicas, defaultReadSize
 	e.messages = newDispatcher(&e.topology)
 	return e, nil
 }
 
-// Open implements engine.Engine.
-func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
@@ -143,9 +145,9 @@ func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notific
 	return s, nil
 }
 
-// List implements engine.Engine. It scans the whole key space.
+// List implements sema.Engine. It scans the whole key space.
 func (e *Engine) List(ctx context.Context) ([]string, error) {
-	names, err := apart(ctx, func() ([]string, error) { return e.list(ctx) })
+	names, err := cancellable(ctx, func() ([]string, error) { return e.list(ctx) })
 	if err != nil {
 		failed := e.topology.wrap("list", "", err)
 		failed.NotExecuted = true
@@ -172,7 +174,7 @@ func (e *Engine) list(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// Close implements engine.Engine. The Redis client stays open.
+// Close implements sema.Engine. The Redis client stays open.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -181,7 +183,7 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	for s := range sessions {
 		s.closed.Store(true)
-		s.notify(engine.Notification{Closed: true})
+		s.notify(protocol.Notification{Closed: true})
 	}
 	e.messages.close()
 	return nil

@@ -18,7 +18,7 @@ func cluster(tb testing.TB) enginetest.Store {
 		Client: func(tb testing.TB) sema.Engine {
 			return closing(tb, redis.NewClusterClient(&redis.ClusterOptions{
 				Addrs: c.Addrs(), ContextTimeoutEnabled: true, ReadBufferSize: buffer, WriteBufferSize: buffer,
-				MaintNotificationsConfig: noNews(), DisableRoutingPolicies: true, // or each asks for a list of all commands
+				MaintNotificationsConfig: noNews(), DisableRoutingPolicies: true, // otherwise each client asks for the list of all commands
 			}))
 		},
 	}
@@ -30,7 +30,7 @@ func closing(tb testing.TB, rdb redis.UniversalClient) sema.Engine {
 	tb.Cleanup(func() {
 		_ = e.Close()
 		_ = rdb.Close()
-		e, rdb = nil, nil // package testing keeps this function to the end of all tests
+		e, rdb = nil, nil // package testing keeps this function until all tests have ended, and with it e and rdb
 	})
 	return e
 }

@@ -14,7 +14,7 @@ import (
 	"sema/internal/fixture/versions"
 )
 
-// releaseRole is a process of this release, or of the next one.
+// releaseRole is the role of a process of this release, or of the next one.
 const releaseRole = "redisengine release"
 
 type release struct {
@@ -44,9 +44,9 @@ func init() {
 	})
 }
 
-// Processes of this release and of the next one share a semaphore while the one takes the
-// other's place, in both directions, and nobody notices. The state has the newer layout when
-// the older release was not seen for a while, and the older one when it is back.
+// Processes of this release and of the next one share a semaphore during an upgrade and
+// back, without any error. The state gets the newer layout when the older release was not
+// seen for a while, and the older layout when that release is back.
 func TestReleasesShareASemaphore(t *testing.T) {
 	t.Parallel()
 	stall.Run(t, func(t *stall.Case) { // leases are of 3 s
@@ -77,7 +77,7 @@ func TestReleasesShareASemaphore(t *testing.T) {
 		second.Leave()
 		expect.Until(t, "the state has the newer layout", inLayout("sem4"))
 
-		fifth := crew.Join(start(false)) // is served, although it cannot read that
+		fifth := crew.Join(start(false)) // is served, although it cannot read the newer layout
 		if !inLayout("sem3")() {
 			t.Error("the older release was served, and cannot read the state")
 		}

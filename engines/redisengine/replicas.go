@@ -10,32 +10,33 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
-// ErrTooFewReplicas says that fewer than Options.Replicas had a call in time. The
-// master has carried it out, and the replicas may yet: what comes of it is as
-// unknown as after a lost reply.
+// ErrTooFewReplicas means that fewer than Options.Replicas replicas confirmed a
+// call in time. The master has carried it out, and the replicas may still do so.
+// As after a lost reply, the outcome is unknown.
 var ErrTooFewReplicas = errors.New("redisengine: too few replicas have it")
 
-// longestWait bounds the wait for replicas. It must end before the call does, or
-// nobody hears how many there were.
+// longestWait bounds the wait for replicas. The wait must end before the call
+// does: otherwise the reply with the number of replicas would come too late.
 const longestWait = time.Second
 
-// wantsReplicas reports whether a call may do what counts only on replicas. A
-// release does not: should it be forgotten, the permit comes back with its lease.
-func wantsReplicas(c engine.Call) bool {
-	return slices.ContainsFunc(c.Requests, func(r engine.Request) bool { return r.Kind != engine.Release && r.Kind != engine.Remove })
+// wantsReplicas reports whether a call could have a result that replicas must
+// confirm. A release needs no confirmation: if a failover forgets it, the permit
+// is free at the end of its lease.
+func wantsReplicas(c protocol.Call) bool {
+	return slices.ContainsFunc(c.Requests, func(r protocol.Request) bool { return r.Kind != protocol.Release && r.Kind != protocol.Remove })
 }
 
-// needsReplicas reports whether a call did.
-func needsReplicas(c engine.Call, answers []engine.Answer) bool {
+// needsReplicas reports whether a call had such a result.
+func needsReplicas(c protocol.Call, answers []protocol.Answer) bool {
 	for i, r := range c.Requests {
 		switch answers[i].Status {
-		case engine.Granted:
+		case protocol.Granted:
 			return true
-		case engine.Done:
-			if r.Kind != engine.Release && r.Kind != engine.Remove {
+		case protocol.Done:
+			if r.Kind != protocol.Release && r.Kind != protocol.Remove {
 				return true
 			}
 		}
@@ -43,34 +44,35 @@ func needsReplicas(c engine.Call, answers []engine.Answer) bool {
 	return false
 }
 
-// unsure marks what notifications tell of grants. They were made in a step of
-// another client, which does not wait for replicas on this one's behalf.
-func unsure(notify func(engine.Notification)) func(engine.Notification) {
-	return func(n engine.Notification) {
+// unsure marks the grants in notifications as unsure. They were made in a step
+// of another client, and that client did not wait until replicas confirmed
+// them.
+func unsure(notify func(protocol.Notification)) func(protocol.Notification) {
+	return func(n protocol.Notification) {
 		markUnsure(n.Grants)
 		notify(n)
 	}
 }
 
-func markUnsure(grants []engine.Grant) {
+func markUnsure(grants []protocol.Grant) {
 	for i := range grants {
 		grants[i].Unsure = true
 	}
 }
 
-// replicated runs step with the words, which it made from w, and says how many
-// replicas have it.
+// replicated runs the script with args, which w made, and returns how many
+// replicas confirmed it.
 //
-// WAIT is about what its connection has written, so both go over one. Each step
-// that grants or renews writes something, even if nothing changes: so WAIT covers
-// all earlier writes, too.
+// WAIT counts replicas that have the last write of its own connection, so the
+// script and WAIT use the same one. Each step that grants or renews writes
+// something, even if nothing changes. So WAIT covers all earlier writes, too.
 func (c *caller) replicated(ctx context.Context, w *words, key string, args []any) (text string, on int, err error) {
-	w.part() // with args
+	w.detach() // the goroutine may still use args after this call has returned
 	type outcome struct {
 		text string
 		on   int
 	}
-	o, err := apart(ctx, func() (outcome, error) {
+	o, err := cancellable(ctx, func() (outcome, error) {
 		master, err := c.master(ctx, key)
 		if err != nil {
 			return outcome{}, fmt.Errorf("%w: %w", errNotSent, err)
@@ -81,7 +83,7 @@ func (c *caller) replicated(ctx context.Context, w *words, key string, args []an
 			text, on, err = c.sendAndWait(ctx, master, args, eval, source)
 		}
 		if err != nil {
-			c.moved(ctx) // perhaps: the map is read again in the background
+			c.reload(ctx) // the slot may have moved; go-redis reads the map in the background
 		}
 		return outcome{text, on}, err
 	})
@@ -102,15 +104,16 @@ func (c *caller) sendAndWait(ctx context.Context, master redis.Cmdable, words []
 	return text, int(wait.Val()), err
 }
 
-// waitTime is how long the server waits for replicas: until half of the call's
-// time is over. It is never 0, which would be for ever.
+// waitTime is how long the server waits for replicas: half of the time that the
+// call has, at most longestWait. It is never 0, because WAIT takes 0 as no
+// limit.
 func (c *caller) waitTime(ctx context.Context) time.Duration {
 	most := longestWait
 	if deadline, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(deadline)/2)
 	}
-	if c.patience > 0 {
-		most = min(most, c.patience/2)
+	if c.readTimeout > 0 {
+		most = min(most, c.readTimeout/2)
 	}
 	return max(most, time.Millisecond)
 }

@@ -18,9 +18,10 @@ import (
 	"sema/enginetest"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
-// pair is a master and its replica, which can be cut off from it.
+// pair is a master and a replica, with a proxy between them.
 type pair struct {
 	master, replica *redistest.Server
 	link            *redistest.Proxy
@@ -36,7 +37,8 @@ func startPair(t testing.TB) *pair {
 	return p
 }
 
-// inStep waits until the replica has what the master has: a write that comes after.
+// inStep waits until the replica has all of the master's writes: it writes one
+// more, and waits for that one.
 func (p *pair) inStep(t testing.TB) {
 	conn := p.master.Client().Conn()
 	defer func() { _ = conn.Close() }()
@@ -49,7 +51,7 @@ func (p *pair) inStep(t testing.TB) {
 	})
 }
 
-// engine is one for which only what so many replicas have counts.
+// engine returns an engine with Options.Replicas.
 func (p *pair) engine(t testing.TB, replicas int) sema.Engine {
 	rdb := connect(t, redis.Options{Addr: p.master.Addr()})
 	e, err := redisengine.New(rdb, &redisengine.Options{Replicas: replicas})
@@ -77,8 +79,8 @@ func TestPromisesWithReplicas(t *testing.T) {
 	})
 }
 
-// A grant that no replica has does not count: it is given back, and the caller
-// is told why.
+// A grant that no replica confirms does not count: the client gives it back,
+// and the caller's error says why.
 func TestGrantWithoutReplicaIsGivenBack(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
@@ -94,13 +96,14 @@ func TestGrantWithoutReplicaIsGivenBack(t *testing.T) {
 	if got, err := s.TryAcquire(expect.Within(t)); !errors.Is(err, redisengine.ErrTooFewReplicas) || !errors.As(err, &e) || !e.Temporary || e.NotExecuted || e.Hint == "" {
 		t.Fatalf("cut off from its replica, the master gave %v, %v", got, err)
 	}
-	expect.OK(t, held.Release()) // which needs no replica
+	expect.OK(t, held.Release()) // needs no replica
 	expect.Until(t, "giving back", func() bool { return stateOf(t, s).Used == 0 })
 	p.link.Resume()
 	wholeLimit(t, s, 3)
 }
 
-// What the release of another client hands over counts when a replica has it.
+// A permit that another client's release hands over counts when a replica has
+// confirmed it.
 func TestHandOffWaitsForReplica(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
@@ -127,7 +130,8 @@ func TestHandOffWaitsForReplica(t *testing.T) {
 	expect.OK(t, w.permit(t).Release())
 }
 
-// Who cannot renew on a replica is told before its lease ends.
+// A holder whose renewals no replica confirms learns of the loss before its
+// lease ends.
 func TestHolderWithoutReplicaIsTold(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
@@ -140,8 +144,8 @@ func TestHolderWithoutReplicaIsTold(t *testing.T) {
 	}
 }
 
-// What a failover forgets: the master goes on for a while when it has lost its
-// replica, which then takes its place.
+// What a failover forgets: the master loses the connection to its replica and
+// goes on for a while; then the replica takes its place.
 func TestWhatAFailoverForgets(t *testing.T) {
 	const want = 20
 	for _, replicas := range []int{0, 1} {
@@ -150,21 +154,21 @@ func TestWhatAFailoverForgets(t *testing.T) {
 			p := startPair(t)
 			ctx := expect.Within(t)
 			s := session(t, p.engine(t, replicas), "x")
-			before := s.request(engine.Ask, 1, time.Minute)
+			before := s.request(protocol.Ask, 1, time.Minute)
 			before.Limit = 2 * want
-			expect.Until(t, "the replica has the first grant", func() bool { // a busy one takes longer than it is waited for
+			expect.Until(t, "the replica has the first grant", func() bool { // a busy replica may answer too late for WAIT
 				_, err := s.try(whole, before)
 				return err == nil
 			})
 			p.link.Silence()
 			granted := 0
 			for i := range want {
-				r := s.request(engine.Ask, uint64(2+i), time.Minute)
+				r := s.request(protocol.Ask, uint64(2+i), time.Minute)
 				short, cancel := whole, func() {}
-				if replicas > 0 { // it would wait for the replica
+				if replicas > 0 { // the call waits for the replica
 					short, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
 				}
-				if reply, err := s.try(short, r); err == nil && reply.Answers[0].Status == engine.Granted {
+				if reply, err := s.try(short, r); err == nil && reply.Answers[0].Status == protocol.Granted {
 					granted++
 				}
 				cancel()
@@ -214,8 +218,8 @@ func TestReplicasInACluster(t *testing.T) {
 	expect.OK(t, held.Release())
 }
 
-// BenchmarkReplicas is what the option costs: an acquisition and its release,
-// and a hand-off between two clients.
+// BenchmarkReplicas measures the cost of the option: for an acquisition with
+// its release, and for a hand-off between two clients.
 func BenchmarkReplicas(b *testing.B) {
 	p := startPair(b)
 	for _, replicas := range []int{0, 1} {

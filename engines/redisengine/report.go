@@ -7,14 +7,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
-// appendTotals appends TOTALS.
-func appendTotals(b []byte, t *engine.Totals) []byte {
+// appendTotals appends t as TOTALS of lua/words.lua.
+func appendTotals(b []byte, t *protocol.Totals) []byte {
 	return appendNumber(appendNumber(appendNumber(b, float64(t.Good)), float64(t.Bad)), float64(t.Waited))
 }
 
-// appendAuto appends AUTO.
+// appendAuto appends a as AUTO of lua/words.lua.
 func appendAuto(b []byte, a *engine.Auto) []byte {
 	for _, n := range []int{a.Min, a.Max, a.Bad} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
@@ -22,18 +23,18 @@ func appendAuto(b []byte, a *engine.Auto) []byte {
 	return b
 }
 
-// The sizes of what the reports have.
+// The sizes of stored reports, in bytes.
 const (
 	mark       = "sem" + layout
 	layout     = "3"
-	stateFlags = len(mark) + 10*8 // behind the numbers of STATE
+	stateFlags = len(mark) + 10*8 // the offset of the flags in STATE
 	reportSize = 32
 	autoSize   = 20
 )
 
-// Reports implements engine.Reporting.
-func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
-	r, err := apart(ctx, func() (engine.Reports, error) {
+// Reports implements protocol.Reporting.
+func (s *session) Reports(ctx context.Context) (protocol.Reports, error) {
+	r, err := cancellable(ctx, func() (protocol.Reports, error) {
 		var now *redis.Cmd
 		var state *redis.StringCmd
 		var all *redis.MapStringStringCmd
@@ -43,24 +44,25 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 			all = p.HGetAll(ctx, s.keys.reports)
 			return nil
 		})
-		if err != nil && err != redis.Nil { // without a state
-			return engine.Reports{}, err
+		if err != nil && err != redis.Nil { // redis.Nil: there is no state
+			return protocol.Reports{}, err
 		}
 		time, _ := now.Slice()
 		if len(time) != 2 {
-			return engine.Reports{}, errShort
+			return protocol.Reports{}, errShort
 		}
-		return decodeReports(scalar(time[0])*1e6+scalar(time[1]), state.Val(), all.Val()), nil
+		return decodeReports(integer(time[0])*1e6+integer(time[1]), state.Val(), all.Val()), nil
 	})
 	if err != nil {
 		e := s.caller.wrap("reports", s.name, err)
 		e.NotExecuted = true
-		return engine.Reports{}, e
+		return protocol.Reports{}, e
 	}
 	return r, nil
 }
 
-// decodeAuto reads AUTO and its end; nil if it is over.
+// decodeAuto reads AUTO and its end. It returns nil if the end is not after
+// now.
 func decodeAuto(now int64, text string) *engine.Auto {
 	if len(text) != autoSize || int64(numberAt(text[12:])) <= now {
 		return nil
@@ -69,10 +71,10 @@ func decodeAuto(now int64, text string) *engine.Auto {
 	return &engine.Auto{Min: n(0), Max: n(4), Bad: n(8)}
 }
 
-// decodeReports reads what is known at a time. It leaves out what it does not
-// understand.
-func decodeReports(now int64, state string, all map[string]string) engine.Reports {
-	r := engine.Reports{Totals: map[string]engine.Totals{}}
+// decodeReports reads the reports that have not ended at now. It skips entries
+// that it does not understand.
+func decodeReports(now int64, state string, all map[string]string) protocol.Reports {
+	r := protocol.Reports{Totals: map[string]protocol.Totals{}}
 	if len(state) > stateFlags {
 		r.Limit, r.Pinned = int(numberAt(state[len(mark):])), state[stateFlags]&1 != 0
 	}
@@ -81,7 +83,7 @@ func decodeReports(now int64, state string, all map[string]string) engine.Report
 		case client == "" && a != nil:
 			r.Auto = *a
 		case client != "" && len(text) == reportSize && int64(numberAt(text[24:])) > now:
-			r.Totals[client] = engine.Totals{Good: int64(numberAt(text)), Bad: int64(numberAt(text[8:])), Waited: int64(numberAt(text[16:]))}
+			r.Totals[client] = protocol.Totals{Good: int64(numberAt(text)), Bad: int64(numberAt(text[8:])), Waited: int64(numberAt(text[16:]))}
 		}
 	}
 	return r

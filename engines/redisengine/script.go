@@ -33,27 +33,29 @@ var (
 
 var stateScript = sync.OnceValue(func() *redis.Script { return redis.NewScript(wordsLua + stateLua) })
 
-const wordsHere = "-- words\n"
+const wordsPlace = "-- words\n"
 
-// step is the script that carries out calls, and its hash, both strings.
+// step returns the script that carries out calls, and its hash. Both are
+// strings.
 var step = sync.OnceValues(func() (source, hash any) {
-	text := meant(wordsLua, assembled(firstLua, plainLua, lastLua))
+	text := inlined(wordsLua, assemble(firstLua, plainLua, lastLua))
 	return text, redis.NewScript(text).Hash()
 })
 
-// assembled is step in its order. The rules are the table R, made only when plain.lua could
-// not do all, and some of them when they are looked for: making functions costs.
-func assembled(first, plain, last string) string {
-	return first + plain + wordsHere +
+// assemble puts the parts of the script in order. The rules are the fields of table R.
+// Making functions costs, so R is made only for a call that plain.lua could not carry out.
+// The fields of rare.lua and keys.lua are made at the first use of one.
+func assemble(first, plain, last string) string {
+	return first + plain + wordsPlace +
 		"local function rare(R)\n" + rareLua + keysLua + "end\n" +
 		"local function rules()\nlocal R\nR = {\n" + rulesLua + storeLua + "}\n" +
 		"return setmetatable(R, {__index = function(_, name)\nsetmetatable(R, nil)\nrare(R)\nreturn R[name]\nend})\nend\n" + last
 }
 
-// meant is a script without the words that are a number or a string: what they mean stands in
-// their place. Each would cost whenever the script runs, and again for each function that has it. The
-// other words come where wordsHere is.
-func meant(words, script string) string {
+// inlined replaces each constant of words that is a number or a string by its value. A Lua local
+// would cost whenever the script runs, and again for each function that uses it. The other
+// definitions of words go to wordsPlace in script.
+func inlined(words, script string) string {
 	values, others := map[string]string{}, ""
 	for line := range strings.Lines(words) {
 		names, rest, _ := strings.Cut(strings.TrimPrefix(line, "local "), " = ")
@@ -69,13 +71,14 @@ func meant(words, script string) string {
 			values[name], rest = value, strings.TrimPrefix(rest[len(value):], ", ")
 		}
 	}
-	script = strings.Replace(script, wordsHere, others, 1)
-	// By hand: this is part of a program's first call.
+	script = strings.Replace(script, wordsPlace, others, 1)
+	// No regular expression: this is part of a program's first call, and
+	// compiling one takes time.
 	var b strings.Builder
 	b.Grow(len(script))
 	for from := 0; from < len(script); {
 		to := from
-		for to < len(script) && ofName(script[to]) {
+		for to < len(script) && isNameByte(script[to]) {
 			to++
 		}
 		if to == from {
@@ -89,12 +92,13 @@ func meant(words, script string) string {
 	return b.String()
 }
 
-// ofName reports whether a byte may be part of a name.
-func ofName(c byte) bool {
+// isNameByte reports whether a byte may be part of a name.
+func isNameByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-// literal is the string or the number that a text begins with; "" if it is neither.
+// literal returns the string or number that text begins with; "" if it begins with
+// neither.
 func literal(text string) string {
 	end := 0
 	if strings.HasPrefix(text, "'") {
@@ -111,18 +115,18 @@ func literal(text string) string {
 	return text[:end]
 }
 
-// onceCmd is a command that go-redis does not send again by itself: what is
-// repeated, and how, is for the client of the session to say.
+// onceCmd is a command that go-redis does not repeat by itself. The session's
+// client repeats a failed call, because only it knows what it still wants.
 type onceCmd struct{ *redis.StringCmd }
 
 // NoRetry implements redis.Cmder.
 func (onceCmd) NoRetry() bool { return true }
 
-// The commands, as words of a call: made once, so that they cost no memory of their own.
+// The commands as interface values, made once so that a call allocates none.
 var evalsha, eval any = "evalsha", "eval"
 
-// runStep runs step once: by its hash, and whole if the server does not know
-// it. The first two words are filled in.
+// runStep runs the script once. It sends the hash, and the whole script if the
+// server does not know the hash. It sets the first two words.
 func runStep(ctx context.Context, rdb redis.UniversalClient, words []any) (string, error) {
 	source, hash := step()
 	reply, err := send(ctx, rdb, words, evalsha, hash)

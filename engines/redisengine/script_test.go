@@ -8,20 +8,21 @@ import (
 	"testing"
 )
 
-// Each word that is looked up costs whenever the script runs.
+// Each local that is left in the script costs whenever the script runs.
 func TestTheScriptHasWhatItsWordsMean(t *testing.T) {
 	source, _ := step()
 	left := regexp.MustCompile(`(?m)^local [A-Z][A-Z_].*`).FindAllString(source.(string), -1)
 	if len(left) != 1 || !slices.Contains(left, `local INTEGER = string.format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'`) {
 		t.Errorf("the script has %q, want only what is neither a number nor a string", left)
 	}
-	got := meant("local ONE, TWO = 1, 'it\\'s' -- why\nlocal MADE = f()\nlocal POWER = 2^50\n", "A.ONE(KEYS, TWO)\n"+wordsHere+"ONES POWER MADE")
+	got := inlined("local ONE, TWO = 1, 'it\\'s' -- why\nlocal MADE = f()\nlocal POWER = 2^50\n", "A.ONE(KEYS, TWO)\n"+wordsPlace+"ONES POWER MADE")
 	if want := "A.1(KEYS, 'it\\'s')\nlocal MADE = f()\nONES 2^50 MADE"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// Who changes what Redis holds gives MARK the next number, and adds its digest.
+// A change of the data in Redis needs the next number in MARK, and its digest
+// here.
 func TestALayoutOfStatesHasItsNumber(t *testing.T) {
 	digests := map[string]string{"sem3": "0f225a5fa0043715"}
 	const stored = `(?m)^local (STATE|PERMIT|TICKET|TAIL|PERMIT_SIZE, TICKET_SIZE|KEYED|KEY|KEY_SIZE|ASIDE|KEPT|FENCE|TOTALS|REPORT|AUTO) = (.*?) *(--.*)?$`

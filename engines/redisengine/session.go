@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // confirmWait bounds the wait for a subscription to be confirmed.
@@ -19,33 +20,33 @@ type session struct {
 	name     string
 	keys     keys
 	id       string
-	who      string // its description
-	notify   func(engine.Notification)
+	who      string // the client's description, as JSON
+	notify   func(protocol.Notification)
 	caller   *caller
 	messages *dispatcher
-	forget   func() // has the engine forget it
+	forget   func() // removes the session from the engine
 	closed   atomic.Bool
 
-	// Of Step, of which there is one at a time.
-	words   words
-	try     []engine.Request // see firstWait; its memory is used again
-	known   time.Time        // until when the server has the client's description
-	sub     *subscription    // nil: it never waited, nor wanted to keep anything
-	unheard bool             // it could not subscribe when it wanted to keep something
+	// Only Step uses these fields, and Step is never called concurrently.
+	words          words
+	noWait         []protocol.Request // the requests of firstWait; kept so that the memory is reused
+	describedUntil time.Time          // until when the server has the client's description
+	sub            *subscription      // nil: the session never waited, nor wanted to keep permits
+	cannotListen   bool               // an attempt to subscribe failed when the session wanted to keep permits
 }
 
-// Client implements engine.Session.
+// Client implements protocol.Session.
 func (s *session) Client() string { return s.id }
 
-// Step implements engine.Session.
-func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+// Step implements protocol.Session.
+func (s *session) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.closed.Load() {
-		return engine.Reply{}, s.fail(engine.ErrClosed)
+		return protocol.Reply{}, s.fail(engine.ErrClosed)
 	}
 	if c.Keep > 0 && !s.listens(ctx) {
 		c.Keep = 0
 	}
-	if !slices.ContainsFunc(c.Requests, func(r engine.Request) bool { return r.Kind == engine.Ask && r.Wait }) {
+	if !slices.ContainsFunc(c.Requests, func(r protocol.Request) bool { return r.Kind == protocol.Ask && r.Wait }) {
 		return s.step(ctx, c)
 	}
 	if s.sub == nil || len(s.sub.refusal) > 0 {
@@ -59,41 +60,42 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	return s.step(ctx, c)
 }
 
-// listens reports whether the session has a subscription, or can have one, so
-// that what it is told of keeping permits can be taken back. It tries once: a
-// session that cannot subscribe uses the semaphore without keeping.
+// listens reports whether the session has a subscription, and tries once to
+// make one. Only a session with a subscription may keep permits, because the
+// engine must be able to recall them.
 func (s *session) listens(ctx context.Context) bool {
-	if s.sub == nil && !s.unheard {
-		s.unheard = s.listen(ctx) != nil
+	if s.sub == nil && !s.cannotListen {
+		s.cannotListen = s.listen(ctx) != nil
 	}
 	return s.sub != nil && len(s.sub.refusal) == 0
 }
 
-// firstWait carries out a call with waiting asks when nobody listens for this
-// session yet. Most asks need not wait, and then no subscription is needed. For
-// those that must, it is there first, so that no hand-off goes unheard. If it
-// takes too long, the call goes on: a client that asks again finds its permit.
-func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, error) {
-	if passes(c) {
+// firstWait carries out a call with waiting asks for a session without a
+// subscription. It first sends the asks as asks that do not wait: most are
+// granted, and need no subscription. Before it queues the other asks, it
+// subscribes: so it misses no hand-off. If subscribing takes too long, the call
+// goes on: a client that asks again finds its permit.
+func (s *session) firstWait(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
+	if mayOvertake(c) {
 		if err := s.listen(ctx); err != nil {
-			return engine.Reply{}, err
+			return protocol.Reply{}, err
 		}
 		return s.step(ctx, c)
 	}
-	try, again := c, engine.Call{Number: c.Number, Keep: c.Keep}
-	s.try = append(s.try[:0], c.Requests...)
-	try.Requests = s.try
-	for i := range try.Requests {
-		try.Requests[i].Wait = false
+	noWait, again := c, protocol.Call{Number: c.Number, Keep: c.Keep}
+	s.noWait = append(s.noWait[:0], c.Requests...)
+	noWait.Requests = s.noWait
+	for i := range noWait.Requests {
+		noWait.Requests[i].Wait = false
 	}
-	reply, err := s.step(ctx, try)
+	reply, err := s.step(ctx, noWait)
 	if err != nil {
 		return reply, err
 	}
 	var at []int
 	for i, r := range c.Requests {
-		later := func(other engine.Request) bool { return other.ID == r.ID }
-		if r.Wait && reply.Answers[i].Status == engine.Refused && !slices.ContainsFunc(c.Requests[i+1:], later) {
+		later := func(other protocol.Request) bool { return other.ID == r.ID }
+		if r.Wait && reply.Answers[i].Status == protocol.Refused && !slices.ContainsFunc(c.Requests[i+1:], later) {
 			at = append(at, i)
 			again.Requests = append(again.Requests, r)
 		}
@@ -101,9 +103,9 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 	if len(at) == 0 {
 		return reply, nil
 	}
-	failed := func(err *engine.Error) (engine.Reply, error) {
-		err.NotExecuted = err.NotExecuted && len(at) == len(c.Requests) // else the rest has been carried out
-		return engine.Reply{}, err
+	failed := func(err *engine.Error) (protocol.Reply, error) {
+		err.NotExecuted = err.NotExecuted && len(at) == len(c.Requests) // otherwise the first step has carried out some requests
+		return protocol.Reply{}, err
 	}
 	if err := s.listen(ctx); err != nil {
 		return failed(err)
@@ -117,35 +119,35 @@ func (s *session) firstWait(ctx context.Context, c engine.Call) (engine.Reply, e
 	}
 	reply.Limit, reply.Recheck = second.Limit, second.Recheck
 	reply.Unreachable, reply.Leave = second.Unreachable, second.Leave
-	reply.Recalled = reply.Recalled && slices.ContainsFunc(reply.Answers, func(a engine.Answer) bool { return a.Status == engine.Refused })
+	reply.Recalled = reply.Recalled && slices.ContainsFunc(reply.Answers, func(a protocol.Answer) bool { return a.Status == protocol.Refused })
 	reply.Notification.Merge(second.Notification)
 	return reply, nil
 }
 
-// passes reports whether a call has an ask that could be granted although a
-// heavier one before it has to wait: without tickets it would be. So does one that
-// asks by name, for an ask that does not wait drops the ticket that another session
-// may have.
-func passes(c engine.Call) bool {
+// mayOvertake reports whether firstWait must not send a call without waiting first.
+// That would be wrong in two cases: a light ask could be granted before an earlier
+// heavy one, because the heavy one has no ticket; and an ask for a named permit
+// that does not wait drops the ticket of another session.
+func mayOvertake(c protocol.Call) bool {
 	heaviest := 0
 	for _, r := range c.Requests {
-		if r.Kind == engine.Ask && (r.ID.Weight < heaviest || r.Wait && r.Who != nil) {
+		if r.Kind == protocol.Ask && (r.ID.Weight < heaviest || r.Wait && r.Who != nil) {
 			return true
 		}
-		if r.Kind == engine.Ask && r.Wait {
+		if r.Kind == protocol.Ask && r.Wait {
 			heaviest = max(heaviest, r.ID.Weight)
 		}
 	}
 	return false
 }
 
-// listen makes the session's subscription.
+// listen subscribes the session to its inbox.
 func (s *session) listen(ctx context.Context) *engine.Error {
 	sub, err := s.messages.subscribe(ctx, s.keys.state(), s.keys.inbox(s.id), s.notify)
 	if err == nil {
 		s.sub = sub
-		if s.closed.Load() { // meanwhile: Close may have found nothing to leave
-			s.messages.leave(sub.channel)
+		if s.closed.Load() { // Close ran before the subscription was there
+			s.messages.unsubscribe(sub.channel)
 		}
 		err = s.messages.wait(ctx, sub, confirmWait)
 	}
@@ -158,7 +160,7 @@ func (s *session) listen(ctx context.Context) *engine.Error {
 }
 
 // step runs the script once.
-func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *session) step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	now := time.Now()
 	who := s.describe(now, c)
 	want, on := s.caller.replicas, 0
@@ -174,39 +176,40 @@ func (s *session) step(ctx context.Context, c engine.Call) (engine.Reply, error)
 		if keyed || err == nil || !strings.HasPrefix(err.Error(), "SEMAKEYED ") {
 			break
 		}
-		s.words.keyed = true // and again: nothing was done
+		s.words.keyed = true // the script has changed nothing: send the call again, with the keys
 	}
 	if err != nil {
-		return engine.Reply{}, s.fail(err)
+		return protocol.Reply{}, s.fail(err)
 	}
 	reply, err := decode(text, len(c.Requests))
 	if err != nil {
-		return engine.Reply{}, s.fail(err)
+		return protocol.Reply{}, s.fail(err)
 	}
 	if who != nil {
-		s.known = now.Add(who.keep)
+		s.describedUntil = now.Add(who.keep)
 	}
 	if on < want {
 		if needsReplicas(c, reply.Answers) {
-			return engine.Reply{}, s.fail(fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, on, want))
+			return protocol.Reply{}, s.fail(fmt.Errorf("%w: %d of %d", ErrTooFewReplicas, on, want))
 		}
 		markUnsure(reply.Notification.Grants)
 	}
 	if reply.Unreachable && s.sub != nil {
-		s.messages.deaf(s.sub)
+		s.messages.resubscribe(s.sub)
 	}
 	return reply, nil
 }
 
-// describe is what a call says of its client: something if a permit or ticket is
-// at stake, which the server might know longer than whose it is.
-func (s *session) describe(now time.Time, c engine.Call) *description {
+// describe returns the client's description if the call must send it: a permit
+// or ticket of the call could otherwise outlive the description that the server
+// has. Otherwise it returns nil.
+func (s *session) describe(now time.Time, c protocol.Call) *description {
 	longest := time.Duration(0)
 	for i := range c.Requests {
 		longest = max(longest, c.Requests[i].Lease)
 	}
 	keep := 2*longest + time.Minute
-	if longest == 0 || s.known.Sub(now) > keep*2/3 {
+	if longest == 0 || s.describedUntil.Sub(now) > keep*2/3 {
 		return nil
 	}
 	return &description{s.who, keep}
@@ -214,10 +217,10 @@ func (s *session) describe(now time.Time, c engine.Call) *description {
 
 func (s *session) fail(err error) error { return s.caller.wrap("step", s.name, err) }
 
-// Close implements engine.Session.
+// Close implements protocol.Session.
 func (s *session) Close() error {
 	s.closed.Store(true)
 	s.forget()
-	s.messages.leave(s.keys.inbox(s.id))
+	s.messages.unsubscribe(s.keys.inbox(s.id))
 	return nil
 }

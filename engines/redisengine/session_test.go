@@ -17,9 +17,10 @@ import (
 	"sema/engines/redisengine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
-// What cannot keep semaphores is refused when the engine is made.
+// New refuses clients that cannot keep semaphores.
 func TestNewRefuses(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -75,11 +76,11 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// blocker is a dialer that can hang for ever, as one does behind a firewall
-// that forgets, but longer.
+// blocker is a dialer that can hang for ever. Behind a firewall that drops
+// packets, a dialer hangs for a long time.
 type blocker struct {
 	mu   sync.Mutex
-	shut chan struct{} // nil: dials
+	shut chan struct{} // nil: dial at once
 }
 
 func (b *blocker) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -107,8 +108,8 @@ func (b *blocker) free() {
 	b.shut = nil
 }
 
-// The connection for subscriptions hangs, for ever: steps and Close return all
-// the same, and when it is there at last, the waiter is told to ask.
+// The connection for subscriptions hangs: steps and Close still return. When it
+// is made at last, the waiter is told to ask.
 func TestASubscriptionHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -117,19 +118,19 @@ func TestASubscriptionHangs(t *testing.T) {
 	rdb := connect(t, redis.Options{Addr: server.Addr(), Dialer: b.dial, DialerRetries: 1, DialTimeout: time.Hour, ReadTimeout: expect.Patience})
 	e := closing(t, rdb)
 	s, other := session(t, e, "x"), session(t, e, "y")
-	ask := func(s *direct, number uint64) engine.Answer {
-		r := s.request(engine.Ask, number, time.Minute)
+	ask := func(s *direct, number uint64) protocol.Answer {
+		r := s.request(protocol.Ask, number, time.Minute)
 		r.Wait = true
 		return s.do(r)[0]
 	}
 	for _, s := range []*direct{s, other} {
-		if a := ask(s, 1); a.Status != engine.Granted {
+		if a := ask(s, 1); a.Status != protocol.Granted {
 			t.Fatalf("free, and %+v", a)
 		}
 	}
 	b.block()
 	for _, s := range []*direct{s, other, s} {
-		if a := ask(s, 2); a.Status != engine.Queued {
+		if a := ask(s, 2); a.Status != protocol.Queued {
 			t.Errorf("nobody listens yet: %+v; want it queued", a)
 		}
 	}
@@ -144,32 +145,32 @@ func TestASubscriptionHangs(t *testing.T) {
 			break
 		}
 	}
-	s.do(s.request(engine.Release, 1, 0)) // hands over
-	if a := ask(s, 2); a.Status != engine.Granted {
+	s.do(s.request(protocol.Release, 1, 0)) // hands over
+	if a := ask(s, 2); a.Status != protocol.Granted {
 		t.Errorf("after the hand-off: %+v", a)
 	}
 }
 
-// The server stands still, and the client has no time limits at all: a Step
-// returns when its context ends, and the step is of unknown outcome.
+// The server is stopped, and the client has no timeouts: Step returns when its
+// context ends, with an unknown outcome.
 func TestContextsAreHeeded(t *testing.T) {
 	t.Parallel()
-	for what, heeds := range map[string]bool{"a client that heeds deadlines": true, "one that does not": false} {
+	for what, wireDeadlines := range map[string]bool{"a client that ends calls at deadlines": true, "one that does not": false} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			proxy := redistest.StartProxy(t, server.Addr())
-			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: heeds, ReadTimeout: -1, WriteTimeout: -1})
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: wireDeadlines, ReadTimeout: -1, WriteTimeout: -1})
 			t.Cleanup(func() { _ = rdb.Close() })
 			s := session(t, closing(t, rdb), "x")
-			s.do(s.request(engine.Ask, 1, time.Minute))
-			s.do(s.request(engine.Renew, 1, time.Minute)) // by now the server is known to be quick
+			s.do(s.request(protocol.Ask, 1, time.Minute))
+			s.do(s.request(protocol.Renew, 1, time.Minute)) // so that caller.quick is set
 			proxy.Silence()
 			t.Cleanup(proxy.Resume)
 			for range 3 {
 				ctx, cancel := context.WithCancel(context.Background())
-				time.AfterFunc(200*time.Millisecond, cancel) // it is sent by then
-				_, err := s.try(ctx, s.request(engine.Renew, 1, time.Minute))
+				time.AfterFunc(200*time.Millisecond, cancel) // by then the call is sent
+				_, err := s.try(ctx, s.request(protocol.Renew, 1, time.Minute))
 				var failed *engine.Error
 				if !errors.As(err, &failed) || failed.NotExecuted {
 					t.Errorf("cancelled: %v", err)
@@ -184,15 +185,15 @@ func TestContextsAreHeeded(t *testing.T) {
 	}
 }
 
-// A copy of a call that arrives after a fence changes nothing, and is known for
-// what it is.
+// A copy of a call that arrives after a fence changes nothing, and gets
+// errFenced.
 func TestALateCallChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
 	s := session(t, patientAt(t, server.Addr()), "x")
 	set := func(number uint64, fence bool, limit int) error {
-		_, err := s.Step(whole, engine.Call{Number: number, Fence: fence, Requests: []engine.Request{{Kind: engine.SetLimit, Limit: limit}}})
+		_, err := s.Step(whole, protocol.Call{Number: number, Fence: fence, Requests: []protocol.Request{{Kind: protocol.SetLimit, Limit: limit}}})
 		return err
 	}
 	expect.OK(t, set(1, false, 3))
@@ -207,7 +208,7 @@ func TestALateCallChangesNothing(t *testing.T) {
 	}
 	expect.OK(t, set(4, false, 11))
 	other := session(t, patientAt(t, server.Addr()), "x")
-	if a := other.do(other.request(engine.Ask, 1, time.Minute))[0]; a.Status != engine.Granted {
+	if a := other.do(other.request(protocol.Ask, 1, time.Minute))[0]; a.Status != protocol.Granted {
 		t.Errorf("another session, beside the fence: %+v", a)
 	}
 	if list := eternal(t, rdb); len(list) > 0 {
@@ -215,14 +216,15 @@ func TestALateCallChangesNothing(t *testing.T) {
 	}
 }
 
-// "Lua unpack fails at about 8,000 values" (node redis-semaphore, Redisson): one
-// call may have many times as many requests, and as many leases may end at once.
+// "Lua unpack fails at about 8,000 values" (node redis-semaphore, Redisson):
+// here one call may have many times that number of requests, and so many leases
+// may end at once.
 func TestThousandsInOneCall(t *testing.T) {
 	t.Parallel()
 	const n = 9000
 	server := redistest.Start(t)
 	s := session(t, patientAt(t, server.Addr()), "x")
-	call := func(kind engine.Kind, lease time.Duration) (all []engine.Request) {
+	call := func(kind protocol.Kind, lease time.Duration) (all []protocol.Request) {
 		for i := range n {
 			r := s.request(kind, uint64(i), lease)
 			r.Limit, r.Wait = n/2, true
@@ -230,14 +232,14 @@ func TestThousandsInOneCall(t *testing.T) {
 		}
 		return all
 	}
-	// Of nothing that ends: so many requests may take longer than a call may that
-	// keeps its caller from heeding a cancellation. A Semaphore's have 500 at most.
-	do := func(rs []engine.Request) []engine.Answer {
+	// A context that never ends: so many requests may take longer than
+	// quickAttempt. A call of a Semaphore has 500 requests at most.
+	do := func(rs []protocol.Request) []protocol.Answer {
 		reply, err := s.try(context.Background(), rs...)
 		expect.OK(t, err)
 		return reply.Answers
 	}
-	count := func(answers []engine.Answer, status engine.Status) (n int) {
+	count := func(answers []protocol.Answer, status protocol.Status) (n int) {
 		for _, a := range answers {
 			if a.Status == status {
 				n++
@@ -245,10 +247,10 @@ func TestThousandsInOneCall(t *testing.T) {
 		}
 		return n
 	}
-	if granted := count(do(call(engine.Ask, time.Hour)), engine.Granted); granted != n/2 {
+	if granted := count(do(call(protocol.Ask, time.Hour)), protocol.Granted); granted != n/2 {
 		t.Errorf("granted %d, want %d", granted, n/2)
 	}
-	if renewed := count(do(call(engine.Renew, time.Millisecond)), engine.Granted); renewed != n/2 {
+	if renewed := count(do(call(protocol.Renew, time.Millisecond)), protocol.Granted); renewed != n/2 {
 		t.Errorf("renewed %d, want %d", renewed, n/2)
 	}
 	expect.Until(t, "the end of all leases", func() bool {
@@ -256,11 +258,11 @@ func TestThousandsInOneCall(t *testing.T) {
 		expect.OK(t, err)
 		return st.Used == 0
 	})
-	if granted := count(do(call(engine.Ask, time.Minute)), engine.Granted); granted > n/2 {
+	if granted := count(do(call(protocol.Ask, time.Minute)), protocol.Granted); granted > n/2 {
 		t.Errorf("granted %d, of %d", granted, n/2)
 	}
-	do(call(engine.Renew, time.Minute))
-	do(call(engine.Release, 0))
+	do(call(protocol.Renew, time.Minute))
+	do(call(protocol.Release, 0))
 	st, err := s.State(expect.Within(t))
 	expect.OK(t, err)
 	if st.Used != 0 || len(st.Holders) != 0 || len(st.Waiters) != 0 {
@@ -268,8 +270,8 @@ func TestThousandsInOneCall(t *testing.T) {
 	}
 }
 
-// A limit that is not pinned any more goes with the semaphore; what nobody uses
-// can be removed.
+// An unpinned limit expires with the semaphore, and an unused semaphore can be
+// removed.
 func TestUnsetAndRemove(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -301,26 +303,26 @@ func TestUnsetAndRemove(t *testing.T) {
 	}
 }
 
-// The first call that waits keeps the order, too: a light ask does not pass a
-// heavy one before it, whether it waits itself or not.
+// The first call with a waiting ask keeps the order, too: a light ask does not
+// overtake an earlier heavy one, whether it may wait or not.
 func TestTheFirstWaitKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	e := patientAt(t, server.Addr())
-	ask := func(d *direct, number uint64, weight int, wait bool) engine.Request {
-		r := d.request(engine.Ask, number, time.Minute)
+	ask := func(d *direct, number uint64, weight int, wait bool) protocol.Request {
+		r := d.request(protocol.Ask, number, time.Minute)
 		r.ID.Weight, r.Limit, r.Wait = weight, 2, wait
 		return r
 	}
 	holder, d := session(t, e, "x"), session(t, e, "x")
 	holder.do(ask(holder, 1, 1, false))
 	got := d.do(ask(d, 1, 2, true), ask(d, 2, 1, true), ask(d, 3, 1, false))
-	if got[0].Status != engine.Queued || got[1].Status != engine.Queued || got[2].Status != engine.Refused {
+	if got[0].Status != protocol.Queued || got[1].Status != protocol.Queued || got[2].Status != protocol.Refused {
 		t.Errorf("%+v", got)
 	}
 }
 
-// The error of a call that had no connection is one line.
+// The error of a call without a connection is one line.
 func TestNoConnectionInTimeIsOneLine(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t, redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 1})
@@ -330,7 +332,7 @@ func TestNoConnectionInTimeIsOneLine(t *testing.T) {
 	expect.OK(t, taken.Ping(t.Context()).Err())
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err := s.try(ctx, s.request(engine.Ask, 1, time.Minute))
+	_, err := s.try(ctx, s.request(protocol.Ask, 1, time.Minute))
 	engineError(t, err, "no connection in time: context deadline exceeded", "", true)
 	if err != nil && strings.Contains(err.Error(), "\n") {
 		t.Errorf("%q", err)

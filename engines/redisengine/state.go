@@ -15,27 +15,27 @@ import (
 	"sema/internal/ledger"
 )
 
-// wholeState is how many permits and tickets are read at the most in one step,
-// and so in each part of a larger semaphore. More would keep the server from others
-// for longer; docs/data/redis.md has the measurement.
-const wholeState = 500
+// defaultReadSize is the largest number of permits and tickets that State reads in
+// one step. It reads a larger semaphore in parts of this size. A larger number
+// would block the server for longer; docs/data/redis.md has the measurement.
+const defaultReadSize = 500
 
-// State implements engine.Session.
+// State implements protocol.Session.
 //
-// A semaphore in which up to 500 hold and wait is read in one step: its state
-// is that of one moment. A larger one is read in parts, so that the server
-// serves others in between. Then:
+// With up to 500 permits and tickets, the semaphore is read in one step: the
+// state is that of one moment. A larger semaphore is read in parts, so that the
+// server serves others in between. Then:
 //
-//   - Limit, Pinned, Paused and Used are of the first moment. Used may differ from
-//     the weight of Holders. It may count a lease that had ended, if a step
-//     removed the permit meanwhile.
-//   - Each holder and each waiter is as it was at some moment during the call.
-//     A client that held or waited all the time, or waited and then held, is there
-//     exactly once. One that came or left meanwhile may be there, or not.
-//   - If another server takes over meanwhile, by a failover or a slot that moves,
-//     some may be missing.
+//   - Limit, Pinned, Paused and Used are those of the first moment. Used may
+//     differ from the weight of Holders. It may include a permit whose lease had
+//     ended, if a step removed that permit meanwhile.
+//   - Each holder and each waiter is as it was at some moment during the call. A
+//     client that held or waited all the time, or waited and then held, appears
+//     exactly once. A client that came or left meanwhile may be missing.
+//   - If another server takes over meanwhile, by a failover or the move of a
+//     slot, some holders and waiters may be missing.
 func (s *session) State(ctx context.Context) (engine.State, error) {
-	st, err := apart(ctx, func() (engine.State, error) { return s.readState(ctx) })
+	st, err := cancellable(ctx, func() (engine.State, error) { return s.readState(ctx) })
 	if err != nil {
 		e := s.caller.wrap("state", s.name, err)
 		e.NotExecuted = true
@@ -45,7 +45,7 @@ func (s *session) State(ctx context.Context) (engine.State, error) {
 }
 
 func (s *session) readState(ctx context.Context) (engine.State, error) {
-	values, err := stateScript().Run(ctx, s.caller.rdb, s.keys.all(), s.caller.part).Slice()
+	values, err := stateScript().Run(ctx, s.caller.rdb, s.keys.all(), s.caller.readSize).Slice()
 	if err != nil {
 		return engine.State{}, err
 	}
@@ -60,19 +60,19 @@ func (s *session) readState(ctx context.Context) (engine.State, error) {
 	return st, s.readClients(ctx, &st, clients)
 }
 
-// clock is the server's time. It is a script with a key because such a pipeline goes
-// to the key's master, also if the client reads from replicas: HSCAN's cursor
-// means nothing to another server.
+// clock returns the server's time. A script with a key makes the whole pipeline go
+// to the key's master, even if the client reads from replicas. HSCAN needs that: its
+// cursor is valid on one server only.
 const clock = `return redis.call('TIME')`
 
-// readParts reads the permits and tickets in parts, with HSCAN through the state.
-// A permit stays in its field from its ticket to its release, and HSCAN returns
-// what stays at least once; renewals change nothing there. Ranges of the zsets
-// would miss what moves in them. Each round trip asks for the ends of the leases
-// that the one before has found. Plain commands take the server a fraction
-// of the time that a script takes for the same.
+// readParts reads the permits and tickets in parts, with HSCAN on the state.
+// HSCAN returns each field that exists during the whole scan at least once, and
+// an id keeps its field from the ticket to the release. Ranges of the zsets would
+// miss entries that move during the scan. Each round trip also reads the lease
+// ends of the permits found by the one before. The commands are plain ones: a
+// script would block the server several times as long.
 func (s *session) readParts(ctx context.Context, r *reading) error {
-	var found, holders []string // of the last part: ids and values; the ids of permits
+	var found, holders []string // of the last part: ids and values; the ids of its permits
 	cursor := uint64(0)
 	for last := false; ; {
 		if err := ctx.Err(); err != nil {
@@ -87,7 +87,7 @@ func (s *session) readParts(ctx context.Context, r *reading) error {
 				ends = p.ZMScore(ctx, s.keys.main[1], holders...)
 			}
 			if !last {
-				next = p.HScan(ctx, s.keys.main[0], cursor, "", int64(s.caller.part))
+				next = p.HScan(ctx, s.keys.main[0], cursor, "", int64(s.caller.readSize))
 			}
 			return nil
 		})
@@ -105,7 +105,7 @@ func (s *session) readParts(ctx context.Context, r *reading) error {
 		if len(scores) != len(holders) {
 			return errShort
 		}
-		r.part(scalar(time[0])*1e6+scalar(time[1]), found, scores)
+		r.add(integer(time[0])*1e6+integer(time[1]), found, scores)
 		if last {
 			return nil
 		}
@@ -115,10 +115,10 @@ func (s *session) readParts(ctx context.Context, r *reading) error {
 	}
 }
 
-// readClients adds the clients' descriptions.
+// readClients reads the descriptions of clients and adds them to st.
 func (s *session) readClients(ctx context.Context, st *engine.State, clients []string) error {
 	who := make(map[string]engine.Client, len(clients))
-	for part := range slices.Chunk(clients, wholeState) {
+	for part := range slices.Chunk(clients, defaultReadSize) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (s *session) readClients(ctx context.Context, st *engine.State, clients []s
 		}
 		for i, c := range part {
 			var is engine.Client
-			_ = json.Unmarshal([]byte(texts[i].Val()), &is) // somebody else's words: empty if not understood
+			_ = json.Unmarshal([]byte(texts[i].Val()), &is) // foreign text: empty if it cannot be read
 			who[c] = is
 		}
 	}
@@ -142,8 +142,8 @@ func (s *session) readClients(ctx context.Context, st *engine.State, clients []s
 	return nil
 }
 
-// describe adds the clients' descriptions, but for named permits and tickets,
-// which have their own.
+// describe adds the clients' descriptions to st. Named permits and tickets have
+// their own already.
 func describe(st *engine.State, who func(client string) engine.Client) {
 	for i := range st.Holders {
 		if h := &st.Holders[i]; h.Client == (engine.Client{}) {
@@ -157,31 +157,31 @@ func describe(st *engine.State, who func(client string) engine.Client) {
 	}
 }
 
-// clientOf is the client of a valid id.
+// clientOf returns the client of a valid id.
 func clientOf(id string) string {
 	client, _, _ := strings.Cut(id, "-")
 	return client
 }
 
-// reading is a state that is put together.
+// reading is a state during its assembly from parts.
 type reading struct {
 	ledger.Snapshot              // without permits and tickets
-	now             int64        // the moment of it
-	used            int          // the weight held then
-	auto            *engine.Auto // what a controller said; nil: none did
-	whole           bool         // all is of that moment
+	now             int64        // the server's time when it was read
+	used            int          // the weight held at now
+	auto            *engine.Auto // what the controller of the limit said; nil: there is none
+	whole           bool         // the first step read all
 	entries         map[string]entry
 }
 
-// entry is what was last read of a permit or ticket, and when.
+// entry is the last value that was read of a permit or ticket, and the time.
 type entry struct {
 	value string
-	end   int64 // of a permit's lease
+	end   int64 // of a permit: the end of its lease
 	now   int64
 }
 
-// The sizes of what the state has of permits and tickets. What is longer is a
-// named one, and has a tail.
+// The sizes in bytes of PERMIT and TICKET in the state. A longer value has a
+// key's name or the tail of a named permit behind it.
 const (
 	permitSize = 25
 	ticketSize = 22
@@ -194,7 +194,8 @@ func isTicket(value string) bool {
 	return len(value) >= ticketSize && (value[0] == 'q' || value[0] == 'Q')
 }
 
-// keyOf is the key of a permit or ticket whose numbers take size bytes, and its tail.
+// keyOf returns the key of a permit or ticket, and the tail. size is permitSize or
+// ticketSize.
 func keyOf(value string, size int) (key, tail string) {
 	if value[0] >= 'a' {
 		return "", value[size:]
@@ -203,18 +204,19 @@ func keyOf(value string, size int) (key, tail string) {
 	return key, tail
 }
 
-// described reads the tail of a named permit or ticket.
-func described(tail string) (who engine.Client, ok bool) {
+// ownClient reads the description in the tail of a named permit or ticket;
+// false if there is no tail.
+func ownClient(tail string) (who engine.Client, ok bool) {
 	_, text, _ := strings.Cut(tail, "\x00") // the session
 	_, text, ok = strings.Cut(text, "\x00") // its rival
 	if !ok {
 		return who, false
 	}
-	_ = json.Unmarshal([]byte(text), &who) // somebody else's words: empty if not understood
+	_ = json.Unmarshal([]byte(text), &who) // foreign text: empty if it cannot be read
 	return who, true
 }
 
-// permits are the ids of permits among what HSCAN has found.
+// permits returns the ids of the permits in a result of HSCAN.
 func permits(found []string) (ids []string) {
 	for i := 0; i+1 < len(found); i += 2 {
 		if isPermit(found[i+1]) {
@@ -229,9 +231,9 @@ func decodeState(v []any) (*reading, error) {
 	if len(v) != 10 {
 		return nil, errShort
 	}
-	now, flags := scalar(v[0]), scalar(v[2])
-	r := &reading{now: now, used: int(scalar(v[3])), whole: scalar(v[4]) == 1, entries: map[string]entry{}}
-	r.Snapshot = ledger.Snapshot{Limit: int(scalar(v[1])), Pinned: flags&1 != 0, Paused: flags&4 != 0, Keep: math.MaxInt64}
+	now, flags := integer(v[0]), integer(v[2])
+	r := &reading{now: now, used: int(integer(v[3])), whole: integer(v[4]) == 1, entries: map[string]entry{}}
+	r.Snapshot = ledger.Snapshot{Limit: int(integer(v[1])), Pinned: flags&1 != 0, Paused: flags&4 != 0, Keep: math.MaxInt64}
 	if flags&8 != 0 {
 		r.decodeKeys(v[8])
 	}
@@ -249,14 +251,14 @@ func decodeState(v []any) (*reading, error) {
 		value, _ := values[i].(string)
 		e := entry{value: value, now: now}
 		if i < len(ends) {
-			e.end = scalar(ends[i])
+			e.end = integer(ends[i])
 		}
 		r.entries[id] = e
 	}
 	return r, nil
 }
 
-// decodeKeys reads what state.lua has of keys.
+// decodeKeys reads the fields of the hash keys, as state.lua returns them.
 func (r *reading) decodeKeys(keys any) {
 	r.Keyed = true
 	fields, _ := keys.([]any)
@@ -275,10 +277,10 @@ func (r *reading) decodeKeys(keys any) {
 	}
 }
 
-// part adds what HSCAN has found, ids and values. ends are those of the permits
-// among them, 0 for one that is gone by now. What is read again replaces what was
-// read before.
-func (r *reading) part(now int64, found []string, ends []float64) {
+// add adds a result of HSCAN: ids and values. ends has the lease ends of the
+// permits among them, 0 for a permit that is gone by now. A later value of an id
+// replaces the earlier one.
+func (r *reading) add(now int64, found []string, ends []float64) {
 	for i := 0; i+1 < len(found); i += 2 {
 		e := entry{value: found[i+1], now: now}
 		if isPermit(e.value) {
@@ -288,8 +290,9 @@ func (r *reading) part(now int64, found []string, ends []float64) {
 	}
 }
 
-// state is what was read, as a ledger has it, and the clients in it. Leases that were read
-// later end as much earlier: so what is left of them is as it was read.
+// state returns the assembled state, and the clients whose descriptions it needs. All
+// times are moved to the moment r.now: a lease that was read later gets an earlier end, so
+// that the time left stays as it was read.
 func (r *reading) state() (st engine.State, clients []string) {
 	s, ended := r.Snapshot, 0
 	waits := map[string]bool{}
@@ -306,17 +309,17 @@ func (r *reading) state() (st engine.State, clients []string) {
 			is.End, is.Token, is.Since, is.Slot, is.Revoked = e.end-later, number(1), number(9)-later, int(number(17)), e.value[0]|0x20 == 'r'
 			var tail string
 			is.Key, tail = keyOf(e.value, permitSize)
-			is.Client, named = described(tail)
+			is.Client, named = ownClient(tail)
 			s.Holders = append(s.Holders, is)
 			if e.end <= r.now {
-				ended += id.Weight // no step has counted it out
+				ended += id.Weight // no step has removed it yet
 			}
 		case isTicket(e.value):
 			is.End, is.Place = number(1)-later, number(9)
 			is.Behind = int(binary.LittleEndian.Uint32([]byte(e.value[17:])))
 			var tail string
 			is.Key, tail = keyOf(e.value, ticketSize)
-			is.Client, named = described(tail)
+			is.Client, named = ownClient(tail)
 			s.Waiters = append(s.Waiters, is)
 			waits[is.Key] = true
 		default:

@@ -13,23 +13,24 @@ import (
 	"sema/internal/redissub"
 )
 
-// topology is what differs between one server, a master behind Sentinel, and a
-// cluster.
+// topology hides the differences between one server, a master behind Sentinel,
+// and a cluster.
 type topology struct {
-	rdb     redis.UniversalClient
-	cluster *redis.ClusterClient // nil: one server, or Sentinel
-	heeds   bool                 // the client ends a call on the wire when its context ends
+	rdb           redis.UniversalClient
+	cluster       *redis.ClusterClient // nil: one server, or Sentinel
+	wireDeadlines bool                 // the client ends a call at its context's deadline (ContextTimeoutEnabled)
 
-	patience time.Duration // how long it waits for a reply; 0: as long as it takes, or not known
+	readTimeout time.Duration // the client's; 0: none, or not known
 }
 
-// node is where a semaphore's channels live.
+// node is the server that has a semaphore's channels.
 type node struct {
 	redissub.Node
 	addr string // "" if there is only one
 }
 
-// topologyOf refuses what cannot keep semaphores.
+// topologyOf returns the topology of a client, or an *engine.ArgumentError for
+// a client that cannot keep semaphores.
 func topologyOf(rdb redis.UniversalClient) (topology, error) {
 	const want = "a client for one server, Sentinel or a cluster"
 	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -38,19 +39,19 @@ func topologyOf(rdb redis.UniversalClient) (topology, error) {
 	t := topology{rdb: rdb}
 	switch c := rdb.(type) {
 	case *redis.Client:
-		t.heeds, t.patience = c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
+		t.wireDeadlines, t.readTimeout = c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
 	case *redis.ClusterClient:
-		t.cluster, t.heeds, t.patience = c, c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
-	case *redis.Ring: // its servers know nothing of each other
+		t.cluster, t.wireDeadlines, t.readTimeout = c, c.Options().ContextTimeoutEnabled, max(0, c.Options().ReadTimeout)
+	case *redis.Ring: // its servers are independent: a key would be in two places after a change of servers
 		return topology{}, &engine.ArgumentError{What: "redis client", Value: "*redis.Ring", Want: want}
 	}
 	return t, nil
 }
 
-// mark begins the names of clients. The scripts see by it how to publish to
-// them: p PUBLISH, s SPUBLISH. Behind it is the layout, so that a later release sees who
-// cannot read another one.
-func (t *topology) mark() string {
+// publishMark is the first byte of each client's name. It tells the scripts how to
+// publish to the client: p means PUBLISH, s means SPUBLISH. The second byte is the
+// layout, so that a later release sees which clients cannot read its own.
+func (t *topology) publishMark() string {
 	if t.cluster != nil {
 		return "s"
 	}
@@ -78,14 +79,14 @@ func (t *topology) master(ctx context.Context, key string) (redis.Cmdable, error
 	return t.cluster.MasterForKey(ctx, key)
 }
 
-// moved has the cluster's map read again.
-func (t *topology) moved(ctx context.Context) {
+// reload makes go-redis read the cluster's map again, in the background.
+func (t *topology) reload(ctx context.Context) {
 	if t.cluster != nil {
 		t.cluster.ReloadState(ctx)
 	}
 }
 
-// each calls f for every server that has keys; for several at once.
+// each calls f for every master, in a cluster concurrently.
 func (t *topology) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	if t.cluster != nil {
 		return t.cluster.ForEachMaster(ctx, f)
@@ -96,12 +97,13 @@ func (t *topology) each(ctx context.Context, f func(context.Context, *redis.Clie
 	return fmt.Errorf("cannot list with a %T", t.rdb)
 }
 
-// errNotSent is the end of a context before the call had a connection.
+// errNotSent means that the context ended before the call had a connection.
 var errNotSent = errors.New("no connection in time")
 
-// notSent tells an error of the client's before it has sent anything. On the
-// wire, the end of a context is a time-out of the network's; in a cluster it
-// may come between two attempts.
+// notSent marks an error that came before the client sent anything. For one
+// server, go-redis returns the context's own error only then: after sending, it
+// returns a network time-out. In a cluster the context's error may also come
+// between two attempts, so it proves nothing.
 func (t *topology) notSent(err error) error {
 	if t.cluster == nil && (err == context.DeadlineExceeded || err == context.Canceled) {
 		return fmt.Errorf("%w: %w", errNotSent, err)

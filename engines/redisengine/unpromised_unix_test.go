@@ -18,17 +18,17 @@ import (
 	"sema/internal/fixture/stall"
 )
 
-// These tests show what is not promised, and how much of it there is: their
-// figures are in docs/not-promised.md.
+// These tests measure what is not promised. Their figures are in
+// docs/not-promised.md.
 
-// unpromisedLease is short, so that a test need not wait long; all that depends on
-// it grows with it.
+// unpromisedLease is short, so that tests are quick. The measured times are
+// proportional to it.
 const unpromisedLease = 3 * time.Second
 
 func tenths(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 
-// A replica takes its master's place while that one lives on, and some clients
-// still reach it: both grant, each by its own book.
+// A replica takes its master's place while the master lives on and some clients
+// still reach it: both grant, independently.
 func TestAnOldMasterLivesOn(t *testing.T) {
 	for _, c := range []struct {
 		what     string
@@ -113,9 +113,9 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// A release waits for its answer for a sixth of the lease, and up to half as long
-// again. Then it fails, and is
-// sent all the same when the server is back.
+// Release waits for the answer for a sixth of the lease, up to half as long
+// again. Then it returns an error; the release is still sent when the server is
+// back.
 func TestReleaseDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -152,10 +152,10 @@ func TestAKeeperThatEndsWithoutClose(t *testing.T) {
 				if closes {
 					expect.OK(t, keeper.Close())
 				}
-				proxy.Refuse() // as the end of the process would
+				proxy.Refuse() // as the end of the process does
 				proxy.DropAll()
 				other := openSem(t, engineAt(t, server.Addr()), "x", 1, o)
-				if closes { // then it is free, and nobody has to wait
+				if closes { // the permit is free at once
 					p, err := other.TryAcquire(expect.Within(t))
 					expect.OK(t, err)
 					expect.OK(t, p.Release())
@@ -173,8 +173,8 @@ func TestAKeeperThatEndsWithoutClose(t *testing.T) {
 	}
 }
 
-// Who hears nothing of a smaller limit passes permits on among its own callers
-// until it has to call: a sixth of the lease after its last call, at most.
+// A client that is not told of a smaller limit passes permits on among its own
+// callers until its next call, which comes within a sixth of the lease.
 func TestWhoHearsNothingPassesOnForAWhile(t *testing.T) {
 	t.Parallel()
 	stall.Run(t, func(t *stall.Case) {
@@ -209,15 +209,16 @@ func TestWhoHearsNothingPassesOnForAWhile(t *testing.T) {
 	})
 }
 
-// holding is when a caller asked and got a permit, and what it was told.
+// holding is a caller's grant: when it asked, when it got the permit, and the
+// permit's data.
 type holding struct {
 	asked, got time.Time
 	token      int64
 	id         string
 }
 
-// passAround has more goroutines than the limit acquire and release a hundred
-// times each.
+// passAround runs more goroutines than the limit; each acquires and releases a
+// hundred times.
 func passAround(t *testing.T, limit int, o *sema.Options) (all []holding) {
 	s := openSem(t, engineAt(t, redistest.Start(t).Addr()), "x", limit, o)
 	ctx := expect.Within(t)
@@ -246,8 +247,8 @@ func passAround(t *testing.T, limit int, o *sema.Options) (all []holding) {
 	return all
 }
 
-// Tokens say an order within a semaphore of limit 1, and within a slot. Between
-// permits that are held at the same time, and pass on, they say none.
+// Tokens are ordered within a semaphore of limit 1, and within a slot. Tokens
+// of permits that are held at the same time and passed on have no order.
 func TestTokensOfPermitsThatPassOn(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 8} {
@@ -265,8 +266,8 @@ func TestTokensOfPermitsThatPassOn(t *testing.T) {
 	}
 }
 
-// A permit that passes on keeps its id: who has read it means whoever has the
-// permit now. With Detached none passes on.
+// A permit keeps its id when it is passed on: a revocation by an id that was
+// read earlier hits the holder of now. With Detached no permit is passed on.
 func TestTheIDOfAPermitThatPassesOn(t *testing.T) {
 	t.Parallel()
 	for _, detached := range []bool{false, true} {

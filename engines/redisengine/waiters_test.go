@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
 	"sema/internal/fixture/stall"
+	"sema/internal/protocol"
 )
 
-// "One blocked connection per waiter exhausts the pool": thousands of waiters of
-// one process are served with two tickets, over a handful of connections and one
-// channel, and leave nothing behind.
+// "One blocked connection per waiter exhausts the pool": here thousands of
+// waiters of one process are served with two tickets, a few connections and one
+// channel. They leave nothing behind.
 func TestThousandsOfWaiters(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
@@ -72,14 +72,14 @@ func TestThousandsOfWaiters(t *testing.T) {
 	wholeLimit(t, s, 1)
 }
 
-// Every release wakes every waiter (Consul, Redisson): here one release tells
-// one client, however many wait.
+// "Every release wakes every waiter" (Consul, Redisson): here one release
+// notifies one client, whatever the number of waiters.
 func TestNoHerd(t *testing.T) {
 	t.Parallel()
 	const clients = 50
 	server := redistest.Start(t)
 	rdb := server.Client()
-	o := &sema.Options{Lease: 10 * time.Minute} // nobody asks again while we count
+	o := &sema.Options{Lease: 10 * time.Minute} // no waiter asks again during the test
 	s := openSem(t, engineAt(t, server.Addr()), "x", 1, o)
 	p := acquire(t, s)
 	got := make(chan *sema.Permit, clients)
@@ -99,7 +99,8 @@ func TestNoHerd(t *testing.T) {
 		before := calls(t, rdb, "publish")
 		expect.OK(t, p.Release())
 		p = <-got
-		// The grant, and maybe the news that the watch over leases passes on.
+		// The grant, and perhaps a message to the client that must ask when the
+		// next lease ends.
 		if n := calls(t, rdb, "publish") - before; n > 2 {
 			t.Fatalf("one release published %d messages to %d waiting clients", n, clients)
 		}
@@ -113,7 +114,7 @@ func TestNoHerd(t *testing.T) {
 	wholeLimit(t, s, 1)
 }
 
-// A waiter does not poll hot: it sends a few commands in a lease.
+// A waiter sends only a few commands in a lease.
 func TestCommandsOfAWaiter(t *testing.T) {
 	t.Parallel()
 	stall.Run(t, func(t *stall.Case) {
@@ -142,9 +143,9 @@ func TestCommandsOfAWaiter(t *testing.T) {
 	})
 }
 
-// Connections for news are cut in bursts while waiters queue and holders
-// release (go-redis lost 126 of 4849 messages so): nobody hangs, no permit is
-// lost, and the limit holds.
+// Connections for subscriptions are cut in bursts while waiters queue and
+// holders release (go-redis lost 126 of 4849 messages so). Nobody hangs, no
+// permit is lost, and the limit holds.
 func TestSubscriptionsAreCut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -162,7 +163,7 @@ func TestConnectionsAreCut(t *testing.T) {
 	})
 }
 
-// The server holds everybody up for a while, a short one to the leases.
+// The server stops answering for a short part of the lease.
 func TestClientsArePaused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -171,8 +172,8 @@ func TestClientsArePaused(t *testing.T) {
 	})
 }
 
-// cutWhileWorking has clients acquire and release while fault strikes again
-// and again, and checks that all of them come through.
+// cutWhileWorking makes clients acquire and release while fault is called again
+// and again, and checks that all of them are served.
 func cutWhileWorking(t *testing.T, client func() sema.Engine, fault func()) {
 	const limit, clients, each, faults = 2, 6, 60, 12
 	ctx := expect.Within(t)
@@ -214,25 +215,25 @@ func cutWhileWorking(t *testing.T, client func() sema.Engine, fault func()) {
 	wholeLimit(t, openSem(t, client(), "x", limit, nil), limit)
 }
 
-// Thousands of tickets, as of thousands of processes, are served in the order in
-// which they came, and leave nothing behind.
+// Thousands of tickets, as of thousands of processes, are served in order of
+// arrival, and leave nothing behind.
 func TestThousandsOfTickets(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
 	e := patientAt(t, server.Addr())
 	holder, waiters := session(t, e, "x"), session(t, e, "x")
-	holder.do(holder.request(engine.Ask, 1, time.Hour))
+	holder.do(holder.request(protocol.Ask, 1, time.Hour))
 	for from := 0; from < manyWaiters; from += 500 {
-		var asks []engine.Request
+		var asks []protocol.Request
 		for n := range 500 {
-			ask := waiters.request(engine.Ask, uint64(from+n+1), time.Hour)
+			ask := waiters.request(protocol.Ask, uint64(from+n+1), time.Hour)
 			ask.Wait, ask.Waited = true, time.Duration(manyWaiters-from-n)*time.Millisecond
 			asks = append(asks, ask)
 		}
 		waiters.do(asks...)
 	}
-	holder.do(holder.request(engine.Release, 1, 0))
+	holder.do(holder.request(protocol.Release, 1, 0))
 	for n := range uint64(manyWaiters) {
 		told := <-waiters.told
 		for len(told.Grants) == 0 {
@@ -241,7 +242,7 @@ func TestThousandsOfTickets(t *testing.T) {
 		if len(told.Grants) != 1 || told.Grants[0].ID.Number != n+1 {
 			t.Fatalf("told %+v in turn %d", told, n+1)
 		}
-		other := holder.request(engine.Release, n+1, 0) // by another, so that the waiters are told in messages only
+		other := holder.request(protocol.Release, n+1, 0) // by another client, so that the waiters learn of it by messages only
 		other.ID.Client = waiters.Client()
 		holder.do(other)
 	}
@@ -251,7 +252,7 @@ func TestThousandsOfTickets(t *testing.T) {
 	}
 }
 
-// gauge remembers how high it was.
+// gauge keeps its highest value.
 type gauge struct {
 	mu        sync.Mutex
 	now, most int
@@ -264,7 +265,7 @@ func (g *gauge) add(n int) {
 	g.most = max(g.most, g.now)
 }
 
-// Who could be reached all the time is served in the order of joining, although
+// Waiters whose subscriptions stayed intact are served in order, although
 // others' connections were cut meanwhile.
 func TestOrderOfTheReachable(t *testing.T) {
 	t.Parallel()
@@ -287,7 +288,7 @@ func TestOrderOfTheReachable(t *testing.T) {
 	}
 	expect.Until(t, "all listen again", listening)
 	expect.OK(t, p.Release())
-	for _, w := range line { // out of order, one of these would wait for ever
+	for _, w := range line { // if the order were wrong, one of them would wait for ever
 		expect.OK(t, w.permit(t).Release())
 	}
 	wholeLimit(t, s, 1)

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
-// This file knows how calls, replies and notifications travel;
-// lua/words.lua is its other side.
+// This file encodes calls, and decodes replies and notifications; lua/words.lua
+// describes the same formats for the scripts.
 
-// Flags of a run of requests, and of a call.
+// Flags of a run of requests, and marks of a call.
 const (
 	waitFlag = 1 << iota
 	unfairFlag
@@ -26,7 +27,7 @@ const (
 	pinFlag    // of SetLimit
 	againFlag  // of Ask
 	anewFlag   // of Ask
-	othersFlag // of Release: the permit is another client's, or a named one
+	othersFlag // of Release: the permit belongs to another client, or is named
 
 	tokenFlag  = pinFlag    // of Renew and Release: the tokens follow
 	newestFlag = pinFlag    // of Ask
@@ -34,47 +35,48 @@ const (
 	autoFlag   = anewFlag   // of SetLimit
 	namedFlag  = othersFlag // of Ask: the descriptions follow
 
-	askKeyed = 100 // the kind of an Ask that names a key, or a cap of keys
+	askKeyed = 100 // the kind of an Ask with a key, or with a cap of keys
 
 	fenceMark = 1
 	passMark  = 2
 )
 
-// words makes the words of a session's calls. Its memory is used again by the
-// next call.
+// words encodes the calls of a session. Each call reuses the memory of the call
+// before.
 type words struct {
 	keys   keys
 	client string
-	keyed  bool // the semaphore has keys, or this client names some
+	keyed  bool // the semaphore has keys, or this client's requests name some
 	args   []any
-	texts  []string // args point into it: strings as pointers need no memory of their own
+	texts  []string // args point to its elements: a string as an interface value would be allocated, a pointer is not
 	buf    []byte
 	ends   []int // of the texts in buf
 }
 
-// part gives up what the last encode returned: somebody else goes on using it.
-func (w *words) part() { w.args, w.texts, w.buf, w.ends = nil, nil, nil, nil }
+// detach gives the memory of the last encode to its user, so that the next
+// encode does not overwrite it.
+func (w *words) detach() { w.args, w.texts, w.buf, w.ends = nil, nil, nil, nil }
 
-// description is of the client, for other clients' states.
+// description describes the client in the states that others read.
 type description struct {
 	text string
 	keep time.Duration
 }
 
-// terms are what requests must have in common to travel as one run.
+// terms are the values that all requests of a run share.
 type terms struct {
-	kind          engine.Kind
+	kind          protocol.Kind
 	flags         byte
 	limit, weight int
 	lease, ticket time.Duration
 	perKey        int
 }
 
-func (w *words) termsOf(r *engine.Request) terms {
+func (w *words) termsOf(r *protocol.Request) terms {
 	t := terms{kind: r.Kind, limit: r.Limit, weight: r.ID.Weight, lease: r.Lease}
 	t.flag(r.ID.Slot, slotFlag)
 	switch r.Kind {
-	case engine.Ask:
+	case protocol.Ask:
 		t.ticket = r.Ticket
 		t.flag(r.Wait, waitFlag)
 		t.flag(r.Unfair, unfairFlag)
@@ -83,24 +85,24 @@ func (w *words) termsOf(r *engine.Request) terms {
 		t.flag(r.Anew, anewFlag)
 		t.flag(r.Newest, newestFlag)
 		t.flag(r.Who != nil, namedFlag)
-	case engine.Renew:
+	case protocol.Renew:
 		t.flag(r.Token > 0, tokenFlag)
 		t.flag(r.Mine, mineFlag)
-	case engine.Release:
+	case protocol.Release:
 		t.flag(r.Token > 0, tokenFlag)
 		t.flag(r.Mine, mineFlag)
 		t.flag(r.ID.Client != w.client, othersFlag)
-	case engine.SetLimit:
+	case protocol.SetLimit:
 		t.flag(r.Pin, pinFlag)
 		t.flag(r.Auto != nil, autoFlag)
 		t.weight = 0
 		if r.PerKey != 0 {
 			t.weight = 1 + max(0, r.PerKey)
 		}
-	case engine.SetKey:
+	case protocol.SetKey:
 		t.limit, t.weight = r.Cap, r.Share
 	}
-	if r.Kind == engine.Ask && (r.Key != "" || r.PerKey > 0) {
+	if r.Kind == protocol.Ask && (r.Key != "" || r.PerKey > 0) {
 		t.kind, t.perKey = askKeyed, r.PerKey
 	}
 	return t
@@ -112,18 +114,19 @@ func (t *terms) flag(on bool, flag byte) {
 	}
 }
 
-// namesKeys reports whether a request is about keys that share the semaphore, or about
-// how much each of them may hold.
-func namesKeys(r engine.Request) bool {
-	return r.Key != "" || r.PerKey != 0 || r.Kind == engine.SetKey || r.Kind == engine.UnsetKey
+// namesKeys reports whether a request names a key that shares the semaphore, or sets
+// the cap of keys.
+func namesKeys(r protocol.Request) bool {
+	return r.Key != "" || r.PerKey != 0 || r.Kind == protocol.SetKey || r.Kind == protocol.UnsetKey
 }
 
-// aboutPermit reports whether requests of this kind are about a permit.
-func aboutPermit(k engine.Kind) bool { return k <= engine.Revoke }
+// aboutPermit reports whether requests of this kind carry the id of a permit.
+func aboutPermit(k protocol.Kind) bool { return k <= protocol.Revoke }
 
-// encode returns the words of a call, behind the name and the hash of a script:
-// keys and arguments of step. They are good until the next encode.
-func (w *words) encode(c engine.Call, who *description) []any {
+// encode returns a call as a Redis command: two words for runStep to fill in,
+// then the keys and arguments of the script. The result is valid until the next
+// encode.
+func (w *words) encode(c protocol.Call, who *description) []any {
 	w.keyed = w.keyed || slices.ContainsFunc(c.Requests, namesKeys)
 	marks, ids, reports := byte(0), 0, false
 	if c.Fence {
@@ -132,7 +135,7 @@ func (w *words) encode(c engine.Call, who *description) []any {
 	for i := range c.Requests {
 		reports = reports || c.Requests[i].Totals != nil || c.Requests[i].Auto != nil
 		switch k := c.Requests[i].Kind; {
-		case k == engine.Renew, k == engine.Release, k == engine.Revoke, k == engine.Ask && c.Requests[i].Again:
+		case k == protocol.Renew, k == protocol.Release, k == protocol.Revoke, k == protocol.Ask && c.Requests[i].Again:
 			marks |= passMark
 			ids++
 		case aboutPermit(k):
@@ -154,13 +157,13 @@ func (w *words) encode(c engine.Call, who *description) []any {
 		}
 		for i := range n {
 			switch r := &rest[i]; {
-			case t.kind == engine.SetKey || t.kind == engine.UnsetKey:
+			case t.kind == protocol.SetKey || t.kind == protocol.UnsetKey:
 				w.buf = appendName(w.buf, r.Key)
-			case t.kind == engine.Report:
+			case t.kind == protocol.Report:
 				w.buf = appendTotals(w.buf, r.Totals)
-			case t.kind == engine.SetLimit && r.Auto != nil:
+			case t.kind == protocol.SetLimit && r.Auto != nil:
 				w.buf = appendAuto(w.buf, r.Auto)
-			case t.kind == engine.Ask || t.kind == askKeyed:
+			case t.kind == protocol.Ask || t.kind == askKeyed:
 				w.buf = appendNumber(w.buf, float64(r.Waited.Microseconds()))
 				w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(r.Behind))
 				if r.Who != nil {
@@ -169,7 +172,7 @@ func (w *words) encode(c engine.Call, who *description) []any {
 				if t.kind == askKeyed {
 					w.buf = appendName(w.buf, r.Key)
 				}
-			case t.kind != engine.SetLimit && t.flags&tokenFlag != 0:
+			case t.kind != protocol.SetLimit && t.flags&tokenFlag != 0:
 				w.buf = appendNumber(w.buf, float64(r.Token))
 			}
 		}
@@ -196,7 +199,7 @@ func (w *words) encode(c engine.Call, who *description) []any {
 	case who != nil:
 		args = append(args, w.keys.client(w.client))
 	case w.keyed || reports:
-		args = append(args, &w.keys.main[0]) // in its place
+		args = append(args, &w.keys.main[0]) // takes the client's place, so that those behind keep theirs
 	}
 	for i := range w.keys.keyed {
 		if w.keyed || reports {
@@ -222,10 +225,10 @@ func appendNumber(b []byte, n float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(n))
 }
 
-// appendName appends the name of a key and its length in front.
+// appendName appends the length of a key's name, and the name.
 func appendName(b []byte, name string) []byte { return append(append(b, byte(len(name))), name...) }
 
-// appendClient appends a description and its length in front.
+// appendClient appends the length of a description, and the description.
 func appendClient(b []byte, c *engine.Client) []byte {
 	text, _ := json.Marshal(c) // strings and numbers
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
@@ -241,60 +244,61 @@ func appendRun(b []byte, t terms, n int) []byte {
 	return appendNumber(b, float64(t.ticket.Microseconds()))
 }
 
-// The sizes of what a reply has.
+// The sizes of a reply's parts in bytes, and the marks in its head.
 const (
 	headSize   = 17
 	recordSize = 29
 
-	leaveMarks   = 3 // an engine.Leave
-	deafMark     = 4
-	recalledMark = 8
-	roomMark     = 16
-	perKeyMark   = 32
+	leaveMarks      = 3 // an protocol.Leave
+	unreachableMark = 4
+	recalledMark    = 8
+	roomMark        = 16
+	perKeyMark      = 32
 )
 
-// errLate is what a step says to a call that was fenced off.
-var errLate = errors.New("a later call of this session came first")
+// errFenced means that the script refused a call because a later call of the
+// same session had fenced it off.
+var errFenced = errors.New("a later call of this session came first")
 
 var errShort = errors.New("the script's reply is too short")
 
-// decode reads the reply to so many requests.
-func decode(text string, requests int) (engine.Reply, error) {
+// decode reads the script's reply to a call of so many requests.
+func decode(text string, requests int) (protocol.Reply, error) {
 	if len(text) < headSize {
-		return engine.Reply{}, errShort
+		return protocol.Reply{}, errShort
 	}
-	reply := engine.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
+	reply := protocol.Reply{Limit: int(numberAt(text)), Recheck: micros(int64(numberAt(text[8:])))}
 	marks := text[headSize-1]
-	reply.Leave, reply.Unreachable, reply.Recalled = engine.Leave(marks&leaveMarks), marks&deafMark != 0, marks&recalledMark != 0
+	reply.Leave, reply.Unreachable, reply.Recalled = protocol.Leave(marks&leaveMarks), marks&unreachableMark != 0, marks&recalledMark != 0
 	reply.Room = marks&roomMark != 0
 	text = text[headSize:]
 	if marks&perKeyMark != 0 {
 		if len(text) < 8 {
-			return engine.Reply{}, errShort
+			return protocol.Reply{}, errShort
 		}
 		reply.PerKey, text = int(numberAt(text)), text[8:]
 	}
 	if text == "" && requests > 0 {
-		return reply, errLate
+		return reply, errFenced
 	}
-	reply.Answers = make([]engine.Answer, 0, requests)
+	reply.Answers = make([]protocol.Answer, 0, requests)
 	for len(reply.Answers) < requests {
 		if len(text) < recordSize {
-			return engine.Reply{}, errShort
+			return protocol.Reply{}, errShort
 		}
 		n := int(text[1]) | int(text[2])<<8 | int(text[3])<<16 | int(text[4])<<24
 		if n < 1 || n > requests-len(reply.Answers) {
-			return engine.Reply{}, fmt.Errorf("the script's reply has %d answers for %d requests", n, requests-len(reply.Answers))
+			return protocol.Reply{}, fmt.Errorf("the script's reply has %d answers for %d requests", n, requests-len(reply.Answers))
 		}
-		a := engine.Answer{Status: engine.Status(text[0]), Slot: -1}
+		a := protocol.Answer{Status: protocol.Status(text[0]), Slot: -1}
 		first, second, third := numberAt(text[5:]), numberAt(text[13:]), numberAt(text[21:])
 		for i := range n {
 			switch a.Status {
-			case engine.Granted:
+			case protocol.Granted:
 				a.Token, a.Slot, a.Lease = int64(first)+int64(i), int(second), micros(int64(third))
-			case engine.Queued:
+			case protocol.Queued:
 				a.Ticket, a.Ahead = int64(first), int(second)+i
-			case engine.TooHeavy:
+			case protocol.TooHeavy:
 				a.Bound = int(first)
 			}
 			reply.Answers = append(reply.Answers, a)
@@ -307,7 +311,7 @@ func decode(text string, requests int) (engine.Reply, error) {
 	return reply, nil
 }
 
-// numberAt reads the number that text begins with.
+// numberAt reads the number at the start of text, which must have 8 bytes.
 func numberAt(text string) float64 {
 	var bits uint64
 	for i := 7; i >= 0; i-- {
@@ -316,9 +320,10 @@ func numberAt(text string) float64 {
 	return math.Float64frombits(bits)
 }
 
-// parseNotification reads what step publishes. It leaves out what it does not
-// understand: a notification only tells, and a newer version may tell more.
-func parseNotification(message string) (n engine.Notification) {
+// parseNotification reads the lines that the script publishes. It skips lines
+// that it does not understand: a newer version may send more kinds, and a
+// client can do without any of them.
+func parseNotification(message string) (n protocol.Notification) {
 	for line := range strings.Lines(message) {
 		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch kind {
@@ -326,7 +331,7 @@ func parseNotification(message string) (n engine.Notification) {
 			name, rest, _ := strings.Cut(rest, " ")
 			token, rest, _ := strings.Cut(rest, " ")
 			slot, ticket, _ := strings.Cut(rest, " ")
-			var g engine.Grant
+			var g protocol.Grant
 			var errs [4]error
 			g.ID, errs[0] = engine.ParseID(name)
 			g.Token, errs[1] = strconv.ParseInt(token, 10, 64)
@@ -346,18 +351,18 @@ func parseNotification(message string) (n engine.Notification) {
 		case "c":
 			switch rest {
 			case "1":
-				n.Recall = engine.RecallKept
+				n.Recall = protocol.RecallKept
 			case "2":
-				n.Recall = engine.RecallAll
+				n.Recall = protocol.RecallAll
 			}
 		}
 	}
 	return n
 }
 
-// scalar reads an integer however the server chose to write it: an integer, a
-// string, or a score as a float.
-func scalar(v any) int64 {
+// integer converts a number in a reply. Depending on the protocol's version,
+// the server sends an integer, a string, or a float for a score.
+func integer(v any) int64 {
 	switch n := v.(type) {
 	case int64:
 		return n

@@ -1,6 +1,6 @@
-// Crawler fetches all pages that the sitemaps of some sites name, politely: it
-// heeds robots.txt, and no site has more than two of its requests at once,
-// whatever the number of crawlers that share the semaphores.
+// Crawler fetches all pages in the sitemaps of some sites, politely. It obeys
+// robots.txt. All crawlers that share the semaphores together send a site at
+// most two requests at once.
 //
 //	go run ./examples/crawler                                 # three sites of its own
 //	go run ./examples/crawler https://example.org             # a real one

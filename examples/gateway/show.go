@@ -50,7 +50,7 @@ func show(ctx context.Context, engine sema.Engine, caps map[string]int, out io.W
 		}
 		fmt.Fprintf(out, "%s: %d answers of %d tokens, %d at once of %d\n", name, answers, tokens, service.models[name].most(), caps[name])
 	}
-	// All of the first model's cap streams; whoever comes now is told so.
+	// Streams fill the first model's cap; a further request is refused.
 	name := models[0]
 	streaming, leave := context.WithCancel(ctx)
 	defer leave()

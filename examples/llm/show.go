@@ -74,7 +74,7 @@ func show(ctx context.Context, engine sema.Engine, fail func() (end func()), out
 		}
 	}
 
-	// Streams hold what the model may have; a further request is told so.
+	// Streams fill the model's cap; a further request is refused.
 	service.await(3)
 	streaming, leave := context.WithCancel(ctx)
 	defer leave()

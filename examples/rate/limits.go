@@ -11,7 +11,7 @@ import (
 	"sema"
 )
 
-// limits are what a service can bear: so many requests at once, and so many in a
+// limits are what a service can take: so many requests at once, and so many in a
 // period for each key.
 type limits struct {
 	atOnce   *sema.Semaphore

@@ -83,7 +83,7 @@ func TestPatienceGetsTheNextToken(t *testing.T) {
 	}
 }
 
-// What the page says of a request that has no chance: asking for no token takes none,
+// As the page says of a request without a chance: a request for no token takes none,
 // and tells whether there is one.
 func TestAskingForNoTokenTakesNone(t *testing.T) {
 	l, _ := limited(t, redistest.Start(t))

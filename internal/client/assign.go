@@ -37,7 +37,7 @@ func (m *Machine) issue(now time.Duration, a *Acquisition, c *claim) {
 	m.pair(a, c)
 	m.served(now, a)
 	m.leaveLine(a)
-	a.state, a.had, a.granted, a.token, a.slot = Held, true, now, c.last, c.slot
+	a.state, a.had, a.granted, a.token, a.slot = Held, true, now, c.last, int(c.slot)
 	m.tell(Event{Kind: Granted, A: a})
 }
 

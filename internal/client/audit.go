@@ -7,7 +7,7 @@ import "fmt"
 func (m *Machine) Audit() error {
 	weight, tickets := map[string]int{}, map[string]int{}
 	for i, c := range m.all {
-		if c.index != i || m.find(c.id) != c {
+		if int(c.index) != i || m.find(c.id) != c {
 			return fmt.Errorf("%v is not where it should be", c.id)
 		}
 		if c.lined() {

@@ -15,43 +15,41 @@ import (
 // permit may pass from caller to caller. A claim that its caller named is that
 // caller's to the end.
 type claim struct {
-	id       engine.ID
-	key      string
-	label    string // the engine has been told, or will be
-	labelled bool   // an ask had a label: later asks say so if there is none
+	id    engine.ID
+	key   string
+	label string // the engine has been told, or will be
 
 	headStart time.Duration // of the caller that the ticket was last asked for
 
-	stage  stage
 	holder *Acquisition // the caller that it is for, or that has the permit; nil: the next one to come
-	terms  *Terms
-
-	who     *engine.Client // of a claim that its caller named
-	once    bool           // its caller does not wait
-	resumed bool           // another client made the permit
+	wish   *Wish        // of a caller that named it; see names.go
 
 	began  time.Duration // when the request left that was granted, or the permit was handed over: MaxHold counts from here
-	asked  time.Duration // when the first ask left that may have been carried out
-	sent   time.Duration // when the request left that the last good answer belongs to
+	sent   time.Duration // when the request left that the last good answer belongs to; wished: the first ask that may have been carried out
 	valid  time.Duration // held: until when it may be trusted
 	due    time.Duration // when to ask again, or renew
 	ticket int64         // the life of the ticket in the last answer
-	slot   int
 
-	token    int64         // the one that the engine granted
-	received time.Duration // when that was known here
-	last     int64         // the last token given out: that one, or after a pass a later one
-	passes   int           // how often it was passed on although others wait
-
+	token     int64         // the one that the engine granted
+	received  time.Duration // when that was known here
+	last      int64         // the last token given out: that one, or after a pass a later one
 	keepUntil time.Duration // for nobody
-	index     int           // in Machine.all
-	pending   bool          // in Machine.due, or in the call in flight
-	again     bool          // ask, or renew, once more when the call in flight is back
-	unsure    bool          // an ask failed with unknown outcome, and none has been answered since
-	known     bool          // the engine has said that it has a ticket, or a permit
-	moved     bool          // the ticket is for another caller than the engine knows of
-	found     bool          // named: its permit was there before it was asked for here
-	parted    bool          // named: its caller asks another server
+
+	// A claim is made for each acquisition: small fields are together, so that it fits into 192 bytes.
+	slot   int32
+	passes int32 // how often it was passed on although others wait
+	index  int32 // in claims.all
+	stage  stage
+
+	once     bool // its caller does not wait
+	resumed  bool // another client made the permit
+	labelled bool // an ask had a label: later asks say so if there is none
+	pending  bool // in claims.due, or in the call in flight
+	again    bool // ask, or renew, once more when the call in flight is back
+	unsure   bool // an ask failed with unknown outcome, and none has been answered since
+	moved    bool // the ticket is for another caller than the engine knows of
+	found    bool // named: its permit was there before it was asked for here
+	parted   bool // named: its caller asks another server
 }
 
 // stage is how far a claim is.
@@ -88,7 +86,6 @@ func (cs *claims) becomes(c *claim, s stage) {
 	}
 	weight, tickets := c.counts()
 	c.stage = s
-	c.known = c.known || s != ended
 	if s == queued { // whatever it had been granted is over
 		c.token, c.last, c.found = 0, 0, false
 	}
@@ -140,6 +137,9 @@ func (c *claim) touched() bool {
 	return c.stage != wished || c.pending || c.unsure
 }
 
+// known reports whether the engine has said that it has a ticket, or a permit of this client's.
+func (c *claim) known() bool { return c.stage > wished && !c.resumed }
+
 // cameAt is when the caller of a claim came.
 func (c *claim) cameAt() time.Duration {
 	if c.holder == nil {
@@ -185,7 +185,7 @@ func (cs *claims) claim(a *Acquisition) *claim {
 	cs.number++
 	c := &claim{
 		id:  engine.ID{Client: cs.cfg.Client, Number: cs.number, Weight: a.weight, Slot: cs.cfg.Slots},
-		key: a.Key, label: a.Label, headStart: a.HeadStart, stage: wished, terms: &cs.cfg.Terms, once: !a.wait, due: never, slot: -1,
+		key: a.Key, label: a.Label, headStart: a.HeadStart, stage: wished, once: !a.wait, due: never, slot: -1,
 	}
 	cs.pair(a, c)
 	cs.add(c)
@@ -206,7 +206,7 @@ func (cs *claims) pair(a *Acquisition, c *claim) {
 }
 
 func (cs *claims) add(c *claim) {
-	c.index = len(cs.all)
+	c.index = int32(len(cs.all))
 	cs.all = append(cs.all, c)
 	if c.numbered() {
 		cs.byNumber[c.id.Number] = c

@@ -199,7 +199,7 @@ func (s *sender) tolerates(now time.Duration, c *claim, failure *engine.Error, f
 	case c.stage == ended || c.stage == held:
 		return true
 	case final && (c.stage == unproven || c.stage == wished && a != nil && a.state == Asking):
-	case s.failedFor(now, c.cameAt()) >= s.tolerance(a, c.terms.Lease, failure):
+	case s.failedFor(now, c.cameAt()) >= s.tolerance(a, s.terms(c).Lease, failure):
 	default:
 		return true
 	}

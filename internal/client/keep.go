@@ -3,7 +3,7 @@ package client
 import (
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // This file decides what becomes of a released permit without asking the engine. The
@@ -19,15 +19,15 @@ type keeping struct {
 	claims *claims
 	sender *sender
 
-	leave     engine.Leave  // what may be done with released permits without a call
-	until     time.Duration // so long
-	overruled engine.Recall // came while the call in flight was on its way
-	room      bool          // callers of other keys wait for weight of their own key
-	used      bool          // permits were passed on since the last call
+	leave     protocol.Leave  // what may be done with released permits without a call
+	until     time.Duration   // so long
+	overruled protocol.Recall // came while the call in flight was on its way
+	room      bool            // callers of other keys wait for weight of their own key
+	used      bool            // permits were passed on since the last call
 }
 
-// leaveKeep is engine.Keep, beside Config.Keep.
-const leaveKeep = engine.Keep
+// leaveKeep is protocol.Keep, beside Config.Keep.
+const leaveKeep = protocol.Keep
 
 // passing reports whether this client's permits may pass from caller to caller.
 // They may not if the permit's end is bound to its first caller.
@@ -36,17 +36,17 @@ func (c *Config) passing() bool { return !c.Detached && c.Renew > 0 && c.MaxHold
 // mayLeave reports whether a released permit may stay with this client. One that
 // another client made may not: what the engine has to say of it goes there.
 func (k *keeping) mayLeave(now time.Duration, c *claim) bool {
-	return k.leave != engine.GiveBack && now < k.until && !k.closed && !c.resumed && k.asNew(c) &&
-		(k.leave == leaveKeep || c.passes < k.cfg.Passes) && c.valid-now >= k.cfg.Lease/3
+	return k.leave != protocol.GiveBack && now < k.until && !k.closed && !c.resumed && k.asNew(c) &&
+		(k.leave == leaveKeep || int(c.passes) < k.cfg.Passes) && c.valid-now >= k.cfg.Lease/3
 }
 
 // asNew reports whether the current limit still allows this slot, and this caller.
 func (k *keeping) asNew(c *claim) bool {
-	return c.slot < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit)
+	return int(c.slot) < k.limit() && (!k.cfg.Strict || k.limit() == k.cfg.Limit)
 }
 
 // allow takes in what may be done with released permits from now on.
-func (k *keeping) allow(l engine.Leave, until time.Duration) {
+func (k *keeping) allow(l protocol.Leave, until time.Duration) {
 	k.leave, k.until = l, until
 	if l != leaveKeep {
 		k.sender.returnIdle(isPermit)
@@ -56,17 +56,17 @@ func (k *keeping) allow(l engine.Leave, until time.Duration) {
 
 // recall takes in that what the engine allowed is over. The reply to a call that
 // is in flight may be older.
-func (k *keeping) recall(r engine.Recall) {
+func (k *keeping) recall(r protocol.Recall) {
 	k.overruled = max(k.overruled, r)
 	k.allow(overrule(k.leave, r), k.until)
 }
 
-func overrule(l engine.Leave, r engine.Recall) engine.Leave {
+func overrule(l protocol.Leave, r protocol.Recall) protocol.Leave {
 	switch r {
-	case engine.RecallAll:
-		return engine.GiveBack
-	case engine.RecallKept:
-		return min(l, engine.Pass)
+	case protocol.RecallAll:
+		return protocol.GiveBack
+	case protocol.RecallKept:
+		return min(l, protocol.Pass)
 	}
 	return l
 }
@@ -75,9 +75,9 @@ func overrule(l engine.Leave, r engine.Recall) engine.Leave {
 // said which, none is passed on. A permit that its caller renews is left to the
 // caller.
 func (k *keeping) doubt() {
-	k.recall(engine.RecallAll)
+	k.recall(protocol.RecallAll)
 	for _, c := range k.claims.all {
-		if c.named() && c.terms.Renew == 0 {
+		if c.named() && k.terms(c).Renew == 0 {
 			continue
 		}
 		if c.pending {
@@ -99,7 +99,7 @@ func (k *keeping) expireIdle(now time.Duration) {
 			k.schedule(c.keepUntil)
 		}
 	}
-	if !k.used || k.leave == engine.GiveBack {
+	if !k.used || k.leave == protocol.GiveBack {
 		return
 	}
 	if soon := k.until - k.contact()/2; now < soon {

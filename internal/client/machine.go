@@ -126,7 +126,7 @@ func (m *Machine) begin(now time.Duration, a *Acquisition, weight int, wait bool
 
 // Resume takes up a permit that exists.
 func (m *Machine) Resume(now time.Duration, a *Acquisition, id engine.ID) {
-	m.resume(now, a, &claim{id: id, terms: &m.cfg.Terms})
+	m.resume(now, a, &claim{id: id})
 }
 
 func (m *Machine) resume(now time.Duration, a *Acquisition, c *claim) {

@@ -109,7 +109,7 @@ func (n *Names) Forget() {
 // Wish is what a caller wants that names its permit.
 type Wish struct {
 	Terms
-	ID   engine.ID // the same each time the caller asks; see engine.Request.Who
+	ID   engine.ID // the same each time the caller asks; see protocol.Request.Who
 	Key  string
 	Who  engine.Client // for the eyes of operators
 	Wait bool          // queue if need be
@@ -126,7 +126,7 @@ func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
 		m.deny(a, Event{Reason: Closed})
 		return
 	}
-	c := &claim{id: w.ID, key: w.Key, stage: wished, terms: &w.Terms, who: &w.Who, once: !w.Wait, due: never, slot: -1}
+	c := &claim{id: w.ID, key: w.Key, stage: wished, wish: w, once: !w.Wait, due: never, slot: -1}
 	m.pair(a, c)
 	m.add(c)
 	m.fresh = append(m.fresh, c)
@@ -134,7 +134,7 @@ func (m *Machine) AcquireAs(now time.Duration, a *Acquisition, w *Wish) {
 
 // ResumeAs is Resume for a caller that names its permit; see AcquireAs.
 func (m *Machine) ResumeAs(now time.Duration, a *Acquisition, w *Wish) {
-	m.resume(now, a, &claim{id: w.ID, terms: &w.Terms, who: &w.Who})
+	m.resume(now, a, &claim{id: w.ID, wish: w})
 }
 
 // Drop ends an acquisition of AcquireAs, held or not, whose caller has not heard of
@@ -168,4 +168,4 @@ func (cs *claims) recheckName(c *claim) {
 }
 
 // named reports whether its caller named a claim.
-func (c *claim) named() bool { return c.who != nil }
+func (c *claim) named() bool { return c.wish != nil }

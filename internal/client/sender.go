@@ -35,10 +35,10 @@ func (s *sender) drop(c *claim) {
 	if c.stage == ended {
 		return
 	}
-	touched := c.touched()
+	touched, known := c.touched(), c.known()
 	s.claims.end(c)
 	if touched {
-		s.giveBack(c)
+		s.giveBack(c, known)
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *sender) refuse(c *claim, e Event, has bool) {
 		s.lines.deny(a, e)
 	}
 	if has {
-		s.giveBack(c)
+		s.giveBack(c, c.known())
 	}
 	s.claims.end(c)
 }

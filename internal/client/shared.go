@@ -17,12 +17,20 @@ type shared struct {
 	events []Event       // since the last call of Events
 }
 
+// terms are what a claim is asked for with.
+func (h *shared) terms(c *claim) *Terms {
+	if c.named() {
+		return &c.wish.Terms
+	}
+	return &h.cfg.Terms
+}
+
 // lease is what is asked for.
 func (h *shared) lease(c *claim) time.Duration {
 	if h.cfg.MaxHold > 0 {
-		return min(c.terms.Lease, h.cfg.MaxHold+c.terms.Margin)
+		return min(h.terms(c).Lease, h.cfg.MaxHold+h.terms(c).Margin)
 	}
-	return c.terms.Lease
+	return h.terms(c).Lease
 }
 
 // brief reports whether a lease is shorter than the one asked for: the rest of an older
@@ -41,7 +49,7 @@ func (h *shared) validUntil(c *claim, t time.Duration) {
 
 // waits is the lease that a wait goes by.
 func (h *shared) waits(c *claim) time.Duration {
-	return min(c.terms.Lease, max(h.lease(c), shortWait))
+	return min(h.terms(c).Lease, max(h.lease(c), shortWait))
 }
 
 // ticketLife is how long a waiter that fell silent keeps its place, and the
@@ -82,10 +90,10 @@ func (h *shared) schedule(t time.Duration) { h.wake = min(h.wake, t) }
 func (h *shared) plan(now time.Duration, c *claim) {
 	h.schedule(c.valid)
 	c.due = never
-	if c.terms.Renew == 0 || h.lastsItsHold(c) {
+	if h.terms(c).Renew == 0 || h.lastsItsHold(c) {
 		return
 	}
-	c.due = now + min(c.terms.Renew, (c.valid-now)/3)
+	c.due = now + min(h.terms(c).Renew, (c.valid-now)/3)
 	h.schedule(c.due)
 }
 

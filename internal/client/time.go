@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Intervals derived from the lease. Waiters ask six times a lease; the others are
@@ -71,7 +71,7 @@ func (m *Machine) Tick(now time.Duration) {
 			}
 		}
 		// Claims that are nearly due go along with those that are: fewer calls.
-		soon := now + c.terms.Lease/(together*asksPerLease)
+		soon := now + m.terms(c).Lease/(together*asksPerLease)
 		if !c.pending && (c.due <= now || calls && c.due <= soon && !c.once) {
 			m.push(c)
 		}
@@ -89,7 +89,7 @@ func (m *Machine) Tick(now time.Duration) {
 }
 
 // Notify takes in what a step of another client's did to this one's tickets.
-func (m *Machine) Notify(now time.Duration, n engine.Notification) {
+func (m *Machine) Notify(now time.Duration, n protocol.Notification) {
 	if n.Recall != 0 { // before the grants: none of them is kept
 		m.recall(n.Recall)
 	}
@@ -107,7 +107,7 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 		m.doubt()
 	}
 	switch {
-	case n.Recheck == engine.AtOnce:
+	case n.Recheck == protocol.AtOnce:
 		m.goOn()
 	case n.Recheck > 0:
 		m.recheckAt(now+n.Recheck, now)
@@ -115,10 +115,10 @@ func (m *Machine) Notify(now time.Duration, n engine.Notification) {
 }
 
 // notifyGrant takes in that a ticket became a permit.
-func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
+func (m *Machine) notifyGrant(now time.Duration, g protocol.Grant) {
 	c := m.find(g.ID)
 	if c == nil && g.ID.Client == m.cfg.Client {
-		m.giveBack(&claim{id: g.ID, known: true}) // granted at the moment its wait was given up
+		m.giveBack(&claim{id: g.ID}, true) // granted at the moment its wait was given up
 	}
 	if c == nil || c.stage > queued || g.Ticket < c.ticket {
 		return
@@ -127,9 +127,6 @@ func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
 	// as long as the ticket that ask gave. An older ticket's grant has ended
 	// before this one's began. Of asks that had no answer any may have been the one.
 	sent := c.sent
-	if c.stage == wished {
-		sent = c.asked
-	}
 	lease := m.ticketLife(c)
 	brief := m.brief(c, lease-(now-sent))
 	if m.cfg.Lasting && !g.Until.IsZero() { // or for a whole lease
@@ -141,7 +138,7 @@ func (m *Machine) notifyGrant(now time.Duration, g engine.Grant) {
 	}
 	c.ticket, c.began = g.Ticket, now
 	m.grant(now, c, g.Token, g.Slot, sent, lease, brief)
-	if m.cfg.MaxHold > 0 && c.issued() && now+m.cfg.MaxHold+c.terms.Margin < sent+lease {
+	if m.cfg.MaxHold > 0 && c.issued() && now+m.cfg.MaxHold+m.terms(c).Margin < sent+lease {
 		m.push(c) // the engine has it for as long as the ticket was good for
 	}
 }

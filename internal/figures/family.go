@@ -15,7 +15,7 @@ const (
 	Limit           = "sema.limit"            // gauge: the weight that may be held; the engine's
 	QueueSize       = "sema.queue.size"       // gauge: how many callers wait; the engine's
 	QueueOldest     = "sema.queue.oldest"     // gauge: how long the one who came first has waited; the engine's
-	LimitBad        = "sema.limit.bad"        // gauge: part of the time held that went badly in the last window of what finds the limit; the engine's
+	LimitBad        = "sema.limit.bad"        // gauge: part of the time held that went badly, in the last window of the limit's controller; the engine's
 	KeysInTurn      = "sema.keys.in_turn"     // gauge: how many keys wait and are below their caps; the engine's
 	KeysFull        = "sema.keys.full"        // gauge: how many keys wait and are at their caps; the engine's
 	LeasesReclaimed = "sema.leases.reclaimed" // counter: permits whose lease ended without a release; the engine's

@@ -34,10 +34,10 @@ type Names struct {
 	taken map[string]time.Time // when something was last held or waited for, if Choose was told
 }
 
-// NewNames is for at most so many values beside Other, 1 … MaxNames; 0 means
-// DefaultNames. group turns a semaphore's name into the label's value, so that
-// one semaphore for each tenant makes one series for all of them; nil leaves
-// names as they are. The error is an *engine.ArgumentError.
+// NewNames returns Names with at most so many values beside Other, 1 …
+// MaxNames; 0 means DefaultNames. group turns a semaphore's name into the
+// label's value: so semaphores of many tenants can share one series. nil leaves
+// names unchanged. The error is an *engine.ArgumentError.
 func NewNames(most int, group func(semaphore string) string) (*Names, error) {
 	if most == 0 {
 		most = DefaultNames

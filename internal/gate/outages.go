@@ -76,8 +76,8 @@ func (x *outages) await(ctx context.Context, most time.Duration) (over <-chan st
 	return x.failure()
 }
 
-// begin notes that the engine does not answer, and has it asked in the background
-// until it does: then the channel is closed.
+// begin notes that the engine does not answer, and probes it in the background
+// until it does. Then over is closed.
 func (x *outages) begin(p probe, err error) (over <-chan struct{}) {
 	err = forOthers(err)
 	x.mu.Lock()

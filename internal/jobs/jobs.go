@@ -76,9 +76,9 @@ func New(name string, limit Limit) (*Limiter, error) {
 	return &Limiter{name: name, limit: limit, rooms: newRooms()}, nil
 }
 
-// Do has a job work under its permit. The error is a *Postponed if there was no
-// permit, or it was lost; what sema says if the job can never have one; and else
-// what the work returned.
+// Do acquires a permit for a job and runs work under it. The error is a
+// *Postponed if there was no permit or it was lost, sema's error if the job can
+// never have a permit, and otherwise work's error.
 func (l *Limiter) Do(ctx context.Context, j Job, work func(context.Context) error) error {
 	p, err := l.acquire(ctx, j)
 	if err != nil {

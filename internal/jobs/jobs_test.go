@@ -229,7 +229,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// A limiter that was closed has its jobs go back, for another process.
+// After its limiter was closed, a job goes back to the queue, for another
+// process.
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := limited(t, 1, nil, Limit{})

@@ -115,7 +115,7 @@ func (c *Crew) work(ctx context.Context, length time.Duration) (Answer, error) {
 	}
 	c.stop.Store(false)
 	c.most.Store(0)
-	runtime.GC() // of what earlier rounds left
+	runtime.GC() // collects the garbage of earlier rounds
 	var failed error
 	var once sync.Once
 	var group sync.WaitGroup

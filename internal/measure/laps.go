@@ -29,8 +29,8 @@ type LapPlan struct {
 	Laps  int           // 1 or more
 }
 
-// Timed is what a lane did: the times of its pairs, in nanoseconds, with the middle 95 %
-// of what other draws of the laps would have found as least and greatest.
+// Timed has the times of a lane's pairs, in nanoseconds. The least and greatest value of
+// each are the bounds of the middle 95 % over resampled laps.
 type Timed struct {
 	Pairs         int     `json:"pairs"`
 	P10           Spread  `json:"p10_ns"`

@@ -4,10 +4,10 @@
 // reported is the median of the rounds with their spread; ratios are taken
 // round by round. Single pairs are told apart by turns of milliseconds: see RunLaps.
 //
-// Two programs use it: sema bench, which measures sema beside what its server
-// could do at best, and the module bench, which measures sema beside other
-// semaphores and locks. Both start a process for each contestant (see Setup for
-// what is said to it) and let a Runner give them their turns.
+// Two programs use it. sema bench measures sema beside the best that its server
+// can do. The module bench measures sema beside other semaphores and locks.
+// Both start a process for each contestant (Setup is its input) and let a
+// Runner give them their turns.
 package measure
 
 import (
@@ -189,8 +189,8 @@ type Player struct {
 }
 
 // Turns lets all players play in every round, each round beginning with another
-// one. A player that fails has no more turns; the others go on, unless the plan
-// is strict. said, if not nil, is called after each turn.
+// one. A player that fails gets no further turn. The others go on, unless the
+// plan is strict. said is called after each turn; nil is allowed.
 func Turns(ctx context.Context, plan Plan, players []Player, said func(round int, s Series)) ([]Series, error) {
 	if plan.Rounds < 1 || plan.Round <= 0 || plan.Warmup < 0 {
 		return nil, fmt.Errorf("%d rounds of %v after %v: want 1 or more, above 0, after 0 or more", plan.Rounds, plan.Round, plan.Warmup)

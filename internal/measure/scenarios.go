@@ -12,7 +12,7 @@ import (
 	"sema"
 )
 
-// Bench is what sema bench measures: the scenarios, and how large they are.
+// Bench configures sema bench: the scenarios, and their sizes.
 type Bench struct {
 	Scenarios  []string
 	Goroutines []int         // of uncontended and contended, each 1 … 100,000
@@ -96,7 +96,7 @@ func cost(_ Case, r Round) float64 {
 
 const ofRates = "\nratio: sema's rate over that of the baseline in the row"
 
-// The columns of what takes turns of milliseconds; see Timed.
+// The columns of scenarios with turns of milliseconds; see Timed.
 var lapColumns = []Column{
 	{Key: "p10_ns", Head: "P10", Timed: func(t Timed) Spread { return t.P10 }, Show: Duration},
 	{Key: "p50_ns", Head: "P50", Timed: func(t Timed) Spread { return t.P50 }, Show: Duration, Range: true},

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sweepTime bounds the removal of what a run made: a large database takes time
-// to be gone through.
+// sweepTime bounds the removal of a run's keys: scanning a large database takes
+// time.
 const sweepTime = 30 * time.Second
 
 // each runs f on every server that has keys, on one at a time.

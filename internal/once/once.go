@@ -3,10 +3,10 @@ package once
 
 import "sync"
 
-// Once does something once, and whoever comes second waits for that, as with
-// sync.Once. There the wait is one for a lock: in a bubble of testing/synctest no
-// time passes meanwhile, and what is being done must not wait for a timer. Here
-// it may. The zero value is ready.
+// Once runs a function once; a second caller waits until the first one is done,
+// as with sync.Once. But sync.Once waits for a lock, and in a bubble of
+// testing/synctest no time passes during such a wait, so its function must not
+// wait for a timer. Here it may. The zero value is ready.
 type Once struct {
 	mu    sync.Mutex
 	begun bool

@@ -54,7 +54,7 @@ func (w *Writer) ID(id engine.ID, client string) {
 	w.Int(int64(id.Weight))
 }
 
-// Who appends a client's description.
+// Who appends the description of a client.
 func (w *Writer) Who(c engine.Client) {
 	w.Text(c.Host)
 	w.Int(int64(c.PID))
@@ -151,7 +151,7 @@ func (r *Reader) ID(client string) (id engine.ID) {
 	return id
 }
 
-// Who reads a client's description.
+// Who reads the description of a client.
 func (r *Reader) Who() engine.Client {
 	return engine.Client{Host: r.Text(), PID: int(r.Int()), Label: r.Text(), Version: r.Text(), Caller: r.Text(), Lease: r.Duration()}
 }

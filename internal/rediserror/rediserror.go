@@ -116,9 +116,8 @@ func sortReply(text string) Meaning {
 	return Meaning{}
 }
 
-// FromServer reports whether err is an error that the server answered with, in
-// contrast to trouble with the connection and to what go-redis says of an
-// answer without one (redis.Nil, redis.TxFailedErr).
+// FromServer reports whether err is an error reply of the server. Errors of the
+// connection are none, nor are go-redis's own redis.Nil and redis.TxFailedErr.
 func FromServer(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && !strings.HasPrefix(reply.Error(), "redis: ")

@@ -20,7 +20,7 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// reply is the error that go-redis makes of what the server answers.
+// reply returns go-redis's error for the server's reply text.
 func reply(t *testing.T, text string) error {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{

@@ -116,8 +116,7 @@ func (s *Subscriber) Set(channel string, wanted bool) {
 	}
 }
 
-// Reconnect has the connection made again, unless it was begun less than age
-// ago.
+// Reconnect replaces the connection, unless it is younger than age.
 func (s *Subscriber) Reconnect(age time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +165,7 @@ func (s *Subscriber) run(ctx context.Context) {
 	}
 }
 
-// await waits for a change of what is wanted; not beyond ctx.
+// await waits for a change of the wanted channels, at most until ctx ends.
 func (s *Subscriber) await(ctx context.Context) bool {
 	select {
 	case <-s.change:
@@ -182,7 +181,8 @@ func (s *Subscriber) wanted() map[string]uint64 {
 	return maps.Clone(s.want)
 }
 
-// adjust makes have what is wanted, with one command for each channel.
+// adjust subscribes and unsubscribes until have equals the wanted channels,
+// with one command for each.
 func (s *Subscriber) adjust(ctx context.Context, p *redis.PubSub, have map[string]uint64) bool {
 	want := s.wanted()
 	subscribe, unsubscribe := p.Subscribe, p.Unsubscribe

@@ -160,9 +160,9 @@ func KeysOf(st engine.State) []Key {
 	return list
 }
 
-// ByToken is the holders in the order in which they got their permits. Engines
-// list them in no order; others may have the same snapshot, so that it stays as
-// it is.
+// ByToken returns the holders in the order of their grants. Engines list them
+// in no order. holders stays unchanged, because others may read the same
+// snapshot.
 func ByToken(holders []engine.Holder) []engine.Holder {
 	sorted := slices.Clone(holders)
 	slices.SortFunc(sorted, func(a, b engine.Holder) int {

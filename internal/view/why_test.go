@@ -7,7 +7,7 @@ import (
 	"sema/internal/view"
 )
 
-// keyed is a semaphore of 10 with keys, of which so much is held.
+// keyed returns the state of a semaphore with keys and a limit of 10.
 func keyed(used int, keys ...engine.KeyState) engine.State {
 	return engine.State{Limit: 10, Used: used, Keys: keys}
 }

@@ -74,8 +74,8 @@ func TestRedsyncGivesUp(t *testing.T) {
 	}
 }
 
-// redislock does not wait unless told how, is not renewed unless told so, and
-// hears of a loss when it releases.
+// redislock waits and renews only if told to, and learns of a loss when it
+// releases.
 func TestRedislockOutlivesItsTTL(t *testing.T) {
 	locker := redislock.New(redistest.Start(t).Client())
 	if _, err := locker.Obtain(t.Context(), "long", time.Hour, nil); err != nil {
@@ -284,8 +284,8 @@ func TestGNUSemDoesNotWaitForItsCommand(t *testing.T) {
 type lock func(ctx context.Context) (unlock func() error, err error)
 
 // Three deployments: some programs have the old lock, then some both, then some
-// sema alone. Whoever takes both takes the old one first. At no time do two
-// work at once.
+// sema alone. A program with both locks takes the old one first. At no time do
+// two work at once.
 func TestChangeOver(t *testing.T) {
 	for name, open := range map[string]func(rdb *redis.Client) lock{
 		"redsync": func(rdb *redis.Client) lock {

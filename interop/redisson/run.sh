@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the Java program with Maven, runs package redisson against the Redisson
-# that pom.xml names and against the oldest that it is compatible with, and prints
-# a table of what was exercised with each.
+# Builds the Java program with Maven. Runs the tests of package redisson against
+# the Redisson of pom.xml, and against the oldest compatible one. Prints a table
+# of the tested features for each.
 #
 # Needs Java 17, Maven, Go and redis-server. Where Java or Maven are missing it
 # says so and fails; with SEMA_INTEROP_OPTIONAL=1 it says so and succeeds.

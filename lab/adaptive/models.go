@@ -112,8 +112,8 @@ func (f *Figures) Add(r Result, c *Case) {
 	}
 }
 
-// follows is how many windows it takes from a moment until the limit is as it
-// should be; as many as there are, if it never is.
+// follows returns the number of windows from a moment until the limit is right;
+// the number of remaining windows if it never is.
 func (r *Result) follows(from time.Duration, as func(Sample) bool) int {
 	for _, s := range r.Samples {
 		if s.At > from && as(s) {
@@ -123,7 +123,8 @@ func (r *Result) follows(from time.Duration, as func(Sample) bool) int {
 	return int((end - from) / adapt.Window)
 }
 
-// Judge says what is not as expected; nil if all is.
+// Judge returns an error that names the first unexpected figure; nil if all are
+// as expected.
 func (f *Figures) Judge(c *Case) error {
 	switch e := c.Expected; {
 	case f.Mean < e.Least || f.Mean > e.Most:

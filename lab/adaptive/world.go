@@ -52,7 +52,8 @@ type Fleet interface {
 	Begin(process int, waited bool)
 	End(process int, took time.Duration, bad bool)
 
-	// Now has it do what is due, and says when it is to be called again.
+	// Now does the work that is due at a time, and returns when to call it
+	// again.
 	Now(at time.Duration, rng *rand.Rand) (next time.Duration)
 }
 
@@ -65,7 +66,7 @@ type Sample struct {
 	Limit    int
 	Capacity int
 	Served   int     // calls the server was at
-	Bad      float64 // the part of what was held that was refused, or too slow, in the time up to here
+	Bad      float64 // the part of the held weight that was refused or too slow, since the last sample
 }
 
 // Result is what a run came to. Parts are of the time from Model.Calm on.

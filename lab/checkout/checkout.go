@@ -1,5 +1,5 @@
-// Package checkout copies the source for tests that change it, or that do what a
-// new user does.
+// Package checkout copies the source, for tests that change it or that act as a
+// new user.
 package checkout
 
 import (

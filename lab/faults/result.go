@@ -11,7 +11,7 @@ import (
 	"sema/internal/fixture/history"
 )
 
-// Mixed is the name of what a round has whose faults come mixed.
+// Mixed is the kind of a round with a mix of faults.
 const Mixed = "mixed"
 
 // Result is what came out of a round: a line of JSON in what the runner writes.

@@ -1,10 +1,11 @@
-// Command home gives the module a path, so that others can get it: the modules, their
-// imports, requirements and replacements, and what documents say of them.
+// Command home gives the module a path, so that others can get it. It changes the
+// paths of all modules, their imports, requirements and replacements, and the
+// documents.
 //
 //	bin/lab-home -module example.org/you/sema [-version v0.1.0] [directory]
 //
-// The directory is the root of a checkout; "" means the present one. Nothing is committed. A
-// module that has a home can be given another. CONTRIBUTING.md says which tags follow.
+// The directory is the root of a checkout; "" means the present one. Nothing is committed.
+// It can also change an earlier path. CONTRIBUTING.md says which tags follow.
 package main
 
 import (
@@ -201,7 +202,7 @@ func (m *mover) imports(path string, source []byte) ([]byte, error) {
 	return source, nil
 }
 
-// said is the error of a command with what the command wrote about it.
+// said adds a command's error output to its error.
 func said(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

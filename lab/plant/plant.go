@@ -1,5 +1,5 @@
-// Package plant builds a program with bugs in it, of which one can be switched on when
-// it runs: so that a test can say that it would have found them.
+// Package plant builds a program with bugs in it. One of them can be switched on when
+// the program runs. So a test can show that it would have found each bug.
 package plant
 
 import (
@@ -94,10 +94,10 @@ type mutant struct {
 	old, new string
 }
 
-// plant puts mutants into a file so that one of them, or none, can be picked when
-// the program runs: the function around each is there once more, with the change
-// and under another name, and the original calls that if the package's variable
-// planted has its number.
+// plant puts mutants into a file, so that the program can pick one of them, or
+// none, when it runs. For each mutant it adds a changed copy of the function
+// under another name. The original calls the copy if the package's variable
+// planted has the mutant's number.
 func plant(source []byte, mutants []mutant) (string, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)

@@ -104,7 +104,7 @@ func (b *bench) pools(ctx context.Context, w work) (all []*pgxpool.Pool, err err
 	return all, nil
 }
 
-// slots is a table of slots with leases, of which one is updated that nobody has.
+// slots is a table of slots with leases. An acquire updates a free one.
 func (b *bench) slots(ctx context.Context, w work) (*measure.Crew, error) {
 	pools, err := b.pools(ctx, w)
 	if err != nil {
@@ -131,7 +131,8 @@ func (b *bench) slots(ctx context.Context, w work) (*measure.Crew, error) {
 	}), nil
 }
 
-// again has whoever found nothing look later.
+// again waits before the next try if err says that no row was free. Otherwise
+// it returns err.
 func (w work) again(ctx context.Context, err error) error {
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return err

@@ -37,7 +37,7 @@ const (
 	byAdvisory = "advisory"
 )
 
-// part is one of what is measured.
+// part is one of the measurements.
 type part struct {
 	name    string
 	measure func(*results, context.Context, plan, *bench) error

@@ -21,7 +21,7 @@ import (
 // trip is what is added to each round trip: half a millisecond, as between zones of a cloud.
 const trip = 500 * time.Microsecond
 
-// cloud has each commit wait for a disk that takes a millisecond.
+// cloud makes each commit wait as for a disk with a latency of a millisecond.
 var cloud = []string{"-c", "fsync=on", "-c", "commit_delay=1000", "-c", "commit_siblings=0", "-c", "max_connections=600"}
 
 // bench is a server, and what has to be closed.

@@ -15,16 +15,16 @@ import (
 // unlocked before the disk has it.
 type vault struct {
 	w      *world
-	locked chan struct{} // whoever has put something in
+	locked chan struct{} // full while the row is locked
 
-	mu      sync.Mutex
-	row     register.Next
-	durable register.Next
-	lives   int // how often it crashed
-	began   time.Time
-	rate    int64 // by which its clock is fast, in parts per million
-	set     time.Duration
-	ears    map[string]func(string)
+	mu        sync.Mutex
+	row       register.Next
+	durable   register.Next
+	lives     int // how often it crashed
+	began     time.Time
+	rate      int64 // by which its clock is fast, in parts per million
+	set       time.Duration
+	listeners map[string]func(string)
 }
 
 // now is what its clock shows.
@@ -39,7 +39,7 @@ func (v *vault) read() register.Row {
 	defer v.mu.Unlock()
 	n := v.row
 	r := register.Row{Data: n.Data, Version: n.Version, At: n.At, Now: v.now(), Heads: n.Heads}
-	r.Dead = slices.DeleteFunc(slices.Clone(n.Heads), func(p string) bool { return v.ears[p] != nil })
+	r.Dead = slices.DeleteFunc(slices.Clone(n.Heads), func(p string) bool { return v.listeners[p] != nil })
 	return r
 }
 
@@ -97,7 +97,7 @@ func (v *vault) tell(all []register.Message) {
 		v.w.all.Go(func() {
 			time.Sleep(v.w.upTo(v.w.delay))
 			v.mu.Lock()
-			heard := v.ears[m.Process]
+			heard := v.listeners[m.Process]
 			v.mu.Unlock()
 			if heard != nil {
 				heard(m.Text)
@@ -235,24 +235,24 @@ func (x hears) Listen(ctx context.Context, process string, heard func(string), u
 		time.Sleep(x.w.upTo(x.w.delay))
 		life, end := context.WithCancel(ctx)
 		x.p.listens(end)
-		x.ear(process, func(text string) {
+		x.setListener(process, func(text string) {
 			if life.Err() == nil && time.Until(x.p.cutUntil()) <= 0 {
 				heard(text)
 			}
 		})
 		up()
 		<-life.Done()
-		x.ear(process, nil)
+		x.setListener(process, nil)
 		down()
 		end()
 	}
 }
 
-// ear sets what hears for a process; nil: nothing.
-func (v *vault) ear(process string, f func(string)) {
+// setListener sets the function that gets a process's notifications; nil: none.
+func (v *vault) setListener(process string, f func(string)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.ears[process] = f; f == nil {
-		delete(v.ears, process)
+	if v.listeners[process] = f; f == nil {
+		delete(v.listeners, process)
 	}
 }

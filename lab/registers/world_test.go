@@ -16,14 +16,14 @@ import (
 
 // world is a run. A rate of n means once in n times, 0 never; a mean time of 0 never as well.
 type world struct {
-	seed                            uint64
-	kind, limit, processes, callers int
-	lease, margin, keep             time.Duration
-	delay, disk                     time.Duration // the longest a message takes, and the disk
-	lose, late, loseNews            int
-	crashes, steps, cuts, deafs     time.Duration
-	forward                         bool
-	turns                           int
+	seed                                uint64
+	kind, limit, processes, callers     int
+	lease, margin, keep                 time.Duration
+	delay, disk                         time.Duration // the longest a message takes, and the disk
+	lose, late, loseNews                int
+	crashes, steps, cuts, lostListeners time.Duration
+	forward                             bool
+	turns                               int
 
 	vault *vault
 	all   sync.WaitGroup // that ends with the run
@@ -50,20 +50,20 @@ func draw(seed uint64) *world {
 	if rng.IntN(3) == 0 {
 		w.keep = w.lease / 20
 	}
-	w.vault = &vault{w: w, ears: map[string]func(string){}, rate: int64(rng.IntN(361) - 180)}
+	w.vault = &vault{w: w, listeners: map[string]func(string){}, rate: int64(rng.IntN(361) - 180)}
 	if rng.IntN(3) == 0 {
 		return w
 	}
 	rate := func(of ...int) int { return of[rng.IntN(len(of))] }
 	w.lose, w.late, w.loseNews = rate(0, 100, 20), rate(0, 50, 10), rate(0, 5, 1)
 	mean := func() time.Duration { return pick(0, 0, w.lease/2, 3*w.lease) }
-	w.crashes, w.steps, w.cuts, w.deafs = mean(), mean(), mean(), mean()
+	w.crashes, w.steps, w.cuts, w.lostListeners = mean(), mean(), mean(), mean()
 	w.forward = rng.IntN(3) == 0
 	return w
 }
 
 func (w *world) calm() bool {
-	return w.lose+w.late+w.loseNews == 0 && w.crashes+w.steps+w.cuts+w.deafs == 0
+	return w.lose+w.late+w.loseNews == 0 && w.crashes+w.steps+w.cuts+w.lostListeners == 0
 }
 
 func (w *world) chance(n int) bool {
@@ -297,7 +297,7 @@ func (w *world) disturb(ctx context.Context, processes []*process) {
 		defer p.mu.Unlock()
 		p.cut = time.Now().Add(w.lease)
 	})
-	every(w.deafs, func(p *process) { // the store has the connection no more; half of the time it is told
+	every(w.lostListeners, func(p *process) { // the store has the connection no more; half of the time it is told
 		told := w.chance(2)
 		p.mu.Lock()
 		hangUp := p.hangUp
@@ -307,7 +307,7 @@ func (w *world) disturb(ctx context.Context, processes []*process) {
 			return
 		}
 		w.vault.mu.Lock()
-		clear(w.vault.ears)
+		clear(w.vault.listeners)
 		w.vault.mu.Unlock()
 	})
 }

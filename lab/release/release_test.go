@@ -79,7 +79,8 @@ func says(t *testing.T, name string, args ...string) {
 	}
 }
 
-// serves starts sema serve below root, over a Redis, and has a program outside take a permit of it.
+// serves starts sema serve below root, over a Redis, and takes a permit from it with a program
+// outside.
 func serves(t *testing.T, root string, user string, command ...string) {
 	t.Helper()
 	redis, listen := redistest.Start(t), "127.0.0.1:"+strconv.Itoa(redistest.FreePort(t))

@@ -8,35 +8,36 @@ import (
 
 	"sema/engine"
 	"sema/internal/client"
+	"sema/internal/protocol"
 )
 
 // node is one process: a client machine, its network and its callers.
 type node struct {
-	w         *world
-	plan      clientPlan
-	number    int
-	born      int // how often it was started
-	client    string
-	machine   *client.Machine
-	alive     bool
-	paused    bool
-	waiting   []func() // what happens to it when it goes on
-	deaf      bool     // notifications do not reach it, and the server knows
-	deafSince int64
-	cut       bool          // nothing it sends arrives, and nothing reaches it
-	offset    int64         // its clock's start
-	flying    uint64        // the call in flight; 0: none
-	sent      time.Duration // when it left
-	took      time.Duration // how long the call took whose answer is being taken in; else 0
-	timer     int64         // when it ticks; 0: not set
-	ticks     int           // in a row, and nothing else happened
-	callers   []*caller
-	coming    map[engine.ID]bool // what the server has granted, and no caller has yet
-	totals    engine.Totals      // of its holds, as it has said last
-	overtaken int64              // when a caller with a head start last came: it may get what was granted for another
-	changed   int64              // when a caller last came, went, or was granted a permit
-	doubtful  int64              // when a call last ended whose outcome is unknown
-	faulty    int64              // until when something that went wrong may be felt
+	w                *world
+	plan             clientPlan
+	number           int
+	born             int // how often it was started
+	client           string
+	machine          *client.Machine
+	alive            bool
+	paused           bool
+	waiting          []func() // what happens to it when it goes on
+	unreachable      bool     // notifications do not reach it, and the server knows
+	unreachableSince int64
+	cut              bool          // nothing it sends arrives, and nothing reaches it
+	offset           int64         // its clock's start
+	flying           uint64        // the call in flight; 0: none
+	sent             time.Duration // when it left
+	took             time.Duration // how long the call took whose answer is being taken in; else 0
+	timer            int64         // when it ticks; 0: not set
+	ticks            int           // in a row, and nothing else happened
+	callers          []*caller
+	coming           map[engine.ID]bool // what the server has granted, and no caller has yet
+	totals           protocol.Totals    // of its holds, as it has said last
+	overtaken        int64              // when a caller with a head start last came: it may get what was granted for another
+	changed          int64              // when a caller last came, went, or was granted a permit
+	doubtful         int64              // when a call last ended whose outcome is unknown
+	faulty           int64              // until when something that went wrong may be felt
 
 	// Of a server of the JSON API.
 	names    *client.Names
@@ -77,8 +78,8 @@ func (w *world) newNode(i int, p clientPlan) *node {
 func (n *node) start() {
 	n.born++
 	n.client = fmt.Sprintf("n%d.%d", n.number, n.born)
-	n.alive, n.paused, n.cut, n.deaf, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]bool{}
-	n.totals = engine.Totals{}
+	n.alive, n.paused, n.cut, n.unreachable, n.waiting, n.callers, n.flying, n.timer, n.ticks, n.coming = true, false, false, false, nil, nil, 0, 0, 0, map[engine.ID]bool{}
+	n.totals = protocol.Totals{}
 	n.offset = n.w.between(1, 1000*second)
 	lease := micros(n.plan.lease)
 	cfg := client.Config{
@@ -226,7 +227,7 @@ func (n *node) tick(born int, t int64) {
 }
 
 // send has a call travel. The machine gives it up after a while.
-func (n *node) send(call engine.Call) {
+func (n *node) send(call protocol.Call) {
 	w := n.w
 	call.Requests = slices.Clone(call.Requests)
 	n.flying, n.sent, n.ticks = call.Number, n.clock(), 0
@@ -287,7 +288,7 @@ func (n *node) failed(err error) {
 }
 
 // reply has the server's reply travel.
-func (n *node) reply(client string, number uint64, reply engine.Reply, err error) {
+func (n *node) reply(client string, number uint64, reply protocol.Reply, err error) {
 	w := n.w
 	if n.client != client {
 		return
@@ -314,7 +315,7 @@ func (n *node) reply(client string, number uint64, reply engine.Reply, err error
 }
 
 // news has a notification travel.
-func (n *node) news(told engine.Notification) {
+func (n *node) news(told protocol.Notification) {
 	w, born := n.w, n.born
 	if d, ok := n.travel(w.loseNews, w.lateNews); ok {
 		w.after(d, func() { n.hears(born, told) })
@@ -323,8 +324,8 @@ func (n *node) news(told engine.Notification) {
 	}
 }
 
-// hears has the process take in a notification.
-func (n *node) hears(born int, told engine.Notification) {
+// hears passes a notification to the process.
+func (n *node) hears(born int, told protocol.Notification) {
 	n.does(born, func() { n.machine.Notify(n.clock(), told) })
 }
 
@@ -430,7 +431,7 @@ func (n *node) crash() {
 	})
 }
 
-// pause has the process stand still for a while.
+// pause stops the process for a while.
 func (n *node) pause(us int64) {
 	w, born := n.w, n.born
 	if !n.alive || n.paused {

@@ -7,7 +7,7 @@ const (
 	second      = 1000 * millisecond
 )
 
-// plan is what a seed draws: who takes part, and what goes wrong how often.
+// plan is drawn from a seed: the participants, and how often each fault occurs.
 // A rate of n means once in n times, 0 never.
 type plan struct {
 	seed    uint64
@@ -25,7 +25,7 @@ type plan struct {
 	restarts, forgets, steps int64
 	refusals                 int64
 	limits, revokes, unsets  int64
-	stops, deafs             int64
+	stops, lostSubscriptions int64
 	failovers                int64 // if any, grants count only when the replica has them
 	lag                      int   // rate of steps that are late at the replica
 	hurried                  bool  // permits pass on faster than the clock ticks, and so tokens grow faster
@@ -36,7 +36,7 @@ type plan struct {
 
 	keys   []string // that callers share the semaphore under; none: it has no keys
 	perKey int
-	rules  int64 // mean time between two changes of what a key may have
+	rules  int64 // mean time between two changes of the keys' rules
 
 	users                          int // of the JSON API; see user.go
 	userWeight                     int
@@ -150,10 +150,10 @@ func draw(seed uint64) (plan, *rand.Rand) {
 	p.restarts, p.refusals = mean(), mean()
 	p.limits, p.revokes, p.unsets = mean(), mean(), mean()
 	p.drawReports(lease)
-	p.stops, p.deafs = maybe(8, lease), maybe(8, 2*lease)
+	p.stops, p.lostSubscriptions = maybe(8, lease), maybe(8, 2*lease)
 	p.forgets, p.steps = maybe(8, 3*lease), maybe(8, 2*lease)
 	if p.watched {
-		p.deafs, p.steps = 0, 0
+		p.lostSubscriptions, p.steps = 0, 0
 	} else if p.failovers = maybe(8, 2*lease); p.failovers > 0 {
 		p.lag = rate()
 		p.forgets, p.unsets, p.hurried = 0, 0, false

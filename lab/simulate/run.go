@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Result is what a run came to.
@@ -27,10 +28,9 @@ func Run(seed uint64, trace bool) Result {
 	return carryOut(p, rng, trace)
 }
 
-// Alternate has two processes share a semaphore for so long, one with callers
-// all the time, the other with some now and then: so that the first is alone with
-// it, then joined, then alone again. Nothing goes wrong but that messages take
-// their time.
+// Alternate simulates two processes that share a semaphore for a time. One has
+// callers all the time, the other only now and then, so the first one is mostly
+// alone. There are no faults except the delay of messages.
 func Alternate(seed uint64, long time.Duration) Result {
 	rng := rand.New(rand.NewPCG(seed, 0x5e3a))
 	one := clientPlan{callers: 5, lease: 3 * second, maxWeight: 1, hold: 20 * millisecond, think: millisecond, keep: 5 * millisecond}
@@ -73,11 +73,11 @@ func (w *world) windUp() {
 	w.ending = true
 	w.enough = w.steps + mostToWindUp
 	w.server.down, w.server.refuse = false, nil
-	w.server.operate(engine.Request{Kind: engine.Unpause})
+	w.server.operate(protocol.Request{Kind: protocol.Unpause})
 	w.loseCall, w.loseReply, w.loseNews, w.lateCall, w.lateReply, w.lateNews = 0, 0, 0, 0, 0, 0
 	longest := int64(0)
 	for _, n := range w.nodes {
-		n.cut, n.deaf = false, false
+		n.cut, n.unreachable = false, false
 		longest = max(longest, n.plan.lease, n.plan.hold)
 	}
 	longest = max(longest, w.plan.userLease, w.plan.userHold)
@@ -108,7 +108,7 @@ func (w *world) windUp() {
 func (w *world) faultless() bool {
 	p := w.plan
 	return p.loseCall|p.loseReply|p.loseNews|p.lateCall|p.lateReply|p.lateNews|p.breaks == 0 &&
-		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.deafs|p.failovers|p.rules == 0 && !w.someStrict()
+		p.pauses|p.crashes|p.cuts|p.restarts|p.forgets|p.steps|p.refusals|p.limits|p.revokes|p.unsets|p.stops|p.lostSubscriptions|p.failovers|p.rules == 0 && !w.someStrict()
 }
 
 func (w *world) someStrict() bool {
@@ -147,16 +147,16 @@ func (w *world) faults() {
 			}
 		})
 	})
-	w.every(w.deafs, func() {
+	w.every(w.lostSubscriptions, func() {
 		n := some()
-		if born := n.born; !n.deaf && n.alive {
+		if born := n.born; !n.unreachable && n.alive {
 			if w.tracing {
 				w.trace("%s: cannot be notified", n.client)
 			}
-			n.deaf, n.deafSince, s.reach[n.client] = true, w.now, false
+			n.unreachable, n.unreachableSince, s.reach[n.client] = true, w.now, false
 			w.after(w.between(millisecond, 6*n.plan.lease), func() {
 				if n.born == born {
-					n.deaf = false
+					n.unreachable = false
 					n.blame(0)
 					s.reconnect(n)
 				}
@@ -196,32 +196,32 @@ func (w *world) faults() {
 			s.operate(w.auto())
 			return
 		}
-		s.operate(engine.Request{Kind: engine.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
+		s.operate(protocol.Request{Kind: protocol.SetLimit, Limit: 1 + w.rng.IntN(6), Pin: w.chance(2)})
 	})
 	w.every(w.rules, func() {
-		r := engine.Request{Kind: engine.SetKey, Key: w.key(), Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}
+		r := protocol.Request{Kind: protocol.SetKey, Key: w.key(), Cap: w.rng.IntN(4), Share: []int{0, 50, 100, 300}[w.rng.IntN(4)]}
 		switch w.rng.IntN(4) {
 		case 0:
-			r = engine.Request{Kind: engine.UnsetKey, Key: r.Key}
+			r = protocol.Request{Kind: protocol.UnsetKey, Key: r.Key}
 		case 1:
-			r = engine.Request{Kind: engine.SetLimit, PerKey: w.rng.IntN(4) - 1}
+			r = protocol.Request{Kind: protocol.SetLimit, PerKey: w.rng.IntN(4) - 1}
 		}
 		s.operate(r)
 	})
 	w.every(w.stops, func() {
-		s.operate(engine.Request{Kind: engine.Pause})
-		w.after(w.between(millisecond, w.nodes[0].plan.lease), func() { s.operate(engine.Request{Kind: engine.Unpause}) })
+		s.operate(protocol.Request{Kind: protocol.Pause})
+		w.after(w.between(millisecond, w.nodes[0].plan.lease), func() { s.operate(protocol.Request{Kind: protocol.Unpause}) })
 	})
 	w.every(w.unsets, func() {
-		s.operate(engine.Request{Kind: engine.UnsetLimit})
-		s.operate(engine.Request{Kind: engine.Remove})
+		s.operate(protocol.Request{Kind: protocol.UnsetLimit})
+		s.operate(protocol.Request{Kind: protocol.Remove})
 	})
 	w.every(w.revokes, func() {
 		if n := some(); len(n.callers) > 0 {
 			c := n.callers[w.rng.IntN(len(n.callers))]
-			s.operate(engine.Request{Kind: engine.Revoke, ID: c.Acquisition.ID()})
+			s.operate(protocol.Request{Kind: protocol.Revoke, ID: c.Acquisition.ID()})
 		} else if n.plan.serves {
-			s.operate(engine.Request{Kind: engine.Revoke, ID: w.users[w.rng.IntN(len(w.users))].id()})
+			s.operate(protocol.Request{Kind: protocol.Revoke, ID: w.users[w.rng.IntN(len(w.users))].id()})
 		}
 	})
 }
@@ -257,11 +257,11 @@ func (w *world) longestLease() int64 {
 func (w *world) disturbed(us int64) { w.check.doubt = max(w.check.doubt, w.now+us) }
 
 // operate carries out an operator's request.
-func (s *server) operate(r engine.Request) {
+func (s *server) operate(r protocol.Request) {
 	if s.down {
 		return
 	}
-	if r.Kind == engine.Unpause {
+	if r.Kind == protocol.Unpause {
 		s.paused = 0
 	}
 	// A larger limit serves more than the tickets that a process has queued, and
@@ -271,17 +271,17 @@ func (s *server) operate(r engine.Request) {
 	s.acts++
 	s.ledger.Expire(s.now())
 	before := s.ledger.view
-	reply := s.step("operator", engine.Call{Number: s.acts, Requests: []engine.Request{r}})
+	reply := s.step("operator", protocol.Call{Number: s.acts, Requests: []protocol.Request{r}})
 	s.w.check.pins(r, reply, before)
-	switch done := reply.Answers[0].Status == engine.Done; {
-	case done && r.Kind == engine.Pause && s.paused == 0:
+	switch done := reply.Answers[0].Status == protocol.Done; {
+	case done && r.Kind == protocol.Pause && s.paused == 0:
 		s.paused = s.w.now
-	case done && r.Kind == engine.Remove:
+	case done && r.Kind == protocol.Remove:
 		s.paused = 0
 	}
 }
 
-// restart has the server go away and come back after a while.
+// restart stops the server and starts it again after a while.
 func (s *server) restart(forgets bool) {
 	w := s.w
 	if s.down {
@@ -308,18 +308,18 @@ func (s *server) restart(forgets bool) {
 	})
 }
 
-// reconnect has a client's subscription come back, after which it asks again.
+// reconnect restores a client's subscription; then the client asks again.
 func (s *server) reconnect(n *node) {
 	w, client, d := s.w, n.client, s.w.between(millisecond, 100*millisecond)
 	if w.watched { // until then callers may queue behind tickets that are gone
 		n.faulty = max(n.faulty, w.now+d+w.check.messages())
 	}
 	w.after(d, func() {
-		if n.client != client || s.down || n.cut || n.deaf {
+		if n.client != client || s.down || n.cut || n.unreachable {
 			return
 		}
 		s.reach[client] = true
-		if again := (engine.Notification{Ask: true}); w.watched {
+		if again := (protocol.Notification{Ask: true}); w.watched {
 			n.hears(n.born, again) // it says so itself
 		} else {
 			n.news(again)

@@ -36,7 +36,7 @@ type summary struct {
 	w  io.Writer
 	mu sync.Mutex // of all that follows, and of w
 
-	output map[string]*bytes.Buffer // of what has not ended, by package and test
+	output map[string]*bytes.Buffer // of tests and packages that have not ended, by package and test
 	failed map[string]bool          // packages with a test that failed
 	parent map[string]bool          // tests with subtests
 

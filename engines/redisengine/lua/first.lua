@@ -1,13 +1,13 @@
--- What a call does first: it reads the state and what the state has of the
--- ids, and ends here if it is late.
+-- The first part of each call: it reads the state and the entries of the call's
+-- ids. A late call ends here.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local caller, call = ARGV[1], ARGV[2]
 local number, marks, ids, keep_for, start = struct.unpack(CALL, call)
 
--- For a batch, one read has all; no more than unpack can take. What is missing
--- is read when it is needed.
+-- One command reads all entries of a batch, up to the number that unpack can
+-- take. Further ones are read when they are needed.
 local raw, got
 if ids > 1 then
   got = redis.pcall('HMGET', KEYS[1], '', unpack(ARGV, 3, 2 + math.min(ids, 2000)))
@@ -28,8 +28,8 @@ else
   limit, used, token, keep, first, fenced, alarm, queued, keepers, keeps, flags, watcher = 0, 0, 0, 0, math.huge, 0, 0, 0, 0, 0, 0, ''
 end
 
--- A call is late if its client has fenced it off. fenced is when the last of
--- all fences ends, so nobody looks who need not.
+-- A call is late if its client has fenced it off. fenced is the end of the last
+-- fence of any client: after it no fence has to be read.
 local fence = marks % 2 == 1
 if fence or fenced > now or not raw then
   local found = redis.pcall('HGET', KEYS[5], caller)

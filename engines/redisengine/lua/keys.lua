@@ -1,8 +1,7 @@
--- What only a semaphore needs in which keys have names: whose turn it is, and the records of
--- keys. Functions of R like those of rare.lua, made with them; they have the names of those
--- of internal/ledger.
+-- The rules for keys with names: their order, and their records. They are functions of R,
+-- made together with those of rare.lua. Most have the names of functions of internal/ledger.
 
--- key is what is known of a key.
+-- key returns the record of a key, which it reads or makes.
 R.key = function(s, name)
   local k = s.keys[name]
   if not k then
@@ -13,7 +12,7 @@ R.key = function(s, name)
   return k
 end
 
--- new_key is a key of which nothing is known.
+-- new_key makes an empty record.
 R.new_key = function(s, name)
   local k = {name = name, line = name == '' and 3 or 10, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0}
   s.keys[name] = k
@@ -27,8 +26,8 @@ R.unpack_key = function(k, raw)
   if #raw > KEY_SIZE then k.head = string.sub(raw, KEY_SIZE + 1) end
 end
 
--- fetch reads what is known of some keys and of their heads, as far as that is not known
--- yet, in two calls.
+-- fetch reads the records of several keys, and their heads, with two commands. It skips
+-- those that were read before.
 R.fetch = function(s, names)
   local fields, missing, heads = {}, {}, {}
   for _, name in ipairs(names) do
@@ -45,7 +44,7 @@ R.fetch = function(s, names)
   for _, name in ipairs(names) do
     heads[#heads + 1] = s.keys[name] and s.keys[name].head
   end
-  if heads[2] then R.look_all(s, heads) end
+  if heads[2] then R.lookup_all(s, heads) end
 end
 
 -- fetch_asked fetches the keys that a run of asks names.
@@ -59,13 +58,13 @@ R.fetch_asked = function(s, q, n, at)
   R.fetch(s, names)
 end
 
--- member is a ticket of a key with a name in lines.
+-- member is the member of lines for a ticket of a key with a name.
 R.member = function(k, id, place) return k.name .. '\0' .. struct.pack('>I8', place) .. id end
 
 R.id_in = function(member) return string.sub(member, (string.find(member, '\0', 1, true) or 0) + 9) end
 
--- some_named is some for a key with a name, with their places. One that is no ticket, which
--- somebody else wrote there, is in s.strange.
+-- some_named is some for a key with a name; it also returns the places. s.foreign has the
+-- member of each id, for members that turn out to be no tickets.
 R.some_named = function(s, k, from, n, backwards)
   R.write_lines(s)
   s.read_lines = true
@@ -77,7 +76,7 @@ R.some_named = function(s, k, from, n, backwards)
   end
   for i, member in ipairs(list) do
     places[i], list[i] = #member >= #k.name + 9 and struct.unpack('>I8', member, #k.name + 2) or 0, R.id_in(member)
-    s.strange[list[i]] = member
+    s.foreign[list[i]] = member
   end
   return list, places
 end
@@ -92,13 +91,14 @@ R.last_named = function(s, k)
   return list[1] or '', places[1] or math.huge
 end
 
--- cap_of is how much weight a key may hold.
+-- cap_of returns how much weight a key may hold.
 R.cap_of = function(s, k)
   if k.cap > 0 then return k.cap end
   return k.name ~= '' and s.per_key > 0 and s.per_key or math.huge
 end
 
--- lacks reports whether a key must give back something before it may have a weight.
+-- lacks reports whether a key must give back weight before it may take this one. A
+-- weight above the cap, which it can never take, does not count.
 R.lacks = function(s, k, weight)
   local most = R.cap_of(s, k)
   return weight <= most and weight > most - k.held
@@ -108,17 +108,19 @@ R.shares = function(k) return k.share > 0 and k.share or 100 end
 
 R.cost = function(k, weight) return math.max(1, math.floor(weight * 1000 / R.shares(k))) end
 
--- spot is as what a key stands where it does, and its score there.
-R.spot = function(k)
+-- turn_member returns a key's member and score in the zset turn; nil if it is
+-- not there.
+R.turn_member = function(k)
   if k.where == 1 then return struct.pack('>I8I8', k.tag, k.seq) .. k.name, k.level end
   if k.where == 2 then return k.name, ASIDE + k.level end
 end
 
--- move puts a key where it belongs, behind all of its level if it waits anew or comes again. It is
--- added before it is removed elsewhere, so that the zset does not end in between, and its time to
--- live with it. If a key moves before the one at which grant stopped, grant looks again.
+-- move puts a key to its place in turn or aside. A key that begins to wait, or with again, goes
+-- behind all others of its level. The new member is added before the old one is removed: an empty
+-- zset would be deleted, with its time to live. If a key moves before the one at which grant
+-- stopped, grant must run again.
 R.move = function(s, k, again)
-  local old, old_score = R.spot(k)
+  local old, old_score = R.turn_member(k)
   if again or not old and k.n > 0 then
     s.keyed.seq = s.keyed.seq + 1
     k.base, k.seq = s.keyed.time, s.keyed.seq
@@ -126,16 +128,16 @@ R.move = function(s, k, again)
   k.where, k.changed = 0, true
   local head = k.n > 0 and R.head(s, k)
   if head then
-    local weight = R.shape(head)
+    local weight = R.parse_id(head)
     if R.lacks(s, k, weight) then
       k.where, k.level = 2, s.keyed.epoch
     else
       k.where, k.level, k.tag = 1, math.floor(k.held * 100 / R.shares(k)), k.base + R.cost(k, weight)
     end
   elseif k.n > 0 then
-    s.lost, s.settled = true, false -- its line was deleted
+    s.lost, s.settled = true, false -- its tickets were deleted
   end
-  local new, score = R.spot(k)
+  local new, score = R.turn_member(k)
   if k == s.front and head ~= s.front_head then s.settled = false end
   if new == old and score == old_score then return end
   if s.settled then
@@ -148,14 +150,14 @@ R.move = function(s, k, again)
   if old and old ~= new then redis.call('ZREM', KEYS[8], old) end
 end
 
--- served puts a key whose head was granted behind those that were not served.
+-- served moves a key whose head was granted behind those that were not served.
 R.served = function(s, k)
   s.keyed.time = math.max(s.keyed.time, k.tag)
   R.move(s, k, true)
 end
 
--- standing are the names of keys that wait, those in turn and then those aside; and how many of
--- these are in turn.
+-- standing returns the names of keys that wait, those in turn before those aside, and how many
+-- of the returned ones are in turn.
 R.standing = function(s, from, to, backwards)
   s.read_turn = true
   local list = redis.call(backwards and 'ZREVRANGE' or 'ZRANGE', KEYS[8], from, to, 'WITHSCORES')
@@ -170,12 +172,13 @@ end
 
 R.last_keys = function(s) return (R.standing(s, 0, MAX_TURNS, true)) end
 
--- in_turn are the names of the first two keys in turn, as many as there are.
+-- in_turn returns the names of the first two keys in turn, or fewer if there
+-- are fewer.
 R.in_turn = function(s)
   if not s.top then
     local names, n = R.standing(s, 0, 1)
     if not names[1] and s.queued > 0 then s.lost = true end -- the zset was deleted
-    R.fetch(s, names) -- the second is looked at next
+    R.fetch(s, names) -- also the second, which grant needs next
     s.top = {n > 0 and names[1] or nil, n > 1 and names[2] or nil}
   end
   return s.top
@@ -186,17 +189,18 @@ R.first_in_turn = function(s)
   return name and R.key(s, name)
 end
 
--- room reports whether each key that waits is at its cap.
+-- room reports whether all keys that wait are at their caps: then free weight
+-- can go to a new ask.
 R.room = function(s) return not R.in_turn(s)[1] end
 
--- others_in_turn reports whether a key is in turn beside this one.
+-- others_in_turn reports whether another key than k is in turn.
 R.others_in_turn = function(s, k)
   local top = R.in_turn(s)
   return top[2] or top[1] and top[1] ~= k.name
 end
 
--- sweep has keys that stand aside look at the cap of all keys again, which has
--- changed, but for MAX_SWEPT of them in a step.
+-- sweep repositions the keys aside after the cap of all keys has changed, at
+-- most MAX_SWEPT in a step.
 R.sweep = function(s)
   if s.keyed.epoch == s.keyed.swept then return end
   while true do
@@ -208,7 +212,7 @@ R.sweep = function(s)
     local k = R.key(s, list[1])
     if s.swept == MAX_SWEPT then
       local head = R.head(s, k)
-      if head then R.tell(s, (R.via(s, head))).recheck = 1 end -- and go on with that
+      if head then R.tell(s, (R.via(s, head))).recheck = 1 end -- that call goes on with sweeping
       return
     end
     s.swept = s.swept + 1
@@ -222,7 +226,8 @@ R.set_per_key = function(s, most)
   end
 end
 
--- set_key gives a key a rule of its own, or ends the rule. A 0 changes nothing of a rule.
+-- set_key sets or removes a key's own rule. A cap or share of 0 leaves that part of the
+-- rule unchanged.
 R.set_key = function(s, q)
   R.act(s)
   local k, ruled = R.key(s, q.key), q.kind == SET_KEY and 1 or 0
@@ -238,7 +243,8 @@ R.set_key = function(s, q)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- name_keys begins to tell keys apart. Older permits and tickets belong to the key ''.
+-- name_keys makes the semaphore one with keys. Earlier permits and tickets belong to
+-- the key ''.
 R.name_keys = function(s)
   R.write_lines(s)
   s.begun = false
@@ -249,12 +255,13 @@ R.name_keys = function(s)
   R.move(s, s.keys[''])
 end
 
--- read_keys begins to know of keys with names.
+-- read_keys prepares s for keys with names.
 R.read_keys = function(s)
   s.keys, s.only, s.keyed = {[''] = s.only}, nil, {time = 0, seq = 0, epoch = 0, swept = 0, rules = 0}
 end
 
--- forget_keys forgets what a semaphore without holders and waiters knows of keys.
+-- forget_keys removes all records of keys. The semaphore must have no permits and
+-- tickets.
 R.forget_keys = function(s)
   R.begin(s)
   redis.call('DEL', KEYS[8], KEYS[9], KEYS[10])
@@ -262,7 +269,7 @@ R.forget_keys = function(s)
   s.per_key = 0
 end
 
--- write_keys writes what has changed.
+-- write_keys writes the changed records.
 R.write_keys = function(s)
   local t = s.keyed
   local fields, gone = {'', struct.pack(KEYED, s.per_key, t.time, t.seq, t.epoch, t.swept, t.rules)}, {}

@@ -1,7 +1,7 @@
--- What a call does after first.lua, if it was not plain: it carries out the
--- requests by the rules, and writes what has changed.
+-- The last part of a call that was not plain: it carries out the requests by
+-- the rules, and writes the changes.
 
--- Before a semaphore begins, no key of it may be somebody else's.
+-- A semaphore that begins must not overwrite foreign keys.
 if not raw then
   for i, want in ipairs({'hash', 'zset', 'zset', 'zset', 'hash', 'hash', 'any', 'zset', 'hash', 'zset', 'hash'}) do
     local is = i ~= 7 and KEYS[i] and redis.call('TYPE', KEYS[i]).ok or 'none'
@@ -10,7 +10,7 @@ if not raw then
     end
   end
   for i = 2, KEYS[8] and 10 or 6 do
-    if i ~= 5 and i ~= 7 and redis.call('EXISTS', KEYS[i]) == 1 then redis.call('DEL', KEYS[i]) end -- what a deleted state left behind
+    if i ~= 5 and i ~= 7 and redis.call('EXISTS', KEYS[i]) == 1 then redis.call('DEL', KEYS[i]) end -- rest of a deleted semaphore
   end
   local ttl = redis.call('PTTL', KEYS[5])
   if ttl > 0 then fenced = now + ttl * 1000 end
@@ -18,15 +18,15 @@ end
 
 if flags >= 8 and not KEYS[8] then return redis.error_reply(string.format(HAS_KEYS, KEYS[1])) end
 local R = rules()
--- known says of '', the field of the semaphore itself, that it is no permit: somebody
--- else may have written such a member into a zset.
+-- The field '' is the semaphore itself. In known it is marked as no permit, because a
+-- foreign program may have added a member '' to a zset.
 local s = {
   limit = limit, used = used, token = token, keep = keep, first = first,
   alarm = alarm, queued = queued, keepers = keepers, keeps = keeps,
   pinned = flags % 2 == 1, slots = flags % 4 >= 2, paused = flags % 8 >= 4, watcher = watcher,
   caller = caller, now = now, turns = MAX_TURNS, pass = marks >= 2, inbox = string.sub(KEYS[1], 1, -6) .. 'inbox:',
   known = {[''] = false}, fields = {'', ''}, n_fields = 2, changed = {}, ends = {}, handed = {}, news = {}, heard = {},
-  joins = {}, leaves = {}, new_lines = {}, strange = {},
+  joins = {}, leaves = {}, new_lines = {}, foreign = {},
   only = {name = '', line = 3, held = used, n = queued, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0}, key_of = {}, per_key = 0, swept = 0,
   out = {}, last = {status = 0, n = 0, a = 0, b = 0, c = 0},
 }
@@ -50,10 +50,10 @@ end
 if raw then R.expire(s) end
 local at, ids_at = start, 3
 while at <= #call do
-  local kind, how, n, q = nil, nil, nil, {}
-  kind, how, n, q.limit, q.weight, q.lease, q.ticket, at = struct.unpack(RUN, call, at)
-  q.wait, q.unfair, q.strict = how % 2 == 1, how % 4 >= 2, how % 8 >= 4
-  q.slot, q.pin, q.again, q.anew, q.others = how % 16 >= 8, how % 32 >= 16, how % 64 >= 32, how % 128 >= 64, how >= 128
+  local kind, run_flags, n, q = nil, nil, nil, {}
+  kind, run_flags, n, q.limit, q.weight, q.lease, q.ticket, at = struct.unpack(RUN, call, at)
+  q.wait, q.unfair, q.strict = run_flags % 2 == 1, run_flags % 4 >= 2, run_flags % 8 >= 4
+  q.slot, q.pin, q.again, q.anew, q.others = run_flags % 16 >= 8, run_flags % 32 >= 16, run_flags % 64 >= 32, run_flags % 128 >= 64, run_flags >= 128
   q.keep, q.token = now + q.lease + IDLE, 0
   q.names = kind == ASK_KEYED
   if q.names then
@@ -113,9 +113,9 @@ if s.asker then
   local next_end = R.next_end(s)
   if next_end < math.huge then recheck = math.max(1, next_end - now) end
 end
-R.answer(s, 0, 0, 0, 0) -- ends the last record
+R.answer(s, 0, 0, 0, 0) -- writes the last record
 local room = s.queued == 0
-if not s.only then room = R.room(s) end -- before anything is written: it refuses a foreign key
+if not s.only then room = R.room(s) end -- before the first write, because it fails if a key has a foreign type
 
 R.write_lines(s)
 if s.limit > 0 then
@@ -135,7 +135,7 @@ if s.limit > 0 then
   if s.keyed and (s.extended or s.new_turn) then redis.call('PEXPIRE', KEYS[8], left) end
   if s.keyed and (s.extended or s.new_lines[10]) then redis.call('PEXPIRE', KEYS[10], left) end
   if s.extended or not raw then
-    redis.call('ZADD', KEYS[2], raw and used > 0 and not s.repaired and 'XX' or 'NX', 'inf', KEEPER) -- if it is missing, expire finds out
+    redis.call('ZADD', KEYS[2], raw and used > 0 and not s.repaired and 'XX' or 'NX', 'inf', KEEPER) -- if KEEPER is missing, expire must notice that the key was deleted: XX does not add it
     redis.call('PEXPIRE', KEYS[2], left)
   end
   if s.queued > 0 and (s.extended or s.new_lines[3]) then redis.call('PEXPIRE', KEYS[3], left) end
@@ -146,7 +146,7 @@ elseif raw then
 end
 if fence or s.acts then
   R.prune(s, KEYS[5])
-  redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number + (s.acts and 1 or 0), now + FENCED)) -- of an act no copy counts
+  redis.call('HSET', KEYS[5], caller, struct.pack(FENCE, number + (s.acts and 1 or 0), now + FENCED)) -- a call that acts refuses even its own copies
   redis.call('PEXPIRE', KEYS[5], FENCED / 1000)
 end
 if s.report or s.auto then
@@ -157,8 +157,8 @@ if s.report or s.auto then
 end
 if KEYS[7] and KEYS[7] ~= KEYS[1] then redis.call('SET', KEYS[7], ARGV[3 + ids], 'PX', ARGV[4 + ids]) end
 
--- The messages come last, and nothing depends on them: a user without rights to
--- the channels must not leave half a step behind.
+-- The messages come last, and an error of theirs is ignored: all of the step
+-- must be written, even for a user without rights to the channels.
 local own = ''
 for who, news in pairs(s.news) do
   local lines = {}

@@ -1,17 +1,18 @@
--- The fast path: asks that find room, renewals and releases, of a semaphore
--- where nobody waits, no lease has ended and no slot is used; where keys share it, one
--- request alone. What is not plain is left to rules.lua, with nothing changed.
+-- The fast path. It carries out asks that can be granted, renewals and releases, if
+-- nobody waits, no lease has ended and no slot is used. On a semaphore with keys it
+-- takes calls of one request only. It leaves any other call to rules.lua, with nothing
+-- changed.
 local keyed = flags >= 8
 local plain = raw and queued == 0 and first > now and flags % 8 < 4 and not fence and (not KEYS[7] or KEYS[7] == KEYS[1]) and (not keyed or ids == 1 and KEYS[9])
 
--- An ask is plain if its flags say nothing but that it waits, or is unfair; or that its
--- limit counts, which is the one that is stored or pinned. That stands twice below,
--- because making a function costs.
+-- An ask is plain if its only flags are wait and unfair; or also newest, if the limit
+-- is pinned or equal to the ask's. The condition is written twice below, because making
+-- a function costs.
 local pinned = flags % 2 == 1
 
--- What the caller may do with permits, as nobody waits: keep them, if it wants
--- to and can be told that it is over. note writes it down.
-local may, note, new_keepers, new_keeps = 0, nil, keepers, keeps
+-- Nobody waits, so the caller may keep released permits, if it wants to and a
+-- recall would reach it. may is its right; write_keeper stores the right.
+local may, write_keeper, new_keepers, new_keeps = 0, nil, keepers, keeps
 if plain and (keep_for > 0 or keepers > now) then
   local kept = now + keep_for
   if keep_for > 0 then
@@ -22,8 +23,8 @@ if plain and (keep_for > 0 or keepers > now) then
       if keepers < kept then new_keepers = kept + keep_for + IDLE end
     end
   end
-  plain = used <= limit -- or all would have to be told
-  note = function()
+  plain = used <= limit -- otherwise all keepers must be recalled
+  write_keeper = function()
     if may == 0 then
       redis.pcall('HDEL', KEYS[6], caller)
     else
@@ -31,26 +32,27 @@ if plain and (keep_for > 0 or keepers > now) then
       if new == 1 or new_keepers ~= keepers then
         redis.call('PEXPIRE', KEYS[6], math.ceil((new_keepers - now) / 1000))
       elseif new ~= 0 then
-        may = 0 -- the key is somebody else's
+        may = 0 -- the key is foreign
       end
     end
   end
 end
 
--- One request alone. Whether its id is new, or held, is told by the writing.
+-- A call of one request. Its write command tells whether the id is new or held,
+-- so that no read is needed.
 if plain and ids == 1 then
-  local kind, how, n, want, weight, lease, ticket, next_run = struct.unpack(RUN, call, start)
+  local kind, run_flags, n, want, weight, lease, ticket, next_run = struct.unpack(RUN, call, start)
   local id, ends = ARGV[3], now + lease
-  local score -- of the end, see INTEGER in words.lua; the check costs more than the conversion
+  local score -- the end of the lease; see INTEGER in words.lua: its check would cost more than the conversion
   if kind ~= RELEASE then
     score = string.format('%d', ends)
     if #score ~= 16 then score = string.format('%.0f', ends) end
   end
-  local told = 0 -- the last token that was given out
+  local told = 0 -- the last token that the client knows of
   local status, a, b, c, permit = nil, 0, 0, 0, nil
   local changed = new_keeps ~= keeps or new_keepers ~= keepers
-  local key, about, per_key = nil, nil, 0 -- whose permit it is, what is known of that
-  if (kind == RELEASE or kind == RENEW) and how % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
+  local key, about, per_key = nil, nil, 0 -- the permit's key, the record of that key, and the cap of keys
+  if (kind == RELEASE or kind == RENEW) and run_flags % 32 >= 16 then told, next_run = struct.unpack(TOKEN, call, next_run) end
   if keyed then
     if kind == ASK_KEYED then
       local wanted
@@ -62,14 +64,14 @@ if plain and ids == 1 then
         local held, cap = 0, 0
         if about then held, _, cap = struct.unpack('<ddd', about) end
         if cap == 0 then cap = key ~= '' and per_key > 0 and per_key or math.huge end
-        if weight <= cap - held and (how < 16 or pinned or wanted == per_key) then
+        if weight <= cap - held and (run_flags < 16 or pinned or wanted == per_key) then
           kind = ASK
           about = about and struct.pack('<d', held + weight) .. string.sub(about, 9) or struct.pack(KEY, weight, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
         end
       end
-    elseif kind == RELEASE and how < 32 and next_run > #call then
+    elseif kind == RELEASE and run_flags < 32 and next_run > #call then
       local value = redis.call('HGET', KEYS[1], id)
-      if value and string.byte(value) == 72 then -- 'H': held, and of a key with a name
+      if value and string.byte(value) == 72 then -- 'H': held, of a key with a name
         key = string.sub(value, PERMIT_SIZE + 1, string.find(value, '\0', PERMIT_SIZE + 1, true) - 1)
         local known = redis.call('HMGET', KEYS[9], '', 'k' .. key)
         if known[1] and known[2] then
@@ -90,25 +92,25 @@ if plain and ids == 1 then
     end
   end
   if next_run + (kind == ASK and not keyed and 12 or 0) <= #call then
-    -- something else is asked for, too
+    -- the call has another request
   elseif kind == ASK then
-    if used + weight <= limit and how % 16 < 4 and (how < 16 or how < 32 and (pinned or want == limit)) and keep >= ends + IDLE
+    if used + weight <= limit and run_flags % 16 < 4 and (run_flags < 16 or run_flags < 32 and (pinned or want == limit)) and keep >= ends + IDLE
       and redis.call('ZADD', KEYS[2], 'NX', score, id) == 1 then
       used, token, first = used + weight, math.max(token + 1, now), math.min(first, ends)
       permit = key and key ~= '' and struct.pack(PERMIT, 'H', token, now, -1) .. key .. '\0' or struct.pack(PERMIT, 'h', token, now, -1)
       status, a, b, c = GRANTED, token, -1, lease
     end
   elseif kind == RELEASE then
-    if how % 16 < 8 and how < 32 and redis.call('ZREM', KEYS[2], id) == 1 then
+    if run_flags % 16 < 8 and run_flags < 32 and redis.call('ZREM', KEYS[2], id) == 1 then
       redis.call('HDEL', KEYS[1], id)
       used, changed, status = used - weight, true, DONE
     end
-  elseif kind == RENEW and how < 32 and keep >= ends + IDLE and first <= ends then
+  elseif kind == RENEW and run_flags < 32 and keep >= ends + IDLE and first <= ends then
     local value = redis.call('HGET', KEYS[1], id)
     if value and (string.byte(value) == HELD or keyed and string.byte(value) == 72) then
       _, a, _, b = struct.unpack(PERMIT, value)
       status, c = GRANTED, lease
-      redis.call('ZREM', KEYS[2], ' ') -- passes with full memory, and so does what follows
+      redis.call('ZREM', KEYS[2], ' ') -- works with full memory, and so do all commands after it
       redis.call('ZADD', KEYS[2], score, id)
     end
   end
@@ -123,26 +125,26 @@ if plain and ids == 1 then
     elseif key then
       redis.call('HDEL', KEYS[9], 'k' .. key)
     end
-    if note then note() end
+    if write_keeper then write_keeper() end
     if per_key > 0 then return struct.pack(HEAD, limit, 0, may + 48) .. struct.pack('<d', per_key) .. struct.pack(RECORD, status, 1, a, b, c) end
     return struct.pack(ONE, limit, 0, may + 16, status, 1, a, b, c)
   end
 end
 
--- A batch. It is decided first and written at the end.
+-- A call of several requests. All are decided first, and written at the end.
 if plain and ids > 1 and ids <= 2000 then
   local call_end, at = #call, start
   local integer = #string.format('%d', now) == 16 and '%d' or '%.0f'
-  local seen = {} -- an id that comes twice is not plain
+  local seen = {} -- a call with the same id twice is not plain
   local adds, fields, gone, out = {}, {}, {}, {}
   local n_adds, n_fields, n_gone, k = 0, 0, 0, 0
   local new_used, new_token, new_first = used, token, first
   repeat
-    local kind, how, n, want, weight, lease, ticket
-    kind, how, n, want, weight, lease, ticket, at = struct.unpack(RUN, call, at)
+    local kind, run_flags, n, want, weight, lease, ticket
+    kind, run_flags, n, want, weight, lease, ticket, at = struct.unpack(RUN, call, at)
     local ends = string.format(integer, now + lease)
     if kind == ASK then
-      plain, at = new_used + n * weight <= limit and how % 16 < 4 and (how < 16 or how < 32 and (pinned or want == limit)) and keep >= now + lease + IDLE, at + 12 * n
+      plain, at = new_used + n * weight <= limit and run_flags % 16 < 4 and (run_flags < 16 or run_flags < 32 and (pinned or want == limit)) and keep >= now + lease + IDLE, at + 12 * n
       local next_token = math.max(new_token + 1, now)
       new_used, new_token, new_first = new_used + n * weight, next_token + n - 1, math.min(new_first, now + lease)
       out[#out + 1] = struct.pack(RECORD, GRANTED, n, next_token, -1, lease)
@@ -155,14 +157,14 @@ if plain and ids > 1 and ids <= 2000 then
         fields[n_fields + 1], fields[n_fields + 2], n_fields = id, struct.pack(PERMIT, 'h', next_token + j - 1, now, -1), n_fields + 2
       end
     elseif kind == RENEW then
-      plain = keep >= now + lease + IDLE and how < 32
-      for _ = 1, how % 32 >= 16 and n or 0 do
+      plain = keep >= now + lease + IDLE and run_flags < 32
+      for _ = 1, run_flags % 32 >= 16 and n or 0 do
         local told
         told, at = struct.unpack(TOKEN, call, at)
         new_token = math.max(new_token, told)
       end
       new_first = math.min(new_first, now + lease)
-      local from, of_run, with_slot = 0, 0, 0 -- permits that were granted together have tokens in a row
+      local from, of_run, with_slot = 0, 0, 0 -- permits that were granted together have consecutive tokens, and share a RECORD
       for _ = 1, plain and n or 0 do
         k = k + 1
         local id, value = ARGV[k + 2], got[k + 1]
@@ -178,8 +180,8 @@ if plain and ids > 1 and ids <= 2000 then
         end
       end
       out[#out + 1] = struct.pack(RECORD, GRANTED, of_run, from, with_slot, lease)
-    elseif kind == RELEASE and how % 16 < 8 and how < 32 then
-      for _ = 1, how >= 16 and n or 0 do
+    elseif kind == RELEASE and run_flags % 16 < 8 and run_flags < 32 then
+      for _ = 1, run_flags >= 16 and n or 0 do
         local told
         told, at = struct.unpack(TOKEN, call, at)
         new_token = math.max(new_token, told)
@@ -200,8 +202,9 @@ if plain and ids > 1 and ids <= 2000 then
   until not plain or at > call_end
 
   if plain then
-    -- With its memory full the server refuses whatever may need more, but
-    -- nothing after a first write: what must pass begins with a removal.
+    -- With its memory full, the server refuses each command that may need more
+    -- memory, but no command after a script's first write. So a call that must
+    -- succeed begins with a removal.
     if n_gone > 0 then
       redis.call('ZREM', KEYS[2], unpack(gone))
     elseif marks >= 2 then
@@ -212,7 +215,7 @@ if plain and ids > 1 and ids <= 2000 then
     if new_used ~= used or new_token ~= token or new_first ~= first or new_keeps ~= keeps or new_keepers ~= keepers then
       redis.call('HSET', KEYS[1], '', struct.pack(STATE, MARK, limit, new_used, new_token, keep, new_first, fenced, alarm, 0, new_keepers, new_keeps, flags, ''), unpack(fields))
     end
-    if note then note() end
+    if write_keeper then write_keeper() end
     return struct.pack(HEAD, limit, 0, may + 16) .. table.concat(out)
   end
 end

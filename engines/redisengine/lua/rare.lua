@@ -1,11 +1,11 @@
--- The rules that few steps need, as functions of R like those of rules.lua and store.lua. They are made when one of
--- them is first looked for: making functions costs.
+-- The rules that few steps need, as functions of R like those of rules.lua and store.lua. Making functions costs,
+-- so they are made at the first use of one of them.
 
--- claim is the owner of the permit or ticket that is asked for, as its tail has it.
--- A named one goes to the session of the step, but not from a session that can be
--- notified if this session asks again, or if the ask is late: for a caller that came
--- before the ticket's. Then the session is its rival: it may be the one that its
--- caller still listens to.
+-- claim returns the tail of the permit or ticket that is asked for, and whether the
+-- ask is late. An ask is late if its caller came before the ticket's. A named permit
+-- or ticket moves to the session of the step. It stays with its session if that can
+-- be notified and the ask is repeated or late. Then the session of the step becomes
+-- the rival, because the caller may still be there.
 R.claim = function(s, q, id, known)
   if not q.who then return (R.tail(known)) end
   local _, came = R.ticket(s, id)
@@ -29,8 +29,8 @@ R.claim = function(s, q, id, known)
   return of, late
 end
 
--- give makes a named permit or ticket that of a session. The one that had it is its
--- rival, if it lives.
+-- give moves a named permit or ticket to a session. The session that had it becomes
+-- the rival, if it can be notified.
 R.give = function(s, id, session)
   local was, rival = R.via(s, id)
   if was ~= session and R.reach(s, was) then
@@ -38,35 +38,36 @@ R.give = function(s, id, session)
   elseif rival == session then
     rival = ''
   end
-  R.belongs(s, id, session, rival)
+  R.set_owner(s, id, session, rival)
 end
 
--- belongs writes whose a named permit or ticket is.
-R.belongs = function(s, id, session, rival)
-  local tail, before = R.tail(R.look(s, id))
+-- set_owner writes the session of a named permit or ticket, and its rival.
+R.set_owner = function(s, id, session, rival)
+  local tail, before = R.tail(R.lookup(s, id))
   local _, _, who = struct.unpack(TAIL, tail)
   R.put(s, id, before .. struct.pack(TAIL, session, rival) .. string.sub(tail, who))
 end
 
--- revoke makes the next renewal of a permit fail, and has its holder renew now.
+-- revoke makes the next renewal of a permit fail, and tells its client to renew
+-- now.
 R.revoke = function(s, q, id)
   local is = R.holder(s, id)
   if is then
-    R.put(s, id, 'r' .. string.sub(R.look(s, id), 2))
-    R.tell(s, (R.via(s, id))).renew = true -- and so hear of it
+    R.put(s, id, 'r' .. string.sub(R.lookup(s, id), 2))
+    R.tell(s, (R.via(s, id))).renew = true -- so the client learns of it
   end
   R.answer(s, is and DONE or GONE, 0, 0, 0)
 end
 
--- act notes that no copy of the call is to be carried out. It refuses a foreign key,
--- before anything is written.
+-- act notes that no copy of this call may be carried out again. It fails if the key
+-- fences has a foreign type, before anything is written.
 R.act = function(s)
   if not s.acts then redis.call('HGET', KEYS[5], s.caller) end
   s.acts = true
 end
 
--- report takes in how the holds of the caller have gone. Totals only grow, so the
--- greater of each is the later.
+-- report stores the totals of the caller's holds. Totals only grow, so the
+-- greater one is the later one.
 R.report = function(s, good, bad, waited)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   local was = s.report or redis.call('HGET', KEYS[11], s.caller)
@@ -78,18 +79,19 @@ R.report = function(s, good, bad, waited)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- auto_limit stores the limit that a controller found. It does not keep an idle
--- semaphore known.
+-- auto_limit stores the limit that a controller found. It does not prolong the
+-- life of an idle semaphore.
 R.auto_limit = function(s, q, auto)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   if s.pinned then return R.answer(s, PINNED, 0, 0, 0) end
-  redis.call('HGET', KEYS[11], '') -- refuses a foreign key, before anything is written
+  redis.call('HGET', KEYS[11], '') -- fails if the key has a foreign type, before anything is written
   R.put_limit(s, q.limit)
   s.auto = auto .. struct.pack('<d', s.now + REPORTED)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- set_limit stores the limit; 0 leaves it as it is. pin makes it outlive idleness.
+-- set_limit stores the limit; 0 leaves it unchanged. With pin, an idle semaphore
+-- is not forgotten.
 R.set_limit = function(s, q)
   if q.limit == 0 and s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   R.act(s)
@@ -102,8 +104,8 @@ R.set_limit = function(s, q)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- mark unsets the limit, pauses or unpauses. As long as a semaphore is pinned or
--- paused, it outlives idleness.
+-- mark unpins the limit, pauses or unpauses. A semaphore that is pinned or
+-- paused is not forgotten when idle.
 R.mark = function(s, q)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   R.act(s)
@@ -118,7 +120,7 @@ R.mark = function(s, q)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- remove forgets a semaphore that nobody uses.
+-- remove deletes a semaphore without permits and tickets.
 R.remove = function(s)
   if s.limit == 0 then return R.answer(s, GONE, 0, 0, 0) end
   if s.used > 0 or s.queued > 0 then return R.answer(s, IN_USE, 0, 0, 0) end
@@ -132,8 +134,8 @@ R.remove = function(s)
   R.answer(s, DONE, 0, 0, 0)
 end
 
--- open makes sure the semaphore exists; new says that it begins, or that the newest user's
--- limit is another.
+-- open makes sure that the semaphore exists. new: it begins, or the newest user has
+-- another limit.
 R.open = function(s, q, new, per_key)
   if new then
     R.put_limit(s, q.limit)
@@ -146,23 +148,26 @@ R.put_limit = function(s, limit)
   if s.limit ~= limit then s.limit, s.limited, s.settled = limit, true, false end
 end
 
--- remember keeps the limit known, and the keys, while a lease given now may
--- live, and a while; in steps, because setting a time to live costs.
+-- remember keeps the semaphore's keys for at least a lease from now, and IDLE.
+-- It extends their life by more than needed, because setting times to live
+-- costs.
 R.remember = function(s, lease)
   if s.keep < s.now + lease + IDLE then
     s.keep, s.extended = s.now + 2 * (lease + IDLE), true
   end
 end
 
--- tail is what only a named permit or ticket has, and what stands before it.
+-- tail returns the tail of a named permit or ticket, or '', and the value
+-- before it.
 R.tail = function(value)
   if #value <= PERMIT_SIZE then return '', value end
   local size = string.byte(value) == TICKETED and TICKET_SIZE or PERMIT_SIZE
   return string.sub(value, size + 1), string.sub(value, 1, size)
 end
 
--- unwrap takes the key out of what the state has of a permit or ticket. That of one
--- with a name begins with a capital, and has the name behind its numbers.
+-- unwrap removes the key from the state's entry of a permit or ticket, and notes it
+-- in s.key_of. An entry of a key with a name begins with a capital letter, and has
+-- the name after its numbers.
 R.unwrap = function(s, id, value)
   local first = string.byte(value)
   if first >= 97 then return value end
@@ -183,9 +188,9 @@ R.end_of = function(s, id)
   return s.ends[id] or tonumber(redis.call('ZSCORE', KEYS[2], id) or s.now)
 end
 
--- repair forgets what a zset lost, which was deleted or whose time to live ended: the permits that
--- holders has not, or all tickets. It counts anew what is left. Of permits some may be back,
--- that were granted or renewed since.
+-- repair adjusts the state after a zset was deleted or its time to live ended. first is 'h': it
+-- removes the permits that are not in holders; some are there, if they were granted or renewed
+-- since. first is 'q': it removes all tickets. Then it counts what is left.
 R.repair = function(s, first)
   local all, held, names = redis.call('HGETALL', KEYS[1]), {}, {}
   for i = 1, #all, 2 do
@@ -194,12 +199,12 @@ R.repair = function(s, first)
   for id, value in pairs(s.known) do
     local ticket, name = value and string.byte(value) == TICKETED, s.key_of[id] or ''
     if not value then
-      -- it is neither
+      -- neither permit nor ticket
     elseif ticket and first == 'q' or not ticket and first == 'h' and not redis.call('ZSCORE', KEYS[2], id) then
-      if not ticket then s.used = s.used - R.shape(id) end
+      if not ticket then s.used = s.used - R.parse_id(id) end
       R.put(s, id, false)
     elseif not ticket then
-      held[name] = (held[name] or 0) + R.shape(id)
+      held[name] = (held[name] or 0) + R.parse_id(id)
     end
   end
   R.begin(s)
@@ -225,9 +230,10 @@ R.repair = function(s, first)
   end
 end
 
--- prune removes some entries of a hash that are over, as Redis itself does: all would
--- be too many when thousands come back after an outage. A user who may not ask for them
--- loses nothing: all go some time after the last. The last number of an entry is its end.
+-- prune removes ended entries of a hash. Like Redis's own expiry it looks at a random
+-- few, because all could be thousands after an outage. The last number of an entry is its
+-- end. A user without the right to HRANDFIELD loses nothing: the hash's time to live
+-- removes all.
 R.prune = function(s, key)
   local list = redis.pcall('HRANDFIELD', key, 20, 'WITHVALUES')
   for i = 1, #list, 2 do

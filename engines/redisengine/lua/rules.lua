@@ -1,32 +1,33 @@
--- The rules, as functions of the same names as those of package internal/ledger,
--- which is their specification. They are made only when plain.lua could not do
--- all, because making functions costs.
+-- The rules. Package internal/ledger is their specification, and most functions
+-- have the names of its functions. They are made only for a call that plain.lua
+-- could not carry out, because making functions costs.
 --
--- s is the semaphore: the fields of STATE, what the step knows, and its changes. Writes wait in
--- s until the step's end, so that an error on the way leaves nothing behind, and a batch is
--- written at once.
+-- s is the semaphore: the fields of STATE, the entries that the step has read, and its changes.
+-- Changes are collected in s and written at the end of the step: so an error on the way leaves
+-- nothing half done, and a batch needs few commands.
 --
 --   s.known            entries of the state by id; false: there is none
 --   s.fields, changed  entries to write, in this order
 --   s.ends             leases to write in holders; false: to remove
 --   s.joins, leaves    tickets to add to the lines, then tickets to remove
 --
--- A semaphore without keys is one whose only key is '', which is s.only then. Its line is
--- KEYS[3], and nothing else of it is stored. What only named keys need is in keys.lua.
+-- A semaphore without keys has one key, '', in s.only. Its tickets are in KEYS[3], and
+-- nothing else of it is stored. keys.lua has the rules that only keys with names need;
+-- there s.only is nil.
 --
--- s.settled says that nothing can be granted: the first ticket in turn, s.front_head of the key
--- s.front, waits for weight. Whatever may change that sets it to false.
+-- s.settled means that nothing can be granted: the first ticket in turn, s.front_head of the
+-- key s.front, waits for weight. Each change that could let it go on sets s.settled to false.
 --
--- Each function here is a field of the table R. Those that few steps need are in rare.lua.
+-- Each function here is a field of table R. rare.lua has those that few steps need.
 
--- ask grants, queues or refuses. q is the run of requests.
+-- ask answers an ask: granted, queued or refused. q is its run of requests.
 ask = function(s, q, id)
   if s.limit == 0 and q.weight > q.limit then return R.answer(s, TOO_HEAVY, q.limit, 0, 0) end
   local key, per_key = q.key or '', q.per_key or 0
   local new = s.limit == 0 or q.pin and not s.pinned and (q.limit ~= s.limit or per_key ~= s.per_key)
   if s.only and (key ~= '' or per_key > 0 and new) then R.name_keys(s) end
   if new or s.keep < q.keep then R.open(s, q, new, per_key) end
-  local known = R.look(s, id) -- false for most: then much can be left out
+  local known = R.lookup(s, id) -- false for most asks, which makes them cheaper
   local of, late = '', nil
   if q.who or known and #known > PERMIT_SIZE then of, late = R.claim(s, q, id, known) end
   local is, token, slot
@@ -46,11 +47,11 @@ ask = function(s, q, id)
     return R.answer(s, TOO_HEAVY, most, 0, 0)
   end
   local place = s.now - q.waited
-  if s.queued > 0 then R.grant(s, q.wait and place or math.huge) end -- those who came later may have to wait for this one
+  if s.queued > 0 then R.grant(s, q.wait and place or math.huge) end -- only tickets with earlier places: this ask may go before the others
   local old_end, old_place, old_insist, _
   if known then
     is, token, slot = R.holder(s, id)
-    if is then -- its turn came in this step
+    if is then -- the ticket was granted in this step
       R.untell(s, id)
       R.extend(s, id, s.now + q.lease)
       if q.who and not late then R.give(s, id, s.caller) end
@@ -74,12 +75,13 @@ ask = function(s, q, id)
     s.refused = true
     return R.answer(s, REFUSED, 0, 0, 0)
   end
-  -- A client that asks again is alive: its ticket is granted in turn even if it
-  -- cannot be notified, and it finds out when it asks next.
+  -- A client that asks again is alive. If it cannot be notified, its ticket
+  -- insists: it is granted in turn, and the client learns of it with its next
+  -- ask.
   local insist = q.again and 1 or 0
   if old_end then insist = (old_insist == 1 or q.again and not R.hears(s, s.caller)) and 1 or 0 end
   local ticket, stays, ahead = s.now + q.ticket, old_end and old_place <= place and not q.anew, nil
-  if old_end and not stays then R.unqueue(s, id) end -- this call took less time than those before, or is another caller's
+  if old_end and not stays then R.unqueue(s, id) end -- this call came faster than the earlier ones, or the ticket is for another caller now
   R.put(s, id, struct.pack(TICKET, 'q', ticket, stays and old_place or place, q.behind, insist) .. of, not known)
   if stays then ahead = R.position(s, k, id, old_place) else ahead = R.enqueue(s, k, id, place) end
   R.reposition(s, k)
@@ -87,7 +89,8 @@ ask = function(s, q, id)
   return R.answer(s, QUEUED, ticket, ahead, 0)
 end,
 
--- goes_first reports whether an ask goes before everybody that waits.
+-- goes_first reports whether an ask goes before all tickets that wait for
+-- weight.
 goes_first = function(s, k, q, id, place)
   if k.n < s.queued and R.others_in_turn(s, k) then return false end
   local head, head_place = R.head(s, k)
@@ -119,22 +122,23 @@ renew = function(s, q, id)
   R.answer(s, GRANTED, token, slot, q.lease)
 end,
 
--- release gives back a permit or leaves the queue. A client whose permit was
--- given back by another renews, and so hears of it. A session that gives back what
--- is its own, because its caller has gone, leaves it to its rival.
+-- release removes a permit or a ticket. If the permit belongs to another client,
+-- that client is told to renew, and so learns of the loss. If a session gives up
+-- its own named permit because its caller has gone, the rival session gets it
+-- instead.
 release = function(s, q, id)
   local found, token = R.holder(s, id)
   local via, rival = s.caller, ''
-  if q.others and R.look(s, id) then via, rival = R.via(s, id) end
+  if q.others and R.lookup(s, id) then via, rival = R.via(s, id) end
   if via == s.caller and q.again and rival ~= '' then
-    R.belongs(s, id, rival, '')
+    R.set_owner(s, id, rival, '')
     R.tell(s, rival).ask = true
     return R.answer(s, GONE, 0, 0, 0)
   end
-  if via ~= s.caller and q.again -- only its own
-    or q.others and via ~= R.client(id) and q.token > 0 and R.look(s, id) and q.token ~= token then
-    if rival == s.caller then R.belongs(s, id, via, '') end
-    return R.answer(s, GONE, 0, 0, 0) -- what is meant was given back, and asked for anew since
+  if via ~= s.caller and q.again -- Mine: only a permit or ticket of this session
+    or q.others and via ~= R.client(id) and q.token > 0 and R.lookup(s, id) and q.token ~= token then
+    if rival == s.caller then R.set_owner(s, id, via, '') end
+    return R.answer(s, GONE, 0, 0, 0) -- the token is of an earlier permit under this id
   end
   R.untell(s, id)
   if found then
@@ -147,8 +151,9 @@ release = function(s, q, id)
   R.answer(s, found and DONE or GONE, 0, 0, 0)
 end,
 
--- grant hands free weight to the heads of the keys in turn, as far as it goes, and up
--- to a place. A ticket whose client cannot be told is dropped, once.
+-- grant gives free weight to the heads of the keys in turn, in order, as long as it
+-- suffices and their places are not after up_to. It drops a ticket if the client
+-- cannot be notified and the ticket does not insist.
 grant = function(s, up_to)
   if s.settled or s.queued == 0 then return end
   if not s.only then R.sweep(s) end
@@ -159,8 +164,8 @@ grant = function(s, up_to)
     local id, place = R.head(s, k)
     if not id then return R.repair(s, 'q') end
     if place > up_to then return end
-    local weight, slot = R.shape(id)
-    if not s.only and s.turns > 0 and R.lacks(s, k, weight) then -- its cap is smaller than it was
+    local weight, slot = R.parse_id(id)
+    if not s.only and s.turns > 0 and R.lacks(s, k, weight) then -- the cap of the key was reduced
       s.turns = s.turns - 1
       R.reposition(s, k)
     else
@@ -172,16 +177,16 @@ grant = function(s, up_to)
       end
       local who, value = (R.via(s, id)), s.known[id]
       if s.turns == 0 then
-        R.tell(s, who).recheck = 1 -- and go on with that
+        R.tell(s, who).recheck = 1 -- that call goes on with granting
         s.settled, s.front, s.front_head = true, k, id
         return
       end
       s.turns = s.turns - 1
       R.unqueue(s, id, k)
       if over then
-        -- fell silent
+        -- its client has not asked again in time
       elseif heavy then
-        R.tell(s, who).ask = true -- could never be served; asking again tells its client
+        R.tell(s, who).ask = true -- it can never be granted; the answer to the next ask says so
       elseif insist == 1 or R.reach(s, who) then
         R.hand_over(s, id, weight, slot, ticket, who, value)
         granted = true
@@ -191,8 +196,8 @@ grant = function(s, up_to)
   end
 end,
 
--- hand_over makes a permit of a ticket, whose value this is, and tells its client. The
--- permit lives as long as the ticket did.
+-- hand_over turns a ticket into a permit and notifies its client. value is the
+-- ticket's entry. The permit's lease ends when the ticket would have ended.
 hand_over = function(s, id, weight, slot, ticket, who, value)
   local token, index = R.take(s, id, weight, slot, ticket, #value > TICKET_SIZE and (R.tail(value)) or '')
   local grants = R.tell(s, who).grants
@@ -200,20 +205,21 @@ hand_over = function(s, id, weight, slot, ticket, who, value)
   s.handed[id] = 'g ' .. id .. ' ' .. string.format(INTEGER, token) .. ' ' .. index .. ' ' .. string.format(INTEGER, ticket) .. '\n'
 end,
 
--- watch sees to it that somebody calls when the first lease ends, if anybody
--- waits: the last ticket of the last key that can be told. s.first is no later than that,
--- which mostly tells enough. Clients that cannot be notified, and know it, ask often enough.
+-- watch makes sure that a waiting client calls when the first lease ends. It chooses the
+-- last ticket of the last key whose client can be notified. Most steps need not read the
+-- exact end: s.first is never later, which is often enough to know. Clients that cannot be
+-- notified know it, and ask often enough.
 watch = function(s)
   if s.queued > 0 and s.used > 0 then
     local first = R.next_look(s)
     if not first then return end
-    local n = 1 -- looked at at once
+    local n = 1 -- number of tickets to read at once
     for _, name in ipairs(s.only and {''} or R.last_keys(s)) do
       local k, passed = s.only or R.key(s, name), 0
       while k.n > passed and s.turns > 0 do
         local list = R.some(s, k, passed, n, true)
         if not list[1] then return R.repair(s, 'q') end
-        R.look_all(s, list)
+        R.lookup_all(s, list)
         for _, id in ipairs(list) do
           if s.turns == 0 then break end
           local ticket, _, _, insist = R.ticket(s, id)
@@ -236,8 +242,8 @@ watch = function(s)
   s.alarm, s.watcher = 0, ''
 end,
 
--- next_look is when somebody has to look at the first lease that ends, and be told so;
--- nil: somebody will.
+-- next_look returns when a client must be told to ask because the first lease ends;
+-- nil if some client will ask by then anyway.
 next_look = function(s)
   local calls = s.watcher ~= '' and s.now < s.alarm and R.ticket(s, s.watcher)
   if calls and s.alarm <= s.first then return nil end
@@ -251,9 +257,9 @@ next_look = function(s)
   return first
 end,
 
--- leave decides what the caller of the step may do with permits that are
--- released to it, for keep from now on, and notes that it was told so. A client
--- that cannot be notified may do nothing: nobody could tell it to stop.
+-- leave decides what the caller of the step may do with released permits until
+-- keep from now, and stores the decision. A client that cannot be notified must
+-- give them back, because a recall would not reach it.
 leave = function(s, keep)
   if keep <= 0 or R.stopped(s) or not R.hears(s, s.caller) then
     if s.keepers > s.now then
@@ -266,7 +272,7 @@ leave = function(s, keep)
   R.begin(s)
   local room = not s.only and R.room(s) and s.queued > 0
   local new = redis.pcall('HSET', KEYS[6], s.caller, struct.pack(KEPT, what + (room and 4 or 0), ends))
-  if new ~= 0 and new ~= 1 then return 0 end -- the key is somebody else's
+  if new ~= 0 and new ~= 1 then return 0 end -- the key is foreign
   if what == KEEP_ON then s.keeps = math.max(s.keeps, ends) end
   if new == 1 or s.keepers < ends then
     s.keepers = math.max(s.keepers, ends + keep + IDLE)
@@ -275,11 +281,11 @@ leave = function(s, keep)
   return what
 end,
 
--- stopped reports whether what is released may go to nobody.
+-- stopped reports whether released weight may go to no client now.
 stopped = function(s) return s.limit == 0 or s.paused or s.used > s.limit end,
 
--- others_wait reports whether another client than the caller of the step has a
--- ticket. That one of more than MAX_LOOKED tickets is another's is taken for granted.
+-- others_wait reports whether any other client than the caller of the step has a
+-- ticket. With more than MAX_LOOKED tickets it does not look, and reports true.
 others_wait = function(s)
   if s.settled and R.client(s.front_head) ~= s.caller or s.queued > MAX_LOOKED then return s.queued > 0 end
   R.write_lines(s)
@@ -298,13 +304,11 @@ others_wait = function(s)
   return false
 end,
 
--- recall takes back from other clients what leave allowed them. If the caller of
--- the step waits, those that keep permits are told; if nothing may be granted, or the
--- step has changed the limit, all are. Notifications get lost, so each step tells them again until they make one
--- of their own; but no more than MAX_TOLD of them, and the next step tells others.
--- It reports whether another client keeps while the caller waits. s.keepers is no
--- earlier than the end of what any client was told, s.keeps than that of any that
--- may keep.
+-- recall revokes the rights that leave gave to other clients. If the caller of the step waits, it notifies the
+-- clients that may keep permits. If nothing may be granted, or the step has changed the limit, it notifies all.
+-- Notifications get lost, so each step repeats them until the client makes a step of its own. One step notifies
+-- at most MAX_TOLD clients; the next step goes on. recall reports whether another client keeps permits while the
+-- caller waits.
 recall = function(s, waits)
   local stopped, recalled, keeps, gone, told = R.stopped(s), false, 0, {}, 0
   local in_turn = not s.only and not R.room(s)
@@ -336,9 +340,9 @@ recall = function(s, waits)
   return recalled
 end,
 
--- take makes a holder; its slot is the lowest that is free. Slots are distinct
--- numbers, so as many as x of them below x means that none is free there. of is
--- the tail of a named one, or ''.
+-- take makes a permit, with the lowest free slot. Slots are distinct numbers:
+-- if x of them are below x, none below x is free. of is the tail of a named
+-- permit, or ''.
 take = function(s, id, weight, slotted, lease_end, of)
   local slot = -1
   if slotted then
@@ -361,7 +365,7 @@ take = function(s, id, weight, slotted, lease_end, of)
   return s.token, slot
 end,
 
--- extend gives a permit another end of its lease.
+-- extend sets the end of a permit's lease.
 extend = function(s, id, lease_end)
   s.ends[id], s.moved = lease_end, true
   s.first = math.min(s.first, lease_end)
@@ -369,7 +373,7 @@ end,
 
 -- forget removes a permit.
 forget = function(s, id)
-  local weight, slot = R.shape(id)
+  local weight, slot = R.parse_id(id)
   local k = s.only or R.key_of(s, id)
   s.used, k.held, k.changed, s.settled, s.moved = s.used - weight, k.held - weight, true, false, true
   R.put(s, id, false)
@@ -381,15 +385,16 @@ forget = function(s, id)
   R.reposition(s, k)
 end,
 
--- enqueue puts a ticket into its place, and returns how many of its key are before it. A
--- ticket that comes last, as most do, costs no call. Its key is repositioned then.
+-- enqueue puts a ticket into its place, and returns how many tickets of its key are
+-- before it. Most tickets are the last of their key, which needs no command. The caller
+-- repositions the key.
 enqueue = function(s, k, id, place)
   local last, line, member, score = k.n == 0, k.line, id, 0
   if not last and not k.tail then k.tail, k.tail_place = R.last(s, k) end
   if line == 3 then score = string.format(INTEGER, place) else member = R.member(k, id, place) end
   local joins = s.joins[line] or {}
   joins[#joins + 1], joins[#joins + 2], s.joins[line] = score, member, joins
-  if s.leaves[line] then s.leaves[line][member] = nil end -- it may have left in this step
+  if s.leaves[line] then s.leaves[line][member] = nil end -- the ticket may have left in this step
   if last then s.new_lines[line] = true end
   s.queued, k.n, k.changed = s.queued + 1, k.n + 1, true
   if last or k.head and place < k.head_place then k.head, k.head_place, k.heads = id, place, nil elseif k.head and place == k.head_place then k.head, k.heads = nil, nil end
@@ -398,12 +403,12 @@ enqueue = function(s, k, id, place)
     return k.n - 1
   end
   if place == k.tail_place then k.tail = nil end
-  k.heads = nil -- it may belong among them
+  k.heads = nil -- the ticket may belong among them
   return R.position(s, k, id, place)
 end,
 
--- unqueue takes a ticket out of its line. Its key is repositioned then. One that is no ticket,
--- which somebody else wrote there, was not counted; k is the key of its line.
+-- unqueue removes a ticket from its line. The caller repositions the key. The member may be
+-- foreign, that is, no ticket: then it was not counted, and k is the key of the line.
 unqueue = function(s, id, k)
   local _, place = R.ticket(s, id)
   k = s.only or place and R.key_of(s, id) or k
@@ -412,7 +417,7 @@ unqueue = function(s, id, k)
     s.queued, k.n, k.changed = s.queued - 1, k.n - 1, true
   end
   local leaves = s.leaves[k.line] or {}
-  leaves[k.line == 3 and id or place and R.member(k, id, place) or s.strange[id]], s.leaves[k.line] = false, leaves
+  leaves[k.line == 3 and id or place and R.member(k, id, place) or s.foreign[id]], s.leaves[k.line] = false, leaves
   if id == k.tail then k.tail = nil end
   if id == k.head then
     k.head, k.changed = nil, true
@@ -431,7 +436,7 @@ drop = function(s, id)
   return true
 end,
 
--- position is where a ticket is in the line of its key.
+-- position returns how many tickets of its key are before a ticket.
 position = function(s, k, id, place)
   if id == k.head then return 0 end
   R.write_lines(s)
@@ -439,15 +444,15 @@ position = function(s, k, id, place)
   return redis.call('ZLEXCOUNT', KEYS[10], '[' .. k.name .. '\0', '(' .. R.member(k, id, place))
 end,
 
--- some are tickets of a key from one of them on, in order; or backwards, from the
--- last one.
+-- some returns up to n tickets of a key in order, without the first from;
+-- backwards counts from the last one.
 some = function(s, k, from, n, backwards)
   R.write_lines(s)
   if k.line == 3 then return redis.call(backwards and 'ZREVRANGE' or 'ZRANGE', KEYS[3], from, from + n - 1) end
   return R.some_named(s, k, from, n, backwards)
 end,
 
--- last is the last ticket of a key, and its place.
+-- last returns the last ticket of a key, and its place.
 last = function(s, k)
   if k.line == 10 then return R.last_named(s, k) end
   R.write_lines(s)
@@ -455,8 +460,8 @@ last = function(s, k)
   return list[1] or '', tonumber(list[2] or -math.huge)
 end,
 
--- head is the first ticket of a key, and its place. In the line of '' as many are read at once as
--- there may be room for, and one more.
+-- head returns the first ticket of a key, and its place. For the key '' it reads as many tickets
+-- at once as free weight could serve, and one more.
 head = function(s, k)
   if k.head or k.n == 0 then return k.head, k.head_place end
   k.changed = true
@@ -466,7 +471,7 @@ head = function(s, k)
   end
   if not k.heads or not k.heads[1] then
     k.heads = R.some(s, k, 0, math.max(1, math.min(s.limit - s.used + 1, k.n, 500)))
-    R.look_all(s, k.heads)
+    R.lookup_all(s, k.heads)
   end
   k.head = k.heads[1]
   if k.head then
@@ -476,7 +481,8 @@ head = function(s, k)
   return k.head, k.head_place
 end,
 
--- reposition puts a key where it belongs, after its head, its weight or its rule has changed.
+-- reposition moves a key to its place in turn or aside, after its head, its weight or its
+-- rule has changed.
 reposition = function(s, k)
   if not s.only then
     R.move(s, k)
@@ -485,10 +491,11 @@ reposition = function(s, k)
   end
 end,
 
--- expire ends the permits whose lease is over. It leaves what is more than
--- MAX_ENDS to the next steps: their weight is still taken, but they are gone.
+-- expire removes permits whose leases have ended, at most MAX_ENDS. The next
+-- steps remove the others: until then holder no longer finds them, but their
+-- weight counts as held.
 expire = function(s)
-  -- A state that is pinned or paused outlives the keys with its holders and waiters.
+  -- A state that is pinned or paused outlives the keys holders and waiters.
   if s.keep + 1000000 <= s.now and s.used + s.queued > 0 then
     R.repair(s, 'h')
     R.repair(s, 'q')
@@ -497,7 +504,7 @@ expire = function(s)
   end
   if s.first > s.now then return end
   local list = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format(INTEGER, s.now), 'LIMIT', 0, MAX_ENDS)
-  R.look_all(s, list)
+  R.lookup_all(s, list)
   for _, id in ipairs(list) do
     if R.holder(s, id) then R.forget(s, id) end
     s.ends[id] = false
@@ -508,18 +515,19 @@ expire = function(s)
   s.behind = s.first <= s.now
 end,
 
--- next_end is when the first lease ends.
+-- next_end returns when the first lease ends.
 next_end = function(s)
   if s.moved ~= false then
     R.write_holders(s)
     local list = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    if not list[1] then R.repair(s, 'h') end -- not even KEEPER: the key was deleted
+    if not list[1] then R.repair(s, 'h') end -- KEEPER is missing: the key was deleted
     s.first, s.moved = tonumber(list[2] or math.huge), false
   end
   return s.first
 end,
 
--- answer gives the next request its answer: with the last, if it goes on.
+-- answer answers the next request. It adds the answer to the last RECORD if
+-- that can represent both.
 answer = function(s, status, a, b, c)
   local l, n = s.last, s.last.n
   if status == l.status and (status == GRANTED and a == l.a + n and b == -1 and l.b == -1 and c == l.c
@@ -531,12 +539,11 @@ answer = function(s, status, a, b, c)
   l.status, l.n, l.a, l.b, l.c = status, 1, a, b, c
 end,
 
--- reach reports whether a client can be told of something now. The caller can
--- be, by the reply.
+-- reach reports whether a client can be notified. The caller of the step can:
+-- by the reply.
 reach = function(s, who) return who == s.caller or R.hears(s, who) end,
 
--- hears reports whether notifications reach a client: whether anybody listens
--- for it.
+-- hears reports whether a client has a subscription to its inbox.
 hears = function(s, who)
   if s.heard[who] == nil then
     local count = redis.call('PUBSUB', string.byte(who) == 115 and 'SHARDNUMSUB' or 'NUMSUB', s.inbox .. who)
@@ -545,7 +552,8 @@ hears = function(s, who)
   return s.heard[who]
 end,
 
--- tell is what a client's inbox gets at the end of the step.
+-- tell returns the notification that a client gets at the end of the step, to
+-- be added to.
 tell = function(s, who)
   local news = s.news[who]
   if not news then
@@ -555,5 +563,5 @@ tell = function(s, who)
   return news
 end,
 
--- untell takes back that a permit was handed over in this step.
+-- untell removes the notification of a permit that was granted in this step.
 untell = function(s, id) s.handed[id] = nil end,

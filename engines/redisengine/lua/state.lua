@@ -1,6 +1,7 @@
--- state is a snapshot of a semaphore in one step, if no more than so many hold
--- and wait. Of a larger one it is what the semaphore says of itself, and the
--- permits and tickets are read in parts; see state.go. It writes nothing.
+-- state returns a snapshot of a semaphore in one step, if its permits and
+-- tickets are no more than ARGV[1]. Of a larger semaphore it returns only the
+-- common values, and state.go reads permits and tickets in parts. It writes
+-- nothing.
 --
 -- KEYS  1 state  2 holders  3 waiters  4 keys  5 lines  6 reports, as in words.lua
 -- ARGV  1 how many permits and tickets it reads at the most: fewer than unpack can take
@@ -22,9 +23,9 @@ if string.sub(raw, 1, 4) ~= MARK then
 end
 local _, limit, used, _, _, _, _, _, _, _, _, flags = struct.unpack(STATE, raw)
 local auto = redis.pcall('HGET', KEYS[6], '')
-if type(auto) ~= 'string' then auto = '' end -- none, or somebody else's key
+if type(auto) ~= 'string' then auto = '' end -- there is none, or the key is foreign
 local keys = flags >= 8 and redis.call('HGETALL', KEYS[4]) or {}
-if redis.call('ZCARD', KEYS[2]) - 1 + redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[5]) > tonumber(ARGV[1]) then -- KEEPER is none
+if redis.call('ZCARD', KEYS[2]) - 1 + redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[5]) > tonumber(ARGV[1]) then -- less KEEPER
   return {now, limit, flags, used, 0, {}, {}, {}, keys, auto}
 end
 local ids, ends, n = {}, {}, 0

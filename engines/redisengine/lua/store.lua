@@ -1,9 +1,9 @@
--- How the rules read and write s, the semaphore; see rules.lua, of whose table
--- R these functions are a part.
+-- The functions of table R (see rules.lua) that read and write s, the
+-- semaphore.
 
--- shape is what the end of an id says: weight, and whether it has a slot.
--- Most have weight 1.
-shape = function(id)
+-- parse_id returns the weight at the end of an id, and whether the permit has a
+-- slot. Most weights are 1.
+parse_id = function(id)
   local before, dash, last = string.byte(id, -3, -1)
   if last == 49 and dash == 45 and before <= 57 then return 1, false end
   local slot, weight = string.match(id, '(s?)%-(%d+)$')
@@ -12,17 +12,17 @@ end,
 
 client = function(id) return string.match(id, '^[^-]+') end,
 
--- via is the session that is told of what happens to a permit or ticket, and its
--- rival, or ''.
+-- via returns the session that gets the notifications about a permit or ticket,
+-- and the rival session or ''.
 via = function(s, id)
-  local value = R.look(s, id)
+  local value = R.lookup(s, id)
   if not value or #value <= PERMIT_SIZE then return R.client(id), '' end
   local via, rival = struct.unpack(TAIL, (R.tail(value)))
   return via, rival
 end,
 
--- look is what the state has of an id.
-look = function(s, id)
+-- lookup returns the state's entry of an id, or false.
+lookup = function(s, id)
   local value = s.known[id]
   if value == nil then
     value = redis.call('HGET', KEYS[1], id)
@@ -32,19 +32,20 @@ look = function(s, id)
   return value
 end,
 
-look_all = function(s, list)
+lookup_all = function(s, list)
   local missing = {}
   for _, id in ipairs(list) do
     if s.known[id] == nil then missing[#missing + 1] = id end
   end
-  if s.watcher ~= '' and s.known[s.watcher] == nil then missing[#missing + 1] = s.watcher end -- watch will ask
+  if s.watcher ~= '' and s.known[s.watcher] == nil then missing[#missing + 1] = s.watcher end -- watch needs it
   if not missing[1] then return end
   for k, value in ipairs(redis.call('HMGET', KEYS[1], unpack(missing))) do
     s.known[missing[k]] = value and not s.only and R.unwrap(s, missing[k], value) or value
   end
 end,
 
--- put is what the state is to have of an id. new says that it had nothing: such are written first.
+-- put sets the state's entry of an id; false removes it. new: there was no entry. New entries are
+-- written first.
 put = function(s, id, value, new)
   s.known[id] = value
   if not new then
@@ -55,9 +56,10 @@ put = function(s, id, value, new)
   s.fields[n + 1], s.fields[n + 2], s.n_fields = id, s.only and value or R.wrap(s, id, value), n + 2
 end,
 
--- holder is 'h' or 'r' of a permit, its token and its slot.
+-- holder returns 'h' or 'r' of a permit, its token and its slot; nil if there
+-- is no such permit.
 holder = function(s, id)
-  local value = R.look(s, id)
+  local value = R.lookup(s, id)
   if not value or string.byte(value) == TICKETED then return nil end
   if s.behind and R.end_of(s, id) <= s.now then
     R.forget(s, id)
@@ -67,18 +69,19 @@ holder = function(s, id)
   return is, token, slot
 end,
 
--- ticket is the end and the place of a ticket, how many callers are behind it in
--- its process, and whether it insists.
+-- ticket returns a ticket's end, its place, the number of callers behind it in
+-- its process, and whether it insists; nil if there is no such ticket.
 ticket = function(s, id)
-  local value = R.look(s, id)
+  local value = R.lookup(s, id)
   if not value or string.byte(value) ~= TICKETED then return nil end
   local _, ticket_end, place, behind, insist = struct.unpack(TICKET, value)
   return ticket_end, place, behind, insist
 end,
 
--- begin comes before a write that is not to holders. It refuses a foreign
--- key; and it writes for those who must pass although the server's memory is
--- full: after a first write the server refuses nothing.
+-- begin comes before the first write to any other key than holders. It fails if
+-- a key has a foreign type, before anything is written. If the call must
+-- succeed with the server's memory full, begin makes a first write that needs
+-- no memory: the server refuses no command of a script after its first write.
 begin = function(s)
   if s.begun then return end
   s.begun = true
@@ -99,7 +102,7 @@ write_holders = function(s)
   s.ends = {}
 end,
 
--- write_lines writes who has joined the lines of tickets, and who has left them.
+-- write_lines writes the tickets that have joined or left the lines.
 write_lines = function(s)
   if not next(s.joins) and not next(s.leaves) then return end
   R.begin(s)
@@ -118,7 +121,7 @@ write_state = function(s)
       gone[#gone + 1] = id
     end
   end
-  R.bulk('HSET', KEYS[1], fields) -- what comes twice has its last value
+  R.bulk('HSET', KEYS[1], fields) -- of a field that comes twice, the last value counts
   R.bulk('HDEL', KEYS[1], gone)
 end,
 
@@ -135,7 +138,8 @@ write_zset = function(key, scores)
   R.bulk('ZADD', key, adds)
 end,
 
--- bulk is one command with a list: some, where unpack cannot take it.
+-- bulk runs one command with a list of arguments, or several if the list is too
+-- long for unpack.
 bulk = function(command, key, list)
   for i = 1, #list, 2000 do redis.call(command, key, unpack(list, i, math.min(i + 1999, #list))) end
 end,

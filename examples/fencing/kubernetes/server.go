@@ -103,7 +103,8 @@ func startAPIServer(ctx context.Context, etcd string) (*local.Server, error) {
 	})
 }
 
-// freePort is below those that the kernel gives to whoever connects.
+// freePort returns a free port below the range that the kernel uses for
+// outgoing connections.
 func freePort() (int, error) {
 	for try := 1; ; try++ {
 		port := 12000 + mathrand.IntN(20000)

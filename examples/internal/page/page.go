@@ -1,4 +1,4 @@
-// Package page compares what an example prints with what its page in docs shows.
+// Package page compares an example's output with its page in docs.
 package page
 
 import (
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Shows fails the test unless the page, by its path from the test's directory, has
-// the command with what it printed.
+// Shows fails the test unless the page has the command with its output. page is a
+// path from the test's directory.
 func Shows(t testing.TB, page, command, printed string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.FromSlash(page))

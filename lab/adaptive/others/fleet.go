@@ -59,7 +59,7 @@ func (f *fleet) Pass(d time.Duration) {
 // own executor does.
 type failsafe struct {
 	adaptivelimiter.AdaptiveLimiter[any]
-	permits []adaptivelimiter.Permit // of one kind: which is whose makes no difference, but for its age
+	permits []adaptivelimiter.Permit // interchangeable, except for their age
 	began   []time.Time
 }
 

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// gradient is the limiter that "Performance Under Load" (Netflix Technology Blog, 2018)
-// and the documentation of concurrency-limits' Gradient2Limit describe, written anew,
-// with the defaults that these name: in each window of a second the limit goes by how
-// the average time of calls compares with its long-term average, of 600 windows, and
-// leaves room for a queue of four.
+// gradient is a limiter after the descriptions in "Performance Under Load" (Netflix
+// Technology Blog, 2018) and in the documentation of concurrency-limits'
+// Gradient2Limit, written anew, with the defaults named there. In each window of a
+// second it compares the average time of calls with the long-term average of 600
+// windows, and adapts the limit. It leaves room for a queue of four.
 type gradient struct {
 	limit, least, most float64
 	long               float64 // seconds

@@ -8,7 +8,7 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// The page is what the command makes of what was measured.
+// The page equals the command's output for the stored measurements.
 func TestThePageIsWhatWasMeasured(t *testing.T) {
 	dir := t.TempDir()
 	expect.OK(t, write("..", dir))

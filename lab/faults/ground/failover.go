@@ -31,7 +31,7 @@ func (s *servers) failover(f Fault, begin func(ctx context.Context, r *rand.Rand
 func (s *servers) sentinelFaults() []Fault {
 	var old, down *node
 	var separate func(on bool)
-	// fault is a failover that begins with what is done to the old master.
+	// fault is a failover that begins with an action on the old master.
 	fault := func(f Fault, begin func(ctx context.Context, r *rand.Rand) error, end func(ctx context.Context) error) Fault {
 		return s.failover(f, func(ctx context.Context, r *rand.Rand) (err error) {
 			if old, err = s.master(ctx, r); err != nil {
@@ -40,7 +40,7 @@ func (s *servers) sentinelFaults() []Fault {
 			return begin(ctx, r)
 		}, end)
 	}
-	// follow has the old master come back as a replica of the next one.
+	// follow starts the old master again as a replica of the next one.
 	follow := func(ctx context.Context, next *node) error {
 		old.Restart()
 		return old.admin.Do(ctx, "REPLICAOF", "127.0.0.1", port(next.known)).Err()

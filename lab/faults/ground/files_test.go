@@ -103,7 +103,8 @@ func TestFaultsOfFiles(t *testing.T) {
 	for _, f := range g.Faults() {
 		t.Run(f.Name, func(t *testing.T) {
 			ctx := expect.Within(t)
-			// A holder at rest, so that nobody mends before it is seen.
+			// A holder that makes no calls, so that nobody repairs the file
+			// before the test looks.
 			e, err := fileengine.New(g.dir, nil)
 			expect.OK(t, err)
 			s, err := sema.New(e, "x", 1, &sema.Options{Lease: time.Minute})

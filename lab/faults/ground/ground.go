@@ -95,7 +95,7 @@ type Fault struct {
 	Alone bool
 }
 
-// Extent is whom one occurrence of a fault hits.
+// Extent is the part of the crew that one occurrence of a fault hits.
 type Extent struct {
 	Sites []int // empty: all
 }

@@ -46,12 +46,13 @@ func start(t *testing.T, kind string) Ground {
 	return g
 }
 
-// sight prepares the observation of a fault, and returns what looks whether it
-// is there: nil says that it is.
+// sight prepares the observation of a fault, and returns a function that looks
+// for the fault: nil means that it is there.
 type sight = func(t *testing.T, s *servers) func(ctx context.Context, e Extent) error
 
-// tryAll begins and ends every fault of a ground, has each one seen, and takes a
-// step through every site afterwards. The faults are dealt out to so many grounds.
+// tryAll begins and ends each fault of a ground, checks that its sight sees it,
+// and takes a step through every site afterwards. The faults are dealt out to so
+// many grounds.
 func tryAll[G Ground](t *testing.T, kind string, grounds int, sights map[string]func(*testing.T, G) func(context.Context, Extent) error) {
 	t.Parallel()
 	for i := range grounds {

@@ -18,9 +18,9 @@ import (
 // patience is how long an own client waits for a connection or a reply.
 const patience = 2 * time.Second
 
-// Redis makes a client of the ground's own for the servers behind a link, which
-// repeats nothing: what it is told is what there is. The caller closes it. It fails
-// for a link to files.
+// Redis makes a client for the ground itself, to the servers behind a link. The
+// client repeats nothing, so its errors show the faults. The caller closes it. For
+// a link to files it returns an error.
 func (l Link) Redis() (redis.UniversalClient, error) {
 	o, err := l.Options(patience)
 	if err != nil {

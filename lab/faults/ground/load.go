@@ -56,8 +56,8 @@ func loading() serverFault {
 	}
 }
 
-// tooMany has the server refuse new connections, and closes those there are. The
-// one that can end it stays open.
+// tooMany makes the server refuse new connections, and closes all connections
+// except the one that can end the fault.
 func tooMany() serverFault {
 	var kept *redis.Conn
 	return serverFault{

@@ -18,7 +18,7 @@ const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE 
 // listening are the processes that have the lock of those who listen, who are in no transaction.
 const listening = "state = 'idle' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted)"
 
-// serverFaults are those of the server, and of what stands before or behind it.
+// serverFaults are the faults of the server, of its pooler and of its standby.
 func (d *database) serverFaults() []Fault {
 	whole := func(ctx context.Context) error { return until(ctx, d.whole) }
 	again := func(ctx context.Context) error {
@@ -150,7 +150,8 @@ func (d *database) promote(ctx context.Context, sites []*redistest.Proxy) error 
 	return nil
 }
 
-// follow ends the primary of before and has a new server follow the one of now, to which it leads all sites.
+// follow ends the old primary, starts a new standby of the present primary, and directs all sites to that
+// primary.
 func (d *database) follow(ctx context.Context) error {
 	_ = d.standby.Kill() // it may be dead
 	d.standby.Stop()

@@ -126,20 +126,20 @@ func rewritten(t *testing.T, d *database) func(context.Context, Extent) error {
 	}
 }
 
-// deafDatabase is a connection that hears nothing of what is told.
-func deafDatabase(t *testing.T, d *database) func(context.Context, Extent) error {
+// silentDatabase sees the fault by a connection that receives no notifications.
+func silentDatabase(t *testing.T, d *database) func(context.Context, Extent) error {
 	ctx := expect.Within(t)
 	var all []*pgx.Conn
 	for site := range Sites {
 		c, err := pgx.Connect(ctx, d.Link(site).URL)
 		expect.OK(t, err)
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
-		_, err = c.Exec(ctx, `LISTEN "sema_deaf"`)
+		_, err = c.Exec(ctx, `LISTEN "sema_silent"`)
 		expect.OK(t, err)
 		all = append(all, c)
 	}
 	return func(ctx context.Context, e Extent) error {
-		expect.OK(t, d.exec(ctx, "NOTIFY sema_deaf"))
+		expect.OK(t, d.exec(ctx, "NOTIFY sema_silent"))
 		in, out := hit(e)
 		for _, site := range in {
 			short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
@@ -172,7 +172,7 @@ var anyDatabase = map[string]view{
 
 // direct are those where no pooler is between.
 var direct = map[string]view{
-	"network: subscriptions half open": deafDatabase,
+	"network: subscriptions half open": silentDatabase,
 	"server: listeners terminated":     endedOn("LISTEN \"sema_x\"; SELECT pg_advisory_lock(1)"),
 	"server: too many connections":     gone,
 }

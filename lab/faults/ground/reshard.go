@@ -11,7 +11,7 @@ import (
 // clusterFaults are failovers of one master, and slots that move.
 func (s *servers) clusterFaults() []Fault {
 	var old, replica *node
-	// fault is a failover that begins with what is done to a master that has a
+	// fault is a failover that begins with an action on a master with a
 	// replica.
 	fault := func(f Fault, begin, end func(ctx context.Context) error) Fault {
 		return s.failover(f, func(ctx context.Context, r *rand.Rand) (err error) {

@@ -95,9 +95,10 @@ func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
 	return s, s.Settle(ctx)
 }
 
-// hurry has a Sentinel look at everything each second, and not each ten, and
-// demote an old master after two, and not eight. A round is too short for the
-// latter. Servers before 7.0 do not know the command, and take their time.
+// hurry makes a Sentinel look at all servers every second instead of every ten,
+// and demote an old master after two seconds instead of eight. A round is too
+// short for the defaults. Servers before 7.0 do not know the command and stay
+// slow.
 func hurry(ctx context.Context, w *node) {
 	_ = w.admin.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "500").Err()
 }
@@ -107,7 +108,7 @@ func port(addr string) string {
 	return p
 }
 
-// inSync reports nil if so many replicas have what n has.
+// inSync returns nil if so many replicas have all of n's writes.
 func (n *node) inSync(ctx context.Context, others int) error {
 	conn := n.admin.Conn()
 	defer func() { _ = conn.Close() }()

@@ -79,7 +79,7 @@ func (s *servers) briefFaults() (faults []Fault) {
 	return faults
 }
 
-// refusalFaults have the server answer with errors, or late. Nothing is forgotten.
+// refusalFaults make the server answer with errors, or late. It loses no data.
 func (s *servers) refusalFaults() (faults []Fault) {
 	for _, f := range []serverFault{
 		{

@@ -104,7 +104,8 @@ func dead(_ *testing.T, s *servers) func(context.Context, Extent) error {
 	}
 }
 
-// eachMaster is nil once what was prepared with one of the masters is.
+// eachMaster prepares each master. The returned check is nil once the check of
+// one master is.
 func eachMaster(t *testing.T, s *servers, prepare func(*node) func(context.Context) error) func(context.Context, Extent) error {
 	masters, err := s.masters(expect.Within(t))
 	expect.OK(t, err)
@@ -193,8 +194,8 @@ func stepped(by time.Duration) sight {
 	}
 }
 
-// network are the sights of what every ground of servers has.
-// wires says how faults of the network show.
+// wires says how each fault of the network shows; network makes sights of them
+// for every ground of servers.
 var wires = map[string]func(took time.Duration, err error) bool{
 	"network: silence":       failing,
 	"network: refused":       failing,
@@ -211,7 +212,7 @@ var network = wired(func(ctx context.Context, s *servers, site int) error {
 	return s.clients[site].Set(ctx, "sema:ground:wire", strings.Repeat("x", 20_000), time.Minute).Err()
 })
 
-var subscriptions = map[string]sight{"network: subscriptions half open": deaf}
+var subscriptions = map[string]sight{"network: subscriptions half open": halfOpen}
 
 var anyServer = map[string]sight{
 	"server: CLIENT KILL TYPE normal": cutOff(false),

@@ -80,19 +80,19 @@ type least time.Duration
 
 func failing(_ time.Duration, err error) bool { return err != nil }
 
-// deaf is a subscription that hears nothing of what is published.
-func deaf(t *testing.T, s *servers) func(context.Context, Extent) error {
+// halfOpen sees the fault by a subscription that receives no messages.
+func halfOpen(t *testing.T, s *servers) func(context.Context, Extent) error {
 	ctx := expect.Within(t)
 	var subs []*redis.PubSub
 	for _, c := range s.clients {
-		sub := c.Subscribe(ctx, "sema:deaf")
+		sub := c.Subscribe(ctx, "sema:half-open")
 		t.Cleanup(func() { _ = sub.Close() })
 		_, err := sub.Receive(ctx)
 		expect.OK(t, err)
 		subs = append(subs, sub)
 	}
 	return func(ctx context.Context, e Extent) error {
-		expect.OK(t, s.clients[0].Publish(ctx, "sema:deaf", "x").Err())
+		expect.OK(t, s.clients[0].Publish(ctx, "sema:half-open", "x").Err())
 		in, out := hit(e)
 		for _, site := range in {
 			if m, err := subs[site].ReceiveTimeout(ctx, 200*time.Millisecond); err == nil {

@@ -1,4 +1,4 @@
-// Command report makes a page of what rounds of the fault suite came to.
+// Command report makes a page of the results of the fault suite's rounds.
 //
 //	bin/lab-faults-report -out docs/data/faults.md faults.json …
 //

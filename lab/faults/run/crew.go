@@ -61,7 +61,7 @@ func (c *crew) pick(random *rand.Rand) *process {
 	return p
 }
 
-// putBack has a process be picked again.
+// putBack makes a process available for the next fault.
 func (c *crew) putBack(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,8 @@ func (c *crew) killAll() {
 	}
 }
 
-// record is what the processes said, and who they were. They are all gone.
+// record adds the processes and their reports to a round. All processes must
+// have ended.
 func (c *crew) record(r *history.Round) error {
 	for _, p := range c.all {
 		r.Workers = append(r.Workers, history.Worker{ID: p.job.ID, Site: p.job.Site, Gone: p.killed})

@@ -19,7 +19,7 @@ type fault struct {
 	alone   bool
 }
 
-// extent is whom a fault hits; nobody named: all.
+// extent is the part of the crew that a fault hits; the zero value: all of it.
 type extent struct{ sites, workers []int }
 
 // groundFaults are those of the ground.

@@ -58,9 +58,9 @@ func judgeAgain(path string, log io.Writer) error {
 	return nil
 }
 
-// found is how long it may take on a ground to find the master again. go-redis asks
-// the Sentinels for it, one caller after the other, and each for as long as a
-// request may take.
+// found is the longest time until clients of a ground have found the master again.
+// go-redis asks the Sentinels for it for one caller after the other, each up to the
+// time of a request.
 func found(kind string) time.Duration {
 	if strings.HasPrefix(kind, "sentinel") {
 		return time.Second

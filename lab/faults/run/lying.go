@@ -11,6 +11,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // lyingEngine is an engine with a planted bug.
@@ -20,12 +21,12 @@ type lyingEngine struct {
 	seed uint64
 }
 
-// Open implements engine.Engine.
-func (e *lyingEngine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *lyingEngine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s := &lyingSession{at: e.place, name: name, random: rand.New(rand.NewPCG(e.seed, 5)), tokens: map[engine.ID]int64{}, favoured: e.seed%2 == 0}
 	told := notify
 	if e.bug.notify != nil {
-		told = func(n engine.Notification) { e.bug.notify(s, n, notify) }
+		told = func(n protocol.Notification) { e.bug.notify(s, n, notify) }
 	}
 	var err error
 	s.Session, err = e.place.Open(name, who, told)
@@ -35,10 +36,10 @@ func (e *lyingEngine) Open(name string, who engine.Client, notify func(engine.No
 
 // lyingSession is a session with a planted bug.
 type lyingSession struct {
-	engine.Session
+	protocol.Session
 	at   *place
 	name string
-	lie  func(s *lyingSession, ctx context.Context, c engine.Call) (engine.Reply, error)
+	lie  func(s *lyingSession, ctx context.Context, c protocol.Call) (protocol.Reply, error)
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -48,8 +49,8 @@ type lyingSession struct {
 	favoured bool
 }
 
-// Step implements engine.Session.
-func (s *lyingSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+// Step implements protocol.Session.
+func (s *lyingSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	return s.lie(s, ctx, c)
 }
 
@@ -61,7 +62,7 @@ func (s *lyingSession) once(n int) bool {
 }
 
 // each carries out the call and has its answers changed.
-func (s *lyingSession) each(ctx context.Context, c engine.Call, change func(r *engine.Request, a *engine.Answer)) (engine.Reply, error) {
+func (s *lyingSession) each(ctx context.Context, c protocol.Call, change func(r *protocol.Request, a *protocol.Answer)) (protocol.Reply, error) {
 	reply, err := s.Session.Step(ctx, c)
 	for i := range reply.Answers {
 		change(&c.Requests[i], &reply.Answers[i])
@@ -69,16 +70,16 @@ func (s *lyingSession) each(ctx context.Context, c engine.Call, change func(r *e
 	return reply, err
 }
 
-func (s *lyingSession) fromNowhere(ctx context.Context, c engine.Call) (engine.Reply, error) {
-	return s.each(ctx, c, func(r *engine.Request, a *engine.Answer) {
-		if a.Status == engine.Queued && s.once(50) {
-			*a = engine.Answer{Status: engine.Granted, Token: time.Now().UnixMicro(), Slot: -1, Lease: r.Lease}
+func (s *lyingSession) fromNowhere(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
+	return s.each(ctx, c, func(r *protocol.Request, a *protocol.Answer) {
+		if a.Status == protocol.Queued && s.once(50) {
+			*a = protocol.Answer{Status: protocol.Granted, Token: time.Now().UnixMicro(), Slot: -1, Lease: r.Lease}
 		}
 	})
 }
 
 // asksForOthers asks for keys of its own now and then.
-func (s *lyingSession) asksForOthers(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) asksForOthers(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	c.Requests = slices.Clone(c.Requests)
 	for i := range c.Requests {
 		if r := &c.Requests[i]; r.Key != "" && s.once(3) {
@@ -89,20 +90,20 @@ func (s *lyingSession) asksForOthers(ctx context.Context, c engine.Call) (engine
 }
 
 // revives asks for a fifth of the lease, and calls what it finds ended renewed.
-func (s *lyingSession) revives(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) revives(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	for i := range c.Requests {
-		if r := &c.Requests[i]; r.Kind == engine.Ask || r.Kind == engine.Renew {
+		if r := &c.Requests[i]; r.Kind == protocol.Ask || r.Kind == protocol.Renew {
 			r.Lease /= 5
 			r.Ticket = min(r.Ticket, r.Lease)
 		}
 	}
-	return s.each(ctx, c, func(r *engine.Request, a *engine.Answer) {
+	return s.each(ctx, c, func(r *protocol.Request, a *protocol.Answer) {
 		switch {
-		case a.Status == engine.Granted:
+		case a.Status == protocol.Granted:
 			a.Lease = 5 * r.Lease
 			s.remember(r.ID, a.Token)
-		case r.Kind == engine.Renew && a.Status == engine.Gone && s.recall(r.ID) != 0:
-			*a = engine.Answer{Status: engine.Granted, Token: s.recall(r.ID), Slot: -1, Lease: 5 * r.Lease}
+		case r.Kind == protocol.Renew && a.Status == protocol.Gone && s.recall(r.ID) != 0:
+			*a = protocol.Answer{Status: protocol.Granted, Token: s.recall(r.ID), Slot: -1, Lease: 5 * r.Lease}
 		}
 	})
 }
@@ -119,9 +120,9 @@ func (s *lyingSession) recall(id engine.ID) int64 {
 	return s.tokens[id]
 }
 
-func (s *lyingSession) ownCount(ctx context.Context, c engine.Call) (engine.Reply, error) {
-	return s.each(ctx, c, func(r *engine.Request, a *engine.Answer) {
-		if a.Status != engine.Granted {
+func (s *lyingSession) ownCount(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
+	return s.each(ctx, c, func(r *protocol.Request, a *protocol.Answer) {
+		if a.Status != protocol.Granted {
 			return
 		}
 		s.mu.Lock()
@@ -149,15 +150,15 @@ func (s *lyingSession) counter(ctx context.Context, id engine.ID) int64 {
 	return n
 }
 
-func (s *lyingSession) counts(ctx context.Context, c engine.Call) (engine.Reply, error) {
-	return s.each(ctx, c, func(r *engine.Request, a *engine.Answer) {
-		if a.Status == engine.Granted {
+func (s *lyingSession) counts(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
+	return s.each(ctx, c, func(r *protocol.Request, a *protocol.Answer) {
+		if a.Status == protocol.Granted {
 			a.Token = s.counter(ctx, r.ID)
 		}
 	})
 }
 
-func (s *lyingSession) countsGrants(n engine.Notification, pass func(engine.Notification)) {
+func (s *lyingSession) countsGrants(n protocol.Notification, pass func(protocol.Notification)) {
 	if len(n.Grants) == 0 {
 		pass(n)
 		return
@@ -170,7 +171,7 @@ func (s *lyingSession) countsGrants(n engine.Notification, pass func(engine.Noti
 	}()
 }
 
-func (s *lyingSession) barges(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) barges(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	for i := range c.Requests {
 		c.Requests[i].Unfair = true
 	}
@@ -178,9 +179,9 @@ func (s *lyingSession) barges(ctx context.Context, c engine.Call) (engine.Reply,
 }
 
 // jumps has the callers of some processes go before all others.
-func (s *lyingSession) jumps(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) jumps(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	for i := range c.Requests {
-		if r := &c.Requests[i]; r.Kind == engine.Ask && s.favoured {
+		if r := &c.Requests[i]; r.Kind == protocol.Ask && s.favoured {
 			r.Waited += 5 * time.Second
 		}
 	}
@@ -189,11 +190,11 @@ func (s *lyingSession) jumps(ctx context.Context, c engine.Call) (engine.Reply, 
 
 // asksOnce asks the engine once for each ticket. Later it answers by itself, and
 // leaves waiters to the notifications.
-func (s *lyingSession) asksOnce(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) asksOnce(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	known := c
 	known.Requests = nil
 	for _, r := range c.Requests {
-		if r.Kind != engine.Ask || s.recall(r.ID) == 0 {
+		if r.Kind != protocol.Ask || s.recall(r.ID) == 0 {
 			known.Requests = append(known.Requests, r)
 		}
 	}
@@ -201,14 +202,14 @@ func (s *lyingSession) asksOnce(ctx context.Context, c engine.Call) (engine.Repl
 	if err != nil {
 		return reply, err
 	}
-	answers, next := make([]engine.Answer, len(c.Requests)), 0
+	answers, next := make([]protocol.Answer, len(c.Requests)), 0
 	for i, r := range c.Requests {
-		if ticket := s.recall(r.ID); r.Kind == engine.Ask && ticket != 0 {
-			answers[i] = engine.Answer{Status: engine.Queued, Ticket: ticket, Ahead: 1}
+		if ticket := s.recall(r.ID); r.Kind == protocol.Ask && ticket != 0 {
+			answers[i] = protocol.Answer{Status: protocol.Queued, Ticket: ticket, Ahead: 1}
 			continue
 		}
 		answers[i] = reply.Answers[next]
-		if next++; answers[i].Status == engine.Queued {
+		if next++; answers[i].Status == protocol.Queued {
 			s.remember(r.ID, answers[i].Ticket)
 		}
 	}
@@ -216,59 +217,59 @@ func (s *lyingSession) asksOnce(ctx context.Context, c engine.Call) (engine.Repl
 	return reply, nil
 }
 
-func (s *lyingSession) losesGrants(n engine.Notification, pass func(engine.Notification)) {
+func (s *lyingSession) losesGrants(n protocol.Notification, pass func(protocol.Notification)) {
 	if len(n.Grants) > 0 && s.once(10) {
 		n.Grants = nil
 	}
 	pass(n)
 }
 
-func (s *lyingSession) losesReleases(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) losesReleases(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	for i := range c.Requests {
-		if r := &c.Requests[i]; r.Kind == engine.Release && s.once(20) {
-			r.Kind = engine.Renew
+		if r := &c.Requests[i]; r.Kind == protocol.Release && s.once(20) {
+			r.Kind = protocol.Renew
 			r.Lease = 10 * time.Second
 		}
 	}
-	return s.each(ctx, c, func(r *engine.Request, a *engine.Answer) {
+	return s.each(ctx, c, func(r *protocol.Request, a *protocol.Answer) {
 		if r.Lease == 10*time.Second {
-			a.Status = engine.Done
+			a.Status = protocol.Done
 		}
 	})
 }
 
-func (s *lyingSession) sleeps(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) sleeps(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.once(50) {
 		time.Sleep(time.Second)
 	}
 	return s.Session.Step(ctx, c)
 }
 
-func (s *lyingSession) loses(ctx context.Context, c engine.Call) (engine.Reply, error) {
-	return s.each(ctx, c, func(r *engine.Request, a *engine.Answer) {
-		if r.Kind == engine.Renew && s.once(10) {
-			*a = engine.Answer{Status: engine.Gone}
+func (s *lyingSession) loses(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
+	return s.each(ctx, c, func(r *protocol.Request, a *protocol.Answer) {
+		if r.Kind == protocol.Renew && s.once(10) {
+			*a = protocol.Answer{Status: protocol.Gone}
 		}
 	})
 }
 
-func (s *lyingSession) fails(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) fails(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.once(50) {
-		return engine.Reply{}, &engine.Error{Op: "step", NotExecuted: true, Err: errors.New("planted")}
+		return protocol.Reply{}, &engine.Error{Op: "step", NotExecuted: true, Err: errors.New("planted")}
 	}
 	return s.Session.Step(ctx, c)
 }
 
-func (s *lyingSession) persists(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) persists(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.once(50) {
 		if err := s.at.rdb.Set(ctx, fmt.Sprintf("sema:{%s}:planted", s.name), 1, 0).Err(); err != nil {
-			return engine.Reply{}, &engine.Error{Op: "step", Temporary: true, Err: err}
+			return protocol.Reply{}, &engine.Error{Op: "step", Temporary: true, Err: err}
 		}
 	}
 	return s.Session.Step(ctx, c)
 }
 
-func (s *lyingSession) leaves(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) leaves(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.once(10) {
 		go func() { select {} }()
 	}

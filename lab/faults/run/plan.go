@@ -11,8 +11,7 @@ import (
 	"sema/lab/faults/ground"
 )
 
-// plan is what a round is to be: all of it follows from the seed, and from what
-// faults there are.
+// plan describes a round. It depends only on the seed and the list of faults.
 type plan struct {
 	seed       uint64
 	semaphores []history.Semaphore

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
-	"sema/engine"
 	"sema/internal/fixture/history"
+	"sema/internal/protocol"
 )
 
 // planted is a bug that workers can have, so that the judge is judged as well.
@@ -16,8 +16,8 @@ type planted struct {
 
 	// One of these is the bug: an engine's session that lies, or a semaphore that
 	// is not sema's.
-	step     func(s *lyingSession, ctx context.Context, c engine.Call) (engine.Reply, error)
-	notify   func(s *lyingSession, n engine.Notification, pass func(engine.Notification))
+	step     func(s *lyingSession, ctx context.Context, c protocol.Call) (protocol.Reply, error)
+	notify   func(s *lyingSession, n protocol.Notification, pass func(protocol.Notification))
 	original func(h *handle, at *place, s history.Semaphore) error
 }
 

@@ -44,7 +44,7 @@ func (p *process) kill() {
 	p.Kill()
 }
 
-// exit has the worker end at once, with all that it holds.
+// exit makes the worker exit at once, without releasing its permits.
 func (p *process) exit() {
 	p.killed = history.Now()
 	if err := p.Order(orderExit); err != nil {
@@ -53,7 +53,7 @@ func (p *process) exit() {
 	<-p.Done()
 }
 
-// dump has the worker say where its goroutines are, and end.
+// dump makes the worker print the stacks of its goroutines, and exit.
 func (p *process) dump() string {
 	if p.Signal(syscall.SIGQUIT) == nil {
 		within, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -246,7 +246,7 @@ func (r *round) save(dir string) (string, error) {
 	return f.Name(), err
 }
 
-// plain leaves of a name what a file's name can have.
+// plain keeps the letters and digits of a name, for a file's name.
 func plain(c rune) rune {
 	if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' {
 		return c

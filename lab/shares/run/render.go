@@ -17,7 +17,7 @@ import (
 //go:embed shares.md.tmpl
 var page string
 
-// figure is one of what a tenant met.
+// figure selects a figure of a tenant.
 type figure func(tenant) float64
 
 var (
@@ -85,7 +85,8 @@ func (r results) picture() chart.Chart {
 // show is a time in milliseconds.
 func show(ms float64) string { return measure.Duration(ms * float64(time.Millisecond)) }
 
-// waits is the table of what the light tenants, and the heavy one, wait.
+// waits returns the table of waiting times, of the light tenants and of the
+// heavy one.
 func (r results) waits() string {
 	var b strings.Builder
 	b.WriteString("| | the 99: half wait less than | 99 of 100 less than | longest | the one: half wait less than |\n|---|---:|---:|---:|---:|\n")

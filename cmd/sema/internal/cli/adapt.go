@@ -141,7 +141,8 @@ func (f *adaptFlags) check(cmd *cobra.Command, t *takeFlags) (err error) {
 	return nil
 }
 
-// serveAdapt has a server find limits, each as NAME=MIN:MAX, until done is called.
+// serveAdapt lets the server find limits, each given as NAME=MIN:MAX, until done
+// is called.
 func (p *program) serveAdapt(ctx context.Context, e sema.Engine, list []string, told func(sema.Event)) (done func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var ended []chan struct{}

@@ -108,7 +108,7 @@ func (p *program) bench(ctx context.Context, b measure.Bench, plan measure.Plan,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, heeded()...)
+	signal.Notify(signals, caught()...)
 	defer signal.Stop(signals)
 	go func() { // ends with ctx
 		for {

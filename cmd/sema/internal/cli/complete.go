@@ -45,8 +45,7 @@ func (p *program) completeCommand(cmd *cobra.Command, args []string, start strin
 	return p.completeName(cmd, args, start)
 }
 
-// completeNamePermit offers a name, then the permits that are held, with what
-// holds them.
+// completeNamePermit offers a name, then the held permits with their holders.
 func (p *program) completeNamePermit(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return p.completeName(cmd, args, start)

@@ -104,7 +104,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Who looks, or sets a limit, while a server is taking over sees nothing of that.
+// A look, or a new limit, while the server refuses connections is tried again
+// and succeeds.
 func TestLooksAreTriedAgain(t *testing.T) {
 	ofProcesses(t)
 	t.Parallel()
@@ -219,7 +220,7 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// A password that is also a semaphore's name is not given away by what takes its place.
+// The password is also the semaphore's name: redaction must not hide the name.
 func TestNameThatIsThePassword(t *testing.T) {
 	t.Parallel()
 	if code, output := run(t, "SEMA_URL=redis://u:db@127.0.0.1:1", "release", "db", "pabc.1-1-1"); code != 69 || !strings.Contains(output, `release "db": `) {

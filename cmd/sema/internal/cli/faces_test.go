@@ -20,7 +20,7 @@ import (
 	"sema/internal/fixture/redistest"
 )
 
-// A process with more callers than tickets: whoever shows the semaphore counts
+// A process has more callers than tickets: each view of the semaphore counts
 // the callers.
 func TestEveryFaceCountsCallers(t *testing.T) {
 	t.Parallel()

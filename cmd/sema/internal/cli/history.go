@@ -11,7 +11,7 @@ import (
 	watching "sema/watch"
 )
 
-// historyFlags say what sema serve keeps of what has been.
+// historyFlags say how long and where sema serve keeps its history.
 type historyFlags struct {
 	keep time.Duration
 	file string
@@ -52,7 +52,7 @@ func (f *historyFlags) check() error {
 	return nil
 }
 
-// open begins to keep a history of what w sees. closing ends that.
+// open begins a history of w's semaphores. closing ends it.
 func (f *historyFlags) open(w *watching.Watcher, log *slog.Logger) (kept *history.History, closing func(), err error) {
 	if err := f.check(); err != nil {
 		return nil, nil, err

@@ -16,7 +16,7 @@ import (
 	"sema/internal/fixture/stall"
 )
 
-// stubborn is a command of two processes that do not heed TERM.
+// stubborn is a command of two processes that ignore TERM.
 const stubborn = `exec 9>"$LIFELINE"; trap 'echo term' TERM; (trap '' TERM; echo ready; while :; do sleep 1; done) & while :; do wait; done`
 
 // leaseEnd is when the server lets go of the only holder, as its own record
@@ -260,8 +260,8 @@ func TestNoCommandRunsBesideAGuardInItsGroup(t *testing.T) {
 	}
 }
 
-// The command does not run on without its guard; sema, then without both, says
-// so and ends as the command did.
+// The command ends with its guard. Then sema reports that, and ends as the
+// command did.
 func TestKillMinusNineOfTheGuard(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)

@@ -27,8 +27,9 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
-	// Whoever runs the tests may ignore signals, as nohup does, and a command
-	// would inherit that. A signal that is caught here is as usual there.
+	// The parent of the tests may ignore signals, as nohup does, and commands
+	// would inherit that. Catching a signal here gives commands the default
+	// again.
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) && filepath.Base(os.Args[0]) != "sema" {
 			signal.Notify(make(chan os.Signal, 1), s)

@@ -8,9 +8,9 @@ import (
 // heldVariable lists the permits under which a command runs, outermost first.
 const heldVariable = "SEMA_HELD"
 
-// deadlock refuses a wait that would never end: for a permit that is taken by
-// what waits for us. A command in the background that outlives the outer one
-// would get its turn; nobody can tell the two apart.
+// deadlock refuses a wait that would never end: the permit is held by an outer
+// sema that waits for this one. A background command that outlives the outer
+// one could be served later, but sema cannot tell the two cases apart.
 func (w *watch) deadlock(ctx context.Context) error {
 	outer := strings.Fields(w.getenv(heldVariable))
 	if len(outer) == 0 || w.flags.noWait {

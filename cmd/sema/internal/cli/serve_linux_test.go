@@ -9,8 +9,8 @@ import (
 	"sema/internal/fixture/expect"
 )
 
-// With --audit-required nothing is done that the full disk has no line of, by whatever
-// way; without it the log says that a line is missing.
+// The disk is full. With --audit-required the server refuses all changes that it
+// cannot log. Without it, the log says that a line is missing.
 func TestServeOnAFullDisk(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		args := []string{"--url", fileURL(t), "--audit", "/dev/full"}

@@ -54,8 +54,8 @@ func (p *pair) replace(i int) {
 	p.start(i)
 }
 
-// ask sends a request to any server, again and again until one answers; body is
-// taken in. It is what a caller of the JSON API does.
+// ask sends a request to any server until one answers, as a caller of the JSON
+// API does. It decodes the answer into into.
 func (p *pair) ask(ctx context.Context, method, path, body string, into any) (status int, err error) {
 	for {
 		url, _ := p.any()

@@ -192,7 +192,7 @@ func TestShell(t *testing.T) {
 					tool = "bare"
 				}
 				if tool == "flock" && name == "interrupt heeded by the command" {
-					continue // flock does not heed it and ends before the command
+					continue // flock dies of it before the command ends
 				}
 				t.Run(tool, func(t *testing.T) {
 					if tool != "bare" {

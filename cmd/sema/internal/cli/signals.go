@@ -5,7 +5,7 @@ import (
 	"os/signal"
 )
 
-// signals catches the signals that are heeded. To begin takes a third of a
+// signals catches the signals of caught. To begin takes a third of a
 // millisecond, so that is done beside other work.
 type signals struct {
 	C     chan os.Signal
@@ -15,7 +15,7 @@ type signals struct {
 func catchSignals() *signals {
 	s := &signals{C: make(chan os.Signal, 64), begun: make(chan struct{})}
 	go func() {
-		signal.Notify(s.C, heeded()...)
+		signal.Notify(s.C, caught()...)
 		close(s.begun)
 	}()
 	return s

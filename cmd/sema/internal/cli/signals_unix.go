@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// heeded are the signals that leave the queue while sema waits, and reach the
+// caught are the signals that leave the queue while sema waits, and reach the
 // command while it runs. One that sema was told to ignore, as nohup does with
 // HUP, stays ignored: by the command too, which inherits that.
-func heeded() []os.Signal {
+func caught() []os.Signal {
 	list := []os.Signal{}
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		if !ignored(s) {

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// heeded are the signals that leave the queue while sema waits. While the
+// caught are the signals that leave the queue while sema waits. While the
 // command runs, the console sends them to it as well.
-func heeded() []os.Signal { return []os.Signal{os.Interrupt} }
+func caught() []os.Signal { return []os.Signal{os.Interrupt} }
 
 // alsoIgnored: nothing.
 func alsoIgnored() []syscall.Signal { return nil }

@@ -133,7 +133,7 @@ func (s *supervisor) watch(ctx context.Context) (code int, err error) {
 	}
 }
 
-// note takes notice of what does not end the watch.
+// note handles the events that do not end the watch.
 func (s *supervisor) note(e guard.Event) {
 	switch e.Kind {
 	case guard.Gone:
@@ -154,8 +154,8 @@ func (g grace) untilKill(now, deadline time.Time) time.Duration {
 const lingering = 5 * time.Second
 
 // outlive waits until the rest of a stopped command is gone too, and kills it
-// in time. kill is nil if that has been done. What cannot be killed, because it
-// is another user's, is waited for: it has the permit as long as it runs. A
+// in time. kill is nil if that has been done. A process of another user cannot
+// be killed: it has the permit as long as it runs, so outlive waits for it. A
 // signal ends the wait; the guard then goes on with it.
 func (s *supervisor) outlive(kill <-chan time.Time) {
 	var enough <-chan time.Time

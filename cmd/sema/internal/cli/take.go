@@ -152,7 +152,8 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	if n := w.stored.Load(); n != 0 {
 		limit = int(n)
 	} else if time.Since(began) > quick {
-		// Another goroutine took in the answer, and may not have told of another limit yet.
+		// Another goroutine may have taken in the answer, and its event about another limit
+		// may still come.
 		within, cancel := context.WithTimeout(ctx, explainTime)
 		if st, err := sem.State(within); err == nil && st.Limit > 0 {
 			limit = st.Limit
@@ -166,11 +167,12 @@ func (p *program) take(ctx context.Context, f *takeFlags, name string, o sema.Op
 	return h, nil
 }
 
-// quick is less than what a call takes that is not carried by its caller.
+// quick is the longest time after which the acquiring goroutine certainly took
+// in the answer itself.
 const quick = 100 * time.Millisecond
 
-// explainTime bounds what a wait that is over may still cost: a look at who holds the permits, and the
-// way back of what was asked for, from an engine that does not answer.
+// explainTime bounds the time after a wait has ended: for a look at the holders, and for giving back a
+// permit, if the engine does not answer.
 const explainTime = 250 * time.Millisecond
 
 // closeOrLeave gives back what a failed wait may have left at the engine, as

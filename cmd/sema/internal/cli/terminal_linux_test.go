@@ -18,7 +18,7 @@ import (
 )
 
 // terminal is a sema that runs on a terminal of its own, as the only job of a
-// session. The test is whoever sits in front of it.
+// session. The test plays the user.
 type terminal struct {
 	t      testing.TB
 	master *os.File

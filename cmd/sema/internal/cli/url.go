@@ -32,7 +32,7 @@ type address struct {
 	shared bool // of files: a group of users
 	master string
 
-	replicas int // that must have what counts
+	replicas int // redisengine.Options.Replicas
 }
 
 const tryURL = "redis://host:6379, redis+sentinel://host:26379/master, redis+cluster://host:6379, postgres://host/database, http://host:7362 or file:///dir"
@@ -206,9 +206,9 @@ func (a *address) secrets() []string {
 	return list
 }
 
-// redact is what may be printed of a URL, or of what was meant to be one. Where
-// a password was put into the wrong place, no rule finds it: so of anything
-// that can have one, only the scheme is shown.
+// redact returns the part of a URL that may be printed; raw may also be a
+// mistyped URL. No rule finds a password in a wrong place. So of a URL that can
+// contain one, only the scheme is shown.
 func redact(raw string) string {
 	scheme, _, ok := strings.Cut(raw, "://")
 	if strings.EqualFold(scheme, "file") || !ok && !strings.Contains(raw, "@") {

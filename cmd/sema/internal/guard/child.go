@@ -197,12 +197,13 @@ func guard(p *plan) {
 		quit(0)
 	}
 	p.command = pid
-	// The sentinel is a child of sema's, like the guard. It comes after the
-	// command, which prepares itself meanwhile. What the group was sent before the
-	// sentinel was there, the guard has seen; then the guard leaves the group, and
-	// the session: at the end of a process whose parent is in another group of the
-	// same session, the kernel may find the group orphaned, and hang it up if one
-	// of it is stopped.
+	// The sentinel is a child of sema's, like the guard. It is started after the
+	// command, which prepares itself meanwhile. The guard has seen the signals
+	// that the group was sent before. Now the guard leaves the group and the
+	// session. It must leave the session, too. Otherwise, when it ends as a parent
+	// in another group of the same session, the kernel could take sema's group for
+	// orphaned. It would then send SIGHUP to the group if one of its processes is
+	// stopped.
 	if pid, err := sys(unix.SYS_CLONE, unix.CLONE_PARENT|uintptr(unix.SIGCHLD), 0, 0, 0); err == 0 && pid == 0 {
 		sentinel(p)
 	}

@@ -46,7 +46,7 @@ type done struct {
 type feed struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
-	engine   engine.Engine
+	engine   sema.Engine
 	watcher  *watch.Watcher
 	every    time.Duration
 	subjects chan subject // the last one counts
@@ -54,7 +54,7 @@ type feed struct {
 	running  sync.WaitGroup
 }
 
-func newFeed(ctx context.Context, e engine.Engine, w *watch.Watcher, o Options) *feed {
+func newFeed(ctx context.Context, e sema.Engine, w *watch.Watcher, o Options) *feed {
 	f := &feed{engine: e, watcher: w, every: o.Every, subjects: make(chan subject, 1)}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	return f
@@ -88,8 +88,7 @@ func (f *feed) stop() {
 	f.running.Wait()
 }
 
-// want has the feed look for something else from now on. It is called by one
-// goroutine.
+// want sets what the feed reads from now on. It is called by one goroutine.
 func (f *feed) want(w subject) {
 	select {
 	case <-f.subjects:

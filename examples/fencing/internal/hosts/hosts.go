@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package hosts has two hosts write to the same storage, each a process with a permit.
-// The first one stands still between its read and its write, for longer than its
-// lease, and sends the write all the same when it goes on.
+// Package hosts runs two hosts that write to the same storage, each a process with a
+// permit. The first one is stopped between its read and its write, for longer than its
+// lease. When it goes on, it still sends the write.
 package hosts
 
 import (

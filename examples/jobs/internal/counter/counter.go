@@ -14,7 +14,7 @@ type Counter struct {
 	mu    sync.Mutex
 	types map[string]*count
 	all   count
-	done  chan struct{} // closed when Await has what it waits for
+	done  chan struct{} // closed when so many have ended
 	want  int
 }
 

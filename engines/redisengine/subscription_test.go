@@ -13,21 +13,21 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/redistest"
+	"sema/internal/protocol"
 )
 
-// detour is a dialer that goes wherever it is told to.
+// detour is a dialer whose address can be changed.
 type detour struct{ addr atomic.Value }
 
 func (d *detour) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, d.addr.Load().(string))
 }
 
-// After a failover the old master may go on, and answer whoever asks whether the
-// connection is alive: subscriptions that stay there are deaf. The new one says
-// so to those who ask again, and they follow.
+// After a failover the old master may run on, and answer pings: subscriptions
+// that stay there receive no messages. The new master tells a client that asks
+// again, and its subscription follows.
 func TestSubscriptionsFollowTheServer(t *testing.T) {
 	t.Parallel()
 	before, after := redistest.Start(t), redistest.Start(t)
@@ -53,11 +53,12 @@ func TestSubscriptionsFollowTheServer(t *testing.T) {
 	}
 	expect.OK(t, gateAfter.Release())
 	expect.OK(t, w.permit(t).Release())
-	_ = gate.Release() // its server may have forgotten its connection
+	_ = gate.Release() // the server may have closed the connection
 }
 
-// A connection for subscriptions that brings nothing any more is noticed, though
-// neither end has closed it and the waiter would not ask for a long time.
+// The client notices that its connection for subscriptions delivers nothing any
+// more. Neither end has closed the connection, and the waiter's next ask is far
+// away.
 func TestAHalfOpenSubscription(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -66,19 +67,20 @@ func TestAHalfOpenSubscription(t *testing.T) {
 	to.addr.Store(server.Addr())
 	e := closing(t, connect(t, redis.Options{Addr: server.Addr(), Dialer: to.dial}))
 	s := openSem(t, e, "x", 1, &sema.Options{Lease: 10 * time.Minute})
-	_ = stateOf(t, s) // the connection for calls is there
+	_ = stateOf(t, s) // makes the connection for calls
 	gate := acquire(t, openSem(t, engineAt(t, server.Addr()), "x", 1, nil))
 	to.addr.Store(proxy.Addr())
 	w := queue(t, s)
 	proxy.Silence()
 	t.Cleanup(proxy.Resume)
 	to.addr.Store(server.Addr())
-	expect.OK(t, gate.Release()) // tells it in vain
+	expect.OK(t, gate.Release()) // its message is lost
 	expect.OK(t, w.permit(t).Release())
 }
 
-// New connections are accepted and never answered, for an hour: waiters, each
-// with a semaphore of its own, heed their contexts, and Close returns.
+// New connections are accepted and never answered, for an hour. Waiters, each
+// with a semaphore of its own, return when their contexts end, and Close
+// returns.
 func TestSubscriptionsAreNeverAnswered(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -91,7 +93,7 @@ func TestSubscriptionsAreNeverAnswered(t *testing.T) {
 	var all []*sema.Semaphore
 	for _, name := range []string{"a", "b", "c", "d"} {
 		acquire(t, openSem(t, gates, name, 1, nil))
-		s := openSem(t, e, name, 1, &sema.Options{Lease: 2 * time.Second}) // Close may wait so long for an answer
+		s := openSem(t, e, name, 1, &sema.Options{Lease: 2 * time.Second}) // Close waits at most so long for an answer
 		_ = stateOf(t, s)
 		all = append(all, s)
 	}
@@ -118,17 +120,17 @@ func TestSubscriptionsAreNeverAnswered(t *testing.T) {
 	expect.OK(t, e.Close())
 }
 
-// With its memory full the server takes no new waiters, but those who wait keep
-// their places by asking again, and are served in order.
+// A server with full memory refuses new waiters. Older waiters keep their
+// places by asking again, and are served in order.
 func TestWaitersStayWithMemoryFull(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
 	ctx := expect.Within(t)
 	s := session(t, patientAt(t, server.Addr()), "x")
-	s.do(s.request(engine.Ask, 1, time.Minute))
-	ask := func(number uint64, again bool) engine.Request {
-		r := s.request(engine.Ask, number, time.Minute)
+	s.do(s.request(protocol.Ask, 1, time.Minute))
+	ask := func(number uint64, again bool) protocol.Request {
+		r := s.request(protocol.Ask, number, time.Minute)
 		r.Wait, r.Again = true, again
 		return r
 	}
@@ -143,17 +145,17 @@ func TestWaitersStayWithMemoryFull(t *testing.T) {
 	}
 	for n := range uint64(3) {
 		first := s.do(ask(n+2, true))[0]
-		time.Sleep(time.Millisecond) // the server's clock
-		if a := s.do(ask(n+2, true))[0]; a.Status != engine.Queued || a.Ahead != int(n) || a.Ticket <= first.Ticket {
+		time.Sleep(time.Millisecond) // so that the server's clock moves on
+		if a := s.do(ask(n+2, true))[0]; a.Status != protocol.Queued || a.Ahead != int(n) || a.Ticket <= first.Ticket {
 			t.Errorf("ticket %d again: %+v after %+v", n+2, a, first)
 		}
 	}
 	for n := range uint64(3) {
-		s.do(s.request(engine.Release, n+1, 0))
-		if a := s.do(ask(n+2, true))[0]; a.Status != engine.Granted {
+		s.do(s.request(protocol.Release, n+1, 0))
+		if a := s.do(ask(n+2, true))[0]; a.Status != protocol.Granted {
 			t.Errorf("ticket %d in its turn: %+v", n+2, a)
 		}
 	}
 	expect.OK(t, rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-	s.do(s.request(engine.Release, 4, 0))
+	s.do(s.request(protocol.Release, 4, 0))
 }
