@@ -19,16 +19,18 @@ import (
 
 // The roles of processes. Their job is a directory, except that of a holder.
 const (
-	holderRole = "fileengine holder"
-	stormRole  = "fileengine storm"
-	lockedRole = "fileengine locked"
-	stampRole  = "fileengine stamp"
+	holderRole   = "fileengine holder"
+	stormRole    = "fileengine storm"
+	lockedRole   = "fileengine locked"
+	stampRole    = "fileengine stamp"
+	fullDiskRole = "fileengine full disk"
 )
 
 func init() {
 	child.Role(holderRole, holder.play)
 	child.Role(stormRole, storm)
 	child.Role(lockedRole, locked)
+	child.Role(fullDiskRole, fullDisk)
 	child.Role(stampRole, func(string) error { return stamp() })
 }
 

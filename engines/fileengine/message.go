@@ -13,23 +13,21 @@ import (
 func (s *step) message(client string, n *protocol.Notification) []byte {
 	w := &pack.Writer{B: make([]byte, 2, 128)}
 	w.Text(client)
-	if n != nil {
-		w.Bits(true, n.Ask || n.Recheck > 0, n.Renew)
-		w.Uint(uint64(len(n.Grants)))
-		for _, g := range n.Grants {
-			w.ID(g.ID, client)
-			w.Int(g.Token)
-			w.Int(int64(g.Slot))
-			w.Int(g.Ticket)
-			w.Duration(s.log.engine.uptime() + time.Until(g.Until)) // by the host's clock
-		}
+	notified := n != nil
+	if !notified {
+		n = &protocol.Notification{}
+	}
+	w.Bits(notified, n.Ask || n.Recheck > 0, n.Renew)
+	w.Uint(uint64(len(n.Grants)))
+	for _, g := range n.Grants {
+		w.ID(g.ID, client)
+		w.Int(g.Token)
+		w.Int(int64(g.Slot))
+		w.Int(g.Ticket)
+		w.Duration(s.log.engine.uptime() + time.Until(g.Until)) // by the host's clock
 	}
 	if len(w.B) > maxMessage {
 		return s.message(client, nil)
-	}
-	if n == nil {
-		w.Bits()
-		w.Uint(0)
 	}
 	binary.LittleEndian.PutUint16(w.B, uint16(len(w.B)-2))
 	return w.B

@@ -3,7 +3,7 @@ package fileengine
 import (
 	"context"
 	"errors"
-	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,10 +22,10 @@ type session struct {
 	notify func(protocol.Notification)
 
 	lasting atomic.Bool // tickets live as long as this process
+	closed  atomic.Bool
 
 	mu      sync.Mutex
 	waiting map[engine.ID]int64 // tickets and their lives, as in protocol.Answer.Ticket
-	closed  bool
 }
 
 // Client implements protocol.Session.
@@ -51,7 +51,7 @@ func (s *session) Step(ctx context.Context, c protocol.Call) (reply protocol.Rep
 			c.Requests[i].Ticket = 0
 		}
 	}
-	if s.isClosed() {
+	if s.closed.Load() {
 		err = engine.ErrClosed
 	} else if asks {
 		err = s.log.engine.ensureInbox(false)
@@ -77,7 +77,7 @@ func (s *session) carryOut(t *step, c protocol.Call) protocol.Reply {
 			refused = append(refused, i)
 		}
 	}
-	if len(refused) > 0 && t.reapHolders() {
+	if len(refused) > 0 && len(t.reapDead(t.log.holders())) > 0 {
 		again := protocol.Call{Number: c.Number}
 		for _, i := range refused {
 			again.Requests = append(again.Requests, c.Requests[i])
@@ -123,85 +123,62 @@ func (s *session) deliver(n protocol.Notification) {
 		}
 	}
 	n.Grants = grants
-	closed := s.closed
 	s.mu.Unlock()
-	if !closed && !n.Empty() {
+	if !s.closed.Load() && !n.Empty() {
 		s.notify(n)
 	}
 }
 
-// tickets returns the waiting tickets and their lives.
-func (s *session) tickets() map[engine.ID]int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.waiting)
-}
-
-// forget removes a ticket that is not in the log any more.
-func (s *session) forget(id engine.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waiting, id)
-}
-
-func (s *session) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
 // State implements protocol.Session. It leaves out the permits and tickets of dead processes.
 func (s *session) State(ctx context.Context) (state engine.State, err error) {
-	if s.isClosed() {
-		return state, fail("state", s.log.name, engine.ErrClosed)
-	}
-	known := false
-	err = s.log.step(ctx, false, false, func(t *step) {
-		var dead []string
+	err = s.read(ctx, "state", func(t *step) {
+		var processes []string
 		for _, client := range t.log.ledger.Clients() {
-			if process := processOf(client); !slices.Contains(dead, process) && !t.alive(process) {
-				dead = append(dead, process)
-			}
+			processes = append(processes, processOf(client))
 		}
-		if len(dead) > 0 {
-			t.carryOut(record{Reap: dead})
+		if len(t.reapDead(slices.Compact(processes))) > 0 {
 			t.reapBlockers()
 		}
-		state, known = t.log.ledger.State(t.at), true
+		state = t.log.ledger.State(t.at)
 	})
-	if known || errors.Is(err, errNoLog) {
-		return state, nil // even if the record about dead processes could not be written
-	}
-	return state, fail("state", s.log.name, err)
+	return state, err
 }
 
 // Reports implements protocol.Reporting.
 func (s *session) Reports(ctx context.Context) (reports protocol.Reports, err error) {
-	if s.isClosed() {
-		return reports, fail("reports", s.log.name, engine.ErrClosed)
+	err = s.read(ctx, "reports", func(t *step) { reports = t.log.ledger.Reports(t.at) })
+	return reports, err
+}
+
+// read calls f with the log, unless there is none. It succeeds even if the records that f
+// adds cannot be written.
+func (s *session) read(ctx context.Context, op string, f func(t *step)) error {
+	if s.closed.Load() {
+		return fail(op, s.log.name, engine.ErrClosed)
 	}
-	err = s.log.step(ctx, false, false, func(t *step) { reports = t.log.ledger.Reports(t.at) })
-	if errors.Is(err, errNoLog) {
-		err = nil
+	done := false
+	err := s.log.step(ctx, false, false, func(t *step) {
+		f(t)
+		done = true
+	})
+	if done || errors.Is(err, errNoLog) {
+		return nil
 	}
-	return reports, fail("reports", s.log.name, err)
+	return fail(op, s.log.name, err)
 }
 
 // Close implements protocol.Session. It releases waiting tickets, because nobody would
 // receive their grants. It keeps a ticket that another session has asked for since.
 func (s *session) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
 	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	var c protocol.Call
-	c.Number = 1<<64 - 1
+	c := protocol.Call{Number: math.MaxUint64}
 	for id := range s.waiting {
 		c.Requests = append(c.Requests, protocol.Request{Kind: protocol.Release, ID: id, Mine: true})
 	}
 	s.mu.Unlock()
-	if closed {
-		return nil
-	}
 	if len(c.Requests) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second/4)
 		defer cancel()
