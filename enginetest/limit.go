@@ -61,7 +61,7 @@ var limitTests = []test{
 		lasting := request(s, 1, long)
 		e.ask(s, lasting, engine.Granted)
 		e.ask(s, request(s, 1, engine.MinLease), engine.Refused)
-		e.renew(s, lasting, engine.Granted)
+		e.do(s, engine.Renew, lasting, engine.Granted)
 		e.ask(s, request(s, 1, engine.MinLease), engine.Refused)
 	}},
 	{name: "leases that end free their weight", run: func(e *env) {

@@ -106,8 +106,7 @@ var methodTests = []test{
 		if held, _ := shown(); !slices.Equal(held, []string{"job 2", "job 3"}) {
 			e.Errorf("held by %q", held)
 		}
-		e.release(permits[1])
-		e.release(p)
+		e.release(permits[1], p)
 		plain := e.acquire(s, 1)
 		if held, _ := shown(); !slices.Equal(held, []string{"program"}) {
 			e.Errorf("held by %q", held)
@@ -185,12 +184,10 @@ var methodTests = []test{
 		if d.Weight() != 3 {
 			e.Fatalf("took %d of 3", d.Weight())
 		}
-		_, err = s.TryAcquire(e.ctx())
-		e.is(err, sema.ErrBusy)
+		e.busy(s)
 		e.release(d)
 		w := e.queue(s, 5)
-		_, err = s.TryAcquire(e.ctx(), sema.Weight(3))
-		e.is(err, sema.ErrBusy)
+		e.busy(s, sema.Weight(3))
 		e.release(a)
 		e.release(e.permit(w))
 	}},
@@ -227,9 +224,7 @@ var methodTests = []test{
 		e.ok(first.Close())
 		e.is(p.Err(), sema.ErrLost)
 		second := e.semOn(e.store.Client(e), 1, o)
-		if _, err := second.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
-			e.Fatal("closing ended a detached permit:", err)
-		}
+		e.busy(second)
 		r, err := second.Resume(e.ctx(), p.ID())
 		e.ok(err)
 		if r.ID() != p.ID() || r.Weight() != 1 || r.Token() != p.Token() {
@@ -281,10 +276,7 @@ var methodTests = []test{
 		e.ok(engine.Close())
 		e.is(p.Err(), sema.ErrLost)
 		<-p.Context(e.ctx()).Done()
-		if <-w.got != nil {
-			e.Fatal("granted by a closed engine")
-		}
-		e.is(w.err, sema.ErrClosed)
+		e.ends(w, sema.ErrClosed)
 		_, err := s.Acquire(e.ctx())
 		e.is(err, sema.ErrClosed)
 	}},
@@ -325,12 +317,8 @@ var methodTests = []test{
 		if st, err := s.State(e.ctx()); st.Limit-st.Used != 7 || err != nil {
 			e.Error(st, err)
 		}
-		names, err := e.client().List(e.ctx())
-		e.ok(err)
-		for _, n := range names {
-			if n == e.name {
-				e.Error("it exists")
-			}
+		if e.listed() {
+			e.Error("it exists")
 		}
 		if !strings.Contains(s.String(), fmt.Sprintf("%q", e.name)) || s.Name() != e.name {
 			e.Error(s)
@@ -346,9 +334,7 @@ var methodTests = []test{
 		}
 		_, err := o.State(e.ctx())
 		e.is(err, sema.ErrNotFound)
-		names, err := e.client().List(e.ctx())
-		e.ok(err)
-		if slices.Contains(names, e.name) {
+		if e.listed() {
 			e.Error("an operator's call made it")
 		}
 		e.ok(o.Close())
@@ -371,9 +357,7 @@ var methodTests = []test{
 		e.release(p)
 		e.release(e.permit(w))
 		e.ok(e.operator().Remove(e.ctx()))
-		names, err := e.client().List(e.ctx())
-		e.ok(err)
-		if slices.Contains(names, e.name) {
+		if e.listed() {
 			e.Fatal("it is still there")
 		}
 		e.empty(e.sem(7, nil), 7) // the next user's limit counts
@@ -432,8 +416,7 @@ var methodTests = []test{
 			Lost:     func(o sema.Event) { note("lost", o) },
 		}})
 		p := e.acquire(s, 1)
-		_, err := s.TryAcquire(e.ctx())
-		e.is(err, sema.ErrBusy)
+		e.busy(s)
 		counts := map[string]int{}
 		await := func(what string) {
 			for counts[what] == 0 {

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"sema/engine"
@@ -38,15 +39,21 @@ func (c *caller) Step(ctx context.Context, call engine.Call) (engine.Reply, erro
 // asked last is told of the grant.
 func (e *env) grantedToTheSecond() (a, b *caller, r engine.Request) {
 	e.Helper()
-	holder := e.caller()
-	a, b = e.caller(), e.caller()
-	all, r := named(2), named(1)
-	holder.ask(all, engine.Granted)
-	a.ask(r, engine.Queued)
+	holder, a, all, r := e.oneWaits()
+	b = e.caller()
 	b.ask(r, engine.Queued)
 	holder.do(engine.Release, all, engine.Done)
 	b.hearsOfGrant(r)
 	return a, b, r
+}
+
+// oneWaits lets a session wait for r while another one holds all.
+func (e *env) oneWaits() (holder, waiter *caller, all, r engine.Request) {
+	e.Helper()
+	holder, waiter, all, r = e.caller(), e.caller(), named(2), named(1)
+	holder.ask(all, engine.Granted)
+	waiter.ask(r, engine.Queued)
+	return holder, waiter, all, r
 }
 
 // named is what to ask for under a new name.
@@ -70,8 +77,7 @@ func (c *caller) ask(r engine.Request, want engine.Status) engine.Answer {
 
 func (c *caller) do(kind engine.Kind, r engine.Request, want engine.Status) {
 	c.e.Helper()
-	r.Kind = kind
-	c.e.ask(c, r, want)
+	c.e.do(c, kind, r, want)
 }
 
 // mine gives back what r asked for if c asked last.
@@ -98,26 +104,14 @@ func (c *caller) hears(what string, told func(engine.Notification) bool) {
 
 func (c *caller) hearsOfGrant(r engine.Request) {
 	c.e.Helper()
-	c.hears("of the grant", func(n engine.Notification) bool { return granted(n, r) })
+	c.hears("of the grant", func(n engine.Notification) bool {
+		return slices.ContainsFunc(n.Grants, func(g engine.Grant) bool { return g.ID == r.ID })
+	})
 }
 
 func (c *caller) hearsToRenew() {
 	c.e.Helper()
 	c.hears("to renew", func(n engine.Notification) bool { return n.Renew })
-}
-
-func (c *caller) hearsToAsk() {
-	c.e.Helper()
-	c.hears("to ask again", func(n engine.Notification) bool { return n.Ask })
-}
-
-func granted(n engine.Notification, r engine.Request) bool {
-	for _, g := range n.Grants {
-		if g.ID == r.ID {
-			return true
-		}
-	}
-	return false
 }
 
 var namedTests = []test{
@@ -223,10 +217,8 @@ var namedTests = []test{
 		b.hearsToRenew()
 	}},
 	{name: "asking again takes a name over from nobody that lives", run: func(e *env) {
-		holder, a, b := e.caller(), e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, engine.Granted)
-		a.ask(r, engine.Queued)
+		holder, a, all, r := e.oneWaits()
+		b := e.caller()
 		b.ask(again(r, 0), engine.Queued)
 		b.mine(r, engine.Gone)
 		holder.do(engine.Release, all, engine.Done)
@@ -236,10 +228,8 @@ var namedTests = []test{
 		a.mine(r, engine.Done)
 	}},
 	{name: "a session that renews what it found is the one that may give it back", run: func(e *env) {
-		holder, a, b := e.caller(), e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, engine.Granted)
-		a.ask(r, engine.Queued)
+		holder, a, all, r := e.oneWaits()
+		b := e.caller()
 		holder.do(engine.Release, all, engine.Done)
 		a.hearsOfGrant(r)
 		b.ask(again(r, 0), engine.Granted)
@@ -253,10 +243,7 @@ var namedTests = []test{
 		b.mine(r, engine.Done)
 	}},
 	{name: "a session that gets the permit in its own step is the one that may give it back", run: func(e *env) {
-		holder, a := e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, engine.Granted)
-		a.ask(r, engine.Queued)
+		holder, a, all, r := e.oneWaits()
 		release := all
 		release.Kind = engine.Release
 		reply, err := holder.Step(e.ctx(), engine.Call{Number: numbers.Add(1), Requests: []engine.Request{release, again(r, 0)}})
@@ -268,13 +255,11 @@ var namedTests = []test{
 		holder.mine(r, engine.Done)
 	}},
 	{name: "what another session asks for as well is left to that one", run: func(e *env) {
-		holder, a, b, c := e.caller(), e.caller(), e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, engine.Granted)
-		a.ask(r, engine.Queued)
+		holder, a, all, r := e.oneWaits()
+		b, c := e.caller(), e.caller()
 		b.ask(again(r, 0), engine.Queued)
 		a.mine(r, engine.Gone)
-		b.hearsToAsk()
+		b.hears("to ask again", func(n engine.Notification) bool { return n.Ask })
 		holder.do(engine.Release, all, engine.Done)
 		b.hearsOfGrant(r)
 		c.ask(again(r, 0), engine.Granted)
@@ -286,10 +271,7 @@ var namedTests = []test{
 		b.do(engine.Renew, r, engine.Gone)
 	}},
 	{name: "asking again takes a name over from a session that ended", run: func(e *env) {
-		a, b := e.caller(), e.caller()
-		all, r := named(2), named(1)
-		b.ask(all, engine.Granted)
-		a.ask(r, engine.Queued)
+		b, a, _, r := e.oneWaits()
 		e.ok(a.Close())
 		r.Mine = true
 		e.until(func() bool { // a may be reached a moment longer
@@ -306,8 +288,7 @@ var namedTests = []test{
 		r.Key = "acme"
 		got, err := step(e.ctx(), a, r)
 		e.ok(err)
-		st, err := a.State(e.ctx())
-		e.ok(err)
+		st := e.state(a)
 		if got.Status != engine.Granted || len(st.Holders) != 1 || st.Holders[0].Key != "acme" {
 			e.Errorf("%v; %+v", got.Status, st)
 		}
@@ -336,8 +317,7 @@ var namedTests = []test{
 // described checks who State says that r is for.
 func described(e *env, s engine.Session, r engine.Request, revoked bool) {
 	e.Helper()
-	st, err := s.State(e.ctx())
-	e.ok(err)
+	st := e.state(s)
 	for _, h := range st.Holders {
 		if h.ID == r.ID.String() {
 			if h.Client != *r.Who || h.Revoked != revoked {
@@ -346,13 +326,7 @@ func described(e *env, s engine.Session, r engine.Request, revoked bool) {
 			return
 		}
 	}
-	for _, w := range st.Waiters {
-		if w.ID == r.ID.String() {
-			if w.Client != *r.Who {
-				e.Errorf("waiter %+v, want %+v", w, *r.Who)
-			}
-			return
-		}
+	if !slices.ContainsFunc(st.Waiters, func(w engine.Waiter) bool { return w.ID == r.ID.String() && w.Client == *r.Who }) {
+		e.Errorf("%v is not in %+v", r, st)
 	}
-	e.Errorf("%v is not in %+v", r.ID, st)
 }

@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"errors"
 	"time"
 
 	"sema"
@@ -18,8 +17,7 @@ var onceTests = []test{
 		if b.Token != a.Token {
 			e.Errorf("the second token is %d, the first was %d", b.Token, a.Token)
 		}
-		st, err := s.State(e.ctx())
-		e.ok(err)
+		st := e.state(s)
 		if st.Used != 1 || len(st.Holders) != 1 {
 			e.Fatalf("two permits under one name: %+v", st)
 		}
@@ -55,8 +53,7 @@ var onceTests = []test{
 			e.ok(err)
 			e.ok(act.undo())
 			_, _ = s.Step(e.ctx(), call) // refused or passed over, as the engine likes
-			st, err := s.State(e.ctx())
-			e.ok(err)
+			st := e.state(s)
 			if !act.holds(st) {
 				e.Errorf("a copy of %v: %+v", act.request.Kind, st)
 			}
@@ -67,12 +64,11 @@ var onceTests = []test{
 		s := e.session()
 		r := request(s, 1, long)
 		e.ask(s, r, engine.Granted)
-		e.renew(s, r, engine.Granted)
-		e.letGo(s, r, engine.Done)
-		e.renew(s, r, engine.Gone)
-		e.renew(s, request(s, 1, long), engine.Gone)
-		st, err := s.State(e.ctx())
-		e.ok(err)
+		e.do(s, engine.Renew, r, engine.Granted)
+		e.do(s, engine.Release, r, engine.Done)
+		e.do(s, engine.Renew, r, engine.Gone)
+		e.do(s, engine.Renew, request(s, 1, long), engine.Gone)
+		st := e.state(s)
 		if st.Used != 0 {
 			e.Fatalf("revived: %+v", st)
 		}
@@ -86,9 +82,7 @@ var onceTests = []test{
 		e.is(a.Release(), sema.ErrReleased)
 		e.is(a.Err(), sema.ErrReleased)
 		e.is(e.operator().Release(e.ctx(), a.ID()), sema.ErrLost)
-		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
-			e.Fatalf("a second release freed another's permit: %v", err)
-		}
+		e.busy(s)
 		e.release(b)
 		e.empty(s, 1)
 	}},

@@ -30,15 +30,7 @@ var orderTests = []test{
 			}
 		}
 		e.release(gate)
-		var last int64
-		for i, w := range line {
-			p := e.permit(w)
-			if p.Token() <= last {
-				e.Fatalf("waiter %d was granted before its predecessor", i)
-			}
-			last = p.Token()
-			e.release(p)
-		}
+		e.inOrder(line)
 	}},
 	{name: "a heavy request at the head holds up light ones and does not starve", run: func(e *env) {
 		// node redis-semaphore: 0 of 358 tries.
@@ -68,8 +60,7 @@ var orderTests = []test{
 		b, err := unfair.TryAcquire(e.ctx())
 		e.ok(err)
 		w := e.queue(unfair, 1)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 		p := e.permit(heavy)
 		e.waits(w)
 		e.release(p)
@@ -112,14 +103,6 @@ var orderTests = []test{
 			e.until(func() bool { return len(e.state(s).Waiters) == i+1 })
 		}
 		e.release(gate)
-		var last int64
-		for _, w := range line {
-			p := e.permit(w)
-			if p.Token() <= last {
-				e.Fatal("the order was forgotten")
-			}
-			last = p.Token()
-			e.release(p)
-		}
+		e.inOrder(line)
 	}},
 }

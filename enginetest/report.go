@@ -12,16 +12,6 @@ func (e *env) reporting() (engine.Session, engine.Reporting) {
 	return s, r
 }
 
-// says has a session report, or set a limit as a controller.
-func (e *env) says(s engine.Session, r engine.Request, want engine.Status) {
-	e.Helper()
-	got, err := step(e.ctx(), s, r)
-	e.ok(err)
-	if got.Status != want {
-		e.Fatalf("%v: %v, want %v", r.Kind, got.Status, want)
-	}
-}
-
 var reportTests = []test{
 	{name: "reports are known to all, and only grow", run: func(e *env) {
 		a, all := e.reporting()
@@ -31,7 +21,7 @@ var reportTests = []test{
 		b, _ := e.reporting()
 		said := func(s engine.Session, t engine.Totals, want engine.Status) {
 			e.Helper()
-			e.says(s, engine.Request{Kind: engine.Report, Totals: &t}, want)
+			e.ask(s, engine.Request{Kind: engine.Report, Totals: &t}, want)
 		}
 		said(a, engine.Totals{Good: 1}, engine.Gone) // no semaphore yet
 		p := e.acquire(e.sem(2, nil), 1)
@@ -60,11 +50,11 @@ var reportTests = []test{
 			return
 		}
 		auto := engine.Request{Kind: engine.SetLimit, Limit: 7, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
-		e.says(c, auto, engine.Gone) // it creates none
+		e.ask(c, auto, engine.Gone) // it creates none
 		s := e.sem(2, &sema.Options{OnConflict: sema.LimitStored})
 		p := e.acquire(s, 2)
 		w := e.queue(s, 1)
-		e.says(c, auto, engine.Done)
+		e.ask(c, auto, engine.Done)
 		e.release(e.permit(w)) // more is handed over at once
 		e.release(p)
 		limit := func(want int) {
@@ -80,10 +70,10 @@ var reportTests = []test{
 			e.Errorf("%+v", got.Auto)
 		}
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
-		e.says(c, auto, engine.Pinned)
+		e.ask(c, auto, engine.Pinned)
 		limit(3)
 		e.ok(e.operator().Unset(e.ctx()))
-		e.says(c, auto, engine.Done)
+		e.ask(c, auto, engine.Done)
 		limit(7)
 	}},
 }

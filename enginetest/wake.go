@@ -39,8 +39,7 @@ var wakeTests = []test{
 		p := e.acquire(s, 1)
 		heavy, light := e.queue(e.sem(2, o), 2), e.queue(e.sem(2, o), 1)
 		heavy.cancel()
-		e.release(e.permit(light))
-		e.release(p)
+		e.release(e.permit(light), p)
 	}},
 	{name: "a lost message costs no more than the time until it asks again", run: func(e *env) {
 		// Redisson #5762: a lost message hung a waiter for ever.
@@ -62,8 +61,7 @@ var wakeTests = []test{
 		line.mislays.Store(true)
 		e.release(p)
 		a, b := e.permit(mine), e.permit(other)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 	}},
 	{name: "the end of a lease wakes the head without anybody's call", run: func(e *env) {
 		// dv/redis-semaphore: swept only on acquire, so idle waiters hung.
@@ -129,7 +127,7 @@ var deadTests = []test{
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		e.release(p)
 		e.release(e.permit(w))
-		e.renew(dead, r, engine.Gone)
+		e.do(dead, engine.Renew, r, engine.Gone)
 	}},
 	{name: "who was passed over and lives has its place back", run: func(e *env) {
 		s := e.sem(1, nil)
@@ -145,7 +143,7 @@ var deadTests = []test{
 		if again := e.ask(slow, r, engine.Queued); again.Ahead != 0 {
 			e.Fatalf("%d tickets ahead; it was first", again.Ahead)
 		}
-		e.letGo(slow, r, engine.Done)
+		e.do(slow, engine.Release, r, engine.Done)
 		e.release(p)
 		e.release(e.permit(w))
 	}},
