@@ -69,12 +69,7 @@ func RunLaps(ctx context.Context, s Store, plan LapPlan, lanes []Lane) (result [
 		all[i] = &lane{Lane: l}
 	}
 	var late atomic.Int64
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		watchdog.Watch(done, func(time.Time, time.Duration) { late.Add(1) })
-	}()
-	defer func() { close(done); <-ended }()
+	defer watchdog.Watch(func(time.Time, time.Duration) { late.Add(1) })()
 	for lap := -1; lap < plan.Laps || laps == 0 && lap < 10*plan.Laps; lap++ { // the first one warms up
 		stood := late.Load() + stolen()
 		runtime.Gosched()

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"sema/internal/fixture/history"
-	"sema/internal/fixture/stall"
+	"sema/internal/watchdog"
 	"sema/lab/faults"
 	"sema/lab/faults/ground"
 )
@@ -95,7 +95,11 @@ func (r *round) play(ctx context.Context, only string) (breaches []history.Breac
 		return nil, err
 	}
 	defer r.crew.killAll()
-	stop := r.watchStalls()
+	stop := watchdog.Watch(func(end time.Time, span time.Duration) { // of the whole host
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.log.Events = append(r.log.Events, history.Stalled(history.HostWorker, end, span))
+	})
 	defer stop()
 	if err := r.plan.addFaults(only, append(groundFaults(r.ground), workerFaults(r.crew)...)); err != nil {
 		return nil, err
@@ -205,20 +209,6 @@ func (r *round) happen(ctx context.Context, o occurrence) error {
 		return fmt.Errorf("faults: %s: %w", f.name, err)
 	}
 	return ctx.Err()
-}
-
-// watchStalls notes when the whole host stands still, until it is told to stop.
-func (r *round) watchStalls() (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		stall.Watch(done, func(end time.Time, span time.Duration) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.log.Events = append(r.log.Events, history.Stalled(history.HostWorker, end, span))
-		})
-	}()
-	return sync.OnceFunc(func() { close(done); <-ended })
 }
 
 func wait(ctx context.Context, d time.Duration) error {
