@@ -4,7 +4,6 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"text/template"
@@ -63,12 +62,7 @@ type faultsOfKind struct {
 
 // sumUp sums up the rounds in a file that make faults wrote.
 func (r *results) sumUp(file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	rounds, err := faults.ReadResults(f)
+	rounds, err := faults.ReadResults(file)
 	if err != nil {
 		return err
 	}

@@ -29,17 +29,10 @@ func newCluster(ctx context.Context, kind string, h *host) (Ground, error) {
 		s.nodes = append(s.nodes, s.add(srv, srv.Addr(), peers, own))
 	}
 	redistest.FormCluster(h, started[:clusterMasters], started[clusterMasters:])
-	if err := s.connect("redis+cluster", "", s.nodes); err != nil {
-		return nil, err
-	}
-	if err := s.reach(); err != nil {
-		return nil, err
-	}
+	s.connect("redis+cluster", "", s.nodes)
 	s.masters = s.clusterMasters
 	s.whole = s.clusterWhole
-	s.faults = append(s.serverFaults(), s.clusterFaults()...)
-	s.faults = append(s.faults, networkFaults(true, false, s.wires)...)
-	return s, s.Settle(ctx)
+	return s.ready(ctx, true, s.serverFaults(), s.clusterFaults())
 }
 
 // member is a line of a node's view of the cluster.

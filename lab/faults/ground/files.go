@@ -55,10 +55,7 @@ func (g *files) Settle(ctx context.Context) error {
 			err = locked(ctx, path, func(*os.File) error { return nil })
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("ground: settle: %w", err)
-	}
-	return nil
+	return err
 }
 
 // ownName is the semaphore of the ground itself.
@@ -100,12 +97,12 @@ func (g *files) Left(ctx context.Context) ([]string, error) {
 			names, err = g.backdate()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("ground: left: %w", err)
+			return nil, err
 		}
 	}
 	ends, err := g.mortal(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ground: left: %w", err)
+		return nil, err
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		_, hash, _ := strings.Cut(strings.TrimSuffix(name, ".log"), "~")

@@ -88,7 +88,7 @@ func networkFaults(readable, together bool, proxies func(site int) []*redistest.
 	for _, w := range list {
 		var hit []*redistest.Proxy
 		faults = append(faults, Fault{
-			Name: w.name, Note: w.note, For: time.Second, Spreads: together && w.slow,
+			Name: w.name, Note: w.note, Spreads: together && w.slow,
 			Begin: func(_ context.Context, r *rand.Rand) (Extent, error) {
 				site := r.IntN(2*Sites) - Sites
 				extent := Extent{}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 )
 
@@ -62,7 +60,6 @@ type host struct {
 	dir string
 
 	mu       sync.Mutex
-	dirs     int
 	cleanups []func()
 }
 
@@ -84,11 +81,8 @@ func (h *host) Cleanup(f func()) {
 
 // TempDir implements redistest.TB.
 func (h *host) TempDir() string {
-	h.mu.Lock()
-	h.dirs++
-	dir := filepath.Join(h.dir, strconv.Itoa(h.dirs))
-	h.mu.Unlock()
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp(h.dir, "")
+	if err != nil {
 		h.Fatalf("%w", err)
 	}
 	return dir

@@ -178,10 +178,7 @@ func (d *database) Settle(ctx context.Context) error {
 			err = until(ctx, func(ctx context.Context) error { return d.reached(ctx, site) })
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("ground: settle: %w", err)
-	}
-	return nil
+	return err
 }
 
 // reached reports nil if a step through a site is carried out.
@@ -236,8 +233,5 @@ func (d *database) Left(ctx context.Context) (names []string, err error) {
 		}
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ground: left: %w", err)
-	}
-	return names, nil
+	return names, err
 }

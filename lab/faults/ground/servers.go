@@ -84,7 +84,7 @@ func (s *servers) add(srv *redistest.Server, addr string, peers *redistest.Proxy
 
 // connect makes the links, once all nodes are there. The workers are given the
 // addresses of entries.
-func (s *servers) connect(scheme, path string, entries []*node) error {
+func (s *servers) connect(scheme, path string, entries []*node) {
 	for site := range Sites {
 		l := Link{Via: map[string]string{}}
 		for _, n := range slices.Concat(s.nodes, s.watchers) {
@@ -97,31 +97,24 @@ func (s *servers) connect(scheme, path string, entries []*node) error {
 		l.URL = scheme + "://" + strings.Join(addrs, ",") + path
 		s.links[site] = l
 	}
-	info, err := s.nodes[0].admin.InfoMap(context.Background(), "server").Result()
-	if err != nil {
-		return err
-	}
-	of := info["Server"]
-	s.version = "Redis " + of["redis_version"]
-	if v := of["valkey_version"]; v != "" {
-		s.version = "Valkey " + v
-	}
-	return nil
+	s.version = s.nodes[0].Version()
 }
 
-// reach opens the ground's own clients, one through each site.
-func (s *servers) reach() (err error) {
+// ready opens the ground's own clients, one through each site, and waits until all works.
+// readable says that proxies can read what passes.
+func (s *servers) ready(ctx context.Context, readable bool, faults ...[]Fault) (_ Ground, err error) {
 	for site := range Sites {
 		if s.clients[site], err = s.links[site].Redis(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	s.faults = append(slices.Concat(faults...), networkFaults(readable, false, s.wires)...)
+	return s, s.Settle(ctx)
 }
 
 // Settle implements Ground.
 func (s *servers) Settle(ctx context.Context) error {
-	err := until(ctx, func(ctx context.Context) error {
+	return until(ctx, func(ctx context.Context) error {
 		if err := s.whole(ctx); err != nil {
 			return err
 		}
@@ -132,10 +125,6 @@ func (s *servers) Settle(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("ground: settle: %w", err)
-	}
-	return nil
 }
 
 // probe writes a key. Of a cluster it writes so many that each master gets one.
@@ -157,21 +146,21 @@ func (s *servers) Left(ctx context.Context) ([]string, error) {
 	left := map[string]bool{}
 	masters, err := s.masters(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ground: left: %w", err)
+		return nil, err
 	}
 	for _, n := range masters {
-		it := n.admin.Scan(ctx, 0, "sema:*", 1000).Iterator()
-		for it.Next(ctx) {
-			ttl, err := n.admin.PTTL(ctx, it.Val()).Result()
+		keys, err := scan(ctx, n.admin, "sema:*")
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			ttl, err := n.admin.PTTL(ctx, key).Result()
 			if err != nil {
-				return nil, fmt.Errorf("ground: left: %w", err)
+				return nil, err
 			}
 			if ttl == -1 { // as PTTL says that there is none
-				left[it.Val()] = true
+				left[key] = true
 			}
-		}
-		if err := it.Err(); err != nil {
-			return nil, fmt.Errorf("ground: left: %w", err)
 		}
 	}
 	return slices.Sorted(maps.Keys(left)), nil

@@ -32,9 +32,7 @@ func newStandalone(ctx context.Context, kind string, h *host) (Ground, error) {
 	}
 	n := s.add(srv, addr, nil, own)
 	s.nodes = []*node{n}
-	if err := s.connect(scheme, "", s.nodes); err != nil {
-		return nil, err
-	}
+	s.connect(scheme, "", s.nodes)
 	if secure != nil {
 		if err := secure.admit(ctx, n); err != nil {
 			return nil, err
@@ -45,10 +43,5 @@ func newStandalone(ctx context.Context, kind string, h *host) (Ground, error) {
 	}
 	s.masters = func(context.Context) ([]*node, error) { return s.nodes, nil }
 	s.whole = n.writable
-	if err := s.reach(); err != nil {
-		return nil, err
-	}
-	s.faults = append(s.serverFaults(), s.standaloneFaults()...)
-	s.faults = append(s.faults, networkFaults(secure == nil, false, s.wires)...)
-	return s, s.Settle(ctx)
+	return s.ready(ctx, secure == nil, s.serverFaults(), s.standaloneFaults())
 }
