@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -16,6 +15,7 @@ import (
 
 	"sema/internal/fixture/local"
 	"sema/internal/measure"
+	"sema/lab/page"
 )
 
 // scenario is the same work for all contestants of some kinds.
@@ -303,21 +303,11 @@ func thisMachine() machine {
 }
 
 func load(path string) (*results, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
 	var r results
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := page.Load(path, &r); err != nil {
+		return nil, err
 	}
 	return &r, nil
 }
 
-func (r *results) save(path string) error {
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
+func (r *results) save(path string) error { return page.Save(path, r, " ") }

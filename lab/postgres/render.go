@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"sema/internal/measure"
 	"sema/lab/faults"
+	"sema/lab/page"
 )
 
 //go:embed data.md.tmpl
@@ -17,17 +17,11 @@ var words string
 
 // page makes the page. All words are in the template, and every figure is measured.
 func (r *results) page() ([]byte, error) {
-	t, err := template.New("page").Funcs(template.FuncMap{
+	return page.Fill(words, template.FuncMap{
 		"times": r.times, "old": r.old,
 		"percent": func(f float64) string { return measure.Digits(100*f, 2) + " %" },
 		"seconds": func() string { return measure.Duration(float64(r.Waiting.Served)) },
-	}).Parse(words)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	err = t.Execute(&b, r)
-	return b.Bytes(), err
+	}, r)
 }
 
 // times is a ratio as the page shows it.
