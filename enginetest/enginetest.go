@@ -278,6 +278,22 @@ func (e *env) acquire(s *semaphore, n int, options ...sema.AcquireOption) *permi
 	return e.keep(p)
 }
 
+// held opens the test's semaphore, and acquires.
+func (e *env) held(limit int, o *sema.Options, n int) (*semaphore, *permit) {
+	e.Helper()
+	s := e.sem(limit, o)
+	return s, e.acquire(s, n)
+}
+
+// lost waits until a permit's context ends, for such a reason.
+func (e *env) lost(p *permit, why error) {
+	e.Helper()
+	work := p.Context(e.ctx())
+	<-work.Done()
+	e.is(context.Cause(work), why)
+	e.is(p.Err(), why)
+}
+
 // busy checks that a caller who does not wait gets nothing.
 func (e *env) busy(s *semaphore, options ...sema.AcquireOption) {
 	e.Helper()

@@ -48,8 +48,7 @@ var inputTests = []test{
 		e.bad("no engine", err, "engine")
 		_, err = sema.Operate(nil, e.name)
 		e.bad("no engine", err, "engine")
-		s := e.sem(2, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(2, nil, 1)
 		e.bad("Set", e.operator().Set(e.ctx(), sema.Rule{Limit: -1}), "limit")
 		for _, n := range []int{0, -1, tooMuch()} {
 			_, err := s.Acquire(e.ctx(), sema.Weight(n))

@@ -95,8 +95,7 @@ var keepTests = []test{
 		all.Wait()
 	}},
 	{name: "a revoked permit is not passed on", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: steps, Keep: steps / 6})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Lease: steps, Keep: steps / 6}, 1)
 		w := e.queue(s, 1)
 		e.ok(e.operator().Revoke(e.ctx(), p.ID()))
 		<-p.Context(e.ctx()).Done()
@@ -137,8 +136,7 @@ var keepTests = []test{
 		e.is(operator.Unpause(e.ctx()), sema.ErrNotFound)
 	}},
 	{name: "holders stay through a pause", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: steps})
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: steps}), 1)
 		e.ok(e.operator().Pause(e.ctx()))
 		before := p.Deadline()
 		e.until(func() bool { return p.Deadline().After(before) })
@@ -167,8 +165,7 @@ var keepTests = []test{
 	}},
 	{name: "a process with many waiters queues few tickets", run: func(e *env) {
 		const limit, waiters = 3, 100
-		s := e.sem(limit, nil)
-		heavy := e.acquire(s, limit)
+		s, heavy := e.held(limit, nil, limit)
 		var all []*waiter
 		for range waiters {
 			all = append(all, e.start(s, 1))

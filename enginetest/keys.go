@@ -78,8 +78,7 @@ var keyTests = []test{
 		e.release(e.permit(other), q)
 	}},
 	{name: "a share is what a key gets of what several want", run: func(e *env) {
-		s := e.sem(4, nil)
-		gate := e.acquire(s, 4)
+		s, gate := e.held(4, nil, 4)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Share: 300}, "big"))
 		big, small := e.sem(4, nil), e.sem(4, nil)
 		for range 4 {
@@ -289,8 +288,7 @@ var keyTests = []test{
 		w := e.queueFor(e.sem(3, options), "acme", 1)
 		v := e.queueFor(e.sem(3, options), "acme", 1)
 		e.store.Forget(e)
-		<-p.Context(e.ctx()).Done()
-		e.is(p.Err(), sema.ErrLost)
+		e.lost(p, sema.ErrLost)
 		first, second := w, v
 		if e.until(func() bool { return len(w.got)+len(v.got) > 0 }); len(v.got) > 0 {
 			first, second = v, w // places may be told apart no better than messages take

@@ -15,8 +15,7 @@ import (
 
 var leakTests = []test{
 	{name: "a cancelled wait leaves the queue", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: long})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Lease: long}, 1)
 		w := e.queue(s, 1)
 		w.cancel()
 		e.ends(w, sema.ErrBusy, context.Canceled)
@@ -34,8 +33,7 @@ var leakTests = []test{
 		e.ok(s.Close())
 		e.ends(w, sema.ErrClosed)
 		for _, p := range []*permit{a, b} {
-			<-p.Context(e.ctx()).Done()
-			e.is(context.Cause(p.Context(e.ctx())), sema.ErrLost)
+			e.lost(p, sema.ErrLost)
 			e.is(p.Release(), sema.ErrReleased)
 		}
 		_, err := s.Acquire(e.ctx())
@@ -46,8 +44,7 @@ var leakTests = []test{
 		e.empty(e.sem(2, nil), 2)
 	}},
 	{name: "shutting down refuses waiters and lets holders end", run: func(e *env) {
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		w := e.queue(s, 1)
 		ended := make(chan error, 1)
 		go func() { ended <- s.Shutdown(e.ctx()) }()

@@ -34,8 +34,7 @@ func (x expiring) Err() error {
 var methodTests = []test{
 	{name: "a deadline is both ours and the context's", run: func(e *env) {
 		queued := make(chan struct{})
-		s := e.sem(1, &sema.Options{Observer: sema.Observer{Queued: func(sema.Event) { close(queued) }}})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Observer: sema.Observer{Queued: func(sema.Event) { close(queued) }}}, 1)
 		ctx, failed := expiring{e.ctx(), make(chan struct{})}, make(chan error)
 		go func() {
 			_, err := s.Acquire(ctx)
@@ -149,8 +148,7 @@ var methodTests = []test{
 	{name: "releasing ends the permit's context", run: func(e *env) {
 		p := e.acquire(e.sem(1, nil), 1)
 		e.release(p)
-		<-p.Context(e.ctx()).Done()
-		e.is(context.Cause(p.Context(e.ctx())), sema.ErrReleased)
+		e.lost(p, sema.ErrReleased)
 		e.is(p.Renew(e.ctx()), sema.ErrReleased)
 	}},
 	{name: "Do holds while it runs, and releases after a panic", run: func(e *env) {
@@ -176,8 +174,7 @@ var methodTests = []test{
 		e.is(err, boom)
 	}},
 	{name: "a weight of all that is free is granted if nobody waits", run: func(e *env) {
-		s := e.sem(5, nil)
-		a := e.acquire(s, 2)
+		s, a := e.held(5, nil, 2)
 		st := e.state(s)
 		d, err := s.TryAcquire(e.ctx(), sema.Weight(st.Limit-st.Used))
 		e.ok(err)
@@ -192,8 +189,7 @@ var methodTests = []test{
 		e.release(e.permit(w))
 	}},
 	{name: "Renew gives a whole lease", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: long, Renew: sema.NoRenewal})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Lease: long, Renew: sema.NoRenewal}, 1)
 		before := p.Deadline()
 		// An engine that knows its store's clock to within a round trip takes that off the lease.
 		e.until(func() bool {
@@ -207,8 +203,7 @@ var methodTests = []test{
 	}},
 	{name: "a hand-off gives a whole lease even without renewal", run: func(e *env) {
 		o := &sema.Options{Lease: long, Renew: sema.NoRenewal}
-		s := e.sem(1, o)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, o, 1)
 		w := e.queue(e.semOn(e.store.Client(e), 1, o), 1) // as another process
 		e.release(p)
 		p = e.permit(w)
@@ -219,8 +214,7 @@ var methodTests = []test{
 	}},
 	{name: "Resume takes up a detached permit", run: func(e *env) {
 		o := &sema.Options{Lease: long, Renew: sema.NoRenewal, Detached: true}
-		first := e.sem(1, o)
-		p := e.acquire(first, 1)
+		first, p := e.held(1, o, 1)
 		e.ok(first.Close())
 		e.is(p.Err(), sema.ErrLost)
 		second := e.semOn(e.store.Client(e), 1, o)
@@ -281,8 +275,7 @@ var methodTests = []test{
 		e.is(err, sema.ErrClosed)
 	}},
 	{name: "holders and waiters are visible", run: func(e *env) {
-		s := e.sem(3, &sema.Options{Label: "nightly \"job\" ü"})
-		a := e.acquire(s, 2)
+		s, a := e.held(3, &sema.Options{Label: "nightly \"job\" ü"}, 2)
 		e.queue(s, 2)
 		time.Sleep(time.Millisecond) // so that it has an age
 		st := e.state(s)

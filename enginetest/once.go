@@ -75,8 +75,7 @@ var onceTests = []test{
 	}},
 	{name: "releasing twice changes nothing and says so", atOnce: true, run: func(e *env) {
 		// Redisson #5066, dv/redis-semaphore: it added permits.
-		s := e.sem(1, nil)
-		a := e.acquire(s, 1)
+		s, a := e.held(1, nil, 1)
 		e.release(a)
 		b := e.acquire(s, 1)
 		e.is(a.Release(), sema.ErrReleased)

@@ -67,8 +67,7 @@ var orderTests = []test{
 		e.release(e.permit(w))
 	}},
 	{name: "a larger limit serves the queue in order", run: func(e *env) {
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		a, b, c := e.queue(s, 1), e.queue(s, 1), e.queue(s, 1)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
 		first, second := e.permit(a), e.permit(b)

@@ -43,8 +43,7 @@ var policyTests = []test{
 		e.tooHeavy(err, 4, 3)
 	}},
 	{name: "a newer limit serves those who wait", run: func(e *env) {
-		old := e.sem(1, &sema.Options{Lease: long})
-		p := e.acquire(old, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: long}), 1)
 		w := e.queue(e.sem(1, &sema.Options{Lease: long}), 1)
 		e.release(e.acquire(e.sem(3, &sema.Options{Lease: long}), 1))
 		e.release(e.permit(w), p)
@@ -62,11 +61,9 @@ var policyTests = []test{
 		e.release(e.acquire(e.sem(9, nil), 9))
 	}},
 	{name: "adopt goes by the stored limit and reports it", run: func(e *env) {
-		first := e.sem(2, nil)
-		p := e.acquire(first, 1)
+		p := e.acquire(e.sem(2, nil), 1)
 		seen := make(chan sema.Event, 10)
-		s := e.sem(5, &sema.Options{OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}})
-		a := e.acquire(s, 1)
+		s, a := e.held(5, &sema.Options{OnConflict: sema.LimitStored, Observer: sema.Observer{LimitDiffers: func(ev sema.Event) { seen <- ev }}}, 1)
 		e.busy(s)
 		e.until(func() bool { return len(seen) > 0 }) // which may come late
 		if told := differs(<-seen); told.Wanted != 5 || told.Stored != 2 || len(seen) != 0 {
@@ -97,8 +94,7 @@ var policyTests = []test{
 		o := sema.Options{Lease: long}
 		strict := o
 		strict.OnConflict = sema.LimitStrict
-		s := e.sem(3, &o)
-		p := e.acquire(s, 1)
+		s, p := e.held(3, &o, 1)
 		heavy := e.queue(e.sem(3, &strict), 3)
 		light := e.queue(s, 1)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 4}))
@@ -139,8 +135,7 @@ var policyTests = []test{
 	}},
 	{name: "a limit is not restored while all permits are out", run: func(e *env) {
 		// Redisson #4678, Sidekiq #2617: it doubled.
-		s := e.sem(2, nil)
-		p := e.acquire(s, 2)
+		p := e.acquire(e.sem(2, nil), 2)
 		other := e.sem(2, nil)
 		e.busy(other)
 		e.release(p)
@@ -162,8 +157,7 @@ var policyTests = []test{
 	}},
 	{name: "a waiter that a smaller limit makes too heavy is told and out of the way", run: func(e *env) {
 		o := &sema.Options{Lease: long}
-		s := e.sem(3, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(3, o), 1)
 		heavy, light := e.queue(e.sem(3, o), 3), e.queue(e.sem(3, o), 1)
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 2}))
 		e.ends(heavy)

@@ -51,8 +51,7 @@ var reportTests = []test{
 		}
 		auto := engine.Request{Kind: engine.SetLimit, Limit: 7, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
 		e.ask(c, auto, engine.Gone) // it creates none
-		s := e.sem(2, &sema.Options{OnConflict: sema.LimitStored})
-		p := e.acquire(s, 2)
+		s, p := e.held(2, &sema.Options{OnConflict: sema.LimitStored}, 2)
 		w := e.queue(s, 1)
 		e.ask(c, auto, engine.Done)
 		e.release(e.permit(w)) // more is handed over at once

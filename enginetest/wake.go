@@ -10,8 +10,7 @@ import (
 var wakeTests = []test{
 	{name: "a release wakes the head at once, long before it would ask again", run: func(e *env) {
 		o := &sema.Options{Lease: long} // asks again only after the test's patience
-		s := e.sem(1, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, o), 1)
 		for range 20 {
 			w := e.queue(e.sem(1, o), 1)
 			e.release(p)
@@ -22,8 +21,7 @@ var wakeTests = []test{
 	{name: "weight that becomes free is handed to all it fits", run: func(e *env) {
 		// Redisson #6664: a waiter for 1 slept beside a free permit.
 		o := &sema.Options{Lease: long}
-		s := e.sem(4, o)
-		p := e.acquire(s, 4)
+		p := e.acquire(e.sem(4, o), 4)
 		var line []*waiter
 		for range 4 {
 			line = append(line, e.queue(e.sem(4, o), 1))
@@ -35,8 +33,7 @@ var wakeTests = []test{
 	}},
 	{name: "a cancelled head lets the next one in", run: func(e *env) {
 		o := &sema.Options{Lease: long}
-		s := e.sem(2, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(2, o), 1)
 		heavy, light := e.queue(e.sem(2, o), 2), e.queue(e.sem(2, o), 1)
 		heavy.cancel()
 		e.release(e.permit(light), p)
@@ -45,8 +42,7 @@ var wakeTests = []test{
 		// Redisson #5762: a lost message hung a waiter for ever.
 		line := &cutEngine{Engine: e.store.Client(e)}
 		line.silenced.Store(true)
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, nil), 1)
 		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: steps}), 1)
 		e.release(p)
 		e.release(e.permit(w))
@@ -82,8 +78,7 @@ var wakeTests = []test{
 	}},
 	{name: "a lease shorter than those before it is watched as well", run: func(e *env) {
 		o := &sema.Options{Lease: long}
-		s := e.sem(1, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, o), 1)
 		// The head will hold for a short time and die; the next waits for it.
 		dead := e.session()
 		r := request(dead, 1, short)
@@ -106,8 +101,7 @@ var deadTests = []test{
 	}},
 	{name: "a grant that nobody received comes back before a whole lease", run: func(e *env) {
 		// Redisson #3730: an abandoned waiter later ate a permit.
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		dead := e.session()
 		r := request(dead, 1, long)
 		r.Wait, r.Ticket = true, short
@@ -117,8 +111,7 @@ var deadTests = []test{
 		e.release(e.permit(w)) // within the test's patience
 	}},
 	{name: "a waiter that fell silent is passed over", run: func(e *env) {
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait, r.Ticket = true, engine.MinLease
@@ -130,8 +123,7 @@ var deadTests = []test{
 		e.do(dead, engine.Renew, r, engine.Gone)
 	}},
 	{name: "who was passed over and lives has its place back", run: func(e *env) {
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		slow := e.session()
 		r := request(slow, 1, short)
 		r.Wait, r.Ticket, r.Waited = true, engine.MinLease, time.Second // longer than a step is on its way
