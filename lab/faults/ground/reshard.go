@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
 )
 
 // clusterFaults are failovers of one master, and slots that move.
@@ -121,7 +120,11 @@ func (m *migration) begin(ctx context.Context, s *servers, r *rand.Rand) error {
 		return err
 	}
 	if len(keys) == 0 { // no semaphore there: any slot of its own
-		keys = []string{m.from.ownKey(ctx)}
+		own, err := writeKey(ctx, m.from.admin)
+		if err != nil {
+			return err
+		}
+		keys = []string{own}
 	}
 	slot, err := m.from.admin.ClusterKeySlot(ctx, keys[r.IntN(len(keys))]).Result()
 	if err != nil {
@@ -186,14 +189,4 @@ func (m *migration) end(ctx context.Context, s *servers) error {
 		}
 	}
 	return nil
-}
-
-// ownKey is a key that the node takes.
-func (n *node) ownKey(ctx context.Context) string {
-	for i := 0; ; i++ {
-		key := fmt.Sprintf("ground:{%d}", i)
-		if err := n.admin.Set(ctx, key, "", time.Minute).Err(); err == nil || ctx.Err() != nil {
-			return key
-		}
-	}
 }

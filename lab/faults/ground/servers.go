@@ -225,13 +225,20 @@ func (n *node) writable(ctx context.Context) error {
 
 // write writes to one server. A node of a cluster takes only some keys.
 func write(ctx context.Context, c redis.Cmdable) (err error) {
+	_, err = writeKey(ctx, c)
+	return err
+}
+
+// writeKey says what it wrote.
+func writeKey(ctx context.Context, c redis.Cmdable) (key string, err error) {
 	for i := range 64 {
-		err = c.Set(ctx, fmt.Sprintf("ground:{%d}", i), "", time.Minute).Err()
+		key = fmt.Sprintf("ground:{%d}", i)
+		err = c.Set(ctx, key, "", time.Minute).Err()
 		if err == nil || !strings.HasPrefix(err.Error(), "MOVED") {
-			return err
+			break
 		}
 	}
-	return err
+	return key, err
 }
 
 // replication is what the server says of its part in it.
