@@ -16,7 +16,7 @@ const clusterMasters = 3
 // newCluster starts three masters with a replica each. Clients and replicas know
 // them by the addresses of proxies; what nodes tell each other goes straight.
 func newCluster(ctx context.Context, kind string, h *host) (Ground, error) {
-	s := &servers{host: h, kind: kind}
+	s := &servers{base: base{host: h, kind: kind}}
 	c := newClocks(ctx, h)
 	var started []*redistest.Server
 	for range 2 * clusterMasters {

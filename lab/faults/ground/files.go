@@ -20,32 +20,20 @@ import (
 
 // files is a ground of one directory. All its sites reach the same.
 type files struct {
-	dir    string
-	faults []Fault
+	base
+	dir string
 }
 
-func newFiles(ctx context.Context, _ string, h *host) (Ground, error) {
-	g := &files{dir: filepath.Join(h.dir, "sema")}
+func newFiles(ctx context.Context, kind string, h *host) (Ground, error) {
+	g := &files{base: base{host: h, kind: kind, version: "files, " + runtime.GOOS}, dir: filepath.Join(h.dir, "sema")}
 	if filesCanBeHarmed {
 		g.faults = g.fileFaults()
 	}
 	return g, g.Settle(ctx)
 }
 
-// Kind implements Ground.
-func (g *files) Kind() string { return "file" }
-
-// Server implements Ground.
-func (g *files) Server() string { return "files, " + runtime.GOOS }
-
 // Link implements Ground.
 func (g *files) Link(int) Link { return Link{URL: "file://" + filepath.ToSlash(g.dir)} }
-
-// Faults implements Ground.
-func (g *files) Faults() []Fault { return slices.Clone(g.faults) }
-
-// Close implements Ground. Nothing runs.
-func (g *files) Close() {}
 
 // Settle implements Ground. A step works, and no log is locked for good.
 func (g *files) Settle(ctx context.Context) error {

@@ -33,14 +33,11 @@ type Ground interface {
 	// Left lists what the engine has left that has no time to live.
 	Left(ctx context.Context) ([]string, error)
 
-	// Close ends all servers and proxies, and waits until they are gone.
-	Close()
-}
-
-// Accidental is a Ground on which something breaks that nobody has broken.
-type Accidental interface {
 	// Accidents lists what has broken by itself, in order.
 	Accidents() []Accident
+
+	// Close ends all servers and proxies, and waits until they are gone.
+	Close()
 }
 
 // Accident is something that broke by itself, for everybody.

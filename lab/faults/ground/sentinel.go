@@ -23,7 +23,7 @@ const failoverTime = 1500 * time.Millisecond
 // other while workers still reach them. In "sentinel-replicas" a grant counts when
 // both replicas have it.
 func newSentinel(ctx context.Context, kind string, h *host) (Ground, error) {
-	s := &servers{host: h, kind: kind}
+	s := &servers{base: base{host: h, kind: kind}}
 	c := newClocks(ctx, h)
 	for i := range 3 {
 		own, env := c.next()

@@ -30,13 +30,11 @@ type node struct {
 
 // servers is a ground of Redis servers.
 type servers struct {
-	*host
-	kind, version string
-	links         [Sites]Link
-	nodes         []*node // with data
-	watchers      []*node // Sentinels
-	faults        []Fault
-	clients       [Sites]redis.UniversalClient
+	base
+	links    [Sites]Link
+	nodes    []*node // with data
+	watchers []*node // Sentinels
+	clients  [Sites]redis.UniversalClient
 
 	// masters are the nodes that take writes now; an error: that is open.
 	masters func(ctx context.Context) ([]*node, error)
@@ -44,27 +42,8 @@ type servers struct {
 	whole func(ctx context.Context) error
 }
 
-// Kind implements Ground.
-func (s *servers) Kind() string { return s.kind }
-
-// Server implements Ground.
-func (s *servers) Server() string { return s.version }
-
 // Link implements Ground.
 func (s *servers) Link(site int) Link { return s.links[site] }
-
-// Faults implements Ground.
-func (s *servers) Faults() []Fault { return slices.Clone(s.faults) }
-
-// Close implements Ground.
-func (s *servers) Close() {
-	for _, c := range s.clients {
-		if c != nil {
-			_ = c.Close()
-		}
-	}
-	s.close()
-}
 
 // add makes a node of a server. addr is what the workers' proxies forward to.
 func (s *servers) add(srv *redistest.Server, addr string, peers *redistest.Proxy, c *clock) *node {
@@ -102,11 +81,14 @@ func (s *servers) connect(scheme, path string, entries []*node) {
 
 // ready opens the ground's own clients, one through each site, and waits until all works.
 // readable says that proxies can read what passes.
-func (s *servers) ready(ctx context.Context, readable bool, faults ...[]Fault) (_ Ground, err error) {
+func (s *servers) ready(ctx context.Context, readable bool, faults ...[]Fault) (Ground, error) {
 	for site := range Sites {
-		if s.clients[site], err = s.links[site].Redis(); err != nil {
+		c, err := s.links[site].Redis()
+		if err != nil {
 			return nil, err
 		}
+		s.clients[site] = c
+		s.Cleanup(func() { _ = c.Close() })
 	}
 	s.faults = append(slices.Concat(faults...), networkFaults(readable, false, s.wires)...)
 	return s, s.Settle(ctx)

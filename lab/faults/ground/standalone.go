@@ -10,7 +10,7 @@ import (
 // newStandalone starts one server: with nothing on disk, with an append-only
 // file, or with TLS and a user of few rights.
 func newStandalone(ctx context.Context, kind string, h *host) (Ground, error) {
-	s := &servers{host: h, kind: kind}
+	s := &servers{base: base{host: h, kind: kind}}
 	c := newClocks(ctx, h)
 	own, env := c.next()
 	scheme, args := "redis", []string{"--lua-time-limit", "200"}

@@ -138,12 +138,8 @@ func (r *round) play(ctx context.Context, only string) (err error) {
 
 // addAccidents notes what broke by itself, from the round's start until the workers were gone.
 func (r *round) addAccidents(gone int64) {
-	g, ok := r.ground.(ground.Accidental)
-	if !ok {
-		return
-	}
 	at := func(t time.Time) int64 { return history.Now() - int64(time.Since(t)) }
-	for _, a := range g.Accidents() {
+	for _, a := range r.ground.Accidents() {
 		w := history.Window{Fault: a.Name, Begin: at(a.Begin), End: gone}
 		if !a.End.IsZero() {
 			w.End = at(a.End)
