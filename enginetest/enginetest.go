@@ -19,6 +19,7 @@ import (
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
 	"sema/internal/fixture/stall"
+	"sema/internal/protocol"
 )
 
 // Store is one place where semaphores live, as an engine's test sets it up.
@@ -446,39 +447,39 @@ func (e *env) empty(s *semaphore, limit int) {
 var numbers atomic.Uint64
 
 // id makes a permit id for a session used directly.
-func id(s engine.Session, weight int) engine.ID {
+func id(s protocol.Session, weight int) engine.ID {
 	return engine.ID{Client: s.Client(), Number: 1_000_000 + numbers.Add(1), Weight: weight}
 }
 
 // session opens the test's semaphore below the Semaphore: a client that does
 // nothing by itself, such as a dead one.
-func (e *env) session() engine.Session {
+func (e *env) session() protocol.Session {
 	e.Helper()
-	s, err := e.client().Open(e.name, engine.Client{Host: "test", PID: 1}, func(engine.Notification) {})
+	s, err := e.client().Open(e.name, engine.Client{Host: "test", PID: 1}, func(protocol.Notification) {})
 	e.ok(err)
 	e.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 // request asks for weight 1 under a new id.
-func request(s engine.Session, limit int, lease time.Duration) engine.Request {
-	return engine.Request{Kind: engine.Ask, ID: id(s, 1), Limit: limit, Lease: lease, Ticket: lease / 2}
+func request(s protocol.Session, limit int, lease time.Duration) protocol.Request {
+	return protocol.Request{Kind: protocol.Ask, ID: id(s, 1), Limit: limit, Lease: lease, Ticket: lease / 2}
 }
 
 // step carries out one request as a call of its own.
-func step(ctx context.Context, s engine.Session, r engine.Request) (engine.Answer, error) {
-	reply, err := s.Step(ctx, engine.Call{Number: numbers.Add(1), Requests: []engine.Request{r}})
+func step(ctx context.Context, s protocol.Session, r protocol.Request) (protocol.Answer, error) {
+	reply, err := s.Step(ctx, protocol.Call{Number: numbers.Add(1), Requests: []protocol.Request{r}})
 	if err != nil {
-		return engine.Answer{}, err
+		return protocol.Answer{}, err
 	}
 	return reply.Answers[0], nil
 }
 
-func (e *env) ask(s engine.Session, r engine.Request, want engine.Status) engine.Answer {
+func (e *env) ask(s protocol.Session, r protocol.Request, want protocol.Status) protocol.Answer {
 	e.Helper()
 	ctx := e.ctx()
 	a, err := step(ctx, s, r)
-	for failure := (*engine.Error)(nil); r.Kind != engine.Release && errors.As(err, &failure) && failure.Temporary && ctx.Err() == nil; {
+	for failure := (*engine.Error)(nil); r.Kind != protocol.Release && errors.As(err, &failure) && failure.Temporary && ctx.Err() == nil; {
 		a, err = step(ctx, s, r) // as a Semaphore does, under the same id
 	}
 	e.ok(err)
@@ -489,7 +490,7 @@ func (e *env) ask(s engine.Session, r engine.Request, want engine.Status) engine
 }
 
 // do sends another request about what r asked for.
-func (e *env) do(s engine.Session, kind engine.Kind, r engine.Request, want engine.Status) {
+func (e *env) do(s protocol.Session, kind protocol.Kind, r protocol.Request, want protocol.Status) {
 	e.Helper()
 	r.Kind = kind
 	e.ask(s, r, want)

@@ -9,6 +9,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var inputTests = []test{
@@ -19,7 +20,7 @@ var inputTests = []test{
 		} {
 			_, err := sema.New(e.client(), name, 1, nil)
 			e.bad(what, err, "name")
-			_, err = e.client().Open(name, engine.Client{}, func(engine.Notification) {})
+			_, err = e.client().Open(name, engine.Client{}, func(protocol.Notification) {})
 			e.bad(what+" at the engine", err, "name")
 		}
 	}},

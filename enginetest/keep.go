@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"sema"
-	"sema/engine"
 	"sema/internal/fixture/expect"
 	"sema/internal/fixture/history"
+	"sema/internal/protocol"
 )
 
 // kept are options for keeping released permits as long as possible, if the
@@ -263,29 +263,29 @@ var keepTests = []test{
 	{name: "a client with hundreds of tickets knows that it is alone, until it is not", run: func(e *env) {
 		alone := e.session()
 		holds := request(alone, 1, long)
-		e.ask(alone, holds, engine.Granted)
-		leave := func(kind engine.Kind, requests ...engine.Request) engine.Leave {
+		e.ask(alone, holds, protocol.Granted)
+		leave := func(kind protocol.Kind, requests ...protocol.Request) protocol.Leave {
 			for i := range requests {
 				requests[i].Kind, requests[i].Wait = kind, true
 			}
-			reply, err := alone.Step(e.ctx(), engine.Call{Number: numbers.Add(1), Keep: long / 6, Requests: requests})
+			reply, err := alone.Step(e.ctx(), protocol.Call{Number: numbers.Add(1), Keep: long / 6, Requests: requests})
 			e.ok(err)
 			return reply.Leave
 		}
 		for range 3 {
-			var asks []engine.Request
+			var asks []protocol.Request
 			for range 100 {
 				asks = append(asks, request(alone, 1, long))
 			}
-			if leave(engine.Ask, asks...) == engine.Pass {
+			if leave(protocol.Ask, asks...) == protocol.Pass {
 				e.Fatal("a client alone is told that others wait")
 			}
 		}
 		other := e.session()
 		waits := request(other, 1, long)
 		waits.Wait = true
-		e.ask(other, waits, engine.Queued)
-		if leave(engine.Renew, holds) == engine.Keep {
+		e.ask(other, waits, protocol.Queued)
+		if leave(protocol.Renew, holds) == protocol.Keep {
 			e.Error("a client may keep permits beside one that waits")
 		}
 	}},

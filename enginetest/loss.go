@@ -6,6 +6,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var lossTests = []test{
@@ -140,7 +141,7 @@ var lossTests = []test{
 	{name: "a step that was given up reads none of its caller's memory", own: true, needs: freezing, run: func(e *env) {
 		s := e.session()
 		first, second, third := request(s, 3, long), request(s, 3, long), request(s, 3, long)
-		call := engine.Call{Number: numbers.Add(1), Requests: []engine.Request{first}}
+		call := protocol.Call{Number: numbers.Add(1), Requests: []protocol.Request{first}}
 		ctx, cancel := context.WithTimeout(e.ctx(), short)
 		defer cancel()
 		e.store.Freeze()
@@ -152,7 +153,7 @@ var lossTests = []test{
 		}
 		e.until(func() bool { // after which what was on its way has been carried out or never is
 			a, err := step(e.ctx(), s, third)
-			return err == nil && a.Status == engine.Granted
+			return err == nil && a.Status == protocol.Granted
 		})
 		st := e.state(s)
 		for _, h := range st.Holders {

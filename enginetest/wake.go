@@ -5,6 +5,7 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 var wakeTests = []test{
@@ -62,14 +63,14 @@ var wakeTests = []test{
 	{name: "the end of a lease wakes the head without anybody's call", run: func(e *env) {
 		// dv/redis-semaphore: swept only on acquire, so idle waiters hung.
 		dead := e.session()
-		e.ask(dead, request(dead, 1, short), engine.Granted)
+		e.ask(dead, request(dead, 1, short), protocol.Granted)
 		w := e.start(e.sem(1, &sema.Options{Lease: long}), 1)
 		e.release(e.permit(w))
 	}},
 	{name: "the watch passes on when its keeper leaves", run: func(e *env) {
 		o := &sema.Options{Lease: long}
 		dead := e.session()
-		e.ask(dead, request(dead, 1, 2*short), engine.Granted)
+		e.ask(dead, request(dead, 1, 2*short), protocol.Granted)
 		head := e.queue(e.sem(1, o), 1)
 		tail := e.queue(e.sem(1, o), 1)
 		tail.cancel()
@@ -83,7 +84,7 @@ var wakeTests = []test{
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait, r.Ticket = true, steps
-		e.ask(dead, r, engine.Queued)
+		e.ask(dead, r, protocol.Queued)
 		w := e.queue(e.sem(1, o), 1)
 		e.release(p)
 		e.release(e.permit(w))
@@ -105,7 +106,7 @@ var deadTests = []test{
 		dead := e.session()
 		r := request(dead, 1, long)
 		r.Wait, r.Ticket = true, short
-		e.ask(dead, r, engine.Queued)
+		e.ask(dead, r, protocol.Queued)
 		w := e.queue(s, 1)
 		e.release(p)
 		e.release(e.permit(w)) // within the test's patience
@@ -115,12 +116,12 @@ var deadTests = []test{
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait, r.Ticket = true, engine.MinLease
-		e.ask(dead, r, engine.Queued)
+		e.ask(dead, r, protocol.Queued)
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		e.release(p)
 		e.release(e.permit(w))
-		e.do(dead, engine.Renew, r, engine.Gone)
+		e.do(dead, protocol.Renew, r, protocol.Gone)
 	}},
 	{name: "who was passed over and lives has its place back", run: func(e *env) {
 		s, p := e.held(1, nil, 1)
@@ -128,14 +129,14 @@ var deadTests = []test{
 		r := request(slow, 1, short)
 		r.Wait, r.Ticket, r.Waited = true, engine.MinLease, time.Second // longer than a step is on its way
 		came := time.Now().Add(-r.Waited)
-		e.ask(slow, r, engine.Queued)
+		e.ask(slow, r, protocol.Queued)
 		w := e.queue(s, 1)
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		r.Waited, r.Ticket = time.Since(came), long
-		if again := e.ask(slow, r, engine.Queued); again.Ahead != 0 {
+		if again := e.ask(slow, r, protocol.Queued); again.Ahead != 0 {
 			e.Fatalf("%d tickets ahead; it was first", again.Ahead)
 		}
-		e.do(slow, engine.Release, r, engine.Done)
+		e.do(slow, protocol.Release, r, protocol.Done)
 		e.release(p)
 		e.release(e.permit(w))
 	}},

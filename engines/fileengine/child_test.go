@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sema/engine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 // The roles of processes. Their job is a directory, except that of a holder.
@@ -62,12 +62,12 @@ func (h holder) play() error {
 	if err != nil {
 		return err
 	}
-	if reply.Answers[0].Status == engine.Queued {
+	if reply.Answers[0].Status == protocol.Queued {
 		fmt.Println("queued")
 		for err = errAskAgain; err == errAskAgain; {
 			if err = u.await(r.ID); err == errAskAgain {
-				var again engine.Reply
-				if again, err = u.call(r); err == nil && again.Answers[0].Status == engine.Queued {
+				var again protocol.Reply
+				if again, err = u.call(r); err == nil && again.Answers[0].Status == protocol.Queued {
 					err = errAskAgain
 				}
 			}

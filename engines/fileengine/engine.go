@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Options configure an engine. The zero value is for one user of one host.
@@ -97,8 +98,8 @@ func (e *Engine) path(file string) string { return filepath.Join(e.dir, file) }
 // pipePath is the path of a process's pipe, which shows whether the process is alive.
 func (e *Engine) pipePath(process string) string { return e.path(process + lifeSuffix) }
 
-// Open implements engine.Engine.
-func (e *Engine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *Engine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
@@ -170,7 +171,7 @@ func (e *Engine) sessionsOf(l *log) []*session {
 	return list
 }
 
-// List implements engine.Engine.
+// List implements sema.Engine.
 func (e *Engine) List(ctx context.Context) ([]string, error) {
 	files, err := os.ReadDir(e.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -4,13 +4,13 @@ import (
 	"encoding/binary"
 	"time"
 
-	"sema/engine"
 	"sema/internal/pack"
+	"sema/internal/protocol"
 )
 
 // message encodes a notification for a client of another process. With a nil n, or if the
 // notification is too large, it asks that process to look at the client's log.
-func (s *step) message(client string, n *engine.Notification) []byte {
+func (s *step) message(client string, n *protocol.Notification) []byte {
 	w := &pack.Writer{B: make([]byte, 2, 128)}
 	w.Text(client)
 	if n != nil {
@@ -66,11 +66,11 @@ func (e *Engine) receive(in *inbox) {
 // handle handles one message. ok is false if it cannot be decoded.
 func (e *Engine) handle(b []byte) (ok bool) {
 	r := &pack.Reader{B: string(b)}
-	client, notified, n := r.Text(), false, engine.Notification{}
+	client, notified, n := r.Text(), false, protocol.Notification{}
 	r.Bits(&notified, &n.Ask, &n.Renew)
 	now := time.Now()
 	for range r.Count() {
-		g := engine.Grant{ID: r.ID(client), Token: r.Int(), Slot: int(r.Int()), Ticket: r.Int()}
+		g := protocol.Grant{ID: r.ID(client), Token: r.Int(), Slot: int(r.Int()), Ticket: r.Int()}
 		g.Until = now.Add(r.Duration() - e.uptime())
 		n.Grants = append(n.Grants, g)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 const (
@@ -161,7 +162,7 @@ func (e *Engine) wakeAll() (living int) {
 	return living
 }
 
-// Close implements engine.Engine. The permits of its sessions are lost. They are free at
+// Close implements sema.Engine. The permits of its sessions are lost. They are free at
 // once, unless they are detached or Life keeps the engine alive.
 func (e *Engine) Close() error {
 	e.mu.Lock()
@@ -181,7 +182,7 @@ func (e *Engine) Close() error {
 		s.closed = true
 		s.mu.Unlock()
 		if !wasClosed {
-			s.notify(engine.Notification{Closed: true})
+			s.notify(protocol.Notification{Closed: true})
 		}
 	}
 	for _, l := range logs {

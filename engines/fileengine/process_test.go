@@ -18,6 +18,7 @@ import (
 	"sema/engine"
 	"sema/internal/fixture/child"
 	"sema/internal/fixture/expect"
+	"sema/internal/protocol"
 )
 
 func TestKilledHolderHandsOver(t *testing.T) {
@@ -112,7 +113,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	e.uptime = func() time.Duration { return uptime() + time.Hour }
 	u = openUser(t, e, "third", 1)
 	expect.OK(t, u.release(u.take(t)))
-	if reply, err := u.call(engine.Request{Kind: engine.Remove}); err != nil || reply.Answers[0].Status != engine.Done {
+	if reply, err := u.call(protocol.Request{Kind: protocol.Remove}); err != nil || reply.Answers[0].Status != protocol.Done {
 		t.Errorf("remove: %+v, %v", reply, err)
 	}
 	age()
@@ -185,7 +186,7 @@ func TestFullDiskChangesNothing(t *testing.T) {
 	var old unix.Rlimit
 	expect.OK(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
 	expect.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + 10, Max: old.Max}))
-	_, err = u.call(engine.Request{Kind: engine.Release, ID: held})
+	_, err = u.call(protocol.Request{Kind: protocol.Release, ID: held})
 	expect.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &old))
 	var e *engine.Error
 	if !errors.As(err, &e) || !e.NotExecuted || e.Temporary || e.Hint == "" {
@@ -223,7 +224,7 @@ func queue(tb testing.TB, n int) *waitingProcesses {
 
 func (c *waitingProcesses) renew(tb testing.TB) {
 	tb.Helper()
-	if got := c.holder.status(tb, engine.Request{Kind: engine.Renew, ID: c.held, Lease: c.holder.lease}); got != engine.Granted {
+	if got := c.holder.status(tb, protocol.Request{Kind: protocol.Renew, ID: c.held, Lease: c.holder.lease}); got != protocol.Granted {
 		tb.Fatalf("renewal: status %v", got)
 	}
 }

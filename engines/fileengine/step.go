@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // step is one locked use of a log. It appends some records, often one.
 type step struct {
 	log  *log
 	at   int64
-	text []byte                          // records to append
-	news map[string]*engine.Notification // by client
-	look map[string]bool                 // clients whose processes should look at the log
-	out  map[string]outbox               // open pipes of other processes
+	text []byte                            // records to append
+	news map[string]*protocol.Notification // by client
+	look map[string]bool                   // clients whose processes should look at the log
+	out  map[string]outbox                 // open pipes of other processes
 }
 
 // step calls f with the locked log, and notifies the clients concerned.
@@ -26,7 +27,7 @@ func (l *log) step(ctx context.Context, create, passive bool, f func(s *step)) e
 	}
 	s := &step{
 		log: l, at: l.now(),
-		news: map[string]*engine.Notification{}, look: map[string]bool{}, out: map[string]outbox{},
+		news: map[string]*protocol.Notification{}, look: map[string]bool{}, out: map[string]outbox{},
 	}
 	for client, n := range l.ledger.Notifications() { // about the records of other processes
 		if processOf(client) == l.engine.process {
@@ -72,14 +73,14 @@ func (s *step) write() error {
 }
 
 // carryOut applies a record to the ledger and collects notifications.
-func (s *step) carryOut(rec record) engine.Reply {
+func (s *step) carryOut(rec record) protocol.Reply {
 	l := s.log
 	rec.At = s.at
 	head, _ := l.ledger.Head()
 	end, held := l.ledger.NextEnd()
 	var behind []engine.ID
 	for _, r := range rec.Call.Requests {
-		if next, ok := l.ledger.Behind(r.ID); ok && r.Kind == engine.Release {
+		if next, ok := l.ledger.Behind(r.ID); ok && r.Kind == protocol.Release {
 			behind = append(behind, next)
 		}
 	}
@@ -110,9 +111,9 @@ func (s *step) carryOut(rec record) engine.Reply {
 }
 
 // grantsAny reports whether a call acquired a permit.
-func grantsAny(rec record, reply engine.Reply) bool {
+func grantsAny(rec record, reply protocol.Reply) bool {
 	for i, a := range reply.Answers {
-		if a.Status == engine.Granted && rec.Call.Requests[i].Kind == engine.Ask {
+		if a.Status == protocol.Granted && rec.Call.Requests[i].Kind == protocol.Ask {
 			return true
 		}
 	}
@@ -184,7 +185,7 @@ func (s *step) alive(process string) bool {
 	return alive
 }
 
-func (s *step) tell(client string, n *engine.Notification) {
+func (s *step) tell(client string, n *protocol.Notification) {
 	s.setUntil(n)
 	to := s.news[client]
 	if to == nil {
@@ -196,7 +197,7 @@ func (s *step) tell(client string, n *engine.Notification) {
 
 // setUntil sets Until of the grants. It replaces a grant whose lease has ended by a request to
 // ask again.
-func (s *step) setUntil(n *engine.Notification) {
+func (s *step) setUntil(n *protocol.Notification) {
 	for i, g := range slices.Backward(n.Grants) {
 		if _, end, ok := s.log.ledger.Permit(s.at, g.ID); ok {
 			n.Grants[i].Until = s.log.localTime(end)
@@ -212,7 +213,7 @@ func (s *step) recheckAll() {
 	_ = s.log.engine.ensureInbox(true) // the next step reports the error
 	s.compare()
 	for _, session := range s.log.engine.sessionsOf(s.log) {
-		s.tell(session.id, &engine.Notification{Ask: true, Renew: true})
+		s.tell(session.id, &protocol.Notification{Ask: true, Renew: true})
 	}
 }
 
@@ -224,10 +225,10 @@ func (s *step) compare() {
 		for id, life := range session.tickets() {
 			if g, _, ok := l.ledger.Permit(s.at, id); ok {
 				g.Ticket = life
-				s.tell(session.id, &engine.Notification{Grants: []engine.Grant{g}})
+				s.tell(session.id, &protocol.Notification{Grants: []protocol.Grant{g}})
 			} else if !l.ledger.Waits(id) {
 				session.forget(id)
-				s.tell(session.id, &engine.Notification{Ask: true})
+				s.tell(session.id, &protocol.Notification{Ask: true})
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"sema"
 	"sema/engine"
 	"sema/engines/fileengine"
+	"sema/internal/protocol"
 )
 
 // files is a ground of one directory. All its sites reach the same.
@@ -111,7 +112,7 @@ func (g *files) mortal(ctx context.Context) (hashes map[string]bool, err error) 
 	}
 	hashes = map[string]bool{}
 	for _, name := range names {
-		session, err := e.Open(name, engine.Client{}, func(engine.Notification) {})
+		session, err := e.Open(name, engine.Client{}, func(protocol.Notification) {})
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // lyingEngine is an engine with a planted bug.
@@ -17,12 +18,12 @@ type lyingEngine struct {
 	seed uint64
 }
 
-// Open implements engine.Engine.
-func (e *lyingEngine) Open(name string, who engine.Client, notify func(engine.Notification)) (engine.Session, error) {
+// Open implements sema.Engine.
+func (e *lyingEngine) Open(name string, who engine.Client, notify func(protocol.Notification)) (protocol.Session, error) {
 	s := &lyingSession{bug: e.bug, at: e.place, name: name, random: rand.New(rand.NewPCG(e.seed, 5)), tokens: map[engine.ID]int64{}, favoured: e.seed%2 == 0}
 	told := notify
 	if e.bug.notify != nil {
-		told = func(n engine.Notification) { e.bug.notify(s, n, notify) }
+		told = func(n protocol.Notification) { e.bug.notify(s, n, notify) }
 	}
 	var err error
 	s.Session, err = e.place.Open(name, who, told)
@@ -31,7 +32,7 @@ func (e *lyingEngine) Open(name string, who engine.Client, notify func(engine.No
 
 // lyingSession is a session with a planted bug.
 type lyingSession struct {
-	engine.Session
+	protocol.Session
 	bug      *planted
 	at       *place
 	name     string
@@ -42,11 +43,11 @@ type lyingSession struct {
 	tokens map[engine.ID]int64
 }
 
-// Step implements engine.Session.
-func (s *lyingSession) Step(ctx context.Context, c engine.Call) (engine.Reply, error) {
+// Step implements protocol.Session.
+func (s *lyingSession) Step(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	if s.bug.before != nil {
 		if err := s.bug.before(s, ctx); err != nil {
-			return engine.Reply{}, err
+			return protocol.Reply{}, err
 		}
 	}
 	if s.bug.ask != nil {
@@ -57,7 +58,7 @@ func (s *lyingSession) Step(ctx context.Context, c engine.Call) (engine.Reply, e
 	}
 	step := s.Session.Step
 	if s.bug.step != nil {
-		step = func(ctx context.Context, c engine.Call) (engine.Reply, error) { return s.bug.step(s, ctx, c) }
+		step = func(ctx context.Context, c protocol.Call) (protocol.Reply, error) { return s.bug.step(s, ctx, c) }
 	}
 	reply, err := step(ctx, c)
 	if s.bug.answer != nil {
@@ -104,11 +105,11 @@ func (s *lyingSession) counter(ctx context.Context, id engine.ID) int64 {
 
 // asksOnce asks the engine once for each ticket. Later it answers by itself, and
 // leaves waiters to the notifications.
-func (s *lyingSession) asksOnce(ctx context.Context, c engine.Call) (engine.Reply, error) {
+func (s *lyingSession) asksOnce(ctx context.Context, c protocol.Call) (protocol.Reply, error) {
 	known := c
 	known.Requests = nil
 	for _, r := range c.Requests {
-		if r.Kind != engine.Ask || s.recall(r.ID) == 0 {
+		if r.Kind != protocol.Ask || s.recall(r.ID) == 0 {
 			known.Requests = append(known.Requests, r)
 		}
 	}
@@ -116,14 +117,14 @@ func (s *lyingSession) asksOnce(ctx context.Context, c engine.Call) (engine.Repl
 	if err != nil {
 		return reply, err
 	}
-	answers, next := make([]engine.Answer, len(c.Requests)), 0
+	answers, next := make([]protocol.Answer, len(c.Requests)), 0
 	for i, r := range c.Requests {
-		if ticket := s.recall(r.ID); r.Kind == engine.Ask && ticket != 0 {
-			answers[i] = engine.Answer{Status: engine.Queued, Ticket: ticket, Ahead: 1}
+		if ticket := s.recall(r.ID); r.Kind == protocol.Ask && ticket != 0 {
+			answers[i] = protocol.Answer{Status: protocol.Queued, Ticket: ticket, Ahead: 1}
 			continue
 		}
 		answers[i] = reply.Answers[next]
-		if next++; answers[i].Status == engine.Queued {
+		if next++; answers[i].Status == protocol.Queued {
 			s.remember(r.ID, answers[i].Ticket)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sema/classic"
 	"sema/engine"
 	"sema/internal/fixture/history"
+	"sema/internal/protocol"
 )
 
 // planted is a bug that workers can have, so that the judge is judged as well.
@@ -23,10 +24,10 @@ type planted struct {
 	// The bug is in a session that lies: before a step, in requests and answers, in place of a
 	// step, and in notifications. Or the semaphore is one of the book's.
 	before   func(s *lyingSession, ctx context.Context) error
-	ask      func(s *lyingSession, r *engine.Request)
-	answer   func(s *lyingSession, ctx context.Context, r *engine.Request, a *engine.Answer)
-	step     func(s *lyingSession, ctx context.Context, c engine.Call) (engine.Reply, error)
-	notify   func(s *lyingSession, n engine.Notification, pass func(engine.Notification))
+	ask      func(s *lyingSession, r *protocol.Request)
+	answer   func(s *lyingSession, ctx context.Context, r *protocol.Request, a *protocol.Answer)
+	step     func(s *lyingSession, ctx context.Context, c protocol.Call) (protocol.Reply, error)
+	notify   func(s *lyingSession, n protocol.Notification, pass func(protocol.Notification))
 	original func(rdb redis.UniversalClient, name string, limit int, o classic.Options) (classic.Semaphore, error)
 }
 
@@ -35,26 +36,26 @@ const lost = 10 * time.Second
 
 // plantedBugs are all there are.
 var plantedBugs = []planted{
-	{name: "a permit from nowhere", promise: history.PromiseLimit, answer: func(s *lyingSession, _ context.Context, r *engine.Request, a *engine.Answer) {
-		if a.Status == engine.Queued && s.once(50) {
-			*a = engine.Answer{Status: engine.Granted, Token: time.Now().UnixMicro(), Slot: -1, Lease: r.Lease}
+	{name: "a permit from nowhere", promise: history.PromiseLimit, answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
+		if a.Status == protocol.Queued && s.once(50) {
+			*a = protocol.Answer{Status: protocol.Granted, Token: time.Now().UnixMicro(), Slot: -1, Lease: r.Lease}
 		}
 	}},
 	{
 		name: "a renewal that revives", promise: history.PromiseLimit,
-		ask: func(_ *lyingSession, r *engine.Request) {
-			if r.Kind == engine.Ask || r.Kind == engine.Renew {
+		ask: func(_ *lyingSession, r *protocol.Request) {
+			if r.Kind == protocol.Ask || r.Kind == protocol.Renew {
 				r.Lease /= 5
 				r.Ticket = min(r.Ticket, r.Lease)
 			}
 		},
-		answer: func(s *lyingSession, _ context.Context, r *engine.Request, a *engine.Answer) {
+		answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
 			switch {
-			case a.Status == engine.Granted:
+			case a.Status == protocol.Granted:
 				a.Lease = 5 * r.Lease
 				s.remember(r.ID, a.Token)
-			case r.Kind == engine.Renew && a.Status == engine.Gone && s.recall(r.ID) != 0:
-				*a = engine.Answer{Status: engine.Granted, Token: s.recall(r.ID), Slot: -1, Lease: 5 * r.Lease}
+			case r.Kind == protocol.Renew && a.Status == protocol.Gone && s.recall(r.ID) != 0:
+				*a = protocol.Answer{Status: protocol.Granted, Token: s.recall(r.ID), Slot: -1, Lease: 5 * r.Lease}
 			}
 		},
 	},
@@ -70,13 +71,13 @@ var plantedBugs = []planted{
 			return classic.NewFair(rdb, name, limit, o)
 		},
 	},
-	{name: "a permit of another key", promise: history.PromiseLimit, keys: true, ask: func(s *lyingSession, r *engine.Request) {
+	{name: "a permit of another key", promise: history.PromiseLimit, keys: true, ask: func(s *lyingSession, r *protocol.Request) {
 		if r.Key != "" && s.once(3) {
 			r.Key = fmt.Sprint("of ", r.ID)
 		}
 	}},
-	{name: "a token of the process's own counting", promise: history.PromiseTokens, answer: func(s *lyingSession, _ context.Context, r *engine.Request, a *engine.Answer) {
-		if a.Status != engine.Granted {
+	{name: "a token of the process's own counting", promise: history.PromiseTokens, answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
+		if a.Status != protocol.Granted {
 			return
 		}
 		s.mu.Lock()
@@ -88,12 +89,12 @@ var plantedBugs = []planted{
 	}},
 	{
 		name: "a counter as token, across a restart", promise: history.PromiseTokens, fault: "server: kill -9, nothing on disk",
-		answer: func(s *lyingSession, ctx context.Context, r *engine.Request, a *engine.Answer) {
-			if a.Status == engine.Granted {
+		answer: func(s *lyingSession, ctx context.Context, r *protocol.Request, a *protocol.Answer) {
+			if a.Status == protocol.Granted {
 				a.Token = s.counter(ctx, r.ID)
 			}
 		},
-		notify: func(s *lyingSession, n engine.Notification, pass func(engine.Notification)) {
+		notify: func(s *lyingSession, n protocol.Notification, pass func(protocol.Notification)) {
 			if len(n.Grants) == 0 {
 				pass(n)
 				return
@@ -106,15 +107,15 @@ var plantedBugs = []planted{
 			}()
 		},
 	},
-	{name: "barging", promise: history.PromiseOrder, ask: func(_ *lyingSession, r *engine.Request) { r.Unfair = true }},
-	{name: "newcomers that say they waited", promise: history.PromiseOrder, ask: func(s *lyingSession, r *engine.Request) {
-		if r.Kind == engine.Ask && s.favoured { // the callers of some processes go before all others
+	{name: "barging", promise: history.PromiseOrder, ask: func(_ *lyingSession, r *protocol.Request) { r.Unfair = true }},
+	{name: "newcomers that say they waited", promise: history.PromiseOrder, ask: func(s *lyingSession, r *protocol.Request) {
+		if r.Kind == protocol.Ask && s.favoured { // the callers of some processes go before all others
 			r.Waited += 5 * time.Second
 		}
 	}},
 	{
 		name: "a push without state", promise: history.PromiseWakeUp, step: (*lyingSession).asksOnce,
-		notify: func(s *lyingSession, n engine.Notification, pass func(engine.Notification)) {
+		notify: func(s *lyingSession, n protocol.Notification, pass func(protocol.Notification)) {
 			if len(n.Grants) > 0 && s.once(10) {
 				n.Grants = nil
 			}
@@ -123,14 +124,14 @@ var plantedBugs = []planted{
 	},
 	{
 		name: "a release in two steps, the second of which may not come", promise: history.PromiseWakeUp,
-		ask: func(s *lyingSession, r *engine.Request) {
-			if r.Kind == engine.Release && s.once(20) {
-				r.Kind, r.Lease = engine.Renew, lost
+		ask: func(s *lyingSession, r *protocol.Request) {
+			if r.Kind == protocol.Release && s.once(20) {
+				r.Kind, r.Lease = protocol.Renew, lost
 			}
 		},
-		answer: func(_ *lyingSession, _ context.Context, r *engine.Request, a *engine.Answer) {
+		answer: func(_ *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
 			if r.Lease == lost {
-				a.Status = engine.Done
+				a.Status = protocol.Done
 			}
 		},
 	},
@@ -140,9 +141,9 @@ var plantedBugs = []planted{
 		}
 		return nil
 	}},
-	{name: "a renewal that finds nothing", promise: history.PromiseTold, answer: func(s *lyingSession, _ context.Context, r *engine.Request, a *engine.Answer) {
-		if r.Kind == engine.Renew && s.once(10) {
-			*a = engine.Answer{Status: engine.Gone}
+	{name: "a renewal that finds nothing", promise: history.PromiseTold, answer: func(s *lyingSession, _ context.Context, r *protocol.Request, a *protocol.Answer) {
+		if r.Kind == protocol.Renew && s.once(10) {
+			*a = protocol.Answer{Status: protocol.Gone}
 		}
 	}},
 	{name: "an error that ends a wait", promise: history.PromiseTold, before: func(s *lyingSession, _ context.Context) error {
