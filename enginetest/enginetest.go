@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,11 +122,10 @@ func (tt test) check(t *testing.T, shared Store, open func(tb testing.TB) Store)
 		synctest.Test(t, func(t *testing.T) { tt.run(&env{TB: t, store: open(t), name: t.Name()}) })
 	default:
 		t.Parallel()
-		tries := 0
 		stall.Run(t, func(c *stall.Case) {
 			e := &env{TB: c, store: shared, name: t.Name()}
-			if tries++; tries > 1 {
-				e.name += fmt.Sprint(" ", tries)
+			if c.Try > 1 {
+				e.name += fmt.Sprint(" ", c.Try)
 			}
 			if tt.own {
 				e.store = open(c)
@@ -272,11 +272,34 @@ func (e *env) now() int64 {
 	}
 }
 
-func (e *env) acquire(s *semaphore, n int) *permit {
+func (e *env) acquire(s *semaphore, n int, options ...sema.AcquireOption) *permit {
 	e.Helper()
-	p, err := s.Acquire(e.ctx(), sema.Weight(n))
+	p, err := s.Acquire(e.ctx(), append(options, sema.Weight(n))...)
 	e.ok(err)
 	return e.keep(p)
+}
+
+// held opens the test's semaphore, and acquires.
+func (e *env) held(limit int, o *sema.Options, n int) (*semaphore, *permit) {
+	e.Helper()
+	s := e.sem(limit, o)
+	return s, e.acquire(s, n)
+}
+
+// lost waits until a permit's context ends, for such a reason.
+func (e *env) lost(p *permit, why error) {
+	e.Helper()
+	work := p.Context(e.ctx())
+	<-work.Done()
+	e.is(context.Cause(work), why)
+	e.is(p.Err(), why)
+}
+
+// busy checks that a caller who does not wait gets nothing.
+func (e *env) busy(s *semaphore, options ...sema.AcquireOption) {
+	e.Helper()
+	_, err := s.TryAcquire(e.ctx(), options...)
+	e.is(err, sema.ErrBusy)
 }
 
 // keep keeps a permit from the garbage collector until the test ends.
@@ -285,9 +308,11 @@ func (e *env) keep(p *permit) *permit {
 	return p
 }
 
-func (e *env) release(p *permit) {
+func (e *env) release(all ...*permit) {
 	e.Helper()
-	e.ok(p.Release())
+	for _, p := range all {
+		e.ok(p.Release())
+	}
 }
 
 // waiter is an acquisition in the background.
@@ -350,11 +375,47 @@ func (e *env) waits(w *waiter) {
 	}
 }
 
-func (e *env) state(s *semaphore) sema.State {
+// ends checks that the acquisition ends without a permit, with such an error.
+func (e *env) ends(w *waiter, want ...error) {
 	e.Helper()
-	st, err := s.State(e.ctx())
+	if <-w.got != nil {
+		e.Fatal("granted")
+	}
+	for _, err := range want {
+		e.is(w.err, err)
+	}
+}
+
+// inOrder checks that those in a line are granted one after the other.
+func (e *env) inOrder(line []*waiter) {
+	e.Helper()
+	var last int64
+	for i, w := range line {
+		p := e.permit(w)
+		if p.Token() <= last {
+			e.Fatalf("waiter %d was granted before its predecessor", i)
+		}
+		last = p.Token()
+		e.release(p)
+	}
+}
+
+// state is that of a semaphore, or of a session.
+func (e *env) state(of interface {
+	State(context.Context) (sema.State, error)
+}) sema.State {
+	e.Helper()
+	st, err := of.State(e.ctx())
 	e.ok(err)
 	return st
+}
+
+// listed reports whether the engine knows the test's semaphore.
+func (e *env) listed() bool {
+	e.Helper()
+	names, err := e.client().List(e.ctx())
+	e.ok(err)
+	return slices.Contains(names, e.name)
 }
 
 // until asks again and again for what the store shows no event for.
@@ -428,16 +489,9 @@ func (e *env) ask(s protocol.Session, r protocol.Request, want protocol.Status) 
 	return a
 }
 
-// renew renews the permit that r asked for.
-func (e *env) renew(s protocol.Session, r protocol.Request, want protocol.Status) protocol.Answer {
+// do sends another request about what r asked for.
+func (e *env) do(s protocol.Session, kind protocol.Kind, r protocol.Request, want protocol.Status) {
 	e.Helper()
-	r.Kind = protocol.Renew
-	return e.ask(s, r, want)
-}
-
-// letGo releases what r asked for.
-func (e *env) letGo(s protocol.Session, r protocol.Request, want protocol.Status) {
-	e.Helper()
-	r.Kind = protocol.Release
+	r.Kind = kind
 	e.ask(s, r, want)
 }

@@ -23,8 +23,7 @@ var keepTests = []test{
 		s := e.sem(2, kept)
 		for range 3 {
 			a, b := e.acquire(s, 1), e.acquire(s, 1)
-			e.release(a)
-			e.release(b)
+			e.release(a, b)
 		}
 		e.release(e.acquire(e.sem(2, nil), 2))
 	}},
@@ -45,16 +44,14 @@ var keepTests = []test{
 	{name: "Close gives back what is kept", run: func(e *env) {
 		s := e.sem(3, kept)
 		a, b := e.acquire(s, 1), e.acquire(s, 2)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 		e.ok(s.Close())
 		e.empty(e.sem(3, nil), 3)
 	}},
 	{name: "a heavier caller gets what its own client keeps", run: func(e *env) {
 		s := e.sem(3, kept)
 		a, b := e.acquire(s, 1), e.acquire(s, 1)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 		p, err := s.Acquire(e.ctx(), sema.Weight(3))
 		e.ok(err)
 		e.release(p)
@@ -65,9 +62,7 @@ var keepTests = []test{
 		for range 4 {
 			all = append(all, e.acquire(s, 1))
 		}
-		for _, p := range all {
-			e.release(p)
-		}
+		e.release(all...)
 		heavy := e.acquire(s, 3)
 		e.release(heavy)
 		e.release(e.acquire(s, 4))
@@ -100,8 +95,7 @@ var keepTests = []test{
 		all.Wait()
 	}},
 	{name: "a revoked permit is not passed on", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: steps, Keep: steps / 6})
-		p := e.acquire(s, 1)
+		s, p := e.held(1, &sema.Options{Lease: steps, Keep: steps / 6}, 1)
 		w := e.queue(s, 1)
 		e.ok(e.operator().Revoke(e.ctx(), p.ID()))
 		<-p.Context(e.ctx()).Done()
@@ -131,8 +125,7 @@ var keepTests = []test{
 		e.until(func() bool { return e.state(s).Used == 0 })
 		w := e.queue(s, 1)
 		e.waits(w)
-		_, err := s.TryAcquire(e.ctx())
-		e.is(err, sema.ErrBusy)
+		e.busy(s)
 		if !e.state(s).Paused {
 			e.Fatal("not paused")
 		}
@@ -143,8 +136,7 @@ var keepTests = []test{
 		e.is(operator.Unpause(e.ctx()), sema.ErrNotFound)
 	}},
 	{name: "holders stay through a pause", run: func(e *env) {
-		s := e.sem(1, &sema.Options{Lease: steps})
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, &sema.Options{Lease: steps}), 1)
 		e.ok(e.operator().Pause(e.ctx()))
 		before := p.Deadline()
 		e.until(func() bool { return p.Deadline().After(before) })
@@ -167,16 +159,13 @@ var keepTests = []test{
 			all = append(all, e.acquire(s, 1))
 		}
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 1}))
-		for _, p := range all {
-			e.release(p)
-		}
+		e.release(all...)
 		e.until(func() bool { return e.state(other).Used <= 1 })
 		e.release(e.acquire(other, 1))
 	}},
 	{name: "a process with many waiters queues few tickets", run: func(e *env) {
 		const limit, waiters = 3, 100
-		s := e.sem(limit, nil)
-		heavy := e.acquire(s, limit)
+		s, heavy := e.held(limit, nil, limit)
 		var all []*waiter
 		for range waiters {
 			all = append(all, e.start(s, 1))

@@ -62,7 +62,7 @@ var limitTests = []test{
 		lasting := request(s, 1, long)
 		e.ask(s, lasting, protocol.Granted)
 		e.ask(s, request(s, 1, engine.MinLease), protocol.Refused)
-		e.renew(s, lasting, protocol.Granted)
+		e.do(s, protocol.Renew, lasting, protocol.Granted)
 		e.ask(s, request(s, 1, engine.MinLease), protocol.Refused)
 	}},
 	{name: "leases that end free their weight", run: func(e *env) {

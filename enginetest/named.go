@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"sema/engine"
@@ -39,15 +40,21 @@ func (c *caller) Step(ctx context.Context, call protocol.Call) (protocol.Reply, 
 // asked last is told of the grant.
 func (e *env) grantedToTheSecond() (a, b *caller, r protocol.Request) {
 	e.Helper()
-	holder := e.caller()
-	a, b = e.caller(), e.caller()
-	all, r := named(2), named(1)
-	holder.ask(all, protocol.Granted)
-	a.ask(r, protocol.Queued)
+	holder, a, all, r := e.oneWaits()
+	b = e.caller()
 	b.ask(r, protocol.Queued)
 	holder.do(protocol.Release, all, protocol.Done)
 	b.hearsOfGrant(r)
 	return a, b, r
+}
+
+// oneWaits lets a session wait for r while another one holds all.
+func (e *env) oneWaits() (holder, waiter *caller, all, r protocol.Request) {
+	e.Helper()
+	holder, waiter, all, r = e.caller(), e.caller(), named(2), named(1)
+	holder.ask(all, protocol.Granted)
+	waiter.ask(r, protocol.Queued)
+	return holder, waiter, all, r
 }
 
 // named is what to ask for under a new name.
@@ -71,8 +78,7 @@ func (c *caller) ask(r protocol.Request, want protocol.Status) protocol.Answer {
 
 func (c *caller) do(kind protocol.Kind, r protocol.Request, want protocol.Status) {
 	c.e.Helper()
-	r.Kind = kind
-	c.e.ask(c, r, want)
+	c.e.do(c, kind, r, want)
 }
 
 // mine gives back what r asked for if c asked last.
@@ -99,26 +105,14 @@ func (c *caller) hears(what string, told func(protocol.Notification) bool) {
 
 func (c *caller) hearsOfGrant(r protocol.Request) {
 	c.e.Helper()
-	c.hears("of the grant", func(n protocol.Notification) bool { return granted(n, r) })
+	c.hears("of the grant", func(n protocol.Notification) bool {
+		return slices.ContainsFunc(n.Grants, func(g protocol.Grant) bool { return g.ID == r.ID })
+	})
 }
 
 func (c *caller) hearsToRenew() {
 	c.e.Helper()
 	c.hears("to renew", func(n protocol.Notification) bool { return n.Renew })
-}
-
-func (c *caller) hearsToAsk() {
-	c.e.Helper()
-	c.hears("to ask again", func(n protocol.Notification) bool { return n.Ask })
-}
-
-func granted(n protocol.Notification, r protocol.Request) bool {
-	for _, g := range n.Grants {
-		if g.ID == r.ID {
-			return true
-		}
-	}
-	return false
 }
 
 var namedTests = []test{
@@ -224,10 +218,8 @@ var namedTests = []test{
 		b.hearsToRenew()
 	}},
 	{name: "asking again takes a name over from nobody that lives", run: func(e *env) {
-		holder, a, b := e.caller(), e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, protocol.Granted)
-		a.ask(r, protocol.Queued)
+		holder, a, all, r := e.oneWaits()
+		b := e.caller()
 		b.ask(again(r, 0), protocol.Queued)
 		b.mine(r, protocol.Gone)
 		holder.do(protocol.Release, all, protocol.Done)
@@ -237,10 +229,8 @@ var namedTests = []test{
 		a.mine(r, protocol.Done)
 	}},
 	{name: "a session that renews what it found is the one that may give it back", run: func(e *env) {
-		holder, a, b := e.caller(), e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, protocol.Granted)
-		a.ask(r, protocol.Queued)
+		holder, a, all, r := e.oneWaits()
+		b := e.caller()
 		holder.do(protocol.Release, all, protocol.Done)
 		a.hearsOfGrant(r)
 		b.ask(again(r, 0), protocol.Granted)
@@ -254,10 +244,7 @@ var namedTests = []test{
 		b.mine(r, protocol.Done)
 	}},
 	{name: "a session that gets the permit in its own step is the one that may give it back", run: func(e *env) {
-		holder, a := e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, protocol.Granted)
-		a.ask(r, protocol.Queued)
+		holder, a, all, r := e.oneWaits()
 		release := all
 		release.Kind = protocol.Release
 		reply, err := holder.Step(e.ctx(), protocol.Call{Number: numbers.Add(1), Requests: []protocol.Request{release, again(r, 0)}})
@@ -269,13 +256,11 @@ var namedTests = []test{
 		holder.mine(r, protocol.Done)
 	}},
 	{name: "what another session asks for as well is left to that one", run: func(e *env) {
-		holder, a, b, c := e.caller(), e.caller(), e.caller(), e.caller()
-		all, r := named(2), named(1)
-		holder.ask(all, protocol.Granted)
-		a.ask(r, protocol.Queued)
+		holder, a, all, r := e.oneWaits()
+		b, c := e.caller(), e.caller()
 		b.ask(again(r, 0), protocol.Queued)
 		a.mine(r, protocol.Gone)
-		b.hearsToAsk()
+		b.hears("to ask again", func(n protocol.Notification) bool { return n.Ask })
 		holder.do(protocol.Release, all, protocol.Done)
 		b.hearsOfGrant(r)
 		c.ask(again(r, 0), protocol.Granted)
@@ -287,10 +272,7 @@ var namedTests = []test{
 		b.do(protocol.Renew, r, protocol.Gone)
 	}},
 	{name: "asking again takes a name over from a session that ended", run: func(e *env) {
-		a, b := e.caller(), e.caller()
-		all, r := named(2), named(1)
-		b.ask(all, protocol.Granted)
-		a.ask(r, protocol.Queued)
+		b, a, _, r := e.oneWaits()
 		e.ok(a.Close())
 		r.Mine = true
 		e.until(func() bool { // a may be reached a moment longer
@@ -307,8 +289,7 @@ var namedTests = []test{
 		r.Key = "acme"
 		got, err := step(e.ctx(), a, r)
 		e.ok(err)
-		st, err := a.State(e.ctx())
-		e.ok(err)
+		st := e.state(a)
 		if got.Status != protocol.Granted || len(st.Holders) != 1 || st.Holders[0].Key != "acme" {
 			e.Errorf("%v; %+v", got.Status, st)
 		}
@@ -337,8 +318,7 @@ var namedTests = []test{
 // described checks who State says that r is for.
 func described(e *env, s protocol.Session, r protocol.Request, revoked bool) {
 	e.Helper()
-	st, err := s.State(e.ctx())
-	e.ok(err)
+	st := e.state(s)
 	for _, h := range st.Holders {
 		if h.ID == r.ID.String() {
 			if h.Client != *r.Who || h.Revoked != revoked {
@@ -347,13 +327,7 @@ func described(e *env, s protocol.Session, r protocol.Request, revoked bool) {
 			return
 		}
 	}
-	for _, w := range st.Waiters {
-		if w.ID == r.ID.String() {
-			if w.Client != *r.Who {
-				e.Errorf("waiter %+v, want %+v", w, *r.Who)
-			}
-			return
-		}
+	if !slices.ContainsFunc(st.Waiters, func(w engine.Waiter) bool { return w.ID == r.ID.String() && w.Client == *r.Who }) {
+		e.Errorf("%v is not in %+v", r, st)
 	}
-	e.Errorf("%v is not in %+v", r.ID, st)
 }

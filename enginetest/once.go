@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"errors"
 	"time"
 
 	"sema"
@@ -18,8 +17,7 @@ var onceTests = []test{
 		if b.Token != a.Token {
 			e.Errorf("the second token is %d, the first was %d", b.Token, a.Token)
 		}
-		st, err := s.State(e.ctx())
-		e.ok(err)
+		st := e.state(s)
 		if st.Used != 1 || len(st.Holders) != 1 {
 			e.Fatalf("two permits under one name: %+v", st)
 		}
@@ -55,8 +53,7 @@ var onceTests = []test{
 			e.ok(err)
 			e.ok(act.undo())
 			_, _ = s.Step(e.ctx(), call) // refused or passed over, as the engine likes
-			st, err := s.State(e.ctx())
-			e.ok(err)
+			st := e.state(s)
 			if !act.holds(st) {
 				e.Errorf("a copy of %v: %+v", act.request.Kind, st)
 			}
@@ -67,28 +64,24 @@ var onceTests = []test{
 		s := e.session()
 		r := request(s, 1, long)
 		e.ask(s, r, protocol.Granted)
-		e.renew(s, r, protocol.Granted)
-		e.letGo(s, r, protocol.Done)
-		e.renew(s, r, protocol.Gone)
-		e.renew(s, request(s, 1, long), protocol.Gone)
-		st, err := s.State(e.ctx())
-		e.ok(err)
+		e.do(s, protocol.Renew, r, protocol.Granted)
+		e.do(s, protocol.Release, r, protocol.Done)
+		e.do(s, protocol.Renew, r, protocol.Gone)
+		e.do(s, protocol.Renew, request(s, 1, long), protocol.Gone)
+		st := e.state(s)
 		if st.Used != 0 {
 			e.Fatalf("revived: %+v", st)
 		}
 	}},
 	{name: "releasing twice changes nothing and says so", atOnce: true, run: func(e *env) {
 		// Redisson #5066, dv/redis-semaphore: it added permits.
-		s := e.sem(1, nil)
-		a := e.acquire(s, 1)
+		s, a := e.held(1, nil, 1)
 		e.release(a)
 		b := e.acquire(s, 1)
 		e.is(a.Release(), sema.ErrReleased)
 		e.is(a.Err(), sema.ErrReleased)
 		e.is(e.operator().Release(e.ctx(), a.ID()), sema.ErrLost)
-		if _, err := s.TryAcquire(e.ctx()); !errors.Is(err, sema.ErrBusy) {
-			e.Fatalf("a second release freed another's permit: %v", err)
-		}
+		e.busy(s)
 		e.release(b)
 		e.empty(s, 1)
 	}},

@@ -13,16 +13,6 @@ func (e *env) reporting() (protocol.Session, protocol.Reporting) {
 	return s, r
 }
 
-// says has a session report, or set a limit as a controller.
-func (e *env) says(s protocol.Session, r protocol.Request, want protocol.Status) {
-	e.Helper()
-	got, err := step(e.ctx(), s, r)
-	e.ok(err)
-	if got.Status != want {
-		e.Fatalf("%v: %v, want %v", r.Kind, got.Status, want)
-	}
-}
-
 var reportTests = []test{
 	{name: "reports are known to all, and only grow", run: func(e *env) {
 		a, all := e.reporting()
@@ -32,7 +22,7 @@ var reportTests = []test{
 		b, _ := e.reporting()
 		said := func(s protocol.Session, t protocol.Totals, want protocol.Status) {
 			e.Helper()
-			e.says(s, protocol.Request{Kind: protocol.Report, Totals: &t}, want)
+			e.ask(s, protocol.Request{Kind: protocol.Report, Totals: &t}, want)
 		}
 		said(a, protocol.Totals{Good: 1}, protocol.Gone) // no semaphore yet
 		p := e.acquire(e.sem(2, nil), 1)
@@ -61,11 +51,10 @@ var reportTests = []test{
 			return
 		}
 		auto := protocol.Request{Kind: protocol.SetLimit, Limit: 7, Auto: &engine.Auto{Min: 2, Max: 9, Bad: 31}}
-		e.says(c, auto, protocol.Gone) // it creates none
-		s := e.sem(2, &sema.Options{OnConflict: sema.LimitStored})
-		p := e.acquire(s, 2)
+		e.ask(c, auto, protocol.Gone) // it creates none
+		s, p := e.held(2, &sema.Options{OnConflict: sema.LimitStored}, 2)
 		w := e.queue(s, 1)
-		e.says(c, auto, protocol.Done)
+		e.ask(c, auto, protocol.Done)
 		e.release(e.permit(w)) // more is handed over at once
 		e.release(p)
 		limit := func(want int) {
@@ -81,10 +70,10 @@ var reportTests = []test{
 			e.Errorf("%+v", got.Auto)
 		}
 		e.ok(e.operator().Set(e.ctx(), sema.Rule{Limit: 3}))
-		e.says(c, auto, protocol.Pinned)
+		e.ask(c, auto, protocol.Pinned)
 		limit(3)
 		e.ok(e.operator().Unset(e.ctx()))
-		e.says(c, auto, protocol.Done)
+		e.ask(c, auto, protocol.Done)
 		limit(7)
 	}},
 }

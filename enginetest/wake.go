@@ -11,8 +11,7 @@ import (
 var wakeTests = []test{
 	{name: "a release wakes the head at once, long before it would ask again", run: func(e *env) {
 		o := &sema.Options{Lease: long} // asks again only after the test's patience
-		s := e.sem(1, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, o), 1)
 		for range 20 {
 			w := e.queue(e.sem(1, o), 1)
 			e.release(p)
@@ -23,8 +22,7 @@ var wakeTests = []test{
 	{name: "weight that becomes free is handed to all it fits", run: func(e *env) {
 		// Redisson #6664: a waiter for 1 slept beside a free permit.
 		o := &sema.Options{Lease: long}
-		s := e.sem(4, o)
-		p := e.acquire(s, 4)
+		p := e.acquire(e.sem(4, o), 4)
 		var line []*waiter
 		for range 4 {
 			line = append(line, e.queue(e.sem(4, o), 1))
@@ -36,19 +34,16 @@ var wakeTests = []test{
 	}},
 	{name: "a cancelled head lets the next one in", run: func(e *env) {
 		o := &sema.Options{Lease: long}
-		s := e.sem(2, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(2, o), 1)
 		heavy, light := e.queue(e.sem(2, o), 2), e.queue(e.sem(2, o), 1)
 		heavy.cancel()
-		e.release(e.permit(light))
-		e.release(p)
+		e.release(e.permit(light), p)
 	}},
 	{name: "a lost message costs no more than the time until it asks again", run: func(e *env) {
 		// Redisson #5762: a lost message hung a waiter for ever.
 		line := &cutEngine{Engine: e.store.Client(e)}
 		line.silenced.Store(true)
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, nil), 1)
 		w := e.queue(e.semOn(line, 1, &sema.Options{Lease: steps}), 1)
 		e.release(p)
 		e.release(e.permit(w))
@@ -63,8 +58,7 @@ var wakeTests = []test{
 		line.mislays.Store(true)
 		e.release(p)
 		a, b := e.permit(mine), e.permit(other)
-		e.release(a)
-		e.release(b)
+		e.release(a, b)
 	}},
 	{name: "the end of a lease wakes the head without anybody's call", run: func(e *env) {
 		// dv/redis-semaphore: swept only on acquire, so idle waiters hung.
@@ -85,8 +79,7 @@ var wakeTests = []test{
 	}},
 	{name: "a lease shorter than those before it is watched as well", run: func(e *env) {
 		o := &sema.Options{Lease: long}
-		s := e.sem(1, o)
-		p := e.acquire(s, 1)
+		p := e.acquire(e.sem(1, o), 1)
 		// The head will hold for a short time and die; the next waits for it.
 		dead := e.session()
 		r := request(dead, 1, short)
@@ -109,8 +102,7 @@ var deadTests = []test{
 	}},
 	{name: "a grant that nobody received comes back before a whole lease", run: func(e *env) {
 		// Redisson #3730: an abandoned waiter later ate a permit.
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		dead := e.session()
 		r := request(dead, 1, long)
 		r.Wait, r.Ticket = true, short
@@ -120,8 +112,7 @@ var deadTests = []test{
 		e.release(e.permit(w)) // within the test's patience
 	}},
 	{name: "a waiter that fell silent is passed over", run: func(e *env) {
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		dead := e.session()
 		r := request(dead, 1, short)
 		r.Wait, r.Ticket = true, engine.MinLease
@@ -130,11 +121,10 @@ var deadTests = []test{
 		e.until(func() bool { return len(e.state(s).Waiters) == 1 })
 		e.release(p)
 		e.release(e.permit(w))
-		e.renew(dead, r, protocol.Gone)
+		e.do(dead, protocol.Renew, r, protocol.Gone)
 	}},
 	{name: "who was passed over and lives has its place back", run: func(e *env) {
-		s := e.sem(1, nil)
-		p := e.acquire(s, 1)
+		s, p := e.held(1, nil, 1)
 		slow := e.session()
 		r := request(slow, 1, short)
 		r.Wait, r.Ticket, r.Waited = true, engine.MinLease, time.Second // longer than a step is on its way
@@ -146,7 +136,7 @@ var deadTests = []test{
 		if again := e.ask(slow, r, protocol.Queued); again.Ahead != 0 {
 			e.Fatalf("%d tickets ahead; it was first", again.Ahead)
 		}
-		e.letGo(slow, r, protocol.Done)
+		e.do(slow, protocol.Release, r, protocol.Done)
 		e.release(p)
 		e.release(e.permit(w))
 	}},
