@@ -56,8 +56,8 @@ const (
 	uncertain                // executed or not
 )
 
-// outcomeOf sorts the error of a request that was sent once, or, if not sent, of
-// what came before it.
+// outcomeOf sorts the error of a request that was sent once, or that failed before
+// it was sent.
 func outcomeOf(err error, sent bool) outcome {
 	meaning := rediserror.Sort(err)
 	switch {

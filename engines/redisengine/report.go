@@ -7,10 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // appendTotals appends t as TOTALS of lua/words.lua.
-func appendTotals(b []byte, t *engine.Totals) []byte {
+func appendTotals(b []byte, t *protocol.Totals) []byte {
 	return appendNumber(appendNumber(appendNumber(b, float64(t.Good)), float64(t.Bad)), float64(t.Waited))
 }
 
@@ -31,9 +32,9 @@ const (
 	autoSize   = 20
 )
 
-// Reports implements engine.Reporting.
-func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
-	r, err := cancellable(ctx, func() (engine.Reports, error) {
+// Reports implements protocol.Reporting.
+func (s *session) Reports(ctx context.Context) (protocol.Reports, error) {
+	r, err := cancellable(ctx, func() (protocol.Reports, error) {
 		var now *redis.Cmd
 		var state *redis.StringCmd
 		var all *redis.MapStringStringCmd
@@ -44,12 +45,12 @@ func (s *session) Reports(ctx context.Context) (engine.Reports, error) {
 			return nil
 		})
 		if err != nil && err != redis.Nil { // redis.Nil: there is no state
-			return engine.Reports{}, err
+			return protocol.Reports{}, err
 		}
 		return decodeReports(integer(now.Val()), state.Val(), all.Val()), nil
 	})
 	if err != nil {
-		return engine.Reports{}, s.caller.wrap("reports", s.name, err)
+		return protocol.Reports{}, s.caller.wrap("reports", s.name, err)
 	}
 	return r, nil
 }
@@ -66,8 +67,8 @@ func decodeAuto(now int64, text string) *engine.Auto {
 
 // decodeReports reads the reports that have not ended at now. It skips entries
 // that it does not understand.
-func decodeReports(now int64, state string, all map[string]string) engine.Reports {
-	r := engine.Reports{Totals: map[string]engine.Totals{}}
+func decodeReports(now int64, state string, all map[string]string) protocol.Reports {
+	r := protocol.Reports{Totals: map[string]protocol.Totals{}}
 	if len(state) > stateFlags {
 		r.Limit, r.Pinned = int(numberAt(state[len(mark):])), state[stateFlags]&1 != 0
 	}
@@ -76,7 +77,7 @@ func decodeReports(now int64, state string, all map[string]string) engine.Report
 		case client == "" && a != nil:
 			r.Auto = *a
 		case client != "" && len(text) == reportSize && int64(numberAt(text[24:])) > now:
-			r.Totals[client] = engine.Totals{Good: int64(numberAt(text)), Bad: int64(numberAt(text[8:])), Waited: int64(numberAt(text[16:]))}
+			r.Totals[client] = protocol.Totals{Good: int64(numberAt(text)), Bad: int64(numberAt(text[8:])), Waited: int64(numberAt(text[16:]))}
 		}
 	}
 	return r

@@ -6,7 +6,7 @@ R.key = function(s, name)
   return s.keys[name] or R.new_key(s, name, redis.call('HGET', KEYS[9], 'k' .. name))
 end
 
--- new_key makes a record of what is stored; false: an empty one.
+-- new_key makes a record from the stored text; false makes an empty one.
 R.new_key = function(s, name, raw)
   local k = {name = name, line = name == '' and 3 or 10, held = 0, n = 0, cap = 0, share = 0, ruled = 0, where = 0, base = 0, seq = 0, level = 0, tag = 0}
   if raw then
