@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -120,7 +121,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *access.Who
 
 // acquireAny is acquire with an id that the server makes.
 func (s *Server) acquireAny(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	return s.acquireAs(w, r, who, newID())
+	return s.acquireAs(w, r, who, rand.Text())
 }
 
 func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *access.Who, id string) error {
@@ -143,7 +144,7 @@ func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *access.W
 	case err != nil:
 		return err
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	return writeJSON(w, answer)
 }
 
 // asking is a request that waits for a permit.
@@ -175,9 +176,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, who *access.Who, id
 	}
 	if s.waiters.Add(1) > int64(s.options.MaxWaiters) {
 		s.waiters.Add(-1)
-		p := problem(http.StatusServiceUnavailable, "too-many-waiters", "%d requests wait already", s.options.MaxWaiters)
-		p.NotExecuted, p.Temporary = true, true
-		return nil, p.after(5 * time.Second)
+		return nil, problem(http.StatusServiceUnavailable, "too-many-waiters", "%d requests wait already", s.options.MaxWaiters).unchanged().soon(5 * time.Second)
 	}
 	x, done, err := s.semaphore(name)
 	if err != nil {

@@ -49,6 +49,18 @@ func (p *httpProblem) after(d time.Duration) *httpProblem {
 	return p
 }
 
+// soon is after, for a problem that passes by itself.
+func (p *httpProblem) soon(d time.Duration) *httpProblem {
+	p.Temporary = true
+	return p.after(d)
+}
+
+// unchanged says that nothing was changed.
+func (p *httpProblem) unchanged() *httpProblem {
+	p.NotExecuted = true
+	return p
+}
+
 // of sets the semaphore for the audit log.
 func (p *httpProblem) of(name string) *httpProblem {
 	p.name = name
@@ -70,19 +82,17 @@ func (p *httpProblem) at(name string) *httpProblem {
 
 // closing is the answer to requests while the server closes.
 func closing() *httpProblem {
-	p := problem(http.StatusServiceUnavailable, "closing", "the server is being stopped: nothing was granted")
-	p.NotExecuted, p.Temporary = true, true
-	return p.after(time.Second)
+	return problem(http.StatusServiceUnavailable, "closing", "the server is being stopped: nothing was granted").unchanged().soon(time.Second)
 }
 
 // problemOf makes the problem with which the server answers an error.
 func problemOf(err error) *httpProblem {
-	var p *httpProblem
+	if p, ok := errors.AsType[*httpProblem](err); ok {
+		return p
+	}
 	var argument *engine.ArgumentError
 	var size *http.MaxBytesError
 	switch {
-	case errors.As(err, &p):
-		return p
 	case errors.As(err, &argument):
 		return problem(http.StatusBadRequest, "argument", "%s", plain(err))
 	case errors.As(err, &size):
@@ -98,9 +108,7 @@ func problemOf(err error) *httpProblem {
 	case errors.Is(err, sema.ErrNotFound):
 		return problem(http.StatusNotFound, "no-semaphore", "%s", plain(err))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		p := problem(http.StatusServiceUnavailable, "timeout", "no answer in time")
-		p.Temporary = true
-		return p.after(time.Second)
+		return problem(http.StatusServiceUnavailable, "timeout", "no answer in time").soon(time.Second)
 	}
 	return problem(http.StatusInternalServerError, "internal", "internal error; the server's log has more")
 }

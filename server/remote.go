@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,14 +132,6 @@ func (m *remotes) find(client string) *remoteSession {
 	return rs
 }
 
-// byInner returns the life of a session of the server's engine.
-func (m *remotes) byInner(as string) (l life, ok bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	l, ok = m.lives[as]
-	return l, ok
-}
-
 func (m *remotes) byClient(client string) *remoteSession {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -191,7 +184,7 @@ func (s *Server) open(id, client string, o *wire.Open) (*remoteSession, error) {
 func (m *remotes) remove(rs *remoteSession) {
 	delete(m.sessions, rs.client)
 	delete(rs.remote.sessions, rs.client)
-	for _, as := range append(rs.livesOf(0), rs.innerName) {
+	for _, as := range rs.livesOf(0) {
 		if l := m.lives[as]; l.client == rs.client {
 			l.closed = time.Now()
 			m.lives[as] = l
@@ -216,17 +209,11 @@ func (m *remotes) closeSession(client string) {
 func (m *remotes) sweep(since time.Time) {
 	var gone []*remoteSession
 	m.mu.Lock()
-	prune := since.Sub(m.pruned) > time.Minute
-	if prune {
+	if since.Sub(m.pruned) > time.Minute {
 		m.pruned = since
-	}
-	for as, l := range m.lives {
-		if !prune {
-			break
-		}
-		if !l.closed.IsZero() && (since.Sub(l.closed) > rememberLife || len(m.lives) > rememberLives) {
-			delete(m.lives, as)
-		}
+		maps.DeleteFunc(m.lives, func(_ string, l life) bool {
+			return !l.closed.IsZero() && (since.Sub(l.closed) > rememberLife || len(m.lives) > rememberLives)
+		})
 	}
 	for id, r := range m.byID {
 		r.mu.Lock()

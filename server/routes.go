@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	_ "embed"
 	"io"
 	"net/http"
@@ -194,6 +193,3 @@ func (s *Server) describe(w http.ResponseWriter, _ *http.Request, _ *access.Who)
 	_, _ = w.Write(openAPI)
 	return nil
 }
-
-// newID makes an id for a permit without one.
-func newID() string { return rand.Text() }

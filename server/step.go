@@ -227,8 +227,7 @@ func requiredRight(q *engine.Request) string {
 
 // execute checks a call, translates its ids, and executes it.
 func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, who *access.Who, r *http.Request) (engine.Reply, error) {
-	simple := true
-	ids := make([][]engine.ID, 0, 8) // for each request that has several
+	var several map[int][]engine.ID // of the requests whose permit may have several ids
 	for i := range c.Requests {
 		q := &c.Requests[i]
 		if q.Kind < engine.Ask || q.Kind > engine.Report {
@@ -262,22 +261,19 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, 
 			q.ID = candidates[0]
 			continue
 		}
-		if simple {
-			simple = false
-			ids = make([][]engine.ID, len(c.Requests))
+		if several == nil {
+			several = map[int][]engine.ID{}
 		}
-		ids[i] = candidates
+		several[i] = candidates
 	}
 	select { // one call at a time; an abandoned call may still run
 	case rs.callLock <- struct{}{}:
 		defer func() { <-rs.callLock }()
 	case <-ctx.Done():
-		p := problemOf(ctx.Err())
-		p.NotExecuted = true
-		return engine.Reply{}, p
+		return engine.Reply{}, problemOf(ctx.Err()).unchanged()
 	}
 	c.Number <<= partBits
-	audited := s.audited(ctx, rs, c, who)
+	audited := s.audited(ctx, rs, c)
 	for _, a := range audited {
 		if err := s.auditFirst(a, who, r); err != nil {
 			return engine.Reply{}, err
@@ -285,10 +281,10 @@ func (s *Server) execute(ctx context.Context, rs *remoteSession, c engine.Call, 
 	}
 	var reply engine.Reply
 	var err error
-	if simple {
+	if several == nil {
 		reply, err = rs.inner.Step(ctx, c)
 	} else {
-		reply, err = rs.executeSeparately(ctx, c, ids)
+		reply, err = rs.executeSeparately(ctx, c, several)
 	}
 	for i, a := range audited {
 		a.Result = resultOf(reply, i, err)

@@ -241,8 +241,7 @@ func (s *Server) who(r *http.Request) (*access.Who, error) {
 	}
 	p := problem(http.StatusUnauthorized, "unauthorized", "the token is not one of this server's")
 	if err == errGuessing {
-		p = problem(http.StatusTooManyRequests, "guessing", "%v: this token is not checked now", err).after(time.Second)
-		p.Temporary = true
+		p = problem(http.StatusTooManyRequests, "guessing", "%v: this token is not checked now", err).soon(time.Second)
 	}
 	p.audited = err.Error()
 	return nil, p
