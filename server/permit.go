@@ -110,22 +110,15 @@ func numberOf(who *access.Who, id string) uint64 {
 	return binary.BigEndian.Uint64(hash[:]) >> 4
 }
 
-// acquire grants a permit, or waits for one.
+// acquire grants a permit, or waits for one. Without an id in the path, the server makes one.
 func (s *Server) acquire(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	id, err := callerID(r)
-	if err != nil {
-		return err
+	began, id := time.Now(), rand.Text()
+	if r.PathValue("id") != "" {
+		var err error
+		if id, err = callerID(r); err != nil {
+			return err
+		}
 	}
-	return s.acquireAs(w, r, who, id)
-}
-
-// acquireAny is acquire with an id that the server makes.
-func (s *Server) acquireAny(w http.ResponseWriter, r *http.Request, who *access.Who) error {
-	return s.acquireAs(w, r, who, rand.Text())
-}
-
-func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *access.Who, id string) error {
-	began := time.Now()
 	ask, err := s.ask(w, r, who, id, false)
 	if err != nil {
 		return err
@@ -133,9 +126,6 @@ func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *access.W
 	defer ask.end()
 	err = ask.await(r.Context(), nil)
 	answer, gone := ask.settle(r.Context(), err == nil)
-	if err == nil && !gone {
-		s.stats.grants.add(time.Since(began))
-	}
 	switch {
 	case gone:
 		return r.Context().Err() // the client is gone
@@ -144,6 +134,7 @@ func (s *Server) acquireAs(w http.ResponseWriter, r *http.Request, who *access.W
 	case err != nil:
 		return err
 	}
+	s.stats.grants.add(time.Since(began))
 	return writeJSON(w, answer)
 }
 

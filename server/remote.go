@@ -205,21 +205,30 @@ func (m *remotes) closeSession(client string) {
 	}
 }
 
-// sweep closes the sessions of remotes without a stream and without a call since then.
-func (m *remotes) sweep(since time.Time) {
-	var gone []*remoteSession
+// sweep closes the sessions of remotes without a stream and without a call for a while, and
+// forgets old lives.
+func (m *remotes) sweep(now time.Time) {
 	m.mu.Lock()
-	if since.Sub(m.pruned) > time.Minute {
-		m.pruned = since
+	if now.Sub(m.pruned) > time.Minute {
+		m.pruned = now
 		maps.DeleteFunc(m.lives, func(_ string, l life) bool {
-			return !l.closed.IsZero() && (since.Sub(l.closed) > rememberLife || len(m.lives) > rememberLives)
+			return !l.closed.IsZero() && (now.Sub(l.closed) > rememberLife || len(m.lives) > rememberLives)
 		})
 	}
-	for id, r := range m.byID {
+	m.mu.Unlock()
+	m.close(func(r *remote) bool {
 		r.mu.Lock()
-		idle := r.stream == nil && r.busy.Load() == 0 && r.seen.Load() < since.UnixNano()
-		r.mu.Unlock()
-		if !idle {
+		defer r.mu.Unlock()
+		return r.stream == nil && r.busy.Load() == 0 && r.seen.Load() < now.Add(-grace).UnixNano()
+	})
+}
+
+// close closes the sessions of the remotes for which f is true.
+func (m *remotes) close(f func(*remote) bool) {
+	var gone []*remoteSession
+	m.mu.Lock()
+	for id, r := range m.byID {
+		if !f(r) {
 			continue
 		}
 		for _, rs := range r.sessions {
@@ -230,7 +239,9 @@ func (m *remotes) sweep(since time.Time) {
 	}
 	m.mu.Unlock()
 	for _, rs := range gone {
+		rs.callLock <- struct{}{} // waits for the running call
 		_ = rs.inner.Close()
+		<-rs.callLock
 	}
 }
 

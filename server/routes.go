@@ -44,7 +44,7 @@ var routes = []route{
 	{"POST", "/v1/semaphores/{name}/pause", admit.Admin, operation("pause", (*sema.Operator).Pause)},
 	{"POST", "/v1/semaphores/{name}/unpause", admit.Admin, operation("unpause", (*sema.Operator).Unpause)},
 
-	{"POST", "/v1/semaphores/{name}/permits", admit.Use, (*Server).acquireAny},
+	{"POST", "/v1/semaphores/{name}/permits", admit.Use, (*Server).acquire},
 	{"PUT", "/v1/semaphores/{name}/permits/{id}", admit.Use, (*Server).acquire},
 	{"POST", "/v1/semaphores/{name}/permits/{id}/renew", admit.Use, (*Server).renew},
 	{"DELETE", "/v1/semaphores/{name}/permits/{id}", admit.Use, (*Server).release},
