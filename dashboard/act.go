@@ -98,19 +98,15 @@ var kinds = map[string]kind{
 	"unpause": {
 		button: "Unpause",
 		title:  func(change) string { return "Unpause this semaphore?" },
-		note: func(change, engine.State) string {
-			return "Those who wait are served at once, as far as the limit allows."
-		},
-		do:   func(ctx context.Context, o *sema.Operator, _ change) error { return o.Unpause(ctx) },
-		undo: undoPause,
-		done: "The semaphore is not paused any more.",
+		note:   always("Those who wait are served at once, as far as the limit allows."),
+		do:     func(ctx context.Context, o *sema.Operator, _ change) error { return o.Unpause(ctx) },
+		undo:   undoPause,
+		done:   "The semaphore is not paused any more.",
 	},
 	"revoke": {
 		button: "Revoke",
 		title:  func(change) string { return "Revoke this permit?" },
-		note: func(change, engine.State) string {
-			return "Its holder is told to stop, and has until the end of its lease. Others are granted when the holder has stopped, or when the lease has ended: the limit holds all the time."
-		},
+		note:   always("Its holder is told to stop, and has until the end of its lease. Others are granted when the holder has stopped, or when the lease has ended: the limit holds all the time."),
 		do:     func(ctx context.Context, o *sema.Operator, x change) error { return o.Revoke(ctx, x.Permit) },
 		done:   "The permit is revoked. It is free when its holder has stopped.",
 		danger: true,
@@ -118,9 +114,7 @@ var kinds = map[string]kind{
 	"release": {
 		button: "Release at once",
 		title:  func(change) string { return "Release this permit at once?" },
-		note: func(change, engine.State) string {
-			return "Somebody else may have it before its holder has noticed, so more than the limit may run for a while. Do this when the holder is certainly gone; otherwise revoke."
-		},
+		note:   always("Somebody else may have it before its holder has noticed, so more than the limit may run for a while. Do this when the holder is certainly gone; otherwise revoke."),
 		do:     func(ctx context.Context, o *sema.Operator, x change) error { return o.Release(ctx, x.Permit) },
 		done:   "The permit is released.",
 		danger: true,
@@ -128,13 +122,16 @@ var kinds = map[string]kind{
 	"remove": {
 		button: "Remove",
 		title:  func(change) string { return "Remove this semaphore?" },
-		note: func(change, engine.State) string {
-			return "Its limit is forgotten, and the next program's limit counts. This fails if somebody holds a permit or waits."
-		},
+		note:   always("Its limit is forgotten, and the next program's limit counts. This fails if somebody holds a permit or waits."),
 		do:     func(ctx context.Context, o *sema.Operator, _ change) error { return o.Remove(ctx) },
 		done:   "The semaphore is removed.",
 		danger: true,
 	},
+}
+
+// always is the note of a kind of changes whose note is always the same.
+func always(text string) func(change, engine.State) string {
+	return func(change, engine.State) string { return text }
 }
 
 func keep(holders int) string {
@@ -143,8 +140,6 @@ func keep(holders int) string {
 	}
 	return fmt.Sprintf("%d holders keep their permits", holders)
 }
-
-func doneText(do string) string { return kinds[do].done }
 
 // actAddress is where a change is asked about. on has a field and its value, if it is
 // about a permit or a key.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,7 @@ func (h *Handler) keyRows() int { return 2 * h.options.Rows }
 // keys is a page of the keys of a semaphore, the one that most wait for first. What was
 // found is since old.
 func (h *Handler) keys(q semaphoreQuery, st engine.State, since time.Duration, a visitor) (rows []keyRow) {
-	for _, k := range window(view.MostWaiting(view.KeysOf(st)), q.keys, h.keyRows()) {
+	for _, k := range window(view.MostWaiting(view.KeysOf(st)), q.pages[keys], h.keyRows()) {
 		row := keyRow{Key: k, Name: k.Key, Brief: briefIn(k.Why, k.Key), Most: "–", Longest: "–", Admin: admit.May(a.Who, admit.Admin)}
 		if k.Cap > 0 {
 			row.Most = strconv.Itoa(k.Cap)
@@ -70,10 +71,8 @@ func wholeOf(v url.Values, field string) (int, error) {
 
 // keyNow is what a semaphore has of a key.
 func keyNow(st engine.State, key string) engine.KeyState {
-	for _, k := range st.Keys {
-		if k.Key == key {
-			return k
-		}
+	if i := slices.IndexFunc(st.Keys, func(k engine.KeyState) bool { return k.Key == key }); i >= 0 {
+		return st.Keys[i]
 	}
 	return engine.KeyState{Key: key, Cap: st.PerKey, Share: engine.DefaultShare}
 }

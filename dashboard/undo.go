@@ -52,7 +52,7 @@ func (h *Handler) undoOffered(r *http.Request, name, do string, a visitor) (says
 			return o.Says, o.Back
 		}
 	}
-	return doneText(do), nil
+	return kinds[do].done, nil
 }
 
 func undoLimit(x change, before engine.State) (says string, back url.Values) {
