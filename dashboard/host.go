@@ -121,8 +121,8 @@ func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) 
 	defer cancel()
 	done := 0
 	_, err = h.onHost(ctx, host, a, func(name string, holder engine.Holder) error {
-		x := change{Do: "revoke", Name: name, Permit: holder.ID, caller: holder.Client.Caller}
-		_, err := h.perform(ctx, x, kinds[x.Do], admit.By(access.Record{}, a.Who, r))
+		x := access.Record{What: "revoke", Name: name, Permit: holder.ID, Caller: holder.Client.Caller}
+		_, err := h.perform(ctx, admit.By(x, a.Who, r), kinds[x.What])
 		switch admit.ResultOf(err) {
 		case "done":
 			done++

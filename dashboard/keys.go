@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sema"
+	"sema/access"
 	"sema/engine"
 	"sema/internal/admit"
 	"sema/internal/view"
@@ -49,15 +50,7 @@ func (h *Handler) keys(q semaphoreQuery, st engine.State, since time.Duration, a
 	return rows
 }
 
-// ruleOf is the rule in the form that an operator has filled in. An empty field leaves its value as it is.
-func ruleOf(v url.Values) (rule sema.Rule, err error) {
-	if rule.Limit, err = wholeOf(v, "cap"); err == nil {
-		rule.Share, err = wholeOf(v, "share")
-	}
-	return rule, err
-}
-
-// wholeOf is a number of a form; 0 if it was left empty.
+// wholeOf is a number of a form; 0 if it was left empty, which leaves the value as it is.
 func wholeOf(v url.Values, field string) (int, error) {
 	if v.Get(field) == "" {
 		return 0, nil
@@ -93,28 +86,30 @@ func ruleNow(st engine.State, key string) (rule sema.Rule) {
 var (
 	setKey = kind{
 		button: "Set cap and share",
-		title:  func(change) string { return "Set the cap and the share of this key?" },
-		note: func(x change, st engine.State) string {
+		title:  func(access.Record) string { return "Set the cap and the share of this key?" },
+		note: func(x access.Record, st engine.State) string {
 			return keyNote(x, st) + " A field that is left empty stays as it is. A larger cap or share serves those who wait at once; " +
 				"a smaller cap takes no permit away, and waiters that weigh more than it fail. It outlives idleness, until it is unset."
 		},
-		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.Set(ctx, x.rule, x.Key) },
+		do: func(ctx context.Context, o *sema.Operator, x access.Record) error {
+			return o.Set(ctx, sema.Rule{Limit: x.Cap, Share: x.Share}, x.Key)
+		},
 		undo: undoKey,
 		done: "The cap and the share of the key are set.",
 	}
 	unsetKey = kind{
 		button: "Unset cap and share",
-		title:  func(change) string { return "Unset the cap and the share of this key?" },
-		note: func(x change, st engine.State) string {
+		title:  func(access.Record) string { return "Unset the cap and the share of this key?" },
+		note: func(x access.Record, st engine.State) string {
 			return fmt.Sprintf("%s Then it has what all keys have: %s, and a share of %d.", keyNote(x, st), capOf(st.PerKey), engine.DefaultShare)
 		},
-		do:   func(ctx context.Context, o *sema.Operator, x change) error { return o.Unset(ctx, x.Key) },
+		do:   func(ctx context.Context, o *sema.Operator, x access.Record) error { return o.Unset(ctx, x.Key) },
 		undo: undoKey,
 		done: "The key has what all keys have.",
 	}
 )
 
-func keyNote(x change, st engine.State) string {
+func keyNote(x access.Record, st engine.State) string {
 	k := keyNow(st, x.Key)
 	return fmt.Sprintf("It holds %d now, with %s and a share of %d.", k.Held, capOf(k.Cap), k.Share)
 }

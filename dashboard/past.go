@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"sema/access"
 	"sema/internal/history"
 )
 
@@ -263,7 +264,7 @@ type happening struct {
 }
 
 // happenings are the last that happened in a stretch, the newest first.
-func happenings(past stretch, visits []history.Visit, changes []history.Change) []happening {
+func happenings(past stretch, visits []history.Visit, changes []access.Record) []happening {
 	var list []happening
 	add := func(t time.Time, who, text string) {
 		if !t.Before(past.from) && !t.After(past.to) {
@@ -307,7 +308,7 @@ func happenings(past stretch, visits []history.Visit, changes []history.Change) 
 	return list[:min(happened, len(list))]
 }
 
-func changeText(c history.Change) string {
+func changeText(c access.Record) string {
 	text := ""
 	switch c.What {
 	case "limit":

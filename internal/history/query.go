@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sema/access"
 )
 
 // Point has the figures of a semaphore in a period. If there were several looks, Limit is
@@ -123,11 +125,12 @@ func once(list []Visit) []Visit {
 	return slices.DeleteFunc(list, func(v Visit) bool { return v.ID == "" })
 }
 
-// Changes returns the changes of a semaphore and the acts of operators in a period, the
-// oldest first. It fails if the Store fails.
-func (h *History) Changes(name string, from, to time.Time) ([]Change, error) {
+// Changes returns the acts of operators on a semaphore and its changes in a period, the
+// oldest first. A change that a look found has the What limit, paused, unpaused or removed,
+// and no Who. It fails if the Store fails.
+func (h *History) Changes(name string, from, to time.Time) ([]access.Record, error) {
 	blocks, err := h.blocks(name, from, time.Time{})
-	var list []Change
+	var list []access.Record
 	for _, b := range blocks {
 		for _, c := range b.changes {
 			if !c.Time.Before(from) && !c.Time.After(to) {
@@ -135,7 +138,7 @@ func (h *History) Changes(name string, from, to time.Time) ([]Change, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Change) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(list, func(a, b access.Record) int { return a.Time.Compare(b.Time) })
 	return list, err
 }
 

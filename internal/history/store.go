@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"sema/access"
 )
 
 // Block has sixty steps of a semaphore's history, for a Store.
@@ -28,10 +30,10 @@ type Store interface {
 
 // stored is the JSON of a block.
 type stored struct {
-	Step    time.Duration `json:"step"`
-	Rows    []row         `json:"rows"`
-	Visits  []Visit       `json:"visits,omitempty"`
-	Changes []Change      `json:"changes,omitempty"`
+	Step    time.Duration   `json:"step"`
+	Rows    []row           `json:"rows"`
+	Visits  []Visit         `json:"visits,omitempty"`
+	Changes []access.Record `json:"changes,omitempty"`
 }
 
 func (b *block) pack(name string, step time.Duration) (Block, error) {
@@ -153,6 +155,6 @@ func (h *History) prependStored(name string, b *block) error {
 	}
 	b.rows = append(rows, b.rows...)
 	b.visits = append(slices.DeleteFunc(old[0].visits, func(v Visit) bool { return own(v.Gone) }), b.visits...)
-	b.changes = append(slices.DeleteFunc(old[0].changes, func(c Change) bool { return own(c.Time) }), b.changes...)
+	b.changes = append(slices.DeleteFunc(old[0].changes, func(c access.Record) bool { return own(c.Time) }), b.changes...)
 	return nil
 }
