@@ -1,8 +1,8 @@
 package history
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"sema/access"
@@ -93,12 +93,7 @@ func (h *History) Visits(name string, from, to time.Time) ([]Visit, error) {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b Visit) int {
-		if n := a.From().Compare(b.From()); n != 0 {
-			return n
-		}
-		return strings.Compare(a.ID, b.ID)
-	})
+	slices.SortFunc(list, func(a, b Visit) int { return cmp.Or(a.From().Compare(b.From()), cmp.Compare(a.ID, b.ID)) })
 	return once(list), err
 }
 
@@ -198,7 +193,8 @@ func (h *History) Glance(name string) Glance {
 			}
 		}
 	}
-	return Glance{Dying: s.dying, Usual: s.usual.Quantile(.95), Waits: s.usual.Count()}
+	_, usual := s.usual.Bounds(.95)
+	return Glance{Dying: s.dying, Usual: usual, Waits: s.usual.Count()}
 }
 
 // Found is a visit with its semaphore.
@@ -228,10 +224,7 @@ func (h *History) Find(most int, match func(semaphore string, v *Visit) bool) []
 	}
 	h.mu.Unlock()
 	slices.SortFunc(here, func(a, b Found) int {
-		if n := strings.Compare(a.Semaphore, b.Semaphore); n != 0 {
-			return n
-		}
-		return a.From().Compare(b.From())
+		return cmp.Or(cmp.Compare(a.Semaphore, b.Semaphore), a.From().Compare(b.From()))
 	})
 	slices.SortFunc(gone, func(a, b Found) int { return b.Gone.Compare(a.Gone) })
 	here = append(here, gone...)

@@ -48,12 +48,12 @@ func (b *block) pack(name string, step time.Duration) (Block, error) {
 
 // unpack decodes a block. ok is false if its steps have another length.
 func (b Block) unpack(step time.Duration) (unpacked *block, ok bool, err error) {
-	z, err := gzip.NewReader(bytes.NewReader(b.Data))
-	if err != nil {
-		return nil, false, fmt.Errorf("history: block of %q at %v: %w", b.Name, b.From.UTC(), err)
-	}
 	var s stored
-	if err := json.NewDecoder(z).Decode(&s); err != nil {
+	z, err := gzip.NewReader(bytes.NewReader(b.Data))
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&s)
+	}
+	if err != nil {
 		return nil, false, fmt.Errorf("history: block of %q at %v: %w", b.Name, b.From.UTC(), err)
 	}
 	return &block{from: b.From, rows: s.Rows, visits: s.Visits, changes: s.Changes, stored: true}, s.Step == step, nil

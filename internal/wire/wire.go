@@ -7,11 +7,11 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"time"
 )
@@ -27,19 +27,9 @@ func TokenName(s string) bool {
 
 // ReadAll is io.ReadAll that appends to b.
 func ReadAll(r io.Reader, b []byte) ([]byte, error) {
-	for {
-		if len(b) == cap(b) {
-			b = slices.Grow(b, 1024)
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return b, err
-		}
-	}
+	all := bytes.NewBuffer(b)
+	_, err := all.ReadFrom(r)
+	return all.Bytes(), err
 }
 
 // The two kinds of fields that are written. Readers skip the other kinds of Protocol
