@@ -337,7 +337,6 @@ func (h *Handler) change(ctx context.Context, x access.Record, d kind) (before e
 // sentence is an error for those who read pages.
 func (h *Handler) sentence(err error) string { return view.Trouble(h.options.Engine, err) }
 
-// statusOf is the HTTP status of an error.
 func statusOf(err error, otherwise int) int {
 	var argument *engine.ArgumentError
 	switch {

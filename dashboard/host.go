@@ -66,7 +66,6 @@ func (h *Handler) onHost(ctx context.Context, host string, a visitor, f func(nam
 	return waiting, nil
 }
 
-// hostOf is the host that a request is about.
 func hostOf(v url.Values) (string, error) {
 	host := v.Get("host")
 	if host == "" {
@@ -105,7 +104,6 @@ func (h *Handler) hostPage(w http.ResponseWriter, r *http.Request, a visitor) {
 	h.render(w, http.StatusOK, "host", v)
 }
 
-// revokeHost revokes all permits of a host.
 func (h *Handler) revokeHost(w http.ResponseWriter, r *http.Request, a visitor) {
 	if !admit.May(a.Who, admit.Admin) {
 		h.fail(w, r, a, http.StatusForbidden, "You may look, but not change anything.")

@@ -139,7 +139,6 @@ type lane struct {
 	Bar      template.HTML
 }
 
-// past is a stretch of a semaphore's history.
 func (h *Handler) past(q semaphoreQuery) pastView {
 	past := q.stretch(h.history)
 	v := pastView{From: stamp{past.from}, To: stamp{past.to}, Pinned: past.pinned, Span: tight(q.length()), Open: q.asked()}

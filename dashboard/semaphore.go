@@ -145,7 +145,6 @@ func (h *Handler) semaphore(ctx context.Context, q semaphoreQuery, a visitor) (s
 	return v, nil
 }
 
-// window is a page of a list.
 func window[T any](list []T, page, rows int) []T {
 	from := min((page-1)*rows, len(list))
 	return list[from:min(from+rows, len(list))]

@@ -13,20 +13,12 @@ import (
 
 	"sema"
 	"sema/engine"
+	"sema/internal/wire"
 )
 
-// httpProblem is an error in the form of RFC 9457. The server answers errors with it.
+// httpProblem is an error with which the server answers.
 type httpProblem struct {
-	Type   string `json:"type"` // "urn:sema:" and a word that never changes
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-
-	Hint        string  `json:"hint,omitempty"`        // what to try
-	RetryAfter  float64 `json:"retryAfter,omitempty"`  // seconds; rounded up in the header
-	NotExecuted bool    `json:"notExecuted,omitempty"` // it is certain that nothing was changed
-	Temporary   bool    `json:"temporary,omitempty"`   // the same request may succeed soon
-
+	wire.Problem
 	audited string // replaces Detail in the audit log, which may be more precise
 	name    string // of the semaphore, if neither path nor query of the request have it
 }
@@ -34,14 +26,11 @@ type httpProblem struct {
 // Error is "sema: " and the detail.
 func (p *httpProblem) Error() string { return "sema: " + p.Detail }
 
-// problemType is the beginning of the type of every httpProblem.
-const problemType = "urn:sema:"
-
 func problem(status int, kind, format string, args ...any) *httpProblem {
-	return &httpProblem{
-		Type: problemType + kind, Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...),
+	return &httpProblem{Problem: wire.Problem{
+		Type: wire.ProblemType + kind, Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...),
 		NotExecuted: status < 500,
-	}
+	}}
 }
 
 func (p *httpProblem) after(d time.Duration) *httpProblem {
@@ -55,7 +44,6 @@ func (p *httpProblem) soon(d time.Duration) *httpProblem {
 	return p.after(d)
 }
 
-// unchanged says that nothing was changed.
 func (p *httpProblem) unchanged() *httpProblem {
 	p.NotExecuted = true
 	return p
@@ -119,7 +107,6 @@ func plain(err error) string {
 	return strings.TrimPrefix(text, "sema: ")
 }
 
-// fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err).at(r.PathValue("name"))
 	var failure *engine.Error

@@ -122,7 +122,6 @@ func (x *semaphore) holding(ctx context.Context, number uint64, lease time.Durat
 	}
 }
 
-// release releases a permit.
 func (s *Server) release(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	x, id, done, err := s.about(r, who)
 	if err != nil {

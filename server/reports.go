@@ -29,7 +29,6 @@ func (s *Server) engineReports(w http.ResponseWriter, r *http.Request, who *acce
 	return writeJSON(w, reports)
 }
 
-// checkReport checks a report or a controller's limit.
 func checkReport(q *engine.Request) error {
 	switch {
 	case (q.Kind == engine.Report) != (q.Totals != nil):

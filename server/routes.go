@@ -65,7 +65,6 @@ var routes = []route{
 	{"DELETE", "/v1/engine/sessions/{client}", admit.Read, (*Server).endSession},
 }
 
-// routes makes the mux.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	methods := map[string][]string{}
@@ -157,7 +156,6 @@ func (s *Server) admit(one route, r *http.Request) (*access.Who, error) {
 	return who, err
 }
 
-// setBodyDeadline sets a deadline for a request's body.
 func setBodyDeadline(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -187,7 +185,6 @@ func (u *deadlineBody) Read(b []byte) (int, error) {
 
 func (u *deadlineBody) Close() error { return u.body.Close() }
 
-// describe answers with the OpenAPI description.
 func (s *Server) describe(w http.ResponseWriter, _ *http.Request, _ *access.Who) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(openAPI)

@@ -124,7 +124,6 @@ func (s *Server) logAccess(r *http.Request, route, who string, status int, took 
 		"seconds", took.Seconds(), "who", who, "from", admit.Host(r))
 }
 
-// connState counts the connections of Serve.
 func (t *stats) connState(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:

@@ -46,7 +46,6 @@ func (m *scratch) release() {
 	}
 }
 
-// step executes one call of a Go client.
 func (s *Server) step(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	if r.Header.Get("Content-Type") != wire.ContentType {
 		return problem(http.StatusUnsupportedMediaType, "media-type", "want the content type %s", wire.ContentType)
@@ -124,7 +123,7 @@ func (s *Server) sessionOf(call *wire.Step, who *access.Who) (*remoteSession, er
 			return nil, err
 		}
 		if call.Open == nil {
-			return nil, problem(http.StatusConflict, "no-session", "the server does not know the session: open it again")
+			return nil, problem(http.StatusConflict, wire.NoSession, "the server does not know the session: open it again")
 		}
 		o := call.Open
 		if err := engine.ValidateName(o.Name); err != nil {
@@ -209,10 +208,8 @@ func ownedBy(client string, who *access.Who) bool {
 	return ok && name == who.Name
 }
 
-// shorten shortens a text from a client.
 func shorten(text string) string { return text[:min(len(text), 60)] }
 
-// requiredRight is the right that a request needs.
 func requiredRight(q *engine.Request) string {
 	switch q.Kind {
 	case engine.Ask, engine.Renew, engine.Release, engine.Report:

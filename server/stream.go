@@ -113,7 +113,6 @@ func (o stream) write(b []byte) error {
 	return o.c.Flush()
 }
 
-// endSession closes a session of a Go client.
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *access.Who) error {
 	client := r.PathValue("client")
 	if _, err := s.owner(client, who); err != nil {

@@ -45,7 +45,6 @@ type secret struct {
 	expires time.Time // zero: never
 }
 
-// valid reports whether the secret has not expired.
 func (s secret) valid() bool { return s.expires.IsZero() || time.Now().Before(s.expires) }
 
 // local is the bearer of every request to a server without tokens.

@@ -177,7 +177,6 @@ func (w *Watcher) missed(ctx context.Context, s *watched, err error) error {
 	return err
 }
 
-// found records the result of a look.
 func (w *Watcher) found(s *watched, began, now time.Time, st engine.State, keep bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -75,7 +75,6 @@ func (s *session) Step(ctx context.Context, c engine.Call) (engine.Reply, error)
 	return reply, nil
 }
 
-// send sends a call once.
 func (s *session) send(ctx context.Context, c engine.Call) (engine.Reply, *engine.Error) {
 	step := wire.Step{Client: s.client, Call: c}
 	if s.inner == "" {

@@ -134,7 +134,6 @@ func (e *Engine) session(id string) *session {
 	return e.sessions[id]
 }
 
-// sessionsOf lists the sessions of a semaphore.
 func (e *Engine) sessionsOf(s *semaphore) []*session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -185,7 +184,6 @@ func (e *Engine) start(f func()) {
 	}
 }
 
-// listenerState returns the current state of the listening connection.
 func (e *Engine) listenerState() listenerState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
