@@ -66,7 +66,8 @@ func (s *Server) audited(ctx context.Context, rs *remoteSession, c engine.Call) 
 		a := access.Record{What: operations[q.Kind], Name: rs.name}
 		if q.Kind == engine.Revoke || q.Kind == engine.Release {
 			a.Permit = s.remotes.outerText(q.ID.String())
-			a.Caller = s.holder(ctx, rs.name, a.Permit).Client.Caller
+			h, _ := s.holder(ctx, rs.name, a.Permit) // the call reports the error
+			a.Caller = h.Client.Caller
 		}
 		switch q.Kind {
 		case engine.SetLimit:

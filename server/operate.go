@@ -188,9 +188,14 @@ func operationOn(what string, do func(*sema.Operator, context.Context, string) e
 		if err != nil {
 			return problem(http.StatusNotFound, "no-permit", "%s", plain(err))
 		}
-		h := s.holder(r.Context(), name, id.String())
+		h, unknown := s.holder(r.Context(), name, id.String())
 		a := access.Record{What: what, Permit: id.String(), Caller: h.Client.Caller}
-		return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error { return do(o, ctx, h.ID) })
+		return s.operate(w, r, who, a, func(o *sema.Operator, ctx context.Context) error {
+			if unknown != nil {
+				return unknown
+			}
+			return do(o, ctx, h.ID)
+		})
 	}
 }
 

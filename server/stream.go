@@ -183,14 +183,14 @@ func (s *Server) withSession(ctx context.Context, name string, f func(context.Co
 
 // holder returns the holder, with the engine's id, of a permit whose id is permit in
 // State. If there is none, its id is permit: an operation on it reports the error.
-func (s *Server) holder(ctx context.Context, name, permit string) engine.Holder {
-	st, _ := s.stateOf(ctx, name)
+func (s *Server) holder(ctx context.Context, name, permit string) (engine.Holder, error) {
+	st, err := s.stateOf(ctx, name)
 	for _, h := range st.Holders {
 		if s.remotes.outerText(h.ID) == permit {
-			return h
+			return h, nil
 		}
 	}
-	return engine.Holder{ID: permit}
+	return engine.Holder{ID: permit}, err
 }
 
 // outerIDs translates the ids of permits in a snapshot to those of their clients.
