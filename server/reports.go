@@ -6,6 +6,7 @@ import (
 
 	"sema/access"
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // engineReports answers a Go client with the reports of a semaphore.
@@ -14,9 +15,9 @@ func (s *Server) engineReports(w http.ResponseWriter, r *http.Request, who *acce
 	if err != nil {
 		return err
 	}
-	var reports engine.Reports
-	err = s.withSession(r.Context(), name, func(ctx context.Context, inner engine.Session) error {
-		reporting, ok := inner.(engine.Reporting)
+	var reports protocol.Reports
+	err = s.withSession(r.Context(), name, func(ctx context.Context, inner protocol.Session) error {
+		reporting, ok := inner.(protocol.Reporting)
 		if !ok {
 			return nil
 		}
@@ -29,11 +30,11 @@ func (s *Server) engineReports(w http.ResponseWriter, r *http.Request, who *acce
 	return writeJSON(w, reports)
 }
 
-func checkReport(q *engine.Request) error {
+func checkReport(q *protocol.Request) error {
 	switch {
-	case (q.Kind == engine.Report) != (q.Totals != nil):
+	case (q.Kind == protocol.Report) != (q.Totals != nil):
 		return &engine.ArgumentError{What: "report", Value: q.Kind, Want: "totals in a report, and nowhere else"}
-	case q.Kind == engine.SetLimit && q.Auto != nil:
+	case q.Kind == protocol.SetLimit && q.Auto != nil:
 		return engine.ValidateLimit(q.Limit)
 	}
 	return nil

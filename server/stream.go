@@ -9,6 +9,7 @@ import (
 	"sema/access"
 	"sema/engine"
 	"sema/internal/admit"
+	"sema/internal/protocol"
 	"sema/internal/wire"
 )
 
@@ -162,7 +163,7 @@ func (s *Server) look(ctx context.Context, name string) (engine.State, error) {
 
 // stateOf returns a snapshot of a semaphore with the engine's ids.
 func (s *Server) stateOf(ctx context.Context, name string) (st engine.State, err error) {
-	err = s.withSession(ctx, name, func(ctx context.Context, inner engine.Session) error {
+	err = s.withSession(ctx, name, func(ctx context.Context, inner protocol.Session) error {
 		st, err = inner.State(ctx)
 		return err
 	})
@@ -170,10 +171,10 @@ func (s *Server) stateOf(ctx context.Context, name string) (st engine.State, err
 }
 
 // withSession calls f with a session that only reads.
-func (s *Server) withSession(ctx context.Context, name string, f func(context.Context, engine.Session) error) error {
+func (s *Server) withSession(ctx context.Context, name string, f func(context.Context, protocol.Session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	inner, err := s.engine.Open(name, s.self, func(engine.Notification) {})
+	inner, err := s.engine.Open(name, s.self, func(protocol.Notification) {})
 	if err != nil {
 		return err
 	}

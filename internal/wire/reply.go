@@ -5,12 +5,13 @@ import (
 	"io"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // Reply answers a Step.
 type Reply struct {
 	As    string // the session of the server's engine, see Life
-	Reply engine.Reply
+	Reply protocol.Reply
 }
 
 // AppendReply appends the message. Ids of permits of the client own are sent without
@@ -25,7 +26,7 @@ func AppendReply(b []byte, r *Reply, own string) []byte {
 // reuses the memory of r's answers. The error is ErrMalformed.
 func (r *Reply) Read(b []byte, own string) error {
 	c := reader(b, r.As)
-	*r = Reply{Reply: engine.Reply{Answers: r.Reply.Answers[:0]}}
+	*r = Reply{Reply: protocol.Reply{Answers: r.Reply.Answers[:0]}}
 	for c.next() {
 		c.reply(r, own)
 	}
@@ -35,7 +36,7 @@ func (r *Reply) Read(b []byte, own string) error {
 func (c *coder) reply(of *Reply, own string) {
 	r := &of.Reply
 	c.int(1, &r.Limit)
-	list(c, 2, &r.Answers, engine.Answer{}, func(a *engine.Answer) {
+	list(c, 2, &r.Answers, protocol.Answer{}, func(a *protocol.Answer) {
 		small(c, 1, &a.Status)
 		c.int64(2, &a.Token)
 		c.int(3, &a.Slot)
@@ -54,12 +55,12 @@ func (c *coder) reply(of *Reply, own string) {
 	c.bool(10, &r.Room)
 }
 
-func (c *coder) notification(field uint64, n *engine.Notification, own string) {
+func (c *coder) notification(field uint64, n *protocol.Notification, own string) {
 	if !c.reading && n.Empty() {
 		return
 	}
 	c.part(field, func() {
-		list(c, 1, &n.Grants, engine.Grant{ID: engine.ID{Client: own}}, func(g *engine.Grant) {
+		list(c, 1, &n.Grants, protocol.Grant{ID: engine.ID{Client: own}}, func(g *protocol.Grant) {
 			c.id(1, &g.ID, own)
 			c.int64(5, &g.Token)
 			c.int(6, &g.Slot)
@@ -81,7 +82,7 @@ type News struct {
 	Fresh  bool   // greeting: the server has no session of the client
 
 	Client       string // the session that receives the notification
-	Notification engine.Notification
+	Notification protocol.Notification
 }
 
 // maxNews is the largest size of a message of the stream, in bytes.

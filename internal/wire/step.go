@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sema/engine"
+	"sema/internal/protocol"
 )
 
 // ContentType is the content type of all messages.
@@ -13,7 +14,7 @@ const ContentType = "application/x-sema-wire"
 type Step struct {
 	Client string // the session; the first part of the ids of its permits
 	Open   *Open  // nil: the server has opened the session
-	Call   engine.Call
+	Call   protocol.Call
 
 	// Within is how long the client waits for the answer. 0: without limit.
 	Within time.Duration
@@ -47,7 +48,7 @@ func AppendStep(b []byte, s *Step) []byte {
 // memory of s's requests. The error is ErrMalformed.
 func (s *Step) Read(b []byte) error {
 	c := reader(b, s.Client)
-	*s = Step{Call: engine.Call{Requests: s.Call.Requests[:0]}}
+	*s = Step{Call: protocol.Call{Requests: s.Call.Requests[:0]}}
 	for c.next() {
 		c.step(s)
 	}
@@ -67,7 +68,7 @@ func (c *coder) step(s *Step) {
 	c.uint64(3, &s.Call.Number)
 	c.bool(4, &s.Call.Fence)
 	c.time(5, &s.Call.Keep)
-	list(c, 6, &s.Call.Requests, engine.Request{ID: engine.ID{Client: s.Client}}, func(r *engine.Request) { c.request(r, s.Client) })
+	list(c, 6, &s.Call.Requests, protocol.Request{ID: engine.ID{Client: s.Client}}, func(r *protocol.Request) { c.request(r, s.Client) })
 	c.time(7, &s.Within)
 }
 
@@ -80,7 +81,7 @@ func (c *coder) client(of *engine.Client) {
 	c.text(8, &of.Version)
 }
 
-func (c *coder) request(r *engine.Request, own string) {
+func (c *coder) request(r *protocol.Request, own string) {
 	small(c, 1, &r.Kind)
 	c.id(2, &r.ID, own)
 	c.int(6, &r.Limit)
@@ -94,7 +95,7 @@ func (c *coder) request(r *engine.Request, own string) {
 	c.int(15, &r.PerKey)
 	c.int(16, &r.Cap)
 	c.int(17, &r.Share)
-	optional(c, 18, &r.Totals, func(t *engine.Totals) {
+	optional(c, 18, &r.Totals, func(t *protocol.Totals) {
 		c.int64(1, &t.Good)
 		c.int64(2, &t.Bad)
 		c.int64(3, &t.Waited)

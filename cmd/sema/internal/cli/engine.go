@@ -26,7 +26,7 @@ const defaultLease = 30 * time.Second
 
 // openEngine is an engine, and what is known of the store behind it.
 type openEngine struct {
-	engine.Engine
+	sema.Engine
 	kind  string                // "file", "redis", "sentinel", "cluster", "http", "postgres"
 	dir   string                // of files
 	redis redis.UniversalClient // nil: none
@@ -102,7 +102,7 @@ func (p *program) openServer(a address) (*openEngine, error) {
 }
 
 // engine is open for those who want no more than the engine.
-func (p *program) engine(lease time.Duration) (e engine.Engine, closing func(), err error) {
+func (p *program) engine(lease time.Duration) (e sema.Engine, closing func(), err error) {
 	at, err := p.open(lease)
 	if err != nil {
 		return nil, nil, err
@@ -112,7 +112,7 @@ func (p *program) engine(lease time.Duration) (e engine.Engine, closing func(), 
 
 // life is a file of the engine's by which the kernel tells others that its
 // client lives: as long as any process has it open. nil: the engine has none.
-func life(of engine.Engine) (*os.File, error) {
+func life(of sema.Engine) (*os.File, error) {
 	if e, ok := of.(interface{ Life() (*os.File, error) }); ok {
 		return e.Life()
 	}
@@ -145,7 +145,7 @@ func (p *program) operate(ctx context.Context, verb, name string, do func(contex
 	return p.explained(name, operate(ctx, e, verb, name, do))
 }
 
-func operate(ctx context.Context, e engine.Engine, verb, name string, do func(context.Context, *sema.Operator) error) error {
+func operate(ctx context.Context, e sema.Engine, verb, name string, do func(context.Context, *sema.Operator) error) error {
 	o, err := sema.Operate(e, name)
 	if err != nil {
 		return err

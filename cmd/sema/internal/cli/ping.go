@@ -144,7 +144,7 @@ func (p *program) pinged(at *openEngine) pinged {
 
 // pingLook looks at a semaphore that nobody uses.
 type pingLook struct {
-	engine engine.Engine
+	engine sema.Engine
 	name   string
 }
 

@@ -17,7 +17,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"sema/engine"
+	"sema/internal/protocol"
 	"sema/watch"
 )
 
@@ -43,7 +43,7 @@ func (e *Stopped) Error() string { return "stopped by " + e.Signal.String() }
 
 // Run shows the view until its user leaves it, or a signal comes, and leaves the
 // terminal as it was. The error is a *Stopped, or the terminal's.
-func Run(ctx context.Context, e engine.Engine, o Options) error {
+func Run(ctx context.Context, e protocol.Engine, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := watch.New(e, &watch.Options{Interval: o.Every})
@@ -99,7 +99,7 @@ func ending() (list []os.Signal) {
 
 // Once is the list of one moment, and how many there are in all. rows bounds
 // it; 0: all.
-func Once(ctx context.Context, e engine.Engine, o Options, rows int) ([]watch.Summary, int, error) {
+func Once(ctx context.Context, e protocol.Engine, o Options, rows int) ([]watch.Summary, int, error) {
 	w, err := watch.New(e, &watch.Options{Rate: 100_000})
 	if err != nil {
 		return nil, 0, err
